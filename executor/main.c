@@ -96,10 +96,10 @@ static enum sbp_status run_program(const struct options *options, const struct s
 static enum sbp_status load(const struct options *options, struct sbp_plan *plan,
                             struct sbp_program *program, struct sbp_diag *diag)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_run(options->run.real);
+    const struct sbp_element_bytes bytes = sbp_program_run_bytes(options->run.real);
     SBP_TRY(sbp_plan_read(options->plan, plan, diag));
     enum sbp_status status =
-        sbp_plan_runs(&plan->graph, &plan->mesh, &plan->strategy, &plan->parallel, diag);
+        sbp_runnable_check(&plan->graph, &plan->mesh, &plan->strategy, &plan->parallel, diag);
     if (status == SBP_OK)
         status = sbp_program_make(&plan->graph, &plan->cluster, &plan->mesh, &plan->strategy,
                                   &bytes, program, diag);

@@ -422,8 +422,8 @@ enum sbp_status sbp_run(const struct sbp_program *program, const struct sbp_clus
                         struct sbp_diag *diag)
 {
     struct job job = {program, cluster, options, result, 0};
-    SBP_TRY(sbp_plan_runs(program->graph, &program->mesh, &program->strategy, &program->parallel,
-                          diag));
+    SBP_TRY(sbp_runnable_check(program->graph, &program->mesh, &program->strategy,
+                               &program->parallel, diag));
     enum sbp_status status = open_result(program, options, result, diag);
     if (status == SBP_OK)
         status = run_ranks(&job, diag);

@@ -206,7 +206,7 @@ static void name_instr(const struct sbp_program *program, const struct sbp_instr
                      : instr->op >= 0   ? program->graph->op[instr->op].name
                                         : "";
     const char *what =
-        collective ? sbp_collective_name(instr->box.kind) : sbp_instr_name(instr->kind);
+        collective ? sbp_collective_name(instr->box.kind) : sbp_program_instr_name(instr->kind);
     if (instr->phase > 0)
         (void)snprintf(name, (size_t)size, "%s %s.%d", what, of, instr->phase);
     else

@@ -71,9 +71,9 @@ static bool fill_all(struct sbp_compute *compute, int64_t copy_bytes)
     int64_t y_bytes = 1, a_bytes = copy_bytes, b_bytes = copy_bytes;
     for (int i = 0; i < list->count; i++) {
         const struct sbp_gemm_point *gemm = &list->shape[i];
-        y_bytes = larger(y_bytes, gemm->m * gemm->n * sbp_type_bytes(gemm->type));
-        a_bytes = larger(a_bytes, gemm->m * gemm->k * sbp_type_bytes(gemm->type));
-        b_bytes = larger(b_bytes, gemm->k * gemm->n * sbp_type_bytes(gemm->type));
+        y_bytes = larger(y_bytes, gemm->m * gemm->n * sbp_cluster_type_bytes(gemm->type));
+        a_bytes = larger(a_bytes, gemm->m * gemm->k * sbp_cluster_type_bytes(gemm->type));
+        b_bytes = larger(b_bytes, gemm->k * gemm->n * sbp_cluster_type_bytes(gemm->type));
     }
     compute->copy_bytes = copy_bytes;
     compute->y = malloc((size_t)y_bytes);

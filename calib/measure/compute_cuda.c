@@ -105,7 +105,7 @@ static enum sbp_status allocate(struct sbp_compute *compute, struct sbp_diag *di
     compute->a_bytes = compute->b_bytes = compute->copy_bytes;
     for (int i = 0; i < list->count; i++) {
         const struct sbp_gemm_point *gemm = &list->shape[i];
-        const int64_t bytes = sbp_type_bytes(gemm->type);
+        const int64_t bytes = sbp_cluster_type_bytes(gemm->type);
         y_bytes = larger(y_bytes, gemm->m * gemm->n * bytes);
         compute->a_bytes = larger(compute->a_bytes, gemm->m * gemm->k * bytes);
         compute->b_bytes = larger(compute->b_bytes, gemm->k * gemm->n * bytes);
@@ -168,7 +168,7 @@ static enum sbp_status spread(struct sbp_compute *compute, unsigned char *at, in
 
 static void draw(unsigned char *piece, enum sbp_type type, uint64_t seed)
 {
-    const int64_t bytes = sbp_type_bytes(type);
+    const int64_t bytes = sbp_cluster_type_bytes(type);
     const uint64_t mantissas = ((uint64_t)1 << types[type].mantissa_bits) - 1;
     struct sbp_random random;
     sbp_random_seed(&random, seed);
@@ -182,7 +182,7 @@ static void draw(unsigned char *piece, enum sbp_type type, uint64_t seed)
 /* So that both factors are numbers of the type. */
 static enum sbp_status fill(struct sbp_compute *compute, enum sbp_type type, struct sbp_diag *diag)
 {
-    const int64_t bytes = DRAWN * sbp_type_bytes(type);
+    const int64_t bytes = DRAWN * sbp_cluster_type_bytes(type);
     if (compute->filled == (int)type)
         return SBP_OK;
     unsigned char *piece = malloc((size_t)bytes);

@@ -250,7 +250,7 @@ static void add_device(bool *failed, cJSON *root, const struct sbp_calibration *
     cJSON *flops = sbp_json_put_object(device, "flops", failed);
     for (int type = 0; type < SBP_TYPES; type++)
         if (calibrated->flops[type] > 0)
-            sbp_json_put_measured(flops, sbp_type_name((enum sbp_type)type),
+            sbp_json_put_measured(flops, sbp_cluster_type_name((enum sbp_type)type),
                                   calibrated->flops[type], failed);
     sbp_json_put_measured(device, "memory_bytes_per_s", calibrated->copy_bytes_per_s, failed);
     if (calibration->compute.launch_s > 0)
@@ -267,7 +267,7 @@ static void add_device(bool *failed, cJSON *root, const struct sbp_calibration *
         sbp_json_put_measured(element, "efficiency", calibrated->gemm_flops[i] / grid_flops,
                               failed);
         if (gemm->type != SBP_FP32)
-            sbp_json_put_text(element, "type", sbp_type_name(gemm->type), failed);
+            sbp_json_put_text(element, "type", sbp_cluster_type_name(gemm->type), failed);
     }
 }
 

@@ -123,8 +123,8 @@ static struct cJSON *device_json(const struct sbp_preset *preset)
     struct cJSON *flops = sbp_json_put_object(root, "flops", &failed);
     for (int type = 0; type < SBP_TYPES; type++)
         if (preset->flops[type] > 0)
-            sbp_json_put_number(flops, sbp_type_name((enum sbp_type)type), preset->flops[type],
-                                &failed);
+            sbp_json_put_number(flops, sbp_cluster_type_name((enum sbp_type)type),
+                                preset->flops[type], &failed);
     sbp_json_put_number(root, "memory_bytes_per_s", preset->memory_bytes_per_s, &failed);
     sbp_json_put_number(root, "host_link_bytes_per_s", preset->host_link_bytes_per_s, &failed);
     sbp_json_put_text(root, "source", preset->source, &failed);

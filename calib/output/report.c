@@ -125,11 +125,11 @@ static bool print_device(const struct sbp_calibration *calibration,
     char reach[64] = "";
     if (shapes > 1)
         (void)snprintf(reach, sizeof reach, "; %d matrix shapes reach %.0f to 100 %% of %s", shapes,
-                       100 * least, sbp_type_name(calibrated->grid_type));
+                       100 * least, sbp_cluster_type_name(calibrated->grid_type));
     bool done = fprintf(out, "device:") >= 0;
     for (int type = 0; type < SBP_TYPES; type++)
         if (calibrated->flops[type] > 0)
-            done = done && fprintf(out, " %s %sFLOP/s,", sbp_type_name((enum sbp_type)type),
+            done = done && fprintf(out, " %s %sFLOP/s,", sbp_cluster_type_name((enum sbp_type)type),
                                    sbp_format_count(calibrated->flops[type], rate)) >= 0;
     return done &&
            fprintf(out, " copy %s/s, memory %s%s\n",

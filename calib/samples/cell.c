@@ -69,7 +69,7 @@ const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer)
         break;
     case SBP_WORK_GEMM:
         (void)snprintf(buffer, SBP_CELL_NAME, "%s product %lld x %lld x %lld",
-                       sbp_type_name(cell->type), (long long)cell->m, (long long)cell->n,
+                       sbp_cluster_type_name(cell->type), (long long)cell->m, (long long)cell->n,
                        (long long)cell->k);
         break;
     case SBP_WORK_COPY:
@@ -97,7 +97,7 @@ void sbp_cell_write(const struct sbp_cell *cell, struct sbp_text *text)
         break;
     case SBP_WORK_GEMM:
         sbp_text_add(text, "\"gemm\":\"%s\",\"m\":%lld,\"n\":%lld,\"k\":%lld",
-                     sbp_type_name(cell->type), (long long)cell->m, (long long)cell->n,
+                     sbp_cluster_type_name(cell->type), (long long)cell->m, (long long)cell->n,
                      (long long)cell->k);
         break;
     case SBP_WORK_COPY:

@@ -22,13 +22,13 @@ static const struct {
     [SBP_FP16] = {"fp16", 2},
 };
 
-const char *sbp_type_name(enum sbp_type type)
+const char *sbp_cluster_type_name(enum sbp_type type)
 {
     assert((unsigned)type < SBP_TYPES);
     return TYPES[type].name;
 }
 
-int64_t sbp_type_bytes(enum sbp_type type)
+int64_t sbp_cluster_type_bytes(enum sbp_type type)
 {
     assert((unsigned)type < SBP_TYPES);
     return TYPES[type].bytes;
@@ -315,7 +315,7 @@ double sbp_cluster_product_s(const struct sbp_cluster *cluster, enum sbp_type ty
                              double n, double k, double elements)
 {
     const double rate = peak_flops(cluster, type) * gemm_efficiency(cluster, m, n, k);
-    const double bytes = elements * (double)sbp_type_bytes(type);
+    const double bytes = elements * (double)sbp_cluster_type_bytes(type);
     return fmax(2 * m * n * k / rate, bytes / cluster->memory_bytes_per_s);
 }
 

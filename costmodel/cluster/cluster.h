@@ -18,8 +18,8 @@
 
 enum sbp_type { SBP_FP32, SBP_FP64, SBP_BF16, SBP_FP16 };
 #define SBP_TYPES 4
-const char *sbp_type_name(enum sbp_type type); /* "fp32", "fp64", "bf16", "fp16" */
-int64_t sbp_type_bytes(enum sbp_type type);
+const char *sbp_cluster_type_name(enum sbp_type type); /* "fp32", "fp64", "bf16", "fp16" */
+int64_t sbp_cluster_type_bytes(enum sbp_type type);
 
 struct sbp_level {
     char name[32];

@@ -5,7 +5,7 @@
 
 /* --- groups --- */
 
-struct sbp_group sbp_group_one(void)
+struct sbp_group sbp_collective_group_one(void)
 {
     struct sbp_group group;
     for (int i = 0; i < SBP_MAX_LEVELS; i++)
@@ -13,16 +13,16 @@ struct sbp_group sbp_group_one(void)
     return group;
 }
 
-struct sbp_group sbp_group_of(const struct sbp_mesh *mesh, sbp_axes axes)
+struct sbp_group sbp_collective_group_of(const struct sbp_mesh *mesh, sbp_axes axes)
 {
-    struct sbp_group group = sbp_group_one();
+    struct sbp_group group = sbp_collective_group_one();
     for (int i = 0; i < mesh->axis_count; i++)
         if (axes >> i & 1)
             group.members[mesh->axis[i].level] *= (double)mesh->axis[i].size;
     return group;
 }
 
-double sbp_group_size(const struct sbp_group *group)
+double sbp_collective_group_size(const struct sbp_group *group)
 {
     double size = 1;
     for (int i = 0; i < SBP_MAX_LEVELS; i++)
@@ -88,7 +88,8 @@ static double ring_s(const struct sbp_cluster *cluster, enum sbp_collective kind
     }
     if (slowest < 0)
         return 0;
-    return level_s(cluster, slowest, kind, sbp_group_size(group), slowest_stretch * bytes);
+    return level_s(cluster, slowest, kind, sbp_collective_group_size(group),
+                   slowest_stretch * bytes);
 }
 
 static double phases_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
@@ -161,7 +162,7 @@ static struct sbp_network_price price_other(const struct sbp_cluster *cluster,
                                             double bytes, double factor)
 {
     const double ranks_per_node = group->members[cluster->level_count - 1];
-    const double nodes = sbp_group_size(group) / ranks_per_node;
+    const double nodes = sbp_collective_group_size(group) / ranks_per_node;
     struct sbp_network_price price = {.error = SBP_NOT_MEASURED_ERROR};
     for (size_t i = 0; i < sizeof STAND_INS / sizeof *STAND_INS; i++) {
         if (STAND_INS[i].kind != kind ||
@@ -184,7 +185,7 @@ struct sbp_network_price sbp_collective_price(const struct sbp_cluster *cluster,
                                               const struct sbp_group *group, double bytes)
 {
     const double ranks_per_node = group->members[cluster->level_count - 1];
-    const double members = sbp_group_size(group), nodes = members / ranks_per_node;
+    const double members = sbp_collective_group_size(group), nodes = members / ranks_per_node;
     if (kind == SBP_LOCAL || members <= 1)
         return (struct sbp_network_price){0};
     const double factor = nodes > 1 ? network_stretch(cluster, ranks_per_node) : 1;
@@ -207,7 +208,7 @@ double sbp_collective_group_s(const struct sbp_cluster *cluster, enum sbp_collec
 double sbp_collective_s(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
                         enum sbp_collective kind, sbp_axes axes, double bytes)
 {
-    const struct sbp_group group = sbp_group_of(mesh, axes);
+    const struct sbp_group group = sbp_collective_group_of(mesh, axes);
     return sbp_collective_group_s(cluster, kind, &group, bytes);
 }
 

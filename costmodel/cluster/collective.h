@@ -51,9 +51,9 @@
 struct sbp_group {
     double members[SBP_MAX_LEVELS];
 };
-struct sbp_group sbp_group_one(void); /* a device by itself */
-struct sbp_group sbp_group_of(const struct sbp_mesh *mesh, sbp_axes axes);
-double sbp_group_size(const struct sbp_group *group);
+struct sbp_group sbp_collective_group_one(void); /* a device by itself */
+struct sbp_group sbp_collective_group_of(const struct sbp_mesh *mesh, sbp_axes axes);
+double sbp_collective_group_size(const struct sbp_group *group);
 
 /* Seconds; bytes: n as above, >= 0; 0 for groups of one and for LOCAL. */
 double sbp_collective_group_s(const struct sbp_cluster *cluster, enum sbp_collective kind,

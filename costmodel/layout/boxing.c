@@ -49,7 +49,7 @@ void sbp_boxing_append(const struct sbp_layout *layout, const struct sbp_shape *
     struct sbp_boxing_step *step = &boxing->step[boxing->count++];
     *step = (struct sbp_boxing_step){.kind = kind, .axes = axes, .from = *from, .to = *to};
     const struct sbp_dist *larger = kind == SBP_REDUCE_SCATTER ? &step->from : &step->to;
-    step->elements = sbp_local_elements(layout->mesh, shape, larger);
+    step->elements = sbp_dist_local_elements(layout->mesh, shape, larger);
 }
 
 /* One step over `axes`, whose states become those of `to`. */

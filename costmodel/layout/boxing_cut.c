@@ -18,7 +18,7 @@ static int count_in(const struct sbp_cut_prices *prices, int set, int family)
 
 static struct sbp_group group_of(const struct sbp_cut_prices *prices, int set)
 {
-    struct sbp_group group = sbp_group_one();
+    struct sbp_group group = sbp_collective_group_one();
     for (int f = 0; f < prices->mesh->family_count; f++) {
         const struct sbp_family *family = &prices->mesh->family[f];
         for (int k = count_in(prices, set, f); k > 0; k--)
@@ -115,7 +115,7 @@ static void tabulate(struct sbp_cut_prices *prices)
             prices->count[(size_t)set * (size_t)prices->mesh->family_count + (size_t)f] =
                 (uint8_t)(set / prices->stride[f] % (prices->mesh->family[f].count + 1));
         const struct sbp_group group = group_of(prices, set);
-        prices->members[set] = sbp_group_size(&group);
+        prices->members[set] = sbp_collective_group_size(&group);
         for (int k = 0; k < SBP_CUT_KINDS && prices->linear; k++) {
             const size_t at = (size_t)k * (size_t)prices->set_count + (size_t)set;
             prices->start_s[at] = sbp_collective_group_s(prices->cluster, KINDS[k], &group, 0);

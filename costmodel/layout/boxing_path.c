@@ -105,7 +105,8 @@ static struct sbp_cut_task task_of(const struct sbp_paths *paths, const struct s
         .gather = set_of(paths, ways->gather),
         .partial = set_of(paths, ways->partial),
         .whole = set_of(paths, ways->whole),
-        .bytes = (double)sbp_local_elements(&paths->mesh, shape, &ways->between) * element_bytes,
+        .bytes =
+            (double)sbp_dist_local_elements(&paths->mesh, shape, &ways->between) * element_bytes,
     };
 }
 

@@ -89,7 +89,7 @@ static bool make_graph(struct graph *g, const struct sbp_dist *from, const struc
         for (int f = 0; f < g->free_count; f++)
             if (set >> f & 1)
                 axes |= (sbp_axes)1 << g->free[f].axis;
-        g->group[set] = sbp_group_of(mesh, axes);
+        g->group[set] = sbp_collective_group_of(mesh, axes);
     }
     return g->node_count <= SBP_MOST_STEP_NODES;
 }
@@ -226,8 +226,9 @@ static void reach_by(struct search *s, int from, enum sbp_collective kind, doubl
         if (can_leave(kind, state_of(g, from, f)))
             able |= 1u << f;
     for (unsigned set = able; set != 0; set = (set - 1) & able) {
-        const double n =
-            kind == SBP_ALL_GATHER ? local_bytes * sbp_group_size(&g->group[set]) : local_bytes;
+        const double n = kind == SBP_ALL_GATHER
+                             ? local_bytes * sbp_collective_group_size(&g->group[set])
+                             : local_bytes;
         reach_all(s, from, from, set, 0, kind,
                   sbp_collective_group_s(g->cluster, kind, &g->group[set], n));
     }
@@ -262,7 +263,7 @@ static void find_way(struct search *s, int start)
         const int from = pop(s);
         const struct sbp_dist dist = dist_of(g, from);
         const double local_bytes =
-            (double)sbp_local_elements(g->layout->mesh, g->shape, &dist) * g->element_bytes;
+            (double)sbp_dist_local_elements(g->layout->mesh, g->shape, &dist) * g->element_bytes;
         reach_locally(s, from);
         for (size_t k = 0; k < sizeof KINDS / sizeof KINDS[0]; k++)
             reach_by(s, from, KINDS[k], local_bytes);

@@ -48,23 +48,23 @@ enum sbp_status sbp_dist_check(const struct sbp_layout *layout, const struct sbp
     return SBP_OK;
 }
 
-int64_t sbp_local_size(const struct sbp_mesh *mesh, const struct sbp_shape *shape,
-                       const struct sbp_dist *dist, int dim)
+int64_t sbp_dist_local_size(const struct sbp_mesh *mesh, const struct sbp_shape *shape,
+                            const struct sbp_dist *dist, int dim)
 {
     return shape->size[dim] / sbp_mesh_group_size(mesh, sbp_dist_split(mesh, dist, dim));
 }
 
-int64_t sbp_local_elements(const struct sbp_mesh *mesh, const struct sbp_shape *shape,
-                           const struct sbp_dist *dist)
+int64_t sbp_dist_local_elements(const struct sbp_mesh *mesh, const struct sbp_shape *shape,
+                                const struct sbp_dist *dist)
 {
     int64_t elements = 1;
     for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
-        elements *= sbp_local_size(mesh, shape, dist, dim);
+        elements *= sbp_dist_local_size(mesh, shape, dist, dim);
     return elements;
 }
 
-void sbp_region_of(const struct sbp_layout *layout, const struct sbp_shape *shape,
-                   const struct sbp_dist *dist, int64_t rank, struct sbp_region *region)
+void sbp_dist_region(const struct sbp_layout *layout, const struct sbp_shape *shape,
+                     const struct sbp_dist *dist, int64_t rank, struct sbp_region *region)
 {
     const struct sbp_mesh *mesh = layout->mesh;
     for (int dim = 0; dim < SBP_MAX_DIMS; dim++) {

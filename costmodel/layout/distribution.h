@@ -73,13 +73,13 @@ sbp_axes sbp_dist_of_kind(const struct sbp_mesh *mesh, const struct sbp_dist *di
 enum sbp_status sbp_dist_check(const struct sbp_layout *layout, const struct sbp_shape *shape,
                                const struct sbp_dist *dist, struct sbp_diag *diag) SBP_MUST_USE;
 /* Elements a device holds; the dimensions must divide. */
-int64_t sbp_local_elements(const struct sbp_mesh *mesh, const struct sbp_shape *shape,
-                           const struct sbp_dist *dist);
-int64_t sbp_local_size(const struct sbp_mesh *mesh, const struct sbp_shape *shape,
-                       const struct sbp_dist *dist, int dim);
+int64_t sbp_dist_local_elements(const struct sbp_mesh *mesh, const struct sbp_shape *shape,
+                                const struct sbp_dist *dist);
+int64_t sbp_dist_local_size(const struct sbp_mesh *mesh, const struct sbp_shape *shape,
+                            const struct sbp_dist *dist, int dim);
 /* The block of a tensor that `rank` owns. */
-void sbp_region_of(const struct sbp_layout *layout, const struct sbp_shape *shape,
-                   const struct sbp_dist *dist, int64_t rank, struct sbp_region *region);
+void sbp_dist_region(const struct sbp_layout *layout, const struct sbp_shape *shape,
+                     const struct sbp_dist *dist, int64_t rank, struct sbp_region *region);
 /* "S0:4 B:2 P:2" with factors per state, for people; returns buffer (size bytes). */
 const char *sbp_dist_text(const struct sbp_mesh *mesh, const struct sbp_dist *dist, char *buffer,
                           int size);

@@ -142,7 +142,7 @@ int sbp_graph_consumers(const struct sbp_graph *graph, int tensor, int *ops, int
     return count;
 }
 
-int64_t sbp_tensor_parameters(const struct sbp_tensor *tensor)
+int64_t sbp_graph_tensor_parameters(const struct sbp_tensor *tensor)
 {
     int64_t elements = 1;
     for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
@@ -154,23 +154,23 @@ int64_t sbp_tensor_parameters(const struct sbp_tensor *tensor)
 
 double sbp_op_forward_flops(const struct sbp_graph *graph, int op)
 {
-    const struct sbp_factor whole = sbp_factor_one();
+    const struct sbp_factor whole = sbp_op_factor_one();
     const struct sbp_work work = sbp_op_work(graph, op, &whole, SBP_PASS_FORWARD);
     return sbp_work_flops(&work);
 }
 
 double sbp_op_backward_flops(const struct sbp_graph *graph, int op)
 {
-    const struct sbp_factor whole = sbp_factor_one();
+    const struct sbp_factor whole = sbp_op_factor_one();
     const struct sbp_work input = sbp_op_work(graph, op, &whole, SBP_PASS_INPUT_GRADIENT);
     const struct sbp_work weights = sbp_op_work(graph, op, &whole, SBP_PASS_WEIGHT_GRADIENT);
     const bool skips = input.product_count > 0 && !sbp_op_forms_input_gradient(graph, op);
     return (skips ? 0 : sbp_work_flops(&input)) + sbp_work_flops(&weights);
 }
 
-double sbp_graph_model_flops(const struct sbp_graph *graph)
+double sbp_op_model_flops(const struct sbp_graph *graph)
 {
-    const struct sbp_factor whole = sbp_factor_one();
+    const struct sbp_factor whole = sbp_op_factor_one();
     double flops = 0;
     for (int op = 0; op < graph->op_count; op++) {
         const struct sbp_work work = sbp_op_work(graph, op, &whole, SBP_PASS_FORWARD);

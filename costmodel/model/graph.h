@@ -206,11 +206,11 @@ double sbp_op_backward_flops(const struct sbp_graph *graph, int op);
  * without padding, all S^2 scores, backward twice forward but for the gradient of a free input,
  * which nobody forms, so that the share compares with published ones (Chowdhery et al., PaLM,
  * appendix B; Narayanan et al., 2021, section 5). */
-double sbp_graph_model_flops(const struct sbp_graph *graph);
+double sbp_op_model_flops(const struct sbp_graph *graph);
 
 /* Elements of a weight that are parameters: without padding. */
-int64_t sbp_tensor_parameters(const struct sbp_tensor *tensor);
+int64_t sbp_graph_tensor_parameters(const struct sbp_tensor *tensor);
 /* Moments that the optimizer keeps for each parameter: 0, 1 (sgd with momentum) or 2. */
-int sbp_training_moments(const struct sbp_training *training);
+int sbp_graph_training_moments(const struct sbp_training *training);
 
 #endif

@@ -303,7 +303,7 @@ enum sbp_status sbp_build_close(struct sbp_builder *builder, const struct sbp_js
     graph->parameters = 0;
     for (int i = 0; i < graph->tensor_count; i++)
         if (graph->tensor[i].kind == SBP_WEIGHT &&
-            (!sbp_add_i64(graph->parameters, sbp_tensor_parameters(&graph->tensor[i]),
+            (!sbp_add_i64(graph->parameters, sbp_graph_tensor_parameters(&graph->tensor[i]),
                           &graph->parameters) ||
              graph->parameters > SBP_MOST_ELEMENTS))
             return sbp_json_refuse(at, "has more than 2^59 parameters");

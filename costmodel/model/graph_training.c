@@ -45,7 +45,7 @@ static enum sbp_status get_type(const struct sbp_json *object, const char *key,
     if (!sbp_json_has(object, key))
         return SBP_OK;
     for (int i = 0; i < SBP_TYPES; i++)
-        names[i] = sbp_type_name((enum sbp_type)i);
+        names[i] = sbp_cluster_type_name((enum sbp_type)i);
     SBP_TRY(sbp_json_member(object, key, &member));
     SBP_TRY(sbp_json_choice(&member, names, &choice));
     *type = (enum sbp_type)choice;
@@ -154,7 +154,7 @@ static enum sbp_status read_optimizer(const struct sbp_json *at, struct sbp_upda
     return constants ? read_constants(&optimizer, update) : SBP_OK;
 }
 
-int sbp_training_moments(const struct sbp_training *training)
+int sbp_graph_training_moments(const struct sbp_training *training)
 {
     if (training->update.optimizer != SBP_SGD)
         return 2;

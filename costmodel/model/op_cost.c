@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-struct sbp_factor sbp_factor_one(void)
+struct sbp_factor sbp_op_factor_one(void)
 {
     struct sbp_factor factor;
     for (int r = 0; r < SBP_MAX_ROLES; r++)
@@ -800,7 +800,7 @@ static void inner_summa(struct inner_list *list, const struct sbp_op_sizes *size
 
 static void inner_custom(struct inner_list *list, const struct sbp_graph *graph)
 {
-    const double element_bytes = (double)sbp_type_bytes(graph->precision.activation);
+    const double element_bytes = (double)sbp_cluster_type_bytes(graph->precision.activation);
     const double batches = (double)graph->global_batch / (double)graph->micro_batch;
     const struct sbp_custom *custom = list->node->custom;
     for (int i = 0; i < custom->collective_count; i++) {

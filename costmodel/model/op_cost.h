@@ -16,7 +16,7 @@ enum sbp_pass { SBP_PASS_FORWARD, SBP_PASS_INPUT_GRADIENT, SBP_PASS_WEIGHT_GRADI
 struct sbp_factor {
     double of[SBP_MAX_ROLES];
 };
-struct sbp_factor sbp_factor_one(void);
+struct sbp_factor sbp_op_factor_one(void);
 
 /* Sizes of an operator's blocks on a device; a tied weight's stand as the linear reads it. */
 struct sbp_op_sizes {

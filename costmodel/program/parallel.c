@@ -38,17 +38,17 @@ static const char *const schedule_names[] = {
     NULL,
 };
 
-const char *sbp_recompute_name(enum sbp_recompute recompute)
+const char *sbp_parallel_recompute_name(enum sbp_recompute recompute)
 {
     return recompute_names[recompute];
 }
 
-const char *sbp_owner_name(enum sbp_owner owner)
+const char *sbp_parallel_owner_name(enum sbp_owner owner)
 {
     return owner_names[owner];
 }
 
-const char *sbp_stage_cut_name(enum sbp_stage_cut cut)
+const char *sbp_parallel_stage_cut_name(enum sbp_stage_cut cut)
 {
     return stage_cut_names[cut];
 }
@@ -69,7 +69,7 @@ bool sbp_parallel_is_plain(const struct sbp_parallel *parallel, const struct sbp
     return parallel->pipeline == 1 && parallel->chunks == 1 &&
            parallel->micro_batch == graph->global_batch && parallel->zero == 0 &&
            parallel->recompute == SBP_RECOMPUTE_NONE && !parallel->regather && !parallel->offload &&
-           parallel->owner == SBP_OWNER_NONE && !sbp_schedule_delays_gradients(parallel->schedule);
+           parallel->owner == SBP_OWNER_NONE && !sbp_timeline_delays_gradients(parallel->schedule);
 }
 
 int64_t sbp_parallel_micro_batches(const struct sbp_parallel *parallel,
@@ -249,14 +249,16 @@ void sbp_parallel_write(struct cJSON *object, const struct sbp_parallel *paralle
 {
     for (int i = 0; i < WHOLES; i++)
         sbp_json_put_number(object, wholes[i].key, (double)whole_of(parallel, i), failed);
-    sbp_json_put_text(object, "schedule", sbp_schedule_name(parallel->schedule), failed);
-    sbp_json_put_text(object, "recompute", sbp_recompute_name(parallel->recompute), failed);
+    sbp_json_put_text(object, "schedule", sbp_timeline_schedule_name(parallel->schedule), failed);
+    sbp_json_put_text(object, "recompute", sbp_parallel_recompute_name(parallel->recompute),
+                      failed);
     for (int i = 0; i < FLAGS; i++)
         sbp_json_put_bool(object, flags[i].key, flag_of(parallel, i), failed);
     if (parallel->gradient_overlap >= 0)
         sbp_json_put_number(object, "gradient_overlap", parallel->gradient_overlap, failed);
-    sbp_json_put_text(object, "stage_cut", sbp_stage_cut_name(parallel->stage_cut), failed);
-    sbp_json_put_text(object, "owner", sbp_owner_name(parallel->owner), failed);
+    sbp_json_put_text(object, "stage_cut", sbp_parallel_stage_cut_name(parallel->stage_cut),
+                      failed);
+    sbp_json_put_text(object, "owner", sbp_parallel_owner_name(parallel->owner), failed);
 }
 
 /* ---- what fits ----------------------------------------------------------------------------- */
@@ -345,7 +347,7 @@ enum sbp_status sbp_parallel_stage_cluster(const struct sbp_parallel *parallel,
 static enum sbp_status check_schedule(const struct sbp_parallel *parallel, int64_t micro_batches,
                                       struct sbp_diag *diag)
 {
-    const char *name = sbp_schedule_name(parallel->schedule);
+    const char *name = sbp_timeline_schedule_name(parallel->schedule);
     const bool interleaved = parallel->schedule == SBP_INTERLEAVED;
     if (interleaved && parallel->chunks < 2)
         return sbp_fail(diag, SBP_E_INPUT,
@@ -373,12 +375,12 @@ static enum sbp_status check_schedule(const struct sbp_parallel *parallel, int64
                         "parallel: pipeline_limit: schedule %s fixes what is in flight itself, 0 "
                         "is legal; message-driven and zero-bubble take a limit",
                         name);
-    if (sbp_schedule_delays_gradients(parallel->schedule) && micro_batches < parallel->pipeline)
+    if (sbp_timeline_delays_gradients(parallel->schedule) && micro_batches < parallel->pipeline)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: micro_batch: schedule %s works on %lld micro-batches, legal are "
                         "as many as the %lld stages and more",
                         name, (long long)micro_batches, (long long)parallel->pipeline);
-    if (sbp_schedule_delays_gradients(parallel->schedule) && !parallel->allow_delayed_gradients)
+    if (sbp_timeline_delays_gradients(parallel->schedule) && !parallel->allow_delayed_gradients)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: schedule: %s updates with gradients of an older state, which is "
                         "another training; legal with allow_delayed_gradients true",
@@ -395,7 +397,7 @@ static enum sbp_status check_states(const struct sbp_parallel *parallel,
     if (parallel->owner != SBP_OWNER_NONE && parallel->zero != 0)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: owner: %s leaves no states to shard, legal with zero 0",
-                        sbp_owner_name(parallel->owner));
+                        sbp_parallel_owner_name(parallel->owner));
     if (parallel->offload && !(cluster->host_link_bytes_per_s > 0))
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: offload: cluster %s does not say how fast host memory is, "

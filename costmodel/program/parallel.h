@@ -27,7 +27,7 @@ enum sbp_recompute {
 #undef SBP_RECOMPUTE_ENUM
         SBP_RECOMPUTES
 };
-const char *sbp_recompute_name(enum sbp_recompute recompute);
+const char *sbp_parallel_recompute_name(enum sbp_recompute recompute);
 
 /* Who holds the states of parameters that replicas share (CDP, section 4.4). With an owner every
  * layer has one, layers being dealt out evenly; its weights come to where they are needed, forward
@@ -43,7 +43,7 @@ enum sbp_owner {
 #undef SBP_OWNER_ENUM
         SBP_OWNERS
 };
-const char *sbp_owner_name(enum sbp_owner owner);
+const char *sbp_parallel_owner_name(enum sbp_owner owner);
 
 /* Where a pipeline's stages begin. */
 #define SBP_STAGE_CUT_MAP(X)                                                                       \
@@ -56,7 +56,7 @@ enum sbp_stage_cut {
 #undef SBP_STAGE_CUT_ENUM
         SBP_STAGE_CUTS
 };
-const char *sbp_stage_cut_name(enum sbp_stage_cut cut);
+const char *sbp_parallel_stage_cut_name(enum sbp_stage_cut cut);
 
 struct sbp_parallel {
     int64_t pipeline;             /* stages, >= 1; default 1 */

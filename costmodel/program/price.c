@@ -1,8 +1,7 @@
 #include "costmodel/program/price.h"
 
-struct sbp_pricing sbp_pricing_make(const struct sbp_graph *graph,
-                                    const struct sbp_cluster *cluster,
-                                    const struct sbp_element_bytes *bytes)
+struct sbp_pricing sbp_price_setup(const struct sbp_graph *graph, const struct sbp_cluster *cluster,
+                                   const struct sbp_element_bytes *bytes)
 {
     enum sbp_type type = graph->precision.activation;
     if (bytes->activation == 8)
@@ -41,7 +40,7 @@ double sbp_price_pass_s(const struct sbp_pricing *pricing, int op, const struct 
 double sbp_price_update_bytes(const struct sbp_pricing *pricing)
 {
     const struct sbp_element_bytes *bytes = &pricing->bytes;
-    const double moments = sbp_training_moments(&pricing->graph->training);
+    const double moments = sbp_graph_training_moments(&pricing->graph->training);
     return (double)bytes->gradient + 2 * (double)bytes->weight + 2 * (double)bytes->master +
            2 * moments * (double)bytes->moment;
 }
@@ -102,7 +101,7 @@ struct sbp_group sbp_price_stage_group(const struct sbp_cluster *whole,
 static struct sbp_group group_of(const struct sbp_program *program,
                                  const struct sbp_cluster *cluster, const struct sbp_instr *instr)
 {
-    const struct sbp_group group = sbp_group_of(&program->mesh, instr->box.axes);
+    const struct sbp_group group = sbp_collective_group_of(&program->mesh, instr->box.axes);
     return program->scope.whole == NULL
                ? group
                : sbp_price_stage_group(program->scope.whole, cluster, program->parallel.pipeline,
@@ -115,18 +114,18 @@ static double communication_s(const struct sbp_program *program, const struct sb
     const struct sbp_cluster *net = program->scope.whole == NULL ? cluster : program->scope.whole;
     const struct sbp_group group = group_of(program, cluster, instr);
     return instr->times * sbp_collective_group_s(instr->stages > 1 ? net : cluster, instr->box.kind,
-                                                 &group, sbp_instr_call_bytes(program, instr));
+                                                 &group, sbp_price_call_bytes(program, instr));
 }
 
-struct sbp_network_price sbp_instr_network_price(const struct sbp_program *program,
-                                                 const struct sbp_cluster *cluster,
-                                                 const struct sbp_instr *instr,
-                                                 struct sbp_group *group)
+struct sbp_network_price sbp_price_of_network(const struct sbp_program *program,
+                                              const struct sbp_cluster *cluster,
+                                              const struct sbp_instr *instr,
+                                              struct sbp_group *group)
 {
     const struct sbp_cluster *net = program->scope.whole == NULL ? cluster : program->scope.whole;
     *group = group_of(program, cluster, instr);
     return sbp_collective_price(instr->stages > 1 ? net : cluster, instr->box.kind, group,
-                                sbp_instr_call_bytes(program, instr));
+                                sbp_price_call_bytes(program, instr));
 }
 
 /* Weights are gathered in the type that operators compute in, updated ones in their own. */
@@ -137,7 +136,7 @@ static int64_t weight_element(const struct sbp_program *program, const struct sb
     return computes ? program->bytes.compute : program->bytes.weight;
 }
 
-double sbp_instr_call_bytes(const struct sbp_program *program, const struct sbp_instr *instr)
+double sbp_price_call_bytes(const struct sbp_program *program, const struct sbp_instr *instr)
 {
     const int64_t element = instr->cause == SBP_CAUSE_WEIGHT_GRADIENT ? program->bytes.reduce
                             : instr->cause == SBP_CAUSE_WEIGHT ? weight_element(program, instr)
@@ -167,7 +166,7 @@ static double moved_instr_s(const struct sbp_pricing *pricing, const struct sbp_
 
 void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cluster)
 {
-    const struct sbp_pricing pricing = sbp_pricing_make(program->graph, cluster, &program->bytes);
+    const struct sbp_pricing pricing = sbp_price_setup(program->graph, cluster, &program->bytes);
     for (int i = 0; i < program->instr_count; i++) {
         struct sbp_instr *instr = &program->instr[i];
         instr->compute_s = instr->communication_s = 0;
@@ -194,15 +193,15 @@ void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cl
     }
 }
 
-double sbp_instr_traffic_bytes(const struct sbp_program *program, const struct sbp_cluster *cluster,
+double sbp_price_traffic_bytes(const struct sbp_program *program, const struct sbp_cluster *cluster,
                                const struct sbp_instr *instr)
 {
     const struct sbp_group group = group_of(program, cluster, instr);
-    const double members = sbp_group_size(&group);
-    if (members <= 1 || !sbp_instr_is_call(instr))
+    const double members = sbp_collective_group_size(&group);
+    if (members <= 1 || !sbp_program_is_call(instr))
         return 0;
     return instr->times * sbp_collective_share(instr->box.kind, members) *
-           sbp_instr_call_bytes(program, instr);
+           sbp_price_call_bytes(program, instr);
 }
 
 static void add_memory(const struct sbp_program *program, struct sbp_totals *totals)
@@ -235,9 +234,9 @@ struct sbp_totals sbp_program_totals(const struct sbp_program *program,
         totals.by_cause_s[instr->cause] += instr->communication_s;
         if (instr->kind == SBP_INSTR_UPDATE)
             totals.optimizer_s += instr->compute_s;
-        if (!sbp_instr_is_call(instr))
+        if (!sbp_program_is_call(instr))
             continue;
-        totals.communication_bytes += sbp_instr_traffic_bytes(program, cluster, instr);
+        totals.communication_bytes += sbp_price_traffic_bytes(program, cluster, instr);
         if (instr->cause == SBP_CAUSE_ACTIVATION)
             totals.forward_activation_elements += sbp_collective_traffic_bytes(
                 &program->mesh, instr->box.kind, instr->box.axes, (double)instr->box.elements);

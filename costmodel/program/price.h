@@ -17,9 +17,8 @@ struct sbp_pricing {
     struct sbp_element_bytes bytes;
     enum sbp_type type; /* of the arithmetic */
 };
-struct sbp_pricing sbp_pricing_make(const struct sbp_graph *graph,
-                                    const struct sbp_cluster *cluster,
-                                    const struct sbp_element_bytes *bytes);
+struct sbp_pricing sbp_price_setup(const struct sbp_graph *graph, const struct sbp_cluster *cluster,
+                                   const struct sbp_element_bytes *bytes);
 
 /* Seconds of an operator's work on a device that its roles leave this share of. */
 double sbp_price_pass_s(const struct sbp_pricing *pricing, int op, const struct sbp_factor *factor,

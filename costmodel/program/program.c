@@ -19,17 +19,17 @@ static const char *const section_names[] = {
 #undef SBP_SECTION_TEXT
 };
 
-const char *sbp_instr_name(enum sbp_instr_kind kind)
+const char *sbp_program_instr_name(enum sbp_instr_kind kind)
 {
     return instr_names[kind];
 }
 
-const char *sbp_section_name(enum sbp_section section)
+const char *sbp_program_section_name(enum sbp_section section)
 {
     return section_names[section];
 }
 
-const char *sbp_cause_name(enum sbp_cause cause)
+const char *sbp_program_cause_name(enum sbp_cause cause)
 {
     static const char *const names[] = {
         "none",   "activation", "activation-gradient", "weight-gradient", "operator", "scalar",
@@ -37,22 +37,25 @@ const char *sbp_cause_name(enum sbp_cause cause)
     return names[cause];
 }
 
-struct sbp_element_bytes sbp_element_bytes_of(const struct sbp_precision *precision)
+struct sbp_element_bytes sbp_program_element_bytes(const struct sbp_precision *precision)
 {
     return (struct sbp_element_bytes){
-        .weight = sbp_type_bytes(precision->param),
-        .gradient = sbp_type_bytes(precision->grad),
-        .master = precision->has_master ? sbp_type_bytes(precision->master) : 0,
-        .gradient_master = precision->converts_gradient ? sbp_type_bytes(precision->master) : 0,
-        .compute = precision->compute != precision->param ? sbp_type_bytes(precision->compute) : 0,
-        .sum = precision->has_sum ? sbp_type_bytes(precision->accumulate) : 0,
-        .loss = precision->loss != precision->activation ? sbp_type_bytes(precision->loss) : 0,
-        .moment = sbp_type_bytes(precision->moments),
-        .activation = sbp_type_bytes(precision->activation),
-        .reduce = sbp_type_bytes(precision->reduce)};
+        .weight = sbp_cluster_type_bytes(precision->param),
+        .gradient = sbp_cluster_type_bytes(precision->grad),
+        .master = precision->has_master ? sbp_cluster_type_bytes(precision->master) : 0,
+        .gradient_master =
+            precision->converts_gradient ? sbp_cluster_type_bytes(precision->master) : 0,
+        .compute =
+            precision->compute != precision->param ? sbp_cluster_type_bytes(precision->compute) : 0,
+        .sum = precision->has_sum ? sbp_cluster_type_bytes(precision->accumulate) : 0,
+        .loss =
+            precision->loss != precision->activation ? sbp_cluster_type_bytes(precision->loss) : 0,
+        .moment = sbp_cluster_type_bytes(precision->moments),
+        .activation = sbp_cluster_type_bytes(precision->activation),
+        .reduce = sbp_cluster_type_bytes(precision->reduce)};
 }
 
-struct sbp_element_bytes sbp_element_bytes_run(enum sbp_real real)
+struct sbp_element_bytes sbp_program_run_bytes(enum sbp_real real)
 {
     const int64_t bytes = real == SBP_F32 ? 4 : 8;
     return (struct sbp_element_bytes){
@@ -89,7 +92,7 @@ static enum sbp_status crossing_at(const struct sbp_compiler *c, int boundary, i
     *tensor = -1;
     if (boundary <= 0 || boundary >= c->graph->op_count)
         return SBP_OK;
-    *tensor = sbp_graph_crossing(c->graph, boundary);
+    *tensor = sbp_stages_crossing(c->graph, boundary);
     return *tensor >= 0 ? SBP_OK
                         : sbp_fail(c->diag, SBP_E_INPUT,
                                    "stages: %s: a stage begins where several activations cross, "
@@ -207,12 +210,12 @@ static enum sbp_status mark_segments(struct sbp_compiler *c)
     const struct sbp_program *program = c->program;
     const struct sbp_scope *scope = &program->scope;
     if (program->parallel.gather_blocks)
-        (void)sbp_graph_blocks(c->graph, c->block);
+        (void)sbp_stages_blocks(c->graph, c->block);
     if (program->parallel.recompute != SBP_RECOMPUTE_FULL &&
         program->parallel.recompute != SBP_RECOMPUTE_SELECTIVE)
         return SBP_OK;
-    return sbp_graph_segments(c->graph, scope->first_op, scope->end_op,
-                              program->parallel.recompute_every, c->segment);
+    return sbp_stages_segments(c->graph, scope->first_op, scope->end_op,
+                               program->parallel.recompute_every, c->segment);
 }
 
 /* ---- what nobody needs of the work that is done again -------------------------------------- */
@@ -330,7 +333,7 @@ sbp_program_make_scope(const struct sbp_graph *graph, const struct sbp_cluster *
     struct sbp_compiler compiler = {.program = program,
                                     .graph = graph,
                                     .mesh = &program->mesh,
-                                    .policy = sbp_element_bytes_of(&graph->precision),
+                                    .policy = sbp_program_element_bytes(&graph->precision),
                                     .diag = diag};
     enum sbp_status status = assemble(&compiler, cluster, strategy);
     if (status == SBP_OK)
@@ -361,7 +364,7 @@ void sbp_program_free(struct sbp_program *program)
 
 /* ---- calls --------------------------------------------------------------------------------- */
 
-bool sbp_instr_is_call(const struct sbp_instr *instr)
+bool sbp_program_is_call(const struct sbp_instr *instr)
 {
     switch (instr->kind) {
     case SBP_INSTR_BOX:
@@ -381,14 +384,14 @@ enum sbp_status sbp_program_calls(const struct sbp_program *program, struct sbp_
 {
     int64_t most = 0;
     for (int i = 0; i < program->instr_count; i++)
-        most += sbp_instr_is_call(&program->instr[i]) ? program->instr[i].times : 0;
+        most += sbp_program_is_call(&program->instr[i]) ? program->instr[i].times : 0;
     *calls = SBP_NEW(arena, struct sbp_call, most + 1);
     if (*calls == NULL)
         return SBP_E_MEMORY;
     *count = 0;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
-        if (!sbp_instr_is_call(instr))
+        if (!sbp_program_is_call(instr))
             continue;
         const bool whole = instr->box.kind == SBP_ALL_REDUCE || instr->box.kind == SBP_SEND_RECV ||
                            instr->box.kind == SBP_BROADCAST_COLL;

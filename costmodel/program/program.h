@@ -69,7 +69,7 @@ enum sbp_instr_kind {
     SBP_INSTR_MAP(SBP_INSTR_ENUM)
 #undef SBP_INSTR_ENUM
 };
-const char *sbp_instr_name(enum sbp_instr_kind kind);
+const char *sbp_program_instr_name(enum sbp_instr_kind kind);
 
 /* When an instruction runs. The sections of a micro-batch mix in the order of the list: a step
  * instruction stands where its data is ready, which is when it runs after the last micro-batch. */
@@ -86,7 +86,7 @@ enum sbp_section {
 #undef SBP_SECTION_ENUM
         SBP_SECTIONS
 };
-const char *sbp_section_name(enum sbp_section section);
+const char *sbp_program_section_name(enum sbp_section section);
 
 /* Why a collective is there, for reports. */
 enum sbp_cause {
@@ -100,7 +100,7 @@ enum sbp_cause {
     SBP_CAUSE_STAGE,    /* messages between stages */
     SBP_CAUSES
 };
-const char *sbp_cause_name(enum sbp_cause cause);
+const char *sbp_program_cause_name(enum sbp_cause cause);
 
 #define SBP_INSTR_BUFFERS 20
 struct sbp_instr {
@@ -129,8 +129,8 @@ struct sbp_element_bytes {
     int64_t reduce;  /* of a weight gradient while it is summed over members */
 };
 /* Element sizes of a model's precision policy, and of a run in one floating-point type. */
-struct sbp_element_bytes sbp_element_bytes_of(const struct sbp_precision *precision);
-struct sbp_element_bytes sbp_element_bytes_run(enum sbp_real real);
+struct sbp_element_bytes sbp_program_element_bytes(const struct sbp_precision *precision);
+struct sbp_element_bytes sbp_program_run_bytes(enum sbp_real real);
 
 /* What of a step a program is for. */
 struct sbp_scope {
@@ -222,7 +222,7 @@ enum sbp_status sbp_program_make(const struct sbp_graph *graph, const struct sbp
                                  struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_program_free(struct sbp_program *program);
 /* Whether a buffer keeps its place from step to step. */
-bool sbp_buffer_persists(const struct sbp_buffer *buffer);
+bool sbp_program_buffer_persists(const struct sbp_buffer *buffer);
 /* Bytes of a buffer, not rounded; -1 when they overflow. */
 int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer);
 /* What it takes in the arena: its bytes, rounded up to 64. Its size is known to fit. */
@@ -248,16 +248,16 @@ struct sbp_totals sbp_program_totals(const struct sbp_program *program,
 
 /* Whether an instruction calls the communication backend, and the n of its cost formula: weight
  * gradients in the type that they are summed in, weights in their own, all else as activations. */
-bool sbp_instr_is_call(const struct sbp_instr *instr);
-double sbp_instr_call_bytes(const struct sbp_program *program, const struct sbp_instr *instr);
+bool sbp_program_is_call(const struct sbp_instr *instr);
+double sbp_price_call_bytes(const struct sbp_program *program, const struct sbp_instr *instr);
 /* What one call of an instruction with communication_s > 0 costs and rests on; cluster: of a
  * stage. */
-struct sbp_network_price sbp_instr_network_price(const struct sbp_program *program,
-                                                 const struct sbp_cluster *cluster,
-                                                 const struct sbp_instr *instr,
-                                                 struct sbp_group *group);
+struct sbp_network_price sbp_price_of_network(const struct sbp_program *program,
+                                              const struct sbp_cluster *cluster,
+                                              const struct sbp_instr *instr,
+                                              struct sbp_group *group);
 /* Bytes that a device sends in an instruction; 0 where it does not communicate. */
-double sbp_instr_traffic_bytes(const struct sbp_program *program, const struct sbp_cluster *cluster,
+double sbp_price_traffic_bytes(const struct sbp_program *program, const struct sbp_cluster *cluster,
                                const struct sbp_instr *instr);
 
 /* One entry of the list that a run's log must equal. */

@@ -60,7 +60,8 @@ enum sbp_status sbp_add_buffer(struct sbp_compiler *c, enum sbp_buffer_use use,
 enum sbp_status sbp_add_block(struct sbp_compiler *c, enum sbp_buffer_use use, int tensor,
                               const struct sbp_dist *dist, int *buffer)
 {
-    const int64_t elements = sbp_local_elements(c->mesh, &c->graph->tensor[tensor].shape, dist);
+    const int64_t elements =
+        sbp_dist_local_elements(c->mesh, &c->graph->tensor[tensor].shape, dist);
     return sbp_add_buffer(c, use, SBP_BUFFER_REAL, tensor, dist, elements, buffer);
 }
 
@@ -79,8 +80,8 @@ enum sbp_status sbp_add_work(struct sbp_compiler *c, double elements, int *buffe
 int64_t sbp_local_tokens(const struct sbp_compiler *c, int tensor, const struct sbp_dist *dist)
 {
     const struct sbp_shape *shape = &c->graph->tensor[tensor].shape;
-    return sbp_local_size(c->mesh, shape, dist, SBP_DIM_BATCH) *
-           sbp_local_size(c->mesh, shape, dist, SBP_DIM_SEQUENCE);
+    return sbp_dist_local_size(c->mesh, shape, dist, SBP_DIM_BATCH) *
+           sbp_dist_local_size(c->mesh, shape, dist, SBP_DIM_SEQUENCE);
 }
 
 enum sbp_status sbp_add_index(struct sbp_compiler *c, int tensor, const struct sbp_dist *dist,
@@ -102,7 +103,7 @@ enum sbp_status sbp_add_logits(struct sbp_compiler *c, int op, int *buffer)
     if (c->program->bytes.loss == 0)
         return SBP_OK;
     return sbp_add_buffer(c, SBP_USE_WORK, SBP_BUFFER_LOSS, tensor, &dist,
-                          sbp_local_elements(c->mesh, &c->graph->tensor[tensor].shape, &dist),
+                          sbp_dist_local_elements(c->mesh, &c->graph->tensor[tensor].shape, &dist),
                           buffer);
 }
 
@@ -122,9 +123,10 @@ static enum sbp_status add_pack_space(struct sbp_compiler *c, const struct sbp_s
     sbp_boxing_pack(&c->layout, shape, step, &pack);
     sbp_boxing_unpack(&c->layout, shape, step, &unpack);
     if (pack.needed)
-        SBP_TRY(sbp_add_work(c, (double)sbp_local_elements(c->mesh, shape, &step->from), work));
+        SBP_TRY(
+            sbp_add_work(c, (double)sbp_dist_local_elements(c->mesh, shape, &step->from), work));
     if (unpack.needed)
-        SBP_TRY(sbp_add_work(c, (double)sbp_local_elements(c->mesh, shape, &step->to), work2));
+        SBP_TRY(sbp_add_work(c, (double)sbp_dist_local_elements(c->mesh, shape, &step->to), work2));
     return SBP_OK;
 }
 

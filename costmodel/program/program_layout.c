@@ -6,7 +6,7 @@
 
 #define MOST_BYTES (INT64_C(1) << 62)
 
-bool sbp_buffer_persists(const struct sbp_buffer *buffer)
+bool sbp_program_buffer_persists(const struct sbp_buffer *buffer)
 {
     return buffer->use <= SBP_USE_INDEX;
 }
@@ -36,7 +36,7 @@ int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer)
         element = program->bytes.master;
     else if (b->use == SBP_USE_BUCKET)
         element = program->bytes.master + program->bytes.gradient_master +
-                  sbp_training_moments(&program->graph->training) * program->bytes.moment;
+                  sbp_graph_training_moments(&program->graph->training) * program->bytes.moment;
     int64_t bytes = 0;
     return sbp_mul_i64(b->elements, element, &bytes) ? bytes : -1;
 }
@@ -73,7 +73,7 @@ static void find_lifetimes(struct sbp_program *program, int *group_end)
     if (program->loss_buffer >= 0)
         program->buffer[program->loss_buffer].last = program->instr_count - 1;
     for (int i = 0; i < program->buffer_count; i++)
-        if (sbp_buffer_persists(&program->buffer[i])) {
+        if (sbp_program_buffer_persists(&program->buffer[i])) {
             program->buffer[i].first = 0;
             program->buffer[i].last = program->instr_count - 1;
         }
@@ -185,7 +185,7 @@ static enum sbp_status make_calendar(struct sbp_program *program, struct sbp_are
         return SBP_E_MEMORY;
     for (int i = program->buffer_count - 1; i >= 0; i--) {
         const struct sbp_buffer *buffer = &program->buffer[i];
-        if (sbp_buffer_persists(buffer) || buffer->first < 0)
+        if (sbp_program_buffer_persists(buffer) || buffer->first < 0)
             continue;
         calendar->next_born[i] = calendar->born[buffer->first];
         calendar->born[buffer->first] = i;
@@ -213,7 +213,7 @@ static void count_live(struct sbp_program *program, const struct calendar *calen
 static void sweep(struct sbp_program *program, const struct calendar *calendar, struct heap *heap)
 {
     for (int i = 0; i < program->buffer_count; i++)
-        if (sbp_buffer_persists(&program->buffer[i]))
+        if (sbp_program_buffer_persists(&program->buffer[i]))
             program->buffer[i].offset_bytes = take(heap, calendar->slot_bytes[i]);
     for (int t = 0; t < program->instr_count; t++) {
         for (int i = t > 0 ? calendar->died[t - 1] : -1; i >= 0; i = calendar->next_died[i])
@@ -235,11 +235,11 @@ static void sum_up(struct sbp_program *program, const int64_t *slot_bytes)
     for (int i = 0; i < program->buffer_count; i++) {
         const struct sbp_buffer *buffer = &program->buffer[i];
         const int64_t bytes = slot_bytes[i];
-        if (sbp_buffer_persists(buffer))
+        if (sbp_program_buffer_persists(buffer))
             program->persistent_bytes += bytes;
         else if (buffer->first < 0 || buffer->first >= turn || buffer->last < turn)
             continue;
-        if (!sbp_buffer_persists(buffer) || buffer->use == SBP_USE_INDEX)
+        if (!sbp_program_buffer_persists(buffer) || buffer->use == SBP_USE_INDEX)
             program->kept_bytes += bytes;
     }
 }

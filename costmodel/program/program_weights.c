@@ -34,7 +34,8 @@ static void plan_weight(struct sbp_compiler *c, int op, int index)
     plan->shared = sbp_dist_of_kind(c->mesh, &gradient, SBP_PARTIAL);
     plan->members = sbp_mesh_group_size(c->mesh, plan->shared);
     plan->level = plan->members > 1 ? level_of(c, op) : 0;
-    plan->local = sbp_local_elements(c->mesh, &c->graph->tensor[node->weight[index]].shape, &dist);
+    plan->local =
+        sbp_dist_local_elements(c->mesh, &c->graph->tensor[node->weight[index]].shape, &dist);
     plan->shard =
         plan->level == 0 ? plan->local : (plan->local + plan->members - 1) / plan->members;
     plan->unreduced = -1;
@@ -44,7 +45,7 @@ static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const stru
 {
     struct sbp_program *program = c->program;
     const struct sbp_weight_plan *plan = &c->weight[tensor];
-    const int moments = sbp_training_moments(&c->graph->training);
+    const int moments = sbp_graph_training_moments(&c->graph->training);
     int held = -1; /* no instruction of a run reads what follows the gradient: runs have one type */
     SBP_TRY(sbp_add_buffer(c, SBP_USE_WEIGHT, SBP_BUFFER_REAL, tensor, dist,
                            plan->level < 3 ? plan->local : plan->shard,
@@ -79,8 +80,8 @@ static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const stru
 static enum sbp_status add_offload(struct sbp_compiler *c)
 {
     struct sbp_program *program = c->program;
-    const int64_t state =
-        program->bytes.master + sbp_training_moments(&c->graph->training) * program->bytes.moment;
+    const int64_t state = program->bytes.master +
+                          sbp_graph_training_moments(&c->graph->training) * program->bytes.moment;
     int64_t updated = 0;
     int bucket = -1;
     for (int t = 0; t < c->graph->tensor_count; t++)

@@ -91,15 +91,16 @@ static enum sbp_status check_parallel(const struct sbp_parallel *parallel,
     if (parallel->micro_batch != graph->global_batch)
         return refuse(diag, "parallel: micro_batch", "a part of the batch at a time",
                       "the global batch is legal");
-    if (sbp_schedule_delays_gradients(parallel->schedule))
-        return refuse(diag, "parallel: schedule", sbp_schedule_name(parallel->schedule),
+    if (sbp_timeline_delays_gradients(parallel->schedule))
+        return refuse(diag, "parallel: schedule", sbp_timeline_schedule_name(parallel->schedule),
                       "a schedule without delayed gradients is legal");
     if (parallel->zero > 0)
         return refuse(diag, "parallel: zero", "states in shards", "0 is legal");
     if (parallel->owner != SBP_OWNER_NONE)
-        return refuse(diag, "parallel: owner", sbp_owner_name(parallel->owner), "none is legal");
+        return refuse(diag, "parallel: owner", sbp_parallel_owner_name(parallel->owner),
+                      "none is legal");
     if (parallel->recompute != SBP_RECOMPUTE_NONE)
-        return refuse(diag, "parallel: recompute", sbp_recompute_name(parallel->recompute),
+        return refuse(diag, "parallel: recompute", sbp_parallel_recompute_name(parallel->recompute),
                       "none is legal");
     if (parallel->regather)
         return refuse(diag, "parallel: regather", "boxing once more for backward",
@@ -110,9 +111,9 @@ static enum sbp_status check_parallel(const struct sbp_parallel *parallel,
     return SBP_OK;
 }
 
-enum sbp_status sbp_plan_runs(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
-                              const struct sbp_strategy *strategy,
-                              const struct sbp_parallel *parallel, struct sbp_diag *diag)
+enum sbp_status sbp_runnable_check(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                   const struct sbp_strategy *strategy,
+                                   const struct sbp_parallel *parallel, struct sbp_diag *diag)
 {
     if (parallel != NULL)
         SBP_TRY(check_parallel(parallel, graph, diag));

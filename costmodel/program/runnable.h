@@ -12,9 +12,9 @@
 
 /* The strategy is closed; parallel may be NULL: a plain step. E_UNSUPPORTED with "plan: WHERE: what
  * it is, what runs". */
-enum sbp_status sbp_plan_runs(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
-                              const struct sbp_strategy *strategy,
-                              const struct sbp_parallel *parallel,
-                              struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_runnable_check(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                   const struct sbp_strategy *strategy,
+                                   const struct sbp_parallel *parallel,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

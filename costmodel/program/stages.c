@@ -11,7 +11,7 @@ static bool comes_from_before(const struct sbp_graph *graph, int tensor, int op)
     return producer < 0 ? tensor == graph->input && graph->input_split : producer < op;
 }
 
-int sbp_graph_crossing(const struct sbp_graph *graph, int op)
+int sbp_stages_crossing(const struct sbp_graph *graph, int op)
 {
     int found = -1;
     for (int reader = op; reader < graph->op_count; reader++)
@@ -73,7 +73,7 @@ static int block_length(const struct sbp_graph *graph, int first)
     return length;
 }
 
-int sbp_graph_blocks(const struct sbp_graph *graph, int *block)
+int sbp_stages_blocks(const struct sbp_graph *graph, int *block)
 {
     int count = 0;
     for (int op = 0; op < graph->op_count;) {
@@ -93,7 +93,7 @@ int sbp_graph_blocks(const struct sbp_graph *graph, int *block)
  * (op_count), -1: none. */
 static enum sbp_status find_units(const struct sbp_graph *graph, struct sbp_arena *arena, int *unit)
 {
-    if (sbp_graph_blocks(graph, unit) > 0)
+    if (sbp_stages_blocks(graph, unit) > 0)
         return SBP_OK;
     bool *cut = SBP_NEW(arena, bool, graph->op_count + 1);
     if (cut == NULL)
@@ -106,8 +106,8 @@ static enum sbp_status find_units(const struct sbp_graph *graph, struct sbp_aren
     return SBP_OK;
 }
 
-enum sbp_status sbp_graph_segments(const struct sbp_graph *graph, int first_op, int end_op,
-                                   int64_t every, int *segment)
+enum sbp_status sbp_stages_segments(const struct sbp_graph *graph, int first_op, int end_op,
+                                    int64_t every, int *segment)
 {
     struct sbp_arena arena;
     sbp_arena_init(&arena);
@@ -224,7 +224,7 @@ static enum sbp_status choose_cut(const struct sbp_graph *graph, struct sbp_aren
     if (block == NULL || cut == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(find_cuts(graph, arena, cut));
-    const int blocks = sbp_graph_blocks(graph, block);
+    const int blocks = sbp_stages_blocks(graph, block);
     if (blocks < pieces || how == SBP_CUT_FLOPS)
         return cut_evenly(graph, arena, cut, pieces, first);
     cut_blocks(graph, block, blocks, pieces, first);
@@ -260,7 +260,7 @@ enum sbp_status sbp_stages_check(const struct sbp_graph *graph, int pieces, cons
             return sbp_fail(diag, SBP_E_INPUT,
                             "stages: piece %d begins at operator %d, legal are %d to %d", i,
                             first[i], first[i - 1] + 1, graph->op_count - 1);
-        if (sbp_graph_crossing(graph, first[i]) < 0)
+        if (sbp_stages_crossing(graph, first[i]) < 0)
             return sbp_fail(diag, SBP_E_INPUT,
                             "stages: %s: a stage begins where several activations cross, one is "
                             "legal",

@@ -12,18 +12,18 @@
 /* The activation that crosses the boundary before operator `op`, made before it and read by it or
  * by a later one; -1 unless there is exactly one. The model's own input crosses, too, where it is
  * split and read later. */
-int sbp_graph_crossing(const struct sbp_graph *graph, int op);
+int sbp_stages_crossing(const struct sbp_graph *graph, int op);
 
 /* Marks repeated blocks (all operators that repeat, from the first one's site on): block[op] is the
  * number of the block that an operator belongs to, counted over the model, -1 outside of blocks.
  * Returns how many there are. block: (op_count). A model without repeats has none. */
-int sbp_graph_blocks(const struct sbp_graph *graph, int *block);
+int sbp_stages_blocks(const struct sbp_graph *graph, int *block);
 
 /* Segments of `every` blocks within first_op .. end_op - 1: segment[op] = first operator of the one
  * that the operator is in, -1 outside of blocks. In a model without blocks every cut before an
  * operator with weights begins one. segment: (op_count). E_MEMORY. */
-enum sbp_status sbp_graph_segments(const struct sbp_graph *graph, int first_op, int end_op,
-                                   int64_t every, int *segment) SBP_MUST_USE;
+enum sbp_status sbp_stages_segments(const struct sbp_graph *graph, int first_op, int end_op,
+                                    int64_t every, int *segment) SBP_MUST_USE;
 
 /* Cuts the model into `pieces`: first[i] .. first[i + 1] - 1 is piece i, first: (pieces + 1).
  * By blocks they are shared out evenly, what comes before them goes to the first piece and what

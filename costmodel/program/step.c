@@ -54,8 +54,8 @@ static bool same_piece(const struct job *job, int a, int b)
     if (first[a] == 0 || first[b] == 0)
         return true;
     const struct sbp_dist *rest = job->request->strategy->rest;
-    return sbp_dist_equal(&job->step->mesh, &rest[sbp_graph_crossing(graph, first[a])],
-                          &rest[sbp_graph_crossing(graph, first[b])]);
+    return sbp_dist_equal(&job->step->mesh, &rest[sbp_stages_crossing(graph, first[a])],
+                          &rest[sbp_stages_crossing(graph, first[b])]);
 }
 
 static enum sbp_status compile_piece(struct job *job, int piece)
@@ -190,7 +190,7 @@ static void set_offload(const struct job *job, int stage, double extra_s)
     if (!(hosted.buckets > 0))
         return;
     const struct sbp_pricing pricing =
-        sbp_pricing_make(job->request->graph, &step->cluster, job->request->bytes);
+        sbp_price_setup(job->request->graph, &step->cluster, job->request->bytes);
     offload->buckets = (int)hosted.buckets;
     offload->in_s = offload->out_s =
         hosted.bytes / hosted.buckets / job->request->cluster->host_link_bytes_per_s;
@@ -291,7 +291,7 @@ static void add_piece(const struct job *job, const struct sbp_program *program, 
         *compute_s += times * instr->compute_s;
         totals->by_cause_s[instr->cause] += times * instr->communication_s;
         totals->communication_bytes +=
-            times * sbp_instr_traffic_bytes(program, &job->step->cluster, instr);
+            times * sbp_price_traffic_bytes(program, &job->step->cluster, instr);
     }
 }
 

@@ -11,12 +11,12 @@ static const char *const boxing_names[] = {
         NULL,
 };
 
-const char *sbp_boxing_name(enum sbp_boxing_mode mode)
+const char *sbp_strategy_boxing_name(enum sbp_boxing_mode mode)
 {
     return boxing_names[mode];
 }
 
-const char *const *sbp_boxing_names(void)
+const char *const *sbp_strategy_boxing_names(void)
 {
     return boxing_names;
 }
@@ -66,7 +66,7 @@ int sbp_strategy_role(const struct sbp_graph *graph, const struct sbp_strategy *
 struct sbp_factor sbp_strategy_factor(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                       const struct sbp_strategy *strategy, int op)
 {
-    struct sbp_factor factor = sbp_factor_one();
+    struct sbp_factor factor = sbp_op_factor_one();
     for (int axis = 0; axis < mesh->axis_count; axis++) {
         const int role = sbp_strategy_role(graph, strategy, op, axis);
         if (role >= 0)

@@ -25,8 +25,8 @@ enum sbp_boxing_mode {
     SBP_BOXING_MAP(SBP_BOXING_ENUM)
 #undef SBP_BOXING_ENUM
 };
-const char *sbp_boxing_name(enum sbp_boxing_mode mode);
-const char *const *sbp_boxing_names(void); /* NULL-terminated, in the order of the enum */
+const char *sbp_strategy_boxing_name(enum sbp_boxing_mode mode);
+const char *const *sbp_strategy_boxing_names(void); /* NULL-terminated, in the order of the enum */
 
 struct sbp_labels {
     uint8_t role[SBP_MAX_AXES]; /* index into the operator's roles */

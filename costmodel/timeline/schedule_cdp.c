@@ -37,7 +37,7 @@ struct sbp_cdp_run {
 
 static enum sbp_status check(const struct sbp_timeline_request *request, struct sbp_diag *diag)
 {
-    const char *name = sbp_schedule_name(request->schedule);
+    const char *name = sbp_timeline_schedule_name(request->schedule);
     if (request->micro_batches < request->stages)
         return sbp_fail(diag, SBP_E_INPUT,
                         "timeline: micro_batches: %s needs at least one for each of the %d stages, "
@@ -47,7 +47,7 @@ static enum sbp_status check(const struct sbp_timeline_request *request, struct 
         return sbp_fail(diag, SBP_E_INPUT,
                         "timeline: micro_batches: %s placed as %s needs as many as the %d stages, "
                         "not %d",
-                        name, sbp_placement_name(request->placement), request->stages,
+                        name, sbp_timeline_placement_name(request->placement), request->stages,
                         request->micro_batches);
     if ((int64_t)request->stages * request->micro_batches > MAX_WORK / MOST_STEPS)
         return sbp_fail(diag, SBP_E_INPUT,

@@ -31,17 +31,17 @@ static const char *const schedule_names[SBP_SCHEDULES] = {
 #undef SBP_SCHEDULE_TEXT
 };
 
-const char *sbp_schedule_name(enum sbp_schedule schedule)
+const char *sbp_timeline_schedule_name(enum sbp_schedule schedule)
 {
     return schedule_names[schedule];
 }
 
-bool sbp_schedule_delays_gradients(enum sbp_schedule schedule)
+bool sbp_timeline_delays_gradients(enum sbp_schedule schedule)
 {
     return schedules[schedule]->simulate != NULL;
 }
 
-const char *sbp_placement_name(enum sbp_placement placement)
+const char *sbp_timeline_placement_name(enum sbp_placement placement)
 {
     static const char *const names[SBP_PLACEMENTS] = {
 #define SBP_PLACEMENT_TEXT(symbol, name) [SBP_PLACE_##symbol] = (name),
@@ -171,15 +171,15 @@ static enum sbp_status check_counts(const struct sbp_timeline_request *request,
     SBP_TRY(check_int("pipeline_limit", request->pipeline_limit, 0, MAX_MICRO_BATCHES, diag));
     if (!schedule->takes_chunks && request->chunks > 1)
         return sbp_fail(diag, SBP_E_INPUT, "timeline: chunks: %s has 1 chunk a stage, not %d",
-                        sbp_schedule_name(request->schedule), request->chunks);
+                        sbp_timeline_schedule_name(request->schedule), request->chunks);
     if (!schedule->takes_limit && request->pipeline_limit > 0)
         return sbp_fail(diag, SBP_E_INPUT,
                         "timeline: pipeline_limit: %s has a limit of its own, must be 0",
-                        sbp_schedule_name(request->schedule));
+                        sbp_timeline_schedule_name(request->schedule));
     if ((int)request->placement < 0 || request->placement >= SBP_PLACEMENTS ||
         (!schedule->takes_placement && request->placement != SBP_PLACE_PIPELINE))
         return sbp_fail(diag, SBP_E_INPUT, "timeline: placement: %s runs in a pipeline only",
-                        sbp_schedule_name(request->schedule));
+                        sbp_timeline_schedule_name(request->schedule));
     SBP_TRY(
         check_int("stages x chunks", request->stages * chunks_of(request), 1, MAX_VIRTUAL, diag));
     if ((int64_t)request->stages * chunks_of(request) > MAX_WORK / request->micro_batches)

@@ -42,10 +42,10 @@ enum sbp_schedule {
 #undef SBP_SCHEDULE_ENUM
         SBP_SCHEDULES
 };
-const char *sbp_schedule_name(enum sbp_schedule schedule);
+const char *sbp_timeline_schedule_name(enum sbp_schedule schedule);
 /* Whether it has no flush, so that a step updates with gradients of an older state, too: another
  * training than the other schedules'. */
-bool sbp_schedule_delays_gradients(enum sbp_schedule schedule);
+bool sbp_timeline_delays_gradients(enum sbp_schedule schedule);
 
 /* Where cyclic data parallelism computes (Fournier and Oyallon, section 4). */
 #define SBP_PLACEMENT_MAP(X)                                                                       \
@@ -61,7 +61,7 @@ enum sbp_placement {
 #undef SBP_PLACEMENT_ENUM
         SBP_PLACEMENTS
 };
-const char *sbp_placement_name(enum sbp_placement placement);
+const char *sbp_timeline_placement_name(enum sbp_placement placement);
 
 /* One micro-batch on one chunk of a stage. Times finite and >= 0, bytes in 0 .. 2^53. */
 struct sbp_stage_cost {

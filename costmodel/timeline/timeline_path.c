@@ -17,9 +17,9 @@ struct tracer {
     int64_t *last_send[2]; /* (devices) by direction */
 };
 
-bool sbp_schedule_is_fixed(enum sbp_schedule schedule)
+bool sbp_timeline_is_fixed(enum sbp_schedule schedule)
 {
-    return schedule != SBP_MESSAGE_DRIVEN && !sbp_schedule_delays_gradients(schedule);
+    return schedule != SBP_MESSAGE_DRIVEN && !sbp_timeline_delays_gradients(schedule);
 }
 
 static int kind_of(const struct sbp_timeline_interval *interval)
@@ -210,7 +210,7 @@ enum sbp_status sbp_timeline_critical(const struct sbp_timeline_request *request
                        .stages = request->stages,
                        .virtual_stages = request->stages * chunks};
     struct sbp_arena scratch;
-    if (!sbp_schedule_is_fixed(request->schedule) || request->sends_block ||
+    if (!sbp_timeline_is_fixed(request->schedule) || request->sends_block ||
         timeline->interval_count == 0)
         return SBP_E_UNSUPPORTED;
     SBP_TRY(make_path(&t, arena, end));

@@ -19,7 +19,7 @@ struct sbp_timeline_path {
 };
 
 /* Whether a schedule's orders are fixed whatever its works take. */
-bool sbp_schedule_is_fixed(enum sbp_schedule schedule);
+bool sbp_timeline_is_fixed(enum sbp_schedule schedule);
 
 /* The path that ends on `end`, a stage, or on the stage that is through last (-1). The timeline is
  * one of the request, recorded. Arrays come out of the arena. E_UNSUPPORTED, with no text: orders

@@ -447,7 +447,7 @@ static struct sbp_endpoint mpi_host(struct sbp_comm *comm)
 
 static const struct sbp_comm_ops mpi_ops = {
     .name = "mpi",
-    .memory = &sbp_memory_host,
+    .memory = &sbp_device_host_memory,
     .host = mpi_host,
     .rank = mpi_rank,
     .size = mpi_size,

@@ -170,7 +170,7 @@ static struct sbp_endpoint threads_host(struct sbp_comm *comm)
 
 static const struct sbp_comm_ops threads_ops = {
     .name = "threads",
-    .memory = &sbp_memory_host,
+    .memory = &sbp_device_host_memory,
     .host = threads_host,
     .rank = threads_rank,
     .size = threads_size,

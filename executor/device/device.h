@@ -21,7 +21,7 @@ struct sbp_memory_ops {
     enum sbp_status (*from_host)(void *memory, const void *host, int64_t bytes);
 };
 
-extern const struct sbp_memory_ops sbp_memory_host;
+extern const struct sbp_memory_ops sbp_device_host_memory;
 
 struct sbp_device_ops {
     const char *name;

@@ -33,7 +33,7 @@ static enum sbp_status host_copy(void *to, const void *from, int64_t bytes)
     return SBP_OK;
 }
 
-const struct sbp_memory_ops sbp_memory_host = {
+const struct sbp_memory_ops sbp_device_host_memory = {
     .name = "host",
     .allocate = host_allocate,
     .release = host_release,
@@ -48,7 +48,7 @@ static enum sbp_status cpu_finish(void)
 
 static const struct sbp_device_ops cpu_ops = {
     .name = "cpu",
-    .memory = &sbp_memory_host,
+    .memory = &sbp_device_host_memory,
     .finish = cpu_finish,
     .compute_s = sbp_thread_cpu_s,
     .kernels = sbp_kernels_cpu,

@@ -21,7 +21,7 @@ static void copy(const struct sbp_kernels *kernels, void *dst, const void *src, 
 static enum sbp_status run_all_reduce(const struct sbp_boxing_run *run, struct sbp_channel *channel,
                                       struct sbp_diag *diag)
 {
-    const int64_t elements = sbp_local_elements(run->layout->mesh, run->shape, &run->step->to);
+    const int64_t elements = sbp_dist_local_elements(run->layout->mesh, run->shape, &run->step->to);
     if (run->in != run->out)
         copy(channel->kernels, run->out, run->in, elements);
     const struct sbp_exchange exchange = {SBP_ALL_REDUCE, run->step->axes, SBP_SUM, run->out,
@@ -39,7 +39,7 @@ static enum sbp_status run_exchange(const struct sbp_boxing_run *run, struct sbp
     sbp_boxing_pack(run->layout, run->shape, step, &pack);
     sbp_boxing_unpack(run->layout, run->shape, step, &unpack);
 
-    int64_t count = sbp_local_elements(mesh, run->shape, &step->from);
+    int64_t count = sbp_dist_local_elements(mesh, run->shape, &step->from);
     if (step->kind != SBP_ALL_GATHER)
         count /= sbp_mesh_group_size(mesh, step->axes);
     const struct sbp_exchange exchange = {.kind = step->kind,
@@ -152,7 +152,8 @@ static void run_local(const struct sbp_boxing_run *run, const struct sbp_kernels
     struct loops loops;
     local_loops(run, &loops);
     if (loops.padded || loops.silent)
-        kernels->zero(run->out, sbp_local_elements(run->layout->mesh, run->shape, &run->step->to));
+        kernels->zero(run->out,
+                      sbp_dist_local_elements(run->layout->mesh, run->shape, &run->step->to));
     if (!loops.silent)
         copy_loops(run, kernels, &loops, loops.count - 1, loops.from_start, loops.to_start);
 }

@@ -36,7 +36,7 @@ void sbp_rank_region(const struct sbp_rank *rank, int buffer, struct sbp_region 
 {
     const struct sbp_buffer *at = &rank->program->buffer[buffer];
     const struct sbp_shape *shape = &rank->program->graph->tensor[at->tensor].shape;
-    sbp_region_of(&rank->layout, shape, &at->dist, rank->rank, region);
+    sbp_dist_region(&rank->layout, shape, &at->dist, rank->rank, region);
 }
 
 bool sbp_rank_leads(const struct sbp_rank *rank, sbp_axes axes)
@@ -51,8 +51,9 @@ static int64_t local_size(const struct sbp_rank *rank, const struct sbp_instr *i
                           int dim)
 {
     const struct sbp_buffer *buffer = &rank->program->buffer[instr->buffer[place]];
-    return sbp_local_size(&rank->program->mesh, &rank->program->graph->tensor[buffer->tensor].shape,
-                          &buffer->dist, dim);
+    return sbp_dist_local_size(&rank->program->mesh,
+                               &rank->program->graph->tensor[buffer->tensor].shape, &buffer->dist,
+                               dim);
 }
 
 int64_t sbp_rank_tokens(const struct sbp_rank *rank, const struct sbp_instr *instr, int place)

@@ -22,8 +22,9 @@ static const struct sbp_buffer *buffer_of(const struct sbp_rank *rank,
 
 static int64_t local_size(const struct sbp_rank *rank, const struct sbp_buffer *buffer, int dim)
 {
-    return sbp_local_size(&rank->program->mesh, &rank->program->graph->tensor[buffer->tensor].shape,
-                          &buffer->dist, dim);
+    return sbp_dist_local_size(&rank->program->mesh,
+                               &rank->program->graph->tensor[buffer->tensor].shape, &buffer->dist,
+                               dim);
 }
 
 /* An operand that is added to a partial sum, such as a bias: one member adds it, the others get

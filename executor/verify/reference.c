@@ -51,8 +51,8 @@ static enum sbp_status compile(struct sbp_reference *reference, const struct sbp
     struct sbp_cluster one = *cluster;
     struct sbp_mesh mesh;
     struct sbp_strategy strategy;
-    const struct sbp_element_bytes wide = sbp_element_bytes_run(SBP_F64);
-    const struct sbp_element_bytes narrow = sbp_element_bytes_run(SBP_F32);
+    const struct sbp_element_bytes wide = sbp_program_run_bytes(SBP_F64);
+    const struct sbp_element_bytes narrow = sbp_program_run_bytes(SBP_F32);
     SBP_TRY(sbp_cluster_shrink(&one, 1, diag));
     SBP_TRY(sbp_mesh_make(&one, &mesh, diag));
     SBP_TRY(sbp_strategy_alloc(&reference->graph, &reference->arena, &strategy));

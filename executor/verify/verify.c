@@ -182,7 +182,7 @@ static enum sbp_status collect_from(struct sbp_verifier *v, const struct blocks 
     const int64_t bytes = v->rank->kernels->real_bytes;
     const char go = 1;
     struct sbp_region region;
-    sbp_region_of(&v->rank->layout, shape, blocks->dist, peer, &region);
+    sbp_dist_region(&v->rank->layout, shape, blocks->dist, peer, &region);
     if (peer != 0)
         SBP_TRY(sbp_channel_send(v->channel, peer, TAG_GO, &go, sizeof go, diag));
     for (int64_t start = 0; start < blocks->elements; start += PIECE) {

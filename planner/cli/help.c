@@ -96,13 +96,17 @@ static const struct {
 static void add_cut_names(const char *key, struct sbp_text *help)
 {
     for (int i = 0; strcmp(key, "schedule") == 0 && i < SBP_SCHEDULES; i++)
-        sbp_text_add(help, "%s%s", i == 0 ? ": " : ", ", sbp_schedule_name((enum sbp_schedule)i));
+        sbp_text_add(help, "%s%s", i == 0 ? ": " : ", ",
+                     sbp_timeline_schedule_name((enum sbp_schedule)i));
     for (int i = 0; strcmp(key, "recompute") == 0 && i < SBP_RECOMPUTES; i++)
-        sbp_text_add(help, "%s%s", i == 0 ? ": " : ", ", sbp_recompute_name((enum sbp_recompute)i));
+        sbp_text_add(help, "%s%s", i == 0 ? ": " : ", ",
+                     sbp_parallel_recompute_name((enum sbp_recompute)i));
     for (int i = 0; strcmp(key, "owner") == 0 && i < SBP_OWNERS; i++)
-        sbp_text_add(help, "%s%s", i == 0 ? ": " : ", ", sbp_owner_name((enum sbp_owner)i));
+        sbp_text_add(help, "%s%s", i == 0 ? ": " : ", ",
+                     sbp_parallel_owner_name((enum sbp_owner)i));
     for (int i = 0; strcmp(key, "stage_cut") == 0 && i < SBP_STAGE_CUTS; i++)
-        sbp_text_add(help, "%s%s", i == 0 ? ": " : ", ", sbp_stage_cut_name((enum sbp_stage_cut)i));
+        sbp_text_add(help, "%s%s", i == 0 ? ": " : ", ",
+                     sbp_parallel_stage_cut_name((enum sbp_stage_cut)i));
 }
 
 void sbp_help_cuts(FILE *out)

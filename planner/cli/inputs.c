@@ -198,7 +198,7 @@ static enum sbp_status read_boxing(const struct sbp_json *root, struct sbp_setti
     if (!cJSON_IsObject(strategy.node) || !sbp_json_has(&strategy, "boxing"))
         return SBP_OK;
     SBP_TRY(sbp_json_member(&strategy, "boxing", &boxing));
-    SBP_TRY(sbp_json_choice(&boxing, sbp_boxing_names(), &choice));
+    SBP_TRY(sbp_json_choice(&boxing, sbp_strategy_boxing_names(), &choice));
     settings->boxing = (enum sbp_boxing_mode)choice;
     return SBP_OK;
 }

@@ -108,7 +108,7 @@ static enum sbp_status set_search_key(const struct change *change, const struct 
     int choice = 0;
     sbp_json_at(value, name_word(change, file, sizeof file), change->diag, &at);
     if (strcmp(change->key, "boxing") == 0) {
-        SBP_TRY(sbp_json_choice(&at, sbp_boxing_names(), &choice));
+        SBP_TRY(sbp_json_choice(&at, sbp_strategy_boxing_names(), &choice));
         settings->boxing = (enum sbp_boxing_mode)choice;
         settings->boxing_given = true;
         return SBP_OK;

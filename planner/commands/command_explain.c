@@ -110,7 +110,7 @@ static const char *moved_name(const struct sbp_report *report, const struct sbp_
 static const char *group_text(const struct sbp_plan *plan, const struct sbp_instr *instr,
                               char text[GROUP_BYTES])
 {
-    const struct sbp_group group = sbp_group_of(&plan->mesh, instr->box.axes);
+    const struct sbp_group group = sbp_collective_group_of(&plan->mesh, instr->box.axes);
     int used = 0;
     text[0] = '\0';
     if (instr->stages > 1)
@@ -144,10 +144,10 @@ static void collective_row(struct sbp_table *table, const struct sbp_report *rep
     sbp_table_cell(table, "%s", group_text(report->plan, instr, group));
     if (report->plan->strategy.boxing == SBP_BOXING_PATH)
         sbp_table_cell(table, "%s", axes_text(instr->box.axes, group));
-    sbp_table_cell(table, "%s", sbp_format_bytes(sbp_instr_call_bytes(program, instr), bytes));
+    sbp_table_cell(table, "%s", sbp_format_bytes(sbp_price_call_bytes(program, instr), bytes));
     sbp_table_cell(table, "%s", sbp_format_seconds(instr->communication_s / times, seconds));
     sbp_table_cell(table, "%lld", (long long)(instr->times * sbp_report_times(report, instr)));
-    sbp_table_cell(table, "%s", sbp_cause_name(instr->cause));
+    sbp_table_cell(table, "%s", sbp_program_cause_name(instr->cause));
     sbp_table_cell(table, "%s", moved_name(report, instr));
 }
 
@@ -163,7 +163,7 @@ static enum sbp_status print_collectives(const struct sbp_report *report, int op
     for (int p = 0; p < report->step.program_count; p++) {
         const struct sbp_program *program = &report->step.program[p];
         for (int i = 0; i < program->instr_count; i++)
-            if (program->instr[i].op == op && sbp_instr_is_call(&program->instr[i]))
+            if (program->instr[i].op == op && sbp_program_is_call(&program->instr[i]))
                 collective_row(&table, report, program, &program->instr[i]);
     }
     enum sbp_status status = SBP_OK;
@@ -317,12 +317,12 @@ static void put_collective(struct cJSON *list, const struct sbp_report *report, 
     for (int axis = 0; axis < report->plan->mesh.axis_count; axis++)
         if (instr->box.axes >> axis & 1)
             sbp_json_push_number(axes, axis, failed);
-    sbp_json_put_number(item, "bytes", sbp_instr_call_bytes(&report->step.program[program], instr),
+    sbp_json_put_number(item, "bytes", sbp_price_call_bytes(&report->step.program[program], instr),
                         failed);
     sbp_json_put_number(item, "communication_s", instr->communication_s / instr->times, failed);
     sbp_json_put_number(item, "times", (double)(instr->times * sbp_report_times(report, instr)),
                         failed);
-    sbp_json_put_text(item, "cause", sbp_cause_name(instr->cause), failed);
+    sbp_json_put_text(item, "cause", sbp_program_cause_name(instr->cause), failed);
     if (report->step.pieces > 1)
         sbp_json_put_number(item, "program", program, failed);
     if (instr->op >= 0)
@@ -337,7 +337,7 @@ static void put_collectives(struct cJSON *json, const struct sbp_report *report,
     for (int p = 0; p < report->step.program_count; p++) {
         const struct sbp_program *program = &report->step.program[p];
         for (int i = 0; i < program->instr_count && !*failed; i++)
-            if (sbp_instr_is_call(&program->instr[i]))
+            if (sbp_program_is_call(&program->instr[i]))
                 put_collective(list, report, p, &program->instr[i], failed);
     }
 }

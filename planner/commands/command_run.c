@@ -9,7 +9,7 @@ static enum sbp_status count_ranks(const char *path, int64_t *ranks, struct sbp_
     struct sbp_plan plan;
     SBP_TRY(sbp_plan_read(path, &plan, diag));
     const enum sbp_status status =
-        sbp_plan_runs(&plan.graph, &plan.mesh, &plan.strategy, &plan.parallel, diag);
+        sbp_runnable_check(&plan.graph, &plan.mesh, &plan.strategy, &plan.parallel, diag);
     *ranks = plan.mesh.devices;
     sbp_plan_free(&plan);
     return status;

@@ -33,7 +33,7 @@ static enum sbp_status print_search(const struct sbp_search_job *job)
         PRINT("10^%.1f strategies, ", outcome->space_size_log10);
     else if (outcome->evaluations > 0) /* else nobody counted */
         PRINT("1 strategy, ");
-    PRINT("%s boxing; ", sbp_boxing_name(job->request.boxing));
+    PRINT("%s boxing; ", sbp_strategy_boxing_name(job->request.boxing));
     if (outcome->algorithm != NULL)
         PRINT("%s: ", outcome->algorithm);
     PRINT("%s\n", sbp_outcome_verdict(outcome, verdict));

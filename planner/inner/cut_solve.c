@@ -21,7 +21,7 @@
 static bool bounds_step(const struct sbp_plan *plan)
 {
     return plan->parallel.owner == SBP_OWNER_NONE &&
-           !sbp_schedule_delays_gradients(plan->parallel.schedule);
+           !sbp_timeline_delays_gradients(plan->parallel.schedule);
 }
 
 /* Whether the space's prices of boxing are never above the program's: they are the normal form's,

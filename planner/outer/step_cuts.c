@@ -147,7 +147,7 @@ static double longest_path(const struct lister *l, const struct sbp_parallel *pa
 static double bound_s(const struct lister *l, const struct sbp_parallel *parallel,
                       const struct cut *cut)
 {
-    if (l->request->objective != SBP_STEP_TIME || sbp_schedule_delays_gradients(parallel->schedule))
+    if (l->request->objective != SBP_STEP_TIME || sbp_timeline_delays_gradients(parallel->schedule))
         return 0;
     const double devices = (double)sbp_cluster_devices(&l->plan->cluster);
     return longest_path(l, parallel, cut) * (double)parallel->pipeline / (devices * l->flops_per_s);
@@ -181,8 +181,8 @@ static double backward_flops(const struct sbp_graph *graph, int op)
 static enum sbp_status measure_model(struct lister *l)
 {
     const struct sbp_graph *graph = &l->plan->graph;
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
-    const struct sbp_pricing pricing = sbp_pricing_make(graph, &l->plan->cluster, &bytes);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&graph->precision);
+    const struct sbp_pricing pricing = sbp_price_setup(graph, &l->plan->cluster, &bytes);
     const double probe = 1e18; /* flops, long against a launch */
     const double scale = (double)graph->global_batch / (double)graph->micro_batch;
     l->forward = SBP_NEW(l->arena, double, graph->op_count + 1);
@@ -193,7 +193,7 @@ static enum sbp_status measure_model(struct lister *l)
     if (l->forward == NULL || l->backward == NULL || l->block == NULL || l->again == NULL ||
         l->cut == NULL)
         return SBP_E_MEMORY;
-    l->blocks = sbp_graph_blocks(graph, l->block);
+    l->blocks = sbp_stages_blocks(graph, l->block);
     l->flops_per_s = probe / (sbp_cluster_kernel_s(pricing.cluster, pricing.type, probe, 0) -
                               sbp_cluster_kernel_s(pricing.cluster, pricing.type, 0, 0));
     for (int op = 0; op < graph->op_count; op++) {

@@ -78,8 +78,8 @@ enum sbp_status sbp_path_longest(const struct sbp_plan *plan, struct sbp_arena *
 
 double sbp_path_message_s(const struct sbp_plan *plan, int tensor, double parts)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
-    struct sbp_group group = sbp_group_one();
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&plan->graph.precision);
+    struct sbp_group group = sbp_collective_group_one();
     if (tensor < 0 || plan->stage_level < 0)
         return 0;
     group.members[plan->stage_level] = 2;
@@ -94,7 +94,7 @@ double sbp_path_message_s(const struct sbp_plan *plan, int tensor, double parts)
  */
 static double least_message_s(const struct sbp_plan *plan, int op)
 {
-    return sbp_path_message_s(plan, sbp_graph_crossing(&plan->graph, op),
+    return sbp_path_message_s(plan, sbp_stages_crossing(&plan->graph, op),
                               (double)plan->mesh.devices);
 }
 
@@ -129,8 +129,8 @@ static enum sbp_status expect_costs(const struct sbp_plan *plan, const int *firs
 {
     const struct sbp_graph *graph = &plan->graph;
     const int stages = (int)plan->parallel.pipeline, chunks = (int)plan->parallel.chunks;
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
-    const struct sbp_pricing pricing = sbp_pricing_make(graph, &plan->stage, &bytes);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&graph->precision);
+    const struct sbp_pricing pricing = sbp_price_setup(graph, &plan->stage, &bytes);
     *cost = SBP_NEW(arena, struct sbp_stage_cost, (size_t)stages * (size_t)chunks);
     if (*cost == NULL)
         return SBP_E_MEMORY;
@@ -211,7 +211,7 @@ static bool knows_paths(const struct sbp_plan *plan)
 {
     const struct sbp_parallel *parallel = &plan->parallel;
     return parallel->pipeline > 1 &&
-           (sbp_schedule_is_fixed(parallel->schedule) || parallel->schedule == SBP_MESSAGE_DRIVEN);
+           (sbp_timeline_is_fixed(parallel->schedule) || parallel->schedule == SBP_MESSAGE_DRIVEN);
 }
 
 /* Plays the schedule with the times that are expected. */
@@ -253,7 +253,7 @@ enum sbp_status sbp_path_of_step(const struct sbp_plan *plan, const struct sbp_s
                                  struct sbp_arena *arena, struct sbp_path *path,
                                  struct sbp_path *times, struct sbp_diag *diag)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&plan->graph.precision);
     const struct sbp_step_request request = {.graph = &plan->graph,
                                              .cluster = &plan->cluster,
                                              .parallel = &plan->parallel,

@@ -55,7 +55,7 @@ void sbp_plan_free(struct sbp_plan *plan)
 static enum sbp_status make_step(const struct sbp_plan *plan, const struct sbp_strategy *strategy,
                                  bool is_brief, struct sbp_step *step, struct sbp_diag *diag)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&plan->graph.precision);
     const struct sbp_step_request request = {.graph = &plan->graph,
                                              .cluster = &plan->cluster,
                                              .parallel = &plan->parallel,
@@ -81,7 +81,7 @@ enum sbp_status sbp_plan_brief_step(const struct sbp_plan *plan,
 enum sbp_status sbp_plan_compile(const struct sbp_plan *plan, struct sbp_program *program,
                                  struct sbp_diag *diag)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&plan->graph.precision);
     return sbp_program_make(&plan->graph, &plan->stage, &plan->mesh, &plan->strategy, &bytes,
                             program, diag);
 }

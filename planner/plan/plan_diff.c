@@ -130,7 +130,7 @@ static double parameters_of(const struct sbp_graph *graph, int op)
 {
     double parameters = 0;
     for (int w = 0; w < graph->op[op].weight_count; w++)
-        parameters += (double)sbp_tensor_parameters(&graph->tensor[graph->op[op].weight[w]]);
+        parameters += (double)sbp_graph_tensor_parameters(&graph->tensor[graph->op[op].weight[w]]);
     return parameters * graph->op[op].repeats;
 }
 

@@ -61,7 +61,7 @@ static void put_layer(struct cJSON *layers, const struct sbp_plan *plan, int op,
 static void put_strategy(struct cJSON *parent, const struct sbp_plan *plan, bool *failed)
 {
     struct cJSON *strategy = sbp_json_put_object(parent, "strategy", failed);
-    sbp_json_put_text(strategy, "boxing", sbp_boxing_name(plan->strategy.boxing), failed);
+    sbp_json_put_text(strategy, "boxing", sbp_strategy_boxing_name(plan->strategy.boxing), failed);
     put_axes(strategy, plan, failed);
     if (plan->graph.input >= 0)
         put_dist(strategy, "input", &plan->mesh, &plan->strategy.rest[plan->graph.input], failed);
@@ -85,7 +85,8 @@ static void put_call(struct cJSON *list, const struct sbp_step *step, int index,
     sbp_json_put_number(item, "members", (double)sbp_mesh_group_size(&program->mesh, call->axes),
                         failed);
     sbp_json_put_number(item, "count", (double)call->count, failed);
-    sbp_json_put_text(item, "cause", sbp_cause_name(program->instr[call->instr].cause), failed);
+    sbp_json_put_text(item, "cause", sbp_program_cause_name(program->instr[call->instr].cause),
+                      failed);
     if (step->pieces > 1)
         sbp_json_put_number(item, "program", index, failed);
 }

@@ -225,7 +225,7 @@ static enum sbp_status read_strategy(const struct sbp_json *root, struct sbp_pla
     if (sbp_strategy_alloc(&plan->graph, &plan->arena, &plan->strategy) != SBP_OK)
         return sbp_fail(root->diag, SBP_E_MEMORY, "%s: out of memory", root->file);
     SBP_TRY(sbp_json_member(&strategy, "boxing", &member));
-    SBP_TRY(sbp_json_choice(&member, sbp_boxing_names(), &boxing));
+    SBP_TRY(sbp_json_choice(&member, sbp_strategy_boxing_names(), &boxing));
     plan->strategy.boxing = (enum sbp_boxing_mode)boxing;
     SBP_TRY(read_axes(&strategy, plan));
     if (plan->graph.input >= 0)

@@ -55,8 +55,8 @@ struct sbp_summary sbp_summary_make(const struct sbp_plan *plan, const struct sb
                                memory->master_bytes - memory->bucket_bytes - memory->reserve_bytes -
                                summary.index_bytes;
     const struct sbp_pricing pricing =
-        sbp_pricing_make(&plan->graph, &plan->stage, &step->program[0].bytes);
-    const double share = sbp_graph_model_flops(&plan->graph) / (double)summary.devices;
+        sbp_price_setup(&plan->graph, &plan->stage, &step->program[0].bytes);
+    const double share = sbp_op_model_flops(&plan->graph) / (double)summary.devices;
     const double step_s = summary.totals.step_s;
     if (step_s > 0) {
         summary.tokens_per_s = (double)summary.tokens / step_s;
@@ -99,12 +99,12 @@ void sbp_put_cost(struct cJSON *parent, const struct sbp_summary *summary, bool 
     sbp_json_put_number(cost, "gpu_hours_per_step", summary->gpu_hours_per_step, failed);
     struct cJSON *causes = sbp_json_put_object(cost, "communication_by_cause_s", failed);
     for (int cause = SBP_CAUSE_ACTIVATION; cause < SBP_CAUSES; cause++)
-        sbp_json_put_number(causes, sbp_cause_name((enum sbp_cause)cause),
+        sbp_json_put_number(causes, sbp_program_cause_name((enum sbp_cause)cause),
                             totals->by_cause_s[cause], failed);
     struct cJSON *hidden = sbp_json_put_object(cost, "hidden_communication_by_cause_s", failed);
     for (int cause = SBP_CAUSE_ACTIVATION; cause < SBP_CAUSES; cause++)
         if (totals->hidden_by_cause_s[cause] > 0)
-            sbp_json_put_number(hidden, sbp_cause_name((enum sbp_cause)cause),
+            sbp_json_put_number(hidden, sbp_program_cause_name((enum sbp_cause)cause),
                                 totals->hidden_by_cause_s[cause], failed);
 }
 
@@ -149,7 +149,7 @@ void sbp_put_model(struct cJSON *parent, const struct sbp_graph *graph, bool *fa
     sbp_json_put_number(model, "parameters", (double)graph->parameters, failed);
     sbp_json_put_number(model, "global_batch", (double)graph->global_batch, failed);
     sbp_json_put_number(model, "sequence", (double)graph->sequence, failed);
-    sbp_json_put_number(model, "flops", sbp_graph_model_flops(graph), failed);
+    sbp_json_put_number(model, "flops", sbp_op_model_flops(graph), failed);
 }
 
 void sbp_put_parallel(struct cJSON *parent, const struct sbp_parallel *parallel, bool *failed)

@@ -55,7 +55,7 @@ static struct rates update_rates(const struct sbp_space *space)
     const struct sbp_training *training = &space->graph->training;
     const struct sbp_cluster *cluster = space->cluster;
     const double state =
-        (double)bytes->master + sbp_training_moments(training) * (double)bytes->moment;
+        (double)bytes->master + sbp_graph_training_moments(training) * (double)bytes->moment;
     struct rates rates = {0, cluster->kernel_launch_s};
     if (space->request->objective != SBP_STEP_TIME)
         return (struct rates){0, 0};

@@ -18,7 +18,7 @@ static bool keeps_own_input(const struct sbp_op_node *node)
 /* What backward reads of an operator that is not split. */
 static struct sbp_op_kept kept_of(const struct sbp_graph *graph, int op)
 {
-    const struct sbp_factor whole = sbp_factor_one();
+    const struct sbp_factor whole = sbp_op_factor_one();
     return sbp_op_kept(graph, op, &whole);
 }
 
@@ -186,7 +186,7 @@ static enum sbp_status add_buckets(const struct sbp_space *space, struct sbp_are
 {
     const struct sbp_element_bytes *element = &space->pricing.bytes;
     const struct sbp_view *view = space->view;
-    const int moments = sbp_training_moments(&space->graph->training);
+    const int moments = sbp_graph_training_moments(&space->graph->training);
     const double hosted_bytes = (double)(element->master + moments * element->moment);
     bool *counted = SBP_NEW(scratch, bool, space->graph->tensor_count);
     double *largest = SBP_NEW(scratch, double, view->points);
@@ -279,7 +279,7 @@ bool sbp_space_keeps_half(const struct sbp_space *space, const struct sbp_again 
 double sbp_space_state_bytes(const struct sbp_space *space, int level, double local, double shard)
 {
     const struct sbp_element_bytes *bytes = &space->pricing.bytes;
-    const int moments = sbp_training_moments(&space->graph->training);
+    const int moments = sbp_graph_training_moments(&space->graph->training);
     const double states =
         (double)(bytes->master + bytes->gradient_master + moments * bytes->moment);
     return (level < 3 ? local : shard) * (double)bytes->weight +

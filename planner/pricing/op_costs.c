@@ -207,8 +207,9 @@ static double stage_sum_s(const struct sheet *sheet, int weight, double elements
     const int holders = sheet->work->holders[weight];
     if (holders < 2)
         return 0;
-    const struct sbp_group group = sbp_price_stage_group(
-        &space->plan->cluster, space->cluster, space->parallel->pipeline, holders, sbp_group_one());
+    const struct sbp_group group =
+        sbp_price_stage_group(&space->plan->cluster, space->cluster, space->parallel->pipeline,
+                              holders, sbp_collective_group_one());
     return sbp_collective_group_s(&space->plan->cluster, SBP_ALL_REDUCE, &group,
                                   elements * (double)space->pricing.bytes.reduce);
 }
@@ -263,7 +264,7 @@ static double kept_bytes(const struct sheet *sheet, const struct sbp_played *pla
 static double saved_beyond_share(const struct sheet *sheet, const struct sbp_played *played)
 {
     const struct sbp_space *space = sheet->space;
-    const struct sbp_factor whole = sbp_factor_one();
+    const struct sbp_factor whole = sbp_op_factor_one();
     const double bytes = (double)space->pricing.bytes.activation;
     const struct sbp_op_kept all = sbp_op_kept(space->graph, sheet->work->op, &whole);
     const struct sbp_op_kept own = sbp_op_kept(space->graph, sheet->work->op, &played->factor);

@@ -245,7 +245,7 @@ static enum sbp_status find_crossings(struct maker *m)
         return SBP_E_MEMORY;
     for (int piece = 0; piece < view->pieces; piece++) {
         const int tensor =
-            view->crossed[piece] > 0 ? sbp_graph_crossing(space->graph, view->first[piece]) : -1;
+            view->crossed[piece] > 0 ? sbp_stages_crossing(space->graph, view->first[piece]) : -1;
         crossing[piece] = tensor >= 0 && rests_whole(space, tensor) ? tensor : -1;
     }
     return SBP_OK;
@@ -255,7 +255,7 @@ static enum sbp_status find_crossings(struct maker *m)
 static void count_norm(struct maker *m)
 {
     const struct sbp_space *space = m->space;
-    struct sbp_group all = sbp_group_one();
+    struct sbp_group all = sbp_collective_group_one();
     if (!(space->graph->training.clip_norm > 0))
         return;
     for (int level = 0; level < space->cluster->level_count; level++)
@@ -303,7 +303,7 @@ static enum sbp_status find_blocks(struct maker *m)
     const struct sbp_graph *graph = space->graph;
     for (int op = 0; op < graph->op_count; op++)
         m->block[op] = -1;
-    const int blocks = space->parallel->gather_blocks ? sbp_graph_blocks(graph, m->block) : 0;
+    const int blocks = space->parallel->gather_blocks ? sbp_stages_blocks(graph, m->block) : 0;
     m->block_back = SBP_NEW(&m->scratch, bool, blocks);
     if (m->block_back == NULL)
         return SBP_E_MEMORY;

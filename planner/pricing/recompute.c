@@ -8,13 +8,13 @@
 /* Whether the backward pass of an operator reads an input; what it left besides. */
 static bool reads_input(const struct sbp_graph *graph, int op, int input)
 {
-    const struct sbp_factor whole = sbp_factor_one();
+    const struct sbp_factor whole = sbp_op_factor_one();
     return sbp_op_kept(graph, op, &whole).inputs >> input & 1;
 }
 
 static bool reads_results(const struct sbp_graph *graph, int op)
 {
-    const struct sbp_factor whole = sbp_factor_one();
+    const struct sbp_factor whole = sbp_op_factor_one();
     const struct sbp_op_kept kept = sbp_op_kept(graph, op, &whole);
     return kept.output || kept.elements > 0 || kept.bytes > 0;
 }
@@ -110,7 +110,7 @@ enum sbp_status sbp_space_find_again(const struct sbp_space *space, struct sbp_a
         form_attention(space, again);
     for (int piece = 0; sbp_space_forms_again(space) && piece < view->pieces; piece++) {
         const int first = view->first[piece], end = view->first[piece + 1];
-        SBP_TRY(sbp_graph_segments(graph, first, end, space->parallel->recompute_every, segment));
+        SBP_TRY(sbp_stages_segments(graph, first, end, space->parallel->recompute_every, segment));
         form_segments(space, first, end, segment, asked, again);
     }
     return SBP_OK;

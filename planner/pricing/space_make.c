@@ -181,7 +181,7 @@ enum sbp_status sbp_space_make(const struct sbp_plan *plan, const struct sbp_req
                                const struct sbp_megatron_mesh *megatron, struct sbp_space *space,
                                struct sbp_diag *diag)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&plan->graph.precision);
     const struct sbp_parallel *parallel = &plan->parallel;
     *space =
         (struct sbp_space){.plan = plan,
@@ -190,7 +190,7 @@ enum sbp_status sbp_space_make(const struct sbp_plan *plan, const struct sbp_req
                            .moves_grow = sbp_collective_grows(&plan->stage, SBP_ALL_TO_ALL),
                            .mesh = &plan->mesh,
                            .request = request,
-                           .pricing = sbp_pricing_make(&plan->graph, &plan->stage, &bytes),
+                           .pricing = sbp_price_setup(&plan->graph, &plan->stage, &bytes),
                            .parallel = parallel,
                            .micro_batches = sbp_parallel_micro_batches(parallel, &plan->graph)};
     if (request->objective == SBP_STEP_TIME && !request->nothing_hides)

@@ -36,7 +36,7 @@ static enum sbp_status find_segments(struct maker *m)
     for (int piece = 0; piece < view->pieces; piece++) {
         const int first = view->first[piece], end = view->first[piece + 1];
         SBP_TRY(
-            sbp_graph_segments(graph, first, end, m->space->parallel->recompute_every, of_piece));
+            sbp_stages_segments(graph, first, end, m->space->parallel->recompute_every, of_piece));
         memcpy(&m->segment[first], &of_piece[first], (size_t)(end - first) * sizeof *of_piece);
     }
     for (int op = 0; op < graph->op_count; op++)
@@ -65,7 +65,7 @@ static unsigned formed_inputs(const struct maker *m, int op, const struct sbp_op
 
 static struct sbp_op_kept kept_of(const struct maker *m, int op)
 {
-    const struct sbp_factor whole = sbp_factor_one();
+    const struct sbp_factor whole = sbp_op_factor_one();
     return sbp_op_kept(m->space->graph, op, &whole);
 }
 

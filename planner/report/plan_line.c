@@ -34,13 +34,13 @@ static void SBP_PRINTF(2, 3) add(struct line *line, const char *format, ...)
 
 static void add_stages(struct line *line, const struct sbp_parallel *parallel)
 {
-    const char *schedule = sbp_schedule_name(parallel->schedule);
+    const char *schedule = sbp_timeline_schedule_name(parallel->schedule);
     if (parallel->chunks > 1)
         add(line, "pipeline %lld x %lld %s", (long long)parallel->pipeline,
             (long long)parallel->chunks, schedule);
     else if (parallel->pipeline > 1)
         add(line, "pipeline %lld %s", (long long)parallel->pipeline, schedule);
-    if (parallel->pipeline > 1 && sbp_schedule_delays_gradients(parallel->schedule))
+    if (parallel->pipeline > 1 && sbp_timeline_delays_gradients(parallel->schedule))
         add(line, "gradients late");
 }
 
@@ -71,7 +71,7 @@ static void add_step(struct line *line, const struct sbp_plan *plan)
     if (parallel->recompute == SBP_RECOMPUTE_FULL)
         add(line, "recompute");
     else if (parallel->recompute != SBP_RECOMPUTE_NONE)
-        add(line, "recompute %s", sbp_recompute_name(parallel->recompute));
+        add(line, "recompute %s", sbp_parallel_recompute_name(parallel->recompute));
     if (parallel->offload)
         add(line, "offload");
 }

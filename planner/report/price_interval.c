@@ -45,12 +45,11 @@ static void doubt_program(const struct sbp_step *step, const struct sbp_program 
         if (!(instr->communication_s > 0))
             continue;
         const struct sbp_network_price price =
-            sbp_instr_network_price(program, cluster, instr, &group);
+            sbp_price_of_network(program, cluster, instr, &group);
         const double times = instr->section == SBP_SECTION_STEP ? 1 : (double)step->micro_batches;
         const double inner = group.members[cluster->level_count - 1];
         const struct sbp_doubt doubt = {
-            instr->box.kind, sbp_group_size(&group) / inner,
-            inner,           price.basis,
+            instr->box.kind, sbp_collective_group_size(&group) / inner,    inner, price.basis,
             price.error,     times * instr->communication_s / step->stages};
         if (is_doubted(&price))
             add_doubt(trust, &doubt);
@@ -84,7 +83,7 @@ static void find_doubts(const struct sbp_step *step, struct sbp_trust *trust)
 static enum sbp_status step_at(const struct sbp_plan *plan, enum sbp_bound bound, double *step_s,
                                struct sbp_diag *diag)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&plan->graph.precision);
     struct sbp_cluster *cluster = malloc(sizeof *cluster);
     struct sbp_step step;
     if (cluster == NULL)

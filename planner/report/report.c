@@ -58,7 +58,7 @@ static void add_operators(struct sbp_report *report)
         for (int w = 0; w < graph->op[op].weight_count; w++)
             if (is_first_user(graph, op, w))
                 site_of(report, op)->parameters +=
-                    (double)sbp_tensor_parameters(&graph->tensor[graph->op[op].weight[w]]);
+                    (double)sbp_graph_tensor_parameters(&graph->tensor[graph->op[op].weight[w]]);
     }
 }
 
@@ -77,7 +77,8 @@ static enum sbp_status add_kept(struct sbp_report *report, const struct sbp_prog
         const struct sbp_instr *instr = &program->instr[i];
         for (int k = 0; instr->kind == SBP_INSTR_BACKWARD && k < SBP_INSTR_BUFFERS; k++) {
             const int b = instr->buffer[k];
-            if (b < 0 || counted[b] || k == SBP_AT_DY || sbp_buffer_persists(&program->buffer[b]) ||
+            if (b < 0 || counted[b] || k == SBP_AT_DY ||
+                sbp_program_buffer_persists(&program->buffer[b]) ||
                 program->buffer[b].first >= backward)
                 continue;
             counted[b] = true;
@@ -144,10 +145,10 @@ const char *sbp_precise_seconds(double seconds, char *buffer)
 
 static const char *precision_text(const struct sbp_precision *precision, char *buffer, size_t size)
 {
-    const char *param = sbp_type_name(precision->param);
+    const char *param = sbp_cluster_type_name(precision->param);
     if (precision->has_master)
         (void)snprintf(buffer, size, "%s with %s master copies", param,
-                       sbp_type_name(precision->master));
+                       sbp_cluster_type_name(precision->master));
     else
         (void)snprintf(buffer, size, "%s", param);
     return buffer;
@@ -165,21 +166,21 @@ static enum sbp_status print_parallel(const struct sbp_plan *plan, FILE *out)
           (long long)plan->mesh.devices, plan->mesh.devices == 1 ? "" : "s", (long long)batches,
           batches == 1 ? "" : "es", (long long)parallel->micro_batch);
     if (parallel->pipeline > 1 || batches > 1)
-        PRINT(", %s", sbp_schedule_name(parallel->schedule));
+        PRINT(", %s", sbp_timeline_schedule_name(parallel->schedule));
     if (parallel->chunks > 1)
         PRINT(" in %lld chunks", (long long)parallel->chunks);
     if (parallel->zero > 0)
         PRINT(", ZeRO %lld", (long long)parallel->zero);
     if (parallel->recompute != SBP_RECOMPUTE_NONE)
-        PRINT(", %s recompute", sbp_recompute_name(parallel->recompute));
+        PRINT(", %s recompute", sbp_parallel_recompute_name(parallel->recompute));
     if (parallel->recompute == SBP_RECOMPUTE_FULL && parallel->recompute_every > 1)
         PRINT(" of every %lld blocks", (long long)parallel->recompute_every);
     if (parallel->owner != SBP_OWNER_NONE)
-        PRINT(", states at one owner (%s)", sbp_owner_name(parallel->owner));
+        PRINT(", states at one owner (%s)", sbp_parallel_owner_name(parallel->owner));
     if (parallel->offload)
         PRINT(", optimizer states in host memory");
     PRINT("\n");
-    if (sbp_schedule_delays_gradients(parallel->schedule))
+    if (sbp_timeline_delays_gradients(parallel->schedule))
         PRINT("           gradients are delayed by one step\n");
     return SBP_OK;
 }
@@ -344,7 +345,7 @@ static void communication_rows(struct sbp_table *table, const char *what,
         char name[64];
         const double hidden_s = totals->hidden_by_cause_s[cause];
         const double seconds = hidden ? hidden_s : totals->by_cause_s[cause] - hidden_s;
-        (void)snprintf(name, sizeof name, "  %s", sbp_cause_name((enum sbp_cause)cause));
+        (void)snprintf(name, sizeof name, "  %s", sbp_program_cause_name((enum sbp_cause)cause));
         if (seconds > 1e-9 * totals->communication_s) /* less is rounding */
             time_row(table, name, seconds, totals->step_s);
     }

@@ -11,13 +11,13 @@ struct sbp_shape_price {
 
 static void measure(struct sbp_shapes *shapes, const struct sbp_mesh *mesh, int shape)
 {
-    shapes->group[shape] = sbp_group_one();
+    shapes->group[shape] = sbp_collective_group_one();
     for (int f = 0; f < mesh->family_count; f++) {
         const int axes = shape / shapes->stride[f] % (mesh->family[f].count + 1);
         for (int k = 0; k < axes; k++)
             shapes->group[shape].members[mesh->family[f].level] *= (double)mesh->family[f].prime;
     }
-    shapes->size[shape] = sbp_group_size(&shapes->group[shape]);
+    shapes->size[shape] = sbp_collective_group_size(&shapes->group[shape]);
 }
 
 struct sbp_shapes *sbp_shapes_make(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,

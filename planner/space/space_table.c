@@ -259,8 +259,8 @@ static enum sbp_status begin_schedule(const struct sbp_request *request,
     if (request->space == SBP_SPACE_FULL)
         return SBP_OK;
     return sbp_fail(diag, SBP_E_INPUT, "parallel: schedule: %s is none of space %s, %s is",
-                    sbp_schedule_name(parallel->schedule), sbp_space_name(request->space),
-                    sbp_schedule_name((enum sbp_schedule)lowest(outer->schedules)));
+                    sbp_timeline_schedule_name(parallel->schedule), sbp_space_name(request->space),
+                    sbp_timeline_schedule_name((enum sbp_schedule)lowest(outer->schedules)));
 }
 
 /* The least divisor that is not below `least`; 0: none. */

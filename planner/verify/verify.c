@@ -302,7 +302,7 @@ enum sbp_status sbp_check_plan(const struct sbp_claim *claim, struct sbp_diag *d
                                   .step = claim->step,
                                   .request = claim->request,
                                   .outcome = claim->outcome,
-                                  .bytes = sbp_element_bytes_of(&claim->plan->graph.precision),
+                                  .bytes = sbp_program_element_bytes(&claim->plan->graph.precision),
                                   .diag = diag};
     const enum sbp_status status = check(&checker);
     sbp_arena_free(&checker.scratch);

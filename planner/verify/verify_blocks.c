@@ -29,13 +29,13 @@ enum sbp_status sbp_flow_read(const struct sbp_flow *f, const struct sbp_instr *
     int64_t elements = 0;
     if (buffer == NULL)
         return sbp_check_refuse(f->c, "%s: %s has no block of %s", sbp_flow_name(f, instr),
-                                sbp_instr_name(instr->kind), f->graph->tensor[tensor].name);
+                                sbp_program_instr_name(instr->kind), f->graph->tensor[tensor].name);
     if (is_block(buffer) && !f->there[instr->buffer[slot]])
         return sbp_check_refuse(f->c, "%s: %s reads %s before it is there", sbp_flow_name(f, instr),
-                                sbp_instr_name(instr->kind), f->graph->tensor[tensor].name);
+                                sbp_program_instr_name(instr->kind), f->graph->tensor[tensor].name);
     if (!sbp_check_same(f->c, &buffer->dist, dist))
         return sbp_check_refuse(f->c, "%s: %s has %s in another state than the roles ask for",
-                                sbp_flow_name(f, instr), sbp_instr_name(instr->kind),
+                                sbp_flow_name(f, instr), sbp_program_instr_name(instr->kind),
                                 f->graph->tensor[tensor].name);
     SBP_TRY(sbp_check_block(f->c, tensor, dist, &elements));
     if (buffer->elements != elements)
@@ -97,7 +97,7 @@ enum sbp_status sbp_flow_owner(const struct sbp_flow *f, const struct sbp_instr 
     const struct sbp_buffer *buffer = sbp_flow_buffer(f, instr, slot);
     if (buffer == NULL || buffer->tensor != weight)
         return sbp_check_refuse(f->c, "%s: %s has another buffer in place of %s",
-                                sbp_flow_name(f, instr), sbp_instr_name(instr->kind),
+                                sbp_flow_name(f, instr), sbp_program_instr_name(instr->kind),
                                 f->graph->tensor[weight].name);
     return SBP_OK;
 }
@@ -224,7 +224,7 @@ static enum sbp_status check_moved(const struct sbp_flow *f, const struct sbp_in
             : sbp_flow_is_gradient(f, in, instr->tensor) || sbp_flow_is_part(f, in, instr->tensor))
         return SBP_OK;
     return sbp_check_refuse(f->c, "%s: %s moves another tensor in place of %s",
-                            sbp_flow_name(f, instr), sbp_instr_name(instr->kind),
+                            sbp_flow_name(f, instr), sbp_program_instr_name(instr->kind),
                             f->graph->tensor[instr->tensor].name);
 }
 
@@ -266,7 +266,8 @@ enum sbp_status sbp_flow_message(struct sbp_flow *f, const struct sbp_instr *ins
     (void)sbp_check_crossings(f->c, forward == sends ? scope->end_op : scope->first_op, &crossing);
     if (instr->tensor != crossing)
         return sbp_check_refuse(f->c, "%s: %s of what does not cross between the stages",
-                                f->graph->tensor[instr->tensor].name, sbp_instr_name(instr->kind));
+                                f->graph->tensor[instr->tensor].name,
+                                sbp_program_instr_name(instr->kind));
     SBP_TRY(sbp_check_block(f->c, instr->tensor, dist, &elements));
     if (instr->box.elements != elements || instr->stages != 2)
         return sbp_check_refuse(f->c, "%s: %lld elements go to %d stages, %lld to one other",

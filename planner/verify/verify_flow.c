@@ -47,7 +47,8 @@ static enum sbp_status check_section(const struct sbp_flow *f, const struct sbp_
     if (sections_of(f, instr) >> instr->section & 1)
         return SBP_OK;
     return sbp_check_refuse(f->c, "%s: %s in section %s", sbp_flow_name(f, instr),
-                            sbp_instr_name(instr->kind), sbp_section_name(instr->section));
+                            sbp_program_instr_name(instr->kind),
+                            sbp_program_section_name(instr->section));
 }
 
 static enum sbp_status check_inner(struct sbp_flow *f, const struct sbp_instr *instr)

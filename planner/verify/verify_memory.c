@@ -333,7 +333,7 @@ static enum sbp_status check_device(const struct sbp_checker *c, int stage,
                  given->gradient_bytes + given->moment_bytes + given->master_bytes;
     const int64_t work = room[0].arena_bytes - room[0].persistent_bytes;
     const int64_t total = always + work + (given->in_flight - 1) * room[0].kept_bytes;
-    const bool exact = chunks == 1 && !sbp_schedule_delays_gradients(c->plan->parallel.schedule);
+    const bool exact = chunks == 1 && !sbp_timeline_delays_gradients(c->plan->parallel.schedule);
     if (expected > 0 && given->in_flight != expected)
         return sbp_check_refuse(c, "stage %d holds %d micro-batches, its schedule has %d in flight",
                                 stage, given->in_flight, expected);

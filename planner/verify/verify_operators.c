@@ -19,7 +19,7 @@ static enum sbp_status check_kept(const struct sbp_flow *f, const struct sbp_ins
     for (size_t i = 0; i < sizeof KEPT / sizeof *KEPT; i++)
         if (instr->buffer[KEPT[i]] >= 0 && !f->there[instr->buffer[KEPT[i]]])
             return sbp_check_refuse(f->c, "%s: %s reads what no forward pass has left",
-                                    sbp_flow_name(f, instr), sbp_instr_name(instr->kind));
+                                    sbp_flow_name(f, instr), sbp_program_instr_name(instr->kind));
     return SBP_OK;
 }
 

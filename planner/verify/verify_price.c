@@ -142,7 +142,7 @@ static double product_s(const struct sbp_checker *c, const struct sbp_product *p
     const double elements = product->elements > 0 ? product->elements : m * k + k * n + m * n;
     if (c->plan->cluster.efficiency_count > 0)
         return sbp_cluster_product_s(&c->plan->cluster, arithmetic(c), m, n, k, elements);
-    return kernel_s(c, 2 * m * n * k, elements * (double)sbp_type_bytes(arithmetic(c)));
+    return kernel_s(c, 2 * m * n * k, elements * (double)sbp_cluster_type_bytes(arithmetic(c)));
 }
 
 /* Y = XW out of the shapes: m rows of tokens, k features in, n out, each divided by its axes. */
@@ -253,7 +253,8 @@ static enum sbp_status check_instr(struct ledger *l, const struct sbp_instr *ins
         !sbp_check_near(compute_s, instr->compute_s))
         return sbp_check_refuse(
             c, "%s: price: %s %s of %g elements takes %.12g s, the plan says %.12g s",
-            instr->op >= 0 ? c->graph->op[instr->op].name : "the step", sbp_instr_name(instr->kind),
+            instr->op >= 0 ? c->graph->op[instr->op].name : "the step",
+            sbp_program_instr_name(instr->kind),
             is_transfer(instr) ? sbp_collective_name(instr->box.kind) : "",
             instr->kind == SBP_INSTR_INNER ? instr->inner_elements : (double)instr->box.elements,
             communication_s + compute_s, instr->communication_s + instr->compute_s);
@@ -376,7 +377,7 @@ static enum sbp_status check_totals(const struct sbp_checker *c, struct sums *su
         communication_s += sums->by_cause_s[cause] / stages;
         if (!sbp_check_near(sums->by_cause_s[cause] / stages, totals->by_cause_s[cause]))
             return sbp_check_refuse(c, "price: %s makes %.12g s, the plan says %.12g s",
-                                    sbp_cause_name((enum sbp_cause)cause),
+                                    sbp_program_cause_name((enum sbp_cause)cause),
                                     sums->by_cause_s[cause] / stages, totals->by_cause_s[cause]);
     }
     const struct {

@@ -260,7 +260,7 @@ static enum sbp_status check_stage(const struct sbp_checker *c, int stage)
     }
     SBP_TRY(check_end(c, stage));
     SBP_TRY(check_buckets(c, stage));
-    if (!sbp_schedule_delays_gradients(c->plan->parallel.schedule))
+    if (!sbp_timeline_delays_gradients(c->plan->parallel.schedule))
         least_s += steady_end_s(&c->step->end[stage]);
     if (c->step->totals.step_s < least_s * (1 - SBP_CHECK_TOLERANCE))
         return sbp_check_refuse(c, "stage %d works for %.12g s, the step takes %.12g s", stage,
@@ -275,7 +275,7 @@ static enum sbp_status check_sum(const struct sbp_checker *c)
     const double sum_s =
         totals->compute_s + totals->recompute_s + totals->optimizer_s + totals->communication_s;
     if (c->step->stages == 1 && !(c->step->end[0].sync_overlap > 0) && !c->plan->parallel.offload &&
-        !sbp_schedule_delays_gradients(c->plan->parallel.schedule) &&
+        !sbp_timeline_delays_gradients(c->plan->parallel.schedule) &&
         !sbp_check_near(sum_s, totals->step_s))
         return sbp_check_refuse(c, "its parts add up to %.17g s, the step takes %.17g s", sum_s,
                                 totals->step_s);

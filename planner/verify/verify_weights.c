@@ -25,8 +25,9 @@ static enum sbp_status check_exchange(const struct sbp_flow *f, const struct sbp
     if (held->level == 0 || instr->box.kind != kind || instr->box.axes != held->shared ||
         instr->box.elements != elements)
         return sbp_check_refuse(f->c, "%s: the %s of its states is none of %lld elements over %lld",
-                                f->graph->tensor[instr->tensor].name, sbp_instr_name(instr->kind),
-                                (long long)elements, (long long)held->members);
+                                f->graph->tensor[instr->tensor].name,
+                                sbp_program_instr_name(instr->kind), (long long)elements,
+                                (long long)held->members);
     SBP_TRY(sbp_flow_owner(f, instr, SBP_AT_IN, instr->tensor));
     return sbp_flow_owner(f, instr, SBP_AT_OUT, instr->tensor);
 }

@@ -69,7 +69,7 @@ static enum sbp_status time_all(struct sbp_table *table, struct sbp_diag *diag)
         for (int k = 0; k < SBP_SCHEDULES; k++) {
             sbp_table_cell(table, "%d", sizes[i][0]);
             sbp_table_cell(table, "%d", sizes[i][1]);
-            sbp_table_cell(table, "%s", sbp_schedule_name((enum sbp_schedule)k));
+            sbp_table_cell(table, "%s", sbp_timeline_schedule_name((enum sbp_schedule)k));
             for (int record = 0; record <= 1; record++) {
                 const struct sbp_timeline_request request =
                     request_of((enum sbp_schedule)k, sizes[i][0], sizes[i][1], record);

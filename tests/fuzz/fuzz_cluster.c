@@ -10,10 +10,10 @@
 /* Over all devices, and over those of the innermost level that has several. */
 static void check_collectives(const struct sbp_cluster *cluster)
 {
-    struct sbp_group all = sbp_group_one(), inner = sbp_group_one();
+    struct sbp_group all = sbp_collective_group_one(), inner = sbp_collective_group_one();
     for (int i = cluster->level_count - 1; i >= 0; i--) {
         all.members[i] = (double)cluster->level[i].size;
-        if (sbp_group_size(&inner) <= 1)
+        if (sbp_collective_group_size(&inner) <= 1)
             inner.members[i] = all.members[i];
     }
     for (int kind = 0; kind < SBP_COLLECTIVES; kind++) {

@@ -194,7 +194,7 @@ static void compare(struct instance *instance, const struct brute *brute, struct
              "search %.12g (bound %.12g), all %.12g: pipeline %" PRId64 " micro-batch %" PRId64
              " %s",
              outcome.objective_s, outcome.lower_bound_s, brute->best_s, brute->best.pipeline,
-             brute->best.micro_batch, sbp_schedule_name(brute->best.schedule));
+             brute->best.micro_batch, sbp_timeline_schedule_name(brute->best.schedule));
     if (outcome.lower_bound_s > brute->best_s * (1 + CLOSE))
         complain(instance, text);
     if (outcome.status == SBP_PLAN_OPTIMAL && outcome.objective_s > brute->best_s * (1 + CLOSE))
@@ -323,8 +323,9 @@ static void run_stages(enum small_kind kind, enum sbp_schedule schedule, double 
     }
     print_message("%-12s %-14s limit %+.2f, seed %" PRIu64 ": %d run, %" PRId64
                   " strategies: %d optimal, %d formed again; plans off by at most %.3g %%\n",
-                  small_kind_name(kind), sbp_schedule_name(schedule), share, seed, tally.run,
-                  tally.strategies, tally.optimal, tally.formed_again, 100 * tally.worst_gap);
+                  small_kind_name(kind), sbp_timeline_schedule_name(schedule), share, seed,
+                  tally.run, tally.strategies, tally.optimal, tally.formed_again,
+                  100 * tally.worst_gap);
     assert_true(tally.run == instances && tally.staged == tally.run);
     if (share == NO_LIMIT) /* mixtures alone leave some open: what they leave is settled */
         assert_int_equal(tally.optimal, tally.run);

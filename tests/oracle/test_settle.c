@@ -113,7 +113,7 @@ static int run(enum small_kind kind, int linears, enum sbp_schedule schedule, ui
         sbp_plan_free(&instance.plan);
     }
     print_message("%-12s %-14s seed %" PRIu64 ": %d settled\n", small_kind_name(kind),
-                  sbp_schedule_name(schedule), seed, settled);
+                  sbp_timeline_schedule_name(schedule), seed, settled);
     return settled;
 }
 

@@ -99,8 +99,8 @@ static void compare(const struct small_instance *instance, const struct sbp_para
         (void)snprintf(text, sizeof text,
                        "%s, %" PRId64 " stages, micro-batches of %" PRId64
                        ", recompute %s, offload %d: %.12g s instead of %.12g s",
-                       sbp_schedule_name(parallel->schedule), parallel->pipeline,
-                       parallel->micro_batch, sbp_recompute_name(parallel->recompute),
+                       sbp_timeline_schedule_name(parallel->schedule), parallel->pipeline,
+                       parallel->micro_batch, sbp_parallel_recompute_name(parallel->recompute),
                        parallel->offload, times->step_s[i], base->step_s[i]);
         if (is_sooner || times->communication_s[i] < base->communication_s[i] * (1 - CLOSE))
             small_instance_complain(instance, "%s", text);

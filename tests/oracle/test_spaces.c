@@ -330,7 +330,7 @@ static void check_rule(const struct trial *trial)
         break;
     case SBP_SPACE_CDP:
         must_split_batch_alone(trial);
-        assert_true(sbp_schedule_delays_gradients(parallel->schedule));
+        assert_true(sbp_timeline_delays_gradients(parallel->schedule));
         assert_true(parallel->allow_delayed_gradients && parallel->pipeline >= 2);
         break;
     case SBP_SPACE_MEGATRON_NODE:

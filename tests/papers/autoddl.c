@@ -59,7 +59,7 @@ static void measure(const struct setting_model *model, int64_t devices, struct c
 {
     const struct sbp_cluster cluster = setting_cluster(devices);
     const struct sbp_mesh mesh = setting_mesh(&cluster);
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&model->graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&model->graph.precision);
     struct sbp_diag diag = {{0}};
     struct sbp_arena arena;
     struct sbp_strategy strategy;
@@ -89,7 +89,7 @@ static void measure_summa(const struct setting_model *model, int64_t devices, st
     const struct sbp_graph *graph = &model->graph;
     const struct sbp_op_entry *entry = graph->op[0].entry;
     struct sbp_op_inner inner[SBP_MAX_INNER];
-    struct sbp_factor factor = sbp_factor_one();
+    struct sbp_factor factor = sbp_op_factor_one();
     const double side = sqrt((double)devices);
     factor.of[sbp_op_role(entry, "grid_row")] = side;
     factor.of[sbp_op_role(entry, "grid_column")] = side;

@@ -70,7 +70,7 @@ static double gradient_bytes(const struct sbp_plan *plan, const char *prefix)
         const struct sbp_instr *instr = &program.instr[i];
         if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT && instr->op >= 0 &&
             strncmp(plan->graph.op[instr->op].name, prefix, strlen(prefix)) == 0)
-            bytes += sbp_instr_traffic_bytes(&program, &plan->cluster, instr);
+            bytes += sbp_price_traffic_bytes(&program, &plan->cluster, instr);
     }
     sbp_program_free(&program);
     return bytes;

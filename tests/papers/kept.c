@@ -13,7 +13,7 @@ static double elements_of(const struct sbp_tensor *tensor)
 /* The first operator, in order, that keeps a tensor for its backward pass; -1: none. */
 static int keeper_of(const struct sbp_graph *graph, int tensor)
 {
-    const struct sbp_factor one = sbp_factor_one();
+    const struct sbp_factor one = sbp_op_factor_one();
     for (int op = 0; op < graph->op_count; op++) {
         const struct sbp_op_node *node = &graph->op[op];
         const struct sbp_op_kept kept = sbp_op_kept(graph, op, &one);
@@ -28,8 +28,8 @@ static int keeper_of(const struct sbp_graph *graph, int tensor)
 
 void kept_bytes(const struct sbp_graph *graph, double *bytes)
 {
-    const struct sbp_factor one = sbp_factor_one();
-    const double element = (double)sbp_type_bytes(graph->precision.activation);
+    const struct sbp_factor one = sbp_op_factor_one();
+    const double element = (double)sbp_cluster_type_bytes(graph->precision.activation);
     for (int op = 0; op < graph->op_count; op++) {
         const struct sbp_op_kept kept = sbp_op_kept(graph, op, &one);
         bytes[op] = kept.elements * element + kept.bytes;

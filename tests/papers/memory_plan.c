@@ -41,7 +41,7 @@ static void make_step(const struct memory_case *question, struct run *run)
 {
     struct sbp_diag diag = {{0}};
     int level;
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&run->graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&run->graph.precision);
     setting_must(sbp_parallel_check(&run->parallel, &run->graph, &run->cluster, &diag), &diag);
     setting_must(
         sbp_parallel_stage_cluster(&run->parallel, &run->cluster, &run->stage, &level, &diag),

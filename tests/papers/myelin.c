@@ -67,8 +67,8 @@ static double flops_formula(const struct setting_gpt *gpt, double batch)
 /* The model's flops, and those of forming all blocks a second time. */
 static double flops_with_recomputing(const struct sbp_graph *graph)
 {
-    const struct sbp_factor one = sbp_factor_one();
-    double flops = sbp_graph_model_flops(graph);
+    const struct sbp_factor one = sbp_op_factor_one();
+    double flops = sbp_op_model_flops(graph);
     for (int op = 0; op < graph->op_count; op++)
         if (strncmp(graph->op[op].name, "block", strlen("block")) == 0)
             flops += sbp_op_work(graph, op, &one, SBP_PASS_FORWARD).model_flops;
@@ -79,7 +79,7 @@ static void table_models(struct paper *paper)
 {
     paper_say(paper, "## Table I: parameters and arithmetic\n\n"
                      "Flops of a batch of 16384 x 512 tokens. Theirs: 96 B s l h^2 (1 + s/6h + "
-                     "V/16lh) (section VI.D). Ours:\n`sbp_graph_model_flops`, and once more the "
+                     "V/16lh) (section VI.D). Ours:\n`sbp_op_model_flops`, and once more the "
                      "forward pass of all blocks, which are recomputed.\n\n");
     paper_table(paper, "| layers x hidden | theirs: parameters | ours | difference | theirs: flops "
                        "| ours | difference |");

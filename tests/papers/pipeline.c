@@ -35,9 +35,9 @@ static int block_of(const struct sbp_graph *graph, int op, int layers)
 static void sum_costs(struct plan *plan)
 {
     const struct sbp_graph *graph = &plan->model.graph;
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
-    const struct sbp_pricing pricing = sbp_pricing_make(graph, &plan->cluster, &bytes);
-    const struct sbp_factor one = sbp_factor_one();
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&graph->precision);
+    const struct sbp_pricing pricing = sbp_price_setup(graph, &plan->cluster, &bytes);
+    const struct sbp_factor one = sbp_op_factor_one();
     for (int op = 0; op < graph->op_count; op++) {
         const int block = block_of(graph, op, plan->setting->model.layers);
         if (block > 0 && block < plan->setting->model.layers)
@@ -61,14 +61,14 @@ static void plan_make(struct plan *plan, const struct pipeline_setting *setting)
     plan->parameters = (double)plan->model.graph.parameters;
     plan->boundary_bytes = (double)setting->micro_batch * SETTING_GPT_SEQUENCE *
                            setting->model.hidden *
-                           (double)sbp_type_bytes(plan->model.graph.precision.activation);
+                           (double)sbp_cluster_type_bytes(plan->model.graph.precision.activation);
     sum_costs(plan);
 }
 
 /* From this stage's GPU to the next rank's: within a socket, a node, or between nodes. */
 static double send_s(const struct plan *plan, int stage)
 {
-    struct sbp_group group = sbp_group_one();
+    struct sbp_group group = sbp_collective_group_one();
     const int level = (stage + 1) % NODE_GPUS == 0 ? 0 : (stage + 1) % SOCKET_GPUS == 0 ? 1 : 2;
     group.members[level] = 2;
     return sbp_collective_group_s(&plan->cluster, SBP_SEND_RECV, &group, plan->boundary_bytes);
@@ -95,7 +95,7 @@ static struct sbp_stage_cost stage_cost(const struct plan *plan, int stage)
 /* Replicas of a stage stand on different nodes, one of them a node, or as few as fit. */
 static double all_reduce_s(const struct plan *plan, double bytes)
 {
-    struct sbp_group group = sbp_group_one();
+    struct sbp_group group = sbp_collective_group_one();
     group.members[0] = plan->setting->data;
     const double slower = bytes <= plan->setting->slow_bytes ? plan->setting->slow_factor : 1;
     return slower * sbp_collective_group_s(&plan->cluster, SBP_ALL_REDUCE, &group, bytes);
@@ -105,8 +105,8 @@ static struct sbp_stage_end stage_end(const struct plan *plan)
 {
     const struct pipeline_setting *setting = plan->setting;
     const struct sbp_graph *graph = &plan->model.graph;
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
-    const struct sbp_pricing pricing = sbp_pricing_make(graph, &plan->cluster, &bytes);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&graph->precision);
+    const struct sbp_pricing pricing = sbp_price_setup(graph, &plan->cluster, &bytes);
     const double parameters = plan->parameters / setting->inter;
     const double bucket = (double)setting->bucket;
     const double gradient = (double)bytes.reduce;

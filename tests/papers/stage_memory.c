@@ -24,7 +24,7 @@ static struct stage_memory compile(const struct sbp_graph *graph, const struct s
 {
     const struct sbp_cluster cluster = setting_cluster(1);
     const struct sbp_mesh mesh = setting_mesh(&cluster);
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&graph->precision);
     struct sbp_diag diag = {{0}};
     struct sbp_arena arena;
     struct sbp_strategy strategy;
@@ -39,7 +39,7 @@ static struct stage_memory compile(const struct sbp_graph *graph, const struct s
     const struct sbp_totals t = sbp_program_totals(&program, &cluster);
     for (int i = 0; i < graph->tensor_count; i++)
         if (program.weight_buffer[i] >= 0)
-            memory.parameters += (double)sbp_tensor_parameters(&graph->tensor[i]);
+            memory.parameters += (double)sbp_graph_tensor_parameters(&graph->tensor[i]);
     memory.state_bytes = (double)(t.weight_bytes + t.gradient_bytes + t.master_bytes +
                                   t.moment_bytes + t.bucket_bytes);
     memory.kept_bytes = (double)program.kept_bytes;

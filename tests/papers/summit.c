@@ -132,7 +132,7 @@ static void make_step(const struct summit_setting *setting, const struct summit_
     sbp_arena_init(&arena);
     make_cluster(setting, grid, &cluster);
     const struct sbp_parallel parallel = parallel_of(setting, grid, &model->graph);
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&model->graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&model->graph.precision);
     setting_must(sbp_parallel_check(&parallel, &model->graph, &cluster, &diag), &diag);
     setting_must(sbp_parallel_stage_cluster(&parallel, &cluster, &stage, &level, &diag), &diag);
     const struct sbp_mesh mesh = setting_mesh(&stage);

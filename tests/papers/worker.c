@@ -22,7 +22,7 @@ static double weight_elements(const struct sbp_graph *graph, int op)
 {
     double elements = 0;
     for (int i = 0; i < graph->op[op].weight_count; i++)
-        elements += (double)sbp_tensor_parameters(&graph->tensor[graph->op[op].weight[i]]);
+        elements += (double)sbp_graph_tensor_parameters(&graph->tensor[graph->op[op].weight[i]]);
     return elements;
 }
 
@@ -30,9 +30,9 @@ void worker_trace(const struct sbp_graph *graph, const struct sbp_cluster *clust
                   struct worker *worker)
 {
     static double kept[WORKER_MOST_OPS];
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
-    const struct sbp_pricing pricing = sbp_pricing_make(graph, cluster, &bytes);
-    const struct sbp_factor one = sbp_factor_one();
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&graph->precision);
+    const struct sbp_pricing pricing = sbp_price_setup(graph, cluster, &bytes);
+    const struct sbp_factor one = sbp_op_factor_one();
     if (graph->op_count > WORKER_MOST_OPS)
         abort();
     kept_bytes(graph, kept);

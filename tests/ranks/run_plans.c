@@ -147,7 +147,7 @@ static bool try_random(struct plan *plan, struct sbp_random *random, bool wide)
 void plan_randomise(struct plan *plan, struct sbp_random *random, bool wide,
                     enum sbp_boxing_mode boxing, enum sbp_real real)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_run(real);
+    const struct sbp_element_bytes bytes = sbp_program_run_bytes(real);
     struct sbp_diag diag = {0};
     check(sbp_strategy_alloc(&plan->graph, &plan->arena, &plan->strategy), &diag, "strategy");
     plan->strategy.boxing = boxing;

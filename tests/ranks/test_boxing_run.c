@@ -97,7 +97,7 @@ static void make_program(struct problem *p, bool path)
         p->instr[i] =
             (struct sbp_instr){.kind = SBP_INSTR_BOX, .times = 1, .box = p->boxing.step[i]};
     p->program.mesh = p->mesh;
-    p->program.bytes = sbp_element_bytes_run(SBP_F64);
+    p->program.bytes = sbp_program_run_bytes(SBP_F64);
     p->program.instr = p->instr;
     p->program.instr_count = p->boxing.count;
 }
@@ -111,7 +111,7 @@ static void fill_block(const struct problem *p, const struct sbp_dist *dist, int
     const sbp_axes partial = sbp_dist_of_kind(&p->mesh, dist, SBP_PARTIAL);
     const int64_t members = sbp_mesh_group_size(&p->mesh, partial);
     const int64_t place = sbp_mesh_group_place(&p->mesh, partial, rank);
-    sbp_region_of(&p->layout, &p->shape, dist, rank, &region);
+    sbp_dist_region(&p->layout, &p->shape, dist, rank, &region);
     for (int64_t i = 0; i < sbp_region_elements(&region); i++) {
         const int64_t global = sbp_region_global(&region, i);
         const double value = (double)(17 * global % 101 + global);
@@ -127,7 +127,8 @@ static void fill_block(const struct problem *p, const struct sbp_dist *dist, int
 
 static double *new_block(const struct problem *p, const struct sbp_dist *dist)
 {
-    double *block = calloc((size_t)sbp_local_elements(&p->mesh, &p->shape, dist), sizeof *block);
+    double *block =
+        calloc((size_t)sbp_dist_local_elements(&p->mesh, &p->shape, dist), sizeof *block);
     assert_non_null(block);
     return block;
 }
@@ -153,7 +154,7 @@ static bool is_target(struct problem *p, int64_t rank, const double *block,
                       const struct sbp_channel *channel)
 {
     const sbp_axes partial = sbp_dist_of_kind(&p->mesh, &p->to, SBP_PARTIAL);
-    const int64_t elements = sbp_local_elements(&p->mesh, &p->shape, &p->to);
+    const int64_t elements = sbp_dist_local_elements(&p->mesh, &p->shape, &p->to);
     double *sum = new_block(p, &p->to), *want = new_block(p, &p->to);
     bool same = true;
     memcpy(sum, block, (size_t)elements * sizeof *sum);

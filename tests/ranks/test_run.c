@@ -320,7 +320,7 @@ static void check_fault(const struct plan *plan, struct sbp_random *random, cons
                  fault == SBP_FAULT_SKIP ? "skipping" : "scaling", instr,
                  sbp_collective_name(at->box.kind),
                  at->tensor >= 0 ? plan->graph.tensor[at->tensor].name : "a scalar",
-                 sbp_cause_name(at->cause));
+                 sbp_program_cause_name(at->cause));
     }
     assert_true(result.worst_ratio > 1 || result.finding.bound == 0);
     sbp_run_free(&result);

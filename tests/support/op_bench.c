@@ -49,7 +49,7 @@ void bench_output(struct bench *bench, int64_t a, int64_t b, int64_t c, int64_t 
 
 struct sbp_factor factor_of(const struct bench *bench, const struct ways *ways)
 {
-    struct sbp_factor factor = sbp_factor_one();
+    struct sbp_factor factor = sbp_op_factor_one();
     for (; ways != NULL && ways->role != NULL; ways++) {
         const int role = sbp_op_role(bench->node.entry, ways->role);
         assert_true(role >= 0);

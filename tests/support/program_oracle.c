@@ -200,7 +200,7 @@ static void touch(const struct sbp_program *program, int at, int slot, struct fl
                  buffer->last);
     if ((access_of(program, instr, slot) & READS) != 0 && !flow->written[i])
         fail_msg("instruction %d (%s, operator %d, phase %d) reads slot %d before it is written",
-                 at, sbp_instr_name(instr->kind), instr->op, instr->phase, slot);
+                 at, sbp_program_instr_name(instr->kind), instr->op, instr->phase, slot);
     if (flow->first[i] < 0)
         flow->first[i] = at;
     flow->last[i] = at;
@@ -587,7 +587,7 @@ static void check_updates(const struct oracle_setting *s)
                             program->instr[later].buffer[slot] != instr->buffer[SBP_AT_W]);
     }
     assert_int_equal(updates, weights);
-    const int moments = sbp_training_moments(&graph->training);
+    const int moments = sbp_graph_training_moments(&graph->training);
     for (int t = 0; t < graph->tensor_count; t++) {
         const bool weight = graph->tensor[t].kind == SBP_WEIGHT;
         assert_int_equal(program->weight_buffer[t] >= 0, weight);

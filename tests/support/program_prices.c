@@ -86,7 +86,7 @@ static void expect_path(const struct oracle_setting *s, enum sbp_cause cause, in
 {
     const struct sbp_graph *graph = &s->model.graph;
     const struct sbp_layout layout = {&s->mesh, graph->class_count, s->strategy.split};
-    const struct sbp_element_bytes policy = sbp_element_bytes_of(&graph->precision);
+    const struct sbp_element_bytes policy = sbp_program_element_bytes(&graph->precision);
     const bool weight = cause == SBP_CAUSE_WEIGHT_GRADIENT;
     struct sbp_boxing boxing;
     assert_int_equal(sbp_boxing_path(&s->cluster, &layout, &graph->tensor[tensor].shape,
@@ -163,7 +163,7 @@ static void expect_listed(const struct oracle_setting *s, const struct sbp_op_no
                           struct expectation *e)
 {
     const int op = (int)(node - s->model.graph.op);
-    struct sbp_factor factor = sbp_factor_one();
+    struct sbp_factor factor = sbp_op_factor_one();
     struct sbp_op_inner inner[SBP_MAX_INNER];
     bool forms = node->kind == SBP_OP_RMSNORM || node->kind == SBP_OP_BATCHNORM;
     for (int axis = 0; axis < s->mesh.axis_count; axis++) {
@@ -253,7 +253,7 @@ void oracle_check_price(const struct oracle_setting *s)
     const struct sbp_totals totals = sbp_program_totals(&s->program, &s->cluster);
     double communication_s = 0;
     for (int cause = SBP_CAUSE_ACTIVATION; cause <= SBP_CAUSE_SCALAR; cause++) {
-        oracle_near(sbp_cause_name((enum sbp_cause)cause), totals.by_cause_s[cause],
+        oracle_near(sbp_program_cause_name((enum sbp_cause)cause), totals.by_cause_s[cause],
                     e.seconds[cause]);
         communication_s += e.seconds[cause];
     }

@@ -114,7 +114,7 @@ static bool sums_exactly(const struct sbp_space *space)
 {
     const struct sbp_parallel *parallel = space->parallel;
     return (parallel->pipeline == 1 || space->request->objective == SBP_COMMUNICATION) &&
-           !sbp_schedule_delays_gradients(parallel->schedule) && !parallel->offload &&
+           !sbp_timeline_delays_gradients(parallel->schedule) && !parallel->offload &&
            !(space->hidden_share > 0) &&
            !(parallel->gather_blocks && parallel->recompute_every > 1);
 }
@@ -198,7 +198,7 @@ void check_price(struct sbp_plan *plan, const struct bench *bench, uint64_t seed
     const double gap_s = labelling.transfer_s - promised_s(space, bench->choice);
     const double labelled_s = priced_s + gap_s;
     if (gap_s < -1e-9 * cost_s ||
-        (!sbp_schedule_delays_gradients(plan->parallel.schedule) &&
+        (!sbp_timeline_delays_gradients(plan->parallel.schedule) &&
          labelled_s > cost_s * (1 + 1e-9)) ||
         (sums_exactly(space) && labelled_s < cost_s * (1 - 1e-9)))
         fail_msg("seed %" PRIu64 ": plan %.17g, problem %.17g, labels add %.17g", seed, cost_s,

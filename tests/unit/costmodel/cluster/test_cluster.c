@@ -191,12 +191,12 @@ static void test_refusals(void **state)
 static void test_types(void **state)
 {
     (void)state;
-    assert_string_equal(sbp_type_name(SBP_FP32), "fp32");
-    assert_string_equal(sbp_type_name(SBP_BF16), "bf16");
-    assert_int_equal(sbp_type_bytes(SBP_FP64), 8);
-    assert_int_equal(sbp_type_bytes(SBP_FP32), 4);
-    assert_int_equal(sbp_type_bytes(SBP_BF16), 2);
-    assert_int_equal(sbp_type_bytes(SBP_FP16), 2);
+    assert_string_equal(sbp_cluster_type_name(SBP_FP32), "fp32");
+    assert_string_equal(sbp_cluster_type_name(SBP_BF16), "bf16");
+    assert_int_equal(sbp_cluster_type_bytes(SBP_FP64), 8);
+    assert_int_equal(sbp_cluster_type_bytes(SBP_FP32), 4);
+    assert_int_equal(sbp_cluster_type_bytes(SBP_BF16), 2);
+    assert_int_equal(sbp_cluster_type_bytes(SBP_FP16), 2);
 }
 
 /* --- shrinking --- */

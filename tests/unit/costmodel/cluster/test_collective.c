@@ -335,11 +335,12 @@ static void test_groups(void **state)
 {
     (void)state;
     const struct setting s = setting_of(2, (int64_t[]){6, 4}); /* axes 3, 2 | 2, 2 */
-    const struct sbp_group one = sbp_group_one(), some = sbp_group_of(&s.mesh, 0xb);
+    const struct sbp_group one = sbp_collective_group_one(),
+                           some = sbp_collective_group_of(&s.mesh, 0xb);
     for (int i = 0; i < SBP_MAX_LEVELS; i++)
         assert_true(one.members[i] == 1);
     assert_true(some.members[0] == 6 && some.members[1] == 2 && some.members[2] == 1);
-    assert_true(sbp_group_size(&some) == 12);
+    assert_true(sbp_collective_group_size(&some) == 12);
     for (int kind = 0; kind < SBP_COLLECTIVES; kind++)
         near("one member", sbp_collective_group_s(&s.cluster, (enum sbp_collective)kind, &one, 1e6),
              0);

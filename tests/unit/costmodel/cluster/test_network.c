@@ -296,7 +296,7 @@ static void test_group(void **state)
         .level_count = 2,
         .level = {{"node", 4, 1e-5, 1e-10, 2}, {"gpu", 4, 1e-6, 1e-11, 0}},
         .memory_bytes = 1};
-    struct sbp_group group = sbp_group_one();
+    struct sbp_group group = sbp_collective_group_one();
     must_read(KIND("all-gather",
                    CURVE("4", "4", SEGMENT("1", "1e9", "1e-4", "1e-10")) "," CURVE(
                        "4", "1",

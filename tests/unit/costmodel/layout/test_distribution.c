@@ -43,15 +43,15 @@ static void check_block(const struct oracle_tensor *t, const struct sbp_dist *di
                         const struct blocks *blocks)
 {
     struct sbp_region region;
-    sbp_region_of(&t->layout, &t->shape, dist, rank, &region);
+    sbp_dist_region(&t->layout, &t->shape, dist, rank, &region);
     const int64_t count = oracle_block(&t->layout, &t->shape, dist, rank, blocks->expected);
     if (sbp_region_elements(&region) != count)
         fail_msg("rank %lld holds %lld elements, expected %lld", (long long)rank,
                  (long long)sbp_region_elements(&region), (long long)count);
-    assert_int_equal(sbp_local_elements(t->layout.mesh, &t->shape, dist), count);
+    assert_int_equal(sbp_dist_local_elements(t->layout.mesh, &t->shape, dist), count);
     int64_t product = 1;
     for (int d = 0; d < SBP_MAX_DIMS; d++) {
-        assert_int_equal(sbp_local_size(t->layout.mesh, &t->shape, dist, d),
+        assert_int_equal(sbp_dist_local_size(t->layout.mesh, &t->shape, dist, d),
                          sbp_digits_local_size(&region.dim[d]));
         assert_int_equal(sbp_digits_global_size(&region.dim[d]), t->shape.size[d]);
         product *= sbp_digits_local_size(&region.dim[d]);
@@ -69,7 +69,7 @@ static void check_block(const struct oracle_tensor *t, const struct sbp_dist *di
 static void check_digits(const struct oracle_tensor *t, const struct sbp_dist *dist, int64_t rank)
 {
     struct sbp_region region;
-    sbp_region_of(&t->layout, &t->shape, dist, rank, &region);
+    sbp_dist_region(&t->layout, &t->shape, dist, rank, &region);
     for (int d = 0; d < SBP_MAX_DIMS; d++) {
         int64_t next = 0;
         for (int64_t at = 0; at < t->shape.size[d]; at++) {
@@ -127,12 +127,12 @@ static void test_by_hand(void **state)
     dist.axis[1] = SBP_STATE_S(0);
     const int64_t inner[] = {2, 3, 8, 9}; /* digit 1 of the axis of three, either outer digit */
     struct sbp_region region;
-    sbp_region_of(&layout, &shape, &dist, 1, &region);
+    sbp_dist_region(&layout, &shape, &dist, 1, &region);
     assert_int_equal(sbp_region_elements(&region), 4);
     for (int i = 0; i < 4; i++)
         assert_int_equal(sbp_region_global(&region, i), inner[i]);
     dist.axis[0] = SBP_STATE_S(0);
-    sbp_region_of(&layout, &shape, &dist, 5, &region);
+    sbp_dist_region(&layout, &shape, &dist, 5, &region);
     assert_int_equal(sbp_region_elements(&region), 2);
     assert_int_equal(sbp_region_global(&region, 0), 10);
     assert_int_equal(sbp_region_global(&region, 1), 11);
@@ -140,7 +140,7 @@ static void test_by_hand(void **state)
     const sbp_axes one[] = {2};
     const struct sbp_layout apart = {&mesh, 1, one};
     dist.axis[0] = SBP_STATE_B;
-    sbp_region_of(&apart, &shape, &dist, 4, &region);
+    sbp_dist_region(&apart, &shape, &dist, 4, &region);
     assert_int_equal(sbp_region_elements(&region), 4);
     for (int i = 0; i < 4; i++)
         assert_int_equal(sbp_region_global(&region, i), 4 + i);

@@ -95,7 +95,7 @@ static void test_gpt_shapes(void **state)
     assert_int_equal(graph->input, -1);
     assert_int_equal(graph->tensor[head->weight[0]].valid_dim, 0);
     assert_int_equal(graph->tensor[head->weight[0]].valid_rows, 50);
-    assert_int_equal(sbp_tensor_parameters(&graph->tensor[head->weight[0]]), 50 * 24);
+    assert_int_equal(sbp_graph_tensor_parameters(&graph->tensor[head->weight[0]]), 50 * 24);
     assert_int_equal(graph->parameters, gpt_parameters(3, 24, 100, 50, 12));
     drop(&model);
 }
@@ -446,7 +446,7 @@ static void test_training_keys(void **state)
     assert_true(graph->training.update.learning_rate == 0.25);
     assert_true(graph->training.update.momentum == 0.5);
     assert_true(graph->training.update.gradient_scale == 1);
-    assert_int_equal(sbp_training_moments(&graph->training), 1);
+    assert_int_equal(sbp_graph_training_moments(&graph->training), 1);
     assert_true(graph->precision.has_master);
     assert_int_equal(graph->precision.activation, SBP_BF16);
     drop(&model);
@@ -456,7 +456,7 @@ static void test_training_keys(void **state)
               " \"layers\": [{\"op\": \"linear\", \"in\": 6, \"out\": 6}]}");
     assert_int_equal(model.graph.training.update.optimizer, SBP_ADAMW);
     assert_true(model.graph.training.update.weight_decay == 0.01);
-    assert_int_equal(sbp_training_moments(&model.graph.training), 2);
+    assert_int_equal(sbp_graph_training_moments(&model.graph.training), 2);
     assert_int_equal(model.graph.precision.activation, SBP_FP16);
     assert_int_equal(model.graph.precision.reduce, SBP_FP32);
     assert_int_equal(model.graph.precision.moments, SBP_FP32);
@@ -494,7 +494,7 @@ static void test_model_flops(void **state)
     must_open(&model, "gpt2-small");
     const double tokens = 8 * 1024, linears = 12.0 * 12 * 768 * 768 + 50257.0 * 768;
     const double expected = tokens * (6 * linears + 12.0 * 12 * 768 * 1024);
-    assert_flops("gpt2-small", sbp_graph_model_flops(&model.graph), expected);
+    assert_flops("gpt2-small", sbp_op_model_flops(&model.graph), expected);
     drop(&model);
 }
 

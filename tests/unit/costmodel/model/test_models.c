@@ -373,17 +373,17 @@ static void test_image_products(void **state)
     struct model model;
     const double vgg_first = 224.0 * 224 * 64 * 27;
     must_open(&model, "vgg-13");
-    const double vgg = (sbp_graph_model_flops(&model.graph) / 2 / 128 + vgg_first) / 3;
+    const double vgg = (sbp_op_model_flops(&model.graph) / 2 / 128 + vgg_first) / 3;
     assert_true(fabs(vgg - 11.31e9) < 0.01e9);
     drop(&model);
     must_open(&model, "resnet-50");
     const double resnet_first = 112.0 * 112 * 64 * 147;
-    const double resnet = (sbp_graph_model_flops(&model.graph) / 2 / 256 + resnet_first) / 3;
+    const double resnet = (sbp_op_model_flops(&model.graph) / 2 / 256 + resnet_first) / 3;
     assert_true(fabs(resnet - 4.09e9) < 0.005e9);
     drop(&model);
     must_open(&model, "vit-b-16");
     const double patches = 196.0 * 768 * 768, attention = 2.0 * 12 * 197 * 197 * 768;
-    const double vit = (sbp_graph_model_flops(&model.graph) / 2 / 4096 + patches) / 3 - attention;
+    const double vit = (sbp_op_model_flops(&model.graph) / 2 / 4096 + patches) / 3 - attention;
     if (fabs(vit - 16.87e9) > 0.03e9)
         fail_msg("%g multiply-adds in the linears, published are 17.56 G with attention", vit);
     drop(&model);
@@ -400,7 +400,7 @@ static void test_token_products(void **state)
         32.0 * (4096.0 * 4096 * 2 + 4096.0 * 1024 * 2 + 4096 * 8 + 2 * 3 * 4096.0 * 14336) +
         32000.0 * 4096;
     const double expected = 1024.0 * 4096 * (6 * active + 12.0 * 32 * 4096 * 4096);
-    const double value = sbp_graph_model_flops(&model.graph);
+    const double value = sbp_op_model_flops(&model.graph);
     if (fabs(value - expected) > 1e-9 * expected)
         fail_msg("%.17g flops, expected %.17g", value, expected);
     drop(&model);

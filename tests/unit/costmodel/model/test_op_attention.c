@@ -199,7 +199,7 @@ static void test_attention_scratch(void **state)
     (void)state;
     struct bench bench;
     make_attention(&bench, &ATTENTIONS[4]);
-    const struct sbp_factor whole = sbp_factor_one();
+    const struct sbp_factor whole = sbp_op_factor_one();
     const double tile = sbp_op_scratch_elements(&bench.graph, 0, &whole, SBP_PASS_FORWARD);
     must_equal("a tile of rows of all keys", tile, 24 * 24 + 24);
     const struct sbp_factor split = factor_of(&bench, WAYS({"context", 4}));

@@ -24,7 +24,7 @@ static double model_flops(const char *text)
     if (sbp_json_parse(text, "m.json", &tree, &root, &diag) != SBP_OK ||
         sbp_graph_read(&root, &graph) != SBP_OK)
         fail_msg("%s", diag.text);
-    const double flops = sbp_graph_model_flops(&graph);
+    const double flops = sbp_op_model_flops(&graph);
     sbp_graph_free(&graph);
     cJSON_Delete(tree);
     return flops;
@@ -83,7 +83,7 @@ static double forward_macs(const struct text *text)
     struct sbp_json root;
     struct sbp_diag diag = {{0}};
     struct sbp_graph graph;
-    const struct sbp_factor whole = sbp_factor_one();
+    const struct sbp_factor whole = sbp_op_factor_one();
     double flops = 0;
     if (sbp_json_parse(text->at, "m.json", &tree, &root, &diag) != SBP_OK ||
         sbp_graph_read(&root, &graph) != SBP_OK)

@@ -294,7 +294,7 @@ static void test_micro_batch(void **state)
     struct sbp_diag diag = {{0}};
     oracle_model_read(&model, GPT(2));
     struct sbp_graph *graph = &model.graph;
-    const double flops = sbp_graph_model_flops(graph), one = sbp_op_forward_flops(graph, 2);
+    const double flops = sbp_op_model_flops(graph), one = sbp_op_forward_flops(graph, 2);
     assert_int_equal(graph->micro_batch, 24);
     assert_int_equal(sbp_graph_set_micro_batch(graph, 6, &diag), SBP_OK);
     assert_int_equal(graph->micro_batch, 6);
@@ -304,7 +304,7 @@ static void test_micro_batch(void **state)
     for (int c = 0; c < graph->class_count; c++)
         if (strcmp(graph->dim_class[c].name, "batch") == 0)
             assert_int_equal(graph->dim_class[c].size, 6);
-    assert_true(fabs(sbp_graph_model_flops(graph) - flops) <= 1e-12 * flops); /* of a step */
+    assert_true(fabs(sbp_op_model_flops(graph) - flops) <= 1e-12 * flops); /* of a step */
     assert_true(sbp_op_forward_flops(graph, 2) * 4 == one);
     assert_int_equal(sbp_graph_set_micro_batch(graph, 7, &diag), SBP_E_INPUT);
     has_words(diag.text, (const char *[]){"7", "24", NULL});
@@ -348,7 +348,7 @@ static void test_block_cuts(void **state)
     assert_int_equal(sbp_stages_check(&model.graph, 3, first, &diag), SBP_E_INPUT);
     int *block = calloc((size_t)model.graph.op_count, sizeof *block);
     assert_non_null(block);
-    assert_int_equal(sbp_graph_blocks(&model.graph, block), 7);
+    assert_int_equal(sbp_stages_blocks(&model.graph, block), 7);
     assert_int_equal(block[0], -1);
     assert_int_equal(block[model.graph.op_count - 1], -1);
     free(block);
@@ -448,7 +448,7 @@ static void test_segments(void **state)
     const struct sbp_graph *graph = &model.graph;
     int *segment = calloc((size_t)graph->op_count, sizeof *segment);
     assert_non_null(segment);
-    assert_int_equal(sbp_graph_segments(graph, 0, graph->op_count, 2, segment), SBP_OK);
+    assert_int_equal(sbp_stages_segments(graph, 0, graph->op_count, 2, segment), SBP_OK);
     int starts = 0;
     for (int op = 0; op < graph->op_count; op++) {
         if (strncmp(graph->op[op].name, "block", 5) != 0) {
@@ -483,7 +483,7 @@ static void test_segments_without_blocks(void **state)
     int segment[6];
     assert_int_equal(graph->op_count, 6);
     for (int every = 1; every <= 2; every++) {
-        assert_int_equal(sbp_graph_segments(graph, 0, 6, every, segment), SBP_OK);
+        assert_int_equal(sbp_stages_segments(graph, 0, 6, every, segment), SBP_OK);
         assert_memory_equal(segment, first[every - 1], sizeof segment);
     }
     oracle_model_drop(&model);
@@ -496,7 +496,7 @@ static void refused(const struct oracle_model *model, const struct sbp_strategy 
                     const char *const *words)
 {
     struct sbp_diag diag = {{0}};
-    assert_int_equal(sbp_plan_runs(&model->graph, mesh, strategy, parallel, &diag),
+    assert_int_equal(sbp_runnable_check(&model->graph, mesh, strategy, parallel, &diag),
                      SBP_E_UNSUPPORTED);
     assert_int_equal(strncmp(diag.text, "plan: ", 6), 0);
     has_words(diag.text, words);
@@ -517,8 +517,8 @@ static void test_what_runs(void **state)
     for (int t = 0; t < model.graph.tensor_count; t++)
         strategy.rest[t] = sbp_dist_all(SBP_STATE_S(SBP_DIM_BATCH));
     struct sbp_parallel plain = sbp_parallel_default(&model.graph), p = plain;
-    assert_int_equal(sbp_plan_runs(&model.graph, &mesh, &strategy, NULL, &diag), SBP_OK);
-    assert_int_equal(sbp_plan_runs(&model.graph, &mesh, &strategy, &plain, &diag), SBP_OK);
+    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, NULL, &diag), SBP_OK);
+    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &plain, &diag), SBP_OK);
     p.pipeline = 2;
     refused(&model, &strategy, &mesh, &p, (const char *[]){"pipeline", "1 is legal", NULL});
     p = plain, p.micro_batch = 8;
@@ -544,7 +544,7 @@ static void test_what_runs(void **state)
             (uint8_t)oracle_role_named(SBP_OP_LINEAR, spare == 0 ? "replicate" : "partial");
         strategy.rest[model.graph.op[0].output].axis[0] = spare == 0 ? SBP_STATE_B : SBP_STATE_P;
         model.graph.op[1].entry = sbp_op(SBP_OP_DROPOUT);
-        assert_int_equal(sbp_plan_runs(&model.graph, &mesh, &strategy, &plain, &diag), SBP_OK);
+        assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &plain, &diag), SBP_OK);
     }
     const int last = model.graph.op[4].output;
     strategy.rest[last].axis[0] = SBP_STATE_P;

@@ -28,8 +28,8 @@ static void check_random_programs(uint64_t seed, bool wide, enum sbp_boxing_mode
         s.strategy.boxing = boxing;
         if (oracle_close(&s) == SBP_OK) {
             const struct sbp_element_bytes bytes[] = {
-                sbp_element_bytes_of(&s.model.graph.precision), sbp_element_bytes_run(SBP_F32),
-                sbp_element_bytes_run(SBP_F64)};
+                sbp_program_element_bytes(&s.model.graph.precision), sbp_program_run_bytes(SBP_F32),
+                sbp_program_run_bytes(SBP_F64)};
             oracle_compile(&s, &bytes[oracle_below(&random, 3)]);
             oracle_check_program(&s);
             checked[round % ORACLE_MODELS]++;
@@ -84,7 +84,8 @@ static void test_every_operator(void **state)
         for (int op = 0; op < s.model.graph.op_count; op++)
             seen[s.model.graph.op[op].kind] = true;
         if (oracle_close(&s) == SBP_OK) {
-            const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
+            const struct sbp_element_bytes bytes =
+                sbp_program_element_bytes(&s.model.graph.precision);
             oracle_compile(&s, &bytes);
             oracle_check_program(&s);
             checked[model]++;
@@ -119,7 +120,8 @@ static void test_products_are_shared(void **state)
         oracle_set_cluster(&s, &cluster);
         oracle_draw(&random, &s.model.graph, &s.mesh, &s.strategy);
         if (oracle_close(&s) == SBP_OK) {
-            const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
+            const struct sbp_element_bytes bytes =
+                sbp_program_element_bytes(&s.model.graph.precision);
             oracle_compile(&s, &bytes);
             const double flops = round % 2 == 0
                                      ? 2.0 * 24 * (2 * 24 * 48 + 3 * 48 * 72 + 3 * 72 * 24)

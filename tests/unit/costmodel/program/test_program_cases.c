@@ -192,7 +192,7 @@ static void set_flat(struct oracle_setting *s, int64_t devices)
 /* The strategy compiled in the model's own precision. */
 static struct sbp_totals checked_totals(struct oracle_setting *s)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s->model.graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&s->model.graph.precision);
     oracle_compile(s, &bytes);
     oracle_check_program(s);
     return sbp_program_totals(&s->program, &s->cluster);
@@ -213,7 +213,7 @@ static double program_s(const struct factors *f, int batch, bool paper)
     oracle_model_read(&s.model, text);
     set_flat(&s, 128);
     label(&s, f, paper);
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&s.model.graph.precision);
     oracle_compile(&s, &bytes);
     if (!paper)
         oracle_check_program(&s);
@@ -505,7 +505,8 @@ static void test_inner_reductions(void **state)
         oracle_set_cluster(&s, &cluster);
         oracle_draw_wide(&random, &s.model.graph, &s.mesh, &s.strategy);
         if (oracle_close(&s) == SBP_OK) {
-            const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
+            const struct sbp_element_bytes bytes =
+                sbp_program_element_bytes(&s.model.graph.precision);
             oracle_compile(&s, &bytes);
             for (int op = 0; op < s.model.graph.op_count; op++)
                 if (s.model.graph.op[op].kind == SBP_OP_LAYERNORM ||
@@ -535,7 +536,7 @@ static void test_launches(void **state)
         struct sbp_cluster cluster = flat(1);
         cluster.kernel_launch_s = i * 1e-3;
         oracle_set_cluster(&s, &cluster);
-        const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
+        const struct sbp_element_bytes bytes = sbp_program_element_bytes(&s.model.graph.precision);
         oracle_compile(&s, &bytes);
         seconds[i] = sbp_program_totals(&s.program, &s.cluster).compute_s;
         oracle_drop(&s);
@@ -553,7 +554,7 @@ static void test_mixed_precision(void **state)
     oracle_model_read(&s.model, "{\"name\": \"m\", \"global_batch\": 8, \"precision\": \"mixed\","
                                 "\"layers\": [{\"op\": \"linear\", \"in\": 64, \"out\": 128}]}");
     set_flat(&s, 1);
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&s.model.graph.precision);
     assert_int_equal(bytes.weight, 2);
     assert_int_equal(bytes.gradient, 2);
     assert_int_equal(bytes.activation, 2);
@@ -564,7 +565,7 @@ static void test_mixed_precision(void **state)
     assert_int_equal(totals.weight_bytes + totals.gradient_bytes + totals.moment_bytes +
                          totals.master_bytes,
                      20 * 64 * 128);
-    const struct sbp_element_bytes f64 = sbp_element_bytes_run(SBP_F64);
+    const struct sbp_element_bytes f64 = sbp_program_run_bytes(SBP_F64);
     assert_int_equal(f64.weight, 8);
     assert_int_equal(f64.gradient, 8);
     assert_int_equal(f64.moment, 8);
@@ -585,12 +586,12 @@ static void test_reduce_type(void **state)
                        "{\"name\": \"m\", \"global_batch\": 8, \"precision\": {\"param\": \"bf16\","
                        "\"master\": \"fp32\", \"reduce\": \"%s\"},"
                        "\"layers\": [{\"op\": \"linear\", \"in\": 64, \"out\": 128}]}",
-                       sbp_type_name(types[i]));
+                       sbp_cluster_type_name(types[i]));
         oracle_model_read(&s.model, text);
         set_flat(&s, 4);
         s.strategy.rest[s.model.graph.op[0].output] = sbp_dist_all(SBP_STATE_S(SBP_DIM_BATCH));
         const struct sbp_totals totals = checked_totals(&s);
-        const double n = 64 * 128 * (double)sbp_type_bytes(types[i]);
+        const double n = 64 * 128 * (double)sbp_cluster_type_bytes(types[i]);
         oracle_near("seconds", totals.by_cause_s[SBP_CAUSE_WEIGHT_GRADIENT],
                     6 * 1e-5 + 1.5 * n * 1e-10);
         oracle_near("bytes", totals.communication_bytes, 1.5 * n);
@@ -650,7 +651,7 @@ static void refuse_size(int64_t batch, enum sbp_real real)
                    (long long)batch);
     oracle_model_read(&s.model, text);
     set_flat(&s, 1);
-    const struct sbp_element_bytes bytes = sbp_element_bytes_run(real);
+    const struct sbp_element_bytes bytes = sbp_program_run_bytes(real);
     assert_int_equal(oracle_close(&s), SBP_OK);
     assert_int_equal(sbp_program_make(&s.model.graph, &s.cluster, &s.mesh, &s.strategy, &bytes,
                                       &s.program, &diag),
@@ -670,13 +671,13 @@ static void test_sizes_out_of_range(void **state)
 static void test_names(void **state)
 {
     (void)state;
-    assert_string_equal(sbp_instr_name(SBP_INSTR_INPUT), "input");
-    assert_string_equal(sbp_instr_name(SBP_INSTR_ADD_GRADIENT), "add-gradient");
-    assert_string_equal(sbp_instr_name(SBP_INSTR_UPDATE), "update");
+    assert_string_equal(sbp_program_instr_name(SBP_INSTR_INPUT), "input");
+    assert_string_equal(sbp_program_instr_name(SBP_INSTR_ADD_GRADIENT), "add-gradient");
+    assert_string_equal(sbp_program_instr_name(SBP_INSTR_UPDATE), "update");
     for (int i = SBP_CAUSE_NONE; i <= SBP_CAUSE_SCALAR; i++)
         for (int j = 0; j < i; j++)
-            assert_string_not_equal(sbp_cause_name((enum sbp_cause)i),
-                                    sbp_cause_name((enum sbp_cause)j));
+            assert_string_not_equal(sbp_program_cause_name((enum sbp_cause)i),
+                                    sbp_program_cause_name((enum sbp_cause)j));
 }
 
 int main(void)

@@ -47,7 +47,7 @@ static void compile_to(struct oracle_setting *s, const struct sbp_parallel *para
 {
     struct sbp_diag diag = {{0}};
     const struct sbp_graph *graph = &s->model.graph;
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&graph->precision);
     struct sbp_scope scope = sbp_scope_whole(graph);
     scope.parallel = parallel;
     scope.end_op = end_op > 0 ? end_op : scope.end_op;
@@ -103,7 +103,7 @@ static void test_compute_type(void **state)
         double gathered = 0;
         for (int at = 0; at < s.program.instr_count; at++)
             if (s.program.instr[at].kind == SBP_INSTR_GATHER)
-                gathered += sbp_instr_call_bytes(&s.program, &s.program.instr[at]);
+                gathered += sbp_price_call_bytes(&s.program, &s.program.instr[at]);
         oracle_near("gathered", gathered, (double)bytes_of_use(&s.program, SBP_USE_GATHERED));
         assert_int_equal(count_instrs(&s.program, SBP_INSTR_CONVERT, SBP_SECTION_FORWARD), 0);
         /* Whole weights are converted where they are read. */

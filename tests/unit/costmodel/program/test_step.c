@@ -40,7 +40,7 @@ static void bench_open(struct bench *b, const char *text, const struct sbp_clust
     oracle_model_read(&b->model, text);
     b->cluster = *cluster;
     b->parallel = parallel == NULL ? sbp_parallel_default(&b->model.graph) : *parallel;
-    b->bytes = sbp_element_bytes_of(&b->model.graph.precision);
+    b->bytes = sbp_program_element_bytes(&b->model.graph.precision);
     if (sbp_graph_set_micro_batch(&b->model.graph, b->parallel.micro_batch, &diag) != SBP_OK ||
         sbp_parallel_stage_cluster(&b->parallel, cluster, &b->stage, &level, &diag) != SBP_OK ||
         sbp_mesh_make(&b->stage, &b->mesh, &diag) != SBP_OK)
@@ -810,7 +810,7 @@ static void test_stage_groups(void **state)
         {4, {1, 2, 3}, 2, {2, 1, 3}}, {8, {1, 1, 3}, 8, {4, 2, 3}}, {8, {1, 1, 3}, 2, {2, 1, 3}},
     };
     const struct sbp_cluster whole = oracle_cluster(3, (int64_t[]){4, 2, 3});
-    struct sbp_group own = sbp_group_one();
+    struct sbp_group own = sbp_collective_group_one();
     own.members[2] = 3;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct sbp_cluster stage = oracle_cluster(3, rows[i].stage);

@@ -107,8 +107,8 @@ static void check_step(struct sbp_random *random, uint64_t seed, enum sbp_schedu
     const double length = length_of(&path, &step);
     if (fabs(length - timeline.makespan_s) > 1e-9 * timeline.makespan_s)
         fail_msg("seed %" PRIu64 ", %s, %d stages, %d micro-batches: path %.15g, step %.15g", seed,
-                 sbp_schedule_name(schedule), step.request.stages, step.request.micro_batches,
-                 length, timeline.makespan_s);
+                 sbp_timeline_schedule_name(schedule), step.request.stages,
+                 step.request.micro_batches, length, timeline.makespan_s);
     for (int end = 0; end < step.request.stages; end++) {
         assert_int_equal(sbp_timeline_critical(&step.request, &timeline, end, &arena, &path),
                          SBP_OK);
@@ -118,7 +118,8 @@ static void check_step(struct sbp_random *random, uint64_t seed, enum sbp_schedu
             const double makespan_s = simulate(&other, &arena).makespan_s;
             if (length_of(&path, &other) > makespan_s * (1 + 1e-9))
                 fail_msg("seed %" PRIu64 ", %s: path %.15g above a step of %.15g", seed,
-                         sbp_schedule_name(schedule), length_of(&path, &other), makespan_s);
+                         sbp_timeline_schedule_name(schedule), length_of(&path, &other),
+                         makespan_s);
         }
     }
     sbp_arena_free(&arena);
@@ -159,7 +160,7 @@ static void test_refusals(void **state)
     timeline = simulate(&step, &arena);
     assert_int_equal(sbp_timeline_critical(&step.request, &timeline, -1, &arena, &path),
                      SBP_E_UNSUPPORTED);
-    assert_false(sbp_schedule_is_fixed(SBP_CDP_V2));
+    assert_false(sbp_timeline_is_fixed(SBP_CDP_V2));
     sbp_arena_free(&arena);
 }
 

@@ -222,7 +222,7 @@ static void test_kept_in_flight(void **state)
         parallel.schedule = SBP_GPIPE;
         parallel.recompute = (enum sbp_recompute)again;
         const double share =
-            check_parallel_prices(sbp_recompute_name(parallel.recompute),
+            check_parallel_prices(sbp_parallel_recompute_name(parallel.recompute),
                                   GPT(3, ", \"precision\": \"mixed\""), flat, full, &parallel);
         assert_true(share > known_share[again]);
     }
@@ -241,11 +241,11 @@ static void test_schedules(void **state)
             parallel.schedule = (enum sbp_schedule)schedule;
             if (parallel.schedule == SBP_INTERLEAVED)
                 continue;
-            parallel.allow_delayed_gradients = sbp_schedule_delays_gradients(parallel.schedule);
+            parallel.allow_delayed_gradients = sbp_timeline_delays_gradients(parallel.schedule);
             if (schedule == SBP_MESSAGE_DRIVEN || schedule == SBP_ZERO_BUBBLE)
                 parallel.pipeline_limit = limit;
-            (void)check_parallel_prices(sbp_schedule_name(parallel.schedule), GPT(2, ""), flat,
-                                        full, &parallel);
+            (void)check_parallel_prices(sbp_timeline_schedule_name(parallel.schedule), GPT(2, ""),
+                                        flat, full, &parallel);
         }
 }
 

@@ -103,8 +103,9 @@ static double check_bounds(const char *model, const char *cluster, int *checked)
                      "above a step of %.12g s",
                      plan.graph.name, (long long)candidate->parallel.pipeline,
                      (long long)candidate->parallel.micro_batch,
-                     sbp_schedule_name(candidate->parallel.schedule),
-                     sbp_recompute_name(candidate->parallel.recompute), candidate->bound_s, step);
+                     sbp_timeline_schedule_name(candidate->parallel.schedule),
+                     sbp_parallel_recompute_name(candidate->parallel.recompute), candidate->bound_s,
+                     step);
         if (candidate->bound_s > tightest * step)
             tightest = candidate->bound_s / step;
         ++*checked;
@@ -172,7 +173,7 @@ static void check_given(struct sbp_plan *plan, const char *key,
             some.candidate[at].parallel.recompute != open->recompute ||
             some.candidate[at].parallel.offload != open->offload)
             fail_msg("%s given: candidate %d, of %lld stages cut by %s, is not listed", key, i,
-                     (long long)open->pipeline, sbp_stage_cut_name(open->stage_cut));
+                     (long long)open->pipeline, sbp_parallel_stage_cut_name(open->stage_cut));
         at++;
     }
     assert_int_equal(at, some.count);

@@ -118,7 +118,7 @@ static void test_gaps(void **state)
             const struct gaps gaps = measure(&plan);
             print_message("%-14s micro-batch %2" PRId64 ": %2d rounds, plan %.4g us, first bound "
                           "%.4g us, all %.4g us\n",
-                          sbp_schedule_name(how.schedule), micro_batch, gaps.rounds,
+                          sbp_timeline_schedule_name(how.schedule), micro_batch, gaps.rounds,
                           1e6 * gaps.best_s, 1e6 * gaps.alone_s, 1e6 * gaps.mixed_s);
             assert_true(gaps.mixed_s <= gaps.best_s * (1 + 1e-9));
             assert_true(gaps.mixed_s >= gaps.alone_s);

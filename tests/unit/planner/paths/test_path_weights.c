@@ -113,7 +113,7 @@ static void complain(const struct sbp_plan *plan, int stage, double kept, int in
     const struct sbp_parallel *parallel = &plan->parallel;
     fail_msg("%s, %" PRId64 " stages of %" PRId64 " chunks, micro-batch %" PRId64 ", limit %" PRId64
              ": stage %d keeps %g, has %d in flight",
-             sbp_schedule_name(parallel->schedule), parallel->pipeline, parallel->chunks,
+             sbp_timeline_schedule_name(parallel->schedule), parallel->pipeline, parallel->chunks,
              parallel->micro_batch, parallel->pipeline_limit, stage, kept, in_flight);
 }
 
@@ -335,8 +335,8 @@ static bool check_paths(const struct sbp_plan *plan, struct sbp_random *random,
     const double other_s = sbp_path_length_s(&expected, &times.path);
     if (!(one_s <= seconds * (1 + 1e-9) && other_s <= seconds * (1 + 1e-9)))
         fail_msg("%s, %d stages: paths of %.12g and %.12g, a step of %.12g",
-                 sbp_schedule_name(plan->parallel.schedule), longest.stages, one_s, other_s,
-                 seconds);
+                 sbp_timeline_schedule_name(plan->parallel.schedule), longest.stages, one_s,
+                 other_s, seconds);
     return fmax(one_s, other_s) >= seconds * (1 - 1e-9);
 }
 
@@ -360,7 +360,8 @@ static void check_longest(const struct sbp_plan *plan, struct sbp_random *random
     const double seconds = step_s(plan, &times, arena);
     if (!(fabs(length_s / seconds - 1) < 1e-9))
         fail_msg("%s, %d stages: a path of %.12g, a step of %.12g",
-                 sbp_schedule_name(plan->parallel.schedule), longest.stages, length_s, seconds);
+                 sbp_timeline_schedule_name(plan->parallel.schedule), longest.stages, length_s,
+                 seconds);
 }
 
 static void test_paths(void **state)
@@ -384,7 +385,7 @@ static void test_paths(void **state)
     }
     for (int schedule = 0; schedule <= SBP_MESSAGE_DRIVEN; schedule++) {
         print_message("%-14s %4d steps, %d as long as a path\n",
-                      sbp_schedule_name((enum sbp_schedule)schedule), seen[schedule],
+                      sbp_timeline_schedule_name((enum sbp_schedule)schedule), seen[schedule],
                       met[schedule]);
         assert_true(seen[schedule] >= DRAWS / 20 && met[schedule] > 0);
     }
@@ -414,7 +415,7 @@ static void check_step(struct sbp_plan *plan, const struct sbp_parallel *how)
     const double length_s = sbp_path_length_s(&path, &times);
     if (!(fabs(length_s / step.totals.step_s - 1) < 1e-9))
         fail_msg("%s, %" PRId64 " stages, overlap %g, offload %d: a path of %.12g, a step of %.12g",
-                 sbp_schedule_name(how->schedule), how->pipeline, how->gradient_overlap,
+                 sbp_timeline_schedule_name(how->schedule), how->pipeline, how->gradient_overlap,
                  how->offload, length_s, step.totals.step_s);
     sbp_step_free(&step);
 }
@@ -459,7 +460,7 @@ static void test_mean(void **state)
     for (int piece = 1; piece < 4; piece++) {
         assert_true(view.crossed[piece] == 2 * 12 / 4.0);
         messages_s += view.crossed[piece] *
-                      sbp_path_message_s(&plan, sbp_graph_crossing(&plan.graph, view.first[piece]),
+                      sbp_path_message_s(&plan, sbp_stages_crossing(&plan.graph, view.first[piece]),
                                          (double)plan.mesh.devices);
     }
     assert_true(messages_s > 0 && fabs(view.message_s / messages_s - 1) < 1e-12);

@@ -259,13 +259,13 @@ static void check_critical(struct sbp_plan *plan, const struct bench *bench, uin
     criticals->loosest = fmax(criticals->loosest, 1 - length_s / step_s);
     if (length_s > step_s * (1 + 1e-9))
         fail_msg("seed %" PRIu64 ", %s: path %.15g, step %.15g", seed,
-                 sbp_schedule_name(plan->parallel.schedule), length_s, step_s);
+                 sbp_timeline_schedule_name(plan->parallel.schedule), length_s, step_s);
     if (fabs(length_s - step_s) > 1e-9 * step_s)
         return; /* works that take no time leave gaps: the longest path instead */
     const double sum_s = sum_along(plan, bench, &view, seed) + messages_s - view.message_s;
     if (fabs(sum_s - step_s) > 1e-9 * step_s)
         fail_msg("seed %" PRIu64 ", %s: sum along the critical path %.15g, step %.15g", seed,
-                 sbp_schedule_name(plan->parallel.schedule), sum_s, step_s);
+                 sbp_timeline_schedule_name(plan->parallel.schedule), sum_s, step_s);
     criticals->exact++;
 }
 
@@ -312,7 +312,7 @@ static void check_criticals(const char *name, const char *model, enum sbp_schedu
     }
     print_message("%-12s %-14s %d plans, %d as long as the sum along their critical path, the path "
                   "at most %.3g %% below the step\n",
-                  name, sbp_schedule_name(schedule), criticals.run, criticals.exact,
+                  name, sbp_timeline_schedule_name(schedule), criticals.run, criticals.exact,
                   100 * criticals.loosest);
     assert_true(criticals.run > draws / 8);
     if (schedule != SBP_MESSAGE_DRIVEN)

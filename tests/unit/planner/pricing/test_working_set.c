@@ -42,7 +42,7 @@ static double modelled_share(const char *model, const char *levels, int zero,
     assert_true(sbp_working_least(&working, NULL) == bytes);
     const double share = bytes / (double)step.program[0].live_bytes;
     print_message("ZeRO %d, %s recompute, %d micro-batches: %.0f bytes are %.2f %% of what lives\n",
-                  zero, sbp_recompute_name(recompute), micro_batches, bytes, 100 * share);
+                  zero, sbp_parallel_recompute_name(recompute), micro_batches, bytes, 100 * share);
     sbp_step_free(&step);
     sbp_space_free(&space);
     sbp_plan_free(&plan);

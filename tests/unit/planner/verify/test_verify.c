@@ -266,7 +266,7 @@ static bool smaller_device(struct bench *b)
 {
     any_memory(b)->device_bytes -= 64;
     return b->step.parallel.chunks == 1 &&
-           !sbp_schedule_delays_gradients(b->step.parallel.schedule);
+           !sbp_timeline_delays_gradients(b->step.parallel.schedule);
 }
 
 static bool smaller_total(struct bench *b)
@@ -285,7 +285,7 @@ static bool more_in_flight(struct bench *b)
 {
     any_memory(b)->in_flight++;
     return b->step.parallel.chunks == 1 &&
-           !sbp_schedule_delays_gradients(b->step.parallel.schedule);
+           !sbp_timeline_delays_gradients(b->step.parallel.schedule);
 }
 
 /* Two activations at one place that live at the same time. */

@@ -19,13 +19,13 @@ static void expect_missed(const struct bench *b, const struct sbp_instr *dropped
     struct sbp_diag diag;
     if (check(b, &diag) != SBP_E_INTERNAL)
         fail_msg("%s seed %llu: %s in section %s is not missed", b->plan.graph.name,
-                 (unsigned long long)b->seed, sbp_instr_name(dropped->kind),
-                 sbp_section_name(dropped->section));
+                 (unsigned long long)b->seed, sbp_program_instr_name(dropped->kind),
+                 sbp_program_section_name(dropped->section));
     for (size_t i = 0; i < sizeof LATER / sizeof *LATER; i++)
         if (strstr(diag.text, LATER[i]) != NULL)
             fail_msg("%s seed %llu: %s in section %s is missed too late: %s", b->plan.graph.name,
-                     (unsigned long long)b->seed, sbp_instr_name(dropped->kind),
-                     sbp_section_name(dropped->section), diag.text);
+                     (unsigned long long)b->seed, sbp_program_instr_name(dropped->kind),
+                     sbp_program_section_name(dropped->section), diag.text);
 }
 
 /* Leaves one instruction after the other out of a program. */

@@ -16,13 +16,13 @@ enum sbp_backend { SBP_BACKEND_AUTO, SBP_BACKEND_THREADS, SBP_BACKEND_MPI, SBP_B
 extern const char *const sbp_backend_names[];
 extern const char *const sbp_device_names[]; /* "auto", "cpu", "cuda" */
 
-/* This process's rank as launchers (mpirun, srun) announce it, -1 without one. For who speaks
- * before MPI is up, and for defaults; MPI itself has the last word. */
+/* This process's rank as its launcher announces it, -1 without one. Programs use it to choose who
+ * prints before MPI is up, and for defaults; MPI itself has the last word. */
 int64_t sbp_launcher_rank(void);
-/* How many processes the launcher says that it started; 1 without one, -1: it does not say. */
+/* Number of processes that the launcher says it started; 1 without one, -1: it does not say. */
 int64_t sbp_launcher_size(void);
-/* Whether the launcher left behind what a process finds the others by (PMI, PMIx): srun without
- * --mpi does not, nor does no launcher. */
+/* Whether the launcher told processes how to find each other (PMI, PMIx). False under srun without
+ * --mpi, and without a launcher. */
 bool sbp_launcher_connects(void);
 /* E_USAGE where a launcher started several processes that would each run all ranks. */
 enum sbp_status sbp_launcher_alone(struct sbp_diag *diag) SBP_MUST_USE;

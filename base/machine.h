@@ -1,5 +1,5 @@
-/* What of this machine a program may use: the processors that are online and the memory that is
- * built in, or what a container's limits leave of them.
+/* The share of this machine that a program may use: the online processors and the built-in memory,
+ * less the limits of a container.
  */
 #ifndef SBP_BASE_MACHINE_H
 #define SBP_BASE_MACHINE_H

@@ -1,5 +1,5 @@
-/* The options of a program: one typed table for the parser, for --help and for what is said of an
- * illegal value, so that they cannot drift.
+/* The options of a program: one typed table for the parser, for --help and for complaints about
+ * illegal values, so that they cannot drift.
  *
  * An option is "--name VALUE" or "--name=VALUE", or a flag without a value. An option that a table
  * does not have is refused with the nearest that it has, an illegal value with the legal ones.

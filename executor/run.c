@@ -17,7 +17,7 @@
 enum { TAG_REPORT = 1, TAG_INTERVALS = 2, TAG_PLEDGE = 3 };
 static const double SCALE_FAULT = 1.0 + 1.0 / 64;
 
-/* What all rank mains share; only rank 0 writes to the result. */
+/* The data that all rank mains share; only rank 0 writes to the result. */
 struct job {
     const struct sbp_program *program;
     const struct sbp_cluster *cluster;
@@ -178,7 +178,7 @@ static enum sbp_status gather_intervals(struct runner *runner, struct sbp_diag *
     return SBP_OK;
 }
 
-/* Between the parts of a step, not within: a terminal must not slow down what is timed. */
+/* Called between the parts of a step only: a terminal must not slow down the timed part. */
 static void show_progress(struct runner *runner, int step, const char *part)
 {
     if (is_lead(runner))
@@ -221,8 +221,9 @@ static enum sbp_status run_steps(struct runner *runner, struct sbp_diag *diag)
 
 /* ---- agreeing ------------------------------------------------------------------------------ */
 
-/* What a rank is about to run, or why it cannot: processes read plan and options on their own, and
- * ranks that run different programs would wait for each other for ever. */
+/* A rank's word about the program that it is about to run, or the reason why it cannot. Processes
+ * read plan and options on their own, and ranks that run different programs would wait for each
+ * other for ever. */
 struct pledge {
     uint64_t program, host;
     int64_t status;
@@ -289,7 +290,7 @@ static enum sbp_status hear(const struct sbp_comm_ops *ops, struct sbp_comm *com
     return SBP_OK;
 }
 
-/* Before anything else is exchanged; rank 0 ends all when one differs. */
+/* Ranks agree before they exchange anything else; rank 0 ends all when one differs. */
 static enum sbp_status agree(const struct job *job, const struct sbp_comm_ops *ops,
                              struct sbp_comm *comm, struct sbp_diag *diag)
 {
@@ -385,7 +386,8 @@ static enum sbp_status open_result(const struct sbp_program *program,
     return SBP_OK;
 }
 
-/* Memory that is handed out but not there would end the process, or another one, without a word. */
+/* Linux hands out memory that is not there and ends a process, or another one, when it is touched;
+ * so the need is compared with the machine first. */
 static enum sbp_status check_threads(const struct sbp_program *program, struct sbp_diag *diag)
 {
     struct sbp_machine machine;

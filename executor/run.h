@@ -1,7 +1,8 @@
-/* A run: all ranks of a plan train some steps, are timed, counted and, if asked, verified.
+/* A run: all ranks of a plan train some steps; the run times them and, if asked, verifies them.
  *
- * Every rank logs its backend calls and watches how much of its arena it touches; both must equal
- * what the program says, step by step. Rank 0 gathers times and findings and fills the result.
+ * A plan promises which collectives each rank calls and how much memory it needs. Every rank logs
+ * its calls and watches how much of its arena it touches, and both must equal the program's, step
+ * by step. Rank 0 gathers times and findings and fills the result. See DESIGN.md, section 7.
  */
 #ifndef SBP_EXECUTOR_RUN_H
 #define SBP_EXECUTOR_RUN_H
@@ -30,8 +31,8 @@ struct sbp_run_options {
     int fault_instr;
 };
 
-/* What an instruction took on a rank. Compute is the device's time (thread CPU time on a CPU),
- * communication is wall time inside the backend, waiting included. */
+/* The time that an instruction took on a rank. Compute is the device's time (thread CPU time on a
+ * CPU); communication is wall time inside the backend, waiting included. */
 struct sbp_run_interval {
     double start_s, wall_s; /* since the step's start */
     double compute_s, communication_s;

@@ -11,8 +11,8 @@
 #include "base/table.h"
 #include "base/text.h"
 
-/* Where ranks outnumber cores they take turns: wall time then says nothing about the plan. The
- * replay does: the slowest rank's own computing plus what the plan expects of the network. */
+/* Ranks that outnumber the cores take turns, and their wall time says nothing about the plan. The
+ * replay does: it adds the network time that the plan expects to the slowest rank's computing. */
 static bool wall_is_parallel(const struct sbp_run_report *report)
 {
     return report->result->ranks_here <= report->result->cores;
@@ -230,7 +230,7 @@ static void push_process(struct cJSON *events, int pid, const char *name, bool *
     sbp_json_put_text(sbp_json_put_object(event, "args", failed), "name", name, failed);
 }
 
-/* Microseconds, as the format wants them. */
+/* Chrome's trace format counts in microseconds. */
 static void push_interval(struct cJSON *events, const char *name, int pid, double start_s,
                           double length_s, double compute_s, double communication_s, bool *failed)
 {

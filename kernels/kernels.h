@@ -22,8 +22,8 @@
 
 /* A permutation's dimensions: a digit of every axis that moves, and what lies between them. */
 #define SBP_MOST_PERMUTED (2 * SBP_MAX_AXES + 1)
-/* Of rows and columns of the linear operators, of a sequence and of a token's features in
- * attention: BLAS counts in int. */
+/* The largest number of rows or columns in a linear operator, of tokens in a sequence, and of a
+ * token's features in attention: BLAS counts in int. */
 #define SBP_LARGEST_MATRIX_SIDE INT32_MAX
 
 /* Pointers to reals are void *: the table's type says what they hold. */

@@ -46,7 +46,7 @@ static bool skip(struct scan *scan, char byte)
     return true;
 }
 
-/* What stands where something else was expected. */
+/* Refuses the next byte, which stands where something else was expected. */
 static enum sbp_status refuse_next(const struct scan *scan, const char *expected)
 {
     const unsigned char byte = (unsigned char)*scan->at;
@@ -189,7 +189,7 @@ static enum sbp_status scan_word(struct scan *scan, bool negative)
                   negative ? "-" : "", word);
 }
 
-/* What the text lacks when it ends inside of a container. */
+/* Refuses a container that lacks something, or the text that ends inside of it. */
 static enum sbp_status refuse_container(const struct scan *scan, const char *expected,
                                         const char *what, int first_line)
 {

@@ -2,7 +2,7 @@
  *
  * cJSON takes what the standard forbids (leading zeros, raw control characters) and says only where
  * it gave up. This check names the line and what was expected there. It also refuses text that is
- * no UTF-8, and what a tree of C strings and doubles cannot hold: \u0000, numbers over 63
+ * no UTF-8, and anything that a tree of C strings and doubles cannot hold: \u0000, numbers over 63
  * characters, nesting deeper than 64. What passes here, cJSON parses, unless memory is out.
  */
 #ifndef SBP_BASE_JSON_JSON_SYNTAX_PRIV_H

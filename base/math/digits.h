@@ -4,7 +4,7 @@
  * its class anywhere in the plan (mesh order, most significant first) and a rest (least
  * significant). An axis that splits the dimension in a tensor fixes its own digit to its
  * coordinate; the other digits and the rest run freely and make up the local index, in the same
- * order. Axes are therefore independent of each other (design, section 4).
+ * order. Axes are therefore independent of each other (DESIGN.md, section 4).
  */
 #ifndef SBP_BASE_MATH_DIGITS_H
 #define SBP_BASE_MATH_DIGITS_H

@@ -1,5 +1,8 @@
-/* Numeric vocabulary that the cost model and the kernels share: element types, an optimizer step,
- * and the sizes of what attention keeps, so that what is allocated is what was predicted.
+/* Numbers that several folders must agree on: checked products of sizes, element types, an
+ * optimizer step, and the sizes of attention.
+ *
+ * The cost model predicts memory and the kernels use it; both take the sizes from here, so a
+ * program allocates exactly the bytes that its plan predicted.
  */
 #ifndef SBP_BASE_MATH_NUMERIC_H
 #define SBP_BASE_MATH_NUMERIC_H

@@ -1,6 +1,8 @@
-/* Inner loops that a search spends its time in: SBP_SIMD before such a function compiles it for
- * AVX2 as well, which is chosen at load time where the machine has it. The same operations in the
- * same order: answers do not depend on the machine. Only where compiler and sanitizers allow it.
+/* Wider vector instructions for the loops in which a search spends its time.
+ *
+ * SBP_SIMD before a function compiles it a second time for AVX2; the loader picks that version on
+ * machines that have it. Both do the same operations in the same order, so answers do not depend on
+ * the machine. The macro is empty where compiler or sanitizers do not allow this.
  */
 #ifndef SBP_BASE_MATH_SIMD_H
 #define SBP_BASE_MATH_SIMD_H

@@ -92,7 +92,7 @@ static void copy(const struct sbp_channel *channel, void *to, const void *from, 
     channel->kernels->permute(to, from, 1, &count, &order);
 }
 
-/* What a rank is left with when its peers send nothing: its own data in every place. */
+/* Leaves a rank with its own data in every place, as if its peers sent nothing. For tests. */
 static void exchange_nothing(const struct sbp_channel *channel, const struct sbp_exchange *exchange)
 {
     const int64_t members = sbp_mesh_group_size(channel->mesh, exchange->axes);

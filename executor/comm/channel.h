@@ -1,7 +1,8 @@
 /* A rank's side of all communication of a program: its groups and the log of its backend calls.
  *
- * Every collective of a run goes through here, so that the log is what the backend really got. It
- * is compared with the program's own list entry by entry; what the plan priced is what ran.
+ * Every collective of a run goes through a channel, so the log holds the calls that the backend
+ * really got. The check of the log against the program's own list, entry by entry, proves that
+ * the run called exactly the collectives that the plan priced.
  */
 #ifndef SBP_EXECUTOR_COMM_CHANNEL_H
 #define SBP_EXECUTOR_COMM_CHANNEL_H

@@ -76,7 +76,7 @@ struct sbp_comm_ops {
     void (*library)(const struct sbp_comm *comm, char *text, int size);
 };
 
-/* What a rank runs: returns a status; anything but OK aborts the others with diag's text. */
+/* A rank's main function. Any status but OK aborts the other ranks with diag's text. */
 typedef enum sbp_status (*sbp_rank_main)(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
                                          void *argument, struct sbp_diag *diag);
 

@@ -1,5 +1,5 @@
-/* The `threads` backend: ranks are threads of this process and read each other's buffers. Arguments
- * are checked here; how ranks meet and wait is thread_world's. */
+/* The `threads` backend: ranks are threads of this process and read each other's buffers. This file
+ * checks arguments; thread_world lets ranks meet and wait. */
 #include <limits.h>
 
 #include "executor/comm/comm_backend.h"

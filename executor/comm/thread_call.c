@@ -22,7 +22,7 @@ void sbp_thread_call_describe(struct sbp_text *text, int rank, const struct sbp_
         sbp_text_add(text, " (root %d)", call->root);
 }
 
-/* What a member sends, from an element on: another one's view of its buffer. */
+/* A member's send buffer from an element on, as another member reads it. */
 static const void *block_of(const struct sbp_thread_call *call, int64_t first_element)
 {
     return (const unsigned char *)call->send + first_element * sbp_comm_real_bytes(call->real);

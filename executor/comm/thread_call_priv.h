@@ -1,8 +1,8 @@
-/* What the members of a group of threads call together, and how each moves its share of the data
- * once all calls are known.
+/* A collective call of the `threads` backend, and how each member moves its share of the data.
  *
- * Nothing here waits or is shared but the buffers: between the two barriers of a rendezvous every
- * member runs sbp_thread_call_move on the same list of calls.
+ * Members meet in thread_world, which compares their calls. Between the two barriers of the meeting
+ * every member runs sbp_thread_call_move on the same list of calls. Nothing here waits, and the
+ * buffers are all that is shared.
  */
 #ifndef SBP_EXECUTOR_COMM_THREAD_CALL_PRIV_H
 #define SBP_EXECUTOR_COMM_THREAD_CALL_PRIV_H
@@ -22,8 +22,8 @@ enum sbp_thread_call_kind {
 };
 const char *sbp_thread_call_name(enum sbp_thread_call_kind kind);
 
-/* What one member brings to a rendezvous; buffers as the function of struct sbp_comm_ops takes
- * them, those that work in place as both. */
+/* One member's call. Buffers are those of the function in struct sbp_comm_ops; a call in place has
+ * its buffer as both. */
 struct sbp_thread_call {
     enum sbp_thread_call_kind kind;
     enum sbp_real real;

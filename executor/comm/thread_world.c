@@ -112,7 +112,7 @@ static void stop(struct sbp_thread_world *world, int rank, enum sbp_status statu
     wake(&world->all->passed);
 }
 
-/* What a call on a stopped run returns; group may be NULL. Under the lock. */
+/* The status that a call returns on a stopped run; group may be NULL. Under the lock. */
 static enum sbp_status stopped_status(struct sbp_comm *comm, const struct sbp_thread_group *group)
 {
     const struct sbp_thread_world *world = comm->world;

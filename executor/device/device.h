@@ -1,4 +1,7 @@
-/* Device backends: where a rank's memory lives and which kernels run on it (cpu; cuda slots in). */
+/* Devices: where a rank's memory lives, and which kernels compute on it.
+ *
+ * A device is a table of functions. This build has `cpu`; a table for GPUs would go beside it.
+ */
 #ifndef SBP_EXECUTOR_DEVICE_DEVICE_H
 #define SBP_EXECUTOR_DEVICE_DEVICE_H
 

@@ -23,7 +23,7 @@
 #include "executor/comm/comm_backend.h"
 #include "executor/gpu/gpu.h"
 
-/* Of messages between hosts; others do not use these. */
+/* Tags of this backend's own messages through the host endpoint. */
 enum { CHANNEL_TAG = 0x4e43, ENVELOPE_TAG = 0x4e44 };
 
 struct member {
@@ -77,7 +77,7 @@ static enum sbp_status check_nccl(struct sbp_diag *diag, ncclComm_t nccl, const 
 #define NCCL_TRY(diag, nccl, function, ...)                                                        \
     SBP_TRY(check_nccl((diag), (nccl), #function, function(__VA_ARGS__)))
 
-/* The host endpoint keeps its reasons to itself. */
+/* Copies the reason of a failure of the host endpoint, which keeps a text of its own. */
 static enum sbp_status check_host(struct sbp_comm *comm, enum sbp_status status)
 {
     if (status == SBP_OK)
@@ -85,7 +85,7 @@ static enum sbp_status check_host(struct sbp_comm *comm, enum sbp_status status)
     return sbp_fail(&comm->diag, status, "%s", comm->host.ops->reason(comm->host.comm));
 }
 
-/* *done: what was enqueued has ended. Fails when it never will. */
+/* Sets *done when the enqueued work has ended; fails when it never will. */
 static enum sbp_status look_at(struct sbp_comm *comm, ncclComm_t nccl, cudaStream_t stream,
                                bool *done)
 {
@@ -495,7 +495,7 @@ static const struct sbp_comm_ops nccl_ops = {
 
 /* Which GPU --------------------------------------------------------------------------------- */
 
-/* What a rank says of itself, as the doubles that its bytes fill. */
+/* A rank's words about itself. They travel as the doubles that their bytes fill. */
 union place {
     struct {
         char host[64], gpu[32], why[128]; /* gpu: its address on the bus; "": none, see why */

@@ -1,13 +1,15 @@
-/* What the files share that call CUDA and NCCL. They are built into a module that is loaded when a
- * GPU is asked for (calib/measure/gpu.h), so that programs start without those libraries.
+/* GPUs: memory on a device by CUDA, and the `nccl` communication backend.
+ *
+ * The files of this folder are built into a module that is loaded only when a GPU is asked for
+ * (calib/measure/gpu.h), so that programs start on machines without CUDA and NCCL.
  */
 #ifndef SBP_EXECUTOR_GPU_GPU_H
 #define SBP_EXECUTOR_GPU_GPU_H
 
 #include "executor/comm/comm.h"
 
-/* The one place where a code of the CUDA runtime becomes a status: E_BACKEND with the call's name,
- * E_MEMORY where the device is full. */
+/* Turns a code of the CUDA runtime into a status: E_MEMORY when the device is full, else E_BACKEND
+ * with the call's name. */
 enum sbp_status sbp_cuda_check(struct sbp_diag *diag, const char *call, int code) SBP_MUST_USE;
 
 #define SBP_CUDA_TRY(diag, function, ...)                                                          \
@@ -16,14 +18,14 @@ enum sbp_status sbp_cuda_check(struct sbp_diag *diag, const char *call, int code
 /* Memory of the thread's current device. */
 extern const struct sbp_memory_ops sbp_memory_cuda;
 
-/* Runs this process as one rank of MPI_COMM_WORLD with a GPU of its own: the place among its host's
- * ranks chooses it. Collectives and messages are NCCL's, over device memory; MPI starts the ranks
- * and moves what host() moves. main runs with its device current. Fails as sbp_mpi_run does, and
- * with E_UNSUPPORTED on every rank, none ended by force, where a rank has no GPU or two have the
- * same one.
+/* Runs this process as one rank of MPI_COMM_WORLD. Its place among its host's ranks chooses its
+ * GPU, which is current while main runs. NCCL moves collectives and messages between device
+ * memories; MPI starts the ranks and moves the messages of host(). Fails as sbp_mpi_run does. Where
+ * a rank has no GPU, or two ranks have the same one, every rank returns E_UNSUPPORTED and none is
+ * killed.
  *
- * Against comm.h one thing differs: the first message from one rank to another waits until that one
- * receives, because it makes the communicator of the two. */
+ * One promise of comm.h does not hold: the first message from one rank to another waits until that
+ * one receives, because the two build a communicator for it. */
 enum sbp_status sbp_nccl_run(sbp_rank_main main, void *argument,
                              struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -1,6 +1,7 @@
 /* Runs one step of a boxing plan on a rank: pack, exchange, unpack, or a local copy.
  *
- * Which elements move where follows from the digit rule alone (base/math/digits.h); the
+ * Boxing changes the distribution of a tensor between two operators (OneFlow; DESIGN.md, section
+ * 4). Which elements move where follows from the digit rule alone (base/math/digits.h); the
  * permutations come from the boxing planner (costmodel/layout/boxing.h), the exchange goes through
  * the channel.
  */

@@ -1,9 +1,9 @@
 /* One rank of a run: an interpreter for the instructions of a compiled program.
  *
- * A compiled program is a list of instructions (costmodel/program/program.h), as in OneFlow's
- * physical graph (section 4): forward, backward, boxing, reduction, update. The interpreter calls
- * a kernel or a collective for each. A rank without a channel runs a program of one device: the
- * reference of the verification is this same interpreter in double.
+ * A compiled program is one list of instructions that all ranks share (DESIGN.md, section 7):
+ * forward, backward, boxing, reductions, updates. The interpreter calls a kernel or a collective
+ * for each. A rank without a channel runs a program of one device: the reference of the
+ * verification is this same interpreter in double.
  */
 #ifndef SBP_EXECUTOR_RANK_RANK_H
 #define SBP_EXECUTOR_RANK_RANK_H

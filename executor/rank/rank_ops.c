@@ -27,7 +27,8 @@ static int64_t local_size(const struct sbp_rank *rank, const struct sbp_buffer *
                                dim);
 }
 
-/* What is added to a partial sum is added by one member. */
+/* An operand that is added to a partial sum, such as a bias: one member adds it, the others get
+ * NULL. */
 static void *added_once(struct sbp_rank *rank, const struct sbp_instr *instr, int place)
 {
     const struct sbp_dist *output = &buffer_of(rank, instr, SBP_AT_OUT)->dist;
@@ -130,7 +131,7 @@ static void embedding_backward(struct sbp_rank *rank, const struct sbp_instr *in
         &vocabulary, instr->factor == 1.0);
 }
 
-/* The whole normalised dimension. */
+/* The size of the normalised dimension over all ranks. */
 static int64_t hidden(const struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     const int tensor = buffer_of(rank, instr, SBP_AT_IN)->tensor;

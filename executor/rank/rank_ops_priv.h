@@ -1,4 +1,4 @@
-/* Operators of the model on a rank: instruction -> kernel calls on local blocks. */
+/* Operators of the model on a rank: each instruction becomes kernel calls on local blocks. */
 #ifndef SBP_EXECUTOR_RANK_RANK_OPS_PRIV_H
 #define SBP_EXECUTOR_RANK_RANK_OPS_PRIV_H
 

@@ -89,7 +89,7 @@ struct operand {
 static double squared_deviation(const struct operand *operand, int64_t at)
 {
     const double deviation = ((double)operand->shadow[at] - operand->exact[at]) * operand->scale;
-    /* What overflows in single precision says nothing. */
+    /* A value that overflows in single precision says nothing about errors. */
     return isfinite(deviation) ? deviation * deviation : 0;
 }
 
@@ -168,7 +168,7 @@ static double expected_variance(const struct operand *operand, int64_t token, in
     return operand->variance[token] + operand->by_feature[feature];
 }
 
-/* What is expected of the element, or its own squared deviation where that stands out. */
+/* The variance that is expected of an element, or its own squared deviation if that stands out. */
 static double element_variance(const struct operand *operand, int64_t token, int64_t feature)
 {
     const double own = squared_deviation(operand, token * operand->features + feature);
@@ -178,8 +178,8 @@ static double element_variance(const struct operand *operand, int64_t token, int
 
 /* ---- operators ----------------------------------------------------------------------------- */
 
-/* One side of sum_t (s_t^2 dy_t^2 + x_t^2 r_t^2), for every feature of `of`: its squares times the
- * other's variance. Outliers of `of` itself meet the largest element of the other. */
+/* Adds one side of sum_t (s_t^2 dy_t^2 + x_t^2 r_t^2) for every feature of `of`: its squares times
+ * the other operand's variance. An outlier of `of` meets the largest element of the other. */
 static void add_product_variance(const struct operand *of, const struct operand *other,
                                  double *variance)
 {
@@ -193,7 +193,7 @@ static void add_product_variance(const struct operand *of, const struct operand 
         }
 }
 
-/* What is measured by feature: (squares, variances) of one operand. */
+/* Writes one operand's squares and variances by feature. */
 static void set_features(const struct operand *of, double *square, double *variance)
 {
     memcpy(square, of->square, (size_t)of->features * sizeof(double));

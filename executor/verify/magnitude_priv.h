@@ -1,7 +1,7 @@
-/* What a parameter gradient may be off by: sizes of the terms it sums, and errors it inherits.
+/* The error that a parameter gradient may have: from its own sum, and from the terms it sums.
  *
  * A gradient g = sum_t x_t dy_t over n tokens differs between two machines of unit roundoff u for
- * two reasons. Its own summation: at most c (sqrt(n) + log2 p) u sum|x_t dy_t| (design, section 7).
+ * two reasons. Its own summation: at most c (sqrt(n) + log2 p) u sum|x_t dy_t| (DESIGN.md, 7).
  * And x and dy are themselves results: with errors e_t and d_t, to first order
  *     difference = sum_t (e_t dy_t + x_t d_t),
  * which does not shrink with |x_t|: behind a relu or gelu x_t may be arbitrarily small, its error
@@ -23,7 +23,8 @@
 
 #include "executor/rank/rank.h"
 
-/* Of one parameter tensor seen as a matrix: rows are its dimensions 0 and 1, columns 2 and 3. */
+/* Sizes of one parameter's gradient, seen as a matrix: rows are its dimensions 0 and 1, columns 2
+ * and 3. */
 struct sbp_magnitude {
     int64_t rows, columns;
     double *sum; /* (rows, columns) sum of the absolute values of the terms */
@@ -40,7 +41,7 @@ enum sbp_status sbp_magnitude_open(struct sbp_magnitude *magnitude, const struct
                                    bool by_row) SBP_MUST_USE;
 void sbp_magnitude_close(struct sbp_magnitude *magnitude);
 
-/* sqrt of the variance; -1 where the gradient is exactly 0. */
+/* Standard deviation of the inherited error of an element; -1 where the gradient is exactly 0. */
 double sbp_magnitude_inherited(const struct sbp_magnitude *magnitude, int64_t index);
 
 /* The reference in double and its shadow in single precision, both in host memory. */

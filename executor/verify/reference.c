@@ -257,7 +257,7 @@ static enum sbp_status product_sum(struct sbp_reference *reference, const struct
     return status;
 }
 
-/* Keeps an end; where it is no product, the value itself stands for its terms. */
+/* Keeps a value that the step ends with. Where it is no product, it counts as its only term. */
 static enum sbp_status keep_output(struct sbp_reference *reference, const struct sbp_instr *instr,
                                    struct sbp_reference_output *output)
 {

@@ -1,7 +1,8 @@
 /* The reference of a verification: the same graph on one device in double, and its error sizes.
  *
- * A shadow computes the step in single precision alongside, instruction by instruction; what it
- * deviates by tells how large errors are that a value inherits (executor/verify/magnitude_priv.h).
+ * A second rank, the shadow, computes the step in single precision alongside, instruction by
+ * instruction. Its deviation from the reference tells how large the errors are that a value
+ * inherits (executor/verify/magnitude_priv.h).
  */
 #ifndef SBP_EXECUTOR_VERIFY_REFERENCE_PRIV_H
 #define SBP_EXECUTOR_VERIFY_REFERENCE_PRIV_H

@@ -13,7 +13,7 @@ enum { TAG_GO = 11, TAG_BLOCK = 12, TAG_STEP = 13 };
 enum { PIECE = 1 << 16 };  /* elements of a message or of a piece of an update */
 static const double C = 8; /* of the bound in verify.h */
 
-/* What every rank tells rank 0 at a step's end. */
+/* The values that every rank sends to rank 0 at a step's end. */
 struct summary {
     double loss, grad_norm, gradient_scale;
     struct sbp_verify_outcome updates;
@@ -221,7 +221,7 @@ static enum sbp_status collect(struct sbp_verifier *v, const struct blocks *bloc
     return SBP_OK;
 }
 
-/* All tensors that have a buffer in a table of the program. */
+/* Collects every tensor that has a buffer in a table of the program. */
 static enum sbp_status collect_all(struct sbp_verifier *v, const int *buffers, take_run take,
                                    struct sbp_diag *diag)
 {
@@ -404,7 +404,7 @@ enum sbp_status sbp_verify_update(struct sbp_verifier *v, const struct sbp_instr
 
 /* ---- the step's end: gradients, outputs, loss, norm ---------------------------------------- */
 
-/* The bound of verify.h; `inherited` < 0: both must be the same. */
+/* The bound of verify.h; 0 when `inherited` is negative, which says that both must be the same. */
 static double bound_of(const struct sbp_verifier *v, double terms, double sum, double inherited)
 {
     return inherited < 0 ? 0 : C * ((sqrt(terms) + v->log2_ranks) * v->u * sum + inherited);

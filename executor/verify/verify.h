@@ -9,7 +9,7 @@
  *
  * Bound of a sum of n terms x_i over p ranks in unit roundoff u:
  *     |difference| <= c ((sqrt(n) + log2 p) u sum|x_i| + inherited),   c = 8,
- * the first part as in the design (section 7), the second the standard deviation of the errors that
+ * the first part as in DESIGN.md, section 7, the second the standard deviation of the errors that
  * the terms bring along (derivation in executor/verify/magnitude_priv.h). The first part alone is
  * too narrow by measurement: in perceptrons of four layers behind relu or gelu, double runs of
  * correct plans exceed it by up to a factor of 200, all at elements whose terms are small because

@@ -1,7 +1,8 @@
-/* Picks the CPU table of an element type. */
+/* The parts of the CPU kernels that are the same for both element types: the choice of a table, the
+ * number of BLAS threads, and the lengths of runs. */
 #include <cblas.h>
 
-#include "kernels/cpu/table_priv.h"
+#include "kernels/cpu/cpu_priv.h"
 
 const struct sbp_kernels *sbp_kernels_cpu(enum sbp_real real)
 {
@@ -17,4 +18,29 @@ void sbp_kernels_cpu_gemm(enum sbp_real real, void *y, const void *a, const void
 void sbp_kernels_cpu_setup(void)
 {
     openblas_set_num_threads(1);
+}
+
+int64_t sbp_cpu_digits_run(const struct sbp_digits *digits)
+{
+    int64_t run = digits->rest;
+    for (int i = digits->count - 1; i >= 0; i--) {
+        if (digits->size[i] == 1)
+            continue;
+        if (digits->fixed[i] >= 0)
+            break;
+        run *= digits->size[i];
+    }
+    return run;
+}
+
+int64_t sbp_cpu_region_run(const struct sbp_region *region)
+{
+    int64_t run = 1;
+    for (int i = SBP_MAX_DIMS - 1; i >= 0; i--) {
+        const int64_t dim_run = sbp_cpu_digits_run(&region->dim[i]);
+        run *= dim_run;
+        if (dim_run != sbp_digits_global_size(&region->dim[i]))
+            break;
+    }
+    return run;
 }

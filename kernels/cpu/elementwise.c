@@ -1,8 +1,9 @@
+/* Operators that take elements one by one: relu, gelu, sums, scaling, dropout. */
 #include <string.h>
 
 #include "base/math/random.h"
+#include "kernels/cpu/cpu_priv.h"
 #include "kernels/cpu/real_priv.h"
-#include "kernels/cpu/runs_priv.h"
 
 /* gelu(x) = x/2 (1 + tanh u), u = sqrt(2/pi) (x + c x^3) (Hendrycks and Gimpel, 2016); since
  * (1 + tanh u)/2 is the logistic function of 2u, one exponential does. */

@@ -1,3 +1,4 @@
+/* Layer normalisation (Ba et al., 2016), with the hidden dimension whole or split over ranks. */
 #include "kernels/cpu/real_priv.h"
 
 enum { FEATURE_TILE = 256 };

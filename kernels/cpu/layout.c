@@ -1,9 +1,10 @@
+/* Operators that move or make elements by place: permutations, initial values. */
 #include <assert.h>
 #include <string.h>
 
 #include "base/math/random.h"
+#include "kernels/cpu/cpu_priv.h"
 #include "kernels/cpu/real_priv.h"
-#include "kernels/cpu/runs_priv.h"
 
 /* Loops over the destination in its order, outermost first, with the source's step of each. */
 struct loops {

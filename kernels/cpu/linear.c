@@ -1,3 +1,4 @@
+/* Linear operators: products with a weight, plain or transposed, forward and backward. */
 #include <string.h>
 
 #include "kernels/cpu/gemm_priv.h"

@@ -1,3 +1,4 @@
+/* The optimizers' steps, and the squares that clipping sums. */
 #include <assert.h>
 
 #include "kernels/cpu/real_priv.h"

@@ -1,6 +1,6 @@
 /* The element type of one compilation of the CPU kernels.
  *
- * Every cpu_*.c file with operators is compiled twice, with SBP_REAL_F64 = 0 (float) and 1
+ * Every file with operators is compiled twice, with SBP_REAL_F64 = 0 (float) and 1
  * (double). CPU(name) is the operator's symbol in this compilation, `real` its element type. Sums
  * over long runs are kept in double in both.
  */

@@ -1,6 +1,6 @@
 /* One element type's operator table, and its plain matrix product for calibration. */
+#include "kernels/cpu/cpu_priv.h"
 #include "kernels/cpu/gemm_priv.h"
-#include "kernels/cpu/table_priv.h"
 
 #define CPU_ENTRY(name) .name = CPU(name),
 const struct sbp_kernels CPU(table) = {

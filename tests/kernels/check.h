@@ -1,4 +1,4 @@
-/* What the kernel tests share: seeded inputs, buffers of a table's type, comparisons that print
+/* Helpers of the kernel tests: seeded inputs, buffers of a table's type, comparisons that print
  * seed, place and both values, numeric gradients, and simulated splits of a dimension.
  *
  * Inputs and oracles are double; every input is exact in float, so that both tables see the same.

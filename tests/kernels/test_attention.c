@@ -133,7 +133,7 @@ static void large_scores(struct check *check)
     check_equal(check, "materialised", run(check, &p, SBP_ATTENTION_MATERIALISED).y, want, 150);
 }
 
-/* What materialised saves are the probabilities: rows sum to 1 and nothing looks ahead. */
+/* Materialised attention saves the probabilities: rows sum to 1 and no query looks ahead. */
 static void saved_probabilities(struct check *check)
 {
     struct problem p = draw(check, 150);

@@ -193,7 +193,7 @@ static double folded(const struct context *context, const struct trial *trial, i
     return result;
 }
 
-/* What element i of the result must be and by how much it may differ. */
+/* The value that element i of the result must have, and by how much it may differ. */
 static double expected(const struct context *context, const struct trial *trial, int64_t i,
                        double *tolerance)
 {
@@ -436,7 +436,7 @@ struct note {
     uint64_t stream; /* of its content */
 };
 
-/* What all ranks send in one burst, drawn by everybody alike: notes(size, BURST). */
+/* The messages that all ranks send in one burst, drawn by everybody alike: notes(size, BURST). */
 static void draw_notes(struct sbp_random *random, int size, int burst, struct note *notes)
 {
     for (int n = 0; n < size * BURST; n++)

@@ -84,7 +84,8 @@ static uint8_t tied_role(struct sbp_random *random, const struct plan *plan, int
     return 0;
 }
 
-/* Of every two draws one of the searched roles; sums that live on, work that is repeated. */
+/* A random role. `wide` also draws, half of the time, roles that searches leave out: partial sums
+ * that are kept, and work that is repeated. */
 static uint8_t random_role(struct sbp_random *random, const struct sbp_op_entry *entry, bool wide)
 {
     const int partial = sbp_op_role(entry, "partial");

@@ -149,7 +149,7 @@ static enum sbp_status run_step(const struct problem *p, const struct sbp_boxing
     return status;
 }
 
-/* What the members of the target's partial axes hold, summed, is the tensor's block. */
+/* The members of the target's partial axes hold values whose sum is the tensor's block. */
 static bool is_target(struct problem *p, int64_t rank, const double *block,
                       const struct sbp_channel *channel)
 {

@@ -273,7 +273,7 @@ static void test_stop_while_moving(void **state)
     }
 }
 
-/* What does not match ----------------------------------------------------------------------- */
+/* Calls that do not match ------------------------------------------------------------------- */
 
 typedef enum sbp_status (*call_f)(const struct sbp_comm_ops *ops, struct sbp_comm *comm, int group);
 

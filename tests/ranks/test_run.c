@@ -432,7 +432,7 @@ static struct sbp_update random_update(struct sbp_random *random)
                                .step = 1 + (int64_t)sbp_random_below(random, 5)};
 }
 
-/* Of any size, so that gradients cancel against decay and moments, and vanish. */
+/* A value of any size, so that gradients cancel against decay and moments, and vanish. */
 static float random_value(struct sbp_random *random)
 {
     const double power = 24 * sbp_random_unit(random) - 20;

@@ -46,7 +46,7 @@ static const struct kind {
     {CUDA_R_16F, CUBLAS_COMPUTE_32F, 2, DOUBLE_FP16_FLOPS},
 };
 
-/* Of a matrix stored by columns. */
+/* Whether a matrix that is stored by columns has legal sizes and lies on the device. */
 static bool is_matrix(const void *matrix, int rows, int columns, int stride, size_t bytes)
 {
     return rows > 0 && columns > 0 && stride >= rows &&

@@ -21,7 +21,7 @@ enum { MOST_MEMBERS = 16, PIECE_BYTES = 32 << 10, BOX_BYTES = 4 << 10, MOST_GROU
 
 enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST };
 
-/* What a member is about to do; members must agree. */
+/* The call that a member is about to do; members must agree. */
 struct call {
     int kind, type, reduction, root;
     uint64_t count;
@@ -243,7 +243,7 @@ static void reduce(const struct work *work, size_t i, unsigned char *into)
         *(double *)into = result;
 }
 
-/* What a member takes of the pieces [first, first + count) of everybody's send buffers. */
+/* Gives a member its share of the pieces [first, first + count) of everybody's send buffers. */
 static void take(const struct work *work, uint64_t first, uint64_t count)
 {
     const struct ncclComm *comm = work->comm;

@@ -178,7 +178,7 @@ static void test_legal_text(void **state)
     }
 }
 
-/* What the check lets pass the parser takes: no complaint may ever be about memory. */
+/* The parser takes every text that the check lets pass: no complaint may ever be about memory. */
 static void test_check_and_parser_agree(void **state)
 {
     (void)state;

@@ -1,0 +1,21 @@
+/* Functions of cpu.c for the operators, and the tables of both element types for cpu.c.
+ *
+ * Kernels that need global indices ask for one index a run and count from there, so that the digit
+ * rule (base/math/digits.h) is evaluated once a run instead of once an element.
+ */
+#ifndef SBP_KERNELS_CPU_CPU_PRIV_H
+#define SBP_KERNELS_CPU_CPU_PRIV_H
+
+#include "kernels/kernels.h"
+
+extern const struct sbp_kernels sbp_cpu_f32_table, sbp_cpu_f64_table;
+
+void sbp_cpu_f32_gemm(void *y, const void *a, const void *b, int64_t m, int64_t n, int64_t k);
+void sbp_cpu_f64_gemm(void *y, const void *a, const void *b, int64_t m, int64_t n, int64_t k);
+
+/* Local indices k * run .. k * run + run - 1 have consecutive global indices, for every k; the run
+ * divides the local size. */
+int64_t sbp_cpu_digits_run(const struct sbp_digits *digits);
+int64_t sbp_cpu_region_run(const struct sbp_region *region);
+
+#endif

@@ -10,6 +10,10 @@
 #define OPS_OUTSIDE   8 /* embedding, its norm and dropout, final norm or transform, head, loss */
 #define LINEAR_SPREAD 0.02
 
+/* Keys that stand together in the lists of most architectures. */
+#define TOKEN_KEYS                                                                                 \
+    "vocab", "vocab_multiple", "dropout", "attention_dropout", "context", "tied", "epsilon"
+
 /* The numbers that all these architectures have. */
 struct language {
     struct sbp_transformer transformer;
@@ -193,12 +197,11 @@ static enum sbp_status read_llama(struct sbp_blocks *blocks, struct sbp_graph *g
     return build_decoder(blocks, &llama);
 }
 
-const struct sbp_architecture sbp_graph_llama = {
-    "llama",
-    {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "vocab_multiple",
-     "dropout", "attention_dropout", "context", "tied", "epsilon", "qkv_bias", "projection_bias",
-     "ffn_bias", "qk_norm"},
-    read_llama};
+const struct sbp_architecture sbp_graph_llama = {"llama",
+                                                 {"layers", "hidden", "heads", "kv_heads",
+                                                  "head_dim", "ffn", TOKEN_KEYS, "qkv_bias",
+                                                  "projection_bias", "ffn_bias", "qk_norm"},
+                                                 read_llama};
 
 /* Experts and how many a token is sent to; `ffn` is the key of an expert's width. */
 static enum sbp_status read_experts(const struct sbp_json *at, const char *ffn,
@@ -223,28 +226,11 @@ static enum sbp_status read_mixtral(struct sbp_blocks *blocks, struct sbp_graph 
     return build_decoder(blocks, &mixtral);
 }
 
-const struct sbp_architecture sbp_graph_mixtral = {"mixtral",
-                                                   {"layers",
-                                                    "hidden",
-                                                    "heads",
-                                                    "kv_heads",
-                                                    "head_dim",
-                                                    "ffn",
-                                                    "experts",
-                                                    "top_k",
-                                                    "capacity",
-                                                    "vocab",
-                                                    "vocab_multiple",
-                                                    "dropout",
-                                                    "attention_dropout",
-                                                    "context",
-                                                    "tied",
-                                                    "epsilon",
-                                                    "qkv_bias",
-                                                    "projection_bias",
-                                                    "qk_norm",
-                                                    "router_bias"},
-                                                   read_mixtral};
+const struct sbp_architecture sbp_graph_mixtral = {
+    "mixtral",
+    {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "experts", "top_k", "capacity",
+     TOKEN_KEYS, "qkv_bias", "projection_bias", "qk_norm", "router_bias"},
+    read_mixtral};
 
 /* ---- deepseek ---- */
 
@@ -288,33 +274,12 @@ static enum sbp_status read_deepseek(struct sbp_blocks *blocks, struct sbp_graph
     return build_decoder(blocks, &deepseek);
 }
 
-const struct sbp_architecture sbp_graph_deepseek = {"deepseek",
-                                                    {"layers",
-                                                     "hidden",
-                                                     "heads",
-                                                     "q_rank",
-                                                     "kv_rank",
-                                                     "nope",
-                                                     "rope",
-                                                     "value",
-                                                     "ffn",
-                                                     "dense_layers",
-                                                     "experts",
-                                                     "top_k",
-                                                     "expert_ffn",
-                                                     "shared_experts",
-                                                     "capacity",
-                                                     "router_bias",
-                                                     "vocab",
-                                                     "vocab_multiple",
-                                                     "dropout",
-                                                     "attention_dropout",
-                                                     "context",
-                                                     "tied",
-                                                     "epsilon",
-                                                     "qkv_bias",
-                                                     "projection_bias"},
-                                                    read_deepseek};
+const struct sbp_architecture sbp_graph_deepseek = {
+    "deepseek",
+    {"layers", "hidden", "heads", "q_rank", "kv_rank", "nope", "rope", "value", "ffn",
+     "dense_layers", "experts", "top_k", "expert_ffn", "shared_experts", "capacity", "router_bias",
+     TOKEN_KEYS, "qkv_bias", "projection_bias"},
+    read_deepseek};
 
 /* ---- bert ---- */
 

@@ -26,26 +26,17 @@ enum sbp_status sbp_graph_check_keys(const struct sbp_json *at, const char *cons
 
 /* --- precision --- */
 
-static const struct sbp_precision FP32 = {.param = SBP_FP32,
-                                          .grad = SBP_FP32,
-                                          .master = SBP_FP32,
-                                          .moments = SBP_FP32,
-                                          .activation = SBP_FP32,
-                                          .reduce = SBP_FP32,
-                                          .compute = SBP_FP32,
-                                          .accumulate = SBP_FP32,
-                                          .loss = SBP_FP32};
+/* Everything in one type, but for the optimizer's own states. */
+#define PRECISION(type)                                                                            \
+    {                                                                                              \
+        .param = (type), .grad = (type), .master = SBP_FP32, .moments = SBP_FP32,                  \
+        .activation = (type), .reduce = (type), .compute = (type), .accumulate = (type),           \
+        .loss = (type)                                                                             \
+    }
+static const struct sbp_precision FP32 = PRECISION(SBP_FP32);
 /* Half-precision parameters and gradients, single-precision master and moments (Micikevicius et
  * al., 2018; Myelin, section V.B); gradients are reduced as they are, in half precision. */
-static const struct sbp_precision MIXED = {.param = SBP_BF16,
-                                           .grad = SBP_BF16,
-                                           .master = SBP_FP32,
-                                           .moments = SBP_FP32,
-                                           .activation = SBP_BF16,
-                                           .reduce = SBP_BF16,
-                                           .compute = SBP_BF16,
-                                           .accumulate = SBP_BF16,
-                                           .loss = SBP_BF16};
+static const struct sbp_precision MIXED = PRECISION(SBP_BF16);
 
 static void derive(struct sbp_precision *precision)
 {

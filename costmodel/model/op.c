@@ -193,12 +193,8 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
     [SBP_OP_CUSTOM] = {.name = "custom", .inputs = 1, .weights = 1},
 };
 
-static const char *const names[] = {
-#define SBP_OP_TEXT(name, text) text,
-    SBP_OP_MAP(SBP_OP_TEXT)
-#undef SBP_OP_TEXT
-        NULL,
-};
+#define TEXT(symbol, text) text,
+static const char *const names[] = {SBP_OP_MAP(TEXT) NULL};
 
 const struct sbp_op_entry *sbp_op(enum sbp_op_kind kind)
 {

@@ -232,16 +232,13 @@ static enum sbp_status print_refusals(const struct comparison *comparison)
     for (int i = 0; i < ROWS; i++) {
         if (!comparison->row[i].refused || said[i])
             continue;
-        if (printf("\n%s", sbp_request_space_name(ORDER[i])) < 0)
-            return SBP_E_IO;
+        SBP_PRINT("\n%s", sbp_request_space_name(ORDER[i]));
         for (int k = i + 1; k < ROWS; k++) {
             said[k] |= comparison->row[k].refused && same_reason(comparison, i, k);
-            if (comparison->row[k].refused && same_reason(comparison, i, k) &&
-                printf(", %s", sbp_request_space_name(ORDER[k])) < 0)
-                return SBP_E_IO;
+            if (comparison->row[k].refused && same_reason(comparison, i, k))
+                SBP_PRINT(", %s", sbp_request_space_name(ORDER[k]));
         }
-        if (printf(": %s\n", comparison->row[i].why.text) < 0)
-            return SBP_E_IO;
+        SBP_PRINT(": %s\n", comparison->row[i].why.text);
     }
     return SBP_OK;
 }
@@ -250,11 +247,10 @@ static enum sbp_status print_legend(const struct comparison *comparison)
 {
     const bool communication = comparison->job.request.objective == SBP_COMMUNICATION;
     const int plan_of = comparison->row[FULL_ROW].plan_of;
-    if (printf("\nfull gains: %s of the row over that of full, the free search; below 1 the row "
-               "trains as full may not\n(cdp: gradients a step late; summa: products by panels). "
-               "Communication that is not exposed hides\nbehind computation.\n",
-               communication ? "communication" : "step time") < 0)
-        return SBP_E_IO;
+    SBP_PRINT("\nfull gains: %s of the row over that of full, the free search; below 1 the row "
+              "trains as full may not\n(cdp: gradients a step late; summa: products by panels). "
+              "Communication that is not exposed hides\nbehind computation.\n",
+              communication ? "communication" : "step time");
     if (plan_of != FULL_ROW &&
         printf("full: the plan is that of %s, which is one of full's; its own search found none "
                "better\n",
@@ -284,9 +280,8 @@ static enum sbp_status print_trust(const struct comparison *comparison)
 {
     if (!has_intervals(comparison))
         return SBP_OK;
-    if (printf("interval: of the step, by the errors of the calibration; *: some of it rests on "
-               "prices that were\nextrapolated or are poorly known, most of all\n") < 0)
-        return SBP_E_IO;
+    SBP_PRINT("interval: of the step, by the errors of the calibration; *: some of it rests on "
+              "prices that were\nextrapolated or are poorly known, most of all\n");
     for (int i = 0; i < ROWS; i++)
         if (comparison->row[i].found)
             SBP_TRY(sbp_price_interval_print_star(&comparison->row[i].trust,
@@ -298,8 +293,7 @@ static enum sbp_status print_trust(const struct comparison *comparison)
 static enum sbp_status print_text(const struct comparison *comparison)
 {
     SBP_TRY(sbp_report_print_model(&comparison->job.plan, stdout));
-    if (printf("\n") < 0)
-        return SBP_E_IO;
+    SBP_PRINT("\n");
     SBP_TRY(print_table(comparison));
     if (comparison->found > 0) {
         SBP_TRY(print_legend(comparison));

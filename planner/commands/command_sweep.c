@@ -193,9 +193,8 @@ static enum sbp_status print_refusals(const struct table *table)
         if (!told && printf("refused: %s\n", table->row[i].why.text) < 0)
             return SBP_E_IO;
     }
-    if (table->searched < table->sweep.row_count &&
-        printf("stopped after %d of %d rows\n", table->searched, table->sweep.row_count) < 0)
-        return SBP_E_IO;
+    if (table->searched < table->sweep.row_count)
+        SBP_PRINT("stopped after %d of %d rows\n", table->searched, table->sweep.row_count);
     return SBP_OK;
 }
 

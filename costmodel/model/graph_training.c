@@ -126,9 +126,9 @@ static enum sbp_status read_constants(const struct sbp_json *at, struct sbp_upda
                                             "epsilon", "weight_decay",  NULL};
     SBP_TRY(sbp_json_keys(at, update->optimizer == SBP_SGD ? SGD_KEYS : ADAM_KEYS));
     SBP_TRY(sbp_json_get_double(at, "learning_rate", 0, 1e6, &update->learning_rate));
-    SBP_TRY(sbp_blocks_probability(at, "momentum", &update->momentum));
-    SBP_TRY(sbp_blocks_probability(at, "beta1", &update->beta1));
-    SBP_TRY(sbp_blocks_probability(at, "beta2", &update->beta2));
+    SBP_TRY(sbp_build_probability(at, "momentum", &update->momentum));
+    SBP_TRY(sbp_build_probability(at, "beta1", &update->beta1));
+    SBP_TRY(sbp_build_probability(at, "beta2", &update->beta2));
     SBP_TRY(sbp_json_get_double(at, "weight_decay", 0, 1e6, &update->weight_decay));
     /* An epsilon of 0 divides by 0 where a gradient is 0, as a masked token's is. */
     return sbp_json_get_double(at, "epsilon", 1e-30, 1, &update->epsilon);

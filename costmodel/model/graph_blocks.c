@@ -106,7 +106,6 @@ enum sbp_status sbp_blocks_add(struct sbp_blocks *blocks, const char *part, int 
 enum sbp_status sbp_blocks_depth(const struct sbp_json *at, const int *depths, int count,
                                  int *choice)
 {
-    struct sbp_json member;
     int64_t depth;
     char legal[96];
     int used = 0;
@@ -122,6 +121,6 @@ enum sbp_status sbp_blocks_depth(const struct sbp_json *at, const int *depths, i
         used += snprintf(legal + used, sizeof legal - (size_t)used, "%s%d", i == 0 ? "" : ", ",
                          depths[i]);
     }
-    return sbp_json_refuse(&member, "%lld is no published depth, legal are %s", (long long)depth,
-                           legal);
+    return SBP_BUILD_REFUSE(at, "depth", "%lld is no published depth, legal are %s",
+                            (long long)depth, legal);
 }

@@ -148,13 +148,12 @@ static void collective_row(struct sbp_table *table, const struct sbp_report *rep
 
 static enum sbp_status print_collectives(const struct sbp_report *report, int op)
 {
-    static const char *const TITLES[] = {"collective", "group", "bytes", "time",
-                                         "a step",     "cause", "tensor"};
-    static const char *const BY_AXES[] = {"collective", "group",  "axes",  "bytes",
-                                          "time",       "a step", "cause", "tensor"};
-    const bool by_axes = report->plan->strategy.boxing == SBP_BOXING_PATH;
+    static const char *const REST[] = {"bytes", "time", "a step", "cause", "tensor"};
+    const char *titles[8] = {"collective", "group", "axes"};
+    const int first = report->plan->strategy.boxing == SBP_BOXING_PATH ? 3 : 2;
     struct sbp_table table;
-    sbp_table_init(&table, by_axes ? 8 : 7, by_axes ? BY_AXES : TITLES);
+    memcpy(titles + first, REST, sizeof REST);
+    sbp_table_init(&table, first + 5, titles);
     for (int p = 0; p < report->step.program_count; p++) {
         const struct sbp_program *program = &report->step.program[p];
         for (int i = 0; i < program->instr_count; i++)

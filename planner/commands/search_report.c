@@ -180,7 +180,7 @@ static struct cJSON *begin_json(const struct sbp_search_job *job, bool *failed)
 {
     struct cJSON *json = cJSON_CreateObject();
     *failed = json == NULL;
-    sbp_search_put(json, job->arguments, &job->request, &job->outcome, failed);
+    sbp_search_put(json, job, &job->outcome, failed);
     sbp_json_put_number(json, "wall_s", job->outcome.wall_s, failed);
     sbp_json_put_number(json, "space_size_log10", (double)job->outcome.space_size_log10, failed);
     sbp_json_put_text(json, "version", SBP_VERSION, failed);
@@ -227,7 +227,7 @@ static enum sbp_status print_shortage_json(const struct sbp_search_job *job,
 static enum sbp_status answer_no(struct sbp_search_job *job, struct sbp_diag *diag)
 {
     struct sbp_shortage shortage;
-    SBP_TRY(sbp_search_shortage(&job->plan, &job->request, &job->outcome, &shortage, diag));
+    SBP_TRY(sbp_search_shortage(job, &shortage, diag));
     SBP_TRY(job->arguments->json ? print_shortage_json(job, &shortage, diag)
                                  : print_shortage(job, &shortage));
     return SBP_NO;
@@ -246,6 +246,18 @@ static enum sbp_status answer_top(struct sbp_search_job *job, struct sbp_diag *d
     return status;
 }
 
+static enum sbp_status write_plan(struct sbp_search_job *job, const struct sbp_step *step,
+                                  struct sbp_diag *diag)
+{
+    struct cJSON *json;
+    if (job->arguments->output == NULL)
+        return SBP_OK;
+    SBP_TRY(sbp_search_json(job, &job->plan, step, &job->outcome, 0, &json, diag));
+    const enum sbp_status status = sbp_json_write(json, job->arguments->output, diag);
+    cJSON_Delete(json);
+    return status;
+}
+
 enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *diag)
 {
     struct sbp_report report;
@@ -256,8 +268,7 @@ enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *d
     SBP_TRY(sbp_report_make(&job->plan, &report, diag));
     enum sbp_status status = sbp_search_job_check(job, &report, diag);
     if (status == SBP_OK)
-        status = sbp_search_write(&job->plan, &report.step, job->arguments, &job->request,
-                                  &job->outcome, diag);
+        status = write_plan(job, &report.step, diag);
     if (status == SBP_OK)
         status = job->arguments->json ? print_json(job, &report, NULL, diag)
                                       : print_text(job, &report, diag);

@@ -80,8 +80,8 @@ static enum sbp_status write_text(struct sbp_search_job *job, struct sbp_alterna
     if (output == NULL)
         return SBP_OK;
     name_file(output, rank, &plan->file);
-    SBP_TRY(sbp_search_json(&plan->plan, &plan->report.step, job->arguments, &job->request,
-                            &plan->outcome, rank, &json, diag));
+    SBP_TRY(
+        sbp_search_json(job, &plan->plan, &plan->report.step, &plan->outcome, rank, &json, diag));
     char *text = sbp_json_text(json);
     cJSON_Delete(json);
     if (text != NULL)

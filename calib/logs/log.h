@@ -103,11 +103,9 @@ struct cJSON;
     X(NAME_GUESSED, "name-guessed", TOLD)
 
 enum sbp_log_effect { SBP_LOG_REFUSED, SBP_LOG_ROWS_LEFT_OUT, SBP_LOG_TOLD };
-enum sbp_log_reason {
 #define SBP_LOG_REASON_ENUM(name, text, effect) SBP_LOG_##name,
-    SBP_LOG_REASON_MAP(SBP_LOG_REASON_ENUM)
+enum sbp_log_reason { SBP_LOG_REASON_MAP(SBP_LOG_REASON_ENUM) };
 #undef SBP_LOG_REASON_ENUM
-};
 struct sbp_log_reason_entry {
     const char *name;
     enum sbp_log_effect effect;

@@ -9,46 +9,29 @@
 
 /* --- by name --- */
 
+#define PRICED(kind_) .is_priced = true, .kind = (kind_)
+#define ONE           .factor = SBP_LOG_FACTOR_ONE
+#define SHARED        .factor = SBP_LOG_FACTOR_SHARED
+#define TWICE         .factor = SBP_LOG_FACTOR_TWICE
+
 /* The programs of nccl-tests (src of each: GetCollByteCount, GetBw). */
 const struct sbp_log_collective sbp_log_collectives[] = {
-    {.name = "all_reduce",
-     .is_priced = true,
-     .kind = SBP_ALL_REDUCE,
-     .reduces = true,
-     .factor = SBP_LOG_FACTOR_TWICE},
-    {.name = "all_gather",
-     .is_priced = true,
-     .kind = SBP_ALL_GATHER,
-     .is_shared = true,
-     .factor = SBP_LOG_FACTOR_SHARED},
+    {.name = "all_reduce", PRICED(SBP_ALL_REDUCE), .reduces = true, TWICE},
+    {.name = "all_gather", PRICED(SBP_ALL_GATHER), .is_shared = true, SHARED},
     {.name = "reduce_scatter",
-     .is_priced = true,
-     .kind = SBP_REDUCE_SCATTER,
+     PRICED(SBP_REDUCE_SCATTER),
      .is_shared = true,
      .reduces = true,
-     .factor = SBP_LOG_FACTOR_SHARED},
-    {.name = "alltoall",
-     .is_priced = true,
-     .kind = SBP_ALL_TO_ALL,
-     .is_shared = true,
-     .one_checked = true,
-     .factor = SBP_LOG_FACTOR_SHARED},
-    {.name = "sendrecv",
-     .is_priced = true,
-     .kind = SBP_SEND_RECV,
-     .reduces = true, /* it says so, and has nothing to reduce */
-     .one_checked = true,
-     .factor = SBP_LOG_FACTOR_ONE},
-    {.name = "broadcast",
-     .is_priced = true,
-     .kind = SBP_BROADCAST_COLL,
-     .is_rooted = true,
-     .factor = SBP_LOG_FACTOR_ONE},
-    {.name = "reduce", .reduces = true, .is_rooted = true, .factor = SBP_LOG_FACTOR_ONE},
-    {.name = "gather", .is_shared = true, .is_rooted = true, .factor = SBP_LOG_FACTOR_SHARED},
-    {.name = "scatter", .is_shared = true, .is_rooted = true, .factor = SBP_LOG_FACTOR_SHARED},
-    {.name = "hypercube", .is_shared = true, .factor = SBP_LOG_FACTOR_ONE},
-    {.name = "alltoallv", .is_shared = true, .factor = SBP_LOG_FACTOR_SHARED},
+     SHARED},
+    {.name = "alltoall", PRICED(SBP_ALL_TO_ALL), .is_shared = true, .one_checked = true, SHARED},
+    /* It says that it reduces, and has nothing to reduce. */
+    {.name = "sendrecv", PRICED(SBP_SEND_RECV), .reduces = true, .one_checked = true, ONE},
+    {.name = "broadcast", PRICED(SBP_BROADCAST_COLL), .is_rooted = true, ONE},
+    {.name = "reduce", .reduces = true, .is_rooted = true, ONE},
+    {.name = "gather", .is_shared = true, .is_rooted = true, SHARED},
+    {.name = "scatter", .is_shared = true, .is_rooted = true, SHARED},
+    {.name = "hypercube", .is_shared = true, ONE},
+    {.name = "alltoallv", .is_shared = true, SHARED},
     {.name = NULL},
 };
 

@@ -1,13 +1,10 @@
 #include "costmodel/cluster/collective_kind.h"
 
-static const char *const names[] = {
-#define SBP_COLLECTIVE_TEXT(name, text) [SBP_##name] = text,
-    SBP_COLLECTIVE_MAP(SBP_COLLECTIVE_TEXT)
-#undef SBP_COLLECTIVE_TEXT
-};
+#define TEXT(name, text) text,
 
 const char *sbp_collective_name(enum sbp_collective kind)
 {
+    static const char *const names[] = {SBP_COLLECTIVE_MAP(TEXT)};
     return names[kind];
 }
 

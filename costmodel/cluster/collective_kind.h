@@ -28,11 +28,9 @@
     X(LOCAL, "local")                                                                              \
     X(BROADCAST_COLL, "broadcast")
 
-enum sbp_collective {
 #define SBP_COLLECTIVE_ENUM(name, text) SBP_##name,
-    SBP_COLLECTIVE_MAP(SBP_COLLECTIVE_ENUM)
+enum sbp_collective { SBP_COLLECTIVE_MAP(SBP_COLLECTIVE_ENUM) };
 #undef SBP_COLLECTIVE_ENUM
-};
 #define SBP_COLLECTIVES (SBP_BROADCAST_COLL + 1)
 
 const char *sbp_collective_name(enum sbp_collective kind);

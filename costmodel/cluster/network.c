@@ -6,13 +6,11 @@
 
 #include "base/math/portable.h"
 
+#define TEXT(name, text) text,
+
 const char *sbp_network_basis_text(enum sbp_basis basis)
 {
-    static const char *const texts[] = {
-#define SBP_BASIS_TEXT(name, text) [SBP_BASIS_##name] = text,
-        SBP_BASIS_MAP(SBP_BASIS_TEXT)
-#undef SBP_BASIS_TEXT
-    };
+    static const char *const texts[] = {SBP_BASIS_MAP(TEXT)};
     return texts[basis];
 }
 

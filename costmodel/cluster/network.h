@@ -82,11 +82,9 @@ struct sbp_network {
     X(TWO_NODES, "from all-reduces of two nodes")                                                  \
     X(OTHER_KIND, "not measured, taken from its mirror or half")                                   \
     X(NOT_MEASURED, "not measured")
-enum sbp_basis {
 #define SBP_BASIS_ENUM(name, text) SBP_BASIS_##name,
-    SBP_BASIS_MAP(SBP_BASIS_ENUM)
+enum sbp_basis { SBP_BASIS_MAP(SBP_BASIS_ENUM) };
 #undef SBP_BASIS_ENUM
-};
 const char *sbp_network_basis_text(enum sbp_basis basis);
 
 struct sbp_network_price {

@@ -103,34 +103,15 @@ enum sbp_status sbp_blocks_add(struct sbp_blocks *blocks, const char *part, int 
 
 /* ---- keys ---- */
 
-enum sbp_status sbp_blocks_require(const struct sbp_json *at, const char *key, int64_t most,
-                                   int64_t *value)
-{
-    struct sbp_json member;
-    SBP_TRY(sbp_json_member(at, key, &member));
-    return sbp_json_int64(&member, 1, most, value);
-}
-
-enum sbp_status sbp_blocks_probability(const struct sbp_json *at, const char *key, double *value)
-{
-    SBP_TRY(sbp_json_get_double(at, key, 0, 1, value));
-    if (*value < 1)
-        return SBP_OK;
-    const struct sbp_json member = sbp_build_at(at, key);
-    return sbp_json_refuse(&member, "must be at least 0 and less than 1");
-}
-
 enum sbp_status sbp_blocks_depth(const struct sbp_json *at, const int *depths, int count,
                                  int *choice)
 {
-    struct sbp_json member;
     int64_t depth;
     char legal[96];
     int used = 0;
     if (*choice >= 0 && !sbp_json_has(at, "depth"))
         return SBP_OK;
-    SBP_TRY(sbp_json_member(at, "depth", &member));
-    SBP_TRY(sbp_json_int64(&member, 1, SBP_MOST_SIZE, &depth));
+    SBP_TRY(sbp_build_require(at, "depth", SBP_MOST_SIZE, &depth));
     legal[0] = '\0';
     for (int i = 0; i < count; i++) {
         if (depth == depths[i]) {
@@ -140,6 +121,6 @@ enum sbp_status sbp_blocks_depth(const struct sbp_json *at, const int *depths, i
         used += snprintf(legal + used, sizeof legal - (size_t)used, "%s%d", i == 0 ? "" : ", ",
                          depths[i]);
     }
-    return sbp_json_refuse(&member, "%lld is no published depth, legal are %s", (long long)depth,
-                           legal);
+    return SBP_BUILD_REFUSE(at, "depth", "%lld is no published depth, legal are %s",
+                            (long long)depth, legal);
 }

@@ -49,11 +49,6 @@ enum sbp_status sbp_blocks_add(struct sbp_blocks *blocks, const char *part, int 
 /* Sizes of new layers, so that any two of them multiply to a size. */
 #define SBP_MOST_WIDTH (INT64_C(1) << 26)
 
-enum sbp_status sbp_blocks_require(const struct sbp_json *at, const char *key, int64_t most,
-                                   int64_t *value) SBP_MUST_USE;
-/* A probability with a default: at least 0 and less than 1. */
-enum sbp_status sbp_blocks_probability(const struct sbp_json *at, const char *key,
-                                       double *value) SBP_MUST_USE;
 /* One of the numbers of a list of `count`; *choice is its place, and stays when the key is absent
  * and `choice` has a value already (>= 0). */
 enum sbp_status sbp_blocks_depth(const struct sbp_json *at, const int *depths, int count,

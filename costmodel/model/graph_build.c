@@ -62,6 +62,22 @@ struct sbp_json sbp_build_at(const struct sbp_json *object, const char *key)
     return *object;
 }
 
+enum sbp_status sbp_build_require(const struct sbp_json *at, const char *key, int64_t most,
+                                  int64_t *value)
+{
+    struct sbp_json member;
+    SBP_TRY(sbp_json_member(at, key, &member));
+    return sbp_json_int64(&member, 1, most, value);
+}
+
+enum sbp_status sbp_build_probability(const struct sbp_json *at, const char *key, double *value)
+{
+    SBP_TRY(sbp_json_get_double(at, key, 0, 1, value));
+    if (*value < 1)
+        return SBP_OK;
+    return SBP_BUILD_REFUSE(at, key, "must be at least 0 and less than 1");
+}
+
 int sbp_build_last(const struct sbp_builder *builder)
 {
     assert(builder->graph->op_count > 0);
@@ -147,12 +163,11 @@ void sbp_build_reads(struct sbp_op_node *op, int tensor)
 enum sbp_status sbp_build_distinct(const struct sbp_builder *builder, const struct sbp_json *at,
                                    const int *input, int count)
 {
-    const struct sbp_json where = sbp_build_at(at, "inputs");
     for (int i = 0; i < count; i++)
         for (int other = 0; other < i; other++)
             if (input[other] == input[i])
-                return sbp_json_refuse(&where, "names \"%s\" twice",
-                                       builder->graph->tensor[input[i]].name);
+                return SBP_BUILD_REFUSE(at, "inputs", "names \"%s\" twice",
+                                        builder->graph->tensor[input[i]].name);
     return SBP_OK;
 }
 

@@ -24,15 +24,14 @@ static enum sbp_status check_packed(const struct sbp_builder *builder, const str
                                     const struct sbp_build_attention *a)
 {
     const struct sbp_shape packed = sbp_build_shape(builder, a->input[0]);
-    const struct sbp_json where = sbp_build_at(at, "heads");
     if (packed.size[SBP_DIM_FEATURE] == a->heads && packed.size[SBP_DIM_INNER] % 3 == 0)
         return SBP_OK;
-    return sbp_json_refuse(&where,
-                           "%lld heads need a packed input of %lld x (3 x head size) features, "
-                           "this one has %lld x %lld (the projection's out_heads)",
-                           (long long)a->heads, (long long)a->heads,
-                           (long long)packed.size[SBP_DIM_FEATURE],
-                           (long long)packed.size[SBP_DIM_INNER]);
+    return SBP_BUILD_REFUSE(at, "heads",
+                            "%lld heads need a packed input of %lld x (3 x head size) features, "
+                            "this one has %lld x %lld (the projection's out_heads)",
+                            (long long)a->heads, (long long)a->heads,
+                            (long long)packed.size[SBP_DIM_FEATURE],
+                            (long long)packed.size[SBP_DIM_INNER]);
 }
 
 static enum sbp_status check_inputs(struct sbp_builder *builder, const struct sbp_json *at,
@@ -40,21 +39,20 @@ static enum sbp_status check_inputs(struct sbp_builder *builder, const struct sb
 {
     struct wanted want[SBP_MAX_INPUTS];
     const int count = wanted_inputs(a, want);
-    const struct sbp_json where = sbp_build_at(at, "inputs");
     const struct sbp_shape first = sbp_build_shape(builder, a->input[0]);
     for (int i = 0; i < count; i++) {
         const struct sbp_shape shape = sbp_build_shape(builder, a->input[i]);
         if (shape.size[SBP_DIM_FEATURE] != want[i].features ||
             shape.size[SBP_DIM_INNER] != want[i].inner)
-            return sbp_json_refuse(
-                &where, "the %s need %lld x %lld features, \"%s\" has %lld x %lld", want[i].what,
-                (long long)want[i].features, (long long)want[i].inner,
+            return SBP_BUILD_REFUSE(
+                at, "inputs", "the %s need %lld x %lld features, \"%s\" has %lld x %lld",
+                want[i].what, (long long)want[i].features, (long long)want[i].inner,
                 builder->graph->tensor[a->input[i]].name, (long long)shape.size[SBP_DIM_FEATURE],
                 (long long)shape.size[SBP_DIM_INNER]);
         if (shape.size[SBP_DIM_SEQUENCE] != first.size[SBP_DIM_SEQUENCE])
-            return sbp_json_refuse(&where, "the %s have %lld tokens a sequence, the queries %lld",
-                                   want[i].what, (long long)shape.size[SBP_DIM_SEQUENCE],
-                                   (long long)first.size[SBP_DIM_SEQUENCE]);
+            return SBP_BUILD_REFUSE(
+                at, "inputs", "the %s have %lld tokens a sequence, the queries %lld", want[i].what,
+                (long long)shape.size[SBP_DIM_SEQUENCE], (long long)first.size[SBP_DIM_SEQUENCE]);
         sbp_build_merge(builder, first.dim_class[SBP_DIM_SEQUENCE],
                         shape.dim_class[SBP_DIM_SEQUENCE]);
     }

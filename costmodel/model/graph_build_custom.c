@@ -73,10 +73,9 @@ static enum sbp_status read_states(const struct sbp_json *role, const char *key,
 static enum sbp_status check_dimension(const struct sbp_json *role, const char *key,
                                        struct sbp_state state, const struct sbp_shape *shape)
 {
-    const struct sbp_json where = sbp_build_at(role, key);
     if (state.kind == SBP_SPLIT && shape->dim_class[state.dim] == SBP_NO_CLASS)
-        return sbp_json_refuse(&where, "S%d: dimension %d of this operand cannot be split",
-                               state.dim, state.dim);
+        return SBP_BUILD_REFUSE(role, key, "S%d: dimension %d of this operand cannot be split",
+                                state.dim, state.dim);
     return SBP_OK;
 }
 
@@ -86,18 +85,19 @@ static enum sbp_status check_dimension(const struct sbp_json *role, const char *
 static enum sbp_status check_weight(const struct sbp_json *at, const struct sbp_role *role,
                                     struct sbp_state weight, struct sbp_state gradient)
 {
-    const struct sbp_json in = sbp_build_at(at, "weight"), out = sbp_build_at(at, "gradient");
     if (weight.kind == SBP_PARTIAL)
-        return sbp_json_refuse(&in, "a weight is held split or whole, legal are B and S");
+        return SBP_BUILD_REFUSE(at, "weight", "a weight is held split or whole, legal are B and S");
     if (weight.kind == SBP_SPLIT && !sbp_state_equal(weight, gradient))
-        return sbp_json_refuse(&out, "the gradient of a weight in S%d is in S%d too", weight.dim,
-                               weight.dim);
+        return SBP_BUILD_REFUSE(at, "gradient", "the gradient of a weight in S%d is in S%d too",
+                                weight.dim, weight.dim);
     if (weight.kind == SBP_BROADCAST && gradient.kind == SBP_SPLIT)
-        return sbp_json_refuse(&out, "the gradient of a whole weight is P (or B), not split");
+        return SBP_BUILD_REFUSE(at, "gradient",
+                                "the gradient of a whole weight is P (or B), not split");
     if (weight.kind == SBP_BROADCAST && gradient.kind == SBP_BROADCAST &&
         role->output.kind != SBP_PARTIAL)
-        return sbp_json_refuse(&out, "a gradient is whole on every member (B) only where the "
-                                     "output's is, whose output is P: here it is P");
+        return SBP_BUILD_REFUSE(at, "gradient",
+                                "a gradient is whole on every member (B) only where the "
+                                "output's is, whose output is P: here it is P");
     return SBP_OK;
 }
 
@@ -208,8 +208,8 @@ static enum sbp_status read_passes(const struct custom *c, const char *key,
         SBP_TRY(sbp_json_get_double(&member, PASSES[pass], 0, MOST_WORK, &value[pass]));
     if (c->op->weight_count > 0 || value[SBP_PASS_WEIGHT_GRADIENT] <= 0)
         return SBP_OK;
-    const struct sbp_json where = sbp_build_at(&member, PASSES[SBP_PASS_WEIGHT_GRADIENT]);
-    return sbp_json_refuse(&where, "this layer has no weights, legal is 0");
+    return SBP_BUILD_REFUSE(&member, PASSES[SBP_PASS_WEIGHT_GRADIENT],
+                            "this layer has no weights, legal is 0");
 }
 
 static enum sbp_status read_work(const struct custom *c)
@@ -290,17 +290,13 @@ static enum sbp_status read_output(struct custom *c)
     c->output = sbp_build_shape(c->builder, c->op->input[0]);
     if (!sbp_json_has(&c->at, "out") && !sbp_json_has(&c->at, "out_heads"))
         return SBP_OK;
-    struct sbp_json member;
     int64_t out, heads;
-    SBP_TRY(sbp_json_member(&c->at, "out", &member));
-    SBP_TRY(sbp_json_int64(&member, 1, SBP_MOST_SIZE, &out));
+    SBP_TRY(sbp_build_require(&c->at, "out", SBP_MOST_SIZE, &out));
     heads = out;
     SBP_TRY(sbp_json_get_int64(&c->at, "out_heads", 1, SBP_MOST_SIZE, &heads));
-    if (out % heads != 0) {
-        const struct sbp_json where = sbp_build_at(&c->at, "out_heads");
-        return sbp_json_refuse(&where, "%lld heads do not divide the %lld outputs",
-                               (long long)heads, (long long)out);
-    }
+    if (out % heads != 0)
+        return SBP_BUILD_REFUSE(&c->at, "out_heads", "%lld heads do not divide the %lld outputs",
+                                (long long)heads, (long long)out);
     const int dim_class = sbp_build_class(c->builder, heads, "%s.out", c->op->name);
     c->output = sbp_build_with_features(&c->output, heads, dim_class, out / heads);
     return SBP_OK;

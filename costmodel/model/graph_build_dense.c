@@ -126,15 +126,15 @@ static enum sbp_status check_moe(const struct sbp_builder *builder, const struct
                                  const struct sbp_build_moe *moe)
 {
     const struct sbp_shape input = sbp_build_shape(builder, moe->input);
-    const struct sbp_json top_k = sbp_build_at(at, "top_k"), inputs = sbp_build_at(at, "inputs");
+    const struct sbp_json top_k = sbp_build_at(at, "top_k");
     if (moe->top_k > moe->experts)
         return sbp_json_refuse(&top_k, "%lld of %lld experts for a token, legal are 1 to %lld",
                                (long long)moe->top_k, (long long)moe->experts,
                                (long long)moe->experts);
     if (input.size[SBP_DIM_INNER] != 1)
-        return sbp_json_refuse(&inputs, "%lld x %lld features: experts need unpacked ones",
-                               (long long)input.size[SBP_DIM_FEATURE],
-                               (long long)input.size[SBP_DIM_INNER]);
+        return SBP_BUILD_REFUSE(at, "inputs", "%lld x %lld features: experts need unpacked ones",
+                                (long long)input.size[SBP_DIM_FEATURE],
+                                (long long)input.size[SBP_DIM_INNER]);
     return SBP_OK;
 }
 

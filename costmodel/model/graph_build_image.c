@@ -136,12 +136,11 @@ int64_t sbp_build_patch_tokens(const struct sbp_build_patches *patches)
 static enum sbp_status check_patches(const struct sbp_json *at,
                                      const struct sbp_build_patches *patches)
 {
-    const struct sbp_json where = sbp_build_at(at, "patch");
     if (patches->height % patches->patch == 0 && patches->width % patches->patch == 0)
         return SBP_OK;
-    return sbp_json_refuse(&where, "patches of %lld do not divide images of %lld x %lld",
-                           (long long)patches->patch, (long long)patches->height,
-                           (long long)patches->width);
+    return SBP_BUILD_REFUSE(at, "patch", "patches of %lld do not divide images of %lld x %lld",
+                            (long long)patches->patch, (long long)patches->height,
+                            (long long)patches->width);
 }
 
 enum sbp_status sbp_build_patches(struct sbp_builder *builder, const struct sbp_json *at,

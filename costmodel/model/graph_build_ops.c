@@ -25,11 +25,11 @@ enum sbp_status sbp_build_head_norm(struct sbp_builder *builder, const struct sb
                                     const char *name, int input, int64_t size, double epsilon)
 {
     const struct sbp_shape shape = sbp_build_shape(builder, input);
-    const struct sbp_json where = sbp_build_at(at, "size");
     if (size > shape.size[SBP_DIM_INNER])
-        return sbp_json_refuse(&where, "%lld features of heads that have %lld, legal are 1 to %lld",
-                               (long long)size, (long long)shape.size[SBP_DIM_INNER],
-                               (long long)shape.size[SBP_DIM_INNER]);
+        return SBP_BUILD_REFUSE(at, "size",
+                                "%lld features of heads that have %lld, legal are 1 to %lld",
+                                (long long)size, (long long)shape.size[SBP_DIM_INNER],
+                                (long long)shape.size[SBP_DIM_INNER]);
     struct sbp_op_node *op = sbp_build_op(builder, SBP_OP_HEAD_NORM, name);
     struct sbp_shape gain = sbp_build_scalar();
     sbp_build_set_dim(&gain, SBP_DIM_OUT_INNER, size, SBP_NO_CLASS);
@@ -45,18 +45,17 @@ enum sbp_status sbp_build_head_norm(struct sbp_builder *builder, const struct sb
 static enum sbp_status check_inner(const struct sbp_json *at, enum sbp_op_kind kind,
                                    const struct sbp_shape *shape)
 {
-    const struct sbp_json where = sbp_build_at(at, "inputs");
     const int64_t inner = shape->size[SBP_DIM_INNER];
     if (kind == SBP_OP_SWIGLU && inner != 2)
-        return sbp_json_refuse(&where,
-                               "swiglu needs an input of ffn x {gate, up}, this one has %lld x "
-                               "%lld (its linear's out_heads is ffn, its out 2 x ffn)",
-                               (long long)shape->size[SBP_DIM_FEATURE], (long long)inner);
+        return SBP_BUILD_REFUSE(at, "inputs",
+                                "swiglu needs an input of ffn x {gate, up}, this one has %lld x "
+                                "%lld (its linear's out_heads is ffn, its out 2 x ffn)",
+                                (long long)shape->size[SBP_DIM_FEATURE], (long long)inner);
     if (kind == SBP_OP_ROTARY && inner % 2 != 0)
-        return sbp_json_refuse(&where,
-                               "rotary needs heads of an even size, this input has %lld x %lld "
-                               "features (heads x head size)",
-                               (long long)shape->size[SBP_DIM_FEATURE], (long long)inner);
+        return SBP_BUILD_REFUSE(at, "inputs",
+                                "rotary needs heads of an even size, this input has %lld x %lld "
+                                "features (heads x head size)",
+                                (long long)shape->size[SBP_DIM_FEATURE], (long long)inner);
     return SBP_OK;
 }
 
@@ -79,19 +78,18 @@ enum sbp_status sbp_build_add(struct sbp_builder *builder, const struct sbp_json
 {
     const struct sbp_shape a = sbp_build_shape(builder, left), b = sbp_build_shape(builder, right);
     const struct sbp_tensor *tensor = builder->graph->tensor;
-    const struct sbp_json where = sbp_build_at(at, "inputs");
     if (left == right)
-        return sbp_json_refuse(&where, "adds \"%s\" to itself", tensor[left].name);
+        return SBP_BUILD_REFUSE(at, "inputs", "adds \"%s\" to itself", tensor[left].name);
     if (a.size[SBP_DIM_SEQUENCE] != b.size[SBP_DIM_SEQUENCE])
-        return sbp_json_refuse(&where, "\"%s\" has %lld rows a sample, \"%s\" has %lld",
-                               tensor[left].name, (long long)a.size[SBP_DIM_SEQUENCE],
-                               tensor[right].name, (long long)b.size[SBP_DIM_SEQUENCE]);
+        return SBP_BUILD_REFUSE(at, "inputs", "\"%s\" has %lld rows a sample, \"%s\" has %lld",
+                                tensor[left].name, (long long)a.size[SBP_DIM_SEQUENCE],
+                                tensor[right].name, (long long)b.size[SBP_DIM_SEQUENCE]);
     if (memcmp(a.size, b.size, sizeof a.size) != 0)
-        return sbp_json_refuse(&where, "\"%s\" has %lld x %lld features, \"%s\" has %lld x %lld",
-                               tensor[left].name, (long long)a.size[SBP_DIM_FEATURE],
-                               (long long)a.size[SBP_DIM_INNER], tensor[right].name,
-                               (long long)b.size[SBP_DIM_FEATURE],
-                               (long long)b.size[SBP_DIM_INNER]);
+        return SBP_BUILD_REFUSE(
+            at, "inputs", "\"%s\" has %lld x %lld features, \"%s\" has %lld x %lld",
+            tensor[left].name, (long long)a.size[SBP_DIM_FEATURE], (long long)a.size[SBP_DIM_INNER],
+            tensor[right].name, (long long)b.size[SBP_DIM_FEATURE],
+            (long long)b.size[SBP_DIM_INNER]);
     sbp_build_merge(builder, a.dim_class[SBP_DIM_SEQUENCE], b.dim_class[SBP_DIM_SEQUENCE]);
     sbp_build_merge(builder, a.dim_class[SBP_DIM_FEATURE], b.dim_class[SBP_DIM_FEATURE]);
     struct sbp_op_node *op = sbp_build_op(builder, SBP_OP_ADD, name);
@@ -121,15 +119,14 @@ enum sbp_status sbp_build_cross_entropy(struct sbp_builder *builder, const struc
                                         const char *name, int logits)
 {
     const struct sbp_shape shape = sbp_build_shape(builder, logits);
-    const struct sbp_json where = sbp_build_at(at, "inputs");
     if (shape.size[SBP_DIM_INNER] != 1)
-        return sbp_json_refuse(
-            &where, "logits of %lld heads x %lld: a loss needs unpacked features",
+        return SBP_BUILD_REFUSE(
+            at, "inputs", "logits of %lld heads x %lld: a loss needs unpacked features",
             (long long)shape.size[SBP_DIM_FEATURE], (long long)shape.size[SBP_DIM_INNER]);
     if (sbp_build_features(&shape) > INT32_MAX)
-        return sbp_json_refuse(&where,
-                               "logits of %lld features: labels are 32-bit, legal are 1 to %d",
-                               (long long)sbp_build_features(&shape), INT32_MAX);
+        return SBP_BUILD_REFUSE(at, "inputs",
+                                "logits of %lld features: labels are 32-bit, legal are 1 to %d",
+                                (long long)sbp_build_features(&shape), INT32_MAX);
     struct sbp_op_node *op = sbp_build_op(builder, SBP_OP_CROSS_ENTROPY, name);
     sbp_build_reads(op, logits);
     op->valid_vocabulary = valid_features(builder, logits);

@@ -39,6 +39,15 @@ enum sbp_status sbp_build_close(struct sbp_builder *builder,
 
 /* The cursor of a member where it exists, else the object's own: the place to blame. */
 struct sbp_json sbp_build_at(const struct sbp_json *object, const char *key);
+/* Refuses a member where it exists, else the object. */
+#define SBP_BUILD_REFUSE(object, key, ...)                                                         \
+    sbp_json_refuse((struct sbp_json[]){sbp_build_at((object), (key))}, __VA_ARGS__)
+/* A size that must be there: 1 .. most. */
+enum sbp_status sbp_build_require(const struct sbp_json *at, const char *key, int64_t most,
+                                  int64_t *value) SBP_MUST_USE;
+/* A probability with a default: at least 0 and less than 1. */
+enum sbp_status sbp_build_probability(const struct sbp_json *at, const char *key,
+                                      double *value) SBP_MUST_USE;
 /* Output tensor of the operator added last. */
 int sbp_build_last(const struct sbp_builder *builder);
 

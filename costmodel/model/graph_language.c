@@ -10,6 +10,10 @@
 #define OPS_OUTSIDE   8 /* embedding, its norm and dropout, final norm or transform, head, loss */
 #define LINEAR_SPREAD 0.02
 
+/* Keys that stand together in the lists of most architectures. */
+#define TOKEN_KEYS                                                                                 \
+    "vocab", "vocab_multiple", "dropout", "attention_dropout", "context", "tied", "epsilon"
+
 /* The numbers that all these architectures have. */
 struct language {
     struct sbp_transformer transformer;
@@ -22,7 +26,7 @@ struct language {
 static enum sbp_status read_vocab(const struct sbp_json *at, struct language *language)
 {
     int64_t multiple = 1;
-    SBP_TRY(sbp_blocks_require(at, "vocab", INT32_MAX, &language->vocab)); /* ids are 32-bit */
+    SBP_TRY(sbp_build_require(at, "vocab", INT32_MAX, &language->vocab)); /* ids are 32-bit */
     SBP_TRY(sbp_json_get_int64(at, "vocab_multiple", 1, INT32_MAX, &multiple));
     language->padded_vocab = (language->vocab + multiple - 1) / multiple * multiple;
     return SBP_OK;
@@ -44,13 +48,13 @@ static enum sbp_status read_common(struct sbp_blocks *blocks, int64_t most,
     const struct sbp_json *at = &blocks->at;
     struct sbp_transformer *t = &language->transformer;
     int64_t sequence;
-    SBP_TRY(sbp_blocks_require(at, "sequence", INT32_MAX, &sequence)); /* positions are 32-bit */
-    SBP_TRY(sbp_blocks_require(at, "layers", SBP_MOST_BLOCKS, &t->blocks));
-    SBP_TRY(sbp_blocks_require(at, "hidden", most, &t->hidden));
-    SBP_TRY(sbp_blocks_require(at, "heads", most, &t->heads));
+    SBP_TRY(sbp_build_require(at, "sequence", INT32_MAX, &sequence)); /* positions are 32-bit */
+    SBP_TRY(sbp_build_require(at, "layers", SBP_MOST_BLOCKS, &t->blocks));
+    SBP_TRY(sbp_build_require(at, "hidden", most, &t->hidden));
+    SBP_TRY(sbp_build_require(at, "heads", most, &t->heads));
     SBP_TRY(read_vocab(at, language));
-    SBP_TRY(sbp_blocks_probability(at, "dropout", &blocks->dropout));
-    SBP_TRY(sbp_blocks_probability(at, "attention_dropout", &t->attention_dropout));
+    SBP_TRY(sbp_build_probability(at, "dropout", &blocks->dropout));
+    SBP_TRY(sbp_build_probability(at, "attention_dropout", &t->attention_dropout));
     SBP_TRY(sbp_json_get_double(at, "epsilon", 1e-30, 1, &blocks->epsilon));
     SBP_TRY(read_context(at, &t->ring));
     return sbp_json_get_bool(at, "tied", &language->tied);
@@ -68,11 +72,10 @@ static enum sbp_status check_heads(const struct sbp_json *at, const struct sbp_t
 static enum sbp_status check_positions(const struct sbp_json *at, int64_t positions,
                                        int64_t sequence)
 {
-    const struct sbp_json where = sbp_build_at(at, "positions");
     if (positions >= sequence)
         return SBP_OK;
-    return sbp_json_refuse(&where, "%lld positions are fewer than the sequence's %lld",
-                           (long long)positions, (long long)sequence);
+    return SBP_BUILD_REFUSE(at, "positions", "%lld positions are fewer than the sequence's %lld",
+                            (long long)positions, (long long)sequence);
 }
 
 /* ---- the whole model ---- */
@@ -160,7 +163,7 @@ static enum sbp_status read_grouped(const struct sbp_json *at, struct sbp_transf
     t->kv_heads = t->heads;
     SBP_TRY(sbp_json_get_int64(at, "kv_heads", 1, SBP_MOST_WIDTH, &t->kv_heads));
     if (sbp_json_has(at, "head_dim")) {
-        SBP_TRY(sbp_blocks_require(at, "head_dim", SBP_MOST_WIDTH, &t->head_size));
+        SBP_TRY(sbp_build_require(at, "head_dim", SBP_MOST_WIDTH, &t->head_size));
     } else {
         SBP_TRY(check_heads(at, t));
         t->head_size = t->hidden / t->heads;
@@ -187,26 +190,25 @@ static enum sbp_status read_llama(struct sbp_blocks *blocks, struct sbp_graph *g
     blocks->epsilon = 1e-5;
     SBP_TRY(read_common(blocks, SBP_MOST_WIDTH, &llama));
     SBP_TRY(read_grouped(&blocks->at, t));
-    SBP_TRY(sbp_blocks_require(&blocks->at, "ffn", SBP_MOST_WIDTH, &t->ffn));
+    SBP_TRY(sbp_build_require(&blocks->at, "ffn", SBP_MOST_WIDTH, &t->ffn));
     SBP_TRY(sbp_json_get_bool(&blocks->at, "ffn_bias", &t->ffn_bias));
     SBP_TRY(open(blocks, graph, attention, &llama));
     return build_decoder(blocks, &llama);
 }
 
-const struct sbp_architecture sbp_graph_llama = {
-    "llama",
-    {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "vocab_multiple",
-     "dropout", "attention_dropout", "context", "tied", "epsilon", "qkv_bias", "projection_bias",
-     "ffn_bias", "qk_norm"},
-    read_llama};
+const struct sbp_architecture sbp_graph_llama = {"llama",
+                                                 {"layers", "hidden", "heads", "kv_heads",
+                                                  "head_dim", "ffn", TOKEN_KEYS, "qkv_bias",
+                                                  "projection_bias", "ffn_bias", "qk_norm"},
+                                                 read_llama};
 
 /* Experts and how many a token is sent to; `ffn` is the key of an expert's width. */
 static enum sbp_status read_experts(const struct sbp_json *at, const char *ffn,
                                     struct sbp_transformer *t)
 {
-    SBP_TRY(sbp_blocks_require(at, "experts", SBP_MOST_WIDTH, &t->moe.experts));
-    SBP_TRY(sbp_blocks_require(at, "top_k", SBP_MOST_WIDTH, &t->moe.top_k));
-    SBP_TRY(sbp_blocks_require(at, ffn, SBP_MOST_WIDTH, &t->moe.ffn));
+    SBP_TRY(sbp_build_require(at, "experts", SBP_MOST_WIDTH, &t->moe.experts));
+    SBP_TRY(sbp_build_require(at, "top_k", SBP_MOST_WIDTH, &t->moe.top_k));
+    SBP_TRY(sbp_build_require(at, ffn, SBP_MOST_WIDTH, &t->moe.ffn));
     SBP_TRY(sbp_json_get_double(at, "capacity", 1, 1e6, &t->moe.capacity));
     return sbp_json_get_bool(at, "router_bias", &t->moe.router_bias);
 }
@@ -223,38 +225,21 @@ static enum sbp_status read_mixtral(struct sbp_blocks *blocks, struct sbp_graph 
     return build_decoder(blocks, &mixtral);
 }
 
-const struct sbp_architecture sbp_graph_mixtral = {"mixtral",
-                                                   {"layers",
-                                                    "hidden",
-                                                    "heads",
-                                                    "kv_heads",
-                                                    "head_dim",
-                                                    "ffn",
-                                                    "experts",
-                                                    "top_k",
-                                                    "capacity",
-                                                    "vocab",
-                                                    "vocab_multiple",
-                                                    "dropout",
-                                                    "attention_dropout",
-                                                    "context",
-                                                    "tied",
-                                                    "epsilon",
-                                                    "qkv_bias",
-                                                    "projection_bias",
-                                                    "qk_norm",
-                                                    "router_bias"},
-                                                   read_mixtral};
+const struct sbp_architecture sbp_graph_mixtral = {
+    "mixtral",
+    {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "experts", "top_k", "capacity",
+     TOKEN_KEYS, "qkv_bias", "projection_bias", "qk_norm", "router_bias"},
+    read_mixtral};
 
 /* ---- deepseek ---- */
 
 static enum sbp_status read_latent(const struct sbp_json *at, struct sbp_transformer *t)
 {
     SBP_TRY(sbp_json_get_int64(at, "q_rank", 1, SBP_MOST_WIDTH, &t->latent.q_rank));
-    SBP_TRY(sbp_blocks_require(at, "kv_rank", SBP_MOST_WIDTH, &t->latent.kv_rank));
-    SBP_TRY(sbp_blocks_require(at, "nope", SBP_MOST_WIDTH, &t->latent.nope));
-    SBP_TRY(sbp_blocks_require(at, "rope", SBP_MOST_WIDTH, &t->latent.rope));
-    return sbp_blocks_require(at, "value", SBP_MOST_WIDTH, &t->latent.value);
+    SBP_TRY(sbp_build_require(at, "kv_rank", SBP_MOST_WIDTH, &t->latent.kv_rank));
+    SBP_TRY(sbp_build_require(at, "nope", SBP_MOST_WIDTH, &t->latent.nope));
+    SBP_TRY(sbp_build_require(at, "rope", SBP_MOST_WIDTH, &t->latent.rope));
+    return sbp_build_require(at, "value", SBP_MOST_WIDTH, &t->latent.value);
 }
 
 static enum sbp_status read_shared(const struct sbp_json *at, struct sbp_transformer *t)
@@ -281,40 +266,19 @@ static enum sbp_status read_deepseek(struct sbp_blocks *blocks, struct sbp_graph
     SBP_TRY(read_experts(&blocks->at, "expert_ffn", t));
     SBP_TRY(read_shared(&blocks->at, t));
     if (t->moe.dense > 0)
-        SBP_TRY(sbp_blocks_require(&blocks->at, "ffn", SBP_MOST_WIDTH, &t->ffn));
+        SBP_TRY(sbp_build_require(&blocks->at, "ffn", SBP_MOST_WIDTH, &t->ffn));
     SBP_TRY(sbp_json_get_bool(&blocks->at, "qkv_bias", &t->qkv_bias));
     SBP_TRY(sbp_json_get_bool(&blocks->at, "projection_bias", &t->projection_bias));
     SBP_TRY(open(blocks, graph, attention, &deepseek));
     return build_decoder(blocks, &deepseek);
 }
 
-const struct sbp_architecture sbp_graph_deepseek = {"deepseek",
-                                                    {"layers",
-                                                     "hidden",
-                                                     "heads",
-                                                     "q_rank",
-                                                     "kv_rank",
-                                                     "nope",
-                                                     "rope",
-                                                     "value",
-                                                     "ffn",
-                                                     "dense_layers",
-                                                     "experts",
-                                                     "top_k",
-                                                     "expert_ffn",
-                                                     "shared_experts",
-                                                     "capacity",
-                                                     "router_bias",
-                                                     "vocab",
-                                                     "vocab_multiple",
-                                                     "dropout",
-                                                     "attention_dropout",
-                                                     "context",
-                                                     "tied",
-                                                     "epsilon",
-                                                     "qkv_bias",
-                                                     "projection_bias"},
-                                                    read_deepseek};
+const struct sbp_architecture sbp_graph_deepseek = {
+    "deepseek",
+    {"layers", "hidden", "heads", "q_rank", "kv_rank", "nope", "rope", "value", "ffn",
+     "dense_layers", "experts", "top_k", "expert_ffn", "shared_experts", "capacity", "router_bias",
+     TOKEN_KEYS, "qkv_bias", "projection_bias"},
+    read_deepseek};
 
 /* ---- bert ---- */
 

@@ -5,24 +5,6 @@
 
 #include <cjson/cJSON.h>
 
-static enum sbp_status require_size(const struct sbp_layer *layer, const char *key, int64_t most,
-                                    int64_t *value)
-{
-    struct sbp_json member;
-    SBP_TRY(sbp_json_member(&layer->at, key, &member));
-    return sbp_json_int64(&member, 1, most, value);
-}
-
-static enum sbp_status get_probability(const struct sbp_layer *layer, const char *key,
-                                       double *value)
-{
-    SBP_TRY(sbp_json_get_double(&layer->at, key, 0, 1, value));
-    if (*value < 1)
-        return SBP_OK;
-    const struct sbp_json member = sbp_build_at(&layer->at, key);
-    return sbp_json_refuse(&member, "must be at least 0 and less than 1");
-}
-
 /* --- linear, embedding --- */
 
 static enum sbp_status find_table(const struct sbp_layer *layer, int *table)
@@ -45,13 +27,12 @@ static enum sbp_status find_table(const struct sbp_layer *layer, int *table)
 
 static enum sbp_status read_out(const struct sbp_layer *layer, struct sbp_build_linear *linear)
 {
-    SBP_TRY(require_size(layer, "out", SBP_MOST_SIZE, &linear->out));
+    SBP_TRY(sbp_build_require(&layer->at, "out", SBP_MOST_SIZE, &linear->out));
     SBP_TRY(sbp_json_get_int64(&layer->at, "out_heads", 1, SBP_MOST_SIZE, &linear->heads));
-    if (linear->heads > 0 && linear->out % linear->heads != 0) {
-        const struct sbp_json where = sbp_build_at(&layer->at, "out_heads");
-        return sbp_json_refuse(&where, "%lld heads do not divide the %lld outputs",
-                               (long long)linear->heads, (long long)linear->out);
-    }
+    if (linear->heads > 0 && linear->out % linear->heads != 0)
+        return SBP_BUILD_REFUSE(&layer->at, "out_heads",
+                                "%lld heads do not divide the %lld outputs",
+                                (long long)linear->heads, (long long)linear->out);
     return SBP_OK;
 }
 
@@ -65,11 +46,9 @@ static enum sbp_status read_linear(const struct sbp_layer *layer)
                                       .summa = layer->kind == SBP_OP_SUMMA_LINEAR};
     int64_t in = features;
     SBP_TRY(sbp_json_get_int64(&layer->at, "in", 1, SBP_MOST_SIZE, &in));
-    if (in != features) {
-        const struct sbp_json where = sbp_build_at(&layer->at, "in");
-        return sbp_json_refuse(&where, "%lld, but its input \"%s\" has %lld features",
-                               (long long)in, input->name, (long long)features);
-    }
+    if (in != features)
+        return SBP_BUILD_REFUSE(&layer->at, "in", "%lld, but its input \"%s\" has %lld features",
+                                (long long)in, input->name, (long long)features);
     if (sbp_json_has(&layer->at, "tied"))
         SBP_TRY(find_table(layer, &linear.table));
     else
@@ -82,15 +61,15 @@ static enum sbp_status read_embedding(const struct sbp_layer *layer)
 {
     const int64_t sequence = layer->builder->graph->sequence;
     struct sbp_build_embedding embedding = {.name = layer->name};
-    SBP_TRY(require_size(layer, "vocab", INT32_MAX, &embedding.vocab)); /* ids are 32-bit */
-    SBP_TRY(require_size(layer, "hidden", SBP_MOST_SIZE, &embedding.hidden));
+    SBP_TRY(
+        sbp_build_require(&layer->at, "vocab", INT32_MAX, &embedding.vocab)); /* ids are 32-bit */
+    SBP_TRY(sbp_build_require(&layer->at, "hidden", SBP_MOST_SIZE, &embedding.hidden));
     SBP_TRY(sbp_json_get_int64(&layer->at, "positions", 1, INT32_MAX, &embedding.positions));
     SBP_TRY(sbp_json_get_int64(&layer->at, "types", 1, INT32_MAX, &embedding.types));
-    if (embedding.positions > 0 && embedding.positions < sequence) {
-        const struct sbp_json where = sbp_build_at(&layer->at, "positions");
-        return sbp_json_refuse(&where, "%lld positions are fewer than the sequence's %lld",
-                               (long long)embedding.positions, (long long)sequence);
-    }
+    if (embedding.positions > 0 && embedding.positions < sequence)
+        return SBP_BUILD_REFUSE(&layer->at, "positions",
+                                "%lld positions are fewer than the sequence's %lld",
+                                (long long)embedding.positions, (long long)sequence);
     return sbp_build_embedding(layer->builder, &layer->at, &embedding);
 }
 
@@ -98,9 +77,9 @@ static enum sbp_status read_moe(const struct sbp_layer *layer)
 {
     struct sbp_build_moe moe = {
         .name = layer->name, .input = layer->input[0], .capacity = 1, .gated = true};
-    SBP_TRY(require_size(layer, "experts", SBP_MOST_SIZE, &moe.experts));
-    SBP_TRY(require_size(layer, "top_k", SBP_MOST_SIZE, &moe.top_k));
-    SBP_TRY(require_size(layer, "ffn", SBP_MOST_SIZE, &moe.ffn));
+    SBP_TRY(sbp_build_require(&layer->at, "experts", SBP_MOST_SIZE, &moe.experts));
+    SBP_TRY(sbp_build_require(&layer->at, "top_k", SBP_MOST_SIZE, &moe.top_k));
+    SBP_TRY(sbp_build_require(&layer->at, "ffn", SBP_MOST_SIZE, &moe.ffn));
     SBP_TRY(sbp_json_get_double(&layer->at, "capacity", 1, 1e6, &moe.capacity));
     SBP_TRY(sbp_json_get_bool(&layer->at, "gated", &moe.gated));
     SBP_TRY(sbp_json_get_bool(&layer->at, "router_bias", &moe.router_bias));
@@ -140,7 +119,7 @@ static enum sbp_status read_elementwise(const struct sbp_layer *layer)
     if (layer->kind == SBP_OP_DROPOUT) {
         struct sbp_json member;
         SBP_TRY(sbp_json_member(&layer->at, "p", &member));
-        SBP_TRY(get_probability(layer, "p", &probability));
+        SBP_TRY(sbp_build_probability(&layer->at, "p", &probability));
     }
     return sbp_build_elementwise(layer->builder, &layer->at, layer->kind, layer->name,
                                  layer->input[0], probability);
@@ -172,15 +151,15 @@ static enum sbp_status read_head_sizes(const struct sbp_layer *layer,
 {
     const int64_t most = SBP_MOST_SIZE / 4; /* their sums and doubles are sizes as well */
     if (layer->kind == SBP_OP_LATENT_ATTENTION) {
-        SBP_TRY(require_size(layer, "nope", most, &attention->nope));
-        SBP_TRY(require_size(layer, "rope", most, &attention->rope));
-        return require_size(layer, "value", most, &attention->value);
+        SBP_TRY(sbp_build_require(&layer->at, "nope", most, &attention->nope));
+        SBP_TRY(sbp_build_require(&layer->at, "rope", most, &attention->rope));
+        return sbp_build_require(&layer->at, "value", most, &attention->value);
     }
     if (layer->kind == SBP_OP_ATTENTION)
         return SBP_OK;
     attention->kv_heads = attention->heads;
     SBP_TRY(sbp_json_get_int64(&layer->at, "kv_heads", 1, most, &attention->kv_heads));
-    return require_size(layer, "head_dim", most, &attention->head_size);
+    return sbp_build_require(&layer->at, "head_dim", most, &attention->head_size);
 }
 
 static enum sbp_status read_attention(const struct sbp_layer *layer)
@@ -188,10 +167,10 @@ static enum sbp_status read_attention(const struct sbp_layer *layer)
     struct sbp_build_attention attention = {
         .name = layer->name, .kind = layer->kind, .causal = true};
     memcpy(attention.input, layer->input, sizeof attention.input);
-    SBP_TRY(require_size(layer, "heads", SBP_MOST_SIZE, &attention.heads));
+    SBP_TRY(sbp_build_require(&layer->at, "heads", SBP_MOST_SIZE, &attention.heads));
     SBP_TRY(read_head_sizes(layer, &attention));
     SBP_TRY(sbp_json_get_bool(&layer->at, "causal", &attention.causal));
-    SBP_TRY(get_probability(layer, "dropout", &attention.dropout));
+    SBP_TRY(sbp_build_probability(&layer->at, "dropout", &attention.dropout));
     SBP_TRY(read_context(layer, &attention.ring));
     return sbp_build_attention(layer->builder, &layer->at, &attention);
 }
@@ -239,7 +218,7 @@ static enum sbp_status read_kernel(const struct sbp_layer *layer, struct sbp_bui
 static enum sbp_status read_conv2d(const struct sbp_layer *layer)
 {
     struct sbp_build_window window = {.name = layer->name, .input = layer->input[0]};
-    SBP_TRY(require_size(layer, "out", SBP_MOST_SIZE, &window.out));
+    SBP_TRY(sbp_build_require(&layer->at, "out", SBP_MOST_SIZE, &window.out));
     SBP_TRY(read_kernel(layer, &window));
     SBP_TRY(get_sides(layer, "stride", 1, 1, window.stride));
     SBP_TRY(get_sides(layer, "padding", 0, 0, window.padding));
@@ -255,11 +234,10 @@ static enum sbp_status read_pool(const struct sbp_layer *layer)
     if (global) {
         static const char *const OTHERS[] = {"kernel", "stride", "padding"};
         for (int i = 0; i < 3; i++)
-            if (sbp_json_has(&layer->at, OTHERS[i])) {
-                const struct sbp_json where = sbp_build_at(&layer->at, OTHERS[i]);
-                return sbp_json_refuse(&where, "a global pool covers its whole input: leave it "
-                                               "away");
-            }
+            if (sbp_json_has(&layer->at, OTHERS[i]))
+                return SBP_BUILD_REFUSE(&layer->at, OTHERS[i],
+                                        "a global pool covers its whole input: leave it "
+                                        "away");
         return sbp_build_pool(layer->builder, &layer->at, layer->kind, &window);
     }
     SBP_TRY(read_kernel(layer, &window));
@@ -290,8 +268,8 @@ static enum sbp_status read_patches(const struct sbp_layer *layer)
     if (patches.height == 0)
         return sbp_json_refuse(&layer->at, "reads the model's images: needs the model's \"input\": "
                                            "{\"height\", \"width\", \"channels\"}");
-    SBP_TRY(require_size(layer, "patch", SBP_MOST_IMAGE_SIDE, &patches.patch));
-    SBP_TRY(require_size(layer, "hidden", SBP_MOST_SIZE, &patches.hidden));
+    SBP_TRY(sbp_build_require(&layer->at, "patch", SBP_MOST_IMAGE_SIDE, &patches.patch));
+    SBP_TRY(sbp_build_require(&layer->at, "hidden", SBP_MOST_SIZE, &patches.hidden));
     SBP_TRY(sbp_json_get_bool(&layer->at, "bias", &patches.bias));
     SBP_TRY(sbp_json_get_bool(&layer->at, "class_token", &patches.class_token));
     SBP_TRY(sbp_json_get_bool(&layer->at, "positions", &patches.positions));

@@ -231,18 +231,11 @@ struct input {
     struct sbp_build_input shape;
 };
 
-static enum sbp_status require_side(const struct sbp_json *at, const char *key, int64_t *value)
-{
-    struct sbp_json member;
-    SBP_TRY(sbp_json_member(at, key, &member));
-    return sbp_json_int64(&member, 1, SBP_MOST_IMAGE_SIDE, value);
-}
-
 static enum sbp_status read_images(const struct sbp_json *at, struct sbp_images *images)
 {
-    SBP_TRY(require_side(at, "height", &images->height));
-    SBP_TRY(require_side(at, "width", &images->width));
-    return require_side(at, "channels", &images->channels);
+    SBP_TRY(sbp_build_require(at, "height", SBP_MOST_IMAGE_SIDE, &images->height));
+    SBP_TRY(sbp_build_require(at, "width", SBP_MOST_IMAGE_SIDE, &images->width));
+    return sbp_build_require(at, "channels", SBP_MOST_IMAGE_SIDE, &images->channels);
 }
 
 static enum sbp_status read_input_object(struct reader *reader, const struct sbp_json *at,
@@ -264,9 +257,7 @@ static enum sbp_status read_input_object(struct reader *reader, const struct sbp
                                                 .image = true};
         return SBP_OK;
     }
-    struct sbp_json member;
-    SBP_TRY(sbp_json_member(at, "features", &member));
-    SBP_TRY(sbp_json_int64(&member, 1, SBP_MOST_SIZE, &input->shape.features));
+    SBP_TRY(sbp_build_require(at, "features", SBP_MOST_SIZE, &input->shape.features));
     return sbp_json_get_int64(at, "sequence", 1, SBP_MOST_SIZE, &input->shape.rows);
 }
 

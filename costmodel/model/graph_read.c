@@ -6,8 +6,7 @@ static enum sbp_status read_sizes(const struct sbp_json *at, struct sbp_graph *g
     struct sbp_json member;
     SBP_TRY(sbp_json_member(at, "name", &member));
     SBP_TRY(sbp_json_name(&member, graph->name, (int)sizeof graph->name));
-    SBP_TRY(sbp_json_member(at, "global_batch", &member));
-    SBP_TRY(sbp_json_int64(&member, 1, SBP_MOST_SIZE, &graph->global_batch));
+    SBP_TRY(sbp_build_require(at, "global_batch", SBP_MOST_SIZE, &graph->global_batch));
     graph->sequence = 1;
     graph->micro_batch = graph->global_batch;
     return sbp_json_get_int64(at, "sequence", 1, SBP_MOST_SIZE, &graph->sequence);

@@ -30,12 +30,12 @@ static enum sbp_status read_mlp_keys(struct sbp_blocks *blocks, struct mlp *mlp)
 {
     const struct sbp_json *at = &blocks->at;
     *mlp = (struct mlp){.bias = true};
-    SBP_TRY(sbp_blocks_require(at, "features", SBP_MOST_WIDTH, &mlp->features));
-    SBP_TRY(sbp_blocks_require(at, "hidden", SBP_MOST_WIDTH, &mlp->hidden));
-    SBP_TRY(sbp_blocks_require(at, "layers", SBP_MOST_BLOCKS, &mlp->layers));
+    SBP_TRY(sbp_build_require(at, "features", SBP_MOST_WIDTH, &mlp->features));
+    SBP_TRY(sbp_build_require(at, "hidden", SBP_MOST_WIDTH, &mlp->hidden));
+    SBP_TRY(sbp_build_require(at, "layers", SBP_MOST_BLOCKS, &mlp->layers));
     SBP_TRY(sbp_json_get_int64(at, "classes", 1, INT32_MAX, &mlp->classes));
     SBP_TRY(sbp_json_get_bool(at, "bias", &mlp->bias));
-    return sbp_blocks_probability(at, "dropout", &blocks->dropout);
+    return sbp_build_probability(at, "dropout", &blocks->dropout);
 }
 
 static enum sbp_status read_mlp(struct sbp_blocks *blocks, struct sbp_graph *graph,
@@ -72,15 +72,15 @@ static enum sbp_status read_wide_deep_keys(struct sbp_blocks *blocks, struct wid
     const struct sbp_json *at = &blocks->at;
     int64_t ids;
     *model = (struct wide_deep){0};
-    SBP_TRY(sbp_blocks_require(at, "sequence", INT32_MAX, &ids));
-    SBP_TRY(sbp_blocks_require(at, "vocab", INT32_MAX, &model->vocab));
+    SBP_TRY(sbp_build_require(at, "sequence", INT32_MAX, &ids));
+    SBP_TRY(sbp_build_require(at, "vocab", INT32_MAX, &model->vocab));
     model->wide_vocab = model->vocab;
     SBP_TRY(sbp_json_get_int64(at, "wide_vocab", 1, INT32_MAX, &model->wide_vocab));
-    SBP_TRY(sbp_blocks_require(at, "hidden", SBP_MOST_WIDTH, &model->hidden));
-    SBP_TRY(sbp_blocks_require(at, "features", SBP_MOST_WIDTH, &model->features));
-    SBP_TRY(sbp_blocks_require(at, "layers", SBP_MOST_BLOCKS, &model->layers));
-    SBP_TRY(sbp_blocks_require(at, "ffn", SBP_MOST_WIDTH, &model->ffn));
-    return sbp_blocks_probability(at, "dropout", &blocks->dropout);
+    SBP_TRY(sbp_build_require(at, "hidden", SBP_MOST_WIDTH, &model->hidden));
+    SBP_TRY(sbp_build_require(at, "features", SBP_MOST_WIDTH, &model->features));
+    SBP_TRY(sbp_build_require(at, "layers", SBP_MOST_BLOCKS, &model->layers));
+    SBP_TRY(sbp_build_require(at, "ffn", SBP_MOST_WIDTH, &model->ffn));
+    return sbp_build_probability(at, "dropout", &blocks->dropout);
 }
 
 static enum sbp_status table(struct sbp_blocks *blocks, const char *name, int64_t vocab,

@@ -26,26 +26,17 @@ enum sbp_status sbp_graph_check_keys(const struct sbp_json *at, const char *cons
 
 /* --- precision --- */
 
-static const struct sbp_precision FP32 = {.param = SBP_FP32,
-                                          .grad = SBP_FP32,
-                                          .master = SBP_FP32,
-                                          .moments = SBP_FP32,
-                                          .activation = SBP_FP32,
-                                          .reduce = SBP_FP32,
-                                          .compute = SBP_FP32,
-                                          .accumulate = SBP_FP32,
-                                          .loss = SBP_FP32};
+/* Everything in one type, but for the optimizer's own states. */
+#define PRECISION(type)                                                                            \
+    {                                                                                              \
+        .param = (type), .grad = (type), .master = SBP_FP32, .moments = SBP_FP32,                  \
+        .activation = (type), .reduce = (type), .compute = (type), .accumulate = (type),           \
+        .loss = (type)                                                                             \
+    }
+static const struct sbp_precision FP32 = PRECISION(SBP_FP32);
 /* Half-precision parameters and gradients, single-precision master and moments (Micikevicius et
  * al., 2018; Myelin, section V.B); gradients are reduced as they are, in half precision. */
-static const struct sbp_precision MIXED = {.param = SBP_BF16,
-                                           .grad = SBP_BF16,
-                                           .master = SBP_FP32,
-                                           .moments = SBP_FP32,
-                                           .activation = SBP_BF16,
-                                           .reduce = SBP_BF16,
-                                           .compute = SBP_BF16,
-                                           .accumulate = SBP_BF16,
-                                           .loss = SBP_BF16};
+static const struct sbp_precision MIXED = PRECISION(SBP_BF16);
 
 static void derive(struct sbp_precision *precision)
 {
@@ -135,9 +126,9 @@ static enum sbp_status read_constants(const struct sbp_json *at, struct sbp_upda
                                             "epsilon", "weight_decay",  NULL};
     SBP_TRY(sbp_json_keys(at, update->optimizer == SBP_SGD ? SGD_KEYS : ADAM_KEYS));
     SBP_TRY(sbp_json_get_double(at, "learning_rate", 0, 1e6, &update->learning_rate));
-    SBP_TRY(sbp_blocks_probability(at, "momentum", &update->momentum));
-    SBP_TRY(sbp_blocks_probability(at, "beta1", &update->beta1));
-    SBP_TRY(sbp_blocks_probability(at, "beta2", &update->beta2));
+    SBP_TRY(sbp_build_probability(at, "momentum", &update->momentum));
+    SBP_TRY(sbp_build_probability(at, "beta1", &update->beta1));
+    SBP_TRY(sbp_build_probability(at, "beta2", &update->beta2));
     SBP_TRY(sbp_json_get_double(at, "weight_decay", 0, 1e6, &update->weight_decay));
     /* An epsilon of 0 divides by 0 where a gradient is 0, as a masked token's is. */
     return sbp_json_get_double(at, "epsilon", 1e-30, 1, &update->epsilon);

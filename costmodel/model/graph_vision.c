@@ -25,11 +25,10 @@ static enum sbp_status read_vision(const struct sbp_json *at, int64_t image, str
 static enum sbp_status check_sequence(const struct sbp_json *at, const struct sbp_graph *graph,
                                       int64_t tokens)
 {
-    const struct sbp_json where = sbp_build_at(at, "sequence");
     if (!sbp_json_has(at, "sequence") || graph->sequence == tokens)
         return SBP_OK;
-    return sbp_json_refuse(&where, "%lld, but the images make %lld (leave it away)",
-                           (long long)graph->sequence, (long long)tokens);
+    return SBP_BUILD_REFUSE(at, "sequence", "%lld, but the images make %lld (leave it away)",
+                            (long long)graph->sequence, (long long)tokens);
 }
 
 /* ---- vit ---- */
@@ -39,14 +38,14 @@ static enum sbp_status read_vit_sizes(struct sbp_blocks *blocks, struct sbp_tran
     const struct sbp_json *at = &blocks->at;
     const struct sbp_json heads = sbp_build_at(at, "heads");
     blocks->epsilon = 1e-6;
-    SBP_TRY(sbp_blocks_require(at, "layers", SBP_MOST_BLOCKS, &t->blocks));
-    SBP_TRY(sbp_blocks_require(at, "hidden", SBP_MOST_WIDTH, &t->hidden));
-    SBP_TRY(sbp_blocks_require(at, "heads", SBP_MOST_WIDTH, &t->heads));
+    SBP_TRY(sbp_build_require(at, "layers", SBP_MOST_BLOCKS, &t->blocks));
+    SBP_TRY(sbp_build_require(at, "hidden", SBP_MOST_WIDTH, &t->hidden));
+    SBP_TRY(sbp_build_require(at, "heads", SBP_MOST_WIDTH, &t->heads));
     t->ffn = 4 * t->hidden;
     SBP_TRY(sbp_json_get_int64(at, "ffn", 1, SBP_MOST_WIDTH, &t->ffn));
     SBP_TRY(sbp_json_get_bool(at, "qkv_bias", &t->qkv_bias));
-    SBP_TRY(sbp_blocks_probability(at, "dropout", &blocks->dropout));
-    SBP_TRY(sbp_blocks_probability(at, "attention_dropout", &t->attention_dropout));
+    SBP_TRY(sbp_build_probability(at, "dropout", &blocks->dropout));
+    SBP_TRY(sbp_build_probability(at, "attention_dropout", &t->attention_dropout));
     SBP_TRY(sbp_json_get_double(at, "epsilon", 1e-30, 1, &blocks->epsilon));
     if (t->hidden % t->heads == 0)
         return SBP_OK;
@@ -89,7 +88,7 @@ static enum sbp_status read_vit(struct sbp_blocks *blocks, struct sbp_graph *gra
                                         .bias = true,
                                         .class_token = true,
                                         .positions = true};
-    SBP_TRY(sbp_blocks_require(&blocks->at, "patch", MOST_SIDE, &patches.patch));
+    SBP_TRY(sbp_build_require(&blocks->at, "patch", MOST_SIDE, &patches.patch));
     const int64_t tokens = sbp_build_patch_tokens(&patches);
     SBP_TRY(check_sequence(&blocks->at, graph, tokens));
     graph->sequence = tokens;
@@ -236,12 +235,10 @@ static enum sbp_status read_vgg(struct sbp_blocks *blocks, struct sbp_graph *gra
     SBP_TRY(sbp_blocks_depth(at, VGG_DEPTH, VGG_DEPTHS, &depth));
     SBP_TRY(sbp_json_get_int64(at, "hidden", 1, SBP_MOST_WIDTH, &hidden));
     SBP_TRY(sbp_json_get_bool(at, "batch_norm", &norm));
-    SBP_TRY(sbp_blocks_probability(at, "dropout", &blocks->dropout));
-    if (vision.image % 32 != 0) {
-        const struct sbp_json where = sbp_build_at(at, "image");
-        return sbp_json_refuse(&where, "%lld: five pools of 2 need a multiple of 32",
-                               (long long)vision.image);
-    }
+    SBP_TRY(sbp_build_probability(at, "dropout", &blocks->dropout));
+    if (vision.image % 32 != 0)
+        return SBP_BUILD_REFUSE(at, "image", "%lld: five pools of 2 need a multiple of 32",
+                                (long long)vision.image);
     SBP_TRY(open_images(blocks, graph, &vision, 3 * 16 + STAGES + 9, &stream));
     SBP_TRY(vgg_convolutions(blocks, VGG_LAYERS[depth], norm, &stream));
     SBP_TRY(vgg_classifier(blocks, hidden, vision.classes, &stream));
@@ -416,10 +413,10 @@ static enum sbp_status read_face(struct sbp_blocks *blocks, struct sbp_graph *gr
     (void)attention;
     blocks->epsilon = 1e-5;
     SBP_TRY(read_vision(at, 112, &vision));
-    SBP_TRY(sbp_blocks_require(at, "classes", INT32_MAX, &vision.classes));
+    SBP_TRY(sbp_build_require(at, "classes", INT32_MAX, &vision.classes));
     SBP_TRY(sbp_blocks_depth(at, FACE_DEPTH, FACE_DEPTHS, &depth));
     SBP_TRY(sbp_json_get_int64(at, "embedding", 1, SBP_MOST_WIDTH, &embedding));
-    SBP_TRY(sbp_blocks_probability(at, "dropout", &blocks->dropout));
+    SBP_TRY(sbp_build_probability(at, "dropout", &blocks->dropout));
     const int *layers = FACE_LAYERS[depth];
     SBP_TRY(open_images(blocks, graph, &vision, residual_ops(layers), &stream));
     SBP_TRY(face_backbone(blocks, layers, embedding, &stream));

@@ -32,14 +32,25 @@ enum { IN = SBP_DIM_IN, OUT = SBP_DIM_OUT };
         .name = (name_), .input = {S(dim), S(dim), S(dim)}, .weight = {B, B, B, B},                \
         .gradient = {P, P, P, P}, .output = S(dim), .paper = (paper_)                              \
     }
-/* Features split, in every operand alike. */
-#define FEATURES(name_)                                                                            \
+#define BY_BATCH    TOKENS("batch", BATCH, true)
+#define BY_SEQUENCE TOKENS("sequence", SEQ, false)
+#define BY_HEIGHT   TOKENS("height", SEQ, false)
+#define BY_CONTEXT  TOKENS("context", SEQ, false)
+/* The output's features split, and the weights with them. */
+#define SPLIT_OUT(name_, inputs_)                                                                  \
     {                                                                                              \
-        .name = (name_), .input = {S(FEATURE), S(FEATURE), S(FEATURE)},                            \
+        .name = (name_), .input = {inputs_, inputs_, inputs_},                                     \
         .weight = {S(OUT), S(OUT), S(OUT), S(OUT)}, .gradient = {S(OUT), S(OUT), S(OUT), S(OUT)},  \
         .output = S(FEATURE), .paper = true                                                        \
     }
-
+#define FEATURES(name_) SPLIT_OUT(name_, S(FEATURE)) /* features of every operand alike */
+#define COLUMN          SPLIT_OUT("column", B)
+/* The features that a product sums over split: the output is a partial sum. */
+#define ROW(name_)                                                                                 \
+    {                                                                                              \
+        .name = (name_), .input = {S(FEATURE)}, .weight = {S(IN), B, B},                           \
+        .gradient = {S(IN), B, B}, .output = P, .paper = true                                      \
+    }
 /* A partial sum passes through an operator that is linear in its input: weights are whole, and one
  * member alone adds the bias (OneFlow, section 3.3). By duality the gradients of output and input
  * are whole; a weight's gradient is a product with the input and partial like it, a bias's is
@@ -49,286 +60,141 @@ enum { IN = SBP_DIM_IN, OUT = SBP_DIM_OUT };
         .name = "partial", .input = {P, P}, .weight = {B, B}, .gradient = {P, B}, .output = P,     \
         .spare = true                                                                              \
     }
-
 /* Element-wise: whatever splits the operand splits the result. */
-#define ELEMENTWISE(inputs_)                                                                       \
-    .inputs = (inputs_), .role_count = 4,                                                          \
-    .role = {TOKENS("batch", BATCH, true), TOKENS("sequence", SEQ, false), FEATURES("feature"),    \
-             REPLICATE}
+#define ELEMENTWISE BY_BATCH, BY_SEQUENCE, FEATURES("feature"), REPLICATE
+/* The same of operators that are linear in their operands. */
+#define LINEARLY BY_BATCH, BY_SEQUENCE, FEATURES("feature"), PARTIAL, REPLICATE
+
+/* Name, numbers of activations and of weights, and all roles. */
+#define ENTRY(name_, inputs_, weights_, ...)                                                       \
+    .name = (name_), .inputs = (inputs_), .weights = (weights_),                                   \
+    .role_count = sizeof(struct sbp_role[]){__VA_ARGS__} / sizeof(struct sbp_role),                \
+    .role = {__VA_ARGS__}
 
 static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
     /* Y = XW. The bias follows the output's features. On a row axis every member holds it but one
      * adds it; its gradient comes whole out of dY, which is B there (DESIGN.md, section 2, idea 3).
      */
-    [SBP_OP_LINEAR] = {.name = "linear",
-                       .inputs = 1,
-                       .weights = 2,
-                       .runs = true,
-                       .role_count = 6,
-                       .role = {TOKENS("batch", BATCH, true),
-                                TOKENS("sequence", SEQ, false),
-                                {.name = "column",
-                                 .input = {B},
-                                 .weight = {S(OUT), S(OUT)},
-                                 .gradient = {S(OUT), S(OUT)},
-                                 .output = S(FEATURE),
-                                 .paper = true},
-                                {.name = "row",
-                                 .input = {S(FEATURE)},
-                                 .weight = {S(IN), B},
-                                 .gradient = {S(IN), B},
-                                 .output = P,
-                                 .paper = true},
-                                PARTIAL,
-                                REPLICATE}},
+    [SBP_OP_LINEAR] = {.runs = true,
+                       ENTRY("linear", 1, 2, BY_BATCH, BY_SEQUENCE, COLUMN, ROW("row"), PARTIAL,
+                             REPLICATE)},
     /* Weights: table (vocabulary, hidden), then rows that are added: positions, token types. Such a
      * row is touched by the tokens of one split only, so its gradient is partial under batch and
      * sequence alike. */
-    [SBP_OP_EMBEDDING] = {.name = "embedding",
-                          .inputs = 0,
-                          .weights = 3,
-                          .runs = true,
-                          .role_count = 5,
-                          .role = {TOKENS("batch", BATCH, true),
-                                   TOKENS("sequence", SEQ, false),
-                                   {.name = "column",
-                                    .weight = {S(OUT), S(OUT), S(OUT)},
-                                    .gradient = {S(OUT), S(OUT), S(OUT)},
-                                    .output = S(FEATURE),
-                                    .paper = true},
-                                   {.name = "vocab",
-                                    .weight = {S(IN), B, B},
-                                    .gradient = {S(IN), B, B},
-                                    .output = P,
-                                    .paper = true},
-                                   REPLICATE}},
-    [SBP_OP_RELU] = {.name = "relu", .follows = true, .runs = true, ELEMENTWISE(1)},
-    [SBP_OP_GELU] = {.name = "gelu", .follows = true, .runs = true, ELEMENTWISE(1)},
-    [SBP_OP_TANH] = {.name = "tanh", .follows = true, ELEMENTWISE(1)},
+    [SBP_OP_EMBEDDING] = {.runs = true,
+                          ENTRY("embedding", 0, 3, BY_BATCH, BY_SEQUENCE, COLUMN, ROW("vocab"),
+                                REPLICATE)},
+    [SBP_OP_RELU] = {.follows = true, .runs = true, ENTRY("relu", 1, 0, ELEMENTWISE)},
+    [SBP_OP_GELU] = {.follows = true, .runs = true, ENTRY("gelu", 1, 0, ELEMENTWISE)},
+    [SBP_OP_TANH] = {.follows = true, ENTRY("tanh", 1, 0, ELEMENTWISE)},
     /* Linear: every member has the same mask. */
-    [SBP_OP_DROPOUT] = {.name = "dropout",
-                        .follows = true,
-                        .runs = true,
-                        .inputs = 1,
-                        .role_count = 5,
-                        .role = {TOKENS("batch", BATCH, true), TOKENS("sequence", SEQ, false),
-                                 FEATURES("feature"), PARTIAL, REPLICATE}},
+    [SBP_OP_DROPOUT] = {.follows = true, .runs = true, ENTRY("dropout", 1, 0, LINEARLY)},
     /* Legal on partial sums too: the sum of sums. */
-    [SBP_OP_ADD] = {.name = "add",
-                    .inputs = 2,
-                    .runs = true,
-                    .role_count = 5,
-                    .role = {TOKENS("batch", BATCH, true), TOKENS("sequence", SEQ, false),
-                             FEATURES("feature"), PARTIAL, REPLICATE}},
+    [SBP_OP_ADD] = {.runs = true, ENTRY("add", 2, 0, LINEARLY)},
     /* Two scalars a token (one of rmsnorm) are all-reduced over the axes of the hidden role. */
-    [SBP_OP_LAYERNORM] = {.name = "layernorm",
-                          .inputs = 1,
-                          .weights = 2,
-                          .follows = true,
+    [SBP_OP_LAYERNORM] = {.follows = true,
                           .runs = true,
-                          .role_count = 4,
-                          .role = {TOKENS("batch", BATCH, true), TOKENS("sequence", SEQ, false),
-                                   FEATURES("hidden"), REPLICATE}},
-    [SBP_OP_RMSNORM] = {.name = "rmsnorm",
-                        .inputs = 1,
-                        .weights = 1,
-                        .follows = true,
-                        .role_count = 4,
-                        .role = {TOKENS("batch", BATCH, true), TOKENS("sequence", SEQ, false),
-                                 FEATURES("hidden"), REPLICATE}},
+                          ENTRY("layernorm", 1, 2, BY_BATCH, BY_SEQUENCE, FEATURES("hidden"),
+                                REPLICATE)},
+    [SBP_OP_RMSNORM] = {.follows = true,
+                        ENTRY("rmsnorm", 1, 1, BY_BATCH, BY_SEQUENCE, FEATURES("hidden"),
+                              REPLICATE)},
     /* Root mean square of each head by itself; all heads have one gain (Qwen3's queries, keys). */
-    [SBP_OP_HEAD_NORM] = {.name = "head_norm",
-                          .inputs = 1,
-                          .weights = 1,
-                          .follows = true,
-                          .role_count = 4,
-                          .role = {TOKENS("batch", BATCH, true),
-                                   TOKENS("sequence", SEQ, false),
-                                   {.name = "head",
-                                    .input = {S(FEATURE)},
-                                    .weight = {B},
-                                    .gradient = {P},
-                                    .output = S(FEATURE),
-                                    .paper = true},
-                                   REPLICATE}},
+    [SBP_OP_HEAD_NORM] = {.follows = true,
+                          ENTRY("head_norm", 1, 1, BY_BATCH, BY_SEQUENCE,
+                                {.name = "head",
+                                 .input = {S(FEATURE)},
+                                 .weight = {B},
+                                 .gradient = {P},
+                                 .output = S(FEATURE),
+                                 .paper = true},
+                                REPLICATE)},
     /* silu(gate) x up: the input's inner dimension holds {gate, up}. */
-    [SBP_OP_SWIGLU] = {.name = "swiglu", .follows = true, ELEMENTWISE(1)},
+    [SBP_OP_SWIGLU] = {.follows = true, ENTRY("swiglu", 1, 0, ELEMENTWISE)},
     /* Rotates queries and keys in place, by angles that every device knows: free. */
-    [SBP_OP_ROTARY] = {.name = "rotary",
-                       .follows = true,
-                       .in_place = true,
-                       .inputs = 1,
-                       .role_count = 5,
-                       .role = {TOKENS("batch", BATCH, true), TOKENS("sequence", SEQ, false),
-                                FEATURES("feature"), PARTIAL, REPLICATE}},
+    [SBP_OP_ROTARY] = {.follows = true, .in_place = true, ENTRY("rotary", 1, 0, LINEARLY)},
     /* Context: queries split by sequence, keys and values gathered or passed round a ring inside
      * the operator (sbp_op_inner); spare here, where plans are to run. */
     [SBP_OP_ATTENTION] =
-        {.name = "attention",
-         .inputs = 1,
-         .runs = true,
-         .role_count = 4,
-         .role = {TOKENS("batch", BATCH, true),
-                  FEATURES("head"),
-                  {.name = "context", .input = {S(SEQ)}, .output = S(SEQ), .spare = true},
-                  REPLICATE}},
+        {.runs = true,
+         ENTRY("attention", 1, 0, BY_BATCH, FEATURES("head"),
+               {.name = "context", .input = {S(SEQ)}, .output = S(SEQ), .spare = true}, REPLICATE)},
     /* Inputs: queries (heads, head size), keys and values (kv heads, 2 x head size). Where the
      * heads are split further than the kv heads, the low digits of the heads are `query` axes: keys
      * and values are whole there, and their gradients partial (DESIGN.md, section 4). */
-    [SBP_OP_GROUPED_ATTENTION] =
-        {.name = "grouped_attention",
-         .inputs = 2,
-         .role_count = 5,
-         .role = {TOKENS("batch", BATCH, true),
-                  FEATURES("head"),
-                  TOKENS("context", SEQ, false),
-                  {.name = "query", .input = {S(FEATURE), B}, .output = S(FEATURE)},
-                  REPLICATE}},
+    [SBP_OP_GROUPED_ATTENTION] = {ENTRY(
+        "grouped_attention", 2, 0, BY_BATCH, FEATURES("head"), BY_CONTEXT,
+        {.name = "query", .input = {S(FEATURE), B}, .output = S(FEATURE)}, REPLICATE)},
     /* Inputs: queries (heads, nope + rope), keys and values (heads, nope + value), and the rotary
      * part of the keys, which all heads share (DeepSeek-V2, section 2.1). */
-    [SBP_OP_LATENT_ATTENTION] = {.name = "latent_attention",
-                                 .inputs = 3,
-                                 .role_count = 4,
-                                 .role = {TOKENS("batch", BATCH, true),
-                                          {.name = "head",
-                                           .input = {S(FEATURE), S(FEATURE), B},
-                                           .output = S(FEATURE),
-                                           .paper = true},
-                                          TOKENS("context", SEQ, false),
-                                          REPLICATE}},
+    [SBP_OP_LATENT_ATTENTION] = {ENTRY(
+        "latent_attention", 3, 0, BY_BATCH,
+        {.name = "head", .input = {S(FEATURE), S(FEATURE), B}, .output = S(FEATURE), .paper = true},
+        BY_CONTEXT, REPLICATE)},
     /* The maximum and (sum of exponentials, target logit) are all-reduced over vocabulary axes. */
     [SBP_OP_CROSS_ENTROPY] =
-        {.name = "cross_entropy",
-         .inputs = 1,
-         .follows = true,
+        {.follows = true,
          .runs = true,
-         .role_count = 4,
-         .role = {{.name = "batch", .input = {S(BATCH)}, .output = P, .paper = true},
-                  {.name = "sequence", .input = {S(SEQ)}, .output = P},
-                  {.name = "vocab", .input = {S(FEATURE)}, .output = B, .paper = true},
-                  REPLICATE}},
+         ENTRY("cross_entropy",
+               1, 0, {.name = "batch", .input = {S(BATCH)}, .output = P, .paper = true},
+               {.name = "sequence", .input = {S(SEQ)}, .output = P},
+               {.name = "vocab", .input = {S(FEATURE)}, .output = B, .paper = true}, REPLICATE)},
     /* Height: rows split; what windows reach of others' rows is fetched, and its gradient sent
        back. */
-    [SBP_OP_CONV2D] = {.name = "conv2d",
-                       .inputs = 1,
-                       .weights = 2,
-                       .role_count = 6,
-                       .role = {TOKENS("batch", BATCH, true),
-                                TOKENS("height", SEQ, false),
-                                {.name = "column",
-                                 .input = {B},
-                                 .weight = {S(OUT), S(OUT)},
-                                 .gradient = {S(OUT), S(OUT)},
-                                 .output = S(FEATURE),
-                                 .paper = true},
-                                {.name = "row",
-                                 .input = {S(FEATURE)},
-                                 .weight = {S(IN), B},
-                                 .gradient = {S(IN), B},
-                                 .output = P,
-                                 .paper = true},
-                                PARTIAL,
-                                REPLICATE}},
+    [SBP_OP_CONV2D] = {ENTRY("conv2d", 1, 2, BY_BATCH, BY_HEIGHT, COLUMN, ROW("row"), PARTIAL,
+                             REPLICATE)},
     /* Statistics are of the device's own images (AutoDDL trains so, as data parallelism does). */
-    [SBP_OP_BATCHNORM] = {.name = "batchnorm",
-                          .inputs = 1,
-                          .weights = 2,
-                          .follows = true,
-                          .role_count = 4,
-                          .role = {TOKENS("batch", BATCH, true), TOKENS("height", SEQ, false),
-                                   FEATURES("channel"), REPLICATE}},
-    [SBP_OP_MAXPOOL] = {.name = "maxpool",
-                        .inputs = 1,
-                        .role_count = 3,
-                        .role = {TOKENS("batch", BATCH, true), FEATURES("channel"), REPLICATE}},
-    [SBP_OP_AVGPOOL] = {.name = "avgpool",
-                        .inputs = 1,
-                        .role_count = 4,
-                        .role = {TOKENS("batch", BATCH, true), FEATURES("channel"), PARTIAL,
-                                 REPLICATE}},
+    [SBP_OP_BATCHNORM] = {.follows = true,
+                          ENTRY("batchnorm", 1, 2, BY_BATCH, BY_HEIGHT, FEATURES("channel"),
+                                REPLICATE)},
+    [SBP_OP_MAXPOOL] = {ENTRY("maxpool", 1, 0, BY_BATCH, FEATURES("channel"), REPLICATE)},
+    [SBP_OP_AVGPOOL] = {ENTRY("avgpool", 1, 0, BY_BATCH, FEATURES("channel"), PARTIAL, REPLICATE)},
     /* The token that stands for a sequence: (batch, sequence, hidden, 1) to (batch, 1, hidden, 1).
      */
-    [SBP_OP_FIRST_TOKEN] = {.name = "first_token",
-                            .inputs = 1,
-                            .role_count = 4,
-                            .role = {TOKENS("batch", BATCH, true), FEATURES("feature"), PARTIAL,
-                                     REPLICATE}},
+    [SBP_OP_FIRST_TOKEN] = {ENTRY("first_token", 1, 0, BY_BATCH, FEATURES("feature"), PARTIAL,
+                                  REPLICATE)},
     /* (batch, height, channels, width) to (batch, 1, channels, height x width). */
-    [SBP_OP_FLATTEN] = {.name = "flatten",
-                        .inputs = 1,
-                        .role_count = 4,
-                        .role = {TOKENS("batch", BATCH, true), FEATURES("channel"), PARTIAL,
-                                 REPLICATE}},
+    [SBP_OP_FLATTEN] = {ENTRY("flatten", 1, 0, BY_BATCH, FEATURES("channel"), PARTIAL, REPLICATE)},
     /* Reads the model's images; weights: kernel (patch pixels x colours, 1, hidden, 1), bias, class
      * token, positions. */
-    [SBP_OP_PATCH_EMBEDDING] = {.name = "patch_embedding",
-                                .inputs = 0,
-                                .weights = 4,
-                                .role_count = 4,
-                                .role = {TOKENS("batch", BATCH, true),
-                                         TOKENS("sequence", SEQ, false),
-                                         {.name = "column",
-                                          .weight = {S(OUT), S(OUT), S(OUT), S(OUT)},
-                                          .gradient = {S(OUT), S(OUT), S(OUT), S(OUT)},
-                                          .output = S(FEATURE),
-                                          .paper = true},
-                                         REPLICATE}},
+    [SBP_OP_PATCH_EMBEDDING] = {ENTRY("patch_embedding", 0, 4, BY_BATCH, BY_SEQUENCE, COLUMN,
+                                      REPLICATE)},
     /* Weights: router (hidden, 1, experts, 1), first (experts, hidden, feed-forward, {gate, up}),
      * second (experts, feed-forward, hidden, 1). Expert: tokens and experts split by the same axes,
      * tokens travel to their experts and back (all-to-all). Column: every expert's feed-forward
      * split, the output partial; so is the router's gradient, which each member's part of the
      * experts' outputs gives. A router bias (1, 1, experts, 1) is optional (DeepSeek-V3, 2.1.2). */
-    [SBP_OP_MOE] = {.name = "moe",
-                    .inputs = 1,
-                    .weights = 4,
-                    .role_count = 5,
-                    .role = {TOKENS("batch", BATCH, true),
-                             TOKENS("sequence", SEQ, false),
-                             {.name = "expert",
-                              .input = {S(BATCH)},
-                              .weight = {B, S(0), S(0), B},
-                              .gradient = {P, S(0), S(0), P},
-                              .output = S(BATCH),
-                              .paper = true},
-                             {.name = "column",
-                              .input = {B},
-                              .weight = {B, S(2), S(1), B},
-                              .gradient = {P, S(2), S(1), P},
-                              .output = P,
-                              .paper = true},
-                             REPLICATE}},
+    [SBP_OP_MOE] = {ENTRY("moe", 1, 4, BY_BATCH, BY_SEQUENCE,
+                          {.name = "expert",
+                           .input = {S(BATCH)},
+                           .weight = {B, S(0), S(0), B},
+                           .gradient = {P, S(0), S(0), P},
+                           .output = S(BATCH),
+                           .paper = true},
+                          {.name = "column",
+                           .input = {B},
+                           .weight = {B, S(2), S(1), B},
+                           .gradient = {P, S(2), S(1), P},
+                           .output = P,
+                           .paper = true},
+                          REPLICATE)},
     /* A grid of rows (tokens) and columns (features): panels of X are broadcast along the columns'
-     * axes, panels of W along the rows' (van de Geijn and Watts, 1997; AutoDDL, section 4.2.1). */
-    [SBP_OP_SUMMA_LINEAR] = {.name = "summa_linear",
-                             .inputs = 1,
-                             .weights = 2,
-                             .role_count = 5,
-                             .role = {TOKENS("batch", BATCH, true),
-                                      /* The bias lies with the columns; rows hold it alike. */
-                                      {.name = "grid_row",
-                                       .input = {S(BATCH)},
-                                       .weight = {S(IN), B},
-                                       .gradient = {S(IN), P},
-                                       .output = S(BATCH),
-                                       .paper = true},
-                                      {.name = "grid_column",
-                                       .input = {S(FEATURE)},
-                                       .weight = {S(OUT), S(OUT)},
-                                       .gradient = {S(OUT), S(OUT)},
-                                       .output = S(FEATURE),
-                                       .paper = true},
-                                      PARTIAL,
-                                      REPLICATE}},
+     * axes, panels of W along the rows' (van de Geijn and Watts, 1997; AutoDDL, section 4.2.1). The
+     * bias lies with the columns; rows hold it alike. */
+    [SBP_OP_SUMMA_LINEAR] = {ENTRY("summa_linear", 1, 2, BY_BATCH,
+                                   {.name = "grid_row",
+                                    .input = {S(BATCH)},
+                                    .weight = {S(IN), B},
+                                    .gradient = {S(IN), P},
+                                    .output = S(BATCH),
+                                    .paper = true},
+                                   FEATURES("grid_column"), PARTIAL, REPLICATE)},
     /* A model file's own: the node has an entry of its own in place of this one. */
-    [SBP_OP_CUSTOM] = {.name = "custom", .inputs = 1, .weights = 1, .role_count = 0},
+    [SBP_OP_CUSTOM] = {.name = "custom", .inputs = 1, .weights = 1},
 };
 
-static const char *const names[] = {
-#define SBP_OP_TEXT(name, text) text,
-    SBP_OP_MAP(SBP_OP_TEXT)
-#undef SBP_OP_TEXT
-        NULL,
-};
+#define TEXT(symbol, text) text,
+static const char *const names[] = {SBP_OP_MAP(TEXT) NULL};
 
 const struct sbp_op_entry *sbp_op(enum sbp_op_kind kind)
 {

@@ -55,12 +55,9 @@ enum { SBP_DIM_IN, SBP_DIM_IN_INNER, SBP_DIM_OUT, SBP_DIM_OUT_INNER };
     X(HEAD_NORM, "head_norm")                                                                      \
     X(FIRST_TOKEN, "first_token")
 
-enum sbp_op_kind {
 #define SBP_OP_ENUM(name, text) SBP_OP_##name,
-    SBP_OP_MAP(SBP_OP_ENUM)
+enum sbp_op_kind { SBP_OP_MAP(SBP_OP_ENUM) SBP_OP_KINDS };
 #undef SBP_OP_ENUM
-        SBP_OP_KINDS
-};
 
 #define SBP_MAX_ROLES   6
 #define SBP_MAX_INPUTS  3

@@ -8,35 +8,12 @@
 
 #include "base/json/json_write.h"
 
-static const char *const recompute_names[] = {
-#define SBP_RECOMPUTE_TEXT(symbol, name) name,
-    SBP_RECOMPUTE_MAP(SBP_RECOMPUTE_TEXT)
-#undef SBP_RECOMPUTE_TEXT
-        NULL,
-};
-
-static const char *const owner_names[] = {
-#define SBP_OWNER_TEXT(symbol, name) name,
-    SBP_OWNER_MAP(SBP_OWNER_TEXT)
-#undef SBP_OWNER_TEXT
-        NULL,
-};
-
-static const char *const stage_cut_names[] = {
-#define SBP_STAGE_CUT_TEXT(symbol, name) name,
-    SBP_STAGE_CUT_MAP(SBP_STAGE_CUT_TEXT)
-#undef SBP_STAGE_CUT_TEXT
-        NULL,
-};
-
+#define TEXT(symbol, text) text,
+static const char *const recompute_names[] = {SBP_RECOMPUTE_MAP(TEXT) NULL};
+static const char *const owner_names[] = {SBP_OWNER_MAP(TEXT) NULL};
+static const char *const stage_cut_names[] = {SBP_STAGE_CUT_MAP(TEXT) NULL};
 /* "none": one stage has no order to follow. */
-static const char *const schedule_names[] = {
-#define SBP_SCHEDULE_CHOICE(symbol, name) name,
-    SBP_SCHEDULE_MAP(SBP_SCHEDULE_CHOICE)
-#undef SBP_SCHEDULE_CHOICE
-        "none",
-    NULL,
-};
+static const char *const schedule_names[] = {SBP_SCHEDULE_MAP(TEXT) "none", NULL};
 
 const char *sbp_parallel_recompute_name(enum sbp_recompute recompute)
 {
@@ -187,26 +164,10 @@ static enum sbp_status read_recompute(const struct sbp_json *value, enum sbp_rec
     return SBP_OK;
 }
 
-static enum sbp_status read_owner(const struct sbp_json *value, enum sbp_owner *owner)
-{
-    int choice = 0;
-    SBP_TRY(sbp_json_choice(value, owner_names, &choice));
-    *owner = (enum sbp_owner)choice;
-    return SBP_OK;
-}
-
-static enum sbp_status read_stage_cut(const struct sbp_json *value, enum sbp_stage_cut *cut)
-{
-    int choice = 0;
-    SBP_TRY(sbp_json_choice(value, stage_cut_names, &choice));
-    *cut = (enum sbp_stage_cut)choice;
-    return SBP_OK;
-}
-
 static enum sbp_status read_key(const struct sbp_json *value, const char *key,
-                                struct sbp_parallel *parallel, bool *known)
+                                struct sbp_parallel *parallel)
 {
-    *known = true;
+    int choice = 0;
     for (int i = 0; i < WHOLES; i++)
         if (strcmp(key, wholes[i].key) == 0)
             return sbp_json_int64(value, wholes[i].least, wholes[i].most,
@@ -216,15 +177,16 @@ static enum sbp_status read_key(const struct sbp_json *value, const char *key,
             return sbp_json_bool(value, (bool *)(void *)((char *)parallel + flags[i].offset));
     if (strcmp(key, "schedule") == 0)
         return read_schedule(value, &parallel->schedule);
-    if (strcmp(key, "stage_cut") == 0)
-        return read_stage_cut(value, &parallel->stage_cut);
     if (strcmp(key, "recompute") == 0)
         return read_recompute(value, &parallel->recompute);
-    if (strcmp(key, "owner") == 0)
-        return read_owner(value, &parallel->owner);
     if (strcmp(key, "gradient_overlap") == 0)
         return sbp_json_double(value, 0, 1, &parallel->gradient_overlap);
-    *known = false;
+    const bool owner = strcmp(key, "owner") == 0;
+    SBP_TRY(sbp_json_choice(value, owner ? owner_names : stage_cut_names, &choice));
+    if (owner)
+        parallel->owner = (enum sbp_owner)choice;
+    else
+        parallel->stage_cut = (enum sbp_stage_cut)choice;
     return SBP_OK;
 }
 
@@ -235,11 +197,10 @@ enum sbp_status sbp_parallel_read(const struct sbp_json *object, struct sbp_para
     SBP_TRY(sbp_json_keys(object, keys));
     for (int i = 0; keys[i] != NULL; i++) {
         struct sbp_json value;
-        bool known = false;
         if (!sbp_json_has(object, keys[i]))
             continue;
         SBP_TRY(sbp_json_member(object, keys[i], &value));
-        SBP_TRY(read_key(&value, keys[i], &read, &known));
+        SBP_TRY(read_key(&value, keys[i], &read));
     }
     *parallel = read;
     return SBP_OK;

@@ -21,12 +21,9 @@ struct cJSON;
                                  (torchtitan keeps every second one's) */                          \
     X(FULL, "full")           /* all but the input of every `recompute_every` blocks */
 
-enum sbp_recompute {
 #define SBP_RECOMPUTE_ENUM(symbol, name) SBP_RECOMPUTE_##symbol,
-    SBP_RECOMPUTE_MAP(SBP_RECOMPUTE_ENUM)
+enum sbp_recompute { SBP_RECOMPUTE_MAP(SBP_RECOMPUTE_ENUM) SBP_RECOMPUTES };
 #undef SBP_RECOMPUTE_ENUM
-        SBP_RECOMPUTES
-};
 const char *sbp_parallel_recompute_name(enum sbp_recompute recompute);
 
 /* Who holds the states of parameters that replicas share (CDP, section 4.4). With an owner every
@@ -37,12 +34,9 @@ const char *sbp_parallel_recompute_name(enum sbp_recompute recompute);
     X(BROADCAST, "broadcast") /* all replicas need a layer at once */                              \
     X(HAND_OVER, "hand-over") /* one after the other (cyclic): point to point */
 
-enum sbp_owner {
 #define SBP_OWNER_ENUM(symbol, name) SBP_OWNER_##symbol,
-    SBP_OWNER_MAP(SBP_OWNER_ENUM)
+enum sbp_owner { SBP_OWNER_MAP(SBP_OWNER_ENUM) SBP_OWNERS };
 #undef SBP_OWNER_ENUM
-        SBP_OWNERS
-};
 const char *sbp_parallel_owner_name(enum sbp_owner owner);
 
 /* Where a pipeline's stages begin. */
@@ -50,12 +44,9 @@ const char *sbp_parallel_owner_name(enum sbp_owner owner);
     X(BLOCKS, "blocks") /* blocks are shared out evenly */                                         \
     X(FLOPS, "flops")   /* the most that a piece computes is as little as can be */
 
-enum sbp_stage_cut {
 #define SBP_STAGE_CUT_ENUM(symbol, name) SBP_CUT_##symbol,
-    SBP_STAGE_CUT_MAP(SBP_STAGE_CUT_ENUM)
+enum sbp_stage_cut { SBP_STAGE_CUT_MAP(SBP_STAGE_CUT_ENUM) SBP_STAGE_CUTS };
 #undef SBP_STAGE_CUT_ENUM
-        SBP_STAGE_CUTS
-};
 const char *sbp_parallel_stage_cut_name(enum sbp_stage_cut cut);
 
 struct sbp_parallel {

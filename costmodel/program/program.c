@@ -3,17 +3,9 @@
 
 #include <math.h>
 
-static const char *const instr_names[] = {
-#define SBP_INSTR_TEXT(name, text) text,
-    SBP_INSTR_MAP(SBP_INSTR_TEXT)
-#undef SBP_INSTR_TEXT
-};
-
-static const char *const section_names[] = {
-#define SBP_SECTION_TEXT(name, text) text,
-    SBP_SECTION_MAP(SBP_SECTION_TEXT)
-#undef SBP_SECTION_TEXT
-};
+#define TEXT(name, text) text,
+static const char *const instr_names[] = {SBP_INSTR_MAP(TEXT)};
+static const char *const section_names[] = {SBP_SECTION_MAP(TEXT)};
 
 const char *sbp_program_instr_name(enum sbp_instr_kind kind)
 {

@@ -65,11 +65,9 @@ struct sbp_buffer {
     X(NORM, "norm")                       /* OUT = sum of squares of all weight gradients */       \
     X(UPDATE, "update")                   /* weight W from gradient DW, moments SAVED, SAVED2 */
 
-enum sbp_instr_kind {
 #define SBP_INSTR_ENUM(name, text) SBP_INSTR_##name,
-    SBP_INSTR_MAP(SBP_INSTR_ENUM)
+enum sbp_instr_kind { SBP_INSTR_MAP(SBP_INSTR_ENUM) };
 #undef SBP_INSTR_ENUM
-};
 const char *sbp_program_instr_name(enum sbp_instr_kind kind);
 
 /* When an instruction runs. The sections of a micro-batch mix in the order of the list. A step
@@ -81,12 +79,9 @@ const char *sbp_program_instr_name(enum sbp_instr_kind kind);
     X(BACKWARD_WEIGHT, "backward-weight") /* may wait: nobody upstream needs it */                 \
     X(STEP, "step")                       /* once a step: synchronisation, norm, update */
 
-enum sbp_section {
 #define SBP_SECTION_ENUM(name, text) SBP_SECTION_##name,
-    SBP_SECTION_MAP(SBP_SECTION_ENUM)
+enum sbp_section { SBP_SECTION_MAP(SBP_SECTION_ENUM) SBP_SECTIONS };
 #undef SBP_SECTION_ENUM
-        SBP_SECTIONS
-};
 const char *sbp_program_section_name(enum sbp_section section);
 
 /* Why a collective is there, for reports. */

@@ -4,12 +4,8 @@
 
 #include "costmodel/layout/boxing.h"
 
-static const char *const boxing_names[] = {
-#define SBP_BOXING_TEXT(name, text) text,
-    SBP_BOXING_MAP(SBP_BOXING_TEXT)
-#undef SBP_BOXING_TEXT
-        NULL,
-};
+#define TEXT(symbol, text) text,
+static const char *const boxing_names[] = {SBP_BOXING_MAP(TEXT) NULL};
 
 const char *sbp_strategy_boxing_name(enum sbp_boxing_mode mode)
 {

@@ -20,11 +20,9 @@
     X(PATH, "path") /* the cheapest list by the cluster's prices (costmodel/layout/boxing_path.h)  \
                      */
 
-enum sbp_boxing_mode {
 #define SBP_BOXING_ENUM(name, text) SBP_BOXING_##name,
-    SBP_BOXING_MAP(SBP_BOXING_ENUM)
+enum sbp_boxing_mode { SBP_BOXING_MAP(SBP_BOXING_ENUM) };
 #undef SBP_BOXING_ENUM
-};
 const char *sbp_strategy_boxing_name(enum sbp_boxing_mode mode);
 const char *const *sbp_strategy_boxing_names(void); /* NULL-terminated, in the order of the enum */
 

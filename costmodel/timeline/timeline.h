@@ -37,12 +37,9 @@
     X(CDP_V1, "cdp-v1")                                                                            \
     X(CDP_V2, "cdp-v2")
 
-enum sbp_schedule {
 #define SBP_SCHEDULE_ENUM(symbol, name) SBP_##symbol,
-    SBP_SCHEDULE_MAP(SBP_SCHEDULE_ENUM)
+enum sbp_schedule { SBP_SCHEDULE_MAP(SBP_SCHEDULE_ENUM) SBP_SCHEDULES };
 #undef SBP_SCHEDULE_ENUM
-        SBP_SCHEDULES
-};
 const char *sbp_timeline_schedule_name(enum sbp_schedule schedule);
 /* Whether the schedule has no flush, so that a step also updates with gradients of an older state:
  * a different training from that of the other schedules. */
@@ -56,12 +53,9 @@ bool sbp_timeline_delays_gradients(enum sbp_schedule schedule);
     X(PYRAMID, "model-parallel") /* N - j + 1 devices of stage j, one micro-batch each */          \
     X(ZERO, "zero")              /* a device per micro-batch; a stage's states go with its work */
 
-enum sbp_placement {
 #define SBP_PLACEMENT_ENUM(symbol, name) SBP_PLACE_##symbol,
-    SBP_PLACEMENT_MAP(SBP_PLACEMENT_ENUM)
+enum sbp_placement { SBP_PLACEMENT_MAP(SBP_PLACEMENT_ENUM) SBP_PLACEMENTS };
 #undef SBP_PLACEMENT_ENUM
-        SBP_PLACEMENTS
-};
 const char *sbp_timeline_placement_name(enum sbp_placement placement);
 
 /* One micro-batch on one chunk of a stage. Times finite and >= 0, bytes in 0 .. 2^53. */

@@ -3,24 +3,17 @@
 
 /* --- names --- */
 
-static const char *const schedule_names[SBP_SCHEDULES] = {
-#define SBP_SCHEDULE_TEXT(symbol, name) [SBP_##symbol] = (name),
-    SBP_SCHEDULE_MAP(SBP_SCHEDULE_TEXT)
-#undef SBP_SCHEDULE_TEXT
-};
+#define TEXT(symbol, name) name,
 
 const char *sbp_timeline_schedule_name(enum sbp_schedule schedule)
 {
-    return schedule_names[schedule];
+    static const char *const names[] = {SBP_SCHEDULE_MAP(TEXT)};
+    return names[schedule];
 }
 
 const char *sbp_timeline_placement_name(enum sbp_placement placement)
 {
-    static const char *const names[SBP_PLACEMENTS] = {
-#define SBP_PLACEMENT_TEXT(symbol, name) [SBP_PLACE_##symbol] = (name),
-        SBP_PLACEMENT_MAP(SBP_PLACEMENT_TEXT)
-#undef SBP_PLACEMENT_TEXT
-    };
+    static const char *const names[] = {SBP_PLACEMENT_MAP(TEXT)};
     return names[placement];
 }
 

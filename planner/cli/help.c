@@ -66,19 +66,17 @@ static const struct {
 } cuts[] = {
     {"pipeline", "N", "stages (default 1): whole outer levels first, then a divisor of the next"},
     {"micro_batch", "N",
-     "sequences that a stage works on at a time; divides the batch (default all "
-     "of it)"},
+     "sequences that a stage works on at a time; divides the batch (default all of it)"},
     {"schedule", "NAME", "of the micro-batches (default 1f1b)"},
     {"stage_cut", "NAME", "where stages begin: between blocks evenly (default), or by flops"},
     {"chunks", "N", "pieces of a stage: 2 or more, with schedule interleaved"},
     {"pipeline_limit", "N",
-     "micro-batches in flight, of schedules message-driven and zero-bubble "
-     "(default 0: as many as stages)"},
+     "micro-batches in flight, of schedules message-driven and zero-bubble (default 0: as many as "
+     "stages)"},
     {"zero", "0..3", "ZeRO: replicas share optimizer states (1), gradients (2), weights (3)"},
     {"gather_blocks", "BOOL", "with zero=3, gather the weights of a block together"},
     {"recompute", "NAME",
-     "what is formed again in the backward pass instead of kept (default "
-     "none)"},
+     "what is formed again in the backward pass instead of kept (default none)"},
     {"recompute_every", "N", "keep the input of every so many blocks, with recompute=full"},
     {"regather", "BOOL", "keep inputs as they rested, and box them again for weight gradients"},
     {"keep_sent", "BOOL", "keep what a stage sent until its backward pass"},
@@ -86,8 +84,8 @@ static const struct {
     {"bucket_parameters", "N", "that pass through the device at a time, with offload"},
     {"chunk_factor", "N", "buckets of one all-reduce beside the optimizer, with offload"},
     {"gradient_overlap", "0..1",
-     "share of the gradients' synchronisation that may hide behind the "
-     "backward pass (default: the cluster's)"},
+     "share of the gradients' synchronisation that may hide behind the backward pass (default: the "
+     "cluster's)"},
     {"allow_delayed_gradients", "BOOL", "needed by cdp-v1 and cdp-v2: update with older gradients"},
     {"owner", "NAME", "one replica holds a layer's states and hands them out (default none)"},
 };

@@ -9,8 +9,6 @@
 #include "planner/commands/commands.h"
 #include "planner/commands/search_session_priv.h"
 #include "planner/limits.h"
-#include "planner/report/plan_line.h"
-#include "planner/report/price_interval.h"
 #include "planner/space/space_table.h"
 
 /* Rows: the baselines first, then the spaces that contain most of them; `zero` is the best of three
@@ -22,65 +20,36 @@ static const enum sbp_space_kind ORDER[] = {
     SBP_SPACE_FULL};
 enum { ROWS = sizeof ORDER / sizeof *ORDER, FULL_ROW = ROWS - 1 };
 
-struct row {
-    struct sbp_outcome outcome;
-    bool refused, found;
-    struct sbp_diag why; /* refused */
-    struct sbp_parallel parallel;
-    struct sbp_summary summary;
-    struct sbp_price_interval trust;
-    char line[SBP_PLAN_LINE_BYTES];
-    struct sbp_shortage shortage;
-    int plan_of; /* the row that found the plan: for full it may be a space that it contains */
-};
-
 struct comparison {
     struct sbp_search_job job; /* the model, the cluster and what is given of a step */
-    struct row row[ROWS];
+    struct sbp_search_row row[ROWS];
+    int plan_of; /* the row that found full's plan: it may be a space that full contains */
     int found;
 };
 
-static enum sbp_status describe(const struct sbp_search_job *job, struct row *row,
-                                struct sbp_diag *diag)
-{
-    struct sbp_report report;
-    SBP_TRY(sbp_report_make(&job->plan, &report, diag));
-    enum sbp_status status = sbp_search_job_check(job, &report, diag);
-    if (status == SBP_OK)
-        status = sbp_price_interval_make(&job->plan, &report.step, &row->trust, diag);
-    row->summary = report.summary;
-    row->parallel = job->plan.cut.parallel;
-    (void)sbp_plan_line(&job->plan, job->request.space, row->line);
-    sbp_report_free(&report);
-    return status;
-}
-
-static enum sbp_status begin_and_search(struct sbp_search_job *job, struct row *row)
+static enum sbp_status begin_and_search(struct sbp_search_job *job, struct sbp_search_row *row)
 {
     SBP_TRY(sbp_space_begin(&job->request, &job->plan, &row->why));
-    return sbp_search_run(&job->plan, &job->request, &row->outcome, &row->why);
+    return sbp_search_job_run(job, 1, &row->why);
 }
 
 /* Searches a row. A space without a legal strategy, or too large for the solver, is a row, too. */
-static enum sbp_status search_row(struct sbp_search_job *job, struct row *row,
+static enum sbp_status search_row(struct sbp_search_job *job, struct sbp_search_row *row,
                                   struct sbp_diag *diag)
 {
     const enum sbp_status status = begin_and_search(job, row);
+    row->outcome = job->outcome;
     row->refused = status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED || status == SBP_E_USAGE;
     if (row->refused)
         return SBP_OK;
     if (status != SBP_OK)
         return sbp_fail(diag, status, "%s", row->why.text);
-    job->outcome = row->outcome;
-    row->found = sbp_search_outcome_has_plan(&row->outcome);
-    if (row->found)
-        return describe(job, row, diag);
-    return sbp_search_shortage(&job->plan, &job->request, &row->outcome, &row->shortage, diag);
+    return sbp_search_row_fill(job, row, diag);
 }
 
 /* Searches a space, from the model and the step that were given. */
 static enum sbp_status compare_space(const struct comparison *comparison, int index,
-                                     struct row *row, struct sbp_diag *diag)
+                                     struct sbp_search_row *row, struct sbp_diag *diag)
 {
     struct sbp_search_job job = {.arguments = comparison->job.arguments};
     enum sbp_status status =
@@ -97,9 +66,9 @@ static enum sbp_status compare_space(const struct comparison *comparison, int in
  * less. */
 static enum sbp_status check_proof(const struct comparison *comparison, struct sbp_diag *diag)
 {
-    const struct row *full = &comparison->row[FULL_ROW];
+    const struct sbp_search_row *full = &comparison->row[FULL_ROW];
     for (int i = 0; i < FULL_ROW; i++) {
-        const struct row *row = &comparison->row[i];
+        const struct sbp_search_row *row = &comparison->row[i];
         if (full->refused || !row->found || !sbp_space_is_part_of_full(ORDER[i]))
             continue;
         if (full->outcome.status == SBP_PLAN_INFEASIBLE)
@@ -122,10 +91,10 @@ static enum sbp_status check_proof(const struct comparison *comparison, struct s
  * search from it. */
 static void take_better_part(struct comparison *comparison)
 {
-    struct row *full = &comparison->row[FULL_ROW];
+    struct sbp_search_row *full = &comparison->row[FULL_ROW];
     int best = FULL_ROW;
     for (int i = 0; i < ROWS; i++) {
-        const struct row *row = &comparison->row[i], *before = &comparison->row[best];
+        const struct sbp_search_row *row = &comparison->row[i], *before = &comparison->row[best];
         if (row->found && sbp_space_is_part_of_full(ORDER[i]) &&
             (!before->found ||
              row->outcome.objective_s < before->outcome.objective_s * (1 - SBP_INNER_ROUND_OFF)))
@@ -133,7 +102,7 @@ static void take_better_part(struct comparison *comparison)
     }
     if (best == FULL_ROW)
         return;
-    const struct row *part = &comparison->row[best];
+    const struct sbp_search_row *part = &comparison->row[best];
     full->found = true;
     full->refused = false;
     full->outcome.objective_s = part->outcome.objective_s;
@@ -145,13 +114,13 @@ static void take_better_part(struct comparison *comparison)
     full->summary = part->summary;
     full->trust = part->trust;
     memcpy(full->line, part->line, sizeof full->line);
-    full->plan_of = best;
+    comparison->plan_of = best;
 }
 
 /* Step time of a row over that of the full space; 0 where one of them has no plan. */
 static double gain(const struct comparison *comparison, int index)
 {
-    const struct row *row = &comparison->row[index], *full = &comparison->row[FULL_ROW];
+    const struct sbp_search_row *row = &comparison->row[index], *full = &comparison->row[FULL_ROW];
     return row->found && full->found && full->outcome.objective_s > 0
                ? row->outcome.objective_s / full->outcome.objective_s
                : 0;
@@ -159,7 +128,7 @@ static double gain(const struct comparison *comparison, int index)
 
 /* --- text --- */
 
-static void why_cell(struct sbp_table *table, const struct row *row)
+static void why_cell(struct sbp_table *table, const struct sbp_search_row *row)
 {
     char needed[32], limit[32];
     if (row->refused)
@@ -182,7 +151,7 @@ static bool has_intervals(const struct comparison *comparison)
 static void print_row(struct sbp_table *table, const struct comparison *comparison, int index)
 {
     const int numbers = has_intervals(comparison) ? 6 : 5;
-    const struct row *row = &comparison->row[index];
+    const struct sbp_search_row *row = &comparison->row[index];
     char unit[32], word[SBP_VERDICT_BYTES];
     sbp_table_cell(table, "%s", sbp_request_space_name(ORDER[index]));
     sbp_table_cell(table, "%s",
@@ -232,16 +201,13 @@ static enum sbp_status print_refusals(const struct comparison *comparison)
     for (int i = 0; i < ROWS; i++) {
         if (!comparison->row[i].refused || said[i])
             continue;
-        if (printf("\n%s", sbp_request_space_name(ORDER[i])) < 0)
-            return SBP_E_IO;
+        SBP_PRINT("\n%s", sbp_request_space_name(ORDER[i]));
         for (int k = i + 1; k < ROWS; k++) {
             said[k] |= comparison->row[k].refused && same_reason(comparison, i, k);
-            if (comparison->row[k].refused && same_reason(comparison, i, k) &&
-                printf(", %s", sbp_request_space_name(ORDER[k])) < 0)
-                return SBP_E_IO;
+            if (comparison->row[k].refused && same_reason(comparison, i, k))
+                SBP_PRINT(", %s", sbp_request_space_name(ORDER[k]));
         }
-        if (printf(": %s\n", comparison->row[i].why.text) < 0)
-            return SBP_E_IO;
+        SBP_PRINT(": %s\n", comparison->row[i].why.text);
     }
     return SBP_OK;
 }
@@ -249,12 +215,11 @@ static enum sbp_status print_refusals(const struct comparison *comparison)
 static enum sbp_status print_legend(const struct comparison *comparison)
 {
     const bool communication = comparison->job.request.objective == SBP_COMMUNICATION;
-    const int plan_of = comparison->row[FULL_ROW].plan_of;
-    if (printf("\nfull gains: %s of the row over that of full, the free search; below 1 the row "
-               "trains as full may not\n(cdp: gradients a step late; summa: products by panels). "
-               "Communication that is not exposed hides\nbehind computation.\n",
-               communication ? "communication" : "step time") < 0)
-        return SBP_E_IO;
+    const int plan_of = comparison->plan_of;
+    SBP_PRINT("\nfull gains: %s of the row over that of full, the free search; below 1 the row "
+              "trains as full may not\n(cdp: gradients a step late; summa: products by panels). "
+              "Communication that is not exposed hides\nbehind computation.\n",
+              communication ? "communication" : "step time");
     if (plan_of != FULL_ROW &&
         printf("full: the plan is that of %s, which is one of full's; its own search found none "
                "better\n",
@@ -284,9 +249,8 @@ static enum sbp_status print_trust(const struct comparison *comparison)
 {
     if (!has_intervals(comparison))
         return SBP_OK;
-    if (printf("interval: of the step, by the errors of the calibration; *: some of it rests on "
-               "prices that were\nextrapolated or are poorly known, most of all\n") < 0)
-        return SBP_E_IO;
+    SBP_PRINT("interval: of the step, by the errors of the calibration; *: some of it rests on "
+              "prices that were\nextrapolated or are poorly known, most of all\n");
     for (int i = 0; i < ROWS; i++)
         if (comparison->row[i].found)
             SBP_TRY(sbp_price_interval_print_star(&comparison->row[i].trust,
@@ -298,8 +262,7 @@ static enum sbp_status print_trust(const struct comparison *comparison)
 static enum sbp_status print_text(const struct comparison *comparison)
 {
     SBP_TRY(sbp_report_print_model(&comparison->job.plan, stdout));
-    if (printf("\n") < 0)
-        return SBP_E_IO;
+    SBP_PRINT("\n");
     SBP_TRY(print_table(comparison));
     if (comparison->found > 0) {
         SBP_TRY(print_legend(comparison));
@@ -316,7 +279,7 @@ static enum sbp_status print_text(const struct comparison *comparison)
 static void put_row(struct cJSON *rows, const struct comparison *comparison, int index,
                     bool *failed)
 {
-    const struct row *row = &comparison->row[index];
+    const struct sbp_search_row *row = &comparison->row[index];
     struct cJSON *item = sbp_json_push_object(rows, failed);
     sbp_json_put_text(item, "space", sbp_request_space_name(ORDER[index]), failed);
     if (row->refused) {
@@ -338,8 +301,9 @@ static void put_row(struct cJSON *rows, const struct comparison *comparison, int
     if (gain(comparison, index) > 0)
         sbp_json_put_number(item, "full_gains", gain(comparison, index), failed);
     sbp_json_put_text(item, "plan", row->line, failed);
-    if (row->plan_of != index)
-        sbp_json_put_text(item, "plan_of", sbp_request_space_name(ORDER[row->plan_of]), failed);
+    if (index == FULL_ROW && comparison->plan_of != FULL_ROW)
+        sbp_json_put_text(item, "plan_of", sbp_request_space_name(ORDER[comparison->plan_of]),
+                          failed);
     sbp_summary_put_parallel(item, &row->parallel, failed);
     sbp_summary_put_cost(item, &row->summary, failed);
     sbp_price_interval_put(item, &row->trust, failed);
@@ -369,7 +333,6 @@ static enum sbp_status compare(struct comparison *comparison, struct sbp_diag *d
     comparison->job.request =
         sbp_search_request(comparison->job.arguments, &comparison->job.settings);
     for (int i = 0; i < ROWS; i++) {
-        comparison->row[i].plan_of = i;
         SBP_TRY(compare_space(comparison, i, &comparison->row[i], diag));
         comparison->found += comparison->row[i].found;
     }
@@ -382,7 +345,7 @@ static enum sbp_status compare(struct comparison *comparison, struct sbp_diag *d
 
 enum sbp_status sbp_command_compare(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
-    struct comparison comparison = {.job = {.arguments = arguments}};
+    struct comparison comparison = {.job = {.arguments = arguments}, .plan_of = FULL_ROW};
     struct sbp_search_job *job = &comparison.job;
     enum sbp_status status =
         sbp_inputs_read(arguments, SBP_SPACE_FULL, &job->arena, &job->settings, &job->plan, diag);

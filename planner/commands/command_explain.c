@@ -13,12 +13,6 @@
 
 #define DIST_BYTES 96
 
-#define PRINT(...)                                                                                 \
-    do {                                                                                           \
-        if (printf(__VA_ARGS__) < 0)                                                               \
-            return SBP_E_IO;                                                                       \
-    } while (0)
-
 /* --- how the plan was found --- */
 
 static enum sbp_status print_origin(const struct sbp_plan *plan)
@@ -28,7 +22,7 @@ static enum sbp_status print_origin(const struct sbp_plan *plan)
         const struct cJSON *member =
             plan->search == NULL ? NULL : cJSON_GetObjectItemCaseSensitive(plan->search, KEYS[i]);
         if (cJSON_IsString(member))
-            PRINT("%-10s %s\n", i == 0 ? "made by" : "status", member->valuestring);
+            SBP_PRINT("%-10s %s\n", i == 0 ? "made by" : "status", member->valuestring);
     }
     return SBP_OK;
 }
@@ -154,13 +148,12 @@ static void collective_row(struct sbp_table *table, const struct sbp_report *rep
 
 static enum sbp_status print_collectives(const struct sbp_report *report, int op)
 {
-    static const char *const TITLES[] = {"collective", "group", "bytes", "time",
-                                         "a step",     "cause", "tensor"};
-    static const char *const BY_AXES[] = {"collective", "group",  "axes",  "bytes",
-                                          "time",       "a step", "cause", "tensor"};
-    const bool by_axes = report->plan->strategy.boxing == SBP_BOXING_PATH;
+    static const char *const REST[] = {"bytes", "time", "a step", "cause", "tensor"};
+    const char *titles[8] = {"collective", "group", "axes"};
+    const int first = report->plan->strategy.boxing == SBP_BOXING_PATH ? 3 : 2;
     struct sbp_table table;
-    sbp_table_init(&table, by_axes ? 8 : 7, by_axes ? BY_AXES : TITLES);
+    memcpy(titles + first, REST, sizeof REST);
+    sbp_table_init(&table, first + 5, titles);
     for (int p = 0; p < report->step.program_count; p++) {
         const struct sbp_program *program = &report->step.program[p];
         for (int i = 0; i < program->instr_count; i++)
@@ -192,9 +185,9 @@ static enum sbp_status print_kept(const struct sbp_report *report, int op)
     const double bytes = report->site[op].kept_bytes / repeats;
     char kept[32];
     if (bytes > 0)
-        PRINT("  %skeeps %s a device%s for backward\n", repeats > 1 ? "each repeat " : "",
-              sbp_format_bytes(bytes, kept),
-              report->summary.micro_batches > 1 ? " and micro-batch" : "");
+        SBP_PRINT("  %skeeps %s a device%s for backward\n", repeats > 1 ? "each repeat " : "",
+                  sbp_format_bytes(bytes, kept),
+                  report->summary.micro_batches > 1 ? " and micro-batch" : "");
     return SBP_OK;
 }
 
@@ -206,14 +199,14 @@ static enum sbp_status print_layer(const struct sbp_report *report, int op)
     const char *all = node->repeats > 1 ? " (all repeats)" : "";
     char roles[SBP_ROLES_BYTES], compute[32], communication[32];
     char forward[FLOPS_BYTES], backward[FLOPS_BYTES], parameters[32];
-    PRINT("\n%s (%s): %s", node->name, node->entry->name, sbp_roles_text(plan, op, roles));
+    SBP_PRINT("\n%s (%s): %s", node->name, node->entry->name, sbp_roles_text(plan, op, roles));
     if (node->repeats > 1)
-        PRINT("; x%d, the first is shown", node->repeats);
-    PRINT("\n  compute %s, communication %s%s\n", sbp_format_seconds(cost->compute_s, compute),
-          sbp_format_seconds(cost->communication_s, communication), all);
-    PRINT("  %s forward, %s backward, %s parameters%s\n", flops_text(cost->forward_flops, forward),
-          flops_text(cost->backward_flops, backward),
-          sbp_format_count(cost->parameters, parameters), all);
+        SBP_PRINT("; x%d, the first is shown", node->repeats);
+    SBP_PRINT("\n  compute %s, communication %s%s\n", sbp_format_seconds(cost->compute_s, compute),
+              sbp_format_seconds(cost->communication_s, communication), all);
+    SBP_PRINT("  %s forward, %s backward, %s parameters%s\n",
+              flops_text(cost->forward_flops, forward), flops_text(cost->backward_flops, backward),
+              sbp_format_count(cost->parameters, parameters), all);
     SBP_TRY(print_kept(report, op));
     SBP_TRY(print_operands(plan, op));
     return print_collectives(report, op);
@@ -223,14 +216,14 @@ static enum sbp_status print_tables(const struct sbp_report *report)
 {
     const struct sbp_summary *summary = &report->summary;
     char bytes[32];
-    PRINT("traffic    %s a device and step\n",
-          sbp_format_bytes(summary->totals.communication_bytes, bytes));
-    PRINT("           %.9g x 2^30 elements of activations forward\n\n",
-          summary->forward_activation_elements / 0x1p30);
+    SBP_PRINT("traffic    %s a device and step\n",
+              sbp_format_bytes(summary->totals.communication_bytes, bytes));
+    SBP_PRINT("           %.9g x 2^30 elements of activations forward\n\n",
+              summary->forward_activation_elements / 0x1p30);
     SBP_TRY(sbp_report_print_time(report, stdout));
     if (summary->stages == 1 && summary->micro_batches == 1)
         return SBP_OK;
-    PRINT("\n");
+    SBP_PRINT("\n");
     return sbp_report_print_stages(report, stdout);
 }
 
@@ -254,17 +247,18 @@ static enum sbp_status print_text(const struct sbp_report *report,
     SBP_TRY(sbp_report_print_cost(report, &options, stdout));
     SBP_TRY(sbp_price_interval_print(trust, report->summary.totals.step_s, stdout));
     SBP_TRY(print_tables(report));
-    PRINT("\nDistributions: S0 splits the batch, S1 the sequence, S2 the features; of weights S0 "
-          "the inputs, S2 the outputs; B: whole on each, P: partial sums; with the number of "
-          "parts.\n");
+    SBP_PRINT(
+        "\nDistributions: S0 splits the batch, S1 the sequence, S2 the features; of weights S0 "
+        "the inputs, S2 the outputs; B: whole on each, P: partial sums; with the number of "
+        "parts.\n");
     for (int op = 0; op < report->plan->cut.graph.op_count; op++)
         if (report->plan->cut.graph.op[op].site == op)
             SBP_TRY(print_layer(report, op));
     if (report->whole.communication_s > 0 || report->whole.compute_s > 0) {
         char compute[32], communication[32];
-        PRINT("\nthe step as a whole\n  compute %s, communication %s\n",
-              sbp_format_seconds(report->whole.compute_s, compute),
-              sbp_format_seconds(report->whole.communication_s, communication));
+        SBP_PRINT("\nthe step as a whole\n  compute %s, communication %s\n",
+                  sbp_format_seconds(report->whole.compute_s, compute),
+                  sbp_format_seconds(report->whole.communication_s, communication));
         SBP_TRY(print_collectives(report, -1));
     }
     return SBP_OK;

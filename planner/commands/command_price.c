@@ -19,7 +19,7 @@ static enum sbp_status price(struct sbp_search_job *job, struct sbp_diag *diag)
     SBP_TRY(sbp_fixes_read(&job->plan, arguments->strategy, &job->arena, &job->request.fix,
                            &job->request.fix_count, diag));
     struct sbp_diag why = {{0}};
-    const enum sbp_status status = sbp_search_run(&job->plan, &job->request, &job->outcome, &why);
+    const enum sbp_status status = sbp_search_job_run(job, 1, &why);
     if (status != SBP_OK)
         return sbp_inputs_refuse(arguments->strategy, status, &why, diag);
     job->request.memory_limit_bytes = arguments->memory_limit_bytes;

@@ -24,8 +24,7 @@ static enum sbp_status search(struct sbp_search_job *job, struct sbp_diag *diag)
         SBP_TRY(write_problem(job, diag));
     const int most = job->arguments->top > 1 ? (int)job->arguments->top : 1;
     struct sbp_diag why = {{0}};
-    const enum sbp_status status =
-        sbp_search_run_top(&job->plan, &job->request, most, &job->pool, &job->outcome, &why);
+    const enum sbp_status status = sbp_search_job_run(job, most, &why);
     return status == SBP_OK ? sbp_search_answer(job, diag)
                             : sbp_inputs_refuse(NULL, status, &why, diag);
 }

@@ -48,32 +48,26 @@ static enum sbp_status solve(struct answer *answer, struct sbp_diag *diag)
     return SBP_OK;
 }
 
-#define PRINT(...)                                                                                 \
-    do {                                                                                           \
-        if (printf(__VA_ARGS__) < 0)                                                               \
-            return SBP_E_IO;                                                                       \
-    } while (0)
-
 static enum sbp_status print_text(const struct answer *answer)
 {
     const struct sbp_problem *problem = answer->problem;
     const struct sbp_solution *solution = &answer->solution;
     char count[32], wall[32];
-    PRINT("problem    %d variables, %d edges", problem->variable_count, problem->edge_count);
+    SBP_PRINT("problem    %d variables, %d edges", problem->variable_count, problem->edge_count);
     if (isfinite(problem->capacity))
-        PRINT(", capacity %.9g", problem->capacity);
-    PRINT("\nsolver     %s: %s%s, %s evaluations in %s, seed %lld\n", answer->solver->name,
-          sbp_solver_status_name(solution->status), solution->stopped ? ", stopped early" : "",
-          sbp_format_count((double)solution->evaluations, count),
-          sbp_format_seconds(solution->wall_s, wall), (long long)answer->arguments->seed);
+        SBP_PRINT(", capacity %.9g", problem->capacity);
+    SBP_PRINT("\nsolver     %s: %s%s, %s evaluations in %s, seed %lld\n", answer->solver->name,
+              sbp_solver_status_name(solution->status), solution->stopped ? ", stopped early" : "",
+              sbp_format_count((double)solution->evaluations, count),
+              sbp_format_seconds(solution->wall_s, wall), (long long)answer->arguments->seed);
     if (solution->choice != NULL)
-        PRINT("cost       %.12g\n", solution->cost);
+        SBP_PRINT("cost       %.12g\n", solution->cost);
     if (solution->choice != NULL && isfinite(solution->lower_bound))
-        PRINT("bound      %.12g\n", solution->lower_bound);
+        SBP_PRINT("bound      %.12g\n", solution->lower_bound);
     if (solution->choice != NULL && isfinite(problem->capacity))
-        PRINT("usage      %.9g at most\n", answer->peak_usage);
+        SBP_PRINT("usage      %.9g at most\n", answer->peak_usage);
     if (solution->status == SBP_PLAN_INFEASIBLE)
-        PRINT("shortfall  %.9g over the capacity at least\n", solution->shortfall);
+        SBP_PRINT("shortfall  %.9g over the capacity at least\n", solution->shortfall);
     return SBP_OK;
 }
 

@@ -11,9 +11,6 @@
 #include "base/text.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/search_session_priv.h"
-#include "planner/plan/plan_diff.h"
-#include "planner/report/plan_line.h"
-#include "planner/report/price_interval.h"
 
 enum { MOST_KEYS = 4, MOST_ROWS = 256 };
 
@@ -27,25 +24,13 @@ struct sweep {
     struct sweep_key key[MOST_KEYS];
 };
 
-/* A row of the table. */
-struct row {
-    struct sbp_arguments arguments; /* the command's, with the row's values */
-    bool searched, refused, found;
-    struct sbp_diag why; /* refused */
-    struct sbp_outcome outcome;
-    struct sbp_parallel parallel;
-    struct sbp_summary summary;
-    struct sbp_price_interval trust;
-    struct sbp_shortage shortage;
-    char rate[SBP_RATE_BYTES], line[SBP_PLAN_LINE_BYTES], change[SBP_PLAN_CHANGE_BYTES];
-};
-
 struct table {
     const struct sbp_arguments *arguments;
     struct sbp_arena arena;
     struct sweep sweep;
-    struct row *row;            /* (row_count) */
-    struct sbp_search_job last; /* the last row with a plan; arguments NULL: none yet */
+    struct sbp_arguments *given; /* (row_count) the command's, with the row's values */
+    struct sbp_search_row *row;  /* (row_count), of which the first `searched` are filled */
+    struct sbp_search_job last;  /* the last row with a plan; arguments NULL: none yet */
     int found, searched;
 };
 
@@ -170,7 +155,7 @@ static enum sbp_status row_words(const struct sweep *sweep, int row, struct sbp_
 /* ---- searching ------------------------------------------------------------------------------ */
 
 /* Fails with the row in front of a message: "--sweep layers=4 --sweep zero=1". */
-static enum sbp_status refuse_row(const struct row *row, enum sbp_status status,
+static enum sbp_status refuse_row(const struct sbp_word_list *row, enum sbp_status status,
                                   const struct sbp_diag *why, struct sbp_diag *diag)
 {
     const char *told = why->text;
@@ -179,8 +164,8 @@ static enum sbp_status refuse_row(const struct row *row, enum sbp_status status,
         told = strstr(told, ": ") == NULL ? told : strstr(told, ": ") + strlen(": ");
     if (strncmp(told, "--sweep ", strlen("--sweep ")) == 0) /* the message names the row */
         return sbp_fail(diag, status, "%s", told);
-    for (int i = 0; i < row->arguments.row.count; i++)
-        sbp_text_add(&text, "%s--sweep %s", i > 0 ? " " : "", row->arguments.row.word[i]);
+    for (int i = 0; i < row->count; i++)
+        sbp_text_add(&text, "%s--sweep %s", i > 0 ? " " : "", row->word[i]);
     (void)sbp_fail(diag, status, "%.300s: %s", text.failed ? "--sweep" : text.bytes, told);
     sbp_text_free(&text);
     return status;
@@ -190,51 +175,31 @@ static enum sbp_status refuse_row(const struct row *row, enum sbp_status status,
 static enum sbp_status check_rows(const struct table *table, struct sbp_diag *diag)
 {
     for (int i = 0; i < table->sweep.row_count; i++) {
-        struct sbp_search_job job = {.arguments = &table->row[i].arguments};
+        struct sbp_search_job job = {.arguments = &table->given[i]};
         struct sbp_diag why = {{0}};
         const enum sbp_status status = sbp_search_job_open(&job, &why);
         sbp_search_job_free(&job);
         if (status != SBP_OK)
-            return refuse_row(&table->row[i], status, &why, diag);
+            return refuse_row(&table->given[i].row, status, &why, diag);
     }
     return SBP_OK;
 }
 
-static enum sbp_status describe(struct table *table, struct sbp_search_job *job, struct row *row,
-                                struct sbp_diag *diag)
-{
-    struct sbp_report report;
-    SBP_TRY(sbp_report_make(&job->plan, &report, diag));
-    enum sbp_status status = sbp_search_job_check(job, &report, diag);
-    if (status == SBP_OK)
-        status = sbp_price_interval_make(&job->plan, &report.step, &row->trust, diag);
-    row->summary = report.summary;
-    row->parallel = job->plan.cut.parallel;
-    (void)sbp_report_rate(&report, row->rate);
-    (void)sbp_plan_line(&job->plan, job->request.space, row->line);
-    if (table->last.arguments != NULL)
-        (void)sbp_plan_change(&table->last.plan, &job->plan, row->change);
-    sbp_report_free(&report);
-    return status;
-}
-
 /* Searches a row; one without a legal strategy is a row, too. */
-static enum sbp_status search_row(struct table *table, struct sbp_search_job *job, struct row *row,
-                                  struct sbp_diag *diag)
+static enum sbp_status search_row(struct table *table, struct sbp_search_job *job,
+                                  struct sbp_search_row *row, struct sbp_diag *diag)
 {
     SBP_TRY(sbp_search_job_open(job, diag));
-    const enum sbp_status status =
-        sbp_search_run(&job->plan, &job->request, &job->outcome, &row->why);
-    row->outcome = job->outcome;
+    const enum sbp_status status = sbp_search_job_run(job, 1, &row->why);
     row->refused = status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED;
     if (row->refused)
         return SBP_OK;
     if (status != SBP_OK)
-        return refuse_row(row, status, &row->why, diag);
-    row->found = sbp_search_outcome_has_plan(&job->outcome);
-    if (row->found)
-        return describe(table, job, row, diag);
-    return sbp_search_shortage(&job->plan, &job->request, &job->outcome, &row->shortage, diag);
+        return refuse_row(&job->arguments->row, status, &row->why, diag);
+    SBP_TRY(sbp_search_row_fill(job, row, diag));
+    if (row->found && table->last.arguments != NULL)
+        (void)sbp_plan_change(&table->last.plan, &job->plan, row->change);
+    return SBP_OK;
 }
 
 static bool is_stopped(const struct table *table)
@@ -245,10 +210,9 @@ static bool is_stopped(const struct table *table)
 static enum sbp_status search_rows(struct table *table, struct sbp_diag *diag)
 {
     for (int i = 0; i < table->sweep.row_count && !is_stopped(table); i++) {
-        struct row *row = &table->row[i];
-        struct sbp_search_job job = {.arguments = &row->arguments};
+        struct sbp_search_row *row = &table->row[i];
+        struct sbp_search_job job = {.arguments = &table->given[i]};
         const enum sbp_status status = search_row(table, &job, row, diag);
-        row->searched = true;
         table->searched++;
         table->found += row->found;
         if (row->found) { /* the next row is compared with it */
@@ -264,7 +228,7 @@ static enum sbp_status search_rows(struct table *table, struct sbp_diag *diag)
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-static void memory_cell(struct sbp_table *out, const struct row *row)
+static void memory_cell(struct sbp_table *out, const struct sbp_search_row *row)
 {
     char used[32], limit[32];
     if (row->found)
@@ -278,7 +242,7 @@ static void memory_cell(struct sbp_table *out, const struct row *row)
 
 static const char *change_of(const struct table *table, int index)
 {
-    const struct row *row = &table->row[index];
+    const struct sbp_search_row *row = &table->row[index];
     if (!row->found)
         return "-";
     for (int before = 0; before < index; before++)
@@ -298,7 +262,7 @@ static bool has_intervals(const struct table *table)
 
 static void print_row(struct sbp_table *out, const struct table *table, int index)
 {
-    const struct row *row = &table->row[index];
+    const struct sbp_search_row *row = &table->row[index];
     char seconds[32], word[SBP_VERDICT_BYTES];
     for (int key = 0; key < table->sweep.key_count; key++)
         sbp_table_cell(out, "%s", value_at(&table->sweep, index, key));
@@ -325,9 +289,8 @@ static enum sbp_status print_refusals(const struct table *table)
         if (!told && printf("refused: %s\n", table->row[i].why.text) < 0)
             return SBP_E_IO;
     }
-    if (table->searched < table->sweep.row_count &&
-        printf("stopped after %d of %d rows\n", table->searched, table->sweep.row_count) < 0)
-        return SBP_E_IO;
+    if (table->searched < table->sweep.row_count)
+        SBP_PRINT("stopped after %d of %d rows\n", table->searched, table->sweep.row_count);
     return SBP_OK;
 }
 
@@ -336,12 +299,13 @@ static enum sbp_status print_stars(const struct table *table)
 {
     bool is_told = false;
     for (int i = 0; i < table->sweep.row_count; i++) {
-        const struct row *row = &table->row[i];
+        const struct sbp_search_row *row = &table->row[i];
         struct sbp_text name = {0};
         if (!row->trust.is_given || row->trust.doubt_count == 0)
             continue;
-        for (int k = 0; k < row->arguments.row.count; k++)
-            sbp_text_add(&name, "%s%s", k > 0 ? " " : "", row->arguments.row.word[k]);
+        const struct sbp_word_list *words = &table->given[i].row;
+        for (int k = 0; k < words->count; k++)
+            sbp_text_add(&name, "%s%s", k > 0 ? " " : "", words->word[k]);
         enum sbp_status status = SBP_OK;
         if (!is_told && printf("\n*: prices that were extrapolated or are poorly known, most of "
                                "all\n") < 0)
@@ -369,9 +333,8 @@ static enum sbp_status print_table(const struct table *table)
         titles[columns++] = "interval";
     memcpy(titles + columns, REST, sizeof REST);
     sbp_table_init(&out, columns + 5, titles);
-    for (int i = 0; i < table->sweep.row_count; i++)
-        if (table->row[i].searched)
-            print_row(&out, table, i);
+    for (int i = 0; i < table->searched; i++)
+        print_row(&out, table, i);
     const enum sbp_status status = sbp_table_print(&out, stdout, 0);
     sbp_table_free(&out);
     return status;
@@ -388,7 +351,7 @@ static enum sbp_status print_text(const struct table *table)
 
 static void put_row(struct cJSON *rows, const struct table *table, int index, bool *failed)
 {
-    const struct row *row = &table->row[index];
+    const struct sbp_search_row *row = &table->row[index];
     struct cJSON *item = sbp_json_push_object(rows, failed);
     struct cJSON *values = sbp_json_put_object(item, "values", failed);
     for (int key = 0; key < table->sweep.key_count; key++)
@@ -432,9 +395,8 @@ static enum sbp_status print_json(const struct table *table, struct sbp_diag *di
     if (table->searched < table->sweep.row_count)
         sbp_json_put_bool(json, "stopped", true, &failed);
     struct cJSON *rows = sbp_json_put_array(json, "rows", &failed);
-    for (int i = 0; i < table->sweep.row_count && !failed; i++)
-        if (table->row[i].searched)
-            put_row(rows, table, i, &failed);
+    for (int i = 0; i < table->searched && !failed; i++)
+        put_row(rows, table, i, &failed);
     return sbp_json_finish(json, failed, diag);
 }
 
@@ -461,12 +423,13 @@ static enum sbp_status sweep(struct table *table, struct sbp_diag *diag)
     const struct sbp_arguments *arguments = table->arguments;
     SBP_TRY(check_options(arguments, diag));
     SBP_TRY(parse_sweep(&arguments->sweep, &table->arena, &table->sweep, diag));
-    table->row = SBP_NEW(&table->arena, struct row, table->sweep.row_count);
+    table->given = SBP_NEW(&table->arena, struct sbp_arguments, table->sweep.row_count);
+    table->row = SBP_NEW(&table->arena, struct sbp_search_row, table->sweep.row_count);
+    if (table->given == NULL || table->row == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     for (int i = 0; i < table->sweep.row_count; i++) {
-        if (table->row == NULL)
-            return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-        table->row[i].arguments = *arguments;
-        SBP_TRY(row_words(&table->sweep, i, &table->arena, &table->row[i].arguments.row));
+        table->given[i] = *arguments;
+        SBP_TRY(row_words(&table->sweep, i, &table->arena, &table->given[i].row));
     }
     SBP_TRY(check_rows(table, diag));
     SBP_TRY(search_rows(table, diag));

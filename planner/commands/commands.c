@@ -10,12 +10,13 @@
 
 #define NAMES_NOTE "MODEL and CLUSTER are files or names that `sbplan list` shows. "
 
+#define OPERANDS(text, least, most)                                                                \
+    .operands = (text), .least_operands = (least), .most_operands = (most)
+
 /* Ended by a NULL name. */
 static const struct sbp_command commands[] = {
     {.name = "search",
-     .operands = "MODEL CLUSTER",
-     .least_operands = 2,
-     .most_operands = 2,
+     OPERANDS("MODEL CLUSTER", 2, 2),
      .summary = "find the cheapest way to split a model over a cluster",
      .notes = NAMES_NOTE
      "Exit status: 0 a plan was found, 1 there is none, 2 bad usage or bad input. Ctrl-C ends the "
@@ -25,26 +26,20 @@ static const struct sbp_command commands[] = {
                 "--memory-limit --fix --tokens " MODEL_OPTIONS "--top --sweep --json --help",
      .run = sbp_command_search},
     {.name = "explain",
-     .operands = "PLAN",
-     .least_operands = 1,
-     .most_operands = 1,
+     OPERANDS("PLAN", 1, 1),
      .summary = "say what a plan does: layer by layer, tensor by tensor, transfer by transfer",
      .notes = "The plan is checked, compiled and priced again.",
      .options = "--json --help",
      .run = sbp_command_explain},
     {.name = "compare",
-     .operands = "MODEL CLUSTER",
-     .least_operands = 2,
-     .most_operands = 2,
+     OPERANDS("MODEL CLUSTER", 2, 2),
      .summary = "search every space of strategies and show the best of each in one table",
      .notes = NAMES_NOTE "--time-limit and --max-evaluations are each space's. Exit status: 0 some "
                          "space has a plan, 1 none has, 2 bad usage or bad input.",
      .options = "--objective " SOLVER_OPTIONS "--memory-limit " MODEL_OPTIONS "--json --help",
      .run = sbp_command_compare},
     {.name = "price",
-     .operands = "MODEL CLUSTER",
-     .least_operands = 2,
-     .most_operands = 2,
+     OPERANDS("MODEL CLUSTER", 2, 2),
      .summary = "price a strategy that somebody wrote by hand",
      .notes = NAMES_NOTE
      "The strategy file is {\"layers\": [{\"name\": \"fc1\", \"roles\": {\"batch\": [4], "
@@ -58,32 +53,25 @@ static const struct sbp_command commands[] = {
          "--strategy -o --seed --time-limit --memory-limit --tokens " MODEL_OPTIONS "--json --help",
      .run = sbp_command_price},
     {.name = "solve",
-     .operands = "PROBLEM.json",
-     .least_operands = 1,
-     .most_operands = 1,
+     OPERANDS("PROBLEM.json", 1, 1),
      .summary = "solve a pairwise problem by itself (the format of the IOPDDL benchmark)",
      .notes = "Exit status: 0 a choice was found, 1 there is none, 2 bad usage or bad input.",
      .options = SOLVER_OPTIONS "--json --help",
      .run = sbp_command_solve},
     {.name = "import",
-     .operands = "hf CONFIG.json",
-     .least_operands = 2,
-     .most_operands = 2,
+     OPERANDS("hf CONFIG.json", 2, 2),
      .summary = "make a model file of a Hugging Face config.json",
      .options = "-o --global-batch --sequence --precision --vocab-multiple --name --help",
      .run = sbp_command_import},
     {.name = "list",
-     .operands = "models|clusters",
-     .least_operands = 1,
-     .most_operands = 1,
+     OPERANDS("models|clusters", 1, 1),
      .summary = "list the models or clusters that have names",
      .notes = "They are looked for in $SBPLAN_CONFIGS (models/ and clusters/ in it), then where "
               "sbplan was built or installed.",
      .options = "--json --help",
      .run = sbp_command_list},
     {.name = "calibrate",
-     .operands = "[--from LOG...]",
-     .most_operands = INT_MAX,
+     OPERANDS("[--from LOG...]", 0, INT_MAX),
      .summary = "measure this machine's ranks and write a cluster file, or read published logs",
      .notes = "Starts sbplan-calibrate, under mpirun where there is one, and prints the command; "
               "with --from, sbplan-fit, which needs no ranks. What a log does not say of its run, "
@@ -96,9 +84,7 @@ static const struct sbp_command commands[] = {
      .forwards = true,
      .run = sbp_command_calibrate},
     {.name = "run",
-     .operands = "PLAN",
-     .least_operands = 1,
-     .most_operands = 1,
+     OPERANDS("PLAN", 1, 1),
      .summary = "train some steps as a plan says and compare with one device",
      .notes = "Starts sbplan-run, with --backend mpi under mpirun, and prints that command. Exit "
               "status: 0 done, 1 verification failed, 2 bad usage or bad input.",

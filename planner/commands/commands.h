@@ -9,6 +9,13 @@
 
 #include "planner/cli/options.h"
 
+/* Prints to stdout; makes the function that it stands in fail where that fails. */
+#define SBP_PRINT(...)                                                                             \
+    do {                                                                                           \
+        if (printf(__VA_ARGS__) < 0)                                                               \
+            return SBP_E_IO;                                                                       \
+    } while (0)
+
 /* The whole program: finds the command, reads its arguments, runs it. An interrupt sets *stop. */
 enum sbp_status sbp_commands_run(int argc, char **argv, const atomic_int *stop,
                                  struct sbp_diag *diag) SBP_MUST_USE;

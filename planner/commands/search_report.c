@@ -7,6 +7,7 @@
 
 #include "base/json/json_write.h"
 #include "base/text.h"
+#include "planner/commands/commands.h"
 #include "planner/commands/search_top_priv.h"
 #include "planner/report/price_interval.h"
 #include "planner/space/space_table.h"
@@ -19,28 +20,22 @@ static struct sbp_report_options report_options(const struct sbp_search_job *job
 
 /* --- text --- */
 
-#define PRINT(...)                                                                                 \
-    do {                                                                                           \
-        if (printf(__VA_ARGS__) < 0)                                                               \
-            return SBP_E_IO;                                                                       \
-    } while (0)
-
 static enum sbp_status print_search(const struct sbp_search_job *job)
 {
     const struct sbp_outcome *outcome = &job->outcome;
     char verdict[SBP_VERDICT_BYTES], count[32], wall[32];
-    PRINT("search     space %s, ", sbp_request_space_name(job->request.space));
+    SBP_PRINT("search     space %s, ", sbp_request_space_name(job->request.space));
     if (outcome->space_size_log10 > 0)
-        PRINT("10^%.1f strategies, ", outcome->space_size_log10);
+        SBP_PRINT("10^%.1f strategies, ", outcome->space_size_log10);
     else if (outcome->evaluations > 0) /* 0: not counted */
-        PRINT("1 strategy, ");
-    PRINT("%s boxing; ", sbp_strategy_boxing_name(job->request.boxing));
+        SBP_PRINT("1 strategy, ");
+    SBP_PRINT("%s boxing; ", sbp_strategy_boxing_name(job->request.boxing));
     if (outcome->algorithm != NULL)
-        PRINT("%s: ", outcome->algorithm);
-    PRINT("%s\n", sbp_search_outcome_verdict(outcome, verdict));
-    PRINT("           %s evaluations in %s, seed %lld\n",
-          sbp_format_count((double)outcome->evaluations, count),
-          sbp_format_seconds(outcome->wall_s, wall), (long long)job->arguments->seed);
+        SBP_PRINT("%s: ", outcome->algorithm);
+    SBP_PRINT("%s\n", sbp_search_outcome_verdict(outcome, verdict));
+    SBP_PRINT("           %s evaluations in %s, seed %lld\n",
+              sbp_format_count((double)outcome->evaluations, count),
+              sbp_format_seconds(outcome->wall_s, wall), (long long)job->arguments->seed);
     return SBP_OK;
 }
 
@@ -54,10 +49,10 @@ static enum sbp_status print_text(const struct sbp_search_job *job, const struct
     SBP_TRY(print_search(job));
     SBP_TRY(sbp_report_print_cost(report, &options, stdout));
     SBP_TRY(sbp_price_interval_print(&trust, report->summary.totals.step_s, stdout));
-    PRINT("\n");
+    SBP_PRINT("\n");
     SBP_TRY(sbp_report_print_layers(report, stdout));
     if (job->arguments->output != NULL)
-        PRINT("\nwrote %s\n", job->arguments->output);
+        SBP_PRINT("\nwrote %s\n", job->arguments->output);
     return SBP_OK;
 }
 
@@ -65,7 +60,7 @@ static enum sbp_status print_top(const struct sbp_search_job *job, const struct 
 {
     SBP_TRY(sbp_report_print_model(&job->plan, stdout));
     SBP_TRY(print_search(job));
-    PRINT("\n");
+    SBP_PRINT("\n");
     return sbp_search_top_print(all);
 }
 
@@ -86,24 +81,24 @@ enum sbp_status sbp_search_advise(const struct sbp_search_job *job)
     const struct sbp_plan *plan = &job->plan;
     const struct sbp_parallel *parallel = &plan->cut.parallel;
     const bool several = sbp_cut_devices(&plan->cut) > 1;
-    PRINT("may help:");
+    SBP_PRINT("may help:");
     if (parallel->zero < 3 && parallel->owner == SBP_OWNER_NONE && several &&
         !was_searched(job, "zero"))
-        PRINT(" --set zero=3,");
+        SBP_PRINT(" --set zero=3,");
     if (parallel->recompute != SBP_RECOMPUTE_FULL && !was_searched(job, "recompute"))
-        PRINT(" --set recompute=full,");
+        SBP_PRINT(" --set recompute=full,");
     if (parallel->micro_batch > 1 && !was_searched(job, "micro_batch"))
-        PRINT(" --set micro_batch=N (now %lld),", (long long)parallel->micro_batch);
+        SBP_PRINT(" --set micro_batch=N (now %lld),", (long long)parallel->micro_batch);
     if (several && !was_searched(job, "pipeline"))
-        PRINT(" --set pipeline=N (now %lld),", (long long)parallel->pipeline);
+        SBP_PRINT(" --set pipeline=N (now %lld),", (long long)parallel->pipeline);
     if (!parallel->offload && plan->workload.cluster.host_link_bytes_per_s > 0 &&
         !was_searched(job, "offload"))
-        PRINT(" --set offload=true,");
+        SBP_PRINT(" --set offload=true,");
     if (!plan->cut.graph.precision.has_master && plan->cut.graph.precision.param == SBP_FP32)
-        PRINT(" --set precision=mixed,");
+        SBP_PRINT(" --set precision=mixed,");
     if (job->request.space != SBP_SPACE_FULL)
-        PRINT(" --space full,");
-    PRINT(" more devices\n");
+        SBP_PRINT(" --space full,");
+    SBP_PRINT(" more devices\n");
     return SBP_OK;
 }
 
@@ -124,19 +119,20 @@ static enum sbp_status print_needed(const struct sbp_shortage *shortage)
     char needed[32], least[32];
     (void)sbp_format_bytes(shortage->needed_bytes, needed);
     if (shortage->parts[0] == '\0') {
-        PRINT("; about %s (%.0f bytes) is the least, if a plan can be made of it\n", needed,
-              shortage->needed_bytes);
+        SBP_PRINT("; about %s (%.0f bytes) is the least, if a plan can be made of it\n", needed,
+                  shortage->needed_bytes);
         return SBP_OK;
     }
     if (shortage->least_bytes >= shortage->needed_bytes) {
-        PRINT("; %s (%.0f bytes) is the least that does", needed, shortage->needed_bytes);
+        SBP_PRINT("; %s (%.0f bytes) is the least that does", needed, shortage->needed_bytes);
     } else {
-        PRINT("; the least that was seen to do is %s (%.0f bytes)", needed, shortage->needed_bytes);
+        SBP_PRINT("; the least that was seen to do is %s (%.0f bytes)", needed,
+                  shortage->needed_bytes);
         if (shortage->least_bytes > 0)
-            PRINT(", none does with less than %s (%.0f bytes)",
-                  sbp_format_bytes(shortage->least_bytes, least), shortage->least_bytes);
+            SBP_PRINT(", none does with less than %s (%.0f bytes)",
+                      sbp_format_bytes(shortage->least_bytes, least), shortage->least_bytes);
     }
-    PRINT("\n%s dominate: %s\n", shortage->largest, shortage->parts);
+    SBP_PRINT("\n%s dominate: %s\n", shortage->largest, shortage->parts);
     return SBP_OK;
 }
 
@@ -149,20 +145,21 @@ static enum sbp_status print_shortage(const struct sbp_search_job *job,
     SBP_TRY(sbp_report_print_model(&job->plan, stdout));
     SBP_TRY(print_search(job));
     if (job->outcome.stopped && !(shortage->needed_bytes > 0)) {
-        PRINT("\nno strategy of space %s was found before the search was stopped: %s\n", space,
-              stop_reason(job));
+        SBP_PRINT("\nno strategy of space %s was found before the search was stopped: %s\n", space,
+                  stop_reason(job));
         return SBP_OK;
     }
     if (job->outcome.status == SBP_PLAN_INFEASIBLE)
-        PRINT("\ninfeasible: no strategy of space %s fits %s a device", space, limit);
+        SBP_PRINT("\ninfeasible: no strategy of space %s fits %s a device", space, limit);
     else
-        PRINT("\nno strategy of space %s was found that fits %s a device, nor a proof that there "
-              "is none",
-              space, limit);
+        SBP_PRINT(
+            "\nno strategy of space %s was found that fits %s a device, nor a proof that there "
+            "is none",
+            space, limit);
     if (shortage->needed_bytes > 0)
         SBP_TRY(print_needed(shortage));
     else
-        PRINT("\n");
+        SBP_PRINT("\n");
     return sbp_search_advise(job);
 }
 
@@ -183,7 +180,7 @@ static struct cJSON *begin_json(const struct sbp_search_job *job, bool *failed)
 {
     struct cJSON *json = cJSON_CreateObject();
     *failed = json == NULL;
-    sbp_search_put(json, job->arguments, &job->request, &job->outcome, failed);
+    sbp_search_put(json, job, &job->outcome, failed);
     sbp_json_put_number(json, "wall_s", job->outcome.wall_s, failed);
     sbp_json_put_number(json, "space_size_log10", (double)job->outcome.space_size_log10, failed);
     sbp_json_put_text(json, "version", SBP_VERSION, failed);
@@ -230,7 +227,7 @@ static enum sbp_status print_shortage_json(const struct sbp_search_job *job,
 static enum sbp_status answer_no(struct sbp_search_job *job, struct sbp_diag *diag)
 {
     struct sbp_shortage shortage;
-    SBP_TRY(sbp_search_shortage(&job->plan, &job->request, &job->outcome, &shortage, diag));
+    SBP_TRY(sbp_search_shortage(job, &shortage, diag));
     SBP_TRY(job->arguments->json ? print_shortage_json(job, &shortage, diag)
                                  : print_shortage(job, &shortage));
     return SBP_NO;
@@ -249,6 +246,18 @@ static enum sbp_status answer_top(struct sbp_search_job *job, struct sbp_diag *d
     return status;
 }
 
+static enum sbp_status write_plan(struct sbp_search_job *job, const struct sbp_step *step,
+                                  struct sbp_diag *diag)
+{
+    struct cJSON *json;
+    if (job->arguments->output == NULL)
+        return SBP_OK;
+    SBP_TRY(sbp_search_json(job, &job->plan, step, &job->outcome, 0, &json, diag));
+    const enum sbp_status status = sbp_json_write(json, job->arguments->output, diag);
+    cJSON_Delete(json);
+    return status;
+}
+
 enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *diag)
 {
     struct sbp_report report;
@@ -259,8 +268,7 @@ enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *d
     SBP_TRY(sbp_report_make(&job->plan, &report, diag));
     enum sbp_status status = sbp_search_job_check(job, &report, diag);
     if (status == SBP_OK)
-        status = sbp_search_write(&job->plan, &report.step, job->arguments, &job->request,
-                                  &job->outcome, diag);
+        status = write_plan(job, &report.step, diag);
     if (status == SBP_OK)
         status = job->arguments->json ? print_json(job, &report, NULL, diag)
                                       : print_text(job, &report, diag);

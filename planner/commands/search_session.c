@@ -64,26 +64,18 @@ static enum sbp_status take(struct sbp_plan *plan, const struct sbp_pool_plan *f
     return SBP_OK;
 }
 
-enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
-                               struct sbp_outcome *outcome, struct sbp_diag *diag)
-{
-    struct sbp_pool pool;
-    return sbp_search_run_top(plan, request, 1, &pool, outcome, diag);
-}
-
-enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_request *request,
-                                   int most, struct sbp_pool *pool, struct sbp_outcome *outcome,
-                                   struct sbp_diag *diag)
+enum sbp_status sbp_search_job_run(struct sbp_search_job *job, int most, struct sbp_diag *diag)
 {
     struct sbp_progress progress;
-    struct sbp_request watched = *request;
+    struct sbp_request watched = job->request;
     watched.solver_options.progress = show_progress;
     watched.solver_options.progress_context = &progress;
     sbp_progress_start(&progress);
-    const enum sbp_status status =
-        sbp_outer_search(plan, &watched, most, &plan->arena, pool, outcome, diag);
+    const enum sbp_status status = sbp_outer_search(&job->plan, &watched, most, &job->plan.arena,
+                                                    &job->pool, &job->outcome, diag);
     sbp_progress_end(&progress);
-    return status == SBP_OK && pool->count > 0 ? take(plan, &pool->plan[0], diag) : status;
+    return status == SBP_OK && job->pool.count > 0 ? take(&job->plan, &job->pool.plan[0], diag)
+                                                   : status;
 }
 
 bool sbp_search_outcome_has_plan(const struct sbp_outcome *outcome)
@@ -93,10 +85,10 @@ bool sbp_search_outcome_has_plan(const struct sbp_outcome *outcome)
 
 /* --- records --- */
 
-void sbp_search_put(struct cJSON *json, const struct sbp_arguments *arguments,
-                    const struct sbp_request *request, const struct sbp_outcome *outcome,
-                    bool *failed)
+void sbp_search_put(struct cJSON *json, const struct sbp_search_job *job,
+                    const struct sbp_outcome *outcome, bool *failed)
 {
+    const struct sbp_request *request = &job->request;
     const bool communication = request->objective == SBP_COMMUNICATION;
     sbp_json_put_text(json, "status", sbp_solver_status_name(outcome->status), failed);
     if (outcome->stopped)
@@ -114,38 +106,22 @@ void sbp_search_put(struct cJSON *json, const struct sbp_arguments *arguments,
                             failed);
     if (request->max_batch_split > 0)
         sbp_json_put_number(json, "max_batch_split", (double)request->max_batch_split, failed);
-    sbp_json_put_text(json, "command", arguments->record, failed);
+    sbp_json_put_text(json, "command", job->arguments->record, failed);
 }
 
-enum sbp_status sbp_search_json(struct sbp_plan *plan, const struct sbp_step *step,
-                                const struct sbp_arguments *arguments,
-                                const struct sbp_request *request,
-                                const struct sbp_outcome *outcome, int rank, struct cJSON **json,
-                                struct sbp_diag *diag)
+enum sbp_status sbp_search_json(const struct sbp_search_job *job, struct sbp_plan *plan,
+                                const struct sbp_step *step, const struct sbp_outcome *outcome,
+                                int rank, struct cJSON **json, struct sbp_diag *diag)
 {
     bool failed = false;
     cJSON_Delete(plan->search);
     plan->search = cJSON_CreateObject();
-    sbp_search_put(plan->search, arguments, request, outcome, &failed);
+    sbp_search_put(plan->search, job, outcome, &failed);
     if (rank > 0)
         sbp_json_put_number(plan->search, "rank", rank, &failed);
     if (failed)
-        return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", arguments->output);
+        return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", job->arguments->output);
     return sbp_plan_json(plan, step, json, diag);
-}
-
-enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_step *step,
-                                 const struct sbp_arguments *arguments,
-                                 const struct sbp_request *request,
-                                 const struct sbp_outcome *outcome, struct sbp_diag *diag)
-{
-    struct cJSON *json;
-    if (arguments->output == NULL)
-        return SBP_OK;
-    SBP_TRY(sbp_search_json(plan, step, arguments, request, outcome, 0, &json, diag));
-    const enum sbp_status status = sbp_json_write(json, arguments->output, diag);
-    cJSON_Delete(json);
-    return status;
 }
 
 /* --- jobs --- */
@@ -238,24 +214,46 @@ const char *sbp_search_outcome_verdict(const struct sbp_outcome *outcome, char *
     return buffer;
 }
 
-enum sbp_status sbp_search_shortage(struct sbp_plan *plan, const struct sbp_request *request,
-                                    const struct sbp_outcome *outcome,
-                                    struct sbp_shortage *shortage, struct sbp_diag *diag)
+enum sbp_status sbp_search_shortage(struct sbp_search_job *job, struct sbp_shortage *shortage,
+                                    struct sbp_diag *diag)
 {
+    const struct sbp_outcome *outcome = &job->outcome;
     struct sbp_report report;
     *shortage = (struct sbp_shortage){
         .needed_bytes = (double)outcome->needed_bytes,
         .least_bytes = outcome->stopped ? 0 : ceil(outcome->least_bytes),
-        .limit_bytes = (double)sbp_request_limit_bytes(request, &plan->workload.cluster)};
+        .limit_bytes = (double)sbp_request_limit_bytes(&job->request, &job->plan.workload.cluster)};
     if (shortage->needed_bytes <= shortage->limit_bytes)
         shortage->needed_bytes = 0; /* time was short */
     if (shortage->needed_bytes == 0 || outcome->least_memory == NULL)
         return SBP_OK;
-    SBP_TRY(take(plan, outcome->least_memory, diag));
-    SBP_TRY(sbp_report_make(plan, &report, diag));
+    SBP_TRY(take(&job->plan, outcome->least_memory, diag));
+    SBP_TRY(sbp_report_make(&job->plan, &report, diag));
     (void)sbp_report_memory_parts(&report.summary, shortage->parts);
     (void)snprintf(shortage->largest, sizeof shortage->largest, "%s",
                    sbp_report_largest_part(&report.summary));
     sbp_report_free(&report);
     return SBP_OK;
+}
+
+/* --- rows --- */
+
+enum sbp_status sbp_search_row_fill(struct sbp_search_job *job, struct sbp_search_row *row,
+                                    struct sbp_diag *diag)
+{
+    struct sbp_report report;
+    row->outcome = job->outcome;
+    row->found = sbp_search_outcome_has_plan(&job->outcome);
+    if (!row->found)
+        return sbp_search_shortage(job, &row->shortage, diag);
+    SBP_TRY(sbp_report_make(&job->plan, &report, diag));
+    enum sbp_status status = sbp_search_job_check(job, &report, diag);
+    if (status == SBP_OK)
+        status = sbp_price_interval_make(&job->plan, &report.step, &row->trust, diag);
+    row->summary = report.summary;
+    row->parallel = job->plan.cut.parallel;
+    (void)sbp_report_rate(&report, row->rate);
+    (void)sbp_plan_line(&job->plan, job->request.space, row->line);
+    sbp_report_free(&report);
+    return status;
 }

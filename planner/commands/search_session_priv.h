@@ -6,40 +6,17 @@
 
 #include "planner/cli/inputs.h"
 #include "planner/outer/branch_and_bound.h"
+#include "planner/plan/plan_diff.h"
+#include "planner/report/plan_line.h"
+#include "planner/report/price_interval.h"
 #include "planner/report/report.h"
 
 /* The request of a command line; the caller adds the fixes. */
 struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
                                       const struct sbp_settings *settings);
 
-/* Run sbp_outer_search with a progress line and make the best plan the plan. The second one ranks
- * the `most` best plans. */
-enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
-                               struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
-enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_request *request,
-                                   int most, struct sbp_pool *pool, struct sbp_outcome *outcome,
-                                   struct sbp_diag *diag) SBP_MUST_USE;
 /* Whether the outcome left a strategy in the plan. */
 bool sbp_search_outcome_has_plan(const struct sbp_outcome *outcome);
-
-/* Puts the record of the search that a plan keeps: space, objective, algorithm, seed, status, lower
- * bound, ... */
-void sbp_search_put(struct cJSON *json, const struct sbp_arguments *arguments,
-                    const struct sbp_request *request, const struct sbp_outcome *outcome,
-                    bool *failed);
-/* Makes the JSON of a plan file, with the record of its search; rank 0: it is the only plan. The
- * caller deletes it. */
-enum sbp_status sbp_search_json(struct sbp_plan *plan, const struct sbp_step *step,
-                                const struct sbp_arguments *arguments,
-                                const struct sbp_request *request,
-                                const struct sbp_outcome *outcome, int rank, struct cJSON **json,
-                                struct sbp_diag *diag) SBP_MUST_USE;
-/* Writes the plan where -o says; nothing without -o. */
-enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_step *step,
-                                 const struct sbp_arguments *arguments,
-                                 const struct sbp_request *request,
-                                 const struct sbp_outcome *outcome,
-                                 struct sbp_diag *diag) SBP_MUST_USE;
 
 /* The verdict in words: "optimal", "feasible, at most 1.2 % above the bound 3.4 ms", "stopped
  * before ...". Returns buffer (SBP_VERDICT_BYTES). */
@@ -64,6 +41,19 @@ struct sbp_search_job {
  * a step. The job may be freed either way. */
 enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_search_job_free(struct sbp_search_job *job);
+/* Runs sbp_outer_search with a progress line for the `most` best plans; the best becomes the job's.
+ */
+enum sbp_status sbp_search_job_run(struct sbp_search_job *job, int most,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
+/* Puts the record of the search that a plan keeps: space, objective, algorithm, seed, status, lower
+ * bound, ... */
+void sbp_search_put(struct cJSON *json, const struct sbp_search_job *job,
+                    const struct sbp_outcome *outcome, bool *failed);
+/* Makes the JSON of a plan file, with the record of its search; rank 0: it is the only plan. The
+ * caller deletes it. */
+enum sbp_status sbp_search_json(const struct sbp_search_job *job, struct sbp_plan *plan,
+                                const struct sbp_step *step, const struct sbp_outcome *outcome,
+                                int rank, struct cJSON **json, struct sbp_diag *diag) SBP_MUST_USE;
 /* Asks for the second opinion on the job's plan (planner/verify/verify.h); no plan leaves without.
  */
 enum sbp_status sbp_search_job_check(const struct sbp_search_job *job,
@@ -86,9 +76,24 @@ struct sbp_shortage {
     double least_bytes; /* no plan needs less; 0: not known */
     char parts[SBP_PARTS_BYTES], largest[32];
 };
-enum sbp_status sbp_search_shortage(struct sbp_plan *plan, const struct sbp_request *request,
-                                    const struct sbp_outcome *outcome,
-                                    struct sbp_shortage *shortage,
+enum sbp_status sbp_search_shortage(struct sbp_search_job *job, struct sbp_shortage *shortage,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
+
+/* A search as a row of a table: refused by its space, or with the plan that was found, or with the
+ * shortage that leaves none. */
+struct sbp_search_row {
+    bool refused, found;
+    struct sbp_diag why; /* refused */
+    struct sbp_outcome outcome;
+    struct sbp_parallel parallel;
+    struct sbp_summary summary;
+    struct sbp_price_interval trust;
+    char rate[SBP_RATE_BYTES], line[SBP_PLAN_LINE_BYTES];
+    char change[SBP_PLAN_CHANGE_BYTES]; /* from the row before, of a sweep */
+    struct sbp_shortage shortage;
+};
+/* Fills the row with what the search has found, and checks the plan. */
+enum sbp_status sbp_search_row_fill(struct sbp_search_job *job, struct sbp_search_row *row,
                                     struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -1,3 +1,4 @@
+#include "planner/commands/commands.h"
 #include "planner/commands/search_top_priv.h"
 
 #include <math.h>
@@ -79,8 +80,8 @@ static enum sbp_status write_text(struct sbp_search_job *job, struct sbp_alterna
     if (output == NULL)
         return SBP_OK;
     name_file(output, rank, &plan->file);
-    SBP_TRY(sbp_search_json(&plan->plan, &plan->report.step, job->arguments, &job->request,
-                            &plan->outcome, rank, &json, diag));
+    SBP_TRY(
+        sbp_search_json(job, &plan->plan, &plan->report.step, &plan->outcome, rank, &json, diag));
     char *text = sbp_json_text(json);
     cJSON_Delete(json);
     if (text != NULL)
@@ -90,18 +91,11 @@ static enum sbp_status write_text(struct sbp_search_job *job, struct sbp_alterna
     return failed ? sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", output) : SBP_OK;
 }
 
-/* Opens a plan of the pool; its strategy's arrays stay the search's. */
+/* Opens a plan of the pool; its workload and its strategy's arrays stay the search's. */
 static enum sbp_status open_plan(struct sbp_search_job *job, const struct sbp_pool_plan *ranked,
                                  struct sbp_alternative *plan, struct sbp_diag *diag)
 {
-    struct cJSON *model = cJSON_Duplicate(job->plan.workload.model_json, true);
-    struct cJSON *cluster = cJSON_Duplicate(job->plan.workload.cluster_json, true);
-    if (model == NULL || cluster == NULL) {
-        cJSON_Delete(model);
-        cJSON_Delete(cluster);
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    }
-    SBP_TRY(sbp_plan_begin(model, "model", cluster, "cluster", &plan->plan, diag));
+    plan->plan.workload = job->plan.workload;
     SBP_TRY(sbp_plan_cut(&plan->plan, &ranked->parallel, diag));
     plan->plan.strategy = ranked->strategy;
     const double bound_s = job->outcome.lower_bound_s;
@@ -138,6 +132,7 @@ void sbp_search_top_free(struct sbp_search_top *all)
     for (int i = 0; i < all->count; i++) {
         struct sbp_alternative *plan = &all->plan[i];
         sbp_report_free(&plan->report);
+        plan->plan.workload = (struct sbp_workload){0};
         sbp_plan_free(&plan->plan);
         sbp_text_free(&plan->file);
         sbp_text_free(&plan->text);
@@ -160,12 +155,6 @@ static const char *change_of(const struct sbp_search_top *all, int index, char *
 }
 
 /* ---- text ----------------------------------------------------------------------------------- */
-
-#define PRINT(...)                                                                                 \
-    do {                                                                                           \
-        if (printf(__VA_ARGS__) < 0)                                                               \
-            return SBP_E_IO;                                                                       \
-    } while (0)
 
 static void print_row(struct sbp_table *table, const struct sbp_search_top *all, int index)
 {
@@ -214,18 +203,18 @@ static enum sbp_status print_proof(const struct sbp_search_top *all)
     const bool all_proved = pool->proved == pool->count;
     char rest[32], first[48] = "none is proved: nothing";
     if (all_proved && pool->count == pool->most)
-        PRINT("\nproved: no other plan costs less\n");
+        SBP_PRINT("\nproved: no other plan costs less\n");
     else if (all_proved && isinf(pool->rest_s))
-        PRINT("\nproved: there are no more\n");
+        SBP_PRINT("\nproved: there are no more\n");
     else if (!(pool->rest_s > 0))
-        PRINT("\nthe best that were found, none is proved\n");
+        SBP_PRINT("\nthe best that were found, none is proved\n");
     else {
         if (pool->proved > 0)
             (void)snprintf(first, sizeof first, "the first %d are proved, nothing else",
                            pool->proved);
-        PRINT("\nthe best that were found, %s costs less than %s, %.3g %% below the last\n",
-              pool->proved == 1 ? "the first is proved, nothing else" : first,
-              sbp_report_seconds(pool->rest_s, rest), 100 * fmax(0, 1 - pool->rest_s / last_s));
+        SBP_PRINT("\nthe best that were found, %s costs less than %s, %.3g %% below the last\n",
+                  pool->proved == 1 ? "the first is proved, nothing else" : first,
+                  sbp_report_seconds(pool->rest_s, rest), 100 * fmax(0, 1 - pool->rest_s / last_s));
     }
     return SBP_OK;
 }
@@ -235,8 +224,8 @@ enum sbp_status sbp_search_top_print(const struct sbp_search_top *all)
     SBP_TRY(print_table(all));
     SBP_TRY(print_proof(all));
     for (int i = 0; i < all->count && all->job->arguments->output != NULL; i++)
-        PRINT("%s%s%s", i == 0 ? "wrote " : ", ", all->plan[i].file.bytes,
-              i + 1 == all->count ? "\n" : "");
+        SBP_PRINT("%s%s%s", i == 0 ? "wrote " : ", ", all->plan[i].file.bytes,
+                  i + 1 == all->count ? "\n" : "");
     return SBP_OK;
 }
 

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "planner/commands/search_session_priv.h"
 
-/* One of the plans, best first, with its own copy of model and cluster. Must not be moved. */
+/* One of the plans, best first; its model and cluster are the search's. Must not be moved. */
 struct sbp_alternative {
     struct sbp_plan plan;
     struct sbp_outcome outcome; /* optimal where it costs no more than the search's bound */

@@ -29,6 +29,10 @@ struct sbp_flow {
     int norms, norm_sums;
 };
 
+/* The check of one instruction, after those before it. */
+typedef enum sbp_status sbp_verify_flow_check(struct sbp_flow *flow,
+                                              const struct sbp_instr *instr) SBP_MUST_USE;
+
 /* ---- blocks (verify_blocks.c) ---------------------------------------------------------------- */
 
 /* The operator that an instruction serves. */
@@ -61,44 +65,31 @@ bool sbp_verify_flow_is_gradient(const struct sbp_flow *flow, const struct sbp_b
                                  int tensor);
 bool sbp_verify_flow_is_part(const struct sbp_flow *flow, const struct sbp_buffer *buffer,
                              int tensor);
-enum sbp_status sbp_verify_flow_box(struct sbp_flow *flow,
-                                    const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_verify_flow_message(struct sbp_flow *flow,
-                                        const struct sbp_instr *instr) SBP_MUST_USE;
+sbp_verify_flow_check sbp_verify_flow_box;
+sbp_verify_flow_check sbp_verify_flow_message;
 
 /* ---- operators (verify_operators.c) -----------------------------------------------------------
  */
 
-enum sbp_status sbp_verify_flow_forward(struct sbp_flow *flow,
-                                        const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_verify_flow_backward(struct sbp_flow *flow,
-                                         const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_verify_flow_sum(struct sbp_flow *flow,
-                                    const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_verify_flow_model_input(struct sbp_flow *flow,
-                                            const struct sbp_instr *instr) SBP_MUST_USE;
+sbp_verify_flow_check sbp_verify_flow_forward;
+sbp_verify_flow_check sbp_verify_flow_backward;
+sbp_verify_flow_check sbp_verify_flow_sum;
+sbp_verify_flow_check sbp_verify_flow_model_input;
 /* Checks a collective inside an operator. */
-enum sbp_status sbp_verify_flow_declared(struct sbp_flow *flow,
-                                         const struct sbp_instr *instr) SBP_MUST_USE;
+sbp_verify_flow_check sbp_verify_flow_declared;
 
 /* ---- weights (verify_weights.c) ---------------------------------------------------------------
  */
 
 /* A gradient as operators form it: partial on the axes that share the weight. */
 struct sbp_dist sbp_verify_flow_partial(const struct sbp_dist *dist, sbp_axes shared);
-enum sbp_status sbp_verify_flow_gather(struct sbp_flow *flow,
-                                       const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_verify_flow_convert(struct sbp_flow *flow,
-                                        const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_verify_flow_scatter(struct sbp_flow *flow,
-                                        const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_verify_flow_update(struct sbp_flow *flow,
-                                       const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_verify_flow_stage_sum(struct sbp_flow *flow,
-                                          const struct sbp_instr *instr) SBP_MUST_USE;
+sbp_verify_flow_check sbp_verify_flow_gather;
+sbp_verify_flow_check sbp_verify_flow_convert;
+sbp_verify_flow_check sbp_verify_flow_scatter;
+sbp_verify_flow_check sbp_verify_flow_update;
+sbp_verify_flow_check sbp_verify_flow_stage_sum;
 enum sbp_status sbp_verify_flow_norm(struct sbp_flow *flow) SBP_MUST_USE;
-enum sbp_status sbp_verify_flow_norm_sum(struct sbp_flow *flow,
-                                         const struct sbp_instr *instr) SBP_MUST_USE;
+sbp_verify_flow_check sbp_verify_flow_norm_sum;
 
 /* ---- the end (verify_complete.c) --------------------------------------------------------------
  */

@@ -6,15 +6,9 @@
 #ifndef SBP_TESTS_KERNELS_CHECK_H
 #define SBP_TESTS_KERNELS_CHECK_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/math/random.h"
 #include "kernels/kernels.h"
+#include "tests/support/unit.h"
 
 enum { CHECK_MAX_BUFFERS = 512 };
 

@@ -1,14 +1,9 @@
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <cjson/cJSON.h>
 
 #include "planner/plan/plan.h"
 #include "tests/support/check_bench.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 #define TWO                                                                                        \
     "{\"name\": \"two\", \"levels\": [" LEVEL(                                                     \

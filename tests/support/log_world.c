@@ -1,13 +1,8 @@
 #include "tests/support/log_world.h"
+#include "tests/support/unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* --- the run --- */
 

@@ -2,19 +2,15 @@
 #ifndef SBP_TESTS_MODEL_READER_H
 #define SBP_TESTS_MODEL_READER_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
-#include <cmocka.h>
 
 #include "base/json/json.h"
 #include "costmodel/model/graph.h"
+#include "tests/support/unit.h"
 
 struct model {
     struct cJSON *tree;

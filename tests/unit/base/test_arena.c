@@ -1,16 +1,11 @@
 /* Arenas: alignment, zeroing, marks against a model of live allocations, sizes that overflow. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/arena.h"
 #include "base/math/random.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(20240611)
 

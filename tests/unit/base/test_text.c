@@ -1,17 +1,12 @@
 /* Text: growing strings, units, numbers, nearest names (against a recursive distance). */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/math/random.h"
 #include "base/text.h"
+#include "tests/support/unit.h"
 
 #define SEED         UINT64_C(5150)
 #define COUNT(array) (sizeof(array) / sizeof *(array))

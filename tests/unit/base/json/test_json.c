@@ -1,19 +1,15 @@
 /* JSON reading: the exact text of every refusal, and that what is legal passes. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
-#include <cmocka.h>
 
 #include "base/json/json.h"
 #include "base/math/random.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(31337)
 

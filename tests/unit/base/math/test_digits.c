@@ -1,15 +1,10 @@
 /* The digit rule by brute force: digits by division of the whole index, ownership by comparing
  * them, local order by counting the owned elements in global order. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/math/digits.h"
 #include "base/math/random.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(77001)
 

@@ -1,16 +1,11 @@
 /* Statistics against naive computations: counting, exact binomial sums, a grid over the quadrant.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/math/random.h"
 #include "base/math/stats.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(90210)
 

@@ -3,18 +3,13 @@
  * of the sources; the tests are skipped where they are not beside them.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
-
 #include "tests/support/log_world.h"
+#include "tests/support/unit.h"
 
 /* A table of a file: its shape, points, and one of them. */
 static const struct fact {

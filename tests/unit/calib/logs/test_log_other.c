@@ -1,17 +1,12 @@
 /* The OSU benchmarks, nccl-tests' JSON, the collector's CSV; and any bytes at all. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/math/random.h"
 #include "tests/support/log_world.h"
+#include "tests/support/unit.h"
 
 struct read {
     struct sbp_logs logs;

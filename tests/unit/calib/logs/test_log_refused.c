@@ -1,15 +1,10 @@
 /* Broken logs must not enter a model: each kind is refused, or told, for its own reason. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/support/log_world.h"
+#include "tests/support/unit.h"
 
 #define RUN(AGE, COLLECTIVE, NODES, EACH) LOG_RUN(AGE, COLLECTIVE, NODES, EACH, 1 << 10, 1 << 26)
 #define WORLD                             RUN(LOG_2022, "all_reduce", 2, 4)

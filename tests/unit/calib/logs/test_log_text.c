@@ -1,17 +1,12 @@
 /* Tables of nccl-tests and rccl-tests of every age, with a known answer. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/math/random.h"
 #include "tests/support/log_world.h"
+#include "tests/support/unit.h"
 
 static const struct {
     const char *name;

@@ -1,19 +1,15 @@
 /* Cluster files: what is read, every refusal, shrinking, and the price of products. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
-#include <cmocka.h>
 
 #include "base/json/json.h"
 #include "base/math/random.h"
 #include "costmodel/cluster/cluster.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(20240811)
 

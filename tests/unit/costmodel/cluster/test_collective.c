@@ -1,17 +1,12 @@
 /* Collectives: AutoDDL's table 2 at exact values, groups that span levels, names. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "costmodel/cluster/collective.h"
 #include "tests/support/sbp_oracle.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(4202)
 

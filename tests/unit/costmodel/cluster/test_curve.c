@@ -1,20 +1,16 @@
 /* Measured curves: every refusal, the interpolation by hand, exactness on times that follow alpha
  * and beta, and monotony of random curves. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
-#include <cmocka.h>
 
 #include "base/math/random.h"
 #include "base/text.h"
 #include "costmodel/cluster/collective.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(4205)
 

@@ -1,15 +1,10 @@
 /* Meshes: axes, ranks, coordinates and groups against enumeration over random levels. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "costmodel/cluster/mesh.h"
 #include "tests/support/sbp_oracle.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(4201)
 

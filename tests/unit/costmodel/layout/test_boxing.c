@@ -1,17 +1,12 @@
 /* The normal form of transitions: run by simulation (boxing_world.h), and compared with the table
  * of transitions, the element counts of the cost formulas, and the dual transition. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/support/boxing_world.h"
+#include "tests/support/unit.h"
 
 #define SEED   UINT64_C(4204)
 #define ROUNDS 1500

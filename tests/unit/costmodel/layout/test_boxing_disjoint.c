@@ -2,17 +2,12 @@
  * sent and copied by messages that are counted one by one, and must arrive.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/papers/boxing_disjoint.h"
 #include "tests/support/sbp_oracle.h"
+#include "tests/support/unit.h"
 
 #define SEED         UINT64_C(4216)
 #define ROUNDS       300

@@ -1,16 +1,11 @@
 /* Distributions: whose shards partition a tensor, in canonical order, by the digit rule. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "costmodel/layout/distribution.h"
 #include "tests/support/sbp_oracle.h"
+#include "tests/support/unit.h"
 
 #define SEED   UINT64_C(4203)
 #define ROUNDS 1500

@@ -5,18 +5,13 @@
  * and every axis can be split: drawn so with ORDERED.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "costmodel/layout/boxing_path.h"
 #include "tests/support/boxing_world.h"
+#include "tests/support/unit.h"
 
 #define SEED  UINT64_C(4206)
 #define BYTES 4

@@ -1,15 +1,10 @@
 /* Model graphs: parameters, shapes, dimension classes, sites, flops, and every refusal. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
-#include <cmocka.h>
 
 #include "base/json/json.h"
 #include "base/math/random.h"
@@ -17,6 +12,7 @@
 #include "costmodel/model/graph.h"
 #include "costmodel/model/op_cost.h"
 #include "tests/support/model_reader.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(77001)
 

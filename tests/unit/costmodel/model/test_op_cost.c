@@ -3,15 +3,10 @@
  * operators.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "base/math/random.h"
 #include "tests/support/op_bench.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(60417)
 

@@ -1,12 +1,6 @@
 /* Compiled programs: what must hold of any, of random strategies. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/support/program_oracle.h"
+#include "tests/support/unit.h"
 
 #define SEED   UINT64_C(4210)
 #define ROUNDS 600

@@ -2,17 +2,12 @@
  * hand, and what is refused.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/support/program_oracle.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(4212)
 

@@ -2,19 +2,14 @@
  * formulas of the papers.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "costmodel/program/price.h"
 #include "costmodel/program/step.h"
 #include "tests/support/program_oracle.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(4233)
 

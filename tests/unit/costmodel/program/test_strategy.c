@@ -1,15 +1,10 @@
 /* Labelled strategies: states of operands, which axes split which class, and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "costmodel/program/strategy.h"
 #include "tests/support/strategy_oracle.h"
+#include "tests/support/unit.h"
 
 #define SEED   UINT64_C(4209)
 #define ROUNDS 4000

@@ -5,18 +5,13 @@
  * by the part of the check whose word it expects; one that finds nothing to corrupt in a plan waits
  * for another plan, and all of them must have had their turn.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/check_bench.h"
+#include "tests/support/unit.h"
 
 /* ---- right plans ---------------------------------------------------------------------------- */
 

@@ -1,16 +1,11 @@
 /* The second opinion on plans that no compiler would make: with an instruction too few, or by rules
  * that only the whole of a plan can break.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "planner/plan/plan.h"
 #include "tests/support/check_bench.h"
+#include "tests/support/unit.h"
 
 /* A compiler that forgets an instruction lays its buffers out for what is left, and prices that: so
  * it is what flows that must miss it, not the lives of buffers or the sums of prices. */

@@ -50,6 +50,7 @@ struct bench {
     struct sbp_step step;
     struct sbp_fix fix;
     struct sbp_random random; /* of corruptions */
+    struct sbp_instr *instr;  /* of the first program, to be corrupted */
 };
 
 /* The tree of a text; fails where it is none. The caller's. */

@@ -270,6 +270,12 @@ void log_world_read(const char *text, const char *name, const struct sbp_log_opt
         fail_msg("%s: %s", name, diag.text);
 }
 
+void log_world_free(struct sbp_logs *logs, struct sbp_measured *measured)
+{
+    sbp_points_free(measured);
+    sbp_logs_free(logs);
+}
+
 const struct sbp_log_note *log_world_note(const struct sbp_logs *logs, enum sbp_log_reason reason)
 {
     for (int n = 0; n < logs->note_count; n++)

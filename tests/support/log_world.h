@@ -53,6 +53,7 @@ void log_world_print(const struct log_world *world, struct sbp_text *text);
 /* Reads the text as one file; fails the test when that fails. */
 void log_world_read(const char *text, const char *name, const struct sbp_log_options *options,
                     struct sbp_logs *logs, struct sbp_measured *measured);
+void log_world_free(struct sbp_logs *logs, struct sbp_measured *measured);
 /* The note with the reason, NULL: there is none. */
 const struct sbp_log_note *log_world_note(const struct sbp_logs *logs, enum sbp_log_reason reason);
 

@@ -22,8 +22,7 @@ static struct read read_text(const char *text, const struct sbp_log_options *opt
 
 static void read_free(struct read *read)
 {
-    sbp_points_free(&read->measured);
-    sbp_logs_free(&read->logs);
+    log_world_free(&read->logs, &read->measured);
 }
 
 static void assert_point(const struct read *read, int at, double bytes, double time_us)

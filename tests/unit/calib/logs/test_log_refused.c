@@ -43,8 +43,15 @@ static void assert_refused(const char *text, const struct sbp_log_options *optio
         if (&logs.note[n] != note && sbp_log_reasons[logs.note[n].reason].effect == SBP_LOG_REFUSED)
             fail_msg("also refused: %s", logs.note[n].text);
     assert_int_equal(measured.count, points);
-    sbp_points_free(&measured);
-    sbp_logs_free(&logs);
+    log_world_free(&logs, &measured);
+}
+
+/* The same of a text that is freed then. */
+static void assert_text_refused(struct sbp_text *text, const struct sbp_log_options *options,
+                                enum sbp_log_reason reason, const char *part, int points)
+{
+    assert_refused(text->bytes, options, reason, part, points);
+    sbp_text_free(text);
 }
 
 static void assert_told(const char *text, enum sbp_log_reason reason, const char *part)
@@ -57,8 +64,13 @@ static void assert_told(const char *text, enum sbp_log_reason reason, const char
         fail_msg("\"%s\" does not say \"%s\"", note == NULL ? "" : note->text, part);
     assert_int_equal(sbp_log_reasons[reason].effect, SBP_LOG_TOLD);
     assert_true(measured.count > 0);
-    sbp_points_free(&measured);
-    sbp_logs_free(&logs);
+    log_world_free(&logs, &measured);
+}
+
+static void assert_text_told(struct sbp_text *text, enum sbp_log_reason reason, const char *part)
+{
+    assert_told(text->bytes, reason, part);
+    sbp_text_free(text);
 }
 
 static void assert_shape(const char *text, const struct sbp_log_options *options, int nodes,
@@ -72,8 +84,7 @@ static void assert_shape(const char *text, const struct sbp_log_options *options
     assert_true(measured.count > 0);
     assert_int_equal(measured.point[0].nodes, nodes);
     assert_int_equal(measured.point[0].ranks_per_node, each);
-    sbp_points_free(&measured);
-    sbp_logs_free(&logs);
+    log_world_free(&logs, &measured);
 }
 
 /* The plain run with a change. */
@@ -83,8 +94,7 @@ static void assert_change_refused(const char *from, const char *to, enum sbp_log
     struct sbp_text text = {0};
     log_world_print(&plain, &text);
     replace(&text, from, to);
-    assert_refused(text.bytes, NULL, reason, part, 0);
-    sbp_text_free(&text);
+    assert_text_refused(&text, NULL, reason, part, 0);
 }
 
 static void assert_world_refused(const struct log_world *world,
@@ -93,8 +103,7 @@ static void assert_world_refused(const struct log_world *world,
 {
     struct sbp_text text = {0};
     log_world_print(world, &text);
-    assert_refused(text.bytes, options, reason, part, 0);
-    sbp_text_free(&text);
+    assert_text_refused(&text, options, reason, part, 0);
 }
 
 /* --- runs that failed --- */
@@ -126,18 +135,15 @@ static void test_failed(void **state)
     for (size_t f = 0; f < sizeof failures / sizeof *failures; f++) {
         struct sbp_text text = {0};
         sbp_text_add(&text, "%s\n", failures[f].line);
-        assert_refused(text.bytes, NULL, SBP_LOG_FAILED_RUN, failures[f].part, 0);
-        sbp_text_free(&text);
+        assert_text_refused(&text, NULL, SBP_LOG_FAILED_RUN, failures[f].part, 0);
         log_world_print(&cut, &text); /* good rows, then the failure */
         sbp_text_add(&text, "%s\n .. node01 pid 4003: Test failure common.cu:1100\n",
                      failures[f].line);
-        assert_refused(text.bytes, NULL, SBP_LOG_FAILED_RUN, failures[f].part, 0);
-        sbp_text_free(&text);
+        assert_text_refused(&text, NULL, SBP_LOG_FAILED_RUN, failures[f].part, 0);
         /* Standard output may come behind standard error. */
         sbp_text_add(&text, "%s\n", failures[f].line);
         log_world_print(&cut, &text);
-        assert_refused(text.bytes, NULL, SBP_LOG_FAILED_RUN, failures[f].part, 0);
-        sbp_text_free(&text);
+        assert_text_refused(&text, NULL, SBP_LOG_FAILED_RUN, failures[f].part, 0);
     }
 }
 
@@ -162,8 +168,7 @@ static void test_halves_that_differ(void **state)
         log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
         assert_true((log_world_note(&logs, SBP_LOG_HALVES_DIFFER) == NULL) == (i == 1));
         assert_int_equal(measured.count, 2);
-        sbp_points_free(&measured);
-        sbp_logs_free(&logs);
+        log_world_free(&logs, &measured);
         sbp_text_free(&text);
     }
 }
@@ -180,23 +185,19 @@ static void test_failed_between(void **state)
                         "# Collective test starting: sendrecv_perf\n# nThread 1 nGpus 1\n"
                         "node01: Test NCCL failure common.cu:1279 'remote process exited'\n");
     log_world_print(&other, &text);
-    assert_refused(text.bytes, NULL, SBP_LOG_FAILED_RUN, "remote process",
-                   log_world_rows(&world) + log_world_rows(&other));
-    sbp_text_free(&text);
+    assert_text_refused(&text, NULL, SBP_LOG_FAILED_RUN, "remote process",
+                        log_world_rows(&world) + log_world_rows(&other));
     log_world_print(&world, &text);
     sbp_text_add(&text, "# Collective test starting: sendrecv_perf\n# nThread 1 nGpus 1\n#\n");
-    assert_refused(text.bytes, NULL, SBP_LOG_NO_ROWS, "no line says why", log_world_rows(&world));
-    sbp_text_free(&text);
+    assert_text_refused(&text, NULL, SBP_LOG_NO_ROWS, "no line says why", log_world_rows(&world));
     sbp_text_add(&text, "# nThread 1 nGpus 1 minBytes 8 maxBytes 64 step: 2(factor)\n"
                         "#  Rank  0 Group  0 Pid 7 on node00 device 0 [0x07] Quick\n"
                         "node01: Test NCCL failure common.cu:1279 'remote process exited'\n");
     log_world_print(&plain, &text); /* the same again, without names */
-    assert_refused(text.bytes, NULL, SBP_LOG_FAILED_RUN, "remote process", log_world_rows(&plain));
-    sbp_text_free(&text);
+    assert_text_refused(&text, NULL, SBP_LOG_FAILED_RUN, "remote process", log_world_rows(&plain));
     log_world_print(&world, &text);
     sbp_text_add(&text, "srun: error: node01: task 3: Exited with exit code 3\n");
-    assert_refused(text.bytes, NULL, SBP_LOG_FAILED_RUN, "a run failed", log_world_rows(&world));
-    sbp_text_free(&text);
+    assert_text_refused(&text, NULL, SBP_LOG_FAILED_RUN, "a run failed", log_world_rows(&world));
 }
 
 static void test_nothing(void **state)
@@ -244,8 +245,7 @@ static void test_asterisk(void **state)
     struct sbp_text text = {0};
     log_world_print(&world, &text);
     replace(&text, "5e-07\n", "2e+00*\n");
-    assert_refused(text.bytes, NULL, SBP_LOG_WRONG_VALUES, "after 1024 bytes", 0);
-    sbp_text_free(&text);
+    assert_text_refused(&text, NULL, SBP_LOG_WRONG_VALUES, "after 1024 bytes", 0);
 }
 
 /* --- launches that went wrong --- */
@@ -313,8 +313,7 @@ static void test_one_node(void **state)
     assert_world_refused(&world, &options, SBP_LOG_ONE_NODE, "the options say 2 nodes");
     sbp_text_add(&text, "#@ ranks=16 | nodes=2\n");
     log_world_print(&world, &text);
-    assert_refused(text.bytes, NULL, SBP_LOG_ONE_NODE, "all 8 ranks ran on one, node00", 0);
-    sbp_text_free(&text);
+    assert_text_refused(&text, NULL, SBP_LOG_ONE_NODE, "all 8 ranks ran on one, node00", 0);
 }
 
 static void test_shapes(void **state)
@@ -331,8 +330,7 @@ static void test_shapes(void **state)
     assert_change_refused("Rank  7 Group  0", "Rank  7 Group  1", SBP_LOG_GROUPS, "2 groups");
     sbp_text_add(&text, "#@ ranks_per_node=2\n");
     log_world_print(&plain, &text);
-    assert_refused(text.bytes, NULL, SBP_LOG_SHAPE_DIFFERS, "2 ranks a node", 0);
-    sbp_text_free(&text);
+    assert_text_refused(&text, NULL, SBP_LOG_SHAPE_DIFFERS, "2 ranks a node", 0);
 }
 
 /* As many nodes of four, whose ranks list these devices. */
@@ -415,9 +413,8 @@ static void test_same_device(void **state)
             for (int o = 0; o < 2; o++) {
                 struct sbp_text text;
                 print_devices(nodes, devices[i], &text);
-                assert_refused(text.bytes, &options[o], SBP_LOG_HOSTS_REPEAT,
-                               "lists a device more than once", 0);
-                sbp_text_free(&text);
+                assert_text_refused(&text, &options[o], SBP_LOG_HOSTS_REPEAT,
+                                    "lists a device more than once", 0);
             }
 }
 
@@ -434,14 +431,12 @@ static void test_mixed(void **state)
     *strstr(list.bytes, "#\n#    ") = '\0';
     sbp_text_add(&text, "%s", list.bytes);
     log_world_print(&other, &text);
-    assert_refused(text.bytes, NULL, SBP_LOG_RANKS_DIFFER,
-                   "has 8 ranks, but the columns are those of 12", 0);
-    sbp_text_free(&text);
+    assert_text_refused(&text, NULL, SBP_LOG_RANKS_DIFFER,
+                        "has 8 ranks, but the columns are those of 12", 0);
     sbp_text_free(&list);
     sbp_text_add(&text, "#@ ranks=12 | nodes=3\n");
     log_world_print(&listless, &text);
-    assert_refused(text.bytes, NULL, SBP_LOG_RANKS_DIFFER, "12 ranks", 0);
-    sbp_text_free(&text);
+    assert_text_refused(&text, NULL, SBP_LOG_RANKS_DIFFER, "12 ranks", 0);
     assert_world_refused(&listless, &wrong, SBP_LOG_UNEVEN, "8 ranks do not fill");
 }
 
@@ -468,8 +463,7 @@ static void test_other_benchmarks(void **state)
         struct sbp_text text = {0};
         log_world_print(&world, &text);
         replace(&text, "all_reduce_perf", names[i]);
-        assert_refused(text.bytes, NULL, SBP_LOG_NOT_PRICED, "no price", 0);
-        sbp_text_free(&text);
+        assert_text_refused(&text, NULL, SBP_LOG_NOT_PRICED, "no price", 0);
     }
     assert_change_refused("   time  ", "cputime  ", SBP_LOG_CPU_TIME, "-C");
 }
@@ -481,8 +475,7 @@ static void test_named_otherwise(void **state)
     struct sbp_text text = {0};
     log_world_print(&world, &text);
     replace(&text, "alltoall_perf", "all_reduce_perf");
-    assert_refused(text.bytes, NULL, SBP_LOG_COLLECTIVE_DIFFERS, "all_reduce is said", 0);
-    sbp_text_free(&text);
+    assert_text_refused(&text, NULL, SBP_LOG_COLLECTIVE_DIFFERS, "all_reduce is said", 0);
 }
 
 /* --- not all of it, or not as it was --- */
@@ -500,8 +493,7 @@ static void test_average(void **state)
     log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
     assert_int_equal(measured.count, log_world_rows(&world));
     assert_int_equal(logs.note_count, 0);
-    sbp_points_free(&measured);
-    sbp_logs_free(&logs);
+    log_world_free(&logs, &measured);
     sbp_text_free(&text);
 }
 
@@ -510,8 +502,7 @@ static void assert_world_told(const struct log_world *world, enum sbp_log_reason
 {
     struct sbp_text text = {0};
     log_world_print(world, &text);
-    assert_told(text.bytes, reason, part);
-    sbp_text_free(&text);
+    assert_text_told(&text, reason, part);
 }
 
 /* Rows that whoever published a log copied from others behind its end: no option is about them. */
@@ -530,8 +521,7 @@ static void test_rows_behind(void **state)
     replace(&text, "Rank  0 ", "Rank  first "); /* the order of the list decides nothing */
     replace(&text, "Rank  7 ", "Rank  0 ");
     replace(&text, "Rank  first ", "Rank  7 ");
-    assert_refused(text.bytes, NULL, SBP_LOG_ROWS_BEHIND, "another run", log_world_rows(&plain));
-    sbp_text_free(&text);
+    assert_text_refused(&text, NULL, SBP_LOG_ROWS_BEHIND, "another run", log_world_rows(&plain));
     log_world_print(&plain, &text);
     sbp_text_add(&text, "  10 12 ranks of both nodes\n");
     struct sbp_logs logs;
@@ -539,8 +529,7 @@ static void test_rows_behind(void **state)
     log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
     assert_int_equal(logs.table_count, 1); /* of words that only begin like a row */
     assert_int_equal(measured.count, log_world_rows(&plain));
-    sbp_points_free(&measured);
-    sbp_logs_free(&logs);
+    log_world_free(&logs, &measured);
     sbp_text_free(&text);
 }
 
@@ -565,8 +554,7 @@ static void test_rows_of_late_copy(void **state)
         assert_int_equal(measured.count, said ? 0 : 1);
         assert_non_null(log_world_note(&logs, SBP_LOG_ROWS_BEHIND));
         assert_non_null(log_world_note(&logs, said ? SBP_LOG_ONE_NODE : SBP_LOG_AVERAGE_DIFFERS));
-        sbp_points_free(&measured);
-        sbp_logs_free(&logs);
+        log_world_free(&logs, &measured);
     }
     sbp_text_free(&one);
     sbp_text_free(&text);
@@ -610,8 +598,7 @@ static void test_cut_anywhere(void **state)
                 (log_world_time_us(&plain, size, 0) + log_world_time_us(&plain, size, 1)) / 2e6;
             assert_true(measured.point[i].time_s > 0.99 * s && measured.point[i].time_s < 1.01 * s);
         }
-        sbp_points_free(&measured);
-        sbp_logs_free(&logs);
+        log_world_free(&logs, &measured);
     }
     sbp_text_free(&text);
 }
@@ -622,14 +609,12 @@ static void test_settings_told(void **state)
     struct sbp_text text = {0};
     log_world_print(&plain, &text);
     replace(&text, "agg iters: 1 ", "agg iters: 4 ");
-    assert_told(text.bytes, SBP_LOG_NOT_ALONE, "groups of 4");
-    sbp_text_free(&text);
+    assert_text_told(&text, SBP_LOG_NOT_ALONE, "groups of 4");
     log_world_print(&plain, &text);
     replace(&text, "# Using devices",
             "# Blocking Enabled: wait for completion and barrier after "
             "each collective \n# Using devices");
-    assert_told(text.bytes, SBP_LOG_NOT_ALONE, "waited for");
-    sbp_text_free(&text);
+    assert_text_told(&text, SBP_LOG_NOT_ALONE, "waited for");
     log_world_print(&plain, &text);
     char *average = strstr(text.bytes, "Avg bus bandwidth");
     average[strcspn(average, "\n") - 1] = '\0';
@@ -680,8 +665,7 @@ static void test_networks(void **state)
             fail_msg("%s: %s", lines[i].line, found == NULL ? "unknown" : found);
         const bool is_socket = found != NULL && strcmp(found, "Socket") == 0;
         assert_true((log_world_note(&logs, SBP_LOG_SOCKETS) != NULL) == is_socket);
-        sbp_points_free(&measured);
-        sbp_logs_free(&logs);
+        log_world_free(&logs, &measured);
         sbp_text_free(&text);
     }
 }
@@ -693,8 +677,7 @@ static void test_socket_twin(void **state)
     struct sbp_text text = {0};
     print_over(&small, "node00:1:2 [0] NCCL INFO Using network Socket", &text);
     print_over(&plain, "node00:1:2 [0] NCCL INFO Using network IB", &text);
-    assert_refused(text.bytes, NULL, SBP_LOG_SOCKET_TWIN, "over IB", log_world_rows(&plain));
-    sbp_text_free(&text);
+    assert_text_refused(&text, NULL, SBP_LOG_SOCKET_TWIN, "over IB", log_world_rows(&plain));
 }
 
 static void test_slow_twin(void **state)
@@ -705,19 +688,16 @@ static void test_slow_twin(void **state)
     for (int order = 0; order < 2; order++) {
         log_world_print(order == 0 ? &plain : &slow, &text);
         log_world_print(order == 0 ? &slow : &plain, &text);
-        assert_refused(text.bytes, NULL, SBP_LOG_SLOW_TWIN, "2.5 times as long",
-                       log_world_rows(&plain));
-        sbp_text_free(&text);
+        assert_text_refused(&text, NULL, SBP_LOG_SLOW_TWIN, "2.5 times as long",
+                            log_world_rows(&plain));
     }
     slow.slow = 1.5;
     log_world_print(&plain, &text);
     log_world_print(&slow, &text);
-    assert_told(text.bytes, SBP_LOG_SLOWER, "1.5 times as long");
-    sbp_text_free(&text);
+    assert_text_told(&text, SBP_LOG_SLOWER, "1.5 times as long");
     log_world_print(&plain, &text);
     log_world_print(&plain, &text);
-    assert_refused(text.bytes, NULL, SBP_LOG_COPY, "a copy", log_world_rows(&plain));
-    sbp_text_free(&text);
+    assert_text_refused(&text, NULL, SBP_LOG_COPY, "a copy", log_world_rows(&plain));
 }
 
 /* From 16 MiB on alone; sizes below 1 MiB count only where there are too few from there on. */
@@ -735,9 +715,8 @@ static void test_slow_end_twin(void **state)
     log_world_print(&plain, &text);
     log_world_print(&begun, &text);
     log_world_print(&end, &text);
-    assert_refused(text.bytes, NULL, SBP_LOG_SLOW_TWIN, "2.5 times as long",
-                   log_world_rows(&plain));
-    sbp_text_free(&text);
+    assert_text_refused(&text, NULL, SBP_LOG_SLOW_TWIN, "2.5 times as long",
+                        log_world_rows(&plain));
 }
 
 /* Both end at 1 MiB, as OSU's collectives do, or where three sizes from 128 KiB on are left. */
@@ -751,9 +730,8 @@ static void test_slow_small_twin(void **state)
         struct sbp_text text = {0};
         log_world_print(&slow, &text);
         log_world_print(&fast, &text);
-        assert_refused(text.bytes, NULL, SBP_LOG_SLOW_TWIN, "2.5 times as long",
-                       log_world_rows(&fast));
-        sbp_text_free(&text);
+        assert_text_refused(&text, NULL, SBP_LOG_SLOW_TWIN, "2.5 times as long",
+                            log_world_rows(&fast));
     }
 }
 
@@ -773,8 +751,7 @@ static void test_no_twin(void **state)
     log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
     assert_int_equal(measured.source_count, 3);
     assert_int_equal(logs.note_count, 0);
-    sbp_points_free(&measured);
-    sbp_logs_free(&logs);
+    log_world_free(&logs, &measured);
     sbp_text_free(&text);
 }
 

@@ -63,4 +63,13 @@ void bench_close(struct bench *b);
 /* What the check says. */
 enum sbp_status check(const struct bench *b, struct sbp_diag *diag);
 
+/* A random number below the count, by the random numbers of corruptions. */
+int bench_below(struct bench *b, int count);
+/* Asks for one operator, and leaves all of it open. */
+struct sbp_fix *bench_ask_for(struct bench *b, int op);
+/* The operator's ZeRO level. */
+int bench_zero_level(const struct bench *b, int op);
+/* A repeat of an operator that follows its input, from a random one on; -1: there is none. */
+int bench_repeat_of_follower(struct bench *b);
+
 #endif

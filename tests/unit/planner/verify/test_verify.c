@@ -40,31 +40,26 @@ static void test_right_plans_pass(void **state)
 
 /* ---- corruptions ---------------------------------------------------------------------------- */
 
-static int any(struct bench *b, int count)
-{
-    return (int)sbp_random_below(&b->random, (uint64_t)count);
-}
-
 /* An operator with a choice, and an axis. */
 static int any_op(struct bench *b)
 {
     int op;
     do
-        op = any(b, b->plan.cut.graph.op_count);
+        op = bench_below(b, b->plan.cut.graph.op_count);
     while (b->plan.cut.graph.op[op].entry->follows);
     return op;
 }
 
 static int any_axis(struct bench *b)
 {
-    return any(b, b->plan.cut.mesh.axis_count);
+    return bench_below(b, b->plan.cut.mesh.axis_count);
 }
 
 static int any_output(struct bench *b)
 {
     int op;
     do
-        op = any(b, b->plan.cut.graph.op_count);
+        op = bench_below(b, b->plan.cut.graph.op_count);
     while (b->plan.cut.graph.op[op].output < 0);
     return b->plan.cut.graph.op[op].output;
 }
@@ -74,7 +69,7 @@ typedef bool instr_test(const struct sbp_instr *instr);
 static struct sbp_instr *find_instr(struct bench *b, instr_test *test)
 {
     struct sbp_program *program = &b->step.program[0];
-    const int first = any(b, program->instr_count);
+    const int first = bench_below(b, program->instr_count);
     for (int i = 0; i < program->instr_count; i++) {
         struct sbp_instr *instr = &program->instr[(first + i) % program->instr_count];
         if (test(instr))
@@ -147,7 +142,7 @@ static bool other_role(struct bench *b)
     const int op = any_op(b), axis = any_axis(b),
               roles = b->plan.cut.graph.op[op].entry->role_count;
     uint8_t *role = &b->plan.strategy.op[op].role[axis];
-    *role = (uint8_t)((*role + 1 + any(b, roles - 1)) % roles);
+    *role = (uint8_t)((*role + 1 + bench_below(b, roles - 1)) % roles);
     return true;
 }
 
@@ -163,7 +158,7 @@ static bool other_rest(struct bench *b)
     struct sbp_state *rest = &b->plan.strategy.rest[any_output(b)].axis[any_axis(b)];
     const struct sbp_state states[] = {SBP_STATE_S(SBP_DIM_BATCH), SBP_STATE_S(SBP_DIM_FEATURE),
                                        SBP_STATE_B, SBP_STATE_P};
-    const struct sbp_state other = states[any(b, 4)];
+    const struct sbp_state other = states[bench_below(b, 4)];
     const bool changes = !sbp_state_equal(*rest, other);
     *rest = other;
     return changes;
@@ -182,7 +177,7 @@ static bool partial_of_a_split(struct bench *b)
 
 static bool digit_too_many(struct bench *b)
 {
-    const int dim_class = any(b, b->plan.cut.graph.class_count);
+    const int dim_class = bench_below(b, b->plan.cut.graph.class_count);
     const sbp_axes bit = (sbp_axes)1 << any_axis(b);
     const bool changes = (b->plan.strategy.split[dim_class] & bit) == 0;
     b->plan.strategy.split[dim_class] |= bit;
@@ -191,7 +186,7 @@ static bool digit_too_many(struct bench *b)
 
 static bool digit_missing(struct bench *b)
 {
-    const int dim_class = any(b, b->plan.cut.graph.class_count);
+    const int dim_class = bench_below(b, b->plan.cut.graph.class_count);
     const bool changes = b->plan.strategy.split[dim_class] != 0;
     b->plan.strategy.split[dim_class] &= b->plan.strategy.split[dim_class] - 1;
     return changes;
@@ -199,7 +194,7 @@ static bool digit_missing(struct bench *b)
 
 static bool other_zero(struct bench *b)
 {
-    const int op = any(b, b->plan.cut.graph.op_count);
+    const int op = bench_below(b, b->plan.cut.graph.op_count);
     const struct sbp_op_node *node = &b->plan.cut.graph.op[op];
     const int level = b->plan.cut.parallel.zero == 0 ? 1 : 0;
     bool shared = false;
@@ -221,7 +216,7 @@ static bool no_such_zero(struct bench *b)
 
 static struct sbp_stage_memory *any_memory(struct bench *b)
 {
-    return &b->step.memory[any(b, b->step.stages)];
+    return &b->step.memory[bench_below(b, b->step.stages)];
 }
 
 static bool fewer_parameters(struct bench *b)
@@ -462,19 +457,19 @@ static bool shorter_step(struct bench *b)
 
 static bool faster_stage(struct bench *b)
 {
-    b->step.cost[any(b, b->step.pieces)].forward_s *= 1 - 1e-6;
+    b->step.cost[bench_below(b, b->step.pieces)].forward_s *= 1 - 1e-6;
     return true;
 }
 
 static bool faster_end(struct bench *b)
 {
-    b->step.end[any(b, b->step.stages)].optimizer_s *= 1 - 1e-6;
+    b->step.end[bench_below(b, b->step.stages)].optimizer_s *= 1 - 1e-6;
     return true;
 }
 
 static bool faster_bucket(struct bench *b)
 {
-    struct sbp_offload *offload = &b->step.end[any(b, b->step.stages)].offload;
+    struct sbp_offload *offload = &b->step.end[bench_below(b, b->step.stages)].offload;
     offload->step_s *= 1 - 1e-6;
     return offload->buckets > 0;
 }
@@ -507,7 +502,7 @@ static bool infeasible_plan(struct bench *b)
 
 static bool other_boundary(struct bench *b)
 {
-    b->step.first[1] += any(b, 2) == 0 ? 1 : -1;
+    b->step.first[1] += bench_below(b, 2) == 0 ? 1 : -1;
     return b->step.pieces > 1;
 }
 
@@ -519,7 +514,7 @@ static bool last_boundary(struct bench *b)
 
 static bool other_program(struct bench *b)
 {
-    int *program = &b->step.program_of[any(b, b->step.pieces)];
+    int *program = &b->step.program_of[bench_below(b, b->step.pieces)];
     *program = (*program + 1) % b->step.program_count;
     return b->step.program_count > 1;
 }
@@ -548,71 +543,37 @@ static bool other_axis(struct bench *b)
     return true;
 }
 
-/* Asks for one operator, and leaves all of it open. */
-static struct sbp_fix *ask_for(struct bench *b, int op)
-{
-    struct sbp_fix *fix = &b->fix;
-    *fix = (struct sbp_fix){.zero = SBP_ANY};
-    (void)snprintf(fix->layer, sizeof fix->layer, "%s",
-                   b->plan.cut.graph.op[b->plan.cut.graph.op[op].site].name);
-    for (int role = 0; role < SBP_MAX_ROLES; role++)
-        for (int level = 0; level < SBP_MAX_LEVELS; level++)
-            fix->factor[role][level] = SBP_ANY;
-    b->request.fix = fix;
-    b->request.fix_count = 1;
-    return fix;
-}
-
 static bool broken_fix(struct bench *b)
 {
     const int op = any_op(b);
-    ask_for(b, op)->factor[any(b, b->plan.cut.graph.op[op].entry->role_count)][0] = 5;
+    bench_ask_for(b, op)->factor[bench_below(b, b->plan.cut.graph.op[op].entry->role_count)][0] = 5;
     return true;
 }
 
 static bool broken_rest_fix(struct bench *b)
 {
     const int op = any_op(b);
-    struct sbp_fix *fix = ask_for(b, op);
+    struct sbp_fix *fix = bench_ask_for(b, op);
     fix->rests = true;
-    fix->rest[any(b, SBP_REST_STATES)][0] = 5;
+    fix->rest[bench_below(b, SBP_REST_STATES)][0] = 5;
     return b->plan.cut.graph.op[op].output >= 0;
-}
-
-static int level_of(const struct bench *b, int op)
-{
-    const int level = b->plan.strategy.zero[op];
-    return level == SBP_ZERO_DEFAULT ? (int)b->plan.cut.parallel.zero : level;
 }
 
 static bool broken_zero_fix(struct bench *b)
 {
     const int op = any_op(b);
-    ask_for(b, op)->zero = (level_of(b, op) + 1) % 4;
+    bench_ask_for(b, op)->zero = (bench_zero_level(b, op) + 1) % 4;
     return true;
-}
-
-/* A repeat of an operator that follows its input, from a random one on; -1: there is none. */
-static int any_repeat_of_follower(struct bench *b)
-{
-    const struct sbp_graph *graph = &b->plan.cut.graph;
-    const int from = any(b, graph->op_count);
-    for (int i = 0; i < graph->op_count; i++) {
-        const int op = (from + i) % graph->op_count;
-        if (graph->op[op].entry->follows && graph->op[op].site != op)
-            return op;
-    }
-    return -1;
 }
 
 /* The site keeps to the fix, its repeat does not. */
 static bool broken_repeat(struct bench *b)
 {
-    const int op = any_repeat_of_follower(b);
+    const int op = bench_repeat_of_follower(b);
     if (op < 0)
         return false;
-    struct sbp_fix *const fix = ask_for(b, op);
-    fix->zero = level_of(b, b->plan.cut.graph.op[op].site);
+    struct sbp_fix *const fix = bench_ask_for(b, op);
+    fix->zero = bench_zero_level(b, b->plan.cut.graph.op[op].site);
     b->plan.strategy.zero[op] = (uint8_t)((fix->zero + 1) % 4);
     return true;
 }
@@ -727,65 +688,11 @@ static void test_corruptions_are_caught(void **state)
     print_message("%d kinds of corruption, %d of them tried\n", CORRUPTION_COUNT, all);
 }
 
-/* ---- fixes that repeats have of their own --------------------------------------------------- */
-
-/* The plan with another ZeRO level of one operator, and what is then claimed of it. */
-static void set_level(struct bench *b, int op, int level)
-{
-    struct sbp_diag diag = {{0}};
-    b->plan.strategy.zero[op] = (uint8_t)level;
-    sbp_step_free(&b->step);
-    if (sbp_cut_step(&b->plan.cut, &b->plan.strategy, false, &b->step, &diag) != SBP_OK)
-        fail_msg("%s", diag.text);
-    b->outcome.status = SBP_PLAN_FEASIBLE;
-    b->outcome.objective_s = b->step.totals.step_s;
-    b->outcome.lower_bound_s = -INFINITY;
-}
-
-/* A repeat of a follower keeps to its own fix, not to its site's. */
-static bool check_own_fix(int setting, uint64_t seed)
-{
-    struct bench b;
-    struct sbp_diag diag;
-    if (!bench_open(&b, setting, seed))
-        return false;
-    const int op = any_repeat_of_follower(&b);
-    const bool tries = op >= 0 && b.plan.cut.parallel.owner == SBP_OWNER_NONE;
-    if (tries) {
-        struct sbp_fix fix[2];
-        fix[0] = fix[1] = *ask_for(&b, op);
-        fix[0].zero = level_of(&b, b.plan.cut.graph.op[op].site);
-        fix[1].zero = (fix[0].zero + 1) % 4;
-        (void)snprintf(fix[1].layer, sizeof fix[1].layer, "%s", b.plan.cut.graph.op[op].name);
-        b.request.fix = fix;
-        b.request.fix_count = 2;
-        set_level(&b, op, fix[1].zero);
-        if (check(&b, &diag) != SBP_OK)
-            fail_msg("setting %d seed %llu: %s", setting, (unsigned long long)seed, diag.text);
-        set_level(&b, op, fix[0].zero);
-        assert_int_equal(check(&b, &diag), SBP_E_INTERNAL);
-    }
-    bench_close(&b);
-    return tries;
-}
-
-static void test_own_fixes_of_repeats(void **state)
-{
-    int tried = 0;
-    (void)state;
-    for (int setting = 0; setting < setting_count(); setting++)
-        for (uint64_t seed = SEED; seed < SEED + 4; seed++)
-            tried += check_own_fix(setting, seed);
-    print_message("%d plans\n", tried);
-    assert_true(tried > 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_right_plans_pass),
         cmocka_unit_test(test_corruptions_are_caught),
-        cmocka_unit_test(test_own_fixes_of_repeats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

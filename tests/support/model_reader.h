@@ -59,6 +59,16 @@ static inline void must_refuse(const char *text, const char *expected)
     drop(&model);
 }
 
+struct refusal {
+    const char *text, *expected; /* a model, and how its refusal begins */
+};
+
+static inline void must_refuse_all(const struct refusal *refusals, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        must_refuse(refusals[i].text, refusals[i].expected);
+}
+
 static inline void must_open(struct model *model, const char *name)
 {
     struct sbp_json root;

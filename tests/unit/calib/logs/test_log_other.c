@@ -6,6 +6,7 @@
 
 #include "base/math/random.h"
 #include "tests/support/log_world.h"
+#include "tests/support/seeded.h"
 #include "tests/support/unit.h"
 
 struct read {
@@ -536,11 +537,9 @@ static void test_mutations(void **state)
 {
     (void)state;
     const uint64_t seed = 77001;
-    struct sbp_random random;
     const struct sbp_log_options options = {.nodes = 2, .ranks_per_node = 4}, none = {0};
     int kept = 0;
-    print_message("seed %llu\n", (unsigned long long)seed);
-    sbp_random_seed(&random, seed);
+    struct sbp_random random = seeded(seed);
     for (int trial = 0; trial < 4000; trial++) {
         struct sbp_text text = {0};
         struct read read;

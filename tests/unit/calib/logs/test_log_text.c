@@ -6,6 +6,7 @@
 
 #include "base/math/random.h"
 #include "tests/support/log_world.h"
+#include "tests/support/seeded.h"
 #include "tests/support/unit.h"
 
 static const struct {
@@ -181,11 +182,9 @@ static void test_tables(void **state)
 static void test_inferred_ranks(void **state)
 {
     (void)state;
-    struct sbp_random random;
     const uint64_t seed = 20260711;
     int exact = 0;
-    sbp_random_seed(&random, seed);
-    print_message("seed %llu\n", (unsigned long long)seed);
+    struct sbp_random random = seeded(seed);
     for (int trial = 0; trial < 60; trial++) {
         const int each = 1 + (int)sbp_random_below(&random, 8);
         const int nodes = 2 + (int)sbp_random_below(&random, 20);

@@ -12,6 +12,7 @@
 #include "costmodel/model/graph.h"
 #include "costmodel/model/op_cost.h"
 #include "tests/support/model_reader.h"
+#include "tests/support/seeded.h"
 #include "tests/support/unit.h"
 
 #define SEED UINT64_C(77001)
@@ -325,9 +326,7 @@ static void check_random_model(struct sbp_random *random)
 static void test_random_lists(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    print_message("seed %llu\n", (unsigned long long)SEED);
-    sbp_random_seed(&random, SEED);
+    struct sbp_random random = seeded(SEED);
     for (int trial = 0; trial < 500; trial++)
         check_random_model(&random);
 }

@@ -8,6 +8,7 @@
 #include "costmodel/model/op_cost.h"
 #include "base/text.h"
 #include "tests/support/model_reader.h"
+#include "tests/support/seeded.h"
 
 #define SEED UINT64_C(90125)
 
@@ -356,9 +357,7 @@ static void check_mlp(struct sbp_random *random)
 static void test_formulas(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    print_message("seed %llu\n", (unsigned long long)SEED);
-    sbp_random_seed(&random, SEED);
+    struct sbp_random random = seeded(SEED);
     for (int trial = 0; trial < 200; trial++) {
         check_llama(&random);
         check_deepseek(&random);

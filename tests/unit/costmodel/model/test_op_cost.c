@@ -6,6 +6,7 @@
 
 #include "base/math/random.h"
 #include "tests/support/op_bench.h"
+#include "tests/support/seeded.h"
 #include "tests/support/unit.h"
 
 #define SEED UINT64_C(60417)
@@ -187,10 +188,8 @@ static void must_have_halo(const struct conv *c, int64_t ways)
 static void test_halo(void **state)
 {
     (void)state;
-    struct sbp_random random;
     int cases = 0;
-    sbp_random_seed(&random, SEED);
-    print_message("seed %llu\n", (unsigned long long)SEED);
+    struct sbp_random random = seeded(SEED);
     while (cases < 2000) {
         const int64_t kernel = 1 + (int64_t)sbp_random_below(&random, 9);
         struct conv c = {1 + (int64_t)sbp_random_below(&random, 3),

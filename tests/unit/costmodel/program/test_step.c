@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/support/step_bench.h"
+#include "tests/support/seeded.h"
 #include "tests/support/unit.h"
 
 #define SEED UINT64_C(4233)
@@ -16,9 +17,7 @@
 static void test_plain_step(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED);
-    print_message("seed %llu\n", (unsigned long long)SEED);
+    struct sbp_random random = seeded(SEED);
     int checked = 0;
     for (int round = 0; round < 200; round++) {
         struct bench b = {0};

@@ -1,18 +1,12 @@
 /* The reading of answers: a good one is read as it stands, and each thing that can be wrong with it
  * is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "tests/bench/answer.h"
+#include "tests/support/unit.h"
 
 /* 16 devices in 2 stages of 8, a batch of 64. */
 static const char good[] =

@@ -1,17 +1,11 @@
 /* The measuring of programs, on programs whose end, output, time and memory are known. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <signal.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "tests/bench/measure.h"
+#include "tests/support/unit.h"
 
 static struct measured run(const char *script, double limit_s)
 {

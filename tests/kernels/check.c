@@ -22,15 +22,11 @@ static void run_rounds(void (*body)(struct check *check), int rounds, enum sbp_r
     }
 }
 
-void check_tables(void (*body)(struct check *check), int rounds)
+void check_tables(void **state)
 {
-    run_rounds(body, rounds, SBP_F32);
-    run_rounds(body, rounds, SBP_F64);
-}
-
-void check_double(void (*body)(struct check *check), int rounds)
-{
-    run_rounds(body, rounds, SBP_F64);
+    const struct check_rounds *test = *state;
+    run_rounds(test->body, test->rounds, SBP_F32);
+    run_rounds(test->body, test->rounds, SBP_F64);
 }
 
 int64_t check_integer(struct check *check, int64_t low, int64_t high)

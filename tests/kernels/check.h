@@ -6,15 +6,9 @@
 #ifndef SBP_TESTS_KERNELS_CHECK_H
 #define SBP_TESTS_KERNELS_CHECK_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "base/math/random.h"
 #include "kernels/kernels.h"
+#include "tests/support/unit.h"
 
 enum { CHECK_MAX_BUFFERS = 512 };
 
@@ -28,11 +22,15 @@ struct check {
     void *buffer[CHECK_MAX_BUFFERS]; /* freed after the round */
 };
 
-/* Runs body `rounds` times on each table, with a seed of its own each round; the first seed is
- * SBP_TEST_SEED from the environment, or 1. */
-void check_tables(void (*body)(struct check *check), int rounds);
-/* The same on the double table alone. */
-void check_double(void (*body)(struct check *check), int rounds);
+/* A test that runs body `rounds` times on each table, with a seed of its own each round; the first
+ * seed is SBP_TEST_SEED from the environment, or 1. */
+struct check_rounds {
+    void (*body)(struct check *check);
+    int rounds;
+};
+void check_tables(void **state);
+#define CHECK_TABLES(body, count)                                                                  \
+    ((struct CMUnitTest){#body, check_tables, NULL, NULL, &(struct check_rounds){body, count}})
 
 /* Uniform whole number in [low, high]. */
 int64_t check_integer(struct check *check, int64_t low, int64_t high);

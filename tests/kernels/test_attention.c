@@ -156,38 +156,14 @@ static void saved_probabilities(struct check *check)
                check_tolerance(check, 1e-6, 1e-14));
 }
 
-static void test_definition(void **state)
-{
-    (void)state;
-    check_tables(definition, 30);
-}
-
-static void test_long_sequences(void **state)
-{
-    (void)state;
-    check_tables(long_sequences, 12);
-}
-
-static void test_large_scores(void **state)
-{
-    (void)state;
-    check_tables(large_scores, 1);
-}
-
-static void test_saved_probabilities(void **state)
-{
-    (void)state;
-    check_tables(saved_probabilities, 10);
-}
-
 int main(void)
 {
     sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_definition),
-        cmocka_unit_test(test_long_sequences),
-        cmocka_unit_test(test_large_scores),
-        cmocka_unit_test(test_saved_probabilities),
+        CHECK_TABLES(definition, 30),
+        CHECK_TABLES(long_sequences, 12),
+        CHECK_TABLES(large_scores, 1),
+        CHECK_TABLES(saved_probabilities, 10),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

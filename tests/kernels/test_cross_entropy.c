@@ -122,23 +122,11 @@ static void large_logits(struct check *check)
     check_equal(check, "dlogits", dlogits, gradient, 4);
 }
 
-static void test_split_vocabulary(void **state)
-{
-    (void)state;
-    check_tables(split_vocabulary, 60);
-}
-
-static void test_large_logits(void **state)
-{
-    (void)state;
-    check_tables(large_logits, 1);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_split_vocabulary),
-        cmocka_unit_test(test_large_logits),
+        CHECK_TABLES(split_vocabulary, 60),
+        CHECK_TABLES(large_logits, 1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,38 +144,11 @@ static void dropout(struct check *check)
     }
 }
 
-static void test_relu(void **state)
-{
-    (void)state;
-    check_tables(relu, 20);
-}
-
-static void test_gelu(void **state)
-{
-    (void)state;
-    check_tables(gelu_both, 20);
-    check_tables(gelu_tails, 1);
-}
-
-static void test_arithmetic(void **state)
-{
-    (void)state;
-    check_tables(arithmetic, 20);
-}
-
-static void test_dropout(void **state)
-{
-    (void)state;
-    check_tables(dropout, 30);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_relu),
-        cmocka_unit_test(test_gelu),
-        cmocka_unit_test(test_arithmetic),
-        cmocka_unit_test(test_dropout),
+        CHECK_TABLES(relu, 20),       CHECK_TABLES(gelu_both, 20), CHECK_TABLES(gelu_tails, 1),
+        CHECK_TABLES(arithmetic, 20), CHECK_TABLES(dropout, 30),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,23 +83,11 @@ static void backward(struct check *check)
     }
 }
 
-static void test_forward(void **state)
-{
-    (void)state;
-    check_tables(forward, 40);
-}
-
-static void test_backward(void **state)
-{
-    (void)state;
-    check_tables(backward, 40);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward),
-        cmocka_unit_test(test_backward),
+        CHECK_TABLES(forward, 40),
+        CHECK_TABLES(backward, 40),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -178,30 +178,12 @@ static void constant_row(struct check *check)
     check_equal(check, "y", y, shift, 4);
 }
 
-static void test_unsplit(void **state)
-{
-    (void)state;
-    check_tables(unsplit, 20);
-}
-
-static void test_split_hidden(void **state)
-{
-    (void)state;
-    check_tables(split_hidden, 40);
-}
-
-static void test_constant_row(void **state)
-{
-    (void)state;
-    check_tables(constant_row, 1);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unsplit),
-        cmocka_unit_test(test_split_hidden),
-        cmocka_unit_test(test_constant_row),
+        CHECK_TABLES(unsplit, 20),
+        CHECK_TABLES(split_hidden, 40),
+        CHECK_TABLES(constant_row, 1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

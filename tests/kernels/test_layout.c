@@ -91,19 +91,6 @@ static void fill(struct check *check)
     check_near(check, "x", x, want, n, check_tolerance(check, 1e-7, 0));
 }
 
-static void test_permute(void **state)
-{
-    (void)state;
-    check_tables(permute, 200);
-    check_tables(permute_identity, 1);
-}
-
-static void test_fill(void **state)
-{
-    (void)state;
-    check_tables(fill, 60);
-}
-
 static void test_tables(void **state)
 {
     (void)state;
@@ -117,8 +104,9 @@ static void test_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_permute),
-        cmocka_unit_test(test_fill),
+        CHECK_TABLES(permute, 200),
+        CHECK_TABLES(permute_identity, 1),
+        CHECK_TABLES(fill, 60),
         cmocka_unit_test(test_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -134,43 +134,15 @@ static void empty(struct check *check)
     check_equal(check, "dbias of no tokens", dbias, zero, 3);
 }
 
-static void test_forward(void **state)
-{
-    (void)state;
-    check_tables(forward, 30);
-}
-
-static void test_backward_input(void **state)
-{
-    (void)state;
-    check_tables(backward_input, 30);
-}
-
-static void test_backward_weight(void **state)
-{
-    (void)state;
-    check_tables(backward_weight, 30);
-}
-
-static void test_gemm(void **state)
-{
-    (void)state;
-    check_tables(gemm, 10);
-}
-
-static void test_empty(void **state)
-{
-    (void)state;
-    check_tables(empty, 1);
-}
-
 int main(void)
 {
     sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forward),         cmocka_unit_test(test_backward_input),
-        cmocka_unit_test(test_backward_weight), cmocka_unit_test(test_gemm),
-        cmocka_unit_test(test_empty),
+        CHECK_TABLES(forward, 30),
+        CHECK_TABLES(backward_input, 30),
+        CHECK_TABLES(backward_weight, 30),
+        CHECK_TABLES(gemm, 10),
+        CHECK_TABLES(empty, 1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

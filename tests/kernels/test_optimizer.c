@@ -91,24 +91,12 @@ static void long_sum(struct check *check)
     check_equal(check, "sum", sum, &want, 1);
 }
 
-static void test_update(void **state)
-{
-    (void)state;
-    check_tables(update, 60);
-}
-
-static void test_sum_squares(void **state)
-{
-    (void)state;
-    check_tables(sum_squares, 20);
-    check_tables(long_sum, 1);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_update),
-        cmocka_unit_test(test_sum_squares),
+        CHECK_TABLES(update, 60),
+        CHECK_TABLES(sum_squares, 20),
+        CHECK_TABLES(long_sum, 1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

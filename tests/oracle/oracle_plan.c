@@ -1,9 +1,3 @@
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,6 +7,7 @@
 #include "base/json/json.h"
 #include "oracle_plan.h"
 #include "tests/support/compile_plan.h"
+#include "tests/support/unit.h"
 
 struct cJSON *parsed(const char *text)
 {

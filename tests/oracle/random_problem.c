@@ -1,9 +1,5 @@
 #include "random_problem.h"
-
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "tests/support/unit.h"
 
 #include <inttypes.h>
 #include <stdio.h>

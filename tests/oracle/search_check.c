@@ -1,17 +1,12 @@
 #include "planner/plan/plan.h"
 #include "search_check.h"
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 
 #include "labelled.h"
 #include "oracle_plan.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 void check_plan(struct small_instance *instance, const struct sbp_outcome *outcome)
 {

@@ -1,15 +1,10 @@
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "planner/plan/plan.h"
 #include "oracle_plan.h"
 #include "small_instance.h"
+#include "tests/support/unit.h"
 
 void small_instance_complain(const struct small_instance *instance, const char *format, ...)
 {

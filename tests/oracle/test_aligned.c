@@ -1,17 +1,12 @@
 /* The cheapest plan whose layers all split the batch alike, against all such labelled strategies.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 
 #include "planner/plan/plan.h"
 #include "labelled.h"
 #include "oracle_plan.h"
 #include "search_check.h"
+#include "tests/support/unit.h"
 
 struct aligned {
     const struct sbp_plan *plan;

@@ -1,12 +1,6 @@
 /* Where memory binds: bounds by prices of memory, plans out of them and answers of a search that is
  * cut short, against every full choice of small spaces; and long chains, which need a plan near
  * their bound. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,6 +17,7 @@
 #include "planner/bounds/message_passing.h"
 #include "small_models.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 /* Full choices that are looked at one by one. */
 #define MOST_CHOICES 4e6

@@ -1,11 +1,5 @@
 /* The whole search against all of it: every way to cut a step that plain loops find, and in each
  * every labelled strategy, closed, compiled, simulated and priced one by one. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -20,6 +14,7 @@
 #include "planner/space/space_table.h"
 #include "small_instance.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 #define NO_LIMIT   (-1.0) /* of memory */
 #define MOST_ABOVE 0.25   /* the least that does, what is named may be */

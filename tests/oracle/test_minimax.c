@@ -1,10 +1,4 @@
 /* The least largest cost along several paths, beside plain enumeration, on random problems. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -13,6 +7,7 @@
 #include "planner/limits.h"
 #include "planner/problem/minimax.h"
 #include "random_problem.h"
+#include "tests/support/unit.h"
 
 enum { MOST_PATHS = 6, INSTANCES = 2000, SHORT_INSTANCES = 300 };
 #define MUCH_WORK INT64_C(100000000)

@@ -1,17 +1,12 @@
 /* The search against every labelled strategy of random small models: in each space, with every
  * boxing, within limits of memory. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdio.h>
 
 #include "planner/plan/plan.h"
 #include "labelled.h"
 #include "search_check.h"
+#include "tests/support/unit.h"
 
 /* Of one instance: some 50 ms of compiling and pricing. */
 enum { MOST_STRATEGIES = 3000 };

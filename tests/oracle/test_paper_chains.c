@@ -1,11 +1,5 @@
 /* The search with the paper's boxing against closed formulas of AutoDDL on unlabelled tuples, over
  * random chains of linear layers. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdio.h>
 
@@ -13,6 +7,7 @@
 #include "oracle_plan.h"
 #include "search_check.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 struct tuple {
     double p[3]; /* batch, column, row */

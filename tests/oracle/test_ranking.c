@@ -1,11 +1,5 @@
 /* The K best plans against all of them: every way to cut a step that is left open, in each every
  * labelled strategy, priced one by one; of those that split every layer alike the cheapest. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +12,7 @@
 #include "planner/outer/branch_and_bound.h"
 #include "small_instance.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 enum { MOST_STRATEGIES = 3000, MOST_PLANS = 200000 };
 

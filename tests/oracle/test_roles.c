@@ -1,11 +1,5 @@
 /* The search against every labelled strategy, operator by operator: each with the roles that only
  * it has, and with spare roles and rests that a fix asks for. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,6 +14,7 @@
 #include "planner/inner/cut_solve.h"
 #include "small_models.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 enum { MOST_STRATEGIES = 100000, MOST_WIDE = 40000 };
 

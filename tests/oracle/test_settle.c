@@ -1,11 +1,5 @@
 /* What settling says of a cut with stages, from goals far above its cheapest plan and just below
  * it, against every labelled strategy of the cut. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,6 +11,7 @@
 #include "planner/paths/path_weights.h"
 #include "small_instance.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 enum { MOST_STRATEGIES = 2000 };
 

@@ -1,11 +1,5 @@
 /* Searches of shipped models on shipped clusters: the numbers of AutoDDL's perceptron and attention
  * layer; limits, bounds, fixes and seeds of a request. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,6 +11,7 @@
 #include "oracle_plan.h"
 #include "planner/inner/cut_solve.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 /* --- the perceptron of AutoDDL, figure 8 --- */
 

@@ -5,12 +5,6 @@
  *
  * Message-driven stages are greedy, so that one that takes longer may make the step shorter: there
  * it holds of paths alone. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +15,7 @@
 #include "planner/outer/branch_and_bound.h"
 #include "small_instance.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 /* Sums in another order differ by this share. */
 #define CLOSE 1e-9

@@ -1,11 +1,5 @@
 /* Every solver against an enumerator that shares no code with them: plain recursion over all
  * assignments, costs and usages summed here. Random problems of many shapes, seeds printed. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +10,7 @@
 #include "perceptron.h"
 #include "planner/problem/solver.h"
 #include "random_problem.h"
+#include "tests/support/unit.h"
 
 enum { PROBLEMS = 1200 };
 

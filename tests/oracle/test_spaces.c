@@ -1,12 +1,6 @@
 /* Every space's plans against what the space is said to be, written down here once more from its
  * definition; the free search against every space that it holds; Megatron inside nodes against
  * AutoDDL, section 5. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,6 +17,7 @@
 #include "small_instance.h"
 #include "tests/support/solve_plan.h"
 #include "tests/support/compile_plan.h"
+#include "tests/support/unit.h"
 
 /* A plan, its request, and where it came from. */
 struct trial {

@@ -2,12 +2,6 @@
  * for that plan. Models of a few operators, steps cut at random, offload and chunks among them;
  * known are the best plans without a limit, under ZeRO levels that layers choose and that all have.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +12,7 @@
 #include "planner/outer/branch_and_bound.h"
 #include "small_instance.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 enum { LEVELS = 4, MOST_KNOWN = LEVELS + 1, DRAWS = 100 };
 

@@ -7,7 +7,6 @@
 
 #include "planner/plan/plan.h"
 #include "tests/papers/paper.h"
-#include "tests/papers/plot.h"
 #include "tests/papers/transformer.h"
 
 #define CASES       4
@@ -138,10 +137,6 @@ static const struct sbp_step_totals *second_of(const struct prices *prices, int 
     return prices->summa.found && summa->step_s < megatron->step_s ? summa : megatron;
 }
 
-struct gains {
-    double communication, step;
-};
-
 static struct gains gains_of(const struct prices *prices, int at)
 {
     const struct sbp_step_totals *best = &prices->at[at].autoddl.trial.totals,
@@ -246,31 +241,16 @@ static void table_gains(struct paper *paper, const struct prices file[CASES],
 static void draw(struct paper *paper, const struct prices file[CASES],
                  const struct prices fitted[CASES])
 {
-    double nodes[DAINT], communication[3][DAINT], step[3][DAINT];
+    struct gains_plot gains = {.title = "Transformers on Piz Daint: saved over the second best",
+                               .most = 60};
     for (int i = 0; i < DAINT; i++) {
         const int at = most_of(&file[i]);
-        const struct gains theirs = {cases[i].communication, cases[i].step};
-        const struct gains all[] = {theirs, gains_of(&file[i], at), gains_of(&fitted[i], at)};
-        nodes[i] = (double)cases[i].devices;
-        for (int k = 0; k < 3; k++) {
-            communication[k][i] = 100 * all[k].communication;
-            step[k][i] = 100 * all[k].step;
-        }
+        gains.nodes[i] = (double)cases[i].devices;
+        gains.saved[0][i] = (struct gains){cases[i].communication, cases[i].step};
+        gains.saved[1][i] = gains_of(&file[i], at);
+        gains.saved[2][i] = gains_of(&fitted[i], at);
     }
-    const struct plot_series series[] = {
-        {"communication: theirs", DAINT, nodes, communication[0], 0, false, true},
-        {"ours, cluster file", DAINT, nodes, communication[1], 1, false, true},
-        {"ours, fitted", DAINT, nodes, communication[2], 2, false, true},
-        {"step: theirs", DAINT, nodes, step[0], 0, true, true},
-        {"ours, cluster file", DAINT, nodes, step[1], 1, true, true},
-        {"ours, fitted", DAINT, nodes, step[2], 2, true, true},
-    };
-    const struct plot plot = {"Transformers on Piz Daint: saved over the second best",
-                              {"nodes", 64, 256, 2, true},
-                              {"per cent", 0, 60, 10, false},
-                              6,
-                              series};
-    plot_write(&plot, paper_picture(paper, "autoddl-transformer", "saved over nodes"));
+    gains_draw(&gains, paper_picture(paper, "autoddl-transformer", "saved over nodes"));
 }
 
 /* --- by parts --- */

@@ -7,7 +7,6 @@
 
 #include "planner/plan/plan.h"
 #include "tests/papers/paper.h"
-#include "tests/papers/plot.h"
 #include "tests/papers/setting.h"
 #include "tests/papers/transformer.h"
 #include "tests/papers/trial.h"
@@ -193,10 +192,6 @@ static double saved(double best, double second)
 struct prices {
     struct priced file[METHODS], quick[METHODS], fitted[METHODS];
     double alpha_s; /* of the outermost level */
-};
-
-struct gains {
-    double communication, step;
 };
 
 struct triple {
@@ -451,31 +446,15 @@ static void table_constants(struct paper *paper, struct machine fitted)
 
 static void draw(struct paper *paper, const struct prices prices[CASES])
 {
-    double nodes[DAINT], communication[3][DAINT], step[3][DAINT];
+    struct gains_plot gains = {.title = "VGG-13 on Piz Daint: saved over the Megatron-like split",
+                               .most = 40};
     for (int i = 0; i < DAINT; i++) {
-        const struct gains theirs = {cases[i].communication, cases[i].step};
-        const struct gains all[] = {theirs, gains_of(&cases[i], prices[i].file),
-                                    gains_of(&cases[i], prices[i].fitted)};
-        nodes[i] = (double)cases[i].nodes;
-        for (int k = 0; k < 3; k++) {
-            communication[k][i] = 100 * all[k].communication;
-            step[k][i] = 100 * all[k].step;
-        }
+        gains.nodes[i] = (double)cases[i].nodes;
+        gains.saved[0][i] = (struct gains){cases[i].communication, cases[i].step};
+        gains.saved[1][i] = gains_of(&cases[i], prices[i].file);
+        gains.saved[2][i] = gains_of(&cases[i], prices[i].fitted);
     }
-    const struct plot_series series[] = {
-        {"communication: theirs", DAINT, nodes, communication[0], 0, false, true},
-        {"ours, cluster file", DAINT, nodes, communication[1], 1, false, true},
-        {"ours, fitted", DAINT, nodes, communication[2], 2, false, true},
-        {"step: theirs", DAINT, nodes, step[0], 0, true, true},
-        {"ours, cluster file", DAINT, nodes, step[1], 1, true, true},
-        {"ours, fitted", DAINT, nodes, step[2], 2, true, true},
-    };
-    const struct plot plot = {"VGG-13 on Piz Daint: saved over the Megatron-like split",
-                              {"nodes", 16, 64, 2, true},
-                              {"per cent", 0, 40, 10, false},
-                              6,
-                              series};
-    plot_write(&plot, paper_picture(paper, "autoddl-vgg", "saved over nodes"));
+    gains_draw(&gains, paper_picture(paper, "autoddl-vgg", "saved over nodes"));
 }
 
 static void price_all(const struct vgg_case *c, struct machine machine, struct prices *prices)

@@ -9,19 +9,30 @@
 /* ---- what the groups share ------------------------------------------------------------------ */
 
 /* Nodes of eight devices; network and rates decide nothing here. */
-static void write_cluster(struct sbp_text *text, const char *name, int64_t devices,
-                          double reserve_bytes)
+static void write_cluster(struct sbp_text *text, int64_t devices, double reserve_bytes)
 {
     const int64_t inner = devices < 8 ? devices : 8;
     sbp_text_add(
         text,
-        "{\"name\": \"%s\", \"levels\": ["
+        "{\"name\": \"c\", \"levels\": ["
         "{\"name\": \"node\", \"size\": %lld, \"alpha_s\": 1e-5, \"beta_s_per_byte\": 4e-11}, "
         "{\"name\": \"device\", \"size\": %lld, \"alpha_s\": 4e-6, \"beta_s_per_byte\": 4e-12}], "
         "\"device\": {\"memory_bytes\": 1e15, \"reserve_bytes\": %.0f, \"flops\": "
         "{\"fp16\": 3e14, \"bf16\": 3e14, \"fp32\": 2e13}, \"memory_bytes_per_s\": 2e12, "
         "\"host_memory_bytes\": 1e15, \"host_link_bytes_per_s\": 1e10}}",
-        name, (long long)(devices / inner), (long long)inner, reserve_bytes);
+        (long long)(devices / inner), (long long)inner, reserve_bytes);
+}
+
+/* A model's sizes; the caller adds what else its runs have. */
+static void write_sizes(struct sbp_text *text, const char *architecture,
+                        const struct memory_row *row)
+{
+    sbp_text_add(text,
+                 "{\"name\": \"m\", \"architecture\": \"%s\", \"layers\": %lld, \"hidden\": %lld, "
+                 "\"heads\": %lld, \"sequence\": %lld, \"vocab\": %lld, \"global_batch\": %lld, ",
+                 architecture, (long long)row->layers, (long long)row->hidden,
+                 (long long)row->heads, (long long)row->sequence, (long long)row->vocabulary,
+                 (long long)row->global_batch);
 }
 
 static bool has_note(const struct memory_row *row, const char *text)
@@ -42,17 +53,16 @@ static void bigscience_ask(const struct memory_row *row, double reserve_bytes,
 {
     const bool bf16 = strcmp(row->precision, "bf16") == 0;
     const bool zero = strcmp(row->shard, "zero1") == 0;
-    const int64_t heads = row->heads > 0 ? row->heads : 96;
     *question = (struct memory_case){.tensor = row->tensor, .context = 1, .vocabulary_split = true};
+    struct memory_row sizes = *row;
+    if (sizes.heads == 0)
+        sizes.heads = 96;
+    write_sizes(&question->model, "gpt", &sizes);
     sbp_text_add(&question->model,
-                 "{\"name\": \"bigscience\", \"architecture\": \"gpt\", \"layers\": %lld, "
-                 "\"hidden\": %lld, \"heads\": %lld, \"sequence\": %lld, \"vocab\": %lld, "
-                 "\"global_batch\": %lld, \"precision\": {\"param\": \"%s\", \"master\": \"fp32\", "
-                 "\"accumulate\": \"%s\", \"loss\": \"fp32\"}, \"clip_norm\": 1}",
-                 (long long)row->layers, (long long)row->hidden, (long long)heads,
-                 (long long)row->sequence, (long long)row->vocabulary, (long long)row->global_batch,
+                 "\"precision\": {\"param\": \"%s\", \"master\": \"fp32\", \"accumulate\": \"%s\", "
+                 "\"loss\": \"fp32\"}, \"clip_norm\": 1}",
                  bf16 ? "bf16" : "fp16", bf16 ? "fp32" : "fp16");
-    write_cluster(&question->cluster, "jean-zay", row->devices, reserve_bytes);
+    write_cluster(&question->cluster, row->devices, reserve_bytes);
     sbp_text_add(
         &question->parallel,
         "{\"pipeline\": %lld, \"micro_batch\": %lld, \"schedule\": \"1f1b\", \"zero\": %d, "
@@ -68,15 +78,10 @@ static void myelin_ask(const struct memory_row *row, double reserve_bytes,
 {
     const bool offload = strstr(row->shard, "offload") != NULL;
     *question = (struct memory_case){.tensor = 1, .context = 1, .vocabulary_split = true};
+    write_sizes(&question->model, "gpt", row);
     sbp_text_add(&question->model,
-                 "{\"name\": \"myelin\", \"architecture\": \"gpt\", \"layers\": %lld, \"hidden\": "
-                 "%lld, \"heads\": %lld, \"sequence\": %lld, \"vocab\": %lld, \"global_batch\": "
-                 "%lld, \"precision\": {\"param\": \"fp16\", \"master\": \"fp32\", \"loss\": "
-                 "\"fp32\"}}",
-                 (long long)row->layers, (long long)row->hidden, (long long)row->heads,
-                 (long long)row->sequence, (long long)row->vocabulary,
-                 (long long)row->global_batch);
-    write_cluster(&question->cluster, "summit", row->devices, reserve_bytes);
+                 "\"precision\": {\"param\": \"fp16\", \"master\": \"fp32\", \"loss\": \"fp32\"}}");
+    write_cluster(&question->cluster, row->devices, reserve_bytes);
     sbp_text_add(&question->parallel,
                  "{\"pipeline\": %lld, \"micro_batch\": %lld, \"schedule\": \"message-driven\", "
                  "\"recompute\": \"full\", \"recompute_every\": 2, \"offload\": %s, "
@@ -127,19 +132,15 @@ static void torchtitan_ask(const struct memory_row *row, double reserve_bytes,
                                      .context = context,
                                      .sequence_parallel = true,
                                      .vocabulary_split = true};
-    sbp_text_add(
-        &question->model,
-        "{\"name\": \"llama\", \"architecture\": \"llama\", \"layers\": %lld, \"hidden\": "
-        "%lld, \"heads\": %lld, \"kv_heads\": %lld, \"ffn\": %lld, \"sequence\": %lld, "
-        "\"vocab\": %lld, \"global_batch\": %lld, \"attention\": \"flash\", \"precision\": "
-        "{%s, \"activation\": \"bf16\", \"loss\": \"%s\"}, \"clip_norm\": 1}",
-        (long long)row->layers, (long long)row->hidden, (long long)row->heads, (long long)kv_heads,
-        (long long)ffn, (long long)row->sequence, (long long)row->vocabulary,
-        (long long)row->global_batch,
-        row->pipeline > 1 ? "\"param\": \"bf16\", \"master\": \"fp32\", \"grad\": \"fp32\""
-                          : "\"param\": \"fp32\", \"compute\": \"bf16\"",
-        fused ? "bf16" : "fp32");
-    write_cluster(&question->cluster, "h100", row->devices, reserve_bytes);
+    write_sizes(&question->model, "llama", row);
+    sbp_text_add(&question->model,
+                 "\"kv_heads\": %lld, \"ffn\": %lld, \"attention\": \"flash\", \"precision\": {%s, "
+                 "\"activation\": \"bf16\", \"loss\": \"%s\"}, \"clip_norm\": 1}",
+                 (long long)kv_heads, (long long)ffn,
+                 row->pipeline > 1 ? "\"param\": \"bf16\", \"master\": \"fp32\", \"grad\": \"fp32\""
+                                   : "\"param\": \"fp32\", \"compute\": \"bf16\"",
+                 fused ? "bf16" : "fp32");
+    write_cluster(&question->cluster, row->devices, reserve_bytes);
     sbp_text_add(&question->parallel,
                  "{\"pipeline\": %lld, \"chunks\": %lld, \"micro_batch\": %lld, \"schedule\": "
                  "\"%s\", \"zero\": %d, \"recompute\": \"%s\"%s, \"gather_blocks\": true, "
@@ -159,16 +160,12 @@ static void galvatron_ask(const struct memory_row *row, double reserve_bytes,
                                      .context = 1,
                                      .sequence_parallel = true,
                                      .vocabulary_split = strstr(row->id, "_vtp_") != NULL};
+    write_sizes(&question->model, "llama", row);
     sbp_text_add(
         &question->model,
-        "{\"name\": \"llama-2-7b-slice\", \"architecture\": \"llama\", \"layers\": %lld, "
-        "\"hidden\": %lld, \"heads\": %lld, \"ffn\": 11008, \"sequence\": %lld, \"vocab\": "
-        "%lld, \"global_batch\": %lld, \"attention\": \"materialised\", \"precision\": "
-        "{\"param\": \"fp32\", \"compute\": \"bf16\", \"activation\": \"bf16\", \"loss\": "
-        "\"fp32\"}, \"clip_norm\": 1}",
-        (long long)row->layers, (long long)row->hidden, (long long)row->heads,
-        (long long)row->sequence, (long long)row->vocabulary, (long long)row->global_batch);
-    write_cluster(&question->cluster, "a100", row->devices, reserve_bytes);
+        "\"ffn\": 11008, \"attention\": \"materialised\", \"precision\": {\"param\": \"fp32\", "
+        "\"compute\": \"bf16\", \"activation\": \"bf16\", \"loss\": \"fp32\"}, \"clip_norm\": 1}");
+    write_cluster(&question->cluster, row->devices, reserve_bytes);
     sbp_text_add(
         &question->parallel,
         "{\"pipeline\": %lld, \"micro_batch\": %lld, \"schedule\": \"gpipe\", \"zero\": 3, "
@@ -253,16 +250,11 @@ static void oneflow_ask(const struct memory_row *row, double reserve_bytes,
                         struct memory_case *question)
 {
     *question = (struct memory_case){.tensor = row->tensor, .context = 1, .vocabulary_split = true};
+    write_sizes(&question->model, "gpt", row);
     sbp_text_add(&question->model,
-                 "{\"name\": \"oneflow-gpt\", \"architecture\": \"gpt\", \"layers\": %lld, "
-                 "\"hidden\": %lld, \"heads\": %lld, \"sequence\": %lld, \"vocab\": %lld, "
-                 "\"global_batch\": %lld, \"dropout\": 0.1, \"attention_dropout\": 0.1, "
-                 "\"precision\": {\"param\": \"fp32\", \"compute\": \"fp16\", \"activation\": "
-                 "\"fp16\"}, \"clip_norm\": 1}",
-                 (long long)row->layers, (long long)row->hidden, (long long)row->heads,
-                 (long long)row->sequence, (long long)row->vocabulary,
-                 (long long)row->global_batch);
-    write_cluster(&question->cluster, "v100", row->devices, reserve_bytes);
+                 "\"dropout\": 0.1, \"attention_dropout\": 0.1, \"precision\": {\"param\": "
+                 "\"fp32\", \"compute\": \"fp16\", \"activation\": \"fp16\"}, \"clip_norm\": 1}");
+    write_cluster(&question->cluster, row->devices, reserve_bytes);
     sbp_text_add(&question->parallel,
                  "{\"pipeline\": %lld, \"micro_batch\": %lld, \"schedule\": \"%s\", "
                  "\"pipeline_limit\": %lld, \"recompute\": \"full\"}",

@@ -103,3 +103,26 @@ struct machine transformer_fit(void)
         .beta_scale = 1 + (missing[0] * by_products[1] - missing[1] * by_products[0]) / determinant,
         .efficiency = 1 / (1 + (by_beta[0] * missing[1] - by_beta[1] * missing[0]) / determinant)};
 }
+
+void gains_draw(const struct gains_plot *gains, struct sbp_text *svg)
+{
+    static const char *const names[] = {"communication: theirs", "ours, cluster file",
+                                        "ours, fitted",          "step: theirs",
+                                        "ours, cluster file",    "ours, fitted"};
+    double y[2 * GAINS_KINDS][GAINS_POINTS];
+    struct plot_series series[2 * GAINS_KINDS];
+    for (int k = 0; k < 2 * GAINS_KINDS; k++) {
+        const bool is_step = k >= GAINS_KINDS;
+        const struct gains *saved = gains->saved[k % GAINS_KINDS];
+        for (int i = 0; i < GAINS_POINTS; i++)
+            y[k][i] = 100 * (is_step ? saved[i].step : saved[i].communication);
+        series[k] = (struct plot_series){names[k],        GAINS_POINTS, gains->nodes, y[k],
+                                         k % GAINS_KINDS, is_step,      true};
+    }
+    const struct plot plot = {gains->title,
+                              {"nodes", gains->nodes[0], gains->nodes[GAINS_POINTS - 1], 2, true},
+                              {"per cent", 0, gains->most, 10, false},
+                              2 * GAINS_KINDS,
+                              series};
+    plot_write(&plot, svg);
+}

@@ -4,6 +4,7 @@
 #ifndef SBP_TESTS_PAPERS_TRANSFORMER_H
 #define SBP_TESTS_PAPERS_TRANSFORMER_H
 
+#include "tests/papers/plot.h"
 #include "tests/papers/trial.h"
 
 /* Constants of the machine as multiples; 0: as the cluster file has them. */
@@ -37,5 +38,20 @@ struct transformer transformer_search(const struct transformer_setting *setting)
 #define TRANSFORMER_MEGATRON_S 503.0
 #define TRANSFORMER_AUTODDL_S  315.0
 struct machine transformer_fit(void);
+
+/* Shares of communication and of a step that are saved. */
+struct gains {
+    double communication, step;
+};
+
+/* Gains over nodes: theirs, by the cluster file, by fitted constants. */
+enum { GAINS_KINDS = 3, GAINS_POINTS = 3 };
+struct gains_plot {
+    const char *title;
+    double most; /* per cent */
+    double nodes[GAINS_POINTS];
+    struct gains saved[GAINS_KINDS][GAINS_POINTS];
+};
+void gains_draw(const struct gains_plot *gains, struct sbp_text *svg);
 
 #endif

@@ -1,15 +1,12 @@
 #include "run_plans.h"
 #include "base/text.h"
 #include "tests/support/searched_roles.h"
+#include "tests/support/unit.h"
 
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <setjmp.h>
-#include <cmocka.h>
 #include <cjson/cJSON.h>
 
 static void check(enum sbp_status status, const struct sbp_diag *diag, const char *what)

@@ -3,19 +3,14 @@
  * form and by the cheapest path.
  *
  * usage: test_boxing_run [SEED] */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "executor/rank/boxing_run_priv.h"
 #include "base/math/random.h"
 #include "costmodel/layout/boxing_path.h"
+#include "tests/support/unit.h"
 
 enum { ROUNDS = 400, CLASSES = 3 };
 

@@ -1,11 +1,5 @@
 /* The calibration program from outside: `test_calibrate PROGRAM [LAUNCHER...]` runs PROGRAM with
  * the threads backend, or behind the launcher, and reads what it wrote. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdbool.h>
@@ -18,6 +12,7 @@
 #include "base/file.h"
 #include "base/math/stats.h"
 #include "costmodel/cluster/cluster.h"
+#include "tests/support/unit.h"
 
 enum { RANKS = 3, MOST_POINTS = 64 };
 

@@ -1,10 +1,4 @@
 /* The threads backend: correct collectives and messages, and no hang whatever goes wrong. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,6 +8,7 @@
 #include "base/math/random.h"
 #include "executor/comm/comm.h"
 #include "tests/ranks/comm_checks.h"
+#include "tests/support/unit.h"
 
 enum { MAX_RANKS = 8 };
 

@@ -1,13 +1,8 @@
 /* The cpu device, and what sbp_device says about devices that are not there. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <string.h>
 
 #include "executor/device/device.h"
+#include "tests/support/unit.h"
 
 static const struct sbp_device_ops *cpu(void)
 {

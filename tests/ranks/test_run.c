@@ -1,21 +1,16 @@
 /* Runs of random strategies against one device, and planted faults that must be found.
  *
  * usage: test_run [SEED] */
-#include <stdarg.h>
-#include <stddef.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "executor/verify/reference_priv.h"
 #include "executor/run.h"
 #include "executor/verify/textbook_priv.h"
 #include "run_plans.h"
+#include "tests/support/unit.h"
 
 enum { PERCEPTRON, RESIDUAL, GPT };
 enum { MODEL_BYTES = 4096, MOST_TRIES = 400 };

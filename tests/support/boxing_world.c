@@ -1,13 +1,8 @@
 #include "tests/support/boxing_world.h"
+#include "tests/support/unit.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #define SEED UINT64_C(4204)
 

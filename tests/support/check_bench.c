@@ -1,14 +1,9 @@
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <cjson/cJSON.h>
 
 #include "planner/plan/plan.h"
 #include "tests/support/check_bench.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 #define TWO                                                                                        \
     "{\"name\": \"two\", \"levels\": [" LEVEL(                                                     \
@@ -152,4 +147,41 @@ enum sbp_status check(const struct bench *b, struct sbp_diag *diag)
         .plan = &b->plan, .step = &b->step, .request = &b->request, .outcome = &b->outcome};
     *diag = (struct sbp_diag){0};
     return sbp_verify_plan(&claim, diag);
+}
+
+int bench_below(struct bench *b, int count)
+{
+    return (int)sbp_random_below(&b->random, (uint64_t)count);
+}
+
+struct sbp_fix *bench_ask_for(struct bench *b, int op)
+{
+    struct sbp_fix *fix = &b->fix;
+    *fix = (struct sbp_fix){.zero = SBP_ANY};
+    (void)snprintf(fix->layer, sizeof fix->layer, "%s",
+                   b->plan.cut.graph.op[b->plan.cut.graph.op[op].site].name);
+    for (int role = 0; role < SBP_MAX_ROLES; role++)
+        for (int level = 0; level < SBP_MAX_LEVELS; level++)
+            fix->factor[role][level] = SBP_ANY;
+    b->request.fix = fix;
+    b->request.fix_count = 1;
+    return fix;
+}
+
+int bench_zero_level(const struct bench *b, int op)
+{
+    const int level = b->plan.strategy.zero[op];
+    return level == SBP_ZERO_DEFAULT ? (int)b->plan.cut.parallel.zero : level;
+}
+
+int bench_repeat_of_follower(struct bench *b)
+{
+    const struct sbp_graph *graph = &b->plan.cut.graph;
+    const int from = bench_below(b, graph->op_count);
+    for (int i = 0; i < graph->op_count; i++) {
+        const int op = (from + i) % graph->op_count;
+        if (graph->op[op].entry->follows && graph->op[op].site != op)
+            return op;
+    }
+    return -1;
 }

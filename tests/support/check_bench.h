@@ -50,6 +50,7 @@ struct bench {
     struct sbp_step step;
     struct sbp_fix fix;
     struct sbp_random random; /* of corruptions */
+    struct sbp_instr *instr;  /* of the first program, to be corrupted */
 };
 
 /* The tree of a text; fails where it is none. The caller's. */
@@ -61,5 +62,14 @@ bool bench_open(struct bench *b, int setting, uint64_t seed);
 void bench_close(struct bench *b);
 /* What the check says. */
 enum sbp_status check(const struct bench *b, struct sbp_diag *diag);
+
+/* A random number below the count, by the random numbers of corruptions. */
+int bench_below(struct bench *b, int count);
+/* Asks for one operator, and leaves all of it open. */
+struct sbp_fix *bench_ask_for(struct bench *b, int op);
+/* The operator's ZeRO level. */
+int bench_zero_level(const struct bench *b, int op);
+/* A repeat of an operator that follows its input, from a random one on; -1: there is none. */
+int bench_repeat_of_follower(struct bench *b);
 
 #endif

@@ -1,13 +1,8 @@
 #include "tests/support/log_world.h"
+#include "tests/support/unit.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* --- the run --- */
 
@@ -275,10 +270,94 @@ void log_world_read(const char *text, const char *name, const struct sbp_log_opt
         fail_msg("%s: %s", name, diag.text);
 }
 
+void log_world_free(struct sbp_logs *logs, struct sbp_measured *measured)
+{
+    sbp_points_free(measured);
+    sbp_logs_free(logs);
+}
+
 const struct sbp_log_note *log_world_note(const struct sbp_logs *logs, enum sbp_log_reason reason)
 {
     for (int n = 0; n < logs->note_count; n++)
         if (logs->note[n].reason == reason)
             return &logs->note[n];
     return NULL;
+}
+
+/* --- refusals --- */
+
+void log_text_replace(struct sbp_text *text, const char *from, const char *to)
+{
+    struct sbp_text changed = {0};
+    const char *at = text->bytes, *next;
+    while ((next = strstr(at, from)) != NULL) {
+        sbp_text_add(&changed, "%.*s%s", (int)(next - at), at, to);
+        at = next + strlen(from);
+    }
+    sbp_text_add(&changed, "%s", at);
+    sbp_text_free(text);
+    *text = changed;
+}
+
+void assert_refused(const char *text, const struct sbp_log_options *options,
+                    enum sbp_log_reason reason, const char *part, int points)
+{
+    struct sbp_logs logs;
+    struct sbp_measured measured;
+    log_world_read(text, "run.log", options, &logs, &measured);
+    const struct sbp_log_note *note = log_world_note(&logs, reason);
+    if (note == NULL)
+        fail_msg("not refused as %s, but: %s", sbp_log_reasons[reason].name,
+                 logs.note_count > 0 ? logs.note[0].text : "not at all");
+    assert_int_equal(sbp_log_reasons[reason].effect, SBP_LOG_REFUSED);
+    if (strstr(note->text, part) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", note->text, part);
+    for (int n = 0; n < logs.note_count; n++)
+        if (&logs.note[n] != note && sbp_log_reasons[logs.note[n].reason].effect == SBP_LOG_REFUSED)
+            fail_msg("also refused: %s", logs.note[n].text);
+    assert_int_equal(measured.count, points);
+    log_world_free(&logs, &measured);
+}
+
+void assert_text_refused(struct sbp_text *text, const struct sbp_log_options *options,
+                         enum sbp_log_reason reason, const char *part, int points)
+{
+    assert_refused(text->bytes, options, reason, part, points);
+    sbp_text_free(text);
+}
+
+void assert_told(const char *text, enum sbp_log_reason reason, const char *part)
+{
+    struct sbp_logs logs;
+    struct sbp_measured measured;
+    log_world_read(text, "run.log", NULL, &logs, &measured);
+    const struct sbp_log_note *note = log_world_note(&logs, reason);
+    if (note == NULL || strstr(note->text, part) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", note == NULL ? "" : note->text, part);
+    assert_int_equal(sbp_log_reasons[reason].effect, SBP_LOG_TOLD);
+    assert_true(measured.count > 0);
+    log_world_free(&logs, &measured);
+}
+
+void assert_text_told(struct sbp_text *text, enum sbp_log_reason reason, const char *part)
+{
+    assert_told(text->bytes, reason, part);
+    sbp_text_free(text);
+}
+
+void assert_change_refused(const struct log_world *world, const char *from, const char *to,
+                           enum sbp_log_reason reason, const char *part)
+{
+    struct sbp_text text = {0};
+    log_world_print(world, &text);
+    log_text_replace(&text, from, to);
+    assert_text_refused(&text, NULL, reason, part, 0);
+}
+
+void assert_world_refused(const struct log_world *world, const struct sbp_log_options *options,
+                          enum sbp_log_reason reason, const char *part)
+{
+    struct sbp_text text = {0};
+    log_world_print(world, &text);
+    assert_text_refused(&text, options, reason, part, 0);
 }

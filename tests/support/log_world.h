@@ -53,7 +53,24 @@ void log_world_print(const struct log_world *world, struct sbp_text *text);
 /* Reads the text as one file; fails the test when that fails. */
 void log_world_read(const char *text, const char *name, const struct sbp_log_options *options,
                     struct sbp_logs *logs, struct sbp_measured *measured);
+void log_world_free(struct sbp_logs *logs, struct sbp_measured *measured);
 /* The note with the reason, NULL: there is none. */
 const struct sbp_log_note *log_world_note(const struct sbp_logs *logs, enum sbp_log_reason reason);
+
+/* Changes every `from` of a text into `to`. */
+void log_text_replace(struct sbp_text *text, const char *from, const char *to);
+/* The text's only refusal. points: that remain of the file all the same. */
+void assert_refused(const char *text, const struct sbp_log_options *options,
+                    enum sbp_log_reason reason, const char *part, int points);
+/* The same of a text that is freed then. */
+void assert_text_refused(struct sbp_text *text, const struct sbp_log_options *options,
+                         enum sbp_log_reason reason, const char *part, int points);
+void assert_told(const char *text, enum sbp_log_reason reason, const char *part);
+void assert_text_told(struct sbp_text *text, enum sbp_log_reason reason, const char *part);
+/* The run with a change. */
+void assert_change_refused(const struct log_world *world, const char *from, const char *to,
+                           enum sbp_log_reason reason, const char *part);
+void assert_world_refused(const struct log_world *world, const struct sbp_log_options *options,
+                          enum sbp_log_reason reason, const char *part);
 
 #endif

@@ -2,19 +2,15 @@
 #ifndef SBP_TESTS_MODEL_READER_H
 #define SBP_TESTS_MODEL_READER_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
-#include <cmocka.h>
 
 #include "base/json/json.h"
 #include "costmodel/model/graph.h"
+#include "tests/support/unit.h"
 
 struct model {
     struct cJSON *tree;
@@ -61,6 +57,16 @@ static inline void must_refuse(const char *text, const char *expected)
     assert_null(model.graph.op);
     assert_null(model.graph.arena.head);
     drop(&model);
+}
+
+struct refusal {
+    const char *text, *expected; /* a model, and how its refusal begins */
+};
+
+static inline void must_refuse_all(const struct refusal *refusals, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        must_refuse(refusals[i].text, refusals[i].expected);
 }
 
 static inline void must_open(struct model *model, const char *name)

@@ -1,13 +1,8 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/support/op_bench.h"
+#include "tests/support/unit.h"
 
 void bench_open(struct bench *bench, enum sbp_op_kind kind)
 {

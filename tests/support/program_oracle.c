@@ -1,14 +1,9 @@
 /* The checks of compiled programs, one part after the other. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "tests/support/program_oracle.h"
+#include "tests/support/unit.h"
 
 void oracle_set_cluster(struct oracle_setting *s, const struct sbp_cluster *cluster)
 {

@@ -1,15 +1,10 @@
 /* What a compiled program costs, from its strategy alone. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "costmodel/layout/boxing_path.h"
 #include "tests/support/program_oracle.h"
+#include "tests/support/unit.h"
 
 struct expectation {
     double seconds[8]; /* by cause */

@@ -4,16 +4,11 @@
 #ifndef SBP_TESTS_UNIT_SHARD_ORACLE_H
 #define SBP_TESTS_UNIT_SHARD_ORACLE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/support/sbp_oracle.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(4208) /* of the values */
 

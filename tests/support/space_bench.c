@@ -1,9 +1,3 @@
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,6 +8,7 @@
 
 #include "planner/plan/plan.h"
 #include "tests/support/space_bench.h"
+#include "tests/support/unit.h"
 
 void open_plan(const char *model, const char *levels, struct sbp_plan *plan)
 {

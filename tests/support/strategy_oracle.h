@@ -12,6 +12,7 @@
 #include "costmodel/program/strategy.h"
 #include "tests/support/searched_roles.h"
 #include "tests/support/sbp_oracle.h"
+#include "tests/support/unit.h"
 
 struct oracle_model {
     struct cJSON *tree;

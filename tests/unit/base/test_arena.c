@@ -1,16 +1,12 @@
 /* Arenas: alignment, zeroing, marks against a model of live allocations, sizes that overflow. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/arena.h"
 #include "base/math/random.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(20240611)
 
@@ -92,9 +88,7 @@ static void test_marks_against_a_model(void **state)
     } marks[DEPTH];
     size_t count = 0, depth = 0, used_bytes = 0;
     struct sbp_arena arena = {0};
-    struct sbp_random random;
-    print_message("seed %llu\n", (unsigned long long)SEED);
-    sbp_random_seed(&random, SEED);
+    struct sbp_random random = seeded(SEED);
     for (int step = 0; step < 20000; step++) {
         const uint64_t what = sbp_random_below(&random, 20);
         if (what == 0 && depth < DEPTH) {

@@ -1,11 +1,6 @@
 /* Clocks move; the progress line shows itself to a terminal alone, and not too often. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "base/clock.h"
+#include "tests/support/unit.h"
 
 static void test_clocks_and_progress(void **state)
 {

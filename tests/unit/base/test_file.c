@@ -1,11 +1,7 @@
 /* Files: round trips, whole-or-nothing under failures, links, modes, devices. Each test works in a
  * folder of its own. */
 #include <dirent.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/file.h"
 #include "base/math/random.h"
+#include "tests/support/unit.h"
 
 struct folder {
     char path[32], file[128];

@@ -1,14 +1,9 @@
 /* Launchers: ranks and sizes as mpirun and Slurm announce them in the environment. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/launcher.h"
+#include "tests/support/unit.h"
 
 static void test_launcher(void **state)
 {

@@ -1,14 +1,9 @@
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/machine.h"
+#include "tests/support/unit.h"
 
 static void write_in(const char *folder, const char *name, const char *text)
 {

@@ -1,14 +1,9 @@
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/launcher.h"
 #include "base/options.h"
+#include "tests/support/unit.h"
 
 struct settings {
     bool verify;

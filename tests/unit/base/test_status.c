@@ -1,13 +1,8 @@
 /* Status codes: the table, exit codes, and the rule that the first cause stays. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/status.h"
+#include "tests/support/unit.h"
 
 static void test_names_and_texts(void **state)
 {

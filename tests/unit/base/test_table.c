@@ -1,14 +1,9 @@
 /* Tables: alignment, UTF-8, a table without rows, failures of output. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/table.h"
+#include "tests/support/unit.h"
 
 static void assert_prints(const struct sbp_table *table, int indent, const char *expected)
 {

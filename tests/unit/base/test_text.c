@@ -1,17 +1,13 @@
 /* Text: growing strings, units, numbers, nearest names (against a recursive distance). */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/math/random.h"
 #include "base/text.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED         UINT64_C(5150)
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -109,9 +105,7 @@ static void test_units(void **state)
 static void test_units_keep_the_value(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    print_message("seed %llu\n", (unsigned long long)SEED);
-    sbp_random_seed(&random, SEED);
+    struct sbp_random random = seeded(SEED);
     for (int i = 0; i < 20000; i++) {
         static const char prefixes[] = " kMGTPE";
         char buffer[32];
@@ -252,9 +246,7 @@ static int naive_distance(const char *a, int m, const char *b, int n)
 static void test_nearest_against_definition(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    print_message("seed %llu\n", (unsigned long long)SEED);
-    sbp_random_seed(&random, SEED);
+    struct sbp_random random = seeded(SEED);
     int near = 0;
     for (int round = 0; round < 3000; round++) {
         char words[2][8];

@@ -1,19 +1,16 @@
 /* JSON reading: the exact text of every refusal, and that what is legal passes. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
-#include <cmocka.h>
 
 #include "base/json/json.h"
 #include "base/math/random.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(31337)
 
@@ -185,9 +182,7 @@ static void test_check_and_parser_agree(void **state)
     static const char *const pieces[] = {"{",  "}",    "[",     "]",    ",",       ":",    "\"a\"",
                                          "\"", "\\",   "1",     "-",    "0",       ".5",   "e3",
                                          " ",  "true", "\\u00", "null", "\"b\":1", "\xff", "\n"};
-    struct sbp_random random;
-    print_message("seed %llu\n", (unsigned long long)SEED);
-    sbp_random_seed(&random, SEED);
+    struct sbp_random random = seeded(SEED);
     int accepted = 0;
     for (int round = 0; round < 200000; round++) {
         char text[128] = "";

@@ -1,15 +1,11 @@
 /* The digit rule by brute force: digits by division of the whole index, ownership by comparing
  * them, local order by counting the owned elements in global order. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/math/digits.h"
 #include "base/math/random.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(77001)
 
@@ -55,9 +51,7 @@ static struct sbp_digits random_digits(struct sbp_random *random, int most, _Boo
 static void test_shards_partition_the_dimension(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    print_message("seed %llu\n", (unsigned long long)SEED);
-    sbp_random_seed(&random, SEED);
+    struct sbp_random random = seeded(SEED);
     for (int round = 0; round < 500; round++) {
         _Bool split[SBP_MAX_AXES];
         unsigned char owners[5 * 4 * 4 * 4 * 4 * 4] = {0};

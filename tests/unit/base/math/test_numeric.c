@@ -1,11 +1,6 @@
 /* Sizes that refuse to wrap. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "base/math/numeric.h"
+#include "tests/support/unit.h"
 
 static void test_checked_sizes(void **state)
 {

@@ -1,16 +1,11 @@
 /* Logarithms and exponentials: near the library's, and the same bits wherever they are built. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/math/portable.h"
 #include "base/math/random.h"
+#include "tests/support/unit.h"
 
 #define SEED  UINT64_C(77)
 #define DRAWS 200000

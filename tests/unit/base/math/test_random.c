@@ -1,14 +1,9 @@
 /* Random numbers: published vectors, moments, uniformity, and shards that need no whole. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/math/random.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(4711)
 

@@ -1,16 +1,12 @@
 /* Statistics against naive computations: counting, exact binomial sums, a grid over the quadrant.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/math/random.h"
 #include "base/math/stats.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(90210)
 
@@ -166,9 +162,7 @@ static double naive_least_residual(const struct system *s)
 static void test_fit_is_least(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    print_message("seed %llu\n", (unsigned long long)SEED);
-    sbp_random_seed(&random, SEED);
+    struct sbp_random random = seeded(SEED);
     int on_edge = 0;
     for (int round = 0; round < 60; round++) {
         struct system s = {.n = 3 + (int)sbp_random_below(&random, 10)};

@@ -1,17 +1,12 @@
 /* Curves of segments: known truth is found again, exactly without noise and nearly with it; the
  * linear program against all lines through two points; no curve falls; bad samples are refused. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-#include <cmocka.h>
 
 #include "base/math/random.h"
 #include "calib/fit/curve_fit.h"
 #include "calib/fit/lad.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(7301)
 

@@ -1,10 +1,4 @@
 /* Fitting alpha and beta: known parameters come back, and what cannot be fitted is refused. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +6,7 @@
 #include "base/math/random.h"
 #include "calib/fit/level_fit.h"
 #include "calib/samples/cell.h"
+#include "tests/support/unit.h"
 
 enum { MOST_POINTS = 1024, SEEDS = 20 };
 

@@ -1,19 +1,14 @@
 /* Fitted networks: a known formula with noise is found again, shapes that were not measured are
  * predicted, two-node all-reduces do not spoil larger ones, the report counts what it should. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/math/random.h"
 #include "base/math/stats.h"
 #include "calib/fit/level_fit.h"
 #include "calib/fit/network_fit.h"
+#include "tests/support/unit.h"
 
 #define SEED  UINT64_C(9917)
 #define NOISE 0.02

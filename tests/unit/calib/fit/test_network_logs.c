@@ -3,15 +3,9 @@
  * are not beside them.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include <cjson/cJSON.h>
 
@@ -20,6 +14,7 @@
 #include "calib/fit/lad.h"
 #include "calib/output/cluster_file.h"
 #include "tests/papers/machines.h"
+#include "tests/support/unit.h"
 
 #define FOLDER_BYTES 1024
 

@@ -2,18 +2,13 @@
  * vertex, least squares, which stand for them in a build without GLPK, against every support. Built
  * with and without GLPK. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/math/random.h"
 #include "calib/fit/lad.h"
 #include "calib/fit/tier_fit.h"
+#include "tests/support/unit.h"
 
 enum { TERMS = SBP_NETWORK_TERMS, SHAPES = 4, SIZES = 3, ROWS = SHAPES * SIZES, INSTANCES = 300 };
 #define SEED UINT64_C(60413)

@@ -1,17 +1,13 @@
 /* The OSU benchmarks, nccl-tests' JSON, the collector's CSV; and any bytes at all. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/math/random.h"
 #include "tests/support/log_world.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 struct read {
     struct sbp_logs logs;
@@ -27,8 +23,7 @@ static struct read read_text(const char *text, const struct sbp_log_options *opt
 
 static void read_free(struct read *read)
 {
-    sbp_points_free(&read->measured);
-    sbp_logs_free(&read->logs);
+    log_world_free(&read->logs, &read->measured);
 }
 
 static void assert_point(const struct read *read, int at, double bytes, double time_us)
@@ -542,11 +537,9 @@ static void test_mutations(void **state)
 {
     (void)state;
     const uint64_t seed = 77001;
-    struct sbp_random random;
     const struct sbp_log_options options = {.nodes = 2, .ranks_per_node = 4}, none = {0};
     int kept = 0;
-    print_message("seed %llu\n", (unsigned long long)seed);
-    sbp_random_seed(&random, seed);
+    struct sbp_random random = seeded(seed);
     for (int trial = 0; trial < 4000; trial++) {
         struct sbp_text text = {0};
         struct read read;

@@ -1,17 +1,13 @@
 /* Tables of nccl-tests and rccl-tests of every age, with a known answer. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/math/random.h"
 #include "tests/support/log_world.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 static const struct {
     const char *name;
@@ -177,8 +173,7 @@ static void test_tables(void **state)
     assert_string_equal(measured.source[0].library, "NCCL 2.28.7");
     assert_null(measured.source[1].library);
     assert_string_equal(measured.source[0].name, "job.out");
-    sbp_points_free(&measured);
-    sbp_logs_free(&logs);
+    log_world_free(&logs, &measured);
     sbp_text_free(&text);
 }
 
@@ -187,11 +182,9 @@ static void test_tables(void **state)
 static void test_inferred_ranks(void **state)
 {
     (void)state;
-    struct sbp_random random;
     const uint64_t seed = 20260711;
     int exact = 0;
-    sbp_random_seed(&random, seed);
-    print_message("seed %llu\n", (unsigned long long)seed);
+    struct sbp_random random = seeded(seed);
     for (int trial = 0; trial < 60; trial++) {
         const int each = 1 + (int)sbp_random_below(&random, 8);
         const int nodes = 2 + (int)sbp_random_below(&random, 20);
@@ -224,8 +217,7 @@ static void test_open_ranks(void **state)
     log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
     assert_int_equal(measured.count, 0);
     assert_non_null(log_world_note(&logs, SBP_LOG_RANKS_UNKNOWN));
-    sbp_points_free(&measured);
-    sbp_logs_free(&logs);
+    log_world_free(&logs, &measured);
     const struct sbp_log_options options = {.nodes = 500, .ranks_per_node = 4};
     read_world(&world, SBP_ALL_REDUCE, "run.log", &options, &logs);
     assert_int_equal(logs.table[0].ranks_from, SBP_LOG_SAID);
@@ -271,26 +263,22 @@ static void test_own_line(void **state)
             fail_msg("%s: %s", refused[i].said, logs.note_count > 0 ? logs.note[0].text : "");
         assert_int_equal(note->line, refused[i].line);
         assert_int_equal(measured.count, 0);
-        sbp_points_free(&measured);
-        sbp_logs_free(&logs);
+        log_world_free(&logs, &measured);
     }
     read_said(
         "#@ source=a | ranks=64 (inferred) | nodes=16 (by hand) | collective=all_gather | b=c",
         &world, "run.log", &logs, &measured);
     assert_int_equal(measured.count, log_world_rows(&world));
     assert_int_equal(measured.point[0].nodes, 16);
-    sbp_points_free(&measured);
-    sbp_logs_free(&logs);
+    log_world_free(&logs, &measured);
     read_said("#@ nodes=16", &world, "results/all_gather_perf.1.log", &logs, &measured);
     assert_int_equal(measured.count, log_world_rows(&world));
     assert_non_null(log_world_note(&logs, SBP_LOG_NAME_GUESSED));
-    sbp_points_free(&measured);
-    sbp_logs_free(&logs);
+    log_world_free(&logs, &measured);
     read_said("#@ nodes=16\n+ srun -N 16 ./build/alltoall_perf -b 4K", &world, "all_gather.log",
               &logs, &measured);
     assert_int_equal(measured.point[0].kind, SBP_ALL_TO_ALL); /* the command is nearer */
-    sbp_points_free(&measured);
-    sbp_logs_free(&logs);
+    log_world_free(&logs, &measured);
 }
 
 /* A publisher's table: no settings, no list, no footer, perhaps no head. */
@@ -329,12 +317,10 @@ static void test_short_list(void **state)
     assert_int_equal(measured.count, log_world_rows(&world));
     assert_int_equal(measured.point[0].nodes, 8);
     assert_int_equal(logs.table[0].ranks_from, SBP_LOG_INFERRED);
-    sbp_points_free(&measured);
-    sbp_logs_free(&logs);
+    log_world_free(&logs, &measured);
     log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
     assert_non_null(log_world_note(&logs, SBP_LOG_NODES_UNKNOWN));
-    sbp_points_free(&measured);
-    sbp_logs_free(&logs);
+    log_world_free(&logs, &measured);
     sbp_text_free(&text);
 }
 
@@ -391,8 +377,7 @@ static void test_broken_rows(void **state)
         log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
         assert_int_equal(measured.count, log_world_rows(&world) - 1);
         assert_non_null(log_world_note(&logs, SBP_LOG_BROKEN_ROW));
-        sbp_points_free(&measured);
-        sbp_logs_free(&logs);
+        log_world_free(&logs, &measured);
         sbp_text_free(&text);
     }
 }
@@ -412,8 +397,7 @@ static void test_tabs(void **state)
     assert_int_equal(logs.note_count, 0);
     assert_int_equal(measured.count, log_world_rows(&world));
     assert_int_equal(measured.point[0].nodes, 2);
-    sbp_points_free(&measured);
-    sbp_logs_free(&logs);
+    log_world_free(&logs, &measured);
     sbp_text_free(&text);
 }
 
@@ -432,8 +416,7 @@ static void test_blank_half(void **state)
     assert_int_equal(measured.point[0].ranks_per_node, 4);
     assert_true(fabs(measured.point[0].time_s - 100e-6) < 1e-12);
     assert_true(measured.point[0].spread == 0);
-    sbp_points_free(&measured);
-    sbp_logs_free(&logs);
+    log_world_free(&logs, &measured);
 }
 
 int main(void)

@@ -1,12 +1,7 @@
 /* Repeating: when the samples of a cell are enough, and when its time ends. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "base/math/stats.h"
 #include "calib/measure/sampler.h"
+#include "tests/support/unit.h"
 
 /* One rank's communication: what is reduced over it stays. */
 static enum sbp_status alone_reduce(struct sbp_comm *comm, int group, void *buffer, int64_t count,

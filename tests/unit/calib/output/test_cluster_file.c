@@ -1,10 +1,4 @@
 /* From samples to files: what is written reads back as a cluster, and failures leave nothing. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,6 +10,7 @@
 #include "base/file.h"
 #include "base/json/json_write.h"
 #include "calib/output/cluster_file.h"
+#include "tests/support/unit.h"
 
 #define ALPHA_S 4e-6
 #define BETA    2.5e-10

@@ -1,17 +1,12 @@
 /* Slow ranks and links among noise: of random clusters without a fault how many are found fault
  * with, and of those with one how many have it named. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/math/random.h"
 #include "calib/samples/findings.h"
+#include "tests/support/unit.h"
 
 enum { CLUSTERS = 1000, LEAST_RANKS = 3, MOST_RANKS = 16, MOST_RUNS = 3 };
 enum { MOST_PAIRS = MOST_RANKS * (MOST_RANKS - 1) / 2 };

@@ -1,11 +1,5 @@
 /* Files of samples: what is written reads back, what is torn is dropped, what is wrong is refused
  * by line; points, bad runs, slow ranks and links out of them. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +9,7 @@
 #include "calib/samples/points.h"
 #include "calib/samples/sample_file.h"
 #include "calib/samples/sweep.h"
+#include "tests/support/unit.h"
 
 static const struct sbp_cell reduce = {.work = SBP_CELL_COLLECTIVE,
                                        .kind = SBP_ALL_REDUCE,

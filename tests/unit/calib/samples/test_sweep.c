@@ -1,14 +1,9 @@
 /* The plan of measurements: its cells, their order, and which ranks meet. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "calib/samples/sweep.h"
+#include "tests/support/unit.h"
 
 static struct sbp_sample_sweep make(int nodes, int ranks_per_node, int64_t max_bytes)
 {

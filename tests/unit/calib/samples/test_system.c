@@ -1,18 +1,13 @@
 /* A machine about itself: which settings are kept, and what files below a root tell. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/file.h"
 #include "calib/samples/system.h"
+#include "tests/support/unit.h"
 
 static void expect_settings(char *const *environment, int size, const char *expected)
 {

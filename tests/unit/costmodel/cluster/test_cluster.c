@@ -1,19 +1,16 @@
 /* Cluster files: what is read, every refusal, shrinking, and the price of products. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
-#include <cmocka.h>
 
 #include "base/json/json.h"
 #include "base/math/random.h"
 #include "costmodel/cluster/cluster.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(20240811)
 
@@ -223,10 +220,8 @@ static bool shrunk_sizes(const int64_t *size, int levels, int64_t devices, int64
 static void test_shrink(void **state)
 {
     (void)state;
-    struct sbp_random random;
     int legal = 0;
-    print_message("seed %llu\n", (unsigned long long)SEED);
-    sbp_random_seed(&random, SEED);
+    struct sbp_random random = seeded(SEED);
     for (int trial = 0; trial < 2000; trial++) {
         struct sbp_cluster cluster = {.name = "c"};
         struct sbp_diag diag = {{0}};
@@ -338,10 +333,8 @@ static double interpolate(const struct sbp_cluster *cluster, double m, double n,
 static void test_efficiency(void **state)
 {
     (void)state;
-    struct sbp_random random;
     struct sbp_cluster cluster = {.memory_bytes_per_s = 1e300, .efficiency_count = 6};
-    print_message("seed %llu\n", (unsigned long long)SEED);
-    sbp_random_seed(&random, SEED);
+    struct sbp_random random = seeded(SEED);
     cluster.flops[SBP_FP64] = 1e12;
     for (int i = 0; i < cluster.efficiency_count; i++)
         cluster.efficiency[i] =

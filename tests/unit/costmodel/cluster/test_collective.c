@@ -1,17 +1,13 @@
 /* Collectives: AutoDDL's table 2 at exact values, groups that span levels, names. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "costmodel/cluster/collective.h"
 #include "tests/support/sbp_oracle.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(4202)
 
@@ -209,9 +205,7 @@ static void close_to(const struct setting *s, enum sbp_collective kind, sbp_axes
 static void test_groups_over_levels(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED);
-    print_message("seed %llu\n", (unsigned long long)SEED);
+    struct sbp_random random = seeded(SEED);
     for (int round = 0; round < 4000; round++) {
         struct setting s = random_setting(&random, 1 + round % SBP_MAX_LEVELS, round % 3 > 0);
         const sbp_axes axes = (sbp_axes)oracle_below(&random, INT64_C(1) << s.mesh.axis_count);
@@ -282,9 +276,7 @@ static void test_two_levels_by_hand(void **state)
 static void test_all_reduce_is_both_halves(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED + 1);
-    print_message("seed %llu\n", (unsigned long long)SEED + 1);
+    struct sbp_random random = seeded(SEED + 1);
     for (int round = 0; round < 1000; round++) {
         struct setting s = random_setting(&random, 1 + round % SBP_MAX_LEVELS, true);
         const sbp_axes axes = (sbp_axes)oracle_below(&random, INT64_C(1) << s.mesh.axis_count);
@@ -302,9 +294,7 @@ static void test_all_reduce_is_both_halves(void **state)
 static void test_growing(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED + 2);
-    print_message("seed %llu\n", (unsigned long long)SEED + 2);
+    struct sbp_random random = seeded(SEED + 2);
     static const enum sbp_collective kinds[] = {SBP_ALL_TO_ALL, SBP_ALL_GATHER, SBP_REDUCE_SCATTER,
                                                 SBP_ALL_REDUCE};
     int grows[4] = {0}, shrinks[4] = {0};

@@ -1,20 +1,17 @@
 /* Measured curves: every refusal, the interpolation by hand, exactness on times that follow alpha
  * and beta, and monotony of random curves. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
-#include <cmocka.h>
 
 #include "base/math/random.h"
 #include "base/text.h"
 #include "costmodel/cluster/collective.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(4205)
 
@@ -177,9 +174,7 @@ static void test_between_sizes(void **state)
 static void test_exact_on_alpha_and_beta(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED);
-    print_message("seed %llu\n", (unsigned long long)SEED);
+    struct sbp_random random = seeded(SEED);
     for (int kind = 0; kind < SBP_COLLECTIVES; kind++) {
         const double alpha = 1e-5, beta = 1e-10;
         struct sbp_curves curves = {0};
@@ -218,9 +213,7 @@ static void test_exact_on_alpha_and_beta(void **state)
 static void test_monotone(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED + 1);
-    print_message("seed %llu\n", (unsigned long long)SEED + 1);
+    struct sbp_random random = seeded(SEED + 1);
     for (int round = 0; round < 300; round++) {
         struct sbp_curves curves = {0};
         const enum sbp_collective kind = (enum sbp_collective)sbp_random_below(&random, SBP_LOCAL);

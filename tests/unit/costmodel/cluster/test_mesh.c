@@ -1,15 +1,11 @@
 /* Meshes: axes, ranks, coordinates and groups against enumeration over random levels. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "costmodel/cluster/mesh.h"
 #include "tests/support/sbp_oracle.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(4201)
 
@@ -118,9 +114,7 @@ static void check_coordinates(const struct sbp_mesh *mesh)
 static void test_random_levels(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED);
-    print_message("seed %llu\n", (unsigned long long)SEED);
+    struct sbp_random random = seeded(SEED);
     for (int round = 0; round < 200; round++) {
         int64_t size[SBP_MAX_LEVELS];
         const int levels = 1 + (int)oracle_below(&random, 3);

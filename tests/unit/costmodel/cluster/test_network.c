@@ -1,18 +1,14 @@
 /* Measured shapes: every refusal, curves and formula by hand, bending by hand, error bars, what is
  * set aside, and the price of groups of a cluster. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
-#include <cmocka.h>
 
 #include "base/math/random.h"
 #include "costmodel/cluster/collective.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(6127)
 

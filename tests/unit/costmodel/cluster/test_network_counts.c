@@ -1,20 +1,15 @@
 /* Rank counts that a shipped cluster was not fitted to: alps.json holds curves of 4, 16, 64, 256
  * and 1,024 ranks; those between, and twice the last, are predicted.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include <cjson/cJSON.h>
 
 #include "base/json/json.h"
 #include "costmodel/cluster/cluster.h"
 #include "tests/papers/alps_counts.h"
+#include "tests/support/unit.h"
 
 #define MOST_OFF 0.2
 

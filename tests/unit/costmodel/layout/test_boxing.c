@@ -1,17 +1,13 @@
 /* The normal form of transitions: run by simulation (boxing_world.h), and compared with the table
  * of transitions, the element counts of the cost formulas, and the dual transition. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/support/boxing_world.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED   UINT64_C(4204)
 #define ROUNDS 1500
@@ -197,9 +193,7 @@ static void check_dual(const struct box_problem *p, const struct sbp_boxing *for
 
 static void run_task(enum task task, uint64_t seed, int refusals_allowed)
 {
-    struct sbp_random random;
-    sbp_random_seed(&random, seed);
-    print_message("seed %llu\n", (unsigned long long)seed);
+    struct sbp_random random = seeded(seed);
     int refused = 0;
     for (int round = 0; round < ROUNDS; round++) {
         struct box_problem p;

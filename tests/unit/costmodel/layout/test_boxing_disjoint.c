@@ -2,17 +2,13 @@
  * sent and copied by messages that are counted one by one, and must arrive.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/papers/boxing_disjoint.h"
 #include "tests/support/sbp_oracle.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED         UINT64_C(4216)
 #define ROUNDS       300
@@ -164,9 +160,7 @@ static void test_volumes(void **state)
 {
     (void)state;
     static const int64_t meshes[MESHES][2] = {{2, 1}, {3, 1}, {2, 2}, {2, 3}, {4, 2}, {3, 3}};
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED);
-    print_message("seed %llu\n", (unsigned long long)SEED);
+    struct sbp_random random = seeded(SEED);
     for (int round = 0; round < ROUNDS; round++) {
         struct set from, to;
         set_make(&from, 2, meshes[oracle_below(&random, MESHES)]);

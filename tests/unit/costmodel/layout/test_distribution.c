@@ -1,16 +1,12 @@
 /* Distributions: whose shards partition a tensor, in canonical order, by the digit rule. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "costmodel/layout/distribution.h"
 #include "tests/support/sbp_oracle.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED   UINT64_C(4203)
 #define ROUNDS 1500
@@ -85,9 +81,7 @@ static void check_digits(const struct oracle_tensor *t, const struct sbp_dist *d
 static void test_shards_partition(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED);
-    print_message("seed %llu\n", (unsigned long long)SEED);
+    struct sbp_random random = seeded(SEED);
     for (int round = 0; round < ROUNDS; round++) {
         const struct sbp_mesh mesh = random_mesh(&random);
         const int dims = 1 + (int)oracle_below(&random, 3);

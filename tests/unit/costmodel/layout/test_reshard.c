@@ -5,18 +5,14 @@
  * and every axis can be split: drawn so with ORDERED.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "costmodel/layout/boxing_path.h"
 #include "tests/support/boxing_world.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED  UINT64_C(4206)
 #define BYTES 4
@@ -208,9 +204,7 @@ static void check_chain(const struct box_problem *p, const struct sbp_dist *from
 static void test_identity_is_free(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED);
-    print_message("seed %llu\n", (unsigned long long)SEED);
+    struct sbp_random random = seeded(SEED);
     for (int round = 0; round < 500; round++) {
         struct setting s;
         struct sbp_boxing boxing;
@@ -267,9 +261,7 @@ static void test_levels_differ(void **state)
 static void test_undeliverable(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED + 1);
-    print_message("seed %llu\n", (unsigned long long)SEED + 1);
+    struct sbp_random random = seeded(SEED + 1);
     int refused = 0;
     for (int round = 0; round < 1000; round++) {
         struct setting s;
@@ -320,9 +312,7 @@ static void test_path_of_what_cannot_rest(void **state)
 static void test_duality(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED + 2);
-    print_message("seed %llu\n", (unsigned long long)SEED + 2);
+    struct sbp_random random = seeded(SEED + 2);
     int normal = 0;
     for (int round = 0; round < 1500; round++) {
         struct setting s;
@@ -347,9 +337,7 @@ static void test_duality(void **state)
 static void test_more_bytes_cost_no_less(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED + 3);
-    print_message("seed %llu\n", (unsigned long long)SEED + 3);
+    struct sbp_random random = seeded(SEED + 3);
     for (int round = 0; round < 600; round++) {
         struct setting s;
         struct sbp_boxing boxing;
@@ -418,9 +406,7 @@ static void test_short_lists(void **state)
 static void test_triangles(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED + 4);
-    print_message("seed %llu\n", (unsigned long long)SEED + 4);
+    struct sbp_random random = seeded(SEED + 4);
     int broken = 0;
     for (int round = 0; round < 1500; round++) {
         struct setting s;
@@ -499,11 +485,9 @@ static void try_all(const struct box_problem *p, struct all_pairs *all)
 static void test_against_all_sequences(void **state)
 {
     (void)state;
-    struct sbp_random random;
     struct all_pairs *all = malloc(sizeof *all);
     assert_non_null(all);
-    sbp_random_seed(&random, SEED + 5);
-    print_message("seed %llu\n", (unsigned long long)SEED + 5);
+    struct sbp_random random = seeded(SEED + 5);
     for (int round = 0; round < 60; round++) {
         struct setting s;
         struct sbp_boxing boxing;
@@ -527,9 +511,7 @@ static void test_against_all_sequences(void **state)
 static void test_paths_deliver(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED + 6);
-    print_message("seed %llu\n", (unsigned long long)SEED + 6);
+    struct sbp_random random = seeded(SEED + 6);
     int longer = 0;
     for (int round = 0; round < 1500; round++) {
         struct setting s;
@@ -578,9 +560,7 @@ static void test_slice_before_the_network(void **state)
 static void test_no_gain_without_alpha(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED + 8);
-    print_message("seed %llu\n", (unsigned long long)SEED + 8);
+    struct sbp_random random = seeded(SEED + 8);
     for (int round = 0; round < 500; round++) {
         struct setting s;
         struct sbp_boxing boxing;
@@ -616,12 +596,10 @@ static void draw_many(struct sbp_random *random, struct box_problem *p, struct s
 static void test_many_axes(void **state)
 {
     (void)state;
-    struct sbp_random random;
     struct box_problem p;
     struct sbp_boxing boxing;
     int better = 0;
-    sbp_random_seed(&random, SEED + 7);
-    print_message("seed %llu\n", (unsigned long long)SEED + 7);
+    struct sbp_random random = seeded(SEED + 7);
     for (int round = 0; round < 200; round++) {
         struct sbp_dist d[3];
         draw_many(&random, &p, d, 3);
@@ -664,12 +642,10 @@ static void test_known_paths(void **state)
 {
     (void)state;
     enum { QUESTIONS = 300, TENSORS = 3 };
-    struct sbp_random random;
     struct box_problem p;
     struct sbp_paths paths;
     struct sbp_dist d[2 * QUESTIONS];
-    sbp_random_seed(&random, SEED + 9);
-    print_message("seed %llu\n", (unsigned long long)SEED + 9);
+    struct sbp_random random = seeded(SEED + 9);
     draw_many(&random, &p, d, 2 * QUESTIONS);
     d[0] = sbp_dist_all(SBP_STATE_P);
     d[1] = sbp_dist_all(SBP_STATE_B);

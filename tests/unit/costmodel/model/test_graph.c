@@ -1,15 +1,10 @@
 /* Model graphs: parameters, shapes, dimension classes, sites, flops, and every refusal. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
-#include <cmocka.h>
 
 #include "base/json/json.h"
 #include "base/math/random.h"
@@ -17,6 +12,8 @@
 #include "costmodel/model/graph.h"
 #include "costmodel/model/op_cost.h"
 #include "tests/support/model_reader.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(77001)
 
@@ -30,32 +27,6 @@ static int64_t gpt_parameters(int64_t layers, int64_t hidden, int64_t ffn, int64
                           (hidden * hidden + hidden) + (hidden * ffn + ffn) +
                           (ffn * hidden + hidden);
     return vocab * hidden + positions * hidden + layers * block + 2 * hidden;
-}
-
-static void test_shipped_models(void **state)
-{
-    (void)state;
-    const struct {
-        const char *name;
-        int64_t parameters;
-    } rows[] = {
-        {"gpt2-small", INT64_C(124439808)},
-        {"gpt2-medium", INT64_C(354823168)},
-        {"gpt3-175b", gpt_parameters(96, 12288, 49152, 51200, 2048)},
-        {"tiny-gpt", gpt_parameters(2, 64, 256, 256, 32)},
-        {"autoddl-mlp", INT64_C(32768) * 16384 + 16384 * 4096 + 4096 * 2048 + 2048 * 512},
-        {"autoddl-attention", INT64_C(8192) * 8192 * 4},
-        {"tiny-mlp", 48 * 96 + 96 + 96 * 48 + 48 + 48 * 24 + 24},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct model model;
-        must_open(&model, rows[i].name);
-        assert_string_equal(model.graph.name, rows[i].name);
-        if (model.graph.parameters != rows[i].parameters)
-            fail_msg("%s: %lld parameters, expected %lld", rows[i].name,
-                     (long long)model.graph.parameters, (long long)rows[i].parameters);
-        drop(&model);
-    }
 }
 
 /* --- the gpt architecture --- */
@@ -355,9 +326,7 @@ static void check_random_model(struct sbp_random *random)
 static void test_random_lists(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    print_message("seed %llu\n", (unsigned long long)SEED);
-    sbp_random_seed(&random, SEED);
+    struct sbp_random random = seeded(SEED);
     for (int trial = 0; trial < 500; trial++)
         check_random_model(&random);
 }
@@ -543,9 +512,7 @@ static void test_input_gradient_flops(void **state)
 #define EMBED  "{\"op\": \"embedding\", \"name\": \"e\", \"vocab\": 10, \"hidden\": 6}"
 #define HEAD   "{\"name\": \"m\", \"global_batch\": 4, "
 
-static const struct {
-    const char *text, *expected;
-} REFUSED[] = {
+static const struct refusal REFUSED[] = {
     /* the model */
     {"3", "m.json: expected an object"},
     {"{\"global_batch\": 4, \"layers\": [" LINEAR "]}", "m.json: key \"name\" is missing"},
@@ -706,26 +673,18 @@ static const struct {
 static void test_refusals(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof REFUSED / sizeof REFUSED[0]; i++)
-        must_refuse(REFUSED[i].text, REFUSED[i].expected);
+    must_refuse_all(REFUSED, sizeof REFUSED / sizeof *REFUSED);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shipped_models),
-        cmocka_unit_test(test_gpt_shapes),
-        cmocka_unit_test(test_gpt_classes),
-        cmocka_unit_test(test_gpt_sites),
-        cmocka_unit_test(test_initial_values),
-        cmocka_unit_test(test_random_lists),
-        cmocka_unit_test(test_classes_of_shipped_models),
-        cmocka_unit_test(test_list_defaults),
-        cmocka_unit_test(test_tied_list),
-        cmocka_unit_test(test_training_keys),
-        cmocka_unit_test(test_model_flops),
-        cmocka_unit_test(test_operator_flops),
-        cmocka_unit_test(test_input_gradient_flops),
+        cmocka_unit_test(test_gpt_shapes),     cmocka_unit_test(test_gpt_classes),
+        cmocka_unit_test(test_gpt_sites),      cmocka_unit_test(test_initial_values),
+        cmocka_unit_test(test_random_lists),   cmocka_unit_test(test_classes_of_shipped_models),
+        cmocka_unit_test(test_list_defaults),  cmocka_unit_test(test_tied_list),
+        cmocka_unit_test(test_training_keys),  cmocka_unit_test(test_model_flops),
+        cmocka_unit_test(test_operator_flops), cmocka_unit_test(test_input_gradient_flops),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

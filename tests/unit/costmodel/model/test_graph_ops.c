@@ -371,9 +371,7 @@ static void test_custom(void **state)
     "{\"op\": \"linear\", \"name\": \"q\", \"inputs\": [\"e\"], \"out\": 8, \"out_heads\": 4}, "   \
     "{\"op\": \"linear\", \"name\": \"k\", \"inputs\": [\"e\"], \"out\": 8, \"out_heads\": 2}"
 
-static const struct {
-    const char *text, *expected;
-} REFUSED[] = {
+static const struct refusal REFUSED[] = {
     /* the model's input */
     {HEAD "\"input\": {\"height\": 6, \"width\": 5}, \"layers\": [{\"op\": \"relu\"}]}",
      "m.json: input: key \"channels\" is missing"},
@@ -531,8 +529,7 @@ static const struct {
 static void test_refusals(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof REFUSED / sizeof REFUSED[0]; i++)
-        must_refuse(REFUSED[i].text, REFUSED[i].expected);
+    must_refuse_all(REFUSED, sizeof REFUSED / sizeof *REFUSED);
 }
 
 int main(void)

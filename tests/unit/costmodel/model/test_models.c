@@ -8,6 +8,7 @@
 #include "costmodel/model/op_cost.h"
 #include "base/text.h"
 #include "tests/support/model_reader.h"
+#include "tests/support/seeded.h"
 
 #define SEED UINT64_C(90125)
 
@@ -60,6 +61,10 @@ static void test_shipped_totals(void **state)
         {"autoddl-36l", INT64_C(7463591936)},
         {"autoddl-gcp-small", INT64_C(355788800)},
         {"autoddl-gcp-large", INT64_C(5852553216)},
+        {"tiny-gpt", 2 * (12 * 64 * 64 + 13 * 64) + 256 * 64 + 32 * 64 + 2 * 64},
+        {"tiny-mlp", 48 * 96 + 96 + 96 * 48 + 48 + 48 * 24 + 24},
+        {"autoddl-mlp", INT64_C(32768) * 16384 + 16384 * 4096 + 4096 * 2048 + 2048 * 512},
+        {"autoddl-attention", INT64_C(8192) * 8192 * 4},
         /* two tables of 51.2 M ids, widths 1 and 16; 429 -> 1024, six of 1024, a logit */
         {"wide-deep",
          INT64_C(51200000) * 17 + 429 * 1024 + 1024 + 6 * (INT64_C(1024) * 1024 + 1024) + 1024 + 1},
@@ -352,9 +357,7 @@ static void check_mlp(struct sbp_random *random)
 static void test_formulas(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    print_message("seed %llu\n", (unsigned long long)SEED);
-    sbp_random_seed(&random, SEED);
+    struct sbp_random random = seeded(SEED);
     for (int trial = 0; trial < 200; trial++) {
         check_llama(&random);
         check_deepseek(&random);
@@ -547,9 +550,7 @@ static void test_attention_kinds(void **state)
 #define HEAD  "{\"name\": \"m\", \"global_batch\": 4, \"architecture\": "
 #define SIZES "\"layers\": 2, \"hidden\": 8, \"vocab\": 9, \"sequence\": 4, \"ffn\": 6, \"heads\": "
 
-static const struct {
-    const char *text, *expected;
-} REFUSED[] = {
+static const struct refusal REFUSED[] = {
     {HEAD "\"lama\"}", "m.json: architecture: unknown value \"lama\", did you mean \"llama\"?"},
     {HEAD "\"llama\", \"layers\": 2, \"hidden\": 8, \"heads\": 2, \"vocab\": 9, \"sequence\": 4}",
      "m.json: key \"ffn\" is missing"},
@@ -602,8 +603,7 @@ static const struct {
 static void test_refusals(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof REFUSED / sizeof REFUSED[0]; i++)
-        must_refuse(REFUSED[i].text, REFUSED[i].expected);
+    must_refuse_all(REFUSED, sizeof REFUSED / sizeof *REFUSED);
 }
 
 int main(void)

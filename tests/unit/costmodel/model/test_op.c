@@ -3,19 +3,14 @@
  * members together hold what the role says of the output, of the input's gradient (by duality) and
  * of the parameters' gradients? Also against OneFlow's signatures (matmul_op.cpp, gather).
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "costmodel/model/op.h"
 #include "tests/support/searched_roles.h"
 #include "tests/support/shard_oracle.h"
+#include "tests/support/unit.h"
 
 enum { BATCH, SEQUENCE, IN, OUT, VOCABULARY };
 

@@ -1,14 +1,8 @@
 /* Attention's arithmetic, traffic and kept bytes on a device: against scores counted one by one,
  * formulas of the literature and what autograd keeps.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/support/op_bench.h"
+#include "tests/support/unit.h"
 
 /* --- attention --- */
 

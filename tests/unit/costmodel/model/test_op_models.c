@@ -1,18 +1,14 @@
 /* Operations of whole models against what is published of them. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
 #include <cjson/cJSON.h>
-#include <cmocka.h>
 
 #include "base/json/json.h"
 #include "costmodel/model/graph.h"
 #include "costmodel/model/op_cost.h"
 #include "tests/support/op_bench.h"
+#include "tests/support/unit.h"
 
 /* --- whole models --- */
 

@@ -11,17 +11,12 @@
  * that partial ones need. Where a nonlinear part does need other members' numbers, it is played:
  * sums of squares of a norm.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/support/op_form.h"
+#include "tests/support/unit.h"
 
 enum { BATCH, ROWS, IN, OUT, KV, EXPERTS, TALL }; /* classes */
 #define NONE SBP_NO_CLASS

@@ -1,20 +1,15 @@
 /* How a step is cut in time: its settings, what fits a cluster, where a model can be cut, and what
  * of it runs. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "costmodel/model/op_cost.h"
 #include "costmodel/program/runnable.h"
 #include "costmodel/program/stages.h"
 #include "tests/support/strategy_oracle.h"
+#include "tests/support/unit.h"
 
 #define MLP                                                                                        \
     "{\"name\": \"mlp\", \"global_batch\": 48, \"precision\": \"fp32\", \"layers\": ["             \

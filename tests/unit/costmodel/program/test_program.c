@@ -1,21 +1,14 @@
 /* Compiled programs: what must hold of any, of random strategies. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "tests/support/program_oracle.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED   UINT64_C(4210)
 #define ROUNDS 600
 
 static void check_random_programs(uint64_t seed, bool wide, enum sbp_boxing_mode boxing)
 {
-    struct sbp_random random;
-    sbp_random_seed(&random, seed);
-    print_message("seed %llu\n", (unsigned long long)seed);
+    struct sbp_random random = seeded(seed);
     int checked[ORACLE_MODELS] = {0};
     for (int round = 0; round < ROUNDS; round++) {
         struct oracle_setting s = {0};
@@ -67,9 +60,7 @@ static void test_random_paths(void **state)
 static void test_every_operator(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED + 3);
-    print_message("seed %llu\n", (unsigned long long)(SEED + 3));
+    struct sbp_random random = seeded(SEED + 3);
     int checked[ORACLE_WIDE_MODELS] = {0};
     bool seen[SBP_OP_KINDS] = {false};
     for (int round = 0; round < ROUNDS; round++) {

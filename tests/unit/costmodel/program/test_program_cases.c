@@ -2,17 +2,13 @@
  * hand, and what is refused.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "tests/support/program_oracle.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(4212)
 
@@ -243,9 +239,7 @@ static void test_perceptron_optimum(void **state)
 static void test_perceptron_tuples(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED);
-    print_message("seed %llu\n", (unsigned long long)SEED);
+    struct sbp_random random = seeded(SEED);
     for (int round = 0; round < 200; round++) {
         struct factors f;
         for (int i = 0; i < LAYERS; i++) {
@@ -493,9 +487,7 @@ static void check_listed(const struct oracle_setting *s, int op)
 static void test_inner_reductions(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED + 3);
-    print_message("seed %llu\n", (unsigned long long)(SEED + 3));
+    struct sbp_random random = seeded(SEED + 3);
     int checked = 0;
     for (int round = 0; round < 200; round++) {
         struct oracle_setting s = {0};

@@ -1,16 +1,11 @@
 /* Other ways to keep or gather tensors in a step: types of computing, inputs boxed again,
  * blocks recomputed except for outputs of products, weights gathered by the block. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "costmodel/program/parallel.h"
 #include "tests/support/program_oracle.h"
+#include "tests/support/unit.h"
 
 #define GPT                                                                                        \
     "{\"name\": \"gpt\", \"architecture\": \"gpt\", \"layers\": 3, \"hidden\": 64, \"heads\": 4,"  \

@@ -1,99 +1,23 @@
-/* Whole steps: one stage is the program itself; stages, ZeRO, recompute and offload against the
- * formulas of the papers.
+/* Whole steps: one stage is the program itself; ZeRO, recompute and offload against the formulas of
+ * the papers.
  */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "costmodel/program/price.h"
-#include "costmodel/program/step.h"
-#include "tests/support/program_oracle.h"
+#include "tests/support/step_bench.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(4233)
-
-/* A model, a cluster, and a step of them. */
-struct bench {
-    struct oracle_model model;
-    struct sbp_cluster cluster, stage;
-    struct sbp_mesh mesh;
-    struct sbp_arena arena;
-    struct sbp_strategy strategy;
-    struct sbp_parallel parallel;
-    struct sbp_element_bytes bytes;
-    const int *first; /* of pieces; NULL: as the model is cut */
-    struct sbp_step step;
-};
-
-/* Sets the micro-batch and an empty strategy on a stage's mesh; the caller labels it. */
-static void bench_open(struct bench *b, const char *text, const struct sbp_cluster *cluster,
-                       const struct sbp_parallel *parallel)
-{
-    struct sbp_diag diag = {{0}};
-    int level;
-    oracle_model_read(&b->model, text);
-    b->cluster = *cluster;
-    b->parallel = parallel == NULL ? sbp_parallel_default(&b->model.graph) : *parallel;
-    b->bytes = sbp_program_element_bytes(&b->model.graph.precision);
-    if (sbp_graph_set_micro_batch(&b->model.graph, b->parallel.micro_batch, &diag) != SBP_OK ||
-        sbp_parallel_stage_cluster(&b->parallel, cluster, &b->stage, &level, &diag) != SBP_OK ||
-        sbp_mesh_make(&b->stage, &b->mesh, &diag) != SBP_OK)
-        fail_msg("%s", diag.text);
-    sbp_arena_init(&b->arena);
-    assert_int_equal(sbp_strategy_alloc(&b->model.graph, &b->arena, &b->strategy), SBP_OK);
-    for (int t = 0; t < b->model.graph.tensor_count; t++)
-        b->strategy.rest[t] = sbp_dist_all(SBP_STATE_S(SBP_DIM_BATCH));
-}
-
-static void bench_run(struct bench *b)
-{
-    struct sbp_diag diag = {{0}};
-    const struct sbp_step_request request = {.graph = &b->model.graph,
-                                             .cluster = &b->cluster,
-                                             .parallel = &b->parallel,
-                                             .strategy = &b->strategy,
-                                             .bytes = &b->bytes,
-                                             .first = b->first};
-    if (sbp_strategy_close(&b->model.graph, &b->mesh, &b->strategy, &diag) != SBP_OK ||
-        sbp_step_make(&request, &b->step, &diag) != SBP_OK)
-        fail_msg("%s: %s", b->model.graph.name, diag.text);
-}
-
-static void bench_close(struct bench *b)
-{
-    sbp_step_free(&b->step);
-    sbp_arena_free(&b->arena);
-    oracle_model_drop(&b->model);
-}
-
-static struct sbp_cluster flat(int64_t devices)
-{
-    struct sbp_cluster cluster = oracle_cluster(1, (int64_t[]){devices});
-    cluster.level[0].alpha_s = 1e-5;
-    cluster.level[0].beta_s_per_byte = 1e-10;
-    cluster.level[0].ports = 0;
-    return cluster;
-}
-
-static int64_t slot(int64_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
 
 /* --- one stage, one micro-batch --- */
 
 static void test_plain_step(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED);
-    print_message("seed %llu\n", (unsigned long long)SEED);
+    struct sbp_random random = seeded(SEED);
     int checked = 0;
     for (int round = 0; round < 200; round++) {
         struct bench b = {0};
@@ -243,13 +167,8 @@ static void test_zero_traffic(void **state)
         for (int level = 0; level <= 3; level++) {
             struct bench b = {0};
             const struct sbp_cluster cluster = flat(4);
-            struct sbp_parallel parallel = {.pipeline = 1,
-                                            .chunks = 1,
-                                            .micro_batch = 16 / m,
-                                            .schedule = SBP_ONE_F_ONE_B,
-                                            .zero = level,
-                                            .recompute_every = 1,
-                                            .bucket_parameters = 1};
+            struct sbp_parallel parallel = in_stages(1, 16 / m, SBP_ONE_F_ONE_B);
+            parallel.zero = level;
             bench_open(&b, LAYER("64"), &cluster, &parallel);
             bench_run(&b);
             const double share = 0.75 * 64 * 64 * 2;
@@ -453,194 +372,6 @@ static void test_recompute_time(void **state)
     }
 }
 
-/* --- stages --- */
-
-/* Every stage of one device: together they do what one device does, and the messages between them
- * carry the stream there and its gradient back. */
-static void test_stages_share_the_work(void **state)
-{
-    (void)state;
-    static const char *const text =
-        "{\"name\": \"g\", \"architecture\": \"gpt\", \"layers\": 8, \"hidden\": 48, \"heads\": 12,"
-        "\"sequence\": 24, \"vocab\": 48, \"global_batch\": 24, \"tied\": false}";
-    const struct sbp_cluster alone = flat(1), cluster = flat(4);
-    struct sbp_parallel parallel = {0};
-    struct bench one = {0}, four = {0};
-    bench_open(&one, text, &alone, NULL);
-    parallel = one.parallel;
-    parallel.micro_batch = 3;
-    bench_close(&one);
-    one = (struct bench){0};
-    bench_open(&one, text, &alone, &parallel);
-    parallel.pipeline = 4;
-    bench_open(&four, text, &cluster, &parallel);
-    bench_run(&one);
-    bench_run(&four);
-    oracle_near("compute", 4 * four.step.totals.compute_s, one.step.totals.compute_s);
-    oracle_near("optimizer", 4 * four.step.totals.optimizer_s, one.step.totals.optimizer_s);
-    oracle_near("messages", 4 * four.step.totals.by_cause_s[SBP_CAUSE_STAGE],
-                8 * 3 * 2 * (1e-5 + 3 * 24 * 48 * 4 * 1e-10));
-    int64_t parameters = 0;
-    for (int stage = 0; stage < 4; stage++)
-        parameters += four.step.memory[stage].parameters;
-    assert_int_equal(parameters, four.model.graph.parameters);
-    assert_int_equal(parameters, one.step.memory[0].parameters);
-    assert_int_equal(four.step.program_count, 3); /* the inner two are alike */
-    /* 1F1B: stage i holds as many micro-batches as there are stages from it on. */
-    for (int stage = 0; stage < 4; stage++) {
-        const struct sbp_stage_memory *memory = &four.step.memory[stage];
-        const struct sbp_program *program = &four.step.program[four.step.program_of[stage]];
-        assert_int_equal(memory->in_flight, 4 - stage);
-        assert_int_equal(memory->device_bytes, program->arena_bytes +
-                                                   (memory->in_flight - 1) * program->kept_bytes +
-                                                   four.cluster.reserve_bytes);
-    }
-    bench_close(&one);
-    bench_close(&four);
-}
-
-/* A tied table stands on the first and the last stage, which add up its gradients once a step. */
-static void test_tied_stages(void **state)
-{
-    (void)state;
-    const struct sbp_cluster cluster = flat(4);
-    struct sbp_parallel parallel = {0};
-    struct bench b = {0};
-    bench_open(&b, oracle_models[3], &cluster, NULL);
-    parallel = b.parallel;
-    parallel.pipeline = 2;
-    parallel.micro_batch = 8;
-    bench_close(&b);
-    b = (struct bench){0};
-    bench_open(&b, oracle_models[3], &cluster, &parallel);
-    bench_run(&b);
-    const int table = b.model.graph.op[0].weight[0];
-    assert_int_equal(b.step.holders[table], 2);
-    const double n = 48 * 48 * 4; /* within a stage, among its two replicas, and between stages */
-    double tied_s = 0;
-    int calls = 0;
-    for (int p = 0; p < b.step.program_count; p++)
-        for (int i = 0; i < b.step.program[p].instr_count; i++) {
-            const struct sbp_instr *instr = &b.step.program[p].instr[i];
-            if (instr->kind == SBP_INSTR_INNER && instr->tensor == table) {
-                assert_int_equal(instr->section, SBP_SECTION_STEP);
-                tied_s += instr->communication_s;
-                calls++;
-            }
-        }
-    assert_int_equal(calls, 2);
-    oracle_near("sum between stages", tied_s, 2 * (2 * 1e-5 + n * 1e-10));
-    /* The norm of all gradients is a sum over all devices of all stages. */
-    oracle_near("norm and loss", 2 * b.step.totals.by_cause_s[SBP_CAUSE_SCALAR],
-                2 * (6 * 1e-5 + 1.5 * 4 * 1e-10) + 3 * (2 * 1e-5 + 4 * 1e-10));
-    bench_close(&b);
-}
-
-/* p stages that are alike and m micro-batches: (p - 1) / m of the work is bubble. Messages that
- * nothing hides add to what shows before they add to the bubble, and all parts make the step. */
-static void test_bubble(void **state)
-{
-    (void)state;
-    static const double betas[] = {0, 1e-10, 1e-8};
-    enum { P = 4, M = 6 };
-    double bubble_s = 0;
-    for (int i = 0; i < 3; i++) {
-        struct bench b = {0};
-        struct sbp_cluster cluster = flat(P);
-        cluster.level[0].alpha_s = 0;
-        cluster.level[0].beta_s_per_byte = betas[i];
-        struct sbp_parallel parallel = {.pipeline = P,
-                                        .chunks = 1,
-                                        .micro_batch = 8,
-                                        .schedule = SBP_GPIPE,
-                                        .recompute_every = 1,
-                                        .bucket_parameters = 1};
-        bench_open(&b,
-                   "{\"name\": \"m\", \"global_batch\": 48, \"precision\": \"fp32\","
-                   "\"input\": \"split\", \"layers\": [{\"op\": \"linear\", \"in\": 64,"
-                   "\"out\": 64}, {\"op\": \"linear\", \"out\": 64}, {\"op\": \"linear\","
-                   "\"out\": 64}, {\"op\": \"linear\", \"out\": 64}]}",
-                   &cluster, &parallel);
-        bench_run(&b);
-        const struct sbp_step_totals *totals = &b.step.totals;
-        bubble_s = i == 0 ? totals->bubble_s : bubble_s;
-        if (i == 0)
-            oracle_near("bubble", totals->bubble_s, (P - 1) * totals->compute_s / M);
-        if (i == 1)
-            oracle_near("the same", totals->bubble_s, bubble_s);
-        if (i == 2) { /* the way through all stages is longer than what one device sends */
-            oracle_near("all of it", totals->exposed_s, totals->communication_s);
-            assert_true(totals->bubble_s > bubble_s);
-        }
-        assert_true((totals->exposed_s > 0) == (i > 0));
-        oracle_near("parts", totals->step_s,
-                    totals->compute_s + totals->optimizer_s + totals->exposed_s + totals->bubble_s);
-        bench_close(&b);
-    }
-}
-
-/* Messages cross the outermost level that stages take. */
-static void test_message_level(void **state)
-{
-    (void)state;
-    struct sbp_cluster cluster = oracle_cluster(2, (int64_t[]){4, 2});
-    cluster.level[0].alpha_s = 1e-4;
-    cluster.level[1].alpha_s = 1e-6;
-    cluster.level[0].beta_s_per_byte = 1e-9;
-    cluster.level[1].beta_s_per_byte = 1e-10;
-    cluster.level[0].ports = cluster.level[1].ports = 0;
-    struct bench b = {0};
-    struct sbp_parallel parallel = {.pipeline = 2,
-                                    .chunks = 1,
-                                    .micro_batch = 24,
-                                    .schedule = SBP_GPIPE,
-                                    .recompute_every = 1,
-                                    .bucket_parameters = 1};
-    bench_open(&b, oracle_models[4], &cluster, &parallel);
-    parallel = b.parallel;
-    bench_close(&b);
-    b = (struct bench){0};
-    bench_open(&b,
-               "{\"name\": \"mlp\", \"global_batch\": 48, \"precision\": \"fp32\", \"layers\": ["
-               "{\"op\": \"linear\", \"in\": 64, \"out\": 64}, {\"op\": \"linear\", \"out\": 64}]}",
-               &cluster, &parallel);
-    bench_run(&b);
-    assert_int_equal(b.stage.level[0].size, 2);
-    oracle_near("message", b.step.cost[0].send_forward_s,
-                1e-4 + 24 / 4 * 64 * 4 * 1e-9); /* four devices of a stage share the block */
-    oracle_near("and back", b.step.cost[1].send_backward_s, b.step.cost[0].send_forward_s);
-    bench_close(&b);
-}
-
-/* Chunks: pieces i and i + stages on one device. */
-static void test_interleaved(void **state)
-{
-    (void)state;
-    struct bench b = {0};
-    const struct sbp_cluster cluster = flat(2);
-    struct sbp_parallel parallel = {.pipeline = 2,
-                                    .chunks = 2,
-                                    .micro_batch = 3,
-                                    .schedule = SBP_INTERLEAVED,
-                                    .recompute_every = 1,
-                                    .bucket_parameters = 1};
-    bench_open(&b,
-               "{\"name\": \"g\", \"architecture\": \"gpt\", \"layers\": 8, \"hidden\": 48,"
-               "\"heads\": 12, \"sequence\": 24, \"vocab\": 48, \"global_batch\": 24,"
-               "\"tied\": false, \"clip_norm\": 1}",
-               &cluster, &parallel);
-    bench_run(&b);
-    assert_int_equal(b.step.pieces, 4);
-    /* One sum of the norm, whatever the chunks. */
-    oracle_near("norm", 2 * b.step.totals.by_cause_s[SBP_CAUSE_SCALAR], 2 * (2 * 1e-5 + 4 * 1e-10));
-    assert_int_equal(b.step.memory[0].parameters + b.step.memory[1].parameters,
-                     b.model.graph.parameters);
-    /* Narayanan et al., 2021: a device warms up with 2 (p - i - 1) + (v - 1) p forward passes. */
-    assert_int_equal(b.step.memory[0].in_flight, 2 * 1 + 2 + 1);
-    assert_int_equal(b.step.memory[1].in_flight, 2 + 1);
-    bench_close(&b);
-}
-
 /* --- offload (Myelin, section V.B) --- */
 
 /* 20 bytes a parameter become 4 + 16 bucket / parameters; 12 go to the host. */
@@ -686,13 +417,10 @@ static void test_offload_chunks(void **state)
     struct bench b = {0};
     struct sbp_cluster cluster = flat(2);
     cluster.host_link_bytes_per_s = 1e9;
-    struct sbp_parallel parallel = {.pipeline = 2,
-                                    .chunks = 2,
-                                    .micro_batch = 8,
-                                    .schedule = SBP_INTERLEAVED,
-                                    .recompute_every = 1,
-                                    .offload = true,
-                                    .bucket_parameters = 1000};
+    struct sbp_parallel parallel = in_stages(2, 8, SBP_INTERLEAVED);
+    parallel.chunks = 2;
+    parallel.offload = true;
+    parallel.bucket_parameters = 1000;
     bench_open(&b,
                "{\"name\": \"m\", \"global_batch\": 16, \"precision\": \"mixed\", \"layers\": ["
                "{\"op\": \"linear\", \"in\": 64, \"out\": 64}, {\"op\": \"linear\", \"out\": 8},"
@@ -726,15 +454,11 @@ static void test_offload_sharded(void **state)
             struct bench b = {0};
             struct sbp_cluster cluster = flat(4);
             cluster.host_link_bytes_per_s = 1e9;
-            struct sbp_parallel parallel = {.pipeline = 1,
-                                            .chunks = 1,
-                                            .micro_batch = 16 / m,
-                                            .schedule = SBP_ONE_F_ONE_B,
-                                            .zero = level,
-                                            .recompute_every = 1,
-                                            .offload = true,
-                                            .bucket_parameters = 256,
-                                            .chunk_factor = 2};
+            struct sbp_parallel parallel = in_stages(1, 16 / m, SBP_ONE_F_ONE_B);
+            parallel.zero = level;
+            parallel.offload = true;
+            parallel.bucket_parameters = 256;
+            parallel.chunk_factor = 2;
             bench_open(&b, LAYER("64"), &cluster, &parallel);
             bench_run(&b);
             const double updated = level == 0 ? 4096 : 1024, buckets = updated / 256;
@@ -745,32 +469,6 @@ static void test_offload_sharded(void **state)
                         sums * (3e-5 + 0.75 * 4096 * 2 * (2 / buckets) * 1e-10));
             bench_close(&b);
         }
-}
-
-/* --- size --- */
-
-/* 96 layers on 64 stages: four different programs, whatever the number of stages. */
-static void test_large_pipeline(void **state)
-{
-    (void)state;
-    struct bench b = {0};
-    const struct sbp_cluster cluster = oracle_cluster(2, (int64_t[]){64, 8});
-    struct sbp_parallel parallel = {.pipeline = 64,
-                                    .chunks = 1,
-                                    .micro_batch = 8,
-                                    .schedule = SBP_ONE_F_ONE_B,
-                                    .recompute_every = 1,
-                                    .bucket_parameters = 1};
-    bench_open(&b,
-               "{\"name\": \"gpt3\", \"architecture\": \"gpt\", \"layers\": 96, \"hidden\": 12288,"
-               "\"heads\": 96, \"sequence\": 2048, \"vocab\": 51200, \"global_batch\": 1536,"
-               "\"precision\": \"mixed\"}",
-               &cluster, &parallel);
-    bench_run(&b);
-    assert_int_equal(b.step.program_count, 4);
-    assert_int_equal(b.step.timeline.devices, 64);
-    assert_true(b.step.totals.step_s > 0 && b.step.totals.bubble_s > 0);
-    bench_close(&b);
 }
 
 static void test_refused(void **state)
@@ -796,55 +494,16 @@ static void test_refused(void **state)
     bench_close(&b);
 }
 
-/* A group of three devices of a stage on 4 x 2 x 3 devices, where stages take whole outer levels
- * first: alone, with its likes in all stages, with those of a stage on the other outermost part. */
-static void test_stage_groups(void **state)
-{
-    (void)state;
-    static const struct {
-        int64_t pipeline, stage[3];
-        int stages; /* that are in the group */
-        double members[3];
-    } rows[] = {
-        {2, {2, 2, 3}, 1, {1, 1, 3}}, {2, {2, 2, 3}, 2, {2, 1, 3}}, {4, {1, 2, 3}, 4, {4, 1, 3}},
-        {4, {1, 2, 3}, 2, {2, 1, 3}}, {8, {1, 1, 3}, 8, {4, 2, 3}}, {8, {1, 1, 3}, 2, {2, 1, 3}},
-    };
-    const struct sbp_cluster whole = oracle_cluster(3, (int64_t[]){4, 2, 3});
-    struct sbp_group own = sbp_collective_group_one();
-    own.members[2] = 3;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const struct sbp_cluster stage = oracle_cluster(3, rows[i].stage);
-        const struct sbp_group group =
-            sbp_price_stage_group(&whole, &stage, rows[i].pipeline, rows[i].stages, own);
-        for (int level = 0; level < 3; level++)
-            oracle_near("members", group.members[level], rows[i].members[level]);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_step),
-        cmocka_unit_test(test_accumulation),
-        cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_zero_memory),
-        cmocka_unit_test(test_zero_traffic),
-        cmocka_unit_test(test_zero_by_layer),
-        cmocka_unit_test(test_owner),
-        cmocka_unit_test(test_activations),
-        cmocka_unit_test(test_recompute_time),
-        cmocka_unit_test(test_recompute_chain),
-        cmocka_unit_test(test_stages_share_the_work),
-        cmocka_unit_test(test_tied_stages),
-        cmocka_unit_test(test_stage_groups),
-        cmocka_unit_test(test_message_level),
-        cmocka_unit_test(test_bubble),
-        cmocka_unit_test(test_interleaved),
-        cmocka_unit_test(test_offload),
-        cmocka_unit_test(test_offload_chunks),
-        cmocka_unit_test(test_offload_sharded),
-        cmocka_unit_test(test_large_pipeline),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_plain_step),      cmocka_unit_test(test_accumulation),
+        cmocka_unit_test(test_overlap),         cmocka_unit_test(test_zero_memory),
+        cmocka_unit_test(test_zero_traffic),    cmocka_unit_test(test_zero_by_layer),
+        cmocka_unit_test(test_owner),           cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_recompute_time),  cmocka_unit_test(test_recompute_chain),
+        cmocka_unit_test(test_offload),         cmocka_unit_test(test_offload_chunks),
+        cmocka_unit_test(test_offload_sharded), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* Labelled strategies: states of operands, which axes split which class, and what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "costmodel/program/strategy.h"
 #include "tests/support/strategy_oracle.h"
+#include "tests/support/seeded.h"
+#include "tests/support/unit.h"
 
 #define SEED   UINT64_C(4209)
 #define ROUNDS 4000
@@ -135,9 +131,7 @@ static bool check_verdict(struct setting *s, int round)
 static void test_random_strategies(void **state)
 {
     (void)state;
-    struct sbp_random random;
-    sbp_random_seed(&random, SEED);
-    print_message("seed %llu\n", (unsigned long long)SEED);
+    struct sbp_random random = seeded(SEED);
     int legal[ORACLE_MODELS] = {0}, illegal[ORACLE_MODELS] = {0};
     for (int round = 0; round < ROUNDS; round++) {
         struct setting s = {0};

@@ -1,17 +1,12 @@
 /* Cyclic data parallelism: the paper's formulas against played schedules, in time steps
  * (cdp_count.h) and in seconds (timeline.h). */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/math/random.h"
 #include "tests/papers/cdp_count.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(4219)
 

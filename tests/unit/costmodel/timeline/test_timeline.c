@@ -1,17 +1,12 @@
 /* Timelines: closed formulas of the papers for equal stages, and for random unequal stages an
  * oracle that takes nothing but the recorded intervals. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/math/random.h"
 #include "costmodel/timeline/timeline.h"
+#include "tests/support/unit.h"
 
 #define SEED UINT64_C(4217)
 

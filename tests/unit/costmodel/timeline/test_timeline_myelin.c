@@ -5,15 +5,10 @@
  * Times derived from one printed number are compared with another. Where the printed numbers hold
  * an effect that no published constant explains, the test says how large it is and holds it there.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 
-#include <cmocka.h>
-
 #include "costmodel/timeline/timeline.h"
+#include "tests/support/unit.h"
 
 enum { GPUS = 48, GPUS_PER_NODE = 6, BATCH = 2048, MOST_STAGES = 24 };
 

@@ -1,16 +1,11 @@
 /* Critical paths of random steps: as long as the step they were found in, and never longer than a
  * step of the same schedule with other times. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 
 #include "base/math/random.h"
 #include "costmodel/timeline/timeline_path.h"
+#include "tests/support/unit.h"
 
 enum { MOST_STAGES = 6, MOST_CHUNKS = 3 };
 

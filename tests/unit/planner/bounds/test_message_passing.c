@@ -1,11 +1,5 @@
 /* Edge costs without tables over pairs, against the same costs pair by pair; and reduced spaces
  * against the exact solver on the whole space. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +12,7 @@
 #include "base/math/random.h"
 #include "planner/bounds/lagrangian.h"
 #include "planner/bounds/message_passing.h"
+#include "tests/support/unit.h"
 
 #define CLOSE 1e-9
 

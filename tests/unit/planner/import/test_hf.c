@@ -1,19 +1,15 @@
 /* Import of Hugging Face configs: the shipped model file, notes, and every refusal. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
-#include <cmocka.h>
 
 #include "base/json/json.h"
 #include "costmodel/model/graph.h"
 #include "planner/import/hf.h"
+#include "tests/support/unit.h"
 
 #define TINY                                                                                       \
     "\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 64, \"n_head\": 4, "                    \

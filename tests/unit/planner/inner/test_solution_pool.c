@@ -1,16 +1,11 @@
 /* The pool of the best plans: its order, which plans are the same, how many are proved. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 
 #include <cjson/cJSON.h>
 
 #include "planner/inner/solution_pool.h"
 #include "planner/plan/plan.h"
+#include "tests/support/unit.h"
 
 /* Ways to split one layer; indices that are equal modulo SPLITS give equal ways. */
 enum { SPLITS = 4, COPIES = 2 * SPLITS };

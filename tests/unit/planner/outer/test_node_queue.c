@@ -1,15 +1,10 @@
 /* The queue of a best-first search beside a sorted list, pushed to and popped from at random. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdbool.h>
 
 #include "base/math/random.h"
 #include "planner/outer/node_queue.h"
+#include "tests/support/unit.h"
 
 enum { TURNS = 20000, MOST = 400 };
 

@@ -4,12 +4,6 @@
  * Where every stage has one device there is one way to split every layer, and with very fast memory
  * arithmetic is all that a step takes: bounds are then close to it.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +13,7 @@
 #include "planner/outer/step_cuts.h"
 #include "planner/plan/plan.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 #define CLUSTER(size)                                                                              \
     "{\"name\": \"bare\", \"levels\": [{\"name\": \"rank\", \"size\": " #size                      \

@@ -1,11 +1,5 @@
 /* Paths through random message-driven steps, beside the timeline: never longer than a step,
  * whatever it takes, as long as the step between two stages, and mostly as long between more. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 
@@ -13,6 +7,7 @@
 #include "costmodel/timeline/timeline.h"
 #include "planner/limits.h"
 #include "planner/paths/path_message_driven.h"
+#include "tests/support/unit.h"
 
 enum { MOST_STAGES = 7, DRAWS = 3000, OTHERS = 4 };
 

@@ -1,11 +1,5 @@
 /* Mixtures of paths: the game behind them is near its value, their bounds are bounds, and they
  * close gaps that no path closes by itself. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,6 +11,7 @@
 #include "planner/inner/cut_solve.h"
 #include "planner/paths/path_weights.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 static void open_plan(const struct sbp_parallel *how, double alpha_s, struct sbp_plan *plan)
 {

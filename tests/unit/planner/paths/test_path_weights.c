@@ -1,12 +1,6 @@
 /* Views and paths of steps that are cut at random: what paths count of each operator, micro-batches
  * that stages keep beside the timeline of the whole step, which stages can be the fullest; paths
  * that no step is shorter than, whatever it takes. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,6 +14,7 @@
 #include "planner/paths/path_critical.h"
 #include "planner/paths/path_weights.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 enum { DRAWS = 1000, DEVICES = 8, MOST_PIECES = 16, MOST_OPS = 256 };
 

@@ -1,12 +1,6 @@
 /* Plans: what is written reads back as the same strategy, and every instruction has an owner that
  * has to do with it. Strategies come from a seeded random search, so that they are no special
  * ones. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +15,7 @@
 #include "planner/inner/cut_solve.h"
 #include "planner/report/report.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 #define SEED 20260101u
 

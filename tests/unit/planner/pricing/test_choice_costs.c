@@ -1,16 +1,11 @@
 /* Prices of a space with one stage against those of compiled plans: for every operator of the
  * catalogue, whatever is cut, kept and recomputed, and under every schedule. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdio.h>
 
 #include "planner/plan/plan.h"
 #include "tests/support/space_bench.h"
+#include "tests/support/unit.h"
 
 /* how->micro_batch: so many micro-batches. Returns prices.least_bytes. */
 static double check_parallel_prices(const char *name, const char *model, const char *levels,

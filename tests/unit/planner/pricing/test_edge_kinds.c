@@ -1,11 +1,5 @@
 /* Prices of edges between choices, which name no axis, against a walk over all ways to name the
  * axes. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -13,6 +7,7 @@
 #include "planner/plan/plan.h"
 #include "planner/pricing/edge_kinds.h"
 #include "tests/support/space_bench.h"
+#include "tests/support/unit.h"
 
 enum { DRAWS = 600 };
 

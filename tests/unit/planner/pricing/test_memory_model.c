@@ -1,15 +1,10 @@
 /* The constant part of the memory model. test_choice_costs.c and test_space_stages.c check that
  * the model never exceeds a compiled program. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <cjson/cJSON.h>
 
 #include "planner/plan/plan.h"
 #include "planner/space/space.h"
+#include "tests/support/unit.h"
 
 #define DEVICES 4
 #define A       (512 * 1024)

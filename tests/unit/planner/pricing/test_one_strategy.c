@@ -1,11 +1,5 @@
 /* The answer for a space of one strategy that does not fit: no other strategy might fit, unless
  * the memory model left ZeRO levels out. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +8,7 @@
 #include "planner/inner/cut_solve.h"
 #include "tests/support/space_bench.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/unit.h"
 
 /* Gradients are wide, the second layer is nearly all there is: under level 3 its gathered block and
  * then its whole gradient lie beside the shards. */

@@ -1,16 +1,11 @@
 /* A space that takes domains and prices from a cache equals the one that is made without. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <string.h>
 
 #include "planner/plan/plan.h"
 #include "planner/pricing/price_cache.h"
 #include "tests/support/space_bench.h"
+#include "tests/support/unit.h"
 
 enum { CANDIDATES = 600 };
 

@@ -1,11 +1,5 @@
 /* The strategy space: how many tuples a variable has, which of them sizes and requests leave, and
  * where tensors rest. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +7,7 @@
 
 #include "planner/plan/plan.h"
 #include "tests/support/space_bench.h"
+#include "tests/support/unit.h"
 
 /* Two linear layers whose sizes are multiples of everything below. */
 #define WIDE                                                                                       \

@@ -1,11 +1,5 @@
 /* Prices of a space with several stages: the sum along any path of a step bounds it, and along its
  * critical path is the step. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,6 +8,7 @@
 #include "planner/paths/path_critical.h"
 #include "planner/plan/plan.h"
 #include "tests/support/space_bench.h"
+#include "tests/support/unit.h"
 
 #define TWO_LEVELS LEVEL("o", 12) ", " LEVEL("i", 2)
 

@@ -1,14 +1,9 @@
 /* The working set of operators against a second source: on one device nothing is boxed, and the
  * model equals what lives in the program but for small buffers. test_choice_costs.c and
  * test_space_stages.c check that it never exceeds a program, whatever the strategy. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "planner/plan/plan.h"
 #include "tests/support/space_bench.h"
+#include "tests/support/unit.h"
 
 #define ONE_DEVICE LEVEL("a", 1)
 

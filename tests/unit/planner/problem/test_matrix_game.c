@@ -1,13 +1,8 @@
 /* Games with known values: the cheapest plan along the mixture costs nearly as much as can be. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <math.h>
 
 #include "planner/problem/matrix_game.h"
+#include "tests/support/unit.h"
 
 enum { MOST_PATHS = 4 };
 

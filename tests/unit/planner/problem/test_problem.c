@@ -1,9 +1,3 @@
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,6 +9,7 @@
 
 #include "base/math/random.h"
 #include "planner/problem/problem.h"
+#include "tests/support/unit.h"
 
 /* --- files --- */
 

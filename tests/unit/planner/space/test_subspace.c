@@ -1,11 +1,5 @@
 /* Parts of a space: whatever plans are taken out of it one after the other, the parts that are left
  * share no plan, and hold all others. Which layers choose by themselves. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include <string.h>
 
 #include <cjson/cJSON.h>
@@ -13,6 +7,7 @@
 #include "planner/plan/plan.h"
 #include "base/math/random.h"
 #include "planner/space/subspace.h"
+#include "tests/support/unit.h"
 
 enum { LAYERS = 4, WAYS = 3, PLANS = WAYS * WAYS * WAYS * WAYS, MOST_PARTS = PLANS * LAYERS };
 

@@ -1,16 +1,13 @@
 /* The second opinion on plans that no compiler would make: with an instruction too few, or by rules
  * that only the whole of a plan can break.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
-
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "planner/plan/plan.h"
 #include "tests/support/check_bench.h"
+#include "tests/support/unit.h"
 
 /* A compiler that forgets an instruction lays its buffers out for what is left, and prices that: so
  * it is what flows that must miss it, not the lives of buffers or the sums of prices. */
@@ -169,6 +166,59 @@ static void test_rows_lie_in_runs(void **state)
     expect_refusal(&b, "lies before a row");
 }
 
+/* ---- fixes that repeats have of their own --------------------------------------------------- */
+
+/* The plan with another ZeRO level of one operator, and what is then claimed of it. */
+static void set_level(struct bench *b, int op, int level)
+{
+    struct sbp_diag diag = {{0}};
+    b->plan.strategy.zero[op] = (uint8_t)level;
+    sbp_step_free(&b->step);
+    if (sbp_cut_step(&b->plan.cut, &b->plan.strategy, false, &b->step, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    b->outcome.status = SBP_PLAN_FEASIBLE;
+    b->outcome.objective_s = b->step.totals.step_s;
+    b->outcome.lower_bound_s = -INFINITY;
+}
+
+/* A repeat of a follower keeps to its own fix, not to its site's. */
+static bool check_own_fix(int setting, uint64_t seed)
+{
+    struct bench b;
+    struct sbp_diag diag;
+    if (!bench_open(&b, setting, seed))
+        return false;
+    const int op = bench_repeat_of_follower(&b);
+    const bool tries = op >= 0 && b.plan.cut.parallel.owner == SBP_OWNER_NONE;
+    if (tries) {
+        struct sbp_fix fix[2];
+        fix[0] = fix[1] = *bench_ask_for(&b, op);
+        fix[0].zero = bench_zero_level(&b, b.plan.cut.graph.op[op].site);
+        fix[1].zero = (fix[0].zero + 1) % 4;
+        (void)snprintf(fix[1].layer, sizeof fix[1].layer, "%s", b.plan.cut.graph.op[op].name);
+        b.request.fix = fix;
+        b.request.fix_count = 2;
+        set_level(&b, op, fix[1].zero);
+        if (check(&b, &diag) != SBP_OK)
+            fail_msg("setting %d seed %llu: %s", setting, (unsigned long long)seed, diag.text);
+        set_level(&b, op, fix[0].zero);
+        assert_int_equal(check(&b, &diag), SBP_E_INTERNAL);
+    }
+    bench_close(&b);
+    return tries;
+}
+
+static void test_own_fixes_of_repeats(void **state)
+{
+    int tried = 0;
+    (void)state;
+    for (int setting = 0; setting < setting_count(); setting++)
+        for (uint64_t seed = SEED; seed < SEED + 4; seed++)
+            tried += check_own_fix(setting, seed);
+    print_message("%d plans\n", tried);
+    assert_true(tried > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +226,7 @@ int main(void)
         cmocka_unit_test(test_digits_of_the_whole_plan),
         cmocka_unit_test(test_heads_lie_with_keys),
         cmocka_unit_test(test_rows_lie_in_runs),
+        cmocka_unit_test(test_own_fixes_of_repeats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

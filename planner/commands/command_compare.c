@@ -27,17 +27,13 @@ struct comparison {
     int found;
 };
 
-static enum sbp_status begin_and_search(struct sbp_search_job *job, struct sbp_search_row *row)
-{
-    SBP_TRY(sbp_space_begin(&job->request, &job->plan, &row->why));
-    return sbp_search_job_run(job, 1, &row->why);
-}
-
 /* Searches a row. A space without a legal strategy, or too large for the solver, is a row, too. */
 static enum sbp_status search_row(struct sbp_search_job *job, struct sbp_search_row *row,
                                   struct sbp_diag *diag)
 {
-    const enum sbp_status status = begin_and_search(job, row);
+    enum sbp_status status = sbp_space_begin(&job->request, &job->plan, &row->why);
+    if (status == SBP_OK)
+        status = sbp_search_job_run(job, 1, &row->why);
     row->outcome = job->outcome;
     row->refused = status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED || status == SBP_E_USAGE;
     if (row->refused)

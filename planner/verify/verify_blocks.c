@@ -13,6 +13,10 @@ const struct sbp_buffer *sbp_verify_flow_buffer(const struct sbp_flow *f,
     return instr->buffer[slot] < 0 ? NULL : &f->program->buffer[instr->buffer[slot]];
 }
 
+/* With the operator that `instr` of the flow `f` serves in front. */
+#define REFUSE(format, ...)                                                                        \
+    sbp_verify_refuse(f->c, "%s: " format, sbp_verify_flow_name(f, instr), __VA_ARGS__)
+
 static bool is_block(const struct sbp_buffer *buffer)
 {
     return buffer->use == SBP_USE_ACTIVATION || buffer->use == SBP_USE_GATHERED ||
@@ -28,23 +32,19 @@ enum sbp_status sbp_verify_flow_read(const struct sbp_flow *f, const struct sbp_
     const struct sbp_buffer *buffer = sbp_verify_flow_buffer(f, instr, slot);
     int64_t elements = 0;
     if (buffer == NULL)
-        return sbp_verify_refuse(f->c, "%s: %s has no block of %s", sbp_verify_flow_name(f, instr),
-                                 sbp_program_instr_name(instr->kind),
-                                 f->graph->tensor[tensor].name);
+        return REFUSE("%s has no block of %s", sbp_program_instr_name(instr->kind),
+                      f->graph->tensor[tensor].name);
     if (is_block(buffer) && !f->there[instr->buffer[slot]])
-        return sbp_verify_refuse(
-            f->c, "%s: %s reads %s before it is there", sbp_verify_flow_name(f, instr),
-            sbp_program_instr_name(instr->kind), f->graph->tensor[tensor].name);
+        return REFUSE("%s reads %s before it is there", sbp_program_instr_name(instr->kind),
+                      f->graph->tensor[tensor].name);
     if (!sbp_verify_same(f->c, &buffer->dist, dist))
-        return sbp_verify_refuse(f->c, "%s: %s has %s in another state than the roles ask for",
-                                 sbp_verify_flow_name(f, instr),
-                                 sbp_program_instr_name(instr->kind),
-                                 f->graph->tensor[tensor].name);
+        return REFUSE("%s has %s in another state than the roles ask for",
+                      sbp_program_instr_name(instr->kind), f->graph->tensor[tensor].name);
     SBP_TRY(sbp_verify_block(f->c, tensor, dist, &elements));
     if (buffer->elements != elements)
-        return sbp_verify_refuse(f->c, "%s: a block of %s has %lld elements, its share is %lld",
-                                 sbp_verify_flow_name(f, instr), f->graph->tensor[tensor].name,
-                                 (long long)buffer->elements, (long long)elements);
+        return REFUSE("a block of %s has %lld elements, its share is %lld",
+                      f->graph->tensor[tensor].name, (long long)buffer->elements,
+                      (long long)elements);
     return SBP_OK;
 }
 
@@ -64,8 +64,7 @@ enum sbp_status sbp_verify_flow_root(const struct sbp_flow *f, const struct sbp_
                                      int buffer, int tensor, const struct sbp_dist *rest)
 {
     if (!sbp_verify_same(f->c, &f->program->buffer[f->root[buffer]].dist, rest))
-        return sbp_verify_refuse(f->c, "%s: %s does not come from where it rests",
-                                 sbp_verify_flow_name(f, instr), f->graph->tensor[tensor].name);
+        return REFUSE("%s does not come from where it rests", f->graph->tensor[tensor].name);
     return SBP_OK;
 }
 
@@ -88,8 +87,7 @@ enum sbp_status sbp_verify_flow_input(const struct sbp_flow *f, const struct sbp
     SBP_TRY(sbp_verify_flow_read(f, instr, SBP_AT_IN + input, tensor, &want));
     if (held_as(f, sbp_verify_flow_buffer(f, instr, SBP_AT_IN + input)->tensor) !=
         held_as(f, tensor))
-        return sbp_verify_refuse(f->c, "%s: reads another tensor in place of %s",
-                                 sbp_verify_flow_name(f, instr), f->graph->tensor[tensor].name);
+        return REFUSE("reads another tensor in place of %s", f->graph->tensor[tensor].name);
     if (sbp_verify_is_free(f->c, tensor))
         return SBP_OK;
     return sbp_verify_flow_root(f, instr, instr->buffer[SBP_AT_IN + input], tensor,
@@ -102,9 +100,8 @@ enum sbp_status sbp_verify_flow_owner(const struct sbp_flow *f, const struct sbp
 {
     const struct sbp_buffer *buffer = sbp_verify_flow_buffer(f, instr, slot);
     if (buffer == NULL || buffer->tensor != weight)
-        return sbp_verify_refuse(
-            f->c, "%s: %s has another buffer in place of %s", sbp_verify_flow_name(f, instr),
-            sbp_program_instr_name(instr->kind), f->graph->tensor[weight].name);
+        return REFUSE("%s has another buffer in place of %s", sbp_program_instr_name(instr->kind),
+                      f->graph->tensor[weight].name);
     return SBP_OK;
 }
 
@@ -192,16 +189,15 @@ static enum sbp_status check_transition(const struct sbp_flow *f, const struct s
         const bool legal =
             (box->axes >> axis & 1) != 0 ? is_legal(box->kind, from, to) : same_state(from, to);
         if (!legal)
-            return sbp_verify_refuse(f->c, "%s: %s of %s is no legal transition on axis %d",
-                                     sbp_verify_flow_name(f, instr), sbp_collective_name(box->kind),
-                                     f->graph->tensor[instr->tensor].name, axis);
+            return REFUSE("%s of %s is no legal transition on axis %d",
+                          sbp_collective_name(box->kind), f->graph->tensor[instr->tensor].name,
+                          axis);
     }
     SBP_TRY(sbp_verify_block(f->c, instr->tensor, larger, &elements));
     if (box->elements != elements)
-        return sbp_verify_refuse(f->c, "%s: %s of %s moves %lld elements, it is counted as %lld",
-                                 sbp_verify_flow_name(f, instr), sbp_collective_name(box->kind),
-                                 f->graph->tensor[instr->tensor].name, (long long)elements,
-                                 (long long)box->elements);
+        return REFUSE("%s of %s moves %lld elements, it is counted as %lld",
+                      sbp_collective_name(box->kind), f->graph->tensor[instr->tensor].name,
+                      (long long)elements, (long long)box->elements);
     return SBP_OK;
 }
 
@@ -231,9 +227,8 @@ static enum sbp_status check_moved(const struct sbp_flow *f, const struct sbp_in
                 : sbp_verify_flow_is_gradient(f, in, instr->tensor) ||
                       sbp_verify_flow_is_part(f, in, instr->tensor))
         return SBP_OK;
-    return sbp_verify_refuse(f->c, "%s: %s moves another tensor in place of %s",
-                             sbp_verify_flow_name(f, instr), sbp_program_instr_name(instr->kind),
-                             f->graph->tensor[instr->tensor].name);
+    return REFUSE("%s moves another tensor in place of %s", sbp_program_instr_name(instr->kind),
+                  f->graph->tensor[instr->tensor].name);
 }
 
 enum sbp_status sbp_verify_flow_box(struct sbp_flow *f, const struct sbp_instr *instr)
@@ -245,9 +240,8 @@ enum sbp_status sbp_verify_flow_box(struct sbp_flow *f, const struct sbp_instr *
     if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT) {
         if (f->formed[instr->tensor] != f->held[instr->tensor].uses ||
             !sbp_verify_same(f->c, &f->gradient[instr->tensor], &box->from))
-            return sbp_verify_refuse(f->c, "%s: the gradient of %s is summed before it is there",
-                                     sbp_verify_flow_name(f, instr),
-                                     f->graph->tensor[instr->tensor].name);
+            return REFUSE("the gradient of %s is summed before it is there",
+                          f->graph->tensor[instr->tensor].name);
         f->gradient[instr->tensor] = box->to;
         SBP_TRY(sbp_verify_flow_owner(f, instr, SBP_AT_IN, instr->tensor));
         return sbp_verify_flow_owner(f, instr, SBP_AT_OUT, instr->tensor);
@@ -255,8 +249,7 @@ enum sbp_status sbp_verify_flow_box(struct sbp_flow *f, const struct sbp_instr *
     SBP_TRY(sbp_verify_flow_read(f, instr, SBP_AT_IN, instr->tensor, &box->from));
     SBP_TRY(check_moved(f, instr, instr->cause == SBP_CAUSE_ACTIVATION));
     if (instr->buffer[SBP_AT_OUT] < 0)
-        return sbp_verify_refuse(f->c, "%s: %s leads nowhere", sbp_verify_flow_name(f, instr),
-                                 sbp_collective_name(box->kind));
+        return REFUSE("%s leads nowhere", sbp_collective_name(box->kind));
     note_root(f, instr);
     return sbp_verify_flow_read(f, instr, SBP_AT_OUT, instr->tensor, &box->to);
 }

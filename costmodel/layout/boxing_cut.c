@@ -294,7 +294,8 @@ static void add_steps(const struct sbp_boxing_cut_prices *prices, enum column co
     const int count = prices->best_count[set];
     for (int i = 0; i < count; i++) {
         const int at = column == ALL_GATHER ? count - 1 - i : i;
-        out->step[out->count + at] = (struct sbp_cut_step){KINDS[column], prices->best_first[set]};
+        out->step[out->count + at] =
+            (struct sbp_boxing_cut_step){KINDS[column], prices->best_first[set]};
         set -= prices->best_first[set];
     }
     out->count += count;

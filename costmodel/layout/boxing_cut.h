@@ -62,7 +62,7 @@ struct sbp_boxing_cut_task {
     double bytes; /* of the block where all that can be split is: the smallest on the way */
 };
 
-struct sbp_cut_step {
+struct sbp_boxing_cut_step {
     enum sbp_collective kind;
     int set;
 };
@@ -71,7 +71,7 @@ struct sbp_boxing_cut {
     int partial, whole; /* which of these are split on the way, */
     int summed;         /* and which of `rest` are not, but all-reduced */
     int count;
-    struct sbp_cut_step step[2 * SBP_MAX_AXES];
+    struct sbp_boxing_cut_step step[2 * SBP_MAX_AXES];
 };
 
 /* The cheapest list; among equal ones a short one. */

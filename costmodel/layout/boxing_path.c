@@ -166,7 +166,7 @@ static void add_step(struct writer *w, enum sbp_collective kind, sbp_axes axes,
     w->at = next;
 }
 
-static void add_collective(const struct sbp_paths *paths, const struct sbp_cut_step *step,
+static void add_collective(const struct sbp_paths *paths, const struct sbp_boxing_cut_step *step,
                            const struct ways *ways, const struct sbp_dist *to, struct pools *pools,
                            struct writer *w)
 {

@@ -30,7 +30,9 @@ struct table {
     struct sweep sweep;
     struct sbp_arguments *given; /* (row_count) the command's, with the row's values */
     struct sbp_search_row *row;  /* (row_count), of which the first `searched` are filled */
-    struct sbp_search_job last;  /* the last row with a plan; arguments NULL: none yet */
+    /* The row at hand and the last one with a plan, in turns: a plan must not be moved. */
+    struct sbp_search_job job[2];
+    int last; /* place of the latter; -1: none yet */
     int found, searched;
 };
 
@@ -197,8 +199,8 @@ static enum sbp_status search_row(struct table *table, struct sbp_search_job *jo
     if (status != SBP_OK)
         return refuse_row(&job->arguments->row, status, &row->why, diag);
     SBP_TRY(sbp_search_row_fill(job, row, diag));
-    if (row->found && table->last.arguments != NULL)
-        (void)sbp_plan_change(&table->last.plan, &job->plan, row->change);
+    if (row->found && table->last >= 0)
+        (void)sbp_plan_change(&table->job[table->last].plan, &job->plan, row->change);
     return SBP_OK;
 }
 
@@ -211,16 +213,16 @@ static enum sbp_status search_rows(struct table *table, struct sbp_diag *diag)
 {
     for (int i = 0; i < table->sweep.row_count && !is_stopped(table); i++) {
         struct sbp_search_row *row = &table->row[i];
-        struct sbp_search_job job = {.arguments = &table->given[i]};
-        const enum sbp_status status = search_row(table, &job, row, diag);
+        const int at = table->last == 0 ? 1 : 0;
+        table->job[at] = (struct sbp_search_job){.arguments = &table->given[i]};
+        const enum sbp_status status = search_row(table, &table->job[at], row, diag);
         table->searched++;
         table->found += row->found;
-        if (row->found) { /* the next row is compared with it */
-            const struct sbp_search_job before = table->last;
-            table->last = job;
-            job = before;
-        }
-        sbp_search_job_free(&job);
+        if (!row->found)
+            sbp_search_job_free(&table->job[at]);
+        else if (table->last >= 0)
+            sbp_search_job_free(&table->job[table->last]);
+        table->last = row->found ? at : table->last; /* the next row is compared with it */
         SBP_TRY(status);
     }
     return SBP_OK;
@@ -439,9 +441,10 @@ static enum sbp_status sweep(struct table *table, struct sbp_diag *diag)
 
 enum sbp_status sbp_command_sweep(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
-    struct table table = {.arguments = arguments};
+    struct table table = {.arguments = arguments, .last = -1};
     const enum sbp_status status = sweep(&table, diag);
-    sbp_search_job_free(&table.last);
+    if (table.last >= 0)
+        sbp_search_job_free(&table.job[table.last]);
     sbp_arena_free(&table.arena);
     return status;
 }

@@ -27,7 +27,8 @@ struct sbp_outcome {
     bool memory_binds;    /* the cheapest strategy without a memory limit did not fit */
     bool is_too_large;    /* with puts_memory_off: the strategy does not fit, so that it is no plan;
                              lower_bound_s then holds without the limit */
-    int64_t needed_bytes; /* no plan: least memory per device that a strategy was seen to need */
+    int64_t needed_bytes; /* no plan: memory per device of least_memory; where that is NULL, the
+                             least that a strategy needs by the memory model */
     double least_bytes;   /* no plan, whole search: no candidate that was seen needs less */
     const struct sbp_pool_plan *least_memory; /* no plan, whole search: the plan that needs
                                                  needed_bytes, in the plan's arena; NULL: no

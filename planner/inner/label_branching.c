@@ -21,7 +21,7 @@ struct part {
 struct branching {
     struct sbp_label_branching *out;
     struct sbp_diag *diag;
-    struct sbp_cut weights; /* the cut on a mesh whose axes are families of their own */
+    struct sbp_cut labelled; /* the cut on a mesh whose axes are families of their own */
     struct sbp_space space;
     struct sbp_problem problem;
     double *cost;    /* (all choices) costs of the problem, without bans */
@@ -397,15 +397,15 @@ enum sbp_status sbp_label_branch(struct sbp_label_branching *branching, struct s
 {
     branching->bound_s = -INFINITY;
     struct sbp_diag refusal = {{0}};
-    struct branching b = {.out = branching, .diag = &refusal, .weights = *branching->cut};
-    if (b.weights.mesh.axis_count > SBP_INNER_BRANCH_AXES)
+    struct branching b = {.out = branching, .diag = &refusal, .labelled = *branching->cut};
+    if (b.labelled.mesh.axis_count > SBP_INNER_BRANCH_AXES)
         return SBP_OK;
     struct sbp_solve_request request = *branching->request;
     request.store = NULL;
     request.labelled = true;
     request.every_level = true; /* a costly level on one path may make the step shorter */
-    single_families(&b.weights.mesh);
-    enum sbp_status status = sbp_space_make(&b.weights, &request, NULL, NULL, &b.space, &refusal);
+    single_families(&b.labelled.mesh);
+    enum sbp_status status = sbp_space_make(&b.labelled, &request, NULL, NULL, &b.space, &refusal);
     if (status == SBP_OK) {
         status = branch_labels(&b);
         sbp_space_free(&b.space);

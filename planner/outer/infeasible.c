@@ -124,8 +124,8 @@ static enum sbp_status solve(struct memory_search *s, struct candidate *candidat
     return SBP_OK;
 }
 
-/* Solves candidates, least bound first, until no other can need less than the least that was found.
- */
+/* Solves candidates, least bound first, until no other can need less than the least that was found;
+ * more of them than SBP_OUTER_LEAST_MEMORY_SOLVES only while none has a plan. */
 static enum sbp_status solve_all(struct memory_search *s)
 {
     for (int i = 0;

@@ -282,8 +282,7 @@ enum sbp_status sbp_outer_solve(struct sbp_branch_and_bound *e, struct sbp_node 
     return SBP_OK;
 }
 
-/* ---- path enumeration
- * -------------------------------------------------------------------------------- */
+/* ---- path enumeration ------------------------------------------------------------------------ */
 
 static void offer_enumerated(void *context, const struct sbp_strategy *strategy, double objective_s)
 {

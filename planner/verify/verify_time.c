@@ -113,8 +113,7 @@ static enum sbp_status check_buckets(const struct sbp_verification *c, int stage
     return SBP_OK;
 }
 
-/* ---- 1F1B and GPipe played here
- * ------------------------------------------------------------------ */
+/* ---- 1F1B and GPipe played here -------------------------------------------------------------- */
 
 /* A stage works through its list of passes. A pass begins when the stage is free and its message
  * has arrived; a link carries one message after the other. */

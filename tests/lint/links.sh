@@ -4,9 +4,14 @@
 # Usage: links.sh PATTERN PROGRAM...
 pattern=$1
 shift
+bad=0
+echo "$# programs read"
+[ $# -gt 0 ] || exit 1
 for program; do
-    if readelf -d "$program" | grep NEEDED | grep -iE "$pattern"; then
+    needed=$(readelf -d "$program") || exit 1
+    if printf '%s\n' "$needed" | grep NEEDED | grep -iE "$pattern"; then
         echo "$program must not need these"
-        exit 1
+        bad=1
     fi
 done
+exit $bad

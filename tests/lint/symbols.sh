@@ -4,7 +4,10 @@
 # in a library can be written to between calls: state lives in arguments.
 # Usage: symbols.sh LIBRARY...
 bad=0
+echo "$# libraries read"
+[ $# -gt 0 ] || exit 1
 for library in "$@"; do
+    nm -g --defined-only "$library" >/dev/null || exit 1
     # Sanitizers add names of their own, which begin with two underscores.
     found=$(nm -g --defined-only "$library" | awk 'NF == 3 && $3 !~ /^(sbp_|__)/ { print $3 }')
     if [ -n "$found" ]; then
@@ -46,4 +49,19 @@ for library in "$@"; do
         bad=1
     fi
 done
+# A name is defined in one object of all libraries; kernels are compiled once for each type.
+found=$(nm -A -g --defined-only "$@" | awk '
+    NF == 3 && $3 ~ /^sbp_/ {
+        object = $1
+        sub(/:[0-9a-f]*$/, "", object)
+        sub(/.*\//, "", object)
+        sub(/^[^:]*:/, "", object)
+        if (($3 in where) && where[$3] != object)
+            print $3 " in " where[$3] " and in " object
+        where[$3] = object
+    }' | sort -u)
+if [ -n "$found" ]; then
+    printf 'defined more than once:\n%s\n' "$found"
+    bad=1
+fi
 exit $bad

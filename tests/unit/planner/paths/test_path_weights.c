@@ -1,6 +1,6 @@
-/* Views and paths of steps that are cut at random: what paths count of each operator, micro-batches
- * that stages keep beside the timeline of the whole step, which stages can be the fullest; paths
- * that no step is shorter than, whatever it takes. */
+/* Weights and paths of steps that are cut at random: what paths count of each operator,
+ * micro-batches that stages keep beside the timeline of the whole step, which stages can be the
+ * fullest; paths that no step is shorter than, whatever it takes. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/math/stats.h"
 #include "base/arena.h"
-#include "base/text.h"
 #include "calib/measure/perform.h"
 
 #define CELL_SHARES      4

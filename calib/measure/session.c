@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/text.h"
 #include "base/clock.h"
 #include "calib/measure/measure.h"
 #include "calib/measure/origin_find.h"

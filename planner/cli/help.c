@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "planner/inner/cut_solve.h"
 #include "planner/space/space_table.h"
 
 #define HELP_COLUMNS 96

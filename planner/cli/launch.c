@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "planner/cli/inputs.h"
 
 /* --- finding programs --- */
 

@@ -2,7 +2,6 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/file.h"
 #include "base/json/json_write.h"
 #include "planner/commands/commands.h"
 #include "planner/import/hf.h"

@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "planner/cli/inputs.h"
 #include "planner/commands/commands.h"
-#include "planner/plan/summary.h"
 
 /* A listed file; one that cannot be read is listed with the reason. */
 struct entry {

@@ -6,7 +6,6 @@
 #include <cjson/cJSON.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/json/json_write.h"
 #include "base/text.h"
 #include "planner/space/space_table.h"

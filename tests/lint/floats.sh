@@ -33,7 +33,7 @@ calls='(^|[^A-Za-z0-9_>.])(log|log2|log10|log1p|exp|exp2|expm1|pow|cbrt|sin|cos|
 # shellcheck disable=SC2086 # paths are words
 found=$(grep -nE "$calls" $code | grep -vE ':[[:space:]]*(/\*|\*)|digits \+= log10')
 if [ -n "$found" ]; then
-    printf 'base/portable.h has these for plans:\n%s\n' "$found"
+    printf 'base/math/portable.h has these for plans:\n%s\n' "$found"
     bad=1
 fi
 exit $bad

@@ -19,17 +19,19 @@
  *   flow     every operator reads and writes blocks in the    the compiled program; which
  *            states of its roles, every transfer is legal     collectives and phases an operator
  *            and of the right size, every gradient is summed  has (sbp_op_inner,
- *            before it is used                                sbp_op_has_weight_phase)
- *   memory   parameters, gradients, masters and moments to    the compiled program
- *            the byte; buffers that live at the same time
+ *            before it is used                                sbp_op_has_weight_phase,
+ *                                                             sbp_op_forms_input_gradient)
+ *   memory   parameters, gradients, masters and moments to    the compiled program;
+ *            the byte; buffers that live at the same time     sbp_timeline_delays_gradients
  *            lie apart; the total, and that it fits
  *   price    transfers by alpha and beta on clusters of       sbp_collective_group_s on measured
  *            rings; flops and bytes of linear products; the   and hierarchical networks;
  *            roofline; every sum                              sbp_op_work of other operators; peak
  *                                                             rate and table of efficiencies
- *                                                             (sbp_cluster_*)
- *   time     GPipe and 1F1B without offload, up to 2^22       sbp_timeline_simulate for the rest
- *            passes, played again; no step is shorter than
+ *                                                             (sbp_cluster_*);
+ *                                                             sbp_op_forms_input_gradient
+ *   time     GPipe and 1F1B without offload, up to 2^22       sbp_timeline_simulate for the rest;
+ *            passes, played again; no step is shorter than    sbp_timeline_delays_gradients
  *            the work of any stage
  *   answer   the objective is the plan's, no bound lies       nothing
  *            above it, optimal means equal

@@ -378,9 +378,10 @@ static void table_2_disjoint(struct paper *paper)
         paper,
         "## Table 2: what boxing moves, disjoint devices\n\n"
         "From p1 producers to p2 consumers, as between stages of a pipeline. Theirs: table 2, "
-        "\"disjoint\".\nOurs: `sbp_boxing_disjoint`: sum among producers, cross once, copy "
-        "among consumers; held to theirs for all\npairs of p1, p2 in 2, 3, 4, 6, 8, 12, 16; "
-        "printed for p1 = 4, p2 = 3, with the messages of the busiest device.\n\n");
+        "\"disjoint\".\nOurs: the count of `tests/papers/boxing_disjoint.c`, which no search uses: "
+        "sum among producers, cross once,\ncopy among consumers; held to theirs for all pairs of "
+        "p1, p2 in 2, 3, 4, 6, 8, 12, 16; printed for p1 = 4,\np2 = 3, with the messages of the "
+        "busiest device.\n\n");
     paper_table(paper, "| transition | theirs | p1 = 4, p2 = 3 | ours | reduce + send + gather | "
                        "messages |");
     const struct sbp_state all[] = {S0, S1, B, P};
@@ -396,8 +397,10 @@ static void table_2_disjoint(struct paper *paper)
                   disjoint_text(from, to), disjoint_formula(from, to, 4, 3), disjoint_sum(&ours),
                   ours.reduce_bytes, ours.send_bytes, ours.gather_bytes, (long long)ours.messages);
     }
-    paper_say(paper, "\nWhy they differ: they do not. `tests/unit`, boxing_disjoint, carries real "
-                     "values over random pairs of\nmeshes and counts the elements that move.\n\n");
+    paper_say(paper,
+              "\nWhy they differ: they do not. "
+              "`tests/unit/costmodel/layout/test_boxing_disjoint.c` carries real\nvalues over "
+              "random pairs of meshes and counts the elements that move.\n\n");
 }
 
 int main(int argc, char **argv)

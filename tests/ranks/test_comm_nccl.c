@@ -1,4 +1,4 @@
-/* The nccl backend over the stand-in of tests/doubles, under mpirun. Without arguments: all checks.
+/* The nccl backend over the stand-in of tests/support/gpu_double, under mpirun. Without arguments: all checks.
  * `fail` and `abort`: one rank fails while the others wait; the run must end with its reason.
  * `work`: a little of everything, for failures that the stand-in injects.
  */

@@ -154,7 +154,7 @@ static void test_latent_attention(void **state)
 /* --- images --- */
 
 /* Kernel 3 x 3, padding 1, bias; two output rows a member, so that each uses all of the kernel.
- * Rows are gathered whole: how few of them suffice is test_op_work.c's. */
+ * Rows are gathered whole; how few of them suffice is not checked here. */
 static void make_conv(struct form *form, int64_t n, int64_t stride)
 {
     const int64_t width = 2;

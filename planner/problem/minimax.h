@@ -1,7 +1,6 @@
 /* Finds the choice whose worst cost is least. Input: several pairwise problems that differ only in
- * costs, one for each path through a step, and a goal. Output: choices that cost less
- * than the goal along every path, each handed to the caller's function, or the proof that there is
- * none.
+ * costs, one for each path through a step, and a goal. Output: choices that cost less than the goal
+ * along every path, each handed to the caller's function, or the proof that there is none.
  *
  * The search chooses every variable in turn, in the reverse order of variable elimination
  * (planner/problem/bucket_elimination_priv.h). The elimination works out what the remaining

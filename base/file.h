@@ -1,4 +1,5 @@
-/* Files: read whole, written whole or not at all. */
+/* Reads and writes whole files. Input: a path, and the text to write. Output: the text that was
+ * read, or a file that is written completely or not at all. */
 #ifndef SBP_BASE_FILE_H
 #define SBP_BASE_FILE_H
 

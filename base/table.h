@@ -1,4 +1,5 @@
-/* Tables for people: columns are as wide as their widest cell, numbers are right-aligned. */
+/* Prints tables for people. Input: titles, then the cells row by row. Output: lines of text; a
+ * column is as wide as its widest cell, and numbers are right-aligned. */
 #ifndef SBP_BASE_TABLE_H
 #define SBP_BASE_TABLE_H
 

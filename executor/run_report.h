@@ -1,4 +1,6 @@
-/* A run's outcome for people, for programs, and as a timeline. */
+/* Reports how a run of a plan went. Input: the plan's program, its cluster, the options and the
+ * result of the run. Output: text for people or JSON for programs on standard output, and a
+ * timeline of the step as a file. */
 #ifndef SBP_EXECUTOR_RUN_REPORT_H
 #define SBP_EXECUTOR_RUN_REPORT_H
 

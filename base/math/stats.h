@@ -1,4 +1,6 @@
-/* Small statistics: order statistics, a distribution-free interval, least squares. */
+/* Computes small statistics of measurements. Input: arrays of numbers. Output: the median, an
+ * interval for it that assumes no distribution, and the least-squares fit of two factors that are
+ * not negative. */
 #ifndef SBP_BASE_MATH_STATS_H
 #define SBP_BASE_MATH_STATS_H
 

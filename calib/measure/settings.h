@@ -1,4 +1,6 @@
-/* The command line of sbplan-calibrate: which options there are, their ranges and defaults. */
+/* Reads the command line of sbplan-calibrate. Input: the arguments. Output: the settings, or an
+ * error when an option is unknown or out of range. The module also prints the help, which lists
+ * options, ranges and defaults. */
 #ifndef SBP_CALIB_MEASURE_SETTINGS_H
 #define SBP_CALIB_MEASURE_SETTINGS_H
 

@@ -1,5 +1,6 @@
-/* Ends a calibration: fits the samples, writes the cluster file and prints it. The file of samples
- * is the only input, so that anybody can fit them again in another way. */
+/* Ends a calibration: fits the samples, writes the cluster file and prints a summary. Input: a file
+ * of samples. Output: a cluster file and a printed summary. The samples are the only input, so that
+ * anybody can fit them again in another way. */
 #ifndef SBP_CALIB_OUTPUT_FIT_AND_WRITE_H
 #define SBP_CALIB_OUTPUT_FIT_AND_WRITE_H
 

@@ -1,5 +1,6 @@
-/* Rates and sizes of known devices, from their data sheets: logs of collectives do not hold them.
- */
+/* Lists rates and sizes of known devices. Input: a place in the list. Output: the memory,
+ * arithmetic rates and link rates of a device, from its data sheet, because logs of collectives do
+ * not hold them. */
 #ifndef SBP_COSTMODEL_CLUSTER_PRESET_H
 #define SBP_COSTMODEL_CLUSTER_PRESET_H
 

@@ -1,8 +1,11 @@
-/* Collectives cut by axes: the cheapest way to change a tensor's distribution, by counts of axes.
+/* Finds the cheapest list of collectives for a change of distribution when one collective may be
+ * cut into several over fewer axes. Input: how many axes change how. Output: steps in order and
+ * seconds.
  *
- * With alpha > 0 a ring over 2^k members costs 2^k - 1 alphas, k rings over pairs cost k; on slow
- * outer levels it pays to scatter inside first. A group's price depends on how many axes of each
- * family it has, so a set of axes is a number here: its counts by family as digits.
+ * Cutting pays for two reasons. The start of a message costs alpha seconds; a ring over 2^k members
+ * costs 2^k - 1 alphas, while k rings over pairs cost k. And where outer levels are slow, it pays
+ * to scatter inside first. A group's price depends on how many axes of each family it has, so a set
+ * of axes is a number here, whose digits are its counts by family.
  *
  * Lists have one form: slices of what is whole, reduce-scatters, then all-reduces and all-to-alls,
  * then all-gathers, and paddings to P at the end; each kind is cut into groups in any way.

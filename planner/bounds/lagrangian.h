@@ -1,9 +1,11 @@
-/* A lower bound of all strategies of a space, without a look at edges: each variable's least cost,
- * and what the memory limit adds to it.
+/* Computes a lower bound of the cost of all strategies that fit in memory. Input: a priced space
+ * and a capacity in bytes. Output: seconds, the least bytes needed, and a price for a byte on each
+ * memory stage.
  *
- * Under a capacity every byte gets a price (Lagrange): cost plus price times bytes, less price
- * times capacity, never exceeds the cost of a choice that fits. Any prices bound; the module looks
- * for those that raise the bound most, nearly.
+ * The bound ignores the costs of edges: it adds up the least cost of each variable. The capacity
+ * enters by a price for every byte (a Lagrange multiplier): cost plus price times bytes, less price
+ * times capacity, never exceeds the cost of a choice that fits. So any prices give a bound. The
+ * module looks for prices that make the bound nearly as high as it can be.
  */
 #ifndef SBP_PLANNER_BOUNDS_LAGRANGIAN_H
 #define SBP_PLANNER_BOUNDS_LAGRANGIAN_H

@@ -1,5 +1,5 @@
-/* Describes in a few words how one plan differs from another: for tables of plans over a setting.
- */
+/* Describes in a few words how one plan differs from another. Input: two plans. Output: a short
+ * text, for tables that list plans over a setting. */
 #ifndef SBP_PLANNER_PLAN_PLAN_DIFF_H
 #define SBP_PLANNER_PLAN_PLAN_DIFF_H
 

@@ -1,9 +1,11 @@
-/* Edges: the ways of tensors between two variables, and what they cost.
+/* Prices the communication between an operator and where a tensor waits. Input: an edge, which
+ * names two variables of a space, and a choice of roles at either end. Output: seconds for that
+ * pair of choices.
  *
- * An input edge leads from a rest into an operator, an output edge from an operator into its rest.
- * Axes of a family are interchangeable, so that the price depends on two tuples only by a few
- * numbers for each family, the edge's kind in that family; and it is the least over all ways to
- * line the axes up.
+ * An input edge leads from a resting place (a rest) into an operator, an output edge from an
+ * operator to the rest of its output. Axes of one level and size can be exchanged; they form a
+ * family. So a price depends on a few counts for each family of axes, called the edge's kind in
+ * that family. The price is the least over all ways to line the axes up.
  */
 #ifndef SBP_PLANNER_PRICING_EDGE_KINDS_H
 #define SBP_PLANNER_PRICING_EDGE_KINDS_H

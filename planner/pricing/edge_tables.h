@@ -1,10 +1,11 @@
-/* Edge costs of whole domains, without a table over all pairs of tuples.
+/* Finds, for every choice at one end of an edge, the cheapest choice at the other, without pricing
+ * all pairs. Input: the edges of a space. Output: seconds for a pair of tuples (sbp_edge_price_s),
+ * or the least seconds for every tuple of one end (sbp_edge_spread).
  *
- * In each family a tuple shows a pattern, its counts by role, and there are few patterns. Two
- * patterns make a kind (edge_kinds.h), and the kinds of all families name a place in one table of
- * prices, which is small whatever the number of tuples. Searches mostly ask for the least cost to
- * each tuple of one end over all tuples of the other (sbp_edge_spread), which minimises one family
- * after the other.
+ * In each family of axes a tuple shows a pattern, which is its counts by role. There are few
+ * patterns. Two patterns make a kind (edge_kinds.h), and the kinds of all families name a place in
+ * one table of prices, which is small whatever the number of tuples. sbp_edge_spread minimises over
+ * one family after the other.
  */
 #ifndef SBP_PLANNER_PRICING_EDGE_TABLES_H
 #define SBP_PLANNER_PRICING_EDGE_TABLES_H

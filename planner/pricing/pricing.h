@@ -1,12 +1,13 @@
-/* Prices of a space's choices.
+/* Computes the seconds and bytes of every choice of a space. Input: a space and path weights.
+ * Output: cost columns, and the pairwise problem for a solver. Seconds and bytes are those of one
+ * device, along the path that space->weights describes.
  *
  * Operators of one variable that cost alike form a group, which counts as often as the path through
- * the step runs it (op_groups.c); recompute.c finds what a backward pass recomputes. op_costs.c
- * prices one operator in every tuple of its variable, part by part, as columns; choice_costs.c
- * weights the columns and adds them up to the cost of a choice, a tuple with a ZeRO level;
- * memory_model.c counts the bytes. edge_kinds.c prices pairs of choices, and to_problem.c hands all
- * of it on as a pairwise problem. Seconds and bytes are a device's, of the path that
- * space->weights describes.
+ * the step runs it (op_groups.c). recompute.c finds the work that a backward pass repeats.
+ * op_costs.c prices one operator in every tuple of its variable, part by part, as columns.
+ * choice_costs.c weights the columns and adds them up to the cost of a choice, which is a tuple
+ * with a ZeRO level. memory_model.c counts the bytes, edge_kinds.c prices pairs of choices, and
+ * to_problem.c makes the pairwise problem.
  */
 #ifndef SBP_PLANNER_PRICING_PRICING_H
 #define SBP_PLANNER_PRICING_PRICING_H

@@ -1,12 +1,16 @@
-/* A lower bound of the bytes that a device needs, over the moments at which operators work.
+/* Bounds from below the bytes that a device needs at its fullest moment. Input: a space. Output:
+ * bytes for each choice, and for the space as a whole, so that cuts which cannot fit are dropped
+ * early.
  *
- * The memory model of a space (memory_model.c) is a sum of what lives when a forward pass has
- * ended. Under recomputation, and where activations are few, a device needs most in the backward
- * pass, at one operator: what persists, the activations that operators before it keep, and its own
- * working memory, which its choice decides: gradients of its output and inputs, scratch, gathered
- * weights, whole gradients, those of a tied weight from its last user's backward pass to its first
- * user's. The most over all operators bounds the program's arena from below, too, and mostly
- * better. It takes longer than the sum and is asked for where memory is all that counts.
+ * The memory model of a space (memory_model.c) counts only the bytes that live when a forward pass
+ * has ended. Under recomputation, and where activations are few, a device is fullest in the
+ * backward pass, while one operator works. It then holds everything that persists, the activations
+ * that earlier operators keep, and the working memory of this operator, which depends on its
+ * choice: gradients of its output and inputs, scratch, gathered weights and whole gradients. The
+ * gradient of a tied weight lives from its last user's backward pass to its first user's. The most
+ * over all operators is also a lower bound of the memory that the program needs, and mostly a
+ * higher one. It takes longer to compute than the model's sum, so it is used where memory alone
+ * decides.
  */
 #ifndef SBP_PLANNER_PRICING_WORKING_SET_H
 #define SBP_PLANNER_PRICING_WORKING_SET_H

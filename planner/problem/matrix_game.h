@@ -1,5 +1,8 @@
-/* Solves a matrix game: one side chooses a plan to lower the cost, the other one a path to raise
- * it. The paths' best mixture makes the cheapest plan as dear as possible.
+/* Finds the weights of the columns (paths) under which the cheapest row (plan) costs most. Input: a
+ * matrix of costs in seconds. Output: weights that sum to 1, approximately the best ones.
+ *
+ * This is a matrix game: one side chooses a plan to lower the cost, the other side mixes paths to
+ * raise it.
  */
 #ifndef SBP_PLANNER_PROBLEM_MATRIX_GAME_H
 #define SBP_PLANNER_PROBLEM_MATRIX_GAME_H

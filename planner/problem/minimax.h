@@ -1,11 +1,12 @@
-/* The choices whose largest of several costs is small.
+/* Finds the choice whose worst cost is least. Input: several pairwise problems that differ only in
+ * costs, one for each path through a step, and a goal. Output: choices that cost less than the goal
+ * along every path, each handed to the caller's function, or the proof that there is none.
  *
- * Several pairwise problems over the same variables, domains and edges say what a choice costs
- * along several paths; what counts is the largest. Every variable is chosen in turn, in the order
- * against which variable elimination (planner/problem/bucket_elimination_priv.h) works out what the
- * rest costs at least, along each path and the best mixtures of them
- * (planner/problem/minimax_bounds.c). A part of a choice goes when one of these is too much, or
- * when an earlier one with the same neighbours costs no more along any path.
+ * The search chooses every variable in turn, in the reverse order of variable elimination
+ * (planner/problem/bucket_elimination_priv.h). The elimination works out what the remaining
+ * variables cost at least, along each path and along the best mixtures of the paths
+ * (planner/problem/minimax_bounds.c). The search drops a part of a choice when one of these bounds
+ * reaches the goal, or when an earlier part with the same neighbours costs no more along any path.
  */
 #ifndef SBP_PLANNER_PROBLEM_MINIMAX_H
 #define SBP_PLANNER_PROBLEM_MINIMAX_H

@@ -1,5 +1,5 @@
-/* A plan in one line: how the step is cut, then how its layers are split.
- */
+/* Describes a plan in one line. Input: a plan and the kind of its space. Output: a short text that
+ * says how the step is cut, then how its layers are split. */
 #ifndef SBP_PLANNER_REPORT_PLAN_LINE_H
 #define SBP_PLANNER_REPORT_PLAN_LINE_H
 

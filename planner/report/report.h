@@ -1,5 +1,5 @@
-/* Reports of a plan: text for people, JSON for programs, both from the plan's compiled program.
- */
+/* Reports what a plan does and costs. Input: a plan, which is compiled once here. Output: text for
+ * people or JSON for programs. The report owns the compiled step until it is freed. */
 #ifndef SBP_PLANNER_REPORT_REPORT_H
 #define SBP_PLANNER_REPORT_REPORT_H
 

@@ -1,9 +1,13 @@
-/* Building the domains of a space. The steps, in the order in which space_make.c takes them: where
- * tensors may rest partial or whole (resting_layouts.c), variables and edges (variables.c), roles
- * that each may play (allowed_roles.c), tuples of these (domains.c) that are legal (legality.c), or
- * the one tuple of the `megatron` spaces (megatron.c).
+/* Lists the legal choices of every variable of a space. Input: graph, mesh, space rules. Output:
+ * the domains in struct sbp_space.
  *
- * A tuple under trial stands in the row behind a variable's accepted tuples.
+ * space_make.c takes these steps in order. It finds where tensors may rest partial or whole
+ * (resting_layouts.c). It makes variables and edges (variables.c), finds the roles that each
+ * variable may play (allowed_roles.c), and enumerates the tuples of these roles (domains.c), of
+ * which it keeps the legal ones (legality.c). In the `megatron` spaces a variable has one tuple
+ * (megatron.c).
+ *
+ * While a tuple is tried, it stands in the row behind the variable's accepted tuples.
  */
 #ifndef SBP_PLANNER_SPACE_DOMAIN_BUILD_H
 #define SBP_PLANNER_SPACE_DOMAIN_BUILD_H

@@ -21,7 +21,7 @@ struct groups {
     } group[MOST_GROUPS];
 };
 
-/* What stands around the layers. */
+/* The parts of an answer that apply to the whole step, not to single layers. */
 struct cut {
     int64_t pipeline, micro_batch, chunks, zero;
     const char *schedule, *recompute; /* borrowed */

@@ -1,4 +1,4 @@
-/* What `sbplan search --json` answered, read and held to what it must be.
+/* Reads the answer of `sbplan search --json` and checks it.
  *
  * The checks know nothing of how the search works: the exit status fits the answer, a bound is no
  * more than the cost, memory fits the device, stages and roles multiply to the devices, the

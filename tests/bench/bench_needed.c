@@ -61,7 +61,8 @@ static enum sbp_status search(struct bench *bench, int model, int cluster, const
     return status;
 }
 
-/* What a search needs that is given what another one named; "no plan" is one that is broken. */
+/* Searches within the memory that an earlier search named as needed. E_INPUT: it finds no plan, so
+ * the named number is wrong. */
 static enum sbp_status search_within(struct bench *bench, int model, int cluster,
                                      int64_t needed_bytes, double *wall_s, struct sbp_diag *diag)
 {

@@ -1,4 +1,5 @@
-/* What benchmarks of the program have in common: their arguments, on what they ran, their files. */
+/* Shared parts of the benchmarks of the program: their arguments, the machine that they ran on,
+ * their files. */
 #ifndef SBP_TESTS_BENCH_REPORT_H
 #define SBP_TESTS_BENCH_REPORT_H
 

@@ -1,4 +1,4 @@
-/* What fuzz targets share: any bytes go in, and nothing but a status may come out.
+/* Shared parts of the fuzz targets: any bytes go in, and nothing but a status may come out.
  *
  * A target is linked with libFuzzer, or with replay.c, which feeds it the files it is given.
  */

@@ -241,8 +241,9 @@ static int like_axes_left(const struct walk *walk, int axis)
     return count;
 }
 
-/* What rests partial is read as a sum: a reader that would have it reduced has that done where the
- * sum is left, at the same cost but for latency. An axis alike may take its place. */
+/* The operator reads every partial rest of its inputs as a sum. A reader that needs the sum reduced
+ * gets that at the operator that leaves the sum, at the same cost but for latency. Another axis of
+ * the same level and size may take the place of this one. */
 bool reads_sums(const struct walk *walk, int op, int axis)
 {
     const struct sbp_op_node *node = &walk->graph->op[op];
@@ -460,7 +461,7 @@ static bool output_lives(const struct walk *walk, int op)
     return leaves && reads.count > 0 && reads.all_take_sums;
 }
 
-/* What holds for a site holds for its repeats: all of them, or any. */
+/* Says whether a fact holds for all repeats of an operator's site, or for any of them. */
 static bool holds(const struct walk *walk, int op, bool any,
                   bool (*fact)(const struct walk *walk, int op))
 {

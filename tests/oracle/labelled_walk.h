@@ -32,7 +32,7 @@ struct walk {
     int64_t visited, most;
 };
 
-/* What splits each class so far, to come back to. */
+/* The axes that split each class so far, kept so that the walk can go back to them. */
 struct splits {
     sbp_axes axes[MOST_CLASSES];
 };
@@ -48,7 +48,7 @@ bool is_megatron(const struct walk *walk);
 /* The role of an operator on an axis so far; -1: none that goes with its first input. */
 int role_on(const struct walk *walk, int op, int axis);
 
-/* What the space and the request allow on one axis. */
+/* These functions say whether the space and the request allow a role or a rest on one axis. */
 bool is_named(const struct walk *walk, int op, int role);
 bool spare_allowed(const struct walk *walk, int op, int role);
 bool role_allowed(const struct walk *walk, int op, int role, int axis);

@@ -24,7 +24,7 @@ struct cJSON *parsed(const char *text);
 struct cJSON *shipped(const char *folder, const char *name);
 /* A plan without a strategy. Takes the trees; the plan is the caller's to free. */
 void begin_plan(struct cJSON *model, struct cJSON *cluster, struct sbp_plan *plan);
-/* What one step of its strategy takes. */
+/* Compiles the plan's strategy and returns the totals of one step. */
 struct sbp_totals compiled_totals(const struct sbp_plan *plan);
 
 #endif

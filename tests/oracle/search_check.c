@@ -60,8 +60,8 @@ static void compare(struct small_instance *instance, const struct labelled_best 
     tally->bound_gap = fmax(tally->bound_gap, 1 - bound / least);
 }
 
-/* What is refuted by time alone is bounded by the same time; else nothing changes, but that one of
- * several meshes may be refuted. */
+/* A goal below the least time is refuted by time alone, and the bound is then that time. Above it
+ * nothing changes, except that one of several meshes may be refuted. */
 static void check_refuted(struct small_instance *instance, const struct sbp_inner_bound *whole)
 {
     struct sbp_inner_bound refuted, not_refuted;

@@ -18,7 +18,8 @@ const char *small_kind_name(enum small_kind kind)
 static void put(struct small_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* What does not fit is cut off, and then no JSON: the reader says so. */
+/* Appends text and cuts off the part that does not fit. The text is then no valid JSON, and the
+ * reader reports it. */
 static void put(struct small_text *text, const char *format, ...)
 {
     va_list arguments;

@@ -371,7 +371,8 @@ static void limited_open(struct limited *limited, uint64_t seed, int twentieths)
     search(limited, &limited->within);
 }
 
-/* Of chains of some seeds, at every `step` twentieths: in all, what the checks counted. */
+/* Runs a check on chains of some seeds, with limits at every `step` twentieths of the memory.
+ * Returns the sum of the counts that the checks return. */
 static int limit_chains(uint64_t seeds, int step, int last, int (*check)(struct limited *limited))
 {
     int counted = 0;

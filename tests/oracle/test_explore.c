@@ -209,9 +209,9 @@ static void compare(struct instance *instance, const struct brute *brute, struct
     tally->worst_gap = fmax(tally->worst_gap, outcome.objective_s / brute->best_s - 1);
 }
 
-/* A byte less than the leanest of all plans needs: there is none. What is named as needed is not
- * below what is said that none does with less than, no more than a quarter above what the leanest
- * needs, and enough. */
+/* No plan exists within one byte less than the least memory that a plan needs. The memory named as
+ * needed is no less than the proved bound, no more than a quarter above the least memory, and
+ * enough for a plan. */
 static void check_least(struct instance *instance, const struct brute *brute, struct tally *tally)
 {
     char text[200];
@@ -330,7 +330,7 @@ static void run_stages(enum small_kind kind, enum sbp_schedule schedule, double 
     assert_true(tally.worst_gap < 0.05);
 }
 
-/* share: of the memory that the leanest plan needs, above it; below it nothing fits. */
+/* share: of the memory above the least memory that a plan needs; below it nothing fits. */
 static void run_kind(enum small_kind kind, int outer, int inner, double share, int instances,
                      uint64_t seed)
 {

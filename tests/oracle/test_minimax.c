@@ -219,7 +219,7 @@ static void test_end_early(void **state)
 
 enum { RING = 4, RING_DOMAIN = 12, RING_PATHS = 3, RINGS = 20, RING_CHOICES = 20736 };
 
-/* What choices that were shown cost along each path. */
+/* The costs along each path of the choices that were shown. */
 struct front {
     const struct paths *paths;
     int count;

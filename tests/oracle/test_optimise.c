@@ -8,7 +8,7 @@
 #include "search_check.h"
 #include "tests/support/unit.h"
 
-/* Of one instance: some 50 ms of compiling and pricing. */
+/* The most strategies of one instance: compiling and pricing them takes some 50 ms. */
 enum { MOST_STRATEGIES = 3000 };
 
 struct sweep {

@@ -220,7 +220,8 @@ static unsigned all_but(const char *const *open)
     return given;
 }
 
-/* share: of the memory between what the leanest plan needs and twice that; negative: no limit. */
+/* share: of the memory between the least memory that a plan needs and twice that; negative: no
+ * limit. */
 static void run_kind(enum small_kind kind, int outer, int inner, bool is_open, double share,
                      int instances, uint64_t seed)
 {

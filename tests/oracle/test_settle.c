@@ -1,5 +1,5 @@
-/* What settling says of a cut with stages, from goals far above its cheapest plan and just below
- * it, against every labelled strategy of the cut. */
+/* Compares the answer of settling a cut with stages with every labelled strategy of the cut. The
+ * goals lie far above the cost of the cheapest plan and just below it. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

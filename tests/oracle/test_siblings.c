@@ -1,10 +1,10 @@
-/* What the whole search takes for granted of candidates that it never looks at: a strategy takes no
- * less time where activations are formed again, nor, but where launches take time, where states are
- * in host memory; and none takes less than its candidate is listed with. Every labelled strategy of
- * small models, under every candidate of a step.
+/* Tests the assumptions with which the whole search skips candidates. A strategy takes no less time
+ * where activations are formed again. It takes no less time where states are in host memory, unless
+ * launches take time. No strategy takes less time than its candidate is listed with. The tests try
+ * every labelled strategy of small models under every candidate of a step.
  *
- * Message-driven stages are greedy, so that one that takes longer may make the step shorter: there
- * it holds of paths alone. */
+ * Message-driven stages are greedy, so a stage that takes longer may make the step shorter. There
+ * the assumptions hold only for paths. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

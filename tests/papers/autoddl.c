@@ -144,10 +144,11 @@ static void sweep(const struct setting_model *model, struct curve *curve, int64_
     fit(curve);
 }
 
-/* What any method sends at least, in n^2 elements. A device forms n^3/p products of each of Y = XW,
- * dX = dY W' and dW = X' dY. By Loomis and Whitney the elements that it touches obey xwy, gwa, xgb
- * >= (n^3/p)^2 (g = dY, a = dX, b = dW); their sum is least at x = w = g = 2y = 2a = 2b, where it
- * is 9 / 4^(1/3) (n^3/p)^(2/3). It holds 6 n^2/p of them itself when each matrix exists once. */
+/* Returns the least that any method sends, in n^2 elements. A device forms n^3/p products of each
+ * of Y = XW, dX = dY W' and dW = X' dY. By Loomis and Whitney the elements that it touches obey
+ * xwy, gwa, xgb >= (n^3/p)^2 (g = dY, a = dX, b = dW); their sum is least at x = w = g = 2y = 2a =
+ * 2b, where it is 9 / 4^(1/3) (n^3/p)^(2/3). The device holds 6 n^2/p of them itself when each
+ * matrix exists once. */
 static double least_volume(double devices)
 {
     return 9 / cbrt(4) / pow(devices, 2.0 / 3) - 6 / devices;

@@ -31,7 +31,7 @@ struct attention {
     char qkv[TRIAL_TUPLE_BYTES], projection[TRIAL_TUPLE_BYTES];
 };
 
-/* What table 2 makes of a linear layer forward: an all-gather of its input over the columns, a
+/* Table 2 prices a linear layer's forward pass as an all-gather of its input over the columns and a
  * reduce-scatter of its output over the rows. */
 static double forward_elements(struct tuple ways, double in, double out)
 {

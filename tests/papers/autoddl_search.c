@@ -50,7 +50,8 @@ static int finite_of(const double values[RACE_SEEDS])
     return count;
 }
 
-/* What sbp_inner_solve finds for the shipped model, in the paper's space and boxing. */
+/* Returns the seconds of the plan that sbp_inner_solve finds for the shipped model, in the paper's
+ * space and boxing. */
 static double searched_s(const struct race_case *c)
 {
     const struct trial_setting setting = {.model = "autoddl-mlp", .cluster = c->cluster};

@@ -16,7 +16,7 @@
 #define GIB         1073741824.0
 #define STEP_SLACK  0.1 /* of what is saved of a step, fitted */
 #define MOST_GAP    0.06
-/* Of the model of 8 layers. */
+/* The parameters of the model of 8 layers. */
 #define WIDE_8_PARAMETERS 6.87e9
 #define GRADIENT_BYTES    4.0
 

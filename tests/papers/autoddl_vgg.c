@@ -177,7 +177,7 @@ static void price_case(const struct vgg_case *c, struct machine machine,
     sbp_plan_free(&plan);
 }
 
-/* What theirs compare with. */
+/* Returns the method that the paper compares AutoDDL with. */
 static const struct priced *second_of(const struct vgg_case *c, const struct priced priced[METHODS])
 {
     return &priced[c->second];
@@ -296,7 +296,8 @@ static void table_gains(struct paper *paper, const struct prices prices[CASES])
               1e3 * prices[DAINT].file[PARALLEL].communication_s);
 }
 
-/* What both would have to send for the convolutions for AutoDDL to save as much as theirs. */
+/* Returns the seconds that both methods would have to spend on sending for the convolutions, for
+ * AutoDDL to save as much as the paper says. */
 static double common_for(double gain, double second_dense_s, double selected_dense_s)
 {
     return ((1 - gain) * second_dense_s - selected_dense_s) / gain;

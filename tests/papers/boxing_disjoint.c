@@ -39,7 +39,7 @@ static void line_up(struct parts *parts, const struct parts *other)
     }
 }
 
-/* What is still open goes along the dimension that the other side splits most. */
+/* Gives the parts that are still open to the dimension that the other side splits most. */
 static void lay_rest(struct parts *parts, const struct parts *other)
 {
     int most = 0;
@@ -50,8 +50,9 @@ static void lay_rest(struct parts *parts, const struct parts *other)
     parts->open = 1;
 }
 
-/* Of c equal blocks of a line, most that one of a equal blocks meets: the block that begins
- * (a' - 1)/a' of a c-block in, with a' = a / gcd(a, c). */
+/* A line is cut into a equal blocks, and again into c equal blocks. Returns the most of the c
+ * blocks that one of the a blocks meets: the one that begins (a' - 1)/a' of a c-block in, with a' =
+ * a / gcd(a, c). */
 static int64_t most_met(int64_t a, int64_t c)
 {
     const int64_t common = greatest_divisor(a, c);

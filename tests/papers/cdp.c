@@ -73,7 +73,7 @@ static struct measured measured_of(const struct row *row, int n)
     };
 }
 
-/* What table 1 says, as numbers; ZeRO's volume with the text's 1.5. */
+/* Returns the numbers of table 1; the volume of ZeRO uses the text's 1.5. */
 static struct measured expected_of(const struct row *row, int n)
 {
     const double inverse = 1.0 / n, half = (n + 1) / 2.0;

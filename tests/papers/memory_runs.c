@@ -90,7 +90,7 @@ static void myelin_ask(const struct memory_row *row, double reserve_bytes,
                  offload ? "true" : "false");
 }
 
-/* Of all devices together. */
+/* Adds up the bytes of all devices. */
 static double myelin_answer(const struct memory_row *row, const struct memory_answer *answer)
 {
     double bytes = 0;

@@ -5,7 +5,7 @@
 
 enum place { DATA, CONTEXT, TENSOR };
 
-/* What an axis is for: data axes stand outermost, tensor axes innermost. */
+/* Says what an axis is used for: data axes stand outermost, tensor axes innermost. */
 static enum place place_of(const struct sbp_mesh *mesh, const struct memory_case *question,
                            int axis)
 {

@@ -399,8 +399,8 @@ static void table_stages(struct paper *paper, double efficiency)
 
 /* --- chunks --- */
 
-/* What figure 8 asks of their network: calls of one bucket must be slower by this than what the
- * larger ones reach, or k = 1 would not lose to no overlap. */
+/* Figure 8 asks this of their network: calls of one bucket must be slower by this factor than
+ * larger calls, or k = 1 would not lose to no overlap. */
 #define SLOW_FACTOR 1.75
 
 /* Data-parallel and optimizer phases by chunk factor; calls of up to slow_bytes are slowed down. */

@@ -34,7 +34,7 @@ struct choice {
     struct summit_price price;
 };
 
-/* Of one size and framework. */
+/* The choices of one size and framework. */
 struct tuned {
     struct choice theirs, ours;
     int tried, fitting;
@@ -54,7 +54,8 @@ static struct summit_price price(const struct size *size, int framework,
     return summit_price(&setting, grid);
 }
 
-/* What states alone take at least: nothing larger is priced. */
+/* Returns the bytes that the states alone take. A grid that needs more than the memory for these is
+ * not priced. */
 static double state_bytes(const struct size *size, int framework, const struct summit_grid *grid)
 {
     const double parameters =
@@ -237,7 +238,8 @@ static struct interval table_micro(struct paper *paper,
     return all;
 }
 
-/* Of theirs, were each pass of a micro-batch through a stage so much longer. */
+/* Compares the paper's choice of a framework with its choice for Myelin, as a ratio of step times,
+ * when each pass of a micro-batch through a stage takes overhead_s longer. */
 static double over_myelin(const struct tuned *tuned, int framework, double overhead_s)
 {
     const struct choice *a = &tuned[framework].theirs, *b = &tuned[SUMMIT_MYELIN].theirs;

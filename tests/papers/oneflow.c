@@ -215,8 +215,8 @@ static void plane_make(struct plane *plane, int64_t devices)
     plane->shape = (struct sbp_shape){{SIDE, SIDE, 1, 1}, {0, 1, SBP_NO_CLASS, SBP_NO_CLASS}};
 }
 
-/* What the planner's list moves, summed over devices, in parts of the tensor; names of its steps.
- */
+/* Returns the volume that the planner's list of steps moves, summed over devices, in parts of the
+ * tensor. Adds the names of the steps to the text. */
 static double boxed(const struct plane *plane, const struct sbp_dist *from,
                     const struct sbp_dist *to, struct sbp_text *steps)
 {

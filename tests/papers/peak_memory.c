@@ -11,7 +11,7 @@
 
 #define MOST_POINTS 256
 
-/* What a group's rows came to. */
+/* The score of the rows of a group. */
 struct score {
     int rows;
     double errors, worst; /* sum and most of |predicted - measured| / measured */

@@ -9,7 +9,7 @@
 #define NODE_GPUS   6
 #define SOCKET_GPUS 3
 
-/* What a micro-batch costs outside the blocks and in one of them. */
+/* The seconds of a micro-batch, outside the blocks or in one of them. */
 struct costs {
     double forward_s, input_s, weight_s;
 };

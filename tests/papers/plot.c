@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* Of the panel, in pixels; the legend takes what is left of it to the right. */
+/* The size and place of the panel, in pixels; the legend takes the space to the right of it. */
 enum { LEFT = 84, TOP = 44, PANEL_WIDTH = 460, PANEL_HEIGHT = 300, WIDTH = 740, HEIGHT = 400 };
 
 /* Told apart in print and by the colour-blind (Okabe and Ito, "Color universal design", 2008). */

@@ -53,7 +53,8 @@ static struct sbp_solution run_once(const struct sbp_problem *problem,
     return setting->timed ? solve_timed(problem, name, options) : solve(problem, name, options);
 }
 
-/* Of a point of a curve. */
+/* Returns how far the race has come at a point of a curve, as a share of its time or of its
+ * evaluations. */
 static double progress_of(const struct race *race, const struct race_setting *setting,
                           const struct sbp_curve_point *point)
 {

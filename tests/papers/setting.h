@@ -17,7 +17,7 @@ struct setting_model {
     struct cJSON *tree;
     struct sbp_graph graph;
 };
-/* Of a model file's text. */
+/* Reads a model from the text of a model file. */
 void setting_model_read(struct setting_model *model, const char *format, ...) SBP_PRINTF(2, 3);
 void setting_model_drop(struct setting_model *model);
 

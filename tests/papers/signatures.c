@@ -67,7 +67,8 @@ static int64_t true_value(int matrix, int row, int column)
     return drawn(matrix, 0, row, column);
 }
 
-/* Of a partial sum member 0 holds the difference to what the others drew. */
+/* Returns a member's share of a partial sum. Members other than 0 draw theirs; member 0 holds the
+ * difference to the true value. */
 static int64_t share(int matrix, int members, int own, int row, int column)
 {
     if (own > 0)

@@ -1,4 +1,4 @@
-/* What the compiled program of one stage of a pipeline holds on its device. */
+/* Computes the memory that the compiled program of one stage of a pipeline holds on its device. */
 #ifndef SBP_TESTS_PAPERS_STAGE_MEMORY_H
 #define SBP_TESTS_PAPERS_STAGE_MEMORY_H
 

@@ -33,8 +33,8 @@ struct transformer {
 };
 struct transformer transformer_search(const struct transformer_setting *setting);
 
-/* What Piz Daint reached: the constants with which the wide model takes what table 3 says on 128
- * nodes, in one stage, by Megatron and by AutoDDL. */
+/* The seconds that the wide model takes on 128 nodes of Piz Daint, in one stage, by Megatron and by
+ * AutoDDL (table 3). transformer_fit chooses the machine's constants to reproduce them. */
 #define TRANSFORMER_MEGATRON_S 503.0
 #define TRANSFORMER_AUTODDL_S  315.0
 struct machine transformer_fit(void);

@@ -27,7 +27,7 @@ void trial_open(const struct trial_setting *setting, struct sbp_plan *plan);
 /* Stages and sequences of a micro-batch; false where they do not fit model or cluster. */
 bool trial_cut(struct sbp_plan *plan, int64_t pipeline, int64_t micro_batch);
 
-/* What a search found, priced. */
+/* A plan that a search found, with its price. */
 struct trial {
     bool found;
     struct sbp_outcome outcome;

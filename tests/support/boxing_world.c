@@ -6,7 +6,7 @@
 
 #define SEED UINT64_C(4204)
 
-/* What every rank holds of one logical tensor. */
+/* The block of one logical tensor that every rank holds. */
 struct world {
     const struct oracle_tensor *tensor;
     const int64_t *logical;
@@ -171,7 +171,8 @@ static int64_t members_of(const struct sbp_mesh *mesh, sbp_axes axes, int64_t ra
     return count;
 }
 
-/* What a backend promises: `sent` blocks in, received block out; count: elements sent. */
+/* Does a collective as a backend promises it: `sent` blocks go in, the received block comes out.
+ * count: elements sent. */
 static int64_t exchange(const struct sbp_mesh *mesh, const struct sbp_boxing_step *step,
                         int64_t rank, int64_t count, int64_t *const *sent, int64_t *got)
 {

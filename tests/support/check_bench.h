@@ -60,7 +60,7 @@ struct cJSON *parsed(const char *text);
  * could not be labelled. */
 bool bench_open(struct bench *b, int setting, uint64_t seed);
 void bench_close(struct bench *b);
-/* What the check says. */
+/* Runs the check on the bench's program and returns its verdict. */
 enum sbp_status check(const struct bench *b, struct sbp_diag *diag);
 
 /* A random number below the count, by the random numbers of corruptions. */

@@ -32,7 +32,7 @@ struct sbp_work work_of(const struct bench *bench, enum sbp_pass pass, const str
 struct sbp_op_kept kept_of(const struct bench *bench, const struct ways *ways);
 double products_flops(const struct sbp_work *work);
 
-/* What collectives of a kind move between the members of a role in a pass. */
+/* The elements that the collectives of one kind move between the members of a role in a pass. */
 struct moved {
     double elements; /* n x times */
     int calls;

@@ -89,8 +89,8 @@ struct sbp_dist operand_dist(const struct stage *stage, const struct form *form,
     return dist;
 }
 
-/* What the catalogue says of an operand's gradient: a weight's states are declared, an activation's
- * dual. */
+/* Returns the distribution that the catalogue gives to an operand's gradient. A weight declares its
+ * gradient's states; an activation's gradient has the dual states. */
 static struct sbp_dist gradient_dist(const struct stage *stage, const struct form *form,
                                      int operand, const int *role)
 {
@@ -121,8 +121,8 @@ static void gather(const struct stage *stage, const struct sbp_shape *shape, sbp
     *shards = all;
 }
 
-/* What members of a group over `axes` have added up goes to the owner by `dist`; what has no owner
- * in the group stays where it is, to be found out. */
+/* Adds up the values of the members of a group over `axes` and gives the sum to the owner by
+ * `dist`. A value without an owner in the group stays where it is, so that the check finds it. */
 static void send_home(const struct stage *stage, const struct sbp_shape *shape, sbp_axes axes,
                       const struct sbp_dist *dist, struct shards *shards)
 {

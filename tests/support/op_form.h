@@ -63,7 +63,7 @@ void add_operand(struct form *form, enum operand_kind kind, int index, const cha
 void set_output(struct form *form, const int64_t size[4], const int dim_class[4]);
 void drop_form(struct form *form);
 
-/* What the roles of a mesh's axes say. */
+/* These functions read axes and distributions from the roles of a mesh's axes. */
 sbp_axes axes_of_role(const struct stage *stage, const struct form *form, const int *role,
                       const char *name);
 struct sbp_dist operand_dist(const struct stage *stage, const struct form *form, int operand,

@@ -125,7 +125,7 @@ static void check_memory(const struct oracle_setting *s)
 
 enum { READS = 1, WRITES = 2 };
 
-/* What an instruction does to the buffer in a slot, by the list of phases. */
+/* Says whether an instruction reads or writes the buffer in a slot, by the list of phases. */
 static int access_of(const struct sbp_program *program, const struct sbp_instr *instr, int slot)
 {
     const enum sbp_op_kind op =

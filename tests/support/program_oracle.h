@@ -29,7 +29,7 @@ void oracle_drop(struct oracle_setting *s);
 /* Equal but for the rounding of sums. */
 void oracle_near(const char *what, double value, double expected);
 
-/* What a device holds of a tensor in a distribution. */
+/* Returns the elements of a tensor that a device holds in a distribution. */
 int64_t oracle_local_elements(const struct oracle_setting *s, int tensor,
                               const struct sbp_dist *dist);
 /* A compiled program's prices alone (program_prices.c). */

@@ -1,4 +1,4 @@
-/* What a compiled program costs, from its strategy alone. */
+/* Prices a compiled program from its strategy alone. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -105,7 +105,7 @@ static void expect_way(const struct oracle_setting *s, enum sbp_cause cause, int
                                                                                from, to, e);
 }
 
-/* What is P of a weight's gradient, summed up. */
+/* Expects the sum of a weight's gradient over the axes on which it is P. */
 static void expect_sum(const struct oracle_setting *s, int op, int weight, sbp_axes partial,
                        double held, struct expectation *e)
 {
@@ -152,8 +152,9 @@ static double tokens_of(const struct oracle_setting *s, int tensor, sbp_axes *fe
     return (double)tokens;
 }
 
-/* What the catalogue lists of any other operator (tests/unit/costmodel/model/test_op_cost.c holds
- * that list to what each operator does); without a gradient to form its collectives stay out. */
+/* Expects the collectives that the catalogue lists for any other operator
+ * (tests/unit/costmodel/model/test_op_cost.c holds that list to the work of each operator). Without
+ * a gradient to form, the gradient's collectives are left out. */
 static void expect_listed(const struct oracle_setting *s, const struct sbp_op_node *node,
                           struct expectation *e)
 {

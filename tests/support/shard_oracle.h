@@ -18,7 +18,7 @@ struct whole {
     int64_t *value;
 };
 
-/* What the ranks hold of it: values over global indices, and which of them are there. */
+/* The values that the ranks hold of a tensor, over global indices, and which of them are there. */
 #define MOST_RANKS 8
 struct shards {
     int64_t *value[MOST_RANKS];
@@ -120,7 +120,7 @@ static inline struct shards deal(const struct stage *stage, const struct whole *
     return shards;
 }
 
-/* What the members made is the distribution of what one device makes. */
+/* Fails unless the members hold the distribution of the values that one device computes. */
 static inline void must_be(const char *what, const struct stage *stage, const struct whole *whole,
                            const struct sbp_dist *dist, const struct shards *shards)
 {

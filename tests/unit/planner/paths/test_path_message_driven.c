@@ -39,7 +39,8 @@ static double draw_s(struct sbp_random *random)
     return sbp_random_below(random, 4) == 0 ? 0 : seconds * seconds * seconds;
 }
 
-/* What the first stage would send back and the last one on takes no time. */
+/* Draws times. The first stage sends nothing back and the last one sends nothing on, so these times
+ * are 0. */
 static void draw_times(struct sbp_random *random, struct pipeline *pipeline)
 {
     const int stages = pipeline->request.stages;

@@ -37,7 +37,7 @@ static void open_plan(const struct sbp_parallel *how, double alpha_s, struct sbp
         fail_msg("%s", diag.text);
 }
 
-/* What the cheapest known plan costs along a path. */
+/* Returns the cost of the cheapest known plan along a path. */
 static double least_s(const struct sbp_mixture *mixture, const struct sbp_path *path)
 {
     double least = INFINITY;

@@ -115,8 +115,8 @@ static void complain(const struct sbp_plan *plan, int stage, double kept, int in
              parallel->micro_batch, parallel->pipeline_limit, stage, kept, in_flight);
 }
 
-/* Of several chunks: a stage is as full as at the fullest of its moments, with what the chunk that
- * works then needs besides. */
+/* Checks stages of several chunks. A stage is as full as at the fullest of its moments, which
+ * counts the activations that are kept and the extra memory of the chunk that works. */
 static void check_moments(const struct sbp_plan *plan, const struct sbp_path_weights *weights,
                           const struct sbp_stage_cost *cost, const struct sbp_timeline *timeline)
 {
@@ -254,7 +254,7 @@ static void test_cuts(void **state)
 
 /* ---- paths ---------------------------------------------------------------------------------- */
 
-/* What works, messages and ends take, for the timeline and in the shape of a path. */
+/* The times of works, messages and ends, for the timeline and in the shape of a path. */
 struct times {
     struct sbp_stage_cost cost[MOST_PIECES];
     struct sbp_stage_end end[DEVICES];
@@ -441,7 +441,8 @@ static void test_steps(void **state)
 
 /* ---- the mean ------------------------------------------------------------------------------- */
 
-/* What a device does: its share of all works and messages, on all stages alike. */
+/* Checks the mean weights: a device does its share of all works and messages, and all stages are
+ * alike. */
 static void test_mean(void **state)
 {
     (void)state;

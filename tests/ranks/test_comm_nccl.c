@@ -1,6 +1,6 @@
-/* The nccl backend over the stand-in of tests/support/gpu_double, under mpirun. Without arguments: all checks.
- * `fail` and `abort`: one rank fails while the others wait; the run must end with its reason.
- * `work`: a little of everything, for failures that the stand-in injects.
+/* The nccl backend over the stand-in of tests/support/gpu_double, under mpirun. Without arguments:
+ * all checks. `fail` and `abort`: one rank fails while the others wait; the run must end with its
+ * reason. `work`: a little of everything, for failures that the stand-in injects.
  */
 #include <cuda_runtime_api.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Searches of shipped models on shipped clusters, set up as a paper did.
  *
- * What a program cannot go on without ends it with a message (tests/papers/setting.h).
+ * A failed step ends the program with a message (tests/papers/setting.h).
  */
 #ifndef SBP_TESTS_PAPERS_TRIAL_H
 #define SBP_TESTS_PAPERS_TRIAL_H

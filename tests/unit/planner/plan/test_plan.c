@@ -67,7 +67,7 @@ static char *text_of(const struct sbp_plan *plan)
 {
     struct sbp_diag diag = {0};
     struct sbp_step step;
-    struct cJSON *json;
+    struct cJSON *json = NULL;
     if (sbp_cut_step(&plan->cut, &plan->strategy, false, &step, &diag) != SBP_OK ||
         sbp_plan_json(plan, &step, &json, &diag) != SBP_OK)
         fail_msg("%s", diag.text);

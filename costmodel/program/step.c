@@ -7,7 +7,6 @@
 
 #define MOST_MICRO_BATCHES (INT64_C(1) << 20) /* of a timeline */
 #define ROUNDING           1e-12              /* of sums of a step's times */
-#define MOST_BUCKETS       (1 << 20)          /* of a timeline; smaller ones are priced together */
 
 /* One call of sbp_step_make. */
 struct job {
@@ -152,7 +151,7 @@ static struct hosted hosted_states(const struct sbp_step *step, int stage)
             hosted.most = program;
         most = updated > most ? updated : most;
     }
-    hosted.buckets = fmin(hosted.buckets, MOST_BUCKETS);
+    hosted.buckets = fmin(hosted.buckets, SBP_STEP_MOST_BUCKETS);
     hosted.bucket = hosted.buckets > 0 ? hosted.parameters / hosted.buckets : 0;
     return hosted;
 }

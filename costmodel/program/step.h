@@ -12,6 +12,10 @@
 #include "costmodel/program/program.h"
 #include "costmodel/program/stages.h"
 
+/* Buckets of offloaded states that a timeline has at most: smaller ones are priced together. Bounds
+ * of a step (planner/pricing) count launches of buckets only up to there. */
+#define SBP_STEP_MOST_BUCKETS (1 << 20)
+
 struct sbp_step_request {
     const struct sbp_graph *graph;     /* set to parallel->micro_batch; must outlive the step */
     const struct sbp_cluster *cluster; /* of all stages; must outlive the step */

@@ -12,9 +12,6 @@
 #include "planner/pricing/pricing.h"
 #include "planner/pricing/price_cache.h"
 
-/* A timeline has at most so many buckets of offloaded states (costmodel/program/step.c). */
-#define MOST_BUCKETS (1 << 20)
-
 /* ---- small parts ---------------------------------------------------------------------------- */
 
 double sbp_pricing_elements(const struct sbp_space *space, int tensor)
@@ -63,7 +60,7 @@ static struct rates update_rates(const struct sbp_space *space)
                                              sbp_price_update_bytes(&space->pricing));
     if (space->parallel->offload && state > 0) {
         const double bucket = (double)space->parallel->bucket_parameters;
-        const bool counts = (double)space->graph->parameters < bucket * MOST_BUCKETS;
+        const bool counts = (double)space->graph->parameters < bucket * SBP_STEP_MOST_BUCKETS;
         rates.parameter_s += 2 * state / cluster->host_link_bytes_per_s +
                              (counts ? cluster->kernel_launch_s / bucket : 0);
         rates.weight_s = 0;

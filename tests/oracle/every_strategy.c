@@ -85,7 +85,10 @@ static void add_rests(const struct every *every, struct every_variable *variable
         for (int dim = 0; dim < SBP_DIM_INNER; dim++)
             add_choice(every, variable, role, SBP_STATE_S((uint8_t)dim));
     add_choice(every, variable, role, SBP_STATE_B);
-    if (output.kind == SBP_PARTIAL)
+    if (output.kind == SBP_PARTIAL &&
+        (every->leaves_sums ||
+         sbp_graph_consumers(&every->cut->graph, node_of(every, variable->op)->output, NULL, 0) >
+             0))
         add_choice(every, variable, role, SBP_STATE_P);
 }
 
@@ -120,11 +123,13 @@ static bool input_rests(const struct sbp_graph *graph)
     return rests;
 }
 
-void every_open(const struct sbp_cut *cut, enum sbp_objective objective, struct every *every)
+void every_open(const struct sbp_cut *cut, enum sbp_objective objective, bool leaves_sums,
+                struct every *every)
 {
     const struct sbp_graph *const graph = &cut->graph;
     const int axes = cut->mesh.axis_count;
-    *every = (struct every){.cut = cut, .objective = objective, .is_ordered = true};
+    *every = (struct every){
+        .cut = cut, .objective = objective, .is_ordered = true, .leaves_sums = leaves_sums};
     sbp_arena_init(&every->arena);
     every->variable =
         SBP_NEW(&every->arena, struct every_variable, (graph->op_count + 1) * axes + 1);
@@ -189,6 +194,34 @@ static bool follow(struct every *every)
     return true;
 }
 
+/* Two users of a weight play one role on an axis that leaves it whole, and both repeat work or
+ * neither does: else `sbplan price` refuses them. */
+static bool users_agree(const struct every *every, int op, int other)
+{
+    const struct sbp_op_entry *const a = node_of(every, op)->entry;
+    const struct sbp_op_entry *const b = node_of(every, other)->entry;
+    for (int axis = 0; axis < every->cut->mesh.axis_count; axis++) {
+        const struct sbp_role *const left = &a->role[every->strategy.op[op].role[axis]];
+        const struct sbp_role *const right = &b->role[every->strategy.op[other].role[axis]];
+        if (left->spare != right->spare ||
+            (left->weight[0].kind != SBP_SPLIT && strcmp(left->name, right->name) != 0))
+            return false;
+    }
+    return true;
+}
+
+static bool weights_agree(const struct every *every)
+{
+    const struct sbp_graph *const graph = &every->cut->graph;
+    for (int op = 0; op < graph->op_count; op++)
+        for (int other = 0; other < op && graph->op[op].transposed_weight; other++)
+            if (graph->op[other].weight_count > 0 &&
+                graph->op[other].weight[0] == graph->op[op].weight[0] &&
+                !users_agree(every, op, other))
+                return false;
+    return true;
+}
+
 static bool make_strategy(struct every *every)
 {
     const struct sbp_graph *const graph = &every->cut->graph;
@@ -205,7 +238,7 @@ static bool make_strategy(struct every *every)
                 every->strategy.rest[graph->op[op].output].axis[variable->axis] = choice.rest;
         }
     }
-    return follow(every);
+    return weights_agree(every) && follow(every);
 }
 
 double every_price(struct every *every)

@@ -1,6 +1,7 @@
 /* Every strategy that a plan can state for one cut, whether a search would try it or not: on every
  * axis every role of an operator's catalogue entry, and for its output every state to rest in. The
- * only rules are the strategy module's own. Repeats do as their site does.
+ * rules are the strategy module's own, and one that `sbplan price` has: operators that share a
+ * weight play one role where it is whole. Repeats do as their site does.
  */
 #ifndef SBP_TESTS_EVERY_STRATEGY_H
 #define SBP_TESTS_EVERY_STRATEGY_H
@@ -28,14 +29,17 @@ struct every {
     enum sbp_objective objective;
     int variable_count, first_choice; /* the first variable that axes of a family are ordered by */
     bool is_ordered;                  /* axes of a family may be exchanged */
+    bool leaves_sums;                 /* as every_open has it */
     struct every_variable *variable;
     int *at; /* (variable_count) the choice of each */
     struct sbp_strategy strategy;
     int64_t priced;
 };
 
-/* Variables in the order of operators, their axes together. The cut must outlive it. */
-void every_open(const struct sbp_cut *cut, enum sbp_objective objective, struct every *every);
+/* Variables in the order of operators, their axes together. leaves_sums: an output that nobody
+ * reads may rest partial. The cut must outlive it. */
+void every_open(const struct sbp_cut *cut, enum sbp_objective objective, bool leaves_sums,
+                struct every *every);
 void every_close(struct every *every);
 
 /* Reads the choices off a strategy; false: it makes one that is none. */

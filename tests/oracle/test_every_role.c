@@ -306,7 +306,9 @@ static void tell_whole(struct instance *it, const int *at)
     memcpy(it->every.at, at, (size_t)it->every.variable_count * sizeof *at);
     struct cJSON *const json = every_json(&it->every);
     char *const text = cJSON_PrintUnformatted(json);
-    printf("  model    %s\n  cluster  %s\n  strategy %s\n", it->model.text, it->cluster.text, text);
+    printf("  objective %s\n  model    %s\n  cluster  %s\n  strategy %s\n",
+           it->request.objective == SBP_STEP_TIME ? "step-time" : "communication", it->model.text,
+           it->cluster.text, text);
     cJSON_free(text);
     cJSON_Delete(json);
 }

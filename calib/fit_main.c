@@ -106,32 +106,23 @@ static void print_help(void)
 
 /* --- the cluster file --- */
 
-/* Names the cluster by the option, or by the file: "dir/polaris.json" is "polaris". */
-static void name_of(const struct sbp_fit_and_write_options *options, char name[NAME_BYTES])
-{
-    if (options->name != NULL) {
-        (void)snprintf(name, NAME_BYTES, "%s", options->name);
-        return;
-    }
-    (void)snprintf(name, NAME_BYTES, "%s", sbp_file_name(options->output));
-    const size_t length = strlen(name), cut = strlen(".json");
-    if (length > cut && strcmp(name + length - cut, ".json") == 0)
-        name[length - cut] = '\0';
-}
-
 static enum sbp_status write_cluster(const struct options *options, const struct sbp_logs *logs,
                                      const struct sbp_measured *measured,
                                      const struct sbp_network_fit *fit, struct sbp_diag *diag)
 {
     char name[NAME_BYTES];
-    name_of(&options->finish, name);
+    if (options->finish.name != NULL)
+        (void)snprintf(name, sizeof name, "%s", options->finish.name);
+    else
+        sbp_fit_and_write_name(options->finish.output, name, sizeof name);
     const struct sbp_cluster_file_logs file = {.name = name,
                                                .preset = sbp_preset_at(options->preset),
                                                .nodes = options->cluster_nodes,
                                                .measured = measured,
                                                .logs = logs};
     struct cJSON *json = sbp_cluster_file_of_logs(fit, &file);
-    const enum sbp_status status = sbp_json_write(json, options->finish.output, diag);
+    const enum sbp_status status = sbp_cluster_file_write(
+        json, options->finish.output, measured->source[0].name, measured, fit, diag);
     cJSON_Delete(json);
     return status;
 }

@@ -25,6 +25,8 @@ enum sbp_status sbp_calibrate_collect(const struct sbp_record *record, enum sbp_
     calibration->origin.wall_s = last->wall_s;
     SBP_TRY(sbp_points(record, statistic, &calibration->measured, &runs, diag));
     sbp_points_compute(record, &runs, &calibration->compute);
+    sbp_findings_of_times(record, findings);
+    calibration->impossible = findings->count > 0 ? findings->line[0] : NULL;
     sbp_findings_of_runs(&runs, findings);
     sbp_findings_of_sessions(record, findings);
     sbp_findings_of_compute(record, findings);
@@ -43,6 +45,15 @@ bool sbp_calibrate_is_gpu(const struct sbp_calibration *calibration)
     return calibration->origin.device[0] != '\0';
 }
 
+/* Passes a refusal on with the file's name and the times that were left out. */
+static enum sbp_status refuse(const struct sbp_calibration *calibration, enum sbp_status status,
+                              const struct sbp_diag *why, struct sbp_diag *diag)
+{
+    const char *left_out = calibration->impossible;
+    return sbp_fail(diag, status, "%s: %s%s%s", calibration->samples_path, why->text,
+                    left_out == NULL ? "" : "; ", left_out == NULL ? "" : left_out);
+}
+
 /* --- curves --- */
 
 enum sbp_status sbp_calibrate_network(const struct sbp_calibration *calibration,
@@ -50,7 +61,10 @@ enum sbp_status sbp_calibrate_network(const struct sbp_calibration *calibration,
 {
     SBP_TRY(sbp_network_fit_ports(&calibration->measured, &network->ports, diag));
     const struct sbp_network_options options = {.ports = network->ports.ports};
-    return sbp_network_fit(&calibration->measured, &options, &network->fit, diag);
+    struct sbp_diag why = {0};
+    const enum sbp_status status =
+        sbp_network_fit(&calibration->measured, &options, &network->fit, &why);
+    return status == SBP_OK ? SBP_OK : refuse(calibration, status, &why, diag);
 }
 
 /* --- one alpha and beta --- */
@@ -157,10 +171,11 @@ static enum sbp_status check_rates(const struct sbp_calibrated *calibrated, stru
                   {calibrated->copy_bytes_per_s, "copy"}};
     for (int i = 0; i < 3; i++)
         if (!(needed[i].rate > 0) || !isfinite(needed[i].rate))
-            return sbp_fail(diag, SBP_E_INPUT,
-                            "calibrate: no %s has a time above 0 s, of which rates are formed: was "
-                            "it cut short, is the processor's clock working?",
-                            needed[i].work);
+            return sbp_fail(
+                diag, SBP_E_INPUT,
+                "no %s has a time that a machine takes, of which rates are formed: was it "
+                "cut short, is the processor's clock working?",
+                needed[i].work);
     return SBP_OK;
 }
 
@@ -182,8 +197,10 @@ enum sbp_status sbp_calibrate_fit(const struct sbp_calibration *calibration,
     if (status == SBP_E_INPUT && network != NULL)
         memset(calibrated->fit, 0, sizeof calibrated->fit);
     else if (status != SBP_OK)
-        return sbp_fail(diag, status, "%s", why.text);
+        return refuse(calibration, status, &why, diag);
     count_points(calibration, calibrated);
     rate_compute(&calibration->compute, calibrated);
-    return check_rates(calibrated, diag);
+    why = (struct sbp_diag){0};
+    status = check_rates(calibrated, &why);
+    return status == SBP_OK ? SBP_OK : refuse(calibration, status, &why, diag);
 }

@@ -19,6 +19,7 @@ struct sbp_calibration {
     struct sbp_measured measured; /* owned */
     struct sbp_compute_times compute;
     struct sbp_sample_findings findings;
+    const char *impossible; /* what they say of times that were left out; NULL: none was */
 };
 
 /* Sums up a file of samples: the origin of its last session, all of its points, the findings.

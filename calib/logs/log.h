@@ -39,11 +39,12 @@
  * failed run is refused with the rows that it printed first, since what broke it may have slowed
  * them down; a run with wrong values also where other sizes were right. Whole rows of a table that
  * was cut off or shortened stay, since each stands for itself and its columns agree (bandwidth =
- * size / time, bus bandwidth = bandwidth x factor of the ranks). The printed average bus bandwidth
- * shows that rows are missing; where it differs although every size is there, numbers were changed
- * or rows of several runs mixed, and the table is refused. So are rows behind the end of a table:
- * they are another run's. OSU prints no average: there a gap between sizes shows missing rows, and
- * sizes that fall those of several runs, which are refused.
+ * size / time, bus bandwidth = bandwidth x factor of the ranks). Rows faster than any link
+ * (calib/samples/cell.h) are left out. The printed average bus bandwidth shows that rows are
+ * missing; where it differs although every size is there, numbers were changed or rows of several
+ * runs mixed, and the table is refused. So are rows behind the end of a table: they are another
+ * run's. OSU prints no average: there a gap between sizes shows missing rows, and sizes that fall
+ * those of several runs, which are refused.
  *
  * Tables of one call are compared. Runs of several nodes over TCP sockets are refused beside runs
  * over a fabric. Of two runs of one collective and shape, the one that takes over twice as long at
@@ -91,6 +92,7 @@ struct cJSON;
     X(COPY, "copy", REFUSED)                                                                       \
     X(SIZE_ZERO, "size-zero", ROWS_LEFT_OUT)                                                       \
     X(BROKEN_ROW, "broken-row", ROWS_LEFT_OUT)                                                     \
+    X(IMPOSSIBLE, "impossible-rate", ROWS_LEFT_OUT) /* faster than any link */                     \
     X(FIRST_USE, "first-use", TOLD)                                                                \
     X(HALVES_DIFFER, "halves-differ", TOLD)                                                        \
     X(CUT_OFF, "cut-off", TOLD)                                                                    \

@@ -190,13 +190,27 @@ enum sbp_status sbp_log_osu_line(struct sbp_log_scan *scan, const char *line, in
     "framework,version,device,op_name,kernel_source,nccl_dtype,num_gpus,message_size,latency"
 enum { VERSION = 1, OPERATION = 3, TYPE = 5, DEVICES, ELEMENTS, LATENCY, FIELDS };
 
-/* Splits at commas, none quoted; false: not as many fields as the head has. */
+/* Whether a line begins with the names of the head, blanks apart. */
+static bool is_head(const char *line)
+{
+    for (const char *known = HEAD; *known != '\0'; line++)
+        if (*line != ' ' && *line != '\t' && *line != *known++)
+            return false;
+    return true;
+}
+
+/* Splits at commas, with blanks around them, none quoted; false: not as many fields as the head
+ * has. */
 static bool split_fields(const char *line, struct sbp_log_word *field)
 {
     const char *at = line;
     for (int i = 0; i < FIELDS; i++) {
-        field[i] = (struct sbp_log_word){at, (int)strcspn(at, ",\r")};
-        at += field[i].length;
+        at += strspn(at, " \t");
+        const char *end = at + strcspn(at, ",\r");
+        field[i] = (struct sbp_log_word){at, (int)(end - at)};
+        while (field[i].length > 0 && strchr(" \t", at[field[i].length - 1]) != NULL)
+            field[i].length--;
+        at = end;
         if (i + 1 < FIELDS && *at++ != ',')
             return false;
     }
@@ -259,7 +273,7 @@ enum sbp_status sbp_log_csv_line(struct sbp_log_scan *scan, struct sbp_log_csv *
     double devices;
     struct sbp_log_row row = {.line = number};
     struct sbp_log_run *run = sbp_log_current(scan);
-    *is_taken = sbp_log_after(line, HEAD) != NULL;
+    *is_taken = is_head(line);
     csv->is_on = csv->is_on || *is_taken;
     if (*is_taken || !csv->is_on)
         return SBP_OK;

@@ -212,7 +212,7 @@ struct tally {
 };
 
 struct tallies {
-    struct tally zero, broken, first_use, apart;
+    struct tally zero, broken, impossible, first_use, apart;
 };
 
 static void tally(struct tally *of, int line)
@@ -253,6 +253,15 @@ static bool has_times(const struct sbp_log_row *row)
     return there > 0;
 }
 
+/* Whether a half took less time than the collective can. */
+static bool is_impossible(const struct sbp_log_row *row, double least_s)
+{
+    for (int h = 0; h < SBP_LOG_HALVES; h++)
+        if (row->half[h].is_there && row->half[h].time_us.value * 1e-6 < least_s)
+            return true;
+    return false;
+}
+
 static void add_point(struct sbp_log_table *table, const struct sbp_measured_point *point)
 {
     table->least_bytes = table->kept == 0 ? point->bytes : fmin(table->least_bytes, point->bytes);
@@ -264,13 +273,14 @@ static void add_point(struct sbp_log_table *table, const struct sbp_measured_poi
 static enum sbp_status tell_rows(const struct check *is, const struct tallies *tallies)
 {
     const struct tally zero = tallies->zero, broken = tallies->broken;
+    const struct tally impossible = tallies->impossible;
     const struct tally first = tallies->first_use, apart = tallies->apart;
     const struct sbp_log_table *table = table_of(is);
     if (table->kept == 0)
         return NOTE(is, is->run->head_line, SBP_LOG_NO_ROWS,
                     "none of its %d row%s is left: %d of size 0, %d that stop short or whose "
-                    "columns do not belong together",
-                    table->rows, plural(table->rows), zero.count, broken.count);
+                    "columns do not belong together, %d faster than any link",
+                    table->rows, plural(table->rows), zero.count, broken.count, impossible.count);
     if (zero.count > 0)
         SBP_TRY(NOTE(is, zero.line, SBP_LOG_SIZE_ZERO, "%d row%s of size 0%s", zero.count,
                      plural(zero.count),
@@ -279,6 +289,12 @@ static enum sbp_status tell_rows(const struct check *is, const struct tallies *t
         SBP_TRY(NOTE(is, broken.line, SBP_LOG_BROKEN_ROW,
                      "%d row%s that stop%s short, or whose columns do not belong together",
                      broken.count, plural(broken.count), broken.count == 1 ? "s" : ""));
+    if (impossible.count > 0)
+        SBP_TRY(NOTE(is, impossible.line, SBP_LOG_IMPOSSIBLE,
+                     "%d row%s faster than any machine: a device sends over %.0e B/s, or all of it "
+                     "takes under %.0e s",
+                     impossible.count, plural(impossible.count), SBP_MOST_BUS_BYTES_PER_S,
+                     SBP_LEAST_TIME_S));
     if (first.count > 0)
         SBP_TRY(NOTE(is, first.line, SBP_LOG_FIRST_USE,
                      "%d time%s out of place over %.1f times that in place, the first use of a "
@@ -302,8 +318,10 @@ static enum sbp_status take_rows(const struct check *is)
         return SBP_E_MEMORY;
     for (int i = 0; i < run->row_count; i++) {
         const struct sbp_log_row *row = &run->row[i];
-        struct sbp_measured_point point = {
-            .kind = table->kind, .nodes = table->nodes, .ranks_per_node = table->ranks_per_node};
+        struct sbp_measured_point point = {.kind = table->kind,
+                                           .nodes = table->nodes,
+                                           .ranks_per_node = table->ranks_per_node,
+                                           .line = row->line};
         const double ranks = run->is_per_rank ? table->ranks : 1;
         point.bytes = row->size_bytes * ranks;
         if (point.bytes == 0) {
@@ -311,6 +329,9 @@ static enum sbp_status take_rows(const struct check *is)
         } else if (!has_times(row) ||
                    (!run->is_bare && !sbp_log_row_agrees(row, is->collective, table->ranks))) {
             tally(&tallies.broken, row->line);
+        } else if (is_impossible(
+                       row, sbp_cell_least_collective_s(table->kind, table->ranks, point.bytes))) {
+            tally(&tallies.impossible, row->line);
         } else {
             choose_time(row, &point, &tallies);
             add_point(table, &point);

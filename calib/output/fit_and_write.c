@@ -6,6 +6,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/file.h"
 #include "base/json/json_write.h"
 #include "calib/output/calib_report.h"
 #include "calib/output/cluster_file.h"
@@ -29,8 +30,11 @@ static enum sbp_status write_and_print(const struct sbp_calibration *found,
     struct sbp_calibrated calibrated;
     SBP_TRY(sbp_calibrate_fit(found, options->weights, network, &calibrated, diag));
     struct cJSON *json = sbp_cluster_file_of_calibration(found, &calibrated);
-    enum sbp_status status =
-        options->output == NULL ? SBP_OK : sbp_json_write(json, options->output, diag);
+    enum sbp_status status = SBP_OK;
+    if (options->output != NULL || options->json)
+        status =
+            sbp_cluster_file_write(json, options->output, found->samples_path, &found->measured,
+                                   network == NULL ? NULL : &network->fit, diag);
     if (status == SBP_OK && options->json)
         status = sbp_json_print(json, stdout, diag);
     cJSON_Delete(json);
@@ -57,16 +61,36 @@ static enum sbp_status finish(const struct sbp_calibration *found,
     return status;
 }
 
+void sbp_fit_and_write_name(const char *path, char *name, size_t size)
+{
+    (void)snprintf(name, size, "%s", sbp_file_name(path));
+    const size_t length = strlen(name), cut = strlen(".json");
+    if (length > cut && strcmp(name + length - cut, ".json") == 0)
+        name[length - cut] = '\0';
+}
+
+/* Names the cluster by the option, else by the samples, else by a file. */
+static void name_cluster(const struct sbp_fit_and_write_options *options,
+                         struct sbp_calibration *found)
+{
+    char *name = found->origin.name;
+    if (options->name != NULL)
+        (void)snprintf(name, sizeof found->origin.name, "%s", options->name);
+    else if (name[0] == '\0')
+        sbp_fit_and_write_name(options->output != NULL ? options->output : found->samples_path,
+                               name, sizeof found->origin.name);
+}
+
 enum sbp_status sbp_fit_and_write(const struct sbp_record *record,
                                   const struct sbp_fit_and_write_options *options,
                                   struct sbp_diag *diag)
 {
     struct sbp_calibration found;
     enum sbp_status status = sbp_calibrate_collect(record, options->statistic, &found, diag);
-    if (options->name != NULL)
-        (void)snprintf(found.origin.name, sizeof found.origin.name, "%s", options->name);
-    if (status == SBP_OK)
+    if (status == SBP_OK) {
+        name_cluster(options, &found);
         status = finish(&found, options, diag);
+    }
     sbp_calibrate_free(&found);
     return status;
 }

@@ -14,7 +14,7 @@ extern const char *const sbp_fit_methods[]; /* NULL-ended */
 
 struct sbp_fit_and_write_options {
     const char *output; /* cluster file; NULL: none is written */
-    const char *name;   /* of the cluster; NULL: the samples' */
+    const char *name;   /* of the cluster; NULL: the samples', or where they give none the file's */
     enum sbp_fit_method method;
     enum sbp_fit_weights weights; /* of the errors of the paper's method */
     enum sbp_statistic statistic;
@@ -27,6 +27,9 @@ bool sbp_fit_and_write_set_output(void *field, const char *name);
     .set = sbp_fit_and_write_set_output,                                                           \
     .legal = "a file name that does not end in .jsonl, as samples "                                \
              "do"
+
+/* Names a cluster by its file: "dir/polaris.json" is "polaris". */
+void sbp_fit_and_write_name(const char *path, char *name, size_t size);
 
 /* The largest cluster that options accept. */
 #define SBP_MOST_NODES          1000000

@@ -1,5 +1,6 @@
 #include "calib/samples/cell.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,6 +58,30 @@ int64_t sbp_cell_whole_bytes(enum sbp_collective kind, int members, int64_t byte
         kind == SBP_SEND_RECV || kind == SBP_ALL_REDUCE || kind == SBP_BROADCAST_COLL;
     const int64_t element = (int64_t)sizeof(float) * (is_whole ? 1 : members);
     return (bytes > element ? bytes / element : 1) * element;
+}
+
+double sbp_cell_least_collective_s(enum sbp_collective kind, double members, double bytes)
+{
+    return fmax(SBP_LEAST_TIME_S,
+                sbp_collective_share(kind, members) * bytes / SBP_MOST_BUS_BYTES_PER_S);
+}
+
+double sbp_cell_least_s(const struct sbp_cell *cell)
+{
+    switch (cell->work) {
+    case SBP_CELL_COLLECTIVE:
+        return sbp_cell_least_collective_s(cell->kind, (double)cell->nodes * cell->ranks_per_node,
+                                           (double)cell->bytes);
+    case SBP_CELL_PAIRS:
+        return sbp_cell_least_collective_s(SBP_SEND_RECV, 2, (double)cell->bytes);
+    case SBP_CELL_COPY:
+        return fmax(SBP_LEAST_TIME_S, 2 * (double)cell->bytes / SBP_MOST_COPY_BYTES_PER_S);
+    case SBP_CELL_GEMM:
+    case SBP_CELL_LAUNCH:
+        return fmax(SBP_LEAST_TIME_S,
+                    2 * (double)cell->m * (double)cell->n * (double)cell->k / SBP_MOST_FLOPS);
+    }
+    return SBP_LEAST_TIME_S;
 }
 
 /* --- text --- */

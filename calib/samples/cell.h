@@ -58,6 +58,17 @@ void sbp_cell_write(const struct sbp_cell *cell, struct sbp_text *text);
 /* Reads the members that sbp_cell_write wrote; E_INPUT. */
 enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *cell) SBP_MUST_USE;
 
+/* The most that any machine does, far above what is built: shorter times are faults of a clock or
+ * of a file. */
+#define SBP_LEAST_TIME_S          1e-9 /* of anything */
+#define SBP_MOST_BUS_BYTES_PER_S  1e13 /* that a device sends: ten times NVLink 5 */
+#define SBP_MOST_COPY_BYTES_PER_S 1e15 /* read and written: a hundred times a B200 */
+#define SBP_MOST_FLOPS            1e18 /* hundreds of B200 in half precision */
+
+/* The least seconds that a collective of so many members (>= 2), or a cell, can take by them. */
+double sbp_cell_least_collective_s(enum sbp_collective kind, double members, double bytes);
+double sbp_cell_least_s(const struct sbp_cell *cell);
+
 #define SBP_MAX_REPEATS 100 /* as many as AutoDDL takes of every point (section 3.2) */
 
 struct sbp_samples {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/math/stats.h"
 #include "base/text.h"
 
@@ -86,6 +87,25 @@ void sbp_findings_of_runs(const struct sbp_sample_runs *runs, struct sbp_sample_
                  "runs cannot tell which is right, three can",
                  run->run + 1, run->slowdown, run->compared);
     }
+}
+
+/* --- times --- */
+
+void sbp_findings_of_times(const struct sbp_record *record, struct sbp_sample_findings *findings)
+{
+    const struct sbp_result *first = NULL;
+    char name[SBP_CELL_NAME];
+    int count = 0;
+    for (int i = 0; i < record->result_count; i++) {
+        const struct sbp_result *result = &record->result[i];
+        if (result->cell.work == SBP_CELL_PAIRS || sbp_sample_file_is_possible(result))
+            continue;
+        first = count++ == 0 ? result : first;
+    }
+    if (count > 0)
+        find(findings, "%.60s: line %d: %s in %.3g s, less than any machine takes%s: left out",
+             sbp_file_name(record->path), first->line, sbp_cell_name(&first->cell, name),
+             first->median_s, count == 1 ? "" : ", and more such lines");
 }
 
 /* --- compute --- */
@@ -195,7 +215,7 @@ static void list_links(const struct sbp_record *record, bool between_nodes, int6
         for (int p = 0; p < result->pair_count; p++) {
             const struct sbp_sample_pair *pair = &result->pair[p];
             const bool is_between = node[pair->a] != node[pair->b];
-            if (is_between == between_nodes && pair->time_s > 0)
+            if (is_between == between_nodes && pair->time_s >= sbp_cell_least_s(&result->cell))
                 links->pair[links->count++] = *pair;
         }
     }
@@ -390,7 +410,8 @@ void sbp_findings_of_network(const struct sbp_record *record, struct sbp_sample_
         const struct sbp_cell *cell = &result->cell;
         if (is_last(record, result) && cell->work == SBP_CELL_COLLECTIVE &&
             cell->kind == SBP_SEND_RECV && cell->nodes > 1 && cell->groups == 1 &&
-            result->median_s > 0 && (longest == NULL || cell->bytes > longest->cell.bytes))
+            sbp_sample_file_is_possible(result) &&
+            (longest == NULL || cell->bytes > longest->cell.bytes))
             longest = result;
     }
     if (longest == NULL || longest->cell.bytes < SHORT_BYTES)

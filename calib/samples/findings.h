@@ -30,6 +30,9 @@ struct sbp_sample_findings {
 void sbp_findings_of_sessions(const struct sbp_record *record,
                               struct sbp_sample_findings *findings);
 void sbp_findings_of_runs(const struct sbp_sample_runs *runs, struct sbp_sample_findings *findings);
+/* Cells that took less time than is possible, which sbp_points leaves out: the first, by its line.
+ */
+void sbp_findings_of_times(const struct sbp_record *record, struct sbp_sample_findings *findings);
 /* A rank that was slowest at most products and copies. */
 void sbp_findings_of_compute(const struct sbp_record *record, struct sbp_sample_findings *findings);
 /* Slow ranks, hosts and links by the pairs of the last chain; crowded: ranks share cores.

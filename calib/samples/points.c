@@ -87,7 +87,7 @@ static int end_of_cell(const struct sorted *sorted, int first)
 
 static bool is_timed(const struct sbp_result *result)
 {
-    return result->cell.work == SBP_CELL_COLLECTIVE && result->median_s > 0;
+    return result->cell.work == SBP_CELL_COLLECTIVE && sbp_sample_file_is_possible(result);
 }
 
 /* --- runs --- */
@@ -122,11 +122,14 @@ static bool list_runs(const struct sbp_record *record, struct sbp_arena *arena,
     return true;
 }
 
+/* The least is one that a machine can take: a coarse clock gives 0 s now and then. */
 static double time_of(const struct sbp_result *result, enum sbp_statistic statistic)
 {
+    const double possible_s = sbp_cell_least_s(&result->cell);
     double least_s = result->median_s;
     for (int i = 0; i < result->count && statistic == SBP_OF_LEAST; i++)
-        least_s = fmin(least_s, result->time_s[i]);
+        if (result->time_s[i] >= possible_s)
+            least_s = fmin(least_s, result->time_s[i]);
     return least_s;
 }
 
@@ -140,7 +143,7 @@ static int list_times(const struct sorted *sorted, const struct sbp_sample_runs 
         const struct sbp_result *result = sorted->result[i];
         const struct sbp_sample_run *run =
             find_run(runs, chain_of(sorted->record, result), result->run);
-        if (result->median_s > 0 && (all || run == NULL || !run->bad))
+        if (sbp_sample_file_is_possible(result) && (all || run == NULL || !run->bad))
             time_s[count++] = time_of(result, statistic);
     }
     return count;
@@ -229,6 +232,7 @@ static void add_points(const struct sorted *sorted, const struct sbp_sample_runs
                                         .ranks_per_node = cell->ranks_per_node,
                                         .groups = cell->groups,
                                         .bytes = (double)cell->bytes,
+                                        .line = sorted->result[first]->line,
                                         .source = chain_of(sorted->record, sorted->result[first])};
         sum_up(sorted, first, end, statistic, time_s, count, point);
     }
@@ -358,7 +362,7 @@ void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample
         const struct sbp_result *result = &record->result[i];
         const struct sbp_sample_run *run = find_run(runs, chain_of(record, result), result->run);
         struct sbp_samples *samples = NULL;
-        if (!(result->median_s > 0) || (run != NULL && run->bad))
+        if (!sbp_sample_file_is_possible(result) || (run != NULL && run->bad))
             continue;
         if (result->cell.work == SBP_CELL_COPY) {
             samples = find_copy(&result->cell, times);

@@ -29,6 +29,7 @@ struct sbp_measured_point {
                       the range of the runs, or half the median's interval of the only run */
     bool first_use; /* a benchmark's first use of a protocol: time_s is the second one's */
     int source;     /* into source[] */
+    int line;       /* of its file, the first of several; 0: of no line */
     int groups;     /* of a node that worked at the same time; 0: a log, which has one */
 };
 

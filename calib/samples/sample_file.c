@@ -125,6 +125,7 @@ struct reader {
     struct sbp_record *record;
     struct sbp_diag *diag;
     int session_room, result_room;
+    int line; /* that is read, from 1 */
 };
 
 static enum sbp_status no_memory(const struct reader *reader)
@@ -283,6 +284,8 @@ static enum sbp_status read_session(struct reader *reader, const struct sbp_json
 #undef GET_WORD
     SBP_TRY(read_settings(object, origin->settings, sizeof origin->settings));
     bool resumes = false;
+    int64_t version = 1;
+    SBP_TRY(sbp_json_get_int64(object, SBP_SAMPLE_FILE_KEY, 1, 1, &version));
     SBP_TRY(sbp_json_get_bool(object, "resumes", &resumes));
     if (record->session_count > 0)
         session->chain = record->session[record->session_count - 1].chain + (resumes ? 0 : 1);
@@ -366,7 +369,8 @@ static enum sbp_status read_result(struct reader *reader, const struct sbp_json 
     }
     struct sbp_session *session = &record->session[record->session_count - 1];
     struct sbp_result *result = &record->result[record->result_count];
-    *result = (struct sbp_result){.session = record->session_count - 1, .slowest_rank = -1};
+    *result = (struct sbp_result){
+        .line = reader->line, .session = record->session_count - 1, .slowest_rank = -1};
     SBP_TRY(sbp_cell_read(object, &result->cell));
     SBP_TRY(get_int(object, "run", 0, &result->run));
     if (result->run >= SBP_MAX_RUNS)
@@ -389,15 +393,15 @@ static enum sbp_status read_end(struct reader *reader, const struct sbp_json *ob
     return sbp_json_get_double(object, "wall_s", 0, MOST_S, &session->wall_s);
 }
 
-static enum sbp_status read_line(struct reader *reader, const char *line, int number)
+static enum sbp_status read_line(struct reader *reader, const char *line)
 {
     char name[PATH_MAX + 32];
     struct cJSON *root;
     struct sbp_json at;
-    (void)snprintf(name, sizeof name, "%s: line %d", reader->record->path, number);
+    (void)snprintf(name, sizeof name, "%s: line %d", reader->record->path, reader->line);
     SBP_TRY(sbp_json_parse(line, name, &root, &at, reader->diag));
     enum sbp_status status;
-    if (sbp_json_has(&at, "sbplan_samples"))
+    if (sbp_json_has(&at, SBP_SAMPLE_FILE_KEY))
         status = read_session(reader, &at);
     else
         status = (sbp_json_has(&at, "end") ? read_end : read_result)(reader, &at);
@@ -423,7 +427,7 @@ enum sbp_status sbp_sample_file_parse(const char *path, const char *text, size_t
     record->path = sbp_arena_strdup(&record->arena, path);
     char *line = SBP_NEW(&record->arena, char, length + 1);
     enum sbp_status status = record->path == NULL || line == NULL ? no_memory(&reader) : SBP_OK;
-    for (int number = 1; status == SBP_OK; number++) {
+    for (reader.line = 1; status == SBP_OK; reader.line++) {
         const char *start = text + record->whole_bytes;
         const char *end = memchr(start, '\n', length - record->whole_bytes);
         if (end == NULL)
@@ -431,8 +435,8 @@ enum sbp_status sbp_sample_file_parse(const char *path, const char *text, size_t
         memcpy(line, start, (size_t)(end - start));
         line[end - start] = '\0';
         status = strlen(line) == (size_t)(end - start)
-                     ? read_line(&reader, line, number)
-                     : sbp_fail(diag, SBP_E_INPUT, "%s: line %d: a NUL byte", path, number);
+                     ? read_line(&reader, line)
+                     : sbp_fail(diag, SBP_E_INPUT, "%s: line %d: a NUL byte", path, reader.line);
         record->whole_bytes += (size_t)(end - start) + 1;
     }
     if (status == SBP_OK && record->session_count == 0)
@@ -469,15 +473,25 @@ void sbp_sample_file_free(struct sbp_record *record)
     *record = (struct sbp_record){.path = NULL};
 }
 
+bool sbp_sample_file_is_possible(const struct sbp_result *result)
+{
+    return result->median_s >= sbp_cell_least_s(&result->cell);
+}
+
 bool sbp_sample_file_is(const char *path)
 {
-    static const char begin[] = SBP_SAMPLE_FILE_BEGIN;
-    char found[sizeof begin - 1];
+    char *line = NULL;
+    size_t room = 0;
+    struct cJSON *root = NULL;
+    struct sbp_json at;
     FILE *file = fopen(path, "r");
     if (file == NULL)
         return false;
-    const bool is_one =
-        fread(found, sizeof found, 1, file) == 1 && memcmp(found, begin, sizeof found) == 0;
+    const bool is_one = getline(&line, &room, file) > 0 &&
+                        sbp_json_parse(line, path, &root, &at, NULL) == SBP_OK &&
+                        sbp_json_has(&at, SBP_SAMPLE_FILE_KEY);
+    cJSON_Delete(root);
+    free(line);
     (void)fclose(file); /* nothing was written */
     return is_one;
 }

@@ -22,8 +22,9 @@
 #include "calib/samples/origin.h"
 #include "calib/samples/placement.h"
 
-#define SBP_SAMPLE_FILE_BEGIN "{\"sbplan_samples\":1" /* of every session's line */
-#define SBP_MAX_RUNS          100                     /* passes over the cells in one chain */
+#define SBP_SAMPLE_FILE_KEY   "sbplan_samples"                 /* of every session's line */
+#define SBP_SAMPLE_FILE_BEGIN "{\"" SBP_SAMPLE_FILE_KEY "\":1" /* of those that are written */
+#define SBP_MAX_RUNS          100 /* passes over the cells in one chain */
 
 struct sbp_sample_pair {
     int a, b;      /* ranks */
@@ -33,6 +34,7 @@ struct sbp_sample_pair {
 /* One line of a cell. */
 struct sbp_result {
     struct sbp_cell cell;
+    int line;         /* of the file, from 1 */
     int session, run; /* run: pass over the cells, from 0, counted on through resumed sessions */
     bool settled;
     double took_s; /* with warm-ups */
@@ -74,8 +76,12 @@ enum sbp_status sbp_sample_file_parse(const char *path, const char *text, size_t
                                       struct sbp_record *record,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_sample_file_free(struct sbp_record *record);
-/* Whether a file can be read and begins as one of samples. */
+/* Whether a file can be read and its first line is that of a session, however JSON is laid out. */
 bool sbp_sample_file_is(const char *path);
+
+/* Whether the median is a time that a machine can take (sbp_cell_least_s); a clock too coarse gives
+ * 0 s. Of pairs each time stands for itself. */
+bool sbp_sample_file_is_possible(const struct sbp_result *result);
 
 /* The lines, each with its newline; text->failed tells of memory. */
 void sbp_sample_file_session_line(const struct sbp_calibration_origin *origin,

@@ -82,7 +82,7 @@ static const struct sbp_option options[] = {
      .names = precision_names},
     {"--vocab-multiple", "N", "pad the vocabulary to a multiple (default 128)",
      FIELD(WHOLE, vocab_multiple), .least = 1, .most = (int64_t)1 << 20},
-    {"--name", "NAME", "of the model, or cluster", FIELD(TEXT, name)},
+    {"--name", "NAME", "of the model; with --from, of the cluster", FIELD(TEXT, name)},
     {"-n", "RANKS", "ranks to measure (default 4)", FIELD(WHOLE, ranks), .least = 2, .most = 1024},
     {"--backend", "NAME", "how ranks communicate (default auto)", FIELD(CHOICE, backend),
      .names = sbp_backend_names},

@@ -8,12 +8,12 @@
 #include "calib/samples/points.h"
 #include "tests/fuzz/fuzz.h"
 
-static void check_points(const struct sbp_record *record)
+static void check_points(const struct sbp_record *record, enum sbp_statistic statistic)
 {
     struct sbp_measured measured;
     struct sbp_sample_runs runs;
     struct sbp_diag diag = {{0}};
-    if (sbp_points(record, SBP_OF_LEAST, &measured, &runs, &diag) != SBP_OK)
+    if (sbp_points(record, statistic, &measured, &runs, &diag) != SBP_OK)
         return;
     for (int i = 0; i < measured.count; i++) {
         const struct sbp_measured_point *point = &measured.point[i];
@@ -30,6 +30,7 @@ static void check_findings(const struct sbp_record *record)
 {
     struct sbp_sample_findings findings = {.count = 0};
     sbp_findings_of_sessions(record, &findings);
+    sbp_findings_of_times(record, &findings);
     sbp_findings_of_compute(record, &findings);
     sbp_findings_of_network(record, &findings);
     const enum sbp_status status = sbp_findings_of_pairs(record, false, &findings, NULL);
@@ -47,7 +48,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const enum sbp_status status =
             sbp_sample_file_parse("input", text, record.whole_bytes, &again, &diag);
         fuzz_check(status == SBP_OK && again.result_count == record.result_count, "the same again");
-        check_points(&record);
+        check_points(&record, SBP_OF_MEDIANS);
+        check_points(&record, SBP_OF_LEAST);
         check_findings(&record);
         sbp_sample_file_free(&again);
         sbp_sample_file_free(&record);

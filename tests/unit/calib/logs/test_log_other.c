@@ -419,6 +419,50 @@ static void test_collector(void **state)
     read_free(&read);
 }
 
+/* Blanks around the commas of a CSV say nothing. */
+static void test_collector_blanks(void **state)
+{
+    (void)state;
+    struct read read = read_text("framework, version,device ,op_name, kernel_source,nccl_dtype,\t"
+                                 "num_gpus, message_size, latency \r\n"
+                                 " T, 2, D, all_gather , NCCL, half, 2, 256, 0.00898 \r\n"
+                                 "T ,2,D,all_gather,NCCL,half,2,512\t,0.00908\n",
+                                 NULL);
+    assert_int_equal(read.logs.table_count, 1);
+    assert_int_equal(read.logs.note_count, 0);
+    assert_int_equal(read.measured.count, 2);
+    assert_point(&read, 0, 512, 8.98);
+    assert_point(&read, 1, 1024, 9.08);
+    assert_string_equal(read.measured.source[0].library, "NCCL 2");
+    read_free(&read);
+}
+
+/* 4 GiB by two devices in 9 us: no link carries that. */
+static void test_impossible_rates(void **state)
+{
+    (void)state;
+    static const char head[] =
+        "framework,version,device,op_name,kernel_source,nccl_dtype,num_gpus,message_size,latency\n";
+    struct sbp_text text = {0};
+    sbp_text_add(&text,
+                 "%sT,2,D,all_reduce,NCCL,half,2,256,0.01\n"
+                 "T,2,D,all_reduce,NCCL,half,2,2147483648,0.009\n"
+                 "T,2,D,all_reduce,NCCL,half,2,4294967296,0.0000009\n",
+                 head);
+    struct read read = read_text(text.bytes, NULL);
+    assert_only(&read, SBP_LOG_IMPOSSIBLE, "2 rows faster than any machine");
+    assert_int_equal(read.logs.note[0].line, 3);
+    assert_int_equal(read.measured.count, 1);
+    assert_int_equal(read.measured.point[0].line, 2);
+    read_free(&read);
+    sbp_text_free(&text);
+    sbp_text_add(&text, "%sT,2,D,all_reduce,NCCL,half,2,2147483648,0.009\n", head);
+    read = read_text(text.bytes, NULL);
+    assert_only(&read, SBP_LOG_NO_ROWS, "1 faster than any link");
+    read_free(&read);
+    sbp_text_free(&text);
+}
+
 static void test_collector_rows(void **state)
 {
     (void)state;
@@ -561,12 +605,20 @@ static void test_mutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_osu_sizes),      cmocka_unit_test(test_osu_columns),
-        cmocka_unit_test(test_osu_latency),    cmocka_unit_test(test_osu_refused),
-        cmocka_unit_test(test_osu_failed),     cmocka_unit_test(test_osu_rows),
-        cmocka_unit_test(test_collector_rows), cmocka_unit_test(test_collector_cut),
-        cmocka_unit_test(test_json),           cmocka_unit_test(test_json_refused),
-        cmocka_unit_test(test_collector),      cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_osu_sizes),
+        cmocka_unit_test(test_osu_columns),
+        cmocka_unit_test(test_osu_latency),
+        cmocka_unit_test(test_osu_refused),
+        cmocka_unit_test(test_osu_failed),
+        cmocka_unit_test(test_osu_rows),
+        cmocka_unit_test(test_collector_blanks),
+        cmocka_unit_test(test_impossible_rates),
+        cmocka_unit_test(test_collector_rows),
+        cmocka_unit_test(test_collector_cut),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_json_refused),
+        cmocka_unit_test(test_collector),
+        cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

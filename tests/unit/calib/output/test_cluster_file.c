@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/json/json_write.h"
 #include "calib/output/cluster_file.h"
 #include "tests/support/unit.h"
 
@@ -102,7 +101,8 @@ static enum sbp_status write_cluster(const struct sbp_calibration *calibration,
 {
     struct cJSON *json = sbp_cluster_file_of_calibration(calibration, calibrated);
     assert_non_null(json);
-    const enum sbp_status status = sbp_json_write(json, path, diag);
+    const enum sbp_status status = sbp_cluster_file_write(json, path, calibration->samples_path,
+                                                          &calibration->measured, NULL, diag);
     cJSON_Delete(json);
     return status;
 }
@@ -168,6 +168,32 @@ static void test_failures_name_the_file(void **state)
     sbp_calibrate_free(&calibration);
 }
 
+/* What search would refuse is not written: the folder is empty behind it. */
+static void test_unreadable_is_not_written(void **state)
+{
+    struct sbp_calibration calibration;
+    make_calibration(&calibration);
+    struct sbp_measured_source source = {.name = "x/c.samples.jsonl"};
+    calibration.measured.source = &source;
+    struct sbp_calibrated calibrated;
+    assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
+                     SBP_OK);
+    char path[128];
+    path_in(*state, "c.json", path);
+    struct sbp_diag diag = {0};
+    calibrated.fit[SBP_FIT_RELATIVE].alpha_s = 2e6;
+    calibration.measured.point[5].line = 7;
+    calibration.measured.point[5].time_s = 3e6;
+    assert_int_equal(write_cluster(&calibration, &calibrated, path, &diag), SBP_E_INPUT);
+    assert_memory_equal(diag.text, "x/c.samples.jsonl: ", 19);
+    if (strstr(diag.text, "levels[0].alpha_s: 2000000 is out of range") == NULL ||
+        strstr(diag.text, "its longest x/c.samples.jsonl: line 7: ") == NULL)
+        fail_msg("%s", diag.text);
+    calibrated.fit[SBP_FIT_RELATIVE].alpha_s = NAN;
+    assert_int_equal(write_cluster(&calibration, &calibrated, path, NULL), SBP_E_INPUT);
+    sbp_calibrate_free(&calibration);
+}
+
 /* Messages stand for collectives where none was measured. */
 static void test_messages_alone(void **state)
 {
@@ -223,6 +249,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_file_reads_back, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_failures_name_the_file, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_unreadable_is_not_written, make_folder, remove_folder),
         cmocka_unit_test(test_messages_alone),
         cmocka_unit_test(test_too_few_samples_are_refused),
         cmocka_unit_test(test_missing_compute_is_named),

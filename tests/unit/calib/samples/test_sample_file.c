@@ -301,6 +301,87 @@ static void test_points_are_least_repeats(void **state)
     sbp_sample_file_free(&record);
 }
 
+/* Coarse clocks give 0 s now and then: the least is the least that a machine can take. */
+static void test_coarse_clocks(void **state)
+{
+    (void)state;
+    struct sbp_text text = {0};
+    struct sbp_measured measured;
+    struct sbp_sample_runs runs;
+    struct sbp_sample_findings findings = {0};
+    static const double times[] = {0, 3e-6, 2e-6, 0, 2e-6};
+    const struct sbp_result result = {.cell = reduce, .count = 5, .time_s = times};
+    add_session(&text, false);
+    sbp_sample_file_result_line(&result, &text);
+    struct sbp_record record = parse(&text);
+    for (int statistic = 0; statistic < 2; statistic++) {
+        assert_int_equal(sbp_points(&record, (enum sbp_statistic)statistic, &measured, &runs, NULL),
+                         SBP_OK);
+        assert_int_equal(measured.count, 1);
+        assert_true(measured.point[0].time_s == 2e-6);
+        assert_true(isfinite(measured.point[0].spread));
+        sbp_points_free(&measured);
+    }
+    sbp_findings_of_times(&record, &findings);
+    assert_int_equal(findings.count, 0);
+    sbp_sample_file_free(&record);
+}
+
+/* Times at the bound of each work count, those below are left out and told by their line. */
+static void test_impossible_times_are_left_out(void **state)
+{
+    (void)state;
+    static const struct {
+        struct sbp_cell cell;
+        double least_s;
+    } cases[] = {
+        {{.work = SBP_CELL_COLLECTIVE,
+          .kind = SBP_ALL_REDUCE,
+          .nodes = 2,
+          .ranks_per_node = 4,
+          .groups = 1,
+          .bytes = (int64_t)1 << 32},
+         1.75 * 4294967296 / 1e13},
+        {{.work = SBP_CELL_COLLECTIVE,
+          .kind = SBP_SEND_RECV,
+          .nodes = 2,
+          .ranks_per_node = 1,
+          .groups = 1,
+          .bytes = 8},
+         1e-9},
+        {{.work = SBP_CELL_GEMM, .type = SBP_FP32, .m = 1 << 20, .n = 1 << 20, .k = 1 << 20},
+         2 * 1048576.0 * 1048576 * 1048576 / 1e18},
+        {{.work = SBP_CELL_COPY, .bytes = (int64_t)1 << 40}, 2 * 1099511627776.0 / 1e15},
+        {{.work = SBP_CELL_LAUNCH, .m = 1, .n = 1, .k = 1}, 1e-9},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int is_short = 0; is_short < 2; is_short++) {
+            struct sbp_text text = {0};
+            struct sbp_measured measured;
+            struct sbp_sample_runs runs;
+            struct sbp_compute_times times;
+            struct sbp_sample_findings findings = {0};
+            const double time_s = (is_short ? 0.99 : 1.01) * cases[i].least_s;
+            const struct sbp_result result = {
+                .cell = cases[i].cell, .count = 1, .time_s = &time_s, .slowest_rank = -1};
+            add_session(&text, false);
+            sbp_sample_file_result_line(&result, &text);
+            struct sbp_record record = parse(&text);
+            assert_int_equal(sbp_points(&record, SBP_OF_MEDIANS, &measured, &runs, NULL), SBP_OK);
+            sbp_points_compute(&record, &runs, &times);
+            const int counted = measured.count + times.gemm_count + times.samples[0].count +
+                                (times.launch_s > 0 ? 1 : 0);
+            if (counted != !is_short)
+                fail_msg("case %zu: %d points of %.9g s", i, counted, time_s);
+            sbp_findings_of_times(&record, &findings);
+            assert_int_equal(findings.count, is_short);
+            if (is_short && strstr(findings.line[0], "s.jsonl: line 2: ") == NULL)
+                fail_msg("%s", findings.line[0]);
+            sbp_points_free(&measured);
+            sbp_sample_file_free(&record);
+        }
+}
+
 /* Two runs that differ are told, and both kept; the third tells which is bad. */
 static void test_two_runs_cannot_tell(void **state)
 {
@@ -589,6 +670,8 @@ int main(void)
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_points_are_medians_of_good_runs),
         cmocka_unit_test(test_points_are_least_repeats),
+        cmocka_unit_test(test_coarse_clocks),
+        cmocka_unit_test(test_impossible_times_are_left_out),
         cmocka_unit_test(test_two_runs_cannot_tell),
         cmocka_unit_test(test_sessions_of_a_chain_count_together),
         cmocka_unit_test(test_what_is_slow_is_named),

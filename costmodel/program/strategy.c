@@ -200,8 +200,17 @@ static enum sbp_status note_splits(const struct sbp_mesh *mesh, const struct sbp
     return SBP_OK;
 }
 
+bool sbp_strategy_is_read(const struct sbp_graph *graph, int tensor)
+{
+    for (int op = 0; op < graph->op_count; op++)
+        for (int i = 0; i < graph->op[op].input_count; i++)
+            if (graph->op[op].input[i] == tensor)
+                return true;
+    return false;
+}
+
 /* Checks the rest state: the producer's splits stay or are gathered; only partial sums rest
- * partial. */
+ * partial, and only where an operator reads them. */
 static enum sbp_status check_rest(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                   const struct sbp_strategy *strategy, int op,
                                   struct sbp_diag *diag)
@@ -209,6 +218,12 @@ static enum sbp_status check_rest(const struct sbp_graph *graph, const struct sb
     const struct sbp_op_node *node = &graph->op[op];
     const struct sbp_dist output = sbp_strategy_output(graph, mesh, strategy, op);
     const struct sbp_dist *rest = &strategy->rest[node->output];
+    if (sbp_dist_of_kind(mesh, rest, SBP_PARTIAL) != 0 &&
+        !sbp_strategy_is_read(graph, node->output))
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "strategy: %s: the output rests partial and nothing reads it, B or a split "
+                        "is legal",
+                        node->name);
     for (int axis = 0; axis < mesh->axis_count; axis++) {
         const struct sbp_state a = output.axis[axis], b = rest->axis[axis];
         if (b.kind == SBP_PARTIAL && a.kind != SBP_PARTIAL)

@@ -83,11 +83,14 @@ bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh 
 int sbp_strategy_misplaced(const struct sbp_graph *graph, const struct sbp_mesh *mesh, int op,
                            const uint8_t role[SBP_MAX_AXES], const sbp_axes *split);
 
+/* Whether an operator reads a tensor. */
+bool sbp_strategy_is_read(const struct sbp_graph *graph, int tensor);
+
 /* Fills strategy->split from roles and rest states and checks legality: roles exist, rests are
  * states that the output and its gradient can be boxed to (see above; a model's split input rests
- * in splits alone), tied weights agree, the product of all axes that split a class anywhere divides
- * it, and no axis is misplaced. E_INPUT names the operator or class and what would be legal;
- * E_MEMORY. */
+ * in splits alone, and what nobody reads in no partial sums), tied weights agree, the product of
+ * all axes that split a class anywhere divides it, and no axis is misplaced. E_INPUT names the
+ * operator or class and what would be legal; E_MEMORY. */
 enum sbp_status sbp_strategy_close(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                    struct sbp_strategy *strategy,
                                    struct sbp_diag *diag) SBP_MUST_USE;

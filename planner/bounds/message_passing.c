@@ -287,6 +287,18 @@ static double finish_variable(struct sbp_messages *m, int variable, double bound
     return low;
 }
 
+/* Drops choices that cost too much by themselves, with the least of all other variables: edges take
+ * no less than nothing. */
+static void drop_dear(struct sbp_messages *m)
+{
+    double sum_s = constant_s(m);
+    for (int v = 0; v < m->space->variable_count; v++)
+        sum_s += finish_variable(m, v, NAN);
+    m->out->lower_s = fmax(m->out->lower_s, fmin(sum_s, cutoff_s(m)));
+    for (int v = 0; v < m->space->variable_count && !is_settled(m); v++)
+        (void)finish_variable(m, v, sum_s);
+}
+
 /* One pass: in order or against it, each variable sends its share to the variables ahead. *sum_s:
  * the bound. */
 static enum sbp_status pass(struct sbp_messages *m, bool rising, double bound_s, double *sum_s)
@@ -399,6 +411,8 @@ static enum sbp_status reduce(struct sbp_messages *m)
     const bool binds = isfinite(m->priced.capacity_bytes);
     SBP_TRY(begin(m));
     set_prices(m);
+    if (isfinite(m->goal_s))
+        drop_dear(m);
     SBP_TRY(binds ? tighten_on(m, SBP_BOUNDS_FEW_CAPACITY_CELLS, 1)
                   : tighten_on(m, SBP_BOUNDS_FEW_CELLS, SBP_BOUNDS_MOST_STALLED));
     const double gap_s = fmin(m->goal_s, m->out->upper_s) - m->out->lower_s;

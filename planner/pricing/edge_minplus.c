@@ -294,6 +294,59 @@ static double family_work(const struct spread *s)
     return work + 2 * targets * combinations;
 }
 
+/* Tuples with different patterns, in the place of those that have the same. */
+struct distinct {
+    struct sbp_tuples tuples;
+    double *seconds; /* (tuple) */
+};
+
+static enum sbp_status find_distinct(const struct sbp_tuples *all, const struct sbp_patterns *of,
+                                     struct sbp_arena *arena, struct distinct *found)
+{
+    const int most = all->count > 0 ? all->tuple[all->count - 1] + 1 : 1;
+    bool *seen = SBP_NEW(arena, bool, most);
+    found->tuples = (struct sbp_tuples){.tuple = SBP_TAKE(arena, int, all->count + 1)};
+    found->seconds = SBP_TAKE(arena, double, most);
+    if (seen == NULL || found->tuples.tuple == NULL || found->seconds == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < all->count; i++) {
+        const int first = of->same[all->tuple[i]];
+        if (!seen[first])
+            found->tuples.tuple[found->tuples.count++] = first;
+        seen[first] = true;
+        found->seconds[first] = INFINITY;
+    }
+    return SBP_OK;
+}
+
+/* Spreads between tuples that all differ in their patterns. */
+static enum sbp_status spread_distinct(struct spread *s, const struct distinct *sources,
+                                       const struct distinct *targets)
+{
+    const double pairs =
+        (double)sources->tuples.count * (double)targets->tuples.count * (double)s->families;
+    s->to = targets->seconds;
+    if (s->source->place == NULL || s->target->place == NULL || pairs < family_work(s))
+        return spread_pairs(s, &sources->tuples, sources->seconds, &targets->tuples);
+    return spread_families(s, &sources->tuples, sources->seconds, &targets->tuples);
+}
+
+static enum sbp_status spread(struct spread *s, const struct sbp_tuples *sources,
+                              const double *from, const struct sbp_tuples *targets, double *to)
+{
+    struct distinct source, target;
+    SBP_TRY(find_distinct(sources, s->source, s->arena, &source));
+    SBP_TRY(find_distinct(targets, s->target, s->arena, &target));
+    for (int i = 0; i < sources->count; i++) {
+        const int t = sources->tuple[i], first = s->source->same[t];
+        source.seconds[first] = from[t] < source.seconds[first] ? from[t] : source.seconds[first];
+    }
+    SBP_TRY(spread_distinct(s, &source, &target));
+    for (int i = 0; i < targets->count; i++)
+        to[targets->tuple[i]] = target.seconds[s->target->same[targets->tuple[i]]];
+    return SBP_OK;
+}
+
 enum sbp_status sbp_edge_spread(const struct sbp_space_edge *edge, bool forward,
                                 const struct sbp_tuples *sources, const double *from,
                                 const struct sbp_tuples *targets, double *to,
@@ -305,18 +358,12 @@ enum sbp_status sbp_edge_spread(const struct sbp_space_edge *edge, bool forward,
                        .families = edge->families,
                        .source = forward ? edge->from : edge->to,
                        .target = forward ? edge->to : edge->from,
-                       .to = to,
                        .arena = scratch};
     /* A tag that all tuples share needs no family. */
     while (s.families > 1 && s.source->count[s.families - 1] == 1 &&
            s.target->count[s.families - 1] == 1)
         s.families--;
-    const double pairs = (double)sources->count * (double)targets->count * (double)s.families;
-    enum sbp_status status = SBP_OK;
-    if (s.source->place == NULL || s.target->place == NULL || pairs < family_work(&s))
-        status = spread_pairs(&s, sources, from, targets);
-    else
-        status = spread_families(&s, sources, from, targets);
+    const enum sbp_status status = spread(&s, sources, from, targets, to);
     sbp_arena_release(scratch, mark_);
     return status;
 }

@@ -7,6 +7,14 @@
 
 /* ---- patterns ------------------------------------------------------------------------------- */
 
+static bool is_same_end(const struct sbp_edge_end *a, const struct sbp_edge_end *b)
+{
+    bool same = a->role_count == b->role_count;
+    for (int r = 0; same && r < a->role_count; r++)
+        same = sbp_state_equal(a->state[r], b->state[r]);
+    return same;
+}
+
 /* The number of a pattern; a new pattern gets the next one. */
 static int number_of(struct sbp_patterns *patterns, int family, const uint8_t *row)
 {
@@ -21,26 +29,64 @@ static int number_of(struct sbp_patterns *patterns, int family, const uint8_t *r
     return patterns->count[family]++;
 }
 
+/* A tuple's counts in a family; those of roles with the same state are one. */
+static void see_row(const uint8_t *count, const struct sbp_edge_end *end,
+                    uint8_t row[SBP_MAX_ROLES])
+{
+    memset(row, 0, SBP_MAX_ROLES);
+    for (int r = 0; r < end->role_count; r++) {
+        int first = 0;
+        while (!sbp_state_equal(end->state[first], end->state[r]))
+            first++;
+        row[first] = (uint8_t)(row[first] + count[r]);
+    }
+}
+
 /* Numbers the patterns of all tuples. Tuples stand in order, so that a family's row is mostly that
  * of the tuple before. */
-static void number_rows(const struct sbp_space *space, int variable, struct sbp_patterns *patterns)
+static void number_rows(const struct sbp_space *space, const struct sbp_edge_end *end,
+                        struct sbp_patterns *patterns)
 {
-    const int families = space->mesh->family_count, tuples = space->variable[variable].tuple_count;
+    const int families = space->mesh->family_count, v = end->variable;
+    const int tuples = space->variable[v].tuple_count;
     for (int f = 0; f < families; f++)
         for (int t = 0; t < tuples; t++) {
-            const uint8_t *row = sbp_tuple_count(space, variable, t, f);
+            const uint8_t *count = sbp_tuple_count(space, v, t, f);
             uint16_t *const of = &patterns->of[(size_t)t * (size_t)(families + 1) + (size_t)f];
-            const bool same = t > 0 && memcmp(row, sbp_tuple_count(space, variable, t - 1, f),
-                                              SBP_MAX_ROLES) == 0;
-            *of = same ? of[-(families + 1)] : (uint16_t)number_of(patterns, f, row);
+            uint8_t row[SBP_MAX_ROLES];
+            if (t > 0 && memcmp(count, sbp_tuple_count(space, v, t - 1, f), SBP_MAX_ROLES) == 0) {
+                *of = of[-(families + 1)];
+                continue;
+            }
+            see_row(count, end, row);
+            *of = (uint16_t)number_of(patterns, f, row);
         }
     patterns->count[families] = 1;
     for (int t = 0; t < tuples; t++) {
-        const uint8_t tag = space->variable[variable].tag[t];
+        const uint8_t tag = space->variable[v].tag[t];
         patterns->of[(size_t)t * (size_t)(families + 1) + (size_t)families] = tag;
         if (tag >= patterns->count[families])
             patterns->count[families] = tag + 1;
     }
+}
+
+/* Finds the first of the tuples that have the same places. */
+static enum sbp_status join_tuples(int tuples, struct sbp_arena *arena,
+                                   struct sbp_patterns *patterns)
+{
+    const struct sbp_arena_mark mark = sbp_arena_mark(arena);
+    int *first = SBP_TAKE(arena, int, patterns->size);
+    if (first == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < patterns->size; i++)
+        first[i] = -1;
+    for (int t = 0; t < tuples; t++) {
+        if (first[patterns->place[t]] < 0)
+            first[patterns->place[t]] = t;
+        patterns->same[t] = first[patterns->place[t]];
+    }
+    sbp_arena_release(arena, mark);
+    return SBP_OK;
 }
 
 /* Sets the tuples' places in a dense array, the last family fastest. */
@@ -51,6 +97,11 @@ static enum sbp_status place_tuples(int families, int tuples, struct sbp_arena *
     for (int f = 0; f < families; f++)
         size = size > SBP_PRICING_MOST_PLACES ? size : size * patterns->count[f];
     patterns->size = size > SBP_PRICING_MOST_PLACES ? 0 : (int)size;
+    patterns->same = SBP_TAKE(arena, int, tuples);
+    if (patterns->same == NULL)
+        return SBP_E_MEMORY;
+    for (int t = 0; t < tuples; t++)
+        patterns->same[t] = t;
     if (patterns->size == 0)
         return SBP_OK;
     patterns->place = SBP_TAKE(arena, int, tuples);
@@ -63,13 +114,14 @@ static enum sbp_status place_tuples(int families, int tuples, struct sbp_arena *
                 place * patterns->count[f] + patterns->of[(size_t)t * (size_t)families + (size_t)f];
         patterns->place[t] = place;
     }
-    return SBP_OK;
+    return join_tuples(tuples, arena, patterns);
 }
 
-static enum sbp_status make_patterns(const struct sbp_space *space, int variable,
+static enum sbp_status make_patterns(const struct sbp_space *space, const struct sbp_edge_end *end,
                                      struct sbp_arena *arena, struct sbp_patterns *patterns)
 {
-    const int families = space->mesh->family_count, tuples = space->variable[variable].tuple_count;
+    const int families = space->mesh->family_count;
+    const int tuples = space->variable[end->variable].tuple_count;
     patterns->of = SBP_TAKE(arena, uint16_t, (size_t)tuples * (size_t)(families + 1));
     patterns->row = SBP_NEW(arena, uint8_t *, families + 1);
     if (patterns->of == NULL || patterns->row == NULL)
@@ -79,7 +131,7 @@ static enum sbp_status make_patterns(const struct sbp_space *space, int variable
         if (patterns->row[f] == NULL)
             return SBP_E_MEMORY;
     }
-    number_rows(space, variable, patterns);
+    number_rows(space, end, patterns);
     return place_tuples(families + 1, tuples, arena, patterns);
 }
 
@@ -124,14 +176,6 @@ static enum sbp_status number_kinds(struct sbp_space_edge *edge, int family,
                 has_no_way(kind) ? SBP_EDGE_NO_KIND : (uint16_t)number_of_kind(edge, family, kind);
         }
     return SBP_OK;
-}
-
-static bool is_same_end(const struct sbp_edge_end *a, const struct sbp_edge_end *b)
-{
-    bool same = a->role_count == b->role_count;
-    for (int r = 0; same && r < a->role_count; r++)
-        same = sbp_state_equal(a->state[r], b->state[r]);
-    return same;
 }
 
 static bool is_same_family(const struct sbp_patterns *a, const struct sbp_patterns *b, int family)
@@ -193,14 +237,34 @@ static enum sbp_status make_slots(struct sbp_space_edge *edge, int64_t places, i
     return edge->price == NULL ? SBP_E_MEMORY : SBP_OK;
 }
 
+/* Patterns of an edge's end, or those of an edge before it that are the same; NULL: no memory. */
+static const struct sbp_patterns *find_patterns(const struct sbp_space_edge *first,
+                                                const struct sbp_space_edge *edge,
+                                                const struct sbp_edge_end *end,
+                                                struct sbp_arena *arena)
+{
+    for (const struct sbp_space_edge *known = first; known < edge; known++) {
+        if (known->ends.from.variable == end->variable && is_same_end(&known->ends.from, end))
+            return known->from;
+        if (known->ends.to.variable == end->variable && is_same_end(&known->ends.to, end))
+            return known->to;
+    }
+    struct sbp_patterns *patterns = SBP_NEW(arena, struct sbp_patterns, 1);
+    return patterns != NULL && make_patterns(edge->ends.space, end, arena, patterns) == SBP_OK
+               ? patterns
+               : NULL;
+}
+
 /* before: number of edges right in front of this one that are made. */
 static enum sbp_status make_edge(struct sbp_space_edge *edge, int before, int most_slots,
-                                 const struct sbp_patterns *patterns, struct sbp_arena *arena)
+                                 struct sbp_arena *arena)
 {
     int64_t size = 1;
     edge->families = edge->ends.space->mesh->family_count + 1;
-    edge->from = &patterns[edge->ends.from.variable];
-    edge->to = &patterns[edge->ends.to.variable];
+    edge->from = find_patterns(edge - before, edge, &edge->ends.from, arena);
+    edge->to = find_patterns(edge - before, edge, &edge->ends.to, arena);
+    if (edge->from == NULL || edge->to == NULL)
+        return SBP_E_MEMORY;
     for (int f = 0; f + 1 < edge->families; f++)
         SBP_TRY(set_kinds(edge, before, f, arena));
     SBP_TRY(number_tags(edge, arena));
@@ -245,18 +309,14 @@ enum sbp_status sbp_pricing_make_edges(const struct sbp_space *space, struct sbp
 {
     *edges = (struct sbp_space_edges){
         .edge = SBP_NEW(arena, struct sbp_space_edge,
-                        space->output_edge_count + space->input_edge_count),
-        .patterns = SBP_NEW(arena, struct sbp_patterns, space->variable_count)};
-    if (edges->edge == NULL || edges->patterns == NULL)
+                        space->output_edge_count + space->input_edge_count)};
+    if (edges->edge == NULL)
         return SBP_E_MEMORY;
-    for (int v = 0; v < space->variable_count; v++)
-        SBP_TRY(make_patterns(space, v, arena, &edges->patterns[v]));
     for (int k = 0; k < space->output_edge_count; k++)
         edges->edge[edges->count++].ends = sbp_edge_of_output(space, &space->output_edge[k]);
     for (int i = 0; i < space->input_edge_count; i++)
         edges->edge[edges->count++].ends = sbp_edge_of_input(space, &space->input_edge[i]);
     for (int e = 0; e < edges->count; e++)
-        SBP_TRY(make_edge(&edges->edge[e], e, SBP_PRICING_MOST_SLOTS / edges->count,
-                          edges->patterns, arena));
+        SBP_TRY(make_edge(&edges->edge[e], e, SBP_PRICING_MOST_SLOTS / edges->count, arena));
     return SBP_OK;
 }

@@ -12,14 +12,15 @@
 
 #include "planner/pricing/edge_kinds.h"
 
-/* The patterns of a variable's tuples. The tag of a rest counts as a family of its own, the last.
- */
+/* The patterns of a variable's tuples, seen from an edge: roles with the same state of its tensor
+ * count as one. The tag of a rest counts as a family of its own, the last. */
 struct sbp_patterns {
     int count[SBP_MAX_AXES + 1];
     uint16_t *of;  /* (tuple, families + 1) */
     uint8_t **row; /* (families) of count[f] rows of SBP_MAX_ROLES */
     int *place;    /* (tuple) in a dense array over all patterns; NULL: too large */
     int size;      /* of that array */
+    int *same;     /* (tuple) the first tuple with the same patterns; itself where place is NULL */
 };
 
 /* A remembered price by its place in the full table; place -1: none. */
@@ -33,9 +34,9 @@ struct sbp_edge_price {
 
 struct sbp_space_edge {
     struct sbp_edge_ends ends;
-    int families; /* with the tag's */
-    const struct sbp_patterns *from, *to;
-    uint16_t *kind[SBP_MAX_AXES + 1]; /* (patterns from, patterns to) */
+    int families;                         /* with the tag's */
+    const struct sbp_patterns *from, *to; /* edges of one variable may share them */
+    uint16_t *kind[SBP_MAX_AXES + 1];     /* (patterns from, patterns to) */
     struct sbp_edge_kind *meaning[SBP_MAX_AXES];
     int kinds[SBP_MAX_AXES + 1], stride[SBP_MAX_AXES + 1];
     int slots; /* a power of two; fewer than the product of kinds if that is large */
@@ -44,8 +45,7 @@ struct sbp_space_edge {
 
 struct sbp_space_edges {
     int count;
-    struct sbp_space_edge *edge;   /* output edges, then input edges, loops among them */
-    struct sbp_patterns *patterns; /* (variable_count) */
+    struct sbp_space_edge *edge; /* output edges, then input edges, loops among them */
 };
 
 /* Whether a variable feeds itself (a repeated block's last operator feeds the next one's first). */

@@ -49,6 +49,12 @@ int sbp_space_zero(const struct sbp_space *space, int op, int chosen)
 
 /* ---- roles ---------------------------------------------------------------------------------- */
 
+bool sbp_space_is_open(const struct sbp_space *space)
+{
+    return sbp_space_rule(space->request->asked.space)->plays_spare &&
+           !space->request->is_first_pass;
+}
+
 static bool is_asked_for(const struct sbp_space *space, int op, int role)
 {
     return space->request->asked.space == SBP_SPACE_FULL &&
@@ -64,7 +70,8 @@ static bool goes_on(const struct sbp_space *space, int op, int role)
 
 bool sbp_space_may_play(const struct sbp_space *space, int op, int role)
 {
-    return sbp_space_rule(space->request->asked.space)
+    return sbp_space_is_open(space) ||
+           sbp_space_rule(space->request->asked.space)
                ->plays(sbp_space_entry(space->graph, op), role) ||
            goes_on(space, op, role) || is_asked_for(space, op, role);
 }
@@ -93,6 +100,8 @@ static unsigned common_roles(const struct sbp_space *space, int variable,
 unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
+    if (sbp_space_is_open(space))
+        return (1u << v->role_count) - 1;
     unsigned allowed =
         common_roles(space, variable, sbp_space_rule(space->request->asked.space)->plays);
     const struct sbp_list *ops = &space->links.ops;
@@ -173,8 +182,34 @@ static unsigned searched_rests(const struct sbp_space *space, int slot)
     return states;
 }
 
+/* Whether a tensor that waits in a slot has no reader: its sum would never be formed. */
+static bool ends_unread(const struct sbp_space *space, int slot)
+{
+    const struct sbp_list *tensors = &space->links.tensors;
+    for (int t = tensors->first[slot]; t >= 0; t = tensors->next[t])
+        if (!sbp_strategy_is_read(space->graph, t))
+            return true;
+    return false;
+}
+
+/* All states that a plan may state: the model's input arrives in no partial sums, and split where
+ * it comes out of an earlier layer. */
+static unsigned all_rests(const struct sbp_space *space, int slot)
+{
+    const struct sbp_graph *graph = space->graph;
+    const bool is_input = space->variable[slot].tensor == graph->input;
+    unsigned states = (1u << SBP_REST_STATES) - 1;
+    if (is_input && graph->input_split)
+        states = (1u << SBP_SPLIT_RESTS) - 1;
+    if (is_input || ends_unread(space, slot))
+        states &= ~(1u << SBP_REST_PARTIAL);
+    return states;
+}
+
 unsigned sbp_space_allowed_rests(const struct sbp_space *space, int slot)
 {
+    if (sbp_space_is_open(space))
+        return all_rests(space, slot) & followed_states(space, slot);
     unsigned allowed =
         sbp_space_rule(space->request->asked.space)->splits | searched_rests(space, slot);
     if (is_left_in(space, slot, SBP_BROADCAST))
@@ -182,7 +217,7 @@ unsigned sbp_space_allowed_rests(const struct sbp_space *space, int slot)
     if (is_left_in(space, slot, SBP_PARTIAL) && is_read_partial(space, slot))
         allowed |= 1u << SBP_REST_PARTIAL;
     if (sbp_space_rest_fix(space, slot) != NULL)
-        allowed = (1u << SBP_REST_STATES) - 1;
+        allowed = all_rests(space, slot);
     return allowed & followed_states(space, slot);
 }
 

@@ -60,6 +60,8 @@ int sbp_space_sum_role(const struct sbp_op_entry *entry, int inputs);
 /* Fills space->goes_on and space->rests. E_MEMORY. */
 enum sbp_status sbp_space_find_rests(struct sbp_space *space) SBP_MUST_USE;
 
+/* Whether operators play all roles, and tensors rest in all states, that plans may state. */
+bool sbp_space_is_open(const struct sbp_space *space);
 /* Whether an operator may play a role: one of its space, one that goes on with partial sums, or one
  * that a fix names. */
 bool sbp_space_may_play(const struct sbp_space *space, int op, int role);
@@ -68,9 +70,10 @@ unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable);
 /* Roles that rule last resorts out where one of them divides the variable's operators; only for a
  * space that has last resorts. */
 unsigned sbp_space_dividing_roles(const struct sbp_space *space, int variable);
-/* States that a rest variable may take: all that followers run in where a fix names the rest; else
- * splits, B where its operator leaves it so, and P where a reader takes partial sums (OneFlow,
- * section 3.3). The operators' domains must be there. */
+/* States that a rest variable may take, of those that followers run in: all that a plan may state
+ * where the space is open or a fix names the rest; else splits, B where its operator leaves it so,
+ * and P where a reader takes partial sums (OneFlow, section 3.3). The operators' domains must be
+ * there. */
 unsigned sbp_space_allowed_rests(const struct sbp_space *space, int slot);
 /* Roles of a variable that nothing divides: its work is repeated, or attention is split by context;
  * none leaves partial sums. A rest that nothing divides rests whole. */

@@ -1,5 +1,5 @@
-/* Where tensors may rest partial (P) or whole (B) between operators, as far as the graph decides
- * it. Layouts that cannot pay are left out here.
+/* Where tensors may rest partial (P) or whole (B) between operators in a first pass, as far as the
+ * graph decides it. Layouts that hardly pay are left out here.
  *
  * Partial (OneFlow, section 3.3: in U V W, the sum of U V lives on through W). An output may rest
  * P only if every reader can go on with partial sums. A reader that cannot needs the tensor
@@ -175,7 +175,7 @@ enum sbp_status sbp_space_find_rests(struct sbp_space *space)
     if (f.root == NULL || f.readers == NULL || f.whole == NULL || f.refused == NULL ||
         space->goes_on == NULL || space->rests == NULL)
         return SBP_E_MEMORY;
-    if (!sbp_space_rule(space->request->asked.space)->rests_freely)
+    if (!sbp_space_rule(space->request->asked.space)->plays_spare || sbp_space_is_open(space))
         return SBP_OK;
     for (int t = 0; t < graph->tensor_count; t++)
         f.root[t] = t;

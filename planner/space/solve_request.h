@@ -21,6 +21,8 @@ struct sbp_solve_request {
     bool every_level;      /* ZeRO levels stay in domains even if others dominate them */
     bool labelled;         /* each axis is a family of its own
                               (planner/inner/label_branching_priv.h) */
+    bool is_first_pass;    /* of space full, roles and rests that mostly are the best alone: no work
+                              is repeated, and tensors rest as resting_layouts.c finds */
     bool zero_is_free;     /* every layer's ZeRO level is chosen; else the cut's */
     bool nothing_hides;    /* gradients' synchronisation is taken to show in full */
     const int *batch_axes; /* (family) axes that split the batch in every layer; NULL: any may */

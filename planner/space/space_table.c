@@ -79,7 +79,7 @@ static const struct sbp_space_rule rules[SBP_SPACES] = {
                         .splits = BY_ALL,
                         .resorts = resorts_to_spare,
                         .divides = plays_any,
-                        .rests_freely = true,
+                        .plays_spare = true,
                         .outer = {BATCH_STAGES, .pipeline = true, .offload = true,
                                   .zero_levels = LEVEL(0) | LEVEL(1) | LEVEL(2) | LEVEL(3),
                                   .per_layer_zero = true,

@@ -38,7 +38,7 @@ struct sbp_space_rule {
      * rest whole, too. NULL: there are no last resorts. */
     bool (*resorts)(const struct sbp_op_entry *entry, int role);
     bool (*divides)(const struct sbp_op_entry *entry, int role);
-    bool rests_freely; /* tensors may stay partial or whole between operators (resting_layouts.c) */
+    bool plays_spare; /* operators play spare roles, too, and tensors may rest in any state */
     enum sbp_mesh_rule mesh;
     bool splits_tokens;   /* tensor axes split tokens outside of products, where these divide:
                              sequence parallelism (Korthikanti et al., 2022, section 4.2.2) */

@@ -260,13 +260,13 @@ static int unread_sums(const struct branching *b, const struct sbp_input_edge *e
     return unread;
 }
 
-/* Whether the unlabelled space holds a choice: a tensor at rest in partial sums must be read so
- * (planner/pricing/edge_kinds.c), on that axis or, where axes trade places, on another of its
+/* Whether the unlabelled space holds a choice: unless it is open, a tensor at rest in partial sums
+ * must be read so (planner/pricing/edge_kinds.c), on that axis or, where axes trade places, on another of its
  * family. */
 static bool reads_sums(const struct branching *b, const int *choice)
 {
     const struct sbp_mesh *mesh = &b->out->cut->mesh;
-    for (int i = 0; i < b->space.input_edge_count; i++)
+    for (int i = 0; i < b->space.input_edge_count && !sbp_space_is_open(&b->space); i++)
         for (int f = 0; f < mesh->family_count; f++) {
             const struct sbp_input_edge *edge = &b->space.input_edge[i];
             if (sbp_space_rest_fix(&b->space, edge->from) == NULL &&

@@ -216,9 +216,14 @@ static bool same_base(const struct sbp_branch_and_bound *e, const struct sbp_par
     return sbp_parallel_equal(&moved, b);
 }
 
+/* Opens a pass over all candidates; the plans that an earlier one ranked stay. */
 static enum sbp_status begin(struct sbp_branch_and_bound *e)
 {
     struct sbp_step_cuts list;
+    e->node = NULL;
+    e->queue = e->dives = (struct sbp_queue){0};
+    e->open_s = INFINITY;
+    e->turns = 0;
     SBP_TRY(sbp_step_cuts_list(&e->given->cut, e->request, &e->arena, &list, e->diag));
     e->node = SBP_NEW(&e->arena, struct sbp_node, list.count);
     e->queue.arena = &e->arena;
@@ -262,15 +267,36 @@ static void conclude(struct sbp_branch_and_bound *e)
         out->lower_bound_s = out->objective_s;
 }
 
-static enum sbp_status run_search(struct sbp_branch_and_bound *e)
+static enum sbp_status search_pass(struct sbp_branch_and_bound *e)
 {
     SBP_TRY(begin(e));
-    SBP_TRY(sbp_outer_open_promising(e));
+    if (e->pool->count == 0)
+        SBP_TRY(sbp_outer_open_promising(e));
     SBP_TRY(search_all(e));
     drop_stale(e, &e->queue);
     if (e->queue.count > 0)
         e->open_s = fmin(e->open_s, e->queue.entry[0].bound_s);
-    SBP_TRY(sbp_outer_rank_first(e));
+    return sbp_outer_rank_first(e);
+}
+
+/* Of an open space, searches the roles and rests that mostly are the best alone: their plan refutes
+ * most of what is left. It proves nothing. */
+static enum sbp_status search_first_pass(struct sbp_branch_and_bound *e)
+{
+    if (!sbp_space_rule(e->request->space)->plays_spare || !sbp_outer_proves(e) ||
+        e->pool->most > 1)
+        return SBP_OK;
+    e->solve.is_first_pass = true;
+    SBP_TRY(search_pass(e));
+    e->solve.is_first_pass = false;
+    sbp_price_cache_free(&e->cache);
+    return SBP_OK;
+}
+
+static enum sbp_status run_search(struct sbp_branch_and_bound *e)
+{
+    SBP_TRY(search_first_pass(e));
+    SBP_TRY(search_pass(e));
     if (!e->any_legal && e->pool->count == 0 && !e->out->stopped)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
     if (e->pool->count == 0)

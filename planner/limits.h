@@ -99,6 +99,10 @@
  * the time (bench scale: ResNet-50). */
 enum { SBP_SPACE_CLOCK_PERIOD = 256 };
 
+/* Tuples of all operators that are searched with every role: on 8 x 8 devices an operator has 3,136.
+ * Beyond it no operator repeats work of its own accord (bench front). */
+#define SBP_SPACE_MOST_OPEN_TUPLES 65000
+
 /* Remembered prices of collectives, as a power of two: 192 KiB, which stay in a core's cache (bench
  * scale). */
 enum { SBP_SPACE_PRICE_MEMO_BITS = 13 };

@@ -84,6 +84,15 @@ bool sbp_search_outcome_has_plan(const struct sbp_outcome *outcome)
 
 /* --- records --- */
 
+/* The roles over which status and bound hold. */
+static const char *covered(const struct sbp_request *request, const struct sbp_outcome *outcome)
+{
+    if (outcome->is_narrow)
+        return "roles that repeat no work";
+    return sbp_space_rule(request->space)->plays_spare ? "every role of every operator"
+                                                       : "roles of the space";
+}
+
 void sbp_search_put(struct cJSON *json, const struct sbp_search_job *job,
                     const struct sbp_outcome *outcome, bool *failed)
 {
@@ -96,6 +105,7 @@ void sbp_search_put(struct cJSON *json, const struct sbp_search_job *job,
     sbp_json_put_text(json, "objective", communication ? "communication" : "step-time", failed);
     sbp_json_put_number(json, "objective_s", outcome->objective_s, failed);
     sbp_json_put_number(json, "lower_bound_s", outcome->lower_bound_s, failed);
+    sbp_json_put_text(json, "covers", covered(request, outcome), failed);
     sbp_json_put_text(json, "algorithm", outcome->algorithm == NULL ? "none" : outcome->algorithm,
                       failed);
     sbp_json_put_number(json, "seed", (double)request->solver_options.seed, failed);
@@ -207,8 +217,8 @@ const char *sbp_search_outcome_verdict(const struct sbp_outcome *outcome, char *
     } else if (outcome->status == SBP_PLAN_TIME_LIMIT) {
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "neither a plan nor a proof%s", stopped);
     } else {
-        (void)snprintf(buffer, SBP_VERDICT_BYTES, "%s%s", sbp_solver_status_name(outcome->status),
-                       stopped);
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "%s%s%s", sbp_solver_status_name(outcome->status),
+                       outcome->is_narrow ? " among plans that repeat no work" : "", stopped);
     }
     return buffer;
 }

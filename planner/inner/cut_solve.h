@@ -24,6 +24,8 @@ struct sbp_outcome {
     int64_t evaluations;
     double wall_s;
     bool stopped;
+    bool is_narrow;       /* of space full, larger meshes were searched without repeated work
+                             (sbp_space_opens): bound and proof hold for the rest alone */
     bool memory_binds;    /* the cheapest strategy without a memory limit did not fit */
     bool is_too_large;    /* with puts_memory_off: the strategy does not fit, so that it is no plan;
                              lower_bound_s then holds without the limit */

@@ -10,6 +10,7 @@
 #include "planner/limits.h"
 #include "planner/pricing/edge_kinds.h"
 #include "planner/space/domain_build.h"
+#include "planner/space/space_table.h"
 
 /* A part of the space: the choices that it bans, and the cheapest choice that is left. */
 struct part {
@@ -261,8 +262,8 @@ static int unread_sums(const struct branching *b, const struct sbp_input_edge *e
 }
 
 /* Whether the unlabelled space holds a choice: unless it is open, a tensor at rest in partial sums
- * must be read so (planner/pricing/edge_kinds.c), on that axis or, where axes trade places, on another of its
- * family. */
+ * must be read so (planner/pricing/edge_kinds.c), on that axis or, where axes trade places, on
+ * another of its family. */
 static bool reads_sums(const struct branching *b, const int *choice)
 {
     const struct sbp_mesh *mesh = &b->out->cut->mesh;
@@ -402,6 +403,7 @@ enum sbp_status sbp_label_branch(struct sbp_label_branching *branching, struct s
         return SBP_OK;
     struct sbp_solve_request request = *branching->request;
     request.store = NULL;
+    request.is_first_pass = !sbp_space_opens(branching->request, branching->cut);
     request.labelled = true;
     request.every_level = true; /* a costly level on one path may make the step shorter */
     single_families(&b.labelled.mesh);

@@ -289,6 +289,8 @@ static enum sbp_status search_first_pass(struct sbp_branch_and_bound *e)
     e->solve.is_first_pass = true;
     SBP_TRY(search_pass(e));
     e->solve.is_first_pass = false;
+    e->has_passed = true;
+    e->first_open_s = e->open_s;
     sbp_price_cache_free(&e->cache);
     return SBP_OK;
 }

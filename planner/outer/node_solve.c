@@ -91,6 +91,19 @@ void sbp_outer_note_outcome(struct sbp_branch_and_bound *e, const struct sbp_out
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
+/* Notes a candidate of space full on a mesh that is too large for every role. Where the first pass
+ * searched it, its bound is known and there is no more to do. */
+static bool is_done_before(struct sbp_branch_and_bound *e, const struct sbp_solve_request *request)
+{
+    if (!sbp_space_rule(e->request->space)->plays_spare || request->is_first_pass ||
+        sbp_space_opens(request, &e->cut))
+        return false;
+    e->out->is_narrow = true;
+    if (e->has_passed)
+        e->open_s = fmin(e->open_s, e->first_open_s);
+    return e->has_passed;
+}
+
 enum sbp_status sbp_outer_bound(struct sbp_branch_and_bound *e, struct sbp_node *node, bool *legal)
 {
     struct sbp_diag refusal = {{0}};
@@ -99,6 +112,9 @@ enum sbp_status sbp_outer_bound(struct sbp_branch_and_bound *e, struct sbp_node 
     struct sbp_path_weights weights;
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
     enum sbp_status status = sbp_outer_cut(e, &node->parallel, &refusal);
+    *legal = false;
+    if (status == SBP_OK && is_done_before(e, &request))
+        return SBP_OK;
     if (status == SBP_OK)
         status = sbp_outer_plain_weights(e, &weights, &refusal);
     request.weights = &weights;

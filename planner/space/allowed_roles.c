@@ -51,8 +51,7 @@ int sbp_space_zero(const struct sbp_space *space, int op, int chosen)
 
 bool sbp_space_is_open(const struct sbp_space *space)
 {
-    return sbp_space_rule(space->request->asked.space)->plays_spare &&
-           !space->request->is_first_pass;
+    return sbp_space_opens(space->request, space->cut);
 }
 
 static bool is_asked_for(const struct sbp_space *space, int op, int role)

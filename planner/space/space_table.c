@@ -5,6 +5,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/limits.h"
 #include "planner/space/space.h"
 
 /* ---- roles ---------------------------------------------------------------------------------- */
@@ -175,6 +176,25 @@ const struct sbp_space_rule *sbp_space_rule(enum sbp_space_kind kind)
 bool sbp_space_is_part_of_full(enum sbp_space_kind kind)
 {
     return !rules[kind].linears_on_grid && !rules[kind].outer.allow_delayed_gradients;
+}
+
+/* Ways to give the axes of each family to SBP_MAX_ROLES roles, for each operator that chooses. */
+static double count_tuples(const struct sbp_cut *cut)
+{
+    double tuples = 1;
+    int choosers = 0;
+    for (int op = 0; op < cut->graph.op_count; op++)
+        choosers += cut->graph.op[op].site == op && !cut->graph.op[op].entry->follows;
+    for (int f = 0; f < cut->mesh.family_count; f++)
+        for (int r = 1; r < SBP_MAX_ROLES; r++)
+            tuples *= (double)(cut->mesh.family[f].count + r) / r;
+    return choosers * tuples;
+}
+
+bool sbp_space_opens(const struct sbp_solve_request *request, const struct sbp_cut *cut)
+{
+    return rules[request->asked.space].plays_spare && !request->is_first_pass &&
+           (request->labelled || count_tuples(cut) <= SBP_SPACE_MOST_OPEN_TUPLES);
 }
 
 const char *sbp_space_summary(enum sbp_space_kind kind)

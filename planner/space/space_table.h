@@ -10,6 +10,9 @@
 
 #include "planner/plan/plan.h"
 #include "planner/plan/request.h"
+#include "planner/space/solve_request.h"
+
+struct sbp_cut; /* costmodel/program/cut.h */
 
 /* The choices in how a step is cut in time that are left to the search. The plan's parallel decides
  * the others, as --set gave them or sbp_space_begin left them. */
@@ -52,6 +55,11 @@ const char *sbp_space_summary(enum sbp_space_kind kind);
 
 /* Whether `full` holds every plan of a space. */
 bool sbp_space_is_part_of_full(enum sbp_space_kind kind);
+
+/* Whether a solve of one cut searches every role and rest that a plan may state: in space full,
+ * after the first pass, where there are at most SBP_SPACE_MOST_OPEN_TUPLES. A labelled space is as
+ * open as the one that it labels. */
+bool sbp_space_opens(const struct sbp_solve_request *request, const struct sbp_cut *cut);
 
 /* Changes a model's JSON before it is read, where the space asks for it: SUMMA's linears work on
  * grids. E_MEMORY. */

@@ -69,6 +69,98 @@ void sbp_text_free(struct sbp_text *text)
     *text = (struct sbp_text){0};
 }
 
+/* --- text from outside --- */
+
+enum { ESCAPE_BYTES = sizeof "\\x00" };
+
+/* Bytes of the UTF-8 character at `at`, which is not NUL; 0 when it is none. */
+static int character_length(const char *at)
+{
+    const unsigned char first = (unsigned char)*at;
+    const int length = first < 0x80                     ? 1
+                       : first >= 0xc2 && first < 0xe0  ? 2
+                       : first >= 0xe0 && first < 0xf0  ? 3
+                       : first >= 0xf0 && first <= 0xf4 ? 4
+                                                        : 0;
+    for (int i = 1; i < length; i++)
+        if (((unsigned char)at[i] & 0xc0) != 0x80) /* stops at the NUL, too */
+            return 0;
+    return length;
+}
+
+/* Bytes of the control character at `at`, or of what is no character; 0: it is plain. */
+static int control_length(const char *at)
+{
+    const unsigned char first = (unsigned char)at[0];
+    if (first == 0)
+        return 0;
+    const int length = character_length(at);
+    const bool upper = length == 2 && first == 0xc2 && (unsigned char)at[1] < 0xa0; /* C1 */
+    return length == 0 || first < 0x20 || first == 0x7f ? 1 : upper ? 2 : 0;
+}
+
+bool sbp_text_is_plain(const char *outside)
+{
+    while (*outside != '\0' && control_length(outside) == 0)
+        outside += character_length(outside);
+    return *outside == '\0';
+}
+
+/* The next piece of a text, which is not at its end, as it is shown; returns its bytes there. */
+static int next_shown(const char *at, char piece[2 * ESCAPE_BYTES])
+{
+    const int control = control_length(at);
+    if (control == 0) {
+        (void)snprintf(piece, 2 * ESCAPE_BYTES, "%.*s", character_length(at), at);
+        return character_length(at);
+    }
+    for (int i = 0, used = 0; i < control; i++)
+        used += snprintf(piece + used, ESCAPE_BYTES, "\\x%02x", (unsigned char)at[i]);
+    return control;
+}
+
+void sbp_text_add_shown(struct sbp_text *text, const char *outside)
+{
+    char piece[2 * ESCAPE_BYTES];
+    while (*outside != '\0') {
+        outside += next_shown(outside, piece);
+        sbp_text_add(text, "%s", piece);
+    }
+}
+
+void sbp_text_show(char *buffer, size_t size)
+{
+    struct sbp_text shown = {0};
+    if (sbp_text_is_plain(buffer))
+        return;
+    sbp_text_add_shown(&shown, buffer);
+    (void)snprintf(buffer, size, "%s", shown.failed ? "out of memory" : shown.bytes);
+    sbp_text_free(&shown);
+}
+
+bool sbp_text_print_line(FILE *out, const char *format, ...)
+{
+    const size_t before = strspn(format, "\n"), length = strlen(format);
+    size_t behind = 0;
+    while (before + behind < length && format[length - 1 - behind] == '\n')
+        behind++;
+    struct sbp_text line = {0}, shown = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    sbp_text_add_list(&line, format, arguments);
+    va_end(arguments);
+    if (!line.failed) {
+        line.bytes[line.length - behind] = '\0';
+        sbp_text_add(&shown, "%.*s", (int)before, format);
+        sbp_text_add_shown(&shown, line.bytes + before);
+        sbp_text_add(&shown, "%s", format + length - behind);
+    }
+    const bool printed = !line.failed && !shown.failed && fputs(shown.bytes, out) >= 0;
+    sbp_text_free(&line);
+    sbp_text_free(&shown);
+    return printed;
+}
+
 /* --- units --- */
 
 #define FORMAT_BYTES 32 /* what a caller's buffer holds at least */

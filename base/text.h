@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/status.h"
 
@@ -19,6 +20,17 @@ struct sbp_text {
 void sbp_text_add(struct sbp_text *text, const char *format, ...) SBP_PRINTF(2, 3);
 void sbp_text_add_list(struct sbp_text *text, const char *format, va_list arguments);
 void sbp_text_free(struct sbp_text *text);
+
+/* Text that came from outside (a file, its name, the command line) may hold what a terminal obeys:
+ * control characters, and bytes that are no UTF-8. Whether it holds none. */
+bool sbp_text_is_plain(const char *outside);
+/* Appends such a text with these bytes as "\x1b", so that it is one line and does nothing. */
+void sbp_text_add_shown(struct sbp_text *text, const char *outside);
+/* The same within a buffer of `size` bytes, in place; what no longer fits is cut off. */
+void sbp_text_show(char *buffer, size_t size);
+/* Prints a line that quotes such texts, shown so; newlines are the format's first and last ones
+ * alone. False: it could not be printed. */
+bool sbp_text_print_line(FILE *out, const char *format, ...) SBP_PRINTF(2, 3);
 
 /* "12.3 ms", "1.25 GiB", "3.1 TFLOP/s" style; buffer holds at least 32 bytes; returns buffer. */
 const char *sbp_format_seconds(double seconds, char *buffer);

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json/json_write.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "calib/logs/log.h"
 #include "calib/output/calib_report.h"
 #include "calib/output/cluster_file.h"
@@ -163,7 +164,7 @@ static enum sbp_status report(const struct options *options, const struct sbp_lo
         status = sbp_calib_report_network(fit, stdout);
     }
     if (status == SBP_OK && options->finish.output != NULL)
-        (void)printf("\nwrote %s\n", options->finish.output);
+        (void)sbp_text_print_line(stdout, "\nwrote %s\n", options->finish.output);
     return status == SBP_OK ? status : sbp_fail(diag, status, "%s", sbp_status_text(status));
 }
 
@@ -223,7 +224,7 @@ static enum sbp_status fit_samples(const struct options *options, const struct s
         return SBP_OK;
     SBP_TRY(sbp_fit_and_write(record, finish, diag));
     if (finish->output != NULL && !finish->json && !finish->quiet)
-        (void)printf("wrote %s\n", finish->output);
+        (void)sbp_text_print_line(stdout, "wrote %s\n", finish->output);
     return SBP_OK;
 }
 

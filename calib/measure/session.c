@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "calib/measure/measure.h"
 #include "calib/measure/origin_find.h"
 #include "calib/samples/sample_file_writer.h"
@@ -124,8 +125,9 @@ static enum sbp_status make_sweep(struct part *part, struct sbp_diag *diag)
 static void say_resumed(const struct part *part)
 {
     if (part->writer.resumes && !part->session->settings->finish.quiet)
-        (void)fprintf(stderr, "%s: %d of %d cells are measured, going on\n", part->writer.path,
-                      part->writer.measured, part->sweep.count * part->origin.runs);
+        (void)sbp_text_print_line(stderr, "%s: %d of %d cells are measured, going on\n",
+                                  part->writer.path, part->writer.measured,
+                                  part->sweep.count * part->origin.runs);
 }
 
 static enum sbp_status open_writer(struct part *part, bool *go, struct sbp_diag *diag)

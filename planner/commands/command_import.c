@@ -24,8 +24,7 @@ static enum sbp_status write_model(const struct cJSON *model, const char *path,
     if (path == NULL)
         return sbp_json_print(model, stdout, diag);
     SBP_TRY(sbp_json_write(model, path, diag));
-    if (printf("wrote %s\n", path) < 0)
-        return SBP_E_IO;
+    SBP_PRINT_LINE("wrote %s\n", path);
     return SBP_OK;
 }
 

@@ -224,8 +224,9 @@ enum sbp_status sbp_search_top_print(const struct sbp_search_top *all)
     SBP_TRY(print_table(all));
     SBP_TRY(print_proof(all));
     for (int i = 0; i < all->count && all->job->arguments->output != NULL; i++)
-        SBP_PRINT("%s%s%s", i == 0 ? "wrote " : ", ", all->plan[i].file.bytes,
-                  i + 1 == all->count ? "\n" : "");
+        SBP_PRINT_LINE("%s%s", i == 0 ? "wrote " : ", ", all->plan[i].file.bytes);
+    if (all->job->arguments->output != NULL)
+        SBP_PRINT("\n");
     return SBP_OK;
 }
 

@@ -43,6 +43,56 @@ static void test_failure_stays(void **state)
     assert_true(text.failed);
 }
 
+static void test_outside_text_is_shown(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *outside, *shown;
+    } rows[] = {
+        {"", ""},
+        {"plain words", "plain words"},
+        {"\033[31mred\a", "\\x1b[31mred\\x07"},
+        {"one\ntwo\r\t\177", "one\\x0atwo\\x0d\\x09\\x7f"},
+        {"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
+         "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"\xc2\x9b"
+         "2J",
+         "\\xc2\\x9b"
+         "2J"}, /* CSI as one character, and as a byte */
+        {"\x9b"
+         "2J",
+         "\\x9b"
+         "2J"},
+        {"cut \xe2\x82", "cut \\xe2\\x82"},
+        {"\xc0\x9b", "\\xc0\\x9b"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct sbp_text text = {0};
+        char buffer[64];
+        sbp_text_add_shown(&text, rows[i].outside);
+        assert_string_equal(text.bytes == NULL ? "" : text.bytes, rows[i].shown);
+        sbp_text_free(&text);
+        (void)snprintf(buffer, sizeof buffer, "%s", rows[i].outside);
+        sbp_text_show(buffer, sizeof buffer);
+        assert_string_equal(buffer, rows[i].shown);
+        assert_int_equal(sbp_text_is_plain(rows[i].outside),
+                         strcmp(rows[i].outside, rows[i].shown) == 0);
+    }
+}
+
+static void test_lines_keep_their_own_newlines(void **state)
+{
+    (void)state;
+    char printed[64] = "";
+    FILE *out = fmemopen(printed, sizeof printed, "w");
+    assert_non_null(out);
+    assert_true(sbp_text_print_line(out, "\nwrote %s\n", "a\nwrote b"));
+    assert_true(sbp_text_print_line(out, "%s", "\n"));
+    assert_true(sbp_text_print_line(out, "\n"));
+    assert_int_equal(fclose(out), 0);
+    assert_string_equal(printed, "\nwrote a\\x0awrote b\n\\x0a\n");
+}
+
 struct format_row {
     double value;
     const char *expected;
@@ -271,10 +321,16 @@ static void test_nearest_against_definition(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strings_grow), cmocka_unit_test(test_failure_stays),
-        cmocka_unit_test(test_units),        cmocka_unit_test(test_units_keep_the_value),
-        cmocka_unit_test(test_parse_size),   cmocka_unit_test(test_parse_numbers),
-        cmocka_unit_test(test_nearest),      cmocka_unit_test(test_nearest_against_definition),
+        cmocka_unit_test(test_strings_grow),
+        cmocka_unit_test(test_failure_stays),
+        cmocka_unit_test(test_outside_text_is_shown),
+        cmocka_unit_test(test_lines_keep_their_own_newlines),
+        cmocka_unit_test(test_units),
+        cmocka_unit_test(test_units_keep_the_value),
+        cmocka_unit_test(test_parse_size),
+        cmocka_unit_test(test_parse_numbers),
+        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_nearest_against_definition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

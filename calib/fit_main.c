@@ -321,16 +321,17 @@ static enum sbp_status use_logs(const struct options *options, struct sbp_diag *
 
 static enum sbp_status run(const struct options *options, struct sbp_diag *diag)
 {
+    const char *output = options->finish.output;
     bool has_samples = options->diff != NULL;
     if (options->log.count == 0)
         return sbp_fail(diag, SBP_E_USAGE, "no --from LOG is given, see --help");
     for (int i = 0; i < options->log.count; i++) {
         has_samples = has_samples || sbp_sample_file_is(options->log.word[i]);
-        if (options->finish.output != NULL &&
-            strcmp(options->log.word[i], options->finish.output) == 0)
-            return sbp_fail(diag, SBP_E_USAGE, "-o %s would overwrite what --from reads",
-                            options->finish.output);
+        if (output != NULL && sbp_file_is_same(options->log.word[i], output))
+            return sbp_fail(diag, SBP_E_USAGE, "-o %s would overwrite what --from reads", output);
     }
+    if (output != NULL)
+        SBP_TRY(sbp_file_check_writable(output, diag));
     return (has_samples ? use_samples : use_logs)(options, diag);
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "calib/measure/measure.h"
 #include "calib/measure/origin_find.h"
@@ -21,15 +22,7 @@ static enum sbp_status check_output(const char *path, struct sbp_diag *diag)
     struct stat file;
     if (stat(path, &file) == 0 && !S_ISREG(file.st_mode))
         return sbp_fail(diag, SBP_E_IO, "%s: cannot be written: not a regular file", path);
-    char folder[SBP_PATH_BYTES];
-    const char *slash = strrchr(path, '/');
-    const int length = slash == NULL ? 1 : (int)(slash - path) + 1;
-    if (length >= (int)sizeof folder)
-        return sbp_fail(diag, SBP_E_IO, "%.80s...: the path is too long", path);
-    (void)snprintf(folder, sizeof folder, "%.*s", length, slash == NULL ? "." : path);
-    if (access(folder, W_OK | X_OK) != 0)
-        return sbp_fail(diag, SBP_E_IO, "%s: cannot be written: %s", path, strerror(errno));
-    return SBP_OK;
+    return sbp_file_check_writable(path, diag);
 }
 
 /* Reads the older samples before the measurements, which may write over them. */

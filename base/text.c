@@ -8,7 +8,6 @@
 #include <string.h>
 
 #define FIRST_CAPACITY 256
-#define LARGEST_EXACT  0x1p53 /* whole numbers up to here are exact in a double */
 
 /* --- growing strings --- */
 
@@ -276,30 +275,37 @@ bool sbp_parse_int64(const char *text, int64_t *value)
     return true;
 }
 
-/* The factor of a suffix: "", "K", "k", "KiB", ... "P"; 0 when it is none. */
-static double size_factor(const char *suffix)
+/* The factor of a suffix; 0 when it is none. */
+static double suffix_factor(const char *suffix, bool is_bytes)
 {
     static const char letters[] = "KMGTP";
     if (*suffix == '\0')
         return 1;
+    if (strcmp(suffix, "B") == 0) /* a billion; "80B" of bytes might be 80 bytes */
+        return is_bytes ? 0 : 1e9;
     const char *letter = strchr(letters, toupper((unsigned char)*suffix));
-    if (letter == NULL || (suffix[1] != '\0' && strcmp(suffix + 1, "iB") != 0))
+    if (letter == NULL)
         return 0;
-    return ldexp(1, 10 * (int)(letter - letters + 1));
+    const int power = (int)(letter - letters) + 1;
+    if (strcmp(suffix + 1, "i") == 0 || strcmp(suffix + 1, "iB") == 0)
+        is_bytes = true;
+    else if (suffix[1] != '\0')
+        return 0;
+    return is_bytes ? ldexp(1, 10 * power) : rint(pow(10, 3 * power));
 }
 
-bool sbp_parse_size(const char *text, int64_t *bytes)
+bool sbp_parse_scaled(const char *text, bool is_bytes, double *value)
 {
     if (!starts_decimal(text) || *text == '-' || *text == '+')
         return false;
     char *end;
     const double number = strtod(text, &end);
-    const double factor = size_factor(end);
-    const double size = rint(number * factor);
-    const bool cut = factor == 1 && size != number; /* half a byte is a slip, 0.3G is not */
-    if (factor == 0 || cut || !(size <= LARGEST_EXACT))
+    const double factor = suffix_factor(end, is_bytes);
+    const double scaled = rint(number * factor);
+    const bool cut = *end == '\0' && scaled != number; /* half a byte is a slip, 0.3G is not */
+    if (factor == 0 || cut || !isfinite(scaled))
         return false;
-    *bytes = (int64_t)size;
+    *value = scaled;
     return true;
 }
 

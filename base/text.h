@@ -37,8 +37,14 @@ const char *sbp_format_seconds(double seconds, char *buffer);
 const char *sbp_format_bytes(double bytes, char *buffer);
 const char *sbp_format_count(double count, char *buffer); /* 124.4 M */
 
-/* "16M", "1.5G", "4096": powers of 1024, at least 0, at most 2^53; false when it is no size. */
-bool sbp_parse_size(const char *text, int64_t *bytes);
+/* A whole number from 0 with a suffix, "4096", "3e11", "16M", "1.5G": k (or K), M, G, T, P are
+ * powers of 1000, of bytes powers of 1024; Ki, Mi, ... (or KiB, MiB, ...) are powers of 1024 of
+ * anything; B is a billion, not of bytes. What has a suffix is rounded. False: it is none. */
+bool sbp_parse_scaled(const char *text, bool is_bytes, double *value);
+#define SBP_SCALED_HELP                                                                            \
+    "Numbers may end in k, M, G, T or P, powers of 1000 (of bytes: of 1024), in B, a billion "     \
+    "(not "                                                                                        \
+    "of bytes), or in Ki, Mi, Gi, Ti or Pi, powers of 1024."
 /* Whole text as a number, no trailing characters, finite. */
 bool sbp_parse_double(const char *text, double *value);
 bool sbp_parse_int64(const char *text, int64_t *value);

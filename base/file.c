@@ -72,12 +72,23 @@ static bool write_all(int file, const char *text, size_t length)
     return true;
 }
 
+const char *sbp_file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* Of a name, what the name of a temporary file repeats: with the rest it is short enough. */
+enum { MOST_REPEATED = 200 };
+
 /* A name beside `target` that nobody has; the file is open for writing. -1 on failure. */
 static int open_beside(const char *target, struct sbp_text *name)
 {
+    const int folder = (int)(sbp_file_name(target) - target);
     for (int attempt = 0; attempt < 100; attempt++) {
         name->length = 0;
-        sbp_text_add(name, "%s.%ld.%d.tmp", target, (long)getpid(), attempt);
+        sbp_text_add(name, "%.*s.%ld.%d.tmp", folder + MOST_REPEATED, target, (long)getpid(),
+                     attempt);
         if (name->failed) {
             errno = ENOMEM;
             return -1;
@@ -87,12 +98,6 @@ static int open_beside(const char *target, struct sbp_text *name)
             return file;
     }
     return -1;
-}
-
-const char *sbp_file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
 }
 
 /* The folder of a path, with the slash behind it. */
@@ -117,38 +122,56 @@ static void sync_folder(const char *target)
     sbp_text_free(&folder);
 }
 
-/* errno tells why on false; the temporary file is gone then. */
-static bool replace_file(const char *target, const struct stat *old, const char *text,
-                         size_t length)
+/* --- writing: first all bytes into temporary files, then the names --- */
+
+/* A file on its way. */
+struct staged {
+    char *target;              /* owned; what a symbolic link leads to */
+    struct sbp_text temporary; /* its name; empty once it is renamed, and where none is needed */
+    bool is_direct;            /* terminals, pipes and /dev/null take the bytes as they come */
+    bool exists;
+    mode_t mode;
+};
+
+/* Removes what is left of a file on its way; errno stays. */
+static void drop(struct staged *staged)
 {
-    struct sbp_text name = {0};
-    const int file = open_beside(target, &name);
-    bool done = false;
-    if (file >= 0) {
-        done = write_all(file, text, length) &&
-               (old == NULL || fchmod(file, old->st_mode & 07777) == 0) && fsync(file) == 0;
-        int reason = errno;
-        if (close(file) != 0 && done) {
-            done = false;
-            reason = errno;
-        }
-        errno = reason;
-        done = done && rename(name.bytes, target) == 0;
-        if (!done) {
-            reason = errno;
-            (void)unlink(name.bytes);
-            errno = reason;
-        }
-    }
     const int reason = errno;
-    sbp_text_free(&name);
-    if (done)
-        sync_folder(target);
+    if (staged->temporary.length > 0)
+        (void)unlink(staged->temporary.bytes);
+    sbp_text_free(&staged->temporary);
+    free(staged->target);
+    *staged = (struct staged){0};
     errno = reason;
-    return done;
 }
 
-/* Terminals, pipes and /dev/null cannot be replaced; they take the bytes as they come. */
+/* Finds out what stands at `path`; errno tells why on false. A link that leads nowhere is a slip:
+ * neither it nor what it names is made. */
+static bool find_target(const char *path, struct staged *staged)
+{
+    struct stat old, link;
+    *staged = (struct staged){.exists = stat(path, &old) == 0};
+    const int reason = staged->exists ? EISDIR : errno;
+    const bool is_new = !staged->exists && reason == ENOENT && lstat(path, &link) != 0;
+    if (staged->exists ? S_ISDIR(old.st_mode) : !is_new) {
+        errno = reason;
+        return false;
+    }
+    staged->is_direct = staged->exists && !S_ISREG(old.st_mode);
+    staged->mode = staged->exists ? old.st_mode & 07777 : 0;
+    staged->target = staged->exists ? realpath(path, NULL) : strdup(path);
+    return staged->target != NULL;
+}
+
+/* Opens the temporary file; -1 with errno. */
+static int open_temporary(struct staged *staged)
+{
+    const int file = open_beside(staged->target, &staged->temporary);
+    if (file < 0)
+        staged->temporary.length = 0; /* the name is nobody's, or another's */
+    return file;
+}
+
 static bool write_through(const char *path, const char *text, size_t length)
 {
     const int file = open(path, O_WRONLY | O_CLOEXEC);
@@ -162,62 +185,109 @@ static bool write_through(const char *path, const char *text, size_t length)
     return written && closed;
 }
 
+/* Writes the temporary file, or what is no regular file itself; errno tells why on false. */
+static bool stage(const struct sbp_file_text *file, struct staged *staged)
+{
+    if (!find_target(file->path, staged))
+        return false;
+    if (staged->is_direct)
+        return write_through(file->path, file->text, file->length);
+    const int out = open_temporary(staged);
+    if (out < 0)
+        return false;
+    const bool written = write_all(out, file->text, file->length) &&
+                         (!staged->exists || fchmod(out, staged->mode) == 0) && fsync(out) == 0;
+    const int reason = errno;
+    const bool closed = close(out) == 0;
+    if (!written)
+        errno = reason;
+    return written && closed;
+}
+
+static bool commit(struct staged *staged)
+{
+    if (staged->is_direct)
+        return true;
+    if (rename(staged->temporary.bytes, staged->target) != 0)
+        return false;
+    staged->temporary.length = 0;
+    sync_folder(staged->target);
+    return true;
+}
+
 /* errno is the reason. */
 static enum sbp_status refuse_write(const char *path, struct sbp_diag *diag)
 {
-    return sbp_fail(diag, SBP_E_IO, "%s: cannot be written: %s", path, strerror(errno));
+    struct stat link;
+    const int reason = errno;
+    if (reason == ENOENT && lstat(path, &link) == 0)
+        return sbp_fail(diag, SBP_E_IO, "%s: cannot be written: the symbolic link leads nowhere",
+                        path);
+    return sbp_fail(diag, SBP_E_IO, "%s: cannot be written: %s", path, strerror(reason));
+}
+
+enum sbp_status sbp_file_write_all(const struct sbp_file_text *files, int count,
+                                   struct sbp_diag *diag)
+{
+    struct staged *staged = calloc((size_t)count + 1, sizeof *staged);
+    if (staged == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    enum sbp_status status = SBP_OK;
+    for (int i = 0; i < count && status == SBP_OK; i++)
+        if (!stage(&files[i], &staged[i]))
+            status = refuse_write(files[i].path, diag);
+    for (int i = 0; i < count && status == SBP_OK; i++)
+        if (!commit(&staged[i]))
+            status = refuse_write(files[i].path, diag);
+    for (int i = 0; i < count; i++)
+        drop(&staged[i]);
+    free(staged);
+    return status;
 }
 
 enum sbp_status sbp_file_write(const char *path, const char *text, size_t length,
                                struct sbp_diag *diag)
 {
-    struct stat old;
-    const bool exists = stat(path, &old) == 0;
-    bool done;
-    if (exists && !S_ISREG(old.st_mode)) {
-        done = write_through(path, text, length);
-    } else if (exists) {
-        char *target = realpath(path, NULL); /* a symbolic link stays one */
-        done = target != NULL && replace_file(target, &old, text, length);
-        const int reason = errno;
-        free(target);
-        errno = reason;
-    } else {
-        done = replace_file(path, NULL, text, length);
-    }
-    return done ? SBP_OK : refuse_write(path, diag);
-}
-
-/* Whether a file can be made beside a path, which is how files are replaced. */
-static bool is_folder_writable(const char *path)
-{
-    struct sbp_text folder = {0};
-    add_folder(&folder, path);
-    const bool writable = !folder.failed && access(folder.bytes, W_OK | X_OK) == 0;
-    const int reason = folder.failed ? ENOMEM : errno;
-    sbp_text_free(&folder);
-    errno = reason;
-    return writable;
+    const struct sbp_file_text file = {path, text, length};
+    return sbp_file_write_all(&file, 1, diag);
 }
 
 enum sbp_status sbp_file_check_writable(const char *path, struct sbp_diag *diag)
 {
-    struct stat old;
-    bool writable = false;
-    if (stat(path, &old) != 0) {
-        writable = is_folder_writable(path);
-    } else if (S_ISDIR(old.st_mode)) {
-        errno = EISDIR;
-    } else if (!S_ISREG(old.st_mode)) {
+    struct staged staged;
+    bool writable = find_target(path, &staged);
+    if (writable && staged.is_direct) {
         writable = access(path, W_OK) == 0;
-    } else {
-        char *target = realpath(path, NULL);
-        writable = target != NULL && is_folder_writable(target);
-        const int reason = errno;
-        free(target);
-        errno = reason;
+    } else if (writable) {
+        const int file = open_temporary(&staged);
+        writable = file >= 0 && close(file) == 0;
     }
+    drop(&staged);
     return writable ? SBP_OK : refuse_write(path, diag);
+}
+
+/* --- names --- */
+
+/* The folder that a path stands in. */
+static bool stat_folder(const char *path, struct stat *found)
+{
+    struct sbp_text folder = {0};
+    add_folder(&folder, path);
+    const bool is_there = !folder.failed && stat(folder.bytes, found) == 0;
+    sbp_text_free(&folder);
+    return is_there;
+}
+
+bool sbp_file_is_same(const char *one, const char *two)
+{
+    struct stat a, b;
+    const bool exists[2] = {stat(one, &a) == 0, stat(two, &b) == 0};
+    if (exists[0] != exists[1])
+        return false;
+    if (exists[0])
+        return a.st_dev == b.st_dev && a.st_ino == b.st_ino && S_ISREG(a.st_mode);
+    return strcmp(sbp_file_name(one), sbp_file_name(two)) == 0 && stat_folder(one, &a) &&
+           stat_folder(two, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 bool sbp_file_program_folder(char *folder, size_t size)

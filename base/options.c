@@ -1,6 +1,5 @@
 #include "base/options.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -60,44 +59,19 @@ void sbp_option_add_legal(const struct sbp_option *option, struct sbp_text *text
     sbp_text_add(text, "%s", option->legal == NULL ? "a text that is not empty" : option->legal);
 }
 
-/* "300B", "3e11", "1.5M": powers of 1000. */
-static bool parse_count(const char *value, double *count)
-{
-    static const struct {
-        char letter;
-        double factor;
-    } SUFFIXES[] = {{'k', 1e3}, {'K', 1e3}, {'M', 1e6}, {'G', 1e9}, {'B', 1e9}, {'T', 1e12}};
-    char digits[64];
-    const size_t length = strlen(value);
-    if (length == 0 || length >= sizeof digits)
-        return false;
-    memcpy(digits, value, length + 1);
-    double factor = 1;
-    for (size_t i = 0; i < sizeof SUFFIXES / sizeof *SUFFIXES; i++)
-        if (value[length - 1] == SUFFIXES[i].letter) {
-            factor = SUFFIXES[i].factor;
-            digits[length - 1] = '\0';
-        }
-    if (!sbp_parse_double(digits, count))
-        return false;
-    *count *= factor;
-    return *count == rint(*count) && *count <= 1e300;
-}
-
 static bool set_whole(const struct sbp_option *option, const char *value, void *field)
 {
     int64_t whole = 0;
-    double count;
-    bool is_read = true;
-    if (option->kind == SBP_OPTION_COUNT) {
-        is_read = parse_count(value, &count) && count >= (double)option->least &&
-                  count <= (double)option->most;
-        whole = is_read ? (int64_t)count : 0;
-    } else {
-        is_read = option->kind == SBP_OPTION_SIZE ? sbp_parse_size(value, &whole)
-                                                  : sbp_parse_int64(value, &whole);
+    if (option->kind == SBP_OPTION_COUNT || option->kind == SBP_OPTION_SIZE) {
+        double scaled;
+        if (!sbp_parse_scaled(value, option->kind == SBP_OPTION_SIZE, &scaled) ||
+            scaled > (double)option->most)
+            return false;
+        whole = (int64_t)scaled;
+    } else if (!sbp_parse_int64(value, &whole)) {
+        return false;
     }
-    if (!is_read || whole < option->least || whole > option->most)
+    if (whole < option->least || whole > option->most)
         return false;
     if (option->kind == SBP_OPTION_INT)
         *(int *)field = (int)whole;
@@ -109,7 +83,7 @@ static bool set_whole(const struct sbp_option *option, const char *value, void *
 static bool set_real(const struct sbp_option *option, const char *value, double *field)
 {
     if (option->kind == SBP_OPTION_TOKENS)
-        return parse_count(value, field) && *field >= (double)option->least;
+        return sbp_parse_scaled(value, false, field) && *field >= (double)option->least;
     if (!sbp_parse_double(value, field))
         return false;
     return option->kind == SBP_OPTION_SECONDS ? *field >= 0

@@ -24,8 +24,8 @@ enum sbp_option_kind {
     SBP_OPTION_LIST,    /* struct sbp_word_list; may be given more than once */
     SBP_OPTION_INT,     /* int, least to most */
     SBP_OPTION_WHOLE,   /* int64_t, least to most */
-    SBP_OPTION_COUNT,   /* the same, with k, M, G, B, T as powers of 1000 */
-    SBP_OPTION_SIZE,    /* the same in bytes, with K, M, G as powers of 1024 */
+    SBP_OPTION_COUNT,   /* the same with a suffix (sbp_parse_scaled); most <= 2^53 */
+    SBP_OPTION_SIZE,    /* the same in bytes */
     SBP_OPTION_TOKENS,  /* double: a whole number from least, as COUNT or 3e11 */
     SBP_OPTION_SECONDS, /* double, 0 and more */
     SBP_OPTION_RATE,    /* double, above 0 up to most */

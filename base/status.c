@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/text.h"
+
 const char *sbp_status_name(enum sbp_status status)
 {
     switch (status) {
@@ -45,5 +47,6 @@ enum sbp_status sbp_fail(struct sbp_diag *diag, enum sbp_status status, const ch
     va_end(arguments);
     if (length < 0)
         (void)snprintf(diag->text, sizeof diag->text, "%s", sbp_status_text(status));
+    sbp_text_show(diag->text, sizeof diag->text);
     return status;
 }

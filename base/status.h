@@ -49,7 +49,8 @@ const char *sbp_status_text(enum sbp_status status);
 int sbp_status_exit_code(enum sbp_status status);
 
 /* Writes the message into diag (may be NULL; an older message is kept, the first cause counts) and
- * returns status, so that `return sbp_fail(diag, SBP_E_INPUT, ...)` reads as one thought. */
+ * returns status, so that `return sbp_fail(diag, SBP_E_INPUT, ...)` reads as one thought. Control
+ * characters become "\x1b", for a message quotes what came from outside. */
 enum sbp_status sbp_fail(struct sbp_diag *diag, enum sbp_status status, const char *format, ...)
     SBP_PRINTF(3, 4);
 

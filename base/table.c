@@ -27,10 +27,14 @@ void sbp_table_init(struct sbp_table *table, int columns, const char *const *tit
 
 void sbp_table_cell(struct sbp_table *table, const char *format, ...)
 {
+    struct sbp_text cell = {0};
     va_list arguments;
     va_start(arguments, format);
-    sbp_text_add_list(&table->cells, format, arguments);
+    sbp_text_add_list(&cell, format, arguments);
     va_end(arguments);
+    sbp_text_add_shown(&table->cells, cell.bytes == NULL ? "" : cell.bytes);
+    table->cells.failed = table->cells.failed || cell.failed;
+    sbp_text_free(&cell);
     end_cell(table);
 }
 

@@ -16,6 +16,7 @@ struct sbp_table {
 };
 /* titles: `columns` strings. */
 void sbp_table_init(struct sbp_table *table, int columns, const char *const *titles);
+/* Control characters are shown as "\x1b": what a cell quotes came from outside. */
 void sbp_table_cell(struct sbp_table *table, const char *format, ...) SBP_PRINTF(2, 3);
 /* Prints header, rule and rows with `indent` leading blanks; E_IO, E_MEMORY. */
 enum sbp_status sbp_table_print(const struct sbp_table *table, FILE *out, int indent) SBP_MUST_USE;

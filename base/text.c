@@ -8,7 +8,6 @@
 #include <string.h>
 
 #define FIRST_CAPACITY 256
-#define LARGEST_EXACT  0x1p53 /* whole numbers up to here are exact in a double */
 
 /* --- growing strings --- */
 
@@ -67,6 +66,98 @@ void sbp_text_free(struct sbp_text *text)
         return;
     free(text->bytes);
     *text = (struct sbp_text){0};
+}
+
+/* --- text from outside --- */
+
+enum { ESCAPE_BYTES = sizeof "\\x00" };
+
+/* Bytes of the UTF-8 character at `at`, which is not NUL; 0 when it is none. */
+static int character_length(const char *at)
+{
+    const unsigned char first = (unsigned char)*at;
+    const int length = first < 0x80                     ? 1
+                       : first >= 0xc2 && first < 0xe0  ? 2
+                       : first >= 0xe0 && first < 0xf0  ? 3
+                       : first >= 0xf0 && first <= 0xf4 ? 4
+                                                        : 0;
+    for (int i = 1; i < length; i++)
+        if (((unsigned char)at[i] & 0xc0) != 0x80) /* stops at the NUL, too */
+            return 0;
+    return length;
+}
+
+/* Bytes of the control character at `at`, or of what is no character; 0: it is plain. */
+static int control_length(const char *at)
+{
+    const unsigned char first = (unsigned char)at[0];
+    if (first == 0)
+        return 0;
+    const int length = character_length(at);
+    const bool upper = length == 2 && first == 0xc2 && (unsigned char)at[1] < 0xa0; /* C1 */
+    return length == 0 || first < 0x20 || first == 0x7f ? 1 : upper ? 2 : 0;
+}
+
+bool sbp_text_is_plain(const char *outside)
+{
+    while (*outside != '\0' && control_length(outside) == 0)
+        outside += character_length(outside);
+    return *outside == '\0';
+}
+
+/* The next piece of a text, which is not at its end, as it is shown; returns its bytes there. */
+static int next_shown(const char *at, char piece[2 * ESCAPE_BYTES])
+{
+    const int control = control_length(at);
+    if (control == 0) {
+        (void)snprintf(piece, 2 * ESCAPE_BYTES, "%.*s", character_length(at), at);
+        return character_length(at);
+    }
+    for (int i = 0, used = 0; i < control; i++)
+        used += snprintf(piece + used, ESCAPE_BYTES, "\\x%02x", (unsigned char)at[i]);
+    return control;
+}
+
+void sbp_text_add_shown(struct sbp_text *text, const char *outside)
+{
+    char piece[2 * ESCAPE_BYTES];
+    while (*outside != '\0') {
+        outside += next_shown(outside, piece);
+        sbp_text_add(text, "%s", piece);
+    }
+}
+
+void sbp_text_show(char *buffer, size_t size)
+{
+    struct sbp_text shown = {0};
+    if (sbp_text_is_plain(buffer))
+        return;
+    sbp_text_add_shown(&shown, buffer);
+    (void)snprintf(buffer, size, "%s", shown.failed ? "out of memory" : shown.bytes);
+    sbp_text_free(&shown);
+}
+
+bool sbp_text_print_line(FILE *out, const char *format, ...)
+{
+    const size_t before = strspn(format, "\n"), length = strlen(format);
+    size_t behind = 0;
+    while (before + behind < length && format[length - 1 - behind] == '\n')
+        behind++;
+    struct sbp_text line = {0}, shown = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    sbp_text_add_list(&line, format, arguments);
+    va_end(arguments);
+    if (!line.failed) {
+        line.bytes[line.length - behind] = '\0';
+        sbp_text_add(&shown, "%.*s", (int)before, format);
+        sbp_text_add_shown(&shown, line.bytes + before);
+        sbp_text_add(&shown, "%s", format + length - behind);
+    }
+    const bool printed = !line.failed && !shown.failed && fputs(shown.bytes, out) >= 0;
+    sbp_text_free(&line);
+    sbp_text_free(&shown);
+    return printed;
 }
 
 /* --- units --- */
@@ -184,30 +275,37 @@ bool sbp_parse_int64(const char *text, int64_t *value)
     return true;
 }
 
-/* The factor of a suffix: "", "K", "k", "KiB", ... "P"; 0 when it is none. */
-static double size_factor(const char *suffix)
+/* The factor of a suffix; 0 when it is none. */
+static double suffix_factor(const char *suffix, bool is_bytes)
 {
     static const char letters[] = "KMGTP";
     if (*suffix == '\0')
         return 1;
+    if (strcmp(suffix, "B") == 0) /* a billion; "80B" of bytes might be 80 bytes */
+        return is_bytes ? 0 : 1e9;
     const char *letter = strchr(letters, toupper((unsigned char)*suffix));
-    if (letter == NULL || (suffix[1] != '\0' && strcmp(suffix + 1, "iB") != 0))
+    if (letter == NULL)
         return 0;
-    return ldexp(1, 10 * (int)(letter - letters + 1));
+    const int power = (int)(letter - letters) + 1;
+    if (strcmp(suffix + 1, "i") == 0 || strcmp(suffix + 1, "iB") == 0)
+        is_bytes = true;
+    else if (suffix[1] != '\0')
+        return 0;
+    return is_bytes ? ldexp(1, 10 * power) : rint(pow(10, 3 * power));
 }
 
-bool sbp_parse_size(const char *text, int64_t *bytes)
+bool sbp_parse_scaled(const char *text, bool is_bytes, double *value)
 {
     if (!starts_decimal(text) || *text == '-' || *text == '+')
         return false;
     char *end;
     const double number = strtod(text, &end);
-    const double factor = size_factor(end);
-    const double size = rint(number * factor);
-    const bool cut = factor == 1 && size != number; /* half a byte is a slip, 0.3G is not */
-    if (factor == 0 || cut || !(size <= LARGEST_EXACT))
+    const double factor = suffix_factor(end, is_bytes);
+    const double scaled = rint(number * factor);
+    const bool cut = *end == '\0' && scaled != number; /* half a byte is a slip, 0.3G is not */
+    if (factor == 0 || cut || !isfinite(scaled))
         return false;
-    *bytes = (int64_t)size;
+    *value = scaled;
     return true;
 }
 

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json/json_write.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "calib/logs/log.h"
 #include "calib/output/calib_report.h"
 #include "calib/output/cluster_file.h"
@@ -154,7 +155,7 @@ static enum sbp_status report(const struct options *options, const struct sbp_lo
         status = sbp_calib_report_network(fit, stdout);
     }
     if (status == SBP_OK && options->finish.output != NULL)
-        (void)printf("\nwrote %s\n", options->finish.output);
+        (void)sbp_text_print_line(stdout, "\nwrote %s\n", options->finish.output);
     return status == SBP_OK ? status : sbp_fail(diag, status, "%s", sbp_status_text(status));
 }
 
@@ -214,7 +215,7 @@ static enum sbp_status fit_samples(const struct options *options, const struct s
         return SBP_OK;
     SBP_TRY(sbp_fit_and_write(record, finish, diag));
     if (finish->output != NULL && !finish->json && !finish->quiet)
-        (void)printf("wrote %s\n", finish->output);
+        (void)sbp_text_print_line(stdout, "wrote %s\n", finish->output);
     return SBP_OK;
 }
 
@@ -311,16 +312,17 @@ static enum sbp_status use_logs(const struct options *options, struct sbp_diag *
 
 static enum sbp_status run(const struct options *options, struct sbp_diag *diag)
 {
+    const char *output = options->finish.output;
     bool has_samples = options->diff != NULL;
     if (options->log.count == 0)
         return sbp_fail(diag, SBP_E_USAGE, "no --from LOG is given, see --help");
     for (int i = 0; i < options->log.count; i++) {
         has_samples = has_samples || sbp_sample_file_is(options->log.word[i]);
-        if (options->finish.output != NULL &&
-            strcmp(options->log.word[i], options->finish.output) == 0)
-            return sbp_fail(diag, SBP_E_USAGE, "-o %s would overwrite what --from reads",
-                            options->finish.output);
+        if (output != NULL && sbp_file_is_same(options->log.word[i], output))
+            return sbp_fail(diag, SBP_E_USAGE, "-o %s would overwrite what --from reads", output);
     }
+    if (output != NULL)
+        SBP_TRY(sbp_file_check_writable(output, diag));
     return (has_samples ? use_samples : use_logs)(options, diag);
 }
 

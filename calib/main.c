@@ -28,7 +28,8 @@ static enum sbp_status finish(const struct sbp_calibration_session *session, str
     SBP_TRY(sbp_sample_file_read(session->record_path, &record, diag));
     enum sbp_status status = sbp_fit_and_write(&record, options, diag);
     if (status == SBP_OK && !options->json && !options->quiet)
-        (void)printf("wrote %s and %s\n", options->output, session->record_path);
+        (void)sbp_text_print_line(stdout, "wrote %s and %s\n", options->output,
+                                  session->record_path);
     if (status == SBP_OK && session->has_older && !options->quiet)
         status = sbp_compare_print(&session->older, &record, options->json ? stderr : stdout, diag);
     sbp_sample_file_free(&record);

@@ -21,7 +21,7 @@
 
 /* --- messages --- */
 
-/* Text from a file, fit for one line: quoted, cut to size, control characters as '?'. */
+/* Text from a file, fit for a message: quoted and cut to size. */
 static const char *quote(const char *text, char *buffer)
 {
     const size_t most = QUOTE_BYTES - sizeof "\"\"..."; /* the NUL is counted */
@@ -33,9 +33,6 @@ static const char *quote(const char *text, char *buffer)
             length--; /* a whole number of UTF-8 characters */
     }
     (void)snprintf(buffer, QUOTE_BYTES, "\"%.*s%s\"", (int)length, text, cut ? "..." : "");
-    for (char *byte = buffer; *byte != '\0'; byte++)
-        if (iscntrl((unsigned char)*byte))
-            *byte = '?';
     return buffer;
 }
 
@@ -434,9 +431,8 @@ enum sbp_status sbp_json_name(const struct sbp_json *at, char *name, int size)
     if (length >= (size_t)size)
         return sbp_json_refuse(at, "%s is %zu bytes long, legal are at most %d",
                                quote(text, quoted), length, size - 1);
-    for (size_t i = 0; i < length; i++)
-        if (iscntrl((unsigned char)text[i]))
-            return sbp_json_refuse(at, "%s holds a control character", quote(text, quoted));
+    if (!sbp_text_is_plain(text))
+        return sbp_json_refuse(at, "%s holds a control character", quote(text, quoted));
     memcpy(name, text, length + 1);
     return SBP_OK;
 }

@@ -1,13 +1,13 @@
 #include "calib/measure/session.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
 #include "calib/measure/measure.h"
 #include "calib/measure/origin_find.h"
 #include "calib/samples/sample_file_writer.h"
@@ -20,15 +20,7 @@ static enum sbp_status check_output(const char *path, struct sbp_diag *diag)
     struct stat file;
     if (stat(path, &file) == 0 && !S_ISREG(file.st_mode))
         return sbp_fail(diag, SBP_E_IO, "%s: cannot be written: not a regular file", path);
-    char folder[SBP_PATH_BYTES];
-    const char *slash = strrchr(path, '/');
-    const int length = slash == NULL ? 1 : (int)(slash - path) + 1;
-    if (length >= (int)sizeof folder)
-        return sbp_fail(diag, SBP_E_IO, "%.80s...: the path is too long", path);
-    (void)snprintf(folder, sizeof folder, "%.*s", length, slash == NULL ? "." : path);
-    if (access(folder, W_OK | X_OK) != 0)
-        return sbp_fail(diag, SBP_E_IO, "%s: cannot be written: %s", path, strerror(errno));
-    return SBP_OK;
+    return sbp_file_check_writable(path, diag);
 }
 
 /* Reads the older samples before the measurements, which may write over them. */
@@ -124,8 +116,9 @@ static enum sbp_status make_sweep(struct part *part, struct sbp_diag *diag)
 static void say_resumed(const struct part *part)
 {
     if (part->writer.resumes && !part->session->settings->finish.quiet)
-        (void)fprintf(stderr, "%s: %d of %d cells are measured, going on\n", part->writer.path,
-                      part->writer.measured, part->sweep.count * part->origin.runs);
+        (void)sbp_text_print_line(stderr, "%s: %d of %d cells are measured, going on\n",
+                                  part->writer.path, part->writer.measured,
+                                  part->sweep.count * part->origin.runs);
 }
 
 static enum sbp_status open_writer(struct part *part, bool *go, struct sbp_diag *diag)

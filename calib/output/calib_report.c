@@ -202,10 +202,11 @@ static enum sbp_status print_fits(const struct sbp_calibrated *calibrated, FILE 
 static bool print_origin(const struct sbp_calibration *calibration, FILE *out)
 {
     const struct sbp_calibration_origin *origin = &calibration->origin;
-    bool done = fprintf(out, "%s: %d ranks on %d host%s (%s), backend %s, %.1f s\n", origin->name,
-                        origin->ranks, origin->hosts, origin->hosts == 1 ? "" : "s",
-                        sbp_calibrate_is_gpu(calibration) ? origin->device : origin->cpu,
-                        origin->backend, origin->wall_s) >= 0;
+    bool done = sbp_text_print_line(
+        out, "%s: %d ranks on %d host%s (%s), backend %s, %.1f s\n", origin->name, origin->ranks,
+        origin->hosts, origin->hosts == 1 ? "" : "s",
+        sbp_calibrate_is_gpu(calibration) ? origin->device : origin->cpu, origin->backend,
+        origin->wall_s);
     if (sbp_calibrate_is_crowded(calibration))
         done =
             done && fprintf(out,
@@ -221,7 +222,7 @@ static bool print_origin(const struct sbp_calibration *calibration, FILE *out)
 static bool print_findings(const struct sbp_sample_findings *findings, FILE *out)
 {
     for (int i = 0; i < findings->count; i++)
-        if (fprintf(out, "note: %s\n", findings->line[i]) < 0)
+        if (!sbp_text_print_line(out, "note: %s\n", findings->line[i]))
             return false;
     return true;
 }

@@ -37,8 +37,8 @@ static bool print_word(const char *what, const char *older, const char *newer, F
 {
     if (strcmp(older, newer) == 0)
         return true;
-    return fprintf(out, "%s: %s -> %s\n", what, older[0] == '\0' ? "none" : older,
-                   newer[0] == '\0' ? "none" : newer) >= 0;
+    return sbp_text_print_line(out, "%s: %s -> %s\n", what, older[0] == '\0' ? "none" : older,
+                               newer[0] == '\0' ? "none" : newer);
 }
 
 static bool has_line(const char *lines, const char *line, size_t length)
@@ -225,7 +225,7 @@ enum sbp_status sbp_compare_print(const struct sbp_record *older, const struct s
     if (status == SBP_OK)
         status = open_side(newer, &is, diag);
     if (status == SBP_OK)
-        status = fprintf(out, "changed from %s to %s:\n", older->path, newer->path) >= 0 &&
+        status = sbp_text_print_line(out, "changed from %s to %s:\n", older->path, newer->path) &&
                          print_origins(was.origin, is.origin, out)
                      ? print_points(&was, &is, out)
                      : SBP_E_IO;

@@ -5,6 +5,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/text.h"
+#include "planner/cli/outputs.h"
 #include "planner/cli/overrides.h"
 #include "planner/space/space_table.h"
 
@@ -39,6 +40,7 @@ static enum sbp_status open_file(const struct sbp_arguments *arguments, enum sbp
     struct sbp_json at;
     SBP_TRY(
         sbp_config_find(kind, arguments->operands.word[model ? 0 : 1], arena, &file->path, diag));
+    SBP_TRY(sbp_outputs_check_input(arguments, file->path, diag));
     SBP_TRY(sbp_json_open(file->path, &file->root, &at, diag));
     file->name = changed_name(file->path, model ? SBP_OVERRIDE_MODEL : SBP_OVERRIDE_CLUSTER,
                               &arguments->set, arena);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 
 /* --- finding programs --- */
 
@@ -91,7 +92,7 @@ static void push_list(struct words *words, const struct sbp_word_list *list)
 static void print_words(const struct words *words)
 {
     for (int i = 0; i < words->count; i++)
-        (void)fprintf(stderr, "%s%s", i == 0 ? "" : " ", words->word[i]);
+        (void)sbp_text_print_line(stderr, "%s%s", i == 0 ? "" : " ", words->word[i]);
     (void)fputc('\n', stderr);
 }
 

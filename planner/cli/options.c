@@ -367,6 +367,17 @@ static bool has_option_named(const struct sbp_command *command, const char *name
     return find_option(command, name, strlen(name)) != NULL;
 }
 
+/* Whether the command takes a number with a suffix. */
+static bool has_scaled(const struct sbp_command *command)
+{
+    for (int i = 0; options[i].name != NULL; i++)
+        if (has_option(command, &options[i]) &&
+            (options[i].kind == SBP_OPTION_COUNT || options[i].kind == SBP_OPTION_SIZE ||
+             options[i].kind == SBP_OPTION_TOKENS))
+            return true;
+    return has_option_named(command, "--max-bytes");
+}
+
 void sbp_options_print_help(const struct sbp_command *command, FILE *out)
 {
     (void)fprintf(out, "Usage: sbplan %s%s%s [options]\n", command->name,
@@ -382,6 +393,10 @@ void sbp_options_print_help(const struct sbp_command *command, FILE *out)
         sbp_help_algorithms(out);
     if (has_option_named(command, "--set"))
         sbp_help_cuts(out);
+    if (has_scaled(command)) {
+        (void)fputc('\n', out);
+        sbp_help_wrapped(out, SBP_SCALED_HELP, 0, 0);
+    }
     if (command->notes != NULL) {
         (void)fputc('\n', out);
         sbp_help_wrapped(out, command->notes, 0, 0);

@@ -1,8 +1,7 @@
 /* The options of the command line: one table, from which both the parser and the help follow.
  *
  * Options are long ("--name value", "--name=value"), except -o and -n. An unknown option or value
- * is refused with the nearest legal one. Sizes take K, M, G (powers of 1024); counts take k, M, G
- * or B, T (powers of 1000).
+ * is refused with the nearest legal one. Counts and sizes take suffixes (sbp_parse_scaled).
  */
 #ifndef SBP_PLANNER_CLI_OPTIONS_H
 #define SBP_PLANNER_CLI_OPTIONS_H

@@ -67,19 +67,24 @@ static const char *name_word(const struct change *change, char *buffer, size_t s
 
 /* ---- values --------------------------------------------------------------------------------- */
 
+/* Whether the key's value is a number of bytes, as in memory_bytes. */
+static bool is_of_bytes(const struct change *change)
+{
+    static const char end[] = "_bytes";
+    const size_t length = strlen(change->key), cut = sizeof end - 1;
+    return length >= cut && strcmp(change->key + length - cut, end) == 0;
+}
+
 static enum sbp_status value_of(const struct change *change, struct cJSON **value)
 {
     const char *text = strchr(change->word, '=') + 1;
     char file[KEY_BYTES + 64];
     struct sbp_json at;
     double number;
-    int64_t size;
     if (text[0] == '{' || text[0] == '[' || text[0] == '"')
         return sbp_json_parse(text, name_word(change, file, sizeof file), value, &at, change->diag);
-    if (sbp_parse_double(text, &number))
+    if (sbp_parse_double(text, &number) || sbp_parse_scaled(text, is_of_bytes(change), &number))
         *value = cJSON_CreateNumber(number);
-    else if (sbp_parse_size(text, &size))
-        *value = cJSON_CreateNumber((double)size);
     else if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
         *value = cJSON_CreateBool(text[0] == 't');
     else

@@ -22,7 +22,7 @@ static enum sbp_status print_origin(const struct sbp_plan *plan)
         const struct cJSON *member =
             plan->search == NULL ? NULL : cJSON_GetObjectItemCaseSensitive(plan->search, KEYS[i]);
         if (cJSON_IsString(member))
-            SBP_PRINT("%-10s %s\n", i == 0 ? "made by" : "status", member->valuestring);
+            SBP_PRINT_LINE("%-10s %s\n", i == 0 ? "made by" : "status", member->valuestring);
     }
     return SBP_OK;
 }

@@ -3,6 +3,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/json/json_write.h"
+#include "planner/cli/outputs.h"
 #include "planner/commands/commands.h"
 #include "planner/import/hf.h"
 
@@ -24,8 +25,7 @@ static enum sbp_status write_model(const struct cJSON *model, const char *path,
     if (path == NULL)
         return sbp_json_print(model, stdout, diag);
     SBP_TRY(sbp_json_write(model, path, diag));
-    if (printf("wrote %s\n", path) < 0)
-        return SBP_E_IO;
+    SBP_PRINT_LINE("wrote %s\n", path);
     return SBP_OK;
 }
 
@@ -41,6 +41,7 @@ enum sbp_status sbp_command_import(const struct sbp_arguments *arguments, struct
     struct cJSON *root, *model = NULL;
     struct sbp_json at;
     SBP_TRY(check_words(arguments, diag));
+    SBP_TRY(sbp_outputs_check_input(arguments, arguments->operands.word[1], diag));
     SBP_TRY(sbp_json_open(arguments->operands.word[1], &root, &at, diag));
     enum sbp_status status = sbp_import_hf(&at, &options, &model, diag);
     cJSON_Delete(root);

@@ -1,3 +1,4 @@
+#include "planner/cli/outputs.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/search_session_priv.h"
 
@@ -32,6 +33,7 @@ enum sbp_status sbp_command_price(const struct sbp_arguments *arguments, struct 
     if (arguments->strategy == NULL)
         return sbp_fail(diag, SBP_E_USAGE,
                         "sbplan price: --strategy FILE is needed, see sbplan price --help");
+    SBP_TRY(sbp_outputs_check_input(arguments, arguments->strategy, diag));
     enum sbp_status status =
         sbp_inputs_read(arguments, SBP_SPACE_FULL, &job.arena, &job.settings, &job.plan, diag);
     if (status == SBP_OK)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "planner/cli/outputs.h"
 
 #define MODEL_OPTIONS  "--devices --set "
 #define SOLVER_OPTIONS "--algorithm --seed --time-limit --max-evaluations --restarts "
@@ -128,6 +129,8 @@ static enum sbp_status run_command(const struct sbp_command *command, int count,
     if (status == SBP_OK && arguments.help)
         sbp_options_print_help(command, stdout);
     else if (status == SBP_OK)
+        status = sbp_outputs_check(&arguments, diag);
+    if (status == SBP_OK && !arguments.help)
         status = command->run(&arguments, diag);
     sbp_cli_arguments_free(&arguments);
     return status;

@@ -7,12 +7,20 @@
 #ifndef SBP_PLANNER_COMMANDS_COMMANDS_H
 #define SBP_PLANNER_COMMANDS_COMMANDS_H
 
+#include "base/text.h"
 #include "planner/cli/options.h"
 
 /* Prints to stdout; makes the function that it stands in fail where that fails. */
 #define SBP_PRINT(...)                                                                             \
     do {                                                                                           \
         if (printf(__VA_ARGS__) < 0)                                                               \
+            return SBP_E_IO;                                                                       \
+    } while (0)
+
+/* The same for a line that quotes what came from outside (base/text.h). */
+#define SBP_PRINT_LINE(...)                                                                        \
+    do {                                                                                           \
+        if (!sbp_text_print_line(stdout, __VA_ARGS__))                                             \
             return SBP_E_IO;                                                                       \
     } while (0)
 

@@ -52,7 +52,7 @@ static enum sbp_status print_text(const struct sbp_search_job *job, const struct
     SBP_PRINT("\n");
     SBP_TRY(sbp_report_print_layers(report, stdout));
     if (job->arguments->output != NULL)
-        SBP_PRINT("\nwrote %s\n", job->arguments->output);
+        SBP_PRINT_LINE("\nwrote %s\n", job->arguments->output);
     return SBP_OK;
 }
 

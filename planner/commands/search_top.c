@@ -13,6 +13,7 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "planner/cli/outputs.h"
 #include "planner/limits.h"
 #include "planner/plan/plan_diff.h"
 #include "planner/report/plan_line.h"
@@ -24,32 +25,6 @@ static bool is_heuristic(const char *solver)
 {
     return strcmp(solver, "random") == 0 || strcmp(solver, "coordinate-descent") == 0 ||
            strcmp(solver, "metropolis-hastings") == 0;
-}
-
-/* The name of a plan's file, "plan.json", "plan-2.json": the rank stands before the extension. */
-static void name_file(const char *output, int rank, struct sbp_text *file)
-{
-    const char *name = sbp_file_name(output);
-    const char *dot = strrchr(name, '.');
-    const size_t stem = dot == NULL || dot == name ? strlen(output) : (size_t)(dot - output);
-    if (rank == 1)
-        sbp_text_add(file, "%s", output);
-    else
-        sbp_text_add(file, "%.*s-%d%s", (int)stem, output, rank, output + stem);
-}
-
-/* Checks that files beside the first can be written; that one was checked as an option's value. */
-static enum sbp_status check_files(const struct sbp_arguments *arguments, struct sbp_diag *diag)
-{
-    enum sbp_status status = SBP_OK;
-    for (int rank = 2; rank <= arguments->top && status == SBP_OK; rank++) {
-        struct sbp_text file = {0};
-        name_file(arguments->output, rank, &file);
-        status = file.failed ? sbp_fail(diag, SBP_E_MEMORY, "out of memory")
-                             : sbp_file_check_writable(file.bytes, diag);
-        sbp_text_free(&file);
-    }
-    return status;
 }
 
 enum sbp_status sbp_top_check_options(const struct sbp_arguments *arguments, struct sbp_diag *diag)
@@ -67,7 +42,7 @@ enum sbp_status sbp_top_check_options(const struct sbp_arguments *arguments, str
                         "sbplan search: --top: -o %s is not a regular file, and further plans go "
                         "to files beside it",
                         arguments->output);
-    return arguments->output == NULL ? SBP_OK : check_files(arguments, diag);
+    return SBP_OK;
 }
 
 /* ---- plans ---------------------------------------------------------------------------------- */
@@ -79,7 +54,7 @@ static enum sbp_status write_text(struct sbp_search_job *job, struct sbp_alterna
     const char *output = job->arguments->output;
     if (output == NULL)
         return SBP_OK;
-    name_file(output, rank, &plan->file);
+    sbp_outputs_name(output, rank, &plan->file);
     SBP_TRY(
         sbp_search_json(job, &plan->plan, &plan->report.step, &plan->outcome, rank, &json, diag));
     char *text = sbp_json_text(json);
@@ -140,12 +115,17 @@ void sbp_search_top_free(struct sbp_search_top *all)
     *all = (struct sbp_search_top){0};
 }
 
-enum sbp_status sbp_search_top_write(const struct sbp_search_top *all, struct sbp_diag *diag)
+enum sbp_status sbp_search_top_write(struct sbp_search_top *all, struct sbp_diag *diag)
 {
-    for (int i = 0; i < all->count && all->job->arguments->output != NULL; i++)
-        SBP_TRY(sbp_file_write(all->plan[i].file.bytes, all->plan[i].text.bytes,
-                               all->plan[i].text.length, diag));
-    return SBP_OK;
+    if (all->job->arguments->output == NULL)
+        return SBP_OK;
+    struct sbp_file_text *files = SBP_NEW(&all->job->arena, struct sbp_file_text, all->count);
+    if (files == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    for (int i = 0; i < all->count; i++)
+        files[i] = (struct sbp_file_text){all->plan[i].file.bytes, all->plan[i].text.bytes,
+                                          all->plan[i].text.length};
+    return sbp_file_write_all(files, all->count, diag);
 }
 
 /* The difference from the best plan; "" for the best. */
@@ -224,8 +204,9 @@ enum sbp_status sbp_search_top_print(const struct sbp_search_top *all)
     SBP_TRY(print_table(all));
     SBP_TRY(print_proof(all));
     for (int i = 0; i < all->count && all->job->arguments->output != NULL; i++)
-        SBP_PRINT("%s%s%s", i == 0 ? "wrote " : ", ", all->plan[i].file.bytes,
-                  i + 1 == all->count ? "\n" : "");
+        SBP_PRINT_LINE("%s%s", i == 0 ? "wrote " : ", ", all->plan[i].file.bytes);
+    if (all->job->arguments->output != NULL)
+        SBP_PRINT("\n");
     return SBP_OK;
 }
 

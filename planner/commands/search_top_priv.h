@@ -18,7 +18,7 @@ struct sbp_alternative {
 };
 
 struct sbp_search_top {
-    const struct sbp_search_job *job; /* borrowed */
+    struct sbp_search_job *job; /* borrowed */
     int count;
     struct sbp_alternative *plan;
 };
@@ -33,8 +33,8 @@ enum sbp_status sbp_search_top_open(struct sbp_search_job *job, struct sbp_searc
                                     struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_search_top_free(struct sbp_search_top *all);
 
-/* Writes plan.json, plan-2.json, ...; nothing without -o. */
-enum sbp_status sbp_search_top_write(const struct sbp_search_top *all,
+/* Writes plan.json, plan-2.json, ..., all or none; nothing without -o. */
+enum sbp_status sbp_search_top_write(struct sbp_search_top *all,
                                      struct sbp_diag *diag) SBP_MUST_USE;
 /* Prints a row for each plan, and what is known of those that are not listed. */
 enum sbp_status sbp_search_top_print(const struct sbp_search_top *all) SBP_MUST_USE;

@@ -8,13 +8,28 @@
 #include "base/json/json_write.h"
 #include "planner/plan/plan.h"
 #include "planner/plan/plan_priv.h"
+#include "planner/plan/request.h"
 #include "planner/plan/roles.h"
 #include "planner/plan/summary.h"
 
 /* Share by which prices may differ: mathematics libraries disagree in the last digits. */
 #define COST_TOLERANCE 1e-6
 
+#define SEARCH_MOST     (INT64_C(1) << 53)
+#define MOST_ALGORITHMS 16
+
 /* --- head --- */
+
+/* Checks that a member is a text, where there is one. */
+static enum sbp_status optional_text(const struct sbp_json *object, const char *key)
+{
+    struct sbp_json member;
+    const char *text;
+    if (!sbp_json_has(object, key))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(object, key, &member));
+    return sbp_json_string(&member, &text);
+}
 
 static enum sbp_status check_version(const struct sbp_json *root)
 {
@@ -33,7 +48,8 @@ static enum sbp_status check_version(const struct sbp_json *root)
     if (version < SBP_PLAN_VERSION || version > SBP_PLAN_VERSION)
         return sbp_json_refuse(&member, "version %g of the format, this sbplan reads version %d",
                                version, SBP_PLAN_VERSION);
-    return sbp_json_keys(root, KEYS);
+    SBP_TRY(sbp_json_keys(root, KEYS));
+    return optional_text(root, "made_by");
 }
 
 static enum sbp_status check_hash(const struct sbp_json *root, const char *key,
@@ -316,33 +332,49 @@ static enum sbp_status check_cost_and_memory(const struct sbp_json *root,
     return status;
 }
 
-/* Reads the place of a text among the names; leaves *choice where the key is missing. */
-static enum sbp_status optional_choice(const struct sbp_json *object, const char *key,
-                                       const char *const *names, int *choice)
+/* Checks members of the search that nothing follows from; they are shown and kept. */
+static enum sbp_status check_record(const struct sbp_json *search)
 {
-    struct sbp_json member;
-    if (!sbp_json_has(object, key))
-        return SBP_OK;
-    SBP_TRY(sbp_json_member(object, key, &member));
-    return sbp_json_choice(&member, names, choice);
+    static const struct {
+        const char *key;
+        int64_t least, most;
+    } NUMBERS[] = {{"seed", 0, SEARCH_MOST},
+                   {"evaluations", 0, SEARCH_MOST},
+                   {"memory_limit_bytes", 1, SEARCH_MOST},
+                   {"max_batch_split", 1, SEARCH_MOST},
+                   {"rank", 1, SEARCH_MOST}};
+    const char *algorithms[MOST_ALGORITHMS + 2] = {"none"};
+    int64_t number;
+    int choice;
+    bool stopped;
+    for (int i = 0; i < MOST_ALGORITHMS && sbp_solvers[i].name != NULL; i++)
+        algorithms[i + 1] = sbp_solvers[i].name;
+    SBP_TRY(sbp_json_get_bool(search, "stopped", &stopped));
+    SBP_TRY(sbp_json_get_choice(search, "space", sbp_request_space_names(), &choice));
+    SBP_TRY(sbp_json_get_choice(search, "algorithm", algorithms, &choice));
+    for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++)
+        SBP_TRY(
+            sbp_json_get_int64(search, NUMBERS[i].key, NUMBERS[i].least, NUMBERS[i].most, &number));
+    return optional_text(search, "command");
 }
 
-/* Reads a number; leaves *number where the key is missing or null. */
-static enum sbp_status optional_number(const struct sbp_json *object, const char *key,
-                                       double *number)
+/* Reads the bound; leaves it where it is missing or null, which says that none is known. */
+static enum sbp_status read_bound(const struct sbp_json *search, double *bound_s)
 {
-    struct sbp_json member;
-    if (!sbp_json_has(object, key))
-        return SBP_OK;
-    SBP_TRY(sbp_json_member(object, key, &member));
-    return cJSON_IsNull(member.node) ? SBP_OK
-                                     : sbp_json_double(&member, -INFINITY, INFINITY, number);
+    const struct cJSON *bound = cJSON_GetObjectItemCaseSensitive(search->node, "lower_bound_s");
+    return cJSON_IsNull(bound) ? SBP_OK
+                               : sbp_json_get_double(search, "lower_bound_s", 0, INFINITY, bound_s);
 }
 
 /* The status and bound of the search must agree with the plan's cost; the bound itself is believed.
  */
 static enum sbp_status check_search(const struct sbp_json *root, const struct sbp_summary *summary)
 {
+    static const char *const KEYS[] = {"status",          "stopped",     "space",
+                                       "objective",       "objective_s", "seed",
+                                       "evaluations",     "algorithm",   "command",
+                                       "lower_bound_s",   "rank",        "memory_limit_bytes",
+                                       "max_batch_split", NULL};
     static const char *const STATUSES[] = {"feasible", "optimal", NULL};
     static const char *const OBJECTIVES[] = {"step-time", "communication", NULL};
     struct sbp_json search;
@@ -350,14 +382,14 @@ static enum sbp_status check_search(const struct sbp_json *root, const struct sb
     if (!sbp_json_has(root, "search"))
         return SBP_OK;
     SBP_TRY(sbp_json_member(root, "search", &search));
-    if (!cJSON_IsObject(search.node))
-        return sbp_json_refuse(&search, "is not an object");
-    SBP_TRY(optional_choice(&search, "status", STATUSES, &optimal));
-    SBP_TRY(optional_choice(&search, "objective", OBJECTIVES, &communication));
+    SBP_TRY(sbp_json_keys(&search, KEYS));
+    SBP_TRY(check_record(&search));
+    SBP_TRY(sbp_json_get_choice(&search, "status", STATUSES, &optimal));
+    SBP_TRY(sbp_json_get_choice(&search, "objective", OBJECTIVES, &communication));
     const double cost_s = communication ? summary->totals.communication_s : summary->totals.step_s;
     double objective_s = cost_s, bound_s = optimal ? -INFINITY : 0;
-    SBP_TRY(optional_number(&search, "objective_s", &objective_s));
-    SBP_TRY(optional_number(&search, "lower_bound_s", &bound_s));
+    SBP_TRY(sbp_json_get_double(&search, "objective_s", 0, INFINITY, &objective_s));
+    SBP_TRY(read_bound(&search, &bound_s));
     if (fabs(objective_s - cost_s) > COST_TOLERANCE * cost_s)
         return sbp_json_refuse(&search, "objective_s is %.17g, the strategy's is %.17g",
                                objective_s, cost_s);

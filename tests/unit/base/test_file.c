@@ -121,13 +121,13 @@ static void test_write_failures(void **state)
     assert_string_equal(folder->diag.text, expected);
 }
 
-/* A disk that fills up half-way, played by a limit on file sizes. */
 /* Asked before, the answer is that of writing; nothing is left behind. */
 static void test_says_before_whether_it_can_write(void **state)
 {
     struct folder *folder = *state;
-    char below[160];
-    const char *const bad[] = {folder->path, "nowhere/plan.json", "nowhere/", below};
+    char below[160], link[160], loop[160], long_name[400];
+    const char *const bad[] = {folder->path, "nowhere/plan.json", "nowhere/", below, link, loop,
+                               long_name};
     assert_int_equal(sbp_file_check_writable(folder->file, &folder->diag), SBP_OK);
     assert_int_equal(count_entries(folder->path), 0);
     assert_written(folder, "old");
@@ -135,6 +135,11 @@ static void test_says_before_whether_it_can_write(void **state)
     assert_int_equal(sbp_file_check_writable("plan.json", &folder->diag), SBP_OK);
     assert_int_equal(sbp_file_check_writable("/dev/null", &folder->diag), SBP_OK);
     (void)snprintf(below, sizeof below, "%s/plan.json", folder->file);
+    (void)snprintf(link, sizeof link, "%s/link.json", folder->path);
+    (void)snprintf(loop, sizeof loop, "%s/loop.json", folder->path);
+    (void)snprintf(long_name, sizeof long_name, "%s/%0256d", folder->path, 0);
+    assert_int_equal(symlink("nothing.json", link), 0);
+    assert_int_equal(symlink("loop.json", loop), 0);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct sbp_diag written = {{0}};
         folder->diag.text[0] = '\0';
@@ -142,9 +147,48 @@ static void test_says_before_whether_it_can_write(void **state)
         assert_int_equal(sbp_file_write(bad[i], "x", 1, &written), SBP_E_IO);
         assert_string_equal(folder->diag.text, written.text);
     }
+    assert_int_equal(count_entries(folder->path), 3);
+}
+
+/* A name as long as names may be has a shorter temporary one. */
+static void test_longest_name(void **state)
+{
+    struct folder *folder = *state;
+    char path[400];
+    (void)snprintf(path, sizeof path, "%s/%0255d", folder->path, 0);
+    assert_int_equal(sbp_file_check_writable(path, &folder->diag), SBP_OK);
+    assert_int_equal(sbp_file_write(path, "x", 1, &folder->diag), SBP_OK);
+    assert_int_equal(sbp_file_write(path, "y", 1, &folder->diag), SBP_OK);
     assert_int_equal(count_entries(folder->path), 1);
 }
 
+static void test_same_files(void **state)
+{
+    struct folder *folder = *state;
+    char hard[64], soft[64], dotted[64], other[64], absent[64], absent_too[64];
+    (void)snprintf(hard, sizeof hard, "%s/hard.json", folder->path);
+    (void)snprintf(soft, sizeof soft, "%s/soft.json", folder->path);
+    (void)snprintf(dotted, sizeof dotted, "%s/./plan.json", folder->path);
+    (void)snprintf(other, sizeof other, "%s/other.json", folder->path);
+    (void)snprintf(absent, sizeof absent, "%s/absent.json", folder->path);
+    (void)snprintf(absent_too, sizeof absent_too, "./%s//absent.json", folder->path);
+    assert_written(folder, "x");
+    assert_int_equal(link(folder->file, hard), 0);
+    assert_int_equal(symlink("plan.json", soft), 0);
+    assert_int_equal(sbp_file_write(other, "x", 1, &folder->diag), SBP_OK);
+    assert_true(sbp_file_is_same(folder->file, folder->file));
+    assert_true(sbp_file_is_same(folder->file, dotted));
+    assert_true(sbp_file_is_same(hard, folder->file));
+    assert_true(sbp_file_is_same(hard, soft));
+    assert_true(sbp_file_is_same(absent, absent_too));
+    assert_false(sbp_file_is_same(folder->file, other));
+    assert_false(sbp_file_is_same(folder->file, absent));
+    assert_false(sbp_file_is_same(absent, "absent.json"));
+    assert_false(sbp_file_is_same("nowhere/a", "nowhere/a/b"));
+    assert_false(sbp_file_is_same("/dev/null", "/dev/null"));
+}
+
+/* A disk that fills up half-way, played by a limit on file sizes. */
 static void test_old_file_survives_a_full_disk(void **state)
 {
     struct folder *folder = *state;
@@ -166,6 +210,34 @@ static void test_old_file_survives_a_full_disk(void **state)
     assert_string_equal(folder->diag.text, expected);
     assert_content(folder, "the old plan", 12);
     assert_int_equal(count_entries(folder->path), 1);
+}
+
+/* The first file fits, the second does not: neither is written. */
+static void test_all_or_none_on_a_full_disk(void **state)
+{
+    struct folder *folder = *state;
+    static char large[100000];
+    char second[64], third[64];
+    struct rlimit before;
+    (void)snprintf(second, sizeof second, "%s/plan-2.json", folder->path);
+    (void)snprintf(third, sizeof third, "%s/plan-3.json", folder->path);
+    memset(large, 'x', sizeof large);
+    assert_written(folder, "the old plan");
+    const struct sbp_file_text files[] = {
+        {folder->file, "new", 3}, {second, large, sizeof large}, {third, "new", 3}};
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit tight = {.rlim_cur = 4096, .rlim_max = before.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
+    const enum sbp_status status = sbp_file_write_all(files, 3, &folder->diag);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)signal(SIGXFSZ, handler);
+    assert_int_equal(status, SBP_E_IO);
+    assert_content(folder, "the old plan", 12);
+    assert_int_equal(count_entries(folder->path), 1);
+    assert_int_equal(sbp_file_write_all(files, 3, NULL), SBP_OK);
+    assert_content(folder, "new", 3);
+    assert_int_equal(count_entries(folder->path), 3);
 }
 
 static void test_mode_and_link_stay(void **state)
@@ -244,6 +316,9 @@ int main(void)
         IN_FOLDER(test_read_failures),
         IN_FOLDER(test_write_failures),
         IN_FOLDER(test_old_file_survives_a_full_disk),
+        IN_FOLDER(test_longest_name),
+        IN_FOLDER(test_same_files),
+        IN_FOLDER(test_all_or_none_on_a_full_disk),
         IN_FOLDER(test_mode_and_link_stay),
         IN_FOLDER(test_new_files_follow_the_umask),
         IN_FOLDER(test_stale_temporary_files),

@@ -50,6 +50,21 @@ static void test_fail_cuts_long_messages(void **state)
     assert_int_equal(strlen(diag.text), sizeof diag.text - 1);
 }
 
+static void test_fail_shows_control_characters(void **state)
+{
+    (void)state;
+    struct sbp_diag diag = {0};
+    assert_int_equal(sbp_fail(&diag, SBP_E_IO, "%s: gone", "a\033[2J\nb"), SBP_E_IO);
+    assert_string_equal(diag.text, "a\\x1b[2J\\x0ab: gone");
+    struct sbp_diag again = {0}, full = {0};
+    assert_int_equal(sbp_fail(&again, SBP_E_IO, "%s", diag.text), SBP_E_IO);
+    assert_string_equal(again.text, diag.text);
+    char controls[2 * sizeof diag.text] = "";
+    memset(controls, '\a', sizeof controls - 1);
+    assert_int_equal(sbp_fail(&full, SBP_E_IO, "%s", controls), SBP_E_IO);
+    assert_int_equal(strlen(full.text), sizeof full.text - 1);
+}
+
 static enum sbp_status try_twice(enum sbp_status first, int *reached)
 {
     SBP_TRY(first);
@@ -75,6 +90,7 @@ int main(void)
         cmocka_unit_test(test_codes_and_exit_codes),
         cmocka_unit_test(test_fail_keeps_the_first_cause),
         cmocka_unit_test(test_fail_cuts_long_messages),
+        cmocka_unit_test(test_fail_shows_control_characters),
         cmocka_unit_test(test_try_forwards_all_but_success),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

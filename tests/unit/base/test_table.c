@@ -40,6 +40,18 @@ static void test_table(void **state)
     sbp_table_free(NULL);
 }
 
+static void test_cells_are_one_line(void **state)
+{
+    (void)state;
+    static const char *const titles[] = {"name", "n"};
+    struct sbp_table table;
+    sbp_table_init(&table, 2, titles);
+    sbp_table_cell(&table, "%s", "a\033[1m\nb");
+    sbp_table_cell(&table, "%d", 7);
+    assert_prints(&table, 0, "name           n\n-------------  -\na\\x1b[1m\\x0ab  7\n");
+    sbp_table_free(&table);
+}
+
 static void test_table_without_rows(void **state)
 {
     (void)state;
@@ -71,6 +83,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_cells_are_one_line),
         cmocka_unit_test(test_table_without_rows),
         cmocka_unit_test(test_table_failures),
     };

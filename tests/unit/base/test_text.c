@@ -43,6 +43,56 @@ static void test_failure_stays(void **state)
     assert_true(text.failed);
 }
 
+static void test_outside_text_is_shown(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *outside, *shown;
+    } rows[] = {
+        {"", ""},
+        {"plain words", "plain words"},
+        {"\033[31mred\a", "\\x1b[31mred\\x07"},
+        {"one\ntwo\r\t\177", "one\\x0atwo\\x0d\\x09\\x7f"},
+        {"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
+         "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"\xc2\x9b"
+         "2J",
+         "\\xc2\\x9b"
+         "2J"}, /* CSI as one character, and as a byte */
+        {"\x9b"
+         "2J",
+         "\\x9b"
+         "2J"},
+        {"cut \xe2\x82", "cut \\xe2\\x82"},
+        {"\xc0\x9b", "\\xc0\\x9b"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct sbp_text text = {0};
+        char buffer[64];
+        sbp_text_add_shown(&text, rows[i].outside);
+        assert_string_equal(text.bytes == NULL ? "" : text.bytes, rows[i].shown);
+        sbp_text_free(&text);
+        (void)snprintf(buffer, sizeof buffer, "%s", rows[i].outside);
+        sbp_text_show(buffer, sizeof buffer);
+        assert_string_equal(buffer, rows[i].shown);
+        assert_int_equal(sbp_text_is_plain(rows[i].outside),
+                         strcmp(rows[i].outside, rows[i].shown) == 0);
+    }
+}
+
+static void test_lines_keep_their_own_newlines(void **state)
+{
+    (void)state;
+    char printed[64] = "";
+    FILE *out = fmemopen(printed, sizeof printed, "w");
+    assert_non_null(out);
+    assert_true(sbp_text_print_line(out, "\nwrote %s\n", "a\nwrote b"));
+    assert_true(sbp_text_print_line(out, "%s", "\n"));
+    assert_true(sbp_text_print_line(out, "\n"));
+    assert_int_equal(fclose(out), 0);
+    assert_string_equal(printed, "\nwrote a\\x0awrote b\n\\x0a\n");
+}
+
 struct format_row {
     double value;
     const char *expected;
@@ -120,51 +170,59 @@ static void test_units_keep_the_value(void **state)
     }
 }
 
-static void test_parse_size(void **state)
+static void test_parse_scaled(void **state)
 {
     (void)state;
     static const struct {
         const char *text;
-        int64_t bytes; /* -1: no size */
+        double count, bytes; /* -1: none */
     } rows[] = {
-        {"0", 0},
-        {"4096", 4096},
-        {"16M", 16 << 20},
-        {"16m", 16 << 20},
-        {"1.5G", 1610612736},
-        {"1K", 1024},
-        {"2KiB", 2048},
-        {"0.3K", 307},
-        {"1T", INT64_C(1) << 40},
-        {"8P", INT64_C(1) << 53},
-        {"9007199254740992", INT64_C(1) << 53},
-        {"1e3", 1000},
-        {"", -1},
-        {"K", -1},
-        {"-1", -1},
-        {"+1", -1},
-        {" 1", -1},
-        {"1 K", -1},
-        {"1.5", -1},
-        {"1KB", -1},
-        {"1Ki", -1},
-        {"16Q", -1},
-        {"1MM", -1},
-        {"9P", -1},
-        {"4611686018427387904", -1},
-        {"1e999", -1},
-        {"nan", -1},
-        {"inf", -1},
-        {"0x10", -1},
+        {"0", 0, 0},
+        {"4096", 4096, 4096},
+        {"1k", 1000, 1024},
+        {"1K", 1000, 1024},
+        {"16M", 16e6, 16 << 20},
+        {"16m", 16e6, 16 << 20},
+        {"1.5G", 1.5e9, 1610612736},
+        {"0.3k", 300, 307},
+        {"1.005k", 1005, 1029},
+        {"1T", 1e12, 0x1p40},
+        {"8P", 8e15, 0x1p53},
+        {"2Ki", 2048, 2048},
+        {"2KiB", 2048, 2048},
+        {"3Gi", 0xcp28, 0xcp28},
+        {"300B", 3e11, -1},
+        {"9007199254740992", 0x1p53, 0x1p53},
+        {"1e3", 1000, 1000},
+        {"3e11", 3e11, 3e11},
+        {"", -1, -1},
+        {"K", -1, -1},
+        {"-1", -1, -1},
+        {"+1", -1, -1},
+        {" 1", -1, -1},
+        {"1 K", -1, -1},
+        {"1.5", -1, -1},
+        {"1KB", -1, -1},
+        {"1kB", -1, -1},
+        {"1Bi", -1, -1},
+        {"1i", -1, -1},
+        {"16Q", -1, -1},
+        {"1MM", -1, -1},
+        {"1e999", -1, -1},
+        {"1e308G", -1, -1},
+        {"nan", -1, -1},
+        {"inf", -1, -1},
+        {"0x10", -1, -1},
     };
-    for (size_t i = 0; i < COUNT(rows); i++) {
-        int64_t bytes = -7;
-        const bool is_size = sbp_parse_size(rows[i].text, &bytes);
-        const int64_t expected = rows[i].bytes < 0 ? -7 : rows[i].bytes;
-        if (is_size != (rows[i].bytes >= 0) || bytes != expected)
-            fail_msg("\"%s\" gives %d and %lld, expected %lld", rows[i].text, is_size,
-                     (long long)bytes, (long long)expected);
-    }
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (int is_bytes = 0; is_bytes < 2; is_bytes++) {
+            const double expected = is_bytes ? rows[i].bytes : rows[i].count;
+            double value = -1;
+            const bool is_number = sbp_parse_scaled(rows[i].text, is_bytes != 0, &value);
+            if (is_number != (expected >= 0) || value != expected)
+                fail_msg("\"%s\" gives %d and %.17g, expected %.17g", rows[i].text, is_number,
+                         value, expected);
+        }
 }
 
 static void test_parse_numbers(void **state)
@@ -271,10 +329,16 @@ static void test_nearest_against_definition(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strings_grow), cmocka_unit_test(test_failure_stays),
-        cmocka_unit_test(test_units),        cmocka_unit_test(test_units_keep_the_value),
-        cmocka_unit_test(test_parse_size),   cmocka_unit_test(test_parse_numbers),
-        cmocka_unit_test(test_nearest),      cmocka_unit_test(test_nearest_against_definition),
+        cmocka_unit_test(test_strings_grow),
+        cmocka_unit_test(test_failure_stays),
+        cmocka_unit_test(test_outside_text_is_shown),
+        cmocka_unit_test(test_lines_keep_their_own_newlines),
+        cmocka_unit_test(test_units),
+        cmocka_unit_test(test_units_keep_the_value),
+        cmocka_unit_test(test_parse_scaled),
+        cmocka_unit_test(test_parse_numbers),
+        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_nearest_against_definition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -255,7 +255,7 @@ static void test_keys(void **state)
                    "m.json: far: unknown key \"zebra\", none is legal here");
     member(&document, "odd", &at);
     assert_refused(&document, sbp_json_keys(&at, none),
-                   "m.json: odd: unknown key \"a?b\", none is legal here");
+                   "m.json: odd: unknown key \"a\\x0ab\", none is legal here");
     member(&document, "list", &at);
     assert_refused(&document, sbp_json_keys(&at, known),
                    "m.json: list: expected an object, found an array");
@@ -460,7 +460,7 @@ static void test_bool_and_strings(void **state)
     assert_refused(&document, sbp_json_name(&empty, name, sizeof name),
                    "m.json: empty: must not be empty");
     assert_refused(&document, sbp_json_name(&lines, name, sizeof name),
-                   "m.json: lines: \"a?b\" holds a control character");
+                   "m.json: lines: \"a\\x0ab\" holds a control character");
     assert_refused(&document, sbp_json_name(&yes, name, sizeof name),
                    "m.json: yes: expected a string, found a truth value");
     close_document(&document);

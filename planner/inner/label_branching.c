@@ -22,8 +22,9 @@ struct part {
 struct branching {
     struct sbp_label_branching *out;
     struct sbp_diag *diag;
-    struct sbp_cut labelled; /* the cut on a mesh whose axes are families of their own */
-    struct sbp_space space;
+    struct sbp_cut labelled;       /* the cut on a mesh whose axes are families of their own */
+    struct sbp_space whole, space; /* space: the choices of which a better plan can be made */
+    struct sbp_arena arena;
     struct sbp_problem problem;
     double *cost;    /* (all choices) costs of the problem, without bans */
     int *first;      /* (variable) where its choices begin */
@@ -106,7 +107,7 @@ static void note_splits(struct branching *b, int variable, int choice, sbp_axes 
 
 static enum sbp_status tabulate(struct branching *b)
 {
-    struct sbp_arena *arena = &b->space.arena;
+    struct sbp_arena *arena = &b->arena;
     const int variables = b->space.variable_count;
     const size_t classes = (size_t)b->space.graph->class_count;
     b->first = SBP_NEW(arena, int, variables + 1);
@@ -352,7 +353,7 @@ static enum sbp_status look_at(struct branching *b, const struct part *part, uin
 
 static enum sbp_status search_parts(struct branching *b)
 {
-    uint8_t *banned = SBP_NEW(&b->space.arena, uint8_t, b->choices);
+    uint8_t *banned = SBP_NEW(&b->arena, uint8_t, b->choices);
     if (banned == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(add_part(b, banned));
@@ -380,9 +381,49 @@ static enum sbp_status search_parts(struct branching *b)
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
+/* Prices the choice of a labelled space that messages lead to. */
+static enum sbp_status try_messages(struct branching *b)
+{
+    struct sbp_message_reduction reduction;
+    struct sbp_labelling labelling;
+    bool fits;
+    SBP_TRY(sbp_message_reduce(&b->whole, b->out->capacity_bytes, b->out->best_s, &b->arena,
+                               &reduction));
+    b->out->evaluations += reduction.evaluations;
+    b->out->stopped |= reduction.stopped;
+    if (!(reduction.upper_s < b->out->best_s))
+        return SBP_OK;
+    SBP_TRY(sbp_label(&b->whole, reduction.choice, 0, b->out->trial, &labelling));
+    if (labelling.broken_class >= 0 || labelling.broken_rests > 0)
+        return SBP_OK;
+    const enum sbp_status status = b->out->price(b->out->context, &b->out->best_s, &fits);
+    return status == SBP_E_INPUT ? SBP_OK : status;
+}
+
+/* Leaves the choices out of which no cheaper plan is made; *settled: none is left. */
+static enum sbp_status narrow(struct branching *b, bool *settled)
+{
+    struct sbp_message_reduction reduction;
+    b->space = b->whole;
+    *settled = false;
+    if (sbp_message_cells(&b->whole) <= SBP_INNER_FEW_CELLS || isinf(b->out->best_s))
+        return SBP_OK;
+    SBP_TRY(try_messages(b));
+    SBP_TRY(sbp_message_narrow(&b->whole, b->out->best_s, &b->arena, &reduction));
+    b->out->evaluations += reduction.evaluations;
+    b->out->stopped |= reduction.stopped;
+    b->space = reduction.space;
+    *settled = reduction.is_settled;
+    if (*settled)
+        b->out->bound_s = b->out->best_s;
+    return SBP_OK;
+}
+
 static enum sbp_status branch_labels(struct branching *b)
 {
-    if (sbp_message_cells(&b->space) > SBP_INNER_BRANCH_CELLS)
+    bool settled = false;
+    SBP_TRY(narrow(b, &settled));
+    if (settled || b->out->stopped || sbp_message_cells(&b->space) > SBP_INNER_BRANCH_CELLS)
         return SBP_OK;
     SBP_TRY(sbp_pricing_problem(&b->space, b->out->capacity_bytes, &b->problem, b->diag));
     enum sbp_status status = tabulate(b);
@@ -407,10 +448,11 @@ enum sbp_status sbp_label_branch(struct sbp_label_branching *branching, struct s
     request.labelled = true;
     request.every_level = true; /* a costly level on one path may make the step shorter */
     single_families(&b.labelled.mesh);
-    enum sbp_status status = sbp_space_make(&b.labelled, &request, NULL, NULL, &b.space, &refusal);
+    enum sbp_status status = sbp_space_make(&b.labelled, &request, NULL, NULL, &b.whole, &refusal);
     if (status == SBP_OK) {
         status = branch_labels(&b);
-        sbp_space_free(&b.space);
+        sbp_space_free(&b.whole);
+        sbp_arena_free(&b.arena);
     }
     if (!bounds_space(branching->cut))
         branching->bound_s = -INFINITY;

@@ -233,10 +233,8 @@ unsigned sbp_space_last_resorts(const struct sbp_space *space, int variable)
         return sbp_space_rest_fix(space, variable) == NULL
                    ? 1u << SBP_REST_WHOLE & followed_states(space, variable)
                    : 0;
-    if (sbp_space_fix(space, v->op) != NULL)
-        return 0;
     for (int r = 0; r < v->role_count; r++)
         if (rule->resorts(sbp_space_entry(space->graph, v->op), r))
             roles |= 1u << r;
-    return roles;
+    return sbp_space_fix(space, v->op) == NULL ? roles : roles & fixed_roles(space, v->op);
 }

@@ -1,7 +1,7 @@
 /* Relations between searches: how an answer changes, or does not, with its question. Nobody knows
  * the right answer of a search that is too large for brute force, but two answers can disagree.
  *
- * Usage: test_metamorphic [SEED [RELATION [ROUNDS]]]
+ * Usage: test_metamorphic [SEED [ROUNDS [RELATION]]]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,12 +38,12 @@ int main(int argc, char **argv)
     int64_t seed = 1, rounds = ROUNDS;
     int count = 0, bad = 0;
     if ((argc > 1 && !sbp_parse_int64(argv[1], &seed)) ||
-        (argc > 3 && !sbp_parse_int64(argv[3], &rounds)))
+        (argc > 2 && !sbp_parse_int64(argv[2], &rounds)))
         return EXIT_FAILURE;
     printf("seed %lld\n", (long long)seed);
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const struct relation *relation = tables[t]; relation->name != NULL; relation++) {
-            if (argc > 2 && strcmp(argv[2], relation->name) != 0)
+            if (argc > 3 && strcmp(argv[3], relation->name) != 0)
                 continue;
             count++;
             bad += !try_relation(relation, (uint64_t)seed, (int)rounds);

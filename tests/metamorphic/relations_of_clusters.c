@@ -1,3 +1,5 @@
+#include <math.h>
+
 #include <cjson/cJSON.h>
 
 #include "tests/metamorphic/relations.h"
@@ -29,6 +31,22 @@ static bool a_slower_level_never_helps(struct world *world)
     struct cJSON *levels = levels_of(world);
     struct cJSON *level = cJSON_GetArrayItem(levels, world_pick(world, cJSON_GetArraySize(levels)));
     scale(level, world_pick(world, 2) == 0 ? "alpha_s" : "beta_s_per_byte", 3);
+    const struct answer after = world_search(world);
+    never_more(world, &before, &after);
+    return true;
+}
+
+/* The inner level, a little faster per byte than the outer one, becomes a little slower. */
+static bool a_level_that_falls_behind_never_helps(struct world *world)
+{
+    struct cJSON *outer = levels_of(world)->child, *inner = outer->next;
+    if (inner == NULL)
+        return false;
+    cJSON_DeleteItemFromObjectCaseSensitive(outer, "ports");
+    cJSON_DeleteItemFromObjectCaseSensitive(inner, "ports");
+    put_number(inner, "beta_s_per_byte", 0.99 * number_of(outer, "beta_s_per_byte", 0));
+    const struct answer before = world_search(world);
+    put_number(inner, "beta_s_per_byte", 1.01 * number_of(outer, "beta_s_per_byte", 0));
     const struct answer after = world_search(world);
     never_more(world, &before, &after);
     return true;
@@ -99,9 +117,9 @@ static bool more_memory_never_hurts(struct world *world)
     const struct answer whole = world_search(world);
     if (whole.device_bytes == 0)
         return false;
-    put_number(device_of(world), "memory_bytes", (double)(whole.device_bytes * 7 / 10));
+    put_number(device_of(world), "memory_bytes", floor(0.7 * (double)whole.device_bytes));
     const struct answer little = world_search(world);
-    put_number(device_of(world), "memory_bytes", (double)(whole.device_bytes * 9 / 10));
+    put_number(device_of(world), "memory_bytes", floor(0.9 * (double)whole.device_bytes));
     const struct answer more = world_search(world);
     never_more(world, &more, &little);
     never_more(world, &whole, &more);
@@ -197,6 +215,7 @@ const struct relation relations_of_clusters[] = {
     RELATION(doubled_alpha_never_helps),
     RELATION(doubled_beta_never_helps),
     RELATION(a_slower_level_never_helps),
+    RELATION(a_level_that_falls_behind_never_helps),
     RELATION(doubled_times_double_the_optimum),
     RELATION(faster_flops_never_hurt),
     RELATION(faster_memory_never_hurts),

@@ -11,8 +11,8 @@
 #include "planner/outer/branch_and_bound.h"
 #include "planner/space/space_table.h"
 
-/* Prices by one ring over several levels may fall where a level gets slower: no relation of times
- * holds with them. */
+/* One ring over several levels takes alpha from the level of the greatest beta: it may take less
+ * time where a level gets slower, so that relations of times do not hold. */
 static const bool draws_rings = false;
 
 static void stop(const char *what)

@@ -171,7 +171,10 @@ static bool a_level_of_size_1_changes_nothing(struct world *world)
     put_number(level, "size", 1);
     put_number(level, "alpha_s", 1e-3);
     put_number(level, "beta_s_per_byte", 1e-6);
-    cJSON_InsertItemInArray(levels, world_pick(world, 1 + cJSON_GetArraySize(levels)), level);
+    const int count = cJSON_GetArraySize(levels), place = world_pick(world, 1 + count);
+    cJSON_AddItemToArray(levels, level);
+    for (int i = place; i < count; i++) /* those behind it follow */
+        cJSON_AddItemToArray(levels, cJSON_DetachItemFromArray(levels, place));
     const struct answer after = world_search(world);
     costs_times(world, &before, 1, &after);
     return true;

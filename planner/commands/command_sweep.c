@@ -1,6 +1,4 @@
-/* What-if sweeps: the command searches every combination of the values KEY=a,b,c of every --sweep,
- * the last key fastest, and prints one table. A value is a text as --set takes it; commas within
- * brackets and quotes are its own. */
+/* What-if sweeps: the command searches every row of planner/cli/sweeps.h and prints one table. */
 #include <stddef.h>
 #include <string.h>
 
@@ -9,25 +7,14 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "planner/cli/sweeps.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/search_session_priv.h"
-
-enum { MOST_KEYS = 4, MOST_ROWS = 256 };
-
-struct sweep_key {
-    const char *name;
-    struct sbp_word_list values;
-};
-
-struct sweep {
-    int key_count, row_count;
-    struct sweep_key key[MOST_KEYS];
-};
 
 struct table {
     const struct sbp_arguments *arguments;
     struct sbp_arena arena;
-    struct sweep sweep;
+    struct sbp_sweeps sweep;
     struct sbp_arguments *given; /* (row_count) the command's, with the row's values */
     struct sbp_search_row *row;  /* (row_count), of which the first `searched` are filled */
     /* The row at hand and the last one with a plan, in turns: a plan must not be moved. */
@@ -35,124 +22,6 @@ struct table {
     int last; /* place of the latter; -1: none yet */
     int found, searched;
 };
-
-/* ---- rows ----------------------------------------------------------------------------------- */
-
-/* Length of the value at the start of a text: up to a comma outside brackets and quotes. */
-static size_t value_length(const char *text)
-{
-    int depth = 0;
-    bool quoted = false;
-    size_t length = 0;
-    for (; text[length] != '\0'; length++) {
-        const char c = text[length];
-        if (c == ',' && depth == 0 && !quoted)
-            break;
-        if (c == '"')
-            quoted = !quoted;
-        else if (!quoted && (c == '[' || c == '{'))
-            depth++;
-        else if (!quoted && (c == ']' || c == '}'))
-            depth--;
-    }
-    return length;
-}
-
-static bool has_word(const struct sbp_word_list *list, const char *word)
-{
-    for (int i = 0; i < list->count; i++)
-        if (strcmp(list->word[i], word) == 0)
-            return true;
-    return false;
-}
-
-static enum sbp_status parse_values(const char *word, const char *text, struct sbp_arena *arena,
-                                    struct sbp_word_list *values, struct sbp_diag *diag)
-{
-    char *copy = sbp_arena_strdup(arena, text);
-    values->word = SBP_NEW(arena, const char *, strlen(text) + 1);
-    if (copy == NULL || values->word == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    for (bool more = true; more;) {
-        const size_t length = value_length(copy);
-        more = copy[length] == ',';
-        copy[length] = '\0';
-        if (length == 0)
-            return sbp_fail(diag, SBP_E_USAGE,
-                            "--sweep %.80s: a value is empty, legal is KEY=a,b,c", word);
-        if (has_word(values, copy))
-            return sbp_fail(diag, SBP_E_USAGE, "--sweep %.80s: %.40s is given twice", word, copy);
-        values->word[values->count++] = copy;
-        copy += length + 1;
-    }
-    return SBP_OK;
-}
-
-static enum sbp_status parse_key(const char *word, struct sbp_arena *arena, struct sweep *sweep,
-                                 struct sbp_diag *diag)
-{
-    const char *equals = strchr(word, '=');
-    if (equals == NULL || equals == word)
-        return sbp_fail(diag, SBP_E_USAGE, "--sweep %.80s: legal is KEY=a,b,c", word);
-    if (sweep->key_count == MOST_KEYS)
-        return sbp_fail(diag, SBP_E_USAGE, "--sweep: more than %d keys, fewer are legal",
-                        MOST_KEYS);
-    char *name = sbp_arena_strdup(arena, word);
-    if (name == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    name[equals - word] = '\0';
-    for (int i = 0; i < sweep->key_count; i++)
-        if (strcmp(sweep->key[i].name, name) == 0)
-            return sbp_fail(diag, SBP_E_USAGE, "--sweep %.80s: %.60s is swept twice", word, name);
-    struct sweep_key *key = &sweep->key[sweep->key_count++];
-    key->name = name;
-    SBP_TRY(parse_values(word, equals + 1, arena, &key->values, diag));
-    const int64_t rows = (int64_t)sweep->row_count * key->values.count;
-    if (rows > MOST_ROWS)
-        return sbp_fail(diag, SBP_E_USAGE, "--sweep: %lld rows, at most %d are legal",
-                        (long long)rows, MOST_ROWS);
-    sweep->row_count = (int)rows;
-    return SBP_OK;
-}
-
-/* Texts come out of the arena. E_USAGE: no KEY=a,b,c, a key or one of its values given twice, too
- * many keys or rows; E_MEMORY. */
-static enum sbp_status parse_sweep(const struct sbp_word_list *words, struct sbp_arena *arena,
-                                   struct sweep *sweep, struct sbp_diag *diag)
-{
-    *sweep = (struct sweep){.row_count = 1};
-    for (int i = 0; i < words->count; i++)
-        SBP_TRY(parse_key(words->word[i], arena, sweep, diag));
-    return SBP_OK;
-}
-
-/* The value of a key in a row. */
-static const char *value_at(const struct sweep *sweep, int row, int key)
-{
-    for (int k = sweep->key_count - 1; k > key; k--)
-        row /= sweep->key[k].values.count;
-    return sweep->key[key].values.word[row % sweep->key[key].values.count];
-}
-
-/* The words KEY=VALUE of all keys in a row, from the arena. E_MEMORY. */
-static enum sbp_status row_words(const struct sweep *sweep, int row, struct sbp_arena *arena,
-                                 struct sbp_word_list *words)
-{
-    words->count = 0;
-    words->word = SBP_NEW(arena, const char *, MOST_KEYS);
-    if (words->word == NULL)
-        return SBP_E_MEMORY;
-    for (int key = 0; key < sweep->key_count; key++) {
-        struct sbp_text text = {0};
-        sbp_text_add(&text, "%s=%s", sweep->key[key].name, value_at(sweep, row, key));
-        const char *word = text.failed ? NULL : sbp_arena_strdup(arena, text.bytes);
-        sbp_text_free(&text);
-        if (word == NULL)
-            return SBP_E_MEMORY;
-        words->word[words->count++] = word;
-    }
-    return SBP_OK;
-}
 
 /* ---- searching ------------------------------------------------------------------------------ */
 
@@ -267,7 +136,7 @@ static void print_row(struct sbp_table *out, const struct table *table, int inde
     const struct sbp_search_row *row = &table->row[index];
     char seconds[32], word[SBP_VERDICT_BYTES];
     for (int key = 0; key < table->sweep.key_count; key++)
-        sbp_table_cell(out, "%s", value_at(&table->sweep, index, key));
+        sbp_table_cell(out, "%s", sbp_sweeps_value(&table->sweep, index, key));
     sbp_table_cell(out, "%s",
                    row->found ? sbp_format_seconds(row->summary.totals.step_s, seconds) : "-");
     if (has_intervals(table))
@@ -325,7 +194,7 @@ static enum sbp_status print_stars(const struct table *table)
 static enum sbp_status print_table(const struct table *table)
 {
     static const char *const REST[] = {"rate", "memory", "status", "plan", "changed"};
-    const char *titles[MOST_KEYS + 7];
+    const char *titles[SBP_SWEEP_MOST_KEYS + 7];
     int columns = 0;
     struct sbp_table out;
     for (int key = 0; key < table->sweep.key_count; key++)
@@ -357,8 +226,8 @@ static void put_row(struct cJSON *rows, const struct table *table, int index, bo
     struct cJSON *item = sbp_json_push_object(rows, failed);
     struct cJSON *values = sbp_json_put_object(item, "values", failed);
     for (int key = 0; key < table->sweep.key_count; key++)
-        sbp_json_put_text(values, table->sweep.key[key].name, value_at(&table->sweep, index, key),
-                          failed);
+        sbp_json_put_text(values, table->sweep.key[key].name,
+                          sbp_sweeps_value(&table->sweep, index, key), failed);
     if (row->refused) {
         sbp_json_put_text(item, "status", "refused", failed);
         sbp_json_put_text(item, "why", row->why.text, failed);
@@ -424,14 +293,14 @@ static enum sbp_status sweep(struct table *table, struct sbp_diag *diag)
 {
     const struct sbp_arguments *arguments = table->arguments;
     SBP_TRY(check_options(arguments, diag));
-    SBP_TRY(parse_sweep(&arguments->sweep, &table->arena, &table->sweep, diag));
+    SBP_TRY(sbp_sweeps_parse(&arguments->sweep, &table->arena, &table->sweep, diag));
     table->given = SBP_NEW(&table->arena, struct sbp_arguments, table->sweep.row_count);
     table->row = SBP_NEW(&table->arena, struct sbp_search_row, table->sweep.row_count);
     if (table->given == NULL || table->row == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     for (int i = 0; i < table->sweep.row_count; i++) {
         table->given[i] = *arguments;
-        SBP_TRY(row_words(&table->sweep, i, &table->arena, &table->given[i].row));
+        SBP_TRY(sbp_sweeps_row(&table->sweep, i, &table->arena, &table->given[i].row));
     }
     SBP_TRY(check_rows(table, diag));
     SBP_TRY(search_rows(table, diag));

@@ -15,6 +15,18 @@ char *fuzz_text(const uint8_t *data, size_t size)
     return text;
 }
 
+int fuzz_lines(char *text, char **line, int most)
+{
+    int count = 0;
+    for (char *next = text; next != NULL && count < most;) {
+        line[count++] = next;
+        next = strchr(next, '\n');
+        if (next != NULL)
+            *next++ = '\0';
+    }
+    return count;
+}
+
 struct fuzz_file fuzz_file_open(const uint8_t *data, size_t size)
 {
     struct fuzz_file file = {.descriptor = memfd_create("fuzz", 0)};

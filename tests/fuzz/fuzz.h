@@ -13,6 +13,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* The bytes as text that ends in NUL; the caller frees it. */
 char *fuzz_text(const uint8_t *data, size_t size);
 
+/* Parts a text into its lines, at most so many; returns their number. */
+int fuzz_lines(char *text, char **line, int most);
+
 /* The bytes as a file in memory for readers that open a path; close the descriptor after use. */
 struct fuzz_file {
     int descriptor;

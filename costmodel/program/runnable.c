@@ -25,7 +25,7 @@ static const char *operators_that_run(char *text, size_t size)
 
 /* Repeated work and surviving partial sums need nothing of an operator. A spare role that splits
  * needs collectives inside the operator, which the executor lacks. */
-static bool role_runs(const struct sbp_role *role)
+bool sbp_runnable_role(const struct sbp_role *role)
 {
     return !role->spare || role->output.kind != SBP_SPLIT;
 }
@@ -35,7 +35,7 @@ static const char *roles_that_run(const struct sbp_op_entry *entry, char *text, 
     size_t used = 0;
     text[0] = '\0';
     for (int r = 0; r < entry->role_count; r++)
-        if (role_runs(&entry->role[r]) && used < size)
+        if (sbp_runnable_role(&entry->role[r]) && used < size)
             used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "",
                                      entry->role[r].name);
     return text;
@@ -67,18 +67,11 @@ static enum sbp_status check_axis(const struct sbp_graph *graph,
     const struct sbp_op_node *node = &graph->op[op];
     const int r = sbp_strategy_role(graph, strategy, op, axis);
     char what[96], legal[160], list[128];
-    if (r >= 0 && !role_runs(&node->entry->role[r])) {
+    if (r >= 0 && !sbp_runnable_role(&node->entry->role[r])) {
         (void)snprintf(what, sizeof what, "role %s on axis %d", node->entry->role[r].name, axis);
         (void)snprintf(legal, sizeof legal, "legal are %s",
                        roles_that_run(node->entry, list, sizeof list));
         return refuse(diag, node->name, what, legal);
-    }
-    /* The run is verified by outputs that nobody reads. */
-    if (node->output >= 0 && strategy->rest[node->output].axis[axis].kind == SBP_PARTIAL &&
-        sbp_graph_consumers(graph, node->output, NULL, 0) == 0) {
-        (void)snprintf(what, sizeof what, "an output of the model that rests partial on axis %d",
-                       axis);
-        return refuse(diag, node->name, what, "B and splits are legal");
     }
     return SBP_OK;
 }
@@ -108,6 +101,15 @@ static enum sbp_status check_parallel(const struct sbp_parallel *parallel,
     if (parallel->offload)
         return refuse(diag, "parallel: offload", "optimizer states in host memory",
                       "false is legal");
+    return SBP_OK;
+}
+
+enum sbp_status sbp_runnable_begin(const struct sbp_graph *graph,
+                                   const struct sbp_parallel *parallel, struct sbp_diag *diag)
+{
+    SBP_TRY(check_parallel(parallel, graph, diag));
+    for (int op = 0; op < graph->op_count; op++)
+        SBP_TRY(check_op(graph, op, diag));
     return SBP_OK;
 }
 

@@ -10,6 +10,14 @@
 #include "costmodel/program/parallel.h"
 #include "costmodel/program/strategy.h"
 
+/* Whether operators of an entry run in a role of it. */
+bool sbp_runnable_role(const struct sbp_role *role);
+
+/* Whether some strategy of a model and a cut can run. Fails as the next one. */
+enum sbp_status sbp_runnable_begin(const struct sbp_graph *graph,
+                                   const struct sbp_parallel *parallel,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
+
 /* The strategy is closed; parallel may be NULL: a plain step. E_UNSUPPORTED with "plan: WHERE: what
  * it is, what runs". */
 enum sbp_status sbp_runnable_check(const struct sbp_graph *graph, const struct sbp_mesh *mesh,

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/json/json_write.h"
 #include "base/text.h"
+#include "costmodel/program/runnable.h"
 #include "planner/space/space_table.h"
 #include "planner/verify/verify.h"
 
@@ -156,6 +157,8 @@ enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag 
     const enum sbp_status status = sbp_space_begin(&job->request, &job->plan, &why);
     if (status != SBP_OK)
         return refuse_space(job->arguments, status, &why, diag);
+    if (job->request.runnable)
+        SBP_TRY(sbp_runnable_begin(&job->plan.cut.graph, &job->plan.cut.parallel, diag));
     return sbp_fixes_parse(&job->plan, &job->arguments->fix, &job->arena, &job->request.fix,
                            &job->request.fix_count, diag);
 }
@@ -169,6 +172,9 @@ enum sbp_status sbp_search_job_check(const struct sbp_search_job *job,
         request.memory_limit_bytes = INT64_MAX;
     const struct sbp_claim claim = {
         .plan = &job->plan, .step = &report->step, .request = &request, .outcome = &job->outcome};
+    if (request.runnable)
+        SBP_TRY(sbp_runnable_check(&job->plan.cut.graph, &job->plan.cut.mesh, &job->plan.strategy,
+                                   &job->plan.cut.parallel, diag));
     return sbp_verify_plan(&claim, diag);
 }
 

@@ -355,6 +355,7 @@ static enum sbp_status check_record(const struct sbp_json *search)
     for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++)
         SBP_TRY(
             sbp_json_get_int64(search, NUMBERS[i].key, NUMBERS[i].least, NUMBERS[i].most, &number));
+    SBP_TRY(optional_text(search, "covers"));
     return optional_text(search, "command");
 }
 
@@ -374,7 +375,7 @@ static enum sbp_status check_search(const struct sbp_json *root, const struct sb
                                        "objective",       "objective_s", "seed",
                                        "evaluations",     "algorithm",   "command",
                                        "lower_bound_s",   "rank",        "memory_limit_bytes",
-                                       "max_batch_split", NULL};
+                                       "max_batch_split", "covers",      NULL};
     static const char *const STATUSES[] = {"feasible", "optimal", NULL};
     static const char *const OBJECTIVES[] = {"step-time", "communication", NULL};
     struct sbp_json search;

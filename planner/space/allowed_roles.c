@@ -2,6 +2,7 @@
  * those that a request fixes, and last resorts where sizes leave nothing else. */
 #include <string.h>
 
+#include "costmodel/program/runnable.h"
 #include "planner/space/domain_build.h"
 #include "planner/space/space_table.h"
 
@@ -96,11 +97,28 @@ static unsigned common_roles(const struct sbp_space *space, int variable,
     return roles;
 }
 
+static bool any_role(const struct sbp_op_entry *entry, int role)
+{
+    return role < entry->role_count;
+}
+
+static bool role_runs(const struct sbp_op_entry *entry, int role)
+{
+    return sbp_runnable_role(&entry->role[role]);
+}
+
+/* Roles that the executor knows, where it is to run the plan; else all. */
+static unsigned roles_that_run(const struct sbp_space *space, int variable)
+{
+    return common_roles(space, variable, space->request->asked.runnable ? role_runs : any_role);
+}
+
 unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
+    const unsigned run = roles_that_run(space, variable);
     if (sbp_space_is_open(space))
-        return (1u << v->role_count) - 1;
+        return run;
     unsigned allowed =
         common_roles(space, variable, sbp_space_rule(space->request->asked.space)->plays);
     const struct sbp_list *ops = &space->links.ops;
@@ -109,7 +127,7 @@ unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)
             if (is_asked_for(space, op, space->op_role[op][r]) ||
                 goes_on(space, op, space->op_role[op][r]))
                 allowed |= 1u << r;
-    return allowed;
+    return allowed & run;
 }
 
 unsigned sbp_space_dividing_roles(const struct sbp_space *space, int variable)
@@ -236,5 +254,6 @@ unsigned sbp_space_last_resorts(const struct sbp_space *space, int variable)
     for (int r = 0; r < v->role_count; r++)
         if (rule->resorts(sbp_space_entry(space->graph, v->op), r))
             roles |= 1u << r;
+    roles &= roles_that_run(space, variable);
     return sbp_space_fix(space, v->op) == NULL ? roles : roles & fixed_roles(space, v->op);
 }

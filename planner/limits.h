@@ -42,11 +42,16 @@
 #define SBP_PROBLEM_UNLIMITED_SIZE 1e12 /* without a limit of time or evaluations */
 #define SBP_PROBLEM_LIMITED_SIZE   1e18 /* under a limit; counts still fit an int64_t */
 
-/* ilp (tests/oracle/test_solvers.c; no benchmark). */
-#define SBP_PROBLEM_ILP_COLUMNS  50000 /* above, GLPK's first relaxation alone may take minutes */
-#define SBP_PROBLEM_ILP_SCALE    1e4   /* largest coefficient: GLPK's tolerances are absolute */
-#define SBP_PROBLEM_ILP_MARGIN   1e-6 /* share of the capacity given up if GLPK passed it by 1e-7 */
-#define SBP_PROBLEM_ILP_SLICE_MS 200  /* ms of relaxation between looks at flag and clock */
+/* ilp (tests/oracle/test_solvers.c and test_magnitudes.c; no benchmark). What can matter: the best
+ * known cost less a first bound. */
+#define SBP_PROBLEM_ILP_COLUMNS   50000 /* above, GLPK's first relaxation alone may take minutes */
+#define SBP_PROBLEM_ILP_SCALE     1e4  /* what can matter, in GLPK, whose tolerances are absolute */
+#define SBP_PROBLEM_ILP_CAP       8    /* times what can matter that an entry counts for at most */
+#define SBP_PROBLEM_ILP_EXCESS    1e8  /* cost in GLPK of passing the capacity by as much again */
+#define SBP_PROBLEM_ILP_TOLERANCE 1e-9 /* share of the cost that a proof leaves open */
+#define SBP_PROBLEM_ILP_LEAST     1e-9  /* share of the capacity below which GLPK sees no usage */
+#define SBP_PROBLEM_ILP_REBUILD   100  /* factor that less can matter by, for another program */
+#define SBP_PROBLEM_ILP_SLICE_MS  200  /* ms of relaxation between looks at flag and clock */
 
 /* Local searches (bench search: the chain, solver by solver). */
 #define SBP_PROBLEM_RESTARTS      100 /* of either search, unless the caller says otherwise */

@@ -53,6 +53,13 @@ static double own_devices(const struct sbp_group *group, int level)
     return devices;
 }
 
+static double line_s(enum sbp_collective kind, double members, double bytes, double alpha_s,
+                     double beta_s_per_byte)
+{
+    return sbp_collective_steps(kind, members) * alpha_s +
+           sbp_collective_share(kind, members) * bytes * beta_s_per_byte;
+}
+
 static double level_s(const struct sbp_cluster *cluster, int level, enum sbp_collective kind,
                       double members, double bytes)
 {
@@ -62,8 +69,7 @@ static double level_s(const struct sbp_cluster *cluster, int level, enum sbp_col
     if (cluster->curves.curve_count > 0 && sbp_curves_has(&cluster->curves, level, kind))
         return sbp_curves_s(&cluster->curves, level, kind, at->alpha_s, at->beta_s_per_byte,
                             members, bytes);
-    return sbp_collective_steps(kind, members) * at->alpha_s +
-           sbp_collective_share(kind, members) * bytes * at->beta_s_per_byte;
+    return line_s(kind, members, bytes, at->alpha_s, at->beta_s_per_byte);
 }
 
 /* --- a group over levels --- */
@@ -71,25 +77,23 @@ static double level_s(const struct sbp_cluster *cluster, int level, enum sbp_col
 static double ring_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
                      const struct sbp_group *group, double bytes)
 {
-    int slowest = -1;
-    double slowest_beta = 0, slowest_stretch = 1;
+    const double members = sbp_collective_group_size(group);
+    double alpha_s = 0, beta_s_per_byte = 0, measured_s = 0;
+    if (members <= 1)
+        return 0;
     for (int i = 0; i < cluster->level_count; i++) {
         if (group->members[i] <= 1)
             continue;
         const double own = kind == SBP_ALL_TO_ALL ? 1 : own_devices(group, i);
         const double factor = stretch(cluster, i, own);
-        const double beta = factor * cluster->level[i].beta_s_per_byte;
-        if (slowest < 0 || beta > slowest_beta ||
-            (beta == slowest_beta && cluster->level[i].alpha_s > cluster->level[slowest].alpha_s)) {
-            slowest = i;
-            slowest_beta = beta;
-            slowest_stretch = factor;
+        if (sbp_curves_has(&cluster->curves, i, kind)) {
+            measured_s = fmax(measured_s, level_s(cluster, i, kind, members, factor * bytes));
+            continue;
         }
+        alpha_s = fmax(alpha_s, cluster->level[i].alpha_s);
+        beta_s_per_byte = fmax(beta_s_per_byte, factor * cluster->level[i].beta_s_per_byte);
     }
-    if (slowest < 0)
-        return 0;
-    return level_s(cluster, slowest, kind, sbp_collective_group_size(group),
-                   slowest_stretch * bytes);
+    return fmax(measured_s, line_s(kind, members, bytes, alpha_s, beta_s_per_byte));
 }
 
 static double phases_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
@@ -220,23 +224,15 @@ double sbp_collective_traffic_bytes(const struct sbp_mesh *mesh, enum sbp_collec
 }
 
 /* Over several levels gathers and reductions can get cheaper, since wider groups have more ports.
- * All-to-alls can as rings alone: phases add up, and every one grows with its members. */
+ */
 bool sbp_collective_grows(const struct sbp_cluster *cluster, enum sbp_collective kind)
 {
     if (sbp_network_is_given(&cluster->network)) /* which stands in for kinds that it lacks */
         return false;
-    for (int i = 0; i < cluster->level_count; i++) {
-        const struct sbp_level *a = &cluster->level[i];
-        if (sbp_curves_has(&cluster->curves, i, kind) ||
-            (kind != SBP_ALL_TO_ALL && cluster->level_count > 1))
+    if (kind != SBP_ALL_TO_ALL && cluster->level_count > 1)
+        return false;
+    for (int i = 0; i < cluster->level_count; i++)
+        if (sbp_curves_has(&cluster->curves, i, kind))
             return false;
-        for (int j = 0; j < cluster->level_count && cluster->collectives == SBP_MODEL_RING; j++) {
-            const struct sbp_level *b = &cluster->level[j];
-            if (stretch(cluster, i, 1) * a->beta_s_per_byte >
-                    stretch(cluster, j, 1) * b->beta_s_per_byte &&
-                a->alpha_s < b->alpha_s)
-                return false;
-        }
-    }
     return true;
 }

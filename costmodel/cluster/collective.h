@@ -4,9 +4,10 @@
  * (costmodel/cluster/collective_kind.h), or what the level's measured curves say instead
  * (costmodel/cluster/curve.h). The cluster file chooses how a group that spans levels is priced:
  *
- * `ring` (the paper, and the default): one ring over all members. Each of its links counts as one
- * of the slowest level that the group spans: the one with the largest beta, sharing included (ties:
- * alpha).
+ * `ring` (the paper, and the default): one ring over all members. Each of its links counts as slow
+ * as any: it has the largest alpha and the largest beta, sharing included, of the levels that the
+ * group spans. A level with curves of the kind says its own time of the whole ring instead; the
+ * slowest counts.
  *
  * `hierarchical`: one phase a level. Let the group have m_1 members at the innermost level that it
  * spans, m_2 at the next, ..., m_L at the outermost, and N_i = m_1 ... m_(i-1). With t_i(kind, n)
@@ -19,7 +20,7 @@
  * (Cho et al., "BlueConnect: Decomposing all-reduce for deep learning on heterogeneous network
  * hierarchy", MLSys 2019; with two levels also Mikami et al., "Massively distributed SGD", 2018).
  * By alpha and beta an all-gather costs what a reduce-scatter costs, and an all-reduce both. A
- * send-recv is one message over the slowest level in either model.
+ * send-recv is one message over such a link in either model.
  *
  * Measured shapes. Kinds that the cluster file's `network` holds follow its curves and formulas in
  * either model (costmodel/cluster/network.h). They were measured on groups of r of a node's D
@@ -69,9 +70,8 @@ double sbp_collective_s(const struct sbp_cluster *cluster, const struct sbp_mesh
 double sbp_collective_traffic_bytes(const struct sbp_mesh *mesh, enum sbp_collective kind,
                                     sbp_axes axes, double bytes);
 
-/* Whether a collective over more axes never costs less, as far as is known. It can cost less in
- * three cases: an all-to-all where a wider ring adds a level of larger beta but smaller alpha,
- * whose alpha then counts; other kinds over several levels; all kinds where curves say so. */
+/* Whether a collective over more axes never costs less, as far as is known. It can cost less in two
+ * cases: kinds other than all-to-all over several levels; all kinds where curves say so. */
 bool sbp_collective_grows(const struct sbp_cluster *cluster, enum sbp_collective kind);
 
 #endif

@@ -80,8 +80,8 @@ static bool is_slower(const struct sbp_cluster *cluster, int level, int than)
 }
 
 /* Whether cuts are least on this cluster. Phases of the hierarchical model add up, and every one
- * grows with its members. A ring counts for its slowest level, so no two levels may each be the
- * slower one at some sizes. */
+ * grows with its members. A ring has the largest alpha and the largest beta of its levels, so no two
+ * levels may each be the slower one at some sizes. */
 static bool are_levels_ordered(const struct sbp_cluster *cluster)
 {
     if (cluster->collectives != SBP_MODEL_RING)

@@ -57,11 +57,13 @@ static bool descend(struct descent *descent)
         shuffle(descent);
         for (int i = 0; i < descent->state.free_count; i++) {
             if (sbp_solver_run_over(&descent->search)) {
+                sbp_assignment_reset(&descent->state);
                 offer_state(descent);
                 return false;
             }
             gained |= improve(descent, descent->order[i]);
         }
+        sbp_assignment_reset(&descent->state);
         offer_state(descent);
     }
     return true;

@@ -85,12 +85,19 @@ static void drop_slack_points(const struct sbp_problem *problem, struct sbp_live
             most[live->span[s].first] += usage;
             most[live->span[s].last] -= usage;
         }
-    double sum = 0;
-    int kept = 0;
+    double sum = 0, largest = 0;
     for (int p = 0; p < live->point_count; p++) {
         sum += most[p];
+        most[p] = sum;
+        largest = fmax(largest, sum);
+    }
+    /* What a large usage leaves of a small one after it has ended may be nothing. */
+    const double limit =
+        problem->capacity + SBP_CAPACITY_ROUND_OFF * (fabs(problem->capacity) - largest);
+    int kept = 0;
+    for (int p = 0; p < live->point_count; p++) {
         renumbered[p] = kept;
-        kept += sum > problem->capacity;
+        kept += most[p] > fmin(limit, problem->capacity);
     }
     renumbered[live->point_count] = kept;
     live->point_count = kept;

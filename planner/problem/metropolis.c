@@ -39,11 +39,14 @@ static void draw_move(struct metropolis *metropolis, int *variable, int *value)
 
 static void offer_state(struct metropolis *metropolis)
 {
-    const struct sbp_assignment *state = &metropolis->state;
-    const double best = metropolis->search.solution->cost;
+    struct sbp_assignment *state = &metropolis->state;
+    const double best = fmin(metropolis->search.solution->cost, metropolis->search.upper_bound);
     /* A new best must differ by more than the drift of sums that moves have changed. */
-    if (sbp_assignment_is_feasible(state) &&
-        (!(best < INFINITY) || state->energy.cost < best - SBP_PROBLEM_ROUND_OFF * fabs(best)))
+    if (!sbp_assignment_is_feasible(state) ||
+        (best < INFINITY && !(state->energy.cost < best - SBP_PROBLEM_ROUND_OFF * fabs(best))))
+        return;
+    sbp_assignment_reset(state); /* large parts that came and went may drift by any share */
+    if (sbp_assignment_is_feasible(state))
         sbp_solver_run_offer(&metropolis->search, state->choice, state->energy.cost);
 }
 

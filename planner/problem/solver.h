@@ -12,8 +12,10 @@
  *        (AutoDDL, section 4.6); by default 2000 moves per value of the problem, 10^6 to 10^8,
  *        shared by 100 restarts. beta is 1 over a low quantile of the uphill changes after a first
  *        descent; restarts take 1, 4, 16 and 1/4 times it in turn.
- * ilp: GLPK, one 0/1 variable per value, products linearised per edge. Its evaluations are nodes of
- *        branch and bound. Refuses above 50,000 columns (values and pairs of values).
+ * ilp: branch and bound over linear programs by GLPK, a column per value, products linearised per
+ *        edge. Bounds are summed from dual values, less the round-off, so that GLPK's tolerances
+ *        prove nothing; what is optimal is so within 1e-9 of the cost. Its evaluations are nodes.
+ *        Refuses above 50,000 columns (values and pairs of values).
  *
  * Under a capacity the two local searches pay a price for excess, but keep only choices that fit.
  * Every solver is deterministic for a seed, and stops on time, evaluations or a flag with the best

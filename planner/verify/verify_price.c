@@ -62,22 +62,17 @@ static double crowding(const struct sbp_cluster *net, const struct sbp_group *gr
     return net->level[level].ports > 0 ? fmax(1, sending / net->level[level].ports) : 1;
 }
 
-/* Seconds of one ring whose links are all as slow as the slowest level's. */
+/* Seconds of one ring whose links all have the largest alpha and beta of the levels it spans. */
 static double ring_s(const struct sbp_cluster *net, const struct sbp_group *group,
                      enum sbp_collective kind, double bytes)
 {
-    double members = 1, alpha = 0, beta = -1;
+    double members = 1, alpha = 0, beta = 0;
     for (int level = 0; level < net->level_count; level++) {
         if (group->members[level] <= 1)
             continue;
-        const double own_alpha = net->level[level].alpha_s;
-        const double own_beta =
-            net->level[level].beta_s_per_byte * crowding(net, group, level, kind);
         members *= group->members[level];
-        if (own_beta > beta || (own_beta >= beta && own_alpha > alpha)) {
-            alpha = own_alpha;
-            beta = own_beta;
-        }
+        alpha = fmax(alpha, net->level[level].alpha_s);
+        beta = fmax(beta, net->level[level].beta_s_per_byte * crowding(net, group, level, kind));
     }
     return members > 1 ? alpha_beta_s(kind, members, bytes, alpha, beta) : 0;
 }

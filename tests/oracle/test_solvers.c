@@ -90,23 +90,23 @@ static void check_exact_answer(const char *name, const struct recipe *recipe,
 
 /* With a goal below the optimum nothing is found and the bound is no higher than the optimum; with
  * one above it the optimum is. */
-static void check_goal(const struct recipe *recipe, const struct sbp_problem *problem,
-                       const struct truth *truth, double share)
+static void check_goal(const char *name, const struct recipe *recipe,
+                       const struct sbp_problem *problem, const struct truth *truth, double share)
 {
     const double goal = truth->cost + share * (1 + fabs(truth->cost));
     const struct sbp_solver_options options = {.seed = recipe->seed, .upper_bound = goal};
     struct sbp_solution solution;
     if (!(truth->cost < INFINITY) || !(fabs(goal) > 0))
         return;
-    run("exact", problem, &options, &solution);
+    run(name, problem, &options, &solution);
     const bool right =
         share > 0 ? solution.status == SBP_PLAN_OPTIMAL && is_close(solution.cost, truth->cost)
                   : solution.choice == NULL && solution.status == SBP_PLAN_NONE_CHEAPER &&
                         solution.lower_bound >= goal &&
                         solution.lower_bound <= truth->cost + CLOSE * (1 + fabs(truth->cost));
     if (!right) {
-        print_problem(recipe, problem, "exact");
-        fail_msg("exact below %.17g: %s, cost %.17g (enumerated %.17g), bound %.17g", goal,
+        print_problem(recipe, problem, name);
+        fail_msg("%s below %.17g: %s, cost %.17g (enumerated %.17g), bound %.17g", name, goal,
                  sbp_solver_status_name(solution.status), solution.cost, truth->cost,
                  solution.lower_bound);
     }
@@ -155,8 +155,9 @@ static void compare_all(const char *name, uint64_t problems)
         build(&recipe, &problem);
         struct truth truth = find_truth(&problem);
         check_exact_answer(name, &recipe, &problem, &truth);
-        for (int i = 0; i < 4 && strcmp(name, "exact") == 0; i++)
-            check_goal(&recipe, &problem, &truth, (const double[]){-0.5, -1e-3, 1e-3, 0.5}[i]);
+        for (int i = 0; i < 4 && strcmp(name, "exhaustive") != 0; i++)
+            check_goal(name, &recipe, &problem, &truth,
+                       (const double[]){-0.5, -1e-3, 1e-3, 0.5}[i]);
         count(&tally, &truth);
         truth_free(&truth);
         sbp_problem_free(&problem);

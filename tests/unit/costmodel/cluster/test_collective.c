@@ -1,4 +1,5 @@
 /* Collectives: AutoDDL's table 2 at exact values, groups that span levels, names. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -136,22 +137,19 @@ static sbp_axes axes_at(const struct setting *s, sbp_axes axes, int level)
     return at;
 }
 
-/* The slowest level's alpha and beta for the whole ring. */
+/* The largest alpha and the largest beta of the levels, for the whole ring. */
 static double expected_ring_s(const struct setting *s, enum sbp_collective kind, sbp_axes axes,
                               double n)
 {
-    double alpha = 0, beta = -1;
+    double alpha = 0, beta = 0;
     for (int level = 0; level < s->cluster.level_count; level++) {
         if (axes_at(s, axes, level) == 0)
             continue;
         /* in an all-to-all every device sends its own: count those of one group as groups */
         const double own_beta =
             shared_beta(s, level, kind == SBP_ALL_TO_ALL ? axes_at(s, axes, level) : axes);
-        const double own_alpha = s->cluster.level[level].alpha_s;
-        if (own_beta > beta || (own_beta == beta && own_alpha > alpha)) {
-            beta = own_beta;
-            alpha = own_alpha;
-        }
+        alpha = fmax(alpha, s->cluster.level[level].alpha_s);
+        beta = fmax(beta, own_beta);
     }
     return ring_s(kind, oracle_product(&s->mesh, axes), alpha, beta, n);
 }
@@ -317,8 +315,36 @@ static void test_growing(void **state)
                         sbp_collective_s(&s.cluster, &s.mesh, kinds[k], more, n) * (1 + 1e-12));
         }
     }
-    for (int k = 0; k < 4; k++)
+    assert_int_equal(shrinks[0], 0);
+    for (int k = 1; k < 4; k++)
         assert_true(grows[k] > 100 && shrinks[k] > 100);
+}
+
+/* A level that is faster at anything makes no collective slower. */
+static void test_faster_is_no_slower(void **state)
+{
+    (void)state;
+    struct sbp_random random = seeded(SEED + 3);
+    int faster = 0;
+    for (int round = 0; round < 8000; round++) {
+        struct setting s = random_setting(&random, 1 + round % SBP_MAX_LEVELS, round % 3 > 0);
+        const sbp_axes axes = (sbp_axes)oracle_below(&random, INT64_C(1) << s.mesh.axis_count);
+        const enum sbp_collective kind =
+            (enum sbp_collective)oracle_below(&random, SBP_COLLECTIVES);
+        const double n = (double)oracle_below(&random, 100000);
+        s.cluster.collectives = (enum sbp_collective_model)(round / 12 % 2);
+        const double before = sbp_collective_s(&s.cluster, &s.mesh, kind, axes, n);
+        struct sbp_level *level =
+            &s.cluster.level[oracle_below(&random, (int64_t)s.cluster.level_count)];
+        double *number = round % 2 == 0 ? &level->alpha_s : &level->beta_s_per_byte;
+        *number *= 0.1 * (double)oracle_below(&random, 10);
+        const double after = sbp_collective_s(&s.cluster, &s.mesh, kind, axes, n);
+        if (after > before * (1 + 1e-12))
+            fail_msg("seed %" PRIu64 ", round %d: %s takes %.17g s, on a faster level %.17g s",
+                     SEED + 3, round, sbp_collective_name(kind), before, after);
+        faster += after < before;
+    }
+    assert_true(faster > 1000);
 }
 
 static void test_groups(void **state)
@@ -354,6 +380,7 @@ int main(void)
         cmocka_unit_test(test_two_levels_by_hand),
         cmocka_unit_test(test_all_reduce_is_both_halves),
         cmocka_unit_test(test_growing),
+        cmocka_unit_test(test_faster_is_no_slower),
         cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

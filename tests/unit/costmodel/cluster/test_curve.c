@@ -244,7 +244,8 @@ static void test_monotone(void **state)
     }
 }
 
-/* Prices go through the curves: ring at the slowest level by the whole group, phases by level. */
+/* Prices go through the curves: ring at the slower of the levels that have one, by the whole group,
+ * and of the others; phases by level. */
 static void test_prices(void **state)
 {
     (void)state;
@@ -258,7 +259,10 @@ static void test_prices(void **state)
     must_read("{\"reduce-scatter\": [{\"members\": 4, \"points\": [[10, 3], [100, 30]]}]}", 1,
               &cluster.curves);
     const struct sbp_group all = {{2, 4, 1, 1}}, pair = {{2, 1, 1, 1}}, node = {{1, 4, 1, 1}};
-    near(sbp_collective_group_s(&cluster, SBP_ALL_REDUCE, &all, 10), 5);
+    near(sbp_collective_group_s(&cluster, SBP_ALL_REDUCE, &all, 10), 14 + 17.5 * 0.5);
+    struct sbp_cluster quick = cluster;
+    quick.level[1].alpha_s = quick.level[1].beta_s_per_byte = 0.25;
+    near(sbp_collective_group_s(&quick, SBP_ALL_REDUCE, &all, 100), 50);
     near(sbp_collective_group_s(&cluster, SBP_ALL_REDUCE, &pair, 25), 7); /* as 100: four share */
     near(sbp_collective_group_s(&cluster, SBP_ALL_REDUCE, &node, 10), 6 + 15 * 0.5);
     near(sbp_collective_group_s(&cluster, SBP_REDUCE_SCATTER, &node, 10), 3);

@@ -301,6 +301,8 @@ static enum sbp_status run_search(struct sbp_branch_and_bound *e)
     SBP_TRY(search_pass(e));
     if (!e->any_legal && e->pool->count == 0 && !e->out->stopped)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
+    /* Repeated work takes more memory, not less. */
+    e->solve.is_first_pass = true;
     if (e->pool->count == 0)
         SBP_TRY(sbp_outer_take_least_memory(e));
     conclude(e);

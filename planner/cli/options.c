@@ -57,6 +57,10 @@ static const struct sbp_option options[] = {
      "fix factors of a layer and of its repeats, those of several levels as 4/2 outermost first "
      "(of a stage where there are several); may be repeated",
      FIELD(LIST, fix)},
+    {"--quick", NULL,
+     "of space full only roles that repeat no work, in a fraction of the time; the proof covers "
+     "these alone",
+     FIELD(FLAG, quick)},
     {"--runnable", NULL,
      "only plans that `sbplan run` executes: one stage, the batch at once, nothing sharded",
      FIELD(FLAG, runnable)},

@@ -24,7 +24,7 @@ struct sbp_arguments {
     const char *record;           /* the command as plans record it, without its output options */
     const atomic_int *stop;       /* set by an interrupt */
 
-    bool help, json, runnable;
+    bool help, json, runnable, quick;
     const char *output;
     int space, algorithm, objective; /* algorithm: 0 auto, else index */
     int64_t devices;                 /* 0: all */

@@ -23,7 +23,7 @@ static const struct sbp_command commands[] = {
      "Exit status: 0 a plan was found, 1 there is none, 2 bad usage or bad input. Ctrl-C ends the "
      "search with the best plan so far, marked \"stopped\", and exit status 0; without one it is "
      "1.",
-     .options = "-o --problem --space --objective --runnable " SOLVER_OPTIONS
+     .options = "-o --problem --space --quick --objective --runnable " SOLVER_OPTIONS
                 "--memory-limit --fix --tokens " MODEL_OPTIONS "--top --sweep --json --help",
      .run = sbp_command_search},
     {.name = "explain",

@@ -284,7 +284,7 @@ static enum sbp_status search_pass(struct sbp_branch_and_bound *e)
 static enum sbp_status search_first_pass(struct sbp_branch_and_bound *e)
 {
     if (!sbp_space_rule(e->request->space)->plays_spare || !sbp_outer_proves(e) ||
-        e->pool->most > 1)
+        e->pool->most > 1 || e->request->quick)
         return SBP_OK;
     e->solve.is_first_pass = true;
     SBP_TRY(search_pass(e));

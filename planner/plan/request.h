@@ -58,6 +58,7 @@ struct sbp_request {
     int64_t memory_limit_bytes;      /* 0: the cluster's device memory */
     unsigned given; /* a bit for each key of sbp_parallel_keys that the user fixed */
     bool runnable;  /* only plans that the executor can run */
+    bool quick;     /* of space full, the first pass alone (planner/space/solve_request.h) */
     int fix_count;
     const struct sbp_fix *fix; /* (fix_count) */
     struct sbp_solver_options solver_options;

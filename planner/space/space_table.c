@@ -194,6 +194,7 @@ static double count_tuples(const struct sbp_cut *cut)
 bool sbp_space_opens(const struct sbp_solve_request *request, const struct sbp_cut *cut)
 {
     return rules[request->asked.space].plays_spare && !request->is_first_pass &&
+           !request->asked.quick &&
            (request->labelled || count_tuples(cut) <= SBP_SPACE_MOST_OPEN_TUPLES);
 }
 

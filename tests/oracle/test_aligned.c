@@ -96,8 +96,9 @@ static void test_aligned(void **state)
     int found = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int k = 0; k < cases[i].instances; k++) {
-            struct small_instance instance = {.seed = 1000 * i + (uint64_t)k,
-                                              .request = {.space = SBP_SPACE_AUTODDL}};
+            struct small_instance instance = {
+                .seed = 1000 * i + (uint64_t)k,
+                .request = {.space = SBP_SPACE_AUTODDL, .quick = true}};
             open_exact(&instance, cases[i].kind, 3, cases[i].outer, cases[i].inner);
             found += check_aligned(&instance);
             sbp_plan_free(&instance.plan);

@@ -190,8 +190,10 @@ static void run(struct instance *instance)
     small_model_draw(&random, instance->kind, &model);
     small_cluster_draw(&random, instance->outer, instance->inner, false, &cluster_text);
     begin_plan(parsed(model.text.text), parsed(cluster_text.text), &instance->plan);
-    instance->request = (struct sbp_solve_request){
-        .asked.space = SBP_SPACE_FULL, .zero_is_free = sbp_random_below(&random, 2) == 0};
+    instance->request =
+        (struct sbp_solve_request){.asked.space = SBP_SPACE_FULL,
+                                   .asked.quick = true,
+                                   .zero_is_free = sbp_random_below(&random, 2) == 0};
     if (cut(&instance->plan, instance->pipeline) &&
         sbp_space_make(&instance->plan.cut, &instance->request, NULL, NULL, &instance->space,
                        &unsaid) == SBP_OK) {
@@ -264,7 +266,8 @@ static const char cluster[] =
  * alone give a plan near their bound. */
 static void check_gap(const struct sbp_plan *plan, double share, double most_gap)
 {
-    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .zero_is_free = true};
+    const struct sbp_solve_request request = {
+        .asked.space = SBP_SPACE_FULL, .asked.quick = true, .zero_is_free = true};
     struct sbp_space space;
     struct sbp_lagrangian_bound bound;
     struct sbp_message_reduction free_of, reduced;
@@ -288,7 +291,8 @@ static void check_gap(const struct sbp_plan *plan, double share, double most_gap
 /* A whole search within four fifths of the memory that the free plan takes. */
 static void check_search(struct sbp_plan *plan)
 {
-    struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .zero_is_free = true};
+    struct sbp_solve_request request = {
+        .asked.space = SBP_SPACE_FULL, .asked.quick = true, .zero_is_free = true};
     struct sbp_outcome outcome;
     struct sbp_diag diag = {{0}};
     struct sbp_step step;
@@ -357,8 +361,8 @@ static void limited_open(struct limited *limited, uint64_t seed, int twentieths)
     struct sbp_diag diag = {{0}};
     struct sbp_step step;
     char *const model = chain(1 + (int)seed % 3, seed);
-    limited->request =
-        (struct sbp_solve_request){.asked.space = SBP_SPACE_FULL, .zero_is_free = true};
+    limited->request = (struct sbp_solve_request){
+        .asked.space = SBP_SPACE_FULL, .asked.quick = true, .zero_is_free = true};
     limited->twentieths = twentieths;
     begin_plan(parsed(model), parsed(cluster), &limited->plan);
     free(model);

@@ -250,7 +250,7 @@ static void run_least(enum small_kind kind, int outer, int inner, int instances,
     struct tally tally = {0};
     for (int draw = 0; draw < 20 * instances && tally.run < instances; draw++) {
         struct instance instance = {.small = {.seed = seed + (uint64_t)draw * 1000003,
-                                              .request = {.space = SBP_SPACE_FULL}}};
+                                              .request = {.space = SBP_SPACE_FULL, .quick = true}}};
         small_instance_open(&instance.small, kind, 2, outer, inner);
         const struct brute brute = try_all(&instance);
         if (!brute.gave_up && brute.strategies > 0) {
@@ -313,7 +313,7 @@ static void run_stages(enum small_kind kind, enum sbp_schedule schedule, double 
     struct tally tally = {0};
     for (int draw = 0; draw < 20 * instances && tally.run < instances; draw++) {
         struct instance instance = {.small = {.seed = seed + (uint64_t)draw * 1000003,
-                                              .request = {.space = SBP_SPACE_FULL}}};
+                                              .request = {.space = SBP_SPACE_FULL, .quick = true}}};
         small_instance_open(&instance.small, kind, 2, 2, 2);
         if (give_stages(&instance, schedule))
             run_instance(&instance, &tally, share);
@@ -337,7 +337,7 @@ static void run_kind(enum small_kind kind, int outer, int inner, double share, i
     struct tally tally = {0};
     for (int draw = 0; draw < 20 * instances && tally.run < instances; draw++) {
         struct instance instance = {.small = {.seed = seed + (uint64_t)draw * 1000003,
-                                              .request = {.space = SBP_SPACE_FULL}}};
+                                              .request = {.space = SBP_SPACE_FULL, .quick = true}}};
         small_instance_open(&instance.small, kind, 2, outer, inner);
         run_instance(&instance, &tally, share);
         sbp_plan_free(&instance.small.plan);
@@ -450,7 +450,8 @@ static void run_interrupts(enum small_kind kind, enum sbp_space_kind space, uint
     enum { DELAYS = 60 };
     struct sbp_outcome whole;
     struct sbp_diag diag = {{0}};
-    struct instance instance = {.small = {.seed = seed, .request = {.space = space}}};
+    struct instance instance = {
+        .small = {.seed = seed, .request = {.space = space, .quick = true}}};
     small_instance_open(&instance.small, kind, 2, 2, 2);
     const struct sbp_parallel plain = instance.small.plan.cut.parallel;
     instance.small.request.solver_options.stop = &interrupted;
@@ -483,9 +484,10 @@ static void test_no_time(void **state)
     (void)state;
     struct sbp_outcome outcome;
     struct sbp_diag diag = {{0}};
-    struct instance instance = {
-        .small = {.seed = 91,
-                  .request = {.space = SBP_SPACE_FULL, .solver_options = {.time_limit_s = 1e-9}}}};
+    struct instance instance = {.small = {.seed = 91,
+                                          .request = {.space = SBP_SPACE_FULL,
+                                                      .quick = true,
+                                                      .solver_options = {.time_limit_s = 1e-9}}}};
     small_instance_open(&instance.small, SMALL_CHAIN, 2, 2, 1);
     if (explore_plan(&instance.small.plan, &instance.small.request, &outcome, &diag) != SBP_OK)
         complain(&instance, diag.text);

@@ -31,7 +31,7 @@ static void run_sweep(const struct sweep *sweep, struct ground ground, uint64_t 
         struct small_instance instance = {
             .seed = seed + (uint64_t)draw * 1000003,
             .is_measured = ground.is_measured,
-            .request = {.space = ground.space, .boxing = ground.boxing}};
+            .request = {.space = ground.space, .quick = true, .boxing = ground.boxing}};
         instance.request.objective = draw % 2 == 0 ? SBP_STEP_TIME : SBP_COMMUNICATION;
         open_exact(&instance, sweep->kind, sweep->linears, sweep->outer, sweep->inner);
         check_search(&instance, MOST_STRATEGIES, &tally);
@@ -189,7 +189,7 @@ static void run_limits(const struct sweep *sweep, enum sbp_space_kind space, uin
     struct tally tally = {0};
     for (int draw = 0; draw < sweep->instances; draw++) {
         struct small_instance instance = {.seed = seed + (uint64_t)draw * 999983,
-                                          .request = {.space = space}};
+                                          .request = {.space = space, .quick = true}};
         open_exact(&instance, sweep->kind, sweep->linears, sweep->outer, sweep->inner);
         run_limited(&instance, shares[draw % 5], &tally);
         sbp_plan_free(&instance.plan);

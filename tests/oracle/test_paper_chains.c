@@ -127,6 +127,7 @@ static void test_paper_chains(void **state)
         sbp_random_seed(&random, seed);
         struct small_instance instance = {.seed = seed,
                                           .request = {.space = SBP_SPACE_AUTODDL,
+                                                      .quick = true,
                                                       .objective = SBP_COMMUNICATION,
                                                       .boxing = SBP_BOXING_PAPER}};
         struct paper_chain chain;

@@ -230,9 +230,10 @@ static void run_kind(enum small_kind kind, int outer, int inner, bool is_open, d
     struct tally tally = {0};
     for (int draw = 0; draw < 20 * instances && tally.run < instances; draw++) {
         struct instance instance = {
-            .small = {
-                .seed = seed + (uint64_t)draw * 1000003,
-                .request = {.space = SBP_SPACE_FULL, .given = all_but(is_open ? OPEN : NOTHING)}}};
+            .small = {.seed = seed + (uint64_t)draw * 1000003,
+                      .request = {.space = SBP_SPACE_FULL,
+                                  .quick = true,
+                                  .given = all_but(is_open ? OPEN : NOTHING)}}};
         open_instance(&instance, kind, outer, inner);
         try_all(&instance, is_open);
         if (!instance.gave_up && share >= 0 && instance.count > 0) {

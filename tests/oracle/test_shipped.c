@@ -249,8 +249,8 @@ static void test_memory_limit(void **state)
     for (int i = 0; i < 3; i++) {
         struct sbp_plan plan;
         begin_plan(shipped("models", pairs[i][0]), shipped("clusters", pairs[i][1]), &plan);
-        struct sbp_request request = {.space = SBP_SPACE_FULL,
-                                      .memory_limit_bytes = INT64_C(1) << 50};
+        struct sbp_request request = {
+            .space = SBP_SPACE_FULL, .quick = true, .memory_limit_bytes = INT64_C(1) << 50};
         const double free_s = search(&plan, &request).objective_s;
         const int64_t most = compiled_totals(&plan).device_bytes;
         double last_s = free_s;

@@ -31,7 +31,8 @@ static void draw_instance(struct small_instance *instance, double launch_s, uint
 {
     struct sbp_random random;
     sbp_random_seed(&random, seed);
-    *instance = (struct small_instance){.seed = seed, .request = {.space = SBP_SPACE_FULL}};
+    *instance =
+        (struct small_instance){.seed = seed, .request = {.space = SBP_SPACE_FULL, .quick = true}};
     const enum small_kind kind = (enum small_kind)sbp_random_below(&random, SMALL_KINDS);
     small_instance_open(instance, kind, 3, 2, 1 + (int)sbp_random_below(&random, 2));
     struct sbp_parallel parallel = instance->plan.cut.parallel;

@@ -120,6 +120,7 @@ bool bench_open(struct bench *b, int setting, uint64_t seed)
     set_parallel(b);
     const bool paper = b->setting->boxing == SBP_BOXING_PAPER;
     b->request = (struct sbp_request){.space = paper ? SBP_SPACE_AUTODDL : SBP_SPACE_FULL,
+                                      .quick = true,
                                       .boxing = b->setting->boxing,
                                       .solver = sbp_solver_find("random"),
                                       .solver_options = {.seed = seed, .max_evaluations = 1}};

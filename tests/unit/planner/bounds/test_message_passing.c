@@ -164,7 +164,7 @@ static void check_edges(const char *model, const char *levels, struct sbp_solve_
 static void test_edges(void **state)
 {
     (void)state;
-    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
     const struct sbp_solve_request paper = {.asked.space = SBP_SPACE_AUTODDL,
                                             .asked.boxing = SBP_BOXING_PAPER};
     static const char *const models[] = {GPT, LLAMA, CHAIN, ODD};
@@ -180,7 +180,7 @@ static void test_edges(void **state)
 static void test_large_tables(void **state)
 {
     (void)state;
-    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
     struct sbp_plan plan;
     struct sbp_space space;
     struct sbp_space_edges edges;
@@ -212,7 +212,7 @@ static void test_many_tables(void **state)
     (void)state;
     enum { FANS = 8 };
     char model[128 + 160 * FANS];
-    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
     struct sbp_plan plan;
     struct sbp_space space;
     struct sbp_space_edges edges;
@@ -393,8 +393,9 @@ static void check_reductions(const char *model, const char *levels,
 static void test_reductions(void **state)
 {
     (void)state;
-    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL};
-    const struct sbp_solve_request levels = {.asked.space = SBP_SPACE_FULL, .zero_is_free = true};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
+    const struct sbp_solve_request levels = {
+        .asked.space = SBP_SPACE_FULL, .asked.quick = true, .zero_is_free = true};
     const struct sbp_solve_request paper = {.asked.space = SBP_SPACE_AUTODDL,
                                             .asked.boxing = SBP_BOXING_PAPER};
     static const char *const models[] = {GPT, LLAMA, CHAIN, ODD};
@@ -445,6 +446,7 @@ static void test_goals(void **state)
     const struct sbp_fix fixes[] = {all_to(&plan, "middle", "batch"),
                                     all_to(&plan, "last", "sequence")};
     const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
+                                              .asked.quick = true,
                                               .asked.fix_count = 2,
                                               .asked.fix = fixes,
                                               .zero_is_free = true};

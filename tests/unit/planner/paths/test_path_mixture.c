@@ -84,8 +84,8 @@ static struct gaps measure(struct sbp_plan *plan)
     for (; more && gaps.rounds < SBP_PATHS_ROUNDS; gaps.rounds++) {
         struct sbp_path_weights weights;
         struct sbp_outcome found;
-        const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
-                                                  .weights = &weights};
+        const struct sbp_solve_request request = {
+            .asked.space = SBP_SPACE_FULL, .asked.quick = true, .weights = &weights};
         assert_int_equal(
             sbp_path_weights_make(&plan->cut, &mixture.path, &plan->arena, &weights, &diag),
             SBP_OK);
@@ -135,7 +135,7 @@ static void begin_mixture(struct sbp_plan *plan, struct sbp_mixture *mixture)
     struct sbp_outcome found;
     struct sbp_diag diag = {{0}};
     const struct sbp_parallel how = {.pipeline = 8, .micro_batch = 2, .schedule = SBP_ZERO_BUBBLE};
-    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
     open_plan(&how, 1e-5, plan);
     if (solve_as(plan, &request, &found, &diag) != SBP_OK ||
         sbp_mixture_begin(&plan->cut, &plan->arena, mixture, &diag) != SBP_OK)

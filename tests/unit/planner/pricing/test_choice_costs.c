@@ -139,7 +139,7 @@ static void test_prices(void **state)
 {
     (void)state;
     static const char *const flat = LEVEL("l", 12), *const two = LEVEL("o", 4) ", " LEVEL("i", 6);
-    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL},
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL, .asked.quick = true},
                                    paper = {.asked.space = SBP_SPACE_AUTODDL};
     check_prices("chain", chain, flat, full);
     check_prices("chain", chain, two, full);
@@ -154,7 +154,7 @@ static void test_operators(void **state)
 {
     (void)state;
     static const char *const flat = LEVEL("l", 12), *const two = LEVEL("o", 2) ", " LEVEL("i", 6);
-    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL},
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL, .asked.quick = true},
                                    paper = {.asked.space = SBP_SPACE_AUTODDL};
     check_prices("decoder", decoder, flat, full);
     check_prices("decoder", decoder, two, full);
@@ -178,7 +178,7 @@ static void test_cuts(void **state)
     (void)state;
     static const char *const flat = LEVEL("l", 12);
     static const double known_share[] = {0.61, 0.56, 0.52, 0.48};
-    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
     for (int zero = 0; zero <= 3; zero++) {
         (void)check_cut_prices("zero", GPT(2, ", \"clip_norm\": 1"), flat, full, 1, zero);
         (void)check_cut_prices("zero of 3", GPT(2, ", \"precision\": \"mixed\""), flat, full, 3,
@@ -195,7 +195,7 @@ static void test_kept_again(void **state)
     (void)state;
     static const char *const flat = LEVEL("l", 12);
     static const char *const models[] = {GPT(3, ""), llama, deepseek};
-    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
     for (int m = 0; m < 3; m++)
         for (int again = 0; again < SBP_RECOMPUTES; again++) {
             struct sbp_parallel parallel = cut(2, 0);
@@ -215,7 +215,7 @@ static void test_kept_in_flight(void **state)
                                                        [SBP_RECOMPUTE_ATTENTION] = 0.9,
                                                        [SBP_RECOMPUTE_SELECTIVE] = 0.84,
                                                        [SBP_RECOMPUTE_FULL] = 0.74};
-    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
     for (int again = 0; again < SBP_RECOMPUTES; again++) {
         struct sbp_parallel parallel = cut(36, 3);
         parallel.schedule = SBP_GPIPE;
@@ -233,7 +233,7 @@ static void test_schedules(void **state)
 {
     (void)state;
     static const char *const flat = LEVEL("l", 12);
-    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
     for (int schedule = 0; schedule < SBP_SCHEDULES; schedule++)
         for (int limit = 0; limit <= 3; limit += 3) {
             struct sbp_parallel parallel = cut(6, 1);
@@ -254,8 +254,10 @@ static void test_levels_of_repeats(void **state)
     (void)state;
     enum { NORMS = 3 };
     struct sbp_fix fix[NORMS];
-    const struct sbp_solve_request request = {
-        .asked.space = SBP_SPACE_FULL, .asked.fix_count = NORMS, .asked.fix = fix};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
+                                              .asked.quick = true,
+                                              .asked.fix_count = NORMS,
+                                              .asked.fix = fix};
     for (int n = 0; n < NORMS; n++) {
         fix[n] = (struct sbp_fix){.zero = NORMS - n};
         (void)snprintf(fix[n].layer, sizeof fix[n].layer, "block%d.norm1", n);

@@ -56,7 +56,8 @@ static void test_one_device(void **state)
 {
     (void)state;
     struct sbp_plan plan;
-    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .zero_is_free = true};
+    const struct sbp_solve_request request = {
+        .asked.space = SBP_SPACE_FULL, .asked.quick = true, .zero_is_free = true};
     open_plan(GPT(1, ""), LEVEL("l", 1), &plan);
     const int64_t needed = device_bytes(&plan, request, 0);
     for (int64_t zero = 1; zero <= 3; zero++)
@@ -88,6 +89,7 @@ static void test_levels_left_out(void **state)
     struct sbp_diag diag = {{0}};
     const struct sbp_fix fix[] = {split_batch("a", 2), split_batch("b", 2)};
     struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
+                                        .asked.quick = true,
                                         .zero_is_free = true,
                                         .asked.fix_count = 2,
                                         .asked.fix = fix};

@@ -103,8 +103,9 @@ static void test_store(void **state)
 {
     (void)state;
     static const char levels[] = LEVEL("o", 4) ", " LEVEL("i", 2);
-    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL, .zero_is_free = true};
-    const struct sbp_solve_request given = {.asked.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request full = {
+        .asked.space = SBP_SPACE_FULL, .asked.quick = true, .zero_is_free = true};
+    const struct sbp_solve_request given = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
     check_store(SMALL("gpt", ""), levels, full, 1);
     check_store(SMALL("gpt", ", \"tied\": false"), levels, given, 2);
     check_store(SMALL("llama", ", \"kv_heads\": 4, \"ffn\": 128"), levels, full, 3);
@@ -118,7 +119,8 @@ static void test_limited(void **state)
     struct sbp_space space;
     struct sbp_price_cache store = {.first = NULL};
     struct sbp_diag diag = {{0}};
-    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .store = &store};
+    const struct sbp_solve_request request = {
+        .asked.space = SBP_SPACE_FULL, .asked.quick = true, .store = &store};
     open_plan(SMALL("gpt", ""), LEVEL("l", 4), &plan);
     struct sbp_class_limit limit[64];
     assert_true(plan.cut.graph.class_count <= 64);

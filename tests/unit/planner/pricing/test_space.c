@@ -40,7 +40,7 @@ static void check_count(const char *levels, enum sbp_space_kind kind, int64_t ex
 {
     struct sbp_plan plan;
     struct sbp_space space;
-    const struct sbp_solve_request request = {.asked.space = kind};
+    const struct sbp_solve_request request = {.asked.space = kind, .asked.quick = true};
     open_plan(WIDE, levels, &plan);
     make_space(&plan, &request, &space);
     if (variable_of(&space, "a")->choice_count != expected)
@@ -86,7 +86,7 @@ static void test_choices_are_tuples(void **state)
     (void)state;
     struct sbp_plan plan;
     struct sbp_space space;
-    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
     open_plan(WIDE, LEVEL("o", 6) ", " LEVEL("i", 4), &plan);
     make_space(&plan, &request, &space);
     const size_t row = (size_t)plan.cut.mesh.family_count * SBP_MAX_ROLES;
@@ -132,7 +132,7 @@ static void test_sizes(void **state)
     (void)state;
     struct sbp_plan plan;
     struct sbp_space space;
-    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
     open_plan("{\"name\": \"m\", \"global_batch\": 6, \"layers\": [{\"op\": \"linear\", \"name\": "
               "\"a\", \"in\": 8, \"out\": 12}]}",
               LEVEL("o", 2) ", " LEVEL("i", 3), &plan);
@@ -201,7 +201,7 @@ static void test_axes_limit(void **state)
 /* Choices of a site's variable where a class is split in one part at most. */
 static int choices_within(const struct sbp_plan *plan, int op, int dim_class)
 {
-    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
     struct sbp_space space;
     struct sbp_diag diag = {{0}};
     struct sbp_class_limit *const limit =
@@ -279,8 +279,8 @@ static void test_batch_split_of_custom(void **state)
     (void)state;
     struct sbp_plan plan;
     struct sbp_space space;
-    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
-                                              .asked.max_batch_split = 2};
+    const struct sbp_solve_request request = {
+        .asked.space = SBP_SPACE_FULL, .asked.quick = true, .asked.max_batch_split = 2};
     open_plan(SCAN, LEVEL("l", 8), &plan);
     make_space(&plan, &request, &space);
     const struct sbp_space_variable *const v = variable_of(&space, "scan");
@@ -306,8 +306,10 @@ static void test_fix(void **state)
     struct sbp_plan plan;
     struct sbp_space space;
     struct sbp_fix fix;
-    const struct sbp_solve_request request = {
-        .asked.space = SBP_SPACE_FULL, .asked.fix = &fix, .asked.fix_count = 1};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
+                                              .asked.quick = true,
+                                              .asked.fix = &fix,
+                                              .asked.fix_count = 1};
     open_plan(WIDE, LEVEL("o", 4) ", " LEVEL("i", 4), &plan);
     any_fix(&fix, "b");
     fix.factor[COLUMN][0] = 4;
@@ -373,7 +375,7 @@ static void test_rests(void **state)
     (void)state;
     struct sbp_plan plan;
     struct sbp_space space;
-    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
     open_plan(WIDE, LEVEL("l", 16), &plan);
     make_space(&plan, &request, &space);
     assert_int_equal(space.output_edge_count, 2);

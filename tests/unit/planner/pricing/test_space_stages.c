@@ -123,8 +123,10 @@ static void check_stages(const char *name, const char *model, bool bytes_alone, 
         struct sbp_path_weights weights;
         open_plan(model, TWO_LEVELS, &plan);
         sbp_random_seed(&random, seed);
-        const struct sbp_solve_request request = {
-            .asked.space = SBP_SPACE_FULL, .zero_is_free = sbp_random_below(&random, 2) == 0};
+        const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
+                                                  .asked.quick = true,
+                                                  .zero_is_free =
+                                                      sbp_random_below(&random, 2) == 0};
         if (draw_parallel(&random, &plan) &&
             sbp_path_weights_mean(&plan.cut, &plan.arena, &weights, &diag) == SBP_OK) {
             check_cut(&plan, request, seed, &prices);
@@ -298,7 +300,8 @@ static void check_criticals(const char *name, const char *model, enum sbp_schedu
         struct sbp_plan plan;
         struct sbp_random random;
         struct bench bench;
-        const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL};
+        const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
+                                                  .asked.quick = true};
         open_plan(model, TWO_LEVELS, &plan);
         sbp_random_seed(&random, seed);
         if (draw_scheduled(&random, schedule, &plan)) {

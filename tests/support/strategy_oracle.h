@@ -100,6 +100,15 @@ static inline struct sbp_state oracle_stored(const struct sbp_op_node *node, int
     return state;
 }
 
+static inline bool oracle_is_read(const struct sbp_graph *graph, int tensor)
+{
+    bool is_read = false;
+    for (int op = 0; op < graph->op_count; op++)
+        for (int i = 0; i < graph->op[op].input_count; i++)
+            is_read |= graph->op[op].input[i] == tensor;
+    return is_read;
+}
+
 /* --- legality --- */
 
 struct oracle_legality {
@@ -142,6 +151,8 @@ static inline void oracle_note_op(const struct sbp_graph *graph,
     legality->legal &= role->output.kind != SBP_SPLIT || rest.kind == SBP_BROADCAST ||
                        sbp_state_equal(rest, role->output);
     legality->legal &= role->output.kind == SBP_PARTIAL || rest.kind != SBP_PARTIAL;
+    /* A sum that nobody reads is never formed. */
+    legality->legal &= rest.kind != SBP_PARTIAL || oracle_is_read(graph, node->output);
     oracle_note(graph, legality, node->output, rest, axis);
 }
 

@@ -347,6 +347,7 @@ static void test_last_resort(void **state)
     assert_int_equal(sbp_space_make(&plan.cut, &request, NULL, NULL, &space, &diag), SBP_E_INPUT);
     assert_non_null(strstr(diag.text, "odd"));
     request.asked.space = SBP_SPACE_FULL;
+    request.asked.quick = true;
     make_space(&plan, &request, &space);
     const int replicate = sbp_op_role(sbp_op(SBP_OP_LINEAR), "replicate");
     const int partial = sbp_op_role(sbp_op(SBP_OP_LINEAR), "partial");

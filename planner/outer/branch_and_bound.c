@@ -279,6 +279,13 @@ static enum sbp_status search_pass(struct sbp_branch_and_bound *e)
     return sbp_outer_rank_first(e);
 }
 
+/* Passes do not share domains. */
+static void set_pass(struct sbp_branch_and_bound *e, bool is_first)
+{
+    e->solve.is_first_pass = is_first;
+    sbp_price_cache_free(&e->cache);
+}
+
 /* Of an open space, searches the roles and rests that mostly are the best alone: their plan refutes
  * most of what is left. It proves nothing. */
 static enum sbp_status search_first_pass(struct sbp_branch_and_bound *e)
@@ -286,13 +293,23 @@ static enum sbp_status search_first_pass(struct sbp_branch_and_bound *e)
     if (!sbp_space_rule(e->request->space)->plays_spare || !sbp_outer_proves(e) ||
         e->pool->most > 1 || e->request->quick)
         return SBP_OK;
-    e->solve.is_first_pass = true;
+    set_pass(e, true);
     SBP_TRY(search_pass(e));
-    e->solve.is_first_pass = false;
+    set_pass(e, false);
     e->has_passed = true;
     e->first_open_s = e->open_s;
-    sbp_price_cache_free(&e->cache);
     return SBP_OK;
+}
+
+/* Repeated work takes more memory, not less, but may be the only work that can be labelled. */
+static enum sbp_status take_least_memory(struct sbp_branch_and_bound *e)
+{
+    set_pass(e, sbp_space_rule(e->request->space)->plays_spare);
+    SBP_TRY(sbp_outer_take_least_memory(e));
+    if (e->pool->count > 0 || e->out->least_memory != NULL || !e->solve.is_first_pass)
+        return SBP_OK;
+    set_pass(e, false);
+    return sbp_outer_take_least_memory(e);
 }
 
 static enum sbp_status run_search(struct sbp_branch_and_bound *e)
@@ -301,10 +318,8 @@ static enum sbp_status run_search(struct sbp_branch_and_bound *e)
     SBP_TRY(search_pass(e));
     if (!e->any_legal && e->pool->count == 0 && !e->out->stopped)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
-    /* Repeated work takes more memory, not less. */
-    e->solve.is_first_pass = true;
     if (e->pool->count == 0)
-        SBP_TRY(sbp_outer_take_least_memory(e));
+        SBP_TRY(take_least_memory(e));
     conclude(e);
     return SBP_OK;
 }

@@ -73,7 +73,9 @@ static void search(struct instance *it)
     const enum sbp_status status =
         sbp_outer_search(&it->plan, &it->request, 1, &it->plan.arena, &pool, &it->outcome, &why);
     it->is_refused = status != SBP_OK || pool.count == 0;
-    it->claim_s = it->is_refused ? INFINITY : it->outcome.lower_bound_s;
+    /* Neither a plan nor a proof: nothing is claimed. */
+    const bool is_open = status == SBP_OK && it->outcome.status == SBP_PLAN_TIME_LIMIT;
+    it->claim_s = is_open ? -INFINITY : it->is_refused ? INFINITY : it->outcome.lower_bound_s;
     snprintf(it->refusal, sizeof it->refusal, "%s",
              status != SBP_OK ? why.text : sbp_solver_status_name(it->outcome.status));
     if (!it->is_refused)
@@ -139,7 +141,7 @@ static double accepted_s(struct instance *it, const int *at, struct sbp_diag *wh
 
 static double limit_s(const struct instance *it)
 {
-    return it->is_refused ? INFINITY : it->claim_s * (1 - CLOSE);
+    return isfinite(it->claim_s) ? it->claim_s * (1 - CLOSE) : it->claim_s;
 }
 
 /* Keeps the cheapest few that cost less than what the search says is the least. */

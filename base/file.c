@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/signals.h"
 #include "base/text.h"
 
 #define MOST_BYTES  ((size_t)1 << 30)
@@ -117,11 +118,14 @@ static void sync_folder(const char *target)
     sbp_text_free(&folder);
 }
 
-/* errno tells why on false; the temporary file is gone then. */
+/* errno tells why on false; the temporary file is gone then, and no signal ends the program while
+ * it is there. */
 static bool replace_file(const char *target, const struct stat *old, const char *text,
                          size_t length)
 {
     struct sbp_text name = {0};
+    sigset_t before;
+    sbp_signals_hold(&before);
     const int file = open_beside(target, &name);
     bool done = false;
     if (file >= 0) {
@@ -141,6 +145,7 @@ static bool replace_file(const char *target, const struct stat *old, const char 
         }
     }
     const int reason = errno;
+    sbp_signals_release(&before);
     sbp_text_free(&name);
     if (done)
         sync_folder(target);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/signals.h"
 #include "base/text.h"
 
 #define MOST_BYTES  ((size_t)1 << 30)
@@ -233,6 +234,8 @@ enum sbp_status sbp_file_write_all(const struct sbp_file_text *files, int count,
     if (staged == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     enum sbp_status status = SBP_OK;
+    sigset_t before;
+    sbp_signals_hold(&before); /* no signal ends the program while temporary files are there */
     for (int i = 0; i < count && status == SBP_OK; i++)
         if (!stage(&files[i], &staged[i]))
             status = refuse_write(files[i].path, diag);
@@ -241,6 +244,7 @@ enum sbp_status sbp_file_write_all(const struct sbp_file_text *files, int count,
             status = refuse_write(files[i].path, diag);
     for (int i = 0; i < count; i++)
         drop(&staged[i]);
+    sbp_signals_release(&before);
     free(staged);
     return status;
 }
@@ -255,6 +259,8 @@ enum sbp_status sbp_file_write(const char *path, const char *text, size_t length
 enum sbp_status sbp_file_check_writable(const char *path, struct sbp_diag *diag)
 {
     struct staged staged;
+    sigset_t before;
+    sbp_signals_hold(&before);
     bool writable = find_target(path, &staged);
     if (writable && staged.is_direct) {
         writable = access(path, W_OK) == 0;
@@ -263,6 +269,7 @@ enum sbp_status sbp_file_check_writable(const char *path, struct sbp_diag *diag)
         writable = file >= 0 && close(file) == 0;
     }
     drop(&staged);
+    sbp_signals_release(&before);
     return writable ? SBP_OK : refuse_write(path, diag);
 }
 

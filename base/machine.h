@@ -1,10 +1,12 @@
 /* The share of this machine that a program may use: the online processors and the built-in memory,
- * less the limits of a container.
+ * less the limits of a container; and the address space of this process.
  */
 #ifndef SBP_BASE_MACHINE_H
 #define SBP_BASE_MACHINE_H
 
 #include <stdint.h>
+
+#include "base/status.h"
 
 /* Where a container sees its own control group (version 2); without one nothing is limited. */
 #define SBP_CONTROL_GROUP "/sys/fs/cgroup"
@@ -16,5 +18,13 @@ struct sbp_machine {
 
 /* `control_group` is a folder with cpu.max and memory.max; they may be missing. */
 void sbp_machine_find(const char *control_group, struct sbp_machine *machine);
+
+/* Bytes of address space that a process may have (ulimit -v); INT64_MAX without a limit. */
+int64_t sbp_machine_space_limit(void);
+/* Reserves address space, without memory behind it, to be released before its users want it; 0
+ * bytes are none. E_MEMORY says that `what` needs so much, and the limit. */
+enum sbp_status sbp_machine_reserve(int64_t bytes, const char *what, void **space,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_machine_release(void *space, int64_t bytes); /* nothing for NULL */
 
 #endif

@@ -34,6 +34,8 @@ int sbp_status_exit_code(enum sbp_status status)
     /* A search that was stopped early still delivered its best plan, and says so in the plan. */
     if (status == SBP_OK || status == SBP_STOPPED)
         return 0;
+    if (status <= SBP_E_SIGNAL)
+        return -(int)status;
     return status == SBP_NO ? 1 : 2;
 }
 

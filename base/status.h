@@ -1,7 +1,8 @@
 /* Status codes: every fallible function of sbplan returns one of these by value.
  *
  * 0 is success, a negative value is an error, a positive one is an answer that is not a failure
- * (infeasible, interrupted). Errors about input carry their text in a struct sbp_diag.
+ * (infeasible, stopped early). Below E_SIGNAL are the signals that ended a program, see signals.h.
+ * Errors about input carry their text in a struct sbp_diag.
  */
 #ifndef SBP_BASE_STATUS_H
 #define SBP_BASE_STATUS_H
@@ -19,7 +20,8 @@
     X(-6, E_UNSUPPORTED, "not supported by this build")                                            \
     X(-7, E_BACKEND, "a backend call failed")                                                      \
     X(-8, E_PEER, "another rank failed")                                                           \
-    X(-9, E_INTERNAL, "broken invariant")
+    X(-9, E_INTERNAL, "broken invariant")                                                          \
+    X(-128, E_SIGNAL, "ended by a signal")
 
 enum sbp_status {
 #define SBP_STATUS_ENUM(code, name, text) SBP_##name = (code),
@@ -45,7 +47,7 @@ const char *sbp_status_name(enum sbp_status status);
 const char *sbp_status_text(enum sbp_status status);
 
 /* The process exit code of a status: 0 done (also when stopped early, with what there is by then),
- * 1 the answer is no, 2 everything else. */
+ * 1 the answer is no, 128 and the number of the signal that ended it, 2 everything else. */
 int sbp_status_exit_code(enum sbp_status status);
 
 /* Writes the message into diag (may be NULL; an older message is kept, the first cause counts) and

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json/json_write.h"
 #include "base/options.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "calib/logs/log.h"
 #include "calib/output/calib_report.h"
@@ -330,9 +331,11 @@ int main(int argc, char **argv)
 {
     struct sbp_diag diag = {0};
     struct options options = {.log.word = calloc((size_t)argc + 1, sizeof *options.log.word)};
-    enum sbp_status status = options.log.word == NULL
-                                 ? sbp_fail(&diag, SBP_E_MEMORY, "out of memory")
-                                 : read_options(argc, argv, &options, &diag);
+    enum sbp_status status = sbp_signals_catch(SIG_DFL, &diag);
+    if (options.log.word == NULL)
+        status = sbp_fail(&diag, SBP_E_MEMORY, "out of memory");
+    if (status == SBP_OK)
+        status = read_options(argc, argv, &options, &diag);
     if (status == SBP_OK && options.help)
         print_help();
     else if (status == SBP_OK)

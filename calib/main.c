@@ -7,8 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/launcher.h"
+#include "base/machine.h"
+#include "base/signals.h"
 #include "base/text.h"
 #include "calib/output/compare.h"
 #include "calib/measure/gpu.h"
@@ -17,6 +20,9 @@
 #include "kernels/kernels.h"
 
 #define PROGRAM "sbplan-calibrate"
+
+static struct sbp_done progress; /* cells */
+static atomic_int reported;
 
 /* --- results --- */
 
@@ -64,10 +70,10 @@ static enum sbp_status print_job(const struct sbp_measure_settings *settings,
 
 /* --- ranks --- */
 
-/* Ends all ranks where the module cannot be loaded. That may fail on one host alone, whose ranks
- * then end the others; where it fails everywhere, rank 0 speaks first. */
-static enum sbp_status refuse_gpus(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
-                                   void *argument, struct sbp_diag *diag)
+/* Ends all ranks where this process cannot be one. That may be so on one host alone, whose ranks
+ * then end the others; where it is so everywhere, rank 0 speaks first. */
+static enum sbp_status refuse_all(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                  void *argument, struct sbp_diag *diag)
 {
     const struct sbp_diag *why = argument;
     (void)ops, (void)comm;
@@ -80,10 +86,24 @@ static enum sbp_status run_on_gpus(struct sbp_calibration_session *session, stru
     const struct sbp_gpu *gpu;
     const enum sbp_status status = sbp_gpu_load(&gpu, diag);
     if (status != SBP_OK && sbp_launcher_size() > 1)
-        return sbp_mpi_run(refuse_gpus, diag, diag);
+        return sbp_mpi_run(refuse_all, diag, diag);
     SBP_TRY(status);
     session->compute = gpu->compute;
     return gpu->run(sbp_session_rank, session, diag);
+}
+
+/* BLAS waits for ever for address space that the ranks of this process do not get, so it is kept.
+ */
+static enum sbp_status keep_space(struct sbp_calibration_session *session, int64_t ranks,
+                                  struct sbp_diag *diag)
+{
+    char what[64];
+    void *space;
+    session->space_bytes = ranks * SBP_KERNELS_CPU_SPACE_BYTES;
+    (void)snprintf(what, sizeof what, "%lld rank%s", (long long)ranks, ranks == 1 ? "" : "s");
+    SBP_TRY(sbp_machine_reserve(session->space_bytes, what, &space, diag));
+    session->space = space;
+    return SBP_OK;
 }
 
 static enum sbp_status run_ranks(struct sbp_calibration_session *session, struct sbp_diag *diag)
@@ -91,11 +111,13 @@ static enum sbp_status run_ranks(struct sbp_calibration_session *session, struct
     const struct sbp_measure_settings *settings = session->settings;
     const bool launched = sbp_launcher_rank() >= 0;
     if (settings->backend == SBP_BACKEND_MPI || (settings->backend == SBP_BACKEND_AUTO && launched))
-        return sbp_mpi_run(sbp_session_rank, session, diag);
+        return keep_space(session, 1, diag) == SBP_OK ? sbp_mpi_run(sbp_session_rank, session, diag)
+                                                      : sbp_mpi_run(refuse_all, diag, diag);
     if (settings->backend == SBP_BACKEND_NCCL)
         return run_on_gpus(session, diag);
-    return sbp_threads_run(settings->ranks > 0 ? (int)settings->ranks : 4, sbp_session_rank,
-                           session, diag);
+    const int ranks = settings->ranks > 0 ? (int)settings->ranks : 4;
+    SBP_TRY(keep_space(session, ranks, diag));
+    return sbp_threads_run(ranks, sbp_session_rank, session, diag);
 }
 
 static enum sbp_status calibrate(const struct sbp_measure_settings *settings, const char *command,
@@ -105,8 +127,10 @@ static enum sbp_status calibrate(const struct sbp_measure_settings *settings, co
     if (plans && (sbp_launcher_rank() < 0 || settings->nodes > 0 || settings->ranks_per_node > 0 ||
                   settings->print_sbatch))
         return sbp_launcher_rank() > 0 ? SBP_OK : print_job(settings, NULL, diag);
-    struct sbp_calibration_session session = {
-        .settings = settings, .compute = &sbp_compute_cpu, .command = command};
+    struct sbp_calibration_session session = {.settings = settings,
+                                              .compute = &sbp_compute_cpu,
+                                              .command = command,
+                                              .progress = &progress};
     sbp_kernels_cpu_setup();
     enum sbp_status status = run_ranks(&session, diag);
     if (status == SBP_OK && session.is_root)
@@ -118,6 +142,22 @@ static enum sbp_status calibrate(const struct sbp_measure_settings *settings, co
     return status;
 }
 
+/* The process that speaks says how far it came. When all is measured, it is about to fit and write,
+ * and only the next signal ends it. */
+static void on_signal(int number)
+{
+    if (progress.total > 0 && progress.done == progress.total) {
+        if (number != SBP_SIGNAL_ASKS)
+            sbp_signals_restore();
+        return;
+    }
+    if (sbp_launcher_rank() <= 0 && !atomic_exchange(&reported, 1))
+        sbp_signals_report(PROGRAM, &progress,
+                           "cells are measured and kept, the same command goes on");
+    if (number != SBP_SIGNAL_ASKS)
+        _exit(sbp_status_exit_code(sbp_signals_status(number)));
+}
+
 int main(int argc, char **argv)
 {
     struct sbp_diag diag = {0};
@@ -125,7 +165,10 @@ int main(int argc, char **argv)
     struct sbp_text command = {0};
     for (int i = 0; i < argc; i++)
         sbp_text_add(&command, "%s%s", i == 0 ? "" : " ", argv[i]);
-    enum sbp_status status = sbp_settings_read(argc, argv, &settings, &diag);
+    enum sbp_status status = sbp_signals_catch(on_signal, &diag);
+    (void)signal(SBP_SIGNAL_ASKS, on_signal); /* else it ends the program, which was to come */
+    if (status == SBP_OK)
+        status = sbp_settings_read(argc, argv, &settings, &diag);
     if (status == SBP_OK && command.failed)
         status = sbp_fail(&diag, SBP_E_MEMORY, "out of memory");
     const bool speaks = sbp_launcher_rank() <= 0;

@@ -3,17 +3,24 @@
  * Runs as every rank of an MPI job, or as all ranks of a process with the threads backend. The
  * process that holds rank 0 prints.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "base/launcher.h"
 #include "base/options.h"
+#include "base/signals.h"
 #include "costmodel/program/runnable.h"
 #include "executor/device/device.h"
 #include "executor/run_report.h"
 #include "planner/plan/plan.h"
 
 #define PROGRAM "sbplan-run"
+
+static struct sbp_done progress; /* steps */
+static atomic_int reported;
 
 struct options {
     const char *plan, *trace;
@@ -62,10 +69,13 @@ static enum sbp_status parse(int argc, char **argv, struct options *options, str
 
 static void print_help(void)
 {
-    (void)printf("Usage: " PROGRAM " PLAN [options]\n"
-                 "       mpirun -n RANKS " PROGRAM " PLAN [options]\n"
-                 "Trains some steps as a plan says, and measures them beside its prediction.\n"
-                 "Exit status: 0 done, 1 verification failed, 2 bad usage or bad input.\n\n");
+    (void)printf(
+        "Usage: " PROGRAM " PLAN [options]\n"
+        "       mpirun -n RANKS " PROGRAM " PLAN [options]\n"
+        "Trains some steps as a plan says, and measures them beside its prediction.\n"
+        "Exit status: 0 done, 1 verification failed or the loss is no finite number, 2 bad "
+        "usage or bad input;\ninterrupted: 130 by SIGINT, 143 by SIGTERM, 129 by "
+        "SIGHUP.\n\n");
     sbp_options_print(option_table, stdout);
 }
 
@@ -77,7 +87,7 @@ static enum sbp_status report_run(const struct options *options,
     SBP_TRY((options->json ? sbp_run_print_json : sbp_run_print)(report, diag));
     if (options->trace != NULL)
         SBP_TRY(sbp_run_write_trace(report, options->trace, diag));
-    return report->result->finding.found ? SBP_NO : SBP_OK;
+    return report->result->finding.found || sbp_run_odd_step(report, NULL) > 0 ? SBP_NO : SBP_OK;
 }
 
 static enum sbp_status run_program(const struct options *options, const struct sbp_plan *plan,
@@ -97,6 +107,8 @@ static enum sbp_status load(const struct options *options, struct sbp_plan *plan
                             struct sbp_program *program, struct sbp_diag *diag)
 {
     const struct sbp_element_bytes bytes = sbp_program_run_bytes(options->run.real);
+    if (options->trace != NULL && sbp_launcher_rank() <= 0) /* rank 0 writes it */
+        SBP_TRY(sbp_file_check_writable(options->trace, diag));
     SBP_TRY(sbp_plan_read(options->plan, plan, diag));
     enum sbp_status status = sbp_runnable_check(&plan->cut.graph, &plan->cut.mesh, &plan->strategy,
                                                 &plan->cut.parallel, diag);
@@ -121,18 +133,40 @@ static enum sbp_status run_plan(const struct options *options, struct sbp_diag *
     return status;
 }
 
+/* The process that speaks says how far it came. When all is done, it is about to print and write
+ * the results, and only the next signal ends it. */
+static void on_signal(int number)
+{
+    if (progress.total > 0 && progress.done == progress.total) {
+        if (number != SBP_SIGNAL_ASKS)
+            sbp_signals_restore();
+        return;
+    }
+    if (sbp_launcher_rank() <= 0 && !atomic_exchange(&reported, 1))
+        sbp_signals_report(PROGRAM, &progress, "steps are finished");
+    if (number != SBP_SIGNAL_ASKS)
+        _exit(sbp_status_exit_code(sbp_signals_status(number)));
+}
+
 int main(int argc, char **argv)
 {
     struct sbp_diag diag = {0};
     struct options options = {.run = {.steps = 1, .real = SBP_F32, .device = "cpu"}};
     options.run.backend = sbp_launcher_rank() >= 0 ? "mpi" : "threads";
     const bool speaks = sbp_launcher_rank() <= 0;
-    enum sbp_status status = parse(argc, argv, &options, &diag);
+    enum sbp_status status = sbp_signals_catch(on_signal, &diag);
+    (void)signal(SBP_SIGNAL_ASKS, on_signal); /* else it ends the program, which was to come */
+    if (status == SBP_OK)
+        status = parse(argc, argv, &options, &diag);
+    options.run.progress = &progress;
+    progress.total = options.run.steps;
     sbp_kernels_cpu_setup();
     if (status == SBP_OK && options.help && speaks)
         print_help();
     else if (status == SBP_OK && !options.help)
         status = run_plan(&options, &diag);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status >= 0)
+        status = sbp_fail(&diag, SBP_E_IO, "standard output: %s", strerror(errno));
     if (status < 0 && speaks)
         (void)fprintf(stderr, PROGRAM ": %s\n",
                       diag.text[0] != '\0' ? diag.text : sbp_status_text(status));

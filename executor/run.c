@@ -1,6 +1,7 @@
 #include "executor/run.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,9 @@ struct job {
     const struct sbp_cluster *cluster;
     const struct sbp_run_options *options;
     struct sbp_run_result *result;
+    _Atomic(void *)
+        space; /* kept for the kernels until all ranks have the memory they need; NULL: used */
+    int64_t space_bytes;
     int refused; /* how many ranks there are, where the plan is for another number; else 0 */
 };
 
@@ -203,8 +207,12 @@ static enum sbp_status run_step(struct runner *runner, int step, struct sbp_diag
 
 static enum sbp_status run_steps(struct runner *runner, struct sbp_diag *diag)
 {
-    for (int step = 0; step < runner->job->options->steps; step++)
+    struct sbp_done *progress = runner->job->options->progress;
+    for (int step = 0; step < runner->job->options->steps; step++) {
         SBP_TRY(run_step(runner, step, diag));
+        if (progress != NULL && is_lead(runner))
+            progress->done = step + 1;
+    }
     SBP_TRY(gather_intervals(runner, diag));
     if (!is_lead(runner))
         return SBP_OK;
@@ -346,6 +354,19 @@ static enum sbp_status open_runner(struct runner *runner, const struct sbp_comm_
     return sbp_verify_open(&runner->rank, job->cluster, &runner->verifier, diag);
 }
 
+/* Leaves the kernels the address space that was kept for them, now that all ranks of this process
+ * have their memory. What is large is allocated by then. */
+static enum sbp_status release_space(struct runner *runner, const struct sbp_comm_ops *ops,
+                                     struct sbp_comm *comm, struct sbp_diag *diag)
+{
+    struct job *job = runner->job;
+    const enum sbp_status status = ops->barrier(comm);
+    if (status != SBP_OK)
+        return sbp_fail(diag, status, "%s", ops->reason(comm));
+    sbp_machine_release(atomic_exchange(&job->space, NULL), job->space_bytes);
+    return SBP_OK;
+}
+
 static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
                                  void *argument, struct sbp_diag *diag)
 {
@@ -358,6 +379,8 @@ static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm
         return SBP_OK;
     }
     enum sbp_status status = open_runner(&runner, ops, comm, diag);
+    if (status == SBP_OK)
+        status = release_space(&runner, ops, comm, diag);
     if (status == SBP_OK)
         status = run_steps(&runner, diag);
     sbp_progress_end(&runner.progress);
@@ -405,15 +428,36 @@ static enum sbp_status check_threads(const struct sbp_program *program, struct s
     return SBP_OK;
 }
 
+/* Sees that the ranks of this process find the address space for memory, stack and kernels, and
+ * keeps the kernels' part. */
+static enum sbp_status keep_space(struct job *job, int64_t ranks, struct sbp_diag *diag)
+{
+    enum { STACK_BYTES = 8 << 20 };
+    char what[64];
+    void *all, *space;
+    const int64_t bytes = ranks * SBP_KERNELS_CPU_SPACE_BYTES;
+    (void)snprintf(what, sizeof what, "%lld rank%s", (long long)ranks, ranks == 1 ? "" : "s");
+    const int64_t whole = bytes + ranks * (job->program->arena_bytes + STACK_BYTES);
+    SBP_TRY(sbp_machine_reserve(whole, what, &all, diag));
+    sbp_machine_release(all, whole);
+    SBP_TRY(sbp_machine_reserve(bytes, what, &space, diag));
+    job->space = space;
+    job->space_bytes = bytes;
+    return SBP_OK;
+}
+
 static enum sbp_status run_ranks(struct job *job, struct sbp_diag *diag)
 {
     const char *backend = job->options->backend;
-    if (strcmp(backend, "mpi") == 0)
-        return sbp_mpi_run(rank_main, job, diag);
+    if (strcmp(backend, "mpi") == 0) {
+        const enum sbp_status status = keep_space(job, 1, diag);
+        return status == SBP_OK ? sbp_mpi_run(rank_main, job, diag) : sbp_run_refuse(status, diag);
+    }
     if (strcmp(backend, "nccl") == 0)
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
                         "backend nccl: plans run on threads and mpi, NCCL is for calibrating");
     SBP_TRY(check_threads(job->program, diag));
+    SBP_TRY(keep_space(job, job->program->mesh.devices, diag));
     return sbp_threads_run((int)job->program->mesh.devices, rank_main, job, diag);
 }
 
@@ -421,12 +465,13 @@ enum sbp_status sbp_run(const struct sbp_program *program, const struct sbp_clus
                         const struct sbp_run_options *options, struct sbp_run_result *result,
                         struct sbp_diag *diag)
 {
-    struct job job = {program, cluster, options, result, 0};
+    struct job job = {.program = program, .cluster = cluster, .options = options, .result = result};
     SBP_TRY(sbp_runnable_check(program->graph, &program->mesh, &program->strategy,
                                &program->parallel, diag));
     enum sbp_status status = open_result(program, options, result, diag);
     if (status == SBP_OK)
         status = run_ranks(&job, diag);
+    sbp_machine_release(job.space, job.space_bytes); /* where ranks did not come so far */
     if (status == SBP_OK && job.refused > 0)
         status = sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, %d are running",
                           (long long)program->mesh.devices, job.refused);

@@ -8,6 +8,7 @@
 #define SBP_EXECUTOR_RUN_H
 
 #include "base/arena.h"
+#include "base/signals.h"
 #include "costmodel/program/program.h"
 #include "executor/comm/comm.h"
 #include "executor/verify/verify.h"
@@ -25,8 +26,9 @@ struct sbp_run_options {
     bool trace;  /* keep the intervals of the last step */
     enum sbp_real real;
     uint64_t seed;
-    const char *backend; /* "threads", "mpi" or "nccl" */
-    const char *device;  /* of sbp_device */
+    const char *backend;       /* "threads", "mpi" or "nccl" */
+    const char *device;        /* of sbp_device */
+    struct sbp_done *progress; /* steps; rank 0 counts them. NULL: nobody asks */
     enum sbp_fault fault;
     int fault_instr;
 };
@@ -63,8 +65,9 @@ struct sbp_run_result {
  * every process of the launcher calls this, with the same program and options (E_INPUT), or
  * sbp_run_refuse; the others' results stay unfilled. E_UNSUPPORTED for what is priced and not run
  * (costmodel/program/runnable.h), E_MEMORY when the ranks of `threads` need more
- * than this machine has. A log or a high-water mark that differs from the program is E_INTERNAL; a
- * failed verification is no error: see result->finding. On failure nothing is left allocated. */
+ * than this machine has, or ranks more address space than is left. A log or a high-water mark that
+ * differs from the program is E_INTERNAL; a failed verification is no error: see result->finding.
+ * On failure nothing is left allocated. */
 enum sbp_status sbp_run(const struct sbp_program *program, const struct sbp_cluster *cluster,
                         const struct sbp_run_options *options, struct sbp_run_result *result,
                         struct sbp_diag *diag) SBP_MUST_USE;

@@ -23,6 +23,24 @@ static double replay_s(const struct sbp_run_report *report, const struct sbp_tot
     return report->result->step[step].compute_s + totals->communication_s;
 }
 
+static bool has_loss(const struct sbp_run_report *report)
+{
+    return report->program->loss_buffer >= 0;
+}
+
+int sbp_run_odd_step(const struct sbp_run_report *report, const char **what)
+{
+    for (int i = 0; i < report->result->steps; i++) {
+        const struct sbp_run_step *step = &report->result->step[i];
+        const bool loss = has_loss(report) && !isfinite(step->loss);
+        if (what != NULL)
+            *what = loss ? "loss" : "gradient norm";
+        if (loss || !isfinite(step->grad_norm))
+            return i + 1;
+    }
+    return 0;
+}
+
 static enum sbp_status written(int printed, struct sbp_diag *diag)
 {
     return printed >= 0 ? SBP_OK : sbp_fail(diag, SBP_E_IO, "standard output: %s", strerror(errno));
@@ -33,7 +51,7 @@ static enum sbp_status written(int printed, struct sbp_diag *diag)
 static void add_optional(struct sbp_table *table, bool present, double value)
 {
     if (present)
-        sbp_table_cell(table, "%.6g", value);
+        sbp_table_cell(table, "%.6g", isnan(value) ? (double)NAN : value); /* without its sign */
     else
         sbp_table_cell(table, "-");
 }
@@ -54,8 +72,8 @@ static enum sbp_status print_steps(const struct sbp_run_report *report,
     for (int i = 0; i < report->result->steps; i++) {
         const struct sbp_run_step *step = &report->result->step[i];
         sbp_table_cell(&table, "%d", i + 1);
-        add_optional(&table, isfinite(step->loss), step->loss);
-        add_optional(&table, step->grad_norm >= 0, step->grad_norm);
+        add_optional(&table, has_loss(report), step->loss);
+        add_optional(&table, step->grad_norm != -1, step->grad_norm);
         add_seconds(&table, step->compute_s);
         add_seconds(&table, step->communication_s);
         add_seconds(&table, replay_s(report, totals, i));
@@ -90,7 +108,12 @@ static int print_legend(const struct sbp_run_report *report)
 static int print_verdict(const struct sbp_run_report *report)
 {
     char text[512];
+    const char *what;
     const struct sbp_run_result *result = report->result;
+    const int odd = sbp_run_odd_step(report, &what);
+    if (odd > 0 && printf("FAILED: step %d: the %s is no finite number%s\n", odd, what,
+                          result->verified ? "" : "; --verify finds the first tensor") < 0)
+        return -1;
     if (!result->verified)
         return printf("not verified (--verify)\n");
     if (result->finding.found)
@@ -147,15 +170,23 @@ static void put_steps(const struct sbp_run_report *report, const struct sbp_tota
     sbp_json_put_number(predicted, "communication_s", totals->communication_s, failed);
 }
 
-static void put_verification(const struct sbp_run_result *result, struct cJSON *root, bool *failed)
+static void put_verification(const struct sbp_run_report *report, struct cJSON *root, bool *failed)
 {
+    const struct sbp_run_result *result = report->result;
     struct cJSON *verification = sbp_json_put_object(root, "verification", failed);
     const struct sbp_finding *finding = &result->finding;
+    const char *what;
+    const int odd = sbp_run_odd_step(report, &what);
     sbp_json_put_text(verification, "status",
-                      !result->verified ? "off"
-                      : finding->found  ? "failed"
-                                        : "passed",
+                      finding->found || odd > 0 ? "failed"
+                      : result->verified        ? "passed"
+                                                : "off",
                       failed);
+    if (odd > 0) {
+        struct cJSON *not_finite = sbp_json_put_object(verification, "not_finite", failed);
+        sbp_json_put_number(not_finite, "step", odd, failed);
+        sbp_json_put_text(not_finite, "what", what, failed);
+    }
     if (result->verified)
         sbp_json_put_number(verification, "worst_ratio", result->worst_ratio, failed);
     if (!finding->found)
@@ -191,7 +222,7 @@ enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, struct s
     sbp_json_put_number(root, "calls", result->calls, &failed);
     sbp_json_put_number(root, "arena_bytes", (double)report->program->arena_bytes, &failed);
     sbp_json_put_number(root, "high_water_bytes", (double)result->high_water_bytes, &failed);
-    put_verification(result, root, &failed);
+    put_verification(report, root, &failed);
     return sbp_json_finish(root, failed, diag);
 }
 

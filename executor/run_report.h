@@ -15,6 +15,9 @@ struct sbp_run_report {
     const struct sbp_run_result *result;
 };
 
+/* The first step, from 1, whose loss or norm of gradients is no finite number; 0: none. *what,
+ * where not NULL, becomes its name. A model without a loss, or without clipping, has none. */
+int sbp_run_odd_step(const struct sbp_run_report *report, const char **what);
 /* Text on stdout; one JSON object on stdout. E_IO, E_MEMORY. */
 enum sbp_status sbp_run_print(const struct sbp_run_report *report,
                               struct sbp_diag *diag) SBP_MUST_USE;

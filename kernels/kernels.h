@@ -150,5 +150,8 @@ void sbp_kernels_cpu_gemm(enum sbp_real real, void *y, const void *a, const void
                           int64_t n, int64_t k);
 /* Keeps BLAS to one thread a call; called once by every program before it starts rank threads. */
 void sbp_kernels_cpu_setup(void);
+/* Address space that BLAS maps for every thread that multiplies at a time (measured: OpenBLAS on
+ * x86-64). Where there is none left, OpenBLAS tries again for ever. */
+#define SBP_KERNELS_CPU_SPACE_BYTES ((int64_t)128 << 20)
 
 #endif

@@ -200,6 +200,7 @@ static enum sbp_status measure_all(struct pass *pass, int *order, bool *finished
                                    struct sbp_diag *diag)
 {
     SBP_TRY(agree(pass, diag));
+    pass->by->begin(pass->by->context);
     for (int run = 0; run < pass->by->runs; run++)
         SBP_TRY(measure_run(pass, run, deadline_of(pass, run), order, diag));
     for (int run = 0; run < pass->by->runs; run++)

@@ -23,6 +23,8 @@ struct sbp_measuring {
     const bool *done; /* (runs, sweep->count): measured before; rank 0's counts */
     bool progress;    /* this rank shows a progress line */
 
+    /* Called on every rank before the first cell, when all ranks have their memory. */
+    void (*begin)(void *context);
     /* Called on rank 0 alone with each result, which lives as long as the call. */
     enum sbp_status (*take)(void *context, const struct sbp_result *result, struct sbp_diag *diag);
     void *context;

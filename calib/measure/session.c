@@ -1,5 +1,7 @@
 #include "calib/measure/session.h"
 
+#include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +10,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/machine.h"
 #include "calib/measure/measure.h"
 #include "calib/measure/origin_find.h"
 #include "calib/samples/sample_file_writer.h"
@@ -77,6 +80,7 @@ struct part {
     struct sbp_calibration_origin origin;
     struct sbp_sample_sweep sweep;
     struct sbp_sample_writer writer; /* of rank 0 */
+    int taken;                       /* cells that it has, with those of before */
 };
 
 static enum sbp_status find_origin(struct part *part, struct sbp_diag *diag)
@@ -143,6 +147,30 @@ static enum sbp_status open_writer(struct part *part, bool *go, struct sbp_diag 
     return agree(part->sampler, !part->is_root || session->verdict == SBP_OK, go, diag);
 }
 
+static void count(const struct part *part, int done, int total)
+{
+    struct sbp_done *progress = part->session->progress;
+    if (progress == NULL || !part->is_root)
+        return;
+    progress->done = done;
+    progress->total = total;
+}
+
+static void begin(void *context)
+{
+    const struct part *part = context;
+    struct sbp_calibration_session *session = part->session;
+    sbp_machine_release(atomic_exchange(&session->space, NULL), session->space_bytes);
+}
+
+static enum sbp_status take(void *context, const struct sbp_result *result, struct sbp_diag *diag)
+{
+    struct part *part = context;
+    SBP_TRY(sbp_writer_take(&part->writer, result, diag));
+    count(part, ++part->taken, part->sweep.count * part->origin.runs);
+    return SBP_OK;
+}
+
 static enum sbp_status measure(struct part *part, struct sbp_diag *diag)
 {
     const struct sbp_measure_settings *settings = part->session->settings;
@@ -157,11 +185,17 @@ static enum sbp_status measure(struct part *part, struct sbp_diag *diag)
                                             .budget_s = settings->budget_s - used_s,
                                             .done = part->writer.done,
                                             .progress = part->is_root && !settings->finish.quiet,
-                                            .take = sbp_writer_take,
-                                            .context = &part->writer};
+                                            .begin = begin,
+                                            .take = take,
+                                            .context = part};
     bool finished;
+    part->taken = part->writer.measured;
+    count(part, part->taken, part->sweep.count * part->origin.runs);
     SBP_TRY(sbp_measure(&measuring, &finished, diag));
-    return part->is_root ? sbp_writer_end(&part->writer, finished, diag) : SBP_OK;
+    if (part->is_root)
+        SBP_TRY(sbp_writer_end(&part->writer, finished, diag));
+    count(part, part->taken, part->taken); /* what there was time for is all */
+    return SBP_OK;
 }
 
 static enum sbp_status run_part(struct part *part, struct sbp_diag *diag)
@@ -215,4 +249,5 @@ void sbp_session_free(struct sbp_calibration_session *session)
     if (session->has_older)
         sbp_sample_file_free(&session->older);
     session->has_older = false;
+    sbp_machine_release(atomic_exchange(&session->space, NULL), session->space_bytes);
 }

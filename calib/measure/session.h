@@ -6,6 +6,7 @@
 #ifndef SBP_CALIB_MEASURE_SESSION_H
 #define SBP_CALIB_MEASURE_SESSION_H
 
+#include "base/signals.h"
 #include "calib/measure/compute.h"
 #include "calib/measure/settings.h"
 #include "executor/comm/comm.h"
@@ -18,6 +19,11 @@ struct sbp_calibration_session {
     const struct sbp_measure_settings *settings;
     const struct sbp_compute_ops *compute; /* on which the ranks compute */
     const char *command;
+    /* Kept for the kernels of this process until its ranks have the memory they need; NULL: used.
+     */
+    _Atomic(void *) space;
+    int64_t space_bytes;
+    struct sbp_done *progress; /* cells; rank 0 counts them. NULL: nobody asks */
 
     bool is_root;            /* this process holds rank 0 */
     enum sbp_status verdict; /* of rank 0, found before measuring */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/launcher.h"
+#include "base/signals.h"
 #include "base/status.h"
 #include "executor/comm/comm.h"
 #include "executor/comm/comm_backend.h"
@@ -413,6 +414,7 @@ static void end_all(int rank, enum sbp_status status, const char *reason)
 {
     (void)fprintf(stderr, "rank %d: %s\n", rank, reason);
     (void)fflush(stderr);
+    sbp_signals_restore(); /* the launcher sends this rank one, too, and the reason is said */
     (void)MPI_Abort(MPI_COMM_WORLD, sbp_status_exit_code(status));
 }
 

@@ -542,8 +542,8 @@ static void run_ranks(struct sbp_thread_world *world, pthread_t *threads)
     }
     if (error != 0) {
         char text[128];
-        (void)snprintf(text, sizeof text, "threads: cannot start rank %d of %d (error %d)", started,
-                       world->ranks, error);
+        (void)snprintf(text, sizeof text, "threads: cannot start rank %d of %d: %s", started,
+                       world->ranks, strerror(error));
         lock(world);
         stop(world, -1, SBP_E_BACKEND, text);
         unlock(world);

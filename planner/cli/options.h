@@ -22,7 +22,7 @@ struct sbp_arguments {
     struct sbp_word_list forward; /* options for the program that is started, without the flags and
                                      choices that the command decides about */
     const char *record;           /* the command as plans record it, without its output options */
-    const atomic_int *stop;       /* set by an interrupt */
+    const atomic_int *stop;       /* the signal that asks to stop; 0: none */
 
     bool help, json, runnable, quick;
     const char *output;

@@ -25,7 +25,7 @@ costmodel/layout base costmodel/cluster
 costmodel/model base costmodel/cluster costmodel/layout
 costmodel/timeline base
 costmodel/program base costmodel/cluster costmodel/layout costmodel/model costmodel/timeline
-planner planner/*
+planner base planner/*
 planner/problem base planner
 planner/plan base costmodel planner planner/problem
 planner/paths base costmodel planner planner/problem planner/plan

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -308,6 +309,27 @@ static void test_name(void **state)
     assert_string_equal(sbp_file_name("plans/"), "");
 }
 
+/* A child is told to end as soon as its temporary file is there. */
+static void test_signals_leave_no_temporary_file(void **state)
+{
+    struct folder *folder = *state;
+    static char large[16 << 20];
+    memset(large, 'x', sizeof large);
+    int status = 0;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(signal(SIGTERM, SIG_DFL) == SIG_ERR ||
+              sbp_file_write(folder->file, large, sizeof large, NULL) != SBP_OK);
+    while (count_entries(folder->path) == 0)
+        continue;
+    assert_int_equal(kill(child, SIGTERM), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+    assert_content(folder, large, sizeof large);
+    assert_int_equal(count_entries(folder->path), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +341,7 @@ int main(void)
         IN_FOLDER(test_longest_name),
         IN_FOLDER(test_same_files),
         IN_FOLDER(test_all_or_none_on_a_full_disk),
+        IN_FOLDER(test_signals_leave_no_temporary_file),
         IN_FOLDER(test_mode_and_link_stay),
         IN_FOLDER(test_new_files_follow_the_umask),
         IN_FOLDER(test_stale_temporary_files),

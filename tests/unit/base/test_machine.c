@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/machine.h"
@@ -53,8 +54,36 @@ static void test_limits(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* Address space, beside what the process has by now. */
+static void test_space(void **state)
+{
+    (void)state;
+    struct sbp_diag diag = {0};
+    struct rlimit before;
+    void *space;
+    const int64_t much = (int64_t)1 << 40;
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    if (before.rlim_cur != RLIM_INFINITY)
+        skip();
+    assert_true(sbp_machine_space_limit() == INT64_MAX);
+    assert_int_equal(sbp_machine_reserve(much, "4 ranks", &space, &diag), SBP_OK);
+    assert_non_null(space);
+    sbp_machine_release(space, much);
+    const struct rlimit tight = {.rlim_cur = (rlim_t)much, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);
+    assert_true(sbp_machine_space_limit() == much);
+    const enum sbp_status status = sbp_machine_reserve(much, "4 ranks", &space, &diag);
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_int_equal(status, SBP_E_MEMORY);
+    assert_null(space);
+    assert_string_equal(diag.text,
+                        "4 ranks: need 1.00 TiB of address space on top of the program's "
+                        "own, the limit is 1.00 TiB for all (ulimit -v)");
+    sbp_machine_release(space, much);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits), cmocka_unit_test(test_space)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

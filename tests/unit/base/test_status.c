@@ -21,10 +21,19 @@ static void test_codes_and_exit_codes(void **state)
         enum sbp_status status;
         int code, exit_code;
     } rows[] = {
-        {SBP_OK, 0, 0},         {SBP_NO, 1, 1},       {SBP_STOPPED, 2, 0},
-        {SBP_E_USAGE, -1, 2},   {SBP_E_INPUT, -2, 2}, {SBP_E_RANGE, -3, 2},
-        {SBP_E_MEMORY, -4, 2},  {SBP_E_IO, -5, 2},    {SBP_E_UNSUPPORTED, -6, 2},
-        {SBP_E_BACKEND, -7, 2}, {SBP_E_PEER, -8, 2},  {SBP_E_INTERNAL, -9, 2},
+        {SBP_OK, 0, 0},
+        {SBP_NO, 1, 1},
+        {SBP_STOPPED, 2, 0},
+        {SBP_E_USAGE, -1, 2},
+        {SBP_E_INPUT, -2, 2},
+        {SBP_E_RANGE, -3, 2},
+        {SBP_E_MEMORY, -4, 2},
+        {SBP_E_IO, -5, 2},
+        {SBP_E_UNSUPPORTED, -6, 2},
+        {SBP_E_BACKEND, -7, 2},
+        {SBP_E_PEER, -8, 2},
+        {SBP_E_INTERNAL, -9, 2},
+        {SBP_E_SIGNAL, -128, 128},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_int_equal((int)rows[i].status, rows[i].code);

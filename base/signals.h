@@ -1,0 +1,46 @@
+/* Signals: which ones stop a program, and what its files do meanwhile.
+ *
+ * SIGINT is Ctrl-C; SIGTERM and SIGHUP come from batch systems and from a terminal that closes.
+ * They stop a program alike. A program that they ended exits with 128 and the signal's number: 130,
+ * 143, 129. State is the program's: handlers and what they read stand beside its main.
+ */
+#ifndef SBP_BASE_SIGNALS_H
+#define SBP_BASE_SIGNALS_H
+
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "base/status.h"
+
+/* A handler may read and write it, and so may all threads. */
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2, "integers are written without a lock");
+
+/* Asks ranks for that report before they are ended: a launcher that is interrupted does not always
+ * pass on what they say last. mpirun sends it on to all. */
+#define SBP_SIGNAL_ASKS SIGUSR1
+#define SBP_SIGNAL_MARK ": interrupted: "
+
+/* How far a program is, for the handler that speaks when it ends; total is 0 before it begins. */
+struct sbp_done {
+    atomic_int done, total;
+};
+
+/* Calls `handler` (or SIG_DFL) for each signal that stops; SIGHUP stays ignored under nohup. A
+ * write over the limit of a file's size fails from now on (EFBIG) instead of ending the program by
+ * SIGXFSZ. Interrupted system calls go on. E_IO. */
+enum sbp_status sbp_signals_catch(void (*handler)(int), struct sbp_diag *diag) SBP_MUST_USE;
+/* Lets the signals end the program at once. Handlers may call it. */
+void sbp_signals_restore(void);
+/* Keeps the signals from this thread until sbp_signals_release; *before is the thread's mask. */
+void sbp_signals_hold(sigset_t *before);
+void sbp_signals_release(const sigset_t *before);
+
+/* "SIGINT", "SIGTERM", "SIGHUP"; "signal" for others. */
+const char *sbp_signals_name(int number);
+/* Writes "PROGRAM: interrupted: 3 of 10 WHAT" and a newline to standard error, in one piece.
+ * Handlers may call it. */
+void sbp_signals_report(const char *program, struct sbp_done *progress, const char *what);
+/* The status of a program that the signal ended; see sbp_status_exit_code. */
+enum sbp_status sbp_signals_status(int number);
+
+#endif

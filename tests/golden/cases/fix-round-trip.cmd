@@ -19,3 +19,7 @@ done
 for space in full gshard megatron megatron-node megatron-3d; do
     round_trip tiny-gpt gcp-a100-2x4 "$space"
 done
+# Last resorts, too, which nothing but a plan shows.
+sbplan search "$DATA/indivisible.json" laptop-4 --space gshard --fix fc1=replicate:4 | grep step
+sbplan search tiny-gpt gcp-a100-2x4 --space summa --fix block0.projection=batch:2/2,grid_column:1/2 | grep step
+sbplan search wide-deep laptop-4 --space summa --fix layer0.dense=batch:4 | grep step

@@ -7,6 +7,13 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/machine.h"
+#include "base/signals.h"
+#include "base/text.h"
+#include "planner/cli/mpirun.h"
+
+/* What mpirun and a rank with one thread of BLAS take; measured with Open MPI 4.1, OpenBLAS 0.3. */
+#define MPI_BYTES ((int64_t)448 << 20)
 
 /* --- finding programs --- */
 
@@ -95,15 +102,54 @@ static void print_words(const struct words *words)
     (void)fputc('\n', stderr);
 }
 
-static enum sbp_status become(const struct words *words, struct sbp_diag *diag)
+/* A signal that came by now ends sbplan; the program does not know of it. */
+static enum sbp_status become(char *const *words, const atomic_int *stop, struct sbp_diag *diag)
 {
-    char *const *arguments;
-    /* execvp does not change the words; its type predates const. */
-    memcpy(&arguments, &words->word, sizeof arguments);
     (void)fflush(stdout);
     (void)fflush(stderr);
-    (void)execvp(arguments[0], arguments);
-    return sbp_fail(diag, SBP_E_IO, "%s: cannot be started: %s", arguments[0], strerror(errno));
+    sbp_signals_restore();
+    if (*stop != 0)
+        return sbp_fail(diag, sbp_signals_status(*stop), "interrupted by %s",
+                        sbp_signals_name(*stop));
+    (void)execvp(words[0], words);
+    return sbp_fail(diag, SBP_E_IO, "%s: cannot be started: %s", words[0], strerror(errno));
+}
+
+/* Under a limit of address space OpenBLAS and MPI's libraries may wait for ever while they are
+ * loaded; later the programs themselves compare it with their ranks' need. One thread of OpenBLAS
+ * is what the programs use, and each more takes space as soon as it is loaded. */
+static enum sbp_status check_space(const struct sbp_launch *launch, struct sbp_diag *diag)
+{
+    char needs[32], has[32];
+    const int64_t limit = sbp_machine_space_limit();
+    if (launch->is_everywhere || limit == INT64_MAX)
+        return SBP_OK;
+    if (launch->ranks > 0 && limit < MPI_BYTES)
+        return sbp_fail(diag, SBP_E_MEMORY,
+                        "sbplan %s: needs %s of address space to start, the limit is %s (ulimit "
+                        "-v)",
+                        launch->arguments->command->name,
+                        sbp_format_bytes((double)MPI_BYTES, needs),
+                        sbp_format_bytes((double)limit, has));
+    return setenv("OPENBLAS_NUM_THREADS", "1", 1) == 0
+               ? SBP_OK
+               : sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+}
+
+static enum sbp_status start_words(const struct sbp_launch *launch, const struct words *words,
+                                   struct sbp_diag *diag)
+{
+    const struct sbp_arguments *arguments = launch->arguments;
+    char command[64];
+    char *const *started;
+    /* execvp does not change the words; its type predates const. */
+    memcpy(&started, &words->word, sizeof started);
+    if (launch->ranks == 0)
+        return become(started, arguments->stop, diag);
+    (void)snprintf(command, sizeof command, "sbplan %s", arguments->command->name);
+    print_words(words);
+    const struct sbp_mpirun mpirun = {command, started, arguments->stop};
+    return sbp_mpirun_run(&mpirun, diag);
 }
 
 static enum sbp_status start(const struct sbp_launch *launch, const char *program,
@@ -126,9 +172,7 @@ static enum sbp_status start(const struct sbp_launch *launch, const char *progra
         push(&words, "--json");
     for (int i = 0; launch->extra[i] != NULL; i++)
         push(&words, launch->extra[i]);
-    if (launch->ranks > 0)
-        print_words(&words);
-    const enum sbp_status status = become(&words, diag);
+    const enum sbp_status status = start_words(launch, &words, diag);
     sbp_arena_free(&arena);
     return status;
 }
@@ -145,5 +189,6 @@ enum sbp_status sbp_launch(const struct sbp_launch *launch, struct sbp_diag *dia
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
                         "sbplan %s: %s is neither beside sbplan nor in $PATH",
                         launch->arguments->command->name, launch->program);
+    SBP_TRY(check_space(launch, diag));
     return start(launch, program, diag);
 }

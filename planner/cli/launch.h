@@ -1,5 +1,5 @@
 /* Starts the programs that sbplan is no part of, since they link MPI, BLAS and CUDA. sbplan becomes
- * the program, under mpirun where ranks are asked for.
+ * the program; where ranks are asked for, it runs mpirun and waits for it.
  *
  * A program is looked for beside sbplan, in its folder of the build tree, and in $PATH, in this
  * order.
@@ -20,9 +20,10 @@ struct sbp_launch {
 
 /* Whether mpirun is in $PATH. */
 bool sbp_launch_has_mpirun(void);
-/* Becomes the program, so that it returns only on failure; prints an mpirun command on stderr
- * first. Words are operands, forwarded options, --json and extra, in this order. E_UNSUPPORTED: the
- * program is not found, or this build plans only; E_IO. */
+/* Becomes the program, so that it returns only on failure; or runs mpirun, whose command it prints
+ * on stderr first, and returns as sbp_mpirun_run. Words are operands, forwarded options, --json and
+ * extra, in this order. E_UNSUPPORTED: the program is not found, or this build plans only;
+ * E_MEMORY: the limit of address space is below what mpirun takes; E_IO. */
 enum sbp_status sbp_launch(const struct sbp_launch *launch, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

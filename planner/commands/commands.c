@@ -19,9 +19,9 @@ static const struct sbp_command commands[] = {
      OPERANDS("MODEL CLUSTER", 2, 2),
      .summary = "find the cheapest way to split a model over a cluster",
      .notes = NAMES_NOTE
-     "Exit status: 0 a plan was found, 1 there is none, 2 bad usage or bad input. Ctrl-C ends the "
-     "search with the best plan so far, marked \"stopped\", and exit status 0; without one it is "
-     "1.",
+     "Exit status: 0 a plan was found, 1 there is none, 2 bad usage or bad input. Ctrl-C, "
+     "SIGTERM and SIGHUP end the search with the best plan so far, marked \"stopped\", and exit "
+     "status 0; without one it is 1. The second ends it at once, with 130, 143 or 129.",
      .options = "-o --problem --space --objective --runnable " SOLVER_OPTIONS
                 "--memory-limit --fix --tokens " MODEL_OPTIONS "--top --sweep --json --help",
      .run = sbp_command_search},
@@ -73,9 +73,13 @@ static const struct sbp_command commands[] = {
     {.name = "calibrate",
      OPERANDS("[--from LOG...]", 0, INT_MAX),
      .summary = "measure this machine's ranks and write a cluster file, or read published logs",
-     .notes = "Starts sbplan-calibrate, under mpirun where there is one, and prints the command; "
-              "with --from, sbplan-fit, which needs no ranks. What a log does not say of its run, "
-              "a first line of it may: \"#@ ranks=16 | nodes=2 | collective=all_gather\".",
+     .notes =
+         "Starts sbplan-calibrate, under mpirun where there is one, and prints the command; "
+         "with --from, sbplan-fit, which needs no ranks. What a log does not say of its run, "
+         "a first line of it may: \"#@ ranks=16 | nodes=2 | collective=all_gather\". Exit status: "
+         "0 done, 2 bad "
+         "usage or bad input, 130, 143 or 129 interrupted by SIGINT, SIGTERM or SIGHUP: the same "
+         "command goes on.",
      .options =
          "-n -o --backend --collectives --max-bytes --budget-s --runs --nominal --merge "
          "--diff --fresh --dry-run --print-sbatch --method --statistic --weights --seed --from "
@@ -86,8 +90,10 @@ static const struct sbp_command commands[] = {
     {.name = "run",
      OPERANDS("PLAN", 1, 1),
      .summary = "train some steps as a plan says and compare with one device",
-     .notes = "Starts sbplan-run, with --backend mpi under mpirun, and prints that command. Exit "
-              "status: 0 done, 1 verification failed, 2 bad usage or bad input.",
+     .notes =
+         "Starts sbplan-run, with --backend mpi under mpirun, and prints that command. Exit "
+         "status: 0 done, 1 verification failed or the loss is no finite number, 2 bad usage or "
+         "bad input, 130, 143 or 129 interrupted by SIGINT, SIGTERM or SIGHUP.",
      .options = "--steps --verify --backend --device --dtype --seed --trace --json --help",
      .forwards = true,
      .run = sbp_command_run},

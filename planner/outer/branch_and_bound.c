@@ -296,7 +296,7 @@ static enum sbp_status search_first_pass(struct sbp_branch_and_bound *e)
     set_pass(e, true);
     SBP_TRY(search_pass(e));
     set_pass(e, false);
-    e->has_passed = true;
+    e->has_passed = !e->out->stopped;
     e->first_open_s = e->open_s;
     return SBP_OK;
 }
@@ -316,6 +316,10 @@ static enum sbp_status run_search(struct sbp_branch_and_bound *e)
 {
     SBP_TRY(search_first_pass(e));
     SBP_TRY(search_pass(e));
+    if (e->has_passed && e->out->stopped) { /* what the first pass proved is proved */
+        e->out->is_narrow |= e->first_open_s > e->open_s;
+        e->open_s = fmax(e->open_s, e->first_open_s);
+    }
     if (!e->any_legal && e->pool->count == 0 && !e->out->stopped)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
     if (e->pool->count == 0)

@@ -3,7 +3,7 @@
 # status is the one that docs/run.md lists.
 # usage: run_ends.sh SBPLAN CONFIGS WORD...    words: mpi (there is mpirun), limits (of address space)
 set -u
-sbplan=$1 configs=$2
+sbplan=$(realpath "$1") configs=$2
 shift 2
 words=" $* "
 folder=$(mktemp -d)

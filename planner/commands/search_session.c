@@ -216,9 +216,9 @@ const char *sbp_search_outcome_verdict(const struct sbp_outcome *outcome, char *
     const char *stopped = outcome->stopped ? ", stopped early" : "";
     char bound[32], gap[GAP_BYTES];
     if (outcome->status == SBP_PLAN_FEASIBLE && outcome->lower_bound_s > 0) {
-        (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, at most %s above the bound %s%s",
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, at most %s above the bound %s%s%s",
                        gap_of(outcome, gap), sbp_report_seconds(outcome->lower_bound_s, bound),
-                       stopped);
+                       outcome->is_narrow ? " of plans that repeat no work" : "", stopped);
     } else if (outcome->status == SBP_PLAN_FEASIBLE && outcome->unbounded != NULL) {
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, %s%s", outcome->unbounded, stopped);
     } else if (outcome->status == SBP_PLAN_TIME_LIMIT) {

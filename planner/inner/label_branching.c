@@ -391,7 +391,7 @@ static enum sbp_status try_messages(struct branching *b)
                                &reduction));
     b->out->evaluations += reduction.evaluations;
     b->out->stopped |= reduction.stopped;
-    if (!(reduction.upper_s < b->out->best_s))
+    if (!(reduction.upper_s < b->out->best_s) || !reads_sums(b, reduction.choice))
         return SBP_OK;
     SBP_TRY(sbp_label(&b->whole, reduction.choice, 0, b->out->trial, &labelling));
     if (labelling.broken_class >= 0 || labelling.broken_rests > 0)

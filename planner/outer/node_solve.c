@@ -92,16 +92,18 @@ void sbp_outer_note_outcome(struct sbp_branch_and_bound *e, const struct sbp_out
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
 /* Notes a candidate of space full on a mesh that is too large for every role. Where the first pass
- * searched it, its bound is known and there is no more to do. */
+ * searched it and found a plan, its bound is known and there is no more to do; without a plan its
+ * memory is asked for once more. */
 static bool is_done_before(struct sbp_branch_and_bound *e, const struct sbp_solve_request *request)
 {
     if (!sbp_space_rule(e->request->space)->plays_spare || request->is_first_pass ||
         sbp_space_opens(request, &e->cut))
         return false;
     e->out->is_narrow = true;
-    if (e->has_passed)
-        e->open_s = fmin(e->open_s, e->first_open_s);
-    return e->has_passed;
+    if (!e->has_passed || e->pool->count == 0)
+        return false;
+    e->open_s = fmin(e->open_s, e->first_open_s);
+    return true;
 }
 
 enum sbp_status sbp_outer_bound(struct sbp_branch_and_bound *e, struct sbp_node *node, bool *legal)

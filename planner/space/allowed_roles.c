@@ -235,6 +235,8 @@ unsigned sbp_space_allowed_rests(const struct sbp_space *space, int slot)
         allowed |= 1u << SBP_REST_PARTIAL;
     if (sbp_space_rest_fix(space, slot) != NULL)
         allowed = all_rests(space, slot);
+    if (ends_unread(space, slot))
+        allowed &= ~(1u << SBP_REST_PARTIAL);
     return allowed & followed_states(space, slot);
 }
 

@@ -58,8 +58,8 @@ static const struct sbp_option options[] = {
      "(of a stage where there are several); may be repeated",
      FIELD(LIST, fix)},
     {"--quick", NULL,
-     "of space full only roles that repeat no work, in a fraction of the time; the proof covers "
-     "these alone",
+     "of space full only common roles and rests (no repeated work), in a fraction of the time; the "
+     "proof covers these alone",
      FIELD(FLAG, quick)},
     {"--runnable", NULL,
      "only plans that `sbplan run` executes: one stage, the batch at once, nothing sharded",

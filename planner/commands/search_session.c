@@ -90,7 +90,7 @@ bool sbp_search_outcome_has_plan(const struct sbp_outcome *outcome)
 static const char *covered(const struct sbp_request *request, const struct sbp_outcome *outcome)
 {
     if (outcome->is_narrow)
-        return "roles that repeat no work";
+        return "common roles and rests";
     return sbp_space_rule(request->space)->plays_spare ? "every role of every operator"
                                                        : "roles of the space";
 }
@@ -205,8 +205,9 @@ const char *sbp_search_outcome_word(const struct sbp_outcome *outcome, char *buf
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "gap %s", gap_of(outcome, gap));
     else
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "%s",
-                       outcome->status == SBP_PLAN_TIME_LIMIT
-                           ? "none found"
+                       outcome->status == SBP_PLAN_TIME_LIMIT ? "none found"
+                       : outcome->status == SBP_PLAN_OPTIMAL && outcome->is_narrow
+                           ? "optimal, common roles"
                            : sbp_solver_status_name(outcome->status));
     return buffer;
 }
@@ -218,14 +219,17 @@ const char *sbp_search_outcome_verdict(const struct sbp_outcome *outcome, char *
     if (outcome->status == SBP_PLAN_FEASIBLE && outcome->lower_bound_s > 0) {
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, at most %s above the bound %s%s%s",
                        gap_of(outcome, gap), sbp_report_seconds(outcome->lower_bound_s, bound),
-                       outcome->is_narrow ? " of plans that repeat no work" : "", stopped);
+                       outcome->is_narrow ? " of common roles and rests" : "", stopped);
     } else if (outcome->status == SBP_PLAN_FEASIBLE && outcome->unbounded != NULL) {
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, %s%s", outcome->unbounded, stopped);
     } else if (outcome->status == SBP_PLAN_TIME_LIMIT) {
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "neither a plan nor a proof%s", stopped);
     } else {
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "%s%s%s", sbp_solver_status_name(outcome->status),
-                       outcome->is_narrow ? " among plans that repeat no work" : "", stopped);
+                       outcome->is_narrow && outcome->status != SBP_PLAN_FEASIBLE
+                           ? " among common roles and rests"
+                           : "",
+                       stopped);
     }
     return buffer;
 }

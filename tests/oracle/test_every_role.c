@@ -13,6 +13,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "costmodel/program/stages.h"
 #include "every_strategy.h"
 #include "oracle_plan.h"
 #include "planner/outer/branch_and_bound.h"
@@ -32,6 +33,7 @@ enum {
 static uint64_t first_seed = 20260711;
 static int case_count = 500, first_case = 0;
 static bool leaves_sums = true; /* an output that nobody reads may rest partial */
+static bool has_stages;         /* cases of several stages, where the model can be cut */
 
 struct instance {
     uint64_t seed;
@@ -57,7 +59,7 @@ struct finding {
 };
 
 struct tally {
-    int optimal, feasible, refused, exhaustive, unread, unpriced;
+    int optimal, feasible, refused, exhaustive, unread, unpriced, staged;
     int seen[SBP_OP_KINDS]; /* operators of each kind */
     int64_t priced;
     int finding_count;
@@ -82,6 +84,26 @@ static void search(struct instance *it)
         it->plan.strategy = pool.plan[0].strategy;
 }
 
+/* Two stages or three, under any schedule whose prices bound the step; false: no such cut. */
+static bool cut_into_stages(struct sbp_random *random, struct sbp_parallel parallel,
+                            struct sbp_plan *plan)
+{
+    static const enum sbp_schedule schedules[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_ZERO_BUBBLE,
+                                                  SBP_MESSAGE_DRIVEN};
+    struct sbp_diag refusal = {{0}};
+    parallel.pipeline = TINY_PICK(random, 2, 2, 2, 3);
+    parallel.schedule = schedules[sbp_random_below(random, 4)];
+    parallel.stage_cut = (enum sbp_stage_cut)sbp_random_below(random, SBP_STAGE_CUTS);
+    for (int more = 0; more < 2; more++, parallel.pipeline = 5 - parallel.pipeline) {
+        int first[4];
+        if (sbp_stages_cut(&plan->cut.graph, (int)parallel.pipeline, parallel.stage_cut, first,
+                           &refusal) == SBP_OK &&
+            sbp_plan_cut(plan, &parallel, &refusal) == SBP_OK)
+            return true;
+    }
+    return false;
+}
+
 static void open_instance(struct instance *it, int index)
 {
     struct sbp_random random;
@@ -96,7 +118,8 @@ static void open_instance(struct instance *it, int index)
         fail_msg("case %d: %s\n%s\n%s", index, diag.text, it->model.text, it->cluster.text);
     struct sbp_parallel parallel = plan->cut.parallel;
     tiny_parallel_draw(&random, plan->cut.graph.global_batch, &parallel);
-    if (sbp_plan_cut(plan, &parallel, &diag) != SBP_OK)
+    if (!(has_stages && cut_into_stages(&random, parallel, plan)) &&
+        sbp_plan_cut(plan, &parallel, &diag) != SBP_OK)
         fail_msg("case %d: %s", index, diag.text);
     it->request = (struct sbp_request){
         .space = SBP_SPACE_FULL,
@@ -335,6 +358,7 @@ static void count_case(const struct instance *it, struct tally *tally)
     tally->optimal += !it->is_refused && it->outcome.status == SBP_PLAN_OPTIMAL;
     tally->feasible += !it->is_refused && it->outcome.status != SBP_PLAN_OPTIMAL;
     tally->exhaustive += it->is_exhaustive;
+    tally->staged += it->plan.cut.parallel.pipeline > 1;
     tally->priced += it->every.priced;
     for (int op = 0; op < graph->op_count; op++)
         tally->seen[graph->op[op].kind]++;
@@ -391,9 +415,8 @@ static int by_share(const void *left, const void *right)
     return (x > y) - (x < y);
 }
 
-static void test_every_role(void **state)
+static void check_cases(struct tally *total)
 {
-    (void)state;
     struct tally tally = {.finding = calloc((size_t)case_count + 1, sizeof *tally.finding)};
     struct tally again = {.finding = calloc((size_t)case_count + WORST, sizeof *again.finding)};
     assert_true(tally.finding != NULL && again.finding != NULL);
@@ -408,18 +431,39 @@ static void test_every_role(void **state)
            first_seed, first_case, first_case + case_count - 1, tally.optimal, tally.feasible,
            tally.refused, tally.exhaustive, tally.priced, tally.finding_count, tally.unpriced,
            tally.unread);
-    for (int kind = 0; kind < SBP_OP_KINDS; kind++)
+    for (int kind = 0; kind < SBP_OP_KINDS && !has_stages; kind++)
         if (tally.seen[kind] == 0 && case_count >= ALL_OPERATORS)
             fail_msg("no case has the operator %s", sbp_op(kind)->name);
     free(tally.finding);
     free(again.finding);
     assert_int_equal(tally.unread, 0);
     assert_int_equal(tally.finding_count, 0);
+    *total = tally;
+}
+
+static void test_every_role(void **state)
+{
+    (void)state;
+    struct tally tally;
+    has_stages = false;
+    check_cases(&tally);
+}
+
+static void test_every_role_in_stages(void **state)
+{
+    (void)state;
+    struct tally tally;
+    has_stages = true;
+    check_cases(&tally);
+    printf("%d of several stages\n", tally.staged);
+    if (case_count >= ALL_OPERATORS)
+        assert_true(tally.staged >= case_count / 3);
 }
 
 int main(int count, char **argument)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_role)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_role),
+                                       cmocka_unit_test(test_every_role_in_stages)};
     if (count > 1)
         first_seed = strtoull(argument[1], NULL, 10);
     if (count > 2)

@@ -79,7 +79,7 @@ const char *sbp_file_name(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-/* Of a name, what the name of a temporary file repeats: with the rest it is short enough. */
+/* A temporary file repeats so many bytes of a name, which leaves room for its own ending. */
 enum { MOST_REPEATED = 200 };
 
 /* A name beside `target` that nobody has; the file is open for writing. -1 on failure. */

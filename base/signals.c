@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/launcher.h"
+
 static const struct {
     int number;
     const char *name;
@@ -106,6 +108,20 @@ void sbp_signals_report(const char *program, struct sbp_done *progress, const ch
     add(&line, "\n");
     const ssize_t written = write(STDERR_FILENO, line.text, line.length);
     (void)written; /* there is nobody to tell */
+}
+
+void sbp_signals_answer(int number, const char *program, struct sbp_done *progress,
+                        const char *what)
+{
+    if (progress->total > 0 && progress->done == progress->total) {
+        if (number != SBP_SIGNAL_ASKS)
+            sbp_signals_restore();
+        return;
+    }
+    if (sbp_launcher_rank() <= 0 && !atomic_exchange(&progress->reported, 1))
+        sbp_signals_report(program, progress, what);
+    if (number != SBP_SIGNAL_ASKS)
+        _exit(sbp_status_exit_code(sbp_signals_status(number)));
 }
 
 enum sbp_status sbp_signals_status(int number)

@@ -23,6 +23,7 @@ _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "integers are written without a lock")
 /* How far a program is, for the handler that speaks when it ends; total is 0 before it begins. */
 struct sbp_done {
     atomic_int done, total;
+    atomic_int reported; /* it was said */
 };
 
 /* Calls `handler` (or SIG_DFL) for each signal that stops; SIGHUP stays ignored under nohup. A
@@ -40,6 +41,11 @@ const char *sbp_signals_name(int number);
 /* Writes "PROGRAM: interrupted: 3 of 10 WHAT" and a newline to standard error, in one piece.
  * Handlers may call it. */
 void sbp_signals_report(const char *program, struct sbp_done *progress, const char *what);
+/* Ends a process of a job on a signal, after the one that speaks (the launcher's first rank, or the
+ * only process) said how far it is, once. When all is done, it is about to print and write, so that
+ * only the next signal ends it. SBP_SIGNAL_ASKS ends nothing. For handlers. */
+void sbp_signals_answer(int number, const char *program, struct sbp_done *progress,
+                        const char *what);
 /* The status of a program that the signal ended; see sbp_status_exit_code. */
 enum sbp_status sbp_signals_status(int number);
 

@@ -22,7 +22,6 @@
 #define PROGRAM "sbplan-calibrate"
 
 static struct sbp_done progress; /* cells */
-static atomic_int reported;
 
 /* --- results --- */
 
@@ -142,20 +141,10 @@ static enum sbp_status calibrate(const struct sbp_measure_settings *settings, co
     return status;
 }
 
-/* The process that speaks says how far it came. When all is measured, it is about to fit and write,
- * and only the next signal ends it. */
 static void on_signal(int number)
 {
-    if (progress.total > 0 && progress.done == progress.total) {
-        if (number != SBP_SIGNAL_ASKS)
-            sbp_signals_restore();
-        return;
-    }
-    if (sbp_launcher_rank() <= 0 && !atomic_exchange(&reported, 1))
-        sbp_signals_report(PROGRAM, &progress,
-                           "cells are measured and kept, the same command goes on");
-    if (number != SBP_SIGNAL_ASKS)
-        _exit(sbp_status_exit_code(sbp_signals_status(number)));
+    sbp_signals_answer(number, PROGRAM, &progress,
+                       "cells are measured and kept, the same command goes on");
 }
 
 int main(int argc, char **argv)

@@ -20,7 +20,6 @@
 #define PROGRAM "sbplan-run"
 
 static struct sbp_done progress; /* steps */
-static atomic_int reported;
 
 struct options {
     const char *plan, *trace;
@@ -133,19 +132,9 @@ static enum sbp_status run_plan(const struct options *options, struct sbp_diag *
     return status;
 }
 
-/* The process that speaks says how far it came. When all is done, it is about to print and write
- * the results, and only the next signal ends it. */
 static void on_signal(int number)
 {
-    if (progress.total > 0 && progress.done == progress.total) {
-        if (number != SBP_SIGNAL_ASKS)
-            sbp_signals_restore();
-        return;
-    }
-    if (sbp_launcher_rank() <= 0 && !atomic_exchange(&reported, 1))
-        sbp_signals_report(PROGRAM, &progress, "steps are finished");
-    if (number != SBP_SIGNAL_ASKS)
-        _exit(sbp_status_exit_code(sbp_signals_status(number)));
+    sbp_signals_answer(number, PROGRAM, &progress, "steps are finished");
 }
 
 int main(int argc, char **argv)

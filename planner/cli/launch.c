@@ -12,7 +12,8 @@
 #include "base/text.h"
 #include "planner/cli/mpirun.h"
 
-/* What mpirun and a rank with one thread of BLAS take; measured with Open MPI 4.1, OpenBLAS 0.3. */
+/* mpirun and a rank with one thread of BLAS take so many bytes of address space (Open MPI 4.1,
+ * OpenBLAS 0.3). */
 #define MPI_BYTES ((int64_t)448 << 20)
 
 /* --- finding programs --- */

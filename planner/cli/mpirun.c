@@ -18,7 +18,7 @@
 enum { OUT, ERR, STREAMS };
 enum { CARRIED = sizeof SBP_SIGNAL_MARK - 1, PIECE = 8192 };
 
-/* What mpirun prints on one stream. */
+/* mpirun prints on a stream, and what it prints passes through a pipe. */
 struct stream {
     int from, into; /* the pipe */
     char text[CARRIED +

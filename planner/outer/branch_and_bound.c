@@ -286,8 +286,7 @@ static void set_pass(struct sbp_branch_and_bound *e, bool is_first)
     sbp_price_cache_free(&e->cache);
 }
 
-/* Of an open space, searches the roles and rests that mostly are the best alone: their plan refutes
- * most of what is left. It proves nothing. */
+/* Searches the common roles and rests of an open space: their plan refutes most of what is left. */
 static enum sbp_status search_first_pass(struct sbp_branch_and_bound *e)
 {
     if (!sbp_space_rule(e->request->space)->plays_spare || !sbp_outer_proves(e) ||
@@ -301,29 +300,19 @@ static enum sbp_status search_first_pass(struct sbp_branch_and_bound *e)
     return SBP_OK;
 }
 
-/* Repeated work takes more memory, not less, but may be the only work that can be labelled. */
-static enum sbp_status take_least_memory(struct sbp_branch_and_bound *e)
-{
-    set_pass(e, sbp_space_rule(e->request->space)->plays_spare);
-    SBP_TRY(sbp_outer_take_least_memory(e));
-    if (e->pool->count > 0 || e->out->least_memory != NULL || !e->solve.is_first_pass)
-        return SBP_OK;
-    set_pass(e, false);
-    return sbp_outer_take_least_memory(e);
-}
-
 static enum sbp_status run_search(struct sbp_branch_and_bound *e)
 {
     SBP_TRY(search_first_pass(e));
     SBP_TRY(search_pass(e));
-    if (e->has_passed && e->out->stopped) { /* what the first pass proved is proved */
-        e->out->is_narrow |= e->first_open_s > e->open_s;
-        e->open_s = fmax(e->open_s, e->first_open_s);
+    /* Where time ended, what the first pass proved is the better answer. */
+    if (e->out->stopped && e->pool->count > 0 && e->first_open_s > e->open_s) {
+        e->out->is_narrow = true;
+        e->open_s = e->first_open_s;
     }
     if (!e->any_legal && e->pool->count == 0 && !e->out->stopped)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
     if (e->pool->count == 0)
-        SBP_TRY(take_least_memory(e));
+        SBP_TRY(sbp_outer_take_least_memory(e));
     conclude(e);
     return SBP_OK;
 }
@@ -340,6 +329,7 @@ enum sbp_status sbp_outer_search(const struct sbp_plan *given, const struct sbp_
                                      .diag = diag,
                                      .pool = pool,
                                      .open_s = INFINITY,
+                                     .first_open_s = -INFINITY,
                                      .start_s = sbp_clock_s(),
                                      .solve = {.asked = *request}};
     if (request->solver_options.time_limit_s > 0)

@@ -55,7 +55,7 @@ struct sbp_branch_and_bound {
     double overhead; /* least ratio of compiled to modelled bytes among plans that did not fit; 0:
                         none */
     double open_s;   /* least bound of candidates that were closed without a proof */
-    double first_open_s; /* that of the first pass; INFINITY: there was none */
+    double first_open_s; /* that of the first pass; -INFINITY: there was none */
     bool has_passed;     /* the first pass is over */
 
     struct sbp_pool *pool;

@@ -13,8 +13,9 @@ struct candidate {
 
 struct memory_search {
     struct sbp_branch_and_bound *tree;
-    struct sbp_solve_request request;
-    struct candidate *candidate; /* (count) */
+    struct sbp_solve_request request; /* of solves: over common roles and rests first */
+    struct sbp_solve_request bounded; /* of bounds: over all that the search covers */
+    struct candidate *candidate;      /* (count) */
     int count;
     struct sbp_pool_plan *least; /* device_bytes 0: none yet */
 };
@@ -69,7 +70,7 @@ static enum sbp_status raise_bound(struct memory_search *s, struct candidate *ca
                                    struct sbp_diag *refusal)
 {
     double bytes;
-    SBP_TRY(sbp_inner_least_bytes(&s->tree->cut, &s->request, &bytes, refusal));
+    SBP_TRY(sbp_inner_least_bytes(&s->tree->cut, &s->bounded, &bytes, refusal));
     candidate->bound_bytes = fmax(candidate->bound_bytes, bytes);
     return SBP_OK;
 }
@@ -78,21 +79,19 @@ static enum sbp_status raise_bound(struct memory_search *s, struct candidate *ca
  * than all those that are left. */
 static enum sbp_status raise_bounds(struct memory_search *s)
 {
-    const double deadline_s = s->request.deadline_s;
     int leading = 0;
-    if (deadline_s > 0)
-        s->request.deadline_s -=
+    if (s->bounded.deadline_s > 0)
+        s->bounded.deadline_s -=
             (1 - SBP_OUTER_LEAST_MEMORY_BOUND_TIME) * s->request.asked.solver_options.time_limit_s;
     for (int done = 0; done < s->count && leading < SBP_OUTER_LEAST_MEMORY_SOLVES; done++) {
         const double next_bytes = s->candidate[done].bound_bytes;
-        if (sbp_solve_is_interrupted(&s->request))
+        if (sbp_solve_is_interrupted(&s->bounded))
             break;
         SBP_TRY(ask(s, &s->candidate[done], raise_bound));
         leading = 0;
         for (int i = 0; i <= done; i++)
             leading += s->candidate[i].bound_bytes <= next_bytes;
     }
-    s->request.deadline_s = deadline_s;
     qsort(s->candidate, (size_t)s->count, sizeof *s->candidate, by_bound);
     return SBP_OK;
 }
@@ -139,6 +138,15 @@ static enum sbp_status solve_all(struct memory_search *s)
     return SBP_OK;
 }
 
+/* Solves over all that the search covers where no common strategy can be labelled. */
+static enum sbp_status solve_more(struct memory_search *s)
+{
+    if (s->least->device_bytes > 0 || !s->request.is_first_pass || s->request.asked.quick)
+        return SBP_OK;
+    s->request.is_first_pass = false;
+    return solve_all(s);
+}
+
 static enum sbp_status find_least(struct memory_search *s)
 {
     struct sbp_branch_and_bound *const e = s->tree;
@@ -147,6 +155,7 @@ static enum sbp_status find_least(struct memory_search *s)
     if (s->request.asked.solver_options.max_evaluations == 0) {
         SBP_TRY(raise_bounds(s));
         SBP_TRY(solve_all(s));
+        SBP_TRY(solve_more(s));
     }
     e->out->least_bytes = s->count > 0 ? s->candidate[0].bound_bytes : INFINITY;
     return SBP_OK;
@@ -204,9 +213,11 @@ static enum sbp_status rank_least(struct sbp_branch_and_bound *e, const struct s
 enum sbp_status sbp_outer_take_least_memory(struct sbp_branch_and_bound *e)
 {
     struct sbp_pool_plan *const least = SBP_NEW(e->plans, struct sbp_pool_plan, 1);
-    struct memory_search search = {.tree = e, .request = request_of(e), .least = least};
+    struct memory_search search = {.tree = e, .bounded = request_of(e), .least = least};
     if (least == NULL)
         return SBP_E_MEMORY;
+    search.request = search.bounded;
+    search.request.is_first_pass = sbp_space_rule(e->request->space)->plays_spare;
     SBP_TRY(find_least(&search));
     const double modelled_bytes = e->out->least_bytes;
     close_bound(e);

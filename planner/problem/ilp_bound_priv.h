@@ -1,8 +1,9 @@
-/* What the solver ilp proves by itself, whatever a linear program says: lower bounds from any
- * multipliers, with the round-off of their sums taken off, and values that need not be looked at.
+/* The solver ilp proves its answers by itself, whatever a linear program says: it forms lower
+ * bounds from any multipliers, with the round-off of their sums taken off, and drops values that
+ * need not be looked at.
  *
- * Sought is either the least cost of a choice that fits or the least peak usage of a choice that is
- * allowed; only what is below `limit` is wanted. Entries count as no more than a few times what can
+ * It seeks either the least cost of a choice that fits or the least peak usage of a choice that is
+ * allowed, and only what is below `limit`. Entries count as no more than a few times what can
  * matter, limit less floor, above the least entry of their table. Forbidden ones do, too.
  * Internal to the solver ilp.
  */

@@ -34,8 +34,9 @@ struct ilp {
     jmp_buf failed;           /* target of GLPK's errors, which abort by default */
 };
 
-/* Of a node or a search. CLOSED: nothing better is in it. OPEN: has to be branched. AGAIN: so much
- * is known by now that another program is better. FOUND: a choice that fits, where any was sought.
+/* A node or a search ends in one of these. CLOSED: nothing better is in it. OPEN: has to be
+ * branched. AGAIN: so much is known by now that another program is better. FOUND: a choice that
+ * fits, where any was sought.
  */
 enum outcome { CLOSED, OPEN, AGAIN, FOUND, STOPPED, FAILED };
 

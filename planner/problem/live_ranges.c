@@ -91,7 +91,7 @@ static void drop_slack_points(const struct sbp_problem *problem, struct sbp_live
         most[p] = sum;
         largest = fmax(largest, sum);
     }
-    /* What a large usage leaves of a small one after it has ended may be nothing. */
+    /* A large usage that begins and ends may round a small one away. */
     const double limit =
         problem->capacity + SBP_CAPACITY_ROUND_OFF * (fabs(problem->capacity) - largest);
     int kept = 0;

@@ -97,11 +97,6 @@ static unsigned common_roles(const struct sbp_space *space, int variable,
     return roles;
 }
 
-static bool any_role(const struct sbp_op_entry *entry, int role)
-{
-    return role < entry->role_count;
-}
-
 static bool role_runs(const struct sbp_op_entry *entry, int role)
 {
     return sbp_runnable_role(&entry->role[role]);
@@ -110,7 +105,8 @@ static bool role_runs(const struct sbp_op_entry *entry, int role)
 /* Roles that the executor knows, where it is to run the plan; else all. */
 static unsigned roles_that_run(const struct sbp_space *space, int variable)
 {
-    return common_roles(space, variable, space->request->asked.runnable ? role_runs : any_role);
+    return space->request->asked.runnable ? common_roles(space, variable, role_runs)
+                                          : (1u << space->variable[variable].role_count) - 1;
 }
 
 unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)

@@ -116,7 +116,7 @@ static bool larger_batches_are_never_cheaper(struct world *world)
     return longer_is_never_cheaper(world, "global_batch");
 }
 
-/* Of a larger batch in micro-batches of the same size. */
+/* The batch grows, and its micro-batches keep their size. */
 static bool more_micro_batches_are_never_cheaper(struct world *world)
 {
     const double even = (double)devices_of(world);

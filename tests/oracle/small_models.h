@@ -4,8 +4,10 @@
 #define SBP_TESTS_SMALL_MODELS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/math/random.h"
+#include "base/status.h"
 
 #define SMALL_MODELS_MAP(X)                                                                        \
     X(CHAIN, "chain")                                                                              \
@@ -27,6 +29,22 @@ struct small_text {
     char text[4096];
     int length;
 };
+/* Appends text and cuts off the part that does not fit: JSON is then not valid, and its reader
+ * reports it. */
+void small_put(struct small_text *text, const char *format, ...) SBP_PRINTF(2, 3);
+/* The same for a text of so many bytes. */
+void small_append(char *text, size_t size, const char *format, ...) SBP_PRINTF(3, 4);
+
+static inline bool small_chance(struct sbp_random *random, double share)
+{
+    return sbp_random_unit(random) < share;
+}
+
+/* One of so many values, each as likely. */
+int small_pick(struct sbp_random *random, const int *values, int count);
+#define SMALL_PICK(random, ...)                                                                    \
+    small_pick((random), (const int[]){__VA_ARGS__},                                               \
+               (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)))
 
 struct small_model {
     enum small_kind kind;

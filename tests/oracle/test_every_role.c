@@ -75,9 +75,7 @@ static void search(struct instance *it)
     const enum sbp_status status =
         sbp_outer_search(&it->plan, &it->request, 1, &it->plan.arena, &pool, &it->outcome, &why);
     it->is_refused = status != SBP_OK || pool.count == 0;
-    /* Neither a plan nor a proof: nothing is claimed. */
-    const bool is_open = status == SBP_OK && it->outcome.status == SBP_PLAN_TIME_LIMIT;
-    it->claim_s = is_open ? -INFINITY : it->is_refused ? INFINITY : it->outcome.lower_bound_s;
+    it->claim_s = status == SBP_OK ? it->outcome.lower_bound_s : INFINITY;
     snprintf(it->refusal, sizeof it->refusal, "%s",
              status != SBP_OK ? why.text : sbp_solver_status_name(it->outcome.status));
     if (!it->is_refused)
@@ -91,7 +89,7 @@ static bool cut_into_stages(struct sbp_random *random, struct sbp_parallel paral
     static const enum sbp_schedule schedules[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_ZERO_BUBBLE,
                                                   SBP_MESSAGE_DRIVEN};
     struct sbp_diag refusal = {{0}};
-    parallel.pipeline = TINY_PICK(random, 2, 2, 2, 3);
+    parallel.pipeline = SMALL_PICK(random, 2, 2, 2, 3);
     parallel.schedule = schedules[sbp_random_below(random, 4)];
     parallel.stage_cut = (enum sbp_stage_cut)sbp_random_below(random, SBP_STAGE_CUTS);
     for (int more = 0; more < 2; more++, parallel.pipeline = 5 - parallel.pipeline) {
@@ -269,17 +267,6 @@ static void look_for_cheaper(struct instance *it, struct tally *tally)
 
 /* --- what is told --- */
 
-/* Appends to a text of so many bytes, as far as there is room. */
-static void append(char *text, size_t size, const char *format, ...) SBP_PRINTF(3, 4);
-static void append(char *text, size_t size, const char *format, ...)
-{
-    const size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(text + used, size - used, format, arguments);
-    va_end(arguments);
-}
-
 static const char *state_name(struct sbp_state state)
 {
     static const char *const splits[] = {"S0", "S1", "S2", "S3"};
@@ -298,13 +285,13 @@ static void tell_differences(const struct instance *it, const int *found, const 
         if (found[v] == cheaper[v])
             continue;
         if (variable->op < 0) {
-            append(what, size, "; input: %s -> %s", state_name(a.rest), state_name(b.rest));
+            small_append(what, size, "; input: %s -> %s", state_name(a.rest), state_name(b.rest));
             continue;
         }
         const struct sbp_op_entry *const entry = graph->op[variable->op].entry;
-        append(what, size, "; %s %s: %s %s -> %s %s", entry->name, graph->op[variable->op].name,
-               entry->role[a.role].name, state_name(a.rest), entry->role[b.role].name,
-               state_name(b.rest));
+        small_append(what, size, "; %s %s: %s %s -> %s %s", entry->name,
+                     graph->op[variable->op].name, entry->role[a.role].name, state_name(a.rest),
+                     entry->role[b.role].name, state_name(b.rest));
     }
 }
 
@@ -374,7 +361,7 @@ static void tell(struct instance *it, int index, const int *found, struct cheape
         shrink(it, found, cheaper->at);
         tell_differences(it, found, cheaper->at, finding->what, sizeof finding->what);
     } else
-        append(finding->what, sizeof finding->what, "; %.200s", it->refusal);
+        small_append(finding->what, sizeof finding->what, "; %.200s", it->refusal);
     printf("case %d: %s %.9g s, there is %.9g s (%.3g %% less)%s%s\n", index,
            it->is_refused ? "refused" : sbp_solver_status_name(it->outcome.status), it->claim_s,
            cheaper->cost_s, 100 * (1 - cheaper->cost_s / it->claim_s),

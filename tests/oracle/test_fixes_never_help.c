@@ -53,22 +53,6 @@ struct tally {
     struct finding *finding;
 };
 
-/* Appends to a text of so many bytes, as far as there is room. */
-static void append(char *text, size_t size, const char *format, ...) SBP_PRINTF(3, 4);
-static void append(char *text, size_t size, const char *format, ...)
-{
-    const size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(text + used, size - used, format, arguments);
-    va_end(arguments);
-}
-
-static bool chance(struct sbp_random *random, double share)
-{
-    return sbp_random_unit(random) < share;
-}
-
 /* --- searches --- */
 
 /* The cost of the best plan, INFINITY: there is none. */
@@ -170,7 +154,7 @@ static int random_role(struct sbp_random *random, const struct sbp_op_entry *ent
 {
     for (;;) {
         const int role = (int)sbp_random_below(random, (uint64_t)entry->role_count);
-        if (entry->role[role].spare || chance(random, 0.4))
+        if (entry->role[role].spare || small_chance(random, 0.4))
             return role;
     }
 }
@@ -194,9 +178,9 @@ static struct sbp_fix draw_fix(struct sbp_random *random, const struct instance 
     int64_t left[SBP_MAX_LEVELS];
     for (int level = 0; level < cut->stage.level_count; level++)
         left[level] = cut->stage.level[level].size;
-    for (int roles = chance(random, 0.3) ? 2 : 1; roles > 0; roles--) {
+    for (int roles = small_chance(random, 0.3) ? 2 : 1; roles > 0; roles--) {
         const int role = random_role(random, entry);
-        const int alone = chance(random, 0.5)
+        const int alone = small_chance(random, 0.5)
                               ? (int)sbp_random_below(random, (uint64_t)cut->stage.level_count)
                               : -1;
         for (int level = 0; level < cut->stage.level_count; level++)
@@ -215,13 +199,14 @@ static void tell_fix(const struct instance *it, const struct sbp_fix *fix, char 
     const struct sbp_cut *const cut = &it->plan.cut;
     const struct sbp_op_entry *const entry = cut->graph.op[op_named(&cut->graph, fix->layer)].entry;
     const char *between = "=";
-    append(what, size, " --fix %s", fix->layer);
+    small_append(what, size, " --fix %s", fix->layer);
     for (int role = 0; role < entry->role_count; role++) {
         if (fix->factor[role][0] == SBP_ANY)
             continue;
-        append(what, size, "%s%s", between, entry->role[role].name);
+        small_append(what, size, "%s%s", between, entry->role[role].name);
         for (int level = 0; level < cut->stage.level_count; level++)
-            append(what, size, "%s%" PRId64, level == 0 ? ":" : "/", fix->factor[role][level]);
+            small_append(what, size, "%s%" PRId64, level == 0 ? ":" : "/",
+                         fix->factor[role][level]);
         between = ",";
     }
 }
@@ -229,14 +214,14 @@ static void tell_fix(const struct instance *it, const struct sbp_fix *fix, char 
 static void tell_setting(const struct instance *it, char *what, size_t size)
 {
     const struct setting *const setting = &it->setting;
-    append(what, size, "search %s %s", setting->model != NULL ? setting->model : "MODEL",
-           setting->model != NULL ? setting->cluster : "CLUSTER");
+    small_append(what, size, "search %s %s", setting->model != NULL ? setting->model : "MODEL",
+                 setting->model != NULL ? setting->cluster : "CLUSTER");
     if (setting->devices > 0)
-        append(what, size, " --devices %" PRId64, setting->devices);
+        small_append(what, size, " --devices %" PRId64, setting->devices);
     if (setting->pipeline >= 0)
-        append(what, size, " --set pipeline=%" PRId64, setting->pipeline);
+        small_append(what, size, " --set pipeline=%" PRId64, setting->pipeline);
     if (setting->zero >= 0)
-        append(what, size, " --set zero=%" PRId64, setting->zero);
+        small_append(what, size, " --set zero=%" PRId64, setting->zero);
 }
 
 /* Searches under the fix; false: the search refuses it. */
@@ -281,19 +266,19 @@ static void draw_setting(struct sbp_random *random, struct instance *it)
 {
     struct setting *const setting = &it->setting;
     *setting = (struct setting){.pipeline = -1, .zero = -1};
-    if (chance(random, 0.6)) {
+    if (small_chance(random, 0.6)) {
         setting->model = shipped_models[sbp_random_below(random, 6)];
         setting->cluster = shipped_clusters[sbp_random_below(random, 5)];
-        if (chance(random, 0.3))
-            setting->devices = TINY_PICK(random, 2, 4);
+        if (small_chance(random, 0.3))
+            setting->devices = SMALL_PICK(random, 2, 4);
     } else {
         tiny_model_draw(random, &it->model);
         tiny_cluster_draw(random, &it->cluster);
     }
-    if (chance(random, 0.6))
+    if (small_chance(random, 0.6))
         setting->pipeline = 1;
-    if (chance(random, 0.3))
-        setting->zero = TINY_PICK(random, 0, 1, 2, 3);
+    if (small_chance(random, 0.3))
+        setting->zero = SMALL_PICK(random, 0, 1, 2, 3);
 }
 
 static void check_random(struct sbp_random *random, struct tally *tally)

@@ -1,19 +1,7 @@
 #include "tiny_models.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-int tiny_pick(struct sbp_random *random, const int *values, int count)
-{
-    return values[sbp_random_below(random, (uint64_t)count)];
-}
-#define PICK TINY_PICK
-
-static bool chance(struct sbp_random *random, double share)
-{
-    return sbp_random_unit(random) < share;
-}
 
 /* What the layers so far end in. */
 struct stream {
@@ -27,45 +15,32 @@ struct stream {
     bool is_first; /* no layer is written yet */
 };
 
-static void put(struct small_text *text, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void put(struct small_text *text, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    const int room = (int)sizeof text->text - text->length;
-    const int written = vsnprintf(text->text + text->length, (size_t)room, format, arguments);
-    va_end(arguments);
-    text->length += written < room ? written : room - 1;
-}
-
 /* Begins a layer that reads `from`, and makes it the end of the stream; the caller closes it. */
 static void put_layer(struct stream *s, const char *op, const char *from)
 {
     snprintf(s->name, sizeof s->name, "l%d", s->layers);
-    put(s->text, "%s{\"op\": \"%s\", \"name\": \"%s\"", s->is_first ? "" : ", ", op, s->name);
+    small_put(s->text, "%s{\"op\": \"%s\", \"name\": \"%s\"", s->is_first ? "" : ", ", op, s->name);
     if (from != NULL)
-        put(s->text, ", \"inputs\": [\"%s\"]", from);
+        small_put(s->text, ", \"inputs\": [\"%s\"]", from);
     s->layers++;
     s->is_first = false;
 }
 
 static int draw_size(struct sbp_random *random)
 {
-    return chance(random, 0.85) ? PICK(random, 1, 2, 3, 4, 5, 6, 8, 9, 12)
-                                : PICK(random, 30, 64, 256, 1024);
+    return small_chance(random, 0.85) ? SMALL_PICK(random, 1, 2, 3, 4, 5, 6, 8, 9, 12)
+                                      : SMALL_PICK(random, 30, 64, 256, 1024);
 }
 
 /* --- layers on rows of features --- */
 
 static void put_linear(struct stream *s, const char *from, int out, int heads)
 {
-    put_layer(s, heads == 0 && chance(s->random, 0.1) ? "summa_linear" : "linear", from);
-    put(s->text, ", \"out\": %d", out);
+    put_layer(s, heads == 0 && small_chance(s->random, 0.1) ? "summa_linear" : "linear", from);
+    small_put(s->text, ", \"out\": %d", out);
     if (heads > 0)
-        put(s->text, ", \"out_heads\": %d", heads);
-    put(s->text, ", \"bias\": %s}", chance(s->random, 0.3) ? "true" : "false");
+        small_put(s->text, ", \"out_heads\": %d", heads);
+    small_put(s->text, ", \"bias\": %s}", small_chance(s->random, 0.3) ? "true" : "false");
     s->features = out;
     s->inner = heads > 0 ? out / heads : 1;
     s->weighted++;
@@ -75,21 +50,21 @@ static void put_elementwise(struct stream *s)
 {
     static const char *const ops[] = {"relu", "gelu", "tanh"};
     const char *const op = ops[sbp_random_below(s->random, 3)];
-    const bool drops = chance(s->random, 0.3);
+    const bool drops = small_chance(s->random, 0.3);
     put_layer(s, drops ? "dropout" : op, NULL);
-    put(s->text, drops ? ", \"p\": 0.5}" : "}");
+    small_put(s->text, drops ? ", \"p\": 0.5}" : "}");
 }
 
 static void put_norm(struct stream *s)
 {
-    put_layer(s, chance(s->random, 0.5) ? "layernorm" : "rmsnorm", NULL);
-    put(s->text, "}");
+    put_layer(s, small_chance(s->random, 0.5) ? "layernorm" : "rmsnorm", NULL);
+    small_put(s->text, "}");
 }
 
 static void put_sum(struct stream *s, const char *a, const char *b)
 {
     put_layer(s, "add", NULL);
-    put(s->text, ", \"inputs\": [\"%s\", \"%s\"]}", a, b);
+    small_put(s->text, ", \"inputs\": [\"%s\", \"%s\"]}", a, b);
 }
 
 /* The stream and a linear of it, or two linears of it, are summed. */
@@ -100,10 +75,10 @@ static void put_branches(struct stream *s)
     const int features = s->features;
     strcpy(from, s->name);
     strcpy(beside, s->name);
-    if (left > 1 && chance(s->random, 0.4))
+    if (left > 1 && small_chance(s->random, 0.4))
         put_linear(s, from, features, 0), strcpy(beside, s->name);
     put_linear(s, from, features, 0);
-    if (chance(s->random, 0.3))
+    if (small_chance(s->random, 0.3))
         put_elementwise(s);
     char own[16];
     strcpy(own, s->name);
@@ -112,49 +87,50 @@ static void put_branches(struct stream *s)
 
 static const char *context_of(struct stream *s)
 {
-    return chance(s->random, 0.5) ? "ring" : "gather";
+    return small_chance(s->random, 0.5) ? "ring" : "gather";
 }
 
 static void put_attention(struct stream *s)
 {
-    const int heads = PICK(s->random, 1, 2, 3, 4), size = PICK(s->random, 1, 2, 4);
+    const int heads = SMALL_PICK(s->random, 1, 2, 3, 4), size = SMALL_PICK(s->random, 1, 2, 4);
     put_linear(s, NULL, 3 * heads * size, heads);
     put_layer(s, "attention", NULL);
-    put(s->text, ", \"heads\": %d, \"context\": \"%s\"}", heads, context_of(s));
+    small_put(s->text, ", \"heads\": %d, \"context\": \"%s\"}", heads, context_of(s));
     s->features = heads * size;
     s->inner = size;
 }
 
 static void put_grouped_attention(struct stream *s)
 {
-    const int kv_heads = PICK(s->random, 1, 2, 3), heads = kv_heads * PICK(s->random, 1, 2);
-    const int size = PICK(s->random, 2, 4);
+    const int kv_heads = SMALL_PICK(s->random, 1, 2, 3),
+              heads = kv_heads * SMALL_PICK(s->random, 1, 2);
+    const int size = SMALL_PICK(s->random, 2, 4);
     char from[16], queries[16], keys[16];
     strcpy(from, s->name);
     put_linear(s, from, heads * size, heads);
-    if (chance(s->random, 0.3)) {
+    if (small_chance(s->random, 0.3)) {
         put_layer(s, "head_norm", NULL);
-        put(s->text, "}");
+        small_put(s->text, "}");
     }
-    if (chance(s->random, 0.3)) {
+    if (small_chance(s->random, 0.3)) {
         put_layer(s, "rotary", NULL);
-        put(s->text, "}");
+        small_put(s->text, "}");
     }
     strcpy(queries, s->name);
     put_linear(s, from, 2 * kv_heads * size, kv_heads);
     strcpy(keys, s->name);
     put_layer(s, "grouped_attention", NULL);
-    put(s->text,
-        ", \"inputs\": [\"%s\", \"%s\"], \"heads\": %d, \"kv_heads\": %d, \"head_dim\": %d, "
-        "\"context\": \"%s\"}",
-        queries, keys, heads, kv_heads, size, context_of(s));
+    small_put(s->text,
+              ", \"inputs\": [\"%s\", \"%s\"], \"heads\": %d, \"kv_heads\": %d, \"head_dim\": %d, "
+              "\"context\": \"%s\"}",
+              queries, keys, heads, kv_heads, size, context_of(s));
     s->features = heads * size;
     s->inner = size;
 }
 
 static void put_latent_attention(struct stream *s)
 {
-    const int heads = PICK(s->random, 1, 2, 3, 4);
+    const int heads = SMALL_PICK(s->random, 1, 2, 3, 4);
     char from[16], queries[16], keys[16], rotary[16];
     strcpy(from, s->name);
     put_linear(s, from, 3 * heads, heads);
@@ -164,23 +140,25 @@ static void put_latent_attention(struct stream *s)
     put_linear(s, from, 1, 1);
     strcpy(rotary, s->name);
     put_layer(s, "latent_attention", NULL);
-    put(s->text,
-        ", \"inputs\": [\"%s\", \"%s\", \"%s\"], \"heads\": %d, \"nope\": 2, \"rope\": 1, "
-        "\"value\": 2}",
-        queries, keys, rotary, heads);
+    small_put(s->text,
+              ", \"inputs\": [\"%s\", \"%s\", \"%s\"], \"heads\": %d, \"nope\": 2, \"rope\": 1, "
+              "\"value\": 2}",
+              queries, keys, rotary, heads);
     s->features = 2 * heads;
     s->inner = 2;
 }
 
 static void put_mixture(struct stream *s)
 {
-    const int experts = PICK(s->random, 2, 3, 4, 6);
+    const int experts = SMALL_PICK(s->random, 2, 3, 4, 6);
     put_layer(s, "moe", NULL);
-    put(s->text,
-        ", \"experts\": %d, \"top_k\": %d, \"ffn\": %d, \"capacity\": %s, \"gated\": %s, "
-        "\"router_bias\": %s}",
-        experts, PICK(s->random, 1, 2), draw_size(s->random), chance(s->random, 0.5) ? "1" : "1.5",
-        chance(s->random, 0.5) ? "true" : "false", chance(s->random, 0.3) ? "true" : "false");
+    small_put(s->text,
+              ", \"experts\": %d, \"top_k\": %d, \"ffn\": %d, \"capacity\": %s, \"gated\": %s, "
+              "\"router_bias\": %s}",
+              experts, SMALL_PICK(s->random, 1, 2), draw_size(s->random),
+              small_chance(s->random, 0.5) ? "1" : "1.5",
+              small_chance(s->random, 0.5) ? "true" : "false",
+              small_chance(s->random, 0.3) ? "true" : "false");
     s->weighted++;
 }
 
@@ -189,7 +167,7 @@ static void put_gate(struct stream *s)
     const int ffn = draw_size(s->random);
     put_linear(s, NULL, 2 * ffn, ffn);
     put_layer(s, "swiglu", NULL);
-    put(s->text, "}");
+    small_put(s->text, "}");
     s->features = ffn;
     s->inner = 1;
 }
@@ -204,12 +182,13 @@ static void put_custom(struct stream *s)
         "{\"name\": \"sequence\", \"input\": \"S1\", \"weight\": \"B\", \"output\": \"S1\"}",
     };
     put_layer(s, "custom", NULL);
-    put(s->text,
+    small_put(
+        s->text,
         ", \"parameters\": %d, \"saved_bytes\": %d, \"roles\": [%s], \"flops\": {\"forward\": "
         "%d, \"input_gradient\": %d, \"weight_gradient\": %d}}",
-        s->features, PICK(s->random, 0, 4096), roles[sbp_random_below(s->random, 3)],
-        PICK(s->random, 100, 1000000), PICK(s->random, 100, 1000000),
-        PICK(s->random, 100, 1000000));
+        s->features, SMALL_PICK(s->random, 0, 4096), roles[sbp_random_below(s->random, 3)],
+        SMALL_PICK(s->random, 100, 1000000), SMALL_PICK(s->random, 100, 1000000),
+        SMALL_PICK(s->random, 100, 1000000));
     s->weighted++;
 }
 
@@ -218,7 +197,7 @@ static void put_block(struct stream *s)
     const int left = s->most_weighted - s->weighted;
     const int what = (int)sbp_random_below(s->random, 14);
     const bool plain = s->inner == 1;
-    if (plain && chance(s->random, 0.15))
+    if (plain && small_chance(s->random, 0.15))
         put_norm(s);
     if (what < 2 && plain)
         put_branches(s);
@@ -236,7 +215,7 @@ static void put_block(struct stream *s)
         put_custom(s);
     else
         put_linear(s, NULL, draw_size(s->random), 0);
-    if (s->inner == 1 && chance(s->random, 0.3))
+    if (s->inner == 1 && small_chance(s->random, 0.3))
         put_elementwise(s);
 }
 
@@ -245,15 +224,15 @@ static void put_rows(struct stream *s)
 {
     while (s->weighted < s->most_weighted)
         put_block(s);
-    if (s->sequence > 1 && s->inner == 1 && chance(s->random, 0.15)) {
+    if (s->sequence > 1 && s->inner == 1 && small_chance(s->random, 0.15)) {
         put_layer(s, "first_token", NULL);
-        put(s->text, "}");
+        small_put(s->text, "}");
     }
-    if (s->inner == 1 && s->features > 1 && chance(s->random, 0.4)) {
+    if (s->inner == 1 && s->features > 1 && small_chance(s->random, 0.4)) {
         put_layer(s, "cross_entropy", NULL);
-        put(s->text, "}");
+        small_put(s->text, "}");
     }
-    put(s->text, "]}");
+    small_put(s->text, "]}");
 }
 
 /* --- models --- */
@@ -262,47 +241,48 @@ static void put_head(struct stream *s)
 {
     static const char *const optimizers[] = {"\"adam\"", "\"adamw\"", "\"sgd\"",
                                              "{\"name\": \"sgd\", \"momentum\": 0.9}"};
-    put(s->text, "{\"name\": \"tiny\", \"global_batch\": %d, \"optimizer\": %s, ",
-        chance(s->random, 0.9) ? PICK(s->random, 1, 2, 3, 4, 6, 8, 12) : 512,
-        optimizers[sbp_random_below(s->random, 4)]);
-    put(s->text, "\"precision\": \"%s\", ", chance(s->random, 0.7) ? "fp32" : "mixed");
-    if (chance(s->random, 0.2))
-        put(s->text, "\"clip_norm\": 1, ");
-    if (chance(s->random, 0.3))
-        put(s->text, "\"attention\": \"flash\", ");
+    small_put(s->text, "{\"name\": \"tiny\", \"global_batch\": %d, \"optimizer\": %s, ",
+              small_chance(s->random, 0.9) ? SMALL_PICK(s->random, 1, 2, 3, 4, 6, 8, 12) : 512,
+              optimizers[sbp_random_below(s->random, 4)]);
+    small_put(s->text, "\"precision\": \"%s\", ", small_chance(s->random, 0.7) ? "fp32" : "mixed");
+    if (small_chance(s->random, 0.2))
+        small_put(s->text, "\"clip_norm\": 1, ");
+    if (small_chance(s->random, 0.3))
+        small_put(s->text, "\"attention\": \"flash\", ");
 }
 
 static void draw_features(struct stream *s)
 {
     s->features = draw_size(s->random);
-    put(s->text, "\"sequence\": %d, \"features\": %d, \"input\": \"%s\", \"layers\": [",
-        s->sequence, s->features, chance(s->random, 0.4) ? "split" : "free");
+    small_put(s->text, "\"sequence\": %d, \"features\": %d, \"input\": \"%s\", \"layers\": [",
+              s->sequence, s->features, small_chance(s->random, 0.4) ? "split" : "free");
     put_rows(s);
 }
 
 static void draw_tokens(struct stream *s)
 {
-    const int hidden = draw_size(s->random), vocab = PICK(s->random, 2, 5, 6, 8, 12, 64, 100000);
-    put(s->text, "\"sequence\": %d, \"layers\": [", s->sequence);
+    const int hidden = draw_size(s->random),
+              vocab = SMALL_PICK(s->random, 2, 5, 6, 8, 12, 64, 100000);
+    small_put(s->text, "\"sequence\": %d, \"layers\": [", s->sequence);
     put_layer(s, "embedding", NULL);
-    put(s->text, ", \"vocab\": %d, \"hidden\": %d", vocab, hidden);
-    if (chance(s->random, 0.3))
-        put(s->text, ", \"positions\": %d", s->sequence);
-    if (chance(s->random, 0.2))
-        put(s->text, ", \"types\": 2");
-    put(s->text, "}");
+    small_put(s->text, ", \"vocab\": %d, \"hidden\": %d", vocab, hidden);
+    if (small_chance(s->random, 0.3))
+        small_put(s->text, ", \"positions\": %d", s->sequence);
+    if (small_chance(s->random, 0.2))
+        small_put(s->text, ", \"types\": 2");
+    small_put(s->text, "}");
     s->features = hidden;
     s->weighted++;
-    if (chance(s->random, 0.6)) {
+    if (small_chance(s->random, 0.6)) {
         put_rows(s);
         return;
     }
     while (s->weighted + 1 < s->most_weighted)
-        chance(s->random, 0.5) ? put_branches(s) : put_linear(s, NULL, hidden, 0);
-    if (chance(s->random, 0.3))
+        small_chance(s->random, 0.5) ? put_branches(s) : put_linear(s, NULL, hidden, 0);
+    if (small_chance(s->random, 0.3))
         put_norm(s);
     put_layer(s, "linear", NULL);
-    put(s->text, ", \"tied\": \"l0\"}");
+    small_put(s->text, ", \"tied\": \"l0\"}");
     s->features = vocab;
     s->weighted = s->most_weighted;
     put_rows(s);
@@ -310,47 +290,47 @@ static void draw_tokens(struct stream *s)
 
 static void put_convolution(struct stream *s, int out)
 {
-    const int kernel = PICK(s->random, 1, 3);
+    const int kernel = SMALL_PICK(s->random, 1, 3);
     put_layer(s, "conv2d", NULL);
-    put(s->text, ", \"out\": %d, \"kernel\": %d, \"padding\": %d, \"bias\": %s}", out, kernel,
-        kernel / 2, chance(s->random, 0.3) ? "true" : "false");
+    small_put(s->text, ", \"out\": %d, \"kernel\": %d, \"padding\": %d, \"bias\": %s}", out, kernel,
+              kernel / 2, small_chance(s->random, 0.3) ? "true" : "false");
     s->features = out;
     s->weighted++;
-    if (chance(s->random, 0.3)) {
+    if (small_chance(s->random, 0.3)) {
         put_layer(s, "batchnorm", NULL);
-        put(s->text, "}");
+        small_put(s->text, "}");
     }
-    if (chance(s->random, 0.3)) {
+    if (small_chance(s->random, 0.3)) {
         put_layer(s, "relu", NULL);
-        put(s->text, "}");
+        small_put(s->text, "}");
     }
 }
 
 static void put_pool(struct stream *s)
 {
-    const bool is_global = chance(s->random, 0.3);
-    put_layer(s, chance(s->random, 0.5) ? "maxpool" : "avgpool", NULL);
+    const bool is_global = small_chance(s->random, 0.3);
+    put_layer(s, small_chance(s->random, 0.5) ? "maxpool" : "avgpool", NULL);
     if (is_global)
-        s->height = s->width = 1, put(s->text, ", \"global\": true}");
+        s->height = s->width = 1, small_put(s->text, ", \"global\": true}");
     else
-        s->height /= 2, s->width /= 2, put(s->text, ", \"kernel\": 2}");
+        s->height /= 2, s->width /= 2, small_put(s->text, ", \"kernel\": 2}");
 }
 
 static void draw_images(struct stream *s)
 {
-    s->features = PICK(s->random, 1, 3, 4, 6);
-    s->height = s->width = PICK(s->random, 4, 6, 8);
-    put(s->text,
-        "\"input\": {\"height\": %d, \"width\": %d, \"channels\": %d, \"split\": %s}, "
-        "\"layers\": [",
-        s->height, s->width, s->features, chance(s->random, 0.4) ? "true" : "false");
+    s->features = SMALL_PICK(s->random, 1, 3, 4, 6);
+    s->height = s->width = SMALL_PICK(s->random, 4, 6, 8);
+    small_put(s->text,
+              "\"input\": {\"height\": %d, \"width\": %d, \"channels\": %d, \"split\": %s}, "
+              "\"layers\": [",
+              s->height, s->width, s->features, small_chance(s->random, 0.4) ? "true" : "false");
     put_convolution(s, draw_size(s->random));
-    while (s->weighted < s->most_weighted && chance(s->random, 0.6)) {
+    while (s->weighted < s->most_weighted && small_chance(s->random, 0.6)) {
         char from[16], own[16];
         strcpy(from, s->name);
-        put_convolution(s, chance(s->random, 0.5) ? s->features : draw_size(s->random));
+        put_convolution(s, small_chance(s->random, 0.5) ? s->features : draw_size(s->random));
         strcpy(own, s->name);
-        if (chance(s->random, 0.3) && s->weighted < s->most_weighted) {
+        if (small_chance(s->random, 0.3) && s->weighted < s->most_weighted) {
             put_convolution(s, s->features);
             char last[16];
             strcpy(last, s->name);
@@ -358,30 +338,32 @@ static void draw_images(struct stream *s)
         }
         (void)from;
     }
-    if (chance(s->random, 0.5))
+    if (small_chance(s->random, 0.5))
         put_pool(s);
-    if (chance(s->random, 0.6)) {
+    if (small_chance(s->random, 0.6)) {
         put_layer(s, "flatten", NULL);
-        put(s->text, "}");
+        small_put(s->text, "}");
         s->inner = s->height * s->width;
         s->features *= s->inner;
         if (s->weighted < s->most_weighted)
             put_rows(s);
         else
-            put(s->text, "]}");
+            small_put(s->text, "]}");
     } else
-        put(s->text, "]}");
+        small_put(s->text, "]}");
 }
 
 static void draw_patches(struct stream *s)
 {
     s->features = draw_size(s->random);
-    put(s->text, "\"input\": {\"height\": 4, \"width\": 4, \"channels\": 3}, \"layers\": [");
+    small_put(s->text, "\"input\": {\"height\": 4, \"width\": 4, \"channels\": 3}, \"layers\": [");
     put_layer(s, "patch_embedding", NULL);
-    put(s->text,
+    small_put(
+        s->text,
         ", \"patch\": 2, \"hidden\": %d, \"bias\": %s, \"class_token\": %s, \"positions\": %s}",
-        s->features, chance(s->random, 0.5) ? "true" : "false",
-        chance(s->random, 0.5) ? "true" : "false", chance(s->random, 0.5) ? "true" : "false");
+        s->features, small_chance(s->random, 0.5) ? "true" : "false",
+        small_chance(s->random, 0.5) ? "true" : "false",
+        small_chance(s->random, 0.5) ? "true" : "false");
     s->sequence = 4;
     s->weighted++;
     put_rows(s);
@@ -389,36 +371,39 @@ static void draw_patches(struct stream *s)
 
 static void draw_architecture(struct stream *s)
 {
-    const int sequence = PICK(s->random, 1, 2, 4), vocab = PICK(s->random, 5, 8, 12, 50000);
+    const int sequence = SMALL_PICK(s->random, 1, 2, 4),
+              vocab = SMALL_PICK(s->random, 5, 8, 12, 50000);
     switch (sbp_random_below(s->random, 5)) {
     case 0:
     case 1:
-        put(s->text,
+        small_put(
+            s->text,
             "\"architecture\": \"wide-deep\", \"layers\": %d, \"sequence\": %d, \"vocab\": %d, "
             "\"hidden\": %d, \"features\": %d, \"ffn\": %d, \"dropout\": %s}",
-            PICK(s->random, 1, 2, 3), PICK(s->random, 1, 2, 3, 6), vocab, PICK(s->random, 1, 2, 4),
-            PICK(s->random, 1, 3, 4), PICK(s->random, 4, 6, 9, 1024),
-            chance(s->random, 0.5) ? "0.5" : "0");
+            SMALL_PICK(s->random, 1, 2, 3), SMALL_PICK(s->random, 1, 2, 3, 6), vocab,
+            SMALL_PICK(s->random, 1, 2, 4), SMALL_PICK(s->random, 1, 3, 4),
+            SMALL_PICK(s->random, 4, 6, 9, 1024), small_chance(s->random, 0.5) ? "0.5" : "0");
         break;
     case 2:
-        put(s->text,
-            "\"architecture\": \"gpt\", \"layers\": %d, \"hidden\": %d, \"heads\": 2, "
-            "\"sequence\": %d, \"vocab\": %d, \"tied\": %s}",
-            PICK(s->random, 1, 2), PICK(s->random, 4, 6, 64), sequence, vocab,
-            chance(s->random, 0.5) ? "true" : "false");
+        small_put(s->text,
+                  "\"architecture\": \"gpt\", \"layers\": %d, \"hidden\": %d, \"heads\": 2, "
+                  "\"sequence\": %d, \"vocab\": %d, \"tied\": %s}",
+                  SMALL_PICK(s->random, 1, 2), SMALL_PICK(s->random, 4, 6, 64), sequence, vocab,
+                  small_chance(s->random, 0.5) ? "true" : "false");
         break;
     case 3:
-        put(s->text,
-            "\"architecture\": \"mlp\", \"layers\": %d, \"hidden\": %d, \"features\": %d, "
-            "\"classes\": %d, \"bias\": %s}",
-            PICK(s->random, 1, 2, 3), draw_size(s->random), draw_size(s->random),
-            PICK(s->random, 2, 3, 4, 8), chance(s->random, 0.5) ? "true" : "false");
+        small_put(s->text,
+                  "\"architecture\": \"mlp\", \"layers\": %d, \"hidden\": %d, \"features\": %d, "
+                  "\"classes\": %d, \"bias\": %s}",
+                  SMALL_PICK(s->random, 1, 2, 3), draw_size(s->random), draw_size(s->random),
+                  SMALL_PICK(s->random, 2, 3, 4, 8),
+                  small_chance(s->random, 0.5) ? "true" : "false");
         break;
     default:
-        put(s->text,
-            "\"architecture\": \"bert\", \"layers\": 1, \"hidden\": %d, \"heads\": 2, "
-            "\"sequence\": %d, \"vocab\": %d, \"positions\": 4}",
-            PICK(s->random, 4, 6), sequence, vocab);
+        small_put(s->text,
+                  "\"architecture\": \"bert\", \"layers\": 1, \"hidden\": %d, \"heads\": 2, "
+                  "\"sequence\": %d, \"vocab\": %d, \"positions\": 4}",
+                  SMALL_PICK(s->random, 4, 6), sequence, vocab);
         break;
     }
 }
@@ -428,8 +413,8 @@ void tiny_model_draw(struct sbp_random *random, struct small_text *model)
     struct stream s = {.random = random, .text = model, .name = "input", .is_first = true};
     const int what = (int)sbp_random_below(random, 20);
     *model = (struct small_text){.length = 0};
-    s.most_weighted = PICK(random, 1, 1, 1, 2, 2, 2, 2, 3, 3, 4);
-    s.sequence = PICK(random, 1, 1, 1, 2, 2, 3, 4);
+    s.most_weighted = SMALL_PICK(random, 1, 1, 1, 2, 2, 2, 2, 3, 3, 4);
+    s.sequence = SMALL_PICK(random, 1, 1, 1, 2, 2, 3, 4);
     s.inner = 1;
     put_head(&s);
     if (what < 9)
@@ -464,12 +449,13 @@ static void put_level(struct sbp_random *random, const char *name, int size, int
 {
     static const int alpha[3][2] = {{-9, -7}, {-7, -5}, {-5, -2}};
     static const int beta[3][2] = {{-13, -11}, {-11, -9}, {-9, -5}};
-    put(text, "{\"name\": \"%s\", \"size\": %d, \"alpha_s\": %.3g, \"beta_s_per_byte\": %.3g", name,
-        size, chance(random, 0.1) ? 0 : draw_power(random, alpha[speed][0], alpha[speed][1]),
-        draw_power(random, beta[speed][0], beta[speed][1]));
-    if (chance(random, 0.3))
-        put(text, ", \"ports\": %d", PICK(random, 1, 2));
-    put(text, "}");
+    small_put(text, "{\"name\": \"%s\", \"size\": %d, \"alpha_s\": %.3g, \"beta_s_per_byte\": %.3g",
+              name, size,
+              small_chance(random, 0.1) ? 0 : draw_power(random, alpha[speed][0], alpha[speed][1]),
+              draw_power(random, beta[speed][0], beta[speed][1]));
+    if (small_chance(random, 0.3))
+        small_put(text, ", \"ports\": %d", SMALL_PICK(random, 1, 2));
+    small_put(text, "}");
 }
 
 void tiny_cluster_draw(struct sbp_random *random, struct small_text *cluster)
@@ -478,38 +464,40 @@ void tiny_cluster_draw(struct sbp_random *random, struct small_text *cluster)
                                     {1, 6}, {1, 8}, {2, 2}, {2, 3}, {3, 2}, {4, 2}};
     const int *const shape = shapes[sbp_random_below(random, sizeof shapes / sizeof *shapes)];
     const int speed = (int)sbp_random_below(random, 3);
-    if (chance(random, 0.3)) {
+    if (small_chance(random, 0.3)) {
         small_cluster_draw(random, shape[0] > 1 ? shape[0] : shape[1], shape[0] > 1 ? shape[1] : 1,
-                           chance(random, 0.5), cluster);
+                           small_chance(random, 0.5), cluster);
         return;
     }
     *cluster = (struct small_text){.length = 0};
-    put(cluster, "{\"name\": \"tiny\", \"collectives\": \"%s\", \"levels\": [",
-        chance(random, 0.5) ? "ring" : "hierarchical");
+    small_put(cluster, "{\"name\": \"tiny\", \"collectives\": \"%s\", \"levels\": [",
+              small_chance(random, 0.5) ? "ring" : "hierarchical");
     if (shape[0] > 1) {
         put_level(random, "node", shape[0], speed, cluster);
-        put(cluster, ", ");
+        small_put(cluster, ", ");
     }
     put_level(random, "device", shape[1], (int)sbp_random_below(random, (uint64_t)speed + 1),
               cluster);
-    put(cluster,
+    small_put(
+        cluster,
         "], \"device\": {\"memory_bytes\": 1000000000000, \"flops\": {\"fp32\": %.3g, \"bf16\": "
         "%.3g}, \"memory_bytes_per_s\": %.3g",
         draw_power(random, 8, 14), draw_power(random, 8, 14), draw_power(random, 8, 13));
-    if (chance(random, 0.3))
-        put(cluster, ", \"kernel_launch_s\": 2e-6");
-    put(cluster, "}}");
+    if (small_chance(random, 0.3))
+        small_put(cluster, ", \"kernel_launch_s\": 2e-6");
+    small_put(cluster, "}}");
 }
 
 void tiny_parallel_draw(struct sbp_random *random, int64_t global_batch,
                         struct sbp_parallel *parallel)
 {
-    if (chance(random, 0.3) && global_batch % 2 == 0)
+    if (small_chance(random, 0.3) && global_batch % 2 == 0)
         parallel->micro_batch = global_batch / 2;
-    if (chance(random, 0.3))
-        parallel->zero = PICK(random, 1, 2, 3);
-    if (chance(random, 0.2))
+    if (small_chance(random, 0.3))
+        parallel->zero = SMALL_PICK(random, 1, 2, 3);
+    if (small_chance(random, 0.2))
         parallel->regather = true;
-    if (chance(random, 0.15))
-        parallel->recompute = chance(random, 0.5) ? SBP_RECOMPUTE_FULL : SBP_RECOMPUTE_ATTENTION;
+    if (small_chance(random, 0.15))
+        parallel->recompute =
+            small_chance(random, 0.5) ? SBP_RECOMPUTE_FULL : SBP_RECOMPUTE_ATTENTION;
 }

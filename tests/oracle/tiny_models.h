@@ -8,12 +8,6 @@
 #include "costmodel/program/parallel.h"
 #include "small_models.h"
 
-/* One of so many values, each as likely. */
-int tiny_pick(struct sbp_random *random, const int *values, int count);
-#define TINY_PICK(random, ...)                                                                     \
-    tiny_pick((random), (const int[]){__VA_ARGS__},                                                \
-              (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)))
-
 /* A model of 1 .. 4 operators with weights in a chain or with sums of branches, or a small one of
  * an architecture. */
 void tiny_model_draw(struct sbp_random *random, struct small_text *model);

@@ -102,9 +102,9 @@ static void assert_report(struct sbp_done progress, const char *expected)
 static void test_report(void **state)
 {
     (void)state;
-    assert_report((struct sbp_done){0, 0}, "program: interrupted: nothing is finished\n");
-    assert_report((struct sbp_done){0, 7}, "program: interrupted: 0 of 7 steps are finished\n");
-    assert_report((struct sbp_done){2147483647, 2147483647},
+    assert_report((struct sbp_done){.done = 0, .total = 0}, "program: interrupted: nothing is finished\n");
+    assert_report((struct sbp_done){.done = 0, .total = 7}, "program: interrupted: 0 of 7 steps are finished\n");
+    assert_report((struct sbp_done){.done = 2147483647, .total = 2147483647},
                   "program: interrupted: 2147483647 of 2147483647 steps are finished\n");
 }
 

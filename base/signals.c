@@ -110,18 +110,17 @@ void sbp_signals_report(const char *program, struct sbp_done *progress, const ch
     (void)written; /* there is nobody to tell */
 }
 
-void sbp_signals_answer(int number, const char *program, struct sbp_done *progress,
+bool sbp_signals_answer(int number, const char *program, struct sbp_done *progress,
                         const char *what)
 {
     if (progress->total > 0 && progress->done == progress->total) {
         if (number != SBP_SIGNAL_ASKS)
             sbp_signals_restore();
-        return;
+        return false;
     }
     if (sbp_launcher_rank() <= 0 && !atomic_exchange(&progress->reported, 1))
         sbp_signals_report(program, progress, what);
-    if (number != SBP_SIGNAL_ASKS)
-        _exit(sbp_status_exit_code(sbp_signals_status(number)));
+    return number != SBP_SIGNAL_ASKS;
 }
 
 enum sbp_status sbp_signals_status(int number)

@@ -9,6 +9,7 @@
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "base/status.h"
 
@@ -41,11 +42,12 @@ const char *sbp_signals_name(int number);
 /* Writes "PROGRAM: interrupted: 3 of 10 WHAT" and a newline to standard error, in one piece.
  * Handlers may call it. */
 void sbp_signals_report(const char *program, struct sbp_done *progress, const char *what);
-/* Ends a process of a job on a signal, after the one that speaks (the launcher's first rank, or the
- * only process) said how far it is, once. When all is done, it is about to print and write, so that
- * only the next signal ends it. SBP_SIGNAL_ASKS ends nothing. For handlers. */
-void sbp_signals_answer(int number, const char *program, struct sbp_done *progress,
-                        const char *what);
+/* Answers a signal in a process of a job: the one that speaks (the launcher's first rank, or the
+ * only process) says how far it is, once. Returns whether the signal ends the process:
+ * SBP_SIGNAL_ASKS does not, and when all is done, which is about to be printed and written, only
+ * the next signal does. For handlers. */
+bool sbp_signals_answer(int number, const char *program, struct sbp_done *progress,
+                        const char *what) SBP_MUST_USE;
 /* The status of a program that the signal ended; see sbp_status_exit_code. */
 enum sbp_status sbp_signals_status(int number);
 

@@ -143,8 +143,9 @@ static enum sbp_status calibrate(const struct sbp_measure_settings *settings, co
 
 static void on_signal(int number)
 {
-    sbp_signals_answer(number, PROGRAM, &progress,
-                       "cells are measured and kept, the same command goes on");
+    if (sbp_signals_answer(number, PROGRAM, &progress,
+                           "cells are measured and kept, the same command goes on"))
+        _exit(sbp_status_exit_code(sbp_signals_status(number)));
 }
 
 int main(int argc, char **argv)

@@ -134,7 +134,8 @@ static enum sbp_status run_plan(const struct options *options, struct sbp_diag *
 
 static void on_signal(int number)
 {
-    sbp_signals_answer(number, PROGRAM, &progress, "steps are finished");
+    if (sbp_signals_answer(number, PROGRAM, &progress, "steps are finished"))
+        _exit(sbp_status_exit_code(sbp_signals_status(number)));
 }
 
 int main(int argc, char **argv)

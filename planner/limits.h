@@ -49,7 +49,7 @@
 #define SBP_PROBLEM_ILP_CAP       8    /* times what can matter that an entry counts for at most */
 #define SBP_PROBLEM_ILP_EXCESS    1e8  /* cost in GLPK of passing the capacity by as much again */
 #define SBP_PROBLEM_ILP_TOLERANCE 1e-9 /* share of the cost that a proof leaves open */
-#define SBP_PROBLEM_ILP_LEAST     1e-9  /* share of the capacity below which GLPK sees no usage */
+#define SBP_PROBLEM_ILP_LEAST     1e-9 /* share of the capacity below which GLPK sees no usage */
 #define SBP_PROBLEM_ILP_REBUILD   100  /* factor that less can matter by, for another program */
 #define SBP_PROBLEM_ILP_SLICE_MS  200  /* ms of relaxation between looks at flag and clock */
 
@@ -104,8 +104,8 @@
  * the time (bench scale: ResNet-50). */
 enum { SBP_SPACE_CLOCK_PERIOD = 256 };
 
-/* Tuples of all operators that are searched with every role: on 8 x 8 devices an operator has 3,136.
- * Beyond it no operator repeats work of its own accord (bench front). */
+/* Tuples of all operators that are searched with every role: on 8 x 8 devices an operator has
+ * 3,136. Beyond it no operator repeats work of its own accord (bench front). */
 #define SBP_SPACE_MOST_OPEN_TUPLES 65000
 
 /* Remembered prices of collectives, as a power of two: 192 KiB, which stay in a core's cache (bench
@@ -163,7 +163,7 @@ enum { SBP_BOUNDS_MOST_PASSES = 40, SBP_BOUNDS_MOST_STALLED = 3 };
 
 /* Cells of pairwise tables that the exact solver takes at once without a capacity; and under one,
  * where it keeps many partial plans for each cell (bench search). */
-#define SBP_BOUNDS_FEW_CELLS          2e5
+#define SBP_BOUNDS_FEW_CELLS          2e4
 #define SBP_BOUNDS_FEW_CAPACITY_CELLS 1e3
 
 /* Share of the lower bound that the gap may keep where memory binds: better prices would cost more

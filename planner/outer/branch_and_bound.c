@@ -203,14 +203,15 @@ static enum sbp_status search_all(struct sbp_branch_and_bound *e)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Whether two candidates share a base: they differ in recompute and offload alone, and the first
- * takes the least time. Offload may save time where kernel launches take some, for states are
- * updated by buckets, with fewer launches than there are weights. */
+/* Whether two candidates share a base: they differ in recompute, regather and offload alone, and
+ * the first takes the least time. Offload may save time where kernel launches take some, for states
+ * are updated by buckets, with fewer launches than there are weights. */
 static bool same_base(const struct sbp_branch_and_bound *e, const struct sbp_parallel *a,
                       const struct sbp_parallel *b)
 {
     struct sbp_parallel moved = *a;
     moved.recompute = b->recompute;
+    moved.regather = b->regather;
     if (!(e->given->workload.cluster.kernel_launch_s > 0))
         moved.offload = b->offload;
     return sbp_parallel_equal(&moved, b);
@@ -220,11 +221,13 @@ static bool same_base(const struct sbp_branch_and_bound *e, const struct sbp_par
 static enum sbp_status begin(struct sbp_branch_and_bound *e)
 {
     struct sbp_step_cuts list;
+    struct sbp_request request = *e->request;
+    request.quick |= e->solve.is_first_pass;
     e->node = NULL;
     e->queue = e->dives = (struct sbp_queue){0};
     e->open_s = INFINITY;
     e->turns = 0;
-    SBP_TRY(sbp_step_cuts_list(&e->given->cut, e->request, &e->arena, &list, e->diag));
+    SBP_TRY(sbp_step_cuts_list(&e->given->cut, &request, &e->arena, &list, e->diag));
     e->node = SBP_NEW(&e->arena, struct sbp_node, list.count);
     e->queue.arena = &e->arena;
     e->dives.arena = &e->arena;

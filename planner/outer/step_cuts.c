@@ -236,21 +236,24 @@ static bool is_of_use(const struct lister *l, enum sbp_recompute recompute)
     return recompute != SBP_RECOMPUTE_ATTENTION || l->attends;
 }
 
-/* Adds the ways to recompute and offload; those without offload, and within them without recompute,
- * come first. */
+/* Adds the ways to recompute, to gather inputs once more and to offload; those without offload,
+ * within them those that keep what was gathered, and within these those without recompute come
+ * first. */
 static enum sbp_status add_memory(struct lister *l, struct sbp_parallel parallel,
                                   const struct cut *cut)
 {
     const bool may_offload = l->open.offload && l->given->cluster->host_link_bytes_per_s > 0;
     const int first = l->open.recompute ? 0 : (int)parallel.recompute;
     const int last = l->open.recompute ? SBP_RECOMPUTES - 1 : (int)parallel.recompute;
-    const bool offloads = parallel.offload;
-    for (int offload = 0; offload <= (may_offload ? 1 : 0); offload++)
+    const bool offloads = parallel.offload, regathers = parallel.regather;
+    const int ways = (may_offload ? 2 : 1) * (l->open.regather ? 2 : 1);
+    for (int way = 0; way < ways; way++)
         for (int again = first; again <= last; again++) {
             if (first < last && !is_of_use(l, (enum sbp_recompute)again))
                 continue;
             parallel.recompute = (enum sbp_recompute)again;
-            parallel.offload = may_offload ? offload == 1 : offloads;
+            parallel.regather = l->open.regather ? way % 2 == 1 : regathers;
+            parallel.offload = may_offload ? way / (l->open.regather ? 2 : 1) == 1 : offloads;
             SBP_TRY(add(l, &parallel, cut));
         }
     return SBP_OK;
@@ -376,6 +379,7 @@ static void find_open(struct lister *l)
     l->open.pipeline &= !sbp_request_gives(request, "pipeline");
     l->open.micro_batch &= !sbp_request_gives(request, "micro_batch");
     l->open.recompute &= !sbp_request_gives(request, "recompute");
+    l->open.regather &= !sbp_request_gives(request, "regather") && !request->quick;
     l->open.offload &= !sbp_request_gives(request, "offload");
     if (sbp_request_gives(request, "zero"))
         l->open.zero_levels = 1u << given->zero;

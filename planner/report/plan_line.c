@@ -72,6 +72,8 @@ static void add_step(struct line *line, const struct sbp_plan *plan)
         add(line, "recompute");
     else if (parallel->recompute != SBP_RECOMPUTE_NONE)
         add(line, "recompute %s", sbp_parallel_recompute_name(parallel->recompute));
+    if (parallel->regather)
+        add(line, "regather");
     if (parallel->offload)
         add(line, "offload");
 }

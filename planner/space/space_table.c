@@ -81,7 +81,7 @@ static const struct sbp_space_rule rules[SBP_SPACES] = {
                         .resorts = resorts_to_spare,
                         .divides = plays_any,
                         .plays_spare = true,
-                        .outer = {BATCH_STAGES, .pipeline = true, .offload = true,
+                        .outer = {BATCH_STAGES, .pipeline = true, .offload = true, .regather = true,
                                   .zero_levels = LEVEL(0) | LEVEL(1) | LEVEL(2) | LEVEL(3),
                                   .per_layer_zero = true,
                                   .schedules = SCHEDULE(ONE_F_ONE_B) | SCHEDULE(INTERLEAVED) |

@@ -17,7 +17,7 @@ struct sbp_cut; /* costmodel/program/cut.h */
 /* The choices in how a step is cut in time that are left to the search. The plan's parallel decides
  * the others, as --set gave them or sbp_space_begin left them. */
 struct sbp_outer {
-    bool pipeline, micro_batch, recompute, offload;
+    bool pipeline, micro_batch, recompute, regather, offload;
     int least_stages;     /* 2 where the space needs a pipeline, else 1 */
     unsigned zero_levels; /* bit z: level z may be chosen; exactly one bit: the space's level */
     bool per_layer_zero;  /* levels are chosen by layer, not one for all */

@@ -112,6 +112,12 @@ enum { SBP_SPACE_CLOCK_PERIOD = 256 };
  * scale). */
 enum { SBP_SPACE_PRICE_MEMO_BITS = 13 };
 
+/* Work of the second pass of space full, in tuples that are solved: about two seconds, where memory
+ * binds ten. When it is spent, the first pass's proof is the answer (bench front). */
+#define SBP_OUTER_OPEN_WORK 2.5e6
+/* A bound of a cut takes so much of the work of a solve. */
+#define SBP_OUTER_BOUND_WORK 0.2
+
 /* ---- pricing --------------------------------------------------------------------------------- */
 
 /* Costs that differ by less than this share are the same costs, added up in another order. Bounds

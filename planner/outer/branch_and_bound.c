@@ -170,7 +170,8 @@ static enum sbp_status search(struct sbp_branch_and_bound *e, enum sbp_knowledge
 {
     struct sbp_queued next;
     int vain = 0;
-    while (vain < patience && !sbp_outer_is_over(e) && next_open(e, &next)) {
+    while (vain < patience && !sbp_outer_is_over(e) && !sbp_outer_is_spent(e) &&
+           next_open(e, &next)) {
         const double before_s = sbp_outer_goal_s(e);
         if (sbp_outer_is_refuted(e, next.bound_s) || next.knowledge > (int)most)
             continue;
@@ -307,8 +308,9 @@ static enum sbp_status run_search(struct sbp_branch_and_bound *e)
 {
     SBP_TRY(search_first_pass(e));
     SBP_TRY(search_pass(e));
-    /* Where time ended, what the first pass proved is the better answer. */
-    if (e->out->stopped && e->pool->count > 0 && e->first_open_s > e->open_s) {
+    /* Where time or work ended, what the first pass proved is the better answer. */
+    if ((e->out->stopped || sbp_outer_is_spent(e)) && e->pool->count > 0 &&
+        e->first_open_s > e->open_s) {
         e->out->is_narrow = true;
         e->open_s = e->first_open_s;
     }

@@ -57,6 +57,7 @@ struct sbp_branch_and_bound {
     double open_s;   /* least bound of candidates that were closed without a proof */
     double first_open_s; /* that of the first pass; -INFINITY: there was none */
     bool has_passed;     /* the first pass is over */
+    double open_work;    /* of the second pass, in tuples */
 
     struct sbp_pool *pool;
     struct sbp_pool found;           /* the best plan of the candidate at hand */
@@ -79,6 +80,12 @@ enum sbp_status sbp_outer_cut(struct sbp_branch_and_bound *e, const struct sbp_p
 enum sbp_status sbp_outer_push(struct sbp_branch_and_bound *e, int index) SBP_MUST_USE;
 /* Whether the user, the time limit or the budget ends the search. */
 bool sbp_outer_is_over(struct sbp_branch_and_bound *e);
+
+/* Whether the second pass has spent its work; without a plan it goes on. */
+static inline bool sbp_outer_is_spent(const struct sbp_branch_and_bound *e)
+{
+    return e->has_passed && e->open_work > SBP_OUTER_OPEN_WORK && e->pool->count > 0;
+}
 
 /* Objective of the best plan so far, that of the candidate at hand included. */
 static inline double sbp_outer_best_s(const struct sbp_branch_and_bound *e)

@@ -39,6 +39,12 @@ enum sbp_status sbp_outer_plain_weights(struct sbp_branch_and_bound *e,
     return sbp_path_weights_make(&e->cut, &path, &e->arena, weights, diag);
 }
 
+static void note_work(struct sbp_branch_and_bound *e, double share)
+{
+    if (e->has_passed)
+        e->open_work += share * sbp_space_open_tuples(&e->cut);
+}
+
 /* ---- what it answers ------------------------------------------------------------------------- */
 
 /* Notes a candidate without a legal strategy; the first one's reason is kept. */
@@ -122,6 +128,7 @@ enum sbp_status sbp_outer_bound(struct sbp_branch_and_bound *e, struct sbp_node 
     request.weights = &weights;
     if (isfinite(sbp_outer_goal_s(e)) && sbp_inner_is_bounded(&e->cut, &request))
         request.refuted_s = sbp_outer_goal_s(e);
+    note_work(e, SBP_OUTER_BOUND_WORK);
     if (status == SBP_OK)
         status = sbp_inner_bound(&e->cut, &request, &bound, &refusal);
     sbp_arena_release(&e->arena, mark);
@@ -181,6 +188,7 @@ static enum sbp_status solve_along(struct sbp_branch_and_bound *e, const struct 
         request.weights = &weights;
         status = sbp_path_weights_make(&e->cut, path, &e->arena, &weights, &refusal);
     }
+    note_work(e, 1);
     if (status == SBP_OK)
         status = sbp_inner_solve(&e->cut, &request, &e->solve_arena, found, &refusal);
     if (status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED) {

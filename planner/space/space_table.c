@@ -178,8 +178,7 @@ bool sbp_space_is_part_of_full(enum sbp_space_kind kind)
     return !rules[kind].linears_on_grid && !rules[kind].outer.allow_delayed_gradients;
 }
 
-/* Ways to give the axes of each family to SBP_MAX_ROLES roles, for each operator that chooses. */
-static double count_tuples(const struct sbp_cut *cut)
+double sbp_space_open_tuples(const struct sbp_cut *cut)
 {
     double tuples = 1;
     int choosers = 0;
@@ -195,7 +194,7 @@ bool sbp_space_opens(const struct sbp_solve_request *request, const struct sbp_c
 {
     return rules[request->asked.space].plays_spare && !request->is_first_pass &&
            !request->asked.quick &&
-           (request->labelled || count_tuples(cut) <= SBP_SPACE_MOST_OPEN_TUPLES);
+           (request->labelled || sbp_space_open_tuples(cut) <= SBP_SPACE_MOST_OPEN_TUPLES);
 }
 
 const char *sbp_space_summary(enum sbp_space_kind kind)

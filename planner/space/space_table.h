@@ -56,6 +56,8 @@ const char *sbp_space_summary(enum sbp_space_kind kind);
 /* Whether `full` holds every plan of a space. */
 bool sbp_space_is_part_of_full(enum sbp_space_kind kind);
 
+/* Tuples of a cut's operators with every role, those that sizes rule out among them. */
+double sbp_space_open_tuples(const struct sbp_cut *cut);
 /* Whether a solve of one cut searches every role and rest that a plan may state: in space full,
  * after the first pass, where there are at most SBP_SPACE_MOST_OPEN_TUPLES. A labelled space is as
  * open as the one that it labels. */

@@ -114,9 +114,10 @@ enum { SBP_SPACE_PRICE_MEMO_BITS = 13 };
 
 /* Work of the second pass of space full, in tuples that are solved: about two seconds, where memory
  * binds ten. When it is spent, the first pass's proof is the answer (bench front). */
-#define SBP_OUTER_OPEN_WORK 2.5e6
-/* A bound of a cut takes so much of the work of a solve. */
-#define SBP_OUTER_BOUND_WORK 0.2
+#define SBP_OUTER_OPEN_WORK 2.2e6
+/* Bounds of tuples, and evaluations of solvers, take so much of the work of solving a tuple. */
+#define SBP_OUTER_BOUND_WORK      0.2
+#define SBP_OUTER_EVALUATION_WORK 0.01
 
 /* ---- pricing --------------------------------------------------------------------------------- */
 

@@ -85,6 +85,7 @@ void sbp_outer_note_outcome(struct sbp_branch_and_bound *e, const struct sbp_out
 {
     struct sbp_outcome *out = e->out;
     out->evaluations += found->evaluations;
+    e->open_work += e->has_passed ? SBP_OUTER_EVALUATION_WORK * (double)found->evaluations : 0;
     out->stopped |= found->stopped;
     e->memory_binds |= found->memory_binds;
     e->is_too_large |= found->is_too_large;

@@ -265,6 +265,16 @@ static enum sbp_status read_shortage(const struct sbp_json *at, struct answer *a
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
+static enum sbp_status read_covers(const struct sbp_json *at, struct answer *answer)
+{
+    const char *covers;
+    if (!sbp_json_has(at, "covers"))
+        return SBP_OK;
+    SBP_TRY(read_string(at, "covers", &covers));
+    answer->is_narrow = strcmp(covers, "common roles and rests") == 0;
+    return SBP_OK;
+}
+
 static enum sbp_status read_status(const struct sbp_json *at, int exit_code, struct answer *answer)
 {
     static const char *const STATUSES[] = {"optimal", "feasible", "infeasible", "time_limit", NULL};
@@ -290,6 +300,7 @@ enum sbp_status answer_read(const struct measured *measured, int64_t devices, in
         return sbp_fail(diag, SBP_E_INPUT, "%s", measure_end_text(measured, end));
     sbp_json_at(measured->answer, "answer", diag, &at);
     SBP_TRY(read_status(&at, measured->exit_code, answer));
+    SBP_TRY(read_covers(&at, answer));
     SBP_TRY(sbp_json_member(&at, "model", &model));
     SBP_TRY(read_number(&model, "parameters", 1, 1e15, &parameters));
     answer->parameters = (int64_t)parameters;
@@ -301,11 +312,13 @@ enum sbp_status answer_read(const struct measured *measured, int64_t devices, in
 
 const char *answer_verdict(const struct answer *answer, char *buffer)
 {
+    const char *star = answer->is_narrow ? " *" : "";
     if (strcmp(answer->status, "feasible") != 0)
-        (void)snprintf(buffer, 32, "%s", answer->status);
+        (void)snprintf(buffer, 32, "%s%s", answer->status, star);
     else if (answer->bound_s <= 0)
         (void)snprintf(buffer, 32, "no bound");
     else
-        (void)snprintf(buffer, 32, "gap %.2g %%", 100 * (answer->step_s / answer->bound_s - 1));
+        (void)snprintf(buffer, 32, "gap %.2g %%%s", 100 * (answer->step_s / answer->bound_s - 1),
+                       star);
     return buffer;
 }

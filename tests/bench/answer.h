@@ -18,6 +18,7 @@
 struct answer {
     const char *status; /* "optimal", ...; a literal */
     bool has_plan;
+    bool is_narrow; /* status and bound hold for common roles and rests alone */
     int64_t parameters;
     /* With a plan: */
     double step_s, mfu;
@@ -35,8 +36,8 @@ struct answer {
 enum sbp_status answer_read(const struct measured *measured, int64_t devices, int64_t batch,
                             struct answer *answer, struct sbp_diag *diag) SBP_MUST_USE;
 
-/* "optimal", "2.1 %", "infeasible", ...: status or, of a plan with a bound, its gap. Buffer holds
- * at least 32 bytes; returns buffer. */
+/* "optimal", "2.1 %", "infeasible", ...: status or, of a plan with a bound, its gap, with a star
+ * where it is narrow. Buffer holds at least 32 bytes; returns buffer. */
 const char *answer_verdict(const struct answer *answer, char *buffer);
 
 #endif

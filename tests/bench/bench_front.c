@@ -339,7 +339,9 @@ static void add_head(const struct bench *bench, struct sbp_text *page)
               "attention\nforms half of the scores that MFU counts).\n\n");
     sbp_text_add(
         page, "The answer is `optimal`, or how far the plan is above the proven bound at most; "
-              "`infeasible` is proven,\nand the row says how much memory would do. The plan: how "
+              "a star\nsays that this holds among common roles and rests, else it holds over every "
+              "role of every operator\n(docs/search.md); `infeasible` is proven,\nand the row says "
+              "how much memory would do. The plan: how "
               "the step is cut, then the most frequent\nstrategies of layers with weights, with "
               "how many layers have them. Every plan was written, read\nand priced again by "
               "`sbplan explain`.\n\n");

@@ -317,7 +317,8 @@ static void add_head(struct bench *bench)
         "and the most memory that was resident.\nGPT-3 175B is `configs/models/" MODEL
         ".json` with a global batch of %d sequences; clusters are\n`" CLUSTER
         "` with other level sizes. The answer is `optimal`, or how far the plan is above\nthe "
-        "proven bound at most.\n\n",
+        "proven bound at most; a star says that this holds among common roles and rests, else it "
+        "holds\nover every role of every operator (docs/search.md).\n\n",
         BATCH);
 }
 

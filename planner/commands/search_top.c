@@ -181,11 +181,12 @@ static enum sbp_status print_proof(const struct sbp_search_top *all)
     const struct sbp_pool *pool = &all->job->pool;
     const double last_s = pool->plan[pool->count - 1].objective_s;
     const bool all_proved = pool->proved == pool->count;
+    const char *among = all->job->outcome.is_narrow ? " of common roles and rests" : "";
     char rest[32], first[48] = "none is proved: nothing";
     if (all_proved && pool->count == pool->most)
-        SBP_PRINT("\nproved: no other plan costs less\n");
+        SBP_PRINT("\nproved: no other plan%s costs less\n", among);
     else if (all_proved && isinf(pool->rest_s))
-        SBP_PRINT("\nproved: there are no more\n");
+        SBP_PRINT("\nproved: there are no more%s\n", among);
     else if (!(pool->rest_s > 0))
         SBP_PRINT("\nthe best that were found, none is proved\n");
     else {

@@ -129,12 +129,14 @@ enum sbp_status sbp_run_print(const struct sbp_run_report *report, struct sbp_di
     char bytes[32];
     const struct sbp_run_result *result = report->result;
     const struct sbp_totals totals = sbp_program_totals(report->program, report->cluster);
-    SBP_TRY(
-        written(printf("%s: %s on %d ranks (%s, %s, %s), seed %llu\n\n", report->plan,
-                       report->program->graph->name, result->ranks, report->options->backend,
-                       report->options->device, report->options->real == SBP_F64 ? "f64" : "f32",
-                       (unsigned long long)report->options->seed),
-                diag));
+    SBP_TRY(written(sbp_text_print_line(stdout, "%s: %s on %d ranks (%s, %s, %s), seed %llu\n\n",
+                                        report->plan, report->program->graph->name, result->ranks,
+                                        report->options->backend, report->options->device,
+                                        report->options->real == SBP_F64 ? "f64" : "f32",
+                                        (unsigned long long)report->options->seed)
+                        ? 0
+                        : -1,
+                    diag));
     const enum sbp_status status = print_steps(report, &totals);
     if (status != SBP_OK)
         return sbp_fail(diag, status, "standard output: %s", sbp_status_text(status));

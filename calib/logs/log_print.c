@@ -62,10 +62,12 @@ static enum sbp_status print_tables(const struct sbp_logs *logs, FILE *out)
 
 static void print_note(const struct sbp_logs *logs, const struct sbp_log_note *note, FILE *out)
 {
-    (void)fprintf(out, "%s: ", logs->file[note->file]);
+    const char *file = logs->file[note->file];
+    /* Whoever prints looks at ferror(out). */
     if (note->line > 0)
-        (void)fprintf(out, "line %d: ", note->line);
-    (void)fprintf(out, "%s\n", note->text);
+        (void)sbp_text_print_line(out, "%s: line %d: %s\n", file, note->line, note->text);
+    else
+        (void)sbp_text_print_line(out, "%s: %s\n", file, note->text);
 }
 
 static void print_notes(const struct sbp_logs *logs, enum sbp_log_effect effect, const char *title,

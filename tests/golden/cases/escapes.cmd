@@ -10,3 +10,6 @@ sbplan list "$e"
 echo '{"name": "m", "global_batch": 1, "\u001b[2J": 1, "layers": []}' >model.json
 sbplan search model.json laptop-4
 mkdir -p models && echo '{' >"models/a$e.json" && SBPLAN_CONFIGS=. sbplan list models | grep x1b
+echo x >"a$e.log"
+sbplan calibrate --from "a$e.log"
+sbplan search --runnable tiny-mlp laptop-4 -o "r$e.json" >/dev/null && sbplan run "r$e.json" | head -1

@@ -420,7 +420,7 @@ static void check_cases(struct tally *total)
            tally.unread);
     for (int kind = 0; kind < SBP_OP_KINDS && !has_stages; kind++)
         if (tally.seen[kind] == 0 && case_count >= ALL_OPERATORS)
-            fail_msg("no case has the operator %s", sbp_op(kind)->name);
+            fail_msg("no case has the operator %s", sbp_op((enum sbp_op_kind)kind)->name);
     free(tally.finding);
     free(again.finding);
     assert_int_equal(tally.unread, 0);

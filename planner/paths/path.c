@@ -105,5 +105,6 @@ struct sbp_timeline_request sbp_path_timeline(const struct sbp_cut *cut, int64_t
                                          .micro_batches = (int)micro_batches,
                                          .chunks = (int)parallel->chunks,
                                          .pipeline_limit = (int)parallel->pipeline_limit,
+                                         .sends_block = cut->cluster->runtime.sends_block,
                                          .stage = cost};
 }

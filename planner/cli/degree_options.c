@@ -73,11 +73,34 @@ enum sbp_status sbp_inputs_put_degrees(const struct sbp_arguments *arguments,
     return put_chunks(settings, d->chunks, diag);
 }
 
-enum sbp_status sbp_inputs_refuse_degrees(enum sbp_status status, const struct sbp_diag *why,
+/* The option that gave a key of the step; NULL: --set did. */
+static const char *option_of(const struct sbp_degrees *d, const char *key)
+{
+    const struct {
+        const char *key, *option;
+        bool given;
+    } steps[] = {{"pipeline: ", "--pp", d->pipeline > 0},
+                 {"chunks: ", "--vpp", d->chunks > 1},
+                 {"micro_batch: schedule", "--vpp", d->chunks > 1},
+                 {"zero: ", "--zero", d->zero != SBP_ANY}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (steps[i].given && strncmp(key, steps[i].key, strlen(steps[i].key)) == 0)
+            return steps[i].option;
+    return NULL;
+}
+
+enum sbp_status sbp_inputs_refuse_degrees(const struct sbp_arguments *arguments,
+                                          enum sbp_status status, const struct sbp_diag *why,
                                           struct sbp_diag *diag)
 {
-    static const char DEGREES[] = "degrees: ";
+    static const char DEGREES[] = "degrees: ", PARALLEL[] = "parallel: ";
+    const char *option = NULL, *key = why->text + strlen(PARALLEL);
     if (strncmp(why->text, DEGREES, strlen(DEGREES)) == 0)
-        return sbp_fail(diag, status, "--%s", why->text + strlen(DEGREES));
-    return sbp_inputs_refuse(NULL, status, why, diag);
+        return sbp_fail(diag, status, "%s%s", arguments->megatron == NULL ? "--" : "--megatron: ",
+                        why->text + strlen(DEGREES));
+    if (strncmp(why->text, PARALLEL, strlen(PARALLEL)) == 0)
+        option = option_of(&arguments->degrees, key);
+    if (option == NULL)
+        return sbp_inputs_refuse(NULL, status, why, diag);
+    return sbp_fail(diag, status, "%s: %s", option, strchr(key, ':') + 2);
 }

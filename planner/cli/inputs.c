@@ -173,8 +173,12 @@ enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, enum sbp_
     struct sbp_parallel parallel = plan->cut.parallel;
     status = read_given(settings, &parallel, diag);
     complete_interleaved(settings, &plan->cut.graph, &parallel);
-    if (status == SBP_OK)
-        status = set_parallel(plan, &parallel, NULL, diag);
+    if (status == SBP_OK) {
+        struct sbp_diag why = {{0}};
+        status = sbp_plan_cut(plan, &parallel, &why);
+        if (status != SBP_OK)
+            (void)sbp_inputs_refuse_degrees(arguments, status, &why, diag);
+    }
     if (status != SBP_OK)
         sbp_plan_free(plan);
     return status;

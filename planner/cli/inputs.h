@@ -58,9 +58,11 @@ bool sbp_inputs_have_layer_degrees(const struct sbp_arguments *arguments);
 enum sbp_status sbp_inputs_put_degrees(const struct sbp_arguments *arguments,
                                        struct sbp_settings *settings,
                                        struct sbp_diag *diag) SBP_MUST_USE;
-/* Fails with a complaint about degrees ("degrees: tp: ...") as one about an option, "--tp: ...";
- * others as sbp_inputs_refuse with --set. Returns status. */
-enum sbp_status sbp_inputs_refuse_degrees(enum sbp_status status, const struct sbp_diag *why,
+/* Fails with a complaint about degrees ("degrees: tp: ...", or "parallel: pipeline: ..." where --pp
+ * gave it) as one about an option, "--tp: ..."; others as sbp_inputs_refuse with --set. Returns
+ * status. */
+enum sbp_status sbp_inputs_refuse_degrees(const struct sbp_arguments *arguments,
+                                          enum sbp_status status, const struct sbp_diag *why,
                                           struct sbp_diag *diag);
 
 /* Reads LAYER=ROLE:FACTOR,... of every --fix into an array of the arena. E_INPUT, E_USAGE. */

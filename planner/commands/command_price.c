@@ -79,6 +79,10 @@ static enum sbp_status check_arguments(const struct sbp_arguments *arguments, st
         return sbp_fail(diag, SBP_E_USAGE,
                         "sbplan price: degrees, --megatron and --strategy each say what to price, "
                         "one of them is legal");
+    if (arguments->degrees.chunks > 1 && arguments->degrees.pipeline == 0)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "sbplan price: --vpp: several pieces a stage take turns with other "
+                        "stages, legal with --pp 2 and more");
     return arguments->strategy == NULL
                ? SBP_OK
                : sbp_outputs_check_input(arguments, arguments->strategy, diag);

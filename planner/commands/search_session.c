@@ -180,7 +180,7 @@ enum sbp_status sbp_search_job_take_degrees(struct sbp_search_job *job,
     const enum sbp_status status =
         sbp_degrees_apply(degrees, &job->plan, &job->arena, &made, &why);
     if (status != SBP_OK)
-        return sbp_inputs_refuse_degrees(status, &why, diag);
+        return sbp_inputs_refuse_degrees(job->arguments, status, &why, diag);
     job->request.fix = made.fix;
     job->request.fix_count = made.fix_count;
     for (int i = 0; i < made.note_count; i++)

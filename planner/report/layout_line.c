@@ -73,6 +73,12 @@ static bool is_dense(const struct sbp_op_node *node)
     return has_weights(node) && !is_expert(node);
 }
 
+/* Those of which context parallelism is said; other layers may be split by sequence beside it. */
+static bool is_attention(const struct sbp_op_node *node)
+{
+    return sbp_op_role(node->entry, "context") >= 0;
+}
+
 typedef int64_t (*measure)(const struct sbp_plan *plan, int op, enum word word);
 
 /* Layers, with repeats, among those that count whose degree is `value`. */
@@ -146,8 +152,9 @@ enum sbp_status sbp_layout_line_make(const struct sbp_plan *plan, const int *fir
     *layout = (struct sbp_layout_line){.plan = plan,
                                   .tensor = degree(plan, is_dense, ways, WORD_TENSOR),
                                   .data = degree(plan, is_dense, ways, WORD_DATA),
-                                  .context = degree(plan, is_dense, ways, WORD_CONTEXT),
+                                  .context = degree(plan, is_attention, ways, WORD_CONTEXT),
                                   .expert = degree(plan, is_expert, ways, WORD_EXPERT),
+                                  .expert_tensor = degree(plan, is_expert, ways, WORD_TENSOR),
                                   .zero = degree(plan, has_weights, zero_of, WORD_NONE),
                                   .pieces = pieces,
                                   .blocks = blocks};
@@ -207,6 +214,8 @@ const char *sbp_layout_line_text(const struct sbp_layout_line *layout, char *buf
     add_degree(&line, "DP", &layout->data);
     add_degree(&line, "CP", &layout->context);
     add_degree(&line, "EP", &layout->expert);
+    if (layout->expert.most > 1 && layout->expert_tensor.common != layout->tensor.common)
+        add_degree(&line, "ETP", &layout->expert_tensor);
     add_degree(&line, "ZeRO", &layout->zero);
     add(&line, ", micro-batch %lld a replica", (long long)layout->micro_batch);
     if (parallel->recompute != SBP_RECOMPUTE_NONE)

@@ -61,6 +61,13 @@ enum sbp_status sbp_inputs_put_degrees(const struct sbp_arguments *arguments,
         return sbp_fail(diag, SBP_E_USAGE,
                         "--set micro_batch: counts the sequences of all replicas; beside degrees "
                         "--micro-batch N is legal, which counts those of one");
+    if (settings->micro_batch_per_replica > 0 &&
+        (d->micro_batch > 0 || !sbp_inputs_have_degrees(arguments)))
+        return sbp_fail(diag, SBP_E_USAGE, "--set micro_batch_per_replica: %s",
+                        d->micro_batch > 0
+                            ? "--micro-batch says the same, one of them is legal"
+                            : "degrees say how many replicas there are, legal beside --tp, --dp or "
+                              "--pp; micro_batch counts the sequences of all replicas");
     if (d->pipeline > 0)
         SBP_TRY(put_whole(settings, "--pp", "pipeline", d->pipeline, diag));
     if (d->zero != SBP_ANY)
@@ -71,6 +78,15 @@ enum sbp_status sbp_inputs_put_degrees(const struct sbp_arguments *arguments,
                         sbp_parallel_recompute_name((enum sbp_recompute)d->recompute)),
                     diag));
     return put_chunks(settings, d->chunks, diag);
+}
+
+struct sbp_degrees sbp_inputs_degrees(const struct sbp_arguments *arguments,
+                                      const struct sbp_settings *settings)
+{
+    struct sbp_degrees degrees = arguments->degrees;
+    if (settings->micro_batch_per_replica > 0)
+        degrees.micro_batch = settings->micro_batch_per_replica;
+    return degrees;
 }
 
 /* The option that gave a key of the step; NULL: --set did. */

@@ -58,6 +58,9 @@ bool sbp_inputs_have_layer_degrees(const struct sbp_arguments *arguments);
 enum sbp_status sbp_inputs_put_degrees(const struct sbp_arguments *arguments,
                                        struct sbp_settings *settings,
                                        struct sbp_diag *diag) SBP_MUST_USE;
+/* The degrees of the options, with the micro-batch that --set may give. */
+struct sbp_degrees sbp_inputs_degrees(const struct sbp_arguments *arguments,
+                                      const struct sbp_settings *settings);
 /* Fails with a complaint about degrees ("degrees: tp: ...", or "parallel: pipeline: ..." where --pp
  * gave it) as one about an option, "--tp: ..."; others as sbp_inputs_refuse with --set. Returns
  * status. */

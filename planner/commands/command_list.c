@@ -17,14 +17,15 @@ struct entry {
     struct sbp_cluster cluster;
 };
 
-static void read_entry(enum sbp_config_kind kind, struct entry *entry)
+static void read_entry(enum sbp_config_kind kind, struct sbp_arena *arena, struct entry *entry)
 {
     struct cJSON *root;
     struct sbp_json at;
     if (sbp_json_open(entry->path, &root, &at, &entry->why) != SBP_OK)
         return;
-    entry->readable = kind == SBP_CONFIG_MODEL ? sbp_graph_read(&at, &entry->graph) == SBP_OK
-                                               : sbp_cluster_read(&at, &entry->cluster) == SBP_OK;
+    entry->readable = kind == SBP_CONFIG_MODEL
+                          ? sbp_graph_read(&at, &entry->graph) == SBP_OK
+                          : sbp_cluster_read(&at, arena, &entry->cluster) == SBP_OK;
     cJSON_Delete(root);
 }
 
@@ -133,7 +134,7 @@ static enum sbp_status list(const struct sbp_arguments *arguments, struct sbp_ar
     for (int i = 0; i < names.count; i++) {
         entries[i].name = names.name[i];
         entries[i].path = names.path[i];
-        read_entry(kind, &entries[i]);
+        read_entry(kind, arena, &entries[i]);
     }
     const enum sbp_status status = arguments->json ? print_json(kind, entries, names.count, diag)
                                                    : print_text(kind, entries, names.count);

@@ -172,12 +172,3 @@ double sbp_device_attention_share(const struct sbp_device_rates *rates,
     return share * alignment_share(rates, attention->head_size, attention->head_size) *
            sbp_device_factor(rates->sustained);
 }
-
-bool sbp_device_has_product_shares(const struct sbp_device_rates *rates)
-{
-    bool given = rates->efficiency_count > 0 || rates->grid_count > 0 || rates->sustained > 0 ||
-                 rates->alignment.multiple > 0;
-    for (int pass = 0; pass < SBP_PASSES; pass++)
-        given |= rates->pass_share[pass] > 0 || rates->grouped_share[pass] > 0;
-    return given;
-}

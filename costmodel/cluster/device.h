@@ -115,8 +115,6 @@ struct sbp_device_attention {
 };
 double sbp_device_attention_share(const struct sbp_device_rates *rates,
                                   const struct sbp_device_attention *attention);
-/* Whether shares of products differ from 1 anywhere. */
-bool sbp_device_has_product_shares(const struct sbp_device_rates *rates);
 
 /* A factor that may not be given. */
 static inline double sbp_device_factor(double given)

@@ -93,6 +93,7 @@ enum sbp_status sbp_cluster_file_write(const struct cJSON *json, const char *pat
                                        const struct sbp_network_fit *fit, struct sbp_diag *diag)
 {
     struct sbp_cluster cluster;
+    struct sbp_arena arena = {0};
     struct sbp_json at;
     struct cJSON *root = NULL;
     struct sbp_diag why = {0};
@@ -101,7 +102,8 @@ enum sbp_status sbp_cluster_file_write(const struct cJSON *json, const char *pat
         return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory for a cluster file", source);
     enum sbp_status status = sbp_json_parse(text, "cluster file", &root, &at, &why);
     if (status == SBP_OK)
-        status = sbp_cluster_read(&at, &cluster);
+        status = sbp_cluster_read(&at, &arena, &cluster);
+    sbp_arena_free(&arena);
     cJSON_Delete(root);
     if (status == SBP_OK) {
         status = path == NULL ? SBP_OK : sbp_file_write(path, text, strlen(text), diag);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/math/random.h"
+#include "calib/samples/points.h"
 
 #define MOST_CELLS       1000000
 #define MOST_NODE_ROUNDS 32                 /* of a tournament of nodes; beyond, every so many */
@@ -66,8 +67,8 @@ enum {
     CPU_SHAPES = sizeof cpu_shapes / sizeof *cpu_shapes,
     GPU_SHAPES = sizeof gpu_shapes / sizeof *gpu_shapes,
 };
-_Static_assert((int)CPU_SHAPES <= SBP_MAX_EFFICIENCIES, "shapes fit the tables");
-_Static_assert((int)GPU_SHAPES <= SBP_MAX_EFFICIENCIES, "shapes fit the tables");
+_Static_assert((int)CPU_SHAPES <= SBP_MAX_GEMMS, "shapes fit the tables");
+_Static_assert((int)GPU_SHAPES <= SBP_MAX_GEMMS, "shapes fit the tables");
 
 static const struct sbp_product_list lists[] = {
     [SBP_PRODUCTS_CPU] = {.count = CPU_SHAPES,

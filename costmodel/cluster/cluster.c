@@ -5,12 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/math/portable.h"
-
 #define MOST_DEVICES (INT64_C(1) << 31)
 #define MOST_COUNT   (INT64_C(1) << 53) /* whole numbers that a JSON number holds exactly */
 #define MOST_RATE    1e30
-#define LEAST_SHARE  1e-9 /* of the peak; keeps times finite */
 
 static const struct {
     const char *name;
@@ -114,55 +111,29 @@ static enum sbp_status read_flops(const struct sbp_json *device, struct sbp_clus
     return SBP_OK;
 }
 
-static enum sbp_status read_efficiency(const struct sbp_json *at, struct sbp_efficiency *entry)
+/* The keys of a device: its own and those of its rates. */
+static enum sbp_status check_device_keys(const struct sbp_json *device)
 {
-    static const char *const KEYS[] = {"m", "n", "k", "efficiency", "type", NULL};
-    struct sbp_json member;
-    int64_t *sizes[] = {&entry->m, &entry->n, &entry->k};
-    SBP_TRY(sbp_json_keys(at, KEYS));
-    for (int i = 0; i < 3; i++) {
-        SBP_TRY(sbp_json_member(at, KEYS[i], &member));
-        SBP_TRY(sbp_json_int64(&member, 1, MOST_COUNT, sizes[i]));
-    }
-    SBP_TRY(sbp_json_member(at, "efficiency", &member));
-    return sbp_json_double(&member, LEAST_SHARE, 1, &entry->share);
+    static const char *const OWN[] = {
+        "name",           "memory_bytes",       "reserve_bytes",     "flops",
+        "source",         "memory_bytes_per_s", "host_memory_bytes", "host_link_bytes_per_s",
+        "kernel_launch_s"};
+    const char *keys[32] = {0};
+    int count = 0;
+    for (size_t i = 0; i < sizeof OWN / sizeof *OWN; i++)
+        keys[count++] = OWN[i];
+    for (int i = 0; sbp_device_rate_keys[i] != NULL; i++)
+        keys[count++] = sbp_device_rate_keys[i];
+    assert(count < (int)(sizeof keys / sizeof *keys));
+    return sbp_json_keys(device, keys);
 }
 
-static enum sbp_status read_gemm(const struct sbp_json *device, struct sbp_cluster *cluster)
+static enum sbp_status read_device(const struct sbp_json *at, struct sbp_arena *arena,
+                                   struct sbp_cluster *cluster)
 {
-    struct sbp_json list, element;
-    int count;
-    if (!sbp_json_has(device, "gemm"))
-        return SBP_OK;
-    SBP_TRY(sbp_json_member(device, "gemm", &list));
-    SBP_TRY(sbp_json_length(&list, &count));
-    if (count > SBP_MAX_EFFICIENCIES)
-        return sbp_json_refuse(&list, "has %d shapes, at most %d are legal", count,
-                               SBP_MAX_EFFICIENCIES);
-    for (int i = 0; i < count; i++) {
-        SBP_TRY(sbp_json_element(&list, i, &element));
-        SBP_TRY(read_efficiency(&element, &cluster->efficiency[i]));
-    }
-    cluster->efficiency_count = count;
-    return SBP_OK;
-}
-
-static enum sbp_status read_device(const struct sbp_json *at, struct sbp_cluster *cluster)
-{
-    static const char *const KEYS[] = {"name",
-                                       "memory_bytes",
-                                       "reserve_bytes",
-                                       "flops",
-                                       "memory_bytes_per_s",
-                                       "gemm",
-                                       "host_memory_bytes",
-                                       "host_link_bytes_per_s",
-                                       "kernel_launch_s",
-                                       "source",
-                                       NULL};
     struct sbp_json device, member;
     SBP_TRY(sbp_json_member(at, "device", &device));
-    SBP_TRY(sbp_json_keys(&device, KEYS));
+    SBP_TRY(check_device_keys(&device));
     SBP_TRY(sbp_json_member(&device, "memory_bytes", &member));
     SBP_TRY(sbp_json_int64(&member, 1, MOST_COUNT, &cluster->memory_bytes));
     SBP_TRY(sbp_json_get_int64(&device, "reserve_bytes", 0, cluster->memory_bytes,
@@ -175,7 +146,7 @@ static enum sbp_status read_device(const struct sbp_json *at, struct sbp_cluster
                                 &cluster->host_link_bytes_per_s));
     SBP_TRY(sbp_json_get_double(&device, "kernel_launch_s", 0, 1e6, &cluster->kernel_launch_s));
     SBP_TRY(read_flops(&device, cluster));
-    return read_gemm(&device, cluster);
+    return sbp_device_rates_read(&device, arena, &cluster->rates);
 }
 
 static enum sbp_status read_model(const struct sbp_json *at, struct sbp_cluster *cluster)
@@ -216,12 +187,12 @@ static enum sbp_status read_runtime(const struct sbp_json *at, struct sbp_cluste
     return SBP_OK;
 }
 
-enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_cluster *cluster)
+enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_arena *arena,
+                                 struct sbp_cluster *cluster)
 {
-    static const char *const KEYS[] = {"name",     "collectives", "gradient_overlap",
-                                       "levels",   "device",      "network",
-                                       "runtime",  "measured",    "source",
-                                       NULL};
+    static const char *const KEYS[] = {"name",   "collectives", "gradient_overlap", "levels",
+                                       "device", "network",     "runtime",          "measured",
+                                       "source", NULL};
     struct sbp_json member;
     *cluster = (struct sbp_cluster){0};
     SBP_TRY(sbp_json_keys(at, KEYS));
@@ -230,7 +201,7 @@ enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_cluster *
     SBP_TRY(read_model(at, cluster));
     SBP_TRY(read_levels(at, cluster));
     SBP_TRY(read_network(at, cluster));
-    SBP_TRY(read_device(at, cluster));
+    SBP_TRY(read_device(at, arena, cluster));
     return read_runtime(at, cluster);
 }
 
@@ -306,39 +277,39 @@ static double peak_flops(const struct sbp_cluster *cluster, enum sbp_type type)
     return INFINITY; /* a cluster that was not read from a file: compute is free */
 }
 
-/* Shepard's interpolation with power 2; shapes differ by factors, so distances are logarithmic. */
-static double gemm_efficiency(const struct sbp_cluster *cluster, double m, double n, double k)
+double sbp_cluster_product_s(const struct sbp_cluster *cluster,
+                             const struct sbp_device_product *product)
 {
-    double weights = 0, sum = 0;
-    for (int i = 0; i < cluster->efficiency_count; i++) {
-        const struct sbp_efficiency *entry = &cluster->efficiency[i];
-        const double dm = sbp_log(m / (double)entry->m), dn = sbp_log(n / (double)entry->n);
-        const double dk = sbp_log(k / (double)entry->k);
-        const double squared = dm * dm + dn * dn + dk * dk;
-        if (squared < 1e-18)
-            return entry->share;
-        weights += 1 / squared;
-        sum += entry->share / squared;
-    }
-    return weights > 0 ? sum / weights : 1;
-}
-
-double sbp_cluster_gemm_s(const struct sbp_cluster *cluster, enum sbp_type type, double m, double n,
-                          double k)
-{
-    return sbp_cluster_product_s(cluster, type, m, n, k, m * k + k * n + m * n);
-}
-
-double sbp_cluster_product_s(const struct sbp_cluster *cluster, enum sbp_type type, double m,
-                             double n, double k, double elements)
-{
-    const double rate = peak_flops(cluster, type) * gemm_efficiency(cluster, m, n, k);
-    const double bytes = elements * (double)sbp_cluster_type_bytes(type);
+    const double m = product->m, n = product->n, k = product->k;
+    const double rate =
+        peak_flops(cluster, product->type) * sbp_device_product_share(&cluster->rates, product);
+    const double elements = product->elements > 0 ? product->elements : m * k + k * n + m * n;
+    const double bytes = elements * (double)sbp_cluster_type_bytes(product->type);
     return fmax(2 * m * n * k / rate, bytes / cluster->memory_bytes_per_s);
+}
+
+static double stream_s(const struct sbp_cluster *cluster, double bytes)
+{
+    return bytes / (cluster->memory_bytes_per_s * sbp_device_factor(cluster->rates.stream_share));
 }
 
 double sbp_cluster_kernel_s(const struct sbp_cluster *cluster, enum sbp_type type, double flops,
                             double bytes)
 {
-    return fmax(flops / peak_flops(cluster, type), bytes / cluster->memory_bytes_per_s);
+    return fmax(flops / peak_flops(cluster, type), stream_s(cluster, bytes));
+}
+
+double sbp_cluster_attention_s(const struct sbp_cluster *cluster,
+                               const struct sbp_device_attention *attention, double flops,
+                               double bytes)
+{
+    const double share = sbp_device_attention_share(&cluster->rates, attention);
+    return fmax(flops / (peak_flops(cluster, attention->type) * share), stream_s(cluster, bytes));
+}
+
+double sbp_cluster_unfused_attention_s(const struct sbp_cluster *cluster, enum sbp_type type,
+                                       double flops, double bytes)
+{
+    const double share = cluster->rates.unfused.share * sbp_device_factor(cluster->rates.sustained);
+    return flops / (peak_flops(cluster, type) * share) + stream_s(cluster, bytes);
 }

@@ -1,7 +1,8 @@
 /* A cluster: network levels and one kind of device, as read from a cluster file.
  *
  * Levels stand outermost first (nodes, then devices in a node). All numbers are SI: seconds, bytes,
- * FLOP/s. Prices of products and kernels follow here, those of collectives in collective.h.
+ * FLOP/s. Prices of products and kernels follow here, by the rates of device.h; those of
+ * collectives in collective.h.
  */
 #ifndef SBP_COSTMODEL_CLUSTER_CLUSTER_H
 #define SBP_COSTMODEL_CLUSTER_CLUSTER_H
@@ -11,14 +12,12 @@
 #include "base/json/json.h"
 #include "base/status.h"
 #include "costmodel/cluster/curve.h"
+#include "costmodel/cluster/device.h"
 #include "costmodel/cluster/network.h"
 #include "costmodel/cluster/runtime.h"
 
-#define SBP_MAX_LEVELS       4
-#define SBP_MAX_EFFICIENCIES 64
+#define SBP_MAX_LEVELS 4
 
-enum sbp_type { SBP_FP32, SBP_FP64, SBP_BF16, SBP_FP16 };
-#define SBP_TYPES 4
 const char *sbp_cluster_type_name(enum sbp_type type); /* "fp32", "fp64", "bf16", "fp16" */
 int64_t sbp_cluster_type_bytes(enum sbp_type type);
 
@@ -34,12 +33,6 @@ struct sbp_level {
 /* How a group that spans levels communicates (costmodel/cluster/collective.h). */
 enum sbp_collective_model { SBP_MODEL_RING, SBP_MODEL_HIERARCHICAL };
 
-/* Measured share of the peak rate that a (m, k) x (k, n) product reaches. */
-struct sbp_efficiency {
-    int64_t m, n, k;
-    double share; /* 1e-9 .. 1 */
-};
-
 struct sbp_cluster {
     char name[64];
     int level_count;
@@ -53,24 +46,24 @@ struct sbp_cluster {
     int64_t reserve_bytes;   /* of it, held by others than the trainer, default 0 */
     double flops[SBP_TYPES]; /* peak rate by type; 0: not given */
     double memory_bytes_per_s;
-    int64_t host_memory_bytes;    /* host memory for each device; 0: not given */
-    double host_link_bytes_per_s; /* between a device and it, in one direction; 0: not given */
-    double kernel_launch_s;       /* of one kernel, beside flops and bytes; default 0 */
-    struct sbp_runtime runtime;   /* the trainer; its reserve is on top of the device's */
-    int efficiency_count;         /* 0: the peak is reached */
-    struct sbp_efficiency efficiency[SBP_MAX_EFFICIENCIES];
+    int64_t host_memory_bytes;     /* host memory for each device; 0: not given */
+    double host_link_bytes_per_s;  /* between a device and it, in one direction; 0: not given */
+    double kernel_launch_s;        /* of one kernel, beside flops and bytes; default 0 */
+    struct sbp_runtime runtime;    /* the trainer; its reserve is on top of the device's */
+    struct sbp_device_rates rates; /* shares of the peaks; its tables are borrowed */
 };
 
 /* Reads {"name", "collectives"?: "ring" (default) | "hierarchical", "gradient_overlap"?, "levels":
  * [{"name", "size", "alpha_s", "beta_s_per_byte", "ports"?, "curves"?: {...}}...], "device":
- * {"memory_bytes", "reserve_bytes"?, "flops": {type: rate}, "memory_bytes_per_s", "gemm"?:
- * [{"m","n","k","efficiency"}...], "host_memory_bytes"?, "host_link_bytes_per_s"?,
- * "kernel_launch_s"?}, "runtime"?: {...}, "network"?: {...}, "measured"?: {...}, "source"?: ...}.
- * Curves: costmodel/cluster/curve.h; network: costmodel/cluster/network.h; runtime:
- * costmodel/cluster/runtime.h, whose gradients stand for gradient_overlap and whose reserve is added
- * to the device's. "measured" and "source" are
- * carried along, not interpreted. Devices in all: 1 .. 2^31. */
-enum sbp_status sbp_cluster_read(const struct sbp_json *at,
+ * {"memory_bytes", "reserve_bytes"?, "flops": {type: rate}, "memory_bytes_per_s",
+ * "host_memory_bytes"?, "host_link_bytes_per_s"?, "kernel_launch_s"?, and rates as in
+ * costmodel/cluster/device.h}, "runtime"?: {...}, "network"?: {...}, "measured"?: {...}, "source"?:
+ * ...}. Curves: costmodel/cluster/curve.h; network: costmodel/cluster/network.h; runtime:
+ * costmodel/cluster/runtime.h, whose gradients stand for gradient_overlap and whose reserve is
+ * added to the device's. "measured" and "source" are carried along, not interpreted. Devices in
+ * all: 1 .. 2^31. The tables of device rates live in the arena, for as long as the cluster or a
+ * copy of it is used. E_INPUT, E_MEMORY. */
+enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_arena *arena,
                                  struct sbp_cluster *cluster) SBP_MUST_USE;
 
 int64_t sbp_cluster_devices(const struct sbp_cluster *cluster);
@@ -78,18 +71,22 @@ int64_t sbp_cluster_devices(const struct sbp_cluster *cluster);
 enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Seconds of a (m, k) x (k, n) product: max(flops / (peak * efficiency), bytes / bandwidth)
- * (DESIGN.md, section 5). A type that the file gives no peak for takes that of the other
- * half-precision type, else of a wider one, else of any. The efficiency of a shape between measured
- * ones is their average weighted by inverse squared distance in (log m, log n, log k). */
-double sbp_cluster_gemm_s(const struct sbp_cluster *cluster, enum sbp_type type, double m, double n,
-                          double k);
-/* The same where `elements` move between memory and arithmetic instead of m k + k n + m n: the
- * windows of a convolution overlap. */
-double sbp_cluster_product_s(const struct sbp_cluster *cluster, enum sbp_type type, double m,
-                             double n, double k, double elements);
-/* Seconds of a kernel that does `flops` at the peak rate and moves `bytes`. */
+/* Seconds of a product: max(flops / (peak * share), bytes / bandwidth) (DESIGN.md, section 5), with
+ * the share of costmodel/cluster/device.h. A type that the file gives no peak for takes that of the
+ * other half-precision type, else of a wider one, else of any. */
+double sbp_cluster_product_s(const struct sbp_cluster *cluster,
+                             const struct sbp_device_product *product);
+/* Seconds of a kernel that does `flops` at the peak rate and moves `bytes` at the bandwidth that
+ * streams reach. */
 double sbp_cluster_kernel_s(const struct sbp_cluster *cluster, enum sbp_type type, double flops,
                             double bytes);
+/* Seconds of flash attention: the same with its share of the peak. */
+double sbp_cluster_attention_s(const struct sbp_cluster *cluster,
+                               const struct sbp_device_attention *attention, double flops,
+                               double bytes);
+/* Seconds of attention that writes its scores: kernels of products and streams in turn, so their
+ * times add up. rates.unfused must be given; `bytes` are all that its passes move. */
+double sbp_cluster_unfused_attention_s(const struct sbp_cluster *cluster, enum sbp_type type,
+                                       double flops, double bytes);
 
 #endif

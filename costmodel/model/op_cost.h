@@ -9,9 +9,6 @@
 
 #include "costmodel/model/graph.h"
 
-enum sbp_pass { SBP_PASS_FORWARD, SBP_PASS_INPUT_GRADIENT, SBP_PASS_WEIGHT_GRADIENT };
-#define SBP_PASSES 3
-
 /* Parts that each role of an operator makes, by role index; all 1: the whole operator. */
 struct sbp_factor {
     double of[SBP_MAX_ROLES];
@@ -31,12 +28,24 @@ struct sbp_op_sizes sbp_op_sizes(const struct sbp_graph *graph, int op,
 struct sbp_product {
     double count, m, n, k;
     double elements; /* moved between memory and arithmetic by one; 0: m k + k n + m n */
+    bool grouped;    /* its `count` products may be one kernel: those of experts */
 };
 #define SBP_MAX_PRODUCTS 4
+/* What prices of attention depend on, beside the flops and bytes of its work. */
+struct sbp_attention_work {
+    bool given, fused;
+    double head_size; /* mean of queries' and values' */
+    double sequence;  /* keys that a query may see */
+    double rows;      /* queries x heads of a device */
+    /* With materialised scores: how many there are, how often `elements` counts them, and the flops
+     * of products over all of them, none left out. */
+    double scores, score_passes, full_flops;
+};
 struct sbp_work {
     int product_count;
     struct sbp_product product[SBP_MAX_PRODUCTS];
-    double flops;        /* of attention's products: at the peak rate, memory permitting */
+    double flops; /* of attention, or of a custom operator */
+    struct sbp_attention_work attention;
     double vector_flops; /* counted, not priced: what does so few an element is bound by memory */
     double elements;     /* activations moved between memory and arithmetic by it */
     double gradient_elements; /* weight gradients moved besides */

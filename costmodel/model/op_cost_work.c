@@ -196,8 +196,17 @@ static struct sbp_work attention_work(const struct job *job)
     work.elements +=
         (sbp_op_factor_of(node, job->factor, "context") - 1) * sbp_op_own_keys(node, &job->sizes);
     work.elements *= forward ? 1 : 2;
+    work.attention = (struct sbp_attention_work){
+        .given = true,
+        .fused = flash,
+        .head_size = (qk + value) / 4,
+        .sequence = (double)job->graph->tensor[node->input[0]].shape.size[SBP_DIM_SEQUENCE],
+        .rows = sbp_op_tokens(job->sizes.output) * job->sizes.output[SBP_DIM_FEATURE],
+        .scores = flash ? 0 : scores.all,
+        .score_passes = forward ? 1 : 2,
+        .full_flops = scores.all * products};
     if (!flash)
-        work.elements += (forward ? 1 : 2) * scores.all;
+        work.elements += work.attention.score_passes * scores.all;
     return work;
 }
 
@@ -214,6 +223,7 @@ static struct sbp_work moe_work(const struct job *job)
     add_matmul(&work, job->pass, 1, sbp_op_tokens(job->sizes.input[0]), routed, hidden);
     add_matmul(&work, job->pass, experts, sent / experts, ffn * gates, hidden);
     add_matmul(&work, job->pass, experts, sent / experts, hidden, ffn);
+    work.product[1].grouped = work.product[2].grouped = true;
     if (job->pass == SBP_PASS_WEIGHT_GRADIENT)
         return work;
     const bool forward = job->pass == SBP_PASS_FORWARD;

@@ -11,12 +11,41 @@ struct sbp_pricing sbp_price_setup(const struct sbp_graph *graph, const struct s
     return (struct sbp_pricing){.graph = graph, .cluster = cluster, .bytes = *bytes, .type = type};
 }
 
-static double product_s(const struct sbp_pricing *pricing, const struct sbp_product *product)
+static double product_s(const struct sbp_pricing *pricing, const struct sbp_product *product,
+                        enum sbp_pass pass)
 {
-    const double m = product->m, n = product->n, k = product->k;
-    return product->elements > 0
-               ? sbp_cluster_product_s(pricing->cluster, pricing->type, m, n, k, product->elements)
-               : sbp_cluster_gemm_s(pricing->cluster, pricing->type, m, n, k);
+    const struct sbp_device_product of_device = {.type = pricing->type,
+                                                 .pass = pass,
+                                                 .m = product->m,
+                                                 .n = product->n,
+                                                 .k = product->k,
+                                                 .elements = product->elements,
+                                                 .grouped = product->grouped};
+    return sbp_cluster_product_s(pricing->cluster, &of_device);
+}
+
+/* Fused attention reaches its share of the peak. Unfused kernels pass over all scores many times
+ * more than operands are read, where the device says how often. */
+static double attention_s(const struct sbp_pricing *pricing, const struct sbp_work *work,
+                          enum sbp_pass pass, double bytes)
+{
+    const struct sbp_attention_work *attention = &work->attention;
+    const struct sbp_device_rates *rates = &pricing->cluster->rates;
+    const struct sbp_device_attention of_device = {.type = pricing->type,
+                                                   .pass = pass,
+                                                   .head_size = attention->head_size,
+                                                   .sequence = attention->sequence,
+                                                   .rows = attention->rows};
+    if (attention->fused)
+        return sbp_cluster_attention_s(pricing->cluster, &of_device, work->flops, bytes);
+    if (!(rates->unfused.share > 0))
+        return sbp_cluster_kernel_s(pricing->cluster, pricing->type,
+                                    work->flops / sbp_device_factor(rates->sustained), bytes);
+    const double passes =
+        pass == SBP_PASS_FORWARD ? rates->unfused.forward_passes : rates->unfused.backward_passes;
+    const double more = (passes - attention->score_passes) * attention->scores;
+    return sbp_cluster_unfused_attention_s(pricing->cluster, pricing->type, attention->full_flops,
+                                           bytes + more * (double)pricing->bytes.activation);
 }
 
 double sbp_price_pass_s(const struct sbp_pricing *pricing, int op, const struct sbp_factor *factor,
@@ -28,10 +57,12 @@ double sbp_price_pass_s(const struct sbp_pricing *pricing, int op, const struct 
     const double bytes = work.elements * (double)pricing->bytes.activation +
                          work.gradient_elements * (double)pricing->bytes.gradient + work.bytes;
     double launches = work.flops > 0 || bytes > 0 ? 1 : 0;
-    double seconds = sbp_cluster_kernel_s(pricing->cluster, pricing->type, work.flops, bytes);
+    double seconds = work.attention.given
+                         ? attention_s(pricing, &work, pass, bytes)
+                         : sbp_cluster_kernel_s(pricing->cluster, pricing->type, work.flops, bytes);
     for (int i = 0; i < work.product_count; i++) {
         const struct sbp_product *product = &work.product[i];
-        seconds += product->count * product_s(pricing, product);
+        seconds += product->count * product_s(pricing, product, pass);
         launches += product->count;
     }
     return seconds + launches * pricing->cluster->kernel_launch_s;

@@ -103,11 +103,12 @@ static enum sbp_status override(const struct sbp_arguments *arguments, const str
 
 /* Cuts the cluster to fewer devices in the tree of its file, for the plan carries the cluster that
  * was used. */
-static enum sbp_status shrink(const struct sbp_json *at, int64_t devices, struct sbp_diag *diag)
+static enum sbp_status shrink(const struct sbp_json *at, int64_t devices, struct sbp_arena *arena,
+                              struct sbp_diag *diag)
 {
     struct sbp_cluster cluster;
     struct sbp_json levels, level, size;
-    SBP_TRY(sbp_cluster_read(at, &cluster));
+    SBP_TRY(sbp_cluster_read(at, arena, &cluster));
     SBP_TRY(sbp_cluster_shrink(&cluster, devices, diag));
     SBP_TRY(sbp_json_member(at, "levels", &levels));
     for (int i = 0; i < cluster.level_count; i++) {
@@ -134,7 +135,7 @@ static enum sbp_status read_files(const struct sbp_arguments *arguments, struct 
     SBP_TRY(sbp_inputs_put_degrees(arguments, settings, diag));
     const int64_t devices = settings->devices > 0 ? settings->devices : arguments->devices;
     sbp_json_at(cluster->root, cluster->name, diag, &at);
-    return devices > 0 ? shrink(&at, devices, diag) : SBP_OK;
+    return devices > 0 ? shrink(&at, devices, arena, diag) : SBP_OK;
 }
 
 /* Reads the keys of struct sbp_parallel that --set gives. */

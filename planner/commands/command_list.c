@@ -30,7 +30,7 @@ static void read_entry(enum sbp_config_kind kind, struct sbp_arena *arena, struc
     else
         entry->readable =
             sbp_cluster_parts_expand(root, entry->path, NULL, arena, &entry->why) == SBP_OK &&
-            sbp_cluster_read(&at, &entry->cluster) == SBP_OK;
+            sbp_cluster_read(&at, arena, &entry->cluster) == SBP_OK;
     cJSON_Delete(root);
 }
 

@@ -10,7 +10,7 @@ enum sbp_status sbp_plan_load(const struct sbp_json *model, const struct sbp_jso
                               struct sbp_plan *plan)
 {
     SBP_TRY(sbp_graph_read(model, &plan->workload.model));
-    SBP_TRY(sbp_cluster_read(cluster, &plan->workload.cluster));
+    SBP_TRY(sbp_cluster_read(cluster, &plan->arena, &plan->workload.cluster));
     const struct sbp_parallel plain = sbp_parallel_default(&plan->workload.model);
     return sbp_plan_cut(plan, &plain, model->diag);
 }

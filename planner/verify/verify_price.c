@@ -130,17 +130,53 @@ static double kernel_s(const struct sbp_verification *c, double flops, double by
 {
     const struct sbp_cluster *device = &c->plan->workload.cluster;
     const double one_s = sbp_cluster_kernel_s(device, arithmetic(c), 1, 0); /* 1 / peak */
-    return fmax(flops * one_s, bytes / device->memory_bytes_per_s);
+    const double stream = device->rates.stream_share;
+    return fmax(flops * one_s, bytes / device->memory_bytes_per_s / (stream > 0 ? stream : 1));
 }
 
-/* Seconds of (m, k) x (k, n); with measured efficiencies by the cost model's own interpolation. */
-static double product_s(const struct sbp_verification *c, const struct sbp_product *product)
+/* Seconds of (m, k) x (k, n); the cost model's own function says what share of the peak it reaches.
+ */
+static double product_s(const struct sbp_verification *c, const struct sbp_product *product,
+                        enum sbp_pass pass)
 {
+    const struct sbp_cluster *device = &c->plan->workload.cluster;
     const double m = product->m, n = product->n, k = product->k;
     const double elements = product->elements > 0 ? product->elements : m * k + k * n + m * n;
-    if (c->plan->workload.cluster.efficiency_count > 0)
-        return sbp_cluster_product_s(&c->plan->workload.cluster, arithmetic(c), m, n, k, elements);
-    return kernel_s(c, 2 * m * n * k, elements * (double)sbp_cluster_type_bytes(arithmetic(c)));
+    const double bytes = elements * (double)sbp_cluster_type_bytes(arithmetic(c));
+    const double share = sbp_device_product_share(
+        &device->rates, &(struct sbp_device_product){.type = arithmetic(c),
+                                                     .pass = pass,
+                                                     .m = m,
+                                                     .n = n,
+                                                     .k = k,
+                                                     .grouped = product->grouped});
+    const double one_s = sbp_cluster_kernel_s(device, arithmetic(c), 1, 0);
+    return fmax(2 * m * n * k * one_s / share, bytes / device->memory_bytes_per_s);
+}
+
+/* Seconds of attention. Fused, it is a kernel at a share of the peak; unfused, products at theirs
+ * and then the passes over the scores, where the device counts them. */
+static double attention_s(const struct sbp_verification *c, const struct sbp_work *work,
+                          enum sbp_pass pass, double bytes)
+{
+    const struct sbp_device_rates *rates = &c->plan->workload.cluster.rates;
+    const struct sbp_attention_work *a = &work->attention;
+    const struct sbp_device_attention kernel = {.type = arithmetic(c),
+                                                .pass = pass,
+                                                .head_size = a->head_size,
+                                                .sequence = a->sequence,
+                                                .rows = a->rows};
+    const double sustained = rates->sustained > 0 ? rates->sustained : 1;
+    if (a->fused)
+        return kernel_s(c, work->flops / sbp_device_attention_share(rates, &kernel), bytes);
+    if (!(rates->unfused.share > 0))
+        return kernel_s(c, work->flops / sustained, bytes);
+    const bool forward = pass == SBP_PASS_FORWARD;
+    const double counted = forward ? 1 : 2; /* passes that the catalogue counts */
+    const double passes = forward ? rates->unfused.forward_passes : rates->unfused.backward_passes;
+    const double scores = (passes - counted) * a->scores * (double)c->bytes.activation;
+    return kernel_s(c, a->full_flops / (rates->unfused.share * sustained), 0) +
+           kernel_s(c, 0, bytes + scores);
 }
 
 /* The product Y = XW by the shapes: m rows of tokens, k features in, n out, each divided by its
@@ -186,10 +222,11 @@ static double pass_s(const struct sbp_verification *c, int op, enum sbp_pass pas
         return work.time_s;
     const double bytes = work.elements * (double)c->bytes.activation +
                          work.gradient_elements * (double)c->bytes.gradient + work.bytes;
-    double seconds = kernel_s(c, work.flops, bytes);
+    double seconds =
+        work.attention.given ? attention_s(c, &work, pass, bytes) : kernel_s(c, work.flops, bytes);
     double launches = work.flops > 0 || bytes > 0;
     for (int i = 0; i < work.product_count; i++) {
-        seconds += work.product[i].count * product_s(c, &work.product[i]);
+        seconds += work.product[i].count * product_s(c, &work.product[i], pass);
         launches += work.product[i].count;
     }
     return seconds + launches * c->plan->workload.cluster.kernel_launch_s;

@@ -31,13 +31,30 @@ static void check_collectives(const struct sbp_cluster *cluster)
     }
 }
 
+/* Products and attention of any size take at least the peak's time, and a finite one. */
+static void check_rates(const struct sbp_cluster *cluster)
+{
+    for (int i = 0; i < SBP_TYPES * SBP_PASSES; i++) {
+        const enum sbp_type type = (enum sbp_type)(i % SBP_TYPES);
+        const enum sbp_pass pass = (enum sbp_pass)(i / SBP_TYPES);
+        for (double size = 1; size < 1e6; size = 5 * size + 2) {
+            const struct sbp_device_product product = {
+                .type = type, .pass = pass, .m = size, .n = 100, .k = 7, .grouped = i % 2 == 0};
+            const struct sbp_device_attention attention = {type, pass, 96, size, 7 * size};
+            fuzz_check(isfinite(sbp_cluster_product_s(cluster, &product)), "a time of a product");
+            fuzz_check(sbp_device_product_share(&cluster->rates, &product) <= 1 + 1e-9,
+                       "no product above the peak");
+            fuzz_check(isfinite(sbp_cluster_attention_s(cluster, &attention, size, 1)),
+                       "a time of attention");
+        }
+    }
+}
+
 static void check(const struct sbp_cluster *cluster)
 {
     const int64_t devices = sbp_cluster_devices(cluster);
     fuzz_check(devices >= 1 && devices <= (int64_t)1 << 31, "devices within bounds");
-    for (int type = 0; type < SBP_TYPES; type++)
-        fuzz_check(isfinite(sbp_cluster_gemm_s(cluster, (enum sbp_type)type, 96, 100, 7)),
-                   "a time of a product");
+    check_rates(cluster);
     check_collectives(cluster);
     for (int64_t wanted = 1; wanted <= 64; wanted *= 2) {
         struct sbp_cluster smaller = *cluster;
@@ -57,10 +74,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct sbp_json cursor;
     if (sbp_json_parse(text, "input", &root, &cursor, &diag) == SBP_OK) {
         struct sbp_cluster cluster;
-        if (sbp_cluster_read(&cursor, &cluster) == SBP_OK)
+        struct sbp_arena arena = {0};
+        if (sbp_cluster_read(&cursor, &arena, &cluster) == SBP_OK)
             check(&cluster);
         else
             fuzz_check(diag.text[0] != '\0', "a reason after a refusal");
+        sbp_arena_free(&arena);
     }
     cJSON_Delete(root);
     free(text);

@@ -22,6 +22,7 @@ struct run {
 static void read_files(const struct memory_case *question, struct run *run)
 {
     struct sbp_diag diag = {{0}};
+    struct sbp_arena arena = {0}; /* of no table that is used */
     struct sbp_json at;
     setting_must(sbp_json_parse(question->model.bytes, "model.json", &run->model_tree, &at, &diag),
                  &diag);
@@ -29,7 +30,8 @@ static void read_files(const struct memory_case *question, struct run *run)
     setting_must(
         sbp_json_parse(question->cluster.bytes, "cluster.json", &run->cluster_tree, &at, &diag),
         &diag);
-    setting_must(sbp_cluster_read(&at, &run->cluster), &diag);
+    setting_must(sbp_cluster_read(&at, &arena, &run->cluster), &diag);
+    sbp_arena_free(&arena);
     setting_must(
         sbp_json_parse(question->parallel.bytes, "parallel", &run->parallel_tree, &at, &diag),
         &diag);

@@ -55,8 +55,7 @@ static void plan_make(struct plan *plan, const struct pipeline_setting *setting)
     *plan = (struct plan){.setting = setting};
     setting_cluster_named("summit-v100", &plan->cluster);
     setting_must(sbp_cluster_shrink(&plan->cluster, setting->inter * setting->data, &diag), &diag);
-    plan->cluster.efficiency_count = 1;
-    plan->cluster.efficiency[0] = (struct sbp_efficiency){1, 1, 1, setting->efficiency};
+    setting_cluster_efficiency(setting->efficiency, &plan->cluster);
     setting_gpt_read(&plan->model, &setting->model, setting->micro_batch);
     plan->parameters = (double)plan->model.graph.parameters;
     plan->boundary_bytes = (double)setting->micro_batch * SETTING_GPT_SEQUENCE *

@@ -30,13 +30,22 @@ struct sbp_cluster setting_cluster(int64_t devices)
 void setting_cluster_named(const char *name, struct sbp_cluster *cluster)
 {
     struct sbp_diag diag = {{0}};
+    struct sbp_arena arena = {0}; /* of no table that is used */
     struct cJSON *tree = NULL;
     struct sbp_json root;
     char path[4096];
     (void)snprintf(path, sizeof path, SBP_SOURCE_ROOT "/configs/clusters/%s.json", name);
     setting_must(sbp_json_open(path, &tree, &root, &diag), &diag);
-    setting_must(sbp_cluster_read(&root, cluster), &diag);
+    setting_must(sbp_cluster_read(&root, &arena, cluster), &diag);
+    cluster->rates = (struct sbp_device_rates){0};
+    sbp_arena_free(&arena);
     cJSON_Delete(tree);
+}
+
+void setting_cluster_efficiency(double share, struct sbp_cluster *cluster)
+{
+    for (int pass = 0; pass < SBP_PASSES; pass++)
+        cluster->rates.pass_share[pass] = share;
 }
 
 void setting_shared_path(const char *name, char *path, size_t size)

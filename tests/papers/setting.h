@@ -10,7 +10,10 @@ struct cJSON;
 /* One level: alpha 1e-5 s, beta 1e-10 s a byte, fp32 1e13 flops/s. */
 struct sbp_cluster setting_cluster(int64_t devices);
 /* One of configs/clusters. */
+/* Without its tables of rates: they are freed. */
 void setting_cluster_named(const char *name, struct sbp_cluster *cluster);
+/* All products reach this share of the peak. */
+void setting_cluster_efficiency(double share, struct sbp_cluster *cluster);
 struct sbp_mesh setting_mesh(const struct sbp_cluster *cluster);
 
 struct setting_model {

@@ -60,8 +60,7 @@ static void make_cluster(const struct summit_setting *setting, const struct summ
     if (grid->intra > 1)
         cluster->level[cluster->level_count++] = tensor_level(&summit, grid->intra);
     cluster->reserve_bytes = setting->reserve_bytes;
-    cluster->efficiency_count = 1;
-    cluster->efficiency[0] = (struct sbp_efficiency){1, 1, 1, setting->efficiency};
+    setting_cluster_efficiency(setting->efficiency, cluster);
 }
 
 /* "ac ... the factor of N / G_inter closest to sqrt(N)" (section V.A). */

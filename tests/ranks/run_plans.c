@@ -30,8 +30,10 @@ static void read_cluster(const int *levels, struct sbp_cluster *cluster)
     struct cJSON *root = NULL;
     struct sbp_json at;
     struct sbp_diag diag = {0};
+    struct sbp_arena arena = {0}; /* of no table that is used */
     check(sbp_json_parse(text, "cluster", &root, &at, &diag), &diag, "cluster");
-    check(sbp_cluster_read(&at, cluster), &diag, "cluster");
+    check(sbp_cluster_read(&at, &arena, cluster), &diag, "cluster");
+    sbp_arena_free(&arena);
     cJSON_Delete(root);
 }
 

@@ -64,10 +64,12 @@ static void read_cluster(const struct context *context, struct sbp_cluster *clus
     struct cJSON *root;
     struct sbp_json at;
     struct sbp_diag diag = {0};
+    struct sbp_arena arena = {0};
     (void)snprintf(path, sizeof path, "%s/cluster.json", context->folder);
     if (sbp_json_open(path, &root, &at, &diag) != SBP_OK ||
-        sbp_cluster_read(&at, cluster) != SBP_OK)
+        sbp_cluster_read(&at, &arena, cluster) != SBP_OK)
         fail_msg("%s", diag.text);
+    sbp_arena_free(&arena);
     cJSON_Delete(root);
 }
 
@@ -144,7 +146,7 @@ static void test_cluster_file_follows_from_samples(void **state)
     assert_int_equal(cluster.level[0].size, RANKS);
     assert_true(cluster.flops[SBP_FP32] > 0 && cluster.flops[SBP_FP64] > 0);
     assert_true(cluster.memory_bytes > 0 && cluster.memory_bytes_per_s > 0);
-    assert_true(cluster.efficiency_count > 0);
+    assert_true(cluster.rates.efficiency_count > 0);
 
     static struct series series[MOST_POINTS];
     memset(series, 0, sizeof series);

@@ -112,9 +112,10 @@ static void expect_cluster(const char *path)
     struct cJSON *root;
     struct sbp_json at;
     struct sbp_diag diag = {0};
+    struct sbp_arena arena = {0};
     struct sbp_cluster cluster;
     if (sbp_json_open(path, &root, &at, &diag) != SBP_OK ||
-        sbp_cluster_read(&at, &cluster) != SBP_OK)
+        sbp_cluster_read(&at, &arena, &cluster) != SBP_OK)
         fail_msg("%s", diag.text);
     assert_int_equal(cluster.level_count, 1);
     assert_string_equal(cluster.level[0].name, "rank");
@@ -124,13 +125,14 @@ static void expect_cluster(const char *path)
     expect_near("fp32", cluster.flops[SBP_FP32], 10e9);
     expect_near("fp64", cluster.flops[SBP_FP64], 1e9);
     expect_near("copy", cluster.memory_bytes_per_s, 4e9);
-    assert_int_equal(cluster.efficiency_count, 2);
-    expect_near("best shape", cluster.efficiency[0].share, 1);
-    expect_near("other shape", cluster.efficiency[1].share, 0.5);
+    assert_int_equal(cluster.rates.efficiency_count, 2);
+    expect_near("best shape", cluster.rates.efficiency[0].share, 1);
+    expect_near("other shape", cluster.rates.efficiency[1].share, 0.5);
     const cJSON *measured = cJSON_GetObjectItem(root, "measured");
     assert_true(cJSON_IsTrue(cJSON_GetObjectItem(measured, "oversubscribed")));
     assert_string_equal(cJSON_GetObjectItem(measured, "command")->valuestring, "test \"quoted\"");
     assert_string_equal(cJSON_GetObjectItem(measured, "samples")->valuestring, "c.samples.jsonl");
+    sbp_arena_free(&arena);
     cJSON_Delete(root);
 }
 

@@ -14,6 +14,8 @@
 
 #define SEED UINT64_C(20240811)
 
+static struct sbp_arena tables; /* of the clusters of a test */
+
 static enum sbp_status read_text(const char *text, struct sbp_cluster *cluster,
                                  struct sbp_diag *diag)
 {
@@ -22,7 +24,7 @@ static enum sbp_status read_text(const char *text, struct sbp_cluster *cluster,
     *diag = (struct sbp_diag){{0}};
     enum sbp_status status = sbp_json_parse(text, "c.json", &tree, &root, diag);
     if (status == SBP_OK)
-        status = sbp_cluster_read(&root, cluster);
+        status = sbp_cluster_read(&root, &tables, cluster);
     cJSON_Delete(tree);
     return status;
 }
@@ -75,9 +77,9 @@ static void test_reads_every_key(void **state)
     assert_true(cluster.flops[SBP_BF16] == 3e14);
     assert_true(cluster.flops[SBP_FP64] == 0);
     assert_true(cluster.memory_bytes_per_s == 7.3e11);
-    assert_int_equal(cluster.efficiency_count, 1);
-    assert_int_equal(cluster.efficiency[0].k, 32);
-    assert_true(cluster.efficiency[0].share == 0.5);
+    assert_int_equal(cluster.rates.efficiency_count, 1);
+    assert_int_equal(cluster.rates.efficiency[0].k, 32);
+    assert_true(cluster.rates.efficiency[0].share == 0.5);
     assert_int_equal(sbp_cluster_devices(&cluster), 32);
     assert_int_equal(cluster.collectives, SBP_MODEL_HIERARCHICAL);
     assert_true(cluster.gradient_overlap == 0.75);
@@ -286,18 +288,24 @@ static void assert_near(double value, double expected)
         fail_msg("%.17g, expected %.17g", value, expected);
 }
 
-static void test_gemm_is_compute_or_memory_bound(void **state)
+static double product_s(const struct sbp_cluster *cluster, double m, double n, double k,
+                        double elements)
+{
+    const struct sbp_device_product product = {
+        .type = SBP_FP32, .m = m, .n = n, .k = k, .elements = elements};
+    return sbp_cluster_product_s(cluster, &product);
+}
+
+static void test_product_is_compute_or_memory_bound(void **state)
 {
     (void)state;
     struct sbp_cluster cluster;
     must_read(CLUSTER(LEVEL("a", "2"), DEVICE), &cluster); /* 1e12 flops, 1e11 bytes a second */
-    assert_near(sbp_cluster_gemm_s(&cluster, SBP_FP32, 1000, 1000, 1000), 2e9 / 1e12);
+    assert_near(product_s(&cluster, 1000, 1000, 1000, 0), 2e9 / 1e12);
     /* Elements said: a product that moves few, and one that memory binds. */
-    assert_near(sbp_cluster_product_s(&cluster, SBP_FP32, 1000, 1000, 1000, 1), 2e9 / 1e12);
-    assert_near(sbp_cluster_product_s(&cluster, SBP_FP32, 1000, 1000, 1000, 1e12),
-                4e12 / cluster.memory_bytes_per_s);
-    assert_near(sbp_cluster_gemm_s(&cluster, SBP_FP32, 1, 1000, 1000),
-                4.0 * (1000 + 1000000 + 1000) / 1e11);
+    assert_near(product_s(&cluster, 1000, 1000, 1000, 1), 2e9 / 1e12);
+    assert_near(product_s(&cluster, 1000, 1000, 1000, 1e12), 4e12 / cluster.memory_bytes_per_s);
+    assert_near(product_s(&cluster, 1, 1000, 1000, 0), 4.0 * (1000 + 1000000 + 1000) / 1e11);
     assert_near(sbp_cluster_kernel_s(&cluster, SBP_FP32, 1e9, 1e6), 1e-3);
     assert_near(sbp_cluster_kernel_s(&cluster, SBP_FP32, 1e3, 1e6), 1e-5);
 }
@@ -313,49 +321,6 @@ static void test_rate_of_a_type_that_is_not_given(void **state)
     cluster.flops[SBP_BF16] = 8e12;
     assert_near(sbp_cluster_kernel_s(&cluster, SBP_BF16, 8e12, 0), 1);
     assert_near(sbp_cluster_kernel_s(&cluster, SBP_FP16, 4e12, 0), 1);
-}
-
-/* The formula once more, in base-2 logarithms: weights change by one factor, averages do not. */
-static double interpolate(const struct sbp_cluster *cluster, double m, double n, double k)
-{
-    double top = 0, bottom = 0;
-    for (int i = 0; i < cluster->efficiency_count; i++) {
-        const struct sbp_efficiency *e = &cluster->efficiency[i];
-        const double d2 = pow(log2(m) - log2((double)e->m), 2) +
-                          pow(log2(n) - log2((double)e->n), 2) +
-                          pow(log2(k) - log2((double)e->k), 2);
-        top += e->share / d2;
-        bottom += 1 / d2;
-    }
-    return top / bottom;
-}
-
-static void test_efficiency(void **state)
-{
-    (void)state;
-    struct sbp_cluster cluster = {.memory_bytes_per_s = 1e300, .efficiency_count = 6};
-    struct sbp_random random = seeded(SEED);
-    cluster.flops[SBP_FP64] = 1e12;
-    for (int i = 0; i < cluster.efficiency_count; i++)
-        cluster.efficiency[i] =
-            (struct sbp_efficiency){INT64_C(1) << sbp_random_below(&random, 14),
-                                    INT64_C(1) << sbp_random_below(&random, 14),
-                                    INT64_C(1) << sbp_random_below(&random, 14), 0.1 + 0.15 * i};
-    for (int i = 0; i < cluster.efficiency_count; i++) {
-        const struct sbp_efficiency *e = &cluster.efficiency[i];
-        const double m = (double)e->m, n = (double)e->n, k = (double)e->k;
-        assert_near(sbp_cluster_gemm_s(&cluster, SBP_FP64, m, n, k),
-                    2 * m * n * k / (1e12 * e->share));
-    }
-    for (int trial = 0; trial < 500; trial++) {
-        const double m = 3 + 7 * (double)sbp_random_below(&random, 900);
-        const double n = 3 + 7 * (double)sbp_random_below(&random, 900);
-        const double k = 3 + 7 * (double)sbp_random_below(&random, 900);
-        const double seconds = sbp_cluster_gemm_s(&cluster, SBP_FP64, m, n, k);
-        const double expected = 2 * m * n * k / (1e12 * interpolate(&cluster, m, n, k));
-        if (fabs(seconds - expected) > 1e-9 * expected)
-            fail_msg("trial %d: %.17g s, expected %.17g s", trial, seconds, expected);
-    }
 }
 
 /* --- shipped files --- */
@@ -382,7 +347,7 @@ static void test_shipped_clusters(void **state)
         (void)snprintf(path, sizeof path, "%s/configs/clusters/%s.json", root == NULL ? "." : root,
                        rows[i].name);
         if (sbp_json_open(path, &tree, &at, &diag) != SBP_OK ||
-            sbp_cluster_read(&at, &cluster) != SBP_OK)
+            sbp_cluster_read(&at, &tables, &cluster) != SBP_OK)
             fail_msg("%s", diag.text);
         assert_string_equal(cluster.name, rows[i].name);
         assert_int_equal(sbp_cluster_devices(&cluster), rows[i].devices);
@@ -400,10 +365,11 @@ int main(void)
         cmocka_unit_test(test_shrink),
         cmocka_unit_test(test_shrink_outer_levels_first),
         cmocka_unit_test(test_shrink_says_what_is_legal),
-        cmocka_unit_test(test_gemm_is_compute_or_memory_bound),
+        cmocka_unit_test(test_product_is_compute_or_memory_bound),
         cmocka_unit_test(test_rate_of_a_type_that_is_not_given),
-        cmocka_unit_test(test_efficiency),
         cmocka_unit_test(test_shipped_clusters),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    sbp_arena_free(&tables);
+    return failed;
 }

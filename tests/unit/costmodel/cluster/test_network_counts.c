@@ -17,13 +17,15 @@ static void read_alps(struct sbp_cluster *cluster)
 {
     const char *root = getenv("SBP_SOURCE_ROOT");
     struct sbp_diag diag = {{0}};
+    struct sbp_arena arena = {0}; /* of no table that is used */
     struct sbp_json at;
     struct cJSON *tree;
     char path[4096];
     (void)snprintf(path, sizeof path, "%s/configs/clusters/alps.json", root == NULL ? "." : root);
     if (sbp_json_open(path, &tree, &at, &diag) != SBP_OK ||
-        sbp_cluster_read(&at, cluster) != SBP_OK)
+        sbp_cluster_read(&at, &arena, cluster) != SBP_OK)
         fail_msg("%s", diag.text);
+    sbp_arena_free(&arena);
     cJSON_Delete(tree);
 }
 

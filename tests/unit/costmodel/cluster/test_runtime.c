@@ -14,13 +14,15 @@
 static enum sbp_status read_text(const char *text, struct sbp_cluster *cluster,
                                  struct sbp_diag *diag)
 {
+    struct sbp_arena arena = {0};
     struct cJSON *tree;
     struct sbp_json root;
     *diag = (struct sbp_diag){{0}};
     enum sbp_status status = sbp_json_parse(text, "c.json", &tree, &root, diag);
     if (status == SBP_OK)
-        status = sbp_cluster_read(&root, cluster);
+        status = sbp_cluster_read(&root, &arena, cluster);
     cJSON_Delete(tree);
+    sbp_arena_free(&arena);
     return status;
 }
 

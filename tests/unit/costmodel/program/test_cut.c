@@ -26,7 +26,7 @@ static void bench_open(struct bench *b)
     memset(b, 0, sizeof *b);
     must_read(&b->model, GPT);
     assert_int_equal(sbp_json_parse(CLUSTER, "c.json", &b->tree, &at, &diag), SBP_OK);
-    assert_int_equal(sbp_cluster_read(&at, &b->cluster), SBP_OK);
+    assert_int_equal(sbp_cluster_read(&at, &b->arena, &b->cluster), SBP_OK);
 }
 
 static void bench_close(struct bench *b)

@@ -1,0 +1,125 @@
+/* What a device reaches of its peak: shares for products, attention and streams.
+ *
+ * Input is the "device" object of a cluster file. Shares of products come as scattered shapes or on
+ * grids, by type and pass; those of flash attention on grids by head size, sequence and rows. What
+ * a file does not give counts as 1, the peak. cluster.h turns shares into seconds. All functions
+ * are pure; tables are read only.
+ */
+#ifndef SBP_COSTMODEL_CLUSTER_DEVICE_H
+#define SBP_COSTMODEL_CLUSTER_DEVICE_H
+
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/json/json.h"
+#include "base/status.h"
+
+enum sbp_type { SBP_FP32, SBP_FP64, SBP_BF16, SBP_FP16 };
+#define SBP_TYPES 4
+
+enum sbp_pass { SBP_PASS_FORWARD, SBP_PASS_INPUT_GRADIENT, SBP_PASS_WEIGHT_GRADIENT };
+#define SBP_PASSES 3
+
+#define SBP_DEVICE_LEAST_SHARE 1e-9 /* of the peak; keeps times finite */
+
+/* What a table speaks of; -1: of any. */
+struct sbp_rate_scope {
+    int type, pass;
+};
+
+/* Measured share of the peak rate that a (m, k) x (k, n) product reaches. */
+struct sbp_efficiency {
+    struct sbp_rate_scope scope;
+    int64_t m, n, k;
+    double share; /* SBP_DEVICE_LEAST_SHARE .. 1 */
+};
+
+/* Shares of the peak over three sizes: m, n and k of a product; head size, sequence and rows of
+ * attention. */
+#define SBP_RATE_AXES 3
+struct sbp_rate_grid {
+    struct sbp_rate_scope scope;
+    int count[SBP_RATE_AXES];
+    const double *log_size[SBP_RATE_AXES]; /* (count) rising natural logarithms */
+    const double *log_share;               /* (count[0], count[1], count[2]) row-major, <= 0 */
+};
+
+/* Copied by value with its cluster: the tables are borrowed and live in the arena of
+ * sbp_device_rates_read. Zeroed: everything at the peak. */
+struct sbp_device_rates {
+    int efficiency_count, grid_count, attention_count;
+    const struct sbp_efficiency *efficiency; /* (efficiency_count) */
+    const struct sbp_rate_grid *grid;        /* (grid_count) of products */
+    const struct sbp_rate_grid *attention;   /* (attention_count) of flash attention */
+    /* Factors, 0: not given, which means 1. */
+    double pass_share[SBP_PASSES];    /* of products in a pass, beside the tables */
+    double grouped_share[SBP_PASSES]; /* of the products of experts, besides */
+    double sustained;                 /* of products and attention: what a power limit leaves */
+    double stream_share;              /* of memory bandwidth, where a kernel streams */
+    struct {
+        double multiple, share; /* a contiguous size that the multiple does not divide is slower */
+    } alignment;
+    struct {
+        double forward_passes, backward_passes; /* over the scores, between memory and arithmetic */
+        double share;                           /* of the peak, of its products */
+    } unfused; /* attention with materialised scores, as separate kernels; share 0: not given */
+};
+
+/* Reads the keys below of a device; others are left alone. docs/cluster-file.md says what they
+ * mean.
+ *   "gemm"                [{"m", "n", "k", "efficiency", "type"?, "pass"?}...]
+ *   "gemm_grids"          [{"type"?, "pass"?, "m", "n", "k", "efficiency", "source"?}...]: three
+ *                         lists of sizes, rising, and shares of all their combinations, k fastest
+ *   "attention_grids"     [{"type"?, "pass"?, "head_size", "sequence", "rows", "efficiency",
+ *                         "source"?}...], rows fastest
+ *   "pass_efficiency", "grouped_efficiency"
+ *                         {"forward"?, "input_gradient"?, "weight_gradient"?}
+ *   "alignment"           {"multiple", "efficiency"}
+ *   "unfused_attention"   {"forward_passes", "backward_passes", "efficiency"}
+ *   "stream_efficiency", "sustained"
+ * Tables are made in the arena and live as long as it. E_INPUT: a share outside 1e-9 .. 1, sizes
+ * that do not rise, a wrong number of shares, two grids of one type and pass; E_MEMORY. */
+enum sbp_status sbp_device_rates_read(const struct sbp_json *device, struct sbp_arena *arena,
+                                      struct sbp_device_rates *rates) SBP_MUST_USE;
+/* These keys, NULL-terminated. */
+extern const char *const sbp_device_rate_keys[];
+
+const char *sbp_device_pass_name(enum sbp_pass pass); /* "forward", "input_gradient", ... */
+
+/* A product (m, k) x (k, n). */
+struct sbp_device_product {
+    enum sbp_type type;
+    enum sbp_pass pass;
+    double m, n, k;
+    double elements; /* moved between memory and arithmetic; 0: m k + k n + m n */
+    bool grouped;    /* one of several alike in one kernel, as experts' are */
+};
+/* Share of the peak that a product reaches, 0 < share <= 1: the table's, times the factors that
+ * apply. The table is the one that fits type and pass best; a half-precision type takes the
+ * other's, then one without a type, then any; a grid goes before scattered shapes of the same fit.
+ *
+ * On a grid ln(share) is linear in ln(m), ln(n) and ln(k) within each cell, so times are powers of
+ * sizes between measured ones. Beyond the largest size the share stays; below the least one the
+ * time does, for a kernel fills its smallest tile anyway. The share of scattered shapes is their
+ * average weighted by inverse squared distance in (ln m, ln n, ln k) (Shepard, 1968).
+ *
+ * Contiguous sizes are n and k, of a weight gradient m and n. */
+double sbp_device_product_share(const struct sbp_device_rates *rates,
+                                const struct sbp_device_product *product);
+/* The same of flash attention: `rows` are queries times heads on the device. The share is one of
+ * the flops that sbp_op_work counts. */
+struct sbp_device_attention {
+    enum sbp_type type;
+    enum sbp_pass pass;
+    double head_size, sequence, rows;
+};
+double sbp_device_attention_share(const struct sbp_device_rates *rates,
+                                  const struct sbp_device_attention *attention);
+
+/* A factor that may not be given. */
+static inline double sbp_device_factor(double given)
+{
+    return given > 0 ? given : 1;
+}
+
+#endif

@@ -7,6 +7,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/json/json_write.h"
+#include "base/text.h"
 
 #define TEXT(symbol, text) text,
 static const char *const recompute_names[] = {SBP_RECOMPUTE_MAP(TEXT) NULL};
@@ -109,7 +110,10 @@ bool sbp_parallel_equal(const struct sbp_parallel *a, const struct sbp_parallel 
 {
     bool equal = a->stage_cut == b->stage_cut && a->schedule == b->schedule &&
                  a->recompute == b->recompute && a->owner == b->owner &&
-                 a->gradient_overlap == b->gradient_overlap;
+                 a->gradient_overlap == b->gradient_overlap &&
+                 a->stage_blocks_count == b->stage_blocks_count;
+    for (int i = 0; i < a->stage_blocks_count && equal; i++)
+        equal = a->stage_blocks[i] == b->stage_blocks[i];
     for (int i = 0; i < WHOLES; i++)
         equal = equal && whole_of(a, i) == whole_of(b, i);
     for (int i = 0; i < FLAGS; i++)
@@ -164,6 +168,68 @@ static enum sbp_status read_recompute(const struct sbp_json *value, enum sbp_rec
     return SBP_OK;
 }
 
+static enum sbp_status refuse_stage_cut(const struct sbp_json *value)
+{
+    return sbp_json_refuse(value,
+                           "legal are blocks, flops, or the blocks of each piece, as in 17,15: of "
+                           "2 to %d pieces, 0 to %d blocks each",
+                           SBP_MOST_GIVEN_PIECES, UINT16_MAX);
+}
+
+/* "17,15", as --set gives it. */
+static enum sbp_status read_block_list(const struct sbp_json *value, const char *text,
+                                       struct sbp_parallel *parallel)
+{
+    parallel->stage_blocks_count = 0;
+    while (parallel->stage_blocks_count < SBP_MOST_GIVEN_PIECES) {
+        char word[8];
+        int64_t blocks;
+        const size_t length = strcspn(text, ",");
+        (void)snprintf(word, sizeof word, "%.*s", (int)(length < 7 ? length : 7), text);
+        if (!sbp_parse_int64(word, &blocks) || blocks < 0 || blocks > UINT16_MAX)
+            break;
+        parallel->stage_blocks[parallel->stage_blocks_count++] = (uint16_t)blocks;
+        if (text[length] == '\0')
+            return parallel->stage_blocks_count > 1 ? SBP_OK : refuse_stage_cut(value);
+        text += length + 1;
+    }
+    return refuse_stage_cut(value);
+}
+
+/* [17, 15], as files have it. */
+static enum sbp_status read_block_array(const struct sbp_json *value, struct sbp_parallel *parallel)
+{
+    struct sbp_json element;
+    int length = 0;
+    SBP_TRY(sbp_json_length(value, &length));
+    if (length < 2 || length > SBP_MOST_GIVEN_PIECES)
+        return refuse_stage_cut(value);
+    for (int i = 0; i < length; i++) {
+        int64_t blocks = 0;
+        SBP_TRY(sbp_json_element(value, i, &element));
+        SBP_TRY(sbp_json_int64(&element, 0, UINT16_MAX, &blocks));
+        parallel->stage_blocks[i] = (uint16_t)blocks;
+    }
+    parallel->stage_blocks_count = length;
+    return SBP_OK;
+}
+
+/* A name, or the blocks of each piece; either takes the other's place. */
+static enum sbp_status read_stage_cut(const struct sbp_json *value, struct sbp_parallel *parallel)
+{
+    int choice = 0;
+    if (cJSON_IsArray(value->node))
+        return read_block_array(value, parallel);
+    if (cJSON_IsNumber(value->node))
+        return refuse_stage_cut(value);
+    if (cJSON_IsString(value->node) && strchr(value->node->valuestring, ',') != NULL)
+        return read_block_list(value, value->node->valuestring, parallel);
+    SBP_TRY(sbp_json_choice(value, stage_cut_names, &choice));
+    parallel->stage_cut = (enum sbp_stage_cut)choice;
+    parallel->stage_blocks_count = 0;
+    return SBP_OK;
+}
+
 static enum sbp_status read_key(const struct sbp_json *value, const char *key,
                                 struct sbp_parallel *parallel)
 {
@@ -181,12 +247,10 @@ static enum sbp_status read_key(const struct sbp_json *value, const char *key,
         return read_recompute(value, &parallel->recompute);
     if (strcmp(key, "gradient_overlap") == 0)
         return sbp_json_double(value, 0, 1, &parallel->gradient_overlap);
-    const bool owner = strcmp(key, "owner") == 0;
-    SBP_TRY(sbp_json_choice(value, owner ? owner_names : stage_cut_names, &choice));
-    if (owner)
-        parallel->owner = (enum sbp_owner)choice;
-    else
-        parallel->stage_cut = (enum sbp_stage_cut)choice;
+    if (strcmp(key, "stage_cut") == 0)
+        return read_stage_cut(value, parallel);
+    SBP_TRY(sbp_json_choice(value, owner_names, &choice));
+    parallel->owner = (enum sbp_owner)choice;
     return SBP_OK;
 }
 
@@ -206,6 +270,19 @@ enum sbp_status sbp_parallel_read(const struct sbp_json *object, struct sbp_para
     return SBP_OK;
 }
 
+static void write_stage_cut(struct cJSON *object, const struct sbp_parallel *parallel,
+                            bool *failed)
+{
+    if (parallel->stage_blocks_count == 0) {
+        sbp_json_put_text(object, "stage_cut", sbp_parallel_stage_cut_name(parallel->stage_cut),
+                          failed);
+        return;
+    }
+    struct cJSON *blocks = sbp_json_put_array(object, "stage_cut", failed);
+    for (int i = 0; i < parallel->stage_blocks_count; i++)
+        sbp_json_push_number(blocks, parallel->stage_blocks[i], failed);
+}
+
 void sbp_parallel_write(struct cJSON *object, const struct sbp_parallel *parallel, bool *failed)
 {
     for (int i = 0; i < WHOLES; i++)
@@ -217,8 +294,7 @@ void sbp_parallel_write(struct cJSON *object, const struct sbp_parallel *paralle
         sbp_json_put_bool(object, flags[i].key, flag_of(parallel, i), failed);
     if (parallel->gradient_overlap >= 0)
         sbp_json_put_number(object, "gradient_overlap", parallel->gradient_overlap, failed);
-    sbp_json_put_text(object, "stage_cut", sbp_parallel_stage_cut_name(parallel->stage_cut),
-                      failed);
+    write_stage_cut(object, parallel, failed);
     sbp_json_put_text(object, "owner", sbp_parallel_owner_name(parallel->owner), failed);
 }
 
@@ -399,6 +475,13 @@ enum sbp_status sbp_parallel_check(const struct sbp_parallel *parallel,
                         "legal are %s",
                         (long long)parallel->micro_batch, (long long)graph->global_batch,
                         divisors(graph->global_batch, 65536, legal, sizeof legal));
+    if (parallel->stage_blocks_count > 0 &&
+        parallel->stage_blocks_count != parallel->pipeline * parallel->chunks)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: stage_cut: the blocks of %d pieces are given, legal are %lld "
+                        "(pipeline x chunks)",
+                        parallel->stage_blocks_count,
+                        (long long)(parallel->pipeline * parallel->chunks));
     SBP_TRY(check_schedule(parallel, sbp_parallel_micro_batches(parallel, graph), diag));
     return check_states(parallel, cluster, diag);
 }

@@ -49,9 +49,14 @@ enum sbp_stage_cut { SBP_STAGE_CUT_MAP(SBP_STAGE_CUT_ENUM) SBP_STAGE_CUTS };
 #undef SBP_STAGE_CUT_ENUM
 const char *sbp_parallel_stage_cut_name(enum sbp_stage_cut cut);
 
+#define SBP_MOST_GIVEN_PIECES 160
+
 struct sbp_parallel {
     int64_t pipeline;             /* stages, >= 1; default 1 */
     enum sbp_stage_cut stage_cut; /* default blocks; of no meaning with one stage */
+    int stage_blocks_count;       /* pieces whose blocks the user gave, pipeline x chunks of them,
+                                     instead of stage_cut; 0, the default: none */
+    uint16_t stage_blocks[SBP_MOST_GIVEN_PIECES]; /* blocks of each piece, in the model's order */
     int64_t chunks;             /* pieces of a stage, >= 1; default 1; more: schedule interleaved */
     int64_t micro_batch;        /* sequences, divides the global batch; default: all of it */
     enum sbp_schedule schedule; /* default 1f1b */

@@ -248,6 +248,64 @@ enum sbp_status sbp_stages_cut(const struct sbp_graph *graph, int pieces, enum s
                             : sbp_fail(diag, status, "out of memory while cutting stages");
 }
 
+/* The operator that block number `next` begins with; op_count behind the last block. */
+static int block_begin(const struct sbp_graph *graph, const int *block, int next, int blocks)
+{
+    int op = 0;
+    while (op < graph->op_count && block[op] != next)
+        op++;
+    if (next < blocks)
+        return op;
+    for (op = graph->op_count; op > 0 && block[op - 1] < 0; op--)
+        continue; /* what follows the last block */
+    return op;
+}
+
+static enum sbp_status cut_given(const struct sbp_graph *graph, int pieces, const int *block,
+                                 int blocks, const struct sbp_parallel *parallel, int *first,
+                                 struct sbp_diag *diag)
+{
+    int64_t total = 0;
+    for (int piece = 0; piece < pieces; piece++)
+        total += parallel->stage_blocks[piece];
+    if (total != blocks)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: stage_cut: the pieces have %lld blocks, the model has %d",
+                        (long long)total, blocks);
+    first[0] = 0;
+    for (int piece = 1, next = 0; piece < pieces; piece++) {
+        next += parallel->stage_blocks[piece - 1];
+        first[piece] = next == 0 ? first[piece - 1] : block_begin(graph, block, next, blocks);
+        if (next == 0 && piece == 1)
+            first[1] = block_begin(graph, block, 0, blocks);
+        if (first[piece] <= first[piece - 1] || first[piece] >= graph->op_count)
+            return sbp_fail(diag, SBP_E_INPUT,
+                            "parallel: stage_cut: piece %d has no operator; 0 blocks are legal for "
+                            "the first piece, which has the embedding, and the last, which has the "
+                            "head",
+                            first[piece] >= graph->op_count ? piece : piece - 1);
+    }
+    first[pieces] = graph->op_count;
+    return SBP_OK;
+}
+
+enum sbp_status sbp_stages_cut_as(const struct sbp_graph *graph, int pieces,
+                                  const struct sbp_parallel *parallel, int *first,
+                                  struct sbp_diag *diag)
+{
+    struct sbp_arena arena;
+    if (parallel->stage_blocks_count != pieces)
+        return sbp_stages_cut(graph, pieces, parallel->stage_cut, first, diag);
+    sbp_arena_init(&arena);
+    int *block = SBP_NEW(&arena, int, graph->op_count);
+    const enum sbp_status status =
+        block == NULL
+            ? sbp_fail(diag, SBP_E_MEMORY, "out of memory while cutting stages")
+            : cut_given(graph, pieces, block, sbp_stages_blocks(graph, block), parallel, first, diag);
+    sbp_arena_free(&arena);
+    return status == SBP_OK ? sbp_stages_check(graph, pieces, first, diag) : status;
+}
+
 enum sbp_status sbp_stages_check(const struct sbp_graph *graph, int pieces, const int *first,
                                  struct sbp_diag *diag)
 {

@@ -34,6 +34,13 @@ enum sbp_status sbp_stages_segments(const struct sbp_graph *graph, int first_op,
  * a piece are as few as can be. E_INPUT: the model has too few legal cuts; E_MEMORY. */
 enum sbp_status sbp_stages_cut(const struct sbp_graph *graph, int pieces, enum sbp_stage_cut cut,
                                int *first, struct sbp_diag *diag) SBP_MUST_USE;
+/* The same as `parallel` says, which may give the blocks of each piece: what comes before the first
+ * block goes to the first piece, what comes after the last to the last one. E_INPUT,
+ * "parallel: stage_cut: ...", where the blocks given are not the model's, or a piece has no operator.
+ */
+enum sbp_status sbp_stages_cut_as(const struct sbp_graph *graph, int pieces,
+                                  const struct sbp_parallel *parallel, int *first,
+                                  struct sbp_diag *diag) SBP_MUST_USE;
 /* Checks boundaries that a user chose: ascending, first 0, last op_count, each a cut. E_INPUT. */
 enum sbp_status sbp_stages_check(const struct sbp_graph *graph, int pieces, const int *first,
                                  struct sbp_diag *diag) SBP_MUST_USE;

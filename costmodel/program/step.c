@@ -476,8 +476,8 @@ static enum sbp_status cut(struct job *job)
     struct sbp_step *step = job->step;
     const struct sbp_step_request *request = job->request;
     if (request->first == NULL) {
-        SBP_TRY(sbp_stages_cut(request->graph, step->pieces, step->parallel.stage_cut, step->first,
-                               job->diag));
+        SBP_TRY(sbp_stages_cut_as(request->graph, step->pieces, &step->parallel, step->first,
+                                  job->diag));
     } else {
         memcpy(step->first, request->first, (size_t)(step->pieces + 1) * sizeof *step->first);
         SBP_TRY(sbp_stages_check(request->graph, step->pieces, step->first, job->diag));

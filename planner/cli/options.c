@@ -18,10 +18,16 @@
 
 #define FIELD(kind, field) SBP_OPTION_FIELD(kind, struct sbp_arguments, field)
 #define HANDED             .kind = SBP_OPTION_HANDED
+#define DEGREE(name)       FIELD(WHOLE, degrees.name), .least = 1, .most = (int64_t)1 << 31
 
 static const char *const objective_names[] = {
     [SBP_STEP_TIME] = "step-time", [SBP_COMMUNICATION] = "communication", NULL};
 static const char *const precision_names[] = {"fp32", "mixed", NULL};
+
+static const char *recompute_at(int place)
+{
+    return place < SBP_RECOMPUTES ? sbp_parallel_recompute_name((enum sbp_recompute)place) : NULL;
+}
 
 static const char *space_at(int place)
 {
@@ -65,6 +71,32 @@ static const struct sbp_option options[] = {
      "only plans that `sbplan run` executes: one stage, the batch at once, nothing sharded",
      FIELD(FLAG, runnable)},
     {"--strategy", "FILE", "the strategy to price, or a plan", FIELD(TEXT, strategy)},
+    {"--tp", "N", "tensor parallel: so many ways, innermost devices first (default 1)",
+     DEGREE(tensor)},
+    {"--pp", "N", "pipeline parallel: so many stages, outermost devices first (default 1)",
+     DEGREE(pipeline)},
+    {"--vpp", "N", "virtual pipeline: so many pieces a stage, interleaved (default 1)",
+     DEGREE(chunks)},
+    {"--dp", "N", "data parallel: so many replicas (default: what the others leave)", DEGREE(data)},
+    {"--cp", "N", "context parallel: sequences split so many ways (default 1)", DEGREE(context)},
+    {"--ep", "N", "expert parallel: experts lie so many ways apart (default 1)", DEGREE(expert)},
+    {"--etp", "N", "expert tensor parallel: each expert split so many ways (default: as --tp)",
+     DEGREE(expert_tensor)},
+    {"--micro-batch", "N", "sequences that a replica works on at a time (default 1)",
+     DEGREE(micro_batch)},
+    {"--zero", "0..3", "ZeRO level; 3 is FSDP (default 0)", FIELD(WHOLE, degrees.zero),
+     .least = 0, .most = 3},
+    {"--sequence-parallel", NULL,
+     "with --tp, split by sequence what tensor parallel leaves whole (norms, residual adds)",
+     FIELD(FLAG, degrees.sequence_parallel)},
+    {"--recompute", "NAME",
+     "what is formed again in the backward pass; attention is what Megatron-LM calls selective, "
+     "selective keeps every second product (default none)",
+     FIELD(CHOICE, degrees.recompute), .name_at = recompute_at},
+    {"--megatron", "FLAGS",
+     "a command line of Megatron-LM in place of the degrees, \"--tensor-model-parallel-size 8 "
+     "...\"; what it says of the model is checked",
+     FIELD(TEXT, megatron)},
     {"--tokens", "N", "also say what training on so many tokens takes; 300B, 3e11",
      FIELD(TOKENS, tokens), .least = 1},
     {"--devices", "N", "use so many of the cluster's devices, innermost first",
@@ -330,7 +362,7 @@ static enum sbp_status read_words(const struct sbp_command *command, int count, 
 enum sbp_status sbp_cli_arguments_read(const struct sbp_command *command, int count, char **words,
                                        struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
-    *arguments = (struct sbp_arguments){.command = command};
+    *arguments = (struct sbp_arguments){.command = command, .degrees = sbp_degrees_none()};
     struct sbp_word_list *lists[] = {&arguments->operands, &arguments->fix, &arguments->set,
                                      &arguments->sweep, &arguments->from};
     bool complete = true;

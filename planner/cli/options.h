@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "planner/degrees/degrees.h"
 
 struct sbp_arguments {
     struct sbp_arena arena; /* owns the arrays */
@@ -31,6 +32,8 @@ struct sbp_arguments {
     int64_t seed, max_evaluations, restarts, memory_limit_bytes;
     double time_limit_s, tokens;
     const char *strategy, *problem;
+    struct sbp_degrees degrees;
+    const char *megatron; /* flags of Megatron-LM; NULL */
     struct sbp_word_list fix, set, sweep, from;
     struct sbp_word_list row; /* KEY=VALUE of the current row of a sweep; not an option */
     int64_t top;              /* plans to show; 0: the best one */

@@ -7,6 +7,8 @@
 #include "planner/cli/outputs.h"
 
 #define MODEL_OPTIONS  "--devices --set "
+#define DEGREE_OPTIONS                                                                             \
+    "--tp --pp --vpp --dp --cp --ep --etp --micro-batch --zero --sequence-parallel --recompute "
 #define SOLVER_OPTIONS "--algorithm --seed --time-limit --max-evaluations --restarts "
 
 #define NAMES_NOTE "MODEL and CLUSTER are files or names that `sbplan list` shows. "
@@ -24,7 +26,8 @@ static const struct sbp_command commands[] = {
      "SIGTERM and SIGHUP end the search with the best plan so far, marked \"stopped\", and exit "
      "status 0; without one it is 1. The second ends it at once, with 130, 143 or 129.",
      .options = "-o --problem --space --quick --objective --runnable " SOLVER_OPTIONS
-                "--memory-limit --fix --tokens " MODEL_OPTIONS "--top --sweep --json --help",
+                "--memory-limit --fix " DEGREE_OPTIONS "--tokens " MODEL_OPTIONS
+                "--top --sweep --json --help",
      .run = sbp_command_search},
     {.name = "explain",
      OPERANDS("PLAN", 1, 1),
@@ -41,9 +44,11 @@ static const struct sbp_command commands[] = {
      .run = sbp_command_compare},
     {.name = "price",
      OPERANDS("MODEL CLUSTER", 2, 2),
-     .summary = "price a strategy that somebody wrote by hand",
+     .summary = "price a plan by its degrees, by flags of Megatron-LM, or by a strategy file",
      .notes = NAMES_NOTE
-     "The strategy file is {\"layers\": [{\"name\": \"fc1\", \"roles\": {\"batch\": [4], "
+     "Degrees (--tp 8 --pp 4 ...) stand for the strategy of Megatron-LM; tensor parallel takes the "
+     "innermost devices, then context, then data, and stages the outermost. What they leave open "
+     "of the step, --set says. The strategy file is {\"layers\": [{\"name\": \"fc1\", \"roles\": {\"batch\": [4], "
      "\"column\": [8]}}, ...]}: for every layer that has a choice, how many ways each role splits "
      "it at each level, outermost first; replicate, partial and context are roles, too. A layer "
      "may say where its output rests between layers, \"rest\": \"B\" or {\"S0\": [4], \"B\": [8]} "
@@ -51,7 +56,8 @@ static const struct sbp_command commands[] = {
      "of its weights, \"zero\": 3. Other rests are searched. A \"parallel\" object holds what "
      "--set says of stages and micro-batches. A plan file is a strategy file, too.",
      .options =
-         "--strategy -o --seed --time-limit --memory-limit --tokens " MODEL_OPTIONS "--json --help",
+         DEGREE_OPTIONS "--megatron --strategy -o --seed --time-limit --memory-limit --tokens "
+                        MODEL_OPTIONS "--json --help",
      .run = sbp_command_price},
     {.name = "solve",
      OPERANDS("PROBLEM.json", 1, 1),

@@ -20,10 +20,25 @@ static struct sbp_report_options report_options(const struct sbp_search_job *job
 
 /* --- text --- */
 
+/* A price is no search; where outputs rest may have been one. */
+static enum sbp_status print_priced(const struct sbp_search_job *job)
+{
+    char verdict[SBP_VERDICT_BYTES];
+    const bool proved = job->outcome.status == SBP_PLAN_OPTIMAL;
+    SBP_PRINT_LINE("priced     as %s, %s boxing%s%s\n", job->priced,
+                   sbp_strategy_boxing_name(job->request.boxing), proved ? "" : "; rests: ",
+                   proved ? "" : sbp_search_outcome_verdict(&job->outcome, verdict));
+    for (int i = 0; i < job->note_count; i++)
+        SBP_PRINT_LINE("%s%s\n", i == 0 ? "notes      " : "           ", job->note[i]);
+    return SBP_OK;
+}
+
 static enum sbp_status print_search(const struct sbp_search_job *job)
 {
     const struct sbp_outcome *outcome = &job->outcome;
     char verdict[SBP_VERDICT_BYTES], count[32], wall[32];
+    if (job->priced != NULL)
+        return print_priced(job);
     SBP_PRINT("search     space %s, ", sbp_request_space_name(job->request.space));
     if (outcome->space_size_log10 > 0)
         SBP_PRINT("10^%.1f strategies, ", outcome->space_size_log10);

@@ -12,14 +12,24 @@
 #include "planner/space/space_table.h"
 #include "planner/verify/verify.h"
 
-/* The keys that --set gives, as bits by their index in sbp_parallel_keys. */
+/* The bit of a key in the request's `given`: its index in sbp_parallel_keys. */
+static unsigned key_bit(const char *key)
+{
+    const char *const *keys = sbp_parallel_keys();
+    int i = 0;
+    while (keys[i] != NULL && strcmp(keys[i], key) != 0)
+        i++;
+    return keys[i] == NULL ? 0 : 1u << i;
+}
+
+/* The keys that --set gives. */
 static unsigned given_keys(const struct cJSON *parallel)
 {
     const char *const *keys = sbp_parallel_keys();
     unsigned given = 0;
     for (int i = 0; keys[i] != NULL; i++)
         if (cJSON_GetObjectItemCaseSensitive(parallel, keys[i]) != NULL)
-            given |= 1u << i;
+            given |= key_bit(keys[i]);
     return given;
 }
 
@@ -149,6 +159,57 @@ static enum sbp_status refuse_space(const struct sbp_arguments *arguments, enum 
     return sbp_inputs_refuse(NULL, status, why, diag);
 }
 
+enum sbp_status sbp_search_job_note(struct sbp_search_job *job, const char *note,
+                                    struct sbp_diag *diag)
+{
+    if (job->note_count == (int)(sizeof job->note / sizeof *job->note))
+        return SBP_OK;
+    const char *copy = sbp_arena_strdup(&job->arena, note);
+    if (copy == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    job->note[job->note_count++] = copy;
+    return SBP_OK;
+}
+
+enum sbp_status sbp_search_job_take_degrees(struct sbp_search_job *job,
+                                            const struct sbp_degrees *degrees,
+                                            struct sbp_diag *diag)
+{
+    struct sbp_diag why = {{0}};
+    struct sbp_degrees_plan made;
+    const enum sbp_status status =
+        sbp_degrees_apply(degrees, &job->plan, &job->arena, &made, &why);
+    if (status != SBP_OK)
+        return sbp_inputs_refuse_degrees(status, &why, diag);
+    job->request.fix = made.fix;
+    job->request.fix_count = made.fix_count;
+    for (int i = 0; i < made.note_count; i++)
+        SBP_TRY(sbp_search_job_note(job, made.note[i], diag));
+    return SBP_OK;
+}
+
+/* The degrees of a search fix its layers, which needs the devices of a stage to be known, and a
+ * micro-batch where they give one; the search finds the rest of the step. */
+static enum sbp_status fix_degrees(struct sbp_search_job *job, struct sbp_diag *diag)
+{
+    const struct sbp_arguments *arguments = job->arguments;
+    if (!sbp_inputs_have_layer_degrees(arguments) && arguments->degrees.micro_batch == 0)
+        return SBP_OK;
+    if (arguments->fix.count > 0 || job->request.space != SBP_SPACE_FULL)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "sbplan search: --tp, --dp, --cp, --ep, --etp, --sequence-parallel and "
+                        "--micro-batch say the strategy of every layer, legal without --fix and in "
+                        "space full");
+    if (!sbp_inputs_have_layer_degrees(arguments) || !sbp_request_gives(&job->request, "pipeline"))
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "sbplan search: --tp, --dp, --cp and --micro-batch share out the devices "
+                        "of a stage, legal together with --pp");
+    SBP_TRY(sbp_search_job_take_degrees(job, &arguments->degrees, diag));
+    if (arguments->degrees.micro_batch > 0)
+        job->request.given |= key_bit("micro_batch");
+    return SBP_OK;
+}
+
 enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag *diag)
 {
     SBP_TRY(sbp_inputs_read(job->arguments, (enum sbp_space_kind)job->arguments->space, &job->arena,
@@ -160,8 +221,9 @@ enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag 
         return refuse_space(job->arguments, status, &why, diag);
     if (job->request.runnable)
         SBP_TRY(sbp_runnable_begin(&job->plan.cut.graph, &job->plan.cut.parallel, diag));
-    return sbp_fixes_parse(&job->plan, &job->arguments->fix, &job->arena, &job->request.fix,
-                           &job->request.fix_count, diag);
+    SBP_TRY(sbp_fixes_parse(&job->plan, &job->arguments->fix, &job->arena, &job->request.fix,
+                            &job->request.fix_count, diag));
+    return fix_degrees(job, diag);
 }
 
 /* A plan that is priced by hand may be too large. */

@@ -36,11 +36,22 @@ struct sbp_search_job {
     struct sbp_outcome outcome;
     struct sbp_pool pool;  /* with --top */
     bool may_be_too_large; /* a plan need not fit in memory */
+    const char *priced;    /* "plan.json says": who says the strategy; NULL: it is searched */
+    int note_count;        /* lines for people beside the plan */
+    const char *note[2 * SBP_DEGREES_NOTES];
 };
 /* Reads the inputs that the arguments name; sets the request, the fixes and what the space fixes of
  * a step. The job may be freed either way. */
 enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_search_job_free(struct sbp_search_job *job);
+/* Cuts the plan as degrees say and makes their strategy the request's fixes; notes become the job's.
+ * The message of E_INPUT names the option. */
+enum sbp_status sbp_search_job_take_degrees(struct sbp_search_job *job,
+                                            const struct sbp_degrees *degrees,
+                                            struct sbp_diag *diag) SBP_MUST_USE;
+/* Adds a line for people, which is copied; more than there is room for are left out. E_MEMORY. */
+enum sbp_status sbp_search_job_note(struct sbp_search_job *job, const char *note,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
 /* Runs sbp_outer_search with a progress line for the `most` best plans; the best becomes the job's.
  */
 enum sbp_status sbp_search_job_run(struct sbp_search_job *job, int most,

@@ -85,8 +85,8 @@ static struct piece_flops piece_flops(const struct lister *l, int first, int end
     return flops;
 }
 
-static enum sbp_status make_cut(const struct lister *l, int pieces, enum sbp_stage_cut how,
-                                struct cut *cut)
+static enum sbp_status make_cut(const struct lister *l, int pieces,
+                                const struct sbp_parallel *parallel, struct cut *cut)
 {
     struct sbp_diag unsaid = {{0}};
     const struct sbp_graph *graph = &l->given->graph;
@@ -95,7 +95,7 @@ static enum sbp_status make_cut(const struct lister *l, int pieces, enum sbp_sta
     cut->piece = SBP_NEW(l->arena, struct piece_flops, pieces);
     if (cut->first == NULL || cut->piece == NULL)
         return SBP_E_MEMORY;
-    const enum sbp_status status = sbp_stages_cut(graph, pieces, how, cut->first, &unsaid);
+    const enum sbp_status status = sbp_stages_cut_as(graph, pieces, parallel, cut->first, &unsaid);
     cut->legal = status == SBP_OK;
     for (int i = 0; i < pieces && cut->legal; i++)
         cut->piece[i] = piece_flops(l, cut->first[i], cut->first[i + 1]);
@@ -115,7 +115,7 @@ static enum sbp_status find_cut(const struct lister *l, const struct sbp_paralle
         return SBP_OK;
     struct cut *cut = &l->by_pieces[pieces * SBP_STAGE_CUTS + parallel->stage_cut];
     if (!cut->known)
-        SBP_TRY(make_cut(l, (int)pieces, parallel->stage_cut, cut));
+        SBP_TRY(make_cut(l, (int)pieces, parallel, cut));
     *found = cut->legal ? cut : NULL;
     return SBP_OK;
 }

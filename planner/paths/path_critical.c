@@ -104,7 +104,7 @@ static enum sbp_status expect_path(const struct sbp_cut *cut, struct sbp_arena *
     struct sbp_path times;
     if (first == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_stages_cut(&cut->graph, path->pieces, cut->parallel.stage_cut, first, diag));
+    SBP_TRY(sbp_stages_cut_as(&cut->graph, path->pieces, &cut->parallel, first, diag));
     SBP_TRY(expect_costs(cut, first, scratch, &cost));
     SBP_TRY(take_times(cut, cost, NULL, scratch, &times));
     if (cut->parallel.schedule == SBP_MESSAGE_DRIVEN)

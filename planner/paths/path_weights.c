@@ -243,8 +243,7 @@ static enum sbp_status begin(const struct sbp_cut *cut, struct sbp_arena *arena,
         weights->end == NULL || weights->first == NULL || weights->crossed == NULL ||
         weights->stage == NULL || weights->point == NULL || weights->kept == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(
-        sbp_stages_cut(&cut->graph, weights->pieces, parallel->stage_cut, weights->first, diag));
+    SBP_TRY(sbp_stages_cut_as(&cut->graph, weights->pieces, parallel, weights->first, diag));
     return set_memory(cut, arena, weights, diag);
 }
 

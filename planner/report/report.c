@@ -110,7 +110,8 @@ enum sbp_status sbp_report_make(const struct sbp_plan *plan, struct sbp_report *
     *report = (struct sbp_report){.plan = plan};
     SBP_TRY(sbp_cut_step(&plan->cut, &plan->strategy, false, &report->step, diag));
     report->summary = sbp_summary_make(plan, &report->step);
-    if (add_up(report) == SBP_OK)
+    if (add_up(report) == SBP_OK && sbp_layout_line_make(plan, report->step.first, &report->arena,
+                                                    &report->layout) == SBP_OK)
         return SBP_OK;
     sbp_report_free(report);
     return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
@@ -277,6 +278,15 @@ const char *sbp_report_rate(const struct sbp_report *report, char *buffer)
     return buffer;
 }
 
+static enum sbp_status print_layout(const struct sbp_layout_line *layout, FILE *out)
+{
+    char text[SBP_LAYOUT_BYTES];
+    PRINT("layout     %s\n", sbp_layout_line_text(layout, text));
+    if (*sbp_layout_line_sizes(layout, text) != '\0')
+        PRINT("           %s\n", text);
+    return SBP_OK;
+}
+
 /* Prints the step as a sum where a device does one thing after the other, else its parts. */
 static enum sbp_status print_step(const struct sbp_summary *summary, FILE *out)
 {
@@ -305,6 +315,7 @@ enum sbp_status sbp_report_print_cost(const struct sbp_report *report,
     const int64_t limit =
         options->memory_limit_bytes > 0 ? options->memory_limit_bytes : summary->memory_bytes;
     char rate[SBP_RATE_BYTES], used[UNIT_BYTES], most[UNIT_BYTES], parts[SBP_PARTS_BYTES];
+    SBP_TRY(print_layout(&report->layout, out));
     SBP_TRY(print_step(summary, out));
     PRINT("           %s, MFU %.1f %%, %.4g GPU-hours a thousand steps\n",
           sbp_report_rate(report, rate), 100 * summary->mfu, 1000 * summary->gpu_hours_per_step);
@@ -520,6 +531,7 @@ void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
     struct cJSON *member = sbp_json_put_object(json, "cluster", failed);
     sbp_json_put_text(member, "name", cluster->name, failed);
     sbp_json_put_number(member, "devices", (double)summary->devices, failed);
+    sbp_layout_line_put(json, &report->layout, failed);
     sbp_summary_put_cost(json, summary, failed);
     sbp_json_put_number(cJSON_GetObjectItemCaseSensitive(json, "cost"), "samples_per_s",
                         samples_per_s(report), failed);

@@ -7,6 +7,7 @@
 
 #include "planner/inner/cut_solve.h"
 #include "planner/plan/summary.h"
+#include "planner/report/layout_line.h"
 
 /* Cost in a step of the operators of a site, with all repeats. */
 struct sbp_site_cost {
@@ -25,6 +26,7 @@ struct sbp_report {
     struct sbp_arena arena;
     struct sbp_site_cost *site; /* (op_count) filled for sites */
     struct sbp_site_cost whole; /* cost that no operator owns */
+    struct sbp_layout_line layout;
 };
 enum sbp_status sbp_report_make(const struct sbp_plan *plan, struct sbp_report *report,
                                 struct sbp_diag *diag) SBP_MUST_USE;
@@ -39,7 +41,7 @@ struct sbp_report_options {
     int64_t memory_limit_bytes; /* 0: the cluster's device memory */
 };
 
-/* Print lines for people: model, cluster, step, memory; then a row for every layer. */
+/* Print lines for people: model, cluster, layout, step, memory; then a row for every layer. */
 enum sbp_status sbp_report_print_model(const struct sbp_plan *plan, FILE *out) SBP_MUST_USE;
 enum sbp_status sbp_report_print_cost(const struct sbp_report *report,
                                       const struct sbp_report_options *options,
@@ -58,7 +60,7 @@ const char *sbp_report_memory_parts(const struct sbp_summary *summary, char *buf
 /* The name of the largest part. */
 const char *sbp_report_largest_part(const struct sbp_summary *summary);
 
-/* Puts the members model, cost, memory, parallel and layers, and training where tokens are given.
+/* Puts the members model, layout, cost, memory, parallel and layers, and training where tokens are given.
  */
 void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
                     const struct sbp_report_options *options, bool *failed);

@@ -36,9 +36,10 @@ planner/labels base costmodel planner planner/problem planner/plan planner/paths
 planner/inner base costmodel planner planner/problem planner/plan planner/paths planner/space planner/pricing planner/bounds planner/labels
 planner/verify base costmodel planner/plan planner/inner
 planner/outer base costmodel planner planner/problem planner/plan planner/paths planner/space planner/pricing planner/bounds planner/labels planner/inner
+planner/degrees base costmodel planner/problem planner/plan
 planner/import base costmodel
 planner/report base costmodel planner planner/problem planner/plan planner/paths planner/space planner/inner
-planner/cli base costmodel planner planner/problem planner/plan planner/paths planner/space planner/inner
+planner/cli base costmodel planner planner/problem planner/plan planner/degrees planner/paths planner/space planner/inner
 planner/commands base costmodel planner/*
 kernels base
 kernels/cpu base kernels

@@ -1,0 +1,83 @@
+/* Degrees of the command line (--tp 8 --pp 4): those of the step become keys of --set. */
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "planner/cli/inputs.h"
+
+bool sbp_inputs_have_layer_degrees(const struct sbp_arguments *arguments)
+{
+    const struct sbp_degrees *d = &arguments->degrees;
+    return d->tensor > 0 || d->data > 0 || d->context > 0 || d->expert > 0 ||
+           d->expert_tensor > 0 || d->sequence_parallel;
+}
+
+bool sbp_inputs_have_degrees(const struct sbp_arguments *arguments)
+{
+    const struct sbp_degrees *d = &arguments->degrees;
+    return sbp_inputs_have_layer_degrees(arguments) || d->pipeline > 0 || d->chunks > 0 ||
+           d->micro_batch > 0 || d->zero != SBP_ANY || d->recompute != SBP_ANY;
+}
+
+/* Takes over a key unless --set gives it. */
+static enum sbp_status put(struct sbp_settings *settings, const char *option, const char *key,
+                           struct cJSON *value, struct sbp_diag *diag)
+{
+    const bool given = cJSON_GetObjectItemCaseSensitive(settings->parallel, key) != NULL;
+    if (value != NULL && !given && cJSON_AddItemToObject(settings->parallel, key, value))
+        return SBP_OK;
+    cJSON_Delete(value);
+    return given ? sbp_fail(diag, SBP_E_USAGE, "%s: --set %s says the same, one of them is legal",
+                            option, key)
+                 : sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+}
+
+static enum sbp_status put_whole(struct sbp_settings *settings, const char *option,
+                                 const char *key, int64_t value, struct sbp_diag *diag)
+{
+    return put(settings, option, key, cJSON_CreateNumber((double)value), diag);
+}
+
+/* Several chunks are an interleaved schedule; --set may say so, too. */
+static enum sbp_status put_chunks(struct sbp_settings *settings, int64_t chunks,
+                                  struct sbp_diag *diag)
+{
+    const char *interleaved = sbp_timeline_schedule_name(SBP_INTERLEAVED);
+    if (chunks < 2)
+        return SBP_OK;
+    SBP_TRY(put_whole(settings, "--vpp", "chunks", chunks, diag));
+    if (cJSON_GetObjectItemCaseSensitive(settings->parallel, "schedule") != NULL)
+        return SBP_OK;
+    return put(settings, "--vpp", "schedule", cJSON_CreateString(interleaved), diag);
+}
+
+enum sbp_status sbp_inputs_put_degrees(const struct sbp_arguments *arguments,
+                                       struct sbp_settings *settings, struct sbp_diag *diag)
+{
+    const struct sbp_degrees *d = &arguments->degrees;
+    if (sbp_inputs_have_degrees(arguments) &&
+        cJSON_GetObjectItemCaseSensitive(settings->parallel, "micro_batch") != NULL &&
+        (sbp_inputs_have_layer_degrees(arguments) || d->micro_batch > 0))
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "--set micro_batch: counts the sequences of all replicas; beside degrees "
+                        "--micro-batch N is legal, which counts those of one");
+    if (d->pipeline > 0)
+        SBP_TRY(put_whole(settings, "--pp", "pipeline", d->pipeline, diag));
+    if (d->zero != SBP_ANY)
+        SBP_TRY(put_whole(settings, "--zero", "zero", d->zero, diag));
+    if (d->recompute != SBP_ANY)
+        SBP_TRY(put(settings, "--recompute", "recompute",
+                    cJSON_CreateString(
+                        sbp_parallel_recompute_name((enum sbp_recompute)d->recompute)),
+                    diag));
+    return put_chunks(settings, d->chunks, diag);
+}
+
+enum sbp_status sbp_inputs_refuse_degrees(enum sbp_status status, const struct sbp_diag *why,
+                                          struct sbp_diag *diag)
+{
+    static const char DEGREES[] = "degrees: ";
+    if (strncmp(why->text, DEGREES, strlen(DEGREES)) == 0)
+        return sbp_fail(diag, status, "--%s", why->text + strlen(DEGREES));
+    return sbp_inputs_refuse(NULL, status, why, diag);
+}

@@ -29,7 +29,8 @@ static void add_folder(struct folders *folders, const char *root, const char *be
  * installed one its own. */
 static struct folders find_folders(enum sbp_config_kind kind)
 {
-    const char *below = kind == SBP_CONFIG_MODEL ? "models" : "clusters";
+    static const char *const BELOW[] = {"models", "clusters", "runs"};
+    const char *below = BELOW[kind];
     const char *environment = getenv("SBPLAN_CONFIGS");
     char own[PATH_MAX], installed[PATH_MAX + 32];
     struct folders folders = {0};
@@ -135,7 +136,8 @@ enum sbp_status sbp_config_list(enum sbp_config_kind kind, struct sbp_arena *are
 static enum sbp_status refuse_name(enum sbp_config_kind kind, const char *word,
                                    struct sbp_arena *arena, struct sbp_diag *diag)
 {
-    const char *what = kind == SBP_CONFIG_MODEL ? "model" : "cluster";
+    static const char *const WHAT[] = {"model", "cluster", "set of runs"};
+    const char *what = WHAT[kind];
     struct sbp_config_names names;
     SBP_TRY(sbp_config_list(kind, arena, &names, diag));
     const char *nearest = sbp_text_nearest(word, names.name);
@@ -143,6 +145,8 @@ static enum sbp_status refuse_name(enum sbp_config_kind kind, const char *word,
         return sbp_fail(diag, SBP_E_INPUT,
                         "%s: neither a file nor a listed %s, did you mean \"%s\"?", word, what,
                         nearest);
+    if (kind == SBP_CONFIG_RUNS)
+        return sbp_fail(diag, SBP_E_INPUT, "%s: neither a file nor a set of runs", word);
     return sbp_fail(diag, SBP_E_INPUT, "%s: neither a file nor a listed %s, see sbplan list %ss",
                     word, what, what);
 }

@@ -13,7 +13,7 @@
 #include "planner/plan/plan.h"
 #include "planner/plan/request.h"
 
-enum sbp_config_kind { SBP_CONFIG_MODEL, SBP_CONFIG_CLUSTER };
+enum sbp_config_kind { SBP_CONFIG_MODEL, SBP_CONFIG_CLUSTER, SBP_CONFIG_RUNS };
 
 struct sbp_config_names {
     int count;

@@ -17,7 +17,8 @@
 #define RUNTIME      "runtime" /* key of a cluster */
 #define NO_RUNTIME   "none"    /* of --runtime: the machine alone */
 
-static const char *const kind_names[SBP_CONFIG_KINDS] = {"model", "cluster", "runtime"};
+static const char *const kind_names[SBP_CONFIG_KINDS] = {"model", "cluster", "runtime",
+                                                         "set of runs"};
 
 const char *sbp_config_kind_name(enum sbp_config_kind kind)
 {
@@ -40,7 +41,7 @@ static void add_folder(struct folders *folders, const char *root, const char *be
  * installed one its own. */
 static struct folders find_folders(enum sbp_config_kind kind)
 {
-    static const char *const BELOW[SBP_CONFIG_KINDS] = {"models", "clusters", "runtimes"};
+    static const char *const BELOW[SBP_CONFIG_KINDS] = {"models", "clusters", "runtimes", "runs"};
     const char *below = BELOW[kind];
     const char *environment = getenv("SBPLAN_CONFIGS");
     char own[PATH_MAX], installed[PATH_MAX + 32];
@@ -155,6 +156,8 @@ static enum sbp_status refuse_name(enum sbp_config_kind kind, const char *word,
         return sbp_fail(diag, SBP_E_INPUT,
                         "%s: neither a file nor a listed %s, did you mean \"%s\"?", word, what,
                         nearest);
+    if (kind == SBP_CONFIG_RUNS)
+        return sbp_fail(diag, SBP_E_INPUT, "%s: neither a file nor a set of runs", word);
     return sbp_fail(diag, SBP_E_INPUT, "%s: neither a file nor a listed %s, see sbplan list %ss",
                     word, what, what);
 }

@@ -14,9 +14,9 @@
 #include "planner/plan/plan.h"
 #include "planner/plan/request.h"
 
-enum sbp_config_kind { SBP_CONFIG_MODEL, SBP_CONFIG_CLUSTER, SBP_CONFIG_RUNTIME };
-#define SBP_CONFIG_KINDS 3
-/* "model", "cluster", "runtime". */
+enum sbp_config_kind { SBP_CONFIG_MODEL, SBP_CONFIG_CLUSTER, SBP_CONFIG_RUNTIME, SBP_CONFIG_RUNS };
+#define SBP_CONFIG_KINDS 4
+/* "model", "cluster", "runtime", "set of runs". */
 const char *sbp_config_kind_name(enum sbp_config_kind kind);
 
 struct sbp_config_names {

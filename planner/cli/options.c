@@ -172,6 +172,7 @@ static const struct sbp_option options[] = {
      "the K best plans that are split or cut otherwise, in one table; with -o plan.json the next "
      "ones go to plan-2.json, plan-3.json, ...",
      FIELD(WHOLE, top), .least = 1, .most = 100},
+    {"--rows", NULL, "also print every run", FIELD(FLAG, rows)},
     {"--json", NULL, "print one JSON object and nothing else", FIELD(FLAG, json)},
     {"--help", NULL, "print this", FIELD(FLAG, help)},
     {.name = NULL},

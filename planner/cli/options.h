@@ -25,7 +25,7 @@ struct sbp_arguments {
     const char *record;           /* the command as plans record it, without its output options */
     const atomic_int *stop;       /* the signal that asks to stop; 0: none */
 
-    bool help, json, runnable, quick;
+    bool help, json, runnable, quick, rows;
     const char *output;
     int space, algorithm, objective; /* algorithm: 0 auto, else index */
     int64_t devices;                 /* 0: all */

@@ -8,6 +8,8 @@
 #include "planner/cli/inputs.h"
 #include "planner/commands/commands.h"
 
+enum { LISTED = SBP_CONFIG_RUNTIME + 1 }; /* kinds of files that are listed */
+
 /* A listed file; one that cannot be read is listed with the reason. */
 struct entry {
     const char *name, *path;
@@ -72,10 +74,9 @@ static void runtime_cells(struct sbp_table *table, const struct sbp_runtime *run
 
 static enum sbp_status print_text(enum sbp_config_kind kind, struct entry *entries, int count)
 {
-    static const char *const TITLES[SBP_CONFIG_KINDS][4] = {
-        {"model", "parameters", "operators", "batch"},
-        {"cluster", "devices", "levels", "memory"},
-        {"runtime", "hides", "launch", "reserve"}};
+    static const char *const TITLES[LISTED][4] = {{"model", "parameters", "operators", "batch"},
+                                                  {"cluster", "devices", "levels", "memory"},
+                                                  {"runtime", "hides", "launch", "reserve"}};
     struct sbp_table table;
     sbp_table_init(&table, 4, TITLES[kind]);
     for (int i = 0; i < count; i++) {
@@ -144,7 +145,7 @@ static enum sbp_status print_json(enum sbp_config_kind kind, const struct entry 
 static enum sbp_status find_kind(const char *word, enum sbp_config_kind *kind,
                                  struct sbp_diag *diag)
 {
-    for (int i = 0; i < SBP_CONFIG_KINDS; i++)
+    for (int i = 0; i < LISTED; i++)
         if (strcmp(word, list_words[i]) == 0) {
             *kind = (enum sbp_config_kind)i;
             return SBP_OK;

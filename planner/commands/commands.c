@@ -80,6 +80,19 @@ static const struct sbp_command commands[] = {
               "sbplan was built or installed.",
      .options = "--json --help",
      .run = sbp_command_list},
+    {.name = "validate",
+     OPERANDS("[SET...]", 0, INT_MAX),
+     .summary = "price published training runs and say how far predictions are from measurements",
+     .notes = "A SET is a file of runs or a name of configs/runs; without one all are priced. "
+              "Columns: mean absolute error and mean error of step times; the error after all "
+              "predictions are multiplied by the one factor that fits best; that of a constant "
+              "utilisation of the devices' peak, fitted likewise; rank correlation (Spearman) over "
+              "all runs; number of groups of 4 runs and more that have model, batch and devices in "
+              "common, mean rank correlation in them, and what taking the predicted best of a "
+              "group costs above its best; error of memory; whether the bounds of the set's file "
+              "hold. Exit status: 0 all bounds hold, 1 one does not, 2 bad usage or bad input.",
+     .options = "--rows --json --help",
+     .run = sbp_command_validate},
     {.name = "calibrate",
      OPERANDS("[--from LOG...]", 0, INT_MAX),
      .summary = "measure this machine's ranks and write a cluster file, or read published logs",
@@ -120,7 +133,7 @@ static const struct sbp_command *find_command(const char *name)
 
 static enum sbp_status refuse_command(const char *word, struct sbp_diag *diag)
 {
-    static const char *const later[] = {"report", "export", "validate"};
+    static const char *const later[] = {"report", "export"};
     const char *names[32] = {0};
     for (int i = 0; commands[i].name != NULL; i++)
         names[i] = commands[i].name;

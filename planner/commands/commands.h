@@ -41,6 +41,7 @@ SBP_DECLARE_COMMAND(list);
 SBP_DECLARE_COMMAND(import);
 SBP_DECLARE_COMMAND(run);
 SBP_DECLARE_COMMAND(calibrate);
+SBP_DECLARE_COMMAND(validate); /* SBP_NO: a bound of a set does not hold */
 #undef SBP_DECLARE_COMMAND
 
 #endif

@@ -1,0 +1,87 @@
+#include "planner/validate/run_price.h"
+
+#include <math.h>
+
+#include <cjson/cJSON.h>
+
+#include "planner/outer/branch_and_bound.h"
+#include "planner/plan/summary.h"
+
+#define NO_LIMIT (INT64_C(1) << 60)
+
+/* How steps of the set are cut beside the degrees. */
+static enum sbp_status set_parallel(const struct sbp_run_set *set, struct sbp_plan *plan,
+                                    struct sbp_diag *diag)
+{
+    struct sbp_parallel parallel = plan->cut.parallel;
+    struct sbp_json at;
+    const struct cJSON *object = sbp_run_set_parallel(set);
+    if (object == NULL)
+        return SBP_OK;
+    sbp_json_at(object, set->file, diag, &at);
+    SBP_TRY(sbp_parallel_read(&at, &parallel));
+    return sbp_plan_cut(plan, &parallel, diag);
+}
+
+/* Finds the names of the axes; memory limits nothing, for the run ran. */
+static enum sbp_status find_strategy(struct sbp_plan *plan, const struct sbp_degrees_plan *made,
+                                     struct sbp_diag *diag)
+{
+    struct sbp_pool pool = {0};
+    struct sbp_outcome outcome;
+    const struct sbp_request request = {.space = SBP_SPACE_FULL,
+                                        .boxing = SBP_BOXING_FULL,
+                                        .given = ~0u,
+                                        .memory_limit_bytes = NO_LIMIT,
+                                        .fix = made->fix,
+                                        .fix_count = made->fix_count};
+    SBP_TRY(sbp_outer_search(plan, &request, 1, &plan->arena, &pool, &outcome, diag));
+    if (pool.count == 0)
+        return sbp_fail(diag, SBP_E_INPUT, "no legal strategy has these degrees");
+    SBP_TRY(sbp_plan_cut(plan, &pool.plan[0].parallel, diag));
+    plan->strategy = pool.plan[0].strategy;
+    return SBP_OK;
+}
+
+static enum sbp_status price_plan(const struct sbp_plan *plan, struct sbp_run_price *price,
+                                  struct sbp_diag *diag)
+{
+    struct sbp_step step;
+    SBP_TRY(sbp_cut_step(&plan->cut, &plan->strategy, true, &step, diag));
+    const struct sbp_summary summary = sbp_summary_make(plan, &step);
+    const bool twice = plan->cut.parallel.recompute == SBP_RECOMPUTE_FULL;
+    price->step_s = summary.totals.step_s;
+    price->memory_bytes = (double)summary.totals.device_bytes;
+    price->peak_s = summary.mfu * summary.totals.step_s * (twice ? 4.0 / 3 : 1);
+    sbp_step_free(&step);
+    return SBP_OK;
+}
+
+static enum sbp_status price_run(const struct sbp_run_set *set, int run, struct sbp_plan *plan,
+                                 struct sbp_run_price *price, struct sbp_diag *diag)
+{
+    struct sbp_degrees_plan made;
+    SBP_TRY(set_parallel(set, plan, diag));
+    SBP_TRY(sbp_degrees_apply(&set->run[run].degrees, plan, &plan->arena, &made, diag));
+    SBP_TRY(find_strategy(plan, &made, diag));
+    return price_plan(plan, price, diag);
+}
+
+enum sbp_status sbp_run_price(const struct sbp_run_set *set, int run, struct sbp_run_price *price,
+                              struct sbp_diag *why)
+{
+    struct cJSON *model, *cluster;
+    struct sbp_plan plan;
+    SBP_TRY(sbp_run_set_model(set, run, &model, why));
+    enum sbp_status status = sbp_run_set_cluster(set, run, &cluster, why);
+    if (status != SBP_OK) {
+        cJSON_Delete(model);
+        return status;
+    }
+    status = sbp_plan_begin(model, "model", cluster, "cluster", &plan, why);
+    if (status == SBP_OK) {
+        status = price_run(set, run, &plan, price, why);
+        sbp_plan_free(&plan);
+    }
+    return status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED ? SBP_NO : status;
+}

@@ -1,0 +1,22 @@
+/* Prices one published run: its model and cluster, its degrees, nothing searched but the names of
+ * axes. */
+#ifndef SBP_PLANNER_VALIDATE_RUN_PRICE_H
+#define SBP_PLANNER_VALIDATE_RUN_PRICE_H
+
+#include "planner/validate/run_set.h"
+
+struct sbp_run_price {
+    double step_s;
+    double memory_bytes; /* of the device that holds most, with the set's reserve */
+    /* Seconds at the peak rate of what the devices compute, recomputation included: constant
+     * utilisation predicts a multiple of it. Recomputing everything is a third of a step's
+     * arithmetic on top (Narayanan et al., 2021, appendix). */
+    double peak_s;
+};
+
+/* Prices run number `run`. SBP_NO: the run cannot be expressed, why says what is in the way; errors
+ * as the reader's of the set. */
+enum sbp_status sbp_run_price(const struct sbp_run_set *set, int run, struct sbp_run_price *price,
+                              struct sbp_diag *why) SBP_MUST_USE;
+
+#endif

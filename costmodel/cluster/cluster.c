@@ -182,6 +182,7 @@ static enum sbp_status read_runtime(const struct sbp_json *at, struct sbp_cluste
     SBP_TRY(sbp_json_member(at, "runtime", &member));
     SBP_TRY(sbp_runtime_read(&member, cluster->memory_bytes - cluster->reserve_bytes, runtime));
     cluster->reserve_bytes += runtime->reserve_bytes;
+    cluster->kernel_launch_s += runtime->launch_s;
     if (!sbp_json_has(at, "gradient_overlap"))
         cluster->gradient_overlap = runtime->hidden[SBP_HIDES_GRADIENTS];
     return SBP_OK;

@@ -28,8 +28,8 @@ static enum sbp_status read_hides(const struct sbp_json *at, struct sbp_runtime 
 enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
                                  struct sbp_runtime *runtime)
 {
-    static const char *const KEYS[] = {"name",          "hides",  "host_s", "messages",
-                                       "reserve_bytes", "source", NULL};
+    static const char *const KEYS[] = {"name",     "hides",         "host_s", "launch_s",
+                                       "messages", "reserve_bytes", "source", NULL};
     static const char *const MESSAGES[] = {"overlap", "block", NULL};
     struct sbp_json name;
     int messages = 0;
@@ -39,6 +39,7 @@ enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
     SBP_TRY(sbp_json_name(&name, runtime->name, (int)sizeof runtime->name));
     SBP_TRY(read_hides(at, runtime));
     SBP_TRY(sbp_json_get_double(at, "host_s", 0, MOST_HOST_S, &runtime->host_s));
+    SBP_TRY(sbp_json_get_double(at, "launch_s", 0, MOST_HOST_S, &runtime->launch_s));
     SBP_TRY(sbp_json_get_choice(at, "messages", MESSAGES, &messages));
     runtime->sends_block = messages == 1;
     return sbp_json_get_int64(at, "reserve_bytes", 0, most_bytes, &runtime->reserve_bytes);

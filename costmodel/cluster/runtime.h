@@ -30,15 +30,16 @@ struct sbp_runtime {
     char name[64];              /* "": none is given */
     double hidden[SBP_HIDINGS]; /* share of each that hides where arithmetic is long enough; 0 .. 1,
                                    default 0 */
-    double host_s;         /* that the host takes to launch an operator's pass, beside the device
-                              that works on earlier ones; default 0 */
-    bool sends_block;      /* a stage waits until its message to the next has left */
+    double host_s;    /* that the host takes to launch an operator's pass, beside the device that
+                         works on earlier ones; default 0 */
+    double launch_s;  /* of a kernel, while the device waits: hosts that block; default 0 */
+    bool sends_block; /* a stage waits until its message to the next has left */
     int64_t reserve_bytes; /* of a device that the trainer holds; default 0 */
 };
 
 /* Reads {"name", "hides"?: {"gradients"?, "weights"?, "activations"?, "context"?, "experts"?:
- * share}, "host_s"?, "messages"?: "overlap" (default) | "block", "reserve_bytes"?, "source"?}.
- * most_bytes: of reserve_bytes. E_INPUT. */
+ * share}, "host_s"?, "launch_s"?, "messages"?: "overlap" (default) | "block", "reserve_bytes"?,
+ * "source"?}. most_bytes: of reserve_bytes. E_INPUT. */
 enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
                                  struct sbp_runtime *runtime) SBP_MUST_USE;
 

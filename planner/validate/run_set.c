@@ -1,6 +1,7 @@
 #include "planner/validate/run_set.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
@@ -340,6 +341,46 @@ static enum sbp_status set_reserve(const struct sbp_json *root, struct sbp_run_s
     return failed ? out_of_memory(root) : SBP_OK;
 }
 
+/* The trainer's profile, which stands in a folder beside that of the set. */
+static enum sbp_status set_trainer(const struct sbp_json *root, struct sbp_run_set *set)
+{
+    const char *slash = strrchr(root->file, '/');
+    struct sbp_text path = {0};
+    struct cJSON *runtime = NULL;
+    struct sbp_json cursor;
+    sbp_text_add(&path, "%.*s../runtimes/%s.json", slash == NULL ? 0 : (int)(slash - root->file + 1),
+                 root->file, set->trainer);
+    enum sbp_status status = path.failed ? out_of_memory(root)
+                                         : sbp_json_open(path.bytes, &runtime, &cursor, root->diag);
+    sbp_text_free(&path);
+    if (status != SBP_OK)
+        return status;
+    cJSON_DeleteItemFromObjectCaseSensitive(set->cluster, "runtime");
+    if (!cJSON_AddItemToObject(set->cluster, "runtime", runtime)) {
+        cJSON_Delete(runtime);
+        status = out_of_memory(root);
+    }
+    return status;
+}
+
+static enum sbp_status fit_device(const struct sbp_json *root, struct sbp_run_set *set)
+{
+    const char *file = getenv("SBP_FIT_DEVICE");
+    struct cJSON *extra = NULL, *item;
+    struct sbp_json cursor;
+    if (file == NULL)
+        return SBP_OK;
+    SBP_TRY(sbp_json_open(file, &extra, &cursor, root->diag));
+    struct cJSON *device = cJSON_GetObjectItemCaseSensitive(set->cluster, "device");
+    cJSON_ArrayForEach(item, extra)
+    {
+        cJSON_DeleteItemFromObjectCaseSensitive(device, item->string);
+        (void)cJSON_AddItemToObject(device, item->string, cJSON_Duplicate(item, true));
+    }
+    cJSON_Delete(extra);
+    return SBP_OK;
+}
+
 /* The cluster is read once as a check; levels are nodes and devices, or devices alone. */
 static enum sbp_status read_cluster(const struct sbp_json *root, struct sbp_run_set *set)
 {
@@ -354,7 +395,9 @@ static enum sbp_status read_cluster(const struct sbp_json *root, struct sbp_run_
         return out_of_memory(root);
     cursor = at;
     cursor.node = set->cluster;
-    SBP_TRY(sbp_cluster_read(&cursor, &cluster));
+    SBP_TRY(set_trainer(root, set));
+    SBP_TRY(fit_device(root, set));
+    SBP_TRY(sbp_cluster_read(&cursor, &set->arena, &cluster));
     if (cluster.level_count > 2)
         return sbp_json_refuse(&at, "has %d levels, legal are 2 (nodes, devices) or 1",
                                cluster.level_count);

@@ -34,7 +34,8 @@ static void test_reads_every_key(void **state)
     assert_int_equal(
         read_text(CLUSTER("{\"name\": \"t\", \"hides\": {\"gradients\": 0.5, \"weights\": 0.25, "
                           "\"activations\": 0.125, \"context\": 1, \"experts\": 0.75}, "
-                          "\"host_s\": 1e-5, \"messages\": \"block\", \"reserve_bytes\": 20, "
+                          "\"host_s\": 1e-5, \"launch_s\": 2e-6, \"messages\": \"block\", "
+                          "\"reserve_bytes\": 20, "
                           "\"source\": 1}"),
                   &cluster, &diag),
         SBP_OK);
@@ -46,6 +47,7 @@ static void test_reads_every_key(void **state)
     assert_true(runtime->hidden[SBP_HIDES_CONTEXT] == 1);
     assert_true(runtime->hidden[SBP_HIDES_EXPERTS] == 0.75);
     assert_true(runtime->host_s == 1e-5 && runtime->sends_block);
+    assert_true(runtime->launch_s == 2e-6 && cluster.kernel_launch_s == 2e-6);
     assert_int_equal(cluster.reserve_bytes, 30); /* the device's and the trainer's */
     assert_true(cluster.gradient_overlap == 0.5);
 }

@@ -1,4 +1,4 @@
-/* Finds the files of listed models and clusters. */
+/* Finds the files of listed models, clusters and devices. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -29,7 +29,10 @@ static void add_folder(struct folders *folders, const char *root, const char *be
  * installed one its own. */
 static struct folders find_folders(enum sbp_config_kind kind)
 {
-    const char *below = kind == SBP_CONFIG_MODEL ? "models" : "clusters";
+    static const char *const BELOW[SBP_CONFIG_KINDS] = {[SBP_CONFIG_MODEL] = "models",
+                                                        [SBP_CONFIG_CLUSTER] = "clusters",
+                                                        [SBP_CONFIG_DEVICE] = "devices"};
+    const char *below = BELOW[kind];
     const char *environment = getenv("SBPLAN_CONFIGS");
     char own[PATH_MAX], installed[PATH_MAX + 32];
     struct folders folders = {0};
@@ -135,7 +138,10 @@ enum sbp_status sbp_config_list(enum sbp_config_kind kind, struct sbp_arena *are
 static enum sbp_status refuse_name(enum sbp_config_kind kind, const char *word,
                                    struct sbp_arena *arena, struct sbp_diag *diag)
 {
-    const char *what = kind == SBP_CONFIG_MODEL ? "model" : "cluster";
+    static const char *const WHAT[SBP_CONFIG_KINDS] = {[SBP_CONFIG_MODEL] = "model",
+                                                       [SBP_CONFIG_CLUSTER] = "cluster",
+                                                       [SBP_CONFIG_DEVICE] = "device"};
+    const char *what = WHAT[kind];
     struct sbp_config_names names;
     SBP_TRY(sbp_config_list(kind, arena, &names, diag));
     const char *nearest = sbp_text_nearest(word, names.name);

@@ -1,7 +1,8 @@
 /* The inputs of the commands: models and clusters, given by path or by name, with the changes that
  * options make, and strategies given by hand.
  *
- * A name stands for configs/models/NAME.json or configs/clusters/NAME.json. Folders are looked at
+ * A name stands for configs/models/NAME.json, configs/clusters/NAME.json or, in a cluster's
+ * device.like, configs/devices/NAME.json. Folders are looked at
  * in this order: $SBPLAN_CONFIGS, the source tree (for a program that still lies in its build
  * tree), the installed configs.
  */
@@ -13,7 +14,8 @@
 #include "planner/plan/plan.h"
 #include "planner/plan/request.h"
 
-enum sbp_config_kind { SBP_CONFIG_MODEL, SBP_CONFIG_CLUSTER };
+enum sbp_config_kind { SBP_CONFIG_MODEL, SBP_CONFIG_CLUSTER, SBP_CONFIG_DEVICE };
+#define SBP_CONFIG_KINDS 3
 
 struct sbp_config_names {
     int count;
@@ -27,6 +29,12 @@ enum sbp_status sbp_config_list(enum sbp_config_kind kind, struct sbp_arena *are
 enum sbp_status sbp_config_find(enum sbp_config_kind kind, const char *word,
                                 struct sbp_arena *arena, const char **path,
                                 struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Where a cluster's device has the key "like", which names a device file: copies every key that the
+ * device lacks from there, and takes "like" away. Tables of products (gemm, gemm_grids) are copied
+ * if it has neither. `name` is the cluster's, for messages. E_INPUT, E_IO, E_MEMORY. */
+enum sbp_status sbp_device_file_fill(struct cJSON *cluster, const char *name,
+                                     struct sbp_arena *arena, struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Makes a plan without a strategy for the operands MODEL and CLUSTER, with the changes of --set, of
  * a sweep's row, of --devices and of the space. The plan is the caller's to free, and not allocated

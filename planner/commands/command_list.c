@@ -8,6 +8,9 @@
 #include "planner/cli/inputs.h"
 #include "planner/commands/commands.h"
 
+/* By enum sbp_config_kind. */
+static const char *const WORDS[] = {"models", "clusters", "devices", NULL};
+
 /* A listed file; one that cannot be read is listed with the reason. */
 struct entry {
     const char *name, *path;
@@ -23,9 +26,13 @@ static void read_entry(enum sbp_config_kind kind, struct sbp_arena *arena, struc
     struct sbp_json at;
     if (sbp_json_open(entry->path, &root, &at, &entry->why) != SBP_OK)
         return;
-    entry->readable = kind == SBP_CONFIG_MODEL
-                          ? sbp_graph_read(&at, &entry->graph) == SBP_OK
-                          : sbp_cluster_read(&at, arena, &entry->cluster) == SBP_OK;
+    if (kind == SBP_CONFIG_MODEL)
+        entry->readable = sbp_graph_read(&at, &entry->graph) == SBP_OK;
+    else if (kind == SBP_CONFIG_DEVICE)
+        entry->readable = sbp_cluster_read_device(&at, arena, &entry->cluster) == SBP_OK;
+    else
+        entry->readable = sbp_device_file_fill(root, entry->path, arena, &entry->why) == SBP_OK &&
+                          sbp_cluster_read(&at, arena, &entry->cluster) == SBP_OK;
     cJSON_Delete(root);
 }
 
@@ -51,10 +58,28 @@ static void cluster_cells(struct sbp_table *table, const struct sbp_cluster *clu
     sbp_text_free(&levels);
 }
 
+/* Rates by the numbers of measured shares, for products and attention. */
+static void device_cells(struct sbp_table *table, const struct sbp_cluster *device)
+{
+    char bytes[32], rate[32];
+    const struct sbp_device_rates *rates = &device->rates;
+    double peak = 0;
+    for (int type = 0; type < SBP_TYPES; type++)
+        peak = device->flops[type] > peak ? device->flops[type] : peak;
+    sbp_table_cell(table, "%s", sbp_format_bytes((double)device->memory_bytes, bytes));
+    sbp_table_cell(table, "%s", sbp_format_count(peak, rate));
+    sbp_table_cell(table, "%lld products, %lld attention",
+                   (long long)sbp_device_rate_points(rates->grid, rates->grid_count) +
+                       rates->efficiency_count,
+                   (long long)sbp_device_rate_points(rates->attention, rates->attention_count));
+}
+
 static enum sbp_status print_text(enum sbp_config_kind kind, struct entry *entries, int count)
 {
-    static const char *const TITLES[2][4] = {{"model", "parameters", "operators", "batch"},
-                                             {"cluster", "devices", "levels", "memory"}};
+    static const char *const TITLES[SBP_CONFIG_KINDS][4] = {
+        [SBP_CONFIG_MODEL] = {"model", "parameters", "operators", "batch"},
+        [SBP_CONFIG_CLUSTER] = {"cluster", "devices", "levels", "memory"},
+        [SBP_CONFIG_DEVICE] = {"device", "memory", "peak FLOP/s", "measured rates"}};
     struct sbp_table table;
     sbp_table_init(&table, 4, TITLES[kind]);
     for (int i = 0; i < count; i++) {
@@ -65,6 +90,8 @@ static enum sbp_status print_text(enum sbp_config_kind kind, struct entry *entri
             sbp_table_cell(&table, "-");
         } else if (kind == SBP_CONFIG_MODEL) {
             model_cells(&table, &entries[i].graph);
+        } else if (kind == SBP_CONFIG_DEVICE) {
+            device_cells(&table, &entries[i].cluster);
         } else {
             cluster_cells(&table, &entries[i].cluster);
         }
@@ -87,7 +114,9 @@ static void put_entry(struct cJSON *list, enum sbp_config_kind kind, const struc
         sbp_json_put_number(item, "global_batch", (double)entry->graph.global_batch, failed);
         sbp_json_put_number(item, "sequence", (double)entry->graph.sequence, failed);
     } else {
-        sbp_json_put_number(item, "devices", (double)sbp_cluster_devices(&entry->cluster), failed);
+        if (kind == SBP_CONFIG_CLUSTER)
+            sbp_json_put_number(item, "devices", (double)sbp_cluster_devices(&entry->cluster),
+                                failed);
         sbp_json_put_number(item, "memory_bytes", (double)entry->cluster.memory_bytes, failed);
     }
 }
@@ -97,8 +126,7 @@ static enum sbp_status print_json(enum sbp_config_kind kind, const struct entry 
 {
     struct cJSON *json = cJSON_CreateObject();
     bool failed = json == NULL;
-    struct cJSON *list =
-        sbp_json_put_array(json, kind == SBP_CONFIG_MODEL ? "models" : "clusters", &failed);
+    struct cJSON *list = sbp_json_put_array(json, WORDS[kind], &failed);
     for (int i = 0; i < count && !failed; i++)
         put_entry(list, kind, &entries[i], &failed);
     return sbp_json_finish(json, failed, diag);
@@ -107,10 +135,9 @@ static enum sbp_status print_json(enum sbp_config_kind kind, const struct entry 
 static enum sbp_status find_kind(const char *word, enum sbp_config_kind *kind,
                                  struct sbp_diag *diag)
 {
-    static const char *const WORDS[] = {"models", "clusters", NULL};
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < SBP_CONFIG_KINDS; i++)
         if (strcmp(word, WORDS[i]) == 0) {
-            *kind = i == 0 ? SBP_CONFIG_MODEL : SBP_CONFIG_CLUSTER;
+            *kind = (enum sbp_config_kind)i;
             return SBP_OK;
         }
     const char *nearest = sbp_text_nearest(word, WORDS);
@@ -118,7 +145,7 @@ static enum sbp_status find_kind(const char *word, enum sbp_config_kind *kind,
         return sbp_fail(diag, SBP_E_USAGE, "sbplan list: unknown \"%.60s\", did you mean \"%s\"?",
                         word, nearest);
     return sbp_fail(diag, SBP_E_USAGE,
-                    "sbplan list: unknown \"%.60s\", legal are models and clusters", word);
+                    "sbplan list: unknown \"%.60s\", legal are models, clusters and devices", word);
 }
 
 static enum sbp_status list(const struct sbp_arguments *arguments, struct sbp_arena *arena,

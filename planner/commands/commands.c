@@ -65,8 +65,8 @@ static const struct sbp_command commands[] = {
      .options = "-o --global-batch --sequence --precision --vocab-multiple --name --help",
      .run = sbp_command_import},
     {.name = "list",
-     OPERANDS("models|clusters", 1, 1),
-     .summary = "list the models or clusters that have names",
+     OPERANDS("models|clusters|devices", 1, 1),
+     .summary = "list the models, clusters or devices that have names",
      .notes = "They are looked for in $SBPLAN_CONFIGS (models/ and clusters/ in it), then where "
               "sbplan was built or installed.",
      .options = "--json --help",

@@ -128,25 +128,31 @@ static enum sbp_status check_device_keys(const struct sbp_json *device)
     return sbp_json_keys(device, keys);
 }
 
-static enum sbp_status read_device(const struct sbp_json *at, struct sbp_arena *arena,
+static enum sbp_status read_device(const struct sbp_json *device, struct sbp_arena *arena,
                                    struct sbp_cluster *cluster)
 {
-    struct sbp_json device, member;
-    SBP_TRY(sbp_json_member(at, "device", &device));
-    SBP_TRY(check_device_keys(&device));
-    SBP_TRY(sbp_json_member(&device, "memory_bytes", &member));
+    struct sbp_json member;
+    SBP_TRY(check_device_keys(device));
+    SBP_TRY(sbp_json_member(device, "memory_bytes", &member));
     SBP_TRY(sbp_json_int64(&member, 1, MOST_COUNT, &cluster->memory_bytes));
-    SBP_TRY(sbp_json_get_int64(&device, "reserve_bytes", 0, cluster->memory_bytes,
+    SBP_TRY(sbp_json_get_int64(device, "reserve_bytes", 0, cluster->memory_bytes,
                                &cluster->reserve_bytes));
-    SBP_TRY(sbp_json_member(&device, "memory_bytes_per_s", &member));
+    SBP_TRY(sbp_json_member(device, "memory_bytes_per_s", &member));
     SBP_TRY(sbp_json_double(&member, 1, MOST_RATE, &cluster->memory_bytes_per_s));
-    SBP_TRY(sbp_json_get_int64(&device, "host_memory_bytes", 0, MOST_COUNT,
+    SBP_TRY(sbp_json_get_int64(device, "host_memory_bytes", 0, MOST_COUNT,
                                &cluster->host_memory_bytes));
-    SBP_TRY(sbp_json_get_double(&device, "host_link_bytes_per_s", 0, MOST_RATE,
+    SBP_TRY(sbp_json_get_double(device, "host_link_bytes_per_s", 0, MOST_RATE,
                                 &cluster->host_link_bytes_per_s));
-    SBP_TRY(sbp_json_get_double(&device, "kernel_launch_s", 0, 1e6, &cluster->kernel_launch_s));
-    SBP_TRY(read_flops(&device, cluster));
-    return sbp_device_rates_read(&device, arena, &cluster->rates);
+    SBP_TRY(sbp_json_get_double(device, "kernel_launch_s", 0, 1e6, &cluster->kernel_launch_s));
+    SBP_TRY(read_flops(device, cluster));
+    return sbp_device_rates_read(device, arena, &cluster->rates);
+}
+
+enum sbp_status sbp_cluster_read_device(const struct sbp_json *device, struct sbp_arena *arena,
+                                        struct sbp_cluster *cluster)
+{
+    *cluster = (struct sbp_cluster){0};
+    return read_device(device, arena, cluster);
 }
 
 static enum sbp_status read_model(const struct sbp_json *at, struct sbp_cluster *cluster)
@@ -202,7 +208,8 @@ enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_arena *ar
     SBP_TRY(read_model(at, cluster));
     SBP_TRY(read_levels(at, cluster));
     SBP_TRY(read_network(at, cluster));
-    SBP_TRY(read_device(at, arena, cluster));
+    SBP_TRY(sbp_json_member(at, "device", &member));
+    SBP_TRY(read_device(&member, arena, cluster));
     return read_runtime(at, cluster);
 }
 

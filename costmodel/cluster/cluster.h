@@ -66,6 +66,11 @@ struct sbp_cluster {
 enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_arena *arena,
                                  struct sbp_cluster *cluster) SBP_MUST_USE;
 
+/* Reads a "device" object alone, into the device's fields of a cluster that is zero otherwise.
+ * Fails as above. */
+enum sbp_status sbp_cluster_read_device(const struct sbp_json *device, struct sbp_arena *arena,
+                                        struct sbp_cluster *cluster) SBP_MUST_USE;
+
 int64_t sbp_cluster_devices(const struct sbp_cluster *cluster);
 /* Keeps the innermost `devices` (outer levels shrink first); E_INPUT when that does not divide. */
 enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,

@@ -172,3 +172,11 @@ double sbp_device_attention_share(const struct sbp_device_rates *rates,
     return share * alignment_share(rates, attention->head_size, attention->head_size) *
            sbp_device_factor(rates->sustained);
 }
+
+int64_t sbp_device_rate_points(const struct sbp_rate_grid *grids, int count)
+{
+    int64_t points = 0;
+    for (int i = 0; i < count; i++)
+        points += (int64_t)grids[i].count[0] * grids[i].count[1] * grids[i].count[2];
+    return points;
+}

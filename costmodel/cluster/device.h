@@ -116,6 +116,9 @@ struct sbp_device_attention {
 double sbp_device_attention_share(const struct sbp_device_rates *rates,
                                   const struct sbp_device_attention *attention);
 
+/* Shares on several grids together. */
+int64_t sbp_device_rate_points(const struct sbp_rate_grid *grids, int count);
+
 /* A factor that may not be given. */
 static inline double sbp_device_factor(double given)
 {

@@ -1,4 +1,4 @@
-/* Finds the files of listed models, clusters and runtimes. */
+/* Finds the files of listed models, clusters, devices and runtimes. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #define RUNTIME      "runtime" /* key of a cluster */
 #define NO_RUNTIME   "none"    /* of --runtime: the machine alone */
 
-static const char *const kind_names[SBP_CONFIG_KINDS] = {"model", "cluster", "runtime",
+static const char *const kind_names[SBP_CONFIG_KINDS] = {"model", "cluster", "device", "runtime",
                                                          "set of runs"};
 
 const char *sbp_config_kind_name(enum sbp_config_kind kind)
@@ -41,7 +41,8 @@ static void add_folder(struct folders *folders, const char *root, const char *be
  * installed one its own. */
 static struct folders find_folders(enum sbp_config_kind kind)
 {
-    static const char *const BELOW[SBP_CONFIG_KINDS] = {"models", "clusters", "runtimes", "runs"};
+    static const char *const BELOW[SBP_CONFIG_KINDS] = {"models", "clusters", "devices", "runtimes",
+                                                        "runs"};
     const char *below = BELOW[kind];
     const char *environment = getenv("SBPLAN_CONFIGS");
     char own[PATH_MAX], installed[PATH_MAX + 32];

@@ -132,6 +132,7 @@ static enum sbp_status read_files(const struct sbp_arguments *arguments, struct 
         sbp_cluster_parts_expand(cluster->root, cluster->path, arguments->runtime, arena, diag));
     SBP_TRY(override(arguments, model, cluster, settings, diag));
     SBP_TRY(sbp_cluster_parts_expand(cluster->root, cluster->name, NULL, arena, diag));
+    SBP_TRY(sbp_device_file_fill(cluster->root, cluster->name, arena, diag));
     SBP_TRY(sbp_inputs_put_degrees(arguments, settings, diag));
     const int64_t devices = settings->devices > 0 ? settings->devices : arguments->devices;
     sbp_json_at(cluster->root, cluster->name, diag, &at);

@@ -10,6 +10,9 @@
 
 enum { LISTED = SBP_CONFIG_RUNTIME + 1 }; /* kinds of files that are listed */
 
+/* By enum sbp_config_kind. */
+static const char *const WORDS[] = {"models", "clusters", "devices", "runtimes", NULL};
+
 /* A listed file; one that cannot be read is listed with the reason. */
 struct entry {
     const char *name, *path;
@@ -29,9 +32,12 @@ static void read_entry(enum sbp_config_kind kind, struct sbp_arena *arena, struc
         entry->readable = sbp_graph_read(&at, &entry->graph) == SBP_OK;
     else if (kind == SBP_CONFIG_RUNTIME)
         entry->readable = sbp_runtime_read(&at, INT64_MAX, &entry->cluster.runtime) == SBP_OK;
+    else if (kind == SBP_CONFIG_DEVICE)
+        entry->readable = sbp_cluster_read_device(&at, arena, &entry->cluster) == SBP_OK;
     else
         entry->readable =
             sbp_cluster_parts_expand(root, entry->path, NULL, arena, &entry->why) == SBP_OK &&
+            sbp_device_file_fill(root, entry->path, arena, &entry->why) == SBP_OK &&
             sbp_cluster_read(&at, arena, &entry->cluster) == SBP_OK;
     cJSON_Delete(root);
 }
@@ -72,11 +78,29 @@ static void runtime_cells(struct sbp_table *table, const struct sbp_runtime *run
     sbp_text_free(&hides);
 }
 
+/* Rates by the numbers of measured shares, for products and attention. */
+static void device_cells(struct sbp_table *table, const struct sbp_cluster *device)
+{
+    char bytes[32], rate[32];
+    const struct sbp_device_rates *rates = &device->rates;
+    double peak = 0;
+    for (int type = 0; type < SBP_TYPES; type++)
+        peak = device->flops[type] > peak ? device->flops[type] : peak;
+    sbp_table_cell(table, "%s", sbp_format_bytes((double)device->memory_bytes, bytes));
+    sbp_table_cell(table, "%s", sbp_format_count(peak, rate));
+    sbp_table_cell(table, "%lld products, %lld attention",
+                   (long long)sbp_device_rate_points(rates->grid, rates->grid_count) +
+                       rates->efficiency_count,
+                   (long long)sbp_device_rate_points(rates->attention, rates->attention_count));
+}
+
 static enum sbp_status print_text(enum sbp_config_kind kind, struct entry *entries, int count)
 {
-    static const char *const TITLES[LISTED][4] = {{"model", "parameters", "operators", "batch"},
-                                                  {"cluster", "devices", "levels", "memory"},
-                                                  {"runtime", "hides", "launch", "reserve"}};
+    static const char *const TITLES[LISTED][4] = {
+        [SBP_CONFIG_MODEL] = {"model", "parameters", "operators", "batch"},
+        [SBP_CONFIG_CLUSTER] = {"cluster", "devices", "levels", "memory"},
+        [SBP_CONFIG_DEVICE] = {"device", "memory", "peak FLOP/s", "measured rates"},
+        [SBP_CONFIG_RUNTIME] = {"runtime", "hides", "launch", "reserve"}};
     struct sbp_table table;
     sbp_table_init(&table, 4, TITLES[kind]);
     for (int i = 0; i < count; i++) {
@@ -89,6 +113,8 @@ static enum sbp_status print_text(enum sbp_config_kind kind, struct entry *entri
             model_cells(&table, &entries[i].graph);
         } else if (kind == SBP_CONFIG_RUNTIME) {
             runtime_cells(&table, &entries[i].cluster.runtime);
+        } else if (kind == SBP_CONFIG_DEVICE) {
+            device_cells(&table, &entries[i].cluster);
         } else {
             cluster_cells(&table, &entries[i].cluster);
         }
@@ -124,19 +150,19 @@ static void put_entry(struct cJSON *list, enum sbp_config_kind kind, const struc
     } else if (kind == SBP_CONFIG_RUNTIME) {
         put_runtime(item, &entry->cluster.runtime, failed);
     } else {
-        sbp_json_put_number(item, "devices", (double)sbp_cluster_devices(&entry->cluster), failed);
+        if (kind == SBP_CONFIG_CLUSTER)
+            sbp_json_put_number(item, "devices", (double)sbp_cluster_devices(&entry->cluster),
+                                failed);
         sbp_json_put_number(item, "memory_bytes", (double)entry->cluster.memory_bytes, failed);
     }
 }
-
-static const char *const list_words[] = {"models", "clusters", "runtimes", NULL};
 
 static enum sbp_status print_json(enum sbp_config_kind kind, const struct entry *entries, int count,
                                   struct sbp_diag *diag)
 {
     struct cJSON *json = cJSON_CreateObject();
     bool failed = json == NULL;
-    struct cJSON *list = sbp_json_put_array(json, list_words[kind], &failed);
+    struct cJSON *list = sbp_json_put_array(json, WORDS[kind], &failed);
     for (int i = 0; i < count && !failed; i++)
         put_entry(list, kind, &entries[i], &failed);
     return sbp_json_finish(json, failed, diag);
@@ -146,16 +172,16 @@ static enum sbp_status find_kind(const char *word, enum sbp_config_kind *kind,
                                  struct sbp_diag *diag)
 {
     for (int i = 0; i < LISTED; i++)
-        if (strcmp(word, list_words[i]) == 0) {
+        if (strcmp(word, WORDS[i]) == 0) {
             *kind = (enum sbp_config_kind)i;
             return SBP_OK;
         }
-    const char *nearest = sbp_text_nearest(word, list_words);
+    const char *nearest = sbp_text_nearest(word, WORDS);
     if (nearest != NULL)
         return sbp_fail(diag, SBP_E_USAGE, "sbplan list: unknown \"%.60s\", did you mean \"%s\"?",
                         word, nearest);
     return sbp_fail(diag, SBP_E_USAGE,
-                    "sbplan list: unknown \"%.60s\", legal are models, clusters and "
+                    "sbplan list: unknown \"%.60s\", legal are models, clusters, devices and "
                     "runtimes",
                     word);
 }

@@ -73,11 +73,12 @@ static const struct sbp_command commands[] = {
      .options = "-o --global-batch --sequence --precision --vocab-multiple --name --help",
      .run = sbp_command_import},
     {.name = "list",
-     OPERANDS("models|clusters|runtimes", 1, 1),
-     .summary = "list the models, clusters or runtimes that have names",
-     .notes = "They are looked for in $SBPLAN_CONFIGS (models/, clusters/ and runtimes/ in it), "
-              "then where "
-              "sbplan was built or installed.",
+     OPERANDS("models|clusters|devices|runtimes", 1, 1),
+     .summary = "list the models, clusters, devices or runtimes that have names",
+     .notes =
+         "They are looked for in $SBPLAN_CONFIGS (models/, clusters/, devices/ and runtimes/ in "
+         "it), then where "
+         "sbplan was built or installed.",
      .options = "--json --help",
      .run = sbp_command_list},
     {.name = "validate",

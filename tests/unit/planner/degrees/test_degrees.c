@@ -218,7 +218,7 @@ static void test_sequence_parallel(void **state)
         count_in(&step, SBP_SECTION_FORWARD, SBP_ALL_GATHER, SBP_CAUSE_ACTIVATION),
         2 * LAYERS + 1);
     assert_int_equal(
-        count_in(&step, SBP_SECTION_BACKWARD, SBP_ALL_GATHER, SBP_CAUSE_ACTIVATION),
+        count_in(&step, SBP_SECTION_RECOMPUTE, SBP_ALL_GATHER, SBP_CAUSE_ACTIVATION),
         2 * LAYERS + 1);
     assert_int_equal(count(&step, SBP_REDUCE_SCATTER, SBP_CAUSE_ACTIVATION), 2 * LAYERS + 1);
     assert_int_equal(count(&step, SBP_REDUCE_SCATTER, SBP_CAUSE_ACTIVATION_GRADIENT),

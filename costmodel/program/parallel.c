@@ -8,6 +8,7 @@
 
 #include "base/json/json_write.h"
 #include "base/text.h"
+#include "costmodel/program/stages.h"
 
 #define TEXT(symbol, text) text,
 static const char *const recompute_names[] = {SBP_RECOMPUTE_MAP(TEXT) NULL};
@@ -452,6 +453,23 @@ static enum sbp_status check_states(const struct sbp_parallel *parallel,
     return SBP_OK;
 }
 
+/* The blocks of each piece, where they are given, are the model's, and every piece has an operator.
+ */
+static enum sbp_status check_stage_blocks(const struct sbp_parallel *parallel,
+                                          const struct sbp_graph *graph, struct sbp_diag *diag)
+{
+    int first[SBP_MOST_GIVEN_PIECES + 1];
+    const int64_t pieces = parallel->pipeline * parallel->chunks;
+    if (parallel->stage_blocks_count == 0)
+        return SBP_OK;
+    if (parallel->stage_blocks_count != pieces)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: stage_cut: the blocks of %d pieces are given, legal are %lld "
+                        "(pipeline x chunks)",
+                        parallel->stage_blocks_count, (long long)pieces);
+    return sbp_stages_cut_as(graph, parallel->stage_blocks_count, parallel, first, diag);
+}
+
 enum sbp_status sbp_parallel_check(const struct sbp_parallel *parallel,
                                    const struct sbp_graph *graph, const struct sbp_cluster *cluster,
                                    struct sbp_diag *diag)
@@ -475,13 +493,7 @@ enum sbp_status sbp_parallel_check(const struct sbp_parallel *parallel,
                         "legal are %s",
                         (long long)parallel->micro_batch, (long long)graph->global_batch,
                         divisors(graph->global_batch, 65536, legal, sizeof legal));
-    if (parallel->stage_blocks_count > 0 &&
-        parallel->stage_blocks_count != parallel->pipeline * parallel->chunks)
-        return sbp_fail(diag, SBP_E_INPUT,
-                        "parallel: stage_cut: the blocks of %d pieces are given, legal are %lld "
-                        "(pipeline x chunks)",
-                        parallel->stage_blocks_count,
-                        (long long)(parallel->pipeline * parallel->chunks));
+    SBP_TRY(check_stage_blocks(parallel, graph, diag));
     SBP_TRY(check_schedule(parallel, sbp_parallel_micro_batches(parallel, graph), diag));
     return check_states(parallel, cluster, diag);
 }

@@ -51,16 +51,29 @@ static enum sbp_status put_chunks(struct sbp_settings *settings, int64_t chunks,
     return put(settings, "--vpp", "schedule", cJSON_CreateString(interleaved), diag);
 }
 
+enum sbp_status sbp_inputs_check_micro_batch(const struct sbp_settings *settings,
+                                             struct sbp_diag *diag)
+{
+    if (cJSON_GetObjectItemCaseSensitive(settings->parallel, "micro_batch") == NULL)
+        return SBP_OK;
+    return sbp_fail(diag, SBP_E_USAGE,
+                    "--set micro_batch: counts the sequences of all replicas; beside degrees "
+                    "--micro-batch N is legal, which counts those of one");
+}
+
 enum sbp_status sbp_inputs_put_degrees(const struct sbp_arguments *arguments,
                                        struct sbp_settings *settings, struct sbp_diag *diag)
 {
     const struct sbp_degrees *d = &arguments->degrees;
-    if (sbp_inputs_have_degrees(arguments) &&
-        cJSON_GetObjectItemCaseSensitive(settings->parallel, "micro_batch") != NULL &&
-        (sbp_inputs_have_layer_degrees(arguments) || d->micro_batch > 0))
-        return sbp_fail(diag, SBP_E_USAGE,
-                        "--set micro_batch: counts the sequences of all replicas; beside degrees "
-                        "--micro-batch N is legal, which counts those of one");
+    if (sbp_inputs_have_layer_degrees(arguments) || d->micro_batch > 0)
+        SBP_TRY(sbp_inputs_check_micro_batch(settings, diag));
+    if (settings->micro_batch_per_replica > 0 &&
+        (d->micro_batch > 0 || !sbp_inputs_have_degrees(arguments)))
+        return sbp_fail(diag, SBP_E_USAGE, "--set micro_batch_per_replica: %s",
+                        d->micro_batch > 0
+                            ? "--micro-batch says the same, one of them is legal"
+                            : "degrees say how many replicas there are, legal beside --tp, --dp or "
+                              "--pp; micro_batch counts the sequences of all replicas");
     if (d->pipeline > 0)
         SBP_TRY(put_whole(settings, "--pp", "pipeline", d->pipeline, diag));
     if (d->zero != SBP_ANY)
@@ -73,11 +86,43 @@ enum sbp_status sbp_inputs_put_degrees(const struct sbp_arguments *arguments,
     return put_chunks(settings, d->chunks, diag);
 }
 
-enum sbp_status sbp_inputs_refuse_degrees(enum sbp_status status, const struct sbp_diag *why,
+struct sbp_degrees sbp_inputs_degrees(const struct sbp_arguments *arguments,
+                                      const struct sbp_settings *settings)
+{
+    struct sbp_degrees degrees = arguments->degrees;
+    if (settings->micro_batch_per_replica > 0)
+        degrees.micro_batch = settings->micro_batch_per_replica;
+    return degrees;
+}
+
+/* The option that gave a key of the step; NULL: --set did. */
+static const char *option_of(const struct sbp_degrees *d, const char *key)
+{
+    const struct {
+        const char *key, *option;
+        bool given;
+    } steps[] = {{"pipeline: ", "--pp", d->pipeline > 0},
+                 {"chunks: ", "--vpp", d->chunks > 1},
+                 {"micro_batch: schedule", "--vpp", d->chunks > 1},
+                 {"zero: ", "--zero", d->zero != SBP_ANY}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (steps[i].given && strncmp(key, steps[i].key, strlen(steps[i].key)) == 0)
+            return steps[i].option;
+    return NULL;
+}
+
+enum sbp_status sbp_inputs_refuse_degrees(const struct sbp_arguments *arguments,
+                                          enum sbp_status status, const struct sbp_diag *why,
                                           struct sbp_diag *diag)
 {
-    static const char DEGREES[] = "degrees: ";
+    static const char DEGREES[] = "degrees: ", PARALLEL[] = "parallel: ";
+    const char *option = NULL, *key = why->text + strlen(PARALLEL);
     if (strncmp(why->text, DEGREES, strlen(DEGREES)) == 0)
-        return sbp_fail(diag, status, "--%s", why->text + strlen(DEGREES));
-    return sbp_inputs_refuse(NULL, status, why, diag);
+        return sbp_fail(diag, status, "%s%s", arguments->megatron == NULL ? "--" : "--megatron: ",
+                        why->text + strlen(DEGREES));
+    if (strncmp(why->text, PARALLEL, strlen(PARALLEL)) == 0)
+        option = option_of(&arguments->degrees, key);
+    if (option == NULL)
+        return sbp_inputs_refuse(NULL, status, why, diag);
+    return sbp_fail(diag, status, "%s: %s", option, strchr(key, ':') + 2);
 }

@@ -49,6 +49,44 @@ static enum sbp_status open_file(const struct sbp_arguments *arguments, enum sbp
     return cJSON_IsObject(file->root) ? SBP_OK : sbp_json_keys(&at, NONE);
 }
 
+static bool sets(const struct sbp_word_list *words, const char *key)
+{
+    for (int i = 0; i < words->count; i++)
+        if (strncmp(words->word[i], key, strlen(key)) == 0)
+            return true;
+    return false;
+}
+
+/* A batch in tokens is whole sequences of the model, as all other words have left it. */
+static enum sbp_status set_batch_by_tokens(const struct sbp_arguments *arguments,
+                                           const struct file *model,
+                                           const struct sbp_settings *settings,
+                                           struct sbp_diag *diag)
+{
+    const int64_t tokens = settings->global_batch_tokens;
+    const struct cJSON *length = cJSON_GetObjectItemCaseSensitive(model->root, "sequence");
+    struct cJSON *batch = cJSON_GetObjectItemCaseSensitive(model->root, "global_batch");
+    const int64_t sequence = cJSON_IsNumber(length) && length->valuedouble >= 1
+                                 ? (int64_t)length->valuedouble
+                                 : 1;
+    if (tokens == 0)
+        return SBP_OK;
+    if (sets(&arguments->set, "global_batch=") || sets(&arguments->row, "global_batch="))
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "--set global_batch_tokens: global_batch says the same in sequences, one "
+                        "of them is legal");
+    if (tokens % sequence != 0)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "--set global_batch_tokens: %lld tokens are not whole sequences of %lld, "
+                        "legal are %lld and %lld",
+                        (long long)tokens, (long long)sequence,
+                        (long long)(tokens / sequence * sequence),
+                        (long long)((tokens / sequence + 1) * sequence));
+    if (batch != NULL) /* a model without one is refused when it is read */
+        (void)cJSON_SetNumberHelper(batch, (double)(tokens / sequence));
+    return SBP_OK;
+}
+
 static enum sbp_status override(const struct sbp_arguments *arguments, const struct file *model,
                                 const struct file *cluster, struct sbp_settings *settings,
                                 struct sbp_diag *diag)
@@ -59,7 +97,7 @@ static enum sbp_status override(const struct sbp_arguments *arguments, const str
         SBP_TRY(sbp_override("--set", arguments->set.word[i], &target, diag));
     for (int i = 0; i < arguments->row.count; i++)
         SBP_TRY(sbp_override("--sweep", arguments->row.word[i], &target, diag));
-    return SBP_OK;
+    return set_batch_by_tokens(arguments, model, settings, diag);
 }
 
 /* --- --devices --- */
@@ -173,8 +211,12 @@ enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, enum sbp_
     struct sbp_parallel parallel = plan->cut.parallel;
     status = read_given(settings, &parallel, diag);
     complete_interleaved(settings, &plan->cut.graph, &parallel);
-    if (status == SBP_OK)
-        status = set_parallel(plan, &parallel, NULL, diag);
+    if (status == SBP_OK) {
+        struct sbp_diag why = {{0}};
+        status = sbp_plan_cut(plan, &parallel, &why);
+        if (status != SBP_OK)
+            (void)sbp_inputs_refuse_degrees(arguments, status, &why, diag);
+    }
     if (status != SBP_OK)
         sbp_plan_free(plan);
     return status;

@@ -58,9 +58,17 @@ bool sbp_inputs_have_layer_degrees(const struct sbp_arguments *arguments);
 enum sbp_status sbp_inputs_put_degrees(const struct sbp_arguments *arguments,
                                        struct sbp_settings *settings,
                                        struct sbp_diag *diag) SBP_MUST_USE;
-/* Fails with a complaint about degrees ("degrees: tp: ...") as one about an option, "--tp: ...";
- * others as sbp_inputs_refuse with --set. Returns status. */
-enum sbp_status sbp_inputs_refuse_degrees(enum sbp_status status, const struct sbp_diag *why,
+/* Degrees know the replicas: --set micro_batch, which counts all of them, is refused. E_USAGE. */
+enum sbp_status sbp_inputs_check_micro_batch(const struct sbp_settings *settings,
+                                             struct sbp_diag *diag) SBP_MUST_USE;
+/* The degrees of the options, with the micro-batch that --set may give. */
+struct sbp_degrees sbp_inputs_degrees(const struct sbp_arguments *arguments,
+                                      const struct sbp_settings *settings);
+/* Fails with a complaint about degrees ("degrees: tp: ...", or "parallel: pipeline: ..." where --pp
+ * gave it) as one about an option, "--tp: ..."; others as sbp_inputs_refuse with --set. Returns
+ * status. */
+enum sbp_status sbp_inputs_refuse_degrees(const struct sbp_arguments *arguments,
+                                          enum sbp_status status, const struct sbp_diag *why,
                                           struct sbp_diag *diag);
 
 /* Reads LAYER=ROLE:FACTOR,... of every --fix into an array of the arena. E_INPUT, E_USAGE. */

@@ -12,7 +12,12 @@
 #define MODEL_PREFIX   "model."
 #define CLUSTER_PREFIX "cluster."
 
-static const char *const SEARCH_KEYS[] = {"boxing", "max_batch_split", "devices", NULL};
+static const char *const SEARCH_KEYS[] = {"boxing",
+                                          "max_batch_split",
+                                          "devices",
+                                          "global_batch_tokens",
+                                          "micro_batch_per_replica",
+                                          NULL};
 
 /* The change that a word makes. */
 struct change {
@@ -123,6 +128,10 @@ static enum sbp_status set_search_key(const struct change *change, const struct 
         return sbp_json_int64(&at, 1, INT64_C(1) << 31, &settings->max_batch_split);
     if (strcmp(change->key, "devices") == 0)
         return sbp_json_int64(&at, 1, INT64_C(1) << 31, &settings->devices);
+    if (strcmp(change->key, "global_batch_tokens") == 0)
+        return sbp_json_int64(&at, 1, INT64_C(1) << 53, &settings->global_batch_tokens);
+    if (strcmp(change->key, "micro_batch_per_replica") == 0)
+        return sbp_json_int64(&at, 1, INT64_C(1) << 31, &settings->micro_batch_per_replica);
     return keep_parallel(change, value);
 }
 

@@ -41,6 +41,8 @@ static enum sbp_status take_degrees(struct sbp_search_job *job, struct sbp_megat
                                     struct sbp_diag *diag)
 {
     const bool megatron = job->arguments->megatron != NULL;
+    struct sbp_degrees degrees = sbp_inputs_degrees(job->arguments, &job->settings);
+    SBP_TRY(sbp_inputs_check_micro_batch(&job->settings, diag));
     begin_request(job);
     job->priced = megatron ? "the flags of Megatron-LM say" : "the degrees say";
     if (megatron)
@@ -48,10 +50,12 @@ static enum sbp_status take_degrees(struct sbp_search_job *job, struct sbp_megat
                                    diag));
     for (int i = 0; i < flags->note_count; i++)
         SBP_TRY(sbp_search_job_note(job, flags->note[i], diag));
-    return sbp_search_job_take_degrees(job, &flags->degrees, diag);
+    if (megatron)
+        degrees = flags->degrees; /* with what the model's layers say */
+    return sbp_search_job_take_degrees(job, &degrees, diag);
 }
 
-/* Prices what the arguments say; degrees are those of the flags, where these are given. */
+/* Prices what the arguments say. */
 static enum sbp_status price(struct sbp_search_job *job, struct sbp_megatron_flags *flags,
                              struct sbp_diag *diag)
 {
@@ -79,6 +83,10 @@ static enum sbp_status check_arguments(const struct sbp_arguments *arguments, st
         return sbp_fail(diag, SBP_E_USAGE,
                         "sbplan price: degrees, --megatron and --strategy each say what to price, "
                         "one of them is legal");
+    if (arguments->degrees.chunks > 1 && arguments->degrees.pipeline == 0)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "sbplan price: --vpp: several pieces a stage take turns with other "
+                        "stages, legal with --pp 2 and more");
     return arguments->strategy == NULL
                ? SBP_OK
                : sbp_outputs_check_input(arguments, arguments->strategy, diag);
@@ -111,7 +119,7 @@ enum sbp_status sbp_command_price(const struct sbp_arguments *given, struct sbp_
 {
     struct sbp_arguments arguments = *given; /* its arena stays the caller's */
     struct sbp_search_job job = {.arguments = &arguments};
-    struct sbp_megatron_flags flags = {.degrees = given->degrees};
+    struct sbp_megatron_flags flags = {.note_count = 0};
     SBP_TRY(check_arguments(given, diag));
     enum sbp_status status =
         given->megatron == NULL ? SBP_OK : read_flags(&arguments, &job.arena, &flags, diag);

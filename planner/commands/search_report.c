@@ -28,6 +28,11 @@ static enum sbp_status print_priced(const struct sbp_search_job *job)
     SBP_PRINT_LINE("priced     as %s, %s boxing%s%s\n", job->priced,
                    sbp_strategy_boxing_name(job->request.boxing), proved ? "" : "; rests: ",
                    proved ? "" : sbp_search_outcome_verdict(&job->outcome, verdict));
+    return SBP_OK;
+}
+
+static enum sbp_status print_notes(const struct sbp_search_job *job)
+{
     for (int i = 0; i < job->note_count; i++)
         SBP_PRINT_LINE("%s%s\n", i == 0 ? "notes      " : "           ", job->note[i]);
     return SBP_OK;
@@ -62,6 +67,7 @@ static enum sbp_status print_text(const struct sbp_search_job *job, const struct
     SBP_TRY(sbp_price_interval_make(report->plan, &report->step, &trust, diag));
     SBP_TRY(sbp_report_print_model(&job->plan, stdout));
     SBP_TRY(print_search(job));
+    SBP_TRY(print_notes(job));
     SBP_TRY(sbp_report_print_cost(report, &options, stdout));
     SBP_TRY(sbp_price_interval_print(&trust, report->summary.totals.step_s, stdout));
     SBP_PRINT("\n");
@@ -191,6 +197,15 @@ static void put_curve(struct cJSON *json, const struct sbp_outcome *outcome, boo
     }
 }
 
+static void put_notes(struct cJSON *json, const struct sbp_search_job *job, bool *failed)
+{
+    if (job->note_count == 0)
+        return;
+    struct cJSON *notes = sbp_json_put_array(json, "notes", failed);
+    for (int i = 0; i < job->note_count; i++)
+        sbp_json_push_text(notes, job->note[i], failed);
+}
+
 static struct cJSON *begin_json(const struct sbp_search_job *job, bool *failed)
 {
     struct cJSON *json = cJSON_CreateObject();
@@ -212,6 +227,7 @@ static enum sbp_status print_json(const struct sbp_search_job *job, const struct
     struct cJSON *json = begin_json(job, &failed);
     sbp_report_put(json, report, &options, &failed);
     sbp_price_interval_put(json, &trust, &failed);
+    put_notes(json, job, &failed);
     put_curve(json, &job->outcome, &failed);
     if (all != NULL)
         sbp_search_top_put(json, all, &failed);

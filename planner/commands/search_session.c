@@ -180,7 +180,7 @@ enum sbp_status sbp_search_job_take_degrees(struct sbp_search_job *job,
     const enum sbp_status status =
         sbp_degrees_apply(degrees, &job->plan, &job->arena, &made, &why);
     if (status != SBP_OK)
-        return sbp_inputs_refuse_degrees(status, &why, diag);
+        return sbp_inputs_refuse_degrees(job->arguments, status, &why, diag);
     job->request.fix = made.fix;
     job->request.fix_count = made.fix_count;
     for (int i = 0; i < made.note_count; i++)
@@ -193,7 +193,8 @@ enum sbp_status sbp_search_job_take_degrees(struct sbp_search_job *job,
 static enum sbp_status fix_degrees(struct sbp_search_job *job, struct sbp_diag *diag)
 {
     const struct sbp_arguments *arguments = job->arguments;
-    if (!sbp_inputs_have_layer_degrees(arguments) && arguments->degrees.micro_batch == 0)
+    const struct sbp_degrees degrees = sbp_inputs_degrees(arguments, &job->settings);
+    if (!sbp_inputs_have_layer_degrees(arguments) && degrees.micro_batch == 0)
         return SBP_OK;
     if (arguments->fix.count > 0 || job->request.space != SBP_SPACE_FULL)
         return sbp_fail(diag, SBP_E_USAGE,
@@ -204,8 +205,8 @@ static enum sbp_status fix_degrees(struct sbp_search_job *job, struct sbp_diag *
         return sbp_fail(diag, SBP_E_USAGE,
                         "sbplan search: --tp, --dp, --cp and --micro-batch share out the devices "
                         "of a stage, legal together with --pp");
-    SBP_TRY(sbp_search_job_take_degrees(job, &arguments->degrees, diag));
-    if (arguments->degrees.micro_batch > 0)
+    SBP_TRY(sbp_search_job_take_degrees(job, &degrees, diag));
+    if (degrees.micro_batch > 0)
         job->request.given |= key_bit("micro_batch");
     return SBP_OK;
 }

@@ -29,12 +29,16 @@ static int64_t or_one(int64_t given)
     return given > 0 ? given : 1;
 }
 
+bool sbp_degrees_is_attention(const struct sbp_op_node *node)
+{
+    return node->kind == SBP_OP_ATTENTION || node->kind == SBP_OP_GROUPED_ATTENTION ||
+           node->kind == SBP_OP_LATENT_ATTENTION;
+}
+
 static bool has_attention(const struct sbp_graph *graph)
 {
     for (int op = 0; op < graph->op_count; op++)
-        if (graph->op[op].kind == SBP_OP_ATTENTION ||
-            graph->op[op].kind == SBP_OP_GROUPED_ATTENTION ||
-            graph->op[op].kind == SBP_OP_LATENT_ATTENTION)
+        if (sbp_degrees_is_attention(&graph->op[op]))
             return true;
     return false;
 }
@@ -58,11 +62,49 @@ static int64_t device_count(const struct sbp_cluster *cluster)
 
 /* ---- what fits ------------------------------------------------------------------------------ */
 
+#define LEGAL_BYTES 96
+/* "1, 2, 3, 4, 6, 12": divisors, as many as there is room for. Returns buffer. */
+static const char *divisors(int64_t number, char *buffer)
+{
+    size_t used = 0;
+    buffer[0] = '\0';
+    for (int64_t d = 1; d <= number; d++) {
+        if (number % d != 0)
+            continue;
+        if (used + 16 > LEGAL_BYTES) {
+            (void)snprintf(buffer + used, LEGAL_BYTES - used, ", ...");
+            break;
+        }
+        used += (size_t)snprintf(buffer + used, LEGAL_BYTES - used, "%s%lld", used > 0 ? ", " : "",
+                                 (long long)d);
+    }
+    return buffer;
+}
+
+static enum sbp_status check_heads(const struct sbp_degrees *d, const struct sbp_graph *model,
+                                   struct sbp_diag *diag)
+{
+    char legal[LEGAL_BYTES];
+    for (int op = 0; op < model->op_count; op++) {
+        const struct sbp_op_node *node = &model->op[op];
+        if (!sbp_degrees_is_attention(node))
+            continue;
+        const int64_t heads = model->tensor[node->output].shape.size[SBP_DIM_FEATURE];
+        if (heads % d->tensor != 0)
+            return SBP_DEGREES_REFUSE(diag, "tp: %lld ways do not divide the %lld heads of %s, "
+                                            "legal are %s",
+                                      (long long)d->tensor, (long long)heads, node->name,
+                                      divisors(heads, legal));
+    }
+    return SBP_OK;
+}
+
 /* Degrees that only transformers have. */
 static enum sbp_status check_model(const struct sbp_degrees *d, const struct sbp_graph *model,
                                    struct sbp_diag *diag)
 {
     const int64_t experts = expert_count(model);
+    char legal[LEGAL_BYTES];
     if ((d->tensor > 1 || d->context > 1) && !has_attention(model))
         return SBP_DEGREES_REFUSE(diag,
                                   "%s: %s has no attention, of such a model dp, pp and zero alone "
@@ -72,11 +114,15 @@ static enum sbp_status check_model(const struct sbp_degrees *d, const struct sbp
         return SBP_DEGREES_REFUSE(diag, "%s: %s has no experts, 1 is legal",
                                   d->expert > 1 ? "ep" : "etp", model->name);
     if (d->expert > 1 && experts % d->expert != 0)
-        return SBP_DEGREES_REFUSE(diag, "ep: %lld ways do not divide the %lld experts of a layer",
-                                  (long long)d->expert, (long long)experts);
+        return SBP_DEGREES_REFUSE(diag, "ep: %lld ways do not divide the %lld experts of a layer, "
+                                        "legal are %s",
+                                  (long long)d->expert, (long long)experts,
+                                  divisors(experts, legal));
     if (d->tensor % d->expert_tensor != 0)
-        return SBP_DEGREES_REFUSE(diag, "etp: %lld does not divide tp %lld",
-                                  (long long)d->expert_tensor, (long long)d->tensor);
+        return SBP_DEGREES_REFUSE(diag, "etp: %lld does not divide tp %lld, legal are %s",
+                                  (long long)d->expert_tensor, (long long)d->tensor,
+                                  divisors(d->tensor, legal));
+    SBP_TRY(check_heads(d, model, diag));
     const int64_t parts = d->context * (d->sequence_parallel ? d->tensor : 1);
     if (model->sequence % parts != 0)
         return SBP_DEGREES_REFUSE(diag,
@@ -228,6 +274,7 @@ static enum sbp_status check_blocks(const struct sbp_degrees *d, const struct sb
 {
     const struct sbp_graph *model = &plan->workload.model;
     int *block = SBP_NEW(arena, int, model->op_count);
+    char legal[LEGAL_BYTES];
     if (block == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     const int blocks = sbp_stages_blocks(model, block);
@@ -239,10 +286,9 @@ static enum sbp_status check_blocks(const struct sbp_degrees *d, const struct sb
         return SBP_OK;
     return SBP_DEGREES_REFUSE(diag,
                               "%s: %lld stages x %lld chunks do not divide the %d layers, legal "
-                              "are divisors, or the layers of each piece by --set "
-                              "stage_cut=N,N,...",
+                              "are %s, or the layers of each piece by --set stage_cut=N,N,...",
                               d->chunks > 1 ? "vpp" : "pp", (long long)d->pipeline,
-                              (long long)d->chunks, blocks);
+                              (long long)d->chunks, blocks, divisors(blocks, legal));
 }
 
 /* What is not given of how the step is cut is as the plan has it. */

@@ -19,6 +19,7 @@ struct builder {
     struct sbp_degrees_plan *made;
     struct sbp_fix *fix; /* (op_count) */
     uint8_t *part;       /* (op_count) enum part of a linear */
+    bool experts_noted;
     struct sbp_diag *diag;
 };
 
@@ -27,8 +28,7 @@ struct builder {
 /* Whether an operator leaves the features split as its inputs have them. */
 static bool keeps_features(const struct sbp_op_node *node)
 {
-    return node->kind == SBP_OP_ATTENTION || node->kind == SBP_OP_GROUPED_ATTENTION ||
-           node->kind == SBP_OP_LATENT_ATTENTION || node->kind == SBP_OP_HEAD_NORM ||
+    return sbp_degrees_is_attention(node) || node->kind == SBP_OP_HEAD_NORM ||
            (node->entry->follows && node->weight_count == 0);
 }
 
@@ -98,21 +98,20 @@ static enum sbp_status play_summed(struct builder *b, int op, const char *name,
     return play(b, op, name, ways, sequence ? SBP_SPLIT : SBP_BROADCAST, SBP_DIM_SEQUENCE, fix);
 }
 
-/* The first of two roles that the operator has. */
-static const char *either(const struct sbp_op_node *node, const char *first, const char *second)
+/* Whether an operator can be split by sequence: not those of one token that stands for all. */
+static bool splits_sequence(const struct builder *b, int op)
 {
-    return sbp_op_role(node->entry, first) >= 0 ? first : second;
+    const struct sbp_op_node *node = &b->cut->graph.op[op];
+    return sbp_op_role(node->entry, "sequence") >= 0 &&
+           b->cut->graph.tensor[node->output].shape.size[SBP_DIM_SEQUENCE] > 1;
 }
 
 /* What tensor parallelism leaves whole: split by sequence, or repeated by every member. */
 static enum sbp_status play_whole(struct builder *b, int op, const struct sbp_degrees_ways *ways,
                                   struct sbp_fix *fix)
 {
-    const struct sbp_op_node *node = &b->cut->graph.op[op];
-    const bool sequence = b->made->degrees.sequence_parallel &&
-                          b->cut->graph.tensor[node->output].shape.size[SBP_DIM_SEQUENCE] > 1;
-    return play_summed(b, op, sequence ? either(node, "sequence", "replicate") : "replicate", ways,
-                       fix);
+    const bool sequence = b->made->degrees.sequence_parallel && splits_sequence(b, op);
+    return play_summed(b, op, sequence ? "sequence" : "replicate", ways, fix);
 }
 
 static int64_t ways_that_divide(int64_t size, int64_t ways)
@@ -160,13 +159,9 @@ static enum sbp_status refuse_features(struct builder *b, int op, const char *wh
 static enum sbp_status fix_attention(struct builder *b, int op, struct sbp_fix *fix)
 {
     const struct sbp_graph *graph = &b->cut->graph;
-    const int64_t heads =
-        graph->tensor[graph->op[op].output].shape.size[SBP_DIM_FEATURE];
     const int64_t keys = key_heads(graph, op);
     const int64_t tensor = b->made->degrees.tensor;
     struct sbp_degrees_ways queries = b->mesh->tensor, shared;
-    if (heads % tensor != 0)
-        return refuse_features(b, op, "the heads", heads);
     take_outer(keys > 0 ? ways_that_divide(keys, tensor) : tensor, &queries, &shared);
     SBP_TRY(play(b, op, "context", &b->mesh->context, SBP_BROADCAST, 0, fix));
     SBP_TRY(play(b, op, "head", &shared, SBP_BROADCAST, 0, fix));
@@ -225,57 +220,77 @@ static enum sbp_status fix_embedding(struct builder *b, int op, struct sbp_fix *
 
 /* ---- mixtures of experts -------------------------------------------------------------------- */
 
-/* Experts lie apart on data axes as far as these reach, then on tensor axes that do not split them.
- * There tokens must be split by batch; where a micro-batch is too small each expert is split
- * instead, which holds as many bytes. */
-static enum sbp_status fix_tensor_axes_of_experts(struct builder *b, int op, int64_t apart,
-                                                  struct sbp_fix *fix)
+/* The ways of an expert layer. Megatron-LM gives experts neighbouring ranks, so those that do not
+ * split an expert come before data. */
+struct expert_ways {
+    struct sbp_degrees_ways column; /* of tensor: each expert is split */
+    struct sbp_degrees_ways inner;  /* of tensor: experts lie apart */
+    struct sbp_degrees_ways outer;  /* of data: the same */
+    struct sbp_degrees_ways tokens; /* of tensor: what is left */
+    struct sbp_degrees_ways data;   /* what is left */
+    bool travels; /* tokens go to experts on `inner`, by batch; else each expert is split there */
+};
+
+/* On tensor axes tokens must be split by batch to travel. Where a micro-batch is too small experts
+ * lie apart on data axes first; what these do not hold splits each expert instead, which holds as
+ * many bytes. */
+static bool share_out_experts(const struct sbp_degrees *d, const struct sbp_degrees_mesh *mesh,
+                              struct expert_ways *ways)
+{
+    const int64_t near = sbp_degrees_gcd(d->expert, d->tensor / d->expert_tensor);
+    ways->travels = d->micro_batch % near == 0;
+    const int64_t first = ways->travels ? near : 1;
+    const int64_t outer = sbp_degrees_gcd(d->expert / first, d->data);
+    ways->tokens = mesh->tensor;
+    ways->data = mesh->data;
+    return sbp_degrees_take(d->expert_tensor, &ways->tokens, &ways->column) &&
+           sbp_degrees_take(d->expert / outer, &ways->tokens, &ways->inner) &&
+           sbp_degrees_take(outer, &ways->data, &ways->outer);
+}
+
+static void note_experts(struct builder *b, const struct expert_ways *ways)
 {
     const struct sbp_degrees *d = &b->made->degrees;
-    struct sbp_degrees_ways left = b->mesh->tensor, column, expert;
-    if (!sbp_degrees_take(d->expert_tensor, &left, &column) ||
-        !sbp_degrees_take(apart, &left, &expert))
-        return SBP_DEGREES_REFUSE(b->diag,
-                                  "ep: %lld ways do not share out dp %lld and what etp %lld "
-                                  "leaves of tp %lld",
-                                  (long long)d->expert, (long long)d->data,
-                                  (long long)d->expert_tensor, (long long)d->tensor);
-    const bool travels = d->micro_batch % apart == 0;
-    if (apart > 1 && !travels)
+    const int64_t inner = sbp_degrees_total(&ways->inner);
+    if (!ways->travels && inner > 1)
         sbp_degrees_note(b->made,
-                         "ep: %lld of the ep %lld ways lie on tensor axes, where a micro-batch of "
-                         "%lld is not split: the experts' width is, instead",
-                         (long long)apart, (long long)d->expert, (long long)d->micro_batch);
-    if (sbp_degrees_total(&left) > 1 && !d->sequence_parallel)
+                         "ep: %lld of ep %lld lie on tensor ranks, among which a micro-batch of "
+                         "%lld is not shared out: they split the width of each expert instead",
+                         (long long)inner, (long long)d->expert, (long long)d->micro_batch);
+    else if (!ways->travels)
+        sbp_degrees_note(b->made,
+                         "ep: experts lie apart on data ranks, farther than the neighbours that "
+                         "Megatron-LM gives them, for a micro-batch of %lld is not shared out "
+                         "among tensor ranks",
+                         (long long)d->micro_batch);
+    if (sbp_degrees_total(&ways->tokens) > 1 && !d->sequence_parallel)
         sbp_degrees_note(b->made, "etp: without sequence-parallel %lld tensor ranks repeat the "
                                   "work of the experts",
-                         (long long)sbp_degrees_total(&left));
-    SBP_TRY(play_summed(b, op, "column", &column, fix));
-    SBP_TRY(play_summed(b, op, travels ? "expert" : "column", &expert, fix));
-    return play_whole(b, op, &left, fix);
+                         (long long)sbp_degrees_total(&ways->tokens));
 }
 
 static enum sbp_status fix_experts(struct builder *b, int op, struct sbp_fix *fix)
 {
     const struct sbp_degrees *d = &b->made->degrees;
-    const int64_t on_data = sbp_degrees_gcd(d->expert, d->data);
-    struct sbp_degrees_ways data = b->mesh->data, expert;
-    if (!sbp_degrees_take(on_data, &data, &expert))
-        return SBP_DEGREES_REFUSE(b->diag, "ep: %lld ways do not share out the levels of dp %lld",
-                                  (long long)on_data, (long long)d->data);
-    SBP_TRY(play(b, op, "expert", &expert, SBP_BROADCAST, 0, fix));
-    SBP_TRY(play(b, op, "batch", &data, SBP_BROADCAST, 0, fix));
+    struct expert_ways ways;
+    if (!share_out_experts(d, b->mesh, &ways))
+        return SBP_DEGREES_REFUSE(b->diag,
+                                  "ep: %lld ways do not share out dp %lld and what etp %lld "
+                                  "leaves of tp %lld",
+                                  (long long)d->expert, (long long)d->data,
+                                  (long long)d->expert_tensor, (long long)d->tensor);
+    if (!b->experts_noted)
+        note_experts(b, &ways);
+    b->experts_noted = true;
+    SBP_TRY(play(b, op, "batch", &ways.data, SBP_BROADCAST, 0, fix));
+    SBP_TRY(play(b, op, "expert", &ways.outer, SBP_BROADCAST, 0, fix));
     SBP_TRY(play(b, op, "sequence", &b->mesh->context, SBP_BROADCAST, 0, fix));
-    return fix_tensor_axes_of_experts(b, op, d->expert / on_data, fix);
+    SBP_TRY(play_summed(b, op, "column", &ways.column, fix));
+    SBP_TRY(play_summed(b, op, ways.travels ? "expert" : "column", &ways.inner, fix));
+    return play_whole(b, op, &ways.tokens, fix);
 }
 
 /* ---- layers --------------------------------------------------------------------------------- */
-
-static bool is_attention(const struct sbp_op_node *node)
-{
-    return node->kind == SBP_OP_ATTENTION || node->kind == SBP_OP_GROUPED_ATTENTION ||
-           node->kind == SBP_OP_LATENT_ATTENTION;
-}
 
 static void begin_fix(const struct builder *b, int op, struct sbp_fix *fix)
 {
@@ -296,10 +311,10 @@ static enum sbp_status fix_layer(struct builder *b, int op, struct sbp_fix *fix)
     if (node->kind == SBP_OP_MOE)
         return fix_experts(b, op, fix);
     SBP_TRY(play(b, op, "batch", &b->mesh->data, SBP_BROADCAST, 0, fix));
-    if (is_attention(node))
+    if (sbp_degrees_is_attention(node))
         return fix_attention(b, op, fix);
-    SBP_TRY(play(b, op, either(node, "sequence", "replicate"), &b->mesh->context, SBP_BROADCAST, 0,
-                 fix));
+    SBP_TRY(play(b, op, splits_sequence(b, op) ? "sequence" : "replicate", &b->mesh->context,
+                 SBP_BROADCAST, 0, fix));
     if (node->kind == SBP_OP_LINEAR)
         return fix_linear(b, op, fix);
     if (node->kind == SBP_OP_EMBEDDING)

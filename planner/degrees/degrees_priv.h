@@ -8,6 +8,7 @@
 struct sbp_degrees_ways {
     int64_t at[SBP_MAX_LEVELS];
 };
+bool sbp_degrees_is_attention(const struct sbp_op_node *node);
 int64_t sbp_degrees_gcd(int64_t a, int64_t b);
 int64_t sbp_degrees_total(const struct sbp_degrees_ways *ways);
 /* Takes `count` ways out of `from`, innermost levels first; false: they do not share out, and

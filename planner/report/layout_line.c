@@ -73,6 +73,12 @@ static bool is_dense(const struct sbp_op_node *node)
     return has_weights(node) && !is_expert(node);
 }
 
+/* Those of which context parallelism is said; other layers may be split by sequence beside it. */
+static bool is_attention(const struct sbp_op_node *node)
+{
+    return sbp_op_role(node->entry, "context") >= 0;
+}
+
 typedef int64_t (*measure)(const struct sbp_plan *plan, int op, enum word word);
 
 /* Layers, with repeats, among those that count whose degree is `value`. */
@@ -146,8 +152,9 @@ enum sbp_status sbp_layout_line_make(const struct sbp_plan *plan, const int *fir
     *layout = (struct sbp_layout_line){.plan = plan,
                                   .tensor = degree(plan, is_dense, ways, WORD_TENSOR),
                                   .data = degree(plan, is_dense, ways, WORD_DATA),
-                                  .context = degree(plan, is_dense, ways, WORD_CONTEXT),
+                                  .context = degree(plan, is_attention, ways, WORD_CONTEXT),
                                   .expert = degree(plan, is_expert, ways, WORD_EXPERT),
+                                  .expert_tensor = degree(plan, is_expert, ways, WORD_TENSOR),
                                   .zero = degree(plan, has_weights, zero_of, WORD_NONE),
                                   .pieces = pieces,
                                   .blocks = blocks};
@@ -207,11 +214,21 @@ const char *sbp_layout_line_text(const struct sbp_layout_line *layout, char *buf
     add_degree(&line, "DP", &layout->data);
     add_degree(&line, "CP", &layout->context);
     add_degree(&line, "EP", &layout->expert);
+    if (layout->expert.most > 1 && layout->expert_tensor.common != layout->tensor.common)
+        add_degree(&line, "ETP", &layout->expert_tensor);
     add_degree(&line, "ZeRO", &layout->zero);
     add(&line, ", micro-batch %lld a replica", (long long)layout->micro_batch);
     if (parallel->recompute != SBP_RECOMPUTE_NONE)
         add(&line, ", %s recompute", sbp_parallel_recompute_name(parallel->recompute));
     return buffer;
+}
+
+static int block_count(const struct sbp_layout_line *layout)
+{
+    int blocks = 0;
+    for (int piece = 0; piece < layout->pieces; piece++)
+        blocks += layout->blocks[piece];
+    return blocks;
 }
 
 static bool are_alike(const struct sbp_layout_line *layout)
@@ -238,17 +255,16 @@ static void add_blocks(struct line *line, const struct sbp_layout_line *layout)
             add(line, "%d", layout->blocks[from]);
         }
     }
-    add(line, " blocks a %s", layout->plan->cut.parallel.chunks > 1 ? "chunk" : "stage");
+    const bool one = are_alike(layout) && layout->blocks[0] == 1;
+    add(line, " block%s a %s", one ? "" : "s",
+        layout->plan->cut.parallel.chunks > 1 ? "chunk" : "stage");
 }
 
 const char *sbp_layout_line_sizes(const struct sbp_layout_line *layout, char *buffer)
 {
     struct line line = {.bytes = buffer};
-    int blocks = 0;
     buffer[0] = '\0';
-    for (int piece = 0; piece < layout->pieces; piece++)
-        blocks += layout->blocks[piece];
-    if (layout->pieces > 1 && blocks > 0)
+    if (layout->pieces > 1 && block_count(layout) > 0)
         add_blocks(&line, layout);
     if (layout->tokens > 0)
         add(&line, "%s%lld tokens a step", line.used > 0 ? ", " : "", (long long)layout->tokens);
@@ -280,6 +296,8 @@ void sbp_layout_line_put(struct cJSON *json, const struct sbp_layout_line *layou
     sbp_json_put_bool(object, "sequence_parallel", layout->sequence_parallel, failed);
     sbp_json_put_text(object, "recompute", sbp_parallel_recompute_name(parallel->recompute),
                       failed);
+    if (block_count(layout) == 0)
+        return;
     struct cJSON *blocks = sbp_json_put_array(object, "stage_blocks", failed);
     for (int piece = 0; piece < layout->pieces && !*failed; piece++)
         sbp_json_push_number(blocks, layout->blocks[piece], failed);

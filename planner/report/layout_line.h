@@ -16,7 +16,7 @@ struct sbp_layout_degree {
 
 struct sbp_layout_line {
     const struct sbp_plan *plan; /* borrowed */
-    struct sbp_layout_degree tensor, data, context, expert, zero;
+    struct sbp_layout_degree tensor, data, context, expert, expert_tensor, zero;
     int64_t micro_batch; /* sequences a replica, by the common data degree */
     int64_t tokens;      /* a step; 0: the model reads none */
     bool sequence_parallel; /* most residual adds are split by sequence beside context parallel */

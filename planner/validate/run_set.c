@@ -101,6 +101,7 @@ static const struct {
     {"zero", CELL_WHOLE, DEGREE(zero), 0, 3},
     {"micro_batch", CELL_WHOLE, DEGREE(micro_batch), 1, MOST_DEVICES},
     {"sequence_parallel", CELL_FLAG, DEGREE(sequence_parallel), 0, 0},
+    {"counts_ends", CELL_FLAG, RUN(counts_ends), 0, 0},
     {"recompute", CELL_RECOMPUTE, DEGREE(recompute), 0, 0},
     {"step_s", CELL_NUMBER, RUN(step_s), 1e-9, MOST_SECONDS},
     {"memory_bytes", CELL_NUMBER, RUN(memory_bytes), 1, MOST_BYTES},

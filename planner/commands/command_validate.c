@@ -15,9 +15,9 @@ struct job {
     const struct sbp_arguments *arguments;
     struct sbp_arena arena;
     int count;
-    const char **path, **name;          /* (count) */
-    struct sbp_run_set *set;            /* (count) */
-    struct sbp_validation *validation;  /* (count) */
+    const char **path, **name;         /* (count) */
+    struct sbp_run_set *set;           /* (count) */
+    struct sbp_validation *validation; /* (count) */
 };
 
 /* ---- text ----------------------------------------------------------------------------------- */
@@ -90,9 +90,9 @@ static void add_row(struct sbp_table *table, const char *name, const struct sbp_
 
 static enum sbp_status print_table(const struct job *job)
 {
-    static const char *const TITLES[] = {
-        "runs of",  "runs", "error",  "bias",      "one factor", "constant use",
-        "rank",     "groups", "rank", "regret, worst", "memory",     "bounds"};
+    static const char *const TITLES[] = {"runs of",    "runs",          "error",  "bias",
+                                         "one factor", "constant use",  "rank",   "groups",
+                                         "rank",       "regret, worst", "memory", "bounds"};
     struct sbp_table table;
     sbp_table_init(&table, sizeof TITLES / sizeof *TITLES, TITLES);
     for (int i = 0; i < job->count; i++)
@@ -250,8 +250,9 @@ static enum sbp_status find_sets(struct job *job, struct sbp_diag *diag)
         job->name = all.name;
         job->path = all.path;
         return all.count > 0 ? SBP_OK
-                             : sbp_fail(diag, SBP_E_INPUT, "sbplan validate: no sets of runs are "
-                                                           "installed");
+                             : sbp_fail(diag, SBP_E_INPUT,
+                                        "sbplan validate: no sets of runs are "
+                                        "installed");
     }
     job->count = words->count;
     job->name = words->word;

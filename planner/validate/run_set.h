@@ -10,9 +10,9 @@
  * "columns": [names], "runs": [[cells], ...]}
  *
  * A column is one of: id, gpus, gpus_per_node, tp, pp, vpp, cp, ep, etp, zero, sequence_parallel,
- * micro_batch (of a replica), recompute, counts_ends, step_s, memory_bytes (of the device that
- * holds most); every other is a key of the model file (layers, hidden, global_batch, ...). null:
- * not said.
+ * micro_batch (of a replica), recompute, stage_blocks (layers of each piece), counts_ends, step_s,
+ * memory_bytes (of the device that holds most); every other is a key of the model file (layers,
+ * hidden, global_batch, ...). null: not said.
  */
 #ifndef SBP_PLANNER_VALIDATE_RUN_SET_H
 #define SBP_PLANNER_VALIDATE_RUN_SET_H

@@ -91,8 +91,7 @@ static void check_all(struct sbp_validation *v)
     check(v, "memory_error", v->memory.error, bounds->memory_error, false);
 }
 
-static enum sbp_status make(const atomic_int *stop, struct sbp_validation *v,
-                            struct sbp_diag *diag)
+static enum sbp_status make(const atomic_int *stop, struct sbp_validation *v, struct sbp_diag *diag)
 {
     v->price = SBP_NEW(&v->arena, struct sbp_run_price, v->set->run_count);
     v->refused = SBP_NEW(&v->arena, const char *, v->set->run_count);

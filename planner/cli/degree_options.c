@@ -51,16 +51,22 @@ static enum sbp_status put_chunks(struct sbp_settings *settings, int64_t chunks,
     return put(settings, "--vpp", "schedule", cJSON_CreateString(interleaved), diag);
 }
 
+enum sbp_status sbp_inputs_check_micro_batch(const struct sbp_settings *settings,
+                                             struct sbp_diag *diag)
+{
+    if (cJSON_GetObjectItemCaseSensitive(settings->parallel, "micro_batch") == NULL)
+        return SBP_OK;
+    return sbp_fail(diag, SBP_E_USAGE,
+                    "--set micro_batch: counts the sequences of all replicas; beside degrees "
+                    "--micro-batch N is legal, which counts those of one");
+}
+
 enum sbp_status sbp_inputs_put_degrees(const struct sbp_arguments *arguments,
                                        struct sbp_settings *settings, struct sbp_diag *diag)
 {
     const struct sbp_degrees *d = &arguments->degrees;
-    if (sbp_inputs_have_degrees(arguments) &&
-        cJSON_GetObjectItemCaseSensitive(settings->parallel, "micro_batch") != NULL &&
-        (sbp_inputs_have_layer_degrees(arguments) || d->micro_batch > 0))
-        return sbp_fail(diag, SBP_E_USAGE,
-                        "--set micro_batch: counts the sequences of all replicas; beside degrees "
-                        "--micro-batch N is legal, which counts those of one");
+    if (sbp_inputs_have_layer_degrees(arguments) || d->micro_batch > 0)
+        SBP_TRY(sbp_inputs_check_micro_batch(settings, diag));
     if (settings->micro_batch_per_replica > 0 &&
         (d->micro_batch > 0 || !sbp_inputs_have_degrees(arguments)))
         return sbp_fail(diag, SBP_E_USAGE, "--set micro_batch_per_replica: %s",

@@ -84,6 +84,9 @@ bool sbp_inputs_have_layer_degrees(const struct sbp_arguments *arguments);
 enum sbp_status sbp_inputs_put_degrees(const struct sbp_arguments *arguments,
                                        struct sbp_settings *settings,
                                        struct sbp_diag *diag) SBP_MUST_USE;
+/* Degrees know the replicas: --set micro_batch, which counts all of them, is refused. E_USAGE. */
+enum sbp_status sbp_inputs_check_micro_batch(const struct sbp_settings *settings,
+                                             struct sbp_diag *diag) SBP_MUST_USE;
 /* The degrees of the options, with the micro-batch that --set may give. */
 struct sbp_degrees sbp_inputs_degrees(const struct sbp_arguments *arguments,
                                       const struct sbp_settings *settings);

@@ -42,6 +42,7 @@ static enum sbp_status take_degrees(struct sbp_search_job *job, struct sbp_megat
 {
     const bool megatron = job->arguments->megatron != NULL;
     struct sbp_degrees degrees = sbp_inputs_degrees(job->arguments, &job->settings);
+    SBP_TRY(sbp_inputs_check_micro_batch(&job->settings, diag));
     begin_request(job);
     job->priced = megatron ? "the flags of Megatron-LM say" : "the degrees say";
     if (megatron)

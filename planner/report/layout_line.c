@@ -223,6 +223,14 @@ const char *sbp_layout_line_text(const struct sbp_layout_line *layout, char *buf
     return buffer;
 }
 
+static int block_count(const struct sbp_layout_line *layout)
+{
+    int blocks = 0;
+    for (int piece = 0; piece < layout->pieces; piece++)
+        blocks += layout->blocks[piece];
+    return blocks;
+}
+
 static bool are_alike(const struct sbp_layout_line *layout)
 {
     for (int piece = 1; piece < layout->pieces; piece++)
@@ -247,17 +255,16 @@ static void add_blocks(struct line *line, const struct sbp_layout_line *layout)
             add(line, "%d", layout->blocks[from]);
         }
     }
-    add(line, " blocks a %s", layout->plan->cut.parallel.chunks > 1 ? "chunk" : "stage");
+    const bool one = are_alike(layout) && layout->blocks[0] == 1;
+    add(line, " block%s a %s", one ? "" : "s",
+        layout->plan->cut.parallel.chunks > 1 ? "chunk" : "stage");
 }
 
 const char *sbp_layout_line_sizes(const struct sbp_layout_line *layout, char *buffer)
 {
     struct line line = {.bytes = buffer};
-    int blocks = 0;
     buffer[0] = '\0';
-    for (int piece = 0; piece < layout->pieces; piece++)
-        blocks += layout->blocks[piece];
-    if (layout->pieces > 1 && blocks > 0)
+    if (layout->pieces > 1 && block_count(layout) > 0)
         add_blocks(&line, layout);
     if (layout->tokens > 0)
         add(&line, "%s%lld tokens a step", line.used > 0 ? ", " : "", (long long)layout->tokens);
@@ -289,6 +296,8 @@ void sbp_layout_line_put(struct cJSON *json, const struct sbp_layout_line *layou
     sbp_json_put_bool(object, "sequence_parallel", layout->sequence_parallel, failed);
     sbp_json_put_text(object, "recompute", sbp_parallel_recompute_name(parallel->recompute),
                       failed);
+    if (block_count(layout) == 0)
+        return;
     struct cJSON *blocks = sbp_json_put_array(object, "stage_blocks", failed);
     for (int piece = 0; piece < layout->pieces && !*failed; piece++)
         sbp_json_push_number(blocks, layout->blocks[piece], failed);

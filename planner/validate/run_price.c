@@ -4,6 +4,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "costmodel/program/stages.h"
 #include "planner/outer/branch_and_bound.h"
 #include "planner/plan/summary.h"
 
@@ -21,6 +22,30 @@ static enum sbp_status set_parallel(const struct sbp_run_set *set, struct sbp_pl
     sbp_json_at(object, set->file, diag, &at);
     SBP_TRY(sbp_parallel_read(&at, &parallel));
     return sbp_plan_cut(plan, &parallel, diag);
+}
+
+/* The layers of each piece, where the embedding and the head count as a layer. */
+static enum sbp_status share_layers(const struct sbp_plan *plan, struct sbp_degrees *degrees,
+                                    struct sbp_arena *arena, struct sbp_diag *diag)
+{
+    const struct sbp_graph *model = &plan->workload.model;
+    const int64_t pieces = (degrees->pipeline > 0 ? degrees->pipeline : 1) *
+                           (degrees->chunks > 0 ? degrees->chunks : 1);
+    int *block = SBP_NEW(arena, int, model->op_count);
+    if (block == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    const int blocks = sbp_stages_blocks(model, block);
+    const int64_t each = (blocks + 2) / pieces;
+    if (pieces < 2 || pieces > SBP_MOST_GIVEN_PIECES || each * pieces != blocks + 2)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "counts_ends: %lld pieces do not share out %d layers and 2, legal are "
+                        "divisors from 2 to %d",
+                        (long long)pieces, blocks, SBP_MOST_GIVEN_PIECES);
+    degrees->stage_blocks_count = (int)pieces;
+    for (int64_t piece = 0; piece < pieces; piece++)
+        degrees->stage_blocks[piece] =
+            (uint16_t)(each - (piece == 0 || piece == pieces - 1 ? 1 : 0));
+    return SBP_OK;
 }
 
 /* Finds the names of the axes; memory limits nothing, for the run ran. */
@@ -60,9 +85,12 @@ static enum sbp_status price_plan(const struct sbp_plan *plan, struct sbp_run_pr
 static enum sbp_status price_run(const struct sbp_run_set *set, int run, struct sbp_plan *plan,
                                  struct sbp_run_price *price, struct sbp_diag *diag)
 {
+    struct sbp_degrees degrees = set->run[run].degrees;
     struct sbp_degrees_plan made;
     SBP_TRY(set_parallel(set, plan, diag));
-    SBP_TRY(sbp_degrees_apply(&set->run[run].degrees, plan, &plan->arena, &made, diag));
+    if (set->run[run].counts_ends)
+        SBP_TRY(share_layers(plan, &degrees, &plan->arena, diag));
+    SBP_TRY(sbp_degrees_apply(&degrees, plan, &plan->arena, &made, diag));
     SBP_TRY(find_strategy(plan, &made, diag));
     return price_plan(plan, price, diag);
 }

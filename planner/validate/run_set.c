@@ -81,7 +81,7 @@ static enum sbp_status read_peers(const struct sbp_json *root, struct sbp_run_se
 /* ---- columns -------------------------------------------------------------------------------- */
 
 /* What a column that is not the model's fills. */
-enum cell_kind { CELL_ID, CELL_WHOLE, CELL_FLAG, CELL_RECOMPUTE, CELL_NUMBER };
+enum cell_kind { CELL_ID, CELL_WHOLE, CELL_FLAG, CELL_RECOMPUTE, CELL_BLOCKS, CELL_NUMBER };
 static const struct {
     const char *name;
     enum cell_kind kind;
@@ -102,6 +102,8 @@ static const struct {
     {"zero", CELL_WHOLE, DEGREE(zero), 0, 3},
     {"micro_batch", CELL_WHOLE, DEGREE(micro_batch), 1, MOST_DEVICES},
     {"sequence_parallel", CELL_FLAG, DEGREE(sequence_parallel), 0, 0},
+    {"stage_blocks", CELL_BLOCKS, DEGREE(stage_blocks), 0, 0},
+    {"counts_ends", CELL_FLAG, RUN(counts_ends), 0, 0},
     {"recompute", CELL_RECOMPUTE, DEGREE(recompute), 0, 0},
     {"step_s", CELL_NUMBER, RUN(step_s), 1e-9, MOST_SECONDS},
     {"memory_bytes", CELL_NUMBER, RUN(memory_bytes), 1, MOST_BYTES},
@@ -127,7 +129,23 @@ static enum sbp_status read_recompute(const struct sbp_json *at, int *recompute)
     return sbp_json_choice(at, names, recompute);
 }
 
-/* An identifier may be a number: of a row of somebody's table. */
+/* Layers of each piece of the pipeline, in order. */
+static enum sbp_status read_blocks(const struct sbp_json *list, struct sbp_degrees *degrees)
+{
+    struct sbp_json at;
+    SBP_TRY(sbp_json_length(list, &degrees->stage_blocks_count));
+    if (degrees->stage_blocks_count > SBP_MOST_GIVEN_PIECES)
+        return sbp_json_refuse(list, "has %d pieces, legal are up to %d",
+                               degrees->stage_blocks_count, SBP_MOST_GIVEN_PIECES);
+    for (int i = 0; i < degrees->stage_blocks_count; i++) {
+        int64_t blocks;
+        SBP_TRY(walk(list, i, &at));
+        SBP_TRY(sbp_json_int64(&at, 0, UINT16_MAX, &blocks));
+        degrees->stage_blocks[i] = (uint16_t)blocks;
+    }
+    return SBP_OK;
+}
+
 static enum sbp_status fill(int cell, const struct sbp_json *at, struct sbp_run *run)
 {
     void *field = (char *)run + cells[cell].offset;
@@ -140,6 +158,8 @@ static enum sbp_status fill(int cell, const struct sbp_json *at, struct sbp_run 
         return sbp_json_bool(at, field);
     case CELL_RECOMPUTE:
         return read_recompute(at, field);
+    case CELL_BLOCKS:
+        return read_blocks(at, &run->degrees);
     default:
         return sbp_json_double(at, cells[cell].least, cells[cell].most, field);
     }
@@ -269,8 +289,8 @@ static enum sbp_status number_groups(struct sbp_run_set *set, const struct sbp_j
     for (int i = 0; i < set->run_count; i++) {
         int j = 0;
         row[i] = i == 0 ? row[0] : row[i - 1]->next;
-        while (j < i && (set->run[j].devices != set->run[i].devices ||
-                         !same_model(set, row[j], row[i])))
+        while (j < i &&
+               (set->run[j].devices != set->run[i].devices || !same_model(set, row[j], row[i])))
             j++;
         set->run[i].group = j < i ? set->run[j].group : set->group_count++;
     }
@@ -287,8 +307,8 @@ static enum sbp_status open_cluster(const struct sbp_json *at, struct sbp_run_se
     struct sbp_text path = {0};
     struct sbp_json cursor;
     SBP_TRY(sbp_json_string(at, &name));
-    sbp_text_add(&path, "%.*s../clusters/%s.json",
-                 slash == NULL ? 0 : (int)(slash - at->file + 1), at->file, name);
+    sbp_text_add(&path, "%.*s../clusters/%s.json", slash == NULL ? 0 : (int)(slash - at->file + 1),
+                 at->file, name);
     const enum sbp_status status =
         path.failed ? out_of_memory(at)
                     : sbp_json_open(path.bytes, &set->cluster, &cursor, at->diag);
@@ -334,8 +354,8 @@ static enum sbp_status set_reserve(const struct sbp_json *root, struct sbp_run_s
         return SBP_OK;
     SBP_TRY(sbp_json_member(root, "memory", &memory));
     SBP_TRY(sbp_json_keys(&memory, KEYS));
-    SBP_TRY(sbp_json_get_double(&memory, "reserve_bytes", 0, MOST_BYTES,
-                                &set->memory_reserve_bytes));
+    SBP_TRY(
+        sbp_json_get_double(&memory, "reserve_bytes", 0, MOST_BYTES, &set->memory_reserve_bytes));
     replace(cJSON_GetObjectItemCaseSensitive(set->cluster, "device"), "reserve_bytes",
             set->memory_reserve_bytes, &failed);
     return failed ? out_of_memory(root) : SBP_OK;
@@ -426,9 +446,9 @@ static enum sbp_status read_texts(const struct sbp_json *root, struct sbp_run_se
 
 static enum sbp_status read_set(const struct sbp_json *root, struct sbp_run_set *set)
 {
-    static const char *const KEYS[] = {"format",   "title", "source", "trainer", "cluster",
-                                       "network",  "model", "run",    "memory",  "bounds",
-                                       "parallel", "peers", "columns", "runs",   NULL};
+    static const char *const KEYS[] = {"format",   "title", "source",  "trainer", "cluster",
+                                       "network",  "model", "run",     "memory",  "bounds",
+                                       "parallel", "peers", "columns", "runs",    NULL};
     struct sbp_json model;
     SBP_TRY(sbp_json_keys(root, KEYS));
     SBP_TRY(read_texts(root, set));

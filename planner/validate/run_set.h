@@ -10,8 +10,9 @@
  * "columns": [names], "runs": [[cells], ...]}
  *
  * A column is one of: id, gpus, gpus_per_node, tp, pp, vpp, cp, ep, etp, zero, sequence_parallel,
- * micro_batch (of a replica), recompute, step_s, memory_bytes (of the device that holds most);
- * every other is a key of the model file (layers, hidden, global_batch, ...). null: not said.
+ * micro_batch (of a replica), recompute, stage_blocks (layers of each piece), counts_ends, step_s,
+ * memory_bytes (of the device that holds most); every other is a key of the model file (layers,
+ * hidden, global_batch, ...). null: not said.
  */
 #ifndef SBP_PLANNER_VALIDATE_RUN_SET_H
 #define SBP_PLANNER_VALIDATE_RUN_SET_H
@@ -41,6 +42,8 @@ struct sbp_run {
     const char *id;
     int64_t devices, devices_per_node;
     struct sbp_degrees degrees;
+    bool counts_ends;    /* stages share out the layers and, as one more each, the embedding and the
+                            head */
     double step_s;       /* measured; 0: it was not */
     double memory_bytes; /* the same */
     int group;           /* runs of equal model, batch and devices share a number, from 0 */

@@ -82,15 +82,16 @@ static void check_all(struct sbp_validation *v)
 {
     const struct sbp_run_figures *bounds = &v->set->bounds;
     v->holds = true;
+    check(v, "refused", v->refused_count, bounds->refused, false);
+    if (v->refused_count == v->set->run_count)
+        return; /* nothing is priced that could be judged */
     check(v, "error", v->time.error, bounds->error, false);
     check(v, "rank", v->time.groups > 0 ? v->time.group_rank : v->time.rank, bounds->rank, true);
     check(v, "regret", v->time.regret, bounds->regret, false);
     check(v, "memory_error", v->memory.error, bounds->memory_error, false);
-    check(v, "refused", v->refused_count, bounds->refused, false);
 }
 
-static enum sbp_status make(const atomic_int *stop, struct sbp_validation *v,
-                            struct sbp_diag *diag)
+static enum sbp_status make(const atomic_int *stop, struct sbp_validation *v, struct sbp_diag *diag)
 {
     v->price = SBP_NEW(&v->arena, struct sbp_run_price, v->set->run_count);
     v->refused = SBP_NEW(&v->arena, const char *, v->set->run_count);

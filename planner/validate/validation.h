@@ -22,7 +22,7 @@ struct sbp_validation {
     struct sbp_arena arena;
     const struct sbp_run_set *set; /* borrowed */
     struct sbp_run_price *price;   /* (run_count) */
-    const char **refused;          /* (run_count) why a run cannot be expressed; NULL: it is priced */
+    const char **refused; /* (run_count) why a run cannot be expressed; NULL: it is priced */
     int refused_count;
     struct sbp_agreement time;     /* of step times */
     struct sbp_agreement constant; /* of constant utilisation, with the factor that fits best: its

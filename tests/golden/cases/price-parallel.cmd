@@ -1,1 +1,1 @@
-sbplan search tiny-gpt laptop-4 --set pipeline=2 --set micro_batch=2 -o plan.json >/dev/null && sbplan price tiny-gpt laptop-4 --strategy plan.json | sed -n "3p;6p" && sbplan price tiny-gpt laptop-4 --strategy plan.json --set micro_batch=4 | sed -n "3p;6p"
+sbplan search tiny-gpt laptop-4 --set pipeline=2 --set micro_batch=2 -o plan.json >/dev/null && sbplan price tiny-gpt laptop-4 --strategy plan.json | grep -E "^(parallel|step)" && sbplan price tiny-gpt laptop-4 --strategy plan.json --set micro_batch=4 | grep -E "^(parallel|step)"

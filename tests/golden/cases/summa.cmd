@@ -1,4 +1,4 @@
 sbplan search tiny-gpt laptop-4 --space summa -o plan.json | tail -16
 grep -c '"linears":	"summa"' plan.json
-sbplan explain plan.json | head -6
-sbplan price tiny-gpt laptop-4 --strategy plan.json --set linears=summa | sed -n '3,5p'
+sbplan explain plan.json | head -8
+sbplan price tiny-gpt laptop-4 --strategy plan.json --set linears=summa | grep -E '^(parallel|priced|step)'

@@ -8,6 +8,7 @@
 
 #include "base/json/json_write.h"
 #include "base/text.h"
+#include "planner/cli/inputs.h"
 
 #define MOST_RUNS    100000
 #define MOST_COLUMNS 64
@@ -299,21 +300,18 @@ static enum sbp_status number_groups(struct sbp_run_set *set, const struct sbp_j
 
 /* ---- clusters ------------------------------------------------------------------------------- */
 
-/* A name stands for a file beside the folder of the set's file. */
 static enum sbp_status open_cluster(const struct sbp_json *at, struct sbp_run_set *set)
 {
-    const char *name;
-    const char *slash = strrchr(at->file, '/');
-    struct sbp_text path = {0};
+    const char *name = NULL, *path = NULL;
+    struct sbp_diag why = {{0}};
     struct sbp_json cursor;
     SBP_TRY(sbp_json_string(at, &name));
-    sbp_text_add(&path, "%.*s../clusters/%s.json", slash == NULL ? 0 : (int)(slash - at->file + 1),
-                 at->file, name);
-    const enum sbp_status status =
-        path.failed ? out_of_memory(at)
-                    : sbp_json_open(path.bytes, &set->cluster, &cursor, at->diag);
-    sbp_text_free(&path);
-    return status;
+    const enum sbp_status found =
+        sbp_config_find(SBP_CONFIG_CLUSTER, name, &set->arena, &path, &why);
+    if (found != SBP_OK)
+        return found == SBP_E_INPUT ? sbp_json_refuse(at, "%s", why.text)
+                                    : sbp_fail(at->diag, found, "%s", why.text);
+    return sbp_json_open(path, &set->cluster, &cursor, at->diag);
 }
 
 static void replace(struct cJSON *object, const char *key, double value, bool *failed)
@@ -361,29 +359,7 @@ static enum sbp_status set_reserve(const struct sbp_json *root, struct sbp_run_s
     return failed ? out_of_memory(root) : SBP_OK;
 }
 
-/* The trainer's profile, which stands in a folder beside that of the set. */
-static enum sbp_status set_trainer(const struct sbp_json *root, struct sbp_run_set *set)
-{
-    const char *slash = strrchr(root->file, '/');
-    struct sbp_text path = {0};
-    struct cJSON *runtime = NULL;
-    struct sbp_json cursor;
-    sbp_text_add(&path, "%.*s../runtimes/%s.json", slash == NULL ? 0 : (int)(slash - root->file + 1),
-                 root->file, set->trainer);
-    enum sbp_status status = path.failed ? out_of_memory(root)
-                                         : sbp_json_open(path.bytes, &runtime, &cursor, root->diag);
-    sbp_text_free(&path);
-    if (status != SBP_OK)
-        return status;
-    cJSON_DeleteItemFromObjectCaseSensitive(set->cluster, "runtime");
-    if (!cJSON_AddItemToObject(set->cluster, "runtime", runtime)) {
-        cJSON_Delete(runtime);
-        status = out_of_memory(root);
-    }
-    return status;
-}
-
-static enum sbp_status fit_device(const struct sbp_json *root, struct sbp_run_set *set)
+/*FIT*/static enum sbp_status fit_device(const struct sbp_json *root, struct sbp_run_set *set)
 {
     const char *file = getenv("SBP_FIT_DEVICE");
     struct cJSON *extra = NULL, *item;
@@ -399,7 +375,7 @@ static enum sbp_status fit_device(const struct sbp_json *root, struct sbp_run_se
     }
     cJSON_Delete(extra);
     return SBP_OK;
-}
+}/*TIF*/
 
 /* The cluster is read once as a check; levels are nodes and devices, or devices alone. */
 static enum sbp_status read_cluster(const struct sbp_json *root, struct sbp_run_set *set)
@@ -415,8 +391,10 @@ static enum sbp_status read_cluster(const struct sbp_json *root, struct sbp_run_
         return out_of_memory(root);
     cursor = at;
     cursor.node = set->cluster;
-    SBP_TRY(set_trainer(root, set));
+    SBP_TRY(sbp_cluster_parts_expand(set->cluster, root->file, set->trainer, &set->arena,
+                                     root->diag));
     SBP_TRY(fit_device(root, set));
+    SBP_TRY(sbp_device_file_fill(set->cluster, root->file, &set->arena, root->diag));
     SBP_TRY(sbp_cluster_read(&cursor, &set->arena, &cluster));
     if (cluster.level_count > 2)
         return sbp_json_refuse(&at, "has %d levels, legal are 2 (nodes, devices) or 1",

@@ -289,6 +289,8 @@ static double suffix_factor(const char *suffix, bool is_bytes)
     const int power = (int)(letter - letters) + 1;
     if (strcmp(suffix + 1, "i") == 0 || strcmp(suffix + 1, "iB") == 0)
         is_bytes = true;
+    else if (is_bytes && strcmp(suffix + 1, "B") == 0) /* SI: 80GB is less than 80G */
+        is_bytes = false;
     else if (suffix[1] != '\0')
         return 0;
     return is_bytes ? ldexp(1, 10 * power) : rint(pow(10, 3 * power));
@@ -300,6 +302,8 @@ bool sbp_parse_scaled(const char *text, bool is_bytes, double *value)
         return false;
     char *end;
     const double number = strtod(text, &end);
+    if (*end == ' ' && end[1] != '\0')
+        end++;
     const double factor = suffix_factor(end, is_bytes);
     const double scaled = rint(number * factor);
     const bool cut = *end == '\0' && scaled != number; /* half a byte is a slip, 0.3G is not */

@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/text.h"
+#include "planner/cli/foreign_words.h"
 
 #define KEY_BYTES 160
 
@@ -97,6 +98,13 @@ static enum sbp_status value_of(const struct change *change, struct cJSON **valu
 /* Keeps a key of struct sbp_parallel until the model is known. */
 static enum sbp_status keep_parallel(const struct change *change, const struct cJSON *value)
 {
+    const char *advice =
+        cJSON_IsString(value)
+            ? sbp_foreign_words_advice(value->valuestring, strlen(value->valuestring))
+            : NULL;
+    if (advice != NULL)
+        return sbp_fail(change->diag, SBP_E_INPUT, "%s %.120s: %s", change->option, change->word,
+                        advice);
     struct cJSON *parallel = change->target->settings->parallel;
     struct cJSON *copy = cJSON_Duplicate(value, true);
     cJSON_DeleteItemFromObjectCaseSensitive(parallel, change->key);
@@ -297,6 +305,10 @@ static enum sbp_status check_bare_key(const struct change *change)
     (void)snprintf(first, sizeof first, "%.*s", (int)strcspn(change->key, ".["), change->key);
     if (cJSON_GetObjectItemCaseSensitive(change->target->model, first) != NULL)
         return SBP_OK;
+    const char *advice = sbp_foreign_words_advice(change->key, strlen(change->key));
+    if (advice != NULL)
+        return sbp_fail(change->diag, SBP_E_INPUT, "%s %.120s: unknown key \"%.60s\": %s",
+                        change->option, change->word, change->key, advice);
     const char *nearest = sbp_text_nearest(change->key, SEARCH_KEYS);
     if (nearest == NULL)
         nearest = sbp_text_nearest(change->key, sbp_parallel_keys());

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <cjson/cJSON.h>
+
 #include "base/math/portable.h"
 
 #define MOST_DEVICES (INT64_C(1) << 31)
@@ -135,6 +137,10 @@ static enum sbp_status read_gemm(const struct sbp_json *device, struct sbp_clust
     if (!sbp_json_has(device, "gemm"))
         return SBP_OK;
     SBP_TRY(sbp_json_member(device, "gemm", &list));
+    if (!cJSON_IsArray(list.node))
+        return sbp_json_refuse(&list, "legal is a list of products and the share of the peak that "
+                                      "they reach, as in [{\"m\": 4096, \"n\": 4096, \"k\": 4096, "
+                                      "\"efficiency\": 0.6}]");
     SBP_TRY(sbp_json_length(&list, &count));
     if (count > SBP_MAX_EFFICIENCIES)
         return sbp_json_refuse(&list, "has %d shapes, at most %d are legal", count,
@@ -218,10 +224,9 @@ static enum sbp_status read_runtime(const struct sbp_json *at, struct sbp_cluste
 
 enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_cluster *cluster)
 {
-    static const char *const KEYS[] = {"name",     "collectives", "gradient_overlap",
-                                       "levels",   "device",      "network",
-                                       "runtime",  "measured",    "source",
-                                       NULL};
+    static const char *const KEYS[] = {"name",   "collectives", "gradient_overlap", "levels",
+                                       "device", "network",     "runtime",          "measured",
+                                       "source", NULL};
     struct sbp_json member;
     *cluster = (struct sbp_cluster){0};
     SBP_TRY(sbp_json_keys(at, KEYS));
@@ -290,9 +295,7 @@ enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,
 
 /* --- compute --- */
 
-/* The rate of a type the file has none for: the other half-precision type runs on the same units,
- * then the nearest wider type (a bound from below), then fp32 for fp64, then anything. */
-static double peak_flops(const struct sbp_cluster *cluster, enum sbp_type type)
+enum sbp_type sbp_cluster_rate_type(const struct sbp_cluster *cluster, enum sbp_type type)
 {
     static const enum sbp_type ORDER[SBP_TYPES][SBP_TYPES] = {
         [SBP_FP32] = {SBP_FP32, SBP_FP64, SBP_BF16, SBP_FP16},
@@ -302,8 +305,15 @@ static double peak_flops(const struct sbp_cluster *cluster, enum sbp_type type)
     };
     for (int i = 0; i < SBP_TYPES; i++)
         if (cluster->flops[ORDER[type][i]] > 0)
-            return cluster->flops[ORDER[type][i]];
-    return INFINITY; /* a cluster that was not read from a file: compute is free */
+            return ORDER[type][i];
+    return type;
+}
+
+static double peak_flops(const struct sbp_cluster *cluster, enum sbp_type type)
+{
+    const double rate = cluster->flops[sbp_cluster_rate_type(cluster, type)];
+    return rate > 0 ? rate
+                    : INFINITY; /* a cluster that was not read from a file: compute is free */
 }
 
 /* Shepard's interpolation with power 2; shapes differ by factors, so distances are logarithmic. */

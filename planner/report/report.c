@@ -186,6 +186,19 @@ static enum sbp_status print_parallel(const struct sbp_plan *plan, FILE *out)
     return SBP_OK;
 }
 
+/* Says which rate is taken where the devices have none of the type that products compute in. */
+static enum sbp_status print_rate_type(const struct sbp_plan *plan, FILE *out)
+{
+    const struct sbp_cluster *cluster = &plan->workload.cluster;
+    const enum sbp_type type = plan->cut.graph.precision.compute;
+    const enum sbp_type taken = sbp_cluster_rate_type(cluster, type);
+    if (taken == type)
+        return SBP_OK;
+    PRINT("           its devices have no rate of %s: that of %s is taken\n",
+          sbp_cluster_type_name(type), sbp_cluster_type_name(taken));
+    return SBP_OK;
+}
+
 enum sbp_status sbp_report_print_model(const struct sbp_plan *plan, FILE *out)
 {
     const struct sbp_graph *graph = &plan->cut.graph;
@@ -204,6 +217,7 @@ enum sbp_status sbp_report_print_model(const struct sbp_plan *plan, FILE *out)
             PRINT("%s%s %lld", i == 0 ? " = " : " x ", cluster->level[i].name,
                   (long long)cluster->level[i].size);
     PRINT(", %s each\n", sbp_format_bytes((double)cluster->memory_bytes, bytes));
+    SBP_TRY(print_rate_type(plan, out));
     return print_parallel(plan, out);
 }
 
@@ -308,6 +322,11 @@ enum sbp_status sbp_report_print_cost(const struct sbp_report *report,
     SBP_TRY(print_step(summary, out));
     PRINT("           %s, MFU %.1f %%, %.4g GPU-hours a thousand steps\n",
           sbp_report_rate(report, rate), 100 * summary->mfu, 1000 * summary->gpu_hours_per_step);
+    if (summary->mfu > 1)
+        PRINT(
+            "           MFU over 100 %%: causal attention counts in full, though half is skipped, "
+            "and products reach\n           all of the peak that the cluster states, less its "
+            "\"gemm\" efficiency\n");
     if (options->tokens > 0) {
         const struct sbp_training_cost cost = sbp_summary_training(summary, options->tokens);
         char tokens[UNIT_BYTES], steps[UNIT_BYTES], hours[UNIT_BYTES];

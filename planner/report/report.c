@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "planner/limits.h"
 #include "planner/plan/roles.h"
+#include "planner/report/plan_line.h"
 
 #define UNIT_BYTES 32
 
@@ -160,7 +161,9 @@ static enum sbp_status print_parallel(const struct sbp_plan *plan, FILE *out)
 {
     const struct sbp_parallel *parallel = &plan->cut.parallel;
     const int64_t batches = sbp_parallel_micro_batches(parallel, &plan->cut.graph);
-    if (sbp_parallel_is_plain(parallel, &plan->cut.graph))
+    char zero[SBP_PLAN_LINE_ZERO_BYTES];
+    (void)sbp_plan_line_zero(plan, zero);
+    if (sbp_parallel_is_plain(parallel, &plan->cut.graph) && *zero == '\0')
         return SBP_OK;
     PRINT("parallel   %lld stage%s of %lld device%s, %lld micro-batch%s of %lld",
           (long long)parallel->pipeline, parallel->pipeline == 1 ? "" : "s",
@@ -170,8 +173,8 @@ static enum sbp_status print_parallel(const struct sbp_plan *plan, FILE *out)
         PRINT(", %s", sbp_timeline_schedule_name(parallel->schedule));
     if (parallel->chunks > 1)
         PRINT(" in %lld chunks", (long long)parallel->chunks);
-    if (parallel->zero > 0)
-        PRINT(", ZeRO %lld", (long long)parallel->zero);
+    if (*zero != '\0')
+        PRINT(", %s", zero);
     if (parallel->recompute != SBP_RECOMPUTE_NONE)
         PRINT(", %s recompute", sbp_parallel_recompute_name(parallel->recompute));
     if (parallel->recompute == SBP_RECOMPUTE_FULL && parallel->recompute_every > 1)
@@ -303,7 +306,7 @@ static enum sbp_status print_step(const struct sbp_summary *summary, FILE *out)
               sbp_report_seconds(totals->communication_s, communication));
         return SBP_OK;
     }
-    PRINT("step       %s: compute %s, communication %s that shows", step, work,
+    PRINT("step       %s: compute %s, exposed communication %s", step, work,
           sbp_report_seconds(totals->exposed_s, communication));
     if (summary->stages > 1)
         PRINT(", bubble %s (mean of stages)", sbp_report_seconds(totals->bubble_s, bubble));
@@ -356,7 +359,7 @@ static void time_row(struct sbp_table *table, const char *what, double seconds, 
     sbp_table_cell(table, "%.1f %%", step_s > 0 ? 100 * seconds / step_s : 0);
 }
 
-/* Adds rows of communication that shows, or hides, and under it its causes. */
+/* Adds rows of communication that is exposed, or overlapped, and under it its causes. */
 static void communication_rows(struct sbp_table *table, const char *what,
                                const struct sbp_step_totals *totals, bool hidden)
 {
@@ -382,11 +385,11 @@ enum sbp_status sbp_report_print_time(const struct sbp_report *report, FILE *out
     if (totals->recompute_s > 0)
         time_row(&table, "recompute", totals->recompute_s, step_s);
     time_row(&table, "optimizer", totals->optimizer_s, step_s);
-    communication_rows(&table, "communication that shows", totals, false);
+    communication_rows(&table, "exposed communication", totals, false);
     if (report->summary.stages > 1)
         time_row(&table, "bubble", totals->bubble_s, step_s);
     if (totals->hidden_s > 0)
-        communication_rows(&table, "communication that hides", totals, true);
+        communication_rows(&table, "overlapped communication", totals, true);
     const enum sbp_status status = sbp_table_print(&table, out, 0);
     sbp_table_free(&table);
     return status;
@@ -456,6 +459,11 @@ enum sbp_status sbp_report_print_stages(const struct sbp_report *report, FILE *o
     return status;
 }
 
+double sbp_report_of_device_s(const struct sbp_report *report, double seconds)
+{
+    return seconds / (double)report->summary.stages;
+}
+
 /* Whether a layer has a row: followers that move nothing have none. */
 static bool is_shown(const struct sbp_report *report, int op)
 {
@@ -471,6 +479,11 @@ static void name_cell(struct sbp_table *table, const struct sbp_op_node *node)
         sbp_table_cell(table, "%s", node->name);
 }
 
+static void ms_cell(struct sbp_table *table, const struct sbp_report *report, double seconds)
+{
+    sbp_table_cell(table, "%.6g", 1e3 * sbp_report_of_device_s(report, seconds));
+}
+
 enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *out)
 {
     static const char *const TITLES[] = {"layer", "op", "roles", "compute ms", "communication ms"};
@@ -484,21 +497,21 @@ enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *o
         name_cell(&table, node);
         sbp_table_cell(&table, "%s", node->entry->name);
         sbp_table_cell(&table, "%s", sbp_roles_text(report->plan, op, roles));
-        sbp_table_cell(&table, "%.6g", 1e3 * report->site[op].compute_s);
-        sbp_table_cell(&table, "%.6g", 1e3 * report->site[op].communication_s);
+        ms_cell(&table, report, report->site[op].compute_s);
+        ms_cell(&table, report, report->site[op].communication_s);
     }
     if (report->whole.communication_s > 0 || report->whole.compute_s > 0) {
         sbp_table_cell(&table, "(whole step)");
         sbp_table_cell(&table, "%s", report->summary.stages > 1 ? "messages, norm" : "norm");
         sbp_table_cell(&table, "-");
-        sbp_table_cell(&table, "%.6g", 1e3 * report->whole.compute_s);
-        sbp_table_cell(&table, "%.6g", 1e3 * report->whole.communication_s);
+        ms_cell(&table, report, report->whole.compute_s);
+        ms_cell(&table, report, report->whole.communication_s);
     }
     const enum sbp_status status = sbp_table_print(&table, out, 0);
     sbp_table_free(&table);
     SBP_TRY(status);
     if (report->summary.stages > 1)
-        PRINT("(times of a step, summed over repeats, which lie on several stages)\n");
+        PRINT("(times of a device and step, all repeats, mean of stages)\n");
     return SBP_OK;
 }
 

@@ -210,6 +210,15 @@ const char *sbp_format_seconds(double seconds, char *buffer)
     return format_in_units(seconds, units, 3, buffer);
 }
 
+const char *sbp_format_digits(double value, int digits, char *buffer)
+{
+    if (fabs(value) < 1)
+        (void)snprintf(buffer, FORMAT_BYTES, "%.*g", digits, value);
+    else
+        format_scaled(value, digits, "", buffer);
+    return buffer;
+}
+
 static bool is_small_whole(double value)
 {
     return fabs(value) < 1000 && value == rint(value);

@@ -36,6 +36,9 @@ bool sbp_text_print_line(FILE *out, const char *format, ...) SBP_PRINTF(2, 3);
 const char *sbp_format_seconds(double seconds, char *buffer);
 const char *sbp_format_bytes(double bytes, char *buffer);
 const char *sbp_format_count(double count, char *buffer); /* 124.4 M */
+/* So many significant digits, and all before the point: "543.8", "16170"; an exponent from 1e9 on
+ * and below 1e-4. */
+const char *sbp_format_digits(double value, int digits, char *buffer);
 
 /* A whole number from 0 with a suffix, "4096", "3e11", "16M", "1.5 G": k (or K), M, G, T, P are
  * powers of 1000, of bytes powers of 1024; Ki, Mi, ... (or KiB, MiB, ...) are powers of 1024 of

@@ -136,13 +136,39 @@ void sbp_report_free(struct sbp_report *report)
 
 const char *sbp_report_seconds(double seconds, char *buffer)
 {
-    if (seconds >= 1 || seconds <= 0)
-        (void)snprintf(buffer, UNIT_BYTES, "%.9g s", seconds);
-    else if (seconds >= 1e-3)
-        (void)snprintf(buffer, UNIT_BYTES, "%.9g ms", seconds * 1e3);
-    else
-        (void)snprintf(buffer, UNIT_BYTES, "%.9g us", seconds * 1e6);
+    const double scale = seconds >= 1 || seconds <= 0 ? 1 : seconds >= 1e-3 ? 1e3 : 1e6;
+    char digits[UNIT_BYTES];
+    (void)snprintf(buffer, UNIT_BYTES, "%.24s %s",
+                   sbp_format_digits(seconds * scale, SBP_REPORT_DIGITS, digits),
+                   scale > 1e3 ? "us"
+                   : scale > 1 ? "ms"
+                               : "s");
     return buffer;
+}
+
+/* Whether a time reads like another one that it differs from by more than rounding. */
+static bool reads_alike(double a, double b, int digits)
+{
+    char left[UNIT_BYTES], right[UNIT_BYTES];
+    return fabs(a - b) > SBP_REPORT_ROUND_OFF * fmax(fabs(a), fabs(b)) &&
+           strcmp(sbp_format_digits(1e3 * a, digits, left),
+                  sbp_format_digits(1e3 * b, digits, right)) == 0;
+}
+
+int sbp_report_digits(const double *seconds, int count)
+{
+    int digits = SBP_REPORT_DIGITS;
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < i; k++)
+            while (digits < SBP_REPORT_MOST_DIGITS && reads_alike(seconds[i], seconds[k], digits))
+                digits++;
+    return digits;
+}
+
+void sbp_report_ms_cell(struct sbp_table *table, double seconds, int digits)
+{
+    char text[UNIT_BYTES];
+    sbp_table_cell(table, "%s", sbp_format_digits(1e3 * seconds, digits, text));
 }
 
 static const char *precision_text(const struct sbp_precision *precision, char *buffer, size_t size)
@@ -323,8 +349,9 @@ enum sbp_status sbp_report_print_cost(const struct sbp_report *report,
         options->memory_limit_bytes > 0 ? options->memory_limit_bytes : summary->memory_bytes;
     char rate[SBP_RATE_BYTES], used[UNIT_BYTES], most[UNIT_BYTES], parts[SBP_PARTS_BYTES];
     SBP_TRY(print_step(summary, out));
-    PRINT("           %s, MFU %.1f %%, %.4g GPU-hours a thousand steps\n",
-          sbp_report_rate(report, rate), 100 * summary->mfu, 1000 * summary->gpu_hours_per_step);
+    PRINT("           %s, MFU %.1f %%, %s GPU-hours a thousand steps\n",
+          sbp_report_rate(report, rate), 100 * summary->mfu,
+          sbp_format_digits(1000 * summary->gpu_hours_per_step, SBP_REPORT_DIGITS, used));
     if (summary->mfu > 1)
         PRINT(
             "           MFU over 100 %%: causal attention counts in full, though half is skipped, "
@@ -332,10 +359,11 @@ enum sbp_status sbp_report_print_cost(const struct sbp_report *report,
             "\"gemm\" efficiency\n");
     if (options->tokens > 0) {
         const struct sbp_training_cost cost = sbp_summary_training(summary, options->tokens);
-        char tokens[UNIT_BYTES], steps[UNIT_BYTES], hours[UNIT_BYTES];
-        PRINT("training   %s tokens: %s steps, %.4g days, %s GPU-hours\n",
+        char tokens[UNIT_BYTES], steps[UNIT_BYTES], days[UNIT_BYTES], hours[UNIT_BYTES];
+        PRINT("training   %s tokens: %s steps, %s days, %s GPU-hours\n",
               sbp_format_count(options->tokens, tokens), sbp_format_count(cost.steps, steps),
-              cost.days, sbp_format_count(cost.gpu_hours, hours));
+              sbp_format_digits(cost.days, SBP_REPORT_DIGITS, days),
+              sbp_format_count(cost.gpu_hours, hours));
     }
     PRINT("memory     %s of %s a device%s%s: %s\n",
           sbp_format_bytes((double)totals->device_bytes, used),
@@ -481,7 +509,7 @@ static void name_cell(struct sbp_table *table, const struct sbp_op_node *node)
 
 static void ms_cell(struct sbp_table *table, const struct sbp_report *report, double seconds)
 {
-    sbp_table_cell(table, "%.6g", 1e3 * sbp_report_of_device_s(report, seconds));
+    sbp_report_ms_cell(table, sbp_report_of_device_s(report, seconds), SBP_REPORT_DIGITS);
 }
 
 enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *out)

@@ -233,6 +233,21 @@ static void test_parse_scaled(void **state)
         }
 }
 
+static void test_format_digits(void **state)
+{
+    (void)state;
+    static const struct {
+        double value;
+        const char *text;
+    } rows[] = {
+        {543.834031, "543.8"},  {16170.4, "16170"}, {2.4968192, "2.497"}, {0, "0"},
+        {0.0533509, "0.05335"}, {9.9996, "10.00"},  {0.82741, "0.8274"},  {123456789, "123456789"}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char text[32];
+        assert_string_equal(sbp_format_digits(rows[i].value, 4, text), rows[i].text);
+    }
+}
+
 static void test_parse_numbers(void **state)
 {
     (void)state;
@@ -344,6 +359,7 @@ int main(void)
         cmocka_unit_test(test_units),
         cmocka_unit_test(test_units_keep_the_value),
         cmocka_unit_test(test_parse_scaled),
+        cmocka_unit_test(test_format_digits),
         cmocka_unit_test(test_parse_numbers),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_nearest_against_definition),

@@ -226,7 +226,7 @@ static enum sbp_status print_legend(const struct comparison *comparison)
     const int plan_of = comparison->plan_of;
     SBP_PRINT("\nfull gains: %s of the row over that of full, the free search; below 1 the row "
               "trains as full may not\n(cdp: gradients a step late; summa: products by panels). "
-              "Communication that is not exposed hides\nbehind computation.\n",
+              "Communication that is not exposed is\noverlapped by computation.\n",
               communication ? "communication" : "step time");
     if (plan_of != FULL_ROW &&
         printf("full: the plan is that of %s, which is one of full's; its own search found none "

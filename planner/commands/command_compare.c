@@ -7,6 +7,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "planner/commands/commands.h"
+#include "planner/commands/compare_plans_priv.h"
 #include "planner/commands/search_session_priv.h"
 #include "planner/limits.h"
 #include "planner/space/space_table.h"
@@ -356,6 +357,8 @@ enum sbp_status sbp_command_compare(const struct sbp_arguments *arguments, struc
 {
     struct comparison comparison = {.job = {.arguments = arguments}, .plan_of = FULL_ROW};
     struct sbp_search_job *job = &comparison.job;
+    if (sbp_compare_plans_asked(arguments))
+        return sbp_compare_plans(arguments, diag);
     enum sbp_status status =
         sbp_inputs_read(arguments, SBP_SPACE_FULL, &job->arena, &job->settings, &job->plan, diag);
     if (status == SBP_OK)

@@ -37,7 +37,8 @@ static const struct sbp_command commands[] = {
      OPERANDS("MODEL CLUSTER", 2, 2),
      .summary = "search every space of strategies and show the best of each in one table",
      .notes = NAMES_NOTE "--time-limit and --max-evaluations are each space's. Exit status: 0 some "
-                         "space has a plan, 1 none has, 2 bad usage or bad input.",
+                         "space has a plan, 1 none has, 2 bad usage or bad input. Two plan files "
+                         "in their place are compared with each other.",
      .options =
          "--runtime --objective " SOLVER_OPTIONS "--memory-limit " MODEL_OPTIONS "--json --help",
      .run = sbp_command_compare},

@@ -65,6 +65,18 @@ enum sbp_input_kind sbp_input_kind_of(const struct cJSON *root)
     return count == 1 ? kind : SBP_INPUT_UNKNOWN;
 }
 
+bool sbp_input_kind_is(const char *path, enum sbp_input_kind kind)
+{
+    struct sbp_diag unused = {{0}};
+    struct cJSON *root;
+    struct sbp_json at;
+    if (sbp_json_open(path, &root, &at, &unused) != SBP_OK)
+        return false;
+    const bool is = sbp_input_kind_of(root) == kind;
+    cJSON_Delete(root);
+    return is;
+}
+
 /* --- refusals --- */
 
 static enum sbp_status refuse(const char *file, enum sbp_input_kind found,

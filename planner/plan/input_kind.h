@@ -19,6 +19,9 @@ enum sbp_input_kind {
 /* The kind by its keys; UNKNOWN where they are those of none, or of several. */
 enum sbp_input_kind sbp_input_kind_of(const struct cJSON *root);
 
+/* Whether a file is JSON of that kind; false where it cannot be read. */
+bool sbp_input_kind_is(const char *path, enum sbp_input_kind kind);
+
 /* Refuses a file that is surely of another kind: "p.json: this is a plan, not a model: ...". One
  * whose kind is unknown is left to its reader; a plan is a strategy, too. E_INPUT. */
 enum sbp_status sbp_input_kind_check(const struct sbp_json *root,

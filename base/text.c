@@ -210,6 +210,15 @@ const char *sbp_format_seconds(double seconds, char *buffer)
     return format_in_units(seconds, units, 3, buffer);
 }
 
+const char *sbp_format_digits(double value, int digits, char *buffer)
+{
+    if (fabs(value) < 1)
+        (void)snprintf(buffer, FORMAT_BYTES, "%.*g", digits, value);
+    else
+        format_scaled(value, digits, "", buffer);
+    return buffer;
+}
+
 static bool is_small_whole(double value)
 {
     return fabs(value) < 1000 && value == rint(value);
@@ -289,6 +298,8 @@ static double suffix_factor(const char *suffix, bool is_bytes)
     const int power = (int)(letter - letters) + 1;
     if (strcmp(suffix + 1, "i") == 0 || strcmp(suffix + 1, "iB") == 0)
         is_bytes = true;
+    else if (is_bytes && strcmp(suffix + 1, "B") == 0) /* SI: 80GB is less than 80G */
+        is_bytes = false;
     else if (suffix[1] != '\0')
         return 0;
     return is_bytes ? ldexp(1, 10 * power) : rint(pow(10, 3 * power));
@@ -300,6 +311,8 @@ bool sbp_parse_scaled(const char *text, bool is_bytes, double *value)
         return false;
     char *end;
     const double number = strtod(text, &end);
+    if (*end == ' ' && end[1] != '\0')
+        end++;
     const double factor = suffix_factor(end, is_bytes);
     const double scaled = rint(number * factor);
     const bool cut = *end == '\0' && scaled != number; /* half a byte is a slip, 0.3G is not */

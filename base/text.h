@@ -36,15 +36,19 @@ bool sbp_text_print_line(FILE *out, const char *format, ...) SBP_PRINTF(2, 3);
 const char *sbp_format_seconds(double seconds, char *buffer);
 const char *sbp_format_bytes(double bytes, char *buffer);
 const char *sbp_format_count(double count, char *buffer); /* 124.4 M */
+/* So many significant digits, and all before the point: "543.8", "16170"; an exponent from 1e9 on
+ * and below 1e-4. */
+const char *sbp_format_digits(double value, int digits, char *buffer);
 
-/* A whole number from 0 with a suffix, "4096", "3e11", "16M", "1.5G": k (or K), M, G, T, P are
+/* A whole number from 0 with a suffix, "4096", "3e11", "16M", "1.5 G": k (or K), M, G, T, P are
  * powers of 1000, of bytes powers of 1024; Ki, Mi, ... (or KiB, MiB, ...) are powers of 1024 of
- * anything; B is a billion, not of bytes. What has a suffix is rounded. False: it is none. */
+ * anything; of bytes kB, MB, GB, ... are powers of 1000; B is a billion, not of bytes. A blank may
+ * stand before a suffix. What has a suffix is rounded. False: it is none. */
 bool sbp_parse_scaled(const char *text, bool is_bytes, double *value);
 #define SBP_SCALED_HELP                                                                            \
     "Numbers may end in k, M, G, T or P, powers of 1000 (of bytes: of 1024), in B, a billion "     \
-    "(not "                                                                                        \
-    "of bytes), or in Ki, Mi, Gi, Ti or Pi, powers of 1024."
+    "(not of bytes), or in Ki, Mi, Gi, Ti or Pi, powers of 1024. Bytes may end in GiB, which is "  \
+    "G, 2^30, and in GB, 10^9; the other letters alike."
 /* Whole text as a number, no trailing characters, finite. */
 bool sbp_parse_double(const char *text, double *value);
 bool sbp_parse_int64(const char *text, int64_t *value);

@@ -269,9 +269,7 @@ enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,
 
 /* --- compute --- */
 
-/* The rate of a type the file has none for: the other half-precision type runs on the same units,
- * then the nearest wider type (a bound from below), then fp32 for fp64, then anything. */
-static double peak_flops(const struct sbp_cluster *cluster, enum sbp_type type)
+enum sbp_type sbp_cluster_rate_type(const struct sbp_cluster *cluster, enum sbp_type type)
 {
     static const enum sbp_type ORDER[SBP_TYPES][SBP_TYPES] = {
         [SBP_FP32] = {SBP_FP32, SBP_FP64, SBP_BF16, SBP_FP16},
@@ -281,8 +279,15 @@ static double peak_flops(const struct sbp_cluster *cluster, enum sbp_type type)
     };
     for (int i = 0; i < SBP_TYPES; i++)
         if (cluster->flops[ORDER[type][i]] > 0)
-            return cluster->flops[ORDER[type][i]];
-    return INFINITY; /* a cluster that was not read from a file: compute is free */
+            return ORDER[type][i];
+    return type;
+}
+
+static double peak_flops(const struct sbp_cluster *cluster, enum sbp_type type)
+{
+    const double rate = cluster->flops[sbp_cluster_rate_type(cluster, type)];
+    return rate > 0 ? rate
+                    : INFINITY; /* a cluster that was not read from a file: compute is free */
 }
 
 double sbp_cluster_product_s(const struct sbp_cluster *cluster,

@@ -72,6 +72,10 @@ enum sbp_status sbp_cluster_read_device(const struct sbp_json *device, struct sb
                                         struct sbp_cluster *cluster) SBP_MUST_USE;
 
 int64_t sbp_cluster_devices(const struct sbp_cluster *cluster);
+/* The type whose rate stands for that of `type`: itself, else the other half-precision type, which
+ * runs on the same units, then the nearest wider type (a bound from below), then fp32 for fp64,
+ * then anything. `type` where the cluster has no rates, so that compute is free. */
+enum sbp_type sbp_cluster_rate_type(const struct sbp_cluster *cluster, enum sbp_type type);
 /* Keeps the innermost `devices` (outer levels shrink first); E_INPUT when that does not divide. */
 enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,
                                    struct sbp_diag *diag) SBP_MUST_USE;

@@ -1,6 +1,8 @@
 /* Reads the rates of a device: device.h says which keys. */
 #include <string.h>
 
+#include <cjson/cJSON.h>
+
 #include "base/math/portable.h"
 #include "costmodel/cluster/cluster.h"
 
@@ -68,6 +70,10 @@ static enum sbp_status read_gemm(const struct sbp_json *device, struct sbp_arena
     if (!sbp_json_has(device, "gemm"))
         return SBP_OK;
     SBP_TRY(sbp_json_member(device, "gemm", &list));
+    if (!cJSON_IsArray(list.node))
+        return sbp_json_refuse(&list, "legal is a list of products and the share of the peak that "
+                                      "they reach, as in [{\"m\": 4096, \"n\": 4096, \"k\": 4096, "
+                                      "\"efficiency\": 0.6}]");
     SBP_TRY(sbp_json_length(&list, &count));
     struct sbp_efficiency *entries = SBP_NEW(arena, struct sbp_efficiency, count);
     if (entries == NULL)

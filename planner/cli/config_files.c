@@ -1,8 +1,10 @@
 /* Finds the files of listed models, clusters, devices and runtimes. */
+#include <ctype.h>
 #include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -146,17 +148,77 @@ enum sbp_status sbp_config_list(enum sbp_config_kind kind, struct sbp_arena *are
 
 /* --- one file --- */
 
+/* Takes the next run of letters or of digits off a name; returns its length, 0 at the end. */
+static size_t next_part(const char **name, const char **part)
+{
+    while (**name != '\0' && !isalnum((unsigned char)**name))
+        ++*name;
+    *part = *name;
+    const bool digits = isdigit((unsigned char)**name) != 0;
+    while (isalnum((unsigned char)**name) && (isdigit((unsigned char)**name) != 0) == digits)
+        ++*name;
+    return (size_t)(*name - *part);
+}
+
+/* Whether a name begins with the first part of a word and has the others in their order:
+ * llama-3.1-8b those of llama3-8b. */
+static bool has_parts(const char *name, const char *word)
+{
+    const char *part, *own;
+    bool first = true;
+    for (size_t length; (length = next_part(&word, &part)) > 0; first = false) {
+        size_t found;
+        do
+            found = next_part(&name, &own);
+        while (found > 0 && !first && (found != length || strncasecmp(own, part, length) != 0));
+        if (found != length || strncasecmp(own, part, length) != 0)
+            return false;
+    }
+    return !first;
+}
+
+/* The name that was meant: the last, which is the newest, of those with all parts of the word, else
+ * the nearest by letters; NULL: none. */
+static const char *meant_name(const struct sbp_config_names *names, const char *word)
+{
+    for (int i = names->count - 1; i >= 0; i--)
+        if (has_parts(names->name[i], word))
+            return names->name[i];
+    return sbp_text_nearest(word, names->name);
+}
+
+/* Refuses a name that is listed as another kind. */
+static enum sbp_status check_swapped(enum sbp_config_kind kind, const char *word,
+                                     struct sbp_arena *arena, struct sbp_diag *diag)
+{
+    for (int other = 0; other < SBP_CONFIG_KINDS; other++) {
+        struct sbp_config_names names;
+        if (other == (int)kind)
+            continue;
+        SBP_TRY(sbp_config_list((enum sbp_config_kind)other, arena, &names, diag));
+        if (is_named(&names, word))
+            return sbp_fail(diag, SBP_E_INPUT, "%s: this is a listed %s, not a %s%s", word,
+                            sbp_config_kind_name((enum sbp_config_kind)other),
+                            sbp_config_kind_name(kind),
+                            other == SBP_CONFIG_RUNTIME || kind == SBP_CONFIG_RUNTIME
+                                ? ""
+                                : ": MODEL stands before CLUSTER; swapped?");
+    }
+    return SBP_OK;
+}
+
 static enum sbp_status refuse_name(enum sbp_config_kind kind, const char *word,
                                    struct sbp_arena *arena, struct sbp_diag *diag)
 {
     const char *what = sbp_config_kind_name(kind);
     struct sbp_config_names names;
     SBP_TRY(sbp_config_list(kind, arena, &names, diag));
-    const char *nearest = sbp_text_nearest(word, names.name);
-    if (nearest != NULL)
+    SBP_TRY(check_swapped(kind, word, arena, diag));
+    const char *meant = meant_name(&names, word);
+    if (meant != NULL)
         return sbp_fail(diag, SBP_E_INPUT,
                         "%s: neither a file nor a listed %s, did you mean \"%s\"?", word, what,
-                        nearest);
+                        meant);
     if (kind == SBP_CONFIG_RUNS)
         return sbp_fail(diag, SBP_E_INPUT, "%s: neither a file nor a set of runs", word);
     return sbp_fail(diag, SBP_E_INPUT, "%s: neither a file nor a listed %s, see sbplan list %ss",

@@ -148,9 +148,12 @@ static bool operand_reason(const struct sbp_plan *plan, const char *role, int te
                        role, graph->tensor[tensor].name);
     else
         (void)snprintf(buffer, REASON_BYTES,
-                       "role %s splits %s (%lld%s) into %lld parts, which do not divide it", role,
+                       "role %s splits %s (%lld%s) into %lld parts, which do not divide it%s", role,
                        graph->dim_class[dim_class].name, (long long)shape->size[state.dim],
-                       by_batch ? ", a micro-batch" : "", (long long)parts);
+                       by_batch ? ", a micro-batch" : "", (long long)parts,
+                       strcmp(graph->dim_class[dim_class].name, "vocab") == 0
+                           ? "; vocab_multiple=N pads a language model's vocabulary"
+                           : "");
     return true;
 }
 

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "planner/cli/outputs.h"
 #include "planner/cli/overrides.h"
+#include "planner/plan/input_kind.h"
 #include "planner/space/space_table.h"
 
 /* --- files, changed by words --- */
@@ -41,7 +42,8 @@ static enum sbp_status open_file(const struct sbp_arguments *arguments, enum sbp
     SBP_TRY(
         sbp_config_find(kind, arguments->operands.word[model ? 0 : 1], arena, &file->path, diag));
     SBP_TRY(sbp_outputs_check_input(arguments, file->path, diag));
-    SBP_TRY(sbp_json_open(file->path, &file->root, &at, diag));
+    SBP_TRY(sbp_input_kind_open(file->path, model ? SBP_INPUT_MODEL : SBP_INPUT_CLUSTER,
+                                &file->root, &at, diag));
     file->name = changed_name(file->path, model ? SBP_OVERRIDE_MODEL : SBP_OVERRIDE_CLUSTER,
                               &arguments->set, arena);
     if (file->name == NULL)
@@ -278,7 +280,7 @@ enum sbp_status sbp_inputs_read_around(struct sbp_plan *plan, struct sbp_setting
     struct cJSON *root;
     struct sbp_json at;
     struct sbp_parallel parallel = sbp_parallel_default(&plan->cut.graph);
-    SBP_TRY(sbp_json_open(path, &root, &at, diag));
+    SBP_TRY(sbp_input_kind_open(path, SBP_INPUT_STRATEGY, &root, &at, diag));
     enum sbp_status status = read_around(&at, plan, settings, &parallel);
     if (status == SBP_OK)
         status = read_given(settings, &parallel, diag);

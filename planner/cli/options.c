@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "costmodel/cluster/preset.h"
+#include "planner/cli/foreign_words.h"
 #include "planner/cli/help_priv.h"
 #include "planner/inner/cut_solve.h"
 
@@ -204,6 +205,10 @@ static enum sbp_status refuse_value(const struct sbp_command *command,
     const char *names[MOST_CHOICES + 1] = {0};
     for (int i = 0; i < MOST_CHOICES && sbp_option_name_at(option, i) != NULL; i++)
         names[i] = sbp_option_name_at(option, i);
+    const char *advice = sbp_foreign_words_advice(value, strlen(value));
+    if (advice != NULL && option->name_at == space_at)
+        return REFUSE("sbplan %s: %s: unknown value \"%.60s\": %s", command->name, option->name,
+                      value, advice);
     const char *nearest = sbp_text_nearest(value, names);
     if (nearest != NULL)
         return REFUSE("sbplan %s: %s: unknown value \"%.60s\", did you mean \"%s\"?", command->name,
@@ -239,6 +244,12 @@ static enum sbp_status read_value(const struct sbp_command *command,
 
 /* --- words --- */
 
+/* Whether the command takes a model and a cluster, of which foreign words speak. */
+static bool has_set(const struct sbp_command *command)
+{
+    return strstr(command->options, "--set ") != NULL;
+}
+
 static enum sbp_status refuse_option(const struct sbp_command *command, const char *word,
                                      size_t length, struct sbp_diag *diag)
 {
@@ -249,6 +260,9 @@ static enum sbp_status refuse_option(const struct sbp_command *command, const ch
     for (int i = 0; options[i].name != NULL; i++)
         if (has_option(command, &options[i]))
             names[count++] = options[i].name;
+    const char *advice = has_set(command) ? sbp_foreign_words_advice(name, strlen(name)) : NULL;
+    if (advice != NULL)
+        return REFUSE("sbplan %s: unknown option \"%s\": %s", command->name, name, advice);
     const char *nearest = sbp_text_nearest(name, names);
     if (nearest != NULL)
         return REFUSE("sbplan %s: unknown option \"%s\", did you mean \"%s\"?", command->name, name,
@@ -361,6 +375,8 @@ static enum sbp_status read_words(const struct sbp_command *command, int count, 
         else
             push_word(&arguments->operands, words[i]);
     }
+    if (arguments->operands.count == 1 && strcmp(arguments->operands.word[0], "help") == 0)
+        arguments->help = true;
     return check_operands(command, arguments, diag);
 }
 

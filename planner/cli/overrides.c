@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/text.h"
+#include "planner/cli/foreign_words.h"
 
 #define KEY_BYTES 160
 
@@ -98,6 +99,13 @@ static enum sbp_status value_of(const struct change *change, struct cJSON **valu
 /* Keeps a key of struct sbp_parallel until the model is known. */
 static enum sbp_status keep_parallel(const struct change *change, const struct cJSON *value)
 {
+    const char *advice =
+        cJSON_IsString(value)
+            ? sbp_foreign_words_advice(value->valuestring, strlen(value->valuestring))
+            : NULL;
+    if (advice != NULL)
+        return sbp_fail(change->diag, SBP_E_INPUT, "%s %.120s: %s", change->option, change->word,
+                        advice);
     struct cJSON *parallel = change->target->settings->parallel;
     struct cJSON *copy = cJSON_Duplicate(value, true);
     cJSON_DeleteItemFromObjectCaseSensitive(parallel, change->key);
@@ -294,6 +302,25 @@ static bool find_in_cluster(const struct cJSON *node, const char *name, char *pa
     return false;
 }
 
+/* The size of the level that a key names, in one or several: "cluster.levels[0].size" for "node"
+ * and "nodes". */
+static bool find_level(const struct cJSON *cluster, const char *name, char *path)
+{
+    const struct cJSON *levels = cJSON_GetObjectItemCaseSensitive(cluster, "levels");
+    int index = 0;
+    for (const struct cJSON *level = cJSON_IsArray(levels) ? levels->child : NULL; level != NULL;
+         level = level->next, index++) {
+        const struct cJSON *own = cJSON_GetObjectItemCaseSensitive(level, "name");
+        const size_t length = cJSON_IsString(own) ? strlen(own->valuestring) : 0;
+        if (length == 0 || strncmp(name, own->valuestring, length) != 0 ||
+            (name[length] != '\0' && strcmp(name + length, "s") != 0))
+            continue;
+        (void)snprintf(path, KEY_BYTES, "cluster.levels[%d].size", index);
+        return true;
+    }
+    return false;
+}
+
 /* Checks a key without a prefix that the model does not have: it may be a slip of the search's or
  * the cluster's. */
 static enum sbp_status check_bare_key(const struct change *change)
@@ -302,7 +329,12 @@ static enum sbp_status check_bare_key(const struct change *change)
     (void)snprintf(first, sizeof first, "%.*s", (int)strcspn(change->key, ".["), change->key);
     if (cJSON_GetObjectItemCaseSensitive(change->target->model, first) != NULL)
         return SBP_OK;
-    const char *nearest = sbp_text_nearest(change->key, SEARCH_KEYS);
+    const bool level = find_level(change->target->cluster, change->key, path);
+    const char *advice = level ? NULL : sbp_foreign_words_advice(change->key, strlen(change->key));
+    if (advice != NULL)
+        return sbp_fail(change->diag, SBP_E_INPUT, "%s %.120s: unknown key \"%.60s\": %s",
+                        change->option, change->word, change->key, advice);
+    const char *nearest = level ? path : sbp_text_nearest(change->key, SEARCH_KEYS);
     if (nearest == NULL)
         nearest = sbp_text_nearest(change->key, sbp_parallel_keys());
     if (nearest == NULL && find_in_cluster(change->target->cluster, first, path, strlen(path))) {

@@ -7,6 +7,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "planner/commands/commands.h"
+#include "planner/commands/compare_plans_priv.h"
 #include "planner/commands/search_session_priv.h"
 #include "planner/limits.h"
 #include "planner/space/space_table.h"
@@ -144,7 +145,19 @@ static bool has_intervals(const struct comparison *comparison)
     return sbp_network_is_given(&comparison->job.plan.workload.cluster.network);
 }
 
-static void print_row(struct sbp_table *table, const struct comparison *comparison, int index)
+/* Digits by which the rows' steps read differently. */
+static int digits_of(const struct comparison *comparison)
+{
+    double step_s[ROWS];
+    int count = 0;
+    for (int i = 0; i < ROWS; i++)
+        if (comparison->row[i].found)
+            step_s[count++] = comparison->row[i].summary.totals.step_s;
+    return sbp_report_digits(step_s, count);
+}
+
+static void print_row(struct sbp_table *table, const struct comparison *comparison, int index,
+                      int digits)
 {
     const int numbers = has_intervals(comparison) ? 6 : 5;
     const struct sbp_search_row *row = &comparison->row[index];
@@ -159,11 +172,11 @@ static void print_row(struct sbp_table *table, const struct comparison *comparis
         return;
     }
     const struct sbp_step_totals *totals = &row->summary.totals;
-    sbp_table_cell(table, "%.6g", 1e3 * totals->step_s);
+    sbp_report_ms_cell(table, totals->step_s, digits);
     if (has_intervals(comparison))
         sbp_price_interval_cell(table, &row->trust);
-    sbp_table_cell(table, "%.6g", 1e3 * totals->communication_s);
-    sbp_table_cell(table, "%.6g", 1e3 * totals->exposed_s);
+    sbp_report_ms_cell(table, totals->communication_s, SBP_REPORT_DIGITS);
+    sbp_report_ms_cell(table, totals->exposed_s, SBP_REPORT_DIGITS);
     sbp_table_cell(table, "%s", sbp_format_bytes((double)totals->device_bytes, unit));
     if (gain(comparison, index) > 0)
         sbp_table_cell(table, "%.3f", gain(comparison, index));
@@ -214,7 +227,7 @@ static enum sbp_status print_legend(const struct comparison *comparison)
     const int plan_of = comparison->plan_of;
     SBP_PRINT("\nfull gains: %s of the row over that of full, the free search; below 1 the row "
               "trains as full may not\n(cdp: gradients a step late; summa: products by panels). "
-              "Communication that is not exposed hides\nbehind computation.\n",
+              "Communication that is not exposed is\noverlapped by computation.\n",
               communication ? "communication" : "step time");
     if (plan_of != FULL_ROW &&
         printf("full: the plan is that of %s, which is one of full's; its own search found none "
@@ -233,8 +246,9 @@ static enum sbp_status print_table(const struct comparison *comparison)
     struct sbp_table table;
     memcpy(titles + first, REST, sizeof REST);
     sbp_table_init(&table, first + 5, titles);
+    const int digits = digits_of(comparison);
     for (int i = 0; i < ROWS; i++)
-        print_row(&table, comparison, i);
+        print_row(&table, comparison, i, digits);
     const enum sbp_status status = sbp_table_print(&table, stdout, 0);
     sbp_table_free(&table);
     return status;
@@ -343,6 +357,8 @@ enum sbp_status sbp_command_compare(const struct sbp_arguments *arguments, struc
 {
     struct comparison comparison = {.job = {.arguments = arguments}, .plan_of = FULL_ROW};
     struct sbp_search_job *job = &comparison.job;
+    if (sbp_compare_plans_asked(arguments))
+        return sbp_compare_plans(arguments, diag);
     enum sbp_status status =
         sbp_inputs_read(arguments, SBP_SPACE_FULL, &job->arena, &job->settings, &job->plan, diag);
     if (status == SBP_OK)

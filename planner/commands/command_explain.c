@@ -197,13 +197,19 @@ static enum sbp_status print_layer(const struct sbp_report *report, int op)
     const struct sbp_op_node *node = &plan->cut.graph.op[op];
     const struct sbp_site_cost *cost = &report->site[op];
     const char *all = node->repeats > 1 ? " (all repeats)" : "";
+    const char *mean = report->summary.stages == 1 ? all
+                       : node->repeats > 1         ? " (all repeats, mean of stages)"
+                                                   : " (mean of stages)";
     char roles[SBP_ROLES_BYTES], compute[32], communication[32];
     char forward[FLOPS_BYTES], backward[FLOPS_BYTES], parameters[32];
     SBP_PRINT("\n%s (%s): %s", node->name, node->entry->name, sbp_roles_text(plan, op, roles));
     if (node->repeats > 1)
         SBP_PRINT("; x%d, the first is shown", node->repeats);
-    SBP_PRINT("\n  compute %s, communication %s%s\n", sbp_format_seconds(cost->compute_s, compute),
-              sbp_format_seconds(cost->communication_s, communication), all);
+    SBP_PRINT(
+        "\n  compute %s, communication %s%s\n",
+        sbp_format_seconds(sbp_report_of_device_s(report, cost->compute_s), compute),
+        sbp_format_seconds(sbp_report_of_device_s(report, cost->communication_s), communication),
+        mean);
     SBP_PRINT("  %s forward, %s backward, %s parameters%s\n",
               flops_text(cost->forward_flops, forward), flops_text(cost->backward_flops, backward),
               sbp_format_count(cost->parameters, parameters), all);
@@ -218,8 +224,10 @@ static enum sbp_status print_tables(const struct sbp_report *report)
     char bytes[32];
     SBP_PRINT("traffic    %s a device and step\n",
               sbp_format_bytes(summary->totals.communication_bytes, bytes));
-    SBP_PRINT("           %.9g x 2^30 elements of activations forward\n\n",
-              summary->forward_activation_elements / 0x1p30);
+    if (summary->forward_activation_elements > 0)
+        SBP_PRINT("           %.4g x 2^30 elements of activations forward\n",
+                  summary->forward_activation_elements / 0x1p30);
+    SBP_PRINT("\n");
     SBP_TRY(sbp_report_print_time(report, stdout));
     if (summary->stages == 1 && summary->micro_batches == 1)
         return SBP_OK;
@@ -256,9 +264,12 @@ static enum sbp_status print_text(const struct sbp_report *report,
             SBP_TRY(print_layer(report, op));
     if (report->whole.communication_s > 0 || report->whole.compute_s > 0) {
         char compute[32], communication[32];
-        SBP_PRINT("\nthe step as a whole\n  compute %s, communication %s\n",
-                  sbp_format_seconds(report->whole.compute_s, compute),
-                  sbp_format_seconds(report->whole.communication_s, communication));
+        SBP_PRINT(
+            "\nthe step as a whole\n  compute %s, communication %s%s\n",
+            sbp_format_seconds(sbp_report_of_device_s(report, report->whole.compute_s), compute),
+            sbp_format_seconds(sbp_report_of_device_s(report, report->whole.communication_s),
+                               communication),
+            report->summary.stages > 1 ? " (mean of stages)" : "");
         SBP_TRY(print_collectives(report, -1));
     }
     return SBP_OK;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "planner/cli/foreign_words.h"
 #include "planner/cli/outputs.h"
 
 #define MODEL_OPTIONS "--devices --set "
@@ -39,7 +40,8 @@ static const struct sbp_command commands[] = {
      OPERANDS("MODEL CLUSTER", 2, 2),
      .summary = "search every space of strategies and show the best of each in one table",
      .notes = NAMES_NOTE "--time-limit and --max-evaluations are each space's. Exit status: 0 some "
-                         "space has a plan, 1 none has, 2 bad usage or bad input.",
+                         "space has a plan, 1 none has, 2 bad usage or bad input. Two plan files "
+                         "in their place are compared with each other.",
      .options =
          "--runtime --objective " SOLVER_OPTIONS "--memory-limit " MODEL_OPTIONS "--json --help",
      .run = sbp_command_compare},
@@ -141,6 +143,12 @@ static enum sbp_status refuse_command(const char *word, struct sbp_diag *diag)
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         if (strcmp(word, later[i]) == 0)
             return sbp_fail(diag, SBP_E_USAGE, "sbplan: %s is not in this version", word);
+    const char *advice = sbp_foreign_words_advice(word, strlen(word));
+    if (advice != NULL)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "sbplan: unknown command \"%.60s\": %s; options of sbplan search MODEL "
+                        "CLUSTER",
+                        word, advice);
     const char *nearest = sbp_text_nearest(word, names);
     if (nearest != NULL)
         return sbp_fail(diag, SBP_E_USAGE,
@@ -180,8 +188,9 @@ enum sbp_status sbp_commands_run(int argc, char **argv, const atomic_int *stop,
 {
     if (argc < 2)
         return sbp_fail(diag, SBP_E_USAGE, "sbplan: no command given, see sbplan --help");
-    const char *word = argv[1];
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+    const bool asks = strcmp(argv[1], "help") == 0;
+    const char *word = asks && argc > 2 ? argv[2] : argv[1];
+    if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
         print_help();
         return SBP_OK;
     }
@@ -192,5 +201,9 @@ enum sbp_status sbp_commands_run(int argc, char **argv, const atomic_int *stop,
     const struct sbp_command *command = find_command(word);
     if (command == NULL)
         return refuse_command(word, diag);
+    if (asks) {
+        sbp_options_print_help(command, stdout);
+        return SBP_OK;
+    }
     return run_command(command, argc - 2, argv + 2, stop, diag);
 }

@@ -94,28 +94,60 @@ static bool was_searched(const struct sbp_search_job *job, const char *key)
                       : strcmp(key, "recompute") == 0   ? outer->recompute
                       : strcmp(key, "offload") == 0     ? outer->offload
                                                         : outer->per_layer_zero;
-    return open && !job->request.runnable && !sbp_request_gives(&job->request, key);
+    return open && !sbp_request_gives(&job->request, key);
+}
+
+/* Whether a key may be given a value that the search did not try: --runnable lets none differ from
+ * the plain step, and the rest of the step, as given, must allow it. */
+static bool may_give(const struct sbp_search_job *job, const char *key,
+                     const struct sbp_parallel *changed)
+{
+    const struct sbp_workload *workload = &job->plan.workload;
+    return !job->request.runnable && !was_searched(job, key) &&
+           sbp_parallel_check(changed, &workload->model, &workload->cluster, NULL) == SBP_OK;
+}
+
+/* Whether the space is of ZeRO level 3, too. */
+static bool has_zero_3(const struct sbp_search_job *job)
+{
+    const unsigned levels = sbp_space_rule(job->request.space)->outer.zero_levels;
+    return (levels & 1u) != 0 || (levels >> 3 & 1) != 0;
+}
+
+/* Prints the keys of a step that may still be given. Factors of --fix are of the levels of a stage
+ * and divide a micro-batch, so that both stay as they are. */
+static enum sbp_status advise_step(const struct sbp_search_job *job)
+{
+    const struct sbp_parallel *parallel = &job->plan.cut.parallel;
+    struct sbp_parallel zero = *parallel, recompute = *parallel, offload = *parallel;
+    const bool several = sbp_cut_devices(&job->plan.cut) > 1, fixed = job->request.fix_count > 0;
+    zero.zero = 3;
+    recompute.recompute = SBP_RECOMPUTE_FULL;
+    offload.offload = true;
+    if (parallel->zero < 3 && several && has_zero_3(job) && may_give(job, "zero", &zero))
+        SBP_PRINT(" --set zero=3,");
+    if (parallel->recompute != SBP_RECOMPUTE_FULL && may_give(job, "recompute", &recompute))
+        SBP_PRINT(" --set recompute=full,");
+    if (parallel->micro_batch > 1 && !fixed && may_give(job, "micro_batch", parallel))
+        SBP_PRINT(" --set micro_batch=N (now %lld),", (long long)parallel->micro_batch);
+    if (several && !fixed && may_give(job, "pipeline", parallel))
+        SBP_PRINT(" --set pipeline=N (now %lld),", (long long)parallel->pipeline);
+    if (!parallel->offload && job->plan.workload.cluster.host_link_bytes_per_s > 0 &&
+        may_give(job, "offload", &offload))
+        SBP_PRINT(" --set offload=true,");
+    return SBP_OK;
 }
 
 enum sbp_status sbp_search_advise(const struct sbp_search_job *job)
 {
-    const struct sbp_plan *plan = &job->plan;
-    const struct sbp_parallel *parallel = &plan->cut.parallel;
-    const bool several = sbp_cut_devices(&plan->cut) > 1;
+    const struct sbp_precision *precision = &job->plan.cut.graph.precision;
     SBP_PRINT("may help:");
-    if (parallel->zero < 3 && parallel->owner == SBP_OWNER_NONE && several &&
-        !was_searched(job, "zero"))
-        SBP_PRINT(" --set zero=3,");
-    if (parallel->recompute != SBP_RECOMPUTE_FULL && !was_searched(job, "recompute"))
-        SBP_PRINT(" --set recompute=full,");
-    if (parallel->micro_batch > 1 && !was_searched(job, "micro_batch"))
-        SBP_PRINT(" --set micro_batch=N (now %lld),", (long long)parallel->micro_batch);
-    if (several && !was_searched(job, "pipeline"))
-        SBP_PRINT(" --set pipeline=N (now %lld),", (long long)parallel->pipeline);
-    if (!parallel->offload && plan->workload.cluster.host_link_bytes_per_s > 0 &&
-        !was_searched(job, "offload"))
-        SBP_PRINT(" --set offload=true,");
-    if (!plan->cut.graph.precision.has_master && plan->cut.graph.precision.param == SBP_FP32)
+    SBP_TRY(advise_step(job));
+    if (job->request.runnable)
+        SBP_PRINT(" no --runnable,");
+    if (job->request.fix_count > 0)
+        SBP_PRINT(" other --fix,");
+    if (!precision->has_master && precision->param == SBP_FP32)
         SBP_PRINT(" --set precision=mixed,");
     if (job->request.space != SBP_SPACE_FULL)
         SBP_PRINT(" --space full,");

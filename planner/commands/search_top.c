@@ -136,15 +136,25 @@ static const char *change_of(const struct sbp_search_top *all, int index, char *
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-static void print_row(struct sbp_table *table, const struct sbp_search_top *all, int index)
+/* Digits by which the plans' steps read differently. */
+static int digits_of(const struct sbp_search_top *all)
+{
+    double *step_s = SBP_NEW(&all->job->arena, double, all->count);
+    for (int i = 0; step_s != NULL && i < all->count; i++)
+        step_s[i] = all->plan[i].report.summary.totals.step_s;
+    return step_s == NULL ? SBP_REPORT_DIGITS : sbp_report_digits(step_s, all->count);
+}
+
+static void print_row(struct sbp_table *table, const struct sbp_search_top *all, int index,
+                      int digits)
 {
     const struct sbp_alternative *plan = &all->plan[index];
     const struct sbp_summary *summary = &plan->report.summary;
     const double best_s = all->plan[0].outcome.objective_s, tokens = all->job->arguments->tokens;
     char line[SBP_PLAN_LINE_BYTES], change[SBP_PLAN_CHANGE_BYTES], bytes[32];
     sbp_table_cell(table, "%d", index + 1);
-    sbp_table_cell(table, "%.6g", 1e3 * summary->totals.step_s);
-    sbp_table_cell(table, "%.6g", 1e3 * summary->totals.communication_s);
+    sbp_report_ms_cell(table, summary->totals.step_s, digits);
+    sbp_report_ms_cell(table, summary->totals.communication_s, SBP_REPORT_DIGITS);
     const double over = best_s > 0 ? 100 * (plan->outcome.objective_s / best_s - 1) : 0;
     if (index == 0)
         sbp_table_cell(table, "-");
@@ -168,8 +178,9 @@ static enum sbp_status print_table(const struct sbp_search_top *all)
     titles[columns++] = "differs from the best";
     struct sbp_table table;
     sbp_table_init(&table, columns, titles);
+    const int digits = digits_of(all);
     for (int i = 0; i < all->count; i++)
-        print_row(&table, all, i);
+        print_row(&table, all, i, digits);
     const enum sbp_status status = sbp_table_print(&table, stdout, 0);
     sbp_table_free(&table);
     return status;

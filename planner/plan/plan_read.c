@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/json/json_write.h"
+#include "planner/plan/input_kind.h"
 #include "planner/plan/plan.h"
 #include "planner/plan/plan_priv.h"
 #include "planner/plan/request.h"
@@ -422,7 +423,7 @@ enum sbp_status sbp_plan_read(const char *path, struct sbp_plan *plan, struct sb
     struct cJSON *root;
     struct sbp_json at;
     *plan = (struct sbp_plan){0};
-    SBP_TRY(sbp_json_open(path, &root, &at, diag));
+    SBP_TRY(sbp_input_kind_open(path, SBP_INPUT_PLAN, &root, &at, diag));
     enum sbp_status status = check_version(&at);
     if (status == SBP_OK)
         status = read_inputs(&at, plan);

@@ -44,21 +44,31 @@ static void add_stages(struct line *line, const struct sbp_parallel *parallel)
         add(line, "gradients late");
 }
 
-static void add_zero(struct line *line, const struct sbp_plan *plan)
+const char *sbp_plan_line_zero(const struct sbp_plan *plan, char *buffer)
 {
+    const struct sbp_graph *graph = &plan->cut.graph;
     int least = 3, most = 0;
-    for (int op = 0; op < plan->cut.graph.op_count; op++) {
-        const int given = plan->strategy.zero[op];
+    for (int op = 0; op < graph->op_count; op++) {
+        const int given = plan->strategy.zero == NULL ? SBP_ZERO_DEFAULT : plan->strategy.zero[op];
         const int level = given == SBP_ZERO_DEFAULT ? (int)plan->cut.parallel.zero : given;
-        if (plan->cut.graph.op[op].weight_count == 0)
+        if (graph->op[op].weight_count == 0)
             continue;
         least = level < least ? level : least;
         most = level > most ? level : most;
     }
+    buffer[0] = '\0';
     if (most > least)
-        add(line, "ZeRO %d-%d", least, most);
+        (void)snprintf(buffer, SBP_PLAN_LINE_ZERO_BYTES, "ZeRO %d-%d", least, most);
     else if (most > 0)
-        add(line, "ZeRO %d", most);
+        (void)snprintf(buffer, SBP_PLAN_LINE_ZERO_BYTES, "ZeRO %d", most);
+    return buffer;
+}
+
+static void add_zero(struct line *line, const struct sbp_plan *plan)
+{
+    char zero[SBP_PLAN_LINE_ZERO_BYTES];
+    if (*sbp_plan_line_zero(plan, zero) != '\0')
+        add(line, "%s", zero);
 }
 
 static void add_step(struct line *line, const struct sbp_plan *plan)

@@ -12,4 +12,10 @@
 #define SBP_PLAN_LINE_BYTES 79
 const char *sbp_plan_line(const struct sbp_plan *plan, enum sbp_space_kind space, char *buffer);
 
+/* "ZeRO 1", or "ZeRO 0-1" where layers differ: the levels of all layers with weights, of which
+ * `parallel` has but the default; "" where all are 0. A plan may be without a strategy. Returns
+ * buffer (SBP_PLAN_LINE_ZERO_BYTES). */
+#define SBP_PLAN_LINE_ZERO_BYTES 40
+const char *sbp_plan_line_zero(const struct sbp_plan *plan, char *buffer);
+
 #endif

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "planner/limits.h"
 #include "planner/plan/roles.h"
+#include "planner/report/plan_line.h"
 
 #define UNIT_BYTES 32
 
@@ -136,13 +137,39 @@ void sbp_report_free(struct sbp_report *report)
 
 const char *sbp_report_seconds(double seconds, char *buffer)
 {
-    if (seconds >= 1 || seconds <= 0)
-        (void)snprintf(buffer, UNIT_BYTES, "%.9g s", seconds);
-    else if (seconds >= 1e-3)
-        (void)snprintf(buffer, UNIT_BYTES, "%.9g ms", seconds * 1e3);
-    else
-        (void)snprintf(buffer, UNIT_BYTES, "%.9g us", seconds * 1e6);
+    const double scale = seconds >= 1 || seconds <= 0 ? 1 : seconds >= 1e-3 ? 1e3 : 1e6;
+    char digits[UNIT_BYTES];
+    (void)snprintf(buffer, UNIT_BYTES, "%.24s %s",
+                   sbp_format_digits(seconds * scale, SBP_REPORT_DIGITS, digits),
+                   scale > 1e3 ? "us"
+                   : scale > 1 ? "ms"
+                               : "s");
     return buffer;
+}
+
+/* Whether a time reads like another one that it differs from by more than rounding. */
+static bool reads_alike(double a, double b, int digits)
+{
+    char left[UNIT_BYTES], right[UNIT_BYTES];
+    return fabs(a - b) > SBP_REPORT_ROUND_OFF * fmax(fabs(a), fabs(b)) &&
+           strcmp(sbp_format_digits(1e3 * a, digits, left),
+                  sbp_format_digits(1e3 * b, digits, right)) == 0;
+}
+
+int sbp_report_digits(const double *seconds, int count)
+{
+    int digits = SBP_REPORT_DIGITS;
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < i; k++)
+            while (digits < SBP_REPORT_MOST_DIGITS && reads_alike(seconds[i], seconds[k], digits))
+                digits++;
+    return digits;
+}
+
+void sbp_report_ms_cell(struct sbp_table *table, double seconds, int digits)
+{
+    char text[UNIT_BYTES];
+    sbp_table_cell(table, "%s", sbp_format_digits(1e3 * seconds, digits, text));
 }
 
 static const char *precision_text(const struct sbp_precision *precision, char *buffer, size_t size)
@@ -161,7 +188,9 @@ static enum sbp_status print_parallel(const struct sbp_plan *plan, FILE *out)
 {
     const struct sbp_parallel *parallel = &plan->cut.parallel;
     const int64_t batches = sbp_parallel_micro_batches(parallel, &plan->cut.graph);
-    if (sbp_parallel_is_plain(parallel, &plan->cut.graph))
+    char zero[SBP_PLAN_LINE_ZERO_BYTES];
+    (void)sbp_plan_line_zero(plan, zero);
+    if (sbp_parallel_is_plain(parallel, &plan->cut.graph) && *zero == '\0')
         return SBP_OK;
     PRINT("parallel   %lld stage%s of %lld device%s, %lld micro-batch%s of %lld",
           (long long)parallel->pipeline, parallel->pipeline == 1 ? "" : "s",
@@ -171,8 +200,8 @@ static enum sbp_status print_parallel(const struct sbp_plan *plan, FILE *out)
         PRINT(", %s", sbp_timeline_schedule_name(parallel->schedule));
     if (parallel->chunks > 1)
         PRINT(" in %lld chunks", (long long)parallel->chunks);
-    if (parallel->zero > 0)
-        PRINT(", ZeRO %lld", (long long)parallel->zero);
+    if (*zero != '\0')
+        PRINT(", %s", zero);
     if (parallel->recompute != SBP_RECOMPUTE_NONE)
         PRINT(", %s recompute", sbp_parallel_recompute_name(parallel->recompute));
     if (parallel->recompute == SBP_RECOMPUTE_FULL && parallel->recompute_every > 1)
@@ -184,6 +213,19 @@ static enum sbp_status print_parallel(const struct sbp_plan *plan, FILE *out)
     PRINT("\n");
     if (sbp_timeline_delays_gradients(parallel->schedule))
         PRINT("           gradients are delayed by one step\n");
+    return SBP_OK;
+}
+
+/* Says which rate is taken where the devices have none of the type that products compute in. */
+static enum sbp_status print_rate_type(const struct sbp_plan *plan, FILE *out)
+{
+    const struct sbp_cluster *cluster = &plan->workload.cluster;
+    const enum sbp_type type = plan->cut.graph.precision.compute;
+    const enum sbp_type taken = sbp_cluster_rate_type(cluster, type);
+    if (taken == type)
+        return SBP_OK;
+    PRINT("           its devices have no rate of %s: that of %s is taken\n",
+          sbp_cluster_type_name(type), sbp_cluster_type_name(taken));
     return SBP_OK;
 }
 
@@ -205,6 +247,7 @@ enum sbp_status sbp_report_print_model(const struct sbp_plan *plan, FILE *out)
             PRINT("%s%s %lld", i == 0 ? " = " : " x ", cluster->level[i].name,
                   (long long)cluster->level[i].size);
     PRINT(", %s each\n", sbp_format_bytes((double)cluster->memory_bytes, bytes));
+    SBP_TRY(print_rate_type(plan, out));
     return print_parallel(plan, out);
 }
 
@@ -299,7 +342,7 @@ static enum sbp_status print_step(const struct sbp_summary *summary, FILE *out)
               sbp_report_seconds(totals->communication_s, communication));
         return SBP_OK;
     }
-    PRINT("step       %s: compute %s, communication %s that shows", step, work,
+    PRINT("step       %s: compute %s, exposed communication %s", step, work,
           sbp_report_seconds(totals->exposed_s, communication));
     if (summary->stages > 1)
         PRINT(", bubble %s (mean of stages)", sbp_report_seconds(totals->bubble_s, bubble));
@@ -317,14 +360,21 @@ enum sbp_status sbp_report_print_cost(const struct sbp_report *report,
     char rate[SBP_RATE_BYTES], used[UNIT_BYTES], most[UNIT_BYTES], parts[SBP_PARTS_BYTES];
     SBP_TRY(print_layout(&report->layout, out));
     SBP_TRY(print_step(summary, out));
-    PRINT("           %s, MFU %.1f %%, %.4g GPU-hours a thousand steps\n",
-          sbp_report_rate(report, rate), 100 * summary->mfu, 1000 * summary->gpu_hours_per_step);
+    PRINT("           %s, MFU %.1f %%, %s GPU-hours a thousand steps\n",
+          sbp_report_rate(report, rate), 100 * summary->mfu,
+          sbp_format_digits(1000 * summary->gpu_hours_per_step, SBP_REPORT_DIGITS, used));
+    if (summary->mfu > 1)
+        PRINT(
+            "           MFU over 100 %%: causal attention counts in full, though half is skipped, "
+            "and products reach\n           all of the peak that the cluster states, less its "
+            "\"gemm\" efficiency\n");
     if (options->tokens > 0) {
         const struct sbp_training_cost cost = sbp_summary_training(summary, options->tokens);
-        char tokens[UNIT_BYTES], steps[UNIT_BYTES], hours[UNIT_BYTES];
-        PRINT("training   %s tokens: %s steps, %.4g days, %s GPU-hours\n",
+        char tokens[UNIT_BYTES], steps[UNIT_BYTES], days[UNIT_BYTES], hours[UNIT_BYTES];
+        PRINT("training   %s tokens: %s steps, %s days, %s GPU-hours\n",
               sbp_format_count(options->tokens, tokens), sbp_format_count(cost.steps, steps),
-              cost.days, sbp_format_count(cost.gpu_hours, hours));
+              sbp_format_digits(cost.days, SBP_REPORT_DIGITS, days),
+              sbp_format_count(cost.gpu_hours, hours));
     }
     PRINT("memory     %s of %s a device%s%s: %s\n",
           sbp_format_bytes((double)totals->device_bytes, used),
@@ -348,7 +398,7 @@ static void time_row(struct sbp_table *table, const char *what, double seconds, 
     sbp_table_cell(table, "%.1f %%", step_s > 0 ? 100 * seconds / step_s : 0);
 }
 
-/* Adds rows of communication that shows, or hides, and under it its causes. */
+/* Adds rows of communication that is exposed, or overlapped, and under it its causes. */
 static void communication_rows(struct sbp_table *table, const char *what,
                                const struct sbp_step_totals *totals, bool hidden)
 {
@@ -374,11 +424,11 @@ enum sbp_status sbp_report_print_time(const struct sbp_report *report, FILE *out
     if (totals->recompute_s > 0)
         time_row(&table, "recompute", totals->recompute_s, step_s);
     time_row(&table, "optimizer", totals->optimizer_s, step_s);
-    communication_rows(&table, "communication that shows", totals, false);
+    communication_rows(&table, "exposed communication", totals, false);
     if (report->summary.stages > 1)
         time_row(&table, "bubble", totals->bubble_s, step_s);
     if (totals->hidden_s > 0)
-        communication_rows(&table, "communication that hides", totals, true);
+        communication_rows(&table, "overlapped communication", totals, true);
     const enum sbp_status status = sbp_table_print(&table, out, 0);
     sbp_table_free(&table);
     return status;
@@ -448,6 +498,11 @@ enum sbp_status sbp_report_print_stages(const struct sbp_report *report, FILE *o
     return status;
 }
 
+double sbp_report_of_device_s(const struct sbp_report *report, double seconds)
+{
+    return seconds / (double)report->summary.stages;
+}
+
 /* Whether a layer has a row: followers that move nothing have none. */
 static bool is_shown(const struct sbp_report *report, int op)
 {
@@ -463,6 +518,11 @@ static void name_cell(struct sbp_table *table, const struct sbp_op_node *node)
         sbp_table_cell(table, "%s", node->name);
 }
 
+static void ms_cell(struct sbp_table *table, const struct sbp_report *report, double seconds)
+{
+    sbp_report_ms_cell(table, sbp_report_of_device_s(report, seconds), SBP_REPORT_DIGITS);
+}
+
 enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *out)
 {
     static const char *const TITLES[] = {"layer", "op", "roles", "compute ms", "communication ms"};
@@ -476,21 +536,21 @@ enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *o
         name_cell(&table, node);
         sbp_table_cell(&table, "%s", node->entry->name);
         sbp_table_cell(&table, "%s", sbp_roles_text(report->plan, op, roles));
-        sbp_table_cell(&table, "%.6g", 1e3 * report->site[op].compute_s);
-        sbp_table_cell(&table, "%.6g", 1e3 * report->site[op].communication_s);
+        ms_cell(&table, report, report->site[op].compute_s);
+        ms_cell(&table, report, report->site[op].communication_s);
     }
     if (report->whole.communication_s > 0 || report->whole.compute_s > 0) {
         sbp_table_cell(&table, "(whole step)");
         sbp_table_cell(&table, "%s", report->summary.stages > 1 ? "messages, norm" : "norm");
         sbp_table_cell(&table, "-");
-        sbp_table_cell(&table, "%.6g", 1e3 * report->whole.compute_s);
-        sbp_table_cell(&table, "%.6g", 1e3 * report->whole.communication_s);
+        ms_cell(&table, report, report->whole.compute_s);
+        ms_cell(&table, report, report->whole.communication_s);
     }
     const enum sbp_status status = sbp_table_print(&table, out, 0);
     sbp_table_free(&table);
     SBP_TRY(status);
     if (report->summary.stages > 1)
-        PRINT("(times of a step, summed over repeats, which lie on several stages)\n");
+        PRINT("(times of a device and step, all repeats, mean of stages)\n");
     return SBP_OK;
 }
 

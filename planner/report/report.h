@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "base/table.h"
 #include "planner/inner/cut_solve.h"
 #include "planner/plan/summary.h"
 #include "planner/report/layout_line.h"
@@ -34,6 +35,9 @@ void sbp_report_free(struct sbp_report *report);
 
 /* How often an instruction of a piece's program runs in a step, on a device that has the piece. */
 int64_t sbp_report_times(const struct sbp_report *report, const struct sbp_instr *instr);
+/* A site's or the whole step's seconds, which are summed over stages, as the mean of stages: these
+ * add up to the step with its bubble. */
+double sbp_report_of_device_s(const struct sbp_report *report, double seconds);
 
 /* Options that add to a report; 0: nothing is added. */
 struct sbp_report_options {
@@ -67,7 +71,16 @@ void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
 /* Puts the member layers alone. */
 void sbp_report_put_layers(struct cJSON *json, const struct sbp_report *report, bool *failed);
 
-/* "2.4968192 ms": as many digits as a comparison of strategies needs; at least 32 bytes. */
+/* Text for people has four digits, since costs are not known better; JSON has all. */
+#define SBP_REPORT_DIGITS      4
+#define SBP_REPORT_MOST_DIGITS 9    /* in a table of plans, to tell them apart */
+#define SBP_REPORT_ROUND_OFF   1e-6 /* plans whose times differ by less cost the same */
+/* "2.497 ms"; at least 32 bytes. */
 const char *sbp_report_seconds(double seconds, char *buffer);
+/* The fewest digits by which the times of `count` plans, as sbp_report_ms_cell writes them, read
+ * differently where they differ. */
+int sbp_report_digits(const double *seconds, int count);
+/* Adds a cell of milliseconds, without their unit. */
+void sbp_report_ms_cell(struct sbp_table *table, double seconds, int digits);
 
 #endif

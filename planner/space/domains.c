@@ -155,6 +155,16 @@ static void add_size(const struct sbp_graph *graph, int tensor, struct sbp_state
                  graph->dim_class[dim_class].name, (long long)shape->size[state.dim]);
 }
 
+/* How a role splits a weight: a tied table is stored transposed. */
+static struct sbp_state weight_state(const struct sbp_op_node *node, const struct sbp_role *role,
+                                     int weight)
+{
+    struct sbp_state state = role->weight[weight];
+    if (state.kind == SBP_SPLIT && weight == 0 && node->transposed_weight)
+        state.dim = state.dim == SBP_DIM_IN ? SBP_DIM_OUT : SBP_DIM_IN;
+    return state;
+}
+
 /* Lists the sizes that a variable's roles split; for a rest, those of its tensor. */
 static void list_sizes(const struct sbp_space *space, int variable, struct sizes *sizes)
 {
@@ -170,8 +180,19 @@ static void list_sizes(const struct sbp_space *space, int variable, struct sizes
         const struct sbp_role *role = &node->entry->role[space->op_role[v->op][r]];
         for (int i = 0; i < node->input_count; i++)
             add_size(space->graph, node->input[i], role->input[i], sizes);
+        for (int w = 0; w < node->weight_count; w++)
+            add_size(space->graph, node->weight[w], weight_state(node, role, w), sizes);
         add_size(space->graph, node->output, role->output, sizes);
     }
+}
+
+/* Whether a size of the list is that of a vocabulary, which may be padded. */
+static bool has_vocabulary(const struct sbp_graph *graph, const struct sizes *sizes)
+{
+    for (int i = 0; i < sizes->count; i++)
+        if (strcmp(graph->dim_class[sizes->dim_class[i]].name, "vocab") == 0)
+            return true;
+    return false;
 }
 
 static enum sbp_status refuse_empty(const struct sbp_space_maker *maker, int variable)
@@ -187,19 +208,26 @@ static enum sbp_status refuse_empty(const struct sbp_space_maker *maker, int var
                         "its size, splits divide the output's sizes, and operators that follow it "
                         "run on splits and B",
                         sbp_space_rest_fix(space, variable)->layer);
-    if (fix != NULL)
-        return sbp_fail(maker->diag, SBP_E_INPUT,
-                        "fix: %s: no legal strategy of space %s has these factors; a level's "
-                        "factors multiply to its size and divide the layer's dimensions, and "
-                        "layers that share a weight split it alike",
-                        name, sbp_request_space_name(space->request->asked.space));
     struct sizes sizes = {.text = ""};
     list_sizes(space, variable, &sizes);
+    const bool is_part = space->graph->micro_batch < space->graph->global_batch;
+    const char *of = is_part ? "of a micro-batch: " : "";
+    if (fix != NULL)
+        return sbp_fail(maker->diag, SBP_E_INPUT,
+                        "fix: %s: no legal strategy of space %s%s has these factors; a level's "
+                        "factors multiply to its size and divide the layer's dimensions (%s%s), "
+                        "and layers that share a weight split it alike",
+                        name, sbp_request_space_name(space->request->asked.space),
+                        space->request->asked.runnable ? " that --runnable allows" : "", of,
+                        sizes.text);
     return sbp_fail(maker->diag, SBP_E_INPUT,
                     "%s: %s: no strategy of space %s splits it over %lld devices: the parts that a "
-                    "split makes must divide the size (%s)",
+                    "split makes must divide the size (%s%s)%s",
                     space->graph->name, name, sbp_request_space_name(space->request->asked.space),
-                    (long long)space->mesh->devices, sizes.text);
+                    (long long)space->mesh->devices, of, sizes.text,
+                    has_vocabulary(space->graph, &sizes)
+                        ? "; vocab_multiple=N pads a language model's vocabulary"
+                        : "");
 }
 
 /* ---- a variable's domain -------------------------------------------------------------------- */

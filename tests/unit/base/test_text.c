@@ -200,10 +200,18 @@ static void test_parse_scaled(void **state)
         {"-1", -1, -1},
         {"+1", -1, -1},
         {" 1", -1, -1},
-        {"1 K", -1, -1},
+        {"1 K", 1000, 1024},
+        {"80GB", -1, 80e9},
+        {"80 GB", -1, 80e9},
+        {"80GiB", 0x50p30, 0x50p30},
+        {"80 GiB", 0x50p30, 0x50p30},
+        {"1 ", -1, -1},
+        {"1  K", -1, -1},
+        {"1K ", -1, -1},
         {"1.5", -1, -1},
-        {"1KB", -1, -1},
-        {"1kB", -1, -1},
+        {"1KB", -1, 1000},
+        {"1kB", -1, 1000},
+        {"1KBi", -1, -1},
         {"1Bi", -1, -1},
         {"1i", -1, -1},
         {"16Q", -1, -1},
@@ -223,6 +231,21 @@ static void test_parse_scaled(void **state)
                 fail_msg("\"%s\" gives %d and %.17g, expected %.17g", rows[i].text, is_number,
                          value, expected);
         }
+}
+
+static void test_format_digits(void **state)
+{
+    (void)state;
+    static const struct {
+        double value;
+        const char *text;
+    } rows[] = {
+        {543.834031, "543.8"},  {16170.4, "16170"}, {2.4968192, "2.497"}, {0, "0"},
+        {0.0533509, "0.05335"}, {9.9996, "10.00"},  {0.82741, "0.8274"},  {123456789, "123456789"}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char text[32];
+        assert_string_equal(sbp_format_digits(rows[i].value, 4, text), rows[i].text);
+    }
 }
 
 static void test_parse_numbers(void **state)
@@ -336,6 +359,7 @@ int main(void)
         cmocka_unit_test(test_units),
         cmocka_unit_test(test_units_keep_the_value),
         cmocka_unit_test(test_parse_scaled),
+        cmocka_unit_test(test_format_digits),
         cmocka_unit_test(test_parse_numbers),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_nearest_against_definition),

@@ -1,0 +1,130 @@
+/* `sbplan compare PLAN PLAN`: what two plans cost beside each other, and how they differ. */
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/json/json_write.h"
+#include "base/table.h"
+#include "base/text.h"
+#include "planner/commands/commands.h"
+#include "planner/commands/compare_plans_priv.h"
+#include "planner/plan/input_kind.h"
+#include "planner/plan/plan_diff.h"
+#include "planner/report/plan_line.h"
+#include "planner/report/report.h"
+
+struct pair {
+    const char *path[2];
+    struct sbp_plan plan[2];
+    struct sbp_report report[2];
+    char change[SBP_PLAN_CHANGE_BYTES];
+};
+
+bool sbp_compare_plans_asked(const struct sbp_arguments *arguments)
+{
+    return sbp_input_kind_is(arguments->operands.word[0], SBP_INPUT_PLAN) &&
+           sbp_input_kind_is(arguments->operands.word[1], SBP_INPUT_PLAN);
+}
+
+/* --- text --- */
+
+static void name_row(struct sbp_table *table, const char *what, const char *one, const char *two)
+{
+    sbp_table_cell(table, "%s", what);
+    sbp_table_cell(table, "%s", one);
+    sbp_table_cell(table, "%s", two);
+}
+
+static void time_row(struct sbp_table *table, const char *what, double one_s, double two_s)
+{
+    char one[32], two[32];
+    name_row(table, what, sbp_report_seconds(one_s, one), sbp_report_seconds(two_s, two));
+}
+
+static void cost_rows(struct sbp_table *table, const struct pair *pair)
+{
+    const struct sbp_summary *a = &pair->report[0].summary, *b = &pair->report[1].summary;
+    char one[SBP_RATE_BYTES], two[SBP_RATE_BYTES];
+    time_row(table, "step", a->totals.step_s, b->totals.step_s);
+    time_row(table, "compute", sbp_summary_work_s(a), sbp_summary_work_s(b));
+    time_row(table, "exposed communication", a->totals.exposed_s, b->totals.exposed_s);
+    if (a->stages > 1 || b->stages > 1)
+        time_row(table, "bubble", a->totals.bubble_s, b->totals.bubble_s);
+    name_row(table, "rate", sbp_report_rate(&pair->report[0], one),
+             sbp_report_rate(&pair->report[1], two));
+    name_row(table, "memory", sbp_format_bytes((double)a->totals.device_bytes, one),
+             sbp_format_bytes((double)b->totals.device_bytes, two));
+}
+
+static enum sbp_status print_text(const struct pair *pair)
+{
+    const char *titles[] = {"", pair->path[0], pair->path[1]};
+    char one[SBP_PLAN_LINE_BYTES], two[SBP_PLAN_LINE_BYTES];
+    struct sbp_table table;
+    sbp_table_init(&table, 3, titles);
+    name_row(&table, "model", pair->plan[0].cut.graph.name, pair->plan[1].cut.graph.name);
+    name_row(&table, "cluster", pair->plan[0].workload.cluster.name,
+             pair->plan[1].workload.cluster.name);
+    cost_rows(&table, pair);
+    name_row(&table, "plan (layers)", sbp_plan_line(&pair->plan[0], SBP_SPACE_FULL, one),
+             sbp_plan_line(&pair->plan[1], SBP_SPACE_FULL, two));
+    const enum sbp_status status = sbp_table_print(&table, stdout, 0);
+    sbp_table_free(&table);
+    SBP_TRY(status);
+    SBP_PRINT("\nfrom the first to the second: %s\n",
+              pair->change[0] == '\0' ? "nothing differs in stages, roles, rests and ZeRO"
+                                      : pair->change);
+    return SBP_OK;
+}
+
+/* --- JSON --- */
+
+static enum sbp_status print_json(const struct pair *pair, struct sbp_diag *diag)
+{
+    struct cJSON *json = cJSON_CreateObject();
+    bool failed = json == NULL;
+    struct cJSON *plans = sbp_json_put_array(json, "plans", &failed);
+    for (int i = 0; i < 2 && !failed; i++) {
+        struct cJSON *item = sbp_json_push_object(plans, &failed);
+        sbp_json_put_text(item, "file", pair->path[i], &failed);
+        sbp_report_put(item, &pair->report[i], &(struct sbp_report_options){0}, &failed);
+    }
+    sbp_json_put_text(json, "change", pair->change, &failed);
+    return sbp_json_finish(json, failed, diag);
+}
+
+/* --- either --- */
+
+/* Plans hold their model, cluster and search: no option changes them. */
+static enum sbp_status check_options(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    const bool changed = arguments->set.count > 0 || arguments->devices > 0 ||
+                         arguments->memory_limit_bytes > 0 || arguments->algorithm > 0 ||
+                         arguments->objective > 0 || arguments->max_evaluations > 0 ||
+                         arguments->time_limit_s > 0;
+    return changed ? sbp_fail(diag, SBP_E_USAGE,
+                              "sbplan compare: two plans are compared as they are, legal is --json")
+                   : SBP_OK;
+}
+
+static enum sbp_status compare(struct pair *pair, bool json, struct sbp_diag *diag)
+{
+    for (int i = 0; i < 2; i++) {
+        SBP_TRY(sbp_plan_read(pair->path[i], &pair->plan[i], diag));
+        SBP_TRY(sbp_report_make(&pair->plan[i], &pair->report[i], diag));
+    }
+    (void)sbp_plan_change(&pair->plan[0], &pair->plan[1], pair->change);
+    return json ? print_json(pair, diag) : print_text(pair);
+}
+
+enum sbp_status sbp_compare_plans(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    struct pair pair = {.path = {arguments->operands.word[0], arguments->operands.word[1]}};
+    SBP_TRY(check_options(arguments, diag));
+    const enum sbp_status status = compare(&pair, arguments->json, diag);
+    for (int i = 0; i < 2; i++) {
+        sbp_report_free(&pair.report[i]);
+        sbp_plan_free(&pair.plan[i]);
+    }
+    return status;
+}

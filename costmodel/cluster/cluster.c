@@ -13,10 +13,8 @@ static const struct {
     const char *name;
     int64_t bytes;
 } TYPES[SBP_TYPES] = {
-    [SBP_FP32] = {"fp32", 4},
-    [SBP_FP64] = {"fp64", 8},
-    [SBP_BF16] = {"bf16", 2},
-    [SBP_FP16] = {"fp16", 2},
+    [SBP_FP32] = {"fp32", 4}, [SBP_FP64] = {"fp64", 8}, [SBP_BF16] = {"bf16", 2},
+    [SBP_FP16] = {"fp16", 2}, [SBP_FP8] = {"fp8", 1},
 };
 
 const char *sbp_cluster_type_name(enum sbp_type type)
@@ -107,7 +105,7 @@ static enum sbp_status read_flops(const struct sbp_json *device, struct sbp_clus
     }
     if (given == 0)
         return sbp_json_refuse(&flops, "give the peak rate of at least one of fp32, fp64, bf16, "
-                                       "fp16");
+                                       "fp16, fp8");
     return SBP_OK;
 }
 
@@ -272,10 +270,11 @@ enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,
 enum sbp_type sbp_cluster_rate_type(const struct sbp_cluster *cluster, enum sbp_type type)
 {
     static const enum sbp_type ORDER[SBP_TYPES][SBP_TYPES] = {
-        [SBP_FP32] = {SBP_FP32, SBP_FP64, SBP_BF16, SBP_FP16},
-        [SBP_FP64] = {SBP_FP64, SBP_FP32, SBP_BF16, SBP_FP16},
-        [SBP_BF16] = {SBP_BF16, SBP_FP16, SBP_FP32, SBP_FP64},
-        [SBP_FP16] = {SBP_FP16, SBP_BF16, SBP_FP32, SBP_FP64},
+        [SBP_FP32] = {SBP_FP32, SBP_FP64, SBP_BF16, SBP_FP16, SBP_FP8},
+        [SBP_FP64] = {SBP_FP64, SBP_FP32, SBP_BF16, SBP_FP16, SBP_FP8},
+        [SBP_BF16] = {SBP_BF16, SBP_FP16, SBP_FP32, SBP_FP64, SBP_FP8},
+        [SBP_FP16] = {SBP_FP16, SBP_BF16, SBP_FP32, SBP_FP64, SBP_FP8},
+        [SBP_FP8] = {SBP_FP8, SBP_BF16, SBP_FP16, SBP_FP32, SBP_FP64},
     };
     for (int i = 0; i < SBP_TYPES; i++)
         if (cluster->flops[ORDER[type][i]] > 0)

@@ -14,8 +14,9 @@
 #include "base/json/json.h"
 #include "base/status.h"
 
-enum sbp_type { SBP_FP32, SBP_FP64, SBP_BF16, SBP_FP16 };
-#define SBP_TYPES 4
+enum sbp_type { SBP_FP32, SBP_FP64, SBP_BF16, SBP_FP16, SBP_FP8 };
+#define SBP_TYPES        5
+#define SBP_STORED_TYPES 4 /* in which tensors lie; fp8 is a type of products alone */
 
 enum sbp_pass { SBP_PASS_FORWARD, SBP_PASS_INPUT_GRADIENT, SBP_PASS_WEIGHT_GRADIENT };
 #define SBP_PASSES 3

@@ -87,6 +87,8 @@ struct sbp_precision {
     enum sbp_type compute;    /* of the copies of parameters that operators read */
     enum sbp_type accumulate; /* of the sum of gradients over micro-batches */
     enum sbp_type loss;       /* in which cross-entropy works on its logits */
+    enum sbp_type products;   /* in which layers with weights multiply; the activations' type, or
+                                 fp8 */
     /* A master copy besides the parameters, and, for the update, the gradients converted to the
      * master's type and descaled: 4 and 4 of Myelin's 20 bytes a parameter (section V.B).
      * Gradients that are summed in the master's type are not converted. */

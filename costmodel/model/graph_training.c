@@ -31,14 +31,16 @@ enum sbp_status sbp_graph_check_keys(const struct sbp_json *at, const char *cons
     {                                                                                              \
         .param = (type), .grad = (type), .master = SBP_FP32, .moments = SBP_FP32,                  \
         .activation = (type), .reduce = (type), .compute = (type), .accumulate = (type),           \
-        .loss = (type)                                                                             \
+        .loss = (type), .products = (type)                                                         \
     }
 /* By name. mixed and its types: half-precision parameters and gradients, single-precision master
  * and moments (Micikevicius et al., 2018; Myelin, section V.B); gradients are reduced as they are,
  * in half precision. */
-static const char *const PRECISION_NAMES[] = {"fp32", "mixed", "bf16", "fp16", NULL};
+static const char *const PRECISION_NAMES[] = {"fp32", "mixed", "bf16", "fp16", "fp8", NULL};
+enum { FP8_NAME = 4 }; /* bf16 but for the products of layers (Micikevicius et al., 2022) */
 static const struct sbp_precision PRECISIONS[] = {PRECISION(SBP_FP32), PRECISION(SBP_BF16),
-                                                  PRECISION(SBP_BF16), PRECISION(SBP_FP16)};
+                                                  PRECISION(SBP_BF16), PRECISION(SBP_FP16),
+                                                  PRECISION(SBP_BF16)};
 
 static void derive(struct sbp_precision *precision)
 {
@@ -50,7 +52,7 @@ static void derive(struct sbp_precision *precision)
 }
 
 static enum sbp_status get_type(const struct sbp_json *object, const char *key,
-                                enum sbp_type absent, enum sbp_type *type)
+                                enum sbp_type absent, int types, enum sbp_type *type)
 {
     const char *names[SBP_TYPES + 1] = {0};
     struct sbp_json member;
@@ -58,7 +60,7 @@ static enum sbp_status get_type(const struct sbp_json *object, const char *key,
     *type = absent;
     if (!sbp_json_has(object, key))
         return SBP_OK;
-    for (int i = 0; i < SBP_TYPES; i++)
+    for (int i = 0; i < types; i++)
         names[i] = sbp_cluster_type_name((enum sbp_type)i);
     SBP_TRY(sbp_json_member(object, key, &member));
     SBP_TRY(sbp_json_choice(&member, names, &choice));
@@ -68,18 +70,20 @@ static enum sbp_status get_type(const struct sbp_json *object, const char *key,
 
 static enum sbp_status read_policy(const struct sbp_json *at, struct sbp_precision *precision)
 {
-    static const char *const KEYS[] = {"param",  "grad",    "master",     "moments", "activation",
-                                       "reduce", "compute", "accumulate", "loss",    NULL};
+    static const char *const KEYS[] = {"param",      "grad",     "master",  "moments",
+                                       "activation", "reduce",   "compute", "accumulate",
+                                       "loss",       "products", NULL};
     SBP_TRY(sbp_json_keys(at, KEYS));
-    SBP_TRY(get_type(at, "param", SBP_FP32, &precision->param));
-    SBP_TRY(get_type(at, "grad", precision->param, &precision->grad));
-    SBP_TRY(get_type(at, "activation", precision->param, &precision->activation));
-    SBP_TRY(get_type(at, "master", precision->param, &precision->master));
-    SBP_TRY(get_type(at, "moments", precision->master, &precision->moments));
-    SBP_TRY(get_type(at, "reduce", precision->grad, &precision->reduce));
-    SBP_TRY(get_type(at, "compute", precision->param, &precision->compute));
-    SBP_TRY(get_type(at, "accumulate", precision->grad, &precision->accumulate));
-    return get_type(at, "loss", precision->activation, &precision->loss);
+    SBP_TRY(get_type(at, "param", SBP_FP32, SBP_STORED_TYPES, &precision->param));
+    SBP_TRY(get_type(at, "grad", precision->param, SBP_STORED_TYPES, &precision->grad));
+    SBP_TRY(get_type(at, "activation", precision->param, SBP_STORED_TYPES, &precision->activation));
+    SBP_TRY(get_type(at, "master", precision->param, SBP_STORED_TYPES, &precision->master));
+    SBP_TRY(get_type(at, "moments", precision->master, SBP_STORED_TYPES, &precision->moments));
+    SBP_TRY(get_type(at, "reduce", precision->grad, SBP_STORED_TYPES, &precision->reduce));
+    SBP_TRY(get_type(at, "compute", precision->param, SBP_STORED_TYPES, &precision->compute));
+    SBP_TRY(get_type(at, "accumulate", precision->grad, SBP_STORED_TYPES, &precision->accumulate));
+    SBP_TRY(get_type(at, "loss", precision->activation, SBP_STORED_TYPES, &precision->loss));
+    return get_type(at, "products", precision->activation, SBP_TYPES, &precision->products);
 }
 
 static enum sbp_status read_precision(const struct sbp_json *at, struct sbp_precision *precision)
@@ -95,6 +99,8 @@ static enum sbp_status read_precision(const struct sbp_json *at, struct sbp_prec
     } else {
         SBP_TRY(sbp_json_choice(&member, PRECISION_NAMES, &choice));
         *precision = PRECISIONS[choice];
+        if (choice == FP8_NAME)
+            precision->products = SBP_FP8;
     }
     derive(precision);
     return SBP_OK;

@@ -8,13 +8,18 @@ struct sbp_pricing sbp_price_setup(const struct sbp_graph *graph, const struct s
         type = SBP_FP64;
     else if (bytes->activation == 4)
         type = SBP_FP32;
-    return (struct sbp_pricing){.graph = graph, .cluster = cluster, .bytes = *bytes, .type = type};
+    return (struct sbp_pricing){
+        .graph = graph,
+        .cluster = cluster,
+        .bytes = *bytes,
+        .type = type,
+        .product_type = type == graph->precision.activation ? graph->precision.products : type};
 }
 
 static double product_s(const struct sbp_pricing *pricing, const struct sbp_product *product,
                         enum sbp_pass pass)
 {
-    const struct sbp_device_product of_device = {.type = pricing->type,
+    const struct sbp_device_product of_device = {.type = pricing->product_type,
                                                  .pass = pass,
                                                  .m = product->m,
                                                  .n = product->n,

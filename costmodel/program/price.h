@@ -17,7 +17,8 @@ struct sbp_pricing {
     const struct sbp_graph *graph;
     const struct sbp_cluster *cluster;
     struct sbp_element_bytes bytes;
-    enum sbp_type type; /* of the arithmetic */
+    enum sbp_type type;         /* of the arithmetic */
+    enum sbp_type product_type; /* of products with weights */
 };
 struct sbp_pricing sbp_price_setup(const struct sbp_graph *graph, const struct sbp_cluster *cluster,
                                    const struct sbp_element_bytes *bytes);

@@ -200,9 +200,9 @@ static enum sbp_status check_swapped(enum sbp_config_kind kind, const char *word
             return sbp_fail(diag, SBP_E_INPUT, "%s: this is a listed %s, not a %s%s", word,
                             sbp_config_kind_name((enum sbp_config_kind)other),
                             sbp_config_kind_name(kind),
-                            other == SBP_CONFIG_RUNTIME || kind == SBP_CONFIG_RUNTIME
-                                ? ""
-                                : ": MODEL stands before CLUSTER; swapped?");
+                            other <= SBP_CONFIG_CLUSTER && kind <= SBP_CONFIG_CLUSTER
+                                ? ": MODEL stands before CLUSTER; swapped?"
+                                : "");
     }
     return SBP_OK;
 }

@@ -5,6 +5,8 @@
 
 #include "planner/cli/inputs.h"
 
+#define PEAKS "flops"
+
 /* Tables of products: a cluster that has one of its own takes none, for a grid would go before the
  * cluster's shapes. */
 static bool is_product_table(const char *key)
@@ -17,6 +19,28 @@ static bool has(const struct cJSON *object, const char *key)
     return cJSON_GetObjectItemCaseSensitive(object, key) != NULL;
 }
 
+static bool copy_into(struct cJSON *object, const struct cJSON *item)
+{
+    struct cJSON *copy = cJSON_Duplicate(item, true);
+    if (cJSON_AddItemToObject(object, item->string, copy))
+        return true;
+    cJSON_Delete(copy);
+    return false;
+}
+
+/* Peaks of types that the cluster does not state. */
+static bool fill_peaks(struct cJSON *device, const struct cJSON *like)
+{
+    struct cJSON *own = cJSON_GetObjectItemCaseSensitive(device, PEAKS);
+    const struct cJSON *peaks = cJSON_GetObjectItemCaseSensitive(like, PEAKS), *peak;
+    cJSON_ArrayForEach(peak, peaks)
+    {
+        if (cJSON_IsObject(own) && !has(own, peak->string) && !copy_into(own, peak))
+            return false;
+    }
+    return true;
+}
+
 /* Copies what the device lacks. */
 static bool fill(struct cJSON *device, const struct cJSON *like)
 {
@@ -24,13 +48,10 @@ static bool fill(struct cJSON *device, const struct cJSON *like)
     for (const struct cJSON *item = like->child; item != NULL; item = item->next) {
         if (has(device, item->string) || (own_table && is_product_table(item->string)))
             continue;
-        struct cJSON *copy = cJSON_Duplicate(item, true);
-        if (!cJSON_AddItemToObject(device, item->string, copy)) {
-            cJSON_Delete(copy);
+        if (!copy_into(device, item))
             return false;
-        }
     }
-    return true;
+    return fill_peaks(device, like);
 }
 
 /* Finds the file that "like" names, and reads it as a device of its own, so that what is wrong with

@@ -49,8 +49,9 @@ enum sbp_status sbp_cluster_parts_expand(struct cJSON *cluster, const char *file
                                          struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Where a cluster's device has the key "like", which names a device file: copies every key that the
- * device lacks from there, and takes "like" away. Tables of products (gemm, gemm_grids) are copied
- * if it has neither. `name` is the cluster's, for messages. E_INPUT, E_IO, E_MEMORY. */
+ * device lacks from there, of its peaks every type, and takes "like" away. Tables of products
+ * (gemm, gemm_grids) are copied if it has neither. `name` is the cluster's, for messages. E_INPUT,
+ * E_IO, E_MEMORY. */
 enum sbp_status sbp_device_file_fill(struct cJSON *cluster, const char *name,
                                      struct sbp_arena *arena, struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -140,17 +140,16 @@ static double product_s(const struct sbp_verification *c, const struct sbp_produ
                         enum sbp_pass pass)
 {
     const struct sbp_cluster *device = &c->plan->workload.cluster;
+    const enum sbp_type type =
+        c->bytes.activation <= 2 ? c->graph->precision.products : arithmetic(c);
     const double m = product->m, n = product->n, k = product->k;
     const double elements = product->elements > 0 ? product->elements : m * k + k * n + m * n;
-    const double bytes = elements * (double)sbp_cluster_type_bytes(arithmetic(c));
+    const double bytes = elements * (double)sbp_cluster_type_bytes(type);
     const double share = sbp_device_product_share(
-        &device->rates, &(struct sbp_device_product){.type = arithmetic(c),
-                                                     .pass = pass,
-                                                     .m = m,
-                                                     .n = n,
-                                                     .k = k,
-                                                     .grouped = product->grouped});
-    const double one_s = sbp_cluster_kernel_s(device, arithmetic(c), 1, 0);
+        &device->rates,
+        &(struct sbp_device_product){
+            .type = type, .pass = pass, .m = m, .n = n, .k = k, .grouped = product->grouped});
+    const double one_s = sbp_cluster_kernel_s(device, type, 1, 0);
     return fmax(2 * m * n * k * one_s / share, bytes / device->memory_bytes_per_s);
 }
 

@@ -175,6 +175,20 @@ static enum sbp_status read_network(const struct sbp_json *at, struct sbp_cluste
     return sbp_network_read(&member, &cluster->network);
 }
 
+/* Makes of what the device can what the trainer's kernels reach of it. */
+static void reach(const struct sbp_runtime *runtime, struct sbp_device_rates *rates)
+{
+    for (int pass = 0; pass < SBP_PASSES; pass++)
+        rates->pass_share[pass] =
+            sbp_device_factor(rates->pass_share[pass]) * runtime->reach[SBP_REACH_PRODUCTS];
+    rates->attention_share =
+        sbp_device_factor(rates->attention_share) * runtime->reach[SBP_REACH_ATTENTION];
+    rates->stream_share =
+        sbp_device_factor(rates->stream_share) * runtime->reach[SBP_REACH_STREAMS];
+    if (runtime->unfused.share > 0)
+        rates->unfused = runtime->unfused;
+}
+
 /* What the trainer adds to the machine; gradient_overlap, which says it of gradients alone, is the
  * same key in an older place. */
 static enum sbp_status read_runtime(const struct sbp_json *at, struct sbp_cluster *cluster)
@@ -185,6 +199,7 @@ static enum sbp_status read_runtime(const struct sbp_json *at, struct sbp_cluste
         return SBP_OK;
     SBP_TRY(sbp_json_member(at, "runtime", &member));
     SBP_TRY(sbp_runtime_read(&member, cluster->memory_bytes - cluster->reserve_bytes, runtime));
+    reach(runtime, &cluster->rates);
     cluster->reserve_bytes += runtime->reserve_bytes;
     cluster->kernel_launch_s += runtime->launch_s;
     if (!sbp_json_has(at, "gradient_overlap"))

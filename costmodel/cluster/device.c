@@ -170,7 +170,7 @@ double sbp_device_attention_share(const struct sbp_device_rates *rates,
     const double sizes[] = {attention->head_size, attention->sequence, attention->rows};
     const double share = grid == NULL ? 1 : grid_share(grid, sizes);
     return share * alignment_share(rates, attention->head_size, attention->head_size) *
-           sbp_device_factor(rates->sustained);
+           sbp_device_factor(rates->attention_share) * sbp_device_factor(rates->sustained);
 }
 
 int64_t sbp_device_rate_points(const struct sbp_rate_grid *grids, int count)

@@ -45,6 +45,12 @@ struct sbp_rate_grid {
     const double *log_share;               /* (count[0], count[1], count[2]) row-major, <= 0 */
 };
 
+/* Attention with materialised scores, as kernels of its own. */
+struct sbp_unfused_attention {
+    double forward_passes, backward_passes; /* over the scores, between memory and arithmetic */
+    double share;                           /* of the peak, of its products */
+};
+
 /* Copied by value with its cluster: the tables are borrowed and live in the arena of
  * sbp_device_rates_read. Zeroed: everything at the peak. */
 struct sbp_device_rates {
@@ -55,15 +61,13 @@ struct sbp_device_rates {
     /* Factors, 0: not given, which means 1. */
     double pass_share[SBP_PASSES];    /* of products in a pass, beside the tables */
     double grouped_share[SBP_PASSES]; /* of the products of experts, besides */
+    double attention_share;           /* of fused attention */
     double sustained;                 /* of products and attention: what a power limit leaves */
     double stream_share;              /* of memory bandwidth, where a kernel streams */
     struct {
         double multiple, share; /* a contiguous size that the multiple does not divide is slower */
     } alignment;
-    struct {
-        double forward_passes, backward_passes; /* over the scores, between memory and arithmetic */
-        double share;                           /* of the peak, of its products */
-    } unfused; /* attention with materialised scores, as separate kernels; share 0: not given */
+    struct sbp_unfused_attention unfused; /* share 0: not given */
 };
 
 /* Reads the keys below of a device; others are left alone. docs/cluster-file.md says what they
@@ -84,6 +88,10 @@ enum sbp_status sbp_device_rates_read(const struct sbp_json *device, struct sbp_
                                       struct sbp_device_rates *rates) SBP_MUST_USE;
 /* These keys, NULL-terminated. */
 extern const char *const sbp_device_rate_keys[];
+
+/* The value of "unfused_attention". E_INPUT. */
+enum sbp_status sbp_device_read_unfused(const struct sbp_json *object,
+                                        struct sbp_unfused_attention *unfused) SBP_MUST_USE;
 
 const char *sbp_device_pass_name(enum sbp_pass pass); /* "forward", "input_gradient", ... */
 

@@ -217,17 +217,23 @@ static enum sbp_status read_alignment(const struct sbp_json *device, struct sbp_
     return need_double(&object, "efficiency", SBP_DEVICE_LEAST_SHARE, 1, &rates->alignment.share);
 }
 
-static enum sbp_status read_unfused(const struct sbp_json *device, struct sbp_device_rates *rates)
+enum sbp_status sbp_device_read_unfused(const struct sbp_json *object,
+                                        struct sbp_unfused_attention *unfused)
 {
     static const char *const KEYS[] = {"forward_passes", "backward_passes", "efficiency", NULL};
+    SBP_TRY(sbp_json_keys(object, KEYS));
+    SBP_TRY(need_double(object, KEYS[0], 1, MOST_PASSES, &unfused->forward_passes));
+    SBP_TRY(need_double(object, KEYS[1], 2, MOST_PASSES, &unfused->backward_passes));
+    return need_double(object, KEYS[2], SBP_DEVICE_LEAST_SHARE, 1, &unfused->share);
+}
+
+static enum sbp_status read_unfused(const struct sbp_json *device, struct sbp_device_rates *rates)
+{
     struct sbp_json object;
     if (!sbp_json_has(device, "unfused_attention"))
         return SBP_OK;
     SBP_TRY(sbp_json_member(device, "unfused_attention", &object));
-    SBP_TRY(sbp_json_keys(&object, KEYS));
-    SBP_TRY(need_double(&object, KEYS[0], 1, MOST_PASSES, &rates->unfused.forward_passes));
-    SBP_TRY(need_double(&object, KEYS[1], 2, MOST_PASSES, &rates->unfused.backward_passes));
-    return need_double(&object, KEYS[2], SBP_DEVICE_LEAST_SHARE, 1, &rates->unfused.share);
+    return sbp_device_read_unfused(&object, &rates->unfused);
 }
 
 enum sbp_status sbp_device_rates_read(const struct sbp_json *device, struct sbp_arena *arena,

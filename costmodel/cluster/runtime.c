@@ -13,6 +13,32 @@ const char *sbp_runtime_hiding_name(enum sbp_hiding hiding)
     return hidings[hiding];
 }
 
+static const char *const reaches[] = {SBP_REACH_MAP(NAME) "source", NULL};
+
+static enum sbp_status read_reaches(const struct sbp_json *at, struct sbp_runtime *runtime)
+{
+    struct sbp_json member;
+    for (int i = 0; i < SBP_REACHES; i++)
+        runtime->reach[i] = 1;
+    if (!sbp_json_has(at, "reaches"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(at, "reaches", &member));
+    SBP_TRY(sbp_json_keys(&member, reaches));
+    for (int i = 0; i < SBP_REACHES; i++)
+        SBP_TRY(sbp_json_get_double(&member, reaches[i], SBP_DEVICE_LEAST_SHARE, 1,
+                                    &runtime->reach[i]));
+    return SBP_OK;
+}
+
+static enum sbp_status read_unfused(const struct sbp_json *at, struct sbp_runtime *runtime)
+{
+    struct sbp_json member;
+    if (!sbp_json_has(at, "unfused_attention"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(at, "unfused_attention", &member));
+    return sbp_device_read_unfused(&member, &runtime->unfused);
+}
+
 static enum sbp_status read_hides(const struct sbp_json *at, struct sbp_runtime *runtime)
 {
     struct sbp_json hides;
@@ -28,8 +54,9 @@ static enum sbp_status read_hides(const struct sbp_json *at, struct sbp_runtime 
 enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
                                  struct sbp_runtime *runtime)
 {
-    static const char *const KEYS[] = {"name",     "hides",         "host_s", "launch_s",
-                                       "messages", "reserve_bytes", "source", NULL};
+    static const char *const KEYS[] = {"name",   "reaches",  "unfused_attention", "hides",
+                                       "host_s", "launch_s", "messages",          "reserve_bytes",
+                                       "source", NULL};
     static const char *const MESSAGES[] = {"overlap", "block", NULL};
     struct sbp_json name;
     int messages = 0;
@@ -37,6 +64,8 @@ enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
     SBP_TRY(sbp_json_keys(at, KEYS));
     SBP_TRY(sbp_json_member(at, "name", &name));
     SBP_TRY(sbp_json_name(&name, runtime->name, (int)sizeof runtime->name));
+    SBP_TRY(read_reaches(at, runtime));
+    SBP_TRY(read_unfused(at, runtime));
     SBP_TRY(read_hides(at, runtime));
     SBP_TRY(sbp_json_get_double(at, "host_s", 0, MOST_HOST_S, &runtime->host_s));
     SBP_TRY(sbp_json_get_double(at, "launch_s", 0, MOST_HOST_S, &runtime->launch_s));

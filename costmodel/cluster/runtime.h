@@ -13,6 +13,7 @@
 
 #include "base/json/json.h"
 #include "base/status.h"
+#include "costmodel/cluster/device.h"
 
 /* What may hide behind the arithmetic of its pass. */
 #define SBP_HIDING_MAP(X)                                                                          \
@@ -26,19 +27,32 @@ enum sbp_hiding { SBP_HIDING_MAP(SBP_HIDING_ENUM) SBP_HIDINGS };
 #undef SBP_HIDING_ENUM
 const char *sbp_runtime_hiding_name(enum sbp_hiding hiding); /* "gradients" */
 
+/* What a trainer's kernels reach of what the device can: of the rates of products and of fused
+ * attention, and of the bandwidth of streams, which unfused kernels read and write more often. */
+#define SBP_REACH_MAP(X)                                                                           \
+    X(PRODUCTS, "products")                                                                        \
+    X(ATTENTION, "attention")                                                                      \
+    X(STREAMS, "streams")
+#define SBP_REACH_ENUM(symbol, name) SBP_REACH_##symbol,
+enum sbp_reach { SBP_REACH_MAP(SBP_REACH_ENUM) SBP_REACHES };
+#undef SBP_REACH_ENUM
+
 struct sbp_runtime {
     char name[64];              /* "": none is given */
+    double reach[SBP_REACHES];  /* > 0 .. 1, default 1 */
     double hidden[SBP_HIDINGS]; /* share of each that hides where arithmetic is long enough; 0 .. 1,
                                    default 0 */
-    double host_s;    /* that the host takes to launch an operator's pass, beside the device that
-                         works on earlier ones; default 0 */
-    double launch_s;  /* of a kernel, while the device waits: hosts that block; default 0 */
-    bool sends_block; /* a stage waits until its message to the next has left */
-    int64_t reserve_bytes; /* of a device that the trainer holds; default 0 */
+    double host_s;   /* that the host takes to launch an operator's pass, beside the device that
+                        works on earlier ones; default 0 */
+    double launch_s; /* of a kernel, while the device waits: hosts that block; default 0 */
+    struct sbp_unfused_attention unfused; /* of materialised scores; share 0: not given */
+    bool sends_block;                     /* a stage waits until its message to the next has left */
+    int64_t reserve_bytes;                /* of a device that the trainer holds; default 0 */
 };
 
 /* Reads {"name", "hides"?: {"gradients"?, "weights"?, "activations"?, "context"?, "experts"?:
- * share}, "host_s"?, "launch_s"?, "messages"?: "overlap" (default) | "block", "reserve_bytes"?,
+ * share}, "reaches"?: {"products"?, "attention"?, "streams"?: share}, "unfused_attention"?: as of a
+ * device, "host_s"?, "launch_s"?, "messages"?: "overlap" (default) | "block", "reserve_bytes"?,
  * "source"?}. most_bytes: of reserve_bytes. E_INPUT. */
 enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
                                  struct sbp_runtime *runtime) SBP_MUST_USE;

@@ -188,7 +188,7 @@ static struct sbp_work attention_work(const struct job *job)
     const double qk = 2 * (double)node->attention.qk_size;
     const double value = 2 * (double)node->attention.value_size;
     const double products = forward ? qk + value : 2 * (qk + value) + (flash ? qk : 0);
-    work.flops = scores.formed * (products + SOFTMAX_PER_SCORE);
+    work.flops = scores.kept * (products + SOFTMAX_PER_SCORE);
     work.model_flops = scores.kept * (qk + value);
     work.elements = sbp_op_volume(job->sizes.output);
     for (int i = 0; i < node->input_count; i++)

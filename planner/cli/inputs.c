@@ -66,9 +66,8 @@ static enum sbp_status set_batch_by_tokens(const struct sbp_arguments *arguments
     const int64_t tokens = settings->global_batch_tokens;
     const struct cJSON *length = cJSON_GetObjectItemCaseSensitive(model->root, "sequence");
     struct cJSON *batch = cJSON_GetObjectItemCaseSensitive(model->root, "global_batch");
-    const int64_t sequence = cJSON_IsNumber(length) && length->valuedouble >= 1
-                                 ? (int64_t)length->valuedouble
-                                 : 1;
+    const int64_t sequence =
+        cJSON_IsNumber(length) && length->valuedouble >= 1 ? (int64_t)length->valuedouble : 1;
     if (tokens == 0)
         return SBP_OK;
     if (sets(&arguments->set, "global_batch=") || sets(&arguments->row, "global_batch="))

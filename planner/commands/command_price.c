@@ -124,8 +124,8 @@ enum sbp_status sbp_command_price(const struct sbp_arguments *given, struct sbp_
     enum sbp_status status =
         given->megatron == NULL ? SBP_OK : read_flags(&arguments, &job.arena, &flags, diag);
     if (status == SBP_OK)
-        status = sbp_inputs_read(&arguments, SBP_SPACE_FULL, &job.arena, &job.settings, &job.plan,
-                                 diag);
+        status =
+            sbp_inputs_read(&arguments, SBP_SPACE_FULL, &job.arena, &job.settings, &job.plan, diag);
     if (status == SBP_OK)
         status = price(&job, &flags, diag);
     sbp_search_job_free(&job);

@@ -177,8 +177,7 @@ enum sbp_status sbp_search_job_take_degrees(struct sbp_search_job *job,
 {
     struct sbp_diag why = {{0}};
     struct sbp_degrees_plan made;
-    const enum sbp_status status =
-        sbp_degrees_apply(degrees, &job->plan, &job->arena, &made, &why);
+    const enum sbp_status status = sbp_degrees_apply(degrees, &job->plan, &job->arena, &made, &why);
     if (status != SBP_OK)
         return sbp_inputs_refuse_degrees(job->arguments, status, &why, diag);
     job->request.fix = made.fix;

@@ -611,17 +611,12 @@ static void test_what_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equal),
-        cmocka_unit_test(test_read),
-        cmocka_unit_test(test_refused_texts),
-        cmocka_unit_test(test_stage_clusters),
-        cmocka_unit_test(test_checks),
-        cmocka_unit_test(test_micro_batch),
-        cmocka_unit_test(test_block_cuts), cmocka_unit_test(test_given_cuts),
-        cmocka_unit_test(test_balanced_cuts),
-        cmocka_unit_test(test_holders),
-        cmocka_unit_test(test_segments),
-        cmocka_unit_test(test_segments_without_blocks),
+        cmocka_unit_test(test_equal),         cmocka_unit_test(test_read),
+        cmocka_unit_test(test_refused_texts), cmocka_unit_test(test_stage_clusters),
+        cmocka_unit_test(test_checks),        cmocka_unit_test(test_micro_batch),
+        cmocka_unit_test(test_block_cuts),    cmocka_unit_test(test_given_cuts),
+        cmocka_unit_test(test_balanced_cuts), cmocka_unit_test(test_holders),
+        cmocka_unit_test(test_segments),      cmocka_unit_test(test_segments_without_blocks),
         cmocka_unit_test(test_what_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

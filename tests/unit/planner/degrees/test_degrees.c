@@ -165,8 +165,8 @@ static int count_in(const struct sbp_step *step, enum sbp_section section, enum 
         const struct sbp_program *program = &step->program[step->program_of[p]];
         for (int i = 0; i < program->instr_count; i++)
             found += program->instr[i].kind == SBP_INSTR_BOX &&
-                     program->instr[i].section == section &&
-                     program->instr[i].box.kind == kind && program->instr[i].cause == cause;
+                     program->instr[i].section == section && program->instr[i].box.kind == kind &&
+                     program->instr[i].cause == cause;
     }
     return found;
 }
@@ -214,12 +214,10 @@ static void test_sequence_parallel(void **state)
     open_plan(GPT, 1, &plan);
     price(&plan, &degrees, &step);
     assert_int_equal(count(&step, SBP_ALL_REDUCE, SBP_CAUSE_ACTIVATION), 0);
-    assert_int_equal(
-        count_in(&step, SBP_SECTION_FORWARD, SBP_ALL_GATHER, SBP_CAUSE_ACTIVATION),
-        2 * LAYERS + 1);
-    assert_int_equal(
-        count_in(&step, SBP_SECTION_RECOMPUTE, SBP_ALL_GATHER, SBP_CAUSE_ACTIVATION),
-        2 * LAYERS + 1);
+    assert_int_equal(count_in(&step, SBP_SECTION_FORWARD, SBP_ALL_GATHER, SBP_CAUSE_ACTIVATION),
+                     2 * LAYERS + 1);
+    assert_int_equal(count_in(&step, SBP_SECTION_RECOMPUTE, SBP_ALL_GATHER, SBP_CAUSE_ACTIVATION),
+                     2 * LAYERS + 1);
     assert_int_equal(count(&step, SBP_REDUCE_SCATTER, SBP_CAUSE_ACTIVATION), 2 * LAYERS + 1);
     assert_int_equal(count(&step, SBP_REDUCE_SCATTER, SBP_CAUSE_ACTIVATION_GRADIENT),
                      2 * LAYERS + 1);
@@ -278,8 +276,7 @@ static void test_placement(void **state)
         expect_ways(&plan, &made, "block0.qkv", "sequence", rows[i].sequence[0],
                     rows[i].sequence[1]);
         expect_ways(&plan, &made, "block0.qkv", "batch", rows[i].batch[0], rows[i].batch[1]);
-        expect_ways(&plan, &made, "block0.projection", "row", rows[i].column[0],
-                    rows[i].column[1]);
+        expect_ways(&plan, &made, "block0.projection", "row", rows[i].column[0], rows[i].column[1]);
         assert_int_equal(made.degrees.data, rows[i].batch[0] * rows[i].batch[1]);
         sbp_plan_free(&plan);
     }
@@ -359,17 +356,23 @@ static void test_refused(void **state)
         const char *says; /* a part of the message */
     } rows[] = {
         {GPT, {.tensor = 3}, "tp: tp 3 x pp 1 x cp 1 do not divide the 16 devices"},
-        {GPT, {.tensor = 16}, "tp: 16 ways do not divide the 8 heads of block0.attention, legal "
-                              "are 1, 2, 4, 8"},
+        {GPT,
+         {.tensor = 16},
+         "tp: 16 ways do not divide the 8 heads of block0.attention, legal "
+         "are 1, 2, 4, 8"},
         {GPT, {.tensor = 2, .data = 4}, "dp: tp 2 x pp 1 x cp 1 leave 8 of the 16 devices"},
-        {GPT, {.pipeline = 16}, "pp: 16 stages x 1 chunks do not divide the 8 layers, legal are "
-                                "1, 2, 4, 8"},
+        {GPT,
+         {.pipeline = 16},
+         "pp: 16 stages x 1 chunks do not divide the 8 layers, legal are "
+         "1, 2, 4, 8"},
         {GPT, {.pipeline = 2, .chunks = 3}, "vpp: "},
         {GPT, {.chunks = 2}, "vpp: 2 chunks take turns with pp 2 and more"},
         {GPT, {.micro_batch = 3}, "micro-batch: 3 sequences on each of dp 16 replicas"},
         {GPT, {.expert = 2}, "ep: gpt has no experts, 1 is legal"},
-        {MIXTRAL, {.expert = 16}, "ep: 16 ways do not divide the 8 experts of a layer, legal are "
-                                  "1, 2, 4, 8"},
+        {MIXTRAL,
+         {.expert = 16},
+         "ep: 16 ways do not divide the 8 experts of a layer, legal are "
+         "1, 2, 4, 8"},
         {MIXTRAL, {.tensor = 4, .expert_tensor = 8}, "etp: 8 does not divide tp 4, legal are 1, 2"},
         {MLP, {.tensor = 2}, "tp: mlp has no attention"},
         {MLP, {.context = 2}, "cp: mlp has no attention"},
@@ -392,10 +395,14 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_combination), cmocka_unit_test(test_experts),
-        cmocka_unit_test(test_zero_3),            cmocka_unit_test(test_all_reduces),
-        cmocka_unit_test(test_sequence_parallel), cmocka_unit_test(test_placement),
-        cmocka_unit_test(test_shared_keys),       cmocka_unit_test(test_published),
+        cmocka_unit_test(test_every_combination),
+        cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_zero_3),
+        cmocka_unit_test(test_all_reduces),
+        cmocka_unit_test(test_sequence_parallel),
+        cmocka_unit_test(test_placement),
+        cmocka_unit_test(test_shared_keys),
+        cmocka_unit_test(test_published),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
 #include "base/text.h"
 
 #define REFUSE(...) sbp_fail(diag, SBP_E_INPUT, "--megatron: " __VA_ARGS__)
-#define MOST_COUNT  (INT64_C(1) << 40)
+#define MOST_COUNT  (INT64_C(1) << 31)
 #define WORD_BYTES  1024
 #define SHOWN_BYTES 48
 

@@ -210,6 +210,9 @@ enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, enum sbp_
     SBP_TRY(sbp_plan_begin(model.root, model.name, cluster.root, cluster.name, plan, diag));
     struct sbp_parallel parallel = plan->cut.parallel;
     status = read_given(settings, &parallel, diag);
+    /* Blocks of each stage say how many stages there are. */
+    if (parallel.stage_blocks_count > 0 && !gives(settings, "pipeline"))
+        parallel.pipeline = parallel.stage_blocks_count / parallel.chunks;
     complete_interleaved(settings, &plan->cut.graph, &parallel);
     if (status == SBP_OK) {
         struct sbp_diag why = {{0}};

@@ -5,6 +5,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/text.h"
+#include "planner/cli/degree_options.h"
 #include "planner/cli/outputs.h"
 #include "planner/cli/overrides.h"
 #include "planner/plan/input_kind.h"
@@ -135,7 +136,7 @@ static enum sbp_status read_files(const struct sbp_arguments *arguments, struct 
     SBP_TRY(override(arguments, model, cluster, settings, diag));
     SBP_TRY(sbp_cluster_parts_expand(cluster->root, cluster->name, NULL, arena, diag));
     SBP_TRY(sbp_device_file_fill(cluster->root, cluster->name, arena, diag));
-    SBP_TRY(sbp_inputs_put_degrees(arguments, settings, diag));
+    SBP_TRY(sbp_degree_options_put(arguments, settings, diag));
     const int64_t devices = settings->devices > 0 ? settings->devices : arguments->devices;
     sbp_json_at(cluster->root, cluster->name, diag, &at);
     return devices > 0 ? shrink(&at, devices, arena, diag) : SBP_OK;
@@ -216,12 +217,15 @@ enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, enum sbp_
     SBP_TRY(sbp_plan_begin(model.root, model.name, cluster.root, cluster.name, plan, diag));
     struct sbp_parallel parallel = plan->cut.parallel;
     status = read_given(settings, &parallel, diag);
+    /* Blocks of each stage say how many stages there are. */
+    if (parallel.stage_blocks_count > 0 && !gives(settings, "pipeline"))
+        parallel.pipeline = parallel.stage_blocks_count / parallel.chunks;
     complete_interleaved(settings, &plan->cut.graph, &parallel);
     if (status == SBP_OK) {
         struct sbp_diag why = {{0}};
         status = sbp_plan_cut(plan, &parallel, &why);
         if (status != SBP_OK)
-            (void)sbp_inputs_refuse_degrees(arguments, status, &why, diag);
+            (void)sbp_degree_options_refuse(arguments, status, &why, diag);
     }
     if (status != SBP_OK)
         sbp_plan_free(plan);

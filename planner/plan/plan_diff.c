@@ -36,7 +36,7 @@ static bool takes_whole_batch(const struct sbp_plan *plan)
     return plan->cut.parallel.micro_batch == plan->cut.graph.global_batch;
 }
 
-static const char *text_of(const struct cJSON *item, char *buffer, size_t size)
+static const char *text_of(struct cJSON *item, char *buffer, size_t size)
 {
     if (item == NULL)
         (void)snprintf(buffer, size, "default");
@@ -44,8 +44,10 @@ static const char *text_of(const struct cJSON *item, char *buffer, size_t size)
         (void)snprintf(buffer, size, "%.6g", item->valuedouble);
     else if (cJSON_IsString(item))
         (void)snprintf(buffer, size, "%.24s", item->valuestring);
-    else
+    else if (!cJSON_IsArray(item))
         (void)snprintf(buffer, size, "%s", cJSON_IsTrue(item) ? "true" : "false");
+    else if (!cJSON_PrintPreallocated(item, buffer, (int)size, false))
+        (void)snprintf(buffer, size, "a list of %d", cJSON_GetArraySize(item));
     return buffer;
 }
 
@@ -59,8 +61,8 @@ static void add_step(struct note *note, const struct sbp_plan *before, const str
     }
     const bool whole = takes_whole_batch(before) && takes_whole_batch(after);
     for (const char *const *key = sbp_parallel_keys(); !failed && *key != NULL; key++) {
-        const struct cJSON *a = cJSON_GetObjectItemCaseSensitive(one, *key);
-        const struct cJSON *b = cJSON_GetObjectItemCaseSensitive(two, *key);
+        struct cJSON *a = cJSON_GetObjectItemCaseSensitive(one, *key);
+        struct cJSON *b = cJSON_GetObjectItemCaseSensitive(two, *key);
         char from[32], to[32];
         if (strcmp(text_of(a, from, sizeof from), text_of(b, to, sizeof to)) != 0 &&
             !(whole && strcmp(*key, "micro_batch") == 0))

@@ -23,6 +23,7 @@ static bool is_half(int type)
 
 /* How well a table speaks of a type and a pass; more is better, and a type weighs more than a pass.
  */
+#define OF_ANY_TYPE 3 /* the least fit of a table that is not of quite another type */
 static int fit_of(const struct sbp_rate_scope *scope, enum sbp_type type, enum sbp_pass pass)
 {
     const int by_type = scope->type == (int)type                     ? 3
@@ -30,7 +31,7 @@ static int fit_of(const struct sbp_rate_scope *scope, enum sbp_type type, enum s
                         : scope->type < 0                            ? 1
                                                                      : 0;
     const int by_pass = scope->pass == (int)pass ? 2 : scope->pass < 0 ? 1 : 0;
-    return 3 * by_type + by_pass;
+    return OF_ANY_TYPE * by_type + by_pass;
 }
 
 static const struct sbp_rate_grid *best_grid(const struct sbp_rate_grid *grids, int count,
@@ -40,7 +41,7 @@ static const struct sbp_rate_grid *best_grid(const struct sbp_rate_grid *grids, 
     *fit = -1;
     for (int i = 0; i < count; i++) {
         const int own = fit_of(&grids[i].scope, type, pass);
-        if (own > *fit) {
+        if (own > *fit && own >= OF_ANY_TYPE) {
             *fit = own;
             best = &grids[i];
         }

@@ -105,7 +105,9 @@ struct sbp_device_product {
 };
 /* Share of the peak that a product reaches, 0 < share <= 1: the table's, times the factors that
  * apply. The table is the one that fits type and pass best; a half-precision type takes the
- * other's, then one without a type, then any; a grid goes before scattered shapes of the same fit.
+ * other's, then one without a type. Scattered shapes of quite another type serve where nothing else
+ * is given, but no such grid: where units differ, so do the sizes at which they are busy. A grid
+ * goes before scattered shapes of the same fit.
  *
  * On a grid ln(share) is linear in ln(m), ln(n) and ln(k) within each cell, so times are powers of
  * sizes between measured ones. Beyond the largest size the share stays; below the least one the

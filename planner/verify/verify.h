@@ -27,8 +27,8 @@
  *   price    transfers by alpha and beta on clusters of       sbp_collective_group_s on measured
  *            rings; flops and bytes of linear products; the   and hierarchical networks;
  *            roofline; every sum                              sbp_op_work of other operators; peak
- *                                                             rate and table of efficiencies
- *                                                             (sbp_cluster_*);
+ *                                                             rate and its shares
+ *                                                             (sbp_cluster_*, sbp_device_*);
  *                                                             sbp_op_forms_input_gradient
  *   time     GPipe and 1F1B without offload, up to 2^22       sbp_timeline_simulate for the rest;
  *            passes, played again; no step is shorter than    sbp_timeline_delays_gradients

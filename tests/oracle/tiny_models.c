@@ -472,6 +472,31 @@ static void put_runtime(struct sbp_random *random, struct small_text *cluster)
     small_put(cluster, "}");
 }
 
+/* Shares of the peak that jump about, as no device's do: choices then hang on them. */
+static void put_rates(struct sbp_random *random, struct small_text *text)
+{
+    small_put(text, ", \"gemm_grids\": [{\"m\": [2, 16], \"n\": [1, 4], \"k\": [3, 8], "
+                    "\"efficiency\": [");
+    for (int i = 0; i < 8; i++)
+        small_put(text, "%s%.3g", i > 0 ? ", " : "", draw_power(random, -2, 0));
+    small_put(text,
+              "]}, {\"pass\": \"weight_gradient\", \"m\": [1], \"n\": [2, 4], \"k\": [1], "
+              "\"efficiency\": [%.3g, %.3g]}]",
+              draw_power(random, -2, 0), draw_power(random, -2, 0));
+    small_put(text,
+              ", \"attention_grids\": [{\"head_size\": [1], \"sequence\": [1], \"rows\": [4, "
+              "16], \"efficiency\": [%.3g, %.3g]}]",
+              draw_power(random, -2, 0), draw_power(random, -2, 0));
+    if (small_chance(random, 0.5))
+        small_put(text, ", \"unfused_attention\": {\"forward_passes\": 6.5, "
+                        "\"backward_passes\": 9.5, \"efficiency\": 0.6}");
+    small_put(text,
+              ", \"stream_efficiency\": %.3g, \"sustained\": %.3g, "
+              "\"pass_efficiency\": {\"input_gradient\": 0.7}, \"grouped_efficiency\": "
+              "{\"forward\": 0.3}, \"alignment\": {\"multiple\": 2, \"efficiency\": 0.5}",
+              draw_power(random, -1, 0), draw_power(random, -1, 0));
+}
+
 void tiny_cluster_draw(struct sbp_random *random, struct small_text *cluster)
 {
     static const int shapes[][2] = {{1, 2}, {1, 2}, {1, 2}, {1, 3}, {1, 3}, {1, 4}, {1, 5},
@@ -499,6 +524,8 @@ void tiny_cluster_draw(struct sbp_random *random, struct small_text *cluster)
         draw_power(random, 8, 14), draw_power(random, 8, 14), draw_power(random, 8, 13));
     if (small_chance(random, 0.3))
         small_put(cluster, ", \"kernel_launch_s\": 2e-6");
+    if (small_chance(random, 0.4))
+        put_rates(random, cluster);
     small_put(cluster, "}");
     if (small_chance(random, 0.4))
         put_runtime(random, cluster);

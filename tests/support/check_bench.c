@@ -25,6 +25,32 @@
         "\"beta_s_per_byte\": 1e-9") ", " LEVEL("rank", 3,                                         \
                                                 "\"beta_s_per_byte\": 1e-10") "], " DEVICE "}"
 
+/* Everything that a device may say of what it reaches. */
+#define RATED(more)                                                                                \
+    "{\"name\": \"rated\", \"levels\": [" LEVEL(                                                   \
+        "rank", 4,                                                                                 \
+        "\"beta_s_per_byte\": 1e-9") "], "                                                         \
+                                     "\"device\": {\"memory_bytes\": 1e12, \"flops\": {\"fp32\": " \
+                                     "1e12, \"bf16\": 4e12},"                                      \
+                                     "\"memory_bytes_per_s\": 1e11, \"kernel_launch_s\": 1e-7, "   \
+                                     "\"stream_efficiency\": 0.7,"                                 \
+                                     "\"sustained\": 0.9, \"alignment\": {\"multiple\": 8, "       \
+                                     "\"efficiency\": 0.8}, \"gemm_grids\":"                       \
+                                     "[{\"m\": [4, 64], \"n\": [4, 64], \"k\": [8], "              \
+                                     "\"efficiency\": [0.01, 0.02, 0.04, 0.1]},"                   \
+                                     "{\"type\": \"bf16\", \"pass\": \"weight_gradient\", \"m\": " \
+                                     "[1], \"n\": [1], \"k\": [1, 99],"                            \
+                                     "\"efficiency\": [0.01, 0.05]}], \"pass_efficiency\": "       \
+                                     "{\"input_gradient\": 0.6},"                                  \
+                                     "\"grouped_efficiency\": {\"forward\": 0.5, "                 \
+                                     "\"weight_gradient\": 0.4}, \"attention_grids\":"             \
+                                     "[{\"head_size\": [2], \"sequence\": [4, 24], \"rows\": [9, " \
+                                     "99], \"efficiency\":"                                        \
+                                     "[0.001, 0.002, 0.003, 0.005]}]" more "}}"
+#define UNFUSED                                                                                    \
+    ", \"unfused_attention\": {\"forward_passes\": 6.5, \"backward_passes\": 9.5, "                \
+    "\"efficiency\": 0.6}"
+
 #define GPT(layers)                                                                                \
     "{\"name\": \"gpt\", \"architecture\": \"gpt\", \"layers\": " #layers ", \"hidden\": 24,"      \
     "\"heads\": 12, \"sequence\": 12, \"vocab\": 48, \"global_batch\": 48, \"dropout\": 0.1,"      \
@@ -46,6 +72,10 @@
     "{\"op\": \"add\", \"inputs\": [\"a\", \"b\"]}]}"
 
 static const struct setting SETTINGS[] = {
+    {SBP_BOXING_FULL, GPT(2), RATED(UNFUSED), "{\"recompute\": \"selective\"}"},
+    {SBP_BOXING_FULL, GPT(2), RATED(""), "{\"micro_batch\": 24}"},
+    {SBP_BOXING_FULL, LLAMA, RATED(UNFUSED), "{\"zero\": 2}"},
+    {SBP_BOXING_FULL, MIXTRAL, RATED(""), "{}"},
     {SBP_BOXING_FULL, GPT(2), FLAT, "{}"},
     {SBP_BOXING_FULL, GPT(2), TWO, "{\"zero\": 1, \"micro_batch\": 24, \"gradient_overlap\": 0.5}"},
     {SBP_BOXING_FULL, GPT(4), TWO, "{\"pipeline\": 2, \"micro_batch\": 12, \"zero\": 2}"},

@@ -215,6 +215,11 @@ static void test_best_table(void **state)
         assert_near(share_of(&lone, (enum sbp_type)(i % SBP_TYPES), (enum sbp_pass)(i / SBP_TYPES),
                              8, 8, 8),
                     0.7);
+    /* But a grid of quite another type says nothing. */
+    const struct sbp_device_rates half =
+        must_read("{\"gemm_grids\": [" ONE("\"type\": \"bf16\", ", "0.6") "]}");
+    assert_near(share_of(&half, SBP_FP16, SBP_PASS_FORWARD, 8, 8, 8), 0.6);
+    assert_near(share_of(&half, SBP_FP32, SBP_PASS_FORWARD, 8, 8, 8), 1);
     /* A grid goes before shapes that fit as well. */
     const struct sbp_device_rates both =
         must_read("{\"gemm\": [" ENTRY("", "0.1") "], \"gemm_grids\": [" ONE("", "0.6") "]}");

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "planner/cli/inputs.h"
+#include "planner/plan/input_kind.h"
 
 #define MOST_FOLDERS 4
 #define SUFFIX       ".json"
@@ -267,7 +268,7 @@ static enum sbp_status put_runtime(struct cJSON *cluster, const char *word, stru
     struct sbp_runtime runtime;
     struct sbp_json at;
     SBP_TRY(sbp_config_find(SBP_CONFIG_RUNTIME, word, arena, &path, diag));
-    SBP_TRY(sbp_json_open(path, &root, &at, diag));
+    SBP_TRY(sbp_input_kind_open(path, SBP_INPUT_RUNTIME, &root, &at, diag));
     const enum sbp_status status = sbp_runtime_read(&at, INT64_MAX, &runtime);
     if (status == SBP_OK)
         return put_part(cluster, RUNTIME, root, diag);

@@ -57,7 +57,9 @@ static const struct {
     {" gemm efficiency gemm_efficiency mfu ",
      "the share of the peak that products reach is the cluster's, a list of shapes: --set "
      "cluster.device.gemm='[{\"m\": 4096, \"n\": 4096, \"k\": 4096, \"efficiency\": 0.6}]'"},
-    {" overlap ", "overlap is --set gradient_overlap=0..1, of the gradients' synchronisation"},
+    {" overlap prefetch trainer framework ",
+     "what the trainer overlaps is --runtime NAME, as sbplan list runtimes shows; of gradients "
+     "alone --set gradient_overlap=0..1"},
 };
 
 #define LONGEST_WORD 48

@@ -16,6 +16,7 @@ static const struct {
 } KINDS[] = {
     [SBP_INPUT_MODEL] = {"a model", "search it first: sbplan search ", " CLUSTER -o plan.json"},
     [SBP_INPUT_CLUSTER] = {"a cluster", "search it first: sbplan search MODEL ", " -o plan.json"},
+    [SBP_INPUT_RUNTIME] = {"a runtime", "sbplan search MODEL CLUSTER --runtime ", " takes it"},
     [SBP_INPUT_PLAN] = {"a plan", "sbplan explain ",
                         " shows it, sbplan price MODEL CLUSTER --strategy prices it again"},
     [SBP_INPUT_STRATEGY] = {"a strategy", "sbplan price MODEL CLUSTER --strategy ", " prices it"},
@@ -50,6 +51,7 @@ enum sbp_input_kind sbp_input_kind_of(const struct cJSON *root)
     const bool is[] = {
         [SBP_INPUT_MODEL] = has(root, "global_batch") && !has(root, "format"),
         [SBP_INPUT_CLUSTER] = has(root, "levels") && has(root, "device"),
+        [SBP_INPUT_RUNTIME] = has(root, "hides") || has(root, "host_s"),
         [SBP_INPUT_PLAN] = is_plan(root),
         [SBP_INPUT_STRATEGY] = is_strategy(root),
         [SBP_INPUT_PROBLEM] = has(root, "problem") && !has(root, "name"),

@@ -9,6 +9,7 @@
 enum sbp_input_kind {
     SBP_INPUT_MODEL,
     SBP_INPUT_CLUSTER,
+    SBP_INPUT_RUNTIME,
     SBP_INPUT_PLAN,
     SBP_INPUT_STRATEGY,     /* layers with roles, for `sbplan price --strategy` */
     SBP_INPUT_PROBLEM,      /* of `sbplan solve` */

@@ -12,7 +12,8 @@
 #include "planner/plan/roles.h"
 #include "planner/report/plan_line.h"
 
-#define UNIT_BYTES 32
+#define UNIT_BYTES   32
+#define DOUBTFUL_MFU 0.75 /* trainers of large models publish less */
 
 /* --- adding up --- */
 
@@ -363,11 +364,9 @@ enum sbp_status sbp_report_print_cost(const struct sbp_report *report,
     PRINT("           %s, MFU %.1f %%, %s GPU-hours a thousand steps\n",
           sbp_report_rate(report, rate), 100 * summary->mfu,
           sbp_format_digits(1000 * summary->gpu_hours_per_step, SBP_REPORT_DIGITS, used));
-    if (summary->mfu > 1)
-        PRINT(
-            "           MFU over 100 %%: causal attention counts in full, though half is skipped, "
-            "and products reach\n           all of the peak that the cluster states, less its "
-            "\"gemm\" efficiency\n");
+    if (summary->mfu > DOUBTFUL_MFU)
+        PRINT("           MFU this high is the cluster file's: products take the share of the peak "
+              "that its \"gemm\"\n           gives, and all of it without\n");
     if (options->tokens > 0) {
         const struct sbp_training_cost cost = sbp_summary_training(summary, options->tokens);
         char tokens[UNIT_BYTES], steps[UNIT_BYTES], days[UNIT_BYTES], hours[UNIT_BYTES];

@@ -143,7 +143,7 @@ struct sbp_build_moe {
     int64_t experts, top_k, ffn;
     double capacity; /* >= 1 */
     bool gated;      /* {gate, up}, as swiglu */
-    bool router_bias;
+    bool router_bias, expert_bias;
 };
 enum sbp_status sbp_build_moe(struct sbp_builder *builder, const struct sbp_json *at,
                               const struct sbp_build_moe *moe) SBP_MUST_USE;
@@ -176,8 +176,11 @@ struct sbp_build_attention {
     int64_t heads;
     int64_t kv_heads, head_size; /* of grouped attention */
     int64_t nope, rope, value;   /* of latent attention: parts of a head (DeepSeek-V2, 2.1) */
+    int64_t window;              /* of grouped attention, in `windowed` of the layers; 0: none */
+    double windowed;
     double dropout;
     bool causal, ring;
+    bool sinks; /* of grouped attention */
 };
 enum sbp_status sbp_build_attention(struct sbp_builder *builder, const struct sbp_json *at,
                                     const struct sbp_build_attention *attention) SBP_MUST_USE;

@@ -33,10 +33,12 @@ enum sbp_status sbp_graph_check_keys(const struct sbp_json *at, const char *cons
         .activation = (type), .reduce = (type), .compute = (type), .accumulate = (type),           \
         .loss = (type)                                                                             \
     }
-static const struct sbp_precision FP32 = PRECISION(SBP_FP32);
-/* Half-precision parameters and gradients, single-precision master and moments (Micikevicius et
- * al., 2018; Myelin, section V.B); gradients are reduced as they are, in half precision. */
-static const struct sbp_precision MIXED = PRECISION(SBP_BF16);
+/* By name. mixed and its types: half-precision parameters and gradients, single-precision master
+ * and moments (Micikevicius et al., 2018; Myelin, section V.B); gradients are reduced as they are,
+ * in half precision. */
+static const char *const PRECISION_NAMES[] = {"fp32", "mixed", "bf16", "fp16", NULL};
+static const struct sbp_precision PRECISIONS[] = {PRECISION(SBP_FP32), PRECISION(SBP_BF16),
+                                                  PRECISION(SBP_BF16), PRECISION(SBP_FP16)};
 
 static void derive(struct sbp_precision *precision)
 {
@@ -82,18 +84,17 @@ static enum sbp_status read_policy(const struct sbp_json *at, struct sbp_precisi
 
 static enum sbp_status read_precision(const struct sbp_json *at, struct sbp_precision *precision)
 {
-    static const char *const NAMES[] = {"fp32", "mixed", NULL};
     struct sbp_json member;
     int choice;
-    *precision = FP32;
+    *precision = PRECISIONS[0];
     if (!sbp_json_has(at, "precision"))
         return SBP_OK;
     SBP_TRY(sbp_json_member(at, "precision", &member));
     if (cJSON_IsObject(member.node)) {
         SBP_TRY(read_policy(&member, precision));
     } else {
-        SBP_TRY(sbp_json_choice(&member, NAMES, &choice));
-        *precision = choice == 0 ? FP32 : MIXED;
+        SBP_TRY(sbp_json_choice(&member, PRECISION_NAMES, &choice));
+        *precision = PRECISIONS[choice];
     }
     derive(precision);
     return SBP_OK;

@@ -56,9 +56,9 @@ double sbp_op_work_flops(const struct sbp_work *work);
 double sbp_op_forward_flops(const struct sbp_graph *graph, int op);
 double sbp_op_backward_flops(const struct sbp_graph *graph, int op);
 /* The model's own flops of a step, forward and backward, for the share of peak (MFU). Products
- * alone count, without padding, with all S^2 scores, and backward as twice forward except for the
- * gradient of a free input. So the share compares with published ones (Chowdhery et al., PaLM,
- * appendix B; Narayanan et al., 2021, section 5). */
+ * alone count, without padding, with all S^2 scores (S W in a window of W), and backward as twice
+ * forward except for the gradient of a free input. So the share compares with published ones
+ * (Chowdhery et al., PaLM, appendix B; Narayanan et al., 2021, section 5). */
 double sbp_op_model_flops(const struct sbp_graph *graph);
 /* Whether backward computes gradients of the inputs. It does not where the inputs are free, unless
  * the weights' gradients come with them (norms) or the operator is the loss. */

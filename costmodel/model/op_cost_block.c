@@ -78,6 +78,15 @@ double sbp_op_patches(const struct sbp_op_node *node, const struct sbp_op_sizes 
            fmin(sizes->output[SBP_DIM_SEQUENCE], (double)node->patches);
 }
 
+/* Keys that the last `own` of `keys` queries see on average: the query at place p (from 1) sees p
+ * of them, or its window. */
+static double seen_in_window(double keys, double own, double window)
+{
+    const double before = keys - own;
+    const double whole = fmin(own, fmax(0, window - before)); /* queries that see all before */
+    return (whole * before + whole * (whole + 1) / 2 + (own - whole) * window) / own;
+}
+
 struct sbp_op_scores sbp_op_scores(const struct sbp_graph *graph, int op,
                                    const struct sbp_op_sizes *sizes)
 {
@@ -86,7 +95,12 @@ struct sbp_op_scores sbp_op_scores(const struct sbp_graph *graph, int op,
     const double queries = sbp_op_tokens(sizes->output) * sizes->output[SBP_DIM_FEATURE];
     const double own = sizes->output[SBP_DIM_SEQUENCE];
     const double seen = node->attention.causal ? keys - (own - 1) / 2 : keys;
-    return (struct sbp_op_scores){queries * keys, queries * seen};
+    if (node->attention.window == 0)
+        return (struct sbp_op_scores){queries * keys, queries * keys, queries * seen};
+    const double window = (double)node->attention.window, share = node->attention.windowed;
+    const double asked = share * fmin(window, keys) + (1 - share) * keys;
+    const double formed = share * seen_in_window(keys, own, window) + (1 - share) * seen;
+    return (struct sbp_op_scores){queries * keys, queries * asked, queries * formed};
 }
 
 double sbp_op_own_keys(const struct sbp_op_node *node, const struct sbp_op_sizes *sizes)

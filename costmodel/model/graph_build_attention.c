@@ -96,17 +96,6 @@ static void name_heads(struct sbp_builder *builder, const struct sbp_build_atten
         sbp_build_rename_class(builder, keys, "%s.kv_heads", a->name);
 }
 
-/* A number for each head of the queries. */
-static enum sbp_status add_sinks(struct sbp_builder *builder, const struct sbp_json *at,
-                                 struct sbp_op_node *op)
-{
-    const struct sbp_shape queries = sbp_build_shape(builder, op->input[0]);
-    struct sbp_shape sinks = sbp_build_scalar();
-    sbp_build_set_dim(&sinks, SBP_DIM_OUT, queries.size[SBP_DIM_FEATURE],
-                      queries.dim_class[SBP_DIM_FEATURE]);
-    return sbp_build_weight(builder, at, op, ".sinks", &sinks, 0, SBP_INIT_SPREAD);
-}
-
 static void set_sizes(struct sbp_op_node *op, const struct sbp_build_attention *a, int64_t inner)
 {
     if (a->kind == SBP_OP_LATENT_ATTENTION) {
@@ -134,8 +123,6 @@ enum sbp_status sbp_build_attention(struct sbp_builder *builder, const struct sb
     op->attention.windowed = a->windowed;
     set_sizes(op, a, shape.size[SBP_DIM_INNER]);
     name_heads(builder, a);
-    if (a->sinks)
-        SBP_TRY(add_sinks(builder, at, op));
     shape.size[SBP_DIM_INNER] = op->attention.value_size;
     return sbp_build_output(builder, at, op, &shape);
 }

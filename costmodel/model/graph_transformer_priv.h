@@ -14,7 +14,7 @@ struct sbp_transformer {
     bool post_norm;              /* norms stand behind the sums (BERT), else before the halves */
     bool sandwich_norm;          /* and also behind the halves, before the sums (Gemma 2) */
     bool causal, ring;
-    bool sinks;              /* of grouped attention (gpt-oss) */
+    bool sinks;              /* of grouped attention, a score of each head (gpt-oss) */
     int64_t window;          /* keys that a query sees in a windowed layer; 0: no layer is */
     int64_t windowed_blocks; /* how many blocks are; all are priced as their mean */
     bool qkv_bias, projection_bias, ffn_bias;

@@ -121,16 +121,10 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                {.name = "context", .input = {S(SEQ)}, .output = S(SEQ), .spare = true}, REPLICATE)},
     /* Inputs: queries (heads, head size), keys and values (kv heads, 2 x head size). Where the
      * heads are split further than the kv heads, the low digits of the heads are `query` axes: keys
-     * and values are whole there, and their gradients partial (DESIGN.md, section 4). Sinks (1, 1,
-     * heads, 1), a score of each head that no key has, are optional (gpt-oss). */
-    [SBP_OP_GROUPED_ATTENTION] = {ENTRY("grouped_attention", 2, 1, BY_BATCH, FEATURES("head"),
-                                        BY_CONTEXT,
-                                        {.name = "query",
-                                         .input = {S(FEATURE), B},
-                                         .weight = {S(OUT)},
-                                         .gradient = {S(OUT)},
-                                         .output = S(FEATURE)},
-                                        REPLICATE)},
+     * and values are whole there, and their gradients partial (DESIGN.md, section 4). */
+    [SBP_OP_GROUPED_ATTENTION] = {ENTRY(
+        "grouped_attention", 2, 0, BY_BATCH, FEATURES("head"), BY_CONTEXT,
+        {.name = "query", .input = {S(FEATURE), B}, .output = S(FEATURE)}, REPLICATE)},
     /* Inputs: queries (heads, nope + rope), keys and values (heads, nope + value), and the rotary
      * part of the keys, which all heads share (DeepSeek-V2, section 2.1). */
     [SBP_OP_LATENT_ATTENTION] = {ENTRY(

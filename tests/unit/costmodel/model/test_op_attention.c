@@ -10,7 +10,10 @@ struct attention {
     enum sbp_op_kind kind;
     int64_t batch, sequence, heads, kv_heads, qk, value, rope;
     bool causal, flash;
+    int64_t window; /* in a quarter of the layers; 0: in none */
 };
+
+#define WINDOWED 0.25
 
 static void make_attention(struct bench *bench, const struct attention *a)
 {
@@ -27,13 +30,16 @@ static void make_attention(struct bench *bench, const struct attention *a)
     }
     bench_output(bench, a->batch, a->sequence, a->heads, a->value);
     bench->node.attention.causal = a->causal;
+    bench->node.attention.window = a->window;
+    bench->node.attention.windowed = a->window > 0 ? WINDOWED : 0;
     bench->node.attention.kind = a->flash ? SBP_ATTENTION_FLASH : SBP_ATTENTION_MATERIALISED;
     bench->node.attention.qk_size = a->qk;
     bench->node.attention.value_size = a->value;
 }
 
-/* Scores that the slowest of `ways` ranks forms, a rank's queries one behind the other. */
-static double scores_formed(const struct attention *a, int64_t ways)
+/* Scores that the slowest of `ways` ranks forms, a rank's queries one behind the other, where a
+ * query sees so many keys at most. */
+static double scores_within(const struct attention *a, int64_t ways, int64_t window)
 {
     const int64_t own = a->sequence / ways;
     double most = 0;
@@ -41,20 +47,40 @@ static double scores_formed(const struct attention *a, int64_t ways)
         double formed = 0;
         for (int64_t query = rank * own; query < (rank + 1) * own; query++)
             for (int64_t key = 0; key < a->sequence; key++)
-                formed += !a->causal || key <= query;
+                formed += !a->causal || (key <= query && key > query - window);
         most = formed > most ? formed : most;
     }
     return most * (double)(a->batch * a->heads);
 }
 
+static double scores_formed(const struct attention *a, int64_t ways)
+{
+    const double all = scores_within(a, ways, a->sequence);
+    if (a->window == 0)
+        return all;
+    return WINDOWED * scores_within(a, ways, a->window) + (1 - WINDOWED) * all;
+}
+
+/* Scores of a whole batch that the model asks for: no more than a window for each query. */
+static double scores_asked(const struct attention *a)
+{
+    const double rows = (double)(a->batch * a->heads * a->sequence), keys = (double)a->sequence;
+    const double window = a->window > 0 && a->window < a->sequence ? (double)a->window : keys;
+    return rows * (a->window > 0 ? WINDOWED * window + (1 - WINDOWED) * keys : keys);
+}
+
 static const struct attention ATTENTIONS[] = {
-    {SBP_OP_ATTENTION, 4, 24, 6, 6, 8, 8, 0, true, true},
-    {SBP_OP_ATTENTION, 4, 24, 6, 6, 8, 8, 0, false, false},
-    {SBP_OP_ATTENTION, 1, 1, 1, 1, 1, 1, 0, true, false},
-    {SBP_OP_GROUPED_ATTENTION, 4, 24, 12, 3, 8, 8, 0, true, true},
-    {SBP_OP_GROUPED_ATTENTION, 4, 24, 12, 1, 8, 8, 0, true, false}, /* multi-query */
-    {SBP_OP_LATENT_ATTENTION, 4, 24, 6, 6, 12, 8, 4, true, true},   /* sizes differ */
-    {SBP_OP_LATENT_ATTENTION, 4, 24, 6, 6, 12, 8, 4, false, false},
+    {SBP_OP_ATTENTION, 4, 24, 6, 6, 8, 8, 0, true, true, 0},
+    {SBP_OP_ATTENTION, 4, 24, 6, 6, 8, 8, 0, false, false, 0},
+    {SBP_OP_ATTENTION, 1, 1, 1, 1, 1, 1, 0, true, false, 0},
+    {SBP_OP_GROUPED_ATTENTION, 4, 24, 12, 3, 8, 8, 0, true, true, 0},
+    {SBP_OP_GROUPED_ATTENTION, 4, 24, 12, 1, 8, 8, 0, true, false, 0}, /* multi-query */
+    {SBP_OP_LATENT_ATTENTION, 4, 24, 6, 6, 12, 8, 4, true, true, 0},   /* sizes differ */
+    {SBP_OP_LATENT_ATTENTION, 4, 24, 6, 6, 12, 8, 4, false, false, 0},
+    {SBP_OP_GROUPED_ATTENTION, 4, 24, 12, 3, 8, 8, 0, true, true, 1},   /* windows: itself alone, */
+    {SBP_OP_GROUPED_ATTENTION, 4, 24, 12, 3, 8, 8, 0, true, true, 7},   /* some of a rank's keys, */
+    {SBP_OP_GROUPED_ATTENTION, 4, 24, 12, 3, 8, 8, 0, true, true, 21},  /* a last rank's start, */
+    {SBP_OP_GROUPED_ATTENTION, 4, 24, 12, 3, 8, 8, 0, true, false, 99}, /* everything */
 };
 #define ATTENTION_COUNT ((int)(sizeof ATTENTIONS / sizeof ATTENTIONS[0]))
 
@@ -78,10 +104,8 @@ static void test_attention(void **state)
             must_equal("backward", backward.flops,
                        scores * (2 * (qk + value) + (a->flash ? qk : 0) + 6));
             must_equal("no weights", sbp_op_work_flops(&weights), 0);
-            /* PaLM's appendix B counts all scores, causal or not. */
-            must_equal("model", forward.model_flops,
-                       (qk + value) * (double)(a->batch * a->heads * a->sequence * a->sequence) /
-                           (double)ways);
+            /* PaLM's appendix B counts all scores, causal or not; of a window those within it. */
+            must_equal("model", forward.model_flops, (qk + value) * scores_asked(a) / (double)ways);
         }
     }
     struct bench bench;
@@ -163,7 +187,7 @@ static void test_context_collectives(void **state)
 static void test_kept_attention(void **state)
 {
     (void)state;
-    const struct attention a = {SBP_OP_ATTENTION, 4, 24, 6, 6, 8, 8, 0, true, false};
+    const struct attention a = {SBP_OP_ATTENTION, 4, 24, 6, 6, 8, 8, 0, true, false, 0};
     struct bench bench;
     make_attention(&bench, &a);
     const double square = 6.0 * 24 * 24 * 4;

@@ -78,13 +78,19 @@ double sbp_op_patches(const struct sbp_op_node *node, const struct sbp_op_sizes 
            fmin(sizes->output[SBP_DIM_SEQUENCE], (double)node->patches);
 }
 
-/* Keys that the last `own` of `keys` queries see on average: the query at place p (from 1) sees p
- * of them, or its window. */
-static double seen_in_window(double keys, double own, double window)
+/* Keys that the last `own` of `keys` queries see on average, in a window or not: the causal query
+ * at place p (from 1) sees p of them, or its window. */
+static double keys_seen(const struct sbp_op_node *node, double keys, double own)
 {
-    const double before = keys - own;
+    const double before = keys - own, window = (double)node->attention.window;
+    if (!node->attention.causal)
+        return keys;
+    const double all = keys - (own - 1) / 2;
+    if (node->attention.window == 0)
+        return all;
     const double whole = fmin(own, fmax(0, window - before)); /* queries that see all before */
-    return (whole * before + whole * (whole + 1) / 2 + (own - whole) * window) / own;
+    const double within = (whole * before + whole * (whole + 1) / 2 + (own - whole) * window) / own;
+    return node->attention.windowed * within + (1 - node->attention.windowed) * all;
 }
 
 struct sbp_op_scores sbp_op_scores(const struct sbp_graph *graph, int op,
@@ -94,13 +100,9 @@ struct sbp_op_scores sbp_op_scores(const struct sbp_graph *graph, int op,
     const double keys = (double)graph->tensor[node->input[0]].shape.size[SBP_DIM_SEQUENCE];
     const double queries = sbp_op_tokens(sizes->output) * sizes->output[SBP_DIM_FEATURE];
     const double own = sizes->output[SBP_DIM_SEQUENCE];
-    const double seen = node->attention.causal ? keys - (own - 1) / 2 : keys;
-    if (node->attention.window == 0)
-        return (struct sbp_op_scores){queries * keys, queries * keys, queries * seen};
-    const double window = (double)node->attention.window, share = node->attention.windowed;
-    const double asked = share * fmin(window, keys) + (1 - share) * keys;
-    const double formed = share * seen_in_window(keys, own, window) + (1 - share) * seen;
-    return (struct sbp_op_scores){queries * keys, queries * asked, queries * formed};
+    return (struct sbp_op_scores){.all = queries * keys,
+                                  .kept = queries * keys_seen(node, keys, keys),
+                                  .formed = queries * keys_seen(node, keys, own)};
 }
 
 double sbp_op_own_keys(const struct sbp_op_node *node, const struct sbp_op_sizes *sizes)

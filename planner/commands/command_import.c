@@ -58,9 +58,9 @@ enum sbp_status sbp_command_import(const struct sbp_arguments *arguments, struct
     enum sbp_status status = sbp_import_hf(&at, &options, &model, diag);
     cJSON_Delete(root);
     if (status == SBP_OK)
-        status = write_model(model, arguments->output, diag);
-    if (status == SBP_OK)
         print_notes(model);
+    if (status == SBP_OK)
+        status = write_model(model, arguments->output, diag);
     cJSON_Delete(model);
     return status;
 }

@@ -9,6 +9,7 @@
 
 #include "base/json/json.h"
 #include "costmodel/model/graph.h"
+#include "costmodel/model/op_cost.h"
 #include "planner/import/hf.h"
 #include "tests/support/unit.h"
 
@@ -159,6 +160,59 @@ static void test_totals(void **state)
     }
 }
 
+/* The shipped file of a model, with the same batch. */
+static bool open_shipped(const char *name, struct cJSON **tree, struct sbp_json *at,
+                         struct sbp_diag *diag)
+{
+    const char *root = getenv("SBP_SOURCE_ROOT");
+    char path[4096];
+    (void)snprintf(path, sizeof path, "%s/configs/models/%s.json", root == NULL ? "." : root, name);
+    if (access(path, R_OK) != 0)
+        return false;
+    if (sbp_json_open(path, tree, at, diag) != SBP_OK)
+        fail_msg("%s", diag->text);
+    (void)cJSON_SetNumberHelper(cJSON_GetObjectItem(*tree, "global_batch"), 64);
+    (void)cJSON_SetNumberHelper(cJSON_GetObjectItem(*tree, "sequence"), 4096);
+    return true;
+}
+
+/* What is shipped is what is imported: operators, parameters and flops. */
+static void test_shipped(void **state)
+{
+    (void)state;
+    const struct sbp_import_options options = {.global_batch = 64, .sequence = 4096};
+    int count = 0;
+    for (size_t i = 0; i < sizeof MODELS / sizeof MODELS[0]; i++) {
+        struct sbp_diag diag = {{0}};
+        struct cJSON *tree = NULL, *model = NULL, *file = NULL;
+        struct sbp_json at, imported, shipped;
+        struct sbp_graph graph, other;
+        if (!open_shipped(MODELS[i].name, &file, &shipped, &diag))
+            continue;
+        if (sbp_json_parse(MODELS[i].config, MODELS[i].name, &tree, &at, &diag) != SBP_OK ||
+            sbp_import_hf(&at, &options, &model, &diag) != SBP_OK)
+            fail_msg("%s", diag.text);
+        sbp_json_at(model, MODELS[i].name, &diag, &imported);
+        if (sbp_graph_read(&imported, &graph) != SBP_OK ||
+            sbp_graph_read(&shipped, &other) != SBP_OK)
+            fail_msg("%s", diag.text);
+        assert_int_equal(graph.op_count, other.op_count);
+        for (int op = 0; op < graph.op_count; op++) {
+            assert_int_equal(graph.op[op].kind, other.op[op].kind);
+            assert_int_equal(graph.op[op].attention.window, other.op[op].attention.window);
+        }
+        assert_int_equal(graph.parameters, other.parameters);
+        assert_true(sbp_op_model_flops(&graph) == sbp_op_model_flops(&other));
+        sbp_graph_free(&graph);
+        sbp_graph_free(&other);
+        cJSON_Delete(model);
+        cJSON_Delete(tree);
+        cJSON_Delete(file);
+        count++;
+    }
+    assert_int_equal(count, 5);
+}
+
 /* Published files, where they are: their models' published totals. */
 static void test_published_configs(void **state)
 {
@@ -207,6 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_totals),
+        cmocka_unit_test(test_shipped),
         cmocka_unit_test(test_published_configs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -125,11 +125,12 @@ struct sbp_graph {
 };
 
 /* Model keys of both forms: name, global_batch, sequence (default 1), precision ("fp32", "mixed",
- * object {"param", "grad", "master", "moments", "activation", "reduce", "accumulate", "loss"}:
- * param defaults to fp32, grad, activation and compute to param, moments to master, else param,
- * reduce to grad, accumulate to grad, loss to activation; without a master of another type than
- * param there is no copy), optimizer ("adam" default, "adamw", "sgd", or an object {"name",
- * "learning_rate", "momentum", "beta1", "beta2", "epsilon", "weight_decay"}), clip_norm, attention
+ * "bf16" which is "mixed", "fp16", or an object {"param", "grad", "master", "moments",
+ * "activation", "reduce", "accumulate", "loss"}: param defaults to fp32, grad, activation and
+ * compute to param, moments to master, else param, reduce to grad, accumulate to grad, loss to
+ * activation; without a master of another type than param there is no copy), optimizer ("adam"
+ * default, "adamw", "sgd", or an object {"name", "learning_rate", "momentum", "beta1", "beta2",
+ * "epsilon", "weight_decay"}), clip_norm, attention
  * ("materialised" default, "flash"), linears ("plain" default; "summa": every linear is a
  * summa_linear, but for those that are tied), notes (anything, for people).
  *

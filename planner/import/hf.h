@@ -29,7 +29,8 @@ struct sbp_import_options {
 
 /* Families: those of hf_decoders.c, hf_mixtures.c and hf_encoders.c; bert also without model_type,
  * as in its authors' files. On success *model is the caller's (cJSON_Delete) and reads as a model
- * file, with attention "flash" where it has one and an array "notes" of texts; else it is NULL.
+ * file, with attention "flash" where it has one and an array "notes" of texts, of which the first
+ * names the source; else it is NULL.
  * E_INPUT: an unsupported or incomplete config, options out of range; E_MEMORY. */
 enum sbp_status sbp_import_hf(const struct sbp_json *config,
                               const struct sbp_import_options *options, struct cJSON **model,

@@ -462,6 +462,30 @@ static void test_token_products(void **state)
     drop(&model);
 }
 
+/* A model of which half the layers have a window costs as much as the mean of those where all or
+ * none have. */
+static void test_window_layers(void **state)
+{
+    (void)state;
+    static const char *const WINDOWS[] = {"", ", \"window\": 5, \"window_layers\": 2",
+                                          ", \"window\": 5"};
+    double flops[3];
+    for (int i = 0; i < 3; i++) {
+        char text[512];
+        struct model model;
+        (void)snprintf(text, sizeof text,
+                       "{\"name\": \"m\", \"architecture\": \"llama\", \"layers\": 4, "
+                       "\"hidden\": 8, \"heads\": 2, \"ffn\": 6, \"vocab\": 9, \"sequence\": 64, "
+                       "\"global_batch\": 3%s}",
+                       WINDOWS[i]);
+        must_read(&model, text);
+        flops[i] = sbp_op_model_flops(&model.graph);
+        drop(&model);
+    }
+    assert_true(flops[2] < flops[0]);
+    assert_true(fabs(flops[1] - (flops[0] + flops[2]) / 2) <= 1e-12 * flops[0]);
+}
+
 /* --- whatever is shipped --- */
 
 static void check_classes(const struct sbp_graph *graph)
@@ -668,11 +692,17 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shipped_totals), cmocka_unit_test(test_other_depths),
-        cmocka_unit_test(test_sc21),           cmocka_unit_test(test_table),
-        cmocka_unit_test(test_formulas),       cmocka_unit_test(test_image_products),
-        cmocka_unit_test(test_token_products), cmocka_unit_test(test_shipped_graphs),
-        cmocka_unit_test(test_sites),          cmocka_unit_test(test_attention_kinds),
+        cmocka_unit_test(test_shipped_totals),
+        cmocka_unit_test(test_other_depths),
+        cmocka_unit_test(test_sc21),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_formulas),
+        cmocka_unit_test(test_image_products),
+        cmocka_unit_test(test_token_products),
+        cmocka_unit_test(test_window_layers),
+        cmocka_unit_test(test_shipped_graphs),
+        cmocka_unit_test(test_sites),
+        cmocka_unit_test(test_attention_kinds),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,6 +69,9 @@ struct sbp_op_node {
         bool ring;      /* context axes pass keys and values round a ring instead of gathering */
         double dropout; /* on the probabilities */
         int64_t qk_size, value_size; /* of a head */
+        int64_t window;              /* a query sees its last so many keys; 0: all before it */
+        double windowed;             /* share of the equal layers that this stands for which have
+                                        the window; the others see all keys */
     } attention;
     struct {
         int64_t kernel[2], stride[2], padding[2]; /* height, width; conv2d, pools, patches */
@@ -124,11 +127,12 @@ struct sbp_graph {
 };
 
 /* Model keys of both forms: name, global_batch, sequence (default 1), precision ("fp32", "mixed",
- * object {"param", "grad", "master", "moments", "activation", "reduce", "accumulate", "loss"}:
- * param defaults to fp32, grad, activation and compute to param, moments to master, else param,
- * reduce to grad, accumulate to grad, loss to activation; without a master of another type than
- * param there is no copy), optimizer ("adam" default, "adamw", "sgd", or an object {"name",
- * "learning_rate", "momentum", "beta1", "beta2", "epsilon", "weight_decay"}), clip_norm, attention
+ * "bf16" which is "mixed", "fp16", or an object {"param", "grad", "master", "moments",
+ * "activation", "reduce", "accumulate", "loss"}: param defaults to fp32, grad, activation and
+ * compute to param, moments to master, else param, reduce to grad, accumulate to grad, loss to
+ * activation; without a master of another type than param there is no copy), optimizer ("adam"
+ * default, "adamw", "sgd", or an object {"name", "learning_rate", "momentum", "beta1", "beta2",
+ * "epsilon", "weight_decay"}), clip_norm, attention
  * ("materialised" default, "flash"), linears ("plain" default; "summa": every linear is a
  * summa_linear, but for those that are tied), notes (anything, for people).
  *
@@ -149,12 +153,13 @@ struct sbp_graph {
  *   swiglu             input (ffn, {gate, up}), a linear's with out_heads = ffn, out = 2 ffn
  *   rotary             input (heads, even size); works in place
  *   attention          heads; input (heads, {q, k, v} x size)
- *   grouped_attention  heads, kv_heads? (heads), head_dim; inputs (heads, head_dim), (kv_heads,
- *                      2 head_dim)
+ *   grouped_attention  heads, kv_heads? (heads), head_dim, window? (none); inputs (heads,
+ *                      head_dim), (kv_heads, 2 head_dim)
  *   latent_attention   heads, nope, rope, value; inputs (heads, nope + rope), (heads, nope +
  *                      value), (rope, 1)
  *   all attention      causal? (true), dropout? (0), context? ("gather", "ring")
- *   moe                experts, top_k, ffn, capacity? (1), gated? (true), router_bias? (false)
+ *   moe                experts, top_k, ffn, capacity? (1), gated? (true), router_bias?
+ *                      expert_bias? (false)
  *   conv2d             out, kernel, stride? (1), padding? (0), bias? (false); sides are a number
  *                      or [height, width]
  *   maxpool, avgpool   kernel, stride? (kernel), padding?; or global: true
@@ -171,8 +176,13 @@ struct sbp_graph {
  *             context?: pre-norm blocks, final norm, head, cross-entropy, as GPT-2
  *   llama     as gpt without positions and bias; kv_heads? (heads), head_dim? (hidden / heads),
  *             ffn, qkv_bias? projection_bias? ffn_bias? qk_norm? tied? (false): rmsnorm, rotary,
- *             grouped attention, swiglu
- *   mixtral   as llama; ffn of an expert, experts, top_k, capacity? (1), router_bias? (false)
+ *             grouped attention, swiglu; sandwich_norm? (false): also norms behind attention and
+ *             feed-forward; window? tokens that a query sees in window_layers? (all) of the layers
+ *             (every layer is priced as their mean); sinks? (false): a score of
+ *             each head that no key has, which lies with the bias of the queries
+ *   mixtral   as llama; ffn of an expert, experts, top_k, capacity? (1), router_bias? expert_bias?
+ *             (false), shared_experts? dense_layers? (0), moe_every? (1) layer after them has
+ *             experts, the others are of width dense_ffn
  *   deepseek  layers, hidden, heads, vocab, ...; q_rank?, kv_rank, nope, rope, value;
  *             dense_layers? (0) of width ffn, then experts, top_k, expert_ffn, shared_experts? (0)
  *   bert      as gpt; positions? (512), types? (2), epsilon? (1e-12), head? ("pooler": of the first

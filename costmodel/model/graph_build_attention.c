@@ -65,6 +65,8 @@ static enum sbp_status check(struct sbp_builder *builder, const struct sbp_json 
     const struct sbp_json kv_heads = sbp_build_at(at, "kv_heads");
     if (a->kind == SBP_OP_ATTENTION)
         SBP_TRY(check_packed(builder, at, a));
+    else if (a->window > 0 && !a->causal)
+        return SBP_BUILD_REFUSE(at, "window", "attention over a window is causal");
     else if (a->kind == SBP_OP_GROUPED_ATTENTION && a->heads % a->kv_heads != 0)
         return sbp_json_refuse(&kv_heads, "%lld key and value heads do not divide the %lld heads",
                                (long long)a->kv_heads, (long long)a->heads);
@@ -117,6 +119,8 @@ enum sbp_status sbp_build_attention(struct sbp_builder *builder, const struct sb
     op->attention.ring = a->ring;
     op->attention.dropout = a->dropout;
     op->attention.kind = builder->attention;
+    op->attention.window = a->window;
+    op->attention.windowed = a->windowed;
     set_sizes(op, a, shape.size[SBP_DIM_INNER]);
     name_heads(builder, a);
     shape.size[SBP_DIM_INNER] = op->attention.value_size;

@@ -70,10 +70,13 @@ enum sbp_status sbp_build_linear(struct sbp_builder *builder, const struct sbp_j
         SBP_TRY(tie_weight(builder, at, op, linear->table, &output));
     else
         SBP_TRY(own_weight(builder, at, op, linear, &output));
-    if (linear->bias) {
+    if (linear->bias || linear->sinks) {
         const struct sbp_tensor *weight = &builder->graph->tensor[op->weight[0]];
         const int64_t valid = weight->valid_dim >= 0 ? weight->valid_rows : 0;
-        SBP_TRY(sbp_build_bias(builder, at, op, &output));
+        struct sbp_shape biased = output;
+        biased.size[SBP_DIM_INNER] =
+            (linear->bias ? output.size[SBP_DIM_INNER] : 0) + (linear->sinks ? 1 : 0);
+        SBP_TRY(sbp_build_bias(builder, at, op, &biased));
         set_padding(builder, op->weight[1], SBP_DIM_OUT, valid);
     }
     return sbp_build_output(builder, at, op, &output);
@@ -149,6 +152,25 @@ static struct sbp_shape expert_shape(int64_t experts, int experts_class, const s
     return shape;
 }
 
+/* The router's bias, or one weight with all biases of the experts and it. */
+static enum sbp_status add_biases(struct sbp_builder *builder, const struct sbp_json *at,
+                                  struct sbp_op_node *op, const struct sbp_build_moe *moe,
+                                  const struct sbp_shape *scores)
+{
+    const int64_t hidden = sbp_build_features(&builder->graph->tensor[op->input[0]].shape);
+    struct sbp_shape biases = sbp_build_vector(scores);
+    if (!moe->router_bias && !moe->expert_bias)
+        return SBP_OK;
+    if (!moe->expert_bias)
+        return sbp_build_weight(builder, at, op, ".router_bias", &biases, 0, SBP_INIT_SPREAD);
+    biases = sbp_build_scalar();
+    sbp_build_set_dim(&biases, 0, moe->experts, SBP_NO_CLASS);
+    sbp_build_set_dim(&biases, 2,
+                      (moe->gated ? 2 : 1) * moe->ffn + hidden + (moe->router_bias ? 1 : 0),
+                      SBP_NO_CLASS);
+    return sbp_build_weight(builder, at, op, ".biases", &biases, 0, SBP_INIT_SPREAD);
+}
+
 enum sbp_status sbp_build_moe(struct sbp_builder *builder, const struct sbp_json *at,
                               const struct sbp_build_moe *moe)
 {
@@ -173,9 +195,6 @@ enum sbp_status sbp_build_moe(struct sbp_builder *builder, const struct sbp_json
     SBP_TRY(sbp_build_weight(builder, at, op, ".first", &first, 0, spread));
     SBP_TRY(sbp_build_weight(builder, at, op, ".second", &second, 0,
                              sbp_build_spread(builder, (double)moe->ffn)));
-    if (moe->router_bias) {
-        router = sbp_build_vector(&scores);
-        SBP_TRY(sbp_build_weight(builder, at, op, ".router_bias", &router, 0, SBP_INIT_SPREAD));
-    }
+    SBP_TRY(add_biases(builder, at, op, moe, &scores));
     return sbp_build_output(builder, at, op, &input);
 }

@@ -120,6 +120,7 @@ struct sbp_build_linear {
     int64_t heads;     /* out = heads x inner; 0: inner is 1 */
     int64_t valid_out; /* less than out: the rest is padding; 0: all valid */
     bool bias;
+    bool sinks;            /* the bias has one number more for each head: attention's sinks */
     bool summa;            /* summa_linear: no table */
     int table;             /* embedding table that is its weight, transposed; -1: its own */
     const char *out_class; /* name of the output's class; NULL: "NAME.out" */
@@ -143,7 +144,7 @@ struct sbp_build_moe {
     int64_t experts, top_k, ffn;
     double capacity; /* >= 1 */
     bool gated;      /* {gate, up}, as swiglu */
-    bool router_bias;
+    bool router_bias, expert_bias;
 };
 enum sbp_status sbp_build_moe(struct sbp_builder *builder, const struct sbp_json *at,
                               const struct sbp_build_moe *moe) SBP_MUST_USE;
@@ -176,6 +177,8 @@ struct sbp_build_attention {
     int64_t heads;
     int64_t kv_heads, head_size; /* of grouped attention */
     int64_t nope, rope, value;   /* of latent attention: parts of a head (DeepSeek-V2, 2.1) */
+    int64_t window;              /* of grouped attention, in `windowed` of the layers; 0: none */
+    double windowed;
     double dropout;
     bool causal, ring;
 };

@@ -1,6 +1,6 @@
 /* Architectures on tokens: gpt (Radford et al., 2019), llama (Touvron et al., 2023; also Mistral,
- * Qwen2 and Qwen3), mixtral (Jiang et al., 2024), deepseek (DeepSeek-AI, 2024) and bert (Devlin et
- * al., 2019).
+ * Qwen, Gemma, Phi), mixtral (Jiang et al., 2024; also Qwen3-MoE, GLM-4.5, Llama 4 and gpt-oss),
+ * deepseek (DeepSeek-AI, 2024) and bert (Devlin et al., 2019).
  */
 #include "costmodel/model/graph_read_priv.h"
 #include "costmodel/model/graph_transformer_priv.h"
@@ -157,6 +157,21 @@ const struct sbp_architecture sbp_graph_gpt = {
 
 /* ---- llama, mixtral ---- */
 
+/* Keys of a block with grouped attention, besides those of all architectures. */
+#define GROUPED_KEYS                                                                               \
+    "kv_heads", "head_dim", "qkv_bias", "projection_bias", "qk_norm", "sandwich_norm", "sinks",    \
+        "window", "window_layers"
+
+static enum sbp_status read_window(const struct sbp_json *at, struct sbp_transformer *t)
+{
+    const struct sbp_json layers = sbp_build_at(at, "window_layers");
+    t->windowed_blocks = t->blocks;
+    SBP_TRY(sbp_json_get_int64(at, "window", 1, INT32_MAX, &t->window));
+    if (t->window == 0 && sbp_json_has(at, "window_layers"))
+        return sbp_json_refuse(&layers, "\"window\" says of how many tokens, and is missing");
+    return sbp_json_get_int64(at, "window_layers", 1, t->blocks, &t->windowed_blocks);
+}
+
 /* kv_heads: as many as heads; head_dim: hidden / heads. */
 static enum sbp_status read_grouped(const struct sbp_json *at, struct sbp_transformer *t)
 {
@@ -170,7 +185,10 @@ static enum sbp_status read_grouped(const struct sbp_json *at, struct sbp_transf
     }
     SBP_TRY(sbp_json_get_bool(at, "qkv_bias", &t->qkv_bias));
     SBP_TRY(sbp_json_get_bool(at, "projection_bias", &t->projection_bias));
-    return sbp_json_get_bool(at, "qk_norm", &t->head_norms);
+    SBP_TRY(sbp_json_get_bool(at, "qk_norm", &t->head_norms));
+    SBP_TRY(sbp_json_get_bool(at, "sandwich_norm", &t->sandwich_norm));
+    SBP_TRY(sbp_json_get_bool(at, "sinks", &t->sinks));
+    return read_window(at, t);
 }
 
 static struct language modern(enum sbp_op_kind attention)
@@ -196,11 +214,10 @@ static enum sbp_status read_llama(struct sbp_blocks *blocks, struct sbp_graph *g
     return build_decoder(blocks, &llama);
 }
 
-const struct sbp_architecture sbp_graph_llama = {"llama",
-                                                 {"layers", "hidden", "heads", "kv_heads",
-                                                  "head_dim", "ffn", TOKEN_KEYS, "qkv_bias",
-                                                  "projection_bias", "ffn_bias", "qk_norm"},
-                                                 read_llama};
+const struct sbp_architecture sbp_graph_llama = {
+    "llama",
+    {"layers", "hidden", "heads", "ffn", "ffn_bias", GROUPED_KEYS, TOKEN_KEYS},
+    read_llama};
 
 /* Experts and how many a token is sent to; `ffn` is the key of an expert's width. */
 static enum sbp_status read_experts(const struct sbp_json *at, const char *ffn,
@@ -211,35 +228,6 @@ static enum sbp_status read_experts(const struct sbp_json *at, const char *ffn,
     SBP_TRY(sbp_build_require(at, ffn, SBP_MOST_WIDTH, &t->moe.ffn));
     SBP_TRY(sbp_json_get_double(at, "capacity", 1, 1e6, &t->moe.capacity));
     return sbp_json_get_bool(at, "router_bias", &t->moe.router_bias);
-}
-
-static enum sbp_status read_mixtral(struct sbp_blocks *blocks, struct sbp_graph *graph,
-                                    enum sbp_attention_kind attention)
-{
-    struct language mixtral = modern(SBP_OP_GROUPED_ATTENTION);
-    blocks->epsilon = 1e-5;
-    SBP_TRY(read_common(blocks, SBP_MOST_WIDTH, &mixtral));
-    SBP_TRY(read_grouped(&blocks->at, &mixtral.transformer));
-    SBP_TRY(read_experts(&blocks->at, "ffn", &mixtral.transformer));
-    SBP_TRY(open(blocks, graph, attention, &mixtral));
-    return build_decoder(blocks, &mixtral);
-}
-
-const struct sbp_architecture sbp_graph_mixtral = {
-    "mixtral",
-    {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "experts", "top_k", "capacity",
-     TOKEN_KEYS, "qkv_bias", "projection_bias", "qk_norm", "router_bias"},
-    read_mixtral};
-
-/* ---- deepseek ---- */
-
-static enum sbp_status read_latent(const struct sbp_json *at, struct sbp_transformer *t)
-{
-    SBP_TRY(sbp_json_get_int64(at, "q_rank", 1, SBP_MOST_WIDTH, &t->latent.q_rank));
-    SBP_TRY(sbp_build_require(at, "kv_rank", SBP_MOST_WIDTH, &t->latent.kv_rank));
-    SBP_TRY(sbp_build_require(at, "nope", SBP_MOST_WIDTH, &t->latent.nope));
-    SBP_TRY(sbp_build_require(at, "rope", SBP_MOST_WIDTH, &t->latent.rope));
-    return sbp_build_require(at, "value", SBP_MOST_WIDTH, &t->latent.value);
 }
 
 static enum sbp_status read_shared(const struct sbp_json *at, struct sbp_transformer *t)
@@ -253,6 +241,42 @@ static enum sbp_status read_shared(const struct sbp_json *at, struct sbp_transfo
         return sbp_json_refuse(&dense, "%lld of %lld layers, legal are 0 to %lld",
                                (long long)t->moe.dense, (long long)t->blocks, (long long)t->blocks);
     return SBP_OK;
+}
+
+static enum sbp_status read_mixtral(struct sbp_blocks *blocks, struct sbp_graph *graph,
+                                    enum sbp_attention_kind attention)
+{
+    struct language mixtral = modern(SBP_OP_GROUPED_ATTENTION);
+    struct sbp_transformer *t = &mixtral.transformer;
+    blocks->epsilon = 1e-5;
+    SBP_TRY(read_common(blocks, SBP_MOST_WIDTH, &mixtral));
+    SBP_TRY(read_grouped(&blocks->at, t));
+    SBP_TRY(read_experts(&blocks->at, "ffn", t));
+    SBP_TRY(sbp_json_get_bool(&blocks->at, "expert_bias", &t->moe.expert_bias));
+    SBP_TRY(read_shared(&blocks->at, t));
+    t->moe.every = 1;
+    SBP_TRY(sbp_json_get_int64(&blocks->at, "moe_every", 1, t->blocks, &t->moe.every));
+    if (t->moe.dense > 0 || t->moe.every > 1)
+        SBP_TRY(sbp_build_require(&blocks->at, "dense_ffn", SBP_MOST_WIDTH, &t->ffn));
+    SBP_TRY(open(blocks, graph, attention, &mixtral));
+    return build_decoder(blocks, &mixtral);
+}
+
+const struct sbp_architecture sbp_graph_mixtral = {
+    "mixtral",
+    {"layers", "hidden", "heads", GROUPED_KEYS, TOKEN_KEYS, "ffn", "experts", "top_k", "capacity",
+     "router_bias", "expert_bias", "shared_experts", "dense_layers", "dense_ffn", "moe_every"},
+    read_mixtral};
+
+/* ---- deepseek ---- */
+
+static enum sbp_status read_latent(const struct sbp_json *at, struct sbp_transformer *t)
+{
+    SBP_TRY(sbp_json_get_int64(at, "q_rank", 1, SBP_MOST_WIDTH, &t->latent.q_rank));
+    SBP_TRY(sbp_build_require(at, "kv_rank", SBP_MOST_WIDTH, &t->latent.kv_rank));
+    SBP_TRY(sbp_build_require(at, "nope", SBP_MOST_WIDTH, &t->latent.nope));
+    SBP_TRY(sbp_build_require(at, "rope", SBP_MOST_WIDTH, &t->latent.rope));
+    return sbp_build_require(at, "value", SBP_MOST_WIDTH, &t->latent.value);
 }
 
 static enum sbp_status read_deepseek(struct sbp_blocks *blocks, struct sbp_graph *graph,

@@ -83,6 +83,7 @@ static enum sbp_status read_moe(const struct sbp_layer *layer)
     SBP_TRY(sbp_json_get_double(&layer->at, "capacity", 1, 1e6, &moe.capacity));
     SBP_TRY(sbp_json_get_bool(&layer->at, "gated", &moe.gated));
     SBP_TRY(sbp_json_get_bool(&layer->at, "router_bias", &moe.router_bias));
+    SBP_TRY(sbp_json_get_bool(&layer->at, "expert_bias", &moe.expert_bias));
     return sbp_build_moe(layer->builder, &layer->at, &moe);
 }
 
@@ -158,6 +159,8 @@ static enum sbp_status read_head_sizes(const struct sbp_layer *layer,
     if (layer->kind == SBP_OP_ATTENTION)
         return SBP_OK;
     attention->kv_heads = attention->heads;
+    attention->windowed = 1;
+    SBP_TRY(sbp_json_get_int64(&layer->at, "window", 1, INT32_MAX, &attention->window));
     SBP_TRY(sbp_json_get_int64(&layer->at, "kv_heads", 1, most, &attention->kv_heads));
     return sbp_build_require(&layer->at, "head_dim", most, &attention->head_size);
 }
@@ -287,12 +290,13 @@ static enum sbp_status read_custom(const struct sbp_layer *layer)
 typedef enum sbp_status read_function(const struct sbp_layer *layer);
 static const struct {
     read_function *read;
-    const char *keys[8]; /* besides op, name and inputs */
+    const char *keys[10]; /* besides op, name and inputs */
 } READ[SBP_OP_KINDS] = {
     [SBP_OP_LINEAR] = {read_linear, {"in", "out", "bias", "out_heads", "tied"}},
     [SBP_OP_SUMMA_LINEAR] = {read_linear, {"in", "out", "out_heads", "bias"}},
     [SBP_OP_EMBEDDING] = {read_embedding, {"vocab", "hidden", "positions", "types"}},
-    [SBP_OP_MOE] = {read_moe, {"experts", "top_k", "ffn", "capacity", "gated", "router_bias"}},
+    [SBP_OP_MOE] = {read_moe,
+                    {"experts", "top_k", "ffn", "capacity", "gated", "router_bias", "expert_bias"}},
     [SBP_OP_RELU] = {read_elementwise, {NULL}},
     [SBP_OP_GELU] = {read_elementwise, {NULL}},
     [SBP_OP_TANH] = {read_elementwise, {NULL}},
@@ -307,8 +311,8 @@ static const struct {
     [SBP_OP_CROSS_ENTROPY] = {read_cross_entropy, {NULL}},
     [SBP_OP_ATTENTION] = {read_attention, {"heads", "causal", "dropout", "context"}},
     [SBP_OP_GROUPED_ATTENTION] = {read_attention,
-                                  {"heads", "kv_heads", "head_dim", "causal", "dropout",
-                                   "context"}},
+                                  {"heads", "kv_heads", "head_dim", "causal", "dropout", "context",
+                                   "window"}},
     [SBP_OP_LATENT_ATTENTION] = {read_attention,
                                  {"heads", "nope", "rope", "value", "causal", "dropout",
                                   "context"}},

@@ -18,8 +18,11 @@ static enum sbp_status attend(struct sbp_blocks *blocks, const struct sbp_transf
                                             .rope = t->latent.rope,
                                             .value = t->latent.value,
                                             .dropout = t->attention_dropout,
+                                            .window = t->window,
                                             .causal = t->causal,
                                             .ring = t->ring};
+    if (t->window > 0)
+        attention.windowed = (double)t->windowed_blocks / (double)t->blocks;
     for (int i = 0; i < SBP_MAX_INPUTS; i++)
         attention.input[i] = input[i];
     SBP_TRY(sbp_build_attention(&blocks->builder, &blocks->at, &attention));
@@ -56,7 +59,7 @@ static enum sbp_status grouped_attention(struct sbp_blocks *blocks, const struct
 {
     int input[SBP_MAX_INPUTS] = {*stream, *stream};
     const struct sbp_blocks_linear q = {
-        .out = t->heads * t->head_size, .heads = t->heads, .bias = t->qkv_bias};
+        .out = t->heads * t->head_size, .heads = t->heads, .bias = t->qkv_bias, .sinks = t->sinks};
     const struct sbp_blocks_linear kv = {
         .out = 2 * t->kv_heads * t->head_size, .heads = t->kv_heads, .bias = t->qkv_bias};
     SBP_TRY(sbp_blocks_linear(blocks, "q", q, &input[0]));
@@ -124,7 +127,8 @@ static enum sbp_status experts(struct sbp_blocks *blocks, const struct sbp_trans
                                       .ffn = t->moe.ffn,
                                       .capacity = t->moe.capacity,
                                       .gated = t->activation == SBP_OP_SWIGLU,
-                                      .router_bias = t->moe.router_bias};
+                                      .router_bias = t->moe.router_bias,
+                                      .expert_bias = t->moe.expert_bias};
     SBP_TRY(sbp_build_moe(&blocks->builder, &blocks->at, &moe));
     *stream = sbp_build_last(&blocks->builder);
     if (t->moe.shared_ffn == 0)
@@ -150,6 +154,8 @@ static enum sbp_status attention_half(struct sbp_blocks *blocks, const struct sb
         SBP_TRY(latent_attention(blocks, t, &branch));
     SBP_TRY(sbp_blocks_linear(blocks, "projection", projection, &branch));
     SBP_TRY(sbp_blocks_elementwise(blocks, SBP_OP_DROPOUT, "dropout1", &branch));
+    if (t->sandwich_norm)
+        SBP_TRY(sbp_blocks_norm(blocks, t->norm, "norm1_after", &branch));
     SBP_TRY(sbp_blocks_add(blocks, "add1", branch, stream));
     return t->post_norm ? sbp_blocks_norm(blocks, t->norm, "norm1", stream) : SBP_OK;
 }
@@ -165,22 +171,26 @@ static enum sbp_status ffn_half(struct sbp_blocks *blocks, const struct sbp_tran
     else
         SBP_TRY(feed_forward(blocks, t, t->ffn, &branch));
     SBP_TRY(sbp_blocks_elementwise(blocks, SBP_OP_DROPOUT, "dropout2", &branch));
+    if (t->sandwich_norm)
+        SBP_TRY(sbp_blocks_norm(blocks, t->norm, "norm2_after", &branch));
     SBP_TRY(sbp_blocks_add(blocks, "add2", branch, stream));
     return t->post_norm ? sbp_blocks_norm(blocks, t->norm, "norm2", stream) : SBP_OK;
 }
 
-/* Equal blocks from number `first` to `end`. */
+/* Blocks from number `first` to `end`, each `period`th with experts (0: none): what repeats is a
+ * period, or a block. */
 static enum sbp_status run_of_blocks(struct sbp_blocks *blocks, const struct sbp_transformer *t,
-                                     int64_t first, int64_t end, bool mixed, int *stream)
+                                     int64_t first, int64_t end, int64_t period, int *stream)
 {
     const int first_op = blocks->builder.graph->op_count;
     for (int64_t block = first; block < end; block++) {
+        const bool mixed = period > 0 && (block - first + 1) % period == 0;
         sbp_blocks_enter(blocks, "block", block);
         SBP_TRY(attention_half(blocks, t, stream));
         SBP_TRY(ffn_half(blocks, t, mixed, stream));
     }
     sbp_blocks_enter(blocks, NULL, 0);
-    sbp_blocks_repeat(blocks, first_op, end - first);
+    sbp_blocks_repeat(blocks, first_op, period > 1 ? (end - first) / period : end - first);
     return SBP_OK;
 }
 
@@ -188,6 +198,9 @@ enum sbp_status sbp_transformer_build(struct sbp_blocks *blocks, const struct sb
                                       int *stream)
 {
     const int64_t dense = t->moe.experts == 0 ? t->blocks : t->moe.dense;
-    SBP_TRY(run_of_blocks(blocks, t, 0, dense, false, stream));
-    return run_of_blocks(blocks, t, dense, t->blocks, true, stream);
+    const int64_t period = t->moe.every > 0 ? t->moe.every : 1;
+    const int64_t left = (t->blocks - dense) % period; /* too few for a period: without experts */
+    SBP_TRY(run_of_blocks(blocks, t, 0, dense, 0, stream));
+    SBP_TRY(run_of_blocks(blocks, t, dense, t->blocks - left, period, stream));
+    return run_of_blocks(blocks, t, t->blocks - left, t->blocks, 0, stream);
 }

@@ -12,7 +12,11 @@ struct sbp_transformer {
     enum sbp_op_kind attention;  /* attention (packed), grouped_attention, latent_attention */
     enum sbp_op_kind activation; /* gelu; swiglu: a gated feed-forward */
     bool post_norm;              /* norms stand behind the sums (BERT), else before the halves */
+    bool sandwich_norm;          /* and also behind the halves, before the sums (Gemma 2) */
     bool causal, ring;
+    bool sinks;              /* of grouped attention, a score of each head (gpt-oss) */
+    int64_t window;          /* keys that a query sees in a windowed layer; 0: no layer is */
+    int64_t windowed_blocks; /* how many blocks are; all are priced as their mean */
     bool qkv_bias, projection_bias, ffn_bias;
     bool head_norms; /* of queries and keys (Qwen3) */
     double attention_dropout;
@@ -20,11 +24,11 @@ struct sbp_transformer {
         int64_t q_rank, kv_rank; /* q_rank 0: queries are not compressed */
         int64_t nope, rope, value;
     } latent;
-    struct { /* blocks from `dense` on have experts in place of the feed-forward */
-        int64_t dense, experts, top_k, ffn;
+    struct { /* every `every`th block from `dense` on has experts in place of the feed-forward */
+        int64_t dense, every, experts, top_k, ffn;
         int64_t shared_ffn; /* of the experts that every token takes, together; 0: none */
         double capacity;
-        bool router_bias;
+        bool router_bias, expert_bias;
     } moe; /* experts 0: no block has */
 };
 

@@ -163,7 +163,10 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
      * second (experts, feed-forward, hidden, 1). Expert: tokens and experts split by the same axes,
      * tokens travel to their experts and back (all-to-all). Column: every expert's feed-forward
      * split, the output partial; so is the router's gradient, which each member's part of the
-     * experts' outputs gives. A router bias (1, 1, experts, 1) is optional (DeepSeek-V3, 2.1.2). */
+     * experts' outputs gives. A router bias (1, 1, experts, 1) is optional (DeepSeek-V3, 2.1.2).
+     * Biases of the experts (experts, 1, {gate, up} x feed-forward + hidden, 1) are its like and
+     * stand in its place, with the router's as one more of each (gpt-oss): every member holds all
+     * of them, 1/hidden of the experts. */
     [SBP_OP_MOE] = {ENTRY("moe", 1, 4, BY_BATCH, BY_SEQUENCE,
                           {.name = "expert",
                            .input = {S(BATCH)},

@@ -78,14 +78,27 @@ double sbp_op_patches(const struct sbp_op_node *node, const struct sbp_op_sizes 
            fmin(sizes->output[SBP_DIM_SEQUENCE], (double)node->patches);
 }
 
+/* Keys that a query sees on average, in a window or not: the causal query at place p (from 1) sees
+ * p of them, or its window. */
+static double keys_seen(const struct sbp_op_node *node, double keys)
+{
+    const double window = (double)node->attention.window, all = (keys + 1) / 2;
+    if (!node->attention.causal)
+        return keys;
+    if (node->attention.window == 0)
+        return all;
+    const double whole = fmin(keys, window); /* queries that see all before them */
+    const double within = (whole * (whole + 1) / 2 + (keys - whole) * window) / keys;
+    return node->attention.windowed * within + (1 - node->attention.windowed) * all;
+}
+
 struct sbp_op_scores sbp_op_scores(const struct sbp_graph *graph, int op,
                                    const struct sbp_op_sizes *sizes)
 {
     const struct sbp_op_node *node = &graph->op[op];
     const double keys = (double)graph->tensor[node->input[0]].shape.size[SBP_DIM_SEQUENCE];
     const double queries = sbp_op_tokens(sizes->output) * sizes->output[SBP_DIM_FEATURE];
-    return (struct sbp_op_scores){
-        .all = queries * keys, .kept = queries * (node->attention.causal ? (keys + 1) / 2 : keys)};
+    return (struct sbp_op_scores){.all = queries * keys, .kept = queries * keys_seen(node, keys)};
 }
 
 double sbp_op_own_keys(const struct sbp_op_node *node, const struct sbp_op_sizes *sizes)

@@ -33,9 +33,9 @@ double sbp_op_index_bytes(const int64_t kernel[2]);
 double sbp_op_patches(const struct sbp_op_node *node, const struct sbp_op_sizes *sizes);
 
 /* Scores, that is queries x keys over the heads of a block: all of them, and those that causal
- * attention keeps and computes. Where the sequence is split each member has as many, since trainers
- * deal it out so: of 2 g pieces for g members one from the front and one from the back
- * (Megatron-LM's context parallelism; Dubey et al., The Llama 3 herd of models, 2024,
+ * attention, within its window, keeps and computes. Where the sequence is split each member has as
+ * many, since trainers deal it out so: of 2 g pieces for g members one from the front and one from
+ * the back (Megatron-LM's context parallelism; Dubey et al., The Llama 3 herd of models, 2024,
  * section 3.3.2). */
 struct sbp_op_scores {
     double all, kept;

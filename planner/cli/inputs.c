@@ -34,6 +34,18 @@ struct file {
     const char *path, *name;
 };
 
+/* A config as Hugging Face publishes it lacks what the training decides. */
+static enum sbp_status check_imported(const struct sbp_json *at)
+{
+    const bool published = sbp_json_has(at, "model_type") || sbp_json_has(at, "architectures");
+    if (!published || sbp_json_has(at, "architecture") || sbp_json_has(at, "layers"))
+        return SBP_OK;
+    return sbp_json_refuse(at,
+                           "a Hugging Face config: sbplan import hf %.200s --global-batch N "
+                           "--sequence N -o model.json",
+                           at->file);
+}
+
 static enum sbp_status open_file(const struct sbp_arguments *arguments, enum sbp_config_kind kind,
                                  struct sbp_arena *arena, struct file *file, struct sbp_diag *diag)
 {
@@ -49,7 +61,9 @@ static enum sbp_status open_file(const struct sbp_arguments *arguments, enum sbp
                               &arguments->set, arena);
     if (file->name == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    return cJSON_IsObject(file->root) ? SBP_OK : sbp_json_keys(&at, NONE);
+    if (!cJSON_IsObject(file->root))
+        return sbp_json_keys(&at, NONE);
+    return model ? check_imported(&at) : SBP_OK;
 }
 
 static bool sets(const struct sbp_word_list *words, const char *key)

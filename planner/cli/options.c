@@ -23,7 +23,7 @@
 
 static const char *const objective_names[] = {
     [SBP_STEP_TIME] = "step-time", [SBP_COMMUNICATION] = "communication", NULL};
-static const char *const precision_names[] = {"fp32", "mixed", NULL};
+static const char *const precision_names[] = {"auto", "mixed", "bf16", "fp16", "fp32", NULL};
 
 static const char *recompute_at(int place)
 {
@@ -119,8 +119,9 @@ static const struct sbp_option options[] = {
      .least = 1, .most = (int64_t)1 << 31},
     {"--sequence", "N", "tokens of a sequence (needed but for images)", FIELD(WHOLE, sequence),
      .least = 1, .most = (int64_t)1 << 31},
-    {"--precision", "NAME", "of the training (default fp32)", FIELD(CHOICE, precision),
-     .names = precision_names},
+    {"--precision", "NAME",
+     "of the training (default auto, the config's torch_dtype; bf16 is mixed)",
+     FIELD(CHOICE, precision), .names = precision_names},
     {"--vocab-multiple", "N", "pad the vocabulary to a multiple (default 128)",
      FIELD(WHOLE, vocab_multiple), .least = 1, .most = (int64_t)1 << 20},
     {"--name", "NAME", "of the model; with --from, of the cluster", FIELD(TEXT, name)},

@@ -39,7 +39,7 @@ struct sbp_arguments {
     int64_t top;              /* plans to show; 0: the best one */
     int64_t global_batch, sequence, vocab_multiple; /* import */
     const char *name;
-    int precision;       /* 0: fp32 */
+    int precision;       /* 0: the config's; 1, 2: mixed; 3: fp16; 4: fp32 */
     int backend, device; /* run, calibrate: 0 auto */
     int64_t ranks;
 };

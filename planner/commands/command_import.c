@@ -1,8 +1,10 @@
+#include <stdio.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "base/json/json_write.h"
+#include "base/text.h"
 #include "planner/cli/outputs.h"
 #include "planner/commands/commands.h"
 #include "planner/import/hf.h"
@@ -29,11 +31,21 @@ static enum sbp_status write_model(const struct cJSON *model, const char *path,
     return SBP_OK;
 }
 
+/* Says on standard error what was left out or assumed: all notes but the first, the source. */
+static void print_notes(const struct cJSON *model)
+{
+    const struct cJSON *notes = cJSON_GetObjectItemCaseSensitive(model, "notes");
+    for (int i = 1; i < cJSON_GetArraySize(notes); i++)
+        (void)sbp_text_print_line(stderr, "sbplan import: %s\n",
+                                  cJSON_GetArrayItem(notes, i)->valuestring);
+}
+
 enum sbp_status sbp_command_import(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
+    static const char *const PRECISIONS[] = {NULL, "mixed", "mixed", "fp16", "fp32"};
     const struct sbp_import_options options = {
         .name = arguments->name,
-        .precision = arguments->precision == 0 ? "fp32" : "mixed",
+        .precision = PRECISIONS[arguments->precision],
         .global_batch = arguments->global_batch,
         .sequence = arguments->sequence,
         .vocab_multiple = arguments->vocab_multiple,
@@ -45,6 +57,8 @@ enum sbp_status sbp_command_import(const struct sbp_arguments *arguments, struct
     SBP_TRY(sbp_json_open(arguments->operands.word[1], &root, &at, diag));
     enum sbp_status status = sbp_import_hf(&at, &options, &model, diag);
     cJSON_Delete(root);
+    if (status == SBP_OK)
+        print_notes(model);
     if (status == SBP_OK)
         status = write_model(model, arguments->output, diag);
     cJSON_Delete(model);

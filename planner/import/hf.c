@@ -15,12 +15,12 @@
 
 static void list_families(struct sbp_text *text)
 {
-    for (int i = 0; i < sbp_import_family_count; i++)
+    for (int i = 0; sbp_import_family(i) != NULL; i++)
         sbp_text_add(text, "%s%s",
-                     i == 0                            ? ""
-                     : i + 1 < sbp_import_family_count ? ", "
-                                                       : " and ",
-                     sbp_import_families[i].name);
+                     i == 0                             ? ""
+                     : sbp_import_family(i + 1) != NULL ? ", "
+                                                        : " and ",
+                     sbp_import_family(i)->name);
 }
 
 static enum sbp_status refuse_family(const struct sbp_json *at, const char *what)
@@ -33,6 +33,14 @@ static enum sbp_status refuse_family(const struct sbp_json *at, const char *what
     return status;
 }
 
+static const struct sbp_import_family *named_family(const char *name)
+{
+    for (int i = 0; sbp_import_family(i) != NULL; i++)
+        if (strcmp(sbp_import_family(i)->name, name) == 0)
+            return sbp_import_family(i);
+    return NULL;
+}
+
 /* Files of BERT's authors have token types but no model_type. ALBERT's files look the same, but its
  * layers share weights, which is not supported; they also have an embedding_size. */
 static bool is_original_bert(const struct sbp_json *config)
@@ -40,24 +48,28 @@ static bool is_original_bert(const struct sbp_json *config)
     return sbp_json_has(config, "type_vocab_size") && !sbp_json_has(config, "embedding_size");
 }
 
-static enum sbp_status find_family(const struct sbp_json *config,
-                                   const struct sbp_import_family **family)
+/* Sets the import's family, and its config where the language model is a part of the file's. */
+static enum sbp_status find_family(struct sbp_import *import)
 {
-    const bool typed = sbp_json_has(config, "model_type");
+    struct sbp_json text, member = import->config;
     const char *name = "bert";
-    struct sbp_json member = *config;
     char what[96];
-    if (typed || !is_original_bert(config)) {
-        if (!typed && cJSON_IsObject(config->node))
-            return refuse_family(config, "key \"model_type\" is missing");
-        SBP_TRY(sbp_json_member(config, "model_type", &member));
+    if (sbp_json_has(&import->config, "model_type")) {
+        SBP_TRY(sbp_json_member(&import->config, "model_type", &member));
         SBP_TRY(sbp_json_string(&member, &name));
+    } else if (cJSON_IsObject(import->config.node) && !is_original_bert(&import->config)) {
+        return refuse_family(&import->config, "key \"model_type\" is missing");
+    } else if (!cJSON_IsObject(import->config.node)) {
+        return sbp_json_member(&import->config, "model_type", &member); /* says what it is */
     }
-    for (int i = 0; i < sbp_import_family_count; i++)
-        if (strcmp(sbp_import_families[i].name, name) == 0) {
-            *family = &sbp_import_families[i];
-            return SBP_OK;
-        }
+    import->family = named_family(name);
+    if (import->family != NULL)
+        return SBP_OK;
+    if (import->config.node == import->whole.node &&
+        sbp_import_given(&import->config, "text_config", &text) && cJSON_IsObject(text.node)) {
+        import->config = text;
+        return find_family(import);
+    }
     (void)snprintf(what, sizeof what, "\"%.40s\" is not supported", name);
     return refuse_family(&member, what);
 }
@@ -135,7 +147,8 @@ static enum sbp_status check_activation(struct sbp_import *import)
     const char *name;
     char legal[96] = "";
     size_t used = 0;
-    if (!sbp_import_given(&import->config, "hidden_act", &member) &&
+    if (!sbp_import_given(&import->config, "hidden_activation", &member) &&
+        !sbp_import_given(&import->config, "hidden_act", &member) &&
         !sbp_import_given(&import->config, "activation_function", &member))
         return SBP_OK;
     SBP_TRY(sbp_json_string(&member, &name));
@@ -154,7 +167,8 @@ static enum sbp_status check_activation(struct sbp_import *import)
 
 static enum sbp_status check_switches(const struct sbp_import *import)
 {
-    for (const struct sbp_import_switch *s = import->family->switches; s->key != NULL; s++) {
+    const struct sbp_import_switch *s = import->family->switches;
+    for (; s != NULL && s->key != NULL; s++) {
         bool value = s->supported;
         struct sbp_json member;
         if (!sbp_import_given(&import->config, s->key, &member))
@@ -172,16 +186,53 @@ static void note_quantization(struct sbp_import *import)
 {
     struct sbp_json member;
     if (sbp_import_given(&import->config, "quantization_config", &member))
-        sbp_import_note(import, "quantization_config is ignored: the precision is an option");
+        sbp_import_note(import, "quantization_config is ignored: weights are trained unquantized");
+}
+
+/* ---- precision ---- */
+
+/* The key that says in which type the weights are published, in the file or in the part of it that
+ * is imported. */
+static bool find_type(const struct sbp_import *import, const char **key, struct sbp_json *type)
+{
+    static const char *const KEYS[] = {"dtype", "torch_dtype"};
+    const struct sbp_json *const places[] = {&import->whole, &import->config};
+    for (int place = 0; place < 2; place++)
+        for (int i = 0; i < 2; i++)
+            if (sbp_import_given(places[place], KEYS[i], type)) {
+                *key = KEYS[i];
+                return true;
+            }
+    return false;
+}
+
+/* The precision, and `why`: where it is from. */
+static enum sbp_status find_precision(const struct sbp_import *import, const char *option,
+                                      const char **precision, char *why, size_t size)
+{
+    static const char *const TYPES[] = {"float32", "bfloat16", "float16", NULL};
+    static const char *const PRECISIONS[] = {"fp32", "mixed", "fp16"};
+    struct sbp_json type, quantized;
+    const char *key;
+    int choice = 0;
+    if (option != NULL) {
+        *precision = option;
+        (void)snprintf(why, size, "as asked");
+    } else if (find_type(import, &key, &type)) {
+        SBP_TRY(sbp_json_choice(&type, TYPES, &choice));
+        *precision = PRECISIONS[choice];
+        (void)snprintf(why, size, "%s %s", key, TYPES[choice]);
+    } else if (sbp_import_given(&import->config, "quantization_config", &quantized)) {
+        *precision = "mixed";
+        (void)snprintf(why, size, "no torch_dtype, but quantized");
+    } else {
+        *precision = "fp32";
+        (void)snprintf(why, size, "no torch_dtype");
+    }
+    return SBP_OK;
 }
 
 /* ---- options ---- */
-
-static double number_of(const struct cJSON *model, const char *key)
-{
-    const struct cJSON *member = cJSON_GetObjectItemCaseSensitive(model, key);
-    return cJSON_IsNumber(member) ? member->valuedouble : 0;
-}
 
 static enum sbp_status check_options(const struct sbp_import_options *options,
                                      struct sbp_diag *diag)
@@ -199,7 +250,7 @@ static enum sbp_status check_options(const struct sbp_import_options *options,
 static enum sbp_status check_positions(const struct sbp_import *import, int64_t sequence)
 {
     const struct sbp_import_field *field = import->family->fields;
-    const double positions = number_of(import->model, "positions");
+    const double positions = (double)sbp_import_size(import, "positions");
     struct sbp_json member;
     while (field->ours != NULL && strcmp(field->ours, "positions") != 0)
         field++;
@@ -245,32 +296,58 @@ static void make_name(const struct sbp_import *import, char *name, size_t size)
                      {"gpt2-medium", 24, 1024},
                      {"gpt2-large", 36, 1280},
                      {"gpt2-xl", 48, 1600}};
-    const double layers = number_of(import->model, "layers"),
-                 hidden = number_of(import->model, "hidden");
+    const double layers = (double)sbp_import_size(import, "layers"),
+                 hidden = (double)sbp_import_size(import, "hidden");
     const char *family = import->family->name;
     for (size_t i = 0; i < sizeof PUBLISHED / sizeof PUBLISHED[0]; i++)
         if (strcmp(family, "gpt2") == 0 && layers == PUBLISHED[i].layers &&
-            hidden == PUBLISHED[i].hidden && number_of(import->model, "ffn") == 4 * hidden &&
-            number_of(import->model, "vocab") == 50257) {
+            hidden == PUBLISHED[i].hidden && (double)sbp_import_size(import, "ffn") == 4 * hidden &&
+            (double)sbp_import_size(import, "vocab") == 50257) {
             (void)snprintf(name, size, "%s", PUBLISHED[i].name);
             return;
         }
     if (layers > 0)
         (void)snprintf(name, size, "%s-%.0fx%.0f", family, layers, hidden);
     else
-        (void)snprintf(name, size, "%s-%.0f", family, number_of(import->model, "depth"));
+        (void)snprintf(name, size, "%s-%.0f", family, (double)sbp_import_size(import, "depth"));
 }
 
-static void put_options(struct sbp_import *import, const struct sbp_import_options *options)
+/* Says in one line what the config does not decide. */
+static void note_assumed(struct sbp_import *import, const struct sbp_import_options *options,
+                         const char *precision, const char *why)
+{
+    const int64_t vocab = sbp_import_size(import, "vocab");
+    const int64_t multiple = sbp_import_size(import, "vocab_multiple");
+    const char *flash = import->family->convolutions ? "" : "attention flash, ";
+    if (import->family->images)
+        sbp_import_note(import, "assumed: precision %s (%s), %s%lld images a step", precision, why,
+                        flash, (long long)options->global_batch);
+    else
+        sbp_import_note(import,
+                        "assumed: precision %s (%s), %svocabulary %lld padded to %lld, %lld "
+                        "sequences of %lld tokens a step",
+                        precision, why, flash, (long long)vocab,
+                        (long long)((vocab + multiple - 1) / multiple * multiple),
+                        (long long)options->global_batch, (long long)options->sequence);
+}
+
+static enum sbp_status put_options(struct sbp_import *import,
+                                   const struct sbp_import_options *options)
 {
     const int64_t multiple = options->vocab_multiple == 0 ? 128 : options->vocab_multiple;
+    const char *precision;
+    char why[64];
+    SBP_TRY(find_precision(import, options->precision, &precision, why, sizeof why));
     if (!import->family->images)
         sbp_import_put_number(import, "vocab_multiple", (double)multiple);
     sbp_import_put_number(import, "global_batch", (double)options->global_batch);
     if (options->sequence > 0)
         sbp_import_put_number(import, "sequence", (double)options->sequence);
-    sbp_import_put_text(import, "precision",
-                        options->precision == NULL ? "fp32" : options->precision);
+    sbp_import_put_text(import, "precision", precision);
+    if (!import->family->convolutions)
+        sbp_import_put_text(import, "attention", "flash");
+    note_assumed(import, options, precision, why);
+    return SBP_OK;
 }
 
 /* Order of keys: name and source, then the config's, then the options'. */
@@ -280,8 +357,11 @@ static enum sbp_status write_model(struct sbp_import *import,
     char name[64];
     sbp_import_put_text(import, "name", "");
     sbp_import_put_text(import, "architecture", import->family->architecture);
-    sbp_import_note(import, "Hugging Face model_type %s, %.100s", import->family->name,
-                    sbp_file_name(import->config.file));
+    const bool part = import->config.node != import->whole.node;
+    sbp_import_note(import, "Hugging Face model_type %s, %s%.100s", import->family->name,
+                    part ? "text_config of " : "", sbp_file_name(import->config.file));
+    if (part)
+        sbp_import_note(import, "text_config alone is imported, what else the model has is not");
     for (const struct sbp_import_field *field = import->family->fields; field->ours != NULL;
          field++)
         SBP_TRY(put_field(import, field));
@@ -291,7 +371,7 @@ static enum sbp_status write_model(struct sbp_import *import,
         SBP_TRY(import->family->rest(import));
     SBP_TRY(check_sequence(import, options));
     note_quantization(import);
-    put_options(import, options);
+    SBP_TRY(put_options(import, options));
     make_name(import, name, sizeof name);
     struct cJSON *text = cJSON_CreateString(options->name == NULL ? name : options->name);
     if (text == NULL || !cJSON_ReplaceItemInObjectCaseSensitive(import->model, "name", text))
@@ -357,9 +437,9 @@ enum sbp_status sbp_import_hf(const struct sbp_json *config,
                               const struct sbp_import_options *options, struct cJSON **model,
                               struct sbp_diag *diag)
 {
-    struct sbp_import import = {.config = *config};
+    struct sbp_import import = {.config = *config, .whole = *config, .sequence = options->sequence};
     *model = NULL;
-    SBP_TRY(find_family(config, &import.family));
+    SBP_TRY(find_family(&import));
     SBP_TRY(check_options(options, diag));
     import.model = cJSON_CreateObject();
     import.notes = cJSON_CreateArray();

@@ -46,7 +46,8 @@ static const char *const latent =
 static const char *const mixture =
     HEAD("\"features\": 8, \"sequence\": 4, ")
     "{\"op\": \"rmsnorm\"}, {\"op\": \"moe\", \"name\": \"x\", \"experts\": 4, \"top_k\": 2, "
-    "\"ffn\": 4, \"capacity\": 1.5, \"gated\": true}, " LINEAR("l", "x", 4, 4) "]}";
+    "\"ffn\": 4, \"capacity\": 1.5, \"gated\": true, \"expert_bias\": true}, "
+    LINEAR("l", "x", 4, 4) "]}";
 static const char *const gated =
     HEAD("\"features\": 8, \"sequence\": 4, ")
     LINEAR("gu", "input", 16, 8) ", {\"op\": \"swiglu\", \"name\": \"s\"}, "

@@ -154,10 +154,10 @@ static void put_mixture(struct stream *s)
     put_layer(s, "moe", NULL);
     small_put(s->text,
               ", \"experts\": %d, \"top_k\": %d, \"ffn\": %d, \"capacity\": %s, \"gated\": %s, "
-              "\"router_bias\": %s}",
+              "\"expert_bias\": %s, \"router_bias\": %s}",
               experts, SMALL_PICK(s->random, 1, 2), draw_size(s->random),
               small_chance(s->random, 0.5) ? "1" : "1.5",
-              small_chance(s->random, 0.5) ? "true" : "false",
+              small_chance(s->random, 0.5) ? "true" : "false", experts == 3 ? "true" : "false",
               small_chance(s->random, 0.3) ? "true" : "false");
     s->weighted++;
 }

@@ -365,11 +365,11 @@ static const char *const oracle_wide_models[] = {
     "{\"op\": \"head_norm\", \"name\": \"hn\"}, {\"op\": \"rotary\", \"name\": \"r\"},"
     "{\"op\": \"linear\", \"name\": \"kv\", \"inputs\": [\"n\"], \"out\": 96, \"out_heads\": 12},"
     "{\"op\": \"grouped_attention\", \"name\": \"a\", \"inputs\": [\"r\", \"kv\"], \"heads\": 24,"
-    "\"kv_heads\": 12, \"head_dim\": 4, \"dropout\": 0.1},"
+    "\"kv_heads\": 12, \"head_dim\": 4, \"dropout\": 0.1, \"window\": 5},"
     "{\"op\": \"linear\", \"name\": \"o\", \"out\": 48},"
     "{\"op\": \"add\", \"name\": \"s\", \"inputs\": [\"o\", \"e\"]},"
     "{\"op\": \"moe\", \"name\": \"m\", \"experts\": 12, \"top_k\": 2, \"ffn\": 24,"
-    "\"capacity\": 1.25},"
+    "\"capacity\": 1.25, \"expert_bias\": true},"
     "{\"op\": \"linear\", \"name\": \"up\", \"out\": 96, \"out_heads\": 48},"
     "{\"op\": \"swiglu\", \"name\": \"g\"}, {\"op\": \"linear\", \"name\": \"down\", \"out\": 48},"
     "{\"op\": \"cross_entropy\", \"name\": \"loss\"}]}",

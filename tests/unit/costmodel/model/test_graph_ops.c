@@ -34,7 +34,7 @@ static const char *class_name(const struct sbp_graph *graph, int tensor, int dim
          "{\"op\": \"rotary\", \"name\": \"kr\"},"                                                 \
          "{\"op\": \"grouped_attention\", \"name\": \"a\", \"inputs\": [\"qr\", \"kr\"], "         \
          "\"heads\": 6, \"kv_heads\": 2, \"head_dim\": 4, \"context\": \"ring\", "                 \
-         "\"dropout\": 0.25},"                                                                     \
+         "\"dropout\": 0.25, \"window\": 3},"                                                      \
          "{\"op\": \"linear\", \"name\": \"o\", \"out\": 24},"                                     \
          "{\"op\": \"add\", \"name\": \"s\", \"inputs\": [\"e\", \"o\"]},"                         \
          "{\"op\": \"linear\", \"name\": \"gu\", \"out\": 20, \"out_heads\": 10},"                 \
@@ -60,6 +60,8 @@ static void test_grouped(void **state)
     assert_int_equal(a->attention.value_size, 4);
     assert_int_equal(graph->parameters,
                      9 * 24 + 24 + 24 * 24 + 4 + 24 * 16 + 4 + 24 * 24 + 24 * 20 + 10 * 24);
+    assert_int_equal(a->attention.window, 3);
+    assert_true(a->attention.windowed == 1);
     /* Queries' and keys' heads are two classes, each of its projection too; features merge. */
     assert_string_equal(class_name(graph, a->input[0], 2), "a.heads");
     assert_string_equal(class_name(graph, a->input[1], 2), "a.kv_heads");
@@ -109,7 +111,9 @@ static void test_moe(void **state)
                            "{\"op\": \"moe\", \"name\": \"x\", \"experts\": 6, \"top_k\": 2, "
                            "\"ffn\": 7, \"capacity\": 1.5, \"router_bias\": true},"
                            "{\"op\": \"moe\", \"name\": \"y\", \"experts\": 3, \"top_k\": 1, "
-                           "\"ffn\": 5, \"gated\": false}]}");
+                           "\"ffn\": 5, \"gated\": false},"
+                           "{\"op\": \"moe\", \"name\": \"z\", \"experts\": 3, \"top_k\": 1, "
+                           "\"ffn\": 5, \"router_bias\": true, \"expert_bias\": true}]}");
     const struct sbp_graph *graph = &model.graph;
     const struct sbp_op_node *x = op_named(graph, "x"), *y = op_named(graph, "y");
     assert_shape(shape_of(graph, x->weight[0]), 8, 1, 6, 1);
@@ -119,13 +123,15 @@ static void test_moe(void **state)
     assert_shape(shape_of(graph, y->weight[1]), 3, 8, 5, 1);
     assert_shape(shape_of(graph, y->output), 4, 5, 8, 1);
     assert_int_equal(y->weight_count, 3);
+    assert_shape(shape_of(graph, op_named(graph, "z")->weight[3]), 3, 1, 1 + 2 * 5 + 8, 1);
     assert_int_equal(x->moe.top_k, 2);
     assert_true(x->moe.capacity == 1.5 && y->moe.capacity == 1);
     assert_int_equal(class_of(graph, x->weight[1], 0), class_of(graph, x->weight[2], 0));
     assert_int_equal(class_of(graph, x->weight[1], 2), class_of(graph, x->weight[2], 1));
     assert_int_not_equal(class_of(graph, x->weight[1], 0), class_of(graph, y->weight[1], 0));
-    assert_int_equal(graph->parameters,
-                     9 * 8 + (8 * 6 + 6 * 8 * 7 * 3 + 6) + (8 * 3 + 3 * 8 * 5 * 2));
+    assert_int_equal(graph->parameters, 9 * 8 + (8 * 6 + 6 * 8 * 7 * 3 + 6) +
+                                            (8 * 3 + 3 * 8 * 5 * 2) +
+                                            (8 * 3 + 3 * 8 * 5 * 3 + 3 * (1 + 2 * 5 + 8)));
     drop(&model);
 }
 
@@ -426,6 +432,12 @@ static const struct refusal REFUSED[] = {
      "m.json: layers[2]: rotary works in place: no other layer may read \"l\""},
     {HEAD "\"layers\": [" EMBED ", {\"op\": \"head_norm\", \"size\": 2}]}",
      "m.json: layers[1].size: 2 features of heads that have 1, legal are 1 to 1"},
+    {HEAD "\"layers\": [" EMBED
+          ", {\"op\": \"linear\", \"name\": \"q\", \"out\": 8, \"out_heads\": 4}, {\"op\": "
+          "\"linear\", \"name\": \"k\", \"out\": 16, \"out_heads\": 4}, {\"op\": "
+          "\"grouped_attention\", \"inputs\": [\"q\", \"k\"], \"heads\": 4, \"head_dim\": 2, "
+          "\"causal\": false, \"window\": 2}]}",
+     "m.json: layers[3].window: attention over a window is causal"},
     {HEAD "\"layers\": [" EMBED ", {\"op\": \"grouped_attention\", \"heads\": 2, \"head_dim\": "
           "4}]}",
      "m.json: layers[1]: grouped_attention needs \"inputs\": the names of 2 layers"},

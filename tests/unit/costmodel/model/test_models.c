@@ -46,6 +46,12 @@ static void test_shipped_totals(void **state)
         {"llama-3.1-405b", INT64_C(405853388800)},
         {"mixtral-8x7b", INT64_C(46702792704)},
         {"qwen3-8b", INT64_C(8190735360)},
+        /* as transformers builds them, tests/unit/planner/import/test_hf_published.c */
+        {"qwen3-30b-a3b", INT64_C(30532122624)},
+        {"gpt-oss-120b", INT64_C(116829156672)},
+        {"gemma-3-27b", INT64_C(27009346304)},
+        {"glm-4.5", INT64_C(352797829024)},
+        {"kimi-k2", INT64_C(1026408232448)},
         {"deepseek-v3", INT64_C(671026419200)},
         {"bert-large", INT64_C(335141888)},
         {"vit-b-16", INT64_C(86567656)},
@@ -259,30 +265,76 @@ static int64_t grouped(int64_t h, int64_t a, int64_t k, int64_t d, bool qkv_bias
            (o_bias ? h : 0) + (norms ? 2 * d : 0);
 }
 
+struct mixture {
+    int64_t experts, shared, dense, dense_ffn, every;
+    bool router_bias, expert_bias;
+};
+
+static struct mixture draw_mixture(struct sbp_random *random, int64_t layers)
+{
+    return (struct mixture){.experts = pick(random, 1, 6),
+                            .shared = pick(random, 0, 2),
+                            .dense = pick(random, 0, layers),
+                            .dense_ffn = pick(random, 1, 9),
+                            .every = pick(random, 1, layers),
+                            .router_bias = pick(random, 0, 1) == 1,
+                            .expert_bias = pick(random, 0, 1) == 1};
+}
+
+static void put_mixture(struct sbp_text *text, const struct mixture *m)
+{
+    sbp_text_add(text,
+                 ", \"experts\": %lld, \"top_k\": 1, \"shared_experts\": %lld, \"dense_layers\": "
+                 "%lld, \"dense_ffn\": %lld, \"moe_every\": %lld, \"router_bias\": %s, "
+                 "\"expert_bias\": %s}",
+                 (long long)m->experts, (long long)m->shared, (long long)m->dense,
+                 (long long)m->dense_ffn, (long long)m->every, truth(m->router_bias),
+                 truth(m->expert_bias));
+}
+
+/* Of the second halves of all layers, one by one; f: width of an expert. */
+static int64_t mixture_parameters(const struct mixture *m, int64_t layers, int64_t h, int64_t f)
+{
+    const int64_t e = m->experts;
+    int64_t sum = 0;
+    for (int64_t layer = 0; layer < layers; layer++)
+        if (layer >= m->dense && (layer - m->dense) % m->every == m->every - 1)
+            sum += h * e + (e + m->shared) * 3 * h * f + (m->router_bias ? e : 0) +
+                   (m->expert_bias ? e * (2 * f + h) : 0);
+        else
+            sum += 3 * h * m->dense_ffn;
+    return sum;
+}
+
 static void check_llama(struct sbp_random *random)
 {
     const int64_t l = pick(random, 1, 4), k = pick(random, 1, 3), a = k * pick(random, 1, 4);
     const int64_t h = pick(random, 1, 40), d = 2 * pick(random, 1, 8), f = pick(random, 1, 50);
-    const int64_t v = pick(random, 2, 99), e = pick(random, 1, 6);
+    const int64_t v = pick(random, 2, 99);
     const bool qkv = pick(random, 0, 1) == 1, o = pick(random, 0, 1) == 1,
                norms = pick(random, 0, 1) == 1, tied = pick(random, 0, 1) == 1,
-               mixed = pick(random, 0, 1) == 1, ffn = !mixed && pick(random, 0, 1) == 1;
-    const int64_t mlp = mixed ? h * e + e * 3 * h * f : 3 * h * f + (ffn ? 2 * f + h : 0);
+               mixed = pick(random, 0, 1) == 1, ffn = !mixed && pick(random, 0, 1) == 1,
+               sandwich = pick(random, 0, 1) == 1, sinks = pick(random, 0, 1) == 1;
+    const int64_t mlp = 3 * h * f + (ffn ? 2 * f + h : 0);
+    const struct mixture m = draw_mixture(random, l);
+    const int64_t block =
+        2 * h + (sandwich ? 2 * h : 0) + (sinks ? a : 0) + grouped(h, a, k, d, qkv, o, norms);
     struct sbp_text text = {0};
     sbp_text_add(&text,
                  "{\"name\": \"m\", \"architecture\": \"%s\", \"layers\": %lld, \"hidden\": %lld, "
                  "\"heads\": %lld, \"kv_heads\": %lld, \"head_dim\": %lld, \"ffn\": %lld, "
                  "\"vocab\": %lld, \"vocab_multiple\": 16, \"sequence\": 7, \"global_batch\": 3, "
-                 "\"qkv_bias\": %s, \"projection_bias\": %s, \"qk_norm\": %s, \"tied\": %s",
+                 "\"qkv_bias\": %s, \"projection_bias\": %s, \"qk_norm\": %s, \"tied\": %s, "
+                 "\"sandwich_norm\": %s, \"sinks\": %s, \"window\": 3, \"window_layers\": %lld",
                  mixed ? "mixtral" : "llama", (long long)l, (long long)h, (long long)a,
                  (long long)k, (long long)d, (long long)f, (long long)v, truth(qkv), truth(o),
-                 truth(norms), truth(tied));
+                 truth(norms), truth(tied), truth(sandwich), truth(sinks), (long long)l);
     if (mixed)
-        sbp_text_add(&text, ", \"experts\": %lld, \"top_k\": 1}", (long long)e);
+        put_mixture(&text, &m);
     else
         sbp_text_add(&text, ", \"ffn_bias\": %s}", truth(ffn));
-    check_text(&text,
-               (tied ? 1 : 2) * v * h + h + l * (2 * h + grouped(h, a, k, d, qkv, o, norms) + mlp));
+    check_text(&text, (tied ? 1 : 2) * v * h + h + l * block +
+                          (mixed ? mixture_parameters(&m, l, h, f) : l * mlp));
     sbp_text_free(&text);
 }
 
@@ -410,6 +462,30 @@ static void test_token_products(void **state)
     drop(&model);
 }
 
+/* A model of which half the layers have a window costs as much as the mean of those where all or
+ * none have. */
+static void test_window_layers(void **state)
+{
+    (void)state;
+    static const char *const WINDOWS[] = {"", ", \"window\": 5, \"window_layers\": 2",
+                                          ", \"window\": 5"};
+    double flops[3];
+    for (int i = 0; i < 3; i++) {
+        char text[512];
+        struct model model;
+        (void)snprintf(text, sizeof text,
+                       "{\"name\": \"m\", \"architecture\": \"llama\", \"layers\": 4, "
+                       "\"hidden\": 8, \"heads\": 2, \"ffn\": 6, \"vocab\": 9, \"sequence\": 64, "
+                       "\"global_batch\": 3%s}",
+                       WINDOWS[i]);
+        must_read(&model, text);
+        flops[i] = sbp_op_model_flops(&model.graph);
+        drop(&model);
+    }
+    assert_true(flops[2] < flops[0]);
+    assert_true(fabs(flops[1] - (flops[0] + flops[2]) / 2) <= 1e-12 * flops[0]);
+}
+
 /* --- whatever is shipped --- */
 
 static void check_classes(const struct sbp_graph *graph)
@@ -501,7 +577,7 @@ static void test_shipped_graphs(void **state)
         count++;
     }
     (void)closedir(folder);
-    assert_true(count >= 30);
+    assert_true(count >= 38);
 }
 
 /* Blocks repeat the first of their kind: DeepSeek has two kinds, a ResNet's stages two each. */
@@ -559,6 +635,13 @@ static const struct refusal REFUSED[] = {
      "m.json: rotary needs heads of an even size, this input has 2 x 3"},
     {HEAD "\"llama\", " SIZES "4, \"kv_heads\": 3}",
      "m.json: kv_heads: 3 key and value heads do not divide the 4 heads"},
+    {HEAD "\"llama\", " SIZES "4, \"window_layers\": 1}",
+     "m.json: window_layers: \"window\" says of how many tokens, and is missing"},
+    {HEAD "\"llama\", " SIZES "4, \"window\": 4, \"window_layers\": 3}", "m.json: window_layers: "},
+    {HEAD "\"mixtral\", " SIZES "4, \"experts\": 2, \"top_k\": 1, \"moe_every\": 2}",
+     "m.json: key \"dense_ffn\" is missing"},
+    {HEAD "\"mixtral\", " SIZES "4, \"experts\": 2, \"top_k\": 1, \"moe_every\": 3}",
+     "m.json: moe_every: "},
     {HEAD "\"llama\", " SIZES "4, \"experts\": 3}", "m.json: unknown key \"experts\""},
     {HEAD "\"llama\", " SIZES "4, \"context\": \"rings\"}", "m.json: context: "},
     {HEAD "\"gpt\", " SIZES "4, \"attention_dropout\": 1}",
@@ -609,11 +692,17 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shipped_totals), cmocka_unit_test(test_other_depths),
-        cmocka_unit_test(test_sc21),           cmocka_unit_test(test_table),
-        cmocka_unit_test(test_formulas),       cmocka_unit_test(test_image_products),
-        cmocka_unit_test(test_token_products), cmocka_unit_test(test_shipped_graphs),
-        cmocka_unit_test(test_sites),          cmocka_unit_test(test_attention_kinds),
+        cmocka_unit_test(test_shipped_totals),
+        cmocka_unit_test(test_other_depths),
+        cmocka_unit_test(test_sc21),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_formulas),
+        cmocka_unit_test(test_image_products),
+        cmocka_unit_test(test_token_products),
+        cmocka_unit_test(test_window_layers),
+        cmocka_unit_test(test_shipped_graphs),
+        cmocka_unit_test(test_sites),
+        cmocka_unit_test(test_attention_kinds),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

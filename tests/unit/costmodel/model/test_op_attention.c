@@ -10,7 +10,10 @@ struct attention {
     enum sbp_op_kind kind;
     int64_t batch, sequence, heads, kv_heads, qk, value, rope;
     bool causal, flash;
+    int64_t window; /* in a quarter of the layers; 0: in none */
 };
+
+#define WINDOWED 0.25
 
 static void make_attention(struct bench *bench, const struct attention *a)
 {
@@ -27,30 +30,44 @@ static void make_attention(struct bench *bench, const struct attention *a)
     }
     bench_output(bench, a->batch, a->sequence, a->heads, a->value);
     bench->node.attention.causal = a->causal;
+    bench->node.attention.window = a->window;
+    bench->node.attention.windowed = a->window > 0 ? WINDOWED : 0;
     bench->node.attention.kind = a->flash ? SBP_ATTENTION_FLASH : SBP_ATTENTION_MATERIALISED;
     bench->node.attention.qk_size = a->qk;
     bench->node.attention.value_size = a->value;
 }
 
-/* Scores that each of `ways` ranks forms, which have a piece from the front and one from the back.
- */
-static double scores_formed(const struct attention *a, int64_t ways)
+/* Scores that each of `ways` ranks forms, which have a piece from the front and one from the back,
+ * where a query sees so many keys at most. */
+static double scores_within(const struct attention *a, int64_t ways, int64_t window)
 {
     double formed = 0;
     for (int64_t query = 0; query < a->sequence; query++)
         for (int64_t key = 0; key < a->sequence; key++)
-            formed += !a->causal || key <= query;
+            formed += !a->causal || (key <= query && key > query - window);
     return formed * (double)(a->batch * a->heads) / (double)ways;
 }
 
+static double scores_formed(const struct attention *a, int64_t ways)
+{
+    const double all = scores_within(a, ways, a->sequence);
+    if (a->window == 0)
+        return all;
+    return WINDOWED * scores_within(a, ways, a->window) + (1 - WINDOWED) * all;
+}
+
 static const struct attention ATTENTIONS[] = {
-    {SBP_OP_ATTENTION, 4, 24, 6, 6, 8, 8, 0, true, true},
-    {SBP_OP_ATTENTION, 4, 24, 6, 6, 8, 8, 0, false, false},
-    {SBP_OP_ATTENTION, 1, 1, 1, 1, 1, 1, 0, true, false},
-    {SBP_OP_GROUPED_ATTENTION, 4, 24, 12, 3, 8, 8, 0, true, true},
-    {SBP_OP_GROUPED_ATTENTION, 4, 24, 12, 1, 8, 8, 0, true, false}, /* multi-query */
-    {SBP_OP_LATENT_ATTENTION, 4, 24, 6, 6, 12, 8, 4, true, true},   /* sizes differ */
-    {SBP_OP_LATENT_ATTENTION, 4, 24, 6, 6, 12, 8, 4, false, false},
+    {SBP_OP_ATTENTION, 4, 24, 6, 6, 8, 8, 0, true, true, 0},
+    {SBP_OP_ATTENTION, 4, 24, 6, 6, 8, 8, 0, false, false, 0},
+    {SBP_OP_ATTENTION, 1, 1, 1, 1, 1, 1, 0, true, false, 0},
+    {SBP_OP_GROUPED_ATTENTION, 4, 24, 12, 3, 8, 8, 0, true, true, 0},
+    {SBP_OP_GROUPED_ATTENTION, 4, 24, 12, 1, 8, 8, 0, true, false, 0}, /* multi-query */
+    {SBP_OP_LATENT_ATTENTION, 4, 24, 6, 6, 12, 8, 4, true, true, 0},   /* sizes differ */
+    {SBP_OP_LATENT_ATTENTION, 4, 24, 6, 6, 12, 8, 4, false, false, 0},
+    {SBP_OP_GROUPED_ATTENTION, 4, 24, 12, 3, 8, 8, 0, true, true, 1},   /* windows: itself alone, */
+    {SBP_OP_GROUPED_ATTENTION, 4, 24, 12, 3, 8, 8, 0, true, true, 7},   /* some of a rank's keys, */
+    {SBP_OP_GROUPED_ATTENTION, 4, 24, 12, 3, 8, 8, 0, true, true, 21},  /* a last rank's start, */
+    {SBP_OP_GROUPED_ATTENTION, 4, 24, 12, 3, 8, 8, 0, true, false, 99}, /* everything */
 };
 #define ATTENTION_COUNT ((int)(sizeof ATTENTIONS / sizeof ATTENTIONS[0]))
 
@@ -156,7 +173,7 @@ static void test_context_collectives(void **state)
 static void test_kept_attention(void **state)
 {
     (void)state;
-    const struct attention a = {SBP_OP_ATTENTION, 4, 24, 6, 6, 8, 8, 0, true, false};
+    const struct attention a = {SBP_OP_ATTENTION, 4, 24, 6, 6, 8, 8, 0, true, false, 0};
     struct bench bench;
     make_attention(&bench, &a);
     const double square = 6.0 * 24 * 24 * 4;

@@ -341,4 +341,13 @@ enum { SBP_OUTER_LEAST_MEMORY_SOLVES = 100 };
 #define SBP_OUTER_PATHS_WORK        INT64_C(400000000)
 #define SBP_OUTER_PATHS_FIRST_SHARE 0.125
 
+/* ---- commands -------------------------------------------------------------------------------- */
+
+/* Seconds and bytes that a search may take unless its command line says otherwise: people wait a
+ * minute, and laptops have the memory (bench limits). Arenas may hold the given share of the bytes;
+ * the rest is the heap's own, the model and what is printed. */
+#define SBP_COMMANDS_TIME_LIMIT_S  60.0
+#define SBP_COMMANDS_SEARCH_MEMORY 4294967296.0
+#define SBP_COMMANDS_MEMORY_SHARE  0.8
+
 #endif

@@ -506,6 +506,7 @@ enum sbp_status sbp_message_reduce(const struct sbp_space *space, double capacit
 {
     struct sbp_messages m = {.space = space,
                              .arena = arena,
+                             .scratch.budget = space->arena.budget,
                              .priced = {.space = space, .capacity_bytes = capacity_bytes},
                              .goal_s = goal_s,
                              .out = reduction};
@@ -517,6 +518,7 @@ enum sbp_status sbp_message_narrow(const struct sbp_space *space, double goal_s,
 {
     struct sbp_messages m = {.space = space,
                              .arena = arena,
+                             .scratch.budget = space->arena.budget,
                              .priced = {.space = space, .capacity_bytes = INFINITY},
                              .goal_s = goal_s,
                              .keeps_all = true,

@@ -349,6 +349,7 @@ static enum sbp_status begin(const struct sbp_cut *cut, const struct sbp_solve_r
                                 .request = &timed,
                                 .outcome = outcome,
                                 .diag = diag,
+                                .scratch.budget = request->asked.search_memory,
                                 .best = {.objective_s = INFINITY},
                                 .limit_bytes =
                                     sbp_request_limit_bytes(&request->asked, cut->cluster),

@@ -24,6 +24,8 @@ struct sbp_outcome {
     int64_t evaluations;
     double wall_s;
     bool stopped;
+    bool left_out;        /* whole search: some strategies needed more memory than the search has;
+                             the lower bound holds over them, too */
     bool is_narrow;       /* of space full, larger meshes were searched without repeated work
                              (sbp_space_opens): bound and proof hold for the rest alone */
     bool memory_binds;    /* the cheapest strategy without a memory limit did not fit */

@@ -61,7 +61,7 @@ static enum sbp_status ask(struct memory_search *s, struct candidate *candidate,
         status = question(s, candidate, &refusal);
     sbp_arena_release(&e->solve_arena, mark);
     return status == SBP_OK || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED ||
-                   status == SBP_STOPPED
+                   status == SBP_STOPPED || sbp_outer_leaves_out(e, status)
                ? SBP_OK
                : sbp_fail(e->diag, status, "%s", refusal.text);
 }

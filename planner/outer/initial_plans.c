@@ -49,7 +49,8 @@ static enum sbp_status sketch_node(struct sbp_branch_and_bound *e, const struct 
                        &(struct sbp_pool_plan){.objective_s = *found_s});
     sbp_arena_release(&e->solve_arena, plan_mark);
     sbp_arena_release(&e->arena, mark);
-    return status == SBP_OK || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED
+    return status == SBP_OK || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED ||
+                   sbp_outer_leaves_out(e, status)
                ? SBP_OK
                : sbp_fail(e->diag, status, "%s", refusal.text);
 }

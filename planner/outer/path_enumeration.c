@@ -225,6 +225,8 @@ enum sbp_status sbp_path_enumerate(struct sbp_path_enumeration *enumeration, str
     struct sbp_diag refusal = {{0}};
     struct enumerator t = {.s = enumeration,
                            .diag = &refusal,
+                           .arena.budget = enumeration->request->asked.search_memory,
+                           .pass.budget = enumeration->request->asked.search_memory,
                            .request = *enumeration->request,
                            .goal_s = enumeration->goal_s,
                            .open_s = INFINITY,

@@ -400,8 +400,7 @@ static enum sbp_status for_variables(struct pricing *p,
                                      enum sbp_status (*look)(struct pricing *p, int variable,
                                                              struct sbp_arena *scratch))
 {
-    struct sbp_arena scratch;
-    sbp_arena_init(&scratch);
+    struct sbp_arena scratch = {.budget = p->space->arena.budget};
     enum sbp_status status = SBP_OK;
     const struct sbp_arena_mark mark = sbp_arena_mark(&scratch);
     for (int v = 0; v < p->space->variable_count && status == SBP_OK; v++) {

@@ -24,7 +24,7 @@ struct sbp_cache_entry {
 void sbp_price_cache_free(struct sbp_price_cache *cache)
 {
     sbp_arena_free(&cache->arena);
-    *cache = (struct sbp_price_cache){0};
+    *cache = (struct sbp_price_cache){.arena.budget = cache->arena.budget};
 }
 
 void sbp_price_cache_trim(struct sbp_price_cache *cache)

@@ -108,6 +108,16 @@ enum { SBP_SPACE_CLOCK_PERIOD = 256 };
  * 3,136. Beyond it no operator repeats work of its own accord (bench front). */
 #define SBP_SPACE_MOST_OPEN_TUPLES 65000
 
+/* Tuples of an operator above which all operators of a space keep to plain ones: in a search, and
+ * where only some plan is looked for. Clusters of up to 2,048 x 8 devices have 7,251 at most (bench
+ * front). Calls of the enumeration of a space, likewise: there at most 200,000. */
+enum { SBP_SPACE_MOST_TUPLES = 50000, SBP_SPACE_FEW_TUPLES = 10000 };
+#define SBP_SPACE_MOST_CALLS 4000000u
+
+/* Plain tuples of an operator, at most; roles that share its mesh; and how many of these may keep
+ * to a level (bench limits). */
+enum { SBP_SPACE_MOST_PLAIN_TUPLES = 4000, SBP_SPACE_PLAIN_ROLES = 4, SBP_SPACE_LEVEL_ROLES = 2 };
+
 /* Remembered prices of collectives, as a power of two: 192 KiB, which stay in a core's cache (bench
  * scale). */
 enum { SBP_SPACE_PRICE_MEMO_BITS = 13 };

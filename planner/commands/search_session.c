@@ -123,6 +123,8 @@ void sbp_search_put(struct cJSON *json, const struct sbp_search_job *job,
         sbp_json_put_bool(json, "stopped", true, failed);
     if (outcome->left_out)
         sbp_json_put_bool(json, "left_out", true, failed);
+    if (outcome->is_plain)
+        sbp_json_put_bool(json, "plain", true, failed);
     sbp_json_put_text(json, "space", sbp_request_space_name(request->space), failed);
     sbp_json_put_text(json, "objective", communication ? "communication" : "step-time", failed);
     sbp_json_put_number(json, "objective_s", outcome->objective_s, failed);
@@ -261,6 +263,9 @@ static const char *limits_of(const struct sbp_search_job *job, char buffer[SBP_V
                        ", without what needs more than %s of search memory%s",
                        sbp_format_bytes(memory_limit(job->arguments), bytes),
                        job->arguments->search_memory_bytes.is_given ? "" : " (default)");
+    if (job->outcome.is_plain)
+        (void)snprintf(buffer + strlen(buffer), SBP_VERDICT_BYTES - strlen(buffer),
+                       ", large meshes by plain splits alone");
     return buffer;
 }
 

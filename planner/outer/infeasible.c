@@ -176,7 +176,7 @@ static bool has_seen_all(const struct sbp_branch_and_bound *e)
 static void close_bound(struct sbp_branch_and_bound *e)
 {
     const int64_t limit_bytes = sbp_request_limit_bytes(e->request, &e->given->workload.cluster);
-    if (!has_seen_all(e))
+    if (!has_seen_all(e) || e->out->is_plain)
         e->out->least_bytes = 0;
     if (sbp_outer_is_infeasible(e))
         e->out->least_bytes = fmax(e->out->least_bytes, (double)limit_bytes + 1);

@@ -91,6 +91,7 @@ void sbp_outer_note_outcome(struct sbp_branch_and_bound *e, const struct sbp_out
     out->evaluations += found->evaluations;
     e->open_work += e->has_passed ? SBP_OUTER_EVALUATION_WORK * (double)found->evaluations : 0;
     out->stopped |= found->stopped;
+    out->is_plain |= found->is_plain;
     e->memory_binds |= found->memory_binds;
     e->is_too_large |= found->is_too_large;
     out->unbounded = found->unbounded != NULL ? found->unbounded : out->unbounded;
@@ -144,6 +145,13 @@ enum sbp_status sbp_outer_bound(struct sbp_branch_and_bound *e, struct sbp_node 
     *legal = status == SBP_OK || status == SBP_STOPPED;
     if (status == SBP_STOPPED) {
         e->out->stopped = true;
+        return SBP_OK;
+    }
+    e->out->is_plain |= bound.is_plain || status == SBP_E_UNSUPPORTED;
+    if (status == SBP_E_UNSUPPORTED) { /* no plain split is legal: nothing is known */
+        e->open_s = fmin(e->open_s, node->bound_s);
+        e->any_legal = true;
+        *legal = false;
         return SBP_OK;
     }
     if (status == SBP_E_INPUT) {

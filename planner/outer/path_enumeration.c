@@ -35,7 +35,7 @@ static enum sbp_status make_space(struct enumerator *t, const struct sbp_path *p
     request.weights = weights;
     SBP_TRY(sbp_space_make(t->s->cut, &request, NULL, NULL, space, t->diag));
     space->request = &t->request;
-    return SBP_OK;
+    return space->is_plain ? SBP_E_UNSUPPORTED : SBP_OK; /* it proves nothing */
 }
 
 /* Makes the spaces along the paths that are new since the last time. */

@@ -351,6 +351,7 @@ static enum sbp_status check_record(const struct sbp_json *search)
         algorithms[i + 1] = sbp_solvers[i].name;
     SBP_TRY(sbp_json_get_bool(search, "stopped", &flag));
     SBP_TRY(sbp_json_get_bool(search, "left_out", &flag));
+    SBP_TRY(sbp_json_get_bool(search, "plain", &flag));
     SBP_TRY(sbp_json_get_choice(search, "space", sbp_request_space_names(), &choice));
     SBP_TRY(sbp_json_get_choice(search, "algorithm", algorithms, &choice));
     for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++)
@@ -377,7 +378,7 @@ static enum sbp_status check_search(const struct sbp_json *root, const struct sb
                                        "evaluations",     "algorithm",   "command",
                                        "lower_bound_s",   "rank",        "memory_limit_bytes",
                                        "max_batch_split", "covers",      "left_out",
-                                       NULL};
+                                       "plain",           NULL};
     static const char *const STATUSES[] = {"feasible", "optimal", NULL};
     static const char *const OBJECTIVES[] = {"step-time", "communication", NULL};
     struct sbp_json search;

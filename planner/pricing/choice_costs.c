@@ -415,7 +415,7 @@ enum sbp_status sbp_pricing_make_choices(struct sbp_space *space)
 {
     struct pricing p = {
         .space = space, .terms = terms_of(space), .stages = space->weights->memory_stages};
-    const double refuted_s = space->request->refuted_s;
+    const double refuted_s = space->is_plain ? 0 : space->request->refuted_s;
     if (refuted_s > 0) {
         space->least_s = sbp_pricing_constant_s(space);
         SBP_TRY(for_variables(&p, add_least));

@@ -111,12 +111,12 @@ enum { SBP_SPACE_CLOCK_PERIOD = 256 };
 /* Tuples of an operator above which all operators of a space keep to plain ones: in a search, and
  * where only some plan is looked for. Clusters of up to 2,048 x 8 devices have 7,251 at most (bench
  * front). Calls of the enumeration of a space, likewise: there at most 200,000. */
-enum { SBP_SPACE_MOST_TUPLES = 50000, SBP_SPACE_FEW_TUPLES = 10000 };
-#define SBP_SPACE_MOST_CALLS 4000000u
+enum { SBP_SPACE_MOST_TUPLES = 200000, SBP_SPACE_FEW_TUPLES = 3000 };
+#define SBP_SPACE_MOST_CALLS 20000000u
 
 /* Plain tuples of an operator, at most; roles that share its mesh; and how many of these may keep
  * to a level (bench limits). */
-enum { SBP_SPACE_MOST_PLAIN_TUPLES = 4000, SBP_SPACE_PLAIN_ROLES = 4, SBP_SPACE_LEVEL_ROLES = 2 };
+enum { SBP_SPACE_MOST_PLAIN_TUPLES = 1000, SBP_SPACE_PLAIN_ROLES = 4, SBP_SPACE_LEVEL_ROLES = 1 };
 
 /* Remembered prices of collectives, as a power of two: 192 KiB, which stay in a core's cache (bench
  * scale). */
@@ -142,6 +142,10 @@ enum { SBP_PRICING_ARITHMETIC_MEMO_BITS = 9 };
 /* Cells of a variable's dense array over patterns, at most: 4 MiB. Beyond it tuples are looked at
  * pair by pair (bench scale). */
 enum { SBP_PRICING_MOST_PLACES = 1 << 20 };
+
+/* Tuples that are looked at, each with all of an edge's other end, between two looks at the clock
+ * (bench scale). */
+enum { SBP_PRICING_CLOCK_PERIOD = 16 };
 
 /* Prices that the tables of all edges of a space remember together: 128 MiB (bench scale: ResNet-50
  * on 1,296 devices, which took 5.8 GB without a limit). */

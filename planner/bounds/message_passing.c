@@ -317,8 +317,12 @@ static enum sbp_status pass(struct sbp_messages *m, bool rising, double bound_s,
             *(((m->incident[i].other > v) == rising) ? &ahead : &behind) += 1;
         const double weight = 1.0 / fmax(1, fmax(ahead, behind));
         for (int i = m->first[v]; i < m->first[v + 1]; i++)
-            if ((m->incident[i].other > v) == rising)
-                SBP_TRY(send_from(m, v, &m->incident[i], weight, &sum));
+            if ((m->incident[i].other > v) == rising) {
+                const enum sbp_status status = send_from(m, v, &m->incident[i], weight, &sum);
+                m->out->stopped |= status == SBP_STOPPED;
+                if (status != SBP_OK)
+                    return status == SBP_STOPPED ? SBP_OK : status;
+            }
         if (is_settled(m))
             return SBP_OK;
     }

@@ -303,6 +303,10 @@ enum { SBP_OUTER_FREE_CUT_OPERATORS = 256, SBP_OUTER_MICRO_BATCHES = 1 << 16 };
 /* Share of the search's time limit that initial plans may take (bench front). */
 #define SBP_OUTER_INITIAL_TIME 0.2
 
+/* Axes of the mesh above which plans by batch alone are made before other initial plans: 16,384
+ * devices have 14 (bench limits). */
+enum { SBP_OUTER_SMALL_AXES = 14 };
+
 /* Cost over that of the cheapest initial plan up to which a candidate is searched first (bench
  * front: DeepSeek-V3). */
 #define SBP_OUTER_PROMISING_RATIO 1.25

@@ -254,7 +254,10 @@ static enum sbp_status make_domain(struct sbp_space_maker *maker, int variable)
         v->allowed = allowed;
         SBP_TRY(single_megatron_tuple(maker, variable, &capacity));
     } else if (space->is_plain) {
-        SBP_TRY(sbp_space_fill_domain(maker, variable, allowed, resorts, &capacity));
+        const unsigned roles =
+            space->request->batch_alone ? allowed & maker->legality.batch : allowed;
+        SBP_TRY(sbp_space_fill_domain(maker, variable, roles,
+                                      sbp_space_last_resorts(space, variable), &capacity));
     } else {
         SBP_TRY(enumerate_domain(maker, variable, allowed, resorts, &capacity));
     }
@@ -290,6 +293,7 @@ enum sbp_status sbp_space_make_domains(struct sbp_space_maker *maker)
     const struct sbp_arena_mark mark = sbp_arena_mark(&space->arena);
     maker->most_tuples =
         space->request->draws_few ? SBP_SPACE_FEW_TUPLES : SBP_SPACE_MOST_TUPLES;
+    space->is_plain = space->request->batch_alone;
     const enum sbp_status status = make_domains(maker);
     if (status != SBP_E_RANGE)
         return status;

@@ -47,16 +47,19 @@ struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
     };
 }
 
-/* Shows progress; the time counts from the start of the search, not of the round. */
+/* Shows progress; the time counts from the start of the command's line, not of the round. */
 static void show_progress(void *context, int64_t evaluations, double best, double round_s)
 {
-    const struct sbp_progress *progress = context;
+    const struct sbp_search_job *const job = context;
     char count[32], cost[32];
     (void)round_s;
-    sbp_progress_show(context, "searching: %s strategies, best %s, %.0f s",
+    if (!sbp_progress_is_due(job->progress))
+        return;
+    sbp_progress_show(job->progress, "searching%s%s: %s strategies, best %s, %.0f s",
+                      job->label == NULL ? "" : " ", job->label == NULL ? "" : job->label,
                       sbp_format_count((double)evaluations, count),
                       isfinite(best) ? sbp_format_seconds(best, cost) : "none yet",
-                      sbp_clock_s() - progress->start_s);
+                      sbp_clock_s() - job->progress->start_s);
 }
 
 /* Makes a plan of the pool the plan. */
@@ -84,15 +87,22 @@ static void limit_memory(struct sbp_search_job *job, struct sbp_request *request
 
 enum sbp_status sbp_search_job_run(struct sbp_search_job *job, int most, struct sbp_diag *diag)
 {
-    struct sbp_progress progress;
+    struct sbp_progress own;
     struct sbp_request watched = job->request;
     watched.solver_options.progress = show_progress;
-    watched.solver_options.progress_context = &progress;
+    watched.solver_options.progress_context = job;
     limit_memory(job, &watched);
-    sbp_progress_start(&progress);
+    const bool has_own = job->progress == NULL;
+    if (has_own) {
+        sbp_progress_start(&own);
+        job->progress = &own;
+    }
     const enum sbp_status status = sbp_outer_search(&job->plan, &watched, most, &job->plan.arena,
                                                     &job->pool, &job->outcome, diag);
-    sbp_progress_end(&progress);
+    if (has_own) {
+        sbp_progress_end(&own);
+        job->progress = NULL;
+    }
     return status == SBP_OK && job->pool.count > 0 ? take(&job->plan, &job->pool.plan[0], diag)
                                                    : status;
 }

@@ -34,6 +34,8 @@ struct sbp_search_job {
     struct sbp_pool pool;  /* with --top */
     bool may_be_too_large; /* a plan need not fit in memory */
     struct sbp_arena_budget search_memory;
+    struct sbp_progress *progress; /* of the command; NULL: the search has a line of its own */
+    const char *label;             /* begins that line; NULL: nothing does */
 };
 /* The verdict in words: "optimal", "feasible, at most 1.2 % above the bound 3.4 ms", "stopped
  * before ...". Returns buffer (SBP_VERDICT_BYTES). */
@@ -87,7 +89,7 @@ enum sbp_status sbp_search_shortage(struct sbp_search_job *job, struct sbp_short
 /* A search as a row of a table: refused by its space, or with the plan that was found, or with the
  * shortage that leaves none. */
 struct sbp_search_row {
-    bool refused, found;
+    bool refused, found, skipped; /* skipped: it was not searched */
     struct sbp_diag why; /* refused */
     struct sbp_outcome outcome;
     struct sbp_parallel parallel;

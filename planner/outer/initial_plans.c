@@ -73,6 +73,19 @@ static const struct sbp_node *plainest(const struct sbp_branch_and_bound *e, int
     return &e->node[first];
 }
 
+/* The same that keeps least of its activations, without offload; NULL: there is none. */
+static const struct sbp_node *leanest(const struct sbp_branch_and_bound *e, int first)
+{
+    for (int i = first;
+         i < e->node_count && same_stages(&e->node[i].parallel, &e->node[first].parallel); i++) {
+        const struct sbp_parallel *const parallel = &e->node[i].parallel;
+        if (parallel->schedule == SBP_ONE_F_ONE_B && !parallel->offload &&
+            parallel->recompute == SBP_RECOMPUTE_FULL)
+            return &e->node[i];
+    }
+    return NULL;
+}
+
 /* Whether a candidate's bound is above what is searched first. */
 static bool costs_too_much(const struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
@@ -98,6 +111,8 @@ static enum sbp_status sketch_all(struct sbp_branch_and_bound *e, bool batch_alo
         *next = (struct sketch){.node = i, .found_s = INFINITY};
         if (!costs_too_much(e, node))
             SBP_TRY(sketch_node(e, node, batch_alone, &next->found_s));
+        if (batch_alone && isinf(next->found_s) && leanest(e, i) != NULL)
+            SBP_TRY(sketch_node(e, leanest(e, i), true, &next->found_s));
         passed = goes_on && next->found_s > last_s;
         last_s = next->found_s;
         last = parallel;

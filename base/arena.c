@@ -37,10 +37,38 @@ void sbp_arena_init(struct sbp_arena *arena)
     *arena = (struct sbp_arena){0};
 }
 
+/* ---- budgets -------------------------------------------------------------------------------- */
+
+size_t sbp_arena_budget_left(const struct sbp_arena_budget *budget)
+{
+    return budget == NULL ? SIZE_MAX : budget->most_bytes - budget->held_bytes;
+}
+
+bool sbp_arena_budget_take(struct sbp_arena_budget *budget, size_t bytes)
+{
+    if (budget == NULL)
+        return true;
+    if (bytes > sbp_arena_budget_left(budget)) {
+        budget->refused = true;
+        return false;
+    }
+    budget->held_bytes += bytes;
+    return true;
+}
+
+void sbp_arena_budget_return(struct sbp_arena_budget *budget, size_t bytes)
+{
+    if (budget != NULL)
+        budget->held_bytes -= bytes;
+}
+
+/* ---- arenas --------------------------------------------------------------------------------- */
+
 static void drop_head(struct sbp_arena *arena)
 {
     struct sbp_arena_block *block = arena->head;
     arena->head = block->previous;
+    sbp_arena_budget_return(arena->budget, sizeof *block + block->capacity_bytes);
     UNPOISON(block->data, block->capacity_bytes);
     free(block);
 }
@@ -66,9 +94,13 @@ static bool add_block(struct sbp_arena *arena, size_t least_bytes)
         capacity = least_bytes;
     if (capacity > SIZE_MAX - sizeof(struct sbp_arena_block))
         return false;
-    struct sbp_arena_block *block = malloc(sizeof *block + capacity);
-    if (block == NULL)
+    if (!sbp_arena_budget_take(arena->budget, sizeof(struct sbp_arena_block) + capacity))
         return false;
+    struct sbp_arena_block *block = malloc(sizeof *block + capacity);
+    if (block == NULL) {
+        sbp_arena_budget_return(arena->budget, sizeof *block + capacity);
+        return false;
+    }
     *block = (struct sbp_arena_block){.previous = arena->head, .capacity_bytes = capacity};
     POISON(block->data, capacity);
     arena->head = block;

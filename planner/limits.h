@@ -108,6 +108,16 @@ enum { SBP_SPACE_CLOCK_PERIOD = 256 };
  * 3,136. Beyond it no operator repeats work of its own accord (bench front). */
 #define SBP_SPACE_MOST_OPEN_TUPLES 65000
 
+/* Tuples of an operator above which all operators of a space keep to plain ones: in a search, and
+ * where only some plan is looked for. Clusters of up to 2,048 x 8 devices have 7,251 at most (bench
+ * front). Calls of the enumeration of a space, likewise: there at most 200,000. */
+enum { SBP_SPACE_MOST_TUPLES = 200000, SBP_SPACE_FEW_TUPLES = 3000 };
+#define SBP_SPACE_MOST_CALLS 20000000u
+
+/* Plain tuples of an operator, at most; roles that share its mesh; and how many of these may keep
+ * to a level (bench limits). */
+enum { SBP_SPACE_MOST_PLAIN_TUPLES = 1000, SBP_SPACE_PLAIN_ROLES = 4, SBP_SPACE_LEVEL_ROLES = 1 };
+
 /* Remembered prices of collectives, as a power of two: 192 KiB, which stay in a core's cache (bench
  * scale). */
 enum { SBP_SPACE_PRICE_MEMO_BITS = 13 };
@@ -132,6 +142,10 @@ enum { SBP_PRICING_ARITHMETIC_MEMO_BITS = 9 };
 /* Cells of a variable's dense array over patterns, at most: 4 MiB. Beyond it tuples are looked at
  * pair by pair (bench scale). */
 enum { SBP_PRICING_MOST_PLACES = 1 << 20 };
+
+/* Tuples that are looked at, each with all of an edge's other end, between two looks at the clock
+ * (bench scale). */
+enum { SBP_PRICING_CLOCK_PERIOD = 16 };
 
 /* Prices that the tables of all edges of a space remember together: 128 MiB (bench scale: ResNet-50
  * on 1,296 devices, which took 5.8 GB without a limit). */
@@ -289,6 +303,10 @@ enum { SBP_OUTER_FREE_CUT_OPERATORS = 256, SBP_OUTER_MICRO_BATCHES = 1 << 16 };
 /* Share of the search's time limit that initial plans may take (bench front). */
 #define SBP_OUTER_INITIAL_TIME 0.2
 
+/* Axes of the mesh above which plans by batch alone are made before other initial plans: 16,384
+ * devices have 14 (bench limits). */
+enum { SBP_OUTER_SMALL_AXES = 14 };
+
 /* Cost over that of the cheapest initial plan up to which a candidate is searched first (bench
  * front: DeepSeek-V3). */
 #define SBP_OUTER_PROMISING_RATIO 1.25
@@ -340,5 +358,14 @@ enum { SBP_OUTER_LEAST_MEMORY_SOLVES = 100 };
 #define SBP_OUTER_PATHS_CELLS       1e6
 #define SBP_OUTER_PATHS_WORK        INT64_C(400000000)
 #define SBP_OUTER_PATHS_FIRST_SHARE 0.125
+
+/* ---- commands -------------------------------------------------------------------------------- */
+
+/* Seconds and bytes that a search may take unless its command line says otherwise: people wait a
+ * minute, and laptops have the memory (bench limits). Arenas may hold the given share of the bytes;
+ * the rest is the heap's own, the model and what is printed. */
+#define SBP_COMMANDS_TIME_LIMIT_S  60.0
+#define SBP_COMMANDS_SEARCH_MEMORY 4294967296.0
+#define SBP_COMMANDS_MEMORY_SHARE  0.8
 
 #endif

@@ -317,8 +317,12 @@ static enum sbp_status pass(struct sbp_messages *m, bool rising, double bound_s,
             *(((m->incident[i].other > v) == rising) ? &ahead : &behind) += 1;
         const double weight = 1.0 / fmax(1, fmax(ahead, behind));
         for (int i = m->first[v]; i < m->first[v + 1]; i++)
-            if ((m->incident[i].other > v) == rising)
-                SBP_TRY(send_from(m, v, &m->incident[i], weight, &sum));
+            if ((m->incident[i].other > v) == rising) {
+                const enum sbp_status status = send_from(m, v, &m->incident[i], weight, &sum);
+                m->out->stopped |= status == SBP_STOPPED;
+                if (status != SBP_OK)
+                    return status == SBP_STOPPED ? SBP_OK : status;
+            }
         if (is_settled(m))
             return SBP_OK;
     }
@@ -506,6 +510,7 @@ enum sbp_status sbp_message_reduce(const struct sbp_space *space, double capacit
 {
     struct sbp_messages m = {.space = space,
                              .arena = arena,
+                             .scratch.budget = space->arena.budget,
                              .priced = {.space = space, .capacity_bytes = capacity_bytes},
                              .goal_s = goal_s,
                              .out = reduction};
@@ -517,6 +522,7 @@ enum sbp_status sbp_message_narrow(const struct sbp_space *space, double goal_s,
 {
     struct sbp_messages m = {.space = space,
                              .arena = arena,
+                             .scratch.budget = space->arena.budget,
                              .priced = {.space = space, .capacity_bytes = INFINITY},
                              .goal_s = goal_s,
                              .keeps_all = true,

@@ -276,9 +276,8 @@ static enum sbp_status put_runtime(struct cJSON *cluster, const char *word, stru
     return status;
 }
 
-enum sbp_status sbp_cluster_parts_expand(struct cJSON *cluster, const char *file,
-                                         const char *runtime, struct sbp_arena *arena,
-                                         struct sbp_diag *diag)
+enum sbp_status sbp_config_expand(struct cJSON *cluster, const char *file, const char *runtime,
+                                  struct sbp_arena *arena, struct sbp_diag *diag)
 {
     const struct cJSON *given = cJSON_GetObjectItemCaseSensitive(cluster, RUNTIME);
     struct sbp_diag why = {{0}};

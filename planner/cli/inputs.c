@@ -145,10 +145,9 @@ static enum sbp_status read_files(const struct sbp_arguments *arguments, struct 
     struct sbp_json at;
     SBP_TRY(open_file(arguments, SBP_CONFIG_MODEL, arena, model, diag));
     SBP_TRY(open_file(arguments, SBP_CONFIG_CLUSTER, arena, cluster, diag));
-    SBP_TRY(
-        sbp_cluster_parts_expand(cluster->root, cluster->path, arguments->runtime, arena, diag));
+    SBP_TRY(sbp_config_expand(cluster->root, cluster->path, arguments->runtime, arena, diag));
     SBP_TRY(override(arguments, model, cluster, settings, diag));
-    SBP_TRY(sbp_cluster_parts_expand(cluster->root, cluster->name, NULL, arena, diag));
+    SBP_TRY(sbp_config_expand(cluster->root, cluster->name, NULL, arena, diag));
     SBP_TRY(sbp_device_file_fill(cluster->root, cluster->name, arena, diag));
     SBP_TRY(sbp_degree_options_put(arguments, settings, diag));
     const int64_t devices = settings->devices > 0 ? settings->devices : arguments->devices;

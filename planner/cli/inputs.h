@@ -44,9 +44,8 @@ enum sbp_status sbp_config_find(enum sbp_config_kind kind, const char *word,
  * (--runtime; NULL: as the cluster says) stands in its place, "none" takes it away. The tree is the
  * caller's; file: its name, for messages. The arena holds names of files. E_INPUT, E_IO, E_MEMORY.
  */
-enum sbp_status sbp_cluster_parts_expand(struct cJSON *cluster, const char *file,
-                                         const char *runtime, struct sbp_arena *arena,
-                                         struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_config_expand(struct cJSON *cluster, const char *file, const char *runtime,
+                                  struct sbp_arena *arena, struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Where a cluster's device has the key "like", which names a device file: copies every key that the
  * device lacks from there, of its peaks every type, and takes "like" away. Tables of products

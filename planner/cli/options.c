@@ -40,6 +40,24 @@ static const char *algorithm_at(int place)
     return place == 0 ? "auto" : sbp_solvers[place - 1].name;
 }
 
+static bool set_seconds(void *field, const char *value)
+{
+    struct sbp_limit *const limit = field;
+    limit->is_given = true;
+    limit->most = 0;
+    return strcmp(value, "none") == 0 ||
+           (sbp_parse_double(value, &limit->most) && limit->most >= 0);
+}
+
+static bool set_bytes(void *field, const char *value)
+{
+    struct sbp_limit *const limit = field;
+    limit->is_given = true;
+    limit->most = 0;
+    return strcmp(value, "none") == 0 || (sbp_parse_scaled(value, true, &limit->most) &&
+                                          limit->most >= 0 && limit->most <= (double)MOST_COUNT);
+}
+
 static const struct sbp_option options[] = {
     {"-o", "FILE", "write the result to a file", FIELD(OUTPUT, output)},
     {"--problem", "FILE",
@@ -56,8 +74,15 @@ static const struct sbp_option options[] = {
     {"--algorithm", "NAME", "how it is searched (default auto: exact where it can)",
      FIELD(CHOICE, algorithm), .name_at = algorithm_at},
     {"--seed", "N", "of everything random (default 0)", FIELD(WHOLE, seed), .most = MOST_COUNT},
-    {"--time-limit", "SECONDS", "end the search then with the best so far (default 0: no limit)",
-     FIELD(SECONDS, time_limit_s)},
+    {"--time-limit", "SECONDS",
+     "end then with the best so far (default 60, of solve none); 0 or none: no limit",
+     FIELD(CHECKED, time_limit_s), .set = set_seconds,
+     .legal = "a number of seconds from 0, or none"},
+    {"--search-memory", "BYTES",
+     "memory that the search itself may take (default 4G); what would need more is left out, and "
+     "the answer says so; 0 or none: no limit",
+     FIELD(CHECKED, search_memory_bytes), .set = set_bytes,
+     .legal = "a number of bytes such as 4G or 512M, or none"},
     {"--max-evaluations", "N", "end the search after so many strategies",
      FIELD(COUNT, max_evaluations), .least = 1, .most = MOST_COUNT},
     {"--restarts", "N", "of coordinate-descent and metropolis-hastings (default 100)",

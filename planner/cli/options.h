@@ -16,6 +16,12 @@
 #include "base/status.h"
 #include "planner/degrees/degrees.h"
 
+/* What a limit was set to; `none` sets it to 0. */
+struct sbp_limit {
+    bool is_given;
+    double most; /* 0: no limit */
+};
+
 struct sbp_arguments {
     struct sbp_arena arena; /* owns the arrays */
     const struct sbp_command *command;
@@ -30,7 +36,8 @@ struct sbp_arguments {
     int space, algorithm, objective; /* algorithm: 0 auto, else index */
     int64_t devices;                 /* 0: all */
     int64_t seed, max_evaluations, restarts, memory_limit_bytes;
-    double time_limit_s, tokens;
+    struct sbp_limit time_limit_s, search_memory_bytes;
+    double tokens;
     const char *strategy, *problem, *runtime;
     struct sbp_degrees degrees;
     const char *megatron; /* flags of Megatron-LM; NULL */

@@ -26,6 +26,7 @@ struct comparison {
     struct sbp_search_row row[ROWS];
     int plan_of; /* the row that found full's plan: it may be a space that full contains */
     int found;
+    struct sbp_progress progress;
 };
 
 /* Searches a row. A space without a legal strategy, or too large for the solver, is a row, too. */
@@ -45,14 +46,19 @@ static enum sbp_status search_row(struct sbp_search_job *job, struct sbp_search_
 }
 
 /* Searches a space, from the model and the step that were given. */
-static enum sbp_status compare_space(const struct comparison *comparison, int index,
+static enum sbp_status compare_space(struct comparison *comparison, int index, double limit_s,
                                      struct sbp_search_row *row, struct sbp_diag *diag)
 {
-    struct sbp_search_job job = {.arguments = comparison->job.arguments};
+    char label[64];
+    (void)snprintf(label, sizeof label, "space %s, %d of %d", sbp_request_space_name(ORDER[index]),
+                   index + 1, ROWS);
+    struct sbp_search_job job = {
+        .arguments = comparison->job.arguments, .progress = &comparison->progress, .label = label};
     enum sbp_status status =
         sbp_inputs_read(job.arguments, ORDER[index], &job.arena, &job.settings, &job.plan, diag);
     job.request = comparison->job.request;
     job.request.space = ORDER[index];
+    job.request.solver_options.time_limit_s = limit_s;
     if (status == SBP_OK)
         status = search_row(&job, row, diag);
     sbp_search_job_free(&job);
@@ -97,7 +103,7 @@ static void take_better_part(struct comparison *comparison)
              row->outcome.objective_s < before->outcome.objective_s * (1 - SBP_INNER_ROUND_OFF)))
             best = i;
     }
-    if (best == FULL_ROW)
+    if (best == FULL_ROW || full->skipped)
         return;
     const struct sbp_search_row *part = &comparison->row[best];
     full->found = true;
@@ -130,12 +136,16 @@ static void why_cell(struct sbp_table *table, const struct sbp_search_row *row)
     char needed[32], limit[32];
     if (row->refused)
         sbp_table_cell(table, "see below");
+    else if (row->skipped)
+        sbp_table_cell(table, "the comparison ended before");
     else if (row->shortage.needed_bytes > 0)
         sbp_table_cell(
             table, "needs %s%s of %s%s%s", row->shortage.parts[0] == '\0' ? "at least " : "",
             sbp_format_bytes(row->shortage.needed_bytes, needed),
             sbp_format_bytes(row->shortage.limit_bytes, limit),
             row->shortage.largest[0] == '\0' ? "" : ", most of it ", row->shortage.largest);
+    else if (row->outcome.stopped)
+        sbp_table_cell(table, "its search ended before it found a plan");
     else
         sbp_table_cell(table, "no strategy puts its layers together");
 }
@@ -164,7 +174,9 @@ static void print_row(struct sbp_table *table, const struct comparison *comparis
     char unit[32], word[SBP_VERDICT_BYTES];
     sbp_table_cell(table, "%s", sbp_request_space_name(ORDER[index]));
     sbp_table_cell(table, "%s",
-                   row->refused ? "refused" : sbp_search_outcome_word(&row->outcome, word));
+                   row->refused   ? "refused"
+                   : row->skipped ? "not searched"
+                                  : sbp_search_outcome_word(&row->outcome, word));
     if (!row->found) {
         for (int i = 0; i < numbers; i++)
             sbp_table_cell(table, "-");
@@ -269,6 +281,15 @@ static enum sbp_status print_trust(const struct comparison *comparison)
     return SBP_OK;
 }
 
+/* Whether a search ended early, so that none of the rows says that nothing fits. */
+static bool is_cut_short(const struct comparison *comparison)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (comparison->row[i].skipped || comparison->row[i].outcome.stopped)
+            return true;
+    return false;
+}
+
 static enum sbp_status print_text(const struct comparison *comparison)
 {
     SBP_TRY(sbp_report_print_model(&comparison->job.plan, stdout));
@@ -279,7 +300,7 @@ static enum sbp_status print_text(const struct comparison *comparison)
         SBP_TRY(print_trust(comparison));
     }
     SBP_TRY(print_refusals(comparison));
-    if (comparison->found > 0)
+    if (comparison->found > 0 || is_cut_short(comparison))
         return SBP_OK;
     return printf("\n") < 0 ? SBP_E_IO : sbp_search_advise(&comparison->job);
 }
@@ -297,7 +318,13 @@ static void put_row(struct cJSON *rows, const struct comparison *comparison, int
         sbp_json_put_text(item, "why", row->why.text, failed);
         return;
     }
+    if (row->skipped) {
+        sbp_json_put_text(item, "status", "not searched", failed);
+        return;
+    }
     sbp_json_put_text(item, "status", sbp_solver_status_name(row->outcome.status), failed);
+    if (row->outcome.stopped)
+        sbp_json_put_bool(item, "stopped", true, failed);
     sbp_json_put_number(item, "evaluations", (double)row->outcome.evaluations, failed);
     sbp_json_put_number(item, "wall_s", row->outcome.wall_s, failed);
     if (!row->found) {
@@ -338,14 +365,39 @@ static enum sbp_status print_json(const struct comparison *comparison, struct sb
     return sbp_json_finish(json, failed, diag);
 }
 
+/* Seconds for the next of the rows that are left: an equal share of the time that is left. 0: any
+ * time; below 0: there is none, or the user asks to stop. */
+static double share_of_time(const struct comparison *comparison, int rows)
+{
+    const struct sbp_solver_options *options = &comparison->job.request.solver_options;
+    const double left_s = options->time_limit_s - (sbp_clock_s() - comparison->progress.start_s);
+    if (options->stop != NULL && *options->stop != 0)
+        return -1;
+    if (options->time_limit_s == 0)
+        return 0;
+    return left_s > 0 ? left_s / rows : -1;
+}
+
+static enum sbp_status search_rows(struct comparison *comparison, struct sbp_diag *diag)
+{
+    for (int i = 0; i < ROWS; i++) {
+        const double limit_s = share_of_time(comparison, ROWS - i);
+        comparison->row[i].skipped = limit_s < 0;
+        if (limit_s >= 0)
+            SBP_TRY(compare_space(comparison, i, limit_s, &comparison->row[i], diag));
+        comparison->found += comparison->row[i].found;
+    }
+    return SBP_OK;
+}
+
 static enum sbp_status compare(struct comparison *comparison, struct sbp_diag *diag)
 {
     comparison->job.request =
         sbp_search_request(comparison->job.arguments, &comparison->job.settings);
-    for (int i = 0; i < ROWS; i++) {
-        SBP_TRY(compare_space(comparison, i, &comparison->row[i], diag));
-        comparison->found += comparison->row[i].found;
-    }
+    sbp_progress_start(&comparison->progress);
+    const enum sbp_status status = search_rows(comparison, diag);
+    sbp_progress_end(&comparison->progress);
+    SBP_TRY(status);
     SBP_TRY(check_proof(comparison, diag));
     take_better_part(comparison);
     SBP_TRY(comparison->job.arguments->json ? print_json(comparison, diag)

@@ -36,7 +36,7 @@ static void read_entry(enum sbp_config_kind kind, struct sbp_arena *arena, struc
         entry->readable = sbp_cluster_read_device(&at, arena, &entry->cluster) == SBP_OK;
     else
         entry->readable =
-            sbp_cluster_parts_expand(root, entry->path, NULL, arena, &entry->why) == SBP_OK &&
+            sbp_config_expand(root, entry->path, NULL, arena, &entry->why) == SBP_OK &&
             sbp_device_file_fill(root, entry->path, arena, &entry->why) == SBP_OK &&
             sbp_cluster_read(&at, arena, &entry->cluster) == SBP_OK;
     cJSON_Delete(root);

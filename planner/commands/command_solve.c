@@ -30,7 +30,7 @@ static enum sbp_status solve(struct answer *answer, struct sbp_diag *diag)
     struct sbp_progress progress;
     struct sbp_diag refusal = {0};
     const struct sbp_solver_options options = {.seed = (uint64_t)arguments->seed,
-                                               .time_limit_s = arguments->time_limit_s,
+                                               .time_limit_s = arguments->time_limit_s.most,
                                                .max_evaluations = arguments->max_evaluations,
                                                .restarts = (int)arguments->restarts,
                                                .stop = arguments->stop,

@@ -27,7 +27,7 @@ static const struct sbp_command commands[] = {
      "SIGTERM and SIGHUP end the search with the best plan so far, marked \"stopped\", and exit "
      "status 0; without one it is 1. The second ends it at once, with 130, 143 or 129.",
      .options = "-o --problem --runtime --space --quick --objective --runnable " SOLVER_OPTIONS
-                "--memory-limit --fix " DEGREE_OPTIONS "--tokens " MODEL_OPTIONS
+                "--search-memory --memory-limit --fix " DEGREE_OPTIONS "--tokens " MODEL_OPTIONS
                 "--top --sweep --json --help",
      .run = sbp_command_search},
     {.name = "explain",
@@ -39,11 +39,14 @@ static const struct sbp_command commands[] = {
     {.name = "compare",
      OPERANDS("MODEL CLUSTER", 2, 2),
      .summary = "search every space of strategies and show the best of each in one table",
-     .notes = NAMES_NOTE "--time-limit and --max-evaluations are each space's. Exit status: 0 some "
-                         "space has a plan, 1 none has, 2 bad usage or bad input. Two plan files "
-                         "in their place are compared with each other.",
-     .options =
-         "--runtime --objective " SOLVER_OPTIONS "--memory-limit " MODEL_OPTIONS "--json --help",
+     .notes = NAMES_NOTE
+     "--time-limit is of all spaces together: each may take an equal share of what those before it "
+     "left. --max-evaluations and --search-memory are each space's. Ctrl-C, SIGTERM and SIGHUP end "
+     "it; spaces that were not searched say so. Exit status: 0 some space has a plan, 1 none has, "
+     "2 "
+     "bad usage or bad input. Two plan files in their place are compared with each other.",
+     .options = "--runtime --objective " SOLVER_OPTIONS
+                "--search-memory --memory-limit " MODEL_OPTIONS "--json --help",
      .run = sbp_command_compare},
     {.name = "price",
      OPERANDS("MODEL CLUSTER", 2, 2),
@@ -59,9 +62,9 @@ static const struct sbp_command commands[] = {
      "(split by batch S0, sequence S1, features S2; B whole; P partial sums), and the ZeRO level "
      "of its weights, \"zero\": 3. Other rests are searched. A \"parallel\" object holds what "
      "--set says of stages and micro-batches. A plan file is a strategy file, too.",
-     .options = DEGREE_OPTIONS
-     "--megatron --strategy -o --runtime --seed --time-limit --memory-limit --tokens " MODEL_OPTIONS
-     "--json --help",
+     .options =
+         DEGREE_OPTIONS "--megatron --strategy -o --runtime --seed --time-limit --search-memory "
+                        "--memory-limit --tokens " MODEL_OPTIONS "--json --help",
      .run = sbp_command_price},
     {.name = "solve",
      OPERANDS("PROBLEM.json", 1, 1),

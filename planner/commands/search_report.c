@@ -52,7 +52,7 @@ static enum sbp_status print_search(const struct sbp_search_job *job)
     SBP_PRINT("%s boxing; ", sbp_strategy_boxing_name(job->request.boxing));
     if (outcome->algorithm != NULL)
         SBP_PRINT("%s: ", outcome->algorithm);
-    SBP_PRINT("%s\n", sbp_search_outcome_verdict(outcome, verdict));
+    SBP_PRINT("%s\n", sbp_search_outcome_verdict(job, verdict));
     SBP_PRINT("           %s evaluations in %s, seed %lld\n",
               sbp_format_count((double)outcome->evaluations, count),
               sbp_format_seconds(outcome->wall_s, wall), (long long)job->arguments->seed);

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "costmodel/program/runnable.h"
 #include "planner/cli/degree_options.h"
+#include "planner/limits.h"
 #include "planner/space/space_table.h"
 #include "planner/verify/verify.h"
 
@@ -48,23 +49,28 @@ struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
         .quick = arguments->quick,
         .memory_limit_bytes = arguments->memory_limit_bytes,
         .solver_options = {.seed = (uint64_t)arguments->seed,
-                           .time_limit_s = arguments->time_limit_s,
+                           .time_limit_s = arguments->time_limit_s.is_given
+                                               ? arguments->time_limit_s.most
+                                               : SBP_COMMANDS_TIME_LIMIT_S,
                            .max_evaluations = arguments->max_evaluations,
                            .restarts = (int)arguments->restarts,
                            .stop = arguments->stop},
     };
 }
 
-/* Shows progress; the time counts from the start of the search, not of the round. */
+/* Shows progress; the time counts from the start of the command's line, not of the round. */
 static void show_progress(void *context, int64_t evaluations, double best, double round_s)
 {
-    const struct sbp_progress *progress = context;
+    const struct sbp_search_job *const job = context;
     char count[32], cost[32];
     (void)round_s;
-    sbp_progress_show(context, "searching: %s strategies, best %s, %.0f s",
+    if (!sbp_progress_is_due(job->progress))
+        return;
+    sbp_progress_show(job->progress, "searching%s%s: %s strategies, best %s, %.0f s",
+                      job->label == NULL ? "" : " ", job->label == NULL ? "" : job->label,
                       sbp_format_count((double)evaluations, count),
                       isfinite(best) ? sbp_format_seconds(best, cost) : "none yet",
-                      sbp_clock_s() - progress->start_s);
+                      sbp_clock_s() - job->progress->start_s);
 }
 
 /* Makes a plan of the pool the plan. */
@@ -76,16 +82,38 @@ static enum sbp_status take(struct sbp_plan *plan, const struct sbp_pool_plan *f
     return SBP_OK;
 }
 
+static double memory_limit(const struct sbp_arguments *arguments)
+{
+    return arguments->search_memory_bytes.is_given ? arguments->search_memory_bytes.most
+                                                   : SBP_COMMANDS_SEARCH_MEMORY;
+}
+
+/* Gives a search its memory; without a limit it has no budget. */
+static void limit_memory(struct sbp_search_job *job, struct sbp_request *request)
+{
+    const double most_bytes = SBP_COMMANDS_MEMORY_SHARE * memory_limit(job->arguments);
+    job->search_memory = (struct sbp_arena_budget){.most_bytes = (size_t)most_bytes};
+    request->search_memory = most_bytes > 0 ? &job->search_memory : NULL;
+}
+
 enum sbp_status sbp_search_job_run(struct sbp_search_job *job, int most, struct sbp_diag *diag)
 {
-    struct sbp_progress progress;
+    struct sbp_progress own;
     struct sbp_request watched = job->request;
     watched.solver_options.progress = show_progress;
-    watched.solver_options.progress_context = &progress;
-    sbp_progress_start(&progress);
+    watched.solver_options.progress_context = job;
+    limit_memory(job, &watched);
+    const bool has_own = job->progress == NULL;
+    if (has_own) {
+        sbp_progress_start(&own);
+        job->progress = &own;
+    }
     const enum sbp_status status = sbp_outer_search(&job->plan, &watched, most, &job->plan.arena,
                                                     &job->pool, &job->outcome, diag);
-    sbp_progress_end(&progress);
+    if (has_own) {
+        sbp_progress_end(&own);
+        job->progress = NULL;
+    }
     return status == SBP_OK && job->pool.count > 0 ? take(&job->plan, &job->pool.plan[0], diag)
                                                    : status;
 }
@@ -114,6 +142,10 @@ void sbp_search_put(struct cJSON *json, const struct sbp_search_job *job,
     sbp_json_put_text(json, "status", sbp_solver_status_name(outcome->status), failed);
     if (outcome->stopped)
         sbp_json_put_bool(json, "stopped", true, failed);
+    if (outcome->left_out)
+        sbp_json_put_bool(json, "left_out", true, failed);
+    if (outcome->is_plain)
+        sbp_json_put_bool(json, "plain", true, failed);
     sbp_json_put_text(json, "space", sbp_request_space_name(request->space), failed);
     sbp_json_put_text(json, "objective", communication ? "communication" : "step-time", failed);
     sbp_json_put_number(json, "objective_s", outcome->objective_s, failed);
@@ -275,10 +307,46 @@ const char *sbp_search_outcome_word(const struct sbp_outcome *outcome, char *buf
     return buffer;
 }
 
-const char *sbp_search_outcome_verdict(const struct sbp_outcome *outcome, char *buffer)
+const char *sbp_search_stop_reason(const struct sbp_search_job *job, char *buffer)
 {
-    const char *stopped = outcome->stopped ? ", stopped early" : "";
-    char bound[32], gap[GAP_BYTES];
+    const struct sbp_arguments *arguments = job->arguments;
+    if (arguments->stop != NULL && *arguments->stop != 0)
+        (void)snprintf(buffer, SBP_REASON_BYTES, "an interrupt");
+    else if (arguments->max_evaluations > 0 &&
+             job->outcome.evaluations >= arguments->max_evaluations)
+        (void)snprintf(buffer, SBP_REASON_BYTES, "--max-evaluations");
+    else
+        (void)snprintf(buffer, SBP_REASON_BYTES, "the time limit of %g s%s",
+                       job->request.solver_options.time_limit_s,
+                       arguments->time_limit_s.is_given ? "" : " (default)");
+    return buffer;
+}
+
+/* Says which limits ended a search; "" where none did. */
+static const char *limits_of(const struct sbp_search_job *job, char buffer[SBP_VERDICT_BYTES])
+{
+    char reason[SBP_REASON_BYTES], bytes[32];
+    buffer[0] = '\0';
+    if (job->outcome.stopped)
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, ", stopped early by %s",
+                       sbp_search_stop_reason(job, reason));
+    const size_t length = strlen(buffer);
+    if (job->outcome.left_out)
+        (void)snprintf(buffer + length, SBP_VERDICT_BYTES - length,
+                       ", without what needs more than %s of search memory%s",
+                       sbp_format_bytes(memory_limit(job->arguments), bytes),
+                       job->arguments->search_memory_bytes.is_given ? "" : " (default)");
+    if (job->outcome.is_plain)
+        (void)snprintf(buffer + strlen(buffer), SBP_VERDICT_BYTES - strlen(buffer),
+                       ", large meshes by plain splits alone");
+    return buffer;
+}
+
+const char *sbp_search_outcome_verdict(const struct sbp_search_job *job, char *buffer)
+{
+    const struct sbp_outcome *const outcome = &job->outcome;
+    char bound[32], gap[GAP_BYTES], limits[SBP_VERDICT_BYTES];
+    const char *const stopped = limits_of(job, limits);
     if (outcome->status == SBP_PLAN_FEASIBLE && outcome->lower_bound_s > 0) {
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, at most %s above the bound %s%s%s",
                        gap_of(outcome, gap), sbp_report_seconds(outcome->lower_bound_s, bound),

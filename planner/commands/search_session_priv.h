@@ -18,12 +18,9 @@ struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
 /* Whether the outcome left a strategy in the plan. */
 bool sbp_search_outcome_has_plan(const struct sbp_outcome *outcome);
 
-/* The verdict in words: "optimal", "feasible, at most 1.2 % above the bound 3.4 ms", "stopped
- * before ...". Returns buffer (SBP_VERDICT_BYTES). */
-#define SBP_VERDICT_BYTES 128
-const char *sbp_search_outcome_verdict(const struct sbp_outcome *outcome, char *buffer);
 /* The verdict for a cell of a table: "optimal", "gap 1.2 %", "feasible", "infeasible", "none
  * found". */
+#define SBP_VERDICT_BYTES 256
 const char *sbp_search_outcome_word(const struct sbp_outcome *outcome, char *buffer);
 
 /* One search. Zeroed but for the arguments before sbp_search_job_open. */
@@ -39,7 +36,17 @@ struct sbp_search_job {
     const char *priced;    /* "plan.json says": who says the strategy; NULL: it is searched */
     int note_count;        /* lines for people beside the plan */
     const char *note[2 * SBP_DEGREES_NOTES];
+    struct sbp_arena_budget search_memory;
+    struct sbp_progress *progress; /* of the command; NULL: the search has a line of its own */
+    const char *label;             /* begins that line; NULL: nothing does */
 };
+/* The verdict in words: "optimal", "feasible, at most 1.2 % above the bound 3.4 ms", "stopped
+ * before ...". Returns buffer (SBP_VERDICT_BYTES). */
+const char *sbp_search_outcome_verdict(const struct sbp_search_job *job, char *buffer);
+/* What ended a search that was stopped: "the time limit of 60 s (default)", "--max-evaluations",
+ * "an interrupt". Returns buffer (SBP_REASON_BYTES). */
+#define SBP_REASON_BYTES 64
+const char *sbp_search_stop_reason(const struct sbp_search_job *job, char *buffer);
 /* Reads the inputs that the arguments name; sets the request, the fixes and what the space fixes of
  * a step. The job may be freed either way. */
 enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag *diag) SBP_MUST_USE;
@@ -93,7 +100,7 @@ enum sbp_status sbp_search_shortage(struct sbp_search_job *job, struct sbp_short
 /* A search as a row of a table: refused by its space, or with the plan that was found, or with the
  * shortage that leaves none. */
 struct sbp_search_row {
-    bool refused, found;
+    bool refused, found, skipped; /* skipped: it was not searched */
     struct sbp_diag why; /* refused */
     struct sbp_outcome outcome;
     struct sbp_parallel parallel;

@@ -365,6 +365,7 @@ static enum sbp_status search_limited(struct sbp_inner_job *job, struct search *
     if (status != SBP_OK)
         return sbp_inner_note_interrupt(job, status);
     job->outcome->space_size_log10 = sbp_inner_space_size_log10(&search->space);
+    job->outcome->is_plain |= search->space.is_plain;
     search->cells = sbp_message_cells(&search->space);
     status = search_space(job, search);
     if (status == SBP_OK && search->is_infeasible && !job->outcome->stopped)

@@ -122,6 +122,7 @@ static enum sbp_status search_aligned(struct sbp_inner_job *job)
     align_batch(job->cut, batch);
     aligned.batch_axes = batch;
     aligned.store = NULL;
+    aligned.draws_few = true;
     job->sketches = true;
     job->bound_s = -INFINITY;
     return search_part(job, &aligned);
@@ -212,6 +213,8 @@ static enum sbp_status search_space(struct sbp_inner_job *job)
     double bound_s = -INFINITY;
     bool too_large = false;
     SBP_TRY(sbp_inner_search_space(job, &bound_s, &too_large));
+    if (job->outcome->is_plain)
+        bound_s = -INFINITY;
     if (too_large && job->request->puts_memory_off) {
         job->bound_s = fmin(job->bound_s, job->bounds ? bound_s : -INFINITY);
         return SBP_OK;
@@ -358,6 +361,7 @@ static enum sbp_status begin(const struct sbp_cut *cut, const struct sbp_solve_r
                                 .request = &timed,
                                 .outcome = outcome,
                                 .diag = diag,
+                                .scratch.budget = request->asked.search_memory,
                                 .best = {.objective_s = INFINITY},
                                 .limit_bytes =
                                     sbp_request_limit_bytes(&request->asked, cut->cluster),
@@ -445,11 +449,12 @@ static enum sbp_status bound_space(struct bounding *b, const struct sbp_megatron
     if (status == SBP_OK && b->is_close)
         status = bound_bytes(&space, &found.least_bytes);
     if (status == SBP_OK) {
-        const bool holds = sbp_inner_is_bounded(b->cut, b->request);
-        bound->bound_s =
-            fmin(bound->bound_s, holds || isinf(found.bound_s) ? found.bound_s : -INFINITY);
+        const bool holds = !space.is_plain && sbp_inner_is_bounded(b->cut, b->request);
+        const bool excludes = isinf(found.bound_s) && !space.is_plain;
+        bound->bound_s = fmin(bound->bound_s, holds || excludes ? found.bound_s : -INFINITY);
         bound->time_s = fmin(bound->time_s, holds ? found.time_s : -INFINITY);
         bound->least_bytes = fmin(bound->least_bytes, found.least_bytes + reserve);
+        bound->is_plain |= space.is_plain;
     }
     sbp_space_free(&space);
     return status;
@@ -505,7 +510,7 @@ enum sbp_status sbp_inner_least_bytes(const struct sbp_cut *cut,
     struct bounding bounding = {.cut = cut, .request = &all, .is_close = true};
     all.every_level = true; /* levels that the model leaves out may need less with working sets */
     const enum sbp_status status = bound_any(&bounding, diag);
-    *bytes = bounding.bound.least_bytes;
+    *bytes = bounding.bound.is_plain ? 0 : bounding.bound.least_bytes;
     return status;
 }
 
@@ -522,7 +527,13 @@ enum sbp_status sbp_inner_problem(const struct sbp_cut *cut,
     SBP_TRY(sbp_space_make(cut, request, NULL, NULL, &space, diag));
     const double room = (double)(sbp_request_limit_bytes(&request->asked, cut->cluster) -
                                  cut->cluster->reserve_bytes);
-    const enum sbp_status status = sbp_pricing_problem(&space, room, problem, diag);
+    const enum sbp_status status =
+        space.is_plain
+            ? sbp_fail(diag, SBP_E_UNSUPPORTED,
+                       "--problem: a layer has more than %d ways to be split over %lld devices; "
+                       "legal are fewer devices or a narrower --space",
+                       SBP_SPACE_MOST_TUPLES, (long long)cut->mesh.devices)
+            : sbp_pricing_problem(&space, room, problem, diag);
     sbp_space_free(&space);
     return status;
 }

@@ -24,6 +24,10 @@ struct sbp_outcome {
     int64_t evaluations;
     double wall_s;
     bool stopped;
+    bool left_out;        /* whole search: some strategies needed more memory than the search has;
+                             the lower bound holds over them, too */
+    bool is_plain;        /* on large meshes plain splits alone were looked at
+                             (planner/space/space.h); the lower bound holds over all */
     bool is_narrow;       /* of space full, larger meshes were searched without repeated work
                              (sbp_space_opens): bound and proof hold for the rest alone */
     bool memory_binds;    /* the cheapest strategy without a memory limit did not fit */
@@ -72,6 +76,7 @@ struct sbp_inner_bound {
     double bound_s;          /* under the memory limit; INFINITY: nothing fits */
     double time_s;           /* without a memory limit */
     double least_bytes;      /* of a device, by the memory model, with the reserve */
+    bool is_plain;           /* as in sbp_outcome: least_bytes is then no bound */
     double space_size_log10; /* as in sbp_outcome */
 };
 enum sbp_status sbp_inner_bound(const struct sbp_cut *cut, const struct sbp_solve_request *request,

@@ -440,6 +440,7 @@ enum sbp_status sbp_label_branch(struct sbp_label_branching *branching, struct s
     branching->bound_s = -INFINITY;
     struct sbp_diag refusal = {{0}};
     struct branching b = {.out = branching, .diag = &refusal, .labelled = *branching->cut};
+    b.arena.budget = branching->request->asked.search_memory;
     if (b.labelled.mesh.axis_count > SBP_INNER_BRANCH_AXES)
         return SBP_OK;
     struct sbp_solve_request request = *branching->request;
@@ -450,7 +451,7 @@ enum sbp_status sbp_label_branch(struct sbp_label_branching *branching, struct s
     single_families(&b.labelled.mesh);
     enum sbp_status status = sbp_space_make(&b.labelled, &request, NULL, NULL, &b.whole, &refusal);
     if (status == SBP_OK) {
-        status = branch_labels(&b);
+        status = b.whole.is_plain ? SBP_E_UNSUPPORTED : branch_labels(&b);
         sbp_space_free(&b.whole);
         sbp_arena_free(&b.arena);
     }

@@ -199,9 +199,17 @@ static enum sbp_status reduce_and_solve(struct solving *s, bool *found)
     s->job->outcome->stopped |= s->reduction.stopped;
     s->job->outcome->algorithm = "exact";
     s->bound_s = s->reduction.lower_s;
-    if (!s->reduction.is_settled && !s->job->outcome->stopped)
-        SBP_TRY(solve_reduced(s, found));
-    if (!*found && s->reduction.upper_s < s->goal_s) {
+    const bool has_choice = s->reduction.upper_s < s->goal_s;
+    if (!s->reduction.is_settled && !s->job->outcome->stopped) {
+        struct sbp_diag *const diag = s->job->diag, refusal = {{0}};
+        s->job->diag = &refusal;
+        const enum sbp_status status = solve_reduced(s, found);
+        s->job->diag = diag;
+        /* Without memory for tables the messages' choice and bound are the answer. */
+        if (status != SBP_OK && !(status == SBP_E_MEMORY && has_choice))
+            return sbp_fail(diag, status, "%s", refusal.text);
+    }
+    if (!*found && has_choice) {
         memcpy(s->choice, s->reduction.choice,
                (size_t)s->space->variable_count * sizeof *s->choice);
         *found = true;

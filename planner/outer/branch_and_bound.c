@@ -39,9 +39,12 @@ enum sbp_status sbp_outer_push(struct sbp_branch_and_bound *e, int index)
 bool sbp_outer_is_over(struct sbp_branch_and_bound *e)
 {
     const struct sbp_solver_options *options = &e->request->solver_options;
+    if (options->progress != NULL)
+        options->progress(options->progress_context, e->out->evaluations, sbp_outer_best_s(e),
+                          sbp_clock_s() - e->start_s);
     e->out->stopped |=
         (options->stop != NULL && *options->stop != 0) ||
-        (e->solve.deadline_s > 0 && sbp_clock_s() >= e->solve.deadline_s) ||
+        sbp_clock_s() - e->start_s >= sbp_outer_limit_s(e) ||
         (options->max_evaluations > 0 && e->out->evaluations >= options->max_evaluations);
     return e->out->stopped;
 }
@@ -304,17 +307,28 @@ static enum sbp_status search_first_pass(struct sbp_branch_and_bound *e)
     return SBP_OK;
 }
 
+/* A search that has no memory for its own lists ends with what it has. */
+static enum sbp_status search_passes(struct sbp_branch_and_bound *e)
+{
+    enum sbp_status status = search_first_pass(e);
+    if (status == SBP_OK)
+        status = search_pass(e);
+    if (!sbp_outer_leaves_out(e, status))
+        return status;
+    e->open_s = -INFINITY;
+    return SBP_OK;
+}
+
 static enum sbp_status run_search(struct sbp_branch_and_bound *e)
 {
-    SBP_TRY(search_first_pass(e));
-    SBP_TRY(search_pass(e));
+    SBP_TRY(search_passes(e));
     /* Where time or work ended, what the first pass proved is the better answer. */
     if ((e->out->stopped || sbp_outer_is_spent(e)) && e->pool->count > 0 &&
         e->first_open_s > e->open_s) {
         e->out->is_narrow = true;
         e->open_s = e->first_open_s;
     }
-    if (!e->any_legal && e->pool->count == 0 && !e->out->stopped)
+    if (!e->any_legal && e->pool->count == 0 && !e->out->stopped && !e->out->left_out)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
     if (e->pool->count == 0)
         SBP_TRY(sbp_outer_take_least_memory(e));
@@ -336,9 +350,11 @@ enum sbp_status sbp_outer_search(const struct sbp_plan *given, const struct sbp_
                                      .open_s = INFINITY,
                                      .first_open_s = -INFINITY,
                                      .start_s = sbp_clock_s(),
+                                     .cut_arena.budget = request->search_memory,
+                                     .solve_arena.budget = request->search_memory,
+                                     .arena.budget = request->search_memory,
+                                     .cache.arena.budget = request->search_memory,
                                      .solve = {.asked = *request}};
-    if (request->solver_options.time_limit_s > 0)
-        e.solve.deadline_s = e.start_s + request->solver_options.time_limit_s;
     e.solve.zero_is_free = !request->runnable &&
                            sbp_space_rule(request->space)->outer.per_layer_zero &&
                            !sbp_request_gives(request, "zero");

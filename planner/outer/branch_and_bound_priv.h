@@ -94,6 +94,15 @@ static inline double sbp_outer_best_s(const struct sbp_branch_and_bound *e)
     return fmin(fmin(ranked_s, sbp_pool_goal_s(&e->first)), sbp_pool_goal_s(&e->found));
 }
 
+/* Seconds from the start at which the search ends; INFINITY: never. Without a plan it leaves time to
+ * look for the one of least memory. */
+static inline double sbp_outer_limit_s(const struct sbp_branch_and_bound *e)
+{
+    const double limit_s = e->request->solver_options.time_limit_s;
+    const double share = isfinite(sbp_outer_best_s(e)) ? 1 : 1 - SBP_OUTER_LEAST_MEMORY_TIME;
+    return limit_s > 0 ? share * limit_s : INFINITY;
+}
+
 /* Cost below which a plan is still looked for. */
 static inline double sbp_outer_goal_s(const struct sbp_branch_and_bound *e)
 {
@@ -110,6 +119,18 @@ static inline bool sbp_outer_is_refuted(const struct sbp_branch_and_bound *e, do
 static inline bool sbp_outer_is_infeasible(const struct sbp_branch_and_bound *e)
 {
     return e->pool->count == 0 && isinf(e->open_s) && e->open_s > 0 && !e->out->stopped;
+}
+
+/* Whether a candidate failed because the search's memory is spent. The search goes on without it,
+ * and says so. */
+static inline bool sbp_outer_leaves_out(struct sbp_branch_and_bound *e, enum sbp_status status)
+{
+    struct sbp_arena_budget *const budget = e->request->search_memory;
+    if (status != SBP_E_MEMORY || budget == NULL || !budget->refused)
+        return false;
+    budget->refused = false;
+    e->out->left_out = true;
+    return true;
 }
 
 /* Whether solves give bounds: heuristics do not, nor does a budget of evaluations, which is spent

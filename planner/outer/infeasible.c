@@ -61,7 +61,7 @@ static enum sbp_status ask(struct memory_search *s, struct candidate *candidate,
         status = question(s, candidate, &refusal);
     sbp_arena_release(&e->solve_arena, mark);
     return status == SBP_OK || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED ||
-                   status == SBP_STOPPED
+                   status == SBP_STOPPED || sbp_outer_leaves_out(e, status)
                ? SBP_OK
                : sbp_fail(e->diag, status, "%s", refusal.text);
 }
@@ -176,7 +176,7 @@ static bool has_seen_all(const struct sbp_branch_and_bound *e)
 static void close_bound(struct sbp_branch_and_bound *e)
 {
     const int64_t limit_bytes = sbp_request_limit_bytes(e->request, &e->given->workload.cluster);
-    if (!has_seen_all(e))
+    if (!has_seen_all(e) || e->out->is_plain)
         e->out->least_bytes = 0;
     if (sbp_outer_is_infeasible(e))
         e->out->least_bytes = fmax(e->out->least_bytes, (double)limit_bytes + 1);

@@ -16,12 +16,14 @@ static double left_s(const struct sbp_branch_and_bound *e)
 }
 
 static enum sbp_status solve_aligned(struct sbp_branch_and_bound *e, const struct sbp_node *node,
-                                     struct sbp_outcome *found, struct sbp_diag *refusal)
+                                     bool batch_alone, struct sbp_outcome *found,
+                                     struct sbp_diag *refusal)
 {
     struct sbp_solve_request request = sbp_outer_request(e, node);
     struct sbp_path_weights weights;
     if (isfinite(left_s(e)))
         request.asked.solver_options.time_limit_s = fmax(1e-9, left_s(e));
+    request.batch_alone = batch_alone;
     request.deadline_s = 0; /* sooner: by the time limit */
     request.weights = &weights;
     SBP_TRY(sbp_outer_cut(e, &node->parallel, refusal));
@@ -32,13 +34,13 @@ static enum sbp_status solve_aligned(struct sbp_branch_and_bound *e, const struc
 /* Makes a candidate's initial plan, whose layers all split the batch alike; *found_s is INFINITY
  * without one. */
 static enum sbp_status sketch_node(struct sbp_branch_and_bound *e, const struct sbp_node *node,
-                                   double *found_s)
+                                   bool batch_alone, double *found_s)
 {
     struct sbp_diag refusal = {{0}};
     struct sbp_outcome found;
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
     const struct sbp_arena_mark plan_mark = sbp_arena_mark(&e->solve_arena);
-    const enum sbp_status status = solve_aligned(e, node, &found, &refusal);
+    const enum sbp_status status = solve_aligned(e, node, batch_alone, &found, &refusal);
     *found_s = status == SBP_OK ? found.objective_s : INFINITY;
     if (status == SBP_OK) {
         found.stopped = false; /* its share of the time is up, not the search's */
@@ -49,7 +51,8 @@ static enum sbp_status sketch_node(struct sbp_branch_and_bound *e, const struct 
                        &(struct sbp_pool_plan){.objective_s = *found_s});
     sbp_arena_release(&e->solve_arena, plan_mark);
     sbp_arena_release(&e->arena, mark);
-    return status == SBP_OK || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED
+    return status == SBP_OK || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED ||
+                   sbp_outer_leaves_out(e, status)
                ? SBP_OK
                : sbp_fail(e->diag, status, "%s", refusal.text);
 }
@@ -70,6 +73,19 @@ static const struct sbp_node *plainest(const struct sbp_branch_and_bound *e, int
     return &e->node[first];
 }
 
+/* The same that keeps least of its activations, without offload; NULL: there is none. */
+static const struct sbp_node *leanest(const struct sbp_branch_and_bound *e, int first)
+{
+    for (int i = first;
+         i < e->node_count && same_stages(&e->node[i].parallel, &e->node[first].parallel); i++) {
+        const struct sbp_parallel *const parallel = &e->node[i].parallel;
+        if (parallel->schedule == SBP_ONE_F_ONE_B && !parallel->offload &&
+            parallel->recompute == SBP_RECOMPUTE_FULL)
+            return &e->node[i];
+    }
+    return NULL;
+}
+
 /* Whether a candidate's bound is above what is searched first. */
 static bool costs_too_much(const struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
@@ -78,7 +94,8 @@ static bool costs_too_much(const struct sbp_branch_and_bound *e, const struct sb
 
 /* Makes initial plans for every number of stages, with smaller and smaller micro-batches until the
  * next one costs more. */
-static enum sbp_status sketch_all(struct sbp_branch_and_bound *e, struct sketch *sketch, int *count)
+static enum sbp_status sketch_all(struct sbp_branch_and_bound *e, bool batch_alone,
+                                  struct sketch *sketch, int *count)
 {
     const struct sbp_parallel *last = NULL;
     double last_s = INFINITY;
@@ -93,12 +110,24 @@ static enum sbp_status sketch_all(struct sbp_branch_and_bound *e, struct sketch 
         const struct sbp_node *const node = plainest(e, i);
         *next = (struct sketch){.node = i, .found_s = INFINITY};
         if (!costs_too_much(e, node))
-            SBP_TRY(sketch_node(e, node, &next->found_s));
+            SBP_TRY(sketch_node(e, node, batch_alone, &next->found_s));
+        if (batch_alone && isinf(next->found_s) && leanest(e, i) != NULL)
+            SBP_TRY(sketch_node(e, leanest(e, i), true, &next->found_s));
         passed = goes_on && next->found_s > last_s;
         last_s = next->found_s;
         last = parallel;
     }
     return SBP_OK;
+}
+
+/* On a large mesh a plan by batch alone, which takes milliseconds, comes first: another may not come
+ * in time. */
+static enum sbp_status sketch_twice(struct sbp_branch_and_bound *e, struct sketch *sketch,
+                                    int *count)
+{
+    if (e->given->cut.mesh.axis_count > SBP_OUTER_SMALL_AXES)
+        SBP_TRY(sketch_all(e, true, sketch, count));
+    return sketch_all(e, false, sketch, count);
 }
 
 /* Opens the bases with the stages and micro-batch of the first. */
@@ -136,7 +165,7 @@ enum sbp_status sbp_outer_open_promising(struct sbp_branch_and_bound *e)
     if (sketch == NULL)
         return SBP_E_MEMORY;
     if (sbp_outer_proves(e) && sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE)
-        SBP_TRY(sketch_all(e, sketch, &count));
+        SBP_TRY(sketch_twice(e, sketch, &count));
     if (e->pool->most > 1) /* the order of parts is by bounds alone */
         return SBP_OK;
     const double promising_s =

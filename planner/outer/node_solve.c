@@ -8,8 +8,10 @@
 
 static struct sbp_solver_options options_left(const struct sbp_branch_and_bound *e)
 {
-    return sbp_solver_options_left(e->request->solver_options, sbp_clock_s() - e->start_s,
-                                   e->out->evaluations);
+    struct sbp_solver_options options = e->request->solver_options;
+    if (options.time_limit_s > 0)
+        options.time_limit_s = sbp_outer_limit_s(e);
+    return sbp_solver_options_left(options, sbp_clock_s() - e->start_s, e->out->evaluations);
 }
 
 static bool is_to_relax(const struct sbp_branch_and_bound *e, const struct sbp_node *node)
@@ -24,6 +26,7 @@ struct sbp_solve_request sbp_outer_request(struct sbp_branch_and_bound *e,
     struct sbp_solve_request request = e->solve;
     sbp_price_cache_trim(&e->cache);
     request.part = node->part;
+    request.deadline_s = isfinite(sbp_outer_limit_s(e)) ? e->start_s + sbp_outer_limit_s(e) : 0;
     request.store = &e->cache;
     request.puts_memory_off = is_to_relax(e, node);
     return request;
@@ -87,6 +90,7 @@ void sbp_outer_note_outcome(struct sbp_branch_and_bound *e, const struct sbp_out
     out->evaluations += found->evaluations;
     e->open_work += e->has_passed ? SBP_OUTER_EVALUATION_WORK * (double)found->evaluations : 0;
     out->stopped |= found->stopped;
+    out->is_plain |= found->is_plain;
     e->memory_binds |= found->memory_binds;
     e->is_too_large |= found->is_too_large;
     out->unbounded = found->unbounded != NULL ? found->unbounded : out->unbounded;
@@ -133,9 +137,20 @@ enum sbp_status sbp_outer_bound(struct sbp_branch_and_bound *e, struct sbp_node 
     if (status == SBP_OK)
         status = sbp_inner_bound(&e->cut, &request, &bound, &refusal);
     sbp_arena_release(&e->arena, mark);
+    if (sbp_outer_leaves_out(e, status)) {
+        e->open_s = fmin(e->open_s, node->bound_s);
+        return SBP_OK;
+    }
     *legal = status == SBP_OK || status == SBP_STOPPED;
     if (status == SBP_STOPPED) {
         e->out->stopped = true;
+        return SBP_OK;
+    }
+    e->out->is_plain |= bound.is_plain || status == SBP_E_UNSUPPORTED;
+    if (status == SBP_E_UNSUPPORTED) { /* no plain split is legal: nothing is known */
+        e->open_s = fmin(e->open_s, node->bound_s);
+        e->any_legal = true;
+        *legal = false;
         return SBP_OK;
     }
     if (status == SBP_E_INPUT) {
@@ -194,7 +209,7 @@ static enum sbp_status solve_along(struct sbp_branch_and_bound *e, const struct 
         status = sbp_inner_solve(&e->cut, &request, &e->solve_arena, found, &refusal);
     if (status == SBP_OK && path != NULL)
         found->lower_bound_s = fmax(found->lower_bound_s, weights.host_s);
-    if (status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED) {
+    if (status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED || sbp_outer_leaves_out(e, status)) {
         *found =
             (struct sbp_outcome){.objective_s = INFINITY,
                                  .strategy_s = INFINITY,
@@ -285,9 +300,9 @@ static enum sbp_status try_to_rule_out(struct sbp_branch_and_bound *e, struct sb
     if (node->knowledge >= SBP_TRIED || is_to_relax(e, node) || !sbp_outer_proves(e) ||
         node->least_bytes < SBP_OUTER_TIGHT_SHARE * limit_bytes)
         return SBP_OK;
-    const enum sbp_status status =
-        sbp_inner_least_bytes(&e->cut, &e->solve, &least_bytes, &refusal);
-    if (status == SBP_E_MEMORY)
+    const struct sbp_solve_request request = sbp_outer_request(e, node);
+    const enum sbp_status status = sbp_inner_least_bytes(&e->cut, &request, &least_bytes, &refusal);
+    if (status == SBP_E_MEMORY && !sbp_outer_leaves_out(e, status))
         return sbp_fail(e->diag, status, "%s", refusal.text);
     if (status == SBP_OK && least_bytes > limit_bytes * (1 + SBP_CAPACITY_ROUND_OFF)) {
         node->bound_s = INFINITY;
@@ -334,7 +349,10 @@ enum sbp_status sbp_outer_enumerate_paths(struct sbp_branch_and_bound *e, struct
                                                .offer = offer_enumerated,
                                                .context = e};
     SBP_TRY(sbp_outer_cut(e, &node->parallel, e->diag));
-    SBP_TRY(sbp_path_enumerate(&enumeration, e->diag));
+    struct sbp_diag refusal = {{0}};
+    const enum sbp_status status = sbp_path_enumerate(&enumeration, &refusal);
+    if (status != SBP_OK && !sbp_outer_leaves_out(e, status))
+        return sbp_fail(e->diag, status, "%s", refusal.text);
     node->mixture = NULL; /* there is no more to be said */
     e->out->evaluations += enumeration.evaluations;
     e->out->stopped |= enumeration.stopped;

@@ -35,7 +35,7 @@ static enum sbp_status make_space(struct enumerator *t, const struct sbp_path *p
     request.weights = weights;
     SBP_TRY(sbp_space_make(t->s->cut, &request, NULL, NULL, space, t->diag));
     space->request = &t->request;
-    return SBP_OK;
+    return space->is_plain ? SBP_E_UNSUPPORTED : SBP_OK; /* it proves nothing */
 }
 
 /* Makes the spaces along the paths that are new since the last time. */
@@ -225,6 +225,8 @@ enum sbp_status sbp_path_enumerate(struct sbp_path_enumeration *enumeration, str
     struct sbp_diag refusal = {{0}};
     struct enumerator t = {.s = enumeration,
                            .diag = &refusal,
+                           .arena.budget = enumeration->request->asked.search_memory,
+                           .pass.budget = enumeration->request->asked.search_memory,
                            .request = *enumeration->request,
                            .goal_s = enumeration->goal_s,
                            .open_s = INFINITY,

@@ -347,10 +347,12 @@ static enum sbp_status check_record(const struct sbp_json *search)
     const char *algorithms[MOST_ALGORITHMS + 2] = {"none"};
     int64_t number;
     int choice;
-    bool stopped;
+    bool flag;
     for (int i = 0; i < MOST_ALGORITHMS && sbp_solvers[i].name != NULL; i++)
         algorithms[i + 1] = sbp_solvers[i].name;
-    SBP_TRY(sbp_json_get_bool(search, "stopped", &stopped));
+    SBP_TRY(sbp_json_get_bool(search, "stopped", &flag));
+    SBP_TRY(sbp_json_get_bool(search, "left_out", &flag));
+    SBP_TRY(sbp_json_get_bool(search, "plain", &flag));
     SBP_TRY(sbp_json_get_choice(search, "space", sbp_request_space_names(), &choice));
     SBP_TRY(sbp_json_get_choice(search, "algorithm", algorithms, &choice));
     for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++)
@@ -376,7 +378,8 @@ static enum sbp_status check_search(const struct sbp_json *root, const struct sb
                                        "objective",       "objective_s", "seed",
                                        "evaluations",     "algorithm",   "command",
                                        "lower_bound_s",   "rank",        "memory_limit_bytes",
-                                       "max_batch_split", "covers",      NULL};
+                                       "max_batch_split", "covers",      "left_out",
+                                       "plain",           NULL};
     static const char *const STATUSES[] = {"feasible", "optimal", NULL};
     static const char *const OBJECTIVES[] = {"step-time", "communication", NULL};
     struct sbp_json search;

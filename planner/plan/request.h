@@ -4,6 +4,7 @@
 #ifndef SBP_PLANNER_PLAN_REQUEST_H
 #define SBP_PLANNER_PLAN_REQUEST_H
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "costmodel/cluster/cluster.h"
 #include "costmodel/model/op.h"
@@ -62,6 +63,7 @@ struct sbp_request {
     int fix_count;
     const struct sbp_fix *fix; /* (fix_count) */
     struct sbp_solver_options solver_options;
+    struct sbp_arena_budget *search_memory; /* what the search itself may hold; NULL: any amount */
 };
 
 /* Whether the user gave a key of --set; key: one of sbp_parallel_keys. */

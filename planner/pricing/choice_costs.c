@@ -412,8 +412,7 @@ static enum sbp_status for_variables(struct pricing *p,
                                      enum sbp_status (*look)(struct pricing *p, int variable,
                                                              struct sbp_arena *scratch))
 {
-    struct sbp_arena scratch;
-    sbp_arena_init(&scratch);
+    struct sbp_arena scratch = {.budget = p->space->arena.budget};
     enum sbp_status status = SBP_OK;
     const struct sbp_arena_mark mark = sbp_arena_mark(&scratch);
     for (int v = 0; v < p->space->variable_count && status == SBP_OK; v++) {
@@ -428,7 +427,7 @@ enum sbp_status sbp_pricing_make_choices(struct sbp_space *space)
 {
     struct pricing p = {
         .space = space, .terms = terms_of(space), .stages = space->weights->memory_stages};
-    const double refuted_s = space->request->refuted_s;
+    const double refuted_s = space->is_plain ? 0 : space->request->refuted_s;
     if (refuted_s > 0) {
         space->least_s = sbp_pricing_constant_s(space);
         SBP_TRY(for_variables(&p, add_least));

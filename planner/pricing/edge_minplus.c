@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "planner/limits.h"
 #include "planner/pricing/edge_tables.h"
 
 /* A family in one call of sbp_edge_spread. */
@@ -14,7 +15,8 @@ struct column {
      * (targets, widest) these kinds, as in the table of prices. */
     uint16_t *local, *kind;
     int *width; /* (targets) number of kinds */
-    int widest, stride;
+    int widest;
+    int64_t stride;
     int after; /* product of the sources' patterns in later families */
 };
 
@@ -24,7 +26,8 @@ struct spread {
     int families;
     struct column column[SBP_MAX_AXES + 1];
     const struct sbp_patterns *source, *target;
-    int *target_at; /* (places at the targets' end) the tuple there; -1: none */
+    bool is_stopped; /* by the user or the deadline */
+    int *target_at;  /* (places at the targets' end) the tuple there; -1: none */
     double *to;
     struct sbp_arena *arena;
 };
@@ -50,10 +53,10 @@ static void find_column(const struct sbp_space_edge *edge, bool forward, int tar
 }
 
 /* The place of the price between a source and the column's target; -1: no way leads there. */
-static int place_of(const struct sbp_space_edge *edge, const struct column_of *column,
-                    const uint16_t *pattern)
+static int64_t place_of(const struct sbp_space_edge *edge, const struct column_of *column,
+                        const uint16_t *pattern)
 {
-    int place = 0;
+    int64_t place = 0;
     for (int f = 0; f < edge->families; f++) {
         const uint16_t kind = column->kind[f][pattern[f] * column->step[f]];
         if (kind == SBP_EDGE_NO_KIND)
@@ -80,7 +83,7 @@ static double least_to(const struct sbp_space_edge *edge, const struct column_of
 {
     double least = INFINITY;
     for (int i = 0; i < sources && source[i].from < least; i++) {
-        const int place = place_of(edge, column, source[i].pattern);
+        const int64_t place = place_of(edge, column, source[i].pattern);
         if (place < 0)
             continue;
         const double price = sbp_edge_price_at(edge, place);
@@ -107,6 +110,8 @@ static enum sbp_status spread_pairs(const struct spread *s, const struct sbp_tup
     }
     qsort(source, (size_t)sources->count, sizeof *source, compare_sources);
     for (int j = 0; j < targets->count; j++) {
+        if (j % SBP_PRICING_CLOCK_PERIOD == 0 && sbp_space_interrupted(edge->ends.space))
+            return SBP_STOPPED;
         find_column(edge, s->forward, targets->tuple[j], &column);
         s->to[targets->tuple[j]] = least_to(edge, &column, source, sources->count);
     }
@@ -182,7 +187,7 @@ static enum sbp_status make_column(struct spread *s, int family, const struct sb
  * table of prices) and of patterns in the later families. */
 struct partial {
     int count;
-    int *place;
+    int64_t *place;
     double *least; /* (count, places left) */
 };
 
@@ -221,10 +226,13 @@ static double least_of(const struct sbp_space_edge *edge, const struct partial *
 }
 
 /* partial: (families + 1); the first holds the sources' costs. */
-static void descend(const struct spread *s, int family, int place, struct partial *partial)
+static void descend(struct spread *s, int family, int place, struct partial *partial)
 {
     const struct column *c = &s->column[family];
-    for (int t = 0; t < c->targets; t++) {
+    for (int t = 0; t < c->targets && !s->is_stopped; t++) {
+        /* The innermost loops are too short for a look at the clock. */
+        s->is_stopped = family < 2 && family + 2 < s->families &&
+                        sbp_space_interrupted(s->edge->ends.space);
         const int there = place * c->targets + t;
         if (!c->target[t])
             continue;
@@ -241,7 +249,7 @@ static enum sbp_status make_partials(struct spread *s, struct partial *partial)
     int64_t count = 1;
     for (int f = 0; f <= s->families; f++) {
         const int64_t left = f == 0 ? s->source->size : s->column[f - 1].after;
-        partial[f].place = SBP_NEW(s->arena, int, count);
+        partial[f].place = SBP_NEW(s->arena, int64_t, count);
         partial[f].least = SBP_TAKE(s->arena, double, count *left);
         if (partial[f].place == NULL || partial[f].least == NULL)
             return SBP_E_MEMORY;
@@ -274,7 +282,7 @@ static enum sbp_status spread_families(struct spread *s, const struct sbp_tuples
     for (int i = 0; i < sources->count; i++)
         partial[0].least[s->source->place[sources->tuple[i]]] = from[sources->tuple[i]];
     descend(s, 0, 0, partial);
-    return SBP_OK;
+    return s->is_stopped ? SBP_STOPPED : SBP_OK;
 }
 
 /* ---- the cheaper way ------------------------------------------------------------------------ */

@@ -1,6 +1,5 @@
 #include "planner/pricing/edge_tables.h"
 
-#include <limits.h>
 #include <string.h>
 
 #include "planner/limits.h"
@@ -269,21 +268,20 @@ static enum sbp_status make_edge(struct sbp_space_edge *edge, int before, int mo
         SBP_TRY(set_kinds(edge, before, f, arena));
     SBP_TRY(number_tags(edge, arena));
     for (int f = edge->families - 1; f >= 0; f--) {
-        edge->stride[f] = (int)size;
-        size *= edge->kinds[f] > 0 ? edge->kinds[f] : 1;
-        if (size > INT_MAX)
+        edge->stride[f] = size;
+        if (__builtin_mul_overflow(size, edge->kinds[f] > 0 ? edge->kinds[f] : 1, &size))
             return SBP_E_UNSUPPORTED;
     }
     return make_slots(edge, size, most_slots, arena);
 }
 
-double sbp_edge_work_out_price(const struct sbp_space_edge *edge, int place)
+double sbp_edge_work_out_price(const struct sbp_space_edge *edge, int64_t place)
 {
     struct sbp_edge_price *const slot = &edge->price[place & (edge->slots - 1)];
     struct sbp_edge_kind kind[SBP_MAX_AXES];
     for (int f = 0; f + 1 < edge->families; f++)
         kind[f] = edge->meaning[f][place / edge->stride[f] % edge->kinds[f]];
-    const int tag = place % edge->kinds[edge->families - 1];
+    const int tag = (int)(place % edge->kinds[edge->families - 1]);
     *slot = (struct sbp_edge_price){place, sbp_edge_kind_price_s(&edge->ends, kind, tag)};
     return slot->seconds;
 }
@@ -292,7 +290,7 @@ double sbp_edge_price_s(const struct sbp_space_edge *edge, int from_tuple, int t
 {
     const uint16_t *a = edge->from->of + (size_t)from_tuple * (size_t)edge->families;
     const uint16_t *b = edge->to->of + (size_t)to_tuple * (size_t)edge->families;
-    int place = 0;
+    int64_t place = 0;
     for (int f = 0; f < edge->families; f++) {
         const uint16_t kind = edge->kind[f][a[f] * edge->to->count[f] + b[f]];
         if (kind == SBP_EDGE_NO_KIND)

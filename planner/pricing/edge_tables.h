@@ -25,7 +25,7 @@ struct sbp_patterns {
 
 /* A remembered price by its place in the full table; place -1: none. */
 struct sbp_edge_price {
-    int place;
+    int64_t place;
     double seconds;
 };
 
@@ -38,7 +38,8 @@ struct sbp_space_edge {
     const struct sbp_patterns *from, *to; /* edges of one variable may share them */
     uint16_t *kind[SBP_MAX_AXES + 1];     /* (patterns from, patterns to) */
     struct sbp_edge_kind *meaning[SBP_MAX_AXES];
-    int kinds[SBP_MAX_AXES + 1], stride[SBP_MAX_AXES + 1];
+    int kinds[SBP_MAX_AXES + 1];
+    int64_t stride[SBP_MAX_AXES + 1];
     int slots; /* a power of two; fewer than the product of kinds if that is large */
     struct sbp_edge_price *price; /* (slots) the latest price of the places that share a slot */
 };
@@ -60,8 +61,8 @@ enum sbp_status sbp_pricing_make_edges(const struct sbp_space *space, struct sbp
                                        struct sbp_space_edges *edges) SBP_MUST_USE;
 
 /* The price at a place; the first function works it out anew and remembers it. */
-double sbp_edge_work_out_price(const struct sbp_space_edge *edge, int place);
-static inline double sbp_edge_price_at(const struct sbp_space_edge *edge, int place)
+double sbp_edge_work_out_price(const struct sbp_space_edge *edge, int64_t place);
+static inline double sbp_edge_price_at(const struct sbp_space_edge *edge, int64_t place)
 {
     const struct sbp_edge_price *known = &edge->price[place & (edge->slots - 1)];
     return known->place == place ? known->seconds : sbp_edge_work_out_price(edge, place);
@@ -75,7 +76,7 @@ struct sbp_tuples {
 
 /* Sets to[t], for the tuples t of one end, to the least over tuples s of the other end of from[s] +
  * the price between them; INFINITY where there is no way. forward: from the edge's first end to its
- * second, else back. Arrays are by tuple. All scratch is given back. E_MEMORY. */
+ * second, else back. Arrays are by tuple. All scratch is given back. E_MEMORY, SBP_STOPPED. */
 enum sbp_status sbp_edge_spread(const struct sbp_space_edge *edge, bool forward,
                                 const struct sbp_tuples *sources, const double *from,
                                 const struct sbp_tuples *targets, double *to,

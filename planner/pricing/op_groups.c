@@ -420,7 +420,7 @@ static enum sbp_status make_groups(struct maker *m)
 
 enum sbp_status sbp_pricing_make_groups(struct sbp_space *space)
 {
-    struct maker m = {.space = space};
+    struct maker m = {.space = space, .scratch.budget = space->arena.budget};
     const enum sbp_status status = make_groups(&m);
     sbp_arena_free(&m.scratch);
     return status;

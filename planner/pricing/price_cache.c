@@ -16,6 +16,7 @@ struct kept_columns {
 struct sbp_cache_entry {
     struct sbp_cache_entry *next;
     int64_t pipeline, micro_batch;
+    bool is_plain;
     int variable_count;                  /* 0: no domains yet */
     struct sbp_space_variable *variable; /* (variable_count) before choices are made */
     struct kept_columns **columns;       /* (variable_count) lists */
@@ -24,7 +25,7 @@ struct sbp_cache_entry {
 void sbp_price_cache_free(struct sbp_price_cache *cache)
 {
     sbp_arena_free(&cache->arena);
-    *cache = (struct sbp_price_cache){0};
+    *cache = (struct sbp_price_cache){.arena.budget = cache->arena.budget};
 }
 
 void sbp_price_cache_trim(struct sbp_price_cache *cache)
@@ -62,6 +63,7 @@ bool sbp_cache_take_domains(struct sbp_space *space)
         return false;
     memcpy(space->variable, entry->variable,
            (size_t)entry->variable_count * sizeof *space->variable);
+    space->is_plain = entry->is_plain;
     return true;
 }
 
@@ -95,6 +97,7 @@ enum sbp_status sbp_cache_keep_domains(const struct sbp_space *space)
     for (int v = 0; v < space->variable_count; v++)
         SBP_TRY(keep_tuples(space, &entry->variable[v]));
     entry->variable_count = space->variable_count;
+    entry->is_plain = space->is_plain;
     return SBP_OK;
 }
 

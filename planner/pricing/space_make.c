@@ -194,6 +194,7 @@ enum sbp_status sbp_space_make(const struct sbp_cut *cut, const struct sbp_solve
                                 .pricing = sbp_price_setup(&cut->graph, &cut->stage, &bytes),
                                 .parallel = parallel,
                                 .micro_batches = sbp_parallel_micro_batches(parallel, &cut->graph)};
+    space->arena.budget = request->asked.search_memory;
     if (request->asked.objective == SBP_STEP_TIME && !request->nothing_hides)
         space->hidden_share = parallel->gradient_overlap >= 0 ? parallel->gradient_overlap
                                                               : cut->cluster->gradient_overlap;

@@ -97,9 +97,8 @@ static enum sbp_status add_edge(const struct sbp_space *space, const struct sbp_
 
 static enum sbp_status add_edges(const struct sbp_space *space, struct sbp_problem *problem)
 {
-    struct sbp_arena scratch;
+    struct sbp_arena scratch = {.budget = space->arena.budget};
     struct sbp_space_edges edges;
-    sbp_arena_init(&scratch);
     enum sbp_status status = sbp_pricing_make_edges(space, &scratch, &edges);
     for (int e = 0; status == SBP_OK && e < edges.count; e++) {
         const struct sbp_space_edge *edge = &edges.edge[e];
@@ -116,8 +115,9 @@ enum sbp_status sbp_pricing_problem(const struct sbp_space *space, double capaci
                                     struct sbp_problem *problem, struct sbp_diag *diag)
 {
     struct sbp_interval *points = NULL;
-    enum sbp_status status = sbp_problem_init(problem, space->variable_count,
-                                              space->input_edge_count + space->output_edge_count);
+    enum sbp_status status = sbp_problem_init_within(
+        problem, space->variable_count, space->input_edge_count + space->output_edge_count,
+        space->arena.budget);
     if (status == SBP_OK) {
         problem->capacity = capacity_bytes;
         status = make_points(space, &points);

@@ -68,8 +68,7 @@ static void find_units(struct sbp_assignment *state)
 
 enum sbp_status sbp_assignment_init(struct sbp_assignment *state, const struct sbp_problem *problem)
 {
-    *state = (struct sbp_assignment){.problem = problem};
-    sbp_arena_init(&state->arena);
+    *state = (struct sbp_assignment){.problem = problem, .arena.budget = problem->arena.budget};
     SBP_TRY(sbp_live_build(problem, &state->arena, &state->live));
     state->choice = SBP_NEW(&state->arena, int, problem->variable_count);
     state->free_variable = SBP_NEW(&state->arena, int, problem->variable_count);

@@ -203,8 +203,8 @@ static bool build_tree(struct sbp_elimination_tree *tree, const struct sbp_elimi
 enum sbp_status sbp_elimination_build(const struct sbp_problem *problem, double most_bytes,
                                       struct sbp_elimination_tree *tree, struct sbp_diag *diag)
 {
-    *tree = (struct sbp_elimination_tree){.problem = problem};
-    sbp_arena_init(&tree->arena);
+    *tree =
+        (struct sbp_elimination_tree){.problem = problem, .arena.budget = problem->arena.budget};
     struct sbp_elimination_order order;
     enum sbp_status status = sbp_elimination_order_find(problem, most_bytes, &tree->arena, &order);
     if (status == SBP_OK && order.bytes > most_bytes) {

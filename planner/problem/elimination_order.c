@@ -294,9 +294,10 @@ enum sbp_status sbp_elimination_order_find(const struct sbp_problem *problem, do
 {
     struct sbp_elimination_order best = {0};
     for (int c = 0; c < CRITERION_COUNT; c++) {
-        struct greedy greedy = {.problem = problem, .criterion = (enum criterion)c};
+        struct greedy greedy = {.problem = problem,
+                                .criterion = (enum criterion)c,
+                                .arena.budget = problem->arena.budget};
         struct sbp_elimination_order attempt;
-        sbp_arena_init(&greedy.arena);
         const enum sbp_status status = run_greedy(&greedy, most_bytes, arena, &attempt);
         free(greedy.heap);
         sbp_arena_free(&greedy.arena);

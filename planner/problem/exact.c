@@ -28,10 +28,11 @@ static enum sbp_status prepare(struct exact *exact, struct sbp_diag *diag)
     const struct sbp_problem *problem = exact->problem;
     SBP_TRY(sbp_live_build(problem, &exact->arena, &exact->live));
     const size_t points = (size_t)exact->live.point_count;
+    const double most_bytes =
+        fmin(SBP_PROBLEM_EXACT_BYTES, (double)sbp_arena_budget_left(problem->arena.budget));
     /* Under a capacity every message has an outside table of the same size. */
-    SBP_TRY(sbp_elimination_build(
-        problem, points > 0 ? SBP_PROBLEM_EXACT_BYTES / 2 : SBP_PROBLEM_EXACT_BYTES, &exact->tree,
-        diag));
+    SBP_TRY(sbp_elimination_build(problem, points > 0 ? most_bytes / 2 : most_bytes, &exact->tree,
+                                  diag));
     exact->rows = sbp_arena_alloc(&exact->arena, SBP_ELIMINATION_MOST_WIDTH + 1,
                                   exact->tree.largest_domain * sizeof *exact->rows);
     exact->choice = SBP_NEW(&exact->arena, int, problem->variable_count);
@@ -218,7 +219,8 @@ static double weigh(const struct usage_problem *usages, int variable, int value)
 static enum sbp_status copy_usages(const struct usage_problem *usages, struct sbp_problem *copy)
 {
     const struct sbp_problem *source = usages->source;
-    SBP_TRY(sbp_problem_init(copy, source->variable_count, source->edge_count));
+    SBP_TRY(sbp_problem_init_within(copy, source->variable_count, source->edge_count,
+                                    source->arena.budget));
     for (int v = 0; v < source->variable_count; v++) {
         const struct sbp_variable *from = &source->variable[v];
         const int intervals = usages->with_usages ? from->interval_count : 0;
@@ -394,8 +396,9 @@ static enum sbp_status solve(const struct sbp_problem *problem,
                              const struct sbp_solver_options *options, bool peak_is_asked,
                              struct sbp_solution *solution, struct sbp_diag *diag)
 {
-    struct exact exact = {.problem = problem, .peak_is_asked = peak_is_asked};
-    sbp_arena_init(&exact.arena);
+    struct exact exact = {.problem = problem,
+                          .peak_is_asked = peak_is_asked,
+                          .arena.budget = problem->arena.budget};
     enum sbp_status status = sbp_solver_run_begin(&exact.search, problem, options, solution);
     if (status == SBP_OK)
         status = prepare(&exact, diag);

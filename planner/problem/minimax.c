@@ -408,7 +408,11 @@ static enum sbp_status search_all(struct walker *w)
 enum sbp_status sbp_minimax_solve(const struct sbp_minimax *minimax,
                                   struct sbp_minimax_result *result, struct sbp_diag *diag)
 {
-    struct walker w = {.in = minimax, .diag = diag, .below = minimax->below, .more = true};
+    struct walker w = {.in = minimax,
+                       .diag = diag,
+                       .arena.budget = minimax->problem->arena.budget,
+                       .below = minimax->below,
+                       .more = true};
     enum sbp_status status =
         sbp_solver_run_begin(&w.search, minimax->problem, &minimax->options, &w.solution);
     w.search.most_evaluations = minimax->most_work + 1; /* tables are work, too */

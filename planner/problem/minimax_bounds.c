@@ -33,7 +33,8 @@ static enum sbp_status mix_edges(const struct sbp_problem *path, int paths, cons
 enum sbp_status sbp_minimax_mix(const struct sbp_problem *path, int paths, const double *share,
                                 struct sbp_problem *mixed)
 {
-    SBP_TRY(sbp_problem_init(mixed, path[0].variable_count, path[0].edge_count));
+    SBP_TRY(sbp_problem_init_within(mixed, path[0].variable_count, path[0].edge_count,
+                                    path[0].arena.budget));
     for (int v = 0; v < path[0].variable_count; v++) {
         const int domain = path[0].variable[v].domain;
         if (sbp_problem_add_variable(mixed, path[0].variable[v].name, domain, 0, NULL) != v)

@@ -68,12 +68,28 @@ static double label_bytes(const struct labels *labels)
                     labels->origin_count * sizeof(int32_t));
 }
 
+static void give_back(struct pareto *pareto, double bytes)
+{
+    pareto->bytes -= bytes;
+    sbp_arena_budget_return(pareto->arena.budget, (size_t)bytes);
+}
+
+/* Takes bytes for labels; false above the limits. */
+static bool take_bytes(struct pareto *pareto, double bytes)
+{
+    if (pareto->bytes + bytes > SBP_PROBLEM_EXACT_BYTES ||
+        !sbp_arena_budget_take(pareto->arena.budget, (size_t)bytes))
+        return false;
+    pareto->bytes += bytes;
+    return true;
+}
+
 /* Empties the labels and sets their shape; keeps the allocation when the shape is the same. */
 static void labels_reset(struct pareto *pareto, struct labels *labels, size_t usages,
                          size_t origins)
 {
     if (labels->usage_count != usages || labels->origin_count != origins) {
-        pareto->bytes -= label_bytes(labels) * (double)labels->room;
+        give_back(pareto, label_bytes(labels) * (double)labels->room);
         labels_free(labels);
     }
     labels->usage_count = usages;
@@ -107,15 +123,15 @@ static bool labels_reserve(struct pareto *pareto, struct labels *labels)
         return true;
     const size_t room = labels->room == 0 ? 64 : 2 * labels->room;
     const double grown = label_bytes(labels) * (double)(room - labels->room);
-    if (pareto->bytes + grown > SBP_PROBLEM_EXACT_BYTES || room > INT32_MAX) {
+    if (room > INT32_MAX || !take_bytes(pareto, grown)) {
         pareto->status = SBP_E_UNSUPPORTED;
         return false;
     }
     if (!labels_grow(labels, room)) {
+        give_back(pareto, grown);
         pareto->status = SBP_E_MEMORY;
         return false;
     }
-    pareto->bytes += grown;
     return true;
 }
 
@@ -619,6 +635,7 @@ static void pareto_free(struct pareto *pareto)
     labels_free(&pareto->merged);
     free(pareto->order[0]);
     free(pareto->order[1]);
+    give_back(pareto, pareto->bytes);
     sbp_arena_free(&pareto->arena);
 }
 
@@ -652,14 +669,14 @@ enum sbp_status sbp_pareto_solve(const struct sbp_elimination_tree *tree,
                             .price = price,
                             .upper_bound = upper_bound,
                             .search = search,
+                            .arena.budget = tree->arena.budget,
                             .status = SBP_OK};
-    sbp_arena_init(&pareto.arena);
     *result = (struct sbp_pareto_result){.cost = INFINITY};
     const enum sbp_status status = run(&pareto, choice, result);
     pareto_free(&pareto);
     if (status == SBP_E_UNSUPPORTED)
         return sbp_fail(diag, status,
-                        "exact: under this capacity more than 1 GiB of labels are needed; use "
+                        "exact: under this capacity labels need more than the limit of memory; use "
                         "coordinate-descent or metropolis-hastings");
     if (status == SBP_E_MEMORY)
         return sbp_fail(diag, status, "exact: out of memory");

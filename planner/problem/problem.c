@@ -69,14 +69,19 @@ static bool reserve_variables(struct sbp_problem *problem, int room)
     return true;
 }
 
-enum sbp_status sbp_problem_init(struct sbp_problem *problem, int variables, int edges)
+enum sbp_status sbp_problem_init_within(struct sbp_problem *problem, int variables, int edges,
+                                        struct sbp_arena_budget *budget)
 {
-    *problem = (struct sbp_problem){.capacity = INFINITY};
-    sbp_arena_init(&problem->arena);
+    *problem = (struct sbp_problem){.arena.budget = budget, .capacity = INFINITY};
     if (!reserve_variables(problem, variables < LEAST_ROOM ? LEAST_ROOM : variables) ||
         !reserve_edges(problem, edges < LEAST_ROOM ? LEAST_ROOM : edges))
         return SBP_E_MEMORY;
     return SBP_OK;
+}
+
+enum sbp_status sbp_problem_init(struct sbp_problem *problem, int variables, int edges)
+{
+    return sbp_problem_init_within(problem, variables, edges, NULL);
 }
 
 void sbp_problem_free(struct sbp_problem *problem)
@@ -379,8 +384,7 @@ enum sbp_status sbp_problem_eliminate(struct sbp_problem *problem, int variable,
         step->right = other_end(&problem->edge[edges[1]], variable);
         step->right_domain = problem->variable[step->right].domain;
     }
-    struct sbp_arena scratch;
-    sbp_arena_init(&scratch);
+    struct sbp_arena scratch = {.budget = problem->arena.budget};
     const enum sbp_status status = minimise_out(problem, step, edges, &scratch);
     sbp_arena_free(&scratch);
     if (status != SBP_OK)

@@ -55,6 +55,10 @@ struct sbp_problem {
  * be added. E_MEMORY; the problem may be freed either way. */
 enum sbp_status sbp_problem_init(struct sbp_problem *problem, int variables,
                                  int edges) SBP_MUST_USE;
+/* The same out of a budget (NULL: none), which solvers of the problem take their tables from, too.
+ */
+enum sbp_status sbp_problem_init_within(struct sbp_problem *problem, int variables, int edges,
+                                        struct sbp_arena_budget *budget) SBP_MUST_USE;
 /* Accepts NULL and an empty problem. */
 void sbp_problem_free(struct sbp_problem *problem);
 

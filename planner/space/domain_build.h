@@ -40,7 +40,8 @@ struct sbp_space_maker {
     bool *row_linear;                  /* (op_count) megatron: rows split this linear */
     struct sbp_class_limit *unlimited; /* (class_count) limits that limit nothing */
     struct sbp_legality legality;      /* of the variable at hand */
-    unsigned calls;                    /* of the enumeration, between two looks at the clock */
+    unsigned calls;                    /* of the enumeration */
+    int most_tuples;                   /* of a variable that is enumerated */
 };
 
 /* States of a rest variable: the splits, which are always there, then B and P. */
@@ -118,6 +119,16 @@ bool sbp_megatron_goes(const struct sbp_space_maker *maker, int variable,
  */
 void sbp_megatron_choose(const struct sbp_space_maker *maker, int variable,
                          enum sbp_megatron_way way, uint8_t *count);
+
+/* Adds the tuple in the trial row to a domain with room for *capacity, once for each tag. E_MEMORY.
+ */
+enum sbp_status sbp_space_accept_tuple(struct sbp_space_maker *maker, int variable,
+                                       int *capacity) SBP_MUST_USE;
+/* Fills a domain with plain tuples of the allowed roles (plain_domains.c); resorts: roles that may
+ * repeat what nothing divides. E_MEMORY, SBP_STOPPED. */
+enum sbp_status sbp_space_fill_domain(struct sbp_space_maker *maker, int variable,
+                                      unsigned allowed, unsigned resorts,
+                                      int *capacity) SBP_MUST_USE;
 
 /* Makes all domains. E_INPUT for an empty one, E_MEMORY, SBP_STOPPED. */
 enum sbp_status sbp_space_make_domains(struct sbp_space_maker *maker) SBP_MUST_USE;

@@ -10,7 +10,7 @@
 /* ---- tuples --------------------------------------------------------------------------------- */
 
 /* Adds the tuple in the trial row to a domain, once for each tag. */
-static enum sbp_status accept_tuple(struct sbp_space_maker *maker, int variable, int *capacity)
+enum sbp_status sbp_space_accept_tuple(struct sbp_space_maker *maker, int variable, int *capacity)
 {
     struct sbp_space *space = maker->space;
     struct sbp_space_variable *v = &space->variable[variable];
@@ -57,9 +57,11 @@ static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, un
     struct sbp_space_variable *v = &space->variable[variable];
     if (is_interrupted(maker))
         return SBP_STOPPED;
+    if (v->tuple_count > maker->most_tuples || maker->calls > SBP_SPACE_MOST_CALLS)
+        return SBP_E_RANGE;
     if (family == space->mesh->family_count)
         return sbp_space_is_legal(space, variable, &maker->legality)
-                   ? accept_tuple(maker, variable, capacity)
+                   ? sbp_space_accept_tuple(maker, variable, capacity)
                    : SBP_OK;
     const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
     const size_t at = (size_t)family * SBP_MAX_ROLES + (size_t)role;
@@ -100,7 +102,7 @@ static enum sbp_status single_megatron_tuple(struct sbp_space_maker *maker, int 
                             space->variable[variable].count);
         if (sbp_space_divides(space, variable, &maker->legality, ~0u) &&
             sbp_space_is_legal(space, variable, &maker->legality))
-            return accept_tuple(maker, variable, capacity);
+            return sbp_space_accept_tuple(maker, variable, capacity);
     }
     return SBP_OK;
 }
@@ -202,6 +204,11 @@ static enum sbp_status refuse_empty(const struct sbp_space_maker *maker, int var
     const char *name =
         v->op >= 0 ? space->graph->op[v->op].name : space->graph->tensor[v->tensor].name;
     const struct sbp_fix *fix = sbp_space_fix(space, v->op);
+    if (space->is_plain)
+        return sbp_fail(maker->diag, SBP_E_UNSUPPORTED,
+                        "%s: %s: has too many ways to be split over %lld devices to look at all, "
+                        "and none of the plain ones is legal",
+                        space->graph->name, name, (long long)space->mesh->devices);
     if (sbp_space_rest_fix(space, variable) != NULL)
         return sbp_fail(maker->diag, SBP_E_INPUT,
                         "fix: %s: its output cannot rest like this: a level's factors multiply to "
@@ -274,6 +281,11 @@ static enum sbp_status make_domain(struct sbp_space_maker *maker, int variable)
     if (maker->megatron != NULL) {
         v->allowed = allowed;
         SBP_TRY(single_megatron_tuple(maker, variable, &capacity));
+    } else if (space->is_plain) {
+        const unsigned roles =
+            space->request->batch_alone ? allowed & maker->legality.batch : allowed;
+        SBP_TRY(sbp_space_fill_domain(maker, variable, roles,
+                                      sbp_space_last_resorts(space, variable), &capacity));
     } else {
         SBP_TRY(enumerate_domain(maker, variable, allowed, resorts, &capacity));
     }
@@ -284,13 +296,39 @@ static enum sbp_status make_domain(struct sbp_space_maker *maker, int variable)
     return v->tuple_count > 0 ? SBP_OK : refuse_empty(maker, variable);
 }
 
-enum sbp_status sbp_space_make_domains(struct sbp_space_maker *maker)
+static enum sbp_status make_domains(struct sbp_space_maker *maker)
 {
     for (int pass = 0; pass < 2; pass++)
         for (int v = 0; v < maker->space->variable_count; v++)
             if ((maker->space->variable[v].op >= 0) == (pass == 0))
                 SBP_TRY(make_domain(maker, v));
     return SBP_OK;
+}
+
+/* Empties all domains. */
+static void forget_domains(struct sbp_space *space)
+{
+    for (int v = 0; v < space->variable_count; v++) {
+        space->variable[v].tuple_count = 0;
+        space->variable[v].rests_whole = false;
+    }
+}
+
+/* Where an operator has too many tuples, all keep to plain ones, so that they line up. */
+enum sbp_status sbp_space_make_domains(struct sbp_space_maker *maker)
+{
+    struct sbp_space *const space = maker->space;
+    const struct sbp_arena_mark mark = sbp_arena_mark(&space->arena);
+    maker->most_tuples =
+        space->request->draws_few ? SBP_SPACE_FEW_TUPLES : SBP_SPACE_MOST_TUPLES;
+    space->is_plain = space->request->batch_alone;
+    const enum sbp_status status = make_domains(maker);
+    if (status != SBP_E_RANGE)
+        return status;
+    sbp_arena_release(&space->arena, mark);
+    forget_domains(space);
+    space->is_plain = true;
+    return make_domains(maker);
 }
 
 /* ---- subspaces ------------------------------------------------------------------------------ */

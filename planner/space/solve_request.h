@@ -23,6 +23,8 @@ struct sbp_solve_request {
                               (planner/inner/label_branching_priv.h) */
     bool is_first_pass;    /* of space full, roles and rests that mostly are the best alone: no work
                               is repeated, and tensors rest as resting_layouts.c finds */
+    bool draws_few;        /* some plan is looked for: meshes of many tuples keep to plain ones */
+    bool batch_alone;      /* the batch takes all axes that divide it, the others repeat work */
     bool zero_is_free;     /* every layer's ZeRO level is chosen; else the cut's */
     bool nothing_hides;    /* gradients' synchronisation is taken to show in full */
     const int *batch_axes; /* (family) axes that split the batch in every layer; NULL: any may */

@@ -270,13 +270,19 @@ static enum sbp_status begin_schedule(const struct sbp_request *request,
                     sbp_timeline_schedule_name((enum sbp_schedule)lowest(outer->schedules)));
 }
 
-/* The least divisor of a number from `least` on; 0: none. */
+/* The least divisor of a number from `least` on; 0: none. Divisors come in pairs around the root. */
 static int64_t next_divisor(int64_t number, int64_t least)
 {
-    for (int64_t divisor = least; divisor <= number; divisor++)
-        if (number % divisor == 0)
-            return divisor;
-    return 0;
+    int64_t next = 0;
+    for (int64_t small = 1; small <= number / small; small++) {
+        if (number % small != 0)
+            continue;
+        if (small >= least)
+            return small;
+        if (number / small >= least)
+            next = number / small;
+    }
+    return next;
 }
 
 /* Sets the fewest stages that divide the outermost level with more than one member, and enough

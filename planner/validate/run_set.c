@@ -359,7 +359,7 @@ static enum sbp_status set_reserve(const struct sbp_json *root, struct sbp_run_s
     return failed ? out_of_memory(root) : SBP_OK;
 }
 
-/*FIT*/static enum sbp_status fit_device(const struct sbp_json *root, struct sbp_run_set *set)
+/*FIT*/ static enum sbp_status fit_device(const struct sbp_json *root, struct sbp_run_set *set)
 {
     const char *file = getenv("SBP_FIT_DEVICE");
     struct cJSON *extra = NULL, *item;
@@ -375,7 +375,7 @@ static enum sbp_status set_reserve(const struct sbp_json *root, struct sbp_run_s
     }
     cJSON_Delete(extra);
     return SBP_OK;
-}/*TIF*/
+} /*TIF*/
 
 /* The cluster is read once as a check; levels are nodes and devices, or devices alone. */
 static enum sbp_status read_cluster(const struct sbp_json *root, struct sbp_run_set *set)
@@ -391,8 +391,7 @@ static enum sbp_status read_cluster(const struct sbp_json *root, struct sbp_run_
         return out_of_memory(root);
     cursor = at;
     cursor.node = set->cluster;
-    SBP_TRY(sbp_cluster_parts_expand(set->cluster, root->file, set->trainer, &set->arena,
-                                     root->diag));
+    SBP_TRY(sbp_config_expand(set->cluster, root->file, set->trainer, &set->arena, root->diag));
     SBP_TRY(fit_device(root, set));
     SBP_TRY(sbp_device_file_fill(set->cluster, root->file, &set->arena, root->diag));
     SBP_TRY(sbp_cluster_read(&cursor, &set->arena, &cluster));

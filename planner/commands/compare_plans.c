@@ -101,7 +101,7 @@ static enum sbp_status check_options(const struct sbp_arguments *arguments, stru
     const bool changed = arguments->set.count > 0 || arguments->devices > 0 ||
                          arguments->memory_limit_bytes > 0 || arguments->algorithm > 0 ||
                          arguments->objective > 0 || arguments->max_evaluations > 0 ||
-                         arguments->time_limit_s > 0 || arguments->runtime != NULL;
+                         arguments->time_limit_s.is_given || arguments->runtime != NULL;
     return changed ? sbp_fail(diag, SBP_E_USAGE,
                               "sbplan compare: two plans are compared as they are, legal is --json")
                    : SBP_OK;

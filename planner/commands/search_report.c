@@ -27,7 +27,7 @@ static enum sbp_status print_priced(const struct sbp_search_job *job)
     const bool proved = job->outcome.status == SBP_PLAN_OPTIMAL;
     SBP_PRINT_LINE("priced     as %s, %s boxing%s%s\n", job->priced,
                    sbp_strategy_boxing_name(job->request.boxing), proved ? "" : "; rests: ",
-                   proved ? "" : sbp_search_outcome_verdict(&job->outcome, verdict));
+                   proved ? "" : sbp_search_outcome_verdict(job, verdict));
     return SBP_OK;
 }
 

@@ -40,6 +40,7 @@ planner/degrees base costmodel planner/problem planner/plan
 planner/import base costmodel
 planner/report base costmodel planner planner/problem planner/plan planner/paths planner/space planner/inner
 planner/cli base costmodel planner planner/problem planner/plan planner/degrees planner/paths planner/space planner/inner
+planner/validate base costmodel planner planner/problem planner/plan planner/degrees planner/outer planner/cli
 planner/commands base costmodel planner/*
 kernels base
 kernels/cpu base kernels

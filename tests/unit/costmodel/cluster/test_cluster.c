@@ -346,8 +346,13 @@ static void test_shipped_clusters(void **state)
         char path[4096];
         (void)snprintf(path, sizeof path, "%s/configs/clusters/%s.json", root == NULL ? "." : root,
                        rows[i].name);
-        if (sbp_json_open(path, &tree, &at, &diag) != SBP_OK ||
-            sbp_cluster_read(&at, &tables, &cluster) != SBP_OK)
+        if (sbp_json_open(path, &tree, &at, &diag) != SBP_OK)
+            fail_msg("%s", diag.text);
+        /* The planner fills in what other files say of the device and the trainer. */
+        cJSON_DeleteItemFromObjectCaseSensitive(cJSON_GetObjectItemCaseSensitive(tree, "device"),
+                                                "like");
+        cJSON_DeleteItemFromObjectCaseSensitive(tree, "runtime");
+        if (sbp_cluster_read(&at, &tables, &cluster) != SBP_OK)
             fail_msg("%s", diag.text);
         assert_string_equal(cluster.name, rows[i].name);
         assert_int_equal(sbp_cluster_devices(&cluster), rows[i].devices);

@@ -239,7 +239,7 @@ static void test_refused_options(void **state)
         {{.global_batch = 8, .sequence = 33},
          "hf.json: n_positions: a sequence of 33 tokens, legal are 1 to 32"},
         {{.global_batch = 8, .sequence = 16, .vocab_multiple = -1}, "vocabulary multiple -1"},
-        {{.global_batch = 8, .sequence = 16, .precision = "fp8"},
+        {{.global_batch = 8, .sequence = 16, .precision = "fp4"},
          "model imported from hf.json: precision: "},
         {{.global_batch = 8, .sequence = 16, .name = ""}, "model imported from hf.json: name: "},
     };

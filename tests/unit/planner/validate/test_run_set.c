@@ -18,7 +18,7 @@
     "\"beta_s_per_byte\": 1e-11}], \"device\": {\"memory_bytes\": 1e11, \"flops\": {\"fp32\": "    \
     "1e13}, \"memory_bytes_per_s\": 1e12}}"
 #define HEAD                                                                                       \
-    "{\"format\": \"sbplan runs\", \"title\": \"t\", \"source\": \"s\", \"trainer\": \"r\", "      \
+    "{\"format\": \"sbplan runs\", \"title\": \"t\", \"source\": \"s\", \"trainer\": \"none\", "      \
     "\"cluster\": " CLUSTER ", "
 #define MODEL                                                                                      \
     "\"model\": {\"architecture\": \"gpt\", \"hidden\": 64, \"heads\": 8, \"vocab\": 128, "        \

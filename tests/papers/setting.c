@@ -39,6 +39,11 @@ void setting_cluster_named(const char *name, struct sbp_cluster *cluster)
     cJSON_Delete(tree);
 }
 
+void setting_runs_path(const char *name, char *path, size_t size)
+{
+    (void)snprintf(path, size, SBP_SOURCE_ROOT "/configs/runs/%s", name);
+}
+
 void setting_shared_path(const char *name, char *path, size_t size)
 {
     (void)snprintf(path, size, SBP_SOURCE_ROOT "/../shared/%s", name);

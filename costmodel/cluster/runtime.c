@@ -8,6 +8,11 @@
 #define NAME(symbol, name) name,
 static const char *const hidings[] = {SBP_HIDING_MAP(NAME) "source", NULL};
 
+const char *sbp_runtime_hiding_name(enum sbp_hiding hiding)
+{
+    return hidings[hiding];
+}
+
 static enum sbp_status read_hides(const struct sbp_json *at, struct sbp_runtime *runtime)
 {
     struct sbp_json hides;

@@ -24,6 +24,7 @@
 #define SBP_HIDING_ENUM(symbol, name) SBP_HIDES_##symbol,
 enum sbp_hiding { SBP_HIDING_MAP(SBP_HIDING_ENUM) SBP_HIDINGS };
 #undef SBP_HIDING_ENUM
+const char *sbp_runtime_hiding_name(enum sbp_hiding hiding); /* "gradients" */
 
 struct sbp_runtime {
     char name[64];              /* "": none is given */

@@ -112,6 +112,15 @@ static void add_passes(const struct sbp_program *program, const struct sbp_runti
     }
 }
 
+/* A sender that waits does what it sends as a part of its pass, and the message is there when the
+ * pass is over. */
+static void block_sends(struct sbp_stage_cost *cost)
+{
+    cost->forward_s += cost->send_forward_s;
+    cost->backward_input_s += cost->send_backward_s;
+    cost->send_forward_s = cost->send_backward_s = 0;
+}
+
 static struct sbp_stage_cost stage_cost_of(const struct sbp_program *program,
                                            const struct sbp_runtime *runtime, int64_t reserve_bytes)
 {
@@ -129,6 +138,8 @@ static struct sbp_stage_cost stage_cost_of(const struct sbp_program *program,
                                                     : &cost.send_backward_s) +=
                 instr->communication_s;
     }
+    if (runtime->sends_block)
+        block_sends(&cost);
     /* Token ids and labels are kept: one set for each micro-batch in flight. */
     const int64_t held = program->persistent_bytes - bytes_of_use(program, SBP_USE_INDEX);
     cost.static_bytes = held + reserve_bytes;
@@ -292,7 +303,6 @@ static enum sbp_status simulate(struct job *job)
         .micro_batches = (int)step->micro_batches,
         .chunks = parallel->schedule == SBP_INTERLEAVED ? step->pieces / step->stages : 1,
         .pipeline_limit = (int)parallel->pipeline_limit,
-        .sends_block = job->request->cluster->runtime.sends_block,
         .record = job->request->record,
         .is_brief = job->request->is_brief,
         .stage = step->cost,
@@ -361,7 +371,8 @@ static void sum_times(const struct job *job)
         sync_s += step->end[stage].sync_s;
         totals->optimizer_s += host_s(&step->end[stage]);
     }
-    send_s = totals->by_cause_s[SBP_CAUSE_STAGE];
+    if (!job->request->cluster->runtime.sends_block) /* else they are a part of their passes */
+        send_s = totals->by_cause_s[SBP_CAUSE_STAGE];
     for (int cause = 0; cause < SBP_CAUSES; cause++) {
         totals->by_cause_s[cause] /= stages;
         totals->hidden_by_cause_s[cause] /= stages;

@@ -32,8 +32,8 @@ static enum sbp_status put(struct sbp_settings *settings, const char *option, co
                  : sbp_fail(diag, SBP_E_MEMORY, "out of memory");
 }
 
-static enum sbp_status put_whole(struct sbp_settings *settings, const char *option,
-                                 const char *key, int64_t value, struct sbp_diag *diag)
+static enum sbp_status put_whole(struct sbp_settings *settings, const char *option, const char *key,
+                                 int64_t value, struct sbp_diag *diag)
 {
     return put(settings, option, key, cJSON_CreateNumber((double)value), diag);
 }
@@ -79,10 +79,10 @@ enum sbp_status sbp_inputs_put_degrees(const struct sbp_arguments *arguments,
     if (d->zero != SBP_ANY)
         SBP_TRY(put_whole(settings, "--zero", "zero", d->zero, diag));
     if (d->recompute != SBP_ANY)
-        SBP_TRY(put(settings, "--recompute", "recompute",
-                    cJSON_CreateString(
-                        sbp_parallel_recompute_name((enum sbp_recompute)d->recompute)),
-                    diag));
+        SBP_TRY(
+            put(settings, "--recompute", "recompute",
+                cJSON_CreateString(sbp_parallel_recompute_name((enum sbp_recompute)d->recompute)),
+                diag));
     return put_chunks(settings, d->chunks, diag);
 }
 

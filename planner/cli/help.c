@@ -67,7 +67,9 @@ static const struct {
     {"micro_batch", "N",
      "sequences that a stage works on at a time; divides the batch (default all of it)"},
     {"schedule", "NAME", "of the micro-batches (default 1f1b)"},
-    {"stage_cut", "NAME", "where stages begin: between blocks evenly (default), by flops, or as the blocks of each stage say, 17,15"},
+    {"stage_cut", "NAME",
+     "where stages begin: between blocks evenly (default), by flops, or as the blocks of each "
+     "stage say, 17,15"},
     {"chunks", "N", "pieces of a stage: 2 or more, with schedule interleaved"},
     {"pipeline_limit", "N",
      "micro-batches in flight, of schedules message-driven and zero-bubble (default 0: as many as "

@@ -66,9 +66,8 @@ static enum sbp_status set_batch_by_tokens(const struct sbp_arguments *arguments
     const int64_t tokens = settings->global_batch_tokens;
     const struct cJSON *length = cJSON_GetObjectItemCaseSensitive(model->root, "sequence");
     struct cJSON *batch = cJSON_GetObjectItemCaseSensitive(model->root, "global_batch");
-    const int64_t sequence = cJSON_IsNumber(length) && length->valuedouble >= 1
-                                 ? (int64_t)length->valuedouble
-                                 : 1;
+    const int64_t sequence =
+        cJSON_IsNumber(length) && length->valuedouble >= 1 ? (int64_t)length->valuedouble : 1;
     if (tokens == 0)
         return SBP_OK;
     if (sets(&arguments->set, "global_batch=") || sets(&arguments->row, "global_batch="))
@@ -128,8 +127,11 @@ static enum sbp_status read_files(const struct sbp_arguments *arguments, struct 
     struct sbp_json at;
     SBP_TRY(open_file(arguments, SBP_CONFIG_MODEL, arena, model, diag));
     SBP_TRY(open_file(arguments, SBP_CONFIG_CLUSTER, arena, cluster, diag));
+    SBP_TRY(
+        sbp_cluster_parts_expand(cluster->root, cluster->path, arguments->runtime, arena, diag));
     SBP_TRY(override(arguments, model, cluster, settings, diag));
     SBP_TRY(sbp_inputs_put_degrees(arguments, settings, diag));
+    SBP_TRY(sbp_cluster_parts_expand(cluster->root, cluster->name, NULL, arena, diag));
     const int64_t devices = settings->devices > 0 ? settings->devices : arguments->devices;
     sbp_json_at(cluster->root, cluster->name, diag, &at);
     return devices > 0 ? shrink(&at, devices, diag) : SBP_OK;

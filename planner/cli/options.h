@@ -31,7 +31,7 @@ struct sbp_arguments {
     int64_t devices;                 /* 0: all */
     int64_t seed, max_evaluations, restarts, memory_limit_bytes;
     double time_limit_s, tokens;
-    const char *strategy, *problem;
+    const char *strategy, *problem, *runtime;
     struct sbp_degrees degrees;
     const char *megatron; /* flags of Megatron-LM; NULL */
     struct sbp_word_list fix, set, sweep, from;

@@ -12,12 +12,8 @@
 #define MODEL_PREFIX   "model."
 #define CLUSTER_PREFIX "cluster."
 
-static const char *const SEARCH_KEYS[] = {"boxing",
-                                          "max_batch_split",
-                                          "devices",
-                                          "global_batch_tokens",
-                                          "micro_batch_per_replica",
-                                          NULL};
+static const char *const SEARCH_KEYS[] = {
+    "boxing", "max_batch_split", "devices", "global_batch_tokens", "micro_batch_per_replica", NULL};
 
 /* The change that a word makes. */
 struct change {

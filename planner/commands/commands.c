@@ -25,7 +25,7 @@ static const struct sbp_command commands[] = {
      "Exit status: 0 a plan was found, 1 there is none, 2 bad usage or bad input. Ctrl-C, "
      "SIGTERM and SIGHUP end the search with the best plan so far, marked \"stopped\", and exit "
      "status 0; without one it is 1. The second ends it at once, with 130, 143 or 129.",
-     .options = "-o --problem --space --quick --objective --runnable " SOLVER_OPTIONS
+     .options = "-o --problem --runtime --space --quick --objective --runnable " SOLVER_OPTIONS
                 "--memory-limit --fix " DEGREE_OPTIONS "--tokens " MODEL_OPTIONS
                 "--top --sweep --json --help",
      .run = sbp_command_search},
@@ -40,7 +40,8 @@ static const struct sbp_command commands[] = {
      .summary = "search every space of strategies and show the best of each in one table",
      .notes = NAMES_NOTE "--time-limit and --max-evaluations are each space's. Exit status: 0 some "
                          "space has a plan, 1 none has, 2 bad usage or bad input.",
-     .options = "--objective " SOLVER_OPTIONS "--memory-limit " MODEL_OPTIONS "--json --help",
+     .options =
+         "--runtime --objective " SOLVER_OPTIONS "--memory-limit " MODEL_OPTIONS "--json --help",
      .run = sbp_command_compare},
     {.name = "price",
      OPERANDS("MODEL CLUSTER", 2, 2),
@@ -56,7 +57,7 @@ static const struct sbp_command commands[] = {
      "of its weights, \"zero\": 3. Other rests are searched. A \"parallel\" object holds what "
      "--set says of stages and micro-batches. A plan file is a strategy file, too.",
      .options =
-         DEGREE_OPTIONS "--megatron --strategy -o --seed --time-limit --memory-limit --tokens "
+         DEGREE_OPTIONS "--megatron --strategy -o --runtime --seed --time-limit --memory-limit --tokens "
                         MODEL_OPTIONS "--json --help",
      .run = sbp_command_price},
     {.name = "solve",
@@ -71,9 +72,10 @@ static const struct sbp_command commands[] = {
      .options = "-o --global-batch --sequence --precision --vocab-multiple --name --help",
      .run = sbp_command_import},
     {.name = "list",
-     OPERANDS("models|clusters", 1, 1),
-     .summary = "list the models or clusters that have names",
-     .notes = "They are looked for in $SBPLAN_CONFIGS (models/ and clusters/ in it), then where "
+     OPERANDS("models|clusters|runtimes", 1, 1),
+     .summary = "list the models, clusters or runtimes that have names",
+     .notes = "They are looked for in $SBPLAN_CONFIGS (models/, clusters/ and runtimes/ in it), "
+              "then where "
               "sbplan was built or installed.",
      .options = "--json --help",
      .run = sbp_command_list},
@@ -88,7 +90,7 @@ static const struct sbp_command commands[] = {
               "common, mean rank correlation in them, and what taking the predicted best of a "
               "group costs above its best; error of memory; whether the bounds of the set's file "
               "hold. Exit status: 0 all bounds hold, 1 one does not, 2 bad usage or bad input.",
-     .options = "--rows --json --help",
+     .options = "--runtime --rows --json --help",
      .run = sbp_command_validate},
     {.name = "calibrate",
      OPERANDS("[--from LOG...]", 0, INT_MAX),

@@ -298,21 +298,17 @@ static enum sbp_status number_groups(struct sbp_run_set *set, const struct sbp_j
 
 /* ---- clusters ------------------------------------------------------------------------------- */
 
-/* A name stands for a file beside the folder of the set's file. */
-static enum sbp_status open_cluster(const struct sbp_json *at, struct sbp_run_set *set)
+/* Without a finder the set's file holds the whole cluster. */
+static enum sbp_status duplicate_cluster(const struct sbp_json *root, struct cJSON **cluster)
 {
-    const char *name;
-    const char *slash = strrchr(at->file, '/');
-    struct sbp_text path = {0};
-    struct sbp_json cursor;
-    SBP_TRY(sbp_json_string(at, &name));
-    sbp_text_add(&path, "%.*s../clusters/%s.json", slash == NULL ? 0 : (int)(slash - at->file + 1),
-                 at->file, name);
-    const enum sbp_status status =
-        path.failed ? out_of_memory(at)
-                    : sbp_json_open(path.bytes, &set->cluster, &cursor, at->diag);
-    sbp_text_free(&path);
-    return status;
+    struct sbp_json at;
+    if (sbp_json_has(root, "runtime")) {
+        SBP_TRY(sbp_json_member(root, "runtime", &at));
+        return sbp_json_refuse(&at, "names no file here, legal is a member of the cluster");
+    }
+    SBP_TRY(sbp_json_member(root, "cluster", &at));
+    *cluster = cJSON_Duplicate(at.node, true);
+    return *cluster == NULL ? out_of_memory(root) : SBP_OK;
 }
 
 static void replace(struct cJSON *object, const char *key, double value, bool *failed)
@@ -361,17 +357,15 @@ static enum sbp_status set_reserve(const struct sbp_json *root, struct sbp_run_s
 }
 
 /* The cluster is read once as a check; levels are nodes and devices, or devices alone. */
-static enum sbp_status read_cluster(const struct sbp_json *root, struct sbp_run_set *set)
+static enum sbp_status read_cluster(const struct sbp_json *root,
+                                    const struct sbp_run_set_finder *finder,
+                                    struct sbp_run_set *set)
 {
     struct sbp_json at, cursor;
     struct sbp_cluster cluster;
     SBP_TRY(sbp_json_member(root, "cluster", &at));
-    if (cJSON_IsString(at.node))
-        SBP_TRY(open_cluster(&at, set));
-    else
-        set->cluster = cJSON_Duplicate(at.node, true);
-    if (set->cluster == NULL)
-        return out_of_memory(root);
+    SBP_TRY(finder == NULL ? duplicate_cluster(root, &set->cluster)
+                           : finder->cluster(finder->context, root, &set->cluster));
     cursor = at;
     cursor.node = set->cluster;
     SBP_TRY(sbp_cluster_read(&cursor, &cluster));
@@ -401,31 +395,34 @@ static enum sbp_status read_texts(const struct sbp_json *root, struct sbp_run_se
     return read_figures(&member, false, &set->bounds);
 }
 
-static enum sbp_status read_set(const struct sbp_json *root, struct sbp_run_set *set)
+static enum sbp_status read_set(const struct sbp_json *root,
+                                const struct sbp_run_set_finder *finder, struct sbp_run_set *set)
 {
-    static const char *const KEYS[] = {"format",   "title", "source",  "trainer", "cluster",
-                                       "network",  "model", "run",     "memory",  "bounds",
-                                       "parallel", "peers", "columns", "runs",    NULL};
+    static const char *const KEYS[] = {
+        "format", "title",  "source",   "trainer", "cluster", "network", "model",   "run",
+        "memory", "bounds", "parallel", "peers",   "columns", "runs",    "runtime", NULL};
     struct sbp_json model;
     SBP_TRY(sbp_json_keys(root, KEYS));
     SBP_TRY(read_texts(root, set));
     SBP_TRY(sbp_json_member(root, "model", &model));
     if (!cJSON_IsObject(model.node))
         return sbp_json_refuse(&model, "is no object of keys of a model file");
-    SBP_TRY(read_cluster(root, set));
+    SBP_TRY(read_cluster(root, finder, set));
     SBP_TRY(read_peers(root, set));
     SBP_TRY(read_columns(root, set));
     SBP_TRY(read_runs(root, set));
     return number_groups(set, root);
 }
 
-enum sbp_status sbp_run_set_read(const char *path, struct sbp_run_set *set, struct sbp_diag *diag)
+enum sbp_status sbp_run_set_read(const char *path, const struct sbp_run_set_finder *finder,
+                                 struct sbp_run_set *set, struct sbp_diag *diag)
 {
     struct sbp_json root;
     *set = (struct sbp_run_set){0};
     SBP_TRY(sbp_json_open(path, &set->root, &root, diag));
     set->file = sbp_arena_strdup(&set->arena, path);
-    const enum sbp_status status = set->file == NULL ? out_of_memory(&root) : read_set(&root, set);
+    const enum sbp_status status =
+        set->file == NULL ? out_of_memory(&root) : read_set(&root, finder, set);
     if (status != SBP_OK)
         sbp_run_set_free(set);
     return status;

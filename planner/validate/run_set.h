@@ -3,11 +3,11 @@
  * Input: a file of configs/runs. Output: the runs, each with the model file and the cluster file
  * that a user would have written for it, and its degrees.
  *
- * {"format": "sbplan runs", "title", "source", "trainer", "cluster": NAME of a file of ../clusters
- * or a whole cluster, "network"?: {"ports", "port_bytes_per_s"}, "model": keys of a model file that
- * all runs share, "parallel"?: keys of how a step is cut that all share, "run"?: columns that all
- * share, "memory"?: {"reserve_bytes"?, "what"?}, "bounds": {...}, "peers"?: [{"name", ...}],
- * "columns": [names], "runs": [[cells], ...]}
+ * {"format": "sbplan runs", "title", "source", "trainer", "cluster": a cluster file or its name,
+ * "runtime"?: a profile of the trainer or its name, "network"?: {"ports", "port_bytes_per_s"},
+ * "model": keys of a model file that all runs share, "parallel"?: keys of how a step is cut that
+ * all share, "run"?: columns that all share, "memory"?: {"reserve_bytes"?, "what"?}, "bounds":
+ * {...}, "peers"?: [{"name", ...}], "columns": [names], "runs": [[cells], ...]}
  *
  * A column is one of: id, gpus, gpus_per_node, tp, pp, vpp, cp, ep, etp, zero, sequence_parallel,
  * micro_batch (of a replica), recompute, stage_blocks (layers of each piece), counts_ends, step_s,
@@ -64,10 +64,17 @@ struct sbp_run_set {
     struct sbp_run *run; /* (run_count) */
 };
 
-/* Reads a file. On failure nothing is left allocated. E_INPUT names file, row and column; E_IO,
- * E_MEMORY. */
-enum sbp_status sbp_run_set_read(const char *path, struct sbp_run_set *set,
-                                 struct sbp_diag *diag) SBP_MUST_USE;
+/* Finds the files that a set names: makes the whole cluster, which the caller deletes, of the
+ * "cluster" and the "runtime" of a set's file, on whose root the cursor stands. */
+struct sbp_run_set_finder {
+    enum sbp_status (*cluster)(void *context, const struct sbp_json *root, struct cJSON **cluster);
+    void *context;
+};
+
+/* Reads a file. finder NULL: no names are legal, and "cluster" is a whole one. On failure nothing
+ * is left allocated. E_INPUT names file, row and column; E_IO, E_MEMORY. */
+enum sbp_status sbp_run_set_read(const char *path, const struct sbp_run_set_finder *finder,
+                                 struct sbp_run_set *set, struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_run_set_free(struct sbp_run_set *set);
 
 /* The model file and the cluster file of a run, which the caller deletes. E_MEMORY. */

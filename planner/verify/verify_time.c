@@ -56,10 +56,13 @@ static struct sbp_stage_cost cost_of(const struct sbp_verification *c,
                                       section_s(c, program, SBP_SECTION_BACKWARD_WEIGHT)};
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
-        if (instr->kind == SBP_INSTR_SEND)
-            *(instr->section == SBP_SECTION_FORWARD ? &cost.send_forward_s
-                                                    : &cost.send_backward_s) +=
-                instr->communication_s;
+        const bool forward = instr->section == SBP_SECTION_FORWARD;
+        if (instr->kind != SBP_INSTR_SEND)
+            continue;
+        if (c->plan->workload.cluster.runtime.sends_block) /* the pass ends with its message */
+            *(forward ? &cost.forward_s : &cost.backward_input_s) += instr->communication_s;
+        else
+            *(forward ? &cost.send_forward_s : &cost.send_backward_s) += instr->communication_s;
     }
     return cost;
 }
@@ -272,13 +275,11 @@ static enum sbp_status play_by_hand(struct sbp_verification *c, double *step_s)
 static enum sbp_status simulate(struct sbp_verification *c, double *step_s)
 {
     const struct sbp_parallel *parallel = &c->plan->cut.parallel;
-    const struct sbp_runtime *trainer = &c->plan->workload.cluster.runtime;
     const struct sbp_timeline_request request = {.schedule = parallel->schedule,
                                                  .stages = c->step->stages,
                                                  .micro_batches = (int)c->micro_batches,
                                                  .chunks = (int)parallel->chunks,
                                                  .pipeline_limit = (int)parallel->pipeline_limit,
-                                                 .sends_block = trainer->sends_block,
                                                  .stage = c->step->cost,
                                                  .end = c->step->end};
     struct sbp_timeline timeline;
@@ -330,8 +331,7 @@ enum sbp_status sbp_verify_time(struct sbp_verification *c)
     const struct sbp_parallel *parallel = &c->plan->cut.parallel;
     const bool by_hand =
         (parallel->schedule == SBP_GPIPE || parallel->schedule == SBP_ONE_F_ONE_B) &&
-        !parallel->offload && !c->plan->workload.cluster.runtime.sends_block &&
-        c->step->pieces * c->micro_batches <= MOST_CELLS;
+        !parallel->offload && c->step->pieces * c->micro_batches <= MOST_CELLS;
     double step_s = 0;
     for (int stage = 0; stage < c->step->stages; stage++)
         SBP_TRY(check_stage(c, stage));

@@ -40,7 +40,7 @@ planner/degrees base costmodel planner/problem planner/plan
 planner/validate base costmodel planner/plan planner/degrees planner/inner planner/outer
 planner/import base costmodel
 planner/report base costmodel planner planner/problem planner/plan planner/paths planner/space planner/inner
-planner/cli base costmodel planner planner/problem planner/plan planner/degrees planner/paths planner/space planner/inner
+planner/cli base costmodel planner planner/problem planner/plan planner/degrees planner/paths planner/space planner/inner planner/validate
 planner/commands base costmodel planner/*
 kernels base
 kernels/cpu base kernels

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/cli/inputs.h"
 #include "planner/validate/validation.h"
 #include "tests/papers/paper.h"
 #include "tests/papers/plot.h"
@@ -16,6 +17,7 @@
 #define MOST_POINTS 4096
 
 struct study {
+    struct sbp_arena arena; /* names of files */
     int count;
     char name[MOST_SETS][64];
     struct sbp_run_set set[MOST_SETS];
@@ -54,7 +56,8 @@ static void validate_sets(struct study *study)
         char file[80], path[4096];
         (void)snprintf(file, sizeof file, "%s.json", study->name[i]);
         setting_runs_path(file, path, sizeof path);
-        setting_must(sbp_run_set_read(path, &study->set[i], &diag), &diag);
+        setting_must(sbp_inputs_read_run_set(path, NULL, &study->arena, &study->set[i], &diag),
+                     &diag);
         setting_must(sbp_validation_make(&study->set[i], NULL, &study->validation[i], &diag),
                      &diag);
     }
@@ -277,6 +280,7 @@ int main(int argc, char **argv)
         sbp_validation_free(&study->validation[i]);
         sbp_run_set_free(&study->set[i]);
     }
+    sbp_arena_free(&study->arena);
     free(study);
     return paper_close(&paper, argc, argv);
 }

@@ -271,8 +271,7 @@ enum sbp_status sbp_parallel_read(const struct sbp_json *object, struct sbp_para
     return SBP_OK;
 }
 
-static void write_stage_cut(struct cJSON *object, const struct sbp_parallel *parallel,
-                            bool *failed)
+static void write_stage_cut(struct cJSON *object, const struct sbp_parallel *parallel, bool *failed)
 {
     if (parallel->stage_blocks_count == 0) {
         sbp_json_put_text(object, "stage_cut", sbp_parallel_stage_cut_name(parallel->stage_cut),

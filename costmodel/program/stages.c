@@ -299,9 +299,9 @@ enum sbp_status sbp_stages_cut_as(const struct sbp_graph *graph, int pieces,
     sbp_arena_init(&arena);
     int *block = SBP_NEW(&arena, int, graph->op_count);
     const enum sbp_status status =
-        block == NULL
-            ? sbp_fail(diag, SBP_E_MEMORY, "out of memory while cutting stages")
-            : cut_given(graph, pieces, block, sbp_stages_blocks(graph, block), parallel, first, diag);
+        block == NULL ? sbp_fail(diag, SBP_E_MEMORY, "out of memory while cutting stages")
+                      : cut_given(graph, pieces, block, sbp_stages_blocks(graph, block), parallel,
+                                  first, diag);
     sbp_arena_free(&arena);
     return status == SBP_OK ? sbp_stages_check(graph, pieces, first, diag) : status;
 }

@@ -36,7 +36,8 @@ enum sbp_status sbp_stages_cut(const struct sbp_graph *graph, int pieces, enum s
                                int *first, struct sbp_diag *diag) SBP_MUST_USE;
 /* The same as `parallel` says, which may give the blocks of each piece: what comes before the first
  * block goes to the first piece, what comes after the last to the last one. E_INPUT,
- * "parallel: stage_cut: ...", where the blocks given are not the model's, or a piece has no operator.
+ * "parallel: stage_cut: ...", where the blocks given are not the model's, or a piece has no
+ * operator.
  */
 enum sbp_status sbp_stages_cut_as(const struct sbp_graph *graph, int pieces,
                                   const struct sbp_parallel *parallel, int *first,

@@ -1,21 +1,22 @@
-/* Degrees of the command line (--tp 8 --pp 4): those of the step become keys of --set. */
+#include "planner/cli/degree_options.h"
+
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "planner/cli/inputs.h"
 
-bool sbp_inputs_have_layer_degrees(const struct sbp_arguments *arguments)
+bool sbp_degree_options_of_layers(const struct sbp_arguments *arguments)
 {
     const struct sbp_degrees *d = &arguments->degrees;
     return d->tensor > 0 || d->data > 0 || d->context > 0 || d->expert > 0 ||
            d->expert_tensor > 0 || d->sequence_parallel;
 }
 
-bool sbp_inputs_have_degrees(const struct sbp_arguments *arguments)
+bool sbp_degree_options_given(const struct sbp_arguments *arguments)
 {
     const struct sbp_degrees *d = &arguments->degrees;
-    return sbp_inputs_have_layer_degrees(arguments) || d->pipeline > 0 || d->chunks > 0 ||
+    return sbp_degree_options_of_layers(arguments) || d->pipeline > 0 || d->chunks > 0 ||
            d->micro_batch > 0 || d->zero != SBP_ANY || d->recompute != SBP_ANY;
 }
 
@@ -51,8 +52,8 @@ static enum sbp_status put_chunks(struct sbp_settings *settings, int64_t chunks,
     return put(settings, "--vpp", "schedule", cJSON_CreateString(interleaved), diag);
 }
 
-enum sbp_status sbp_inputs_check_micro_batch(const struct sbp_settings *settings,
-                                             struct sbp_diag *diag)
+enum sbp_status sbp_degree_options_check_micro_batch(const struct sbp_settings *settings,
+                                                     struct sbp_diag *diag)
 {
     if (cJSON_GetObjectItemCaseSensitive(settings->parallel, "micro_batch") == NULL)
         return SBP_OK;
@@ -61,14 +62,14 @@ enum sbp_status sbp_inputs_check_micro_batch(const struct sbp_settings *settings
                     "--micro-batch N is legal, which counts those of one");
 }
 
-enum sbp_status sbp_inputs_put_degrees(const struct sbp_arguments *arguments,
+enum sbp_status sbp_degree_options_put(const struct sbp_arguments *arguments,
                                        struct sbp_settings *settings, struct sbp_diag *diag)
 {
     const struct sbp_degrees *d = &arguments->degrees;
-    if (sbp_inputs_have_layer_degrees(arguments) || d->micro_batch > 0)
-        SBP_TRY(sbp_inputs_check_micro_batch(settings, diag));
+    if (sbp_degree_options_of_layers(arguments) || d->micro_batch > 0)
+        SBP_TRY(sbp_degree_options_check_micro_batch(settings, diag));
     if (settings->micro_batch_per_replica > 0 &&
-        (d->micro_batch > 0 || !sbp_inputs_have_degrees(arguments)))
+        (d->micro_batch > 0 || !sbp_degree_options_given(arguments)))
         return sbp_fail(diag, SBP_E_USAGE, "--set micro_batch_per_replica: %s",
                         d->micro_batch > 0
                             ? "--micro-batch says the same, one of them is legal"
@@ -86,8 +87,8 @@ enum sbp_status sbp_inputs_put_degrees(const struct sbp_arguments *arguments,
     return put_chunks(settings, d->chunks, diag);
 }
 
-struct sbp_degrees sbp_inputs_degrees(const struct sbp_arguments *arguments,
-                                      const struct sbp_settings *settings)
+struct sbp_degrees sbp_degree_options_all(const struct sbp_arguments *arguments,
+                                          const struct sbp_settings *settings)
 {
     struct sbp_degrees degrees = arguments->degrees;
     if (settings->micro_batch_per_replica > 0)
@@ -111,7 +112,7 @@ static const char *option_of(const struct sbp_degrees *d, const char *key)
     return NULL;
 }
 
-enum sbp_status sbp_inputs_refuse_degrees(const struct sbp_arguments *arguments,
+enum sbp_status sbp_degree_options_refuse(const struct sbp_arguments *arguments,
                                           enum sbp_status status, const struct sbp_diag *why,
                                           struct sbp_diag *diag)
 {

@@ -5,6 +5,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/text.h"
+#include "planner/cli/degree_options.h"
 #include "planner/cli/outputs.h"
 #include "planner/cli/overrides.h"
 #include "planner/space/space_table.h"
@@ -130,7 +131,7 @@ static enum sbp_status read_files(const struct sbp_arguments *arguments, struct 
     SBP_TRY(
         sbp_cluster_parts_expand(cluster->root, cluster->path, arguments->runtime, arena, diag));
     SBP_TRY(override(arguments, model, cluster, settings, diag));
-    SBP_TRY(sbp_inputs_put_degrees(arguments, settings, diag));
+    SBP_TRY(sbp_degree_options_put(arguments, settings, diag));
     SBP_TRY(sbp_cluster_parts_expand(cluster->root, cluster->name, NULL, arena, diag));
     const int64_t devices = settings->devices > 0 ? settings->devices : arguments->devices;
     sbp_json_at(cluster->root, cluster->name, diag, &at);
@@ -217,7 +218,7 @@ enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, enum sbp_
         struct sbp_diag why = {{0}};
         status = sbp_plan_cut(plan, &parallel, &why);
         if (status != SBP_OK)
-            (void)sbp_inputs_refuse_degrees(arguments, status, &why, diag);
+            (void)sbp_degree_options_refuse(arguments, status, &why, diag);
     }
     if (status != SBP_OK)
         sbp_plan_free(plan);

@@ -64,28 +64,6 @@ enum sbp_status sbp_inputs_refuse(const char *file, enum sbp_status status,
  * E_INPUT. */
 enum sbp_status sbp_inputs_read_around(struct sbp_plan *plan, struct sbp_settings *settings,
                                        const char *path, struct sbp_diag *diag) SBP_MUST_USE;
-/* Whether the command line has degrees, and whether some are of layers (--tp, --dp, ...), not of
- * the step alone (--pp, --vpp, --zero, --recompute). */
-bool sbp_inputs_have_degrees(const struct sbp_arguments *arguments);
-bool sbp_inputs_have_layer_degrees(const struct sbp_arguments *arguments);
-/* Puts the degrees of a step into the settings, as --set would give them. E_USAGE: --set gives one
- * as well. */
-enum sbp_status sbp_inputs_put_degrees(const struct sbp_arguments *arguments,
-                                       struct sbp_settings *settings,
-                                       struct sbp_diag *diag) SBP_MUST_USE;
-/* Degrees know the replicas: --set micro_batch, which counts all of them, is refused. E_USAGE. */
-enum sbp_status sbp_inputs_check_micro_batch(const struct sbp_settings *settings,
-                                             struct sbp_diag *diag) SBP_MUST_USE;
-/* The degrees of the options, with the micro-batch that --set may give. */
-struct sbp_degrees sbp_inputs_degrees(const struct sbp_arguments *arguments,
-                                      const struct sbp_settings *settings);
-/* Fails with a complaint about degrees ("degrees: tp: ...", or "parallel: pipeline: ..." where --pp
- * gave it) as one about an option, "--tp: ..."; others as sbp_inputs_refuse with --set. Returns
- * status. */
-enum sbp_status sbp_inputs_refuse_degrees(const struct sbp_arguments *arguments,
-                                          enum sbp_status status, const struct sbp_diag *why,
-                                          struct sbp_diag *diag);
-
 /* Reads LAYER=ROLE:FACTOR,... of every --fix into an array of the arena. E_INPUT, E_USAGE. */
 enum sbp_status sbp_fixes_parse(const struct sbp_plan *plan, const struct sbp_word_list *words,
                                 struct sbp_arena *arena, const struct sbp_fix **fix, int *count,

@@ -1,5 +1,6 @@
 #include <stdio.h>
 
+#include "planner/cli/degree_options.h"
 #include "planner/cli/outputs.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/search_session_priv.h"
@@ -41,8 +42,8 @@ static enum sbp_status take_degrees(struct sbp_search_job *job, struct sbp_megat
                                     struct sbp_diag *diag)
 {
     const bool megatron = job->arguments->megatron != NULL;
-    struct sbp_degrees degrees = sbp_inputs_degrees(job->arguments, &job->settings);
-    SBP_TRY(sbp_inputs_check_micro_batch(&job->settings, diag));
+    struct sbp_degrees degrees = sbp_degree_options_all(job->arguments, &job->settings);
+    SBP_TRY(sbp_degree_options_check_micro_batch(&job->settings, diag));
     begin_request(job);
     job->priced = megatron ? "the flags of Megatron-LM say" : "the degrees say";
     if (megatron)
@@ -74,7 +75,7 @@ static enum sbp_status price(struct sbp_search_job *job, struct sbp_megatron_fla
 static enum sbp_status check_arguments(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     const int given = (arguments->strategy != NULL) + (arguments->megatron != NULL) +
-                      sbp_inputs_have_degrees(arguments);
+                      sbp_degree_options_given(arguments);
     if (given == 0)
         return sbp_fail(diag, SBP_E_USAGE,
                         "sbplan price: nothing says what to price: --tp, --pp, ... , --megatron "
@@ -124,8 +125,8 @@ enum sbp_status sbp_command_price(const struct sbp_arguments *given, struct sbp_
     enum sbp_status status =
         given->megatron == NULL ? SBP_OK : read_flags(&arguments, &job.arena, &flags, diag);
     if (status == SBP_OK)
-        status = sbp_inputs_read(&arguments, SBP_SPACE_FULL, &job.arena, &job.settings, &job.plan,
-                                 diag);
+        status =
+            sbp_inputs_read(&arguments, SBP_SPACE_FULL, &job.arena, &job.settings, &job.plan, diag);
     if (status == SBP_OK)
         status = price(&job, &flags, diag);
     sbp_search_job_free(&job);

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "planner/cli/outputs.h"
 
-#define MODEL_OPTIONS  "--devices --set "
+#define MODEL_OPTIONS "--devices --set "
 #define DEGREE_OPTIONS                                                                             \
     "--tp --pp --vpp --dp --cp --ep --etp --micro-batch --zero --sequence-parallel --recompute "
 #define SOLVER_OPTIONS "--algorithm --seed --time-limit --max-evaluations --restarts "
@@ -49,16 +49,17 @@ static const struct sbp_command commands[] = {
      .notes = NAMES_NOTE
      "Degrees (--tp 8 --pp 4 ...) stand for the strategy of Megatron-LM; tensor parallel takes the "
      "innermost devices, then context, then data, and stages the outermost. What they leave open "
-     "of the step, --set says. The strategy file is {\"layers\": [{\"name\": \"fc1\", \"roles\": {\"batch\": [4], "
+     "of the step, --set says. The strategy file is {\"layers\": [{\"name\": \"fc1\", \"roles\": "
+     "{\"batch\": [4], "
      "\"column\": [8]}}, ...]}: for every layer that has a choice, how many ways each role splits "
      "it at each level, outermost first; replicate, partial and context are roles, too. A layer "
      "may say where its output rests between layers, \"rest\": \"B\" or {\"S0\": [4], \"B\": [8]} "
      "(split by batch S0, sequence S1, features S2; B whole; P partial sums), and the ZeRO level "
      "of its weights, \"zero\": 3. Other rests are searched. A \"parallel\" object holds what "
      "--set says of stages and micro-batches. A plan file is a strategy file, too.",
-     .options =
-         DEGREE_OPTIONS "--megatron --strategy -o --runtime --seed --time-limit --memory-limit --tokens "
-                        MODEL_OPTIONS "--json --help",
+     .options = DEGREE_OPTIONS
+     "--megatron --strategy -o --runtime --seed --time-limit --memory-limit --tokens " MODEL_OPTIONS
+     "--json --help",
      .run = sbp_command_price},
     {.name = "solve",
      OPERANDS("PROBLEM.json", 1, 1),

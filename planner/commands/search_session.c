@@ -9,6 +9,7 @@
 #include "base/json/json_write.h"
 #include "base/text.h"
 #include "costmodel/program/runnable.h"
+#include "planner/cli/degree_options.h"
 #include "planner/space/space_table.h"
 #include "planner/verify/verify.h"
 
@@ -177,10 +178,9 @@ enum sbp_status sbp_search_job_take_degrees(struct sbp_search_job *job,
 {
     struct sbp_diag why = {{0}};
     struct sbp_degrees_plan made;
-    const enum sbp_status status =
-        sbp_degrees_apply(degrees, &job->plan, &job->arena, &made, &why);
+    const enum sbp_status status = sbp_degrees_apply(degrees, &job->plan, &job->arena, &made, &why);
     if (status != SBP_OK)
-        return sbp_inputs_refuse_degrees(job->arguments, status, &why, diag);
+        return sbp_degree_options_refuse(job->arguments, status, &why, diag);
     job->request.fix = made.fix;
     job->request.fix_count = made.fix_count;
     for (int i = 0; i < made.note_count; i++)
@@ -193,15 +193,15 @@ enum sbp_status sbp_search_job_take_degrees(struct sbp_search_job *job,
 static enum sbp_status fix_degrees(struct sbp_search_job *job, struct sbp_diag *diag)
 {
     const struct sbp_arguments *arguments = job->arguments;
-    const struct sbp_degrees degrees = sbp_inputs_degrees(arguments, &job->settings);
-    if (!sbp_inputs_have_layer_degrees(arguments) && degrees.micro_batch == 0)
+    const struct sbp_degrees degrees = sbp_degree_options_all(arguments, &job->settings);
+    if (!sbp_degree_options_of_layers(arguments) && degrees.micro_batch == 0)
         return SBP_OK;
     if (arguments->fix.count > 0 || job->request.space != SBP_SPACE_FULL)
         return sbp_fail(diag, SBP_E_USAGE,
                         "sbplan search: --tp, --dp, --cp, --ep, --etp, --sequence-parallel and "
                         "--micro-batch say the strategy of every layer, legal without --fix and in "
                         "space full");
-    if (!sbp_inputs_have_layer_degrees(arguments) || !sbp_request_gives(&job->request, "pipeline"))
+    if (!sbp_degree_options_of_layers(arguments) || !sbp_request_gives(&job->request, "pipeline"))
         return sbp_fail(diag, SBP_E_USAGE,
                         "sbplan search: --tp, --dp, --cp and --micro-batch share out the devices "
                         "of a stage, legal together with --pp");

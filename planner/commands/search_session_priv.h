@@ -44,8 +44,8 @@ struct sbp_search_job {
  * a step. The job may be freed either way. */
 enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_search_job_free(struct sbp_search_job *job);
-/* Cuts the plan as degrees say and makes their strategy the request's fixes; notes become the job's.
- * The message of E_INPUT names the option. */
+/* Cuts the plan as degrees say and makes their strategy the request's fixes; notes become the
+ * job's. The message of E_INPUT names the option. */
 enum sbp_status sbp_search_job_take_degrees(struct sbp_search_job *job,
                                             const struct sbp_degrees *degrees,
                                             struct sbp_diag *diag) SBP_MUST_USE;

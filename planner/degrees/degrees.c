@@ -91,8 +91,9 @@ static enum sbp_status check_heads(const struct sbp_degrees *d, const struct sbp
             continue;
         const int64_t heads = model->tensor[node->output].shape.size[SBP_DIM_FEATURE];
         if (heads % d->tensor != 0)
-            return SBP_DEGREES_REFUSE(diag, "tp: %lld ways do not divide the %lld heads of %s, "
-                                            "legal are %s",
+            return SBP_DEGREES_REFUSE(diag,
+                                      "tp: %lld ways do not divide the %lld heads of %s, "
+                                      "legal are %s",
                                       (long long)d->tensor, (long long)heads, node->name,
                                       divisors(heads, legal));
     }
@@ -114,8 +115,9 @@ static enum sbp_status check_model(const struct sbp_degrees *d, const struct sbp
         return SBP_DEGREES_REFUSE(diag, "%s: %s has no experts, 1 is legal",
                                   d->expert > 1 ? "ep" : "etp", model->name);
     if (d->expert > 1 && experts % d->expert != 0)
-        return SBP_DEGREES_REFUSE(diag, "ep: %lld ways do not divide the %lld experts of a layer, "
-                                        "legal are %s",
+        return SBP_DEGREES_REFUSE(diag,
+                                  "ep: %lld ways do not divide the %lld experts of a layer, "
+                                  "legal are %s",
                                   (long long)d->expert, (long long)experts,
                                   divisors(experts, legal));
     if (d->tensor % d->expert_tensor != 0)
@@ -155,8 +157,7 @@ static enum sbp_status complete_data(struct sbp_degrees *d, const struct sbp_clu
                                   "of cluster %s, dp %lld is legal with --devices %lld",
                                   (long long)d->tensor, (long long)d->pipeline,
                                   (long long)d->context, (long long)left, (long long)devices,
-                                  cluster->name, (long long)d->data,
-                                  (long long)(d->data * parts));
+                                  cluster->name, (long long)d->data, (long long)(d->data * parts));
     d->data = left;
     return SBP_OK;
 }

@@ -25,7 +25,7 @@ struct sbp_degrees {
     int recompute;                 /* enum sbp_recompute; SBP_ANY: not given, none */
     int64_t recompute_every;       /* blocks of a segment under full recompute; default 1 */
     bool sequence_parallel;        /* norms and residual adds split by sequence over tensor axes */
-    int stage_blocks_count;        /* pieces whose blocks are given; 0: as the plan's parallel says */
+    int stage_blocks_count; /* pieces whose blocks are given; 0: as the plan's parallel says */
     uint16_t stage_blocks[SBP_MOST_GIVEN_PIECES];
 };
 
@@ -50,9 +50,10 @@ enum sbp_status sbp_degrees_complete(const struct sbp_degrees *asked,
                                      struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Completes the degrees, cuts the plan's step so (what no degree says of it stays as the plan's
- * parallel has it, but for the micro-batch) and makes the fixes, which come out of the arena. The plan stays without a
- * strategy: a search under the fixes gives it one (planner/outer/branch_and_bound.h). E_INPUT as
- * above, and what sbp_plan_cut fails with; E_MEMORY. */
+ * parallel has it, but for the micro-batch) and makes the fixes, which come out of the arena. The
+ * plan stays without a strategy: a search under the fixes gives it one
+ * (planner/outer/branch_and_bound.h). E_INPUT as above, and what sbp_plan_cut fails with; E_MEMORY.
+ */
 enum sbp_status sbp_degrees_apply(const struct sbp_degrees *asked, struct sbp_plan *plan,
                                   struct sbp_arena *arena, struct sbp_degrees_plan *made,
                                   struct sbp_diag *diag) SBP_MUST_USE;

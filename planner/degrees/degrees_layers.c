@@ -155,7 +155,8 @@ static enum sbp_status refuse_features(struct builder *b, int op, const char *wh
                               (long long)tensor, what, b->cut->graph.op[op].name, (long long)size);
 }
 
-/* Heads by tensor axes. Where there are fewer heads of keys, these lie whole on the rest of them. */
+/* Heads by tensor axes. Where there are fewer heads of keys, these lie whole on the rest of them.
+ */
 static enum sbp_status fix_attention(struct builder *b, int op, struct sbp_fix *fix)
 {
     const struct sbp_graph *graph = &b->cut->graph;
@@ -211,8 +212,7 @@ static enum sbp_status fix_linear(struct builder *b, int op, struct sbp_fix *fix
 static enum sbp_status fix_embedding(struct builder *b, int op, struct sbp_fix *fix)
 {
     const struct sbp_graph *graph = &b->cut->graph;
-    const int64_t vocabulary =
-        graph->tensor[graph->op[op].weight[0]].shape.size[SBP_DIM_IN];
+    const int64_t vocabulary = graph->tensor[graph->op[op].weight[0]].shape.size[SBP_DIM_IN];
     if (vocabulary % b->made->degrees.tensor != 0)
         return refuse_features(b, op, "", vocabulary);
     return play_summed(b, op, "vocab", &b->mesh->tensor, fix);
@@ -264,8 +264,9 @@ static void note_experts(struct builder *b, const struct expert_ways *ways)
                          "among tensor ranks",
                          (long long)d->micro_batch);
     if (sbp_degrees_total(&ways->tokens) > 1 && !d->sequence_parallel)
-        sbp_degrees_note(b->made, "etp: without sequence-parallel %lld tensor ranks repeat the "
-                                  "work of the experts",
+        sbp_degrees_note(b->made,
+                         "etp: without sequence-parallel %lld tensor ranks repeat the "
+                         "work of the experts",
                          (long long)sbp_degrees_total(&ways->tokens));
 }
 

@@ -9,7 +9,7 @@
 #include "base/text.h"
 
 #define REFUSE(...) sbp_fail(diag, SBP_E_INPUT, "--megatron: " __VA_ARGS__)
-#define MOST_COUNT  (INT64_C(1) << 40)
+#define MOST_COUNT  (INT64_C(1) << 31)
 #define WORD_BYTES  1024
 #define SHOWN_BYTES 48
 
@@ -17,10 +17,10 @@
 
 /* What a flag's value fills. */
 enum kind {
-    COUNT,   /* an int64_t of struct sbp_megatron_flags */
-    CLAIM,   /* of the model */
-    SWITCH,  /* takes no value; `fill` says the rest */
-    TEXT,    /* `fill` reads it */
+    COUNT,  /* an int64_t of struct sbp_megatron_flags */
+    CLAIM,  /* of the model */
+    SWITCH, /* takes no value; `fill` says the rest */
+    TEXT,   /* `fill` reads it */
     REFUSED /* a plan depends on it; `key` says what is legal instead */
 };
 
@@ -450,8 +450,9 @@ enum sbp_status sbp_megatron_check(struct sbp_megatron_flags *flags, const struc
         return REFUSE("--bf16, --fp16: model %s computes in fp32, --set precision=mixed is legal",
                       graph->name);
     if (flags->flash && keeps_scores(graph))
-        note(flags, "the attention of model %s is materialised, --set attention=flash says what "
-                    "the flags do",
+        note(flags,
+             "the attention of model %s is materialised, --set attention=flash says what "
+             "the flags do",
              graph->name);
     return check_chunks(flags, model, diag);
 }

@@ -18,9 +18,9 @@ struct sbp_megatron_claim {
 #define SBP_MEGATRON_CLAIMS 16
 struct sbp_megatron_flags {
     struct sbp_degrees degrees;
-    int64_t chunk_layers;    /* of --num-layers-per-virtual-pipeline-stage; 0: not given */
-    int64_t global_batch;    /* sequences a step; 0: not given */
-    int claim_count; /* what the flags say of the model */
+    int64_t chunk_layers; /* of --num-layers-per-virtual-pipeline-stage; 0: not given */
+    int64_t global_batch; /* sequences a step; 0: not given */
+    int claim_count;      /* what the flags say of the model */
     struct sbp_megatron_claim claim[SBP_MEGATRON_CLAIMS];
     bool flash;           /* --use-flash-attn, or another attention that keeps no scores */
     bool half;            /* --bf16 or --fp16 */

@@ -143,21 +143,21 @@ static enum sbp_status count_blocks(const struct sbp_graph *graph, const int *fi
 }
 
 enum sbp_status sbp_layout_line_make(const struct sbp_plan *plan, const int *first,
-                                struct sbp_arena *arena, struct sbp_layout_line *layout)
+                                     struct sbp_arena *arena, struct sbp_layout_line *layout)
 {
     const struct sbp_parallel *parallel = &plan->cut.parallel;
     const struct sbp_graph *graph = &plan->cut.graph;
     const int pieces = (int)(parallel->pipeline * parallel->chunks);
     int *blocks = SBP_NEW(arena, int, pieces);
     *layout = (struct sbp_layout_line){.plan = plan,
-                                  .tensor = degree(plan, is_dense, ways, WORD_TENSOR),
-                                  .data = degree(plan, is_dense, ways, WORD_DATA),
-                                  .context = degree(plan, is_attention, ways, WORD_CONTEXT),
-                                  .expert = degree(plan, is_expert, ways, WORD_EXPERT),
-                                  .expert_tensor = degree(plan, is_expert, ways, WORD_TENSOR),
-                                  .zero = degree(plan, has_weights, zero_of, WORD_NONE),
-                                  .pieces = pieces,
-                                  .blocks = blocks};
+                                       .tensor = degree(plan, is_dense, ways, WORD_TENSOR),
+                                       .data = degree(plan, is_dense, ways, WORD_DATA),
+                                       .context = degree(plan, is_attention, ways, WORD_CONTEXT),
+                                       .expert = degree(plan, is_expert, ways, WORD_EXPERT),
+                                       .expert_tensor = degree(plan, is_expert, ways, WORD_TENSOR),
+                                       .zero = degree(plan, has_weights, zero_of, WORD_NONE),
+                                       .pieces = pieces,
+                                       .blocks = blocks};
     layout->micro_batch = parallel->micro_batch / layout->data.common;
     layout->tokens = graph->sequence > 1 ? graph->global_batch * graph->sequence : 0;
     layout->sequence_parallel =
@@ -280,15 +280,12 @@ void sbp_layout_line_put(struct cJSON *json, const struct sbp_layout_line *layou
     const struct {
         const char *key;
         int64_t value;
-    } wholes[] = {{"tensor", layout->tensor.common},
-                  {"pipeline", parallel->pipeline},
-                  {"chunks", parallel->chunks},
-                  {"data", layout->data.common},
-                  {"context", layout->context.common},
-                  {"expert", layout->expert.common},
-                  {"zero", layout->zero.common},
-                  {"micro_batch_per_replica", layout->micro_batch},
-                  {"tokens", layout->tokens}};
+    } wholes[] = {
+        {"tensor", layout->tensor.common},   {"pipeline", parallel->pipeline},
+        {"chunks", parallel->chunks},        {"data", layout->data.common},
+        {"context", layout->context.common}, {"expert", layout->expert.common},
+        {"zero", layout->zero.common},       {"micro_batch_per_replica", layout->micro_batch},
+        {"tokens", layout->tokens}};
     struct cJSON *object = sbp_json_put_object(json, "layout", failed);
     sbp_json_put_text(object, "text", sbp_layout_line_text(layout, text), failed);
     for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++)

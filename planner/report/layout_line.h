@@ -1,5 +1,5 @@
-/* Says a plan in the words of those who train: degrees of tensor, pipeline, data, context and expert
- * parallelism, read off its roles, with the blocks of each stage and the tokens of a step.
+/* Says a plan in the words of those who train: degrees of tensor, pipeline, data, context and
+ * expert parallelism, read off its roles, with the blocks of each stage and the tokens of a step.
  *
  * A free plan splits layers in different ways: a degree is the one of most layers, and where others
  * have another one, the line says from which to which.
@@ -17,8 +17,8 @@ struct sbp_layout_degree {
 struct sbp_layout_line {
     const struct sbp_plan *plan; /* borrowed */
     struct sbp_layout_degree tensor, data, context, expert, expert_tensor, zero;
-    int64_t micro_batch; /* sequences a replica, by the common data degree */
-    int64_t tokens;      /* a step; 0: the model reads none */
+    int64_t micro_batch;    /* sequences a replica, by the common data degree */
+    int64_t tokens;         /* a step; 0: the model reads none */
     bool sequence_parallel; /* most residual adds are split by sequence beside context parallel */
     int pieces;             /* stages x chunks */
     const int *blocks;      /* (pieces) in the model's order; in the arena */
@@ -26,7 +26,8 @@ struct sbp_layout_line {
 
 /* first: (pieces + 1) operators at which pieces begin, as the step has them. E_MEMORY. */
 enum sbp_status sbp_layout_line_make(const struct sbp_plan *plan, const int *first,
-                                struct sbp_arena *arena, struct sbp_layout_line *layout) SBP_MUST_USE;
+                                     struct sbp_arena *arena,
+                                     struct sbp_layout_line *layout) SBP_MUST_USE;
 /* "TP 8, PP 8 x 3 interleaved, DP 16, CP 1, EP 1, ZeRO 1, micro-batch 1 a replica, full recompute".
  * Returns buffer (SBP_LAYOUT_BYTES). */
 #define SBP_LAYOUT_BYTES 256

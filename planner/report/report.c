@@ -110,8 +110,8 @@ enum sbp_status sbp_report_make(const struct sbp_plan *plan, struct sbp_report *
     *report = (struct sbp_report){.plan = plan};
     SBP_TRY(sbp_cut_step(&plan->cut, &plan->strategy, false, &report->step, diag));
     report->summary = sbp_summary_make(plan, &report->step);
-    if (add_up(report) == SBP_OK && sbp_layout_line_make(plan, report->step.first, &report->arena,
-                                                    &report->layout) == SBP_OK)
+    if (add_up(report) == SBP_OK &&
+        sbp_layout_line_make(plan, report->step.first, &report->arena, &report->layout) == SBP_OK)
         return SBP_OK;
     sbp_report_free(report);
     return sbp_fail(diag, SBP_E_MEMORY, "out of memory");

@@ -60,7 +60,8 @@ const char *sbp_report_memory_parts(const struct sbp_summary *summary, char *buf
 /* The name of the largest part. */
 const char *sbp_report_largest_part(const struct sbp_summary *summary);
 
-/* Puts the members model, layout, cost, memory, parallel and layers, and training where tokens are given.
+/* Puts the members model, layout, cost, memory, parallel and layers, and training where tokens are
+ * given.
  */
 void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
                     const struct sbp_report_options *options, bool *failed);

@@ -351,6 +351,65 @@ static void test_block_cuts(void **state)
     oracle_model_drop(&model);
 }
 
+/* Blocks of each piece as a user gives them: in JSON, as a word of --set, and back. */
+static void test_given_cuts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json;
+        const char *says; /* NULL: legal */
+    } rows[] = {
+        {"{\"pipeline\": 3, \"stage_cut\": [3, 2, 2]}", NULL},
+        {"{\"pipeline\": 3, \"stage_cut\": \"3,2,2\"}", NULL},
+        {"{\"pipeline\": 3, \"stage_cut\": [0, 7, 0]}", NULL},
+        {"{\"pipeline\": 3, \"stage_cut\": [3, 2, 3]}", "8 blocks, the model has 7"},
+        {"{\"pipeline\": 3, \"stage_cut\": [7, 0, 0]}", "piece 1 has no operator"},
+        {"{\"pipeline\": 2, \"stage_cut\": [3, 2, 2]}", "3 pieces are given, legal are 2"},
+        {"{\"pipeline\": 2, \"stage_cut\": \"4,x\"}", "17,15"},
+        {"{\"pipeline\": 2, \"stage_cut\": \"4,3,\"}", "17,15"},
+        {"{\"pipeline\": 2, \"stage_cut\": \"4,70000\"}", "17,15"},
+        {"{\"pipeline\": 2, \"stage_cut\": [4, -3]}", "stage_cut[1]"},
+        {"{\"pipeline\": 2, \"stage_cut\": [7]}", "17,15"},
+        {"{\"pipeline\": 2, \"stage_cut\": 7}", "17,15"},
+    };
+    struct oracle_model model;
+    const struct sbp_cluster cluster = {
+        .name = "flat", .level_count = 1, .level = {{.name = "rank", .size = 6}}};
+    oracle_model_read(&model, GPT(7));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct sbp_parallel parallel = sbp_parallel_default(&model.graph), again = parallel;
+        struct sbp_diag diag = {{0}};
+        struct sbp_json at;
+        struct cJSON *json = cJSON_Parse(rows[i].json);
+        sbp_json_at(json, "given", &diag, &at);
+        enum sbp_status status = sbp_parallel_read(&at, &parallel);
+        if (status == SBP_OK)
+            status = sbp_parallel_check(&parallel, &model.graph, &cluster, &diag);
+        cJSON_Delete(json);
+        assert_int_equal(status, rows[i].says == NULL ? SBP_OK : SBP_E_INPUT);
+        if (rows[i].says != NULL) {
+            has_words(diag.text, (const char *[]){rows[i].says, NULL});
+            continue;
+        }
+        int first[4];
+        assert_int_equal(sbp_stages_cut_as(&model.graph, 3, &parallel, first, &diag), SBP_OK);
+        for (int piece = 0; piece < 3; piece++)
+            assert_int_equal(blocks_in(&model.graph, first[piece], first[piece + 1]),
+                             parallel.stage_blocks[piece]);
+        bool failed = false;
+        json = cJSON_CreateObject();
+        sbp_parallel_write(json, &parallel, &failed);
+        sbp_json_at(json, "written", &diag, &at);
+        assert_false(failed);
+        assert_int_equal(sbp_parallel_read(&at, &again), SBP_OK);
+        assert_true(sbp_parallel_equal(&parallel, &again));
+        again.stage_blocks[1]++;
+        assert_false(sbp_parallel_equal(&parallel, &again));
+        cJSON_Delete(json);
+    }
+    oracle_model_drop(&model);
+}
+
 /* Whether exactly one activation that is made before an operator is read by it or later. */
 static bool is_cut(const struct sbp_graph *graph, int op)
 {
@@ -552,17 +611,12 @@ static void test_what_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equal),
-        cmocka_unit_test(test_read),
-        cmocka_unit_test(test_refused_texts),
-        cmocka_unit_test(test_stage_clusters),
-        cmocka_unit_test(test_checks),
-        cmocka_unit_test(test_micro_batch),
-        cmocka_unit_test(test_block_cuts),
-        cmocka_unit_test(test_balanced_cuts),
-        cmocka_unit_test(test_holders),
-        cmocka_unit_test(test_segments),
-        cmocka_unit_test(test_segments_without_blocks),
+        cmocka_unit_test(test_equal),         cmocka_unit_test(test_read),
+        cmocka_unit_test(test_refused_texts), cmocka_unit_test(test_stage_clusters),
+        cmocka_unit_test(test_checks),        cmocka_unit_test(test_micro_batch),
+        cmocka_unit_test(test_block_cuts),    cmocka_unit_test(test_given_cuts),
+        cmocka_unit_test(test_balanced_cuts), cmocka_unit_test(test_holders),
+        cmocka_unit_test(test_segments),      cmocka_unit_test(test_segments_without_blocks),
         cmocka_unit_test(test_what_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

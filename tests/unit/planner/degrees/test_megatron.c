@@ -174,9 +174,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_degrees),   cmocka_unit_test(test_nothing_given),
-        cmocka_unit_test(test_layouts),   cmocka_unit_test(test_recompute),
-        cmocka_unit_test(test_sharding),  cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_degrees),  cmocka_unit_test(test_nothing_given),
+        cmocka_unit_test(test_layouts),  cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_sharding), cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

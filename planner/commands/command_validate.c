@@ -86,14 +86,15 @@ static void add_row(struct sbp_table *table, const char *name, const struct sbp_
     sbp_table_cell(table, "%s", number(v->time.group_rank, cell));
     add_regret(table, &v->time);
     sbp_table_cell(table, "%s", percent(v->memory.error, cell));
+    sbp_table_cell(table, "%s", percent(v->settled.error, cell));
     sbp_table_cell(table, "%s", v->holds ? "holds" : "above");
 }
 
 static enum sbp_status print_table(const struct job *job)
 {
-    static const char *const TITLES[] = {"runs of",    "runs",          "error",  "bias",
-                                         "one factor", "constant use",  "rank",   "groups",
-                                         "rank",       "regret, worst", "memory", "bounds"};
+    static const char *const TITLES[] = {
+        "runs of", "runs", "error",         "bias",   "one factor", "constant use", "rank",
+        "groups",  "rank", "regret, worst", "memory", "settled",    "bounds"};
     struct sbp_table table;
     sbp_table_init(&table, sizeof TITLES / sizeof *TITLES, TITLES);
     for (int i = 0; i < job->count; i++)
@@ -220,6 +221,10 @@ static void put_runs(struct cJSON *parent, const struct sbp_validation *v, bool 
             sbp_json_put_measured(object, "measured_s", run->step_s, failed);
         if (v->refused[i] == NULL)
             sbp_json_put_measured(object, "predicted_s", price->step_s, failed);
+        if (run->settled_bytes > 0)
+            sbp_json_put_number(object, "measured_settled_bytes", run->settled_bytes, failed);
+        if (v->refused[i] == NULL)
+            sbp_json_put_number(object, "predicted_settled_bytes", price->settled_bytes, failed);
         if (run->memory_bytes > 0)
             sbp_json_put_number(object, "measured_bytes", run->memory_bytes, failed);
         if (v->refused[i] == NULL)
@@ -243,6 +248,7 @@ static enum sbp_status print_json(const struct job *job, struct sbp_diag *diag)
         put_agreement(object, "step_time", &v->time, &failed);
         put_agreement(object, "constant_utilisation", &v->constant, &failed);
         put_agreement(object, "memory", &v->memory, &failed);
+        put_agreement(object, "settled_memory", &v->settled, &failed);
         put_checks(object, v, &failed);
         sbp_json_put_bool(object, "holds", v->holds, &failed);
         put_runs(object, v, &failed);

@@ -89,7 +89,8 @@ static const struct sbp_command commands[] = {
               "utilisation of the devices' peak, fitted likewise; rank correlation (Spearman) over "
               "all runs; number of groups of 4 runs and more that have model, batch and devices in "
               "common, mean rank correlation in them, and what taking the predicted best of a "
-              "group costs above its best; error of memory; whether the bounds of the set's file "
+              "group costs above its best; error of the most memory of a step and of what stays "
+              "between steps; whether the bounds of the set's file "
               "hold. Exit status: 0 all bounds hold, 1 one does not, 2 bad usage or bad input.",
      .options = "--runtime --rows --json --help",
      .run = sbp_command_validate},

@@ -79,13 +79,26 @@ static double peak_seconds(struct sbp_plan *plan)
                                 flops / (double)sbp_cut_devices(&plan->cut), 0);
 }
 
-static enum sbp_status price_plan(struct sbp_plan *plan, struct sbp_run_price *price,
-                                  struct sbp_diag *diag)
+static void price_memory(const struct sbp_step *step, bool of_last_stage,
+                         struct sbp_run_price *price)
+{
+    const struct sbp_stage_memory *stage = &step->memory[step->stages - 1];
+    for (int i = 0; !of_last_stage && i < step->stages; i++)
+        if (step->memory[i].device_bytes > stage->device_bytes)
+            stage = &step->memory[i];
+    price->memory_bytes = (double)stage->device_bytes;
+    price->settled_bytes =
+        (double)(stage->weight_bytes + stage->gradient_bytes + stage->moment_bytes +
+                 stage->master_bytes + stage->reserve_bytes);
+}
+
+static enum sbp_status price_plan(const struct sbp_run_set *set, struct sbp_plan *plan,
+                                  struct sbp_run_price *price, struct sbp_diag *diag)
 {
     struct sbp_step step;
     SBP_TRY(sbp_cut_step(&plan->cut, &plan->strategy, true, &step, diag));
     price->step_s = step.totals.step_s;
-    price->memory_bytes = (double)step.totals.device_bytes;
+    price_memory(&step, set->of_last_stage, price);
     sbp_step_free(&step);
     price->peak_s = peak_seconds(plan);
     return SBP_OK;
@@ -101,7 +114,7 @@ static enum sbp_status price_run(const struct sbp_run_set *set, int run, struct 
         SBP_TRY(share_layers(plan, &degrees, &plan->arena, diag));
     SBP_TRY(sbp_degrees_apply(&degrees, plan, &plan->arena, &made, diag));
     SBP_TRY(find_strategy(plan, &made, diag));
-    return price_plan(plan, price, diag);
+    return price_plan(set, plan, price, diag);
 }
 
 enum sbp_status sbp_run_price(const struct sbp_run_set *set, int run, struct sbp_run_price *price,

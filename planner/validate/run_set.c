@@ -31,6 +31,7 @@ static const struct {
     {"rank", offsetof(struct sbp_run_figures, rank), -1, 1},
     {"regret", offsetof(struct sbp_run_figures, regret), 0, 100},
     {"memory_error", offsetof(struct sbp_run_figures, memory_error), 0, 100},
+    {"settled_error", offsetof(struct sbp_run_figures, settled_error), 0, 100},
     {"refused", offsetof(struct sbp_run_figures, refused), 0, MOST_RUNS},
 };
 #define FIGURES (sizeof figure_keys / sizeof *figure_keys)
@@ -40,7 +41,7 @@ static enum sbp_status read_figures(const struct sbp_json *at, bool named,
 {
     const char *known[FIGURES + 2] = {0};
     size_t count = 0;
-    *figures = (struct sbp_run_figures){NAN, NAN, NAN, NAN, 0};
+    *figures = (struct sbp_run_figures){NAN, NAN, NAN, NAN, NAN, 0};
     for (; count < FIGURES; count++)
         known[count] = figure_keys[count].key;
     if (named)
@@ -106,6 +107,7 @@ static const struct {
     {"recompute", CELL_RECOMPUTE, DEGREE(recompute), 0, 0},
     {"step_s", CELL_NUMBER, RUN(step_s), 1e-9, MOST_SECONDS},
     {"memory_bytes", CELL_NUMBER, RUN(memory_bytes), 1, MOST_BYTES},
+    {"settled_bytes", CELL_NUMBER, RUN(settled_bytes), 1, MOST_BYTES},
 #undef RUN
 #undef DEGREE
 };
@@ -212,8 +214,8 @@ static enum sbp_status check_run(const struct sbp_json *row, const struct sbp_ru
 {
     if (run->id == NULL || run->devices == 0)
         return sbp_json_refuse(row, "has no %s", run->id == NULL ? "id" : "gpus");
-    if (run->step_s == 0 && run->memory_bytes == 0)
-        return sbp_json_refuse(row, "has neither step_s nor memory_bytes");
+    if (run->step_s == 0 && run->memory_bytes == 0 && run->settled_bytes == 0)
+        return sbp_json_refuse(row, "has no step_s, memory_bytes or settled_bytes");
     if (run->devices % run->devices_per_node != 0)
         return sbp_json_refuse(row, "%lld gpus are not whole nodes of %lld gpus_per_node",
                                (long long)run->devices, (long long)run->devices_per_node);
@@ -340,19 +342,23 @@ static enum sbp_status set_network(const struct sbp_json *root, struct sbp_run_s
     return failed ? out_of_memory(root) : SBP_OK;
 }
 
-static enum sbp_status set_reserve(const struct sbp_json *root, struct sbp_run_set *set)
+static enum sbp_status read_memory(const struct sbp_json *root, struct sbp_run_set *set)
 {
-    static const char *const KEYS[] = {"reserve_bytes", "what", NULL};
+    static const char *const KEYS[] = {"reserve_bytes", "stage", "what", NULL};
+    static const char *const STAGES[] = {"most", "last", NULL};
     struct sbp_json memory;
+    double reserve_bytes = 0;
+    int stage = 0;
     bool failed = false;
     if (!sbp_json_has(root, "memory"))
         return SBP_OK;
     SBP_TRY(sbp_json_member(root, "memory", &memory));
     SBP_TRY(sbp_json_keys(&memory, KEYS));
-    SBP_TRY(
-        sbp_json_get_double(&memory, "reserve_bytes", 0, MOST_BYTES, &set->memory_reserve_bytes));
+    SBP_TRY(sbp_json_get_choice(&memory, "stage", STAGES, &stage));
+    SBP_TRY(sbp_json_get_double(&memory, "reserve_bytes", 0, MOST_BYTES, &reserve_bytes));
+    set->of_last_stage = stage == 1;
     replace(cJSON_GetObjectItemCaseSensitive(set->cluster, "device"), "reserve_bytes",
-            set->memory_reserve_bytes, &failed);
+            reserve_bytes, &failed);
     return failed ? out_of_memory(root) : SBP_OK;
 }
 
@@ -373,7 +379,7 @@ static enum sbp_status read_cluster(const struct sbp_json *root,
         return sbp_json_refuse(&at, "has %d levels, legal are 2 (nodes, devices) or 1",
                                cluster.level_count);
     SBP_TRY(set_network(root, set));
-    return set_reserve(root, set);
+    return read_memory(root, set);
 }
 
 /* ---- files ---------------------------------------------------------------------------------- */
@@ -447,7 +453,7 @@ enum sbp_status sbp_run_set_model(const struct sbp_run_set *set, int run, struct
     bool failed = false;
     *model = cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(set->root, "model"), true);
     if (cJSON_GetObjectItemCaseSensitive(*model, "name") == NULL)
-        sbp_json_put_text(*model, "name", set->run[run].id, &failed);
+        sbp_json_put_text(*model, "name", "run", &failed); /* identifiers may be long */
     for (int i = 0; i < set->column_count; i++, cell = cell->next)
         if (cell_of(set->column[i]) < 0 && !cJSON_IsNull(cell))
             sbp_json_put(*model, set->column[i], cJSON_Duplicate(cell, true), &failed);

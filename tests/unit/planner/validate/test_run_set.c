@@ -121,7 +121,7 @@ static void test_refusals(void **state)
                    "runs[0]: has 3 cells, legal are 4, one for each column");
     assert_refused(HEAD MODEL BOUNDS COLUMNS "\"runs\": [[\"a\", 1, 0, 1]]}", "runs[0][2]");
     assert_refused(HEAD MODEL BOUNDS COLUMNS "\"runs\": [[\"a\", 1, 1, null]]}",
-                   "runs[0]: has neither step_s nor memory_bytes");
+                   "runs[0]: has no step_s, memory_bytes or settled_bytes");
     assert_refused(HEAD MODEL BOUNDS COLUMNS "\"runs\": [[\"a\", 1, null, 1]]}",
                    "runs[0]: has no gpus");
     assert_refused(HEAD MODEL BOUNDS "\"run\": {\"gpus_per_node\": 3}, " COLUMNS

@@ -77,8 +77,7 @@ enum sbp_status sbp_fixes_read(const struct sbp_plan *plan, const char *path,
 /* Reads a set of published runs (planner/validate/run_set.h), whose cluster and runtime may be
  * names. runtime: as of --runtime, in the place of the set's; NULL: that. The arena holds names of
  * files. Fails as sbp_run_set_read. */
-enum sbp_status sbp_inputs_read_run_set(const char *path, const char *runtime,
-                                        struct sbp_arena *arena, struct sbp_run_set *set,
-                                        struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_run_set_open(const char *path, const char *runtime, struct sbp_arena *arena,
+                                 struct sbp_run_set *set, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

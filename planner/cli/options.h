@@ -31,6 +31,7 @@ struct sbp_arguments {
     int64_t devices;                 /* 0: all */
     int64_t seed, max_evaluations, restarts, memory_limit_bytes;
     double time_limit_s, tokens;
+    double measured_s; /* of a step; 0: not given */
     const char *strategy, *problem, *runtime;
     struct sbp_degrees degrees;
     const char *megatron; /* flags of Megatron-LM; NULL */

@@ -52,9 +52,8 @@ static enum sbp_status find_cluster(void *context, const struct sbp_json *root,
     return add_runtime(root, around, *cluster, file); /* on failure the set frees the cluster */
 }
 
-enum sbp_status sbp_inputs_read_run_set(const char *path, const char *runtime,
-                                        struct sbp_arena *arena, struct sbp_run_set *set,
-                                        struct sbp_diag *diag)
+enum sbp_status sbp_run_set_open(const char *path, const char *runtime, struct sbp_arena *arena,
+                                 struct sbp_run_set *set, struct sbp_diag *diag)
 {
     struct context context = {.runtime = runtime, .arena = arena};
     const struct sbp_run_set_finder finder = {.cluster = find_cluster, .context = &context};

@@ -312,8 +312,8 @@ static enum sbp_status validate(struct job *job, struct sbp_diag *diag)
     if (job->set == NULL || job->validation == NULL)
         return out_of_memory(diag);
     for (int i = 0; i < job->count; i++)
-        SBP_TRY(sbp_inputs_read_run_set(job->path[i], job->arguments->runtime, &job->arena,
-                                        &job->set[i], diag));
+        SBP_TRY(sbp_run_set_open(job->path[i], job->arguments->runtime, &job->arena, &job->set[i],
+                                 diag));
     sbp_progress_start(&progress);
     for (int i = 0; i < job->count && status == SBP_OK; i++) {
         sbp_progress_show(&progress, "pricing runs of %s, set %d of %d", job->name[i], i + 1,

@@ -57,9 +57,8 @@ static const struct sbp_command commands[] = {
      "(split by batch S0, sequence S1, features S2; B whole; P partial sums), and the ZeRO level "
      "of its weights, \"zero\": 3. Other rests are searched. A \"parallel\" object holds what "
      "--set says of stages and micro-batches. A plan file is a strategy file, too.",
-     .options = DEGREE_OPTIONS
-     "--megatron --strategy -o --runtime --seed --time-limit --memory-limit --tokens " MODEL_OPTIONS
-     "--json --help",
+     .options = DEGREE_OPTIONS "--megatron --strategy -o --runtime --seed --time-limit "
+                               "--memory-limit --measured --tokens " MODEL_OPTIONS "--json --help",
      .run = sbp_command_price},
     {.name = "solve",
      OPERANDS("PROBLEM.json", 1, 1),

@@ -56,8 +56,7 @@ static void validate_sets(struct study *study)
         char file[80], path[4096];
         (void)snprintf(file, sizeof file, "%s.json", study->name[i]);
         setting_runs_path(file, path, sizeof path);
-        setting_must(sbp_inputs_read_run_set(path, NULL, &study->arena, &study->set[i], &diag),
-                     &diag);
+        setting_must(sbp_run_set_open(path, NULL, &study->arena, &study->set[i], &diag), &diag);
         setting_must(sbp_validation_make(&study->set[i], NULL, &study->validation[i], &diag),
                      &diag);
     }

@@ -178,7 +178,7 @@ static void test_shipped(void **state)
         if (entry->d_name[0] == '.')
             continue;
         (void)snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (sbp_inputs_read_run_set(path, NULL, &arena, &set, &diag) != SBP_OK)
+        if (sbp_run_set_open(path, NULL, &arena, &set, &diag) != SBP_OK)
             fail_msg("%s", diag.text);
         count++;
         sbp_run_set_free(&set);

@@ -1,4 +1,6 @@
 /* What a step that was measured says of the price (planner/validate/measured.h). */
+#include <math.h>
+
 #include <cjson/cJSON.h>
 
 #include "base/json/json_write.h"
@@ -25,6 +27,17 @@ static void say_cause(enum sbp_measured cause, double value, char *text, size_t 
     }
 }
 
+/* "12.3 % more than predicted". */
+static const char *compare(double ratio, char *text, size_t size)
+{
+    if (ratio >= 10)
+        (void)snprintf(text, size, "%.3g times as long as predicted", ratio);
+    else
+        (void)snprintf(text, size, "%.1f %% %s than predicted", 100 * fabs(ratio - 1),
+                       ratio > 1 ? "more" : "less");
+    return text;
+}
+
 enum sbp_status sbp_search_measured_print(const struct sbp_search_job *job, double predicted_s,
                                           struct sbp_diag *diag)
 {
@@ -35,10 +48,8 @@ enum sbp_status sbp_search_measured_print(const struct sbp_search_job *job, doub
     if (measured_s == 0)
         return SBP_OK;
     SBP_TRY(sbp_measured_explain(&job->plan, measured_s, cause, diag));
-    SBP_PRINT("measured   %s, %.1f %% %s than predicted", sbp_report_seconds(measured_s, measured),
-              100 * (measured_s > predicted_s ? measured_s / predicted_s - 1
-                                              : 1 - measured_s / predicted_s),
-              measured_s > predicted_s ? "more" : "less");
+    SBP_PRINT("measured   %s, %s", sbp_report_seconds(measured_s, measured),
+              compare(measured_s / predicted_s, text, sizeof text));
     for (int i = 0; i < SBP_MEASURED_CAUSES; i++) {
         if (!cause[i].explains)
             continue;

@@ -13,6 +13,7 @@
 #include "planner/cli/overrides.h"
 #include "planner/plan/plan.h"
 #include "planner/plan/request.h"
+#include "planner/validate/run_set.h"
 
 enum sbp_config_kind {
     SBP_CONFIG_MODEL,
@@ -84,5 +85,11 @@ enum sbp_status sbp_fixes_parse(const struct sbp_plan *plan, const struct sbp_wo
 enum sbp_status sbp_fixes_read(const struct sbp_plan *plan, const char *path,
                                struct sbp_arena *arena, const struct sbp_fix **fix, int *count,
                                struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Reads a set of published runs (planner/validate/run_set.h), whose cluster and runtime may be
+ * names. runtime: as of --runtime, in the place of the set's; NULL: that. The arena holds names of
+ * files. Fails as sbp_run_set_read. */
+enum sbp_status sbp_run_set_open(const char *path, const char *runtime, struct sbp_arena *arena,
+                                 struct sbp_run_set *set, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

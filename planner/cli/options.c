@@ -58,6 +58,28 @@ static bool set_bytes(void *field, const char *value)
                                           limit->most >= 0 && limit->most <= (double)MOST_COUNT);
 }
 
+/* Seconds, with or without a unit: "2.46", "2.46s", "310ms". */
+static bool set_duration(void *field, const char *value)
+{
+    static const struct {
+        const char *name;
+        double s;
+    } units[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"", 1}};
+    char number[32];
+    double *duration_s = field;
+    const size_t digits = strspn(value, "0123456789.eE+-");
+    if (digits >= sizeof number)
+        return false;
+    memcpy(number, value, digits);
+    number[digits] = '\0';
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(value + digits, units[i].name) == 0 && sbp_parse_double(number, duration_s)) {
+            *duration_s *= units[i].s;
+            return *duration_s > 0 && *duration_s < 1e9;
+        }
+    return false;
+}
+
 static const struct sbp_option options[] = {
     {"-o", "FILE", "write the result to a file", FIELD(OUTPUT, output)},
     {"--problem", "FILE",
@@ -127,6 +149,10 @@ static const struct sbp_option options[] = {
      "a command line of Megatron-LM in place of the degrees, \"--tensor-model-parallel-size 8 "
      "...\"; what it says of the model is checked",
      FIELD(TEXT, megatron)},
+    {"--measured", "SECONDS",
+     "also say how far a step that took so long is from the prediction, and which constant alone "
+     "would explain it; 2.46s, 310ms",
+     FIELD(CHECKED, measured_s), .set = set_duration, .legal = "a time as 2.46s or 310ms"},
     {"--tokens", "N", "also say what training on so many tokens takes; 300B, 3e11",
      FIELD(TOKENS, tokens), .least = 1},
     {"--devices", "N", "use so many of the cluster's devices, innermost first",

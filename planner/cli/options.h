@@ -38,6 +38,7 @@ struct sbp_arguments {
     int64_t seed, max_evaluations, restarts, memory_limit_bytes;
     struct sbp_limit time_limit_s, search_memory_bytes;
     double tokens;
+    double measured_s; /* of a step; 0: not given */
     const char *strategy, *problem, *runtime;
     struct sbp_degrees degrees;
     const char *megatron; /* flags of Megatron-LM; NULL */

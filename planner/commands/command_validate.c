@@ -3,6 +3,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/file.h"
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
@@ -85,14 +86,15 @@ static void add_row(struct sbp_table *table, const char *name, const struct sbp_
     sbp_table_cell(table, "%s", number(v->time.group_rank, cell));
     add_regret(table, &v->time);
     sbp_table_cell(table, "%s", percent(v->memory.error, cell));
+    sbp_table_cell(table, "%s", percent(v->settled.error, cell));
     sbp_table_cell(table, "%s", v->holds ? "holds" : "above");
 }
 
 static enum sbp_status print_table(const struct job *job)
 {
-    static const char *const TITLES[] = {"runs of",    "runs",          "error",  "bias",
-                                         "one factor", "constant use",  "rank",   "groups",
-                                         "rank",       "regret, worst", "memory", "bounds"};
+    static const char *const TITLES[] = {
+        "runs of", "runs", "error",         "bias",   "one factor", "constant use", "rank",
+        "groups",  "rank", "regret, worst", "memory", "settled",    "bounds"};
     struct sbp_table table;
     sbp_table_init(&table, sizeof TITLES / sizeof *TITLES, TITLES);
     for (int i = 0; i < job->count; i++)
@@ -107,10 +109,10 @@ static enum sbp_status print_check(const char *name, const struct sbp_validation
 {
     char value[CELL_BYTES], bound[CELL_BYTES];
     const bool plain = strcmp(check->figure, "rank") == 0 || strcmp(check->figure, "refused") == 0;
-    SBP_PRINT("%s: %s is %s, allowed is %s %s\n", name, check->figure,
-              plain ? number(check->value, value) : percent(check->value, value),
-              strcmp(check->figure, "rank") == 0 ? "at least" : "at most",
-              plain ? number(check->bound, bound) : percent(check->bound, bound));
+    SBP_PRINT_LINE("%s: %s is %s, allowed is %s %s\n", name, check->figure,
+                   plain ? number(check->value, value) : percent(check->value, value),
+                   strcmp(check->figure, "rank") == 0 ? "at least" : "at most",
+                   plain ? number(check->bound, bound) : percent(check->bound, bound));
     return SBP_OK;
 }
 
@@ -133,18 +135,30 @@ static enum sbp_status print_refused(const char *name, const struct sbp_validati
     return SBP_OK;
 }
 
-static enum sbp_status print_runs(const struct sbp_validation *v)
+/* One run: its time, its memory, or both. */
+static enum sbp_status print_run(const struct sbp_run *run, const struct sbp_run_price *price)
 {
-    for (int i = 0; i < v->set->run_count; i++) {
-        const struct sbp_run *run = &v->set->run[i];
-        const double predicted = v->price[i].step_s;
-        char measured[CELL_BYTES], ours[CELL_BYTES];
-        if (v->refused[i] == NULL && run->step_s > 0)
-            SBP_PRINT_LINE("  %s: group %d, measured %s, predicted %s, %+.1f %%\n", run->id,
-                           run->group, sbp_format_seconds(run->step_s, measured),
-                           sbp_format_seconds(predicted, ours),
-                           100 * (predicted / run->step_s - 1));
-    }
+    char measured[CELL_BYTES], predicted[CELL_BYTES], error[CELL_BYTES];
+    SBP_PRINT_LINE("  %s (group %d):", run->id, run->group);
+    if (run->step_s > 0)
+        SBP_PRINT(" %s measured, %s predicted, %s%s", sbp_format_seconds(run->step_s, measured),
+                  sbp_format_seconds(price->step_s, predicted),
+                  signed_percent(price->step_s / run->step_s - 1, error),
+                  run->memory_bytes > 0 ? ";" : "");
+    if (run->memory_bytes > 0)
+        SBP_PRINT(" %s measured, %s predicted, %s", sbp_format_bytes(run->memory_bytes, measured),
+                  sbp_format_bytes(price->memory_bytes, predicted),
+                  signed_percent(price->memory_bytes / run->memory_bytes - 1, error));
+    SBP_PRINT("\n");
+    return SBP_OK;
+}
+
+static enum sbp_status print_runs(const char *name, const struct sbp_validation *v)
+{
+    SBP_PRINT_LINE("%s: %s\n", name, v->set->title);
+    for (int i = 0; i < v->set->run_count; i++)
+        if (v->refused[i] == NULL)
+            SBP_TRY(print_run(&v->set->run[i], &v->price[i]));
     return SBP_OK;
 }
 
@@ -158,7 +172,7 @@ static enum sbp_status print_text(const struct job *job)
             if (!v->check[c].holds)
                 SBP_TRY(print_check(job->name[i], &v->check[c]));
         if (job->arguments->rows)
-            SBP_TRY(print_runs(v));
+            SBP_TRY(print_runs(job->name[i], v));
     }
     return SBP_OK;
 }
@@ -207,6 +221,10 @@ static void put_runs(struct cJSON *parent, const struct sbp_validation *v, bool 
             sbp_json_put_measured(object, "measured_s", run->step_s, failed);
         if (v->refused[i] == NULL)
             sbp_json_put_measured(object, "predicted_s", price->step_s, failed);
+        if (run->settled_bytes > 0)
+            sbp_json_put_number(object, "measured_settled_bytes", run->settled_bytes, failed);
+        if (v->refused[i] == NULL)
+            sbp_json_put_number(object, "predicted_settled_bytes", price->settled_bytes, failed);
         if (run->memory_bytes > 0)
             sbp_json_put_number(object, "measured_bytes", run->memory_bytes, failed);
         if (v->refused[i] == NULL)
@@ -230,6 +248,7 @@ static enum sbp_status print_json(const struct job *job, struct sbp_diag *diag)
         put_agreement(object, "step_time", &v->time, &failed);
         put_agreement(object, "constant_utilisation", &v->constant, &failed);
         put_agreement(object, "memory", &v->memory, &failed);
+        put_agreement(object, "settled_memory", &v->settled, &failed);
         put_checks(object, v, &failed);
         sbp_json_put_bool(object, "holds", v->holds, &failed);
         put_runs(object, v, &failed);
@@ -238,6 +257,21 @@ static enum sbp_status print_json(const struct job *job, struct sbp_diag *diag)
 }
 
 /* ---- sets ----------------------------------------------------------------------------------- */
+
+static enum sbp_status out_of_memory(struct sbp_diag *diag)
+{
+    return sbp_fail(diag, SBP_E_MEMORY, "sbplan validate: out of memory");
+}
+
+/* The name of a file without folder and ending. */
+static const char *name_of(const char *path, struct sbp_arena *arena)
+{
+    char *name = sbp_arena_strdup(arena, sbp_file_name(path));
+    char *dot = name == NULL ? NULL : strrchr(name, '.');
+    if (dot != NULL && dot != name)
+        *dot = '\0';
+    return name;
+}
 
 /* The sets that are named, or all that are listed. */
 static enum sbp_status find_sets(struct job *job, struct sbp_diag *diag)
@@ -255,12 +289,16 @@ static enum sbp_status find_sets(struct job *job, struct sbp_diag *diag)
                                         "installed");
     }
     job->count = words->count;
-    job->name = words->word;
+    job->name = SBP_NEW(&job->arena, const char *, words->count);
     job->path = SBP_NEW(&job->arena, const char *, words->count);
-    if (job->path == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "sbplan validate: out of memory");
-    for (int i = 0; i < job->count; i++)
+    if (job->name == NULL || job->path == NULL)
+        return out_of_memory(diag);
+    for (int i = 0; i < job->count; i++) {
         SBP_TRY(sbp_config_find(SBP_CONFIG_RUNS, words->word[i], &job->arena, &job->path[i], diag));
+        job->name[i] = name_of(job->path[i], &job->arena);
+        if (job->name[i] == NULL)
+            return out_of_memory(diag);
+    }
     return SBP_OK;
 }
 
@@ -272,9 +310,10 @@ static enum sbp_status validate(struct job *job, struct sbp_diag *diag)
     job->set = SBP_NEW(&job->arena, struct sbp_run_set, job->count);
     job->validation = SBP_NEW(&job->arena, struct sbp_validation, job->count);
     if (job->set == NULL || job->validation == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "sbplan validate: out of memory");
+        return out_of_memory(diag);
     for (int i = 0; i < job->count; i++)
-        SBP_TRY(sbp_run_set_read(job->path[i], &job->set[i], diag));
+        SBP_TRY(sbp_run_set_open(job->path[i], job->arguments->runtime, &job->arena, &job->set[i],
+                                 diag));
     sbp_progress_start(&progress);
     for (int i = 0; i < job->count && status == SBP_OK; i++) {
         sbp_progress_show(&progress, "pricing runs of %s, set %d of %d", job->name[i], i + 1,
@@ -282,7 +321,10 @@ static enum sbp_status validate(struct job *job, struct sbp_diag *diag)
         status = sbp_validation_make(&job->set[i], job->arguments->stop, &job->validation[i], diag);
     }
     sbp_progress_end(&progress);
-    return status;
+    return status == SBP_STOPPED ? sbp_fail(diag, SBP_E_IO,
+                                            "sbplan validate: interrupted before "
+                                            "all runs were priced")
+                                 : status;
 }
 
 static enum sbp_status answer(const struct job *job, struct sbp_diag *diag)

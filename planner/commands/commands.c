@@ -64,7 +64,7 @@ static const struct sbp_command commands[] = {
      "--set says of stages and micro-batches. A plan file is a strategy file, too.",
      .options =
          DEGREE_OPTIONS "--megatron --strategy -o --runtime --seed --time-limit --search-memory "
-                        "--memory-limit --tokens " MODEL_OPTIONS "--json --help",
+                        "--memory-limit --measured --tokens " MODEL_OPTIONS "--json --help",
      .run = sbp_command_price},
     {.name = "solve",
      OPERANDS("PROBLEM.json", 1, 1),
@@ -95,9 +95,10 @@ static const struct sbp_command commands[] = {
               "utilisation of the devices' peak, fitted likewise; rank correlation (Spearman) over "
               "all runs; number of groups of 4 runs and more that have model, batch and devices in "
               "common, mean rank correlation in them, and what taking the predicted best of a "
-              "group costs above its best; error of memory; whether the bounds of the set's file "
+              "group costs above its best; error of the most memory of a step and of what stays "
+              "between steps; whether the bounds of the set's file "
               "hold. Exit status: 0 all bounds hold, 1 one does not, 2 bad usage or bad input.",
-     .options = "--rows --json --help",
+     .options = "--runtime --rows --json --help",
      .run = sbp_command_validate},
     {.name = "calibrate",
      OPERANDS("[--from LOG...]", 0, INT_MAX),

@@ -70,6 +70,7 @@ static enum sbp_status print_text(const struct sbp_search_job *job, const struct
     SBP_TRY(print_notes(job));
     SBP_TRY(sbp_report_print_cost(report, &options, stdout));
     SBP_TRY(sbp_price_interval_print(&trust, report->summary.totals.step_s, stdout));
+    SBP_TRY(sbp_search_measured_print(job, report->summary.totals.step_s, diag));
     SBP_PRINT("\n");
     SBP_TRY(sbp_report_print_layers(report, stdout));
     if (job->arguments->output != NULL)
@@ -260,6 +261,11 @@ static enum sbp_status print_json(const struct sbp_search_job *job, const struct
     sbp_report_put(json, report, &options, &failed);
     sbp_price_interval_put(json, &trust, &failed);
     put_notes(json, job, &failed);
+    const enum sbp_status status = sbp_search_measured_put(json, job, &failed, diag);
+    if (status != SBP_OK) {
+        cJSON_Delete(json);
+        return status;
+    }
     put_curve(json, &job->outcome, &failed);
     if (all != NULL)
         sbp_search_top_put(json, all, &failed);

@@ -114,4 +114,12 @@ struct sbp_search_row {
 enum sbp_status sbp_search_row_fill(struct sbp_search_job *job, struct sbp_search_row *row,
                                     struct sbp_diag *diag) SBP_MUST_USE;
 
+/* With --measured: prints, or adds as the object "measured", how far the measured step is from the
+ * predicted one and which constant would explain it. On failure of the second the JSON is not
+ * whole. */
+enum sbp_status sbp_search_measured_print(const struct sbp_search_job *job, double predicted_s,
+                                          struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_search_measured_put(struct cJSON *json, const struct sbp_search_job *job,
+                                        bool *failed, struct sbp_diag *diag) SBP_MUST_USE;
+
 #endif

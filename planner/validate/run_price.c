@@ -1,12 +1,10 @@
 #include "planner/validate/run_price.h"
 
-#include <math.h>
-
 #include <cjson/cJSON.h>
 
+#include "costmodel/model/op_cost.h"
 #include "costmodel/program/stages.h"
 #include "planner/outer/branch_and_bound.h"
-#include "planner/plan/summary.h"
 
 #define NO_LIMIT (INT64_C(1) << 60)
 
@@ -68,17 +66,41 @@ static enum sbp_status find_strategy(struct sbp_plan *plan, const struct sbp_deg
     return SBP_OK;
 }
 
-static enum sbp_status price_plan(const struct sbp_plan *plan, struct sbp_run_price *price,
-                                  struct sbp_diag *diag)
+/* Published shares of the peak count all scores of attention, those that a causal one never forms
+ * among them (Narayanan et al., 2021, appendix). The model is of no other use afterwards. */
+static double peak_seconds(struct sbp_plan *plan)
+{
+    struct sbp_graph *model = &plan->workload.model;
+    const bool twice = plan->cut.parallel.recompute == SBP_RECOMPUTE_FULL;
+    for (int op = 0; op < model->op_count; op++)
+        model->op[op].attention.causal = false;
+    const double flops = sbp_op_model_flops(model) * (twice ? 4.0 / 3 : 1);
+    return sbp_cluster_kernel_s(&plan->workload.cluster, model->precision.compute,
+                                flops / (double)sbp_cut_devices(&plan->cut), 0);
+}
+
+static void price_memory(const struct sbp_step *step, bool of_last_stage,
+                         struct sbp_run_price *price)
+{
+    const struct sbp_stage_memory *stage = &step->memory[step->stages - 1];
+    for (int i = 0; !of_last_stage && i < step->stages; i++)
+        if (step->memory[i].device_bytes > stage->device_bytes)
+            stage = &step->memory[i];
+    price->memory_bytes = (double)stage->device_bytes;
+    price->settled_bytes =
+        (double)(stage->weight_bytes + stage->gradient_bytes + stage->moment_bytes +
+                 stage->master_bytes + stage->reserve_bytes);
+}
+
+static enum sbp_status price_plan(const struct sbp_run_set *set, struct sbp_plan *plan,
+                                  struct sbp_run_price *price, struct sbp_diag *diag)
 {
     struct sbp_step step;
     SBP_TRY(sbp_cut_step(&plan->cut, &plan->strategy, true, &step, diag));
-    const struct sbp_summary summary = sbp_summary_make(plan, &step);
-    const bool twice = plan->cut.parallel.recompute == SBP_RECOMPUTE_FULL;
-    price->step_s = summary.totals.step_s;
-    price->memory_bytes = (double)summary.totals.device_bytes;
-    price->peak_s = summary.mfu * summary.totals.step_s * (twice ? 4.0 / 3 : 1);
+    price->step_s = step.totals.step_s;
+    price_memory(&step, set->of_last_stage, price);
     sbp_step_free(&step);
+    price->peak_s = peak_seconds(plan);
     return SBP_OK;
 }
 
@@ -92,7 +114,7 @@ static enum sbp_status price_run(const struct sbp_run_set *set, int run, struct 
         SBP_TRY(share_layers(plan, &degrees, &plan->arena, diag));
     SBP_TRY(sbp_degrees_apply(&degrees, plan, &plan->arena, &made, diag));
     SBP_TRY(find_strategy(plan, &made, diag));
-    return price_plan(plan, price, diag);
+    return price_plan(set, plan, price, diag);
 }
 
 enum sbp_status sbp_run_price(const struct sbp_run_set *set, int run, struct sbp_run_price *price,

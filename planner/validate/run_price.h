@@ -7,10 +7,10 @@
 
 struct sbp_run_price {
     double step_s;
-    double memory_bytes; /* of the device that holds most, with the set's reserve */
-    /* Seconds at the peak rate of what the devices compute, recomputation included: constant
-     * utilisation predicts a multiple of it. Recomputing everything is a third of a step's
-     * arithmetic on top (Narayanan et al., 2021, appendix). */
+    double memory_bytes, settled_bytes; /* as the columns, with the cluster's reserve */
+    /* Seconds at the peak rate of what published utilisations count: products, all scores of
+     * attention, and a third on top where all is recomputed. Constant utilisation predicts a
+     * multiple of it. */
     double peak_s;
 };
 

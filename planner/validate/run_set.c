@@ -1,14 +1,12 @@
 #include "planner/validate/run_set.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "base/json/json_write.h"
 #include "base/text.h"
-#include "planner/cli/inputs.h"
 
 #define MOST_RUNS    100000
 #define MOST_COLUMNS 64
@@ -33,6 +31,7 @@ static const struct {
     {"rank", offsetof(struct sbp_run_figures, rank), -1, 1},
     {"regret", offsetof(struct sbp_run_figures, regret), 0, 100},
     {"memory_error", offsetof(struct sbp_run_figures, memory_error), 0, 100},
+    {"settled_error", offsetof(struct sbp_run_figures, settled_error), 0, 100},
     {"refused", offsetof(struct sbp_run_figures, refused), 0, MOST_RUNS},
 };
 #define FIGURES (sizeof figure_keys / sizeof *figure_keys)
@@ -42,7 +41,7 @@ static enum sbp_status read_figures(const struct sbp_json *at, bool named,
 {
     const char *known[FIGURES + 2] = {0};
     size_t count = 0;
-    *figures = (struct sbp_run_figures){NAN, NAN, NAN, NAN, 0};
+    *figures = (struct sbp_run_figures){NAN, NAN, NAN, NAN, NAN, 0};
     for (; count < FIGURES; count++)
         known[count] = figure_keys[count].key;
     if (named)
@@ -108,6 +107,7 @@ static const struct {
     {"recompute", CELL_RECOMPUTE, DEGREE(recompute), 0, 0},
     {"step_s", CELL_NUMBER, RUN(step_s), 1e-9, MOST_SECONDS},
     {"memory_bytes", CELL_NUMBER, RUN(memory_bytes), 1, MOST_BYTES},
+    {"settled_bytes", CELL_NUMBER, RUN(settled_bytes), 1, MOST_BYTES},
 #undef RUN
 #undef DEGREE
 };
@@ -214,8 +214,8 @@ static enum sbp_status check_run(const struct sbp_json *row, const struct sbp_ru
 {
     if (run->id == NULL || run->devices == 0)
         return sbp_json_refuse(row, "has no %s", run->id == NULL ? "id" : "gpus");
-    if (run->step_s == 0 && run->memory_bytes == 0)
-        return sbp_json_refuse(row, "has neither step_s nor memory_bytes");
+    if (run->step_s == 0 && run->memory_bytes == 0 && run->settled_bytes == 0)
+        return sbp_json_refuse(row, "has no step_s, memory_bytes or settled_bytes");
     if (run->devices % run->devices_per_node != 0)
         return sbp_json_refuse(row, "%lld gpus are not whole nodes of %lld gpus_per_node",
                                (long long)run->devices, (long long)run->devices_per_node);
@@ -300,18 +300,17 @@ static enum sbp_status number_groups(struct sbp_run_set *set, const struct sbp_j
 
 /* ---- clusters ------------------------------------------------------------------------------- */
 
-static enum sbp_status open_cluster(const struct sbp_json *at, struct sbp_run_set *set)
+/* Without a finder the set's file holds the whole cluster. */
+static enum sbp_status duplicate_cluster(const struct sbp_json *root, struct cJSON **cluster)
 {
-    const char *name = NULL, *path = NULL;
-    struct sbp_diag why = {{0}};
-    struct sbp_json cursor;
-    SBP_TRY(sbp_json_string(at, &name));
-    const enum sbp_status found =
-        sbp_config_find(SBP_CONFIG_CLUSTER, name, &set->arena, &path, &why);
-    if (found != SBP_OK)
-        return found == SBP_E_INPUT ? sbp_json_refuse(at, "%s", why.text)
-                                    : sbp_fail(at->diag, found, "%s", why.text);
-    return sbp_json_open(path, &set->cluster, &cursor, at->diag);
+    struct sbp_json at;
+    if (sbp_json_has(root, "runtime")) {
+        SBP_TRY(sbp_json_member(root, "runtime", &at));
+        return sbp_json_refuse(&at, "names no file here, legal is a member of the cluster");
+    }
+    SBP_TRY(sbp_json_member(root, "cluster", &at));
+    *cluster = cJSON_Duplicate(at.node, true);
+    return *cluster == NULL ? out_of_memory(root) : SBP_OK;
 }
 
 static void replace(struct cJSON *object, const char *key, double value, bool *failed)
@@ -343,63 +342,44 @@ static enum sbp_status set_network(const struct sbp_json *root, struct sbp_run_s
     return failed ? out_of_memory(root) : SBP_OK;
 }
 
-static enum sbp_status set_reserve(const struct sbp_json *root, struct sbp_run_set *set)
+static enum sbp_status read_memory(const struct sbp_json *root, struct sbp_run_set *set)
 {
-    static const char *const KEYS[] = {"reserve_bytes", "what", NULL};
+    static const char *const KEYS[] = {"reserve_bytes", "stage", "what", NULL};
+    static const char *const STAGES[] = {"most", "last", NULL};
     struct sbp_json memory;
+    double reserve_bytes = 0;
+    int stage = 0;
     bool failed = false;
     if (!sbp_json_has(root, "memory"))
         return SBP_OK;
     SBP_TRY(sbp_json_member(root, "memory", &memory));
     SBP_TRY(sbp_json_keys(&memory, KEYS));
-    SBP_TRY(
-        sbp_json_get_double(&memory, "reserve_bytes", 0, MOST_BYTES, &set->memory_reserve_bytes));
+    SBP_TRY(sbp_json_get_choice(&memory, "stage", STAGES, &stage));
+    SBP_TRY(sbp_json_get_double(&memory, "reserve_bytes", 0, MOST_BYTES, &reserve_bytes));
+    set->of_last_stage = stage == 1;
     replace(cJSON_GetObjectItemCaseSensitive(set->cluster, "device"), "reserve_bytes",
-            set->memory_reserve_bytes, &failed);
+            reserve_bytes, &failed);
     return failed ? out_of_memory(root) : SBP_OK;
 }
 
-/*FIT*/ static enum sbp_status fit_device(const struct sbp_json *root, struct sbp_run_set *set)
-{
-    const char *file = getenv("SBP_FIT_DEVICE");
-    struct cJSON *extra = NULL, *item;
-    struct sbp_json cursor;
-    if (file == NULL)
-        return SBP_OK;
-    SBP_TRY(sbp_json_open(file, &extra, &cursor, root->diag));
-    struct cJSON *device = cJSON_GetObjectItemCaseSensitive(set->cluster, "device");
-    cJSON_ArrayForEach(item, extra)
-    {
-        cJSON_DeleteItemFromObjectCaseSensitive(device, item->string);
-        (void)cJSON_AddItemToObject(device, item->string, cJSON_Duplicate(item, true));
-    }
-    cJSON_Delete(extra);
-    return SBP_OK;
-} /*TIF*/
-
 /* The cluster is read once as a check; levels are nodes and devices, or devices alone. */
-static enum sbp_status read_cluster(const struct sbp_json *root, struct sbp_run_set *set)
+static enum sbp_status read_cluster(const struct sbp_json *root,
+                                    const struct sbp_run_set_finder *finder,
+                                    struct sbp_run_set *set)
 {
     struct sbp_json at, cursor;
     struct sbp_cluster cluster;
     SBP_TRY(sbp_json_member(root, "cluster", &at));
-    if (cJSON_IsString(at.node))
-        SBP_TRY(open_cluster(&at, set));
-    else
-        set->cluster = cJSON_Duplicate(at.node, true);
-    if (set->cluster == NULL)
-        return out_of_memory(root);
+    SBP_TRY(finder == NULL ? duplicate_cluster(root, &set->cluster)
+                           : finder->cluster(finder->context, root, &set->cluster));
     cursor = at;
     cursor.node = set->cluster;
-    SBP_TRY(sbp_config_expand(set->cluster, root->file, set->trainer, &set->arena, root->diag));
-    SBP_TRY(fit_device(root, set));
-    SBP_TRY(sbp_device_file_fill(set->cluster, root->file, &set->arena, root->diag));
     SBP_TRY(sbp_cluster_read(&cursor, &set->arena, &cluster));
     if (cluster.level_count > 2)
         return sbp_json_refuse(&at, "has %d levels, legal are 2 (nodes, devices) or 1",
                                cluster.level_count);
     SBP_TRY(set_network(root, set));
-    return set_reserve(root, set);
+    return read_memory(root, set);
 }
 
 /* ---- files ---------------------------------------------------------------------------------- */
@@ -421,31 +401,34 @@ static enum sbp_status read_texts(const struct sbp_json *root, struct sbp_run_se
     return read_figures(&member, false, &set->bounds);
 }
 
-static enum sbp_status read_set(const struct sbp_json *root, struct sbp_run_set *set)
+static enum sbp_status read_set(const struct sbp_json *root,
+                                const struct sbp_run_set_finder *finder, struct sbp_run_set *set)
 {
-    static const char *const KEYS[] = {"format",   "title", "source",  "trainer", "cluster",
-                                       "network",  "model", "run",     "memory",  "bounds",
-                                       "parallel", "peers", "columns", "runs",    NULL};
+    static const char *const KEYS[] = {
+        "format", "title",  "source",   "trainer", "cluster", "network", "model",   "run",
+        "memory", "bounds", "parallel", "peers",   "columns", "runs",    "runtime", NULL};
     struct sbp_json model;
     SBP_TRY(sbp_json_keys(root, KEYS));
     SBP_TRY(read_texts(root, set));
     SBP_TRY(sbp_json_member(root, "model", &model));
     if (!cJSON_IsObject(model.node))
         return sbp_json_refuse(&model, "is no object of keys of a model file");
-    SBP_TRY(read_cluster(root, set));
+    SBP_TRY(read_cluster(root, finder, set));
     SBP_TRY(read_peers(root, set));
     SBP_TRY(read_columns(root, set));
     SBP_TRY(read_runs(root, set));
     return number_groups(set, root);
 }
 
-enum sbp_status sbp_run_set_read(const char *path, struct sbp_run_set *set, struct sbp_diag *diag)
+enum sbp_status sbp_run_set_read(const char *path, const struct sbp_run_set_finder *finder,
+                                 struct sbp_run_set *set, struct sbp_diag *diag)
 {
     struct sbp_json root;
     *set = (struct sbp_run_set){0};
     SBP_TRY(sbp_json_open(path, &set->root, &root, diag));
     set->file = sbp_arena_strdup(&set->arena, path);
-    const enum sbp_status status = set->file == NULL ? out_of_memory(&root) : read_set(&root, set);
+    const enum sbp_status status =
+        set->file == NULL ? out_of_memory(&root) : read_set(&root, finder, set);
     if (status != SBP_OK)
         sbp_run_set_free(set);
     return status;
@@ -470,7 +453,7 @@ enum sbp_status sbp_run_set_model(const struct sbp_run_set *set, int run, struct
     bool failed = false;
     *model = cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(set->root, "model"), true);
     if (cJSON_GetObjectItemCaseSensitive(*model, "name") == NULL)
-        sbp_json_put_text(*model, "name", set->run[run].id, &failed);
+        sbp_json_put_text(*model, "name", "run", &failed); /* identifiers may be long */
     for (int i = 0; i < set->column_count; i++, cell = cell->next)
         if (cell_of(set->column[i]) < 0 && !cJSON_IsNull(cell))
             sbp_json_put(*model, set->column[i], cJSON_Duplicate(cell, true), &failed);

@@ -31,17 +31,24 @@ static enum sbp_status price_runs(const atomic_int *stop, struct sbp_validation 
 /* ---- figures -------------------------------------------------------------------------------- */
 
 /* What is compared of a run: 0 where it is not known. */
-enum side { STEP, UTILISATION, MEMORY };
+enum side { STEP, UTILISATION, MEMORY, SETTLED };
 
-static double predicted_of(const struct sbp_validation *v, int run, enum side side)
+static double predicted_of(const struct sbp_run_price *price, enum side side)
 {
-    const struct sbp_run_price *price = &v->price[run];
-    return side == STEP ? price->step_s : side == MEMORY ? price->memory_bytes : price->peak_s;
+    const double value[] = {[STEP] = price->step_s,
+                            [UTILISATION] = price->peak_s,
+                            [MEMORY] = price->memory_bytes,
+                            [SETTLED] = price->settled_bytes};
+    return value[side];
 }
 
-static double measured_of(const struct sbp_validation *v, int run, enum side side)
+static double measured_of(const struct sbp_run *run, enum side side)
 {
-    return side == MEMORY ? v->set->run[run].memory_bytes : v->set->run[run].step_s;
+    const double value[] = {[STEP] = run->step_s,
+                            [UTILISATION] = run->step_s,
+                            [MEMORY] = run->memory_bytes,
+                            [SETTLED] = run->settled_bytes};
+    return value[side];
 }
 
 static enum sbp_status compare(struct sbp_validation *v, enum side side,
@@ -54,10 +61,10 @@ static enum sbp_status compare(struct sbp_validation *v, enum side side,
     if (predicted == NULL || measured == NULL || group == NULL)
         return out_of_memory(v->set, diag);
     for (int i = 0; i < v->set->run_count; i++) {
-        if (v->refused[i] != NULL || measured_of(v, i, side) <= 0)
+        if (v->refused[i] != NULL || measured_of(&v->set->run[i], side) <= 0)
             continue;
-        predicted[count] = predicted_of(v, i, side);
-        measured[count] = measured_of(v, i, side);
+        predicted[count] = predicted_of(&v->price[i], side);
+        measured[count] = measured_of(&v->set->run[i], side);
         group[count++] = v->set->run[i].group;
     }
     return sbp_agreement_make(predicted, measured, group, count, &v->arena, agreement, diag);
@@ -89,6 +96,7 @@ static void check_all(struct sbp_validation *v)
     check(v, "rank", v->time.groups > 0 ? v->time.group_rank : v->time.rank, bounds->rank, true);
     check(v, "regret", v->time.regret, bounds->regret, false);
     check(v, "memory_error", v->memory.error, bounds->memory_error, false);
+    check(v, "settled_error", v->settled.error, bounds->settled_error, false);
 }
 
 static enum sbp_status make(const atomic_int *stop, struct sbp_validation *v, struct sbp_diag *diag)
@@ -101,6 +109,7 @@ static enum sbp_status make(const atomic_int *stop, struct sbp_validation *v, st
     SBP_TRY(compare(v, STEP, &v->time, diag));
     SBP_TRY(compare(v, UTILISATION, &v->constant, diag));
     SBP_TRY(compare(v, MEMORY, &v->memory, diag));
+    SBP_TRY(compare(v, SETTLED, &v->settled, diag));
     v->utilisation = 1 / v->constant.factor;
     check_all(v);
     return SBP_OK;

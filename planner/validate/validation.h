@@ -11,12 +11,13 @@
 
 /* A figure beside its bound. */
 struct sbp_validation_check {
-    const char *figure; /* "error", "rank", "regret", "memory_error", "refused" */
+    const char *figure; /* "error", "rank", "regret", "memory_error", "settled_error",
+                           "refused" */
     double value;       /* NAN: no run says anything of it, and the bound does not hold */
     double bound;
     bool holds;
 };
-#define SBP_VALIDATION_MOST_CHECKS 5
+#define SBP_VALIDATION_MOST_CHECKS 6
 
 struct sbp_validation {
     struct sbp_arena arena;
@@ -27,7 +28,7 @@ struct sbp_validation {
     struct sbp_agreement time;     /* of step times */
     struct sbp_agreement constant; /* of constant utilisation, with the factor that fits best: its
                                       error is factor_error */
-    struct sbp_agreement memory;
+    struct sbp_agreement memory, settled; /* the most of a step, and between steps */
     double utilisation; /* of the peak rate, that factor's inverse; NAN: nothing is priced */
     int check_count;
     struct sbp_validation_check check[SBP_VALIDATION_MOST_CHECKS];

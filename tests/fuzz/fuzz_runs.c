@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct fuzz_file file = fuzz_file_open(data, size);
     struct sbp_run_set set;
     struct sbp_diag diag = {{0}};
-    if (sbp_run_set_read(file.path, &set, &diag) == SBP_OK)
+    if (sbp_run_set_read(file.path, NULL, &set, &diag) == SBP_OK)
         check(&set);
     else
         fuzz_check(diag.text[0] != '\0', "a reason after a refusal");

@@ -48,6 +48,11 @@ void setting_cluster_efficiency(double share, struct sbp_cluster *cluster)
         cluster->rates.pass_share[pass] = share;
 }
 
+void setting_runs_path(const char *name, char *path, size_t size)
+{
+    (void)snprintf(path, size, SBP_SOURCE_ROOT "/configs/runs/%s", name);
+}
+
 void setting_shared_path(const char *name, char *path, size_t size)
 {
     (void)snprintf(path, size, SBP_SOURCE_ROOT "/../shared/%s", name);

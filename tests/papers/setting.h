@@ -37,5 +37,7 @@ void setting_shared_path(const char *name, char *path, size_t size);
 
 /* Ends the program unless the status is SBP_OK. */
 void setting_must(enum sbp_status status, const struct sbp_diag *diag);
+/* The same of a file of configs/runs. */
+void setting_runs_path(const char *name, char *path, size_t size);
 
 #endif

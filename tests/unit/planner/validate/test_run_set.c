@@ -8,7 +8,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/text.h"
+#include "planner/cli/inputs.h"
 #include "planner/validate/validation.h"
 #include "tests/support/unit.h"
 
@@ -32,7 +32,7 @@ static enum sbp_status read_text(const char *text, struct sbp_run_set *set, stru
     assert_true(descriptor >= 0);
     assert_int_equal(write(descriptor, text, strlen(text)), strlen(text));
     assert_int_equal(close(descriptor), 0);
-    const enum sbp_status status = sbp_run_set_read(path, set, diag);
+    const enum sbp_status status = sbp_run_set_read(path, NULL, set, diag);
     assert_int_equal(unlink(path), 0);
     return status;
 }
@@ -121,7 +121,7 @@ static void test_refusals(void **state)
                    "runs[0]: has 3 cells, legal are 4, one for each column");
     assert_refused(HEAD MODEL BOUNDS COLUMNS "\"runs\": [[\"a\", 1, 0, 1]]}", "runs[0][2]");
     assert_refused(HEAD MODEL BOUNDS COLUMNS "\"runs\": [[\"a\", 1, 1, null]]}",
-                   "runs[0]: has neither step_s nor memory_bytes");
+                   "runs[0]: has no step_s, memory_bytes or settled_bytes");
     assert_refused(HEAD MODEL BOUNDS COLUMNS "\"runs\": [[\"a\", 1, null, 1]]}",
                    "runs[0]: has no gpus");
     assert_refused(HEAD MODEL BOUNDS "\"run\": {\"gpus_per_node\": 3}, " COLUMNS
@@ -167,6 +167,7 @@ static void test_shipped(void **state)
 {
     (void)state;
     char folder[4096], path[8192];
+    struct sbp_arena arena = {0};
     int count = 0;
     (void)snprintf(folder, sizeof folder, "%s/configs/runs", getenv("SBP_SOURCE_ROOT"));
     DIR *files = opendir(folder);
@@ -177,12 +178,13 @@ static void test_shipped(void **state)
         if (entry->d_name[0] == '.')
             continue;
         (void)snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (sbp_run_set_read(path, &set, &diag) != SBP_OK)
+        if (sbp_run_set_open(path, NULL, &arena, &set, &diag) != SBP_OK)
             fail_msg("%s", diag.text);
         count++;
         sbp_run_set_free(&set);
     }
     (void)closedir(files);
+    sbp_arena_free(&arena);
     assert_true(count > 0);
 }
 

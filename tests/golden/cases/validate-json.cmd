@@ -1,0 +1,1 @@
+sbplan validate "$DATA/runs.json" --json

@@ -9,7 +9,7 @@
 #include "planner/validate/measured.h"
 
 /* What a value of each constant means. */
-static void say_cause(enum sbp_measured cause, double value, char *text, size_t size)
+static void say_cause(enum sbp_measured_step cause, double value, char *text, size_t size)
 {
     char seconds[32];
     switch (cause) {
@@ -53,7 +53,7 @@ enum sbp_status sbp_search_measured_print(const struct sbp_search_job *job, doub
     for (int i = 0; i < SBP_MEASURED_CAUSES; i++) {
         if (!cause[i].explains)
             continue;
-        say_cause((enum sbp_measured)i, cause[i].value, text, sizeof text);
+        say_cause((enum sbp_measured_step)i, cause[i].value, text, sizeof text);
         SBP_PRINT("%s\n           %s",
                   found++ == 0 ? "; each of these alone would explain it:" : "", text);
     }
@@ -72,7 +72,7 @@ enum sbp_status sbp_search_measured_put(struct cJSON *json, const struct sbp_sea
     sbp_json_put_number(object, "step_s", job->arguments->measured_s, failed);
     for (int i = 0; i < SBP_MEASURED_CAUSES; i++)
         if (cause[i].explains)
-            sbp_json_put_measured(object, sbp_measured_name((enum sbp_measured)i), cause[i].value,
+            sbp_json_put_measured(object, sbp_measured_name((enum sbp_measured_step)i), cause[i].value,
                                   failed);
     return SBP_OK;
 }

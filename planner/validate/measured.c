@@ -7,7 +7,7 @@
 #define LEAST_SHARE   1e-4 /* of what hides, and of the longest launch: where looking begins */
 #define EXACT         1e-3 /* of the value */
 
-const char *sbp_measured_name(enum sbp_measured cause)
+const char *sbp_measured_name(enum sbp_measured_step cause)
 {
 #define SBP_MEASURED_NAME(symbol, name) [SBP_MEASURED_##symbol] = (name),
     static const char *const names[] = {SBP_MEASURED_MAP(SBP_MEASURED_NAME)};
@@ -15,7 +15,7 @@ const char *sbp_measured_name(enum sbp_measured cause)
     return names[cause];
 }
 
-static void set(struct sbp_cluster *cluster, enum sbp_measured cause, double value)
+static void set(struct sbp_cluster *cluster, enum sbp_measured_step cause, double value)
 {
     switch (cause) {
     case SBP_MEASURED_ARITHMETIC:
@@ -40,7 +40,7 @@ static void set(struct sbp_cluster *cluster, enum sbp_measured cause, double val
 }
 
 /* The step of the same plan where one constant is another. */
-static enum sbp_status price(const struct sbp_plan *plan, enum sbp_measured cause, double value,
+static enum sbp_status price(const struct sbp_plan *plan, enum sbp_measured_step cause, double value,
                              double *step_s, struct sbp_diag *diag)
 {
     struct sbp_cluster cluster = plan->workload.cluster;
@@ -66,7 +66,7 @@ struct range {
     double near, far;
 };
 
-static bool range_of(const struct sbp_cluster *cluster, enum sbp_measured cause, bool longer,
+static bool range_of(const struct sbp_cluster *cluster, enum sbp_measured_step cause, bool longer,
                      struct range *range)
 {
     const double host_s = cluster->runtime.host_s;
@@ -86,7 +86,7 @@ static bool range_of(const struct sbp_cluster *cluster, enum sbp_measured cause,
 }
 
 /* Halves the range, in which the step passes the measured time, until it is narrow. */
-static enum sbp_status narrow(const struct sbp_plan *plan, enum sbp_measured cause,
+static enum sbp_status narrow(const struct sbp_plan *plan, enum sbp_measured_step cause,
                               double measured_s, bool longer, struct range *range,
                               struct sbp_diag *diag)
 {
@@ -102,7 +102,7 @@ static enum sbp_status narrow(const struct sbp_plan *plan, enum sbp_measured cau
     return SBP_OK;
 }
 
-static enum sbp_status explain(const struct sbp_plan *plan, enum sbp_measured at, double measured_s,
+static enum sbp_status explain(const struct sbp_plan *plan, enum sbp_measured_step at, double measured_s,
                                bool longer, struct sbp_measured_cause *cause, struct sbp_diag *diag)
 {
     struct range range;
@@ -124,7 +124,7 @@ enum sbp_status sbp_measured_explain(const struct sbp_plan *plan, double measure
     double predicted_s;
     SBP_TRY(price(plan, SBP_MEASURED_ARITHMETIC, 1, &predicted_s, diag));
     for (int at = 0; at < SBP_MEASURED_CAUSES; at++)
-        SBP_TRY(explain(plan, (enum sbp_measured)at, measured_s, measured_s > predicted_s,
+        SBP_TRY(explain(plan, (enum sbp_measured_step)at, measured_s, measured_s > predicted_s,
                         &cause[at], diag));
     return SBP_OK;
 }

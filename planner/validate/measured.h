@@ -16,9 +16,9 @@
     X(HOST, "host")             /* seconds of a launch, where the step is too short */             \
     X(HIDING, "hiding")         /* share of all communication that hides, where it is too long */
 #define SBP_MEASURED_ENUM(symbol, name) SBP_MEASURED_##symbol,
-enum sbp_measured { SBP_MEASURED_MAP(SBP_MEASURED_ENUM) SBP_MEASURED_CAUSES };
+enum sbp_measured_step { SBP_MEASURED_MAP(SBP_MEASURED_ENUM) SBP_MEASURED_CAUSES };
 #undef SBP_MEASURED_ENUM
-const char *sbp_measured_name(enum sbp_measured cause);
+const char *sbp_measured_name(enum sbp_measured_step cause);
 
 struct sbp_measured_cause {
     bool explains; /* some value does; to a thousandth */

@@ -26,7 +26,7 @@ static void read_command(int count, char **words)
     if (sbp_cli_arguments_read(&command, count, words, &arguments, &diag) == SBP_OK) {
         fuzz_check(arguments.help || arguments.operands.count >= 1, "an operand");
         fuzz_check(arguments.devices >= 0 && arguments.top >= 0, "counts");
-        fuzz_check(arguments.time_limit_s >= 0 && isfinite(arguments.tokens), "numbers");
+        fuzz_check(arguments.time_limit_s.most >= 0 && isfinite(arguments.tokens), "numbers");
         fuzz_check(arguments.record != NULL, "a record");
     } else {
         fuzz_check(diag.text[0] != '\0', "a reason after a refusal");

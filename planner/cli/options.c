@@ -38,7 +38,8 @@ static bool set_seconds(void *field, const char *value)
     struct sbp_limit *const limit = field;
     limit->is_given = true;
     limit->most = 0;
-    return strcmp(value, "none") == 0 || (sbp_parse_double(value, &limit->most) && limit->most >= 0);
+    return strcmp(value, "none") == 0 ||
+           (sbp_parse_double(value, &limit->most) && limit->most >= 0);
 }
 
 static bool set_bytes(void *field, const char *value)
@@ -46,9 +47,8 @@ static bool set_bytes(void *field, const char *value)
     struct sbp_limit *const limit = field;
     limit->is_given = true;
     limit->most = 0;
-    return strcmp(value, "none") == 0 ||
-           (sbp_parse_scaled(value, true, &limit->most) && limit->most >= 0 &&
-            limit->most <= (double)MOST_COUNT);
+    return strcmp(value, "none") == 0 || (sbp_parse_scaled(value, true, &limit->most) &&
+                                          limit->most >= 0 && limit->most <= (double)MOST_COUNT);
 }
 
 static const struct sbp_option options[] = {

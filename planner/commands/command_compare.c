@@ -51,9 +51,8 @@ static enum sbp_status compare_space(struct comparison *comparison, int index, d
     char label[64];
     (void)snprintf(label, sizeof label, "space %s, %d of %d", sbp_request_space_name(ORDER[index]),
                    index + 1, ROWS);
-    struct sbp_search_job job = {.arguments = comparison->job.arguments,
-                                 .progress = &comparison->progress,
-                                 .label = label};
+    struct sbp_search_job job = {
+        .arguments = comparison->job.arguments, .progress = &comparison->progress, .label = label};
     enum sbp_status status =
         sbp_inputs_read(job.arguments, ORDER[index], &job.arena, &job.settings, &job.plan, diag);
     job.request = comparison->job.request;
@@ -144,7 +143,7 @@ static void why_cell(struct sbp_table *table, const struct sbp_search_row *row)
             sbp_format_bytes(row->shortage.needed_bytes, needed),
             sbp_format_bytes(row->shortage.limit_bytes, limit),
             row->shortage.largest[0] == '\0' ? "" : ", most of it ", row->shortage.largest);
-    else if (row->outcome.stopped)
+    else if (row->outcome.stopped || row->outcome.left_out)
         sbp_table_cell(table, "its search ended before it found a plan");
     else
         sbp_table_cell(table, "no strategy puts its layers together");
@@ -272,7 +271,8 @@ static enum sbp_status print_trust(const struct comparison *comparison)
 static bool is_cut_short(const struct comparison *comparison)
 {
     for (int i = 0; i < ROWS; i++)
-        if (comparison->row[i].skipped || comparison->row[i].outcome.stopped)
+        if (comparison->row[i].skipped || comparison->row[i].outcome.stopped ||
+            comparison->row[i].outcome.left_out)
             return true;
     return false;
 }
@@ -357,8 +357,7 @@ static enum sbp_status print_json(const struct comparison *comparison, struct sb
 static double share_of_time(const struct comparison *comparison, int rows)
 {
     const struct sbp_solver_options *options = &comparison->job.request.solver_options;
-    const double left_s =
-        options->time_limit_s - (sbp_clock_s() - comparison->progress.start_s);
+    const double left_s = options->time_limit_s - (sbp_clock_s() - comparison->progress.start_s);
     if (options->stop != NULL && *options->stop != 0)
         return -1;
     if (options->time_limit_s == 0)

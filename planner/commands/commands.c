@@ -24,7 +24,8 @@ static const struct sbp_command commands[] = {
      "SIGTERM and SIGHUP end the search with the best plan so far, marked \"stopped\", and exit "
      "status 0; without one it is 1. The second ends it at once, with 130, 143 or 129.",
      .options = "-o --problem --space --quick --objective --runnable " SOLVER_OPTIONS
-                "--search-memory --memory-limit --fix --tokens " MODEL_OPTIONS "--top --sweep --json --help",
+                "--search-memory --memory-limit --fix --tokens " MODEL_OPTIONS
+                "--top --sweep --json --help",
      .run = sbp_command_search},
     {.name = "explain",
      OPERANDS("PLAN", 1, 1),
@@ -38,7 +39,8 @@ static const struct sbp_command commands[] = {
      .notes = NAMES_NOTE
      "--time-limit is of all spaces together: each may take an equal share of what those before it "
      "left. --max-evaluations and --search-memory are each space's. Ctrl-C, SIGTERM and SIGHUP end "
-     "it; spaces that were not searched say so. Exit status: 0 some space has a plan, 1 none has, 2 "
+     "it; spaces that were not searched say so. Exit status: 0 some space has a plan, 1 none has, "
+     "2 "
      "bad usage or bad input.",
      .options = "--objective " SOLVER_OPTIONS "--search-memory --memory-limit " MODEL_OPTIONS
                 "--json --help",
@@ -55,7 +57,8 @@ static const struct sbp_command commands[] = {
      "of its weights, \"zero\": 3. Other rests are searched. A \"parallel\" object holds what "
      "--set says of stages and micro-batches. A plan file is a strategy file, too.",
      .options =
-         "--strategy -o --seed --time-limit --search-memory --memory-limit --tokens " MODEL_OPTIONS "--json --help",
+         "--strategy -o --seed --time-limit --search-memory --memory-limit --tokens " MODEL_OPTIONS
+         "--json --help",
      .run = sbp_command_price},
     {.name = "solve",
      OPERANDS("PROBLEM.json", 1, 1),

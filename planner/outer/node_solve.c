@@ -26,8 +26,7 @@ struct sbp_solve_request sbp_outer_request(struct sbp_branch_and_bound *e,
     struct sbp_solve_request request = e->solve;
     sbp_price_cache_trim(&e->cache);
     request.part = node->part;
-    request.deadline_s =
-        isfinite(sbp_outer_limit_s(e)) ? e->start_s + sbp_outer_limit_s(e) : 0;
+    request.deadline_s = isfinite(sbp_outer_limit_s(e)) ? e->start_s + sbp_outer_limit_s(e) : 0;
     request.store = &e->cache;
     request.puts_memory_off = is_to_relax(e, node);
     return request;
@@ -208,8 +207,7 @@ static enum sbp_status solve_along(struct sbp_branch_and_bound *e, const struct 
     note_work(e, 1);
     if (status == SBP_OK)
         status = sbp_inner_solve(&e->cut, &request, &e->solve_arena, found, &refusal);
-    if (status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED ||
-        sbp_outer_leaves_out(e, status)) {
+    if (status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED || sbp_outer_leaves_out(e, status)) {
         *found =
             (struct sbp_outcome){.objective_s = INFINITY,
                                  .strategy_s = INFINITY,
@@ -301,8 +299,7 @@ static enum sbp_status try_to_rule_out(struct sbp_branch_and_bound *e, struct sb
         node->least_bytes < SBP_OUTER_TIGHT_SHARE * limit_bytes)
         return SBP_OK;
     const struct sbp_solve_request request = sbp_outer_request(e, node);
-    const enum sbp_status status =
-        sbp_inner_least_bytes(&e->cut, &request, &least_bytes, &refusal);
+    const enum sbp_status status = sbp_inner_least_bytes(&e->cut, &request, &least_bytes, &refusal);
     if (status == SBP_E_MEMORY && !sbp_outer_leaves_out(e, status))
         return sbp_fail(e->diag, status, "%s", refusal.text);
     if (status == SBP_OK && least_bytes > limit_bytes * (1 + SBP_CAPACITY_ROUND_OFF)) {

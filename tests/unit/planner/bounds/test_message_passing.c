@@ -192,7 +192,7 @@ static void test_large_tables(void **state)
     assert_int_equal(sbp_pricing_make_edges(&space, &arena, &edges), SBP_OK);
     for (int e = 0; e < edges.count; e++) {
         const struct sbp_space_edge *const edge = &edges.edge[e];
-        const int places = edge->stride[0] * edge->kinds[0];
+        const int64_t places = edge->stride[0] * edge->kinds[0];
         for (int place = 0; place + edge->slots < places; place += 997) {
             const double one = sbp_edge_price_at(edge, place);
             const double other = sbp_edge_price_at(edge, place + edge->slots);

@@ -90,7 +90,8 @@ static bool add_block(struct sbp_arena *arena, size_t least_bytes)
         capacity = 2 * arena->head->capacity_bytes;
     else if (arena->head != NULL)
         capacity = GROWTH_LIMIT_BYTES;
-    if (capacity < least_bytes)
+    const size_t left = sbp_arena_budget_left(arena->budget);
+    if (capacity < least_bytes || left < sizeof(struct sbp_arena_block) + capacity)
         capacity = least_bytes;
     if (capacity > SIZE_MAX - sizeof(struct sbp_arena_block))
         return false;

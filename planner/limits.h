@@ -111,11 +111,11 @@ enum { SBP_SPACE_CLOCK_PERIOD = 256 };
 /* Tuples of an operator above which all operators of a space keep to plain ones: in a search, and
  * where only some plan is looked for. Clusters of up to 2,048 x 8 devices have 7,251 at most (bench
  * front). Calls of the enumeration of a space, likewise: there at most 200,000. */
-enum { SBP_SPACE_MOST_TUPLES = 200000, SBP_SPACE_FEW_TUPLES = 3000 };
+enum { SBP_SPACE_MOST_TUPLES = 500000, SBP_SPACE_FEW_TUPLES = 3000 };
 #define SBP_SPACE_MOST_CALLS 20000000u
 
 /* Plain tuples of an operator, at most; roles that share its mesh; and how many of these may keep
- * to a level (bench limits). */
+ * to a level (golden limit-time). */
 enum { SBP_SPACE_MOST_PLAIN_TUPLES = 1000, SBP_SPACE_PLAIN_ROLES = 4, SBP_SPACE_LEVEL_ROLES = 1 };
 
 /* Remembered prices of collectives, as a power of two: 192 KiB, which stay in a core's cache (bench
@@ -304,7 +304,7 @@ enum { SBP_OUTER_FREE_CUT_OPERATORS = 256, SBP_OUTER_MICRO_BATCHES = 1 << 16 };
 #define SBP_OUTER_INITIAL_TIME 0.2
 
 /* Axes of the mesh above which plans by batch alone are made before other initial plans: 16,384
- * devices have 14 (bench limits). */
+ * devices have 14 (golden limit-time). */
 enum { SBP_OUTER_SMALL_AXES = 14 };
 
 /* Cost over that of the cheapest initial plan up to which a candidate is searched first (bench
@@ -362,7 +362,7 @@ enum { SBP_OUTER_LEAST_MEMORY_SOLVES = 100 };
 /* ---- commands -------------------------------------------------------------------------------- */
 
 /* Seconds and bytes that a search may take unless its command line says otherwise: people wait a
- * minute, and laptops have the memory (bench limits). Arenas may hold the given share of the bytes;
+ * minute, and laptops have the memory. Arenas may hold the given share of the bytes;
  * the rest is the heap's own, the model and what is printed. */
 #define SBP_COMMANDS_TIME_LIMIT_S  60.0
 #define SBP_COMMANDS_SEARCH_MEMORY 4294967296.0

@@ -144,7 +144,7 @@ static void why_cell(struct sbp_table *table, const struct sbp_search_row *row)
             sbp_format_bytes(row->shortage.needed_bytes, needed),
             sbp_format_bytes(row->shortage.limit_bytes, limit),
             row->shortage.largest[0] == '\0' ? "" : ", most of it ", row->shortage.largest);
-    else if (row->outcome.stopped)
+    else if (row->outcome.stopped || row->outcome.left_out)
         sbp_table_cell(table, "its search ended before it found a plan");
     else
         sbp_table_cell(table, "no strategy puts its layers together");
@@ -285,7 +285,8 @@ static enum sbp_status print_trust(const struct comparison *comparison)
 static bool is_cut_short(const struct comparison *comparison)
 {
     for (int i = 0; i < ROWS; i++)
-        if (comparison->row[i].skipped || comparison->row[i].outcome.stopped)
+        if (comparison->row[i].skipped || comparison->row[i].outcome.stopped ||
+            comparison->row[i].outcome.left_out)
             return true;
     return false;
 }

@@ -72,7 +72,7 @@ enum sbp_status sbp_search_measured_put(struct cJSON *json, const struct sbp_sea
     sbp_json_put_number(object, "step_s", job->arguments->measured_s, failed);
     for (int i = 0; i < SBP_MEASURED_CAUSES; i++)
         if (cause[i].explains)
-            sbp_json_put_measured(object, sbp_measured_name((enum sbp_measured_step)i), cause[i].value,
-                                  failed);
+            sbp_json_put_measured(object, sbp_measured_name((enum sbp_measured_step)i),
+                                  cause[i].value, failed);
     return SBP_OK;
 }

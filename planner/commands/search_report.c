@@ -164,6 +164,8 @@ static const char *stop_reason(const struct sbp_search_job *job)
         return "it was interrupted";
     if (arguments->max_evaluations > 0 && job->outcome.evaluations >= arguments->max_evaluations)
         return "a larger --max-evaluations may help";
+    if (!job->outcome.stopped)
+        return "a larger --search-memory may help";
     return "a longer --time-limit may help";
 }
 
@@ -198,7 +200,7 @@ static enum sbp_status print_shortage(const struct sbp_search_job *job,
     (void)sbp_format_bytes(shortage->limit_bytes, limit);
     SBP_TRY(sbp_report_print_model(&job->plan, stdout));
     SBP_TRY(print_search(job));
-    if (job->outcome.stopped && !(shortage->needed_bytes > 0)) {
+    if ((job->outcome.stopped || job->outcome.left_out) && !(shortage->needed_bytes > 0)) {
         SBP_PRINT("\nno strategy of space %s was found before the search was stopped: %s\n", space,
                   stop_reason(job));
         return SBP_OK;

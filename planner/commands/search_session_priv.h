@@ -101,7 +101,7 @@ enum sbp_status sbp_search_shortage(struct sbp_search_job *job, struct sbp_short
  * shortage that leaves none. */
 struct sbp_search_row {
     bool refused, found, skipped; /* skipped: it was not searched */
-    struct sbp_diag why; /* refused */
+    struct sbp_diag why;          /* refused */
     struct sbp_outcome outcome;
     struct sbp_parallel parallel;
     struct sbp_summary summary;

@@ -19,7 +19,8 @@ enum sbp_status sbp_pool_init(struct sbp_pool *pool, const struct sbp_graph *gra
 
 double sbp_pool_goal_s(const struct sbp_pool *pool)
 {
-    return pool->count == pool->most ? pool->plan[pool->most - 1].objective_s : INFINITY;
+    return pool->count > 0 && pool->count == pool->most ? pool->plan[pool->most - 1].objective_s
+                                                        : INFINITY;
 }
 
 static bool is_close(double a, double b)

@@ -287,8 +287,7 @@ static void write_labels(const struct sbp_space *space, const int *choice, const
 enum sbp_status sbp_label(const struct sbp_space *space, const int *choice, uint64_t seed,
                           struct sbp_strategy *strategy, struct sbp_labelling *labelling)
 {
-    struct labeller l = {
-        .space = space, .choice = choice, .arena.budget = space->arena.budget};
+    struct labeller l = {.space = space, .choice = choice, .arena.budget = space->arena.budget};
     enum sbp_status status = prepare(&l);
     if (status == SBP_OK) {
         int broken_class = -1;

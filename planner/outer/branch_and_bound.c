@@ -228,6 +228,7 @@ static enum sbp_status begin(struct sbp_branch_and_bound *e)
     struct sbp_request request = *e->request;
     request.quick |= e->solve.is_first_pass;
     e->node = NULL;
+    e->node_count = 0;
     e->queue = e->dives = (struct sbp_queue){0};
     e->open_s = INFINITY;
     e->turns = 0;
@@ -330,8 +331,11 @@ static enum sbp_status run_search(struct sbp_branch_and_bound *e)
     }
     if (!e->any_legal && e->pool->count == 0 && !e->out->stopped && !e->out->left_out)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
-    if (e->pool->count == 0)
-        SBP_TRY(sbp_outer_take_least_memory(e));
+    if (e->pool->count == 0) {
+        const enum sbp_status status = sbp_outer_take_least_memory(e);
+        if (status != SBP_OK && !sbp_outer_leaves_out(e, status))
+            return status;
+    }
     conclude(e);
     return SBP_OK;
 }

@@ -94,8 +94,8 @@ static inline double sbp_outer_best_s(const struct sbp_branch_and_bound *e)
     return fmin(fmin(ranked_s, sbp_pool_goal_s(&e->first)), sbp_pool_goal_s(&e->found));
 }
 
-/* Seconds from the start at which the search ends; INFINITY: never. Without a plan it leaves time to
- * look for the one of least memory. */
+/* Seconds from the start at which the search ends; INFINITY: never. Without a plan it leaves time
+ * to look for the one of least memory. */
 static inline double sbp_outer_limit_s(const struct sbp_branch_and_bound *e)
 {
     const double limit_s = e->request->solver_options.time_limit_s;

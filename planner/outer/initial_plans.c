@@ -120,8 +120,8 @@ static enum sbp_status sketch_all(struct sbp_branch_and_bound *e, bool batch_alo
     return SBP_OK;
 }
 
-/* On a large mesh a plan by batch alone, which takes milliseconds, comes first: another may not come
- * in time. */
+/* On a large mesh a plan by batch alone, which takes milliseconds, comes first: another may not
+ * come in time. */
 static enum sbp_status sketch_twice(struct sbp_branch_and_bound *e, struct sketch *sketch,
                                     int *count)
 {

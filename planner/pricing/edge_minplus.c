@@ -231,8 +231,8 @@ static void descend(struct spread *s, int family, int place, struct partial *par
     const struct column *c = &s->column[family];
     for (int t = 0; t < c->targets && !s->is_stopped; t++) {
         /* The innermost loops are too short for a look at the clock. */
-        s->is_stopped = family < 2 && family + 2 < s->families &&
-                        sbp_space_interrupted(s->edge->ends.space);
+        s->is_stopped =
+            family < 2 && family + 2 < s->families && sbp_space_interrupted(s->edge->ends.space);
         const int there = place * c->targets + t;
         if (!c->target[t])
             continue;

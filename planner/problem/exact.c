@@ -396,9 +396,8 @@ static enum sbp_status solve(const struct sbp_problem *problem,
                              const struct sbp_solver_options *options, bool peak_is_asked,
                              struct sbp_solution *solution, struct sbp_diag *diag)
 {
-    struct exact exact = {.problem = problem,
-                          .peak_is_asked = peak_is_asked,
-                          .arena.budget = problem->arena.budget};
+    struct exact exact = {
+        .problem = problem, .peak_is_asked = peak_is_asked, .arena.budget = problem->arena.budget};
     enum sbp_status status = sbp_solver_run_begin(&exact.search, problem, options, solution);
     if (status == SBP_OK)
         status = prepare(&exact, diag);

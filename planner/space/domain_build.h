@@ -126,9 +126,8 @@ enum sbp_status sbp_space_accept_tuple(struct sbp_space_maker *maker, int variab
                                        int *capacity) SBP_MUST_USE;
 /* Fills a domain with plain tuples of the allowed roles (plain_domains.c); resorts: roles that may
  * repeat what nothing divides. E_MEMORY, SBP_STOPPED. */
-enum sbp_status sbp_space_fill_domain(struct sbp_space_maker *maker, int variable,
-                                      unsigned allowed, unsigned resorts,
-                                      int *capacity) SBP_MUST_USE;
+enum sbp_status sbp_space_fill_domain(struct sbp_space_maker *maker, int variable, unsigned allowed,
+                                      unsigned resorts, int *capacity) SBP_MUST_USE;
 
 /* Makes all domains. E_INPUT for an empty one, E_MEMORY, SBP_STOPPED. */
 enum sbp_status sbp_space_make_domains(struct sbp_space_maker *maker) SBP_MUST_USE;

@@ -319,8 +319,7 @@ enum sbp_status sbp_space_make_domains(struct sbp_space_maker *maker)
 {
     struct sbp_space *const space = maker->space;
     const struct sbp_arena_mark mark = sbp_arena_mark(&space->arena);
-    maker->most_tuples =
-        space->request->draws_few ? SBP_SPACE_FEW_TUPLES : SBP_SPACE_MOST_TUPLES;
+    maker->most_tuples = space->request->draws_few ? SBP_SPACE_FEW_TUPLES : SBP_SPACE_MOST_TUPLES;
     space->is_plain = space->request->batch_alone;
     const enum sbp_status status = make_domains(maker);
     if (status != SBP_E_RANGE)

@@ -11,9 +11,9 @@
 struct filling {
     struct sbp_space_maker *maker;
     int variable;
-    unsigned resorts; /* roles, bits */
-    int left[SBP_MAX_AXES];   /* (family) axes that no role has taken */
-    int *capacity;            /* of the variable's tuples */
+    unsigned resorts;       /* roles, bits */
+    int left[SBP_MAX_AXES]; /* (family) axes that no role has taken */
+    int *capacity;          /* of the variable's tuples */
 };
 
 static uint8_t *trial_row(const struct filling *filling)
@@ -145,14 +145,12 @@ static enum sbp_status fill(struct filling *filling, unsigned roles, int depth)
     return resort(filling);
 }
 
-enum sbp_status sbp_space_fill_domain(struct sbp_space_maker *maker, int variable,
-                                      unsigned allowed, unsigned resorts, int *capacity)
+enum sbp_status sbp_space_fill_domain(struct sbp_space_maker *maker, int variable, unsigned allowed,
+                                      unsigned resorts, int *capacity)
 {
     const struct sbp_mesh *mesh = maker->space->mesh;
-    struct filling filling = {.maker = maker,
-                              .variable = variable,
-                              .resorts = resorts,
-                              .capacity = capacity};
+    struct filling filling = {
+        .maker = maker, .variable = variable, .resorts = resorts, .capacity = capacity};
     for (int f = 0; f < mesh->family_count; f++)
         filling.left[f] = mesh->family[f].count;
     maker->space->variable[variable].allowed = allowed | resorts;

@@ -270,7 +270,8 @@ static enum sbp_status begin_schedule(const struct sbp_request *request,
                     sbp_timeline_schedule_name((enum sbp_schedule)lowest(outer->schedules)));
 }
 
-/* The least divisor of a number from `least` on; 0: none. Divisors come in pairs around the root. */
+/* The least divisor of a number from `least` on; 0: none. Divisors come in pairs around the root.
+ */
 static int64_t next_divisor(int64_t number, int64_t least)
 {
     int64_t next = 0;

@@ -40,8 +40,8 @@ static void set(struct sbp_cluster *cluster, enum sbp_measured_step cause, doubl
 }
 
 /* The step of the same plan where one constant is another. */
-static enum sbp_status price(const struct sbp_plan *plan, enum sbp_measured_step cause, double value,
-                             double *step_s, struct sbp_diag *diag)
+static enum sbp_status price(const struct sbp_plan *plan, enum sbp_measured_step cause,
+                             double value, double *step_s, struct sbp_diag *diag)
 {
     struct sbp_cluster cluster = plan->workload.cluster;
     struct sbp_arena arena = {0};
@@ -102,8 +102,9 @@ static enum sbp_status narrow(const struct sbp_plan *plan, enum sbp_measured_ste
     return SBP_OK;
 }
 
-static enum sbp_status explain(const struct sbp_plan *plan, enum sbp_measured_step at, double measured_s,
-                               bool longer, struct sbp_measured_cause *cause, struct sbp_diag *diag)
+static enum sbp_status explain(const struct sbp_plan *plan, enum sbp_measured_step at,
+                               double measured_s, bool longer, struct sbp_measured_cause *cause,
+                               struct sbp_diag *diag)
 {
     struct range range;
     double far_s;

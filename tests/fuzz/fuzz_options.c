@@ -14,7 +14,8 @@ static const struct sbp_command command = {
     .least_operands = 1,
     .most_operands = 2,
     .options =
-        "-o -n --space --objective --algorithm --seed --time-limit --max-evaluations "
+        "-o -n --space --objective --algorithm --seed --time-limit --search-memory "
+        "--max-evaluations "
         "--restarts --memory-limit --fix --tokens --devices --set --top --sweep --from "
         "--strategy --runnable --global-batch --sequence --precision --vocab-multiple --name "
         "--backend --steps --json --help"};
@@ -26,7 +27,9 @@ static void read_command(int count, char **words)
     if (sbp_cli_arguments_read(&command, count, words, &arguments, &diag) == SBP_OK) {
         fuzz_check(arguments.help || arguments.operands.count >= 1, "an operand");
         fuzz_check(arguments.devices >= 0 && arguments.top >= 0, "counts");
-        fuzz_check(arguments.time_limit_s.most >= 0 && isfinite(arguments.tokens), "numbers");
+        fuzz_check(arguments.time_limit_s.most >= 0 && arguments.search_memory_bytes.most >= 0 &&
+                       isfinite(arguments.tokens),
+                   "numbers");
         fuzz_check(arguments.record != NULL, "a record");
     } else {
         fuzz_check(diag.text[0] != '\0', "a reason after a refusal");

@@ -35,6 +35,43 @@ static void test_alignment_and_zeroing(void **state)
     sbp_arena_free(NULL);
 }
 
+/* Two arenas share a budget: what one holds the other lacks, and what is freed comes back. */
+static void test_budget_is_shared(void **state)
+{
+    (void)state;
+    struct sbp_arena_budget budget = {.most_bytes = 100 << 10};
+    struct sbp_arena one = {.budget = &budget}, other = {.budget = &budget};
+    assert_non_null(sbp_arena_alloc(&one, 60 << 10, 1));
+    assert_null(sbp_arena_alloc(&other, 60 << 10, 1));
+    assert_true(budget.refused);
+    assert_true(budget.held_bytes >= 60 << 10 && budget.held_bytes <= budget.most_bytes);
+    sbp_arena_free(&one);
+    assert_int_equal(budget.held_bytes, 0);
+    assert_non_null(sbp_arena_alloc(&other, 60 << 10, 1));
+    const struct sbp_arena_mark mark = sbp_arena_mark(&other);
+    const size_t before = budget.held_bytes;
+    assert_non_null(sbp_arena_alloc(&other, 20 << 10, 1));
+    sbp_arena_release(&other, mark);
+    assert_int_equal(budget.held_bytes, before);
+    sbp_arena_free(&other);
+    assert_true(other.budget == &budget);
+    assert_int_equal(budget.held_bytes, 0);
+}
+
+static void test_bytes_outside_of_arenas(void **state)
+{
+    (void)state;
+    struct sbp_arena_budget budget = {.most_bytes = 100};
+    assert_true(sbp_arena_budget_take(&budget, 60));
+    assert_false(sbp_arena_budget_take(&budget, 41));
+    assert_int_equal(sbp_arena_budget_left(&budget), 40);
+    assert_true(sbp_arena_budget_take(&budget, 40));
+    sbp_arena_budget_return(&budget, 100);
+    assert_int_equal(sbp_arena_budget_left(&budget), 100);
+    assert_true(sbp_arena_budget_take(NULL, SIZE_MAX));
+    assert_true(sbp_arena_budget_left(NULL) == SIZE_MAX);
+}
+
 static void test_nothing_has_an_address(void **state)
 {
     (void)state;
@@ -125,8 +162,12 @@ static void test_marks_against_a_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alignment_and_zeroing), cmocka_unit_test(test_nothing_has_an_address),
-        cmocka_unit_test(test_overflow_is_refused),   cmocka_unit_test(test_strdup),
+        cmocka_unit_test(test_alignment_and_zeroing),
+        cmocka_unit_test(test_budget_is_shared),
+        cmocka_unit_test(test_bytes_outside_of_arenas),
+        cmocka_unit_test(test_nothing_has_an_address),
+        cmocka_unit_test(test_overflow_is_refused),
+        cmocka_unit_test(test_strdup),
         cmocka_unit_test(test_marks_against_a_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

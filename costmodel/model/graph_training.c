@@ -36,11 +36,12 @@ enum sbp_status sbp_graph_check_keys(const struct sbp_json *at, const char *cons
 /* By name. mixed and its types: half-precision parameters and gradients, single-precision master
  * and moments (Micikevicius et al., 2018; Myelin, section V.B); gradients are reduced as they are,
  * in half precision. */
-static const char *const PRECISION_NAMES[] = {"fp32", "mixed", "bf16", "fp16", "fp8", NULL};
+static const char *const PRECISION_NAMES[] = {"fp32", "mixed", "bf16", "fp16",
+                                              "fp8",  "mxfp8", NULL};
 enum { FP8_NAME = 4 }; /* bf16 but for the products of layers (Micikevicius et al., 2022) */
 static const struct sbp_precision PRECISIONS[] = {PRECISION(SBP_FP32), PRECISION(SBP_BF16),
                                                   PRECISION(SBP_BF16), PRECISION(SBP_FP16),
-                                                  PRECISION(SBP_BF16)};
+                                                  PRECISION(SBP_BF16), PRECISION(SBP_BF16)};
 
 static void derive(struct sbp_precision *precision)
 {
@@ -99,7 +100,7 @@ static enum sbp_status read_precision(const struct sbp_json *at, struct sbp_prec
     } else {
         SBP_TRY(sbp_json_choice(&member, PRECISION_NAMES, &choice));
         *precision = PRECISIONS[choice];
-        if (choice == FP8_NAME)
+        if (choice >= FP8_NAME) /* blocks with scales of their own multiply as fast */
             precision->products = SBP_FP8;
     }
     derive(precision);

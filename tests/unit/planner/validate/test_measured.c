@@ -70,7 +70,7 @@ static void explain(const struct constants *changed, struct sbp_measured_cause *
     sbp_plan_free(&other);
 }
 
-static void assert_explains(const struct sbp_measured_cause *cause, enum sbp_measured at,
+static void assert_explains(const struct sbp_measured_cause *cause, enum sbp_measured_step at,
                             double value)
 {
     if (!cause[at].explains || fabs(cause[at].value / value - 1) > 2e-3)

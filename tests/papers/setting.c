@@ -36,6 +36,10 @@ void setting_cluster_named(const char *name, struct sbp_cluster *cluster)
     char path[4096];
     (void)snprintf(path, sizeof path, SBP_SOURCE_ROOT "/configs/clusters/%s.json", name);
     setting_must(sbp_json_open(path, &tree, &root, &diag), &diag);
+    /* Reproductions keep the peaks of data sheets: no rates and no trainer of files beside. */
+    cJSON_DeleteItemFromObjectCaseSensitive(cJSON_GetObjectItemCaseSensitive(tree, "device"),
+                                            "like");
+    cJSON_DeleteItemFromObjectCaseSensitive(tree, "runtime");
     setting_must(sbp_cluster_read(&root, &arena, cluster), &diag);
     cluster->rates = (struct sbp_device_rates){0};
     sbp_arena_free(&arena);

@@ -177,12 +177,28 @@ static enum sbp_status read_network(const struct sbp_json *at, struct sbp_cluste
     return sbp_network_read(&member, &cluster->network);
 }
 
+/* What the trainer adds to the machine; gradient_overlap, which says it of gradients alone, is the
+ * same key in an older place. */
+static enum sbp_status read_runtime(const struct sbp_json *at, struct sbp_cluster *cluster)
+{
+    struct sbp_runtime *runtime = &cluster->runtime;
+    struct sbp_json member;
+    if (!sbp_json_has(at, "runtime"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(at, "runtime", &member));
+    SBP_TRY(sbp_runtime_read(&member, cluster->memory_bytes - cluster->reserve_bytes, runtime));
+    cluster->reserve_bytes += runtime->reserve_bytes;
+    if (!sbp_json_has(at, "gradient_overlap"))
+        cluster->gradient_overlap = runtime->hidden[SBP_HIDES_GRADIENTS];
+    return SBP_OK;
+}
+
 enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_arena *arena,
                                  struct sbp_cluster *cluster)
 {
-    static const char *const KEYS[] = {"name",     "collectives", "gradient_overlap",
-                                       "levels",   "device",      "network",
-                                       "measured", "source",      NULL};
+    static const char *const KEYS[] = {"name",   "collectives", "gradient_overlap", "levels",
+                                       "device", "network",     "runtime",          "measured",
+                                       "source", NULL};
     struct sbp_json member;
     *cluster = (struct sbp_cluster){0};
     SBP_TRY(sbp_json_keys(at, KEYS));
@@ -192,7 +208,8 @@ enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_arena *ar
     SBP_TRY(read_levels(at, cluster));
     SBP_TRY(read_network(at, cluster));
     SBP_TRY(sbp_json_member(at, "device", &member));
-    return read_device(&member, arena, cluster);
+    SBP_TRY(read_device(&member, arena, cluster));
+    return read_runtime(at, cluster);
 }
 
 /* --- size --- */

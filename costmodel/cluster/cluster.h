@@ -14,6 +14,7 @@
 #include "costmodel/cluster/curve.h"
 #include "costmodel/cluster/device.h"
 #include "costmodel/cluster/network.h"
+#include "costmodel/cluster/runtime.h"
 
 #define SBP_MAX_LEVELS 4
 
@@ -42,23 +43,26 @@ struct sbp_cluster {
     double gradient_overlap; /* share of a gradient's communication that can hide behind the
                                 backward pass, 0 .. 1, default 0 */
     int64_t memory_bytes;    /* of a device */
-    int64_t reserve_bytes;   /* runtime's own share of it, default 0 */
+    int64_t reserve_bytes;   /* of it, held by others than the trainer, default 0 */
     double flops[SBP_TYPES]; /* peak rate by type; 0: not given */
     double memory_bytes_per_s;
     int64_t host_memory_bytes;     /* host memory for each device; 0: not given */
     double host_link_bytes_per_s;  /* between a device and it, in one direction; 0: not given */
     double kernel_launch_s;        /* of one kernel, beside flops and bytes; default 0 */
     struct sbp_device_rates rates; /* shares of the peaks; its tables are borrowed */
+    struct sbp_runtime runtime;    /* the trainer; its reserve is on top of the device's */
 };
 
 /* Reads {"name", "collectives"?: "ring" (default) | "hierarchical", "gradient_overlap"?, "levels":
  * [{"name", "size", "alpha_s", "beta_s_per_byte", "ports"?, "curves"?: {...}}...], "device":
  * {"memory_bytes", "reserve_bytes"?, "flops": {type: rate}, "memory_bytes_per_s",
  * "host_memory_bytes"?, "host_link_bytes_per_s"?, "kernel_launch_s"?, and rates as in
- * costmodel/cluster/device.h}, "network"?: {...}, "measured"?: {...}, "source"?: ...}. Curves:
- * costmodel/cluster/curve.h; network: costmodel/cluster/network.h. "measured" and "source" are
- * carried along, not interpreted. Devices in all: 1 .. 2^31. The tables of device rates live in the
- * arena, for as long as the cluster or a copy of it is used. E_INPUT, E_MEMORY. */
+ * costmodel/cluster/device.h}, "runtime"?: {...}, "network"?: {...}, "measured"?: {...},
+ * "source"?: ...}. Curves: costmodel/cluster/curve.h; network: costmodel/cluster/network.h;
+ * runtime: costmodel/cluster/runtime.h, whose gradients stand for gradient_overlap and whose
+ * reserve is added to the device's. "measured" and "source" are carried along, not interpreted.
+ * Devices in all: 1 .. 2^31. The tables of device rates live in the arena, for as long as the
+ * cluster or a copy of it is used. E_INPUT, E_MEMORY. */
 enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_arena *arena,
                                  struct sbp_cluster *cluster) SBP_MUST_USE;
 

@@ -51,8 +51,8 @@ struct sbp_work {
     double gradient_elements; /* weight gradients moved besides */
     double bytes;             /* moved besides, of a fixed type */
     double time_s;            /* a custom operator's measured time, instead of all the above */
-    double model_flops; /* forward: what the model itself asks for, without padding, capacity and
-                           causal savings (Chowdhery et al., PaLM, appendix B) */
+    double model_flops; /* forward: what the model itself asks for, without padding and capacity;
+                           of causal attention, the scores that it keeps */
 };
 /* Work of a pass; all 0 for a pass that the operator lacks (no weights; the gradient of a sum). */
 struct sbp_work sbp_op_work(const struct sbp_graph *graph, int op, const struct sbp_factor *factor,
@@ -65,9 +65,10 @@ double sbp_op_work_flops(const struct sbp_work *work);
 double sbp_op_forward_flops(const struct sbp_graph *graph, int op);
 double sbp_op_backward_flops(const struct sbp_graph *graph, int op);
 /* The model's own flops of a step, forward and backward, for the share of peak (MFU). Products
- * alone count, without padding, with all S^2 scores, and backward as twice forward except for the
- * gradient of a free input. So the share compares with published ones (Chowdhery et al., PaLM,
- * appendix B; Narayanan et al., 2021, section 5). */
+ * alone count, without padding, and backward as twice forward except for the gradient of a free
+ * input (Chowdhery et al., PaLM, appendix B). Causal attention counts the S(S+1)/2 scores that it
+ * keeps, so that the share cannot pass 1; published shares that count all S^2 of them are higher,
+ * by a third for 8B parameters at 32K tokens. */
 double sbp_op_model_flops(const struct sbp_graph *graph);
 /* Whether backward computes gradients of the inputs. It does not where the inputs are free, unless
  * the weights' gradients come with them (norms) or the operator is the loss. */

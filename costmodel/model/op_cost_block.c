@@ -85,8 +85,10 @@ struct sbp_op_scores sbp_op_scores(const struct sbp_graph *graph, int op,
     const double keys = (double)graph->tensor[node->input[0]].shape.size[SBP_DIM_SEQUENCE];
     const double queries = sbp_op_tokens(sizes->output) * sizes->output[SBP_DIM_FEATURE];
     const double own = sizes->output[SBP_DIM_SEQUENCE];
-    const double seen = node->attention.causal ? keys - (own - 1) / 2 : keys;
-    return (struct sbp_op_scores){queries * keys, queries * seen};
+    const bool causal = node->attention.causal;
+    return (struct sbp_op_scores){.all = queries * keys,
+                                  .kept = queries * (causal ? (keys + 1) / 2 : keys),
+                                  .formed = queries * (causal ? keys - (own - 1) / 2 : keys)};
 }
 
 double sbp_op_own_keys(const struct sbp_op_node *node, const struct sbp_op_sizes *sizes)

@@ -32,11 +32,11 @@ double sbp_op_index_bytes(const int64_t kernel[2]);
  * slowest member has patches alone. */
 double sbp_op_patches(const struct sbp_op_node *node, const struct sbp_op_sizes *sizes);
 
-/* Scores, that is queries x keys over the heads of a block: all of them, and those that are
- * computed. Under causal attention the slowest rank counts, which has the last queries: they see
- * all keys but the average of those after them. */
+/* Scores, that is queries x keys over the heads of a block: all of them, an even share of those
+ * that causal attention keeps, and those that are computed: there the slowest rank counts, which
+ * has the last queries, and they see all keys but the average of those after them. */
 struct sbp_op_scores {
-    double all, formed;
+    double all, kept, formed;
 };
 struct sbp_op_scores sbp_op_scores(const struct sbp_graph *graph, int op,
                                    const struct sbp_op_sizes *sizes);

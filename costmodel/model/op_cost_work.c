@@ -189,7 +189,7 @@ static struct sbp_work attention_work(const struct job *job)
     const double value = 2 * (double)node->attention.value_size;
     const double products = forward ? qk + value : 2 * (qk + value) + (flash ? qk : 0);
     work.flops = scores.formed * (products + SOFTMAX_PER_SCORE);
-    work.model_flops = scores.all * (qk + value);
+    work.model_flops = scores.kept * (qk + value);
     work.elements = sbp_op_volume(job->sizes.output);
     for (int i = 0; i < node->input_count; i++)
         work.elements += sbp_op_volume(job->sizes.input[i]);

@@ -109,6 +109,41 @@ double sbp_price_update_s(const struct sbp_pricing *pricing, double parameters)
            pricing->cluster->kernel_launch_s;
 }
 
+/* ---- what hides --------------------------------------------------------------------------------
+ */
+
+static double inner_share(const struct sbp_runtime *runtime, enum sbp_op_kind kind)
+{
+    switch (kind) {
+    case SBP_OP_MOE:
+        return runtime->hidden[SBP_HIDES_EXPERTS];
+    case SBP_OP_ATTENTION:
+    case SBP_OP_GROUPED_ATTENTION:
+    case SBP_OP_LATENT_ATTENTION:
+        return runtime->hidden[SBP_HIDES_CONTEXT];
+    default:
+        return 0; /* a few scalars a token, which the next kernel waits for */
+    }
+}
+
+double sbp_price_hidden_share(const struct sbp_runtime *runtime, enum sbp_section section,
+                              enum sbp_cause cause, enum sbp_op_kind kind)
+{
+    switch (cause) {
+    case SBP_CAUSE_ACTIVATION:
+    case SBP_CAUSE_ACTIVATION_GRADIENT:
+        return runtime->hidden[SBP_HIDES_ACTIVATIONS];
+    case SBP_CAUSE_OPERATOR:
+        return inner_share(runtime, kind);
+    case SBP_CAUSE_WEIGHT:
+        return runtime->hidden[SBP_HIDES_WEIGHTS];
+    case SBP_CAUSE_WEIGHT_GRADIENT:
+        return section == SBP_SECTION_STEP ? 0 : runtime->hidden[SBP_HIDES_GRADIENTS];
+    default:
+        return 0;
+    }
+}
+
 /* ---- a program's instructions -------------------------------------------------------------- */
 
 /* Operators in phases are charged as a whole in the last phase that passes over the block. */

@@ -33,6 +33,13 @@ double sbp_price_least_peak_flops(const struct sbp_pricing *pricing, int op, enu
 double sbp_price_update_bytes(const struct sbp_pricing *pricing);
 double sbp_price_update_s(const struct sbp_pricing *pricing, double parameters);
 
+/* The share of a collective's time that the trainer hides behind the arithmetic of its pass, where
+ * that is long enough: by what the collective is for and, inside an operator, by the operator. 0
+ * for those at the end of a step, but for weights that are gathered after their update; sums of
+ * gradients there hide as struct sbp_stage_end says. */
+double sbp_price_hidden_share(const struct sbp_runtime *runtime, enum sbp_section section,
+                              enum sbp_cause cause, enum sbp_op_kind kind);
+
 /* A group within a stage, with its members' likes in other stages: in all `pipeline` of them, or in
  * so many along the outermost level that stages take. `whole`: the cluster of all stages, by which
  * collectives over the group are priced. */

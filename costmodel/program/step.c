@@ -87,24 +87,59 @@ static int64_t bytes_of_use(const struct sbp_program *program, enum sbp_buffer_u
     return bytes;
 }
 
-static struct sbp_stage_cost stage_cost_of(const struct sbp_program *program, int64_t reserve_bytes)
+static double shown_s(const struct sbp_program *program, const struct sbp_runtime *runtime,
+                      const struct sbp_instr *instr)
 {
+    const enum sbp_op_kind kind =
+        instr->op >= 0 ? program->graph->op[instr->op].kind : SBP_OP_KINDS;
+    return instr->communication_s *
+           (1 - sbp_price_hidden_share(runtime, instr->section, instr->cause, kind));
+}
+
+/* Sums up the passes of a micro-batch, by section, without messages to other stages. */
+static void add_passes(const struct sbp_program *program, const struct sbp_runtime *runtime,
+                       struct sbp_pass_time pass[SBP_SECTIONS])
+{
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        struct sbp_pass_time *const time = &pass[instr->section];
+        if (instr->kind == SBP_INSTR_SEND)
+            continue;
+        time->device_s += instr->compute_s + shown_s(program, runtime, instr);
+        time->communication_s += instr->communication_s;
+        time->launches += (instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD) &&
+                          instr->compute_s > 0;
+    }
+}
+
+/* A sender that waits does what it sends as a part of its pass, and the message is there when the
+ * pass is over. */
+static void block_sends(struct sbp_stage_cost *cost)
+{
+    cost->forward_s += cost->send_forward_s;
+    cost->backward_input_s += cost->send_backward_s;
+    cost->send_forward_s = cost->send_backward_s = 0;
+}
+
+static struct sbp_stage_cost stage_cost_of(const struct sbp_program *program,
+                                           const struct sbp_runtime *runtime, int64_t reserve_bytes)
+{
+    struct sbp_pass_time pass[SBP_SECTIONS] = {{0}};
     struct sbp_stage_cost cost = {0};
-    double *const seconds[SBP_SECTIONS] = {
-        [SBP_SECTION_FORWARD] = &cost.forward_s,
-        [SBP_SECTION_RECOMPUTE] = &cost.recompute_s,
-        [SBP_SECTION_BACKWARD] = &cost.backward_input_s,
-        [SBP_SECTION_BACKWARD_WEIGHT] = &cost.backward_weight_s,
-    };
+    add_passes(program, runtime, pass);
+    cost.forward_s = sbp_runtime_pass_s(runtime, &pass[SBP_SECTION_FORWARD]);
+    cost.recompute_s = sbp_runtime_pass_s(runtime, &pass[SBP_SECTION_RECOMPUTE]);
+    cost.backward_input_s = sbp_runtime_pass_s(runtime, &pass[SBP_SECTION_BACKWARD]);
+    cost.backward_weight_s = sbp_runtime_pass_s(runtime, &pass[SBP_SECTION_BACKWARD_WEIGHT]);
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
         if (instr->kind == SBP_INSTR_SEND)
             *(instr->section == SBP_SECTION_FORWARD ? &cost.send_forward_s
                                                     : &cost.send_backward_s) +=
                 instr->communication_s;
-        else if (seconds[instr->section] != NULL)
-            *seconds[instr->section] += instr->compute_s + instr->communication_s;
     }
+    if (runtime->sends_block)
+        block_sends(&cost);
     /* Token ids and labels are kept: one set for each micro-batch in flight. */
     const int64_t held = program->persistent_bytes - bytes_of_use(program, SBP_USE_INDEX);
     cost.static_bytes = held + reserve_bytes;
@@ -215,6 +250,7 @@ static bool counts(const struct sbp_instr *instr, int chunk)
 static double add_end(const struct job *job, const struct sbp_program *program, int chunk,
                       struct sbp_stage_end *end)
 {
+    const struct sbp_runtime *runtime = &job->request->cluster->runtime;
     double update_s = 0, extra_s = 0;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
@@ -226,7 +262,7 @@ static double add_end(const struct job *job, const struct sbp_program *program, 
         else if (instr->kind == SBP_INSTR_UPDATE)
             update_s += instr->compute_s;
         else
-            extra_s += instr->compute_s + instr->communication_s;
+            extra_s += instr->compute_s + shown_s(program, runtime, instr);
     }
     end->optimizer_s += update_s + extra_s;
     return extra_s;
@@ -247,7 +283,8 @@ static void set_stage_costs(const struct job *job, int stage)
         const int64_t bytes = bytes_of_use(program, SBP_USE_BUCKET);
         const int64_t shared = bytes < bucket_bytes ? bytes : bucket_bytes;
         step->cost[stage * chunks + chunk] =
-            stage_cost_of(program, (chunk == 0 ? step->cluster.reserve_bytes : 0) - shared);
+            stage_cost_of(program, &job->request->cluster->runtime,
+                          (chunk == 0 ? step->cluster.reserve_bytes : 0) - shared);
         bucket_bytes += bytes - shared;
         extra_s += add_end(job, program, chunk, end);
     }
@@ -275,10 +312,28 @@ static enum sbp_status simulate(struct job *job)
 
 /* ---- totals -------------------------------------------------------------------------------- */
 
+/* The share of what may hide in each section that its arithmetic is long enough for; at the end of
+ * the step, all of it. */
+static void find_hidden(const struct sbp_program *program, const struct sbp_runtime *runtime,
+                        double share[SBP_SECTIONS])
+{
+    double compute_s[SBP_SECTIONS] = {0}, may_s[SBP_SECTIONS] = {0};
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        compute_s[instr->section] += instr->compute_s;
+        may_s[instr->section] += instr->communication_s - shown_s(program, runtime, instr);
+    }
+    for (int i = 0; i < SBP_SECTIONS; i++)
+        share[i] = may_s[i] > 0 && i != SBP_SECTION_STEP ? fmin(1, compute_s[i] / may_s[i]) : 1;
+}
+
 /* Seconds and bytes of one piece in a step. */
 static void add_piece(const struct job *job, const struct sbp_program *program, int chunk,
                       struct sbp_step_totals *totals)
 {
+    const struct sbp_runtime *runtime = &job->request->cluster->runtime;
+    double share[SBP_SECTIONS];
+    find_hidden(program, runtime, share);
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
         const bool once = instr->section == SBP_SECTION_STEP;
@@ -290,6 +345,9 @@ static void add_piece(const struct job *job, const struct sbp_program *program, 
                                                                             : &totals->compute_s;
         *compute_s += times * instr->compute_s;
         totals->by_cause_s[instr->cause] += times * instr->communication_s;
+        totals->hidden_by_cause_s[instr->cause] +=
+            times * share[instr->section] *
+            (instr->communication_s - shown_s(program, runtime, instr));
         totals->communication_bytes +=
             times * sbp_price_traffic_bytes(program, &job->step->cluster, instr);
     }
@@ -306,17 +364,20 @@ static void sum_times(const struct job *job)
     struct sbp_step *step = job->step;
     struct sbp_step_totals *totals = &step->totals;
     const double stages = step->stages;
-    double sync_s = 0, send_s = 0;
+    double sync_s = 0, send_s = 0, beside_s = 0;
     for (int piece = 0; piece < step->pieces; piece++)
         add_piece(job, &step->program[step->program_of[piece]], piece / step->stages, totals);
     for (int stage = 0; stage < step->stages; stage++) {
         sync_s += step->end[stage].sync_s;
         totals->optimizer_s += host_s(&step->end[stage]);
     }
-    send_s = totals->by_cause_s[SBP_CAUSE_STAGE];
+    if (!job->request->cluster->runtime.sends_block) /* else they are a part of their passes */
+        send_s = totals->by_cause_s[SBP_CAUSE_STAGE];
     for (int cause = 0; cause < SBP_CAUSES; cause++) {
         totals->by_cause_s[cause] /= stages;
+        totals->hidden_by_cause_s[cause] /= stages;
         totals->communication_s += totals->by_cause_s[cause];
+        beside_s += totals->hidden_by_cause_s[cause];
     }
     totals->compute_s /= stages;
     totals->recompute_s /= stages;
@@ -327,13 +388,14 @@ static void sum_times(const struct job *job)
         return;
     totals->exposed_s =
         fmin(totals->communication_s - (sync_s + send_s) / stages + step->timeline.exposed_s,
-             totals->communication_s);
+             totals->communication_s) -
+        beside_s;
     totals->hidden_s = totals->communication_s - totals->exposed_s;
     double *const hidden_s = totals->hidden_by_cause_s;
     hidden_s[SBP_CAUSE_STAGE] =
         fmin(fmax(totals->by_cause_s[SBP_CAUSE_STAGE] - step->timeline.exposed_send_s, 0),
-             totals->hidden_s);
-    hidden_s[SBP_CAUSE_WEIGHT_GRADIENT] = totals->hidden_s - hidden_s[SBP_CAUSE_STAGE];
+             totals->hidden_s - beside_s);
+    hidden_s[SBP_CAUSE_WEIGHT_GRADIENT] += totals->hidden_s - beside_s - hidden_s[SBP_CAUSE_STAGE];
     const double idle_s = totals->step_s - totals->compute_s - totals->recompute_s -
                           totals->optimizer_s - totals->exposed_s;
     totals->bubble_s = idle_s > ROUNDING * totals->step_s ? idle_s : 0;

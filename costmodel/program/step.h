@@ -49,10 +49,12 @@ struct sbp_step_totals {
     double by_cause_s[SBP_CAUSES];
     double exposed_s, hidden_s; /* parts of communication_s; waiting for messages counts as exposed,
                                    up to all of it */
-    double hidden_by_cause_s[SBP_CAUSES]; /* parts of hidden_s: messages between stages, and sums of
-                                             gradients beside the backward pass or the optimizer */
-    double bubble_s; /* the rest of the step: step_s is the sum of compute_s, recompute_s,
-                        optimizer_s, exposed_s and it */
+    double hidden_by_cause_s[SBP_CAUSES]; /* parts of hidden_s: messages between stages, sums of
+                                             gradients beside the backward pass or the optimizer,
+                                             and what the trainer hides within passes */
+    double bubble_s; /* the rest of the step, in which devices wait for each other or for their
+                        hosts: step_s is the sum of compute_s, recompute_s, optimizer_s, exposed_s
+                        and it */
     double communication_bytes;       /* sent by a device in a step */
     int64_t device_bytes, host_bytes; /* the most of a stage */
     bool fits_device, fits_host; /* host memory that the cluster does not give fits everything */

@@ -1,4 +1,4 @@
-/* Finds the files of listed models, clusters and devices. */
+/* Finds the files of listed models, clusters, runtimes and devices. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -6,12 +6,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cjson/cJSON.h>
+
 #include "base/file.h"
 #include "base/text.h"
 #include "planner/cli/inputs.h"
 
 #define MOST_FOLDERS 4
 #define SUFFIX       ".json"
+#define RUNTIME      "runtime" /* key of a cluster */
+#define NO_RUNTIME   "none"    /* of --runtime: the machine alone */
+
+static const char *const kind_names[SBP_CONFIG_KINDS] = {"model", "cluster", "runtime", "device"};
+
+const char *sbp_config_kind_name(enum sbp_config_kind kind)
+{
+    return kind_names[kind];
+}
 
 struct folders {
     int count;
@@ -29,9 +40,8 @@ static void add_folder(struct folders *folders, const char *root, const char *be
  * installed one its own. */
 static struct folders find_folders(enum sbp_config_kind kind)
 {
-    static const char *const BELOW[SBP_CONFIG_KINDS] = {[SBP_CONFIG_MODEL] = "models",
-                                                        [SBP_CONFIG_CLUSTER] = "clusters",
-                                                        [SBP_CONFIG_DEVICE] = "devices"};
+    static const char *const BELOW[SBP_CONFIG_KINDS] = {"models", "clusters", "runtimes",
+                                                        "devices"};
     const char *below = BELOW[kind];
     const char *environment = getenv("SBPLAN_CONFIGS");
     char own[PATH_MAX], installed[PATH_MAX + 32];
@@ -138,10 +148,7 @@ enum sbp_status sbp_config_list(enum sbp_config_kind kind, struct sbp_arena *are
 static enum sbp_status refuse_name(enum sbp_config_kind kind, const char *word,
                                    struct sbp_arena *arena, struct sbp_diag *diag)
 {
-    static const char *const WHAT[SBP_CONFIG_KINDS] = {[SBP_CONFIG_MODEL] = "model",
-                                                       [SBP_CONFIG_CLUSTER] = "cluster",
-                                                       [SBP_CONFIG_DEVICE] = "device"};
-    const char *what = WHAT[kind];
+    const char *what = sbp_config_kind_name(kind);
     struct sbp_config_names names;
     SBP_TRY(sbp_config_list(kind, arena, &names, diag));
     const char *nearest = sbp_text_nearest(word, names.name);
@@ -171,4 +178,55 @@ enum sbp_status sbp_config_find(enum sbp_config_kind kind, const char *word,
             return SBP_OK;
         }
     return is_file(word) ? SBP_OK : refuse_name(kind, word, arena, diag);
+}
+
+/* --- parts of a cluster --- */
+
+/* Puts a part in the place of what the cluster has under the key; takes the part over. */
+static enum sbp_status put_part(struct cJSON *cluster, const char *key, struct cJSON *part,
+                                struct sbp_diag *diag)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(cluster, key);
+    if (cJSON_AddItemToObject(cluster, key, part))
+        return SBP_OK;
+    cJSON_Delete(part);
+    return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+}
+
+/* Reads the part, too, so that what is wrong in it is said with its own file's name. */
+static enum sbp_status put_runtime(struct cJSON *cluster, const char *word, struct sbp_arena *arena,
+                                   struct sbp_diag *diag)
+{
+    const char *path = NULL;
+    struct cJSON *root = NULL;
+    struct sbp_runtime runtime;
+    struct sbp_json at;
+    SBP_TRY(sbp_config_find(SBP_CONFIG_RUNTIME, word, arena, &path, diag));
+    SBP_TRY(sbp_json_open(path, &root, &at, diag));
+    const enum sbp_status status = sbp_runtime_read(&at, INT64_MAX, &runtime);
+    if (status == SBP_OK)
+        return put_part(cluster, RUNTIME, root, diag);
+    cJSON_Delete(root);
+    return status;
+}
+
+enum sbp_status sbp_cluster_parts_expand(struct cJSON *cluster, const char *file,
+                                         const char *runtime, struct sbp_arena *arena,
+                                         struct sbp_diag *diag)
+{
+    const struct cJSON *given = cJSON_GetObjectItemCaseSensitive(cluster, RUNTIME);
+    struct sbp_diag why = {{0}};
+    if (runtime != NULL && strcmp(runtime, NO_RUNTIME) == 0) {
+        cJSON_DeleteItemFromObjectCaseSensitive(cluster, RUNTIME);
+        return SBP_OK;
+    }
+    if (runtime != NULL)
+        return put_runtime(cluster, runtime, arena, diag);
+    if (!cJSON_IsString(given))
+        return SBP_OK;
+    const char *word = sbp_arena_strdup(arena, given->valuestring);
+    if (word == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    const enum sbp_status status = put_runtime(cluster, word, arena, &why);
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s: runtime: %s", file, why.text);
 }

@@ -91,8 +91,11 @@ static enum sbp_status read_files(const struct sbp_arguments *arguments, struct 
     struct sbp_json at;
     SBP_TRY(open_file(arguments, SBP_CONFIG_MODEL, arena, model, diag));
     SBP_TRY(open_file(arguments, SBP_CONFIG_CLUSTER, arena, cluster, diag));
+    SBP_TRY(
+        sbp_cluster_parts_expand(cluster->root, cluster->path, arguments->runtime, arena, diag));
     SBP_TRY(override(arguments, model, cluster, settings, diag));
     SBP_TRY(sbp_device_file_fill(cluster->root, cluster->name, arena, diag));
+    SBP_TRY(sbp_cluster_parts_expand(cluster->root, cluster->name, NULL, arena, diag));
     const int64_t devices = settings->devices > 0 ? settings->devices : arguments->devices;
     sbp_json_at(cluster->root, cluster->name, diag, &at);
     return devices > 0 ? shrink(&at, devices, arena, diag) : SBP_OK;

@@ -1,10 +1,10 @@
 /* The inputs of the commands: models and clusters, given by path or by name, with the changes that
  * options make, and strategies given by hand.
  *
- * A name stands for configs/models/NAME.json, configs/clusters/NAME.json or, in a cluster's
- * device.like, configs/devices/NAME.json. Folders are looked at
- * in this order: $SBPLAN_CONFIGS, the source tree (for a program that still lies in its build
- * tree), the installed configs.
+ * A name stands for configs/models/NAME.json, configs/clusters/NAME.json,
+ * configs/runtimes/NAME.json or, in a cluster's device.like, configs/devices/NAME.json. Folders are
+ * looked at in this order: $SBPLAN_CONFIGS, the source tree (for a program that still lies in its
+ * build tree), the installed configs.
  */
 #ifndef SBP_PLANNER_CLI_INPUTS_H
 #define SBP_PLANNER_CLI_INPUTS_H
@@ -14,8 +14,15 @@
 #include "planner/plan/plan.h"
 #include "planner/plan/request.h"
 
-enum sbp_config_kind { SBP_CONFIG_MODEL, SBP_CONFIG_CLUSTER, SBP_CONFIG_DEVICE };
-#define SBP_CONFIG_KINDS 3
+enum sbp_config_kind {
+    SBP_CONFIG_MODEL,
+    SBP_CONFIG_CLUSTER,
+    SBP_CONFIG_RUNTIME,
+    SBP_CONFIG_DEVICE
+};
+#define SBP_CONFIG_KINDS 4
+/* "model", "cluster", "runtime", "device". */
+const char *sbp_config_kind_name(enum sbp_config_kind kind);
 
 struct sbp_config_names {
     int count;
@@ -35,6 +42,16 @@ enum sbp_status sbp_config_find(enum sbp_config_kind kind, const char *word,
  * if it has neither. `name` is the cluster's, for messages. E_INPUT, E_IO, E_MEMORY. */
 enum sbp_status sbp_device_file_fill(struct cJSON *cluster, const char *name,
                                      struct sbp_arena *arena, struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Replaces "runtime": "NAME" in a cluster's tree by the object of the file that the name or the
+ * path stands for (configs/runtimes), so that a plan carries all that its price depends on.
+ * `runtime`
+ * (--runtime; NULL: as the cluster says) stands in its place, "none" takes it away. The tree is the
+ * caller's; file: its name, for messages. The arena holds names of files. E_INPUT, E_IO, E_MEMORY.
+ */
+enum sbp_status sbp_cluster_parts_expand(struct cJSON *cluster, const char *file,
+                                         const char *runtime, struct sbp_arena *arena,
+                                         struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Makes a plan without a strategy for the operands MODEL and CLUSTER, with the changes of --set, of
  * a sweep's row, of --devices and of the space. The plan is the caller's to free, and not allocated

@@ -38,6 +38,10 @@ static const struct sbp_option options[] = {
     {"--problem", "FILE",
      "write the pairwise problem as well, in the format of the IOPDDL benchmark",
      FIELD(OUTPUT, problem)},
+    {"--runtime", "NAME",
+     "the trainer: what it hides behind arithmetic, its launches, its reserve (sbplan list "
+     "runtimes; default the cluster's, none: the machine alone)",
+     FIELD(TEXT, runtime)},
     {"--space", "NAME", "strategies to search among (default full)", FIELD(CHOICE, space),
      .name_at = space_at},
     {"--objective", "NAME", "what is made least (default step-time)", FIELD(CHOICE, objective),

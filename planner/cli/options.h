@@ -30,7 +30,7 @@ struct sbp_arguments {
     int64_t devices;                 /* 0: all */
     int64_t seed, max_evaluations, restarts, memory_limit_bytes;
     double time_limit_s, tokens;
-    const char *strategy, *problem;
+    const char *strategy, *problem, *runtime;
     struct sbp_word_list fix, set, sweep, from;
     struct sbp_word_list row; /* KEY=VALUE of the current row of a sweep; not an option */
     int64_t top;              /* plans to show; 0: the best one */

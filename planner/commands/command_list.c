@@ -8,9 +8,6 @@
 #include "planner/cli/inputs.h"
 #include "planner/commands/commands.h"
 
-/* By enum sbp_config_kind. */
-static const char *const WORDS[] = {"models", "clusters", "devices", NULL};
-
 /* A listed file; one that cannot be read is listed with the reason. */
 struct entry {
     const char *name, *path;
@@ -28,11 +25,15 @@ static void read_entry(enum sbp_config_kind kind, struct sbp_arena *arena, struc
         return;
     if (kind == SBP_CONFIG_MODEL)
         entry->readable = sbp_graph_read(&at, &entry->graph) == SBP_OK;
+    else if (kind == SBP_CONFIG_RUNTIME)
+        entry->readable = sbp_runtime_read(&at, INT64_MAX, &entry->cluster.runtime) == SBP_OK;
     else if (kind == SBP_CONFIG_DEVICE)
         entry->readable = sbp_cluster_read_device(&at, arena, &entry->cluster) == SBP_OK;
     else
-        entry->readable = sbp_device_file_fill(root, entry->path, arena, &entry->why) == SBP_OK &&
-                          sbp_cluster_read(&at, arena, &entry->cluster) == SBP_OK;
+        entry->readable =
+            sbp_cluster_parts_expand(root, entry->path, NULL, arena, &entry->why) == SBP_OK &&
+            sbp_device_file_fill(root, entry->path, arena, &entry->why) == SBP_OK &&
+            sbp_cluster_read(&at, arena, &entry->cluster) == SBP_OK;
     cJSON_Delete(root);
 }
 
@@ -74,11 +75,26 @@ static void device_cells(struct sbp_table *table, const struct sbp_cluster *devi
                    (long long)sbp_device_rate_points(rates->attention, rates->attention_count));
 }
 
+static void runtime_cells(struct sbp_table *table, const struct sbp_runtime *runtime)
+{
+    char seconds[32], bytes[32];
+    struct sbp_text hides = {0};
+    for (int i = 0; i < SBP_HIDINGS; i++)
+        if (runtime->hidden[i] > 0)
+            sbp_text_add(&hides, "%s%s %.0f %%", hides.bytes == NULL ? "" : ", ",
+                         sbp_runtime_hiding_name((enum sbp_hiding)i), 100 * runtime->hidden[i]);
+    sbp_table_cell(table, "%s", hides.failed || hides.bytes == NULL ? "nothing" : hides.bytes);
+    sbp_table_cell(table, "%s", sbp_format_seconds(runtime->host_s, seconds));
+    sbp_table_cell(table, "%s", sbp_format_bytes((double)runtime->reserve_bytes, bytes));
+    sbp_text_free(&hides);
+}
+
 static enum sbp_status print_text(enum sbp_config_kind kind, struct entry *entries, int count)
 {
     static const char *const TITLES[SBP_CONFIG_KINDS][4] = {
         [SBP_CONFIG_MODEL] = {"model", "parameters", "operators", "batch"},
         [SBP_CONFIG_CLUSTER] = {"cluster", "devices", "levels", "memory"},
+        [SBP_CONFIG_RUNTIME] = {"runtime", "hides", "launch", "reserve"},
         [SBP_CONFIG_DEVICE] = {"device", "memory", "peak FLOP/s", "measured rates"}};
     struct sbp_table table;
     sbp_table_init(&table, 4, TITLES[kind]);
@@ -90,6 +106,8 @@ static enum sbp_status print_text(enum sbp_config_kind kind, struct entry *entri
             sbp_table_cell(&table, "-");
         } else if (kind == SBP_CONFIG_MODEL) {
             model_cells(&table, &entries[i].graph);
+        } else if (kind == SBP_CONFIG_RUNTIME) {
+            runtime_cells(&table, &entries[i].cluster.runtime);
         } else if (kind == SBP_CONFIG_DEVICE) {
             device_cells(&table, &entries[i].cluster);
         } else {
@@ -99,6 +117,17 @@ static enum sbp_status print_text(enum sbp_config_kind kind, struct entry *entri
     const enum sbp_status status = sbp_table_print(&table, stdout, 0);
     sbp_table_free(&table);
     return status;
+}
+
+static void put_runtime(struct cJSON *item, const struct sbp_runtime *runtime, bool *failed)
+{
+    struct cJSON *hides = sbp_json_put_object(item, "hides", failed);
+    for (int i = 0; i < SBP_HIDINGS; i++)
+        sbp_json_put_number(hides, sbp_runtime_hiding_name((enum sbp_hiding)i), runtime->hidden[i],
+                            failed);
+    sbp_json_put_number(item, "host_s", runtime->host_s, failed);
+    sbp_json_put_bool(item, "sends_block", runtime->sends_block, failed);
+    sbp_json_put_number(item, "reserve_bytes", (double)runtime->reserve_bytes, failed);
 }
 
 static void put_entry(struct cJSON *list, enum sbp_config_kind kind, const struct entry *entry,
@@ -113,6 +142,8 @@ static void put_entry(struct cJSON *list, enum sbp_config_kind kind, const struc
         sbp_json_put_number(item, "parameters", (double)entry->graph.parameters, failed);
         sbp_json_put_number(item, "global_batch", (double)entry->graph.global_batch, failed);
         sbp_json_put_number(item, "sequence", (double)entry->graph.sequence, failed);
+    } else if (kind == SBP_CONFIG_RUNTIME) {
+        put_runtime(item, &entry->cluster.runtime, failed);
     } else {
         if (kind == SBP_CONFIG_CLUSTER)
             sbp_json_put_number(item, "devices", (double)sbp_cluster_devices(&entry->cluster),
@@ -121,12 +152,14 @@ static void put_entry(struct cJSON *list, enum sbp_config_kind kind, const struc
     }
 }
 
+static const char *const list_words[] = {"models", "clusters", "runtimes", "devices", NULL};
+
 static enum sbp_status print_json(enum sbp_config_kind kind, const struct entry *entries, int count,
                                   struct sbp_diag *diag)
 {
     struct cJSON *json = cJSON_CreateObject();
     bool failed = json == NULL;
-    struct cJSON *list = sbp_json_put_array(json, WORDS[kind], &failed);
+    struct cJSON *list = sbp_json_put_array(json, list_words[kind], &failed);
     for (int i = 0; i < count && !failed; i++)
         put_entry(list, kind, &entries[i], &failed);
     return sbp_json_finish(json, failed, diag);
@@ -136,16 +169,18 @@ static enum sbp_status find_kind(const char *word, enum sbp_config_kind *kind,
                                  struct sbp_diag *diag)
 {
     for (int i = 0; i < SBP_CONFIG_KINDS; i++)
-        if (strcmp(word, WORDS[i]) == 0) {
+        if (strcmp(word, list_words[i]) == 0) {
             *kind = (enum sbp_config_kind)i;
             return SBP_OK;
         }
-    const char *nearest = sbp_text_nearest(word, WORDS);
+    const char *nearest = sbp_text_nearest(word, list_words);
     if (nearest != NULL)
         return sbp_fail(diag, SBP_E_USAGE, "sbplan list: unknown \"%.60s\", did you mean \"%s\"?",
                         word, nearest);
     return sbp_fail(diag, SBP_E_USAGE,
-                    "sbplan list: unknown \"%.60s\", legal are models, clusters and devices", word);
+                    "sbplan list: unknown \"%.60s\", legal are models, clusters, runtimes and "
+                    "devices",
+                    word);
 }
 
 static enum sbp_status list(const struct sbp_arguments *arguments, struct sbp_arena *arena,

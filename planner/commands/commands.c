@@ -23,7 +23,7 @@ static const struct sbp_command commands[] = {
      "Exit status: 0 a plan was found, 1 there is none, 2 bad usage or bad input. Ctrl-C, "
      "SIGTERM and SIGHUP end the search with the best plan so far, marked \"stopped\", and exit "
      "status 0; without one it is 1. The second ends it at once, with 130, 143 or 129.",
-     .options = "-o --problem --space --quick --objective --runnable " SOLVER_OPTIONS
+     .options = "-o --problem --runtime --space --quick --objective --runnable " SOLVER_OPTIONS
                 "--memory-limit --fix --tokens " MODEL_OPTIONS "--top --sweep --json --help",
      .run = sbp_command_search},
     {.name = "explain",
@@ -37,7 +37,8 @@ static const struct sbp_command commands[] = {
      .summary = "search every space of strategies and show the best of each in one table",
      .notes = NAMES_NOTE "--time-limit and --max-evaluations are each space's. Exit status: 0 some "
                          "space has a plan, 1 none has, 2 bad usage or bad input.",
-     .options = "--objective " SOLVER_OPTIONS "--memory-limit " MODEL_OPTIONS "--json --help",
+     .options =
+         "--runtime --objective " SOLVER_OPTIONS "--memory-limit " MODEL_OPTIONS "--json --help",
      .run = sbp_command_compare},
     {.name = "price",
      OPERANDS("MODEL CLUSTER", 2, 2),
@@ -50,8 +51,8 @@ static const struct sbp_command commands[] = {
      "(split by batch S0, sequence S1, features S2; B whole; P partial sums), and the ZeRO level "
      "of its weights, \"zero\": 3. Other rests are searched. A \"parallel\" object holds what "
      "--set says of stages and micro-batches. A plan file is a strategy file, too.",
-     .options =
-         "--strategy -o --seed --time-limit --memory-limit --tokens " MODEL_OPTIONS "--json --help",
+     .options = "--strategy -o --runtime --seed --time-limit --memory-limit --tokens " MODEL_OPTIONS
+                "--json --help",
      .run = sbp_command_price},
     {.name = "solve",
      OPERANDS("PROBLEM.json", 1, 1),
@@ -65,9 +66,10 @@ static const struct sbp_command commands[] = {
      .options = "-o --global-batch --sequence --precision --vocab-multiple --name --help",
      .run = sbp_command_import},
     {.name = "list",
-     OPERANDS("models|clusters|devices", 1, 1),
-     .summary = "list the models, clusters or devices that have names",
-     .notes = "They are looked for in $SBPLAN_CONFIGS (models/ and clusters/ in it), then where "
+     OPERANDS("models|clusters|runtimes|devices", 1, 1),
+     .summary = "list the models, clusters, runtimes or devices that have names",
+     .notes = "They are looked for in $SBPLAN_CONFIGS (models/, clusters/, runtimes/ and devices/ "
+              "in it), then where "
               "sbplan was built or installed.",
      .options = "--json --help",
      .run = sbp_command_list},

@@ -175,19 +175,28 @@ static bool may_branch(const struct sbp_inner_job *job, bool too_large, double b
            bound_s < sbp_inner_goal_s(job) * (1 - SBP_INNER_ROUND_OFF);
 }
 
+/* Whether any communication may hide. */
+static bool something_hides(const struct sbp_cut *cut)
+{
+    const struct sbp_runtime *runtime = &cut->cluster->runtime;
+    bool hides = (cut->parallel.gradient_overlap >= 0 ? cut->parallel.gradient_overlap
+                                                      : cut->cluster->gradient_overlap) > 0;
+    for (int i = 0; i < SBP_HIDINGS; i++)
+        hides |= runtime->hidden[i] > 0;
+    return hides;
+}
+
 /* Searches again as if no communication hid. The bound hides as much as may be; where a step hides
  * less, this plan may be the better one. */
 static enum sbp_status search_as_if_nothing_hid(struct sbp_inner_job *job, double bound_s)
 {
     const struct sbp_solve_request *const given = job->request;
-    const struct sbp_parallel *parallel = &job->cut->parallel;
-    const double overlap = parallel->gradient_overlap >= 0 ? parallel->gradient_overlap
-                                                           : job->cut->cluster->gradient_overlap;
     struct sbp_solve_request cautious = *given;
     double unused_s = -INFINITY;
     bool too_large = false;
-    if (overlap <= 0 || given->asked.objective != SBP_STEP_TIME || job->outcome->stopped ||
-        sbp_inner_is_hopeless(job, bound_s) || given->asked.solver_options.max_evaluations > 0)
+    if (!something_hides(job->cut) || given->asked.objective != SBP_STEP_TIME ||
+        job->outcome->stopped || sbp_inner_is_hopeless(job, bound_s) ||
+        given->asked.solver_options.max_evaluations > 0)
         return SBP_OK;
     cautious.nothing_hides = true;
     job->request = &cautious;

@@ -147,7 +147,7 @@ enum sbp_status sbp_outer_bound(struct sbp_branch_and_bound *e, struct sbp_node 
     e->any_legal = true;
     e->out->evaluations++;
     e->out->space_size_log10 = fmax(e->out->space_size_log10, bound.space_size_log10);
-    node->bound_s = fmax(node->bound_s, bound.bound_s);
+    node->bound_s = fmax(node->bound_s, fmax(bound.bound_s, weights.host_s));
     node->time_s = bound.time_s;
     node->least_bytes = bound.least_bytes;
     return SBP_OK;
@@ -192,6 +192,8 @@ static enum sbp_status solve_along(struct sbp_branch_and_bound *e, const struct 
     note_work(e, 1);
     if (status == SBP_OK)
         status = sbp_inner_solve(&e->cut, &request, &e->solve_arena, found, &refusal);
+    if (status == SBP_OK && path != NULL)
+        found->lower_bound_s = fmax(found->lower_bound_s, weights.host_s);
     if (status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED) {
         *found =
             (struct sbp_outcome){.objective_s = INFINITY,

@@ -44,6 +44,14 @@ void sbp_path_mix(const struct sbp_path *path, const double *share, int count,
     }
 }
 
+void sbp_path_block(const struct sbp_cut *cut, struct sbp_path *path)
+{
+    for (int piece = 0; piece < path->pieces && cut->cluster->runtime.sends_block; piece++) {
+        path->sent[piece] = piece + 1 < path->pieces ? path->forward[piece] : 0;
+        path->returned[piece] = piece > 0 ? path->backward[piece] : 0;
+    }
+}
+
 /* On the way to the last stage and back the path passes the first chunks of the other stages. */
 enum sbp_status sbp_path_longest(const struct sbp_cut *cut, struct sbp_arena *arena,
                                  struct sbp_path *path)
@@ -62,6 +70,7 @@ enum sbp_status sbp_path_longest(const struct sbp_cut *cut, struct sbp_arena *ar
         path->sent[piece] = passed ? 1 : 0;
         path->returned[piece] = piece > 0 && piece < stages && !late ? 1 : 0;
     }
+    sbp_path_block(cut, path);
     return SBP_OK;
 }
 

@@ -39,6 +39,9 @@ static inline size_t sbp_path_entries(const struct sbp_path *path)
 {
     return 5 * (size_t)path->pieces + (size_t)path->stages;
 }
+/* Where the trainer's sends block, every pass on the path sends: each device waits for its own
+ * messages, whether or not the path goes on with them. Else does nothing. */
+void sbp_path_block(const struct sbp_cut *cut, struct sbp_path *path);
 bool sbp_path_equal(const struct sbp_path *a, const struct sbp_path *b);
 double sbp_path_length_s(const struct sbp_path *path, const struct sbp_path *times);
 /* Sums path[i] times share[i], 0 <= i < count, into `mixed`, which is of the same cut. */

@@ -65,7 +65,8 @@ static enum sbp_status take_times(const struct sbp_cut *cut, const struct sbp_st
 }
 
 /* Counts the timeline's critical path; where its order is not known, path keeps what it holds. */
-static enum sbp_status trace_path(const struct sbp_timeline_request *request,
+static enum sbp_status trace_path(const struct sbp_cut *cut,
+                                  const struct sbp_timeline_request *request,
                                   const struct sbp_timeline *timeline, struct sbp_arena *scratch,
                                   struct sbp_path *path)
 {
@@ -83,6 +84,17 @@ static enum sbp_status trace_path(const struct sbp_timeline_request *request,
     }
     for (int stage = 0; stage < path->stages; stage++)
         path->end[stage] = stage == traced.end ? 1 : 0;
+    sbp_path_block(cut, path);
+    return SBP_OK;
+}
+
+/* The path of Myelin's schedule, which messages drive. */
+static enum sbp_status drive_path(const struct sbp_cut *cut, const struct sbp_path *times,
+                                  int64_t micro_batches, struct sbp_arena *scratch,
+                                  struct sbp_path *path)
+{
+    SBP_TRY(sbp_path_driven(times, micro_batches, cut->parallel.pipeline_limit, scratch, path));
+    sbp_path_block(cut, path);
     return SBP_OK;
 }
 
@@ -108,11 +120,11 @@ static enum sbp_status expect_path(const struct sbp_cut *cut, struct sbp_arena *
     SBP_TRY(expect_costs(cut, first, scratch, &cost));
     SBP_TRY(take_times(cut, cost, NULL, scratch, &times));
     if (cut->parallel.schedule == SBP_MESSAGE_DRIVEN)
-        return sbp_path_driven(&times, count, cut->parallel.pipeline_limit, scratch, path);
+        return drive_path(cut, &times, count, scratch, path);
     struct sbp_timeline_request request = sbp_path_timeline(cut, count, cost);
     request.record = request.is_brief = true;
     SBP_TRY(sbp_timeline_simulate(&request, scratch, &timeline, diag));
-    return trace_path(&request, &timeline, scratch, path);
+    return trace_path(cut, &request, &timeline, scratch, path);
 }
 
 enum sbp_status sbp_path_expected(const struct sbp_cut *cut, struct sbp_arena *arena,
@@ -148,10 +160,9 @@ enum sbp_status sbp_path_of_step(const struct sbp_cut *cut, const struct sbp_str
     enum sbp_status status = take_times(cut, step.cost, step.end, arena, times);
     if (status == SBP_OK && cut->parallel.schedule == SBP_MESSAGE_DRIVEN &&
         cut->parallel.pipeline > 1)
-        status = sbp_path_driven(times, step.micro_batches, cut->parallel.pipeline_limit,
-                                 &step.arena, path);
+        status = drive_path(cut, times, step.micro_batches, &step.arena, path);
     else if (status == SBP_OK && has_known_paths(cut))
-        status = trace_path(&simulated, &step.timeline, &step.arena, path);
+        status = trace_path(cut, &simulated, &step.timeline, &step.arena, path);
     sbp_step_free(&step);
     return status;
 }

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "costmodel/program/price.h"
 #include "costmodel/program/stages.h"
 
 /* ---- the objective -------------------------------------------------------------------------- */
@@ -22,6 +23,38 @@ static void weigh_piece(const struct sbp_path *path, int piece, struct sbp_path_
         weights->weight[op] = path->weight[piece];
         weights->end[op] = path->end[piece % path->stages];
     }
+}
+
+static bool is_work(const struct sbp_pricing *pricing, int op, enum sbp_pass pass)
+{
+    const struct sbp_factor whole = sbp_op_factor_one();
+    return sbp_price_pass_s(pricing, op, &whole, pass) > 0;
+}
+
+/* Launches of an operator along the path, without those of recomputation. */
+static double launches_of(const struct sbp_pricing *pricing, const struct sbp_path_weights *weights,
+                          int op)
+{
+    const struct sbp_graph *graph = pricing->graph;
+    const bool phases = sbp_op_has_weight_phase(graph, op);
+    const bool has_weights = is_work(pricing, op, SBP_PASS_WEIGHT_GRADIENT);
+    const bool forms =
+        sbp_op_forms_input_gradient(graph, op) && is_work(pricing, op, SBP_PASS_INPUT_GRADIENT);
+    double launches = is_work(pricing, op, SBP_PASS_FORWARD) ? weights->forward[op] : 0;
+    if (forms || (!phases && has_weights))
+        launches += weights->backward[op];
+    if (phases && has_weights)
+        launches += weights->weight[op];
+    return launches;
+}
+
+static void count_launches(const struct sbp_cut *cut, struct sbp_path_weights *weights)
+{
+    const double host_s = cut->cluster->runtime.host_s;
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&cut->graph.precision);
+    const struct sbp_pricing pricing = sbp_price_setup(&cut->graph, &cut->stage, &bytes);
+    for (int op = 0; op < cut->graph.op_count && host_s > 0; op++)
+        weights->host_s += host_s * launches_of(&pricing, weights, op);
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -256,6 +289,7 @@ enum sbp_status sbp_path_weights_make(const struct sbp_cut *cut, const struct sb
     count_messages(cut, path, weights);
     for (int piece = 0; piece < weights->pieces; piece++)
         weigh_piece(path, piece, weights);
+    count_launches(cut, weights);
     return SBP_OK;
 }
 

@@ -28,6 +28,7 @@ struct sbp_path_weights {
     double *forward, *backward, *weight, *end;
     double *crossed;    /* (pieces) messages, there and back, between a piece and the one before */
     double message_s;   /* lower bound of all those, whatever the strategy */
+    double host_s;      /* lower bound of the path: its hosts launch every operator of its passes */
     int pieces, *first; /* (pieces + 1) operators where they begin (costmodel/program/step.h) */
     int memory_stages;  /* >= 1: stages that can be the fullest, the memory stages */
     int *stage;         /* (memory_stages) their numbers in the pipeline */

@@ -37,6 +37,15 @@ bool sbp_pricing_is_attention(enum sbp_op_kind kind)
            kind == SBP_OP_LATENT_ATTENTION;
 }
 
+double sbp_pricing_shown(const struct sbp_space *space, enum sbp_cause cause,
+                         enum sbp_op_kind op_kind)
+{
+    if (space->request->asked.objective != SBP_STEP_TIME || space->request->nothing_hides)
+        return 1;
+    return 1 -
+           sbp_price_hidden_share(&space->cluster->runtime, SBP_SECTION_BACKWARD, cause, op_kind);
+}
+
 /* ---- rates ---------------------------------------------------------------------------------- */
 
 /* The time of an update: seconds a parameter, and seconds a weight. */
@@ -74,7 +83,8 @@ static struct rates update_rates(const struct sbp_space *space)
 /* Factors of prices that no choice changes. */
 struct terms {
     struct rates update;
-    double shown; /* the least share of the gradients' synchronisation that is not hidden */
+    double shown;      /* the least share of the gradients' synchronisation that is not hidden */
+    double each_shown; /* likewise of what each micro-batch sums */
     double stage_sum_shown;
     /* Bytes of states for each element of blocks and of shards, by ZeRO level. */
     double local_bytes[SBP_ZERO_LEVELS], shard_bytes[SBP_ZERO_LEVELS];
@@ -85,6 +95,8 @@ static struct terms terms_of(const struct sbp_space *space)
 {
     struct terms terms = {.update = update_rates(space),
                           .shown = 1 - space->hidden_share,
+                          .each_shown =
+                              sbp_pricing_shown(space, SBP_CAUSE_WEIGHT_GRADIENT, SBP_OP_KINDS),
                           .stage_sum_shown = 1 - space->hidden_share,
                           .sums_each = space->micro_batches > 1};
     for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
@@ -132,7 +144,7 @@ static void weigh_level(const struct terms *terms, const struct sbp_op_group *gr
     memset(weight, 0, SBP_COLUMNS * sizeof *weight);
     weight[level == 3 ? SBP_COLUMN_GATHER : SBP_COLUMN_CONVERT] = group->copied;
     weight[level == 0 ? SBP_COLUMN_REDUCE : SBP_COLUMN_SCATTER] =
-        each ? group->weight : group->end * terms->shown;
+        each ? group->weight * terms->each_shown : group->end * terms->shown;
     weight[SBP_COLUMN_SHARE] = level == 1 || level == 2 ? group->end : 0;
     weight[level == 0 ? SBP_COLUMN_STAGE_BLOCKS : SBP_COLUMN_STAGE_SHARDS] =
         group->end * terms->stage_sum_shown;

@@ -178,7 +178,9 @@ static void count_ways(const struct maker *m, int op)
 {
     struct sbp_space *space = m->space;
     const struct sbp_op_node *node = &space->graph->op[op];
-    const double forward = space->weights->forward[op], backward = space->weights->backward[op];
+    const double shown = sbp_pricing_shown(space, SBP_CAUSE_ACTIVATION, node->kind);
+    const double forward = shown * space->weights->forward[op];
+    const double backward = shown * space->weights->backward[op];
     const struct sbp_recomputed *recomputed = &m->recomputed;
     const struct sbp_list *inputs = &space->links.inputs, *outputs = &space->links.output_edges;
     if (node->entry->follows)

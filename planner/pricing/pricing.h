@@ -80,6 +80,12 @@ struct sbp_op_groups {
 /* Makes space->groups and the times of edges. Domains must be there. E_MEMORY. */
 enum sbp_status sbp_pricing_make_groups(struct sbp_space *space) SBP_MUST_USE;
 
+/* The share of a collective's time that adds to its pass: 1 less what the trainer may hide
+ * (sbp_price_hidden_share), so that sums bound the step from below. op_kind: of the operator that it
+ * is inside of. 1 where the objective is communication. */
+double sbp_pricing_shown(const struct sbp_space *space, enum sbp_cause cause,
+                         enum sbp_op_kind op_kind);
+
 /* ---- costs of an operator in a tuple -------------------------------------------------------- */
 
 /* Parts of a cost, of one micro-batch or once a step, on a device; seconds unless said otherwise.

@@ -8,24 +8,61 @@
 
 /* ---- costs of stages ------------------------------------------------------------------------ */
 
-/* Seconds of one micro-batch on one chunk of a stage. */
-static struct sbp_stage_cost cost_of(const struct sbp_program *program)
+/* Seconds of a transfer that the trainer cannot hide behind the arithmetic of its pass. */
+static double shown_s(const struct sbp_verification *c, const struct sbp_instr *instr)
 {
-    struct sbp_stage_cost cost = {0};
+    const struct sbp_runtime *trainer = &c->plan->workload.cluster.runtime;
+    const enum sbp_op_kind kind = instr->op >= 0 ? c->graph->op[instr->op].kind : SBP_OP_KINDS;
+    const bool attends = kind == SBP_OP_ATTENTION || kind == SBP_OP_GROUPED_ATTENTION ||
+                         kind == SBP_OP_LATENT_ATTENTION;
+    double hidden = 0;
+    if (instr->cause == SBP_CAUSE_ACTIVATION || instr->cause == SBP_CAUSE_ACTIVATION_GRADIENT)
+        hidden = trainer->hidden[SBP_HIDES_ACTIVATIONS];
+    else if (instr->cause == SBP_CAUSE_WEIGHT)
+        hidden = trainer->hidden[SBP_HIDES_WEIGHTS];
+    else if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT && instr->section != SBP_SECTION_STEP)
+        hidden = trainer->hidden[SBP_HIDES_GRADIENTS];
+    else if (instr->cause == SBP_CAUSE_OPERATOR && (attends || kind == SBP_OP_MOE))
+        hidden = trainer->hidden[attends ? SBP_HIDES_CONTEXT : SBP_HIDES_EXPERTS];
+    return (1 - hidden) * instr->communication_s;
+}
+
+/* Seconds of one section of a pass: the slowest of the device, the links and the host. */
+static double section_s(const struct sbp_verification *c, const struct sbp_program *program,
+                        enum sbp_section section)
+{
+    double device_s = 0, links_s = 0, host_s = 0;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
-        const double seconds = instr->compute_s + instr->communication_s;
+        if (instr->section != section || instr->kind == SBP_INSTR_SEND)
+            continue;
+        device_s += instr->compute_s + shown_s(c, instr);
+        links_s += instr->communication_s;
+        if ((instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD) &&
+            instr->compute_s > 0)
+            host_s += c->plan->workload.cluster.runtime.host_s;
+    }
+    return fmax(fmax(device_s, links_s), host_s);
+}
+
+/* Seconds of one micro-batch on one chunk of a stage. */
+static struct sbp_stage_cost cost_of(const struct sbp_verification *c,
+                                     const struct sbp_program *program)
+{
+    struct sbp_stage_cost cost = {.forward_s = section_s(c, program, SBP_SECTION_FORWARD),
+                                  .recompute_s = section_s(c, program, SBP_SECTION_RECOMPUTE),
+                                  .backward_input_s = section_s(c, program, SBP_SECTION_BACKWARD),
+                                  .backward_weight_s =
+                                      section_s(c, program, SBP_SECTION_BACKWARD_WEIGHT)};
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
         const bool forward = instr->section == SBP_SECTION_FORWARD;
-        if (instr->kind == SBP_INSTR_SEND)
-            *(forward ? &cost.send_forward_s : &cost.send_backward_s) += seconds;
-        else if (forward)
-            cost.forward_s += seconds;
-        else if (instr->section == SBP_SECTION_RECOMPUTE)
-            cost.recompute_s += seconds;
-        else if (instr->section == SBP_SECTION_BACKWARD)
-            cost.backward_input_s += seconds;
-        else if (instr->section == SBP_SECTION_BACKWARD_WEIGHT)
-            cost.backward_weight_s += seconds;
+        if (instr->kind != SBP_INSTR_SEND)
+            continue;
+        if (c->plan->workload.cluster.runtime.sends_block) /* the pass ends with its message */
+            *(forward ? &cost.forward_s : &cost.backward_input_s) += instr->communication_s;
+        else
+            *(forward ? &cost.send_forward_s : &cost.send_backward_s) += instr->communication_s;
     }
     return cost;
 }
@@ -39,7 +76,7 @@ static enum sbp_status check_cost(const struct sbp_verification *c, int stage, i
 {
     const int chunks = c->step->pieces / c->step->stages;
     const struct sbp_stage_cost *given = &c->step->cost[stage * chunks + chunk];
-    const struct sbp_stage_cost mine = cost_of(sbp_verify_program(c, stage, chunk));
+    const struct sbp_stage_cost mine = cost_of(c, sbp_verify_program(c, stage, chunk));
     if (!sbp_verify_near(mine.forward_s, given->forward_s) ||
         !sbp_verify_near(mine.recompute_s, given->recompute_s) ||
         !sbp_verify_near(mine.backward_input_s, given->backward_input_s) ||
@@ -68,7 +105,8 @@ static enum sbp_status check_end(const struct sbp_verification *c, int stage)
                 continue;
             const bool sum = instr->cause == SBP_CAUSE_WEIGHT_GRADIENT &&
                              (instr->stages == 1 || c->plan->cut.parallel.chunk_factor == 0);
-            *(sum ? &sync_s : &optimizer_s) += instr->compute_s + instr->communication_s;
+            *(sum ? &sync_s : &optimizer_s) +=
+                instr->compute_s + (sum ? instr->communication_s : shown_s(c, instr));
         }
     }
     if (!sbp_verify_near(sync_s, given->sync_s) ||
@@ -272,14 +310,15 @@ static enum sbp_status check_stage(const struct sbp_verification *c, int stage)
     return SBP_OK;
 }
 
-/* Checks that the step is the sum of its parts, with one stage and nothing that hides. */
+/* Checks that the step is the sum of its parts, with one stage and a trainer of which nothing is
+ * known, so that nothing hides and no host is waited for. */
 static enum sbp_status check_sum(const struct sbp_verification *c)
 {
     const struct sbp_step_totals *totals = &c->step->totals;
     const double sum_s =
         totals->compute_s + totals->recompute_s + totals->optimizer_s + totals->communication_s;
-    if (c->step->stages == 1 && !(c->step->end[0].sync_overlap > 0) &&
-        !c->plan->cut.parallel.offload &&
+    if (c->step->stages == 1 && c->plan->workload.cluster.runtime.name[0] == '\0' &&
+        !(c->step->end[0].sync_overlap > 0) && !c->plan->cut.parallel.offload &&
         !sbp_timeline_delays_gradients(c->plan->cut.parallel.schedule) &&
         !sbp_verify_near(sum_s, totals->step_s))
         return sbp_verify_refuse(c, "its parts add up to %.17g s, the step takes %.17g s", sum_s,

@@ -234,8 +234,7 @@ static enum sbp_status read_cost(const struct sbp_json *at, struct answer *answe
     double device_bytes, available_bytes;
     SBP_TRY(sbp_json_member(at, "cost", &cost));
     SBP_TRY(read_number(&cost, "step_s", 1e-12, 1e15, &answer->step_s));
-    /* The model's flops count all scores of attention; causal attention forms half of them. */
-    SBP_TRY(read_number(&cost, "mfu", 0, 2, &answer->mfu));
+    SBP_TRY(read_number(&cost, "mfu", 0, 1, &answer->mfu));
     SBP_TRY(sbp_json_member(at, "memory", &memory));
     SBP_TRY(read_number(&memory, "available_bytes", 1, 1e18, &available_bytes));
     SBP_TRY(read_number(&memory, "device_bytes", 1, available_bytes, &device_bytes));

@@ -335,8 +335,7 @@ static void add_head(const struct bench *bench, struct sbp_text *page)
               "or images a step; sequences have as many tokens as the model was\ntrained with. "
               "Clusters are `dgx-a100-8x8` and `dgx-h100-8x8` with other level sizes, nodes x "
               "devices of a node;\nthey state the peaks of data sheets, so that MFU is what "
-              "communication, bubbles, recomputing and the optimizer leave of it (causal "
-              "attention\nforms half of the scores that MFU counts).\n\n");
+              "communication, bubbles, recomputing and the optimizer leave of it.\n\n");
     sbp_text_add(
         page, "The answer is `optimal`, or how far the plan is above the proven bound at most; "
               "a star\nsays that this holds among common roles and rests, else it holds over every "

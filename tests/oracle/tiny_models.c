@@ -483,6 +483,20 @@ static void put_rates(struct sbp_random *random, struct small_text *text)
               draw_power(random, -1, 0), draw_power(random, -1, 0));
 }
 
+/* A trainer that hides some of the communication and may wait for its hosts or its messages. */
+static void put_runtime(struct sbp_random *random, struct small_text *cluster)
+{
+    small_put(cluster, ", \"runtime\": {\"name\": \"tiny\", \"hides\": {");
+    for (int i = 0; i < SBP_HIDINGS; i++)
+        small_put(cluster, "%s\"%s\": %.2g", i == 0 ? "" : ", ",
+                  sbp_runtime_hiding_name((enum sbp_hiding)i),
+                  small_chance(random, 0.4) ? sbp_random_unit(random) : 0);
+    small_put(cluster, "}, \"messages\": \"%s\"", small_chance(random, 0.4) ? "block" : "overlap");
+    if (small_chance(random, 0.4))
+        small_put(cluster, ", \"host_s\": %.3g", draw_power(random, -9, -5));
+    small_put(cluster, "}");
+}
+
 void tiny_cluster_draw(struct sbp_random *random, struct small_text *cluster)
 {
     static const int shapes[][2] = {{1, 2}, {1, 2}, {1, 2}, {1, 3}, {1, 3}, {1, 4}, {1, 5},
@@ -512,7 +526,10 @@ void tiny_cluster_draw(struct sbp_random *random, struct small_text *cluster)
         small_put(cluster, ", \"kernel_launch_s\": 2e-6");
     if (small_chance(random, 0.4))
         put_rates(random, cluster);
-    small_put(cluster, "}}");
+    small_put(cluster, "}");
+    if (small_chance(random, 0.4))
+        put_runtime(random, cluster);
+    small_put(cluster, "}");
 }
 
 void tiny_parallel_draw(struct sbp_random *random, int64_t global_batch,

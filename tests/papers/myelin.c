@@ -64,10 +64,13 @@ static double flops_formula(const struct setting_gpt *gpt, double batch)
     return 96 * batch * s * l * h * h * (1 + s / (6 * h) + SETTING_GPT_VOCAB / (16 * l * h));
 }
 
-/* The model's flops, and those of forming all blocks a second time. */
+/* The model's flops, and those of forming all blocks a second time; the formula forms all scores of
+ * causal attention. */
 static double flops_with_recomputing(const struct sbp_graph *graph)
 {
     const struct sbp_factor one = sbp_op_factor_one();
+    for (int op = 0; op < graph->op_count; op++)
+        graph->op[op].attention.causal = false;
     double flops = sbp_op_model_flops(graph);
     for (int op = 0; op < graph->op_count; op++)
         if (strncmp(graph->op[op].name, "block", strlen("block")) == 0)

@@ -78,10 +78,8 @@ static void test_attention(void **state)
             must_equal("backward", backward.flops,
                        scores * (2 * (qk + value) + (a->flash ? qk : 0) + 6));
             must_equal("no weights", sbp_op_work_flops(&weights), 0);
-            /* PaLM's appendix B counts all scores, causal or not. */
             must_equal("model", forward.model_flops,
-                       (qk + value) * (double)(a->batch * a->heads * a->sequence * a->sequence) /
-                           (double)ways);
+                       (qk + value) * scores_formed(a, 1) / (double)ways);
         }
     }
     struct bench bench;

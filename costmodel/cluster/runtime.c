@@ -1,0 +1,50 @@
+#include "costmodel/cluster/runtime.h"
+
+#include <math.h>
+#include <stddef.h>
+
+#define MOST_HOST_S 1.0 /* a second for one operator is a mistake in the unit */
+
+#define NAME(symbol, name) name,
+static const char *const hidings[] = {SBP_HIDING_MAP(NAME) "source", NULL};
+
+const char *sbp_runtime_hiding_name(enum sbp_hiding hiding)
+{
+    return hidings[hiding];
+}
+
+static enum sbp_status read_hides(const struct sbp_json *at, struct sbp_runtime *runtime)
+{
+    struct sbp_json hides;
+    if (!sbp_json_has(at, "hides"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(at, "hides", &hides));
+    SBP_TRY(sbp_json_keys(&hides, hidings));
+    for (int i = 0; i < SBP_HIDINGS; i++)
+        SBP_TRY(sbp_json_get_double(&hides, hidings[i], 0, 1, &runtime->hidden[i]));
+    return SBP_OK;
+}
+
+enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
+                                 struct sbp_runtime *runtime)
+{
+    static const char *const KEYS[] = {"name",          "hides",  "host_s", "messages",
+                                       "reserve_bytes", "source", NULL};
+    static const char *const MESSAGES[] = {"overlap", "block", NULL};
+    struct sbp_json name;
+    int messages = 0;
+    *runtime = (struct sbp_runtime){0};
+    SBP_TRY(sbp_json_keys(at, KEYS));
+    SBP_TRY(sbp_json_member(at, "name", &name));
+    SBP_TRY(sbp_json_name(&name, runtime->name, (int)sizeof runtime->name));
+    SBP_TRY(read_hides(at, runtime));
+    SBP_TRY(sbp_json_get_double(at, "host_s", 0, MOST_HOST_S, &runtime->host_s));
+    SBP_TRY(sbp_json_get_choice(at, "messages", MESSAGES, &messages));
+    runtime->sends_block = messages == 1;
+    return sbp_json_get_int64(at, "reserve_bytes", 0, most_bytes, &runtime->reserve_bytes);
+}
+
+double sbp_runtime_pass_s(const struct sbp_runtime *runtime, const struct sbp_pass_time *time)
+{
+    return fmax(fmax(time->device_s, time->communication_s), time->launches * runtime->host_s);
+}

@@ -1,0 +1,55 @@
+/* A trainer's profile: how the program that trains differs from the chip that it runs on.
+ *
+ * Two trainers on one machine take different times: one hides a collective behind arithmetic that
+ * the other waits for, one launches an operator in 10 us and the other in 70. A profile states that
+ * once for all models. Without one nothing hides and launches are free, which is how the papers'
+ * machines are priced.
+ */
+#ifndef SBP_COSTMODEL_CLUSTER_RUNTIME_H
+#define SBP_COSTMODEL_CLUSTER_RUNTIME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/json/json.h"
+#include "base/status.h"
+
+/* What may hide behind the arithmetic of its pass. */
+#define SBP_HIDING_MAP(X)                                                                          \
+    X(GRADIENTS, "gradients")     /* their sums, in buckets or by micro-batch */                   \
+    X(WEIGHTS, "weights")         /* ZeRO: gathered ahead of the pass, or after the update */      \
+    X(ACTIVATIONS, "activations") /* boxing: tensor and sequence parallelism */                    \
+    X(CONTEXT, "context")         /* keys and values of attention that splits the sequence */      \
+    X(EXPERTS, "experts")         /* tokens to experts and back */
+#define SBP_HIDING_ENUM(symbol, name) SBP_HIDES_##symbol,
+enum sbp_hiding { SBP_HIDING_MAP(SBP_HIDING_ENUM) SBP_HIDINGS };
+#undef SBP_HIDING_ENUM
+const char *sbp_runtime_hiding_name(enum sbp_hiding hiding); /* "gradients" */
+
+struct sbp_runtime {
+    char name[64];              /* "": none is given */
+    double hidden[SBP_HIDINGS]; /* share of each that hides where arithmetic is long enough; 0 .. 1,
+                                   default 0 */
+    double host_s;         /* that the host takes to launch an operator's pass, beside the device
+                              that works on earlier ones; default 0 */
+    bool sends_block;      /* a stage waits until its message to the next has left */
+    int64_t reserve_bytes; /* of a device that the trainer holds; default 0 */
+};
+
+/* Reads {"name", "hides"?: {"gradients"?, "weights"?, "activations"?, "context"?, "experts"?:
+ * share}, "host_s"?, "messages"?: "overlap" (default) | "block", "reserve_bytes"?, "source"?}.
+ * most_bytes: of reserve_bytes. E_INPUT. */
+enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
+                                 struct sbp_runtime *runtime) SBP_MUST_USE;
+
+/* The work of a pass of one micro-batch. */
+struct sbp_pass_time {
+    double device_s;        /* arithmetic, and communication as far as it never hides */
+    double communication_s; /* all of it */
+    double launches;        /* operators */
+};
+/* Seconds of a pass: the longest of what the device does one after the other, of all communication,
+ * for one operation goes over the links at a time, and of the host's launches. */
+double sbp_runtime_pass_s(const struct sbp_runtime *runtime, const struct sbp_pass_time *time);
+
+#endif

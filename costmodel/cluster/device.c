@@ -125,16 +125,25 @@ static double scattered_share(const struct sbp_device_rates *rates,
     return sum / weights;
 }
 
+/* The best fit of a scattered shape; -1: there is none. */
+static int scattered_fit_of(const struct sbp_device_rates *rates, enum sbp_type type,
+                            enum sbp_pass pass)
+{
+    int best = -1;
+    for (int i = 0; i < rates->efficiency_count; i++) {
+        const int fit = fit_of(&rates->efficiency[i].scope, type, pass);
+        best = fit > best ? fit : best;
+    }
+    return best;
+}
+
 static double table_share(const struct sbp_device_rates *rates,
                           const struct sbp_device_product *product)
 {
-    int grid_fit, scattered_fit = -1;
+    int grid_fit;
     const struct sbp_rate_grid *grid =
         best_grid(rates->grid, rates->grid_count, product->type, product->pass, &grid_fit);
-    for (int i = 0; i < rates->efficiency_count; i++) {
-        const int fit = fit_of(&rates->efficiency[i].scope, product->type, product->pass);
-        scattered_fit = fit > scattered_fit ? fit : scattered_fit;
-    }
+    const int scattered_fit = scattered_fit_of(rates, product->type, product->pass);
     if (grid != NULL && grid_fit >= scattered_fit)
         return grid_share(grid, (const double[]){product->m, product->n, product->k});
     return scattered_fit < 0 ? 1 : scattered_share(rates, product, scattered_fit);
@@ -172,6 +181,46 @@ double sbp_device_attention_share(const struct sbp_device_rates *rates,
     const double share = grid == NULL ? 1 : grid_share(grid, sizes);
     return share * alignment_share(rates, attention->head_size, attention->head_size) *
            sbp_device_factor(rates->attention_share) * sbp_device_factor(rates->sustained);
+}
+
+/* --- bounds --- */
+
+/* Interpolation stays within its table, but for rounding. */
+#define ROUNDING 1e-9
+
+static double most_of_grid(const struct sbp_rate_grid *grid)
+{
+    const int64_t points = sbp_device_rate_points(grid, 1);
+    double most = grid->log_share[0];
+    for (int64_t i = 1; i < points; i++)
+        most = fmax(most, grid->log_share[i]);
+    return fmin(1, sbp_exp(most) * (1 + ROUNDING));
+}
+
+double sbp_device_most_product_share(const struct sbp_device_rates *rates, enum sbp_type type,
+                                     enum sbp_pass pass)
+{
+    int grid_fit;
+    const struct sbp_rate_grid *grid =
+        best_grid(rates->grid, rates->grid_count, type, pass, &grid_fit);
+    const int scattered_fit = scattered_fit_of(rates, type, pass);
+    double most = scattered_fit < 0 ? 1 : 0;
+    if (grid != NULL && grid_fit >= scattered_fit)
+        most = most_of_grid(grid);
+    else
+        for (int i = 0; i < rates->efficiency_count; i++)
+            if (fit_of(&rates->efficiency[i].scope, type, pass) == scattered_fit)
+                most = fmin(1, fmax(most, rates->efficiency[i].share * (1 + ROUNDING)));
+    return most * sbp_device_factor(rates->pass_share[pass]) * sbp_device_factor(rates->sustained);
+}
+
+double sbp_device_most_attention_share(const struct sbp_device_rates *rates, enum sbp_type type,
+                                       enum sbp_pass pass)
+{
+    int fit;
+    const struct sbp_rate_grid *grid =
+        best_grid(rates->attention, rates->attention_count, type, pass, &fit);
+    return (grid == NULL ? 1 : most_of_grid(grid)) * sbp_device_factor(rates->sustained);
 }
 
 int64_t sbp_device_rate_points(const struct sbp_rate_grid *grids, int count)

@@ -127,6 +127,11 @@ struct sbp_device_attention {
 double sbp_device_attention_share(const struct sbp_device_rates *rates,
                                   const struct sbp_device_attention *attention);
 
+/* The most that either reaches in a pass, whatever its sizes are. */
+double sbp_device_most_product_share(const struct sbp_device_rates *rates, enum sbp_type type,
+                                     enum sbp_pass pass);
+double sbp_device_most_attention_share(const struct sbp_device_rates *rates, enum sbp_type type,
+                                       enum sbp_pass pass);
 /* Shares on several grids together. */
 int64_t sbp_device_rate_points(const struct sbp_rate_grid *grids, int count);
 

@@ -38,7 +38,7 @@ struct sbp_attention_work {
     double sequence;  /* keys that a query may see */
     double rows;      /* queries x heads of a device */
     /* With materialised scores: how many there are, how often `elements` counts them, and the flops
-     * of products over all of them, none left out. */
+     * over all of them, none left out. */
     double scores, score_passes, full_flops;
 };
 struct sbp_work {

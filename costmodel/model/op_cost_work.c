@@ -204,7 +204,7 @@ static struct sbp_work attention_work(const struct job *job)
         .rows = sbp_op_tokens(job->sizes.output) * job->sizes.output[SBP_DIM_FEATURE],
         .scores = flash ? 0 : scores.all,
         .score_passes = forward ? 1 : 2,
-        .full_flops = scores.all * products};
+        .full_flops = scores.all * (products + SOFTMAX_PER_SCORE)};
     if (!flash)
         work.elements += work.attention.score_passes * scores.all;
     return work;

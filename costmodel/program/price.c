@@ -73,6 +73,32 @@ double sbp_price_pass_s(const struct sbp_pricing *pricing, int op, const struct 
     return seconds + launches * pricing->cluster->kernel_launch_s;
 }
 
+/* Attention without measured rates and custom operators run at the peak. */
+static double most_share(const struct sbp_pricing *pricing, const struct sbp_attention_work *work,
+                         enum sbp_pass pass)
+{
+    const struct sbp_device_rates *rates = &pricing->cluster->rates;
+    if (!work->given)
+        return 1;
+    if (work->fused)
+        return sbp_device_most_attention_share(rates, pricing->type, pass);
+    return sbp_device_factor(rates->unfused.share) * sbp_device_factor(rates->sustained);
+}
+
+double sbp_price_least_peak_flops(const struct sbp_pricing *pricing, int op, enum sbp_pass pass)
+{
+    const struct sbp_factor whole = sbp_op_factor_one();
+    const struct sbp_work work = sbp_op_work(pricing->graph, op, &whole, pass);
+    const double most =
+        sbp_device_most_product_share(&pricing->cluster->rates, pricing->type, pass);
+    double flops = work.flops / most_share(pricing, &work.attention, pass);
+    for (int i = 0; i < work.product_count; i++) {
+        const struct sbp_product *product = &work.product[i];
+        flops += 2 * product->count * product->m * product->n * product->k / most;
+    }
+    return flops;
+}
+
 double sbp_price_update_bytes(const struct sbp_pricing *pricing)
 {
     const struct sbp_element_bytes *bytes = &pricing->bytes;

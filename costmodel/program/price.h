@@ -26,6 +26,10 @@ struct sbp_pricing sbp_price_setup(const struct sbp_graph *graph, const struct s
 /* Seconds of an operator's work on a device that its roles leave this share of. */
 double sbp_price_pass_s(const struct sbp_pricing *pricing, int op, const struct sbp_factor *factor,
                         enum sbp_pass pass);
+/* Flops at the peak that take no longer than a pass of the whole operator, shared out evenly, does
+ * in any strategy: those of products and attention by the most that the device reaches of it. Work
+ * that memory bounds counts nothing. */
+double sbp_price_least_peak_flops(const struct sbp_pricing *pricing, int op, enum sbp_pass pass);
 /* Optimizer step over so many local parameters, and the bytes that it moves of one. */
 double sbp_price_update_bytes(const struct sbp_pricing *pricing);
 double sbp_price_update_s(const struct sbp_pricing *pricing, double parameters);

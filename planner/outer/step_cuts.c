@@ -30,7 +30,7 @@ struct lister {
     int room;
     int blocks;
     double flops_per_s;         /* of a device */
-    double *forward, *backward; /* (op_count) flops of the global batch */
+    double *forward, *backward; /* (op_count) flops of the global batch, at the peak */
     int *block;                 /* (op_count) */
     bool *again;           /* (op_count) recomputed with full recompute, in the piece at hand */
     struct cut *by_pieces; /* (op_count + 1, SBP_STAGE_CUTS) */
@@ -154,29 +154,14 @@ static double bound_s(const struct lister *l, const struct sbp_parallel *paralle
     return longest_path(l, parallel, cut) * (double)parallel->pipeline / (devices * l->flops_per_s);
 }
 
-/* Flops of a pass, undivided: products and other work that is priced as arithmetic. Element-wise
- * work is not, since memory bandwidth bounds it. */
-static double pass_flops(const struct sbp_graph *graph, int op, enum sbp_pass pass)
+static double backward_flops(const struct sbp_pricing *pricing, int op)
 {
-    struct sbp_factor whole;
-    for (int role = 0; role < SBP_MAX_ROLES; role++)
-        whole.of[role] = 1;
-    const struct sbp_work work = sbp_op_work(graph, op, &whole, pass);
-    double flops = work.flops;
-    for (int i = 0; i < work.product_count; i++) {
-        const struct sbp_product *product = &work.product[i];
-        flops += 2 * product->count * product->m * product->n * product->k;
-    }
-    return flops;
-}
-
-static double backward_flops(const struct sbp_graph *graph, int op)
-{
+    const struct sbp_graph *graph = pricing->graph;
     const bool weights = graph->op[op].weight_count > 0;
     const bool inputs =
         sbp_op_forms_input_gradient(graph, op) || (weights && !sbp_op_has_weight_phase(graph, op));
-    return (inputs ? pass_flops(graph, op, SBP_PASS_INPUT_GRADIENT) : 0) +
-           (weights ? pass_flops(graph, op, SBP_PASS_WEIGHT_GRADIENT) : 0);
+    return (inputs ? sbp_price_least_peak_flops(pricing, op, SBP_PASS_INPUT_GRADIENT) : 0) +
+           (weights ? sbp_price_least_peak_flops(pricing, op, SBP_PASS_WEIGHT_GRADIENT) : 0);
 }
 
 static enum sbp_status measure_model(struct lister *l)
@@ -200,8 +185,9 @@ static enum sbp_status measure_model(struct lister *l)
     for (int op = 0; op < graph->op_count; op++) {
         l->attends |= sbp_pricing_is_attention(graph->op[op].kind);
         const bool measured = graph->op[op].custom != NULL; /* may be faster than its flops say */
-        l->forward[op] = measured ? 0 : scale * pass_flops(graph, op, SBP_PASS_FORWARD);
-        l->backward[op] = measured ? 0 : scale * backward_flops(graph, op);
+        l->forward[op] =
+            measured ? 0 : scale * sbp_price_least_peak_flops(&pricing, op, SBP_PASS_FORWARD);
+        l->backward[op] = measured ? 0 : scale * backward_flops(&pricing, op);
     }
     return SBP_OK;
 }

@@ -251,6 +251,52 @@ static void test_factors(void **state)
     assert_near(sbp_device_attention_share(&rates, &attention), 0.8 * 0.75);
 }
 
+/* No product and no attention reaches more than what bounds take for the most. */
+static void test_most(void **state)
+{
+    (void)state;
+    const struct sbp_device_rates rates = must_read("{\"gemm\": [" ENTRY(
+        "\"type\": \"fp32\", ",
+        "0.2") ", {\"m\": 64, \"n\": 64, \"k\": 8, "
+               "\"efficiency\": 0.7, \"type\": \"fp32\"}], \"gemm_grids\": [{\"type\": \"bf16\", "
+               "\"m\": "
+               "[4, 64], \"n\": [4], \"k\": [8, 99], \"efficiency\": [0.3, 0.5, 0.4, 0.1]}, " ONE(
+                   "\"type\": \"bf16\", \"pass\": \"weight_gradient\", ",
+                   "0.6") "], \"sustained\": 0.9, \"pass_efficiency\": {\"input_gradient\": 0.5}, "
+                          "\"attention_grids\": [{\"type\": \"bf16\", \"head_size\": [64, 128], "
+                          "\"sequence\": [9], \"rows\": [8], \"efficiency\": [0.25, 0.125]}]}");
+    static const struct {
+        enum sbp_type type;
+        enum sbp_pass pass;
+        double product, attention;
+    } rows[] = {
+        {SBP_BF16, SBP_PASS_FORWARD, 0.5 * 0.9, 0.25 * 0.9},
+        {SBP_FP16, SBP_PASS_INPUT_GRADIENT, 0.5 * 0.9 * 0.5, 0.25 * 0.9},
+        {SBP_BF16, SBP_PASS_WEIGHT_GRADIENT, 0.6 * 0.9, 0.25 * 0.9},
+        {SBP_FP32, SBP_PASS_FORWARD, 0.7 * 0.9, 0.9},
+        {SBP_FP64, SBP_PASS_FORWARD, 0.7 * 0.9, 0.9},
+    };
+    struct sbp_random random = seeded(SEED);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const enum sbp_type type = rows[i].type;
+        const enum sbp_pass pass = rows[i].pass;
+        const double most = sbp_device_most_product_share(&rates, type, pass);
+        const double attended = sbp_device_most_attention_share(&rates, type, pass);
+        if (fabs(most / rows[i].product - 1) > 1e-8 ||
+            fabs(attended / rows[i].attention - 1) > 1e-8)
+            fail_msg("row %zu: %.17g and %.17g", i, most, attended);
+        for (int trial = 0; trial < 300; trial++) {
+            const double a = 1 + (double)sbp_random_below(&random, 200);
+            const double b = 1 + (double)sbp_random_below(&random, 200);
+            const struct sbp_device_attention attention = {type, pass, a, b, a};
+            assert_true(share_of(&rates, type, pass, a, b, trial % 9 + 4) <= most);
+            assert_true(sbp_device_attention_share(&rates, &attention) <= attended);
+        }
+    }
+    const struct sbp_device_rates none = {0};
+    assert_true(sbp_device_most_product_share(&none, SBP_BF16, SBP_PASS_FORWARD) == 1);
+}
+
 static void test_attention_grid(void **state)
 {
     (void)state;
@@ -350,6 +396,7 @@ int main(void)
         cmocka_unit_test(test_scattered_shapes),
         cmocka_unit_test(test_best_table),
         cmocka_unit_test(test_factors),
+        cmocka_unit_test(test_most),
         cmocka_unit_test(test_attention_grid),
         cmocka_unit_test(test_seconds),
         cmocka_unit_test(test_refusals),

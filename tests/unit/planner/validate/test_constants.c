@@ -5,7 +5,7 @@
 #include <cjson/cJSON.h>
 
 #include "planner/outer/branch_and_bound.h"
-#include "planner/validate/measured.h"
+#include "planner/validate/constants.h"
 #include "tests/support/unit.h"
 
 #define MODEL                                                                                      \
@@ -59,73 +59,73 @@ static double step_of(const struct sbp_plan *plan)
 }
 
 /* What explains the usual plan, had it taken as long as one of changed constants. */
-static void explain(const struct constants *changed, struct sbp_measured_cause *cause)
+static void explain(const struct constants *changed, struct sbp_constant_value *cause)
 {
     struct sbp_plan usual, other;
     struct sbp_diag diag = {{0}};
     make_plan(&USUAL, &usual);
     make_plan(changed, &other);
-    assert_int_equal(sbp_measured_explain(&usual, step_of(&other), cause, &diag), SBP_OK);
+    assert_int_equal(sbp_constants_explain(&usual, step_of(&other), cause, &diag), SBP_OK);
     sbp_plan_free(&usual);
     sbp_plan_free(&other);
 }
 
-static void assert_explains(const struct sbp_measured_cause *cause, enum sbp_measured_step at,
+static void assert_explains(const struct sbp_constant_value *cause, enum sbp_constant at,
                             double value)
 {
     if (!cause[at].explains || fabs(cause[at].value / value - 1) > 2e-3)
-        fail_msg("%s: %d, %.6g, expected %.6g", sbp_measured_name(at), cause[at].explains,
+        fail_msg("%s: %d, %.6g, expected %.6g", sbp_constant_name(at), cause[at].explains,
                  cause[at].value, value);
 }
 
 static void test_slower(void **state)
 {
     (void)state;
-    struct sbp_measured_cause cause[SBP_MEASURED_CAUSES];
+    struct sbp_constant_value cause[SBP_CONSTANTS];
     struct constants changed = USUAL;
     changed.flops *= 0.4;
     explain(&changed, cause);
-    assert_explains(cause, SBP_MEASURED_ARITHMETIC, 0.4);
-    assert_false(cause[SBP_MEASURED_HIDING].explains); /* hiding makes no step longer */
+    assert_explains(cause, SBP_CONSTANT_ARITHMETIC, 0.4);
+    assert_false(cause[SBP_CONSTANT_HIDING].explains); /* hiding makes no step longer */
     changed = USUAL;
     changed.bytes *= 0.25;
     explain(&changed, cause);
-    assert_explains(cause, SBP_MEASURED_MEMORY, 0.25);
+    assert_explains(cause, SBP_CONSTANT_MEMORY, 0.25);
     changed = USUAL;
     changed.beta /= 0.3;
     explain(&changed, cause);
-    assert_explains(cause, SBP_MEASURED_LINKS, 0.3);
+    assert_explains(cause, SBP_CONSTANT_LINKS, 0.3);
     changed = USUAL;
     changed.host_s = 2e-3;
     explain(&changed, cause);
-    assert_explains(cause, SBP_MEASURED_HOST, 2e-3);
+    assert_explains(cause, SBP_CONSTANT_HOST, 2e-3);
 }
 
 static void test_faster(void **state)
 {
     (void)state;
-    struct sbp_measured_cause cause[SBP_MEASURED_CAUSES];
+    struct sbp_constant_value cause[SBP_CONSTANTS];
     struct constants changed = USUAL;
     changed.flops *= 1.7;
     explain(&changed, cause);
-    assert_explains(cause, SBP_MEASURED_ARITHMETIC, 1.7);
-    assert_false(cause[SBP_MEASURED_HOST].explains);
+    assert_explains(cause, SBP_CONSTANT_ARITHMETIC, 1.7);
+    assert_false(cause[SBP_CONSTANT_HOST].explains);
     changed = USUAL;
     changed.hides = 0.6;
     explain(&changed, cause);
-    assert_explains(cause, SBP_MEASURED_HIDING, 0.6);
+    assert_explains(cause, SBP_CONSTANT_HIDING, 0.6);
 }
 
 /* A step a thousand times as long is nobody's fault alone. */
 static void test_nothing_explains(void **state)
 {
     (void)state;
-    struct sbp_measured_cause cause[SBP_MEASURED_CAUSES];
+    struct sbp_constant_value cause[SBP_CONSTANTS];
     struct sbp_plan plan;
     struct sbp_diag diag = {{0}};
     make_plan(&USUAL, &plan);
-    assert_int_equal(sbp_measured_explain(&plan, 1000 * step_of(&plan), cause, &diag), SBP_OK);
-    for (int at = 0; at < SBP_MEASURED_CAUSES; at++)
+    assert_int_equal(sbp_constants_explain(&plan, 1000 * step_of(&plan), cause, &diag), SBP_OK);
+    for (int at = 0; at < SBP_CONSTANTS; at++)
         assert_false(cause[at].explains);
     sbp_plan_free(&plan);
 }

@@ -1,4 +1,4 @@
-#include "planner/validate/measured.h"
+#include "planner/validate/constants.h"
 
 #include <math.h>
 
@@ -7,29 +7,29 @@
 #define LEAST_SHARE   1e-4 /* of what hides, and of the longest launch: where looking begins */
 #define EXACT         1e-3 /* of the value */
 
-const char *sbp_measured_name(enum sbp_measured_step cause)
+const char *sbp_constant_name(enum sbp_constant cause)
 {
-#define SBP_MEASURED_NAME(symbol, name) [SBP_MEASURED_##symbol] = (name),
-    static const char *const names[] = {SBP_MEASURED_MAP(SBP_MEASURED_NAME)};
-#undef SBP_MEASURED_NAME
+#define SBP_CONSTANT_NAME(symbol, name) [SBP_CONSTANT_##symbol] = (name),
+    static const char *const names[] = {SBP_CONSTANT_MAP(SBP_CONSTANT_NAME)};
+#undef SBP_CONSTANT_NAME
     return names[cause];
 }
 
-static void set(struct sbp_cluster *cluster, enum sbp_measured_step cause, double value)
+static void set(struct sbp_cluster *cluster, enum sbp_constant cause, double value)
 {
     switch (cause) {
-    case SBP_MEASURED_ARITHMETIC:
+    case SBP_CONSTANT_ARITHMETIC:
         for (int type = 0; type < SBP_TYPES; type++)
             cluster->flops[type] *= value;
         return;
-    case SBP_MEASURED_MEMORY:
+    case SBP_CONSTANT_MEMORY:
         cluster->memory_bytes_per_s *= value;
         return;
-    case SBP_MEASURED_LINKS:
+    case SBP_CONSTANT_LINKS:
         for (int level = 0; level < cluster->level_count; level++)
             cluster->level[level].beta_s_per_byte /= value;
         return;
-    case SBP_MEASURED_HOST:
+    case SBP_CONSTANT_HOST:
         cluster->runtime.host_s = value;
         return;
     default:
@@ -40,8 +40,8 @@ static void set(struct sbp_cluster *cluster, enum sbp_measured_step cause, doubl
 }
 
 /* The step of the same plan where one constant is another. */
-static enum sbp_status price(const struct sbp_plan *plan, enum sbp_measured_step cause,
-                             double value, double *step_s, struct sbp_diag *diag)
+static enum sbp_status price(const struct sbp_plan *plan, enum sbp_constant cause, double value,
+                             double *step_s, struct sbp_diag *diag)
 {
     struct sbp_cluster cluster = plan->workload.cluster;
     struct sbp_arena arena = {0};
@@ -66,17 +66,17 @@ struct range {
     double near, far;
 };
 
-static bool range_of(const struct sbp_cluster *cluster, enum sbp_measured_step cause, bool longer,
+static bool range_of(const struct sbp_cluster *cluster, enum sbp_constant cause, bool longer,
                      struct range *range)
 {
     const double host_s = cluster->runtime.host_s;
     double hidden = fmax(LEAST_SHARE, cluster->gradient_overlap);
     *range = (struct range){1, longer ? 1 / MOST_TIMES : MOST_TIMES};
-    if (cause == SBP_MEASURED_HOST) {
+    if (cause == SBP_CONSTANT_HOST) {
         *range = (struct range){fmax(host_s, LEAST_SHARE * MOST_LAUNCH_S), MOST_LAUNCH_S};
         return longer && host_s < MOST_LAUNCH_S;
     }
-    if (cause == SBP_MEASURED_HIDING) {
+    if (cause == SBP_CONSTANT_HIDING) {
         for (int kind = 0; kind < SBP_HIDINGS; kind++)
             hidden = fmax(hidden, cluster->runtime.hidden[kind]);
         *range = (struct range){hidden, 1};
@@ -86,7 +86,7 @@ static bool range_of(const struct sbp_cluster *cluster, enum sbp_measured_step c
 }
 
 /* Halves the range, in which the step passes the measured time, until it is narrow. */
-static enum sbp_status narrow(const struct sbp_plan *plan, enum sbp_measured_step cause,
+static enum sbp_status narrow(const struct sbp_plan *plan, enum sbp_constant cause,
                               double measured_s, bool longer, struct range *range,
                               struct sbp_diag *diag)
 {
@@ -102,30 +102,29 @@ static enum sbp_status narrow(const struct sbp_plan *plan, enum sbp_measured_ste
     return SBP_OK;
 }
 
-static enum sbp_status explain(const struct sbp_plan *plan, enum sbp_measured_step at,
-                               double measured_s, bool longer, struct sbp_measured_cause *cause,
-                               struct sbp_diag *diag)
+static enum sbp_status explain(const struct sbp_plan *plan, enum sbp_constant at, double measured_s,
+                               bool longer, struct sbp_constant_value *cause, struct sbp_diag *diag)
 {
     struct range range;
     double far_s;
-    *cause = (struct sbp_measured_cause){false, 0};
+    *cause = (struct sbp_constant_value){false, 0};
     if (!range_of(&plan->workload.cluster, at, longer, &range))
         return SBP_OK;
     SBP_TRY(price(plan, at, range.far, &far_s, diag));
     if (longer ? far_s < measured_s : far_s > measured_s)
         return SBP_OK;
     SBP_TRY(narrow(plan, at, measured_s, longer, &range, diag));
-    *cause = (struct sbp_measured_cause){true, range.far};
+    *cause = (struct sbp_constant_value){true, range.far};
     return SBP_OK;
 }
 
-enum sbp_status sbp_measured_explain(const struct sbp_plan *plan, double measured_s,
-                                     struct sbp_measured_cause *cause, struct sbp_diag *diag)
+enum sbp_status sbp_constants_explain(const struct sbp_plan *plan, double measured_s,
+                                      struct sbp_constant_value *cause, struct sbp_diag *diag)
 {
     double predicted_s;
-    SBP_TRY(price(plan, SBP_MEASURED_ARITHMETIC, 1, &predicted_s, diag));
-    for (int at = 0; at < SBP_MEASURED_CAUSES; at++)
-        SBP_TRY(explain(plan, (enum sbp_measured_step)at, measured_s, measured_s > predicted_s,
+    SBP_TRY(price(plan, SBP_CONSTANT_ARITHMETIC, 1, &predicted_s, diag));
+    for (int at = 0; at < SBP_CONSTANTS; at++)
+        SBP_TRY(explain(plan, (enum sbp_constant)at, measured_s, measured_s > predicted_s,
                         &cause[at], diag));
     return SBP_OK;
 }

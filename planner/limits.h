@@ -300,6 +300,10 @@ enum { SBP_INNER_BRANCH_AXES = 5, SBP_INNER_BRANCH_PARTS = 20000 };
  * of a step, at most (bench front). */
 enum { SBP_OUTER_FREE_CUT_OPERATORS = 256, SBP_OUTER_MICRO_BATCHES = 1 << 16 };
 
+/* Share of the time limit after which a search with a plan ends: a labelling may go on for a
+ * second, and the plan is checked and written (golden limit-time). */
+#define SBP_OUTER_TIME_SHARE 0.97
+
 /* Share of the search's time limit that initial plans may take (bench front). */
 #define SBP_OUTER_INITIAL_TIME 0.2
 

@@ -99,7 +99,8 @@ static inline double sbp_outer_best_s(const struct sbp_branch_and_bound *e)
 static inline double sbp_outer_limit_s(const struct sbp_branch_and_bound *e)
 {
     const double limit_s = e->request->solver_options.time_limit_s;
-    const double share = isfinite(sbp_outer_best_s(e)) ? 1 : 1 - SBP_OUTER_LEAST_MEMORY_TIME;
+    const double share =
+        isfinite(sbp_outer_best_s(e)) ? SBP_OUTER_TIME_SHARE : 1 - SBP_OUTER_LEAST_MEMORY_TIME;
     return limit_s > 0 ? share * limit_s : INFINITY;
 }
 

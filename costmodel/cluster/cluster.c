@@ -337,6 +337,6 @@ double sbp_cluster_attention_s(const struct sbp_cluster *cluster,
 double sbp_cluster_unfused_attention_s(const struct sbp_cluster *cluster, enum sbp_type type,
                                        double flops, double bytes)
 {
-    const double share = cluster->rates.unfused.share * sbp_device_factor(cluster->rates.sustained);
+    const double share = cluster->rates.unfused.share * sbp_device_factor(cluster->rates.sustained[type]);
     return flops / (peak_flops(cluster, type) * share) + stream_s(cluster, bytes);
 }

@@ -168,7 +168,7 @@ double sbp_device_product_share(const struct sbp_device_rates *rates,
     share *= sbp_device_factor(rates->pass_share[product->pass]);
     if (product->grouped)
         share *= sbp_device_factor(rates->grouped_share[product->pass]);
-    return share * sbp_device_factor(rates->sustained);
+    return share * sbp_device_factor(rates->sustained[product->type]);
 }
 
 double sbp_device_attention_share(const struct sbp_device_rates *rates,
@@ -180,7 +180,8 @@ double sbp_device_attention_share(const struct sbp_device_rates *rates,
     const double sizes[] = {attention->head_size, attention->sequence, attention->rows};
     const double share = grid == NULL ? 1 : grid_share(grid, sizes);
     return share * alignment_share(rates, attention->head_size, attention->head_size) *
-           sbp_device_factor(rates->attention_share) * sbp_device_factor(rates->sustained);
+           sbp_device_factor(rates->attention_share) *
+           sbp_device_factor(rates->sustained[attention->type]);
 }
 
 /* --- bounds --- */
@@ -211,7 +212,8 @@ double sbp_device_most_product_share(const struct sbp_device_rates *rates, enum 
         for (int i = 0; i < rates->efficiency_count; i++)
             if (fit_of(&rates->efficiency[i].scope, type, pass) == scattered_fit)
                 most = fmin(1, fmax(most, rates->efficiency[i].share * (1 + ROUNDING)));
-    return most * sbp_device_factor(rates->pass_share[pass]) * sbp_device_factor(rates->sustained);
+    return most * sbp_device_factor(rates->pass_share[pass]) *
+           sbp_device_factor(rates->sustained[type]);
 }
 
 double sbp_device_most_attention_share(const struct sbp_device_rates *rates, enum sbp_type type,
@@ -220,7 +222,8 @@ double sbp_device_most_attention_share(const struct sbp_device_rates *rates, enu
     int fit;
     const struct sbp_rate_grid *grid =
         best_grid(rates->attention, rates->attention_count, type, pass, &fit);
-    return (grid == NULL ? 1 : most_of_grid(grid)) * sbp_device_factor(rates->sustained);
+    return (grid == NULL ? 1 : most_of_grid(grid)) * sbp_device_factor(rates->attention_share) *
+           sbp_device_factor(rates->sustained[type]);
 }
 
 int64_t sbp_device_rate_points(const struct sbp_rate_grid *grids, int count)

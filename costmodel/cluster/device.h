@@ -62,7 +62,7 @@ struct sbp_device_rates {
     double pass_share[SBP_PASSES];    /* of products in a pass, beside the tables */
     double grouped_share[SBP_PASSES]; /* of the products of experts, besides */
     double attention_share;           /* of fused attention */
-    double sustained;                 /* of products and attention: what a power limit leaves */
+    double sustained[SBP_TYPES];      /* of products and attention: what a power limit leaves */
     double stream_share;              /* of memory bandwidth, where a kernel streams */
     struct {
         double multiple, share; /* a contiguous size that the multiple does not divide is slower */
@@ -81,7 +81,8 @@ struct sbp_device_rates {
  *                         {"forward"?, "input_gradient"?, "weight_gradient"?}
  *   "alignment"           {"multiple", "efficiency"}
  *   "unfused_attention"   {"forward_passes", "backward_passes", "efficiency"}
- *   "stream_efficiency", "sustained"
+ *   "stream_efficiency"
+ *   "sustained"           of all types, or {type: share...}
  * Tables are made in the arena and live as long as it. E_INPUT: a share outside 1e-9 .. 1, sizes
  * that do not rise, a wrong number of shares, two grids of one type and pass; E_MEMORY. */
 enum sbp_status sbp_device_rates_read(const struct sbp_json *device, struct sbp_arena *arena,

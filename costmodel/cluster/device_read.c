@@ -236,6 +236,29 @@ static enum sbp_status read_unfused(const struct sbp_json *device, struct sbp_de
     return sbp_device_read_unfused(&object, &rates->unfused);
 }
 
+/* One share of all types, or one by type. */
+static enum sbp_status read_sustained(const struct sbp_json *device, struct sbp_device_rates *rates)
+{
+    const char *types[SBP_TYPES + 1] = {0};
+    struct sbp_json member;
+    double share = 0;
+    for (int type = 0; type < SBP_TYPES; type++)
+        types[type] = sbp_cluster_type_name((enum sbp_type)type);
+    if (!sbp_json_has(device, "sustained"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(device, "sustained", &member));
+    if (!cJSON_IsObject(member.node)) {
+        SBP_TRY(read_share(device, "sustained", &share));
+        for (int type = 0; type < SBP_TYPES; type++)
+            rates->sustained[type] = share;
+        return SBP_OK;
+    }
+    SBP_TRY(sbp_json_keys(&member, types));
+    for (int type = 0; type < SBP_TYPES; type++)
+        SBP_TRY(read_share(&member, types[type], &rates->sustained[type]));
+    return SBP_OK;
+}
+
 enum sbp_status sbp_device_rates_read(const struct sbp_json *device, struct sbp_arena *arena,
                                       struct sbp_device_rates *rates)
 {
@@ -251,5 +274,5 @@ enum sbp_status sbp_device_rates_read(const struct sbp_json *device, struct sbp_
     SBP_TRY(read_alignment(device, rates));
     SBP_TRY(read_unfused(device, rates));
     SBP_TRY(read_share(device, "stream_efficiency", &rates->stream_share));
-    return read_share(device, "sustained", &rates->sustained);
+    return read_sustained(device, rates);
 }

@@ -44,8 +44,9 @@ static double attention_s(const struct sbp_pricing *pricing, const struct sbp_wo
     if (attention->fused)
         return sbp_cluster_attention_s(pricing->cluster, &of_device, work->flops, bytes);
     if (!(rates->unfused.share > 0))
-        return sbp_cluster_kernel_s(pricing->cluster, pricing->type,
-                                    work->flops / sbp_device_factor(rates->sustained), bytes);
+        return sbp_cluster_kernel_s(
+            pricing->cluster, pricing->type,
+            work->flops / sbp_device_factor(rates->sustained[pricing->type]), bytes);
     const double passes =
         pass == SBP_PASS_FORWARD ? rates->unfused.forward_passes : rates->unfused.backward_passes;
     const double more = (passes - attention->score_passes) * attention->scores;
@@ -82,7 +83,17 @@ static double most_share(const struct sbp_pricing *pricing, const struct sbp_att
         return 1;
     if (work->fused)
         return sbp_device_most_attention_share(rates, pricing->type, pass);
-    return sbp_device_factor(rates->unfused.share) * sbp_device_factor(rates->sustained);
+    return sbp_device_factor(rates->unfused.share) *
+           sbp_device_factor(rates->sustained[pricing->type]);
+}
+
+/* Flops of the arithmetic's type in the time of one of the products' type. */
+static double exchange(const struct sbp_pricing *pricing)
+{
+    const double one_s = sbp_cluster_kernel_s(pricing->cluster, pricing->type, 1, 0);
+    if (pricing->product_type == pricing->type || !(one_s > 0))
+        return 1;
+    return sbp_cluster_kernel_s(pricing->cluster, pricing->product_type, 1, 0) / one_s;
 }
 
 double sbp_price_least_peak_flops(const struct sbp_pricing *pricing, int op, enum sbp_pass pass)
@@ -90,11 +101,12 @@ double sbp_price_least_peak_flops(const struct sbp_pricing *pricing, int op, enu
     const struct sbp_factor whole = sbp_op_factor_one();
     const struct sbp_work work = sbp_op_work(pricing->graph, op, &whole, pass);
     const double most =
-        sbp_device_most_product_share(&pricing->cluster->rates, pricing->type, pass);
+        sbp_device_most_product_share(&pricing->cluster->rates, pricing->product_type, pass);
+    const double each = exchange(pricing);
     double flops = work.flops / most_share(pricing, &work.attention, pass);
     for (int i = 0; i < work.product_count; i++) {
         const struct sbp_product *product = &work.product[i];
-        flops += 2 * product->count * product->m * product->n * product->k / most;
+        flops += 2 * each * product->count * product->m * product->n * product->k / most;
     }
     return flops;
 }

@@ -165,7 +165,7 @@ static double attention_s(const struct sbp_verification *c, const struct sbp_wor
                                                 .head_size = a->head_size,
                                                 .sequence = a->sequence,
                                                 .rows = a->rows};
-    const double sustained = rates->sustained > 0 ? rates->sustained : 1;
+    const double given = rates->sustained[arithmetic(c)], sustained = given > 0 ? given : 1;
     if (a->fused)
         return kernel_s(c, work->flops / sbp_device_attention_share(rates, &kernel), bytes);
     if (!(rates->unfused.share > 0))

@@ -3,7 +3,7 @@ like() { sbplan search gpt2-xl dgx-h100-8x8 --set "cluster.device.like=$1"; echo
 like h100-sxn
 like none.json
 like '[1]'
-sed 's/"sustained": 1/"sustained": 2/' "$SBPLAN_CONFIGS/devices/h100-sxm.json" >hot.json
+sed 's/"bf16": 0.86/"bf16": 2/' "$SBPLAN_CONFIGS/devices/h100-sxm.json" >hot.json
 like hot.json
 sed 's/16, 32, 128,/16, 32, 32,/' "$SBPLAN_CONFIGS/devices/h200-sxm.json" >flat.json
 like ./flat.json

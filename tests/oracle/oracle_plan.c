@@ -3,6 +3,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/cli/inputs.h"
 #include "planner/plan/plan.h"
 #include "base/json/json.h"
 #include "oracle_plan.h"
@@ -22,12 +23,16 @@ struct cJSON *shipped(const char *folder, const char *name)
     const char *const source = getenv("SBP_SOURCE_ROOT");
     char path[1024];
     struct sbp_diag diag = {{0}};
+    struct sbp_arena arena = {0};
     struct sbp_json at;
     struct cJSON *root = NULL;
     snprintf(path, sizeof path, "%s/configs/%s/%s.json", source != NULL ? source : ".", folder,
              name);
-    if (sbp_json_open(path, &root, &at, &diag) != SBP_OK)
+    if (sbp_json_open(path, &root, &at, &diag) != SBP_OK ||
+        sbp_config_expand(root, path, NULL, &arena, &diag) != SBP_OK ||
+        sbp_device_file_fill(root, path, &arena, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
+    sbp_arena_free(&arena);
     return root;
 }
 

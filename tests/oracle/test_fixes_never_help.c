@@ -31,6 +31,7 @@ struct setting {
     const char *model, *cluster; /* shipped; NULL: tiny ones */
     int64_t devices;             /* 0: all */
     int64_t pipeline, zero;      /* given; -1: open */
+    bool is_bare;                /* the machine alone, without a trainer */
 };
 
 struct instance {
@@ -85,11 +86,14 @@ static unsigned key_bit(const char *key)
 static void begin(struct instance *it)
 {
     struct sbp_plan *const plan = &it->plan;
-    if (it->setting.model != NULL)
-        begin_plan(shipped("models", it->setting.model), shipped("clusters", it->setting.cluster),
-                   plan);
-    else
+    if (it->setting.model != NULL) {
+        struct cJSON *const cluster = shipped("clusters", it->setting.cluster);
+        if (it->setting.is_bare)
+            cJSON_DeleteItemFromObjectCaseSensitive(cluster, "runtime");
+        begin_plan(shipped("models", it->setting.model), cluster, plan);
+    } else {
         begin_plan(parsed(it->model.text), parsed(it->cluster.text), plan);
+    }
 }
 
 /* Gives what the setting says, and searches without a fix. */
@@ -340,10 +344,10 @@ static void test_examples(void **state)
         const char *layer, *role;
         int64_t factor[2];
     } cases[] = {
-        {{"wide-deep", "dgx-a100-8x8", 0, -1, -1}, "flatten", "replicate", {2, 1}},
-        {{"wide-deep", "gcp-a100-2x8", 0, -1, -1}, "logit", "partial", {2, 1}},
-        {{"tiny-gpt", "gcp-a100-2x4", 0, 1, -1}, "embedding", "replicate", {2, 2}},
-        {{"tiny-mlp", "gcp-a100-2x8", 0, 1, -1}, "fc3", "replicate", {1, 2}},
+        {{"wide-deep", "dgx-a100-8x8", 0, -1, -1, true}, "flatten", "replicate", {2, 1}},
+        {{"wide-deep", "gcp-a100-2x8", 0, -1, -1, true}, "logit", "partial", {2, 1}},
+        {{"tiny-gpt", "gcp-a100-2x4", 0, 1, -1, true}, "embedding", "replicate", {2, 2}},
+        {{"tiny-mlp", "gcp-a100-2x8", 0, 1, -1, true}, "fc3", "replicate", {1, 2}},
     };
     struct finding findings[4];
     struct tally tally = {.finding = findings};

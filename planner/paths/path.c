@@ -17,6 +17,7 @@ enum sbp_status sbp_path_init(const struct sbp_cut *cut, struct sbp_arena *arena
                              &path->sent,    &path->returned, &path->end};
     for (int i = 0; i < 6; i++)
         *part[i] = path->all + (size_t)i * (size_t)pieces;
+    path->sync = path->end + stages;
     return SBP_OK;
 }
 

@@ -59,9 +59,31 @@ static enum sbp_status take_times(const struct sbp_cut *cut, const struct sbp_st
         times->sent[piece] = cost->send_forward_s;
         times->returned[piece] = cost->send_backward_s;
     }
-    for (int stage = 0; ends != NULL && stage < times->stages; stage++)
+    for (int stage = 0; ends != NULL && stage < times->stages; stage++) {
         times->end[stage] = end_s(&ends[stage]);
+        times->sync[stage] = ends[stage].sync_overlap * ends[stage].sync_s;
+    }
     return SBP_OK;
+}
+
+/* Where the sum of gradients outlasts the last backward pass on the stage of the path's end, the
+ * path goes through the sum instead of the pass (struct sbp_stage_end). Interleaved chunks and late
+ * weight gradients begin the sum with other passes: there the path stays. */
+static void follow_sync(const struct sbp_cut *cut, const struct sbp_path *times,
+                        struct sbp_path *path)
+{
+    const enum sbp_schedule schedule = cut->parallel.schedule;
+    if (cut->parallel.chunks > 1 || schedule == SBP_ZERO_BUBBLE ||
+        (path->stages > 1 && schedule == SBP_MESSAGE_DRIVEN))
+        return;
+    for (int stage = 0; stage < path->stages; stage++) {
+        const double pass_s = times->backward[stage] + times->weight[stage];
+        if (path->end[stage] < 1 || path->backward[stage] < 1 || times->sync[stage] <= pass_s)
+            continue;
+        path->sync[stage] = 1;
+        path->backward[stage] -= 1;
+        path->weight[stage] -= 1;
+    }
 }
 
 /* Counts the timeline's critical path; where its order is not known, path keeps what it holds. */
@@ -163,6 +185,8 @@ enum sbp_status sbp_path_of_step(const struct sbp_cut *cut, const struct sbp_str
         status = drive_path(cut, times, step.micro_batches, &step.arena, path);
     else if (status == SBP_OK && has_known_paths(cut))
         status = trace_path(cut, &simulated, &step.timeline, &step.arena, path);
+    if (status == SBP_OK)
+        follow_sync(cut, times, path);
     sbp_step_free(&step);
     return status;
 }

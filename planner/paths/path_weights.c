@@ -22,6 +22,7 @@ static void weigh_piece(const struct sbp_path *path, int piece, struct sbp_path_
         weights->backward[op] = path->backward[piece];
         weights->weight[op] = path->weight[piece];
         weights->end[op] = path->end[piece % path->stages];
+        weights->sync[op] = path->sync[piece % path->stages];
     }
 }
 
@@ -266,6 +267,7 @@ static enum sbp_status begin(const struct sbp_cut *cut, struct sbp_arena *arena,
                                          .backward = SBP_NEW(arena, double, ops),
                                          .weight = SBP_NEW(arena, double, ops),
                                          .end = SBP_NEW(arena, double, ops),
+                                         .sync = SBP_NEW(arena, double, ops),
                                          .pieces = (int)pieces,
                                          .first = SBP_NEW(arena, int, pieces + 1),
                                          .crossed = SBP_NEW(arena, double, pieces),
@@ -273,8 +275,9 @@ static enum sbp_status begin(const struct sbp_cut *cut, struct sbp_arena *arena,
                                          .point = SBP_NEW(arena, int, ops),
                                          .kept = SBP_NEW(arena, double, ops)};
     if (weights->forward == NULL || weights->backward == NULL || weights->weight == NULL ||
-        weights->end == NULL || weights->first == NULL || weights->crossed == NULL ||
-        weights->stage == NULL || weights->point == NULL || weights->kept == NULL)
+        weights->end == NULL || weights->sync == NULL || weights->first == NULL ||
+        weights->crossed == NULL || weights->stage == NULL || weights->point == NULL ||
+        weights->kept == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(sbp_stages_cut_as(&cut->graph, weights->pieces, parallel, weights->first, diag));
     return set_memory(cut, arena, weights, diag);

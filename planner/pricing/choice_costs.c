@@ -86,6 +86,7 @@ struct terms {
     double shown;      /* the least share of the gradients' synchronisation that is not hidden */
     double each_shown; /* likewise of what each micro-batch sums */
     double stage_sum_shown;
+    double hidden, stage_sum_hidden; /* the rest, which the path may go through */
     /* Bytes of states for each element of blocks and of shards, by ZeRO level. */
     double local_bytes[SBP_ZERO_LEVELS], shard_bytes[SBP_ZERO_LEVELS];
     bool sums_each; /* several micro-batches: from level 2 on each is reduced by itself */
@@ -98,6 +99,8 @@ static struct terms terms_of(const struct sbp_space *space)
                           .each_shown =
                               sbp_pricing_shown(space, SBP_CAUSE_WEIGHT_GRADIENT, SBP_OP_KINDS),
                           .stage_sum_shown = 1 - space->hidden_share,
+                          .hidden = space->hidden_share,
+                          .stage_sum_hidden = space->hidden_share,
                           .sums_each = space->micro_batches > 1};
     for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
         terms.local_bytes[level] = sbp_pricing_state_bytes(space, level, 1, 0);
@@ -106,8 +109,10 @@ static struct terms terms_of(const struct sbp_space *space)
     const bool may_hide =
         space->request->asked.objective == SBP_STEP_TIME && !space->request->nothing_hides;
     /* Sums in chunks run beside the optimizer (Myelin, V-C); those with other stages do not. */
-    if (space->parallel->chunk_factor > 0)
+    if (space->parallel->chunk_factor > 0) {
         terms.stage_sum_shown = 1;
+        terms.hidden = terms.stage_sum_hidden = 0;
+    }
     if (space->parallel->chunk_factor > 0 && space->parallel->offload && may_hide)
         terms.shown = 0;
     return terms;
@@ -144,10 +149,11 @@ static void weigh_level(const struct terms *terms, const struct sbp_op_group *gr
     memset(weight, 0, SBP_COLUMNS * sizeof *weight);
     weight[level == 3 ? SBP_COLUMN_GATHER : SBP_COLUMN_CONVERT] = group->copied;
     weight[level == 0 ? SBP_COLUMN_REDUCE : SBP_COLUMN_SCATTER] =
-        each ? group->weight * terms->each_shown : group->end * terms->shown;
+        each ? group->weight * terms->each_shown
+             : group->end * terms->shown + group->sync * terms->hidden;
     weight[SBP_COLUMN_SHARE] = level == 1 || level == 2 ? group->end : 0;
     weight[level == 0 ? SBP_COLUMN_STAGE_BLOCKS : SBP_COLUMN_STAGE_SHARDS] =
-        group->end * terms->stage_sum_shown;
+        group->end * terms->stage_sum_shown + group->sync * terms->stage_sum_hidden;
     weight[level == 0 ? SBP_COLUMN_LOCAL : SBP_COLUMN_SHARD] =
         group->end * terms->update.parameter_s;
 }

@@ -161,6 +161,7 @@ static void count(const struct maker *m, int op, struct sbp_op_group *group)
     group->backward += backward;
     group->weight += weight_times(m->space, op);
     group->end += weights->end[op];
+    group->sync += weights->sync[op];
     group->copied += forward + backward * copies_back(m, op);
     group->recomputed_compute += backward * recomputed->compute[op];
     group->recomputed_inner += backward * recomputed->inner[op];

@@ -57,6 +57,7 @@ struct sbp_op_group {
     double recomputed_compute, recomputed_inner, recomputed_boxed[SBP_MAX_INPUTS];
     double recomputed_output;
     double copied, end;
+    double sync; /* sums of gradients, as far as they may hide */
     int sharers; /* readers that may share the input's copy, where it may rest whole; else 1 */
     double *held, *kept; /* (memory stages) operators; micro-batches whose activations are kept */
 };
@@ -81,8 +82,8 @@ struct sbp_op_groups {
 enum sbp_status sbp_pricing_make_groups(struct sbp_space *space) SBP_MUST_USE;
 
 /* The share of a collective's time that adds to its pass: 1 less what the trainer may hide
- * (sbp_price_hidden_share), so that sums bound the step from below. op_kind: of the operator that it
- * is inside of. 1 where the objective is communication. */
+ * (sbp_price_hidden_share), so that sums bound the step from below. op_kind: of the operator that
+ * it is inside of. 1 where the objective is communication. */
 double sbp_pricing_shown(const struct sbp_space *space, enum sbp_cause cause,
                          enum sbp_op_kind op_kind);
 

@@ -284,7 +284,8 @@ static enum sbp_status set_path(const struct change *change, struct cJSON *root,
 
 /* ---- keys without a file -------------------------------------------------------------------- */
 
-/* Finds the path of a member of that name in the cluster: "cluster.device.memory_bytes". */
+/* Finds the path of a member of that name in the cluster: "cluster.device.memory_bytes". A trainer's
+ * members are left out: "attention" is a key of models that need not state it. */
 static bool find_in_cluster(const struct cJSON *node, const char *name, char *path, size_t used)
 {
     int index = 0;
@@ -296,6 +297,8 @@ static bool find_in_cluster(const struct cJSON *node, const char *name, char *pa
             return false;
         if (cJSON_IsObject(node) && strcmp(item->string, name) == 0)
             return true;
+        if (cJSON_IsObject(node) && strcmp(item->string, "runtime") == 0)
+            continue;
         if (find_in_cluster(item, name, path, used + (size_t)length))
             return true;
     }

@@ -3,7 +3,8 @@
 #include <math.h>
 #include <stddef.h>
 
-#define MOST_HOST_S 1.0 /* a second for one operator is a mistake in the unit */
+#define MOST_ERROR  1000.0 /* as of measured collectives */
+#define MOST_HOST_S 1.0    /* a second for one operator is a mistake in the unit */
 
 #define NAME(symbol, name) name,
 static const char *const hidings[] = {SBP_HIDING_MAP(NAME) "source", NULL};
@@ -54,9 +55,10 @@ static enum sbp_status read_hides(const struct sbp_json *at, struct sbp_runtime 
 enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
                                  struct sbp_runtime *runtime)
 {
-    static const char *const KEYS[] = {"name",   "reaches",  "unfused_attention", "hides",
-                                       "host_s", "launch_s", "messages",          "reserve_bytes",
-                                       "source", NULL};
+    static const char *const KEYS[] = {
+        "name",     "reaches",  "unfused_attention", "hides", "host_s",
+        "launch_s", "messages", "reserve_bytes",     "error", "source",
+        NULL};
     static const char *const MESSAGES[] = {"overlap", "block", NULL};
     struct sbp_json name;
     int messages = 0;
@@ -71,6 +73,7 @@ enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
     SBP_TRY(sbp_json_get_double(at, "launch_s", 0, MOST_HOST_S, &runtime->launch_s));
     SBP_TRY(sbp_json_get_choice(at, "messages", MESSAGES, &messages));
     runtime->sends_block = messages == 1;
+    SBP_TRY(sbp_json_get_double(at, "error", 0, MOST_ERROR, &runtime->error));
     return sbp_json_get_int64(at, "reserve_bytes", 0, most_bytes, &runtime->reserve_bytes);
 }
 

@@ -47,7 +47,9 @@ struct sbp_runtime {
     double launch_s; /* of a kernel, while the device waits: hosts that block; default 0 */
     struct sbp_unfused_attention unfused; /* of materialised scores; share 0: not given */
     bool sends_block;                     /* a stage waits until its message to the next has left */
-    int64_t reserve_bytes;                /* of a device that the trainer holds; default 0 */
+    double error; /* e: nine of ten published steps t lay in p / (1 + e) .. p (1 + e) of their
+                     predictions p; 0: not known */
+    int64_t reserve_bytes; /* of a device that the trainer holds; default 0 */
 };
 
 /* Reads {"name", "hides"?: {"gradients"?, "weights"?, "activations"?, "context"?, "experts"?:

@@ -271,7 +271,8 @@ static enum sbp_status print_trust(const struct comparison *comparison)
 {
     if (!has_intervals(comparison))
         return SBP_OK;
-    SBP_PRINT("interval: of the step, by the errors of the calibration; *: some of it rests on "
+    SBP_PRINT("interval: of the step, by the errors of calibration and published runs; *: some of "
+              "it rests on "
               "prices that were\nextrapolated or are poorly known, most of all\n");
     for (int i = 0; i < ROWS; i++)
         if (comparison->row[i].found)

@@ -107,13 +107,21 @@ static enum sbp_status step_at(const struct sbp_plan *plan, enum sbp_bound bound
 enum sbp_status sbp_price_interval_make(const struct sbp_plan *plan, const struct sbp_step *step,
                                         struct sbp_price_interval *trust, struct sbp_diag *diag)
 {
-    *trust = (struct sbp_price_interval){.is_given =
-                                             sbp_network_is_given(&plan->workload.cluster.network)};
-    if (!trust->is_given)
-        return SBP_OK;
-    find_doubts(step, trust);
-    SBP_TRY(step_at(plan, SBP_LOWEST, &trust->low_s, diag));
-    return step_at(plan, SBP_HIGHEST, &trust->high_s, diag);
+    const struct sbp_cluster *cluster = &plan->workload.cluster;
+    const double step_s = step->totals.step_s, error = cluster->runtime.error;
+    *trust = (struct sbp_price_interval){.is_calibrated = sbp_network_is_given(&cluster->network),
+                                         .low_s = step_s,
+                                         .high_s = step_s};
+    trust->trainer = error > 0 ? cluster->runtime.name : NULL;
+    trust->is_given = trust->is_calibrated || trust->trainer != NULL;
+    if (trust->is_calibrated) {
+        find_doubts(step, trust);
+        SBP_TRY(step_at(plan, SBP_LOWEST, &trust->low_s, diag));
+        SBP_TRY(step_at(plan, SBP_HIGHEST, &trust->high_s, diag));
+    }
+    trust->low_s /= 1 + error;
+    trust->high_s *= 1 + error;
+    return SBP_OK;
 }
 
 /* --- telling --- */
@@ -136,8 +144,11 @@ enum sbp_status sbp_price_interval_print(const struct sbp_price_interval *trust,
     char low[32], high[32];
     if (!trust->is_given)
         return SBP_OK;
-    if (fprintf(out, "interval   %s .. %s a step, by the errors of the calibration\n",
-                sbp_format_seconds(trust->low_s, low), sbp_format_seconds(trust->high_s, high)) < 0)
+    if (fprintf(out, "interval   %s .. %s a step, by the errors of %s%s%s\n",
+                sbp_format_seconds(trust->low_s, low), sbp_format_seconds(trust->high_s, high),
+                trust->is_calibrated ? "the calibration" : "",
+                trust->is_calibrated && trust->trainer != NULL ? " and of " : "",
+                trust->trainer != NULL ? "published runs" : "") < 0)
         return SBP_E_IO;
     for (int i = 0; i < trust->doubt_count; i++) {
         if (fprintf(out, "warning    ") < 0)

@@ -1,6 +1,7 @@
 /* How far a plan's price can be trusted: an interval of its step time, from the errors that a
- * calibration noted for the cluster's measured collectives, and the doubts, that is, the
- * collectives of the step whose prices are extrapolated or fit poorly.
+ * calibration noted for the cluster's measured collectives and from those of published runs of the
+ * trainer, and the doubts, that is, the collectives of the step whose prices are extrapolated or
+ * fit poorly.
  *
  * Each end of the interval is the step with every collective at that end of its own interval.
  * Errors of both signs cancel in part, so that the real step lies further inside.
@@ -26,7 +27,9 @@ struct sbp_doubt {
 };
 
 struct sbp_price_interval {
-    bool is_given; /* the cluster has measured groups; else nothing below is set */
+    bool is_given;       /* one of the next two; else nothing below is set */
+    bool is_calibrated;  /* the cluster has measured groups */
+    const char *trainer; /* borrowed from the plan: whose error is known; NULL */
     double low_s, high_s;
     int doubt_count;
     struct sbp_doubt

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/search_top_priv.h"
+#include "planner/validate/simplest.h"
 #include "planner/report/price_interval.h"
 #include "planner/space/space_table.h"
 
@@ -59,6 +60,45 @@ static enum sbp_status print_search(const struct sbp_search_job *job)
     return SBP_OK;
 }
 
+/* Looks for a simpler layout where all was open to the search. */
+static enum sbp_status find_simplest(const struct sbp_search_job *job, double step_s,
+                                     struct sbp_simplest *simplest, struct sbp_diag *diag)
+{
+    *simplest = (struct sbp_simplest){.is_found = false};
+    if (job->priced != NULL || job->request.space != SBP_SPACE_FULL || job->request.runnable ||
+        job->request.fix_count > 0 || job->request.given != 0 || job->outcome.stopped ||
+        job->request.objective != SBP_STEP_TIME)
+        return SBP_OK;
+    return sbp_simplest_find(&job->plan, step_s, job->request.memory_limit_bytes, simplest, diag);
+}
+
+static enum sbp_status print_simplest(const struct sbp_search_job *job, double step_s,
+                                      struct sbp_diag *diag)
+{
+    struct sbp_simplest simplest;
+    char options[SBP_SIMPLEST_BYTES], seconds[32];
+    SBP_TRY(find_simplest(job, step_s, &simplest, diag));
+    if (simplest.is_found)
+        SBP_PRINT("simplest   %s with %s of sbplan price: the interval holds both\n",
+                  sbp_report_seconds(simplest.step_s, seconds),
+                  sbp_simplest_options(&simplest, options));
+    return SBP_OK;
+}
+
+static enum sbp_status put_simplest(struct cJSON *json, const struct sbp_search_job *job,
+                                    double step_s, bool *failed, struct sbp_diag *diag)
+{
+    struct sbp_simplest simplest;
+    char options[SBP_SIMPLEST_BYTES];
+    SBP_TRY(find_simplest(job, step_s, &simplest, diag));
+    if (!simplest.is_found)
+        return SBP_OK;
+    struct cJSON *object = sbp_json_put_object(json, "simplest", failed);
+    sbp_json_put_text(object, "options", sbp_simplest_options(&simplest, options), failed);
+    sbp_json_put_number(object, "step_s", simplest.step_s, failed);
+    return SBP_OK;
+}
+
 static enum sbp_status print_text(const struct sbp_search_job *job, const struct sbp_report *report,
                                   struct sbp_diag *diag)
 {
@@ -70,6 +110,7 @@ static enum sbp_status print_text(const struct sbp_search_job *job, const struct
     SBP_TRY(print_notes(job));
     SBP_TRY(sbp_report_print_cost(report, &options, stdout));
     SBP_TRY(sbp_price_interval_print(&trust, report->summary.totals.step_s, stdout));
+    SBP_TRY(print_simplest(job, report->summary.totals.step_s, diag));
     SBP_TRY(sbp_search_measured_print(job, report->summary.totals.step_s, diag));
     SBP_PRINT("\n");
     SBP_TRY(sbp_report_print_layers(report, stdout));
@@ -263,7 +304,9 @@ static enum sbp_status print_json(const struct sbp_search_job *job, const struct
     sbp_report_put(json, report, &options, &failed);
     sbp_price_interval_put(json, &trust, &failed);
     put_notes(json, job, &failed);
-    const enum sbp_status status = sbp_search_measured_put(json, job, &failed, diag);
+    enum sbp_status status = put_simplest(json, job, report->summary.totals.step_s, &failed, diag);
+    if (status == SBP_OK)
+        status = sbp_search_measured_put(json, job, &failed, diag);
     if (status != SBP_OK) {
         cJSON_Delete(json);
         return status;

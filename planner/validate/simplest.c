@@ -1,0 +1,123 @@
+#include "planner/validate/simplest.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "planner/outer/branch_and_bound.h"
+
+/* ---- layouts, the simplest first ------------------------------------------------------------- */
+
+static const int micro_batches[] = {1, 4};
+static const struct layout {
+    int tensor, pipeline, zero;
+    enum sbp_recompute recompute;
+} layouts[] = {
+    {1, 1, 0, SBP_RECOMPUTE_NONE},  {1, 1, 1, SBP_RECOMPUTE_NONE},  {1, 1, 1, SBP_RECOMPUTE_FULL},
+    {1, 1, 3, SBP_RECOMPUTE_NONE},  {1, 1, 3, SBP_RECOMPUTE_FULL},  {2, 1, 1, SBP_RECOMPUTE_NONE},
+    {4, 1, 1, SBP_RECOMPUTE_NONE},  {8, 1, 1, SBP_RECOMPUTE_NONE},  {1, 2, 1, SBP_RECOMPUTE_NONE},
+    {1, 4, 1, SBP_RECOMPUTE_NONE},  {1, 8, 1, SBP_RECOMPUTE_NONE},  {2, 2, 1, SBP_RECOMPUTE_NONE},
+    {4, 2, 1, SBP_RECOMPUTE_NONE},  {4, 4, 1, SBP_RECOMPUTE_NONE},  {8, 2, 1, SBP_RECOMPUTE_NONE},
+    {8, 4, 1, SBP_RECOMPUTE_NONE},  {8, 8, 1, SBP_RECOMPUTE_NONE},  {8, 8, 1, SBP_RECOMPUTE_FULL},
+    {8, 16, 1, SBP_RECOMPUTE_NONE}, {8, 16, 1, SBP_RECOMPUTE_FULL},
+};
+
+static struct sbp_degrees degrees_of(const struct layout *layout, int micro_batch)
+{
+    struct sbp_degrees degrees = sbp_degrees_none();
+    degrees.tensor = layout->tensor;
+    degrees.pipeline = layout->pipeline;
+    degrees.zero = layout->zero;
+    degrees.recompute = (int)layout->recompute;
+    degrees.sequence_parallel = layout->tensor > 1;
+    degrees.micro_batch = micro_batch;
+    return degrees;
+}
+
+/* ---- prices ---------------------------------------------------------------------------------- */
+
+/* Searches the names of the axes under the degrees; *step_s stays where none fits. */
+static enum sbp_status search(struct sbp_plan *plan, const struct sbp_degrees *degrees,
+                              int64_t limit_bytes, double *step_s, struct sbp_diag *diag)
+{
+    struct sbp_degrees_plan made;
+    struct sbp_pool pool = {0};
+    struct sbp_outcome outcome;
+    SBP_TRY(sbp_degrees_apply(degrees, plan, &plan->arena, &made, diag));
+    const struct sbp_request request = {.space = SBP_SPACE_FULL,
+                                        .boxing = SBP_BOXING_FULL,
+                                        .given = ~0u,
+                                        .quick = true,
+                                        .memory_limit_bytes = limit_bytes,
+                                        .fix = made.fix,
+                                        .fix_count = made.fix_count};
+    SBP_TRY(sbp_outer_search(plan, &request, 1, &plan->arena, &pool, &outcome, diag));
+    if (pool.count > 0)
+        *step_s = pool.plan[0].objective_s;
+    return SBP_OK;
+}
+
+/* Seconds of a layout; INFINITY where it is not legal or does not fit. */
+static enum sbp_status price(const struct sbp_plan *given, const struct sbp_degrees *degrees,
+                             int64_t limit_bytes, double *step_s, struct sbp_diag *diag)
+{
+    struct cJSON *model = cJSON_Duplicate(given->workload.model_json, true);
+    struct cJSON *cluster = cJSON_Duplicate(given->workload.cluster_json, true);
+    struct sbp_plan plan;
+    struct sbp_diag why = {{0}};
+    *step_s = INFINITY;
+    if (model == NULL || cluster == NULL) {
+        cJSON_Delete(model);
+        cJSON_Delete(cluster);
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    }
+    SBP_TRY(sbp_plan_begin(model, "model", cluster, "cluster", &plan, diag));
+    const enum sbp_status status = search(&plan, degrees, limit_bytes, step_s, &why);
+    sbp_plan_free(&plan);
+    if (status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED)
+        return SBP_OK;
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", why.text);
+}
+
+enum sbp_status sbp_simplest_find(const struct sbp_plan *plan, double step_s, int64_t limit_bytes,
+                                  struct sbp_simplest *simplest, struct sbp_diag *diag)
+{
+    const double error = plan->workload.cluster.runtime.error;
+    *simplest = (struct sbp_simplest){.is_found = false};
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts && error > 0; i++)
+        for (size_t m = 0; m < sizeof micro_batches / sizeof *micro_batches; m++) {
+            simplest->degrees = degrees_of(&layouts[i], micro_batches[m]);
+            SBP_TRY(price(plan, &simplest->degrees, limit_bytes, &simplest->step_s, diag));
+            simplest->is_found = simplest->step_s <= step_s * (1 + error);
+            if (simplest->is_found)
+                return SBP_OK;
+        }
+    return SBP_OK;
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+static void add(char *buffer, const char *option, int64_t value, int64_t absent)
+{
+    const size_t length = strlen(buffer);
+    if (value != absent)
+        (void)snprintf(buffer + length, SBP_SIMPLEST_BYTES - length, "%s--%s %lld",
+                       length > 0 ? " " : "", option, (long long)value);
+}
+
+const char *sbp_simplest_options(const struct sbp_simplest *simplest, char *buffer)
+{
+    const struct sbp_degrees *degrees = &simplest->degrees;
+    buffer[0] = '\0';
+    add(buffer, "tp", degrees->tensor, 1);
+    add(buffer, "pp", degrees->pipeline, 1);
+    add(buffer, "zero", degrees->zero, SBP_ANY);
+    add(buffer, "micro-batch", degrees->micro_batch, 0);
+    const size_t length = strlen(buffer);
+    (void)snprintf(buffer + length, SBP_SIMPLEST_BYTES - length, "%s%s",
+                   degrees->sequence_parallel ? " --sequence-parallel" : "",
+                   degrees->recompute == SBP_RECOMPUTE_FULL ? " --recompute full" : "");
+    return buffer;
+}

@@ -326,16 +326,17 @@ static void add_head(const struct bench *bench, struct sbp_text *page)
                  ".\nEach row is one run of `sbplan search MODEL CLUSTER --json --time-limit %s`, ",
                  bench->arguments.time_limit);
     sbp_text_add(
-        page, "from reading the files to the written plan;\nits time is wall time and its memory "
-              "the most that "
-              "was resident. [front.csv](front.csv) has all digits.\n\n"
-              "Models are imported from their Hugging Face configs (`sbplan import hf CONFIG "
-              "--global-batch N\n--sequence N --precision mixed`); those with a * are of "
-              "`configs/models`. Precision is mixed, attention\nflash; the batch is in sequences "
-              "or images a step; sequences have as many tokens as the model was\ntrained with. "
-              "Clusters are `dgx-a100-8x8` and `dgx-h100-8x8` with other level sizes, nodes x "
-              "devices of a node;\nthey state the peaks of data sheets, so that MFU is what "
-              "communication, bubbles, recomputing and the optimizer leave of it.\n\n");
+        page,
+        "from reading the files to the written plan;\nits time is wall time and its memory "
+        "the most that "
+        "was resident. [front.csv](front.csv) has all digits.\n\n"
+        "Models are imported from their Hugging Face configs (`sbplan import hf CONFIG "
+        "--global-batch N\n--sequence N --precision mixed`); those with a * are of "
+        "`configs/models`. Precision is mixed, attention\nflash; the batch is in sequences "
+        "or images a step; sequences have as many tokens as the model was\ntrained with. "
+        "Clusters are `dgx-a100-8x8` and `dgx-h100-8x8` with other level sizes, nodes x "
+        "devices of a node,\nwith the rates of their devices and Megatron Core as the trainer "
+        "(docs/validate.md).\n\n");
     sbp_text_add(
         page, "The answer is `optimal`, or how far the plan is above the proven bound at most; "
               "a star\nsays that this holds among common roles and rests, else it holds over every "

@@ -136,7 +136,7 @@ static bool set_half(struct sbp_megatron_flags *flags, const char *value)
 static bool set_fp8(struct sbp_megatron_flags *flags, const char *value)
 {
     (void)value;
-    note(flags, "--fp8-format: products are priced in the model's precision, fp8 is not modelled");
+    note(flags, "--fp8-format: products are priced in the model's precision; --set precision=fp8");
     return true;
 }
 

@@ -50,6 +50,8 @@ static void read_device(const char *name, struct sbp_arena *arena, struct sbp_cl
     if (sbp_json_open(path, &tree, &at, &diag) != SBP_OK ||
         sbp_cluster_read_device(&at, arena, cluster) != SBP_OK)
         fail_msg("%s", diag.text);
+    for (int type = 0; type < SBP_TYPES; type++)
+        cluster->rates.sustained[type] = 0; /* the rows are bursts, which no power limit slows */
     cJSON_Delete(tree);
 }
 

@@ -41,7 +41,7 @@ under() {
     [ $status -eq "$expected" ] || fail "exit status $status, not $expected: $*: $(cat "$file")"
 }
 
-small='--collectives send-recv --max-bytes 4K --runs 1 --budget-s 1'
+small='--collectives send-recv --max-bytes 4K --runs 3 --budget-s 3'
 
 # --- what srun connects ---
 

@@ -8,12 +8,14 @@ struct sbp_pricing sbp_price_setup(const struct sbp_graph *graph, const struct s
         type = SBP_FP64;
     else if (bytes->activation == 4)
         type = SBP_FP32;
+    const enum sbp_type products = graph->precision.products;
+    const bool keeps = type == graph->precision.activation && cluster->flops[products] > 0;
     return (struct sbp_pricing){
         .graph = graph,
         .cluster = cluster,
         .bytes = *bytes,
         .type = type,
-        .product_type = type == graph->precision.activation ? graph->precision.products : type};
+        .product_type = keeps ? products : type}; /* a device without the type multiplies as ever */
 }
 
 static double product_s(const struct sbp_pricing *pricing, const struct sbp_product *product,

@@ -140,8 +140,9 @@ static double product_s(const struct sbp_verification *c, const struct sbp_produ
                         enum sbp_pass pass)
 {
     const struct sbp_cluster *device = &c->plan->workload.cluster;
-    const enum sbp_type type =
-        c->bytes.activation <= 2 ? c->graph->precision.products : arithmetic(c);
+    const enum sbp_type products = c->graph->precision.products, plain = arithmetic(c);
+    const bool has_type = plain == c->graph->precision.activation && device->flops[products] > 0;
+    const enum sbp_type type = has_type ? products : plain;
     const double m = product->m, n = product->n, k = product->k;
     const double elements = product->elements > 0 ? product->elements : m * k + k * n + m * n;
     const double bytes = elements * (double)sbp_cluster_type_bytes(type);

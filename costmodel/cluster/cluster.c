@@ -189,8 +189,8 @@ static void reach(const struct sbp_runtime *runtime, struct sbp_device_rates *ra
         rates->unfused = runtime->unfused;
 }
 
-/* What the trainer adds to the machine; gradient_overlap, which says it of gradients alone, is the
- * same key in an older place. */
+/* A runtime adds to the machine how a trainer behaves. An older key, gradient_overlap of the
+ * device, says the same of gradients alone. */
 static enum sbp_status read_runtime(const struct sbp_json *at, struct sbp_cluster *cluster)
 {
     struct sbp_runtime *runtime = &cluster->runtime;
@@ -337,6 +337,7 @@ double sbp_cluster_attention_s(const struct sbp_cluster *cluster,
 double sbp_cluster_unfused_attention_s(const struct sbp_cluster *cluster, enum sbp_type type,
                                        double flops, double bytes)
 {
-    const double share = cluster->rates.unfused.share * sbp_device_factor(cluster->rates.sustained[type]);
+    const double share =
+        cluster->rates.unfused.share * sbp_device_factor(cluster->rates.sustained[type]);
     return flops / (peak_flops(cluster, type) * share) + stream_s(cluster, bytes);
 }

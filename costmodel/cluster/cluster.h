@@ -72,9 +72,10 @@ enum sbp_status sbp_cluster_read_device(const struct sbp_json *device, struct sb
                                         struct sbp_cluster *cluster) SBP_MUST_USE;
 
 int64_t sbp_cluster_devices(const struct sbp_cluster *cluster);
-/* The type whose rate stands for that of `type`: itself, else the other half-precision type, which
- * runs on the same units, then the nearest wider type (a bound from below), then fp32 for fp64,
- * then anything. `type` where the cluster has no rates, so that compute is free. */
+/* The type whose rate stands for that of `type`: itself, else for fp8 bf16, fp16, fp32 and fp64 in
+ * this order, for a half-precision type the other one, which runs on the same units, then the
+ * nearest wider type (a bound from below), then fp32 for fp64, then anything. `type` where the
+ * cluster has no rates, so that compute is free. */
 enum sbp_type sbp_cluster_rate_type(const struct sbp_cluster *cluster, enum sbp_type type);
 /* Keeps the innermost `devices` (outer levels shrink first); E_INPUT when that does not divide. */
 enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,

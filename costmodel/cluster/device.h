@@ -1,4 +1,4 @@
-/* What a device reaches of its peak: shares for products, attention and streams.
+/* The shares of its peak that a device reaches in products, attention and streams.
  *
  * Input is the "device" object of a cluster file. Shares of products come as scattered shapes or on
  * grids, by type and pass; those of flash attention on grids by head size, sequence and rows. What
@@ -23,7 +23,7 @@ enum sbp_pass { SBP_PASS_FORWARD, SBP_PASS_INPUT_GRADIENT, SBP_PASS_WEIGHT_GRADI
 
 #define SBP_DEVICE_LEAST_SHARE 1e-9 /* of the peak; keeps times finite */
 
-/* What a table speaks of; -1: of any. */
+/* The type and pass that a table was measured for; -1: any. */
 struct sbp_rate_scope {
     int type, pass;
 };

@@ -152,7 +152,7 @@ static enum sbp_status read_grid(const struct sbp_json *at, const char *const si
     return read_shares(at, arena, grid);
 }
 
-/* Of two grids that say the same, one would be ignored. */
+/* Two grids of one scope are an error, since the second would be ignored. */
 static enum sbp_status check_scope(const struct sbp_json *at, const struct sbp_rate_grid *grids,
                                    int place)
 {

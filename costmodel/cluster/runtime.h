@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "costmodel/cluster/device.h"
 
-/* What may hide behind the arithmetic of its pass. */
+/* Kinds of communication that a trainer may run beside the arithmetic of the same pass. */
 #define SBP_HIDING_MAP(X)                                                                          \
     X(GRADIENTS, "gradients")     /* their sums, in buckets or by micro-batch */                   \
     X(WEIGHTS, "weights")         /* ZeRO: gathered ahead of the pass, or after the update */      \
@@ -27,8 +27,8 @@ enum sbp_hiding { SBP_HIDING_MAP(SBP_HIDING_ENUM) SBP_HIDINGS };
 #undef SBP_HIDING_ENUM
 const char *sbp_runtime_hiding_name(enum sbp_hiding hiding); /* "gradients" */
 
-/* What a trainer's kernels reach of what the device can: of the rates of products and of fused
- * attention, and of the bandwidth of streams, which unfused kernels read and write more often. */
+/* A trainer's kernels reach a share of the device's own rates: of products, of fused attention, and
+ * of the bandwidth of streams, which unfused kernels read and write more often. */
 #define SBP_REACH_MAP(X)                                                                           \
     X(PRODUCTS, "products")                                                                        \
     X(ATTENTION, "attention")                                                                      \

@@ -31,7 +31,7 @@ struct sbp_product {
     bool grouped;    /* its `count` products may be one kernel: those of experts */
 };
 #define SBP_MAX_PRODUCTS 4
-/* What prices of attention depend on, beside the flops and bytes of its work. */
+/* Prices of attention depend on these, beside the flops and bytes of its work. */
 struct sbp_attention_work {
     bool given, fused;
     double head_size; /* mean of queries' and values' */

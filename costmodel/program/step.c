@@ -392,9 +392,10 @@ static void sum_times(const struct job *job)
         beside_s;
     totals->hidden_s = totals->communication_s - totals->exposed_s;
     double *const hidden_s = totals->hidden_by_cause_s;
-    hidden_s[SBP_CAUSE_STAGE] =
-        fmin(fmax(totals->by_cause_s[SBP_CAUSE_STAGE] - step->timeline.exposed_send_s, 0),
-             totals->hidden_s - beside_s);
+    if (!job->request->cluster->runtime.sends_block)
+        hidden_s[SBP_CAUSE_STAGE] =
+            fmin(fmax(totals->by_cause_s[SBP_CAUSE_STAGE] - step->timeline.exposed_send_s, 0),
+                 totals->hidden_s - beside_s);
     hidden_s[SBP_CAUSE_WEIGHT_GRADIENT] += totals->hidden_s - beside_s - hidden_s[SBP_CAUSE_STAGE];
     const double idle_s = totals->step_s - totals->compute_s - totals->recompute_s -
                           totals->optimizer_s - totals->exposed_s;

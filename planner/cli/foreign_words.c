@@ -8,21 +8,21 @@ static const struct {
     const char *words, *advice;
 } rows[] = {
     {" tensor tp tp_size tensor_parallel tensor_parallel_size tensor_model_parallel_size ",
-     "tensor parallelism is searched; --fix LAYER=column:N,... fixes a layer, --space megatron one "
-     "degree for all, sbplan price --tp N prices a configuration"},
+     "tensor parallelism is searched; --pp N --tp N fixes its degree in search and price, --fix "
+     "LAYER=column:N,... one layer"},
     {" data dp dp_size ddp data_parallel data_parallel_size replicas ",
-     "data parallelism is searched; --fix LAYER=batch:N,... fixes a layer, --space data-parallel "
-     "all, sbplan price --dp N prices a configuration"},
+     "data parallelism is searched; --pp N --dp N fixes its degree in search and price, --fix "
+     "LAYER=batch:N,... one layer"},
     {" pp pp_size pipeline_parallel pipeline_parallel_size pipeline_model_parallel_size stages "
      "pipeline_stages ",
-     "stages are --set pipeline=N"},
+     "stages are --pp N, or --set pipeline=N"},
     {" sp sequence_parallel sequence_parallelism ",
-     "how tokens are split between layers is searched; --space megatron splits them wherever its "
-     "tensor degree divides them"},
+     "how tokens are split between layers is searched; --pp N --tp N --sequence-parallel splits "
+     "them in search and price"},
     {" cp cp_size context_parallel context_parallel_size ulysses ring_attention ",
-     "context parallelism is searched as a role of attention; --fix LAYER=context:N,... fixes it"},
+     "context parallelism is searched as a role of attention; --pp N --cp N fixes its degree"},
     {" ep ep_size expert_parallel expert_parallel_size expert_model_parallel_size ",
-     "expert parallelism is searched as a role of the experts; --fix LAYER=expert:N,... fixes it"},
+     "expert parallelism is searched as a role of the experts; --pp N --ep N fixes its degree"},
     {" fsdp fsdp2 hsdp full_shard zero3 zero_3 deepspeed sharding ",
      "FSDP shards as ZeRO 3 does: --set zero=3, or --space zero-3, which adds data parallelism "
      "alone"},
@@ -31,14 +31,15 @@ static const struct {
     {" batch batch_size gbs global_batch_size train_batch_size ",
      "the batch is --set global_batch=N, in sequences a step"},
     {" mbs micro_batch_size microbatch microbatch_size ubs ",
-     "a micro-batch is --set micro_batch=N, in sequences of all replicas together"},
+     "a micro-batch is --set micro_batch_per_replica=N, or micro_batch=N of all replicas together"},
     {" seq seqlen seq_len seq_length sequence_length context_length max_length block_size ",
      "the length is --set sequence=N, in tokens"},
-    {" dtype torch_dtype amp ", "types are --set precision=bf16, fp16, mixed or fp32"},
-    {" bf16 fp16 fp32 mixed_precision ", "types are --set precision=bf16, fp16, mixed or fp32"},
+    {" dtype torch_dtype amp ", "types are --set precision=bf16, fp16, fp8, mixed or fp32"},
+    {" bf16 fp16 fp32 mixed_precision ",
+     "types are --set precision=bf16, fp16, fp8, mixed or fp32"},
     {" checkpoint checkpointing activation_checkpointing gradient_checkpointing "
      "recompute_granularity remat ",
-     "activations are formed again by --set recompute=full or block"},
+     "activations are formed again by --set recompute=full, selective or attention"},
     {" nodes num_nodes nnodes hosts ",
      "nodes are the size of a level: --set cluster.levels[0].size=N is the outermost; --devices N "
      "takes fewer"},

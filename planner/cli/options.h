@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "planner/degrees/degrees.h"
 
-/* What a limit was set to; `none` sets it to 0. */
+/* A limit as the user set it; `none` sets it to 0. */
 struct sbp_limit {
     bool is_given;
     double most; /* 0: no limit */

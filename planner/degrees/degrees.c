@@ -62,15 +62,27 @@ static int64_t device_count(const struct sbp_cluster *cluster)
 
 /* ---- what fits ------------------------------------------------------------------------------ */
 
+/* The least divisor above d; 0: there is none. Looks no further than the root of the number: beyond
+ * it a divisor is the number over one below. */
+static int64_t next_divisor(int64_t number, int64_t d)
+{
+    int64_t next = d + 1;
+    for (; next <= number / next; next++)
+        if (number % next == 0)
+            return next;
+    for (int64_t other = number / next + 1; other > 0; other--)
+        if (number % other == 0 && number / other > d)
+            return number / other;
+    return 0;
+}
+
 #define LEGAL_BYTES 96
 /* "1, 2, 3, 4, 6, 12": divisors, as many as there is room for. Returns buffer. */
 static const char *divisors(int64_t number, char *buffer)
 {
     size_t used = 0;
     buffer[0] = '\0';
-    for (int64_t d = 1; d <= number; d++) {
-        if (number % d != 0)
-            continue;
+    for (int64_t d = next_divisor(number, 0); d > 0; d = next_divisor(number, d)) {
         if (used + 16 > LEGAL_BYTES) {
             (void)snprintf(buffer + used, LEGAL_BYTES - used, ", ...");
             break;

@@ -136,7 +136,8 @@ static bool set_half(struct sbp_megatron_flags *flags, const char *value)
 static bool set_fp8(struct sbp_megatron_flags *flags, const char *value)
 {
     (void)value;
-    note(flags, "--fp8-format: products are priced in the model's precision; --set precision=fp8");
+    note(flags, "--fp8-format: products are priced in the model's precision, --set precision=fp8 "
+                "prices them in fp8");
     return true;
 }
 
@@ -147,35 +148,46 @@ static bool set_overlap(struct sbp_megatron_flags *flags, const char *value)
     return true;
 }
 
+/* Reads "t" or "t*17" at *at and moves to its last letter. */
+static bool take_layers(const char **at, int64_t *layers)
+{
+    char count[8];
+    int64_t times = 1;
+    if ((*at)[1] == '*') {
+        const size_t length = strspn(*at + 2, "0123456789");
+        if (length == 0 || length >= sizeof count)
+            return false;
+        (void)snprintf(count, sizeof count, "%.*s", (int)length, *at + 2);
+        if (!sbp_parse_int64(count, &times))
+            return false;
+        *at += 1 + length;
+    }
+    *layers += times;
+    return *layers <= UINT16_MAX;
+}
+
 /* "Et*17|t*15,L": pieces parted by '|', of which the first begins with the embedding and the last
  * ends with the loss; t: a layer. */
 static bool set_layout(struct sbp_megatron_flags *flags, const char *value)
 {
     int pieces = 0;
     int64_t layers = 0;
+    bool ended = false; /* by the loss */
     for (const char *at = value;; at++) {
-        const bool first = pieces == 0 && layers == 0;
-        const bool last = strchr(at, '|') == NULL;
         if (*at == '|' || *at == '\0') {
-            if (pieces == SBP_MOST_GIVEN_PIECES || layers > UINT16_MAX)
+            if (pieces == SBP_MOST_GIVEN_PIECES)
                 return false;
             flags->degrees.stage_blocks[pieces++] = (uint16_t)layers;
             layers = 0;
         }
         if (*at == '\0')
             break;
-        if (*at == 't') {
-            char count[8];
-            int64_t times = 1;
-            const size_t length = at[1] == '*' ? strspn(at + 2, "0123456789") : 0;
-            (void)snprintf(count, sizeof count, "%.*s", (int)(length < 7 ? length : 7), at + 2);
-            if (at[1] == '*' && !sbp_parse_int64(count, &times))
-                return false;
-            layers += times;
-            at += at[1] == '*' ? 1 + length : 0;
-        } else if (*at != '|' && *at != ',' && !(*at == 'E' && first) && !(*at == 'L' && last)) {
+        const bool begins = *at == 'E' && at == value;
+        const bool ends = *at == 'L' && !ended && strchr(at, '|') == NULL;
+        if (*at == 't' && !ended ? !take_layers(&at, &layers)
+                                 : *at != '|' && *at != ',' && !begins && !ends)
             return false;
-        }
+        ended |= ends;
     }
     flags->degrees.stage_blocks_count = pieces;
     return pieces > 1;
@@ -236,19 +248,47 @@ static const struct flag table[] = {
 
 /* ---- words ---------------------------------------------------------------------------------- */
 
-/* Copies the next word, without quotes; false at the end. */
+static const char SPACES[] = " \t\r\n\\";
+
+static bool is_quote(char letter)
+{
+    return letter == '"' || letter == '\'';
+}
+
+/* Copies the next word, without its quotes, within which blanks belong to it; false at the end.
+ * What check_words refused is not met. */
 static bool next_word(const char **at, char *word)
 {
-    static const char SPACES[] = " \t\r\n\\", QUOTES[] = "\"'";
     size_t used = 0;
+    char open = '\0';
     *at += strspn(*at, SPACES);
     if (**at == '\0')
         return false;
-    for (; **at != '\0' && strchr(SPACES, **at) == NULL; ++*at)
-        if (strchr(QUOTES, **at) == NULL && used + 1 < WORD_BYTES)
+    for (; **at != '\0' && (open != '\0' || strchr(SPACES, **at) == NULL); ++*at) {
+        if (open == '\0' ? is_quote(**at) : **at == open)
+            open = open == '\0' ? **at : '\0';
+        else
             word[used++] = **at;
+    }
     word[used] = '\0';
     return true;
+}
+
+/* Refuses words that have no room and quotes that are not closed. */
+static enum sbp_status check_words(const char *words, struct sbp_diag *diag)
+{
+    size_t length = 0;
+    char open = '\0';
+    for (const char *at = words; *at != '\0'; at++) {
+        if (open == '\0' ? is_quote(*at) : *at == open)
+            open = open == '\0' ? *at : '\0';
+        length = open == '\0' && strchr(SPACES, *at) != NULL ? 0 : length + 1;
+        if (length >= WORD_BYTES)
+            return REFUSE(
+                "a word begins with \"%.40s\" and has %d letters and more, fewer are legal",
+                at + 1 - length, WORD_BYTES);
+    }
+    return open == '\0' ? SBP_OK : REFUSE("a quote (%c) is not closed", open);
 }
 
 static bool is_flag(const char *word)
@@ -295,13 +335,28 @@ static enum sbp_status read_count(const struct flag *flag, const char *text, int
     return SBP_OK;
 }
 
+/* Whether a word behind a switch says yes or no, which argparse would not read either. */
+static bool is_truth(const char *word)
+{
+    static const char *const words[] = {"true", "false", "True", "False", "yes",
+                                        "no",   "on",    "off",  "0",     "1"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(word, words[i]) == 0)
+            return true;
+    return false;
+}
+
 static enum sbp_status read_flag(struct sbp_megatron_flags *flags, const struct flag *flag,
                                  bool has_value, const char *value, struct sbp_diag *diag)
 {
     if (flag->kind == REFUSED)
         return REFUSE("%s: is not read, legal is %s", flag->name, flag->key);
-    if (flag->kind == SWITCH)
-        return flag->fill(flags, NULL) ? SBP_OK : REFUSE("%s: is not legal", flag->name);
+    if (flag->kind == SWITCH) {
+        if (has_value && is_truth(value))
+            return REFUSE("%s: takes no value: it is there, or it is not", flag->name);
+        (void)flag->fill(flags, NULL);
+        return SBP_OK;
+    }
     if (!has_value)
         return REFUSE("%s: has no value", flag->name);
     if (flag->kind == COUNT)
@@ -347,7 +402,7 @@ static enum sbp_status read_words(const char *words, struct sbp_megatron_flags *
 static void add_notes(struct sbp_megatron_flags *flags, const struct sbp_text *left)
 {
     if (flags->overlap)
-        note(flags, "flags of overlap: the cluster's device.gradient_overlap says what hides");
+        note(flags, "flags of overlap: --runtime NAME says what hides");
     if (left->length > 0)
         note(flags, "flags that change nothing here: %.150s%s", left->bytes,
              left->length > 150 ? "..." : "");
@@ -358,6 +413,7 @@ enum sbp_status sbp_megatron_read(const char *words, struct sbp_megatron_flags *
 {
     struct sbp_text left = {0};
     *flags = (struct sbp_megatron_flags){.degrees = sbp_degrees_none()};
+    SBP_TRY(check_words(words, diag));
     const enum sbp_status status = read_words(words, flags, &left, diag);
     if (status == SBP_OK)
         add_notes(flags, &left);

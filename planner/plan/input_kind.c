@@ -44,6 +44,16 @@ static bool is_strategy(const struct cJSON *root)
            !has(root, "global_batch") && !has(root, "name");
 }
 
+static bool is_runtime(const struct cJSON *root)
+{
+    static const char *const keys[] = {"hides",    "host_s",  "launch_s",
+                                       "messages", "reaches", "unfused_attention"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (has(root, keys[i]))
+            return true;
+    return false;
+}
+
 enum sbp_input_kind sbp_input_kind_of(const struct cJSON *root)
 {
     if (!cJSON_IsObject(root))
@@ -51,7 +61,7 @@ enum sbp_input_kind sbp_input_kind_of(const struct cJSON *root)
     const bool is[] = {
         [SBP_INPUT_MODEL] = has(root, "global_batch") && !has(root, "format"),
         [SBP_INPUT_CLUSTER] = has(root, "levels") && has(root, "device"),
-        [SBP_INPUT_RUNTIME] = has(root, "hides") || has(root, "host_s"),
+        [SBP_INPUT_RUNTIME] = is_runtime(root),
         [SBP_INPUT_PLAN] = is_plan(root),
         [SBP_INPUT_STRATEGY] = is_strategy(root),
         [SBP_INPUT_PROBLEM] = has(root, "problem") && !has(root, "name"),

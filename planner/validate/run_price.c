@@ -4,9 +4,7 @@
 
 #include "costmodel/model/op_cost.h"
 #include "costmodel/program/stages.h"
-#include "planner/outer/branch_and_bound.h"
-
-#define NO_LIMIT (INT64_C(1) << 60)
+#include "planner/validate/layout_search.h"
 
 /* How steps of the set are cut beside the degrees. */
 static enum sbp_status set_parallel(const struct sbp_run_set *set, struct sbp_plan *plan,
@@ -43,26 +41,6 @@ static enum sbp_status share_layers(const struct sbp_plan *plan, struct sbp_degr
     for (int64_t piece = 0; piece < pieces; piece++)
         degrees->stage_blocks[piece] =
             (uint16_t)(each - (piece == 0 || piece == pieces - 1 ? 1 : 0));
-    return SBP_OK;
-}
-
-/* Finds the names of the axes; memory limits nothing, for the run ran. */
-static enum sbp_status find_strategy(struct sbp_plan *plan, const struct sbp_degrees_plan *made,
-                                     struct sbp_diag *diag)
-{
-    struct sbp_pool pool = {0};
-    struct sbp_outcome outcome;
-    const struct sbp_request request = {.space = SBP_SPACE_FULL,
-                                        .boxing = SBP_BOXING_FULL,
-                                        .given = ~0u,
-                                        .memory_limit_bytes = NO_LIMIT,
-                                        .fix = made->fix,
-                                        .fix_count = made->fix_count};
-    SBP_TRY(sbp_outer_search(plan, &request, 1, &plan->arena, &pool, &outcome, diag));
-    if (pool.count == 0)
-        return sbp_fail(diag, SBP_E_INPUT, "no legal strategy has these degrees");
-    SBP_TRY(sbp_plan_cut(plan, &pool.plan[0].parallel, diag));
-    plan->strategy = pool.plan[0].strategy;
     return SBP_OK;
 }
 
@@ -104,21 +82,22 @@ static enum sbp_status price_plan(const struct sbp_run_set *set, struct sbp_plan
     return SBP_OK;
 }
 
-static enum sbp_status price_run(const struct sbp_run_set *set, int run, struct sbp_plan *plan,
-                                 struct sbp_run_price *price, struct sbp_diag *diag)
+static enum sbp_status price_run(const struct sbp_run_set *set, int run, const atomic_int *stop,
+                                 struct sbp_plan *plan, struct sbp_run_price *price,
+                                 struct sbp_diag *diag)
 {
     struct sbp_degrees degrees = set->run[run].degrees;
-    struct sbp_degrees_plan made;
+    double step_s;
     SBP_TRY(set_parallel(set, plan, diag));
     if (set->run[run].counts_ends)
         SBP_TRY(share_layers(plan, &degrees, &plan->arena, diag));
-    SBP_TRY(sbp_degrees_apply(&degrees, plan, &plan->arena, &made, diag));
-    SBP_TRY(find_strategy(plan, &made, diag));
+    /* Memory limits nothing, for the run ran. */
+    SBP_TRY(sbp_layout_search(plan, &degrees, INT64_MAX, stop, &step_s, diag));
     return price_plan(set, plan, price, diag);
 }
 
-enum sbp_status sbp_run_price(const struct sbp_run_set *set, int run, struct sbp_run_price *price,
-                              struct sbp_diag *why)
+enum sbp_status sbp_run_price(const struct sbp_run_set *set, int run, const atomic_int *stop,
+                              struct sbp_run_price *price, struct sbp_diag *why)
 {
     struct cJSON *model, *cluster;
     struct sbp_plan plan;
@@ -130,7 +109,7 @@ enum sbp_status sbp_run_price(const struct sbp_run_set *set, int run, struct sbp
     }
     status = sbp_plan_begin(model, "model", cluster, "cluster", &plan, why);
     if (status == SBP_OK) {
-        status = price_run(set, run, &plan, price, why);
+        status = price_run(set, run, stop, &plan, price, why);
         sbp_plan_free(&plan);
     }
     return status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED ? SBP_NO : status;

@@ -3,6 +3,8 @@
 #ifndef SBP_PLANNER_VALIDATE_RUN_PRICE_H
 #define SBP_PLANNER_VALIDATE_RUN_PRICE_H
 
+#include <stdatomic.h>
+
 #include "planner/validate/run_set.h"
 
 struct sbp_run_price {
@@ -14,9 +16,9 @@ struct sbp_run_price {
     double peak_s;
 };
 
-/* Prices run number `run`. SBP_NO: the run cannot be expressed, why says what is in the way; errors
- * as the reader's of the set. */
-enum sbp_status sbp_run_price(const struct sbp_run_set *set, int run, struct sbp_run_price *price,
-                              struct sbp_diag *why) SBP_MUST_USE;
+/* Prices run number `run`. stop: may be NULL; non-zero keeps the best layout so far. SBP_NO: the
+ * run cannot be expressed, why says what is in the way; errors as the reader's of the set. */
+enum sbp_status sbp_run_price(const struct sbp_run_set *set, int run, const atomic_int *stop,
+                              struct sbp_run_price *price, struct sbp_diag *why) SBP_MUST_USE;
 
 #endif

@@ -455,8 +455,10 @@ enum sbp_status sbp_run_set_model(const struct sbp_run_set *set, int run, struct
     if (cJSON_GetObjectItemCaseSensitive(*model, "name") == NULL)
         sbp_json_put_text(*model, "name", "run", &failed); /* identifiers may be long */
     for (int i = 0; i < set->column_count; i++, cell = cell->next)
-        if (cell_of(set->column[i]) < 0 && !cJSON_IsNull(cell))
+        if (cell_of(set->column[i]) < 0 && !cJSON_IsNull(cell)) {
+            cJSON_DeleteItemFromObjectCaseSensitive(*model, set->column[i]);
             sbp_json_put(*model, set->column[i], cJSON_Duplicate(cell, true), &failed);
+        }
     if (!failed)
         return SBP_OK;
     cJSON_Delete(*model);

@@ -6,7 +6,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "planner/outer/branch_and_bound.h"
+#include "planner/validate/layout_search.h"
 
 /* ---- layouts, the simplest first ------------------------------------------------------------- */
 
@@ -38,27 +38,6 @@ static struct sbp_degrees degrees_of(const struct layout *layout, int micro_batc
 
 /* ---- prices ---------------------------------------------------------------------------------- */
 
-/* Searches the names of the axes under the degrees; *step_s stays where none fits. */
-static enum sbp_status search(struct sbp_plan *plan, const struct sbp_degrees *degrees,
-                              int64_t limit_bytes, double *step_s, struct sbp_diag *diag)
-{
-    struct sbp_degrees_plan made;
-    struct sbp_pool pool = {0};
-    struct sbp_outcome outcome;
-    SBP_TRY(sbp_degrees_apply(degrees, plan, &plan->arena, &made, diag));
-    const struct sbp_request request = {.space = SBP_SPACE_FULL,
-                                        .boxing = SBP_BOXING_FULL,
-                                        .given = ~0u,
-                                        .quick = true,
-                                        .memory_limit_bytes = limit_bytes,
-                                        .fix = made.fix,
-                                        .fix_count = made.fix_count};
-    SBP_TRY(sbp_outer_search(plan, &request, 1, &plan->arena, &pool, &outcome, diag));
-    if (pool.count > 0)
-        *step_s = pool.plan[0].objective_s;
-    return SBP_OK;
-}
-
 /* Seconds of a layout; INFINITY where it is not legal or does not fit. */
 static enum sbp_status price(const struct sbp_plan *given, const struct sbp_degrees *degrees,
                              int64_t limit_bytes, double *step_s, struct sbp_diag *diag)
@@ -74,9 +53,10 @@ static enum sbp_status price(const struct sbp_plan *given, const struct sbp_degr
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     }
     SBP_TRY(sbp_plan_begin(model, "model", cluster, "cluster", &plan, diag));
-    const enum sbp_status status = search(&plan, degrees, limit_bytes, step_s, &why);
+    const enum sbp_status status =
+        sbp_layout_search(&plan, degrees, limit_bytes, NULL, step_s, &why);
     sbp_plan_free(&plan);
-    if (status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED)
+    if (status == SBP_NO || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED)
         return SBP_OK;
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", why.text);
 }

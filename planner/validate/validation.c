@@ -14,7 +14,7 @@ static enum sbp_status price_runs(const atomic_int *stop, struct sbp_validation 
         struct sbp_diag why = {{0}};
         if (stop != NULL && *stop != 0)
             return SBP_STOPPED;
-        const enum sbp_status status = sbp_run_price(v->set, i, &v->price[i], &why);
+        const enum sbp_status status = sbp_run_price(v->set, i, stop, &v->price[i], &why);
         if (status == SBP_OK)
             continue;
         if (status != SBP_NO)

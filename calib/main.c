@@ -62,7 +62,8 @@ static enum sbp_status print_job(const struct sbp_measure_settings *settings,
     }
     if (job.layout.nodes * job.layout.ranks_per_node < 2)
         return sbp_fail(diag, SBP_E_USAGE,
-                        "1 node with 1 rank has nothing to measure, legal are 2 ranks and more");
+                        "1 node with 1 rank has no collectives to plan, legal are 2 ranks and "
+                        "more");
     return settings->print_sbatch ? sbp_job_print_sbatch(&job, stdout, diag)
                                   : sbp_job_print_plan(&job, stdout, diag);
 }

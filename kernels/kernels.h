@@ -145,9 +145,14 @@ struct sbp_kernels {
 /* The CPU tables (OpenBLAS, one thread a call, float and double). Thread-safe. */
 const struct sbp_kernels *sbp_kernels_cpu(enum sbp_real real);
 
-/* y(M,N) = a(M,K) b(K,N) once, for calibration: the same GEMM that the linear operators call. */
-void sbp_kernels_cpu_gemm(enum sbp_real real, void *y, const void *a, const void *b, int64_t m,
-                          int64_t n, int64_t k);
+/* y(M,N) = a(M,K) b(K,N) once, for calibration: the same GEMM that the linear operators call. A
+ * factor may lie in memory transposed, a as (K,M) or b as (N,K), as in their backward passes. */
+struct sbp_gemm_factor {
+    const void *at;
+    bool transposed;
+};
+void sbp_kernels_cpu_gemm(enum sbp_real real, void *y, struct sbp_gemm_factor a,
+                          struct sbp_gemm_factor b, int64_t m, int64_t n, int64_t k);
 /* Keeps BLAS to one thread a call; called once by every program before it starts rank threads. */
 void sbp_kernels_cpu_setup(void);
 /* Address space that BLAS maps for every thread that multiplies at a time (measured: OpenBLAS on

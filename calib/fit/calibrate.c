@@ -45,6 +45,11 @@ bool sbp_calibrate_is_gpu(const struct sbp_calibration *calibration)
     return calibration->origin.device[0] != '\0';
 }
 
+bool sbp_calibrate_is_alone(const struct sbp_calibration *calibration)
+{
+    return calibration->origin.ranks == 1 && calibration->measured.count == 0;
+}
+
 /* Passes a refusal on with the file's name and the times that were left out. */
 static enum sbp_status refuse(const struct sbp_calibration *calibration, enum sbp_status status,
                               const struct sbp_diag *why, struct sbp_diag *diag)
@@ -155,6 +160,8 @@ static void rate_compute(const struct sbp_compute_times *times, struct sbp_calib
         calibrated->gemm_flops[i] = flops / samples->median_s;
         calibrated->flops[gemm->type] =
             fmax(calibrated->flops[gemm->type], calibrated->gemm_flops[i]);
+        if (sbp_cell_product_same(gemm, &times->loaded) && times->loaded_s > 0)
+            calibrated->sustained = fmin(1, samples->median_s / times->loaded_s);
         if (++products[gemm->type] > products[calibrated->grid_type])
             calibrated->grid_type = gemm->type;
     }
@@ -190,9 +197,12 @@ enum sbp_status sbp_calibrate_fit(const struct sbp_calibration *calibration,
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points",
                         calibration->measured.count);
     struct sbp_diag why = {0};
-    enum sbp_status status = fit_together(calibration, points, calibrated, &why);
-    if (status == SBP_OK)
-        status = judge_kinds(calibration, points, calibrated, &why);
+    enum sbp_status status = SBP_OK;
+    if (!sbp_calibrate_is_alone(calibration)) {
+        status = fit_together(calibration, points, calibrated, &why);
+        if (status == SBP_OK)
+            status = judge_kinds(calibration, points, calibrated, &why);
+    }
     free(points);
     if (status == SBP_E_INPUT && network != NULL)
         memset(calibrated->fit, 0, sizeof calibrated->fit);

@@ -35,6 +35,9 @@ bool sbp_calibrate_is_crowded(const struct sbp_calibration *calibration);
 /* Whether each rank computes on a device of its own, which ranks do not share as they do cores. */
 bool sbp_calibrate_is_gpu(const struct sbp_calibration *calibration);
 
+/* Whether one rank was measured alone, so that there is no network. */
+bool sbp_calibrate_is_alone(const struct sbp_calibration *calibration);
+
 /* Curves of all good runs, and the ports that ranks of a host share. */
 struct sbp_calibrated_network {
     struct sbp_network_fit fit;
@@ -58,11 +61,14 @@ struct sbp_calibrated {
     enum sbp_type grid_type; /* of most products: their shares of its rate are the device's */
     double gemm_flops[SBP_MAX_GEMMS];
     double copy_bytes_per_s;
+    double
+        sustained; /* share of a product's rate that is left under load, of its type; 0: unknown */
     const struct sbp_calibrated_network *network; /* borrowed; NULL: alpha and beta alone */
 };
 
 /* network: NULL, or the curves, beside which alpha and beta need not be determined
- * (fit[].error.points = 0). E_INPUT: the samples do not determine the parameters; E_MEMORY. */
+ * (fit[].error.points = 0); the same of one rank alone. E_INPUT: the samples do not determine the
+ * parameters; E_MEMORY. */
 enum sbp_status sbp_calibrate_fit(const struct sbp_calibration *calibration,
                                   enum sbp_fit_weights weights,
                                   const struct sbp_calibrated_network *network,

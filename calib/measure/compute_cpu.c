@@ -92,8 +92,10 @@ static enum sbp_status cpu_open(struct sbp_compute **compute, int64_t copy_bytes
 
 static void multiply(const struct sbp_compute *compute, const struct sbp_cell *cell)
 {
-    sbp_kernels_cpu_gemm(cell->type == SBP_FP64 ? SBP_F64 : SBP_F32, compute->y, compute->a,
-                         compute->b, cell->m, cell->n, cell->k);
+    const struct sbp_gemm_factor a = {compute->a, cell->pass == SBP_PASS_WEIGHT_GRADIENT};
+    const struct sbp_gemm_factor b = {compute->b, cell->pass == SBP_PASS_INPUT_GRADIENT};
+    sbp_kernels_cpu_gemm(cell->type == SBP_FP64 ? SBP_F64 : SBP_F32, compute->y, a, b, cell->m,
+                         cell->n, cell->k);
 }
 
 static enum sbp_status cpu_repeat(struct sbp_compute *compute, const struct sbp_cell *cell,

@@ -9,6 +9,7 @@
 #define REPEATS     12   /* of a cell that settles early, warm-ups included */
 #define AROUND_S    1e-4 /* of a cell: barriers, agreeing on its times */
 #define PAIR_TIMES  10
+#define LOAD_S      3.5 /* before and during a product under load */
 #define HOUR_S      3600.0
 #define MINUTE_S    60
 #define SPARE_SHARE 0.2 /* of a job's time over the budget: starting, the last cell, fitting */
@@ -43,6 +44,8 @@ static double cell_s(const struct sbp_measure_job *job, const struct sbp_cell *c
         return AROUND_S + PAIR_TIMES * 2 * collective_s(job, &message);
     case SBP_CELL_COPY:
         return AROUND_S + REPEATS * 2 * (double)cell->bytes / products->copy_bytes_per_s;
+    case SBP_CELL_SUSTAINED:
+        return LOAD_S;
     default:
         return AROUND_S +
                REPEATS * 2 * (double)cell->m * (double)cell->n * (double)cell->k / products->flops;
@@ -118,11 +121,12 @@ static enum sbp_status print_rows(const struct sbp_measure_job *job,
     } others[] = {{SBP_CELL_PAIRS, "pairs of ranks"},
                   {SBP_CELL_GEMM, "matrix products"},
                   {SBP_CELL_COPY, "copy"},
-                  {SBP_CELL_LAUNCH, "smallest product"}};
+                  {SBP_CELL_LAUNCH, "smallest product"},
+                  {SBP_CELL_SUSTAINED, "sustained product"}};
     struct sbp_table table;
     sbp_table_init(&table, 4, titles);
     add_shapes(&table, job, sweep);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         const struct sbp_cell like = {.work = others[i].work};
         const struct row row = sum_work(job, sweep, &like);
         add_row(&table, others[i].name, "-", &row);

@@ -41,10 +41,13 @@ static enum sbp_status read_older(struct sbp_calibration_session *session)
 static enum sbp_status check_run(struct sbp_calibration_session *session, int ranks)
 {
     const struct sbp_measure_settings *settings = session->settings;
-    if (ranks < 2)
+    if (ranks < 2 && settings->ranks != 1)
         return sbp_fail(&session->diag, SBP_E_USAGE,
                         "there is 1 rank, collectives need 2: start it with mpirun -n RANKS, or "
-                        "use --backend threads -n RANKS");
+                        "use --backend threads -n RANKS; -n 1 measures one device alone");
+    if (ranks < 2 && settings->kinds != 0)
+        return sbp_fail(&session->diag, SBP_E_USAGE,
+                        "--collectives: there is 1 rank, legal are 2 and more");
     if (settings->ranks > 0 && settings->ranks != ranks)
         return sbp_fail(&session->diag, SBP_E_USAGE, "-n %lld, but the launcher started %d ranks",
                         (long long)settings->ranks, ranks);

@@ -35,8 +35,9 @@ static const struct sbp_option option_table[] = {
      "cluster file to write (default cluster.json); every sample goes beside it, into "
      "cluster.samples.jsonl, as it is taken: killed, the same command goes on",
      FIELD(CHECKED, finish.output), SBP_FIT_AND_WRITE_OUTPUT},
-    {"-n", "RANKS", "ranks of the threads backend (default 4)", FIELD(WHOLE, ranks), .least = 2,
-     .most = 1024},
+    {"-n", "RANKS",
+     "ranks of the threads backend (default 4); 1: a device alone, without collectives",
+     FIELD(WHOLE, ranks), .least = 1, .most = 1024},
     {"--backend", "NAME",
      "mpi (default when started by an MPI launcher), threads, or nccl: a GPU for each rank that "
      "MPI starts",

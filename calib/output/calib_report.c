@@ -203,8 +203,8 @@ static bool print_origin(const struct sbp_calibration *calibration, FILE *out)
 {
     const struct sbp_calibration_origin *origin = &calibration->origin;
     bool done = sbp_text_print_line(
-        out, "%s: %d ranks on %d host%s (%s), backend %s, %.1f s\n", origin->name, origin->ranks,
-        origin->hosts, origin->hosts == 1 ? "" : "s",
+        out, "%s: %d rank%s on %d host%s (%s), backend %s, %.1f s\n", origin->name, origin->ranks,
+        origin->ranks == 1 ? "" : "s", origin->hosts, origin->hosts == 1 ? "" : "s",
         sbp_calibrate_is_gpu(calibration) ? origin->device : origin->cpu, origin->backend,
         origin->wall_s);
     if (sbp_calibrate_is_crowded(calibration))
@@ -249,19 +249,22 @@ static bool print_device(const struct sbp_calibration *calibration,
         shapes++;
         least = share < least ? share : least;
     }
-    char reach[64] = "";
+    char reach[64] = "", sustained[48] = "";
     if (shapes > 1)
         (void)snprintf(reach, sizeof reach, "; %d matrix shapes reach %.0f to 100 %% of %s", shapes,
                        100 * least, sbp_cluster_type_name(calibrated->grid_type));
+    if (calibrated->sustained > 0)
+        (void)snprintf(sustained, sizeof sustained, "; sustained load leaves %.0f %%",
+                       100 * calibrated->sustained);
     bool done = fprintf(out, "device:") >= 0;
     for (int type = 0; type < SBP_TYPES; type++)
         if (calibrated->flops[type] > 0)
             done = done && fprintf(out, " %s %sFLOP/s,", sbp_cluster_type_name((enum sbp_type)type),
                                    sbp_format_count(calibrated->flops[type], rate)) >= 0;
-    return done &&
-           fprintf(out, " copy %s/s, memory %s%s\n",
-                   sbp_format_bytes(calibrated->copy_bytes_per_s, copy),
-                   sbp_format_bytes((double)calibration->origin.memory_bytes, memory), reach) >= 0;
+    return done && fprintf(out, " copy %s/s, memory %s%s%s\n",
+                           sbp_format_bytes(calibrated->copy_bytes_per_s, copy),
+                           sbp_format_bytes((double)calibration->origin.memory_bytes, memory),
+                           reach, sustained) >= 0;
 }
 
 /* --- one alpha and beta, or curves --- */
@@ -300,8 +303,9 @@ enum sbp_status sbp_calib_report(const struct sbp_calibration *calibration,
 {
     if (!print_origin(calibration, out))
         return SBP_E_IO;
-    SBP_TRY(calibrated->network == NULL ? print_line(calibration, calibrated, out)
-                                        : print_curves(calibrated->network, out));
+    if (!sbp_calibrate_is_alone(calibration))
+        SBP_TRY(calibrated->network == NULL ? print_line(calibration, calibrated, out)
+                                            : print_curves(calibrated->network, out));
     return print_device(calibration, calibrated, out) && print_findings(&calibration->findings, out)
                ? SBP_OK
                : SBP_E_IO;

@@ -155,8 +155,13 @@ static void put_own_device(struct cJSON *root, const struct sbp_calibration *cal
     struct cJSON *device =
         put_device(root, sbp_calibrate_is_gpu(calibration) ? origin->device : NULL,
                    origin->memory_bytes, calibrated->flops, calibrated->copy_bytes_per_s, failed);
-    if (calibration->compute.launch_s > 0)
+    /* Kernels of a GPU follow each other, and times of products hold the gaps between them. */
+    if (calibration->compute.launch_s > 0 && !sbp_calibrate_is_gpu(calibration))
         sbp_json_put_measured(device, "kernel_launch_s", calibration->compute.launch_s, failed);
+    if (calibrated->sustained > 0)
+        sbp_json_put_measured(sbp_json_put_object(device, "sustained", failed),
+                              sbp_cluster_type_name(calibration->compute.loaded.type),
+                              calibrated->sustained, failed);
     struct cJSON *gemms = sbp_json_put_array(device, "gemm", failed);
     for (int i = 0; i < calibration->compute.gemm_count; i++) {
         const struct sbp_gemm_point *gemm = &calibration->compute.gemm[i];
@@ -170,6 +175,8 @@ static void put_own_device(struct cJSON *root, const struct sbp_calibration *cal
                               failed);
         if (gemm->type != SBP_FP32)
             sbp_json_put_text(element, "type", sbp_cluster_type_name(gemm->type), failed);
+        if (gemm->pass != SBP_PASS_FORWARD) /* which stands for what was not measured, too */
+            sbp_json_put_text(element, "pass", sbp_device_pass_name(gemm->pass), failed);
     }
 }
 
@@ -431,8 +438,10 @@ struct cJSON *sbp_cluster_file_of_calibration(const struct sbp_calibration *cali
     struct cJSON *measured = sbp_json_put_object(root, "measured", &failed);
     put_calibration(measured, calibration, &failed);
     sbp_json_put_text(measured, "samples", sbp_file_name(calibration->samples_path), &failed);
-    put_fits(measured, calibrated, &failed);
-    put_kinds(measured, calibrated, &failed);
+    if (!sbp_calibrate_is_alone(calibration)) {
+        put_fits(measured, calibrated, &failed);
+        put_kinds(measured, calibrated, &failed);
+    }
     put_findings(measured, &calibration->findings, &failed);
     if (network != NULL)
         sbp_json_put(measured, "quality", quality_json(&network->fit), &failed);

@@ -194,8 +194,7 @@ static double product_ratio(const struct sbp_compute_times *older,
         for (int j = 0; j < older->gemm_count; j++) {
             const struct sbp_gemm_point *a = &newer->gemm[i], *b = &older->gemm[j];
             const struct sbp_samples *at = &newer->samples[i + 1], *was = &older->samples[j + 1];
-            if (a->type == b->type && a->m == b->m && a->n == b->n && a->k == b->k &&
-                at->count > 0 && was->count > 0)
+            if (sbp_cell_product_same(a, b) && at->count > 0 && was->count > 0)
                 ratio[(*count)++] = at->median_s / was->median_s;
         }
     return *count == 0 ? 0 : sbp_median(ratio, *count);

@@ -48,7 +48,7 @@ static enum sbp_status finish(const struct sbp_calibration *found,
                               const struct sbp_fit_and_write_options *options,
                               struct sbp_diag *diag)
 {
-    if (options->method == SBP_METHOD_PAPER)
+    if (options->method == SBP_METHOD_PAPER || sbp_calibrate_is_alone(found))
         return write_and_print(found, NULL, options, diag);
     struct sbp_calibrated_network *network = calloc(1, sizeof *network);
     if (network == NULL)

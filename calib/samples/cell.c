@@ -35,6 +35,7 @@ int sbp_cell_compare(const struct sbp_cell *a, const struct sbp_cell *b)
         (int64_t)a->ranks_per_node - b->ranks_per_node,
         (int64_t)a->groups - b->groups,
         (int64_t)a->type - (int64_t)b->type,
+        (int64_t)a->pass - (int64_t)b->pass,
         a->m - b->m,
         a->n - b->n,
         a->k - b->k,
@@ -45,6 +46,16 @@ int sbp_cell_compare(const struct sbp_cell *a, const struct sbp_cell *b)
         if (differences[i] != 0)
             return sign(differences[i]);
     return 0;
+}
+
+struct sbp_gemm_point sbp_cell_product(const struct sbp_cell *cell)
+{
+    return (struct sbp_gemm_point){cell->type, cell->m, cell->n, cell->k, cell->pass};
+}
+
+bool sbp_cell_product_same(const struct sbp_gemm_point *a, const struct sbp_gemm_point *b)
+{
+    return a->type == b->type && a->pass == b->pass && a->m == b->m && a->n == b->n && a->k == b->k;
 }
 
 bool sbp_cell_same(const struct sbp_cell *a, const struct sbp_cell *b)
@@ -77,6 +88,7 @@ double sbp_cell_least_s(const struct sbp_cell *cell)
     case SBP_CELL_COPY:
         return fmax(SBP_LEAST_TIME_S, 2 * (double)cell->bytes / SBP_MOST_COPY_BYTES_PER_S);
     case SBP_CELL_GEMM:
+    case SBP_CELL_SUSTAINED:
     case SBP_CELL_LAUNCH:
         return fmax(SBP_LEAST_TIME_S,
                     2 * (double)cell->m * (double)cell->n * (double)cell->k / SBP_MOST_FLOPS);
@@ -85,6 +97,12 @@ double sbp_cell_least_s(const struct sbp_cell *cell)
 }
 
 /* --- text --- */
+
+static const char *const pass_words[SBP_PASSES] = {
+    [SBP_PASS_FORWARD] = "",
+    [SBP_PASS_INPUT_GRADIENT] = " of an input gradient",
+    [SBP_PASS_WEIGHT_GRADIENT] = " of a weight gradient",
+};
 
 const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer)
 {
@@ -97,9 +115,11 @@ const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer)
                        cell->groups, cell->groups == 1 ? "" : "s", bytes);
         break;
     case SBP_CELL_GEMM:
-        (void)snprintf(buffer, SBP_CELL_NAME, "%s product %lld x %lld x %lld",
+    case SBP_CELL_SUSTAINED:
+        (void)snprintf(buffer, SBP_CELL_NAME, "%s%s product %lld x %lld x %lld%s",
+                       cell->work == SBP_CELL_SUSTAINED ? "sustained " : "",
                        sbp_cluster_type_name(cell->type), (long long)cell->m, (long long)cell->n,
-                       (long long)cell->k);
+                       (long long)cell->k, pass_words[cell->pass]);
         break;
     case SBP_CELL_COPY:
         (void)snprintf(buffer, SBP_CELL_NAME, "copy of %s", bytes);
@@ -125,9 +145,13 @@ void sbp_cell_write(const struct sbp_cell *cell, struct sbp_text *text)
                      cell->groups, (long long)cell->bytes);
         break;
     case SBP_CELL_GEMM:
-        sbp_text_add(text, "\"gemm\":\"%s\",\"m\":%lld,\"n\":%lld,\"k\":%lld",
+    case SBP_CELL_SUSTAINED:
+        sbp_text_add(text, "\"%s\":\"%s\",\"m\":%lld,\"n\":%lld,\"k\":%lld",
+                     cell->work == SBP_CELL_SUSTAINED ? "sustained" : "gemm",
                      sbp_cluster_type_name(cell->type), (long long)cell->m, (long long)cell->n,
                      (long long)cell->k);
+        if (cell->pass != SBP_PASS_FORWARD)
+            sbp_text_add(text, ",\"pass\":\"%s\"", sbp_device_pass_name(cell->pass));
         break;
     case SBP_CELL_COPY:
         sbp_text_add(text, "\"copy\":%lld", (long long)cell->bytes);
@@ -182,14 +206,30 @@ static enum sbp_status read_collective(const struct sbp_json *object, struct sbp
     return SBP_OK;
 }
 
-static enum sbp_status read_gemm(const struct sbp_json *object, struct sbp_cell *cell)
+static enum sbp_status read_product(const struct sbp_json *object, const char *key,
+                                    struct sbp_cell *cell)
 {
-    int type;
-    SBP_TRY(read_choice(object, "gemm", type_names, &type));
+    const char *passes[SBP_PASSES + 1] = {0};
+    int type, pass = SBP_PASS_FORWARD;
+    for (int p = 0; p < SBP_PASSES; p++)
+        passes[p] = sbp_device_pass_name((enum sbp_pass)p);
+    SBP_TRY(read_choice(object, key, type_names, &type));
+    SBP_TRY(sbp_json_get_choice(object, "pass", passes, &pass));
     cell->type = (enum sbp_type)type;
+    cell->pass = (enum sbp_pass)pass;
     SBP_TRY(read_int64(object, "m", 1, MOST_EDGE, &cell->m));
     SBP_TRY(read_int64(object, "n", 1, MOST_EDGE, &cell->n));
     return read_int64(object, "k", 1, MOST_EDGE, &cell->k);
+}
+
+static enum sbp_status read_gemm(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    return read_product(object, "gemm", cell);
+}
+
+static enum sbp_status read_sustained(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    return read_product(object, "sustained", cell);
 }
 
 static enum sbp_status read_copy(const struct sbp_json *object, struct sbp_cell *cell)
@@ -224,6 +264,7 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
         [SBP_CELL_COPY] = {"copy", read_copy},
         [SBP_CELL_LAUNCH] = {"launch", read_launch},
         [SBP_CELL_PAIRS] = {"pairs", read_pairs},
+        [SBP_CELL_SUSTAINED] = {"sustained", read_sustained},
     };
     for (int work = 0; work < SBP_CELL_WORKS; work++) {
         if (!sbp_json_has(object, works[work].key))
@@ -232,7 +273,8 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
         return works[work].read(object, cell);
     }
     return sbp_json_refuse(object,
-                           "no \"collective\", \"gemm\", \"copy\", \"launch\" or \"pairs\": "
+                           "no \"collective\", \"gemm\", \"copy\", \"launch\", \"pairs\" or "
+                           "\"sustained\": "
                            "one of them says what was measured");
 }
 

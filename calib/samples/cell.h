@@ -25,8 +25,9 @@ enum sbp_cell_work {
     SBP_CELL_COPY,       /* bytes read once and written once */
     SBP_CELL_LAUNCH,     /* the smallest product there is: the fixed cost of a call */
     SBP_CELL_PAIRS, /* round trips between disjoint pairs of ranks: finds slow ranks and links */
+    SBP_CELL_SUSTAINED, /* a product again, after seconds of load: what power and heat leave */
 };
-#define SBP_CELL_WORKS 5
+#define SBP_CELL_WORKS 6
 
 struct sbp_cell {
     enum sbp_cell_work work;
@@ -34,15 +35,20 @@ struct sbp_cell {
     int nodes, ranks_per_node, groups; /* of a collective; groups of a node at the same time */
     int64_t bytes;      /* n of the cost formula, of a copy, or of one message between a pair */
     enum sbp_type type; /* of a product */
+    enum sbp_pass pass; /* whose operands a product has, as they lie in memory */
     int64_t m, n, k;
     int round; /* of pairs */
 };
 
-/* A product (m,k) x (k,n) in one element type. */
+/* A product (m,k) x (k,n) in one element type. Of the gradient of an input the second factor lies
+ * in memory as (n,k), of the gradient of a weight the first one as (k,m). */
 struct sbp_gemm_point {
     enum sbp_type type;
     int64_t m, n, k;
+    enum sbp_pass pass;
 };
+struct sbp_gemm_point sbp_cell_product(const struct sbp_cell *cell);
+bool sbp_cell_product_same(const struct sbp_gemm_point *a, const struct sbp_gemm_point *b);
 
 bool sbp_cell_same(const struct sbp_cell *a, const struct sbp_cell *b);
 /* Orders cells by kind of work, collective, shape, groups, then size, as tables show them. */

@@ -333,13 +333,13 @@ enum sbp_status sbp_points(const struct sbp_record *record, enum sbp_statistic s
 static struct sbp_samples *find_product(const struct sbp_cell *cell,
                                         struct sbp_compute_times *times)
 {
+    const struct sbp_gemm_point product = sbp_cell_product(cell);
     for (int i = 0; i < times->gemm_count; i++)
-        if (times->gemm[i].type == cell->type && times->gemm[i].m == cell->m &&
-            times->gemm[i].n == cell->n && times->gemm[i].k == cell->k)
+        if (sbp_cell_product_same(&times->gemm[i], &product))
             return &times->samples[i + 1];
     if (times->gemm_count == SBP_MAX_GEMMS)
         return NULL;
-    times->gemm[times->gemm_count] = (struct sbp_gemm_point){cell->type, cell->m, cell->n, cell->k};
+    times->gemm[times->gemm_count] = product;
     return &times->samples[++times->gemm_count];
 }
 
@@ -356,7 +356,7 @@ static struct sbp_samples *find_copy(const struct sbp_cell *cell, struct sbp_com
 void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample_runs *runs,
                         struct sbp_compute_times *times)
 {
-    struct sbp_samples launch = {0};
+    struct sbp_samples launch = {0}, loaded = {0};
     *times = (struct sbp_compute_times){0};
     for (int i = 0; i < record->result_count; i++) {
         const struct sbp_result *result = &record->result[i];
@@ -370,9 +370,13 @@ void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample
             samples = find_product(&result->cell, times);
         } else if (result->cell.work == SBP_CELL_LAUNCH) {
             samples = &launch;
+        } else if (result->cell.work == SBP_CELL_SUSTAINED) {
+            samples = &loaded;
+            times->loaded = sbp_cell_product(&result->cell);
         }
         if (samples != NULL)
             sbp_samples_add(samples, &result->median_s, 1);
     }
     times->launch_s = launch.count > 0 ? launch.median_s : 0;
+    times->loaded_s = loaded.count > 0 ? loaded.median_s : 0;
 }

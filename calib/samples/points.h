@@ -79,14 +79,16 @@ enum sbp_status sbp_points(const struct sbp_record *record, enum sbp_statistic s
                            struct sbp_measured *measured, struct sbp_sample_runs *runs,
                            struct sbp_diag *diag) SBP_MUST_USE;
 
-#define SBP_MAX_GEMMS 64
+#define SBP_MAX_GEMMS 160
 struct sbp_compute_times {
     int gemm_count;
     struct sbp_gemm_point gemm[SBP_MAX_GEMMS];
     /* The copy, then (gemm_count) products: a run's median each; a count of 0: not timed. */
     struct sbp_samples samples[SBP_MAX_GEMMS + 1];
-    int64_t copy_bytes; /* read once and written once */
-    double launch_s;    /* of the smallest product; 0: not timed */
+    int64_t copy_bytes;           /* read once and written once */
+    double launch_s;              /* of the smallest product; 0: not timed */
+    struct sbp_gemm_point loaded; /* the product that was timed again under load, for */
+    double loaded_s;              /* 0: none */
 };
 
 /* Compute of all good runs; zeros where nothing was measured. */

@@ -208,7 +208,7 @@ static enum sbp_status read_counts(const struct sbp_json *object,
                                    struct sbp_calibration_origin *origin)
 {
     int64_t seed = 1;
-    SBP_TRY(get_int(object, "ranks", 2, &origin->ranks));
+    SBP_TRY(get_int(object, "ranks", 1, &origin->ranks));
     SBP_TRY(get_int(object, "nodes", 1, &origin->hosts));
     SBP_TRY(get_int(object, "ranks_per_node", 1, &origin->least_ranks_per_host));
     SBP_TRY(get_int(object, "most_ranks_per_node", 1, &origin->ranks_per_host));

@@ -20,7 +20,7 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* The first two are timed whatever the budget; then come a grid, and products of layers of hidden
  * size 768 and 1024: whole, split by column, split by row, and with few tokens. */
-static const struct sbp_gemm_point cpu_shapes[] = {
+static const struct sbp_product_shape cpu_shapes[] = {
     {SBP_FP32, 256, 256, 256},    {SBP_FP64, 256, 256, 256},  {SBP_FP32, 64, 64, 64},
     {SBP_FP32, 64, 64, 256},      {SBP_FP32, 64, 64, 1024},   {SBP_FP32, 64, 256, 64},
     {SBP_FP32, 64, 256, 256},     {SBP_FP32, 64, 256, 1024},  {SBP_FP32, 64, 1024, 64},
@@ -42,7 +42,7 @@ static const struct sbp_gemm_point cpu_shapes[] = {
 /* The same for a GPU, the first four whatever the budget. Most are in bf16, whose shares of the
  * peak are those of training: a grid, products of layers of hidden size 1024 and 4096, whole and
  * split 8 ways, and those of a vocabulary. */
-static const struct sbp_gemm_point gpu_shapes[] = {
+static const struct sbp_product_shape gpu_shapes[] = {
     {SBP_BF16, 8192, 8192, 8192},  {SBP_FP16, 8192, 8192, 8192}, {SBP_FP32, 4096, 4096, 4096},
     {SBP_FP64, 4096, 4096, 4096},  {SBP_BF16, 512, 512, 512},    {SBP_BF16, 512, 512, 2048},
     {SBP_BF16, 512, 512, 8192},    {SBP_BF16, 512, 2048, 512},   {SBP_BF16, 512, 2048, 2048},
@@ -67,13 +67,14 @@ enum {
     CPU_SHAPES = sizeof cpu_shapes / sizeof *cpu_shapes,
     GPU_SHAPES = sizeof gpu_shapes / sizeof *gpu_shapes,
 };
-_Static_assert((int)CPU_SHAPES <= SBP_MAX_GEMMS, "shapes fit the tables");
-_Static_assert((int)GPU_SHAPES <= SBP_MAX_GEMMS, "shapes fit the tables");
+_Static_assert((int)CPU_SHAPES *SBP_PASSES <= SBP_MAX_GEMMS, "shapes fit the tables");
+_Static_assert((int)GPU_SHAPES *SBP_PASSES <= SBP_MAX_GEMMS, "shapes fit the tables");
 
 static const struct sbp_product_list lists[] = {
     [SBP_PRODUCTS_CPU] = {.count = CPU_SHAPES,
                           .required = 2,
                           .shape = cpu_shapes,
+                          .training = SBP_FP32,
                           .small = 256.0 * 256 * 256,
                           .copy_bytes = (int64_t)64 << 20,
                           .flops = 1e10,
@@ -81,8 +82,10 @@ static const struct sbp_product_list lists[] = {
     [SBP_PRODUCTS_GPU] = {.count = GPU_SHAPES,
                           .required = 4,
                           .shape = gpu_shapes,
+                          .training = SBP_BF16,
                           .small = 1024.0 * 1024 * 1024,
                           .copy_bytes = (int64_t)512 << 20,
+                          .sustains = true,
                           .flops = 1e14,
                           .copy_bytes_per_s = 1e12},
 };
@@ -101,7 +104,7 @@ void sbp_sweep_product_bytes(const struct sbp_product_list *list, int64_t *y_byt
                              int64_t *a_bytes, int64_t *b_bytes)
 {
     for (int i = 0; i < list->count; i++) {
-        const struct sbp_gemm_point *gemm = &list->shape[i];
+        const struct sbp_product_shape *gemm = &list->shape[i];
         const int64_t bytes = sbp_cluster_type_bytes(gemm->type);
         raise_to(y_bytes, gemm->m * gemm->n * bytes);
         raise_to(a_bytes, gemm->m * gemm->k * bytes);
@@ -205,10 +208,27 @@ static void list_collectives(struct list *list, const struct sbp_sweep_options *
 /* --- compute and pairs --- */
 
 /* Small products come first, since the large ones take as long as all others together. */
-static int stage_of_product(const struct sbp_product_list *list, const struct sbp_gemm_point *gemm)
+static int stage_of_product(const struct sbp_product_list *list,
+                            const struct sbp_product_shape *gemm)
 {
     const double multiplications = (double)gemm->m * (double)gemm->n * (double)gemm->k;
     return multiplications <= list->small ? 1 : multiplications <= 8 * list->small ? 2 : 3;
+}
+
+/* Passes of backward come a stage behind the forward products of their size. */
+static void list_product(struct list *list, const struct sbp_product_list *products,
+                         const struct sbp_product_shape *shape, bool is_required, int passes)
+{
+    const int stage = stage_of_product(products, shape);
+    for (int pass = 0; pass < (shape->type == products->training ? passes : 1); pass++) {
+        const struct sbp_cell gemm = {.work = SBP_CELL_GEMM,
+                                      .type = shape->type,
+                                      .pass = (enum sbp_pass)pass,
+                                      .m = shape->m,
+                                      .n = shape->n,
+                                      .k = shape->k};
+        add(list, pass > 0 ? stage + 1 : is_required ? 0 : stage, &gemm);
+    }
 }
 
 static void list_compute(struct list *list, const struct sbp_sweep_options *options)
@@ -218,17 +238,18 @@ static void list_compute(struct list *list, const struct sbp_sweep_options *opti
     const struct sbp_cell launch = {.work = SBP_CELL_LAUNCH, .m = 1, .n = 1, .k = 1};
     add(list, 0, &copy);
     for (int i = 0; i < products->count; i++) {
-        const struct sbp_gemm_point *shape = &products->shape[i];
-        const struct sbp_cell gemm = {.work = SBP_CELL_GEMM,
-                                      .type = shape->type,
-                                      .m = shape->m,
-                                      .n = shape->n,
-                                      .k = shape->k};
         if (i >= products->required && options->kinds != 0)
             break; /* only what a cluster file cannot do without */
-        add(list, i < products->required ? 0 : stage_of_product(products, shape), &gemm);
+        list_product(list, products, &products->shape[i], i < products->required,
+                     options->kinds != 0 ? 1 : SBP_PASSES);
     }
     add(list, 1, &launch);
+    struct sbp_cell sustained = {.work = SBP_CELL_SUSTAINED, .type = products->shape[0].type};
+    sustained.m = products->shape[0].m;
+    sustained.n = products->shape[0].n;
+    sustained.k = products->shape[0].k;
+    if (products->sustains && options->kinds == 0)
+        add(list, 1, &sustained);
 }
 
 /* The rounds of a tournament in which every two of `players` meet once. */

@@ -25,12 +25,19 @@
 
 /* The compute that is timed of one kind of processor. */
 enum sbp_products { SBP_PRODUCTS_CPU, SBP_PRODUCTS_GPU };
+struct sbp_product_shape {
+    enum sbp_type type;
+    int64_t m, n, k;
+};
 struct sbp_product_list {
     int count, required; /* so many at the front are timed whatever the time: one a type */
-    const struct sbp_gemm_point *shape; /* (count) */
-    double small;                       /* multiplications up to which a product counts as small */
-    int64_t copy_bytes;                 /* beyond a rank's caches; less where memory is scarce */
-    double flops, copy_bytes_per_s;     /* that an estimate of the time assumes */
+    const struct sbp_product_shape *shape; /* (count), forward; those of the type of training are
+                                           timed in every pass */
+    enum sbp_type training;
+    double small;                   /* multiplications up to which a product counts as small */
+    int64_t copy_bytes;             /* beyond a rank's caches; less where memory is scarce */
+    bool sustains;                  /* the first product is timed under load, too */
+    double flops, copy_bytes_per_s; /* that an estimate of the time assumes */
 };
 const struct sbp_product_list *sbp_sweep_products(enum sbp_products products);
 /* The most bytes of y(m,n) = a(m,k) b(k,n) over a list, from the values before on. */
@@ -55,7 +62,7 @@ struct sbp_sample_sweep {
     int first[SBP_SWEEP_STAGES + 1]; /* of each stage */
 };
 
-/* nodes x ranks_per_node >= 2. E_MEMORY; E_RANGE: a million cells and more. */
+/* One rank has compute alone. E_MEMORY; E_RANGE: a million cells and more. */
 enum sbp_status sbp_sweep_init(struct sbp_sample_sweep *sweep,
                                const struct sbp_sweep_options *options,
                                struct sbp_diag *diag) SBP_MUST_USE;

@@ -10,8 +10,10 @@
 
 extern const struct sbp_kernels sbp_cpu_f32_table, sbp_cpu_f64_table;
 
-void sbp_cpu_f32_gemm(void *y, const void *a, const void *b, int64_t m, int64_t n, int64_t k);
-void sbp_cpu_f64_gemm(void *y, const void *a, const void *b, int64_t m, int64_t n, int64_t k);
+void sbp_cpu_f32_gemm(void *y, struct sbp_gemm_factor a, struct sbp_gemm_factor b, int64_t m,
+                      int64_t n, int64_t k);
+void sbp_cpu_f64_gemm(void *y, struct sbp_gemm_factor a, struct sbp_gemm_factor b, int64_t m,
+                      int64_t n, int64_t k);
 
 /* Local indices k * run .. k * run + run - 1 have consecutive global indices, for every k; the run
  * divides the local size. */

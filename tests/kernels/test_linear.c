@@ -111,10 +111,14 @@ static void gemm(struct check *check)
 {
     const struct problem p = draw(check);
     void *y = check_blank(check, p.tokens * p.out);
-    sbp_kernels_cpu_gemm(check->kernels->real, y, check_reals(check, p.x, p.tokens * p.in),
-                         check_reals(check, p.w, p.in * p.out), p.tokens, p.out, p.in);
-    check_equal(check, "gemm", y, product(check, p.x, false, p.w, false, p.tokens, p.out, p.in),
-                p.tokens * p.out);
+    for (int turned = 0; turned < 3; turned++) {
+        const struct sbp_gemm_factor x = {check_reals(check, p.x, p.tokens * p.in), turned == 1};
+        const struct sbp_gemm_factor w = {check_reals(check, p.w, p.in * p.out), turned == 2};
+        sbp_kernels_cpu_gemm(check->kernels->real, y, x, w, p.tokens, p.out, p.in);
+        check_equal(check, "gemm", y,
+                    product(check, p.x, x.transposed, p.w, w.transposed, p.tokens, p.out, p.in),
+                    p.tokens * p.out);
+    }
 }
 
 /* Blocks of a dimension that a rank has nothing of. */

@@ -251,7 +251,7 @@ static void test_failures_leave_nothing(void **state)
         {"--budget-s 1s", "legal"},
         {"--max-bytes 1", "from 4096 to 1073741824"},
         {"--max-bytes 99999999999999999999", "from 4096 to 1073741824"},
-        {"-n 1", "2 to 1024"},
+        {"-n 0", "1 to 1024"},
         {"-n", "needs a value"},
         {"--method curve", "curves, paper"},
         {"--method paper --collectives broadcast", "has no formula for a broadcast"},

@@ -1,1 +1,1 @@
-sbplan calibrate -n 1
+sbplan calibrate -n 0

@@ -54,6 +54,15 @@ static bool is_matrix(const void *matrix, int rows, int columns, int stride, siz
                             ((size_t)stride * (size_t)(columns - 1) + (size_t)rows) * bytes);
 }
 
+/* The same of a factor that is (rows, columns) after the operation. */
+static bool is_factor(const void *matrix, cublasOperation_t operation, int rows, int columns,
+                      int stride, size_t bytes)
+{
+    return operation == CUBLAS_OP_N   ? is_matrix(matrix, rows, columns, stride, bytes)
+           : operation == CUBLAS_OP_T ? is_matrix(matrix, columns, rows, stride, bytes)
+                                      : false;
+}
+
 static void run_nothing(void *argument)
 {
     (void)argument;
@@ -73,13 +82,12 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
         if (kinds[i].data == Atype)
             kind = &kinds[i];
     if (kind == NULL || kind->sum != computeType || Btype != Atype || Ctype != Atype ||
-        handle->stream == NULL || transa != CUBLAS_OP_N || transb != CUBLAS_OP_N || alpha == NULL ||
-        beta == NULL || algo != CUBLAS_GEMM_DEFAULT)
+        handle->stream == NULL || alpha == NULL || beta == NULL || algo != CUBLAS_GEMM_DEFAULT)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (kind->bytes == 8 ? *(const double *)alpha != 1 : *(const float *)alpha != 1)
         return CUBLAS_STATUS_INVALID_VALUE; /* read as the type of the sum */
-    if (!is_matrix(A, m, k, lda, kind->bytes) || !is_matrix(B, k, n, ldb, kind->bytes) ||
-        !is_matrix(C, m, n, ldc, kind->bytes))
+    if (!is_factor(A, transa, m, k, lda, kind->bytes) ||
+        !is_factor(B, transb, k, n, ldb, kind->bytes) || !is_matrix(C, m, n, ldc, kind->bytes))
         return CUBLAS_STATUS_INVALID_VALUE;
     const double time_s = DOUBLE_LAUNCH_S + 2.0 * m * n * k / kind->flops;
     return double_enqueue(handle->stream, run_nothing, &time_s, sizeof time_s, time_s) ==

@@ -86,6 +86,13 @@ static void test_lines_read_back(void **state)
         {.work = SBP_CELL_COPY, .bytes = 64 << 20},
         {.work = SBP_CELL_GEMM, .type = SBP_FP64, .m = 3, .n = 4, .k = 5},
         {.work = SBP_CELL_LAUNCH, .m = 1, .n = 1, .k = 1},
+        {.work = SBP_CELL_GEMM,
+         .type = SBP_BF16,
+         .pass = SBP_PASS_WEIGHT_GRADIENT,
+         .m = 3,
+         .n = 4,
+         .k = 5},
+        {.work = SBP_CELL_SUSTAINED, .type = SBP_BF16, .m = 3, .n = 4, .k = 5},
         {.work = SBP_CELL_COLLECTIVE,
          .kind = SBP_BROADCAST_COLL,
          .nodes = 3,
@@ -95,7 +102,8 @@ static void test_lines_read_back(void **state)
     };
     struct sbp_text text = {0};
     add_session(&text, false);
-    for (int i = 0; i < 4; i++)
+    enum { CELLS = sizeof cells / sizeof *cells };
+    for (int i = 0; i < CELLS; i++)
         add_result(&text, i, &cells[i], 1e-5 * (i + 1));
     const struct sbp_sample_pair pairs[] = {{0, 3, 1.5e-5}, {1, 2, 2.5e-5}};
     const struct sbp_result round = {.cell = {.work = SBP_CELL_PAIRS, .round = 6, .bytes = 4096},
@@ -105,7 +113,7 @@ static void test_lines_read_back(void **state)
     sbp_sample_file_end_line(true, 12.5, &text);
     struct sbp_record record = parse(&text);
     assert_int_equal(record.session_count, 1);
-    assert_int_equal(record.result_count, 5);
+    assert_int_equal(record.result_count, CELLS + 1);
     const struct sbp_session *session = &record.session[0];
     const struct sbp_calibration_origin origin = make_origin();
     assert_string_equal(session->origin.settings, origin.settings);
@@ -116,14 +124,14 @@ static void test_lines_read_back(void **state)
     assert_int_equal(session->placement.nodes, 2);
     assert_string_equal(session->placement.host[session->placement.node[4]], "n1");
     assert_true(session->ended && session->wall_s == 12.5);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < CELLS; i++) {
         assert_true(sbp_cell_same(&record.result[i].cell, &cells[i]));
         assert_int_equal(record.result[i].run, i);
         assert_true(fabs(record.result[i].median_s / (1e-5 * (i + 1)) - 1) < 1e-5);
     }
-    assert_int_equal(record.result[4].pair_count, 2);
-    assert_int_equal(record.result[4].pair[1].b, 2);
-    assert_true(record.result[4].pair[1].time_s == 2.5e-5);
+    assert_int_equal(record.result[CELLS].pair_count, 2);
+    assert_int_equal(record.result[CELLS].pair[1].b, 2);
+    assert_true(record.result[CELLS].pair[1].time_s == 2.5e-5);
     sbp_sample_file_free(&record);
 }
 

@@ -10,8 +10,9 @@
 #include "costmodel/cluster/cluster.h"
 #include "tests/support/unit.h"
 
-#define MOST_ROWS 40000
-#define HUGE_FLOP 1e12 /* products as large as those of training */
+#define MOST_ROWS  40000
+#define HUGE_FLOP  1e12 /* products as large as those of training */
+#define LARGE_FLOP 1e11 /* of the few that sbplan timed itself */
 
 /* Bounds of |predicted / measured - 1| of times on rows that the tables were not made of. */
 struct errors {
@@ -215,6 +216,38 @@ static void test_products(void **state)
         check_rows(&devices[d], true);
 }
 
+/* Products that sbplan timed itself in all passes, on GPUs that no table was made of. */
+static void add_own_product(const struct sbp_cluster *cluster, const double *row,
+                            struct found *found)
+{
+    const struct sbp_device_product product = {
+        .type = SBP_BF16, .m = row[0], .n = row[1], .k = row[2]};
+    if (least(row[0], row[1], row[2]) >= 128)
+        add(found, sbp_cluster_product_s(cluster, &product), row[3] * 1e-3,
+            2 * row[0] * row[1] * row[2] > LARGE_FLOP);
+}
+
+static void check_own_products(const char *device, const char *rows, const struct errors *bound)
+{
+    struct sbp_arena arena = {0};
+    struct sbp_cluster cluster;
+    struct found found = {0};
+    char path[4096];
+    (void)snprintf(path, sizeof path, "%s/results/%s", source_root(), rows);
+    read_device(device, &arena, &cluster);
+    assert_true(read_rows(path, 4, &cluster, add_own_product, &found));
+    sbp_arena_free(&arena);
+    expect_errors(rows, &found, bound);
+    free(found.error);
+}
+
+static void test_own_products(void **state)
+{
+    (void)state;
+    check_own_products("h100-sxm", "gpu-h100-products.csv", &(struct errors){0.05, 0.05, 0.2});
+    check_own_products("h200-sxm", "gpu-h200-products.csv", &(struct errors){0.08, 0.07, 0.2});
+}
+
 static void test_attention(void **state)
 {
     (void)state;
@@ -228,6 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_larger_products_take_no_less),
         cmocka_unit_test(test_products),
+        cmocka_unit_test(test_own_products),
         cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

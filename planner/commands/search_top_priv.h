@@ -1,4 +1,5 @@
-/* The answer of `search --top K`: several plans in one table, each checked and, with -o, written.
+/* The answer of `search --top K`: several plans in one table, by layout, each checked and, with -o,
+ * written.
  *
  * Nothing is written before all of them are checked and every text of a file is there.
  */
@@ -36,7 +37,8 @@ void sbp_search_top_free(struct sbp_search_top *all);
 /* Writes plan.json, plan-2.json, ..., all or none; nothing without -o. */
 enum sbp_status sbp_search_top_write(struct sbp_search_top *all,
                                      struct sbp_diag *diag) SBP_MUST_USE;
-/* Prints a row for each plan, and what is known of those that are not listed. */
+/* Prints a row for each plan, below the layout that it shares with others, and what is known of
+ * those that are not listed. */
 enum sbp_status sbp_search_top_print(const struct sbp_search_top *all) SBP_MUST_USE;
 /* Puts the member "top". */
 void sbp_search_top_put(struct cJSON *json, const struct sbp_search_top *all, bool *failed);

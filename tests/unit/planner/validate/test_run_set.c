@@ -8,7 +8,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "planner/cli/inputs.h"
+#include "planner/configs/config_files.h"
 #include "planner/validate/validation.h"
 #include "tests/support/unit.h"
 

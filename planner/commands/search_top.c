@@ -1,5 +1,5 @@
 #include "planner/commands/commands.h"
-#include "planner/commands/search_top_priv.h"
+#include "planner/commands/search_session_priv.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Begins the one text of a row that heads others; no cell holds a control character. */
+#define HEAD '\x1e'
+
 /* Ends a cell with its NUL, which counts as a byte of the text. */
 static void end_cell(struct sbp_table *table)
 {
@@ -36,6 +39,15 @@ void sbp_table_cell(struct sbp_table *table, const char *format, ...)
     table->cells.failed = table->cells.failed || cell.failed;
     sbp_text_free(&cell);
     end_cell(table);
+}
+
+void sbp_table_head(struct sbp_table *table, const char *text)
+{
+    assert(table->filled == 0);
+    sbp_text_add(&table->cells, "%c", HEAD);
+    sbp_text_add_shown(&table->cells, text);
+    sbp_text_add(&table->cells, "%c", '\0');
+    table->rows++;
 }
 
 void sbp_table_free(struct sbp_table *table)
@@ -72,6 +84,11 @@ struct column_layout {
     bool right[SBP_TABLE_MAX_COLUMNS];
 };
 
+static const char *next_of(const char *cell)
+{
+    return cell + strlen(cell) + 1;
+}
+
 /* Cells follow each other, so that one walk meets them row by row. */
 static struct column_layout lay_out(const struct sbp_table *table)
 {
@@ -80,13 +97,17 @@ static struct column_layout lay_out(const struct sbp_table *table)
         layout.right[i] = table->rows > 1;
     const char *cell = table->cells.bytes;
     for (int row = 0; row < table->rows; row++) {
+        if (*cell == HEAD) {
+            cell = next_of(cell);
+            continue;
+        }
         for (int i = 0; i < table->columns; i++) {
             const int width = width_of(cell);
             if (width > layout.width[i])
                 layout.width[i] = width;
             if (row > 0 && !is_quantity(cell))
                 layout.right[i] = false;
-            cell += strlen(cell) + 1;
+            cell = next_of(cell);
         }
     }
     return layout;
@@ -102,9 +123,18 @@ static bool print_row(const struct sbp_table *table, const struct column_layout 
         const int before = layout->right[i] ? padding : 0;
         const int after = last ? 0 : padding - before + 2; /* no blanks at the end of a line */
         printed = printed && fprintf(out, "%*s%s%*s", before, "", *cell, after, "") >= 0;
-        *cell += strlen(*cell) + 1;
+        *cell = next_of(*cell);
     }
     return printed && fputc('\n', out) != EOF;
+}
+
+/* The first head stands right below the rule. */
+static bool print_head(FILE *out, int indent, bool is_first, const char **cell)
+{
+    const bool printed =
+        fprintf(out, "%s%*s%s\n", is_first ? "" : "\n", indent, "", *cell + 1) >= 0;
+    *cell = next_of(*cell);
+    return printed;
 }
 
 static bool print_rule(const struct sbp_table *table, const struct column_layout *layout, FILE *out,
@@ -128,7 +158,8 @@ enum sbp_status sbp_table_print(const struct sbp_table *table, FILE *out, int in
     const struct column_layout layout = lay_out(table);
     const char *cell = table->cells.bytes;
     for (int row = 0; row < table->rows; row++) {
-        if (!print_row(table, &layout, out, indent, &cell))
+        if (*cell == HEAD ? !print_head(out, indent, row == 1, &cell)
+                          : !print_row(table, &layout, out, indent, &cell))
             return SBP_E_IO;
         if (row == 0 && !print_rule(table, &layout, out, indent))
             return SBP_E_IO;

@@ -18,6 +18,9 @@ struct sbp_table {
 void sbp_table_init(struct sbp_table *table, int columns, const char *const *titles);
 /* Control characters are shown as "\x1b": what a cell quotes came from outside. */
 void sbp_table_cell(struct sbp_table *table, const char *format, ...) SBP_PRINTF(2, 3);
+/* Begins a group of rows with a line of its own, as wide as it is, and a blank line before all but
+ * the first. No row may be under way. */
+void sbp_table_head(struct sbp_table *table, const char *text);
 /* Prints header, rule and rows with `indent` leading blanks; E_IO, E_MEMORY. */
 enum sbp_status sbp_table_print(const struct sbp_table *table, FILE *out, int indent) SBP_MUST_USE;
 void sbp_table_free(struct sbp_table *table);

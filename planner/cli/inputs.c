@@ -8,6 +8,7 @@
 #include "planner/cli/degree_options.h"
 #include "planner/cli/outputs.h"
 #include "planner/cli/overrides.h"
+#include "planner/configs/config_files.h"
 #include "planner/plan/input_kind.h"
 #include "planner/space/space_table.h"
 

@@ -223,8 +223,8 @@ static const struct sbp_option options[] = {
     {"--dtype", "NAME", "f32 (default) or f64: of the run", HANDED},
     {"--trace", "FILE", "write the timeline of the last step", HANDED},
     {"--top", "K",
-     "the K best plans that are split or cut otherwise, in one table; with -o plan.json the next "
-     "ones go to plan-2.json, plan-3.json, ...",
+     "the K best plans that are split or cut otherwise, in one table by layout; with -o plan.json "
+     "the next ones go to plan-2.json, plan-3.json, ...",
      FIELD(WHOLE, top), .least = 1, .most = 100},
     {"--rows", NULL, "also print every run", FIELD(FLAG, rows)},
     {"--json", NULL, "print one JSON object and nothing else", FIELD(FLAG, json)},

@@ -7,9 +7,9 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "planner/commands/commands.h"
-#include "planner/commands/compare_plans_priv.h"
 #include "planner/commands/search_session_priv.h"
 #include "planner/limits.h"
+#include "planner/plan/input_kind.h"
 #include "planner/space/space_table.h"
 
 /* Rows: the baselines first, then the spaces that contain most of them; `zero` is the best of three
@@ -407,12 +407,18 @@ static enum sbp_status compare(struct comparison *comparison, struct sbp_diag *d
     return comparison->found > 0 ? SBP_OK : SBP_NO;
 }
 
+static bool are_plans(const struct sbp_word_list *operands)
+{
+    return sbp_input_kind_is(operands->word[0], SBP_INPUT_PLAN) &&
+           sbp_input_kind_is(operands->word[1], SBP_INPUT_PLAN);
+}
+
 enum sbp_status sbp_command_compare(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     struct comparison comparison = {.job = {.arguments = arguments}, .plan_of = FULL_ROW};
     struct sbp_search_job *job = &comparison.job;
-    if (sbp_compare_plans_asked(arguments))
-        return sbp_compare_plans(arguments, diag);
+    if (are_plans(&arguments->operands))
+        return sbp_command_compare_plans(arguments, diag);
     enum sbp_status status =
         sbp_inputs_read(arguments, SBP_SPACE_FULL, &job->arena, &job->settings, &job->plan, diag);
     if (status == SBP_OK)

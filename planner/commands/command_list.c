@@ -5,8 +5,8 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "planner/cli/inputs.h"
 #include "planner/commands/commands.h"
+#include "planner/configs/config_files.h"
 
 enum { LISTED = SBP_CONFIG_RUNTIME + 1 }; /* kinds of files that are listed */
 

@@ -1,5 +1,5 @@
 #include "planner/commands/commands.h"
-#include "planner/commands/search_top_priv.h"
+#include "planner/commands/search_session_priv.h"
 
 /* Writes the search as a problem for `solve` and other solvers. */
 static enum sbp_status write_problem(const struct sbp_search_job *job, struct sbp_diag *diag)

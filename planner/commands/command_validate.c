@@ -7,8 +7,8 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "planner/cli/inputs.h"
 #include "planner/commands/commands.h"
+#include "planner/configs/config_files.h"
 #include "planner/validate/validation.h"
 
 /* The sets of a command line, read and validated one after the other. */

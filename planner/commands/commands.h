@@ -35,6 +35,8 @@ SBP_DECLARE_COMMAND(search);
 SBP_DECLARE_COMMAND(sweep); /* search --sweep: one table of all rows; SBP_NO: no row has a plan */
 SBP_DECLARE_COMMAND(explain);
 SBP_DECLARE_COMMAND(compare);
+/* compare PLAN PLAN. E_USAGE: an option that only searches take. */
+SBP_DECLARE_COMMAND(compare_plans);
 SBP_DECLARE_COMMAND(price);
 SBP_DECLARE_COMMAND(solve);
 SBP_DECLARE_COMMAND(list);

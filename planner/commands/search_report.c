@@ -8,7 +8,7 @@
 #include "base/json/json_write.h"
 #include "base/text.h"
 #include "planner/commands/commands.h"
-#include "planner/commands/search_top_priv.h"
+#include "planner/commands/search_session_priv.h"
 #include "planner/validate/simplest.h"
 #include "planner/report/price_interval.h"
 #include "planner/space/space_table.h"

@@ -1,5 +1,5 @@
 #include "planner/commands/commands.h"
-#include "planner/commands/search_top_priv.h"
+#include "planner/commands/search_session_priv.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -167,6 +167,40 @@ static void print_row(struct sbp_table *table, const struct sbp_search_top *all,
     sbp_table_cell(table, "%s", index == 0 ? "-" : change_of(all, index, change));
 }
 
+static const char *layout_of(const struct sbp_search_top *all, int index, char *buffer)
+{
+    return sbp_layout_line_text(&all->plan[index].report.layout, buffer);
+}
+
+static bool are_of_one_layout(const struct sbp_search_top *all, int a, int b)
+{
+    char first[SBP_LAYOUT_BYTES], second[SBP_LAYOUT_BYTES];
+    return strcmp(layout_of(all, a, first), layout_of(all, b, second)) == 0;
+}
+
+/* The best plan of a layout; its own index where it is the first. */
+static int first_alike(const struct sbp_search_top *all, int index)
+{
+    int first = 0;
+    while (!are_of_one_layout(all, first, index))
+        first++;
+    return first;
+}
+
+/* Rows of the plans that are laid out as the plan `first`, below their layout and its best step. */
+static void print_group(struct sbp_table *table, const struct sbp_search_top *all, int first,
+                        int digits)
+{
+    char layout[SBP_LAYOUT_BYTES], ms[32], head[SBP_LAYOUT_BYTES + 64];
+    const double step_s = all->plan[first].report.summary.totals.step_s;
+    (void)snprintf(head, sizeof head, "%s: %s ms", layout_of(all, first, layout),
+                   sbp_format_digits(1e3 * step_s, digits, ms));
+    sbp_table_head(table, head);
+    for (int i = first; i < all->count; i++)
+        if (are_of_one_layout(all, first, i))
+            print_row(table, all, i, digits);
+}
+
 static enum sbp_status print_table(const struct sbp_search_top *all)
 {
     const bool tokens = all->job->arguments->tokens > 0;
@@ -180,7 +214,8 @@ static enum sbp_status print_table(const struct sbp_search_top *all)
     sbp_table_init(&table, columns, titles);
     const int digits = digits_of(all);
     for (int i = 0; i < all->count; i++)
-        print_row(&table, all, i, digits);
+        if (first_alike(all, i) == i)
+            print_group(&table, all, i, digits);
     const enum sbp_status status = sbp_table_print(&table, stdout, 0);
     sbp_table_free(&table);
     return status;
@@ -235,6 +270,7 @@ static void put_plan(struct cJSON *plans, const struct sbp_search_top *all, int 
     sbp_json_put_text(item, "plan", sbp_plan_line(&plan->plan, all->job->request.space, line),
                       failed);
     sbp_json_put_text(item, "change", change_of(all, index, change), failed);
+    sbp_layout_line_put(item, &plan->report.layout, failed);
     if (plan->file.length > 0)
         sbp_json_put_text(item, "file", plan->file.bytes, failed);
     sbp_summary_put_cost(item, &plan->report.summary, failed);

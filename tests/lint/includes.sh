@@ -38,9 +38,10 @@ planner/verify base costmodel planner/plan planner/inner
 planner/outer base costmodel planner planner/problem planner/plan planner/paths planner/space planner/pricing planner/bounds planner/labels planner/inner
 planner/degrees base costmodel planner/problem planner/plan
 planner/validate base costmodel planner/plan planner/degrees planner/inner planner/outer
+planner/configs base costmodel planner/plan planner/validate
 planner/import base costmodel
 planner/report base costmodel planner planner/problem planner/plan planner/paths planner/space planner/inner
-planner/cli base costmodel planner planner/problem planner/plan planner/degrees planner/paths planner/space planner/inner planner/validate
+planner/cli base costmodel planner planner/problem planner/plan planner/degrees planner/paths planner/space planner/inner planner/configs
 planner/commands base costmodel planner/*
 kernels base
 kernels/cpu base kernels

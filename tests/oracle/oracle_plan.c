@@ -3,7 +3,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "planner/cli/inputs.h"
+#include "planner/configs/config_files.h"
 #include "planner/plan/plan.h"
 #include "base/json/json.h"
 #include "oracle_plan.h"

@@ -241,10 +241,12 @@ static void put_head(struct stream *s)
 {
     static const char *const optimizers[] = {"\"adam\"", "\"adamw\"", "\"sgd\"",
                                              "{\"name\": \"sgd\", \"momentum\": 0.9}"};
+    static const char *const precisions[] = {"fp32", "fp32",  "fp32",  "fp32", "fp32",
+                                             "fp32", "mixed", "mixed", "fp8",  "fp8"};
     small_put(s->text, "{\"name\": \"tiny\", \"global_batch\": %d, \"optimizer\": %s, ",
               small_chance(s->random, 0.9) ? SMALL_PICK(s->random, 1, 2, 3, 4, 6, 8, 12) : 512,
               optimizers[sbp_random_below(s->random, 4)]);
-    small_put(s->text, "\"precision\": \"%s\", ", small_chance(s->random, 0.7) ? "fp32" : "mixed");
+    small_put(s->text, "\"precision\": \"%s\", ", precisions[sbp_random_below(s->random, 10)]);
     if (small_chance(s->random, 0.2))
         small_put(s->text, "\"clip_norm\": 1, ");
     if (small_chance(s->random, 0.3))
@@ -458,7 +460,16 @@ static void put_level(struct sbp_random *random, const char *name, int size, int
     small_put(text, "}");
 }
 
-/* A trainer that hides some of the communication and may wait for its hosts or its messages. */
+static void put_unfused(struct sbp_random *random, struct small_text *text)
+{
+    small_put(text,
+              ", \"unfused_attention\": {\"forward_passes\": %d.5, \"backward_passes\": %d.5, "
+              "\"efficiency\": %.3g}",
+              SMALL_PICK(random, 1, 6), SMALL_PICK(random, 2, 9), draw_power(random, -1, 0));
+}
+
+/* A trainer that hides some of the communication, may wait for its hosts, its messages or its
+ * kernels' launches, and reaches a part of what the device can. */
 static void put_runtime(struct sbp_random *random, struct small_text *cluster)
 {
     small_put(cluster, ", \"runtime\": {\"name\": \"tiny\", \"hides\": {");
@@ -469,7 +480,26 @@ static void put_runtime(struct sbp_random *random, struct small_text *cluster)
     small_put(cluster, "}, \"messages\": \"%s\"", small_chance(random, 0.4) ? "block" : "overlap");
     if (small_chance(random, 0.4))
         small_put(cluster, ", \"host_s\": %.3g", draw_power(random, -9, -5));
+    if (small_chance(random, 0.3))
+        small_put(cluster, ", \"launch_s\": %.3g", draw_power(random, -9, -5));
+    if (small_chance(random, 0.4))
+        small_put(cluster,
+                  ", \"reaches\": {\"products\": %.3g, \"attention\": %.3g, \"streams\": %.3g}",
+                  draw_power(random, -2, 0), draw_power(random, -2, 0), draw_power(random, -1, 0));
+    if (small_chance(random, 0.3))
+        put_unfused(random, cluster);
     small_put(cluster, "}");
+}
+
+/* The grid of a type, of all passes or of one. */
+static void put_typed_grid(struct sbp_random *random, int place, struct small_text *text)
+{
+    static const char *const types[] = {"fp32", "bf16", "fp8"};
+    small_put(text,
+              ", {\"type\": \"%s\"%s, \"m\": [1], \"n\": [4], \"k\": [2, 8], "
+              "\"efficiency\": [%.3g, %.3g]}",
+              types[place], small_chance(random, 0.3) ? ", \"pass\": \"input_gradient\"" : "",
+              draw_power(random, -2, 0), draw_power(random, -2, 0));
 }
 
 /* Shares of the peak that jump about, as no device's do: choices then hang on them. */
@@ -479,8 +509,12 @@ static void put_rates(struct sbp_random *random, struct small_text *text)
                     "\"efficiency\": [");
     for (int i = 0; i < 8; i++)
         small_put(text, "%s%.3g", i > 0 ? ", " : "", draw_power(random, -2, 0));
+    small_put(text, "]}");
+    for (int i = 0; i < 3; i++)
+        if (small_chance(random, 0.3))
+            put_typed_grid(random, i, text);
     small_put(text,
-              "]}, {\"pass\": \"weight_gradient\", \"m\": [1], \"n\": [2, 4], \"k\": [1], "
+              ", {\"pass\": \"weight_gradient\", \"m\": [1], \"n\": [2, 4], \"k\": [1], "
               "\"efficiency\": [%.3g, %.3g]}]",
               draw_power(random, -2, 0), draw_power(random, -2, 0));
     small_put(text,
@@ -488,13 +522,17 @@ static void put_rates(struct sbp_random *random, struct small_text *text)
               "16], \"efficiency\": [%.3g, %.3g]}]",
               draw_power(random, -2, 0), draw_power(random, -2, 0));
     if (small_chance(random, 0.5))
-        small_put(text, ", \"unfused_attention\": {\"forward_passes\": 6.5, "
-                        "\"backward_passes\": 9.5, \"efficiency\": 0.6}");
+        put_unfused(random, text);
+    if (small_chance(random, 0.5))
+        small_put(text, ", \"sustained\": %.3g", draw_power(random, -1, 0));
+    else
+        small_put(text, ", \"sustained\": {\"fp32\": %.3g, \"bf16\": %.3g, \"fp8\": %.3g}",
+                  draw_power(random, -1, 0), draw_power(random, -1, 0), draw_power(random, -1, 0));
     small_put(text,
-              ", \"stream_efficiency\": %.3g, \"sustained\": %.3g, "
+              ", \"stream_efficiency\": %.3g, "
               "\"pass_efficiency\": {\"input_gradient\": 0.7}, \"grouped_efficiency\": "
               "{\"forward\": 0.3}, \"alignment\": {\"multiple\": 2, \"efficiency\": 0.5}",
-              draw_power(random, -1, 0), draw_power(random, -1, 0));
+              draw_power(random, -1, 0));
 }
 
 void tiny_cluster_draw(struct sbp_random *random, struct small_text *cluster)
@@ -519,9 +557,12 @@ void tiny_cluster_draw(struct sbp_random *random, struct small_text *cluster)
               cluster);
     small_put(
         cluster,
-        "], \"device\": {\"memory_bytes\": 1000000000000, \"flops\": {\"fp32\": %.3g, \"bf16\": "
-        "%.3g}, \"memory_bytes_per_s\": %.3g",
-        draw_power(random, 8, 14), draw_power(random, 8, 14), draw_power(random, 8, 13));
+        "], \"device\": {\"memory_bytes\": 1000000000000, \"memory_bytes_per_s\": %.3g, \"flops\": "
+        "{\"fp32\": %.3g, \"bf16\": %.3g",
+        draw_power(random, 8, 13), draw_power(random, 8, 14), draw_power(random, 8, 14));
+    if (small_chance(random, 0.3))
+        small_put(cluster, ", \"fp8\": %.3g", draw_power(random, 8, 14));
+    small_put(cluster, "}");
     if (small_chance(random, 0.3))
         small_put(cluster, ", \"kernel_launch_s\": 2e-6");
     if (small_chance(random, 0.4))

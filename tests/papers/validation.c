@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/cli/inputs.h"
+#include "planner/configs/config_files.h"
 #include "planner/validate/validation.h"
 #include "tests/papers/paper.h"
 #include "tests/papers/plot.h"

@@ -52,6 +52,25 @@ static void test_cells_are_one_line(void **state)
     sbp_table_free(&table);
 }
 
+/* A head widens no column and leaves numbers right-aligned. */
+static void test_heads(void **state)
+{
+    (void)state;
+    static const char *const titles[] = {"#", "ms"};
+    struct sbp_table table;
+    sbp_table_init(&table, 2, titles);
+    for (int i = 0; i < 4; i++) {
+        if (i % 2 == 0)
+            sbp_table_head(&table, i == 0 ? "the first layout" : "another\n");
+        sbp_table_cell(&table, "%d", 7 + i);
+        sbp_table_cell(&table, "%d", 1000 >> 3 * i);
+    }
+    assert_prints(&table, 1,
+                  "  #    ms\n --  ----\n the first layout\n  7  1000\n  8   125\n"
+                  "\n another\\x0a\n  9    15\n 10     1\n");
+    sbp_table_free(&table);
+}
+
 static void test_table_without_rows(void **state)
 {
     (void)state;
@@ -82,9 +101,8 @@ static void test_table_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_cells_are_one_line),
-        cmocka_unit_test(test_table_without_rows),
+        cmocka_unit_test(test_table),          cmocka_unit_test(test_cells_are_one_line),
+        cmocka_unit_test(test_heads),          cmocka_unit_test(test_table_without_rows),
         cmocka_unit_test(test_table_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -332,6 +332,42 @@ static void test_seconds(void **state)
     assert_near(sbp_cluster_unfused_attention_s(&cluster, SBP_BF16, 1e12, 1e10), 4);
 }
 
+/* A type without units of its own runs on those of another: the product takes as long as one whose
+ * operands are of that type would, but for the bytes that it moves. */
+static void test_rate_types(void **state)
+{
+    (void)state;
+    static const struct {
+        enum sbp_type type;
+        double flops[SBP_TYPES]; /* by type */
+        enum sbp_type stands;
+    } rows[] = {
+        {SBP_FP8, {[SBP_FP8] = 4e12, [SBP_BF16] = 2e12, [SBP_FP32] = 1e12}, SBP_FP8},
+        {SBP_FP8, {[SBP_BF16] = 2e12, [SBP_FP16] = 3e12, [SBP_FP32] = 1e12}, SBP_BF16},
+        {SBP_FP8, {[SBP_FP16] = 3e12, [SBP_FP32] = 1e12}, SBP_FP16},
+        {SBP_FP8, {[SBP_FP32] = 1e12, [SBP_FP64] = 5e11}, SBP_FP32},
+        {SBP_FP8, {[SBP_FP64] = 5e11}, SBP_FP64},
+        {SBP_BF16, {[SBP_FP16] = 3e12, [SBP_FP32] = 1e12, [SBP_FP8] = 4e12}, SBP_FP16},
+        {SBP_FP16, {[SBP_FP32] = 1e12, [SBP_FP8] = 4e12}, SBP_FP32},
+        {SBP_FP32, {[SBP_FP64] = 5e11, [SBP_BF16] = 2e12}, SBP_FP64},
+        {SBP_FP64, {[SBP_FP32] = 1e12, [SBP_BF16] = 2e12}, SBP_FP32},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct sbp_cluster cluster = {.memory_bytes_per_s = 1e30};
+        const struct sbp_device_product product = {.type = rows[i].type, .m = 10, .n = 20, .k = 30};
+        memcpy(cluster.flops, rows[i].flops, sizeof cluster.flops);
+        assert_int_equal(sbp_cluster_rate_type(&cluster, rows[i].type), rows[i].stands);
+        assert_near(sbp_cluster_product_s(&cluster, &product),
+                    2 * 10 * 20 * 30 / rows[i].flops[rows[i].stands]);
+        assert_near(sbp_cluster_kernel_s(&cluster, rows[i].type, 1e12, 0),
+                    1e12 / rows[i].flops[rows[i].stands]);
+    }
+    const struct sbp_cluster none = {.memory_bytes_per_s = 1e10};
+    const struct sbp_device_product product = {.type = SBP_FP8, .m = 10, .n = 20, .k = 30};
+    assert_int_equal(sbp_cluster_rate_type(&none, SBP_FP8), SBP_FP8);
+    assert_near(sbp_cluster_product_s(&none, &product), (10 * 30 + 30 * 20 + 10 * 20) / 1e10);
+}
+
 /* --- refusals --- */
 
 static void test_refusals(void **state)
@@ -399,6 +435,7 @@ int main(void)
         cmocka_unit_test(test_most),
         cmocka_unit_test(test_attention_grid),
         cmocka_unit_test(test_seconds),
+        cmocka_unit_test(test_rate_types),
         cmocka_unit_test(test_refusals),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,8 @@
     "\"beta_s_per_byte\": 0}], \"device\": {\"memory_bytes\": 100, \"reserve_bytes\": 10, "        \
     "\"flops\": {\"fp32\": 1}, \"memory_bytes_per_s\": 1}, \"runtime\": " runtime "}"
 
+#define WITH(key) CLUSTER("{\"name\": \"t\", " key "}")
+
 static enum sbp_status read_text(const char *text, struct sbp_cluster *cluster,
                                  struct sbp_diag *diag)
 {
@@ -52,6 +54,32 @@ static void test_reads_every_key(void **state)
     assert_true(cluster.gradient_overlap == 0.5);
 }
 
+/* What a trainer reaches multiplies what the device can; its attention replaces the device's. */
+static void test_reaches(void **state)
+{
+    (void)state;
+    struct sbp_cluster cluster;
+    struct sbp_diag diag;
+    assert_int_equal(
+        read_text(CLUSTER("{\"name\": \"t\", \"reaches\": {\"products\": 0.5, \"attention\": 0.25, "
+                          "\"streams\": 0.125, \"source\": 1}, \"unfused_attention\": "
+                          "{\"forward_passes\": 6, \"backward_passes\": 9, \"efficiency\": 0.75}, "
+                          "\"error\": 0.2}"),
+                  &cluster, &diag),
+        SBP_OK);
+    const struct sbp_runtime *runtime = &cluster.runtime;
+    assert_true(runtime->reach[SBP_REACH_PRODUCTS] == 0.5);
+    assert_true(runtime->reach[SBP_REACH_ATTENTION] == 0.25);
+    assert_true(runtime->reach[SBP_REACH_STREAMS] == 0.125);
+    for (int pass = 0; pass < SBP_PASSES; pass++)
+        assert_true(cluster.rates.pass_share[pass] == 0.5);
+    assert_true(cluster.rates.attention_share == 0.25 && cluster.rates.stream_share == 0.125);
+    assert_true(cluster.rates.unfused.forward_passes == 6);
+    assert_true(cluster.rates.unfused.backward_passes == 9);
+    assert_true(cluster.rates.unfused.share == 0.75);
+    assert_true(runtime->error == 0.2);
+}
+
 static void test_defaults_hide_nothing(void **state)
 {
     (void)state;
@@ -60,7 +88,12 @@ static void test_defaults_hide_nothing(void **state)
     assert_int_equal(read_text(CLUSTER("{\"name\": \"t\"}"), &cluster, &diag), SBP_OK);
     for (int i = 0; i < SBP_HIDINGS; i++)
         assert_true(cluster.runtime.hidden[i] == 0);
+    for (int i = 0; i < SBP_REACHES; i++)
+        assert_true(cluster.runtime.reach[i] == 1);
+    assert_true(cluster.rates.pass_share[SBP_PASS_FORWARD] == 1 && cluster.rates.stream_share == 1);
+    assert_true(cluster.rates.unfused.share == 0 && cluster.runtime.error == 0);
     assert_true(cluster.runtime.host_s == 0 && !cluster.runtime.sends_block);
+    assert_true(cluster.runtime.launch_s == 0 && cluster.kernel_launch_s == 0);
     assert_true(cluster.gradient_overlap == 0);
     assert_int_equal(cluster.reserve_bytes, 10);
 }
@@ -78,6 +111,32 @@ static void test_refuses(void **state)
         {CLUSTER("{\"name\": \"t\", \"hides\": {\"experts\": 1.5}}"), "runtime.hides.experts: "},
         {CLUSTER("{\"name\": \"t\", \"host_s\": -1}"), "runtime.host_s: "},
         {CLUSTER("{\"name\": \"t\", \"host_s\": 20}"), "runtime.host_s: "},
+        {WITH("\"launch_s\": -1e-6"), "c.json: runtime.launch_s: -1e-06 is out of range"},
+        {WITH("\"launch_s\": 2"), "c.json: runtime.launch_s: 2 is out of range"},
+        {WITH("\"launch_s\": \"2us\""), "c.json: runtime.launch_s: expected a number"},
+        {WITH("\"error\": -0.1"), "c.json: runtime.error: -0.1 is out of range"},
+        {WITH("\"error\": 1001"), "c.json: runtime.error: 1001 is out of range"},
+        {WITH("\"error\": true"), "c.json: runtime.error: expected a number"},
+        {WITH("\"reaches\": 0.5"), "c.json: runtime.reaches: expected an object"},
+        {WITH("\"reaches\": {\"product\": 1}"),
+         "c.json: runtime.reaches: unknown key \"product\", did you mean \"products\""},
+        {WITH("\"reaches\": {\"products\": 0}"),
+         "c.json: runtime.reaches.products: 0 is out of range"},
+        {WITH("\"reaches\": {\"attention\": 1.01}"),
+         "c.json: runtime.reaches.attention: 1.01 is out of range"},
+        {WITH("\"reaches\": {\"streams\": null}"),
+         "c.json: runtime.reaches.streams: expected a number"},
+        {WITH("\"unfused_attention\": 6"), "c.json: runtime.unfused_attention: expected an object"},
+        {WITH("\"unfused_attention\": {\"forward_passes\": 6, \"efficiency\": 1}"),
+         "c.json: runtime.unfused_attention: key \"backward_passes\" is missing"},
+        {WITH("\"unfused_attention\": {\"passes\": 6}"),
+         "c.json: runtime.unfused_attention: unknown key \"passes\""},
+        {WITH("\"unfused_attention\": {\"forward_passes\": 0, \"backward_passes\": 9, "
+              "\"efficiency\": 1}"),
+         "c.json: runtime.unfused_attention.forward_passes: 0 is out of range"},
+        {WITH("\"unfused_attention\": {\"forward_passes\": 6, \"backward_passes\": 9, "
+              "\"efficiency\": 1.5}"),
+         "c.json: runtime.unfused_attention.efficiency: 1.5 is out of range"},
         {CLUSTER("{\"name\": \"t\", \"messages\": \"wait\"}"), "runtime.messages: "},
         {CLUSTER("{\"name\": \"t\", \"reserve_bytes\": 91}"), "runtime.reserve_bytes: "},
     };
@@ -110,9 +169,8 @@ static void test_pass_takes_the_slowest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reads_every_key),
-        cmocka_unit_test(test_defaults_hide_nothing),
-        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_reads_every_key),        cmocka_unit_test(test_reaches),
+        cmocka_unit_test(test_defaults_hide_nothing),  cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_pass_takes_the_slowest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

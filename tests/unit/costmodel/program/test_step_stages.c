@@ -121,6 +121,37 @@ static void test_bubble(void **state)
     }
 }
 
+/* A message that blocks its stage hides behind nothing: what of a gradient's sum hides beside it is
+ * booked as the gradient's, not as the message's. */
+static void test_blocked_messages_show(void **state)
+{
+    (void)state;
+    for (int block = 0; block < 2; block++) {
+        struct bench b = {0};
+        struct sbp_cluster cluster = flat(4);
+        struct sbp_parallel parallel = in_stages(2, 8, SBP_ONE_F_ONE_B);
+        parallel.gradient_overlap = 1;
+        cluster.level[0].alpha_s = 0;
+        cluster.level[0].beta_s_per_byte = 1e-11;
+        cluster.runtime.sends_block = block;
+        bench_open(&b,
+                   "{\"name\": \"m\", \"global_batch\": 48, \"precision\": \"fp32\","
+                   "\"input\": \"split\", \"layers\": [{\"op\": \"linear\", \"in\": 64,"
+                   "\"out\": 64}, {\"op\": \"linear\", \"out\": 64}]}",
+                   &cluster, &parallel);
+        bench_run(&b);
+        const double *const hidden_s = b.step.totals.hidden_by_cause_s;
+        double sum_s = 0;
+        for (int cause = 0; cause < SBP_CAUSES; cause++)
+            sum_s += hidden_s[cause];
+        assert_true(b.step.totals.by_cause_s[SBP_CAUSE_STAGE] > 0);
+        assert_true(hidden_s[SBP_CAUSE_WEIGHT_GRADIENT] > 0);
+        assert_true((hidden_s[SBP_CAUSE_STAGE] == 0) == (block == 1));
+        oracle_near("hidden", sum_s, b.step.totals.hidden_s);
+        bench_close(&b);
+    }
+}
+
 /* Messages cross the outermost level that stages take. */
 static void test_message_level(void **state)
 {
@@ -222,6 +253,7 @@ int main(void)
         cmocka_unit_test(test_stage_groups),
         cmocka_unit_test(test_message_level),
         cmocka_unit_test(test_bubble),
+        cmocka_unit_test(test_blocked_messages_show),
         cmocka_unit_test(test_interleaved),
         cmocka_unit_test(test_large_pipeline),
     };

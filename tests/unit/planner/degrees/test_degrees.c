@@ -412,6 +412,43 @@ static void test_refused(void **state)
     }
 }
 
+/* A refusal lists the legal divisors, of numbers of any size: looking at all that are smaller would
+ * take an hour for the prime below 2^40. */
+static void test_divisors(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t tensor;
+        const char *legal;
+    } rows[] = {
+        {1, "1"},
+        {7, "1, 7"},
+        {12, "1, 2, 3, 4, 6, 12"},
+        {36, "1, 2, 3, 4, 6, 9, 12, 18, 36"},
+        {INT64_C(1) << 31, "1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, "
+                           "32768, 65536, ..."},
+        {INT64_C(2147483647) * 2, "1, 2, 2147483647, 4294967294"},
+        {(INT64_C(1) << 40) - 87, "1, 1099511627689"},
+    };
+    struct sbp_plan plan;
+    open_plan(MIXTRAL, 1, &plan);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct sbp_workload workload = plan.workload;
+        struct sbp_degrees asked = sbp_degrees_none(), completed;
+        struct sbp_diag diag = {{0}};
+        char says[256];
+        workload.cluster.level_count = 1;
+        workload.cluster.level[0].size = asked.tensor = rows[i].tensor;
+        asked.expert_tensor = rows[i].tensor + 1;
+        (void)snprintf(says, sizeof says,
+                       "degrees: etp: %lld does not divide tp %lld, legal are %s",
+                       (long long)asked.expert_tensor, (long long)asked.tensor, rows[i].legal);
+        assert_int_equal(sbp_degrees_complete(&asked, &workload, &completed, &diag), SBP_E_INPUT);
+        assert_string_equal(diag.text, says);
+    }
+    sbp_plan_free(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -424,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_shared_keys),
         cmocka_unit_test(test_published),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_divisors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

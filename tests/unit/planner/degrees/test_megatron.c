@@ -93,6 +93,92 @@ static void test_layouts(void **state)
     assert_int_equal(flags.degrees.chunks, 2);
 }
 
+/* Spellings of pieces: commas and counts mean nothing by themselves, a piece may be empty. */
+static void test_pieces(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pieces;
+        int64_t stages;
+        int count;
+        uint16_t blocks[4];
+    } rows[] = {
+        {"Et*17|t*15,L", 2, 2, {17, 15}},
+        {"E,t*17|t*15L", 2, 2, {17, 15}},
+        {"E|t*16|t*16|L", 2, 4, {0, 16, 16, 0}},
+        {"tttt*14|t*15", 2, 2, {17, 15}},
+        {"Et*2t*14,t|t*10,t*4,t,L", 2, 2, {17, 15}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct sbp_megatron_flags flags;
+        char words[256];
+        (void)snprintf(words, sizeof words,
+                       "--pipeline-model-parallel-size %lld --pipeline-model-parallel-layout %s",
+                       (long long)rows[i].stages, rows[i].pieces);
+        read_flags(words, &flags);
+        assert_int_equal(flags.degrees.stage_blocks_count, rows[i].count);
+        for (int piece = 0; piece < rows[i].count; piece++)
+            assert_int_equal(flags.degrees.stage_blocks[piece], rows[i].blocks[piece]);
+    }
+}
+
+static void test_wrong_pieces(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {
+        "Et*17|t*15,Lt",                                        /* a layer behind the loss */
+        "Et*17|t*15,LL",                                        /* two losses */
+        "Et*17|t*15,L|t",                                       /* the loss before the last piece */
+        "tEt*16|t*15L",                                         /* the embedding is not first */
+        "EEt*17|t*15L",       "Et*17|Et*15L", "Et*|t*15L",      /* no count */
+        "Et*17|t*L",          "Et*-17|t*15L", "Et*70000|t*15L", /* more layers than a piece has */
+        "Et*99999999|t*15L",                                    /* more digits than a count has */
+        "Et*40000t*40000|tL", "Ed*17|t*15L",  "Et*32L",         /* one piece */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct sbp_megatron_flags flags;
+        struct sbp_diag diag = {{0}};
+        char words[256];
+        (void)snprintf(words, sizeof words, "--pipeline-model-parallel-layout %s", rows[i]);
+        const enum sbp_status status = take(words, &flags, &diag);
+        if (status != SBP_E_INPUT || strstr(diag.text, "legal are pieces of E, t") == NULL)
+            fail_msg("%s: status %d, \"%s\"", rows[i], status, diag.text);
+    }
+}
+
+/* Blanks within quotes belong to a word, and a quote of the other kind is a letter there. */
+static void test_quotes(void **state)
+{
+    (void)state;
+    struct sbp_megatron_flags flags;
+    read_flags("--data-path \"/a b/c --tensor-model-parallel-size 4\" --micro-batch-size '2'",
+               &flags);
+    assert_int_equal(flags.degrees.tensor, 0);
+    assert_int_equal(flags.degrees.micro_batch, 2);
+    assert_string_equal(flags.note[0], "flags that change nothing here: --data-path");
+    read_flags("--title 'a \"b' --micro-batch-size 4 --other \"it's\"", &flags);
+    assert_int_equal(flags.degrees.micro_batch, 4);
+}
+
+/* A word of 1023 letters has room; quotes are no letters of its own, but count. */
+static void test_long_words(void **state)
+{
+    (void)state;
+    char words[2048];
+    struct sbp_megatron_flags flags;
+    for (int letters = 1020; letters < 1030; letters++) {
+        struct sbp_diag diag = {{0}};
+        int at = snprintf(words, sizeof words, "--micro-batch-size 2 --data-path ");
+        memset(words + at, 'x', (size_t)letters);
+        words[at + letters] = '\0';
+        const enum sbp_status status = take(words, &flags, &diag);
+        assert_int_equal(status, letters < 1024 ? SBP_OK : SBP_E_INPUT);
+        if (status != SBP_OK &&
+            strstr(diag.text, "has 1024 letters and more, fewer are legal") == NULL)
+            fail_msg("%d letters: %s", letters, diag.text);
+    }
+}
+
 static void test_recompute(void **state)
 {
     (void)state;
@@ -161,6 +247,12 @@ static void test_refused(void **state)
         {"--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et|t|L",
          "has 3 pieces, legal are multiples of the 2 stages"},
         {"--decoder-first-pipeline-num-layers 3", "legal is --set stage_cut"},
+        {"--bf16 true", "--bf16: takes no value: it is there, or it is not"},
+        {"--sequence-parallel False", "--sequence-parallel: takes no value"},
+        {"--sequence-parallel=0", "--sequence-parallel: takes no value"},
+        {"--use-distributed-optimizer yes --bf16", "--use-distributed-optimizer: takes no value"},
+        {"--data-path \"/a b --bf16", "a quote (\") is not closed"},
+        {"--data-path 'a\" --bf16", "a quote (') is not closed"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct sbp_megatron_flags flags;
@@ -174,9 +266,11 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_degrees),  cmocka_unit_test(test_nothing_given),
-        cmocka_unit_test(test_layouts),  cmocka_unit_test(test_recompute),
-        cmocka_unit_test(test_sharding), cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_degrees),      cmocka_unit_test(test_nothing_given),
+        cmocka_unit_test(test_layouts),      cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_wrong_pieces), cmocka_unit_test(test_quotes),
+        cmocka_unit_test(test_long_words),   cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_sharding),     cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "planner/cli/inputs.h"
+#include "planner/configs/config_files.h"
 #include "planner/validate/validation.h"
 #include "tests/support/unit.h"
 
@@ -18,7 +18,7 @@
     "\"beta_s_per_byte\": 1e-11}], \"device\": {\"memory_bytes\": 1e11, \"flops\": {\"fp32\": "    \
     "1e13}, \"memory_bytes_per_s\": 1e12}}"
 #define HEAD                                                                                       \
-    "{\"format\": \"sbplan runs\", \"title\": \"t\", \"source\": \"s\", \"trainer\": \"none\", "      \
+    "{\"format\": \"sbplan runs\", \"title\": \"t\", \"source\": \"s\", \"trainer\": \"none\", "   \
     "\"cluster\": " CLUSTER ", "
 #define MODEL                                                                                      \
     "\"model\": {\"architecture\": \"gpt\", \"hidden\": 64, \"heads\": 8, \"vocab\": 128, "        \
@@ -100,6 +100,32 @@ static void test_files_of_a_run(void **state)
                 1e9);
     cJSON_Delete(model);
     cJSON_Delete(cluster);
+    sbp_run_set_free(&set);
+}
+
+/* A column says more of its run than the model that all runs share; null leaves the model's. */
+static void test_column_replaces_model_key(void **state)
+{
+    (void)state;
+    static const double sequences[] = {256, 32};
+    struct sbp_run_set set;
+    struct sbp_diag diag = {{0}};
+    assert_int_equal(read_text(HEAD MODEL
+                               "\"bounds\": {}, \"columns\": [\"id\", \"sequence\", \"gpus\", "
+                               "\"step_s\"], \"runs\": [[\"a\", 256, 8, 1], [\"b\", null, 8, 1]]}",
+                               &set, &diag),
+                     SBP_OK);
+    for (int run = 0; run < 2; run++) {
+        struct cJSON *model;
+        int times = 0;
+        assert_int_equal(sbp_run_set_model(&set, run, &model, &diag), SBP_OK);
+        for (const struct cJSON *key = model->child; key != NULL; key = key->next)
+            times += strcmp(key->string, "sequence") == 0;
+        assert_true(number_at(model, "sequence") == sequences[run]);
+        assert_int_equal(times, 1);
+        cJSON_Delete(model);
+    }
+    assert_int_equal(set.group_count, 2); /* two models */
     sbp_run_set_free(&set);
 }
 
@@ -191,8 +217,11 @@ static void test_shipped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fields),   cmocka_unit_test(test_files_of_a_run),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_run_that_cannot_be_expressed),
+        cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_files_of_a_run),
+        cmocka_unit_test(test_column_replaces_model_key),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_run_that_cannot_be_expressed),
         cmocka_unit_test(test_shipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "planner/cli/inputs.h"
+#include "planner/configs/config_files.h"
 
 #define PEAKS "flops"
 

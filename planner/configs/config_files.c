@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "planner/cli/inputs.h"
+#include "planner/configs/config_files.h"
 #include "planner/plan/input_kind.h"
 
 #define MOST_FOLDERS 4

@@ -1,7 +1,7 @@
 /* Opens sets of published runs, whose files name clusters and runtimes. */
 #include <cjson/cJSON.h>
 
-#include "planner/cli/inputs.h"
+#include "planner/configs/config_files.h"
 
 struct context {
     const char *runtime; /* in the place of the set's; NULL: the set's own */

@@ -7,8 +7,6 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "planner/commands/commands.h"
-#include "planner/commands/compare_plans_priv.h"
-#include "planner/plan/input_kind.h"
 #include "planner/plan/plan_diff.h"
 #include "planner/report/plan_line.h"
 #include "planner/report/report.h"
@@ -19,12 +17,6 @@ struct pair {
     struct sbp_report report[2];
     char change[SBP_PLAN_CHANGE_BYTES];
 };
-
-bool sbp_compare_plans_asked(const struct sbp_arguments *arguments)
-{
-    return sbp_input_kind_is(arguments->operands.word[0], SBP_INPUT_PLAN) &&
-           sbp_input_kind_is(arguments->operands.word[1], SBP_INPUT_PLAN);
-}
 
 /* --- text --- */
 
@@ -117,7 +109,8 @@ static enum sbp_status compare(struct pair *pair, bool json, struct sbp_diag *di
     return json ? print_json(pair, diag) : print_text(pair);
 }
 
-enum sbp_status sbp_compare_plans(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+enum sbp_status sbp_command_compare_plans(const struct sbp_arguments *arguments,
+                                          struct sbp_diag *diag)
 {
     struct pair pair = {.path = {arguments->operands.word[0], arguments->operands.word[1]}};
     SBP_TRY(check_options(arguments, diag));

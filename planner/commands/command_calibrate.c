@@ -99,8 +99,63 @@ static enum sbp_status read_logs(const struct sbp_arguments *arguments, struct s
     return status;
 }
 
+/* The table that --runs names; NULL: it is a number of repeats, or not given. */
+static const char *runs_file(const struct sbp_arguments *arguments)
+{
+    const struct sbp_word_list *given = &arguments->forward;
+    for (int i = 0; i + 1 < given->count; i++) {
+        const char *value = given->word[i + 1];
+        if (strcmp(given->word[i], "--runs") == 0 && value[strspn(value, "-0123456789")] != '\0')
+            return value;
+    }
+    return NULL;
+}
+
+/* A fit takes these options alone. */
+static enum sbp_status fit(const struct sbp_arguments *arguments, const char *csv,
+                           struct sbp_diag *diag)
+{
+    static const char *const others[] = {"-n",
+                                         "--max-bytes",
+                                         "--budget-s",
+                                         "--seed",
+                                         "--collectives",
+                                         "--nominal",
+                                         "--merge",
+                                         "--fresh",
+                                         "--dry-run",
+                                         "--diff",
+                                         "--print-sbatch",
+                                         "--method",
+                                         "--statistic",
+                                         "--weights",
+                                         "--from",
+                                         "--nodes",
+                                         "--device-preset",
+                                         "--ports",
+                                         "--ranks-per-node",
+                                         "--cluster-nodes",
+                                         "--backend",
+                                         "--name",
+                                         "--quiet",
+                                         NULL};
+    const char *other = find_among(&arguments->forward, others);
+    if (other != NULL)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "sbplan calibrate: %s says how to measure or read logs, and --runs %s is "
+                        "fitted",
+                        other, csv);
+    return sbp_command_fit(arguments, csv, diag);
+}
+
 enum sbp_status sbp_command_calibrate(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
+    const char *csv = runs_file(arguments);
+    if (csv != NULL)
+        return fit(arguments, csv, diag);
+    if (arguments->runtime != NULL)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "sbplan calibrate: --runtime is where a fit of --runs RUNS.csv begins");
     const bool reads = arguments->from.count > 0;
     SBP_TRY(check_options(arguments, reads, diag));
     return reads ? read_logs(arguments, diag) : measure(arguments, diag);

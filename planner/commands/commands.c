@@ -101,19 +101,22 @@ static const struct sbp_command commands[] = {
      .options = "--runtime --rows --json --help",
      .run = sbp_command_validate},
     {.name = "calibrate",
-     OPERANDS("[--from LOG...]", 0, INT_MAX),
-     .summary = "measure this machine's ranks and write a cluster file, or read published logs",
+     OPERANDS("[--from LOG... | --runs RUNS.csv MODEL CLUSTER]", 0, INT_MAX),
+     .summary = "measure this machine's ranks, read published logs, or fit a trainer to measured "
+                "steps",
      .notes =
          "Starts sbplan-calibrate, under mpirun where there is one, and prints the command; "
          "with --from, sbplan-fit, which needs no ranks. What a log does not say of its run, "
-         "a first line of it may: \"#@ ranks=16 | nodes=2 | collective=all_gather\". Exit status: "
+         "a first line of it may: \"#@ ranks=16 | nodes=2 | collective=all_gather\". With --runs "
+         "RUNS.csv, a table of measured steps (its columns: docs/calibrate.md), writes the "
+         "profile of a trainer that --runtime takes. Exit status: "
          "0 done, 2 bad "
          "usage or bad input, 130, 143 or 129 interrupted by SIGINT, SIGTERM or SIGHUP: the same "
          "command goes on.",
      .options =
          "-n -o --backend --collectives --max-bytes --budget-s --runs --nominal --merge "
          "--diff --fresh --dry-run --print-sbatch --method --statistic --weights --seed --from "
-         "--device-preset --ports --cluster-nodes --name --nodes --ranks-per-node --json "
+         "--device-preset --ports --cluster-nodes --name --nodes --ranks-per-node --runtime --json "
          "--quiet --help",
      .forwards = true,
      .run = sbp_command_calibrate},

@@ -43,6 +43,9 @@ SBP_DECLARE_COMMAND(list);
 SBP_DECLARE_COMMAND(import);
 SBP_DECLARE_COMMAND(run);
 SBP_DECLARE_COMMAND(calibrate);
+/* calibrate --runs CSV: not measuring, but a trainer's profile of a table of runs. */
+enum sbp_status sbp_command_fit(const struct sbp_arguments *arguments, const char *csv,
+                                struct sbp_diag *diag) SBP_MUST_USE;
 SBP_DECLARE_COMMAND(validate); /* SBP_NO: a bound of a set does not hold */
 #undef SBP_DECLARE_COMMAND
 

@@ -1,5 +1,7 @@
 #include "planner/validate/run_price.h"
 
+#include <stdlib.h>
+
 #include <cjson/cJSON.h>
 
 #include "costmodel/model/op_cost.h"
@@ -82,9 +84,9 @@ static enum sbp_status price_plan(const struct sbp_run_set *set, struct sbp_plan
     return SBP_OK;
 }
 
-static enum sbp_status price_run(const struct sbp_run_set *set, int run, const atomic_int *stop,
-                                 struct sbp_plan *plan, struct sbp_run_price *price,
-                                 struct sbp_diag *diag)
+/* Finds the layout of a run in a plan of its model and cluster, which the caller frees. */
+static enum sbp_status find_layout(const struct sbp_run_set *set, int run, const atomic_int *stop,
+                                   struct sbp_plan *plan, struct sbp_diag *diag)
 {
     struct sbp_degrees degrees = set->run[run].degrees;
     double step_s;
@@ -92,25 +94,93 @@ static enum sbp_status price_run(const struct sbp_run_set *set, int run, const a
     if (set->run[run].counts_ends)
         SBP_TRY(share_layers(plan, &degrees, &plan->arena, diag));
     /* Memory limits nothing, for the run ran. */
-    SBP_TRY(sbp_layout_search(plan, &degrees, INT64_MAX, stop, &step_s, diag));
-    return price_plan(set, plan, price, diag);
+    return sbp_layout_search(plan, &degrees, INT64_MAX, stop, &step_s, diag);
 }
 
-enum sbp_status sbp_run_price(const struct sbp_run_set *set, int run, const atomic_int *stop,
-                              struct sbp_run_price *price, struct sbp_diag *why)
+/* On failure there is no plan. */
+static enum sbp_status make_plan(const struct sbp_run_set *set, int run, const atomic_int *stop,
+                                 struct sbp_plan *plan, struct sbp_diag *why)
 {
     struct cJSON *model, *cluster;
-    struct sbp_plan plan;
     SBP_TRY(sbp_run_set_model(set, run, &model, why));
     enum sbp_status status = sbp_run_set_cluster(set, run, &cluster, why);
     if (status != SBP_OK) {
         cJSON_Delete(model);
         return status;
     }
-    status = sbp_plan_begin(model, "model", cluster, "cluster", &plan, why);
+    status = sbp_plan_begin(model, "model", cluster, "cluster", plan, why);
     if (status == SBP_OK) {
-        status = price_run(set, run, stop, &plan, price, why);
-        sbp_plan_free(&plan);
+        status = find_layout(set, run, stop, plan, why);
+        if (status != SBP_OK)
+            sbp_plan_free(plan);
     }
     return status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED ? SBP_NO : status;
+}
+
+enum sbp_status sbp_run_price(const struct sbp_run_set *set, int run, const atomic_int *stop,
+                              struct sbp_run_price *price, struct sbp_diag *why)
+{
+    struct sbp_plan plan;
+    SBP_TRY(make_plan(set, run, stop, &plan, why));
+    const enum sbp_status status = price_plan(set, &plan, price, why);
+    sbp_plan_free(&plan);
+    return status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED ? SBP_NO : status;
+}
+
+/* ---- a layout under other constants ---------------------------------------------------------- */
+
+struct sbp_run_layout {
+    struct sbp_plan plan;
+};
+
+void sbp_run_layout_free(struct sbp_run_layout *layout)
+{
+    if (layout == NULL)
+        return;
+    sbp_plan_free(&layout->plan);
+    free(layout);
+}
+
+enum sbp_status sbp_run_layout_find(const struct sbp_run_set *set, int run, const atomic_int *stop,
+                                    struct sbp_run_layout **layout, struct sbp_diag *why)
+{
+    *layout = calloc(1, sizeof **layout);
+    if (*layout == NULL)
+        return sbp_fail(why, SBP_E_MEMORY, "%s: out of memory", set->file);
+    const enum sbp_status status = make_plan(set, run, stop, &(*layout)->plan, why);
+    if (status == SBP_OK)
+        return SBP_OK;
+    free(*layout);
+    *layout = NULL;
+    return status;
+}
+
+static enum sbp_status step_under(const struct sbp_plan *plan, const struct sbp_cluster *cluster,
+                                  struct sbp_arena *arena, double *step_s, struct sbp_diag *diag)
+{
+    struct sbp_cut cut;
+    struct sbp_step step;
+    SBP_TRY(sbp_cut_make(&plan->workload.model, cluster, &plan->cut.parallel, arena, &cut, diag));
+    SBP_TRY(sbp_cut_step(&cut, &plan->strategy, true, &step, diag));
+    *step_s = step.totals.step_s;
+    sbp_step_free(&step);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_run_layout_price(const struct sbp_run_set *set, int run,
+                                     const struct sbp_run_layout *layout, double *step_s,
+                                     struct sbp_diag *diag)
+{
+    struct cJSON *tree;
+    struct sbp_json at;
+    struct sbp_cluster cluster;
+    struct sbp_arena arena = {0};
+    SBP_TRY(sbp_run_set_cluster(set, run, &tree, diag));
+    sbp_json_at(tree, set->file, diag, &at);
+    enum sbp_status status = sbp_cluster_read(&at, &arena, &cluster);
+    if (status == SBP_OK)
+        status = step_under(&layout->plan, &cluster, &arena, step_s, diag);
+    sbp_arena_free(&arena);
+    cJSON_Delete(tree);
+    return status;
 }

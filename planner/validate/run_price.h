@@ -21,4 +21,17 @@ struct sbp_run_price {
 enum sbp_status sbp_run_price(const struct sbp_run_set *set, int run, const atomic_int *stop,
                               struct sbp_run_price *price, struct sbp_diag *why) SBP_MUST_USE;
 
+/* The layout of a run, found once, to be priced under other constants of the set's cluster. */
+struct sbp_run_layout;
+/* Fails as sbp_run_price; *layout is the caller's to free. */
+enum sbp_status sbp_run_layout_find(const struct sbp_run_set *set, int run, const atomic_int *stop,
+                                    struct sbp_run_layout **layout,
+                                    struct sbp_diag *why) SBP_MUST_USE;
+/* Its step under the cluster that the set has by now, which may differ in rates and runtime alone.
+ * Fails as the reader of a cluster. */
+enum sbp_status sbp_run_layout_price(const struct sbp_run_set *set, int run,
+                                     const struct sbp_run_layout *layout, double *step_s,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_run_layout_free(struct sbp_run_layout *layout); /* NULL is legal */
+
 #endif

@@ -99,6 +99,7 @@ static const struct {
     {"cp", CELL_WHOLE, DEGREE(context), 1, MOST_DEVICES},
     {"ep", CELL_WHOLE, DEGREE(expert), 1, MOST_DEVICES},
     {"etp", CELL_WHOLE, DEGREE(expert_tensor), 1, MOST_DEVICES},
+    {"dp", CELL_WHOLE, DEGREE(data), 1, MOST_DEVICES},
     {"zero", CELL_WHOLE, DEGREE(zero), 0, 3},
     {"micro_batch", CELL_WHOLE, DEGREE(micro_batch), 1, MOST_DEVICES},
     {"sequence_parallel", CELL_FLAG, DEGREE(sequence_parallel), 0, 0},
@@ -420,18 +421,29 @@ static enum sbp_status read_set(const struct sbp_json *root,
     return number_groups(set, root);
 }
 
-enum sbp_status sbp_run_set_read(const char *path, const struct sbp_run_set_finder *finder,
-                                 struct sbp_run_set *set, struct sbp_diag *diag)
+enum sbp_status sbp_run_set_take(struct cJSON *tree, const char *file,
+                                 const struct sbp_run_set_finder *finder, struct sbp_run_set *set,
+                                 struct sbp_diag *diag)
 {
     struct sbp_json root;
-    *set = (struct sbp_run_set){0};
-    SBP_TRY(sbp_json_open(path, &set->root, &root, diag));
-    set->file = sbp_arena_strdup(&set->arena, path);
+    *set = (struct sbp_run_set){.root = tree};
+    set->file = sbp_arena_strdup(&set->arena, file);
+    sbp_json_at(tree, set->file, diag, &root);
     const enum sbp_status status =
         set->file == NULL ? out_of_memory(&root) : read_set(&root, finder, set);
     if (status != SBP_OK)
         sbp_run_set_free(set);
     return status;
+}
+
+enum sbp_status sbp_run_set_read(const char *path, const struct sbp_run_set_finder *finder,
+                                 struct sbp_run_set *set, struct sbp_diag *diag)
+{
+    struct sbp_json root;
+    struct cJSON *tree;
+    *set = (struct sbp_run_set){0};
+    SBP_TRY(sbp_json_open(path, &tree, &root, diag));
+    return sbp_run_set_take(tree, path, finder, set, diag);
 }
 
 void sbp_run_set_free(struct sbp_run_set *set)

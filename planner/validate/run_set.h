@@ -10,11 +10,11 @@
  * "stage"?: "most" (default) | "last", "what"?}, "bounds":
  * {...}, "peers"?: [{"name", ...}], "columns": [names], "runs": [[cells], ...]}
  *
- * A column is one of: id, gpus, gpus_per_node, tp, pp, vpp, cp, ep, etp, zero, sequence_parallel,
- * micro_batch (of a replica), recompute, stage_blocks (layers of each piece), counts_ends, step_s,
- * memory_bytes (the most of a step, on the device that holds most or on one of the last stage),
- * settled_bytes (there, between steps); every other is a key of the model file (layers, hidden,
- * global_batch, ...). null: not said.
+ * A column is one of: id, gpus, gpus_per_node, tp, pp, vpp, dp, cp, ep, etp, zero,
+ * sequence_parallel, micro_batch (of a replica), recompute, stage_blocks (layers of each piece),
+ * counts_ends, step_s, memory_bytes (the most of a step, on the device that holds most or on one of
+ * the last stage), settled_bytes (there, between steps); every other is a key of the model file
+ * (layers, hidden, global_batch, ...). null: not said.
  */
 #ifndef SBP_PLANNER_VALIDATE_RUN_SET_H
 #define SBP_PLANNER_VALIDATE_RUN_SET_H
@@ -78,6 +78,11 @@ struct sbp_run_set_finder {
  * is left allocated. E_INPUT names file, row and column; E_IO, E_MEMORY. */
 enum sbp_status sbp_run_set_read(const char *path, const struct sbp_run_set_finder *finder,
                                  struct sbp_run_set *set, struct sbp_diag *diag) SBP_MUST_USE;
+/* The same of a tree in memory, which the set owns from then on, also on failure; file: its name.
+ */
+enum sbp_status sbp_run_set_take(struct cJSON *tree, const char *file,
+                                 const struct sbp_run_set_finder *finder, struct sbp_run_set *set,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_run_set_free(struct sbp_run_set *set);
 
 /* The model file and the cluster file of a run, which the caller deletes. E_MEMORY. */

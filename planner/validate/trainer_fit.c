@@ -1,0 +1,266 @@
+#include "planner/validate/trainer_fit.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/json/json_write.h"
+#include "planner/validate/run_price.h"
+
+#define LEAST_REACH     0.2  /* kernels that reach less are at fault in another way */
+#define MOST_HOST_S     1e-3 /* of an operator; Python takes some 100 us */
+#define TELLING         2e-3 /* change of the error by which runs say something of a constant */
+#define RUNS_A_CONSTANT 2
+#define ROUNDS          4 /* over all constants, each with a third of the last one's steps */
+#define STEPS           3 /* to either side */
+#define NINE_OF_TEN     0.9
+
+/* Where a constant stands in a runtime, and what is legal; absent: where a runtime does not say. */
+static const struct {
+    const char *object, *key, *name;
+    double least, most, absent;
+} constants[SBP_FITTED] = {
+    [SBP_FITTED_PRODUCTS] = {"reaches", "products", "reaches.products", LEAST_REACH, 1, 1},
+    [SBP_FITTED_HOST] = {NULL, "host_s", "host_s", 0, MOST_HOST_S, 0},
+    [SBP_FITTED_STREAMS] = {"reaches", "streams", "reaches.streams", LEAST_REACH, 1, 1},
+    [SBP_FITTED_GRADIENTS] = {"hides", "gradients", "hides.gradients", 0, 1, 0},
+    [SBP_FITTED_ACTIVATIONS] = {"hides", "activations", "hides.activations", 0, 1, 0},
+    [SBP_FITTED_ATTENTION] = {"reaches", "attention", "reaches.attention", LEAST_REACH, 1, 1},
+};
+
+const char *sbp_fitted_name(enum sbp_fitted constant)
+{
+    return constants[constant].name;
+}
+
+/* ---- constants in a runtime ------------------------------------------------------------------ */
+
+static struct cJSON *object_of(struct cJSON *parent, const char *key, bool *failed)
+{
+    struct cJSON *found = cJSON_GetObjectItemCaseSensitive(parent, key);
+    return found != NULL ? found : sbp_json_put_object(parent, key, failed);
+}
+
+static struct cJSON *runtime_of(struct sbp_run_set *set, bool *failed)
+{
+    struct cJSON *runtime = object_of(set->cluster, "runtime", failed);
+    if (!*failed && cJSON_GetObjectItemCaseSensitive(runtime, "name") == NULL)
+        sbp_json_put_text(runtime, "name", "fitted", failed);
+    return runtime;
+}
+
+static double read_constant(const struct cJSON *runtime, int at)
+{
+    const struct cJSON *object =
+        constants[at].object == NULL
+            ? runtime
+            : cJSON_GetObjectItemCaseSensitive(runtime, constants[at].object);
+    const struct cJSON *value = cJSON_GetObjectItemCaseSensitive(object, constants[at].key);
+    return cJSON_IsNumber(value) ? value->valuedouble : constants[at].absent;
+}
+
+static void write_constant(struct cJSON *runtime, int at, double value, bool *failed)
+{
+    struct cJSON *object =
+        constants[at].object == NULL ? runtime : object_of(runtime, constants[at].object, failed);
+    cJSON_DeleteItemFromObjectCaseSensitive(object, constants[at].key);
+    sbp_json_put_number(object, constants[at].key, value, failed);
+}
+
+/* ---- prices ---------------------------------------------------------------------------------- */
+
+struct fitter {
+    struct sbp_run_set *set;
+    const atomic_int *stop;
+    struct sbp_run_layout **layout; /* (runs) of those that can be expressed */
+    int *run;                       /* (runs) their numbers in the set */
+    int runs;
+    int left_out; /* a run that does not count, as a place in `run`; -1: none */
+    struct sbp_trainer_fit *fit;
+    struct sbp_diag *diag;
+};
+
+static enum sbp_status set_constants(const struct fitter *f, const double value[SBP_FITTED])
+{
+    bool failed = false;
+    struct cJSON *runtime = runtime_of(f->set, &failed);
+    for (int at = 0; at < SBP_FITTED && !failed; at++)
+        if (value[at] != read_constant(runtime, at))
+            write_constant(runtime, at, value[at], &failed);
+    return failed ? sbp_fail(f->diag, SBP_E_MEMORY, "out of memory") : SBP_OK;
+}
+
+static enum sbp_status error_of_run(const struct fitter *f, int place, double *error)
+{
+    double step_s;
+    SBP_TRY(sbp_run_layout_price(f->set, f->run[place], f->layout[place], &step_s, f->diag));
+    *error = fabs(step_s / f->set->run[f->run[place]].step_s - 1);
+    return SBP_OK;
+}
+
+/* The mean error of all runs but the one that is left out. */
+static enum sbp_status mean_error(const struct fitter *f, const double value[SBP_FITTED],
+                                  double *error)
+{
+    double sum = 0, one;
+    if (f->stop != NULL && *f->stop != 0)
+        return SBP_STOPPED;
+    SBP_TRY(set_constants(f, value));
+    for (int i = 0; i < f->runs; i++) {
+        if (i == f->left_out)
+            continue;
+        SBP_TRY(error_of_run(f, i, &one));
+        sum += one;
+    }
+    *error = sum / (f->runs - (f->left_out >= 0));
+    return SBP_OK;
+}
+
+/* ---- the fit --------------------------------------------------------------------------------- */
+
+/* Tries steps to both sides of one constant; keeps the best. */
+static enum sbp_status improve(const struct fitter *f, int at, double step,
+                               double value[SBP_FITTED], double *error)
+{
+    const double middle = value[at];
+    double best = middle;
+    for (int i = -STEPS; i <= STEPS; i++) {
+        double tried;
+        value[at] = fmin(constants[at].most, fmax(constants[at].least, middle + i * step));
+        if (value[at] == middle)
+            continue;
+        SBP_TRY(mean_error(f, value, &tried));
+        if (tried < *error - 1e-9) {
+            *error = tried;
+            best = value[at];
+        }
+    }
+    value[at] = best;
+    return SBP_OK;
+}
+
+static enum sbp_status descend(const struct fitter *f, int first_round, double value[SBP_FITTED],
+                               double *error)
+{
+    SBP_TRY(mean_error(f, value, error));
+    for (int round = first_round; round < ROUNDS; round++)
+        for (int at = 0; at < SBP_FITTED; at++) {
+            const double range = constants[at].most - constants[at].least;
+            if (f->fit->is_free[at])
+                SBP_TRY(improve(f, at, range / (STEPS * pow(STEPS, round)), value, error));
+        }
+    return SBP_OK;
+}
+
+/* A constant is free where its ends give other errors than its start, as long as there are runs
+ * enough. */
+static enum sbp_status find_free(const struct fitter *f)
+{
+    struct sbp_trainer_fit *fit = f->fit;
+    for (int at = 0; at < SBP_FITTED; at++) {
+        double value[SBP_FITTED], least, most;
+        for (int i = 0; i < SBP_FITTED; i++)
+            value[i] = fit->before[i];
+        value[at] = constants[at].least;
+        SBP_TRY(mean_error(f, value, &least));
+        value[at] = constants[at].most;
+        SBP_TRY(mean_error(f, value, &most));
+        const double moves = fmax(fabs(least - fit->error_before), fabs(most - fit->error_before));
+        fit->is_free[at] = moves > TELLING && (fit->free_count + 1) * RUNS_A_CONSTANT <= f->runs;
+        fit->free_count += fit->is_free[at];
+    }
+    return SBP_OK;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Predicts each run by a fit without it, which begins at the whole fit. errors: (runs). */
+static enum sbp_status leave_out(struct fitter *f, double *errors)
+{
+    double sum = 0, unused;
+    for (int i = 0; i < f->runs; i++) {
+        double value[SBP_FITTED];
+        for (int at = 0; at < SBP_FITTED; at++)
+            value[at] = f->fit->value[at];
+        f->left_out = i;
+        SBP_TRY(descend(f, 1, value, &unused));
+        SBP_TRY(set_constants(f, value));
+        SBP_TRY(error_of_run(f, i, &errors[i]));
+        sum += errors[i];
+    }
+    f->left_out = -1;
+    f->fit->error_left_out = sum / f->runs;
+    qsort(errors, (size_t)f->runs, sizeof *errors, by_size);
+    f->fit->most_left_out = errors[(int)ceil(NINE_OF_TEN * f->runs) - 1];
+    return set_constants(f, f->fit->value);
+}
+
+static enum sbp_status fit_runs(struct fitter *f, double *errors)
+{
+    struct sbp_trainer_fit *fit = f->fit;
+    bool failed = false;
+    const struct cJSON *runtime = runtime_of(f->set, &failed);
+    if (failed)
+        return sbp_fail(f->diag, SBP_E_MEMORY, "out of memory");
+    for (int at = 0; at < SBP_FITTED; at++)
+        fit->value[at] = fit->before[at] = read_constant(runtime, at);
+    SBP_TRY(mean_error(f, fit->before, &fit->error_before));
+    SBP_TRY(find_free(f));
+    SBP_TRY(descend(f, 0, fit->value, &fit->error));
+    return leave_out(f, errors);
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+/* Finds the layouts of the runs that have a step and can be expressed. */
+static enum sbp_status find_layouts(struct fitter *f)
+{
+    struct sbp_diag why = {{0}}, first = {{0}};
+    for (int i = 0; i < f->set->run_count; i++) {
+        if (!(f->set->run[i].step_s > 0))
+            continue;
+        const enum sbp_status status =
+            sbp_run_layout_find(f->set, i, f->stop, &f->layout[f->runs], &why);
+        if (status == SBP_OK) {
+            f->run[f->runs++] = i;
+        } else if (status != SBP_NO) {
+            return sbp_fail(f->diag, status, "%s", why.text);
+        } else if (f->fit->refused++ == 0) {
+            first = why;
+        }
+    }
+    if (f->runs >= 2)
+        return SBP_OK;
+    return sbp_fail(f->diag, SBP_E_INPUT,
+                    "%s: %d runs with a step can be priced, legal are 2 and more%s%s", f->set->file,
+                    f->runs, first.text[0] != '\0' ? "; the first that cannot: " : "", first.text);
+}
+
+enum sbp_status sbp_trainer_fit_make(struct sbp_run_set *set, const atomic_int *stop,
+                                     struct sbp_trainer_fit *fit, struct sbp_diag *diag)
+{
+    struct fitter f = {.set = set, .stop = stop, .left_out = -1, .fit = fit, .diag = diag};
+    *fit = (struct sbp_trainer_fit){.runs = 0};
+    f.layout = calloc((size_t)set->run_count, sizeof(struct sbp_run_layout *));
+    f.run = calloc((size_t)set->run_count, sizeof *f.run);
+    double *errors = calloc((size_t)set->run_count, sizeof *errors);
+    enum sbp_status status = SBP_OK;
+    if (f.layout == NULL || f.run == NULL || errors == NULL)
+        status = sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", set->file);
+    if (status == SBP_OK)
+        status = find_layouts(&f);
+    if (status == SBP_OK)
+        status = fit_runs(&f, errors);
+    fit->runs = f.runs;
+    for (int i = 0; i < f.runs; i++)
+        sbp_run_layout_free(f.layout[i]);
+    free(errors);
+    free(f.run);
+    free(f.layout);
+    return status;
+}

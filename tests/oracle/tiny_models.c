@@ -241,8 +241,8 @@ static void put_head(struct stream *s)
 {
     static const char *const optimizers[] = {"\"adam\"", "\"adamw\"", "\"sgd\"",
                                              "{\"name\": \"sgd\", \"momentum\": 0.9}"};
-    static const char *const precisions[] = {"fp32", "fp32",  "fp32",  "fp32", "fp32",
-                                             "fp32", "mixed", "mixed", "fp8",  "fp8"};
+    static const char *const precisions[] = {"fp32", "fp32", "fp32",  "fp32",  "fp32",
+                                             "fp32", "fp8",  "mixed", "mixed", "fp8"};
     small_put(s->text, "{\"name\": \"tiny\", \"global_batch\": %d, \"optimizer\": %s, ",
               small_chance(s->random, 0.9) ? SMALL_PICK(s->random, 1, 2, 3, 4, 6, 8, 12) : 512,
               optimizers[sbp_random_below(s->random, 4)]);

@@ -9,11 +9,13 @@
 #include "planner/validate/run_price.h"
 
 #define LEAST_REACH     0.2  /* kernels that reach less are at fault in another way */
-#define MOST_HOST_S     1e-3 /* of an operator; Python takes some 100 us */
+#define MOST_HOST_S     3e-4 /* of an operator; Python takes some 100 us */
 #define TELLING         2e-3 /* change of the error by which runs say something of a constant */
+#define WORTH           2e-4 /* the least gain for which a constant moves */
 #define RUNS_A_CONSTANT 2
-#define ROUNDS          4 /* over all constants, each with a third of the last one's steps */
-#define STEPS           3 /* to either side */
+#define ROUNDS          8 /* over all constants, each with half of the last one's steps */
+#define LATE_ROUND      2 /* where a fit without one run begins */
+#define STEPS           2 /* to either side */
 #define NINE_OF_TEN     0.9
 
 /* Where a constant stands in a runtime, and what is legal; absent: where a runtime does not say. */
@@ -131,7 +133,7 @@ static enum sbp_status improve(const struct fitter *f, int at, double step,
         if (value[at] == middle)
             continue;
         SBP_TRY(mean_error(f, value, &tried));
-        if (tried < *error - 1e-9) {
+        if (tried < *error - WORTH) {
             *error = tried;
             best = value[at];
         }
@@ -188,7 +190,7 @@ static enum sbp_status leave_out(struct fitter *f, double *errors)
         for (int at = 0; at < SBP_FITTED; at++)
             value[at] = f->fit->value[at];
         f->left_out = i;
-        SBP_TRY(descend(f, 1, value, &unused));
+        SBP_TRY(descend(f, LATE_ROUND, value, &unused));
         SBP_TRY(set_constants(f, value));
         SBP_TRY(error_of_run(f, i, &errors[i]));
         sum += errors[i];

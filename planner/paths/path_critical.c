@@ -174,6 +174,43 @@ enum sbp_status sbp_path_expected(const struct sbp_cut *cut, struct sbp_arena *a
     return status;
 }
 
+/* Moves passes of a piece to what bounds them. */
+static void move(bool moves, double *from, double *to)
+{
+    *to = moves ? *from : 0;
+    *from = moves ? 0 : *from;
+}
+
+/* Counts the passes of a piece by what they take longest for: device, host, or sums of gradients,
+ * and sets the times of all of these. The links of other passes are not told apart. */
+static void take_floors(const struct sbp_cut *cut, const struct sbp_step *step, int piece,
+                        struct sbp_path *path, struct sbp_path *times)
+{
+    const struct sbp_runtime *runtime = &cut->cluster->runtime;
+    struct sbp_pass_time pass[SBP_SECTIONS];
+    sbp_step_pass_times(step, runtime, piece, pass);
+    const struct sbp_pass_time *forward = &pass[SBP_SECTION_FORWARD];
+    const struct sbp_pass_time *again = &pass[SBP_SECTION_RECOMPUTE];
+    const struct sbp_pass_time *backward = &pass[SBP_SECTION_BACKWARD];
+    const struct sbp_pass_time *weight = &pass[SBP_SECTION_BACKWARD_WEIGHT];
+    times->forward_host[piece] = forward->launches * runtime->host_s;
+    times->backward_host[piece] = (again->launches + backward->launches) * runtime->host_s;
+    times->weight_host[piece] = weight->launches * runtime->host_s;
+    times->weight_links[piece] = weight->communication_s;
+    times->forward[piece] += forward->device_s - sbp_runtime_pass_s(runtime, forward);
+    times->backward[piece] += again->device_s - sbp_runtime_pass_s(runtime, again) +
+                              backward->device_s - sbp_runtime_pass_s(runtime, backward);
+    times->weight[piece] = weight->device_s;
+    move(times->forward_host[piece] > times->forward[piece], &path->forward[piece],
+         &path->forward_host[piece]);
+    move(times->backward_host[piece] > times->backward[piece], &path->backward[piece],
+         &path->backward_host[piece]);
+    move(weight->communication_s > fmax(weight->device_s, times->weight_host[piece]),
+         &path->weight[piece], &path->weight_links[piece]);
+    move(times->weight_host[piece] > weight->device_s, &path->weight[piece],
+         &path->weight_host[piece]);
+}
+
 enum sbp_status sbp_path_of_step(const struct sbp_cut *cut, const struct sbp_strategy *strategy,
                                  struct sbp_arena *arena, struct sbp_path *path,
                                  struct sbp_path *times, struct sbp_diag *diag)
@@ -199,6 +236,8 @@ enum sbp_status sbp_path_of_step(const struct sbp_cut *cut, const struct sbp_str
         status = trace_path(cut, &simulated, &step.timeline, &step.arena, path);
     else if (status == SBP_OK && path->stages == 1)
         follow_sync(cut, times, path);
+    for (int piece = 0; status == SBP_OK && piece < path->pieces; piece++)
+        take_floors(cut, &step, piece, path, times);
     sbp_step_free(&step);
     return status;
 }

@@ -21,6 +21,7 @@ static void weigh_piece(const struct sbp_path *path, int piece, struct sbp_path_
         weights->forward[op] = path->forward[piece];
         weights->backward[op] = path->backward[piece];
         weights->weight[op] = path->weight[piece];
+        weights->links[op] = path->weight_links[piece];
         weights->end[op] = path->end[piece % path->stages];
         weights->sync[op] = path->sync[piece % path->stages];
     }
@@ -32,30 +33,44 @@ static bool is_work(const struct sbp_pricing *pricing, int op, enum sbp_pass pas
     return sbp_price_pass_s(pricing, op, &whole, pass) > 0;
 }
 
-/* Launches of an operator along the path, without those of recomputation. */
-static double launches_of(const struct sbp_pricing *pricing, const struct sbp_path_weights *weights,
-                          int op)
+/* Passes of a piece. */
+struct passes {
+    double forward, backward, weight;
+};
+
+/* Launches of an operator in so many passes, without those of recomputation. */
+static double launches_of(const struct sbp_pricing *pricing, struct passes passes, int op)
 {
     const struct sbp_graph *graph = pricing->graph;
     const bool phases = sbp_op_has_weight_phase(graph, op);
     const bool has_weights = is_work(pricing, op, SBP_PASS_WEIGHT_GRADIENT);
     const bool forms =
         sbp_op_forms_input_gradient(graph, op) && is_work(pricing, op, SBP_PASS_INPUT_GRADIENT);
-    double launches = is_work(pricing, op, SBP_PASS_FORWARD) ? weights->forward[op] : 0;
+    double launches = is_work(pricing, op, SBP_PASS_FORWARD) ? passes.forward : 0;
     if (forms || (!phases && has_weights))
-        launches += weights->backward[op];
+        launches += passes.backward;
     if (phases && has_weights)
-        launches += weights->weight[op];
+        launches += passes.weight;
     return launches;
 }
 
-static void count_launches(const struct sbp_cut *cut, struct sbp_path_weights *weights)
+static void count_launches(const struct sbp_cut *cut, const struct sbp_path *path,
+                           struct sbp_path_weights *weights)
 {
     const double host_s = cut->cluster->runtime.host_s;
     const struct sbp_element_bytes bytes = sbp_program_element_bytes(&cut->graph.precision);
     const struct sbp_pricing pricing = sbp_price_setup(&cut->graph, &cut->stage, &bytes);
-    for (int op = 0; op < cut->graph.op_count && host_s > 0; op++)
-        weights->host_s += host_s * launches_of(&pricing, weights, op);
+    for (int v = 0; v < path->pieces && host_s > 0; v++) {
+        const struct passes hosts = {path->forward_host[v], path->backward_host[v],
+                                     path->weight_host[v]};
+        const struct passes all = {hosts.forward + path->forward[v],
+                                   hosts.backward + path->backward[v],
+                                   hosts.weight + path->weight[v] + path->weight_links[v]};
+        for (int op = weights->first[v]; op < weights->first[v + 1]; op++) {
+            weights->launch_s += host_s * launches_of(&pricing, hosts, op);
+            weights->host_s += host_s * launches_of(&pricing, all, op);
+        }
+    }
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -268,6 +283,7 @@ static enum sbp_status begin(const struct sbp_cut *cut, struct sbp_arena *arena,
                                          .weight = SBP_NEW(arena, double, ops),
                                          .end = SBP_NEW(arena, double, ops),
                                          .sync = SBP_NEW(arena, double, ops),
+                                         .links = SBP_NEW(arena, double, ops),
                                          .pieces = (int)pieces,
                                          .first = SBP_NEW(arena, int, pieces + 1),
                                          .crossed = SBP_NEW(arena, double, pieces),
@@ -275,9 +291,9 @@ static enum sbp_status begin(const struct sbp_cut *cut, struct sbp_arena *arena,
                                          .point = SBP_NEW(arena, int, ops),
                                          .kept = SBP_NEW(arena, double, ops)};
     if (weights->forward == NULL || weights->backward == NULL || weights->weight == NULL ||
-        weights->end == NULL || weights->sync == NULL || weights->first == NULL ||
-        weights->crossed == NULL || weights->stage == NULL || weights->point == NULL ||
-        weights->kept == NULL)
+        weights->end == NULL || weights->sync == NULL || weights->links == NULL ||
+        weights->first == NULL || weights->crossed == NULL || weights->stage == NULL ||
+        weights->point == NULL || weights->kept == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(sbp_stages_cut_as(&cut->graph, weights->pieces, parallel, weights->first, diag));
     return set_memory(cut, arena, weights, diag);
@@ -291,7 +307,7 @@ enum sbp_status sbp_path_weights_make(const struct sbp_cut *cut, const struct sb
     count_messages(cut, path, weights);
     for (int piece = 0; piece < weights->pieces; piece++)
         weigh_piece(path, piece, weights);
-    count_launches(cut, weights);
+    count_launches(cut, path, weights);
     return SBP_OK;
 }
 

@@ -188,8 +188,10 @@ static bool something_hides(const struct sbp_cut *cut)
 }
 
 /* Searches again as if no communication hid. The bound hides as much as may be; where a step hides
- * less, this plan may be the better one. A plan close to the bound hides as much. */
-static enum sbp_status search_as_if_nothing_hid(struct sbp_inner_job *job, double bound_s)
+ * less, this plan may be the better one. A plan close to the bound hides as much; and where no plan
+ * fits, what hides makes none fit. */
+static enum sbp_status search_as_if_nothing_hid(struct sbp_inner_job *job, double bound_s,
+                                                bool memory_binds)
 {
     const struct sbp_solve_request *const given = job->request;
     struct sbp_solve_request cautious = *given;
@@ -197,7 +199,7 @@ static enum sbp_status search_as_if_nothing_hid(struct sbp_inner_job *job, doubl
     bool too_large = false;
     if (!something_hides(job->cut) || given->asked.objective != SBP_STEP_TIME ||
         job->outcome->stopped || sbp_inner_is_hopeless(job, bound_s) ||
-        sbp_inner_is_good(job, bound_s) ||
+        sbp_inner_is_good(job, bound_s) || (memory_binds && isinf(job->best.objective_s)) ||
         given->asked.solver_options.max_evaluations > 0)
         return SBP_OK;
     cautious.nothing_hides = true;
@@ -234,7 +236,7 @@ static enum sbp_status search_space(struct sbp_inner_job *job)
         if (!bounds_boxing(job->request))
             job->outcome->unbounded = "no bound under boxing=path";
     }
-    SBP_TRY(search_as_if_nothing_hid(job, bound_s));
+    SBP_TRY(search_as_if_nothing_hid(job, bound_s, too_large));
     if (may_branch(job, too_large, bound_s))
         SBP_TRY(branch_labels(job, too_large, &bound_s));
     job->bound_s = fmin(job->bound_s, bound_s);

@@ -249,20 +249,17 @@ static bool may_enumerate(struct sbp_branch_and_bound *e, const struct sbp_node 
            sbp_inner_is_bounded(&e->cut, &e->solve);
 }
 
-/* Adds what was found along a path to the game: the best plan, and the strategy that the bound
- * rests on, whose own path comes next. Where memory leaves no plan, paths say little more. */
+/* Adds what was found along a path to the game: the best plan; where that brings nothing new, the
+ * strategy that the bound rests on, whose own path comes next. Where memory binds, the bound rests
+ * on another. */
 static enum sbp_status learn_paths(struct sbp_mixture *mixture, const struct sbp_outcome *found,
                                    bool *more, struct sbp_diag *diag)
 {
-    bool plan_adds = false, bound_adds = false;
-    if (isinf(found->strategy_s) && (isinf(found->attained_s) || found->memory_binds))
-        return sbp_mixture_skip(mixture, more);
     if (isfinite(found->strategy_s))
-        SBP_TRY(sbp_mixture_add(mixture, &found->strategy, &plan_adds, diag));
-    if (isfinite(found->attained_s))
-        SBP_TRY(sbp_mixture_add(mixture, &found->attained, &bound_adds, diag));
-    *more = plan_adds || bound_adds;
-    return SBP_OK;
+        SBP_TRY(sbp_mixture_add(mixture, &found->strategy, more, diag));
+    if (!*more && isfinite(found->attained_s) && !found->memory_binds)
+        return sbp_mixture_add(mixture, &found->attained, more, diag);
+    return isfinite(found->strategy_s) ? SBP_OK : sbp_mixture_skip(mixture, more);
 }
 
 /* Solves along the path that is longest by work alone, then along the longest paths of the plans

@@ -19,12 +19,11 @@
  * weight gradients are as many as backward passes, unless the schedule separates them. A pass takes
  * as long as its device, its links and its host at least (sbp_runtime_pass_s): a path counts it by
  * its device, by its host's launches (_host), or, of weight gradients, by their sums (_links).
- * Counts by
- * stage: 1 where the path ends with the end of the step on that stage; and 1 where it goes through
- * all of that stage's sum of gradients (sync), which begins with the last backward pass and may
- * outlast it, instead of through that pass. Times of the same passes and messages, in seconds, have
- * the same shape; those of `end` include what of the sum never hides, those of `sync` are the rest.
- */
+ * Counts by stage: 1 where the path ends with the end of the step on that stage; and 1 where it
+ * goes through all of that stage's sum of gradients (sync), which begins with a late pass for
+ * gradients and may outlast all that follows, instead of from that pass on. Times of the same
+ * passes and messages, in seconds, have the same shape; those of `end` include what of the sum
+ * never hides, those of `sync` are the rest. */
 struct sbp_path {
     int pieces, stages;
     double *all; /* (9 pieces + 2 stages): the arrays below, one after the other */

@@ -33,33 +33,40 @@ static bool is_work(const struct sbp_pricing *pricing, int op, enum sbp_pass pas
     return sbp_price_pass_s(pricing, op, &whole, pass) > 0;
 }
 
-/* Passes of a piece. */
+/* Passes of a piece, or what an operator launches in each; without recomputation. */
 struct passes {
     double forward, backward, weight;
 };
 
-/* Launches of an operator in so many passes, without those of recomputation. */
-static double launches_of(const struct sbp_pricing *pricing, struct passes passes, int op)
+static struct passes launches_of(const struct sbp_pricing *pricing, int op)
 {
     const struct sbp_graph *graph = pricing->graph;
     const bool phases = sbp_op_has_weight_phase(graph, op);
     const bool has_weights = is_work(pricing, op, SBP_PASS_WEIGHT_GRADIENT);
     const bool forms =
         sbp_op_forms_input_gradient(graph, op) && is_work(pricing, op, SBP_PASS_INPUT_GRADIENT);
-    double launches = is_work(pricing, op, SBP_PASS_FORWARD) ? passes.forward : 0;
-    if (forms || (!phases && has_weights))
-        launches += passes.backward;
-    if (phases && has_weights)
-        launches += passes.weight;
-    return launches;
+    return (struct passes){.forward = is_work(pricing, op, SBP_PASS_FORWARD),
+                           .backward = forms || (!phases && has_weights),
+                           .weight = phases && has_weights};
 }
 
-static void count_launches(const struct sbp_cut *cut, const struct sbp_path *path,
-                           struct sbp_path_weights *weights)
+static double times(const struct passes *launches, const struct passes *passes)
+{
+    return launches->forward * passes->forward + launches->backward * passes->backward +
+           launches->weight * passes->weight;
+}
+
+/* Repeats of an operator launch alike, but the first may form no gradient of its input. */
+static enum sbp_status count_launches(const struct sbp_cut *cut, const struct sbp_path *path,
+                                      struct sbp_arena *arena, struct sbp_path_weights *weights)
 {
     const double host_s = cut->cluster->runtime.host_s;
-    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&cut->graph.precision);
-    const struct sbp_pricing pricing = sbp_price_setup(&cut->graph, &cut->stage, &bytes);
+    const struct sbp_graph *graph = &cut->graph;
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&graph->precision);
+    const struct sbp_pricing pricing = sbp_price_setup(graph, &cut->stage, &bytes);
+    struct passes *const launches = SBP_NEW(arena, struct passes, graph->op_count);
+    if (launches == NULL)
+        return SBP_E_MEMORY;
     for (int v = 0; v < path->pieces && host_s > 0; v++) {
         const struct passes hosts = {path->forward_host[v], path->backward_host[v],
                                      path->weight_host[v]};
@@ -67,10 +74,15 @@ static void count_launches(const struct sbp_cut *cut, const struct sbp_path *pat
                                    hosts.backward + path->backward[v],
                                    hosts.weight + path->weight[v] + path->weight_links[v]};
         for (int op = weights->first[v]; op < weights->first[v + 1]; op++) {
-            weights->launch_s += host_s * launches_of(&pricing, hosts, op);
-            weights->host_s += host_s * launches_of(&pricing, all, op);
+            const int site = graph->op[op].site;
+            const bool is_like_site = site < op && sbp_op_forms_input_gradient(graph, site) ==
+                                                       sbp_op_forms_input_gradient(graph, op);
+            launches[op] = is_like_site ? launches[site] : launches_of(&pricing, op);
+            weights->launch_s += host_s * times(&launches[op], &hosts);
+            weights->host_s += host_s * times(&launches[op], &all);
         }
     }
+    return SBP_OK;
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -307,8 +319,7 @@ enum sbp_status sbp_path_weights_make(const struct sbp_cut *cut, const struct sb
     count_messages(cut, path, weights);
     for (int piece = 0; piece < weights->pieces; piece++)
         weigh_piece(path, piece, weights);
-    count_launches(cut, path, weights);
-    return SBP_OK;
+    return count_launches(cut, path, arena, weights);
 }
 
 enum sbp_status sbp_path_weights_mean(const struct sbp_cut *cut, struct sbp_arena *arena,

@@ -92,7 +92,7 @@ static enum sbp_status price_run(const struct sbp_run_set *set, int run, const a
     if (set->run[run].counts_ends)
         SBP_TRY(share_layers(plan, &degrees, &plan->arena, diag));
     /* Memory limits nothing, for the run ran. */
-    SBP_TRY(sbp_layout_search(plan, &degrees, INT64_MAX, stop, &step_s, diag));
+    SBP_TRY(sbp_layout_search(plan, &degrees, INT64_MAX, 0, stop, &step_s, diag));
     return price_plan(set, plan, price, diag);
 }
 

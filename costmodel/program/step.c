@@ -112,6 +112,13 @@ static void add_passes(const struct sbp_program *program, const struct sbp_runti
     }
 }
 
+void sbp_step_pass_times(const struct sbp_step *step, const struct sbp_runtime *runtime, int piece,
+                         struct sbp_pass_time pass[SBP_SECTIONS])
+{
+    memset(pass, 0, SBP_SECTIONS * sizeof *pass);
+    add_passes(&step->program[step->program_of[piece]], runtime, pass);
+}
+
 /* A sender that waits does what it sends as a part of its pass, and the message is there when the
  * pass is over. */
 static void block_sends(struct sbp_stage_cost *cost)

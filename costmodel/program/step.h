@@ -87,4 +87,8 @@ enum sbp_status sbp_step_make(const struct sbp_step_request *request, struct sbp
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_step_free(struct sbp_step *step);
 
+/* The work of a micro-batch's passes on a piece, by section, without messages to other stages. */
+void sbp_step_pass_times(const struct sbp_step *step, const struct sbp_runtime *runtime, int piece,
+                         struct sbp_pass_time pass[SBP_SECTIONS]);
+
 #endif

@@ -164,10 +164,45 @@ static bool predecessor(const struct tracer *t, int64_t index, int64_t *previous
     return true;
 }
 
+/* The last work on a virtual stage that leaves weight gradients. */
+static int64_t last_gradients(const struct tracer *t, int stage)
+{
+    const int kind = t->request->schedule == SBP_ZERO_BUBBLE ? 2 : 1;
+    int64_t last = NONE;
+    for (int i = 0; i < t->request->micro_batches; i++)
+        if (*slot(t, kind, stage, i) > last)
+            last = *slot(t, kind, stage, i);
+    return last;
+}
+
+/* The work with which a stage's sum of gradients begins: the last one of the chunk whose gradients
+ * are complete first. */
+static int64_t begin_of_sum(const struct tracer *t, int stage)
+{
+    int64_t first = last_gradients(t, stage);
+    for (int v = stage + t->stages; v < t->virtual_stages; v += t->stages)
+        if (last_gradients(t, v) < first)
+            first = last_gradients(t, v);
+    return first;
+}
+
+/* Whether the part of the sum that may hide takes longer than the works that it hides behind. */
+static bool outlasts(const struct tracer *t, int stage)
+{
+    if (t->request->end == NULL)
+        return false;
+    const struct sbp_stage_end *end = &t->request->end[stage];
+    const double from_s = begin_of(t, begin_of_sum(t, stage));
+    return end->sync_overlap * end->sync_s > t->timeline->interval[t->last[stage]].end_s - from_s;
+}
+
 static enum sbp_status trace(const struct tracer *t)
 {
     int64_t at = t->last[t->path->end];
     if (at == NONE)
+        return SBP_E_UNSUPPORTED;
+    t->path->sums = outlasts(t, t->path->end);
+    if (t->path->sums && !predecessor(t, begin_of_sum(t, t->path->end), &at))
         return SBP_E_UNSUPPORTED;
     while (at != NONE) {
         int64_t previous = NONE;

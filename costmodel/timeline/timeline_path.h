@@ -15,7 +15,10 @@ struct sbp_timeline_path {
      * unless the schedule splits them off, weight gradients; and messages that leave a virtual
      * stage each way. */
     int64_t *forward, *backward, *weight, *send_forward, *send_backward;
-    int end; /* stage that the step ends on */
+    int end;   /* stage that the step ends on */
+    bool sums; /* the stage's sum of gradients outlasts what hides it (struct sbp_stage_end): the
+                  path goes to the begin of the gradient work with which the sum begins, without
+                  that work, and on through all of the sum */
 };
 
 /* Whether a schedule's orders are fixed whatever its works take. */

@@ -308,6 +308,17 @@ static bool has_one_strategy(const struct sbp_inner_job *job, const struct sbp_s
     return has_one;
 }
 
+/* Keeps the strategy of the first bound: what makes it dearer than modelled, its path through the
+ * step, tightens the next one. */
+static void note_attained(struct sbp_inner_job *job, const struct round *round)
+{
+    if ((round->verdict != FITS && round->verdict != TOO_LARGE) ||
+        isfinite(job->attained.objective_s))
+        return;
+    sbp_strategy_copy(&job->cut->graph, &job->trial.strategy, &job->attained.strategy);
+    job->attained.objective_s = job->trial.objective_s;
+}
+
 /* Solves without a capacity first, which is quick and mostly enough; then under the memory limit.
  */
 static enum sbp_status search_space(struct sbp_inner_job *job, struct search *search)
@@ -323,6 +334,7 @@ static enum sbp_status search_space(struct sbp_inner_job *job, struct search *se
     if (search->is_infeasible || sbp_inner_is_hopeless(job, bound.bound_s))
         return SBP_OK;
     SBP_TRY(try_round(job, &search->space, INFINITY, &round));
+    note_attained(job, &round);
     search->bound_s = fmax(search->bound_s, round.bound_s);
     search->free_s = fmax(search->free_s, round.bound_s);
     search->broken_class = round.broken_class;

@@ -188,8 +188,10 @@ static bool something_hides(const struct sbp_cut *cut)
 }
 
 /* Searches again as if no communication hid. The bound hides as much as may be; where a step hides
- * less, this plan may be the better one. */
-static enum sbp_status search_as_if_nothing_hid(struct sbp_inner_job *job, double bound_s)
+ * less, this plan may be the better one. A plan close to the bound hides as much; and where no plan
+ * fits, what hides makes none fit. */
+static enum sbp_status search_as_if_nothing_hid(struct sbp_inner_job *job, double bound_s,
+                                                bool memory_binds)
 {
     const struct sbp_solve_request *const given = job->request;
     struct sbp_solve_request cautious = *given;
@@ -197,6 +199,7 @@ static enum sbp_status search_as_if_nothing_hid(struct sbp_inner_job *job, doubl
     bool too_large = false;
     if (!something_hides(job->cut) || given->asked.objective != SBP_STEP_TIME ||
         job->outcome->stopped || sbp_inner_is_hopeless(job, bound_s) ||
+        sbp_inner_is_good(job, bound_s) || (memory_binds && isinf(job->best.objective_s)) ||
         given->asked.solver_options.max_evaluations > 0)
         return SBP_OK;
     cautious.nothing_hides = true;
@@ -233,7 +236,7 @@ static enum sbp_status search_space(struct sbp_inner_job *job)
         if (!bounds_boxing(job->request))
             job->outcome->unbounded = "no bound under boxing=path";
     }
-    SBP_TRY(search_as_if_nothing_hid(job, bound_s));
+    SBP_TRY(search_as_if_nothing_hid(job, bound_s, too_large));
     if (may_branch(job, too_large, bound_s))
         SBP_TRY(branch_labels(job, too_large, &bound_s));
     job->bound_s = fmin(job->bound_s, bound_s);
@@ -335,12 +338,16 @@ static enum sbp_status run_job(struct sbp_inner_job *job,
 {
     const struct sbp_graph *graph = &job->cut->graph;
     SBP_TRY(sbp_strategy_alloc(graph, job->arena, &job->best.strategy));
+    SBP_TRY(sbp_strategy_alloc(graph, job->arena, &job->attained.strategy));
     SBP_TRY(sbp_strategy_alloc(graph, &job->scratch, &job->trial.strategy));
     job->class_limit = SBP_NEW(&job->scratch, struct sbp_class_limit, graph->class_count + 1);
     if (job->class_limit == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(look(job));
     job->outcome->strategy = job->best.strategy;
+    job->outcome->attained = job->attained.strategy;
+    job->outcome->attained_s =
+        job->attained.objective_s == job->best.objective_s ? INFINITY : job->attained.objective_s;
     conclude(job);
     return SBP_OK;
 }
@@ -354,8 +361,10 @@ static enum sbp_status begin(const struct sbp_cut *cut, const struct sbp_solve_r
     struct sbp_solve_request timed = *request;
     if (timed.deadline_s == 0 && timed.asked.solver_options.time_limit_s > 0)
         timed.deadline_s = start_s + timed.asked.solver_options.time_limit_s;
-    *outcome = (struct sbp_outcome){
-        .objective_s = INFINITY, .strategy_s = INFINITY, .lower_bound_s = -INFINITY};
+    *outcome = (struct sbp_outcome){.objective_s = INFINITY,
+                                    .strategy_s = INFINITY,
+                                    .attained_s = INFINITY,
+                                    .lower_bound_s = -INFINITY};
     struct sbp_inner_job job = {.cut = cut,
                                 .arena = arena,
                                 .request = &timed,
@@ -363,6 +372,7 @@ static enum sbp_status begin(const struct sbp_cut *cut, const struct sbp_solve_r
                                 .diag = diag,
                                 .scratch.budget = request->asked.search_memory,
                                 .best = {.objective_s = INFINITY},
+                                .attained = {.objective_s = INFINITY},
                                 .limit_bytes =
                                     sbp_request_limit_bytes(&request->asked, cut->cluster),
                                 .start_s = start_s,

@@ -19,6 +19,9 @@ struct sbp_outcome {
     double objective_s; /* of the plan found; INFINITY: none was found */
     double strategy_s; /* of the strategy, which may cost more than was asked for; INFINITY: none */
     struct sbp_strategy strategy; /* the best that was found; its arrays are the caller's arena's */
+    double attained_s; /* of the strategy that attains the bound without a limit of memory by
+                          modelled prices; INFINITY: none, or it is `strategy` */
+    struct sbp_strategy attained; /* that strategy, whether or not it fits; its arrays likewise */
     double lower_bound_s;         /* of the objective over the space; -INFINITY: none */
     const char *unbounded;        /* why the request allows no bound; NULL: it allows one */
     int64_t evaluations;

@@ -28,6 +28,7 @@ struct sbp_inner_job {
     const struct sbp_megatron_mesh *megatron; /* NULL outside those spaces */
     struct sbp_arena scratch;
     struct sbp_candidate trial, best; /* best.objective_s is INFINITY before the first */
+    struct sbp_candidate attained;    /* the first that was priced without a capacity; likewise */
     int64_t limit_bytes;
     struct sbp_class_limit *class_limit;
     double start_s;

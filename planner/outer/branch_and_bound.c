@@ -331,7 +331,7 @@ static enum sbp_status run_search(struct sbp_branch_and_bound *e)
     }
     if (!e->any_legal && e->pool->count == 0 && !e->out->stopped && !e->out->left_out)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
-    if (e->pool->count == 0) {
+    if (e->pool->count == 0 && !(e->request->plan_alone && sbp_outer_is_infeasible(e))) {
         const enum sbp_status status = sbp_outer_take_least_memory(e);
         if (status != SBP_OK && !sbp_outer_leaves_out(e, status))
             return status;

@@ -107,7 +107,8 @@ static inline double sbp_outer_limit_s(const struct sbp_branch_and_bound *e)
 /* Cost below which a plan is still looked for. */
 static inline double sbp_outer_goal_s(const struct sbp_branch_and_bound *e)
 {
-    return fmin(sbp_pool_goal_s(e->pool), sbp_pool_goal_s(&e->found));
+    const double most_s = e->request->most_s > 0 ? e->request->most_s : INFINITY;
+    return fmin(most_s, fmin(sbp_pool_goal_s(e->pool), sbp_pool_goal_s(&e->found)));
 }
 
 /* Whether a bound reaches the goal, so that the candidate is dropped. */

@@ -89,7 +89,8 @@ static const struct sbp_node *leanest(const struct sbp_branch_and_bound *e, int 
 /* Whether a candidate's bound is above what is searched first. */
 static bool costs_too_much(const struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
-    return node->bound_s > SBP_OUTER_PROMISING_RATIO * sbp_pool_goal_s(&e->first);
+    return sbp_outer_is_refuted(e, node->bound_s) ||
+           node->bound_s > SBP_OUTER_PROMISING_RATIO * sbp_pool_goal_s(&e->first);
 }
 
 /* Makes initial plans for every number of stages, with smaller and smaller micro-batches until the

@@ -213,6 +213,7 @@ static enum sbp_status solve_along(struct sbp_branch_and_bound *e, const struct 
         *found =
             (struct sbp_outcome){.objective_s = INFINITY,
                                  .strategy_s = INFINITY,
+                                 .attained_s = INFINITY,
                                  .lower_bound_s = status == SBP_E_INPUT ? INFINITY : -INFINITY};
         return note_refusal(e, &refusal);
     }
@@ -248,6 +249,19 @@ static bool may_enumerate(struct sbp_branch_and_bound *e, const struct sbp_node 
            sbp_inner_is_bounded(&e->cut, &e->solve);
 }
 
+/* Adds what was found along a path to the game: the best plan; where that brings nothing new, the
+ * strategy that the bound rests on, whose own path comes next. Where memory binds, the bound rests
+ * on another. */
+static enum sbp_status learn_paths(struct sbp_mixture *mixture, const struct sbp_outcome *found,
+                                   bool *more, struct sbp_diag *diag)
+{
+    if (isfinite(found->strategy_s))
+        SBP_TRY(sbp_mixture_add(mixture, &found->strategy, more, diag));
+    if (!*more && isfinite(found->attained_s) && !found->memory_binds)
+        return sbp_mixture_add(mixture, &found->attained, more, diag);
+    return isfinite(found->strategy_s) ? SBP_OK : sbp_mixture_skip(mixture, more);
+}
+
 /* Solves along the path that is longest by work alone, then along the longest paths of the plans
  * found and along mixtures of all these, as long as a path is new. */
 static enum sbp_status solve_mixtures(struct sbp_branch_and_bound *e, struct sbp_node *node,
@@ -261,9 +275,7 @@ static enum sbp_status solve_mixtures(struct sbp_branch_and_bound *e, struct sbp
         const double bound_s = raise_bound(e, node, found.lower_bound_s);
         sbp_mixture_note(mixture, found.lower_bound_s);
         if (!sbp_outer_is_refuted(e, bound_s))
-            SBP_TRY(isfinite(found.strategy_s)
-                        ? sbp_mixture_add(mixture, &found.strategy, &more, e->diag)
-                        : sbp_mixture_skip(mixture, &more));
+            SBP_TRY(learn_paths(mixture, &found, &more, e->diag));
         if (!more)
             break;
     }

@@ -1,5 +1,7 @@
 #include "planner/paths/path_critical.h"
 
+#include <math.h>
+
 #include "costmodel/program/price.h"
 #include "costmodel/timeline/timeline_path.h"
 #include "planner/paths/path_message_driven.h"
@@ -66,23 +68,25 @@ static enum sbp_status take_times(const struct sbp_cut *cut, const struct sbp_st
     return SBP_OK;
 }
 
-/* Where the sum of gradients outlasts the last backward pass on the stage of the path's end, the
- * path goes through the sum instead of the pass (struct sbp_stage_end). Interleaved chunks and late
- * weight gradients begin the sum with other passes: there the path stays. */
+/* What the sum of gradients of a stage outlasts the stage's last pass by, behind which it hides
+ * (struct sbp_stage_end); not above 0: by nothing. */
+static double outlasting_s(const struct sbp_cut *cut, const struct sbp_path *times, int stage)
+{
+    const bool late = cut->parallel.schedule == SBP_ZERO_BUBBLE;
+    return times->sync[stage] - times->weight[stage] - (late ? 0 : times->backward[stage]);
+}
+
+/* Where the sum of gradients outlasts the last pass on the stage of the path's end, which is the
+ * path's last one, the path goes through the sum instead of the pass. */
 static void follow_sync(const struct sbp_cut *cut, const struct sbp_path *times,
                         struct sbp_path *path)
 {
-    const enum sbp_schedule schedule = cut->parallel.schedule;
-    if (cut->parallel.chunks > 1 || schedule == SBP_ZERO_BUBBLE ||
-        (path->stages > 1 && schedule == SBP_MESSAGE_DRIVEN))
-        return;
     for (int stage = 0; stage < path->stages; stage++) {
-        const double pass_s = times->backward[stage] + times->weight[stage];
-        if (path->end[stage] < 1 || path->backward[stage] < 1 || times->sync[stage] <= pass_s)
+        if (path->end[stage] < 1 || path->weight[stage] < 1 || outlasting_s(cut, times, stage) <= 0)
             continue;
         path->sync[stage] = 1;
-        path->backward[stage] -= 1;
         path->weight[stage] -= 1;
+        path->backward[stage] -= cut->parallel.schedule == SBP_ZERO_BUBBLE ? 0 : 1;
     }
 }
 
@@ -104,8 +108,10 @@ static enum sbp_status trace_path(const struct sbp_cut *cut,
         path->sent[v] = (double)traced.send_forward[v];
         path->returned[v] = (double)traced.send_backward[v];
     }
-    for (int stage = 0; stage < path->stages; stage++)
+    for (int stage = 0; stage < path->stages; stage++) {
         path->end[stage] = stage == traced.end ? 1 : 0;
+        path->sync[stage] = stage == traced.end && traced.sums ? 1 : 0;
+    }
     sbp_path_block(cut, path);
     return SBP_OK;
 }
@@ -115,7 +121,13 @@ static enum sbp_status drive_path(const struct sbp_cut *cut, const struct sbp_pa
                                   int64_t micro_batches, struct sbp_arena *scratch,
                                   struct sbp_path *path)
 {
-    SBP_TRY(sbp_path_driven(times, micro_batches, cut->parallel.pipeline_limit, scratch, path));
+    struct sbp_path until; /* the end of a stage's sum counts, even where it outlasts all passes */
+    SBP_TRY(sbp_path_init(cut, scratch, &until));
+    sbp_path_mix(times, &(const double){1}, 1, &until);
+    for (int stage = 0; stage < until.stages; stage++)
+        until.end[stage] += fmax(0, outlasting_s(cut, times, stage));
+    SBP_TRY(sbp_path_driven(&until, micro_batches, cut->parallel.pipeline_limit, scratch, path));
+    follow_sync(cut, times, path);
     sbp_path_block(cut, path);
     return SBP_OK;
 }
@@ -162,6 +174,43 @@ enum sbp_status sbp_path_expected(const struct sbp_cut *cut, struct sbp_arena *a
     return status;
 }
 
+/* Moves passes of a piece to what bounds them. */
+static void move(bool moves, double *from, double *to)
+{
+    *to = moves ? *from : 0;
+    *from = moves ? 0 : *from;
+}
+
+/* Counts the passes of a piece by what they take longest for: device, host, or sums of gradients,
+ * and sets the times of all of these. The links of other passes are not told apart. */
+static void take_floors(const struct sbp_cut *cut, const struct sbp_step *step, int piece,
+                        struct sbp_path *path, struct sbp_path *times)
+{
+    const struct sbp_runtime *runtime = &cut->cluster->runtime;
+    struct sbp_pass_time pass[SBP_SECTIONS];
+    sbp_step_pass_times(step, runtime, piece, pass);
+    const struct sbp_pass_time *forward = &pass[SBP_SECTION_FORWARD];
+    const struct sbp_pass_time *again = &pass[SBP_SECTION_RECOMPUTE];
+    const struct sbp_pass_time *backward = &pass[SBP_SECTION_BACKWARD];
+    const struct sbp_pass_time *weight = &pass[SBP_SECTION_BACKWARD_WEIGHT];
+    times->forward_host[piece] = forward->launches * runtime->host_s;
+    times->backward_host[piece] = (again->launches + backward->launches) * runtime->host_s;
+    times->weight_host[piece] = weight->launches * runtime->host_s;
+    times->weight_links[piece] = weight->communication_s;
+    times->forward[piece] += forward->device_s - sbp_runtime_pass_s(runtime, forward);
+    times->backward[piece] += again->device_s - sbp_runtime_pass_s(runtime, again) +
+                              backward->device_s - sbp_runtime_pass_s(runtime, backward);
+    times->weight[piece] = weight->device_s;
+    move(times->forward_host[piece] > times->forward[piece], &path->forward[piece],
+         &path->forward_host[piece]);
+    move(times->backward_host[piece] > times->backward[piece], &path->backward[piece],
+         &path->backward_host[piece]);
+    move(weight->communication_s > fmax(weight->device_s, times->weight_host[piece]),
+         &path->weight[piece], &path->weight_links[piece]);
+    move(times->weight_host[piece] > weight->device_s, &path->weight[piece],
+         &path->weight_host[piece]);
+}
+
 enum sbp_status sbp_path_of_step(const struct sbp_cut *cut, const struct sbp_strategy *strategy,
                                  struct sbp_arena *arena, struct sbp_path *path,
                                  struct sbp_path *times, struct sbp_diag *diag)
@@ -177,16 +226,18 @@ enum sbp_status sbp_path_of_step(const struct sbp_cut *cut, const struct sbp_str
     struct sbp_step step;
     SBP_TRY(sbp_path_longest(cut, arena, path));
     SBP_TRY(sbp_step_make(&request, &step, diag));
-    const struct sbp_timeline_request simulated =
-        sbp_path_timeline(cut, step.micro_batches, step.cost);
+    struct sbp_timeline_request simulated = sbp_path_timeline(cut, step.micro_batches, step.cost);
+    simulated.end = step.end;
     enum sbp_status status = take_times(cut, step.cost, step.end, arena, times);
     if (status == SBP_OK && cut->parallel.schedule == SBP_MESSAGE_DRIVEN &&
         cut->parallel.pipeline > 1)
         status = drive_path(cut, times, step.micro_batches, &step.arena, path);
     else if (status == SBP_OK && has_known_paths(cut))
         status = trace_path(cut, &simulated, &step.timeline, &step.arena, path);
-    if (status == SBP_OK)
+    else if (status == SBP_OK && path->stages == 1)
         follow_sync(cut, times, path);
+    for (int piece = 0; status == SBP_OK && piece < path->pieces; piece++)
+        take_floors(cut, &step, piece, path, times);
     sbp_step_free(&step);
     return status;
 }

@@ -21,6 +21,7 @@ static void weigh_piece(const struct sbp_path *path, int piece, struct sbp_path_
         weights->forward[op] = path->forward[piece];
         weights->backward[op] = path->backward[piece];
         weights->weight[op] = path->weight[piece];
+        weights->links[op] = path->weight_links[piece];
         weights->end[op] = path->end[piece % path->stages];
         weights->sync[op] = path->sync[piece % path->stages];
     }
@@ -32,30 +33,56 @@ static bool is_work(const struct sbp_pricing *pricing, int op, enum sbp_pass pas
     return sbp_price_pass_s(pricing, op, &whole, pass) > 0;
 }
 
-/* Launches of an operator along the path, without those of recomputation. */
-static double launches_of(const struct sbp_pricing *pricing, const struct sbp_path_weights *weights,
-                          int op)
+/* Passes of a piece, or what an operator launches in each; without recomputation. */
+struct passes {
+    double forward, backward, weight;
+};
+
+static struct passes launches_of(const struct sbp_pricing *pricing, int op)
 {
     const struct sbp_graph *graph = pricing->graph;
     const bool phases = sbp_op_has_weight_phase(graph, op);
     const bool has_weights = is_work(pricing, op, SBP_PASS_WEIGHT_GRADIENT);
     const bool forms =
         sbp_op_forms_input_gradient(graph, op) && is_work(pricing, op, SBP_PASS_INPUT_GRADIENT);
-    double launches = is_work(pricing, op, SBP_PASS_FORWARD) ? weights->forward[op] : 0;
-    if (forms || (!phases && has_weights))
-        launches += weights->backward[op];
-    if (phases && has_weights)
-        launches += weights->weight[op];
-    return launches;
+    return (struct passes){.forward = is_work(pricing, op, SBP_PASS_FORWARD),
+                           .backward = forms || (!phases && has_weights),
+                           .weight = phases && has_weights};
 }
 
-static void count_launches(const struct sbp_cut *cut, struct sbp_path_weights *weights)
+static double times(const struct passes *launches, const struct passes *passes)
+{
+    return launches->forward * passes->forward + launches->backward * passes->backward +
+           launches->weight * passes->weight;
+}
+
+/* Repeats of an operator launch alike, but the first may form no gradient of its input. */
+static enum sbp_status count_launches(const struct sbp_cut *cut, const struct sbp_path *path,
+                                      struct sbp_arena *arena, struct sbp_path_weights *weights)
 {
     const double host_s = cut->cluster->runtime.host_s;
-    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&cut->graph.precision);
-    const struct sbp_pricing pricing = sbp_price_setup(&cut->graph, &cut->stage, &bytes);
-    for (int op = 0; op < cut->graph.op_count && host_s > 0; op++)
-        weights->host_s += host_s * launches_of(&pricing, weights, op);
+    const struct sbp_graph *graph = &cut->graph;
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&graph->precision);
+    const struct sbp_pricing pricing = sbp_price_setup(graph, &cut->stage, &bytes);
+    struct passes *const launches = SBP_NEW(arena, struct passes, graph->op_count);
+    if (launches == NULL)
+        return SBP_E_MEMORY;
+    for (int v = 0; v < path->pieces && host_s > 0; v++) {
+        const struct passes hosts = {path->forward_host[v], path->backward_host[v],
+                                     path->weight_host[v]};
+        const struct passes all = {hosts.forward + path->forward[v],
+                                   hosts.backward + path->backward[v],
+                                   hosts.weight + path->weight[v] + path->weight_links[v]};
+        for (int op = weights->first[v]; op < weights->first[v + 1]; op++) {
+            const int site = graph->op[op].site;
+            const bool is_like_site = site < op && sbp_op_forms_input_gradient(graph, site) ==
+                                                       sbp_op_forms_input_gradient(graph, op);
+            launches[op] = is_like_site ? launches[site] : launches_of(&pricing, op);
+            weights->launch_s += host_s * times(&launches[op], &hosts);
+            weights->host_s += host_s * times(&launches[op], &all);
+        }
+    }
+    return SBP_OK;
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -268,6 +295,7 @@ static enum sbp_status begin(const struct sbp_cut *cut, struct sbp_arena *arena,
                                          .weight = SBP_NEW(arena, double, ops),
                                          .end = SBP_NEW(arena, double, ops),
                                          .sync = SBP_NEW(arena, double, ops),
+                                         .links = SBP_NEW(arena, double, ops),
                                          .pieces = (int)pieces,
                                          .first = SBP_NEW(arena, int, pieces + 1),
                                          .crossed = SBP_NEW(arena, double, pieces),
@@ -275,9 +303,9 @@ static enum sbp_status begin(const struct sbp_cut *cut, struct sbp_arena *arena,
                                          .point = SBP_NEW(arena, int, ops),
                                          .kept = SBP_NEW(arena, double, ops)};
     if (weights->forward == NULL || weights->backward == NULL || weights->weight == NULL ||
-        weights->end == NULL || weights->sync == NULL || weights->first == NULL ||
-        weights->crossed == NULL || weights->stage == NULL || weights->point == NULL ||
-        weights->kept == NULL)
+        weights->end == NULL || weights->sync == NULL || weights->links == NULL ||
+        weights->first == NULL || weights->crossed == NULL || weights->stage == NULL ||
+        weights->point == NULL || weights->kept == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(sbp_stages_cut_as(&cut->graph, weights->pieces, parallel, weights->first, diag));
     return set_memory(cut, arena, weights, diag);
@@ -291,8 +319,7 @@ enum sbp_status sbp_path_weights_make(const struct sbp_cut *cut, const struct sb
     count_messages(cut, path, weights);
     for (int piece = 0; piece < weights->pieces; piece++)
         weigh_piece(path, piece, weights);
-    count_launches(cut, weights);
-    return SBP_OK;
+    return count_launches(cut, path, arena, weights);
 }
 
 enum sbp_status sbp_path_weights_mean(const struct sbp_cut *cut, struct sbp_arena *arena,

@@ -26,9 +26,11 @@ struct sbp_path_weights {
      * gradients (recomputation included), its pass for weight gradients, and its end of the step.
      * Repeated operators have entries of their own. */
     double *forward, *backward, *weight, *end;
+    double *links; /* (op_count) of its pass for weight gradients, by their sums alone */
     double *sync; /* (op_count) of the sum of gradients at its stage's end, as far as it may hide */
     double *crossed;    /* (pieces) messages, there and back, between a piece and the one before */
     double message_s;   /* lower bound of all those, whatever the strategy */
+    double launch_s;    /* of the passes that count by their hosts' launches */
     double host_s;      /* lower bound of the path: its hosts launch every operator of its passes */
     int pieces, *first; /* (pieces + 1) operators where they begin (costmodel/program/step.h) */
     int memory_stages;  /* >= 1: stages that can be the fullest, the memory stages */

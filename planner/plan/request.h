@@ -56,10 +56,12 @@ struct sbp_request {
     enum sbp_objective objective;    /* default step time */
     enum sbp_boxing_mode boxing;     /* default full */
     int64_t max_batch_split;         /* most ways to split the batch, over all levels; 0: any */
+    double most_s;                   /* only plans that cost less are looked for; 0: any */
     int64_t memory_limit_bytes;      /* 0: the cluster's device memory */
-    unsigned given; /* a bit for each key of sbp_parallel_keys that the user fixed */
-    bool runnable;  /* only plans that the executor can run */
-    bool quick;     /* of space full, the first pass alone (planner/space/solve_request.h) */
+    unsigned given;  /* a bit for each key of sbp_parallel_keys that the user fixed */
+    bool runnable;   /* only plans that the executor can run */
+    bool quick;      /* of space full, the first pass alone (planner/space/solve_request.h) */
+    bool plan_alone; /* where it is proved that no plan fits, nobody asks which memory would do */
     int fix_count;
     const struct sbp_fix *fix; /* (fix_count) */
     struct sbp_solver_options solver_options;

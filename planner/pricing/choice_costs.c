@@ -149,7 +149,7 @@ static void weigh_level(const struct terms *terms, const struct sbp_op_group *gr
     memset(weight, 0, SBP_COLUMNS * sizeof *weight);
     weight[level == 3 ? SBP_COLUMN_GATHER : SBP_COLUMN_CONVERT] = group->copied;
     weight[level == 0 ? SBP_COLUMN_REDUCE : SBP_COLUMN_SCATTER] =
-        each ? group->weight * terms->each_shown
+        each ? group->weight * terms->each_shown + group->links
              : group->end * terms->shown + group->sync * terms->hidden;
     weight[SBP_COLUMN_SHARE] = level == 1 || level == 2 ? group->end : 0;
     weight[level == 0 ? SBP_COLUMN_STAGE_BLOCKS : SBP_COLUMN_STAGE_SHARDS] =

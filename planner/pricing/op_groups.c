@@ -162,6 +162,7 @@ static void count(const struct maker *m, int op, struct sbp_op_group *group)
     group->weight += weight_times(m->space, op);
     group->end += weights->end[op];
     group->sync += weights->sync[op];
+    group->links += sbp_op_has_weight_phase(m->space->graph, op) ? weights->links[op] : 0;
     group->copied += forward + backward * copies_back(m, op);
     group->recomputed_compute += backward * recomputed->compute[op];
     group->recomputed_inner += backward * recomputed->inner[op];
@@ -249,6 +250,8 @@ static enum sbp_status find_crossings(struct maker *m)
     int *crossing = SBP_TAKE(&m->space->arena, int, weights->pieces);
     space->groups->crossing = crossing;
     space->groups->constant_s += weights->message_s;
+    if (space->request->asked.objective == SBP_STEP_TIME)
+        space->groups->constant_s += weights->launch_s;
     if (crossing == NULL)
         return SBP_E_MEMORY;
     for (int piece = 0; piece < weights->pieces; piece++) {

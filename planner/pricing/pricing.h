@@ -57,8 +57,9 @@ struct sbp_op_group {
     double recomputed_compute, recomputed_inner, recomputed_boxed[SBP_MAX_INPUTS];
     double recomputed_output;
     double copied, end;
-    double sync; /* sums of gradients, as far as they may hide */
-    int sharers; /* readers that may share the input's copy, where it may rest whole; else 1 */
+    double links; /* passes for weight gradients that count by what they sum alone */
+    double sync;  /* sums of gradients, as far as they may hide */
+    int sharers;  /* readers that may share the input's copy, where it may rest whole; else 1 */
     double *held, *kept; /* (memory stages) operators; micro-batches whose activations are kept */
 };
 

@@ -149,8 +149,9 @@ static int shape_of(const struct sbp_space *space, const uint8_t *count, unsigne
 static bool is_within(const struct sbp_space *space, int shape, const struct sbp_class_limit *limit)
 {
     bool within = space->shapes->size[shape] <= (double)limit->parts;
-    for (int f = 0; f < space->mesh->family_count; f++)
-        within &=
+    for (int f = 0; f < space->mesh->family_count && within; f++)
+        within =
+            limit->axes[f] == SBP_ANY_AXES ||
             shape / space->shapes->stride[f] % (space->mesh->family[f].count + 1) <= limit->axes[f];
     return within;
 }

@@ -3,8 +3,8 @@
 #include "planner/outer/branch_and_bound.h"
 
 enum sbp_status sbp_layout_search(struct sbp_plan *plan, const struct sbp_degrees *degrees,
-                                  int64_t limit_bytes, const atomic_int *stop, double *step_s,
-                                  struct sbp_diag *why)
+                                  int64_t limit_bytes, double most_s, const atomic_int *stop,
+                                  double *step_s, struct sbp_diag *why)
 {
     struct sbp_degrees_plan made;
     struct sbp_pool pool = {0};
@@ -14,6 +14,8 @@ enum sbp_status sbp_layout_search(struct sbp_plan *plan, const struct sbp_degree
                                         .boxing = SBP_BOXING_FULL,
                                         .given = ~0u,
                                         .memory_limit_bytes = limit_bytes,
+                                        .most_s = most_s,
+                                        .plan_alone = true,
                                         .solver_options.stop = stop,
                                         .fix = made.fix,
                                         .fix_count = made.fix_count};

@@ -94,7 +94,7 @@ static enum sbp_status find_layout(const struct sbp_run_set *set, int run, const
     if (set->run[run].counts_ends)
         SBP_TRY(share_layers(plan, &degrees, &plan->arena, diag));
     /* Memory limits nothing, for the run ran. */
-    return sbp_layout_search(plan, &degrees, INT64_MAX, stop, &step_s, diag);
+    return sbp_layout_search(plan, &degrees, INT64_MAX, 0, stop, &step_s, diag);
 }
 
 /* On failure there is no plan. */

@@ -8,6 +8,8 @@
 
 #include "planner/validate/layout_search.h"
 
+#define ROUND_OFF 1e-6 /* of a step: a layout at the limit is still looked for */
+
 /* ---- layouts, the simplest first ------------------------------------------------------------- */
 
 static const int micro_batches[] = {1, 4};
@@ -38,9 +40,10 @@ static struct sbp_degrees degrees_of(const struct layout *layout, int micro_batc
 
 /* ---- prices ---------------------------------------------------------------------------------- */
 
-/* Seconds of a layout; INFINITY where it is not legal or does not fit. */
+/* Seconds of a layout; INFINITY where it is not legal, does not fit or takes longer than most_s. */
 static enum sbp_status price(const struct sbp_plan *given, const struct sbp_degrees *degrees,
-                             int64_t limit_bytes, double *step_s, struct sbp_diag *diag)
+                             int64_t limit_bytes, double most_s, double *step_s,
+                             struct sbp_diag *diag)
 {
     struct cJSON *model = cJSON_Duplicate(given->workload.model_json, true);
     struct cJSON *cluster = cJSON_Duplicate(given->workload.cluster_json, true);
@@ -54,7 +57,7 @@ static enum sbp_status price(const struct sbp_plan *given, const struct sbp_degr
     }
     SBP_TRY(sbp_plan_begin(model, "model", cluster, "cluster", &plan, diag));
     const enum sbp_status status =
-        sbp_layout_search(&plan, degrees, limit_bytes, NULL, step_s, &why);
+        sbp_layout_search(&plan, degrees, limit_bytes, most_s, NULL, step_s, &why);
     sbp_plan_free(&plan);
     if (status == SBP_NO || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED)
         return SBP_OK;
@@ -65,12 +68,14 @@ enum sbp_status sbp_simplest_find(const struct sbp_plan *plan, double step_s, in
                                   struct sbp_simplest *simplest, struct sbp_diag *diag)
 {
     const double error = plan->workload.cluster.runtime.error;
+    const double most_s = step_s * (1 + error);
     *simplest = (struct sbp_simplest){.is_found = false};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts && error > 0; i++)
         for (size_t m = 0; m < sizeof micro_batches / sizeof *micro_batches; m++) {
             simplest->degrees = degrees_of(&layouts[i], micro_batches[m]);
-            SBP_TRY(price(plan, &simplest->degrees, limit_bytes, &simplest->step_s, diag));
-            simplest->is_found = simplest->step_s <= step_s * (1 + error);
+            SBP_TRY(price(plan, &simplest->degrees, limit_bytes, most_s * (1 + ROUND_OFF),
+                          &simplest->step_s, diag));
+            simplest->is_found = simplest->step_s <= most_s;
             if (simplest->is_found)
                 return SBP_OK;
         }

@@ -32,8 +32,10 @@ static void draw_times(struct sbp_random *random, struct step *step, bool sends)
             .send_forward_s = sends ? sbp_random_unit(random) : 0,
             .send_backward_s = sends ? sbp_random_unit(random) : 0};
     for (int i = 0; i < MOST_STAGES; i++)
-        step->end[i] = (struct sbp_stage_end){.sync_s = sbp_random_unit(random),
-                                              .optimizer_s = sbp_random_unit(random)};
+        step->end[i] = (struct sbp_stage_end){
+            .sync_s = (sbp_random_below(random, 3) == 0 ? 30 : 1) * sbp_random_unit(random),
+            .sync_overlap = sbp_random_below(random, 2) == 0 ? 0 : sbp_random_unit(random),
+            .optimizer_s = sbp_random_unit(random)};
     step->request.stage = step->cost;
     step->request.end = step->end;
 }
@@ -69,7 +71,8 @@ static double length_of(const struct sbp_timeline_path *path, const struct step 
 {
     const int stages = step->request.stages, chunks = step->request.chunks;
     const bool late = step->request.schedule == SBP_ZERO_BUBBLE;
-    double length = step->end[path->end].sync_s + step->end[path->end].optimizer_s;
+    const struct sbp_stage_end *end = &step->end[path->end];
+    double length = (path->sums ? 1 : 1 - end->sync_overlap) * end->sync_s + end->optimizer_s;
     for (int v = 0; v < path->virtual_stages; v++) {
         const struct sbp_stage_cost *cost = &step->cost[v % stages * chunks + v / stages];
         length += (double)path->forward[v] * cost->forward_s +
@@ -82,7 +85,8 @@ static double length_of(const struct sbp_timeline_path *path, const struct step 
     return length;
 }
 
-static void check_step(struct sbp_random *random, uint64_t seed, enum sbp_schedule schedule)
+/* Returns whether the step's path goes through a sum of gradients. */
+static bool check_step(struct sbp_random *random, uint64_t seed, enum sbp_schedule schedule)
 {
     struct step step, other;
     struct sbp_arena arena;
@@ -104,6 +108,7 @@ static void check_step(struct sbp_random *random, uint64_t seed, enum sbp_schedu
         fail_msg("seed %" PRIu64 ", %s, %d stages, %d micro-batches: path %.15g, step %.15g", seed,
                  sbp_timeline_schedule_name(schedule), step.request.stages,
                  step.request.micro_batches, length, timeline.makespan_s);
+    const bool sums = path.sums;
     for (int end = 0; end < step.request.stages; end++) {
         assert_int_equal(sbp_timeline_critical(&step.request, &timeline, end, &arena, &path),
                          SBP_OK);
@@ -118,6 +123,7 @@ static void check_step(struct sbp_random *random, uint64_t seed, enum sbp_schedu
         }
     }
     sbp_arena_free(&arena);
+    return sums;
 }
 
 static void test_paths(void **state)
@@ -125,12 +131,17 @@ static void test_paths(void **state)
     (void)state;
     static const enum sbp_schedule fixed[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_INTERLEAVED,
                                               SBP_ZERO_BUBBLE};
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
+        int sums = 0;
         for (uint64_t seed = 0; seed < 200; seed++) {
             struct sbp_random random;
             sbp_random_seed(&random, seed);
-            check_step(&random, seed, fixed[i]);
+            sums += check_step(&random, seed, fixed[i]);
         }
+        print_message("%-12s %d of 200 paths through a sum of gradients\n",
+                      sbp_timeline_schedule_name(fixed[i]), sums);
+        assert_true(sums >= 10 && sums <= 190);
+    }
 }
 
 static void test_refusals(void **state)

@@ -271,7 +271,7 @@ static enum sbp_status print_trust(const struct comparison *comparison)
 {
     if (!has_intervals(comparison))
         return SBP_OK;
-    SBP_PRINT("interval: of the step, by the errors of calibration and published runs; *: some of "
+    SBP_PRINT("interval: of the step, by the errors of calibration and measured runs; *: some of "
               "it rests on "
               "prices that were\nextrapolated or are poorly known, most of all\n");
     for (int i = 0; i < ROWS; i++)

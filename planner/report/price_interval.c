@@ -148,7 +148,7 @@ enum sbp_status sbp_price_interval_print(const struct sbp_price_interval *trust,
                 sbp_format_seconds(trust->low_s, low), sbp_format_seconds(trust->high_s, high),
                 trust->is_calibrated ? "the calibration" : "",
                 trust->is_calibrated && trust->trainer != NULL ? " and of " : "",
-                trust->trainer != NULL ? "published runs" : "") < 0)
+                trust->trainer != NULL ? "measured runs" : "") < 0)
         return SBP_E_IO;
     for (int i = 0; i < trust->doubt_count; i++) {
         if (fprintf(out, "warning    ") < 0)

@@ -1,0 +1,14 @@
+# A table of measured runs fits a trainer; what stands in its way is named.
+printf 'gpus,tp,micro_batch,precision,step_s\n8,1,1,mixed,0.02\n8,2,2,mixed,0.03\n' >runs.csv
+sbplan calibrate --runs runs.csv gpt2-small dgx-a100-8x8 -o mine.json
+sbplan price gpt2-small dgx-a100-8x8 --tp 1 --runtime mine.json | grep -E '^interval'
+sbplan calibrate --runs runs.csv gpt2-small
+sbplan calibrate --runs runs.csv gpt2-small dgx-a100-8x8 --fresh
+sbplan calibrate --runs none.csv gpt2-small dgx-a100-8x8
+sbplan calibrate --runtime fsdp
+printf 'tp,step_s\n3,1\n3,2\n' >runs.csv
+sbplan calibrate --runs runs.csv gpt2-small dgx-a100-8x8
+printf 'tp,step_s\n3\n' >runs.csv
+sbplan calibrate --runs runs.csv gpt2-small dgx-a100-8x8
+printf 'tp,step_s\nx,1\n' >runs.csv
+sbplan calibrate --runs runs.csv gpt2-small dgx-a100-8x8

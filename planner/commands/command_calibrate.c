@@ -135,11 +135,12 @@ static enum sbp_status fit(const struct sbp_arguments *arguments, const char *cs
                                          "--ports",
                                          "--ranks-per-node",
                                          "--cluster-nodes",
-                                         "--backend",
                                          "--name",
                                          "--quiet",
                                          NULL};
-    const char *other = find_among(&arguments->forward, others);
+    const char *other = arguments->backend != SBP_BACKEND_AUTO
+                            ? "--backend"
+                            : find_among(&arguments->forward, others);
     if (other != NULL)
         return sbp_fail(diag, SBP_E_USAGE,
                         "sbplan calibrate: %s says how to measure or read logs, and --runs %s is "

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json/json_write.h"
 #include "base/table.h"
+#include "planner/cli/outputs.h"
 #include "planner/commands/commands.h"
 #include "planner/configs/config_files.h"
 #include "planner/validate/runs_csv.h"
@@ -28,6 +29,7 @@ static enum sbp_status open_config(struct job *job, enum sbp_config_kind kind, c
     struct sbp_json cursor;
     const char *path;
     SBP_TRY(sbp_config_find(kind, word, &job->arena, &path, diag));
+    SBP_TRY(sbp_outputs_check_input(job->arguments, path, diag));
     return sbp_json_open(path, tree, &cursor, diag);
 }
 
@@ -110,8 +112,9 @@ static void put_source(const struct job *job, struct cJSON *runtime, bool *faile
     struct cJSON *source = cJSON_CreateObject();
     for (int at = 0; at < SBP_FITTED; at++)
         if (job->fit.is_free[at])
-            sbp_json_put_text(source, sbp_fitted_name((enum sbp_fitted)at), text, failed);
-    sbp_json_put_text(source, "error", "nine of ten runs, each predicted by a fit without it",
+            sbp_json_put_text(source, sbp_trainer_fit_name((enum sbp_fitted)at), text, failed);
+    sbp_json_put_text(source, "error",
+                      "nine of ten runs lie within this factor of predictions by fits without them",
                       failed);
     replace(runtime, "source", source, failed);
 }
@@ -141,7 +144,7 @@ static enum sbp_status print_constants(const struct sbp_trainer_fit *fit)
     struct sbp_table table;
     sbp_table_init(&table, 3, titles);
     for (int at = 0; at < SBP_FITTED; at++) {
-        sbp_table_cell(&table, "%s", sbp_fitted_name((enum sbp_fitted)at));
+        sbp_table_cell(&table, "%s", sbp_trainer_fit_name((enum sbp_fitted)at));
         sbp_table_cell(&table, "%.3g", fit->before[at]);
         if (fit->is_free[at])
             sbp_table_cell(&table, "%.3g", fit->value[at]);
@@ -195,6 +198,7 @@ enum sbp_status sbp_command_fit(const struct sbp_arguments *arguments, const cha
                         arguments->operands.count);
     if (arguments->output != NULL)
         SBP_TRY(sbp_file_check_writable(arguments->output, diag));
+    SBP_TRY(sbp_outputs_check_input(arguments, csv, diag));
     enum sbp_status status = open_set(&job, diag);
     if (status == SBP_OK)
         status = sbp_trainer_fit_make(&job.set, arguments->stop, &job.fit, diag);

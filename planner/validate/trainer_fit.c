@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cjson/cJSON.h>
 
@@ -13,9 +14,10 @@
 #define TELLING         2e-3 /* change of the error by which runs say something of a constant */
 #define WORTH           2e-4 /* the least gain for which a constant moves */
 #define RUNS_A_CONSTANT 2
-#define ROUNDS          8 /* over all constants, each with half of the last one's steps */
-#define LATE_ROUND      2 /* where a fit without one run begins */
-#define STEPS           2 /* to either side */
+#define ROUNDS          8   /* over all constants, each with half of the last one's steps */
+#define MOST_FOLDS      10  /* fits without some of the runs */
+#define MOST_FACTOR     100 /* between a step and its prediction: else it is another unit */
+#define STEPS           2   /* to either side */
 #define NINE_OF_TEN     0.9
 
 /* Where a constant stands in a runtime, and what is legal; absent: where a runtime does not say. */
@@ -31,7 +33,7 @@ static const struct {
     [SBP_FITTED_ATTENTION] = {"reaches", "attention", "reaches.attention", LEAST_REACH, 1, 1},
 };
 
-const char *sbp_fitted_name(enum sbp_fitted constant)
+const char *sbp_trainer_fit_name(enum sbp_fitted constant)
 {
     return constants[constant].name;
 }
@@ -78,7 +80,8 @@ struct fitter {
     struct sbp_run_layout **layout; /* (runs) of those that can be expressed */
     int *run;                       /* (runs) their numbers in the set */
     int runs;
-    int left_out; /* a run that does not count, as a place in `run`; -1: none */
+    int folds, fold; /* every folds-th run from `fold` on does not count; fold -1: all count */
+    int most_free;   /* constants */
     struct sbp_trainer_fit *fit;
     struct sbp_diag *diag;
 };
@@ -93,29 +96,37 @@ static enum sbp_status set_constants(const struct fitter *f, const double value[
     return failed ? sbp_fail(f->diag, SBP_E_MEMORY, "out of memory") : SBP_OK;
 }
 
-static enum sbp_status error_of_run(const struct fitter *f, int place, double *error)
+/* Predicted step / measured one. */
+static enum sbp_status ratio_of_run(const struct fitter *f, int place, double *ratio)
 {
     double step_s;
     SBP_TRY(sbp_run_layout_price(f->set, f->run[place], f->layout[place], &step_s, f->diag));
-    *error = fabs(step_s / f->set->run[f->run[place]].step_s - 1);
+    *ratio = step_s / f->set->run[f->run[place]].step_s;
     return SBP_OK;
 }
 
-/* The mean error of all runs but the one that is left out. */
+static bool is_left_out(const struct fitter *f, int place)
+{
+    return f->fold >= 0 && place % f->folds == f->fold;
+}
+
+/* The mean error of the runs that count. */
 static enum sbp_status mean_error(const struct fitter *f, const double value[SBP_FITTED],
                                   double *error)
 {
-    double sum = 0, one;
+    double sum = 0, ratio;
+    int count = 0;
     if (f->stop != NULL && *f->stop != 0)
         return SBP_STOPPED;
     SBP_TRY(set_constants(f, value));
     for (int i = 0; i < f->runs; i++) {
-        if (i == f->left_out)
+        if (is_left_out(f, i))
             continue;
-        SBP_TRY(error_of_run(f, i, &one));
-        sum += one;
+        SBP_TRY(ratio_of_run(f, i, &ratio));
+        sum += fabs(ratio - 1);
+        count++;
     }
-    *error = sum / (f->runs - (f->left_out >= 0));
+    *error = sum / count;
     return SBP_OK;
 }
 
@@ -142,15 +153,15 @@ static enum sbp_status improve(const struct fitter *f, int at, double step,
     return SBP_OK;
 }
 
-static enum sbp_status descend(const struct fitter *f, int first_round, double value[SBP_FITTED],
-                               double *error)
+/* Constants that are free come in their order, as many as the runs that count allow. */
+static enum sbp_status descend(const struct fitter *f, double value[SBP_FITTED], double *error)
 {
     SBP_TRY(mean_error(f, value, error));
-    for (int round = first_round; round < ROUNDS; round++)
-        for (int at = 0; at < SBP_FITTED; at++) {
+    for (int round = 0; round < ROUNDS; round++)
+        for (int at = 0, freed = 0; at < SBP_FITTED; at++) {
             const double range = constants[at].most - constants[at].least;
-            if (f->fit->is_free[at])
-                SBP_TRY(improve(f, at, range / (STEPS * pow(STEPS, round)), value, error));
+            if (f->fit->is_free[at] && freed++ < f->most_free)
+                SBP_TRY(improve(f, at, ldexp(range / STEPS, -round), value, error));
         }
     return SBP_OK;
 }
@@ -162,14 +173,13 @@ static enum sbp_status find_free(const struct fitter *f)
     struct sbp_trainer_fit *fit = f->fit;
     for (int at = 0; at < SBP_FITTED; at++) {
         double value[SBP_FITTED], least, most;
-        for (int i = 0; i < SBP_FITTED; i++)
-            value[i] = fit->before[i];
+        memcpy(value, fit->before, sizeof value);
         value[at] = constants[at].least;
         SBP_TRY(mean_error(f, value, &least));
         value[at] = constants[at].most;
         SBP_TRY(mean_error(f, value, &most));
         const double moves = fmax(fabs(least - fit->error_before), fabs(most - fit->error_before));
-        fit->is_free[at] = moves > TELLING && (fit->free_count + 1) * RUNS_A_CONSTANT <= f->runs;
+        fit->is_free[at] = moves > TELLING && fit->free_count < f->most_free;
         fit->free_count += fit->is_free[at];
     }
     return SBP_OK;
@@ -181,28 +191,54 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Predicts each run by a fit without it, which begins at the whole fit. errors: (runs). */
-static enum sbp_status leave_out(struct fitter *f, double *errors)
+/* Predicts the runs of one fold by a fit without them, from the same start. factors: (runs). */
+static enum sbp_status leave_out_fold(const struct fitter *f, double *factors)
 {
-    double sum = 0, unused;
-    for (int i = 0; i < f->runs; i++) {
-        double value[SBP_FITTED];
-        for (int at = 0; at < SBP_FITTED; at++)
-            value[at] = f->fit->value[at];
-        f->left_out = i;
-        SBP_TRY(descend(f, LATE_ROUND, value, &unused));
-        SBP_TRY(set_constants(f, value));
-        SBP_TRY(error_of_run(f, i, &errors[i]));
-        sum += errors[i];
+    double value[SBP_FITTED], ratio;
+    memcpy(value, f->fit->before, sizeof value);
+    SBP_TRY(descend(f, value, &ratio));
+    SBP_TRY(set_constants(f, value));
+    for (int i = f->fold; i < f->runs; i += f->folds) {
+        SBP_TRY(ratio_of_run(f, i, &ratio));
+        f->fit->error_left_out += fabs(ratio - 1) / f->runs;
+        factors[i] = fmax(ratio, 1 / ratio);
     }
-    f->left_out = -1;
-    f->fit->error_left_out = sum / f->runs;
-    qsort(errors, (size_t)f->runs, sizeof *errors, by_size);
-    f->fit->most_left_out = errors[(int)ceil(NINE_OF_TEN * f->runs) - 1];
+    return SBP_OK;
+}
+
+static enum sbp_status leave_out(struct fitter *f, double *factors)
+{
+    const int most_free = f->most_free;
+    f->folds = f->runs < MOST_FOLDS ? f->runs : MOST_FOLDS;
+    for (f->fold = 0; f->fold < f->folds; f->fold++) {
+        const int without = (f->runs - f->fold + f->folds - 1) / f->folds;
+        f->most_free = (f->runs - without) / RUNS_A_CONSTANT;
+        SBP_TRY(leave_out_fold(f, factors));
+    }
+    f->fold = -1;
+    f->most_free = most_free;
+    qsort(factors, (size_t)f->runs, sizeof *factors, by_size);
+    f->fit->most_left_out = factors[(int)ceil(NINE_OF_TEN * f->runs) - 1] - 1;
     return set_constants(f, f->fit->value);
 }
 
-static enum sbp_status fit_runs(struct fitter *f, double *errors)
+/* Refuses steps that no constant explains. */
+static enum sbp_status check_units(const struct fitter *f)
+{
+    double ratio;
+    for (int i = 0; i < f->runs; i++) {
+        SBP_TRY(ratio_of_run(f, i, &ratio));
+        if (ratio > MOST_FACTOR || ratio < 1.0 / MOST_FACTOR)
+            return sbp_fail(f->diag, SBP_E_INPUT,
+                            "%s: %s: step_s: %g s, and %g s are predicted: legal are seconds, up "
+                            "to %d times more or less",
+                            f->set->file, f->set->run[f->run[i]].id, f->set->run[f->run[i]].step_s,
+                            ratio * f->set->run[f->run[i]].step_s, MOST_FACTOR);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status fit_runs(struct fitter *f, double *factors)
 {
     struct sbp_trainer_fit *fit = f->fit;
     bool failed = false;
@@ -212,9 +248,11 @@ static enum sbp_status fit_runs(struct fitter *f, double *errors)
     for (int at = 0; at < SBP_FITTED; at++)
         fit->value[at] = fit->before[at] = read_constant(runtime, at);
     SBP_TRY(mean_error(f, fit->before, &fit->error_before));
+    f->most_free = f->runs / RUNS_A_CONSTANT;
+    SBP_TRY(check_units(f));
     SBP_TRY(find_free(f));
-    SBP_TRY(descend(f, 0, fit->value, &fit->error));
-    return leave_out(f, errors);
+    SBP_TRY(descend(f, fit->value, &fit->error));
+    return leave_out(f, factors);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */
@@ -246,22 +284,22 @@ static enum sbp_status find_layouts(struct fitter *f)
 enum sbp_status sbp_trainer_fit_make(struct sbp_run_set *set, const atomic_int *stop,
                                      struct sbp_trainer_fit *fit, struct sbp_diag *diag)
 {
-    struct fitter f = {.set = set, .stop = stop, .left_out = -1, .fit = fit, .diag = diag};
+    struct fitter f = {.set = set, .stop = stop, .fold = -1, .fit = fit, .diag = diag};
     *fit = (struct sbp_trainer_fit){.runs = 0};
     f.layout = calloc((size_t)set->run_count, sizeof(struct sbp_run_layout *));
     f.run = calloc((size_t)set->run_count, sizeof *f.run);
-    double *errors = calloc((size_t)set->run_count, sizeof *errors);
+    double *factors = calloc((size_t)set->run_count, sizeof *factors);
     enum sbp_status status = SBP_OK;
-    if (f.layout == NULL || f.run == NULL || errors == NULL)
+    if (f.layout == NULL || f.run == NULL || factors == NULL)
         status = sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", set->file);
     if (status == SBP_OK)
         status = find_layouts(&f);
     if (status == SBP_OK)
-        status = fit_runs(&f, errors);
+        status = fit_runs(&f, factors);
     fit->runs = f.runs;
     for (int i = 0; i < f.runs; i++)
         sbp_run_layout_free(f.layout[i]);
-    free(errors);
+    free(factors);
     free(f.run);
     free(f.layout);
     return status;

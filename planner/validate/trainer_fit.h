@@ -26,7 +26,7 @@ enum sbp_fitted {
 };
 #define SBP_FITTED 6
 /* "reaches.products", as in a runtime's file. */
-const char *sbp_fitted_name(enum sbp_fitted constant);
+const char *sbp_trainer_fit_name(enum sbp_fitted constant);
 
 struct sbp_trainer_fit {
     int runs, refused; /* those that were fitted to, and those that cannot be expressed */
@@ -34,12 +34,15 @@ struct sbp_trainer_fit {
     bool is_free[SBP_FITTED]; /* the runs say something of it; others keep their value */
     int free_count;           /* at most one for two runs */
     double error_before, error;
-    double error_left_out; /* mean of runs, each predicted by a fit without it */
-    double most_left_out;  /* of nine of ten of them: the interval of predictions */
+    double error_left_out; /* mean of runs, each predicted by a fit without it (of more than ten
+                              runs, without it and others: ten fits) */
+    double most_left_out;  /* nine of ten of these predictions are off by up to this factor, less 1:
+                              the error of a runtime */
 };
 
 /* Fits, and leaves the values in the runtime of the set's cluster. stop: may be NULL; non-zero ends
- * with SBP_STOPPED. E_INPUT: fewer than two runs with a step can be expressed; E_MEMORY. */
+ * with SBP_STOPPED. E_INPUT: fewer than two runs with a step can be expressed, or a
+ * step is a hundred times longer or shorter than predicted; E_MEMORY. */
 enum sbp_status sbp_trainer_fit_make(struct sbp_run_set *set, const atomic_int *stop,
                                      struct sbp_trainer_fit *fit,
                                      struct sbp_diag *diag) SBP_MUST_USE;

@@ -209,6 +209,89 @@ double sbp_collective_group_s(const struct sbp_cluster *cluster, enum sbp_collec
     return sbp_network_bound_s(cluster->network.bound, price.seconds, price.error);
 }
 
+/* --- tokens to experts --- */
+
+/* Members that hold one of a token's experts, in the mean. */
+static double members_wanted(double members, double copies)
+{
+    double misses = 1;
+    for (double copy = 0; copy < copies; copy++)
+        misses *= 1 - 1 / members;
+    return members * (1 - misses);
+}
+
+/* A phase of a dispatch: the group at one level alone, and what of the copies goes over it. */
+struct phase {
+    struct sbp_group group;
+    double share;
+};
+
+static struct phase phase_at(const struct sbp_cluster *cluster, const struct sbp_group *group,
+                             const struct sbp_dispatch *dispatch, int level)
+{
+    struct phase phase = {.group = sbp_collective_group_one()};
+    double reached = 1;
+    for (int i = 0; i <= level; i++) {
+        reached *= group->members[i];
+        if (i < cluster->level_count - 1 && dispatch->most_nodes > 0)
+            reached = fmin(reached, dispatch->most_nodes);
+    }
+    phase.group.members[level] = group->members[level];
+    phase.share = members_wanted(reached, dispatch->copies) / dispatch->copies;
+    return phase;
+}
+
+double sbp_collective_dispatch_s(const struct sbp_cluster *cluster, const struct sbp_group *group,
+                                 const struct sbp_dispatch *dispatch, double bytes)
+{
+    double seconds = 0;
+    if (!dispatch->once)
+        return sbp_collective_group_s(cluster, SBP_ALL_TO_ALL, group, bytes);
+    for (int level = 0; level < cluster->level_count; level++) {
+        const struct phase phase = phase_at(cluster, group, dispatch, level);
+        seconds +=
+            sbp_collective_group_s(cluster, SBP_ALL_TO_ALL, &phase.group, phase.share * bytes);
+    }
+    return seconds;
+}
+
+/* Errors of phases weigh as their times; the worst basis counts. */
+struct sbp_network_price sbp_collective_dispatch_price(const struct sbp_cluster *cluster,
+                                                       const struct sbp_group *group,
+                                                       const struct sbp_dispatch *dispatch,
+                                                       double bytes)
+{
+    struct sbp_network_price sum = {0};
+    if (!dispatch->once)
+        return sbp_collective_price(cluster, SBP_ALL_TO_ALL, group, bytes);
+    for (int level = 0; level < cluster->level_count; level++) {
+        const struct phase phase = phase_at(cluster, group, dispatch, level);
+        const struct sbp_network_price price =
+            sbp_collective_price(cluster, SBP_ALL_TO_ALL, &phase.group, phase.share * bytes);
+        sum.error += price.seconds * price.error;
+        sum.seconds += price.seconds;
+        sum.basis = price.basis > sum.basis ? price.basis : sum.basis;
+    }
+    sum.error = sum.seconds > 0 ? sum.error / sum.seconds : 0;
+    return sum;
+}
+
+double sbp_collective_dispatch_bytes(const struct sbp_cluster *cluster,
+                                     const struct sbp_group *group,
+                                     const struct sbp_dispatch *dispatch, double bytes)
+{
+    double sent = 0;
+    if (!dispatch->once)
+        return sbp_collective_share(SBP_ALL_TO_ALL, sbp_collective_group_size(group)) * bytes;
+    for (int level = 0; level < cluster->level_count; level++) {
+        const struct phase phase = phase_at(cluster, group, dispatch, level);
+        if (group->members[level] > 1)
+            sent +=
+                sbp_collective_share(SBP_ALL_TO_ALL, group->members[level]) * phase.share * bytes;
+    }
+    return sent;
+}
+
 double sbp_collective_s(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
                         enum sbp_collective kind, sbp_axes axes, double bytes)
 {

@@ -64,6 +64,29 @@ double sbp_collective_group_s(const struct sbp_cluster *cluster, enum sbp_collec
 struct sbp_network_price sbp_collective_price(const struct sbp_cluster *cluster,
                                               enum sbp_collective kind,
                                               const struct sbp_group *group, double bytes);
+/* Copies of tokens on their way to experts, or back. */
+struct sbp_dispatch {
+    double copies;     /* of a token, one for each of its experts; >= 1 */
+    double most_nodes; /* members of the levels above the innermost, together, among which a token's
+                          experts lie at most; 0: any */
+    bool once;         /* a level carries a token once to each of its members that wants it (DeepEP;
+                          DeepSeek-V3, section 3.2.2), and devices there copy it on */
+};
+/* Seconds of an all-to-all of these copies, n bytes of them on a device, in either model. If not
+ * `once`, that of n. Else one phase a level, the sum of t_i(all-to-all, share_i n): let the group
+ * have x members down to level i. Of k experts, drawn alike and one by one, d(x) = x (1 - (1 -
+ * 1/x)^k) members have one in the mean, and share_i = d(x) / k. Above the innermost level x is at
+ * most most_nodes, on which it is that times the members below. */
+double sbp_collective_dispatch_s(const struct sbp_cluster *cluster, const struct sbp_group *group,
+                                 const struct sbp_dispatch *dispatch, double bytes);
+struct sbp_network_price sbp_collective_dispatch_price(const struct sbp_cluster *cluster,
+                                                       const struct sbp_group *group,
+                                                       const struct sbp_dispatch *dispatch,
+                                                       double bytes);
+/* Bytes that a device sends: share(g) n, of phases their sum. */
+double sbp_collective_dispatch_bytes(const struct sbp_cluster *cluster,
+                                     const struct sbp_group *group,
+                                     const struct sbp_dispatch *dispatch, double bytes);
 double sbp_collective_s(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
                         enum sbp_collective kind, sbp_axes axes, double bytes);
 /* Bytes that a device sends: share(g) n, whatever way a model lets them go. */

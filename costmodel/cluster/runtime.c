@@ -56,12 +56,13 @@ enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
                                  struct sbp_runtime *runtime)
 {
     static const char *const KEYS[] = {
-        "name",     "reaches",  "unfused_attention", "hides", "host_s",
-        "launch_s", "messages", "reserve_bytes",     "error", "source",
+        "name",     "reaches",  "unfused_attention", "hides",         "host_s", "launch_s",
+        "messages", "dispatch", "experts_wait_s",    "reserve_bytes", "error",  "source",
         NULL};
     static const char *const MESSAGES[] = {"overlap", "block", NULL};
+    static const char *const DISPATCHES[] = {"copies", "once", NULL};
     struct sbp_json name;
-    int messages = 0;
+    int messages = 0, dispatch = 0;
     *runtime = (struct sbp_runtime){0};
     SBP_TRY(sbp_json_keys(at, KEYS));
     SBP_TRY(sbp_json_member(at, "name", &name));
@@ -71,8 +72,11 @@ enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
     SBP_TRY(read_hides(at, runtime));
     SBP_TRY(sbp_json_get_double(at, "host_s", 0, MOST_HOST_S, &runtime->host_s));
     SBP_TRY(sbp_json_get_double(at, "launch_s", 0, MOST_HOST_S, &runtime->launch_s));
+    SBP_TRY(sbp_json_get_double(at, "experts_wait_s", 0, MOST_HOST_S, &runtime->experts_wait_s));
     SBP_TRY(sbp_json_get_choice(at, "messages", MESSAGES, &messages));
     runtime->sends_block = messages == 1;
+    SBP_TRY(sbp_json_get_choice(at, "dispatch", DISPATCHES, &dispatch));
+    runtime->dispatches_once = dispatch == 1;
     SBP_TRY(sbp_json_get_double(at, "error", 0, MOST_ERROR, &runtime->error));
     return sbp_json_get_int64(at, "reserve_bytes", 0, most_bytes, &runtime->reserve_bytes);
 }

@@ -42,10 +42,14 @@ struct sbp_runtime {
     double reach[SBP_REACHES];  /* > 0 .. 1, default 1 */
     double hidden[SBP_HIDINGS]; /* share of each that hides where arithmetic is long enough; 0 .. 1,
                                    default 0 */
-    double host_s;   /* that the host takes to launch an operator's pass, beside the device that
-                        works on earlier ones; default 0 */
-    double launch_s; /* of a kernel, while the device waits: hosts that block; default 0 */
+    double host_s; /* that the host takes to launch an operator's pass, beside the device that
+                      works on earlier ones; default 0 */
+    double experts_wait_s; /* that a forward pass of a mixture waits for its host, which must know
+                              how many tokens each expert gets before it goes on; default 0 */
+    double launch_s;       /* of a kernel, while the device waits: hosts that block; default 0 */
     struct sbp_unfused_attention unfused; /* of materialised scores; share 0: not given */
+    bool dispatches_once;                 /* a token that several experts of a node want is sent
+                                             there once (collective.h), not once for each */
     bool sends_block;                     /* a stage waits until its message to the next has left */
     double error; /* e: nine of ten published steps t lay in p / (1 + e) .. p (1 + e) of their
                      predictions p; 0: not known */
@@ -54,8 +58,9 @@ struct sbp_runtime {
 
 /* Reads {"name", "hides"?: {"gradients"?, "weights"?, "activations"?, "context"?, "experts"?:
  * share}, "reaches"?: {"products"?, "attention"?, "streams"?: share}, "unfused_attention"?: as of a
- * device, "host_s"?, "launch_s"?, "messages"?: "overlap" (default) | "block", "reserve_bytes"?,
- * "source"?}. most_bytes: of reserve_bytes. E_INPUT. */
+ * device, "host_s"?, "launch_s"?, "experts_wait_s"?, "messages"?: "overlap" (default) | "block",
+ * "dispatch"?: "copies" (default) | "once", "reserve_bytes"?, "source"?}. most_bytes: of
+ * reserve_bytes. E_INPUT. */
 enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
                                  struct sbp_runtime *runtime) SBP_MUST_USE;
 

@@ -78,8 +78,9 @@ struct sbp_op_node {
     } window;
     int64_t patches; /* patch_embedding: of an image, without the class token */
     struct {
-        int64_t top_k;   /* experts that a token is sent to */
-        double capacity; /* slots / (tokens x top_k / experts), >= 1: the rest is padding */
+        int64_t top_k;           /* experts that a token is sent to */
+        double capacity;         /* slots / (tokens x top_k / experts), >= 1: the rest is padding */
+        int64_t nodes_per_token; /* on which these experts lie at most; 0: any */
     } moe;
     const struct sbp_custom *custom; /* NULL: not a custom operator */
     int64_t valid_vocabulary;        /* cross-entropy */
@@ -158,8 +159,8 @@ struct sbp_graph {
  *   latent_attention   heads, nope, rope, value; inputs (heads, nope + rope), (heads, nope +
  *                      value), (rope, 1)
  *   all attention      causal? (true), dropout? (0), context? ("gather", "ring")
- *   moe                experts, top_k, ffn, capacity? (1), gated? (true), router_bias?
- *                      expert_bias? (false)
+ *   moe                experts, top_k, ffn, capacity? (1), nodes_per_token?, gated? (true),
+ *                      router_bias? (false), expert_bias? (false)
  *   conv2d             out, kernel, stride? (1), padding? (0), bias? (false); sides are a number
  *                      or [height, width]
  *   maxpool, avgpool   kernel, stride? (kernel), padding?; or global: true

@@ -183,6 +183,7 @@ enum sbp_status sbp_build_moe(struct sbp_builder *builder, const struct sbp_json
     sbp_build_reads(op, moe->input);
     op->moe.top_k = moe->top_k;
     op->moe.capacity = moe->capacity;
+    op->moe.nodes_per_token = moe->nodes_per_token;
     const struct sbp_shape scores = sbp_build_with_features(&input, moe->experts, experts, 1);
     struct sbp_shape router = linear_shape(&input, &scores);
     struct sbp_shape first = expert_shape(moe->experts, experts, &input, moe->ffn, ffn);

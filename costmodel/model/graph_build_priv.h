@@ -142,8 +142,9 @@ struct sbp_build_moe {
     const char *name;
     int input;
     int64_t experts, top_k, ffn;
-    double capacity; /* >= 1 */
-    bool gated;      /* {gate, up}, as swiglu */
+    double capacity;         /* >= 1 */
+    int64_t nodes_per_token; /* 0: any */
+    bool gated;              /* {gate, up}, as swiglu */
     bool router_bias, expert_bias;
 };
 enum sbp_status sbp_build_moe(struct sbp_builder *builder, const struct sbp_json *at,

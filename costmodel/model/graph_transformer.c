@@ -126,6 +126,7 @@ static enum sbp_status experts(struct sbp_blocks *blocks, const struct sbp_trans
                                       .top_k = t->moe.top_k,
                                       .ffn = t->moe.ffn,
                                       .capacity = t->moe.capacity,
+                                      .nodes_per_token = t->moe.nodes_per_token,
                                       .gated = t->activation == SBP_OP_SWIGLU,
                                       .router_bias = t->moe.router_bias,
                                       .expert_bias = t->moe.expert_bias};

@@ -51,6 +51,12 @@ enum { IN = SBP_DIM_IN, OUT = SBP_DIM_OUT };
         .name = (name_), .input = {S(FEATURE)}, .weight = {S(IN), B, B},                           \
         .gradient = {S(IN), B, B}, .output = P, .paper = true                                      \
     }
+/* Tokens and experts split by the same axes. */
+#define APART(name_, dim, paper_)                                                                  \
+    {                                                                                              \
+        .name = (name_), .input = {S(dim)}, .weight = {B, S(0), S(0), B},                          \
+        .gradient = {P, S(0), S(0), P}, .output = S(dim), .paper = (paper_)                        \
+    }
 /* A partial sum passes through an operator that is linear in its input: weights are whole, and one
  * member alone adds the bias (OneFlow, section 3.3). By duality the gradients of output and input
  * are whole; a weight's gradient is a product with the input and partial like it, a bias's is
@@ -160,20 +166,15 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
     [SBP_OP_PATCH_EMBEDDING] = {ENTRY("patch_embedding", 0, 4, BY_BATCH, BY_SEQUENCE, COLUMN,
                                       REPLICATE)},
     /* Weights: router (hidden, 1, experts, 1), first (experts, hidden, feed-forward, {gate, up}),
-     * second (experts, feed-forward, hidden, 1). Expert: tokens and experts split by the same axes,
-     * tokens travel to their experts and back (all-to-all). Column: every expert's feed-forward
-     * split, the output partial; so is the router's gradient, which each member's part of the
-     * experts' outputs gives. A router bias (1, 1, experts, 1) is optional (DeepSeek-V3, 2.1.2).
-     * Biases of the experts (experts, 1, {gate, up} x feed-forward + hidden, 1) are its like and
-     * stand in its place, with the router's as one more of each (gpt-oss): every member holds all
-     * of them, 1/hidden of the experts. */
-    [SBP_OP_MOE] = {ENTRY("moe", 1, 4, BY_BATCH, BY_SEQUENCE,
-                          {.name = "expert",
-                           .input = {S(BATCH)},
-                           .weight = {B, S(0), S(0), B},
-                           .gradient = {P, S(0), S(0), P},
-                           .output = S(BATCH),
-                           .paper = true},
+     * second (experts, feed-forward, hidden, 1). Expert and expert_sequence: tokens, by batch or by
+     * sequence, and experts split by the same axes, tokens travel to their experts and back
+     * (all-to-all). Column: every expert's feed-forward split, the output partial; so is the
+     * router's gradient, which each member's part of the experts' outputs gives. A router bias (1,
+     * 1, experts, 1) is optional (DeepSeek-V3, 2.1.2). Biases of the experts (experts, 1, {gate,
+     * up} x feed-forward + hidden, 1) are its like and stand in its place, with the router's as one
+     * more of each (gpt-oss): every member holds all of them, 1/hidden of the experts. */
+    [SBP_OP_MOE] = {ENTRY("moe", 1, 4, BY_BATCH, BY_SEQUENCE, APART("expert", BATCH, true),
+                          APART("expert_sequence", SEQ, false),
                           {.name = "column",
                            .input = {B},
                            .weight = {B, S(2), S(1), B},

@@ -7,6 +7,7 @@
 #ifndef SBP_COSTMODEL_MODEL_OP_COST_H
 #define SBP_COSTMODEL_MODEL_OP_COST_H
 
+#include "costmodel/cluster/collective.h"
 #include "costmodel/model/graph.h"
 
 /* Parts that each role of an operator makes, by role index; all 1: the whole operator. */
@@ -102,6 +103,10 @@ struct sbp_op_inner {
     bool scalar;     /* of the loss */
 };
 #define SBP_MAX_INNER 8 /* a custom operator's SBP_MAX_CUSTOM_COLLECTIVES */
+/* How a mixture's copies of tokens travel, if a trainer runs it; copies 0: no mixture. Routers that
+ * limit a token's nodes (DeepSeek-V3, section 2.1.2) do so in order to send it once to each. */
+struct sbp_dispatch sbp_op_dispatch(const struct sbp_op_node *node,
+                                    const struct sbp_runtime *runtime);
 /* Lists the collectives inside the operator and returns how many; groups of one member and
  * gradients of a free input have none. Layer norm and cross-entropy: statistics and the loss.
  * Attention on context axes: keys and values are all-gathered (their gradients reduce-scattered,

@@ -18,16 +18,28 @@ struct inner_list {
     int count;
 };
 
-static void add_over(struct inner_list *list, const char *role, enum sbp_pass pass,
-                     enum sbp_collective kind, double elements, int count)
+/* The bit of a role that splits the operator, 0 of others. */
+static unsigned role_bit(const struct inner_list *list, const char *role)
 {
     const int index = sbp_op_role(list->node->entry, role);
-    if (index < 0 || list->factor->of[index] <= 1 || count <= 0)
+    return index >= 0 && list->factor->of[index] > 1 ? 1u << index : 0;
+}
+
+static void add_over_roles(struct inner_list *list, unsigned roles, enum sbp_pass pass,
+                           enum sbp_collective kind, double elements, int count)
+{
+    if (roles == 0 || count <= 0)
         return;
     if (pass == SBP_PASS_INPUT_GRADIENT && list->no_input_gradient)
         return;
     list->inner[list->count++] = (struct sbp_op_inner){
-        .pass = pass, .kind = kind, .roles = 1u << index, .elements = elements, .count = count};
+        .pass = pass, .kind = kind, .roles = roles, .elements = elements, .count = count};
+}
+
+static void add_over(struct inner_list *list, const char *role, enum sbp_pass pass,
+                     enum sbp_collective kind, double elements, int count)
+{
+    add_over_roles(list, role_bit(list, role), pass, kind, elements, count);
 }
 
 static void inner_loss(struct inner_list *list)
@@ -74,13 +86,24 @@ static void inner_halo(struct inner_list *list, const struct sbp_op_sizes *sizes
         }
 }
 
+struct sbp_dispatch sbp_op_dispatch(const struct sbp_op_node *node,
+                                    const struct sbp_runtime *runtime)
+{
+    if (node->kind != SBP_OP_MOE)
+        return (struct sbp_dispatch){0};
+    return (struct sbp_dispatch){.copies = (double)node->moe.top_k,
+                                 .most_nodes = (double)node->moe.nodes_per_token,
+                                 .once = runtime->dispatches_once || node->moe.nodes_per_token > 0};
+}
+
 static void inner_experts(struct inner_list *list, const struct sbp_op_sizes *sizes)
 {
     const double sent = sbp_op_slots(list->node, sizes) * sizes->weight[1][1];
-    add_over(list, "expert", SBP_PASS_FORWARD, SBP_ALL_TO_ALL, sent, 2);
-    add_over(list, "expert", SBP_PASS_INPUT_GRADIENT, SBP_ALL_TO_ALL, sent, 2);
+    const unsigned apart = role_bit(list, "expert") | role_bit(list, "expert_sequence");
+    add_over_roles(list, apart, SBP_PASS_FORWARD, SBP_ALL_TO_ALL, sent, 2);
+    add_over_roles(list, apart, SBP_PASS_INPUT_GRADIENT, SBP_ALL_TO_ALL, sent, 2);
     if (list->no_input_gradient) /* the experts need dY for their weights */
-        add_over(list, "expert", SBP_PASS_WEIGHT_GRADIENT, SBP_ALL_TO_ALL, sent, 1);
+        add_over_roles(list, apart, SBP_PASS_WEIGHT_GRADIENT, SBP_ALL_TO_ALL, sent, 1);
 }
 
 /* Forward, Y = XW, broadcasts panels of X in rows and of W in columns. dX = dY W^T broadcasts W's

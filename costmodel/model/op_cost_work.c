@@ -212,6 +212,17 @@ static struct sbp_work attention_work(const struct job *job)
 
 /* ---- mixture of experts --------------------------------------------------------------------- */
 
+/* Elements that are moved in a pass to put copies in order: they arrive by sender and are wanted by
+ * expert, and go back the other way round; each reads and writes all of them (Megatron-LM,
+ * moe_utils.py, sort_chunks_by_idxs; permute and unpermute where DeepEP brings them). Experts that
+ * lie together take copies as dispatch wrote them. */
+static double sorted_elements(const struct job *job, double copies)
+{
+    const double apart = sbp_op_factor_of(job->node, job->factor, "expert") *
+                         sbp_op_factor_of(job->node, job->factor, "expert_sequence");
+    return apart > 1 ? 4 * copies : 0;
+}
+
 static struct sbp_work moe_work(const struct job *job)
 {
     const double *first = job->sizes.weight[1];
@@ -232,7 +243,8 @@ static struct sbp_work moe_work(const struct job *job)
      * outputs as well. The activation between the products reads and writes as an operator of its
      * own would. */
     work.elements = 2 * (block + sent * hidden) + (forward ? 0 : sent * hidden) +
-                    sent * ffn * (forward ? gates + 1 : 2 * gates + 1);
+                    sent * ffn * (forward ? gates + 1 : 2 * gates + 1) +
+                    sorted_elements(job, sent * hidden);
     work.vector_flops = sent * (2 * hidden + 4 * ffn);
     work.model_flops =
         2 * sbp_op_tokens(job->sizes.input[0]) *

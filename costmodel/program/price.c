@@ -73,6 +73,8 @@ double sbp_price_pass_s(const struct sbp_pricing *pricing, int op, const struct 
         seconds += product->count * product_s(pricing, product, pass);
         launches += product->count;
     }
+    if (pass == SBP_PASS_FORWARD && pricing->graph->op[op].kind == SBP_OP_MOE)
+        seconds += pricing->cluster->runtime.experts_wait_s;
     return seconds + launches * pricing->cluster->kernel_launch_s;
 }
 
@@ -219,13 +221,27 @@ static struct sbp_group group_of(const struct sbp_program *program,
                                        instr->stages, group);
 }
 
+/* How an instruction sends tokens to experts; copies 0: it does not. */
+static struct sbp_dispatch dispatch_of(const struct sbp_program *program,
+                                       const struct sbp_cluster *cluster,
+                                       const struct sbp_instr *instr)
+{
+    if (instr->kind != SBP_INSTR_INNER || instr->cause != SBP_CAUSE_OPERATOR)
+        return (struct sbp_dispatch){0};
+    return sbp_op_dispatch(&program->graph->op[instr->op], &cluster->runtime);
+}
+
 static double communication_s(const struct sbp_program *program, const struct sbp_cluster *cluster,
                               const struct sbp_instr *instr)
 {
+    const struct sbp_dispatch dispatch = dispatch_of(program, cluster, instr);
     const struct sbp_cluster *net = program->scope.whole == NULL ? cluster : program->scope.whole;
     const struct sbp_group group = group_of(program, cluster, instr);
+    const double bytes = sbp_price_call_bytes(program, instr);
+    if (dispatch.copies > 0)
+        return instr->times * sbp_collective_dispatch_s(cluster, &group, &dispatch, bytes);
     return instr->times * sbp_collective_group_s(instr->stages > 1 ? net : cluster, instr->box.kind,
-                                                 &group, sbp_price_call_bytes(program, instr));
+                                                 &group, bytes);
 }
 
 struct sbp_network_price sbp_price_of_network(const struct sbp_program *program,
@@ -234,7 +250,11 @@ struct sbp_network_price sbp_price_of_network(const struct sbp_program *program,
                                               struct sbp_group *group)
 {
     const struct sbp_cluster *net = program->scope.whole == NULL ? cluster : program->scope.whole;
+    const struct sbp_dispatch dispatch = dispatch_of(program, cluster, instr);
     *group = group_of(program, cluster, instr);
+    if (dispatch.copies > 0)
+        return sbp_collective_dispatch_price(cluster, group, &dispatch,
+                                             sbp_price_call_bytes(program, instr));
     return sbp_collective_price(instr->stages > 1 ? net : cluster, instr->box.kind, group,
                                 sbp_price_call_bytes(program, instr));
 }
@@ -308,9 +328,13 @@ double sbp_price_traffic_bytes(const struct sbp_program *program, const struct s
                                const struct sbp_instr *instr)
 {
     const struct sbp_group group = group_of(program, cluster, instr);
+    const struct sbp_dispatch dispatch = dispatch_of(program, cluster, instr);
     const double members = sbp_collective_group_size(&group);
     if (members <= 1 || !sbp_program_is_call(instr))
         return 0;
+    if (dispatch.copies > 0)
+        return instr->times * sbp_collective_dispatch_bytes(cluster, &group, &dispatch,
+                                                            sbp_price_call_bytes(program, instr));
     return instr->times * sbp_collective_share(instr->box.kind, members) *
            sbp_price_call_bytes(program, instr);
 }

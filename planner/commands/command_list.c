@@ -131,6 +131,8 @@ static void put_runtime(struct cJSON *item, const struct sbp_runtime *runtime, b
         sbp_json_put_number(hides, sbp_runtime_hiding_name((enum sbp_hiding)i), runtime->hidden[i],
                             failed);
     sbp_json_put_number(item, "host_s", runtime->host_s, failed);
+    sbp_json_put_number(item, "experts_wait_s", runtime->experts_wait_s, failed);
+    sbp_json_put_bool(item, "dispatches_once", runtime->dispatches_once, failed);
     sbp_json_put_bool(item, "sends_block", runtime->sends_block, failed);
     sbp_json_put_number(item, "reserve_bytes", (double)runtime->reserve_bytes, failed);
 }

@@ -221,53 +221,48 @@ static enum sbp_status fix_embedding(struct builder *b, int op, struct sbp_fix *
 /* ---- mixtures of experts -------------------------------------------------------------------- */
 
 /* The ways of an expert layer. Megatron-LM gives experts neighbouring ranks, so those that do not
- * split an expert come before data. */
+ * split an expert come before context, and context before data. */
 struct expert_ways {
     struct sbp_degrees_ways column; /* of tensor: each expert is split */
-    struct sbp_degrees_ways inner;  /* of tensor: experts lie apart */
-    struct sbp_degrees_ways outer;  /* of data: the same */
-    struct sbp_degrees_ways tokens; /* of tensor: what is left */
-    struct sbp_degrees_ways data;   /* what is left */
-    bool travels; /* tokens go to experts on `inner`, by batch; else each expert is split there */
+    struct sbp_degrees_ways near;   /* of tensor and context: experts lie apart, by sequence */
+    struct sbp_degrees_ways far;    /* of data: the same, by batch */
+    struct sbp_degrees_ways tensor, context, data; /* what is left */
 };
 
-/* On tensor axes tokens must be split by batch to travel. Where a micro-batch is too small experts
- * lie apart on data axes first; what these do not hold splits each expert instead, which holds as
- * many bytes. */
+/* Takes as many of `count` ways as `from` has out of it and leaves the others. */
+static bool take_common(int64_t *count, struct sbp_degrees_ways *from,
+                        struct sbp_degrees_ways *taken)
+{
+    const int64_t common = sbp_degrees_gcd(*count, sbp_degrees_total(from));
+    *count /= common;
+    return sbp_degrees_take(common, from, taken);
+}
+
 static bool share_out_experts(const struct sbp_degrees *d, const struct sbp_degrees_mesh *mesh,
                               struct expert_ways *ways)
 {
-    const int64_t near = sbp_degrees_gcd(d->expert, d->tensor / d->expert_tensor);
-    ways->travels = d->micro_batch % near == 0;
-    const int64_t first = ways->travels ? near : 1;
-    const int64_t outer = sbp_degrees_gcd(d->expert / first, d->data);
-    ways->tokens = mesh->tensor;
-    ways->data = mesh->data;
-    return sbp_degrees_take(d->expert_tensor, &ways->tokens, &ways->column) &&
-           sbp_degrees_take(d->expert / outer, &ways->tokens, &ways->inner) &&
-           sbp_degrees_take(outer, &ways->data, &ways->outer);
+    struct sbp_degrees_ways context;
+    int64_t left = d->expert;
+    *ways =
+        (struct expert_ways){.tensor = mesh->tensor, .context = mesh->context, .data = mesh->data};
+    if (!sbp_degrees_take(d->expert_tensor, &ways->tensor, &ways->column) ||
+        !take_common(&left, &ways->tensor, &ways->near) ||
+        !take_common(&left, &ways->context, &context) ||
+        !sbp_degrees_take(left, &ways->data, &ways->far))
+        return false;
+    for (int level = 0; level < SBP_MAX_LEVELS; level++)
+        ways->near.at[level] *= context.at[level];
+    return true;
 }
 
 static void note_experts(struct builder *b, const struct expert_ways *ways)
 {
-    const struct sbp_degrees *d = &b->made->degrees;
-    const int64_t inner = sbp_degrees_total(&ways->inner);
-    if (!ways->travels && inner > 1)
-        sbp_degrees_note(b->made,
-                         "ep: %lld of ep %lld lie on tensor ranks, among which a micro-batch of "
-                         "%lld is not shared out: they split the width of each expert instead",
-                         (long long)inner, (long long)d->expert, (long long)d->micro_batch);
-    else if (!ways->travels)
-        sbp_degrees_note(b->made,
-                         "ep: experts lie apart on data ranks, farther than the neighbours that "
-                         "Megatron-LM gives them, for a micro-batch of %lld is not shared out "
-                         "among tensor ranks",
-                         (long long)d->micro_batch);
-    if (sbp_degrees_total(&ways->tokens) > 1 && !d->sequence_parallel)
+    const int64_t left = sbp_degrees_total(&ways->tensor);
+    if (left > 1 && !b->made->degrees.sequence_parallel)
         sbp_degrees_note(b->made,
                          "etp: without sequence-parallel %lld tensor ranks repeat the "
                          "work of the experts",
-                         (long long)sbp_degrees_total(&ways->tokens));
+                         (long long)left);
 }
 
 static enum sbp_status fix_experts(struct builder *b, int op, struct sbp_fix *fix)
@@ -276,19 +271,19 @@ static enum sbp_status fix_experts(struct builder *b, int op, struct sbp_fix *fi
     struct expert_ways ways;
     if (!share_out_experts(d, b->mesh, &ways))
         return SBP_DEGREES_REFUSE(b->diag,
-                                  "ep: %lld ways do not share out dp %lld and what etp %lld "
-                                  "leaves of tp %lld",
-                                  (long long)d->expert, (long long)d->data,
+                                  "ep: %lld ways do not share out dp %lld, cp %lld and what etp "
+                                  "%lld leaves of tp %lld",
+                                  (long long)d->expert, (long long)d->data, (long long)d->context,
                                   (long long)d->expert_tensor, (long long)d->tensor);
     if (!b->experts_noted)
         note_experts(b, &ways);
     b->experts_noted = true;
     SBP_TRY(play(b, op, "batch", &ways.data, SBP_BROADCAST, 0, fix));
-    SBP_TRY(play(b, op, "expert", &ways.outer, SBP_BROADCAST, 0, fix));
-    SBP_TRY(play(b, op, "sequence", &b->mesh->context, SBP_BROADCAST, 0, fix));
+    SBP_TRY(play(b, op, "expert", &ways.far, SBP_BROADCAST, 0, fix));
+    SBP_TRY(play(b, op, "sequence", &ways.context, SBP_BROADCAST, 0, fix));
+    SBP_TRY(play(b, op, "expert_sequence", &ways.near, SBP_BROADCAST, 0, fix));
     SBP_TRY(play_summed(b, op, "column", &ways.column, fix));
-    SBP_TRY(play_summed(b, op, ways.travels ? "expert" : "column", &ways.inner, fix));
-    return play_whole(b, op, &ways.tokens, fix);
+    return play_whole(b, op, &ways.tensor, fix);
 }
 
 /* ---- layers --------------------------------------------------------------------------------- */

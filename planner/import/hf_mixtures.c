@@ -95,6 +95,26 @@ static void note_predicted(struct sbp_import *import)
                         member.node->valuedouble);
 }
 
+/* The router takes a token's experts from some groups of them, which lie on a node each
+ * (DeepSeek-V3, section 2.1.2). */
+static enum sbp_status put_limited_nodes(struct sbp_import *import)
+{
+    struct sbp_json member;
+    int64_t groups = 1, chosen = 0;
+    if (sbp_import_given(&import->config, "n_group", &member))
+        SBP_TRY(sbp_json_int64(&member, 1, SBP_IMPORT_MOST, &groups));
+    if (sbp_import_given(&import->config, "topk_group", &member))
+        SBP_TRY(sbp_json_int64(&member, 1, groups, &chosen));
+    if (chosen == 0 || chosen == groups || chosen >= sbp_import_size(import, "top_k"))
+        return SBP_OK;
+    sbp_import_note(import,
+                    "topk_group %lld of n_group %lld: a group of experts is taken to lie "
+                    "on one node",
+                    (long long)chosen, (long long)groups);
+    sbp_import_put_number(import, "nodes_per_token", (double)chosen);
+    return SBP_OK;
+}
+
 /* A bias of the router balances the loads without a loss (DeepSeek-V3, section 2.1.2). */
 static enum sbp_status finish_deepseek(struct sbp_import *import, int64_t dense, int64_t shared,
                                        bool router_bias)
@@ -106,6 +126,7 @@ static enum sbp_status finish_deepseek(struct sbp_import *import, int64_t dense,
     SBP_TRY(sbp_import_put_count(import, "dense_layers", "first_k_dense_replace", dense));
     SBP_TRY(sbp_import_put_count(import, "shared_experts", "n_shared_experts", shared));
     sbp_import_put_flag(import, "router_bias", router_bias);
+    SBP_TRY(put_limited_nodes(import));
     note_predicted(import);
     return sbp_import_put_biases(import, false, true);
 }

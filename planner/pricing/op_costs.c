@@ -122,6 +122,16 @@ static const struct arithmetic *arithmetic_of(const struct sheet *sheet,
     return a;
 }
 
+/* Seconds of a collective inside the operator. */
+static double inner_s(const struct sheet *sheet, const struct sbp_op_inner *inner, int shape)
+{
+    const struct sbp_pricing *pricing = &sheet->space->pricing;
+    const double bytes = inner->elements * (double)pricing->bytes.activation;
+    const struct sbp_dispatch dispatch = sbp_op_dispatch(sheet->node, &pricing->cluster->runtime);
+    return dispatch.copies > 0 ? sbp_group_dispatch_s(sheet->space->shapes, shape, &dispatch, bytes)
+                               : collective_s(sheet, inner->kind, shape, bytes);
+}
+
 static void add_arithmetic(const struct sheet *sheet, const struct played *played, double *row)
 {
     const struct arithmetic *a = arithmetic_of(sheet, &played->factor);
@@ -138,8 +148,7 @@ static void add_arithmetic(const struct sheet *sheet, const struct played *playe
             continue;
         const double seconds =
             sbp_pricing_shown(sheet->space, SBP_CAUSE_OPERATOR, sheet->node->kind) * inner->count *
-            collective_s(sheet, inner->kind, shape_of(played, inner->roles),
-                         inner->elements * (double)sheet->space->pricing.bytes.activation);
+            inner_s(sheet, inner, shape_of(played, inner->roles));
         *part[inner->pass] += seconds;
     }
 }

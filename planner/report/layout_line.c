@@ -27,7 +27,7 @@ static bool splits_weights(const struct sbp_op_node *node, const struct sbp_role
 static enum word word_of(const struct sbp_op_node *node, int role)
 {
     const char *name = node->entry->role[role].name;
-    if (strcmp(name, "expert") == 0)
+    if (strcmp(name, "expert") == 0 || strcmp(name, "expert_sequence") == 0)
         return WORD_EXPERT;
     if (strcmp(name, "batch") == 0)
         return WORD_DATA;

@@ -74,3 +74,11 @@ double sbp_group_collective_s(struct sbp_group_prices *shapes, enum sbp_collecti
             .seconds = sbp_collective_group_s(shapes->cluster, kind, &shapes->group[shape], bytes)};
     return price->seconds;
 }
+
+double sbp_group_dispatch_s(const struct sbp_group_prices *shapes, int shape,
+                            const struct sbp_dispatch *dispatch, double bytes)
+{
+    return shape == 0
+               ? 0
+               : sbp_collective_dispatch_s(shapes->cluster, &shapes->group[shape], dispatch, bytes);
+}

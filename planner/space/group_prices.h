@@ -35,5 +35,8 @@ int sbp_group_shape_of(const struct sbp_group_prices *shapes, const struct sbp_m
 /* Equals sbp_collective_group_s of a group of that shape to the bit; seconds. bytes: as there. */
 double sbp_group_collective_s(struct sbp_group_prices *shapes, enum sbp_collective kind, int shape,
                               double bytes);
+/* The same of sbp_collective_dispatch_s. Few operators ask, so that nothing is remembered. */
+double sbp_group_dispatch_s(const struct sbp_group_prices *shapes, int shape,
+                            const struct sbp_dispatch *dispatch, double bytes);
 
 #endif

@@ -93,8 +93,54 @@ static double bytes_of(const struct sbp_verification *c, const struct sbp_progra
     return elements * (double)(computed ? c->bytes.compute : c->bytes.weight);
 }
 
-/* Seconds of a transfer. Measured curves, networks and hierarchical collectives are priced by the
- * cost model's own function. */
+/* Seconds of one collective of a group. Measured curves, networks and hierarchical collectives are
+ * priced by the cost model's own function. */
+static double one_s(const struct sbp_cluster *net, const struct sbp_group *group,
+                    enum sbp_collective kind, double bytes)
+{
+    if (net->curves.curve_count > 0 || sbp_network_is_given(&net->network) ||
+        net->collectives != SBP_MODEL_RING)
+        return sbp_collective_group_s(net, kind, group, bytes);
+    return ring_s(net, group, kind, bytes);
+}
+
+/* Whether a transfer sends each token once to every node and device that wants it. */
+static bool sends_once(const struct sbp_verification *c, const struct sbp_instr *instr)
+{
+    if (instr->kind != SBP_INSTR_INNER || instr->cause != SBP_CAUSE_OPERATOR ||
+        c->graph->op[instr->op].kind != SBP_OP_MOE)
+        return false;
+    return c->plan->workload.cluster.runtime.dispatches_once ||
+           c->graph->op[instr->op].moe.nodes_per_token > 0;
+}
+
+/* Of the copies of tokens, the share that goes to members of a level: of as many experts, drawn one
+ * after the other, each lies on a member that has none yet with the probability of what is left. */
+static double first_copies(const struct sbp_verification *c, const struct sbp_instr *instr,
+                           const struct sbp_group *group, int level)
+{
+    const struct sbp_op_node *node = &c->graph->op[instr->op];
+    const int innermost = c->step->cluster.level_count - 1;
+    const double most = (double)node->moe.nodes_per_token;
+    double nodes = 1, taken = 0;
+    for (int i = 0; i <= level && i < innermost; i++)
+        nodes *= group->members[i];
+    nodes = most > 0 && nodes > most ? most : nodes;
+    const double members = level == innermost ? nodes * group->members[level] : nodes;
+    for (int64_t expert = 0; expert < node->moe.top_k; expert++)
+        taken += 1 - taken / members;
+    return taken / (double)node->moe.top_k;
+}
+
+/* A level of a group alone. */
+static struct sbp_group alone(const struct sbp_group *group, int level)
+{
+    struct sbp_group one = {0};
+    for (int i = 0; i < SBP_MAX_LEVELS; i++)
+        one.members[i] = i == level ? group->members[i] : 1;
+    return one;
+}
+
 static double transfer_s(const struct sbp_verification *c, const struct sbp_program *program,
                          const struct sbp_instr *instr)
 {
@@ -102,11 +148,16 @@ static double transfer_s(const struct sbp_verification *c, const struct sbp_prog
         instr->stages > 1 ? &c->plan->workload.cluster : &c->step->cluster;
     const double bytes = bytes_of(c, program, instr);
     struct sbp_group group;
+    double seconds = 0;
     group_of(c, instr, &group);
-    if (net->curves.curve_count > 0 || sbp_network_is_given(&net->network) ||
-        net->collectives != SBP_MODEL_RING)
-        return instr->times * sbp_collective_group_s(net, instr->box.kind, &group, bytes);
-    return instr->times * ring_s(net, &group, instr->box.kind, bytes);
+    if (!sends_once(c, instr))
+        return instr->times * one_s(net, &group, instr->box.kind, bytes);
+    for (int level = 0; level < net->level_count; level++) {
+        const struct sbp_group phase = alone(&group, level);
+        seconds +=
+            one_s(net, &phase, SBP_ALL_TO_ALL, first_copies(c, instr, &group, level) * bytes);
+    }
+    return instr->times * seconds;
 }
 
 static bool is_transfer(const struct sbp_instr *instr)
@@ -229,6 +280,8 @@ static double pass_s(const struct sbp_verification *c, int op, enum sbp_pass pas
         seconds += work.product[i].count * product_s(c, &work.product[i], pass);
         launches += work.product[i].count;
     }
+    if (node->kind == SBP_OP_MOE && pass == SBP_PASS_FORWARD)
+        seconds += c->plan->workload.cluster.runtime.experts_wait_s;
     return seconds + launches * c->plan->workload.cluster.kernel_launch_s;
 }
 
@@ -386,6 +439,14 @@ static double sent_bytes(const struct sbp_verification *c, const struct sbp_prog
         g *= group.members[level];
     if (g <= 1 || !is_transfer(instr))
         return 0;
+    if (sends_once(c, instr)) {
+        double sent = 0;
+        for (int level = 0; level < c->step->cluster.level_count; level++)
+            if (group.members[level] > 1)
+                sent += alpha_beta_s(SBP_ALL_TO_ALL, group.members[level],
+                                     first_copies(c, instr, &group, level), 0, 1);
+        return instr->times * sent * bytes_of(c, program, instr);
+    }
     return instr->times * alpha_beta_s(instr->box.kind, g, bytes_of(c, program, instr), 0, 1);
 }
 

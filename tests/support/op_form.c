@@ -54,12 +54,22 @@ static const struct sbp_role *role_on(const struct form *form, const int *role, 
     return &sbp_op(form->kind)->role[role[axis]];
 }
 
+/* Whether a word is one of a list's, which blanks part. */
+static bool lists(const char *list, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *at = list; (at = strstr(at, word)) != NULL; at += length)
+        if ((at == list || at[-1] == ' ') && (at[length] == '\0' || at[length] == ' '))
+            return true;
+    return false;
+}
+
 sbp_axes axes_of_role(const struct stage *stage, const struct form *form, const int *role,
-                      const char *name)
+                      const char *names)
 {
     sbp_axes axes = 0;
-    for (int i = 0; i < stage->mesh.axis_count && name != NULL; i++)
-        if (strcmp(role_on(form, role, i)->name, name) == 0)
+    for (int i = 0; i < stage->mesh.axis_count && names != NULL; i++)
+        if (lists(names, role_on(form, role, i)->name))
             axes |= (sbp_axes)1 << i;
     return axes;
 }

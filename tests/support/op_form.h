@@ -15,7 +15,7 @@ enum operand_kind { INPUT, WEIGHT, IMAGES }; /* images lie where the output's to
 struct operand {
     enum operand_kind kind;
     int index;            /* among the catalogue's inputs or weights */
-    const char *gathered; /* over this role's axes inside the operator; NULL */
+    const char *gathered; /* over these roles' axes inside the operator, by blanks; NULL */
     bool sparse;          /* some members may have no use for all that they hold of it */
     struct whole value, gradient;
 };
@@ -34,7 +34,7 @@ struct form {
     enum sbp_op_kind kind;
     int operand_count;
     struct operand operand[MOST_OPERANDS];
-    const char *summed; /* over this role's axes outputs go to whom they belong; NULL */
+    const char *summed; /* over these roles' axes outputs go to whom they belong; NULL */
     struct whole y, dy;
     struct term *term;
     int64_t term_count, term_capacity;
@@ -65,7 +65,7 @@ void drop_form(struct form *form);
 
 /* These functions read axes and distributions from the roles of a mesh's axes. */
 sbp_axes axes_of_role(const struct stage *stage, const struct form *form, const int *role,
-                      const char *name);
+                      const char *names);
 struct sbp_dist operand_dist(const struct stage *stage, const struct form *form, int operand,
                              const int *role);
 

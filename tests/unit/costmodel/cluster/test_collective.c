@@ -362,6 +362,50 @@ static void test_groups(void **state)
              0);
 }
 
+/* Members that a token visits, in the mean over all ways to give its copies to `members`. */
+static double visits(int members, int copies)
+{
+    int ways = 1, sum = 0;
+    for (int copy = 0; copy < copies; copy++)
+        ways *= members;
+    for (int way = 0; way < ways; way++) {
+        unsigned visited = 0;
+        for (int copy = 0, rest = way; copy < copies; copy++, rest /= members)
+            visited |= 1u << rest % members;
+        for (int member = 0; member < members; member++)
+            sum += (int)(visited >> member & 1);
+    }
+    return (double)sum / ways;
+}
+
+/* A token is sent once to each node, and there once to each device, that holds an expert of it; of
+ * 4 x 2 devices, and where its experts lie on at most 2 nodes. */
+static void test_dispatch(void **state)
+{
+    (void)state;
+    const struct setting s = setting_of(2, (int64_t[]){4, 2});
+    const struct sbp_level *node = &s.cluster.level[0], *gpu = &s.cluster.level[1];
+    const struct sbp_group group = sbp_collective_group_of(&s.mesh, 7);
+    const double n = 1e6, k = 3;
+    const struct {
+        double most_nodes;
+        int nodes, devices; /* that a token may visit */
+    } rows[] = {{0, 4, 8}, {2, 2, 4}, {9, 4, 8}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct sbp_dispatch once = {k, rows[i].most_nodes, true};
+        const double over = 0.75 * n * visits(rows[i].nodes, 3) / k;
+        const double within = 0.5 * n * visits(rows[i].devices, 3) / k;
+        near("seconds", sbp_collective_dispatch_s(&s.cluster, &group, &once, n),
+             3 * node->alpha_s + over * shared_beta(&s, 0, axes_at(&s, 7, 0)) + gpu->alpha_s +
+                 within * gpu->beta_s_per_byte);
+        near("bytes", sbp_collective_dispatch_bytes(&s.cluster, &group, &once, n), over + within);
+    }
+    const struct sbp_dispatch each = {k, 0, false};
+    near("every copy", sbp_collective_dispatch_s(&s.cluster, &group, &each, n),
+         sbp_collective_group_s(&s.cluster, SBP_ALL_TO_ALL, &group, n));
+    near("its bytes", sbp_collective_dispatch_bytes(&s.cluster, &group, &each, n), 0.875 * n);
+}
+
 static void test_names(void **state)
 {
     (void)state;
@@ -381,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_all_reduce_is_both_halves),
         cmocka_unit_test(test_growing),
         cmocka_unit_test(test_faster_is_no_slower),
+        cmocka_unit_test(test_dispatch),
         cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

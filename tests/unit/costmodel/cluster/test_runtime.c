@@ -37,6 +37,7 @@ static void test_reads_every_key(void **state)
         read_text(CLUSTER("{\"name\": \"t\", \"hides\": {\"gradients\": 0.5, \"weights\": 0.25, "
                           "\"activations\": 0.125, \"context\": 1, \"experts\": 0.75}, "
                           "\"host_s\": 1e-5, \"launch_s\": 2e-6, \"messages\": \"block\", "
+                          "\"dispatch\": \"once\", \"experts_wait_s\": 3e-4, "
                           "\"reserve_bytes\": 20, "
                           "\"source\": 1}"),
                   &cluster, &diag),
@@ -48,7 +49,8 @@ static void test_reads_every_key(void **state)
     assert_true(runtime->hidden[SBP_HIDES_ACTIVATIONS] == 0.125);
     assert_true(runtime->hidden[SBP_HIDES_CONTEXT] == 1);
     assert_true(runtime->hidden[SBP_HIDES_EXPERTS] == 0.75);
-    assert_true(runtime->host_s == 1e-5 && runtime->sends_block);
+    assert_true(runtime->host_s == 1e-5 && runtime->sends_block && runtime->dispatches_once);
+    assert_true(runtime->experts_wait_s == 3e-4);
     assert_true(runtime->launch_s == 2e-6 && cluster.kernel_launch_s == 2e-6);
     assert_int_equal(cluster.reserve_bytes, 30); /* the device's and the trainer's */
     assert_true(cluster.gradient_overlap == 0.5);
@@ -94,6 +96,7 @@ static void test_defaults_hide_nothing(void **state)
     assert_true(cluster.rates.unfused.share == 0 && cluster.runtime.error == 0);
     assert_true(cluster.runtime.host_s == 0 && !cluster.runtime.sends_block);
     assert_true(cluster.runtime.launch_s == 0 && cluster.kernel_launch_s == 0);
+    assert_true(!cluster.runtime.dispatches_once);
     assert_true(cluster.gradient_overlap == 0);
     assert_int_equal(cluster.reserve_bytes, 10);
 }

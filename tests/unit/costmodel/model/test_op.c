@@ -475,12 +475,19 @@ static void test_role_names(void **state)
     const struct {
         const char *name;
         int dim;
-    } rows[] = {{"batch", SBP_DIM_BATCH},      {"sequence", SBP_DIM_SEQUENCE},
-                {"context", SBP_DIM_SEQUENCE}, {"height", SBP_DIM_SEQUENCE},
-                {"head", SBP_DIM_FEATURE},     {"query", SBP_DIM_FEATURE},
-                {"channel", SBP_DIM_FEATURE},  {"feature", SBP_DIM_FEATURE},
-                {"hidden", SBP_DIM_FEATURE},   {"expert", SBP_DIM_BATCH},
-                {"grid_row", SBP_DIM_BATCH},   {"grid_column", SBP_DIM_FEATURE}};
+    } rows[] = {{"batch", SBP_DIM_BATCH},
+                {"sequence", SBP_DIM_SEQUENCE},
+                {"context", SBP_DIM_SEQUENCE},
+                {"height", SBP_DIM_SEQUENCE},
+                {"head", SBP_DIM_FEATURE},
+                {"query", SBP_DIM_FEATURE},
+                {"channel", SBP_DIM_FEATURE},
+                {"feature", SBP_DIM_FEATURE},
+                {"hidden", SBP_DIM_FEATURE},
+                {"expert", SBP_DIM_BATCH},
+                {"grid_row", SBP_DIM_BATCH},
+                {"grid_column", SBP_DIM_FEATURE},
+                {"expert_sequence", SBP_DIM_SEQUENCE}};
     for (int kind = 0; kind < SBP_OP_KINDS; kind++) {
         const struct sbp_op_entry *entry = sbp_op((enum sbp_op_kind)kind);
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

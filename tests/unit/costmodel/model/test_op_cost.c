@@ -341,12 +341,14 @@ static void test_moe(void **state)
             must_equal("model", work.model_flops,
                        2 * t * (h * e + (double)m->top_k * h * f * (g + 1)));
             /* Tokens in and slots out, slots in and tokens out; between, g f in and f out. */
-            must_equal("forward", work.elements, 2 * (t * h + sent * h) + sent * f * (g + 1));
+            const double sorted = ep > 1 ? 4 * sent * h : 0; /* by expert, and by sender again */
+            must_equal("forward", work.elements,
+                       2 * (t * h + sent * h) + sent * f * (g + 1) + sorted);
             work = work_of(&bench, SBP_PASS_INPUT_GRADIENT, expert);
             must_be_product("d first", &work, 1, own, received, h, f * g);
             /* The same and the experts' outputs for the router; f and g f in, g f out. */
             must_equal("backward", work.elements,
-                       2 * (t * h + sent * h) + sent * h + sent * f * (2 * g + 1));
+                       2 * (t * h + sent * h) + sent * h + sent * f * (2 * g + 1) + sorted);
             work = work_of(&bench, SBP_PASS_WEIGHT_GRADIENT, expert);
             must_be_product("dW second", &work, 2, own, f, h, received);
             /* Dispatch and combine, forward and backward: as many copies leave as arrive. */
@@ -366,6 +368,7 @@ static void test_moe(void **state)
     make_moe(&bench, &even);
     const struct share shares[] = {{"sequence", {{"sequence", 4}}, 1},
                                    {"batch x expert", {{"batch", 2}, {"expert", 2}}, 1},
+                                   {"apart", {{"expert", 2}, {"expert_sequence", 2}}, 1},
                                    {"replicate", {{"replicate", 3}, {"expert", 2}}, 3}};
     for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++)
         must_share(&bench, &shares[i]);

@@ -391,8 +391,9 @@ static void make_moe(struct form *form, int64_t n)
 {
     const int64_t hidden = 2;
     form->kind = SBP_OP_MOE;
-    form->summed = "expert";
-    add_operand(form, INPUT, 0, "expert", SHAPE(n, n, hidden, 1), CLASS(BATCH, ROWS, NONE, NONE));
+    form->summed = "expert expert_sequence";
+    add_operand(form, INPUT, 0, form->summed, SHAPE(n, n, hidden, 1),
+                CLASS(BATCH, ROWS, NONE, NONE));
     add_operand(form, WEIGHT, 0, NULL, SHAPE(hidden, 1, n, 1), CLASS(NONE, NONE, EXPERTS, NONE));
     form->operand[1].sparse = true; /* routes where tokens live; here, where experts do */
     add_operand(form, WEIGHT, 1, NULL, SHAPE(n, hidden, n, 2), CLASS(EXPERTS, NONE, OUT, NONE));

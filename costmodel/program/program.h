@@ -28,7 +28,7 @@ enum sbp_buffer_use {
     SBP_USE_MASTER,     /* master copy of a weight, or of its gradient for the update, in mixed
                            precision, persistent */
     SBP_USE_BUCKET,     /* offloaded optimizer states pass through it: persistent */
-    SBP_USE_INDEX,      /* token ids, positions, labels: persistent */
+    SBP_USE_INDEX,      /* token ids, positions, labels of a micro-batch, from its begin to its end */
     SBP_USE_ACTIVATION, /* lives from first to last use; kept for backward when that is later */
     SBP_USE_WORK,       /* boxing pack and unpack space, scratch, small reductions */
     SBP_USE_GATHERED,   /* a weight whole out of its shards (ZeRO 3), or converted */
@@ -159,8 +159,11 @@ struct sbp_program {
     int groups;                                                   /* of buffers */
     int64_t arena_bytes;      /* high-water mark: end of the last buffer */
     int64_t live_bytes;       /* most that is in use at once: an arena without gaps */
-    int64_t persistent_bytes; /* of it, what keeps its place from step to step */
-    int64_t kept_bytes;       /* of a micro-batch between its forward and its backward pass */
+    /* The arena in its order; micro-batches in flight need a frame each (program_layout.c). */
+    int64_t persistent_bytes; /* what keeps its value from step to step */
+    int64_t kept_bytes;       /* a frame: what a micro-batch has from its forward pass to its
+                                 backward pass, with token ids and labels; up to arena_bytes: what
+                                 one micro-batch at work needs beside its frame */
     int64_t host_bytes;       /* offloaded states, in host memory */
 };
 

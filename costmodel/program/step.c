@@ -147,8 +147,7 @@ static struct sbp_stage_cost stage_cost_of(const struct sbp_program *program,
     }
     if (runtime->sends_block)
         block_sends(&cost);
-    /* Token ids and labels are kept: one set for each micro-batch in flight. */
-    const int64_t held = program->persistent_bytes - bytes_of_use(program, SBP_USE_INDEX);
+    const int64_t held = program->persistent_bytes;
     cost.static_bytes = held + reserve_bytes;
     cost.kept_bytes = program->kept_bytes;
     cost.transient_bytes = program->arena_bytes - held - program->kept_bytes;

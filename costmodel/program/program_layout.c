@@ -199,9 +199,9 @@ struct room {
 /* Every micro-batch has token ids and labels of its own, from its begin to its end. */
 static bool is_kept(const struct sbp_buffer *buffer, int turn)
 {
-    return buffer->use == SBP_USE_INDEX || (!sbp_program_buffer_persists(buffer) &&
-                                            buffer->first >= 0 && buffer->first < turn &&
-                                            buffer->last >= turn);
+    return buffer->use == SBP_USE_INDEX ||
+           (!sbp_program_buffer_persists(buffer) && buffer->first >= 0 && buffer->first < turn &&
+            buffer->last >= turn);
 }
 
 /* Places what persists and what is kept, one after the other. */

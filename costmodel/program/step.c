@@ -164,7 +164,7 @@ static int64_t updated_parameters(const struct sbp_program *program)
 {
     int64_t updated = 0;
     for (int t = 0; t < program->graph->tensor_count; t++)
-        updated += program->updated[t];
+        updated += program->shard[t].elements;
     return updated;
 }
 
@@ -213,8 +213,8 @@ static double chunk_sync_s(const struct job *job, const struct sbp_program *prog
     }
     if (largest == NULL)
         return 0;
-    const double elements =
-        (double)largest->box.elements / (double)program->updated[largest->tensor] * parameters;
+    const double elements = (double)largest->box.elements /
+                            (double)program->shard[largest->tensor].elements * parameters;
     return sbp_collective_s(&step->cluster, &step->mesh, largest->box.kind, largest->box.axes,
                             elements * (double)job->request->bytes->reduce);
 }

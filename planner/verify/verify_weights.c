@@ -96,9 +96,9 @@ enum sbp_status sbp_verify_flow_update(struct sbp_flow *f, const struct sbp_inst
     if (f->norm_sums != sbp_verify_norm_sums(f))
         return sbp_verify_refuse(f->c, "%s: is updated before the norm of all gradients is summed",
                                  name);
-    if (f->program->updated[instr->tensor] != held->shard)
+    if (f->program->shard[instr->tensor].elements != held->shard)
         return sbp_verify_refuse(f->c, "%s: %lld parameters are updated, the device has %lld", name,
-                                 (long long)f->program->updated[instr->tensor],
+                                 (long long)f->program->shard[instr->tensor].elements,
                                  (long long)held->shard);
     SBP_TRY(sbp_verify_flow_owner(f, instr, SBP_AT_W, instr->tensor));
     return sbp_verify_flow_owner(f, instr, SBP_AT_DW, instr->tensor);

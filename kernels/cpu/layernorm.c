@@ -69,7 +69,7 @@ void CPU(layernorm_backward_sums)(void *backward_sums, const void *dy, const voi
 /* dgain, dshift for features first .. first + width - 1: column sums over the tokens. */
 static void parameter_tile(real *dgain, real *dshift, const real *dy, const real *x,
                            const real *sums, int64_t tokens, int64_t in, int64_t hidden,
-                           double epsilon, int64_t first, int64_t width)
+                           double epsilon, int64_t first, int64_t width, bool adds)
 {
     double gains[FEATURE_TILE] = {0}, shifts[FEATURE_TILE] = {0};
     for (int64_t t = 0; t < tokens; t++) {
@@ -81,8 +81,8 @@ static void parameter_tile(real *dgain, real *dshift, const real *dy, const real
         }
     }
     for (int64_t i = 0; i < width; i++) {
-        dgain[first + i] = (real)gains[i];
-        dshift[first + i] = (real)shifts[i];
+        dgain[first + i] = (adds ? dgain[first + i] : 0) + (real)gains[i];
+        dshift[first + i] = (adds ? dshift[first + i] : 0) + (real)shifts[i];
     }
 }
 
@@ -90,7 +90,7 @@ static void parameter_tile(real *dgain, real *dshift, const real *dy, const real
  */
 void CPU(layernorm_backward)(void *dx, void *dgain, void *dshift, const void *dy, const void *x,
                              const void *sums, const void *backward_sums, const void *gain,
-                             int64_t tokens, int64_t in, int64_t hidden, double epsilon)
+                             int64_t tokens, int64_t in, int64_t hidden, double epsilon, bool adds)
 {
     const real *gains = gain, *reduced = backward_sums;
     for (int64_t t = 0; t < tokens; t++) {
@@ -107,5 +107,5 @@ void CPU(layernorm_backward)(void *dx, void *dgain, void *dshift, const void *dy
     }
     for (int64_t first = 0; first < in; first += FEATURE_TILE)
         parameter_tile(dgain, dshift, dy, x, sums, tokens, in, hidden, epsilon, first,
-                       in - first < FEATURE_TILE ? in - first : FEATURE_TILE);
+                       in - first < FEATURE_TILE ? in - first : FEATURE_TILE, adds);
 }

@@ -81,7 +81,7 @@ void CPU(permute)(void *dst, const void *src, int dims, const int64_t *shape, co
  * are a tail of the tensor. */
 static int64_t padding_start(const struct sbp_region *region, int64_t valid_rows)
 {
-    const int64_t rows = sbp_digits_global_size(&region->dim[0]);
+    const int64_t rows = region->first + sbp_digits_global_size(&region->dim[0]);
     int64_t start = valid_rows < 0 ? 0 : valid_rows < rows ? valid_rows : rows;
     for (int i = 1; i < SBP_MAX_DIMS; i++)
         start *= sbp_digits_global_size(&region->dim[i]);

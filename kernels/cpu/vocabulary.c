@@ -33,11 +33,11 @@ void CPU(embedding_forward)(void *y, const int32_t *ids, const int32_t *position
 void CPU(embedding_backward)(void *dtable, void *dpositions, const int32_t *ids,
                              const int32_t *position_of, const void *dy, int64_t tokens, int64_t in,
                              int64_t position_rows, const struct sbp_digits *vocabulary,
-                             bool accumulate)
+                             unsigned adds)
 {
-    if (!accumulate)
+    if ((adds & SBP_ADDS_FIRST) == 0)
         CPU(zero)(dtable, sbp_digits_local_size(vocabulary) * in);
-    if (dpositions)
+    if (dpositions && (adds & SBP_ADDS_REST) == 0)
         CPU(zero)(dpositions, position_rows * in);
     for (int64_t t = 0; t < tokens; t++) {
         const real *gradient = (const real *)dy + t * in;

@@ -329,7 +329,8 @@ static enum sbp_status run_search(struct sbp_branch_and_bound *e)
         e->out->is_narrow = true;
         e->open_s = e->first_open_s;
     }
-    if (!e->any_legal && e->pool->count == 0 && !e->out->stopped && !e->out->left_out)
+    if (!e->any_legal && e->pool->count == 0 && !e->out->stopped && !e->out->left_out &&
+        e->request->most_s == 0)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
     if (e->pool->count == 0 && !(e->request->plan_alone && sbp_outer_is_infeasible(e))) {
         const enum sbp_status status = sbp_outer_take_least_memory(e);
@@ -359,9 +360,8 @@ enum sbp_status sbp_outer_search(const struct sbp_plan *given, const struct sbp_
                                      .arena.budget = request->search_memory,
                                      .cache.arena.budget = request->search_memory,
                                      .solve = {.asked = *request}};
-    e.solve.zero_is_free = !request->runnable &&
-                           sbp_space_rule(request->space)->outer.per_layer_zero &&
-                           !sbp_request_gives(request, "zero");
+    e.solve.zero_is_free =
+        sbp_space_rule(request->space)->outer.per_layer_zero && !sbp_request_gives(request, "zero");
     enum sbp_status status = sbp_pool_init(pool, &given->workload.model, arena, most);
     if (status == SBP_OK)
         status = run_search(&e);

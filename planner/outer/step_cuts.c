@@ -359,8 +359,11 @@ static void find_open(struct lister *l)
     const struct sbp_request *request = l->request;
     const struct sbp_parallel *given = &l->given->parallel;
     l->open = sbp_space_rule(request->space)->outer;
-    if (request->runnable)
-        l->open = (struct sbp_outer){.least_stages = 1, .zero_levels = 1u << given->zero};
+    if (request->runnable) { /* one stage (costmodel/program/runnable.h) */
+        l->open.pipeline = l->open.offload = l->open.allow_delayed_gradients = false;
+        l->open.least_stages = 1;
+        l->open.schedules = 0;
+    }
     l->stage_cut = l->open.pipeline && !sbp_request_gives(request, "stage_cut");
     l->open.pipeline &= !sbp_request_gives(request, "pipeline");
     l->open.micro_batch &= !sbp_request_gives(request, "micro_batch");

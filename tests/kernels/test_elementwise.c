@@ -111,7 +111,7 @@ static struct block draw_block(struct check *check)
 
 static struct sbp_region rank_region(const struct block *block, int64_t rank)
 {
-    struct sbp_region region;
+    struct sbp_region region = {.first = 0};
     for (int i = 0; i < SBP_MAX_DIMS; i++) {
         region.dim[i] = check_rank_digits(&block->split[i], rank % block->split[i].ranks);
         rank /= block->split[i].ranks;

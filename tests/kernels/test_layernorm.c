@@ -91,7 +91,7 @@ static void finish_rank(const struct problem *p, const struct rank *rank, struct
                                       rank->in, p->hidden, EPSILON);
     check->kernels->layernorm_backward(dx, dgain, dshift, rank->dy, rank->x, rank->sums,
                                        rank->backward_sums, rank->gain, p->tokens, rank->in,
-                                       p->hidden, EPSILON);
+                                       p->hidden, EPSILON, false);
     check_put_columns(result->y, check_doubles(check, y, n), p->tokens, &rank->digits);
     check_put_columns(result->dx, check_doubles(check, dx, n), p->tokens, &rank->digits);
     check_put_columns(result->dgain, check_doubles(check, dgain, rank->in), 1, &rank->digits);

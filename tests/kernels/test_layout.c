@@ -62,7 +62,7 @@ static void permute_identity(struct check *check)
 
 static struct sbp_region draw_region(struct check *check)
 {
-    struct sbp_region region;
+    struct sbp_region region = {.first = 0};
     for (int i = 0; i < SBP_MAX_DIMS; i++) {
         const struct check_split split = check_split(check, check->round % 2 ? 3 : 1);
         region.dim[i] = check_rank_digits(&split, check_integer(check, 0, split.ranks - 1));

@@ -131,7 +131,7 @@ static void test_regions(void **state)
     print_message("seed %llu\n", (unsigned long long)SEED);
     sbp_random_seed(&random, SEED + 1);
     for (int round = 0; round < 200; round++) {
-        struct sbp_region region;
+        struct sbp_region region = {.first = 0};
         int64_t sizes[SBP_MAX_DIMS];
         for (int i = 0; i < SBP_MAX_DIMS; i++) {
             _Bool split[SBP_MAX_AXES];

@@ -5,8 +5,8 @@
  * error, within what physics allows, whether the runs determine it, and the error that is left,
  * also of runs that the fit was not shown.
  *
- * Each run's layout is searched once, at first; the fit prices it under other constants. It goes
- * from constant to constant over ever finer steps, so that the same runs give the same fit.
+ * Each run's layout is searched once, at first; the fit prices it under other constants, as
+ * planner/validate/least_error.h asks for them. The same runs give the same fit.
  */
 #ifndef SBP_PLANNER_VALIDATE_TRAINER_FIT_H
 #define SBP_PLANNER_VALIDATE_TRAINER_FIT_H

@@ -17,6 +17,7 @@ struct job {
     const struct sbp_arguments *arguments;
     const char *csv;
     struct sbp_arena arena;
+    const int *line; /* (runs) of the table */
     struct sbp_run_set set;
     struct sbp_trainer_fit fit;
 };
@@ -68,7 +69,7 @@ static enum sbp_status fill_set(struct job *job, struct cJSON *root, struct sbp_
     SBP_TRY(put_devices(job, root, &failed, diag));
     SBP_TRY(open_config(job, SBP_CONFIG_MODEL, words->word[0], &model, diag));
     sbp_json_put(root, "model", model, &failed);
-    SBP_TRY(sbp_runs_csv_read(job->csv, root, diag));
+    SBP_TRY(sbp_runs_csv_read(job->csv, &job->arena, root, &job->line, diag));
     return failed ? sbp_fail(diag, SBP_E_MEMORY, "sbplan calibrate: out of memory") : SBP_OK;
 }
 
@@ -80,8 +81,8 @@ static enum sbp_status open_set(struct job *job, struct sbp_diag *diag)
         cJSON_Delete(root);
         return status;
     }
-    return sbp_run_set_open_tree(root, job->csv, job->arguments->runtime, &job->arena, &job->set,
-                                 diag);
+    return sbp_run_set_open_tree(root, job->csv, job->line, job->arguments->runtime, &job->arena,
+                                 &job->set, diag);
 }
 
 /* ---- the profile ----------------------------------------------------------------------------- */
@@ -105,9 +106,9 @@ static void put_source(const struct job *job, struct cJSON *runtime, bool *faile
     char text[512], hash[SBP_HASH_BYTES];
     *failed |= !sbp_json_hash(cJSON_GetObjectItemCaseSensitive(job->set.root, "runs"), hash);
     (void)snprintf(text, sizeof text,
-                   "fitted to %d runs of %.200s (%s), least mean absolute relative error: %.4g, of "
-                   "runs left out %.4g; sbplan %s",
-                   job->fit.runs, sbp_file_name(job->csv), hash, job->fit.error,
+                   "fitted to %d of %d runs of %.200s (%s), least mean absolute relative error: "
+                   "%.4g, of runs left out %.4g; sbplan %s",
+                   job->fit.runs, job->set.run_count, sbp_file_name(job->csv), hash, job->fit.error,
                    job->fit.error_left_out, SBP_VERSION);
     struct cJSON *source = cJSON_CreateObject();
     for (int at = 0; at < SBP_FITTED; at++)
@@ -161,7 +162,11 @@ static enum sbp_status print_fit(const struct job *job)
     const struct sbp_trainer_fit *fit = &job->fit;
     SBP_PRINT_LINE("runs       %d of %s", fit->runs, job->csv);
     if (fit->refused > 0)
-        SBP_PRINT("; %d cannot be expressed", fit->refused);
+        SBP_PRINT("; %d cannot be priced:", fit->refused);
+    for (int i = 0; i < fit->refused && i < SBP_FIT_REFUSALS; i++)
+        SBP_PRINT_LINE("\n           %s", fit->refusal[i].text);
+    if (fit->refused > SBP_FIT_REFUSALS)
+        SBP_PRINT("\n           and %d more", fit->refused - SBP_FIT_REFUSALS);
     SBP_PRINT("\nerror      %.1f %% before, %.1f %% fitted, %.1f %% of runs that a fit was not "
               "shown\n\n",
               100 * fit->error_before, 100 * fit->error, 100 * fit->error_left_out);

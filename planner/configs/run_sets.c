@@ -61,11 +61,11 @@ enum sbp_status sbp_run_set_open(const char *path, const char *runtime, struct s
     return sbp_run_set_read(path, &finder, set, diag);
 }
 
-enum sbp_status sbp_run_set_open_tree(struct cJSON *tree, const char *file, const char *runtime,
-                                      struct sbp_arena *arena, struct sbp_run_set *set,
-                                      struct sbp_diag *diag)
+enum sbp_status sbp_run_set_open_tree(struct cJSON *tree, const char *file, const int *line,
+                                      const char *runtime, struct sbp_arena *arena,
+                                      struct sbp_run_set *set, struct sbp_diag *diag)
 {
     struct context context = {.runtime = runtime, .arena = arena};
     const struct sbp_run_set_finder finder = {.cluster = find_cluster, .context = &context};
-    return sbp_run_set_take(tree, file, &finder, set, diag);
+    return sbp_run_set_take(tree, file, line, &finder, set, diag);
 }

@@ -1,12 +1,14 @@
 #include "planner/validate/trainer_fit.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "base/json/json_write.h"
+#include "base/text.h"
 #include "planner/validate/least_error.h"
 #include "planner/validate/run_price.h"
 
@@ -18,6 +20,8 @@
 #define MOST_FOLDS      10  /* fits without some of the runs */
 #define MOST_FACTOR     100 /* between a step and its prediction: else it is another unit */
 #define NINE_OF_TEN     0.9
+#define PLACE_BYTES     32
+#define MOST_SAID       3 /* reasons in one message */
 
 /* Where a constant stands in a runtime, and what is legal; absent: where a runtime does not say. */
 static const struct {
@@ -266,18 +270,29 @@ static enum sbp_status leave_out(struct fitter *f, double *factors)
     return set_constants(f, f->fit->value);
 }
 
+/* "line 3" of a run in a table, else its name. */
+static const char *place_of_run(const struct sbp_run *run, char line[PLACE_BYTES])
+{
+    if (run->line == 0)
+        return run->id;
+    (void)snprintf(line, PLACE_BYTES, "line %d", run->line);
+    return line;
+}
+
 /* Refuses steps that no constant explains. */
 static enum sbp_status check_units(const struct fitter *f)
 {
     double ratio;
+    char line[PLACE_BYTES];
     for (int i = 0; i < f->runs; i++) {
+        const struct sbp_run *run = &f->set->run[f->run[i]];
         SBP_TRY(ratio_of_run(f, i, &ratio));
         if (ratio > MOST_FACTOR || ratio < 1.0 / MOST_FACTOR)
             return sbp_fail(f->diag, SBP_E_INPUT,
-                            "%s: %s: step_s: %g s, and %g s are predicted: legal are seconds, up "
-                            "to %d times more or less",
-                            f->set->file, f->set->run[f->run[i]].id, f->set->run[f->run[i]].step_s,
-                            ratio * f->set->run[f->run[i]].step_s, MOST_FACTOR);
+                            "%s: %s: column step_s: %g s, and %g s are predicted: legal are "
+                            "seconds, up to %d times more or less",
+                            f->set->file, place_of_run(run, line), run->step_s, ratio * run->step_s,
+                            MOST_FACTOR);
     }
     return SBP_OK;
 }
@@ -301,28 +316,71 @@ static enum sbp_status fit_runs(struct fitter *f, double *factors)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Finds the layouts of the runs that have a step and can be expressed. */
+/* Where a reason tells of a key of the model that is a column of the table, the text from that
+ * key on; else NULL. */
+static const char *column_in(const struct sbp_run_set *set, const char *why)
+{
+    static const char model[] = "model: ";
+    const char *key = why + strlen(model);
+    if (strncmp(why, model, strlen(model)) != 0)
+        return NULL;
+    for (int i = 0; i < set->column_count; i++) {
+        const size_t length = strlen(set->column[i]);
+        if (strncmp(key, set->column[i], length) == 0 && key[length] == ':')
+            return key;
+    }
+    return NULL;
+}
+
+static void refuse_run(struct fitter *f, int run, const char *why)
+{
+    char line[PLACE_BYTES];
+    struct sbp_trainer_fit *fit = f->fit;
+    const char *place = place_of_run(&f->set->run[run], line), *column = column_in(f->set, why);
+    if (fit->refused < SBP_FIT_REFUSALS)
+        (void)sbp_fail(&fit->refusal[fit->refused], SBP_NO, "%s: %s%s", place,
+                       column != NULL ? "column " : "", column != NULL ? column : why);
+    fit->refused++;
+}
+
+static enum sbp_status refuse_all(const struct fitter *f)
+{
+    const struct sbp_trainer_fit *fit = f->fit;
+    struct sbp_text text = {0};
+    for (int i = 0; i < fit->refused && i < MOST_SAID; i++)
+        sbp_text_add(&text, "; %s", fit->refusal[i].text);
+    if (fit->refused > MOST_SAID)
+        sbp_text_add(&text, "; and %d more", fit->refused - MOST_SAID);
+    const enum sbp_status status =
+        text.failed ? sbp_fail(f->diag, SBP_E_MEMORY, "%s: out of memory", f->set->file)
+                    : sbp_fail(f->diag, SBP_E_INPUT,
+                               "%s: %d runs with a step can be priced, legal are 2 and more%s",
+                               f->set->file, f->runs, text.bytes == NULL ? "" : text.bytes);
+    sbp_text_free(&text);
+    return status;
+}
+
+/* Finds the layouts of the runs that have a step and can be priced. */
 static enum sbp_status find_layouts(struct fitter *f)
 {
-    struct sbp_diag why = {{0}}, first = {{0}};
     for (int i = 0; i < f->set->run_count; i++) {
-        if (!(f->set->run[i].step_s > 0))
+        struct sbp_diag why = {{0}};
+        if (f->stop != NULL && *f->stop != 0)
+            return SBP_STOPPED;
+        if (!(f->set->run[i].step_s > 0)) {
+            refuse_run(f, i, "has no step_s");
             continue;
+        }
         const enum sbp_status status =
             sbp_run_layout_find(f->set, i, f->stop, &f->layout[f->runs], &why);
-        if (status == SBP_OK) {
+        if (status == SBP_OK)
             f->run[f->runs++] = i;
-        } else if (status != SBP_NO) {
+        else if (status == SBP_NO)
+            refuse_run(f, i, why.text);
+        else
             return sbp_fail(f->diag, status, "%s", why.text);
-        } else if (f->fit->refused++ == 0) {
-            first = why;
-        }
     }
-    if (f->runs >= 2)
-        return SBP_OK;
-    return sbp_fail(f->diag, SBP_E_INPUT,
-                    "%s: %d runs with a step can be priced, legal are 2 and more%s%s", f->set->file,
-                    f->runs, first.text[0] != '\0' ? "; the first that cannot: " : "", first.text);
+    return f->runs >= 2 ? SBP_OK : refuse_all(f);
 }
 
 enum sbp_status sbp_trainer_fit_make(struct sbp_run_set *set, const atomic_int *stop,

@@ -1,17 +1,21 @@
 #include "planner/validate/least_error.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/arena.h"
 
 #define AXIS_ROUNDS  3    /* with steps of 1/2, 1/4, 1/8 */
-#define SLOPE_ROUNDS 24   /* at most */
+#define SLOPE_ROUNDS 40   /* at most */
 #define FIRST_RADIUS 0.25 /* within which slopes are believed */
 #define LEAST_RADIUS 1e-5 /* below which a coordinate tells nothing */
 #define SLOPE_STEP   0.01 /* differences over more bend, over less are noise of rounding */
-#define LEAST_GAIN   1e-6 /* of the error */
-#define GOOD_SHARE   0.5  /* of the gain that slopes promise: they are believed further */
+#define LEAST_GAIN   1e-6 /* of the error, or */
+#define LEAST_SHARE  1e-3 /* of what is left of it */
+#define GOOD_SHARE   0.25 /* of the gain that slopes promise: they are believed further */
+#define ATTEMPTS     3    /* on the way that the slopes point, each within a quarter */
+#define TURNS        2    /* of slopes to their other sides, before the radius shrinks */
 #define REWEIGHTINGS 40   /* of squares, until they stand for absolute values */
 #define SWEEPS       60   /* over coordinates, for one set of weights */
 #define FIRST_FLOOR  0.1  /* of an error in a weight, falling to LAST_FLOOR */
@@ -20,11 +24,12 @@
 struct search {
     const struct sbp_least_error *problem;
     double begin[SBP_LEAST_ERROR_MOST];
-    double at[SBP_LEAST_ERROR_MOST]; /* the best so far */
-    double *error;                   /* (points) there */
-    double *tried;                   /* (points) */
-    double *slope;                   /* (coordinates, points) row-major */
-    double score;                    /* of the best */
+    double at[SBP_LEAST_ERROR_MOST];   /* the best so far */
+    double *error;                     /* (points) there */
+    double *tried;                     /* (points) */
+    double *slope;                     /* (coordinates, points) row-major */
+    double side[SBP_LEAST_ERROR_MOST]; /* 1 or -1: on which slopes are taken */
+    double score;                      /* of the best */
 };
 
 /* ---- points ---------------------------------------------------------------------------------- */
@@ -81,24 +86,20 @@ static enum sbp_status go_along(struct search *s, int j, double step)
 
 /* ---- by slopes ------------------------------------------------------------------------------- */
 
-/* Errors a coordinate, by a difference to the side on which there is more room, or to the other. */
-static enum sbp_status find_slopes(struct search *s, double step, bool other_side)
+/* Errors a coordinate, by a difference to its side, or to the other where there is no room. */
+static enum sbp_status find_slope(struct search *s, int j, double step)
 {
     double at[SBP_LEAST_ERROR_MOST];
-    for (int j = 0; j < s->problem->coordinates; j++) {
-        double *slope = s->slope + (size_t)j * (size_t)s->problem->points;
-        memcpy(at, s->at, sizeof at);
-        at[j] += (at[j] < 0.5) != other_side ? step : -step;
-        at[j] = within(at[j], 0, 1);
-        const double way = at[j] - s->at[j];
-        if (way == 0) {
-            memset(slope, 0, (size_t)s->problem->points * sizeof *slope);
-            continue;
-        }
-        SBP_TRY(s->problem->errors(s->problem->context, at, slope));
-        for (int i = 0; i < s->problem->points; i++)
-            slope[i] = (slope[i] - s->error[i]) / way;
+    double *slope = s->slope + (size_t)j * (size_t)s->problem->points;
+    memcpy(at, s->at, sizeof at);
+    at[j] = within(s->at[j] + s->side[j] * step, 0, 1);
+    if (fabs(at[j] - s->at[j]) < step / 2) {
+        s->side[j] = -s->side[j];
+        at[j] = within(s->at[j] + s->side[j] * step, 0, 1);
     }
+    SBP_TRY(s->problem->errors(s->problem->context, at, slope));
+    for (int i = 0; i < s->problem->points; i++)
+        slope[i] = (slope[i] - s->error[i]) / (at[j] - s->at[j]);
     return SBP_OK;
 }
 
@@ -195,40 +196,87 @@ static double longest(const struct search *s, const double *way)
     return most;
 }
 
-/* Goes where the slopes point, by less where they do not tell the truth. */
-static enum sbp_status follow_slopes(struct search *s, double *radius, double *gained)
+/* Goes where the slopes point, by less where they do not tell the truth. *radius: becomes what is
+ * believed next, unless nothing was gained; way: the last that was tried, 0 where there is none. */
+static enum sbp_status follow_slopes(struct search *s, double *radius, double *way, double *gained)
 {
-    double way[SBP_LEAST_ERROR_MOST], at[SBP_LEAST_ERROR_MOST] = {0}, gain;
-    for (*gained = 0; *radius >= LEAST_RADIUS; *radius /= 4) {
-        const double promised = find_way(s, *radius, way);
+    double at[SBP_LEAST_ERROR_MOST] = {0}, within_s = *radius;
+    *gained = 0;
+    for (int i = 0; i < ATTEMPTS && *gained <= 0; i++, within_s /= 4) {
+        const double promised = find_way(s, within_s, way);
         if (promised < LEAST_GAIN)
             return SBP_OK;
         for (int j = 0; j < s->problem->coordinates; j++)
             at[j] = s->at[j] + way[j];
-        SBP_TRY(try_point(s, at, &gain));
-        if (gain > GOOD_SHARE * promised)
-            *radius = fmin(FIRST_RADIUS, fmax(*radius, 2 * longest(s, way)));
-        if (gain > 0) {
-            *gained = gain;
-            return SBP_OK;
-        }
+        SBP_TRY(try_point(s, at, gained));
+        if (*gained > GOOD_SHARE * promised)
+            *radius = fmin(FIRST_RADIUS, fmax(within_s, 2 * longest(s, way)));
+        else if (*gained > 0)
+            *radius = within_s;
     }
     return SBP_OK;
 }
 
-static enum sbp_status descend(struct search *s)
+/* Errors bend, so slopes tell the truth on their own side: takes those anew that a way in vain was
+ * against; of a way of no length all. False: there are none. */
+static enum sbp_status turn_sides(struct search *s, const double *way, double step, bool *turned)
 {
-    double radius = FIRST_RADIUS, gained;
-    int idle = 0;
+    const bool all = longest(s, way) == 0;
+    *turned = false;
+    for (int j = 0; j < s->problem->coordinates; j++)
+        if (all || way[j] * s->side[j] < 0) {
+            s->side[j] = -s->side[j];
+            SBP_TRY(find_slope(s, j, step));
+            *turned = true;
+        }
+    return SBP_OK;
+}
+
+static enum sbp_status go_along_axes(struct search *s)
+{
     for (int round = 0; round < AXIS_ROUNDS; round++)
         for (int j = 0; j < s->problem->coordinates; j++)
             SBP_TRY(go_along(s, j, ldexp(0.5, -round)));
-    for (int round = 0; round < SLOPE_ROUNDS && idle < 2; round++) {
-        SBP_TRY(find_slopes(s, fmin(SLOPE_STEP, radius), round % 2 == 1));
-        SBP_TRY(follow_slopes(s, &radius, &gained));
-        idle = gained < LEAST_GAIN ? idle + 1 : 0;
-        if (idle == 1)
-            radius = fmax(radius, SLOPE_STEP); /* the other side's slopes may tell more */
+    return SBP_OK;
+}
+
+static enum sbp_status find_slopes(struct search *s, const double *way, double step)
+{
+    for (int j = 0; j < s->problem->coordinates; j++) {
+        if (way[j] != 0)
+            s->side[j] = way[j] > 0 ? 1 : -1;
+        SBP_TRY(find_slope(s, j, step));
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status go_by_slopes(struct search *s)
+{
+    double radius = FIRST_RADIUS, gained, way[SBP_LEAST_ERROR_MOST] = {0};
+    bool turned;
+    for (int j = 0; j < s->problem->coordinates; j++)
+        s->side[j] = s->at[j] < 0.5 ? 1 : -1;
+    SBP_TRY(find_slopes(s, way, SLOPE_STEP));
+    for (int round = 0, turns = 0, slow = 0; round < SLOPE_ROUNDS && slow < 2; round++) {
+        SBP_TRY(follow_slopes(s, &radius, way, &gained));
+        const double step = fmin(SLOPE_STEP, radius);
+        slow = gained > 0 && gained < LEAST_GAIN + LEAST_SHARE * s->score ? slow + 1 : 0;
+        if (gained > 0) {
+            turns = 0;
+            SBP_TRY(find_slopes(s, way, step));
+            continue;
+        }
+        if (turns > 0 && longest(s, way) == 0)
+            break; /* slopes of either side promise nothing */
+        turned = false;
+        if (turns++ < TURNS)
+            SBP_TRY(turn_sides(s, way, step, &turned));
+        if (turned)
+            continue;
+        radius /= 64;
+        turns = 0;
+        if (radius < LEAST_RADIUS)
+            break;
     }
     return SBP_OK;
 }
@@ -251,7 +299,9 @@ enum sbp_status sbp_least_error_find(const struct sbp_least_error *problem, doub
         status = problem->errors(problem->context, at, s.error);
     if (status == SBP_OK) {
         s.score = score_of(&s, at, s.error);
-        status = descend(&s);
+        status = go_along_axes(&s);
+        if (status == SBP_OK)
+            status = go_by_slopes(&s);
         memcpy(at, s.at, (size_t)problem->coordinates * sizeof *at);
     }
     sbp_arena_free(&arena);

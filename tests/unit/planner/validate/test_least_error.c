@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/math/random.h"
 #include "planner/validate/least_error.h"
 #include "tests/support/unit.h"
 
@@ -15,7 +16,6 @@ static double find(struct sbp_least_error *problem, double *at)
     calls = 0;
     if (sbp_least_error_find(problem, at, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
-    print_message("%d evaluations\n", calls);
     assert_int_equal(problem->errors(problem->context, at, error), SBP_OK);
     for (int i = 0; i < problem->points; i++)
         sum += fabs(error[i]);
@@ -41,33 +41,54 @@ static void test_ridge(void **state)
     assert_true(fabs(at[0] - 0.7) < 1e-5 && fabs(at[1] - 0.7) < 1e-5);
 }
 
-/* Steps of a trainer: what the device takes, or the host, whichever is longer. */
+/* Steps of a trainer: what the device takes, or the host, whichever is longer; and one that none
+ * explains, so that the least is no zero. */
+struct bent {
+    double truth[3], alien;
+};
+
+static double bent_step(int i, const double *at)
+{
+    static const double work[6][2] = {{4, 1}, {1, 1}, {1, 3}, {9, 1}, {2, 5}, {1, 9}};
+    return fmax(work[i][0] * (1 + at[0]) + at[2], work[i][1] * (1 + 3 * at[1]));
+}
+
 static enum sbp_status bent(void *context, const double *at, double *error)
 {
-    (void)context;
-    static const double work[6][2] = {{4, 1}, {1, 1}, {1, 3}, {9, 1}, {2, 5}, {1, 9}};
-    static const double truth[3] = {0.35, 0.62, 0.48};
+    const struct bent *bent = context;
     calls++;
-    for (int i = 0; i < 6; i++) {
-        const double there = fmax(work[i][0] * (1 + at[0]) + at[2], work[i][1] * (1 + 3 * at[1]));
-        const double measured =
-            fmax(work[i][0] * (1 + truth[0]) + truth[2], work[i][1] * (1 + 3 * truth[1]));
-        error[i] = there / measured - 1;
-    }
+    for (int i = 0; i < 6; i++)
+        error[i] = bent_step(i, at) / bent_step(i, bent->truth) - 1;
+    error[6] = at[0] + at[1] + at[2] + bent->alien;
     return SBP_OK;
 }
 
 static void test_bends(void **state)
 {
     (void)state;
-    struct sbp_least_error problem = {.coordinates = 3, .points = 6, .hold = 1e-3, .errors = bent};
-    static const double begins[][3] = {{0, 0, 0}, {1, 1, 1}, {0, 1, 0.5}, {0.9, 0, 0.1}};
-    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+    const uint64_t seed = 20261126;
+    struct sbp_random random;
+    struct bent about = {.alien = 0};
+    struct sbp_least_error problem = {
+        .coordinates = 3, .points = 6, .hold = 1e-5, .errors = bent, .context = &about};
+    sbp_random_seed(&random, seed);
+    for (int round = 0; round < 50; round++) {
         double at[3], again[3];
-        memcpy(at, begins[i], sizeof at);
-        memcpy(again, begins[i], sizeof again);
-        assert_true(find(&problem, at) < 1e-6);
-        assert_true(calls < 200);
+        for (int j = 0; j < 3; j++) {
+            at[j] = again[j] = sbp_random_unit(&random);
+            about.truth[j] = sbp_random_unit(&random);
+        }
+        about.alien = 10 * sbp_random_unit(&random);
+        problem.points = round % 2 == 0 ? 6 : 7; /* with the alien, or without */
+        /* The truth is a point, so the least is no more. */
+        double error[7], least = 0;
+        (void)bent(&about, about.truth, error);
+        for (int i = 0; i < problem.points; i++)
+            least += fabs(error[i]) / problem.points;
+        const double found = find(&problem, at);
+        if (found > 1.002 * least + 3e-5 || calls > 120)
+            fail_msg("seed %llu, round %d: %g after %d evaluations, legal is %g",
+                     (unsigned long long)seed, round, found, calls, least);
         (void)find(&problem, again);
         assert_memory_equal(at, again, sizeof at);
     }

@@ -43,13 +43,15 @@ static enum sbp_status add_runtime(const struct sbp_json *root, const struct con
 }
 
 static enum sbp_status find_cluster(void *context, const struct sbp_json *root,
-                                    struct cJSON **cluster)
+                                    struct cJSON **cluster, const char **found)
 {
     const struct context *around = context;
     struct sbp_json at;
     const char *file;
     SBP_TRY(sbp_json_member(root, "cluster", &at));
     SBP_TRY(open_cluster(&at, around->arena, cluster, &file));
+    if (cJSON_IsString(at.node))
+        *found = file;
     return add_runtime(root, around, *cluster, file); /* on failure the set frees the cluster */
 }
 

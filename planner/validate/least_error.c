@@ -114,13 +114,11 @@ static double linear_error(const struct search *s, int i, const double *way)
 /* What the slopes promise to gain on a way. */
 static double promise(const struct search *s, const double *way)
 {
-    double sum = 0, there[SBP_LEAST_ERROR_MOST], held = 0;
+    double sum = 0, held = 0;
     for (int i = 0; i < s->problem->points; i++)
         sum += fabs(linear_error(s, i, way));
-    for (int j = 0; j < s->problem->coordinates; j++) {
-        there[j] = s->at[j] + way[j];
-        held += fabs(there[j] - s->begin[j]);
-    }
+    for (int j = 0; j < s->problem->coordinates; j++)
+        held += fabs(s->at[j] + way[j] - s->begin[j]);
     return s->score - sum / s->problem->points - s->problem->hold * held;
 }
 
@@ -200,19 +198,19 @@ static double longest(const struct search *s, const double *way)
  * believed next, unless nothing was gained; way: the last that was tried, 0 where there is none. */
 static enum sbp_status follow_slopes(struct search *s, double *radius, double *way, double *gained)
 {
-    double at[SBP_LEAST_ERROR_MOST] = {0}, within_s = *radius;
+    double at[SBP_LEAST_ERROR_MOST] = {0}, near = *radius;
     *gained = 0;
-    for (int i = 0; i < ATTEMPTS && *gained <= 0; i++, within_s /= 4) {
-        const double promised = find_way(s, within_s, way);
+    for (int i = 0; i < ATTEMPTS && *gained <= 0; i++, near /= 4) {
+        const double promised = find_way(s, near, way);
         if (promised < LEAST_GAIN)
             return SBP_OK;
         for (int j = 0; j < s->problem->coordinates; j++)
             at[j] = s->at[j] + way[j];
         SBP_TRY(try_point(s, at, gained));
         if (*gained > GOOD_SHARE * promised)
-            *radius = fmin(FIRST_RADIUS, fmax(within_s, 2 * longest(s, way)));
+            *radius = fmin(FIRST_RADIUS, fmax(near, 2 * longest(s, way)));
         else if (*gained > 0)
-            *radius = within_s;
+            *radius = near;
     }
     return SBP_OK;
 }
@@ -289,7 +287,7 @@ enum sbp_status sbp_least_error_find(const struct sbp_least_error *problem, doub
     struct search s = {.problem = problem};
     s.error = SBP_NEW(&arena, double, points);
     s.tried = SBP_NEW(&arena, double, points);
-    s.slope = SBP_NEW(&arena, double, (size_t)points *SBP_LEAST_ERROR_MOST);
+    s.slope = SBP_NEW(&arena, double, (size_t)SBP_LEAST_ERROR_MOST *(size_t)points);
     enum sbp_status status = SBP_OK;
     if (s.error == NULL || s.tried == NULL || s.slope == NULL)
         status = sbp_fail(diag, SBP_E_MEMORY, "out of memory");

@@ -9,9 +9,9 @@
  * absolute sum has ridges off all axes, on which no coordinate alone gains anything. So a few
  * rounds of steps along the axes find the valley, and then each round takes slopes and goes where
  * the sum of the absolute linear errors is the least within a radius that follows how well the
- * slopes told the truth: the successive linear programs of Osborne and Watson (1971, "On an
- * algorithm for discrete nonlinear L1 approximation", The Computer Journal 14). The same input
- * gives the same output.
+ * slopes, each taken on the side where the way goes, told the truth: the successive linear programs
+ * of Osborne and Watson (1971, "On an algorithm for discrete nonlinear L1 approximation", The
+ * Computer Journal 14). The same input gives the same output.
  */
 #ifndef SBP_PLANNER_VALIDATE_LEAST_ERROR_H
 #define SBP_PLANNER_VALIDATE_LEAST_ERROR_H

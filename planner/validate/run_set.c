@@ -274,8 +274,9 @@ static enum sbp_status read_row(const struct sbp_json *row, const struct sbp_run
         if (cell >= 0 && !cJSON_IsNull(at.node))
             SBP_TRY(fill(cell, &at, run));
     }
-    if (run->devices_per_node == 0)
-        run->devices_per_node = run->devices;
+    if (run->devices_per_node == 0 ||
+        (run->devices_per_node == shared->devices_per_node && run->devices < run->devices_per_node))
+        run->devices_per_node = run->devices; /* a part of a node */
     return check_run(row, run);
 }
 
@@ -406,14 +407,16 @@ static enum sbp_status read_cluster(const struct sbp_json *root,
                                     const struct sbp_run_set_finder *finder,
                                     struct sbp_run_set *set)
 {
-    struct sbp_json at, cursor;
+    struct sbp_json at;
     struct sbp_cluster cluster;
+    const char *file = NULL;
     SBP_TRY(sbp_json_member(root, "cluster", &at));
     SBP_TRY(finder == NULL ? duplicate_cluster(root, &set->cluster)
-                           : finder->cluster(finder->context, root, &set->cluster));
-    cursor = at;
-    cursor.node = set->cluster;
-    SBP_TRY(sbp_cluster_read(&cursor, &set->arena, &cluster));
+                           : finder->cluster(finder->context, root, &set->cluster, &file));
+    if (file != NULL)
+        sbp_json_at(set->cluster, file, root->diag, &at);
+    at.node = set->cluster;
+    SBP_TRY(sbp_cluster_read(&at, &set->arena, &cluster));
     if (cluster.level_count > 2)
         return sbp_json_refuse(&at, "has %d levels, legal are 2 (nodes, devices) or 1",
                                cluster.level_count);

@@ -69,9 +69,11 @@ struct sbp_run_set {
 };
 
 /* Finds the files that a set names: makes the whole cluster, which the caller deletes, of the
- * "cluster" and the "runtime" of a set's file, on whose root the cursor stands. */
+ * "cluster" and the "runtime" of a set's file, on whose root the cursor stands. *file: the
+ * cluster's own, for messages; left alone where it stands in the set. */
 struct sbp_run_set_finder {
-    enum sbp_status (*cluster)(void *context, const struct sbp_json *root, struct cJSON **cluster);
+    enum sbp_status (*cluster)(void *context, const struct sbp_json *root, struct cJSON **cluster,
+                               const char **file);
     void *context;
 };
 

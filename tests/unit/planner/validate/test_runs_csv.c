@@ -129,8 +129,8 @@ static void test_places(void **state)
         {"recompute,step_s\nall,1\n", "line 2: column recompute: unknown value \"all\""},
         {"stage_blocks,step_s\n3,1\n", "line 2: column stage_blocks: expected an array"},
         {"tp,step_s\n1,\n", "runs.csv: line 2: has no step_s"},
-        {"gpus,step_s\n4,1\n",
-         "line 2: 4 gpus are not whole nodes of 8 gpus_per_node, legal are multiples of it"},
+        {"gpus,step_s\n8,1\n12,1\n",
+         "line 3: 12 gpus are not whole nodes of 8 gpus_per_node, legal are multiples of it"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct read read;
@@ -145,13 +145,31 @@ static void test_places(void **state)
     }
 }
 
+/* Runs on a part of a node, unless a row says otherwise. */
+static void test_part_of_node(void **state)
+{
+    (void)state;
+    struct read read;
+    struct sbp_run_set set;
+    const char *text = "gpus,gpus_per_node,step_s\n4,,1\n16,,1\n4,2,1\n";
+    if (read_csv(text, &read) != SBP_OK ||
+        sbp_run_set_take(read.root, "runs.csv", read.line, NULL, &set, &read.diag) != SBP_OK)
+        fail_msg("%s", read.diag.text);
+    read.root = NULL;
+    assert_int_equal(set.run[0].devices_per_node, 4);
+    assert_int_equal(set.run[1].devices_per_node, 8);
+    assert_int_equal(set.run[2].devices_per_node, 2);
+    assert_int_equal(set.run[2].line, 4);
+    sbp_run_set_free(&set);
+    free_csv(&read);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_wrong_tables),
-        cmocka_unit_test(test_many_columns),
-        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_table),        cmocka_unit_test(test_wrong_tables),
+        cmocka_unit_test(test_many_columns), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_part_of_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -527,8 +527,8 @@ enum sbp_status sbp_run_set_cluster(const struct sbp_run_set *set, int run, stru
     *cluster = cJSON_Duplicate(set->cluster, true);
     struct cJSON *levels = cJSON_GetObjectItemCaseSensitive(*cluster, "levels");
     const int count = cJSON_GetArraySize(levels);
-    const double nodes = (double)(one->devices / one->devices_per_node);
-    replace(cJSON_GetArrayItem(levels, 0), "size", count == 1 ? (double)one->devices : nodes,
+    const int64_t nodes = one->devices / one->devices_per_node;
+    replace(cJSON_GetArrayItem(levels, 0), "size", (double)(count == 1 ? one->devices : nodes),
             &failed);
     if (count == 2)
         replace(cJSON_GetArrayItem(levels, 1), "size", (double)one->devices_per_node, &failed);

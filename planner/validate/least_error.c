@@ -111,7 +111,7 @@ static double linear_error(const struct search *s, int i, const double *way)
     return error;
 }
 
-/* What the slopes promise to gain on a way. */
+/* Returns by how much the score falls on a way if the slopes tell the truth. */
 static double promise(const struct search *s, const double *way)
 {
     double sum = 0, held = 0;

@@ -10,7 +10,6 @@
 #include "base/text.h"
 
 #define MOST_RUNS    100000
-#define MOST_COLUMNS 64
 #define MOST_DEVICES ((int64_t)1 << 31)
 #define MOST_BYTES   1e18
 #define MOST_SECONDS 1e9
@@ -195,9 +194,9 @@ static enum sbp_status read_columns(const struct sbp_json *root, struct sbp_run_
     struct sbp_json list, column;
     SBP_TRY(sbp_json_member(root, "columns", &list));
     SBP_TRY(sbp_json_length(&list, &set->column_count));
-    if (set->column_count < 1 || set->column_count > MOST_COLUMNS)
+    if (set->column_count < 1 || set->column_count > SBP_RUN_SET_MOST_COLUMNS)
         return sbp_json_refuse(&list, "has %d columns, legal are 1 to %d", set->column_count,
-                               MOST_COLUMNS);
+                               SBP_RUN_SET_MOST_COLUMNS);
     set->column = SBP_NEW(&set->arena, const char *, set->column_count);
     if (set->column == NULL)
         return out_of_memory(root);

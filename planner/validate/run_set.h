@@ -41,6 +41,8 @@ struct sbp_run_peer {
     struct sbp_run_figures figures;
 };
 
+#define SBP_RUN_SET_MOST_COLUMNS 64
+
 struct sbp_run {
     const char *id;
     int line; /* of the table that the set was read from; 0: of none */

@@ -10,9 +10,10 @@
 #include "base/file.h"
 #include "base/json/json_write.h"
 #include "base/text.h"
+#include "planner/validate/run_set.h"
 
 #define CELL_BYTES   128
-#define MOST_COLUMNS 63 /* of a set, which has the column id */
+#define MOST_COLUMNS (SBP_RUN_SET_MOST_COLUMNS - 1) /* a set has the column id */
 #define MOST_RUNS    10000
 
 /* A table while it is read. */

@@ -13,7 +13,7 @@
 
 #define MOST_PRICED 8
 
-/* What sbplan calibrate puts around the runs. */
+/* A set without its runs, as sbplan calibrate makes it. */
 static const char set_text[] =
     "{\"format\": \"sbplan runs\", \"title\": \"t\", \"source\": \"s\", \"trainer\": \"t\", "
     "\"cluster\": {\"name\": \"c\", \"levels\": [{\"name\": \"node\", \"size\": 2, \"alpha_s\": "

@@ -79,7 +79,7 @@ static void test_bends(void **state)
             about.truth[j] = sbp_random_unit(&random);
         }
         about.alien = 10 * sbp_random_unit(&random);
-        problem.points = round % 2 == 0 ? 6 : 7; /* with the alien, or without */
+        problem.points = round % 2 == 0 ? 6 : 7; /* without the alien, or with it */
         /* The truth is a point, so the least is no more. */
         double error[7], least = 0;
         (void)bent(&about, about.truth, error);
@@ -118,7 +118,6 @@ static void test_undetermined(void **state)
 
 static enum sbp_status far_one(void *context, const double *at, double *error)
 {
-    (void)context;
     error[0] = at[0] - *(const double *)context;
     return SBP_OK;
 }

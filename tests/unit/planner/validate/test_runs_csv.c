@@ -1,12 +1,12 @@
 /* A table of measured runs: what it becomes, and that messages name line and column. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
 #include "planner/validate/run_set.h"
 #include "planner/validate/runs_csv.h"
+#include "tests/support/text_file.h"
 #include "tests/support/unit.h"
 
 /* A set without its runs. */
@@ -26,16 +26,12 @@ struct read {
 
 static enum sbp_status read_csv(const char *text, struct read *read)
 {
-    char path[] = "/tmp/sbp_runs_XXXXXX";
-    const int descriptor = mkstemp(path);
-    assert_true(descriptor >= 0);
-    assert_int_equal(write(descriptor, text, strlen(text)), strlen(text));
-    assert_int_equal(close(descriptor), 0);
+    const struct text_file file = text_file_make(text);
     *read = (struct read){.root = cJSON_Parse(set_text)};
     assert_non_null(read->root);
     const enum sbp_status status =
-        sbp_runs_csv_read(path, &read->arena, read->root, &read->line, &read->diag);
-    assert_int_equal(unlink(path), 0);
+        sbp_runs_csv_read(file.path, &read->arena, read->root, &read->line, &read->diag);
+    text_file_remove(&file);
     return status;
 }
 

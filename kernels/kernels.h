@@ -26,11 +26,11 @@
  * token's features in attention: BLAS counts in int. */
 #define SBP_LARGEST_MATRIX_SIDE INT32_MAX
 
-/* Which gradients of an operator's weights a backward kernel adds to; it writes the others. */
+/* Which gradients of an operator's weights a backward kernel adds to, as it does to both of
+ * micro-batches after the first; it writes the others. */
 enum sbp_adds {
     SBP_ADDS_FIRST = 1, /* weight or table: a tied weight's second use */
-    SBP_ADDS_REST = 2,  /* bias, positions */
-    SBP_ADDS_ALL = 3    /* micro-batches after the first */
+    SBP_ADDS_REST = 2   /* bias, positions */
 };
 
 /* Pointers to reals are void *: the table's type says what they hold. */
@@ -81,8 +81,7 @@ struct sbp_kernels {
      * sums(T,2) = (sum x, sum x^2) over the local features, to be summed over the ranks that share
      * a token; then y = (x - mean) rstd gain + shift, gain(I), shift(I). backward_sums(T,2) =
      * (sum dy gain, sum dy gain xhat), likewise; then dx, and dgain(I), dshift(I) over the local
-     * tokens, to which it adds if asked to. `sums` stays as forward left it (after the reduction).
-     */
+     * tokens, written or added to. `sums` stays as forward left it (after the reduction). */
     void (*layernorm_sums)(void *sums, const void *x, int64_t tokens, int64_t in);
     void (*layernorm_forward)(void *y, const void *x, const void *sums, const void *gain,
                               const void *shift, int64_t tokens, int64_t in, int64_t hidden,

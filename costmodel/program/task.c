@@ -41,20 +41,30 @@ static int calls_of(const struct sbp_call *calls, int count, int first)
     return end - first;
 }
 
+/* Index of the first call of each instruction; -1: it has none. */
+static void find_first(const struct sbp_program *program, const struct sbp_call *calls, int count,
+                       int *first)
+{
+    for (int i = 0; i < program->instr_count; i++)
+        first[i] = -1;
+    for (int c = count - 1; c >= 0; c--)
+        first[calls[c].instr] = c;
+}
+
 enum sbp_status sbp_tasks_calls(const struct sbp_program *program, const struct sbp_tasks *tasks,
                                 struct sbp_arena *arena, struct sbp_call **calls, int *count)
 {
     struct sbp_call *once;
     int of_program;
+    int64_t most;
     SBP_TRY(sbp_program_calls(program, arena, &once, &of_program));
+    if (!sbp_mul_i64(of_program, program->scope.micro_batches, &most) || most > INT32_MAX)
+        return SBP_E_RANGE;
     int *first = SBP_NEW(arena, int, program->instr_count + 1);
-    *calls = SBP_NEW(arena, struct sbp_call, of_program * program->scope.micro_batches + 1);
+    *calls = SBP_NEW(arena, struct sbp_call, most + 1);
     if (first == NULL || *calls == NULL)
         return SBP_E_MEMORY;
-    for (int i = 0; i < program->instr_count; i++)
-        first[i] = -1;
-    for (int c = of_program - 1; c >= 0; c--)
-        first[once[c].instr] = c;
+    find_first(program, once, of_program, first);
     *count = 0;
     for (int64_t t = 0; t < tasks->count; t++) {
         const int at = first[tasks->task[t].instr];

@@ -11,7 +11,8 @@
 #include "costmodel/program/program.h"
 
 struct sbp_task {
-    int instr, micro_batch; /* of the step; its last one for work that runs once a step */
+    int instr;       /* of the program */
+    int micro_batch; /* of the step; the last one for what runs once a step */
 };
 
 struct sbp_tasks {
@@ -22,7 +23,7 @@ struct sbp_tasks {
 /* The array is the arena's. E_RANGE where there are more than INT32_MAX; E_MEMORY. */
 enum sbp_status sbp_tasks_make(const struct sbp_program *program, struct sbp_arena *arena,
                                struct sbp_tasks *tasks) SBP_MUST_USE;
-/* Calls of the step in order, whose `instr` are tasks; *calls is the arena's. */
+/* Calls of the step in order, whose `instr` are tasks; *calls is the arena's. E_RANGE, E_MEMORY. */
 enum sbp_status sbp_tasks_calls(const struct sbp_program *program, const struct sbp_tasks *tasks,
                                 struct sbp_arena *arena, struct sbp_call **calls,
                                 int *count) SBP_MUST_USE;

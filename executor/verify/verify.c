@@ -235,9 +235,8 @@ static enum sbp_status collect(struct sbp_verifier *v, const struct blocks *bloc
     return SBP_OK;
 }
 
-/* Collects every weight, or its gradient, by a table of the program; shards from that ZeRO level
- * on.
- */
+/* Collects every weight, or its gradient, by a table of the program; from a ZeRO level on by
+ * shards. */
 static enum sbp_status collect_all(struct sbp_verifier *v, const int *buffers, int sharded_from,
                                    take_run take, struct sbp_diag *diag)
 {

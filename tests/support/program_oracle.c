@@ -109,8 +109,8 @@ static void check_parts(const struct sbp_program *program)
         const bool held = persists(buffer) && buffer->use != SBP_USE_INDEX;
         if (buffer->first < 0)
             continue;
-        if (held ? end > frame : begin < frame || (begin < rest && end > rest) ||
-                                     (kept && end > rest))
+        const bool in_frame = begin >= frame && end <= rest, above = begin >= rest;
+        if (!(held ? end <= frame : kept ? in_frame : in_frame || above))
             fail_msg("buffer %d lies at %lld to %lld: held up to %lld, frame up to %lld", i,
                      (long long)begin, (long long)end, (long long)frame, (long long)rest);
     }

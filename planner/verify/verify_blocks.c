@@ -25,18 +25,21 @@ static bool is_block(const struct sbp_buffer *buffer)
 
 /* ---- reading and writing -------------------------------------------------------------------- */
 
-/* Elements of a block; weights and gradients that are whole although their states are shared out
- * have room for all shards. */
-static int64_t with_room(const struct sbp_flow *f, const struct sbp_buffer *buffer, int tensor,
-                         int64_t elements)
+/* Elements of a buffer of a block; whole weights and gradients have room for all shards. */
+static int64_t elements_of(const struct sbp_flow *f, const struct sbp_buffer *buffer, int tensor,
+                           int64_t block)
 {
     const struct sbp_held_weight *held = &f->held[tensor];
-    const bool shares = buffer->use == SBP_USE_WEIGHT || buffer->use == SBP_USE_GRADIENT
-                            ? held->level > 0
-                            : (buffer->use == SBP_USE_GATHERED && held->level == 3) ||
-                                  (buffer->use == SBP_USE_UNREDUCED && held->level > 1);
-    return shares && f->c->plan->cut.parallel.owner == SBP_OWNER_NONE ? held->shard * held->members
-                                                                      : elements;
+    switch (buffer->use) {
+    case SBP_USE_WEIGHT:
+    case SBP_USE_GRADIENT:
+    case SBP_USE_UNREDUCED:
+        return held->padded;
+    case SBP_USE_GATHERED:
+        return held->level == 3 ? held->padded : block;
+    default:
+        return block;
+    }
 }
 
 /* The block was written, is in that state and whole. */
@@ -55,7 +58,7 @@ enum sbp_status sbp_verify_flow_read(const struct sbp_flow *f, const struct sbp_
         return REFUSE("%s has %s in another state than the roles ask for",
                       sbp_program_instr_name(instr->kind), f->graph->tensor[tensor].name);
     SBP_TRY(sbp_verify_block(f->c, tensor, dist, &elements));
-    elements = with_room(f, buffer, tensor, elements);
+    elements = elements_of(f, buffer, tensor, elements);
     if (buffer->elements != elements)
         return REFUSE("a block of %s has %lld elements, its share is %lld",
                       f->graph->tensor[tensor].name, (long long)buffer->elements,

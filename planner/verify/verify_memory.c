@@ -27,11 +27,9 @@ static void add_weight(const struct sbp_verification *c, const struct sbp_held_w
                        struct sbp_stage_memory *memory)
 {
     const struct sbp_element_bytes *bytes = &c->bytes;
-    const bool owned = c->plan->cut.parallel.owner != SBP_OWNER_NONE;
-    const int64_t whole = held->level > 0 && !owned ? held->shard * held->members : held->local;
-    const int64_t gradients = held->level < 2 ? whole : held->shard;
+    const int64_t gradients = held->level < 2 ? held->padded : held->shard;
     memory->parameters += held->local;
-    memory->weight_bytes += slot(held->level < 3 ? whole : held->shard, bytes->weight);
+    memory->weight_bytes += slot(held->level < 3 ? held->padded : held->shard, bytes->weight);
     memory->gradient_bytes += slot(gradients, bytes->gradient) + slot(gradients, bytes->sum);
     if (c->plan->cut.parallel.offload)
         return;

@@ -249,6 +249,8 @@ static enum sbp_status mpi_reduce_scatter(struct sbp_comm *comm, int group, void
     const struct member *member;
     SBP_TRY(find_member(comm, "reduce-scatter", group, count, receive, send, &member));
     const int64_t piece = piece_of(member);
+    /* A result that is to lie in what is sent needs the copy that pieces make: MPI_IN_PLACE puts it
+     * at the front. */
     if (count <= piece && !lies_in(receive, send, member->size * count, real)) {
         MPI_TRY(&comm->diag, MPI_Reduce_scatter_block, send, receive, (int)count, type_of(real),
                 MPI_SUM, member->comm);

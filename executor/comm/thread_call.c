@@ -104,7 +104,7 @@ static void move_all_gather(const struct sbp_thread_call *calls, int size, int i
 static void move_reduce_scatter(const struct sbp_thread_call *calls, int size, int index)
 {
     const struct sbp_thread_call *const own = &calls[index];
-    double folded[FOLD_BYTES / sizeof(double)]; /* receive may be a part of what others send */
+    double folded[FOLD_BYTES / sizeof(double)]; /* receive may be a block of what is sent */
     const int64_t step = FOLD_BYTES / sbp_comm_real_bytes(own->real);
     for (int64_t first = 0; first < own->count; first += step) {
         const int64_t count = own->count - first < step ? own->count - first : step;

@@ -92,6 +92,7 @@ static void make_program(struct problem *p, bool path)
         p->instr[i] =
             (struct sbp_instr){.kind = SBP_INSTR_BOX, .times = 1, .box = p->boxing.step[i]};
     p->program.mesh = p->mesh;
+    p->program.scope.micro_batches = 1;
     p->program.bytes = sbp_program_run_bytes(SBP_F64);
     p->program.instr = p->instr;
     p->program.instr_count = p->boxing.count;

@@ -81,6 +81,12 @@ static void backward(struct check *check)
         for (int64_t i = 0; i < local; i++)
             mine[i] *= 2;
         check_equal(check, "accumulated dtable", dtable, mine, local);
+        double *twice = check_doubles(check, dpositions, rows);
+        for (int64_t i = 0; i < rows; i++)
+            twice[i] *= 2;
+        check->kernels->embedding_backward(dtable, dpositions, p.ids, p.position_of, dy, p.tokens,
+                                           p.in, p.position_rows, &digits, SBP_ADDS_REST);
+        check_equal(check, "accumulated dpositions", dpositions, twice, rows);
     }
 }
 

@@ -31,6 +31,9 @@ expect_rate fp64 5e11
 expect_rate bf16 8e12
 expect_rate fp16 4e12
 expect_rate memory_bytes_per_s 5e11
+expect_rate stream_efficiency 0.8
+grep -q '^note: attention was not timed, for sbplan has no kernel of it for GPUs' "$folder/out" &&
+    ! grep -q attention_grids "$folder/cluster.json" || complain 'attention'
 ! grep -q kernel_launch_s "$folder/cluster.json" || complain 'a launch counts twice'
 expect_rate memory_bytes 2147483648
 awk '/"sustained"/ { getline; exit !($2 + 0 == 1) }' "$folder/cluster.json" || complain 'load changes rates'

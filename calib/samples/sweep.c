@@ -349,9 +349,10 @@ bool sbp_sweep_partner(const struct sbp_sweep_options *options, int round, int n
         return *partner_local >= 0;
     }
     const int at = (round - inner) / options->ranks_per_node;
-    if ((round - inner) % options->ranks_per_node != local || at >= node_rounds(options))
+    const int rounds = node_rounds(options);
+    if ((round - inner) % options->ranks_per_node != local || rounds < 1 || at >= rounds)
         return false;
-    const int every = (int)((int64_t)at * rounds_of(options->nodes) / node_rounds(options));
+    const int every = (int)((int64_t)at * rounds_of(options->nodes) / rounds);
     *partner_node = opponent(options->nodes, every, node);
     return *partner_node >= 0;
 }

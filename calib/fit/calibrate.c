@@ -170,9 +170,9 @@ static void rate_compute(const struct sbp_compute_times *times, struct sbp_calib
         if (++products[gemm->type] > products[calibrated->grid_type])
             calibrated->grid_type = gemm->type;
     }
-    if (times->stream_s > 0 && calibrated->copy_bytes_per_s > 0)
-        calibrated->stream_share = fmin(1, STREAM_OPERANDS * (double)times->stream_bytes /
-                                               times->stream_s / calibrated->copy_bytes_per_s);
+    if (times->stream_s > 0)
+        calibrated->stream_bytes_per_s =
+            STREAM_OPERANDS * (double)times->stream_bytes / times->stream_s;
     sbp_attention_fit(times, &calibrated->attention);
     if (!(calibrated->flops[calibrated->attention.type] > 0))
         calibrated->attention = (struct sbp_attention_fit){0};

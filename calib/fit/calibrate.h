@@ -61,8 +61,7 @@ struct sbp_calibrated {
     double flops[SBP_TYPES];                          /* best of each type; 0: not timed */
     enum sbp_type grid_type; /* of most products: their shares of its rate are the device's */
     double gemm_flops[SBP_MAX_GEMMS];
-    double copy_bytes_per_s;
-    double stream_share; /* of the copy's rate, that an element-wise sum reaches; 0: not timed */
+    double copy_bytes_per_s, stream_bytes_per_s; /* read and written; 0: not timed */
     double
         sustained; /* share of a product's rate that is left under load, of its type; 0: unknown */
     struct sbp_attention_fit attention; /* empty: not timed, or no product of its type was */

@@ -250,9 +250,9 @@ static bool print_device(const struct sbp_calibration *calibration,
         least = share < least ? share : least;
     }
     char reach[64] = "", sustained[48] = "", streams[48] = "";
-    if (calibrated->stream_share > 0)
+    if (calibrated->stream_bytes_per_s > 0)
         (void)snprintf(streams, sizeof streams, ", streams %.0f %% of it",
-                       100 * calibrated->stream_share);
+                       100 * calibrated->stream_bytes_per_s / calibrated->copy_bytes_per_s);
     if (shapes > 1)
         (void)snprintf(reach, sizeof reach, "; %d matrix shapes reach %.0f to 100 %% of %s", shapes,
                        100 * least, sbp_cluster_type_name(calibrated->grid_type));

@@ -187,6 +187,13 @@ static void put_attention(struct cJSON *device, const struct sbp_calibrated *cal
             put_attention_grid(grids, fit, pass, calibrated->flops[fit->type], failed);
 }
 
+/* Memory is as fast as what moved most of it a second: sums outrun the copies of some C libraries,
+ * and a share ends at 1. */
+static double memory_rate(const struct sbp_calibrated *calibrated)
+{
+    return fmax(calibrated->copy_bytes_per_s, calibrated->stream_bytes_per_s);
+}
+
 static void put_own_device(struct cJSON *root, const struct sbp_calibration *calibration,
                            const struct sbp_calibrated *calibrated, bool *failed)
 {
@@ -194,7 +201,7 @@ static void put_own_device(struct cJSON *root, const struct sbp_calibration *cal
     const double grid_flops = calibrated->flops[calibrated->grid_type];
     struct cJSON *device =
         put_device(root, sbp_calibrate_is_gpu(calibration) ? origin->device : NULL,
-                   origin->memory_bytes, calibrated->flops, calibrated->copy_bytes_per_s, failed);
+                   origin->memory_bytes, calibrated->flops, memory_rate(calibrated), failed);
     /* Kernels of a GPU follow each other, and times of products hold the gaps between them. */
     if (calibration->compute.launch_s > 0 && !sbp_calibrate_is_gpu(calibration))
         sbp_json_put_measured(device, "kernel_launch_s", calibration->compute.launch_s, failed);
@@ -202,8 +209,9 @@ static void put_own_device(struct cJSON *root, const struct sbp_calibration *cal
         sbp_json_put_measured(sbp_json_put_object(device, "sustained", failed),
                               sbp_cluster_type_name(calibration->compute.loaded.type),
                               calibrated->sustained, failed);
-    if (calibrated->stream_share > 0)
-        sbp_json_put_measured(device, "stream_efficiency", calibrated->stream_share, failed);
+    if (calibrated->stream_bytes_per_s > 0)
+        sbp_json_put_measured(device, "stream_efficiency",
+                              calibrated->stream_bytes_per_s / memory_rate(calibrated), failed);
     put_attention(device, calibrated, failed);
     struct cJSON *gemms = sbp_json_put_array(device, "gemm", failed);
     for (int i = 0; i < calibration->compute.gemm_count; i++) {

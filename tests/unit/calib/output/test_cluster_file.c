@@ -216,6 +216,37 @@ static void test_attention_reads_back(void **state)
     sbp_calibrate_free(&calibration);
 }
 
+/* Whichever of both moves more, an element-wise sum of the file takes the time that was measured.
+ */
+static void test_streams_take_their_time(void **state)
+{
+    static const double of_copy[] = {0.5, 1, 1.4};
+    for (size_t i = 0; i < sizeof of_copy / sizeof *of_copy; i++) {
+        struct sbp_calibration calibration;
+        struct sbp_calibrated calibrated;
+        struct sbp_cluster cluster;
+        struct sbp_arena arena = {0};
+        struct sbp_json at;
+        struct cJSON *root;
+        char path[128];
+        make_calibration(&calibration);
+        calibration.compute.stream_bytes = 1000000;
+        calibration.compute.stream_s = 3 * 1e6 / (of_copy[i] * 4e9);
+        assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
+                         SBP_OK);
+        path_in(*state, "c.json", path);
+        assert_int_equal(write_cluster(&calibration, &calibrated, path, NULL), SBP_OK);
+        assert_int_equal(sbp_json_open(path, &root, &at, NULL), SBP_OK);
+        assert_int_equal(sbp_cluster_read(&at, &arena, &cluster), SBP_OK);
+        expect_near("a sum", sbp_cluster_kernel_s(&cluster, SBP_FP32, 0, 3 * 1e6),
+                    calibration.compute.stream_s);
+        sbp_arena_free(&arena);
+        cJSON_Delete(root);
+        assert_int_equal(unlink(path), 0);
+        sbp_calibrate_free(&calibration);
+    }
+}
+
 /* Shares are of the best product of attention's type: without one there are none. */
 static void test_attention_of_an_unknown_peak(void **state)
 {
@@ -332,6 +363,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_file_reads_back, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_attention_reads_back, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_streams_take_their_time, make_folder, remove_folder),
         cmocka_unit_test(test_attention_of_an_unknown_peak),
         cmocka_unit_test_setup_teardown(test_failures_name_the_file, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_unreadable_is_not_written, make_folder, remove_folder),

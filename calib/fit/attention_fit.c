@@ -94,14 +94,47 @@ static void fit_pass(const struct sbp_compute_times *times, int pass, struct sbp
                 rate_of(times, fit, pass, grid->head_size[h], grid->sequence[s]);
 }
 
+/* Whether a product of the type was timed: shares are of its rate. */
+static bool has_peak(const struct sbp_compute_times *times, enum sbp_type type)
+{
+    for (int i = 0; i < times->gemm_count; i++)
+        if (times->gemm[i].type == type && times->samples[i + 1].count > 0)
+            return true;
+    return false;
+}
+
+static int count_like(const struct sbp_compute_times *times,
+                      const struct sbp_attention_point *point)
+{
+    int count = 0;
+    for (int i = 0; i < times->attention_count; i++)
+        count += times->attention[i].type == point->type &&
+                 sbp_cell_attention_rows(&times->attention[i]) == sbp_cell_attention_rows(point);
+    return count;
+}
+
+/* Not the last cell alone decides: a calibration on top of an older one of other rows may have been
+ * cut off behind its first cells. */
+static bool choose_scope(const struct sbp_compute_times *times, struct sbp_attention_fit *fit)
+{
+    int most = 0;
+    for (int i = 0; i < times->attention_count; i++) {
+        const struct sbp_attention_point *at = &times->attention[i];
+        const int count = has_peak(times, at->type) ? count_like(times, at) : 0;
+        if (count == 0 || count < most)
+            continue;
+        most = count;
+        fit->type = at->type;
+        fit->rows = sbp_cell_attention_rows(at);
+    }
+    return most > 0;
+}
+
 void sbp_attention_fit(const struct sbp_compute_times *times, struct sbp_attention_fit *fit)
 {
     *fit = (struct sbp_attention_fit){0};
-    if (times->attention_count == 0)
+    if (!choose_scope(times, fit))
         return;
-    const struct sbp_attention_point *last = &times->attention[times->attention_count - 1];
-    fit->type = last->type;
-    fit->rows = sbp_cell_attention_rows(last);
     for (int pass = 0; pass < SBP_ATTENTION_PASSES; pass++)
         fit_pass(times, pass, fit);
 }

@@ -26,7 +26,8 @@ struct sbp_attention_fit {
     struct sbp_attention_grid grid[SBP_ATTENTION_PASSES];
 };
 
-/* Cells of the type and rows of the last one count. */
+/* Cells of one type, of which a product was timed, and of the same rows count: those of which there
+ * are most, of as many the last. */
 void sbp_attention_fit(const struct sbp_compute_times *times, struct sbp_attention_fit *fit);
 bool sbp_attention_fit_is_empty(const struct sbp_attention_fit *fit);
 

@@ -174,8 +174,6 @@ static void rate_compute(const struct sbp_compute_times *times, struct sbp_calib
         calibrated->stream_bytes_per_s =
             STREAM_OPERANDS * (double)times->stream_bytes / times->stream_s;
     sbp_attention_fit(times, &calibrated->attention);
-    if (!(calibrated->flops[calibrated->attention.type] > 0))
-        calibrated->attention = (struct sbp_attention_fit){0};
 }
 
 /* A rate is missing without a time, or where a clock too coarse gave 0 s alone. */

@@ -62,10 +62,14 @@ static void expect_rates(const struct sbp_attention_fit *fit, int pass)
 
 static struct sbp_compute_times times; /* large */
 
+/* Products alone: of fp32, and of fp16, of which every run was bad. */
 static int make_empty(void **state)
 {
+    const double time_s = 1e-3;
     (void)state;
-    times = (struct sbp_compute_times){0};
+    times = (struct sbp_compute_times){.gemm_count = 2,
+                                       .gemm = {{.type = SBP_FP16}, {.type = SBP_FP32}}};
+    sbp_samples_add(&times.samples[2], &time_s, 1);
     return 0;
 }
 
@@ -90,10 +94,9 @@ static void test_rates_are_found_again(void **state)
 /* One combination that is missing costs one size of either axis, no more. */
 static void test_holes_are_left_out(void **state)
 {
-    (void)state;
     for (int hole = 0; hole < 9; hole++) {
         struct sbp_attention_fit fit;
-        times = (struct sbp_compute_times){0};
+        (void)make_empty(state);
         add_grid(&times, SBP_PASS_INPUT_GRADIENT, hole);
         sbp_attention_fit(&times, &fit);
         const struct sbp_attention_grid *grid = &fit.grid[SBP_PASS_INPUT_GRADIENT];
@@ -119,7 +122,8 @@ static void test_nothing_in_common(void **state)
     expect_rates(&fit, 0);
 }
 
-/* Of cells of other rows, as older samples may have, the last ones count. */
+/* Of cells of other rows, as older samples may have, the last ones count where there are as many.
+ */
 static void test_rows_are_not_mixed(void **state)
 {
     (void)state;
@@ -130,6 +134,37 @@ static void test_rows_are_not_mixed(void **state)
     assert_int_equal(fit.rows, 4 * ROWS);
     assert_int_equal(fit.grid[0].sequences, 1);
     assert_int_equal(fit.grid[0].sequence[0], 64);
+}
+
+/* A calibration that was cut off behind its first cell does not cost what an older one has. */
+static void test_most_rows_count(void **state)
+{
+    (void)state;
+    struct sbp_attention_fit fit;
+    add_grid(&times, 0, -1);
+    add(&times, 0, 32, 64, 4 * ROWS);
+    sbp_attention_fit(&times, &fit);
+    assert_int_equal(fit.rows, ROWS);
+    assert_int_equal(fit.grid[0].head_sizes * fit.grid[0].sequences, 9);
+}
+
+/* Shares are of a product's rate: a type without one has none, and costs no other type its own. */
+static void test_types_without_a_peak_do_not_count(void **state)
+{
+    static const enum sbp_type without[] = {SBP_BF16, SBP_FP16};
+    for (int i = 0; i < 2; i++) {
+        struct sbp_attention_fit fit;
+        (void)make_empty(state);
+        add_grid(&times, 0, -1);
+        for (int j = 0; j < times.attention_count; j++)
+            times.attention[j].type = without[i];
+        sbp_attention_fit(&times, &fit);
+        assert_true(sbp_attention_fit_is_empty(&fit));
+        add(&times, 0, 32, 16, ROWS);
+        sbp_attention_fit(&times, &fit);
+        assert_int_equal(fit.type, SBP_FP32);
+        assert_int_equal(fit.grid[0].head_sizes * fit.grid[0].sequences, 1);
+    }
 }
 
 static void test_nothing_was_timed(void **state)
@@ -147,6 +182,8 @@ int main(void)
         cmocka_unit_test_setup(test_holes_are_left_out, make_empty),
         cmocka_unit_test_setup(test_nothing_in_common, make_empty),
         cmocka_unit_test_setup(test_rows_are_not_mixed, make_empty),
+        cmocka_unit_test_setup(test_most_rows_count, make_empty),
+        cmocka_unit_test_setup(test_types_without_a_peak_do_not_count, make_empty),
         cmocka_unit_test_setup(test_nothing_was_timed, make_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

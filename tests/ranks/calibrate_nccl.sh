@@ -65,7 +65,7 @@ expect_refusal 'rank 0: .*cublasGemmEx: a failure of the stand-in' \
     env SBP_DOUBLE_FAIL=cublasGemmEx:3@0 "$@" -n 2 "$calibrate"
 expect_refusal 'rank 1: .*the GPU has no memory for matrices' \
     env SBP_DOUBLE_FAIL=cudaMalloc:4@1 "$@" -n 2 "$calibrate"
-for call in cudaEventRecord cudaEventElapsedTime cublasCreate cudaMemGetInfo; do
+for call in cudaEventRecord cudaEventElapsedTime cublasCreate cublasSgeam cudaMemGetInfo; do
     expect_refusal "rank 1: .*$call: " env SBP_DOUBLE_FAIL=$call:1@1 "$@" -n 2 "$calibrate"
 done
 # Libraries that one host lacks, or all: the first rank without them ends the others.

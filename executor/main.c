@@ -89,13 +89,12 @@ static enum sbp_status report_run(const struct options *options,
     return report->result->finding.found || sbp_run_odd_step(report, NULL) > 0 ? SBP_NO : SBP_OK;
 }
 
-static enum sbp_status run_program(const struct options *options, const struct sbp_plan *plan,
-                                   const struct sbp_program *program, struct sbp_diag *diag)
+static enum sbp_status run_step(const struct options *options, const struct sbp_plan *plan,
+                                const struct sbp_step *step, struct sbp_diag *diag)
 {
     struct sbp_run_result result;
-    SBP_TRY(sbp_run(program, &plan->workload.cluster, &options->run, &result, diag));
-    const struct sbp_run_report report = {options->plan, program, &plan->workload.cluster,
-                                          &options->run, &result};
+    SBP_TRY(sbp_run(step, &plan->workload.cluster, &options->run, &result, diag));
+    const struct sbp_run_report report = {options->plan, step, &options->run, &result};
     const enum sbp_status status = result.filled ? report_run(options, &report, diag) : SBP_OK;
     sbp_run_free(&result);
     return status;
@@ -103,20 +102,22 @@ static enum sbp_status run_program(const struct options *options, const struct s
 
 /* On failure nothing is left allocated. */
 static enum sbp_status load(const struct options *options, struct sbp_plan *plan,
-                            struct sbp_program *program, struct sbp_diag *diag)
+                            struct sbp_step *step, struct sbp_diag *diag)
 {
     const struct sbp_element_bytes bytes = sbp_program_run_bytes(options->run.real);
     if (options->trace != NULL && sbp_launcher_rank() <= 0) /* rank 0 writes it */
         SBP_TRY(sbp_file_check_writable(options->trace, diag));
     SBP_TRY(sbp_plan_read(options->plan, plan, diag));
+    const struct sbp_step_request request = {.graph = &plan->cut.graph,
+                                             .cluster = plan->cut.cluster,
+                                             .parallel = &plan->cut.parallel,
+                                             .strategy = &plan->strategy,
+                                             .bytes = &bytes,
+                                             .runs = true};
     enum sbp_status status = sbp_runnable_check(&plan->cut.graph, &plan->cut.mesh, &plan->strategy,
                                                 &plan->cut.parallel, diag);
-    struct sbp_scope scope = sbp_program_scope_whole(&plan->cut.graph);
-    scope.parallel = &plan->cut.parallel;
-    scope.micro_batches = sbp_parallel_micro_batches(&plan->cut.parallel, &plan->cut.graph);
     if (status == SBP_OK)
-        status = sbp_program_make_scope(&plan->cut.graph, &plan->cut.stage, &plan->cut.mesh,
-                                        &plan->strategy, &bytes, &scope, program, diag);
+        status = sbp_step_make(&request, step, diag);
     if (status != SBP_OK)
         sbp_plan_free(plan);
     return status;
@@ -125,12 +126,12 @@ static enum sbp_status load(const struct options *options, struct sbp_plan *plan
 static enum sbp_status run_plan(const struct options *options, struct sbp_diag *diag)
 {
     struct sbp_plan plan;
-    struct sbp_program program;
-    enum sbp_status status = load(options, &plan, &program, diag);
+    struct sbp_step step;
+    enum sbp_status status = load(options, &plan, &step, diag);
     if (status != SBP_OK)
         return strcmp(options->run.backend, "mpi") == 0 ? sbp_run_refuse(status, diag) : status;
-    status = run_program(options, &plan, &program, diag);
-    sbp_program_free(&program);
+    status = run_step(options, &plan, &step, diag);
+    sbp_step_free(&step);
     sbp_plan_free(&plan);
     return status;
 }

@@ -20,8 +20,9 @@ static const double SCALE_FAULT = 1.0 + 1.0 / 64;
 
 /* The data that all rank mains share; only rank 0 writes to the result. */
 struct job {
-    const struct sbp_program *program;
-    struct sbp_tasks tasks; /* of a step */
+    const struct sbp_step *step;
+    int64_t ranks;                 /* of all stages */
+    const struct sbp_tasks *tasks; /* (stages) of a step */
     const struct sbp_cluster *cluster;
     const struct sbp_run_options *options;
     struct sbp_run_result *result;
@@ -34,26 +35,41 @@ struct job {
 /* One rank under way. */
 struct runner {
     struct job *job;
+    int stage;
+    const struct sbp_tasks *tasks; /* of the stage */
     struct sbp_arena arena;
     struct sbp_channel channel;
     struct sbp_rank rank;
     struct sbp_verifier *verifier;      /* NULL: no verification */
     struct sbp_run_interval *intervals; /* (tasks) */
+    double *compute_s;                  /* (most tasks of a stage) to send, or received */
     struct sbp_progress progress;       /* of the lead */
 };
 
 /* A rank's share of a step's report, sent as bytes. */
 struct report {
     struct sbp_run_step step;
+    bool has_loss;
     int64_t high_water_bytes;
 };
 
-static bool is_lead(const struct runner *runner)
+static const struct sbp_program *program_of(const struct job *job, int stage)
 {
-    return runner->rank.rank == 0;
+    return &job->step->program[job->step->program_of[stage]];
 }
 
-/* Spoils an instruction's result on the last rank. */
+/* Among the ranks of all stages. */
+static int64_t world_rank(const struct runner *runner)
+{
+    return runner->stage * runner->job->step->mesh.devices + runner->rank.rank;
+}
+
+static bool is_lead(const struct runner *runner)
+{
+    return world_rank(runner) == 0;
+}
+
+/* Spoils an instruction's result on the stage's last rank. */
 static void scale_result(struct runner *runner, const struct sbp_instr *instr)
 {
     struct sbp_rank *rank = &runner->rank;
@@ -67,7 +83,8 @@ static enum sbp_status execute(struct runner *runner, int index, struct sbp_diag
 {
     const struct sbp_run_options *options = runner->job->options;
     const struct sbp_instr *instr = &runner->rank.program->instr[index];
-    const bool faulty = options->fault != SBP_FAULT_NONE && options->fault_instr == index;
+    const bool faulty = options->fault != SBP_FAULT_NONE && options->fault_instr == index &&
+                        options->fault_stage == runner->stage;
     runner->channel.skip = faulty && options->fault == SBP_FAULT_SKIP;
     if (runner->verifier != NULL && instr->kind == SBP_INSTR_UPDATE)
         SBP_TRY(sbp_verify_update(runner->verifier, instr, diag));
@@ -85,11 +102,11 @@ static enum sbp_status execute(struct runner *runner, int index, struct sbp_diag
 static enum sbp_status execute_timed(struct runner *runner, int64_t index, double step_start_s,
                                      struct sbp_diag *diag)
 {
-    const struct sbp_task *task = &runner->job->tasks.task[index];
+    const struct sbp_task *task = &runner->tasks->task[index];
     const struct sbp_device_ops *device = runner->rank.device;
     const struct sbp_channel *channel = &runner->channel;
-    if (task->micro_batch != runner->rank.micro_batch)
-        SBP_TRY(sbp_rank_next_micro_batch(&runner->rank, diag));
+    if (task->begins)
+        SBP_TRY(sbp_rank_begin_work(&runner->rank, task, diag));
     const double wall_s = sbp_clock_s(), compute_s = device->compute_s();
     const double exchange_wall_s = channel->wall_s, exchange_cpu_s = channel->cpu_s;
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
@@ -105,18 +122,18 @@ static enum sbp_status execute_timed(struct runner *runner, int64_t index, doubl
     interval->compute_s =
         fmax(0, device->compute_s() - compute_s - (channel->cpu_s - exchange_cpu_s) -
                     (now.cpu_s - spent.cpu_s));
-    return SBP_OK;
+    return task->ends ? sbp_rank_end_work(&runner->rank, task, diag) : SBP_OK;
 }
 
 static enum sbp_status check_high_water(const struct runner *runner, struct sbp_diag *diag)
 {
     const int64_t rounded = (runner->rank.high_water_bytes + 63) / 64 * 64;
-    if (rounded == runner->rank.program->arena_bytes)
+    const int64_t planned = sbp_tasks_arena_bytes(runner->rank.program, runner->tasks);
+    if (rounded == planned)
         return SBP_OK;
     return sbp_fail(diag, SBP_E_INTERNAL,
                     "rank %lld used %lld bytes of its arena, the plan says %lld",
-                    (long long)runner->rank.rank, (long long)rounded,
-                    (long long)runner->rank.program->arena_bytes);
+                    (long long)world_rank(runner), (long long)rounded, (long long)planned);
 }
 
 static enum sbp_status run_instructions(struct runner *runner, struct report *report,
@@ -129,7 +146,7 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
         return sbp_fail(diag, status, "%s", ops->reason(runner->channel.comm));
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
     const double start_s = sbp_clock_s();
-    for (int64_t i = 0; i < runner->job->tasks.count; i++) {
+    for (int64_t i = 0; i < runner->tasks->count; i++) {
         SBP_TRY(execute_timed(runner, i, start_s, diag));
         report->step.compute_s += runner->intervals[i].compute_s;
         report->step.communication_s += runner->intervals[i].communication_s;
@@ -138,15 +155,21 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
         sbp_clock_s() - start_s - (sbp_verify_spent(runner->verifier).wall_s - spent.wall_s);
     SBP_TRY(sbp_channel_check(&runner->channel, diag));
     SBP_TRY(check_high_water(runner, diag));
-    SBP_TRY(sbp_rank_loss(&runner->rank, &report->step.loss, diag));
+    report->step.loss = sbp_rank_loss(&runner->rank);
+    report->has_loss = runner->rank.program->loss_buffer >= 0;
     report->step.grad_norm = runner->rank.grad_norm;
     report->high_water_bytes = (runner->rank.high_water_bytes + 63) / 64 * 64;
     return SBP_OK;
 }
 
+/* The loss is the last stage's; a stage without weights has no norm. */
 static void keep_maxima(struct sbp_run_result *result, int step, const struct report *report)
 {
     struct sbp_run_step *most = &result->step[step];
+    most->grad_norm =
+        isnan(most->grad_norm) ? most->grad_norm : fmax(most->grad_norm, report->step.grad_norm);
+    if (report->has_loss)
+        most->loss = report->step.loss;
     most->wall_s = fmax(most->wall_s, report->step.wall_s);
     most->compute_s = fmax(most->compute_s, report->step.compute_s);
     most->communication_s = fmax(most->communication_s, report->step.communication_s);
@@ -154,36 +177,92 @@ static void keep_maxima(struct sbp_run_result *result, int step, const struct re
         result->high_water_bytes = report->high_water_bytes;
 }
 
+/* The slowest rank's arithmetic of each task of a stage. */
+static void keep_slowest(const double *compute_s, int64_t tasks, double *slowest_s)
+{
+    for (int64_t i = 0; i < tasks; i++)
+        slowest_s[i] = fmax(slowest_s[i], compute_s[i]);
+}
+
+static enum sbp_status hear_report(struct runner *runner, int step, int peer, double **slowest_s,
+                                   struct sbp_diag *diag)
+{
+    const struct job *job = runner->job;
+    const int stage = (int)(peer / job->step->mesh.devices);
+    const int64_t tasks = job->tasks[stage].count;
+    struct report other;
+    SBP_TRY(sbp_channel_receive(&runner->channel, peer, TAG_REPORT, &other, sizeof other, diag));
+    keep_maxima(job->result, step, &other);
+    SBP_TRY(sbp_channel_receive(&runner->channel, peer, TAG_REPORT, runner->compute_s,
+                                tasks * (int64_t)sizeof *runner->compute_s, diag));
+    keep_slowest(runner->compute_s, tasks, slowest_s[stage]);
+    return SBP_OK;
+}
+
+/* Zeros, for every task of every stage. */
+static double **all_tasks(const struct job *job, struct sbp_arena *arena)
+{
+    double **seconds = SBP_NEW(arena, double *, job->step->stages);
+    for (int stage = 0; seconds != NULL && stage < job->step->stages; stage++) {
+        seconds[stage] = SBP_NEW(arena, double, job->tasks[stage].count + 1);
+        if (seconds[stage] == NULL)
+            return NULL;
+    }
+    return seconds;
+}
+
+static enum sbp_status hear_reports(struct runner *runner, int step, const struct report *own,
+                                    struct sbp_diag *diag)
+{
+    const struct job *job = runner->job;
+    struct sbp_run_step *const result = &job->result->step[step];
+    double **slowest_s = all_tasks(job, &runner->arena);
+    if (slowest_s == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
+    *result = own->step;
+    keep_maxima(job->result, step, own);
+    keep_slowest(runner->compute_s, runner->tasks->count, slowest_s[runner->stage]);
+    for (int peer = 1; peer < job->ranks; peer++)
+        SBP_TRY(hear_report(runner, step, peer, slowest_s, diag));
+    return sbp_run_replay(job->step, job->tasks, slowest_s, &runner->arena, &result->replay_s,
+                          diag);
+}
+
 static enum sbp_status gather_reports(struct runner *runner, int step, const struct report *report,
                                       struct sbp_diag *diag)
 {
-    struct sbp_run_result *result = runner->job->result;
-    if (!is_lead(runner))
-        return sbp_channel_send(&runner->channel, 0, TAG_REPORT, report, sizeof *report, diag);
-    result->step[step] = report->step;
-    keep_maxima(result, step, report);
-    for (int peer = 1; peer < result->ranks; peer++) {
-        struct report other;
-        SBP_TRY(
-            sbp_channel_receive(&runner->channel, peer, TAG_REPORT, &other, sizeof other, diag));
-        keep_maxima(result, step, &other);
+    const struct sbp_arena_mark mark = sbp_arena_mark(&runner->arena);
+    const int64_t bytes = runner->tasks->count * (int64_t)sizeof *runner->compute_s;
+    for (int64_t i = 0; i < runner->tasks->count; i++)
+        runner->compute_s[i] = runner->intervals[i].compute_s;
+    if (!is_lead(runner)) {
+        SBP_TRY(sbp_channel_send(&runner->channel, 0, TAG_REPORT, report, sizeof *report, diag));
+        return sbp_channel_send(&runner->channel, 0, TAG_REPORT, runner->compute_s, bytes, diag);
     }
-    return SBP_OK;
+    const enum sbp_status status = hear_reports(runner, step, report, diag);
+    sbp_arena_release(&runner->arena, mark);
+    return status;
+}
+
+/* Where a rank's intervals stand in the result. */
+static struct sbp_run_interval *intervals_of(const struct job *job, int rank)
+{
+    return job->result->intervals + rank * job->result->most_tasks;
 }
 
 static enum sbp_status gather_intervals(struct runner *runner, struct sbp_diag *diag)
 {
-    struct sbp_run_result *result = runner->job->result;
-    const int64_t count = runner->job->tasks.count;
-    const int64_t bytes = count * (int64_t)sizeof *runner->intervals;
-    if (!runner->job->options->trace)
+    const struct job *job = runner->job;
+    const int64_t one = (int64_t)sizeof *runner->intervals;
+    const int64_t bytes = runner->tasks->count * one;
+    if (!job->options->trace)
         return SBP_OK;
     if (!is_lead(runner))
         return sbp_channel_send(&runner->channel, 0, TAG_INTERVALS, runner->intervals, bytes, diag);
-    memcpy(result->intervals, runner->intervals, (size_t)bytes);
-    for (int peer = 1; peer < result->ranks; peer++)
-        SBP_TRY(sbp_channel_receive(&runner->channel, peer, TAG_INTERVALS,
-                                    result->intervals + peer * count, bytes, diag));
+    memcpy(intervals_of(job, 0), runner->intervals, (size_t)bytes);
+    for (int peer = 1; peer < job->ranks; peer++)
+        SBP_TRY(sbp_channel_receive(&runner->channel, peer, TAG_INTERVALS, intervals_of(job, peer),
+                                    job->tasks[peer / job->step->mesh.devices].count * one, diag));
     return SBP_OK;
 }
 
@@ -199,7 +278,7 @@ static enum sbp_status run_step(struct runner *runner, int step, struct sbp_diag
 {
     struct report report = {0};
     show_progress(runner, step, "preparing");
-    SBP_TRY(sbp_rank_begin_step(&runner->rank, step + 1, diag));
+    sbp_rank_begin_step(&runner->rank, step + 1);
     if (runner->verifier != NULL)
         SBP_TRY(sbp_verify_begin_step(runner->verifier, diag));
     show_progress(runner, step, "training");
@@ -258,16 +337,8 @@ static uint64_t mix_training(uint64_t hash, const struct sbp_training *training)
     return hash * 0x100000001b3 ^ sbp_hash_bytes(rates, sizeof rates);
 }
 
-static uint64_t hash_job(const struct job *job)
+static uint64_t mix_program(uint64_t hash, const struct sbp_program *program)
 {
-    const struct sbp_program *program = job->program;
-    const struct sbp_run_options *options = job->options;
-    const int64_t whole[] = {program->mesh.devices,  program->arena_bytes,
-                             options->steps,         options->verify,
-                             options->trace,         options->real,
-                             (int64_t)options->seed, program->scope.micro_batches};
-    uint64_t hash = mix(0, whole, (int)(sizeof whole / sizeof *whole));
-    hash = mix_training(hash, &program->graph->training);
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
         const int64_t one[] = {instr->kind,   instr->op,       instr->phase,
@@ -276,6 +347,20 @@ static uint64_t hash_job(const struct job *job)
     }
     for (int i = 0; i < program->buffer_count; i++)
         hash = mix(hash, &program->buffer[i].elements, 1);
+    return mix(hash, &program->arena_bytes, 1);
+}
+
+static uint64_t hash_job(const struct job *job)
+{
+    const struct sbp_run_options *options = job->options;
+    const int64_t whole[] = {
+        job->ranks,     job->step->stages,      (int64_t)job->step->parallel.schedule,
+        options->steps, options->verify,        options->trace,
+        options->real,  (int64_t)options->seed, job->step->micro_batches};
+    uint64_t hash = mix(0, whole, (int)(sizeof whole / sizeof *whole));
+    hash = mix_training(hash, &program_of(job, 0)->graph->training);
+    for (int stage = 0; stage < job->step->stages; stage++)
+        hash = mix_program(hash, program_of(job, stage));
     return hash;
 }
 
@@ -344,16 +429,21 @@ static enum sbp_status open_runner(struct runner *runner, const struct sbp_comm_
                                    struct sbp_comm *comm, struct sbp_diag *diag)
 {
     const struct job *job = runner->job;
+    const int64_t devices = job->step->mesh.devices;
     const struct sbp_device_ops *device = sbp_device(job->options->device, diag);
     if (device == NULL)
         return SBP_E_UNSUPPORTED;
-    SBP_TRY(sbp_channel_open(&runner->channel, ops, comm, job->program, &job->tasks,
+    runner->stage = (int)(ops->rank(comm) / devices);
+    runner->tasks = &job->tasks[runner->stage];
+    SBP_TRY(sbp_channel_open(&runner->channel, ops, comm, job->step, runner->tasks,
                              device->kernels(job->options->real), &runner->arena, diag));
-    runner->intervals = SBP_NEW(&runner->arena, struct sbp_run_interval, job->tasks.count);
-    if (runner->intervals == NULL)
+    runner->intervals = SBP_NEW(&runner->arena, struct sbp_run_interval, runner->tasks->count);
+    runner->compute_s = SBP_NEW(&runner->arena, double, job->result->most_tasks + 1);
+    if (runner->intervals == NULL || runner->compute_s == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
-    SBP_TRY(sbp_rank_open(&runner->rank, job->program, device, job->options->real,
-                          job->options->seed, ops->rank(comm), &runner->channel, diag));
+    SBP_TRY(sbp_rank_open(&runner->rank, program_of(job, runner->stage), runner->tasks->frames,
+                          device, job->options->real, job->options->seed, ops->rank(comm) % devices,
+                          &runner->channel, diag));
     if (sbp_rank_fill_weights(&runner->rank) != SBP_OK)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the initial weights");
     if (!job->options->verify)
@@ -380,7 +470,7 @@ static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm
     struct runner runner = {.job = argument};
     sbp_progress_start(&runner.progress);
     SBP_TRY(agree(runner.job, ops, comm, diag));
-    if (ops->size(comm) != runner.job->program->mesh.devices) {
+    if (ops->size(comm) != runner.job->ranks) {
         /* Every rank sees it: no need to end the others. */
         runner.job->refused = ops->size(comm);
         return SBP_OK;
@@ -397,47 +487,70 @@ static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm
     return status;
 }
 
+/* Lists the tasks of all stages. */
+static enum sbp_status open_tasks(struct job *job, struct sbp_diag *diag)
+{
+    struct sbp_run_result *result = job->result;
+    struct sbp_tasks *tasks = SBP_NEW(&result->arena, struct sbp_tasks, job->step->stages);
+    if (tasks == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's tasks");
+    job->tasks = result->tasks = tasks;
+    for (int stage = 0; stage < job->step->stages; stage++) {
+        SBP_TRY(sbp_tasks_make(job->step, stage, &result->arena, &tasks[stage], diag));
+        const int64_t bytes = sbp_tasks_arena_bytes(program_of(job, stage), &tasks[stage]);
+        result->most_tasks =
+            tasks[stage].count > result->most_tasks ? tasks[stage].count : result->most_tasks;
+        result->arena_bytes = bytes > result->arena_bytes ? bytes : result->arena_bytes;
+    }
+    return sbp_run_predict(job->step, tasks, &result->arena, &result->prediction, diag);
+}
+
 static enum sbp_status open_result(struct job *job, struct sbp_diag *diag)
 {
-    const struct sbp_program *program = job->program;
     const struct sbp_run_options *options = job->options;
     struct sbp_run_result *result = job->result;
     struct sbp_machine machine;
     sbp_machine_find(SBP_CONTROL_GROUP, &machine);
-    *result = (struct sbp_run_result){.ranks = (int)program->mesh.devices,
+    *result = (struct sbp_run_result){.ranks = (int)job->ranks,
                                       .steps = options->steps,
                                       .cores = machine.cores,
                                       .verified = options->verify};
-    const enum sbp_status status = sbp_tasks_make(program, &result->arena, &job->tasks);
-    if (status != SBP_OK)
-        return sbp_fail(diag, status, "the step's list of %lld micro-batches: %s",
-                        (long long)program->scope.micro_batches, sbp_status_text(status));
-    result->tasks = job->tasks;
+    SBP_TRY(open_tasks(job, diag));
     result->step = SBP_NEW(&result->arena, struct sbp_run_step, options->steps);
     int64_t count = 0;
-    if (options->trace && sbp_mul_i64(program->mesh.devices, job->tasks.count, &count))
+    if (options->trace && sbp_mul_i64(job->ranks, result->most_tasks, &count))
         result->intervals = SBP_NEW(&result->arena, struct sbp_run_interval, count);
     if (result->step == NULL || (options->trace && result->intervals == NULL))
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the run's results");
     return SBP_OK;
 }
 
+/* Arenas of all ranks. */
+static double arenas_bytes(const struct job *job)
+{
+    double bytes = 0;
+    for (int stage = 0; stage < job->step->stages; stage++)
+        bytes += (double)job->step->mesh.devices *
+                 (double)sbp_tasks_arena_bytes(program_of(job, stage), &job->tasks[stage]);
+    return bytes;
+}
+
 /* Linux hands out memory that is not there and ends a process, or another one, when it is touched;
  * so the need is compared with the machine first. */
-static enum sbp_status check_threads(const struct sbp_program *program, struct sbp_diag *diag)
+static enum sbp_status check_threads(const struct job *job, struct sbp_diag *diag)
 {
     struct sbp_machine machine;
     sbp_machine_find(SBP_CONTROL_GROUP, &machine);
     char needs[32], has[32];
-    const double ranks = (double)program->mesh.devices;
-    const double needed = ranks * (double)program->arena_bytes;
+    const double needed = arenas_bytes(job);
     const double there = (double)machine.memory_bytes;
-    if (program->mesh.devices > 1024)
-        return sbp_fail(diag, SBP_E_INPUT, "plan is for %g ranks, the threads backend runs 1024",
-                        ranks);
+    if (job->ranks > 1024)
+        return sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, the threads backend runs 1024",
+                        (long long)job->ranks);
     if (there > 0 && needed > there)
-        return sbp_fail(diag, SBP_E_MEMORY, "%g ranks need %s together, this machine has %s", ranks,
-                        sbp_format_bytes(needed, needs), sbp_format_bytes(there, has));
+        return sbp_fail(diag, SBP_E_MEMORY, "%lld ranks need %s together, this machine has %s",
+                        (long long)job->ranks, sbp_format_bytes(needed, needs),
+                        sbp_format_bytes(there, has));
     return SBP_OK;
 }
 
@@ -450,7 +563,8 @@ static enum sbp_status keep_space(struct job *job, int64_t ranks, struct sbp_dia
     void *all, *space;
     const int64_t bytes = ranks * SBP_KERNELS_CPU_SPACE_BYTES;
     (void)snprintf(what, sizeof what, "%lld rank%s", (long long)ranks, ranks == 1 ? "" : "s");
-    const int64_t whole = bytes + ranks * (job->program->arena_bytes + STACK_BYTES);
+    const int64_t arenas = (int64_t)(arenas_bytes(job) * (double)ranks / (double)job->ranks);
+    const int64_t whole = bytes + arenas + ranks * STACK_BYTES;
     SBP_TRY(sbp_machine_reserve(whole, what, &all, diag));
     sbp_machine_release(all, whole);
     SBP_TRY(sbp_machine_reserve(bytes, what, &space, diag));
@@ -469,25 +583,72 @@ static enum sbp_status run_ranks(struct job *job, struct sbp_diag *diag)
     if (strcmp(backend, "nccl") == 0)
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
                         "backend nccl: plans run on threads and mpi, NCCL is for calibrating");
-    SBP_TRY(check_threads(job->program, diag));
-    SBP_TRY(keep_space(job, job->program->mesh.devices, diag));
-    return sbp_threads_run((int)job->program->mesh.devices, rank_main, job, diag);
+    SBP_TRY(check_threads(job, diag));
+    SBP_TRY(keep_space(job, job->ranks, diag));
+    return sbp_threads_run((int)job->ranks, rank_main, job, diag);
 }
 
-enum sbp_status sbp_run(const struct sbp_program *program, const struct sbp_cluster *cluster,
+/* The program of the first stage that holds a weight. */
+static const struct sbp_program *first_holder(const struct job *job, int tensor)
+{
+    int stage = 0;
+    while (program_of(job, stage)->weight_buffer[tensor] < 0)
+        stage++;
+    return program_of(job, stage);
+}
+
+static bool same_states(const struct sbp_program *a, const struct sbp_program *b, int tensor)
+{
+    return a->shard[tensor].level == b->shard[tensor].level &&
+           a->shard[tensor].elements == b->shard[tensor].elements &&
+           sbp_dist_equal(&a->mesh, &a->buffer[a->weight_buffer[tensor]].dist,
+                          &b->buffer[b->weight_buffer[tensor]].dist);
+}
+
+/* Stages that share a weight sum its gradients block by block, or shard by shard; sums of several
+ * weights could come in another order on each. */
+static enum sbp_status check_ties(const struct job *job, struct sbp_diag *diag)
+{
+    const struct sbp_step *step = job->step;
+    const struct sbp_graph *graph = program_of(job, 0)->graph;
+    int ties = 0;
+    for (int t = 0; t < graph->tensor_count; t++) {
+        ties += step->holders[t] > 1;
+        for (int stage = 0; stage < step->stages && step->holders[t] > 1; stage++)
+            if (program_of(job, stage)->weight_buffer[t] >= 0 &&
+                !same_states(program_of(job, stage), first_holder(job, t), t))
+                return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                                "plan: %s: split or sharded otherwise in another stage is searched "
+                                "and priced, not run: alike is legal",
+                                graph->tensor[t].name);
+    }
+    return ties <= 1 ? SBP_OK
+                     : sbp_fail(diag, SBP_E_UNSUPPORTED,
+                                "plan: %d weights that several stages share are searched and "
+                                "priced, not run: 1 is legal",
+                                ties);
+}
+
+enum sbp_status sbp_run(const struct sbp_step *step, const struct sbp_cluster *cluster,
                         const struct sbp_run_options *options, struct sbp_run_result *result,
                         struct sbp_diag *diag)
 {
-    struct job job = {.program = program, .cluster = cluster, .options = options, .result = result};
+    const struct sbp_program *program = &step->program[0];
+    struct job job = {.step = step,
+                      .ranks = step->stages * step->mesh.devices,
+                      .cluster = cluster,
+                      .options = options,
+                      .result = result};
     SBP_TRY(sbp_runnable_check(program->graph, &program->mesh, &program->strategy,
                                &program->parallel, diag));
+    SBP_TRY(check_ties(&job, diag));
     enum sbp_status status = open_result(&job, diag);
     if (status == SBP_OK)
         status = run_ranks(&job, diag);
     sbp_machine_release(job.space, job.space_bytes); /* where ranks did not come so far */
     if (status == SBP_OK && job.refused > 0)
         status = sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, %d are running",
-                          (long long)program->mesh.devices, job.refused);
+                          (long long)job.ranks, job.refused);
     if (status != SBP_OK)
         sbp_run_free(result);
     return status;

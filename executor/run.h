@@ -11,6 +11,7 @@
 #include "base/signals.h"
 #include "costmodel/program/task.h"
 #include "executor/comm/comm.h"
+#include "executor/run_times.h"
 #include "executor/verify/verify.h"
 
 /* Faults that tests plant to see them caught. */
@@ -30,7 +31,7 @@ struct sbp_run_options {
     const char *device;        /* of sbp_device */
     struct sbp_done *progress; /* steps; rank 0 counts them. NULL: nobody asks */
     enum sbp_fault fault;
-    int fault_instr;
+    int fault_stage, fault_instr;
 };
 
 /* The time that a task took on a rank. Compute is the device's time (thread CPU time on a
@@ -45,30 +46,36 @@ struct sbp_run_step {
     double loss;      /* mean over tokens; NaN without a loss */
     double grad_norm; /* -1 without clipping */
     double wall_s, compute_s, communication_s;
+    double replay_s; /* the measured arithmetic with the prices of communication (run_times.h) */
 };
 
 struct sbp_run_result {
-    struct sbp_arena arena;             /* owns the arrays */
-    bool filled;                        /* this process ran rank 0 */
-    int ranks, steps, calls;            /* calls: of one step, per rank */
-    int ranks_here, cores;              /* of rank 0's host */
-    struct sbp_run_step *step;          /* (steps) */
-    struct sbp_run_interval *intervals; /* (ranks, tasks) of the last step, NULL without trace */
-    struct sbp_tasks tasks;             /* of a step */
-    int64_t high_water_bytes;           /* the most over the ranks */
-    bool verified;                      /* verification was asked for */
-    struct sbp_finding finding;         /* the first tensor that is off */
-    double worst_ratio;                 /* largest difference / bound seen */
+    struct sbp_arena arena;    /* owns the arrays */
+    bool filled;               /* this process ran rank 0 */
+    int ranks, steps, calls;   /* calls: of one step, per rank */
+    int ranks_here, cores;     /* of rank 0's host */
+    struct sbp_run_step *step; /* (steps) */
+    struct sbp_run_interval
+        *intervals;                /* (ranks, most_tasks) of the last step, NULL without trace */
+    const struct sbp_tasks *tasks; /* (stages) of a step */
+    int64_t most_tasks;            /* of a stage */
+    struct sbp_run_prediction prediction;
+    int64_t arena_bytes;        /* that the plan says, the most of a stage */
+    int64_t high_water_bytes;   /* the most over the ranks */
+    bool verified;              /* verification was asked for */
+    struct sbp_finding finding; /* the first tensor that is off */
+    double worst_ratio;         /* largest difference / bound seen */
 };
 
-/* Runs a program. `cluster` prices the reference (nothing of the result depends on it). With mpi
- * every process of the launcher calls this, with the same program and options (E_INPUT), or
- * sbp_run_refuse; the others' results stay unfilled. E_UNSUPPORTED for what is priced and not run
+/* Runs a step that was made for a run (struct sbp_step_request), with the bytes of its type.
+ * `cluster` prices the reference (nothing of the result depends on it). With mpi every process of
+ * the launcher calls this, with the same program and options (E_INPUT), or sbp_run_refuse; the
+ * others' results stay unfilled. E_UNSUPPORTED for what is priced and not run
  * (costmodel/program/runnable.h), E_MEMORY when the ranks of `threads` need more
  * than this machine has, or ranks more address space than is left. A log or a high-water mark that
  * differs from the program is E_INTERNAL; a failed verification is no error: see result->finding.
  * On failure nothing is left allocated. */
-enum sbp_status sbp_run(const struct sbp_program *program, const struct sbp_cluster *cluster,
+enum sbp_status sbp_run(const struct sbp_step *step, const struct sbp_cluster *cluster,
                         const struct sbp_run_options *options, struct sbp_run_result *result,
                         struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_run_free(struct sbp_run_result *result);

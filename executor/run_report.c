@@ -10,38 +10,26 @@
 #include "base/table.h"
 #include "base/text.h"
 
-/* What the plan expects of a step: the sums over its tasks, which run one after the other. */
-static struct sbp_totals predicted(const struct sbp_run_report *report)
+static const struct sbp_program *program_of(const struct sbp_run_report *report, int stage)
 {
-    struct sbp_totals totals = sbp_program_totals(report->program, report->cluster);
-    const struct sbp_tasks *tasks = &report->result->tasks;
-    if (report->program->scope.micro_batches == 1)
-        return totals;
-    totals.compute_s = totals.communication_s = 0;
-    for (int64_t i = 0; i < tasks->count; i++) {
-        totals.compute_s += report->program->instr[tasks->task[i].instr].compute_s;
-        totals.communication_s += report->program->instr[tasks->task[i].instr].communication_s;
-    }
-    totals.step_s = totals.compute_s + totals.communication_s;
-    return totals;
+    return &report->step->program[report->step->program_of[stage]];
+}
+
+static int stage_of(const struct sbp_run_report *report, int rank)
+{
+    return (int)(rank / report->step->mesh.devices);
 }
 
 /* Ranks that outnumber the cores take turns, and their wall time says nothing about the plan. The
- * replay does: it adds the network time that the plan expects to the slowest rank's computing. */
+ * replay does: it plays the measured computing with the network times that the plan expects. */
 static bool wall_is_parallel(const struct sbp_run_report *report)
 {
     return report->result->ranks_here <= report->result->cores;
 }
 
-static double replay_s(const struct sbp_run_report *report, const struct sbp_totals *totals,
-                       int step)
-{
-    return report->result->step[step].compute_s + totals->communication_s;
-}
-
 static bool has_loss(const struct sbp_run_report *report)
 {
-    return report->program->loss_buffer >= 0;
+    return program_of(report, report->step->stages - 1)->loss_buffer >= 0;
 }
 
 int sbp_run_odd_step(const struct sbp_run_report *report, const char **what)
@@ -79,7 +67,7 @@ static void add_seconds(struct sbp_table *table, double seconds)
 }
 
 static enum sbp_status print_steps(const struct sbp_run_report *report,
-                                   const struct sbp_totals *totals)
+                                   const struct sbp_run_prediction *prediction)
 {
     static const char *const titles[] = {"step",          "loss",   "gradient norm", "compute",
                                          "communication", "replay", "wall"};
@@ -92,16 +80,16 @@ static enum sbp_status print_steps(const struct sbp_run_report *report,
         add_optional(&table, step->grad_norm != -1, step->grad_norm);
         add_seconds(&table, step->compute_s);
         add_seconds(&table, step->communication_s);
-        add_seconds(&table, replay_s(report, totals, i));
+        add_seconds(&table, step->replay_s);
         add_seconds(&table, step->wall_s);
     }
     sbp_table_cell(&table, "predicted");
     sbp_table_cell(&table, "-");
     sbp_table_cell(&table, "-");
-    add_seconds(&table, totals->compute_s);
-    add_seconds(&table, totals->communication_s);
-    add_seconds(&table, totals->step_s);
-    add_seconds(&table, totals->step_s);
+    add_seconds(&table, prediction->compute_s);
+    add_seconds(&table, prediction->communication_s);
+    add_seconds(&table, prediction->step_s);
+    add_seconds(&table, prediction->step_s);
     const enum sbp_status status = sbp_table_print(&table, stdout, 0);
     sbp_table_free(&table);
     return status;
@@ -144,16 +132,15 @@ enum sbp_status sbp_run_print(const struct sbp_run_report *report, struct sbp_di
 {
     char bytes[32];
     const struct sbp_run_result *result = report->result;
-    const struct sbp_totals totals = predicted(report);
-    SBP_TRY(written(sbp_text_print_line(stdout, "%s: %s on %d ranks (%s, %s, %s), seed %llu\n\n",
-                                        report->plan, report->program->graph->name, result->ranks,
-                                        report->options->backend, report->options->device,
-                                        report->options->real == SBP_F64 ? "f64" : "f32",
-                                        (unsigned long long)report->options->seed)
+    SBP_TRY(written(sbp_text_print_line(
+                        stdout, "%s: %s on %d ranks (%s, %s, %s), seed %llu\n\n", report->plan,
+                        program_of(report, 0)->graph->name, result->ranks, report->options->backend,
+                        report->options->device, report->options->real == SBP_F64 ? "f64" : "f32",
+                        (unsigned long long)report->options->seed)
                         ? 0
                         : -1,
                     diag));
-    const enum sbp_status status = print_steps(report, &totals);
+    const enum sbp_status status = print_steps(report, &result->prediction);
     if (status != SBP_OK)
         return sbp_fail(diag, status, "standard output: %s", sbp_status_text(status));
     SBP_TRY(written(print_legend(report), diag));
@@ -167,8 +154,8 @@ enum sbp_status sbp_run_print(const struct sbp_run_report *report, struct sbp_di
 
 /* ---- JSON ---------------------------------------------------------------------------------- */
 
-static void put_steps(const struct sbp_run_report *report, const struct sbp_totals *totals,
-                      struct cJSON *root, bool *failed)
+static void put_steps(const struct sbp_run_report *report,
+                      const struct sbp_run_prediction *prediction, struct cJSON *root, bool *failed)
 {
     struct cJSON *steps = sbp_json_put_array(root, "steps", failed);
     for (int i = 0; i < report->result->steps; i++) {
@@ -179,13 +166,13 @@ static void put_steps(const struct sbp_run_report *report, const struct sbp_tota
                             step->grad_norm >= 0 ? step->grad_norm : (double)NAN, failed);
         sbp_json_put_number(entry, "compute_s", step->compute_s, failed);
         sbp_json_put_number(entry, "communication_wall_s", step->communication_s, failed);
-        sbp_json_put_number(entry, "replay_s", replay_s(report, totals, i), failed);
+        sbp_json_put_number(entry, "replay_s", step->replay_s, failed);
         sbp_json_put_number(entry, "wall_s", step->wall_s, failed);
     }
     struct cJSON *predicted = sbp_json_put_object(root, "predicted", failed);
-    sbp_json_put_number(predicted, "step_s", totals->step_s, failed);
-    sbp_json_put_number(predicted, "compute_s", totals->compute_s, failed);
-    sbp_json_put_number(predicted, "communication_s", totals->communication_s, failed);
+    sbp_json_put_number(predicted, "step_s", prediction->step_s, failed);
+    sbp_json_put_number(predicted, "compute_s", prediction->compute_s, failed);
+    sbp_json_put_number(predicted, "communication_s", prediction->communication_s, failed);
 }
 
 static void put_verification(const struct sbp_run_report *report, struct cJSON *root, bool *failed)
@@ -223,11 +210,10 @@ static void put_verification(const struct sbp_run_report *report, struct cJSON *
 enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, struct sbp_diag *diag)
 {
     const struct sbp_run_result *result = report->result;
-    const struct sbp_totals totals = predicted(report);
     struct cJSON *root = cJSON_CreateObject();
     bool failed = root == NULL;
     sbp_json_put_text(root, "plan", report->plan, &failed);
-    sbp_json_put_text(root, "model", report->program->graph->name, &failed);
+    sbp_json_put_text(root, "model", program_of(report, 0)->graph->name, &failed);
     sbp_json_put_number(root, "ranks", result->ranks, &failed);
     sbp_json_put_number(root, "ranks_per_host", result->ranks_here, &failed);
     sbp_json_put_number(root, "cores", result->cores, &failed);
@@ -236,9 +222,9 @@ enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, struct s
     sbp_json_put_text(root, "dtype", report->options->real == SBP_F64 ? "f64" : "f32", &failed);
     sbp_json_put_number(root, "seed", (double)report->options->seed, &failed);
     sbp_json_put_bool(root, "wall_is_parallel", wall_is_parallel(report), &failed);
-    put_steps(report, &totals, root, &failed);
+    put_steps(report, &result->prediction, root, &failed);
     sbp_json_put_number(root, "calls", result->calls, &failed);
-    sbp_json_put_number(root, "arena_bytes", (double)report->program->arena_bytes, &failed);
+    sbp_json_put_number(root, "arena_bytes", (double)result->arena_bytes, &failed);
     sbp_json_put_number(root, "high_water_bytes", (double)result->high_water_bytes, &failed);
     put_verification(report, root, &failed);
     return sbp_json_finish(root, failed, diag);
@@ -262,14 +248,14 @@ static void name_instr(const struct sbp_program *program, const struct sbp_instr
 }
 
 /* With the micro-batch, where there are several. */
-static void name_task(const struct sbp_run_report *report, int64_t index, char *name, int size)
+static void name_task(const struct sbp_run_report *report, int stage, int64_t index, char *name,
+                      int size)
 {
-    const struct sbp_program *program = report->program;
-    const struct sbp_task *task = &report->result->tasks.task[index];
+    const struct sbp_program *program = program_of(report, stage);
+    const struct sbp_task *task = &report->result->tasks[stage].task[index];
     name_instr(program, &program->instr[task->instr], name, size);
     const size_t used = strlen(name);
-    if (program->scope.micro_batches > 1 && (int)used < size &&
-        program->instr[task->instr].section != SBP_SECTION_STEP)
+    if (program->scope.micro_batches > 1 && (int)used < size && task->work != SBP_WORK_UPDATE)
         (void)snprintf(name + used, (size_t)size - used, " [%d]", task->micro_batch);
 }
 
@@ -302,35 +288,38 @@ static void push_interval(struct cJSON *events, const char *name, int pid, doubl
     sbp_json_put_number(args, "communication_s", communication_s, failed);
 }
 
-static void push_predicted(const struct sbp_run_report *report, struct cJSON *events, bool *failed)
+/* A process each for what is predicted of the stages, and for what ranks measured. */
+static void push_predicted(const struct sbp_run_report *report, int stage, struct cJSON *events,
+                           bool *failed)
 {
-    const struct sbp_program *program = report->program;
-    const struct sbp_tasks *tasks = &report->result->tasks;
+    const struct sbp_program *program = program_of(report, stage);
+    const struct sbp_tasks *tasks = &report->result->tasks[stage];
+    const double *begin_s = report->result->prediction.play.begin_s[stage];
     char name[160];
-    double now_s = 0;
-    push_process(events, 0, "predicted", failed);
+    (void)snprintf(name, sizeof name,
+                   report->step->stages > 1 ? "predicted, stage %d" : "predicted", stage);
+    push_process(events, stage, name, failed);
     for (int64_t i = 0; i < tasks->count; i++) {
         const struct sbp_instr *instr = &program->instr[tasks->task[i].instr];
-        const double length_s = instr->compute_s + instr->communication_s;
-        name_task(report, i, name, (int)sizeof name);
-        push_interval(events, name, 0, now_s, length_s, instr->compute_s, instr->communication_s,
-                      failed);
-        now_s += length_s;
+        name_task(report, stage, i, name, (int)sizeof name);
+        push_interval(events, name, stage, begin_s[i], instr->compute_s + instr->communication_s,
+                      instr->compute_s, instr->communication_s, failed);
     }
 }
 
 static void push_measured(const struct sbp_run_report *report, int rank, struct cJSON *events,
                           bool *failed)
 {
+    const int stage = stage_of(report, rank), pid = report->step->stages + rank;
     const struct sbp_run_interval *interval =
-        report->result->intervals + rank * report->result->tasks.count;
+        report->result->intervals + rank * report->result->most_tasks;
     char name[160];
     (void)snprintf(name, sizeof name, "measured, rank %d%s", rank,
                    wall_is_parallel(report) ? "" : " (ranks share cores)");
-    push_process(events, rank + 1, name, failed);
-    for (int64_t i = 0; i < report->result->tasks.count; i++) {
-        name_task(report, i, name, (int)sizeof name);
-        push_interval(events, name, rank + 1, interval[i].start_s, interval[i].wall_s,
+    push_process(events, pid, name, failed);
+    for (int64_t i = 0; i < report->result->tasks[stage].count; i++) {
+        name_task(report, stage, i, name, (int)sizeof name);
+        push_interval(events, name, pid, interval[i].start_s, interval[i].wall_s,
                       interval[i].compute_s, interval[i].communication_s, failed);
     }
 }
@@ -342,7 +331,8 @@ enum sbp_status sbp_run_write_trace(const struct sbp_run_report *report, const c
     bool failed = root == NULL;
     sbp_json_put_text(root, "displayTimeUnit", "ms", &failed);
     struct cJSON *events = sbp_json_put_array(root, "traceEvents", &failed);
-    push_predicted(report, events, &failed);
+    for (int stage = 0; stage < report->step->stages; stage++)
+        push_predicted(report, stage, events, &failed);
     for (int rank = 0; rank < report->result->ranks; rank++)
         push_measured(report, rank, events, &failed);
     const enum sbp_status status = sbp_json_write(failed ? NULL : root, path, diag);

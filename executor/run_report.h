@@ -1,16 +1,14 @@
-/* Reports how a run of a plan went. Input: the plan's program, its cluster, the options and the
+/* Reports how a run of a plan went. Input: the plan's step, the options and the
  * result of the run. Output: text for people or JSON for programs on standard output, and a
  * timeline of the step as a file. */
 #ifndef SBP_EXECUTOR_RUN_REPORT_H
 #define SBP_EXECUTOR_RUN_REPORT_H
 
-#include "costmodel/program/program.h"
 #include "executor/run.h"
 
 struct sbp_run_report {
     const char *plan; /* its file */
-    const struct sbp_program *program;
-    const struct sbp_cluster *cluster;
+    const struct sbp_step *step;
     const struct sbp_run_options *options;
     const struct sbp_run_result *result;
 };

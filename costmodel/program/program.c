@@ -147,7 +147,9 @@ enum sbp_status sbp_program_calls(const struct sbp_program *program, struct sbp_
             (*calls)[(*count)++] = (struct sbp_call){.kind = instr->box.kind,
                                                      .axes = instr->box.axes,
                                                      .count = whole ? elements : elements / members,
-                                                     .instr = i};
+                                                     .instr = i,
+                                                     .stages = instr->stages,
+                                                     .tensor = instr->tensor};
     }
     return SBP_OK;
 }

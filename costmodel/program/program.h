@@ -275,6 +275,7 @@ struct sbp_call {
     sbp_axes axes;
     int64_t count; /* elements as the backend gets them: all-reduce: count; others: per member */
     int instr;
+    int stages, tensor; /* of the instruction: a group over several stages is that of its tensor */
 };
 /* Calls of one step in order; *calls is allocated in the arena. */
 enum sbp_status sbp_program_calls(const struct sbp_program *program, struct sbp_arena *arena,

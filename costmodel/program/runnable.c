@@ -79,14 +79,11 @@ static enum sbp_status check_axis(const struct sbp_graph *graph,
 static enum sbp_status check_parallel(const struct sbp_parallel *parallel,
                                       const struct sbp_graph *graph, struct sbp_diag *diag)
 {
-    if (parallel->pipeline > 1 || parallel->chunks > 1)
-        return refuse(diag, "parallel: pipeline", "more than one stage", "1 is legal");
-    if (parallel->micro_batch != graph->global_batch && parallel->schedule != SBP_ONE_F_ONE_B)
+    const bool is_cut = parallel->pipeline > 1 || parallel->micro_batch != graph->global_batch;
+    if (parallel->chunks > 1 || sbp_timeline_delays_gradients(parallel->schedule) ||
+        (is_cut && parallel->schedule != SBP_ONE_F_ONE_B && parallel->schedule != SBP_GPIPE))
         return refuse(diag, "parallel: schedule", sbp_timeline_schedule_name(parallel->schedule),
-                      "1f1b is legal in one stage");
-    if (sbp_timeline_delays_gradients(parallel->schedule))
-        return refuse(diag, "parallel: schedule", sbp_timeline_schedule_name(parallel->schedule),
-                      "a schedule without delayed gradients is legal");
+                      "1f1b and gpipe are legal");
     if (parallel->owner != SBP_OWNER_NONE)
         return refuse(diag, "parallel: owner", sbp_parallel_owner_name(parallel->owner),
                       "none is legal");

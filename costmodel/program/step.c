@@ -61,7 +61,7 @@ static enum sbp_status compile_piece(struct job *job, int piece)
 {
     struct sbp_step *step = job->step;
     const struct sbp_step_request *request = job->request;
-    for (int other = 0; other < piece; other++)
+    for (int other = 0; other < piece && !request->runs; other++)
         if (same_piece(job, other, piece)) {
             step->program_of[piece] = step->program_of[other];
             return SBP_OK;

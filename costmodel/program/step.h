@@ -24,6 +24,7 @@ struct sbp_step_request {
     const struct sbp_element_bytes *bytes;
     const int *first; /* (pipeline x chunks + 1) boundaries of pieces; NULL: sbp_stages_cut */
     bool record;      /* keep the timeline's intervals and memory */
+    bool runs;        /* every piece gets a program of its own: a run tells their tensors apart */
     bool is_brief;    /* totals of what is exposed, hidden or a bubble stay 0 */
 };
 

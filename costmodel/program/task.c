@@ -2,35 +2,132 @@
 
 #include "base/math/numeric.h"
 
-static bool runs_once(const struct sbp_program *program, const struct sbp_instr *instr)
+/* ---- frames -------------------------------------------------------------------------------- */
+
+/* Which micro-batch has each frame; -1: none. */
+struct frames {
+    int *holder; /* (micro_batches) */
+    int used;    /* frames that were ever taken */
+};
+
+static int find_frame(const struct frames *frames, int micro_batch)
 {
-    return instr->section == SBP_SECTION_STEP && program->scope.micro_batches > 1;
+    int frame = 0;
+    while (frames->holder[frame] != micro_batch)
+        frame++;
+    return frame;
 }
 
-static void add(const struct sbp_program *program, bool once, int64_t micro_batch,
-                struct sbp_tasks *tasks)
+/* The lowest free one. */
+static int take_frame(struct frames *frames, int micro_batch)
 {
+    const int frame = find_frame(frames, -1);
+    frames->holder[frame] = micro_batch;
+    frames->used = frame >= frames->used ? frame + 1 : frames->used;
+    return frame;
+}
+
+/* A backward work is the last one that needs its frame. */
+static int frame_of(struct frames *frames, struct sbp_timeline_work work)
+{
+    if (work.kind == SBP_WORK_FORWARD)
+        return take_frame(frames, work.micro_batch);
+    const int frame = find_frame(frames, work.micro_batch);
+    frames->holder[frame] = -1;
+    return frame;
+}
+
+/* ---- the list ------------------------------------------------------------------------------ */
+
+/* First instruction of the norm and the updates, which end a program. */
+static int first_update(const struct sbp_program *program)
+{
+    int first = 0;
+    while (first < program->instr_count && program->instr[first].kind != SBP_INSTR_NORM &&
+           program->instr[first].kind != SBP_INSTR_UPDATE)
+        first++;
+    return first;
+}
+
+/* A sum over stages waits until all of them have gone back. */
+static bool runs_once(const struct sbp_program *program, int index)
+{
+    const struct sbp_instr *instr = &program->instr[index];
+    return instr->section == SBP_SECTION_STEP &&
+           (program->scope.micro_batches > 1 || instr->stages > 1 ||
+            index >= first_update(program));
+}
+
+static bool belongs(const struct sbp_program *program, int index, enum sbp_work_kind work)
+{
+    if (program->instr[index].section == SBP_SECTION_FORWARD)
+        return work == SBP_WORK_FORWARD;
+    return work == (runs_once(program, index) ? SBP_WORK_UPDATE : SBP_WORK_BACKWARD);
+}
+
+static void add_work(const struct sbp_program *program, enum sbp_work_kind work, int micro_batch,
+                     int frame, struct sbp_tasks *tasks)
+{
+    const int64_t first = tasks->count;
     for (int i = 0; i < program->instr_count; i++)
-        if (runs_once(program, &program->instr[i]) == once)
-            tasks->task[tasks->count++] = (struct sbp_task){i, (int)micro_batch};
+        if (belongs(program, i, work))
+            tasks->task[tasks->count++] = (struct sbp_task){
+                .instr = i, .micro_batch = micro_batch, .frame = frame, .work = (uint8_t)work};
+    if (tasks->count > first) {
+        tasks->task[first].begins = true;
+        tasks->task[tasks->count - 1].ends = true;
+    }
 }
 
-enum sbp_status sbp_tasks_make(const struct sbp_program *program, struct sbp_arena *arena,
-                               struct sbp_tasks *tasks)
+static enum sbp_status add_works(const struct sbp_program *program,
+                                 const struct sbp_timeline_work *work, int64_t count,
+                                 struct sbp_arena *arena, struct sbp_tasks *tasks)
 {
     const int64_t micro_batches = program->scope.micro_batches;
-    int64_t most;
-    *tasks = (struct sbp_tasks){0};
-    if (!sbp_mul_i64(program->instr_count, micro_batches, &most) || most > INT32_MAX)
-        return SBP_E_RANGE;
-    tasks->task = SBP_NEW(arena, struct sbp_task, most + 1);
-    if (tasks->task == NULL)
+    struct frames frames = {.holder = SBP_NEW(arena, int, micro_batches + 1)};
+    if (frames.holder == NULL)
         return SBP_E_MEMORY;
-    for (int64_t m = 0; m < micro_batches; m++)
-        add(program, false, m, tasks);
-    add(program, true, micro_batches - 1, tasks);
+    for (int64_t m = 0; m <= micro_batches; m++)
+        frames.holder[m] = -1;
+    for (int64_t i = 0; i < count; i++)
+        add_work(program, (enum sbp_work_kind)work[i].kind, work[i].micro_batch,
+                 frame_of(&frames, work[i]), tasks);
+    add_work(program, SBP_WORK_UPDATE, (int)micro_batches - 1, 0, tasks);
+    tasks->frames = frames.used;
     return SBP_OK;
 }
+
+enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sbp_arena *arena,
+                               struct sbp_tasks *tasks, struct sbp_diag *diag)
+{
+    const struct sbp_program *program = &step->program[step->program_of[stage]];
+    const struct sbp_timeline_request request = {.schedule = step->parallel.schedule,
+                                                 .stages = step->stages,
+                                                 .micro_batches = (int)step->micro_batches,
+                                                 .pipeline_limit =
+                                                     (int)step->parallel.pipeline_limit};
+    struct sbp_timeline_work *work;
+    int64_t count, most;
+    *tasks = (struct sbp_tasks){0};
+    if (step->parallel.chunks > 1 || step->parallel.schedule == SBP_ZERO_BUBBLE)
+        return sbp_fail(diag, SBP_E_UNSUPPORTED, "schedule %s has no list of tasks",
+                        sbp_timeline_schedule_name(step->parallel.schedule));
+    SBP_TRY(sbp_timeline_works(&request, stage, arena, &work, &count, diag));
+    if (!sbp_mul_i64(program->instr_count, step->micro_batches, &most) || most > INT32_MAX)
+        return sbp_fail(diag, SBP_E_RANGE, "a step of %lld micro-batches has more than 2^31 tasks",
+                        (long long)step->micro_batches);
+    tasks->task = SBP_NEW(arena, struct sbp_task, most + 1);
+    const enum sbp_status status =
+        tasks->task == NULL ? SBP_E_MEMORY : add_works(program, work, count, arena, tasks);
+    return status == SBP_OK ? status : sbp_fail(diag, status, "out of memory for a step's tasks");
+}
+
+int64_t sbp_tasks_arena_bytes(const struct sbp_program *program, const struct sbp_tasks *tasks)
+{
+    return program->arena_bytes + (tasks->frames - 1) * program->kept_bytes;
+}
+
+/* ---- calls --------------------------------------------------------------------------------- */
 
 /* Calls of one instruction, which follow each other in the program's own list. */
 static int calls_of(const struct sbp_call *calls, int count, int first)

@@ -1,28 +1,44 @@
-/* The work of a step, instruction by instruction: a program unrolled over its micro-batches.
+/* The work of a stage in a step, instruction by instruction: its program unrolled over the works of
+ * the schedule.
  *
- * A program stands for one micro-batch. Its instructions run for every micro-batch, one micro-batch
- * after the other, but for those of the section `step`, which follow the last one. With a single
- * micro-batch all run in the program's order. The list is what the executor plays, logs and times,
- * and what its predictions are sums over.
+ * A program stands for one micro-batch of one stage. A work of the schedule runs the instructions
+ * of its sections, in the program's order: a forward work those of `forward`, a backward work all
+ * others but those of `step`, which follow the last work. With a single micro-batch sums of
+ * gradients run where they stand, since whole gradients on their way to shards have no other time;
+ * but for those over stages, which wait until all have gone back. The list is what the executor
+ * plays, logs and times, and what its predictions are sums over.
+ *
+ * A micro-batch has a frame of the arena from its forward to its backward work (program_layout.c);
+ * there are as many frames as the schedule has micro-batches in flight.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_TASK_H
 #define SBP_COSTMODEL_PROGRAM_TASK_H
 
-#include "costmodel/program/program.h"
+#include "costmodel/program/step.h"
+#include "costmodel/timeline/works.h"
 
 struct sbp_task {
-    int instr;       /* of the program */
-    int micro_batch; /* of the step; the last one for what runs once a step */
+    int instr;         /* of the program */
+    int micro_batch;   /* of the step; the last one for what runs once a step */
+    int frame;         /* of the micro-batch; 0 for what runs once a step */
+    uint8_t work;      /* enum sbp_work_kind; SBP_WORK_UPDATE for what runs once a step */
+    bool begins, ends; /* the first, the last task of its work */
 };
 
 struct sbp_tasks {
     struct sbp_task *task;
     int64_t count;
+    int frames;
 };
 
-/* The array is the arena's. E_RANGE where there are more than INT32_MAX; E_MEMORY. */
-enum sbp_status sbp_tasks_make(const struct sbp_program *program, struct sbp_arena *arena,
-                               struct sbp_tasks *tasks) SBP_MUST_USE;
+/* Bytes of a rank's arena: the program's, with so many frames. */
+int64_t sbp_tasks_arena_bytes(const struct sbp_program *program, const struct sbp_tasks *tasks);
+
+/* The tasks of a stage of a step that was made for a run; arrays are the arena's. E_UNSUPPORTED:
+ * the schedule has no fixed order, or parts backward works; E_RANGE where there are more than
+ * INT32_MAX tasks; E_MEMORY. */
+enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sbp_arena *arena,
+                               struct sbp_tasks *tasks, struct sbp_diag *diag) SBP_MUST_USE;
 /* Calls of the step in order, whose `instr` are tasks; *calls is the arena's. E_RANGE, E_MEMORY. */
 enum sbp_status sbp_tasks_calls(const struct sbp_program *program, const struct sbp_tasks *tasks,
                                 struct sbp_arena *arena, struct sbp_call **calls,

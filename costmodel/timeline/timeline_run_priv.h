@@ -8,21 +8,7 @@
 #ifndef SBP_COSTMODEL_TIMELINE_TIMELINE_RUN_PRIV_H
 #define SBP_COSTMODEL_TIMELINE_TIMELINE_RUN_PRIV_H
 
-#include "costmodel/timeline/timeline.h"
-
-enum sbp_work_kind {
-    SBP_WORK_FORWARD,
-    SBP_WORK_BACKWARD,
-    SBP_WORK_WEIGHT,
-    SBP_WORK_UPDATE, /* optimizer, where no end of a step has it; micro_batch is the step */
-    SBP_WORK_KINDS
-};
-
-/* Eight bytes: orders are long, and works are passed by value. */
-struct sbp_timeline_work {
-    int16_t kind, stage; /* virtual stage */
-    int32_t micro_batch;
-};
+#include "costmodel/timeline/works.h"
 
 static inline struct sbp_timeline_work sbp_timeline_work_of(enum sbp_work_kind kind, int stage,
                                                             int micro_batch)

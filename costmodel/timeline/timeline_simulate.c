@@ -173,8 +173,6 @@ static enum sbp_status check(const struct sbp_timeline_request *request, struct 
     return check_bytes(request, diag);
 }
 
-/* --- preparing --- */
-
 /* --- playing --- */
 
 static double finish(struct sbp_timeline_run *run)
@@ -292,4 +290,31 @@ enum sbp_status sbp_timeline_simulate(const struct sbp_timeline_request *request
     if (status == SBP_OK)
         *timeline = result;
     return status;
+}
+
+/* --- works --- */
+
+/* Works of a device, at most. */
+static int64_t most_works(const struct sbp_timeline_request *request)
+{
+    const int kinds = schedules[request->schedule]->splits_backward ? 3 : 2;
+    return (int64_t)kinds * sbp_timeline_run_chunks(request) * request->micro_batches;
+}
+
+enum sbp_status sbp_timeline_works(const struct sbp_timeline_request *request, int device,
+                                   struct sbp_arena *arena, struct sbp_timeline_work **work,
+                                   int64_t *count, struct sbp_diag *diag)
+{
+    SBP_TRY(check_counts(request, diag));
+    const struct sbp_schedule_entry *schedule = schedules[request->schedule];
+    const struct sbp_timeline_run run = {
+        .request = request, .devices = request->stages, .micro_batches = request->micro_batches};
+    if (schedule->arrange == NULL)
+        return sbp_fail(diag, SBP_E_UNSUPPORTED, "timeline: schedule: %s has no fixed order",
+                        sbp_timeline_schedule_name(request->schedule));
+    *work = SBP_NEW(arena, struct sbp_timeline_work, most_works(request));
+    if (*work == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the works of a step");
+    *count = schedule->arrange(&run, device, *work) - *work;
+    return SBP_OK;
 }

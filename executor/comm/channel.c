@@ -12,55 +12,95 @@ static enum sbp_status backend(struct sbp_channel *channel, enum sbp_status stat
                     channel->ops->reason(channel->comm));
 }
 
-static int find_group(const struct sbp_channel *channel, sbp_axes axes)
+static bool same_span(const struct sbp_span *a, const struct sbp_span *b)
+{
+    return a->axes == b->axes && a->crosses == b->crosses && a->tensor == b->tensor;
+}
+
+static int find_group(const struct sbp_channel *channel, const struct sbp_span *span)
 {
     for (int g = 0; g < channel->group_count; g++)
-        if (channel->group_axes[g] == axes)
+        if (same_span(&channel->span[g], span))
             return g;
     return -1;
 }
 
-static enum sbp_status add_group(struct sbp_channel *channel, sbp_axes axes, int *ranks,
-                                 struct sbp_diag *diag)
+static struct sbp_span span_of(const struct sbp_call *call)
 {
-    const int64_t own = channel->ops->rank(channel->comm);
-    const int64_t size = sbp_mesh_group_size(channel->mesh, axes);
-    for (int64_t member = 0; member < size; member++)
-        ranks[member] = (int)sbp_mesh_group_rank(channel->mesh, axes, own, member);
-    const int key = channel->group_count++;
-    channel->group_axes[key] = axes;
-    return backend(channel,
-                   channel->ops->group(channel->comm, ranks, (int)size, key, &channel->group[key]),
+    const bool crosses = call->stages > 1 && call->kind != SBP_SEND_RECV;
+    return (struct sbp_span){call->axes, crosses, crosses ? call->tensor : 0};
+}
+
+static bool is_in(const struct sbp_channel *channel, const struct sbp_span *span, int stage)
+{
+    const struct sbp_step *step = channel->step;
+    if (!span->crosses)
+        return stage == channel->stage;
+    return span->tensor < 0 ||
+           step->program[step->program_of[stage]].weight_buffer[span->tensor] >= 0;
+}
+
+static enum sbp_status add_group(struct sbp_channel *channel, const struct sbp_span *span,
+                                 int *ranks, struct sbp_diag *diag)
+{
+    const struct sbp_step *step = channel->step;
+    const struct sbp_mesh *mesh = &step->mesh;
+    const int64_t size = sbp_mesh_group_size(mesh, span->axes);
+    const int key = span->crosses ? 2 * (span->tensor + 1) : 2 * channel->group_count + 1;
+    int count = 0;
+    for (int stage = 0; stage < step->stages; stage++)
+        for (int64_t member = 0; member < size && is_in(channel, span, stage); member++)
+            ranks[count++] = (int)(stage * mesh->devices +
+                                   sbp_mesh_group_rank(mesh, span->axes, channel->place, member));
+    channel->span[channel->group_count] = *span;
+    int *const handle = &channel->group[channel->group_count++];
+    return backend(channel, channel->ops->group(channel->comm, ranks, count, key, handle),
                    "creating a group", diag);
+}
+
+/* Groups over several stages come first, that of all stages before those of tied weights, so that
+ * every rank creates those that it shares with others in one order. */
+static bool is_turn(const struct sbp_call *call, int turn)
+{
+    const struct sbp_span span = span_of(call);
+    return turn == (!span.crosses ? 2 : span.tensor < 0 ? 0 : 1);
 }
 
 static enum sbp_status add_groups(struct sbp_channel *channel, struct sbp_arena *arena,
                                   struct sbp_diag *diag)
 {
-    int *ranks = SBP_NEW(arena, int, channel->mesh->devices);
-    channel->group_axes = SBP_NEW(arena, sbp_axes, channel->call_count);
+    const int64_t world = channel->step->stages * channel->step->mesh.devices;
+    int *ranks = SBP_NEW(arena, int, world);
+    channel->span = SBP_NEW(arena, struct sbp_span, channel->call_count);
     channel->group = SBP_NEW(arena, int, channel->call_count);
     channel->log = SBP_NEW(arena, struct sbp_logged_call, channel->call_count);
-    if (ranks == NULL || channel->group_axes == NULL || channel->group == NULL ||
-        channel->log == NULL)
+    if (ranks == NULL || channel->span == NULL || channel->group == NULL || channel->log == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the communication groups");
-    for (int i = 0; i < channel->call_count; i++)
-        if (find_group(channel, channel->calls[i].axes) < 0)
-            SBP_TRY(add_group(channel, channel->calls[i].axes, ranks, diag));
+    for (int turn = 0; turn < 3; turn++)
+        for (int i = 0; i < channel->call_count; i++) {
+            const struct sbp_span span = span_of(&channel->calls[i]);
+            if (is_turn(&channel->calls[i], turn) && channel->calls[i].kind != SBP_SEND_RECV &&
+                find_group(channel, &span) < 0)
+                SBP_TRY(add_group(channel, &span, ranks, diag));
+        }
     return SBP_OK;
 }
 
 enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_comm_ops *ops,
-                                 struct sbp_comm *comm, const struct sbp_program *program,
+                                 struct sbp_comm *comm, const struct sbp_step *step,
                                  const struct sbp_tasks *tasks, const struct sbp_kernels *kernels,
                                  struct sbp_arena *arena, struct sbp_diag *diag)
 {
+    const int64_t rank = ops->rank(comm), devices = step->mesh.devices;
     struct sbp_call *calls = NULL;
     *channel = (struct sbp_channel){.ops = ops,
                                     .comm = comm,
-                                    .mesh = &program->mesh,
-                                    .kernels = kernels,
-                                    .element_bytes = program->bytes.activation};
+                                    .step = step,
+                                    .stage = (int)(rank / devices),
+                                    .place = rank % devices,
+                                    .kernels = kernels};
+    const struct sbp_program *program = &step->program[step->program_of[channel->stage]];
+    channel->element_bytes = program->bytes.activation;
     const enum sbp_status status =
         sbp_tasks_calls(program, tasks, arena, &calls, &channel->call_count);
     if (status != SBP_OK)
@@ -81,7 +121,7 @@ static void note(struct sbp_channel *channel, const struct sbp_exchange *exchang
     if (channel->logged < channel->call_count)
         channel->log[channel->logged] =
             (struct sbp_logged_call){.kind = exchange->kind,
-                                     .axes = exchange->axes,
+                                     .axes = exchange->span.axes,
                                      .count = exchange->count,
                                      .element_bytes = channel->kernels->real_bytes};
     channel->logged++;
@@ -98,10 +138,10 @@ static void copy(const struct sbp_channel *channel, void *to, const void *from, 
 /* Leaves a rank with its own data in every place, as if its peers sent nothing. For tests. */
 static void exchange_nothing(const struct sbp_channel *channel, const struct sbp_exchange *exchange)
 {
-    const int64_t members = sbp_mesh_group_size(channel->mesh, exchange->axes);
+    const struct sbp_mesh *mesh = &channel->step->mesh;
+    const int64_t members = sbp_mesh_group_size(mesh, exchange->span.axes);
     const int64_t bytes = exchange->count * channel->kernels->real_bytes;
-    const int64_t place =
-        sbp_mesh_group_place(channel->mesh, exchange->axes, channel->ops->rank(channel->comm));
+    const int64_t place = sbp_mesh_group_place(mesh, exchange->span.axes, channel->place);
     if (exchange->kind == SBP_REDUCE_SCATTER)
         copy(channel, exchange->receive, (const char *)exchange->send + place * bytes,
              exchange->count);
@@ -139,13 +179,19 @@ static enum sbp_status call_backend(struct sbp_channel *channel,
     return SBP_E_INTERNAL;
 }
 
+static void spend(struct sbp_channel *channel, double wall_s, double cpu_s)
+{
+    channel->wall_s += sbp_clock_s() - wall_s;
+    channel->cpu_s += sbp_thread_cpu_s() - cpu_s;
+}
+
 enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
                                      const struct sbp_exchange *exchange, struct sbp_diag *diag)
 {
-    const int group = find_group(channel, exchange->axes);
+    const int group = find_group(channel, &exchange->span);
     if (group < 0)
         return sbp_fail(diag, SBP_E_INTERNAL, "%s over axes 0x%x: the plan lists no such group",
-                        sbp_collective_name(exchange->kind), (unsigned)exchange->axes);
+                        sbp_collective_name(exchange->kind), (unsigned)exchange->span.axes);
     note(channel, exchange);
     if (channel->skip) {
         exchange_nothing(channel, exchange);
@@ -153,9 +199,43 @@ enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
     }
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     const enum sbp_status status = call_backend(channel, exchange, channel->group[group]);
-    channel->wall_s += sbp_clock_s() - wall_s;
-    channel->cpu_s += sbp_thread_cpu_s() - cpu_s;
+    spend(channel, wall_s, cpu_s);
     return backend(channel, status, sbp_collective_name(exchange->kind), diag);
+}
+
+/* ---- between stages ------------------------------------------------------------------------- */
+
+enum { TAG_ACTIVATION = 21, TAG_GRADIENT = 22 };
+
+static int peer_of(const struct sbp_channel *channel, int stage)
+{
+    return (int)(stage * channel->step->mesh.devices + channel->place);
+}
+
+enum sbp_status sbp_channel_pass(struct sbp_channel *channel, bool forward, const void *buffer,
+                                 int64_t count, struct sbp_diag *diag)
+{
+    const struct sbp_exchange exchange = {.kind = SBP_SEND_RECV, .count = count};
+    const int peer = peer_of(channel, channel->stage + (forward ? 1 : -1));
+    const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
+    note(channel, &exchange);
+    const enum sbp_status status =
+        channel->ops->send(channel->comm, peer, forward ? TAG_ACTIVATION : TAG_GRADIENT, buffer,
+                           count * channel->kernels->real_bytes);
+    spend(channel, wall_s, cpu_s);
+    return backend(channel, status, "sending to another stage", diag);
+}
+
+enum sbp_status sbp_channel_take(struct sbp_channel *channel, bool forward, void *buffer,
+                                 int64_t count, struct sbp_diag *diag)
+{
+    const int peer = peer_of(channel, channel->stage + (forward ? -1 : 1));
+    const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
+    const enum sbp_status status =
+        channel->ops->receive(channel->comm, peer, forward ? TAG_ACTIVATION : TAG_GRADIENT, buffer,
+                              count * channel->kernels->real_bytes);
+    spend(channel, wall_s, cpu_s);
+    return backend(channel, status, "receiving from another stage", diag);
 }
 
 enum sbp_status sbp_channel_check(const struct sbp_channel *channel, struct sbp_diag *diag)

@@ -17,13 +17,24 @@ struct sbp_logged_call {
     int64_t count, element_bytes;
 };
 
+/* Who communicates: the members of the own stage along some axes; or their likes in several stages,
+ * in those that hold a tied weight or in all. */
+struct sbp_span {
+    sbp_axes axes;
+    bool crosses; /* stages */
+    int tensor;   /* the tied weight, -1: of all stages; 0 within a stage */
+};
+
 struct sbp_channel {
     const struct sbp_comm_ops *ops;
     struct sbp_comm *comm;
-    const struct sbp_mesh *mesh;       /* borrowed */
+    const struct sbp_step *step; /* borrowed */
+    int stage;                   /* the own one */
+    int64_t place; /* in its mesh: rank `place` of the stage's ranks, which follow those
+                      of the stage before */
     const struct sbp_kernels *kernels; /* of the run's real type */
     int group_count;
-    sbp_axes *group_axes;         /* (group_count) */
+    struct sbp_span *span;        /* (group_count) */
     int *group;                   /* (group_count) handles of the backend */
     const struct sbp_call *calls; /* the program's list of a step, (call_count) */
     int call_count;
@@ -38,19 +49,27 @@ struct sbp_channel {
  * the buffer of an all-reduce. */
 struct sbp_exchange {
     enum sbp_collective kind;
-    sbp_axes axes;
+    struct sbp_span span;
     enum sbp_comm_reduction reduction; /* all-reduce */
     void *receive;
     const void *send;
     int64_t count;
 };
 
-/* Creates the groups that the calls of a program's tasks use, in their order; collective over all
- * ranks. Everything is allocated in the arena. As many ranks as the mesh has devices. */
+/* Creates the groups that the calls of the tasks of this rank's stage use; collective over all
+ * ranks, of which there are as many as the mesh has devices in each stage. Everything is allocated
+ * in the arena. */
 enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_comm_ops *ops,
-                                 struct sbp_comm *comm, const struct sbp_program *program,
+                                 struct sbp_comm *comm, const struct sbp_step *step,
                                  const struct sbp_tasks *tasks, const struct sbp_kernels *kernels,
                                  struct sbp_arena *arena, struct sbp_diag *diag) SBP_MUST_USE;
+
+/* An activation, or a gradient, to the same place of another stage, and from there; in the order
+ * sent. `forward`: activations. */
+enum sbp_status sbp_channel_pass(struct sbp_channel *channel, bool forward, const void *buffer,
+                                 int64_t count, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_channel_take(struct sbp_channel *channel, bool forward, void *buffer,
+                                 int64_t count, struct sbp_diag *diag) SBP_MUST_USE;
 
 enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
                                      const struct sbp_exchange *exchange,

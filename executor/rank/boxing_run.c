@@ -24,8 +24,8 @@ static enum sbp_status run_all_reduce(const struct sbp_boxing_run *run, struct s
     const int64_t elements = sbp_dist_local_elements(run->layout->mesh, run->shape, &run->step->to);
     if (run->in != run->out)
         copy(channel->kernels, run->out, run->in, elements);
-    const struct sbp_exchange exchange = {SBP_ALL_REDUCE, run->step->axes, SBP_SUM, run->out,
-                                          NULL,           elements};
+    const struct sbp_exchange exchange = {
+        SBP_ALL_REDUCE, {.axes = run->step->axes}, SBP_SUM, run->out, NULL, elements};
     return sbp_channel_exchange(channel, &exchange, diag);
 }
 
@@ -43,7 +43,7 @@ static enum sbp_status run_exchange(const struct sbp_boxing_run *run, struct sbp
     if (step->kind != SBP_ALL_GATHER)
         count /= sbp_mesh_group_size(mesh, step->axes);
     const struct sbp_exchange exchange = {.kind = step->kind,
-                                          .axes = step->axes,
+                                          .span.axes = step->axes,
                                           .receive = unpack.needed ? run->unpack : run->out,
                                           .send = pack.needed ? run->pack : run->in,
                                           .count = count};

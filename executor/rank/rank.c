@@ -5,26 +5,28 @@
 #include "executor/rank/boxing_run_priv.h"
 #include "executor/rank/rank_ops_priv.h"
 
-enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_program *program,
+enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_program *program, int frames,
                               const struct sbp_device_ops *device, enum sbp_real real,
                               uint64_t seed, int64_t place, struct sbp_channel *channel,
                               struct sbp_diag *diag)
 {
+    const int64_t bytes = program->arena_bytes + (frames - 1) * program->kept_bytes;
     *rank = (struct sbp_rank){.program = program,
                               .device = device,
                               .kernels = device->kernels(real),
                               .channel = channel,
                               .rank = place,
+                              .frames = frames,
                               .seed = seed,
                               .grad_norm = -1,
                               .gradient_scale = 1};
     rank->layout =
         (struct sbp_layout){&program->mesh, program->graph->class_count, program->strategy.split};
     SBP_TRY(sbp_rank_check_matrices(rank, diag));
-    rank->memory = device->memory->allocate(program->arena_bytes);
+    rank->memory = device->memory->allocate(bytes);
     if (rank->memory == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "rank %lld: no %lld bytes on device %s",
-                        (long long)place, (long long)program->arena_bytes, device->name);
+                        (long long)place, (long long)bytes, device->name);
     return SBP_OK;
 }
 
@@ -64,7 +66,7 @@ static enum sbp_status run_reduce(struct sbp_rank *rank, const struct sbp_instr 
 {
     const struct sbp_exchange exchange = {
         .kind = SBP_ALL_REDUCE,
-        .axes = instr->box.axes,
+        .span.axes = instr->box.axes,
         .reduction = instr->reduction == 0 ? SBP_SUM : SBP_MAX,
         .receive = sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]),
         .count = rank->program->buffer[instr->buffer[SBP_AT_OUT]].elements,
@@ -101,12 +103,43 @@ static enum sbp_status write_real(const struct sbp_rank *rank, void *at, double 
                : rank->device->memory->from_host(at, &single, sizeof single);
 }
 
+/* Activations and gradients go to the next stage and back. */
+static enum sbp_status run_send(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                struct sbp_diag *diag)
+{
+    const int in = instr->buffer[SBP_AT_IN];
+    return sbp_channel_pass(rank->channel, instr->section == SBP_SECTION_FORWARD,
+                            sbp_rank_buffer(rank, in), rank->program->buffer[in].elements, diag);
+}
+
+static enum sbp_status run_receive(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                   struct sbp_diag *diag)
+{
+    const int out = instr->buffer[SBP_AT_OUT];
+    return sbp_channel_take(rank->channel, instr->section == SBP_SECTION_FORWARD,
+                            sbp_rank_buffer(rank, out), rank->program->buffer[out].elements, diag);
+}
+
+/* A sum over stages: of a tied weight's gradient, or its shard, or of the norm. */
+static enum sbp_status run_stage_sum(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                     struct sbp_diag *diag)
+{
+    const int out = instr->buffer[SBP_AT_OUT], tensor = instr->tensor;
+    const struct sbp_exchange exchange = {.kind = SBP_ALL_REDUCE,
+                                          .span = {instr->box.axes, true, tensor},
+                                          .reduction = SBP_SUM,
+                                          .receive = tensor < 0 ? sbp_rank_buffer(rank, out)
+                                                                : sbp_rank_shard(rank, tensor, out),
+                                          .count = (int64_t)instr->inner_elements};
+    return sbp_channel_exchange(rank->channel, &exchange, diag);
+}
+
 static enum sbp_status run_gather(struct sbp_rank *rank, const struct sbp_instr *instr,
                                   struct sbp_diag *diag)
 {
     const struct sbp_exchange exchange = {
         .kind = SBP_ALL_GATHER,
-        .axes = instr->box.axes,
+        .span.axes = instr->box.axes,
         .receive = sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]),
         .send = sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_IN]),
         .count = rank->program->shard[instr->tensor].elements};
@@ -135,7 +168,7 @@ static enum sbp_status run_scatter(struct sbp_rank *rank, const struct sbp_instr
         &program->mesh, &program->graph->tensor[tensor].shape, &program->buffer[in].dist);
     unsigned char *whole = sbp_rank_buffer(rank, in);
     const struct sbp_exchange exchange = {.kind = SBP_REDUCE_SCATTER,
-                                          .axes = instr->box.axes,
+                                          .span.axes = instr->box.axes,
                                           .receive = sbp_rank_shard(rank, tensor, in),
                                           .send = whole,
                                           .count = program->shard[tensor].elements};
@@ -157,8 +190,10 @@ static enum sbp_status add_squares(struct sbp_rank *rank, int tensor, void *scra
         sbp_dist_of_kind(&program->mesh, &program->buffer[buffer].dist, SBP_BROADCAST);
     const sbp_axes replicas = shard->level > 0 ? whole & ~shard->axes : whole;
     double squares = 0;
-    rank->kernels->sum_squares(scratch, sbp_rank_shard(rank, tensor, buffer), shard->elements,
-                               1.0 / (double)sbp_mesh_group_size(&program->mesh, replicas));
+    const int holders = program->scope.holders == NULL ? 1 : program->scope.holders[tensor];
+    rank->kernels->sum_squares(
+        scratch, sbp_rank_shard(rank, tensor, buffer), shard->elements,
+        1.0 / (double)(sbp_mesh_group_size(&program->mesh, replicas) * holders));
     SBP_TRY(rank->device->finish());
     SBP_TRY(read_real(rank, scratch, &squares));
     *sum += squares;
@@ -228,6 +263,9 @@ enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *
         [SBP_INSTR_BACKWARD] = sbp_rank_backward,
         [SBP_INSTR_BOX] = run_box,
         [SBP_INSTR_REDUCE] = run_reduce,
+        [SBP_INSTR_INNER] = run_stage_sum,
+        [SBP_INSTR_SEND] = run_send,
+        [SBP_INSTR_RECEIVE] = run_receive,
         [SBP_INSTR_GATHER] = run_gather,
         [SBP_INSTR_SCATTER] = run_scatter,
         [SBP_INSTR_ADD_GRADIENT] = run_add_gradient,
@@ -238,30 +276,34 @@ enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *
     return run[instr->kind](rank, instr, diag);
 }
 
-/* Of the micro-batch under way. */
-static enum sbp_status read_loss(struct sbp_rank *rank, double *loss, struct sbp_diag *diag)
+enum sbp_status sbp_rank_begin_work(struct sbp_rank *rank, const struct sbp_task *task,
+                                    struct sbp_diag *diag)
 {
-    const enum sbp_status status =
-        read_real(rank, sbp_rank_buffer(rank, rank->program->loss_buffer), loss);
+    rank->frame = task->frame;
+    if (task->work == SBP_WORK_BACKWARD)
+        rank->adds = rank->went_back++ > 0;
+    if (task->work == SBP_WORK_FORWARD)
+        return sbp_rank_begin_micro_batch(rank, task->micro_batch, diag);
+    rank->micro_batch = task->micro_batch;
+    return SBP_OK;
+}
+
+enum sbp_status sbp_rank_end_work(struct sbp_rank *rank, const struct sbp_task *task,
+                                  struct sbp_diag *diag)
+{
+    const int loss = rank->program->loss_buffer;
+    double of_work = 0;
+    if (task->work != SBP_WORK_FORWARD || loss < 0)
+        return SBP_OK;
+    const enum sbp_status status = read_real(rank, sbp_rank_buffer(rank, loss), &of_work);
+    rank->loss += of_work;
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "reading the loss");
 }
 
-enum sbp_status sbp_rank_next_micro_batch(struct sbp_rank *rank, struct sbp_diag *diag)
-{
-    double loss = 0;
-    if (rank->program->loss_buffer >= 0)
-        SBP_TRY(read_loss(rank, &loss, diag));
-    rank->loss += loss;
-    return sbp_rank_begin_micro_batch(rank, rank->micro_batch + 1, diag);
-}
-
-enum sbp_status sbp_rank_loss(struct sbp_rank *rank, double *loss, struct sbp_diag *diag)
+double sbp_rank_loss(const struct sbp_rank *rank)
 {
     const struct sbp_graph *graph = rank->program->graph;
-    *loss = NAN;
-    if (rank->program->loss_buffer < 0)
-        return SBP_OK;
-    SBP_TRY(read_loss(rank, loss, diag));
-    *loss = (rank->loss + *loss) / (double)(graph->global_batch * graph->sequence);
-    return SBP_OK;
+    return rank->program->loss_buffer < 0
+               ? (double)NAN
+               : rank->loss / (double)(graph->global_batch * graph->sequence);
 }

@@ -21,15 +21,27 @@ static int64_t type_bytes(const struct sbp_rank *rank, enum sbp_buffer_type type
                                       : 1;
 }
 
+/* What persists, then the frames, then what is there once. */
+static int64_t offset_of(const struct sbp_rank *rank, const struct sbp_buffer *buffer)
+{
+    const struct sbp_program *program = rank->program;
+    const int64_t offset = buffer->offset_bytes;
+    if (offset < program->persistent_bytes)
+        return offset;
+    const bool in_frame = offset < program->persistent_bytes + program->kept_bytes;
+    return offset + (in_frame ? rank->frame : rank->frames - 1) * program->kept_bytes;
+}
+
 void *sbp_rank_buffer(struct sbp_rank *rank, int buffer)
 {
     if (buffer < 0)
         return NULL;
     const struct sbp_buffer *at = &rank->program->buffer[buffer];
-    const int64_t end = at->offset_bytes + at->elements * type_bytes(rank, at->type);
+    const int64_t offset = offset_of(rank, at);
+    const int64_t end = offset + at->elements * type_bytes(rank, at->type);
     if (end > rank->high_water_bytes)
         rank->high_water_bytes = end;
-    return rank->memory + at->offset_bytes;
+    return rank->memory + offset;
 }
 
 void sbp_rank_region(const struct sbp_rank *rank, int buffer, struct sbp_region *region)
@@ -46,21 +58,20 @@ void sbp_rank_batch_region(const struct sbp_rank *rank, int buffer, struct sbp_r
 }
 
 /* Elements of a weight's block, without room for shards. */
-static int64_t block_elements(const struct sbp_rank *rank, int tensor)
+static int64_t block_elements(const struct sbp_program *program, int tensor)
 {
-    const struct sbp_program *program = rank->program;
     return sbp_dist_local_elements(&program->mesh, &program->graph->tensor[tensor].shape,
                                    &program->buffer[program->weight_buffer[tensor]].dist);
 }
 
-struct sbp_stretch sbp_rank_stretch(const struct sbp_rank *rank, int tensor, int64_t of_rank)
+struct sbp_stretch sbp_rank_stretch(const struct sbp_program *program, int tensor, int64_t place)
 {
-    const struct sbp_weight_shard *shard = &rank->program->shard[tensor];
-    const int64_t all = block_elements(rank, tensor);
+    const struct sbp_weight_shard *shard = &program->shard[tensor];
+    const int64_t all = block_elements(program, tensor);
     if (shard->level == 0)
         return (struct sbp_stretch){0, all};
     const int64_t first =
-        shard->elements * sbp_mesh_group_place(&rank->program->mesh, shard->axes, of_rank);
+        shard->elements * sbp_mesh_group_place(&program->mesh, shard->axes, place);
     const int64_t left = all > first ? all - first : 0;
     return (struct sbp_stretch){first < all ? first : all,
                                 left < shard->elements ? left : shard->elements};
@@ -134,11 +145,11 @@ static void fill_block(const struct sbp_rank *rank, int tensor, void *block)
 /* A rank that holds a shard alone makes the block beside it for a moment. */
 static enum sbp_status fill_shard(struct sbp_rank *rank, int tensor)
 {
-    const struct sbp_stretch stretch = sbp_rank_stretch(rank, tensor, rank->rank);
+    const struct sbp_stretch stretch = sbp_rank_stretch(rank->program, tensor, rank->rank);
     const struct sbp_memory_ops *memory = rank->device->memory;
     const int64_t bytes = rank->kernels->real_bytes;
     const int order = 0;
-    char *block = memory->allocate(block_elements(rank, tensor) * bytes);
+    char *block = memory->allocate(block_elements(rank->program, tensor) * bytes);
     if (block == NULL)
         return SBP_E_MEMORY;
     fill_block(rank, tensor, block);
@@ -211,12 +222,12 @@ static enum sbp_status fill_table(struct sbp_rank *rank, enum table table, int b
     return status;
 }
 
-enum sbp_status sbp_rank_begin_step(struct sbp_rank *rank, int64_t step, struct sbp_diag *diag)
+void sbp_rank_begin_step(struct sbp_rank *rank, int64_t step)
 {
     rank->step = step;
     rank->step_seed = sbp_random_bits_at(rank->seed, UINT64_MAX, (uint64_t)step);
     rank->loss = 0;
-    return sbp_rank_begin_micro_batch(rank, 0, diag);
+    rank->went_back = 0;
 }
 
 enum sbp_status sbp_rank_begin_micro_batch(struct sbp_rank *rank, int64_t micro_batch,
@@ -224,7 +235,6 @@ enum sbp_status sbp_rank_begin_micro_batch(struct sbp_rank *rank, int64_t micro_
 {
     const struct sbp_program *program = rank->program;
     rank->micro_batch = micro_batch;
-    rank->adds = micro_batch > 0;
     SBP_TRY(fill_table(rank, TABLE_IDS, program->ids_buffer, diag));
     SBP_TRY(fill_table(rank, TABLE_LABELS, program->labels_buffer, diag));
     return fill_table(rank, TABLE_POSITIONS, program->positions_buffer, diag);

@@ -127,10 +127,10 @@ static enum sbp_status open_ranks(struct sbp_reference *reference, uint64_t seed
     const struct sbp_device_ops *device = sbp_device("cpu", diag);
     if (device == NULL)
         return SBP_E_UNSUPPORTED;
-    SBP_TRY(
-        sbp_rank_open(&reference->rank, &reference->program, device, SBP_F64, seed, 0, NULL, diag));
-    SBP_TRY(sbp_rank_open(&reference->shadow, &reference->shadow_program, device, SBP_F32, seed, 0,
-                          NULL, diag));
+    SBP_TRY(sbp_rank_open(&reference->rank, &reference->program, 1, device, SBP_F64, seed, 0, NULL,
+                          diag));
+    SBP_TRY(sbp_rank_open(&reference->shadow, &reference->shadow_program, 1, device, SBP_F32, seed,
+                          0, NULL, diag));
     if (open_sizes(reference) != SBP_OK)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the reference of the verification");
     return SBP_OK;
@@ -329,10 +329,15 @@ static enum sbp_status run_instr(struct sbp_reference *reference, int index, str
 enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,
                                   struct sbp_diag *diag)
 {
-    SBP_TRY(sbp_rank_begin_step(&reference->rank, step, diag));
-    SBP_TRY(sbp_rank_begin_step(&reference->shadow, step, diag));
+    const struct sbp_task all = {.work = SBP_WORK_FORWARD};
+    sbp_rank_begin_step(&reference->rank, step);
+    sbp_rank_begin_step(&reference->shadow, step);
+    SBP_TRY(sbp_rank_begin_work(&reference->rank, &all, diag));
+    SBP_TRY(sbp_rank_begin_work(&reference->shadow, &all, diag));
     for (int i = 0; i < reference->program.instr_count; i++)
         if (reference->program.instr[i].kind != SBP_INSTR_UPDATE)
             SBP_TRY(run_instr(reference, i, diag));
-    return sbp_rank_loss(&reference->rank, &reference->loss, diag);
+    SBP_TRY(sbp_rank_end_work(&reference->rank, &all, diag));
+    reference->loss = sbp_rank_loss(&reference->rank);
+    return SBP_OK;
 }

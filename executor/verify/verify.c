@@ -22,6 +22,7 @@ struct summary {
 struct sbp_verifier {
     struct sbp_rank *rank;
     struct sbp_channel *channel;
+    int ranks; /* of all stages */
     double u, log2_ranks;
     int64_t tokens;
     struct sbp_verify_outcome outcome; /* of this rank's updates; on rank 0 all */
@@ -37,9 +38,26 @@ struct sbp_verifier {
 
 /* ---- small things -------------------------------------------------------------------------- */
 
+/* Among the ranks of all stages. */
+static int64_t world_rank(const struct sbp_verifier *v, int stage, int64_t place)
+{
+    return stage * v->rank->program->mesh.devices + place;
+}
+
+static int64_t own_rank(const struct sbp_verifier *v)
+{
+    return world_rank(v, v->channel->stage, v->rank->rank);
+}
+
 static bool leads(const struct sbp_verifier *v)
 {
-    return v->rank->rank == 0;
+    return own_rank(v) == 0;
+}
+
+static const struct sbp_program *program_of(const struct sbp_verifier *v, int stage)
+{
+    const struct sbp_step *step = v->channel->step;
+    return &step->program[step->program_of[stage]];
 }
 
 static double real_at(const struct sbp_verifier *v, const void *values, int64_t i)
@@ -115,20 +133,27 @@ const char *sbp_verify_finding_text(const struct sbp_finding *finding, char *buf
 
 /* ---- blocks of all ranks, on rank 0 -------------------------------------------------------- */
 
-/* Receives `count` reals of a rank's block, whose global indices run on from `global`. */
-typedef void (*take_run)(struct sbp_verifier *v, int tensor, int64_t rank, int64_t global,
-                         const void *values, int64_t count);
+/* Some reals of a block, whose global indices run on. */
+struct values {
+    int64_t place, rank;   /* in its stage, among all: whose block it is */
+    int64_t global, count; /* the first one's index; elements */
+    const void *at;
+};
 
-/* A tensor's block on every rank: where it is here, and how it is split. */
+struct blocks;
+typedef void (*take_values)(struct sbp_verifier *v, const struct blocks *blocks,
+                            const struct values *values);
+
+/* A tensor's block on every rank of a stage: where it is here, and how it is split. */
 struct blocks {
-    int tensor;
+    int stage, tensor;
     const struct sbp_dist *dist;
-    const void *memory; /* this rank's block, the device's or the host's */
+    const void *memory; /* this rank's block, the device's or the host's; NULL: of another stage */
     bool on_host;
     int64_t elements;  /* the same on all ranks */
     bool is_shard;     /* of a weight: each rank has its own stretch of the block */
     int64_t first_row; /* of the batch, of an activation */
-    take_run take;
+    take_values take;
 };
 
 /* Local indices k * run ... (k + 1) * run - 1 have consecutive global indices. */
@@ -147,15 +172,17 @@ static int64_t run_length(const struct sbp_region *region)
     return run;
 }
 
-static void take_piece(struct sbp_verifier *v, const struct blocks *blocks, int64_t rank,
+static void take_piece(struct sbp_verifier *v, const struct blocks *blocks, int64_t place,
                        const struct sbp_region *region, int64_t start, int64_t count)
 {
     const int64_t run = run_length(region), bytes = v->rank->kernels->real_bytes;
     for (int64_t at = start; at < start + count;) {
         const int64_t left = run - at % run, rest = start + count - at;
         const int64_t length = left < rest ? left : rest;
-        blocks->take(v, blocks->tensor, rank, sbp_region_global(region, at),
-                     (const char *)v->piece + (at - start) * bytes, length);
+        const struct values values = {place, world_rank(v, blocks->stage, place),
+                                      sbp_region_global(region, at), length,
+                                      (const char *)v->piece + (at - start) * bytes};
+        blocks->take(v, blocks, &values);
         at += length;
     }
 }
@@ -178,23 +205,24 @@ static int64_t least(int64_t a, int64_t b)
 
 /* What a rank has of a block, and where it begins there. */
 static struct sbp_stretch stretch_of(const struct sbp_verifier *v, const struct blocks *blocks,
-                                     int64_t rank)
+                                     int64_t place)
 {
-    return blocks->is_shard ? sbp_rank_stretch(v->rank, blocks->tensor, rank)
+    return blocks->is_shard ? sbp_rank_stretch(program_of(v, blocks->stage), blocks->tensor, place)
                             : (struct sbp_stretch){0, blocks->elements};
 }
 
 /* One rank's block, piece by piece, on rank 0. A rank sends when it is told to, so that no more
  * than one block is under way. */
-static enum sbp_status collect_from(struct sbp_verifier *v, const struct blocks *blocks, int peer,
-                                    struct sbp_diag *diag)
+static enum sbp_status collect_from(struct sbp_verifier *v, const struct blocks *blocks,
+                                    int64_t place, struct sbp_diag *diag)
 {
+    const int peer = (int)world_rank(v, blocks->stage, place);
     const struct sbp_shape *shape = &v->rank->program->graph->tensor[blocks->tensor].shape;
     const int64_t bytes = v->rank->kernels->real_bytes;
     const char go = 1;
     struct sbp_region region;
-    const struct sbp_stretch stretch = stretch_of(v, blocks, peer);
-    sbp_dist_region(&v->rank->layout, shape, blocks->dist, peer, &region);
+    const struct sbp_stretch stretch = stretch_of(v, blocks, place);
+    sbp_dist_region(&v->rank->layout, shape, blocks->dist, place, &region);
     region.first = blocks->first_row;
     if (peer != 0)
         SBP_TRY(sbp_channel_send(v->channel, peer, TAG_GO, &go, sizeof go, diag));
@@ -205,7 +233,7 @@ static enum sbp_status collect_from(struct sbp_verifier *v, const struct blocks 
         else
             SBP_TRY(
                 sbp_channel_receive(v->channel, peer, TAG_BLOCK, v->piece, count * bytes, diag));
-        take_piece(v, blocks, peer, &region, stretch.first + start, count);
+        take_piece(v, blocks, place, &region, stretch.first + start, count);
     }
     return SBP_OK;
 }
@@ -229,78 +257,102 @@ static enum sbp_status collect(struct sbp_verifier *v, const struct blocks *bloc
                                struct sbp_diag *diag)
 {
     if (!leads(v))
-        return offer(v, blocks, diag);
-    for (int peer = 0; peer < v->rank->program->mesh.devices; peer++)
-        SBP_TRY(collect_from(v, blocks, peer, diag));
+        return blocks->stage == v->channel->stage ? offer(v, blocks, diag) : SBP_OK;
+    for (int64_t place = 0; place < v->rank->program->mesh.devices; place++)
+        SBP_TRY(collect_from(v, blocks, place, diag));
     return SBP_OK;
 }
 
-/* Collects every weight, or its gradient, by a table of the program; from a ZeRO level on by
- * shards. */
-static enum sbp_status collect_all(struct sbp_verifier *v, const int *buffers, int sharded_from,
-                                   take_run take, struct sbp_diag *diag)
+/* What is collected of all weights: the states themselves, or their gradients. From some ZeRO level
+ * on they are in shards. */
+struct states {
+    bool gradients;
+    int sharded_from;
+    take_values take;
+};
+
+static enum sbp_status collect_state(struct sbp_verifier *v, const struct states *states, int stage,
+                                     int tensor, struct sbp_diag *diag)
 {
-    const struct sbp_program *program = v->rank->program;
-    for (int t = 0; t < program->graph->tensor_count; t++) {
-        if (buffers[t] < 0)
-            continue;
-        const struct sbp_buffer *buffer = &program->buffer[buffers[t]];
-        const bool is_shard = program->shard[t].level >= sharded_from;
-        const struct blocks blocks = {
-            .tensor = t,
-            .dist = &buffer->dist,
-            .memory = is_shard ? sbp_rank_shard(v->rank, t, buffers[t])
-                               : sbp_rank_buffer(v->rank, buffers[t]),
-            .elements = sbp_dist_local_elements(&program->mesh, &program->graph->tensor[t].shape,
-                                                &buffer->dist),
-            .is_shard = is_shard,
-            .take = take};
-        SBP_TRY(collect(v, &blocks, diag));
-    }
+    const struct sbp_program *program = program_of(v, stage);
+    const int at = (states->gradients ? program->gradient_buffer : program->weight_buffer)[tensor];
+    if (at < 0)
+        return SBP_OK;
+    const struct sbp_dist *dist = &program->buffer[at].dist;
+    const bool is_here = stage == v->channel->stage;
+    const bool is_shard = program->shard[tensor].level >= states->sharded_from;
+    const struct blocks blocks = {.stage = stage,
+                                  .tensor = tensor,
+                                  .dist = dist,
+                                  .memory = !is_here   ? NULL
+                                            : is_shard ? sbp_rank_shard(v->rank, tensor, at)
+                                                       : sbp_rank_buffer(v->rank, at),
+                                  .elements = sbp_dist_local_elements(
+                                      &program->mesh, &program->graph->tensor[tensor].shape, dist),
+                                  .is_shard = is_shard,
+                                  .take = states->take};
+    return collect(v, &blocks, diag);
+}
+
+static enum sbp_status collect_all(struct sbp_verifier *v, const struct states *states,
+                                   struct sbp_diag *diag)
+{
+    for (int stage = 0; stage < v->channel->step->stages; stage++)
+        for (int t = 0; t < v->rank->program->graph->tensor_count; t++)
+            SBP_TRY(collect_state(v, states, stage, t, diag));
     return SBP_OK;
+}
+
+/* Whether no stage before holds a weight. */
+static bool first_holder(const struct sbp_verifier *v, int stage, int tensor)
+{
+    for (int other = 0; other < stage; other++)
+        if (program_of(v, other)->weight_buffer[tensor] >= 0)
+            return false;
+    return true;
 }
 
 /* Whether a rank's block of a tensor, or its shard where they are shared out over `shared`, is the
  * first of its replicas. */
-static bool first_replica(const struct sbp_verifier *v, const struct sbp_dist *dist,
-                          sbp_axes shared, int64_t rank)
+static bool first_replica(const struct sbp_verifier *v, const struct blocks *blocks,
+                          sbp_axes shared, int64_t place)
 {
     const struct sbp_mesh *mesh = &v->rank->program->mesh;
-    const sbp_axes replicas = sbp_dist_of_kind(mesh, dist, SBP_BROADCAST) & ~shared;
+    const sbp_axes replicas = sbp_dist_of_kind(mesh, blocks->dist, SBP_BROADCAST) & ~shared;
     for (int axis = 0; axis < mesh->axis_count; axis++)
-        if (replicas >> axis & 1 && sbp_mesh_coordinate(mesh, rank, axis) != 0)
+        if (replicas >> axis & 1 && sbp_mesh_coordinate(mesh, place, axis) != 0)
             return false;
-    return true;
+    return first_holder(v, blocks->stage, blocks->tensor);
 }
 
 /* ---- the step's start: parameters ---------------------------------------------------------- */
 
 /* Weights fill the reference; replicas, which the first rank's stand for, must be the same bits:
  * members that drift apart are a fault of their own. */
-static void take_weight(struct sbp_verifier *v, int tensor, int64_t rank, int64_t global,
-                        const void *values, int64_t count)
+static void take_weight(struct sbp_verifier *v, const struct blocks *blocks,
+                        const struct values *values)
 {
-    const struct sbp_program *program = v->rank->program;
-    double *weight = sbp_reference_weight(v->reference, tensor) + global;
-    float *shadow = sbp_reference_shadow_weight(v->reference, tensor) + global;
-    const struct sbp_dist *dist = &program->buffer[program->weight_buffer[tensor]].dist;
+    const int tensor = blocks->tensor;
+    const struct sbp_program *program = program_of(v, blocks->stage);
+    double *weight = sbp_reference_weight(v->reference, tensor) + values->global;
+    float *shadow = sbp_reference_shadow_weight(v->reference, tensor) + values->global;
     const struct sbp_weight_shard *shard = &program->shard[tensor];
-    const bool first = first_replica(v, dist, shard->level == 3 ? shard->axes : 0, rank);
-    for (int64_t i = 0; i < count; i++) {
-        const double value = real_at(v, values, i);
+    const bool first = first_replica(v, blocks, shard->level == 3 ? shard->axes : 0, values->place);
+    for (int64_t i = 0; i < values->count; i++) {
+        const double value = real_at(v, values->at, i);
         if (first) {
             weight[i] = value;
             shadow[i] = (float)value;
         } else if (!(weight[i] == value)) {
-            report(v, "replica of the weight", program->graph->tensor[tensor].name, rank,
-                   global + i, value, weight[i], 0);
+            report(v, "replica of the weight", program->graph->tensor[tensor].name, values->rank,
+                   values->global + i, value, weight[i], 0);
         }
     }
 }
 
 enum sbp_status sbp_verify_begin_step(struct sbp_verifier *v, struct sbp_diag *diag)
 {
-    return collect_all(v, v->rank->program->weight_buffer, 3, take_weight, diag);
+    return collect_all(v, &(struct states){false, 3, take_weight}, diag);
 }
 
 /* ---- within the step: outputs and updates -------------------------------------------------- */
@@ -344,17 +396,16 @@ static void compare_update(struct sbp_verifier *v, const struct update_at *at,
     const char *name = program->graph->tensor[at->instr->tensor].name;
     struct sbp_region region;
     sbp_rank_region(v->rank, at->instr->buffer[SBP_AT_W], &region);
-    const struct sbp_stretch stretch = sbp_rank_stretch(v->rank, at->instr->tensor, v->rank->rank);
+    const struct sbp_stretch stretch = sbp_rank_stretch(program, at->instr->tensor, v->rank->rank);
     const int64_t index =
         local < stretch.count ? sbp_region_global(&region, stretch.first + local) : -1;
     if (!(off[1] <= 0))
-        report(v, "first moment", name, v->rank->rank, index, run->first, after->first,
-               bound->first);
+        report(v, "first moment", name, own_rank(v), index, run->first, after->first, bound->first);
     else if (!(off[2] <= 0))
-        report(v, "second moment", name, v->rank->rank, index, run->second, after->second,
+        report(v, "second moment", name, own_rank(v), index, run->second, after->second,
                bound->second);
     else
-        report(v, "updated weight", name, v->rank->rank, index, run->weight, after->weight,
+        report(v, "updated weight", name, own_rank(v), index, run->weight, after->weight,
                bound->weight);
 }
 
@@ -438,63 +489,72 @@ static double bound_of(const struct sbp_verifier *v, double terms, double sum, d
     return inherited < 0 ? 0 : C * ((sqrt(terms) + v->log2_ranks) * v->u * sum + inherited);
 }
 
-static void take_gradient(struct sbp_verifier *v, int tensor, int64_t rank, int64_t global,
-                          const void *values, int64_t count)
+static void take_gradient(struct sbp_verifier *v, const struct blocks *blocks,
+                          const struct values *values)
 {
-    const struct sbp_program *program = v->rank->program;
+    const struct sbp_program *program = program_of(v, blocks->stage);
+    const int tensor = blocks->tensor;
     const double *gradient = sbp_reference_gradient(v->reference, tensor);
     const struct sbp_magnitude *magnitude = v->reference->magnitude[tensor];
-    const struct sbp_dist *dist = &program->buffer[program->gradient_buffer[tensor]].dist;
     const struct sbp_weight_shard *shard = &program->shard[tensor];
-    const bool counts = first_replica(v, dist, shard->level > 0 ? shard->axes : 0, rank);
+    const bool counts = first_replica(v, blocks, shard->level > 0 ? shard->axes : 0, values->place);
     double squares = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t at = global + i;
-        const double value = real_at(v, values, i);
+    for (int64_t i = 0; i < values->count; i++) {
+        const int64_t at = values->global + i;
+        const double value = real_at(v, values->at, i);
         const double bound = bound_of(v, (double)v->tokens, magnitude->sum[at],
                                       sbp_magnitude_inherited(magnitude, at));
-        compare(v, "gradient", program->graph->tensor[tensor].name, rank, at, value, gradient[at],
-                bound);
+        compare(v, "gradient", program->graph->tensor[tensor].name, values->rank, at, value,
+                gradient[at], bound);
         squares += value * value;
     }
     if (counts)
         v->squares += squares;
 }
 
-static void take_output(struct sbp_verifier *v, int tensor, int64_t rank, int64_t global,
-                        const void *values, int64_t count)
+static void take_output(struct sbp_verifier *v, const struct blocks *blocks,
+                        const struct values *values)
 {
-    const struct sbp_reference_output *output = v->reference->output[tensor];
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t at = global + i;
+    const struct sbp_graph *graph = v->rank->program->graph;
+    const struct sbp_reference_output *output = v->reference->output[blocks->tensor];
+    for (int64_t i = 0; i < values->count; i++) {
+        const int64_t at = values->global + i;
         const double bound =
             bound_of(v, output->terms, output->sum[at], output->inherited[at / output->features]);
-        compare(v, tensor == v->rank->program->graph->input ? "gradient" : "output",
-                v->rank->program->graph->tensor[tensor].name, rank, at, real_at(v, values, i),
+        compare(v, blocks->tensor == graph->input ? "gradient" : "output",
+                graph->tensor[blocks->tensor].name, values->rank, at, real_at(v, values->at, i),
                 output->value[at], bound);
     }
 }
 
-static enum sbp_status collect_outputs(struct sbp_verifier *v, int64_t micro_batch,
-                                       struct sbp_diag *diag)
+static enum sbp_status collect_output(struct sbp_verifier *v, int stage, int tensor,
+                                      int64_t micro_batch, struct sbp_diag *diag)
+{
+    const struct sbp_program *program = program_of(v, stage);
+    const int end = sbp_reference_end_instr(program, tensor);
+    if (end < 0)
+        return SBP_OK;
+    const struct sbp_buffer *out = &program->buffer[program->instr[end].buffer[SBP_AT_OUT]];
+    const int64_t bytes = out->elements * v->rank->kernels->real_bytes;
+    const bool is_here = stage == v->channel->stage;
+    const struct blocks blocks = {
+        .stage = stage,
+        .tensor = tensor,
+        .dist = &out->dist,
+        .memory = is_here ? (const char *)v->output[tensor] + micro_batch * bytes : NULL,
+        .on_host = true,
+        .elements = out->elements,
+        .first_row = micro_batch * program->graph->micro_batch,
+        .take = take_output};
+    return collect(v, &blocks, diag);
+}
+
+static enum sbp_status collect_outputs(struct sbp_verifier *v, int stage, struct sbp_diag *diag)
 {
     const struct sbp_program *program = v->rank->program;
-    for (int t = 0; t < program->graph->tensor_count; t++) {
-        if (v->end_instr[t] < 0)
-            continue;
-        const int out = program->instr[v->end_instr[t]].buffer[SBP_AT_OUT];
-        const int64_t elements = program->buffer[out].elements;
-        const struct blocks blocks = {.tensor = t,
-                                      .dist = &program->buffer[out].dist,
-                                      .memory =
-                                          (const char *)v->output[t] +
-                                          micro_batch * elements * v->rank->kernels->real_bytes,
-                                      .on_host = true,
-                                      .elements = elements,
-                                      .first_row = micro_batch * program->graph->micro_batch,
-                                      .take = take_output};
-        SBP_TRY(collect(v, &blocks, diag));
-    }
+    for (int64_t m = 0; m < program->scope.micro_batches; m++)
+        for (int t = 0; t < program->graph->tensor_count; t++)
+            SBP_TRY(collect_output(v, stage, t, m, diag));
     return SBP_OK;
 }
 
@@ -502,12 +562,13 @@ static enum sbp_status collect_outputs(struct sbp_verifier *v, int64_t micro_bat
  * ranks in the run's type. */
 static void check_summary(struct sbp_verifier *v, int64_t rank, const struct summary *summary)
 {
+    const struct sbp_program *program = program_of(v, (int)(rank / v->rank->program->mesh.devices));
     const double clip = v->rank->program->graph->training.clip_norm;
     const struct sbp_reference *reference = v->reference;
-    if (v->rank->program->loss_buffer >= 0)
+    if (program->loss_buffer >= 0)
         compare(v, "loss", "", rank, 0, summary->loss, reference->loss,
                 bound_of(v, (double)v->tokens, reference->loss_sum, reference->loss_inherited));
-    if (clip > 0) {
+    if (clip > 0 && program->parameters > 0) {
         const double norm = sqrt(v->squares), scale = norm > clip ? clip / norm : 1;
         const double bound = C * (2 + v->log2_ranks) * v->u;
         compare(v, "gradient norm", "", rank, 0, summary->grad_norm, norm, bound * norm);
@@ -519,14 +580,14 @@ static void check_summary(struct sbp_verifier *v, int64_t rank, const struct sum
 
 static enum sbp_status exchange_summaries(struct sbp_verifier *v, struct sbp_diag *diag)
 {
-    struct summary summary = {.grad_norm = v->rank->grad_norm,
+    struct summary summary = {.loss = sbp_rank_loss(v->rank),
+                              .grad_norm = v->rank->grad_norm,
                               .gradient_scale = v->rank->gradient_scale,
                               .updates = v->outcome};
-    SBP_TRY(sbp_rank_loss(v->rank, &summary.loss, diag));
     if (!leads(v))
         return sbp_channel_send(v->channel, 0, TAG_STEP, &summary, sizeof summary, diag);
     check_summary(v, 0, &summary);
-    for (int peer = 1; peer < v->rank->program->mesh.devices; peer++) {
+    for (int peer = 1; peer < v->ranks; peer++) {
         SBP_TRY(sbp_channel_receive(v->channel, peer, TAG_STEP, &summary, sizeof summary, diag));
         check_summary(v, peer, &summary);
     }
@@ -538,9 +599,9 @@ enum sbp_status sbp_verify_end_step(struct sbp_verifier *v, struct sbp_diag *dia
     v->squares = 0;
     if (leads(v))
         SBP_TRY(sbp_reference_run(v->reference, v->rank->step, diag));
-    for (int64_t m = 0; m < v->rank->program->scope.micro_batches; m++)
-        SBP_TRY(collect_outputs(v, m, diag));
-    SBP_TRY(collect_all(v, v->rank->program->gradient_buffer, 1, take_gradient, diag));
+    for (int stage = 0; stage < v->channel->step->stages; stage++)
+        SBP_TRY(collect_outputs(v, stage, diag));
+    SBP_TRY(collect_all(v, &(struct states){true, 1, take_gradient}, diag));
     return exchange_summaries(v, diag);
 }
 
@@ -604,7 +665,8 @@ enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster 
     v->rank = rank;
     v->channel = rank->channel;
     v->u = rank->kernels->real == SBP_F64 ? 0x1p-53 : 0x1p-24;
-    v->log2_ranks = log2((double)rank->program->mesh.devices);
+    v->ranks = (int)(rank->channel->step->stages * rank->program->mesh.devices);
+    v->log2_ranks = log2((double)v->ranks);
     v->tokens = graph->global_batch * graph->sequence;
     enum sbp_status status = allocate(v);
     if (status != SBP_OK)

@@ -53,7 +53,7 @@ void plan_open(struct plan *plan, const char *model, const int *levels)
 
 void plan_close(struct plan *plan)
 {
-    sbp_program_free(&plan->program);
+    sbp_step_free(&plan->step);
     sbp_graph_free(&plan->graph);
     sbp_arena_free(&plan->arena);
 }
@@ -162,6 +162,31 @@ void plan_cut_step(struct plan *plan, struct sbp_random *random)
     check(sbp_graph_set_micro_batch(&plan->graph, rows, &diag), &diag, "micro-batch");
 }
 
+static bool has_stages(struct plan *plan)
+{
+    struct sbp_cluster stage;
+    struct sbp_diag diag = {0};
+    int level, first[16];
+    if (sbp_parallel_stage_cluster(&plan->parallel, &plan->cluster, &stage, &level, &diag) !=
+            SBP_OK ||
+        sbp_stages_cut_as(&plan->graph, (int)plan->parallel.pipeline, &plan->parallel, first,
+                          &diag) != SBP_OK)
+        return false;
+    check(sbp_mesh_make(&stage, &plan->mesh, &diag), &diag, "mesh of a stage");
+    return true;
+}
+
+bool plan_cut_stages(struct plan *plan, struct sbp_random *random)
+{
+    static const int stages[] = {2, 2, 3, 4};
+    plan_cut_step(plan, random);
+    plan->parallel.pipeline = stages[below(random, 4)];
+    plan->parallel.stage_cut = below(random, 2) ? SBP_CUT_FLOPS : SBP_CUT_BLOCKS;
+    plan->parallel.schedule = below(random, 3) == 0 ? SBP_GPIPE : SBP_ONE_F_ONE_B;
+    plan->parallel.keep_sent = below(random, 4) == 0;
+    return has_stages(plan);
+}
+
 /* Half of the operators have a level of their own. */
 static void draw_levels(struct plan *plan, struct sbp_random *random)
 {
@@ -181,13 +206,15 @@ void plan_randomise(struct plan *plan, struct sbp_random *random, bool wide,
     while (!try_random(plan, random, wide))
         if (++tries == 200000)
             fail_msg("no legal strategy for %s in 200000 tries", plan->graph.name);
-    struct sbp_scope scope = sbp_program_scope_whole(&plan->graph);
-    scope.parallel = &plan->parallel;
-    scope.micro_batches = sbp_parallel_micro_batches(&plan->parallel, &plan->graph);
     draw_levels(plan, random);
-    check(sbp_program_make_scope(&plan->graph, &plan->cluster, &plan->mesh, &plan->strategy, &bytes,
-                                 &scope, &plan->program, &diag),
-          &diag, "program");
+    const struct sbp_step_request request = {.graph = &plan->graph,
+                                             .cluster = &plan->cluster,
+                                             .parallel = &plan->parallel,
+                                             .strategy = &plan->strategy,
+                                             .bytes = &bytes,
+                                             .runs = true};
+    check(sbp_step_make(&request, &plan->step, &diag), &diag, "step");
+    plan->program = plan->step.program;
 }
 
 static const char *random_optimizer(struct sbp_random *random)

@@ -3,16 +3,17 @@
 #define SBP_TESTS_RUN_PLANS_H
 
 #include "base/math/random.h"
-#include "costmodel/program/program.h"
+#include "costmodel/program/step.h"
 
 struct plan {
     struct sbp_arena arena;
     struct sbp_cluster cluster;
-    struct sbp_mesh mesh;
+    struct sbp_mesh mesh; /* of a stage */
     struct sbp_graph graph;
-    struct sbp_parallel parallel; /* all of the batch at once, until drawn */
+    struct sbp_parallel parallel; /* all of the batch at once, in one stage, until drawn */
     struct sbp_strategy strategy;
-    struct sbp_program program;
+    struct sbp_step step;
+    struct sbp_program *program; /* of the first stage */
 };
 
 /* A model file as text and a mesh of levels (outermost first, 0 ends). Fails the test on error. */
@@ -20,6 +21,8 @@ void plan_open(struct plan *plan, const char *model, const int *levels);
 /* Draws micro-batches, ZeRO, recomputation and boxing once more for the step; before the strategy.
  */
 void plan_cut_step(struct plan *plan, struct sbp_random *random);
+/* Draws several stages and their schedule, too; false: the model or the mesh has none. */
+bool plan_cut_stages(struct plan *plan, struct sbp_random *random);
 /* A random strategy that sbp_strategy_close accepts, compiled for a run in `real`. wide: work is
  * repeated, sums live on and activations rest whole, too; else every axis splits. */
 void plan_randomise(struct plan *plan, struct sbp_random *random, bool wide,

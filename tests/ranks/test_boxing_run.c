@@ -25,6 +25,8 @@ struct problem {
     struct sbp_dist from, to;
     struct sbp_boxing boxing;
     struct sbp_program program; /* the steps as BOX instructions, for the channel */
+    struct sbp_step step;       /* of one stage that runs it */
+    int program_of;
     struct sbp_instr instr[SBP_MAX_BOXING_STEPS];
 };
 
@@ -96,6 +98,14 @@ static void make_program(struct problem *p, bool path)
     p->program.bytes = sbp_program_run_bytes(SBP_F64);
     p->program.instr = p->instr;
     p->program.instr_count = p->boxing.count;
+    p->step = (struct sbp_step){.parallel = {.chunks = 1, .schedule = SBP_ONE_F_ONE_B},
+                                .mesh = p->mesh,
+                                .micro_batches = 1,
+                                .stages = 1,
+                                .pieces = 1,
+                                .program_of = &p->program_of,
+                                .program_count = 1,
+                                .program = &p->program};
 }
 
 /* A rank's block: where the tensor is partial, addends that depend on the member and sum up to it.
@@ -176,9 +186,9 @@ static enum sbp_status open_channel(const struct problem *p, const struct sbp_co
                                     struct sbp_channel *channel, struct sbp_diag *diag)
 {
     struct sbp_tasks tasks;
-    SBP_TRY(sbp_tasks_make(&p->program, arena, &tasks));
-    return sbp_channel_open(channel, ops, comm, &p->program, &tasks, sbp_kernels_cpu(SBP_F64),
-                            arena, diag);
+    SBP_TRY(sbp_tasks_make(&p->step, 0, arena, &tasks, diag));
+    return sbp_channel_open(channel, ops, comm, &p->step, &tasks, sbp_kernels_cpu(SBP_F64), arena,
+                            diag);
 }
 
 static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm *comm,

@@ -62,7 +62,7 @@ static void run_plan(const struct plan *plan, const struct sbp_run_options *opti
                      const char *model, struct sbp_run_result *result)
 {
     struct sbp_diag diag = {0};
-    const enum sbp_status status = sbp_run(&plan->program, &plan->cluster, options, result, &diag);
+    const enum sbp_status status = sbp_run(&plan->step, &plan->cluster, options, result, &diag);
     if (status == SBP_OK)
         return;
     describe(plan, model);
@@ -77,7 +77,7 @@ static void check_run(const struct plan *plan, const struct sbp_run_options *opt
     struct sbp_run_result result;
     run_plan(plan, options, model, &result);
     assert_true(result.filled);
-    assert_int_equal(result.high_water_bytes, plan->program.arena_bytes);
+    assert_int_equal(result.high_water_bytes, plan->step.totals.device_bytes);
     if (result.finding.found) {
         describe(plan, model);
         fail_msg("%s", sbp_verify_finding_text(&result.finding, text, (int)sizeof text));
@@ -130,6 +130,64 @@ static void cut_steps_equal_one_device(void **state)
         check_random(kind, 60, true, SBP_F64);
 }
 
+static int count_ties(const struct plan *plan)
+{
+    int ties = 0;
+    for (int t = 0; t < plan->graph.tensor_count; t++)
+        ties += plan->step.holders[t] > 1;
+    return ties;
+}
+
+/* Whether stages that share a weight shard it alike; it is split alike by its roles. */
+static bool has_alike_ties(const struct plan *plan)
+{
+    for (int t = 0; t < plan->graph.tensor_count; t++) {
+        const struct sbp_weight_shard *first = NULL;
+        for (int s = 0; s < plan->step.stages && plan->step.holders[t] > 1; s++) {
+            const struct sbp_program *program = &plan->step.program[s];
+            if (program->weight_buffer[t] < 0)
+                continue;
+            first = first == NULL ? &program->shard[t] : first;
+            if (first->level != program->shard[t].level)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Stages in a pipeline, whose micro-batches overtake each other. */
+static void pipelines_equal_one_device(void **state)
+{
+    enum { PLANS = 120 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    double worst = 0;
+    int runs = 0, ties = 0, several = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 700);
+    for (int tries = 0; runs < PLANS && tries < 20 * MOST_TRIES; tries++) {
+        struct plan plan;
+        random_model(&random, runs % 3, model, MODEL_BYTES);
+        plan_open(&plan, model, random_levels(&random));
+        if (plan_cut_stages(&plan, &random)) {
+            plan_randomise(&plan, &random, runs % 2 == 0, SBP_BOXING_FULL, SBP_F64);
+            if (has_alike_ties(&plan)) {
+                const struct sbp_run_options options = options_for(SBP_F64, &random);
+                check_run(&plan, &options, model, &worst);
+                runs++;
+                several += plan.step.micro_batches > 1;
+                ties += count_ties(&plan) > 0;
+            }
+        }
+        plan_close(&plan);
+    }
+    print_message("seed %llu: %d pipelines, %d of several micro-batches, %d with tied weights, "
+                  "largest difference / bound %.3f\n",
+                  (unsigned long long)seed, runs, several, ties, worst);
+    assert_int_equal(runs, PLANS);
+    assert_true(several > PLANS / 3 && ties > 0);
+}
+
 static void single_precision_equals_one_device(void **state)
 {
     (void)state;
@@ -166,7 +224,7 @@ static void paths_equal_one_device(void **state)
         const enum sbp_real real = i % 5 == 0 ? SBP_F32 : SBP_F64;
         open_random(&random, i % 3, i % 2 == 0, i % 3 == 2, SBP_BOXING_PATH, real, model, &plan);
         const struct sbp_run_options options = options_for(real, &random);
-        cuts += count_cuts(&plan.program);
+        cuts += count_cuts(plan.program);
         check_run(&plan, &options, model, &worst);
         plan_close(&plan);
     }
@@ -280,7 +338,7 @@ static void references_hold(void **state)
     for (int tries = 0; models < MODELS && tries < MOST_TRIES; tries++) {
         struct plan plan;
         open_random(&random, models % 3, true, false, SBP_BOXING_FULL, SBP_F64, model, &plan);
-        if (plan.program.loss_buffer >= 0) {
+        if (plan.program->loss_buffer >= 0) {
             check_reference(&plan, model, &random, &checked);
             models++;
         }
@@ -298,7 +356,7 @@ static void references_hold(void **state)
 static int find_instr(const struct plan *plan, struct sbp_random *random,
                       enum sbp_instr_kind instr_kind, enum sbp_collective kind)
 {
-    const struct sbp_program *program = &plan->program;
+    const struct sbp_program *program = plan->program;
     int found = -1, seen = 0;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
@@ -323,7 +381,7 @@ static void check_fault(const struct plan *plan, struct sbp_random *random, cons
     options.fault_instr = instr;
     run_plan(plan, &options, model, &result);
     if (!result.finding.found) {
-        const struct sbp_instr *at = &plan->program.instr[instr];
+        const struct sbp_instr *at = &plan->program->instr[instr];
         describe(plan, model);
         fail_msg("%s instruction %d (%s of %s, %s) went unnoticed",
                  fault == SBP_FAULT_SKIP ? "skipping" : "scaling", instr,
@@ -393,8 +451,8 @@ static void too_large_a_run_is_refused(void **state)
     sbp_random_seed(&random, seed + 600);
     open_random(&random, PERCEPTRON, false, false, SBP_BOXING_FULL, SBP_F32, model, &plan);
     const struct sbp_run_options options = options_for(SBP_F32, &random);
-    plan.program.arena_bytes = (int64_t)1 << 50;
-    assert_int_equal(sbp_run(&plan.program, &plan.cluster, &options, &result, &diag), SBP_E_MEMORY);
+    plan.program->arena_bytes = (int64_t)1 << 50;
+    assert_int_equal(sbp_run(&plan.step, &plan.cluster, &options, &result, &diag), SBP_E_MEMORY);
     assert_non_null(strstr(diag.text, "together, this machine has"));
     plan_close(&plan);
 }
@@ -414,7 +472,7 @@ static void too_large_a_matrix_is_refused(void **state)
     plan_open(&plan, model, (const int[]){2, 0});
     plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F32);
     const enum sbp_status status =
-        sbp_rank_open(&rank, &plan.program, sbp_device("cpu", &diag), SBP_F32, 1, 0, NULL, &diag);
+        sbp_rank_open(&rank, plan.program, 1, sbp_device("cpu", &diag), SBP_F32, 1, 0, NULL, &diag);
     if (status != SBP_E_UNSUPPORTED || strstr(diag.text, "operator wide") == NULL)
         fail_msg("%s: %s", sbp_status_name(status), diag.text);
     plan_close(&plan);
@@ -507,6 +565,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(residual_perceptrons_equal_one_device),
         cmocka_unit_test(gpts_equal_one_device),
         cmocka_unit_test(cut_steps_equal_one_device),
+        cmocka_unit_test(pipelines_equal_one_device),
         cmocka_unit_test(single_precision_equals_one_device),
         cmocka_unit_test(paths_equal_one_device),
         cmocka_unit_test(references_hold),

@@ -1,0 +1,170 @@
+#include "costmodel/program/task_play.h"
+
+#include <math.h>
+
+/* A stage as far as it has played. */
+struct lane {
+    const struct sbp_program *program;
+    const struct sbp_tasks *tasks;
+    const double *length_s;
+    double *begin_s;
+    int64_t next;
+    double free_s, link_free_s[2];
+    double *arrival_s[2]; /* (micro_batches) of activations, of gradients; < 0: not sent */
+};
+
+struct player {
+    const struct sbp_step *step;
+    struct lane *lane; /* (stages) */
+};
+
+double sbp_task_price_s(const struct sbp_program *program, const struct sbp_task *task)
+{
+    const struct sbp_instr *instr = &program->instr[task->instr];
+    return instr->compute_s + instr->communication_s;
+}
+
+static const struct sbp_instr *next_instr(const struct lane *lane)
+{
+    return lane->next < lane->tasks->count
+               ? &lane->program->instr[lane->tasks->task[lane->next].instr]
+               : NULL;
+}
+
+static bool sums_stages(const struct sbp_instr *instr)
+{
+    return instr->kind == SBP_INSTR_INNER && instr->stages > 1;
+}
+
+static bool holds(const struct lane *lane, int tensor)
+{
+    return tensor < 0 || lane->program->weight_buffer[tensor] >= 0;
+}
+
+/* Ends the next task. */
+static void pass_by(struct lane *lane, double begin_s, double end_s)
+{
+    lane->begin_s[lane->next++] = begin_s;
+    lane->free_s = end_s;
+}
+
+static void send(struct player *player, int stage, const struct sbp_instr *instr)
+{
+    struct lane *const lane = &player->lane[stage];
+    const int back = instr->section == SBP_SECTION_FORWARD ? 0 : 1;
+    const double begin_s = fmax(lane->free_s, lane->link_free_s[back]);
+    const double end_s = begin_s + lane->length_s[lane->next];
+    struct lane *const to = &player->lane[back ? stage - 1 : stage + 1];
+    lane->link_free_s[back] = end_s;
+    to->arrival_s[back][lane->tasks->task[lane->next].micro_batch] = end_s;
+    pass_by(lane, begin_s, lane->free_s);
+}
+
+/* Whether the message is on its way. */
+static bool receive(struct lane *lane, const struct sbp_instr *instr)
+{
+    const int back = instr->section == SBP_SECTION_FORWARD ? 0 : 1;
+    const double arrival_s = lane->arrival_s[back][lane->tasks->task[lane->next].micro_batch];
+    if (arrival_s < 0)
+        return false;
+    pass_by(lane, lane->free_s, fmax(lane->free_s, arrival_s));
+    return true;
+}
+
+/* Whether all stages that sum a tensor (-1: all stages) have come so far; then they do. */
+static bool sum(struct player *player, int tensor)
+{
+    double begin_s = 0, length_s = 0;
+    for (int stage = 0; stage < player->step->stages; stage++) {
+        struct lane *const lane = &player->lane[stage];
+        const struct sbp_instr *instr = next_instr(lane);
+        if (!holds(lane, tensor))
+            continue;
+        if (instr == NULL || !sums_stages(instr) || instr->tensor != tensor)
+            return false;
+        begin_s = fmax(begin_s, lane->free_s);
+        length_s = fmax(length_s, lane->length_s[lane->next]);
+    }
+    for (int stage = 0; stage < player->step->stages; stage++)
+        if (holds(&player->lane[stage], tensor))
+            pass_by(&player->lane[stage], begin_s, begin_s + length_s);
+    return true;
+}
+
+/* Plays a stage's next task if it need not wait. */
+static bool play_next(struct player *player, int stage)
+{
+    struct lane *const lane = &player->lane[stage];
+    const struct sbp_instr *instr = next_instr(lane);
+    if (instr == NULL)
+        return false;
+    if (sums_stages(instr))
+        return sum(player, instr->tensor);
+    if (instr->kind == SBP_INSTR_RECEIVE)
+        return receive(lane, instr);
+    if (instr->kind == SBP_INSTR_SEND)
+        send(player, stage, instr);
+    else
+        pass_by(lane, lane->free_s, lane->free_s + lane->length_s[lane->next]);
+    return true;
+}
+
+static enum sbp_status refuse(const struct player *player, struct sbp_diag *diag)
+{
+    for (int stage = 0; stage < player->step->stages; stage++) {
+        const struct lane *lane = &player->lane[stage];
+        const struct sbp_instr *instr = next_instr(lane);
+        if (instr != NULL)
+            return sbp_fail(diag, SBP_E_INTERNAL,
+                            "stages wait for each other: stage %d at task %lld, %s of micro-batch "
+                            "%d",
+                            stage, (long long)lane->next, sbp_program_instr_name(instr->kind),
+                            lane->tasks->task[lane->next].micro_batch);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status open_lanes(struct player *player, const struct sbp_tasks *tasks,
+                                  double *const *length_s, struct sbp_arena *arena,
+                                  struct sbp_play *play)
+{
+    const struct sbp_step *step = player->step;
+    player->lane = SBP_NEW(arena, struct lane, step->stages);
+    play->begin_s = SBP_NEW(arena, double *, step->stages);
+    if (player->lane == NULL || play->begin_s == NULL)
+        return SBP_E_MEMORY;
+    for (int stage = 0; stage < step->stages; stage++) {
+        struct lane *const lane = &player->lane[stage];
+        *lane = (struct lane){.program = &step->program[step->program_of[stage]],
+                              .tasks = &tasks[stage],
+                              .length_s = length_s[stage],
+                              .begin_s = SBP_NEW(arena, double, tasks[stage].count + 1),
+                              .arrival_s = {SBP_NEW(arena, double, step->micro_batches),
+                                            SBP_NEW(arena, double, step->micro_batches)}};
+        play->begin_s[stage] = lane->begin_s;
+        if (lane->begin_s == NULL || lane->arrival_s[0] == NULL || lane->arrival_s[1] == NULL)
+            return SBP_E_MEMORY;
+        for (int64_t m = 0; m < step->micro_batches; m++)
+            lane->arrival_s[0][m] = lane->arrival_s[1][m] = -1;
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_tasks_play(const struct sbp_step *step, const struct sbp_tasks *tasks,
+                               double *const *length_s, struct sbp_arena *arena,
+                               struct sbp_play *play, struct sbp_diag *diag)
+{
+    struct player player = {.step = step};
+    *play = (struct sbp_play){0};
+    if (open_lanes(&player, tasks, length_s, arena, play) != SBP_OK)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the times of a step");
+    for (bool moves = true; moves;) {
+        moves = false;
+        for (int stage = 0; stage < step->stages; stage++)
+            while (play_next(&player, stage))
+                moves = true;
+    }
+    for (int stage = 0; stage < step->stages; stage++)
+        play->step_s = fmax(play->step_s, player.lane[stage].free_s);
+    return refuse(&player, diag);
+}

@@ -1,0 +1,28 @@
+/* What a run's times are compared with: the step by its prices, and by what was measured.
+ *
+ * Ranks that share cores take turns, so that their wall time says nothing about a plan. The tasks
+ * of all stages are played instead (costmodel/program/task_play.h): with their prices, or with the
+ * arithmetic that ranks measured and the prices of communication.
+ */
+#ifndef SBP_EXECUTOR_RUN_TIMES_H
+#define SBP_EXECUTOR_RUN_TIMES_H
+
+#include "costmodel/program/task_play.h"
+
+struct sbp_run_prediction {
+    double step_s;
+    double compute_s, communication_s; /* the most of a stage */
+    struct sbp_play play;
+};
+
+/* Arrays are the arena's. Fail as sbp_tasks_play. */
+enum sbp_status sbp_run_predict(const struct sbp_step *step, const struct sbp_tasks *tasks,
+                                struct sbp_arena *arena, struct sbp_run_prediction *prediction,
+                                struct sbp_diag *diag) SBP_MUST_USE;
+/* Seconds of a step whose tasks compute for compute_s: (stages, tasks). All scratch is given back.
+ */
+enum sbp_status sbp_run_replay(const struct sbp_step *step, const struct sbp_tasks *tasks,
+                               double *const *compute_s, struct sbp_arena *arena, double *step_s,
+                               struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

@@ -49,13 +49,21 @@ static int first_update(const struct sbp_program *program)
     return first;
 }
 
-/* A sum over stages waits until all of them have gone back. */
+/* Whole gradients on their way to shards have their memory until their sum is over. */
+static bool ends_unreduced(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    return instr->kind == SBP_INSTR_SCATTER && instr->buffer[SBP_AT_IN] >= 0 &&
+           program->buffer[instr->buffer[SBP_AT_IN]].use == SBP_USE_UNREDUCED;
+}
+
+/* With several stages sums of gradients wait until the stage has gone back, and others need not
+ * wait for them. */
 static bool runs_once(const struct sbp_program *program, int index)
 {
     const struct sbp_instr *instr = &program->instr[index];
+    const bool waits = program->parallel.pipeline > 1 && !ends_unreduced(program, instr);
     return instr->section == SBP_SECTION_STEP &&
-           (program->scope.micro_batches > 1 || instr->stages > 1 ||
-            index >= first_update(program));
+           (program->scope.micro_batches > 1 || waits || index >= first_update(program));
 }
 
 static bool belongs(const struct sbp_program *program, int index, enum sbp_work_kind work)

@@ -3,10 +3,9 @@
  *
  * A program stands for one micro-batch of one stage. A work of the schedule runs the instructions
  * of its sections, in the program's order: a forward work those of `forward`, a backward work all
- * others but those of `step`, which follow the last work. With a single micro-batch sums of
- * gradients run where they stand, since whole gradients on their way to shards have no other time;
- * but for those over stages, which wait until all have gone back. The list is what the executor
- * plays, logs and times, and what its predictions are sums over.
+ * others but those of `step`, which follow the last work. With a single micro-batch whole gradients
+ * on their way to shards are summed where they stand, and in one stage all gradients. The list is
+ * what the executor plays, logs and times, and what its predictions are sums over.
  *
  * A micro-batch has a frame of the arena from its forward to its backward work (program_layout.c);
  * there are as many frames as the schedule has micro-batches in flight.

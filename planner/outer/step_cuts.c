@@ -353,14 +353,11 @@ static enum sbp_status add_all(struct lister *l)
     return SBP_OK;
 }
 
-/* Keeps to cuts that run (costmodel/program/runnable.h): one stage, whose micro-batches follow each
- * other in 1F1B alone. */
+/* Keeps to cuts that run (costmodel/program/runnable.h). */
 static void keep_runnable(struct lister *l)
 {
-    l->open.pipeline = l->open.offload = l->open.allow_delayed_gradients = false;
-    l->open.micro_batch &= l->given->parallel.schedule == SBP_ONE_F_ONE_B;
-    l->open.least_stages = 1;
-    l->open.schedules = 0;
+    l->open.offload = l->open.allow_delayed_gradients = false;
+    l->open.schedules &= 1u << SBP_ONE_F_ONE_B | 1u << SBP_GPIPE;
 }
 
 /* Finds the keys that are open: those of the space that the request does not give. */

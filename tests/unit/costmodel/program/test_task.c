@@ -3,12 +3,16 @@
 #include "tests/support/sbp_oracle.h"
 #include "tests/support/unit.h"
 
+#include <stdio.h>
+
 enum { FORWARD_BOX, FORWARD, BACKWARD_BOX, SCATTER, UPDATE, INSTRS };
 
 struct setting {
     struct sbp_arena arena;
     struct sbp_instr instr[INSTRS];
     struct sbp_program program;
+    struct sbp_step step; /* of one stage that runs it */
+    int program_of;
     struct sbp_tasks tasks;
 };
 
@@ -32,15 +36,24 @@ static void open_setting(struct setting *s, int64_t micro_batches)
                               : i < SCATTER    ? SBP_SECTION_BACKWARD
                                                : SBP_SECTION_STEP;
     assert_int_equal(sbp_mesh_make(&cluster, &s->program.mesh, &diag), SBP_OK);
-    assert_int_equal(sbp_tasks_make(&s->program, &s->arena, &s->tasks), SBP_OK);
+    s->step = (struct sbp_step){.parallel = {.chunks = 1, .schedule = SBP_ONE_F_ONE_B},
+                                .mesh = s->program.mesh,
+                                .micro_batches = micro_batches,
+                                .stages = 1,
+                                .pieces = 1,
+                                .program_of = &s->program_of,
+                                .program_count = 1,
+                                .program = &s->program};
+    assert_int_equal(sbp_tasks_make(&s->step, 0, &s->arena, &s->tasks, &diag), SBP_OK);
 }
 
-static void expect_tasks(const struct setting *s, const struct sbp_task *want, int count)
+/* Instruction and micro-batch of each. */
+static void expect_tasks(const struct setting *s, const int (*want)[2], int count)
 {
     assert_int_equal(s->tasks.count, count);
     for (int i = 0; i < count; i++) {
-        assert_int_equal(s->tasks.task[i].instr, want[i].instr);
-        assert_int_equal(s->tasks.task[i].micro_batch, want[i].micro_batch);
+        assert_int_equal(s->tasks.task[i].instr, want[i][0]);
+        assert_int_equal(s->tasks.task[i].micro_batch, want[i][1]);
     }
 }
 
@@ -63,7 +76,7 @@ static void test_one_micro_batch(void **state)
     (void)state;
     struct setting s;
     open_setting(&s, 1);
-    expect_tasks(&s, (struct sbp_task[]){{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}}, 5);
+    expect_tasks(&s, (const int[][2]){{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}}, 5);
     expect_calls(&s, (int[]){0, 0, 2, 3}, 4);
     sbp_arena_free(&s.arena);
 }
@@ -75,10 +88,46 @@ static void test_three_micro_batches(void **state)
     open_setting(&s, 3);
     expect_tasks(
         &s,
-        (struct sbp_task[]){
+        (const int[][2]){
             {0, 0}, {1, 0}, {2, 0}, {0, 1}, {1, 1}, {2, 1}, {0, 2}, {1, 2}, {2, 2}, {3, 2}, {4, 2}},
         11);
     expect_calls(&s, (int[]){0, 0, 2, 3, 3, 5, 6, 6, 8, 9}, 10);
+    sbp_arena_free(&s.arena);
+}
+
+static void expect_works(struct setting *s, enum sbp_schedule schedule, int stages, int stage,
+                         int frames, const char *want)
+{
+    static const char letters[] = {
+        [SBP_WORK_FORWARD] = 'F', [SBP_WORK_BACKWARD] = 'B', [SBP_WORK_UPDATE] = 'U'};
+    struct sbp_diag diag = {{0}};
+    char seen[64] = "";
+    int used = 0;
+    int program_of[4] = {0};
+    s->step.parallel.schedule = schedule;
+    s->step.stages = s->step.pieces = stages;
+    s->step.program_of = program_of;
+    assert_int_equal(sbp_tasks_make(&s->step, stage, &s->arena, &s->tasks, &diag), SBP_OK);
+    for (int64_t t = 0; t < s->tasks.count; t++) {
+        const struct sbp_task *task = &s->tasks.task[t];
+        if (task->begins)
+            used += snprintf(seen + used, sizeof seen - (size_t)used, "%c%d.%d ",
+                             letters[task->work], task->micro_batch, task->frame);
+    }
+    assert_string_equal(seen, want);
+    assert_int_equal(s->tasks.frames, frames);
+}
+
+/* Works with their micro-batch and frame: as many frames as micro-batches are in flight. */
+static void test_frames(void **state)
+{
+    (void)state;
+    struct setting s;
+    open_setting(&s, 4);
+    expect_works(&s, SBP_ONE_F_ONE_B, 1, 0, 1, "F0.0 B0.0 F1.0 B1.0 F2.0 B2.0 F3.0 B3.0 U3.0 ");
+    expect_works(&s, SBP_ONE_F_ONE_B, 3, 0, 3, "F0.0 F1.1 F2.2 B0.0 F3.0 B1.1 B2.2 B3.0 U3.0 ");
+    expect_works(&s, SBP_ONE_F_ONE_B, 3, 1, 2, "F0.0 F1.1 B0.0 F2.0 B1.1 F3.1 B2.0 B3.1 U3.0 ");
+    expect_works(&s, SBP_GPIPE, 2, 1, 4, "F0.0 F1.1 F2.2 F3.3 B3.3 B2.2 B1.1 B0.0 U3.0 ");
     sbp_arena_free(&s.arena);
 }
 
@@ -88,9 +137,12 @@ static void test_too_many(void **state)
     (void)state;
     struct setting s;
     struct sbp_tasks tasks;
+    struct sbp_diag diag = {{0}};
     open_setting(&s, 1);
-    s.program.scope.micro_batches = INT32_MAX / INSTRS + 1;
-    assert_int_equal(sbp_tasks_make(&s.program, &s.arena, &tasks), SBP_E_RANGE);
+    s.program.scope.micro_batches = s.step.micro_batches = 1 << 20;
+    s.program.instr_count = 1 << 11;
+    assert_int_equal(sbp_tasks_make(&s.step, 0, &s.arena, &tasks, &diag), SBP_E_RANGE);
+    s.program.instr_count = INSTRS;
     struct sbp_call *calls;
     int count;
     s.program.scope.micro_batches = INT32_MAX / 4 + 1;
@@ -103,6 +155,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_micro_batch),
         cmocka_unit_test(test_three_micro_batches),
+        cmocka_unit_test(test_frames),
         cmocka_unit_test(test_too_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

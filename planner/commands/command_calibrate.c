@@ -1,11 +1,14 @@
+#include <ctype.h>
 #include <string.h>
 
 #include "base/launcher.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "planner/cli/launch.h"
 #include "planner/commands/commands.h"
 
 #define DEFAULT_RANKS 4
+#define MOST_UNIT     4 /* letters behind a number */
 
 /* The first given option that is in the list; NULL: none. */
 static const char *find_among(const struct sbp_word_list *given, const char *const *names)
@@ -99,16 +102,45 @@ static enum sbp_status read_logs(const struct sbp_arguments *arguments, struct s
     return status;
 }
 
-/* The table that --runs names; NULL: it is a number of repeats, or not given. */
-static const char *runs_file(const struct sbp_arguments *arguments)
+/* A number and what is taken for a unit of one (3k, 1.5, 10x), but no name of a file (3.csv). */
+static bool looks_like_number(const char *value)
+{
+    const char *digits = value + (*value == '-' || *value == '+'),
+               *unit = digits + strspn(digits, "0123456789");
+    if (unit != digits && *unit == '.' && isdigit((unsigned char)unit[1]))
+        unit += 1 + strspn(unit + 1, "0123456789");
+    return unit != digits && strlen(unit) <= MOST_UNIT && strpbrk(unit, "./_-") == NULL;
+}
+
+/* The table that --runs names; NULL: it is a number of repeats, or not given. How many are legal is
+ * known to the program that measures. */
+static enum sbp_status runs_file(const struct sbp_arguments *arguments, const char **csv,
+                                 struct sbp_diag *diag)
 {
     const struct sbp_word_list *given = &arguments->forward;
+    int times = 0;
+    *csv = NULL;
     for (int i = 0; i + 1 < given->count; i++) {
         const char *value = given->word[i + 1];
-        if (strcmp(given->word[i], "--runs") == 0 && value[strspn(value, "-0123456789")] != '\0')
-            return value;
+        int64_t repeats;
+        if (strcmp(given->word[i], "--runs") != 0)
+            continue;
+        times++;
+        if (sbp_parse_int64(value, &repeats))
+            continue;
+        if (value[0] == '\0' || looks_like_number(value))
+            return sbp_fail(diag, SBP_E_USAGE,
+                            "sbplan calibrate: --runs: \"%.60s\" is not legal, legal is a whole "
+                            "number of repeats, or a table to fit, as in runs.csv or ./runs",
+                            value);
+        *csv = value;
     }
-    return NULL;
+    if (*csv == NULL || times == 1)
+        return SBP_OK;
+    return sbp_fail(diag, SBP_E_USAGE,
+                    "sbplan calibrate: --runs %.60s is given with another --runs, legal is one "
+                    "table",
+                    *csv);
 }
 
 /* A fit takes these options alone. */
@@ -151,7 +183,8 @@ static enum sbp_status fit(const struct sbp_arguments *arguments, const char *cs
 
 enum sbp_status sbp_command_calibrate(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
-    const char *csv = runs_file(arguments);
+    const char *csv;
+    SBP_TRY(runs_file(arguments, &csv, diag));
     if (csv != NULL)
         return fit(arguments, csv, diag);
     if (arguments->runtime != NULL)

@@ -10,13 +10,17 @@
 #include "planner/cli/outputs.h"
 #include "planner/commands/commands.h"
 #include "planner/configs/config_files.h"
+#include "planner/plan/input_kind.h"
 #include "planner/validate/runs_csv.h"
 #include "planner/validate/trainer_fit.h"
+
+#define NAME_BYTES 64 /* of a runtime */
 
 struct job {
     const struct sbp_arguments *arguments;
     const char *csv;
     struct sbp_arena arena;
+    const int *line; /* (runs) of the table */
     struct sbp_run_set set;
     struct sbp_trainer_fit fit;
 };
@@ -26,14 +30,22 @@ struct job {
 static enum sbp_status open_config(struct job *job, enum sbp_config_kind kind, const char *word,
                                    struct cJSON **tree, struct sbp_diag *diag)
 {
-    struct sbp_json cursor;
+    struct sbp_json at;
     const char *path;
+    const bool model = kind == SBP_CONFIG_MODEL;
     SBP_TRY(sbp_config_find(kind, word, &job->arena, &path, diag));
     SBP_TRY(sbp_outputs_check_input(job->arguments, path, diag));
-    return sbp_json_open(path, tree, &cursor, diag);
+    SBP_TRY(
+        sbp_input_kind_open(path, model ? SBP_INPUT_MODEL : SBP_INPUT_CLUSTER, tree, &at, diag));
+    if (cJSON_IsObject(*tree))
+        return SBP_OK;
+    cJSON_Delete(*tree);
+    *tree = NULL;
+    return sbp_fail(diag, SBP_E_INPUT, "%s: is no object, legal is a %s file", path,
+                    model ? "model" : "cluster");
 }
 
-/* Runs that do not say how many devices they had had all of the cluster's. */
+/* Runs that do not say how many devices they had had all of the cluster's, in its nodes. */
 static enum sbp_status put_devices(struct job *job, struct cJSON *root, bool *failed,
                                    struct sbp_diag *diag)
 {
@@ -41,16 +53,19 @@ static enum sbp_status put_devices(struct job *job, struct cJSON *root, bool *fa
     struct cJSON *cluster, *run = sbp_json_put_object(root, "run", failed);
     const struct cJSON *level;
     double devices = 1, innermost = 1;
+    int levels = 0;
     SBP_TRY(open_config(job, SBP_CONFIG_CLUSTER, word, &cluster, diag));
     cJSON_ArrayForEach(level, cJSON_GetObjectItemCaseSensitive(cluster, "levels"))
     {
         const struct cJSON *size = cJSON_GetObjectItemCaseSensitive(level, "size");
         innermost = cJSON_IsNumber(size) ? size->valuedouble : 1; /* else the reader refuses it */
         devices *= innermost;
+        levels++;
     }
     cJSON_Delete(cluster);
     sbp_json_put_number(run, "gpus", devices, failed);
-    sbp_json_put_number(run, "gpus_per_node", innermost, failed);
+    if (levels > 1)
+        sbp_json_put_number(run, "gpus_per_node", innermost, failed);
     return SBP_OK;
 }
 
@@ -68,7 +83,7 @@ static enum sbp_status fill_set(struct job *job, struct cJSON *root, struct sbp_
     SBP_TRY(put_devices(job, root, &failed, diag));
     SBP_TRY(open_config(job, SBP_CONFIG_MODEL, words->word[0], &model, diag));
     sbp_json_put(root, "model", model, &failed);
-    SBP_TRY(sbp_runs_csv_read(job->csv, root, diag));
+    SBP_TRY(sbp_runs_csv_read(job->csv, &job->arena, root, &job->line, diag));
     return failed ? sbp_fail(diag, SBP_E_MEMORY, "sbplan calibrate: out of memory") : SBP_OK;
 }
 
@@ -80,8 +95,8 @@ static enum sbp_status open_set(struct job *job, struct sbp_diag *diag)
         cJSON_Delete(root);
         return status;
     }
-    return sbp_run_set_open_tree(root, job->csv, job->arguments->runtime, &job->arena, &job->set,
-                                 diag);
+    return sbp_run_set_open_tree(root, job->csv, job->line, job->arguments->runtime, &job->arena,
+                                 &job->set, diag);
 }
 
 /* ---- the profile ----------------------------------------------------------------------------- */
@@ -92,12 +107,17 @@ static void replace(struct cJSON *object, const char *key, struct cJSON *item, b
     sbp_json_put(object, key, item, failed);
 }
 
-/* "mine" of "folder/mine.json". */
-static void name_of(const char *path, char name[64])
+/* "mine" of "folder/mine.json"; of a longer name whole characters. */
+static void name_of(const char *path, char name[NAME_BYTES])
 {
     const char *file = sbp_file_name(path), *dot = strrchr(file, '.');
-    const size_t length = dot != NULL && dot != file ? (size_t)(dot - file) : strlen(file);
-    (void)snprintf(name, 64, "%.*s", (int)(length < 63 ? length : 63), file);
+    size_t length = dot != NULL && dot != file ? (size_t)(dot - file) : strlen(file);
+    if (length >= NAME_BYTES) {
+        length = NAME_BYTES - 1;
+        while (length > 0 && ((unsigned char)file[length] & 0xc0) == 0x80)
+            length--; /* UTF-8 goes on with these */
+    }
+    (void)snprintf(name, NAME_BYTES, "%.*s", (int)length, file);
 }
 
 static void put_source(const struct job *job, struct cJSON *runtime, bool *failed)
@@ -105,9 +125,9 @@ static void put_source(const struct job *job, struct cJSON *runtime, bool *faile
     char text[512], hash[SBP_HASH_BYTES];
     *failed |= !sbp_json_hash(cJSON_GetObjectItemCaseSensitive(job->set.root, "runs"), hash);
     (void)snprintf(text, sizeof text,
-                   "fitted to %d runs of %.200s (%s), least mean absolute relative error: %.4g, of "
-                   "runs left out %.4g; sbplan %s",
-                   job->fit.runs, sbp_file_name(job->csv), hash, job->fit.error,
+                   "fitted to %d of %d runs of %.200s (%s), least mean absolute relative error: "
+                   "%.4g, of runs left out %.4g; sbplan %s",
+                   job->fit.runs, job->set.run_count, sbp_file_name(job->csv), hash, job->fit.error,
                    job->fit.error_left_out, SBP_VERSION);
     struct cJSON *source = cJSON_CreateObject();
     for (int at = 0; at < SBP_FITTED; at++)
@@ -122,7 +142,7 @@ static void put_source(const struct job *job, struct cJSON *runtime, bool *faile
 /* The runtime as fitted, which the caller deletes; NULL: memory ran out. */
 static struct cJSON *profile(const struct job *job)
 {
-    char name[64];
+    char name[NAME_BYTES];
     bool failed = false;
     struct cJSON *runtime =
         cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(job->set.cluster, "runtime"), true);
@@ -161,7 +181,11 @@ static enum sbp_status print_fit(const struct job *job)
     const struct sbp_trainer_fit *fit = &job->fit;
     SBP_PRINT_LINE("runs       %d of %s", fit->runs, job->csv);
     if (fit->refused > 0)
-        SBP_PRINT("; %d cannot be expressed", fit->refused);
+        SBP_PRINT("; %d cannot be priced:", fit->refused);
+    for (int i = 0; i < fit->refused && i < SBP_FIT_REFUSALS; i++)
+        SBP_PRINT_LINE("\n           %s", fit->refusal[i].text);
+    if (fit->refused > SBP_FIT_REFUSALS)
+        SBP_PRINT("\n           and %d more", fit->refused - SBP_FIT_REFUSALS);
     SBP_PRINT("\nerror      %.1f %% before, %.1f %% fitted, %.1f %% of runs that a fit was not "
               "shown\n\n",
               100 * fit->error_before, 100 * fit->error, 100 * fit->error_left_out);

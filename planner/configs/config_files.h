@@ -60,8 +60,8 @@ enum sbp_status sbp_device_file_fill(struct cJSON *cluster, const char *name,
 enum sbp_status sbp_run_set_open(const char *path, const char *runtime, struct sbp_arena *arena,
                                  struct sbp_run_set *set, struct sbp_diag *diag) SBP_MUST_USE;
 /* The same of a tree in memory, as sbp_run_set_take. */
-enum sbp_status sbp_run_set_open_tree(struct cJSON *tree, const char *file, const char *runtime,
-                                      struct sbp_arena *arena, struct sbp_run_set *set,
-                                      struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_run_set_open_tree(struct cJSON *tree, const char *file, const int *line,
+                                      const char *runtime, struct sbp_arena *arena,
+                                      struct sbp_run_set *set, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -43,13 +43,15 @@ static enum sbp_status add_runtime(const struct sbp_json *root, const struct con
 }
 
 static enum sbp_status find_cluster(void *context, const struct sbp_json *root,
-                                    struct cJSON **cluster)
+                                    struct cJSON **cluster, const char **found)
 {
     const struct context *around = context;
     struct sbp_json at;
     const char *file;
     SBP_TRY(sbp_json_member(root, "cluster", &at));
     SBP_TRY(open_cluster(&at, around->arena, cluster, &file));
+    if (cJSON_IsString(at.node))
+        *found = file;
     return add_runtime(root, around, *cluster, file); /* on failure the set frees the cluster */
 }
 
@@ -61,11 +63,11 @@ enum sbp_status sbp_run_set_open(const char *path, const char *runtime, struct s
     return sbp_run_set_read(path, &finder, set, diag);
 }
 
-enum sbp_status sbp_run_set_open_tree(struct cJSON *tree, const char *file, const char *runtime,
-                                      struct sbp_arena *arena, struct sbp_run_set *set,
-                                      struct sbp_diag *diag)
+enum sbp_status sbp_run_set_open_tree(struct cJSON *tree, const char *file, const int *line,
+                                      const char *runtime, struct sbp_arena *arena,
+                                      struct sbp_run_set *set, struct sbp_diag *diag)
 {
     struct context context = {.runtime = runtime, .arena = arena};
     const struct sbp_run_set_finder finder = {.cluster = find_cluster, .context = &context};
-    return sbp_run_set_take(tree, file, &finder, set, diag);
+    return sbp_run_set_take(tree, file, line, &finder, set, diag);
 }

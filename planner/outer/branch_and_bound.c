@@ -329,7 +329,8 @@ static enum sbp_status run_search(struct sbp_branch_and_bound *e)
         e->out->is_narrow = true;
         e->open_s = e->first_open_s;
     }
-    if (!e->any_legal && e->pool->count == 0 && !e->out->stopped && !e->out->left_out)
+    if (!e->any_legal && e->pool->count == 0 && !e->out->stopped && !e->out->left_out &&
+        e->request->most_s == 0)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
     if (e->pool->count == 0 && !(e->request->plan_alone && sbp_outer_is_infeasible(e))) {
         const enum sbp_status status = sbp_outer_take_least_memory(e);

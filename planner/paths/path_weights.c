@@ -56,11 +56,14 @@ static double times(const struct passes *launches, const struct passes *passes)
            launches->weight * passes->weight;
 }
 
-/* Repeats of an operator launch alike, but the first may form no gradient of its input. */
+/* Repeats of an operator launch alike, but the first may form no gradient of its input. A step
+ * without a flush takes less than the longest path through it, so that hosts bound nothing there.
+ */
 static enum sbp_status count_launches(const struct sbp_cut *cut, const struct sbp_path *path,
                                       struct sbp_arena *arena, struct sbp_path_weights *weights)
 {
-    const double host_s = cut->cluster->runtime.host_s;
+    const bool flushes = !sbp_timeline_delays_gradients(cut->parallel.schedule);
+    const double host_s = flushes ? cut->cluster->runtime.host_s : 0;
     const struct sbp_graph *graph = &cut->graph;
     const struct sbp_element_bytes bytes = sbp_program_element_bytes(&graph->precision);
     const struct sbp_pricing pricing = sbp_price_setup(graph, &cut->stage, &bytes);

@@ -1,6 +1,7 @@
 #include "planner/validate/run_set.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
@@ -9,7 +10,6 @@
 #include "base/text.h"
 
 #define MOST_RUNS    100000
-#define MOST_COLUMNS 64
 #define MOST_DEVICES ((int64_t)1 << 31)
 #define MOST_BYTES   1e18
 #define MOST_SECONDS 1e9
@@ -148,9 +148,31 @@ static enum sbp_status read_blocks(const struct sbp_json *list, struct sbp_degre
     return SBP_OK;
 }
 
+/* Words where others are legal: in a table every cell may hold one. */
+static enum sbp_status refuse_word(int cell, const struct sbp_json *at)
+{
+    const char *word = at->node->valuestring;
+    const long long least = (long long)cells[cell].least, most = (long long)cells[cell].most;
+    switch (cells[cell].kind) {
+    case CELL_WHOLE:
+        return sbp_json_refuse(at,
+                               "\"%.60s\" is not legal, legal is a whole number from %lld to %lld",
+                               word, least, most);
+    case CELL_FLAG:
+        return sbp_json_refuse(at, "\"%.60s\" is not legal, legal are true and false", word);
+    case CELL_NUMBER:
+        return sbp_json_refuse(at, "\"%.60s\" is not legal, legal is a number from %g to %g", word,
+                               cells[cell].least, cells[cell].most);
+    default:
+        return SBP_OK;
+    }
+}
+
 static enum sbp_status fill(int cell, const struct sbp_json *at, struct sbp_run *run)
 {
     void *field = (char *)run + cells[cell].offset;
+    if (cJSON_IsString(at->node))
+        SBP_TRY(refuse_word(cell, at));
     switch (cells[cell].kind) {
     case CELL_ID:
         return sbp_json_string(at, field);
@@ -172,9 +194,9 @@ static enum sbp_status read_columns(const struct sbp_json *root, struct sbp_run_
     struct sbp_json list, column;
     SBP_TRY(sbp_json_member(root, "columns", &list));
     SBP_TRY(sbp_json_length(&list, &set->column_count));
-    if (set->column_count < 1 || set->column_count > MOST_COLUMNS)
+    if (set->column_count < 1 || set->column_count > SBP_RUN_SET_MOST_COLUMNS)
         return sbp_json_refuse(&list, "has %d columns, legal are 1 to %d", set->column_count,
-                               MOST_COLUMNS);
+                               SBP_RUN_SET_MOST_COLUMNS);
     set->column = SBP_NEW(&set->arena, const char *, set->column_count);
     if (set->column == NULL)
         return out_of_memory(root);
@@ -218,13 +240,23 @@ static enum sbp_status check_run(const struct sbp_json *row, const struct sbp_ru
     if (run->step_s == 0 && run->memory_bytes == 0 && run->settled_bytes == 0)
         return sbp_json_refuse(row, "has no step_s, memory_bytes or settled_bytes");
     if (run->devices % run->devices_per_node != 0)
-        return sbp_json_refuse(row, "%lld gpus are not whole nodes of %lld gpus_per_node",
+        return sbp_json_refuse(row,
+                               "%lld gpus are not whole nodes of %lld gpus_per_node, legal are "
+                               "multiples of it",
                                (long long)run->devices, (long long)run->devices_per_node);
     return SBP_OK;
 }
 
+/* A place in a table has a line and a name. */
+static void name_place(struct sbp_json *at, int line, const char *column)
+{
+    if (line > 0)
+        (void)snprintf(at->path, sizeof at->path, "line %d%s%.100s", line,
+                       column == NULL ? "" : ": column ", column == NULL ? "" : column);
+}
+
 static enum sbp_status read_row(const struct sbp_json *row, const struct sbp_run_set *set,
-                                const struct sbp_run *shared, struct sbp_run *run)
+                                const struct sbp_run *shared, int line, struct sbp_run *run)
 {
     struct sbp_json at;
     int length;
@@ -233,18 +265,23 @@ static enum sbp_status read_row(const struct sbp_json *row, const struct sbp_run
         return sbp_json_refuse(row, "has %d cells, legal are %d, one for each column", length,
                                set->column_count);
     *run = *shared;
+    run->line = line;
     for (int i = 0; i < length; i++) {
         const int cell = cell_of(set->column[i]);
         SBP_TRY(walk(row, i, &at));
+        name_place(&at, line, set->column[i]);
         if (cell >= 0 && !cJSON_IsNull(at.node))
             SBP_TRY(fill(cell, &at, run));
     }
-    if (run->devices_per_node == 0)
-        run->devices_per_node = run->devices;
+    if (run->devices_per_node == 0 ||
+        (run->devices_per_node == shared->devices_per_node && run->devices < run->devices_per_node))
+        run->devices_per_node = run->devices; /* a part of a node */
     return check_run(row, run);
 }
 
-static enum sbp_status read_runs(const struct sbp_json *root, struct sbp_run_set *set)
+/* line: (runs); NULL: of no table. */
+static enum sbp_status read_runs(const struct sbp_json *root, const int *line,
+                                 struct sbp_run_set *set)
 {
     struct sbp_run shared;
     struct sbp_json list, row;
@@ -258,7 +295,8 @@ static enum sbp_status read_runs(const struct sbp_json *root, struct sbp_run_set
         return out_of_memory(root);
     for (int i = 0; i < set->run_count; i++) {
         SBP_TRY(walk(&list, i, &row));
-        SBP_TRY(read_row(&row, set, &shared, &set->run[i]));
+        name_place(&row, line == NULL ? 0 : line[i], NULL);
+        SBP_TRY(read_row(&row, set, &shared, line == NULL ? 0 : line[i], &set->run[i]));
     }
     return SBP_OK;
 }
@@ -368,14 +406,16 @@ static enum sbp_status read_cluster(const struct sbp_json *root,
                                     const struct sbp_run_set_finder *finder,
                                     struct sbp_run_set *set)
 {
-    struct sbp_json at, cursor;
+    struct sbp_json at;
     struct sbp_cluster cluster;
+    const char *file = NULL;
     SBP_TRY(sbp_json_member(root, "cluster", &at));
     SBP_TRY(finder == NULL ? duplicate_cluster(root, &set->cluster)
-                           : finder->cluster(finder->context, root, &set->cluster));
-    cursor = at;
-    cursor.node = set->cluster;
-    SBP_TRY(sbp_cluster_read(&cursor, &set->arena, &cluster));
+                           : finder->cluster(finder->context, root, &set->cluster, &file));
+    if (file != NULL)
+        sbp_json_at(set->cluster, file, root->diag, &at);
+    at.node = set->cluster;
+    SBP_TRY(sbp_cluster_read(&at, &set->arena, &cluster));
     if (cluster.level_count > 2)
         return sbp_json_refuse(&at, "has %d levels, legal are 2 (nodes, devices) or 1",
                                cluster.level_count);
@@ -402,7 +442,7 @@ static enum sbp_status read_texts(const struct sbp_json *root, struct sbp_run_se
     return read_figures(&member, false, &set->bounds);
 }
 
-static enum sbp_status read_set(const struct sbp_json *root,
+static enum sbp_status read_set(const struct sbp_json *root, const int *line,
                                 const struct sbp_run_set_finder *finder, struct sbp_run_set *set)
 {
     static const char *const KEYS[] = {
@@ -417,11 +457,11 @@ static enum sbp_status read_set(const struct sbp_json *root,
     SBP_TRY(read_cluster(root, finder, set));
     SBP_TRY(read_peers(root, set));
     SBP_TRY(read_columns(root, set));
-    SBP_TRY(read_runs(root, set));
+    SBP_TRY(read_runs(root, line, set));
     return number_groups(set, root);
 }
 
-enum sbp_status sbp_run_set_take(struct cJSON *tree, const char *file,
+enum sbp_status sbp_run_set_take(struct cJSON *tree, const char *file, const int *line,
                                  const struct sbp_run_set_finder *finder, struct sbp_run_set *set,
                                  struct sbp_diag *diag)
 {
@@ -430,7 +470,7 @@ enum sbp_status sbp_run_set_take(struct cJSON *tree, const char *file,
     set->file = sbp_arena_strdup(&set->arena, file);
     sbp_json_at(tree, set->file, diag, &root);
     const enum sbp_status status =
-        set->file == NULL ? out_of_memory(&root) : read_set(&root, finder, set);
+        set->file == NULL ? out_of_memory(&root) : read_set(&root, line, finder, set);
     if (status != SBP_OK)
         sbp_run_set_free(set);
     return status;
@@ -443,7 +483,7 @@ enum sbp_status sbp_run_set_read(const char *path, const struct sbp_run_set_find
     struct cJSON *tree;
     *set = (struct sbp_run_set){0};
     SBP_TRY(sbp_json_open(path, &tree, &root, diag));
-    return sbp_run_set_take(tree, path, finder, set, diag);
+    return sbp_run_set_take(tree, path, NULL, finder, set, diag);
 }
 
 void sbp_run_set_free(struct sbp_run_set *set)
@@ -486,8 +526,8 @@ enum sbp_status sbp_run_set_cluster(const struct sbp_run_set *set, int run, stru
     *cluster = cJSON_Duplicate(set->cluster, true);
     struct cJSON *levels = cJSON_GetObjectItemCaseSensitive(*cluster, "levels");
     const int count = cJSON_GetArraySize(levels);
-    const double nodes = (double)(one->devices / one->devices_per_node);
-    replace(cJSON_GetArrayItem(levels, 0), "size", count == 1 ? (double)one->devices : nodes,
+    const int64_t nodes = one->devices / one->devices_per_node;
+    replace(cJSON_GetArrayItem(levels, 0), "size", (double)(count == 1 ? one->devices : nodes),
             &failed);
     if (count == 2)
         replace(cJSON_GetArrayItem(levels, 1), "size", (double)one->devices_per_node, &failed);

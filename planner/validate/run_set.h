@@ -41,8 +41,11 @@ struct sbp_run_peer {
     struct sbp_run_figures figures;
 };
 
+#define SBP_RUN_SET_MOST_COLUMNS 64
+
 struct sbp_run {
     const char *id;
+    int line; /* of the table that the set was read from; 0: of none */
     int64_t devices, devices_per_node;
     struct sbp_degrees degrees;
     bool counts_ends; /* stages share out the layers and, as one more each, the embedding and the
@@ -68,9 +71,11 @@ struct sbp_run_set {
 };
 
 /* Finds the files that a set names: makes the whole cluster, which the caller deletes, of the
- * "cluster" and the "runtime" of a set's file, on whose root the cursor stands. */
+ * "cluster" and the "runtime" of a set's file, on whose root the cursor stands. *file: the
+ * cluster's own, for messages; left alone where it stands in the set. */
 struct sbp_run_set_finder {
-    enum sbp_status (*cluster)(void *context, const struct sbp_json *root, struct cJSON **cluster);
+    enum sbp_status (*cluster)(void *context, const struct sbp_json *root, struct cJSON **cluster,
+                               const char **file);
     void *context;
 };
 
@@ -78,9 +83,10 @@ struct sbp_run_set_finder {
  * is left allocated. E_INPUT names file, row and column; E_IO, E_MEMORY. */
 enum sbp_status sbp_run_set_read(const char *path, const struct sbp_run_set_finder *finder,
                                  struct sbp_run_set *set, struct sbp_diag *diag) SBP_MUST_USE;
-/* The same of a tree in memory, which the set owns from then on, also on failure; file: its name.
- */
-enum sbp_status sbp_run_set_take(struct cJSON *tree, const char *file,
+/* The same of a tree in memory, which the set owns from then on, also on failure; file: its name;
+ * line: (runs of the tree) where its table has them, by which messages name line and column; NULL:
+ * it is of no table. */
+enum sbp_status sbp_run_set_take(struct cJSON *tree, const char *file, const int *line,
                                  const struct sbp_run_set_finder *finder, struct sbp_run_set *set,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_run_set_free(struct sbp_run_set *set);

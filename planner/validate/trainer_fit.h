@@ -5,8 +5,8 @@
  * error, within what physics allows, whether the runs determine it, and the error that is left,
  * also of runs that the fit was not shown.
  *
- * Each run's layout is searched once, at first; the fit prices it under other constants. It goes
- * from constant to constant over ever finer steps, so that the same runs give the same fit.
+ * Each run's layout is searched once, at first; the fit prices it under other constants, as
+ * planner/validate/least_error.h asks for them. The same runs give the same fit.
  */
 #ifndef SBP_PLANNER_VALIDATE_TRAINER_FIT_H
 #define SBP_PLANNER_VALIDATE_TRAINER_FIT_H
@@ -28,8 +28,12 @@ enum sbp_fitted {
 /* "reaches.products", as in a runtime's file. */
 const char *sbp_trainer_fit_name(enum sbp_fitted constant);
 
+#define SBP_FIT_REFUSALS 10
+
 struct sbp_trainer_fit {
-    int runs, refused; /* those that were fitted to, and those that cannot be expressed */
+    int runs, refused; /* those that were fitted to, and those that cannot be priced */
+    struct sbp_diag refusal[SBP_FIT_REFUSALS]; /* of the first of those: "line 3: why", or a run's
+                                                  name in place of the line */
     double before[SBP_FITTED], value[SBP_FITTED];
     bool is_free[SBP_FITTED]; /* the runs say something of it; others keep their value */
     int free_count;           /* at most one for two runs */
@@ -41,7 +45,7 @@ struct sbp_trainer_fit {
 };
 
 /* Fits, and leaves the values in the runtime of the set's cluster. stop: may be NULL; non-zero ends
- * with SBP_STOPPED. E_INPUT: fewer than two runs with a step can be expressed, or a
+ * with SBP_STOPPED. E_INPUT: fewer than two runs with a step can be priced, or a
  * step is a hundred times longer or shorter than predicted; E_MEMORY. */
 enum sbp_status sbp_trainer_fit_make(struct sbp_run_set *set, const atomic_int *stop,
                                      struct sbp_trainer_fit *fit,

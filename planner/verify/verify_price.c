@@ -114,8 +114,9 @@ static bool sends_once(const struct sbp_verification *c, const struct sbp_instr 
            c->graph->op[instr->op].moe.nodes_per_token > 0;
 }
 
-/* Of the copies of tokens, the share that goes to members of a level: of as many experts, drawn one
- * after the other, each lies on a member that has none yet with the probability of what is left. */
+/* Returns the share of the copies of a token that go over a level. A token's experts are drawn one
+ * after the other; each lies with the probability of what is left on a member that has none of
+ * them yet, and then a copy goes there. */
 static double first_copies(const struct sbp_verification *c, const struct sbp_instr *instr,
                            const struct sbp_group *group, int level)
 {

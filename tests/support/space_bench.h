@@ -47,7 +47,7 @@ double promised_s(const struct sbp_space *space, const int *choice);
 
 /* Results over all choices that check_price has seen. */
 struct prices {
-    bool bytes_alone; /* in: costs are not looked at */
+    bool bounds_alone; /* in: costs need only bound the step, even where they are sums of it */
     int run, equal, not_labelled;
     double largest_gap; /* of labels, as a share */
     double loosest;     /* of the sum below the step */

@@ -51,10 +51,11 @@ static void make_calibration(struct sbp_calibration *calibration)
     *calibration = (struct sbp_calibration){
         .samples_path = "x/c.samples.jsonl",
         .origin = {.name = "test-4-ranks", .host = "test", .date = "now", .backend = "threads"},
-        .compute = {
-            .gemm_count = 3,
-            .gemm = {{SBP_FP32, 100, 100, 100}, {SBP_FP32, 10, 10, 10}, {SBP_FP64, 8, 8, 8}},
-            .copy_bytes = 1000000}};
+        .compute = {.gemm_count = 3,
+                    .gemm = {{SBP_FP32, 100, 100, 100, SBP_PASS_FORWARD},
+                             {SBP_FP32, 10, 10, 10, SBP_PASS_FORWARD},
+                             {SBP_FP64, 8, 8, 8, SBP_PASS_FORWARD}},
+                    .copy_bytes = 1000000}};
     struct sbp_calibration_origin *origin = &calibration->origin;
     origin->version = "0";
     origin->command = "test \"quoted\"";

@@ -9,13 +9,13 @@
 #include "planner/paths/path_message_driven.h"
 #include "tests/support/unit.h"
 
-enum { MOST_STAGES = 7, DRAWS = 3000, OTHERS = 4 };
+enum { MOST_STAGES = 7, DRAWS = 3000, OTHERS = 4, ARRAYS = 11 /* of a path, a piece a stage */ };
 
 struct pipeline {
     struct sbp_timeline_request request;
     struct sbp_stage_cost cost[MOST_STAGES];
     struct sbp_stage_end end[MOST_STAGES];
-    double sums[6 * MOST_STAGES]; /* of times */
+    double sums[ARRAYS * MOST_STAGES]; /* of times */
     struct sbp_path times;
 };
 
@@ -29,7 +29,13 @@ static void shape(int stages, double *sums, struct sbp_path *path)
                               .weight = sums + 2 * stages,
                               .sent = sums + 3 * stages,
                               .returned = sums + 4 * stages,
-                              .end = sums + 5 * stages};
+                              .forward_host = sums + 5 * stages,
+                              .backward_host = sums + 6 * stages,
+                              .weight_host = sums + 7 * stages,
+                              .weight_links = sums + 8 * stages,
+                              .end = sums + 9 * stages,
+                              .sync = sums + 10 * stages};
+    assert_int_equal(sbp_path_entries(path), ARRAYS * stages);
 }
 
 /* Some nothing, some large. */
@@ -116,7 +122,7 @@ static void test_paths(void **state)
         struct pipeline pipeline;
         struct sbp_random random;
         struct sbp_path path;
-        double sums[6 * MOST_STAGES];
+        double sums[ARRAYS * MOST_STAGES];
         sbp_random_seed(&random, seed);
         draw_pipeline(&random, &pipeline);
         shape(pipeline.request.stages, sums, &path);
@@ -148,7 +154,7 @@ static void test_many_works(void **state)
     struct pipeline pipeline;
     struct sbp_random random;
     struct sbp_path path;
-    double sums[6 * MOST_STAGES] = {0};
+    double sums[ARRAYS * MOST_STAGES] = {0};
     sbp_random_seed(&random, 1);
     draw_pipeline(&random, &pipeline);
     shape(pipeline.request.stages, sums, &path);

@@ -111,10 +111,10 @@ static void check_cut(struct sbp_plan *plan, struct sbp_solve_request request, u
     check_path(plan, &path, request, seed, prices);
 }
 
-static void check_stages(const char *name, const char *model, bool bytes_alone, uint64_t first_seed,
-                         int draws)
+static void check_stages(const char *name, const char *model, bool bounds_alone,
+                         uint64_t first_seed, int draws)
 {
-    struct prices prices = {.bytes_alone = bytes_alone};
+    struct prices prices = {.bounds_alone = bounds_alone};
     int cuts = 0;
     for (uint64_t seed = first_seed; seed < first_seed + (uint64_t)draws; seed++) {
         struct sbp_plan plan;

@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
 #include "planner/configs/config_files.h"
 #include "planner/validate/validation.h"
+#include "tests/support/text_file.h"
 #include "tests/support/unit.h"
 
 #define CLUSTER                                                                                    \
@@ -27,13 +27,9 @@
 /* Reads a text as a file. */
 static enum sbp_status read_text(const char *text, struct sbp_run_set *set, struct sbp_diag *diag)
 {
-    char path[] = "/tmp/sbp_runs_XXXXXX";
-    const int descriptor = mkstemp(path);
-    assert_true(descriptor >= 0);
-    assert_int_equal(write(descriptor, text, strlen(text)), strlen(text));
-    assert_int_equal(close(descriptor), 0);
-    const enum sbp_status status = sbp_run_set_read(path, NULL, set, diag);
-    assert_int_equal(unlink(path), 0);
+    const struct text_file file = text_file_make(text);
+    const enum sbp_status status = sbp_run_set_read(file.path, NULL, set, diag);
+    text_file_remove(&file);
     return status;
 }
 

@@ -65,7 +65,7 @@ static void test_exp_of_floats(void **state)
     for (uint64_t bits = 0; bits < sbp_lanes_f32_bits(104); bits += stride()) {
         const float x = sbp_lanes_f32_of((uint32_t)bits);
         keep_worst(&worst, units_f32(sbp_lanes_exp_f32(-x), exp(-(double)x)), -(double)x);
-        if (x < 88.7228F)
+        if (x <= 0x1.62e42ep6F) /* the greatest with a finite exponential */
             keep_worst(&worst, units_f32(sbp_lanes_exp_f32(x), exp((double)x)), (double)x);
     }
     expect_within("exp of floats", &worst, 1.1);
@@ -112,6 +112,16 @@ static void test_ends_of_exp(void **state)
     assert_true(sbp_lanes_exp_f32(88.722F) < INFINITY && sbp_lanes_exp_f32(-103) == tiny);
     assert_true(sbp_lanes_exp_f64(709.8) == INFINITY && sbp_lanes_exp_f64(-746) == 0);
     assert_true(sbp_lanes_exp_f64(709.7) < INFINITY && sbp_lanes_exp_f64(-745) == 0x1p-1074);
+    /* Neighbours: the last finite exponential and the first infinite one; 0 and the least number,
+     * at either side of half of it. */
+    assert_true(sbp_lanes_exp_f32(0x1.62e42ep6F) < INFINITY);
+    assert_true(sbp_lanes_exp_f32(0x1.62e430p6F) == INFINITY);
+    assert_true(sbp_lanes_exp_f32(-0x1.9fe36ap6F) == 0 &&
+                sbp_lanes_exp_f32(-0x1.9fe368p6F) == tiny);
+    assert_true(sbp_lanes_exp_f64(0x1.62e42fefa39efp9) < INFINITY);
+    assert_true(sbp_lanes_exp_f64(0x1.62e42fefa39f0p9) == INFINITY);
+    assert_true(sbp_lanes_exp_f64(-0x1.74910d52d3052p9) == 0);
+    assert_true(sbp_lanes_exp_f64(-0x1.74910d52d3051p9) == 0x1p-1074);
     assert_true(isnan(sbp_lanes_exp_f32(NAN)) && isnan(sbp_lanes_exp_f32(-NAN)));
     assert_true(isnan(sbp_lanes_exp_f64(NAN)) && isnan(sbp_lanes_exp_f64(-NAN)));
 }
@@ -229,13 +239,33 @@ static void test_same_bits_in_vectors(void **state)
     }
 }
 
+/* What every machine and compiler has to give: a fused multiplication and addition changes it. */
+static void test_same_bits_everywhere(void **state)
+{
+    uint64_t exps = 0, wide = 0, logs = 0, normals = 0;
+    (void)state;
+    for (int i = 0; i < ROW; i++) {
+        const float x = -120 + 230.0F * (float)i / ROW;
+        const float normal = sbp_lanes_normal(sbp_lanes_bits(SEED, (uint64_t)i));
+        exps = sbp_lanes_mix(exps ^ sbp_lanes_f32_bits(sbp_lanes_exp_f32(x)));
+        wide = sbp_lanes_mix(wide ^ sbp_lanes_f64_bits(sbp_lanes_exp_f64((double)x)));
+        logs = sbp_lanes_mix(logs ^ sbp_lanes_f32_bits(sbp_lanes_log_f32((float)(i + 1))));
+        normals = sbp_lanes_mix(normals ^ sbp_lanes_f32_bits(normal));
+    }
+    assert_int_equal(exps, UINT64_C(0x9b3253da27150529));
+    assert_int_equal(wide, UINT64_C(0x658216083c8042e0));
+    assert_int_equal(logs, UINT64_C(0xd4657c5d07b26a2));
+    assert_int_equal(normals, UINT64_C(0xca9f74a74e6ba85d));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exp_of_floats),  cmocka_unit_test(test_log_of_floats),
-        cmocka_unit_test(test_exp_of_doubles), cmocka_unit_test(test_ends_of_exp),
-        cmocka_unit_test(test_bits_vector),    cmocka_unit_test(test_normal_of_bits),
-        cmocka_unit_test(test_distribution),   cmocka_unit_test(test_same_bits_in_vectors),
+        cmocka_unit_test(test_exp_of_floats),        cmocka_unit_test(test_log_of_floats),
+        cmocka_unit_test(test_exp_of_doubles),       cmocka_unit_test(test_ends_of_exp),
+        cmocka_unit_test(test_bits_vector),          cmocka_unit_test(test_normal_of_bits),
+        cmocka_unit_test(test_distribution),         cmocka_unit_test(test_same_bits_in_vectors),
+        cmocka_unit_test(test_same_bits_everywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

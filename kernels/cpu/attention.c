@@ -71,12 +71,11 @@ static void tile_output(const struct head *head, const real *weights, const stru
              head->size, tile->columns, 1, accumulate ? 1 : 0);
 }
 
-/* row = exp(row - shift) for the first n entries, 0 up to `end`; returns the sum. */
-static double exponentiate(real *row, int64_t n, int64_t end, real shift)
+/* row = exp(row - shift) for the first n entries, 0 up to `end`. */
+static void exponentiate(real *row, int64_t n, int64_t end, real shift)
 {
     CPU(row_exp)(row, row, n, shift, 1);
     CPU(zero)(row + n, end - n);
-    return CPU(row_sum)(row, n);
 }
 
 static void scale_row(real *row, int64_t n, real factor)
@@ -94,8 +93,8 @@ static void forward_materialised(const struct head *head, real *probabilities)
             real *at = scores + i * tile.stride;
             const int64_t seen = visible(head, &tile, i);
             const real largest = CPU(row_maximum)(at, seen, -(real)INFINITY);
-            const double sum = exponentiate(at, seen, head->sequence, largest);
-            scale_row(at, seen, (real)(1 / sum));
+            exponentiate(at, seen, head->sequence, largest);
+            scale_row(at, seen, (real)(1 / CPU(row_sum)(at, seen)));
         }
         tile_output(head, scores, &tile, false);
     }
@@ -111,8 +110,8 @@ static void rescale_rows(const struct head *head, const struct tile *tile, real 
         const int64_t seen = visible(head, tile, i);
         const real largest = CPU(row_maximum)(at, seen, maximum[i]);
         const real factor = real_exp(maximum[i] - largest);
-        const double added = exponentiate(at, seen, tile->columns, largest);
-        sum[i] = (real)((double)sum[i] * (double)factor + added);
+        exponentiate(at, seen, tile->columns, largest);
+        sum[i] = (real)((double)sum[i] * (double)factor + CPU(row_sum)(at, seen));
         maximum[i] = largest;
         if (tile->column > 0 && factor != 1)
             scale_row(head->y + (tile->row + i) * head->y_stride, head->size, factor);

@@ -88,20 +88,29 @@ static int64_t padding_start(const struct sbp_region *region, int64_t valid_rows
     return start;
 }
 
+SBP_SIMD_WIDE
+static void fill_run(real *restrict x, int64_t n, double mean, double spread, uint64_t key,
+                     uint64_t first)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (real)(mean +
+                      spread * (double)sbp_lanes_normal(sbp_lanes_bits(key, first + (uint64_t)i)));
+}
+
 void CPU(fill_normal)(void *x, const struct sbp_region *region, double mean, double spread,
                       uint64_t seed, uint64_t stream, int64_t valid_rows)
 {
     const int64_t n = sbp_region_elements(region), run = sbp_cpu_region_run(region);
     const int64_t padding = padding_start(region, valid_rows);
+    const uint64_t key = sbp_random_key(seed, stream);
     for (int64_t start = 0; start < n; start += run) {
         const int64_t global = sbp_region_global(region, start), left = padding - global;
         const int64_t filled = left < 0 ? 0 : left < run ? left : run;
         real *to = (real *)x + start;
         for (int64_t i = 0; i < filled && spread == 0; i++)
             to[i] = (real)mean;
-        for (int64_t i = 0; i < filled && spread != 0; i++)
-            to[i] =
-                (real)(mean + spread * sbp_random_normal_at(seed, stream, (uint64_t)(global + i)));
+        if (spread != 0)
+            fill_run(to, filled, mean, spread, key, (uint64_t)global);
         CPU(zero)(to + filled, run - filled);
     }
 }

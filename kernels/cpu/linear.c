@@ -7,6 +7,7 @@ enum { COLUMN_TILE = 256 };
 
 /* sums(columns) = column sums of x(rows, columns), or added to; kept in double a tile of columns at
  * a time. */
+SBP_SIMD_WIDE
 static void column_sums(real *sums, const real *x, int64_t rows, int64_t columns, bool adds)
 {
     for (int64_t first = 0; first < columns; first += COLUMN_TILE) {

@@ -11,7 +11,7 @@ static enum sbp_status count_ranks(const char *path, int64_t *ranks, struct sbp_
     SBP_TRY(sbp_plan_read(path, &plan, diag));
     const enum sbp_status status = sbp_runnable_check(&plan.cut.graph, &plan.cut.mesh,
                                                       &plan.strategy, &plan.cut.parallel, diag);
-    *ranks = plan.cut.mesh.devices;
+    *ranks = sbp_cut_devices(&plan.cut);
     sbp_plan_free(&plan);
     return status;
 }

@@ -1,1 +1,1 @@
-sbplan search --runnable tiny-gpt "$DATA/curves.json"
+sbplan search --runnable tiny-gpt "$DATA/curves.json" --set pipeline=1

@@ -191,8 +191,8 @@ static void test_no_plan(void **state)
     check_mixture(&mixture);
     assert_true(skip_path(&mixture));
     for (size_t i = 0; i < sbp_path_entries(&mixture.path); i++)
-        assert_double_equal(mixture.path.all[i],
-                            (mixture.known[0].all[i] + mixture.known[1].all[i]) / 2, 1e-12);
+        assert_float_equal(mixture.path.all[i],
+                           (mixture.known[0].all[i] + mixture.known[1].all[i]) / 2, 1e-12);
     assert_false(skip_path(&mixture));
     sbp_plan_free(&plan);
 }

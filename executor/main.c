@@ -111,9 +111,12 @@ static enum sbp_status load(const struct options *options, struct sbp_plan *plan
     SBP_TRY(sbp_plan_read(options->plan, plan, diag));
     enum sbp_status status = sbp_runnable_check(&plan->cut.graph, &plan->cut.mesh, &plan->strategy,
                                                 &plan->cut.parallel, diag);
+    struct sbp_scope scope = sbp_program_scope_whole(&plan->cut.graph);
+    scope.parallel = &plan->cut.parallel;
+    scope.micro_batches = sbp_parallel_micro_batches(&plan->cut.parallel, &plan->cut.graph);
     if (status == SBP_OK)
-        status = sbp_program_make(&plan->cut.graph, &plan->workload.cluster, &plan->cut.mesh,
-                                  &plan->strategy, &bytes, program, diag);
+        status = sbp_program_make_scope(&plan->cut.graph, &plan->cut.stage, &plan->cut.mesh,
+                                        &plan->strategy, &bytes, &scope, program, diag);
     if (status != SBP_OK)
         sbp_plan_free(plan);
     return status;

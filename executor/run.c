@@ -21,6 +21,7 @@ static const double SCALE_FAULT = 1.0 + 1.0 / 64;
 /* The data that all rank mains share; only rank 0 writes to the result. */
 struct job {
     const struct sbp_program *program;
+    struct sbp_tasks tasks; /* of a step */
     const struct sbp_cluster *cluster;
     const struct sbp_run_options *options;
     struct sbp_run_result *result;
@@ -37,7 +38,7 @@ struct runner {
     struct sbp_channel channel;
     struct sbp_rank rank;
     struct sbp_verifier *verifier;      /* NULL: no verification */
-    struct sbp_run_interval *intervals; /* (instructions) */
+    struct sbp_run_interval *intervals; /* (tasks) */
     struct sbp_progress progress;       /* of the lead */
 };
 
@@ -79,16 +80,20 @@ static enum sbp_status execute(struct runner *runner, int index, struct sbp_diag
     return SBP_OK;
 }
 
-/* Runs an instruction and takes its time, without what verification adds to it. */
-static enum sbp_status execute_timed(struct runner *runner, int index, double step_start_s,
+/* Runs a task and takes its time, without what verification adds to it and without the data of a
+ * micro-batch that it begins. */
+static enum sbp_status execute_timed(struct runner *runner, int64_t index, double step_start_s,
                                      struct sbp_diag *diag)
 {
+    const struct sbp_task *task = &runner->job->tasks.task[index];
     const struct sbp_device_ops *device = runner->rank.device;
     const struct sbp_channel *channel = &runner->channel;
+    if (task->micro_batch != runner->rank.micro_batch)
+        SBP_TRY(sbp_rank_next_micro_batch(&runner->rank, diag));
     const double wall_s = sbp_clock_s(), compute_s = device->compute_s();
     const double exchange_wall_s = channel->wall_s, exchange_cpu_s = channel->cpu_s;
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
-    SBP_TRY(execute(runner, index, diag));
+    SBP_TRY(execute(runner, task->instr, diag));
     const enum sbp_status status = device->finish();
     if (status != SBP_OK)
         return sbp_fail(diag, status, "device %s failed", device->name);
@@ -124,7 +129,7 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
         return sbp_fail(diag, status, "%s", ops->reason(runner->channel.comm));
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
     const double start_s = sbp_clock_s();
-    for (int i = 0; i < runner->rank.program->instr_count; i++) {
+    for (int64_t i = 0; i < runner->job->tasks.count; i++) {
         SBP_TRY(execute_timed(runner, i, start_s, diag));
         report->step.compute_s += runner->intervals[i].compute_s;
         report->step.communication_s += runner->intervals[i].communication_s;
@@ -169,7 +174,7 @@ static enum sbp_status gather_reports(struct runner *runner, int step, const str
 static enum sbp_status gather_intervals(struct runner *runner, struct sbp_diag *diag)
 {
     struct sbp_run_result *result = runner->job->result;
-    const int count = runner->rank.program->instr_count;
+    const int64_t count = runner->job->tasks.count;
     const int64_t bytes = count * (int64_t)sizeof *runner->intervals;
     if (!runner->job->options->trace)
         return SBP_OK;
@@ -178,7 +183,7 @@ static enum sbp_status gather_intervals(struct runner *runner, struct sbp_diag *
     memcpy(result->intervals, runner->intervals, (size_t)bytes);
     for (int peer = 1; peer < result->ranks; peer++)
         SBP_TRY(sbp_channel_receive(&runner->channel, peer, TAG_INTERVALS,
-                                    result->intervals + (int64_t)peer * count, bytes, diag));
+                                    result->intervals + peer * count, bytes, diag));
     return SBP_OK;
 }
 
@@ -257,9 +262,10 @@ static uint64_t hash_job(const struct job *job)
 {
     const struct sbp_program *program = job->program;
     const struct sbp_run_options *options = job->options;
-    const int64_t whole[] = {program->mesh.devices, program->arena_bytes, options->steps,
-                             options->verify,       options->trace,       options->real,
-                             (int64_t)options->seed};
+    const int64_t whole[] = {program->mesh.devices,  program->arena_bytes,
+                             options->steps,         options->verify,
+                             options->trace,         options->real,
+                             (int64_t)options->seed, program->scope.micro_batches};
     uint64_t hash = mix(0, whole, (int)(sizeof whole / sizeof *whole));
     hash = mix_training(hash, &program->graph->training);
     for (int i = 0; i < program->instr_count; i++) {
@@ -341,14 +347,15 @@ static enum sbp_status open_runner(struct runner *runner, const struct sbp_comm_
     const struct sbp_device_ops *device = sbp_device(job->options->device, diag);
     if (device == NULL)
         return SBP_E_UNSUPPORTED;
-    SBP_TRY(sbp_channel_open(&runner->channel, ops, comm, job->program,
+    SBP_TRY(sbp_channel_open(&runner->channel, ops, comm, job->program, &job->tasks,
                              device->kernels(job->options->real), &runner->arena, diag));
-    runner->intervals = SBP_NEW(&runner->arena, struct sbp_run_interval, job->program->instr_count);
+    runner->intervals = SBP_NEW(&runner->arena, struct sbp_run_interval, job->tasks.count);
     if (runner->intervals == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
     SBP_TRY(sbp_rank_open(&runner->rank, job->program, device, job->options->real,
                           job->options->seed, ops->rank(comm), &runner->channel, diag));
-    sbp_rank_fill_weights(&runner->rank);
+    if (sbp_rank_fill_weights(&runner->rank) != SBP_OK)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the initial weights");
     if (!job->options->verify)
         return SBP_OK;
     return sbp_verify_open(&runner->rank, job->cluster, &runner->verifier, diag);
@@ -390,19 +397,25 @@ static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm
     return status;
 }
 
-static enum sbp_status open_result(const struct sbp_program *program,
-                                   const struct sbp_run_options *options,
-                                   struct sbp_run_result *result, struct sbp_diag *diag)
+static enum sbp_status open_result(struct job *job, struct sbp_diag *diag)
 {
+    const struct sbp_program *program = job->program;
+    const struct sbp_run_options *options = job->options;
+    struct sbp_run_result *result = job->result;
     struct sbp_machine machine;
     sbp_machine_find(SBP_CONTROL_GROUP, &machine);
     *result = (struct sbp_run_result){.ranks = (int)program->mesh.devices,
                                       .steps = options->steps,
                                       .cores = machine.cores,
                                       .verified = options->verify};
+    const enum sbp_status status = sbp_tasks_make(program, &result->arena, &job->tasks);
+    if (status != SBP_OK)
+        return sbp_fail(diag, status, "the step's list of %lld micro-batches: %s",
+                        (long long)program->scope.micro_batches, sbp_status_text(status));
+    result->tasks = job->tasks;
     result->step = SBP_NEW(&result->arena, struct sbp_run_step, options->steps);
     int64_t count = 0;
-    if (options->trace && sbp_mul_i64(program->mesh.devices, program->instr_count, &count))
+    if (options->trace && sbp_mul_i64(program->mesh.devices, job->tasks.count, &count))
         result->intervals = SBP_NEW(&result->arena, struct sbp_run_interval, count);
     if (result->step == NULL || (options->trace && result->intervals == NULL))
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the run's results");
@@ -468,7 +481,7 @@ enum sbp_status sbp_run(const struct sbp_program *program, const struct sbp_clus
     struct job job = {.program = program, .cluster = cluster, .options = options, .result = result};
     SBP_TRY(sbp_runnable_check(program->graph, &program->mesh, &program->strategy,
                                &program->parallel, diag));
-    enum sbp_status status = open_result(program, options, result, diag);
+    enum sbp_status status = open_result(&job, diag);
     if (status == SBP_OK)
         status = run_ranks(&job, diag);
     sbp_machine_release(job.space, job.space_bytes); /* where ranks did not come so far */

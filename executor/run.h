@@ -9,7 +9,7 @@
 
 #include "base/arena.h"
 #include "base/signals.h"
-#include "costmodel/program/program.h"
+#include "costmodel/program/task.h"
 #include "executor/comm/comm.h"
 #include "executor/verify/verify.h"
 
@@ -33,7 +33,7 @@ struct sbp_run_options {
     int fault_instr;
 };
 
-/* The time that an instruction took on a rank. Compute is the device's time (thread CPU time on a
+/* The time that a task took on a rank. Compute is the device's time (thread CPU time on a
  * CPU); communication is wall time inside the backend, waiting included. */
 struct sbp_run_interval {
     double start_s, wall_s; /* since the step's start */
@@ -48,17 +48,17 @@ struct sbp_run_step {
 };
 
 struct sbp_run_result {
-    struct sbp_arena arena;    /* owns the arrays */
-    bool filled;               /* this process ran rank 0 */
-    int ranks, steps, calls;   /* calls: of one step, per rank */
-    int ranks_here, cores;     /* of rank 0's host */
-    struct sbp_run_step *step; /* (steps) */
-    struct sbp_run_interval
-        *intervals;             /* (ranks, instructions) of the last step, NULL without trace */
-    int64_t high_water_bytes;   /* the most over the ranks */
-    bool verified;              /* verification was asked for */
-    struct sbp_finding finding; /* the first tensor that is off */
-    double worst_ratio;         /* largest difference / bound seen */
+    struct sbp_arena arena;             /* owns the arrays */
+    bool filled;                        /* this process ran rank 0 */
+    int ranks, steps, calls;            /* calls: of one step, per rank */
+    int ranks_here, cores;              /* of rank 0's host */
+    struct sbp_run_step *step;          /* (steps) */
+    struct sbp_run_interval *intervals; /* (ranks, tasks) of the last step, NULL without trace */
+    struct sbp_tasks tasks;             /* of a step */
+    int64_t high_water_bytes;           /* the most over the ranks */
+    bool verified;                      /* verification was asked for */
+    struct sbp_finding finding;         /* the first tensor that is off */
+    double worst_ratio;                 /* largest difference / bound seen */
 };
 
 /* Runs a program. `cluster` prices the reference (nothing of the result depends on it). With mpi

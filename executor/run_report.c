@@ -10,6 +10,22 @@
 #include "base/table.h"
 #include "base/text.h"
 
+/* What the plan expects of a step: the sums over its tasks, which run one after the other. */
+static struct sbp_totals predicted(const struct sbp_run_report *report)
+{
+    struct sbp_totals totals = sbp_program_totals(report->program, report->cluster);
+    const struct sbp_tasks *tasks = &report->result->tasks;
+    if (report->program->scope.micro_batches == 1)
+        return totals;
+    totals.compute_s = totals.communication_s = 0;
+    for (int64_t i = 0; i < tasks->count; i++) {
+        totals.compute_s += report->program->instr[tasks->task[i].instr].compute_s;
+        totals.communication_s += report->program->instr[tasks->task[i].instr].communication_s;
+    }
+    totals.step_s = totals.compute_s + totals.communication_s;
+    return totals;
+}
+
 /* Ranks that outnumber the cores take turns, and their wall time says nothing about the plan. The
  * replay does: it adds the network time that the plan expects to the slowest rank's computing. */
 static bool wall_is_parallel(const struct sbp_run_report *report)
@@ -128,7 +144,7 @@ enum sbp_status sbp_run_print(const struct sbp_run_report *report, struct sbp_di
 {
     char bytes[32];
     const struct sbp_run_result *result = report->result;
-    const struct sbp_totals totals = sbp_program_totals(report->program, report->cluster);
+    const struct sbp_totals totals = predicted(report);
     SBP_TRY(written(sbp_text_print_line(stdout, "%s: %s on %d ranks (%s, %s, %s), seed %llu\n\n",
                                         report->plan, report->program->graph->name, result->ranks,
                                         report->options->backend, report->options->device,
@@ -207,7 +223,7 @@ static void put_verification(const struct sbp_run_report *report, struct cJSON *
 enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, struct sbp_diag *diag)
 {
     const struct sbp_run_result *result = report->result;
-    const struct sbp_totals totals = sbp_program_totals(report->program, report->cluster);
+    const struct sbp_totals totals = predicted(report);
     struct cJSON *root = cJSON_CreateObject();
     bool failed = root == NULL;
     sbp_json_put_text(root, "plan", report->plan, &failed);
@@ -245,6 +261,18 @@ static void name_instr(const struct sbp_program *program, const struct sbp_instr
         (void)snprintf(name, (size_t)size, "%s%s%s", what, of[0] == '\0' ? "" : " ", of);
 }
 
+/* With the micro-batch, where there are several. */
+static void name_task(const struct sbp_run_report *report, int64_t index, char *name, int size)
+{
+    const struct sbp_program *program = report->program;
+    const struct sbp_task *task = &report->result->tasks.task[index];
+    name_instr(program, &program->instr[task->instr], name, size);
+    const size_t used = strlen(name);
+    if (program->scope.micro_batches > 1 && (int)used < size &&
+        program->instr[task->instr].section != SBP_SECTION_STEP)
+        (void)snprintf(name + used, (size_t)size - used, " [%d]", task->micro_batch);
+}
+
 static struct cJSON *push_event(struct cJSON *events, const char *name, const char *phase, int pid,
                                 bool *failed)
 {
@@ -274,15 +302,17 @@ static void push_interval(struct cJSON *events, const char *name, int pid, doubl
     sbp_json_put_number(args, "communication_s", communication_s, failed);
 }
 
-static void push_predicted(const struct sbp_program *program, struct cJSON *events, bool *failed)
+static void push_predicted(const struct sbp_run_report *report, struct cJSON *events, bool *failed)
 {
+    const struct sbp_program *program = report->program;
+    const struct sbp_tasks *tasks = &report->result->tasks;
     char name[160];
     double now_s = 0;
     push_process(events, 0, "predicted", failed);
-    for (int i = 0; i < program->instr_count; i++) {
-        const struct sbp_instr *instr = &program->instr[i];
+    for (int64_t i = 0; i < tasks->count; i++) {
+        const struct sbp_instr *instr = &program->instr[tasks->task[i].instr];
         const double length_s = instr->compute_s + instr->communication_s;
-        name_instr(program, instr, name, (int)sizeof name);
+        name_task(report, i, name, (int)sizeof name);
         push_interval(events, name, 0, now_s, length_s, instr->compute_s, instr->communication_s,
                       failed);
         now_s += length_s;
@@ -292,15 +322,14 @@ static void push_predicted(const struct sbp_program *program, struct cJSON *even
 static void push_measured(const struct sbp_run_report *report, int rank, struct cJSON *events,
                           bool *failed)
 {
-    const struct sbp_program *program = report->program;
     const struct sbp_run_interval *interval =
-        report->result->intervals + (int64_t)rank * program->instr_count;
+        report->result->intervals + rank * report->result->tasks.count;
     char name[160];
     (void)snprintf(name, sizeof name, "measured, rank %d%s", rank,
                    wall_is_parallel(report) ? "" : " (ranks share cores)");
     push_process(events, rank + 1, name, failed);
-    for (int i = 0; i < program->instr_count; i++) {
-        name_instr(program, &program->instr[i], name, (int)sizeof name);
+    for (int64_t i = 0; i < report->result->tasks.count; i++) {
+        name_task(report, i, name, (int)sizeof name);
         push_interval(events, name, rank + 1, interval[i].start_s, interval[i].wall_s,
                       interval[i].compute_s, interval[i].communication_s, failed);
     }
@@ -313,7 +342,7 @@ enum sbp_status sbp_run_write_trace(const struct sbp_run_report *report, const c
     bool failed = root == NULL;
     sbp_json_put_text(root, "displayTimeUnit", "ms", &failed);
     struct cJSON *events = sbp_json_put_array(root, "traceEvents", &failed);
-    push_predicted(report->program, events, &failed);
+    push_predicted(report, events, &failed);
     for (int rank = 0; rank < report->result->ranks; rank++)
         push_measured(report, rank, events, &failed);
     const enum sbp_status status = sbp_json_write(failed ? NULL : root, path, diag);

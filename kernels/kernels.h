@@ -26,6 +26,13 @@
  * token's features in attention: BLAS counts in int. */
 #define SBP_LARGEST_MATRIX_SIDE INT32_MAX
 
+/* Which gradients of an operator's weights a backward kernel adds to, as it does to both of
+ * micro-batches after the first; it writes the others. */
+enum sbp_adds {
+    SBP_ADDS_FIRST = 1, /* weight or table: a tied weight's second use */
+    SBP_ADDS_REST = 2   /* bias, positions */
+};
+
 /* Pointers to reals are void *: the table's type says what they hold. */
 struct sbp_kernels {
     const char *name; /* "cpu-f32" */
@@ -38,10 +45,9 @@ struct sbp_kernels {
     /* dx(T,I) = dy(T,O) w^T */
     void (*linear_backward_input)(void *dx, const void *dy, const void *w, int64_t tokens,
                                   int64_t in, int64_t out);
-    /* dw(I,O) = x^T dy; dbias(O) = column sums of dy when not NULL. With `accumulate` dw is added
-     * to (a tied weight's second use). */
+    /* dw(I,O) = x^T dy; dbias(O) = column sums of dy when not NULL. adds: enum sbp_adds. */
     void (*linear_backward_weight)(void *dw, void *dbias, const void *x, const void *dy,
-                                   int64_t tokens, int64_t in, int64_t out, bool accumulate);
+                                   int64_t tokens, int64_t in, int64_t out, unsigned adds);
     /* The same with the weight stored transposed, w(O,I): the head tied to an embedding table. */
     void (*linear_transposed_forward)(void *y, const void *x, const void *w, const void *bias,
                                       int64_t tokens, int64_t in, int64_t out);
@@ -49,7 +55,7 @@ struct sbp_kernels {
                                              int64_t tokens, int64_t in, int64_t out);
     void (*linear_transposed_backward_weight)(void *dw, void *dbias, const void *x, const void *dy,
                                               int64_t tokens, int64_t in, int64_t out,
-                                              bool accumulate);
+                                              unsigned adds);
 
     /* Element-wise over N; gelu is the tanh form. Backward takes the forward input x. y may be x,
      * dx may be dy. */
@@ -75,7 +81,7 @@ struct sbp_kernels {
      * sums(T,2) = (sum x, sum x^2) over the local features, to be summed over the ranks that share
      * a token; then y = (x - mean) rstd gain + shift, gain(I), shift(I). backward_sums(T,2) =
      * (sum dy gain, sum dy gain xhat), likewise; then dx, and dgain(I), dshift(I) over the local
-     * tokens. `sums` stays as forward left it (after the reduction). */
+     * tokens, written or added to. `sums` stays as forward left it (after the reduction). */
     void (*layernorm_sums)(void *sums, const void *x, int64_t tokens, int64_t in);
     void (*layernorm_forward)(void *y, const void *x, const void *sums, const void *gain,
                               const void *shift, int64_t tokens, int64_t in, int64_t hidden,
@@ -85,20 +91,20 @@ struct sbp_kernels {
                                     int64_t hidden, double epsilon);
     void (*layernorm_backward)(void *dx, void *dgain, void *dshift, const void *dy, const void *x,
                                const void *sums, const void *backward_sums, const void *gain,
-                               int64_t tokens, int64_t in, int64_t hidden, double epsilon);
+                               int64_t tokens, int64_t in, int64_t hidden, double epsilon,
+                               bool adds);
 
     /* Embedding: y(T,I) = table(V,I)[row of ids[t]] [+ positions(position_rows,I)[position_of[t]]
      * when not NULL]; ids(T) are global; `vocabulary` says which rows are local, others contribute
      * 0. position_of(T) is not read without positions.
-     * backward: dtable is written (zeroed first) by scatter-add, or added to with `accumulate`;
-     * dpositions(position_rows, I) is zeroed and added to. */
+     * backward: dtable and dpositions(position_rows, I) by scatter-add; adds: enum sbp_adds. */
     void (*embedding_forward)(void *y, const int32_t *ids, const int32_t *position_of,
                               const void *table, const void *positions, int64_t tokens, int64_t in,
                               const struct sbp_digits *vocabulary);
     void (*embedding_backward)(void *dtable, void *dpositions, const int32_t *ids,
                                const int32_t *position_of, const void *dy, int64_t tokens,
                                int64_t in, int64_t position_rows,
-                               const struct sbp_digits *vocabulary, bool accumulate);
+                               const struct sbp_digits *vocabulary, unsigned adds);
 
     /* qkv(B,S,H,3,D) -> y(B,S,H,D). saved: B*H*S*S probabilities or, of flash attention, B*H*S
      * log-sum-exps; scratch: sbp_attention_scratch_elements (base/math/numeric.h). */

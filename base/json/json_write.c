@@ -23,11 +23,16 @@ void sbp_json_put_number(struct cJSON *object, const char *key, double value, bo
     sbp_json_put(object, key, cJSON_CreateNumber(value), failed);
 }
 
-void sbp_json_put_measured(struct cJSON *object, const char *key, double value, bool *failed)
+static double rounded(double value)
 {
     char text[32];
     (void)snprintf(text, sizeof text, "%.6g", value);
-    sbp_json_put_number(object, key, strtod(text, NULL), failed);
+    return strtod(text, NULL);
+}
+
+void sbp_json_put_measured(struct cJSON *object, const char *key, double value, bool *failed)
+{
+    sbp_json_put_number(object, key, rounded(value), failed);
 }
 
 void sbp_json_put_text(struct cJSON *object, const char *key, const char *text, bool *failed)
@@ -78,6 +83,11 @@ void sbp_json_push_text(struct cJSON *array, const char *text, bool *failed)
 void sbp_json_push_number(struct cJSON *array, double value, bool *failed)
 {
     (void)push(array, cJSON_CreateNumber(value), failed);
+}
+
+void sbp_json_push_measured(struct cJSON *array, double value, bool *failed)
+{
+    sbp_json_push_number(array, rounded(value), failed);
 }
 
 char *sbp_json_text(const struct cJSON *json)

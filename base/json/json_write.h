@@ -29,6 +29,7 @@ struct cJSON *sbp_json_put_array(struct cJSON *object, const char *key, bool *fa
 struct cJSON *sbp_json_push_object(struct cJSON *array, bool *failed);
 void sbp_json_push_text(struct cJSON *array, const char *text, bool *failed);
 void sbp_json_push_number(struct cJSON *array, double value, bool *failed);
+void sbp_json_push_measured(struct cJSON *array, double value, bool *failed);
 
 /* The text of a tree with a final newline; the caller frees it (free); NULL when memory is out. */
 char *sbp_json_text(const struct cJSON *json);

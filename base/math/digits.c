@@ -81,7 +81,8 @@ int64_t sbp_region_global(const struct sbp_region *region, int64_t local)
     int64_t stride = 1; /* of the dimension at hand in the whole tensor */
     for (int i = SBP_MAX_DIMS - 1; i >= 0; i--) {
         const int64_t local_size = sbp_digits_local_size(&region->dim[i]);
-        global += stride * sbp_digits_global(&region->dim[i], local % local_size);
+        global += stride * (sbp_digits_global(&region->dim[i], local % local_size) +
+                            (i == 0 ? region->first : 0));
         stride *= sbp_digits_global_size(&region->dim[i]);
         local /= local_size;
     }

@@ -26,6 +26,8 @@ struct sbp_digits {
  * dimensions has count 0 and rest 1 in the others. */
 struct sbp_region {
     struct sbp_digits dim[SBP_MAX_DIMS];
+    int64_t first; /* the index in a larger tensor of what is index 0 of dimension 0 here; 0: there
+                      is none */
 };
 
 /* Sizes saturate at INT64_MAX; the index functions below need sizes that fit. */
@@ -36,7 +38,7 @@ int64_t sbp_digits_global(const struct sbp_digits *digits, int64_t local);
 /* Local index of a global one, or -1 when another rank owns it. */
 int64_t sbp_digits_local(const struct sbp_digits *digits, int64_t global);
 
-/* Elements of the block, and the row-major global index of a local element. */
+/* Elements of the block, and the row-major global index of a local element, `first` included. */
 int64_t sbp_region_elements(const struct sbp_region *region);
 int64_t sbp_region_global(const struct sbp_region *region, int64_t local);
 

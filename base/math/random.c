@@ -1,18 +1,8 @@
 #include "base/math/random.h"
 
-#include <math.h>
+#include "base/math/lanes.h"
 
-#define GOLDEN_GAMMA UINT64_C(0x9e3779b97f4a7c15) /* 2^64 / golden ratio, odd */
 #define STREAM_GAMMA UINT64_C(0xd1b54a32d192ed03) /* a second odd constant, for the stream */
-#define TWO_PI       6.283185307179586476925286766559
-
-/* The finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014; constants: Stafford's mix 13). */
-static uint64_t mix(uint64_t z)
-{
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
 
 static uint64_t rotate_left(uint64_t bits, int by)
 {
@@ -27,8 +17,8 @@ static double unit_of_bits(uint64_t bits)
 void sbp_random_seed(struct sbp_random *random, uint64_t seed)
 {
     for (int i = 0; i < 4; i++) {
-        seed += GOLDEN_GAMMA;
-        random->state[i] = mix(seed);
+        seed += SBP_LANES_GOLDEN;
+        random->state[i] = sbp_lanes_mix(seed);
     }
 }
 
@@ -64,10 +54,14 @@ double sbp_random_unit(struct sbp_random *random)
     return unit_of_bits(sbp_random_next(random));
 }
 
+uint64_t sbp_random_key(uint64_t seed, uint64_t stream)
+{
+    return sbp_lanes_mix(sbp_lanes_mix(seed + SBP_LANES_GOLDEN) + stream * STREAM_GAMMA);
+}
+
 uint64_t sbp_random_bits_at(uint64_t seed, uint64_t stream, uint64_t index)
 {
-    const uint64_t key = mix(mix(seed + GOLDEN_GAMMA) + stream * STREAM_GAMMA);
-    return mix(mix(key + index * GOLDEN_GAMMA) ^ key);
+    return sbp_lanes_bits(sbp_random_key(seed, stream), index);
 }
 
 double sbp_random_unit_at(uint64_t seed, uint64_t stream, uint64_t index)
@@ -77,10 +71,7 @@ double sbp_random_unit_at(uint64_t seed, uint64_t stream, uint64_t index)
 
 double sbp_random_normal_at(uint64_t seed, uint64_t stream, uint64_t index)
 {
-    const double radius_uniform = 1.0 - sbp_random_unit_at(seed, stream, 2 * index); /* in (0, 1] */
-    const double angle_uniform = sbp_random_unit_at(seed, stream, 2 * index + 1);
-    const double radius = sqrt(-2.0 * log(radius_uniform));
-    return (double)(float)(radius * cos(TWO_PI * angle_uniform));
+    return (double)sbp_lanes_normal(sbp_random_bits_at(seed, stream, index));
 }
 
 uint64_t sbp_hash_bytes(const void *bytes, uint64_t length)

@@ -19,12 +19,13 @@ uint64_t sbp_random_below(struct sbp_random *random, uint64_t bound);
 /* Uniform in [0, 1), 53 bits. */
 double sbp_random_unit(struct sbp_random *random);
 
-/* 64 well-mixed bits of (seed, stream, index). */
+/* 64 well-mixed bits of (seed, stream, index). Loops over indices make the key of seed and stream
+ * once, and the bits by sbp_lanes_bits (base/math/lanes.h). */
+uint64_t sbp_random_key(uint64_t seed, uint64_t stream);
 uint64_t sbp_random_bits_at(uint64_t seed, uint64_t stream, uint64_t index);
 /* Uniform in [0, 1). */
 double sbp_random_unit_at(uint64_t seed, uint64_t stream, uint64_t index);
-/* Standard normal (Box-Muller on two counters derived from index). Uses only libm's log, sqrt and
- * cos; values are rounded to float so that libraries that differ in the last bit agree. */
+/* Standard normal, a float's value, the same on every machine (base/math/lanes.h). */
 double sbp_random_normal_at(uint64_t seed, uint64_t stream, uint64_t index);
 
 /* FNV-1a of bytes, for naming inputs in outputs ("fnv1a64:..."), not for security. */

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SETTLED_SPREAD 0.05 /* of a point over its runs */
+#define SETTLED_SPREAD  0.05 /* of a point over its runs */
+#define STREAM_OPERANDS 3    /* read and written */
 
 /* --- from a record to what was measured --- */
 
@@ -32,6 +33,10 @@ enum sbp_status sbp_calibrate_collect(const struct sbp_record *record, enum sbp_
     sbp_findings_of_compute(record, findings);
     SBP_TRY(sbp_findings_of_pairs(record, sbp_calibrate_is_crowded(calibration), findings, diag));
     sbp_findings_of_network(record, findings);
+    struct sbp_attention_fit attention;
+    sbp_attention_fit(&calibration->compute, &attention);
+    if (sbp_attention_fit_is_empty(&attention))
+        sbp_findings_of_no_attention(record, findings);
     return SBP_OK;
 }
 
@@ -165,6 +170,10 @@ static void rate_compute(const struct sbp_compute_times *times, struct sbp_calib
         if (++products[gemm->type] > products[calibrated->grid_type])
             calibrated->grid_type = gemm->type;
     }
+    if (times->stream_s > 0)
+        calibrated->stream_bytes_per_s =
+            STREAM_OPERANDS * (double)times->stream_bytes / times->stream_s;
+    sbp_attention_fit(times, &calibrated->attention);
 }
 
 /* A rate is missing without a time, or where a clock too coarse gave 0 s alone. */

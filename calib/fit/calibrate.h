@@ -8,6 +8,7 @@
 #ifndef SBP_CALIB_FIT_CALIBRATE_H
 #define SBP_CALIB_FIT_CALIBRATE_H
 
+#include "calib/fit/attention_fit.h"
 #include "calib/fit/level_fit.h"
 #include "calib/fit/network_fit.h"
 #include "calib/samples/findings.h"
@@ -60,9 +61,10 @@ struct sbp_calibrated {
     double flops[SBP_TYPES];                          /* best of each type; 0: not timed */
     enum sbp_type grid_type; /* of most products: their shares of its rate are the device's */
     double gemm_flops[SBP_MAX_GEMMS];
-    double copy_bytes_per_s;
+    double copy_bytes_per_s, stream_bytes_per_s; /* read and written; 0: not timed */
     double
         sustained; /* share of a product's rate that is left under load, of its type; 0: unknown */
+    struct sbp_attention_fit attention; /* empty: not timed, or no product of its type was */
     const struct sbp_calibrated_network *network; /* borrowed; NULL: alpha and beta alone */
 };
 

@@ -16,6 +16,10 @@
 struct sbp_compute {
     int64_t copy_bytes;
     float *y, *a, *b; /* the largest of each over the shapes; a and b serve the copy as well */
+    struct attention {
+        float *qkv, *dqkv, *y, *dy, *saved, *scratch; /* as kernels.h shapes them, of any cell */
+        struct sbp_attention_shape saved_shape;       /* whose forward pass y and saved are of */
+    } attention;
 };
 
 /* Keeps the buffers of all ranks together below a quarter of the memory. */
@@ -50,14 +54,55 @@ static void fill(float *at, int64_t bytes, uint64_t seed)
     }
 }
 
+static void free_attention(struct attention *attention)
+{
+    free(attention->scratch);
+    free(attention->saved);
+    free(attention->dy);
+    free(attention->y);
+    free(attention->dqkv);
+    free(attention->qkv);
+}
+
 static void cpu_close(struct sbp_compute *compute)
 {
     if (compute == NULL)
         return;
+    free_attention(&compute->attention);
     free(compute->b);
     free(compute->a);
     free(compute->y);
     free(compute);
+}
+
+static float *filled(int64_t elements, uint64_t seed)
+{
+    const int64_t bytes = elements * (int64_t)sizeof(float);
+    float *at = malloc((size_t)bytes);
+    if (at != NULL)
+        fill(at, bytes, seed);
+    return at;
+}
+
+/* Makes room for the largest cell. False: no memory. */
+static bool fill_attention(struct attention *attention)
+{
+    const struct sbp_attention_list *list = sbp_sweep_products(SBP_PRODUCTS_CPU)->attention;
+    const struct sbp_attention_shape most = {.batch = 1,
+                                             .heads = list->heads,
+                                             .sequence = list->sequence[list->sequences - 1],
+                                             .head_size = list->head_size[list->head_sizes - 1],
+                                             .causal = true,
+                                             .kind = SBP_ATTENTION_FLASH};
+    const int64_t elements = list->rows * most.head_size;
+    attention->qkv = filled(3 * elements, 3);
+    attention->dqkv = filled(3 * elements, 4);
+    attention->y = filled(elements, 5);
+    attention->dy = filled(elements, 6);
+    attention->saved = filled(list->rows, 7);
+    attention->scratch = filled(sbp_attention_scratch_elements(&most), 8);
+    return attention->qkv != NULL && attention->dqkv != NULL && attention->y != NULL &&
+           attention->dy != NULL && attention->saved != NULL && attention->scratch != NULL;
 }
 
 static bool fill_all(struct sbp_compute *compute, int64_t copy_bytes)
@@ -73,7 +118,7 @@ static bool fill_all(struct sbp_compute *compute, int64_t copy_bytes)
     memset(compute->y, 0, (size_t)y_bytes);
     fill(compute->a, a_bytes, 1);
     fill(compute->b, b_bytes, 2);
-    return true;
+    return fill_attention(&compute->attention);
 }
 
 static enum sbp_status cpu_open(struct sbp_compute **compute, int64_t copy_bytes,
@@ -90,7 +135,7 @@ static enum sbp_status cpu_open(struct sbp_compute **compute, int64_t copy_bytes
 
 /* --- one repetition --- */
 
-static void multiply(const struct sbp_compute *compute, const struct sbp_cell *cell)
+static void multiply(struct sbp_compute *compute, const struct sbp_cell *cell)
 {
     const struct sbp_gemm_factor a = {compute->a, cell->pass == SBP_PASS_WEIGHT_GRADIENT};
     const struct sbp_gemm_factor b = {compute->b, cell->pass == SBP_PASS_INPUT_GRADIENT};
@@ -98,18 +143,76 @@ static void multiply(const struct sbp_compute *compute, const struct sbp_cell *c
                          cell->n, cell->k);
 }
 
+static void launch(struct sbp_compute *compute, const struct sbp_cell *cell)
+{
+    for (int i = 0; i < LAUNCHES; i++)
+        multiply(compute, cell);
+}
+
+static void copy(struct sbp_compute *compute, const struct sbp_cell *cell)
+{
+    (void)cell;
+    memcpy(compute->b, compute->a, (size_t)compute->copy_bytes);
+}
+
+/* The second half of b = a + the first half of b: two operands are read and one is written, and
+ * none grows from one repetition to the next. */
+static void stream(struct sbp_compute *compute, const struct sbp_cell *cell)
+{
+    const int64_t count = cell->bytes / (int64_t)sizeof(float);
+    sbp_kernels_cpu(SBP_F32)->add(compute->b + count, compute->a, compute->b, count);
+}
+
+static struct sbp_attention_shape shape_of(const struct sbp_attention_point *point)
+{
+    return (struct sbp_attention_shape){.batch = point->batch,
+                                        .sequence = point->sequence,
+                                        .heads = point->heads,
+                                        .head_size = point->head_size,
+                                        .causal = true,
+                                        .kind = SBP_ATTENTION_FLASH};
+}
+
+static void attend_forward(struct attention *at, const struct sbp_attention_shape *shape)
+{
+    at->saved_shape = *shape;
+    sbp_kernels_cpu(SBP_F32)->attention_forward(at->y, at->saved, at->scratch, at->qkv, shape);
+}
+
+static void attend(struct sbp_compute *compute, const struct sbp_cell *cell)
+{
+    struct attention *at = &compute->attention;
+    const struct sbp_attention_shape shape = shape_of(&cell->attention);
+    if (cell->attention.pass == SBP_PASS_FORWARD)
+        attend_forward(at, &shape);
+    else
+        sbp_kernels_cpu(SBP_F32)->attention_backward(at->dqkv, at->scratch, at->dy, at->qkv, at->y,
+                                                     at->saved, &shape);
+}
+
+/* A backward pass needs what a forward pass of its shape saved, which is not timed with it. */
+static void prepare(struct sbp_compute *compute, const struct sbp_cell *cell)
+{
+    const struct sbp_attention_shape shape = shape_of(&cell->attention),
+                                     *saved = &compute->attention.saved_shape;
+    if (cell->work == SBP_CELL_ATTENTION && cell->attention.pass != SBP_PASS_FORWARD &&
+        (saved->batch != shape.batch || saved->sequence != shape.sequence ||
+         saved->heads != shape.heads || saved->head_size != shape.head_size))
+        attend_forward(&compute->attention, &shape);
+}
+
 static enum sbp_status cpu_repeat(struct sbp_compute *compute, const struct sbp_cell *cell,
                                   double *time_s, struct sbp_diag *diag)
 {
-    const int launches = cell->work == SBP_CELL_LAUNCH ? LAUNCHES : 1;
+    static void (*const works[SBP_CELL_WORKS])(struct sbp_compute *, const struct sbp_cell *) = {
+        [SBP_CELL_GEMM] = multiply, [SBP_CELL_COPY] = copy,        [SBP_CELL_LAUNCH] = launch,
+        [SBP_CELL_STREAM] = stream, [SBP_CELL_ATTENTION] = attend,
+    };
     (void)diag;
+    prepare(compute, cell);
     const double start_s = sbp_thread_cpu_s();
-    if (cell->work == SBP_CELL_COPY)
-        memcpy(compute->b, compute->a, (size_t)compute->copy_bytes);
-    else
-        for (int i = 0; i < launches; i++)
-            multiply(compute, cell);
-    *time_s = (sbp_thread_cpu_s() - start_s) / launches;
+    works[cell->work](compute, cell);
+    *time_s = (sbp_thread_cpu_s() - start_s) / (cell->work == SBP_CELL_LAUNCH ? LAUNCHES : 1);
     return SBP_OK;
 }
 

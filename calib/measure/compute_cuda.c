@@ -14,6 +14,7 @@
 #define COPY_SHARE       32                /* of the memory, at most one such part */
 #define DRAWN            ((int64_t)100003) /* elements; no multiple of a row */
 #define NONE             (-1)
+#define STREAM_ROWS      1024 /* of the columns that an element-wise sum goes through */
 /* Products are repeated back to back, as the kernels of a step follow each other, up to this work.
  */
 #define BATCH_FLOP 1e12
@@ -231,10 +232,30 @@ static enum sbp_status multiply(struct sbp_compute *compute, const struct sbp_ce
     return SBP_OK;
 }
 
+/* The second half of b = a + the first half of b, as columns: cuBLAS has an element-wise sum of
+ * matrices alone. Bits that are no fp32 numbers move as fast. */
+static enum sbp_status stream(struct sbp_compute *compute, int64_t bytes, struct sbp_diag *diag)
+{
+    const float one = 1;
+    const float *a = compute->a;
+    float *b = compute->b;
+    const int64_t count = bytes / (int64_t)sizeof *b;
+    const int rows = count < STREAM_ROWS ? (int)count : STREAM_ROWS;
+    const int columns = (int)(count / rows);
+    CUBLAS_TRY(diag, cublasSgeam, compute->blas, CUBLAS_OP_N, CUBLAS_OP_N, rows, columns, &one, a,
+               rows, &one, b, rows, b + count, rows);
+    return SBP_OK;
+}
+
+static bool is_product(const struct sbp_cell *cell)
+{
+    return cell->work != SBP_CELL_COPY && cell->work != SBP_CELL_STREAM;
+}
+
 static int batch_of(const struct sbp_cell *cell)
 {
     const double flop = 2.0 * (double)cell->m * (double)cell->n * (double)cell->k;
-    if (cell->work == SBP_CELL_COPY || flop >= BATCH_FLOP)
+    if (!is_product(cell) || flop >= BATCH_FLOP)
         return 1;
     return flop * MOST_BATCH <= BATCH_FLOP ? MOST_BATCH : (int)(BATCH_FLOP / flop);
 }
@@ -242,8 +263,11 @@ static int batch_of(const struct sbp_cell *cell)
 static enum sbp_status enqueue(struct sbp_compute *compute, const struct sbp_cell *cell, int batch,
                                struct sbp_diag *diag)
 {
-    if (cell->work == SBP_CELL_COPY) {
+    if (!is_product(cell))
         compute->filled = NONE;
+    if (cell->work == SBP_CELL_STREAM)
+        return stream(compute, cell->bytes, diag);
+    if (cell->work == SBP_CELL_COPY) {
         SBP_CUDA_TRY(diag, cudaMemcpyAsync, compute->b, compute->a, (size_t)compute->copy_bytes,
                      cudaMemcpyDeviceToDevice, compute->stream);
         return SBP_OK;
@@ -291,7 +315,7 @@ static enum sbp_status cuda_repeat(struct sbp_compute *compute, const struct sbp
                                    double *time_s, struct sbp_diag *diag)
 {
     const int batch = batch_of(cell);
-    if (cell->work != SBP_CELL_COPY)
+    if (is_product(cell))
         SBP_TRY(fill(compute, cell->type, diag));
     if (cell->work == SBP_CELL_SUSTAINED)
         return time_sustained(compute, cell, time_s, diag);

@@ -6,14 +6,15 @@
 #include "base/table.h"
 #include "base/text.h"
 
-#define REPEATS     12   /* of a cell that settles early, warm-ups included */
-#define AROUND_S    1e-4 /* of a cell: barriers, agreeing on its times */
-#define PAIR_TIMES  10
-#define LOAD_S      3.5 /* before and during a product under load */
-#define HOUR_S      3600.0
-#define MINUTE_S    60
-#define SPARE_SHARE 0.2 /* of a job's time over the budget: starting, the last cell, fitting */
-#define SPARE_S     120
+#define REPEATS         12   /* of a cell that settles early, warm-ups included */
+#define AROUND_S        1e-4 /* of a cell: barriers, agreeing on its times */
+#define PAIR_TIMES      10
+#define ATTENTION_SHARE 0.3 /* of the rate of products */
+#define LOAD_S          3.5 /* before and during a product under load */
+#define HOUR_S          3600.0
+#define MINUTE_S        60
+#define SPARE_SHARE     0.2 /* of a job's time over the budget: starting, the last cell, fitting */
+#define SPARE_S         120
 
 /* --- the estimate --- */
 
@@ -46,6 +47,11 @@ static double cell_s(const struct sbp_measure_job *job, const struct sbp_cell *c
         return AROUND_S + REPEATS * 2 * (double)cell->bytes / products->copy_bytes_per_s;
     case SBP_CELL_SUSTAINED:
         return LOAD_S;
+    case SBP_CELL_STREAM:
+        return AROUND_S + REPEATS * 3 * (double)cell->bytes / products->copy_bytes_per_s;
+    case SBP_CELL_ATTENTION:
+        return AROUND_S + REPEATS * sbp_cell_attention_flops(&cell->attention) /
+                              (ATTENTION_SHARE * products->flops);
     default:
         return AROUND_S +
                REPEATS * 2 * (double)cell->m * (double)cell->n * (double)cell->k / products->flops;
@@ -122,11 +128,13 @@ static enum sbp_status print_rows(const struct sbp_measure_job *job,
                   {SBP_CELL_GEMM, "matrix products"},
                   {SBP_CELL_COPY, "copy"},
                   {SBP_CELL_LAUNCH, "smallest product"},
-                  {SBP_CELL_SUSTAINED, "sustained product"}};
+                  {SBP_CELL_SUSTAINED, "sustained product"},
+                  {SBP_CELL_STREAM, "element-wise sum"},
+                  {SBP_CELL_ATTENTION, "attention"}};
     struct sbp_table table;
     sbp_table_init(&table, 4, titles);
     add_shapes(&table, job, sweep);
-    for (int i = 0; i < 5; i++) {
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const struct sbp_cell like = {.work = others[i].work};
         const struct row row = sum_work(job, sweep, &like);
         add_row(&table, others[i].name, "-", &row);

@@ -164,7 +164,8 @@ static bool make_buffers(struct sbp_performer *performer)
         ((size_t)sweep->options.nodes + 1) * ((size_t)sweep->options.ranks_per_node + 1);
     int64_t largest = 1;
     for (int i = 0; i < sweep->count; i++)
-        if (sweep->cell[i].work != SBP_CELL_COPY && sweep->cell[i].bytes > largest)
+        if ((sweep->cell[i].work == SBP_CELL_COLLECTIVE || sweep->cell[i].work == SBP_CELL_PAIRS) &&
+            sweep->cell[i].bytes > largest)
             largest = sweep->cell[i].bytes;
     performer->group = calloc(shapes, sizeof *performer->group);
     performer->send = performer->ranks.ops->memory->allocate(largest);

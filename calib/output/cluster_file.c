@@ -147,6 +147,53 @@ static void put_preset(struct cJSON *root, const struct sbp_preset *preset, bool
     sbp_json_put_text(device, "source", preset->source, failed);
 }
 
+static void put_sizes(struct cJSON *object, const char *key, const int64_t *sizes, int count,
+                      bool *failed)
+{
+    struct cJSON *array = sbp_json_put_array(object, key, failed);
+    for (int i = 0; i < count; i++)
+        sbp_json_push_number(array, (double)sizes[i], failed);
+}
+
+/* A grid of one count of rows. Forward has no pass, so that it serves backward where that has none.
+ */
+static void put_attention_grid(struct cJSON *grids, const struct sbp_attention_fit *fit, int pass,
+                               double peak_flops, bool *failed)
+{
+    const struct sbp_attention_grid *grid = &fit->grid[pass];
+    struct cJSON *at = sbp_json_push_object(grids, failed);
+    if (fit->type != SBP_FP32)
+        sbp_json_put_text(at, "type", sbp_cluster_type_name(fit->type), failed);
+    if (pass != SBP_PASS_FORWARD)
+        sbp_json_put_text(at, "pass", sbp_device_pass_name((enum sbp_pass)pass), failed);
+    put_sizes(at, "head_size", grid->head_size, grid->head_sizes, failed);
+    put_sizes(at, "sequence", grid->sequence, grid->sequences, failed);
+    put_sizes(at, "rows", &fit->rows, 1, failed);
+    struct cJSON *shares = sbp_json_put_array(at, "efficiency", failed);
+    for (int i = 0; i < grid->head_sizes * grid->sequences; i++)
+        sbp_json_push_measured(
+            shares, fmax(SBP_DEVICE_LEAST_SHARE, fmin(1, grid->flops[i] / peak_flops)), failed);
+}
+
+static void put_attention(struct cJSON *device, const struct sbp_calibrated *calibrated,
+                          bool *failed)
+{
+    const struct sbp_attention_fit *fit = &calibrated->attention;
+    if (sbp_attention_fit_is_empty(fit))
+        return;
+    struct cJSON *grids = sbp_json_put_array(device, "attention_grids", failed);
+    for (int pass = 0; pass < SBP_ATTENTION_PASSES; pass++)
+        if (fit->grid[pass].head_sizes > 0)
+            put_attention_grid(grids, fit, pass, calibrated->flops[fit->type], failed);
+}
+
+/* Memory is as fast as what moved most of it a second: sums outrun the copies of some C libraries,
+ * and a share ends at 1. */
+static double memory_rate(const struct sbp_calibrated *calibrated)
+{
+    return fmax(calibrated->copy_bytes_per_s, calibrated->stream_bytes_per_s);
+}
+
 static void put_own_device(struct cJSON *root, const struct sbp_calibration *calibration,
                            const struct sbp_calibrated *calibrated, bool *failed)
 {
@@ -154,7 +201,7 @@ static void put_own_device(struct cJSON *root, const struct sbp_calibration *cal
     const double grid_flops = calibrated->flops[calibrated->grid_type];
     struct cJSON *device =
         put_device(root, sbp_calibrate_is_gpu(calibration) ? origin->device : NULL,
-                   origin->memory_bytes, calibrated->flops, calibrated->copy_bytes_per_s, failed);
+                   origin->memory_bytes, calibrated->flops, memory_rate(calibrated), failed);
     /* Kernels of a GPU follow each other, and times of products hold the gaps between them. */
     if (calibration->compute.launch_s > 0 && !sbp_calibrate_is_gpu(calibration))
         sbp_json_put_measured(device, "kernel_launch_s", calibration->compute.launch_s, failed);
@@ -162,6 +209,10 @@ static void put_own_device(struct cJSON *root, const struct sbp_calibration *cal
         sbp_json_put_measured(sbp_json_put_object(device, "sustained", failed),
                               sbp_cluster_type_name(calibration->compute.loaded.type),
                               calibrated->sustained, failed);
+    if (calibrated->stream_bytes_per_s > 0)
+        sbp_json_put_measured(device, "stream_efficiency",
+                              calibrated->stream_bytes_per_s / memory_rate(calibrated), failed);
+    put_attention(device, calibrated, failed);
     struct cJSON *gemms = sbp_json_put_array(device, "gemm", failed);
     for (int i = 0; i < calibration->compute.gemm_count; i++) {
         const struct sbp_gemm_point *gemm = &calibration->compute.gemm[i];

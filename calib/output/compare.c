@@ -200,10 +200,27 @@ static double product_ratio(const struct sbp_compute_times *older,
     return *count == 0 ? 0 : sbp_median(ratio, *count);
 }
 
+/* The same over cells of attention. */
+static double attention_ratio(const struct sbp_compute_times *older,
+                              const struct sbp_compute_times *newer, int *count)
+{
+    double ratio[SBP_MAX_ATTENTION];
+    *count = 0;
+    for (int i = 0; i < newer->attention_count; i++)
+        for (int j = 0; j < older->attention_count; j++) {
+            const struct sbp_cell at = {.attention = newer->attention[i]},
+                                  was = {.attention = older->attention[j]};
+            if (sbp_cell_same(&at, &was))
+                ratio[(*count)++] =
+                    newer->attention_samples[i].median_s / older->attention_samples[j].median_s;
+        }
+    return *count == 0 ? 0 : sbp_median(ratio, *count);
+}
+
 static bool print_compute(const struct sbp_compute_times *older,
                           const struct sbp_compute_times *newer, FILE *out)
 {
-    int products;
+    int products, shapes;
     const double ratio = product_ratio(older, newer, &products);
     bool done = true;
     if (products > 0)
@@ -213,6 +230,14 @@ static bool print_compute(const struct sbp_compute_times *older,
         newer->copy_bytes == older->copy_bytes)
         done = fprintf(out, "copy: new/old %.2f\n",
                        newer->samples[0].median_s / older->samples[0].median_s) >= 0;
+    if (done && newer->stream_s > 0 && older->stream_s > 0 &&
+        newer->stream_bytes == older->stream_bytes)
+        done = fprintf(out, "element-wise sum: new/old %.2f\n",
+                       newer->stream_s / older->stream_s) >= 0;
+    const double attention = attention_ratio(older, newer, &shapes);
+    if (done && shapes > 0)
+        done =
+            fprintf(out, "attention: new/old %.2f in the middle of %d\n", attention, shapes) >= 0;
     return done;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/math/numeric.h"
 #include "base/math/stats.h"
 
 #define MOST_RANKS 1000000
@@ -11,6 +12,7 @@
 #define MOST_EDGE  ((int64_t)1 << 30)
 #define CONFIDENCE 0.95
 #define TOLERANCE  0.05
+#define MOVED      3 /* operands of a stream, its result among them */
 
 static const char *const kind_names[] = {
     "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-recv", "broadcast", NULL};
@@ -28,6 +30,7 @@ static int sign(int64_t difference)
 
 int sbp_cell_compare(const struct sbp_cell *a, const struct sbp_cell *b)
 {
+    const struct sbp_attention_point *x = &a->attention, *y = &b->attention;
     const int64_t differences[] = {
         (int64_t)a->work - (int64_t)b->work,
         (int64_t)a->kind - (int64_t)b->kind,
@@ -41,6 +44,12 @@ int sbp_cell_compare(const struct sbp_cell *a, const struct sbp_cell *b)
         a->k - b->k,
         (int64_t)a->round - b->round,
         a->bytes - b->bytes,
+        (int64_t)x->type - (int64_t)y->type,
+        (int64_t)x->pass - (int64_t)y->pass,
+        x->head_size - y->head_size,
+        x->sequence - y->sequence,
+        x->heads - y->heads,
+        x->batch - y->batch,
     };
     for (size_t i = 0; i < sizeof differences / sizeof *differences; i++)
         if (differences[i] != 0)
@@ -61,6 +70,19 @@ bool sbp_cell_product_same(const struct sbp_gemm_point *a, const struct sbp_gemm
 bool sbp_cell_same(const struct sbp_cell *a, const struct sbp_cell *b)
 {
     return sbp_cell_compare(a, b) == 0;
+}
+
+int64_t sbp_cell_attention_rows(const struct sbp_attention_point *point)
+{
+    return point->batch * point->sequence * point->heads;
+}
+
+double sbp_cell_attention_flops(const struct sbp_attention_point *point)
+{
+    const double size = (double)point->head_size;
+    const double scores =
+        (double)sbp_cell_attention_rows(point) * ((double)point->sequence + 1) / 2;
+    return scores * sbp_device_score_flops(point->pass, size, size, true);
 }
 
 int64_t sbp_cell_whole_bytes(enum sbp_collective kind, int members, int64_t bytes)
@@ -92,6 +114,10 @@ double sbp_cell_least_s(const struct sbp_cell *cell)
     case SBP_CELL_LAUNCH:
         return fmax(SBP_LEAST_TIME_S,
                     2 * (double)cell->m * (double)cell->n * (double)cell->k / SBP_MOST_FLOPS);
+    case SBP_CELL_STREAM:
+        return fmax(SBP_LEAST_TIME_S, MOVED * (double)cell->bytes / SBP_MOST_COPY_BYTES_PER_S);
+    case SBP_CELL_ATTENTION:
+        return fmax(SBP_LEAST_TIME_S, sbp_cell_attention_flops(&cell->attention) / SBP_MOST_FLOPS);
     }
     return SBP_LEAST_TIME_S;
 }
@@ -130,8 +156,30 @@ const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer)
     case SBP_CELL_PAIRS:
         (void)snprintf(buffer, SBP_CELL_NAME, "round %d of pairs, %s", cell->round, bytes);
         break;
+    case SBP_CELL_STREAM:
+        (void)snprintf(buffer, SBP_CELL_NAME, "sum of two times %s", bytes);
+        break;
+    case SBP_CELL_ATTENTION:
+        (void)snprintf(buffer, SBP_CELL_NAME, "%s attention, %lld x %lld heads of %lld over %lld%s",
+                       sbp_cluster_type_name(cell->attention.type),
+                       (long long)cell->attention.batch, (long long)cell->attention.heads,
+                       (long long)cell->attention.head_size, (long long)cell->attention.sequence,
+                       cell->attention.pass == SBP_PASS_FORWARD ? "" : ", backward");
+        break;
     }
     return buffer;
+}
+
+static void write_attention(const struct sbp_attention_point *attention, struct sbp_text *text)
+{
+    sbp_text_add(text,
+                 "\"attention\":\"%s\",\"head_size\":%lld,\"sequence\":%lld,\"heads\":%lld,"
+                 "\"batch\":%lld",
+                 sbp_cluster_type_name(attention->type), (long long)attention->head_size,
+                 (long long)attention->sequence, (long long)attention->heads,
+                 (long long)attention->batch);
+    if (attention->pass != SBP_PASS_FORWARD)
+        sbp_text_add(text, ",\"pass\":\"%s\"", sbp_device_pass_name(attention->pass));
 }
 
 void sbp_cell_write(const struct sbp_cell *cell, struct sbp_text *text)
@@ -161,6 +209,12 @@ void sbp_cell_write(const struct sbp_cell *cell, struct sbp_text *text)
         break;
     case SBP_CELL_PAIRS:
         sbp_text_add(text, "\"pairs\":%d,\"bytes\":%lld", cell->round, (long long)cell->bytes);
+        break;
+    case SBP_CELL_STREAM:
+        sbp_text_add(text, "\"stream\":%lld", (long long)cell->bytes);
+        break;
+    case SBP_CELL_ATTENTION:
+        write_attention(&cell->attention, text);
         break;
     }
 }
@@ -206,17 +260,25 @@ static enum sbp_status read_collective(const struct sbp_json *object, struct sbp
     return SBP_OK;
 }
 
+/* The type under the key, and the pass, one of the first `passes`. */
+static enum sbp_status read_scope(const struct sbp_json *object, const char *key, int passes,
+                                  enum sbp_type *type, enum sbp_pass *pass)
+{
+    const char *names[SBP_PASSES + 1] = {0};
+    int which, in = SBP_PASS_FORWARD;
+    for (int p = 0; p < passes; p++)
+        names[p] = sbp_device_pass_name((enum sbp_pass)p);
+    SBP_TRY(read_choice(object, key, type_names, &which));
+    SBP_TRY(sbp_json_get_choice(object, "pass", names, &in));
+    *type = (enum sbp_type)which;
+    *pass = (enum sbp_pass)in;
+    return SBP_OK;
+}
+
 static enum sbp_status read_product(const struct sbp_json *object, const char *key,
                                     struct sbp_cell *cell)
 {
-    const char *passes[SBP_PASSES + 1] = {0};
-    int type, pass = SBP_PASS_FORWARD;
-    for (int p = 0; p < SBP_PASSES; p++)
-        passes[p] = sbp_device_pass_name((enum sbp_pass)p);
-    SBP_TRY(read_choice(object, key, type_names, &type));
-    SBP_TRY(sbp_json_get_choice(object, "pass", passes, &pass));
-    cell->type = (enum sbp_type)type;
-    cell->pass = (enum sbp_pass)pass;
+    SBP_TRY(read_scope(object, key, SBP_PASSES, &cell->type, &cell->pass));
     SBP_TRY(read_int64(object, "m", 1, MOST_EDGE, &cell->m));
     SBP_TRY(read_int64(object, "n", 1, MOST_EDGE, &cell->n));
     return read_int64(object, "k", 1, MOST_EDGE, &cell->k);
@@ -253,6 +315,27 @@ static enum sbp_status read_pairs(const struct sbp_json *object, struct sbp_cell
     return read_int64(object, "bytes", 1, MOST_SIZE, &cell->bytes);
 }
 
+static enum sbp_status read_stream(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    return read_int64(object, "stream", 1, MOST_SIZE, &cell->bytes);
+}
+
+static enum sbp_status read_attention(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    struct sbp_attention_point *at = &cell->attention;
+    int64_t rows;
+    SBP_TRY(read_scope(object, "attention", SBP_PASS_INPUT_GRADIENT + 1, &at->type, &at->pass));
+    SBP_TRY(read_int64(object, "head_size", 1, MOST_EDGE, &at->head_size));
+    SBP_TRY(read_int64(object, "sequence", 1, MOST_EDGE, &at->sequence));
+    SBP_TRY(read_int64(object, "heads", 1, MOST_EDGE, &at->heads));
+    SBP_TRY(read_int64(object, "batch", 1, MOST_EDGE, &at->batch));
+    if (!sbp_mul_i64(at->batch, at->heads, &rows) || !sbp_mul_i64(rows, at->sequence, &rows) ||
+        rows > MOST_SIZE)
+        return sbp_json_refuse(object, "batch, heads and sequence make more than %lld queries",
+                               (long long)MOST_SIZE);
+    return SBP_OK;
+}
+
 enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *cell)
 {
     static const struct {
@@ -265,6 +348,8 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
         [SBP_CELL_LAUNCH] = {"launch", read_launch},
         [SBP_CELL_PAIRS] = {"pairs", read_pairs},
         [SBP_CELL_SUSTAINED] = {"sustained", read_sustained},
+        [SBP_CELL_STREAM] = {"stream", read_stream},
+        [SBP_CELL_ATTENTION] = {"attention", read_attention},
     };
     for (int work = 0; work < SBP_CELL_WORKS; work++) {
         if (!sbp_json_has(object, works[work].key))
@@ -273,9 +358,9 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
         return works[work].read(object, cell);
     }
     return sbp_json_refuse(object,
-                           "no \"collective\", \"gemm\", \"copy\", \"launch\", \"pairs\" or "
-                           "\"sustained\": "
-                           "one of them says what was measured");
+                           "no \"collective\", \"gemm\", \"copy\", \"launch\", \"pairs\", "
+                           "\"sustained\", \"stream\" or \"attention\": one of them says what was "
+                           "measured");
 }
 
 /* --- samples --- */

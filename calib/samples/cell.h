@@ -26,18 +26,32 @@ enum sbp_cell_work {
     SBP_CELL_LAUNCH,     /* the smallest product there is: the fixed cost of a call */
     SBP_CELL_PAIRS, /* round trips between disjoint pairs of ranks: finds slow ranks and links */
     SBP_CELL_SUSTAINED, /* a product again, after seconds of load: what power and heat leave */
+    SBP_CELL_STREAM,    /* an element-wise sum: bytes of either operand and of the result */
+    SBP_CELL_ATTENTION, /* causal flash attention, forward or backward */
 };
-#define SBP_CELL_WORKS 6
+#define SBP_CELL_WORKS 8
+
+/* Causal flash attention over whole sequences in one element type; its backward pass is that of the
+ * gradient of the input. */
+struct sbp_attention_point {
+    enum sbp_type type;
+    enum sbp_pass pass;
+    int64_t head_size, sequence, heads, batch;
+};
+int64_t sbp_cell_attention_rows(const struct sbp_attention_point *point); /* queries x heads */
+double
+sbp_cell_attention_flops(const struct sbp_attention_point *point); /* as sbp_op_work counts */
 
 struct sbp_cell {
     enum sbp_cell_work work;
     enum sbp_collective kind;          /* of a collective; not local */
     int nodes, ranks_per_node, groups; /* of a collective; groups of a node at the same time */
-    int64_t bytes;      /* n of the cost formula, of a copy, or of one message between a pair */
+    int64_t bytes; /* n of the cost formula, of a copy, a stream, or one message between a pair */
     enum sbp_type type; /* of a product */
     enum sbp_pass pass; /* whose operands a product has, as they lie in memory */
     int64_t m, n, k;
     int round; /* of pairs */
+    struct sbp_attention_point attention;
 };
 
 /* A product (m,k) x (k,n) in one element type. Of the gradient of an input the second factor lies

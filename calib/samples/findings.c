@@ -110,7 +110,7 @@ void sbp_findings_of_times(const struct sbp_record *record, struct sbp_sample_fi
 
 /* --- compute --- */
 
-/* The rank that was slowest, by SBP_SLOW_COMPUTE, at the most products and copies; -1: none. */
+/* The rank that was slowest, by SBP_SLOW_COMPUTE, at the most cells; -1: none. */
 static int find_slow_computer(const struct sbp_record *record, int ranks, int *times, int *cells,
                               double *ratio)
 {
@@ -154,9 +154,21 @@ void sbp_findings_of_compute(const struct sbp_record *record, struct sbp_sample_
     if (slow < 0 || 2 * times <= cells)
         return;
     find(findings,
-         "rank %d (host %s) computes slowly: slowest in %d of %d products and copies, %.2f times "
-         "the middle rank's time or more",
+         "rank %d (host %s) computes slowly: slowest in %d of %d products, copies and others, "
+         "%.2f times the middle rank's time or more",
          slow, placement->host[placement->node[slow]], times, cells, ratio);
+}
+
+void sbp_findings_of_no_attention(const struct sbp_record *record,
+                                  struct sbp_sample_findings *findings)
+{
+    if (last_session(record)->origin.device[0] != '\0')
+        find(findings,
+             "attention was not timed, for sbplan has no kernel of it for GPUs: \"like\" in "
+             "\"device\" takes a device file's rates of it; without one it counts at the "
+             "peak");
+    else
+        find(findings, "attention was not timed: it counts at the peak of products");
 }
 
 /* --- pairs --- */

@@ -33,13 +33,16 @@ void sbp_findings_of_runs(const struct sbp_sample_runs *runs, struct sbp_sample_
 /* Cells that took less time than is possible, which sbp_points leaves out: the first, by its line.
  */
 void sbp_findings_of_times(const struct sbp_record *record, struct sbp_sample_findings *findings);
-/* A rank that was slowest at most products and copies. */
+/* A rank that was slowest at most of what is timed of compute. */
 void sbp_findings_of_compute(const struct sbp_record *record, struct sbp_sample_findings *findings);
 /* Slow ranks, hosts and links by the pairs of the last chain; crowded: ranks share cores.
  * E_MEMORY. */
 enum sbp_status sbp_findings_of_pairs(const struct sbp_record *record, bool crowded,
                                       struct sbp_sample_findings *findings,
                                       struct sbp_diag *diag) SBP_MUST_USE;
+/* That there are no rates of attention, why, and what stands in for them. */
+void sbp_findings_of_no_attention(const struct sbp_record *record,
+                                  struct sbp_sample_findings *findings);
 /* The rate of the longest message between two nodes, over the nominal one where that is known. */
 void sbp_findings_of_network(const struct sbp_record *record, struct sbp_sample_findings *findings);
 

@@ -343,20 +343,36 @@ static struct sbp_samples *find_product(const struct sbp_cell *cell,
     return &times->samples[++times->gemm_count];
 }
 
-/* Copies of different sizes, as of sessions with more ranks and fewer, are not mixed; the last size
- * counts. */
-static struct sbp_samples *find_copy(const struct sbp_cell *cell, struct sbp_compute_times *times)
+/* Copies of different sizes, as of sessions with more ranks and fewer, are not mixed, nor are
+ * streams; the last size counts. */
+static struct sbp_samples *find_bytes(const struct sbp_cell *cell, int64_t *bytes,
+                                      struct sbp_samples *samples)
 {
-    if (times->copy_bytes != cell->bytes)
-        times->samples[0] = (struct sbp_samples){0};
-    times->copy_bytes = cell->bytes;
-    return &times->samples[0];
+    if (*bytes != cell->bytes)
+        *samples = (struct sbp_samples){0};
+    *bytes = cell->bytes;
+    return samples;
+}
+
+static struct sbp_samples *find_attention(const struct sbp_cell *cell,
+                                          struct sbp_compute_times *times)
+{
+    const struct sbp_cell of = {.attention = cell->attention};
+    for (int i = 0; i < times->attention_count; i++) {
+        const struct sbp_cell at = {.attention = times->attention[i]};
+        if (sbp_cell_same(&at, &of))
+            return &times->attention_samples[i];
+    }
+    if (times->attention_count == SBP_MAX_ATTENTION)
+        return NULL;
+    times->attention[times->attention_count] = cell->attention;
+    return &times->attention_samples[times->attention_count++];
 }
 
 void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample_runs *runs,
                         struct sbp_compute_times *times)
 {
-    struct sbp_samples launch = {0}, loaded = {0};
+    struct sbp_samples launch = {0}, loaded = {0}, stream = {0};
     *times = (struct sbp_compute_times){0};
     for (int i = 0; i < record->result_count; i++) {
         const struct sbp_result *result = &record->result[i];
@@ -365,7 +381,7 @@ void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample
         if (!sbp_sample_file_is_possible(result) || (run != NULL && run->bad))
             continue;
         if (result->cell.work == SBP_CELL_COPY) {
-            samples = find_copy(&result->cell, times);
+            samples = find_bytes(&result->cell, &times->copy_bytes, &times->samples[0]);
         } else if (result->cell.work == SBP_CELL_GEMM) {
             samples = find_product(&result->cell, times);
         } else if (result->cell.work == SBP_CELL_LAUNCH) {
@@ -373,10 +389,15 @@ void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample
         } else if (result->cell.work == SBP_CELL_SUSTAINED) {
             samples = &loaded;
             times->loaded = sbp_cell_product(&result->cell);
+        } else if (result->cell.work == SBP_CELL_STREAM) {
+            samples = find_bytes(&result->cell, &times->stream_bytes, &stream);
+        } else if (result->cell.work == SBP_CELL_ATTENTION) {
+            samples = find_attention(&result->cell, times);
         }
         if (samples != NULL)
             sbp_samples_add(samples, &result->median_s, 1);
     }
     times->launch_s = launch.count > 0 ? launch.median_s : 0;
     times->loaded_s = loaded.count > 0 ? loaded.median_s : 0;
+    times->stream_s = stream.count > 0 ? stream.median_s : 0;
 }

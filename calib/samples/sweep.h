@@ -6,7 +6,8 @@
  *   rank in each, every divisor between, so that sharing its ports is measured, not assumed.
  * - Sizes: 8 B, 16 B, ... up to max_bytes; first some far apart, then those between (as SKaMPI
  *   refines: Reussner et al., "SKaMPI: a detailed, accurate MPI benchmark", 1998).
- * - Compute: a copy, products over a grid, the smallest product.
+ * - Compute: a copy, products over a grid, the smallest product, an element-wise sum, and attention
+ *   over a grid where there is a kernel of it.
  * - Pairs: rounds of a tournament, all ranks of a node, then all nodes by each of their ranks.
  *
  * The first stage holds the cells that a cluster file needs (the widest shapes within a node and
@@ -29,6 +30,13 @@ struct sbp_product_shape {
     enum sbp_type type;
     int64_t m, n, k;
 };
+/* All combinations are timed, forward and backward, in the type of training. Each has the same
+ * rows: heads beside each other in memory, and as many sequences as make them. */
+struct sbp_attention_list {
+    int head_sizes, sequences;
+    const int64_t *head_size, *sequence; /* (head_sizes), (sequences), both rising */
+    int64_t heads, rows;
+};
 struct sbp_product_list {
     int count, required; /* so many at the front are timed whatever the time: one a type */
     const struct sbp_product_shape *shape; /* (count), forward; those of the type of training are
@@ -38,6 +46,7 @@ struct sbp_product_list {
     int64_t copy_bytes;             /* beyond a rank's caches; less where memory is scarce */
     bool sustains;                  /* the first product is timed under load, too */
     double flops, copy_bytes_per_s; /* that an estimate of the time assumes */
+    const struct sbp_attention_list *attention; /* NULL: this processor has no kernel of it */
 };
 const struct sbp_product_list *sbp_sweep_products(enum sbp_products products);
 /* The most bytes of y(m,n) = a(m,k) b(k,n) over a list, from the values before on. */
@@ -48,7 +57,7 @@ void sbp_sweep_product_bytes(const struct sbp_product_list *list, int64_t *y_byt
 struct sbp_sweep_options {
     int nodes, ranks_per_node; /* of the emptiest node; further ranks of others wait */
     int64_t max_bytes;         /* SBP_SWEEP_LEAST_MAX_BYTES .. SBP_SWEEP_LARGEST_MAX_BYTES */
-    int64_t copy_bytes;        /* of the copy: the least over nodes */
+    int64_t copy_bytes; /* of the copy: the least over nodes; a stream's operands have half */
     enum sbp_products products;
     unsigned kinds; /* 0: everything; else a bit for each collective to measure, with only the
                        required compute */

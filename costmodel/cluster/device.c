@@ -184,6 +184,15 @@ double sbp_device_attention_share(const struct sbp_device_rates *rates,
            sbp_device_factor(rates->sustained[attention->type]);
 }
 
+#define SOFTMAX_PER_SCORE 6
+double sbp_device_score_flops(enum sbp_pass pass, double qk_size, double value_size, bool flash)
+{
+    const double qk = 2 * qk_size, value = 2 * value_size;
+    const double products =
+        pass == SBP_PASS_FORWARD ? qk + value : 2 * (qk + value) + (flash ? qk : 0);
+    return products + SOFTMAX_PER_SCORE;
+}
+
 /* --- bounds --- */
 
 /* Interpolation stays within its table, but for rounding. */

@@ -128,6 +128,11 @@ struct sbp_device_attention {
 double sbp_device_attention_share(const struct sbp_device_rates *rates,
                                   const struct sbp_device_attention *attention);
 
+/* Flops of one score of attention: q . k and p v forward; backward dP = dy v', dV = p' dy, dQ = ds
+ * k and dK = ds' q, and with flash attention q . k again (Dao et al., 2022, algorithm 4); and those
+ * of the softmax. Shares of attention are of these. */
+double sbp_device_score_flops(enum sbp_pass pass, double qk_size, double value_size, bool flash);
+
 /* The most that either reaches in a pass, whatever its sizes are. */
 double sbp_device_most_product_share(const struct sbp_device_rates *rates, enum sbp_type type,
                                      enum sbp_pass pass);

@@ -67,6 +67,7 @@ void sbp_dist_region(const struct sbp_layout *layout, const struct sbp_shape *sh
                      const struct sbp_dist *dist, int64_t rank, struct sbp_region *region)
 {
     const struct sbp_mesh *mesh = layout->mesh;
+    region->first = 0;
     for (int dim = 0; dim < SBP_MAX_DIMS; dim++) {
         struct sbp_digits *digits = &region->dim[dim];
         *digits = (struct sbp_digits){.rest = shape->size[dim]};

@@ -169,12 +169,9 @@ static struct sbp_work patch_work(const struct job *job)
 
 /* ---- attention ------------------------------------------------------------------------------ */
 
-#define SOFTMAX_PER_SCORE 6
-
 /* Forward reads the inputs (keys and values of all context members) and writes the output once,
  * backward does so twice. Materialised probabilities are written in forward, read in backward,
- * where their gradients are written. Backward computes dV and dP over the value size, dQ and dK
- * over the other; flash attention recomputes the scores (Dao et al., 2022, algorithm 4). */
+ * where their gradients are written. */
 static struct sbp_work attention_work(const struct job *job)
 {
     const struct sbp_op_node *node = job->node;
@@ -187,8 +184,9 @@ static struct sbp_work attention_work(const struct job *job)
         sbp_op_scores(job->graph, (int)(node - job->graph->op), &job->sizes);
     const double qk = 2 * (double)node->attention.qk_size;
     const double value = 2 * (double)node->attention.value_size;
-    const double products = forward ? qk + value : 2 * (qk + value) + (flash ? qk : 0);
-    work.flops = scores.kept * (products + SOFTMAX_PER_SCORE);
+    const double each = sbp_device_score_flops(job->pass, (double)node->attention.qk_size,
+                                               (double)node->attention.value_size, flash);
+    work.flops = scores.kept * each;
     work.model_flops = scores.kept * (qk + value);
     work.elements = sbp_op_volume(job->sizes.output);
     for (int i = 0; i < node->input_count; i++)
@@ -204,7 +202,7 @@ static struct sbp_work attention_work(const struct job *job)
         .rows = sbp_op_tokens(job->sizes.output) * job->sizes.output[SBP_DIM_FEATURE],
         .scores = flash ? 0 : scores.all,
         .score_passes = forward ? 1 : 2,
-        .full_flops = scores.all * (products + SOFTMAX_PER_SCORE)};
+        .full_flops = scores.all * each};
     if (!flash)
         work.elements += work.attention.score_passes * scores.all;
     return work;

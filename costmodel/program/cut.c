@@ -2,10 +2,9 @@
 
 #include <string.h>
 
-/* The model's graph with arrays of its own for what a micro-batch changes. */
-static enum sbp_status size_graph(const struct sbp_graph *model, int64_t micro_batch,
-                                  struct sbp_arena *arena, struct sbp_graph *graph,
-                                  struct sbp_diag *diag)
+enum sbp_status sbp_cut_graph(const struct sbp_graph *model, int64_t micro_batch,
+                              struct sbp_arena *arena, struct sbp_graph *graph,
+                              struct sbp_diag *diag)
 {
     *graph = *model;
     graph->arena = (struct sbp_arena){0}; /* the model's own; nothing here is freed */
@@ -26,7 +25,7 @@ enum sbp_status sbp_cut_make(const struct sbp_graph *model, const struct sbp_clu
     *cut = (struct sbp_cut){.parallel = *parallel, .cluster = cluster};
     SBP_TRY(sbp_parallel_check(parallel, model, cluster, diag));
     SBP_TRY(sbp_parallel_stage_cluster(parallel, cluster, &cut->stage, &cut->stage_level, diag));
-    SBP_TRY(size_graph(model, parallel->micro_batch, arena, &cut->graph, diag));
+    SBP_TRY(sbp_cut_graph(model, parallel->micro_batch, arena, &cut->graph, diag));
     return sbp_mesh_make(&cut->stage, &cut->mesh, diag);
 }
 

@@ -21,6 +21,12 @@ struct sbp_cut {
     struct sbp_mesh mesh; /* of a stage */
 };
 
+/* The model's graph at another micro-batch, with arrays of its own, out of the arena, for what that
+ * changes; the rest is the model's. E_INPUT, E_MEMORY. */
+enum sbp_status sbp_cut_graph(const struct sbp_graph *model, int64_t micro_batch,
+                              struct sbp_arena *arena, struct sbp_graph *graph,
+                              struct sbp_diag *diag) SBP_MUST_USE;
+
 /* Cuts a step. The model and the cluster must outlive the cut; shapes come out of the arena.
  * E_INPUT: "parallel: KEY: what is wrong, what is legal"; E_MEMORY. */
 enum sbp_status sbp_cut_make(const struct sbp_graph *model, const struct sbp_cluster *cluster,

@@ -290,7 +290,7 @@ static double moved_instr_s(const struct sbp_pricing *pricing, const struct sbp_
                 (double)sbp_program_buffer_bytes(program, instr->buffer[SBP_AT_OUT]);
     } else if (instr->kind == SBP_INSTR_NORM) {
         for (int t = 0; t < program->graph->tensor_count; t++)
-            bytes += (double)program->updated[t] * (double)program->bytes.gradient;
+            bytes += (double)program->shard[t].elements * (double)program->bytes.gradient;
     }
     return sbp_cluster_kernel_s(pricing->cluster, pricing->type, 0, bytes);
 }
@@ -316,7 +316,7 @@ void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cl
             break;
         case SBP_INSTR_UPDATE:
             instr->compute_s =
-                sbp_price_update_s(&pricing, (double)program->updated[instr->tensor]);
+                sbp_price_update_s(&pricing, (double)program->shard[instr->tensor].elements);
             break;
         default:
             instr->compute_s = moved_instr_s(&pricing, program, instr);

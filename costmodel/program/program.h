@@ -21,14 +21,14 @@
 enum sbp_buffer_type { SBP_BUFFER_REAL, SBP_BUFFER_INT32, SBP_BUFFER_BYTE, SBP_BUFFER_LOSS };
 
 enum sbp_buffer_use {
-    SBP_USE_WEIGHT,     /* persistent */
-    SBP_USE_GRADIENT,   /* of a weight, persistent */
-    SBP_USE_SUM,        /* of a weight's gradients over micro-batches, persistent */
-    SBP_USE_MOMENT,     /* optimizer state, persistent */
-    SBP_USE_MASTER,     /* master copy of a weight, or of its gradient for the update, in mixed
-                           precision, persistent */
-    SBP_USE_BUCKET,     /* offloaded optimizer states pass through it: persistent */
-    SBP_USE_INDEX,      /* token ids, positions, labels: persistent */
+    SBP_USE_WEIGHT,   /* persistent */
+    SBP_USE_GRADIENT, /* of a weight, persistent */
+    SBP_USE_SUM,      /* of a weight's gradients over micro-batches, persistent */
+    SBP_USE_MOMENT,   /* optimizer state, persistent */
+    SBP_USE_MASTER,   /* master copy of a weight, or of its gradient for the update, in mixed
+                         precision, persistent */
+    SBP_USE_BUCKET,   /* offloaded optimizer states pass through it: persistent */
+    SBP_USE_INDEX,    /* token ids, positions, labels of a micro-batch, from its begin to its end */
     SBP_USE_ACTIVATION, /* lives from first to last use; kept for backward when that is later */
     SBP_USE_WORK,       /* boxing pack and unpack space, scratch, small reductions */
     SBP_USE_GATHERED,   /* a weight whole out of its shards (ZeRO 3), or converted */
@@ -139,6 +139,15 @@ struct sbp_scope {
     const int *holders; /* (tensor_count) stages that hold a weight; borrowed. NULL: one */
 };
 
+/* How the states of a weight are shared out: under ZeRO level 1 to 3 the i-th member of a group
+ * over `axes` holds elements i x `elements` and on of the block, row-major; the last shards may end
+ * beyond it. Level 0: whole, and `elements` are the block's. A device updates so many. */
+struct sbp_weight_shard {
+    int level;
+    sbp_axes axes;
+    int64_t elements;
+};
+
 struct sbp_program {
     struct sbp_arena arena;        /* owns the arrays */
     const struct sbp_graph *graph; /* borrowed, must outlive the program */
@@ -152,15 +161,17 @@ struct sbp_program {
     struct sbp_buffer *buffer;
     int *weight_buffer, *gradient_buffer; /* (tensor_count), -1 where there is none */
     int *first_moment, *second_moment;    /* (tensor_count), -1 where there is none */
-    int64_t *updated;   /* (tensor_count) parameters of a weight that this device updates: all it
-                           holds, or a shard (ZeRO) */
+    struct sbp_weight_shard *shard;       /* (tensor_count) */
     int64_t parameters; /* elements of weights that the device works with: whole blocks */
     int ids_buffer, labels_buffer, positions_buffer, loss_buffer; /* -1: none */
     int groups;                                                   /* of buffers */
-    int64_t arena_bytes;      /* high-water mark: end of the last buffer */
-    int64_t live_bytes;       /* most that is in use at once: an arena without gaps */
-    int64_t persistent_bytes; /* of it, what keeps its place from step to step */
-    int64_t kept_bytes;       /* of a micro-batch between its forward and its backward pass */
+    int64_t arena_bytes; /* high-water mark: end of the last buffer */
+    int64_t live_bytes;  /* most that is in use at once: an arena without gaps */
+    /* The arena in its order; micro-batches in flight need a frame each (program_layout.c). */
+    int64_t persistent_bytes; /* what keeps its value from step to step */
+    int64_t kept_bytes;       /* a frame: what a micro-batch has from its forward pass to its
+                                 backward pass, with token ids and labels; up to arena_bytes: what
+                                 one micro-batch at work needs beside its frame */
     int64_t host_bytes;       /* offloaded states, in host memory */
 };
 

@@ -20,6 +20,7 @@ struct sbp_weight_plan {
     int64_t members; /* of a group over them */
     int64_t local;   /* elements of the block */
     int64_t shard;   /* elements of which the device holds states */
+    int64_t padded;  /* elements of the block with room for all shards, which are of one size */
     int unreduced;   /* buffer of the whole gradient under level 2 and 3; -1 outside backward */
 };
 

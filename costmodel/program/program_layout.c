@@ -1,5 +1,12 @@
-/* Where a program's buffers lie: persistent ones first; then a sweep over time gives a buffer the
- * lowest hole when it is born and takes it back after its last use. Offsets are multiples of 64. */
+/* Where a program's buffers lie: persistent ones, then the frame, then the rest.
+ *
+ * The frame holds what a micro-batch keeps between its forward and its backward pass. Several
+ * micro-batches in flight have a frame each; all else is there once. At the turn from forward to
+ * backward the frame is full. A sweep from the turn to the end gives a buffer the lowest hole when
+ * it is born and takes it back after its last use, and so does a sweep from the turn back to the
+ * begin, with birth and death exchanged. Holes are those in the frame, where what it keeps is not
+ * born yet or has died, and above it; no buffer lies in both, since frames need not be neighbours
+ * of what is above. Offsets are multiples of 64. */
 #include "costmodel/program/program_compile_priv.h"
 
 #include <string.h>
@@ -47,28 +54,40 @@ struct heap {
     int64_t top;
 };
 
-/* Lowest hole that is large enough, else the top (grown from a hole that touches it). */
+/* Lowest hole that is large enough; -1: none is. */
+static int64_t take_hole(struct heap *heap, int64_t bytes)
+{
+    int i = 0;
+    while (i < heap->count && heap->hole[i].bytes < bytes)
+        i++;
+    if (i == heap->count)
+        return -1;
+    struct hole *hole = &heap->hole[i];
+    const int64_t offset = hole->offset;
+    hole->offset += bytes;
+    hole->bytes -= bytes;
+    if (hole->bytes == 0) {
+        memmove(hole, hole + 1, (size_t)(heap->count - i - 1) * sizeof *hole);
+        heap->count--;
+    }
+    return offset;
+}
+
+/* The same, or else the top, grown from a hole that touches it. */
 static int64_t take(struct heap *heap, int64_t bytes)
 {
-    for (int i = 0; i < heap->count; i++) {
-        struct hole *hole = &heap->hole[i];
-        const bool at_top = hole->offset + hole->bytes == heap->top;
-        if (hole->bytes < bytes && !at_top)
-            continue;
-        const int64_t offset = hole->offset;
-        if (hole->bytes > bytes) {
-            hole->offset += bytes;
-            hole->bytes -= bytes;
-        } else {
-            if (offset + bytes > heap->top)
-                heap->top = offset + bytes;
-            memmove(hole, hole + 1, (size_t)(heap->count - i - 1) * sizeof *hole);
+    int64_t offset = take_hole(heap, bytes);
+    if (offset >= 0)
+        return offset;
+    offset = heap->top;
+    if (heap->count > 0) {
+        const struct hole *last = &heap->hole[heap->count - 1];
+        if (last->offset + last->bytes == heap->top) {
+            offset = last->offset;
             heap->count--;
         }
-        return offset;
     }
-    const int64_t offset = heap->top;
-    heap->top += bytes;
+    heap->top = offset + bytes;
     return offset;
 }
 
@@ -142,7 +161,7 @@ static enum sbp_status make_calendar(struct sbp_program *program, struct sbp_are
         return SBP_E_MEMORY;
     for (int i = program->buffer_count - 1; i >= 0; i--) {
         const struct sbp_buffer *buffer = &program->buffer[i];
-        if (sbp_program_buffer_persists(buffer) || buffer->first < 0)
+        if (buffer->first < 0 || buffer->last < 0)
             continue;
         calendar->next_born[i] = calendar->born[buffer->first];
         calendar->born[buffer->first] = i;
@@ -167,38 +186,130 @@ static void count_live(struct sbp_program *program, const struct calendar *calen
     }
 }
 
-static void sweep(struct sbp_program *program, const struct calendar *calendar, struct heap *heap)
+/* Where buffers are while a sweep goes on: offsets within the frame, and above it. */
+struct room {
+    struct sbp_program *program;
+    const struct calendar *calendar;
+    int turn;      /* first instruction behind the forward pass */
+    bool *is_kept; /* (buffer_count) */
+    bool *in_frame;
+    struct heap frame, above;
+};
+
+/* Every micro-batch has token ids and labels of its own, from its begin to its end. */
+static bool is_kept(const struct sbp_buffer *buffer, int turn)
 {
-    for (int i = 0; i < program->buffer_count; i++)
-        if (sbp_program_buffer_persists(&program->buffer[i]))
-            program->buffer[i].offset_bytes = take(heap, calendar->slot_bytes[i]);
-    for (int t = 0; t < program->instr_count; t++) {
-        for (int i = t > 0 ? calendar->died[t - 1] : -1; i >= 0; i = calendar->next_died[i])
-            give_back(heap, program->buffer[i].offset_bytes, calendar->slot_bytes[i]);
-        for (int i = calendar->born[t]; i >= 0; i = calendar->next_born[i])
-            program->buffer[i].offset_bytes = take(heap, calendar->slot_bytes[i]);
-    }
-    program->arena_bytes = heap->top;
+    return buffer->use == SBP_USE_INDEX ||
+           (!sbp_program_buffer_persists(buffer) && buffer->first >= 0 && buffer->first < turn &&
+            buffer->last >= turn);
 }
 
-/* Adds up persistent bytes, and those that live between the passes of a micro-batch: buffers whose
- * lifetime spans the turn, and the token ids and labels that each micro-batch has. */
-static void sum_up(struct sbp_program *program, const int64_t *slot_bytes)
+/* Places what persists and what is kept, one after the other. */
+static void place_held(struct room *room)
 {
-    int turn = 0;
-    while (turn < program->instr_count && program->instr[turn].section == SBP_SECTION_FORWARD)
-        turn++;
+    struct sbp_program *program = room->program;
     program->persistent_bytes = program->kept_bytes = 0;
     for (int i = 0; i < program->buffer_count; i++) {
-        const struct sbp_buffer *buffer = &program->buffer[i];
-        const int64_t bytes = slot_bytes[i];
-        if (sbp_program_buffer_persists(buffer))
-            program->persistent_bytes += bytes;
-        else if (buffer->first < 0 || buffer->first >= turn || buffer->last < turn)
+        struct sbp_buffer *buffer = &program->buffer[i];
+        const int64_t bytes = room->calendar->slot_bytes[i];
+        room->is_kept[i] = room->in_frame[i] = is_kept(buffer, room->turn);
+        if (!room->is_kept[i] && !sbp_program_buffer_persists(buffer))
             continue;
-        if (!sbp_program_buffer_persists(buffer) || buffer->use == SBP_USE_INDEX)
-            program->kept_bytes += bytes;
+        int64_t *const end = room->is_kept[i] ? &program->kept_bytes : &program->persistent_bytes;
+        buffer->offset_bytes = *end;
+        *end += bytes;
     }
+}
+
+static void enter(struct room *room, int buffer)
+{
+    struct sbp_buffer *const at = &room->program->buffer[buffer];
+    const int64_t bytes = room->calendar->slot_bytes[buffer];
+    if (room->is_kept[buffer] || sbp_program_buffer_persists(at))
+        return;
+    at->offset_bytes = take_hole(&room->frame, bytes);
+    room->in_frame[buffer] = at->offset_bytes >= 0;
+    if (!room->in_frame[buffer])
+        at->offset_bytes = take(&room->above, bytes);
+}
+
+static void leave(struct room *room, int buffer)
+{
+    const struct sbp_buffer *at = &room->program->buffer[buffer];
+    const int64_t bytes = room->calendar->slot_bytes[buffer];
+    if (bytes > 0 && !sbp_program_buffer_persists(at))
+        give_back(room->in_frame[buffer] ? &room->frame : &room->above, at->offset_bytes, bytes);
+}
+
+static void sweep_to_end(struct room *room)
+{
+    const struct calendar *calendar = room->calendar;
+    for (int t = room->turn; t < room->program->instr_count; t++) {
+        for (int i = t > room->turn ? calendar->died[t - 1] : -1; i >= 0;
+             i = calendar->next_died[i])
+            leave(room, i);
+        for (int i = calendar->born[t]; i >= 0; i = calendar->next_born[i])
+            enter(room, i);
+    }
+}
+
+/* What dies at the last instruction of the forward pass, or before, is not kept. */
+static void sweep_to_begin(struct room *room)
+{
+    const struct calendar *calendar = room->calendar;
+    for (int t = room->turn - 1; t >= 0; t--) {
+        for (int i = t + 1 < room->turn ? calendar->born[t + 1] : -1; i >= 0;
+             i = calendar->next_born[i])
+            leave(room, i);
+        for (int i = calendar->died[t]; i >= 0; i = calendar->next_died[i])
+            enter(room, i);
+    }
+}
+
+static void empty(struct room *room)
+{
+    room->frame.count = room->above.count = 0;
+    room->above.top = 0;
+}
+
+/* Makes offsets within the arena out of those in the frame and above it. */
+static void assemble(struct room *room, int64_t above_bytes)
+{
+    struct sbp_program *program = room->program;
+    const int64_t frame = program->persistent_bytes, above = frame + program->kept_bytes;
+    program->arena_bytes = above + above_bytes;
+    for (int i = 0; i < program->buffer_count; i++) {
+        struct sbp_buffer *buffer = &program->buffer[i];
+        if (room->in_frame[i])
+            buffer->offset_bytes += frame;
+        else if (!sbp_program_buffer_persists(buffer) && buffer->first >= 0)
+            buffer->offset_bytes += above;
+    }
+}
+
+static enum sbp_status lay_out(struct sbp_program *program, const struct calendar *calendar,
+                               struct sbp_arena *scratch)
+{
+    const int count = program->buffer_count + 1;
+    struct room room = {.program = program,
+                        .calendar = calendar,
+                        .is_kept = SBP_NEW(scratch, bool, count),
+                        .in_frame = SBP_NEW(scratch, bool, count),
+                        .frame = {.hole = SBP_NEW(scratch, struct hole, count)},
+                        .above = {.hole = SBP_NEW(scratch, struct hole, count)}};
+    if (room.is_kept == NULL || room.in_frame == NULL || room.frame.hole == NULL ||
+        room.above.hole == NULL)
+        return SBP_E_MEMORY;
+    while (room.turn < program->instr_count &&
+           program->instr[room.turn].section == SBP_SECTION_FORWARD)
+        room.turn++;
+    place_held(&room);
+    sweep_to_end(&room);
+    const int64_t above_bytes = room.above.top;
+    empty(&room);
+    sweep_to_begin(&room);
+    assemble(&room, above_bytes > room.above.top ? above_bytes : room.above.top);
+    return SBP_OK;
 }
 
 enum sbp_status sbp_program_lay_out(struct sbp_program *program, struct sbp_diag *diag)
@@ -207,18 +318,15 @@ enum sbp_status sbp_program_lay_out(struct sbp_program *program, struct sbp_diag
     struct calendar calendar;
     sbp_arena_init(&scratch);
     int *group_end = SBP_NEW(&scratch, int, program->groups + 1);
-    struct heap heap = {.hole = SBP_NEW(&scratch, struct hole, program->buffer_count + 1)};
-    enum sbp_status status = heap.hole == NULL || group_end == NULL ? SBP_E_MEMORY : SBP_OK;
+    enum sbp_status status = group_end == NULL ? SBP_E_MEMORY : SBP_OK;
     if (status == SBP_OK) {
         find_lifetimes(program, group_end);
         status = make_calendar(program, &scratch, &calendar, diag);
     }
-    if (status == SBP_OK) {
-        sweep(program, &calendar, &heap);
+    if (status == SBP_OK)
+        status = lay_out(program, &calendar, &scratch);
+    if (status == SBP_OK)
         count_live(program, &calendar);
-        sum_up(program, calendar.slot_bytes);
-        program->live_bytes += program->persistent_bytes;
-    }
     sbp_arena_free(&scratch);
     return status;
 }

@@ -1,7 +1,8 @@
 /* Weights: who holds their states, how gradients are summed, and the update.
  *
  * ZeRO (Rajbhandari et al., 2020, section 5) works on a weight over the axes where it is whole and
- * its gradient partial: states are flat shards of a block, padded to a multiple of the group. Level
+ * its gradient partial: states are flat shards of a block, which has room for as many of one size.
+ * A whole gradient is summed, and a weight gathered, in place: member i's shard is the i-th. Level
  * 1 shards optimizer states: gradients are reduce-scattered once a step, updated weights gathered.
  * Level 2 shards gradients, too; with several micro-batches each of them has to be reduced by
  * itself, or the whole gradient would be held after all. Level 3 shards weights, which are gathered
@@ -38,7 +39,12 @@ static void plan_weight(struct sbp_compiler *c, int op, int index)
         sbp_dist_local_elements(c->mesh, &c->graph->tensor[node->weight[index]].shape, &dist);
     plan->shard =
         plan->level == 0 ? plan->local : (plan->local + plan->members - 1) / plan->members;
+    plan->padded = plan->level == 0 || c->program->parallel.owner != SBP_OWNER_NONE
+                       ? plan->local
+                       : plan->shard * plan->members;
     plan->unreduced = -1;
+    c->program->shard[node->weight[index]] =
+        (struct sbp_weight_shard){plan->level, plan->shared, plan->shard};
 }
 
 static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const struct sbp_dist *dist)
@@ -48,16 +54,15 @@ static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const stru
     const int moments = sbp_graph_training_moments(&c->graph->training);
     int held = -1; /* no instruction of a run reads what follows the gradient: runs have one type */
     SBP_TRY(sbp_emit_buffer(c, SBP_USE_WEIGHT, SBP_BUFFER_REAL, tensor, dist,
-                            plan->level < 3 ? plan->local : plan->shard,
+                            plan->level < 3 ? plan->padded : plan->shard,
                             &program->weight_buffer[tensor]));
     SBP_TRY(sbp_emit_buffer(c, SBP_USE_GRADIENT, SBP_BUFFER_REAL, tensor, dist,
-                            plan->level < 2 ? plan->local : plan->shard,
+                            plan->level < 2 ? plan->padded : plan->shard,
                             &program->gradient_buffer[tensor]));
-    program->updated[tensor] = plan->shard;
     program->parameters += plan->local;
     if (program->bytes.sum > 0)
         SBP_TRY(sbp_emit_buffer(c, SBP_USE_SUM, SBP_BUFFER_REAL, tensor, dist,
-                                plan->level < 2 ? plan->local : plan->shard, &held));
+                                plan->level < 2 ? plan->padded : plan->shard, &held));
     if (program->parallel.offload)
         return SBP_OK;
     if (program->bytes.master > 0)
@@ -85,7 +90,7 @@ static enum sbp_status add_offload(struct sbp_compiler *c)
     int64_t updated = 0;
     int bucket = -1;
     for (int t = 0; t < c->graph->tensor_count; t++)
-        updated += program->updated[t];
+        updated += program->shard[t].elements;
     if (!sbp_mul_i64(updated, state, &program->host_bytes))
         return sbp_fail(c->diag, SBP_E_RANGE, "memory: a host's states pass 2^63 bytes");
     if (updated == 0 || state == 0)
@@ -153,7 +158,9 @@ static enum sbp_status add_copy(struct sbp_compiler *c, int op, int index, int *
 {
     const int tensor = c->graph->op[op].weight[index];
     const struct sbp_dist dist = sbp_strategy_weight(c->graph, c->mesh, c->strategy, op, index);
-    SBP_TRY(sbp_emit_block(c, SBP_USE_GATHERED, tensor, &dist, buffer));
+    SBP_TRY(sbp_emit_buffer(
+        c, SBP_USE_GATHERED, SBP_BUFFER_REAL, tensor, &dist,
+        c->weight[tensor].level == 3 ? c->weight[tensor].padded : c->weight[tensor].local, buffer));
     if (c->weight[tensor].level == 3)
         return add_gather(c, op, tensor, *buffer);
     struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_CONVERT, op, 0);
@@ -213,7 +220,8 @@ enum sbp_status sbp_program_open_gradients(struct sbp_compiler *c, int op, int *
             continue;
         const struct sbp_dist dist = sbp_strategy_weight(c->graph, c->mesh, c->strategy, op, w);
         if (plan->unreduced < 0)
-            SBP_TRY(sbp_emit_block(c, SBP_USE_UNREDUCED, node->weight[w], &dist, &plan->unreduced));
+            SBP_TRY(sbp_emit_buffer(c, SBP_USE_UNREDUCED, SBP_BUFFER_REAL, node->weight[w], &dist,
+                                    plan->padded, &plan->unreduced));
         if (c->block[op] >= 0 && c->open_block == c->block[op])
             c->program->buffer[plan->unreduced].group = c->program->groups;
         buffer[w] = plan->unreduced;

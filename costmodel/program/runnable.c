@@ -81,23 +81,15 @@ static enum sbp_status check_parallel(const struct sbp_parallel *parallel,
 {
     if (parallel->pipeline > 1 || parallel->chunks > 1)
         return refuse(diag, "parallel: pipeline", "more than one stage", "1 is legal");
-    if (parallel->micro_batch != graph->global_batch)
-        return refuse(diag, "parallel: micro_batch", "a part of the batch at a time",
-                      "the global batch is legal");
+    if (parallel->micro_batch != graph->global_batch && parallel->schedule != SBP_ONE_F_ONE_B)
+        return refuse(diag, "parallel: schedule", sbp_timeline_schedule_name(parallel->schedule),
+                      "1f1b is legal in one stage");
     if (sbp_timeline_delays_gradients(parallel->schedule))
         return refuse(diag, "parallel: schedule", sbp_timeline_schedule_name(parallel->schedule),
                       "a schedule without delayed gradients is legal");
-    if (parallel->zero > 0)
-        return refuse(diag, "parallel: zero", "states in shards", "0 is legal");
     if (parallel->owner != SBP_OWNER_NONE)
         return refuse(diag, "parallel: owner", sbp_parallel_owner_name(parallel->owner),
                       "none is legal");
-    if (parallel->recompute != SBP_RECOMPUTE_NONE)
-        return refuse(diag, "parallel: recompute", sbp_parallel_recompute_name(parallel->recompute),
-                      "none is legal");
-    if (parallel->regather)
-        return refuse(diag, "parallel: regather", "boxing once more for backward",
-                      "false is legal");
     if (parallel->offload)
         return refuse(diag, "parallel: offload", "optimizer states in host memory",
                       "false is legal");
@@ -121,8 +113,6 @@ enum sbp_status sbp_runnable_check(const struct sbp_graph *graph, const struct s
         SBP_TRY(check_parallel(parallel, graph, diag));
     for (int op = 0; op < graph->op_count; op++) {
         SBP_TRY(check_op(graph, op, diag));
-        if (strategy->zero[op] != SBP_ZERO_DEFAULT && strategy->zero[op] > 0)
-            return refuse(diag, graph->op[op].name, "ZeRO", "level 0 is legal");
         for (int axis = 0; axis < mesh->axis_count; axis++)
             SBP_TRY(check_axis(graph, strategy, op, axis, diag));
     }

@@ -1,8 +1,8 @@
 /* Whether the executor can run a plan. Plans that it cannot run are still searched and priced.
  *
- * It runs one stage with all of the batch at once, operators that it has kernels for, in roles that
- * split something or go on with partial sums, wherever activations rest. The check comes before any
- * allocation.
+ * It runs one stage, micro-batches one after the other, states shared out by ZeRO, and
+ * recomputation; operators that it has kernels for, in roles that split something or go on with
+ * partial sums, wherever activations rest. The check comes before any allocation.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_RUNNABLE_H
 #define SBP_COSTMODEL_PROGRAM_RUNNABLE_H

@@ -147,8 +147,7 @@ static struct sbp_stage_cost stage_cost_of(const struct sbp_program *program,
     }
     if (runtime->sends_block)
         block_sends(&cost);
-    /* Token ids and labels are kept: one set for each micro-batch in flight. */
-    const int64_t held = program->persistent_bytes - bytes_of_use(program, SBP_USE_INDEX);
+    const int64_t held = program->persistent_bytes;
     cost.static_bytes = held + reserve_bytes;
     cost.kept_bytes = program->kept_bytes;
     cost.transient_bytes = program->arena_bytes - held - program->kept_bytes;
@@ -165,7 +164,7 @@ static int64_t updated_parameters(const struct sbp_program *program)
 {
     int64_t updated = 0;
     for (int t = 0; t < program->graph->tensor_count; t++)
-        updated += program->updated[t];
+        updated += program->shard[t].elements;
     return updated;
 }
 
@@ -214,8 +213,8 @@ static double chunk_sync_s(const struct job *job, const struct sbp_program *prog
     }
     if (largest == NULL)
         return 0;
-    const double elements =
-        (double)largest->box.elements / (double)program->updated[largest->tensor] * parameters;
+    const double elements = (double)largest->box.elements /
+                            (double)program->shard[largest->tensor].elements * parameters;
     return sbp_collective_s(&step->cluster, &step->mesh, largest->box.kind, largest->box.axes,
                             elements * (double)job->request->bytes->reduce);
 }

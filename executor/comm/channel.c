@@ -52,8 +52,8 @@ static enum sbp_status add_groups(struct sbp_channel *channel, struct sbp_arena 
 
 enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_comm_ops *ops,
                                  struct sbp_comm *comm, const struct sbp_program *program,
-                                 const struct sbp_kernels *kernels, struct sbp_arena *arena,
-                                 struct sbp_diag *diag)
+                                 const struct sbp_tasks *tasks, const struct sbp_kernels *kernels,
+                                 struct sbp_arena *arena, struct sbp_diag *diag)
 {
     struct sbp_call *calls = NULL;
     *channel = (struct sbp_channel){.ops = ops,
@@ -61,7 +61,8 @@ enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_c
                                     .mesh = &program->mesh,
                                     .kernels = kernels,
                                     .element_bytes = program->bytes.activation};
-    const enum sbp_status status = sbp_program_calls(program, arena, &calls, &channel->call_count);
+    const enum sbp_status status =
+        sbp_tasks_calls(program, tasks, arena, &calls, &channel->call_count);
     if (status != SBP_OK)
         return sbp_fail(diag, status, "the program's list of collectives: %s",
                         sbp_status_text(status));
@@ -89,6 +90,8 @@ static void note(struct sbp_channel *channel, const struct sbp_exchange *exchang
 static void copy(const struct sbp_channel *channel, void *to, const void *from, int64_t count)
 {
     const int order = 0;
+    if (to == from) /* in place */
+        return;
     channel->kernels->permute(to, from, 1, &count, &order);
 }
 

@@ -8,7 +8,7 @@
 #define SBP_EXECUTOR_COMM_CHANNEL_H
 
 #include "base/arena.h"
-#include "costmodel/program/program.h"
+#include "costmodel/program/task.h"
 #include "executor/comm/comm.h"
 
 struct sbp_logged_call {
@@ -45,12 +45,12 @@ struct sbp_exchange {
     int64_t count;
 };
 
-/* Creates the groups that the program's calls use, in their order; collective over all ranks.
- * Everything is allocated in the arena. As many ranks as the mesh has devices. */
+/* Creates the groups that the calls of a program's tasks use, in their order; collective over all
+ * ranks. Everything is allocated in the arena. As many ranks as the mesh has devices. */
 enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_comm_ops *ops,
                                  struct sbp_comm *comm, const struct sbp_program *program,
-                                 const struct sbp_kernels *kernels, struct sbp_arena *arena,
-                                 struct sbp_diag *diag) SBP_MUST_USE;
+                                 const struct sbp_tasks *tasks, const struct sbp_kernels *kernels,
+                                 struct sbp_arena *arena, struct sbp_diag *diag) SBP_MUST_USE;
 
 enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
                                      const struct sbp_exchange *exchange,

@@ -1,11 +1,12 @@
 /* Communication backends: one rank's endpoint behind one table (threads, mpi, nccl).
  *
  * All calls of a table are blocking. Groups are created once, in the same order on all ranks, and
- * collectives are issued in one order that all members share. Two buffers of one call never
- * overlap; a buffer of no elements may be NULL. A call that fails, or whose peer failed, returns
- * E_PEER, E_BACKEND or E_MEMORY with the reason in the endpoint's diag; `abort` releases all
- * others, so that one failing rank ends all. `threads` also reports (E_BACKEND) what would hang or
- * corrupt: members whose calls differ, a message of another length, ranks that all wait.
+ * collectives are issued in one order that all members share. Two buffers of one call do not
+ * overlap unless said; a buffer of no elements may be NULL. A call that fails, or whose peer
+ * failed, returns E_PEER, E_BACKEND or E_MEMORY with the reason in the endpoint's diag; `abort`
+ * releases all others, so that one failing rank ends all. `threads` also reports (E_BACKEND) what
+ * would hang or corrupt: members whose calls differ, a message of another length, ranks that all
+ * wait.
  */
 #ifndef SBP_EXECUTOR_COMM_COMM_H
 #define SBP_EXECUTOR_COMM_COMM_H
@@ -46,12 +47,14 @@ struct sbp_comm_ops {
     /* In place, count elements. */
     enum sbp_status (*all_reduce)(struct sbp_comm *comm, int group, void *buffer, int64_t count,
                                   enum sbp_real real, enum sbp_comm_reduction reduction);
-    /* receive(group size, count): block i is member i's send(count). */
+    /* receive(group size, count): block i is member i's send(count), which may be its own block of
+     * `receive`. */
     enum sbp_status (*all_gather)(struct sbp_comm *comm, int group, void *receive, const void *send,
                                   int64_t count, enum sbp_real real);
-    /* send(group size, count); receive(count) = sum over members of their block for this rank.
-     * Reductions do not depend on timing: threads folds in group order, so that an all-reduce has
-     * the bits of a reduce-scatter and an all-gather; mpi leaves the order to the library. */
+    /* send(group size, count); receive(count) = sum over members of their block for this rank; it
+     * may be this rank's block of `send`. Reductions do not depend on timing: threads folds in
+     * group order, so that an all-reduce has the bits of a reduce-scatter and an all-gather; mpi
+     * leaves the order to the library. */
     enum sbp_status (*reduce_scatter)(struct sbp_comm *comm, int group, void *receive,
                                       const void *send, int64_t count, enum sbp_real real);
     /* send(group size, count), receive(group size, count): block j of member i becomes block i of

@@ -144,6 +144,13 @@ static enum sbp_status strided_type(struct sbp_comm *comm, int64_t piece, int64_
     return status;
 }
 
+/* Whether a small buffer lies in a large one. */
+static bool lies_in(const void *small, const void *large, int64_t elements, enum sbp_real real)
+{
+    const char *begin = large, *at = small;
+    return at >= begin && at < begin + elements * sbp_comm_real_bytes(real);
+}
+
 /* One piece of every block: elements first .. first + piece of each of the group's blocks. */
 static enum sbp_status gather_piece(struct sbp_comm *comm, const struct member *member,
                                     void *receive, const void *send, int64_t first, int64_t piece,
@@ -151,8 +158,9 @@ static enum sbp_status gather_piece(struct sbp_comm *comm, const struct member *
 {
     MPI_Datatype strided;
     SBP_TRY(strided_type(comm, piece, count, real, &strided));
-    const int code = MPI_Allgather(const_place_in(send, first, real), (int)piece, type_of(real),
-                                   place_in(receive, first, real), 1, strided, member->comm);
+    const void *from = send == MPI_IN_PLACE ? send : const_place_in(send, first, real);
+    const int code = MPI_Allgather(from, (int)piece, type_of(real), place_in(receive, first, real),
+                                   1, strided, member->comm);
     const enum sbp_status status = check_mpi(&comm->diag, "MPI_Allgather", code);
     const enum sbp_status freed = check_mpi(&comm->diag, "MPI_Type_free", MPI_Type_free(&strided));
     return status != SBP_OK ? status : freed;
@@ -164,6 +172,8 @@ static enum sbp_status mpi_all_gather(struct sbp_comm *comm, int group, void *re
     const struct member *member;
     SBP_TRY(find_member(comm, "all-gather", group, count, receive, send, &member));
     const int64_t piece = piece_of(member);
+    if (lies_in(send, receive, member->size * count, real))
+        send = MPI_IN_PLACE;
     if (count <= piece) {
         MPI_TRY(&comm->diag, MPI_Allgather, send, (int)count, type_of(real), receive, (int)count,
                 type_of(real), member->comm);
@@ -239,7 +249,9 @@ static enum sbp_status mpi_reduce_scatter(struct sbp_comm *comm, int group, void
     const struct member *member;
     SBP_TRY(find_member(comm, "reduce-scatter", group, count, receive, send, &member));
     const int64_t piece = piece_of(member);
-    if (count <= piece) {
+    /* A result that is to lie in what is sent needs the copy that pieces make: MPI_IN_PLACE puts it
+     * at the front. */
+    if (count <= piece && !lies_in(receive, send, member->size * count, real)) {
         MPI_TRY(&comm->diag, MPI_Reduce_scatter_block, send, receive, (int)count, type_of(real),
                 MPI_SUM, member->comm);
         return SBP_OK;

@@ -35,7 +35,7 @@ static void *place_in(void *buffer, int64_t first_element, enum sbp_real real)
 
 static void copy(void *to, const void *from, int64_t count, enum sbp_real real)
 {
-    if (count > 0)
+    if (count > 0 && to != from)
         memcpy(to, from, (size_t)(count * sbp_comm_real_bytes(real)));
 }
 
@@ -104,12 +104,12 @@ static void move_all_gather(const struct sbp_thread_call *calls, int size, int i
 static void move_reduce_scatter(const struct sbp_thread_call *calls, int size, int index)
 {
     const struct sbp_thread_call *const own = &calls[index];
-    const int64_t step =
-        FOLD_BYTES / sbp_comm_real_bytes(own->real); /* stays in cache over the members */
+    double folded[FOLD_BYTES / sizeof(double)]; /* receive may be a block of what is sent */
+    const int64_t step = FOLD_BYTES / sbp_comm_real_bytes(own->real);
     for (int64_t first = 0; first < own->count; first += step) {
         const int64_t count = own->count - first < step ? own->count - first : step;
-        fold_members(place_in(own->receive, first, own->real), calls, size,
-                     own->count * index + first, count);
+        fold_members(folded, calls, size, own->count * index + first, count);
+        copy(place_in(own->receive, first, own->real), folded, count, own->real);
     }
 }
 

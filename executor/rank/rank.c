@@ -101,14 +101,63 @@ static enum sbp_status write_real(const struct sbp_rank *rank, void *at, double 
                : rank->device->memory->from_host(at, &single, sizeof single);
 }
 
-/* Squares of a gradient's block; a block that several ranks hold counts for one. */
-static enum sbp_status add_squares(struct sbp_rank *rank, int buffer, void *scratch, double *sum)
+static enum sbp_status run_gather(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                  struct sbp_diag *diag)
+{
+    const struct sbp_exchange exchange = {
+        .kind = SBP_ALL_GATHER,
+        .axes = instr->box.axes,
+        .receive = sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]),
+        .send = sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_IN]),
+        .count = rank->program->shard[instr->tensor].elements};
+    return sbp_channel_exchange(rank->channel, &exchange, diag);
+}
+
+/* The shard of a sum goes to the gradient's own buffer, where that is another. */
+static void keep_shard(struct sbp_rank *rank, void *gradient, const void *shard, int64_t elements)
+{
+    const int order = 0;
+    if (gradient == shard)
+        return;
+    if (rank->adds)
+        rank->kernels->add(gradient, gradient, shard, elements);
+    else
+        rank->kernels->permute(gradient, shard, 1, &elements, &order);
+}
+
+/* In place. What is behind the block's end must be numbers: nobody has written it. */
+static enum sbp_status run_scatter(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                   struct sbp_diag *diag)
 {
     const struct sbp_program *program = rank->program;
-    const struct sbp_buffer *gradient = &program->buffer[buffer];
-    const sbp_axes replicas = sbp_dist_of_kind(&program->mesh, &gradient->dist, SBP_BROADCAST);
+    const int in = instr->buffer[SBP_AT_IN], tensor = instr->tensor;
+    const int64_t block = sbp_dist_local_elements(
+        &program->mesh, &program->graph->tensor[tensor].shape, &program->buffer[in].dist);
+    unsigned char *whole = sbp_rank_buffer(rank, in);
+    const struct sbp_exchange exchange = {.kind = SBP_REDUCE_SCATTER,
+                                          .axes = instr->box.axes,
+                                          .receive = sbp_rank_shard(rank, tensor, in),
+                                          .send = whole,
+                                          .count = program->shard[tensor].elements};
+    rank->kernels->zero(whole + block * rank->kernels->real_bytes,
+                        program->buffer[in].elements - block);
+    SBP_TRY(sbp_channel_exchange(rank->channel, &exchange, diag));
+    keep_shard(rank, sbp_rank_shard(rank, tensor, instr->buffer[SBP_AT_OUT]), exchange.receive,
+               exchange.count);
+    return SBP_OK;
+}
+
+/* Squares of a gradient's block, or shard; one that several ranks hold counts for one. */
+static enum sbp_status add_squares(struct sbp_rank *rank, int tensor, void *scratch, double *sum)
+{
+    const struct sbp_program *program = rank->program;
+    const struct sbp_weight_shard *shard = &program->shard[tensor];
+    const int buffer = program->gradient_buffer[tensor];
+    const sbp_axes whole =
+        sbp_dist_of_kind(&program->mesh, &program->buffer[buffer].dist, SBP_BROADCAST);
+    const sbp_axes replicas = shard->level > 0 ? whole & ~shard->axes : whole;
     double squares = 0;
-    rank->kernels->sum_squares(scratch, sbp_rank_buffer(rank, buffer), gradient->elements,
+    rank->kernels->sum_squares(scratch, sbp_rank_shard(rank, tensor, buffer), shard->elements,
                                1.0 / (double)sbp_mesh_group_size(&program->mesh, replicas));
     SBP_TRY(rank->device->finish());
     SBP_TRY(read_real(rank, scratch, &squares));
@@ -124,7 +173,7 @@ static enum sbp_status run_norm(struct sbp_rank *rank, const struct sbp_instr *i
     double sum = 0;
     for (int t = 0; t < rank->program->graph->tensor_count; t++)
         if (rank->program->gradient_buffer[t] >= 0)
-            SBP_TRY(add_squares(rank, rank->program->gradient_buffer[t], out, &sum));
+            SBP_TRY(add_squares(rank, t, out, &sum));
     rank->grad_norm = -1; /* until the sum over ranks is read, by the first update */
     return write_real(rank, out, sum);
 }
@@ -161,11 +210,11 @@ static enum sbp_status run_update(struct sbp_rank *rank, const struct sbp_instr 
 {
     struct sbp_update update;
     SBP_TRY(sbp_rank_prepare_update(rank, instr, &update, diag));
-    rank->kernels->update(sbp_rank_buffer(rank, instr->buffer[SBP_AT_W]),
-                          sbp_rank_buffer(rank, instr->buffer[SBP_AT_DW]),
+    rank->kernels->update(sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_W]),
+                          sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_DW]),
                           sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED]),
                           sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED2]),
-                          rank->program->buffer[instr->buffer[SBP_AT_W]].elements, &update);
+                          rank->program->shard[instr->tensor].elements, &update);
     return SBP_OK;
 }
 
@@ -179,6 +228,8 @@ enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *
         [SBP_INSTR_BACKWARD] = sbp_rank_backward,
         [SBP_INSTR_BOX] = run_box,
         [SBP_INSTR_REDUCE] = run_reduce,
+        [SBP_INSTR_GATHER] = run_gather,
+        [SBP_INSTR_SCATTER] = run_scatter,
         [SBP_INSTR_ADD_GRADIENT] = run_add_gradient,
         [SBP_INSTR_OUTPUT_GRADIENT] = run_data,
         [SBP_INSTR_NORM] = run_norm,
@@ -187,14 +238,30 @@ enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *
     return run[instr->kind](rank, instr, diag);
 }
 
+/* Of the micro-batch under way. */
+static enum sbp_status read_loss(struct sbp_rank *rank, double *loss, struct sbp_diag *diag)
+{
+    const enum sbp_status status =
+        read_real(rank, sbp_rank_buffer(rank, rank->program->loss_buffer), loss);
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "reading the loss");
+}
+
+enum sbp_status sbp_rank_next_micro_batch(struct sbp_rank *rank, struct sbp_diag *diag)
+{
+    double loss = 0;
+    if (rank->program->loss_buffer >= 0)
+        SBP_TRY(read_loss(rank, &loss, diag));
+    rank->loss += loss;
+    return sbp_rank_begin_micro_batch(rank, rank->micro_batch + 1, diag);
+}
+
 enum sbp_status sbp_rank_loss(struct sbp_rank *rank, double *loss, struct sbp_diag *diag)
 {
     const struct sbp_graph *graph = rank->program->graph;
     *loss = NAN;
     if (rank->program->loss_buffer < 0)
         return SBP_OK;
-    const enum sbp_status status =
-        read_real(rank, sbp_rank_buffer(rank, rank->program->loss_buffer), loss);
-    *loss /= (double)(graph->global_batch * graph->sequence);
-    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "reading the loss");
+    SBP_TRY(read_loss(rank, loss, diag));
+    *loss = (rank->loss + *loss) / (double)(graph->global_batch * graph->sequence);
+    return SBP_OK;
 }

@@ -21,6 +21,10 @@ void sbp_rank_close(struct sbp_rank *rank);
 enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *instr,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Goes on with the next micro-batch of the step. */
+enum sbp_status sbp_rank_next_micro_batch(struct sbp_rank *rank,
+                                          struct sbp_diag *diag) SBP_MUST_USE;
+
 /* The mean loss over the global tokens, the same on all ranks after the step; NaN without one. */
 enum sbp_status sbp_rank_loss(struct sbp_rank *rank, double *loss,
                               struct sbp_diag *diag) SBP_MUST_USE;

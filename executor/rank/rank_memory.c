@@ -39,6 +39,44 @@ void sbp_rank_region(const struct sbp_rank *rank, int buffer, struct sbp_region 
     sbp_dist_region(&rank->layout, shape, &at->dist, rank->rank, region);
 }
 
+void sbp_rank_batch_region(const struct sbp_rank *rank, int buffer, struct sbp_region *region)
+{
+    sbp_rank_region(rank, buffer, region);
+    region->first = rank->micro_batch * rank->program->graph->micro_batch;
+}
+
+/* Elements of a weight's block, without room for shards. */
+static int64_t block_elements(const struct sbp_rank *rank, int tensor)
+{
+    const struct sbp_program *program = rank->program;
+    return sbp_dist_local_elements(&program->mesh, &program->graph->tensor[tensor].shape,
+                                   &program->buffer[program->weight_buffer[tensor]].dist);
+}
+
+struct sbp_stretch sbp_rank_stretch(const struct sbp_rank *rank, int tensor, int64_t of_rank)
+{
+    const struct sbp_weight_shard *shard = &rank->program->shard[tensor];
+    const int64_t all = block_elements(rank, tensor);
+    if (shard->level == 0)
+        return (struct sbp_stretch){0, all};
+    const int64_t first =
+        shard->elements * sbp_mesh_group_place(&rank->program->mesh, shard->axes, of_rank);
+    const int64_t left = all > first ? all - first : 0;
+    return (struct sbp_stretch){first < all ? first : all,
+                                left < shard->elements ? left : shard->elements};
+}
+
+void *sbp_rank_shard(struct sbp_rank *rank, int tensor, int buffer)
+{
+    const struct sbp_weight_shard *shard = &rank->program->shard[tensor];
+    unsigned char *at = sbp_rank_buffer(rank, buffer);
+    if (at == NULL || shard->level == 0 ||
+        rank->program->buffer[buffer].elements == shard->elements)
+        return at;
+    const int64_t place = sbp_mesh_group_place(&rank->program->mesh, shard->axes, rank->rank);
+    return at + place * shard->elements * rank->kernels->real_bytes;
+}
+
 bool sbp_rank_leads(const struct sbp_rank *rank, sbp_axes axes)
 {
     for (int axis = 0; axis < rank->program->mesh.axis_count; axis++)
@@ -84,20 +122,42 @@ static int64_t valid_rows(const struct sbp_tensor *tensor)
     return tensor->valid_dim == 0 ? tensor->valid_rows : tensor->shape.size[0];
 }
 
-void sbp_rank_fill_weights(struct sbp_rank *rank)
+static void fill_block(const struct sbp_rank *rank, int tensor, void *block)
 {
-    const struct sbp_graph *graph = rank->program->graph;
-    for (int t = 0; t < graph->tensor_count; t++) {
+    const struct sbp_tensor *at = &rank->program->graph->tensor[tensor];
+    struct sbp_region region;
+    sbp_rank_region(rank, rank->program->weight_buffer[tensor], &region);
+    rank->kernels->fill_normal(block, &region, at->init_mean, at->init_spread, rank->seed,
+                               (uint64_t)tensor, valid_rows(at));
+}
+
+/* A rank that holds a shard alone makes the block beside it for a moment. */
+static enum sbp_status fill_shard(struct sbp_rank *rank, int tensor)
+{
+    const struct sbp_stretch stretch = sbp_rank_stretch(rank, tensor, rank->rank);
+    const struct sbp_memory_ops *memory = rank->device->memory;
+    const int64_t bytes = rank->kernels->real_bytes;
+    const int order = 0;
+    char *block = memory->allocate(block_elements(rank, tensor) * bytes);
+    if (block == NULL)
+        return SBP_E_MEMORY;
+    fill_block(rank, tensor, block);
+    rank->kernels->permute(sbp_rank_buffer(rank, rank->program->weight_buffer[tensor]),
+                           block + stretch.first * bytes, 1, &stretch.count, &order);
+    memory->release(block);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_rank_fill_weights(struct sbp_rank *rank)
+{
+    for (int t = 0; t < rank->program->graph->tensor_count; t++) {
         const int buffer = rank->program->weight_buffer[t];
-        const struct sbp_tensor *tensor = &graph->tensor[t];
-        if (buffer < 0)
-            continue;
-        struct sbp_region region;
-        sbp_rank_region(rank, buffer, &region);
-        rank->kernels->fill_normal(sbp_rank_buffer(rank, buffer), &region, tensor->init_mean,
-                                   tensor->init_spread, rank->seed, (uint64_t)t,
-                                   valid_rows(tensor));
+        if (buffer >= 0 && rank->program->shard[t].level == 3)
+            SBP_TRY(fill_shard(rank, t));
+        else if (buffer >= 0)
+            fill_block(rank, t, sbp_rank_buffer(rank, buffer));
     }
+    return SBP_OK;
 }
 
 /* Index tables: one entry a token of the block of dimensions 0 and 1. */
@@ -131,7 +191,7 @@ static enum sbp_status fill_table(struct sbp_rank *rank, enum table table, int b
     if (buffer < 0)
         return SBP_OK;
     struct sbp_region region;
-    sbp_rank_region(rank, buffer, &region);
+    sbp_rank_batch_region(rank, buffer, &region);
     const int64_t rows = sbp_digits_local_size(&region.dim[SBP_DIM_BATCH]);
     const int64_t columns = sbp_digits_local_size(&region.dim[SBP_DIM_SEQUENCE]);
     const int64_t valid = valid_vocabulary(rank->program->graph, table);
@@ -142,7 +202,8 @@ static enum sbp_status fill_table(struct sbp_rank *rank, enum table table, int b
     for (int64_t row = 0; row < rows; row++)
         for (int64_t column = 0; column < columns; column++)
             entries[row * columns + column] =
-                table_entry(rank, table, valid, sbp_digits_global(&region.dim[SBP_DIM_BATCH], row),
+                table_entry(rank, table, valid,
+                            region.first + sbp_digits_global(&region.dim[SBP_DIM_BATCH], row),
                             sbp_digits_global(&region.dim[SBP_DIM_SEQUENCE], column));
     const enum sbp_status status =
         rank->device->memory->from_host(sbp_rank_buffer(rank, buffer), entries, (int64_t)bytes);
@@ -152,9 +213,18 @@ static enum sbp_status fill_table(struct sbp_rank *rank, enum table table, int b
 
 enum sbp_status sbp_rank_begin_step(struct sbp_rank *rank, int64_t step, struct sbp_diag *diag)
 {
-    const struct sbp_program *program = rank->program;
     rank->step = step;
     rank->step_seed = sbp_random_bits_at(rank->seed, UINT64_MAX, (uint64_t)step);
+    rank->loss = 0;
+    return sbp_rank_begin_micro_batch(rank, 0, diag);
+}
+
+enum sbp_status sbp_rank_begin_micro_batch(struct sbp_rank *rank, int64_t micro_batch,
+                                           struct sbp_diag *diag)
+{
+    const struct sbp_program *program = rank->program;
+    rank->micro_batch = micro_batch;
+    rank->adds = micro_batch > 0;
     SBP_TRY(fill_table(rank, TABLE_IDS, program->ids_buffer, diag));
     SBP_TRY(fill_table(rank, TABLE_LABELS, program->labels_buffer, diag));
     return fill_table(rank, TABLE_POSITIONS, program->positions_buffer, diag);
@@ -172,6 +242,6 @@ void sbp_rank_fill_data(struct sbp_rank *rank, const struct sbp_instr *instr)
         return;
     }
     struct sbp_region region;
-    sbp_rank_region(rank, buffer, &region);
+    sbp_rank_batch_region(rank, buffer, &region);
     rank->kernels->fill_normal(out, &region, 0, 1, rank->step_seed, stream, INT64_MAX);
 }

@@ -22,6 +22,9 @@ struct sbp_rank {
     unsigned char *memory;    /* (program->arena_bytes), the device's */
     int64_t high_water_bytes; /* end of the highest buffer touched */
     int64_t step;             /* from 1 */
+    int64_t micro_batch;      /* of the step */
+    bool adds;                /* gradients are added to those of the micro-batches before */
+    double loss;              /* of the micro-batches before, summed over tokens */
     uint64_t step_seed;       /* the data differ from step to step */
     double grad_norm;         /* after the program's NORM; -1 without clipping */
     double gradient_scale;    /* what clipping multiplies gradients by */
@@ -39,12 +42,27 @@ int64_t sbp_rank_features(const struct sbp_rank *rank, const struct sbp_instr *i
 void sbp_rank_vocabulary(const struct sbp_rank *rank, int buffer, int dim,
                          struct sbp_digits *vocabulary);
 
-/* Fills this rank's blocks of the weights with their initial values. */
-void sbp_rank_fill_weights(struct sbp_rank *rank);
+/* Fills this rank's blocks, or shards, of the weights with their initial values. E_MEMORY. */
+enum sbp_status sbp_rank_fill_weights(struct sbp_rank *rank) SBP_MUST_USE;
 
-/* Fills token ids, labels and positions of a step. */
+/* Begins a step with its first micro-batch; or another micro-batch of it (rank.h has the way from
+ * one to the next), whose rows of the batch follow those of the one before. Both fill token ids,
+ * labels and positions. */
 enum sbp_status sbp_rank_begin_step(struct sbp_rank *rank, int64_t step,
                                     struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_rank_begin_micro_batch(struct sbp_rank *rank, int64_t micro_batch,
+                                           struct sbp_diag *diag) SBP_MUST_USE;
+/* The same of a tensor whose dimension 0 is the batch: with the micro-batch's place in it. */
+void sbp_rank_batch_region(const struct sbp_rank *rank, int buffer, struct sbp_region *region);
+/* This rank's shard in a buffer of a weight, or of its gradient: all of the buffer where it holds
+ * no more, or the weight is not shared out. */
+void *sbp_rank_shard(struct sbp_rank *rank, int tensor, int buffer);
+/* Elements of a block before the shard of a rank of the mesh, and of the block in it: fewer, or
+ * none, at the block's end. */
+struct sbp_stretch {
+    int64_t first, count;
+};
+struct sbp_stretch sbp_rank_stretch(const struct sbp_rank *rank, int tensor, int64_t of_rank);
 /* Fills the OUT of an INPUT or OUTPUT_GRADIENT instruction with standard normal values by global
  * index. One member holds the value of a partial tensor, the others hold zeros. */
 void sbp_rank_fill_data(struct sbp_rank *rank, const struct sbp_instr *instr);

@@ -36,6 +36,21 @@ static void *added_once(struct sbp_rank *rank, const struct sbp_instr *instr, in
     return sbp_rank_leads(rank, partial) ? operand(rank, instr, place) : NULL;
 }
 
+/* Gradients that stay where they are formed are sums over micro-batches; those on their way to
+ * shards begin anew. */
+static bool adds_to(const struct sbp_rank *rank, int buffer)
+{
+    return rank->adds && buffer >= 0 && rank->program->buffer[buffer].use == SBP_USE_GRADIENT;
+}
+
+/* A tied weight's second use adds to the first one, too. */
+static unsigned adds_of(const struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const bool first = instr->factor == 1.0 || adds_to(rank, instr->buffer[SBP_AT_DW]);
+    const bool rest = adds_to(rank, instr->buffer[SBP_AT_DW2]);
+    return (first ? SBP_ADDS_FIRST : 0U) | (rest ? SBP_ADDS_REST : 0U);
+}
+
 static void linear_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     const struct sbp_kernels *k = rank->kernels;
@@ -64,7 +79,7 @@ static void linear_backward_weight(struct sbp_rank *rank, const struct sbp_instr
         operand(rank, instr, SBP_AT_DW), operand(rank, instr, SBP_AT_DW2),
         operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_DY),
         sbp_rank_tokens(rank, instr, SBP_AT_IN), sbp_rank_features(rank, instr, SBP_AT_IN),
-        sbp_rank_features(rank, instr, SBP_AT_DY), instr->factor == 1.0);
+        sbp_rank_features(rank, instr, SBP_AT_DY), adds_of(rank, instr));
 }
 
 static void linear_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
@@ -128,7 +143,7 @@ static void embedding_backward(struct sbp_rank *rank, const struct sbp_instr *in
         operand(rank, instr, SBP_AT_DY), sbp_rank_tokens(rank, instr, SBP_AT_DY),
         sbp_rank_features(rank, instr, SBP_AT_DY),
         positions ? local_size(rank, buffer_of(rank, instr, SBP_AT_DW2), SBP_DIM_IN) : 0,
-        &vocabulary, instr->factor == 1.0);
+        &vocabulary, adds_of(rank, instr));
 }
 
 /* The size of the normalised dimension over all ranks. */
@@ -170,7 +185,7 @@ static void layernorm_backward(struct sbp_rank *rank, const struct sbp_instr *in
             operand(rank, instr, SBP_AT_DW2), operand(rank, instr, SBP_AT_DY),
             operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_SAVED),
             operand(rank, instr, SBP_AT_SAVED2), operand(rank, instr, SBP_AT_W), tokens, features,
-            hidden(rank, instr), epsilon);
+            hidden(rank, instr), epsilon, adds_to(rank, instr->buffer[SBP_AT_DW]));
 }
 
 /* The input is the packed (heads, 3, head size) projection. */
@@ -216,7 +231,7 @@ static void add_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 static void dropout_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     struct sbp_region region;
-    sbp_rank_region(rank, instr->buffer[SBP_AT_OUT], &region);
+    sbp_rank_batch_region(rank, instr->buffer[SBP_AT_OUT], &region);
     /* The mask's stream starts beyond those of the data. */
     rank->kernels->dropout_forward(
         operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_SAVED),

@@ -224,11 +224,11 @@ static void note_product(const struct sbp_lockstep *both, const struct sbp_instr
     const struct sbp_kernels *k = both->exact->kernels;
     struct sbp_magnitude *weight = both->magnitude[node->weight[0]];
     struct sbp_magnitude *bias = node->weight_count > 1 ? both->magnitude[node->weight[1]] : NULL;
-    const bool accumulate = instr->factor == 1.0;
+    const unsigned adds = instr->factor == 1.0 ? SBP_ADDS_FIRST : 0;
     (node->transposed_weight ? k->linear_transposed_backward_weight : k->linear_backward_weight)(
         weight->sum, bias != NULL ? bias->sum : NULL, x->absolute, dy->absolute, x->tokens,
-        x->features, dy->features, accumulate);
-    if (!accumulate)
+        x->features, dy->features, adds);
+    if (adds == 0)
         clear(weight);
     const bool transposed = node->transposed_weight;
     add_product_variance(x, dy, transposed ? weight->column : weight->row);
@@ -277,7 +277,7 @@ static enum sbp_status note_embedding(const struct sbp_lockstep *both,
     struct sbp_magnitude *table = both->magnitude[node->weight[0]];
     struct sbp_magnitude *positions =
         node->weight_count > 1 ? both->magnitude[node->weight[1]] : NULL;
-    const bool accumulate = instr->factor == 1.0;
+    const unsigned adds = instr->factor == 1.0 ? SBP_ADDS_FIRST : 0;
     struct sbp_digits vocabulary;
     struct operand dy = {0};
     const enum sbp_status status = open_operand(both, instr, SBP_AT_DY, &dy);
@@ -285,9 +285,8 @@ static enum sbp_status note_embedding(const struct sbp_lockstep *both,
         sbp_rank_vocabulary(both->exact, instr->buffer[SBP_AT_DW], SBP_DIM_IN, &vocabulary);
         both->exact->kernels->embedding_backward(
             table->sum, positions != NULL ? positions->sum : NULL, ids, positions_of, dy.absolute,
-            dy.tokens, dy.features, positions != NULL ? positions->rows : 0, &vocabulary,
-            accumulate);
-        if (!accumulate)
+            dy.tokens, dy.features, positions != NULL ? positions->rows : 0, &vocabulary, adds);
+        if (adds == 0)
             clear(table);
         note_rows(&dy, ids, table);
         if (positions != NULL) {

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "costmodel/program/cut.h"
+
 static bool is_output(const struct sbp_graph *graph, int tensor)
 {
     return graph->tensor[tensor].kind == SBP_ACTIVATION && tensor != graph->input &&
@@ -138,9 +140,12 @@ enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct
                                    const struct sbp_cluster *cluster, uint64_t seed, double u,
                                    struct sbp_diag *diag)
 {
-    *reference = (struct sbp_reference){.graph = *graph, .scale = hypot(u, 0x1p-53) / 0x1p-24};
+    *reference = (struct sbp_reference){.scale = hypot(u, 0x1p-53) / 0x1p-24};
+    enum sbp_status status =
+        sbp_cut_graph(graph, graph->global_batch, &reference->arena, &reference->graph, diag);
     reference->graph.training = (struct sbp_training){.update = {.optimizer = SBP_SGD}};
-    enum sbp_status status = compile(reference, cluster, diag);
+    if (status == SBP_OK)
+        status = compile(reference, cluster, diag);
     if (status == SBP_OK)
         status = open_ranks(reference, seed, diag);
     if (status != SBP_OK)

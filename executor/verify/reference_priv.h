@@ -20,7 +20,7 @@ struct sbp_reference_output {
 
 struct sbp_reference {
     struct sbp_arena arena;
-    struct sbp_graph graph; /* the run's, borrowed arrays; no optimizer state, no clipping */
+    struct sbp_graph graph; /* the run's, all of the batch at once; no moments, no clipping */
     struct sbp_program program, shadow_program;
     struct sbp_rank rank, shadow;
     double scale;                     /* as in struct sbp_lockstep */

@@ -29,7 +29,8 @@ struct sbp_verifier {
     void *piece;     /* (PIECE) reals of the run */
     void *before[3]; /* (PIECE) reals: weight and moments before an update */
     int *end_instr;  /* (tensor_count), see sbp_reference_end_instr */
-    void **output;   /* (tensor_count) this rank's block of such a value, host memory; or NULL */
+    void **output;   /* (tensor_count) this rank's blocks of such a value, one for each micro-batch,
+                        host memory; or NULL */
     struct sbp_reference *reference; /* rank 0 only */
     double squares;                  /* rank 0: of the step's gradients, each element once */
 };
@@ -124,7 +125,9 @@ struct blocks {
     const struct sbp_dist *dist;
     const void *memory; /* this rank's block, the device's or the host's */
     bool on_host;
-    int64_t elements; /* the same on all ranks */
+    int64_t elements;  /* the same on all ranks */
+    bool is_shard;     /* of a weight: each rank has its own stretch of the block */
+    int64_t first_row; /* of the batch, of an activation */
     take_run take;
 };
 
@@ -168,9 +171,17 @@ static enum sbp_status load_piece(struct sbp_verifier *v, const struct blocks *b
     return SBP_OK;
 }
 
-static int64_t piece_at(const struct blocks *blocks, int64_t start)
+static int64_t least(int64_t a, int64_t b)
 {
-    return blocks->elements - start < PIECE ? blocks->elements - start : PIECE;
+    return a < b ? a : b;
+}
+
+/* What a rank has of a block, and where it begins there. */
+static struct sbp_stretch stretch_of(const struct sbp_verifier *v, const struct blocks *blocks,
+                                     int64_t rank)
+{
+    return blocks->is_shard ? sbp_rank_stretch(v->rank, blocks->tensor, rank)
+                            : (struct sbp_stretch){0, blocks->elements};
 }
 
 /* One rank's block, piece by piece, on rank 0. A rank sends when it is told to, so that no more
@@ -182,17 +193,19 @@ static enum sbp_status collect_from(struct sbp_verifier *v, const struct blocks 
     const int64_t bytes = v->rank->kernels->real_bytes;
     const char go = 1;
     struct sbp_region region;
+    const struct sbp_stretch stretch = stretch_of(v, blocks, peer);
     sbp_dist_region(&v->rank->layout, shape, blocks->dist, peer, &region);
+    region.first = blocks->first_row;
     if (peer != 0)
         SBP_TRY(sbp_channel_send(v->channel, peer, TAG_GO, &go, sizeof go, diag));
-    for (int64_t start = 0; start < blocks->elements; start += PIECE) {
-        const int64_t count = piece_at(blocks, start);
+    for (int64_t start = 0; start < stretch.count; start += PIECE) {
+        const int64_t count = least(stretch.count - start, PIECE);
         if (peer == 0)
             SBP_TRY(load_piece(v, blocks, start, count, diag));
         else
             SBP_TRY(
                 sbp_channel_receive(v->channel, peer, TAG_BLOCK, v->piece, count * bytes, diag));
-        take_piece(v, blocks, peer, &region, start, count);
+        take_piece(v, blocks, peer, &region, stretch.first + start, count);
     }
     return SBP_OK;
 }
@@ -201,9 +214,10 @@ static enum sbp_status offer(struct sbp_verifier *v, const struct blocks *blocks
                              struct sbp_diag *diag)
 {
     char go;
+    const struct sbp_stretch stretch = stretch_of(v, blocks, v->rank->rank);
     SBP_TRY(sbp_channel_receive(v->channel, 0, TAG_GO, &go, sizeof go, diag));
-    for (int64_t start = 0; start < blocks->elements; start += PIECE) {
-        const int64_t count = piece_at(blocks, start);
+    for (int64_t start = 0; start < stretch.count; start += PIECE) {
+        const int64_t count = least(stretch.count - start, PIECE);
         SBP_TRY(load_piece(v, blocks, start, count, diag));
         SBP_TRY(sbp_channel_send(v->channel, 0, TAG_BLOCK, v->piece,
                                  count * v->rank->kernels->real_bytes, diag));
@@ -221,30 +235,38 @@ static enum sbp_status collect(struct sbp_verifier *v, const struct blocks *bloc
     return SBP_OK;
 }
 
-/* Collects every tensor that has a buffer in a table of the program. */
-static enum sbp_status collect_all(struct sbp_verifier *v, const int *buffers, take_run take,
-                                   struct sbp_diag *diag)
+/* Collects every weight, or its gradient, by a table of the program; from a ZeRO level on by
+ * shards. */
+static enum sbp_status collect_all(struct sbp_verifier *v, const int *buffers, int sharded_from,
+                                   take_run take, struct sbp_diag *diag)
 {
     const struct sbp_program *program = v->rank->program;
     for (int t = 0; t < program->graph->tensor_count; t++) {
         if (buffers[t] < 0)
             continue;
         const struct sbp_buffer *buffer = &program->buffer[buffers[t]];
-        const struct blocks blocks = {.tensor = t,
-                                      .dist = &buffer->dist,
-                                      .memory = sbp_rank_buffer(v->rank, buffers[t]),
-                                      .elements = buffer->elements,
-                                      .take = take};
+        const bool is_shard = program->shard[t].level >= sharded_from;
+        const struct blocks blocks = {
+            .tensor = t,
+            .dist = &buffer->dist,
+            .memory = is_shard ? sbp_rank_shard(v->rank, t, buffers[t])
+                               : sbp_rank_buffer(v->rank, buffers[t]),
+            .elements = sbp_dist_local_elements(&program->mesh, &program->graph->tensor[t].shape,
+                                                &buffer->dist),
+            .is_shard = is_shard,
+            .take = take};
         SBP_TRY(collect(v, &blocks, diag));
     }
     return SBP_OK;
 }
 
-/* Whether a rank's block of a tensor is the first of its replicas. */
-static bool first_replica(const struct sbp_verifier *v, const struct sbp_dist *dist, int64_t rank)
+/* Whether a rank's block of a tensor, or its shard where they are shared out over `shared`, is the
+ * first of its replicas. */
+static bool first_replica(const struct sbp_verifier *v, const struct sbp_dist *dist,
+                          sbp_axes shared, int64_t rank)
 {
     const struct sbp_mesh *mesh = &v->rank->program->mesh;
-    const sbp_axes replicas = sbp_dist_of_kind(mesh, dist, SBP_BROADCAST);
+    const sbp_axes replicas = sbp_dist_of_kind(mesh, dist, SBP_BROADCAST) & ~shared;
     for (int axis = 0; axis < mesh->axis_count; axis++)
         if (replicas >> axis & 1 && sbp_mesh_coordinate(mesh, rank, axis) != 0)
             return false;
@@ -262,7 +284,8 @@ static void take_weight(struct sbp_verifier *v, int tensor, int64_t rank, int64_
     double *weight = sbp_reference_weight(v->reference, tensor) + global;
     float *shadow = sbp_reference_shadow_weight(v->reference, tensor) + global;
     const struct sbp_dist *dist = &program->buffer[program->weight_buffer[tensor]].dist;
-    const bool first = first_replica(v, dist, rank);
+    const struct sbp_weight_shard *shard = &program->shard[tensor];
+    const bool first = first_replica(v, dist, shard->level == 3 ? shard->axes : 0, rank);
     for (int64_t i = 0; i < count; i++) {
         const double value = real_at(v, values, i);
         if (first) {
@@ -277,7 +300,7 @@ static void take_weight(struct sbp_verifier *v, int tensor, int64_t rank, int64_
 
 enum sbp_status sbp_verify_begin_step(struct sbp_verifier *v, struct sbp_diag *diag)
 {
-    return collect_all(v, v->rank->program->weight_buffer, take_weight, diag);
+    return collect_all(v, v->rank->program->weight_buffer, 3, take_weight, diag);
 }
 
 /* ---- within the step: outputs and updates -------------------------------------------------- */
@@ -290,8 +313,10 @@ enum sbp_status sbp_verify_watch(struct sbp_verifier *v, int instr, struct sbp_d
     if (tensor < 0 || v->end_instr[tensor] != instr)
         return SBP_OK;
     const struct sbp_spent start = start_of_check();
-    SBP_TRY(to_host(v, v->output[tensor], sbp_rank_buffer(v->rank, out),
-                    program->buffer[out].elements, diag));
+    const int64_t elements = program->buffer[out].elements;
+    char *const to =
+        (char *)v->output[tensor] + v->rank->micro_batch * elements * v->rank->kernels->real_bytes;
+    SBP_TRY(to_host(v, to, sbp_rank_buffer(v->rank, out), elements, diag));
     spend_since(v, start);
     return SBP_OK;
 }
@@ -319,7 +344,9 @@ static void compare_update(struct sbp_verifier *v, const struct update_at *at,
     const char *name = program->graph->tensor[at->instr->tensor].name;
     struct sbp_region region;
     sbp_rank_region(v->rank, at->instr->buffer[SBP_AT_W], &region);
-    const int64_t index = sbp_region_global(&region, local);
+    const struct sbp_stretch stretch = sbp_rank_stretch(v->rank, at->instr->tensor, v->rank->rank);
+    const int64_t index =
+        local < stretch.count ? sbp_region_global(&region, stretch.first + local) : -1;
     if (!(off[1] <= 0))
         report(v, "first moment", name, v->rank->rank, index, run->first, after->first,
                bound->first);
@@ -388,11 +415,12 @@ enum sbp_status sbp_verify_update(struct sbp_verifier *v, const struct sbp_instr
 {
     struct sbp_rank *rank = v->rank;
     struct update_at at = {.instr = instr,
-                           .state = {sbp_rank_buffer(rank, instr->buffer[SBP_AT_W]),
+                           .state = {sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_W]),
                                      sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED]),
                                      sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED2])},
-                           .gradient = sbp_rank_buffer(rank, instr->buffer[SBP_AT_DW])};
-    const int64_t elements = rank->program->buffer[instr->buffer[SBP_AT_W]].elements;
+                           .gradient =
+                               sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_DW])};
+    const int64_t elements = rank->program->shard[instr->tensor].elements;
     SBP_TRY(sbp_rank_prepare_update(rank, instr, &at.update, diag));
     at.textbook = sbp_textbook_make(&at.update, v->u);
     for (; at.start < elements; at.start += PIECE) {
@@ -417,7 +445,8 @@ static void take_gradient(struct sbp_verifier *v, int tensor, int64_t rank, int6
     const double *gradient = sbp_reference_gradient(v->reference, tensor);
     const struct sbp_magnitude *magnitude = v->reference->magnitude[tensor];
     const struct sbp_dist *dist = &program->buffer[program->gradient_buffer[tensor]].dist;
-    const bool counts = first_replica(v, dist, rank);
+    const struct sbp_weight_shard *shard = &program->shard[tensor];
+    const bool counts = first_replica(v, dist, shard->level > 0 ? shard->axes : 0, rank);
     double squares = 0;
     for (int64_t i = 0; i < count; i++) {
         const int64_t at = global + i;
@@ -446,18 +475,23 @@ static void take_output(struct sbp_verifier *v, int tensor, int64_t rank, int64_
     }
 }
 
-static enum sbp_status collect_outputs(struct sbp_verifier *v, struct sbp_diag *diag)
+static enum sbp_status collect_outputs(struct sbp_verifier *v, int64_t micro_batch,
+                                       struct sbp_diag *diag)
 {
     const struct sbp_program *program = v->rank->program;
     for (int t = 0; t < program->graph->tensor_count; t++) {
         if (v->end_instr[t] < 0)
             continue;
         const int out = program->instr[v->end_instr[t]].buffer[SBP_AT_OUT];
+        const int64_t elements = program->buffer[out].elements;
         const struct blocks blocks = {.tensor = t,
                                       .dist = &program->buffer[out].dist,
-                                      .memory = v->output[t],
+                                      .memory =
+                                          (const char *)v->output[t] +
+                                          micro_batch * elements * v->rank->kernels->real_bytes,
                                       .on_host = true,
-                                      .elements = program->buffer[out].elements,
+                                      .elements = elements,
+                                      .first_row = micro_batch * program->graph->micro_batch,
                                       .take = take_output};
         SBP_TRY(collect(v, &blocks, diag));
     }
@@ -504,8 +538,9 @@ enum sbp_status sbp_verify_end_step(struct sbp_verifier *v, struct sbp_diag *dia
     v->squares = 0;
     if (leads(v))
         SBP_TRY(sbp_reference_run(v->reference, v->rank->step, diag));
-    SBP_TRY(collect_outputs(v, diag));
-    SBP_TRY(collect_all(v, v->rank->program->gradient_buffer, take_gradient, diag));
+    for (int64_t m = 0; m < v->rank->program->scope.micro_batches; m++)
+        SBP_TRY(collect_outputs(v, m, diag));
+    SBP_TRY(collect_all(v, v->rank->program->gradient_buffer, 1, take_gradient, diag));
     return exchange_summaries(v, diag);
 }
 
@@ -524,7 +559,8 @@ static enum sbp_status allocate_outputs(struct sbp_verifier *v)
         if (v->end_instr[t] < 0)
             continue;
         const int out = program->instr[v->end_instr[t]].buffer[SBP_AT_OUT];
-        v->output[t] = malloc((size_t)program->buffer[out].elements * sizeof(double));
+        v->output[t] = calloc((size_t)program->scope.micro_batches,
+                              (size_t)program->buffer[out].elements * sizeof(double));
         if (v->output[t] == NULL)
             return SBP_E_MEMORY;
     }

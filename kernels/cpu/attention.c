@@ -6,6 +6,7 @@
  * algorithms 1 and 4). Tiles that the causal mask hides as a whole are never formed.
  */
 #include "kernels/cpu/gemm_priv.h"
+#include "kernels/cpu/rows_priv.h"
 
 /* One head of one sequence: q, k, v and their gradients have rows `qkv_stride` apart, y (forward
  * writes it, backward reads it as `output`) and dy `y_stride`. What a direction does not need is
@@ -70,23 +71,11 @@ static void tile_output(const struct head *head, const real *weights, const stru
              head->size, tile->columns, 1, accumulate ? 1 : 0);
 }
 
-static real row_maximum(const real *row, int64_t n, real largest)
+/* row = exp(row - shift) for the first n entries, 0 up to `end`. */
+static void exponentiate(real *row, int64_t n, int64_t end, real shift)
 {
-    for (int64_t i = 0; i < n; i++)
-        largest = row[i] > largest ? row[i] : largest;
-    return largest;
-}
-
-/* row = exp(row - shift) for the first n entries, 0 up to `end`; returns the sum. */
-static double exponentiate(real *row, int64_t n, int64_t end, real shift)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) {
-        row[i] = real_exp(row[i] - shift);
-        sum += (double)row[i];
-    }
+    CPU(row_exp)(row, row, n, shift, 1);
     CPU(zero)(row + n, end - n);
-    return sum;
 }
 
 static void scale_row(real *row, int64_t n, real factor)
@@ -103,9 +92,9 @@ static void forward_materialised(const struct head *head, real *probabilities)
         for (int64_t i = 0; i < tile.rows; i++) {
             real *at = scores + i * tile.stride;
             const int64_t seen = visible(head, &tile, i);
-            const real largest = row_maximum(at, seen, -(real)INFINITY);
-            const double sum = exponentiate(at, seen, head->sequence, largest);
-            scale_row(at, seen, (real)(1 / sum));
+            const real largest = CPU(row_maximum)(at, seen, -(real)INFINITY);
+            exponentiate(at, seen, head->sequence, largest);
+            scale_row(at, seen, (real)(1 / CPU(row_sum)(at, seen)));
         }
         tile_output(head, scores, &tile, false);
     }
@@ -119,10 +108,10 @@ static void rescale_rows(const struct head *head, const struct tile *tile, real 
     for (int64_t i = 0; i < tile->rows; i++) {
         real *at = scores + i * tile->stride;
         const int64_t seen = visible(head, tile, i);
-        const real largest = row_maximum(at, seen, maximum[i]);
+        const real largest = CPU(row_maximum)(at, seen, maximum[i]);
         const real factor = real_exp(maximum[i] - largest);
-        const double added = exponentiate(at, seen, tile->columns, largest);
-        sum[i] = (real)((double)sum[i] * (double)factor + added);
+        exponentiate(at, seen, tile->columns, largest);
+        sum[i] = (real)((double)sum[i] * (double)factor + CPU(row_sum)(at, seen));
         maximum[i] = largest;
         if (tile->column > 0 && factor != 1)
             scale_row(head->y + (tile->row + i) * head->y_stride, head->size, factor);
@@ -168,11 +157,19 @@ static void row_terms(real *inner, const struct head *head, const struct tile *q
 {
     for (int64_t i = 0; i < queries->rows; i++) {
         const int64_t at = (queries->row + i) * head->y_stride;
-        double sum = 0;
-        for (int64_t d = 0; d < head->size; d++)
-            sum += (double)head->dy[at + d] * (double)head->output[at + d];
-        inner[i] = (real)sum;
+        inner[i] = (real)CPU(row_dot)(head->dy + at, head->output + at, head->size);
     }
+}
+
+/* ds becomes p (ds - inner), row by row. */
+SBP_SIMD_WIDE
+static void score_gradients(real *restrict ds, const real *restrict p, const real *inner,
+                            const struct tile *tile)
+{
+    for (int64_t i = 0; i < tile->rows; i++)
+        for (int64_t j = 0; j < tile->columns; j++)
+            ds[i * tile->columns + j] =
+                p[i * tile->stride + j] * (ds[i * tile->columns + j] - inner[i]);
 }
 
 /* Adds one tile's share to dq, dk and dv: with dp = dy v^T and ds = p (dp - inner),
@@ -187,9 +184,7 @@ static void backward_tile(const struct head *head, const struct tile *tile, cons
              cpu_plain(dy, head->y_stride), columns, head->size, tile->rows, 1, 1);
     cpu_gemm(ds, columns, cpu_plain(dy, head->y_stride), cpu_transposed(head->v + keys, stride),
              tile->rows, columns, head->size, 1, 0);
-    for (int64_t i = 0; i < tile->rows; i++)
-        for (int64_t j = 0; j < columns; j++)
-            ds[i * columns + j] = p[i * tile->stride + j] * (ds[i * columns + j] - inner[i]);
+    score_gradients(ds, p, inner, tile);
     cpu_gemm(head->dq + queries, stride, cpu_plain(ds, columns), cpu_plain(head->k + keys, stride),
              tile->rows, head->size, columns, head->scale, 1);
     cpu_gemm(head->dk + keys, stride, cpu_transposed(ds, columns),

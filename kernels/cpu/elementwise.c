@@ -10,40 +10,48 @@
 #define GELU_TWICE_ROOT ((real)1.5957691216057307118) /* 2 sqrt(2/pi) */
 #define GELU_CUBIC      ((real)0.044715)
 
+SBP_SIMD_WIDE
 void CPU(relu_forward)(void *y, const void *x, int64_t n)
 {
     real *to = y;
     const real *from = x;
+    SBP_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
         to[i] = from[i] > 0 ? from[i] : 0;
 }
 
+SBP_SIMD_WIDE
 void CPU(relu_backward)(void *dx, const void *x, const void *dy, int64_t n)
 {
     real *to = dx;
     const real *input = x, *gradient = dy;
+    SBP_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
         to[i] = input[i] > 0 ? gradient[i] : 0;
 }
 
-static real gelu_gate(real x)
+static inline real gelu_gate(real x)
 {
     const real twice_u = GELU_TWICE_ROOT * (x + GELU_CUBIC * x * x * x);
     return 1 / (1 + real_exp(-twice_u));
 }
 
+SBP_SIMD_WIDE
 void CPU(gelu_forward)(void *y, const void *x, int64_t n)
 {
     real *to = y;
     const real *from = x;
+    SBP_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
         to[i] = from[i] * gelu_gate(from[i]);
 }
 
+SBP_SIMD_WIDE
 void CPU(gelu_backward)(void *dx, const void *x, const void *dy, int64_t n)
 {
     real *to = dx;
     const real *input = x, *gradient = dy;
+    SBP_INDEPENDENT
     for (int64_t i = 0; i < n; i++) {
         const real at = input[i], gate = gelu_gate(at);
         const real slope = GELU_TWICE_ROOT * (1 + 3 * GELU_CUBIC * at * at);
@@ -51,24 +59,30 @@ void CPU(gelu_backward)(void *dx, const void *x, const void *dy, int64_t n)
     }
 }
 
+SBP_SIMD_WIDE
 void CPU(add)(void *y, const void *a, const void *b, int64_t n)
 {
     real *to = y;
     const real *left = a, *right = b;
+    SBP_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
         to[i] = left[i] + right[i];
 }
 
+SBP_SIMD_WIDE
 void CPU(scale)(void *x, double factor, int64_t n)
 {
     real *at = x;
+    SBP_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
         at[i] *= (real)factor;
 }
 
+SBP_SIMD_WIDE
 void CPU(absolute)(void *x, int64_t n)
 {
     real *at = x;
+    SBP_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
         at[i] = real_fabs(at[i]);
 }
@@ -79,28 +93,35 @@ void CPU(zero)(void *x, int64_t n)
         memset(x, 0, (size_t)n * sizeof(real));
 }
 
+/* The uniform number of an element's upper 53 bits is at or over p where the bits are at or over
+ * p 2^53. */
+SBP_SIMD_WIDE
+static void decide(uint8_t *restrict mask, int64_t n, double p, uint64_t key, uint64_t first)
+{
+    const int64_t least = (int64_t)ceil(p * 0x1p53);
+    for (int64_t i = 0; i < n; i++)
+        mask[i] = (int64_t)(sbp_lanes_bits(key, first + (uint64_t)i) >> 11) >= least;
+}
+
+SBP_SIMD_WIDE
+static void keep(real *y, const uint8_t *mask, const real *x, int64_t n, real factor)
+{
+    SBP_INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        y[i] = mask[i] ? x[i] * factor : 0;
+}
+
 void CPU(dropout_forward)(void *y, uint8_t *mask, const void *x, const struct sbp_region *region,
                           double p, uint64_t seed, uint64_t stream)
 {
-    real *to = y;
-    const real *from = x;
-    const real factor = (real)(1 / (1 - p));
     const int64_t n = sbp_region_elements(region), run = sbp_cpu_region_run(region);
-    for (int64_t start = 0; start < n; start += run) {
-        const uint64_t global = (uint64_t)sbp_region_global(region, start);
-        for (int64_t i = 0; i < run; i++) {
-            const bool kept = sbp_random_unit_at(seed, stream, global + (uint64_t)i) >= p;
-            mask[start + i] = kept;
-            to[start + i] = kept ? from[start + i] * factor : 0;
-        }
-    }
+    const uint64_t key = sbp_random_key(seed, stream);
+    for (int64_t start = 0; start < n; start += run)
+        decide(mask + start, run, p, key, (uint64_t)sbp_region_global(region, start));
+    keep(y, mask, x, n, (real)(1 / (1 - p)));
 }
 
 void CPU(dropout_backward)(void *dx, const uint8_t *mask, const void *dy, int64_t n, double p)
 {
-    real *to = dx;
-    const real *gradient = dy;
-    const real factor = (real)(1 / (1 - p));
-    for (int64_t i = 0; i < n; i++)
-        to[i] = mask[i] ? gradient[i] * factor : 0;
+    keep(dx, mask, dy, n, (real)(1 / (1 - p)));
 }

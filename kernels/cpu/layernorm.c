@@ -1,5 +1,5 @@
 /* Layer normalisation (Ba et al., 2016), with the hidden dimension whole or split over ranks. */
-#include "kernels/cpu/real_priv.h"
+#include "kernels/cpu/rows_priv.h"
 
 enum { FEATURE_TILE = 256 };
 
@@ -21,16 +21,12 @@ void CPU(layernorm_sums)(void *sums, const void *x, int64_t tokens, int64_t in)
     real *to = sums;
     for (int64_t t = 0; t < tokens; t++) {
         const real *row = (const real *)x + t * in;
-        double sum = 0, squares = 0;
-        for (int64_t i = 0; i < in; i++) {
-            sum += (double)row[i];
-            squares += (double)row[i] * (double)row[i];
-        }
-        to[2 * t] = (real)sum;
-        to[2 * t + 1] = (real)squares;
+        to[2 * t] = (real)CPU(row_sum)(row, in);
+        to[2 * t + 1] = (real)CPU(row_dot)(row, row, in);
     }
 }
 
+SBP_SIMD_WIDE
 void CPU(layernorm_forward)(void *y, const void *x, const void *sums, const void *gain,
                             const void *shift, int64_t tokens, int64_t in, int64_t hidden,
                             double epsilon)
@@ -41,9 +37,24 @@ void CPU(layernorm_forward)(void *y, const void *x, const void *sums, const void
         const real mean = (real)m.mean, rstd = (real)m.rstd;
         const real *from = (const real *)x + t * in;
         real *to = (real *)y + t * in;
+        SBP_INDEPENDENT
         for (int64_t i = 0; i < in; i++)
             to[i] = (from[i] - mean) * rstd * gains[i] + shifts[i];
     }
+}
+
+/* sum dy gain (x - mean) */
+SBP_SIMD_WIDE
+static double weighted_sum(const real *dy, const real *gain, const real *x, double mean, int64_t n)
+{
+    double lane[LANES] = {0}, rest = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            lane[j] += (double)dy[i + j] * (double)gain[i + j] * ((double)x[i + j] - mean);
+    for (; i < n; i++)
+        rest += (double)dy[i] * (double)gain[i] * ((double)x[i] - mean);
+    return lane_sum(lane, rest);
 }
 
 void CPU(layernorm_backward_sums)(void *backward_sums, const void *dy, const void *x,
@@ -51,25 +62,19 @@ void CPU(layernorm_backward_sums)(void *backward_sums, const void *dy, const voi
                                   int64_t hidden, double epsilon)
 {
     real *to = backward_sums;
-    const real *gains = gain;
     for (int64_t t = 0; t < tokens; t++) {
         const struct moments m = token_moments((const real *)sums + 2 * t, hidden, epsilon);
         const real *row = (const real *)x + t * in, *gradient = (const real *)dy + t * in;
-        double plain = 0, weighted = 0;
-        for (int64_t i = 0; i < in; i++) {
-            const double dxhat = (double)gradient[i] * (double)gains[i];
-            plain += dxhat;
-            weighted += dxhat * ((double)row[i] - m.mean);
-        }
-        to[2 * t] = (real)plain;
-        to[2 * t + 1] = (real)(weighted * m.rstd);
+        to[2 * t] = (real)CPU(row_dot)(gradient, gain, in);
+        to[2 * t + 1] = (real)(weighted_sum(gradient, gain, row, m.mean, in) * m.rstd);
     }
 }
 
 /* dgain, dshift for features first .. first + width - 1: column sums over the tokens. */
+SBP_SIMD_WIDE
 static void parameter_tile(real *dgain, real *dshift, const real *dy, const real *x,
                            const real *sums, int64_t tokens, int64_t in, int64_t hidden,
-                           double epsilon, int64_t first, int64_t width)
+                           double epsilon, int64_t first, int64_t width, bool adds)
 {
     double gains[FEATURE_TILE] = {0}, shifts[FEATURE_TILE] = {0};
     for (int64_t t = 0; t < tokens; t++) {
@@ -80,17 +85,19 @@ static void parameter_tile(real *dgain, real *dshift, const real *dy, const real
             shifts[i] += (double)gradient[i];
         }
     }
+    SBP_INDEPENDENT
     for (int64_t i = 0; i < width; i++) {
-        dgain[first + i] = (real)gains[i];
-        dshift[first + i] = (real)shifts[i];
+        dgain[first + i] = (adds ? dgain[first + i] : 0) + (real)gains[i];
+        dshift[first + i] = (adds ? dshift[first + i] : 0) + (real)shifts[i];
     }
 }
 
 /* dx = rstd (dxhat - mean(dxhat) - xhat mean(dxhat xhat)) with dxhat = dy gain (Ba et al., 2016).
  */
+SBP_SIMD_WIDE
 void CPU(layernorm_backward)(void *dx, void *dgain, void *dshift, const void *dy, const void *x,
                              const void *sums, const void *backward_sums, const void *gain,
-                             int64_t tokens, int64_t in, int64_t hidden, double epsilon)
+                             int64_t tokens, int64_t in, int64_t hidden, double epsilon, bool adds)
 {
     const real *gains = gain, *reduced = backward_sums;
     for (int64_t t = 0; t < tokens; t++) {
@@ -100,6 +107,7 @@ void CPU(layernorm_backward)(void *dx, void *dgain, void *dshift, const void *dy
         const real weighted = (real)((double)reduced[2 * t + 1] / (double)hidden);
         const real *row = (const real *)x + t * in, *gradient = (const real *)dy + t * in;
         real *to = (real *)dx + t * in;
+        SBP_INDEPENDENT
         for (int64_t i = 0; i < in; i++) {
             const real xhat = (row[i] - mean) * rstd;
             to[i] = rstd * (gradient[i] * gains[i] - plain - xhat * weighted);
@@ -107,5 +115,5 @@ void CPU(layernorm_backward)(void *dx, void *dgain, void *dshift, const void *dy
     }
     for (int64_t first = 0; first < in; first += FEATURE_TILE)
         parameter_tile(dgain, dshift, dy, x, sums, tokens, in, hidden, epsilon, first,
-                       in - first < FEATURE_TILE ? in - first : FEATURE_TILE);
+                       in - first < FEATURE_TILE ? in - first : FEATURE_TILE, adds);
 }

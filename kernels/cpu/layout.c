@@ -81,11 +81,20 @@ void CPU(permute)(void *dst, const void *src, int dims, const int64_t *shape, co
  * are a tail of the tensor. */
 static int64_t padding_start(const struct sbp_region *region, int64_t valid_rows)
 {
-    const int64_t rows = sbp_digits_global_size(&region->dim[0]);
+    const int64_t rows = region->first + sbp_digits_global_size(&region->dim[0]);
     int64_t start = valid_rows < 0 ? 0 : valid_rows < rows ? valid_rows : rows;
     for (int i = 1; i < SBP_MAX_DIMS; i++)
         start *= sbp_digits_global_size(&region->dim[i]);
     return start;
+}
+
+SBP_SIMD_WIDE
+static void fill_run(real *restrict x, int64_t n, double mean, double spread, uint64_t key,
+                     uint64_t first)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (real)(mean +
+                      spread * (double)sbp_lanes_normal(sbp_lanes_bits(key, first + (uint64_t)i)));
 }
 
 void CPU(fill_normal)(void *x, const struct sbp_region *region, double mean, double spread,
@@ -93,15 +102,15 @@ void CPU(fill_normal)(void *x, const struct sbp_region *region, double mean, dou
 {
     const int64_t n = sbp_region_elements(region), run = sbp_cpu_region_run(region);
     const int64_t padding = padding_start(region, valid_rows);
+    const uint64_t key = sbp_random_key(seed, stream);
     for (int64_t start = 0; start < n; start += run) {
         const int64_t global = sbp_region_global(region, start), left = padding - global;
         const int64_t filled = left < 0 ? 0 : left < run ? left : run;
         real *to = (real *)x + start;
         for (int64_t i = 0; i < filled && spread == 0; i++)
             to[i] = (real)mean;
-        for (int64_t i = 0; i < filled && spread != 0; i++)
-            to[i] =
-                (real)(mean + spread * sbp_random_normal_at(seed, stream, (uint64_t)(global + i)));
+        if (spread != 0)
+            fill_run(to, filled, mean, spread, key, (uint64_t)global);
         CPU(zero)(to + filled, run - filled);
     }
 }

@@ -5,8 +5,10 @@
 
 enum { COLUMN_TILE = 256 };
 
-/* sums(columns) = column sums of x(rows, columns), kept in double a tile of columns at a time. */
-static void column_sums(real *sums, const real *x, int64_t rows, int64_t columns)
+/* sums(columns) = column sums of x(rows, columns), or added to; kept in double a tile of columns at
+ * a time. */
+SBP_SIMD_WIDE
+static void column_sums(real *sums, const real *x, int64_t rows, int64_t columns, bool adds)
 {
     for (int64_t first = 0; first < columns; first += COLUMN_TILE) {
         const int64_t width = columns - first < COLUMN_TILE ? columns - first : COLUMN_TILE;
@@ -15,7 +17,7 @@ static void column_sums(real *sums, const real *x, int64_t rows, int64_t columns
             for (int64_t i = 0; i < width; i++)
                 total[i] += (double)x[t * columns + first + i];
         for (int64_t i = 0; i < width; i++)
-            sums[first + i] = (real)total[i];
+            sums[first + i] = (adds ? sums[first + i] : 0) + (real)total[i];
     }
 }
 
@@ -43,12 +45,12 @@ void CPU(linear_backward_input)(void *dx, const void *dy, const void *w, int64_t
 }
 
 void CPU(linear_backward_weight)(void *dw, void *dbias, const void *x, const void *dy,
-                                 int64_t tokens, int64_t in, int64_t out, bool accumulate)
+                                 int64_t tokens, int64_t in, int64_t out, unsigned adds)
 {
     cpu_gemm(dw, out, cpu_transposed(x, in), cpu_plain(dy, out), in, out, tokens, 1,
-             accumulate ? 1 : 0);
+             (adds & SBP_ADDS_FIRST) != 0);
     if (dbias)
-        column_sums(dbias, dy, tokens, out);
+        column_sums(dbias, dy, tokens, out, (adds & SBP_ADDS_REST) != 0);
 }
 
 void CPU(linear_transposed_forward)(void *y, const void *x, const void *w, const void *bias,
@@ -65,11 +67,10 @@ void CPU(linear_transposed_backward_input)(void *dx, const void *dy, const void 
 }
 
 void CPU(linear_transposed_backward_weight)(void *dw, void *dbias, const void *x, const void *dy,
-                                            int64_t tokens, int64_t in, int64_t out,
-                                            bool accumulate)
+                                            int64_t tokens, int64_t in, int64_t out, unsigned adds)
 {
     cpu_gemm(dw, in, cpu_transposed(dy, out), cpu_plain(x, in), out, in, tokens, 1,
-             accumulate ? 1 : 0);
+             (adds & SBP_ADDS_FIRST) != 0);
     if (dbias)
-        column_sums(dbias, dy, tokens, out);
+        column_sums(dbias, dy, tokens, out, (adds & SBP_ADDS_REST) != 0);
 }

@@ -3,35 +3,34 @@
 
 #include "kernels/cpu/real_priv.h"
 
-enum { LANES = 8 };
-
+SBP_SIMD_WIDE
 void CPU(sum_squares)(void *sum, const void *x, int64_t n, double factor)
 {
     const real *at = x;
-    double lane[LANES] = {0}; /* independent sums: one chain of additions would wait on itself */
+    double lane[LANES] = {0}, rest = 0;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++)
             lane[j] += (double)at[i + j] * (double)at[i + j];
-    double total = 0;
     for (; i < n; i++)
-        total += (double)at[i] * (double)at[i];
-    for (int j = 0; j < LANES; j++)
-        total += lane[j];
-    *(real *)sum = (real)(total * factor);
+        rest += (double)at[i] * (double)at[i];
+    *(real *)sum = (real)(lane_sum(lane, rest) * factor);
 }
 
 /* Momentum without damping or Nesterov: b = momentum b + g, w -= rate b (Sutskever et al., 2013,
  * with the rate outside the buffer). */
+SBP_SIMD_WIDE
 static void sgd(real *w, const real *g, real *buffer, int64_t n, const struct sbp_update *update)
 {
     const real rate = (real)update->learning_rate, decay = (real)update->weight_decay;
     const real scale = (real)update->gradient_scale, momentum = (real)update->momentum;
     if (update->momentum == 0) {
+        SBP_INDEPENDENT
         for (int64_t i = 0; i < n; i++)
             w[i] -= rate * (g[i] * scale + decay * w[i]);
         return;
     }
+    SBP_INDEPENDENT
     for (int64_t i = 0; i < n; i++) {
         buffer[i] = momentum * buffer[i] + (g[i] * scale + decay * w[i]);
         w[i] -= rate * buffer[i];
@@ -40,6 +39,7 @@ static void sgd(real *w, const real *g, real *buffer, int64_t n, const struct sb
 
 /* Kingma and Ba, 2015, algorithm 1; AdamW shrinks the weight instead of adding the decay to the
  * gradient (Loshchilov and Hutter, 2019, algorithm 2, with the decay scaled by the rate). */
+SBP_SIMD_WIDE
 static void adam(real *w, const real *g, real *first, real *second, int64_t n,
                  const struct sbp_update *update)
 {
@@ -54,6 +54,7 @@ static void adam(real *w, const real *g, real *first, real *second, int64_t n,
     const real rate = (real)(update->learning_rate / correction1);
     const real unbias = (real)(1 / sqrt(correction2));
     const real scale = (real)update->gradient_scale, epsilon = (real)update->epsilon;
+    SBP_INDEPENDENT
     for (int64_t i = 0; i < n; i++) {
         const real gradient = g[i] * scale + coupled * w[i];
         first[i] = beta1 * first[i] + rest1 * gradient;

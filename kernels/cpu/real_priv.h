@@ -2,13 +2,16 @@
  *
  * Every file with operators is compiled twice, with SBP_REAL_F64 = 0 (float) and 1
  * (double). CPU(name) is the operator's symbol in this compilation, `real` its element type. Sums
- * over long runs are kept in double in both.
+ * over long runs are kept in double in both, in LANES parts: one chain of additions would wait on
+ * itself, and a compiler may not split it.
  */
 #ifndef SBP_KERNELS_CPU_REAL_PRIV_H
 #define SBP_KERNELS_CPU_REAL_PRIV_H
 
 #include <math.h>
 
+#include "base/math/lanes.h"
+#include "base/math/simd.h"
 #include "kernels/kernels.h"
 
 #ifndef SBP_REAL_F64
@@ -19,7 +22,7 @@
 typedef double real;
 #define CPU(name) sbp_cpu_f64_##name
 #define BLAS_GEMM cblas_dgemm
-#define real_exp  exp
+#define real_exp  sbp_lanes_exp_f64
 #define real_log  log
 #define real_sqrt sqrt
 #define real_fabs fabs
@@ -29,7 +32,7 @@ typedef double real;
 typedef float real;
 #define CPU(name) sbp_cpu_f32_##name
 #define BLAS_GEMM cblas_sgemm
-#define real_exp  expf
+#define real_exp  sbp_lanes_exp_f32
 #define real_log  logf
 #define real_sqrt sqrtf
 #define real_fabs fabsf
@@ -71,6 +74,16 @@ typedef float real;
     X(update)                                                                                      \
     X(permute)                                                                                     \
     X(fill_normal)
+
+enum { LANES = 16 };
+
+/* The sum of LANES parts and of what they left out. */
+static inline double lane_sum(const double *lane, double rest)
+{
+    for (int j = 0; j < LANES; j++)
+        rest += lane[j];
+    return rest;
+}
 
 /* Each operator is declared with the type that the table gives it. */
 #define CPU_DECLARE(name) __typeof__(*((const struct sbp_kernels *)0)->name) CPU(name);

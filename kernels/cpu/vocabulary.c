@@ -3,12 +3,14 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu_priv.h"
-#include "kernels/cpu/real_priv.h"
+#include "kernels/cpu/rows_priv.h"
 
 /* ---- embedding ----------------------------------------------------------------------------- */
 
+SBP_SIMD_WIDE
 static void add_row(real *to, const real *from, int64_t in)
 {
+    SBP_INDEPENDENT
     for (int64_t i = 0; i < in; i++)
         to[i] += from[i];
 }
@@ -33,11 +35,11 @@ void CPU(embedding_forward)(void *y, const int32_t *ids, const int32_t *position
 void CPU(embedding_backward)(void *dtable, void *dpositions, const int32_t *ids,
                              const int32_t *position_of, const void *dy, int64_t tokens, int64_t in,
                              int64_t position_rows, const struct sbp_digits *vocabulary,
-                             bool accumulate)
+                             unsigned adds)
 {
-    if (!accumulate)
+    if ((adds & SBP_ADDS_FIRST) == 0)
         CPU(zero)(dtable, sbp_digits_local_size(vocabulary) * in);
-    if (dpositions)
+    if (dpositions && (adds & SBP_ADDS_REST) == 0)
         CPU(zero)(dpositions, position_rows * in);
     for (int64_t t = 0; t < tokens; t++) {
         const real *gradient = (const real *)dy + t * in;
@@ -76,9 +78,8 @@ void CPU(cross_entropy_maxima)(void *maxima, const void *logits, int64_t tokens,
         const real *row = (const real *)logits + t * local;
         real largest = -(real)INFINITY;
         for (int64_t start = 0; start < local; start += run) {
-            const int64_t end = start + valid_entries(vocabulary, start, run, valid);
-            for (int64_t i = start; i < end; i++)
-                largest = row[i] > largest ? row[i] : largest;
+            const int64_t count = valid_entries(vocabulary, start, run, valid);
+            largest = CPU(row_maximum)(row + start, count, largest);
         }
         ((real *)maxima)[t] = largest;
     }
@@ -94,9 +95,8 @@ void CPU(cross_entropy_sums)(void *sums, const void *logits, const int32_t *labe
         const real largest = ((const real *)maxima)[t];
         double sum = 0;
         for (int64_t start = 0; start < local; start += run) {
-            const int64_t end = start + valid_entries(vocabulary, start, run, valid);
-            for (int64_t i = start; i < end; i++)
-                sum += (double)real_exp(row[i] - largest);
+            const int64_t count = valid_entries(vocabulary, start, run, valid);
+            sum += CPU(row_exp_sum)(row + start, count, largest);
         }
         const int64_t label = local_label(vocabulary, labels[t], valid);
         real *to = (real *)sums + 2 * t;
@@ -126,10 +126,9 @@ void CPU(cross_entropy_backward)(void *dlogits, const void *logits, const int32_
         const real largest = ((const real *)maxima)[t];
         const real scale = (real)(factor / (double)((const real *)sums)[2 * t]);
         for (int64_t start = 0; start < local; start += run) {
-            const int64_t end = start + valid_entries(vocabulary, start, run, valid);
-            for (int64_t i = start; i < end; i++)
-                to[i] = real_exp(row[i] - largest) * scale;
-            CPU(zero)(to + end, start + run - end);
+            const int64_t count = valid_entries(vocabulary, start, run, valid);
+            CPU(row_exp)(to + start, row + start, count, largest, scale);
+            CPU(zero)(to + start + count, run - count);
         }
         const int64_t label = local_label(vocabulary, labels[t], valid);
         if (label >= 0)

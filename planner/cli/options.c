@@ -120,7 +120,7 @@ static const struct sbp_option options[] = {
      "proof covers these alone",
      FIELD(FLAG, quick)},
     {"--runnable", NULL,
-     "only plans that `sbplan run` executes: one stage, the batch at once, nothing sharded",
+     "only plans that `sbplan run` executes: one stage, no offload, operators with kernels",
      FIELD(FLAG, runnable)},
     {"--strategy", "FILE", "the strategy to price, or a plan", FIELD(TEXT, strategy)},
     {"--tp", "N", "tensor parallel: so many ways, innermost devices first (default 1)",

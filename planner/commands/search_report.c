@@ -7,6 +7,7 @@
 
 #include "base/json/json_write.h"
 #include "base/text.h"
+#include "costmodel/program/runnable.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/search_session_priv.h"
 #include "planner/validate/simplest.h"
@@ -139,13 +140,15 @@ static bool was_searched(const struct sbp_search_job *job, const char *key)
     return open && !sbp_request_gives(&job->request, key);
 }
 
-/* Whether a key may be given a value that the search did not try: --runnable lets none differ from
- * the plain step, and the rest of the step, as given, must allow it. */
+/* Whether a key may be given a value that the search did not try: what --runnable asks for and the
+ * rest of the step, as given, must allow it. */
 static bool may_give(const struct sbp_search_job *job, const char *key,
                      const struct sbp_parallel *changed)
 {
     const struct sbp_workload *workload = &job->plan.workload;
-    return !job->request.runnable && !was_searched(job, key) &&
+    const bool runs =
+        !job->request.runnable || sbp_runnable_begin(&job->plan.cut.graph, changed, NULL) == SBP_OK;
+    return runs && !was_searched(job, key) &&
            sbp_parallel_check(changed, &workload->model, &workload->cluster, NULL) == SBP_OK;
 }
 

@@ -360,9 +360,8 @@ enum sbp_status sbp_outer_search(const struct sbp_plan *given, const struct sbp_
                                      .arena.budget = request->search_memory,
                                      .cache.arena.budget = request->search_memory,
                                      .solve = {.asked = *request}};
-    e.solve.zero_is_free = !request->runnable &&
-                           sbp_space_rule(request->space)->outer.per_layer_zero &&
-                           !sbp_request_gives(request, "zero");
+    e.solve.zero_is_free =
+        sbp_space_rule(request->space)->outer.per_layer_zero && !sbp_request_gives(request, "zero");
     enum sbp_status status = sbp_pool_init(pool, &given->workload.model, arena, most);
     if (status == SBP_OK)
         status = run_search(&e);

@@ -353,6 +353,16 @@ static enum sbp_status add_all(struct lister *l)
     return SBP_OK;
 }
 
+/* Keeps to cuts that run (costmodel/program/runnable.h): one stage, whose micro-batches follow each
+ * other in 1F1B alone. */
+static void keep_runnable(struct lister *l)
+{
+    l->open.pipeline = l->open.offload = l->open.allow_delayed_gradients = false;
+    l->open.micro_batch &= l->given->parallel.schedule == SBP_ONE_F_ONE_B;
+    l->open.least_stages = 1;
+    l->open.schedules = 0;
+}
+
 /* Finds the keys that are open: those of the space that the request does not give. */
 static void find_open(struct lister *l)
 {
@@ -360,7 +370,7 @@ static void find_open(struct lister *l)
     const struct sbp_parallel *given = &l->given->parallel;
     l->open = sbp_space_rule(request->space)->outer;
     if (request->runnable)
-        l->open = (struct sbp_outer){.least_stages = 1, .zero_levels = 1u << given->zero};
+        keep_runnable(l);
     l->stage_cut = l->open.pipeline && !sbp_request_gives(request, "stage_cut");
     l->open.pipeline &= !sbp_request_gives(request, "pipeline");
     l->open.micro_batch &= !sbp_request_gives(request, "micro_batch");

@@ -25,6 +25,23 @@ static bool is_block(const struct sbp_buffer *buffer)
 
 /* ---- reading and writing -------------------------------------------------------------------- */
 
+/* Elements of a buffer of a block; whole weights and gradients have room for all shards. */
+static int64_t elements_of(const struct sbp_flow *f, const struct sbp_buffer *buffer, int tensor,
+                           int64_t block)
+{
+    const struct sbp_held_weight *held = &f->held[tensor];
+    switch (buffer->use) {
+    case SBP_USE_WEIGHT:
+    case SBP_USE_GRADIENT:
+    case SBP_USE_UNREDUCED:
+        return held->padded;
+    case SBP_USE_GATHERED:
+        return held->level == 3 ? held->padded : block;
+    default:
+        return block;
+    }
+}
+
 /* The block was written, is in that state and whole. */
 enum sbp_status sbp_verify_flow_read(const struct sbp_flow *f, const struct sbp_instr *instr,
                                      int slot, int tensor, const struct sbp_dist *dist)
@@ -41,6 +58,7 @@ enum sbp_status sbp_verify_flow_read(const struct sbp_flow *f, const struct sbp_
         return REFUSE("%s has %s in another state than the roles ask for",
                       sbp_program_instr_name(instr->kind), f->graph->tensor[tensor].name);
     SBP_TRY(sbp_verify_block(f->c, tensor, dist, &elements));
+    elements = elements_of(f, buffer, tensor, elements);
     if (buffer->elements != elements)
         return REFUSE("a block of %s has %lld elements, its share is %lld",
                       f->graph->tensor[tensor].name, (long long)buffer->elements,

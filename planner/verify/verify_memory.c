@@ -21,15 +21,15 @@ static int moments_of(const struct sbp_verification *c)
     return 2;
 }
 
-/* Adds a weight's states. ZeRO level 1 shards optimizer states, 2 gradients, 3 parameters
- * (Rajbhandari et al., 2020, section 5). */
+/* Adds a weight's states; whole blocks have room for all shards. ZeRO level 1 shards optimizer
+ * states, 2 gradients, 3 parameters (Rajbhandari et al., 2020, section 5). */
 static void add_weight(const struct sbp_verification *c, const struct sbp_held_weight *held,
                        struct sbp_stage_memory *memory)
 {
     const struct sbp_element_bytes *bytes = &c->bytes;
-    const int64_t gradients = held->level < 2 ? held->local : held->shard;
+    const int64_t gradients = held->level < 2 ? held->padded : held->shard;
     memory->parameters += held->local;
-    memory->weight_bytes += slot(held->level < 3 ? held->local : held->shard, bytes->weight);
+    memory->weight_bytes += slot(held->level < 3 ? held->padded : held->shard, bytes->weight);
     memory->gradient_bytes += slot(gradients, bytes->gradient) + slot(gradients, bytes->sum);
     if (c->plan->cut.parallel.offload)
         return;

@@ -21,13 +21,12 @@ static enum sbp_status check_exchange(const struct sbp_flow *f, const struct sbp
     const enum sbp_collective kind = owner == SBP_OWNER_NONE        ? sharded
                                      : owner == SBP_OWNER_BROADCAST ? SBP_BROADCAST_COLL
                                                                     : SBP_SEND_RECV;
-    const int64_t elements = owner == SBP_OWNER_NONE ? held->shard * held->members : held->local;
     if (held->level == 0 || instr->box.kind != kind || instr->box.axes != held->shared ||
-        instr->box.elements != elements)
+        instr->box.elements != held->padded)
         return sbp_verify_refuse(
             f->c, "%s: the %s of its states is none of %lld elements over %lld",
             f->graph->tensor[instr->tensor].name, sbp_program_instr_name(instr->kind),
-            (long long)elements, (long long)held->members);
+            (long long)held->padded, (long long)held->members);
     SBP_TRY(sbp_verify_flow_owner(f, instr, SBP_AT_IN, instr->tensor));
     return sbp_verify_flow_owner(f, instr, SBP_AT_OUT, instr->tensor);
 }
@@ -96,9 +95,9 @@ enum sbp_status sbp_verify_flow_update(struct sbp_flow *f, const struct sbp_inst
     if (f->norm_sums != sbp_verify_norm_sums(f))
         return sbp_verify_refuse(f->c, "%s: is updated before the norm of all gradients is summed",
                                  name);
-    if (f->program->updated[instr->tensor] != held->shard)
+    if (f->program->shard[instr->tensor].elements != held->shard)
         return sbp_verify_refuse(f->c, "%s: %lld parameters are updated, the device has %lld", name,
-                                 (long long)f->program->updated[instr->tensor],
+                                 (long long)f->program->shard[instr->tensor].elements,
                                  (long long)held->shard);
     SBP_TRY(sbp_verify_flow_owner(f, instr, SBP_AT_W, instr->tensor));
     return sbp_verify_flow_owner(f, instr, SBP_AT_DW, instr->tensor);

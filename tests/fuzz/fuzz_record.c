@@ -3,10 +3,26 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "calib/samples/findings.h"
+#include "calib/fit/attention_fit.h"
 #include "calib/logs/log.h"
-#include "calib/samples/points.h"
+#include "calib/samples/findings.h"
 #include "tests/fuzz/fuzz.h"
+
+static void check_compute(const struct sbp_record *record, const struct sbp_sample_runs *runs)
+{
+    static struct sbp_compute_times times; /* large */
+    struct sbp_attention_fit fit;
+    sbp_points_compute(record, runs, &times);
+    fuzz_check(times.stream_s >= 0 && isfinite(times.stream_s), "a time of a stream");
+    sbp_attention_fit(&times, &fit);
+    for (int pass = 0; pass < SBP_ATTENTION_PASSES; pass++) {
+        const struct sbp_attention_grid *grid = &fit.grid[pass];
+        fuzz_check(grid->head_sizes * grid->sequences <= times.attention_count, "cells of a grid");
+        fuzz_check((grid->head_sizes == 0) == (grid->sequences == 0), "both axes");
+        for (int i = 0; i < grid->head_sizes * grid->sequences; i++)
+            fuzz_check(grid->flops[i] > 0 && isfinite(grid->flops[i]), "a rate");
+    }
+}
 
 static void check_points(const struct sbp_record *record, enum sbp_statistic statistic)
 {
@@ -23,6 +39,7 @@ static void check_points(const struct sbp_record *record, enum sbp_statistic sta
         fuzz_check((double)point->nodes * point->ranks_per_node >= 2, "two members");
         fuzz_check(point->source >= 0 && point->source < measured.source_count, "a source");
     }
+    check_compute(record, &runs);
     sbp_points_free(&measured);
 }
 

@@ -104,6 +104,36 @@ static void split_vocabulary(struct check *check)
     }
 }
 
+/* A vocabulary of some thousands on one rank, by the definition. */
+static void long_row(struct check *check)
+{
+    const int64_t n = check_integer(check, 1000, 5000);
+    struct problem p = {.split = {.whole = {.rest = n}, .ranks = 1, .global = n, .local = n}};
+    struct ranks ranks;
+    p.tokens = 2;
+    p.valid = n - check_integer(check, 0, 50);
+    p.labels = check_ids(check, p.tokens, p.valid);
+    p.logits = check_uniform(check, p.tokens * n);
+    forward(check, &p, &ranks);
+    void *loss = check_blank(check, 1), *dlogits = check_blank(check, p.tokens * n);
+    check->kernels->cross_entropy_loss(loss, ranks.total, p.tokens);
+    const double want = naive_loss(&p);
+    check_near(check, "loss", loss, &want, 1, check_tolerance(check, 2e-6, 1e-14));
+    double *gradient = check_zeros(check, p.tokens * n);
+    for (int64_t t = 0; t < p.tokens; t++) {
+        long double sum = 0;
+        for (int64_t i = 0; i < p.valid; i++)
+            sum += expl((long double)p.logits[t * n + i]);
+        for (int64_t i = 0; i < p.valid; i++)
+            gradient[t * n + i] = (double)(expl((long double)p.logits[t * n + i]) / sum);
+        gradient[t * n + p.labels[t]] -= 1;
+    }
+    check->kernels->cross_entropy_backward(dlogits, ranks.logits[0], p.labels, ranks.maxima,
+                                           ranks.total, p.tokens, n, &ranks.digits[0], p.valid, 1);
+    check_near(check, "dlogits", dlogits, gradient, p.tokens * n,
+               check_tolerance(check, 1e-7, 1e-15));
+}
+
 /* Logits far beyond exp's range: the shift by the maximum keeps everything finite. */
 static void large_logits(struct check *check)
 {
@@ -126,6 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CHECK_TABLES(split_vocabulary, 60),
+        CHECK_TABLES(long_row, 5),
         CHECK_TABLES(large_logits, 1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,14 +72,21 @@ static void backward(struct check *check)
         double *mine = rank_rows(check, &p, want, &digits);
         void *dtable = check_blank(check, local), *dpositions = check_blank(check, rows);
         check->kernels->embedding_backward(dtable, dpositions, p.ids, p.position_of, dy, p.tokens,
-                                           p.in, p.position_rows, &digits, false);
+                                           p.in, p.position_rows, &digits, 0);
         check_equal(check, "dtable", dtable, mine, local);
         check_equal(check, "dpositions", dpositions, want_positions, rows);
-        check->kernels->embedding_backward(dtable, NULL, p.ids, NULL, dy, p.tokens, p.in, 0,
-                                           &digits, true);
+        check->kernels->embedding_backward(dtable, dpositions, p.ids, p.position_of, dy, p.tokens,
+                                           p.in, p.position_rows, &digits, SBP_ADDS_FIRST);
+        check_equal(check, "dpositions beside it", dpositions, want_positions, rows);
         for (int64_t i = 0; i < local; i++)
             mine[i] *= 2;
         check_equal(check, "accumulated dtable", dtable, mine, local);
+        double *twice = check_doubles(check, dpositions, rows);
+        for (int64_t i = 0; i < rows; i++)
+            twice[i] *= 2;
+        check->kernels->embedding_backward(dtable, dpositions, p.ids, p.position_of, dy, p.tokens,
+                                           p.in, p.position_rows, &digits, SBP_ADDS_REST);
+        check_equal(check, "accumulated dpositions", dpositions, twice, rows);
     }
 }
 

@@ -81,6 +81,24 @@ static void all_reduce(const struct problem *p, struct rank *ranks, int64_t coun
                (size_t)(2 * p->tokens * k->real_bytes));
 }
 
+/* A second micro-batch like the first: gradients are twice those of one, bit by bit. */
+static void check_adding(const struct problem *p, const struct rank *rank, void *dx, void *dgain,
+                         void *dshift)
+{
+    struct check *check = p->check;
+    double *want[] = {check_doubles(check, dgain, rank->in),
+                      check_doubles(check, dshift, rank->in)};
+    check->kernels->layernorm_backward(dx, dgain, dshift, rank->dy, rank->x, rank->sums,
+                                       rank->backward_sums, rank->gain, p->tokens, rank->in,
+                                       p->hidden, EPSILON, true);
+    for (int64_t i = 0; i < rank->in; i++) {
+        want[0][i] *= 2;
+        want[1][i] *= 2;
+    }
+    check_equal(check, "accumulated dgain", dgain, want[0], rank->in);
+    check_equal(check, "accumulated dshift", dshift, want[1], rank->in);
+}
+
 static void finish_rank(const struct problem *p, const struct rank *rank, struct result *result)
 {
     struct check *check = p->check;
@@ -91,11 +109,12 @@ static void finish_rank(const struct problem *p, const struct rank *rank, struct
                                       rank->in, p->hidden, EPSILON);
     check->kernels->layernorm_backward(dx, dgain, dshift, rank->dy, rank->x, rank->sums,
                                        rank->backward_sums, rank->gain, p->tokens, rank->in,
-                                       p->hidden, EPSILON);
+                                       p->hidden, EPSILON, false);
     check_put_columns(result->y, check_doubles(check, y, n), p->tokens, &rank->digits);
     check_put_columns(result->dx, check_doubles(check, dx, n), p->tokens, &rank->digits);
     check_put_columns(result->dgain, check_doubles(check, dgain, rank->in), 1, &rank->digits);
     check_put_columns(result->dshift, check_doubles(check, dshift, rank->in), 1, &rank->digits);
+    check_adding(p, rank, dx, dgain, dshift);
 }
 
 static struct result run(const struct problem *p, const struct check_split *split)

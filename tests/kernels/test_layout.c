@@ -62,7 +62,7 @@ static void permute_identity(struct check *check)
 
 static struct sbp_region draw_region(struct check *check)
 {
-    struct sbp_region region;
+    struct sbp_region region = {.first = check_integer(check, 0, 2)};
     for (int i = 0; i < SBP_MAX_DIMS; i++) {
         const struct check_split split = check_split(check, check->round % 2 ? 3 : 1);
         region.dim[i] = check_rank_digits(&split, check_integer(check, 0, split.ranks - 1));
@@ -74,7 +74,7 @@ static void fill(struct check *check)
 {
     const struct sbp_region region = draw_region(check);
     const int64_t n = sbp_region_elements(&region);
-    const int64_t rows = sbp_digits_global_size(&region.dim[0]);
+    const int64_t rows = region.first + sbp_digits_global_size(&region.dim[0]);
     const int64_t valid = check->round % 3 == 0 ? INT64_MAX : check_integer(check, 0, rows);
     const double spread = check->round % 4 == 0 ? 0 : 0.5;
     double *want = check_zeros(check, n);

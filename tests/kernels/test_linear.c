@@ -91,19 +91,25 @@ static void backward_weight(struct check *check)
     const void *dy = check_reals(check, p.dy, p.tokens * p.out);
     for (int transposed = 0; transposed < 2; transposed++) {
         void (*const run)(void *, void *, const void *, const void *, int64_t, int64_t, int64_t,
-                          bool) = transposed ? check->kernels->linear_transposed_backward_weight
-                                             : check->kernels->linear_backward_weight;
+                          unsigned) = transposed ? check->kernels->linear_transposed_backward_weight
+                                                 : check->kernels->linear_backward_weight;
         double *want = transposed ? product(check, p.dy, true, p.x, false, p.out, p.in, p.tokens)
                                   : product(check, p.x, true, p.dy, false, p.in, p.out, p.tokens);
         void *dw = check_blank(check, n), *dbias = check_blank(check, p.out);
-        run(dw, dbias, x, dy, p.tokens, p.in, p.out, false);
+        run(dw, dbias, x, dy, p.tokens, p.in, p.out, 0);
+        double *want_bias = column_sums(check, &p);
         check_equal(check, "dw", dw, want, n);
-        check_equal(check, "dbias", dbias, column_sums(check, &p), p.out);
+        check_equal(check, "dbias", dbias, want_bias, p.out);
         dw = check_reals(check, p.dw_before, n);
-        run(dw, NULL, x, dy, p.tokens, p.in, p.out, true);
+        run(dw, dbias, x, dy, p.tokens, p.in, p.out, SBP_ADDS_FIRST);
         for (int64_t i = 0; i < n; i++)
             want[i] += p.dw_before[i];
         check_equal(check, "accumulated dw", dw, want, n);
+        check_equal(check, "dbias beside it", dbias, want_bias, p.out);
+        run(dw, dbias, x, dy, p.tokens, p.in, p.out, SBP_ADDS_REST);
+        for (int64_t i = 0; i < p.out; i++)
+            want_bias[i] *= 2;
+        check_equal(check, "accumulated dbias", dbias, want_bias, p.out);
     }
 }
 
@@ -133,7 +139,7 @@ static void empty(struct check *check)
     check_equal(check, "bias only", y, twice_bias, 6);
     k->linear_forward(x, x, w, NULL, 0, 0, 0);
     void *dw = check_blank(check, 6), *dbias = check_blank(check, 3);
-    k->linear_backward_weight(dw, dbias, x, x, 0, 2, 3, false);
+    k->linear_backward_weight(dw, dbias, x, x, 0, 2, 3, 0);
     check_equal(check, "dw of no tokens", dw, zero, 6);
     check_equal(check, "dbias of no tokens", dbias, zero, 3);
 }

@@ -83,7 +83,7 @@ static void sum_squares(struct check *check)
 static void long_sum(struct check *check)
 {
     const int64_t n = INT64_C(1) << 22;
-    const struct sbp_region region = {{{.rest = n}, {.rest = 1}, {.rest = 1}, {.rest = 1}}};
+    const struct sbp_region region = {.dim = {{.rest = n}, {.rest = 1}, {.rest = 1}, {.rest = 1}}};
     void *x = check_blank(check, n), *sum = check_blank(check, 1);
     check->kernels->fill_normal(x, &region, 63, 0, 0, 0, n);
     check->kernels->sum_squares(sum, x, n, 1);

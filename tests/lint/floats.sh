@@ -1,15 +1,16 @@
 #!/bin/sh
-# How what plans is compiled: floating-point operations one by one, as they are written, so that the
-# same seed gives the same plan whatever the compiler, its level of optimisation and the processor.
+# How what plans and what trains is compiled: floating-point operations one by one, as they are
+# written, so that the same seed gives the same plan and the same initial weights whatever the
+# compiler, its level of optimisation and the processor, and a kernel's vectors of any width agree.
 # Usage: floats.sh BUILD_ROOT ROOT
 . "$(dirname "$0")/sources.sh"
 cd "$1" || exit 99
 [ -f compile_commands.json ] || exit 77
 bad=0
 
-# Commands of base, costmodel and planner, one a line.
+# Commands of base, costmodel, kernels and planner, one a line.
 commands=$(grep '"command":' compile_commands.json |
-    grep -E ' -c ([^ ]*/)?(base|costmodel|planner)/[^ ]*\.c"?,?$')
+    grep -E ' -c ([^ ]*/)?(base|costmodel|kernels|planner)/[^ ]*\.c"?,?$')
 count_sources "$commands"
 found=$(printf '%s\n' "$commands" | grep -v -e '-ffp-contract=off')
 if [ -n "$found" ]; then

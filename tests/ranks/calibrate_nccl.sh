@@ -31,6 +31,9 @@ expect_rate fp64 5e11
 expect_rate bf16 8e12
 expect_rate fp16 4e12
 expect_rate memory_bytes_per_s 5e11
+expect_rate stream_efficiency 0.8
+grep -q '^note: attention was not timed, for sbplan has no kernel of it for GPUs' "$folder/out" &&
+    ! grep -q attention_grids "$folder/cluster.json" || complain 'attention'
 ! grep -q kernel_launch_s "$folder/cluster.json" || complain 'a launch counts twice'
 expect_rate memory_bytes 2147483648
 awk '/"sustained"/ { getline; exit !($2 + 0 == 1) }' "$folder/cluster.json" || complain 'load changes rates'
@@ -62,7 +65,7 @@ expect_refusal 'rank 0: .*cublasGemmEx: a failure of the stand-in' \
     env SBP_DOUBLE_FAIL=cublasGemmEx:3@0 "$@" -n 2 "$calibrate"
 expect_refusal 'rank 1: .*the GPU has no memory for matrices' \
     env SBP_DOUBLE_FAIL=cudaMalloc:4@1 "$@" -n 2 "$calibrate"
-for call in cudaEventRecord cudaEventElapsedTime cublasCreate cudaMemGetInfo; do
+for call in cudaEventRecord cudaEventElapsedTime cublasCreate cublasSgeam cudaMemGetInfo; do
     expect_refusal "rank 1: .*$call: " env SBP_DOUBLE_FAIL=$call:1@1 "$@" -n 2 "$calibrate"
 done
 # Libraries that one host lacks, or all: the first rank without them ends the others.

@@ -395,6 +395,31 @@ static enum sbp_status check_composition(struct context *context, const struct f
     return SBP_OK;
 }
 
+/* Halves of an all-reduce in one buffer, on whole numbers, whose sums no order changes. */
+static enum sbp_status check_in_place(struct context *context, const struct family *family,
+                                      int round)
+{
+    enum { COUNT = 37 };
+    const struct trial trial = {
+        .round = round, .real = SBP_F32, .integers = true, .family = family};
+    const int64_t all = (int64_t)COUNT * family->count;
+    float at_once[(size_t)COUNT * MAX_WORLD];
+    float halves[(size_t)COUNT * MAX_WORLD];
+    float *own = &halves[COUNT * family->index];
+    for (int64_t i = 0; i < all; i++)
+        at_once[i] = halves[i] = (float)datum(context, &trial, context->rank, i);
+    SBP_TRY(
+        context->ops->all_reduce(context->comm, family->handle, at_once, all, SBP_F32, SBP_SUM));
+    SBP_TRY(
+        context->ops->reduce_scatter(context->comm, family->handle, own, halves, COUNT, SBP_F32));
+    SBP_TRY(context->ops->all_gather(context->comm, family->handle, halves, own, COUNT, SBP_F32));
+    for (int64_t i = 0; i < all; i++)
+        if (at_once[i] != halves[i])
+            return fail_trial(context, &trial, "all-reduce against halves in place: element", i,
+                              (double)at_once[i], (double)halves[i]);
+    return SBP_OK;
+}
+
 static enum sbp_status run_rounds(struct context *context)
 {
     struct sbp_random random;
@@ -408,6 +433,8 @@ static enum sbp_status run_rounds(struct context *context)
         SBP_TRY(run_trial(context, &trial));
         if (context->checks->ordered && round % 8 == 0)
             SBP_TRY(check_composition(context, family, round));
+        if (round % 8 == 4)
+            SBP_TRY(check_in_place(context, family, round));
         if (below(&random, 10) == 0)
             SBP_TRY(context->ops->barrier(context->comm));
     }

@@ -17,6 +17,17 @@ test -s "$folder/trace.json"
 "$@" -n 4 "$run" "$folder/plan.json" --backend mpi --json >"$folder/out"
 grep -q '"ranks_per_host":[[:space:]]*4' "$folder/out"
 
+# Micro-batches one after the other, states in shards, work done once more, a norm over all shards.
+for level in 1 2 3; do
+    "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
+        --set micro_batch=2 --set zero=$level --set recompute=full --set clip_norm=0.5 \
+        -o "$folder/cut.json" >/dev/null
+    "$@" -n 4 "$run" "$folder/cut.json" --backend mpi --verify --steps 2 --trace "$folder/cut-trace.json" \
+        >"$folder/out"
+    grep -q '^verified' "$folder/out"
+    grep -q '\[3\]' "$folder/cut-trace.json" # the last micro-batch
+done
+
 status=0
 "$@" -n 3 "$run" "$folder/plan.json" --backend mpi --trace "$folder/none.json" \
     >"$folder/out" 2>"$folder/err" || status=$?

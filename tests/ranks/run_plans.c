@@ -47,6 +47,7 @@ void plan_open(struct plan *plan, const char *model, const int *levels)
     check(sbp_mesh_make(&plan->cluster, &plan->mesh, &diag), &diag, "mesh");
     check(sbp_json_parse(model, "model", &root, &at, &diag), &diag, model);
     check(sbp_graph_read(&at, &plan->graph), &diag, model);
+    plan->parallel = sbp_parallel_default(&plan->graph);
     cJSON_Delete(root);
 }
 
@@ -143,6 +144,32 @@ static bool try_random(struct plan *plan, struct sbp_random *random, bool wide)
     return sbp_strategy_close(&plan->graph, &plan->mesh, &plan->strategy, &diag) == SBP_OK;
 }
 
+void plan_cut_step(struct plan *plan, struct sbp_random *random)
+{
+    static const int parts[] = {1, 2, 3, 4};
+    static const enum sbp_recompute kinds[] = {SBP_RECOMPUTE_NONE, SBP_RECOMPUTE_ATTENTION,
+                                               SBP_RECOMPUTE_SELECTIVE, SBP_RECOMPUTE_FULL};
+    struct sbp_diag diag = {0};
+    int64_t rows = plan->graph.global_batch;
+    const int part = parts[below(random, 4)];
+    if (rows % (part * plan->mesh.devices) == 0)
+        rows /= part;
+    plan->parallel.micro_batch = rows;
+    plan->parallel.zero = below(random, 4);
+    plan->parallel.recompute = kinds[below(random, 4)];
+    plan->parallel.regather = below(random, 4) == 0;
+    plan->parallel.gather_blocks = below(random, 2) == 0;
+    check(sbp_graph_set_micro_batch(&plan->graph, rows, &diag), &diag, "micro-batch");
+}
+
+/* Half of the operators have a level of their own. */
+static void draw_levels(struct plan *plan, struct sbp_random *random)
+{
+    for (int op = 0; op < plan->graph.op_count; op++)
+        if (plan->parallel.zero > 0 && below(random, 2) == 0)
+            plan->strategy.zero[op] = (uint8_t)below(random, 4);
+}
+
 void plan_randomise(struct plan *plan, struct sbp_random *random, bool wide,
                     enum sbp_boxing_mode boxing, enum sbp_real real)
 {
@@ -154,8 +181,12 @@ void plan_randomise(struct plan *plan, struct sbp_random *random, bool wide,
     while (!try_random(plan, random, wide))
         if (++tries == 200000)
             fail_msg("no legal strategy for %s in 200000 tries", plan->graph.name);
-    check(sbp_program_make(&plan->graph, &plan->cluster, &plan->mesh, &plan->strategy, &bytes,
-                           &plan->program, &diag),
+    struct sbp_scope scope = sbp_program_scope_whole(&plan->graph);
+    scope.parallel = &plan->parallel;
+    scope.micro_batches = sbp_parallel_micro_batches(&plan->parallel, &plan->graph);
+    draw_levels(plan, random);
+    check(sbp_program_make_scope(&plan->graph, &plan->cluster, &plan->mesh, &plan->strategy, &bytes,
+                                 &scope, &plan->program, &diag),
           &diag, "program");
 }
 

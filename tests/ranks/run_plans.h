@@ -10,12 +10,16 @@ struct plan {
     struct sbp_cluster cluster;
     struct sbp_mesh mesh;
     struct sbp_graph graph;
+    struct sbp_parallel parallel; /* all of the batch at once, until drawn */
     struct sbp_strategy strategy;
     struct sbp_program program;
 };
 
 /* A model file as text and a mesh of levels (outermost first, 0 ends). Fails the test on error. */
 void plan_open(struct plan *plan, const char *model, const int *levels);
+/* Draws micro-batches, ZeRO, recomputation and boxing once more for the step; before the strategy.
+ */
+void plan_cut_step(struct plan *plan, struct sbp_random *random);
 /* A random strategy that sbp_strategy_close accepts, compiled for a run in `real`. wide: work is
  * repeated, sums live on and activations rest whole, too; else every axis splits. */
 void plan_randomise(struct plan *plan, struct sbp_random *random, bool wide,

@@ -92,6 +92,7 @@ static void make_program(struct problem *p, bool path)
         p->instr[i] =
             (struct sbp_instr){.kind = SBP_INSTR_BOX, .times = 1, .box = p->boxing.step[i]};
     p->program.mesh = p->mesh;
+    p->program.scope.micro_batches = 1;
     p->program.bytes = sbp_program_run_bytes(SBP_F64);
     p->program.instr = p->instr;
     p->program.instr_count = p->boxing.count;
@@ -170,6 +171,16 @@ static bool is_target(struct problem *p, int64_t rank, const double *block,
     return same;
 }
 
+static enum sbp_status open_channel(const struct problem *p, const struct sbp_comm_ops *ops,
+                                    struct sbp_comm *comm, struct sbp_arena *arena,
+                                    struct sbp_channel *channel, struct sbp_diag *diag)
+{
+    struct sbp_tasks tasks;
+    SBP_TRY(sbp_tasks_make(&p->program, arena, &tasks));
+    return sbp_channel_open(channel, ops, comm, &p->program, &tasks, sbp_kernels_cpu(SBP_F64),
+                            arena, diag);
+}
+
 static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
                                  void *argument, struct sbp_diag *diag)
 {
@@ -177,8 +188,7 @@ static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm
     struct sbp_arena arena = {0};
     struct sbp_channel channel;
     const int64_t rank = ops->rank(comm);
-    enum sbp_status status =
-        sbp_channel_open(&channel, ops, comm, &p->program, sbp_kernels_cpu(SBP_F64), &arena, diag);
+    enum sbp_status status = open_channel(p, ops, comm, &arena, &channel, diag);
     double *block = new_block(p, &p->from);
     fill_block(p, &p->from, rank, false, block);
     for (int i = 0; i < p->boxing.count && status == SBP_OK; i++)

@@ -47,11 +47,14 @@ static struct sbp_run_options options_for(enum sbp_real real, struct sbp_random 
                                     .device = "cpu"};
 }
 
-static void open_random(struct sbp_random *random, int kind, bool wide, enum sbp_boxing_mode boxing,
-                        enum sbp_real real, char *model, struct plan *plan)
+static void open_random(struct sbp_random *random, int kind, bool wide, bool cut,
+                        enum sbp_boxing_mode boxing, enum sbp_real real, char *model,
+                        struct plan *plan)
 {
     random_model(random, kind, model, MODEL_BYTES);
     plan_open(plan, model, random_levels(random));
+    if (cut)
+        plan_cut_step(plan, random);
     plan_randomise(plan, random, wide, boxing, real);
 }
 
@@ -84,7 +87,7 @@ static void check_run(const struct plan *plan, const struct sbp_run_options *opt
     sbp_run_free(&result);
 }
 
-static void check_random(int kind, int count, enum sbp_real real)
+static void check_random(int kind, int count, bool cut, enum sbp_real real)
 {
     char model[MODEL_BYTES];
     struct sbp_random random;
@@ -92,7 +95,7 @@ static void check_random(int kind, int count, enum sbp_real real)
     sbp_random_seed(&random, seed + (uint64_t)(2 * kind) + (real == SBP_F32));
     for (int i = 0; i < count; i++) {
         struct plan plan;
-        open_random(&random, kind, i % 2 == 0, SBP_BOXING_FULL, real, model, &plan);
+        open_random(&random, kind, i % 2 == 0, cut, SBP_BOXING_FULL, real, model, &plan);
         const struct sbp_run_options options = options_for(real, &random);
         check_run(&plan, &options, model, &worst);
         plan_close(&plan);
@@ -104,26 +107,34 @@ static void check_random(int kind, int count, enum sbp_real real)
 static void perceptrons_equal_one_device(void **state)
 {
     (void)state;
-    check_random(PERCEPTRON, 70, SBP_F64);
+    check_random(PERCEPTRON, 70, false, SBP_F64);
 }
 
 static void residual_perceptrons_equal_one_device(void **state)
 {
     (void)state;
-    check_random(RESIDUAL, 70, SBP_F64);
+    check_random(RESIDUAL, 70, false, SBP_F64);
 }
 
 static void gpts_equal_one_device(void **state)
 {
     (void)state;
-    check_random(GPT, 70, SBP_F64);
+    check_random(GPT, 70, false, SBP_F64);
+}
+
+/* Micro-batches one after the other, states in shards, and work done once more. */
+static void cut_steps_equal_one_device(void **state)
+{
+    (void)state;
+    for (int kind = PERCEPTRON; kind <= GPT; kind++)
+        check_random(kind, 60, true, SBP_F64);
 }
 
 static void single_precision_equals_one_device(void **state)
 {
     (void)state;
     for (int kind = PERCEPTRON; kind <= GPT; kind++)
-        check_random(kind, 15, SBP_F32);
+        check_random(kind, 15, kind == GPT, SBP_F32);
 }
 
 /* Calls of a kind that follow one of the same kind on the same tensor: what the normal form would
@@ -153,7 +164,7 @@ static void paths_equal_one_device(void **state)
     for (int i = 0; i < PLANS; i++) {
         struct plan plan;
         const enum sbp_real real = i % 5 == 0 ? SBP_F32 : SBP_F64;
-        open_random(&random, i % 3, i % 2 == 0, SBP_BOXING_PATH, real, model, &plan);
+        open_random(&random, i % 3, i % 2 == 0, i % 3 == 2, SBP_BOXING_PATH, real, model, &plan);
         const struct sbp_run_options options = options_for(real, &random);
         cuts += count_cuts(&plan.program);
         check_run(&plan, &options, model, &worst);
@@ -247,8 +258,8 @@ static void check_reference(const struct plan *plan, const char *model, struct s
     expect_ok(
         sbp_reference_open(&reference, &plan->graph, &plan->cluster, options.seed, 0x1p-53, &diag),
         &diag);
-    sbp_rank_fill_weights(&reference.rank);
-    sbp_rank_fill_weights(&reference.shadow);
+    assert_int_equal(sbp_rank_fill_weights(&reference.rank), SBP_OK);
+    assert_int_equal(sbp_rank_fill_weights(&reference.shadow), SBP_OK);
     expect_ok(sbp_reference_run(&reference, 1, &diag), &diag);
     if (!(fabs(reference.loss - result.step[0].loss) <= 1e-12 * fabs(reference.loss)))
         fail_msg("seed %llu, %s: loss %.17g, of one device %.17g", (unsigned long long)seed, model,
@@ -268,7 +279,7 @@ static void references_hold(void **state)
     sbp_random_seed(&random, seed + 500);
     for (int tries = 0; models < MODELS && tries < MOST_TRIES; tries++) {
         struct plan plan;
-        open_random(&random, models % 3, true, SBP_BOXING_FULL, SBP_F64, model, &plan);
+        open_random(&random, models % 3, true, false, SBP_BOXING_FULL, SBP_F64, model, &plan);
         if (plan.program.loss_buffer >= 0) {
             check_reference(&plan, model, &random, &checked);
             models++;
@@ -283,16 +294,19 @@ static void references_hold(void **state)
 
 /* ---- faults -------------------------------------------------------------------------------- */
 
-/* An instruction of a kind of collective (of a REDUCE where `reduce`), or -1. */
-static int find_instr(const struct plan *plan, struct sbp_random *random, bool reduce,
-                      enum sbp_collective kind)
+/* An instruction with a kind of collective, or -1. */
+static int find_instr(const struct plan *plan, struct sbp_random *random,
+                      enum sbp_instr_kind instr_kind, enum sbp_collective kind)
 {
     const struct sbp_program *program = &plan->program;
     int found = -1, seen = 0;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
-        if (instr->kind != (reduce ? SBP_INSTR_REDUCE : SBP_INSTR_BOX) || instr->box.kind != kind)
+        if (instr->kind != instr_kind || instr->box.kind != kind)
             continue;
+        if (instr_kind == SBP_INSTR_GATHER &&
+            instr->tensor != program->graph->op[instr->op].weight[0])
+            continue; /* a bias that is gathered for the backward pass is not read there */
         seen++;
         if (sbp_random_below(random, (uint64_t)seen) == 0)
             found = i;
@@ -322,17 +336,19 @@ static void check_fault(const struct plan *plan, struct sbp_random *random, cons
 }
 
 /* Plants `count` faults, each in another random plan that has such an instruction. */
-static void check_faults(enum sbp_fault fault, bool reduce, enum sbp_collective kind, int count)
+static void check_faults(enum sbp_fault fault, enum sbp_instr_kind instr_kind,
+                         enum sbp_collective kind, int count)
 {
+    const bool cut = instr_kind == SBP_INSTR_GATHER || instr_kind == SBP_INSTR_SCATTER;
     char model[MODEL_BYTES];
     struct sbp_random random;
     int planted = 0;
-    sbp_random_seed(&random, seed + 100 + (uint64_t)kind + (reduce ? 50 : 0) +
+    sbp_random_seed(&random, seed + 100 + (uint64_t)kind + 50 * (uint64_t)instr_kind +
                                  (fault == SBP_FAULT_SKIP ? 25 : 0));
     for (int tries = 0; planted < count && tries < MOST_TRIES; tries++) {
         struct plan plan;
-        open_random(&random, tries % 3, false, SBP_BOXING_FULL, SBP_F64, model, &plan);
-        const int instr = find_instr(&plan, &random, reduce, kind);
+        open_random(&random, tries % 3, false, cut, SBP_BOXING_FULL, SBP_F64, model, &plan);
+        const int instr = find_instr(&plan, &random, instr_kind, kind);
         if (instr >= 0) {
             check_fault(&plan, &random, model, fault, instr);
             planted++;
@@ -348,8 +364,10 @@ static void skipped_communication_is_found(void **state)
                                                 SBP_ALL_TO_ALL};
     (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        check_faults(SBP_FAULT_SKIP, false, kinds[i], 9);
-    check_faults(SBP_FAULT_SKIP, true, SBP_ALL_REDUCE, 15);
+        check_faults(SBP_FAULT_SKIP, SBP_INSTR_BOX, kinds[i], 9);
+    check_faults(SBP_FAULT_SKIP, SBP_INSTR_REDUCE, SBP_ALL_REDUCE, 15);
+    check_faults(SBP_FAULT_SKIP, SBP_INSTR_GATHER, SBP_ALL_GATHER, 12);
+    check_faults(SBP_FAULT_SKIP, SBP_INSTR_SCATTER, SBP_REDUCE_SCATTER, 12);
 }
 
 static void scaled_results_are_found(void **state)
@@ -358,7 +376,9 @@ static void scaled_results_are_found(void **state)
                                                 SBP_ALL_TO_ALL};
     (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        check_faults(SBP_FAULT_SCALE, false, kinds[i], 6);
+        check_faults(SBP_FAULT_SCALE, SBP_INSTR_BOX, kinds[i], 6);
+    check_faults(SBP_FAULT_SCALE, SBP_INSTR_GATHER, SBP_ALL_GATHER, 8);
+    check_faults(SBP_FAULT_SCALE, SBP_INSTR_SCATTER, SBP_REDUCE_SCATTER, 8);
 }
 
 /* Refused before any rank touches memory. */
@@ -371,7 +391,7 @@ static void too_large_a_run_is_refused(void **state)
     struct sbp_diag diag = {0};
     (void)state;
     sbp_random_seed(&random, seed + 600);
-    open_random(&random, PERCEPTRON, false, SBP_BOXING_FULL, SBP_F32, model, &plan);
+    open_random(&random, PERCEPTRON, false, false, SBP_BOXING_FULL, SBP_F32, model, &plan);
     const struct sbp_run_options options = options_for(SBP_F32, &random);
     plan.program.arena_bytes = (int64_t)1 << 50;
     assert_int_equal(sbp_run(&plan.program, &plan.cluster, &options, &result, &diag), SBP_E_MEMORY);
@@ -486,6 +506,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(perceptrons_equal_one_device),
         cmocka_unit_test(residual_perceptrons_equal_one_device),
         cmocka_unit_test(gpts_equal_one_device),
+        cmocka_unit_test(cut_steps_equal_one_device),
         cmocka_unit_test(single_precision_equals_one_device),
         cmocka_unit_test(paths_equal_one_device),
         cmocka_unit_test(references_hold),

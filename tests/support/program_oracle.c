@@ -92,6 +92,30 @@ static void check_peak(const struct sbp_program *program)
                  (long long)program->arena_bytes, (long long)peak);
 }
 
+/* What persists lies below, then the frame with all that lives from forward to backward; no buffer
+ * lies in two of the three parts. */
+static void check_parts(const struct sbp_program *program)
+{
+    const int64_t frame = program->persistent_bytes, rest = frame + program->kept_bytes;
+    int turn = 0;
+    while (turn < program->instr_count && program->instr[turn].section == SBP_SECTION_FORWARD)
+        turn++;
+    for (int i = 0; i < program->buffer_count; i++) {
+        const struct sbp_buffer *buffer = &program->buffer[i];
+        const int64_t begin = buffer->offset_bytes;
+        const int64_t end = begin + sbp_program_buffer_bytes(program, i);
+        const bool kept = buffer->use == SBP_USE_INDEX ||
+                          (!persists(buffer) && buffer->first < turn && buffer->last >= turn);
+        const bool held = persists(buffer) && buffer->use != SBP_USE_INDEX;
+        if (buffer->first < 0)
+            continue;
+        const bool in_frame = begin >= frame && end <= rest, above = begin >= rest;
+        if (!(held ? end <= frame : kept ? in_frame : in_frame || above))
+            fail_msg("buffer %d lies at %lld to %lld: held up to %lld, frame up to %lld", i,
+                     (long long)begin, (long long)end, (long long)frame, (long long)rest);
+    }
+}
+
 static void check_memory(const struct oracle_setting *s)
 {
     const struct sbp_program *program = &s->program;
@@ -116,6 +140,7 @@ static void check_memory(const struct oracle_setting *s)
         }
     }
     check_peak(program);
+    check_parts(program);
     if (program->arena_bytes != end && program->arena_bytes != (end + 63) / 64 * 64)
         fail_msg("the arena has %lld bytes, the last buffer ends at %lld",
                  (long long)program->arena_bytes, (long long)end);
@@ -616,7 +641,7 @@ static void check_totals(const struct oracle_setting *s)
         const struct sbp_buffer *buffer = &program->buffer[i];
         const int64_t rounded = (sbp_program_buffer_bytes(program, i) + 63) / 64 * 64;
         held[buffer->use] += rounded;
-        persistent += persists(buffer) ? rounded : 0;
+        persistent += persists(buffer) && buffer->use != SBP_USE_INDEX ? rounded : 0;
     }
     assert_int_equal(totals.weight_bytes, held[SBP_USE_WEIGHT]);
     assert_int_equal(totals.gradient_bytes, held[SBP_USE_GRADIENT] + held[SBP_USE_SUM]);

@@ -1,5 +1,11 @@
-# Search asks what `run` asks: operators without kernels, cuts of a step that are not run.
+# Search asks what `run` asks: operators that have kernels, cuts of a step that run.
 sbplan search --runnable tiny-gpt laptop-4 --space summa
 sbplan search --runnable vgg-13 laptop-4
 sbplan search --runnable tiny-gpt laptop-4 --set zero=1
 sbplan search --runnable tiny-gpt laptop-4 --set micro_batch=2
+sbplan search --runnable tiny-gpt laptop-4 --set pipeline=2
+sbplan search --runnable tiny-gpt laptop-4 --set offload=true \
+    --set cluster.device.host_link_bytes_per_s=1e10 --set cluster.device.host_memory_bytes=1e10
+sbplan search --runnable tiny-gpt laptop-4 --set micro_batch=2 --set schedule=gpipe
+# Micro-batches would need less memory, but all of them would be in flight.
+sbplan search --runnable tiny-gpt laptop-4 --set schedule=gpipe --memory-limit 600K

@@ -95,3 +95,21 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;
 }
+
+cublasStatus_t cublasSgeam(cublasHandle_t handle, cublasOperation_t transa,
+                           cublasOperation_t transb, int m, int n, const float *alpha,
+                           const float *A, int lda, const float *beta, const float *B, int ldb,
+                           float *C, int ldc)
+{
+    if (double_fails("cublasSgeam"))
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (handle->stream == NULL || alpha == NULL || *alpha != 1 || beta == NULL || *beta != 1 ||
+        !is_factor(A, transa, m, n, lda, sizeof *A) ||
+        !is_factor(B, transb, m, n, ldb, sizeof *B) || !is_matrix(C, m, n, ldc, sizeof *C))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    const double time_s = DOUBLE_LAUNCH_S + 3.0 * sizeof *C * m * n / DOUBLE_SUM_BYTES_PER_S;
+    return double_enqueue(handle->stream, run_nothing, &time_s, sizeof time_s, time_s) ==
+                   cudaSuccess
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_EXECUTION_FAILED;
+}

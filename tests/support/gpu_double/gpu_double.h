@@ -25,6 +25,7 @@
 #define DOUBLE_NAME             "stand-in GPU"
 #define DOUBLE_MEMORY_BYTES     ((size_t)2 << 30)
 #define DOUBLE_COPY_BYTES_PER_S 5e11
+#define DOUBLE_SUM_BYTES_PER_S  4e11 /* of element-wise sums */
 #define DOUBLE_LAUNCH_S         2e-6
 #define DOUBLE_FP32_FLOPS       1e12
 #define DOUBLE_FP64_FLOPS       5e11

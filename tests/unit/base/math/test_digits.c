@@ -131,7 +131,7 @@ static void test_regions(void **state)
     print_message("seed %llu\n", (unsigned long long)SEED);
     sbp_random_seed(&random, SEED + 1);
     for (int round = 0; round < 200; round++) {
-        struct sbp_region region;
+        struct sbp_region region = {.first = (int64_t)sbp_random_below(&random, 5)};
         int64_t sizes[SBP_MAX_DIMS];
         for (int i = 0; i < SBP_MAX_DIMS; i++) {
             _Bool split[SBP_MAX_AXES];
@@ -139,7 +139,7 @@ static void test_regions(void **state)
             sizes[i] = sbp_digits_global_size(&region.dim[i]);
             place_shard(&region.dim[i], split, (int64_t)sbp_random_below(&random, 16));
         }
-        int64_t local = 0, global = 0;
+        int64_t local = 0, global = region.first * sizes[1] * sizes[2] * sizes[3];
         for (int64_t a = 0; a < sizes[0]; a++)
             for (int64_t b = 0; b < sizes[1]; b++)
                 for (int64_t c = 0; c < sizes[2]; c++)

@@ -152,6 +152,117 @@ static void test_file_reads_back(void **state)
     sbp_calibrate_free(&calibration);
 }
 
+/* Attention of a machine that does it at a third of its fp32 rate forward and a quarter backward,
+ * whatever the sizes, and element-wise sums at 0.8 of the copy's rate. */
+enum { ROWS = 864 };
+static void add_attention(struct sbp_compute_times *compute)
+{
+    for (int i = 0; i < 8; i++) {
+        const bool forward = i < 4;
+        const int size = i & 1 ? 64 : 32, sequence = i & 2 ? 48 : 16, heads = 9;
+        const double scores = ROWS * (sequence + 1) / 2.0;
+        compute->attention[compute->attention_count] = (struct sbp_attention_point){
+            SBP_FP32, forward ? SBP_PASS_FORWARD : SBP_PASS_INPUT_GRADIENT,
+            size,     sequence,
+            heads,    ROWS / (heads * sequence)};
+        repeat(&compute->attention_samples[compute->attention_count++],
+               scores * (forward ? 4 * size + 6 : 10 * size + 6) / (10e9 / (forward ? 3 : 4)));
+    }
+    compute->stream_bytes = 1000000;
+    compute->stream_s = 3 * 1e6 / (0.8 * 4e9);
+}
+
+/* Seconds that the file's device is said to take for causal flash attention. */
+static double attention_s(const struct sbp_cluster *cluster, enum sbp_pass pass, double size,
+                          double sequence, double rows)
+{
+    const struct sbp_device_attention attention = {SBP_FP32, pass, size, sequence, rows};
+    const double flops =
+        rows * (sequence + 1) / 2 * (pass == SBP_PASS_FORWARD ? 4 * size + 6 : 10 * size + 6);
+    return sbp_cluster_attention_s(cluster, &attention, flops, 0);
+}
+
+static void test_attention_reads_back(void **state)
+{
+    struct sbp_calibration calibration;
+    make_calibration(&calibration);
+    add_attention(&calibration.compute);
+    struct sbp_calibrated calibrated;
+    assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
+                     SBP_OK);
+    char path[128];
+    path_in(*state, "c.json", path);
+    assert_int_equal(write_cluster(&calibration, &calibrated, path, NULL), SBP_OK);
+    struct cJSON *root;
+    struct sbp_json at;
+    struct sbp_arena arena = {0};
+    struct sbp_cluster cluster;
+    assert_int_equal(sbp_json_open(path, &root, &at, NULL), SBP_OK);
+    assert_int_equal(sbp_cluster_read(&at, &arena, &cluster), SBP_OK);
+    assert_int_equal(sbp_device_rate_points(cluster.rates.attention, cluster.rates.attention_count),
+                     8);
+    expect_near("streams", cluster.rates.stream_share, 0.8);
+    /* Heads on the grid and between its sizes, a sequence between. */
+    for (double size = 32; size <= 64; size += 8) {
+        const double rows = 7 * 40;
+        expect_near("forward", attention_s(&cluster, SBP_PASS_FORWARD, size, 40, rows),
+                    rows * 41 / 2 * (4 * size + 6) / (10e9 / 3));
+        expect_near("backward", attention_s(&cluster, SBP_PASS_INPUT_GRADIENT, size, 40, rows),
+                    rows * 41 / 2 * (10 * size + 6) / (10e9 / 4));
+    }
+    sbp_arena_free(&arena);
+    cJSON_Delete(root);
+    assert_int_equal(unlink(path), 0);
+    sbp_calibrate_free(&calibration);
+}
+
+/* Whichever of both moves more, an element-wise sum of the file takes the time that was measured.
+ */
+static void test_streams_take_their_time(void **state)
+{
+    static const double of_copy[] = {0.5, 1, 1.4};
+    for (size_t i = 0; i < sizeof of_copy / sizeof *of_copy; i++) {
+        struct sbp_calibration calibration;
+        struct sbp_calibrated calibrated;
+        struct sbp_cluster cluster;
+        struct sbp_arena arena = {0};
+        struct sbp_json at;
+        struct cJSON *root;
+        char path[128];
+        make_calibration(&calibration);
+        calibration.compute.stream_bytes = 1000000;
+        calibration.compute.stream_s = 3 * 1e6 / (of_copy[i] * 4e9);
+        assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
+                         SBP_OK);
+        path_in(*state, "c.json", path);
+        assert_int_equal(write_cluster(&calibration, &calibrated, path, NULL), SBP_OK);
+        assert_int_equal(sbp_json_open(path, &root, &at, NULL), SBP_OK);
+        assert_int_equal(sbp_cluster_read(&at, &arena, &cluster), SBP_OK);
+        expect_near("a sum", sbp_cluster_kernel_s(&cluster, SBP_FP32, 0, 3 * 1e6),
+                    calibration.compute.stream_s);
+        sbp_arena_free(&arena);
+        cJSON_Delete(root);
+        assert_int_equal(unlink(path), 0);
+        sbp_calibrate_free(&calibration);
+    }
+}
+
+/* Shares are of the best product of attention's type: without one there are none. */
+static void test_attention_of_an_unknown_peak(void **state)
+{
+    (void)state;
+    struct sbp_calibration calibration;
+    make_calibration(&calibration);
+    add_attention(&calibration.compute);
+    for (int i = 0; i < calibration.compute.attention_count; i++)
+        calibration.compute.attention[i].type = SBP_BF16;
+    struct sbp_calibrated calibrated;
+    assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
+                     SBP_OK);
+    assert_true(sbp_attention_fit_is_empty(&calibrated.attention));
+    sbp_calibrate_free(&calibration);
+}
+
 static void test_failures_name_the_file(void **state)
 {
     struct sbp_calibration calibration;
@@ -251,6 +362,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_file_reads_back, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_attention_reads_back, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_streams_take_their_time, make_folder, remove_folder),
+        cmocka_unit_test(test_attention_of_an_unknown_peak),
         cmocka_unit_test_setup_teardown(test_failures_name_the_file, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_unreadable_is_not_written, make_folder, remove_folder),
         cmocka_unit_test(test_messages_alone),

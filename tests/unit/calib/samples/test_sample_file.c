@@ -93,6 +93,10 @@ static void test_lines_read_back(void **state)
          .n = 4,
          .k = 5},
         {.work = SBP_CELL_SUSTAINED, .type = SBP_BF16, .m = 3, .n = 4, .k = 5},
+        {.work = SBP_CELL_STREAM, .bytes = 32 << 20},
+        {.work = SBP_CELL_ATTENTION, .attention = {SBP_FP32, SBP_PASS_FORWARD, 64, 256, 2, 4}},
+        {.work = SBP_CELL_ATTENTION,
+         .attention = {SBP_BF16, SBP_PASS_INPUT_GRADIENT, 80, 384, 12, 1}},
         {.work = SBP_CELL_COLLECTIVE,
          .kind = SBP_BROADCAST_COLL,
          .nodes = 3,
@@ -178,6 +182,17 @@ static void test_wrong_lines_are_refused(void **state)
          "line 1: host_of_rank: 2 hosts, but 3 ranks"},
         {"{\"sbplan_samples\":1}\n{\"pairs\":0,\"bytes\":8,\"between\":[[0,9,1]]}",
          "between[0][1]"},
+        {"{\"sbplan_samples\":1}\n{\"run\":0,\"attention\":\"fp32\",\"head_size\":64,\"sequence\":"
+         "64,"
+         "\"heads\":2,\"batch\":1,\"pass\":\"weight_gradient\",\"s\":[1]}",
+         "line 2: pass"},
+        {"{\"sbplan_samples\":1}\n{\"run\":0,\"attention\":\"fp32\",\"head_size\":64,\"sequence\":"
+         "64,"
+         "\"heads\":2,\"s\":[1]}",
+         "line 2: key \"batch\" is missing"},
+        {"{\"sbplan_samples\":1}\n{\"run\":0,\"attention\":\"fp32\",\"head_size\":1,"
+         "\"sequence\":1073741824,\"heads\":1073741824,\"batch\":1073741824,\"s\":[1]}",
+         "line 2: batch, heads and sequence make more than"},
         {"{\"sbplan_samples\":1}\n{\"run\":100,\"copy\":8,\"s\":[1]}",
          "line 2: run 100, legal are 0 to 99"},
         {"name,size\n1,2", "line 1"},
@@ -361,6 +376,10 @@ static void test_impossible_times_are_left_out(void **state)
          2 * 1048576.0 * 1048576 * 1048576 / 1e18},
         {{.work = SBP_CELL_COPY, .bytes = (int64_t)1 << 40}, 2 * 1099511627776.0 / 1e15},
         {{.work = SBP_CELL_LAUNCH, .m = 1, .n = 1, .k = 1}, 1e-9},
+        {{.work = SBP_CELL_STREAM, .bytes = (int64_t)1 << 40}, 3 * 1099511627776.0 / 1e15},
+        {{.work = SBP_CELL_ATTENTION,
+          .attention = {SBP_FP32, SBP_PASS_FORWARD, 1 << 20, 1 << 20, 1 << 10, 1 << 10}},
+         1099511627776.0 * 1048577 / 2 * (4 * 1048576.0 + 6) / 1e18},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int is_short = 0; is_short < 2; is_short++) {
@@ -378,6 +397,7 @@ static void test_impossible_times_are_left_out(void **state)
             assert_int_equal(sbp_points(&record, SBP_OF_MEDIANS, &measured, &runs, NULL), SBP_OK);
             sbp_points_compute(&record, &runs, &times);
             const int counted = measured.count + times.gemm_count + times.samples[0].count +
+                                times.attention_count + (times.stream_s > 0 ? 1 : 0) +
                                 (times.launch_s > 0 ? 1 : 0);
             if (counted != !is_short)
                 fail_msg("case %zu: %d points of %.9g s", i, counted, time_s);

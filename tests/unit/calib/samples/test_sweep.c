@@ -5,15 +5,20 @@
 #include "calib/samples/sweep.h"
 #include "tests/support/unit.h"
 
+static struct sbp_sample_sweep make_of(const struct sbp_sweep_options *options)
+{
+    struct sbp_sample_sweep sweep;
+    struct sbp_diag diag = {0};
+    if (sbp_sweep_init(&sweep, options, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    return sweep;
+}
+
 static struct sbp_sample_sweep make(int nodes, int ranks_per_node, int64_t max_bytes)
 {
     const struct sbp_sweep_options options = {nodes,   ranks_per_node,   max_bytes,
                                               1 << 20, SBP_PRODUCTS_CPU, 0};
-    struct sbp_sample_sweep sweep;
-    struct sbp_diag diag = {0};
-    if (sbp_sweep_init(&sweep, &options, &diag) != SBP_OK)
-        fail_msg("%s", diag.text);
-    return sweep;
+    return make_of(&options);
 }
 
 static int count_shape(const struct sbp_sample_sweep *sweep, int nodes, int ranks_per_node,
@@ -166,6 +171,57 @@ static void test_pairs_meet_once(void **state)
                 expect_tournament(nodes, ranks);
 }
 
+static int count_work(const struct sbp_sample_sweep *sweep, enum sbp_cell_work work)
+{
+    int count = 0;
+    for (int i = 0; i < sweep->count; i++)
+        count += sweep->cell[i].work == work;
+    return count;
+}
+
+/* A table of a cluster file has a share for every combination of its sizes, of the same rows. */
+static void test_attention_is_a_whole_grid(void **state)
+{
+    (void)state;
+    struct sbp_sample_sweep sweep = make(1, 1, 4096);
+    int64_t rows = 0;
+    int cells[2] = {0}, sizes[2] = {0}, sequences[2] = {0};
+    for (int i = 0; i < sweep.count; i++) {
+        const struct sbp_attention_point *at = &sweep.cell[i].attention;
+        if (sweep.cell[i].work != SBP_CELL_ATTENTION)
+            continue;
+        assert_true(at->type == SBP_FP32 && at->pass <= SBP_PASS_INPUT_GRADIENT);
+        rows = rows == 0 ? at->batch * at->heads * at->sequence : rows;
+        assert_int_equal(at->batch * at->heads * at->sequence, rows);
+        cells[at->pass]++;
+        sizes[at->pass] += at->sequence == 64;
+        sequences[at->pass] += at->head_size == 64;
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        assert_true(sizes[pass] >= 2 && sequences[pass] >= 3);
+        assert_int_equal(cells[pass], sizes[pass] * sequences[pass]);
+    }
+    assert_int_equal(count_work(&sweep, SBP_CELL_STREAM), 1);
+    sbp_sweep_free(&sweep);
+}
+
+/* There is no kernel of it for GPUs; and who asks for collectives alone gets them alone. */
+static void test_where_attention_is_not_timed(void **state)
+{
+    (void)state;
+    const struct sbp_sweep_options gpu = {1, 2, 4096, 1 << 20, SBP_PRODUCTS_GPU, 0};
+    const struct sbp_sweep_options few = {
+        1, 2, 4096, 1 << 20, SBP_PRODUCTS_CPU, 1u << SBP_ALL_REDUCE};
+    struct sbp_sample_sweep sweep = make_of(&gpu);
+    assert_int_equal(count_work(&sweep, SBP_CELL_ATTENTION), 0);
+    assert_int_equal(count_work(&sweep, SBP_CELL_STREAM), 1);
+    sbp_sweep_free(&sweep);
+    sweep = make_of(&few);
+    assert_int_equal(count_work(&sweep, SBP_CELL_ATTENTION), 0);
+    assert_int_equal(count_work(&sweep, SBP_CELL_STREAM), 0);
+    sbp_sweep_free(&sweep);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +230,8 @@ int main(void)
         cmocka_unit_test(test_what_is_required_can_be_fitted),
         cmocka_unit_test(test_orders_are_permutations_by_stage),
         cmocka_unit_test(test_pairs_meet_once),
+        cmocka_unit_test(test_attention_is_a_whole_grid),
+        cmocka_unit_test(test_where_attention_is_not_timed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -576,22 +576,15 @@ static void test_what_runs(void **state)
     assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &plain, &diag), SBP_OK);
     p.pipeline = 2;
     refused(&model, &strategy, &mesh, &p, (const char *[]){"pipeline", "1 is legal", NULL});
-    p = plain, p.micro_batch = 8;
-    refused(&model, &strategy, &mesh, &p, (const char *[]){"micro_batch", NULL});
+    p = plain, p.micro_batch = 8, p.schedule = SBP_GPIPE;
+    refused(&model, &strategy, &mesh, &p, (const char *[]){"gpipe", "1f1b is legal", NULL});
+    p = plain, p.micro_batch = 8, p.zero = 3, p.recompute = SBP_RECOMPUTE_FULL, p.regather = true;
+    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
     p = plain, p.schedule = SBP_CDP_V1;
     assert_false(sbp_parallel_is_plain(&p, &model.graph));
     refused(&model, &strategy, &mesh, &p, (const char *[]){"schedule", "cdp-v1", NULL});
-    p = plain, p.zero = 1;
-    refused(&model, &strategy, &mesh, &p, (const char *[]){"zero", "0 is legal", NULL});
-    p = plain, p.recompute = SBP_RECOMPUTE_FULL;
-    refused(&model, &strategy, &mesh, &p, (const char *[]){"recompute", "full", NULL});
-    p = plain, p.regather = true;
-    refused(&model, &strategy, &mesh, &p, (const char *[]){"regather", "false is legal", NULL});
     p = plain, p.offload = true;
     refused(&model, &strategy, &mesh, &p, (const char *[]){"offload", NULL});
-    strategy.zero[2] = 3;
-    refused(&model, &strategy, &mesh, NULL, (const char *[]){"b: ZeRO", NULL});
-    strategy.zero[2] = 0;
     /* Work that is repeated, sums that live on and what rests whole do. */
     for (int spare = 0; spare < 2; spare++) {
         strategy.op[0].role[0] =

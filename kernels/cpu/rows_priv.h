@@ -1,0 +1,17 @@
+/* What softmax and norms do to one row of n >= 0 elements, for the operators that share it. */
+#ifndef SBP_KERNELS_CPU_ROWS_PRIV_H
+#define SBP_KERNELS_CPU_ROWS_PRIV_H
+
+#include "kernels/cpu/real_priv.h"
+
+/* The greatest of the row and of `largest`. */
+real CPU(row_maximum)(const real *row, int64_t n, real largest);
+double CPU(row_sum)(const real *row, int64_t n);
+/* sum a b */
+double CPU(row_dot)(const real *a, const real *b, int64_t n);
+/* y = exp(x - shift) factor; y may be x. */
+void CPU(row_exp)(real *y, const real *x, int64_t n, real shift, real factor);
+/* sum exp(x - shift), of exponentials rounded to a real. */
+double CPU(row_exp_sum)(const real *x, int64_t n, real shift);
+
+#endif

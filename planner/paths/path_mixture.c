@@ -95,7 +95,7 @@ enum sbp_status sbp_mixture_add(struct sbp_mixture *mixture, const struct sbp_st
     else
         SBP_TRY(play_game(mixture, share));
     mixture->is_played = !is_alone;
-    mixture->is_even = false;
+    mixture->is_even &= !is_new_plan && !is_new_path;
     sbp_path_mix(mixture->known, share, mixture->path_count, &mixture->path);
     return SBP_OK;
 }

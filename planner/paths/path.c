@@ -13,12 +13,12 @@ enum sbp_status sbp_path_init(const struct sbp_cut *cut, struct sbp_arena *arena
     path->all = SBP_NEW(arena, double, sbp_path_entries(path));
     if (path->all == NULL)
         return SBP_E_MEMORY;
-    double **const part[] = {
-        &path->forward,      &path->backward,     &path->weight,        &path->sent,
-        &path->returned,     &path->forward_host, &path->backward_host, &path->weight_host,
-        &path->weight_links, &path->end};
-    for (int i = 0; i < 10; i++)
-        *part[i] = path->all + (size_t)i * (size_t)pieces;
+    double **const part[] = {&path->forward,        &path->backward,     &path->weight,
+                             &path->sent,           &path->returned,     &path->forward_host,
+                             &path->backward_host,  &path->weight_host,  &path->forward_links,
+                             &path->backward_links, &path->weight_links, &path->end};
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+        *part[i] = path->all + i * (size_t)pieces;
     path->sync = path->end + stages;
     return SBP_OK;
 }

@@ -18,7 +18,7 @@
  * gradients, and messages that leave the piece forward (sent) and backward (returned). Passes for
  * weight gradients are as many as backward passes, unless the schedule separates them. A pass takes
  * as long as its device, its links and its host at least (sbp_runtime_pass_s): a path counts it by
- * its device, by its host's launches (_host), or, of weight gradients, by their sums (_links).
+ * its device, by its host's launches (_host), or by all of its collectives (_links).
  * Counts by stage: 1 where the path ends with the end of the step on that stage; and 1 where it
  * goes through all of that stage's sum of gradients (sync), which begins with a late pass for
  * gradients and may outlast all that follows, instead of from that pass on. Times of the same
@@ -26,9 +26,10 @@
  * never hides, those of `sync` are the rest. */
 struct sbp_path {
     int pieces, stages;
-    double *all; /* (9 pieces + 2 stages): the arrays below, one after the other */
+    double *all; /* (11 pieces + 2 stages): the arrays below, one after the other */
     double *forward, *backward, *weight, *sent, *returned;
-    double *forward_host, *backward_host, *weight_host, *weight_links;
+    double *forward_host, *backward_host, *weight_host;
+    double *forward_links, *backward_links, *weight_links;
     double *end, *sync;
 };
 
@@ -44,7 +45,7 @@ enum sbp_status sbp_path_longest(const struct sbp_cut *cut, struct sbp_arena *ar
 /* Entries of path->all. */
 static inline size_t sbp_path_entries(const struct sbp_path *path)
 {
-    return 9 * (size_t)path->pieces + 2 * (size_t)path->stages;
+    return 11 * (size_t)path->pieces + 2 * (size_t)path->stages;
 }
 /* Where the trainer's sends block, every pass on the path sends: each device waits for its own
  * messages, whether or not the path goes on with them. Else does nothing. */

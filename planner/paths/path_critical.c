@@ -174,41 +174,60 @@ enum sbp_status sbp_path_expected(const struct sbp_cut *cut, struct sbp_arena *a
     return status;
 }
 
-/* Moves passes of a piece to what bounds them. */
-static void move(bool moves, double *from, double *to)
+/* A pass on a path, and its times: by device, links and host. */
+struct floors {
+    double *device, *links, *host;
+};
+
+static struct floors floors_of(const struct sbp_path *path, int pass, int piece)
 {
-    *to = moves ? *from : 0;
-    *from = moves ? 0 : *from;
+    double *const device[] = {path->forward, path->backward, path->weight};
+    double *const links[] = {path->forward_links, path->backward_links, path->weight_links};
+    double *const host[] = {path->forward_host, path->backward_host, path->weight_host};
+    return (struct floors){device[pass] + piece, links[pass] + piece, host[pass] + piece};
 }
 
-/* Counts the passes of a piece by what they take longest for: device, host, or sums of gradients,
- * and sets the times of all of these. The links of other passes are not told apart. */
+/* Lets the path count a pass by what it takes longest for. */
+static void take_longest(const struct floors *path, const struct floors *times)
+{
+    const double count = *path->device;
+    const double longest = fmax(*times->device, fmax(*times->links, *times->host));
+    double *const by = *times->device >= longest  ? path->device
+                       : *times->links >= longest ? path->links
+                                                  : path->host;
+    *path->device = *path->links = *path->host = 0;
+    *by = count;
+}
+
+/* Parts the time of a pass of two sections at most, which is that of the longest floor of each,
+ * into all floors. A message that blocks the sender adds to each. */
+static void part_time(const struct sbp_runtime *runtime, const struct sbp_pass_time *first,
+                      const struct sbp_pass_time *second, const struct floors *times)
+{
+    const double blocked =
+        *times->device - sbp_runtime_pass_s(runtime, first) - sbp_runtime_pass_s(runtime, second);
+    *times->device = blocked + first->device_s + second->device_s;
+    *times->links = blocked + first->communication_s + second->communication_s;
+    *times->host = blocked + (first->launches + second->launches) * runtime->host_s;
+}
+
+/* Sets the times of all floors of a piece's passes, and lets the path follow the longest ones. */
 static void take_floors(const struct sbp_cut *cut, const struct sbp_step *step, int piece,
                         struct sbp_path *path, struct sbp_path *times)
 {
     const struct sbp_runtime *runtime = &cut->cluster->runtime;
+    const struct sbp_pass_time nothing = {0};
     struct sbp_pass_time pass[SBP_SECTIONS];
+    const struct sbp_pass_time *const section[][2] = {
+        {&pass[SBP_SECTION_FORWARD], &nothing},
+        {&pass[SBP_SECTION_RECOMPUTE], &pass[SBP_SECTION_BACKWARD]},
+        {&pass[SBP_SECTION_BACKWARD_WEIGHT], &nothing}};
     sbp_step_pass_times(step, runtime, piece, pass);
-    const struct sbp_pass_time *forward = &pass[SBP_SECTION_FORWARD];
-    const struct sbp_pass_time *again = &pass[SBP_SECTION_RECOMPUTE];
-    const struct sbp_pass_time *backward = &pass[SBP_SECTION_BACKWARD];
-    const struct sbp_pass_time *weight = &pass[SBP_SECTION_BACKWARD_WEIGHT];
-    times->forward_host[piece] = forward->launches * runtime->host_s;
-    times->backward_host[piece] = (again->launches + backward->launches) * runtime->host_s;
-    times->weight_host[piece] = weight->launches * runtime->host_s;
-    times->weight_links[piece] = weight->communication_s;
-    times->forward[piece] += forward->device_s - sbp_runtime_pass_s(runtime, forward);
-    times->backward[piece] += again->device_s - sbp_runtime_pass_s(runtime, again) +
-                              backward->device_s - sbp_runtime_pass_s(runtime, backward);
-    times->weight[piece] = weight->device_s;
-    move(times->forward_host[piece] > times->forward[piece], &path->forward[piece],
-         &path->forward_host[piece]);
-    move(times->backward_host[piece] > times->backward[piece], &path->backward[piece],
-         &path->backward_host[piece]);
-    move(weight->communication_s > fmax(weight->device_s, times->weight_host[piece]),
-         &path->weight[piece], &path->weight_links[piece]);
-    move(times->weight_host[piece] > weight->device_s, &path->weight[piece],
-         &path->weight_host[piece]);
+    for (int i = 0; i < 3; i++) {
+        const struct floors by = floors_of(path, i, piece), of = floors_of(times, i, piece);
+        part_time(runtime, section[i][0], section[i][1], &of);
+        take_longest(&by, &of);
+    }
 }
 
 enum sbp_status sbp_path_of_step(const struct sbp_cut *cut, const struct sbp_strategy *strategy,

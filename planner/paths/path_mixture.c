@@ -50,12 +50,26 @@ static enum sbp_status play_game(const struct sbp_mixture *m, double *share)
     return SBP_OK;
 }
 
+/* All known paths alike. */
+static void mix_evenly(struct sbp_mixture *mixture)
+{
+    double share[SBP_PATHS_MOST + 1];
+    for (int i = 0; i < mixture->path_count; i++)
+        share[i] = 1.0 / mixture->path_count;
+    sbp_path_mix(mixture->known, share, mixture->path_count, &mixture->path);
+    mixture->is_even = true;
+}
+
 enum sbp_status sbp_mixture_skip(struct sbp_mixture *mixture, bool *more)
 {
     double share[SBP_PATHS_MOST + 1] = {0};
-    *more = mixture->path_count > 1 && !mixture->is_played;
+    *more = mixture->path_count > 1 && !(mixture->is_played && mixture->is_even);
     if (!*more)
         return SBP_OK;
+    if (mixture->is_played) {
+        mix_evenly(mixture);
+        return SBP_OK;
+    }
     SBP_TRY(play_game(mixture, share));
     sbp_path_mix(mixture->known, share, mixture->path_count, &mixture->path);
     mixture->is_played = true;
@@ -81,6 +95,7 @@ enum sbp_status sbp_mixture_add(struct sbp_mixture *mixture, const struct sbp_st
     else
         SBP_TRY(play_game(mixture, share));
     mixture->is_played = !is_alone;
+    mixture->is_even &= !is_new_plan && !is_new_path;
     sbp_path_mix(mixture->known, share, mixture->path_count, &mixture->path);
     return SBP_OK;
 }

@@ -17,6 +17,7 @@ struct sbp_mixture {
     struct sbp_arena *arena;
     struct sbp_path path; /* to search along now */
     bool is_played;       /* path is a mixture; else one known path */
+    bool is_even;         /* the even mixture of these paths was tried */
     struct sbp_path best; /* the path with the highest bound so far */
     double best_s;        /* that bound, as the caller noted it */
     int path_count, plan_count;
@@ -29,8 +30,9 @@ enum sbp_status sbp_mixture_begin(const struct sbp_cut *cut, struct sbp_arena *a
                                   struct sbp_mixture *mixture, struct sbp_diag *diag) SBP_MUST_USE;
 /* Notes that no plan costs less than bound_s along mixture->path. */
 void sbp_mixture_note(struct sbp_mixture *mixture, double bound_s);
-/* Called when the search along mixture->path found no plan. Sets a mixture of the known paths next,
- * and *more, unless there is only one path or a mixture was just tried. E_MEMORY. */
+/* Called when the search along mixture->path found no plan. Sets the best mixture of the known
+ * paths next, then their even mixture, along which plans are found where those of the best one
+ * cannot be labelled; and *more, unless there is only one path or both were tried. E_MEMORY. */
 enum sbp_status sbp_mixture_skip(struct sbp_mixture *mixture, bool *more) SBP_MUST_USE;
 /* Adds the plan that was found along mixture->path and sets the next path; *more is false when the
  * next one would bring nothing new. Both counts must be at most SBP_PATHS_MOST before the call.

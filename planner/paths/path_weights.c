@@ -21,7 +21,9 @@ static void weigh_piece(const struct sbp_path *path, int piece, struct sbp_path_
         weights->forward[op] = path->forward[piece];
         weights->backward[op] = path->backward[piece];
         weights->weight[op] = path->weight[piece];
-        weights->links[op] = path->weight_links[piece];
+        weights->forward_links[op] = path->forward_links[piece];
+        weights->backward_links[op] = path->backward_links[piece];
+        weights->weight_links[op] = path->weight_links[piece];
         weights->end[op] = path->end[piece % path->stages];
         weights->sync[op] = path->sync[piece % path->stages];
     }
@@ -73,8 +75,8 @@ static enum sbp_status count_launches(const struct sbp_cut *cut, const struct sb
     for (int v = 0; v < path->pieces && host_s > 0; v++) {
         const struct passes hosts = {path->forward_host[v], path->backward_host[v],
                                      path->weight_host[v]};
-        const struct passes all = {hosts.forward + path->forward[v],
-                                   hosts.backward + path->backward[v],
+        const struct passes all = {hosts.forward + path->forward[v] + path->forward_links[v],
+                                   hosts.backward + path->backward[v] + path->backward_links[v],
                                    hosts.weight + path->weight[v] + path->weight_links[v]};
         for (int op = weights->first[v]; op < weights->first[v + 1]; op++) {
             const int site = graph->op[op].site;
@@ -298,7 +300,9 @@ static enum sbp_status begin(const struct sbp_cut *cut, struct sbp_arena *arena,
                                          .weight = SBP_NEW(arena, double, ops),
                                          .end = SBP_NEW(arena, double, ops),
                                          .sync = SBP_NEW(arena, double, ops),
-                                         .links = SBP_NEW(arena, double, ops),
+                                         .forward_links = SBP_NEW(arena, double, ops),
+                                         .backward_links = SBP_NEW(arena, double, ops),
+                                         .weight_links = SBP_NEW(arena, double, ops),
                                          .pieces = (int)pieces,
                                          .first = SBP_NEW(arena, int, pieces + 1),
                                          .crossed = SBP_NEW(arena, double, pieces),
@@ -306,7 +310,8 @@ static enum sbp_status begin(const struct sbp_cut *cut, struct sbp_arena *arena,
                                          .point = SBP_NEW(arena, int, ops),
                                          .kept = SBP_NEW(arena, double, ops)};
     if (weights->forward == NULL || weights->backward == NULL || weights->weight == NULL ||
-        weights->end == NULL || weights->sync == NULL || weights->links == NULL ||
+        weights->end == NULL || weights->sync == NULL || weights->forward_links == NULL ||
+        weights->backward_links == NULL || weights->weight_links == NULL ||
         weights->first == NULL || weights->crossed == NULL || weights->stage == NULL ||
         weights->point == NULL || weights->kept == NULL)
         return SBP_E_MEMORY;

@@ -26,7 +26,8 @@ struct sbp_path_weights {
      * gradients (recomputation included), its pass for weight gradients, and its end of the step.
      * Repeated operators have entries of their own. */
     double *forward, *backward, *weight, *end;
-    double *links; /* (op_count) of its pass for weight gradients, by their sums alone */
+    /* (op_count) the same three, of passes that count by their collectives alone. */
+    double *forward_links, *backward_links, *weight_links;
     double *sync; /* (op_count) of the sum of gradients at its stage's end, as far as it may hide */
     double *crossed;    /* (pieces) messages, there and back, between a piece and the one before */
     double message_s;   /* lower bound of all those, whatever the strategy */

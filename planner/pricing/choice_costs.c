@@ -85,6 +85,7 @@ struct terms {
     struct rates update;
     double shown;      /* the least share of the gradients' synchronisation that is not hidden */
     double each_shown; /* likewise of what each micro-batch sums */
+    double boxing_shown, weights_shown; /* of boxing of activations, of gathers of weights */
     double stage_sum_shown;
     double hidden, stage_sum_hidden; /* the rest, which the path may go through */
     /* Bytes of states for each element of blocks and of shards, by ZeRO level. */
@@ -94,14 +95,16 @@ struct terms {
 
 static struct terms terms_of(const struct sbp_space *space)
 {
-    struct terms terms = {.update = update_rates(space),
-                          .shown = 1 - space->hidden_share,
-                          .each_shown =
-                              sbp_pricing_shown(space, SBP_CAUSE_WEIGHT_GRADIENT, SBP_OP_KINDS),
-                          .stage_sum_shown = 1 - space->hidden_share,
-                          .hidden = space->hidden_share,
-                          .stage_sum_hidden = space->hidden_share,
-                          .sums_each = space->micro_batches > 1};
+    struct terms terms = {
+        .update = update_rates(space),
+        .shown = 1 - space->hidden_share,
+        .each_shown = sbp_pricing_shown(space, SBP_CAUSE_WEIGHT_GRADIENT, SBP_OP_KINDS),
+        .boxing_shown = sbp_pricing_shown(space, SBP_CAUSE_ACTIVATION, SBP_OP_KINDS),
+        .weights_shown = sbp_pricing_shown(space, SBP_CAUSE_WEIGHT, SBP_OP_KINDS),
+        .stage_sum_shown = 1 - space->hidden_share,
+        .hidden = space->hidden_share,
+        .stage_sum_hidden = space->hidden_share,
+        .sums_each = space->micro_batches > 1};
     for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
         terms.local_bytes[level] = sbp_pricing_state_bytes(space, level, 1, 0);
         terms.shard_bytes[level] = sbp_pricing_state_bytes(space, level, 0, 1);
@@ -118,6 +121,18 @@ static struct terms terms_of(const struct sbp_space *space)
     return terms;
 }
 
+/* The choices of one variable while they are made. */
+struct pricing {
+    struct sbp_space *space;
+    struct sbp_space_variable *v;
+    struct terms terms;
+    const struct sbp_op_group *group;
+    int group_count, stages;
+    struct sbp_columns *columns;                              /* (work) */
+    double *passes_s;                                         /* (tuple) */
+    double *cost_s[SBP_ZERO_LEVELS], *bytes[SBP_ZERO_LEVELS]; /* (tuple), (memory stages, tuple) */
+};
+
 /* ---- one choice ----------------------------------------------------------------------------- */
 
 static int owned_weights(const struct sbp_op_group *group)
@@ -128,30 +143,45 @@ static int owned_weights(const struct sbp_op_group *group)
     return count;
 }
 
-/* How often each column of a group counts, whatever the ZeRO level of its weights. */
-static void weigh_passes(const struct sbp_op_group *group, double weight[SBP_COLUMNS])
+/* How often each column of a group counts, whatever the ZeRO level of its weights: arithmetic on
+ * the device alone, collectives there as far as they show and wholly on links. */
+static void weigh_passes(const struct pricing *p, const struct sbp_op_group *group,
+                         double weight[SBP_COLUMNS])
 {
+    const struct sbp_op_counts *device = &group->device, *links = &group->links;
+    const double boxing = p->terms.boxing_shown;
+    const double inner =
+        sbp_pricing_shown(p->space, SBP_CAUSE_OPERATOR, p->space->graph->op[group->op].kind);
     memset(weight, 0, SBP_COLUMNS * sizeof *weight);
-    weight[SBP_COLUMN_COMPUTE] = group->forward + group->recomputed_compute;
-    weight[SBP_COLUMN_INNER] = group->forward + group->recomputed_inner;
-    weight[SBP_COLUMN_BOX_OUT] = group->forward + group->recomputed_output;
-    weight[SBP_COLUMN_BACK] = group->backward;
-    weight[SBP_COLUMN_BACK_WEIGHT] = group->weight;
+    weight[SBP_COLUMN_COMPUTE] = device->forward + device->recomputed_compute;
+    weight[SBP_COLUMN_BACK] = device->backward;
+    weight[SBP_COLUMN_BACK_WEIGHT] = device->weight;
+    weight[SBP_COLUMN_INNER] = inner * (device->forward + device->recomputed_inner) +
+                               links->forward + links->recomputed_inner;
+    weight[SBP_COLUMN_BACK_INNER] = inner * device->backward + links->backward;
+    weight[SBP_COLUMN_WEIGHT_INNER] = inner * device->weight + links->weight;
+    weight[SBP_COLUMN_BACK_BOX] = boxing * device->backward + links->backward;
+    weight[SBP_COLUMN_BOX_OUT] = boxing * (device->forward + device->recomputed_output) +
+                                 links->forward + links->recomputed_output;
     for (int i = 0; i < SBP_MAX_INPUTS; i++)
-        weight[SBP_COLUMN_BOX_IN + i] = group->forward + group->recomputed_boxed[i];
+        weight[SBP_COLUMN_BOX_IN + i] = boxing * (device->forward + device->recomputed_boxed[i]) +
+                                        links->forward + links->recomputed_boxed[i];
 }
 
 /* How often each column of a group's weights counts under a ZeRO level. */
 static void weigh_level(const struct terms *terms, const struct sbp_op_group *group, int level,
                         double weight[SBP_COLUMNS])
 {
+    const struct sbp_op_counts *device = &group->device, *links = &group->links;
     const bool each = level >= 2 && terms->sums_each;
     memset(weight, 0, SBP_COLUMNS * sizeof *weight);
-    weight[level == 3 ? SBP_COLUMN_GATHER : SBP_COLUMN_CONVERT] = group->copied;
+    weight[level == 3 ? SBP_COLUMN_CONVERT_OWN : SBP_COLUMN_CONVERT] = device->copied;
+    weight[SBP_COLUMN_GATHER] =
+        level == 3 ? terms->weights_shown * device->copied + links->copied : 0;
     weight[level == 0 ? SBP_COLUMN_REDUCE : SBP_COLUMN_SCATTER] =
-        each ? group->weight * terms->each_shown + group->links
+        each ? terms->each_shown * device->weight + links->weight
              : group->end * terms->shown + group->sync * terms->hidden;
-    weight[SBP_COLUMN_SHARE] = level == 1 || level == 2 ? group->end : 0;
+    weight[SBP_COLUMN_SHARE] = level == 1 || level == 2 ? terms->weights_shown * group->end : 0;
     weight[level == 0 ? SBP_COLUMN_STAGE_BLOCKS : SBP_COLUMN_STAGE_SHARDS] =
         group->end * terms->stage_sum_shown + group->sync * terms->stage_sum_hidden;
     weight[level == 0 ? SBP_COLUMN_LOCAL : SBP_COLUMN_SHARD] =
@@ -221,18 +251,6 @@ static bool has_whole(const struct sbp_space *space, int variable)
 
 /* ---- choices of a variable ------------------------------------------------------------------ */
 
-/* The choices of one variable while they are made. */
-struct pricing {
-    struct sbp_space *space;
-    struct sbp_space_variable *v;
-    struct terms terms;
-    const struct sbp_op_group *group;
-    int group_count, stages;
-    struct sbp_columns *columns;                              /* (work) */
-    double *passes_s;                                         /* (tuple) */
-    double *cost_s[SBP_ZERO_LEVELS], *bytes[SBP_ZERO_LEVELS]; /* (tuple), (memory stages, tuple) */
-};
-
 static void price_passes(const struct pricing *p)
 {
     const int variable = (int)(p->v - p->space->variable);
@@ -241,7 +259,7 @@ static void price_passes(const struct pricing *p)
     for (int tuple = 0; tuple < p->v->tuple_count; tuple++)
         p->passes_s[tuple] = whole ? whole_s(p->space, variable, tuple) : 0;
     for (int w = 0; w < p->group_count; w++) {
-        weigh_passes(&p->group[w], weight);
+        weigh_passes(p, &p->group[w], weight);
         add_weighed(&p->columns[w], weight, p->v->tuple_count, p->passes_s);
     }
 }

@@ -137,8 +137,8 @@ static void add_arithmetic(const struct sheet *sheet, const struct played *playe
     const struct arithmetic *a = arithmetic_of(sheet, &played->factor);
     const bool forms = sbp_op_forms_input_gradient(sheet->space->graph, sheet->group->op);
     double *const part[SBP_PASSES] = {[SBP_PASS_FORWARD] = &row[SBP_COLUMN_INNER],
-                                      [SBP_PASS_INPUT_GRADIENT] = &row[SBP_COLUMN_BACK],
-                                      [SBP_PASS_WEIGHT_GRADIENT] = &row[SBP_COLUMN_BACK_WEIGHT]};
+                                      [SBP_PASS_INPUT_GRADIENT] = &row[SBP_COLUMN_BACK_INNER],
+                                      [SBP_PASS_WEIGHT_GRADIENT] = &row[SBP_COLUMN_WEIGHT_INNER]};
     row[SBP_COLUMN_COMPUTE] = a->forward_s;
     row[SBP_COLUMN_BACK] = a->input_s;
     row[SBP_COLUMN_BACK_WEIGHT] = a->weight_s;
@@ -146,10 +146,7 @@ static void add_arithmetic(const struct sheet *sheet, const struct played *playe
         const struct sbp_op_inner *inner = &a->inner[i];
         if (inner->pass == SBP_PASS_INPUT_GRADIENT && !forms)
             continue;
-        const double seconds =
-            sbp_pricing_shown(sheet->space, SBP_CAUSE_OPERATOR, sheet->node->kind) * inner->count *
-            inner_s(sheet, inner, shape_of(played, inner->roles));
-        *part[inner->pass] += seconds;
+        *part[inner->pass] += inner->count * inner_s(sheet, inner, shape_of(played, inner->roles));
     }
 }
 
@@ -160,21 +157,20 @@ static void add_arithmetic(const struct sheet *sheet, const struct played *playe
 static void add_boxing(const struct sheet *sheet, const struct played *played, double *row)
 {
     const double bytes = (double)sheet->space->pricing.bytes.activation;
-    const double shown = sbp_pricing_shown(sheet->space, SBP_CAUSE_ACTIVATION, sheet->node->kind);
     for (int i = 0; i < sheet->node->input_count; i++) {
         if ((sheet->group->boxed >> i & 1) == 0)
             continue;
         const int gather = shape_of(played, sheet->input[i].broadcast);
         const double n = sheet->input_elements[i] / parts_of(played, sheet->input[i].split) * bytes;
-        row[SBP_COLUMN_BOX_IN + i] = shown * collective_s(sheet, SBP_ALL_GATHER, gather, n);
-        row[SBP_COLUMN_BACK] += shown * collective_s(sheet, SBP_REDUCE_SCATTER, gather, n);
+        row[SBP_COLUMN_BOX_IN + i] = collective_s(sheet, SBP_ALL_GATHER, gather, n);
+        row[SBP_COLUMN_BACK_BOX] += collective_s(sheet, SBP_REDUCE_SCATTER, gather, n);
     }
     if (!sheet->group->boxed_output)
         return;
     const int partial = shape_of(played, sheet->output.partial);
     const double n = sheet->output_elements / parts_of(played, sheet->output.split) * bytes;
-    row[SBP_COLUMN_BOX_OUT] = shown * collective_s(sheet, SBP_REDUCE_SCATTER, partial, n);
-    row[SBP_COLUMN_BACK] += shown * collective_s(sheet, SBP_ALL_GATHER, partial, n);
+    row[SBP_COLUMN_BOX_OUT] = collective_s(sheet, SBP_REDUCE_SCATTER, partial, n);
+    row[SBP_COLUMN_BACK_BOX] += collective_s(sheet, SBP_ALL_GATHER, partial, n);
 }
 
 /* ---- weights -------------------------------------------------------------------------------- */
@@ -204,18 +200,17 @@ static void add_copies(const struct sheet *sheet, const struct replicas *replica
 {
     const struct sbp_space *space = sheet->space;
     const struct sbp_element_bytes *bytes = &space->pricing.bytes;
-    const double shown = sbp_pricing_shown(space, SBP_CAUSE_WEIGHT, sheet->node->kind);
     double convert_s = 0;
     if (bytes->compute > 0 && space->request->asked.objective == SBP_STEP_TIME)
         convert_s =
             sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
                                  replicas->local * (double)(bytes->weight + bytes->compute));
     row[SBP_COLUMN_CONVERT] += convert_s;
-    row[SBP_COLUMN_GATHER] +=
-        replicas->members > 1
-            ? shown * share_out_s(sheet, replicas, SBP_ALL_GATHER,
-                                  bytes->compute > 0 ? bytes->compute : bytes->weight)
-            : convert_s;
+    if (replicas->members > 1)
+        row[SBP_COLUMN_GATHER] += share_out_s(sheet, replicas, SBP_ALL_GATHER,
+                                              bytes->compute > 0 ? bytes->compute : bytes->weight);
+    else
+        row[SBP_COLUMN_CONVERT_OWN] += convert_s;
 }
 
 /* Several stages that hold a tied weight add its gradients up once a step. */
@@ -249,8 +244,7 @@ static void add_weight(const struct sheet *sheet, int weight, const struct playe
     row[SBP_COLUMN_REDUCE] +=
         collective_s(sheet, SBP_ALL_REDUCE, shape, replicas.local * (double)bytes->reduce);
     row[SBP_COLUMN_SCATTER] += share_out_s(sheet, &replicas, SBP_REDUCE_SCATTER, bytes->reduce);
-    row[SBP_COLUMN_SHARE] += sbp_pricing_shown(sheet->space, SBP_CAUSE_WEIGHT, sheet->node->kind) *
-                             share_out_s(sheet, &replicas, SBP_ALL_GATHER, bytes->weight);
+    row[SBP_COLUMN_SHARE] += share_out_s(sheet, &replicas, SBP_ALL_GATHER, bytes->weight);
     row[SBP_COLUMN_STAGE_BLOCKS] += stage_sum_s(sheet, weight, replicas.local);
     row[SBP_COLUMN_STAGE_SHARDS] += stage_sum_s(sheet, weight, replicas.shard);
     row[SBP_COLUMN_LOCAL] += replicas.local;

@@ -144,32 +144,33 @@ static double copies_back(const struct maker *m, int op)
     return recomputes + sbp_op_forms_input_gradient(m->space->graph, op);
 }
 
-/* How often an operator's gradients of weights count on the path: some operators form them
- * together with the inputs' gradients. */
-static double weight_times(const struct sbp_space *space, int op)
+/* Counts an operator's passes, which are on the path so often. Some operators form gradients of
+ * weights together with those of inputs. */
+static void count_passes(const struct maker *m, int op, double forward, double backward,
+                         double weight, struct sbp_op_counts *counts)
 {
-    return sbp_op_has_weight_phase(space->graph, op) ? space->weights->weight[op]
-                                                     : space->weights->backward[op];
+    const struct sbp_recomputed *recomputed = &m->recomputed;
+    counts->forward += forward;
+    counts->backward += backward;
+    counts->weight += sbp_op_has_weight_phase(m->space->graph, op) ? weight : backward;
+    counts->copied += forward + backward * copies_back(m, op);
+    counts->recomputed_compute += backward * recomputed->compute[op];
+    counts->recomputed_inner += backward * recomputed->inner[op];
+    counts->recomputed_output += backward * recomputed->boxed_output[op];
+    for (int i = 0; i < m->space->graph->op[op].input_count; i++)
+        counts->recomputed_boxed[i] +=
+            backward * ((recomputed->boxed[op] >> i & 1) + (recomputed->boxed_late[op] >> i & 1));
 }
 
 static void count(const struct maker *m, int op, struct sbp_op_group *group)
 {
     const struct sbp_path_weights *weights = m->space->weights;
-    const struct sbp_recomputed *recomputed = &m->recomputed;
-    const double forward = weights->forward[op], backward = weights->backward[op];
-    group->forward += forward;
-    group->backward += backward;
-    group->weight += weight_times(m->space, op);
+    count_passes(m, op, weights->forward[op], weights->backward[op], weights->weight[op],
+                 &group->device);
+    count_passes(m, op, weights->forward_links[op], weights->backward_links[op],
+                 weights->weight_links[op], &group->links);
     group->end += weights->end[op];
     group->sync += weights->sync[op];
-    group->links += sbp_op_has_weight_phase(m->space->graph, op) ? weights->links[op] : 0;
-    group->copied += forward + backward * copies_back(m, op);
-    group->recomputed_compute += backward * recomputed->compute[op];
-    group->recomputed_inner += backward * recomputed->inner[op];
-    group->recomputed_output += backward * recomputed->boxed_output[op];
-    for (int i = 0; i < m->space->graph->op[op].input_count; i++)
-        group->recomputed_boxed[i] +=
-            backward * ((recomputed->boxed[op] >> i & 1) + (recomputed->boxed_late[op] >> i & 1));
     if (weights->point[op] >= 0) {
         group->held[weights->point[op]] += 1;
         group->kept[weights->point[op]] += weights->kept[op];
@@ -181,8 +182,9 @@ static void count_ways(const struct maker *m, int op)
     struct sbp_space *space = m->space;
     const struct sbp_op_node *node = &space->graph->op[op];
     const double shown = sbp_pricing_shown(space, SBP_CAUSE_ACTIVATION, node->kind);
-    const double forward = shown * space->weights->forward[op];
-    const double backward = shown * space->weights->backward[op];
+    const struct sbp_path_weights *weights = space->weights;
+    const double forward = shown * weights->forward[op] + weights->forward_links[op];
+    const double backward = shown * weights->backward[op] + weights->backward_links[op];
     const struct sbp_recomputed *recomputed = &m->recomputed;
     const struct sbp_list *inputs = &space->links.inputs, *outputs = &space->links.output_edges;
     if (node->entry->follows)

@@ -9,7 +9,7 @@ struct kept_columns {
     struct kept_columns *next;
     struct sbp_op_group group;
     enum sbp_owner owner;
-    bool regather, nothing_hides;
+    bool regather;
     struct sbp_columns columns;
 };
 
@@ -109,8 +109,8 @@ static bool is_same(const struct kept_columns *kept, const struct sbp_space *spa
                     const struct sbp_op_group *group)
 {
     return kept->owner == space->parallel->owner && kept->regather == space->parallel->regather &&
-           kept->nothing_hides == space->request->nothing_hides && kept->group.op == group->op &&
-           kept->group.boxed == group->boxed && kept->group.boxed_output == group->boxed_output &&
+           kept->group.op == group->op && kept->group.boxed == group->boxed &&
+           kept->group.boxed_output == group->boxed_output &&
            kept->group.keeps_block == group->keeps_block &&
            kept->group.keeps_copy == group->keeps_copy &&
            kept->group.keeps_half == group->keeps_half && kept->group.owned == group->owned &&
@@ -139,7 +139,6 @@ enum sbp_status sbp_cache_columns(const struct sbp_space *space, int variable,
                                   .group = *group,
                                   .owner = space->parallel->owner,
                                   .regather = space->parallel->regather,
-                                  .nothing_hides = space->request->nothing_hides,
                                   .columns = *columns};
     *list = kept;
     return SBP_OK;

@@ -35,6 +35,15 @@ enum sbp_status sbp_pricing_find_recomputed(const struct sbp_space *space, struc
 
 /* ---- groups of operators -------------------------------------------------------------------- */
 
+/* Times on the path: forward passes, backward passes for gradients of inputs and of weights,
+ * recomputations of each part, and copies of weights that are gathered or converted. */
+struct sbp_op_counts {
+    double forward, backward, weight;
+    double recomputed_compute, recomputed_inner, recomputed_boxed[SBP_MAX_INPUTS];
+    double recomputed_output;
+    double copied;
+};
+
 /* Operators of one variable that cost alike, mostly the repeats of a layer. */
 struct sbp_op_group {
     int op;                       /* one of them */
@@ -50,16 +59,9 @@ struct sbp_op_group {
     unsigned used_again; /* bit w: a later operator reads the owned weight w, too */
     int holders[SBP_MAX_WEIGHTS];   /* stages that hold a weight */
     uint8_t level[SBP_ZERO_LEVELS]; /* ZeRO level of the weights when the variable chooses one */
-    /* Times on the path: forward passes, backward passes for gradients of inputs and of weights,
-     * recomputations of each part, copies of weights that are gathered or converted, ends of a
-     * step. */
-    double forward, backward, weight;
-    double recomputed_compute, recomputed_inner, recomputed_boxed[SBP_MAX_INPUTS];
-    double recomputed_output;
-    double copied, end;
-    double links; /* passes for weight gradients that count by what they sum alone */
-    double sync;  /* sums of gradients, as far as they may hide */
-    int sharers;  /* readers that may share the input's copy, where it may rest whole; else 1 */
+    struct sbp_op_counts device, links; /* of passes by their device, by their collectives alone */
+    double end, sync; /* ends of a step; sums of gradients, as far as they may hide */
+    int sharers;      /* readers that may share the input's copy, where it may rest whole; else 1 */
     double *held, *kept; /* (memory stages) operators; micro-batches whose activations are kept */
 };
 
@@ -94,13 +96,17 @@ double sbp_pricing_shown(const struct sbp_space *space, enum sbp_cause cause,
  */
 enum sbp_column {
     SBP_COLUMN_COMPUTE, /* of the forward pass, like the next two and boxing of inputs */
-    SBP_COLUMN_INNER,
+    SBP_COLUMN_INNER,   /* collectives inside the operator */
     SBP_COLUMN_BOX_OUT,
-    SBP_COLUMN_BACK, /* of the backward pass: all but gradients of weights, and these */
-    SBP_COLUMN_BACK_WEIGHT,
-    SBP_COLUMN_CONVERT, /* copies of all weights: at ZeRO levels 0 to 2, at level 3 */
-    SBP_COLUMN_GATHER,
-    SBP_COLUMN_REDUCE, /* gradients of owned weights: reduced whole, into shards */
+    SBP_COLUMN_BACK, /* of the backward pass for inputs, like the next two */
+    SBP_COLUMN_BACK_INNER,
+    SBP_COLUMN_BACK_BOX,
+    SBP_COLUMN_BACK_WEIGHT, /* of gradients of weights */
+    SBP_COLUMN_WEIGHT_INNER,
+    SBP_COLUMN_CONVERT,     /* copies of all weights at ZeRO levels 0 to 2 */
+    SBP_COLUMN_CONVERT_OWN, /* and at level 3, of those without replicas */
+    SBP_COLUMN_GATHER,      /* of those with some */
+    SBP_COLUMN_REDUCE,      /* gradients of owned weights: reduced whole, into shards */
     SBP_COLUMN_SCATTER,
     SBP_COLUMN_SHARE,        /* updated weights out of shards, levels 1 and 2 */
     SBP_COLUMN_STAGE_BLOCKS, /* sums with other stages: of blocks, of shards */

@@ -231,14 +231,16 @@ static enum sbp_status read_bound(const struct sbp_json *at, struct answer *answ
 static enum sbp_status read_cost(const struct sbp_json *at, struct answer *answer)
 {
     struct sbp_json cost, memory;
-    double device_bytes, available_bytes;
+    double device_bytes, reserve_bytes, available_bytes;
     SBP_TRY(sbp_json_member(at, "cost", &cost));
     SBP_TRY(read_number(&cost, "step_s", 1e-12, 1e15, &answer->step_s));
     SBP_TRY(read_number(&cost, "mfu", 0, 1, &answer->mfu));
     SBP_TRY(sbp_json_member(at, "memory", &memory));
     SBP_TRY(read_number(&memory, "available_bytes", 1, 1e18, &available_bytes));
     SBP_TRY(read_number(&memory, "device_bytes", 1, available_bytes, &device_bytes));
+    SBP_TRY(read_number(&memory, "reserve_bytes", 0, device_bytes, &reserve_bytes));
     answer->device_bytes = (int64_t)device_bytes;
+    answer->reserve_bytes = (int64_t)reserve_bytes;
     return read_bound(at, answer);
 }
 

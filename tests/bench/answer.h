@@ -22,9 +22,9 @@ struct answer {
     int64_t parameters;
     /* With a plan: */
     double step_s, mfu;
-    double bound_s; /* 0: none was stated */
-    int64_t device_bytes;
-    char plan[ANSWER_PLAN_BYTES]; /* in a line */
+    double bound_s;                      /* 0: none was stated */
+    int64_t device_bytes, reserve_bytes; /* with the trainer's reserve, and that alone */
+    char plan[ANSWER_PLAN_BYTES];        /* in a line */
     /* Without: */
     int64_t needed_bytes;       /* on a device; 0: not known */
     int64_t needed_bound_bytes; /* no plan needs less; 0: not known */

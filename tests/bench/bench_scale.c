@@ -238,7 +238,8 @@ static void bench_chain(struct bench *bench, int layers, struct curve *curves)
     add_point(&curves[0], layers, &run);
     if (!run.good || !run.answer.has_plan)
         return;
-    (void)snprintf(limit, sizeof limit, "%" PRId64, run.answer.device_bytes / 5 * 3);
+    const int64_t used = run.answer.device_bytes - run.answer.reserve_bytes;
+    (void)snprintf(limit, sizeof limit, "%" PRId64, run.answer.reserve_bytes + used / 5 * 3);
     options[4] = "--memory-limit";
     run = search(bench, model, cluster, CHAIN_DEVICES, options);
     (void)snprintf(label, sizeof label, "%d different, 3/5 of it", layers);
@@ -258,7 +259,7 @@ static void bench_layers(struct bench *bench)
         "strategies, on 64 x 8 devices; chains of\nlinear layers of different sizes on "
         "8 x 8 in one stage and one micro-batch, with all their memory and with three fifths of "
         "what "
-        "the plan then takes.\n\n");
+        "the plan then takes beside the trainer's reserve.\n\n");
     open_table(bench, "layers");
     for (int layers = 12; layers <= 384; layers *= 2) {
         char label[64], option[32];

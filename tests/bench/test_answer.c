@@ -12,7 +12,7 @@
 static const char good[] =
     "{\"status\": \"feasible\", \"objective_s\": 2, \"lower_bound_s\": 1.6,"
     " \"model\": {\"parameters\": 1000}, \"cost\": {\"step_s\": 2, \"mfu\": 0.5},"
-    " \"memory\": {\"device_bytes\": 70, \"available_bytes\": 80},"
+    " \"memory\": {\"device_bytes\": 70, \"reserve_bytes\": 30, \"available_bytes\": 80},"
     " \"parallel\": {\"pipeline\": 2, \"micro_batch\": 16, \"chunks\": 1, \"zero\": 1,"
     " \"schedule\": \"1f1b\", \"recompute\": \"full\", \"offload\": false},"
     " \"stages\": [{}, {}], \"layers\": ["
@@ -46,6 +46,7 @@ static void test_good(void **state)
     assert_true(answer.has_plan);
     assert_int_equal(answer.parameters, 1000);
     assert_int_equal(answer.device_bytes, 70);
+    assert_int_equal(answer.reserve_bytes, 30);
     assert_string_equal(answer_verdict(&answer, verdict), "gap 25 %");
     assert_string_equal(answer.plan, "pipeline 2 1f1b, micro-batch 16, ZeRO 1, recompute full, "
                                      "batch 2 x row 4 (12), batch 8 (1)");
@@ -79,6 +80,7 @@ static void test_wrong(void **state)
         {good, "1.6", "2.1", "above the cost"},
         {good, "0.5", "2.5", "mfu"},
         {good, "\"device_bytes\": 70", "\"device_bytes\": 81", "device_bytes"},
+        {good, "\"reserve_bytes\": 30", "\"reserve_bytes\": 71", "reserve_bytes"},
         {good, "\"pipeline\": 2", "\"pipeline\": 3", "3 stages of 16 devices"},
         {good, "\"micro_batch\": 16", "\"micro_batch\": 24", "micro-batch 24 of 64"},
         {good, "[{}, {}]", "[{}]", "has 1, the plan 2"},

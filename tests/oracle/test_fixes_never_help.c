@@ -39,7 +39,8 @@ struct instance {
     struct small_text model, cluster; /* of tiny ones */
     struct sbp_plan plan;
     struct sbp_request request;
-    double claim_s; /* no plan costs less, says the search without a fix; -INFINITY: none */
+    double claim_s; /* no plan costs less, says the search without a fix; -INFINITY: it says so of
+                       common roles and rests alone, or of nothing */
     bool is_optimal;
 };
 
@@ -120,7 +121,7 @@ static void open_instance(struct instance *it)
         fail_msg("%s", diag.text);
     struct sbp_outcome outcome;
     const bool is_found = isfinite(search(it, NULL, &outcome, &diag));
-    it->claim_s = is_found ? outcome.lower_bound_s : -INFINITY;
+    it->claim_s = is_found && !outcome.is_narrow ? outcome.lower_bound_s : -INFINITY;
     it->is_optimal = is_found && outcome.status == SBP_PLAN_OPTIMAL;
 }
 

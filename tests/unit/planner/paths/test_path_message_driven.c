@@ -9,7 +9,7 @@
 #include "planner/paths/path_message_driven.h"
 #include "tests/support/unit.h"
 
-enum { MOST_STAGES = 7, DRAWS = 3000, OTHERS = 4, ARRAYS = 11 /* of a path, a piece a stage */ };
+enum { MOST_STAGES = 7, DRAWS = 3000, OTHERS = 4, ARRAYS = 13 /* of a path, a piece a stage */ };
 
 struct pipeline {
     struct sbp_timeline_request request;
@@ -32,9 +32,11 @@ static void shape(int stages, double *sums, struct sbp_path *path)
                               .forward_host = sums + 5 * stages,
                               .backward_host = sums + 6 * stages,
                               .weight_host = sums + 7 * stages,
-                              .weight_links = sums + 8 * stages,
-                              .end = sums + 9 * stages,
-                              .sync = sums + 10 * stages};
+                              .forward_links = sums + 8 * stages,
+                              .backward_links = sums + 9 * stages,
+                              .weight_links = sums + 10 * stages,
+                              .end = sums + 11 * stages,
+                              .sync = sums + 12 * stages};
     assert_int_equal(sbp_path_entries(path), ARRAYS * stages);
 }
 

@@ -177,7 +177,7 @@ static void test_known_plan(void **state)
     sbp_plan_free(&plan);
 }
 
-/* No plan along a path: a mixture of those that are known, once. */
+/* No plan along a path: the best mixture of those that are known, and then their even one. */
 static void test_no_plan(void **state)
 {
     (void)state;
@@ -189,6 +189,10 @@ static void test_no_plan(void **state)
     assert_true(skip_path(&mixture));
     assert_true(mixture.is_played);
     check_mixture(&mixture);
+    assert_true(skip_path(&mixture));
+    for (size_t i = 0; i < sbp_path_entries(&mixture.path); i++)
+        assert_float_equal(mixture.path.all[i],
+                           (mixture.known[0].all[i] + mixture.known[1].all[i]) / 2, 1e-12);
     assert_false(skip_path(&mixture));
     sbp_plan_free(&plan);
 }

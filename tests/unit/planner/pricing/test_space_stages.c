@@ -45,9 +45,28 @@ static bool draw_parallel(struct sbp_random *random, struct sbp_plan *plan)
 
 /* --- any path --- */
 
+/* Counts passes by their device, their collectives or their host instead, at random. */
+static void shuffle_floors(struct sbp_random *random, struct sbp_path *path)
+{
+    double *const passes[3][3] = {{path->forward, path->forward_links, path->forward_host},
+                                  {path->backward, path->backward_links, path->backward_host},
+                                  {path->weight, path->weight_links, path->weight_host}};
+    for (int pass = 0; pass < 3; pass++)
+        for (int piece = 0; piece < path->pieces; piece++) {
+            const double count =
+                passes[pass][0][piece] + passes[pass][1][piece] + passes[pass][2][piece];
+            const double share = sbp_random_below(random, 2) ? sbp_random_unit(random) : 1;
+            const uint64_t floor = sbp_random_below(random, 3);
+            for (int i = 0; i < 3; i++)
+                passes[pass][i][piece] = 0;
+            passes[pass][floor][piece] = share * count;
+            passes[pass][(floor + 1) % 3][piece] = (1 - share) * count;
+        }
+}
+
 /* Some choices along one path. */
-static void check_path(struct sbp_plan *plan, const struct sbp_path *path,
-                       struct sbp_solve_request request, uint64_t seed, struct prices *prices)
+static void check_along(struct sbp_plan *plan, const struct sbp_path *path,
+                        struct sbp_solve_request request, uint64_t seed, struct prices *prices)
 {
     struct bench bench;
     struct sbp_diag diag = {{0}};
@@ -65,6 +84,20 @@ static void check_path(struct sbp_plan *plan, const struct sbp_path *path,
             check_price(plan, &bench, seed, prices);
     bench_close(&bench);
     sbp_arena_free(&arena);
+}
+
+/* The same where the trainer hides something, along other floors of the path, too. */
+static void check_path(struct sbp_plan *plan, struct sbp_path *path,
+                       struct sbp_solve_request request, uint64_t seed, struct prices *prices)
+{
+    struct sbp_random random;
+    check_along(plan, path, request, seed, prices);
+    if (!(plan->workload.cluster.runtime.host_s > 0) ||
+        request.asked.objective == SBP_COMMUNICATION)
+        return;
+    sbp_random_seed(&random, seed + 1);
+    shuffle_floors(&random, path);
+    check_along(plan, path, request, seed, prices);
 }
 
 /* Forward over the stages before `turn`, all works of that one, and back to `end`. */
@@ -111,10 +144,22 @@ static void check_cut(struct sbp_plan *plan, struct sbp_solve_request request, u
     check_path(plan, &path, request, seed, prices);
 }
 
-static void check_stages(const char *name, const char *model, bool bounds_alone,
-                         uint64_t first_seed, int draws)
+/* A trainer that hides collectives behind arithmetic, or arithmetic behind collectives or launches.
+ */
+static void draw_runtime(struct sbp_random *random, struct sbp_runtime *runtime)
 {
-    struct prices prices = {.bounds_alone = bounds_alone};
+    runtime->host_s = 1e-8 * pow(10, 5 * sbp_random_unit(random));
+    runtime->sends_block = sbp_random_below(random, 4) == 0;
+    for (int i = 0; i < SBP_HIDINGS; i++)
+        runtime->hidden[i] = sbp_random_below(random, 3) == 0 ? 1 : sbp_random_unit(random);
+}
+
+enum kind { EQUALS_STEP, BOUNDS_STEP, HIDES };
+
+static void check_stages(const char *name, const char *model, enum kind kind, uint64_t first_seed,
+                         int draws)
+{
+    struct prices prices = {.bounds_alone = kind != EQUALS_STEP};
     int cuts = 0;
     for (uint64_t seed = first_seed; seed < first_seed + (uint64_t)draws; seed++) {
         struct sbp_plan plan;
@@ -123,6 +168,8 @@ static void check_stages(const char *name, const char *model, bool bounds_alone,
         struct sbp_path_weights weights;
         open_plan(model, TWO_LEVELS, &plan);
         sbp_random_seed(&random, seed);
+        if (kind == HIDES)
+            draw_runtime(&random, &plan.workload.cluster.runtime);
         const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
                                                   .asked.quick = true,
                                                   .zero_is_free =
@@ -139,22 +186,32 @@ static void check_stages(const char *name, const char *model, bool bounds_alone,
     assert_true(prices.run > draws);
 }
 
+static const char *const mlp =
+    "{\"name\": \"m\", \"global_batch\": 144, \"features\": 144, \"layers\": [{\"op\": "
+    "\"linear\", \"out\": 288, \"bias\": true}, {\"op\": \"gelu\"}, {\"op\": \"linear\", "
+    "\"out\": 144}, {\"op\": \"layernorm\"}, {\"op\": \"linear\", \"out\": 144, \"bias\": "
+    "true}, "
+    "{\"op\": \"dropout\", \"p\": 0.1}, {\"op\": \"linear\", \"out\": 288}, {\"op\": "
+    "\"cross_entropy\"}]}";
+
 static void test_stages(void **state)
 {
     (void)state;
-    static const char *const mlp =
-        "{\"name\": \"m\", \"global_batch\": 144, \"features\": 144, \"layers\": [{\"op\": "
-        "\"linear\", \"out\": 288, \"bias\": true}, {\"op\": \"gelu\"}, {\"op\": \"linear\", "
-        "\"out\": 144}, {\"op\": \"layernorm\"}, {\"op\": \"linear\", \"out\": 144, \"bias\": "
-        "true}, "
-        "{\"op\": \"dropout\", \"p\": 0.1}, {\"op\": \"linear\", \"out\": 288}, {\"op\": "
-        "\"cross_entropy\"}]}";
-    check_stages("gpt", GPT(4, ", \"clip_norm\": 1"), false, 1, 15);
-    check_stages("gpt mixed", GPT(6, ", \"precision\": \"mixed\", \"dropout\": 0.1"), false, 1001,
-                 15);
-    check_stages("gpt untied", GPT(5, ", \"tied\": false, \"attention\": \"flash\""), false, 2001,
-                 15);
-    check_stages("mlp", mlp, false, 3001, 15);
+    check_stages("gpt", GPT(4, ", \"clip_norm\": 1"), EQUALS_STEP, 1, 15);
+    check_stages("gpt mixed", GPT(6, ", \"precision\": \"mixed\", \"dropout\": 0.1"), EQUALS_STEP,
+                 1001, 15);
+    check_stages("gpt untied", GPT(5, ", \"tied\": false, \"attention\": \"flash\""), EQUALS_STEP,
+                 2001, 15);
+    check_stages("mlp", mlp, EQUALS_STEP, 3001, 15);
+}
+
+static void test_hidden(void **state)
+{
+    (void)state;
+    check_stages("gpt", GPT(4, ", \"clip_norm\": 1"), HIDES, 9001, 40);
+    check_stages("gpt untied", GPT(5, ", \"tied\": false, \"attention\": \"flash\""), HIDES, 9501,
+                 40);
+    check_stages("mlp", mlp, HIDES, 10001, 60);
 }
 
 /* Tensors that live shorter than the rest: those without a gradient, those of operators that never
@@ -191,11 +248,11 @@ static void test_short_lives(void **state)
         "{\"name\": \"m\", \"global_batch\": 144, \"sequence\": 4, \"features\": 144, \"layers\": "
         "[{\"op\": \"linear\", \"out\": 144}, {\"op\": \"linear\", \"out\": 36}, {\"op\": "
         "\"linear\", \"out\": 36}]}";
-    check_stages("given", given, true, 4001, 200);
-    check_stages("weightless", weightless, true, 5001, 40);
-    check_stages("pooled", pooled, true, 6001, 40);
-    check_stages("shrunk", shrunk, true, 7001, 40);
-    check_stages("summed", summed, true, 8001, 150);
+    check_stages("given", given, BOUNDS_STEP, 4001, 200);
+    check_stages("weightless", weightless, BOUNDS_STEP, 5001, 40);
+    check_stages("pooled", pooled, BOUNDS_STEP, 6001, 40);
+    check_stages("shrunk", shrunk, BOUNDS_STEP, 7001, 40);
+    check_stages("summed", summed, BOUNDS_STEP, 8001, 150);
 }
 
 /* --- critical paths --- */
@@ -337,6 +394,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_hidden),
         cmocka_unit_test(test_short_lives),
         cmocka_unit_test(test_criticals),
     };

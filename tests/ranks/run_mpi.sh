@@ -20,12 +20,25 @@ grep -q '"ranks_per_host":[[:space:]]*4' "$folder/out"
 # Micro-batches one after the other, states in shards, work done once more, a norm over all shards.
 for level in 1 2 3; do
     "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
-        --set micro_batch=2 --set zero=$level --set recompute=full --set clip_norm=0.5 \
+        --set pipeline=1 --set micro_batch=2 --set zero=$level --set recompute=full --set clip_norm=0.5 \
         -o "$folder/cut.json" >/dev/null
     "$@" -n 4 "$run" "$folder/cut.json" --backend mpi --verify --steps 2 --trace "$folder/cut-trace.json" \
         >"$folder/out"
     grep -q '^verified' "$folder/out"
     grep -q '\[3\]' "$folder/cut-trace.json" # the last micro-batch
+done
+
+# Stages, with a tied weight and a norm that are summed over them; every stage has its prediction.
+for stages in 2 4; do
+    for schedule in gpipe 1f1b; do
+        "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
+            --set pipeline=$stages --set schedule=$schedule --set micro_batch=2 --set clip_norm=0.5 \
+            -o "$folder/stages.json" >/dev/null
+        "$@" -n 4 "$run" "$folder/stages.json" --backend mpi --verify --steps 2 \
+            --trace "$folder/stages-trace.json" >"$folder/out"
+        grep -q '^verified' "$folder/out"
+        test "$(grep -c '"predicted, stage' "$folder/stages-trace.json")" -eq $stages
+    done
 done
 
 status=0

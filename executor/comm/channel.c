@@ -12,47 +12,48 @@ static enum sbp_status backend(struct sbp_channel *channel, enum sbp_status stat
                     channel->ops->reason(channel->comm));
 }
 
-static bool same_span(const struct sbp_span *a, const struct sbp_span *b)
+static bool same_members(const struct sbp_members *a, const struct sbp_members *b)
 {
     return a->axes == b->axes && a->crosses == b->crosses && a->tensor == b->tensor;
 }
 
-static int find_group(const struct sbp_channel *channel, const struct sbp_span *span)
+static int find_group(const struct sbp_channel *channel, const struct sbp_members *members)
 {
     for (int g = 0; g < channel->group_count; g++)
-        if (same_span(&channel->span[g], span))
+        if (same_members(&channel->members[g], members))
             return g;
     return -1;
 }
 
-static struct sbp_span span_of(const struct sbp_call *call)
+static struct sbp_members members_of(const struct sbp_call *call)
 {
     const bool crosses = call->stages > 1 && call->kind != SBP_SEND_RECV;
-    return (struct sbp_span){call->axes, crosses, crosses ? call->tensor : 0};
+    return (struct sbp_members){call->axes, crosses, crosses ? call->tensor : 0};
 }
 
-static bool is_in(const struct sbp_channel *channel, const struct sbp_span *span, int stage)
+static bool is_in(const struct sbp_channel *channel, const struct sbp_members *members, int stage)
 {
     const struct sbp_step *step = channel->step;
-    if (!span->crosses)
+    if (!members->crosses)
         return stage == channel->stage;
-    return span->tensor < 0 ||
-           step->program[step->program_of[stage]].weight_buffer[span->tensor] >= 0;
+    return members->tensor < 0 ||
+           step->program[step->program_of[stage]].weight_buffer[members->tensor] >= 0;
 }
 
-static enum sbp_status add_group(struct sbp_channel *channel, const struct sbp_span *span,
+static enum sbp_status add_group(struct sbp_channel *channel, const struct sbp_members *members,
                                  int *ranks, struct sbp_diag *diag)
 {
     const struct sbp_step *step = channel->step;
     const struct sbp_mesh *mesh = &step->mesh;
-    const int64_t size = sbp_mesh_group_size(mesh, span->axes);
-    const int key = span->crosses ? 2 * (span->tensor + 1) : 2 * channel->group_count + 1;
+    const int64_t size = sbp_mesh_group_size(mesh, members->axes);
+    const int key = members->crosses ? 2 * (members->tensor + 1) : 2 * channel->group_count + 1;
     int count = 0;
     for (int stage = 0; stage < step->stages; stage++)
-        for (int64_t member = 0; member < size && is_in(channel, span, stage); member++)
-            ranks[count++] = (int)(stage * mesh->devices +
-                                   sbp_mesh_group_rank(mesh, span->axes, channel->place, member));
-    channel->span[channel->group_count] = *span;
+        for (int64_t member = 0; member < size && is_in(channel, members, stage); member++)
+            ranks[count++] =
+                (int)(stage * mesh->devices +
+                      sbp_mesh_group_rank(mesh, members->axes, channel->place, member));
+    channel->members[channel->group_count] = *members;
     int *const handle = &channel->group[channel->group_count++];
     return backend(channel, channel->ops->group(channel->comm, ranks, count, key, handle),
                    "creating a group", diag);
@@ -62,8 +63,8 @@ static enum sbp_status add_group(struct sbp_channel *channel, const struct sbp_s
  * every rank creates those that it shares with others in one order. */
 static bool is_turn(const struct sbp_call *call, int turn)
 {
-    const struct sbp_span span = span_of(call);
-    return turn == (!span.crosses ? 2 : span.tensor < 0 ? 0 : 1);
+    const struct sbp_members members = members_of(call);
+    return turn == (!members.crosses ? 2 : members.tensor < 0 ? 0 : 1);
 }
 
 static enum sbp_status add_groups(struct sbp_channel *channel, struct sbp_arena *arena,
@@ -71,17 +72,17 @@ static enum sbp_status add_groups(struct sbp_channel *channel, struct sbp_arena 
 {
     const int64_t world = channel->step->stages * channel->step->mesh.devices;
     int *ranks = SBP_NEW(arena, int, world);
-    channel->span = SBP_NEW(arena, struct sbp_span, channel->call_count);
+    channel->members = SBP_NEW(arena, struct sbp_members, channel->call_count);
     channel->group = SBP_NEW(arena, int, channel->call_count);
     channel->log = SBP_NEW(arena, struct sbp_logged_call, channel->call_count);
-    if (ranks == NULL || channel->span == NULL || channel->group == NULL || channel->log == NULL)
+    if (ranks == NULL || channel->members == NULL || channel->group == NULL || channel->log == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the communication groups");
     for (int turn = 0; turn < 3; turn++)
         for (int i = 0; i < channel->call_count; i++) {
-            const struct sbp_span span = span_of(&channel->calls[i]);
+            const struct sbp_members members = members_of(&channel->calls[i]);
             if (is_turn(&channel->calls[i], turn) && channel->calls[i].kind != SBP_SEND_RECV &&
-                find_group(channel, &span) < 0)
-                SBP_TRY(add_group(channel, &span, ranks, diag));
+                find_group(channel, &members) < 0)
+                SBP_TRY(add_group(channel, &members, ranks, diag));
         }
     return SBP_OK;
 }
@@ -121,7 +122,7 @@ static void note(struct sbp_channel *channel, const struct sbp_exchange *exchang
     if (channel->logged < channel->call_count)
         channel->log[channel->logged] =
             (struct sbp_logged_call){.kind = exchange->kind,
-                                     .axes = exchange->span.axes,
+                                     .axes = exchange->members.axes,
                                      .count = exchange->count,
                                      .element_bytes = channel->kernels->real_bytes};
     channel->logged++;
@@ -139,9 +140,9 @@ static void copy(const struct sbp_channel *channel, void *to, const void *from, 
 static void exchange_nothing(const struct sbp_channel *channel, const struct sbp_exchange *exchange)
 {
     const struct sbp_mesh *mesh = &channel->step->mesh;
-    const int64_t members = sbp_mesh_group_size(mesh, exchange->span.axes);
+    const int64_t members = sbp_mesh_group_size(mesh, exchange->members.axes);
     const int64_t bytes = exchange->count * channel->kernels->real_bytes;
-    const int64_t place = sbp_mesh_group_place(mesh, exchange->span.axes, channel->place);
+    const int64_t place = sbp_mesh_group_place(mesh, exchange->members.axes, channel->place);
     if (exchange->kind == SBP_REDUCE_SCATTER)
         copy(channel, exchange->receive, (const char *)exchange->send + place * bytes,
              exchange->count);
@@ -188,10 +189,10 @@ static void spend(struct sbp_channel *channel, double wall_s, double cpu_s)
 enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
                                      const struct sbp_exchange *exchange, struct sbp_diag *diag)
 {
-    const int group = find_group(channel, &exchange->span);
+    const int group = find_group(channel, &exchange->members);
     if (group < 0)
         return sbp_fail(diag, SBP_E_INTERNAL, "%s over axes 0x%x: the plan lists no such group",
-                        sbp_collective_name(exchange->kind), (unsigned)exchange->span.axes);
+                        sbp_collective_name(exchange->kind), (unsigned)exchange->members.axes);
     note(channel, exchange);
     if (channel->skip) {
         exchange_nothing(channel, exchange);

@@ -19,7 +19,7 @@ struct sbp_logged_call {
 
 /* Who communicates: the members of the own stage along some axes; or their likes in several stages,
  * in those that hold a tied weight or in all. */
-struct sbp_span {
+struct sbp_members {
     sbp_axes axes;
     bool crosses; /* stages */
     int tensor;   /* the tied weight, -1: of all stages; 0 within a stage */
@@ -34,7 +34,7 @@ struct sbp_channel {
                       of the stage before */
     const struct sbp_kernels *kernels; /* of the run's real type */
     int group_count;
-    struct sbp_span *span;        /* (group_count) */
+    struct sbp_members *members;  /* (group_count) */
     int *group;                   /* (group_count) handles of the backend */
     const struct sbp_call *calls; /* the program's list of a step, (call_count) */
     int call_count;
@@ -49,7 +49,7 @@ struct sbp_channel {
  * the buffer of an all-reduce. */
 struct sbp_exchange {
     enum sbp_collective kind;
-    struct sbp_span span;
+    struct sbp_members members;
     enum sbp_comm_reduction reduction; /* all-reduce */
     void *receive;
     const void *send;

@@ -43,7 +43,7 @@ static enum sbp_status run_exchange(const struct sbp_boxing_run *run, struct sbp
     if (step->kind != SBP_ALL_GATHER)
         count /= sbp_mesh_group_size(mesh, step->axes);
     const struct sbp_exchange exchange = {.kind = step->kind,
-                                          .span.axes = step->axes,
+                                          .members.axes = step->axes,
                                           .receive = unpack.needed ? run->unpack : run->out,
                                           .send = pack.needed ? run->pack : run->in,
                                           .count = count};

@@ -66,7 +66,7 @@ static enum sbp_status run_reduce(struct sbp_rank *rank, const struct sbp_instr 
 {
     const struct sbp_exchange exchange = {
         .kind = SBP_ALL_REDUCE,
-        .span.axes = instr->box.axes,
+        .members.axes = instr->box.axes,
         .reduction = instr->reduction == 0 ? SBP_SUM : SBP_MAX,
         .receive = sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]),
         .count = rank->program->buffer[instr->buffer[SBP_AT_OUT]].elements,
@@ -126,7 +126,7 @@ static enum sbp_status run_stage_sum(struct sbp_rank *rank, const struct sbp_ins
 {
     const int out = instr->buffer[SBP_AT_OUT], tensor = instr->tensor;
     const struct sbp_exchange exchange = {.kind = SBP_ALL_REDUCE,
-                                          .span = {instr->box.axes, true, tensor},
+                                          .members = {instr->box.axes, true, tensor},
                                           .reduction = SBP_SUM,
                                           .receive = tensor < 0 ? sbp_rank_buffer(rank, out)
                                                                 : sbp_rank_shard(rank, tensor, out),
@@ -139,7 +139,7 @@ static enum sbp_status run_gather(struct sbp_rank *rank, const struct sbp_instr 
 {
     const struct sbp_exchange exchange = {
         .kind = SBP_ALL_GATHER,
-        .span.axes = instr->box.axes,
+        .members.axes = instr->box.axes,
         .receive = sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]),
         .send = sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_IN]),
         .count = rank->program->shard[instr->tensor].elements};
@@ -168,7 +168,7 @@ static enum sbp_status run_scatter(struct sbp_rank *rank, const struct sbp_instr
         &program->mesh, &program->graph->tensor[tensor].shape, &program->buffer[in].dist);
     unsigned char *whole = sbp_rank_buffer(rank, in);
     const struct sbp_exchange exchange = {.kind = SBP_REDUCE_SCATTER,
-                                          .span.axes = instr->box.axes,
+                                          .members.axes = instr->box.axes,
                                           .receive = sbp_rank_shard(rank, tensor, in),
                                           .send = whole,
                                           .count = program->shard[tensor].elements};

@@ -575,9 +575,14 @@ static void test_what_runs(void **state)
     assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, NULL, &diag), SBP_OK);
     assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &plain, &diag), SBP_OK);
     p.pipeline = 2;
-    refused(&model, &strategy, &mesh, &p, (const char *[]){"pipeline", "1 is legal", NULL});
+    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
+    p.schedule = SBP_ZERO_BUBBLE;
+    refused(&model, &strategy, &mesh, &p,
+            (const char *[]){"zero-bubble", "1f1b and gpipe are legal", NULL});
+    p.schedule = SBP_INTERLEAVED, p.chunks = 2;
+    refused(&model, &strategy, &mesh, &p, (const char *[]){"interleaved", "1f1b", NULL});
     p = plain, p.micro_batch = 8, p.schedule = SBP_GPIPE;
-    refused(&model, &strategy, &mesh, &p, (const char *[]){"gpipe", "1f1b is legal", NULL});
+    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
     p = plain, p.micro_batch = 8, p.zero = 3, p.recompute = SBP_RECOMPUTE_FULL, p.regather = true;
     assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
     p = plain, p.schedule = SBP_CDP_V1;

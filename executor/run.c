@@ -50,6 +50,7 @@ struct runner {
 struct report {
     struct sbp_run_step step;
     bool has_loss;
+    int calls;
     int64_t high_water_bytes;
 };
 
@@ -128,7 +129,8 @@ static enum sbp_status execute_timed(struct runner *runner, int64_t index, doubl
 static enum sbp_status check_high_water(const struct runner *runner, struct sbp_diag *diag)
 {
     const int64_t rounded = (runner->rank.high_water_bytes + 63) / 64 * 64;
-    const int64_t planned = sbp_tasks_arena_bytes(runner->rank.program, runner->tasks);
+    const struct sbp_stage_memory *memory = &runner->job->step->memory[runner->stage];
+    const int64_t planned = memory->device_bytes - memory->reserve_bytes;
     if (rounded == planned)
         return SBP_OK;
     return sbp_fail(diag, SBP_E_INTERNAL,
@@ -156,6 +158,7 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
     SBP_TRY(sbp_channel_check(&runner->channel, diag));
     SBP_TRY(check_high_water(runner, diag));
     report->step.loss = sbp_rank_loss(&runner->rank);
+    report->calls = runner->channel.call_count;
     report->has_loss = runner->rank.program->loss_buffer >= 0;
     report->step.grad_norm = runner->rank.grad_norm;
     report->high_water_bytes = (runner->rank.high_water_bytes + 63) / 64 * 64;
@@ -166,8 +169,11 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
 static void keep_maxima(struct sbp_run_result *result, int step, const struct report *report)
 {
     struct sbp_run_step *most = &result->step[step];
-    most->grad_norm =
-        isnan(most->grad_norm) ? most->grad_norm : fmax(most->grad_norm, report->step.grad_norm);
+    if (isnan(report->step.grad_norm) || isnan(most->grad_norm))
+        most->grad_norm = NAN;
+    else
+        most->grad_norm = fmax(most->grad_norm, report->step.grad_norm);
+    result->calls = report->calls > result->calls ? report->calls : result->calls;
     if (report->has_loss)
         most->loss = report->step.loss;
     most->wall_s = fmax(most->wall_s, report->step.wall_s);
@@ -301,7 +307,6 @@ static enum sbp_status run_steps(struct runner *runner, struct sbp_diag *diag)
     if (!is_lead(runner))
         return SBP_OK;
     struct sbp_run_result *result = runner->job->result;
-    result->calls = runner->channel.call_count;
     if (runner->verifier != NULL) {
         const struct sbp_verify_outcome *outcome = sbp_verify_outcome(runner->verifier);
         result->finding = outcome->first;
@@ -341,8 +346,8 @@ static uint64_t mix_program(uint64_t hash, const struct sbp_program *program)
 {
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
-        const int64_t one[] = {instr->kind,   instr->op,       instr->phase,
-                               instr->tensor, instr->box.kind, instr->box.axes};
+        const int64_t one[] = {instr->kind,     instr->op,       instr->phase,   instr->tensor,
+                               instr->box.kind, instr->box.axes, instr->section, instr->stages};
         hash = mix(hash, one, (int)(sizeof one / sizeof *one));
     }
     for (int i = 0; i < program->buffer_count; i++)
@@ -359,8 +364,10 @@ static uint64_t hash_job(const struct job *job)
         options->real,  (int64_t)options->seed, job->step->micro_batches};
     uint64_t hash = mix(0, whole, (int)(sizeof whole / sizeof *whole));
     hash = mix_training(hash, &program_of(job, 0)->graph->training);
-    for (int stage = 0; stage < job->step->stages; stage++)
-        hash = mix_program(hash, program_of(job, stage));
+    for (int stage = 0; stage < job->step->stages; stage++) {
+        const int64_t tasks[] = {job->tasks[stage].count, job->tasks[stage].frames};
+        hash = mix(mix_program(hash, program_of(job, stage)), tasks, 2);
+    }
     return hash;
 }
 
@@ -556,15 +563,15 @@ static enum sbp_status check_threads(const struct job *job, struct sbp_diag *dia
 
 /* Sees that the ranks of this process find the address space for memory, stack and kernels, and
  * keeps the kernels' part. */
-static enum sbp_status keep_space(struct job *job, int64_t ranks, struct sbp_diag *diag)
+static enum sbp_status keep_space(struct job *job, int64_t ranks, double arenas,
+                                  struct sbp_diag *diag)
 {
     enum { STACK_BYTES = 8 << 20 };
     char what[64];
     void *all, *space;
     const int64_t bytes = ranks * SBP_KERNELS_CPU_SPACE_BYTES;
     (void)snprintf(what, sizeof what, "%lld rank%s", (long long)ranks, ranks == 1 ? "" : "s");
-    const int64_t arenas = (int64_t)(arenas_bytes(job) * (double)ranks / (double)job->ranks);
-    const int64_t whole = bytes + arenas + ranks * STACK_BYTES;
+    const int64_t whole = bytes + (int64_t)arenas + ranks * STACK_BYTES;
     SBP_TRY(sbp_machine_reserve(whole, what, &all, diag));
     sbp_machine_release(all, whole);
     SBP_TRY(sbp_machine_reserve(bytes, what, &space, diag));
@@ -577,19 +584,19 @@ static enum sbp_status run_ranks(struct job *job, struct sbp_diag *diag)
 {
     const char *backend = job->options->backend;
     if (strcmp(backend, "mpi") == 0) {
-        const enum sbp_status status = keep_space(job, 1, diag);
+        const enum sbp_status status = keep_space(job, 1, (double)job->result->arena_bytes, diag);
         return status == SBP_OK ? sbp_mpi_run(rank_main, job, diag) : sbp_run_refuse(status, diag);
     }
     if (strcmp(backend, "nccl") == 0)
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
                         "backend nccl: plans run on threads and mpi, NCCL is for calibrating");
     SBP_TRY(check_threads(job, diag));
-    SBP_TRY(keep_space(job, job->ranks, diag));
+    SBP_TRY(keep_space(job, job->ranks, arenas_bytes(job), diag));
     return sbp_threads_run((int)job->ranks, rank_main, job, diag);
 }
 
-/* The program of the first stage that holds a weight. */
-static const struct sbp_program *first_holder(const struct job *job, int tensor)
+/* Of the first stage that holds a weight. */
+static const struct sbp_program *program_that_holds(const struct job *job, int tensor)
 {
     int stage = 0;
     while (program_of(job, stage)->weight_buffer[tensor] < 0)
@@ -616,7 +623,7 @@ static enum sbp_status check_ties(const struct job *job, struct sbp_diag *diag)
         ties += step->holders[t] > 1;
         for (int stage = 0; stage < step->stages && step->holders[t] > 1; stage++)
             if (program_of(job, stage)->weight_buffer[t] >= 0 &&
-                !same_states(program_of(job, stage), first_holder(job, t), t))
+                !same_states(program_of(job, stage), program_that_holds(job, t), t))
                 return sbp_fail(diag, SBP_E_UNSUPPORTED,
                                 "plan: %s: split or sharded otherwise in another stage is searched "
                                 "and priced, not run: alike is legal",

@@ -52,7 +52,7 @@ struct sbp_run_step {
 struct sbp_run_result {
     struct sbp_arena arena;    /* owns the arrays */
     bool filled;               /* this process ran rank 0 */
-    int ranks, steps, calls;   /* calls: of one step, per rank */
+    int ranks, steps, calls;   /* calls: of one step, the most of a rank */
     int ranks_here, cores;     /* of rank 0's host */
     struct sbp_run_step *step; /* (steps) */
     struct sbp_run_interval

@@ -145,8 +145,9 @@ enum sbp_status sbp_run_print(const struct sbp_run_report *report, struct sbp_di
         return sbp_fail(diag, status, "standard output: %s", sbp_status_text(status));
     SBP_TRY(written(print_legend(report), diag));
     SBP_TRY(
-        written(printf("%d collective calls a step and %s of arena a rank, as the plan says\n",
-                       result->calls, sbp_format_bytes((double)result->high_water_bytes, bytes)),
+        written(printf("%s%d collective calls a step and %s of arena a rank, as the plan says\n",
+                       report->step->stages > 1 ? "at most " : "", result->calls,
+                       sbp_format_bytes((double)result->high_water_bytes, bytes)),
                 diag));
     SBP_TRY(written(print_verdict(report), diag));
     return written(fflush(stdout) == 0 ? 0 : -1, diag);
@@ -223,6 +224,10 @@ enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, struct s
     sbp_json_put_number(root, "seed", (double)report->options->seed, &failed);
     sbp_json_put_bool(root, "wall_is_parallel", wall_is_parallel(report), &failed);
     put_steps(report, &result->prediction, root, &failed);
+    sbp_json_put_number(root, "stages", report->step->stages, &failed);
+    sbp_json_put_text(root, "schedule", sbp_timeline_schedule_name(report->step->parallel.schedule),
+                      &failed);
+    sbp_json_put_number(root, "micro_batches", (double)report->step->micro_batches, &failed);
     sbp_json_put_number(root, "calls", result->calls, &failed);
     sbp_json_put_number(root, "arena_bytes", (double)result->arena_bytes, &failed);
     sbp_json_put_number(root, "high_water_bytes", (double)result->high_water_bytes, &failed);
@@ -259,28 +264,38 @@ static void name_task(const struct sbp_run_report *report, int stage, int64_t in
         (void)snprintf(name + used, (size_t)size - used, " [%d]", task->micro_batch);
 }
 
+/* Lines of a process: its tasks; and messages on their way, which overlap with these. */
+enum { LINE_TASKS, LINE_FORWARD, LINE_BACKWARD };
+
+static int line_of(const struct sbp_instr *instr)
+{
+    if (instr->kind != SBP_INSTR_SEND)
+        return LINE_TASKS;
+    return instr->section == SBP_SECTION_FORWARD ? LINE_FORWARD : LINE_BACKWARD;
+}
+
 static struct cJSON *push_event(struct cJSON *events, const char *name, const char *phase, int pid,
-                                bool *failed)
+                                int line, bool *failed)
 {
     struct cJSON *event = sbp_json_push_object(events, failed);
     sbp_json_put_text(event, "name", name, failed);
     sbp_json_put_text(event, "ph", phase, failed);
     sbp_json_put_number(event, "pid", pid, failed);
-    sbp_json_put_number(event, "tid", 0, failed);
+    sbp_json_put_number(event, "tid", line, failed);
     return event;
 }
 
 static void push_process(struct cJSON *events, int pid, const char *name, bool *failed)
 {
-    struct cJSON *event = push_event(events, "process_name", "M", pid, failed);
+    struct cJSON *event = push_event(events, "process_name", "M", pid, LINE_TASKS, failed);
     sbp_json_put_text(sbp_json_put_object(event, "args", failed), "name", name, failed);
 }
 
 /* Chrome's trace format counts in microseconds. */
-static void push_interval(struct cJSON *events, const char *name, int pid, double start_s,
+static void push_interval(struct cJSON *events, const char *name, int pid, int line, double start_s,
                           double length_s, double compute_s, double communication_s, bool *failed)
 {
-    struct cJSON *event = push_event(events, name, "X", pid, failed);
+    struct cJSON *event = push_event(events, name, "X", pid, line, failed);
     sbp_json_put_number(event, "ts", 1e6 * start_s, failed);
     sbp_json_put_number(event, "dur", 1e6 * length_s, failed);
     struct cJSON *args = sbp_json_put_object(event, "args", failed);
@@ -302,8 +317,9 @@ static void push_predicted(const struct sbp_run_report *report, int stage, struc
     for (int64_t i = 0; i < tasks->count; i++) {
         const struct sbp_instr *instr = &program->instr[tasks->task[i].instr];
         name_task(report, stage, i, name, (int)sizeof name);
-        push_interval(events, name, stage, begin_s[i], instr->compute_s + instr->communication_s,
-                      instr->compute_s, instr->communication_s, failed);
+        push_interval(events, name, stage, line_of(instr), begin_s[i],
+                      instr->compute_s + instr->communication_s, instr->compute_s,
+                      instr->communication_s, failed);
     }
 }
 
@@ -314,12 +330,15 @@ static void push_measured(const struct sbp_run_report *report, int rank, struct 
     const struct sbp_run_interval *interval =
         report->result->intervals + rank * report->result->most_tasks;
     char name[160];
-    (void)snprintf(name, sizeof name, "measured, rank %d%s", rank,
+    char of[32] = "";
+    if (report->step->stages > 1)
+        (void)snprintf(of, sizeof of, ", stage %d", stage);
+    (void)snprintf(name, sizeof name, "measured, rank %d%s%s", rank, of,
                    wall_is_parallel(report) ? "" : " (ranks share cores)");
     push_process(events, pid, name, failed);
     for (int64_t i = 0; i < report->result->tasks[stage].count; i++) {
         name_task(report, stage, i, name, (int)sizeof name);
-        push_interval(events, name, pid, interval[i].start_s, interval[i].wall_s,
+        push_interval(events, name, pid, LINE_TASKS, interval[i].start_s, interval[i].wall_s,
                       interval[i].compute_s, interval[i].communication_s, failed);
     }
 }

@@ -45,6 +45,14 @@ static bool reads(const struct sbp_op_node *op, int tensor)
     return false;
 }
 
+bool sbp_graph_is_tied(const struct sbp_graph *graph)
+{
+    bool is_tied = false;
+    for (int op = 0; op < graph->op_count; op++)
+        is_tied |= graph->op[op].transposed_weight;
+    return is_tied;
+}
+
 int sbp_graph_consumers(const struct sbp_graph *graph, int tensor, int *ops, int capacity)
 {
     int count = 0;

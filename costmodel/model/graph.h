@@ -205,6 +205,8 @@ void sbp_graph_free(struct sbp_graph *graph);
 enum sbp_status sbp_graph_set_micro_batch(struct sbp_graph *graph, int64_t sequences,
                                           struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Whether a linear multiplies by an embedding's table. */
+bool sbp_graph_is_tied(const struct sbp_graph *graph);
 /* Operators that read a tensor, weights included: how many, and the first `capacity` of them in
  * `ops` (may be NULL when capacity is 0). */
 int sbp_graph_consumers(const struct sbp_graph *graph, int tensor, int *ops, int capacity);

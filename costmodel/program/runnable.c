@@ -76,12 +76,10 @@ static enum sbp_status check_axis(const struct sbp_graph *graph,
     return SBP_OK;
 }
 
-static enum sbp_status check_parallel(const struct sbp_parallel *parallel,
-                                      const struct sbp_graph *graph, struct sbp_diag *diag)
+static enum sbp_status check_parallel(const struct sbp_parallel *parallel, struct sbp_diag *diag)
 {
-    const bool is_cut = parallel->pipeline > 1 || parallel->micro_batch != graph->global_batch;
-    if (parallel->chunks > 1 || sbp_timeline_delays_gradients(parallel->schedule) ||
-        (is_cut && parallel->schedule != SBP_ONE_F_ONE_B && parallel->schedule != SBP_GPIPE))
+    if (parallel->chunks > 1 ||
+        (parallel->schedule != SBP_ONE_F_ONE_B && parallel->schedule != SBP_GPIPE))
         return refuse(diag, "parallel: schedule", sbp_timeline_schedule_name(parallel->schedule),
                       "1f1b and gpipe are legal");
     if (parallel->owner != SBP_OWNER_NONE)
@@ -96,7 +94,7 @@ static enum sbp_status check_parallel(const struct sbp_parallel *parallel,
 enum sbp_status sbp_runnable_begin(const struct sbp_graph *graph,
                                    const struct sbp_parallel *parallel, struct sbp_diag *diag)
 {
-    SBP_TRY(check_parallel(parallel, graph, diag));
+    SBP_TRY(check_parallel(parallel, diag));
     for (int op = 0; op < graph->op_count; op++)
         SBP_TRY(check_op(graph, op, diag));
     return SBP_OK;
@@ -107,7 +105,7 @@ enum sbp_status sbp_runnable_check(const struct sbp_graph *graph, const struct s
                                    const struct sbp_parallel *parallel, struct sbp_diag *diag)
 {
     if (parallel != NULL)
-        SBP_TRY(check_parallel(parallel, graph, diag));
+        SBP_TRY(check_parallel(parallel, diag));
     for (int op = 0; op < graph->op_count; op++) {
         SBP_TRY(check_op(graph, op, diag));
         for (int axis = 0; axis < mesh->axis_count; axis++)

@@ -1,7 +1,7 @@
 /* Whether the executor can run a plan. Plans that it cannot run are still searched and priced.
  *
- * It runs one stage, micro-batches one after the other, states shared out by ZeRO, and
- * recomputation; operators that it has kernels for, in roles that split something or go on with
+ * It runs stages under 1F1B and GPipe, micro-batches, states shared out by ZeRO, and recomputation;
+ * operators that it has kernels for, in roles that split something or go on with
  * partial sums, wherever activations rest. The check comes before any allocation.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_RUNNABLE_H

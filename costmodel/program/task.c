@@ -1,20 +1,25 @@
 #include "costmodel/program/task.h"
 
+#include <assert.h>
+
 #include "base/math/numeric.h"
 
 /* ---- frames -------------------------------------------------------------------------------- */
 
 /* Which micro-batch has each frame; -1: none. */
 struct frames {
-    int *holder; /* (micro_batches) */
+    int *holder; /* (count) */
+    int count;   /* one more than micro-batches */
     int used;    /* frames that were ever taken */
 };
 
 static int find_frame(const struct frames *frames, int micro_batch)
 {
     int frame = 0;
-    while (frames->holder[frame] != micro_batch)
+    while (frames->holder[frame] != micro_batch) {
         frame++;
+        assert(frame < frames->count);
+    }
     return frame;
 }
 
@@ -92,7 +97,8 @@ static enum sbp_status add_works(const struct sbp_program *program,
                                  struct sbp_arena *arena, struct sbp_tasks *tasks)
 {
     const int64_t micro_batches = program->scope.micro_batches;
-    struct frames frames = {.holder = SBP_NEW(arena, int, micro_batches + 1)};
+    struct frames frames = {.holder = SBP_NEW(arena, int, micro_batches + 1),
+                            .count = (int)micro_batches + 1};
     if (frames.holder == NULL)
         return SBP_E_MEMORY;
     for (int64_t m = 0; m <= micro_batches; m++)
@@ -118,7 +124,8 @@ enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sb
     int64_t count, most;
     *tasks = (struct sbp_tasks){0};
     if (step->parallel.chunks > 1 || step->parallel.schedule == SBP_ZERO_BUBBLE)
-        return sbp_fail(diag, SBP_E_UNSUPPORTED, "schedule %s has no list of tasks",
+        return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                        "parallel: schedule: %s has no list of tasks, 1f1b and gpipe are legal",
                         sbp_timeline_schedule_name(step->parallel.schedule));
     SBP_TRY(sbp_timeline_works(&request, stage, arena, &work, &count, diag));
     if (!sbp_mul_i64(program->instr_count, step->micro_batches, &most) || most > INT32_MAX)

@@ -27,15 +27,15 @@ struct sbp_task {
 struct sbp_tasks {
     struct sbp_task *task;
     int64_t count;
-    int frames;
+    int frames; /* micro-batches in flight, at most */
 };
 
 /* Bytes of a rank's arena: the program's, with so many frames. */
 int64_t sbp_tasks_arena_bytes(const struct sbp_program *program, const struct sbp_tasks *tasks);
 
 /* The tasks of a stage of a step that was made for a run; arrays are the arena's. E_UNSUPPORTED:
- * the schedule has no fixed order, or parts backward works; E_RANGE where there are more than
- * INT32_MAX tasks; E_MEMORY. */
+ * the schedule has no fixed order, or parts backward works; E_INPUT as sbp_timeline_works; E_RANGE
+ * where there are more than INT32_MAX tasks; E_MEMORY. */
 enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sbp_arena *arena,
                                struct sbp_tasks *tasks, struct sbp_diag *diag) SBP_MUST_USE;
 /* Calls of the step in order, whose `instr` are tasks; *calls is the arena's. E_RANGE, E_MEMORY. */

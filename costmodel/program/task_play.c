@@ -18,12 +18,6 @@ struct player {
     struct lane *lane; /* (stages) */
 };
 
-double sbp_task_price_s(const struct sbp_program *program, const struct sbp_task *task)
-{
-    const struct sbp_instr *instr = &program->instr[task->instr];
-    return instr->compute_s + instr->communication_s;
-}
-
 static const struct sbp_instr *next_instr(const struct lane *lane)
 {
     return lane->next < lane->tasks->count

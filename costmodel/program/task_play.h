@@ -4,7 +4,9 @@
  * travels beside those behind it, on a link a direction that carries one message after the other;
  * who receives it waits. Stages that sum together wait for the last of them. Played with prices
  * that is the step that a run predicts, with measured times the step that ranks with a core each
- * would have taken. Lists that wait for each other for ever are found, and the task is named.
+ * would have taken. Where nothing hides and no stages sum together, that is the timeline's
+ * makespan, which does not wait for sums over stages. Lists that wait for each other for ever are
+ * found, and the task is named.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_TASK_PLAY_H
 #define SBP_COSTMODEL_PROGRAM_TASK_PLAY_H
@@ -21,8 +23,5 @@ struct sbp_play {
 enum sbp_status sbp_tasks_play(const struct sbp_step *step, const struct sbp_tasks *tasks,
                                double *const *length_s, struct sbp_arena *arena,
                                struct sbp_play *play, struct sbp_diag *diag) SBP_MUST_USE;
-
-/* The price of a task by its program. */
-double sbp_task_price_s(const struct sbp_program *program, const struct sbp_task *task);
 
 #endif

@@ -236,6 +236,8 @@ enum sbp_status sbp_channel_take(struct sbp_channel *channel, bool forward, void
         channel->ops->receive(channel->comm, peer, forward ? TAG_ACTIVATION : TAG_GRADIENT, buffer,
                               count * channel->kernels->real_bytes);
     spend(channel, wall_s, cpu_s);
+    if (channel->skip)
+        channel->kernels->zero(buffer, count);
     return backend(channel, status, "receiving from another stage", diag);
 }
 

@@ -42,7 +42,7 @@ struct sbp_channel {
     struct sbp_logged_call *log; /* of the step under way, (call_count) */
     int logged;
     double wall_s, cpu_s; /* spent in the backend since the channel was opened */
-    bool skip;            /* tests only: log the next calls, but exchange nothing */
+    bool skip; /* tests only: log the next calls, but exchange nothing; messages come as zeros */
 };
 
 /* One communication: all pointers as the backend's function of that kind takes them; `receive` is
@@ -57,15 +57,15 @@ struct sbp_exchange {
 };
 
 /* Creates the groups that the calls of the tasks of this rank's stage use; collective over all
- * ranks, of which there are as many as the mesh has devices in each stage. Everything is allocated
- * in the arena. */
+ * ranks, of which there are as many as the mesh has devices in each stage. The step was made for a
+ * run. Everything is allocated in the arena. E_MEMORY, E_RANGE, or as the backend fails. */
 enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_comm_ops *ops,
                                  struct sbp_comm *comm, const struct sbp_step *step,
                                  const struct sbp_tasks *tasks, const struct sbp_kernels *kernels,
                                  struct sbp_arena *arena, struct sbp_diag *diag) SBP_MUST_USE;
 
 /* An activation, or a gradient, to the same place of another stage, and from there; in the order
- * sent. `forward`: activations. */
+ * sent. `forward`: activations. They fail as the backend does. */
 enum sbp_status sbp_channel_pass(struct sbp_channel *channel, bool forward, const void *buffer,
                                  int64_t count, struct sbp_diag *diag) SBP_MUST_USE;
 enum sbp_status sbp_channel_take(struct sbp_channel *channel, bool forward, void *buffer,

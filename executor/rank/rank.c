@@ -25,7 +25,7 @@ enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_program *p
     SBP_TRY(sbp_rank_check_matrices(rank, diag));
     rank->memory = device->memory->allocate(bytes);
     if (rank->memory == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "rank %lld: no %lld bytes on device %s",
+        return sbp_fail(diag, SBP_E_MEMORY, "place %lld of a stage: no %lld bytes on device %s",
                         (long long)place, (long long)bytes, device->name);
     return SBP_OK;
 }

@@ -21,7 +21,8 @@ void sbp_rank_close(struct sbp_rank *rank);
 enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *instr,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Before the first and after the last task of a work: turns to its micro-batch. */
+/* Before the first task of a work: turns to its micro-batch, and fills its data before a forward
+ * work (E_MEMORY). After the last one: reads the loss of a forward work. */
 enum sbp_status sbp_rank_begin_work(struct sbp_rank *rank, const struct sbp_task *task,
                                     struct sbp_diag *diag) SBP_MUST_USE;
 enum sbp_status sbp_rank_end_work(struct sbp_rank *rank, const struct sbp_task *task,

@@ -570,7 +570,8 @@ static void check_summary(struct sbp_verifier *v, int64_t rank, const struct sum
                 bound_of(v, (double)v->tokens, reference->loss_sum, reference->loss_inherited));
     if (clip > 0 && program->parameters > 0) {
         const double norm = sqrt(v->squares), scale = norm > clip ? clip / norm : 1;
-        const double bound = C * (2 + v->log2_ranks) * v->u;
+        const double elements = (double)v->rank->program->graph->parameters;
+        const double bound = C * ((2 + v->log2_ranks) * v->u + sqrt(elements) * 0x1p-53);
         compare(v, "gradient norm", "", rank, 0, summary->grad_norm, norm, bound * norm);
         compare(v, "clipping factor", "", rank, 0, summary->gradient_scale, scale, bound * scale);
     }

@@ -20,17 +20,6 @@ static bool is_to_relax(const struct sbp_branch_and_bound *e, const struct sbp_n
            node->bound_s <= SBP_OUTER_RELAX_RATIO * node->time_s;
 }
 
-/* Whether operators that may come into different stages share a weight. A run sums its gradients
- * over stages, for which all of them must shard it alike. */
-static bool ties_stages(const struct sbp_branch_and_bound *e, const struct sbp_node *node)
-{
-    const struct sbp_graph *graph = &e->given->cut.graph;
-    for (int op = 0; op < graph->op_count && node->parallel.pipeline > 1; op++)
-        if (graph->op[op].transposed_weight)
-            return true;
-    return false;
-}
-
 struct sbp_solve_request sbp_outer_request(struct sbp_branch_and_bound *e,
                                            const struct sbp_node *node)
 {
@@ -40,7 +29,6 @@ struct sbp_solve_request sbp_outer_request(struct sbp_branch_and_bound *e,
     request.deadline_s = isfinite(sbp_outer_limit_s(e)) ? e->start_s + sbp_outer_limit_s(e) : 0;
     request.store = &e->cache;
     request.puts_memory_off = is_to_relax(e, node);
-    request.zero_is_free &= !(e->request->runnable && ties_stages(e, node));
     return request;
 }
 

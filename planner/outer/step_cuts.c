@@ -245,14 +245,26 @@ static enum sbp_status add_memory(struct lister *l, struct sbp_parallel parallel
     return SBP_OK;
 }
 
+/* ZeRO levels of the step that layers do not choose: of all of them; or, where that has to run, of
+ * a weight that stages tie. */
+static unsigned step_levels(const struct lister *l, const struct sbp_parallel *parallel)
+{
+    const bool ties = l->request->runnable && parallel->pipeline > 1 &&
+                      sbp_graph_is_tied(&l->given->graph) && !sbp_request_gives(l->request, "zero");
+    if (l->open.per_layer_zero)
+        return ties ? 0xf : 0;
+    return l->open.zero_levels;
+}
+
 static enum sbp_status add_zero(struct lister *l, struct sbp_parallel parallel,
                                 const struct cut *cut)
 {
-    if (l->open.per_layer_zero || l->open.zero_levels == 0)
+    const unsigned levels = step_levels(l, &parallel);
+    if (levels == 0)
         return add_memory(l, parallel, cut);
     for (int level = 0; level <= 3; level++) {
         parallel.zero = level;
-        if (l->open.zero_levels >> level & 1)
+        if (levels >> level & 1)
             SBP_TRY(add_memory(l, parallel, cut));
     }
     return SBP_OK;
@@ -353,7 +365,7 @@ static enum sbp_status add_all(struct lister *l)
     return SBP_OK;
 }
 
-/* Keeps to cuts that run (costmodel/program/runnable.h). */
+/* Keeps to cuts that run (costmodel/program/runnable.h); a schedule that is given does. */
 static void keep_runnable(struct lister *l)
 {
     l->open.offload = l->open.allow_delayed_gradients = false;

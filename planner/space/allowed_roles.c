@@ -39,13 +39,26 @@ static unsigned fixed_roles(const struct sbp_space *space, int op)
     return roles;
 }
 
+/* Whether an operator may share a weight with one in another stage. A run sums its gradients over
+ * stages, which all shard it alike. */
+static bool ties_stages(const struct sbp_space *space, int op)
+{
+    const struct sbp_graph *graph = space->graph;
+    if (!space->request->asked.runnable || space->parallel->pipeline == 1)
+        return false;
+    if (graph->op[op].kind != SBP_OP_EMBEDDING)
+        return graph->op[op].transposed_weight;
+    return sbp_graph_is_tied(graph);
+}
+
 int sbp_space_zero(const struct sbp_space *space, int op, int chosen)
 {
     const struct sbp_fix *own = sbp_space_fix(space, op); /* repeats of followers may differ */
     const struct sbp_fix *fix = own != NULL ? own : sbp_space_fix(space, space->graph->op[op].site);
     if (fix != NULL && fix->zero != SBP_ANY)
         return fix->zero;
-    return space->request->zero_is_free ? chosen : (int)space->parallel->zero;
+    const bool is_free = space->request->zero_is_free && !ties_stages(space, op);
+    return is_free ? chosen : (int)space->parallel->zero;
 }
 
 /* ---- roles ---------------------------------------------------------------------------------- */

@@ -1,0 +1,142 @@
+/* Tasks of stages that are made by hand, played: messages, sums over stages, and waiting for ever.
+ */
+#include "costmodel/program/task_play.h"
+#include "tests/support/unit.h"
+
+#include <string.h>
+
+enum { MOST_STAGES = 3, MOST_TASKS = 8, TENSOR = 0 };
+
+struct setting {
+    struct sbp_arena arena;
+    struct sbp_program program[MOST_STAGES];
+    struct sbp_instr instr[MOST_STAGES][MOST_TASKS];
+    struct sbp_task task[MOST_STAGES][MOST_TASKS];
+    struct sbp_tasks tasks[MOST_STAGES];
+    double length_s[MOST_STAGES][MOST_TASKS];
+    int weight[MOST_STAGES]; /* buffer of TENSOR; -1: not here */
+    int program_of[MOST_STAGES];
+    struct sbp_step step;
+};
+
+static void open_setting(struct setting *s, int stages, int64_t micro_batches)
+{
+    *s = (struct setting){.program_of = {0, 1, 2}};
+    for (int stage = 0; stage < stages; stage++) {
+        s->weight[stage] = -1;
+        s->program[stage] =
+            (struct sbp_program){.instr = s->instr[stage], .weight_buffer = &s->weight[stage]};
+        s->tasks[stage] = (struct sbp_tasks){.task = s->task[stage], .frames = 1};
+    }
+    s->step = (struct sbp_step){.stages = stages,
+                                .micro_batches = micro_batches,
+                                .program_of = s->program_of,
+                                .program = s->program};
+}
+
+static void add(struct setting *s, int stage, enum sbp_instr_kind kind, enum sbp_section section,
+                int micro_batch, double length_s)
+{
+    const int64_t at = s->tasks[stage].count++;
+    s->instr[stage][at] = (struct sbp_instr){
+        .kind = kind, .section = section, .stages = kind == SBP_INSTR_INNER ? 2 : 1};
+    s->task[stage][at] = (struct sbp_task){.instr = (int)at, .micro_batch = micro_batch};
+    s->length_s[stage][at] = length_s;
+}
+
+static double play(struct setting *s, struct sbp_play *played)
+{
+    struct sbp_diag diag = {{0}};
+    double *length_s[MOST_STAGES] = {s->length_s[0], s->length_s[1], s->length_s[2]};
+    if (sbp_tasks_play(&s->step, s->tasks, length_s, &s->arena, played, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    return played->step_s;
+}
+
+/* There and back: each waits for the other's message. */
+static void test_messages(void **state)
+{
+    (void)state;
+    struct setting s;
+    struct sbp_play played;
+    open_setting(&s, 2, 1);
+    add(&s, 0, SBP_INSTR_FORWARD, SBP_SECTION_FORWARD, 0, 1);
+    add(&s, 0, SBP_INSTR_SEND, SBP_SECTION_FORWARD, 0, 0.5);
+    add(&s, 0, SBP_INSTR_RECEIVE, SBP_SECTION_BACKWARD, 0, 0);
+    add(&s, 0, SBP_INSTR_BACKWARD, SBP_SECTION_BACKWARD, 0, 2);
+    add(&s, 1, SBP_INSTR_RECEIVE, SBP_SECTION_FORWARD, 0, 0);
+    add(&s, 1, SBP_INSTR_FORWARD, SBP_SECTION_FORWARD, 0, 1);
+    add(&s, 1, SBP_INSTR_BACKWARD, SBP_SECTION_BACKWARD, 0, 1.5);
+    add(&s, 1, SBP_INSTR_SEND, SBP_SECTION_BACKWARD, 0, 0.25);
+    assert_float_equal(play(&s, &played), 1 + 0.5 + 1 + 1.5 + 0.25 + 2, 1e-12);
+    assert_float_equal(played.begin_s[1][1], 1.5, 1e-12);
+    sbp_arena_free(&s.arena);
+}
+
+/* A link carries one message after the other, beside the sender's work. */
+static void test_link(void **state)
+{
+    (void)state;
+    struct setting s;
+    struct sbp_play played;
+    open_setting(&s, 2, 2);
+    for (int m = 0; m < 2; m++) {
+        add(&s, 0, SBP_INSTR_FORWARD, SBP_SECTION_FORWARD, m, 1);
+        add(&s, 0, SBP_INSTR_SEND, SBP_SECTION_FORWARD, m, 3);
+        add(&s, 1, SBP_INSTR_RECEIVE, SBP_SECTION_FORWARD, m, 0);
+        add(&s, 1, SBP_INSTR_FORWARD, SBP_SECTION_FORWARD, m, 1);
+    }
+    assert_float_equal(play(&s, &played), 1 + 3 + 3 + 1, 1e-12);
+    assert_float_equal(played.begin_s[0][2], 1, 1e-12);
+    assert_float_equal(played.begin_s[0][3], 4, 1e-12);
+    sbp_arena_free(&s.arena);
+}
+
+/* The first and the last stage hold a weight: the one between does not wait for their sum. */
+static void test_sums(void **state)
+{
+    (void)state;
+    struct setting s;
+    struct sbp_play played;
+    open_setting(&s, 3, 1);
+    s.weight[0] = s.weight[2] = 0;
+    for (int stage = 0; stage < 3; stage++) {
+        add(&s, stage, SBP_INSTR_BACKWARD, SBP_SECTION_BACKWARD, 0, 1 + stage);
+        if (stage != 1)
+            add(&s, stage, SBP_INSTR_INNER, SBP_SECTION_STEP, 0, 0.5);
+        add(&s, stage, SBP_INSTR_UPDATE, SBP_SECTION_STEP, 0, 0.25);
+    }
+    assert_float_equal(play(&s, &played), 3 + 0.5 + 0.25, 1e-12);
+    assert_float_equal(played.begin_s[0][1], 3, 1e-12);
+    assert_float_equal(played.begin_s[1][1], 2, 1e-12);
+    sbp_arena_free(&s.arena);
+}
+
+static void test_waiting_for_ever(void **state)
+{
+    (void)state;
+    struct setting s;
+    struct sbp_play played;
+    struct sbp_diag diag = {{0}};
+    open_setting(&s, 2, 1);
+    add(&s, 0, SBP_INSTR_RECEIVE, SBP_SECTION_BACKWARD, 0, 0);
+    add(&s, 0, SBP_INSTR_SEND, SBP_SECTION_FORWARD, 0, 1);
+    add(&s, 1, SBP_INSTR_RECEIVE, SBP_SECTION_FORWARD, 0, 0);
+    add(&s, 1, SBP_INSTR_SEND, SBP_SECTION_BACKWARD, 0, 1);
+    double *length_s[MOST_STAGES] = {s.length_s[0], s.length_s[1]};
+    assert_int_equal(sbp_tasks_play(&s.step, s.tasks, length_s, &s.arena, &played, &diag),
+                     SBP_E_INTERNAL);
+    assert_non_null(strstr(diag.text, "stage 0 at task 0, receive of micro-batch 0"));
+    sbp_arena_free(&s.arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_link),
+        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_waiting_for_ever),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -56,13 +56,13 @@ struct report {
 
 static const struct sbp_program *program_of(const struct job *job, int stage)
 {
-    return &job->step->program[job->step->program_of[stage]];
+    return sbp_step_program(job->step, stage);
 }
 
 /* Among the ranks of all stages. */
-static int64_t world_rank(const struct runner *runner)
+static int world_rank(const struct runner *runner)
 {
-    return runner->stage * runner->job->step->mesh.devices + runner->rank.rank;
+    return sbp_channel_rank(&runner->channel, runner->stage, runner->rank.rank);
 }
 
 static bool is_lead(const struct runner *runner)
@@ -126,16 +126,21 @@ static enum sbp_status execute_timed(struct runner *runner, int64_t index, doubl
     return task->ends ? sbp_rank_end_work(&runner->rank, task, diag) : SBP_OK;
 }
 
+/* Bytes of a rank's arena as the plan counts them. */
+static int64_t arena_bytes(const struct job *job, int stage)
+{
+    return job->step->memory[stage].device_bytes - job->step->memory[stage].reserve_bytes;
+}
+
 static enum sbp_status check_high_water(const struct runner *runner, struct sbp_diag *diag)
 {
     const int64_t rounded = (runner->rank.high_water_bytes + 63) / 64 * 64;
-    const struct sbp_stage_memory *memory = &runner->job->step->memory[runner->stage];
-    const int64_t planned = memory->device_bytes - memory->reserve_bytes;
+    const int64_t planned = arena_bytes(runner->job, runner->stage);
     if (rounded == planned)
         return SBP_OK;
     return sbp_fail(diag, SBP_E_INTERNAL,
-                    "rank %lld used %lld bytes of its arena, the plan says %lld",
-                    (long long)world_rank(runner), (long long)rounded, (long long)planned);
+                    "rank %d used %lld bytes of its arena, the plan says %lld", world_rank(runner),
+                    (long long)rounded, (long long)planned);
 }
 
 static enum sbp_status run_instructions(struct runner *runner, struct report *report,
@@ -504,7 +509,7 @@ static enum sbp_status open_tasks(struct job *job, struct sbp_diag *diag)
     job->tasks = result->tasks = tasks;
     for (int stage = 0; stage < job->step->stages; stage++) {
         SBP_TRY(sbp_tasks_make(job->step, stage, &result->arena, &tasks[stage], diag));
-        const int64_t bytes = sbp_tasks_arena_bytes(program_of(job, stage), &tasks[stage]);
+        const int64_t bytes = arena_bytes(job, stage);
         result->most_tasks =
             tasks[stage].count > result->most_tasks ? tasks[stage].count : result->most_tasks;
         result->arena_bytes = bytes > result->arena_bytes ? bytes : result->arena_bytes;
@@ -537,8 +542,7 @@ static double arenas_bytes(const struct job *job)
 {
     double bytes = 0;
     for (int stage = 0; stage < job->step->stages; stage++)
-        bytes += (double)job->step->mesh.devices *
-                 (double)sbp_tasks_arena_bytes(program_of(job, stage), &job->tasks[stage]);
+        bytes += (double)job->step->mesh.devices * (double)arena_bytes(job, stage);
     return bytes;
 }
 
@@ -595,15 +599,6 @@ static enum sbp_status run_ranks(struct job *job, struct sbp_diag *diag)
     return sbp_threads_run((int)job->ranks, rank_main, job, diag);
 }
 
-/* Of the first stage that holds a weight. */
-static const struct sbp_program *program_that_holds(const struct job *job, int tensor)
-{
-    int stage = 0;
-    while (program_of(job, stage)->weight_buffer[tensor] < 0)
-        stage++;
-    return program_of(job, stage);
-}
-
 static bool same_states(const struct sbp_program *a, const struct sbp_program *b, int tensor)
 {
     return a->shard[tensor].level == b->shard[tensor].level &&
@@ -612,28 +607,20 @@ static bool same_states(const struct sbp_program *a, const struct sbp_program *b
                           &b->buffer[b->weight_buffer[tensor]].dist);
 }
 
-/* Stages that share a weight sum its gradients block by block, or shard by shard; sums of several
- * weights could come in another order on each. */
+/* Stages that share a weight sum its gradients block by block, or shard by shard. */
 static enum sbp_status check_ties(const struct job *job, struct sbp_diag *diag)
 {
     const struct sbp_step *step = job->step;
     const struct sbp_graph *graph = program_of(job, 0)->graph;
-    int ties = 0;
-    for (int t = 0; t < graph->tensor_count; t++) {
-        ties += step->holders[t] > 1;
+    for (int t = 0; t < graph->tensor_count; t++)
         for (int stage = 0; stage < step->stages && step->holders[t] > 1; stage++)
             if (program_of(job, stage)->weight_buffer[t] >= 0 &&
-                !same_states(program_of(job, stage), program_that_holds(job, t), t))
+                !same_states(program_of(job, stage), program_of(job, sbp_step_holder(step, t)), t))
                 return sbp_fail(diag, SBP_E_UNSUPPORTED,
                                 "plan: %s: split or sharded otherwise in another stage is searched "
                                 "and priced, not run: alike is legal",
                                 graph->tensor[t].name);
-    }
-    return ties <= 1 ? SBP_OK
-                     : sbp_fail(diag, SBP_E_UNSUPPORTED,
-                                "plan: %d weights that several stages share are searched and "
-                                "priced, not run: 1 is legal",
-                                ties);
+    return SBP_OK;
 }
 
 enum sbp_status sbp_run(const struct sbp_step *step, const struct sbp_cluster *cluster,

@@ -10,11 +10,6 @@
 #include "base/table.h"
 #include "base/text.h"
 
-static const struct sbp_program *program_of(const struct sbp_run_report *report, int stage)
-{
-    return &report->step->program[report->step->program_of[stage]];
-}
-
 static int stage_of(const struct sbp_run_report *report, int rank)
 {
     return (int)(rank / report->step->mesh.devices);
@@ -29,7 +24,7 @@ static bool wall_is_parallel(const struct sbp_run_report *report)
 
 static bool has_loss(const struct sbp_run_report *report)
 {
-    return program_of(report, report->step->stages - 1)->loss_buffer >= 0;
+    return sbp_step_program(report->step, report->step->stages - 1)->loss_buffer >= 0;
 }
 
 int sbp_run_odd_step(const struct sbp_run_report *report, const char **what)
@@ -132,14 +127,15 @@ enum sbp_status sbp_run_print(const struct sbp_run_report *report, struct sbp_di
 {
     char bytes[32];
     const struct sbp_run_result *result = report->result;
-    SBP_TRY(written(sbp_text_print_line(
-                        stdout, "%s: %s on %d ranks (%s, %s, %s), seed %llu\n\n", report->plan,
-                        program_of(report, 0)->graph->name, result->ranks, report->options->backend,
-                        report->options->device, report->options->real == SBP_F64 ? "f64" : "f32",
-                        (unsigned long long)report->options->seed)
-                        ? 0
-                        : -1,
-                    diag));
+    SBP_TRY(written(
+        sbp_text_print_line(stdout, "%s: %s on %d ranks (%s, %s, %s), seed %llu\n\n", report->plan,
+                            sbp_step_program(report->step, 0)->graph->name, result->ranks,
+                            report->options->backend, report->options->device,
+                            report->options->real == SBP_F64 ? "f64" : "f32",
+                            (unsigned long long)report->options->seed)
+            ? 0
+            : -1,
+        diag));
     const enum sbp_status status = print_steps(report, &result->prediction);
     if (status != SBP_OK)
         return sbp_fail(diag, status, "standard output: %s", sbp_status_text(status));
@@ -214,7 +210,7 @@ enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, struct s
     struct cJSON *root = cJSON_CreateObject();
     bool failed = root == NULL;
     sbp_json_put_text(root, "plan", report->plan, &failed);
-    sbp_json_put_text(root, "model", program_of(report, 0)->graph->name, &failed);
+    sbp_json_put_text(root, "model", sbp_step_program(report->step, 0)->graph->name, &failed);
     sbp_json_put_number(root, "ranks", result->ranks, &failed);
     sbp_json_put_number(root, "ranks_per_host", result->ranks_here, &failed);
     sbp_json_put_number(root, "cores", result->cores, &failed);
@@ -256,7 +252,7 @@ static void name_instr(const struct sbp_program *program, const struct sbp_instr
 static void name_task(const struct sbp_run_report *report, int stage, int64_t index, char *name,
                       int size)
 {
-    const struct sbp_program *program = program_of(report, stage);
+    const struct sbp_program *program = sbp_step_program(report->step, stage);
     const struct sbp_task *task = &report->result->tasks[stage].task[index];
     name_instr(program, &program->instr[task->instr], name, size);
     const size_t used = strlen(name);
@@ -307,7 +303,7 @@ static void push_interval(struct cJSON *events, const char *name, int pid, int l
 static void push_predicted(const struct sbp_run_report *report, int stage, struct cJSON *events,
                            bool *failed)
 {
-    const struct sbp_program *program = program_of(report, stage);
+    const struct sbp_program *program = sbp_step_program(report->step, stage);
     const struct sbp_tasks *tasks = &report->result->tasks[stage];
     const double *begin_s = report->result->prediction.play.begin_s[stage];
     char name[160];

@@ -9,7 +9,7 @@ static double **lengths_of(const struct sbp_step *step, const struct sbp_tasks *
 {
     double **length_s = SBP_NEW(arena, double *, step->stages);
     for (int stage = 0; length_s != NULL && stage < step->stages; stage++) {
-        const struct sbp_program *program = &step->program[step->program_of[stage]];
+        const struct sbp_program *program = sbp_step_program(step, stage);
         length_s[stage] = SBP_NEW(arena, double, tasks[stage].count + 1);
         if (length_s[stage] == NULL)
             return NULL;
@@ -35,7 +35,7 @@ static enum sbp_status play(const struct sbp_step *step, const struct sbp_tasks 
 static void add_stage(const struct sbp_step *step, const struct sbp_tasks *tasks, int stage,
                       struct sbp_run_prediction *prediction)
 {
-    const struct sbp_program *program = &step->program[step->program_of[stage]];
+    const struct sbp_program *program = sbp_step_program(step, stage);
     double compute_s = 0, communication_s = 0;
     for (int64_t i = 0; i < tasks[stage].count; i++) {
         const struct sbp_instr *instr = &program->instr[tasks[stage].task[i].instr];

@@ -1,4 +1,4 @@
-/* What a run's times are compared with: the step by its prices, and by what was measured.
+/* Two times to compare a run with: the step by its prices, and by the arithmetic it measured.
  *
  * Ranks that share cores take turns, so that their wall time says nothing about a plan. The tasks
  * of all stages are played instead (costmodel/program/task_play.h): with their prices, or with the

@@ -122,7 +122,7 @@ static inline uint64_t sbp_lanes_mix(uint64_t z)
     return z ^ (z >> 31);
 }
 
-/* What sbp_random_bits_at gives, with the key that sbp_random_key makes of seed and stream. */
+/* The bits of sbp_random_bits_at; sbp_random_key makes the key of seed and stream. */
 static inline uint64_t sbp_lanes_bits(uint64_t key, uint64_t index)
 {
     return sbp_lanes_mix(sbp_lanes_mix(key + index * SBP_LANES_GOLDEN) ^ key);

@@ -40,7 +40,7 @@ void sbp_findings_of_compute(const struct sbp_record *record, struct sbp_sample_
 enum sbp_status sbp_findings_of_pairs(const struct sbp_record *record, bool crowded,
                                       struct sbp_sample_findings *findings,
                                       struct sbp_diag *diag) SBP_MUST_USE;
-/* That there are no rates of attention, why, and what stands in for them. */
+/* Says that there are no rates of attention, why, and what stands in for them. */
 void sbp_findings_of_no_attention(const struct sbp_record *record,
                                   struct sbp_sample_findings *findings);
 /* The rate of the longest message between two nodes, over the nominal one where that is known. */

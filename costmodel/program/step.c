@@ -116,7 +116,7 @@ void sbp_step_pass_times(const struct sbp_step *step, const struct sbp_runtime *
                          struct sbp_pass_time pass[SBP_SECTIONS])
 {
     memset(pass, 0, SBP_SECTIONS * sizeof *pass);
-    add_passes(&step->program[step->program_of[piece]], runtime, pass);
+    add_passes(sbp_step_program(step, piece), runtime, pass);
 }
 
 /* A sender that waits does what it sends as a part of its pass, and the message is there when the
@@ -157,7 +157,7 @@ static struct sbp_stage_cost stage_cost_of(const struct sbp_program *program,
 /* The chunks of a stage, one after the other. */
 static const struct sbp_program *chunk_program(const struct sbp_step *step, int stage, int chunk)
 {
-    return &step->program[step->program_of[chunk * step->stages + stage]];
+    return sbp_step_program(step, chunk * step->stages + stage);
 }
 
 static int64_t updated_parameters(const struct sbp_program *program)
@@ -372,7 +372,7 @@ static void sum_times(const struct job *job)
     const double stages = step->stages;
     double sync_s = 0, send_s = 0, beside_s = 0;
     for (int piece = 0; piece < step->pieces; piece++)
-        add_piece(job, &step->program[step->program_of[piece]], piece / step->stages, totals);
+        add_piece(job, sbp_step_program(step, piece), piece / step->stages, totals);
     for (int stage = 0; stage < step->stages; stage++) {
         sync_s += step->end[stage].sync_s;
         totals->optimizer_s += host_s(&step->end[stage]);

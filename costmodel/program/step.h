@@ -88,6 +88,20 @@ enum sbp_status sbp_step_make(const struct sbp_step_request *request, struct sbp
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_step_free(struct sbp_step *step);
 
+/* The program of a piece, which with one chunk a stage is that stage's. */
+static inline const struct sbp_program *sbp_step_program(const struct sbp_step *step, int piece)
+{
+    return &step->program[step->program_of[piece]];
+}
+/* The first of the stages, of one chunk each, that hold a weight; their number: none does. */
+static inline int sbp_step_holder(const struct sbp_step *step, int tensor)
+{
+    int stage = 0;
+    while (stage < step->stages && sbp_step_program(step, stage)->weight_buffer[tensor] < 0)
+        stage++;
+    return stage;
+}
+
 /* The work of a micro-batch's passes on a piece, by section, without messages to other stages. */
 void sbp_step_pass_times(const struct sbp_step *step, const struct sbp_runtime *runtime, int piece,
                          struct sbp_pass_time pass[SBP_SECTIONS]);

@@ -44,8 +44,8 @@ static int frame_of(struct frames *frames, struct sbp_timeline_work work)
 
 /* ---- the list ------------------------------------------------------------------------------ */
 
-/* First instruction of the norm and the updates, which end a program. */
-static int first_update(const struct sbp_program *program)
+/* The first instruction of the norm and the updates, which end a program. */
+static int find_first_update(const struct sbp_program *program)
 {
     int first = 0;
     while (first < program->instr_count && program->instr[first].kind != SBP_INSTR_NORM &&
@@ -63,27 +63,29 @@ static bool ends_unreduced(const struct sbp_program *program, const struct sbp_i
 
 /* With several stages sums of gradients wait until the stage has gone back, and others need not
  * wait for them. */
-static bool runs_once(const struct sbp_program *program, int index)
+static bool runs_once(const struct sbp_program *program, int first_update, int index)
 {
     const struct sbp_instr *instr = &program->instr[index];
     const bool waits = program->parallel.pipeline > 1 && !ends_unreduced(program, instr);
     return instr->section == SBP_SECTION_STEP &&
-           (program->scope.micro_batches > 1 || waits || index >= first_update(program));
+           (program->scope.micro_batches > 1 || waits || index >= first_update);
 }
 
-static bool belongs(const struct sbp_program *program, int index, enum sbp_work_kind work)
+static bool belongs(const struct sbp_program *program, int first_update, int index,
+                    enum sbp_work_kind work)
 {
     if (program->instr[index].section == SBP_SECTION_FORWARD)
         return work == SBP_WORK_FORWARD;
-    return work == (runs_once(program, index) ? SBP_WORK_UPDATE : SBP_WORK_BACKWARD);
+    return work == (runs_once(program, first_update, index) ? SBP_WORK_UPDATE : SBP_WORK_BACKWARD);
 }
 
 static void add_work(const struct sbp_program *program, enum sbp_work_kind work, int micro_batch,
                      int frame, struct sbp_tasks *tasks)
 {
     const int64_t first = tasks->count;
+    const int first_update = find_first_update(program);
     for (int i = 0; i < program->instr_count; i++)
-        if (belongs(program, i, work))
+        if (belongs(program, first_update, i, work))
             tasks->task[tasks->count++] = (struct sbp_task){
                 .instr = i, .micro_batch = micro_batch, .frame = frame, .work = (uint8_t)work};
     if (tasks->count > first) {
@@ -114,7 +116,7 @@ static enum sbp_status add_works(const struct sbp_program *program,
 enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sbp_arena *arena,
                                struct sbp_tasks *tasks, struct sbp_diag *diag)
 {
-    const struct sbp_program *program = &step->program[step->program_of[stage]];
+    const struct sbp_program *program = sbp_step_program(step, stage);
     const struct sbp_timeline_request request = {.schedule = step->parallel.schedule,
                                                  .stages = step->stages,
                                                  .micro_batches = (int)step->micro_batches,
@@ -135,11 +137,6 @@ enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sb
     const enum sbp_status status =
         tasks->task == NULL ? SBP_E_MEMORY : add_works(program, work, count, arena, tasks);
     return status == SBP_OK ? status : sbp_fail(diag, status, "out of memory for a step's tasks");
-}
-
-int64_t sbp_tasks_arena_bytes(const struct sbp_program *program, const struct sbp_tasks *tasks)
-{
-    return program->arena_bytes + (tasks->frames - 1) * program->kept_bytes;
 }
 
 /* ---- calls --------------------------------------------------------------------------------- */

@@ -30,9 +30,6 @@ struct sbp_tasks {
     int frames; /* micro-batches in flight, at most */
 };
 
-/* Bytes of a rank's arena: the program's, with so many frames. */
-int64_t sbp_tasks_arena_bytes(const struct sbp_program *program, const struct sbp_tasks *tasks);
-
 /* The tasks of a stage of a step that was made for a run; arrays are the arena's. E_UNSUPPORTED:
  * the schedule has no fixed order, or parts backward works; E_INPUT as sbp_timeline_works; E_RANGE
  * where there are more than INT32_MAX tasks; E_MEMORY. */

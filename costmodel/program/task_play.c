@@ -129,7 +129,7 @@ static enum sbp_status open_lanes(struct player *player, const struct sbp_tasks 
         return SBP_E_MEMORY;
     for (int stage = 0; stage < step->stages; stage++) {
         struct lane *const lane = &player->lane[stage];
-        *lane = (struct lane){.program = &step->program[step->program_of[stage]],
+        *lane = (struct lane){.program = sbp_step_program(step, stage),
                               .tasks = &tasks[stage],
                               .length_s = length_s[stage],
                               .begin_s = SBP_NEW(arena, double, tasks[stage].count + 1),

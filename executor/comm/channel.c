@@ -37,7 +37,7 @@ static bool is_in(const struct sbp_channel *channel, const struct sbp_members *m
     if (!members->crosses)
         return stage == channel->stage;
     return members->tensor < 0 ||
-           step->program[step->program_of[stage]].weight_buffer[members->tensor] >= 0;
+           sbp_step_program(step, stage)->weight_buffer[members->tensor] >= 0;
 }
 
 static enum sbp_status add_group(struct sbp_channel *channel, const struct sbp_members *members,
@@ -50,23 +50,16 @@ static enum sbp_status add_group(struct sbp_channel *channel, const struct sbp_m
     int count = 0;
     for (int stage = 0; stage < step->stages; stage++)
         for (int64_t member = 0; member < size && is_in(channel, members, stage); member++)
-            ranks[count++] =
-                (int)(stage * mesh->devices +
-                      sbp_mesh_group_rank(mesh, members->axes, channel->place, member));
+            ranks[count++] = sbp_channel_rank(
+                channel, stage, sbp_mesh_group_rank(mesh, members->axes, channel->place, member));
     channel->members[channel->group_count] = *members;
     int *const handle = &channel->group[channel->group_count++];
     return backend(channel, channel->ops->group(channel->comm, ranks, count, key, handle),
                    "creating a group", diag);
 }
 
-/* Groups over several stages come first, that of all stages before those of tied weights, so that
- * every rank creates those that it shares with others in one order. */
-static bool is_turn(const struct sbp_call *call, int turn)
-{
-    const struct sbp_members members = members_of(call);
-    return turn == (!members.crosses ? 2 : members.tensor < 0 ? 0 : 1);
-}
-
+/* Ranks that share several groups list them in one order: those of a stage have one list of calls,
+ * and in every list a sum over stages of a tied weight comes before that of the norm. */
 static enum sbp_status add_groups(struct sbp_channel *channel, struct sbp_arena *arena,
                                   struct sbp_diag *diag)
 {
@@ -77,13 +70,11 @@ static enum sbp_status add_groups(struct sbp_channel *channel, struct sbp_arena 
     channel->log = SBP_NEW(arena, struct sbp_logged_call, channel->call_count);
     if (ranks == NULL || channel->members == NULL || channel->group == NULL || channel->log == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the communication groups");
-    for (int turn = 0; turn < 3; turn++)
-        for (int i = 0; i < channel->call_count; i++) {
-            const struct sbp_members members = members_of(&channel->calls[i]);
-            if (is_turn(&channel->calls[i], turn) && channel->calls[i].kind != SBP_SEND_RECV &&
-                find_group(channel, &members) < 0)
-                SBP_TRY(add_group(channel, &members, ranks, diag));
-        }
+    for (int i = 0; i < channel->call_count; i++) {
+        const struct sbp_members members = members_of(&channel->calls[i]);
+        if (channel->calls[i].kind != SBP_SEND_RECV && find_group(channel, &members) < 0)
+            SBP_TRY(add_group(channel, &members, ranks, diag));
+    }
     return SBP_OK;
 }
 
@@ -100,7 +91,7 @@ enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_c
                                     .stage = (int)(rank / devices),
                                     .place = rank % devices,
                                     .kernels = kernels};
-    const struct sbp_program *program = &step->program[step->program_of[channel->stage]];
+    const struct sbp_program *program = sbp_step_program(step, channel->stage);
     channel->element_bytes = program->bytes.activation;
     const enum sbp_status status =
         sbp_tasks_calls(program, tasks, arena, &calls, &channel->call_count);
@@ -208,16 +199,11 @@ enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
 
 enum { TAG_ACTIVATION = 21, TAG_GRADIENT = 22 };
 
-static int peer_of(const struct sbp_channel *channel, int stage)
-{
-    return (int)(stage * channel->step->mesh.devices + channel->place);
-}
-
 enum sbp_status sbp_channel_pass(struct sbp_channel *channel, bool forward, const void *buffer,
                                  int64_t count, struct sbp_diag *diag)
 {
     const struct sbp_exchange exchange = {.kind = SBP_SEND_RECV, .count = count};
-    const int peer = peer_of(channel, channel->stage + (forward ? 1 : -1));
+    const int peer = sbp_channel_rank(channel, channel->stage + (forward ? 1 : -1), channel->place);
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     note(channel, &exchange);
     const enum sbp_status status =
@@ -230,7 +216,7 @@ enum sbp_status sbp_channel_pass(struct sbp_channel *channel, bool forward, cons
 enum sbp_status sbp_channel_take(struct sbp_channel *channel, bool forward, void *buffer,
                                  int64_t count, struct sbp_diag *diag)
 {
-    const int peer = peer_of(channel, channel->stage + (forward ? -1 : 1));
+    const int peer = sbp_channel_rank(channel, channel->stage + (forward ? -1 : 1), channel->place);
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     const enum sbp_status status =
         channel->ops->receive(channel->comm, peer, forward ? TAG_ACTIVATION : TAG_GRADIENT, buffer,

@@ -45,6 +45,12 @@ struct sbp_channel {
     bool skip; /* tests only: log the next calls, but exchange nothing; messages come as zeros */
 };
 
+/* The rank at a place of a stage, among those of all stages. */
+static inline int sbp_channel_rank(const struct sbp_channel *channel, int stage, int64_t place)
+{
+    return (int)(stage * channel->step->mesh.devices + place);
+}
+
 /* One communication: all pointers as the backend's function of that kind takes them; `receive` is
  * the buffer of an all-reduce. */
 struct sbp_exchange {

@@ -21,7 +21,7 @@ static int64_t type_bytes(const struct sbp_rank *rank, enum sbp_buffer_type type
                                       : 1;
 }
 
-/* What persists, then the frames, then what is there once. */
+/* The arena holds persistent buffers, then the frames, then buffers that are there once. */
 static int64_t offset_of(const struct sbp_rank *rank, const struct sbp_buffer *buffer)
 {
     const struct sbp_program *program = rank->program;
@@ -42,6 +42,15 @@ void *sbp_rank_buffer(struct sbp_rank *rank, int buffer)
     if (end > rank->high_water_bytes)
         rank->high_water_bytes = end;
     return rank->memory + offset;
+}
+
+enum sbp_status sbp_rank_to_host(const struct sbp_rank *rank, void *host, const void *device,
+                                 int64_t elements, struct sbp_diag *diag)
+{
+    const enum sbp_status status =
+        rank->device->memory->to_host(host, device, elements * rank->kernels->real_bytes);
+    return status == SBP_OK ? SBP_OK
+                            : sbp_fail(diag, status, "copying from device %s", rank->device->name);
 }
 
 void sbp_rank_region(const struct sbp_rank *rank, int buffer, struct sbp_region *region)

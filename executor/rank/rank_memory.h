@@ -46,6 +46,10 @@ int64_t sbp_rank_features(const struct sbp_rank *rank, const struct sbp_instr *i
 void sbp_rank_vocabulary(const struct sbp_rank *rank, int buffer, int dim,
                          struct sbp_digits *vocabulary);
 
+/* Copies reals of the device to the host. Fails as the device does, which diag names. */
+enum sbp_status sbp_rank_to_host(const struct sbp_rank *rank, void *host, const void *device,
+                                 int64_t elements, struct sbp_diag *diag) SBP_MUST_USE;
+
 /* Fills this rank's blocks, or shards, of the weights with their initial values. E_MEMORY. */
 enum sbp_status sbp_rank_fill_weights(struct sbp_rank *rank) SBP_MUST_USE;
 

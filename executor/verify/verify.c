@@ -6,12 +6,13 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "executor/verify/blocks_priv.h"
 #include "executor/verify/reference_priv.h"
 #include "executor/verify/textbook_priv.h"
 
-enum { TAG_GO = 11, TAG_BLOCK = 12, TAG_STEP = 13 };
-enum { PIECE = 1 << 16 };  /* elements of a message or of a piece of an update */
-static const double C = 8; /* of the bound in verify.h */
+enum { TAG_STEP = 13 };
+enum { PIECE = SBP_BLOCKS_PIECE }; /* elements of a piece of an update, too */
+static const double C = 8;         /* of the bound in verify.h */
 
 /* The values that every rank sends to rank 0 at a step's end. */
 struct summary {
@@ -38,15 +39,9 @@ struct sbp_verifier {
 
 /* ---- small things -------------------------------------------------------------------------- */
 
-/* Among the ranks of all stages. */
-static int64_t world_rank(const struct sbp_verifier *v, int stage, int64_t place)
+static int own_rank(const struct sbp_verifier *v)
 {
-    return stage * v->rank->program->mesh.devices + place;
-}
-
-static int64_t own_rank(const struct sbp_verifier *v)
-{
-    return world_rank(v, v->channel->stage, v->rank->rank);
+    return sbp_channel_rank(v->channel, v->channel->stage, v->rank->rank);
 }
 
 static bool leads(const struct sbp_verifier *v)
@@ -56,8 +51,7 @@ static bool leads(const struct sbp_verifier *v)
 
 static const struct sbp_program *program_of(const struct sbp_verifier *v, int stage)
 {
-    const struct sbp_step *step = v->channel->step;
-    return &step->program[step->program_of[stage]];
+    return sbp_step_program(v->channel->step, stage);
 }
 
 static double real_at(const struct sbp_verifier *v, const void *values, int64_t i)
@@ -99,15 +93,6 @@ static void compare(struct sbp_verifier *v, const char *what, const char *tensor
         report(v, what, tensor, rank, index, run, reference, bound);
 }
 
-static enum sbp_status to_host(const struct sbp_verifier *v, void *host, const void *device,
-                               int64_t elements, struct sbp_diag *diag)
-{
-    const struct sbp_device_ops *ops = v->rank->device;
-    const enum sbp_status status =
-        ops->memory->to_host(host, device, elements * v->rank->kernels->real_bytes);
-    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "copying from device %s", ops->name);
-}
-
 static struct sbp_spent start_of_check(void)
 {
     return (struct sbp_spent){sbp_thread_cpu_s(), sbp_clock_s()};
@@ -131,144 +116,14 @@ const char *sbp_verify_finding_text(const struct sbp_finding *finding, char *buf
     return buffer;
 }
 
-/* ---- blocks of all ranks, on rank 0 -------------------------------------------------------- */
+/* ---- collecting ---------------------------------------------------------------------------- */
 
-/* Some reals of a block, whose global indices run on. */
-struct values {
-    int64_t place, rank;   /* in its stage, among all: whose block it is */
-    int64_t global, count; /* the first one's index; elements */
-    const void *at;
-};
-
-struct blocks;
-typedef void (*take_values)(struct sbp_verifier *v, const struct blocks *blocks,
-                            const struct values *values);
-
-/* A tensor's block on every rank of a stage: where it is here, and how it is split. */
-struct blocks {
-    int stage, tensor;
-    const struct sbp_dist *dist;
-    const void *memory; /* this rank's block, the device's or the host's; NULL: of another stage */
-    bool on_host;
-    int64_t elements;  /* the same on all ranks */
-    bool is_shard;     /* of a weight: each rank has its own stretch of the block */
-    int64_t first_row; /* of the batch, of an activation */
-    take_values take;
-};
-
-/* Local indices k * run ... (k + 1) * run - 1 have consecutive global indices. */
-static int64_t run_length(const struct sbp_region *region)
-{
-    int64_t run = 1;
-    for (int dim = SBP_MAX_DIMS - 1; dim >= 0; dim--) {
-        const struct sbp_digits *digits = &region->dim[dim];
-        run *= digits->rest;
-        for (int i = digits->count - 1; i >= 0; i--) {
-            if (digits->fixed[i] >= 0)
-                return run;
-            run *= digits->size[i];
-        }
-    }
-    return run;
-}
-
-static void take_piece(struct sbp_verifier *v, const struct blocks *blocks, int64_t place,
-                       const struct sbp_region *region, int64_t start, int64_t count)
-{
-    const int64_t run = run_length(region), bytes = v->rank->kernels->real_bytes;
-    for (int64_t at = start; at < start + count;) {
-        const int64_t left = run - at % run, rest = start + count - at;
-        const int64_t length = left < rest ? left : rest;
-        const struct values values = {place, world_rank(v, blocks->stage, place),
-                                      sbp_region_global(region, at), length,
-                                      (const char *)v->piece + (at - start) * bytes};
-        blocks->take(v, blocks, &values);
-        at += length;
-    }
-}
-
-static enum sbp_status load_piece(struct sbp_verifier *v, const struct blocks *blocks,
-                                  int64_t start, int64_t count, struct sbp_diag *diag)
-{
-    const int64_t bytes = v->rank->kernels->real_bytes;
-    const char *from = (const char *)blocks->memory + start * bytes;
-    if (!blocks->on_host)
-        return to_host(v, v->piece, from, count, diag);
-    memcpy(v->piece, from, (size_t)(count * bytes));
-    return SBP_OK;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* What a rank has of a block, and where it begins there. */
-static struct sbp_stretch stretch_of(const struct sbp_verifier *v, const struct blocks *blocks,
-                                     int64_t place)
-{
-    return blocks->is_shard ? sbp_rank_stretch(program_of(v, blocks->stage), blocks->tensor, place)
-                            : (struct sbp_stretch){0, blocks->elements};
-}
-
-/* One rank's block, piece by piece, on rank 0. A rank sends when it is told to, so that no more
- * than one block is under way. */
-static enum sbp_status collect_from(struct sbp_verifier *v, const struct blocks *blocks,
-                                    int64_t place, struct sbp_diag *diag)
-{
-    const int peer = (int)world_rank(v, blocks->stage, place);
-    const struct sbp_shape *shape = &v->rank->program->graph->tensor[blocks->tensor].shape;
-    const int64_t bytes = v->rank->kernels->real_bytes;
-    const char go = 1;
-    struct sbp_region region;
-    const struct sbp_stretch stretch = stretch_of(v, blocks, place);
-    sbp_dist_region(&v->rank->layout, shape, blocks->dist, place, &region);
-    region.first = blocks->first_row;
-    if (peer != 0)
-        SBP_TRY(sbp_channel_send(v->channel, peer, TAG_GO, &go, sizeof go, diag));
-    for (int64_t start = 0; start < stretch.count; start += PIECE) {
-        const int64_t count = least(stretch.count - start, PIECE);
-        if (peer == 0)
-            SBP_TRY(load_piece(v, blocks, start, count, diag));
-        else
-            SBP_TRY(
-                sbp_channel_receive(v->channel, peer, TAG_BLOCK, v->piece, count * bytes, diag));
-        take_piece(v, blocks, place, &region, stretch.first + start, count);
-    }
-    return SBP_OK;
-}
-
-static enum sbp_status offer(struct sbp_verifier *v, const struct blocks *blocks,
-                             struct sbp_diag *diag)
-{
-    char go;
-    const struct sbp_stretch stretch = stretch_of(v, blocks, v->rank->rank);
-    SBP_TRY(sbp_channel_receive(v->channel, 0, TAG_GO, &go, sizeof go, diag));
-    for (int64_t start = 0; start < stretch.count; start += PIECE) {
-        const int64_t count = least(stretch.count - start, PIECE);
-        SBP_TRY(load_piece(v, blocks, start, count, diag));
-        SBP_TRY(sbp_channel_send(v->channel, 0, TAG_BLOCK, v->piece,
-                                 count * v->rank->kernels->real_bytes, diag));
-    }
-    return SBP_OK;
-}
-
-static enum sbp_status collect(struct sbp_verifier *v, const struct blocks *blocks,
-                               struct sbp_diag *diag)
-{
-    if (!leads(v))
-        return blocks->stage == v->channel->stage ? offer(v, blocks, diag) : SBP_OK;
-    for (int64_t place = 0; place < v->rank->program->mesh.devices; place++)
-        SBP_TRY(collect_from(v, blocks, place, diag));
-    return SBP_OK;
-}
-
-/* What is collected of all weights: the states themselves, or their gradients. From some ZeRO level
- * on they are in shards. */
+/* All weights are collected, or all gradients. From some ZeRO level on they are in shards. */
 struct states {
     bool gradients;
     int sharded_from;
-    take_values take;
+    void (*take)(void *context, const struct sbp_rank_blocks *blocks,
+                 const struct sbp_block_values *values);
 };
 
 static enum sbp_status collect_state(struct sbp_verifier *v, const struct states *states, int stage,
@@ -281,17 +136,21 @@ static enum sbp_status collect_state(struct sbp_verifier *v, const struct states
     const struct sbp_dist *dist = &program->buffer[at].dist;
     const bool is_here = stage == v->channel->stage;
     const bool is_shard = program->shard[tensor].level >= states->sharded_from;
-    const struct blocks blocks = {.stage = stage,
-                                  .tensor = tensor,
-                                  .dist = dist,
-                                  .memory = !is_here   ? NULL
-                                            : is_shard ? sbp_rank_shard(v->rank, tensor, at)
-                                                       : sbp_rank_buffer(v->rank, at),
-                                  .elements = sbp_dist_local_elements(
-                                      &program->mesh, &program->graph->tensor[tensor].shape, dist),
-                                  .is_shard = is_shard,
-                                  .take = states->take};
-    return collect(v, &blocks, diag);
+    const struct sbp_rank_blocks blocks = {
+        .rank = v->rank,
+        .piece = v->piece,
+        .context = v,
+        .stage = stage,
+        .tensor = tensor,
+        .dist = dist,
+        .memory = !is_here   ? NULL
+                  : is_shard ? sbp_rank_shard(v->rank, tensor, at)
+                             : sbp_rank_buffer(v->rank, at),
+        .elements =
+            sbp_dist_local_elements(&program->mesh, &program->graph->tensor[tensor].shape, dist),
+        .is_shard = is_shard,
+        .take = states->take};
+    return sbp_blocks_collect(&blocks, diag);
 }
 
 static enum sbp_status collect_all(struct sbp_verifier *v, const struct states *states,
@@ -303,18 +162,9 @@ static enum sbp_status collect_all(struct sbp_verifier *v, const struct states *
     return SBP_OK;
 }
 
-/* Whether no stage before holds a weight. */
-static bool first_holder(const struct sbp_verifier *v, int stage, int tensor)
-{
-    for (int other = 0; other < stage; other++)
-        if (program_of(v, other)->weight_buffer[tensor] >= 0)
-            return false;
-    return true;
-}
-
 /* Whether a rank's block of a tensor, or its shard where they are shared out over `shared`, is the
  * first of its replicas. */
-static bool first_replica(const struct sbp_verifier *v, const struct blocks *blocks,
+static bool first_replica(const struct sbp_verifier *v, const struct sbp_rank_blocks *blocks,
                           sbp_axes shared, int64_t place)
 {
     const struct sbp_mesh *mesh = &v->rank->program->mesh;
@@ -322,16 +172,17 @@ static bool first_replica(const struct sbp_verifier *v, const struct blocks *blo
     for (int axis = 0; axis < mesh->axis_count; axis++)
         if (replicas >> axis & 1 && sbp_mesh_coordinate(mesh, place, axis) != 0)
             return false;
-    return first_holder(v, blocks->stage, blocks->tensor);
+    return blocks->stage == sbp_step_holder(v->channel->step, blocks->tensor);
 }
 
 /* ---- the step's start: parameters ---------------------------------------------------------- */
 
 /* Weights fill the reference; replicas, which the first rank's stand for, must be the same bits:
  * members that drift apart are a fault of their own. */
-static void take_weight(struct sbp_verifier *v, const struct blocks *blocks,
-                        const struct values *values)
+static void take_weight(void *context, const struct sbp_rank_blocks *blocks,
+                        const struct sbp_block_values *values)
 {
+    struct sbp_verifier *const v = context;
     const int tensor = blocks->tensor;
     const struct sbp_program *program = program_of(v, blocks->stage);
     double *weight = sbp_reference_weight(v->reference, tensor) + values->global;
@@ -368,7 +219,7 @@ enum sbp_status sbp_verify_watch(struct sbp_verifier *v, int instr, struct sbp_d
     const int64_t elements = program->buffer[out].elements;
     char *const to =
         (char *)v->output[tensor] + v->rank->micro_batch * elements * v->rank->kernels->real_bytes;
-    SBP_TRY(to_host(v, to, sbp_rank_buffer(v->rank, out), elements, diag));
+    SBP_TRY(sbp_rank_to_host(v->rank, to, sbp_rank_buffer(v->rank, out), elements, diag));
     spend_since(v, start);
     return SBP_OK;
 }
@@ -440,9 +291,9 @@ static enum sbp_status update_piece(struct sbp_verifier *v, const struct update_
     for (int i = 0; i < 3; i++) {
         state[i] = at->state[i] == NULL ? NULL : at->state[i] + skip;
         if (state[i] != NULL)
-            SBP_TRY(to_host(v, v->before[i], state[i], at->count, diag));
+            SBP_TRY(sbp_rank_to_host(v->rank, v->before[i], state[i], at->count, diag));
     }
-    SBP_TRY(to_host(v, v->piece, at->gradient + skip, at->count, diag));
+    SBP_TRY(sbp_rank_to_host(v->rank, v->piece, at->gradient + skip, at->count, diag));
     spend_since(v, start);
     v->rank->kernels->update(state[0], at->gradient + skip, state[1], state[2], at->count,
                              &at->update);
@@ -453,7 +304,7 @@ static enum sbp_status update_piece(struct sbp_verifier *v, const struct update_
     for (int i = 0; i < 3 && status == SBP_OK; i++) {
         now[i] = state[i] == NULL ? NULL : (char *)v->before[i] + PIECE * sizeof(double);
         if (state[i] != NULL)
-            status = to_host(v, now[i], state[i], at->count, diag);
+            status = sbp_rank_to_host(v->rank, now[i], state[i], at->count, diag);
     }
     if (status == SBP_OK)
         check_piece(v, at, now);
@@ -489,9 +340,10 @@ static double bound_of(const struct sbp_verifier *v, double terms, double sum, d
     return inherited < 0 ? 0 : C * ((sqrt(terms) + v->log2_ranks) * v->u * sum + inherited);
 }
 
-static void take_gradient(struct sbp_verifier *v, const struct blocks *blocks,
-                          const struct values *values)
+static void take_gradient(void *context, const struct sbp_rank_blocks *blocks,
+                          const struct sbp_block_values *values)
 {
+    struct sbp_verifier *const v = context;
     const struct sbp_program *program = program_of(v, blocks->stage);
     const int tensor = blocks->tensor;
     const double *gradient = sbp_reference_gradient(v->reference, tensor);
@@ -512,9 +364,10 @@ static void take_gradient(struct sbp_verifier *v, const struct blocks *blocks,
         v->squares += squares;
 }
 
-static void take_output(struct sbp_verifier *v, const struct blocks *blocks,
-                        const struct values *values)
+static void take_output(void *context, const struct sbp_rank_blocks *blocks,
+                        const struct sbp_block_values *values)
 {
+    struct sbp_verifier *const v = context;
     const struct sbp_graph *graph = v->rank->program->graph;
     const struct sbp_reference_output *output = v->reference->output[blocks->tensor];
     for (int64_t i = 0; i < values->count; i++) {
@@ -527,17 +380,19 @@ static void take_output(struct sbp_verifier *v, const struct blocks *blocks,
     }
 }
 
-static enum sbp_status collect_output(struct sbp_verifier *v, int stage, int tensor,
+/* An output of a micro-batch, which the instruction `end` of a stage completes. */
+static enum sbp_status collect_output(struct sbp_verifier *v, int stage, int end,
                                       int64_t micro_batch, struct sbp_diag *diag)
 {
     const struct sbp_program *program = program_of(v, stage);
-    const int end = sbp_reference_end_instr(program, tensor);
-    if (end < 0)
-        return SBP_OK;
     const struct sbp_buffer *out = &program->buffer[program->instr[end].buffer[SBP_AT_OUT]];
+    const int tensor = out->tensor;
     const int64_t bytes = out->elements * v->rank->kernels->real_bytes;
     const bool is_here = stage == v->channel->stage;
-    const struct blocks blocks = {
+    const struct sbp_rank_blocks blocks = {
+        .rank = v->rank,
+        .piece = v->piece,
+        .context = v,
         .stage = stage,
         .tensor = tensor,
         .dist = &out->dist,
@@ -546,15 +401,17 @@ static enum sbp_status collect_output(struct sbp_verifier *v, int stage, int ten
         .elements = out->elements,
         .first_row = micro_batch * program->graph->micro_batch,
         .take = take_output};
-    return collect(v, &blocks, diag);
+    return sbp_blocks_collect(&blocks, diag);
 }
 
 static enum sbp_status collect_outputs(struct sbp_verifier *v, int stage, struct sbp_diag *diag)
 {
-    const struct sbp_program *program = v->rank->program;
-    for (int64_t m = 0; m < program->scope.micro_batches; m++)
-        for (int t = 0; t < program->graph->tensor_count; t++)
-            SBP_TRY(collect_output(v, stage, t, m, diag));
+    const struct sbp_program *program = program_of(v, stage);
+    for (int t = 0; t < program->graph->tensor_count; t++) {
+        const int end = sbp_reference_end_instr(program, t);
+        for (int64_t m = 0; m < program->scope.micro_batches && end >= 0; m++)
+            SBP_TRY(collect_output(v, stage, end, m, diag));
+    }
     return SBP_OK;
 }
 

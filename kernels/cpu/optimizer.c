@@ -1,20 +1,11 @@
 /* The optimizers' steps, and the squares that clipping sums. */
 #include <assert.h>
 
-#include "kernels/cpu/real_priv.h"
+#include "kernels/cpu/rows_priv.h"
 
-SBP_SIMD_WIDE
 void CPU(sum_squares)(void *sum, const void *x, int64_t n, double factor)
 {
-    const real *at = x;
-    double lane[LANES] = {0}, rest = 0;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++)
-            lane[j] += (double)at[i + j] * (double)at[i + j];
-    for (; i < n; i++)
-        rest += (double)at[i] * (double)at[i];
-    *(real *)sum = (real)(lane_sum(lane, rest) * factor);
+    *(real *)sum = (real)(CPU(row_dot)(x, x, n) * factor);
 }
 
 /* Momentum without damping or Nesterov: b = momentum b + g, w -= rate b (Sutskever et al., 2013,

@@ -1,4 +1,4 @@
-/* What softmax and norms do to one row of n >= 0 elements, for the operators that share it. */
+/* Operations on one row of n >= 0 elements, which softmax, norms and sums share. */
 #ifndef SBP_KERNELS_CPU_ROWS_PRIV_H
 #define SBP_KERNELS_CPU_ROWS_PRIV_H
 

@@ -27,7 +27,7 @@ bool sbp_verify_near(double a, double b)
 
 const struct sbp_program *sbp_verify_program(const struct sbp_verification *c, int stage, int chunk)
 {
-    return &c->step->program[c->step->program_of[chunk * c->step->stages + stage]];
+    return sbp_step_program(c->step, chunk * c->step->stages + stage);
 }
 
 bool sbp_verify_counts(const struct sbp_instr *instr, int chunk)

@@ -239,7 +239,7 @@ static void test_same_bits_in_vectors(void **state)
     }
 }
 
-/* What every machine and compiler has to give: a fused multiplication and addition changes it. */
+/* Every machine and compiler has to give this; a fused multiplication and addition changes it. */
 static void test_same_bits_everywhere(void **state)
 {
     uint64_t exps = 0, wide = 0, logs = 0, normals = 0;

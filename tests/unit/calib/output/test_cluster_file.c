@@ -108,47 +108,63 @@ static enum sbp_status write_cluster(const struct sbp_calibration *calibration,
     return status;
 }
 
-static void expect_cluster(const char *path)
-{
+/* A file of a calibration, read back by search's reader. */
+struct read_back {
+    char path[128];
     struct cJSON *root;
-    struct sbp_json at;
-    struct sbp_diag diag = {0};
-    struct sbp_arena arena = {0};
+    struct sbp_arena arena;
     struct sbp_cluster cluster;
-    if (sbp_json_open(path, &root, &at, &diag) != SBP_OK ||
-        sbp_cluster_read(&at, &arena, &cluster) != SBP_OK)
-        fail_msg("%s", diag.text);
-    assert_int_equal(cluster.level_count, 1);
-    assert_string_equal(cluster.level[0].name, "rank");
-    assert_int_equal(cluster.level[0].size, 4);
-    expect_near("alpha", cluster.level[0].alpha_s, ALPHA_S);
-    expect_near("beta", cluster.level[0].beta_s_per_byte, BETA);
-    expect_near("fp32", cluster.flops[SBP_FP32], 10e9);
-    expect_near("fp64", cluster.flops[SBP_FP64], 1e9);
-    expect_near("copy", cluster.memory_bytes_per_s, 4e9);
-    assert_int_equal(cluster.rates.efficiency_count, 2);
-    expect_near("best shape", cluster.rates.efficiency[0].share, 1);
-    expect_near("other shape", cluster.rates.efficiency[1].share, 0.5);
-    const cJSON *measured = cJSON_GetObjectItem(root, "measured");
+};
+
+static void open_file(const struct folder *folder, const struct sbp_calibration *calibration,
+                      struct read_back *file)
+{
+    struct sbp_calibrated calibrated;
+    struct sbp_json at;
+    *file = (struct read_back){0};
+    assert_int_equal(sbp_calibrate_fit(calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
+                     SBP_OK);
+    path_in(folder, "c.json", file->path);
+    assert_int_equal(write_cluster(calibration, &calibrated, file->path, NULL), SBP_OK);
+    assert_int_equal(sbp_json_open(file->path, &file->root, &at, NULL), SBP_OK);
+    assert_int_equal(sbp_cluster_read(&at, &file->arena, &file->cluster), SBP_OK);
+}
+
+static void close_file(struct read_back *file)
+{
+    sbp_arena_free(&file->arena);
+    cJSON_Delete(file->root);
+    assert_int_equal(unlink(file->path), 0);
+}
+
+static void expect_cluster(const struct read_back *file)
+{
+    const struct sbp_cluster *cluster = &file->cluster;
+    assert_int_equal(cluster->level_count, 1);
+    assert_string_equal(cluster->level[0].name, "rank");
+    assert_int_equal(cluster->level[0].size, 4);
+    expect_near("alpha", cluster->level[0].alpha_s, ALPHA_S);
+    expect_near("beta", cluster->level[0].beta_s_per_byte, BETA);
+    expect_near("fp32", cluster->flops[SBP_FP32], 10e9);
+    expect_near("fp64", cluster->flops[SBP_FP64], 1e9);
+    expect_near("copy", cluster->memory_bytes_per_s, 4e9);
+    assert_int_equal(cluster->rates.efficiency_count, 2);
+    expect_near("best shape", cluster->rates.efficiency[0].share, 1);
+    expect_near("other shape", cluster->rates.efficiency[1].share, 0.5);
+    const cJSON *measured = cJSON_GetObjectItem(file->root, "measured");
     assert_true(cJSON_IsTrue(cJSON_GetObjectItem(measured, "oversubscribed")));
     assert_string_equal(cJSON_GetObjectItem(measured, "command")->valuestring, "test \"quoted\"");
     assert_string_equal(cJSON_GetObjectItem(measured, "samples")->valuestring, "c.samples.jsonl");
-    sbp_arena_free(&arena);
-    cJSON_Delete(root);
 }
 
 static void test_file_reads_back(void **state)
 {
     struct sbp_calibration calibration;
+    struct read_back file;
     make_calibration(&calibration);
-    struct sbp_calibrated calibrated;
-    assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
-                     SBP_OK);
-    char path[128];
-    path_in(*state, "c.json", path);
-    assert_int_equal(write_cluster(&calibration, &calibrated, path, NULL), SBP_OK);
-    expect_cluster(path);
-    assert_int_equal(unlink(path), 0);
+    open_file(*state, &calibration, &file);
+    expect_cluster(&file);
+    close_file(&file);
     sbp_calibrate_free(&calibration);
 }
 
@@ -185,34 +201,23 @@ static double attention_s(const struct sbp_cluster *cluster, enum sbp_pass pass,
 static void test_attention_reads_back(void **state)
 {
     struct sbp_calibration calibration;
+    struct read_back file;
     make_calibration(&calibration);
     add_attention(&calibration.compute);
-    struct sbp_calibrated calibrated;
-    assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
-                     SBP_OK);
-    char path[128];
-    path_in(*state, "c.json", path);
-    assert_int_equal(write_cluster(&calibration, &calibrated, path, NULL), SBP_OK);
-    struct cJSON *root;
-    struct sbp_json at;
-    struct sbp_arena arena = {0};
-    struct sbp_cluster cluster;
-    assert_int_equal(sbp_json_open(path, &root, &at, NULL), SBP_OK);
-    assert_int_equal(sbp_cluster_read(&at, &arena, &cluster), SBP_OK);
-    assert_int_equal(sbp_device_rate_points(cluster.rates.attention, cluster.rates.attention_count),
-                     8);
-    expect_near("streams", cluster.rates.stream_share, 0.8);
+    open_file(*state, &calibration, &file);
+    const struct sbp_cluster *cluster = &file.cluster;
+    assert_int_equal(
+        sbp_device_rate_points(cluster->rates.attention, cluster->rates.attention_count), 8);
+    expect_near("streams", cluster->rates.stream_share, 0.8);
     /* Heads on the grid and between its sizes, a sequence between. */
     for (double size = 32; size <= 64; size += 8) {
         const double rows = 7 * 40;
-        expect_near("forward", attention_s(&cluster, SBP_PASS_FORWARD, size, 40, rows),
+        expect_near("forward", attention_s(cluster, SBP_PASS_FORWARD, size, 40, rows),
                     rows * 41 / 2 * (4 * size + 6) / (10e9 / 3));
-        expect_near("backward", attention_s(&cluster, SBP_PASS_INPUT_GRADIENT, size, 40, rows),
+        expect_near("backward", attention_s(cluster, SBP_PASS_INPUT_GRADIENT, size, 40, rows),
                     rows * 41 / 2 * (10 * size + 6) / (10e9 / 4));
     }
-    sbp_arena_free(&arena);
-    cJSON_Delete(root);
-    assert_int_equal(unlink(path), 0);
+    close_file(&file);
     sbp_calibrate_free(&calibration);
 }
 
@@ -223,26 +228,14 @@ static void test_streams_take_their_time(void **state)
     static const double of_copy[] = {0.5, 1, 1.4};
     for (size_t i = 0; i < sizeof of_copy / sizeof *of_copy; i++) {
         struct sbp_calibration calibration;
-        struct sbp_calibrated calibrated;
-        struct sbp_cluster cluster;
-        struct sbp_arena arena = {0};
-        struct sbp_json at;
-        struct cJSON *root;
-        char path[128];
+        struct read_back file;
         make_calibration(&calibration);
         calibration.compute.stream_bytes = 1000000;
         calibration.compute.stream_s = 3 * 1e6 / (of_copy[i] * 4e9);
-        assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
-                         SBP_OK);
-        path_in(*state, "c.json", path);
-        assert_int_equal(write_cluster(&calibration, &calibrated, path, NULL), SBP_OK);
-        assert_int_equal(sbp_json_open(path, &root, &at, NULL), SBP_OK);
-        assert_int_equal(sbp_cluster_read(&at, &arena, &cluster), SBP_OK);
-        expect_near("a sum", sbp_cluster_kernel_s(&cluster, SBP_FP32, 0, 3 * 1e6),
+        open_file(*state, &calibration, &file);
+        expect_near("a sum", sbp_cluster_kernel_s(&file.cluster, SBP_FP32, 0, 3 * 1e6),
                     calibration.compute.stream_s);
-        sbp_arena_free(&arena);
-        cJSON_Delete(root);
-        assert_int_equal(unlink(path), 0);
+        close_file(&file);
         sbp_calibrate_free(&calibration);
     }
 }

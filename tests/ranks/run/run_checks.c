@@ -1,0 +1,104 @@
+#include "run_checks.h"
+
+#include <stdlib.h>
+
+
+uint64_t seed = 20241;
+
+void expect_ok(enum sbp_status status, const struct sbp_diag *diag)
+{
+    if (status != SBP_OK)
+        fail_msg("%s: %s", sbp_status_name(status), diag->text);
+}
+
+void describe_plan(const struct plan *plan, const char *model)
+{
+    char text[128];
+    print_message("seed %llu, %lld ranks: %s\n", (unsigned long long)seed,
+                  (long long)plan->mesh.devices, model);
+    for (int op = 0; op < plan->graph.op_count; op++) {
+        const struct sbp_op_node *node = &plan->graph.op[op];
+        print_message("  %s:", node->name);
+        for (int axis = 0; axis < plan->mesh.axis_count; axis++)
+            print_message(" %s", node->entry->follows
+                                     ? "-"
+                                     : node->entry->role[plan->strategy.op[op].role[axis]].name);
+        if (node->output >= 0)
+            print_message(", rests %s",
+                          sbp_dist_text(&plan->mesh, &plan->strategy.rest[node->output], text,
+                                        (int)sizeof text));
+        print_message("\n");
+    }
+}
+
+struct sbp_run_options options_for(enum sbp_real real, struct sbp_random *random)
+{
+    return (struct sbp_run_options){.steps = 2,
+                                    .verify = true,
+                                    .real = real,
+                                    .seed = sbp_random_next(random),
+                                    .backend = "threads",
+                                    .device = "cpu"};
+}
+
+void open_random(struct sbp_random *random, int kind, bool wide, bool cut,
+                 enum sbp_boxing_mode boxing, enum sbp_real real, char *model, struct plan *plan)
+{
+    random_model(random, kind, model, MODEL_BYTES);
+    plan_open(plan, model, random_levels(random));
+    if (cut)
+        plan_cut_step(plan, random);
+    plan_randomise(plan, random, wide, boxing, real);
+}
+
+void run_plan(const struct plan *plan, const struct sbp_run_options *options, const char *model,
+              struct sbp_run_result *result)
+{
+    struct sbp_diag diag = {0};
+    const enum sbp_status status = sbp_run(&plan->step, &plan->cluster, options, result, &diag);
+    if (status == SBP_OK)
+        return;
+    describe_plan(plan, model);
+    fail_msg("%s: %s", sbp_status_name(status), diag.text);
+}
+
+void check_run(const struct plan *plan, const struct sbp_run_options *options, const char *model,
+               double *worst)
+{
+    char text[512];
+    struct sbp_run_result result;
+    run_plan(plan, options, model, &result);
+    assert_true(result.filled);
+    assert_int_equal(result.high_water_bytes, plan->step.totals.device_bytes);
+    if (result.finding.found) {
+        describe_plan(plan, model);
+        fail_msg("%s", sbp_verify_finding_text(&result.finding, text, (int)sizeof text));
+    }
+    if (result.worst_ratio > *worst)
+        *worst = result.worst_ratio;
+    sbp_run_free(&result);
+}
+
+bool has_alike_ties(const struct plan *plan)
+{
+    for (int t = 0; t < plan->graph.tensor_count; t++) {
+        const struct sbp_weight_shard *first = NULL;
+        for (int s = 0; s < plan->step.stages && plan->step.holders[t] > 1; s++) {
+            const struct sbp_program *program = &plan->step.program[s];
+            if (program->weight_buffer[t] < 0)
+                continue;
+            first = first == NULL ? &program->shard[t] : first;
+            if (first->level != program->shard[t].level)
+                return false;
+        }
+    }
+    return true;
+}
+
+int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t count)
+{
+    if (argc > 1)
+        seed = strtoull(argv[1], NULL, 10);
+    sbp_kernels_cpu_setup();
+    return _cmocka_run_group_tests("tests", tests, count, NULL, NULL);
+}

@@ -1,0 +1,35 @@
+/* Runs of random plans, held to one device, for the tests of the executor. A test is run with
+ * another seed as: test_NAME SEED. */
+#ifndef SBP_TESTS_RUN_CHECKS_H
+#define SBP_TESTS_RUN_CHECKS_H
+
+#include "executor/run.h"
+#include "run_plans.h"
+#include "tests/support/unit.h"
+
+enum { PERCEPTRON, RESIDUAL, GPT };
+enum { MODEL_BYTES = 4096, MOST_TRIES = 400 };
+
+extern uint64_t seed;
+
+void expect_ok(enum sbp_status status, const struct sbp_diag *diag);
+/* Prints the seed, the model and the strategy. */
+void describe_plan(const struct plan *plan, const char *model);
+/* Two steps over threads, verified. */
+struct sbp_run_options options_for(enum sbp_real real, struct sbp_random *random);
+/* A random model, as text, on a random mesh; cut: micro-batches and ZeRO are drawn, too. */
+void open_random(struct sbp_random *random, int kind, bool wide, bool cut,
+                 enum sbp_boxing_mode boxing, enum sbp_real real, char *model, struct plan *plan);
+/* Whether stages that share a weight shard it alike; it is split alike by its roles. */
+bool has_alike_ties(const struct plan *plan);
+/* Fails the test on an error; the result is the caller's to free. */
+void run_plan(const struct plan *plan, const struct sbp_run_options *options, const char *model,
+              struct sbp_run_result *result);
+/* Fails the test on a finding, too; keeps the largest difference / bound. The run itself fails on a
+ * log or a high-water mark that differs from the plan. */
+void check_run(const struct plan *plan, const struct sbp_run_options *options, const char *model,
+               double *worst);
+/* The body of main. */
+int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
+
+#endif

@@ -1,0 +1,162 @@
+/* Runs of random strategies of one stage against one device, and runs that are refused. */
+#include <math.h>
+#include <string.h>
+
+#include "executor/rank/rank.h"
+#include "executor/verify/verify.h"
+#include "run_checks.h"
+
+static void check_random(int kind, int count, bool cut, enum sbp_real real)
+{
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    double worst = 0;
+    sbp_random_seed(&random, seed + (uint64_t)(2 * kind) + (real == SBP_F32));
+    for (int i = 0; i < count; i++) {
+        struct plan plan;
+        open_random(&random, kind, i % 2 == 0, cut, SBP_BOXING_FULL, real, model, &plan);
+        const struct sbp_run_options options = options_for(real, &random);
+        check_run(&plan, &options, model, &worst);
+        plan_close(&plan);
+    }
+    print_message("seed %llu: %d plans, largest difference / bound %.3f\n",
+                  (unsigned long long)seed, count, worst);
+}
+
+static void perceptrons_equal_one_device(void **state)
+{
+    (void)state;
+    check_random(PERCEPTRON, 70, false, SBP_F64);
+}
+
+static void residual_perceptrons_equal_one_device(void **state)
+{
+    (void)state;
+    check_random(RESIDUAL, 70, false, SBP_F64);
+}
+
+static void gpts_equal_one_device(void **state)
+{
+    (void)state;
+    check_random(GPT, 70, false, SBP_F64);
+}
+
+/* Micro-batches one after the other, states in shards, and work done once more. */
+static void cut_steps_equal_one_device(void **state)
+{
+    (void)state;
+    for (int kind = PERCEPTRON; kind <= GPT; kind++)
+        check_random(kind, 60, true, SBP_F64);
+}
+
+static void single_precision_equals_one_device(void **state)
+{
+    (void)state;
+    for (int kind = PERCEPTRON; kind <= GPT; kind++)
+        check_random(kind, 15, kind == GPT, SBP_F32);
+}
+
+/* Calls of a kind that follow one of the same kind on the same tensor: what the normal form would
+ * have done at once. */
+static int count_cuts(const struct sbp_program *program)
+{
+    int cuts = 0;
+    for (int i = 1; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i], *before = instr - 1;
+        cuts += instr->kind == SBP_INSTR_BOX && before->kind == SBP_INSTR_BOX &&
+                instr->tensor == before->tensor && instr->box.kind == before->box.kind &&
+                instr->box.kind != SBP_LOCAL;
+    }
+    return cuts;
+}
+
+/* Lists of paths, of activations and of weight gradients, for runs in either precision. */
+static void paths_equal_one_device(void **state)
+{
+    enum { PLANS = 60 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    double worst = 0;
+    int cuts = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 300);
+    for (int i = 0; i < PLANS; i++) {
+        struct plan plan;
+        const enum sbp_real real = i % 5 == 0 ? SBP_F32 : SBP_F64;
+        open_random(&random, i % 3, i % 2 == 0, i % 3 == 2, SBP_BOXING_PATH, real, model, &plan);
+        const struct sbp_run_options options = options_for(real, &random);
+        cuts += count_cuts(plan.program);
+        check_run(&plan, &options, model, &worst);
+        plan_close(&plan);
+    }
+    print_message("seed %llu: %d plans, %d cuts, largest difference / bound %.3f\n",
+                  (unsigned long long)seed, PLANS, cuts, worst);
+    assert_true(cuts > 2 * PLANS);
+}
+
+/* Refused before any rank touches memory. */
+static void too_large_a_run_is_refused(void **state)
+{
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    struct plan plan;
+    struct sbp_run_result result;
+    struct sbp_diag diag = {0};
+    (void)state;
+    sbp_random_seed(&random, seed + 600);
+    open_random(&random, PERCEPTRON, false, false, SBP_BOXING_FULL, SBP_F32, model, &plan);
+    const struct sbp_run_options options = options_for(SBP_F32, &random);
+    plan.step.memory[0].device_bytes = (int64_t)1 << 50;
+    assert_int_equal(sbp_run(&plan.step, &plan.cluster, &options, &result, &diag), SBP_E_MEMORY);
+    assert_non_null(strstr(diag.text, "together, this machine has"));
+    plan_close(&plan);
+}
+
+static void too_large_a_matrix_is_refused(void **state)
+{
+    static const char model[] =
+        "{\"name\": \"long\", \"precision\": \"fp32\", \"global_batch\": 2, \"sequence\": 1, "
+        "\"input\": \"free\", \"layers\": [{\"op\": \"linear\", \"name\": \"wide\", "
+        "\"in\": 8589934592, \"out\": 2, \"bias\": false}]}";
+    struct sbp_diag diag = {0};
+    struct sbp_random random;
+    struct sbp_rank rank;
+    struct plan plan;
+    (void)state;
+    sbp_random_seed(&random, seed);
+    plan_open(&plan, model, (const int[]){2, 0});
+    plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F32);
+    const enum sbp_status status =
+        sbp_rank_open(&rank, plan.program, 1, sbp_device("cpu", &diag), SBP_F32, 1, 0, NULL, &diag);
+    if (status != SBP_E_UNSUPPORTED || strstr(diag.text, "operator wide") == NULL)
+        fail_msg("%s: %s", sbp_status_name(status), diag.text);
+    plan_close(&plan);
+}
+
+static void no_bound_no_agreement(void **state)
+{
+    struct sbp_verify_outcome outcome = {0};
+    (void)state;
+    assert_true(sbp_verify_is_near(&outcome, 1, 2, 1));
+    assert_false(sbp_verify_is_near(&outcome, 1, 2.5, 1));
+    assert_false(sbp_verify_is_near(&outcome, (double)NAN, 1, 1));
+    assert_false(sbp_verify_is_near(&outcome, 1, (double)NAN, 1));
+    assert_false(sbp_verify_is_near(&outcome, 1, 1, (double)NAN));
+    assert_false(sbp_verify_is_near(&outcome, 1, 1, (double)INFINITY));
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(perceptrons_equal_one_device),
+        cmocka_unit_test(residual_perceptrons_equal_one_device),
+        cmocka_unit_test(gpts_equal_one_device),
+        cmocka_unit_test(cut_steps_equal_one_device),
+        cmocka_unit_test(single_precision_equals_one_device),
+        cmocka_unit_test(paths_equal_one_device),
+        cmocka_unit_test(too_large_a_run_is_refused),
+        cmocka_unit_test(too_large_a_matrix_is_refused),
+        cmocka_unit_test(no_bound_no_agreement),
+    };
+    return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}

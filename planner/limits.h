@@ -307,6 +307,12 @@ enum { SBP_OUTER_FREE_CUT_OPERATORS = 256, SBP_OUTER_MICRO_BATCHES = 1 << 16 };
 /* Share of the search's time limit that initial plans may take (bench front). */
 #define SBP_OUTER_INITIAL_TIME 0.2
 
+/* Share of what is left of that time that one initial plan may take, so that all numbers of stages
+ * get theirs; and micro-batches in a row that may cost more than the best one with as many stages
+ * (bench front: DeepSeek-V3 on 16,384 devices, whose plan took 56 s a step without them). */
+#define SBP_OUTER_SKETCH_TIME 0.2
+enum { SBP_OUTER_SKETCH_PATIENCE = 2 };
+
 /* Axes of the mesh above which plans by batch alone are made before other initial plans: 16,384
  * devices have 14 (golden limit-time). */
 enum { SBP_OUTER_SMALL_AXES = 14 };

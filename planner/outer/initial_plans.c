@@ -22,7 +22,7 @@ static enum sbp_status solve_aligned(struct sbp_branch_and_bound *e, const struc
     struct sbp_solve_request request = sbp_outer_request(e, node);
     struct sbp_path_weights weights;
     if (isfinite(left_s(e)))
-        request.asked.solver_options.time_limit_s = fmax(1e-9, left_s(e));
+        request.asked.solver_options.time_limit_s = fmax(1e-9, SBP_OUTER_SKETCH_TIME * left_s(e));
     request.batch_alone = batch_alone;
     request.deadline_s = 0; /* sooner: by the time limit */
     request.weights = &weights;
@@ -93,19 +93,19 @@ static bool costs_too_much(const struct sbp_branch_and_bound *e, const struct sb
            node->bound_s > SBP_OUTER_PROMISING_RATIO * sbp_pool_goal_s(&e->first);
 }
 
-/* Makes initial plans for every number of stages, with smaller and smaller micro-batches until the
- * next one costs more. */
+/* Makes initial plans for every number of stages, with smaller and smaller micro-batches until
+ * several in a row cost more than the best: one alone may be a number that few devices divide. */
 static enum sbp_status sketch_all(struct sbp_branch_and_bound *e, bool batch_alone,
                                   struct sketch *sketch, int *count)
 {
     const struct sbp_parallel *last = NULL;
-    double last_s = INFINITY;
-    bool passed = false;
-    *count = 0;
+    double best_s = INFINITY; /* with so many stages */
+    int worse = 0;            /* in a row */
     for (int i = 0; i < e->node_count && !sbp_outer_is_over(e) && left_s(e) > 0; i++) {
         const struct sbp_parallel *const parallel = &e->node[i].parallel;
         const bool goes_on = last != NULL && last->pipeline == parallel->pipeline;
-        if (goes_on && (passed || last->micro_batch == parallel->micro_batch))
+        if (goes_on &&
+            (worse == SBP_OUTER_SKETCH_PATIENCE || last->micro_batch == parallel->micro_batch))
             continue;
         struct sketch *const next = &sketch[(*count)++];
         const struct sbp_node *const node = plainest(e, i);
@@ -114,15 +114,16 @@ static enum sbp_status sketch_all(struct sbp_branch_and_bound *e, bool batch_alo
             SBP_TRY(sketch_node(e, node, batch_alone, &next->found_s));
         if (batch_alone && isinf(next->found_s) && leanest(e, i) != NULL)
             SBP_TRY(sketch_node(e, leanest(e, i), true, &next->found_s));
-        passed = goes_on && next->found_s > last_s;
-        last_s = next->found_s;
+        best_s = goes_on ? best_s : INFINITY;
+        worse = next->found_s > best_s ? worse + 1 : 0;
+        best_s = fmin(best_s, next->found_s);
         last = parallel;
     }
     return SBP_OK;
 }
 
-/* On a large mesh a plan by batch alone, which takes milliseconds, comes first: another may not
- * come in time. */
+/* On a large mesh plans by batch alone, which take milliseconds, come first: others may not come in
+ * time. */
 static enum sbp_status sketch_twice(struct sbp_branch_and_bound *e, struct sketch *sketch,
                                     int *count)
 {
@@ -141,15 +142,6 @@ static enum sbp_status open_bases(struct sbp_branch_and_bound *e, int first)
     return SBP_OK;
 }
 
-/* Whether the cheapest initial plan splits the batch alone: only then is its cost close to the best
- * of its candidate. */
-static bool splits_batch_alone(const struct sbp_branch_and_bound *e)
-{
-    const struct sbp_parallel *first = &e->first.plan[0].parallel;
-    const int64_t devices = sbp_cluster_devices(&e->given->workload.cluster);
-    return e->first.count > 0 && first->micro_batch % (devices / first->pipeline) == 0;
-}
-
 enum sbp_status sbp_outer_rank_first(struct sbp_branch_and_bound *e)
 {
     struct sbp_pool_plan unused;
@@ -162,17 +154,16 @@ enum sbp_status sbp_outer_rank_first(struct sbp_branch_and_bound *e)
 enum sbp_status sbp_outer_open_promising(struct sbp_branch_and_bound *e)
 {
     int count = 0;
-    struct sketch *const sketch = SBP_NEW(&e->arena, struct sketch, e->node_count);
+    struct sketch *const sketch = SBP_NEW(&e->arena, struct sketch, 2 * (int64_t)e->node_count);
     if (sketch == NULL)
         return SBP_E_MEMORY;
     if (sbp_outer_proves(e) && sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE)
         SBP_TRY(sketch_twice(e, sketch, &count));
     if (e->pool->most > 1) /* the order of parts is by bounds alone */
         return SBP_OK;
-    const double promising_s =
-        splits_batch_alone(e) ? SBP_OUTER_PROMISING_RATIO * sbp_pool_goal_s(&e->first) : -INFINITY;
+    const double promising_s = SBP_OUTER_PROMISING_RATIO * sbp_pool_goal_s(&e->first);
     for (int i = 0; i < count; i++)
-        if (sketch[i].found_s <= promising_s)
+        if (isfinite(sketch[i].found_s) && sketch[i].found_s <= promising_s)
             SBP_TRY(open_bases(e, sketch[i].node));
     return sbp_outer_rank_first(e);
 }

@@ -180,19 +180,25 @@ static enum sbp_status run_scatter(struct sbp_rank *rank, const struct sbp_instr
     return SBP_OK;
 }
 
-/* Squares of a gradient's block, or shard; one that several ranks hold counts for one. */
+/* Squares of a rank's share of a gradient, whether or not it holds more: so every element counts
+ * once, padding does not, and all ZeRO levels add up alike. What several ranks hold in each other's
+ * stead counts for one. */
 static enum sbp_status add_squares(struct sbp_rank *rank, int tensor, void *scratch, double *sum)
 {
     const struct sbp_program *program = rank->program;
     const struct sbp_weight_shard *shard = &program->shard[tensor];
     const int buffer = program->gradient_buffer[tensor];
-    const sbp_axes whole =
-        sbp_dist_of_kind(&program->mesh, &program->buffer[buffer].dist, SBP_BROADCAST);
-    const sbp_axes replicas = shard->level > 0 ? whole & ~shard->axes : whole;
+    const sbp_axes replicas =
+        sbp_dist_of_kind(&program->mesh, &program->buffer[buffer].dist, SBP_BROADCAST) &
+        ~shard->axes;
+    const struct sbp_stretch share = sbp_rank_share(program, tensor, rank->rank);
+    const unsigned char *from = sbp_rank_shard(rank, tensor, buffer);
     double squares = 0;
     const int holders = program->scope.holders == NULL ? 1 : program->scope.holders[tensor];
+    if (shard->level == 0)
+        from += share.first * rank->kernels->real_bytes;
     rank->kernels->sum_squares(
-        scratch, sbp_rank_shard(rank, tensor, buffer), shard->elements,
+        scratch, from, share.count,
         1.0 / (double)(sbp_mesh_group_size(&program->mesh, replicas) * holders));
     SBP_TRY(rank->device->finish());
     SBP_TRY(read_real(rank, scratch, &squares));

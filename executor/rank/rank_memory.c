@@ -73,17 +73,22 @@ static int64_t block_elements(const struct sbp_program *program, int tensor)
                                    &program->buffer[program->weight_buffer[tensor]].dist);
 }
 
+struct sbp_stretch sbp_rank_share(const struct sbp_program *program, int tensor, int64_t place)
+{
+    const sbp_axes axes = program->shard[tensor].axes;
+    const int64_t members = sbp_mesh_group_size(&program->mesh, axes);
+    const int64_t all = block_elements(program, tensor);
+    const int64_t most = (all + members - 1) / members;
+    const int64_t first = most * sbp_mesh_group_place(&program->mesh, axes, place);
+    const int64_t left = all > first ? all - first : 0;
+    return (struct sbp_stretch){first < all ? first : all, left < most ? left : most};
+}
+
 struct sbp_stretch sbp_rank_stretch(const struct sbp_program *program, int tensor, int64_t place)
 {
-    const struct sbp_weight_shard *shard = &program->shard[tensor];
-    const int64_t all = block_elements(program, tensor);
-    if (shard->level == 0)
-        return (struct sbp_stretch){0, all};
-    const int64_t first =
-        shard->elements * sbp_mesh_group_place(&program->mesh, shard->axes, place);
-    const int64_t left = all > first ? all - first : 0;
-    return (struct sbp_stretch){first < all ? first : all,
-                                left < shard->elements ? left : shard->elements};
+    return program->shard[tensor].level == 0
+               ? (struct sbp_stretch){0, block_elements(program, tensor)}
+               : sbp_rank_share(program, tensor, place);
 }
 
 void *sbp_rank_shard(struct sbp_rank *rank, int tensor, int buffer)

@@ -69,6 +69,8 @@ struct sbp_stretch {
     int64_t first, count;
 };
 struct sbp_stretch sbp_rank_stretch(const struct sbp_program *program, int tensor, int64_t place);
+/* The same of a weight whose states are not shared out, too: what would be the place's shard. */
+struct sbp_stretch sbp_rank_share(const struct sbp_program *program, int tensor, int64_t place);
 /* Fills the OUT of an INPUT or OUTPUT_GRADIENT instruction with standard normal values by global
  * index. One member holds the value of a partial tensor, the others hold zeros. */
 void sbp_rank_fill_data(struct sbp_rank *rank, const struct sbp_instr *instr);

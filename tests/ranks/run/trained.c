@@ -1,0 +1,220 @@
+#include "trained.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "executor/rank/rank.h"
+#include "tests/support/unit.h"
+
+/* ---- training ------------------------------------------------------------------------------ */
+
+struct trainee {
+    struct sbp_arena arena;
+    struct sbp_tasks tasks;
+    struct sbp_channel channel;
+    struct sbp_rank rank;
+};
+
+struct school {
+    const struct sbp_step *step;
+    struct trainee *trainee; /* (ranks) */
+    struct trained *trained; /* rank 0 of the last stage writes losses and norms */
+    uint64_t seed;
+};
+
+static enum sbp_status open_trainee(const struct school *school, const struct sbp_comm_ops *ops,
+                                    struct sbp_comm *comm, struct trainee *trainee,
+                                    struct sbp_diag *diag)
+{
+    const int rank = ops->rank(comm), devices = (int)school->step->mesh.devices;
+    const struct sbp_device_ops *device = sbp_device("cpu", diag);
+    SBP_TRY(sbp_tasks_make(school->step, rank / devices, &trainee->arena, &trainee->tasks, diag));
+    SBP_TRY(sbp_channel_open(&trainee->channel, ops, comm, school->step, &trainee->tasks,
+                             device->kernels(SBP_F32), &trainee->arena, diag));
+    SBP_TRY(sbp_rank_open(&trainee->rank, sbp_step_program(school->step, rank / devices),
+                          trainee->tasks.frames, device, SBP_F32, school->seed, rank % devices,
+                          &trainee->channel, diag));
+    return sbp_rank_fill_weights(&trainee->rank);
+}
+
+static enum sbp_status train_step(struct trainee *trainee, int64_t step, struct sbp_diag *diag)
+{
+    struct sbp_rank *rank = &trainee->rank;
+    sbp_rank_begin_step(rank, step);
+    sbp_channel_begin_step(&trainee->channel);
+    for (int64_t i = 0; i < trainee->tasks.count; i++) {
+        const struct sbp_task *task = &trainee->tasks.task[i];
+        if (task->begins)
+            SBP_TRY(sbp_rank_begin_work(rank, task, diag));
+        SBP_TRY(sbp_rank_execute(rank, &rank->program->instr[task->instr], diag));
+        if (task->ends)
+            SBP_TRY(sbp_rank_end_work(rank, task, diag));
+    }
+    return sbp_channel_check(&trainee->channel, diag);
+}
+
+static enum sbp_status train_rank(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                  void *argument, struct sbp_diag *diag)
+{
+    struct school *school = argument;
+    struct trainee *trainee = &school->trainee[ops->rank(comm)];
+    SBP_TRY(open_trainee(school, ops, comm, trainee, diag));
+    for (int step = 0; step < school->trained->steps; step++) {
+        SBP_TRY(train_step(trainee, step + 1, diag));
+        if (ops->rank(comm) == ops->size(comm) - (int)school->step->mesh.devices) {
+            school->trained->loss[step] = sbp_rank_loss(&trainee->rank);
+            school->trained->norm[step] = trainee->rank.grad_norm;
+        }
+    }
+    return SBP_OK;
+}
+
+/* ---- collecting ---------------------------------------------------------------------------- */
+
+static int64_t elements_of(const struct sbp_graph *graph, int tensor)
+{
+    const int64_t *size = graph->tensor[tensor].shape.size;
+    return size[0] * size[1] * size[2] * size[3];
+}
+
+static float *unset(int64_t elements)
+{
+    float *values = malloc((size_t)elements * sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < elements; i++)
+        values[i] = NAN;
+    return values;
+}
+
+static bool same(const void *a, const void *b, size_t size)
+{
+    return memcmp(a, b, size) == 0;
+}
+
+/* A rank's block, or shard, of a tensor. */
+static void collect(struct sbp_rank *rank, int tensor, int buffer, bool is_shard, float *whole)
+{
+    const struct sbp_program *program = rank->program;
+    const float *from =
+        is_shard ? sbp_rank_shard(rank, tensor, buffer) : sbp_rank_buffer(rank, buffer);
+    const struct sbp_dist *dist = &program->buffer[buffer].dist;
+    const struct sbp_shape *shape = &program->graph->tensor[tensor].shape;
+    const int64_t block = sbp_dist_local_elements(&program->mesh, shape, dist);
+    const struct sbp_stretch stretch =
+        is_shard ? sbp_rank_stretch(program, tensor, rank->rank) : (struct sbp_stretch){0, block};
+    struct sbp_region region;
+    sbp_dist_region(&rank->layout, shape, dist, rank->rank, &region);
+    for (int64_t i = 0; i < stretch.count; i++) {
+        float *const at = &whole[sbp_region_global(&region, stretch.first + i)];
+        if (!isnan(*at) && !same(at, &from[i], sizeof *at))
+            fail_msg("%s: replicas differ: %.9g and %.9g on place %lld",
+                     program->graph->tensor[tensor].name, (double)*at, (double)from[i],
+                     (long long)rank->rank);
+        *at = from[i];
+    }
+}
+
+static void collect_all(struct sbp_rank *rank, struct trained *trained)
+{
+    const struct sbp_program *program = rank->program;
+    for (int t = 0; t < trained->graph->tensor_count; t++) {
+        if (program->weight_buffer[t] < 0)
+            continue;
+        if (trained->weight[t] == NULL) {
+            trained->weight[t] = unset(elements_of(trained->graph, t));
+            trained->gradient[t] = unset(elements_of(trained->graph, t));
+        }
+        const int level = program->shard[t].level;
+        collect(rank, t, program->weight_buffer[t], level == 3, trained->weight[t]);
+        collect(rank, t, program->gradient_buffer[t], level > 0, trained->gradient[t]);
+    }
+}
+
+static void allocate(const struct sbp_step *step, int steps, struct trained *trained)
+{
+    const struct sbp_graph *graph = step->program[0].graph;
+    const size_t tensors = (size_t)graph->tensor_count;
+    *trained = (struct trained){.graph = graph,
+                                .steps = steps,
+                                .loss = calloc((size_t)steps, sizeof(double)),
+                                .norm = calloc((size_t)steps, sizeof(double)),
+                                .weight = calloc(tensors, sizeof(float *)),
+                                .gradient = calloc(tensors, sizeof(float *))};
+    assert_true(trained->loss != NULL && trained->norm != NULL && trained->weight != NULL &&
+                trained->gradient != NULL);
+}
+
+void train(const struct sbp_step *step, int steps, uint64_t seed, struct trained *trained)
+{
+    const int ranks = step->stages * (int)step->mesh.devices;
+    struct trainee *trainees = calloc((size_t)ranks, sizeof *trainees);
+    struct school school = {step, trainees, trained, seed};
+    struct sbp_diag diag = {0};
+    assert_non_null(trainees);
+    allocate(step, steps, trained);
+    const enum sbp_status status = sbp_threads_run(ranks, train_rank, &school, &diag);
+    if (status != SBP_OK)
+        fail_msg("%s: %s", sbp_status_name(status), diag.text);
+    for (int r = 0; r < ranks; r++) {
+        collect_all(&trainees[r].rank, trained);
+        sbp_rank_close(&trainees[r].rank);
+        sbp_arena_free(&trainees[r].arena);
+    }
+    free(trainees);
+}
+
+void trained_free(struct trained *trained)
+{
+    for (int t = 0; t < trained->graph->tensor_count; t++) {
+        free(trained->weight[t]);
+        free(trained->gradient[t]);
+    }
+    free(trained->weight);
+    free(trained->gradient);
+    free(trained->loss);
+    free(trained->norm);
+}
+
+/* ---- comparing ----------------------------------------------------------------------------- */
+
+int64_t trained_difference(const struct sbp_graph *graph, int tensor, const float *a,
+                           const float *b)
+{
+    for (int64_t i = 0; i < elements_of(graph, tensor); i++)
+        if (isnan(a[i]) || !same(&a[i], &b[i], sizeof a[i]))
+            return i;
+    return -1;
+}
+
+static bool tensors_alike(const struct trained *a, const char *what, float *const *of_a,
+                          float *const *of_b, char *text, int size)
+{
+    for (int t = 0; t < a->graph->tensor_count; t++) {
+        if (of_a[t] == NULL)
+            continue;
+        const int64_t at = trained_difference(a->graph, t, of_a[t], of_b[t]);
+        if (at < 0)
+            continue;
+        (void)snprintf(text, (size_t)size, "%s of %s, element %lld: %.9g and %.9g", what,
+                       a->graph->tensor[t].name, (long long)at, (double)of_a[t][at],
+                       (double)of_b[t][at]);
+        return false;
+    }
+    return true;
+}
+
+bool trained_alike(const struct trained *a, const struct trained *b, char *text, int size)
+{
+    for (int i = 0; i < a->steps; i++)
+        if (!same(&a->loss[i], &b->loss[i], sizeof *a->loss) ||
+            !same(&a->norm[i], &b->norm[i], sizeof *a->norm)) {
+            (void)snprintf(text, (size_t)size,
+                           "step %d: losses %.17g and %.17g, norms %.17g, %.17g", i + 1, a->loss[i],
+                           b->loss[i], a->norm[i], b->norm[i]);
+            return false;
+        }
+    return tensors_alike(a, "gradient", a->gradient, b->gradient, text, size) &&
+           tensors_alike(a, "weight", a->weight, b->weight, text, size);
+}

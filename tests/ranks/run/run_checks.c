@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-
 uint64_t seed = 20241;
 
 void expect_ok(enum sbp_status status, const struct sbp_diag *diag)
@@ -77,6 +76,14 @@ void check_run(const struct plan *plan, const struct sbp_run_options *options, c
     if (result.worst_ratio > *worst)
         *worst = result.worst_ratio;
     sbp_run_free(&result);
+}
+
+int count_ties(const struct plan *plan)
+{
+    int ties = 0;
+    for (int t = 0; t < plan->graph.tensor_count; t++)
+        ties += plan->step.holders[t] > 1;
+    return ties;
 }
 
 bool has_alike_ties(const struct plan *plan)

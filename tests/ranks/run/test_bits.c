@@ -7,6 +7,7 @@
  * would find nothing ever. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "run_checks.h"
 #include "trained.h"
@@ -199,11 +200,230 @@ static void recomputing_trains_the_same_bits(void **state)
     assert_int_equal(checked, PLANS);
 }
 
+/* ---- boxing -------------------------------------------------------------------------------- */
+
+static bool sums(const struct sbp_instr *instr)
+{
+    return instr->kind == SBP_INSTR_BOX &&
+           (instr->box.kind == SBP_ALL_REDUCE || instr->box.kind == SBP_REDUCE_SCATTER);
+}
+
+/* The next instruction that sums, from `from` on. */
+static int next_sum(const struct sbp_program *program, int from)
+{
+    while (from < program->instr_count && !sums(&program->instr[from]))
+        from++;
+    return from;
+}
+
+/* Whether two programs sum the same tensors over the same groups, one after the other: what is
+ * gathered and sent around in between moves values, and changes none. */
+static bool sum_alike(const struct sbp_program *a, const struct sbp_program *b)
+{
+    int i = next_sum(a, 0), j = next_sum(b, 0);
+    for (; i < a->instr_count && j < b->instr_count; i = next_sum(a, i + 1), j = next_sum(b, j + 1))
+        if (a->instr[i].tensor != b->instr[j].tensor ||
+            a->instr[i].box.axes != b->instr[j].box.axes)
+            return false;
+    return i == a->instr_count && j == b->instr_count;
+}
+
+enum outcome { SAME_LIST, SAME_SUMS, OTHER_SUMS };
+
+/* The normal form against the cheapest path, which may sum over one axis after the other where the
+ * normal form sums over both at once: (a + b) + (c + d) is not a + b + c + d. */
+static enum outcome check_boxing(const struct plan *plan, const char *model, bool *differ)
+{
+    struct sbp_step step;
+    struct trained normal, path;
+    char text[256];
+    make_variant(plan, &plan->parallel, plan->strategy.zero, SBP_BOXING_PATH, &step);
+    enum outcome outcome = SAME_LIST;
+    for (int s = 0; s < step.stages; s++) {
+        const struct sbp_program *a = sbp_step_program(&plan->step, s);
+        const struct sbp_program *b = sbp_step_program(&step, s);
+        if (!sum_alike(a, b))
+            outcome = OTHER_SUMS;
+        else if (a->instr_count != b->instr_count && outcome == SAME_LIST)
+            outcome = SAME_SUMS;
+    }
+    train(&plan->step, STEPS, seed, &normal);
+    train(&step, STEPS, seed, &path);
+    if (outcome == OTHER_SUMS)
+        *differ = !trained_alike(&normal, &path, text, (int)sizeof text);
+    else
+        expect_alike(plan, model, "boxing by the cheapest path", &normal, &path);
+    trained_free(&normal);
+    trained_free(&path);
+    sbp_step_free(&step);
+    return outcome;
+}
+
+static void boxing_trains_the_same_bits(void **state)
+{
+    enum { PLANS = 100 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    int checked = 0, differ = 0, count[3] = {0};
+    (void)state;
+    sbp_random_seed(&random, seed + 2200);
+    for (int tries = 0; checked < PLANS && tries < 2 * MOST_TRIES; tries++) {
+        struct plan plan;
+        if (open_drawn(&random, tries, tries % 4 == 3, model, &plan) && has_alike_ties(&plan)) {
+            bool other = false;
+            count[check_boxing(&plan, model, &other)]++;
+            differ += other;
+            checked++;
+        }
+        plan_close(&plan);
+    }
+    print_message("seed %llu: %d plans; boxing has another list of the same sums in %d, other sums "
+                  "in %d, other bits in %d of these\n",
+                  (unsigned long long)seed, checked, count[SAME_SUMS], count[OTHER_SUMS], differ);
+    assert_int_equal(checked, PLANS);
+    assert_true(count[SAME_SUMS] > PLANS / 20 && differ > 0);
+}
+
+/* ---- stages -------------------------------------------------------------------------------- */
+
+/* The plan's split of the same micro-batches in one stage, on a stage's cluster. */
+static void open_alone(const struct plan *plan, const char *model, const int *levels,
+                       struct plan *alone)
+{
+    const struct sbp_element_bytes bytes = sbp_program_run_bytes(SBP_F32);
+    struct sbp_diag diag = {0};
+    plan_open(alone, model, levels);
+    alone->graph.training = plan->graph.training;
+    alone->parallel = plan->parallel;
+    alone->parallel.pipeline = 1;
+    expect_ok(sbp_graph_set_micro_batch(&alone->graph, plan->parallel.micro_batch, &diag), &diag);
+    const struct sbp_step_request request = {.graph = &alone->graph,
+                                             .cluster = &alone->cluster,
+                                             .parallel = &alone->parallel,
+                                             .strategy = &plan->strategy,
+                                             .bytes = &bytes,
+                                             .runs = true};
+    expect_ok(sbp_step_make(&request, &alone->step, &diag), &diag);
+}
+
+/* Each element to 16 roundings of the largest: both sums have the same terms. */
+static void expect_near(const struct sbp_graph *graph, int tensor, const float *a, const float *b)
+{
+    const int64_t *size = graph->tensor[tensor].shape.size;
+    const int64_t elements = size[0] * size[1] * size[2] * size[3];
+    float largest = 0;
+    for (int64_t i = 0; i < elements; i++)
+        largest = fmaxf(largest, fabsf(a[i]));
+    for (int64_t i = 0; i < elements; i++)
+        if (!(fabsf(a[i] - b[i]) <= 16 * 0x1p-24F * largest))
+            fail_msg("seed %llu: gradient of %s, element %lld: %.9g and %.9g",
+                     (unsigned long long)seed, graph->tensor[tensor].name, (long long)i,
+                     (double)a[i], (double)b[i]);
+}
+
+/* The first step from the same weights: the loss and the gradients of what one stage holds are the
+ * same bits. A tied weight's are sums over both uses, in one stage micro-batch by micro-batch (and
+ * token by token, in the table), in several stages each use by itself; and the norm is summed stage
+ * by stage. Those agree to rounding. */
+static void check_first_step(const struct plan *plan, const char *model, const struct trained *one,
+                             const struct trained *several)
+{
+    const struct sbp_graph *graph = &plan->graph;
+    if (memcmp(&one->loss[0], &several->loss[0], sizeof one->loss[0]) != 0)
+        fail_msg("seed %llu, %s: loss %.17g in one stage, %.17g in several",
+                 (unsigned long long)seed, model, one->loss[0], several->loss[0]);
+    if (!(fabs(one->norm[0] - several->norm[0]) <= 16 * 0x1p-24 * fabs(one->norm[0])))
+        fail_msg("seed %llu, %s: norm %.17g in one stage, %.17g in several",
+                 (unsigned long long)seed, model, one->norm[0], several->norm[0]);
+    for (int t = 0; t < graph->tensor_count; t++) {
+        if (one->gradient[t] == NULL)
+            continue;
+        const int64_t at = trained_difference(graph, t, one->gradient[t], several->gradient[t]);
+        if (at >= 0 && plan->step.holders[t] < 2)
+            fail_msg("seed %llu, %s: gradient of %s, element %lld: %.9g in one stage, %.9g in "
+                     "several",
+                     (unsigned long long)seed, model, graph->tensor[t].name, (long long)at,
+                     (double)one->gradient[t][at], (double)several->gradient[t][at]);
+        expect_near(graph, t, one->gradient[t], several->gradient[t]);
+    }
+}
+
+static void check_stages(const struct plan *plan, const char *model, const int *levels)
+{
+    struct plan alone;
+    struct trained one, several;
+    open_alone(plan, model, levels, &alone);
+    train(&alone.step, 1, seed, &one);
+    train(&plan->step, 1, seed, &several);
+    check_first_step(plan, model, &one, &several);
+    trained_free(&one);
+    trained_free(&several);
+    plan_close(&alone);
+}
+
+/* Where neither a tied weight nor a norm that clips is summed otherwise, all of the training. */
+static void check_untied(struct plan *plan, const char *model, const int *levels)
+{
+    struct plan alone;
+    struct trained one, several;
+    char text[256];
+    open_alone(plan, model, levels, &alone);
+    train(&alone.step, STEPS, seed, &one);
+    train(&plan->step, STEPS, seed, &several);
+    memcpy(several.norm, one.norm, STEPS * sizeof *one.norm);
+    if (!trained_alike(&one, &several, text, (int)sizeof text)) {
+        describe_plan(plan, model);
+        fail_msg("one stage and %d: %s", plan->step.stages, text);
+    }
+    trained_free(&one);
+    trained_free(&several);
+    plan_close(&alone);
+}
+
+static void stages_train_the_same_bits(void **state)
+{
+    enum { PLANS = 60 };
+    static const int levels[][4] = {{2, 2, 0}, {2, 3, 0}, {3, 2, 0}, {2, 2, 2, 0}};
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    int checked = 0, ties = 0, clipped = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 2300);
+    for (int tries = 0; checked < PLANS && tries < 40 * MOST_TRIES; tries++) {
+        struct plan plan;
+        const int *const all = levels[sbp_random_below(&random, 4)];
+        random_model(&random, tries % 3, model, MODEL_BYTES);
+        plan_open(&plan, model, all);
+        if (plan.graph.loss < 0)
+            plan.graph.training.update.learning_rate *= 1e-5;
+        if (plan_cut_stages(&plan, &random) && plan.parallel.pipeline == all[0]) {
+            plan_randomise(&plan, &random, tries % 2 == 0, SBP_BOXING_FULL, SBP_F32);
+            if (has_alike_ties(&plan)) {
+                const bool tied = count_ties(&plan) > 0;
+                check_stages(&plan, model, all + 1);
+                ties += tied;
+                clipped += plan.graph.training.clip_norm > 0;
+                checked++;
+                plan.graph.training.clip_norm *= 1e30; /* a norm that never clips */
+                if (!tied)
+                    check_untied(&plan, model, all + 1);
+            }
+        }
+        plan_close(&plan);
+    }
+    print_message("seed %llu: %d pipelines, %d with tied weights, %d that clip\n",
+                  (unsigned long long)seed, checked, ties, clipped);
+    assert_int_equal(checked, PLANS);
+    assert_true(ties > PLANS / 10 && clipped > PLANS / 4);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zero_levels_train_the_same_bits),
         cmocka_unit_test(recomputing_trains_the_same_bits),
+        cmocka_unit_test(boxing_trains_the_same_bits),
+        cmocka_unit_test(stages_train_the_same_bits),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

@@ -4,14 +4,6 @@
 #include "executor/run_times.h"
 #include "run_checks.h"
 
-static int count_ties(const struct plan *plan)
-{
-    int ties = 0;
-    for (int t = 0; t < plan->graph.tensor_count; t++)
-        ties += plan->step.holders[t] > 1;
-    return ties;
-}
-
 /* Whether whole gradients are summed within the only backward work, which the timeline counts at
  * the step's end. */
 static bool sums_within(const struct plan *plan)

@@ -20,7 +20,7 @@ struct trainee {
 struct school {
     const struct sbp_step *step;
     struct trainee *trainee; /* (ranks) */
-    struct trained *trained; /* rank 0 of the last stage writes losses and norms */
+    struct trained *trained; /* the first ranks of the first and the last stage write to it */
     uint64_t seed;
 };
 
@@ -63,10 +63,10 @@ static enum sbp_status train_rank(const struct sbp_comm_ops *ops, struct sbp_com
     SBP_TRY(open_trainee(school, ops, comm, trainee, diag));
     for (int step = 0; step < school->trained->steps; step++) {
         SBP_TRY(train_step(trainee, step + 1, diag));
-        if (ops->rank(comm) == ops->size(comm) - (int)school->step->mesh.devices) {
+        if (ops->rank(comm) == ops->size(comm) - (int)school->step->mesh.devices)
             school->trained->loss[step] = sbp_rank_loss(&trainee->rank);
+        if (ops->rank(comm) == 0)
             school->trained->norm[step] = trainee->rank.grad_norm;
-        }
     }
     return SBP_OK;
 }

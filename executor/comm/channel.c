@@ -206,6 +206,8 @@ enum sbp_status sbp_channel_pass(struct sbp_channel *channel, bool forward, cons
     const int peer = sbp_channel_rank(channel, channel->stage + (forward ? 1 : -1), channel->place);
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     note(channel, &exchange);
+    if (channel->skip)
+        return SBP_OK;
     const enum sbp_status status =
         channel->ops->send(channel->comm, peer, forward ? TAG_ACTIVATION : TAG_GRADIENT, buffer,
                            count * channel->kernels->real_bytes);

@@ -42,7 +42,8 @@ struct sbp_channel {
     struct sbp_logged_call *log; /* of the step under way, (call_count) */
     int logged;
     double wall_s, cpu_s; /* spent in the backend since the channel was opened */
-    bool skip; /* tests only: log the next calls, but exchange nothing; messages come as zeros */
+    bool skip; /* tests only: log the next calls, but exchange nothing; messages are not sent, and
+                  come as zeros */
 };
 
 /* The rank at a place of a stage, among those of all stages. */

@@ -229,32 +229,34 @@ static const char *random_optimizer(struct sbp_random *random)
     return optimizers[below(random, 5)];
 }
 
-/* Widths whose factors leave room for every mesh of the tests. */
-static int random_width(struct sbp_random *random)
+/* Widths whose factors leave room for every mesh of the tests; or that no group divides, so that
+ * shards are padded. */
+static int random_width(struct sbp_random *random, bool odd)
 {
-    static const int widths[] = {24, 48, 72};
-    return widths[below(random, 3)];
+    static const int widths[2][3] = {{24, 48, 72}, {13, 21, 35}};
+    return widths[odd][below(random, 3)];
 }
 
-static void random_perceptron(struct sbp_random *random, bool residual, struct sbp_text *text)
+static void random_perceptron(struct sbp_random *random, bool residual, bool odd,
+                              struct sbp_text *text)
 {
     static const char *const activations[] = {"relu", "gelu"};
-    const int layers = 1 + below(random, 3), width = random_width(random);
+    const int layers = odd ? 1 : 1 + below(random, 3), width = random_width(random, odd);
     sbp_text_add(text, "\"global_batch\": %d, \"sequence\": %d, \"input\": \"%s\", \"layers\": [",
-                 below(random, 2) ? 24 : 48, below(random, 3) == 0 ? 24 : 1,
+                 below(random, 2) ? 24 : 48, odd || below(random, 3) == 0 ? 24 : 1,
                  below(random, 2) ? "free" : "split");
     sbp_text_add(text,
                  "{\"op\": \"linear\", \"name\": \"first\", \"in\": %d, \"out\": %d, "
                  "\"bias\": true}",
-                 random_width(random), width);
+                 random_width(random, odd), width);
     for (int i = 0; i < layers; i++) {
         const char *from = i == 0 ? "first" : residual ? "sum" : "out";
         sbp_text_add(text, ", {\"op\": \"linear\", \"name\": \"fc%d\", \"inputs\": [\"%s", i, from);
         if (i > 0)
             sbp_text_add(text, "%d", i - 1);
         sbp_text_add(text, "\"], \"out\": %d, \"bias\": %s}, {\"op\": \"%s\"}",
-                     residual ? width : random_width(random), below(random, 2) ? "true" : "false",
-                     activations[below(random, 2)]);
+                     residual ? width : random_width(random, odd),
+                     below(random, 2) ? "true" : "false", activations[below(random, 2)]);
         sbp_text_add(text, ", {\"op\": \"linear\", \"name\": \"out%d\", \"out\": %d}", i, width);
         if (residual)
             sbp_text_add(text,
@@ -289,8 +291,8 @@ void random_model(struct sbp_random *random, int kind, char *buffer, int size)
     struct sbp_text text = {0};
     sbp_text_add(&text, "{\"name\": \"random%d\", \"optimizer\": %s, \"clip_norm\": %s, ", kind,
                  random_optimizer(random), below(random, 2) ? "0.5" : "0");
-    if (kind < 2)
-        random_perceptron(random, kind == 1, &text);
+    if (kind != 2)
+        random_perceptron(random, kind == 1, kind == 3, &text);
     else
         random_gpt(random, &text);
     sbp_text_add(&text, "}");

@@ -1,4 +1,6 @@
 /* Planted faults, each of which verification must find. */
+#include <string.h>
+
 #include "run_checks.h"
 
 /* An instruction with a kind of collective, or -1. */
@@ -21,14 +23,19 @@ static int find_instr(const struct plan *plan, struct sbp_random *random,
     return found;
 }
 
+static void plant(struct sbp_run_options *options, enum sbp_fault fault, int stage, int instr)
+{
+    options->fault = fault;
+    options->fault_stage = stage;
+    options->fault_instr = instr;
+}
+
 static void check_fault(const struct plan *plan, struct sbp_random *random, const char *model,
                         enum sbp_fault fault, int stage, int instr)
 {
     struct sbp_run_options options = options_for(SBP_F64, random);
     struct sbp_run_result result;
-    options.fault = fault;
-    options.fault_stage = stage;
-    options.fault_instr = instr;
+    plant(&options, fault, stage, instr);
     run_plan(plan, &options, model, &result);
     if (!result.finding.found) {
         const struct sbp_instr *at = &plan->step.program[stage].instr[instr];
@@ -135,12 +142,248 @@ static void faults_between_stages_are_found(void **state)
         assert_int_equal(planted[sort], FAULTS / 3);
 }
 
+/* ---- faults that have a name --------------------------------------------------------------- */
+
+/* A fault, where it is planted, and what names it. */
+struct named_fault {
+    enum sbp_fault fault;
+    bool (*is_place)(const struct plan *plan, int stage, int instr);
+    bool staged;
+    int step;         /* whose verification finds it */
+    const char *what; /* of the finding; NULL: any */
+    bool of_tensor;   /* the finding is of the instruction's tensor */
+};
+
+static const struct sbp_instr *instr_of(const struct plan *plan, int stage, int instr)
+{
+    return &plan->step.program[stage].instr[instr];
+}
+
+/* What a forward pass leaves in its frame for the backward pass, while others are in flight. */
+static bool keeps(const struct plan *plan, int stage, int instr)
+{
+    const struct sbp_program *program = &plan->step.program[stage];
+    const struct sbp_instr *at = instr_of(plan, stage, instr);
+    const int out = at->buffer[SBP_AT_OUT];
+    if (at->kind != SBP_INSTR_FORWARD || at->section != SBP_SECTION_FORWARD || out < 0 ||
+        plan->step.memory[stage].in_flight < 2)
+        return false;
+    const int64_t offset = program->buffer[out].offset_bytes - program->persistent_bytes;
+    const int last = program->buffer[out].last;
+    return offset >= 0 && offset < program->kept_bytes && last < program->instr_count &&
+           program->instr[last].section == SBP_SECTION_BACKWARD;
+}
+
+/* Token ids, the model's input, or a mask, of one of several micro-batches. */
+static bool reads_rows(const struct plan *plan, int stage, int instr)
+{
+    const struct sbp_instr *at = instr_of(plan, stage, instr);
+    if (plan->step.micro_batches < 2 || at->section != SBP_SECTION_FORWARD)
+        return false;
+    if (at->kind != SBP_INSTR_FORWARD)
+        return at->kind == SBP_INSTR_INPUT;
+    const enum sbp_op_kind kind = plan->graph.op[at->op].kind;
+    return kind == SBP_OP_EMBEDDING || kind == SBP_OP_DROPOUT;
+}
+
+/* A bias that is gathered for the backward pass is not read there. */
+static bool gathers_weight(const struct plan *plan, int stage, int instr)
+{
+    const struct sbp_instr *at = instr_of(plan, stage, instr);
+    return at->kind == SBP_INSTR_GATHER && at->section != SBP_SECTION_STEP &&
+           at->tensor == plan->graph.op[at->op].weight[0];
+}
+
+static bool gathers_update(const struct plan *plan, int stage, int instr)
+{
+    const struct sbp_instr *at = instr_of(plan, stage, instr);
+    return at->kind == SBP_INSTR_GATHER && at->section == SBP_SECTION_STEP;
+}
+
+static bool sums_tied(const struct plan *plan, int stage, int instr)
+{
+    const struct sbp_instr *at = instr_of(plan, stage, instr);
+    return at->kind == SBP_INSTR_INNER && at->tensor >= 0;
+}
+
+static bool scatters_padded(const struct plan *plan, int stage, int instr)
+{
+    const struct sbp_program *program = &plan->step.program[stage];
+    const struct sbp_instr *at = instr_of(plan, stage, instr);
+    if (at->kind != SBP_INSTR_SCATTER)
+        return false;
+    const struct sbp_weight_shard *shard = &program->shard[at->tensor];
+    const struct sbp_buffer *weight = &program->buffer[program->weight_buffer[at->tensor]];
+    return shard->elements * sbp_mesh_group_size(&program->mesh, shard->axes) >
+           sbp_dist_local_elements(&program->mesh, &plan->graph.tensor[at->tensor].shape,
+                                   &weight->dist);
+}
+
+static bool sends(const struct plan *plan, int stage, int instr)
+{
+    return instr_of(plan, stage, instr)->kind == SBP_INSTR_SEND;
+}
+
+/* A random place of a random stage; -1: it has none. */
+static int find_place(const struct plan *plan, struct sbp_random *random,
+                      const struct named_fault *fault, int *stage)
+{
+    int found = -1, seen = 0;
+    *stage = (int)sbp_random_below(random, (uint64_t)plan->step.stages);
+    for (int i = 0; i < plan->step.program[*stage].instr_count; i++)
+        if (fault->is_place(plan, *stage, i) && sbp_random_below(random, (uint64_t)++seen) == 0)
+            found = i;
+    return found;
+}
+
+static void check_named(const struct plan *plan, struct sbp_random *random, const char *model,
+                        const struct named_fault *fault, int stage, int instr)
+{
+    struct sbp_run_options options = options_for(SBP_F64, random);
+    struct sbp_run_result result;
+    char text[512];
+    const int tensor = instr_of(plan, stage, instr)->tensor;
+    options.steps = fault->step + 1;
+    plant(&options, fault->fault, stage, instr);
+    run_plan(plan, &options, model, &result);
+    const struct sbp_finding *finding = &result.finding;
+    if (!finding->found || finding->step != fault->step ||
+        (fault->what != NULL && strcmp(finding->what, fault->what) != 0) ||
+        (fault->of_tensor && strcmp(finding->tensor, plan->graph.tensor[tensor].name) != 0)) {
+        describe_plan(plan, model);
+        fail_msg("fault %d in instruction %d of stage %d: %s", (int)fault->fault, instr, stage,
+                 finding->found ? sbp_verify_finding_text(finding, text, (int)sizeof text)
+                                : "went unnoticed");
+    }
+    sbp_run_free(&result);
+}
+
+/* Whatever stands behind the end of a shard trains the same model, and makes the same norm. */
+static void check_harmless(const struct plan *plan, struct sbp_random *random, const char *model,
+                           const struct named_fault *fault, int stage, int instr)
+{
+    struct sbp_run_options options = options_for(SBP_F64, random);
+    double worst = 0;
+    options.steps = 3;
+    plant(&options, fault->fault, stage, instr);
+    check_run(plan, &options, model, &worst);
+}
+
+/* No rank gets what it waits for: the run ends, and says who waits for whom. */
+static void check_lost(const struct plan *plan, struct sbp_random *random, const char *model,
+                       const struct named_fault *fault, int stage, int instr)
+{
+    struct sbp_run_options options = options_for(SBP_F64, random);
+    struct sbp_run_result result;
+    struct sbp_diag diag = {0};
+    plant(&options, fault->fault, stage, instr);
+    const enum sbp_status status = sbp_run(&plan->step, &plan->cluster, &options, &result, &diag);
+    if (status != SBP_E_BACKEND || strstr(diag.text, "waits for rank") == NULL) {
+        describe_plan(plan, model);
+        fail_msg("a lost message of stage %d: %s: %s", stage, sbp_status_name(status), diag.text);
+    }
+}
+
+typedef void (*check_planted)(const struct plan *plan, struct sbp_random *random, const char *model,
+                              const struct named_fault *fault, int stage, int instr);
+
+/* Plants a fault in `count` random plans that have a place for it. */
+static void check_places(const struct named_fault *fault, int count, check_planted check)
+{
+    static const int one_axis[][2] = {{2, 0}, {4, 0}, {8, 0}};
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    int planted = 0;
+    sbp_random_seed(&random, seed + 1100 + (uint64_t)fault->fault + 100 * (uint64_t)fault->step);
+    for (int tries = 0; planted < count && tries < 40 * MOST_TRIES; tries++) {
+        struct plan plan;
+        const bool padded = fault->fault == SBP_FAULT_PADDING;
+        random_model(&random, padded ? ODD : tries % 3, model, MODEL_BYTES);
+        plan_open(&plan, model, padded ? one_axis[tries % 3] : random_levels(&random));
+        if (!fault->staged)
+            plan_cut_step(&plan, &random);
+        if (!fault->staged || plan_cut_stages(&plan, &random)) {
+            plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F64);
+            int stage;
+            const int instr = find_place(&plan, &random, fault, &stage);
+            if (instr >= 0 && has_alike_ties(&plan)) {
+                check(&plan, &random, model, fault, stage, instr);
+                planted++;
+            }
+        }
+        plan_close(&plan);
+    }
+    assert_int_equal(planted, count);
+}
+
+static void a_lost_message_ends_the_run(void **state)
+{
+    (void)state;
+    check_places(&(struct named_fault){.fault = SBP_FAULT_SKIP, .is_place = sends, .staged = true},
+                 10, check_lost);
+}
+
+static void a_frame_used_too_early_is_found(void **state)
+{
+    (void)state;
+    check_places(
+        &(struct named_fault){
+            .fault = SBP_FAULT_FRAME, .is_place = keeps, .staged = true, .step = 1},
+        12, check_named);
+}
+
+static void rows_of_another_micro_batch_are_found(void **state)
+{
+    (void)state;
+    check_places(&(struct named_fault){.fault = SBP_FAULT_ROWS, .is_place = reads_rows, .step = 1},
+                 12, check_named);
+}
+
+static void a_stale_weight_is_found(void **state)
+{
+    (void)state;
+    check_places(
+        &(struct named_fault){.fault = SBP_FAULT_STALE, .is_place = gathers_weight, .step = 2}, 12,
+        check_named);
+    check_places(&(struct named_fault){.fault = SBP_FAULT_STALE,
+                                       .is_place = gathers_update,
+                                       .step = 3,
+                                       .what = "replica of the weight",
+                                       .of_tensor = true},
+                 12, check_named);
+}
+
+static void a_tied_gradient_left_out_is_found(void **state)
+{
+    (void)state;
+    check_places(&(struct named_fault){.fault = SBP_FAULT_LEAVE_OUT,
+                                       .is_place = sums_tied,
+                                       .staged = true,
+                                       .step = 1,
+                                       .what = "gradient",
+                                       .of_tensor = true},
+                 12, check_named);
+}
+
+static void padding_of_shards_leaks_nowhere(void **state)
+{
+    (void)state;
+    check_places(&(struct named_fault){.fault = SBP_FAULT_PADDING, .is_place = scatters_padded}, 20,
+                 check_harmless);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(skipped_communication_is_found),
         cmocka_unit_test(scaled_results_are_found),
         cmocka_unit_test(faults_between_stages_are_found),
+        cmocka_unit_test(a_lost_message_ends_the_run),
+        cmocka_unit_test(a_frame_used_too_early_is_found),
+        cmocka_unit_test(rows_of_another_micro_batch_are_found),
+        cmocka_unit_test(a_stale_weight_is_found),
+        cmocka_unit_test(a_tied_gradient_left_out_is_found),
+        cmocka_unit_test(padding_of_shards_leaks_nowhere),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

@@ -1,0 +1,116 @@
+#include "executor/run_fault.h"
+
+#include <stddef.h>
+
+static const double SCALE = 1.0 + 1.0 / 64;
+static const double LARGE = 1e12; /* its square is a number in either precision */
+
+static enum sbp_status begin_first_rows(struct sbp_run_fault *memory, struct sbp_rank *rank,
+                                        struct sbp_diag *diag)
+{
+    memory->micro_batch = rank->micro_batch;
+    return rank->micro_batch > 0 ? sbp_rank_begin_micro_batch(rank, 0, diag) : SBP_OK;
+}
+
+enum sbp_status sbp_run_fault_before(struct sbp_run_fault *memory, enum sbp_fault fault,
+                                     struct sbp_rank *rank, const struct sbp_instr *instr,
+                                     struct sbp_diag *diag)
+{
+    if (fault == SBP_FAULT_SKIP)
+        rank->channel->skip = true;
+    if (fault == SBP_FAULT_LEAVE_OUT)
+        rank->kernels->zero(sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_OUT]),
+                            (int64_t)instr->inner_elements);
+    memory->frame = rank->frame;
+    if (fault == SBP_FAULT_FRAME)
+        rank->frame = (rank->frame + 1) % rank->frames;
+    return fault == SBP_FAULT_ROWS ? begin_first_rows(memory, rank, diag) : SBP_OK;
+}
+
+/* On the stage's last rank. */
+static void scale_result(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const int out = instr->buffer[SBP_AT_OUT];
+    if (rank->rank == rank->program->mesh.devices - 1 && out >= 0)
+        rank->kernels->scale(sbp_rank_buffer(rank, out), SCALE,
+                             rank->program->buffer[out].elements);
+}
+
+static void copy(const struct sbp_rank *rank, void *to, const void *from, int64_t first,
+                 int64_t count)
+{
+    const int64_t bytes = first * rank->kernels->real_bytes;
+    const int order = 0;
+    rank->kernels->permute((char *)to + bytes, (const char *)from + bytes, 1, &count, &order);
+}
+
+/* Keeps a weight that was gathered in the first step, and brings the other members' shards of it
+ * back in later ones. */
+static enum sbp_status bring_back(struct sbp_run_fault *memory, struct sbp_rank *rank,
+                                  const struct sbp_instr *instr, struct sbp_diag *diag)
+{
+    const int out = instr->buffer[SBP_AT_OUT];
+    const struct sbp_weight_shard *shard = &rank->program->shard[instr->tensor];
+    const int64_t elements = rank->program->buffer[out].elements;
+    const int64_t own =
+        sbp_mesh_group_place(&rank->program->mesh, shard->axes, rank->rank) * shard->elements;
+    void *const weight = sbp_rank_buffer(rank, out);
+    if (memory->kept == NULL)
+        memory->kept = rank->device->memory->allocate(elements * rank->kernels->real_bytes);
+    if (memory->kept == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for a planted fault");
+    if (rank->step == 1) {
+        copy(rank, memory->kept, weight, 0, elements);
+        return SBP_OK;
+    }
+    copy(rank, weight, memory->kept, 0, own);
+    copy(rank, weight, memory->kept, own + shard->elements, elements - own - shard->elements);
+    return SBP_OK;
+}
+
+static enum sbp_status set_large(struct sbp_rank *rank, int tensor, int buffer)
+{
+    const struct sbp_stretch stretch = sbp_rank_stretch(rank->program, tensor, rank->rank);
+    const int64_t bytes = rank->kernels->real_bytes;
+    unsigned char *const shard = sbp_rank_shard(rank, tensor, buffer);
+    const float single = (float)LARGE;
+    const void *large = bytes == sizeof single ? (const void *)&single : (const void *)&LARGE;
+    for (int64_t i = stretch.count; shard != NULL && i < rank->program->shard[tensor].elements; i++)
+        SBP_TRY(rank->device->memory->from_host(shard + i * bytes, large, bytes));
+    return SBP_OK;
+}
+
+static enum sbp_status fill_padding(struct sbp_rank *rank, int tensor, struct sbp_diag *diag)
+{
+    const struct sbp_program *program = rank->program;
+    const int states[] = {program->weight_buffer[tensor], program->gradient_buffer[tensor],
+                          program->first_moment[tensor], program->second_moment[tensor]};
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
+        const enum sbp_status status = set_large(rank, tensor, states[i]);
+        if (status != SBP_OK)
+            return sbp_fail(diag, status, "copying to device %s", rank->device->name);
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_run_fault_after(struct sbp_run_fault *memory, enum sbp_fault fault,
+                                    struct sbp_rank *rank, const struct sbp_instr *instr,
+                                    struct sbp_diag *diag)
+{
+    rank->channel->skip = false;
+    rank->frame = memory->frame;
+    if (fault == SBP_FAULT_ROWS)
+        rank->micro_batch = memory->micro_batch;
+    if (fault == SBP_FAULT_SCALE)
+        scale_result(rank, instr);
+    if (fault == SBP_FAULT_STALE)
+        return bring_back(memory, rank, instr, diag);
+    return fault == SBP_FAULT_PADDING ? fill_padding(rank, instr->tensor, diag) : SBP_OK;
+}
+
+void sbp_run_fault_free(struct sbp_run_fault *memory, const struct sbp_rank *rank)
+{
+    if (memory->kept != NULL)
+        rank->device->memory->release(memory->kept);
+    memory->kept = NULL;
+}

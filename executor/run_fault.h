@@ -1,0 +1,35 @@
+/* Faults that tests plant in a run, to see that verification, or the backend, catches each. */
+#ifndef SBP_EXECUTOR_RUN_FAULT_H
+#define SBP_EXECUTOR_RUN_FAULT_H
+
+#include "executor/rank/rank.h"
+
+enum sbp_fault {
+    SBP_FAULT_NONE,
+    SBP_FAULT_SKIP,      /* an instruction's communication exchanges nothing; what it would send to
+                            another stage is lost, what it receives from there are zeros */
+    SBP_FAULT_SCALE,     /* an instruction's result is off by a factor on one rank */
+    SBP_FAULT_LEAVE_OUT, /* a sum over stages goes without the one's part */
+    SBP_FAULT_FRAME,     /* an instruction works in the frame of another micro-batch */
+    SBP_FAULT_ROWS,      /* an instruction works on the first micro-batch's rows of the batch */
+    SBP_FAULT_STALE,     /* others' shards of a weight are gathered as the first step had them */
+    SBP_FAULT_PADDING,   /* behind the end of a shard, and of its states, stand large numbers */
+};
+
+/* A rank's memory between the two calls, and from step to step; zeroed at first. */
+struct sbp_run_fault {
+    void *kept; /* the weight of the first step */
+    int frame;
+    int64_t micro_batch;
+};
+
+/* Before and after the instruction that the fault is planted in. They fail as the device does. */
+enum sbp_status sbp_run_fault_before(struct sbp_run_fault *memory, enum sbp_fault fault,
+                                     struct sbp_rank *rank, const struct sbp_instr *instr,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_run_fault_after(struct sbp_run_fault *memory, enum sbp_fault fault,
+                                    struct sbp_rank *rank, const struct sbp_instr *instr,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_run_fault_free(struct sbp_run_fault *memory, const struct sbp_rank *rank);
+
+#endif

@@ -16,20 +16,22 @@ enum { STEPS = 3 };
 
 /* ---- plans and their variants -------------------------------------------------------------- */
 
-/* A random plan, in stages where `staged`; false: it has none. Models without a loss, whose
- * gradients are no means over tokens, learn more slowly, or they would leave all numbers. */
+/* A random plan, in stages where `staged`; false: it has none. Now and then widths leave padding in
+ * shards. Models without a loss, whose gradients are no means over tokens, learn more slowly, or
+ * they would leave all numbers. */
 static bool open_drawn(struct sbp_random *random, int index, bool staged, char *model,
                        struct plan *plan)
 {
-    random_model(random, index % 3, model, MODEL_BYTES);
-    plan_open(plan, model, random_levels(random));
+    const bool odd = index % 8 == 4;
+    random_model(random, odd ? ODD : index % 3, model, MODEL_BYTES);
+    plan_open(plan, model, odd ? (const int[]){4, 0} : random_levels(random));
     if (!staged)
         plan_cut_step(plan, random);
     else if (!plan_cut_stages(plan, random))
         return false;
     if (plan->graph.loss < 0)
         plan->graph.training.update.learning_rate *= 1e-5;
-    plan_randomise(plan, random, index % 2 == 0, SBP_BOXING_FULL, SBP_F32);
+    plan_randomise(plan, random, index % 2 == 0 && !odd, SBP_BOXING_FULL, SBP_F32);
     return true;
 }
 
@@ -275,7 +277,7 @@ static enum outcome check_boxing(const struct plan *plan, const char *model, boo
 
 static void boxing_trains_the_same_bits(void **state)
 {
-    enum { PLANS = 100 };
+    enum { PLANS = 60 };
     char model[MODEL_BYTES];
     struct sbp_random random;
     int checked = 0, differ = 0, count[3] = {0};

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/launcher.h"
 #include "base/machine.h"
 #include "base/math/numeric.h"
 #include "base/math/random.h"
@@ -537,28 +538,41 @@ static double arenas_bytes(const struct job *job)
     return bytes;
 }
 
+/* What verification adds in this process, which runs `ranks`; 0 without it. */
+static enum sbp_status verification_bytes(const struct job *job, int64_t ranks, double *bytes,
+                                          struct sbp_diag *diag)
+{
+    struct sbp_verify_need need = {0};
+    if (job->options->verify)
+        SBP_TRY(sbp_verify_count(job->step, job->cluster, &need, diag));
+    const bool leads = ranks == job->ranks || sbp_launcher_rank() <= 0;
+    *bytes = (leads ? need.reference_bytes : 0) + (double)ranks * need.rank_bytes;
+    return SBP_OK;
+}
+
 /* Linux hands out memory that is not there and ends a process, or another one, when it is touched;
  * so the need is compared with the machine first. */
-static enum sbp_status check_threads(const struct job *job, struct sbp_diag *diag)
+static enum sbp_status check_memory(int64_t ranks, double arenas, double verification,
+                                    struct sbp_diag *diag)
 {
     struct sbp_machine machine;
+    char needs[32], has[32], of_it[32], part[96] = "";
     sbp_machine_find(SBP_CONTROL_GROUP, &machine);
-    char needs[32], has[32];
-    const double needed = arenas_bytes(job);
     const double there = (double)machine.memory_bytes;
-    if (job->ranks > 1024)
-        return sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, the threads backend runs 1024",
-                        (long long)job->ranks);
-    if (there > 0 && needed > there)
-        return sbp_fail(diag, SBP_E_MEMORY, "%lld ranks need %s together, this machine has %s",
-                        (long long)job->ranks, sbp_format_bytes(needed, needs),
-                        sbp_format_bytes(there, has));
-    return SBP_OK;
+    if (there == 0 || arenas + verification <= there)
+        return SBP_OK;
+    if (verification > 0)
+        (void)snprintf(part, sizeof part, ", %s of it to verify",
+                       sbp_format_bytes(verification, of_it));
+    return sbp_fail(diag, SBP_E_MEMORY, "%lld rank%s need%s %s together%s, this machine has %s",
+                    (long long)ranks, ranks == 1 ? "" : "s", ranks == 1 ? "s" : "",
+                    sbp_format_bytes(arenas + verification, needs), part,
+                    sbp_format_bytes(there, has));
 }
 
 /* Sees that the ranks of this process find the address space for memory, stack and kernels, and
  * keeps the kernels' part. */
-static enum sbp_status keep_space(struct job *job, int64_t ranks, double arenas,
+static enum sbp_status keep_space(struct job *job, int64_t ranks, double values,
                                   struct sbp_diag *diag)
 {
     enum { STACK_BYTES = 8 << 20 };
@@ -566,7 +580,7 @@ static enum sbp_status keep_space(struct job *job, int64_t ranks, double arenas,
     void *all, *space;
     const int64_t bytes = ranks * SBP_KERNELS_CPU_SPACE_BYTES;
     (void)snprintf(what, sizeof what, "%lld rank%s", (long long)ranks, ranks == 1 ? "" : "s");
-    const int64_t whole = bytes + (int64_t)arenas + ranks * STACK_BYTES;
+    const int64_t whole = bytes + (int64_t)values + ranks * STACK_BYTES;
     SBP_TRY(sbp_machine_reserve(whole, what, &all, diag));
     sbp_machine_release(all, whole);
     SBP_TRY(sbp_machine_reserve(bytes, what, &space, diag));
@@ -575,18 +589,31 @@ static enum sbp_status keep_space(struct job *job, int64_t ranks, double arenas,
     return SBP_OK;
 }
 
+/* `ranks` of this process, whose arenas take so many bytes. */
+static enum sbp_status prepare_process(struct job *job, int64_t ranks, double arenas,
+                                       struct sbp_diag *diag)
+{
+    double verification;
+    SBP_TRY(verification_bytes(job, ranks, &verification, diag));
+    SBP_TRY(check_memory(ranks, arenas, verification, diag));
+    return keep_space(job, ranks, arenas + verification, diag);
+}
+
 static enum sbp_status run_ranks(struct job *job, struct sbp_diag *diag)
 {
     const char *backend = job->options->backend;
     if (strcmp(backend, "mpi") == 0) {
-        const enum sbp_status status = keep_space(job, 1, (double)job->result->arena_bytes, diag);
+        const enum sbp_status status =
+            prepare_process(job, 1, (double)job->result->arena_bytes, diag);
         return status == SBP_OK ? sbp_mpi_run(rank_main, job, diag) : sbp_run_refuse(status, diag);
     }
     if (strcmp(backend, "nccl") == 0)
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
                         "backend nccl: plans run on threads and mpi, NCCL is for calibrating");
-    SBP_TRY(check_threads(job, diag));
-    SBP_TRY(keep_space(job, job->ranks, arenas_bytes(job), diag));
+    if (job->ranks > 1024)
+        return sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, the threads backend runs 1024",
+                        (long long)job->ranks);
+    SBP_TRY(prepare_process(job, job->ranks, arenas_bytes(job), diag));
     return sbp_threads_run((int)job->ranks, rank_main, job, diag);
 }
 

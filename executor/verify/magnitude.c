@@ -51,6 +51,22 @@ void sbp_magnitude_close(struct sbp_magnitude *magnitude)
     *magnitude = (struct sbp_magnitude){0};
 }
 
+double sbp_magnitude_bytes(const struct sbp_shape *shape)
+{
+    const double rows = (double)(shape->size[0] * shape->size[1]);
+    const double columns = (double)(shape->size[2] * shape->size[3]);
+    return (rows * columns + 3 * (rows + columns)) * sizeof(double);
+}
+
+/* Both operands' absolute values; vectors of them are small beside these. */
+double sbp_magnitude_note_bytes(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    const int x = instr->buffer[SBP_AT_IN], dy = instr->buffer[SBP_AT_DY];
+    if (instr->kind != SBP_INSTR_BACKWARD || x < 0 || dy < 0)
+        return 0;
+    return (double)(program->buffer[x].elements + program->buffer[dy].elements) * sizeof(double);
+}
+
 double sbp_magnitude_inherited(const struct sbp_magnitude *m, int64_t index)
 {
     const int64_t i = index / m->columns, j = index % m->columns;

@@ -40,6 +40,9 @@ struct sbp_magnitude {
 enum sbp_status sbp_magnitude_open(struct sbp_magnitude *magnitude, const struct sbp_shape *shape,
                                    bool by_row) SBP_MUST_USE;
 void sbp_magnitude_close(struct sbp_magnitude *magnitude);
+/* What it allocates for a parameter, and the most for a while when it notes an instruction. */
+double sbp_magnitude_bytes(const struct sbp_shape *shape);
+double sbp_magnitude_note_bytes(const struct sbp_program *program, const struct sbp_instr *instr);
 
 /* Standard deviation of the inherited error of an element; -1 where the gradient is exactly 0. */
 double sbp_magnitude_inherited(const struct sbp_magnitude *magnitude, int64_t index);

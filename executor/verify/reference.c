@@ -136,16 +136,21 @@ static enum sbp_status open_ranks(struct sbp_reference *reference, uint64_t seed
     return SBP_OK;
 }
 
+/* Graph and programs, without memory for the values in them. */
+static enum sbp_status prepare(struct sbp_reference *reference, const struct sbp_graph *graph,
+                               const struct sbp_cluster *cluster, struct sbp_diag *diag)
+{
+    SBP_TRY(sbp_cut_graph(graph, graph->global_batch, &reference->arena, &reference->graph, diag));
+    reference->graph.training = (struct sbp_training){.update = {.optimizer = SBP_SGD}};
+    return compile(reference, cluster, diag);
+}
+
 enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct sbp_graph *graph,
                                    const struct sbp_cluster *cluster, uint64_t seed, double u,
                                    struct sbp_diag *diag)
 {
     *reference = (struct sbp_reference){.scale = hypot(u, 0x1p-53) / 0x1p-24};
-    enum sbp_status status =
-        sbp_cut_graph(graph, graph->global_batch, &reference->arena, &reference->graph, diag);
-    reference->graph.training = (struct sbp_training){.update = {.optimizer = SBP_SGD}};
-    if (status == SBP_OK)
-        status = compile(reference, cluster, diag);
+    enum sbp_status status = prepare(reference, graph, cluster, diag);
     if (status == SBP_OK)
         status = open_ranks(reference, seed, diag);
     if (status != SBP_OK)
@@ -164,6 +169,39 @@ void sbp_reference_close(struct sbp_reference *reference)
     sbp_program_free(&reference->shadow_program);
     sbp_arena_free(&reference->arena);
     *reference = (struct sbp_reference){0};
+}
+
+/* Arenas, and the sizes that bounds are made of. */
+static double bytes_of(const struct sbp_reference *reference)
+{
+    const struct sbp_graph *graph = &reference->graph;
+    double passing = 0;
+    double bytes =
+        (double)reference->program.arena_bytes + (double)reference->shadow_program.arena_bytes;
+    for (int t = 0; t < graph->tensor_count; t++) {
+        const int64_t *size = graph->tensor[t].shape.size;
+        if (reference->program.weight_buffer[t] >= 0)
+            bytes += sbp_magnitude_bytes(&graph->tensor[t].shape);
+        else if (is_output(graph, t) || is_split_input(graph, t)) /* value, sum, inherited */
+            bytes += (double)(size[0] * size[1]) * (2 * (double)(size[2] * size[3]) + 1) *
+                     sizeof(double);
+    }
+    for (int i = 0; i < reference->program.instr_count; i++)
+        passing = fmax(passing,
+                       sbp_magnitude_note_bytes(&reference->program, &reference->program.instr[i]));
+    return bytes + passing;
+}
+
+enum sbp_status sbp_reference_bytes(const struct sbp_graph *graph,
+                                    const struct sbp_cluster *cluster, double *bytes,
+                                    struct sbp_diag *diag)
+{
+    struct sbp_reference reference = {0};
+    const enum sbp_status status = prepare(&reference, graph, cluster, diag);
+    if (status == SBP_OK)
+        *bytes = bytes_of(&reference);
+    sbp_reference_close(&reference);
+    return status;
 }
 
 double *sbp_reference_weight(struct sbp_reference *reference, int tensor)

@@ -35,6 +35,11 @@ enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct
                                    const struct sbp_cluster *cluster, uint64_t seed, double u,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_reference_close(struct sbp_reference *reference);
+/* Bytes that reference and shadow take, by their compiled programs; nothing of that is allocated.
+ * Fails as opening does. */
+enum sbp_status sbp_reference_bytes(const struct sbp_graph *graph,
+                                    const struct sbp_cluster *cluster, double *bytes,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Whole tensors, row-major. Weights are the caller's to set, in both precisions, before a run; the
  * gradient is there after it. */

@@ -486,6 +486,28 @@ static enum sbp_status allocate_outputs(struct sbp_verifier *v)
     return SBP_OK;
 }
 
+/* Outputs of all micro-batches of a stage, and the pieces that `allocate` makes. */
+static double rank_bytes(const struct sbp_program *program)
+{
+    double elements = 7.0 * PIECE;
+    for (int t = 0; t < program->graph->tensor_count; t++) {
+        const int end = sbp_reference_end_instr(program, t);
+        if (end >= 0)
+            elements += (double)program->scope.micro_batches *
+                        (double)program->buffer[program->instr[end].buffer[SBP_AT_OUT]].elements;
+    }
+    return elements * sizeof(double);
+}
+
+enum sbp_status sbp_verify_count(const struct sbp_step *step, const struct sbp_cluster *cluster,
+                                 struct sbp_verify_need *need, struct sbp_diag *diag)
+{
+    *need = (struct sbp_verify_need){0};
+    for (int stage = 0; stage < step->stages; stage++)
+        need->rank_bytes = fmax(need->rank_bytes, rank_bytes(sbp_step_program(step, stage)));
+    return sbp_reference_bytes(step->program[0].graph, cluster, &need->reference_bytes, diag);
+}
+
 static enum sbp_status allocate(struct sbp_verifier *v)
 {
     v->piece = malloc(PIECE * sizeof(double));

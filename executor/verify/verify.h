@@ -46,6 +46,16 @@ const char *sbp_verify_finding_text(const struct sbp_finding *finding, char *buf
 bool sbp_verify_is_near(struct sbp_verify_outcome *outcome, double run, double reference,
                         double bound);
 
+/* Bytes that verifying a run takes, beside the arenas of its ranks: on rank 0 the reference and its
+ * shadow, from their compiled programs, and on every rank what it keeps for comparisons. */
+struct sbp_verify_need {
+    double reference_bytes;
+    double rank_bytes; /* the most of a rank */
+};
+/* Fails as compiling the reference does; E_MEMORY when there is not even room for its programs. */
+enum sbp_status sbp_verify_count(const struct sbp_step *step, const struct sbp_cluster *cluster,
+                                 struct sbp_verify_need *need, struct sbp_diag *diag) SBP_MUST_USE;
+
 struct sbp_verifier;
 
 /* Collective over all ranks, like begin_step and end_step. *verifier belongs to the caller (close);

@@ -137,6 +137,11 @@ static bool set_field(const struct sbp_option *option, const char *value, void *
     case SBP_OPTION_RATE:
         return set_real(option, value, field);
     case SBP_OPTION_CHOICE:
+        if (value == NULL) { /* a flag */
+            *(int *)field = (int)option->least;
+            break;
+        }
+        return set_name(option, value, field);
     case SBP_OPTION_NAME:
         return set_name(option, value, field);
     case SBP_OPTION_CHECKED:
@@ -170,7 +175,7 @@ enum sbp_status sbp_option_value(const struct sbp_option *option, int count, cha
 {
     const char *end = words[*at] + strlen(option->name);
     *value = *end == '=' ? end + 1 : NULL;
-    if (option->argument == NULL && *value != NULL)
+    if (option->argument == NULL && *value != NULL && sbp_option_name_at(option, 0) == NULL)
         return sbp_fail(diag, SBP_E_USAGE, "%s%s takes no value", place, option->name);
     if (option->argument == NULL || *value != NULL)
         return SBP_OK;

@@ -29,7 +29,8 @@ enum sbp_option_kind {
     SBP_OPTION_TOKENS,  /* double: a whole number from least, as COUNT or 3e11 */
     SBP_OPTION_SECONDS, /* double, 0 and more */
     SBP_OPTION_RATE,    /* double, above 0 up to most */
-    SBP_OPTION_CHOICE,  /* int: place in the list of names */
+    SBP_OPTION_CHOICE,  /* int: place in the list of names; a flag, which has no `argument`, stands
+                           for `least`, and "--name=NAME" for others */
     SBP_OPTION_NAME,    /* const char *: one of the names */
     SBP_OPTION_CHECKED, /* whatever `set` fills */
 };
@@ -58,7 +59,8 @@ struct sbp_option {
 const struct sbp_option *sbp_option_find(const struct sbp_option *options, const char *name,
                                          size_t length);
 /* The value of the option at words[*at]: what stands behind its '=', or the next word, which is
- * stepped over; NULL of a flag. E_USAGE begins with `place`. */
+ * stepped over; NULL of a flag, which takes a value behind '=' alone and where it has names.
+ * E_USAGE begins with `place`. */
 enum sbp_status sbp_option_value(const struct sbp_option *option, int count, char **words, int *at,
                                  const char *place, const char **value,
                                  struct sbp_diag *diag) SBP_MUST_USE;

@@ -15,6 +15,7 @@
 #include "costmodel/program/runnable.h"
 #include "executor/device/device.h"
 #include "executor/run_report.h"
+#include "executor/run_shrink.h"
 #include "planner/plan/plan.h"
 
 #define PROGRAM "sbplan-run"
@@ -24,6 +25,7 @@ static struct sbp_done progress; /* steps */
 struct options {
     const char *plan, *trace;
     struct sbp_run_options run;
+    int verify; /* enum sbp_verify_mode */
     bool json, help;
 };
 
@@ -37,8 +39,10 @@ static const char *const real_names[] = {[SBP_F32] = "f32", [SBP_F64] = "f64", N
 static const struct sbp_option option_table[] = {
     {"--steps", "N", "training steps (default 1)", FIELD(INT, run.steps), .least = 1,
      .most = 1000000},
-    {"--verify", NULL, "compute every step once more on one device in double and compare",
-     FIELD(FLAG, run.verify)},
+    {"--verify", NULL,
+     "compute every step once more on one device in double and compare; --verify=shrunk: run the "
+     "same plan on a smaller model, which is verified",
+     FIELD(CHOICE, verify), .names = sbp_verify_names, .least = SBP_VERIFY_FULL},
     {"--backend", "NAME", "mpi (default when started by an MPI launcher), threads or nccl",
      FIELD(NAME, run.backend), .names = sbp_backend_names + 1},
     {"--device", "NAME", "where the ranks compute: cpu (default) or cuda", FIELD(NAME, run.device),
@@ -57,6 +61,7 @@ static enum sbp_status parse(int argc, char **argv, struct options *options, str
 {
     SBP_TRY(sbp_options_read(option_table, argc, argv, options, &options->plan, diag));
     options->run.trace = options->trace != NULL;
+    options->run.verify = options->verify != SBP_VERIFY_NONE;
     if (options->help)
         return SBP_OK;
     if (options->plan == NULL)
@@ -94,30 +99,40 @@ static enum sbp_status run_step(const struct options *options, const struct sbp_
 {
     struct sbp_run_result result;
     SBP_TRY(sbp_run(step, &plan->workload.cluster, &options->run, &result, diag));
-    const struct sbp_run_report report = {options->plan, step, &options->run, &result};
+    const struct sbp_graph *whole =
+        options->verify == SBP_VERIFY_SHRUNK ? &plan->workload.model : NULL;
+    const struct sbp_run_report report = {options->plan, step, &options->run, &result, whole};
     const enum sbp_status status = result.filled ? report_run(options, &report, diag) : SBP_OK;
     sbp_run_free(&result);
     return status;
 }
 
-/* On failure nothing is left allocated. */
-static enum sbp_status load(const struct options *options, struct sbp_plan *plan,
-                            struct sbp_step *step, struct sbp_diag *diag)
+/* The plan that runs: the file's, or that of a smaller model. On failure nothing is left allocated.
+ */
+static enum sbp_status make_step(const struct options *options, const struct sbp_plan *plan,
+                                 struct sbp_plan *small, struct sbp_step *step,
+                                 struct sbp_diag *diag)
 {
     const struct sbp_element_bytes bytes = sbp_program_run_bytes(options->run.real);
-    if (options->trace != NULL && sbp_launcher_rank() <= 0) /* rank 0 writes it */
-        SBP_TRY(sbp_file_check_writable(options->trace, diag));
-    SBP_TRY(sbp_plan_read(options->plan, plan, diag));
     const struct sbp_step_request request = {.graph = &plan->cut.graph,
                                              .cluster = plan->cut.cluster,
                                              .parallel = &plan->cut.parallel,
                                              .strategy = &plan->strategy,
                                              .bytes = &bytes,
                                              .runs = true};
-    enum sbp_status status = sbp_runnable_check(&plan->cut.graph, &plan->cut.mesh, &plan->strategy,
-                                                &plan->cut.parallel, diag);
-    if (status == SBP_OK)
-        status = sbp_step_make(&request, step, diag);
+    SBP_TRY(sbp_runnable_check(&plan->cut.graph, &plan->cut.mesh, &plan->strategy,
+                               &plan->cut.parallel, diag));
+    return options->verify == SBP_VERIFY_SHRUNK ? sbp_run_shrink(plan, &bytes, small, step, diag)
+                                                : sbp_step_make(&request, step, diag);
+}
+
+static enum sbp_status load(const struct options *options, struct sbp_plan *plan,
+                            struct sbp_plan *small, struct sbp_step *step, struct sbp_diag *diag)
+{
+    if (options->trace != NULL && sbp_launcher_rank() <= 0) /* rank 0 writes it */
+        SBP_TRY(sbp_file_check_writable(options->trace, diag));
+    SBP_TRY(sbp_plan_read(options->plan, plan, diag));
+    const enum sbp_status status = make_step(options, plan, small, step, diag);
     if (status != SBP_OK)
         sbp_plan_free(plan);
     return status;
@@ -125,13 +140,14 @@ static enum sbp_status load(const struct options *options, struct sbp_plan *plan
 
 static enum sbp_status run_plan(const struct options *options, struct sbp_diag *diag)
 {
-    struct sbp_plan plan;
+    struct sbp_plan plan, small = {0};
     struct sbp_step step;
-    enum sbp_status status = load(options, &plan, &step, diag);
+    enum sbp_status status = load(options, &plan, &small, &step, diag);
     if (status != SBP_OK)
         return strcmp(options->run.backend, "mpi") == 0 ? sbp_run_refuse(status, diag) : status;
     status = run_step(options, &plan, &step, diag);
     sbp_step_free(&step);
+    sbp_plan_free(&small);
     sbp_plan_free(&plan);
     return status;
 }

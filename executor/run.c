@@ -562,7 +562,7 @@ static enum sbp_status check_memory(int64_t ranks, double arenas, double verific
     if (there == 0 || arenas + verification <= there)
         return SBP_OK;
     if (verification > 0)
-        (void)snprintf(part, sizeof part, ", %s of it to verify",
+        (void)snprintf(part, sizeof part, ", %s of it to verify (--verify=shrunk takes less)",
                        sbp_format_bytes(verification, of_it));
     return sbp_fail(diag, SBP_E_MEMORY, "%lld rank%s need%s %s together%s, this machine has %s",
                     (long long)ranks, ranks == 1 ? "" : "s", ranks == 1 ? "s" : "",

@@ -104,6 +104,23 @@ static int print_legend(const struct sbp_run_report *report)
     return printed;
 }
 
+/* What ran in the plan's stead. */
+static int print_shrunk(const struct sbp_run_report *report)
+{
+    char has[32], of[32];
+    const struct sbp_graph *small = sbp_step_program(report->step, 0)->graph,
+                           *whole = report->whole;
+    if (whole == NULL)
+        return 0;
+    return printf(
+        "shrunk: a model of %s parameters and %lld tokens a step ran by this plan, instead "
+        "of %s and %lld\n",
+        sbp_format_count((double)small->parameters, has),
+        (long long)(small->global_batch * small->sequence),
+        sbp_format_count((double)whole->parameters, of),
+        (long long)(whole->global_batch * whole->sequence));
+}
+
 static int print_verdict(const struct sbp_run_report *report)
 {
     char text[512];
@@ -145,6 +162,7 @@ enum sbp_status sbp_run_print(const struct sbp_run_report *report, struct sbp_di
                        report->step->stages > 1 ? "at most " : "", result->calls,
                        sbp_format_bytes((double)result->high_water_bytes, bytes)),
                 diag));
+    SBP_TRY(written(print_shrunk(report), diag));
     SBP_TRY(written(print_verdict(report), diag));
     return written(fflush(stdout) == 0 ? 0 : -1, diag);
 }
@@ -191,6 +209,9 @@ static void put_verification(const struct sbp_run_report *report, struct cJSON *
     }
     if (result->verified)
         sbp_json_put_number(verification, "worst_ratio", result->worst_ratio, failed);
+    if (report->whole != NULL)
+        sbp_json_put_number(verification, "shrunk_parameters",
+                            (double)sbp_step_program(report->step, 0)->graph->parameters, failed);
     if (!finding->found)
         return;
     struct cJSON *first = sbp_json_put_object(verification, "first", failed);

@@ -11,6 +11,7 @@ struct sbp_run_report {
     const struct sbp_step *step;
     const struct sbp_run_options *options;
     const struct sbp_run_result *result;
+    const struct sbp_graph *whole; /* the plan's model, where a smaller one ran in its stead */
 };
 
 /* The first step, from 1, whose loss or norm of gradients is no finite number; 0: none. *what,

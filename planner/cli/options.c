@@ -221,8 +221,10 @@ static const struct sbp_option options[] = {
     {"--ranks-per-node", "N", "ranks on each", HANDED},
     {"--quiet", NULL, "print nothing but errors", HANDED},
     {"--steps", "N", "training steps (default 1)", HANDED},
-    {"--verify", NULL, "compare gradients, loss and updates with one device in double precision",
-     HANDED},
+    {"--verify", NULL,
+     "compare gradients, loss and updates with one device in double precision; --verify=shrunk: of "
+     "the same plan on a smaller model",
+     HANDED, .names = sbp_verify_names},
     {"--dtype", "NAME", "f32 (default) or f64: of the run", HANDED},
     {"--trace", "FILE", "write the timeline of the last step", HANDED},
     {"--top", "K",
@@ -284,13 +286,15 @@ static void push_word(struct sbp_word_list *list, const char *word)
     list->word[list->count++] = word;
 }
 
+/* `word` holds the option, and the value of a flag that takes one. */
 static enum sbp_status read_value(const struct sbp_command *command,
-                                  const struct sbp_option *option, const char *value,
-                                  struct sbp_arguments *arguments, struct sbp_diag *diag)
+                                  const struct sbp_option *option, const char *word,
+                                  const char *value, struct sbp_arguments *arguments,
+                                  struct sbp_diag *diag)
 {
     const bool by_command = option->kind == SBP_OPTION_FLAG || option->kind == SBP_OPTION_CHOICE;
     if (command->forwards && !by_command) {
-        push_word(&arguments->forward, option->name);
+        push_word(&arguments->forward, is_flag(option) ? word : option->name);
         if (!is_flag(option))
             push_word(&arguments->forward, value);
     }
@@ -353,7 +357,7 @@ static enum sbp_status read_option(const struct sbp_command *command, int count,
         return refuse_option(command, word, length, diag);
     (void)snprintf(place, sizeof place, "sbplan %s: ", command->name);
     SBP_TRY(sbp_option_value(option, count, words, at, place, &value, diag));
-    return read_value(command, option, value, arguments, diag);
+    return read_value(command, option, word, value, arguments, diag);
 }
 
 static enum sbp_status check_operands(const struct sbp_command *command,

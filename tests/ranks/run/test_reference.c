@@ -1,4 +1,5 @@
 /* Oracles of the verification's own: central differences, and single-precision updates. */
+#include <malloc.h>
 #include <math.h>
 
 #include "executor/verify/reference_priv.h"
@@ -116,6 +117,47 @@ static void references_hold(void **state)
     assert_true(checked > 5 * MODELS);
 }
 
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+/* Bytes that the C library has handed out; sanitizers hand out their own. */
+static double allocated(void)
+{
+    const struct mallinfo2 info = mallinfo2();
+    return (double)info.uordblks + (double)info.hblkhd;
+}
+
+/* Counted from compiled programs: what opening allocates, and the operands of one product. */
+static void counted_bytes_are_allocated(void **state)
+{
+    static const char model[] =
+        "{\"name\": \"large\", \"precision\": \"fp32\", \"global_batch\": 256, \"sequence\": 1, "
+        "\"input\": \"free\", \"layers\": [{\"op\": \"linear\", \"name\": \"fc1\", "
+        "\"in\": 2048, \"out\": 1024}, {\"op\": \"gelu\"}, {\"op\": \"linear\", "
+        "\"name\": \"fc2\", \"out\": 512}, {\"op\": \"cross_entropy\"}]}";
+    static const double OPERANDS = 256 * (2048 + 1024) * 8;
+    struct sbp_reference reference;
+    struct sbp_diag diag = {0};
+    struct plan plan;
+    double counted;
+    (void)state;
+    plan_open(&plan, model, (const int[]){2, 0});
+    const double before = allocated();
+    expect_ok(sbp_reference_open(&reference, &plan.graph, &plan.cluster, 1, 0x1p-24, &diag), &diag);
+    const double taken = allocated() - before;
+    expect_ok(sbp_reference_bytes(&plan.graph, &plan.cluster, &counted, &diag), &diag);
+    if (before > 0 && !(fabs(taken + OPERANDS - counted) <= 0.01 * counted))
+        fail_msg("opening takes %.0f bytes, counted are %.0f with %.0f of operands", taken, counted,
+                 OPERANDS);
+    sbp_reference_close(&reference);
+    plan_close(&plan);
+}
+#else
+static void counted_bytes_are_allocated(void **state)
+{
+    (void)state;
+    skip();
+}
+#endif
+
 /* ---- updates ------------------------------------------------------------------------------- */
 
 static struct sbp_update random_update(struct sbp_random *random)
@@ -188,6 +230,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(references_hold),
+        cmocka_unit_test(counted_bytes_are_allocated),
         cmocka_unit_test(updates_follow_the_textbook),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);

@@ -105,10 +105,34 @@ static void too_large_a_run_is_refused(void **state)
     (void)state;
     sbp_random_seed(&random, seed + 600);
     open_random(&random, PERCEPTRON, false, false, SBP_BOXING_FULL, SBP_F32, model, &plan);
-    const struct sbp_run_options options = options_for(SBP_F32, &random);
+    struct sbp_run_options options = options_for(SBP_F32, &random);
+    options.verify = false;
     plan.step.memory[0].device_bytes = (int64_t)1 << 50;
     assert_int_equal(sbp_run(&plan.step, &plan.cluster, &options, &result, &diag), SBP_E_MEMORY);
     assert_non_null(strstr(diag.text, "together, this machine has"));
+    plan_close(&plan);
+}
+
+/* Ranks that share a model may fit where the one device that holds all of it does not. */
+static void too_large_a_verification_is_refused(void **state)
+{
+    static const char model[] =
+        "{\"name\": \"large\", \"precision\": \"fp32\", \"global_batch\": 2, \"sequence\": 1, "
+        "\"input\": \"free\", \"layers\": [{\"op\": \"linear\", \"name\": \"wide\", "
+        "\"in\": 8589934592, \"out\": 64, \"bias\": false}]}";
+    struct sbp_run_result result;
+    struct sbp_diag diag = {0};
+    struct sbp_random random;
+    struct plan plan;
+    (void)state;
+    sbp_random_seed(&random, seed);
+    plan_open(&plan, model, (const int[]){2, 0});
+    plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F32);
+    plan.step.memory[0].device_bytes = 1 << 20;
+    const struct sbp_run_options options = options_for(SBP_F32, &random);
+    assert_int_equal(sbp_run(&plan.step, &plan.cluster, &options, &result, &diag), SBP_E_MEMORY);
+    assert_non_null(
+        strstr(diag.text, "of it to verify (--verify=shrunk takes less), this machine"));
     plan_close(&plan);
 }
 
@@ -155,6 +179,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(single_precision_equals_one_device),
         cmocka_unit_test(paths_equal_one_device),
         cmocka_unit_test(too_large_a_run_is_refused),
+        cmocka_unit_test(too_large_a_verification_is_refused),
         cmocka_unit_test(too_large_a_matrix_is_refused),
         cmocka_unit_test(no_bound_no_agreement),
     };

@@ -7,7 +7,7 @@
 
 struct settings {
     bool verify;
-    int steps, backend;
+    int steps, backend, mode;
     int64_t seed, evaluations, bytes;
     double tokens, limit_s, budget_s;
     const char *name, *device, *even;
@@ -25,6 +25,8 @@ static bool set_even(void *field, const char *value)
 static const struct sbp_option options[] = {
     {"--steps", "N", "training steps", FIELD(INT, steps), .least = 1, .most = 100},
     {"--verify", NULL, "compare", FIELD(FLAG, verify)},
+    {"--mode", NULL, "of comparing", FIELD(CHOICE, mode), .names = sbp_verify_names,
+     .least = SBP_VERIFY_FULL},
     {"--seed", "N", "of all", FIELD(WHOLE, seed), .least = -3, .most = (int64_t)1 << 53},
     {"--count", "N", "of evaluations", FIELD(COUNT, evaluations), .least = 1, .most = 2000000},
     {"--bytes", "BYTES", "at most", FIELD(SIZE, bytes), .least = 4096, .most = 1 << 20},
@@ -95,6 +97,22 @@ static void test_kinds(void **state)
     assert_string_equal(settings.log.word[1], "b");
 }
 
+/* A flag that stands for one of several names. */
+static void test_flag_of_names(void **state)
+{
+    (void)state;
+    struct settings settings;
+    struct sbp_diag diag;
+    const char *operand = "";
+    assert_int_equal(parse("plan.json", &settings, &operand, &diag), SBP_OK);
+    assert_int_equal(settings.mode, SBP_VERIFY_NONE);
+    assert_int_equal(parse("--mode shrunk", &settings, &operand, &diag), SBP_OK);
+    assert_int_equal(settings.mode, SBP_VERIFY_FULL);
+    assert_string_equal(operand, "shrunk");
+    assert_int_equal(parse("--mode=shrunk", &settings, &operand, &diag), SBP_OK);
+    assert_int_equal(settings.mode, SBP_VERIFY_SHRUNK);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -127,6 +145,8 @@ static void test_refused(void **state)
         {"--name=", "--name: \"\" is not legal; legal: a text of 1 to 3 bytes"},
         {"--even odd", "--even: \"odd\" is not legal; legal: an even number of bytes"},
         {"--verify=yes", "--verify takes no value"},
+        {"--mode=half", "--mode: \"half\" is not legal; legal: none, full, shrunk"},
+        {"--mode=", "--mode: \"\" is not legal; legal: none, full, shrunk"},
         {"a b", "\"b\" is one word too many, see --help"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -147,6 +167,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_taken),
         cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_flag_of_names),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

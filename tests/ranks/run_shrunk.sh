@@ -1,0 +1,40 @@
+#!/bin/sh
+# Plans of models that one device cannot hold in double are verified on smaller ones, and stay the
+# plans that they are: as many calls, stages and ranks, by the same schedule.
+# usage: run_shrunk.sh SBPLAN SBPLAN-RUN CONFIGS
+set -eu
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+# What a plan decides, of a run's JSON.
+decided() {
+    grep -E '"(calls|stages|schedule|ranks)":' "$1"
+}
+
+# MODEL CLUSTER: a plan that is small enough to run whole, too.
+check_alike() {
+    "$sbplan" search "$configs/models/$1.json" "$configs/clusters/$2.json" --runnable --quick \
+        -o "$folder/plan.json" >/dev/null
+    "$run" "$folder/plan.json" --json >"$folder/whole"
+    "$run" "$folder/plan.json" --json --verify=shrunk --steps 2 >"$folder/shrunk"
+    grep -q '"status":	"passed"' "$folder/shrunk"
+    decided "$folder/whole" >"$folder/whole.decided"
+    decided "$folder/shrunk" | cmp - "$folder/whole.decided"
+}
+
+# MODEL CLUSTER: 1.6 to 175 G parameters.
+check_large() {
+    "$sbplan" search "$configs/models/$1.json" "$configs/clusters/$2.json" --runnable --quick \
+        -o "$folder/plan.json" >/dev/null
+    "$run" "$folder/plan.json" --verify=shrunk >"$folder/out"
+    grep -q '^verified' "$folder/out"
+    grep -q '^shrunk: a model of .* k parameters' "$folder/out"
+}
+
+sbplan=$1 run=$2 configs=$3
+check_alike tiny-gpt laptop-4
+check_alike tiny-mlp gcp-a100-2x4
+check_large gpt2-xl gcp-a100-2x4
+check_large autoddl-mlp gcp-a100-2x8
+"$run" "$folder/plan.json" --verify=small 2>"$folder/err" && exit 1
+grep -q -e '--verify: "small" is not legal; legal: none, full, shrunk' "$folder/err"

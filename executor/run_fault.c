@@ -44,17 +44,19 @@ static void copy(const struct sbp_rank *rank, void *to, const void *from, int64_
     rank->kernels->permute((char *)to + bytes, (const char *)from + bytes, 1, &count, &order);
 }
 
-/* Keeps a weight that was gathered in the first step, and brings the other members' shards of it
- * back in later ones. */
+/* Keeps a weight that was gathered, or updated, in the first step, and brings it back in later
+ * ones: of a gathered one the other members' shards, of an updated one all. */
 static enum sbp_status bring_back(struct sbp_run_fault *memory, struct sbp_rank *rank,
                                   const struct sbp_instr *instr, struct sbp_diag *diag)
 {
-    const int out = instr->buffer[SBP_AT_OUT];
+    const bool gathers = instr->kind == SBP_INSTR_GATHER;
+    const int buffer = instr->buffer[gathers ? SBP_AT_OUT : SBP_AT_W];
     const struct sbp_weight_shard *shard = &rank->program->shard[instr->tensor];
-    const int64_t elements = rank->program->buffer[out].elements;
-    const int64_t own =
-        sbp_mesh_group_place(&rank->program->mesh, shard->axes, rank->rank) * shard->elements;
-    void *const weight = sbp_rank_buffer(rank, out);
+    const int64_t elements = rank->program->buffer[buffer].elements;
+    const int64_t place = sbp_mesh_group_place(&rank->program->mesh, shard->axes, rank->rank);
+    const int64_t own = gathers ? place * shard->elements : elements;
+    const int64_t after = gathers ? own + shard->elements : elements;
+    void *const weight = sbp_rank_buffer(rank, buffer);
     if (memory->kept == NULL)
         memory->kept = rank->device->memory->allocate(elements * rank->kernels->real_bytes);
     if (memory->kept == NULL)
@@ -64,7 +66,7 @@ static enum sbp_status bring_back(struct sbp_run_fault *memory, struct sbp_rank 
         return SBP_OK;
     }
     copy(rank, weight, memory->kept, 0, own);
-    copy(rank, weight, memory->kept, own + shard->elements, elements - own - shard->elements);
+    copy(rank, weight, memory->kept, after, elements - after);
     return SBP_OK;
 }
 

@@ -12,7 +12,8 @@ enum sbp_fault {
     SBP_FAULT_LEAVE_OUT, /* a sum over stages goes without the one's part */
     SBP_FAULT_FRAME,     /* an instruction works in the frame of another micro-batch */
     SBP_FAULT_ROWS,      /* an instruction works on the first micro-batch's rows of the batch */
-    SBP_FAULT_STALE,     /* others' shards of a weight are gathered as the first step had them */
+    SBP_FAULT_STALE,     /* others' shards of a weight are gathered, or a weight is updated, as the
+                            first step had them */
     SBP_FAULT_PADDING,   /* behind the end of a shard, and of its states, stand large numbers */
 };
 

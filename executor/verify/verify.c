@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/math/random.h"
 #include "executor/verify/blocks_priv.h"
 #include "executor/verify/reference_priv.h"
 #include "executor/verify/textbook_priv.h"
@@ -28,11 +29,12 @@ struct sbp_verifier {
     int64_t tokens;
     struct sbp_verify_outcome outcome; /* of this rank's updates; on rank 0 all */
     struct sbp_spent spent;
-    void *piece;     /* (PIECE) reals of the run */
-    void *before[3]; /* (PIECE) reals: weight and moments before an update */
-    int *end_instr;  /* (tensor_count), see sbp_reference_end_instr */
-    void **output;   /* (tensor_count) this rank's blocks of such a value, one for each micro-batch,
-                        host memory; or NULL */
+    void *piece;       /* (PIECE) reals of the run */
+    void *before[3];   /* (PIECE) reals: weight and moments before an update */
+    uint64_t *updated; /* (tensor_count) hash of this rank's part of a weight after its update */
+    int *end_instr;    /* (tensor_count), see sbp_reference_end_instr */
+    void **output; /* (tensor_count) this rank's blocks of such a value, one for each micro-batch,
+                      host memory; or NULL */
     struct sbp_reference *reference; /* rank 0 only */
     double squares;                  /* rank 0: of the step's gradients, each element once */
 };
@@ -201,8 +203,42 @@ static void take_weight(void *context, const struct sbp_rank_blocks *blocks,
     }
 }
 
+/* Of this rank's part of a weight, as it stands. */
+static enum sbp_status hash_weight(struct sbp_verifier *v, int tensor, uint64_t *hash,
+                                   struct sbp_diag *diag)
+{
+    const struct sbp_rank *rank = v->rank;
+    const int64_t bytes = rank->kernels->real_bytes;
+    const int64_t count = sbp_rank_stretch(rank->program, tensor, rank->rank).count;
+    const char *from = sbp_rank_shard(v->rank, tensor, rank->program->weight_buffer[tensor]);
+    *hash = 0;
+    for (int64_t start = 0; start < count; start += PIECE) {
+        const int64_t length = count - start < PIECE ? count - start : PIECE;
+        SBP_TRY(sbp_rank_to_host(rank, v->piece, from + start * bytes, length, diag));
+        *hash = *hash * 0x100000001b3 ^ sbp_hash_bytes(v->piece, (uint64_t)(length * bytes));
+    }
+    return SBP_OK;
+}
+
+/* What an update wrote must still stand when the next step begins: the reference takes weights as
+ * they are, and would train on what all replicas have lost alike. */
+static enum sbp_status check_kept(struct sbp_verifier *v, int tensor, struct sbp_diag *diag)
+{
+    uint64_t hash;
+    SBP_TRY(hash_weight(v, tensor, &hash, diag));
+    if (v->rank->step > 1 && hash != v->updated[tensor])
+        report(v, "weight since its update", v->rank->program->graph->tensor[tensor].name,
+               own_rank(v), -1, (double)NAN, (double)NAN, 0);
+    v->updated[tensor] = hash;
+    return SBP_OK;
+}
+
 enum sbp_status sbp_verify_begin_step(struct sbp_verifier *v, struct sbp_diag *diag)
 {
+    const struct sbp_program *program = v->rank->program;
+    for (int t = 0; t < program->graph->tensor_count; t++)
+        if (program->weight_buffer[t] >= 0)
+            SBP_TRY(check_kept(v, t, diag));
     return collect_all(v, &(struct states){false, 3, take_weight}, diag);
 }
 
@@ -329,7 +365,10 @@ enum sbp_status sbp_verify_update(struct sbp_verifier *v, const struct sbp_instr
         at.count = elements - at.start < PIECE ? elements - at.start : PIECE;
         SBP_TRY(update_piece(v, &at, diag));
     }
-    return SBP_OK;
+    const struct sbp_spent start = start_of_check();
+    const enum sbp_status status = hash_weight(v, instr->tensor, &v->updated[instr->tensor], diag);
+    spend_since(v, start);
+    return status;
 }
 
 /* ---- the step's end: gradients, outputs, loss, norm ---------------------------------------- */
@@ -471,7 +510,8 @@ static enum sbp_status allocate_outputs(struct sbp_verifier *v)
     const int count = program->graph->tensor_count;
     v->end_instr = calloc((size_t)count + 1, sizeof *v->end_instr);
     v->output = calloc((size_t)count + 1, sizeof *v->output);
-    if (v->end_instr == NULL || v->output == NULL)
+    v->updated = calloc((size_t)count + 1, sizeof *v->updated);
+    if (v->end_instr == NULL || v->output == NULL || v->updated == NULL)
         return SBP_E_MEMORY;
     for (int t = 0; t < count; t++) {
         v->end_instr[t] = sbp_reference_end_instr(program, t);
@@ -571,6 +611,7 @@ void sbp_verify_close(struct sbp_verifier *v)
         free(v->output[t]);
     free(v->output);
     free(v->end_instr);
+    free(v->updated);
     for (int i = 0; i < 3; i++)
         free(v->before[i]);
     free(v->piece);

@@ -200,6 +200,11 @@ static bool gathers_update(const struct plan *plan, int stage, int instr)
     return at->kind == SBP_INSTR_GATHER && at->section == SBP_SECTION_STEP;
 }
 
+static bool updates(const struct plan *plan, int stage, int instr)
+{
+    return instr_of(plan, stage, instr)->kind == SBP_INSTR_UPDATE;
+}
+
 static bool sums_tied(const struct plan *plan, int stage, int instr)
 {
     const struct sbp_instr *at = instr_of(plan, stage, instr);
@@ -349,6 +354,12 @@ static void a_stale_weight_is_found(void **state)
                                        .is_place = gathers_update,
                                        .step = 3,
                                        .what = "replica of the weight",
+                                       .of_tensor = true},
+                 12, check_named);
+    check_places(&(struct named_fault){.fault = SBP_FAULT_STALE,
+                                       .is_place = updates,
+                                       .step = 3,
+                                       .what = "weight since its update",
                                        .of_tensor = true},
                  12, check_named);
 }

@@ -222,8 +222,8 @@ static const struct sbp_option options[] = {
     {"--quiet", NULL, "print nothing but errors", HANDED},
     {"--steps", "N", "training steps (default 1)", HANDED},
     {"--verify", NULL,
-     "compare gradients, loss and updates with one device in double precision; --verify=shrunk: of "
-     "the same plan on a smaller model",
+     "compare gradients, loss and updates with one device in double precision; shrunk: of the same "
+     "plan on a smaller model; --verify alone is full, --verify=NAME",
      HANDED, .names = sbp_verify_names},
     {"--dtype", "NAME", "f32 (default) or f64: of the run", HANDED},
     {"--trace", "FILE", "write the timeline of the last step", HANDED},

@@ -90,11 +90,11 @@ static void expect_alike(const struct plan *plan, const char *model, const char 
 
 /* ---- ZeRO ---------------------------------------------------------------------------------- */
 
-static struct trained train_levels(const struct plan *plan, struct sbp_random *random, int least,
+static struct trained train_levels(struct plan *plan, struct sbp_random *random, int least,
                                    int most)
 {
     struct trained trained;
-    uint8_t *zero = SBP_NEW((struct sbp_arena *)&plan->arena, uint8_t, plan->graph.op_count);
+    uint8_t *zero = SBP_NEW(&plan->arena, uint8_t, plan->graph.op_count);
     assert_non_null(zero);
     draw_levels(plan, random, least, most, zero);
     train_variant(plan, &plan->parallel, zero, SBP_BOXING_FULL, &trained);
@@ -102,8 +102,8 @@ static struct trained train_levels(const struct plan *plan, struct sbp_random *r
 }
 
 /* Trains with levels between two bounds, layer by layer, and compares; closes. */
-static void check_levels(const struct plan *plan, const char *model, struct sbp_random *random,
-                         int least, int most, const struct trained *base)
+static void check_levels(struct plan *plan, const char *model, struct sbp_random *random, int least,
+                         int most, const struct trained *base)
 {
     char what[64];
     struct trained other = train_levels(plan, random, least, most);
@@ -115,7 +115,7 @@ static void check_levels(const struct plan *plan, const char *model, struct sbp_
 /* Level 1 sums a gradient over micro-batches where it is formed, and then over ranks, as level 0
  * does. Levels 2 and 3 must sum every micro-batch over ranks first: they hold shards alone. So with
  * one micro-batch all levels agree, else 0 with 1 and 2 with 3. Whether those pairs differ. */
-static bool check_zero(const struct plan *plan, const char *model, struct sbp_random *random)
+static bool check_zero(struct plan *plan, const char *model, struct sbp_random *random)
 {
     char text[256];
     struct trained whole = train_levels(plan, random, 0, 0);
@@ -306,20 +306,14 @@ static void boxing_trains_the_same_bits(void **state)
 static void open_alone(const struct plan *plan, const char *model, const int *levels,
                        struct plan *alone)
 {
-    const struct sbp_element_bytes bytes = sbp_program_run_bytes(SBP_F32);
     struct sbp_diag diag = {0};
     plan_open(alone, model, levels);
     alone->graph.training = plan->graph.training;
     alone->parallel = plan->parallel;
     alone->parallel.pipeline = 1;
+    alone->strategy = plan->strategy;
     expect_ok(sbp_graph_set_micro_batch(&alone->graph, plan->parallel.micro_batch, &diag), &diag);
-    const struct sbp_step_request request = {.graph = &alone->graph,
-                                             .cluster = &alone->cluster,
-                                             .parallel = &alone->parallel,
-                                             .strategy = &plan->strategy,
-                                             .bytes = &bytes,
-                                             .runs = true};
-    expect_ok(sbp_step_make(&request, &alone->step, &diag), &diag);
+    make_variant(alone, &alone->parallel, plan->strategy.zero, plan->strategy.boxing, &alone->step);
 }
 
 /* Each element to 16 roundings of the largest: both sums have the same terms. */

@@ -186,12 +186,12 @@ static bool reads_rows(const struct plan *plan, int stage, int instr)
     return kind == SBP_OP_EMBEDDING || kind == SBP_OP_DROPOUT;
 }
 
-/* A bias that is gathered for the backward pass is not read there. */
+/* For the forward pass, which reads all that it gathers: the backward pass needs no bias, and a
+ * product that is formed again may be needed for others' sake alone. */
 static bool gathers_weight(const struct plan *plan, int stage, int instr)
 {
     const struct sbp_instr *at = instr_of(plan, stage, instr);
-    return at->kind == SBP_INSTR_GATHER && at->section != SBP_SECTION_STEP &&
-           at->tensor == plan->graph.op[at->op].weight[0];
+    return at->kind == SBP_INSTR_GATHER && at->section == SBP_SECTION_FORWARD;
 }
 
 static bool gathers_update(const struct plan *plan, int stage, int instr)
@@ -256,7 +256,10 @@ static void check_named(const struct plan *plan, struct sbp_random *random, cons
         (fault->what != NULL && strcmp(finding->what, fault->what) != 0) ||
         (fault->of_tensor && strcmp(finding->tensor, plan->graph.tensor[tensor].name) != 0)) {
         describe_plan(plan, model);
-        fail_msg("fault %d in instruction %d of stage %d: %s", (int)fault->fault, instr, stage,
+        fail_msg("fault %d in instruction %d of stage %d (%s of %s, %s): %s", (int)fault->fault,
+                 instr, stage, sbp_program_instr_name(instr_of(plan, stage, instr)->kind),
+                 tensor >= 0 ? plan->graph.tensor[tensor].name : "none",
+                 sbp_program_section_name(instr_of(plan, stage, instr)->section),
                  finding->found ? sbp_verify_finding_text(finding, text, (int)sizeof text)
                                 : "went unnoticed");
     }

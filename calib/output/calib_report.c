@@ -278,8 +278,8 @@ static bool print_attention(const struct sbp_calibrated *calibrated, FILE *out)
     const char *before = "attention:";
     bool done = true;
     for (int pass = 0; pass < SBP_ATTENTION_PASSES; pass++) {
-        const struct sbp_attention_grid *grid = &fit->grid[pass];
-        const int shapes = grid->head_sizes * grid->sequences;
+        const struct sbp_grid_fit *grid = &fit->grid[pass];
+        const int shapes = sbp_grid_fit_rates(grid);
         double least = INFINITY, most = 0;
         for (int i = 0; i < shapes; i++) {
             least = fmin(least, grid->flops[i] / calibrated->flops[fit->type]);

@@ -79,7 +79,7 @@ enum sbp_status sbp_points(const struct sbp_record *record, enum sbp_statistic s
                            struct sbp_measured *measured, struct sbp_sample_runs *runs,
                            struct sbp_diag *diag) SBP_MUST_USE;
 
-#define SBP_MAX_GEMMS     160
+#define SBP_MAX_GEMMS     512
 #define SBP_MAX_ATTENTION 64
 struct sbp_compute_times {
     int gemm_count;

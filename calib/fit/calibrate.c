@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SETTLED_SPREAD  0.05 /* of a point over its runs */
-#define STREAM_OPERANDS 3    /* read and written */
+#define SETTLED_SPREAD     0.05 /* of a point over its runs */
+#define STREAM_OPERANDS    3    /* read and written */
+#define GELU_ELEMENT_BYTES 4
 
 /* --- from a record to what was measured --- */
 
@@ -189,6 +190,9 @@ static void rate_compute(const struct sbp_compute_times *times, struct sbp_calib
     if (times->stream_s > 0)
         calibrated->stream_bytes_per_s =
             STREAM_OPERANDS * (double)times->stream_bytes / times->stream_s;
+    if (times->gelu_s > 0)
+        calibrated->vector_flops = SBP_DEVICE_GELU_OPERATIONS *
+                                   ((double)times->gelu_bytes / GELU_ELEMENT_BYTES) / times->gelu_s;
     fit_products(times, calibrated);
     sbp_attention_fit(times, &calibrated->attention);
 }

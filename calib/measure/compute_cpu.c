@@ -194,6 +194,12 @@ static void stream(struct sbp_compute *compute, const struct sbp_cell *cell)
     sbp_kernels_cpu(SBP_F32)->add(compute->b.at + count, compute->a.at, compute->b.at, count);
 }
 
+static void gelu(struct sbp_compute *compute, const struct sbp_cell *cell)
+{
+    sbp_kernels_cpu(SBP_F32)->gelu_forward(compute->y.at, compute->a.at,
+                                           cell->bytes / (int64_t)sizeof(float));
+}
+
 static struct sbp_attention_shape shape_of(const struct sbp_attention_point *point)
 {
     return (struct sbp_attention_shape){.batch = point->batch,
@@ -240,7 +246,7 @@ static enum sbp_status cpu_repeat(struct sbp_compute *compute, const struct sbp_
 {
     static void (*const works[SBP_CELL_WORKS])(struct sbp_compute *, const struct sbp_cell *) = {
         [SBP_CELL_GEMM] = multiply, [SBP_CELL_COPY] = copy,        [SBP_CELL_LAUNCH] = launch,
-        [SBP_CELL_STREAM] = stream, [SBP_CELL_ATTENTION] = attend,
+        [SBP_CELL_STREAM] = stream, [SBP_CELL_ATTENTION] = attend, [SBP_CELL_GELU] = gelu,
     };
     (void)diag;
     prepare(compute, cell);

@@ -92,6 +92,8 @@ struct sbp_compute_times {
     double loaded_s;              /* 0: none */
     int64_t stream_bytes;         /* of either operand and of the result */
     double stream_s;              /* of an element-wise sum; 0: not timed */
+    int64_t gelu_bytes;           /* of the operand and of the result */
+    double gelu_s;                /* of GELU; 0: not timed */
     int attention_count;
     struct sbp_attention_point attention[SBP_MAX_ATTENTION];
     struct sbp_samples attention_samples[SBP_MAX_ATTENTION]; /* (attention_count), likewise */

@@ -81,6 +81,7 @@ static const struct sbp_product_list lists[] = {
                           .copy_bytes = (int64_t)64 << 20,
                           .flops = 1e10,
                           .copy_bytes_per_s = 1e10,
+                          .has_gelu = true,
                           .attention = &cpu_attention},
     [SBP_PRODUCTS_GPU] = {.count = GPU_SHAPES,
                           .required = 4,
@@ -303,6 +304,7 @@ static void list_compute(struct list *list, const struct sbp_sweep_options *opti
     const struct sbp_product_list *products = sbp_sweep_products(options->products);
     const struct sbp_cell copy = {.work = SBP_CELL_COPY, .bytes = options->copy_bytes};
     const struct sbp_cell stream = {.work = SBP_CELL_STREAM, .bytes = options->copy_bytes / 2};
+    const struct sbp_cell gelu = {.work = SBP_CELL_GELU, .bytes = options->copy_bytes / 2};
     const struct sbp_cell launch = {.work = SBP_CELL_LAUNCH, .m = 1, .n = 1, .k = 1};
     struct sbp_cell sustained = shape_product(&products->shape[0]);
     sustained.work = SBP_CELL_SUSTAINED;
@@ -317,6 +319,8 @@ static void list_compute(struct list *list, const struct sbp_sweep_options *opti
         add(list, 1, &sustained);
     if (stream.bytes > 0)
         add(list, 1, &stream);
+    if (products->has_gelu && gelu.bytes > 0)
+        add(list, 1, &gelu);
     if (products->attention != NULL)
         list_attention(list, products->attention, products->training);
 }

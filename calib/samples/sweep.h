@@ -7,7 +7,7 @@
  * - Sizes: 8 B, 16 B, ... up to max_bytes; first some far apart, then those between (as SKaMPI
  *   refines: Reussner et al., "SKaMPI: a detailed, accurate MPI benchmark", 1998).
  * - Compute: a copy, products of linear layers over a grid, the smallest product, an element-wise
- *   sum, and attention over a grid where there is a kernel of it.
+ *   sum, and GELU and attention over a grid where there are kernels of them.
  * - Pairs: rounds of a tournament, all ranks of a node, then all nodes by each of their ranks.
  *
  * The first stage holds the cells that a cluster file needs (the widest shapes within a node and
@@ -52,6 +52,7 @@ struct sbp_product_list {
     double small;                   /* multiplications up to which a product counts as small */
     int64_t copy_bytes;             /* beyond a rank's caches; less where memory is scarce */
     bool sustains;                  /* the first product is timed under load, too */
+    bool has_gelu;                  /* there is a kernel of it */
     double flops, copy_bytes_per_s; /* that an estimate of the time assumes */
     const struct sbp_attention_list *attention; /* NULL: this processor has no kernel of it */
 };

@@ -42,6 +42,7 @@ static void check_compute(const struct sbp_record *record, const struct sbp_samp
     static struct sbp_attention_fit fit;
     sbp_points_compute(record, runs, &times);
     fuzz_check(times.stream_s >= 0 && isfinite(times.stream_s), "a time of a stream");
+    fuzz_check(times.gelu_s >= 0 && isfinite(times.gelu_s), "a time of GELU");
     sbp_attention_fit(&times, &fit);
     for (int pass = 0; pass < SBP_ATTENTION_PASSES; pass++)
         check_grid(&fit.grid[pass], times.attention_count);

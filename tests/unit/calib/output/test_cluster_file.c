@@ -271,6 +271,21 @@ static void test_attention_of_an_unknown_peak(void **state)
     sbp_calibrate_free(&calibration);
 }
 
+/* An operator of the model takes the time per element that GELU took. */
+static void test_gelu_takes_its_time(void **state)
+{
+    struct sbp_calibration calibration;
+    struct read_back file;
+    make_calibration(&calibration);
+    calibration.compute.gelu_bytes = 4000000;
+    calibration.compute.gelu_s = 2e-3; /* twice what 4 GB/s take */
+    open_file(*state, &calibration, &file);
+    expect_near("GELU", sbp_cluster_vector_s(&file.cluster, SBP_FP32, 20 * 1e6), 2e-3);
+    expect_near("GELU of doubles", sbp_cluster_vector_s(&file.cluster, SBP_FP64, 20 * 1e6), 4e-3);
+    close_file(&file);
+    sbp_calibrate_free(&calibration);
+}
+
 static void test_failures_name_the_file(void **state)
 {
     struct sbp_calibration calibration;
@@ -373,6 +388,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_attention_reads_back, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_streams_take_their_time, make_folder, remove_folder),
         cmocka_unit_test(test_attention_of_an_unknown_peak),
+        cmocka_unit_test_setup_teardown(test_gelu_takes_its_time, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_failures_name_the_file, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_unreadable_is_not_written, make_folder, remove_folder),
         cmocka_unit_test(test_messages_alone),

@@ -3,7 +3,7 @@
  *   bench_prices CLUSTER.json...
  *
  * Products are 120 random ones (40 of each pass; m of 64 to 16,384, n and k of 64 to 8,192, evenly
- * in logarithms, up to 8 GFLOP and 192 MiB a matrix), and those of the linear layers of GPT-2 small
+ * in logarithms, up to 8 GFLOP and 256 MiB a matrix), and those of the linear layers of GPT-2 small
  * of 64, 256 and 1,024 tokens, whole and split 4 ways. All files are held to the same times, so
  * that two calibrations can be compared on a machine that others use, too. Times are the thread's
  * CPU time, the median of repeats with matrices that lie in memory, as calibrations take them.
@@ -27,7 +27,7 @@
 enum { MOST_FILES = 8, MOST_ITEMS = 512, REPEATS = 7, RANDOM = 40 };
 #define MOST_FLOP  8e9
 #define QUICK_FLOP 1e10                 /* larger products are repeated less */
-#define SPAN_BYTES ((int64_t)192 << 20) /* that every matrix of a layer fits */
+#define SPAN_BYTES ((int64_t)256 << 20) /* that every matrix of a layer fits */
 #define SEED       UINT64_C(20)
 #define TOKENS     1024 /* of element-wise kernels: 4 sequences of 256 */
 #define HIDDEN     768

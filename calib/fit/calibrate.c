@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SETTLED_SPREAD  0.05 /* of a point over its runs */
-#define STREAM_OPERANDS 3    /* read and written */
+#define SETTLED_SPREAD     0.05 /* of a point over its runs */
+#define STREAM_OPERANDS    3    /* read and written */
+#define GELU_ELEMENT_BYTES 4
 
 /* --- from a record to what was measured --- */
 
@@ -150,6 +151,22 @@ static enum sbp_status judge_kinds(const struct sbp_calibration *calibration,
 
 /* --- compute --- */
 
+static void fit_products(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated)
+{
+    struct sbp_grid_point points[SBP_MAX_GEMMS];
+    for (int pass = 0; pass < SBP_PASSES; pass++) {
+        int count = 0;
+        for (int i = 0; i < times->gemm_count; i++) {
+            const struct sbp_gemm_point *gemm = &times->gemm[i];
+            if (gemm->type == calibrated->grid_type && (int)gemm->pass == pass &&
+                calibrated->gemm_flops[i] > 0)
+                points[count++] =
+                    (struct sbp_grid_point){{gemm->m, gemm->n, gemm->k}, calibrated->gemm_flops[i]};
+        }
+        sbp_grid_fit(points, count, &calibrated->product[pass]);
+    }
+}
+
 static void rate_compute(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated)
 {
     const struct sbp_samples *copy = &times->samples[0];
@@ -173,6 +190,10 @@ static void rate_compute(const struct sbp_compute_times *times, struct sbp_calib
     if (times->stream_s > 0)
         calibrated->stream_bytes_per_s =
             STREAM_OPERANDS * (double)times->stream_bytes / times->stream_s;
+    if (times->gelu_s > 0)
+        calibrated->vector_flops = SBP_DEVICE_GELU_OPERATIONS *
+                                   ((double)times->gelu_bytes / GELU_ELEMENT_BYTES) / times->gelu_s;
+    fit_products(times, calibrated);
     sbp_attention_fit(times, &calibrated->attention);
 }
 

@@ -59,9 +59,11 @@ struct sbp_calibrated {
     struct sbp_fit alone[SBP_FIT_KINDS]; /* each kind by itself; error.points = 0: not determined */
     int points, settled, kind_settled[SBP_FIT_KINDS]; /* settled: over their runs */
     double flops[SBP_TYPES];                          /* best of each type; 0: not timed */
-    enum sbp_type grid_type; /* of most products: their shares of its rate are the device's */
     double gemm_flops[SBP_MAX_GEMMS];
+    enum sbp_type grid_type; /* of most products: their shares of its rate are the device's */
+    struct sbp_grid_fit product[SBP_PASSES];     /* over m, n and k, of that type */
     double copy_bytes_per_s, stream_bytes_per_s; /* read and written; 0: not timed */
+    double vector_flops;                         /* operations of GELU a second; 0: not timed */
     double
         sustained; /* share of a product's rate that is left under load, of its type; 0: unknown */
     struct sbp_attention_fit attention; /* empty: not timed, or no product of its type was */

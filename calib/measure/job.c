@@ -44,6 +44,7 @@ static double cell_s(const struct sbp_measure_job *job, const struct sbp_cell *c
     case SBP_CELL_PAIRS:
         return AROUND_S + PAIR_TIMES * 2 * collective_s(job, &message);
     case SBP_CELL_COPY:
+    case SBP_CELL_GELU: /* about twice as long (measured: AMD EPYC) */
         return AROUND_S + REPEATS * 2 * (double)cell->bytes / products->copy_bytes_per_s;
     case SBP_CELL_SUSTAINED:
         return LOAD_S;
@@ -130,6 +131,7 @@ static enum sbp_status print_rows(const struct sbp_measure_job *job,
                   {SBP_CELL_LAUNCH, "smallest product"},
                   {SBP_CELL_SUSTAINED, "sustained product"},
                   {SBP_CELL_STREAM, "element-wise sum"},
+                  {SBP_CELL_GELU, "GELU"},
                   {SBP_CELL_ATTENTION, "attention"}};
     struct sbp_table table;
     sbp_table_init(&table, 4, titles);

@@ -249,10 +249,13 @@ static bool print_device(const struct sbp_calibration *calibration,
         shapes++;
         least = share < least ? share : least;
     }
-    char reach[64] = "", sustained[48] = "", streams[48] = "";
+    char reach[64] = "", sustained[48] = "", streams[48] = "", vectors[48] = "";
     if (calibrated->stream_bytes_per_s > 0)
         (void)snprintf(streams, sizeof streams, ", streams %.0f %% of it",
                        100 * calibrated->stream_bytes_per_s / calibrated->copy_bytes_per_s);
+    if (calibrated->vector_flops > 0)
+        (void)snprintf(vectors, sizeof vectors, ", element-wise %sFLOP/s",
+                       sbp_format_count(calibrated->vector_flops, rate));
     if (shapes > 1)
         (void)snprintf(reach, sizeof reach, "; %d matrix shapes reach %.0f to 100 %% of %s", shapes,
                        100 * least, sbp_cluster_type_name(calibrated->grid_type));
@@ -264,8 +267,8 @@ static bool print_device(const struct sbp_calibration *calibration,
         if (calibrated->flops[type] > 0)
             done = done && fprintf(out, " %s %sFLOP/s,", sbp_cluster_type_name((enum sbp_type)type),
                                    sbp_format_count(calibrated->flops[type], rate)) >= 0;
-    return done && fprintf(out, " copy %s/s%s, memory %s%s%s\n",
-                           sbp_format_bytes(calibrated->copy_bytes_per_s, copy), streams,
+    return done && fprintf(out, " copy %s/s%s%s, memory %s%s%s\n",
+                           sbp_format_bytes(calibrated->copy_bytes_per_s, copy), streams, vectors,
                            sbp_format_bytes((double)calibration->origin.memory_bytes, memory),
                            reach, sustained) >= 0;
 }
@@ -278,8 +281,8 @@ static bool print_attention(const struct sbp_calibrated *calibrated, FILE *out)
     const char *before = "attention:";
     bool done = true;
     for (int pass = 0; pass < SBP_ATTENTION_PASSES; pass++) {
-        const struct sbp_attention_grid *grid = &fit->grid[pass];
-        const int shapes = grid->head_sizes * grid->sequences;
+        const struct sbp_grid_fit *grid = &fit->grid[pass];
+        const int shapes = sbp_grid_fit_rates(grid);
         double least = INFINITY, most = 0;
         for (int i = 0; i < shapes; i++) {
             least = fmin(least, grid->flops[i] / calibrated->flops[fit->type]);

@@ -155,36 +155,50 @@ static void put_sizes(struct cJSON *object, const char *key, const int64_t *size
         sbp_json_push_number(array, (double)sizes[i], failed);
 }
 
-/* A grid of one count of rows. Forward has no pass, so that it serves backward where that has none.
+/* Shares of the peak on a grid. Forward has no pass, so that it serves backward where that has
+ * none.
  */
-static void put_attention_grid(struct cJSON *grids, const struct sbp_attention_fit *fit, int pass,
-                               double peak_flops, bool *failed)
+static void put_grid(struct cJSON *grids, const char *const sizes[SBP_RATE_AXES],
+                     enum sbp_type type, int pass, const struct sbp_grid_fit *fit,
+                     double peak_flops, bool *failed)
 {
-    const struct sbp_attention_grid *grid = &fit->grid[pass];
+    if (fit->timed == 0)
+        return;
     struct cJSON *at = sbp_json_push_object(grids, failed);
-    if (fit->type != SBP_FP32)
-        sbp_json_put_text(at, "type", sbp_cluster_type_name(fit->type), failed);
+    if (type != SBP_FP32)
+        sbp_json_put_text(at, "type", sbp_cluster_type_name(type), failed);
     if (pass != SBP_PASS_FORWARD)
         sbp_json_put_text(at, "pass", sbp_device_pass_name((enum sbp_pass)pass), failed);
-    put_sizes(at, "head_size", grid->head_size, grid->head_sizes, failed);
-    put_sizes(at, "sequence", grid->sequence, grid->sequences, failed);
-    put_sizes(at, "rows", &fit->rows, 1, failed);
+    for (int axis = 0; axis < SBP_RATE_AXES; axis++)
+        put_sizes(at, sizes[axis], fit->size[axis], fit->count[axis], failed);
     struct cJSON *shares = sbp_json_put_array(at, "efficiency", failed);
-    for (int i = 0; i < grid->head_sizes * grid->sequences; i++)
+    for (int i = 0; i < sbp_grid_fit_rates(fit); i++)
         sbp_json_push_measured(
-            shares, fmax(SBP_DEVICE_LEAST_SHARE, fmin(1, grid->flops[i] / peak_flops)), failed);
+            shares, fmax(SBP_DEVICE_LEAST_SHARE, fmin(1, fit->flops[i] / peak_flops)), failed);
+}
+
+static void put_products(struct cJSON *device, const struct sbp_calibrated *calibrated,
+                         bool *failed)
+{
+    static const char *const SIZES[] = {"m", "n", "k"};
+    const enum sbp_type type = calibrated->grid_type;
+    struct cJSON *grids = sbp_json_put_array(device, "gemm_grids", failed);
+    for (int pass = 0; pass < SBP_PASSES; pass++)
+        put_grid(grids, SIZES, type, pass, &calibrated->product[pass], calibrated->flops[type],
+                 failed);
 }
 
 static void put_attention(struct cJSON *device, const struct sbp_calibrated *calibrated,
                           bool *failed)
 {
+    static const char *const SIZES[] = {"head_size", "sequence", "rows"};
     const struct sbp_attention_fit *fit = &calibrated->attention;
     if (sbp_attention_fit_is_empty(fit))
         return;
     struct cJSON *grids = sbp_json_put_array(device, "attention_grids", failed);
     for (int pass = 0; pass < SBP_ATTENTION_PASSES; pass++)
-        if (fit->grid[pass].head_sizes > 0)
-            put_attention_grid(grids, fit, pass, calibrated->flops[fit->type], failed);
+        put_grid(grids, SIZES, fit->type, pass, &fit->grid[pass], calibrated->flops[fit->type],
+                 failed);
 }
 
 /* Memory is as fast as what moved most of it a second: sums outrun the copies of some C libraries,
@@ -198,7 +212,6 @@ static void put_own_device(struct cJSON *root, const struct sbp_calibration *cal
                            const struct sbp_calibrated *calibrated, bool *failed)
 {
     const struct sbp_calibration_origin *origin = &calibration->origin;
-    const double grid_flops = calibrated->flops[calibrated->grid_type];
     struct cJSON *device =
         put_device(root, sbp_calibrate_is_gpu(calibration) ? origin->device : NULL,
                    origin->memory_bytes, calibrated->flops, memory_rate(calibrated), failed);
@@ -212,23 +225,10 @@ static void put_own_device(struct cJSON *root, const struct sbp_calibration *cal
     if (calibrated->stream_bytes_per_s > 0)
         sbp_json_put_measured(device, "stream_efficiency",
                               calibrated->stream_bytes_per_s / memory_rate(calibrated), failed);
+    if (calibrated->vector_flops > 0)
+        sbp_json_put_measured(device, "vector_flops", calibrated->vector_flops, failed);
     put_attention(device, calibrated, failed);
-    struct cJSON *gemms = sbp_json_put_array(device, "gemm", failed);
-    for (int i = 0; i < calibration->compute.gemm_count; i++) {
-        const struct sbp_gemm_point *gemm = &calibration->compute.gemm[i];
-        if (gemm->type != calibrated->grid_type || !(calibrated->gemm_flops[i] > 0))
-            continue;
-        struct cJSON *element = sbp_json_push_object(gemms, failed);
-        sbp_json_put_number(element, "m", (double)gemm->m, failed);
-        sbp_json_put_number(element, "n", (double)gemm->n, failed);
-        sbp_json_put_number(element, "k", (double)gemm->k, failed);
-        sbp_json_put_measured(element, "efficiency", calibrated->gemm_flops[i] / grid_flops,
-                              failed);
-        if (gemm->type != SBP_FP32)
-            sbp_json_put_text(element, "type", sbp_cluster_type_name(gemm->type), failed);
-        if (gemm->pass != SBP_PASS_FORWARD) /* which stands for what was not measured, too */
-            sbp_json_put_text(element, "pass", sbp_device_pass_name(gemm->pass), failed);
-    }
+    put_products(device, calibrated, failed);
 }
 
 /* --- quality --- */

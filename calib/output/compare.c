@@ -234,6 +234,8 @@ static bool print_compute(const struct sbp_compute_times *older,
         newer->stream_bytes == older->stream_bytes)
         done = fprintf(out, "element-wise sum: new/old %.2f\n",
                        newer->stream_s / older->stream_s) >= 0;
+    if (done && newer->gelu_s > 0 && older->gelu_s > 0 && newer->gelu_bytes == older->gelu_bytes)
+        done = fprintf(out, "GELU: new/old %.2f\n", newer->gelu_s / older->gelu_s) >= 0;
     const double attention = attention_ratio(older, newer, &shapes);
     if (done && shapes > 0)
         done =

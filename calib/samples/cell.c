@@ -116,6 +116,8 @@ double sbp_cell_least_s(const struct sbp_cell *cell)
                     2 * (double)cell->m * (double)cell->n * (double)cell->k / SBP_MOST_FLOPS);
     case SBP_CELL_STREAM:
         return fmax(SBP_LEAST_TIME_S, MOVED * (double)cell->bytes / SBP_MOST_COPY_BYTES_PER_S);
+    case SBP_CELL_GELU:
+        return fmax(SBP_LEAST_TIME_S, 2 * (double)cell->bytes / SBP_MOST_COPY_BYTES_PER_S);
     case SBP_CELL_ATTENTION:
         return fmax(SBP_LEAST_TIME_S, sbp_cell_attention_flops(&cell->attention) / SBP_MOST_FLOPS);
     }
@@ -158,6 +160,9 @@ const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer)
         break;
     case SBP_CELL_STREAM:
         (void)snprintf(buffer, SBP_CELL_NAME, "sum of two times %s", bytes);
+        break;
+    case SBP_CELL_GELU:
+        (void)snprintf(buffer, SBP_CELL_NAME, "GELU of %s", bytes);
         break;
     case SBP_CELL_ATTENTION:
         (void)snprintf(buffer, SBP_CELL_NAME, "%s attention, %lld x %lld heads of %lld over %lld%s",
@@ -212,6 +217,9 @@ void sbp_cell_write(const struct sbp_cell *cell, struct sbp_text *text)
         break;
     case SBP_CELL_STREAM:
         sbp_text_add(text, "\"stream\":%lld", (long long)cell->bytes);
+        break;
+    case SBP_CELL_GELU:
+        sbp_text_add(text, "\"gelu\":%lld", (long long)cell->bytes);
         break;
     case SBP_CELL_ATTENTION:
         write_attention(&cell->attention, text);
@@ -320,6 +328,11 @@ static enum sbp_status read_stream(const struct sbp_json *object, struct sbp_cel
     return read_int64(object, "stream", 1, MOST_SIZE, &cell->bytes);
 }
 
+static enum sbp_status read_gelu(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    return read_int64(object, "gelu", 1, MOST_SIZE, &cell->bytes);
+}
+
 static enum sbp_status read_attention(const struct sbp_json *object, struct sbp_cell *cell)
 {
     struct sbp_attention_point *at = &cell->attention;
@@ -350,6 +363,7 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
         [SBP_CELL_SUSTAINED] = {"sustained", read_sustained},
         [SBP_CELL_STREAM] = {"stream", read_stream},
         [SBP_CELL_ATTENTION] = {"attention", read_attention},
+        [SBP_CELL_GELU] = {"gelu", read_gelu},
     };
     for (int work = 0; work < SBP_CELL_WORKS; work++) {
         if (!sbp_json_has(object, works[work].key))
@@ -359,8 +373,8 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
     }
     return sbp_json_refuse(object,
                            "no \"collective\", \"gemm\", \"copy\", \"launch\", \"pairs\", "
-                           "\"sustained\", \"stream\" or \"attention\": one of them says what was "
-                           "measured");
+                           "\"sustained\", \"stream\", \"attention\" or \"gelu\": one of them says "
+                           "what was measured");
 }
 
 /* --- samples --- */

@@ -28,8 +28,9 @@ enum sbp_cell_work {
     SBP_CELL_SUSTAINED, /* a product again, after seconds of load: what power and heat leave */
     SBP_CELL_STREAM,    /* an element-wise sum: bytes of either operand and of the result */
     SBP_CELL_ATTENTION, /* causal flash attention, forward or backward */
+    SBP_CELL_GELU, /* GELU of so many bytes in fp32: bound by arithmetic where memory is fast */
 };
-#define SBP_CELL_WORKS 8
+#define SBP_CELL_WORKS 9
 
 /* Causal flash attention over whole sequences in one element type; its backward pass is that of the
  * gradient of the input. */

@@ -372,7 +372,7 @@ static struct sbp_samples *find_attention(const struct sbp_cell *cell,
 void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample_runs *runs,
                         struct sbp_compute_times *times)
 {
-    struct sbp_samples launch = {0}, loaded = {0}, stream = {0};
+    struct sbp_samples launch = {0}, loaded = {0}, stream = {0}, gelu = {0};
     *times = (struct sbp_compute_times){0};
     for (int i = 0; i < record->result_count; i++) {
         const struct sbp_result *result = &record->result[i];
@@ -391,6 +391,8 @@ void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample
             times->loaded = sbp_cell_product(&result->cell);
         } else if (result->cell.work == SBP_CELL_STREAM) {
             samples = find_bytes(&result->cell, &times->stream_bytes, &stream);
+        } else if (result->cell.work == SBP_CELL_GELU) {
+            samples = find_bytes(&result->cell, &times->gelu_bytes, &gelu);
         } else if (result->cell.work == SBP_CELL_ATTENTION) {
             samples = find_attention(&result->cell, times);
         }
@@ -400,4 +402,5 @@ void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample
     times->launch_s = launch.count > 0 ? launch.median_s : 0;
     times->loaded_s = loaded.count > 0 ? loaded.median_s : 0;
     times->stream_s = stream.count > 0 ? stream.median_s : 0;
+    times->gelu_s = gelu.count > 0 ? gelu.median_s : 0;
 }

@@ -79,7 +79,7 @@ enum sbp_status sbp_points(const struct sbp_record *record, enum sbp_statistic s
                            struct sbp_measured *measured, struct sbp_sample_runs *runs,
                            struct sbp_diag *diag) SBP_MUST_USE;
 
-#define SBP_MAX_GEMMS     160
+#define SBP_MAX_GEMMS     512
 #define SBP_MAX_ATTENTION 64
 struct sbp_compute_times {
     int gemm_count;
@@ -92,6 +92,8 @@ struct sbp_compute_times {
     double loaded_s;              /* 0: none */
     int64_t stream_bytes;         /* of either operand and of the result */
     double stream_s;              /* of an element-wise sum; 0: not timed */
+    int64_t gelu_bytes;           /* of the operand and of the result */
+    double gelu_s;                /* of GELU; 0: not timed */
     int attention_count;
     struct sbp_attention_point attention[SBP_MAX_ATTENTION];
     struct sbp_samples attention_samples[SBP_MAX_ATTENTION]; /* (attention_count), likewise */

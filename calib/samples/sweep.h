@@ -6,8 +6,8 @@
  *   rank in each, every divisor between, so that sharing its ports is measured, not assumed.
  * - Sizes: 8 B, 16 B, ... up to max_bytes; first some far apart, then those between (as SKaMPI
  *   refines: Reussner et al., "SKaMPI: a detailed, accurate MPI benchmark", 1998).
- * - Compute: a copy, products over a grid, the smallest product, an element-wise sum, and attention
- *   over a grid where there is a kernel of it.
+ * - Compute: a copy, products of linear layers over a grid, the smallest product, an element-wise
+ *   sum, and GELU and attention over a grid where there are kernels of them.
  * - Pairs: rounds of a tournament, all ranks of a node, then all nodes by each of their ranks.
  *
  * The first stage holds the cells that a cluster file needs (the widest shapes within a node and
@@ -30,6 +30,13 @@ struct sbp_product_shape {
     enum sbp_type type;
     int64_t m, n, k;
 };
+/* Linear layers of so many tokens, inputs and outputs: all combinations whose products have no more
+ * multiplications than `most` are timed, forward and backward, in the type of training. */
+struct sbp_layer_list {
+    int token_counts, features;
+    const int64_t *tokens, *feature; /* (token_counts), (features), both rising */
+    double most;
+};
 /* All combinations are timed, forward and backward, in the type of training. Each has the same
  * rows: heads beside each other in memory, and as many sequences as make them. */
 struct sbp_attention_list {
@@ -39,12 +46,13 @@ struct sbp_attention_list {
 };
 struct sbp_product_list {
     int count, required; /* so many at the front are timed whatever the time: one a type */
-    const struct sbp_product_shape *shape; /* (count), forward; those of the type of training are
-                                           timed in every pass */
+    const struct sbp_product_shape *shape; /* (count), forward: they tell the peak of each type */
     enum sbp_type training;
+    struct sbp_layer_list layers;
     double small;                   /* multiplications up to which a product counts as small */
     int64_t copy_bytes;             /* beyond a rank's caches; less where memory is scarce */
     bool sustains;                  /* the first product is timed under load, too */
+    bool has_gelu;                  /* there is a kernel of it */
     double flops, copy_bytes_per_s; /* that an estimate of the time assumes */
     const struct sbp_attention_list *attention; /* NULL: this processor has no kernel of it */
 };

@@ -326,6 +326,14 @@ double sbp_cluster_kernel_s(const struct sbp_cluster *cluster, enum sbp_type typ
     return fmax(flops / peak_flops(cluster, type), stream_s(cluster, bytes));
 }
 
+double sbp_cluster_vector_s(const struct sbp_cluster *cluster, enum sbp_type type,
+                            double operations)
+{
+    if (!(cluster->rates.vector_flops > 0))
+        return 0;
+    return operations / cluster->rates.vector_flops * (type == SBP_FP64 ? 2 : 1);
+}
+
 double sbp_cluster_attention_s(const struct sbp_cluster *cluster,
                                const struct sbp_device_attention *attention, double flops,
                                double bytes)

@@ -90,7 +90,11 @@ double sbp_cluster_product_s(const struct sbp_cluster *cluster,
  * streams reach. */
 double sbp_cluster_kernel_s(const struct sbp_cluster *cluster, enum sbp_type type, double flops,
                             double bytes);
-/* Seconds of flash attention: the same with its share of the peak. */
+/* Seconds of so many operations of an element-wise kernel: 0 where the device says no rate of them.
+ * Doubles take twice as long. */
+double sbp_cluster_vector_s(const struct sbp_cluster *cluster, enum sbp_type type,
+                            double operations);
+/* Seconds of flash attention: as sbp_cluster_kernel_s with its share of the peak. */
 double sbp_cluster_attention_s(const struct sbp_cluster *cluster,
                                const struct sbp_device_attention *attention, double flops,
                                double bytes);

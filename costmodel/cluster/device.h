@@ -64,6 +64,8 @@ struct sbp_device_rates {
     double attention_share;           /* of fused attention */
     double sustained[SBP_TYPES];      /* of products and attention: what a power limit leaves */
     double stream_share;              /* of memory bandwidth, where a kernel streams */
+    double vector_flops; /* operations a second of element-wise kernels in 4-byte types; 0: not
+                            given, then memory alone bounds them */
     struct {
         double multiple, share; /* a contiguous size that the multiple does not divide is slower */
     } alignment;
@@ -82,6 +84,7 @@ struct sbp_device_rates {
  *   "alignment"           {"multiple", "efficiency"}
  *   "unfused_attention"   {"forward_passes", "backward_passes", "efficiency"}
  *   "stream_efficiency"
+ *   "vector_flops"        1 .. 1e30
  *   "sustained"           of all types, or {type: share...}
  * Tables are made in the arena and live as long as it. E_INPUT: a share outside 1e-9 .. 1, sizes
  * that do not rise, a wrong number of shares, two grids of one type and pass; E_MEMORY. */
@@ -132,6 +135,10 @@ double sbp_device_attention_share(const struct sbp_device_rates *rates,
  * k and dK = ds' q, and with flash attention q . k again (Dao et al., 2022, algorithm 4); and those
  * of the softmax. Shares of attention are of these. */
 double sbp_device_score_flops(enum sbp_pass pass, double qk_size, double value_size, bool flash);
+
+/* Operations that GELU takes of an element forward, as sbp_op_work counts them: calibrations time
+ * it for the rate of element-wise kernels. */
+#define SBP_DEVICE_GELU_OPERATIONS 20
 
 /* The most that either reaches in a pass, whatever its sizes are. */
 double sbp_device_most_product_share(const struct sbp_device_rates *rates, enum sbp_type type,

@@ -10,10 +10,12 @@
 #define MOST_SIZES  4096               /* of an axis */
 #define MOST_SHARES (1 << 20)          /* of a grid */
 #define MOST_PASSES 1000               /* of unfused attention over its scores */
+#define MOST_RATE   1e30
 
 const char *const sbp_device_rate_keys[] = {
     "gemm",      "gemm_grids",        "attention_grids",   "pass_efficiency", "grouped_efficiency",
-    "alignment", "unfused_attention", "stream_efficiency", "sustained",       NULL};
+    "alignment", "unfused_attention", "stream_efficiency", "vector_flops",    "sustained",
+    NULL};
 
 static enum sbp_status read_share(const struct sbp_json *at, const char *key, double *share)
 {
@@ -274,5 +276,6 @@ enum sbp_status sbp_device_rates_read(const struct sbp_json *device, struct sbp_
     SBP_TRY(read_alignment(device, rates));
     SBP_TRY(read_unfused(device, rates));
     SBP_TRY(read_share(device, "stream_efficiency", &rates->stream_share));
+    SBP_TRY(sbp_json_get_double(device, "vector_flops", 1, MOST_RATE, &rates->vector_flops));
     return read_sustained(device, rates);
 }

@@ -47,8 +47,9 @@ struct sbp_work {
     struct sbp_product product[SBP_MAX_PRODUCTS];
     double flops; /* of attention, or of a custom operator */
     struct sbp_attention_work attention;
-    double vector_flops; /* counted, not priced: what does so few an element is bound by memory */
-    double elements;     /* activations moved between memory and arithmetic by it */
+    double vector_flops; /* counted; priced are vector_operations, where the device says a rate */
+    double vector_operations; /* as kernels execute them: an exponential is twelve, not one */
+    double elements;          /* activations moved between memory and arithmetic by it */
     double gradient_elements; /* weight gradients moved besides */
     double bytes;             /* moved besides, of a fixed type */
     double time_s;            /* a custom operator's measured time, instead of all the above */

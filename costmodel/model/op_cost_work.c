@@ -52,19 +52,29 @@ static struct sbp_work linear_work(const struct job *job)
 }
 
 /* Element-wise operators, norms and losses compute little and pass over a block a few times. The
- * table holds their operations for each element of the first input (exp, tanh and sqrt count one),
- * and their reads and writes in units of that input. Normalisation and cross-entropy read it twice
- * in forward. */
-static const struct {
+ * table holds for each element of the first input their flops (exp, tanh and sqrt count one), their
+ * reads and writes in units of that input, and the operations that kernels execute (kernels/cpu):
+ * an exponential is twelve, a random number 30, an addition in double two, another pass one more.
+ * Normalisation and cross-entropy read the input twice in forward. */
+static const struct stream {
     double forward_flops, backward_flops, forward_passes, backward_passes;
+    double forward_operations, backward_operations;
 } STREAM[SBP_OP_KINDS] = {
-    [SBP_OP_RELU] = {1, 1, 2, 3},       [SBP_OP_GELU] = {9, 17, 2, 3},
-    [SBP_OP_DROPOUT] = {2, 2, 2, 2},    [SBP_OP_ADD] = {1, 0, 3, 0},
-    [SBP_OP_LAYERNORM] = {8, 14, 3, 5}, [SBP_OP_RMSNORM] = {5, 9, 3, 5},
-    [SBP_OP_BATCHNORM] = {8, 14, 3, 5}, [SBP_OP_CROSS_ENTROPY] = {5, 3, 2, 2},
-    [SBP_OP_SWIGLU] = {3, 6, 1.5, 2.5}, [SBP_OP_FLATTEN] = {0, 0, 2, 2},
-    [SBP_OP_TANH] = {1, 3, 2, 3},       [SBP_OP_HEAD_NORM] = {5, 9, 3, 5},
+    [SBP_OP_RELU] = {1, 1, 2, 3, 1, 1},
+    [SBP_OP_GELU] = {9, 17, 2, 3, SBP_DEVICE_GELU_OPERATIONS, 28},
+    [SBP_OP_DROPOUT] = {2, 2, 2, 2, 32, 2},
+    [SBP_OP_ADD] = {1, 0, 3, 0, 1, 0},
+    [SBP_OP_LAYERNORM] = {8, 14, 3, 5, 14, 42},
+    [SBP_OP_RMSNORM] = {5, 9, 3, 5, 10, 30},
+    [SBP_OP_BATCHNORM] = {8, 14, 3, 5, 14, 42},
+    [SBP_OP_CROSS_ENTROPY] = {5, 3, 2, 2, 22, 14},
+    [SBP_OP_SWIGLU] = {3, 6, 1.5, 2.5, 8, 12},
+    [SBP_OP_FLATTEN] = {0, 0, 2, 2, 0, 0},
+    [SBP_OP_TANH] = {1, 3, 2, 3, 14, 3},
+    [SBP_OP_HEAD_NORM] = {5, 9, 3, 5, 10, 30},
 };
+#define GATE_OPERATIONS 16 /* of an activation with a gate, and of its gradient */
+#define GATE_BACKWARD   24
 
 static struct sbp_work stream_work(const struct job *job)
 {
@@ -73,10 +83,11 @@ static struct sbp_work stream_work(const struct job *job)
     struct sbp_work work = {0};
     if (job->pass == SBP_PASS_WEIGHT_GRADIENT) /* formed with the input's */
         return work;
-    work.vector_flops = elements * (forward ? STREAM[job->node->kind].forward_flops
-                                            : STREAM[job->node->kind].backward_flops);
-    work.elements = elements * (forward ? STREAM[job->node->kind].forward_passes
-                                        : STREAM[job->node->kind].backward_passes);
+    const struct stream *each = &STREAM[job->node->kind];
+    work.vector_flops = elements * (forward ? each->forward_flops : each->backward_flops);
+    work.vector_operations =
+        elements * (forward ? each->forward_operations : each->backward_operations);
+    work.elements = elements * (forward ? each->forward_passes : each->backward_passes);
     if (job->node->kind == SBP_OP_DROPOUT)
         work.bytes = elements; /* its mask */
     return work;
@@ -244,6 +255,7 @@ static struct sbp_work moe_work(const struct job *job)
                     sent * ffn * (forward ? gates + 1 : 2 * gates + 1) +
                     sorted_elements(job, sent * hidden);
     work.vector_flops = sent * (2 * hidden + 4 * ffn);
+    work.vector_operations = sent * ffn * (forward ? GATE_OPERATIONS : GATE_BACKWARD);
     work.model_flops =
         2 * sbp_op_tokens(job->sizes.input[0]) *
         (hidden * routed + (double)job->node->moe.top_k * hidden * ffn * (gates + 1));

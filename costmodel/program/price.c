@@ -1,5 +1,7 @@
 #include "costmodel/program/price.h"
 
+#include <math.h>
+
 struct sbp_pricing sbp_price_setup(const struct sbp_graph *graph, const struct sbp_cluster *cluster,
                                    const struct sbp_element_bytes *bytes)
 {
@@ -56,6 +58,13 @@ static double attention_s(const struct sbp_pricing *pricing, const struct sbp_wo
                                            bytes + more * (double)pricing->bytes.activation);
 }
 
+/* Memory or arithmetic, whichever takes longer. */
+static double stream_s(const struct sbp_pricing *pricing, const struct sbp_work *work, double bytes)
+{
+    return fmax(sbp_cluster_kernel_s(pricing->cluster, pricing->type, work->flops, bytes),
+                sbp_cluster_vector_s(pricing->cluster, pricing->type, work->vector_operations));
+}
+
 double sbp_price_pass_s(const struct sbp_pricing *pricing, int op, const struct sbp_factor *factor,
                         enum sbp_pass pass)
 {
@@ -65,9 +74,8 @@ double sbp_price_pass_s(const struct sbp_pricing *pricing, int op, const struct 
     const double bytes = work.elements * (double)pricing->bytes.activation +
                          work.gradient_elements * (double)pricing->bytes.gradient + work.bytes;
     double launches = work.flops > 0 || bytes > 0 ? 1 : 0;
-    double seconds = work.attention.given
-                         ? attention_s(pricing, &work, pass, bytes)
-                         : sbp_cluster_kernel_s(pricing->cluster, pricing->type, work.flops, bytes);
+    double seconds = work.attention.given ? attention_s(pricing, &work, pass, bytes)
+                                          : stream_s(pricing, &work, bytes);
     for (int i = 0; i < work.product_count; i++) {
         const struct sbp_product *product = &work.product[i];
         seconds += product->count * product_s(pricing, product, pass);

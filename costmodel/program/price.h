@@ -3,9 +3,9 @@
  * Input are the counts of op_cost.h, the cluster's rates and the sizes of elements. The search and
  * the compiled program share these functions. A product costs max(flops / (peak x share), bytes /
  * bandwidth), as does flash attention; any other kernel max(flops / peak, bytes / bandwidth of
- * streams). Shares are the device's (costmodel/cluster/device.h). The cluster's
- * kernel_launch_s is added, except for sums of gradients and their norm, which trainers fuse with
- * the kernel before.
+ * streams, element-wise operations / their rate). Shares are the device's
+ * (costmodel/cluster/device.h). The cluster's kernel_launch_s is added, except for sums of
+ * gradients and their norm, which trainers fuse with the kernel before.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_PRICE_H
 #define SBP_COSTMODEL_PROGRAM_PRICE_H

@@ -186,6 +186,16 @@ static double kernel_s(const struct sbp_verification *c, double flops, double by
     return fmax(flops * one_s, bytes / device->memory_bytes_per_s / (stream > 0 ? stream : 1));
 }
 
+/* The same with operations an element, where the device says how many it does; doubles are half as
+ * many. */
+static double stream_s(const struct sbp_verification *c, const struct sbp_work *work, double bytes)
+{
+    const double rate = c->plan->workload.cluster.rates.vector_flops;
+    const double each_s = rate > 0 ? 1 / rate : 0;
+    return fmax(kernel_s(c, work->flops, bytes),
+                work->vector_operations * each_s * (c->bytes.activation == 8 ? 2 : 1));
+}
+
 /* Seconds of (m, k) x (k, n); the cost model's own function says what share of the peak it reaches.
  */
 static double product_s(const struct sbp_verification *c, const struct sbp_product *product,
@@ -275,7 +285,7 @@ static double pass_s(const struct sbp_verification *c, int op, enum sbp_pass pas
     const double bytes = work.elements * (double)c->bytes.activation +
                          work.gradient_elements * (double)c->bytes.gradient + work.bytes;
     double seconds =
-        work.attention.given ? attention_s(c, &work, pass, bytes) : kernel_s(c, work.flops, bytes);
+        work.attention.given ? attention_s(c, &work, pass, bytes) : stream_s(c, &work, bytes);
     double launches = work.flops > 0 || bytes > 0;
     for (int i = 0; i < work.product_count; i++) {
         seconds += work.product[i].count * product_s(c, &work.product[i], pass);

@@ -8,20 +8,45 @@
 #include "calib/samples/findings.h"
 #include "tests/fuzz/fuzz.h"
 
+static void check_grid(const struct sbp_grid_fit *grid, int points)
+{
+    const int rates = sbp_grid_fit_rates(grid);
+    fuzz_check(grid->timed <= points && rates <= SBP_LEAST_GRID_PARTS * grid->timed,
+               "cells of a grid");
+    fuzz_check((grid->timed == 0) == (rates == 0), "all axes");
+    for (int i = 0; i < rates; i++)
+        fuzz_check(grid->flops[i] > 0 && isfinite(grid->flops[i]), "a rate");
+}
+
+static void check_products(const struct sbp_compute_times *times)
+{
+    static struct sbp_grid_point points[SBP_MAX_GEMMS];
+    static struct sbp_grid_fit grid;
+    int count = 0;
+    for (int i = 0; i < times->gemm_count; i++) {
+        const struct sbp_gemm_point *gemm = &times->gemm[i];
+        if (gemm->type == times->gemm[0].type && gemm->pass == times->gemm[0].pass &&
+            times->samples[i + 1].count > 0)
+            points[count++] =
+                (struct sbp_grid_point){{gemm->m, gemm->n, gemm->k},
+                                        (double)gemm->m * (double)gemm->n * (double)gemm->k /
+                                            times->samples[i + 1].median_s};
+    }
+    sbp_grid_fit(points, count, &grid);
+    check_grid(&grid, count);
+}
+
 static void check_compute(const struct sbp_record *record, const struct sbp_sample_runs *runs)
 {
     static struct sbp_compute_times times; /* large */
-    struct sbp_attention_fit fit;
+    static struct sbp_attention_fit fit;
     sbp_points_compute(record, runs, &times);
     fuzz_check(times.stream_s >= 0 && isfinite(times.stream_s), "a time of a stream");
+    fuzz_check(times.gelu_s >= 0 && isfinite(times.gelu_s), "a time of GELU");
     sbp_attention_fit(&times, &fit);
-    for (int pass = 0; pass < SBP_ATTENTION_PASSES; pass++) {
-        const struct sbp_attention_grid *grid = &fit.grid[pass];
-        fuzz_check(grid->head_sizes * grid->sequences <= times.attention_count, "cells of a grid");
-        fuzz_check((grid->head_sizes == 0) == (grid->sequences == 0), "both axes");
-        for (int i = 0; i < grid->head_sizes * grid->sequences; i++)
-            fuzz_check(grid->flops[i] > 0 && isfinite(grid->flops[i]), "a rate");
-    }
+    for (int pass = 0; pass < SBP_ATTENTION_PASSES; pass++)
+        check_grid(&fit.grid[pass], times.attention_count);
+    check_products(&times);
 }
 
 static void check_points(const struct sbp_record *record, enum sbp_statistic statistic)

@@ -146,7 +146,7 @@ static void test_cluster_file_follows_from_samples(void **state)
     assert_int_equal(cluster.level[0].size, RANKS);
     assert_true(cluster.flops[SBP_FP32] > 0 && cluster.flops[SBP_FP64] > 0);
     assert_true(cluster.memory_bytes > 0 && cluster.memory_bytes_per_s > 0);
-    assert_true(cluster.rates.efficiency_count > 0);
+    assert_true(cluster.rates.grid_count > 0);
 
     static struct series series[MOST_POINTS];
     memset(series, 0, sizeof series);

@@ -94,6 +94,7 @@ static void test_lines_read_back(void **state)
          .k = 5},
         {.work = SBP_CELL_SUSTAINED, .type = SBP_BF16, .m = 3, .n = 4, .k = 5},
         {.work = SBP_CELL_STREAM, .bytes = 32 << 20},
+        {.work = SBP_CELL_GELU, .bytes = 32 << 20},
         {.work = SBP_CELL_ATTENTION, .attention = {SBP_FP32, SBP_PASS_FORWARD, 64, 256, 2, 4}},
         {.work = SBP_CELL_ATTENTION,
          .attention = {SBP_BF16, SBP_PASS_INPUT_GRADIENT, 80, 384, 12, 1}},
@@ -377,6 +378,7 @@ static void test_impossible_times_are_left_out(void **state)
         {{.work = SBP_CELL_COPY, .bytes = (int64_t)1 << 40}, 2 * 1099511627776.0 / 1e15},
         {{.work = SBP_CELL_LAUNCH, .m = 1, .n = 1, .k = 1}, 1e-9},
         {{.work = SBP_CELL_STREAM, .bytes = (int64_t)1 << 40}, 3 * 1099511627776.0 / 1e15},
+        {{.work = SBP_CELL_GELU, .bytes = (int64_t)1 << 40}, 2 * 1099511627776.0 / 1e15},
         {{.work = SBP_CELL_ATTENTION,
           .attention = {SBP_FP32, SBP_PASS_FORWARD, 1 << 20, 1 << 20, 1 << 10, 1 << 10}},
          1099511627776.0 * 1048577 / 2 * (4 * 1048576.0 + 6) / 1e18},
@@ -398,7 +400,7 @@ static void test_impossible_times_are_left_out(void **state)
             sbp_points_compute(&record, &runs, &times);
             const int counted = measured.count + times.gemm_count + times.samples[0].count +
                                 times.attention_count + (times.stream_s > 0 ? 1 : 0) +
-                                (times.launch_s > 0 ? 1 : 0);
+                                (times.launch_s > 0 ? 1 : 0) + (times.gelu_s > 0 ? 1 : 0);
             if (counted != !is_short)
                 fail_msg("case %zu: %d points of %.9g s", i, counted, time_s);
             sbp_findings_of_times(&record, &findings);

@@ -85,6 +85,29 @@ static void test_streams(void **state)
     }
 }
 
+/* Operations that kernels execute of an element; a calibration times those of GELU. */
+static void test_operations(void **state)
+{
+    (void)state;
+    const double n = 4 * 6 * 12;
+    const struct {
+        enum sbp_op_kind kind;
+        double forward, backward;
+    } rows[] = {
+        {SBP_OP_GELU, SBP_DEVICE_GELU_OPERATIONS * n, 28 * n},
+        {SBP_OP_DROPOUT, 32 * n, 2 * n},
+        {SBP_OP_RELU, n, n},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct bench bench;
+        make_single(&bench, rows[i].kind, 1);
+        const struct sbp_work forward = work_of(&bench, SBP_PASS_FORWARD, WAYS({"batch", 2}));
+        const struct sbp_work backward = work_of(&bench, SBP_PASS_INPUT_GRADIENT, WHOLE);
+        must_equal("forward", forward.vector_operations * 2, rows[i].forward);
+        must_equal("backward", backward.vector_operations, rows[i].backward);
+    }
+}
+
 static void make_pool(struct bench *bench, enum sbp_op_kind kind, int64_t kernel)
 {
     bench_open(bench, kind);
@@ -192,9 +215,9 @@ static void test_kept_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_statistics),  cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_pools),       cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_kept_others),
+        cmocka_unit_test(test_statistics), cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_operations), cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_kept),       cmocka_unit_test(test_kept_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

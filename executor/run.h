@@ -31,7 +31,7 @@ struct sbp_run_options {
     const char *device;        /* of sbp_device */
     struct sbp_done *progress; /* steps; rank 0 counts them. NULL: nobody asks */
     enum sbp_fault fault;
-    int fault_stage, fault_instr;
+    int fault_piece, fault_instr; /* of the step, of its program */
 };
 
 /* The time that a task took on a rank. Compute is the device's time (thread CPU time on a

@@ -7,11 +7,9 @@
  * begin, with birth and death exchanged. Holes are those in the frame, where what it keeps is not
  * born yet or has died, and above it; no buffer lies in both, since frames need not be neighbours
  * of what is above. Offsets are multiples of 64. */
-#include "costmodel/program/program_compile_priv.h"
-
-#include <string.h>
-
 #include "base/math/numeric.h"
+#include "costmodel/program/holes.h"
+#include "costmodel/program/program_compile_priv.h"
 
 #define MOST_BYTES (INT64_C(1) << 62)
 
@@ -41,79 +39,6 @@ static void find_lifetimes(struct sbp_program *program, int *group_end)
             program->buffer[i].first = 0;
             program->buffer[i].last = program->instr_count - 1;
         }
-}
-
-/* A free stretch of the arena below the high-water mark. */
-struct hole {
-    int64_t offset, bytes;
-};
-
-struct heap {
-    struct hole *hole; /* by offset */
-    int count;
-    int64_t top;
-};
-
-/* Lowest hole that is large enough; -1: none is. */
-static int64_t take_hole(struct heap *heap, int64_t bytes)
-{
-    int i = 0;
-    while (i < heap->count && heap->hole[i].bytes < bytes)
-        i++;
-    if (i == heap->count)
-        return -1;
-    struct hole *hole = &heap->hole[i];
-    const int64_t offset = hole->offset;
-    hole->offset += bytes;
-    hole->bytes -= bytes;
-    if (hole->bytes == 0) {
-        memmove(hole, hole + 1, (size_t)(heap->count - i - 1) * sizeof *hole);
-        heap->count--;
-    }
-    return offset;
-}
-
-/* The same, or else the top, grown from a hole that touches it. */
-static int64_t take(struct heap *heap, int64_t bytes)
-{
-    int64_t offset = take_hole(heap, bytes);
-    if (offset >= 0)
-        return offset;
-    offset = heap->top;
-    if (heap->count > 0) {
-        const struct hole *last = &heap->hole[heap->count - 1];
-        if (last->offset + last->bytes == heap->top) {
-            offset = last->offset;
-            heap->count--;
-        }
-    }
-    heap->top = offset + bytes;
-    return offset;
-}
-
-/* Joins a hole with the next one when they touch. */
-static void merge_with_next(struct heap *heap, int at)
-{
-    if (at < 0 || at + 1 >= heap->count)
-        return;
-    struct hole *here = &heap->hole[at], *next = here + 1;
-    if (here->offset + here->bytes != next->offset)
-        return;
-    here->bytes += next->bytes;
-    memmove(next, next + 1, (size_t)(heap->count - at - 2) * sizeof *next);
-    heap->count--;
-}
-
-static void give_back(struct heap *heap, int64_t offset, int64_t bytes)
-{
-    int at = 0;
-    while (at < heap->count && heap->hole[at].offset < offset)
-        at++;
-    memmove(&heap->hole[at + 1], &heap->hole[at], (size_t)(heap->count - at) * sizeof *heap->hole);
-    heap->hole[at] = (struct hole){offset, bytes};
-    heap->count++;
-    merge_with_next(heap, at);
-    merge_with_next(heap, at - 1);
 }
 
 /* Slot sizes, and for each instruction linked lists of the buffers that are born and that die
@@ -193,7 +118,7 @@ struct room {
     int turn;      /* first instruction behind the forward pass */
     bool *is_kept; /* (buffer_count) */
     bool *in_frame;
-    struct heap frame, above;
+    struct sbp_holes frame, above;
 };
 
 /* Every micro-batch has token ids and labels of its own, from its begin to its end. */
@@ -219,6 +144,7 @@ static void place_held(struct room *room)
         buffer->offset_bytes = *end;
         *end += bytes;
     }
+    program->frame_bytes[SBP_FRAME_KEPT] = program->kept_bytes;
 }
 
 static void enter(struct room *room, int buffer)
@@ -227,10 +153,10 @@ static void enter(struct room *room, int buffer)
     const int64_t bytes = room->calendar->slot_bytes[buffer];
     if (room->is_kept[buffer] || sbp_program_buffer_persists(at))
         return;
-    at->offset_bytes = take_hole(&room->frame, bytes);
+    at->offset_bytes = sbp_holes_find(&room->frame, bytes);
     room->in_frame[buffer] = at->offset_bytes >= 0;
     if (!room->in_frame[buffer])
-        at->offset_bytes = take(&room->above, bytes);
+        at->offset_bytes = sbp_holes_take(&room->above, bytes);
 }
 
 static void leave(struct room *room, int buffer)
@@ -238,7 +164,8 @@ static void leave(struct room *room, int buffer)
     const struct sbp_buffer *at = &room->program->buffer[buffer];
     const int64_t bytes = room->calendar->slot_bytes[buffer];
     if (bytes > 0 && !sbp_program_buffer_persists(at))
-        give_back(room->in_frame[buffer] ? &room->frame : &room->above, at->offset_bytes, bytes);
+        sbp_holes_give_back(room->in_frame[buffer] ? &room->frame : &room->above, at->offset_bytes,
+                            bytes);
 }
 
 static void sweep_to_end(struct room *room)
@@ -295,8 +222,8 @@ static enum sbp_status lay_out(struct sbp_program *program, const struct calenda
                         .calendar = calendar,
                         .is_kept = SBP_NEW(scratch, bool, count),
                         .in_frame = SBP_NEW(scratch, bool, count),
-                        .frame = {.hole = SBP_NEW(scratch, struct hole, count)},
-                        .above = {.hole = SBP_NEW(scratch, struct hole, count)}};
+                        .frame = {.hole = SBP_NEW(scratch, struct sbp_hole, count)},
+                        .above = {.hole = SBP_NEW(scratch, struct sbp_hole, count)}};
     if (room.is_kept == NULL || room.in_frame == NULL || room.frame.hole == NULL ||
         room.above.hole == NULL)
         return SBP_E_MEMORY;

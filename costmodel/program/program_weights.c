@@ -243,6 +243,24 @@ static enum sbp_status add_scatter(struct sbp_compiler *c, int op, int tensor)
     return SBP_OK;
 }
 
+/* A tied weight that other chunks of the device hold, too: what is added there is not priced. */
+static enum sbp_status add_chunk_sum(struct sbp_compiler *c, int op, int tensor)
+{
+    const struct sbp_program *program = c->program;
+    if (program->scope.copies == NULL || program->scope.copies[tensor] < 2)
+        return SBP_OK;
+    c->section = SBP_SECTION_STEP;
+    struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_INNER, op, 0);
+    if (instr == NULL)
+        return SBP_E_MEMORY;
+    instr->tensor = tensor;
+    instr->cause = SBP_CAUSE_WEIGHT_GRADIENT;
+    instr->box.kind = SBP_LOCAL;
+    instr->inner_elements = (double)c->weight[tensor].shard;
+    instr->buffer[SBP_AT_OUT] = program->gradient_buffer[tensor];
+    return SBP_OK;
+}
+
 /* A tied weight that other stages hold, too: they add up once a step. */
 static enum sbp_status add_stage_sum(struct sbp_compiler *c, int op, int tensor)
 {
@@ -280,6 +298,7 @@ static enum sbp_status sum_gradient(struct sbp_compiler *c, int op, int index)
             sbp_emit_boxing(c, op, tensor, &from, &to, SBP_CAUSE_WEIGHT_GRADIENT, true, &buffer));
     }
     plan->unreduced = -1;
+    SBP_TRY(add_chunk_sum(c, op, tensor));
     return add_stage_sum(c, op, tensor);
 }
 

@@ -41,6 +41,13 @@ for stages in 2 4; do
     done
 done
 
+# Chunks of stages that take turns: messages go from the last stage back to the first.
+"$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
+    --set pipeline=2 --set schedule=interleaved --set chunks=2 --set micro_batch=2 --set clip_norm=0.5 \
+    -o "$folder/chunks.json" >/dev/null
+"$@" -n 4 "$run" "$folder/chunks.json" --backend mpi --verify --steps 2 >"$folder/out"
+grep -q '^verified' "$folder/out"
+
 status=0
 "$@" -n 3 "$run" "$folder/plan.json" --backend mpi --trace "$folder/none.json" \
     >"$folder/out" 2>"$folder/err" || status=$?

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-
 uint64_t seed = 20241;
 
 void expect_ok(enum sbp_status status, const struct sbp_diag *diag)
@@ -83,8 +82,8 @@ bool has_alike_ties(const struct plan *plan)
 {
     for (int t = 0; t < plan->graph.tensor_count; t++) {
         const struct sbp_weight_shard *first = NULL;
-        for (int s = 0; s < plan->step.stages && plan->step.holders[t] > 1; s++) {
-            const struct sbp_program *program = &plan->step.program[s];
+        for (int piece = 0; piece < plan->step.pieces; piece++) {
+            const struct sbp_program *program = &plan->step.program[piece];
             if (program->weight_buffer[t] < 0)
                 continue;
             first = first == NULL ? &program->shard[t] : first;

@@ -3,7 +3,8 @@
  * It is compiled from graph, mesh and labelled strategy; the boxing planner provides the
  * collectives between operators. All ranks run the same program on blocks of the same sizes (SPMD).
  * The cost model prices its instructions, the memory model is its buffer layout, and the executor
- * interprets it: what is priced is what runs.
+ * interprets it: what is priced is what runs. Where weight gradients wait (zero-bubble) they stand
+ * behind all input gradients, and what runs once a step behind them.
  *
  * Each stage of a pipeline has a program for one micro-batch: the operators of a scope, the
  * activation that comes in and the one that goes out. Work that happens once a step, whatever the
@@ -23,6 +24,10 @@ enum sbp_buffer_type { SBP_BUFFER_REAL, SBP_BUFFER_INT32, SBP_BUFFER_BYTE, SBP_B
 /* Parts of the frame that a micro-batch has while it is in flight. */
 enum sbp_frame_part {
     SBP_FRAME_KEPT, /* from its forward pass to its backward pass */
+    /* Parked, where weight gradients wait (zero-bubble): what they read of the forward pass, from
+     * there on, and of the work on input gradients. */
+    SBP_FRAME_INPUTS,
+    SBP_FRAME_GRADIENTS,
     SBP_FRAME_PARTS
 };
 

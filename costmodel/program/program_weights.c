@@ -222,7 +222,7 @@ enum sbp_status sbp_program_open_gradients(struct sbp_compiler *c, int op, int *
         if (plan->unreduced < 0)
             SBP_TRY(sbp_emit_buffer(c, SBP_USE_UNREDUCED, SBP_BUFFER_REAL, node->weight[w], &dist,
                                     plan->padded, &plan->unreduced));
-        if (c->block[op] >= 0 && c->open_block == c->block[op])
+        if (c->block[op] >= 0 && c->open_block == c->block[op] && !sbp_compiler_parts_backward(c))
             c->program->buffer[plan->unreduced].group = c->program->groups;
         buffer[w] = plan->unreduced;
     }

@@ -3,9 +3,9 @@
  * A device's arena holds the states of one chunk after the other, then the frames of micro-batches
  * in flight, then what one micro-batch at work needs besides. The order of the works says when a
  * frame begins and ends, so that frames are placed ahead of a step. Every part of a frame has a
- * region of its own, where it gets the lowest hole that is large enough: chunks, whose frames
- * differ in size, share a region, since they are not fullest at the same time. Offsets are
- * multiples of 64.
+ * region of its own, where it gets the lowest hole that is large enough. Frames of chunks differ in
+ * size: they share a region, since they are not fullest at the same time, or, where gaps would cost
+ * more, those that are about alike have slots of one size. Offsets are multiples of 64.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_STAGE_LAYOUT_H
 #define SBP_COSTMODEL_PROGRAM_STAGE_LAYOUT_H

@@ -159,7 +159,10 @@ static struct sbp_stage_cost stage_cost_of(const struct sbp_program *program,
     const int64_t held = program->persistent_bytes;
     cost.static_bytes = held + reserve_bytes;
     cost.kept_bytes = program->kept_bytes;
-    cost.transient_bytes = program->arena_bytes - held - program->kept_bytes;
+    cost.parked_inputs_bytes = program->frame_bytes[SBP_FRAME_INPUTS];
+    cost.parked_gradients_bytes = program->frame_bytes[SBP_FRAME_GRADIENTS];
+    cost.transient_bytes =
+        program->arena_bytes - held - cost.kept_bytes - cost.parked_gradients_bytes;
     return cost;
 }
 
@@ -425,7 +428,8 @@ static void add_memory(const struct sbp_program *program, const struct sbp_clust
     memory->parameters += program->parameters;
 }
 
-/* Bytes of a device. Frames that differ in size may leave gaps, which the timeline does not see. */
+/* Bytes of a device. Frames that differ in size may leave gaps, and parts of them are not fullest
+ * at the same time in a short step, which the timeline does not see. */
 static enum sbp_status device_bytes(const struct job *job, int stage, int64_t *bytes)
 {
     struct sbp_step *step = job->step;
@@ -433,7 +437,7 @@ static enum sbp_status device_bytes(const struct job *job, int stage, int64_t *b
     int64_t held = 0, transient = 0;
     struct sbp_stage_layout layout;
     *bytes = step->timeline.device[stage].peak_bytes;
-    if (step->parallel.schedule != SBP_INTERLEAVED)
+    if (step->parallel.schedule != SBP_INTERLEAVED && step->parallel.schedule != SBP_ZERO_BUBBLE)
         return SBP_OK;
     for (int chunk = 0; chunk < chunks; chunk++) {
         const struct sbp_stage_cost *cost = &step->cost[stage * chunks + chunk];
@@ -459,6 +463,7 @@ static enum sbp_status sum_memory(const struct job *job)
             const struct sbp_stage_cost *cost = &step->cost[stage * chunks + chunk];
             add_memory(sbp_step_chunk(step, stage, chunk), &step->cluster, memory);
             memory->kept_bytes += cost->kept_bytes / chunks;
+            memory->parked_bytes += cost->parked_inputs_bytes + cost->parked_gradients_bytes;
             if (cost->transient_bytes > memory->transient_bytes)
                 memory->transient_bytes = cost->transient_bytes;
         }

@@ -32,13 +32,14 @@ static int take_frame(struct frames *frames, int64_t holder)
     return frame;
 }
 
-/* A backward work is the last one that needs its frame. */
-static int frame_of(struct frames *frames, enum sbp_work_kind work, int64_t holder)
+/* `last`: the work is the last one that needs its frame. */
+static int frame_of(struct frames *frames, enum sbp_work_kind work, bool last, int64_t holder)
 {
     if (work == SBP_WORK_FORWARD)
         return take_frame(frames, holder);
     const int frame = find_frame(frames, holder);
-    frames->holder[frame] = -1;
+    if (last)
+        frames->holder[frame] = -1;
     return frame;
 }
 
@@ -50,8 +51,13 @@ struct lister {
     int stage;
     struct sbp_tasks *tasks;
     struct frames frames;
-    bool *went_back; /* (chunks) */
+    bool (*began)[SBP_WORK_KINDS]; /* (chunks) works of which there was one */
 };
+
+static bool parts_backward(const struct sbp_parallel *parallel)
+{
+    return parallel->schedule == SBP_ZERO_BUBBLE;
+}
 
 /* The first instruction of the norm and the updates, which end a program. */
 static int find_first_update(const struct sbp_program *program)
@@ -82,9 +88,13 @@ static bool runs_once(const struct sbp_program *program, int first_update, int i
 
 static enum sbp_work_kind work_of(const struct sbp_program *program, int first_update, int index)
 {
-    if (program->instr[index].section == SBP_SECTION_FORWARD)
+    const enum sbp_section section = program->instr[index].section;
+    const bool waits = section == SBP_SECTION_BACKWARD_WEIGHT || section == SBP_SECTION_STEP;
+    if (section == SBP_SECTION_FORWARD)
         return SBP_WORK_FORWARD;
-    return runs_once(program, first_update, index) ? SBP_WORK_UPDATE : SBP_WORK_BACKWARD;
+    if (runs_once(program, first_update, index))
+        return SBP_WORK_UPDATE;
+    return waits && parts_backward(&program->parallel) ? SBP_WORK_WEIGHT : SBP_WORK_BACKWARD;
 }
 
 static void add_task(struct lister *l, struct sbp_task task, int instr)
@@ -108,17 +118,18 @@ static void add_work(struct lister *l, const struct sbp_timeline_work *work)
     const int chunk = work->stage / l->step->stages;
     const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
     const int first_update = find_first_update(program);
-    const struct sbp_task task = {
-        .chunk = (int16_t)chunk,
-        .micro_batch = work->micro_batch,
-        .frame = frame_of(&l->frames, kind, chunk * l->step->micro_batches + work->micro_batch),
-        .work = (uint8_t)kind,
-        .adds = kind == SBP_WORK_BACKWARD && l->went_back[chunk]};
+    const int64_t holder = chunk * l->step->micro_batches + work->micro_batch;
+    const bool last = kind == SBP_WORK_WEIGHT || !parts_backward(&l->step->parallel);
+    const struct sbp_task task = {.chunk = (int16_t)chunk,
+                                  .micro_batch = work->micro_batch,
+                                  .frame = frame_of(&l->frames, kind, last, holder),
+                                  .work = (uint8_t)kind,
+                                  .adds = kind != SBP_WORK_FORWARD && l->began[chunk][kind]};
     for (int i = 0; i < program->instr_count; i++)
         if (work_of(program, first_update, i) == kind)
             add_task(l, task, i);
     mark_ends(l->tasks, first);
-    l->went_back[chunk] |= kind == SBP_WORK_BACKWARD;
+    l->began[chunk][kind] = true;
 }
 
 /* ---- the step's end ------------------------------------------------------------------------ */
@@ -183,8 +194,8 @@ static enum sbp_status open_lister(struct lister *l, struct sbp_arena *arena)
     const int64_t chunks = sbp_step_chunks(l->step);
     l->frames.count = chunks * l->step->micro_batches + 1;
     l->frames.holder = SBP_NEW(arena, int64_t, l->frames.count);
-    l->went_back = SBP_NEW(arena, bool, chunks);
-    if (l->frames.holder == NULL || l->went_back == NULL)
+    l->began = sbp_arena_alloc(arena, (size_t)chunks, sizeof *l->began);
+    if (l->frames.holder == NULL || l->began == NULL)
         return SBP_E_MEMORY;
     for (int64_t i = 0; i < l->frames.count; i++)
         l->frames.holder[i] = -1;
@@ -221,9 +232,6 @@ enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sb
     struct sbp_timeline_work *work;
     int64_t count, most;
     *tasks = (struct sbp_tasks){0};
-    if (step->parallel.schedule == SBP_ZERO_BUBBLE)
-        return sbp_fail(diag, SBP_E_UNSUPPORTED, "parallel: schedule: %s has no list of tasks",
-                        sbp_timeline_schedule_name(step->parallel.schedule));
     SBP_TRY(sbp_stage_works(step, stage, arena, &work, &count, diag));
     if (!count_most(step, stage, &most))
         return sbp_fail(diag, SBP_E_RANGE, "a step of %lld micro-batches has more than 2^31 tasks",

@@ -3,7 +3,8 @@
  *
  * A program stands for one micro-batch of one chunk of a stage. A work of the schedule runs the
  * instructions of its sections, in the program's order: a forward work those of `forward`, a
- * backward work all others but those of `step`, which follow the last work. With a single
+ * backward work all others but those of `step`, which follow the last work; where weight gradients
+ * wait (zero-bubble), those of `backward-weight` are a work of their own. With a single
  * micro-batch whole gradients on their way to shards are summed where they stand, and in one stage
  * all gradients. At the step's end chunks sum their gradients one after the other, then the norm
  * over all of them, then they update. The list is what the executor plays, logs and times, and what
@@ -34,8 +35,8 @@ struct sbp_tasks {
 };
 
 /* The tasks of a stage of a step that was made for a run; arrays are the arena's. E_UNSUPPORTED:
- * the schedule has no fixed order, or parts backward works; E_INPUT as sbp_timeline_works; E_RANGE
- * where there are more than INT32_MAX tasks; E_MEMORY. */
+ * the schedule has no fixed order; E_INPUT as sbp_timeline_works; E_RANGE where there are more than
+ * INT32_MAX tasks; E_MEMORY. */
 enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sbp_arena *arena,
                                struct sbp_tasks *tasks, struct sbp_diag *diag) SBP_MUST_USE;
 /* Calls of the step in order, whose `instr` are tasks of the stage; *calls is the arena's. E_RANGE,

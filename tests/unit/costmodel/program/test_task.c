@@ -100,8 +100,10 @@ static void test_three_micro_batches(void **state)
 static void expect_works(struct setting *s, enum sbp_schedule schedule, int stages, int stage,
                          int frames, const char *want)
 {
-    static const char letters[] = {
-        [SBP_WORK_FORWARD] = 'F', [SBP_WORK_BACKWARD] = 'B', [SBP_WORK_UPDATE] = 'U'};
+    static const char letters[] = {[SBP_WORK_FORWARD] = 'F',
+                                   [SBP_WORK_BACKWARD] = 'B',
+                                   [SBP_WORK_WEIGHT] = 'W',
+                                   [SBP_WORK_UPDATE] = 'U'};
     struct sbp_diag diag = {{0}};
     char seen[128] = "";
     int used = 0;

@@ -143,6 +143,19 @@ static void test_frames(void **state)
     sbp_arena_free(&s.arena);
 }
 
+/* Weight gradients that wait are works of their own, and the last to need a frame. */
+static void test_waiting_gradients(void **state)
+{
+    (void)state;
+    struct setting s;
+    open_setting(&s, 4);
+    s.program.parallel.schedule = SBP_ZERO_BUBBLE;
+    s.instr[BACKWARD_BOX].section = SBP_SECTION_BACKWARD_WEIGHT;
+    expect_works(&s, SBP_ZERO_BUBBLE, 3, 2, 3, "F0.0 F1.1 F2.2 W0.0 F3.0 W1.1 W2.2 W3.0 U3.0 ");
+    expect_works(&s, SBP_ZERO_BUBBLE, 3, 0, 3, "F0.0 F1.1 F2.2 W0.0 F3.0 W1.1 W2.2 W3.0 U3.0 ");
+    sbp_arena_free(&s.arena);
+}
+
 /* Gradients of the first backward work of each chunk begin anew; at the end every chunk has summed
  * its own before the first updates. */
 static void test_chunks(void **state)
@@ -196,7 +209,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_micro_batch), cmocka_unit_test(test_three_micro_batches),
-        cmocka_unit_test(test_frames),          cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_frames),          cmocka_unit_test(test_waiting_gradients),
+        cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_too_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,7 +30,7 @@ done
 
 # Stages, with a tied weight and a norm that are summed over them; every stage has its prediction.
 for stages in 2 4; do
-    for schedule in gpipe 1f1b; do
+    for schedule in gpipe 1f1b zero-bubble; do
         "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
             --set pipeline=$stages --set schedule=$schedule --set micro_batch=2 --set clip_norm=0.5 \
             -o "$folder/stages.json" >/dev/null

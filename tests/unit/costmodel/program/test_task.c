@@ -210,8 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_micro_batch), cmocka_unit_test(test_three_micro_batches),
         cmocka_unit_test(test_frames),          cmocka_unit_test(test_waiting_gradients),
-        cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_chunks),          cmocka_unit_test(test_too_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,6 +39,7 @@ struct runner {
     const struct sbp_tasks *tasks; /* of the stage */
     struct sbp_arena arena;
     struct sbp_channel channel;
+    struct sbp_stage_layout layout; /* of the arena */
     struct sbp_rank rank;
     struct sbp_verifier *verifier;      /* NULL: no verification */
     struct sbp_run_interval *intervals; /* (tasks) */
@@ -55,11 +56,6 @@ struct report {
     int64_t high_water_bytes;
 };
 
-static const struct sbp_program *program_of(const struct job *job, int stage)
-{
-    return sbp_step_program(job->step, stage);
-}
-
 /* Among the ranks of all stages. */
 static int world_rank(const struct runner *runner)
 {
@@ -71,13 +67,15 @@ static bool is_lead(const struct runner *runner)
     return world_rank(runner) == 0;
 }
 
-static enum sbp_status execute(struct runner *runner, int index, struct sbp_diag *diag)
+static enum sbp_status execute(struct runner *runner, const struct sbp_task *task,
+                               struct sbp_diag *diag)
 {
     const struct sbp_run_options *options = runner->job->options;
-    const struct sbp_instr *instr = &runner->rank.program->instr[index];
+    const struct sbp_instr *instr = &runner->rank.program->instr[task->instr];
+    const int piece = task->chunk * runner->job->step->stages + runner->stage;
     const enum sbp_fault fault =
-        options->fault_instr == index && options->fault_stage == runner->stage ? options->fault
-                                                                               : SBP_FAULT_NONE;
+        options->fault_instr == task->instr && options->fault_piece == piece ? options->fault
+                                                                             : SBP_FAULT_NONE;
     if (fault != SBP_FAULT_NONE)
         SBP_TRY(sbp_run_fault_before(&runner->fault, fault, &runner->rank, instr, diag));
     if (runner->verifier != NULL && instr->kind == SBP_INSTR_UPDATE)
@@ -86,7 +84,8 @@ static enum sbp_status execute(struct runner *runner, int index, struct sbp_diag
         SBP_TRY(sbp_rank_execute(&runner->rank, instr, diag));
     if (fault != SBP_FAULT_NONE)
         SBP_TRY(sbp_run_fault_after(&runner->fault, fault, &runner->rank, instr, diag));
-    return runner->verifier != NULL ? sbp_verify_watch(runner->verifier, index, diag) : SBP_OK;
+    return runner->verifier != NULL ? sbp_verify_watch(runner->verifier, task->instr, diag)
+                                    : SBP_OK;
 }
 
 /* Runs a task and takes its time, without what verification adds to it and without the data of a
@@ -97,12 +96,13 @@ static enum sbp_status execute_timed(struct runner *runner, int64_t index, doubl
     const struct sbp_task *task = &runner->tasks->task[index];
     const struct sbp_device_ops *device = runner->rank.device;
     const struct sbp_channel *channel = &runner->channel;
+    sbp_rank_turn(&runner->rank, task->chunk);
     if (task->begins)
         SBP_TRY(sbp_rank_begin_work(&runner->rank, task, diag));
     const double wall_s = sbp_clock_s(), compute_s = device->compute_s();
     const double exchange_wall_s = channel->wall_s, exchange_cpu_s = channel->cpu_s;
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
-    SBP_TRY(execute(runner, task->instr, diag));
+    SBP_TRY(execute(runner, task, diag));
     const enum sbp_status status = device->finish();
     if (status != SBP_OK)
         return sbp_fail(diag, status, "device %s failed", device->name);
@@ -155,7 +155,7 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
     SBP_TRY(check_high_water(runner, diag));
     report->step.loss = sbp_rank_loss(&runner->rank);
     report->calls = runner->channel.call_count;
-    report->has_loss = runner->rank.program->loss_buffer >= 0;
+    report->has_loss = runner->layout.program[runner->layout.chunks - 1]->loss_buffer >= 0;
     report->step.grad_norm = runner->rank.grad_norm;
     report->high_water_bytes = (runner->rank.high_water_bytes + 63) / 64 * 64;
     return SBP_OK;
@@ -359,10 +359,12 @@ static uint64_t hash_job(const struct job *job)
         options->steps, options->verify,        options->trace,
         options->real,  (int64_t)options->seed, job->step->micro_batches};
     uint64_t hash = mix(0, whole, (int)(sizeof whole / sizeof *whole));
-    hash = mix_training(hash, &program_of(job, 0)->graph->training);
+    hash = mix_training(hash, &sbp_step_program(job->step, 0)->graph->training);
+    for (int piece = 0; piece < job->step->pieces; piece++)
+        hash = mix_program(hash, sbp_step_program(job->step, piece));
     for (int stage = 0; stage < job->step->stages; stage++) {
         const int64_t tasks[] = {job->tasks[stage].count, job->tasks[stage].frames};
-        hash = mix(mix_program(hash, program_of(job, stage)), tasks, 2);
+        hash = mix(hash, tasks, 2);
     }
     return hash;
 }
@@ -444,9 +446,9 @@ static enum sbp_status open_runner(struct runner *runner, const struct sbp_comm_
     runner->compute_s = SBP_NEW(&runner->arena, double, job->result->most_tasks + 1);
     if (runner->intervals == NULL || runner->compute_s == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
-    SBP_TRY(sbp_rank_open(&runner->rank, program_of(job, runner->stage), runner->tasks->frames,
-                          device, job->options->real, job->options->seed, ops->rank(comm) % devices,
-                          &runner->channel, diag));
+    SBP_TRY(sbp_stage_layout_make(job->step, runner->stage, &runner->arena, &runner->layout, diag));
+    SBP_TRY(sbp_rank_open(&runner->rank, &runner->layout, device, job->options->real,
+                          job->options->seed, ops->rank(comm) % devices, &runner->channel, diag));
     if (sbp_rank_fill_weights(&runner->rank) != SBP_OK)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the initial weights");
     if (!job->options->verify)
@@ -625,18 +627,19 @@ static bool same_states(const struct sbp_program *a, const struct sbp_program *b
                           &b->buffer[b->weight_buffer[tensor]].dist);
 }
 
-/* Stages that share a weight sum its gradients block by block, or shard by shard. */
+/* Stages and chunks that share a weight sum its gradients block by block, or shard by shard. */
 static enum sbp_status check_ties(const struct job *job, struct sbp_diag *diag)
 {
     const struct sbp_step *step = job->step;
-    const struct sbp_graph *graph = program_of(job, 0)->graph;
+    const struct sbp_graph *graph = sbp_step_program(step, 0)->graph;
     for (int t = 0; t < graph->tensor_count; t++)
-        for (int stage = 0; stage < step->stages && step->holders[t] > 1; stage++)
-            if (program_of(job, stage)->weight_buffer[t] >= 0 &&
-                !same_states(program_of(job, stage), program_of(job, sbp_step_holder(step, t)), t))
+        for (int piece = 0; piece < step->pieces; piece++)
+            if (sbp_step_program(step, piece)->weight_buffer[t] >= 0 &&
+                !same_states(sbp_step_program(step, piece),
+                             sbp_step_program(step, sbp_step_holder(step, t)), t))
                 return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                                "plan: %s: split or sharded otherwise in another stage is searched "
-                                "and priced, not run: alike is legal",
+                                "plan: %s: split or sharded otherwise in another stage or chunk is "
+                                "searched and priced, not run: alike is legal",
                                 graph->tensor[t].name);
     return SBP_OK;
 }

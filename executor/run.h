@@ -24,8 +24,8 @@ struct sbp_run_options {
     const char *backend;       /* "threads", "mpi" or "nccl" */
     const char *device;        /* of sbp_device */
     struct sbp_done *progress; /* steps; rank 0 counts them. NULL: nobody asks */
-    enum sbp_fault fault;      /* that a test plants in an instruction of a stage's program */
-    int fault_stage, fault_instr;
+    enum sbp_fault fault;      /* that a test plants in an instruction of a piece's program */
+    int fault_piece, fault_instr;
 };
 
 /* The time that a task took on a rank. Compute is the device's time (thread CPU time on a

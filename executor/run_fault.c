@@ -5,11 +5,22 @@
 static const double SCALE = 1.0 + 1.0 / 64;
 static const double LARGE = 1e12; /* its square is a number in either precision */
 
-static enum sbp_status begin_first_rows(struct sbp_run_fault *memory, struct sbp_rank *rank,
-                                        struct sbp_diag *diag)
+static enum sbp_status begin_first_rows(struct sbp_rank *rank, struct sbp_diag *diag)
 {
-    memory->micro_batch = rank->micro_batch;
     return rank->micro_batch > 0 ? sbp_rank_begin_micro_batch(rank, 0, diag) : SBP_OK;
+}
+
+/* To the next micro-batch whose frame is elsewhere. */
+static void turn_frame(struct sbp_rank *rank)
+{
+    const struct sbp_stage_layout *arena = rank->arena;
+    const int64_t own = rank->micro_batch;
+    const int64_t(*frame_at)[SBP_FRAME_PARTS] =
+        (const int64_t(*)[SBP_FRAME_PARTS]) & arena->frame_at[rank->chunk * arena->micro_batches];
+    do
+        rank->micro_batch = (rank->micro_batch + 1) % arena->micro_batches;
+    while (rank->micro_batch != own &&
+           frame_at[rank->micro_batch][SBP_FRAME_KEPT] == frame_at[own][SBP_FRAME_KEPT]);
 }
 
 enum sbp_status sbp_run_fault_before(struct sbp_run_fault *memory, enum sbp_fault fault,
@@ -21,10 +32,10 @@ enum sbp_status sbp_run_fault_before(struct sbp_run_fault *memory, enum sbp_faul
     if (fault == SBP_FAULT_LEAVE_OUT)
         rank->kernels->zero(sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_OUT]),
                             (int64_t)instr->inner_elements);
-    memory->frame = rank->frame;
+    memory->micro_batch = rank->micro_batch;
     if (fault == SBP_FAULT_FRAME)
-        rank->frame = (rank->frame + 1) % rank->frames;
-    return fault == SBP_FAULT_ROWS ? begin_first_rows(memory, rank, diag) : SBP_OK;
+        turn_frame(rank);
+    return fault == SBP_FAULT_ROWS ? begin_first_rows(rank, diag) : SBP_OK;
 }
 
 /* On the stage's last rank. */
@@ -100,9 +111,7 @@ enum sbp_status sbp_run_fault_after(struct sbp_run_fault *memory, enum sbp_fault
                                     struct sbp_diag *diag)
 {
     rank->channel->skip = false;
-    rank->frame = memory->frame;
-    if (fault == SBP_FAULT_ROWS)
-        rank->micro_batch = memory->micro_batch;
+    rank->micro_batch = memory->micro_batch;
     if (fault == SBP_FAULT_SCALE)
         scale_result(rank, instr);
     if (fault == SBP_FAULT_STALE)

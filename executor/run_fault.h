@@ -19,9 +19,8 @@ enum sbp_fault {
 
 /* A rank's memory between the two calls, and from step to step; zeroed at first. */
 struct sbp_run_fault {
-    void *kept; /* the weight of the first step */
-    int frame;
-    int64_t micro_batch;
+    void *kept;          /* the weight of the first step */
+    int64_t micro_batch; /* of the rank */
 };
 
 /* Before and after the instruction that the fault is planted in. They fail as the device does. */

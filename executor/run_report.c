@@ -24,7 +24,7 @@ static bool wall_is_parallel(const struct sbp_run_report *report)
 
 static bool has_loss(const struct sbp_run_report *report)
 {
-    return sbp_step_program(report->step, report->step->stages - 1)->loss_buffer >= 0;
+    return sbp_step_program(report->step, report->step->pieces - 1)->loss_buffer >= 0;
 }
 
 int sbp_run_odd_step(const struct sbp_run_report *report, const char **what)
@@ -273,8 +273,8 @@ static void name_instr(const struct sbp_program *program, const struct sbp_instr
 static void name_task(const struct sbp_run_report *report, int stage, int64_t index, char *name,
                       int size)
 {
-    const struct sbp_program *program = sbp_step_program(report->step, stage);
     const struct sbp_task *task = &report->result->tasks[stage].task[index];
+    const struct sbp_program *program = sbp_step_chunk(report->step, stage, task->chunk);
     name_instr(program, &program->instr[task->instr], name, size);
     const size_t used = strlen(name);
     if (program->scope.micro_batches > 1 && (int)used < size && task->work != SBP_WORK_UPDATE)
@@ -324,7 +324,6 @@ static void push_interval(struct cJSON *events, const char *name, int pid, int l
 static void push_predicted(const struct sbp_run_report *report, int stage, struct cJSON *events,
                            bool *failed)
 {
-    const struct sbp_program *program = sbp_step_program(report->step, stage);
     const struct sbp_tasks *tasks = &report->result->tasks[stage];
     const double *begin_s = report->result->prediction.play.begin_s[stage];
     char name[160];
@@ -332,7 +331,7 @@ static void push_predicted(const struct sbp_run_report *report, int stage, struc
                    report->step->stages > 1 ? "predicted, stage %d" : "predicted", stage);
     push_process(events, stage, name, failed);
     for (int64_t i = 0; i < tasks->count; i++) {
-        const struct sbp_instr *instr = &program->instr[tasks->task[i].instr];
+        const struct sbp_instr *instr = sbp_task_instr(report->step, stage, &tasks->task[i]);
         name_task(report, stage, i, name, (int)sizeof name);
         push_interval(events, name, stage, line_of(instr), begin_s[i],
                       instr->compute_s + instr->communication_s, instr->compute_s,

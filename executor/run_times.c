@@ -9,12 +9,11 @@ static double **lengths_of(const struct sbp_step *step, const struct sbp_tasks *
 {
     double **length_s = SBP_NEW(arena, double *, step->stages);
     for (int stage = 0; length_s != NULL && stage < step->stages; stage++) {
-        const struct sbp_program *program = sbp_step_program(step, stage);
         length_s[stage] = SBP_NEW(arena, double, tasks[stage].count + 1);
         if (length_s[stage] == NULL)
             return NULL;
         for (int64_t i = 0; i < tasks[stage].count; i++) {
-            const struct sbp_instr *instr = &program->instr[tasks[stage].task[i].instr];
+            const struct sbp_instr *instr = sbp_task_instr(step, stage, &tasks[stage].task[i]);
             length_s[stage][i] = instr->communication_s +
                                  (compute_s == NULL ? instr->compute_s : compute_s[stage][i]);
         }
@@ -35,10 +34,9 @@ static enum sbp_status play(const struct sbp_step *step, const struct sbp_tasks 
 static void add_stage(const struct sbp_step *step, const struct sbp_tasks *tasks, int stage,
                       struct sbp_run_prediction *prediction)
 {
-    const struct sbp_program *program = sbp_step_program(step, stage);
     double compute_s = 0, communication_s = 0;
     for (int64_t i = 0; i < tasks[stage].count; i++) {
-        const struct sbp_instr *instr = &program->instr[tasks[stage].task[i].instr];
+        const struct sbp_instr *instr = sbp_task_instr(step, stage, &tasks[stage].task[i]);
         compute_s += instr->compute_s;
         communication_s += instr->communication_s;
     }

@@ -3,7 +3,8 @@
  * It is compiled from graph, mesh and labelled strategy; the boxing planner provides the
  * collectives between operators. All ranks run the same program on blocks of the same sizes (SPMD).
  * The cost model prices its instructions, the memory model is its buffer layout, and the executor
- * interprets it: what is priced is what runs.
+ * interprets it: what is priced is what runs. Where weight gradients wait (zero-bubble) they stand
+ * behind all input gradients, and what runs once a step behind them.
  *
  * Each stage of a pipeline has a program for one micro-batch: the operators of a scope, the
  * activation that comes in and the one that goes out. Work that happens once a step, whatever the
@@ -19,6 +20,16 @@
 /* Element type of a buffer; SBP_BUFFER_REAL is the run's floating-point type, SBP_BUFFER_LOSS the
  * one that cross-entropy works in where that is another (no run has such a buffer). */
 enum sbp_buffer_type { SBP_BUFFER_REAL, SBP_BUFFER_INT32, SBP_BUFFER_BYTE, SBP_BUFFER_LOSS };
+
+/* Parts of the frame that a micro-batch has while it is in flight. */
+enum sbp_frame_part {
+    SBP_FRAME_KEPT, /* from its forward pass to its backward pass */
+    /* Parked, where weight gradients wait (zero-bubble): what they read of the forward pass, from
+     * there on, and of the work on input gradients. */
+    SBP_FRAME_INPUTS,
+    SBP_FRAME_GRADIENTS,
+    SBP_FRAME_PARTS
+};
 
 enum sbp_buffer_use {
     SBP_USE_WEIGHT,   /* persistent */
@@ -54,7 +65,9 @@ struct sbp_buffer {
     X(BACKWARD, "backward")               /* operator op, phase */                                 \
     X(BOX, "box")                         /* one boxing step: OUT from IN, WORK, WORK2 */          \
     X(REDUCE, "reduce")                   /* in-place all-reduce of OUT over box.axes */           \
-    X(INNER, "inner")                     /* `times` collectives inside an operator */             \
+    X(INNER, "inner")                     /* `times` collectives inside an operator; sums of tied  \
+                                             weights' gradients and of the norm: OUT over stages,  \
+                                             or, local, over the chunks of one */                  \
     X(GATHER, "gather")                   /* weight OUT from the shards IN (ZeRO), or its owner */ \
     X(CONVERT, "convert")                 /* weight OUT in the type of computing, from IN */       \
     X(SCATTER, "scatter")                 /* gradient's shard OUT, summed, from IN */              \
@@ -137,6 +150,7 @@ struct sbp_scope {
                                             default */
     const struct sbp_cluster *whole;     /* of all stages; borrowed. NULL: there is one stage */
     const int *holders; /* (tensor_count) stages that hold a weight; borrowed. NULL: one */
+    const int *copies;  /* (tensor_count) chunks of the stage that do; borrowed. NULL: one */
 };
 
 /* How the states of a weight are shared out: under ZeRO level 1 to 3 the i-th member of a group
@@ -169,10 +183,10 @@ struct sbp_program {
     int64_t live_bytes;  /* most that is in use at once: an arena without gaps */
     /* The arena in its order; micro-batches in flight need a frame each (program_layout.c). */
     int64_t persistent_bytes; /* what keeps its value from step to step */
-    int64_t kept_bytes;       /* a frame: what a micro-batch has from its forward pass to its
-                                 backward pass, with token ids and labels; up to arena_bytes: what
-                                 one micro-batch at work needs beside its frame */
-    int64_t host_bytes;       /* offloaded states, in host memory */
+    int64_t kept_bytes;       /* what forward leaves for backward, with token ids and labels */
+    int64_t frame_bytes[SBP_FRAME_PARTS]; /* a frame, part by part; up to arena_bytes: what one
+                                             micro-batch at work needs beside its frame */
+    int64_t host_bytes;                   /* offloaded states, in host memory */
 };
 
 /* Place of each operand in instr.buffer; -1 where the instruction has none. An early phase also

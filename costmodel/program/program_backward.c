@@ -226,6 +226,14 @@ static enum sbp_status backward_pass_on(struct sbp_compiler *c, int op, int dy)
     return SBP_OK;
 }
 
+/* Whether a table's gradient is added to that of its other user, which waits. */
+static bool follows_tied(const struct sbp_compiler *c, int op)
+{
+    const struct sbp_op_node *node = &c->graph->op[op];
+    return sbp_compiler_parts_backward(c) && node->kind == SBP_OP_EMBEDDING &&
+           c->weight[node->weight[0]].uses_left < 0;
+}
+
 static enum sbp_status backward_operator(struct sbp_compiler *c, int op, int dy)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
@@ -237,7 +245,11 @@ static enum sbp_status backward_operator(struct sbp_compiler *c, int op, int dy)
     }
     if (!inputs && node->weight_count == 0)
         return SBP_OK;
-    return backward_inputs(c, op, dy, node->weight_count > 0);
+    if (follows_tied(c, op))
+        c->section = SBP_SECTION_BACKWARD_WEIGHT;
+    SBP_TRY(backward_inputs(c, op, dy, node->weight_count > 0));
+    c->section = SBP_SECTION_BACKWARD;
+    return SBP_OK;
 }
 
 /* ---- recomputation -------------------------------------------------------------------------- */

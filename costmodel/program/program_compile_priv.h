@@ -50,6 +50,12 @@ struct sbp_compiler {
     int *segment;      /* (op_count) first operator of the recomputed segment that it is in; -1 */
 };
 
+/* Whether weight gradients are a work of their own, behind all input gradients. */
+static inline bool sbp_compiler_parts_backward(const struct sbp_compiler *c)
+{
+    return c->program->parallel.schedule == SBP_ZERO_BUBBLE;
+}
+
 /* ---- growing (program_emit.c) -------------------------------------------------------------- */
 
 /* A new instruction with no buffers; NULL when memory is out. Valid until the next one. */

@@ -1,17 +1,17 @@
 /* Where a program's buffers lie: persistent ones, then the frame, then the rest.
  *
- * The frame holds what a micro-batch keeps between its forward and its backward pass. Several
- * micro-batches in flight have a frame each; all else is there once. At the turn from forward to
- * backward the frame is full. A sweep from the turn to the end gives a buffer the lowest hole when
- * it is born and takes it back after its last use, and so does a sweep from the turn back to the
- * begin, with birth and death exchanged. Holes are those in the frame, where what it keeps is not
- * born yet or has died, and above it; no buffer lies in both, since frames need not be neighbours
- * of what is above. Offsets are multiples of 64. */
-#include "costmodel/program/program_compile_priv.h"
-
-#include <string.h>
-
+ * The frame holds what a micro-batch keeps between its forward and its backward pass, and, where
+ * weight gradients wait, what they read (enum sbp_frame_part). Several micro-batches in flight have
+ * a frame each; all else is there once. At the turn from forward to backward the frame is full. A
+ * sweep from the turn to the end gives a buffer the lowest hole when it is born and takes it back
+ * after its last use, and so does a sweep from the turn back to the begin, with birth and death
+ * exchanged; weight gradients that wait are a sweep of their own, since other micro-batches work
+ * before them. Holes are those in the frame, where what it keeps is not born yet or has died, and
+ * above it; no buffer lies in two parts, since those of a frame need not be neighbours. Offsets are
+ * multiples of 64. */
 #include "base/math/numeric.h"
+#include "costmodel/program/holes.h"
+#include "costmodel/program/program_compile_priv.h"
 
 #define MOST_BYTES (INT64_C(1) << 62)
 
@@ -41,79 +41,6 @@ static void find_lifetimes(struct sbp_program *program, int *group_end)
             program->buffer[i].first = 0;
             program->buffer[i].last = program->instr_count - 1;
         }
-}
-
-/* A free stretch of the arena below the high-water mark. */
-struct hole {
-    int64_t offset, bytes;
-};
-
-struct heap {
-    struct hole *hole; /* by offset */
-    int count;
-    int64_t top;
-};
-
-/* Lowest hole that is large enough; -1: none is. */
-static int64_t take_hole(struct heap *heap, int64_t bytes)
-{
-    int i = 0;
-    while (i < heap->count && heap->hole[i].bytes < bytes)
-        i++;
-    if (i == heap->count)
-        return -1;
-    struct hole *hole = &heap->hole[i];
-    const int64_t offset = hole->offset;
-    hole->offset += bytes;
-    hole->bytes -= bytes;
-    if (hole->bytes == 0) {
-        memmove(hole, hole + 1, (size_t)(heap->count - i - 1) * sizeof *hole);
-        heap->count--;
-    }
-    return offset;
-}
-
-/* The same, or else the top, grown from a hole that touches it. */
-static int64_t take(struct heap *heap, int64_t bytes)
-{
-    int64_t offset = take_hole(heap, bytes);
-    if (offset >= 0)
-        return offset;
-    offset = heap->top;
-    if (heap->count > 0) {
-        const struct hole *last = &heap->hole[heap->count - 1];
-        if (last->offset + last->bytes == heap->top) {
-            offset = last->offset;
-            heap->count--;
-        }
-    }
-    heap->top = offset + bytes;
-    return offset;
-}
-
-/* Joins a hole with the next one when they touch. */
-static void merge_with_next(struct heap *heap, int at)
-{
-    if (at < 0 || at + 1 >= heap->count)
-        return;
-    struct hole *here = &heap->hole[at], *next = here + 1;
-    if (here->offset + here->bytes != next->offset)
-        return;
-    here->bytes += next->bytes;
-    memmove(next, next + 1, (size_t)(heap->count - at - 2) * sizeof *next);
-    heap->count--;
-}
-
-static void give_back(struct heap *heap, int64_t offset, int64_t bytes)
-{
-    int at = 0;
-    while (at < heap->count && heap->hole[at].offset < offset)
-        at++;
-    memmove(&heap->hole[at + 1], &heap->hole[at], (size_t)(heap->count - at) * sizeof *heap->hole);
-    heap->hole[at] = (struct hole){offset, bytes};
-    heap->count++;
-    merge_with_next(heap, at);
-    merge_with_next(heap, at - 1);
 }
 
 /* Slot sizes, and for each instruction linked lists of the buffers that are born and that die
@@ -186,67 +113,95 @@ static void count_live(struct sbp_program *program, const struct calendar *calen
     }
 }
 
-/* Where buffers are while a sweep goes on: offsets within the frame, and above it. */
+/* Where buffers are while a sweep goes on: offsets within a part of the frame, or above it. */
 struct room {
     struct sbp_program *program;
     const struct calendar *calendar;
     int turn;      /* first instruction behind the forward pass */
-    bool *is_kept; /* (buffer_count) */
-    bool *in_frame;
-    struct heap frame, above;
+    int waits_at;  /* first one of the weight gradients that wait, or what follows them */
+    bool *is_held; /* (buffer_count) persistent, or a part of the frame */
+    int8_t *part;  /* (buffer_count) of the frame, where it lies; -1: not in it */
+    struct sbp_holes frame[SBP_FRAME_PARTS], above;
 };
 
-/* Every micro-batch has token ids and labels of its own, from its begin to its end. */
-static bool is_kept(const struct sbp_buffer *buffer, int turn)
+static bool is_read_late(const struct room *room, int buffer)
 {
-    return buffer->use == SBP_USE_INDEX ||
-           (!sbp_program_buffer_persists(buffer) && buffer->first >= 0 && buffer->first < turn &&
-            buffer->last >= turn);
+    for (int i = room->waits_at; i < room->program->instr_count; i++)
+        for (int k = 0; k < SBP_INSTR_BUFFERS; k++)
+            if (room->program->instr[i].buffer[k] == buffer)
+                return true;
+    return false;
 }
 
-/* Places what persists and what is kept, one after the other. */
+/* The part of the frame that a buffer is of; -1: of none. Every micro-batch has token ids and
+ * labels of its own, from its begin to its end. */
+static int part_of(const struct room *room, int index)
+{
+    const struct sbp_buffer *buffer = &room->program->buffer[index];
+    if (buffer->use == SBP_USE_INDEX)
+        return is_read_late(room, index) ? SBP_FRAME_INPUTS : SBP_FRAME_KEPT;
+    if (sbp_program_buffer_persists(buffer) || buffer->first < 0)
+        return -1;
+    if (buffer->first < room->turn && buffer->last >= room->turn)
+        return buffer->last >= room->waits_at ? SBP_FRAME_INPUTS : SBP_FRAME_KEPT;
+    return buffer->first >= room->turn && buffer->first < room->waits_at &&
+                   buffer->last >= room->waits_at
+               ? SBP_FRAME_GRADIENTS
+               : -1;
+}
+
+/* Places what persists and what is of the frame, one after the other. */
 static void place_held(struct room *room)
 {
     struct sbp_program *program = room->program;
-    program->persistent_bytes = program->kept_bytes = 0;
+    int64_t *const frame_bytes = program->frame_bytes;
+    program->persistent_bytes = 0;
+    for (int part = 0; part < SBP_FRAME_PARTS; part++)
+        frame_bytes[part] = 0;
     for (int i = 0; i < program->buffer_count; i++) {
         struct sbp_buffer *buffer = &program->buffer[i];
-        const int64_t bytes = room->calendar->slot_bytes[i];
-        room->is_kept[i] = room->in_frame[i] = is_kept(buffer, room->turn);
-        if (!room->is_kept[i] && !sbp_program_buffer_persists(buffer))
+        const int part = part_of(room, i);
+        room->part[i] = (int8_t)part;
+        room->is_held[i] = part >= 0 || sbp_program_buffer_persists(buffer);
+        if (!room->is_held[i])
             continue;
-        int64_t *const end = room->is_kept[i] ? &program->kept_bytes : &program->persistent_bytes;
+        int64_t *const end = part >= 0 ? &frame_bytes[part] : &program->persistent_bytes;
         buffer->offset_bytes = *end;
-        *end += bytes;
+        *end += room->calendar->slot_bytes[i];
     }
+    program->kept_bytes = frame_bytes[SBP_FRAME_KEPT] + frame_bytes[SBP_FRAME_INPUTS];
 }
 
 static void enter(struct room *room, int buffer)
 {
     struct sbp_buffer *const at = &room->program->buffer[buffer];
     const int64_t bytes = room->calendar->slot_bytes[buffer];
-    if (room->is_kept[buffer] || sbp_program_buffer_persists(at))
+    if (room->is_held[buffer])
         return;
-    at->offset_bytes = take_hole(&room->frame, bytes);
-    room->in_frame[buffer] = at->offset_bytes >= 0;
-    if (!room->in_frame[buffer])
-        at->offset_bytes = take(&room->above, bytes);
+    for (int part = 0; part < SBP_FRAME_PARTS; part++) {
+        at->offset_bytes = sbp_holes_find(&room->frame[part], bytes);
+        room->part[buffer] = (int8_t)part;
+        if (at->offset_bytes >= 0)
+            return;
+    }
+    room->part[buffer] = -1;
+    at->offset_bytes = sbp_holes_take(&room->above, bytes);
 }
 
 static void leave(struct room *room, int buffer)
 {
     const struct sbp_buffer *at = &room->program->buffer[buffer];
     const int64_t bytes = room->calendar->slot_bytes[buffer];
+    const int part = room->part[buffer];
     if (bytes > 0 && !sbp_program_buffer_persists(at))
-        give_back(room->in_frame[buffer] ? &room->frame : &room->above, at->offset_bytes, bytes);
+        sbp_holes_give_back(part >= 0 ? &room->frame[part] : &room->above, at->offset_bytes, bytes);
 }
 
-static void sweep_to_end(struct room *room)
+static void sweep_forth(struct room *room, int from, int to)
 {
     const struct calendar *calendar = room->calendar;
-    for (int t = room->turn; t < room->program->instr_count; t++) {
-        for (int i = t > room->turn ? calendar->died[t - 1] : -1; i >= 0;
-             i = calendar->next_died[i])
+    for (int t = from; t < to; t++) {
+        for (int i = t > from ? calendar->died[t - 1] : -1; i >= 0; i = calendar->next_died[i])
             leave(room, i);
         for (int i = calendar->born[t]; i >= 0; i = calendar->next_born[i])
             enter(room, i);
@@ -266,49 +221,79 @@ static void sweep_to_begin(struct room *room)
     }
 }
 
-static void empty(struct room *room)
+/* Begins a sweep with full frames and nothing above them; keeps the highest top so far. */
+static void empty(struct room *room, int64_t *above_bytes)
 {
-    room->frame.count = room->above.count = 0;
+    for (int part = 0; part < SBP_FRAME_PARTS; part++)
+        room->frame[part].count = 0;
+    *above_bytes = room->above.top > *above_bytes ? room->above.top : *above_bytes;
+    room->above.count = 0;
     room->above.top = 0;
 }
 
-/* Makes offsets within the arena out of those in the frame and above it. */
+/* Makes offsets within the arena out of those in the parts of the frame and above it. */
 static void assemble(struct room *room, int64_t above_bytes)
 {
     struct sbp_program *program = room->program;
-    const int64_t frame = program->persistent_bytes, above = frame + program->kept_bytes;
-    program->arena_bytes = above + above_bytes;
+    int64_t begin[SBP_FRAME_PARTS + 1] = {program->persistent_bytes};
+    for (int part = 0; part < SBP_FRAME_PARTS; part++)
+        begin[part + 1] = begin[part] + program->frame_bytes[part];
+    program->arena_bytes = begin[SBP_FRAME_PARTS] + above_bytes;
     for (int i = 0; i < program->buffer_count; i++) {
         struct sbp_buffer *buffer = &program->buffer[i];
-        if (room->in_frame[i])
-            buffer->offset_bytes += frame;
+        if (room->part[i] >= 0)
+            buffer->offset_bytes += begin[room->part[i]];
         else if (!sbp_program_buffer_persists(buffer) && buffer->first >= 0)
-            buffer->offset_bytes += above;
+            buffer->offset_bytes += begin[SBP_FRAME_PARTS];
     }
+}
+
+static enum sbp_status open_room(struct room *room, struct sbp_arena *scratch)
+{
+    const int count = room->program->buffer_count + 1;
+    bool fits = true;
+    room->is_held = SBP_NEW(scratch, bool, count);
+    room->part = SBP_NEW(scratch, int8_t, count);
+    room->above.hole = SBP_NEW(scratch, struct sbp_hole, count);
+    for (int part = 0; part < SBP_FRAME_PARTS; part++) {
+        room->frame[part].hole = SBP_NEW(scratch, struct sbp_hole, count);
+        fits &= room->frame[part].hole != NULL;
+    }
+    return fits && room->is_held != NULL && room->part != NULL && room->above.hole != NULL
+               ? SBP_OK
+               : SBP_E_MEMORY;
+}
+
+/* Finds the instructions where the forward pass ends and where work begins that may wait. */
+static void find_turns(struct room *room)
+{
+    const struct sbp_program *program = room->program;
+    const bool waits = program->parallel.schedule == SBP_ZERO_BUBBLE;
+    while (room->turn < program->instr_count &&
+           program->instr[room->turn].section == SBP_SECTION_FORWARD)
+        room->turn++;
+    room->waits_at = waits ? room->turn : program->instr_count;
+    while (room->waits_at < program->instr_count &&
+           program->instr[room->waits_at].section != SBP_SECTION_BACKWARD_WEIGHT &&
+           program->instr[room->waits_at].section != SBP_SECTION_STEP)
+        room->waits_at++;
 }
 
 static enum sbp_status lay_out(struct sbp_program *program, const struct calendar *calendar,
                                struct sbp_arena *scratch)
 {
-    const int count = program->buffer_count + 1;
-    struct room room = {.program = program,
-                        .calendar = calendar,
-                        .is_kept = SBP_NEW(scratch, bool, count),
-                        .in_frame = SBP_NEW(scratch, bool, count),
-                        .frame = {.hole = SBP_NEW(scratch, struct hole, count)},
-                        .above = {.hole = SBP_NEW(scratch, struct hole, count)}};
-    if (room.is_kept == NULL || room.in_frame == NULL || room.frame.hole == NULL ||
-        room.above.hole == NULL)
-        return SBP_E_MEMORY;
-    while (room.turn < program->instr_count &&
-           program->instr[room.turn].section == SBP_SECTION_FORWARD)
-        room.turn++;
+    struct room room = {.program = program, .calendar = calendar};
+    int64_t above_bytes = 0;
+    SBP_TRY(open_room(&room, scratch));
+    find_turns(&room);
     place_held(&room);
-    sweep_to_end(&room);
-    const int64_t above_bytes = room.above.top;
-    empty(&room);
+    sweep_forth(&room, room.turn, room.waits_at);
+    empty(&room, &above_bytes);
+    sweep_forth(&room, room.waits_at, program->instr_count);
+    empty(&room, &above_bytes);
     sweep_to_begin(&room);
-    assemble(&room, above_bytes > room.above.top ? above_bytes : room.above.top);
+    empty(&room, &above_bytes);
+    assemble(&room, above_bytes);
     return SBP_OK;
 }
 

@@ -231,6 +231,39 @@ static enum sbp_status drop_unneeded(struct sbp_compiler *c)
     return fits ? SBP_OK : SBP_E_MEMORY;
 }
 
+/* ---- weight gradients that wait ------------------------------------------------------------- */
+
+/* The work that an instruction belongs to, in order. */
+static int work_of(const struct sbp_instr *instr)
+{
+    static const int works[SBP_SECTIONS] = {[SBP_SECTION_FORWARD] = 0,
+                                            [SBP_SECTION_RECOMPUTE] = 1,
+                                            [SBP_SECTION_BACKWARD] = 1,
+                                            [SBP_SECTION_BACKWARD_WEIGHT] = 2,
+                                            [SBP_SECTION_STEP] = 3};
+    return works[instr->section];
+}
+
+/* Brings the instructions into the order of their works, and keeps that within a work. */
+static enum sbp_status part_backward(struct sbp_compiler *c)
+{
+    enum { WORKS = 4 };
+    struct sbp_program *program = c->program;
+    const int count = program->instr_count;
+    int placed = 0;
+    if (!sbp_compiler_parts_backward(c))
+        return SBP_OK;
+    struct sbp_instr *parted = SBP_NEW(&program->arena, struct sbp_instr, count + 1);
+    if (parted == NULL)
+        return SBP_E_MEMORY;
+    for (int work = 0; work < WORKS; work++)
+        for (int i = 0; i < count; i++)
+            if (work_of(&program->instr[i]) == work)
+                parted[placed++] = program->instr[i];
+    program->instr = parted;
+    return SBP_OK;
+}
+
 static enum sbp_status compile(struct sbp_compiler *c, const struct sbp_strategy *strategy)
 {
     SBP_TRY(prepare(c));
@@ -241,6 +274,7 @@ static enum sbp_status compile(struct sbp_compiler *c, const struct sbp_strategy
     SBP_TRY(compile_backward(c));
     SBP_TRY(sbp_program_compile_updates(c));
     SBP_TRY(drop_unneeded(c));
+    SBP_TRY(part_backward(c));
     return sbp_program_lay_out(c->program, c->diag);
 }
 

@@ -222,7 +222,7 @@ enum sbp_status sbp_program_open_gradients(struct sbp_compiler *c, int op, int *
         if (plan->unreduced < 0)
             SBP_TRY(sbp_emit_buffer(c, SBP_USE_UNREDUCED, SBP_BUFFER_REAL, node->weight[w], &dist,
                                     plan->padded, &plan->unreduced));
-        if (c->block[op] >= 0 && c->open_block == c->block[op])
+        if (c->block[op] >= 0 && c->open_block == c->block[op] && !sbp_compiler_parts_backward(c))
             c->program->buffer[plan->unreduced].group = c->program->groups;
         buffer[w] = plan->unreduced;
     }
@@ -240,6 +240,24 @@ static enum sbp_status add_scatter(struct sbp_compiler *c, int op, int tensor)
     instr->buffer[SBP_AT_OUT] = c->program->gradient_buffer[tensor];
     instr->buffer[SBP_AT_IN] =
         plan->unreduced >= 0 ? plan->unreduced : c->program->gradient_buffer[tensor];
+    return SBP_OK;
+}
+
+/* A tied weight that other chunks of the device hold, too: what is added there is not priced. */
+static enum sbp_status add_chunk_sum(struct sbp_compiler *c, int op, int tensor)
+{
+    const struct sbp_program *program = c->program;
+    if (program->scope.copies == NULL || program->scope.copies[tensor] < 2)
+        return SBP_OK;
+    c->section = SBP_SECTION_STEP;
+    struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_INNER, op, 0);
+    if (instr == NULL)
+        return SBP_E_MEMORY;
+    instr->tensor = tensor;
+    instr->cause = SBP_CAUSE_WEIGHT_GRADIENT;
+    instr->box.kind = SBP_LOCAL;
+    instr->inner_elements = (double)c->weight[tensor].shard;
+    instr->buffer[SBP_AT_OUT] = program->gradient_buffer[tensor];
     return SBP_OK;
 }
 
@@ -280,6 +298,7 @@ static enum sbp_status sum_gradient(struct sbp_compiler *c, int op, int index)
             sbp_emit_boxing(c, op, tensor, &from, &to, SBP_CAUSE_WEIGHT_GRADIENT, true, &buffer));
     }
     plan->unreduced = -1;
+    SBP_TRY(add_chunk_sum(c, op, tensor));
     return add_stage_sum(c, op, tensor);
 }
 

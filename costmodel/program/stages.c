@@ -328,15 +328,16 @@ enum sbp_status sbp_stages_check(const struct sbp_graph *graph, int pieces, cons
     return SBP_OK;
 }
 
-static void count_holders(const struct sbp_graph *graph, int begin, int end, int stage, int *seen,
+/* `holder`: of the operators; each counts once. */
+static void count_holders(const struct sbp_graph *graph, int begin, int end, int holder, int *seen,
                           int *holders)
 {
     for (int op = begin; op < end; op++)
         for (int w = 0; w < graph->op[op].weight_count; w++) {
             const int tensor = graph->op[op].weight[w];
-            if (seen[tensor] == stage + 1)
+            if (seen[tensor] == holder + 1)
                 continue;
-            seen[tensor] = stage + 1;
+            seen[tensor] = holder + 1;
             holders[tensor]++;
         }
 }
@@ -352,6 +353,20 @@ enum sbp_status sbp_stages_holders(const struct sbp_graph *graph, int pieces, in
     for (int stage = 0; seen != NULL && stage < stages; stage++)
         for (int piece = stage; piece < pieces; piece += stages)
             count_holders(graph, first[piece], first[piece + 1], stage, seen, holders);
+    sbp_arena_free(&arena);
+    return seen == NULL ? SBP_E_MEMORY : SBP_OK;
+}
+
+enum sbp_status sbp_stages_copies(const struct sbp_graph *graph, int pieces, int stages, int stage,
+                                  const int *first, int *copies)
+{
+    struct sbp_arena arena;
+    sbp_arena_init(&arena);
+    int *seen = SBP_NEW(&arena, int, graph->tensor_count);
+    for (int t = 0; t < graph->tensor_count; t++)
+        copies[t] = 0;
+    for (int piece = stage; seen != NULL && piece < pieces; piece += stages)
+        count_holders(graph, first[piece], first[piece + 1], piece, seen, copies);
     sbp_arena_free(&arena);
     return seen == NULL ? SBP_E_MEMORY : SBP_OK;
 }

@@ -50,5 +50,8 @@ enum sbp_status sbp_stages_check(const struct sbp_graph *graph, int pieces, cons
  * (tensor_count). E_MEMORY. */
 enum sbp_status sbp_stages_holders(const struct sbp_graph *graph, int pieces, int stages,
                                    const int *first, int *holders) SBP_MUST_USE;
+/* How many chunks of a stage hold each weight. copies: (tensor_count). E_MEMORY. */
+enum sbp_status sbp_stages_copies(const struct sbp_graph *graph, int pieces, int stages, int stage,
+                                  const int *first, int *copies) SBP_MUST_USE;
 
 #endif

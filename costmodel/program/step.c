@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "costmodel/program/price.h"
+#include "costmodel/program/stage_layout.h"
 
 #define MOST_MICRO_BATCHES (INT64_C(1) << 20) /* of a timeline */
 #define ROUNDING           1e-12              /* of sums of a step's times */
@@ -57,6 +58,13 @@ static bool same_piece(const struct job *job, int a, int b)
                           &rest[sbp_stages_crossing(graph, first[b])]);
 }
 
+static const int *copies_of(const struct sbp_step *step, const struct sbp_graph *graph, int piece)
+{
+    return step->copies == NULL
+               ? NULL
+               : step->copies + (int64_t)(piece % step->stages) * graph->tensor_count;
+}
+
 static enum sbp_status compile_piece(struct job *job, int piece)
 {
     struct sbp_step *step = job->step;
@@ -67,6 +75,7 @@ static enum sbp_status compile_piece(struct job *job, int piece)
             return SBP_OK;
         }
     struct sbp_scope scope = job->scope;
+    scope.copies = copies_of(step, request->graph, piece);
     scope.first_op = step->first[piece];
     scope.end_op = step->first[piece + 1];
     SBP_TRY(sbp_program_make_scope(request->graph, &step->cluster, &step->mesh, request->strategy,
@@ -150,14 +159,11 @@ static struct sbp_stage_cost stage_cost_of(const struct sbp_program *program,
     const int64_t held = program->persistent_bytes;
     cost.static_bytes = held + reserve_bytes;
     cost.kept_bytes = program->kept_bytes;
-    cost.transient_bytes = program->arena_bytes - held - program->kept_bytes;
+    cost.parked_inputs_bytes = program->frame_bytes[SBP_FRAME_INPUTS];
+    cost.parked_gradients_bytes = program->frame_bytes[SBP_FRAME_GRADIENTS];
+    cost.transient_bytes =
+        program->arena_bytes - held - cost.kept_bytes - cost.parked_gradients_bytes;
     return cost;
-}
-
-/* The chunks of a stage, one after the other. */
-static const struct sbp_program *chunk_program(const struct sbp_step *step, int stage, int chunk)
-{
-    return sbp_step_program(step, chunk * step->stages + stage);
 }
 
 static int64_t updated_parameters(const struct sbp_program *program)
@@ -180,7 +186,7 @@ static struct hosted hosted_states(const struct sbp_step *step, int stage)
     struct hosted hosted = {0};
     int64_t most = 0;
     for (int chunk = 0; chunk < step->parallel.chunks; chunk++) {
-        const struct sbp_program *program = chunk_program(step, stage, chunk);
+        const struct sbp_program *program = sbp_step_chunk(step, stage, chunk);
         const int64_t updated = updated_parameters(program);
         if (program->host_bytes == 0)
             continue;
@@ -285,7 +291,7 @@ static void set_stage_costs(const struct job *job, int stage)
     double extra_s = 0;
     int64_t bucket_bytes = 0; /* there is one, as large as the largest chunk's */
     for (int chunk = 0; chunk < chunks; chunk++) {
-        const struct sbp_program *program = chunk_program(step, stage, chunk);
+        const struct sbp_program *program = sbp_step_chunk(step, stage, chunk);
         const int64_t bytes = bytes_of_use(program, SBP_USE_BUCKET);
         const int64_t shared = bytes < bucket_bytes ? bytes : bucket_bytes;
         step->cost[stage * chunks + chunk] =
@@ -422,23 +428,47 @@ static void add_memory(const struct sbp_program *program, const struct sbp_clust
     memory->parameters += program->parameters;
 }
 
-static void sum_memory(const struct job *job)
+/* Bytes of a device. Frames that differ in size may leave gaps, and parts of them are not fullest
+ * at the same time in a short step, which the timeline does not see. */
+static enum sbp_status device_bytes(const struct job *job, int stage, int64_t *bytes)
+{
+    struct sbp_step *step = job->step;
+    const int chunks = sbp_step_chunks(step);
+    int64_t held = 0, transient = 0;
+    struct sbp_stage_layout layout;
+    *bytes = step->timeline.device[stage].peak_bytes;
+    if (step->parallel.schedule != SBP_INTERLEAVED && step->parallel.schedule != SBP_ZERO_BUBBLE)
+        return SBP_OK;
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const struct sbp_stage_cost *cost = &step->cost[stage * chunks + chunk];
+        held += cost->static_bytes;
+        transient = cost->transient_bytes > transient ? cost->transient_bytes : transient;
+    }
+    const struct sbp_arena_mark mark = sbp_arena_mark(&step->arena);
+    SBP_TRY(sbp_stage_layout_make(step, stage, &step->arena, &layout, job->diag));
+    sbp_arena_release(&step->arena, mark);
+    *bytes = held + layout.frames_bytes + transient;
+    return SBP_OK;
+}
+
+static enum sbp_status sum_memory(const struct job *job)
 {
     struct sbp_step *step = job->step;
     struct sbp_step_totals *totals = &step->totals;
-    const int chunks = step->pieces / step->stages;
+    const int chunks = sbp_step_chunks(step);
     for (int stage = 0; stage < step->stages; stage++) {
         struct sbp_stage_memory *memory = &step->memory[stage];
+        SBP_TRY(device_bytes(job, stage, &memory->device_bytes));
         for (int chunk = 0; chunk < chunks; chunk++) {
             const struct sbp_stage_cost *cost = &step->cost[stage * chunks + chunk];
-            add_memory(chunk_program(step, stage, chunk), &step->cluster, memory);
+            add_memory(sbp_step_chunk(step, stage, chunk), &step->cluster, memory);
             memory->kept_bytes += cost->kept_bytes / chunks;
+            memory->parked_bytes += cost->parked_inputs_bytes + cost->parked_gradients_bytes;
             if (cost->transient_bytes > memory->transient_bytes)
                 memory->transient_bytes = cost->transient_bytes;
         }
         memory->reserve_bytes = step->cluster.reserve_bytes;
         memory->in_flight = step->timeline.device[stage].in_flight;
-        memory->device_bytes = step->timeline.device[stage].peak_bytes;
         if (memory->device_bytes > totals->device_bytes)
             totals->device_bytes = memory->device_bytes;
         if (memory->host_bytes > totals->host_bytes)
@@ -447,6 +477,7 @@ static void sum_memory(const struct job *job)
     totals->fits_device = totals->device_bytes <= step->cluster.memory_bytes;
     totals->fits_host = step->cluster.host_memory_bytes == 0 ||
                         totals->host_bytes <= step->cluster.host_memory_bytes;
+    return SBP_OK;
 }
 
 /* ---- assembly ------------------------------------------------------------------------------ */
@@ -489,6 +520,20 @@ static enum sbp_status allocate(struct job *job)
                : SBP_OK;
 }
 
+static enum sbp_status count_holders(const struct job *job)
+{
+    struct sbp_step *step = job->step;
+    const struct sbp_graph *graph = job->request->graph;
+    SBP_TRY(sbp_stages_holders(graph, step->pieces, step->stages, step->first, step->holders));
+    if (step->pieces == step->stages)
+        return SBP_OK;
+    step->copies = SBP_NEW(&step->arena, int, (int64_t)step->stages * graph->tensor_count + 1);
+    for (int stage = 0; step->copies != NULL && stage < step->stages; stage++)
+        SBP_TRY(sbp_stages_copies(graph, step->pieces, step->stages, stage, step->first,
+                                  step->copies + (int64_t)stage * graph->tensor_count));
+    return step->copies == NULL ? SBP_E_MEMORY : SBP_OK;
+}
+
 static enum sbp_status cut(struct job *job)
 {
     struct sbp_step *step = job->step;
@@ -500,8 +545,7 @@ static enum sbp_status cut(struct job *job)
         memcpy(step->first, request->first, (size_t)(step->pieces + 1) * sizeof *step->first);
         SBP_TRY(sbp_stages_check(request->graph, step->pieces, step->first, job->diag));
     }
-    return sbp_stages_holders(request->graph, step->pieces, step->stages, step->first,
-                              step->holders);
+    return count_holders(job);
 }
 
 static enum sbp_status assemble(struct job *job)
@@ -525,8 +569,7 @@ static enum sbp_status assemble(struct job *job)
         set_stage_costs(job, stage);
     SBP_TRY(simulate(job));
     sum_times(job);
-    sum_memory(job);
-    return SBP_OK;
+    return sum_memory(job);
 }
 
 enum sbp_status sbp_step_make(const struct sbp_step_request *request, struct sbp_step *step,

@@ -30,12 +30,13 @@ struct sbp_step_request {
 
 /* Bytes of a device of a stage. device = weights + gradients + moments + masters + bucket + reserve
  * + (in flight - 1) kept + the peak of one micro-batch, of which `kept` is what it holds between
- * its passes (token ids and labels included) and `transient` the rest; under the interleaved
- * schedule kept is the mean of the chunks'. */
+ * its passes (token ids and labels included) and `transient` the rest. Under the interleaved
+ * schedule kept is the mean of the chunks', and under zero-bubble a micro-batch that waits for its
+ * weight gradients has `parked` in place of kept; frames lie as in stage_layout.h. */
 struct sbp_stage_memory {
     int64_t weight_bytes, gradient_bytes, moment_bytes, master_bytes, bucket_bytes, reserve_bytes;
-    int64_t kept_bytes, transient_bytes; /* of one micro-batch */
-    int in_flight;                       /* micro-batches (of a chunk each) */
+    int64_t kept_bytes, parked_bytes, transient_bytes; /* of one micro-batch */
+    int in_flight;                                     /* micro-batches (of a chunk each) */
     int64_t device_bytes, host_bytes;
     int64_t parameters; /* elements of weights that the device works with: whole blocks */
 };
@@ -72,6 +73,8 @@ struct sbp_step {
     int *first;                 /* (pieces + 1) */
     int *program_of;            /* (pieces) */
     int *holders;               /* (tensor_count) stages that hold a weight */
+    int *copies;                /* (stages, tensor_count) chunks of a stage that do; NULL: there is
+                                   one chunk */
     int program_count;
     struct sbp_program *program;     /* (program_count) */
     struct sbp_stage_cost *cost;     /* (stages, chunks) row-major */
@@ -88,18 +91,36 @@ enum sbp_status sbp_step_make(const struct sbp_step_request *request, struct sbp
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_step_free(struct sbp_step *step);
 
-/* The program of a piece, which with one chunk a stage is that stage's. */
+/* The program of a piece; with one chunk a stage that is the stage's. */
 static inline const struct sbp_program *sbp_step_program(const struct sbp_step *step, int piece)
 {
     return &step->program[step->program_of[piece]];
 }
-/* The first of the stages, of one chunk each, that hold a weight; their number: none does. */
+/* The same of a chunk of a stage. */
+static inline const struct sbp_program *sbp_step_chunk(const struct sbp_step *step, int stage,
+                                                       int chunk)
+{
+    return sbp_step_program(step, chunk * step->stages + stage);
+}
+static inline int sbp_step_chunks(const struct sbp_step *step)
+{
+    return step->pieces / step->stages;
+}
+/* The first piece that holds a weight; their number: none does. */
 static inline int sbp_step_holder(const struct sbp_step *step, int tensor)
 {
-    int stage = 0;
-    while (stage < step->stages && sbp_step_program(step, stage)->weight_buffer[tensor] < 0)
-        stage++;
-    return stage;
+    int piece = 0;
+    while (piece < step->pieces && sbp_step_program(step, piece)->weight_buffer[tensor] < 0)
+        piece++;
+    return piece;
+}
+/* Whether a chunk of a stage holds a weight. */
+static inline bool sbp_step_holds(const struct sbp_step *step, int stage, int tensor)
+{
+    bool holds = false;
+    for (int piece = stage; piece < step->pieces; piece += step->stages)
+        holds |= sbp_step_program(step, piece)->weight_buffer[tensor] >= 0;
+    return holds;
 }
 
 /* The work of a micro-batch's passes on a piece, by section, without messages to other stages. */

@@ -6,17 +6,17 @@
 
 /* ---- frames -------------------------------------------------------------------------------- */
 
-/* Which micro-batch has each frame; -1: none. */
+/* Which micro-batch of which chunk has each frame; -1: none. */
 struct frames {
-    int *holder; /* (count) */
-    int count;   /* one more than micro-batches */
-    int used;    /* frames that were ever taken */
+    int64_t *holder; /* (count) */
+    int64_t count;   /* one more than pairs of chunk and micro-batch */
+    int used;        /* frames that were ever taken */
 };
 
-static int find_frame(const struct frames *frames, int micro_batch)
+static int find_frame(const struct frames *frames, int64_t holder)
 {
     int frame = 0;
-    while (frames->holder[frame] != micro_batch) {
+    while (frames->holder[frame] != holder) {
         frame++;
         assert(frame < frames->count);
     }
@@ -24,25 +24,40 @@ static int find_frame(const struct frames *frames, int micro_batch)
 }
 
 /* The lowest free one. */
-static int take_frame(struct frames *frames, int micro_batch)
+static int take_frame(struct frames *frames, int64_t holder)
 {
     const int frame = find_frame(frames, -1);
-    frames->holder[frame] = micro_batch;
+    frames->holder[frame] = holder;
     frames->used = frame >= frames->used ? frame + 1 : frames->used;
     return frame;
 }
 
-/* A backward work is the last one that needs its frame. */
-static int frame_of(struct frames *frames, struct sbp_timeline_work work)
+/* `last`: the work is the last one that needs its frame. */
+static int frame_of(struct frames *frames, enum sbp_work_kind work, bool last, int64_t holder)
 {
-    if (work.kind == SBP_WORK_FORWARD)
-        return take_frame(frames, work.micro_batch);
-    const int frame = find_frame(frames, work.micro_batch);
-    frames->holder[frame] = -1;
+    if (work == SBP_WORK_FORWARD)
+        return take_frame(frames, holder);
+    const int frame = find_frame(frames, holder);
+    if (last)
+        frames->holder[frame] = -1;
     return frame;
 }
 
-/* ---- the list ------------------------------------------------------------------------------ */
+/* ---- the works ----------------------------------------------------------------------------- */
+
+/* The tasks of a stage as far as they are listed. */
+struct lister {
+    const struct sbp_step *step;
+    int stage;
+    struct sbp_tasks *tasks;
+    struct frames frames;
+    bool (*began)[SBP_WORK_KINDS]; /* (chunks) works of which there was one */
+};
+
+static bool parts_backward(const struct sbp_parallel *parallel)
+{
+    return parallel->schedule == SBP_ZERO_BUBBLE;
+}
 
 /* The first instruction of the norm and the updates, which end a program. */
 static int find_first_update(const struct sbp_program *program)
@@ -71,114 +86,226 @@ static bool runs_once(const struct sbp_program *program, int first_update, int i
            (program->scope.micro_batches > 1 || waits || index >= first_update);
 }
 
-static bool belongs(const struct sbp_program *program, int first_update, int index,
-                    enum sbp_work_kind work)
+static enum sbp_work_kind work_of(const struct sbp_program *program, int first_update, int index)
 {
-    if (program->instr[index].section == SBP_SECTION_FORWARD)
-        return work == SBP_WORK_FORWARD;
-    return work == (runs_once(program, first_update, index) ? SBP_WORK_UPDATE : SBP_WORK_BACKWARD);
+    const enum sbp_section section = program->instr[index].section;
+    const bool waits = section == SBP_SECTION_BACKWARD_WEIGHT || section == SBP_SECTION_STEP;
+    if (section == SBP_SECTION_FORWARD)
+        return SBP_WORK_FORWARD;
+    if (runs_once(program, first_update, index))
+        return SBP_WORK_UPDATE;
+    return waits && parts_backward(&program->parallel) ? SBP_WORK_WEIGHT : SBP_WORK_BACKWARD;
 }
 
-static void add_work(const struct sbp_program *program, enum sbp_work_kind work, int micro_batch,
-                     int frame, struct sbp_tasks *tasks)
+static void add_task(struct lister *l, struct sbp_task task, int instr)
 {
-    const int64_t first = tasks->count;
+    task.instr = instr;
+    l->tasks->task[l->tasks->count++] = task;
+}
+
+static void mark_ends(struct sbp_tasks *tasks, int64_t first)
+{
+    if (tasks->count == first)
+        return;
+    tasks->task[first].begins = true;
+    tasks->task[tasks->count - 1].ends = true;
+}
+
+static void add_work(struct lister *l, const struct sbp_timeline_work *work)
+{
+    const int64_t first = l->tasks->count;
+    const enum sbp_work_kind kind = (enum sbp_work_kind)work->kind;
+    const int chunk = work->stage / l->step->stages;
+    const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
     const int first_update = find_first_update(program);
+    const int64_t holder = chunk * l->step->micro_batches + work->micro_batch;
+    const bool last = kind == SBP_WORK_WEIGHT || !parts_backward(&l->step->parallel);
+    const struct sbp_task task = {.chunk = (int16_t)chunk,
+                                  .micro_batch = work->micro_batch,
+                                  .frame = frame_of(&l->frames, kind, last, holder),
+                                  .work = (uint8_t)kind,
+                                  .adds = kind != SBP_WORK_FORWARD && l->began[chunk][kind]};
     for (int i = 0; i < program->instr_count; i++)
-        if (belongs(program, first_update, i, work))
-            tasks->task[tasks->count++] = (struct sbp_task){
-                .instr = i, .micro_batch = micro_batch, .frame = frame, .work = (uint8_t)work};
-    if (tasks->count > first) {
-        tasks->task[first].begins = true;
-        tasks->task[tasks->count - 1].ends = true;
-    }
+        if (work_of(program, first_update, i) == kind)
+            add_task(l, task, i);
+    mark_ends(l->tasks, first);
+    l->began[chunk][kind] = true;
 }
 
-static enum sbp_status add_works(const struct sbp_program *program,
-                                 const struct sbp_timeline_work *work, int64_t count,
-                                 struct sbp_arena *arena, struct sbp_tasks *tasks)
+/* ---- the step's end ------------------------------------------------------------------------ */
+
+/* What all chunks do before any of them goes on; the norm is summed over ranks once for all. */
+enum phase { SUM_GRADIENTS, FORM_NORM, SUM_NORM, UPDATE, PHASES };
+
+static enum phase phase_of(const struct sbp_program *program, int first_update, int index)
 {
-    const int64_t micro_batches = program->scope.micro_batches;
-    struct frames frames = {.holder = SBP_NEW(arena, int, micro_batches + 1),
-                            .count = (int)micro_batches + 1};
-    if (frames.holder == NULL)
+    const struct sbp_instr *instr = &program->instr[index];
+    if (index < first_update)
+        return SUM_GRADIENTS;
+    if (instr->kind == SBP_INSTR_NORM)
+        return FORM_NORM;
+    return instr->cause == SBP_CAUSE_SCALAR ? SUM_NORM : UPDATE;
+}
+
+/* Chunks that hold one weight are summed when the last of them has its gradient. */
+static bool waits_for_chunks(const struct lister *l, int chunk, const struct sbp_instr *instr)
+{
+    bool waits = false;
+    if (instr->kind != SBP_INSTR_INNER || instr->box.kind != SBP_LOCAL)
+        return false;
+    for (int later = chunk + 1; later < sbp_step_chunks(l->step); later++)
+        waits |= sbp_step_chunk(l->step, l->stage, later)->weight_buffer[instr->tensor] >= 0;
+    return waits;
+}
+
+static void add_phase(struct lister *l, int chunk, enum phase phase)
+{
+    const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
+    const int first_update = find_first_update(program);
+    const struct sbp_task task = {.chunk = (int16_t)chunk,
+                                  .micro_batch = (int)l->step->micro_batches - 1,
+                                  .work = SBP_WORK_UPDATE};
+    for (int i = 0; i < program->instr_count; i++)
+        if (work_of(program, first_update, i) == SBP_WORK_UPDATE &&
+            phase_of(program, first_update, i) == phase &&
+            !waits_for_chunks(l, chunk, &program->instr[i]))
+            add_task(l, task, i);
+}
+
+/* The first chunk is the last to form its norm, which is that of all chunks and goes on to the
+ * sum. */
+static void add_end(struct lister *l)
+{
+    const int64_t first = l->tasks->count;
+    const int chunks = sbp_step_chunks(l->step);
+    for (int phase = 0; phase < PHASES; phase++)
+        for (int i = 0; i < chunks; i++) {
+            const int chunk = phase == FORM_NORM ? chunks - 1 - i : i;
+            if (phase != SUM_NORM || chunk == 0)
+                add_phase(l, chunk, (enum phase)phase);
+        }
+    mark_ends(l->tasks, first);
+}
+
+/* ---- the list ------------------------------------------------------------------------------ */
+
+static enum sbp_status open_lister(struct lister *l, struct sbp_arena *arena)
+{
+    const int64_t chunks = sbp_step_chunks(l->step);
+    l->frames.count = chunks * l->step->micro_batches + 1;
+    l->frames.holder = SBP_NEW(arena, int64_t, l->frames.count);
+    l->began = sbp_arena_alloc(arena, (size_t)chunks, sizeof *l->began);
+    if (l->frames.holder == NULL || l->began == NULL)
         return SBP_E_MEMORY;
-    for (int64_t m = 0; m <= micro_batches; m++)
-        frames.holder[m] = -1;
-    for (int64_t i = 0; i < count; i++)
-        add_work(program, (enum sbp_work_kind)work[i].kind, work[i].micro_batch,
-                 frame_of(&frames, work[i]), tasks);
-    add_work(program, SBP_WORK_UPDATE, (int)micro_batches - 1, 0, tasks);
-    tasks->frames = frames.used;
+    for (int64_t i = 0; i < l->frames.count; i++)
+        l->frames.holder[i] = -1;
     return SBP_OK;
+}
+
+static enum sbp_status list(struct lister *l, const struct sbp_timeline_work *work, int64_t count)
+{
+    struct sbp_arena scratch;
+    sbp_arena_init(&scratch);
+    const enum sbp_status status = open_lister(l, &scratch);
+    for (int64_t i = 0; status == SBP_OK && i < count; i++)
+        add_work(l, &work[i]);
+    if (status == SBP_OK)
+        add_end(l);
+    l->tasks->frames = l->frames.used;
+    sbp_arena_free(&scratch);
+    return status;
+}
+
+/* Tasks of a stage, at most; false: they are too many. */
+static bool count_most(const struct sbp_step *step, int stage, int64_t *most)
+{
+    int64_t instrs = 0;
+    for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++)
+        instrs += sbp_step_chunk(step, stage, chunk)->instr_count;
+    return sbp_mul_i64(instrs, step->micro_batches, most) && *most <= INT32_MAX;
 }
 
 enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sbp_arena *arena,
                                struct sbp_tasks *tasks, struct sbp_diag *diag)
 {
-    const struct sbp_program *program = sbp_step_program(step, stage);
-    const struct sbp_timeline_request request = {.schedule = step->parallel.schedule,
-                                                 .stages = step->stages,
-                                                 .micro_batches = (int)step->micro_batches,
-                                                 .pipeline_limit =
-                                                     (int)step->parallel.pipeline_limit};
+    struct lister lister = {.step = step, .stage = stage, .tasks = tasks};
     struct sbp_timeline_work *work;
     int64_t count, most;
     *tasks = (struct sbp_tasks){0};
-    if (step->parallel.chunks > 1 || step->parallel.schedule == SBP_ZERO_BUBBLE)
-        return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                        "parallel: schedule: %s has no list of tasks, 1f1b and gpipe are legal",
-                        sbp_timeline_schedule_name(step->parallel.schedule));
-    SBP_TRY(sbp_timeline_works(&request, stage, arena, &work, &count, diag));
-    if (!sbp_mul_i64(program->instr_count, step->micro_batches, &most) || most > INT32_MAX)
+    SBP_TRY(sbp_stage_works(step, stage, arena, &work, &count, diag));
+    if (!count_most(step, stage, &most))
         return sbp_fail(diag, SBP_E_RANGE, "a step of %lld micro-batches has more than 2^31 tasks",
                         (long long)step->micro_batches);
     tasks->task = SBP_NEW(arena, struct sbp_task, most + 1);
-    const enum sbp_status status =
-        tasks->task == NULL ? SBP_E_MEMORY : add_works(program, work, count, arena, tasks);
+    const enum sbp_status status = tasks->task == NULL ? SBP_E_MEMORY : list(&lister, work, count);
     return status == SBP_OK ? status : sbp_fail(diag, status, "out of memory for a step's tasks");
 }
 
 /* ---- calls --------------------------------------------------------------------------------- */
 
+/* The calls of a chunk's program. */
+struct chunk_calls {
+    struct sbp_call *call;
+    int count;
+    int *first; /* (instr_count) of the first call of each instruction; -1: it has none */
+};
+
 /* Calls of one instruction, which follow each other in the program's own list. */
-static int calls_of(const struct sbp_call *calls, int count, int first)
+static int calls_of(const struct chunk_calls *calls, int first)
 {
     int end = first;
-    while (end < count && calls[end].instr == calls[first].instr)
+    while (end < calls->count && calls->call[end].instr == calls->call[first].instr)
         end++;
     return end - first;
 }
 
-/* Index of the first call of each instruction; -1: it has none. */
-static void find_first(const struct sbp_program *program, const struct sbp_call *calls, int count,
-                       int *first)
+static enum sbp_status open_chunk(const struct sbp_program *program, struct sbp_arena *arena,
+                                  struct chunk_calls *calls)
 {
+    SBP_TRY(sbp_program_calls(program, arena, &calls->call, &calls->count));
+    calls->first = SBP_NEW(arena, int, program->instr_count + 1);
+    if (calls->first == NULL)
+        return SBP_E_MEMORY;
     for (int i = 0; i < program->instr_count; i++)
-        first[i] = -1;
-    for (int c = count - 1; c >= 0; c--)
-        first[calls[c].instr] = c;
+        calls->first[i] = -1;
+    for (int c = calls->count - 1; c >= 0; c--)
+        calls->first[calls->call[c].instr] = c;
+    return SBP_OK;
 }
 
-enum sbp_status sbp_tasks_calls(const struct sbp_program *program, const struct sbp_tasks *tasks,
-                                struct sbp_arena *arena, struct sbp_call **calls, int *count)
+/* Calls of all chunks, and how many a step has at most. */
+static enum sbp_status open_chunks(const struct sbp_step *step, int stage, struct sbp_arena *arena,
+                                   struct chunk_calls **chunk, int64_t *most)
 {
-    struct sbp_call *once;
-    int of_program;
-    int64_t most;
-    SBP_TRY(sbp_program_calls(program, arena, &once, &of_program));
-    if (!sbp_mul_i64(of_program, program->scope.micro_batches, &most) || most > INT32_MAX)
-        return SBP_E_RANGE;
-    int *first = SBP_NEW(arena, int, program->instr_count + 1);
-    *calls = SBP_NEW(arena, struct sbp_call, most + 1);
-    if (first == NULL || *calls == NULL)
+    const int chunks = sbp_step_chunks(step);
+    int64_t once = 0;
+    *chunk = SBP_NEW(arena, struct chunk_calls, chunks);
+    if (*chunk == NULL)
         return SBP_E_MEMORY;
-    find_first(program, once, of_program, first);
+    for (int c = 0; c < chunks; c++) {
+        SBP_TRY(open_chunk(sbp_step_chunk(step, stage, c), arena, &(*chunk)[c]));
+        once += (*chunk)[c].count;
+    }
+    return sbp_mul_i64(once, step->micro_batches, most) && *most <= INT32_MAX ? SBP_OK
+                                                                              : SBP_E_RANGE;
+}
+
+enum sbp_status sbp_tasks_calls(const struct sbp_step *step, int stage,
+                                const struct sbp_tasks *tasks, struct sbp_arena *arena,
+                                struct sbp_call **calls, int *count)
+{
+    struct chunk_calls *chunk;
+    int64_t most;
+    SBP_TRY(open_chunks(step, stage, arena, &chunk, &most));
+    *calls = SBP_NEW(arena, struct sbp_call, most + 1);
+    if (*calls == NULL)
+        return SBP_E_MEMORY;
     *count = 0;
     for (int64_t t = 0; t < tasks->count; t++) {
-        const int at = first[tasks->task[t].instr];
-        for (int k = 0; at >= 0 && k < calls_of(once, of_program, at); k++) {
-            (*calls)[*count] = once[at + k];
+        const struct chunk_calls *once = &chunk[tasks->task[t].chunk];
+        const int at = once->first[tasks->task[t].instr];
+        for (int k = 0; at >= 0 && k < calls_of(once, at); k++) {
+            (*calls)[*count] = once->call[at + k];
             (*calls)[(*count)++].instr = (int)t;
         }
     }

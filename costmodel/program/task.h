@@ -1,43 +1,54 @@
-/* The work of a stage in a step, instruction by instruction: its program unrolled over the works of
- * the schedule.
+/* The work of a stage in a step, instruction by instruction: its programs unrolled over the works
+ * of the schedule.
  *
- * A program stands for one micro-batch of one stage. A work of the schedule runs the instructions
- * of its sections, in the program's order: a forward work those of `forward`, a backward work all
- * others but those of `step`, which follow the last work. With a single micro-batch whole gradients
- * on their way to shards are summed where they stand, and in one stage all gradients. The list is
- * what the executor plays, logs and times, and what its predictions are sums over.
+ * A program stands for one micro-batch of one chunk of a stage. A work of the schedule runs the
+ * instructions of its sections, in the program's order: a forward work those of `forward`, a
+ * backward work all others but those of `step`, which follow the last work; where weight gradients
+ * wait (zero-bubble), those of `backward-weight` are a work of their own. With a single
+ * micro-batch whole gradients on their way to shards are summed where they stand, and in one stage
+ * all gradients. At the step's end chunks sum their gradients one after the other, then the norm
+ * over all of them, then they update. The list is what the executor plays, logs and times, and what
+ * its predictions are sums over.
  *
- * A micro-batch has a frame of the arena from its forward to its backward work (program_layout.c);
- * there are as many frames as the schedule has micro-batches in flight.
+ * A micro-batch has a frame of the arena while it is in flight on a chunk (stage_layout.h); frames
+ * are numbered by the lowest free number.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_TASK_H
 #define SBP_COSTMODEL_PROGRAM_TASK_H
 
-#include "costmodel/program/step.h"
-#include "costmodel/timeline/works.h"
+#include "costmodel/program/stage_layout.h"
 
 struct sbp_task {
-    int instr;         /* of the program */
+    int instr;         /* of the chunk's program */
     int micro_batch;   /* of the step; the last one for what runs once a step */
     int frame;         /* of the micro-batch; 0 for what runs once a step */
+    int16_t chunk;     /* of the stage */
     uint8_t work;      /* enum sbp_work_kind; SBP_WORK_UPDATE for what runs once a step */
     bool begins, ends; /* the first, the last task of its work */
+    bool adds;         /* its gradients are added to those of another micro-batch */
 };
 
 struct sbp_tasks {
     struct sbp_task *task;
     int64_t count;
-    int frames; /* micro-batches in flight, at most */
+    int frames; /* micro-batches of a chunk each that are in flight, at most */
 };
 
 /* The tasks of a stage of a step that was made for a run; arrays are the arena's. E_UNSUPPORTED:
- * the schedule has no fixed order, or parts backward works; E_INPUT as sbp_timeline_works; E_RANGE
- * where there are more than INT32_MAX tasks; E_MEMORY. */
+ * the schedule has no fixed order; E_INPUT as sbp_timeline_works; E_RANGE where there are more than
+ * INT32_MAX tasks; E_MEMORY. */
 enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sbp_arena *arena,
                                struct sbp_tasks *tasks, struct sbp_diag *diag) SBP_MUST_USE;
-/* Calls of the step in order, whose `instr` are tasks; *calls is the arena's. E_RANGE, E_MEMORY. */
-enum sbp_status sbp_tasks_calls(const struct sbp_program *program, const struct sbp_tasks *tasks,
-                                struct sbp_arena *arena, struct sbp_call **calls,
-                                int *count) SBP_MUST_USE;
+/* Calls of the step in order, whose `instr` are tasks of the stage; *calls is the arena's. E_RANGE,
+ * E_MEMORY. */
+enum sbp_status sbp_tasks_calls(const struct sbp_step *step, int stage,
+                                const struct sbp_tasks *tasks, struct sbp_arena *arena,
+                                struct sbp_call **calls, int *count) SBP_MUST_USE;
+
+static inline const struct sbp_instr *sbp_task_instr(const struct sbp_step *step, int stage,
+                                                     const struct sbp_task *task)
+{
+    return &sbp_step_chunk(step, stage, task->chunk)->instr[task->instr];
+}
 
 #endif

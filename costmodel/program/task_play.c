@@ -4,13 +4,13 @@
 
 /* A stage as far as it has played. */
 struct lane {
-    const struct sbp_program *program;
+    int stage;
     const struct sbp_tasks *tasks;
     const double *length_s;
     double *begin_s;
     int64_t next;
     double free_s, link_free_s[2];
-    double *arrival_s[2]; /* (micro_batches) of activations, of gradients; < 0: not sent */
+    double *arrival_s[2]; /* (chunks, micro_batches) of activations, of gradients; < 0: not sent */
 };
 
 struct player {
@@ -18,10 +18,10 @@ struct player {
     struct lane *lane; /* (stages) */
 };
 
-static const struct sbp_instr *next_instr(const struct lane *lane)
+static const struct sbp_instr *next_instr(const struct player *player, const struct lane *lane)
 {
     return lane->next < lane->tasks->count
-               ? &lane->program->instr[lane->tasks->task[lane->next].instr]
+               ? sbp_task_instr(player->step, lane->stage, &lane->tasks->task[lane->next])
                : NULL;
 }
 
@@ -30,9 +30,9 @@ static bool sums_stages(const struct sbp_instr *instr)
     return instr->kind == SBP_INSTR_INNER && instr->stages > 1;
 }
 
-static bool holds(const struct lane *lane, int tensor)
+static bool holds(const struct player *player, int stage, int tensor)
 {
-    return tensor < 0 || lane->program->weight_buffer[tensor] >= 0;
+    return tensor < 0 || sbp_step_holds(player->step, stage, tensor);
 }
 
 /* Ends the next task. */
@@ -42,23 +42,35 @@ static void pass_by(struct lane *lane, double begin_s, double end_s)
     lane->free_s = end_s;
 }
 
+/* Where the message of a task's micro-batch to a chunk of a stage arrives. */
+static double *arrival_of(const struct player *player, int piece, int back, int micro_batch)
+{
+    const struct sbp_step *step = player->step;
+    const int64_t frame = piece / step->stages * step->micro_batches + micro_batch;
+    return &player->lane[piece % step->stages].arrival_s[back][frame];
+}
+
+/* Behind the last stage the next chunk of the first one goes on. */
 static void send(struct player *player, int stage, const struct sbp_instr *instr)
 {
     struct lane *const lane = &player->lane[stage];
+    const struct sbp_task *task = &lane->tasks->task[lane->next];
     const int back = instr->section == SBP_SECTION_FORWARD ? 0 : 1;
+    const int piece = task->chunk * player->step->stages + stage + (back ? -1 : 1);
     const double begin_s = fmax(lane->free_s, lane->link_free_s[back]);
     const double end_s = begin_s + lane->length_s[lane->next];
-    struct lane *const to = &player->lane[back ? stage - 1 : stage + 1];
     lane->link_free_s[back] = end_s;
-    to->arrival_s[back][lane->tasks->task[lane->next].micro_batch] = end_s;
+    *arrival_of(player, piece, back, task->micro_batch) = end_s;
     pass_by(lane, begin_s, lane->free_s);
 }
 
 /* Whether the message is on its way. */
-static bool receive(struct lane *lane, const struct sbp_instr *instr)
+static bool receive(struct player *player, struct lane *lane, const struct sbp_instr *instr)
 {
+    const struct sbp_task *task = &lane->tasks->task[lane->next];
     const int back = instr->section == SBP_SECTION_FORWARD ? 0 : 1;
-    const double arrival_s = lane->arrival_s[back][lane->tasks->task[lane->next].micro_batch];
+    const int piece = task->chunk * player->step->stages + lane->stage;
+    const double arrival_s = *arrival_of(player, piece, back, task->micro_batch);
     if (arrival_s < 0)
         return false;
     pass_by(lane, lane->free_s, fmax(lane->free_s, arrival_s));
@@ -71,8 +83,8 @@ static bool sum(struct player *player, int tensor)
     double begin_s = 0, length_s = 0;
     for (int stage = 0; stage < player->step->stages; stage++) {
         struct lane *const lane = &player->lane[stage];
-        const struct sbp_instr *instr = next_instr(lane);
-        if (!holds(lane, tensor))
+        const struct sbp_instr *instr = next_instr(player, lane);
+        if (!holds(player, stage, tensor))
             continue;
         if (instr == NULL || !sums_stages(instr) || instr->tensor != tensor)
             return false;
@@ -80,7 +92,7 @@ static bool sum(struct player *player, int tensor)
         length_s = fmax(length_s, lane->length_s[lane->next]);
     }
     for (int stage = 0; stage < player->step->stages; stage++)
-        if (holds(&player->lane[stage], tensor))
+        if (holds(player, stage, tensor))
             pass_by(&player->lane[stage], begin_s, begin_s + length_s);
     return true;
 }
@@ -89,13 +101,13 @@ static bool sum(struct player *player, int tensor)
 static bool play_next(struct player *player, int stage)
 {
     struct lane *const lane = &player->lane[stage];
-    const struct sbp_instr *instr = next_instr(lane);
+    const struct sbp_instr *instr = next_instr(player, lane);
     if (instr == NULL)
         return false;
     if (sums_stages(instr))
         return sum(player, instr->tensor);
     if (instr->kind == SBP_INSTR_RECEIVE)
-        return receive(lane, instr);
+        return receive(player, lane, instr);
     if (instr->kind == SBP_INSTR_SEND)
         send(player, stage, instr);
     else
@@ -107,7 +119,7 @@ static enum sbp_status refuse(const struct player *player, struct sbp_diag *diag
 {
     for (int stage = 0; stage < player->step->stages; stage++) {
         const struct lane *lane = &player->lane[stage];
-        const struct sbp_instr *instr = next_instr(lane);
+        const struct sbp_instr *instr = next_instr(player, lane);
         if (instr != NULL)
             return sbp_fail(diag, SBP_E_INTERNAL,
                             "stages wait for each other: stage %d at task %lld, %s of micro-batch "
@@ -123,23 +135,24 @@ static enum sbp_status open_lanes(struct player *player, const struct sbp_tasks 
                                   struct sbp_play *play)
 {
     const struct sbp_step *step = player->step;
+    const int64_t frames = sbp_step_chunks(step) * step->micro_batches;
     player->lane = SBP_NEW(arena, struct lane, step->stages);
     play->begin_s = SBP_NEW(arena, double *, step->stages);
     if (player->lane == NULL || play->begin_s == NULL)
         return SBP_E_MEMORY;
     for (int stage = 0; stage < step->stages; stage++) {
         struct lane *const lane = &player->lane[stage];
-        *lane = (struct lane){.program = sbp_step_program(step, stage),
-                              .tasks = &tasks[stage],
-                              .length_s = length_s[stage],
-                              .begin_s = SBP_NEW(arena, double, tasks[stage].count + 1),
-                              .arrival_s = {SBP_NEW(arena, double, step->micro_batches),
-                                            SBP_NEW(arena, double, step->micro_batches)}};
+        *lane = (struct lane){
+            .stage = stage,
+            .tasks = &tasks[stage],
+            .length_s = length_s[stage],
+            .begin_s = SBP_NEW(arena, double, tasks[stage].count + 1),
+            .arrival_s = {SBP_NEW(arena, double, frames), SBP_NEW(arena, double, frames)}};
         play->begin_s[stage] = lane->begin_s;
         if (lane->begin_s == NULL || lane->arrival_s[0] == NULL || lane->arrival_s[1] == NULL)
             return SBP_E_MEMORY;
-        for (int64_t m = 0; m < step->micro_batches; m++)
-            lane->arrival_s[0][m] = lane->arrival_s[1][m] = -1;
+        for (int64_t i = 0; i < frames; i++)
+            lane->arrival_s[0][i] = lane->arrival_s[1][i] = -1;
     }
     return SBP_OK;
 }

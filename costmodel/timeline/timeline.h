@@ -65,8 +65,11 @@ struct sbp_stage_cost {
     double send_forward_s, send_backward_s; /* to the next, to the previous virtual stage */
     double send_states_s;                   /* the stage's states to another device; zero only */
     int64_t static_bytes;    /* parameters, gradients, optimizer states, buffers: always held */
-    int64_t kept_bytes;      /* from the begin of forward to the end of the weight gradients */
+    int64_t kept_bytes;      /* from the begin of forward to the end of the backward pass */
     int64_t transient_bytes; /* on top while any work of this chunk runs */
+    /* Of zero-bubble alone: what of kept_bytes stays to the end of the weight gradients, and what
+     * joins it at the begin of the input gradients. */
+    int64_t parked_inputs_bytes, parked_gradients_bytes;
 };
 
 /* The optimizer with its states in host memory (Myelin, V-B and V-C): a bucket is brought to the

@@ -46,6 +46,10 @@ static struct sbp_unit make_unit(const struct sbp_timeline_run *run, int virtual
     };
     if (!run->schedule->splits_backward)
         unit.duration_s[SBP_WORK_BACKWARD] += cost->backward_weight_s;
+    if (run->schedule->splits_backward) {
+        unit.parked_inputs_bytes = cost->parked_inputs_bytes;
+        unit.parked_gradients_bytes = cost->parked_gradients_bytes;
+    }
     if (run->request->end != NULL)
         unit.duration_s[SBP_WORK_UPDATE] = run->request->end[stage].optimizer_s;
     if (!run->free_sends) {
@@ -165,7 +169,7 @@ static void record_memory(struct sbp_timeline_run *run, int device, double at_s,
             (struct sbp_memory_sample){.device = device, .at_s = at_s, .bytes = bytes};
 }
 
-/* Whether the end of such a work frees what forward kept. */
+/* Whether the end of such a work frees the last that its micro-batch held. */
 static bool releases(const struct sbp_timeline_run *run, int kind)
 {
     return kind == (run->schedule->splits_backward ? SBP_WORK_WEIGHT : SBP_WORK_BACKWARD);
@@ -181,12 +185,17 @@ static void hold(struct sbp_timeline_run *run, int device, struct sbp_timeline_w
         if (++lane->in_flight > lane->most_in_flight)
             lane->most_in_flight = lane->in_flight;
     }
+    if (work.kind == SBP_WORK_BACKWARD)
+        lane->held_bytes += unit->parked_gradients_bytes;
     const int64_t during = lane->held_bytes + unit->transient_bytes;
     if (during > lane->peak_bytes)
         lane->peak_bytes = during;
     record_memory(run, device, begin_s, during);
+    if (work.kind == SBP_WORK_BACKWARD)
+        lane->held_bytes -= unit->kept_bytes - unit->parked_inputs_bytes;
+    else if (work.kind == SBP_WORK_WEIGHT)
+        lane->held_bytes -= unit->parked_inputs_bytes + unit->parked_gradients_bytes;
     if (releases(run, work.kind)) {
-        lane->held_bytes -= unit->kept_bytes;
         lane->in_flight--;
         if (--run->gradients_left[work.stage] == 0 && lane->gradients_from_s < 0)
             lane->gradients_from_s = begin_s;

@@ -25,6 +25,7 @@ struct sbp_unit {
     double recompute_s; /* part of backward's duration */
     double send_s[2];   /* by direction */
     int64_t kept_bytes, transient_bytes;
+    int64_t parked_inputs_bytes, parked_gradients_bytes; /* 0 unless weight gradients wait */
 };
 
 struct sbp_lane { /* a device, as far as it has played */

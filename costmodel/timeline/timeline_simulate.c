@@ -75,12 +75,19 @@ static enum sbp_status check_cost(const struct sbp_stage_cost *cost, int index,
         {"static_bytes", cost->static_bytes},
         {"kept_bytes", cost->kept_bytes},
         {"transient_bytes", cost->transient_bytes},
+        {"parked_inputs_bytes", cost->parked_inputs_bytes},
+        {"parked_gradients_bytes", cost->parked_gradients_bytes},
     };
     for (size_t i = 0; i < sizeof size / sizeof *size; i++)
         if (size[i].bytes < 0 || size[i].bytes > MAX_BYTES)
             return sbp_fail(diag, SBP_E_INPUT,
                             "timeline: stage[%d].%s: %lld is no size, must be in 0 .. 2^53", index,
                             size[i].name, (long long)size[i].bytes);
+    if (cost->parked_inputs_bytes > cost->kept_bytes)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "timeline: stage[%d].parked_inputs_bytes: %lld are more than the %lld that "
+                        "are kept",
+                        index, (long long)cost->parked_inputs_bytes, (long long)cost->kept_bytes);
     return SBP_OK;
 }
 
@@ -118,9 +125,9 @@ static enum sbp_status check_bytes(const struct sbp_timeline_request *request,
     int64_t most = 0;
     for (int i = 0; i < request->stages * sbp_timeline_run_chunks(request); i++) {
         const struct sbp_stage_cost *cost = &request->stage[i];
-        int64_t kept;
-        if (!sbp_mul_i64(cost->kept_bytes, request->micro_batches, &kept) ||
-            !sbp_add_i64(most, kept, &most) || !sbp_add_i64(most, cost->static_bytes, &most) ||
+        int64_t kept = cost->kept_bytes + cost->parked_gradients_bytes;
+        if (!sbp_mul_i64(kept, request->micro_batches, &kept) || !sbp_add_i64(most, kept, &most) ||
+            !sbp_add_i64(most, cost->static_bytes, &most) ||
             !sbp_add_i64(most, cost->transient_bytes, &most))
             return sbp_fail(diag, SBP_E_INPUT,
                             "timeline: stage[%d].kept_bytes: %d micro-batches of the stages up to "

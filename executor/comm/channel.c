@@ -36,8 +36,7 @@ static bool is_in(const struct sbp_channel *channel, const struct sbp_members *m
     const struct sbp_step *step = channel->step;
     if (!members->crosses)
         return stage == channel->stage;
-    return members->tensor < 0 ||
-           sbp_step_program(step, stage)->weight_buffer[members->tensor] >= 0;
+    return members->tensor < 0 || sbp_step_holds(step, stage, members->tensor);
 }
 
 static enum sbp_status add_group(struct sbp_channel *channel, const struct sbp_members *members,
@@ -91,10 +90,9 @@ enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_c
                                     .stage = (int)(rank / devices),
                                     .place = rank % devices,
                                     .kernels = kernels};
-    const struct sbp_program *program = sbp_step_program(step, channel->stage);
-    channel->element_bytes = program->bytes.activation;
+    channel->element_bytes = sbp_step_program(step, channel->stage)->bytes.activation;
     const enum sbp_status status =
-        sbp_tasks_calls(program, tasks, arena, &calls, &channel->call_count);
+        sbp_tasks_calls(step, channel->stage, tasks, arena, &calls, &channel->call_count);
     if (status != SBP_OK)
         return sbp_fail(diag, status, "the program's list of collectives: %s",
                         sbp_status_text(status));
@@ -199,11 +197,20 @@ enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
 
 enum { TAG_ACTIVATION = 21, TAG_GRADIENT = 22 };
 
+/* The same place of the stage that follows; behind the last one the first goes on with its next
+ * chunk. */
+static int neighbour(const struct sbp_channel *channel, bool next)
+{
+    const int stages = channel->step->stages;
+    return sbp_channel_rank(channel, (channel->stage + (next ? 1 : stages - 1)) % stages,
+                            channel->place);
+}
+
 enum sbp_status sbp_channel_pass(struct sbp_channel *channel, bool forward, const void *buffer,
                                  int64_t count, struct sbp_diag *diag)
 {
     const struct sbp_exchange exchange = {.kind = SBP_SEND_RECV, .count = count};
-    const int peer = sbp_channel_rank(channel, channel->stage + (forward ? 1 : -1), channel->place);
+    const int peer = neighbour(channel, forward);
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     note(channel, &exchange);
     if (channel->skip)
@@ -218,7 +225,7 @@ enum sbp_status sbp_channel_pass(struct sbp_channel *channel, bool forward, cons
 enum sbp_status sbp_channel_take(struct sbp_channel *channel, bool forward, void *buffer,
                                  int64_t count, struct sbp_diag *diag)
 {
-    const int peer = sbp_channel_rank(channel, channel->stage + (forward ? -1 : 1), channel->place);
+    const int peer = neighbour(channel, !forward);
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     const enum sbp_status status =
         channel->ops->receive(channel->comm, peer, forward ? TAG_ACTIVATION : TAG_GRADIENT, buffer,

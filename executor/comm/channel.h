@@ -72,7 +72,8 @@ enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_c
                                  struct sbp_arena *arena, struct sbp_diag *diag) SBP_MUST_USE;
 
 /* An activation, or a gradient, to the same place of another stage, and from there; in the order
- * sent. `forward`: activations. They fail as the backend does. */
+ * sent, which is that in which the other stage wants them. `forward`: activations. They fail as the
+ * backend does. */
 enum sbp_status sbp_channel_pass(struct sbp_channel *channel, bool forward, const void *buffer,
                                  int64_t count, struct sbp_diag *diag) SBP_MUST_USE;
 enum sbp_status sbp_channel_take(struct sbp_channel *channel, bool forward, void *buffer,

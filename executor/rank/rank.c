@@ -5,28 +5,30 @@
 #include "executor/rank/boxing_run_priv.h"
 #include "executor/rank/rank_ops_priv.h"
 
-enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_program *program, int frames,
+enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_stage_layout *arena,
                               const struct sbp_device_ops *device, enum sbp_real real,
                               uint64_t seed, int64_t place, struct sbp_channel *channel,
                               struct sbp_diag *diag)
 {
-    const int64_t bytes = program->arena_bytes + (frames - 1) * program->kept_bytes;
-    *rank = (struct sbp_rank){.program = program,
+    const struct sbp_program *program = arena->program[0];
+    *rank = (struct sbp_rank){.arena = arena,
                               .device = device,
                               .kernels = device->kernels(real),
                               .channel = channel,
                               .rank = place,
-                              .frames = frames,
                               .seed = seed,
                               .grad_norm = -1,
                               .gradient_scale = 1};
     rank->layout =
         (struct sbp_layout){&program->mesh, program->graph->class_count, program->strategy.split};
-    SBP_TRY(sbp_rank_check_matrices(rank, diag));
-    rank->memory = device->memory->allocate(bytes);
+    for (int chunk = arena->chunks - 1; chunk >= 0; chunk--) {
+        sbp_rank_turn(rank, chunk);
+        SBP_TRY(sbp_rank_check_matrices(rank, diag));
+    }
+    rank->memory = device->memory->allocate(arena->bytes);
     if (rank->memory == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "place %lld of a stage: no %lld bytes on device %s",
-                        (long long)place, (long long)bytes, device->name);
+                        (long long)place, (long long)arena->bytes, device->name);
     return SBP_OK;
 }
 
@@ -120,10 +122,32 @@ static enum sbp_status run_receive(struct sbp_rank *rank, const struct sbp_instr
                             sbp_rank_buffer(rank, out), rank->program->buffer[out].elements, diag);
 }
 
+/* Adds the gradients of a weight, or its shard, that chunks hold; each of them gets the sum. */
+static void run_chunk_sum(struct sbp_rank *rank, int tensor)
+{
+    const int last = rank->chunk, order = 0;
+    const int64_t elements = rank->program->shard[tensor].elements;
+    void *const sum = sbp_rank_shard(rank, tensor, rank->program->gradient_buffer[tensor]);
+    for (int pass = 0; pass < 2; pass++)
+        for (int chunk = 0; chunk < last; chunk++) {
+            sbp_rank_turn(rank, chunk);
+            void *part = sbp_rank_shard(rank, tensor, rank->program->gradient_buffer[tensor]);
+            if (part != NULL && pass == 0)
+                rank->kernels->add(sum, sum, part, elements);
+            else if (part != NULL)
+                rank->kernels->permute(part, sum, 1, &elements, &order);
+        }
+    sbp_rank_turn(rank, last);
+}
+
 /* A sum over stages: of a tied weight's gradient, or its shard, or of the norm. */
 static enum sbp_status run_stage_sum(struct sbp_rank *rank, const struct sbp_instr *instr,
                                      struct sbp_diag *diag)
 {
+    if (instr->box.kind == SBP_LOCAL) {
+        run_chunk_sum(rank, instr->tensor);
+        return SBP_OK;
+    }
     const int out = instr->buffer[SBP_AT_OUT], tensor = instr->tensor;
     const struct sbp_exchange exchange = {.kind = SBP_ALL_REDUCE,
                                           .members = {instr->box.axes, true, tensor},
@@ -194,7 +218,9 @@ static enum sbp_status add_squares(struct sbp_rank *rank, int tensor, void *scra
     const struct sbp_stretch share = sbp_rank_share(program, tensor, rank->rank);
     const unsigned char *from = sbp_rank_shard(rank, tensor, buffer);
     double squares = 0;
-    const int holders = program->scope.holders == NULL ? 1 : program->scope.holders[tensor];
+    const struct sbp_scope *scope = &program->scope;
+    const int holders = (scope->holders == NULL ? 1 : scope->holders[tensor]) *
+                        (scope->copies == NULL ? 1 : scope->copies[tensor]);
     if (shard->level == 0)
         from += share.first * rank->kernels->real_bytes;
     rank->kernels->sum_squares(
@@ -206,37 +232,37 @@ static enum sbp_status add_squares(struct sbp_rank *rank, int tensor, void *scra
     return SBP_OK;
 }
 
+/* Of the chunks so far: the last one's goes on to the sum over ranks. */
 static enum sbp_status run_norm(struct sbp_rank *rank, const struct sbp_instr *instr,
                                 struct sbp_diag *diag)
 {
     (void)diag;
-    void *out = sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]);
-    double sum = 0;
+    rank->norm = sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]);
     for (int t = 0; t < rank->program->graph->tensor_count; t++)
         if (rank->program->gradient_buffer[t] >= 0)
-            SBP_TRY(add_squares(rank, t, out, &sum));
+            SBP_TRY(add_squares(rank, t, rank->norm, &rank->squares));
     rank->grad_norm = -1; /* until the sum over ranks is read, by the first update */
-    return write_real(rank, out, sum);
+    return write_real(rank, rank->norm, rank->squares);
 }
 
-/* The program's sum of squares, reduced by now, becomes the norm and the clipping factor. */
-static enum sbp_status read_norm(struct sbp_rank *rank, const struct sbp_instr *update)
+/* The sum of squares, reduced by now, becomes the norm and the clipping factor. */
+static enum sbp_status read_norm(struct sbp_rank *rank)
 {
     const double clip = rank->program->graph->training.clip_norm;
     double sum = 0;
     SBP_TRY(rank->device->finish());
-    SBP_TRY(read_real(rank, sbp_rank_buffer(rank, update->buffer[SBP_AT_IN]), &sum));
+    SBP_TRY(read_real(rank, rank->norm, &sum));
     rank->grad_norm = sqrt(sum);
     rank->gradient_scale = rank->grad_norm > clip ? clip / rank->grad_norm : 1;
     return SBP_OK;
 }
 
-enum sbp_status sbp_rank_prepare_update(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                        struct sbp_update *update, struct sbp_diag *diag)
+enum sbp_status sbp_rank_prepare_update(struct sbp_rank *rank, struct sbp_update *update,
+                                        struct sbp_diag *diag)
 {
     const struct sbp_training *training = &rank->program->graph->training;
     if (training->clip_norm > 0 && rank->grad_norm < 0) {
-        const enum sbp_status status = read_norm(rank, instr);
+        const enum sbp_status status = read_norm(rank);
         if (status != SBP_OK)
             return sbp_fail(diag, status, "reading the norm of the gradients");
     }
@@ -250,7 +276,7 @@ static enum sbp_status run_update(struct sbp_rank *rank, const struct sbp_instr 
                                   struct sbp_diag *diag)
 {
     struct sbp_update update;
-    SBP_TRY(sbp_rank_prepare_update(rank, instr, &update, diag));
+    SBP_TRY(sbp_rank_prepare_update(rank, &update, diag));
     rank->kernels->update(sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_W]),
                           sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_DW]),
                           sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED]),
@@ -285,9 +311,7 @@ enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *
 enum sbp_status sbp_rank_begin_work(struct sbp_rank *rank, const struct sbp_task *task,
                                     struct sbp_diag *diag)
 {
-    rank->frame = task->frame;
-    if (task->work == SBP_WORK_BACKWARD)
-        rank->adds = rank->went_back++ > 0;
+    rank->adds = task->adds;
     if (task->work == SBP_WORK_FORWARD)
         return sbp_rank_begin_micro_batch(rank, task->micro_batch, diag);
     rank->micro_batch = task->micro_batch;
@@ -309,7 +333,7 @@ enum sbp_status sbp_rank_end_work(struct sbp_rank *rank, const struct sbp_task *
 double sbp_rank_loss(const struct sbp_rank *rank)
 {
     const struct sbp_graph *graph = rank->program->graph;
-    return rank->program->loss_buffer < 0
+    return rank->arena->program[rank->arena->chunks - 1]->loss_buffer < 0
                ? (double)NAN
                : rank->loss / (double)(graph->global_batch * graph->sequence);
 }

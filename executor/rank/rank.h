@@ -8,34 +8,36 @@
 #ifndef SBP_EXECUTOR_RANK_RANK_H
 #define SBP_EXECUTOR_RANK_RANK_H
 
+#include "costmodel/program/task.h"
 #include "executor/rank/rank_memory.h"
 
-/* Allocates the arena, zeroed, with so many frames. `place`: in the mesh of the program. E_MEMORY,
- * E_UNSUPPORTED for matrices that are too large; on failure nothing is left allocated. */
-enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_program *program, int frames,
+/* Allocates the arena, zeroed, and turns to its first chunk. `arena` must outlive the rank;
+ * `place`: in the mesh of the programs. E_MEMORY, E_UNSUPPORTED for matrices that are too large; on
+ * failure nothing is left allocated. */
+enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_stage_layout *arena,
                               const struct sbp_device_ops *device, enum sbp_real real,
                               uint64_t seed, int64_t place, struct sbp_channel *channel,
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_rank_close(struct sbp_rank *rank);
 
+/* An instruction of the chunk at hand. */
 enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *instr,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Before the first task of a work: turns to its micro-batch, and fills its data before a forward
- * work (E_MEMORY). After the last one: reads the loss of a forward work. */
+/* Before the first task of a work, of the chunk at hand: turns to its micro-batch, and fills its
+ * data before a forward work (E_MEMORY). After the last one: reads the loss of a forward work. */
 enum sbp_status sbp_rank_begin_work(struct sbp_rank *rank, const struct sbp_task *task,
                                     struct sbp_diag *diag) SBP_MUST_USE;
 enum sbp_status sbp_rank_end_work(struct sbp_rank *rank, const struct sbp_task *task,
                                   struct sbp_diag *diag) SBP_MUST_USE;
 
-/* The mean loss over the global tokens, the same on all ranks of the last stage after the step; NaN
- * on others, and in a model without one. */
+/* The mean loss over the global tokens, the same on all ranks of the stage that has it after the
+ * step; NaN on others, and in a model without one. */
 double sbp_rank_loss(const struct sbp_rank *rank);
 
 /* The optimizer's constants for an UPDATE of the step under way; the step's first one reads the
  * norm that clipping needs. */
-enum sbp_status sbp_rank_prepare_update(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                        struct sbp_update *update,
+enum sbp_status sbp_rank_prepare_update(struct sbp_rank *rank, struct sbp_update *update,
                                         struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -21,15 +21,29 @@ static int64_t type_bytes(const struct sbp_rank *rank, enum sbp_buffer_type type
                                       : 1;
 }
 
-/* The arena holds persistent buffers, then the frames, then buffers that are there once. */
+void sbp_rank_turn(struct sbp_rank *rank, int chunk)
+{
+    rank->chunk = chunk;
+    rank->program = rank->arena->program[chunk];
+}
+
+/* A program has persistent buffers, then a frame, part by part, then the rest. */
 static int64_t offset_of(const struct sbp_rank *rank, const struct sbp_buffer *buffer)
 {
     const struct sbp_program *program = rank->program;
-    const int64_t offset = buffer->offset_bytes;
+    const struct sbp_stage_layout *arena = rank->arena;
+    const int64_t *const frame_at =
+        arena->frame_at[rank->chunk * arena->micro_batches + rank->micro_batch];
+    int64_t offset = buffer->offset_bytes;
     if (offset < program->persistent_bytes)
-        return offset;
-    const bool in_frame = offset < program->persistent_bytes + program->kept_bytes;
-    return offset + (in_frame ? rank->frame : rank->frames - 1) * program->kept_bytes;
+        return arena->states_at[rank->chunk] + offset;
+    offset -= program->persistent_bytes;
+    for (int part = 0; part < SBP_FRAME_PARTS; part++) {
+        if (offset < program->frame_bytes[part])
+            return frame_at[part] + offset;
+        offset -= program->frame_bytes[part];
+    }
+    return arena->work_at + offset;
 }
 
 void *sbp_rank_buffer(struct sbp_rank *rank, int buffer)
@@ -173,7 +187,7 @@ static enum sbp_status fill_shard(struct sbp_rank *rank, int tensor)
     return SBP_OK;
 }
 
-enum sbp_status sbp_rank_fill_weights(struct sbp_rank *rank)
+static enum sbp_status fill_chunk(struct sbp_rank *rank)
 {
     for (int t = 0; t < rank->program->graph->tensor_count; t++) {
         const int buffer = rank->program->weight_buffer[t];
@@ -181,6 +195,15 @@ enum sbp_status sbp_rank_fill_weights(struct sbp_rank *rank)
             SBP_TRY(fill_shard(rank, t));
         else if (buffer >= 0)
             fill_block(rank, t, sbp_rank_buffer(rank, buffer));
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_rank_fill_weights(struct sbp_rank *rank)
+{
+    for (int chunk = 0; chunk < rank->arena->chunks; chunk++) {
+        sbp_rank_turn(rank, chunk);
+        SBP_TRY(fill_chunk(rank));
     }
     return SBP_OK;
 }
@@ -241,7 +264,7 @@ void sbp_rank_begin_step(struct sbp_rank *rank, int64_t step)
     rank->step = step;
     rank->step_seed = sbp_random_bits_at(rank->seed, UINT64_MAX, (uint64_t)step);
     rank->loss = 0;
-    rank->went_back = 0;
+    rank->squares = 0;
 }
 
 enum sbp_status sbp_rank_begin_micro_batch(struct sbp_rank *rank, int64_t micro_batch,

@@ -7,32 +7,35 @@
 #ifndef SBP_EXECUTOR_RANK_RANK_MEMORY_H
 #define SBP_EXECUTOR_RANK_RANK_MEMORY_H
 
-#include "costmodel/program/program.h"
+#include "costmodel/program/stage_layout.h"
 #include "executor/comm/channel.h"
 #include "executor/device/device.h"
 
 struct sbp_rank {
-    const struct sbp_program *program; /* borrowed */
+    const struct sbp_stage_layout *arena; /* borrowed: its chunks and where they lie */
+    const struct sbp_program *program;    /* of the chunk at work */
+    int chunk;
     const struct sbp_device_ops *device;
     const struct sbp_kernels *kernels;
     struct sbp_channel *channel; /* borrowed; NULL: one device, nothing to communicate */
     struct sbp_layout layout;
     int64_t rank; /* its place in the program's mesh */
-    int frames;   /* for micro-batches in flight */
     uint64_t seed;
-    unsigned char *memory;    /* the arena with all frames, the device's */
+    unsigned char *memory;    /* the arena, the device's */
     int64_t high_water_bytes; /* end of the highest buffer touched */
     int64_t step;             /* from 1 */
     int64_t micro_batch;      /* of the step */
-    int frame;                /* of that micro-batch */
-    int64_t went_back;        /* micro-batches of the step so far */
     bool adds;                /* gradients are added to those of the micro-batches before */
     double loss;              /* of the micro-batches so far, summed over tokens */
     uint64_t step_seed;       /* the data differ from step to step */
-    double grad_norm;         /* after the program's NORM; -1 without clipping */
+    double squares;           /* of the gradients of the chunks whose NORM is over */
+    void *norm;               /* what the last NORM wrote, the sum over ranks after it */
+    double grad_norm;         /* read by the first UPDATE; -1 without clipping */
     double gradient_scale;    /* what clipping multiplies gradients by */
 };
 
+/* Turns to a chunk of the stage. */
+void sbp_rank_turn(struct sbp_rank *rank, int chunk);
 /* A buffer's memory, in the frame of the micro-batch at hand where frames hold it (NULL for -1),
  * and the block it holds. */
 void *sbp_rank_buffer(struct sbp_rank *rank, int buffer);
@@ -50,7 +53,8 @@ void sbp_rank_vocabulary(const struct sbp_rank *rank, int buffer, int dim,
 enum sbp_status sbp_rank_to_host(const struct sbp_rank *rank, void *host, const void *device,
                                  int64_t elements, struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Fills this rank's blocks, or shards, of the weights with their initial values. E_MEMORY. */
+/* Fills this rank's blocks, or shards, of the weights of all chunks with their initial values.
+ * E_MEMORY. */
 enum sbp_status sbp_rank_fill_weights(struct sbp_rank *rank) SBP_MUST_USE;
 
 /* Begins a step; and a micro-batch of it, whose rows of the batch follow those of the one before:

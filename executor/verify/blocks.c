@@ -25,6 +25,11 @@ static int64_t run_length(const struct sbp_region *region)
     return run;
 }
 
+static int stage_of(const struct sbp_rank_blocks *blocks)
+{
+    return blocks->piece % blocks->rank->channel->step->stages;
+}
+
 static void take_piece(const struct sbp_rank_blocks *blocks, int64_t place,
                        const struct sbp_region *region, int64_t start, int64_t count)
 {
@@ -32,9 +37,9 @@ static void take_piece(const struct sbp_rank_blocks *blocks, int64_t place,
     for (int64_t at = start; at < start + count;) {
         const int64_t length = least(run - at % run, start + count - at);
         const struct sbp_block_values values = {
-            place, sbp_channel_rank(blocks->rank->channel, blocks->stage, place),
+            place, sbp_channel_rank(blocks->rank->channel, stage_of(blocks), place),
             sbp_region_global(region, at), length,
-            (const char *)blocks->piece + (at - start) * bytes};
+            (const char *)blocks->message + (at - start) * bytes};
         blocks->take(blocks->context, blocks, &values);
         at += length;
     }
@@ -46,8 +51,8 @@ static enum sbp_status load_piece(const struct sbp_rank_blocks *blocks, int64_t 
     const int64_t bytes = blocks->rank->kernels->real_bytes;
     const char *from = (const char *)blocks->memory + start * bytes;
     if (!blocks->on_host)
-        return sbp_rank_to_host(blocks->rank, blocks->piece, from, count, diag);
-    memcpy(blocks->piece, from, (size_t)(count * bytes));
+        return sbp_rank_to_host(blocks->rank, blocks->message, from, count, diag);
+    memcpy(blocks->message, from, (size_t)(count * bytes));
     return SBP_OK;
 }
 
@@ -55,7 +60,7 @@ static enum sbp_status load_piece(const struct sbp_rank_blocks *blocks, int64_t 
 static struct sbp_stretch stretch_of(const struct sbp_rank_blocks *blocks, int64_t place)
 {
     const struct sbp_program *program =
-        sbp_step_program(blocks->rank->channel->step, blocks->stage);
+        sbp_step_program(blocks->rank->channel->step, blocks->piece);
     return blocks->is_shard ? sbp_rank_stretch(program, blocks->tensor, place)
                             : (struct sbp_stretch){0, blocks->elements};
 }
@@ -66,7 +71,7 @@ static enum sbp_status collect_from(const struct sbp_rank_blocks *blocks, int64_
 {
     struct sbp_rank *rank = blocks->rank;
     struct sbp_channel *channel = rank->channel;
-    const int peer = sbp_channel_rank(channel, blocks->stage, place);
+    const int peer = sbp_channel_rank(channel, stage_of(blocks), place);
     const int64_t bytes = rank->kernels->real_bytes;
     const char go = 1;
     struct sbp_region region;
@@ -81,8 +86,8 @@ static enum sbp_status collect_from(const struct sbp_rank_blocks *blocks, int64_
         if (peer == 0)
             SBP_TRY(load_piece(blocks, start, count, diag));
         else
-            SBP_TRY(
-                sbp_channel_receive(channel, peer, TAG_BLOCK, blocks->piece, count * bytes, diag));
+            SBP_TRY(sbp_channel_receive(channel, peer, TAG_BLOCK, blocks->message, count * bytes,
+                                        diag));
         take_piece(blocks, place, &region, stretch.first + start, count);
     }
     return SBP_OK;
@@ -97,7 +102,7 @@ static enum sbp_status offer(const struct sbp_rank_blocks *blocks, struct sbp_di
     for (int64_t start = 0; start < stretch.count; start += SBP_BLOCKS_PIECE) {
         const int64_t count = least(stretch.count - start, SBP_BLOCKS_PIECE);
         SBP_TRY(load_piece(blocks, start, count, diag));
-        SBP_TRY(sbp_channel_send(rank->channel, 0, TAG_BLOCK, blocks->piece,
+        SBP_TRY(sbp_channel_send(rank->channel, 0, TAG_BLOCK, blocks->message,
                                  count * rank->kernels->real_bytes, diag));
     }
     return SBP_OK;
@@ -108,7 +113,7 @@ enum sbp_status sbp_blocks_collect(const struct sbp_rank_blocks *blocks, struct 
     const struct sbp_rank *rank = blocks->rank;
     const int stage = rank->channel->stage;
     if (sbp_channel_rank(rank->channel, stage, rank->rank) != 0)
-        return blocks->stage == stage ? offer(blocks, diag) : SBP_OK;
+        return stage_of(blocks) == stage ? offer(blocks, diag) : SBP_OK;
     for (int64_t place = 0; place < rank->program->mesh.devices; place++)
         SBP_TRY(collect_from(blocks, place, diag));
     return SBP_OK;

@@ -1,4 +1,4 @@
-/* Collects the blocks of a tensor from all ranks of a stage, on rank 0.
+/* Collects the blocks of a tensor of a piece from all ranks of its stage, on rank 0.
  *
  * Input is where the tensor's block lies on this rank and how it is split; rank 0 is given the
  * reals of every rank, with their indices in the whole tensor. A rank sends when it is told to, a
@@ -21,8 +21,8 @@ struct sbp_block_values {
 
 struct sbp_rank_blocks {
     struct sbp_rank *rank; /* this one; it has a channel */
-    void *piece;           /* (SBP_BLOCKS_PIECE) reals of the run, scratch */
-    int stage, tensor;
+    void *message;         /* (SBP_BLOCKS_PIECE) reals of the run, scratch */
+    int piece, tensor;
     const struct sbp_dist *dist;
     const void *memory; /* this rank's block, the device's or the host's; NULL: of another stage */
     bool on_host;
@@ -35,7 +35,7 @@ struct sbp_rank_blocks {
     void *context;
 };
 
-/* Called by all ranks, for one stage after the other; those of other stages return at once. Fails
+/* Called by all ranks, for one piece after the other; those of other stages return at once. Fails
  * as the channel and the device do. */
 enum sbp_status sbp_blocks_collect(const struct sbp_rank_blocks *blocks,
                                    struct sbp_diag *diag) SBP_MUST_USE;

@@ -127,10 +127,14 @@ static enum sbp_status open_ranks(struct sbp_reference *reference, uint64_t seed
     const struct sbp_device_ops *device = sbp_device("cpu", diag);
     if (device == NULL)
         return SBP_E_UNSUPPORTED;
-    SBP_TRY(sbp_rank_open(&reference->rank, &reference->program, 1, device, SBP_F64, seed, 0, NULL,
-                          diag));
-    SBP_TRY(sbp_rank_open(&reference->shadow, &reference->shadow_program, 1, device, SBP_F32, seed,
-                          0, NULL, diag));
+    SBP_TRY(
+        sbp_stage_layout_alone(&reference->program, &reference->arena, &reference->layout, diag));
+    SBP_TRY(sbp_stage_layout_alone(&reference->shadow_program, &reference->arena,
+                                   &reference->shadow_layout, diag));
+    SBP_TRY(
+        sbp_rank_open(&reference->rank, &reference->layout, device, SBP_F64, seed, 0, NULL, diag));
+    SBP_TRY(sbp_rank_open(&reference->shadow, &reference->shadow_layout, device, SBP_F32, seed, 0,
+                          NULL, diag));
     if (open_sizes(reference) != SBP_OK)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the reference of the verification");
     return SBP_OK;

@@ -22,6 +22,7 @@ struct sbp_reference {
     struct sbp_arena arena;
     struct sbp_graph graph; /* the run's, all of the batch at once; no moments, no clipping */
     struct sbp_program program, shadow_program;
+    struct sbp_stage_layout layout, shadow_layout;
     struct sbp_rank rank, shadow;
     double scale;                     /* as in struct sbp_lockstep */
     struct sbp_magnitude **magnitude; /* (tensor_count), NULL for what is no parameter */

@@ -24,17 +24,19 @@ struct summary {
 struct sbp_verifier {
     struct sbp_rank *rank;
     struct sbp_channel *channel;
-    int ranks; /* of all stages */
+    int ranks;     /* of all stages */
+    int64_t slots; /* (chunks, tensor_count) */
     double u, log2_ranks;
     int64_t tokens;
     struct sbp_verify_outcome outcome; /* of this rank's updates; on rank 0 all */
     struct sbp_spent spent;
     void *piece;       /* (PIECE) reals of the run */
     void *before[3];   /* (PIECE) reals: weight and moments before an update */
-    uint64_t *updated; /* (tensor_count) hash of this rank's part of a weight after its update */
-    int *end_instr;    /* (tensor_count), see sbp_reference_end_instr */
-    void **output; /* (tensor_count) this rank's blocks of such a value, one for each micro-batch,
-                      host memory; or NULL */
+    uint64_t *updated; /* (chunks, tensor_count) hash of this rank's part of a weight after its
+                          update */
+    int *end_instr;    /* (chunks, tensor_count), see sbp_reference_end_instr */
+    void **output;     /* (chunks, tensor_count) this rank's blocks of such a value, one for each
+                          micro-batch, host memory; or NULL */
     struct sbp_reference *reference; /* rank 0 only */
     double squares;                  /* rank 0: of the step's gradients, each element once */
 };
@@ -51,9 +53,25 @@ static bool leads(const struct sbp_verifier *v)
     return own_rank(v) == 0;
 }
 
-static const struct sbp_program *program_of(const struct sbp_verifier *v, int stage)
+static const struct sbp_program *program_of(const struct sbp_verifier *v, int piece)
 {
-    return sbp_step_program(v->channel->step, stage);
+    return sbp_step_program(v->channel->step, piece);
+}
+
+/* Turns to the piece where this rank has it. */
+static bool turn_to(struct sbp_verifier *v, int piece)
+{
+    const int stages = v->channel->step->stages;
+    if (piece % stages != v->channel->stage)
+        return false;
+    sbp_rank_turn(v->rank, piece / stages);
+    return true;
+}
+
+/* The place of a chunk's tensor in end_instr and output. */
+static int64_t slot_of(const struct sbp_verifier *v, int chunk, int tensor)
+{
+    return (int64_t)chunk * v->rank->program->graph->tensor_count + tensor;
 }
 
 static double real_at(const struct sbp_verifier *v, const void *values, int64_t i)
@@ -128,21 +146,21 @@ struct states {
                  const struct sbp_block_values *values);
 };
 
-static enum sbp_status collect_state(struct sbp_verifier *v, const struct states *states, int stage,
+static enum sbp_status collect_state(struct sbp_verifier *v, const struct states *states, int piece,
                                      int tensor, struct sbp_diag *diag)
 {
-    const struct sbp_program *program = program_of(v, stage);
+    const struct sbp_program *program = program_of(v, piece);
     const int at = (states->gradients ? program->gradient_buffer : program->weight_buffer)[tensor];
     if (at < 0)
         return SBP_OK;
     const struct sbp_dist *dist = &program->buffer[at].dist;
-    const bool is_here = stage == v->channel->stage;
+    const bool is_here = turn_to(v, piece);
     const bool is_shard = program->shard[tensor].level >= states->sharded_from;
     const struct sbp_rank_blocks blocks = {
         .rank = v->rank,
-        .piece = v->piece,
+        .message = v->piece,
         .context = v,
-        .stage = stage,
+        .piece = piece,
         .tensor = tensor,
         .dist = dist,
         .memory = !is_here   ? NULL
@@ -158,9 +176,9 @@ static enum sbp_status collect_state(struct sbp_verifier *v, const struct states
 static enum sbp_status collect_all(struct sbp_verifier *v, const struct states *states,
                                    struct sbp_diag *diag)
 {
-    for (int stage = 0; stage < v->channel->step->stages; stage++)
+    for (int piece = 0; piece < v->channel->step->pieces; piece++)
         for (int t = 0; t < v->rank->program->graph->tensor_count; t++)
-            SBP_TRY(collect_state(v, states, stage, t, diag));
+            SBP_TRY(collect_state(v, states, piece, t, diag));
     return SBP_OK;
 }
 
@@ -174,7 +192,7 @@ static bool first_replica(const struct sbp_verifier *v, const struct sbp_rank_bl
     for (int axis = 0; axis < mesh->axis_count; axis++)
         if (replicas >> axis & 1 && sbp_mesh_coordinate(mesh, place, axis) != 0)
             return false;
-    return blocks->stage == sbp_step_holder(v->channel->step, blocks->tensor);
+    return blocks->piece == sbp_step_holder(v->channel->step, blocks->tensor);
 }
 
 /* ---- the step's start: parameters ---------------------------------------------------------- */
@@ -186,7 +204,7 @@ static void take_weight(void *context, const struct sbp_rank_blocks *blocks,
 {
     struct sbp_verifier *const v = context;
     const int tensor = blocks->tensor;
-    const struct sbp_program *program = program_of(v, blocks->stage);
+    const struct sbp_program *program = program_of(v, blocks->piece);
     double *weight = sbp_reference_weight(v->reference, tensor) + values->global;
     float *shadow = sbp_reference_shadow_weight(v->reference, tensor) + values->global;
     const struct sbp_weight_shard *shard = &program->shard[tensor];
@@ -226,19 +244,21 @@ static enum sbp_status check_kept(struct sbp_verifier *v, int tensor, struct sbp
 {
     uint64_t hash;
     SBP_TRY(hash_weight(v, tensor, &hash, diag));
-    if (v->rank->step > 1 && hash != v->updated[tensor])
+    if (v->rank->step > 1 && hash != v->updated[slot_of(v, v->rank->chunk, tensor)])
         report(v, "weight since its update", v->rank->program->graph->tensor[tensor].name,
                own_rank(v), -1, (double)NAN, (double)NAN, 0);
-    v->updated[tensor] = hash;
+    v->updated[slot_of(v, v->rank->chunk, tensor)] = hash;
     return SBP_OK;
 }
 
 enum sbp_status sbp_verify_begin_step(struct sbp_verifier *v, struct sbp_diag *diag)
 {
-    const struct sbp_program *program = v->rank->program;
-    for (int t = 0; t < program->graph->tensor_count; t++)
-        if (program->weight_buffer[t] >= 0)
-            SBP_TRY(check_kept(v, t, diag));
+    for (int chunk = 0; chunk < v->rank->arena->chunks; chunk++) {
+        sbp_rank_turn(v->rank, chunk);
+        for (int t = 0; t < v->rank->program->graph->tensor_count; t++)
+            if (v->rank->program->weight_buffer[t] >= 0)
+                SBP_TRY(check_kept(v, t, diag));
+    }
     return collect_all(v, &(struct states){false, 3, take_weight}, diag);
 }
 
@@ -249,12 +269,13 @@ enum sbp_status sbp_verify_watch(struct sbp_verifier *v, int instr, struct sbp_d
     const struct sbp_program *program = v->rank->program;
     const int out = program->instr[instr].buffer[SBP_AT_OUT];
     const int tensor = out < 0 ? -1 : program->buffer[out].tensor;
-    if (tensor < 0 || v->end_instr[tensor] != instr)
+    const int64_t slot = slot_of(v, v->rank->chunk, tensor);
+    if (tensor < 0 || v->end_instr[slot] != instr)
         return SBP_OK;
     const struct sbp_spent start = start_of_check();
     const int64_t elements = program->buffer[out].elements;
     char *const to =
-        (char *)v->output[tensor] + v->rank->micro_batch * elements * v->rank->kernels->real_bytes;
+        (char *)v->output[slot] + v->rank->micro_batch * elements * v->rank->kernels->real_bytes;
     SBP_TRY(sbp_rank_to_host(v->rank, to, sbp_rank_buffer(v->rank, out), elements, diag));
     spend_since(v, start);
     return SBP_OK;
@@ -359,14 +380,15 @@ enum sbp_status sbp_verify_update(struct sbp_verifier *v, const struct sbp_instr
                            .gradient =
                                sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_DW])};
     const int64_t elements = rank->program->shard[instr->tensor].elements;
-    SBP_TRY(sbp_rank_prepare_update(rank, instr, &at.update, diag));
+    SBP_TRY(sbp_rank_prepare_update(rank, &at.update, diag));
     at.textbook = sbp_textbook_make(&at.update, v->u);
     for (; at.start < elements; at.start += PIECE) {
         at.count = elements - at.start < PIECE ? elements - at.start : PIECE;
         SBP_TRY(update_piece(v, &at, diag));
     }
     const struct sbp_spent start = start_of_check();
-    const enum sbp_status status = hash_weight(v, instr->tensor, &v->updated[instr->tensor], diag);
+    const enum sbp_status status =
+        hash_weight(v, instr->tensor, &v->updated[slot_of(v, rank->chunk, instr->tensor)], diag);
     spend_since(v, start);
     return status;
 }
@@ -383,7 +405,7 @@ static void take_gradient(void *context, const struct sbp_rank_blocks *blocks,
                           const struct sbp_block_values *values)
 {
     struct sbp_verifier *const v = context;
-    const struct sbp_program *program = program_of(v, blocks->stage);
+    const struct sbp_program *program = program_of(v, blocks->piece);
     const int tensor = blocks->tensor;
     const double *gradient = sbp_reference_gradient(v->reference, tensor);
     const struct sbp_magnitude *magnitude = v->reference->magnitude[tensor];
@@ -419,37 +441,39 @@ static void take_output(void *context, const struct sbp_rank_blocks *blocks,
     }
 }
 
-/* An output of a micro-batch, which the instruction `end` of a stage completes. */
-static enum sbp_status collect_output(struct sbp_verifier *v, int stage, int end,
+/* An output of a micro-batch, which the instruction `end` of a piece completes. */
+static enum sbp_status collect_output(struct sbp_verifier *v, int piece, int end,
                                       int64_t micro_batch, struct sbp_diag *diag)
 {
-    const struct sbp_program *program = program_of(v, stage);
+    const struct sbp_program *program = program_of(v, piece);
     const struct sbp_buffer *out = &program->buffer[program->instr[end].buffer[SBP_AT_OUT]];
     const int tensor = out->tensor;
     const int64_t bytes = out->elements * v->rank->kernels->real_bytes;
-    const bool is_here = stage == v->channel->stage;
-    const struct sbp_rank_blocks blocks = {
-        .rank = v->rank,
-        .piece = v->piece,
-        .context = v,
-        .stage = stage,
-        .tensor = tensor,
-        .dist = &out->dist,
-        .memory = is_here ? (const char *)v->output[tensor] + micro_batch * bytes : NULL,
-        .on_host = true,
-        .elements = out->elements,
-        .first_row = micro_batch * program->graph->micro_batch,
-        .take = take_output};
+    const int stages = v->channel->step->stages;
+    const char *output =
+        piece % stages == v->channel->stage ? v->output[slot_of(v, piece / stages, tensor)] : NULL;
+    const struct sbp_rank_blocks blocks = {.rank = v->rank,
+                                           .message = v->piece,
+                                           .context = v,
+                                           .piece = piece,
+                                           .tensor = tensor,
+                                           .dist = &out->dist,
+                                           .memory =
+                                               output == NULL ? NULL : output + micro_batch * bytes,
+                                           .on_host = true,
+                                           .elements = out->elements,
+                                           .first_row = micro_batch * program->graph->micro_batch,
+                                           .take = take_output};
     return sbp_blocks_collect(&blocks, diag);
 }
 
-static enum sbp_status collect_outputs(struct sbp_verifier *v, int stage, struct sbp_diag *diag)
+static enum sbp_status collect_outputs(struct sbp_verifier *v, int piece, struct sbp_diag *diag)
 {
-    const struct sbp_program *program = program_of(v, stage);
+    const struct sbp_program *program = program_of(v, piece);
     for (int t = 0; t < program->graph->tensor_count; t++) {
         const int end = sbp_reference_end_instr(program, t);
         for (int64_t m = 0; m < program->scope.micro_batches && end >= 0; m++)
-            SBP_TRY(collect_output(v, stage, end, m, diag));
+            SBP_TRY(collect_output(v, piece, end, m, diag));
     }
     return SBP_OK;
 }
@@ -458,13 +482,16 @@ static enum sbp_status collect_outputs(struct sbp_verifier *v, int stage, struct
  * ranks in the run's type. */
 static void check_summary(struct sbp_verifier *v, int64_t rank, const struct summary *summary)
 {
-    const struct sbp_program *program = program_of(v, (int)(rank / v->rank->program->mesh.devices));
+    const struct sbp_step *step = v->channel->step;
+    const int stage = (int)(rank / step->mesh.devices);
+    const bool has_loss =
+        stage == step->stages - 1 && program_of(v, step->pieces - 1)->loss_buffer >= 0;
     const double clip = v->rank->program->graph->training.clip_norm;
     const struct sbp_reference *reference = v->reference;
-    if (program->loss_buffer >= 0)
+    if (has_loss)
         compare(v, "loss", "", rank, 0, summary->loss, reference->loss,
                 bound_of(v, (double)v->tokens, reference->loss_sum, reference->loss_inherited));
-    if (clip > 0 && program->parameters > 0) {
+    if (clip > 0 && step->memory[stage].parameters > 0) {
         const double norm = sqrt(v->squares), scale = norm > clip ? clip / norm : 1;
         const double elements = (double)v->rank->program->graph->parameters;
         const double bound = C * ((2 + v->log2_ranks) * v->u + sqrt(elements) * 0x1p-53);
@@ -496,46 +523,63 @@ enum sbp_status sbp_verify_end_step(struct sbp_verifier *v, struct sbp_diag *dia
     v->squares = 0;
     if (leads(v))
         SBP_TRY(sbp_reference_run(v->reference, v->rank->step, diag));
-    for (int stage = 0; stage < v->channel->step->stages; stage++)
-        SBP_TRY(collect_outputs(v, stage, diag));
+    for (int piece = 0; piece < v->channel->step->pieces; piece++)
+        SBP_TRY(collect_outputs(v, piece, diag));
     SBP_TRY(collect_all(v, &(struct states){true, 1, take_gradient}, diag));
     return exchange_summaries(v, diag);
 }
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
-static enum sbp_status allocate_outputs(struct sbp_verifier *v)
+static enum sbp_status allocate_outputs(struct sbp_verifier *v, int chunk)
 {
-    const struct sbp_program *program = v->rank->program;
-    const int count = program->graph->tensor_count;
-    v->end_instr = calloc((size_t)count + 1, sizeof *v->end_instr);
-    v->output = calloc((size_t)count + 1, sizeof *v->output);
-    v->updated = calloc((size_t)count + 1, sizeof *v->updated);
-    if (v->end_instr == NULL || v->output == NULL || v->updated == NULL)
-        return SBP_E_MEMORY;
-    for (int t = 0; t < count; t++) {
-        v->end_instr[t] = sbp_reference_end_instr(program, t);
-        if (v->end_instr[t] < 0)
+    const struct sbp_program *program = v->rank->arena->program[chunk];
+    for (int t = 0; t < program->graph->tensor_count; t++) {
+        const int64_t slot = slot_of(v, chunk, t);
+        const int end = sbp_reference_end_instr(program, t);
+        v->end_instr[slot] = end;
+        if (end < 0)
             continue;
-        const int out = program->instr[v->end_instr[t]].buffer[SBP_AT_OUT];
-        v->output[t] = calloc((size_t)program->scope.micro_batches,
-                              (size_t)program->buffer[out].elements * sizeof(double));
-        if (v->output[t] == NULL)
+        const int out = program->instr[end].buffer[SBP_AT_OUT];
+        v->output[slot] = calloc((size_t)program->scope.micro_batches,
+                                 (size_t)program->buffer[out].elements * sizeof(double));
+        if (v->output[slot] == NULL)
             return SBP_E_MEMORY;
     }
     return SBP_OK;
 }
 
-/* Outputs of all micro-batches of a stage, and the pieces that `allocate` makes. */
-static double rank_bytes(const struct sbp_program *program)
+static enum sbp_status allocate_chunks(struct sbp_verifier *v)
 {
-    double elements = 7.0 * PIECE;
+    v->end_instr = calloc((size_t)v->slots + 1, sizeof *v->end_instr);
+    v->output = calloc((size_t)v->slots + 1, sizeof *v->output);
+    v->updated = calloc((size_t)v->slots + 1, sizeof *v->updated);
+    if (v->end_instr == NULL || v->output == NULL || v->updated == NULL)
+        return SBP_E_MEMORY;
+    for (int chunk = 0; chunk < v->rank->arena->chunks; chunk++)
+        SBP_TRY(allocate_outputs(v, chunk));
+    return SBP_OK;
+}
+
+/* Elements of a piece's outputs of all micro-batches. */
+static double output_elements(const struct sbp_program *program)
+{
+    double elements = 0;
     for (int t = 0; t < program->graph->tensor_count; t++) {
         const int end = sbp_reference_end_instr(program, t);
         if (end >= 0)
             elements += (double)program->scope.micro_batches *
                         (double)program->buffer[program->instr[end].buffer[SBP_AT_OUT]].elements;
     }
+    return elements;
+}
+
+/* Outputs of a stage's chunks, and the pieces that `allocate` makes. */
+static double rank_bytes(const struct sbp_step *step, int stage)
+{
+    double elements = 7.0 * PIECE;
+    for (int piece = stage; piece < step->pieces; piece += step->stages)
+        elements += output_elements(sbp_step_program(step, piece));
     return elements * sizeof(double);
 }
 
@@ -544,7 +588,7 @@ enum sbp_status sbp_verify_count(const struct sbp_step *step, const struct sbp_c
 {
     *need = (struct sbp_verify_need){0};
     for (int stage = 0; stage < step->stages; stage++)
-        need->rank_bytes = fmax(need->rank_bytes, rank_bytes(sbp_step_program(step, stage)));
+        need->rank_bytes = fmax(need->rank_bytes, rank_bytes(step, stage));
     return sbp_reference_bytes(step->program[0].graph, cluster, &need->reference_bytes, diag);
 }
 
@@ -556,7 +600,7 @@ static enum sbp_status allocate(struct sbp_verifier *v)
         if (v->before[i] == NULL)
             return SBP_E_MEMORY;
     }
-    return v->piece == NULL ? SBP_E_MEMORY : allocate_outputs(v);
+    return v->piece == NULL ? SBP_E_MEMORY : allocate_chunks(v);
 }
 
 static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_cluster *cluster,
@@ -587,6 +631,7 @@ enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster 
     v->u = rank->kernels->real == SBP_F64 ? 0x1p-53 : 0x1p-24;
     v->ranks = (int)(rank->channel->step->stages * rank->program->mesh.devices);
     v->log2_ranks = log2((double)v->ranks);
+    v->slots = slot_of(v, rank->arena->chunks, 0);
     v->tokens = graph->global_batch * graph->sequence;
     enum sbp_status status = allocate(v);
     if (status != SBP_OK)
@@ -607,8 +652,8 @@ void sbp_verify_close(struct sbp_verifier *v)
     if (v->reference != NULL)
         sbp_reference_close(v->reference);
     free(v->reference);
-    for (int t = 0; v->output != NULL && t < v->rank->program->graph->tensor_count; t++)
-        free(v->output[t]);
+    for (int64_t i = 0; v->output != NULL && i < v->slots; i++)
+        free(v->output[i]);
     free(v->output);
     free(v->end_instr);
     free(v->updated);

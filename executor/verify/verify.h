@@ -70,8 +70,8 @@ enum sbp_status sbp_verify_begin_step(struct sbp_verifier *verifier,
 /* Executes an UPDATE in pieces and checks each of them. */
 enum sbp_status sbp_verify_update(struct sbp_verifier *verifier, const struct sbp_instr *instr,
                                   struct sbp_diag *diag) SBP_MUST_USE;
-/* After every instruction: keeps outputs and the input's gradient before their memory is used
- * again. */
+/* After every instruction of the rank's chunk at hand: keeps outputs and the input's gradient
+ * before their memory is used again. */
 enum sbp_status sbp_verify_watch(struct sbp_verifier *verifier, int instr,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 /* After the step's last instruction: runs the reference and compares. */

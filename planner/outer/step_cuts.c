@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "costmodel/program/price.h"
+#include "costmodel/program/runnable.h"
 #include "planner/limits.h"
 #include "planner/pricing/pricing.h"
 
@@ -369,7 +370,9 @@ static enum sbp_status add_all(struct lister *l)
 static void keep_runnable(struct lister *l)
 {
     l->open.offload = l->open.allow_delayed_gradients = false;
-    l->open.schedules &= 1u << SBP_ONE_F_ONE_B | 1u << SBP_GPIPE;
+    for (int schedule = 0; schedule < SBP_SCHEDULES; schedule++)
+        if (!sbp_runnable_schedule((enum sbp_schedule)schedule))
+            l->open.schedules &= ~(1u << schedule);
 }
 
 /* Finds the keys that are open: those of the space that the request does not give. */

@@ -138,9 +138,10 @@ static void count_chunks(const struct sbp_timeline *timeline, int stage, int sta
     }
 }
 
-/* kept: (pieces), zeroed: micro-batches that each piece keeps. A schedule of fixed order keeps them
- * whatever the passes take. Under `message-driven` that is certain of the first stage alone, which
- * has its limit in flight; every other stage keeps at least one. */
+/* kept: (pieces), zeroed: micro-batches that each piece keeps, of zero-bubble those that have not
+ * gone back: they are the bytes of a timeline where each keeps one. A schedule of fixed order keeps
+ * them whatever the passes take. Under `message-driven` that is certain of the first stage alone,
+ * which has its limit in flight; every other stage keeps at least one. */
 static enum sbp_status count_kept(const struct sbp_cut *cut, struct sbp_arena *arena,
                                   struct sbp_timeline *timeline, double *kept,
                                   struct sbp_diag *diag)
@@ -161,7 +162,7 @@ static enum sbp_status count_kept(const struct sbp_cut *cut, struct sbp_arena *a
         else
             kept[stage] = parallel->schedule == SBP_MESSAGE_DRIVEN && stage > 0
                               ? 1
-                              : timeline->device[stage].in_flight;
+                              : (double)timeline->device[stage].peak_bytes;
     }
     return SBP_OK;
 }

@@ -139,6 +139,8 @@ void sbp_summary_put_stages(struct cJSON *parent, const struct sbp_step *step, b
         sbp_json_put_number(item, "bubble_s", step->timeline.device[stage].bubble_s, failed);
         sbp_json_put_number(item, "in_flight", memory->in_flight, failed);
         sbp_json_put_number(item, "kept_bytes", (double)memory->kept_bytes, failed);
+        if (memory->parked_bytes > 0)
+            sbp_json_put_number(item, "parked_bytes", (double)memory->parked_bytes, failed);
         sbp_json_put_number(item, "device_bytes", (double)memory->device_bytes, failed);
         sbp_json_put_number(item, "host_bytes", (double)memory->host_bytes, failed);
     }

@@ -452,6 +452,11 @@ static void bytes_cell(struct sbp_table *table, int64_t from, int64_t to)
                        sbp_format_bytes((double)to, b));
 }
 
+static bool parks(const struct sbp_step *step)
+{
+    return step->memory[0].parked_bytes > 0;
+}
+
 static void stage_row(struct sbp_table *table, const struct sbp_step *step, int from, int to)
 {
     const struct sbp_stage_memory *a = &step->memory[from], *b = &step->memory[to];
@@ -466,6 +471,8 @@ static void stage_row(struct sbp_table *table, const struct sbp_step *step, int 
     bytes_cell(table, a->moment_bytes + a->master_bytes + a->bucket_bytes,
                b->moment_bytes + b->master_bytes + b->bucket_bytes);
     bytes_cell(table, a->kept_bytes, b->kept_bytes);
+    if (parks(step))
+        bytes_cell(table, a->parked_bytes, b->parked_bytes);
     if (a->in_flight == b->in_flight)
         sbp_table_cell(table, "%d", a->in_flight);
     else
@@ -480,12 +487,18 @@ static void stage_row(struct sbp_table *table, const struct sbp_step *step, int 
 
 enum sbp_status sbp_report_print_stages(const struct sbp_report *report, FILE *out)
 {
-    static const char *const TITLES[] = {"stage", "parameters", "weights", "gradients", "states",
-                                         "kept",  "in flight",  "buffers", "reserve",   "device",
-                                         "host",  "work",       "bubble"};
+    enum { COLUMNS = 14, PARKED = 6 };
+    static const char *const TITLES[COLUMNS] = {
+        "stage",     "parameters", "weights", "gradients", "states", "kept", "parked",
+        "in flight", "buffers",    "reserve", "device",    "host",   "work", "bubble"};
     const struct sbp_step *step = &report->step;
+    const char *titles[COLUMNS];
+    int count = 0;
     struct sbp_table table;
-    sbp_table_init(&table, 13, TITLES);
+    for (int i = 0; i < COLUMNS; i++)
+        if (i != PARKED || parks(step))
+            titles[count++] = TITLES[i];
+    sbp_table_init(&table, count, titles);
     for (int from = 0, to; from < step->stages; from = to + 1) {
         to = from;
         while (to + 1 < step->stages && same_programs(step, from, to + 1))

@@ -162,24 +162,34 @@ static enum sbp_status check_pieces(const struct sbp_verification *c)
     return SBP_OK;
 }
 
-static enum sbp_status count_holders(struct sbp_verification *c)
+/* Counts groups of pieces that hold a weight; pieces i, i + groups, ... are one. count:
+ * (tensor_count). */
+static enum sbp_status count_groups(struct sbp_verification *c, int groups, int *count)
 {
     const struct sbp_step *step = c->step;
     for (int tensor = 0; tensor < c->graph->tensor_count; tensor++)
-        c->holders[tensor] = 0;
-    for (int stage = 0; stage < step->stages; stage++) {
+        count[tensor] = 0;
+    for (int group = 0; group < groups; group++) {
         const struct sbp_arena_mark mark = sbp_arena_mark(&c->scratch);
         bool *held = SBP_NEW(&c->scratch, bool, c->graph->tensor_count);
         if (held == NULL)
             return SBP_E_MEMORY;
-        for (int piece = stage; piece < step->pieces; piece += step->stages)
+        for (int piece = group; piece < step->pieces; piece += groups)
             for (int op = step->first[piece]; op < step->first[piece + 1]; op++)
                 for (int w = 0; w < c->graph->op[op].weight_count; w++)
                     held[c->graph->op[op].weight[w]] = true;
         for (int tensor = 0; tensor < c->graph->tensor_count; tensor++)
-            c->holders[tensor] += held[tensor];
+            count[tensor] += held[tensor];
         sbp_arena_release(&c->scratch, mark);
     }
+    return SBP_OK;
+}
+
+static enum sbp_status count_holders(struct sbp_verification *c)
+{
+    const struct sbp_step *step = c->step;
+    SBP_TRY(count_groups(c, step->stages, c->holders));
+    SBP_TRY(count_groups(c, step->pieces, c->pieces_of));
     for (int tensor = 0; tensor < c->graph->tensor_count; tensor++)
         if (c->holders[tensor] != step->holders[tensor])
             return sbp_verify_refuse(c, "%s: %d stages hold it, the step says %d",
@@ -281,7 +291,8 @@ static enum sbp_status check(struct sbp_verification *c)
                                                 (size_t)c->graph->op_count * SBP_MAX_AXES);
     c->split = SBP_NEW(&c->scratch, sbp_axes, c->graph->class_count);
     c->holders = SBP_NEW(&c->scratch, int, c->graph->tensor_count);
-    if (c->role == NULL || c->split == NULL || c->holders == NULL)
+    c->pieces_of = SBP_NEW(&c->scratch, int, c->graph->tensor_count);
+    if (c->role == NULL || c->split == NULL || c->holders == NULL || c->pieces_of == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(check_cut(c));
     SBP_TRY(sbp_verify_states(c));

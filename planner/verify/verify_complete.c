@@ -80,7 +80,16 @@ static enum sbp_status check_weight_states(const struct sbp_flow *f, int tensor)
     if (f->stage_sums[tensor] != (held->uses > 0 && f->c->holders[tensor] > 1))
         return sbp_verify_refuse(f->c, "%s: its gradient is summed over stages %d times", name,
                                  f->stage_sums[tensor]);
+    if (f->chunk_sums[tensor] != (held->uses > 0 ? sbp_verify_chunk_sums(f, tensor) : 0))
+        return sbp_verify_refuse(f->c, "%s: its gradient is summed over chunks %d times", name,
+                                 f->chunk_sums[tensor]);
     return SBP_OK;
+}
+
+/* A weight is tied at most once, so that fewer stages than pieces hold it where one has both. */
+int sbp_verify_chunk_sums(const struct sbp_flow *f, int tensor)
+{
+    return f->c->pieces_of[tensor] > f->c->holders[tensor] ? 1 : 0;
 }
 
 int sbp_verify_norm_sums(const struct sbp_flow *f)

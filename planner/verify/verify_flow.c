@@ -121,7 +121,7 @@ static enum sbp_status allocate(struct sbp_flow *f)
     f->root = SBP_NEW(arena, int, buffers);
     f->of = SBP_NEW(arena, int, buffers);
     int *of_ops = SBP_NEW(arena, int, 3 * (size_t)ops);
-    int *of_tensors = SBP_NEW(arena, int, 7 * (size_t)tensors);
+    int *of_tensors = SBP_NEW(arena, int, 8 * (size_t)tensors);
     f->gradient = SBP_NEW(arena, struct sbp_dist, tensors);
     f->inner = SBP_NEW(arena, unsigned, ops);
     f->inner_again = SBP_NEW(arena, unsigned, ops);
@@ -138,6 +138,7 @@ static enum sbp_status allocate(struct sbp_flow *f)
     f->gathered = of_tensors + 4 * tensors;
     f->parts = of_tensors + 5 * tensors;
     f->reader = of_tensors + 6 * tensors;
+    f->chunk_sums = of_tensors + 7 * tensors;
     for (int b = 0; b < buffers; b++) {
         f->root[b] = b;
         f->of[b] = -1;

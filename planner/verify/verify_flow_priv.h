@@ -21,6 +21,7 @@ struct sbp_flow {
     int *sums;                    /* (tensor_count) additions of gradients */
     int *formed, *updated;        /* (tensor_count) times seen, of weights */
     int *stage_sums, *gathered;   /* (tensor_count) once a step */
+    int *chunk_sums;              /* (tensor_count) within a stage, once a step */
     struct sbp_dist *gradient;    /* (tensor_count) its state so far, of a weight */
     unsigned *inner;              /* (op_count) collectives inside operators seen, as bits */
     unsigned *inner_again;        /* (op_count) those seen in the recomputed pass */
@@ -97,6 +98,9 @@ sbp_verify_flow_check sbp_verify_flow_norm_sum;
 /* Number of sums of the gradients' norm that an update waits for: one where gradients are clipped
  * and devices are several. */
 int sbp_verify_norm_sums(const struct sbp_flow *flow);
+
+/* Sums over chunks of a stage that a weight's update waits for. */
+int sbp_verify_chunk_sums(const struct sbp_flow *flow, int tensor);
 
 /* Checks, after the last instruction, that every operator ran in all its phases with all its
  * collectives, every gradient got all its parts and every weight was updated once. */

@@ -246,22 +246,56 @@ static bool lie_apart(struct place *born, struct place *died, int count, struct 
 struct room {
     int64_t persistent_bytes; /* token ids left out: each micro-batch has its own */
     int64_t kept_bytes;       /* live between the passes of a micro-batch */
+    /* Of zero-bubble: those of kept_bytes that weight gradients read, and others that these read
+     * and the work on input gradients leaves. */
+    int64_t parked_inputs_bytes, parked_gradients_bytes;
     int64_t arena_bytes;
 };
+
+/* The work that an instruction is of: 0 forward, 1 backward, 2 weight gradients that wait. */
+static int work_of(const struct sbp_program *program, int instr)
+{
+    const enum sbp_section section = program->instr[instr].section;
+    if (section == SBP_SECTION_FORWARD)
+        return 0;
+    return program->parallel.schedule == SBP_ZERO_BUBBLE &&
+                   (section == SBP_SECTION_BACKWARD_WEIGHT || section == SBP_SECTION_STEP)
+               ? 2
+               : 1;
+}
+
+/* The last work that names a micro-batch's own token ids or labels. */
+static int last_reader(const struct sbp_program *program, int buffer)
+{
+    int last = 1;
+    for (int i = 0; i < program->instr_count; i++)
+        for (int k = 0; k < SBP_INSTR_BUFFERS; k++)
+            if (program->instr[i].buffer[k] == buffer && work_of(program, i) > last)
+                last = work_of(program, i);
+    return last;
+}
+
+static void add_held(const struct sbp_program *program, const struct place *place, int buffer,
+                     struct room *room)
+{
+    const bool index = program->buffer[buffer].use == SBP_USE_INDEX;
+    const int64_t bytes = place->end - place->begin;
+    const int from = index ? 0 : work_of(program, place->first);
+    const int to = index ? last_reader(program, buffer) : work_of(program, place->last);
+    room->kept_bytes += from == 0 && to > 0 ? bytes : 0;
+    room->parked_inputs_bytes += from == 0 && to == 2 ? bytes : 0;
+    room->parked_gradients_bytes += from == 1 && to == 2 ? bytes : 0;
+}
 
 static struct room add_up(const struct sbp_program *program, const struct place *place)
 {
     struct room room = {0};
-    int turn = 0; /* the first instruction that is not of the forward pass */
-    while (turn < program->instr_count && program->instr[turn].section == SBP_SECTION_FORWARD)
-        turn++;
     for (int b = 0; b < program->buffer_count; b++) {
-        const int64_t bytes = place[b].end - place[b].begin;
         const bool index = program->buffer[b].use == SBP_USE_INDEX;
         if (persists(&program->buffer[b]) && !index)
-            room.persistent_bytes += bytes;
-        else if (index || (place[b].first >= 0 && place[b].first < turn && place[b].last >= turn))
-            room.kept_bytes += bytes;
+            room.persistent_bytes += place[b].end - place[b].begin;
+        else if (place[b].first >= 0)
+            add_held(program, &place[b], b, &room);
         if (place[b].first >= 0 && place[b].end > room.arena_bytes)
             room.arena_bytes = place[b].end;
     }
@@ -321,6 +355,26 @@ static int in_flight_of(const struct sbp_verification *c, int stage)
     }
 }
 
+/* Bytes of the micro-batches in flight beside the one at work. Zero-bubble runs ahead of its
+ * backward passes by the stages behind, and by what its limit has beyond the stages; weight
+ * gradients wait for as many micro-batches as are left of the limit (Qi et al. 2023, section 2). */
+static int64_t others_bytes(const struct sbp_verification *c, int stage, const struct room *room)
+{
+    const struct sbp_stage_memory *given = &c->step->memory[stage];
+    const int64_t stages = c->step->stages, behind = stages - 1 - stage;
+    const int64_t asked = c->plan->cut.parallel.pipeline_limit;
+    if (c->plan->cut.parallel.schedule != SBP_ZERO_BUBBLE)
+        return (given->in_flight - 1) * room->kept_bytes;
+    const int64_t limit = asked > 0 ? asked : stages;
+    const int64_t spare = limit - stages < behind ? limit - stages : behind;
+    const int64_t planned = behind + (spare > 0 ? spare : 0);
+    const int64_t ahead = planned < limit - 1 ? planned : limit - 1, delay = limit - 1 - ahead;
+    const int64_t most = c->micro_batches - 1;
+    return (ahead < most ? ahead : most) * (room->kept_bytes - room->parked_inputs_bytes) +
+           (given->in_flight - 1) * room->parked_inputs_bytes +
+           (delay < most ? delay : most) * room->parked_gradients_bytes;
+}
+
 /* Checks a device: what it always holds, what its micro-batches in flight hold, and the rest of the
  * current one. With several chunks or without a flush only the timeline knows the peak; then the
  * device must hold at least what it always holds. */
@@ -335,7 +389,7 @@ static enum sbp_status check_device(const struct sbp_verification *c, int stage,
         always = given->reserve_bytes + given->bucket_bytes + given->weight_bytes +
                  given->gradient_bytes + given->moment_bytes + given->master_bytes;
     const int64_t work = room[0].arena_bytes - room[0].persistent_bytes;
-    const int64_t total = always + work + (given->in_flight - 1) * room[0].kept_bytes;
+    const int64_t total = always + work + others_bytes(c, stage, &room[0]);
     const bool exact =
         chunks == 1 && !sbp_timeline_delays_gradients(c->plan->cut.parallel.schedule);
     if (expected > 0 && given->in_flight != expected)

@@ -25,6 +25,7 @@ struct sbp_verification {
     uint8_t (*role)[SBP_MAX_AXES]; /* (op_count) of every axis, followers' included */
     sbp_axes *split;               /* (class_count) axes that were seen to split a class */
     int *holders;                  /* (tensor_count) stages that hold a weight */
+    int *pieces_of;                /* (tensor_count) pieces that do */
 };
 
 /* Fails with E_INTERNAL and the text; no plan is written then. */

@@ -90,7 +90,8 @@ enum sbp_status sbp_verify_flow_update(struct sbp_flow *f, const struct sbp_inst
     if (held->op < 0)
         return sbp_verify_refuse(f->c, "%s: is updated and not held", name);
     if (!is_summed(f, instr->tensor) ||
-        (f->c->holders[instr->tensor] > 1 && f->stage_sums[instr->tensor] == 0))
+        (f->c->holders[instr->tensor] > 1 && f->stage_sums[instr->tensor] == 0) ||
+        f->chunk_sums[instr->tensor] < sbp_verify_chunk_sums(f, instr->tensor))
         return sbp_verify_refuse(f->c, "%s: is updated from a gradient that is not summed", name);
     if (f->norm_sums != sbp_verify_norm_sums(f))
         return sbp_verify_refuse(f->c, "%s: is updated before the norm of all gradients is summed",
@@ -105,11 +106,26 @@ enum sbp_status sbp_verify_flow_update(struct sbp_flow *f, const struct sbp_inst
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
+/* Chunks of a device that hold one weight add up their gradients. */
+static enum sbp_status check_chunk_sum(struct sbp_flow *f, const struct sbp_instr *instr)
+{
+    const struct sbp_held_weight *held = &f->held[instr->tensor];
+    f->chunk_sums[instr->tensor]++;
+    if (!is_summed(f, instr->tensor) ||
+        !sbp_verify_near(instr->inner_elements, (double)held->shard))
+        return sbp_verify_refuse(f->c, "%s: chunks sum %g elements, %d hold %lld",
+                                 f->graph->tensor[instr->tensor].name, instr->inner_elements,
+                                 f->c->pieces_of[instr->tensor], (long long)held->shard);
+    return sbp_verify_flow_owner(f, instr, SBP_AT_OUT, instr->tensor);
+}
+
 /* Stages that hold one weight add up the gradients that each of them has summed. */
 enum sbp_status sbp_verify_flow_stage_sum(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const struct sbp_held_weight *held = &f->held[instr->tensor];
     const char *name = f->graph->tensor[instr->tensor].name;
+    if (instr->box.kind == SBP_LOCAL)
+        return check_chunk_sum(f, instr);
     if (!is_summed(f, instr->tensor))
         return sbp_verify_refuse(f->c, "%s: stages sum its gradient before they have it", name);
     f->stage_sums[instr->tensor]++;

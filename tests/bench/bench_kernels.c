@@ -24,6 +24,7 @@ struct setting {
     struct sbp_graph graph;
     struct sbp_strategy strategy;
     struct sbp_program program;
+    struct sbp_stage_layout layout;
     struct sbp_rank rank;
     float *product; /* that nobody reads */
 };
@@ -61,7 +62,8 @@ static enum sbp_status open_setting(struct setting *s, struct sbp_diag *diag)
     SBP_TRY(sbp_strategy_close(&s->graph, &s->mesh, &s->strategy, diag));
     SBP_TRY(sbp_program_make(&s->graph, &s->cluster, &s->mesh, &s->strategy, &bytes, &s->program,
                              diag));
-    SBP_TRY(sbp_rank_open(&s->rank, &s->program, device, SBP_F32, 0, 0, NULL, diag));
+    SBP_TRY(sbp_stage_layout_alone(&s->program, &s->arena, &s->layout, diag));
+    SBP_TRY(sbp_rank_open(&s->rank, &s->layout, device, SBP_F32, 0, 0, NULL, diag));
     int64_t most = 1;
     for (int i = 0; i < s->program.buffer_count; i++)
         if (s->program.buffer[i].elements > most)

@@ -30,7 +30,7 @@ done
 
 # Stages, with a tied weight and a norm that are summed over them; every stage has its prediction.
 for stages in 2 4; do
-    for schedule in gpipe 1f1b; do
+    for schedule in gpipe 1f1b zero-bubble; do
         "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
             --set pipeline=$stages --set schedule=$schedule --set micro_batch=2 --set clip_norm=0.5 \
             -o "$folder/stages.json" >/dev/null
@@ -40,6 +40,13 @@ for stages in 2 4; do
         test "$(grep -c '"predicted, stage' "$folder/stages-trace.json")" -eq $stages
     done
 done
+
+# Chunks of stages that take turns: messages go from the last stage back to the first.
+"$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
+    --set pipeline=2 --set schedule=interleaved --set chunks=2 --set micro_batch=2 --set clip_norm=0.5 \
+    -o "$folder/chunks.json" >/dev/null
+"$@" -n 4 "$run" "$folder/chunks.json" --backend mpi --verify --steps 2 >"$folder/out"
+grep -q '^verified' "$folder/out"
 
 status=0
 "$@" -n 3 "$run" "$folder/plan.json" --backend mpi --trace "$folder/none.json" \

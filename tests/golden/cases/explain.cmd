@@ -1,1 +1,1 @@
-sbplan search --runnable tiny-mlp laptop-4 -o plan.json >/dev/null && sbplan explain plan.json
+sbplan search --runnable tiny-mlp laptop-4 --set pipeline=1 -o plan.json >/dev/null && sbplan explain plan.json

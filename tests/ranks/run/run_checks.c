@@ -78,11 +78,15 @@ void check_run(const struct plan *plan, const struct sbp_run_options *options, c
     sbp_run_free(&result);
 }
 
-int count_ties(const struct plan *plan)
+int count_ties(const struct plan *plan, bool chunks)
 {
     int ties = 0;
-    for (int t = 0; t < plan->graph.tensor_count; t++)
-        ties += plan->step.holders[t] > 1;
+    for (int t = 0; t < plan->graph.tensor_count; t++) {
+        int pieces = 0;
+        for (int piece = 0; piece < plan->step.pieces; piece++)
+            pieces += plan->step.program[piece].weight_buffer[t] >= 0;
+        ties += chunks ? pieces > plan->step.holders[t] : pieces > 1;
+    }
     return ties;
 }
 
@@ -90,8 +94,8 @@ bool has_alike_ties(const struct plan *plan)
 {
     for (int t = 0; t < plan->graph.tensor_count; t++) {
         const struct sbp_weight_shard *first = NULL;
-        for (int s = 0; s < plan->step.stages && plan->step.holders[t] > 1; s++) {
-            const struct sbp_program *program = &plan->step.program[s];
+        for (int piece = 0; piece < plan->step.pieces; piece++) {
+            const struct sbp_program *program = &plan->step.program[piece];
             if (program->weight_buffer[t] < 0)
                 continue;
             first = first == NULL ? &program->shard[t] : first;

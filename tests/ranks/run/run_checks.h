@@ -20,9 +20,9 @@ struct sbp_run_options options_for(enum sbp_real real, struct sbp_random *random
 /* A random model, as text, on a random mesh; cut: micro-batches and ZeRO are drawn, too. */
 void open_random(struct sbp_random *random, int kind, bool wide, bool cut,
                  enum sbp_boxing_mode boxing, enum sbp_real real, char *model, struct plan *plan);
-/* Weights that stages share. */
-int count_ties(const struct plan *plan);
-/* Whether stages that share a weight shard it alike; it is split alike by its roles. */
+/* Weights that several pieces hold; `chunks`: of one stage. */
+int count_ties(const struct plan *plan, bool chunks);
+/* Whether stages and chunks that share a weight shard it alike; it is split alike by its roles. */
 bool has_alike_ties(const struct plan *plan);
 /* Fails the test on an error; the result is the caller's to free. */
 void run_plan(const struct plan *plan, const struct sbp_run_options *options, const char *model,

@@ -167,22 +167,43 @@ static bool has_stages(struct plan *plan)
     struct sbp_cluster stage;
     struct sbp_diag diag = {0};
     int level, first[16];
-    if (sbp_parallel_stage_cluster(&plan->parallel, &plan->cluster, &stage, &level, &diag) !=
+    const int pieces = (int)(plan->parallel.pipeline * plan->parallel.chunks);
+    if (sbp_parallel_check(&plan->parallel, &plan->graph, &plan->cluster, &diag) != SBP_OK ||
+        sbp_parallel_stage_cluster(&plan->parallel, &plan->cluster, &stage, &level, &diag) !=
             SBP_OK ||
-        sbp_stages_cut_as(&plan->graph, (int)plan->parallel.pipeline, &plan->parallel, first,
-                          &diag) != SBP_OK)
+        sbp_stages_cut_as(&plan->graph, pieces, &plan->parallel, first, &diag) != SBP_OK)
         return false;
     check(sbp_mesh_make(&stage, &plan->mesh, &diag), &diag, "mesh of a stage");
     return true;
 }
 
+/* Micro-batches that the interleaved schedule works on in groups. */
+static void draw_chunks(struct plan *plan, struct sbp_random *random)
+{
+    struct sbp_diag diag = {0};
+    const int64_t count = plan->parallel.pipeline * (1 + below(random, 2));
+    const int64_t devices = plan->mesh.devices / plan->parallel.pipeline;
+    plan->parallel.chunks = 2 + below(random, 2);
+    if (devices == 0 || plan->graph.global_batch % (count * devices) != 0)
+        return;
+    plan->parallel.micro_batch = plan->graph.global_batch / count;
+    check(sbp_graph_set_micro_batch(&plan->graph, plan->parallel.micro_batch, &diag), &diag,
+          "micro-batch");
+}
+
 bool plan_cut_stages(struct plan *plan, struct sbp_random *random)
 {
     static const int stages[] = {2, 2, 3, 4};
+    static const enum sbp_schedule schedules[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_INTERLEAVED,
+                                                  SBP_ZERO_BUBBLE};
     plan_cut_step(plan, random);
     plan->parallel.pipeline = stages[below(random, 4)];
     plan->parallel.stage_cut = below(random, 2) ? SBP_CUT_FLOPS : SBP_CUT_BLOCKS;
-    plan->parallel.schedule = below(random, 3) == 0 ? SBP_GPIPE : SBP_ONE_F_ONE_B;
+    plan->parallel.schedule = schedules[below(random, 4)];
+    if (plan->parallel.schedule == SBP_INTERLEAVED)
+        draw_chunks(plan, random);
+    if (plan->parallel.schedule == SBP_ZERO_BUBBLE)
+        plan->parallel.pipeline_limit = below(random, 2 * (int)plan->parallel.pipeline);
     plan->parallel.keep_sent = below(random, 4) == 0;
     return has_stages(plan);
 }

@@ -23,22 +23,22 @@ static int find_instr(const struct plan *plan, struct sbp_random *random,
     return found;
 }
 
-static void plant(struct sbp_run_options *options, enum sbp_fault fault, int stage, int instr)
+static void plant(struct sbp_run_options *options, enum sbp_fault fault, int piece, int instr)
 {
     options->fault = fault;
-    options->fault_stage = stage;
+    options->fault_piece = piece;
     options->fault_instr = instr;
 }
 
 static void check_fault(const struct plan *plan, struct sbp_random *random, const char *model,
-                        enum sbp_fault fault, int stage, int instr)
+                        enum sbp_fault fault, int piece, int instr)
 {
     struct sbp_run_options options = options_for(SBP_F64, random);
     struct sbp_run_result result;
-    plant(&options, fault, stage, instr);
+    plant(&options, fault, piece, instr);
     run_plan(plan, &options, model, &result);
     if (!result.finding.found) {
-        const struct sbp_instr *at = &plan->step.program[stage].instr[instr];
+        const struct sbp_instr *at = &plan->step.program[piece].instr[instr];
         describe_plan(plan, model);
         fail_msg("%s instruction %d (%s of %s, %s) went unnoticed",
                  fault == SBP_FAULT_SKIP ? "skipping" : "scaling", instr,
@@ -96,50 +96,74 @@ static void scaled_results_are_found(void **state)
     check_faults(SBP_FAULT_SCALE, SBP_INSTR_SCATTER, SBP_REDUCE_SCATTER, 8);
 }
 
-/* A message, or a sum over stages, of a random stage; -1: it has none. */
+/* The first chunk sums the norm for all, and the last one that holds a weight the weight. */
+static bool runs(const struct plan *plan, int piece, const struct sbp_instr *instr)
+{
+    bool later = false;
+    if (instr->tensor < 0)
+        return piece < plan->step.stages;
+    for (int other = piece + 1; other < plan->step.pieces; other++)
+        later |= plan->step.program[other].weight_buffer[instr->tensor] >= 0;
+    return instr->box.kind != SBP_LOCAL || !later;
+}
+
+/* A message, or a sum over stages or chunks, of a random piece; -1: it has none. */
 static int find_between(const struct plan *plan, struct sbp_random *random, bool message,
-                        int *stage)
+                        int *piece)
 {
     const enum sbp_instr_kind kind = message ? SBP_INSTR_RECEIVE : SBP_INSTR_INNER;
     int found = -1, seen = 0;
-    *stage = (int)sbp_random_below(random, (uint64_t)plan->step.stages);
-    const struct sbp_program *program = &plan->step.program[*stage];
+    *piece = (int)sbp_random_below(random, (uint64_t)plan->step.pieces);
+    const struct sbp_program *program = &plan->step.program[*piece];
     for (int i = 0; i < program->instr_count; i++)
-        if (program->instr[i].kind == kind && sbp_random_below(random, (uint64_t)++seen) == 0)
+        if (program->instr[i].kind == kind && runs(plan, *piece, &program->instr[i]) &&
+            sbp_random_below(random, (uint64_t)++seen) == 0)
             found = i;
     return found;
 }
 
-/* Messages that arrive as zeros or spoiled, and spoiled sums over stages. */
-static void faults_between_stages_are_found(void **state)
+/* Messages that arrive as zeros or spoiled, and spoiled sums: between stages, and between chunks
+ * under the interleaved schedule. */
+static void check_faults_between(enum sbp_schedule schedule, uint64_t stream)
 {
-    enum { FAULTS = 36 };
+    enum { FAULTS = 10 };
     char model[MODEL_BYTES];
     struct sbp_random random;
     int planted[3] = {0};
-    (void)state;
-    sbp_random_seed(&random, seed + 1000);
-    for (int tries = 0; tries < 40 * MOST_TRIES; tries++) {
+    sbp_random_seed(&random, seed + stream);
+    for (int tries = 0; tries < 120 * MOST_TRIES; tries++) {
         struct plan plan;
         const int sort = tries % 3; /* a message skipped, spoiled; a sum spoiled */
-        if (planted[sort] == FAULTS / 3)
+        if (planted[sort] == FAULTS)
             continue;
         random_model(&random, GPT, model, MODEL_BYTES);
         plan_open(&plan, model, random_levels(&random));
-        if (plan_cut_stages(&plan, &random)) {
+        if (plan_cut_stages(&plan, &random) && plan.parallel.schedule == schedule) {
             plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F64);
-            int stage;
-            const int instr = find_between(&plan, &random, sort < 2, &stage);
+            int piece;
+            const int instr = find_between(&plan, &random, sort < 2, &piece);
             if (instr >= 0 && has_alike_ties(&plan)) {
                 check_fault(&plan, &random, model, sort == 0 ? SBP_FAULT_SKIP : SBP_FAULT_SCALE,
-                            stage, instr);
+                            piece, instr);
                 planted[sort]++;
             }
         }
         plan_close(&plan);
     }
     for (int sort = 0; sort < 3; sort++)
-        assert_int_equal(planted[sort], FAULTS / 3);
+        assert_int_equal(planted[sort], FAULTS);
+}
+
+static void faults_between_stages_are_found(void **state)
+{
+    (void)state;
+    check_faults_between(SBP_ONE_F_ONE_B, 1000);
+}
+
+static void faults_between_chunks_are_found(void **state)
+{
+    (void)state;
+    check_faults_between(SBP_INTERLEAVED, 1200);
 }
 
 /* ---- faults that have a name --------------------------------------------------------------- */
@@ -166,6 +190,7 @@ static bool keeps(const struct plan *plan, int stage, int instr)
     const struct sbp_instr *at = instr_of(plan, stage, instr);
     const int out = at->buffer[SBP_AT_OUT];
     if (at->kind != SBP_INSTR_FORWARD || at->section != SBP_SECTION_FORWARD || out < 0 ||
+        plan->step.pieces > plan->step.stages || plan->parallel.schedule == SBP_ZERO_BUBBLE ||
         plan->step.memory[stage].in_flight < 2)
         return false;
     const int64_t offset = program->buffer[out].offset_bytes - program->persistent_bytes;
@@ -277,7 +302,7 @@ static void check_harmless(const struct plan *plan, struct sbp_random *random, c
     check_run(plan, &options, model, &worst);
 }
 
-/* No rank gets what it waits for: the run ends, and says who waits for whom. */
+/* The run ends, and says who waits for whom, or who got the next message instead. */
 static void check_lost(const struct plan *plan, struct sbp_random *random, const char *model,
                        const struct named_fault *fault, int stage, int instr)
 {
@@ -286,7 +311,8 @@ static void check_lost(const struct plan *plan, struct sbp_random *random, const
     struct sbp_diag diag = {0};
     plant(&options, fault->fault, stage, instr);
     const enum sbp_status status = sbp_run(&plan->step, &plan->cluster, &options, &result, &diag);
-    if (status != SBP_E_BACKEND || strstr(diag.text, "waits for rank") == NULL) {
+    if (status != SBP_E_BACKEND ||
+        (strstr(diag.text, "waits for rank") == NULL && strstr(diag.text, "expects") == NULL)) {
         describe_plan(plan, model);
         fail_msg("a lost message of stage %d: %s: %s", stage, sbp_status_name(status), diag.text);
     }
@@ -392,6 +418,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(skipped_communication_is_found),
         cmocka_unit_test(scaled_results_are_found),
         cmocka_unit_test(faults_between_stages_are_found),
+        cmocka_unit_test(faults_between_chunks_are_found),
         cmocka_unit_test(a_lost_message_ends_the_run),
         cmocka_unit_test(a_frame_used_too_early_is_found),
         cmocka_unit_test(rows_of_another_micro_batch_are_found),

@@ -1,17 +1,51 @@
-/* Runs of random pipelines: against one device, against one stage, and against the timeline. */
+/* Runs of random pipelines: against one device, and against the timeline. */
 #include <math.h>
 
+#include "costmodel/program/runnable.h"
 #include "executor/run_times.h"
 #include "run_checks.h"
+
+/* How many plans of each schedule were held. */
+struct tally {
+    int plans, several, of[SBP_SCHEDULES];
+};
+
+static void count_plan(struct tally *tally, const struct plan *plan)
+{
+    tally->plans++;
+    tally->several += plan->step.micro_batches > 1;
+    tally->of[plan->parallel.schedule]++;
+}
+
+static void print_tally(const struct tally *tally)
+{
+    print_message("seed %llu: %d pipelines, %d of several micro-batches;", (unsigned long long)seed,
+                  tally->plans, tally->several);
+    for (int schedule = 0; schedule < SBP_SCHEDULES; schedule++)
+        if (tally->of[schedule] > 0)
+            print_message(" %s %d", sbp_timeline_schedule_name((enum sbp_schedule)schedule),
+                          tally->of[schedule]);
+    print_message("\n");
+}
+
+/* Every schedule that runs was drawn. */
+static void expect_all(const struct tally *tally, int plans)
+{
+    print_tally(tally);
+    assert_int_equal(tally->plans, plans);
+    for (int schedule = 0; schedule < SBP_SCHEDULES; schedule++)
+        if (sbp_runnable_schedule((enum sbp_schedule)schedule))
+            assert_true(tally->of[schedule] > plans / 30);
+}
 
 /* Whether whole gradients are summed within the only backward work, which the timeline counts at
  * the step's end. */
 static bool sums_within(const struct plan *plan)
 {
     bool sums = false;
-    for (int s = 0; s < plan->step.stages && plan->step.micro_batches == 1; s++)
+    for (int piece = 0; piece < plan->step.pieces && plan->step.micro_batches == 1; piece++)
         for (int t = 0; t < plan->graph.tensor_count; t++)
-            sums |= plan->step.program[s].shard[t].level >= 2;
+            sums |= plan->step.program[piece].shard[t].level >= 2;
     return sums;
 }
 
@@ -41,30 +75,56 @@ static void pipelines_equal_one_device(void **state)
     char model[MODEL_BYTES];
     struct sbp_random random;
     double worst = 0;
-    int runs = 0, ties = 0, several = 0;
+    struct tally tally = {0};
+    int ties = 0;
     (void)state;
     sbp_random_seed(&random, seed + 700);
-    for (int tries = 0; runs < PLANS && tries < 20 * MOST_TRIES; tries++) {
+    for (int tries = 0; tally.plans < PLANS && tries < 20 * MOST_TRIES; tries++) {
         struct plan plan;
-        random_model(&random, runs % 3, model, MODEL_BYTES);
+        random_model(&random, tally.plans % 3, model, MODEL_BYTES);
         plan_open(&plan, model, random_levels(&random));
         if (plan_cut_stages(&plan, &random)) {
-            plan_randomise(&plan, &random, runs % 2 == 0, SBP_BOXING_FULL, SBP_F64);
+            plan_randomise(&plan, &random, tally.plans % 2 == 0, SBP_BOXING_FULL, SBP_F64);
             if (has_alike_ties(&plan)) {
                 const struct sbp_run_options options = options_for(SBP_F64, &random);
                 check_run(&plan, &options, model, &worst);
-                runs++;
-                several += plan.step.micro_batches > 1;
-                ties += count_ties(&plan) > 0;
+                count_plan(&tally, &plan);
+                ties += count_ties(&plan, false) > 0;
             }
         }
         plan_close(&plan);
     }
-    print_message("seed %llu: %d pipelines, %d of several micro-batches, %d with tied weights, "
-                  "largest difference / bound %.3f\n",
-                  (unsigned long long)seed, runs, several, ties, worst);
+    print_message("%d with tied weights, largest difference / bound %.3f\n", ties, worst);
+    expect_all(&tally, PLANS);
+    assert_true(tally.several > PLANS / 3 && ties > 0);
+}
+
+/* The head in another chunk of the stage that has the table: their sum does not leave a rank. */
+static void ties_of_chunks_equal_one_device(void **state)
+{
+    enum { PLANS = 8 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    double worst = 0;
+    int runs = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 1100);
+    for (int tries = 0; runs < PLANS && tries < 40 * MOST_TRIES; tries++) {
+        struct plan plan;
+        random_model(&random, GPT, model, MODEL_BYTES);
+        plan_open(&plan, model, random_levels(&random));
+        if (plan_cut_stages(&plan, &random) && plan.parallel.schedule == SBP_INTERLEAVED &&
+            plan.parallel.pipeline == 2) {
+            plan_randomise(&plan, &random, runs % 2 == 0, SBP_BOXING_FULL, SBP_F64);
+            if (count_ties(&plan, true) > 0 && has_alike_ties(&plan)) {
+                const struct sbp_run_options options = options_for(SBP_F64, &random);
+                check_run(&plan, &options, model, &worst);
+                runs++;
+            }
+        }
+        plan_close(&plan);
+    }
     assert_int_equal(runs, PLANS);
-    assert_true(several > PLANS / 3 && ties > 0);
 }
 
 /* Played with their prices, the tasks take as long as the timeline says where nothing hides; sums
@@ -74,109 +134,32 @@ static void tasks_take_as_long_as_the_timeline(void **state)
     enum { PLANS = 60 };
     char model[MODEL_BYTES];
     struct sbp_random random;
-    int checked = 0;
+    struct tally tally = {0};
     (void)state;
     sbp_random_seed(&random, seed + 800);
-    for (int tries = 0; checked < PLANS && tries < 20 * MOST_TRIES; tries++) {
+    for (int tries = 0; tally.plans < PLANS && tries < 20 * MOST_TRIES; tries++) {
         struct plan plan;
         random_model(&random, tries % 3, model, MODEL_BYTES);
         plan_open(&plan, model, random_levels(&random));
         plan.graph.training.clip_norm = 0;
         if (plan_cut_stages(&plan, &random)) {
             plan_randomise(&plan, &random, tries % 2 == 0, SBP_BOXING_FULL, SBP_F64);
-            if (count_ties(&plan) == 0 && !sums_within(&plan)) {
+            if (count_ties(&plan, false) == 0 && !sums_within(&plan)) {
                 check_played(&plan);
-                checked++;
+                count_plan(&tally, &plan);
             }
         }
         plan_close(&plan);
     }
-    assert_int_equal(checked, PLANS);
-}
-
-static double loss_of_last_step(const struct plan *plan, const struct sbp_run_options *options,
-                                const char *model)
-{
-    struct sbp_run_result result;
-    run_plan(plan, options, model, &result);
-    const double loss = result.step[result.steps - 1].loss;
-    sbp_run_free(&result);
-    return loss;
-}
-
-/* The same split of the same micro-batches in one stage: only where work is done differs. */
-static void check_bits(const struct plan *plan, const char *model, const int *levels,
-                       struct sbp_random *random)
-{
-    struct plan alone;
-    struct sbp_run_options options = options_for(SBP_F32, random);
-    struct sbp_diag diag = {0};
-    options.verify = false;
-    options.steps = 4;
-    plan_open(&alone, model, levels);
-    alone.graph.training.clip_norm = 0;
-    alone.parallel = plan->parallel;
-    alone.parallel.pipeline = 1;
-    expect_ok(sbp_graph_set_micro_batch(&alone.graph, plan->parallel.micro_batch, &diag), &diag);
-    const struct sbp_element_bytes bytes = sbp_program_run_bytes(SBP_F32);
-    const struct sbp_step_request request = {.graph = &alone.graph,
-                                             .cluster = &alone.cluster,
-                                             .parallel = &alone.parallel,
-                                             .strategy = &plan->strategy,
-                                             .bytes = &bytes,
-                                             .runs = true};
-    expect_ok(sbp_step_make(&request, &alone.step, &diag), &diag);
-    alone.program = alone.step.program;
-    alone.strategy = plan->strategy;
-    const double one = loss_of_last_step(&alone, &options, model);
-    const double several = loss_of_last_step(plan, &options, model);
-    if (!(one == several)) {
-        describe_plan(plan, model);
-        fail_msg("%lld stages, %s: loss %.17g, in one stage %.17g",
-                 (long long)plan->parallel.pipeline,
-                 sbp_timeline_schedule_name(plan->parallel.schedule), several, one);
-    }
-    plan_close(&alone);
-}
-
-/* Pipelines train the same bits as one stage that works on one micro-batch after the other. */
-static void pipelines_equal_one_stage(void **state)
-{
-    enum { PLANS = 30 };
-    static const int levels[][4] = {{2, 2, 0}, {2, 3, 0}, {3, 2, 0}, {2, 2, 2, 0}};
-    char model[MODEL_BYTES];
-    struct sbp_random random;
-    int checked = 0, several = 0;
-    (void)state;
-    sbp_random_seed(&random, seed + 900);
-    for (int tries = 0; checked < PLANS && tries < 40 * MOST_TRIES; tries++) {
-        struct plan plan;
-        const int *const all = levels[sbp_random_below(&random, 4)];
-        random_model(&random, tries % 3, model, MODEL_BYTES);
-        plan_open(&plan, model, all);
-        plan.graph.training.clip_norm = 0;
-        if (plan_cut_stages(&plan, &random) && plan.parallel.pipeline == all[0]) {
-            plan_randomise(&plan, &random, tries % 2 == 0, SBP_BOXING_FULL, SBP_F32);
-            if (count_ties(&plan) == 0 &&
-                plan.step.program[plan.step.stages - 1].loss_buffer >= 0) {
-                check_bits(&plan, model, all + 1, &random);
-                checked++;
-                several += plan.step.micro_batches > 1;
-            }
-        }
-        plan_close(&plan);
-    }
-    print_message("seed %llu: %d pipelines, %d of several micro-batches\n",
-                  (unsigned long long)seed, checked, several);
-    assert_int_equal(checked, PLANS);
-    assert_true(several > PLANS / 4);
+    expect_all(&tally, PLANS);
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pipelines_equal_one_device),
-        cmocka_unit_test(pipelines_equal_one_stage),
+        cmocka_unit_test(ties_of_chunks_equal_one_device),
+        cmocka_unit_test(ties_that_wait_equal_one_device),
         cmocka_unit_test(tasks_take_as_long_as_the_timeline),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);

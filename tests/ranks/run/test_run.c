@@ -145,13 +145,15 @@ static void too_large_a_matrix_is_refused(void **state)
     struct sbp_diag diag = {0};
     struct sbp_random random;
     struct sbp_rank rank;
+    struct sbp_stage_layout layout;
     struct plan plan;
     (void)state;
     sbp_random_seed(&random, seed);
     plan_open(&plan, model, (const int[]){2, 0});
     plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F32);
+    expect_ok(sbp_stage_layout_make(&plan.step, 0, &plan.arena, &layout, &diag), &diag);
     const enum sbp_status status =
-        sbp_rank_open(&rank, plan.program, 1, sbp_device("cpu", &diag), SBP_F32, 1, 0, NULL, &diag);
+        sbp_rank_open(&rank, &layout, sbp_device("cpu", &diag), SBP_F32, 1, 0, NULL, &diag);
     if (status != SBP_E_UNSUPPORTED || strstr(diag.text, "operator wide") == NULL)
         fail_msg("%s: %s", sbp_status_name(status), diag.text);
     plan_close(&plan);

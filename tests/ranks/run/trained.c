@@ -13,6 +13,7 @@
 struct trainee {
     struct sbp_arena arena;
     struct sbp_tasks tasks;
+    struct sbp_stage_layout layout;
     struct sbp_channel channel;
     struct sbp_rank rank;
 };
@@ -33,9 +34,10 @@ static enum sbp_status open_trainee(const struct school *school, const struct sb
     SBP_TRY(sbp_tasks_make(school->step, rank / devices, &trainee->arena, &trainee->tasks, diag));
     SBP_TRY(sbp_channel_open(&trainee->channel, ops, comm, school->step, &trainee->tasks,
                              device->kernels(SBP_F32), &trainee->arena, diag));
-    SBP_TRY(sbp_rank_open(&trainee->rank, sbp_step_program(school->step, rank / devices),
-                          trainee->tasks.frames, device, SBP_F32, school->seed, rank % devices,
-                          &trainee->channel, diag));
+    SBP_TRY(sbp_stage_layout_make(school->step, rank / devices, &trainee->arena, &trainee->layout,
+                                  diag));
+    SBP_TRY(sbp_rank_open(&trainee->rank, &trainee->layout, device, SBP_F32, school->seed,
+                          rank % devices, &trainee->channel, diag));
     return sbp_rank_fill_weights(&trainee->rank);
 }
 
@@ -46,6 +48,7 @@ static enum sbp_status train_step(struct trainee *trainee, int64_t step, struct 
     sbp_channel_begin_step(&trainee->channel);
     for (int64_t i = 0; i < trainee->tasks.count; i++) {
         const struct sbp_task *task = &trainee->tasks.task[i];
+        sbp_rank_turn(rank, task->chunk);
         if (task->begins)
             SBP_TRY(sbp_rank_begin_work(rank, task, diag));
         SBP_TRY(sbp_rank_execute(rank, &rank->program->instr[task->instr], diag));
@@ -116,7 +119,8 @@ static void collect(struct sbp_rank *rank, int tensor, int buffer, bool is_shard
     }
 }
 
-static void collect_all(struct sbp_rank *rank, struct trained *trained)
+/* Of the chunk at hand. */
+static void collect_chunk(struct sbp_rank *rank, struct trained *trained)
 {
     const struct sbp_program *program = rank->program;
     for (int t = 0; t < trained->graph->tensor_count; t++) {
@@ -129,6 +133,14 @@ static void collect_all(struct sbp_rank *rank, struct trained *trained)
         const int level = program->shard[t].level;
         collect(rank, t, program->weight_buffer[t], level == 3, trained->weight[t]);
         collect(rank, t, program->gradient_buffer[t], level > 0, trained->gradient[t]);
+    }
+}
+
+static void collect_all(struct sbp_rank *rank, struct trained *trained)
+{
+    for (int chunk = 0; chunk < rank->arena->chunks; chunk++) {
+        sbp_rank_turn(rank, chunk);
+        collect_chunk(rank, trained);
     }
 }
 

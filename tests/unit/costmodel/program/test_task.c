@@ -62,7 +62,7 @@ static void expect_calls(struct setting *s, const int *want, int count)
 {
     struct sbp_call *calls;
     int found;
-    assert_int_equal(sbp_tasks_calls(&s->program, &s->tasks, &s->arena, &calls, &found), SBP_OK);
+    assert_int_equal(sbp_tasks_calls(&s->step, 0, &s->tasks, &s->arena, &calls, &found), SBP_OK);
     assert_int_equal(found, count);
     for (int i = 0; i < count; i++) {
         const struct sbp_task *task = &s->tasks.task[calls[i].instr];
@@ -95,24 +95,33 @@ static void test_three_micro_batches(void **state)
     sbp_arena_free(&s.arena);
 }
 
+/* Works of a stage that has so many chunks of the program, which is named where they are several.
+ */
 static void expect_works(struct setting *s, enum sbp_schedule schedule, int stages, int stage,
                          int frames, const char *want)
 {
-    static const char letters[] = {
-        [SBP_WORK_FORWARD] = 'F', [SBP_WORK_BACKWARD] = 'B', [SBP_WORK_UPDATE] = 'U'};
+    static const char letters[] = {[SBP_WORK_FORWARD] = 'F',
+                                   [SBP_WORK_BACKWARD] = 'B',
+                                   [SBP_WORK_WEIGHT] = 'W',
+                                   [SBP_WORK_UPDATE] = 'U'};
     struct sbp_diag diag = {{0}};
-    char seen[64] = "";
+    char seen[128] = "";
     int used = 0;
     int program_of[4] = {0};
+    const int chunks = schedule == SBP_INTERLEAVED ? 2 : 1;
     s->step.parallel.schedule = schedule;
-    s->step.stages = s->step.pieces = stages;
+    s->step.stages = stages;
+    s->step.pieces = stages * chunks;
     s->step.program_of = program_of;
     assert_int_equal(sbp_tasks_make(&s->step, stage, &s->arena, &s->tasks, &diag), SBP_OK);
     for (int64_t t = 0; t < s->tasks.count; t++) {
         const struct sbp_task *task = &s->tasks.task[t];
-        if (task->begins)
-            used += snprintf(seen + used, sizeof seen - (size_t)used, "%c%d.%d ",
-                             letters[task->work], task->micro_batch, task->frame);
+        if (!task->begins)
+            continue;
+        used += snprintf(seen + used, sizeof seen - (size_t)used, "%c%d.%d", letters[task->work],
+                         task->micro_batch, task->frame);
+        used += snprintf(seen + used, sizeof seen - (size_t)used, chunks > 1 ? "/%d " : " ",
+                         task->chunk);
     }
     assert_string_equal(seen, want);
     assert_int_equal(s->tasks.frames, frames);
@@ -128,6 +137,52 @@ static void test_frames(void **state)
     expect_works(&s, SBP_ONE_F_ONE_B, 3, 0, 3, "F0.0 F1.1 F2.2 B0.0 F3.0 B1.1 B2.2 B3.0 U3.0 ");
     expect_works(&s, SBP_ONE_F_ONE_B, 3, 1, 2, "F0.0 F1.1 B0.0 F2.0 B1.1 F3.1 B2.0 B3.1 U3.0 ");
     expect_works(&s, SBP_GPIPE, 2, 1, 4, "F0.0 F1.1 F2.2 F3.3 B3.3 B2.2 B1.1 B0.0 U3.0 ");
+    expect_works(&s, SBP_INTERLEAVED, 2, 1, 3,
+                 "F0.0/0 F1.1/0 F0.2/1 B0.2/1 F1.2/1 B1.2/1 F2.2/0 B0.0/0 F3.0/0 B1.1/0 F2.1/1 "
+                 "B2.1/1 F3.1/1 B3.1/1 B2.2/0 B3.0/0 U3.0/0 ");
+    sbp_arena_free(&s.arena);
+}
+
+/* Weight gradients that wait are works of their own, and the last to need a frame. */
+static void test_waiting_gradients(void **state)
+{
+    (void)state;
+    struct setting s;
+    open_setting(&s, 4);
+    s.program.parallel.schedule = SBP_ZERO_BUBBLE;
+    s.instr[BACKWARD_BOX].section = SBP_SECTION_BACKWARD_WEIGHT;
+    expect_works(&s, SBP_ZERO_BUBBLE, 3, 2, 3, "F0.0 F1.1 F2.2 W0.0 F3.0 W1.1 W2.2 W3.0 U3.0 ");
+    expect_works(&s, SBP_ZERO_BUBBLE, 3, 0, 3, "F0.0 F1.1 F2.2 W0.0 F3.0 W1.1 W2.2 W3.0 U3.0 ");
+    sbp_arena_free(&s.arena);
+}
+
+/* Gradients of the first backward work of each chunk begin anew; at the end every chunk has summed
+ * its own before the first updates. */
+static void test_chunks(void **state)
+{
+    (void)state;
+    struct setting s;
+    int program_of[4] = {0};
+    struct sbp_diag diag = {{0}};
+    open_setting(&s, 2);
+    s.step.parallel.schedule = SBP_INTERLEAVED;
+    s.step.stages = 2;
+    s.step.pieces = 4;
+    s.step.program_of = program_of;
+    assert_int_equal(sbp_tasks_make(&s.step, 0, &s.arena, &s.tasks, &diag), SBP_OK);
+    bool went_back[2] = {false, false};
+    for (int64_t t = 0; t < s.tasks.count; t++) {
+        const struct sbp_task *task = &s.tasks.task[t];
+        if (task->work != SBP_WORK_BACKWARD)
+            continue;
+        assert_int_equal(task->adds, went_back[task->chunk]);
+        went_back[task->chunk] |= task->ends;
+    }
+    static const int end[][2] = {{SCATTER, 0}, {SCATTER, 1}, {UPDATE, 0}, {UPDATE, 1}};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(s.tasks.task[s.tasks.count - 4 + i].instr, end[i][0]);
+        assert_int_equal(s.tasks.task[s.tasks.count - 4 + i].chunk, end[i][1]);
+    }
     sbp_arena_free(&s.arena);
 }
 
@@ -145,18 +200,17 @@ static void test_too_many(void **state)
     s.program.instr_count = INSTRS;
     struct sbp_call *calls;
     int count;
-    s.program.scope.micro_batches = INT32_MAX / 4 + 1;
-    assert_int_equal(sbp_tasks_calls(&s.program, &s.tasks, &s.arena, &calls, &count), SBP_E_RANGE);
+    s.step.micro_batches = INT32_MAX / 4 + 1;
+    assert_int_equal(sbp_tasks_calls(&s.step, 0, &s.tasks, &s.arena, &calls, &count), SBP_E_RANGE);
     sbp_arena_free(&s.arena);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_micro_batch),
-        cmocka_unit_test(test_three_micro_batches),
-        cmocka_unit_test(test_frames),
-        cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_one_micro_batch), cmocka_unit_test(test_three_micro_batches),
+        cmocka_unit_test(test_frames),          cmocka_unit_test(test_waiting_gradients),
+        cmocka_unit_test(test_chunks),          cmocka_unit_test(test_too_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

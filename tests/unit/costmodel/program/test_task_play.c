@@ -29,6 +29,7 @@ static void open_setting(struct setting *s, int stages, int64_t micro_batches)
         s->tasks[stage] = (struct sbp_tasks){.task = s->task[stage], .frames = 1};
     }
     s->step = (struct sbp_step){.stages = stages,
+                                .pieces = stages,
                                 .micro_batches = micro_batches,
                                 .program_of = s->program_of,
                                 .program = s->program};

@@ -473,6 +473,18 @@ static int limit_of(const struct setting *setting, int device)
     }
 }
 
+/* What a backward pass, and weight gradients that wait, free at their end. */
+static int64_t freed_bytes(const struct setting *setting, const struct work *work)
+{
+    const struct sbp_stage_cost *cost = cost_of(setting, work->stage);
+    const bool waits = setting->request.schedule == SBP_ZERO_BUBBLE;
+    if (work->kind == SBP_INTERVAL_BACKWARD)
+        return cost->kept_bytes - (waits ? cost->parked_inputs_bytes : 0);
+    return work->kind == SBP_INTERVAL_BACKWARD_WEIGHT
+               ? cost->parked_inputs_bytes + cost->parked_gradients_bytes
+               : 0;
+}
+
 /* Replays what each work allocates and frees; counts what is in flight. */
 static void check_memory(const struct played *played)
 {
@@ -490,12 +502,14 @@ static void check_memory(const struct played *played)
                 continue;
             if (work->kind == SBP_INTERVAL_FORWARD)
                 held += cost->kept_bytes, in_flight++;
+            if (work->kind == SBP_INTERVAL_BACKWARD && setting->request.schedule == SBP_ZERO_BUBBLE)
+                held += cost->parked_gradients_bytes;
             if (held + cost->transient_bytes > peak)
                 peak = held + cost->transient_bytes;
             if (in_flight > most)
                 most = in_flight;
-            if (is_release(setting, work->kind))
-                held -= cost->kept_bytes, in_flight--;
+            held -= freed_bytes(setting, work);
+            in_flight -= is_release(setting, work->kind);
         }
         assert_int_equal(held, base);
         assert_int_equal(played->timeline->device[d].peak_bytes, peak);
@@ -600,7 +614,9 @@ static void set_random(struct setting *setting, enum sbp_schedule schedule,
                                     .send_forward_s = sends ? random_s(random) : 0,
                                     .send_backward_s = sends ? random_s(random) : 0,
                                     .static_bytes = (int64_t)sbp_random_below(random, 1000),
-                                    .kept_bytes = (int64_t)sbp_random_below(random, 100),
+                                    .kept_bytes = 50 + (int64_t)sbp_random_below(random, 50),
+                                    .parked_inputs_bytes = (int64_t)sbp_random_below(random, 50),
+                                    .parked_gradients_bytes = (int64_t)sbp_random_below(random, 90),
                                     .transient_bytes = (int64_t)sbp_random_below(random, 50)};
 }
 

@@ -1,0 +1,42 @@
+/* Where the chunks of a stage keep what on a device.
+ *
+ * A device's arena holds the states of one chunk after the other, then the frames of micro-batches
+ * in flight, then what one micro-batch at work needs besides. The order of the works says when a
+ * frame begins and ends, so that frames are placed ahead of a step. Every part of a frame has a
+ * region of its own, where it gets the lowest hole that is large enough. Frames of chunks differ in
+ * size: they share a region, since they are not fullest at the same time, or, where gaps would cost
+ * more, those that are about alike have slots of one size. Offsets are multiples of 64.
+ */
+#ifndef SBP_COSTMODEL_PROGRAM_STAGE_LAYOUT_H
+#define SBP_COSTMODEL_PROGRAM_STAGE_LAYOUT_H
+
+#include "costmodel/program/step.h"
+#include "costmodel/timeline/works.h"
+
+struct sbp_stage_layout {
+    int chunks;
+    int64_t micro_batches;
+    const struct sbp_program **program;   /* (chunks) the step's */
+    int64_t *states_at;                   /* (chunks) */
+    int64_t (*frame_at)[SBP_FRAME_PARTS]; /* (chunks, micro_batches) row-major, of the arena */
+    int64_t frames_bytes;                 /* of all regions */
+    int64_t work_at;
+    int64_t bytes; /* the whole arena */
+};
+
+/* The works of a stage in order; *work is the arena's. E_UNSUPPORTED: the schedule has no fixed
+ * order; E_INPUT, E_MEMORY. */
+enum sbp_status sbp_stage_works(const struct sbp_step *step, int stage, struct sbp_arena *arena,
+                                struct sbp_timeline_work **work, int64_t *count,
+                                struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Of a stage whose programs are compiled; and of one program alone with one micro-batch. Arrays are
+ * the arena's; the programs must outlive the layout. Fail as sbp_stage_works; E_MEMORY. */
+enum sbp_status sbp_stage_layout_make(const struct sbp_step *step, int stage,
+                                      struct sbp_arena *arena, struct sbp_stage_layout *layout,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_stage_layout_alone(const struct sbp_program *program, struct sbp_arena *arena,
+                                       struct sbp_stage_layout *layout,
+                                       struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

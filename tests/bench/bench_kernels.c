@@ -189,7 +189,8 @@ static double time_products(struct setting *s, const struct sbp_instr *instr)
 static enum sbp_status time_step(struct setting *s, int step, struct times *times,
                                  struct sbp_diag *diag)
 {
-    SBP_TRY(sbp_rank_begin_step(&s->rank, step + 1, diag));
+    sbp_rank_begin_step(&s->rank, step + 1);
+    SBP_TRY(sbp_rank_begin_micro_batch(&s->rank, 0, diag));
     for (int i = 0; i < s->program.instr_count; i++) {
         const struct sbp_instr *instr = &s->program.instr[i];
         double products_s = step % 2 == 0 ? time_products(s, instr) : 0;

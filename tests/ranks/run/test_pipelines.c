@@ -154,6 +154,34 @@ static void tasks_take_as_long_as_the_timeline(void **state)
     expect_all(&tally, PLANS);
 }
 
+/* Both users of a table in one stage, whose gradients wait: the table's own work must come last. */
+static void ties_that_wait_equal_one_device(void **state)
+{
+    enum { PLANS = 6 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    double worst = 0;
+    int runs = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 1300);
+    for (int tries = 0; runs < PLANS && tries < MOST_TRIES; tries++) {
+        struct plan plan;
+        random_model(&random, GPT, model, MODEL_BYTES);
+        plan_open(&plan, model, random_levels(&random));
+        plan_cut_step(&plan, &random);
+        plan.parallel.schedule = SBP_ZERO_BUBBLE;
+        plan.parallel.pipeline_limit = 1 + (int64_t)sbp_random_below(&random, 3);
+        if (sbp_graph_is_tied(&plan.graph) && plan.parallel.micro_batch < plan.graph.global_batch) {
+            plan_randomise(&plan, &random, runs % 2 == 0, SBP_BOXING_FULL, SBP_F64);
+            const struct sbp_run_options options = options_for(SBP_F64, &random);
+            check_run(&plan, &options, model, &worst);
+            runs++;
+        }
+        plan_close(&plan);
+    }
+    assert_int_equal(runs, PLANS);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {

@@ -39,6 +39,7 @@ struct sbp_comm {
     MPI_Comm world; /* a duplicate, so that nobody else's messages are taken for ours */
     int rank, size;
     int largest_tag;
+    bool shared; /* several threads may call MPI at a time */
     struct member *members;
     int members_count, members_capacity;
     struct sending *in_flight, **in_flight_end; /* oldest first */
@@ -357,6 +358,35 @@ static enum sbp_status mpi_receive(struct sbp_comm *comm, int peer, int tag, voi
     return finish_sends(comm, false);
 }
 
+/* A message that has begun to come is received to its end. */
+static enum sbp_status mpi_try_receive(struct sbp_comm *comm, int peer, int tag, void *buffer,
+                                       int64_t bytes, bool *arrived)
+{
+    int there = 0;
+    *arrived = false;
+    SBP_TRY(sbp_comm_check_message(comm->size, peer, tag, comm->largest_tag, buffer, bytes,
+                                   &comm->diag));
+    if (!comm->shared)
+        return sbp_fail(&comm->diag, SBP_E_UNSUPPORTED,
+                        "mpi: the library lets one thread alone communicate, MPI_THREAD_MULTIPLE "
+                        "is needed");
+    MPI_TRY(&comm->diag, MPI_Iprobe, peer, tag, comm->world, &there, MPI_STATUS_IGNORE);
+    if (!there)
+        return SBP_OK;
+    SBP_TRY(mpi_receive(comm, peer, tag, buffer, bytes));
+    *arrived = true;
+    return SBP_OK;
+}
+
+/* MPI calls nobody back. */
+static bool mpi_listen(struct sbp_comm *comm, void (*heard)(void *context), void *context)
+{
+    (void)comm;
+    (void)heard;
+    (void)context;
+    return false;
+}
+
 /* Groups ------------------------------------------------------------------------------------ */
 
 /* Collective over the ranks of `set`, not over the world. */
@@ -473,6 +503,8 @@ static const struct sbp_comm_ops mpi_ops = {
     .broadcast = mpi_broadcast,
     .send = mpi_send,
     .receive = mpi_receive,
+    .try_receive = mpi_try_receive,
+    .listen = mpi_listen,
     .barrier = mpi_barrier,
     .abort = mpi_abort,
     .reason = mpi_reason,
@@ -502,7 +534,8 @@ static enum sbp_status check_before_start(struct sbp_diag *diag)
                                                               : SBP_OK;
 }
 
-/* Only the thread that runs the rank calls MPI, others may exist (BLAS, progress). */
+/* Collectives block one thread while another one sends and receives (comm.h), so all threads may
+ * call MPI at a time. A library without that still runs what one thread does alone. */
 static enum sbp_status start_mpi(bool *started, struct sbp_diag *diag)
 {
     int initialised = 0;
@@ -517,7 +550,7 @@ static enum sbp_status start_mpi(bool *started, struct sbp_diag *diag)
         MPI_TRY(diag, MPI_Query_thread, &provided);
     } else {
         SBP_TRY(check_before_start(diag));
-        MPI_TRY(diag, MPI_Init_thread, NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+        MPI_TRY(diag, MPI_Init_thread, NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
         *started = true;
     }
     if (provided < MPI_THREAD_FUNNELED)
@@ -537,6 +570,9 @@ static enum sbp_status comm_init(struct sbp_comm *comm, struct sbp_diag *diag)
     MPI_TRY(diag, MPI_Comm_size, comm->world, &comm->size);
     int *tag = NULL;
     int found = 0;
+    int provided = MPI_THREAD_SINGLE;
+    MPI_TRY(diag, MPI_Query_thread, &provided);
+    comm->shared = provided == MPI_THREAD_MULTIPLE;
     MPI_TRY(diag, MPI_Comm_get_attr, comm->world, MPI_TAG_UB, &tag, &found);
     comm->largest_tag = found ? *tag : 32767; /* the least that the standard allows */
     return SBP_OK;

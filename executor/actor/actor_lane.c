@@ -139,10 +139,9 @@ void sbp_actor_lane_post(void *context, enum sbp_actor_lane to, struct sbp_actor
     wake(mailbox);
 }
 
-void sbp_actor_lane_fail(struct sbp_actor_lane_run *lane, enum sbp_status status,
+void sbp_actor_lane_fail(struct sbp_actor_running *running, enum sbp_status status,
                          const struct sbp_diag *diag)
 {
-    struct sbp_actor_running *running = lane->running;
     lock(&running->lock);
     if (running->status == SBP_OK) {
         running->status = status;

@@ -32,6 +32,8 @@ struct sbp_actor_running {
     struct sbp_arena arena;
     struct sbp_actor_state state;
     struct sbp_actor_lane_run lane[SBP_LANES];
+    pthread_t thread[SBP_LANES];
+    bool started[SBP_LANES];
     atomic_bool stopped;  /* an act failed, or a thread could not start */
     pthread_mutex_t lock; /* of what follows: the first failure */
     enum sbp_status status;
@@ -53,7 +55,7 @@ void sbp_actor_lane_poke(struct sbp_actor_lane_run *lane);
 void sbp_actor_lane_post(void *context, enum sbp_actor_lane to, struct sbp_actor_message message);
 
 /* Ends all lanes of the rank; the first failure counts. */
-void sbp_actor_lane_fail(struct sbp_actor_lane_run *lane, enum sbp_status status,
+void sbp_actor_lane_fail(struct sbp_actor_running *running, enum sbp_status status,
                          const struct sbp_diag *diag);
 
 /* Plays the network lane to its end (actor_network.c). */

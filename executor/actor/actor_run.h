@@ -27,9 +27,25 @@ struct sbp_actor_job {
 };
 
 /* Comes back when all actors of this rank have done all their acts and all slots are free. The
- * calling thread plays the compute lane, or the first lane there is. While pulls cross ranks no
- * act may send or receive, and acts that communicate are on one lane. As an act fails, or the
- * backend (E_PEER: another rank failed); E_BACKEND: no thread; E_MEMORY. */
+ * calling thread plays the compute lane, or the first lane there is. Acts that communicate are on
+ * one lane. As an act fails, or the backend (E_PEER: another rank failed); E_BACKEND: no thread;
+ * E_MEMORY. */
 enum sbp_status sbp_actor_run(const struct sbp_actor_job *job, struct sbp_diag *diag) SBP_MUST_USE;
+
+/* The same where the caller goes through its acts by itself: its thread stands for the compute
+ * lane, which has an order, and no action is called for its actors. Starts the other lanes; on
+ * failure nothing is left behind. The job is borrowed. */
+struct sbp_actor_running;
+enum sbp_status sbp_actor_start(const struct sbp_actor_job *job, struct sbp_actor_running **running,
+                                struct sbp_diag *diag) SBP_MUST_USE;
+/* Waits until the next actor of the compute lane can act, and begins. That is `actor`, else
+ * E_INTERNAL; as another lane fails. After the act it is left. */
+enum sbp_status sbp_actor_enter(struct sbp_actor_running *running, int actor, struct sbp_act *act,
+                                struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_actor_leave(struct sbp_actor_running *running, int actor);
+/* Waits until all slots are free and ends the lanes; at once if the caller's status is not OK.
+ * Returns that status, or another lane's failure. NULL is legal, and OK. */
+enum sbp_status sbp_actor_finish(struct sbp_actor_running *running, enum sbp_status status,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -101,6 +101,12 @@ static enum sbp_status threads_receive(struct sbp_comm *comm, int peer, int tag,
     return sbp_thread_fetch(comm, peer, tag, buffer, bytes);
 }
 
+static bool threads_is_shared(const struct sbp_comm *comm)
+{
+    (void)comm;
+    return true;
+}
+
 static enum sbp_status threads_try_receive(struct sbp_comm *comm, int peer, int tag, void *buffer,
                                            int64_t bytes, bool *arrived)
 {
@@ -196,6 +202,7 @@ static const struct sbp_comm_ops threads_ops = {
     .broadcast = threads_broadcast,
     .send = threads_send,
     .receive = threads_receive,
+    .is_shared = threads_is_shared,
     .try_receive = threads_try_receive,
     .listen = threads_listen,
     .barrier = sbp_thread_meet_all,

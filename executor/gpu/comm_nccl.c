@@ -432,6 +432,12 @@ static enum sbp_status nccl_group(struct sbp_comm *comm, const int *ranks, int c
 }
 
 /* NCCL knows no message before it is received, and its streams have one caller. */
+static bool nccl_is_shared(const struct sbp_comm *comm)
+{
+    (void)comm;
+    return false;
+}
+
 static enum sbp_status nccl_try_receive(struct sbp_comm *comm, int peer, int tag, void *buffer,
                                         int64_t bytes, bool *arrived)
 {
@@ -507,6 +513,7 @@ static const struct sbp_comm_ops nccl_ops = {
     .broadcast = nccl_broadcast,
     .send = nccl_send,
     .receive = nccl_receive,
+    .is_shared = nccl_is_shared,
     .try_receive = nccl_try_receive,
     .listen = nccl_listen,
     .barrier = nccl_barrier,

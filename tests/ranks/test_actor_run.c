@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/math/random.h"
 #include "executor/actor/actor_check.h"
 #include "executor/actor/actor_run.h"
@@ -341,6 +342,67 @@ static void copies_nothing_within_a_rank(void **state)
     sbp_arena_free(&arena);
 }
 
+/* ---- messages beside an act ----------------------------------------------------------------- */
+
+/* A maker with one slot on rank 0, a reader with two on rank 1. While the reader is in an act, the
+ * maker goes on by two acts, for the next content is fetched meanwhile. */
+enum { AHEAD_PIECES = 50, AHEAD = 2 };
+
+struct ahead {
+    struct sbp_actor_graph graph;
+    atomic_llong begun; /* acts of the maker */
+};
+
+static enum sbp_status wait_for_maker(void *context, const struct sbp_act *act,
+                                      struct sbp_diag *diag)
+{
+    struct ahead *ahead = context;
+    const int64_t awaited = act->number + AHEAD < AHEAD_PIECES ? act->number + AHEAD + 1 : 0;
+    const double start_s = sbp_clock_s();
+    if (ahead->graph.actor[act->actor].rank == 0) {
+        (void)atomic_fetch_add(&ahead->begun, 1);
+        return SBP_OK;
+    }
+    while (atomic_load(&ahead->begun) < awaited) {
+        if (sbp_clock_s() - start_s > 60)
+            return sbp_fail(diag, SBP_E_INTERNAL, "act %lld: nothing is fetched beside it",
+                            (long long)act->number);
+        (void)sched_yield();
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status run_ahead(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                 void *argument, struct sbp_diag *diag)
+{
+    struct ahead *ahead = argument;
+    const struct sbp_actor_job job = {.graph = &ahead->graph,
+                                      .endpoint = {ops, comm},
+                                      .first_tag = FIRST_TAG,
+                                      .memory = &sbp_device_host_memory,
+                                      .action = wait_for_maker,
+                                      .context = ahead};
+    return sbp_actor_run(&job, diag);
+}
+
+static void fetches_beside_an_act(void **state)
+{
+    (void)state;
+    struct sbp_arena arena = {0};
+    struct sbp_diag diag = {{0}};
+    static struct ahead ahead;
+    sbp_actor_graph_init(&ahead.graph, &arena, 2);
+    const int maker = sbp_actor_add(&ahead.graph, "maker", 0, SBP_LANE_COMPUTE, AHEAD_PIECES);
+    const int reader = sbp_actor_add(&ahead.graph, "reader", 1, SBP_LANE_COMPUTE, AHEAD_PIECES);
+    const int made = sbp_actor_add_register(&ahead.graph, maker, 1, 1024);
+    const int pulled = sbp_actor_add_pull(&ahead.graph, made, 1, 2);
+    (void)sbp_actor_add_read(&ahead.graph, reader, pulled, 1);
+    if (sbp_actor_check(&ahead.graph, &diag) != SBP_OK ||
+        sbp_threads_run(2, run_ahead, &ahead, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    sbp_arena_free(&arena);
+}
+
 /* ---- acts that fail ------------------------------------------------------------------------- */
 
 enum { CHAIN_RANKS = 4, CHAIN_PIECES = 30 };
@@ -411,6 +473,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(runs_random_graphs),
         cmocka_unit_test(runs_64_ranks),
         cmocka_unit_test(copies_nothing_within_a_rank),
+        cmocka_unit_test(fetches_beside_an_act),
         cmocka_unit_test(ends_all_ranks_when_an_act_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

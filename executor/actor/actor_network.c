@@ -7,7 +7,7 @@
 #include "executor/actor/actor_lane_priv.h"
 
 /* Backends that cannot tell when a message comes are asked again, soon at first. */
-enum { FIRST_NAP_NS = 20 * 1000, LONGEST_NAP_NS = 1000 * 1000 };
+enum { FIRST_NAP_NS = 20 * 1000, LONGEST_NAP_NS = 200 * 1000 };
 
 struct network {
     struct sbp_actor_lane_run *lane;

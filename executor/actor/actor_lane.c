@@ -1,7 +1,13 @@
 #include "executor/actor/actor_lane_priv.h"
 
 #include <assert.h>
+#include <sched.h>
 #include <time.h>
+
+/* How often a lane lets others run before it goes to sleep, which costs it and who wakes it more:
+ * on two busy cores an act between two ranks with two slots takes 3.2 us of CPU, 8.7 without
+ * (`./dev bench actors`). */
+enum { YIELDS = 4 };
 
 static void lock(pthread_mutex_t *mutex)
 {
@@ -98,6 +104,11 @@ static struct timespec time_in(int64_t ns)
 void sbp_actor_lane_wait(struct sbp_actor_lane_run *lane, int64_t most_ns)
 {
     struct sbp_actor_mailbox *mailbox = &lane->mailbox;
+    for (int i = 0; i < YIELDS; i++) {
+        if (atomic_load_explicit(&mailbox->poked, memory_order_relaxed))
+            return;
+        (void)sched_yield();
+    }
     const struct timespec until = time_in(most_ns);
     lock(&mailbox->lock);
     mailbox->asleep = true;

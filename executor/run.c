@@ -14,6 +14,7 @@
 #include "base/math/random.h"
 #include "base/text.h"
 #include "costmodel/program/runnable.h"
+#include "executor/message_lane.h"
 #include "executor/rank/rank.h"
 
 enum { TAG_REPORT = 1, TAG_INTERVALS = 2, TAG_PLEDGE = 3 };
@@ -21,8 +22,9 @@ enum { TAG_REPORT = 1, TAG_INTERVALS = 2, TAG_PLEDGE = 3 };
 /* The data that all rank mains share; only rank 0 writes to the result. */
 struct job {
     const struct sbp_step *step;
-    int64_t ranks;                 /* of all stages */
-    const struct sbp_tasks *tasks; /* (stages) of a step */
+    int64_t ranks;                    /* of all stages */
+    const struct sbp_tasks *tasks;    /* (stages) of a step */
+    struct sbp_message_plan messages; /* of all of them */
     const struct sbp_cluster *cluster;
     const struct sbp_run_options *options;
     struct sbp_run_result *result;
@@ -134,9 +136,21 @@ static enum sbp_status check_high_water(const struct runner *runner, struct sbp_
                     (long long)rounded, (long long)planned);
 }
 
+static enum sbp_status run_tasks(struct runner *runner, double start_s, struct report *report,
+                                 struct sbp_diag *diag)
+{
+    for (int64_t i = 0; i < runner->tasks->count; i++) {
+        SBP_TRY(execute_timed(runner, i, start_s, diag));
+        report->step.compute_s += runner->intervals[i].compute_s;
+        report->step.communication_s += runner->intervals[i].communication_s;
+    }
+    return SBP_OK;
+}
+
 static enum sbp_status run_instructions(struct runner *runner, struct report *report,
                                         struct sbp_diag *diag)
 {
+    struct sbp_message_lane lane;
     const struct sbp_comm_ops *ops = runner->channel.ops;
     sbp_channel_begin_step(&runner->channel);
     const enum sbp_status status = ops->barrier(runner->channel.comm);
@@ -144,13 +158,11 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
         return sbp_fail(diag, status, "%s", ops->reason(runner->channel.comm));
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
     const double start_s = sbp_clock_s();
-    for (int64_t i = 0; i < runner->tasks->count; i++) {
-        SBP_TRY(execute_timed(runner, i, start_s, diag));
-        report->step.compute_s += runner->intervals[i].compute_s;
-        report->step.communication_s += runner->intervals[i].communication_s;
-    }
+    SBP_TRY(sbp_message_lane_begin(&lane, &runner->job->messages, &runner->channel, diag));
+    const enum sbp_status played = run_tasks(runner, start_s, report, diag);
     report->step.wall_s =
         sbp_clock_s() - start_s - (sbp_verify_spent(runner->verifier).wall_s - spent.wall_s);
+    SBP_TRY(sbp_message_lane_end(&lane, &runner->channel, played, diag));
     SBP_TRY(sbp_channel_check(&runner->channel, diag));
     SBP_TRY(check_high_water(runner, diag));
     report->step.loss = sbp_rank_loss(&runner->rank);
@@ -508,6 +520,9 @@ static enum sbp_status open_tasks(struct job *job, struct sbp_diag *diag)
             tasks[stage].count > result->most_tasks ? tasks[stage].count : result->most_tasks;
         result->arena_bytes = bytes > result->arena_bytes ? bytes : result->arena_bytes;
     }
+    SBP_TRY(sbp_message_plan_make(job->step, tasks,
+                                  sbp_program_run_bytes(job->options->real).activation,
+                                  &result->arena, &job->messages, diag));
     return sbp_run_predict(job->step, tasks, &result->arena, &result->prediction, diag);
 }
 
@@ -572,8 +587,8 @@ static enum sbp_status check_memory(int64_t ranks, double arenas, double verific
                     sbp_format_bytes(there, has));
 }
 
-/* Sees that the ranks of this process find the address space for memory, stack and kernels, and
- * keeps the kernels' part. */
+/* Sees that the ranks of this process find the address space for memory, kernels, and stacks, of a
+ * rank and of its lane of messages, and keeps the kernels' part. */
 static enum sbp_status keep_space(struct job *job, int64_t ranks, double values,
                                   struct sbp_diag *diag)
 {
@@ -582,7 +597,7 @@ static enum sbp_status keep_space(struct job *job, int64_t ranks, double values,
     void *all, *space;
     const int64_t bytes = ranks * SBP_KERNELS_CPU_SPACE_BYTES;
     (void)snprintf(what, sizeof what, "%lld rank%s", (long long)ranks, ranks == 1 ? "" : "s");
-    const int64_t whole = bytes + (int64_t)values + ranks * STACK_BYTES;
+    const int64_t whole = bytes + (int64_t)values + 2 * ranks * STACK_BYTES;
     SBP_TRY(sbp_machine_reserve(whole, what, &all, diag));
     sbp_machine_release(all, whole);
     SBP_TRY(sbp_machine_reserve(bytes, what, &space, diag));

@@ -206,34 +206,60 @@ static int neighbour(const struct sbp_channel *channel, bool next)
                             channel->place);
 }
 
+static int message_tag(bool forward)
+{
+    return forward ? TAG_ACTIVATION : TAG_GRADIENT;
+}
+
+/* What a carrier reports is said already. */
+static enum sbp_status pass(struct sbp_channel *channel, bool forward, const void *buffer,
+                            int64_t bytes, struct sbp_diag *diag)
+{
+    const struct sbp_carrier *carrier = channel->carrier;
+    const int peer = neighbour(channel, forward);
+    if (carrier != NULL)
+        return carrier->pass(carrier->context, forward, buffer, bytes, diag);
+    return backend(channel,
+                   channel->ops->send(channel->comm, peer, message_tag(forward), buffer, bytes),
+                   "sending to another stage", diag);
+}
+
+static enum sbp_status take(struct sbp_channel *channel, bool forward, void *buffer, int64_t bytes,
+                            struct sbp_diag *diag)
+{
+    const struct sbp_carrier *carrier = channel->carrier;
+    const int peer = neighbour(channel, !forward);
+    if (carrier != NULL)
+        return carrier->take(carrier->context, forward, buffer, bytes, diag);
+    return backend(channel,
+                   channel->ops->receive(channel->comm, peer, message_tag(forward), buffer, bytes),
+                   "receiving from another stage", diag);
+}
+
 enum sbp_status sbp_channel_pass(struct sbp_channel *channel, bool forward, const void *buffer,
                                  int64_t count, struct sbp_diag *diag)
 {
     const struct sbp_exchange exchange = {.kind = SBP_SEND_RECV, .count = count};
-    const int peer = neighbour(channel, forward);
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     note(channel, &exchange);
     if (channel->skip)
         return SBP_OK;
     const enum sbp_status status =
-        channel->ops->send(channel->comm, peer, forward ? TAG_ACTIVATION : TAG_GRADIENT, buffer,
-                           count * channel->kernels->real_bytes);
+        pass(channel, forward, buffer, count * channel->kernels->real_bytes, diag);
     spend(channel, wall_s, cpu_s);
-    return backend(channel, status, "sending to another stage", diag);
+    return status;
 }
 
 enum sbp_status sbp_channel_take(struct sbp_channel *channel, bool forward, void *buffer,
                                  int64_t count, struct sbp_diag *diag)
 {
-    const int peer = neighbour(channel, !forward);
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     const enum sbp_status status =
-        channel->ops->receive(channel->comm, peer, forward ? TAG_ACTIVATION : TAG_GRADIENT, buffer,
-                              count * channel->kernels->real_bytes);
+        take(channel, forward, buffer, count * channel->kernels->real_bytes, diag);
     spend(channel, wall_s, cpu_s);
     if (channel->skip)
         channel->kernels->zero(buffer, count);
-    return backend(channel, status, "receiving from another stage", diag);
+    return status;
 }
 
 enum sbp_status sbp_channel_check(const struct sbp_channel *channel, struct sbp_diag *diag)

@@ -25,6 +25,16 @@ struct sbp_members {
     int tensor;   /* the tied weight, -1: of all stages; 0 within a stage */
 };
 
+/* Takes messages between stages for a channel: `forward` as below; bytes may be fewer than it has
+ * room for. */
+struct sbp_carrier {
+    enum sbp_status (*pass)(void *context, bool forward, const void *buffer, int64_t bytes,
+                            struct sbp_diag *diag);
+    enum sbp_status (*take)(void *context, bool forward, void *buffer, int64_t bytes,
+                            struct sbp_diag *diag);
+    void *context;
+};
+
 struct sbp_channel {
     const struct sbp_comm_ops *ops;
     struct sbp_comm *comm;
@@ -41,7 +51,8 @@ struct sbp_channel {
     int64_t element_bytes;       /* that the program is compiled for */
     struct sbp_logged_call *log; /* of the step under way, (call_count) */
     int logged;
-    double wall_s, cpu_s; /* spent in the backend since the channel was opened */
+    double wall_s, cpu_s;              /* spent in the backend since the channel was opened */
+    const struct sbp_carrier *carrier; /* of messages; NULL: the backend's own calls */
     bool skip; /* tests only: log the next calls, but exchange nothing; messages are not sent, and
                   come as zeros */
 };

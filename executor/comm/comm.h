@@ -1,16 +1,18 @@
 /* Communication backends: one rank's endpoint behind one table (threads, mpi, nccl).
  *
- * All calls of a table are blocking. Groups are created once, in the same order on all ranks, and
- * collectives are issued in one order that all members share. Two buffers of one call do not
- * overlap unless said; a buffer of no elements may be NULL. A call that fails, or whose peer
- * failed, returns E_PEER, E_BACKEND or E_MEMORY with the reason in the endpoint's diag; `abort`
- * releases all others, so that one failing rank ends all. `threads` also reports (E_BACKEND) what
- * would hang or corrupt: members whose calls differ, a message of another length, ranks that all
- * wait.
+ * All calls of a table but `try_receive` are blocking. They come from one thread of the rank at a
+ * time; another one may send and try_receive meanwhile. Groups are created once, in the same order
+ * on all ranks, and collectives are issued in one order that all members share. Two buffers of one
+ * call do not overlap unless said; a buffer of no elements may be NULL. A call that fails, or whose
+ * peer failed, returns E_PEER, E_BACKEND or E_MEMORY with the reason in the endpoint's diag;
+ * `abort` releases all others, so that one failing rank ends all. `threads` also reports
+ * (E_BACKEND) what would hang or corrupt: members whose calls differ, a message of another length,
+ * ranks that all wait.
  */
 #ifndef SBP_EXECUTOR_COMM_COMM_H
 #define SBP_EXECUTOR_COMM_COMM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -70,6 +72,17 @@ struct sbp_comm_ops {
                             int64_t bytes);
     enum sbp_status (*receive)(struct sbp_comm *comm, int peer, int tag, void *buffer,
                                int64_t bytes);
+    /* Whether another thread may send and try_receive. False: nccl, and mpi where the library lets
+     * one thread alone call it. */
+    bool (*is_shared)(const struct sbp_comm *comm);
+    /* Receives if the message is there; else *arrived is false and the buffer as it was.
+     * E_UNSUPPORTED: nccl. */
+    enum sbp_status (*try_receive)(struct sbp_comm *comm, int peer, int tag, void *buffer,
+                                   int64_t bytes, bool *arrived);
+    /* Has `heard` called, by any thread, whenever a message comes or the run ends; it may take
+     * locks, but not call this table. NULL: no longer. False: the backend cannot tell, and must be
+     * asked again and again. */
+    bool (*listen)(struct sbp_comm *comm, void (*heard)(void *context), void *context);
     enum sbp_status (*barrier)(struct sbp_comm *comm);
     /* Ends the run for all ranks with a reason: peers blocked in a call return E_PEER and find the
      * reason with `reason` (mpi: prints it and calls MPI_Abort). */

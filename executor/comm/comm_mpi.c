@@ -6,6 +6,7 @@
  */
 #include <limits.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,8 +40,10 @@ struct sbp_comm {
     MPI_Comm world; /* a duplicate, so that nobody else's messages are taken for ours */
     int rank, size;
     int largest_tag;
+    bool shared; /* several threads may call MPI at a time */
     struct member *members;
     int members_count, members_capacity;
+    pthread_mutex_t sends;                      /* lock of what follows */
     struct sending *in_flight, **in_flight_end; /* oldest first */
     void *scratch;                              /* reduce-scatter's packed pieces */
     int64_t scratch_bytes;
@@ -270,7 +273,8 @@ static enum sbp_status mpi_barrier(struct sbp_comm *comm)
 
 /* Point to point ---------------------------------------------------------------------------- */
 
-/* Frees the messages that have arrived, oldest first; with `all` it waits for every one. */
+/* Frees the messages that have arrived, oldest first; with `all` it waits for every one. Under the
+ * lock. */
 static enum sbp_status finish_sends(struct sbp_comm *comm, bool all)
 {
     while (comm->in_flight != NULL) {
@@ -291,7 +295,7 @@ static enum sbp_status finish_sends(struct sbp_comm *comm, bool all)
 }
 
 /* A copy is sent, so that the caller goes on whether or not the receiver is there: two ranks may
- * send to each other before either receives. */
+ * send to each other before either receives. Under the lock. */
 static enum sbp_status send_piece(struct sbp_comm *comm, int peer, int tag, const void *data,
                                   int bytes)
 {
@@ -319,14 +323,16 @@ static enum sbp_status mpi_send(struct sbp_comm *comm, int peer, int tag, const 
 {
     SBP_TRY(sbp_comm_check_message(comm->size, peer, tag, comm->largest_tag, buffer, bytes,
                                    &comm->diag));
-    SBP_TRY(finish_sends(comm, false));
+    (void)pthread_mutex_lock(&comm->sends);
+    enum sbp_status status = finish_sends(comm, false);
     int64_t piece = SBP_MPI_PIECE;
-    for (int64_t first = 0; piece == SBP_MPI_PIECE; first += piece) {
+    for (int64_t first = 0; status == SBP_OK && piece == SBP_MPI_PIECE; first += piece) {
         piece = smaller(bytes - first, SBP_MPI_PIECE);
-        SBP_TRY(send_piece(comm, peer, tag, bytes > 0 ? (const char *)buffer + first : buffer,
-                           (int)piece));
+        status = send_piece(comm, peer, tag, bytes > 0 ? (const char *)buffer + first : buffer,
+                            (int)piece);
     }
-    return SBP_OK;
+    (void)pthread_mutex_unlock(&comm->sends);
+    return status;
 }
 
 static enum sbp_status receive_piece(struct sbp_comm *comm, int peer, int tag, void *data,
@@ -354,7 +360,40 @@ static enum sbp_status mpi_receive(struct sbp_comm *comm, int peer, int tag, voi
         SBP_TRY(receive_piece(comm, peer, tag, bytes > 0 ? (char *)buffer + first : buffer,
                               (int)piece));
     }
-    return finish_sends(comm, false);
+    (void)pthread_mutex_lock(&comm->sends);
+    const enum sbp_status status = finish_sends(comm, false);
+    (void)pthread_mutex_unlock(&comm->sends);
+    return status;
+}
+
+static bool mpi_is_shared(const struct sbp_comm *comm)
+{
+    return comm->shared;
+}
+
+/* A message that has begun to come is received to its end. */
+static enum sbp_status mpi_try_receive(struct sbp_comm *comm, int peer, int tag, void *buffer,
+                                       int64_t bytes, bool *arrived)
+{
+    int there = 0;
+    *arrived = false;
+    SBP_TRY(sbp_comm_check_message(comm->size, peer, tag, comm->largest_tag, buffer, bytes,
+                                   &comm->diag));
+    MPI_TRY(&comm->diag, MPI_Iprobe, peer, tag, comm->world, &there, MPI_STATUS_IGNORE);
+    if (!there)
+        return SBP_OK;
+    SBP_TRY(mpi_receive(comm, peer, tag, buffer, bytes));
+    *arrived = true;
+    return SBP_OK;
+}
+
+/* MPI calls nobody back. */
+static bool mpi_listen(struct sbp_comm *comm, void (*heard)(void *context), void *context)
+{
+    (void)comm;
+    (void)heard;
+    (void)context;
+    return false;
 }
 
 /* Groups ------------------------------------------------------------------------------------ */
@@ -473,6 +512,9 @@ static const struct sbp_comm_ops mpi_ops = {
     .broadcast = mpi_broadcast,
     .send = mpi_send,
     .receive = mpi_receive,
+    .is_shared = mpi_is_shared,
+    .try_receive = mpi_try_receive,
+    .listen = mpi_listen,
     .barrier = mpi_barrier,
     .abort = mpi_abort,
     .reason = mpi_reason,
@@ -502,7 +544,8 @@ static enum sbp_status check_before_start(struct sbp_diag *diag)
                                                               : SBP_OK;
 }
 
-/* Only the thread that runs the rank calls MPI, others may exist (BLAS, progress). */
+/* Collectives block one thread while another one sends and receives (comm.h), so all threads may
+ * call MPI at a time. A library without that still runs what one thread does alone. */
 static enum sbp_status start_mpi(bool *started, struct sbp_diag *diag)
 {
     int initialised = 0;
@@ -517,7 +560,7 @@ static enum sbp_status start_mpi(bool *started, struct sbp_diag *diag)
         MPI_TRY(diag, MPI_Query_thread, &provided);
     } else {
         SBP_TRY(check_before_start(diag));
-        MPI_TRY(diag, MPI_Init_thread, NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+        MPI_TRY(diag, MPI_Init_thread, NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
         *started = true;
     }
     if (provided < MPI_THREAD_FUNNELED)
@@ -528,7 +571,7 @@ static enum sbp_status start_mpi(bool *started, struct sbp_diag *diag)
 
 static enum sbp_status comm_init(struct sbp_comm *comm, struct sbp_diag *diag)
 {
-    *comm = (struct sbp_comm){.world = MPI_COMM_NULL};
+    *comm = (struct sbp_comm){.world = MPI_COMM_NULL, .sends = PTHREAD_MUTEX_INITIALIZER};
     comm->in_flight_end = &comm->in_flight;
     /* Duplicates inherit it, and calls on groups raise their errors here. */
     MPI_TRY(diag, MPI_Comm_set_errhandler, MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -537,6 +580,9 @@ static enum sbp_status comm_init(struct sbp_comm *comm, struct sbp_diag *diag)
     MPI_TRY(diag, MPI_Comm_size, comm->world, &comm->size);
     int *tag = NULL;
     int found = 0;
+    int provided = MPI_THREAD_SINGLE;
+    MPI_TRY(diag, MPI_Query_thread, &provided);
+    comm->shared = provided == MPI_THREAD_MULTIPLE;
     MPI_TRY(diag, MPI_Comm_get_attr, comm->world, MPI_TAG_UB, &tag, &found);
     comm->largest_tag = found ? *tag : 32767; /* the least that the standard allows */
     return SBP_OK;

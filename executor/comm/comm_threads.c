@@ -101,6 +101,26 @@ static enum sbp_status threads_receive(struct sbp_comm *comm, int peer, int tag,
     return sbp_thread_fetch(comm, peer, tag, buffer, bytes);
 }
 
+static bool threads_is_shared(const struct sbp_comm *comm)
+{
+    (void)comm;
+    return true;
+}
+
+static enum sbp_status threads_try_receive(struct sbp_comm *comm, int peer, int tag, void *buffer,
+                                           int64_t bytes, bool *arrived)
+{
+    *arrived = false;
+    SBP_TRY(sbp_comm_check_message(comm->ranks, peer, tag, INT_MAX, buffer, bytes, &comm->diag));
+    return sbp_thread_try_fetch(comm, peer, tag, buffer, bytes, arrived);
+}
+
+static bool threads_listen(struct sbp_comm *comm, void (*heard)(void *context), void *context)
+{
+    sbp_thread_listen(comm, heard, context);
+    return true;
+}
+
 /* Groups ------------------------------------------------------------------------------------ */
 
 /* This rank's place among `ranks`, each of which must be a rank and occur once; -1 otherwise. */
@@ -182,6 +202,9 @@ static const struct sbp_comm_ops threads_ops = {
     .broadcast = threads_broadcast,
     .send = threads_send,
     .receive = threads_receive,
+    .is_shared = threads_is_shared,
+    .try_receive = threads_try_receive,
+    .listen = threads_listen,
     .barrier = sbp_thread_meet_all,
     .abort = threads_abort,
     .reason = threads_reason,

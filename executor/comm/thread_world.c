@@ -40,6 +40,8 @@ struct endpoint {
     const struct sbp_thread_group *waits_at; /* its barrier, for the report of a deadlock */
     bool waits_message, ended;
     int wanted_source, wanted_tag;
+    void (*heard)(void *context); /* NULL: nobody listens */
+    void *heard_context;
 };
 
 struct sbp_thread_world {
@@ -93,6 +95,13 @@ static void wake(pthread_cond_t *condition)
     (void)error;
 }
 
+/* Under the lock. */
+static void tell_listener(const struct endpoint *endpoint)
+{
+    if (endpoint->heard != NULL)
+        endpoint->heard(endpoint->heard_context);
+}
+
 /* Ends the run: the first reason counts, all waiting ranks look at the flag. Under the lock. */
 static void stop(struct sbp_thread_world *world, int rank, enum sbp_status status,
                  const char *reason)
@@ -105,6 +114,7 @@ static void stop(struct sbp_thread_world *world, int rank, enum sbp_status statu
     (void)snprintf(world->stop_diag.text, sizeof world->stop_diag.text, "%s", reason);
     for (int r = 0; r < world->ranks; r++) {
         wake(&world->endpoints[r].delivered);
+        tell_listener(&world->endpoints[r]);
         for (struct sbp_thread_group *group = world->endpoints[r].groups; group != NULL;
              group = group->next)
             wake(&group->passed);
@@ -281,6 +291,7 @@ static void deliver(struct sbp_thread_world *world, struct endpoint *receiver,
         world->blocked--;
         wake(&receiver->delivered);
     }
+    tell_listener(receiver);
 }
 
 enum sbp_status sbp_thread_post(struct sbp_comm *comm, int peer, int tag, const void *buffer,
@@ -339,29 +350,69 @@ static struct message *wait_message(struct sbp_thread_world *world, struct endpo
     return take_message(receiver, source, tag);
 }
 
-enum sbp_status sbp_thread_fetch(struct sbp_comm *comm, int peer, int tag, void *buffer,
-                                 int64_t bytes)
+/* Takes the oldest message of (peer, tag), and waits for it if that is wanted. NULL: there is none,
+ * or the run has stopped. Under the lock. */
+static struct message *find_message(struct sbp_comm *comm, int peer, int tag, bool waits)
 {
     struct sbp_thread_world *world = comm->world;
     struct endpoint *receiver = endpoint_of(comm);
+    struct message *message = world->stopped ? NULL : take_message(receiver, peer, tag);
+    if (message == NULL && waits && !world->stopped)
+        message = wait_message(world, receiver, peer, tag);
+    return message;
+}
+
+/* Stops the run when a message has not the bytes that are wanted. Under the lock. */
+static enum sbp_status check_bytes(struct sbp_comm *comm, const struct message *message,
+                                   int64_t bytes)
+{
+    if (message->bytes == bytes)
+        return SBP_OK;
+    const enum sbp_status status = sbp_fail(
+        &comm->diag, SBP_E_BACKEND, "rank %d expects %lld bytes from rank %d, tag %d; it sent %lld",
+        comm->rank, (long long)bytes, message->source, message->tag, (long long)message->bytes);
+    stop(comm->world, -1, status, comm->diag.text);
+    return status;
+}
+
+static enum sbp_status fetch(struct sbp_comm *comm, int peer, int tag, void *buffer, int64_t bytes,
+                             bool waits, bool *arrived)
+{
+    struct sbp_thread_world *world = comm->world;
     enum sbp_status status = SBP_OK;
     lock(world);
-    struct message *message = world->stopped ? NULL : take_message(receiver, peer, tag);
-    if (message == NULL && !world->stopped)
-        message = wait_message(world, receiver, peer, tag);
-    if (message == NULL) {
+    struct message *message = find_message(comm, peer, tag, waits);
+    if (message != NULL)
+        status = check_bytes(comm, message, bytes);
+    else if (world->stopped)
         status = stopped_status(comm, NULL);
-    } else if (message->bytes != bytes) {
-        status = sbp_fail(&comm->diag, SBP_E_BACKEND,
-                          "rank %d expects %lld bytes from rank %d, tag %d; it sent %lld",
-                          comm->rank, (long long)bytes, peer, tag, (long long)message->bytes);
-        stop(world, -1, status, comm->diag.text);
-    }
     unlock(world);
-    if (status == SBP_OK && bytes > 0)
+    *arrived = status == SBP_OK && message != NULL;
+    if (*arrived && bytes > 0)
         memcpy(buffer, message->data, (size_t)bytes);
     free(message);
     return status;
+}
+
+enum sbp_status sbp_thread_fetch(struct sbp_comm *comm, int peer, int tag, void *buffer,
+                                 int64_t bytes)
+{
+    bool arrived;
+    return fetch(comm, peer, tag, buffer, bytes, true, &arrived);
+}
+
+enum sbp_status sbp_thread_try_fetch(struct sbp_comm *comm, int peer, int tag, void *buffer,
+                                     int64_t bytes, bool *arrived)
+{
+    return fetch(comm, peer, tag, buffer, bytes, false, arrived);
+}
+
+void sbp_thread_listen(struct sbp_comm *comm, void (*heard)(void *context), void *context)
+{
+    lock(comm->world);
+    endpoint_of(comm)->heard = heard;
+    endpoint_of(comm)->heard_context = context;
+    unlock(comm->world);
 }
 
 /* Groups ------------------------------------------------------------------------------------ */

@@ -6,8 +6,8 @@
  * thread_world.c, guards all bookkeeping (data moves outside it), which makes "every rank waits" an
  * exact state: a run that cannot go on ends with a reason instead of hanging.
  *
- * Calls of one rank's endpoint come from that rank's thread. What fails returns E_PEER or E_BACKEND
- * where the run has stopped, else as said, with the reason in comm->diag.
+ * Calls of one rank's endpoint come from the threads that comm.h allows. What fails returns E_PEER
+ * or E_BACKEND where the run has stopped, else as said, with the reason in comm->diag.
  */
 #ifndef SBP_EXECUTOR_COMM_THREAD_WORLD_PRIV_H
 #define SBP_EXECUTOR_COMM_THREAD_WORLD_PRIV_H
@@ -24,7 +24,8 @@ struct sbp_thread_member {
     int size, index;                /* members; this rank's place among them */
 };
 
-/* One rank's own side; only its thread reads and writes it. */
+/* One rank's own side: the handles are its thread's, a reason is written under the world's lock
+ * once a second thread may call. */
 struct sbp_comm {
     struct sbp_thread_world *world;
     int rank, ranks;
@@ -50,6 +51,12 @@ enum sbp_status sbp_thread_post(struct sbp_comm *comm, int peer, int tag, const 
 /* The oldest message of that rank and tag; waits for one. E_BACKEND: it has not these bytes. */
 enum sbp_status sbp_thread_fetch(struct sbp_comm *comm, int peer, int tag, void *buffer,
                                  int64_t bytes) SBP_MUST_USE;
+
+/* The same if it is there; else *arrived is false. */
+enum sbp_status sbp_thread_try_fetch(struct sbp_comm *comm, int peer, int tag, void *buffer,
+                                     int64_t bytes, bool *arrived) SBP_MUST_USE;
+/* Calls `heard` after each message for this rank and at the run's end; NULL: no longer. */
+void sbp_thread_listen(struct sbp_comm *comm, void (*heard)(void *context), void *context);
 
 /* Ends the run, with this rank to blame unless it has ended already. */
 void sbp_thread_stop(struct sbp_comm *comm, const char *reason);

@@ -431,6 +431,32 @@ static enum sbp_status nccl_group(struct sbp_comm *comm, const int *ranks, int c
     return SBP_OK;
 }
 
+/* NCCL knows no message before it is received, and its streams have one caller. */
+static bool nccl_is_shared(const struct sbp_comm *comm)
+{
+    (void)comm;
+    return false;
+}
+
+static enum sbp_status nccl_try_receive(struct sbp_comm *comm, int peer, int tag, void *buffer,
+                                        int64_t bytes, bool *arrived)
+{
+    (void)peer;
+    (void)tag;
+    (void)buffer;
+    (void)bytes;
+    *arrived = false;
+    return sbp_fail(&comm->diag, SBP_E_UNSUPPORTED, "nccl: a message is received by waiting alone");
+}
+
+static bool nccl_listen(struct sbp_comm *comm, void (*heard)(void *context), void *context)
+{
+    (void)comm;
+    (void)heard;
+    (void)context;
+    return false;
+}
+
 /* Endpoint ---------------------------------------------------------------------------------- */
 
 static int nccl_rank(const struct sbp_comm *comm)
@@ -487,6 +513,9 @@ static const struct sbp_comm_ops nccl_ops = {
     .broadcast = nccl_broadcast,
     .send = nccl_send,
     .receive = nccl_receive,
+    .is_shared = nccl_is_shared,
+    .try_receive = nccl_try_receive,
+    .listen = nccl_listen,
     .barrier = nccl_barrier,
     .abort = nccl_abort,
     .reason = nccl_reason,

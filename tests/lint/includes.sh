@@ -47,6 +47,7 @@ kernels base
 kernels/cpu base kernels
 executor/device base kernels
 executor/comm base costmodel/program kernels executor/device
+executor/actor base executor/device executor/comm
 executor/gpu base kernels executor/device executor/comm
 executor/rank base costmodel kernels executor/device executor/comm
 executor/verify base costmodel kernels executor/device executor/comm executor/rank

@@ -491,11 +491,23 @@ static enum sbp_status send_note(struct context *context, const struct note *not
     return status;
 }
 
+/* Waits for every other message by asking for it, if the checks say so. */
+static enum sbp_status wait_for_note(struct context *context, const struct note *note, void *bytes)
+{
+    const struct sbp_comm_ops *ops = context->ops;
+    bool arrived = false;
+    if (!context->checks->polled || note->stream % 2 == 0)
+        return ops->receive(context->comm, note->source, note->tag, bytes, note->bytes);
+    while (!arrived)
+        SBP_TRY(
+            ops->try_receive(context->comm, note->source, note->tag, bytes, note->bytes, &arrived));
+    return SBP_OK;
+}
+
 static enum sbp_status receive_note(struct context *context, const struct note *note)
 {
     unsigned char bytes[MESSAGE_BYTES];
-    SBP_TRY(context->ops->receive(context->comm, note->source, note->tag,
-                                  note->bytes > 0 ? bytes : NULL, note->bytes));
+    SBP_TRY(wait_for_note(context, note, note->bytes > 0 ? bytes : NULL));
     for (int i = 0; i < note->bytes; i++)
         if (bytes[i] != note_byte(context, note, i))
             return sbp_fail(context->diag, SBP_E_INTERNAL,
@@ -534,6 +546,26 @@ static enum sbp_status run_bursts(struct context *context, struct note *notes)
     return SBP_OK;
 }
 
+/* A message that was not sent yet does not arrive, and leaves the buffer alone. */
+static enum sbp_status check_absence(struct context *context)
+{
+    const struct sbp_comm_ops *ops = context->ops;
+    const int next = (context->rank + 1) % context->size;
+    const int before = (context->rank + context->size - 1) % context->size;
+    unsigned char byte = 7;
+    bool arrived = true;
+    SBP_TRY(ops->try_receive(context->comm, before, TAGS, &byte, 1, &arrived));
+    if (arrived || byte != 7)
+        return sbp_fail(context->diag, SBP_E_INTERNAL, "a message arrived before it was sent");
+    SBP_TRY(ops->barrier(context->comm));
+    byte = (unsigned char)context->rank;
+    SBP_TRY(ops->send(context->comm, next, TAGS, &byte, 1));
+    for (arrived = false; !arrived;)
+        SBP_TRY(ops->try_receive(context->comm, before, TAGS, &byte, 1, &arrived));
+    return byte == before ? SBP_OK
+                          : sbp_fail(context->diag, SBP_E_INTERNAL, "a byte is not as sent");
+}
+
 enum sbp_status comm_checks_messages(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
                                      void *argument, struct sbp_diag *diag)
 {
@@ -544,6 +576,8 @@ enum sbp_status comm_checks_messages(const struct sbp_comm_ops *ops, struct sbp_
         status = start(context, argument, ops, comm, diag);
         if (status == SBP_OK)
             status = run_bursts(context, notes);
+        if (status == SBP_OK && context->checks->polled)
+            status = check_absence(context);
     }
     free(context);
     free(notes);

@@ -14,6 +14,7 @@ struct comm_checks {
     uint64_t seed; /* of groups, calls and data */
     int rounds;    /* collectives and message bursts per rank */
     bool ordered;  /* reductions are left folds in group order, to the bit */
+    bool polled;   /* the backend has try_receive */
 };
 
 /* sbp_rank_main; argument is a const struct comm_checks *. */

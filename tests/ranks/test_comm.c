@@ -33,7 +33,7 @@ static void test_messages(void **state)
 {
     const uint64_t seed = *(const uint64_t *)*state;
     for (int ranks = 1; ranks <= MAX_RANKS; ranks++) {
-        struct comm_checks checks = {.seed = seed + (uint64_t)ranks, .rounds = 20};
+        struct comm_checks checks = {.seed = seed + (uint64_t)ranks, .rounds = 20, .polled = true};
         struct sbp_diag diag = {0};
         expect_ok(sbp_threads_run(ranks, comm_checks_messages, &checks, &diag), &diag);
     }

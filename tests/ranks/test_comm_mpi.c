@@ -152,7 +152,7 @@ static enum sbp_status run_twice(void)
 int main(int argc, char **argv)
 {
     struct sbp_diag diag = {0};
-    struct comm_checks checks = {.rounds = 100};
+    struct comm_checks checks = {.rounds = 100, .polled = true};
     if (argc > 1 && strcmp(argv[1], "twice") == 0)
         return sbp_status_exit_code(run_twice());
     if (argc > 1)

@@ -1,0 +1,188 @@
+/* The messages of random pipelines as actors: as many as the tasks have, with two slots a side;
+ * orders that need more slots get them, and orders that wait for each other are refused. */
+#include "executor/message_lane.h"
+#include "run_checks.h"
+
+enum { MOST_STAGES = 16 };
+
+/* The tasks of a plan's stages, with their messages. */
+struct bench {
+    struct plan plan;
+    struct sbp_arena arena;
+    struct sbp_tasks tasks[MOST_STAGES];
+    struct sbp_message_plan messages;
+};
+
+static bool open_bench(struct bench *b, struct sbp_random *random, int kind)
+{
+    char model[MODEL_BYTES];
+    struct sbp_diag diag = {0};
+    *b = (struct bench){.arena = {0}};
+    random_model(random, kind, model, MODEL_BYTES);
+    plan_open(&b->plan, model, random_levels(random));
+    if (!plan_cut_stages(&b->plan, random)) {
+        plan_close(&b->plan);
+        return false;
+    }
+    plan_randomise(&b->plan, random, false, SBP_BOXING_FULL, SBP_F32);
+    assert_in_range(b->plan.step.stages, 1, MOST_STAGES);
+    for (int stage = 0; stage < b->plan.step.stages; stage++)
+        expect_ok(sbp_tasks_make(&b->plan.step, stage, &b->arena, &b->tasks[stage], &diag), &diag);
+    return true;
+}
+
+static void close_bench(struct bench *b)
+{
+    sbp_arena_free(&b->arena);
+    plan_close(&b->plan);
+}
+
+static enum sbp_status make(struct bench *b, struct sbp_diag *diag)
+{
+    return sbp_message_plan_make(&b->plan.step, b->tasks, 4, &b->arena, &b->messages, diag);
+}
+
+/* Tasks of a stage that send, or receive, activations or gradients. */
+static int64_t count_tasks(const struct bench *b, int stage, enum sbp_instr_kind kind, int back)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < b->tasks[stage].count; i++) {
+        const struct sbp_instr *instr =
+            sbp_task_instr(&b->plan.step, stage, &b->tasks[stage].task[i]);
+        count += instr->kind == kind && (instr->section != SBP_SECTION_FORWARD) == (back == 1);
+    }
+    return count;
+}
+
+static int64_t acts_of(const struct bench *b, int actor)
+{
+    return actor < 0 ? 0 : b->messages.graph.actor[actor].acts;
+}
+
+static void check_acts(const struct bench *b)
+{
+    const int64_t devices = b->plan.step.mesh.devices;
+    for (int rank = 0; rank < b->messages.graph.ranks; rank++)
+        for (int back = 0; back < 2; back++) {
+            const struct sbp_message_actors *own = &b->messages.rank[rank];
+            const int stage = (int)(rank / devices);
+            assert_int_equal(acts_of(b, own->pass[back]),
+                             count_tasks(b, stage, SBP_INSTR_SEND, back));
+            assert_int_equal(acts_of(b, own->take[back]),
+                             count_tasks(b, stage, SBP_INSTR_RECEIVE, back));
+        }
+}
+
+static void all_messages_are_acts(void **state)
+{
+    enum { PLANS = 60 };
+    struct sbp_random random;
+    int checked = 0, several = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 1000);
+    while (checked < PLANS) {
+        struct bench b;
+        struct sbp_diag diag = {0};
+        if (!open_bench(&b, &random, checked % 3))
+            continue;
+        expect_ok(make(&b, &diag), &diag);
+        assert_int_equal(b.messages.slots, 2);
+        check_acts(&b);
+        several += b.plan.step.stages > 1;
+        checked++;
+        close_bench(&b);
+    }
+    assert_true(several > PLANS / 2);
+}
+
+/* ---- two stages made by hand ---------------------------------------------------------------- */
+
+enum { MOST_TASKS = 40, ELEMENTS = 6 };
+
+struct setting {
+    struct sbp_arena arena;
+    struct sbp_program program[2];
+    struct sbp_buffer buffer;
+    struct sbp_instr instr[2][MOST_TASKS];
+    struct sbp_task task[2][MOST_TASKS];
+    struct sbp_tasks tasks[2];
+    int program_of[2];
+    struct sbp_step step;
+    struct sbp_message_plan messages;
+};
+
+static void open_setting(struct setting *s)
+{
+    *s = (struct setting){.program_of = {0, 1}, .buffer = {.elements = ELEMENTS}};
+    for (int stage = 0; stage < 2; stage++) {
+        s->program[stage] = (struct sbp_program){.instr = s->instr[stage], .buffer = &s->buffer};
+        s->tasks[stage] = (struct sbp_tasks){.task = s->task[stage], .frames = 1};
+    }
+    s->step = (struct sbp_step){.stages = 2,
+                                .pieces = 2,
+                                .mesh = {.devices = 1},
+                                .program_of = s->program_of,
+                                .program = s->program};
+}
+
+static void add(struct setting *s, int stage, enum sbp_instr_kind kind, enum sbp_section section,
+                int count)
+{
+    for (int i = 0; i < count; i++) {
+        const int64_t at = s->tasks[stage].count++;
+        s->instr[stage][at] = (struct sbp_instr){.kind = kind, .section = section};
+        s->task[stage][at] = (struct sbp_task){.instr = (int)at};
+    }
+}
+
+static enum sbp_status make_by_hand(struct setting *s, struct sbp_diag *diag)
+{
+    return sbp_message_plan_make(&s->step, s->tasks, 8, &s->arena, &s->messages, diag);
+}
+
+/* Both stages send all before they receive anything: what is under way lies in slots, of which a
+ * direction has those of both sides. */
+static void orders_get_the_slots_they_need(void **state)
+{
+    static const int messages[] = {1, 2, 4, 5, 8, 9, 16};
+    static const int slots[] = {2, 2, 2, 4, 4, 8, 8};
+    (void)state;
+    for (size_t i = 0; i < sizeof messages / sizeof *messages; i++) {
+        struct setting s;
+        struct sbp_diag diag = {0};
+        open_setting(&s);
+        add(&s, 0, SBP_INSTR_SEND, SBP_SECTION_FORWARD, messages[i]);
+        add(&s, 0, SBP_INSTR_RECEIVE, SBP_SECTION_BACKWARD, messages[i]);
+        add(&s, 1, SBP_INSTR_SEND, SBP_SECTION_BACKWARD, messages[i]);
+        add(&s, 1, SBP_INSTR_RECEIVE, SBP_SECTION_FORWARD, messages[i]);
+        expect_ok(make_by_hand(&s, &diag), &diag);
+        assert_int_equal(s.messages.slots, slots[i]);
+        assert_int_equal(s.messages.graph.reg[0].bytes, ELEMENTS * 8);
+        sbp_arena_free(&s.arena);
+    }
+}
+
+static void orders_that_wait_for_each_other_are_refused(void **state)
+{
+    (void)state;
+    struct setting s;
+    struct sbp_diag diag = {0};
+    open_setting(&s);
+    add(&s, 0, SBP_INSTR_RECEIVE, SBP_SECTION_BACKWARD, 1);
+    add(&s, 0, SBP_INSTR_SEND, SBP_SECTION_FORWARD, 1);
+    add(&s, 1, SBP_INSTR_RECEIVE, SBP_SECTION_FORWARD, 1);
+    add(&s, 1, SBP_INSTR_SEND, SBP_SECTION_BACKWARD, 1);
+    assert_int_equal(make_by_hand(&s, &diag), SBP_E_INPUT);
+    assert_memory_equal(diag.text, "actors wait for each other: ", 28);
+    sbp_arena_free(&s.arena);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_messages_are_acts),
+        cmocka_unit_test(orders_get_the_slots_they_need),
+        cmocka_unit_test(orders_that_wait_for_each_other_are_refused),
+    };
+    return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}

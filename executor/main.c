@@ -105,6 +105,8 @@ static enum sbp_status load(const struct options *options, struct sbp_plan *plan
                             struct sbp_step *step, struct sbp_diag *diag)
 {
     const struct sbp_element_bytes bytes = sbp_program_run_bytes(options->run.real);
+    if (options->trace != NULL && sbp_file_is_same(options->plan, options->trace))
+        return sbp_fail(diag, SBP_E_USAGE, "--trace %s would overwrite the plan", options->trace);
     if (options->trace != NULL && sbp_launcher_rank() <= 0) /* rank 0 writes it */
         SBP_TRY(sbp_file_check_writable(options->trace, diag));
     SBP_TRY(sbp_plan_read(options->plan, plan, diag));

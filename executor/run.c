@@ -227,6 +227,7 @@ static enum sbp_status hear_reports(struct runner *runner, int step, const struc
 {
     const struct job *job = runner->job;
     struct sbp_run_step *const result = &job->result->step[step];
+    struct sbp_run_prediction replay;
     double **slowest_s = all_tasks(job, &runner->arena);
     if (slowest_s == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
@@ -235,8 +236,11 @@ static enum sbp_status hear_reports(struct runner *runner, int step, const struc
     keep_slowest(runner->compute_s, runner->tasks->count, slowest_s[runner->stage]);
     for (int peer = 1; peer < job->ranks; peer++)
         SBP_TRY(hear_report(runner, step, peer, slowest_s, diag));
-    return sbp_run_replay(job->step, job->tasks, slowest_s, &runner->arena, &result->replay_s,
-                          diag);
+    SBP_TRY(sbp_run_replay(job->step, job->tasks, slowest_s, &runner->arena, &replay, diag));
+    result->replay_s = replay.step_s;
+    result->exposed_s = replay.exposed_s;
+    result->bubble_s = replay.bubble_s;
+    return SBP_OK;
 }
 
 static enum sbp_status gather_reports(struct runner *runner, int step, const struct report *report,

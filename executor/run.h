@@ -47,6 +47,7 @@ struct sbp_run_step {
     double grad_norm; /* -1 without clipping */
     double wall_s, compute_s, communication_s;
     double replay_s; /* the measured arithmetic with the prices of communication (run_times.h) */
+    double exposed_s, bubble_s; /* of the replay: communication that is waited for, and idleness */
 };
 
 struct sbp_run_result {

@@ -7,7 +7,7 @@ struct lane {
     const struct sbp_program *program;
     const struct sbp_tasks *tasks;
     const double *length_s;
-    double *begin_s;
+    double *begin_s, *end_s;
     int64_t next;
     double free_s, link_free_s[2];
     double *arrival_s[2]; /* (micro_batches) of activations, of gradients; < 0: not sent */
@@ -35,11 +35,19 @@ static bool holds(const struct lane *lane, int tensor)
     return tensor < 0 || lane->program->weight_buffer[tensor] >= 0;
 }
 
-/* Ends the next task. */
-static void pass_by(struct lane *lane, double begin_s, double end_s)
+/* Plays the next task, after which the stage is free at free_s. */
+static void pass_by(struct lane *lane, double begin_s, double end_s, double free_s)
 {
-    lane->begin_s[lane->next++] = begin_s;
-    lane->free_s = end_s;
+    lane->begin_s[lane->next] = begin_s;
+    lane->end_s[lane->next++] = end_s;
+    lane->free_s = free_s;
+}
+
+/* Computes, or exchanges with the stage's own devices. */
+static void work(struct lane *lane)
+{
+    const double end_s = lane->free_s + lane->length_s[lane->next];
+    pass_by(lane, lane->free_s, end_s, end_s);
 }
 
 static void send(struct player *player, int stage, const struct sbp_instr *instr)
@@ -51,7 +59,7 @@ static void send(struct player *player, int stage, const struct sbp_instr *instr
     struct lane *const to = &player->lane[back ? stage - 1 : stage + 1];
     lane->link_free_s[back] = end_s;
     to->arrival_s[back][lane->tasks->task[lane->next].micro_batch] = end_s;
-    pass_by(lane, begin_s, lane->free_s);
+    pass_by(lane, begin_s, end_s, lane->free_s);
 }
 
 /* Whether the message is on its way. */
@@ -61,7 +69,8 @@ static bool receive(struct lane *lane, const struct sbp_instr *instr)
     const double arrival_s = lane->arrival_s[back][lane->tasks->task[lane->next].micro_batch];
     if (arrival_s < 0)
         return false;
-    pass_by(lane, lane->free_s, fmax(lane->free_s, arrival_s));
+    const double there_s = fmax(lane->free_s, arrival_s);
+    pass_by(lane, lane->free_s, there_s, there_s);
     return true;
 }
 
@@ -81,7 +90,7 @@ static bool sum(struct player *player, int tensor)
     }
     for (int stage = 0; stage < player->step->stages; stage++)
         if (holds(&player->lane[stage], tensor))
-            pass_by(&player->lane[stage], begin_s, begin_s + length_s);
+            pass_by(&player->lane[stage], begin_s, begin_s + length_s, begin_s + length_s);
     return true;
 }
 
@@ -99,8 +108,26 @@ static bool play_next(struct player *player, int stage)
     if (instr->kind == SBP_INSTR_SEND)
         send(player, stage, instr);
     else
-        pass_by(lane, lane->free_s, lane->free_s + lane->length_s[lane->next]);
+        work(lane);
     return true;
+}
+
+double **sbp_tasks_lengths(const struct sbp_step *step, const struct sbp_tasks *tasks,
+                           double *const *compute_s, struct sbp_arena *arena)
+{
+    double **length_s = SBP_NEW(arena, double *, step->stages);
+    for (int stage = 0; length_s != NULL && stage < step->stages; stage++) {
+        const struct sbp_program *program = sbp_step_program(step, stage);
+        length_s[stage] = SBP_NEW(arena, double, tasks[stage].count + 1);
+        if (length_s[stage] == NULL)
+            return NULL;
+        for (int64_t i = 0; i < tasks[stage].count; i++) {
+            const struct sbp_instr *instr = &program->instr[tasks[stage].task[i].instr];
+            length_s[stage][i] = instr->communication_s +
+                                 (compute_s == NULL ? instr->compute_s : compute_s[stage][i]);
+        }
+    }
+    return length_s;
 }
 
 static enum sbp_status refuse(const struct player *player, struct sbp_diag *diag)
@@ -125,7 +152,8 @@ static enum sbp_status open_lanes(struct player *player, const struct sbp_tasks 
     const struct sbp_step *step = player->step;
     player->lane = SBP_NEW(arena, struct lane, step->stages);
     play->begin_s = SBP_NEW(arena, double *, step->stages);
-    if (player->lane == NULL || play->begin_s == NULL)
+    play->end_s = SBP_NEW(arena, double *, step->stages);
+    if (player->lane == NULL || play->begin_s == NULL || play->end_s == NULL)
         return SBP_E_MEMORY;
     for (int stage = 0; stage < step->stages; stage++) {
         struct lane *const lane = &player->lane[stage];
@@ -133,10 +161,13 @@ static enum sbp_status open_lanes(struct player *player, const struct sbp_tasks 
                               .tasks = &tasks[stage],
                               .length_s = length_s[stage],
                               .begin_s = SBP_NEW(arena, double, tasks[stage].count + 1),
+                              .end_s = SBP_NEW(arena, double, tasks[stage].count + 1),
                               .arrival_s = {SBP_NEW(arena, double, step->micro_batches),
                                             SBP_NEW(arena, double, step->micro_batches)}};
         play->begin_s[stage] = lane->begin_s;
-        if (lane->begin_s == NULL || lane->arrival_s[0] == NULL || lane->arrival_s[1] == NULL)
+        play->end_s[stage] = lane->end_s;
+        if (lane->begin_s == NULL || lane->end_s == NULL || lane->arrival_s[0] == NULL ||
+            lane->arrival_s[1] == NULL)
             return SBP_E_MEMORY;
         for (int64_t m = 0; m < step->micro_batches; m++)
             lane->arrival_s[0][m] = lane->arrival_s[1][m] = -1;

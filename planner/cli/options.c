@@ -224,7 +224,10 @@ static const struct sbp_option options[] = {
     {"--verify", NULL, "compare gradients, loss and updates with one device in double precision",
      HANDED},
     {"--dtype", "NAME", "f32 (default) or f64: of the run", HANDED},
-    {"--trace", "FILE", "write the timeline of the last step", HANDED},
+    {"--trace", "FILE",
+     "write the timeline of the step (of a run: predicted, and measured of the last one), which "
+     "Perfetto and chrome://tracing open",
+     FIELD(TEXT, trace)},
     {"--top", "K",
      "the K best plans that are split or cut otherwise, in one table by layout; with -o plan.json "
      "the next ones go to plan-2.json, plan-3.json, ...",

@@ -34,7 +34,7 @@ static const struct sbp_command commands[] = {
      OPERANDS("PLAN", 1, 1),
      .summary = "say what a plan does: layer by layer, tensor by tensor, transfer by transfer",
      .notes = "The plan is checked, compiled and priced again.",
-     .options = "--json --help",
+     .options = "--trace --json --help",
      .run = sbp_command_explain},
     {.name = "compare",
      OPERANDS("MODEL CLUSTER", 2, 2),

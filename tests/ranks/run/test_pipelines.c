@@ -39,6 +39,10 @@ static void check_played(const struct plan *plan)
         fail_msg("seed %llu, %s, %d stages: tasks take %.17g, the timeline %.17g",
                  (unsigned long long)seed, sbp_timeline_schedule_name(plan->parallel.schedule),
                  plan->step.stages, prediction.step_s, step_s);
+    assert_true(fabs(prediction.exposed_s - plan->step.totals.exposed_s) <= 1e-9 * step_s);
+    assert_true(fabs(prediction.bubble_s - plan->step.totals.bubble_s) <= 1e-9 * step_s);
+    for (int stage = 0; stage < plan->step.stages; stage++)
+        assert_int_equal(tasks[stage].frames, plan->step.timeline.device[stage].in_flight);
     sbp_arena_free(&arena);
 }
 

@@ -379,19 +379,13 @@ static enum sbp_status check_trace(const struct sbp_arguments *arguments, struct
     return sbp_file_check_writable(trace, diag);
 }
 
-static enum sbp_status write_trace(const struct sbp_arguments *arguments,
-                                   const struct sbp_plan *plan, struct sbp_diag *diag)
+static enum sbp_status print_trace(const char *path, const struct sbp_plan *plan,
+                                   const struct sbp_plan_trace *drawn)
 {
-    struct sbp_plan_trace drawn;
-    if (arguments->trace == NULL)
-        return SBP_OK;
-    SBP_TRY(sbp_plan_trace_write(plan, arguments->trace, &drawn, diag));
-    if (arguments->json)
-        return SBP_OK;
-    SBP_PRINT_LINE("\nwrote %s, %s by %s", arguments->trace, drawn.by_tasks ? "task" : "work",
-                   drawn.by_tasks ? "task" : "work");
-    if (drawn.stages < plan->cut.parallel.pipeline)
-        SBP_PRINT(", %d of %lld stages", drawn.stages, (long long)plan->cut.parallel.pipeline);
+    const char *by = drawn->by_tasks ? "task" : "work";
+    SBP_PRINT_LINE("\nwrote %s, %s by %s", path, by, by);
+    if (drawn->stages < plan->cut.parallel.pipeline)
+        SBP_PRINT(", %d of %lld stages", drawn->stages, (long long)plan->cut.parallel.pipeline);
     SBP_PRINT("\n");
     return SBP_OK;
 }
@@ -401,12 +395,17 @@ static enum sbp_status explain(const struct sbp_arguments *arguments, const stru
 {
     struct sbp_report report;
     struct sbp_price_interval trust;
+    struct sbp_plan_trace drawn;
+    if (arguments->trace != NULL)
+        SBP_TRY(sbp_plan_trace_write(plan, arguments->trace, &drawn, diag));
     SBP_TRY(sbp_report_make(plan, &report, diag));
     enum sbp_status status = sbp_price_interval_make(plan, &report.step, &trust, diag);
     if (status == SBP_OK)
         status = arguments->json ? print_json(&report, &trust, diag) : print_text(&report, &trust);
     sbp_report_free(&report);
-    return status == SBP_OK ? write_trace(arguments, plan, diag) : status;
+    return status == SBP_OK && arguments->trace != NULL && !arguments->json
+               ? print_trace(arguments->trace, plan, &drawn)
+               : status;
 }
 
 enum sbp_status sbp_command_explain(const struct sbp_arguments *arguments, struct sbp_diag *diag)

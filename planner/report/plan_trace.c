@@ -29,7 +29,8 @@ static enum sbp_status make_step(const struct sbp_plan *plan, struct sbp_step *s
                           cut->parallel.pipeline * cut->parallel.chunks;
     if (works > MOST_WORKS)
         return sbp_fail(diag, SBP_E_INPUT,
-                        "--trace: the step has %lld micro-batches x pieces, at most %lld are drawn",
+                        "sbplan explain: --trace: the step has %lld micro-batches x pieces, at "
+                        "most %lld can be drawn",
                         (long long)works, (long long)MOST_WORKS);
     return sbp_step_make(&request, step, diag);
 }
@@ -122,8 +123,9 @@ static enum sbp_status draw(struct sbp_trace *trace, const struct sbp_step *step
     drawn->stages = sbp_step_trace_stages(step);
     if (drawn->stages == 0)
         return sbp_fail(diag, SBP_E_INPUT,
-                        "--trace: a stage has %lld works, which is more than can be drawn",
-                        (long long)(step->timeline.interval_count / step->stages));
+                        "sbplan explain: --trace: a stage of %lld micro-batches makes a file of "
+                        "more than %d events, which is not written",
+                        (long long)step->micro_batches, SBP_STEP_TRACE_MOST_EVENTS);
     sbp_step_trace_works(trace, step, drawn->stages);
     return SBP_OK;
 }

@@ -179,6 +179,7 @@ void sbp_bench_compare(struct sbp_bench_result *result)
         result, result->best, result->row[result->best].value[result->compared].high_s);
     for (int i = 0; i < result->count; i++)
         result->row[i].is_apart =
+            result->is_confident &&
             sbp_bench_each_s(result, i, result->row[i].value[result->compared].low_s) > best_s;
 }
 

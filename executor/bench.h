@@ -51,7 +51,7 @@ struct sbp_bench_row {
     bool has_cores;                        /* one a rank */
     int64_t arena_bytes, high_water_bytes; /* of a rank: predicted, touched */
     int odd_step;  /* the first step of a run, from 1, whose loss or norm is no number; 0: none */
-    bool is_apart; /* slower than the best one, and their intervals do not meet */
+    bool is_apart; /* slower than the best one: their intervals, of the confidence, do not meet */
 };
 
 struct sbp_bench_result {

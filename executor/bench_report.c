@@ -192,15 +192,18 @@ static enum sbp_status print_legend(const struct sbp_bench_report *report)
 static enum sbp_status print_alike(const struct sbp_bench_report *report)
 {
     const struct sbp_bench_result *result = report->result;
-    const char *what = result->is_confident ? "intervals" : "ranges";
     int alike = 0;
+    if (!result->is_confident) {
+        PRINT("told apart from none: %d rounds are too few\n", result->rounds);
+        return SBP_OK;
+    }
     for (int i = 0; i < result->count; i++)
         if (i != result->best && !result->row[i].is_apart)
             PRINT("%s%s", alike++ == 0 ? "not told apart from it: " : ", ", report->plans[i].file);
     if (alike == 0)
-        PRINT("told apart from all others: their %s do not meet\n", what);
+        PRINT("told apart from all others: their intervals do not meet\n");
     else
-        PRINT(" (%s meet)\n", what);
+        PRINT(" (their intervals meet)\n");
     return SBP_OK;
 }
 
@@ -259,12 +262,12 @@ static void put_value(struct cJSON *parent, const char *key, const struct sbp_be
                       const double *round_s, int rounds, bool *failed)
 {
     struct cJSON *item = sbp_json_put_object(parent, key, failed);
-    sbp_json_put_number(item, "median", value->median_s, failed);
-    sbp_json_put_number(item, "low", value->low_s, failed);
-    sbp_json_put_number(item, "high", value->high_s, failed);
+    sbp_json_put_measured(item, "median", value->median_s, failed);
+    sbp_json_put_measured(item, "low", value->low_s, failed);
+    sbp_json_put_measured(item, "high", value->high_s, failed);
     struct cJSON *list = sbp_json_put_array(item, "rounds", failed);
     for (int i = 0; i < rounds; i++)
-        sbp_json_push_number(list, round_s[i], failed);
+        sbp_json_push_measured(list, round_s[i], failed);
 }
 
 static void put_row(struct cJSON *plans, const struct sbp_bench_report *report, int index,

@@ -5,6 +5,8 @@
  * process that holds rank 0 prints.
  */
 #include <errno.h>
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -234,7 +236,8 @@ static enum sbp_status bench_plans(struct options *options, struct sbp_diag *dia
     const struct sbp_bench_options bench = {.run = options->run};
     if (status == SBP_OK)
         status = sbp_bench_check(plans, count, &bench, diag);
-    progress.total = count * options->rounds * (options->warmup + options->run.steps);
+    const double steps = (double)count * options->rounds * (options->warmup + options->run.steps);
+    progress.total = (int)fmin(steps, INT_MAX);
     if (status == SBP_OK)
         status = measure(options, plans, diag);
     else if (strcmp(options->run.backend, "mpi") == 0)

@@ -106,6 +106,117 @@ static void tasks_take_as_long_as_the_timeline(void **state)
     assert_int_equal(checked, PLANS);
 }
 
+/* ---- replays ------------------------------------------------------------------------------- */
+
+/* A step whose arithmetic takes other times than its prices, and the simulator's stages of it,
+ * summed here by section. */
+struct replayed {
+    struct sbp_arena arena;
+    struct sbp_tasks tasks[16];
+    double *compute_s[16];
+    struct sbp_stage_cost cost[16];
+    struct sbp_stage_end end[16];
+    double within_s; /* collectives of all passes and stages, which nothing hides */
+    double beside_s; /* messages and sums of gradients */
+};
+
+static void add_cost(struct replayed *r, const struct sbp_instr *instr, double compute_s, int stage,
+                     double micro_batches)
+{
+    struct sbp_stage_cost *const cost = &r->cost[stage];
+    const bool forward = instr->section == SBP_SECTION_FORWARD;
+    const double all_s = compute_s + instr->communication_s;
+    if (instr->kind == SBP_INSTR_SEND)
+        *(forward ? &cost->send_forward_s : &cost->send_backward_s) += all_s;
+    else if (instr->section != SBP_SECTION_STEP)
+        *(forward ? &cost->forward_s : &cost->backward_input_s) += all_s;
+    else if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT)
+        r->end[stage].sync_s += all_s;
+    else
+        r->end[stage].optimizer_s += all_s;
+    const bool once = instr->section == SBP_SECTION_STEP;
+    const bool beside =
+        instr->kind == SBP_INSTR_SEND || (once && instr->cause == SBP_CAUSE_WEIGHT_GRADIENT);
+    *(beside ? &r->beside_s : &r->within_s) += instr->communication_s * (once ? 1 : micro_batches);
+}
+
+/* Each stage is slower or faster than its prices by a factor of its own, 1/2 to 3/2. */
+static void open_replayed(struct replayed *r, const struct plan *plan, struct sbp_random *random)
+{
+    struct sbp_diag diag = {0};
+    *r = (struct replayed){0};
+    for (int stage = 0; stage < plan->step.stages; stage++) {
+        const struct sbp_program *program = sbp_step_program(&plan->step, stage);
+        const double factor = 0.5 + sbp_random_unit(random);
+        expect_ok(sbp_tasks_make(&plan->step, stage, &r->arena, &r->tasks[stage], &diag), &diag);
+        r->compute_s[stage] = SBP_NEW(&r->arena, double, r->tasks[stage].count);
+        assert_non_null(r->compute_s[stage]);
+        for (int64_t i = 0; i < r->tasks[stage].count; i++)
+            r->compute_s[stage][i] =
+                factor * program->instr[r->tasks[stage].task[i].instr].compute_s;
+        for (int i = 0; i < program->instr_count; i++)
+            add_cost(r, &program->instr[i], factor * program->instr[i].compute_s, stage,
+                     (double)plan->step.micro_batches);
+    }
+}
+
+static void check_replayed(const struct plan *plan, struct sbp_random *random)
+{
+    struct sbp_diag diag = {0};
+    struct sbp_timeline timeline;
+    struct sbp_run_prediction replay;
+    struct replayed r;
+    open_replayed(&r, plan, random);
+    const struct sbp_timeline_request request = {.schedule = plan->parallel.schedule,
+                                                 .stages = plan->step.stages,
+                                                 .micro_batches = (int)plan->step.micro_batches,
+                                                 .stage = r.cost,
+                                                 .end = r.end};
+    expect_ok(sbp_timeline_simulate(&request, &r.arena, &timeline, &diag), &diag);
+    expect_ok(sbp_run_replay(&plan->step, r.tasks, r.compute_s, &r.arena, &replay, &diag), &diag);
+    const double step_s = timeline.makespan_s, stages = plan->step.stages;
+    const double exposed_s = (r.within_s + fmin(stages * timeline.exposed_s, r.beside_s)) / stages;
+    double compute_s = 0;
+    for (int stage = 0; stage < plan->step.stages; stage++) {
+        for (int64_t i = 0; i < r.tasks[stage].count; i++)
+            compute_s += r.compute_s[stage][i] / stages;
+        assert_int_equal(r.tasks[stage].frames, timeline.device[stage].in_flight);
+    }
+    assert_true(fabs(replay.step_s - step_s) <= 1e-12 * step_s);
+    assert_true(fabs(replay.exposed_s - exposed_s) <= 1e-9 * step_s);
+    assert_true(fabs(replay.bubble_s - fmax(0, step_s - compute_s - exposed_s)) <= 1e-9 * step_s);
+    sbp_arena_free(&r.arena);
+}
+
+/* Step, exposed communication, bubble and micro-batches in flight of a replay are the simulator's,
+ * whatever the arithmetic took. */
+static void replays_are_the_simulators(void **state)
+{
+    enum { PLANS = 60 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    int checked = 0, several = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 900);
+    for (int tries = 0; checked < PLANS && tries < 20 * MOST_TRIES; tries++) {
+        struct plan plan;
+        random_model(&random, tries % 3, model, MODEL_BYTES);
+        plan_open(&plan, model, random_levels(&random));
+        plan.graph.training.clip_norm = 0;
+        if (plan_cut_stages(&plan, &random)) {
+            plan_randomise(&plan, &random, tries % 2 == 0, SBP_BOXING_FULL, SBP_F64);
+            if (count_ties(&plan) == 0 && !sums_within(&plan)) {
+                check_replayed(&plan, &random);
+                several += plan.step.micro_batches > 1;
+                checked++;
+            }
+        }
+        plan_close(&plan);
+    }
+    assert_int_equal(checked, PLANS);
+    assert_true(several > PLANS / 4);
+}
+
 static double loss_of_last_step(const struct plan *plan, const struct sbp_run_options *options,
                                 const char *model)
 {
@@ -190,6 +301,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(pipelines_equal_one_device),
         cmocka_unit_test(pipelines_equal_one_stage),
         cmocka_unit_test(tasks_take_as_long_as_the_timeline),
+        cmocka_unit_test(replays_are_the_simulators),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

@@ -272,16 +272,8 @@ static void draw_process(struct drawing *drawing, const char *what, int stage)
 static void draw_played(struct drawing *drawing, const char *what, const struct sbp_play *play,
                         const double *compute_s, int stage)
 {
-    const struct sbp_program *program = sbp_step_program(drawing->report->step, stage);
-    const struct sbp_tasks *tasks = &drawing->report->result->tasks[stage];
-    for (int64_t i = 0; i < tasks->count; i++) {
-        const struct sbp_instr *instr = &program->instr[tasks->task[i].instr];
-        drawing->time[i] =
-            (struct sbp_task_time){.begin_s = play->begin_s[stage][i],
-                                   .end_s = play->end_s[stage][i],
-                                   .compute_s = compute_s == NULL ? instr->compute_s : compute_s[i],
-                                   .communication_s = instr->communication_s};
-    }
+    sbp_step_trace_played(drawing->report->step, stage, &drawing->report->result->tasks[stage],
+                          play, compute_s, drawing->time);
     draw_process(drawing, what, stage);
 }
 

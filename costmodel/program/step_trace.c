@@ -28,9 +28,9 @@ static void draw(struct process *process, enum lane lane, const char *name, doub
                  double end_s, const struct sbp_trace_detail *details, int detail_count)
 {
     if ((process->named >> lane & 1) == 0)
-        sbp_trace_lane(process->trace, process->pid, lane, lane_names[lane]);
+        sbp_trace_lane(process->trace, process->pid, (int)lane, lane_names[lane]);
     process->named |= 1U << lane;
-    sbp_trace_interval(process->trace, process->pid, lane, name, begin_s, end_s, details,
+    sbp_trace_interval(process->trace, process->pid, (int)lane, name, begin_s, end_s, details,
                        detail_count);
 }
 
@@ -167,6 +167,20 @@ static int64_t draw_tasks(struct device *device, int64_t first)
     for (int64_t i = first; i < end; i++)
         draw_task(device, i);
     return end;
+}
+
+void sbp_step_trace_played(const struct sbp_step *step, int stage, const struct sbp_tasks *tasks,
+                           const struct sbp_play *play, const double *compute_s,
+                           struct sbp_task_time *time)
+{
+    for (int64_t i = 0; i < tasks->count; i++) {
+        const struct sbp_instr *instr = &sbp_step_program(step, stage)->instr[tasks->task[i].instr];
+        time[i] =
+            (struct sbp_task_time){.begin_s = play->begin_s[stage][i],
+                                   .end_s = play->end_s[stage][i],
+                                   .compute_s = compute_s == NULL ? instr->compute_s : compute_s[i],
+                                   .communication_s = instr->communication_s};
+    }
 }
 
 void sbp_step_trace_tasks(struct sbp_trace *trace, int pid, const char *process,

@@ -11,7 +11,7 @@
 #define SBP_COSTMODEL_PROGRAM_STEP_TRACE_H
 
 #include "base/json/trace.h"
-#include "costmodel/program/task.h"
+#include "costmodel/program/task_play.h"
 
 /* Events of a file, about: 30 MB. Beyond, fewer devices are drawn. */
 #define SBP_STEP_TRACE_MOST_EVENTS 250000
@@ -20,6 +20,12 @@ struct sbp_task_time {
     double begin_s, end_s;
     double compute_s, communication_s; /* parts of it */
 };
+
+/* Times of a stage's tasks as they were played; compute_s: (tasks) what they computed for, NULL: by
+ * prices. */
+void sbp_step_trace_played(const struct sbp_step *step, int stage, const struct sbp_tasks *tasks,
+                           const struct sbp_play *play, const double *compute_s,
+                           struct sbp_task_time *time);
 
 /* A process of one device of a stage, task by task; time: (tasks). Sends that are under way at the
  * same time are those to the next and to the previous stage; all other tasks follow each other. */

@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "costmodel/program/step_trace.h"
-#include "costmodel/program/task_play.h"
 
 /* Works of a step that are recorded at most: 200 MB while it is drawn. */
 #define MOST_WORKS ((int64_t)1 << 20)
@@ -81,18 +80,11 @@ static enum sbp_status draw_stage(struct sbp_trace *trace, const struct sbp_step
                                   struct played *played, int stage)
 {
     const struct sbp_tasks *tasks = &played->tasks[stage];
-    const struct sbp_program *program = sbp_step_program(step, stage);
     struct sbp_task_time *time = SBP_NEW(&played->arena, struct sbp_task_time, tasks->count);
     char name[SBP_STEP_TRACE_NAME_BYTES];
     if (time == NULL)
         return SBP_E_MEMORY;
-    for (int64_t i = 0; i < tasks->count; i++) {
-        const struct sbp_instr *instr = &program->instr[tasks->task[i].instr];
-        time[i] = (struct sbp_task_time){.begin_s = played->play.begin_s[stage][i],
-                                         .end_s = played->play.end_s[stage][i],
-                                         .compute_s = instr->compute_s,
-                                         .communication_s = instr->communication_s};
-    }
+    sbp_step_trace_played(step, stage, tasks, &played->play, NULL, time);
     sbp_step_trace_tasks(trace, stage + 1, sbp_step_trace_name(step, "predicted", stage, name),
                          step, stage, tasks, time);
     return SBP_OK;

@@ -23,8 +23,9 @@ static bool sums_within(const struct plan *plan)
     return sums;
 }
 
-static void check_played(const struct plan *plan)
+static void check_played(const struct plan *plan, struct sbp_random *random)
 {
+    (void)random;
     struct sbp_arena arena = {0};
     struct sbp_diag diag = {0};
     struct sbp_run_prediction prediction;
@@ -79,16 +80,16 @@ static void pipelines_equal_one_device(void **state)
     assert_true(several > PLANS / 3 && ties > 0);
 }
 
-/* Played with their prices, the tasks take as long as the timeline says where nothing hides; sums
- * over stages, which the timeline does not wait for, aside. */
-static void tasks_take_as_long_as_the_timeline(void **state)
+/* Checks random pipelines whose stages sum nothing together, which the timeline does not wait for.
+ */
+static void for_pipelines(uint64_t offset,
+                          void (*check)(const struct plan *plan, struct sbp_random *random))
 {
     enum { PLANS = 60 };
     char model[MODEL_BYTES];
     struct sbp_random random;
-    int checked = 0;
-    (void)state;
-    sbp_random_seed(&random, seed + 800);
+    int checked = 0, several = 0;
+    sbp_random_seed(&random, seed + offset);
     for (int tries = 0; checked < PLANS && tries < 20 * MOST_TRIES; tries++) {
         struct plan plan;
         random_model(&random, tries % 3, model, MODEL_BYTES);
@@ -97,13 +98,22 @@ static void tasks_take_as_long_as_the_timeline(void **state)
         if (plan_cut_stages(&plan, &random)) {
             plan_randomise(&plan, &random, tries % 2 == 0, SBP_BOXING_FULL, SBP_F64);
             if (count_ties(&plan) == 0 && !sums_within(&plan)) {
-                check_played(&plan);
+                check(&plan, &random);
+                several += plan.step.micro_batches > 1;
                 checked++;
             }
         }
         plan_close(&plan);
     }
     assert_int_equal(checked, PLANS);
+    assert_true(several > PLANS / 4);
+}
+
+/* Played with their prices, the tasks take as long as the timeline says where nothing hides. */
+static void tasks_take_as_long_as_the_timeline(void **state)
+{
+    (void)state;
+    for_pipelines(800, check_played);
 }
 
 /* ---- replays ------------------------------------------------------------------------------- */
@@ -192,29 +202,8 @@ static void check_replayed(const struct plan *plan, struct sbp_random *random)
  * whatever the arithmetic took. */
 static void replays_are_the_simulators(void **state)
 {
-    enum { PLANS = 60 };
-    char model[MODEL_BYTES];
-    struct sbp_random random;
-    int checked = 0, several = 0;
     (void)state;
-    sbp_random_seed(&random, seed + 900);
-    for (int tries = 0; checked < PLANS && tries < 20 * MOST_TRIES; tries++) {
-        struct plan plan;
-        random_model(&random, tries % 3, model, MODEL_BYTES);
-        plan_open(&plan, model, random_levels(&random));
-        plan.graph.training.clip_norm = 0;
-        if (plan_cut_stages(&plan, &random)) {
-            plan_randomise(&plan, &random, tries % 2 == 0, SBP_BOXING_FULL, SBP_F64);
-            if (count_ties(&plan) == 0 && !sums_within(&plan)) {
-                check_replayed(&plan, &random);
-                several += plan.step.micro_batches > 1;
-                checked++;
-            }
-        }
-        plan_close(&plan);
-    }
-    assert_int_equal(checked, PLANS);
-    assert_true(several > PLANS / 4);
+    for_pipelines(900, check_replayed);
 }
 
 static double loss_of_last_step(const struct plan *plan, const struct sbp_run_options *options,

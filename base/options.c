@@ -226,22 +226,40 @@ static enum sbp_status take(const struct sbp_option *options, int argc, char **a
     return status == SBP_NO ? refuse_value(option, value, diag) : status;
 }
 
+/* operands->word has room for `most` words. */
+static enum sbp_status read_words(const struct sbp_option *options, int argc, char **argv,
+                                  void *settings, int most, struct sbp_word_list *operands,
+                                  struct sbp_diag *diag)
+{
+    operands->count = 0;
+    for (int i = 1; i < argc; i++)
+        if (argv[i][0] == '-' && argv[i][1] != '\0')
+            SBP_TRY(take(options, argc, argv, &i, settings, diag));
+        else if (operands->count == most)
+            return sbp_fail(diag, SBP_E_USAGE, "\"%.*s\" is one word too many, see --help",
+                            MOST_WORD, argv[i]);
+        else
+            operands->word[operands->count++] = argv[i];
+    return SBP_OK;
+}
+
 enum sbp_status sbp_options_read(const struct sbp_option *options, int argc, char **argv,
                                  void *settings, const char **operand, struct sbp_diag *diag)
 {
+    const char *word[1] = {NULL};
+    struct sbp_word_list operands = {.word = word};
+    const enum sbp_status status =
+        read_words(options, argc, argv, settings, operand != NULL, &operands, diag);
     if (operand != NULL)
-        *operand = NULL;
-    for (int i = 1; i < argc; i++) {
-        if (argv[i][0] == '-' && argv[i][1] != '\0') {
-            SBP_TRY(take(options, argc, argv, &i, settings, diag));
-        } else if (operand == NULL || *operand != NULL) {
-            return sbp_fail(diag, SBP_E_USAGE, "\"%.*s\" is one word too many, see --help",
-                            MOST_WORD, argv[i]);
-        } else {
-            *operand = argv[i];
-        }
-    }
-    return SBP_OK;
+        *operand = word[0];
+    return status;
+}
+
+enum sbp_status sbp_options_read_list(const struct sbp_option *options, int argc, char **argv,
+                                      void *settings, struct sbp_word_list *operands,
+                                      struct sbp_diag *diag)
+{
+    return read_words(options, argc, argv, settings, argc, operands, diag);
 }
 
 void sbp_options_print(const struct sbp_option *options, FILE *out)

@@ -79,6 +79,10 @@ void sbp_option_add_legal(const struct sbp_option *option, struct sbp_text *text
 enum sbp_status sbp_options_read(const struct sbp_option *options, int argc, char **argv,
                                  void *settings, const char **operand,
                                  struct sbp_diag *diag) SBP_MUST_USE;
+/* The same with any number of operands; operands->word has room for argc words. */
+enum sbp_status sbp_options_read_list(const struct sbp_option *options, int argc, char **argv,
+                                      void *settings, struct sbp_word_list *operands,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_options_print(const struct sbp_option *options, FILE *out);
 
 #endif

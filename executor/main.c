@@ -1,9 +1,12 @@
-/* sbplan-run: trains some steps as a plan says, measures them, and compares with one device.
+/* sbplan-run: trains some steps as a plan says, measures them, and compares with one device; or
+ * measures several plans beside each other.
  *
  * Runs as every rank of an MPI job, or as all ranks of a process with the threads backend. The
  * process that holds rank 0 prints.
  */
 #include <errno.h>
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,6 +16,7 @@
 #include "base/options.h"
 #include "base/signals.h"
 #include "costmodel/program/runnable.h"
+#include "executor/bench_report.h"
 #include "executor/device/device.h"
 #include "executor/run_report.h"
 #include "executor/run_shrink.h"
@@ -23,9 +27,13 @@
 static struct sbp_done progress; /* steps */
 
 struct options {
-    const char *plan, *trace;
-    struct sbp_run_options run;
-    int verify; /* enum sbp_verify_mode */
+    struct sbp_arena arena;
+    struct sbp_word_list plans;
+    const char *trace;
+    struct sbp_run_options run; /* steps: 0, not given */
+    int verify;                 /* enum sbp_verify_mode */
+    bool bench;
+    int rounds, warmup; /* of --bench; -1: not given */
     bool json, help;
 };
 
@@ -37,7 +45,12 @@ static const char *const real_names[] = {[SBP_F32] = "f32", [SBP_F64] = "f64", N
 
 /* The lists without "auto", which is what stands without the option. */
 static const struct sbp_option option_table[] = {
-    {"--steps", "N", "training steps (default 1)", FIELD(INT, run.steps), .least = 1,
+    {"--steps", "N", "training steps (default 1; of a round 3)", FIELD(INT, run.steps), .least = 1,
+     .most = 1000000},
+    {"--bench", NULL, "measure plans beside each other, in turns", FIELD(FLAG, bench)},
+    {"--rounds", "N", "of --bench (default 8, the fewest that give an interval of 99 %)",
+     FIELD(INT, rounds), .least = 1, .most = 100000},
+    {"--warmup", "N", "first steps of a round, which are dropped (default 1)", FIELD(INT, warmup),
      .most = 1000000},
     {"--verify", NULL,
      "compute every step once more on one device in double and compare; --verify=shrunk: run the "
@@ -57,15 +70,39 @@ static const struct sbp_option option_table[] = {
     {.name = NULL},
 };
 
+static enum sbp_status check_mode(const struct options *options, struct sbp_diag *diag)
+{
+    if (options->plans.count == 0)
+        return sbp_fail(diag, SBP_E_USAGE, "no plan given, see --help");
+    if (options->bench && (options->verify != SBP_VERIFY_NONE || options->trace != NULL))
+        return sbp_fail(diag, SBP_E_USAGE, "--bench measures alone: no --verify, no --trace");
+    if (!options->bench && options->plans.count > 1)
+        return sbp_fail(diag, SBP_E_USAGE, "\"%s\" is one plan too many without --bench",
+                        options->plans.word[1]);
+    if (!options->bench && (options->rounds >= 0 || options->warmup >= 0))
+        return sbp_fail(diag, SBP_E_USAGE, "--rounds and --warmup are of --bench");
+    return SBP_OK;
+}
+
+static void set_defaults(struct options *options)
+{
+    options->run.trace = options->trace != NULL;
+    options->run.steps = options->run.steps > 0 ? options->run.steps : options->bench ? 3 : 1;
+    options->rounds = options->rounds >= 0 ? options->rounds : SBP_BENCH_ROUNDS;
+    options->warmup = options->warmup >= 0 ? options->warmup : 1;
+}
+
 static enum sbp_status parse(int argc, char **argv, struct options *options, struct sbp_diag *diag)
 {
-    SBP_TRY(sbp_options_read(option_table, argc, argv, options, &options->plan, diag));
-    options->run.trace = options->trace != NULL;
+    options->plans.word = SBP_NEW(&options->arena, const char *, argc);
+    if (options->plans.word == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    SBP_TRY(sbp_options_read_list(option_table, argc, argv, options, &options->plans, diag));
     options->run.verify = options->verify != SBP_VERIFY_NONE;
     if (options->help)
         return SBP_OK;
-    if (options->plan == NULL)
-        return sbp_fail(diag, SBP_E_USAGE, "no plan given, see --help");
+    SBP_TRY(check_mode(options, diag));
+    set_defaults(options);
     if (sbp_device(options->run.device, diag) == NULL)
         return SBP_E_UNSUPPORTED;
     return strcmp(options->run.backend, "threads") == 0 ? sbp_launcher_alone(diag) : SBP_OK;
@@ -75,7 +112,8 @@ static void print_help(void)
 {
     (void)printf(
         "Usage: " PROGRAM " PLAN [options]\n"
-        "       mpirun -n RANKS " PROGRAM " PLAN [options]\n"
+        "       " PROGRAM " --bench PLAN... [options]\n"
+        "       mpirun -n RANKS " PROGRAM " ...\n"
         "Trains some steps as a plan says, and measures them beside its prediction.\n"
         "Exit status: 0 done, 1 verification failed or the loss is no finite number, 2 bad "
         "usage or bad input;\ninterrupted: 130 by SIGINT, 143 by SIGTERM, 129 by "
@@ -83,7 +121,50 @@ static void print_help(void)
     sbp_options_print(option_table, stdout);
 }
 
-/* ---- the run ------------------------------------------------------------------------------- */
+/* ---- plans --------------------------------------------------------------------------------- */
+
+/* The step that runs: the plan's, or that of a smaller model (`small`, NULL: not asked for). On
+ * failure nothing is left allocated. */
+static enum sbp_status make_step(const struct options *options, const struct sbp_plan *plan,
+                                 struct sbp_plan *small, struct sbp_step *step,
+                                 struct sbp_diag *diag)
+{
+    const struct sbp_element_bytes bytes = sbp_program_run_bytes(options->run.real);
+    const struct sbp_step_request request = {.graph = &plan->cut.graph,
+                                             .cluster = plan->cut.cluster,
+                                             .parallel = &plan->cut.parallel,
+                                             .strategy = &plan->strategy,
+                                             .bytes = &bytes,
+                                             .runs = true};
+    SBP_TRY(sbp_runnable_check(&plan->cut.graph, &plan->cut.mesh, &plan->strategy,
+                               &plan->cut.parallel, diag));
+    return small != NULL ? sbp_run_shrink(plan, &bytes, small, step, diag)
+                         : sbp_step_make(&request, step, diag);
+}
+
+static enum sbp_status load(const struct options *options, const char *path, struct sbp_plan *plan,
+                            struct sbp_plan *small, struct sbp_step *step, struct sbp_diag *diag)
+{
+    struct sbp_diag reason = {0};
+    SBP_TRY(sbp_plan_read(path, plan, diag));
+    const enum sbp_status status = make_step(options, plan, small, step, &reason);
+    if (status == SBP_OK)
+        return SBP_OK;
+    sbp_plan_free(plan);
+    return sbp_fail(diag, status, "%s: %s", path, reason.text);
+}
+
+/* ---- a run --------------------------------------------------------------------------------- */
+
+static enum sbp_status check_trace(const struct options *options, struct sbp_diag *diag)
+{
+    if (options->trace == NULL)
+        return SBP_OK;
+    if (sbp_file_is_same(options->plans.word[0], options->trace))
+        return sbp_fail(diag, SBP_E_USAGE, "--trace %s would overwrite the plan", options->trace);
+    /* Rank 0 writes it. */
+    return sbp_launcher_rank() <= 0 ? sbp_file_check_writable(options->trace, diag) : SBP_OK;
+}
 
 static enum sbp_status report_run(const struct options *options,
                                   const struct sbp_run_report *report, struct sbp_diag *diag)
@@ -101,56 +182,93 @@ static enum sbp_status run_step(const struct options *options, const struct sbp_
     SBP_TRY(sbp_run(step, &plan->workload.cluster, &options->run, &result, diag));
     const struct sbp_graph *whole =
         options->verify == SBP_VERIFY_SHRUNK ? &plan->workload.model : NULL;
-    const struct sbp_run_report report = {options->plan, step, &options->run, &result, whole};
+    const struct sbp_run_report report = {options->plans.word[0], step, &options->run, &result,
+                                          whole};
     const enum sbp_status status = result.filled ? report_run(options, &report, diag) : SBP_OK;
     sbp_run_free(&result);
     return status;
 }
 
-/* The plan that runs: the file's, or that of a smaller model. On failure nothing is left allocated.
- */
-static enum sbp_status make_step(const struct options *options, const struct sbp_plan *plan,
-                                 struct sbp_plan *small, struct sbp_step *step,
-                                 struct sbp_diag *diag)
-{
-    const struct sbp_element_bytes bytes = sbp_program_run_bytes(options->run.real);
-    const struct sbp_step_request request = {.graph = &plan->cut.graph,
-                                             .cluster = plan->cut.cluster,
-                                             .parallel = &plan->cut.parallel,
-                                             .strategy = &plan->strategy,
-                                             .bytes = &bytes,
-                                             .runs = true};
-    SBP_TRY(sbp_runnable_check(&plan->cut.graph, &plan->cut.mesh, &plan->strategy,
-                               &plan->cut.parallel, diag));
-    return options->verify == SBP_VERIFY_SHRUNK ? sbp_run_shrink(plan, &bytes, small, step, diag)
-                                                : sbp_step_make(&request, step, diag);
-}
-
-static enum sbp_status load(const struct options *options, struct sbp_plan *plan,
-                            struct sbp_plan *small, struct sbp_step *step, struct sbp_diag *diag)
-{
-    if (options->trace != NULL && sbp_launcher_rank() <= 0) /* rank 0 writes it */
-        SBP_TRY(sbp_file_check_writable(options->trace, diag));
-    SBP_TRY(sbp_plan_read(options->plan, plan, diag));
-    const enum sbp_status status = make_step(options, plan, small, step, diag);
-    if (status != SBP_OK)
-        sbp_plan_free(plan);
-    return status;
-}
-
-static enum sbp_status run_plan(const struct options *options, struct sbp_diag *diag)
+static enum sbp_status run_plan(struct options *options, struct sbp_diag *diag)
 {
     struct sbp_plan plan, small = {0};
     struct sbp_step step;
-    enum sbp_status status = load(options, &plan, &small, &step, diag);
+    enum sbp_status status = check_trace(options, diag);
+    if (status == SBP_OK)
+        status = load(options, options->plans.word[0], &plan,
+                      options->verify == SBP_VERIFY_SHRUNK ? &small : NULL, &step, diag);
     if (status != SBP_OK)
         return strcmp(options->run.backend, "mpi") == 0 ? sbp_run_refuse(status, diag) : status;
+    progress.total = options->run.steps;
     status = run_step(options, &plan, &step, diag);
     sbp_step_free(&step);
     sbp_plan_free(&small);
     sbp_plan_free(&plan);
     return status;
 }
+
+/* ---- several plans ------------------------------------------------------------------------- */
+
+static enum sbp_status report_bench(const struct options *options,
+                                    const struct sbp_bench_report *report, struct sbp_diag *diag)
+{
+    bool failed = false;
+    SBP_TRY((options->json ? sbp_bench_print_json : sbp_bench_print)(report, diag));
+    for (int i = 0; i < report->result->count; i++)
+        failed = failed || report->result->row[i].odd_step > 0;
+    return failed ? SBP_NO : SBP_OK;
+}
+
+static enum sbp_status measure(const struct options *options, const struct sbp_bench_plan *plans,
+                               struct sbp_diag *diag)
+{
+    const int count = options->plans.count;
+    const struct sbp_bench_options bench = {options->rounds, options->warmup, options->run.steps,
+                                            options->run};
+    struct sbp_bench_result result;
+    SBP_TRY(sbp_bench(plans, count, &bench, &result, diag));
+    const struct sbp_bench_report report = {plans, &bench, &result};
+    const enum sbp_status status = result.filled ? report_bench(options, &report, diag) : SBP_OK;
+    sbp_bench_free(&result);
+    return status;
+}
+
+/* Loads all plans, or *loaded of them on failure. */
+static enum sbp_status load_all(struct options *options, struct sbp_bench_plan *plans, int *loaded,
+                                struct sbp_diag *diag)
+{
+    for (*loaded = 0; *loaded < options->plans.count; ++*loaded) {
+        struct sbp_bench_plan *const one = &plans[*loaded];
+        one->file = options->plans.word[*loaded];
+        SBP_TRY(load(options, one->file, &one->plan, NULL, &one->step, diag));
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status bench_plans(struct options *options, struct sbp_diag *diag)
+{
+    const int count = options->plans.count;
+    int loaded = 0;
+    struct sbp_bench_plan *plans = SBP_NEW(&options->arena, struct sbp_bench_plan, count);
+    enum sbp_status status = plans == NULL ? sbp_fail(diag, SBP_E_MEMORY, "out of memory")
+                                           : load_all(options, plans, &loaded, diag);
+    const struct sbp_bench_options bench = {.run = options->run};
+    if (status == SBP_OK)
+        status = sbp_bench_check(plans, count, &bench, diag);
+    const double steps = (double)count * options->rounds * (options->warmup + options->run.steps);
+    progress.total = (int)fmin(steps, INT_MAX);
+    if (status == SBP_OK)
+        status = measure(options, plans, diag);
+    else if (strcmp(options->run.backend, "mpi") == 0)
+        status = sbp_bench_refuse(status, diag);
+    for (int i = 0; i < loaded; i++) {
+        sbp_step_free(&plans[i].step);
+        sbp_plan_free(&plans[i].plan);
+    }
+    return status;
+}
+
+/* ---- the program --------------------------------------------------------------------------- */
 
 static void on_signal(int number)
 {
@@ -161,7 +279,8 @@ static void on_signal(int number)
 int main(int argc, char **argv)
 {
     struct sbp_diag diag = {0};
-    struct options options = {.run = {.steps = 1, .real = SBP_F32, .device = "cpu"}};
+    struct options options = {
+        .run = {.real = SBP_F32, .device = "cpu"}, .rounds = -1, .warmup = -1};
     options.run.backend = sbp_launcher_rank() >= 0 ? "mpi" : "threads";
     const bool speaks = sbp_launcher_rank() <= 0;
     enum sbp_status status = sbp_signals_catch(on_signal, &diag);
@@ -169,12 +288,12 @@ int main(int argc, char **argv)
     if (status == SBP_OK)
         status = parse(argc, argv, &options, &diag);
     options.run.progress = &progress;
-    progress.total = options.run.steps;
     sbp_kernels_cpu_setup();
     if (status == SBP_OK && options.help && speaks)
         print_help();
     else if (status == SBP_OK && !options.help)
-        status = run_plan(&options, &diag);
+        status = (options.bench ? bench_plans : run_plan)(&options, &diag);
+    sbp_arena_free(&options.arena);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status >= 0)
         status = sbp_fail(&diag, SBP_E_IO, "standard output: %s", strerror(errno));
     if (status < 0 && speaks)

@@ -230,6 +230,7 @@ static enum sbp_status hear_reports(struct runner *runner, int step, const struc
 {
     const struct job *job = runner->job;
     struct sbp_run_step *const result = &job->result->step[step];
+    struct sbp_run_prediction replay;
     double **slowest_s = all_tasks(job, &runner->arena);
     if (slowest_s == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
@@ -238,8 +239,11 @@ static enum sbp_status hear_reports(struct runner *runner, int step, const struc
     keep_slowest(runner->compute_s, runner->tasks->count, slowest_s[runner->stage]);
     for (int peer = 1; peer < job->ranks; peer++)
         SBP_TRY(hear_report(runner, step, peer, slowest_s, diag));
-    return sbp_run_replay(job->step, job->tasks, slowest_s, &runner->arena, &result->replay_s,
-                          diag);
+    SBP_TRY(sbp_run_replay(job->step, job->tasks, slowest_s, &runner->arena, &replay, diag));
+    result->replay_s = replay.step_s;
+    result->exposed_s = replay.exposed_s;
+    result->bubble_s = replay.bubble_s;
+    return SBP_OK;
 }
 
 static enum sbp_status gather_reports(struct runner *runner, int step, const struct report *report,
@@ -283,9 +287,12 @@ static enum sbp_status gather_intervals(struct runner *runner, struct sbp_diag *
 /* Called between the parts of a step only: a terminal must not slow down the timed part. */
 static void show_progress(struct runner *runner, int step, const char *part)
 {
+    const struct sbp_run_options *options = runner->job->options;
+    const struct sbp_done *all = options->progress;
     if (is_lead(runner))
-        sbp_progress_show(&runner->progress, "step %d of %d: %s", step + 1,
-                          runner->job->options->steps, part);
+        sbp_progress_show(&runner->progress, "step %d of %d: %s",
+                          (all != NULL ? all->done : step) + 1,
+                          all != NULL ? all->total : options->steps, part);
 }
 
 static enum sbp_status run_step(struct runner *runner, int step, struct sbp_diag *diag)
@@ -309,7 +316,7 @@ static enum sbp_status run_steps(struct runner *runner, struct sbp_diag *diag)
     for (int step = 0; step < runner->job->options->steps; step++) {
         SBP_TRY(run_step(runner, step, diag));
         if (progress != NULL && is_lead(runner))
-            progress->done = step + 1;
+            progress->done++;
     }
     SBP_TRY(gather_intervals(runner, diag));
     if (!is_lead(runner))
@@ -616,20 +623,26 @@ static enum sbp_status prepare_process(struct job *job, int64_t ranks, double ar
     return keep_space(job, ranks, arenas + verification, diag);
 }
 
-static enum sbp_status run_ranks(struct job *job, struct sbp_diag *diag)
+static enum sbp_status check_backend(const struct job *job, struct sbp_diag *diag)
 {
     const char *backend = job->options->backend;
-    if (strcmp(backend, "mpi") == 0) {
+    if (strcmp(backend, "nccl") == 0)
+        return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                        "backend nccl: plans run on threads and mpi, NCCL is for calibrating");
+    if (strcmp(backend, "threads") == 0 && job->ranks > 1024)
+        return sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, the threads backend runs 1024",
+                        (long long)job->ranks);
+    return SBP_OK;
+}
+
+static enum sbp_status run_ranks(struct job *job, struct sbp_diag *diag)
+{
+    if (strcmp(job->options->backend, "mpi") == 0) {
         const enum sbp_status status =
             prepare_process(job, 1, (double)job->result->arena_bytes, diag);
         return status == SBP_OK ? sbp_mpi_run(rank_main, job, diag) : sbp_run_refuse(status, diag);
     }
-    if (strcmp(backend, "nccl") == 0)
-        return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                        "backend nccl: plans run on threads and mpi, NCCL is for calibrating");
-    if (job->ranks > 1024)
-        return sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, the threads backend runs 1024",
-                        (long long)job->ranks);
+    SBP_TRY(check_backend(job, diag));
     SBP_TRY(prepare_process(job, job->ranks, arenas_bytes(job), diag));
     return sbp_threads_run((int)job->ranks, rank_main, job, diag);
 }
@@ -659,20 +672,42 @@ static enum sbp_status check_ties(const struct job *job, struct sbp_diag *diag)
     return SBP_OK;
 }
 
+/* Checks what needs no ranks, and makes room for the result. */
+static enum sbp_status open_job(struct job *job, struct sbp_diag *diag)
+{
+    const struct sbp_program *program = &job->step->program[0];
+    *job->result = (struct sbp_run_result){0};
+    SBP_TRY(sbp_runnable_check(program->graph, &program->mesh, &program->strategy,
+                               &program->parallel, diag));
+    SBP_TRY(check_ties(job, diag));
+    return open_result(job, diag);
+}
+
+enum sbp_status sbp_run_check(const struct sbp_step *step, const struct sbp_run_options *options,
+                              struct sbp_diag *diag)
+{
+    struct sbp_run_result result;
+    struct job job = {.step = step,
+                      .ranks = step->stages * step->mesh.devices,
+                      .options = options,
+                      .result = &result};
+    enum sbp_status status = open_job(&job, diag);
+    if (status == SBP_OK)
+        status = check_backend(&job, diag);
+    sbp_run_free(&result);
+    return status;
+}
+
 enum sbp_status sbp_run(const struct sbp_step *step, const struct sbp_cluster *cluster,
                         const struct sbp_run_options *options, struct sbp_run_result *result,
                         struct sbp_diag *diag)
 {
-    const struct sbp_program *program = &step->program[0];
     struct job job = {.step = step,
                       .ranks = step->stages * step->mesh.devices,
                       .cluster = cluster,
                       .options = options,
                       .result = result};
-    SBP_TRY(sbp_runnable_check(program->graph, &program->mesh, &program->strategy,
-                               &program->parallel, diag));
-    SBP_TRY(check_ties(&job, diag));
-    enum sbp_status status = open_result(&job, diag);
+    enum sbp_status status = open_job(&job, diag);
     if (status == SBP_OK)
         status = run_ranks(&job, diag);
     sbp_machine_release(job.space, job.space_bytes); /* where ranks did not come so far */

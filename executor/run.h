@@ -23,7 +23,8 @@ struct sbp_run_options {
     uint64_t seed;
     const char *backend;       /* "threads", "mpi" or "nccl" */
     const char *device;        /* of sbp_device */
-    struct sbp_done *progress; /* steps; rank 0 counts them. NULL: nobody asks */
+    struct sbp_done *progress; /* steps of this run and of others; rank 0 counts on. NULL: nobody
+                                  asks */
     enum sbp_fault fault;      /* that a test plants in an instruction of a piece's program */
     int fault_piece, fault_instr;
 };
@@ -41,6 +42,7 @@ struct sbp_run_step {
     double grad_norm; /* -1 without clipping */
     double wall_s, compute_s, communication_s;
     double replay_s; /* the measured arithmetic with the prices of communication (run_times.h) */
+    double exposed_s, bubble_s; /* of the replay: communication that is waited for, and idleness */
 };
 
 struct sbp_run_result {
@@ -73,6 +75,10 @@ enum sbp_status sbp_run(const struct sbp_step *step, const struct sbp_cluster *c
                         const struct sbp_run_options *options, struct sbp_run_result *result,
                         struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_run_free(struct sbp_run_result *result);
+
+/* Whether sbp_run would start ranks: all of its refusals that need none, before any is started. */
+enum sbp_status sbp_run_check(const struct sbp_step *step, const struct sbp_run_options *options,
+                              struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Instead of sbp_run, where this process of an MPI launcher has no program: ends those that have
  * one. Returns `status`; diag holds its reason. */

@@ -9,6 +9,7 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "costmodel/program/step_trace.h"
 
 static int stage_of(const struct sbp_run_report *report, int rank)
 {
@@ -254,123 +255,106 @@ enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, struct s
 
 /* ---- trace --------------------------------------------------------------------------------- */
 
-static void name_instr(const struct sbp_program *program, const struct sbp_instr *instr, char *name,
-                       int size)
+/* The replayed lane of a stage is as slow as its slowest device, task by task. */
+static double **slowest_of(const struct sbp_run_report *report, struct sbp_arena *arena)
 {
-    const bool collective = instr->kind == SBP_INSTR_BOX || instr->kind == SBP_INSTR_REDUCE;
-    const char *of = instr->tensor >= 0 ? program->graph->tensor[instr->tensor].name
-                     : instr->op >= 0   ? program->graph->op[instr->op].name
-                                        : "";
-    const char *what =
-        collective ? sbp_collective_name(instr->box.kind) : sbp_program_instr_name(instr->kind);
-    if (instr->phase > 0)
-        (void)snprintf(name, (size_t)size, "%s %s.%d", what, of, instr->phase);
-    else
-        (void)snprintf(name, (size_t)size, "%s%s%s", what, of[0] == '\0' ? "" : " ", of);
-}
-
-/* With the micro-batch, where there are several. */
-static void name_task(const struct sbp_run_report *report, int stage, int64_t index, char *name,
-                      int size)
-{
-    const struct sbp_task *task = &report->result->tasks[stage].task[index];
-    const struct sbp_program *program = sbp_step_chunk(report->step, stage, task->chunk);
-    name_instr(program, &program->instr[task->instr], name, size);
-    const size_t used = strlen(name);
-    if (program->scope.micro_batches > 1 && (int)used < size && task->work != SBP_WORK_UPDATE)
-        (void)snprintf(name + used, (size_t)size - used, " [%d]", task->micro_batch);
-}
-
-/* Lines of a process: its tasks; and messages on their way, which overlap with these. */
-enum { LINE_TASKS, LINE_FORWARD, LINE_BACKWARD };
-
-static int line_of(const struct sbp_instr *instr)
-{
-    if (instr->kind != SBP_INSTR_SEND)
-        return LINE_TASKS;
-    return instr->section == SBP_SECTION_FORWARD ? LINE_FORWARD : LINE_BACKWARD;
-}
-
-static struct cJSON *push_event(struct cJSON *events, const char *name, const char *phase, int pid,
-                                int line, bool *failed)
-{
-    struct cJSON *event = sbp_json_push_object(events, failed);
-    sbp_json_put_text(event, "name", name, failed);
-    sbp_json_put_text(event, "ph", phase, failed);
-    sbp_json_put_number(event, "pid", pid, failed);
-    sbp_json_put_number(event, "tid", line, failed);
-    return event;
-}
-
-static void push_process(struct cJSON *events, int pid, const char *name, bool *failed)
-{
-    struct cJSON *event = push_event(events, "process_name", "M", pid, LINE_TASKS, failed);
-    sbp_json_put_text(sbp_json_put_object(event, "args", failed), "name", name, failed);
-}
-
-/* Chrome's trace format counts in microseconds. */
-static void push_interval(struct cJSON *events, const char *name, int pid, int line, double start_s,
-                          double length_s, double compute_s, double communication_s, bool *failed)
-{
-    struct cJSON *event = push_event(events, name, "X", pid, line, failed);
-    sbp_json_put_number(event, "ts", 1e6 * start_s, failed);
-    sbp_json_put_number(event, "dur", 1e6 * length_s, failed);
-    struct cJSON *args = sbp_json_put_object(event, "args", failed);
-    sbp_json_put_number(args, "compute_s", compute_s, failed);
-    sbp_json_put_number(args, "communication_s", communication_s, failed);
-}
-
-/* A process each for what is predicted of the stages, and for what ranks measured. */
-static void push_predicted(const struct sbp_run_report *report, int stage, struct cJSON *events,
-                           bool *failed)
-{
-    const struct sbp_tasks *tasks = &report->result->tasks[stage];
-    const double *begin_s = report->result->prediction.play.begin_s[stage];
-    char name[160];
-    (void)snprintf(name, sizeof name,
-                   report->step->stages > 1 ? "predicted, stage %d" : "predicted", stage);
-    push_process(events, stage, name, failed);
-    for (int64_t i = 0; i < tasks->count; i++) {
-        const struct sbp_instr *instr = sbp_task_instr(report->step, stage, &tasks->task[i]);
-        name_task(report, stage, i, name, (int)sizeof name);
-        push_interval(events, name, stage, line_of(instr), begin_s[i],
-                      instr->compute_s + instr->communication_s, instr->compute_s,
-                      instr->communication_s, failed);
+    const struct sbp_run_result *result = report->result;
+    double **slowest_s = SBP_NEW(arena, double *, report->step->stages);
+    for (int stage = 0; slowest_s != NULL && stage < report->step->stages; stage++)
+        if ((slowest_s[stage] = SBP_NEW(arena, double, result->most_tasks + 1)) == NULL)
+            return NULL;
+    for (int rank = 0; slowest_s != NULL && rank < result->ranks; rank++) {
+        const struct sbp_run_interval *interval = result->intervals + rank * result->most_tasks;
+        double *const stage_s = slowest_s[stage_of(report, rank)];
+        for (int64_t i = 0; i < result->tasks[stage_of(report, rank)].count; i++)
+            stage_s[i] = fmax(stage_s[i], interval[i].compute_s);
     }
+    return slowest_s;
 }
 
-static void push_measured(const struct sbp_run_report *report, int rank, struct cJSON *events,
-                          bool *failed)
+struct drawing {
+    const struct sbp_run_report *report;
+    struct sbp_trace trace;
+    struct sbp_arena arena;
+    struct sbp_task_time *time; /* (most_tasks) of the process under way */
+    int pid;                    /* of the last process */
+};
+
+static void draw_process(struct drawing *drawing, const char *what, int stage)
 {
-    const int stage = stage_of(report, rank), pid = report->step->stages + rank;
-    const struct sbp_run_interval *interval =
-        report->result->intervals + rank * report->result->most_tasks;
-    char name[160];
-    char of[32] = "";
-    if (report->step->stages > 1)
-        (void)snprintf(of, sizeof of, ", stage %d", stage);
-    (void)snprintf(name, sizeof name, "measured, rank %d%s%s", rank, of,
-                   wall_is_parallel(report) ? "" : " (ranks share cores)");
-    push_process(events, pid, name, failed);
-    for (int64_t i = 0; i < report->result->tasks[stage].count; i++) {
-        name_task(report, stage, i, name, (int)sizeof name);
-        push_interval(events, name, pid, LINE_TASKS, interval[i].start_s, interval[i].wall_s,
-                      interval[i].compute_s, interval[i].communication_s, failed);
+    const struct sbp_run_report *report = drawing->report;
+    char name[SBP_STEP_TRACE_NAME_BYTES];
+    sbp_step_trace_tasks(&drawing->trace, ++drawing->pid,
+                         sbp_step_trace_name(report->step, what, stage, name), report->step, stage,
+                         &report->result->tasks[stage], drawing->time);
+}
+
+/* compute_s: (tasks), NULL: by prices. */
+static void draw_played(struct drawing *drawing, const char *what, const struct sbp_play *play,
+                        const double *compute_s, int stage)
+{
+    sbp_step_trace_played(drawing->report->step, stage, &drawing->report->result->tasks[stage],
+                          play, compute_s, drawing->time);
+    draw_process(drawing, what, stage);
+}
+
+static void draw_rank(struct drawing *drawing, int rank)
+{
+    const struct sbp_run_result *result = drawing->report->result;
+    const struct sbp_run_interval *interval = result->intervals + rank * result->most_tasks;
+    const int stage = stage_of(drawing->report, rank);
+    char what[SBP_STEP_TRACE_NAME_BYTES];
+    for (int64_t i = 0; i < result->tasks[stage].count; i++)
+        drawing->time[i] = (struct sbp_task_time){.begin_s = interval[i].start_s,
+                                                  .end_s = interval[i].start_s + interval[i].wall_s,
+                                                  .compute_s = interval[i].compute_s,
+                                                  .communication_s = interval[i].communication_s};
+    (void)snprintf(what, sizeof what, "measured, rank %d%s", rank,
+                   wall_is_parallel(drawing->report) ? "" : " (ranks share cores)");
+    draw_process(drawing, what, stage);
+}
+
+/* Ranks of a stage that are drawn: one, where all are too many for a file. */
+static int64_t drawn_ranks(const struct sbp_run_report *report)
+{
+    const struct sbp_run_result *result = report->result;
+    return (result->ranks + 2 * report->step->stages) * result->most_tasks >
+                   SBP_STEP_TRACE_MOST_EVENTS
+               ? 1
+               : report->step->mesh.devices;
+}
+
+/* A stage's prediction, its replay where ranks share cores, and its ranks stand below each other.
+ */
+static enum sbp_status draw(struct drawing *drawing, struct sbp_diag *diag)
+{
+    const struct sbp_run_report *report = drawing->report;
+    const struct sbp_run_result *result = report->result;
+    struct sbp_run_prediction replay;
+    double **slowest_s = slowest_of(report, &drawing->arena);
+    drawing->time = SBP_NEW(&drawing->arena, struct sbp_task_time, result->most_tasks + 1);
+    if (slowest_s == NULL || drawing->time == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the timeline of a step");
+    SBP_TRY(sbp_run_replay(report->step, result->tasks, slowest_s, &drawing->arena, &replay, diag));
+    for (int stage = 0; stage < report->step->stages; stage++) {
+        const int first = (int)(stage * report->step->mesh.devices);
+        draw_played(drawing, "predicted", &result->prediction.play, NULL, stage);
+        if (!wall_is_parallel(report))
+            draw_played(drawing, "replayed", &replay.play, slowest_s[stage], stage);
+        for (int i = 0; i < drawn_ranks(report); i++)
+            draw_rank(drawing, first + i);
     }
+    return SBP_OK;
 }
 
 enum sbp_status sbp_run_write_trace(const struct sbp_run_report *report, const char *path,
                                     struct sbp_diag *diag)
 {
-    struct cJSON *root = cJSON_CreateObject();
-    bool failed = root == NULL;
-    sbp_json_put_text(root, "displayTimeUnit", "ms", &failed);
-    struct cJSON *events = sbp_json_put_array(root, "traceEvents", &failed);
-    for (int stage = 0; stage < report->step->stages; stage++)
-        push_predicted(report, stage, events, &failed);
-    for (int rank = 0; rank < report->result->ranks; rank++)
-        push_measured(report, rank, events, &failed);
-    const enum sbp_status status = sbp_json_write(failed ? NULL : root, path, diag);
-    cJSON_Delete(root);
+    struct drawing drawing = {.report = report};
+    const enum sbp_status status = draw(&drawing, diag);
+    sbp_arena_free(&drawing.arena);
+    if (status == SBP_OK)
+        return sbp_trace_write(&drawing.trace, path, diag);
+    sbp_trace_free(&drawing.trace);
     return status;
 }

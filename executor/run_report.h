@@ -22,8 +22,9 @@ enum sbp_status sbp_run_print(const struct sbp_run_report *report,
                               struct sbp_diag *diag) SBP_MUST_USE;
 enum sbp_status sbp_run_print_json(const struct sbp_run_report *report,
                                    struct sbp_diag *diag) SBP_MUST_USE;
-/* Chrome's trace format: the predicted intervals of a step, and every rank's measured ones of the
- * last step, under the same names. */
+/* A timeline (costmodel/program/step_trace.h) of each stage as predicted, of each rank as measured
+ * in the last step, of one rank a stage where they are too many, and, where ranks share cores, of
+ * each stage as replayed. */
 enum sbp_status sbp_run_write_trace(const struct sbp_run_report *report, const char *path,
                                     struct sbp_diag *diag) SBP_MUST_USE;
 

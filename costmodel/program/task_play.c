@@ -7,7 +7,7 @@ struct lane {
     int stage;
     const struct sbp_tasks *tasks;
     const double *length_s;
-    double *begin_s;
+    double *begin_s, *end_s;
     int64_t next;
     double free_s, link_free_s[2];
     double *arrival_s[2]; /* (chunks, micro_batches) of activations, of gradients; < 0: not sent */
@@ -35,11 +35,19 @@ static bool holds(const struct player *player, int stage, int tensor)
     return tensor < 0 || sbp_step_holds(player->step, stage, tensor);
 }
 
-/* Ends the next task. */
-static void pass_by(struct lane *lane, double begin_s, double end_s)
+/* Plays the next task, after which the stage is free at free_s. */
+static void pass_by(struct lane *lane, double begin_s, double end_s, double free_s)
 {
-    lane->begin_s[lane->next++] = begin_s;
-    lane->free_s = end_s;
+    lane->begin_s[lane->next] = begin_s;
+    lane->end_s[lane->next++] = end_s;
+    lane->free_s = free_s;
+}
+
+/* Computes, or exchanges with the stage's own devices. */
+static void work(struct lane *lane)
+{
+    const double end_s = lane->free_s + lane->length_s[lane->next];
+    pass_by(lane, lane->free_s, end_s, end_s);
 }
 
 /* Where the message of a task's micro-batch to a chunk of a stage arrives. */
@@ -61,7 +69,7 @@ static void send(struct player *player, int stage, const struct sbp_instr *instr
     const double end_s = begin_s + lane->length_s[lane->next];
     lane->link_free_s[back] = end_s;
     *arrival_of(player, piece, back, task->micro_batch) = end_s;
-    pass_by(lane, begin_s, lane->free_s);
+    pass_by(lane, begin_s, end_s, lane->free_s);
 }
 
 /* Whether the message is on its way. */
@@ -73,7 +81,8 @@ static bool receive(struct player *player, struct lane *lane, const struct sbp_i
     const double arrival_s = *arrival_of(player, piece, back, task->micro_batch);
     if (arrival_s < 0)
         return false;
-    pass_by(lane, lane->free_s, fmax(lane->free_s, arrival_s));
+    const double there_s = fmax(lane->free_s, arrival_s);
+    pass_by(lane, lane->free_s, there_s, there_s);
     return true;
 }
 
@@ -93,7 +102,7 @@ static bool sum(struct player *player, int tensor)
     }
     for (int stage = 0; stage < player->step->stages; stage++)
         if (holds(player, stage, tensor))
-            pass_by(&player->lane[stage], begin_s, begin_s + length_s);
+            pass_by(&player->lane[stage], begin_s, begin_s + length_s, begin_s + length_s);
     return true;
 }
 
@@ -111,8 +120,25 @@ static bool play_next(struct player *player, int stage)
     if (instr->kind == SBP_INSTR_SEND)
         send(player, stage, instr);
     else
-        pass_by(lane, lane->free_s, lane->free_s + lane->length_s[lane->next]);
+        work(lane);
     return true;
+}
+
+double **sbp_tasks_lengths(const struct sbp_step *step, const struct sbp_tasks *tasks,
+                           double *const *compute_s, struct sbp_arena *arena)
+{
+    double **length_s = SBP_NEW(arena, double *, step->stages);
+    for (int stage = 0; length_s != NULL && stage < step->stages; stage++) {
+        length_s[stage] = SBP_NEW(arena, double, tasks[stage].count + 1);
+        if (length_s[stage] == NULL)
+            return NULL;
+        for (int64_t i = 0; i < tasks[stage].count; i++) {
+            const struct sbp_instr *instr = sbp_task_instr(step, stage, &tasks[stage].task[i]);
+            length_s[stage][i] = instr->communication_s +
+                                 (compute_s == NULL ? instr->compute_s : compute_s[stage][i]);
+        }
+    }
+    return length_s;
 }
 
 static enum sbp_status refuse(const struct player *player, struct sbp_diag *diag)
@@ -138,7 +164,8 @@ static enum sbp_status open_lanes(struct player *player, const struct sbp_tasks 
     const int64_t frames = sbp_step_chunks(step) * step->micro_batches;
     player->lane = SBP_NEW(arena, struct lane, step->stages);
     play->begin_s = SBP_NEW(arena, double *, step->stages);
-    if (player->lane == NULL || play->begin_s == NULL)
+    play->end_s = SBP_NEW(arena, double *, step->stages);
+    if (player->lane == NULL || play->begin_s == NULL || play->end_s == NULL)
         return SBP_E_MEMORY;
     for (int stage = 0; stage < step->stages; stage++) {
         struct lane *const lane = &player->lane[stage];
@@ -147,9 +174,12 @@ static enum sbp_status open_lanes(struct player *player, const struct sbp_tasks 
             .tasks = &tasks[stage],
             .length_s = length_s[stage],
             .begin_s = SBP_NEW(arena, double, tasks[stage].count + 1),
+            .end_s = SBP_NEW(arena, double, tasks[stage].count + 1),
             .arrival_s = {SBP_NEW(arena, double, frames), SBP_NEW(arena, double, frames)}};
         play->begin_s[stage] = lane->begin_s;
-        if (lane->begin_s == NULL || lane->arrival_s[0] == NULL || lane->arrival_s[1] == NULL)
+        play->end_s[stage] = lane->end_s;
+        if (lane->begin_s == NULL || lane->end_s == NULL || lane->arrival_s[0] == NULL ||
+            lane->arrival_s[1] == NULL)
             return SBP_E_MEMORY;
         for (int64_t i = 0; i < frames; i++)
             lane->arrival_s[0][i] = lane->arrival_s[1][i] = -1;

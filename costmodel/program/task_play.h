@@ -1,4 +1,5 @@
-/* Plays the tasks of all stages with given times: when each begins, and how long the step takes.
+/* Plays the tasks of all stages with given times: when each begins and ends, and how long the step
+ * takes.
  *
  * A stage does one task after the other. A message leaves when the tasks before it are done and
  * travels beside those behind it, on a link a direction that carries one message after the other;
@@ -15,8 +16,15 @@
 
 struct sbp_play {
     double **begin_s; /* (stages, tasks) */
+    double **end_s;   /* likewise; of a message when it is there, of its receipt when it was waited
+                         for */
     double step_s;
 };
+
+/* Lengths of all tasks, (stages, tasks): what they compute for (NULL: by their prices), and the
+ * prices of communication. The arena's; NULL when memory is out. */
+double **sbp_tasks_lengths(const struct sbp_step *step, const struct sbp_tasks *tasks,
+                           double *const *compute_s, struct sbp_arena *arena);
 
 /* length_s: (stages, tasks) of each task, of a message on its way. Arrays are the arena's.
  * E_INTERNAL: stages wait for each other; E_MEMORY. */

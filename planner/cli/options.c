@@ -220,13 +220,20 @@ static const struct sbp_option options[] = {
      "nodes of the logs' runs, where a log does not say; of --dry-run, --print-sbatch", HANDED},
     {"--ranks-per-node", "N", "ranks on each", HANDED},
     {"--quiet", NULL, "print nothing but errors", HANDED},
-    {"--steps", "N", "training steps (default 1)", HANDED},
+    {"--rounds", "N",
+     "in which each plan has its turn (default 8, the fewest that give an interval of 99 %)",
+     HANDED},
+    {"--steps", "N", "training steps (default 1; of bench: of a round, 3)", HANDED},
+    {"--warmup", "N", "first steps of a round, which are dropped (default 1)", HANDED},
     {"--verify", NULL,
      "compare gradients, loss and updates with one device in double precision; shrunk: of the same "
      "plan on a smaller model; --verify alone is full, --verify=NAME",
      HANDED, .names = sbp_verify_names},
     {"--dtype", "NAME", "f32 (default) or f64: of the run", HANDED},
-    {"--trace", "FILE", "write the timeline of the last step", HANDED},
+    {"--trace", "FILE",
+     "write the timeline of the step (of a run: predicted, and measured of the last one), which "
+     "Perfetto and chrome://tracing open",
+     FIELD(TEXT, trace)},
     {"--top", "K",
      "the K best plans that are split or cut otherwise, in one table by layout; with -o plan.json "
      "the next ones go to plan-2.json, plan-3.json, ...",

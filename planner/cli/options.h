@@ -42,6 +42,7 @@ struct sbp_arguments {
     const char *strategy, *problem, *runtime;
     struct sbp_degrees degrees;
     const char *megatron; /* flags of Megatron-LM; NULL */
+    const char *trace;    /* file of a timeline; NULL */
     struct sbp_word_list fix, set, sweep, from;
     struct sbp_word_list row; /* KEY=VALUE of the current row of a sweep; not an option */
     int64_t top;              /* plans to show; 0: the best one */

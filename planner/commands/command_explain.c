@@ -3,11 +3,13 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/file.h"
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
 #include "planner/commands/commands.h"
 #include "planner/plan/roles.h"
+#include "planner/report/plan_trace.h"
 #include "planner/report/price_interval.h"
 #include "planner/report/report.h"
 
@@ -364,20 +366,54 @@ static enum sbp_status print_json(const struct sbp_report *report,
     return sbp_json_finish(json, failed, diag);
 }
 
+/* --- either --- */
+
+static enum sbp_status check_trace(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    const char *plan = arguments->operands.word[0], *trace = arguments->trace;
+    if (trace == NULL)
+        return SBP_OK;
+    if (sbp_file_is_same(plan, trace))
+        return sbp_fail(diag, SBP_E_USAGE, "sbplan explain: --trace %s would overwrite the plan",
+                        trace);
+    return sbp_file_check_writable(trace, diag);
+}
+
+static enum sbp_status print_trace(const char *path, const struct sbp_plan *plan,
+                                   const struct sbp_plan_trace *drawn)
+{
+    const char *by = drawn->by_tasks ? "task" : "work";
+    SBP_PRINT_LINE("\nwrote %s, %s by %s", path, by, by);
+    if (drawn->stages < plan->cut.parallel.pipeline)
+        SBP_PRINT(", %d of %lld stages", drawn->stages, (long long)plan->cut.parallel.pipeline);
+    SBP_PRINT("\n");
+    return SBP_OK;
+}
+
+static enum sbp_status explain(const struct sbp_arguments *arguments, const struct sbp_plan *plan,
+                               struct sbp_diag *diag)
+{
+    struct sbp_report report;
+    struct sbp_price_interval trust;
+    struct sbp_plan_trace drawn;
+    if (arguments->trace != NULL)
+        SBP_TRY(sbp_plan_trace_write(plan, arguments->trace, &drawn, diag));
+    SBP_TRY(sbp_report_make(plan, &report, diag));
+    enum sbp_status status = sbp_price_interval_make(plan, &report.step, &trust, diag);
+    if (status == SBP_OK)
+        status = arguments->json ? print_json(&report, &trust, diag) : print_text(&report, &trust);
+    sbp_report_free(&report);
+    return status == SBP_OK && arguments->trace != NULL && !arguments->json
+               ? print_trace(arguments->trace, plan, &drawn)
+               : status;
+}
+
 enum sbp_status sbp_command_explain(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     struct sbp_plan plan;
-    struct sbp_report report;
-    struct sbp_price_interval trust;
+    SBP_TRY(check_trace(arguments, diag));
     SBP_TRY(sbp_plan_read(arguments->operands.word[0], &plan, diag));
-    enum sbp_status status = sbp_report_make(&plan, &report, diag);
-    if (status == SBP_OK) {
-        status = sbp_price_interval_make(&plan, &report.step, &trust, diag);
-        if (status == SBP_OK)
-            status =
-                arguments->json ? print_json(&report, &trust, diag) : print_text(&report, &trust);
-        sbp_report_free(&report);
-    }
+    const enum sbp_status status = explain(arguments, &plan, diag);
     sbp_plan_free(&plan);
     return status;
 }

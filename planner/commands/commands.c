@@ -34,7 +34,7 @@ static const struct sbp_command commands[] = {
      OPERANDS("PLAN", 1, 1),
      .summary = "say what a plan does: layer by layer, tensor by tensor, transfer by transfer",
      .notes = "The plan is checked, compiled and priced again.",
-     .options = "--json --help",
+     .options = "--trace --json --help",
      .run = sbp_command_explain},
     {.name = "compare",
      OPERANDS("MODEL CLUSTER", 2, 2),
@@ -130,6 +130,18 @@ static const struct sbp_command commands[] = {
      .options = "--steps --verify --backend --device --dtype --seed --trace --json --help",
      .forwards = true,
      .run = sbp_command_run},
+    {.name = "bench",
+     OPERANDS("PLAN...", 1, INT_MAX),
+     .summary = "measure plans of one model beside each other and beside their predictions",
+     .notes =
+         "Plans take turns, round by round; a round counts as the median of its steps, and the "
+         "interval is that of the median over rounds. Plans of other batches are compared by "
+         "their rates. Starts sbplan-run, with --backend mpi under mpirun, and prints that "
+         "command. Exit status: 0 done, 1 a loss is no finite number, 2 bad usage or bad input, "
+         "130, 143 or 129 interrupted by SIGINT, SIGTERM or SIGHUP.",
+     .options = "--rounds --steps --warmup --backend --device --dtype --seed --json --help",
+     .forwards = true,
+     .run = sbp_command_bench},
     {.name = NULL},
 };
 

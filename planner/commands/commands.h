@@ -42,6 +42,7 @@ SBP_DECLARE_COMMAND(solve);
 SBP_DECLARE_COMMAND(list);
 SBP_DECLARE_COMMAND(import);
 SBP_DECLARE_COMMAND(run);
+SBP_DECLARE_COMMAND(bench); /* in command_run.c: it starts the same program */
 SBP_DECLARE_COMMAND(calibrate);
 /* calibrate --runs CSV: not measuring, but a trainer's profile of a table of runs. */
 enum sbp_status sbp_command_fit(const struct sbp_arguments *arguments, const char *csv,

@@ -68,6 +68,17 @@ struct sbp_summary sbp_summary_make(const struct sbp_plan *plan, const struct sb
     return summary;
 }
 
+const char *sbp_summary_unit(const struct sbp_graph *graph, int64_t *count)
+{
+    bool images = false;
+    for (int op = 0; op < graph->op_count; op++)
+        images |=
+            graph->op[op].kind == SBP_OP_CONV2D || graph->op[op].kind == SBP_OP_PATCH_EMBEDDING;
+    const bool tokens = !images && graph->sequence > 1;
+    *count = graph->global_batch * (tokens ? graph->sequence : 1);
+    return tokens ? "tokens" : images ? "images" : "samples";
+}
+
 double sbp_summary_work_s(const struct sbp_summary *summary)
 {
     const struct sbp_step_totals *totals = &summary->totals;

@@ -24,6 +24,9 @@ struct sbp_summary {
     int64_t reserve_bytes, memory_bytes; /* a device's reserve, and its memory */
 };
 struct sbp_summary sbp_summary_make(const struct sbp_plan *plan, const struct sbp_step *step);
+/* What rates count: "tokens", or "images" or "samples" where a model reads no tokens; and how many
+ * of them a step has. */
+const char *sbp_summary_unit(const struct sbp_graph *graph, int64_t *count);
 /* Device seconds without communication: forward, backward, recomputation, optimizer. */
 double sbp_summary_work_s(const struct sbp_summary *summary);
 

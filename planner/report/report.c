@@ -306,19 +306,12 @@ static double samples_per_s(const struct sbp_report *report)
 
 const char *sbp_report_rate(const struct sbp_report *report, char *buffer)
 {
-    const struct sbp_graph *graph = &report->plan->cut.graph;
-    bool images = false;
     char count[UNIT_BYTES];
-    for (int op = 0; op < graph->op_count; op++)
-        images |=
-            graph->op[op].kind == SBP_OP_CONV2D || graph->op[op].kind == SBP_OP_PATCH_EMBEDDING;
-    if (images || graph->sequence == 1)
-        (void)snprintf(buffer, SBP_RATE_BYTES, "%s %s/s",
-                       sbp_format_count(samples_per_s(report), count),
-                       images ? "images" : "samples");
-    else
-        (void)snprintf(buffer, SBP_RATE_BYTES, "%s tokens/s",
-                       sbp_format_count(report->summary.tokens_per_s, count));
+    int64_t step;
+    const char *unit = sbp_summary_unit(&report->plan->cut.graph, &step);
+    const double rate =
+        strcmp(unit, "tokens") == 0 ? report->summary.tokens_per_s : samples_per_s(report);
+    (void)snprintf(buffer, SBP_RATE_BYTES, "%s %s/s", sbp_format_count(rate, count), unit);
     return buffer;
 }
 

@@ -49,8 +49,9 @@ static bool sums_within(const struct plan *plan)
     return sums;
 }
 
-static void check_played(const struct plan *plan)
+static void check_played(const struct plan *plan, struct sbp_random *random)
 {
+    (void)random;
     struct sbp_arena arena = {0};
     struct sbp_diag diag = {0};
     struct sbp_run_prediction prediction;
@@ -65,6 +66,10 @@ static void check_played(const struct plan *plan)
         fail_msg("seed %llu, %s, %d stages: tasks take %.17g, the timeline %.17g",
                  (unsigned long long)seed, sbp_timeline_schedule_name(plan->parallel.schedule),
                  plan->step.stages, prediction.step_s, step_s);
+    assert_true(fabs(prediction.exposed_s - plan->step.totals.exposed_s) <= 1e-9 * step_s);
+    assert_true(fabs(prediction.bubble_s - plan->step.totals.bubble_s) <= 1e-9 * step_s);
+    for (int stage = 0; stage < plan->step.stages; stage++)
+        assert_int_equal(tasks[stage].frames, plan->step.timeline.device[stage].in_flight);
     sbp_arena_free(&arena);
 }
 
@@ -127,16 +132,16 @@ static void ties_of_chunks_equal_one_device(void **state)
     assert_int_equal(runs, PLANS);
 }
 
-/* Played with their prices, the tasks take as long as the timeline says where nothing hides; sums
- * over stages, which the timeline does not wait for, aside. */
-static void tasks_take_as_long_as_the_timeline(void **state)
+/* Checks random pipelines whose stages sum nothing together, which the timeline does not wait for.
+ */
+static void for_pipelines(uint64_t offset,
+                          void (*check)(const struct plan *plan, struct sbp_random *random))
 {
     enum { PLANS = 60 };
     char model[MODEL_BYTES];
     struct sbp_random random;
     struct tally tally = {0};
-    (void)state;
-    sbp_random_seed(&random, seed + 800);
+    sbp_random_seed(&random, seed + offset);
     for (int tries = 0; tally.plans < PLANS && tries < 20 * MOST_TRIES; tries++) {
         struct plan plan;
         random_model(&random, tries % 3, model, MODEL_BYTES);
@@ -145,13 +150,112 @@ static void tasks_take_as_long_as_the_timeline(void **state)
         if (plan_cut_stages(&plan, &random)) {
             plan_randomise(&plan, &random, tries % 2 == 0, SBP_BOXING_FULL, SBP_F64);
             if (count_ties(&plan, false) == 0 && !sums_within(&plan)) {
-                check_played(&plan);
+                check(&plan, &random);
                 count_plan(&tally, &plan);
             }
         }
         plan_close(&plan);
     }
     expect_all(&tally, PLANS);
+}
+
+/* Played with their prices, the tasks take as long as the timeline says where nothing hides. */
+static void tasks_take_as_long_as_the_timeline(void **state)
+{
+    (void)state;
+    for_pipelines(800, check_played);
+}
+
+/* ---- replays ------------------------------------------------------------------------------- */
+
+/* A step whose arithmetic takes other times than its prices, and the simulator's stages of it,
+ * summed here by section. */
+struct replayed {
+    struct sbp_arena arena;
+    struct sbp_tasks tasks[16];
+    double *compute_s[16];
+    struct sbp_stage_cost cost[16];
+    struct sbp_stage_end end[16];
+    double within_s; /* collectives of all passes and stages, which nothing hides */
+    double beside_s; /* messages and sums of gradients */
+};
+
+static void add_cost(struct replayed *r, const struct sbp_instr *instr, double compute_s, int stage,
+                     double micro_batches)
+{
+    struct sbp_stage_cost *const cost = &r->cost[stage];
+    const bool forward = instr->section == SBP_SECTION_FORWARD;
+    const double all_s = compute_s + instr->communication_s;
+    if (instr->kind == SBP_INSTR_SEND)
+        *(forward ? &cost->send_forward_s : &cost->send_backward_s) += all_s;
+    else if (instr->section != SBP_SECTION_STEP)
+        *(forward ? &cost->forward_s : &cost->backward_input_s) += all_s;
+    else if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT)
+        r->end[stage].sync_s += all_s;
+    else
+        r->end[stage].optimizer_s += all_s;
+    const bool once = instr->section == SBP_SECTION_STEP;
+    const bool beside =
+        instr->kind == SBP_INSTR_SEND || (once && instr->cause == SBP_CAUSE_WEIGHT_GRADIENT);
+    *(beside ? &r->beside_s : &r->within_s) += instr->communication_s * (once ? 1 : micro_batches);
+}
+
+/* Each stage is slower or faster than its prices by a factor of its own, 1/2 to 3/2. */
+static void open_replayed(struct replayed *r, const struct plan *plan, struct sbp_random *random)
+{
+    struct sbp_diag diag = {0};
+    *r = (struct replayed){0};
+    for (int stage = 0; stage < plan->step.stages; stage++) {
+        const struct sbp_program *program = sbp_step_program(&plan->step, stage);
+        const double factor = 0.5 + sbp_random_unit(random);
+        expect_ok(sbp_tasks_make(&plan->step, stage, &r->arena, &r->tasks[stage], &diag), &diag);
+        r->compute_s[stage] = SBP_NEW(&r->arena, double, r->tasks[stage].count);
+        assert_non_null(r->compute_s[stage]);
+        for (int64_t i = 0; i < r->tasks[stage].count; i++)
+            r->compute_s[stage][i] =
+                factor * program->instr[r->tasks[stage].task[i].instr].compute_s;
+        for (int i = 0; i < program->instr_count; i++)
+            add_cost(r, &program->instr[i], factor * program->instr[i].compute_s, stage,
+                     (double)plan->step.micro_batches);
+    }
+}
+
+static void check_replayed(const struct plan *plan, struct sbp_random *random)
+{
+    if (plan->step.pieces > plan->step.stages || plan->parallel.schedule == SBP_ZERO_BUBBLE)
+        return; /* their costs are summed otherwise */
+    struct sbp_diag diag = {0};
+    struct sbp_timeline timeline;
+    struct sbp_run_prediction replay;
+    struct replayed r;
+    open_replayed(&r, plan, random);
+    const struct sbp_timeline_request request = {.schedule = plan->parallel.schedule,
+                                                 .stages = plan->step.stages,
+                                                 .micro_batches = (int)plan->step.micro_batches,
+                                                 .stage = r.cost,
+                                                 .end = r.end};
+    expect_ok(sbp_timeline_simulate(&request, &r.arena, &timeline, &diag), &diag);
+    expect_ok(sbp_run_replay(&plan->step, r.tasks, r.compute_s, &r.arena, &replay, &diag), &diag);
+    const double step_s = timeline.makespan_s, stages = plan->step.stages;
+    const double exposed_s = (r.within_s + fmin(stages * timeline.exposed_s, r.beside_s)) / stages;
+    double compute_s = 0;
+    for (int stage = 0; stage < plan->step.stages; stage++) {
+        for (int64_t i = 0; i < r.tasks[stage].count; i++)
+            compute_s += r.compute_s[stage][i] / stages;
+        assert_int_equal(r.tasks[stage].frames, timeline.device[stage].in_flight);
+    }
+    assert_true(fabs(replay.step_s - step_s) <= 1e-12 * step_s);
+    assert_true(fabs(replay.exposed_s - exposed_s) <= 1e-9 * step_s);
+    assert_true(fabs(replay.bubble_s - fmax(0, step_s - compute_s - exposed_s)) <= 1e-9 * step_s);
+    sbp_arena_free(&r.arena);
+}
+
+/* Step, exposed communication, bubble and micro-batches in flight of a replay are the simulator's,
+ * whatever the arithmetic took. */
+static void replays_are_the_simulators(void **state)
+{
+    (void)state;
+    for_pipelines(900, check_replayed);
 }
 
 /* Both users of a table in one stage, whose gradients wait: the table's own work must come last. */
@@ -189,6 +293,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(ties_of_chunks_equal_one_device),
         cmocka_unit_test(ties_that_wait_equal_one_device),
         cmocka_unit_test(tasks_take_as_long_as_the_timeline),
+        cmocka_unit_test(replays_are_the_simulators),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

@@ -113,6 +113,24 @@ static void test_flag_of_names(void **state)
     assert_int_equal(settings.mode, SBP_VERIFY_SHRUNK);
 }
 
+static void test_operands(void **state)
+{
+    (void)state;
+    char *argv[] = {"program", "a", "--verify", "b", "-", "c"};
+    const char *word[6];
+    struct sbp_word_list operands = {.count = 7, .word = word};
+    struct settings settings = {0};
+    struct sbp_diag diag = {{0}};
+    assert_int_equal(sbp_options_read_list(options, 6, argv, &settings, &operands, &diag), SBP_OK);
+    assert_int_equal(operands.count, 4);
+    assert_string_equal(operands.word[0], "a");
+    assert_string_equal(operands.word[2], "-");
+    assert_string_equal(operands.word[3], "c");
+    assert_true(settings.verify);
+    assert_int_equal(sbp_options_read_list(options, 1, argv, &settings, &operands, &diag), SBP_OK);
+    assert_int_equal(operands.count, 0);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -168,6 +186,7 @@ int main(void)
         cmocka_unit_test(test_taken),
         cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_flag_of_names),
+        cmocka_unit_test(test_operands),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

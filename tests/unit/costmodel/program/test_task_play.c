@@ -71,6 +71,10 @@ static void test_messages(void **state)
     add(&s, 1, SBP_INSTR_SEND, SBP_SECTION_BACKWARD, 0, 0.25);
     assert_float_equal(play(&s, &played), 1 + 0.5 + 1 + 1.5 + 0.25 + 2, 1e-12);
     assert_float_equal(played.begin_s[1][1], 1.5, 1e-12);
+    assert_float_equal(played.end_s[0][0], 1, 1e-12);
+    assert_float_equal(played.end_s[0][1], 1.5, 1e-12);
+    assert_float_equal(played.begin_s[0][2], 1, 1e-12);
+    assert_float_equal(played.end_s[0][2], 4.25, 1e-12);
     sbp_arena_free(&s.arena);
 }
 
@@ -90,6 +94,7 @@ static void test_link(void **state)
     assert_float_equal(play(&s, &played), 1 + 3 + 3 + 1, 1e-12);
     assert_float_equal(played.begin_s[0][2], 1, 1e-12);
     assert_float_equal(played.begin_s[0][3], 4, 1e-12);
+    assert_float_equal(played.end_s[0][3], 7, 1e-12);
     sbp_arena_free(&s.arena);
 }
 
@@ -109,6 +114,7 @@ static void test_sums(void **state)
     }
     assert_float_equal(play(&s, &played), 3 + 0.5 + 0.25, 1e-12);
     assert_float_equal(played.begin_s[0][1], 3, 1e-12);
+    assert_float_equal(played.end_s[0][1], 3.5, 1e-12);
     assert_float_equal(played.begin_s[1][1], 2, 1e-12);
     sbp_arena_free(&s.arena);
 }

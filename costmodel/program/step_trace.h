@@ -5,7 +5,7 @@
  * them have the same names whether times are predicted or measured, so that both can be compared.
  * Works ("forward [3]": micro-batch 3, from 0) stand above the tasks that they consist of. Bytes
  * are those of what persists, of the frames of micro-batches in flight, and of what a work needs
- * besides; their most is the step's memory (struct sbp_stage_memory).
+ * besides; their most is the step's memory (struct sbp_stage_memory) but for gaps between frames.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_STEP_TRACE_H
 #define SBP_COSTMODEL_PROGRAM_STEP_TRACE_H

@@ -115,12 +115,16 @@ def check_alike(processes):
 
 def check_plan(processes, path):
     with open(path, encoding="utf-8") as file:
-        stages = json.load(file)["stages"]
+        plan = json.load(file)
+    # Frames of several chunks, or of several parts, leave gaps between them.
+    gaps = plan["parallel"]["schedule"] in ("interleaved", "zero-bubble")
     for process in processes:
-        stage = stages[process.stage()]
+        stage = plan["stages"][process.stage()]
         for counter, key in (("micro-batches in flight", "in_flight"), ("memory", "device_bytes")):
-            need(process.most(counter) == stage[key],
-                 f"{process.name}: {counter} {process.most(counter)}, the plan says {stage[key]}")
+            most = process.most(counter)
+            least = 0.9 * stage[key] if gaps and counter == "memory" else stage[key]
+            need(least <= most <= stage[key],
+                 f"{process.name}: {counter} {most}, the plan says {stage[key]}")
 
 
 def check(path, plan):

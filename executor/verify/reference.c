@@ -136,16 +136,58 @@ static enum sbp_status open_ranks(struct sbp_reference *reference, uint64_t seed
     return SBP_OK;
 }
 
+/* The graph as one micro-batch, in both precisions. */
+static enum sbp_status open_programs(struct sbp_reference *reference, const struct sbp_graph *graph,
+                                     const struct sbp_cluster *cluster, struct sbp_diag *diag)
+{
+    SBP_TRY(sbp_cut_graph(graph, graph->global_batch, &reference->arena, &reference->graph, diag));
+    reference->graph.training = (struct sbp_training){.update = {.optimizer = SBP_SGD}};
+    return compile(reference, cluster, diag);
+}
+
+/* Sizes of an instruction's magnitudes, which come and go: absolute values of its operands, and
+ * their squares. */
+static int64_t largest_scratch_bytes(const struct sbp_program *program)
+{
+    static const int operands[] = {SBP_AT_IN, SBP_AT_DY, SBP_AT_W};
+    int64_t largest = 0;
+    for (int i = 0; i < program->instr_count; i++) {
+        int64_t elements = 0;
+        for (size_t j = 0; j < sizeof operands / sizeof *operands; j++) {
+            const int buffer = program->instr[i].buffer[operands[j]];
+            elements += buffer < 0 ? 0 : program->buffer[buffer].elements;
+        }
+        largest = elements > largest ? elements : largest;
+    }
+    return largest * (int64_t)sizeof(double);
+}
+
+/* All sizes are of buffers that a program has, so that their sum is far from the range's end. */
+enum sbp_status sbp_reference_bytes(const struct sbp_graph *graph,
+                                    const struct sbp_cluster *cluster, int64_t *bytes,
+                                    struct sbp_diag *diag)
+{
+    struct sbp_reference reference = {0};
+    const enum sbp_status status = open_programs(&reference, graph, cluster, diag);
+    if (status == SBP_OK) {
+        const struct sbp_program *program = &reference.program;
+        *bytes = program->arena_bytes + reference.shadow_program.arena_bytes +
+                 largest_scratch_bytes(program);
+        for (int t = 0; t < graph->tensor_count; t++)
+            if (program->weight_buffer[t] >= 0)
+                *bytes +=
+                    program->buffer[program->weight_buffer[t]].elements * (int64_t)sizeof(double);
+    }
+    sbp_reference_close(&reference);
+    return status;
+}
+
 enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct sbp_graph *graph,
                                    const struct sbp_cluster *cluster, uint64_t seed, double u,
                                    struct sbp_diag *diag)
 {
     *reference = (struct sbp_reference){.scale = hypot(u, 0x1p-53) / 0x1p-24};
-    enum sbp_status status =
-        sbp_cut_graph(graph, graph->global_batch, &reference->arena, &reference->graph, diag);
-    reference->graph.training = (struct sbp_training){.update = {.optimizer = SBP_SGD}};
-    if (status == SBP_OK)
-        status = compile(reference, cluster, diag);
+    enum sbp_status status = open_programs(reference, graph, cluster, diag);
     if (status == SBP_OK)
         status = open_ranks(reference, seed, diag);
     if (status != SBP_OK)
@@ -334,9 +376,11 @@ enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,
     sbp_rank_begin_step(&reference->shadow, step);
     SBP_TRY(sbp_rank_begin_work(&reference->rank, &all, diag));
     SBP_TRY(sbp_rank_begin_work(&reference->shadow, &all, diag));
-    for (int i = 0; i < reference->program.instr_count; i++)
+    for (int i = 0; i < reference->program.instr_count; i++) {
+        sbp_post_pulse(reference->post);
         if (reference->program.instr[i].kind != SBP_INSTR_UPDATE)
             SBP_TRY(run_instr(reference, i, diag));
+    }
     SBP_TRY(sbp_rank_end_work(&reference->rank, &all, diag));
     reference->loss = sbp_rank_loss(&reference->rank);
     return SBP_OK;

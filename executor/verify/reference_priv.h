@@ -28,7 +28,14 @@ struct sbp_reference {
     struct sbp_reference_output *
         *output; /* (tensor_count), NULL unless sbp_reference_end_instr says so */
     double loss, loss_sum, loss_inherited;
+    struct sbp_post *post; /* borrowed: shows that it is at work; NULL: nobody watches */
 };
+
+/* Bytes that a reference will hold: both arenas, sizes, and the largest instruction's scratch.
+ * Fails as a program that is compiled. */
+enum sbp_status sbp_reference_bytes(const struct sbp_graph *graph,
+                                    const struct sbp_cluster *cluster, int64_t *bytes,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
 
 /* u: the run's unit roundoff. On failure nothing is left allocated. */
 enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct sbp_graph *graph,

@@ -505,11 +505,30 @@ static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_c
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the verification");
     const enum sbp_status status =
         sbp_reference_open(reference, v->rank->program->graph, cluster, v->rank->seed, v->u, diag);
-    if (status == SBP_OK)
-        v->reference = reference;
-    else
+    if (status != SBP_OK) {
         free(reference);
-    return status;
+        return status;
+    }
+    reference->post = v->channel->post;
+    v->reference = reference;
+    return SBP_OK;
+}
+
+enum sbp_status sbp_verify_bytes(const struct sbp_program *program,
+                                 const struct sbp_cluster *cluster, bool is_lead, int64_t *bytes,
+                                 struct sbp_diag *diag)
+{
+    *bytes = 0;
+    if (is_lead)
+        SBP_TRY(sbp_reference_bytes(program->graph, cluster, bytes, diag));
+    *bytes += 7 * PIECE * (int64_t)sizeof(double); /* a piece, and three before and after */
+    for (int t = 0; t < program->graph->tensor_count; t++) {
+        const int end = sbp_reference_end_instr(program, t);
+        if (end >= 0)
+            *bytes += program->scope.micro_batches * (int64_t)sizeof(double) *
+                      program->buffer[program->instr[end].buffer[SBP_AT_OUT]].elements;
+    }
+    return SBP_OK;
 }
 
 enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster *cluster,

@@ -48,6 +48,12 @@ bool sbp_verify_is_near(struct sbp_verify_outcome *outcome, double run, double r
 
 struct sbp_verifier;
 
+/* Bytes that the verifier of a rank of this program will hold; the lead has the reference. Fails as
+ * a program that is compiled. */
+enum sbp_status sbp_verify_bytes(const struct sbp_program *program,
+                                 const struct sbp_cluster *cluster, bool is_lead, int64_t *bytes,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
+
 /* Collective over all ranks, like begin_step and end_step. *verifier belongs to the caller (close);
  * NULL on failure. */
 enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster *cluster,

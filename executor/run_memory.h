@@ -1,0 +1,42 @@
+/* What a run needs of a host's memory, and whether it is there.
+ *
+ * Linux hands out memory that is not there and ends a process, or another one, when it is touched;
+ * so the need is compared first with what is free (base/machine.h). It is the ranks' arenas, as the
+ * plan counts them, and what verification holds beside them.
+ */
+#ifndef SBP_EXECUTOR_RUN_MEMORY_H
+#define SBP_EXECUTOR_RUN_MEMORY_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "costmodel/program/step.h"
+
+struct sbp_run_need {
+    int64_t bytes;        /* all that is counted */
+    int64_t verify_bytes; /* of these, for verification */
+};
+
+/* One host's ranks. */
+struct sbp_run_host {
+    char name[64];
+    int first, ranks;   /* the first of them, and how many */
+    int64_t free_bytes; /* the least that one of them sees; -1: unknown */
+    struct sbp_run_need need;
+};
+
+/* Bytes of a rank's arena as the plan counts them. */
+int64_t sbp_run_arena_bytes(const struct sbp_step *step, int stage);
+/* The need of one rank; the first of all holds the reference of a verification. Fails as a program
+ * that is compiled. */
+enum sbp_status sbp_run_need(const struct sbp_step *step, const struct sbp_cluster *cluster,
+                             int64_t rank, bool verify, struct sbp_run_need *need,
+                             struct sbp_diag *diag) SBP_MUST_USE;
+/* This host without ranks. */
+void sbp_run_host_find(struct sbp_run_host *host);
+void sbp_run_host_add(struct sbp_run_host *host, int rank, const struct sbp_run_need *need);
+/* E_MEMORY says what the host's ranks need and what is free. */
+enum sbp_status sbp_run_host_check(const struct sbp_run_host *host,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

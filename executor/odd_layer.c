@@ -20,6 +20,8 @@ bool sbp_odd_layer_precedes(const struct sbp_odd_layer *a, const struct sbp_odd_
         return a->micro_batch < b->micro_batch;
     if (a->op != b->op)
         return (a->op < b->op) != a->is_backward;
+    if (a->instr != b->instr)
+        return a->instr < b->instr;
     return a->rank < b->rank;
 }
 
@@ -114,6 +116,7 @@ static void fill(const struct sbp_program *program, const struct sbp_task *task,
     const struct sbp_instr *instr = &program->instr[task->instr];
     *odd = (struct sbp_odd_layer){.found = true,
                                   .op = instr->op,
+                                  .instr = task->instr,
                                   .is_backward = task->work != SBP_WORK_FORWARD,
                                   .micro_batch = task->micro_batch};
     (void)snprintf(odd->layer, sizeof odd->layer, "%s", program->graph->op[instr->op].name);

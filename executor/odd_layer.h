@@ -16,7 +16,7 @@ struct sbp_odd_layer {
     bool found;
     char layer[64], what[24]; /* "h3.mlp.fc1"; "output", "input gradient", "weight gradient" */
     int rank;                 /* among those of all stages */
-    int op;                   /* its place in the graph */
+    int op, instr;            /* its place in the graph, and in its stage's program */
     bool is_backward;
     int micro_batch;
 };

@@ -590,7 +590,7 @@ static enum sbp_status check_threads(const struct job *job, struct sbp_diag *dia
     sbp_run_host_find(&host);
     for (int rank = 0; rank < job->ranks; rank++) {
         SBP_TRY(sbp_run_need(job->step, job->cluster, rank, job->options->verify, &need, diag));
-        sbp_run_host_add(&host, rank, &need);
+        sbp_run_host_add(&host, &need);
     }
     return sbp_run_host_check(&host, diag);
 }

@@ -66,7 +66,7 @@ struct hosts {
     int count;
 };
 
-static void add_to_host(struct hosts *hosts, int rank, const struct sbp_run_host *one)
+static void add_to_host(struct hosts *hosts, const struct sbp_run_host *one)
 {
     int at = 0;
     while (at < hosts->count && strcmp(hosts->host[at].name, one->name) != 0)
@@ -78,7 +78,7 @@ static void add_to_host(struct hosts *hosts, int rank, const struct sbp_run_host
         host->ranks = 0;
         host->need = (struct sbp_run_need){0};
     }
-    sbp_run_host_add(host, rank, &one->need);
+    sbp_run_host_add(host, &one->need);
     if (one->free_bytes >= 0 && (host->free_bytes < 0 || one->free_bytes < host->free_bytes))
         host->free_bytes = one->free_bytes;
 }
@@ -99,7 +99,7 @@ static enum sbp_status hear(const struct sbp_run_pact *pact, const struct sbp_co
         return sbp_fail(diag, SBP_E_INPUT,
                         "rank %d has another plan or other options than rank 0: all must be alike",
                         peer);
-    add_to_host(hosts, peer, &other.host);
+    add_to_host(hosts, &other.host);
     return SBP_OK;
 }
 
@@ -108,7 +108,7 @@ static enum sbp_status hear_all(const struct sbp_run_pact *pact, const struct sb
                                 struct sbp_comm *comm, const struct pledge *own,
                                 struct hosts *hosts, struct sbp_diag *diag)
 {
-    add_to_host(hosts, 0, &own->host);
+    add_to_host(hosts, &own->host);
     for (int peer = 1; peer < ops->size(comm); peer++)
         SBP_TRY(hear(pact, ops, comm, peer, own, hosts, diag));
     if (ops->size(comm) != pact->ranks)
@@ -123,7 +123,7 @@ enum sbp_status sbp_run_agree(const struct sbp_run_pact *pact, const struct sbp_
 {
     struct pledge own = {.program = hash_pact(pact), .status = SBP_OK};
     sbp_run_host_find(&own.host);
-    sbp_run_host_add(&own.host, ops->rank(comm), &pact->need);
+    sbp_run_host_add(&own.host, &pact->need);
     if (ops->rank(comm) != 0) {
         const enum sbp_status status = ops->send(comm, 0, TAG_PLEDGE, &own, sizeof own);
         return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", ops->reason(comm));

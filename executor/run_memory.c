@@ -34,10 +34,9 @@ void sbp_run_host_find(struct sbp_run_host *host)
         host->name[0] = '\0'; /* without a name all hosts are one */
 }
 
-void sbp_run_host_add(struct sbp_run_host *host, int rank, const struct sbp_run_need *need)
+void sbp_run_host_add(struct sbp_run_host *host, const struct sbp_run_need *need)
 {
-    if (host->ranks++ == 0)
-        host->first = rank;
+    host->ranks++;
     host->need.bytes += need->bytes;
     host->need.verify_bytes += need->verify_bytes;
 }
@@ -48,11 +47,10 @@ enum sbp_status sbp_run_host_check(const struct sbp_run_host *host, struct sbp_d
     if (host->free_bytes < 0 || host->need.bytes <= host->free_bytes)
         return SBP_OK;
     if (host->need.verify_bytes > 0)
-        (void)snprintf(of_it, sizeof of_it, ", %s of it to verify,",
+        (void)snprintf(of_it, sizeof of_it, " (%s of it to verify)",
                        sbp_format_bytes((double)host->need.verify_bytes, checks));
-    return sbp_fail(diag, SBP_E_MEMORY,
-                    "host %s: %d rank%s from rank %d need%s %s of memory%s, and %s are free",
-                    host->name, host->ranks, host->ranks == 1 ? "" : "s", host->first,
+    return sbp_fail(diag, SBP_E_MEMORY, "%d rank%s on host %s need%s %s of memory%s, %s are free",
+                    host->ranks, host->ranks == 1 ? "" : "s", host->name,
                     host->ranks == 1 ? "s" : "", sbp_format_bytes((double)host->need.bytes, needs),
                     of_it, sbp_format_bytes((double)host->free_bytes, has));
 }

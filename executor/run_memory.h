@@ -20,7 +20,7 @@ struct sbp_run_need {
 /* One host's ranks. */
 struct sbp_run_host {
     char name[64];
-    int first, ranks;   /* the first of them, and how many */
+    int ranks;
     int64_t free_bytes; /* the least that one of them sees; -1: unknown */
     struct sbp_run_need need;
 };
@@ -34,7 +34,7 @@ enum sbp_status sbp_run_need(const struct sbp_step *step, const struct sbp_clust
                              struct sbp_diag *diag) SBP_MUST_USE;
 /* This host without ranks. */
 void sbp_run_host_find(struct sbp_run_host *host);
-void sbp_run_host_add(struct sbp_run_host *host, int rank, const struct sbp_run_need *need);
+void sbp_run_host_add(struct sbp_run_host *host, const struct sbp_run_need *need);
 /* E_MEMORY says what the host's ranks need and what is free. */
 enum sbp_status sbp_run_host_check(const struct sbp_run_host *host,
                                    struct sbp_diag *diag) SBP_MUST_USE;

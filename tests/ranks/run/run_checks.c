@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-
 uint64_t seed = 20241;
 
 void expect_ok(enum sbp_status status, const struct sbp_diag *diag)

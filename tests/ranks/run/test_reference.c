@@ -1,4 +1,5 @@
 /* Oracles of the verification's own: central differences, and single-precision updates. */
+#include <malloc.h>
 #include <math.h>
 
 #include "executor/verify/reference_priv.h"
@@ -91,6 +92,37 @@ static void check_reference(const struct plan *plan, const char *model, struct s
     check_gradients(&reference, random, model, checked);
     sbp_reference_close(&reference);
     sbp_run_free(&result);
+}
+
+/* What a reference allocates is what is counted before it starts, by the heap's own count; to which
+ * instructions add for a while. */
+static void references_are_counted(void **state)
+{
+    static const char model[] =
+        "{\"name\": \"large\", \"precision\": \"fp32\", \"global_batch\": 256, \"layers\": ["
+        "{\"op\": \"linear\", \"name\": \"fc1\", \"in\": 768, \"out\": 1536}, {\"op\": \"gelu\"}, "
+        "{\"op\": \"linear\", \"name\": \"fc2\", \"in\": 1536, \"out\": 768}, "
+        "{\"op\": \"cross_entropy\", \"name\": \"loss\"}]}";
+    struct sbp_random random;
+    struct sbp_reference reference;
+    struct sbp_diag diag = {0};
+    struct plan plan;
+    int64_t bytes = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 700);
+    plan_open(&plan, model, random_levels(&random));
+    expect_ok(sbp_reference_bytes(&plan.graph, &plan.cluster, &bytes, &diag), &diag);
+    const struct mallinfo2 before = mallinfo2();
+    expect_ok(sbp_reference_open(&reference, &plan.graph, &plan.cluster, 1, 0x1p-24, &diag), &diag);
+    const struct mallinfo2 after = mallinfo2();
+    const int64_t took =
+        (int64_t)(after.uordblks + after.hblkhd) - (int64_t)(before.uordblks + before.hblkhd);
+    sbp_reference_close(&reference);
+    plan_close(&plan);
+    if (after.uordblks == 0)
+        skip();                                       /* a sanitizer's heap does not count */
+    if (took > bytes + (1 << 18) || took < bytes / 2) /* programs and names beside them */
+        fail_msg("counted %lld bytes, took %lld", (long long)bytes, (long long)took);
 }
 
 static void references_hold(void **state)
@@ -188,6 +220,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(references_hold),
+        cmocka_unit_test(references_are_counted),
         cmocka_unit_test(updates_follow_the_textbook),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/launcher.h"
 #include "base/machine.h"
 #include "base/math/numeric.h"
 #include "costmodel/program/runnable.h"
@@ -457,6 +458,7 @@ static enum sbp_status open_runner(struct runner *runner, const struct sbp_comm_
     SBP_TRY(sbp_rank_open(&runner->rank, program_of(job, runner->stage), runner->tasks->frames,
                           device, job->options->real, job->options->seed, ops->rank(comm) % devices,
                           &runner->channel, diag));
+    sbp_post_stay(runner->post, SBP_STAYS_FILL, 0);
     runner->scratch = device->memory->allocate(sizeof(double));
     if (runner->scratch == NULL || sbp_rank_fill_weights(&runner->rank) != SBP_OK)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the initial weights");
@@ -499,9 +501,10 @@ static enum sbp_status join(struct runner *runner, const struct sbp_comm_ops *op
         job->refused = ops->size(comm);
         return SBP_OK;
     }
-    if (is_mpi(job) && job->options->alarm != NULL)
+    if (is_mpi(job) && job->options->alarm != NULL) {
         SBP_TRY(sbp_watch_share(&job->watch, ops, comm, diag));
-    runner->post = sbp_watch_post(&job->watch, ops->rank(comm));
+        runner->post = sbp_watch_post(&job->watch, ops->rank(comm));
+    }
     return SBP_OK;
 }
 
@@ -614,9 +617,18 @@ static enum sbp_status keep_space(struct job *job, int64_t ranks, double arenas,
     return SBP_OK;
 }
 
+/* Processes wait for each other before MPI tells them who they are, and one may never come. */
+static void note_launch(struct job *job)
+{
+    const int64_t rank = sbp_launcher_rank();
+    if (rank >= 0 && rank < job->ranks)
+        sbp_post_wait(sbp_watch_post(&job->watch, (int)rank), SBP_WAITS_ALL);
+}
+
 static enum sbp_status run_ranks(struct job *job, struct sbp_diag *diag)
 {
     if (is_mpi(job)) {
+        note_launch(job);
         const enum sbp_status status = keep_space(job, 1, (double)job->result->arena_bytes, diag);
         return status == SBP_OK ? sbp_mpi_run(rank_main, job, diag) : sbp_run_refuse(status, diag);
     }

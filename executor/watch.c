@@ -15,7 +15,7 @@
 enum { TAG_BOARD = 5 };
 static const double TICK_S = 0.05;    /* between two looks: so late is a signal answered */
 static const double SILENT_S = 2;     /* a process whose watch did not look for so long hangs */
-static const double STAGGER_S = 4;    /* within which hosts speak one after the other */
+static const double STAGGER_S = 4;    /* in which a launcher ends those that have not spoken yet */
 static const double SPEAKING_S = 0.3; /* what the process that speaks needs for it */
 
 /* What the processes of a host share. */
@@ -88,13 +88,14 @@ static bool is_waiting(const struct sbp_post *post)
     return is_here(post) && load(&post->waits) != SBP_WAITS_NOT;
 }
 
-/* The rank of this host that is so; of several the one that has noted nothing for longest; -1. */
+/* The rank of this host that is so; of several the one that has noted nothing for longest; -1. Of
+ * containers that share memory, each is a host with processes of its own. */
 static int find_rank(const struct sbp_watch *watch, const struct sbp_board *board,
                      bool (*is_so)(const struct sbp_post *))
 {
     int found = -1;
     for (int r = 0; r < watch->ranks; r++)
-        if (is_so(&board->post[r]) &&
+        if (is_so(&board->post[r]) && strcmp(board->post[r].host, watch->host) == 0 &&
             (found < 0 || age_s(&board->post[r].since_s) > age_s(&board->post[found].since_s)))
             found = r;
     return found;
@@ -135,9 +136,10 @@ static int find_waiting(const struct sbp_watch *watch, const struct sbp_board *b
 
 /* ---- what a fault is called ------------------------------------------------------------------ */
 
-static void add_rank(struct sbp_text *text, const struct sbp_watch *watch, int rank)
+static void add_rank(struct sbp_text *text, const struct sbp_watch *watch,
+                     const struct sbp_board *board, int rank)
 {
-    sbp_text_add(text, "rank %d (host %s, stage %d)", rank, watch->host,
+    sbp_text_add(text, "rank %d (host %s, stage %d)", rank, board->post[rank].host,
                  (int)(rank / watch->step->mesh.devices));
 }
 
@@ -145,6 +147,7 @@ static void add_place(struct sbp_text *text, const struct sbp_watch *watch,
                       const struct sbp_board *board, int rank)
 {
     static const char *const stays[] = {[SBP_STAYS_START] = "its start",
+                                        [SBP_STAYS_FILL] = "its initial weights",
                                         [SBP_STAYS_REPORT] = "its report",
                                         [SBP_STAYS_VERIFY] = "verification"};
     const struct sbp_post *post = &board->post[rank];
@@ -209,7 +212,7 @@ static int add_culprit(struct sbp_text *text, const struct sbp_watch *watch,
         const int rank = find_rank(watch, board, kinds[i].is_so);
         if (rank < 0)
             continue;
-        add_rank(text, watch, rank);
+        add_rank(text, watch, board, rank);
         sbp_text_add(text, " %s at ", kinds[i].what);
         add_state(text, watch, board, rank);
         return rank;
@@ -225,7 +228,7 @@ static void describe_fault(struct sbp_text *text, const struct sbp_watch *watch,
     if (waiting < 0)
         return;
     sbp_text_add(text, culprit < 0 ? "" : "; ");
-    add_rank(text, watch, waiting);
+    add_rank(text, watch, board, waiting);
     sbp_text_add(text, " is at ");
     add_state(text, watch, board, waiting);
 }
@@ -303,7 +306,7 @@ static double limit_s(const struct sbp_watch *watch, const struct sbp_board *boa
             (is_own(post) && (stay == SBP_STAYS_START || (stay == SBP_STAYS_VERIFY && first > 0)));
     }
     return watch->limit_s * (is_patient ? SBP_WATCH_PATIENCE : 1) +
-           STAGGER_S * fmax(first, 0) / watch->ranks;
+           (first > 0 ? STAGGER_S * (1 + (double)first / watch->ranks) : 0);
 }
 
 /* When a rank of this host last noted something; the own ones are under way. */
@@ -386,6 +389,8 @@ struct sbp_post *sbp_watch_post(struct sbp_watch *watch, int rank)
     if (!watch->is_started)
         return NULL;
     struct sbp_post *post = &atomic_load(&watch->board)->post[rank];
+    if (atomic_load(&post->process) == 0)
+        (void)snprintf(post->host, sizeof post->host, "%s", watch->host);
     atomic_store(&post->task, -1);
     atomic_store(&post->beat_s, sbp_clock_s());
     sbp_post_stay(post, SBP_STAYS_START, 0);

@@ -12,12 +12,13 @@
 #include <stdbool.h>
 
 #include "base/clock.h"
-#include "costmodel/cluster/mesh.h"
+#include "costmodel/program/task.h"
 
 /* What a rank is at. */
 enum sbp_stay {
     SBP_STAYS_AWAY,   /* not begun, or on another host */
-    SBP_STAYS_START,  /* groups, memory, weights */
+    SBP_STAYS_START,  /* finding the others, agreeing with them, groups */
+    SBP_STAYS_FILL,   /* memory and weights */
     SBP_STAYS_STEP,   /* the task of the step under way */
     SBP_STAYS_REPORT, /* times and findings of the step go to rank 0 */
     SBP_STAYS_VERIFY, /* rank 0 computes the step again, the others wait for it */
@@ -43,6 +44,7 @@ struct sbp_post {
     atomic_int axes, crosses, tensor; /* the members, of SBP_WAITS_GROUP */
     _Atomic double since_s; /* of the last note; monotonic clock, which a host's processes share */
     _Atomic double beat_s;  /* when the watch of its process last looked */
+    char host[64];          /* written before the process is */
 };
 
 /* All of these take NULL: nobody watches. */
@@ -58,7 +60,7 @@ static inline void sbp_post_stay(struct sbp_post *post, enum sbp_stay stay, int 
         return;
     atomic_store_explicit(&post->step, step, memory_order_relaxed);
     atomic_store_explicit(&post->waits, SBP_WAITS_NOT, memory_order_relaxed);
-    sbp_post_note(post, &post->stay, stay);
+    sbp_post_note(post, &post->stay, (int)stay);
 }
 
 static inline void sbp_post_task(struct sbp_post *post, int task)

@@ -574,30 +574,6 @@ static enum sbp_status open_result(struct job *job, struct sbp_diag *diag)
     return SBP_OK;
 }
 
-/* Arenas of all ranks. */
-static double arenas_bytes(const struct job *job)
-{
-    double bytes = 0;
-    for (int stage = 0; stage < job->step->stages; stage++)
-        bytes += (double)job->step->mesh.devices * (double)sbp_run_arena_bytes(job->step, stage);
-    return bytes;
-}
-
-static enum sbp_status check_threads(const struct job *job, struct sbp_diag *diag)
-{
-    struct sbp_run_host host;
-    struct sbp_run_need need;
-    if (job->ranks > 1024)
-        return sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, the threads backend runs 1024",
-                        (long long)job->ranks);
-    sbp_run_host_find(&host);
-    for (int rank = 0; rank < job->ranks; rank++) {
-        SBP_TRY(sbp_run_need(job->step, job->cluster, rank, job->options->verify, &need, diag));
-        sbp_run_host_add(&host, &need);
-    }
-    return sbp_run_host_check(&host, diag);
-}
-
 /* Sees that the ranks of this process find the address space for memory, stack and kernels, and
  * keeps the kernels' part. */
 static enum sbp_status keep_space(struct job *job, int64_t ranks, double arenas,
@@ -627,6 +603,7 @@ static void note_launch(struct job *job)
 
 static enum sbp_status run_ranks(struct job *job, struct sbp_diag *diag)
 {
+    double arenas;
     if (is_mpi(job)) {
         note_launch(job);
         const enum sbp_status status = keep_space(job, 1, (double)job->result->arena_bytes, diag);
@@ -635,8 +612,8 @@ static enum sbp_status run_ranks(struct job *job, struct sbp_diag *diag)
     if (strcmp(job->options->backend, "nccl") == 0)
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
                         "backend nccl: plans run on threads and mpi, NCCL is for calibrating");
-    SBP_TRY(check_threads(job, diag));
-    SBP_TRY(keep_space(job, job->ranks, arenas_bytes(job), diag));
+    SBP_TRY(sbp_run_check_threads(job->step, job->cluster, job->options->verify, &arenas, diag));
+    SBP_TRY(keep_space(job, job->ranks, arenas, diag));
     return sbp_threads_run((int)job->ranks, rank_main, job, diag);
 }
 

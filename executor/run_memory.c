@@ -54,3 +54,23 @@ enum sbp_status sbp_run_host_check(const struct sbp_run_host *host, struct sbp_d
                     host->ranks == 1 ? "s" : "", sbp_format_bytes((double)host->need.bytes, needs),
                     of_it, sbp_format_bytes((double)host->free_bytes, has));
 }
+
+enum sbp_status sbp_run_check_threads(const struct sbp_step *step,
+                                      const struct sbp_cluster *cluster, bool verify,
+                                      double *arenas, struct sbp_diag *diag)
+{
+    const int64_t ranks = step->stages * step->mesh.devices;
+    struct sbp_run_host host;
+    struct sbp_run_need need;
+    *arenas = 0;
+    if (ranks > 1024)
+        return sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, the threads backend runs 1024",
+                        (long long)ranks);
+    sbp_run_host_find(&host);
+    for (int64_t rank = 0; rank < ranks; rank++) {
+        SBP_TRY(sbp_run_need(step, cluster, rank, verify, &need, diag));
+        sbp_run_host_add(&host, &need);
+        *arenas += (double)(need.bytes - need.verify_bytes);
+    }
+    return sbp_run_host_check(&host, diag);
+}

@@ -38,5 +38,9 @@ void sbp_run_host_add(struct sbp_run_host *host, const struct sbp_run_need *need
 /* E_MEMORY says what the host's ranks need and what is free. */
 enum sbp_status sbp_run_host_check(const struct sbp_run_host *host,
                                    struct sbp_diag *diag) SBP_MUST_USE;
+/* The same of all ranks as threads of this process; *arenas are theirs. E_INPUT: too many ranks. */
+enum sbp_status sbp_run_check_threads(const struct sbp_step *step,
+                                      const struct sbp_cluster *cluster, bool verify,
+                                      double *arenas, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

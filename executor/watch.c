@@ -13,9 +13,10 @@
 #include "executor/task_name.h"
 
 enum { TAG_BOARD = 5 };
-static const double TICK_S = 0.05;    /* between two looks: so late is a signal answered */
-static const double SILENT_S = 2;     /* a process whose watch did not look for so long hangs */
-static const double STAGGER_S = 4;    /* in which a launcher ends those that have not spoken yet */
+static const double TICK_S = 0.05; /* between two looks: so late is a signal answered */
+static const double SILENT_S = 2;  /* a process whose watch did not look for so long hangs */
+/* When hosts speak that rank 0 is not on, one after the other: a launcher ends them meanwhile. */
+static const double FIRST_LATE_S = 4, NEXT_LATE_S = 2, MOST_LATE_S = 20;
 static const double SPEAKING_S = 0.3; /* what the process that speaks needs for it */
 
 /* What the processes of a host share. */
@@ -303,10 +304,10 @@ static double limit_s(const struct sbp_watch *watch, const struct sbp_board *boa
             first = r;
         is_patient =
             is_patient ||
-            (is_own(post) && (stay == SBP_STAYS_START || (stay == SBP_STAYS_VERIFY && first > 0)));
+            (is_own(post) && (stay == SBP_STAYS_FILL || (stay == SBP_STAYS_VERIFY && first > 0)));
     }
     return watch->limit_s * (is_patient ? SBP_WATCH_PATIENCE : 1) +
-           (first > 0 ? STAGGER_S * (1 + (double)first / watch->ranks) : 0);
+           (first > 0 ? fmin(FIRST_LATE_S + NEXT_LATE_S * (first - 1), MOST_LATE_S) : 0);
 }
 
 /* When a rank of this host last noted something; the own ones are under way. */

@@ -27,9 +27,10 @@ struct sbp_board {
 
 /* ---- what ranks are at ----------------------------------------------------------------------- */
 
+/* Acquires what was written before a post became its process's. */
 static int load(const atomic_int *field)
 {
-    return atomic_load_explicit(field, memory_order_relaxed);
+    return atomic_load_explicit(field, memory_order_acquire);
 }
 
 static double age_s(const _Atomic double *since_s)

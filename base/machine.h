@@ -1,5 +1,5 @@
-/* The share of this machine that a program may use: the online processors and the built-in memory,
- * less the limits of a container; and the address space of this process.
+/* The share of this machine that a program may use: the online processors, the built-in memory and
+ * what of it is free, less the limits of a container; and the address space of this process.
  */
 #ifndef SBP_BASE_MACHINE_H
 #define SBP_BASE_MACHINE_H
@@ -10,6 +10,7 @@
 
 /* Where a container sees its own control group (version 2); without one nothing is limited. */
 #define SBP_CONTROL_GROUP "/sys/fs/cgroup"
+#define SBP_PROCESSES     "/proc"
 
 struct sbp_machine {
     int cores;            /* >= 1; a quota of processor time is rounded up */
@@ -18,6 +19,12 @@ struct sbp_machine {
 
 /* `control_group` is a folder with cpu.max and memory.max; they may be missing. */
 void sbp_machine_find(const char *control_group, struct sbp_machine *machine);
+
+/* Bytes that processes may take before the system has none left: what it has available, or what a
+ * limit of this process's control groups leaves, their parents' included, whichever is least. Files
+ * that the system can drop count as free. `processes` has meminfo and self/cgroup; `control_group`
+ * has the groups of version 2, and those of version 1 in its folder memory. -1: unknown. */
+int64_t sbp_machine_free_bytes(const char *processes, const char *control_group);
 
 /* Bytes of address space that a process may have (ulimit -v); INT64_MAX without a limit. */
 int64_t sbp_machine_space_limit(void);

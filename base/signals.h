@@ -20,6 +20,8 @@ _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "integers are written without a lock")
  * pass on what they say last. mpirun sends it on to all. */
 #define SBP_SIGNAL_ASKS SIGUSR1
 #define SBP_SIGNAL_MARK ": interrupted: "
+/* Stands before what is said of a rank that is gone, or does not go on. */
+#define SBP_LOST_MARK ": lost: "
 
 /* How far a program is, for the handler that speaks when it ends; total is 0 before it begins. */
 struct sbp_done {

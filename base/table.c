@@ -118,7 +118,8 @@ static bool print_row(const struct sbp_table *table, const struct column_layout 
 {
     bool printed = fprintf(out, "%*s", indent, "") >= 0;
     for (int i = 0; i < table->columns; i++) {
-        const int padding = layout->width[i] - width_of(*cell);
+        const int missing = layout->width[i] - width_of(*cell);
+        const int padding = missing > 0 ? missing : 0;
         const bool last = i + 1 == table->columns;
         const int before = layout->right[i] ? padding : 0;
         const int after = last ? 0 : padding - before + 2; /* no blanks at the end of a line */
@@ -165,4 +166,35 @@ enum sbp_status sbp_table_print(const struct sbp_table *table, FILE *out, int in
             return SBP_E_IO;
     }
     return SBP_OK;
+}
+
+/* Rows that were printed are forgotten, but for the titles. */
+static void forget_rows(struct sbp_table *table)
+{
+    const char *cell = table->cells.bytes;
+    for (int i = 0; i < table->columns; i++)
+        cell = next_of(cell);
+    table->cells.length = (size_t)(cell - table->cells.bytes);
+    table->rows = 1;
+}
+
+enum sbp_status sbp_table_flow(struct sbp_table *table, const int *width, FILE *out)
+{
+    struct column_layout layout = {0};
+    assert(table->filled == 0);
+    if (table->cells.failed)
+        return SBP_E_MEMORY;
+    const char *cell = table->cells.bytes;
+    for (int i = 0; i < table->columns; i++, cell = next_of(cell)) {
+        layout.width[i] = width_of(cell) > width[i] ? width_of(cell) : width[i];
+        layout.right[i] = i > 0;
+    }
+    const char *title = table->cells.bytes;
+    bool printed = table->is_headed || (print_row(table, &layout, out, 0, &title) &&
+                                        print_rule(table, &layout, out, 0));
+    for (int row = 1; row < table->rows; row++)
+        printed = printed && print_row(table, &layout, out, 0, &cell);
+    table->is_headed = true;
+    forget_rows(table);
+    return printed && fflush(out) == 0 ? SBP_OK : SBP_E_IO;
 }

@@ -102,11 +102,9 @@ static enum sbp_status run_plan(struct bench *bench, int plan, int round)
         sbp_run(&measured->step, &measured->plan.workload.cluster, &options, &run, bench->diag));
     bench->result->filled = run.filled;
     if (run.filled) {
-        const struct sbp_run_report report = {measured->file, &measured->step, &options, &run,
-                                              NULL};
         struct sbp_bench_row *const row = &bench->result->row[plan];
         keep_round(bench, row, round, &run);
-        row->odd_step = row->odd_step > 0 ? row->odd_step : sbp_run_odd_step(&report, NULL);
+        row->odd_step = row->odd_step > 0 ? row->odd_step : run.odd.step;
     }
     sbp_run_free(&run);
     return SBP_OK;

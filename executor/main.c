@@ -25,6 +25,10 @@
 #define PROGRAM "sbplan-run"
 
 static struct sbp_done progress; /* steps */
+static struct sbp_alarm run_alarm;
+/* The run that is under way, for its end before time; of rank 0 alone. */
+static const struct sbp_run_report *_Atomic under_way;
+static atomic_bool printed; /* its JSON */
 
 struct options {
     struct sbp_arena arena;
@@ -64,6 +68,9 @@ static const struct sbp_option option_table[] = {
      .names = real_names},
     {"--seed", "N", "of weights, data and dropout (default 0)", FIELD(WHOLE, run.seed),
      .most = (int64_t)1 << 53},
+    {"--deadline", "S",
+     "seconds beside a step's predicted time for which ranks may wait (default 60)",
+     FIELD(RATE, run.deadline_s), .most = 1000000000},
     {"--trace", "FILE", "write the timeline of the last step", FIELD(TEXT, trace)},
     {"--json", NULL, "print one JSON object", FIELD(FLAG, json)},
     {"--help", NULL, "print this", FIELD(FLAG, help)},
@@ -115,9 +122,9 @@ static void print_help(void)
         "       " PROGRAM " --bench PLAN... [options]\n"
         "       mpirun -n RANKS " PROGRAM " ...\n"
         "Trains some steps as a plan says, and measures them beside its prediction.\n"
-        "Exit status: 0 done, 1 verification failed or the loss is no finite number, 2 bad "
-        "usage or bad input;\ninterrupted: 130 by SIGINT, 143 by SIGTERM, 129 by "
-        "SIGHUP.\n\n");
+        "Exit status: 0 done, 1 verification failed, a loss or gradient is no finite number, or a "
+        "rank is lost,\n2 bad usage or bad input; interrupted: 130 by SIGINT, 143 by SIGTERM, 129 "
+        "by SIGHUP.\n\n");
     sbp_options_print(option_table, stdout);
 }
 
@@ -166,25 +173,59 @@ static enum sbp_status check_trace(const struct options *options, struct sbp_dia
     return sbp_launcher_rank() <= 0 ? sbp_file_check_writable(options->trace, diag) : SBP_OK;
 }
 
+struct table {
+    const struct sbp_run_report *report;
+    struct sbp_run_rows rows;
+};
+
+static enum sbp_status print_rows(void *context, const struct sbp_run_result *result, int steps,
+                                  struct sbp_diag *diag)
+{
+    struct table *table = context;
+    (void)result; /* the report's */
+    return sbp_run_print_rows(&table->rows, table->report, steps, diag);
+}
+
+/* The object is printed once, here or by the watch, which then ends the program. */
+static enum sbp_status print_json(const struct sbp_run_report *report, int steps,
+                                  const char *stopped, struct sbp_diag *diag)
+{
+    return atomic_exchange(&printed, true) ? SBP_OK
+                                           : sbp_run_print_json(report, steps, stopped, diag);
+}
+
 static enum sbp_status report_run(const struct options *options,
                                   const struct sbp_run_report *report, struct sbp_diag *diag)
 {
-    SBP_TRY((options->json ? sbp_run_print_json : sbp_run_print)(report, diag));
+    const struct sbp_run_result *result = report->result;
+    SBP_TRY(options->json ? print_json(report, result->steps, NULL, diag)
+                          : sbp_run_print_end(report, diag));
     if (options->trace != NULL)
         SBP_TRY(sbp_run_write_trace(report, options->trace, diag));
-    return report->result->finding.found || sbp_run_odd_step(report, NULL) > 0 ? SBP_NO : SBP_OK;
+    return result->finding.found || result->odd.step > 0 ? SBP_NO : SBP_OK;
 }
 
 static enum sbp_status run_step(const struct options *options, const struct sbp_plan *plan,
                                 const struct sbp_step *step, struct sbp_diag *diag)
 {
     struct sbp_run_result result;
-    SBP_TRY(sbp_run(step, &plan->workload.cluster, &options->run, &result, diag));
+    struct sbp_run_options run = options->run;
     const struct sbp_graph *whole =
         options->verify == SBP_VERIFY_SHRUNK ? &plan->workload.model : NULL;
-    const struct sbp_run_report report = {options->plans.word[0], step, &options->run, &result,
-                                          whole};
-    const enum sbp_status status = result.filled ? report_run(options, &report, diag) : SBP_OK;
+    const struct sbp_run_report report = {options->plans.word[0], step, &run, &result, whole};
+    struct table table = {.report = &report};
+    if (!options->json) {
+        run.on_step = print_rows;
+        run.context = &table;
+    } else if (sbp_launcher_rank() <= 0) {
+        atomic_store(&under_way, &report);
+    }
+    enum sbp_status status = sbp_run(step, &plan->workload.cluster, &run, &result, diag);
+    sbp_table_free(&table.rows.table);
+    if (status != SBP_OK)
+        return status;
+    progress.total = progress.done; /* it may have ended before; from here on it is not stopped */
+    status = result.filled ? report_run(options, &report, diag) : SBP_OK;
     sbp_run_free(&result);
     return status;
 }
@@ -268,21 +309,58 @@ static enum sbp_status bench_plans(struct options *options, struct sbp_diag *dia
     return status;
 }
 
-/* ---- the program --------------------------------------------------------------------------- */
+/* ---- the end before time ------------------------------------------------------------------- */
 
-static void on_signal(int number)
+/* What there is by then: rows are printed, an object of the finished steps is not. */
+static void print_stopped(const char *why)
 {
+    struct sbp_diag diag = {0};
+    const struct sbp_run_report *report = atomic_load(&under_way);
+    if (report != NULL && print_json(report, progress.done, why, &diag) != SBP_OK)
+        (void)fprintf(stderr, PROGRAM ": %s\n", diag.text);
+    if (report != NULL)
+        (void)fflush(stdout); /* it ends with another status than 0 anyway */
+}
+
+/* Called by the watch: see struct sbp_alarm. */
+static void end_run(int number, const char *fault)
+{
+    if (fault == NULL && (progress.total == 0 || progress.done < progress.total))
+        print_stopped(number == SBP_SIGNAL_ASKS ? "interrupted" : sbp_signals_name(number));
+    if (fault != NULL) {
+        print_stopped(fault[0] == '\0' ? "a rank is lost" : fault);
+        if (fault[0] != '\0')
+            (void)sbp_text_print_line(stderr, PROGRAM SBP_LOST_MARK "%s\n", fault);
+        _exit(sbp_status_exit_code(SBP_NO));
+    }
     if (sbp_signals_answer(number, PROGRAM, &progress, "steps are finished"))
         _exit(sbp_status_exit_code(sbp_signals_status(number)));
+}
+
+/* While a run is watched, the watch answers; a second signal ends the program at once. */
+static void on_signal(int number)
+{
+    if (!atomic_load(&run_alarm.watched)) {
+        if (sbp_signals_answer(number, PROGRAM, &progress, "steps are finished"))
+            _exit(sbp_status_exit_code(sbp_signals_status(number)));
+    } else if (number == SBP_SIGNAL_ASKS) {
+        atomic_store(&run_alarm.asked, true);
+    } else {
+        atomic_store(&run_alarm.signal, number);
+        sbp_signals_restore();
+    }
 }
 
 int main(int argc, char **argv)
 {
     struct sbp_diag diag = {0};
     struct options options = {
-        .run = {.real = SBP_F32, .device = "cpu"}, .rounds = -1, .warmup = -1};
+        .run = {.real = SBP_F32, .device = "cpu", .deadline_s = 60, .alarm = &run_alarm},
+        .rounds = -1,
+        .warmup = -1};
     options.run.backend = sbp_launcher_rank() >= 0 ? "mpi" : "threads";
     const bool speaks = sbp_launcher_rank() <= 0;
+    run_alarm.end = end_run;
     enum sbp_status status = sbp_signals_catch(on_signal, &diag);
     (void)signal(SBP_SIGNAL_ASKS, on_signal); /* else it ends the program, which was to come */
     if (status == SBP_OK)

@@ -11,13 +11,13 @@
 #include "base/launcher.h"
 #include "base/machine.h"
 #include "base/math/numeric.h"
-#include "base/math/random.h"
-#include "base/text.h"
 #include "costmodel/program/runnable.h"
 #include "executor/message_lane.h"
 #include "executor/rank/rank.h"
+#include "executor/run_agree.h"
+#include "executor/run_memory.h"
 
-enum { TAG_REPORT = 1, TAG_INTERVALS = 2, TAG_PLEDGE = 3 };
+enum { TAG_REPORT = 1, TAG_INTERVALS = 2, TAG_VERDICT = 4, TAG_ODD = 6 };
 
 /* The data that all rank mains share; only rank 0 writes to the result. */
 struct job {
@@ -28,6 +28,8 @@ struct job {
     const struct sbp_cluster *cluster;
     const struct sbp_run_options *options;
     struct sbp_run_result *result;
+    struct sbp_watch watch;        /* over the ranks of this process */
+    struct sbp_verify_need verify; /* what verification takes; nothing without it */
     _Atomic(void *)
         space; /* kept for the kernels until all ranks have the memory they need; NULL: used */
     int64_t space_bytes;
@@ -46,6 +48,10 @@ struct runner {
     struct sbp_verifier *verifier;      /* NULL: no verification */
     struct sbp_run_interval *intervals; /* (tasks) */
     double *compute_s;                  /* (most tasks of a stage) to send, or received */
+    void *scratch;                      /* one real on the device */
+    int odd_gradient;                   /* the first tensor of the step that has one; -1: none */
+    struct sbp_post *post;              /* NULL: nobody watches */
+    struct sbp_odd_layer *second_look;  /* what it finds; NULL: this is the first look at a step */
     struct sbp_progress progress;       /* of the lead */
     struct sbp_run_fault fault;         /* tests only */
 };
@@ -53,7 +59,7 @@ struct runner {
 /* A rank's share of a step's report, sent as bytes. */
 struct report {
     struct sbp_run_step step;
-    bool has_loss;
+    bool has_loss, has_odd_gradient;
     int calls;
     int64_t high_water_bytes;
 };
@@ -69,6 +75,28 @@ static bool is_lead(const struct runner *runner)
     return world_rank(runner) == 0;
 }
 
+/* Whether an update takes its gradient, which must be finite: else the weights would no longer be
+ * those of the step's begin, and the first layer that made it could not be found. Of clipped
+ * gradients the norm tells; all ranks have the same. */
+static enum sbp_status takes_gradient(struct runner *runner, const struct sbp_instr *instr,
+                                      bool *takes, struct sbp_diag *diag)
+{
+    struct sbp_rank *rank = &runner->rank;
+    struct sbp_update update;
+    *takes = false;
+    if (runner->second_look != NULL)
+        return SBP_OK;
+    SBP_TRY(sbp_rank_prepare_update(rank, &update, diag));
+    *takes = isfinite(rank->grad_norm);
+    if (rank->program->graph->training.clip_norm <= 0)
+        SBP_TRY(sbp_odd_layer_is_finite(
+            rank, sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_DW]),
+            rank->program->shard[instr->tensor].elements, runner->scratch, takes, diag));
+    if (!*takes && runner->odd_gradient < 0)
+        runner->odd_gradient = instr->tensor;
+    return SBP_OK;
+}
+
 static enum sbp_status execute(struct runner *runner, const struct sbp_task *task,
                                struct sbp_diag *diag)
 {
@@ -78,16 +106,20 @@ static enum sbp_status execute(struct runner *runner, const struct sbp_task *tas
     const enum sbp_fault fault =
         options->fault_instr == task->instr && options->fault_piece == piece ? options->fault
                                                                              : SBP_FAULT_NONE;
+    struct sbp_verifier *verifier = runner->second_look == NULL ? runner->verifier : NULL;
     if (fault != SBP_FAULT_NONE)
         SBP_TRY(sbp_run_fault_before(&runner->fault, fault, &runner->rank, instr, diag));
-    if (runner->verifier != NULL && instr->kind == SBP_INSTR_UPDATE)
-        SBP_TRY(sbp_verify_update(runner->verifier, instr, diag));
+    if (verifier != NULL && instr->kind == SBP_INSTR_UPDATE)
+        SBP_TRY(sbp_verify_update(verifier, instr, diag));
     else
         SBP_TRY(sbp_rank_execute(&runner->rank, instr, diag));
     if (fault != SBP_FAULT_NONE)
         SBP_TRY(sbp_run_fault_after(&runner->fault, fault, &runner->rank, instr, diag));
-    return runner->verifier != NULL ? sbp_verify_watch(runner->verifier, task->instr, diag)
-                                    : SBP_OK;
+    if (verifier != NULL)
+        SBP_TRY(sbp_verify_watch(verifier, task->instr, diag));
+    return runner->second_look == NULL ? SBP_OK
+                                       : sbp_odd_layer_look(&runner->rank, task, runner->scratch,
+                                                            runner->second_look, diag);
 }
 
 /* Runs a task and takes its time, without what verification adds to it and without the data of a
@@ -98,13 +130,18 @@ static enum sbp_status execute_timed(struct runner *runner, int64_t index, doubl
     const struct sbp_task *task = &runner->tasks->task[index];
     const struct sbp_device_ops *device = runner->rank.device;
     const struct sbp_channel *channel = &runner->channel;
+    bool takes = true;
+    sbp_post_task(channel->post, (int)index);
     sbp_rank_turn(&runner->rank, task->chunk);
     if (task->begins)
         SBP_TRY(sbp_rank_begin_work(&runner->rank, task, diag));
+    if (runner->rank.program->instr[task->instr].kind == SBP_INSTR_UPDATE)
+        SBP_TRY(takes_gradient(runner, &runner->rank.program->instr[task->instr], &takes, diag));
     const double wall_s = sbp_clock_s(), compute_s = device->compute_s();
     const double exchange_wall_s = channel->wall_s, exchange_cpu_s = channel->cpu_s;
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
-    SBP_TRY(execute(runner, task, diag));
+    if (takes)
+        SBP_TRY(execute(runner, task, diag));
     const enum sbp_status status = device->finish();
     if (status != SBP_OK)
         return sbp_fail(diag, status, "device %s failed", device->name);
@@ -119,16 +156,10 @@ static enum sbp_status execute_timed(struct runner *runner, int64_t index, doubl
     return task->ends ? sbp_rank_end_work(&runner->rank, task, diag) : SBP_OK;
 }
 
-/* Bytes of a rank's arena as the plan counts them. */
-static int64_t arena_bytes(const struct job *job, int stage)
-{
-    return job->step->memory[stage].device_bytes - job->step->memory[stage].reserve_bytes;
-}
-
 static enum sbp_status check_high_water(const struct runner *runner, struct sbp_diag *diag)
 {
     const int64_t rounded = (runner->rank.high_water_bytes + 63) / 64 * 64;
-    const int64_t planned = arena_bytes(runner->job, runner->stage);
+    const int64_t planned = sbp_run_arena_bytes(runner->job->step, runner->stage);
     if (rounded == planned)
         return SBP_OK;
     return sbp_fail(diag, SBP_E_INTERNAL,
@@ -151,11 +182,8 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
                                         struct sbp_diag *diag)
 {
     struct sbp_message_lane lane;
-    const struct sbp_comm_ops *ops = runner->channel.ops;
     sbp_channel_begin_step(&runner->channel);
-    const enum sbp_status status = ops->barrier(runner->channel.comm);
-    if (status != SBP_OK)
-        return sbp_fail(diag, status, "%s", ops->reason(runner->channel.comm));
+    SBP_TRY(sbp_channel_barrier(&runner->channel, diag));
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
     const double start_s = sbp_clock_s();
     SBP_TRY(sbp_message_lane_begin(&lane, &runner->job->messages, &runner->channel, diag));
@@ -168,15 +196,29 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
     report->step.loss = sbp_rank_loss(&runner->rank);
     report->calls = runner->channel.call_count;
     report->has_loss = runner->layout.program[runner->layout.chunks - 1]->loss_buffer >= 0;
+    report->has_odd_gradient = runner->odd_gradient >= 0;
     report->step.grad_norm = runner->rank.grad_norm;
     report->high_water_bytes = (runner->rank.high_water_bytes + 63) / 64 * 64;
     return SBP_OK;
+}
+
+/* The first of loss, norm and gradients that is no finite number. */
+static void keep_odd(struct sbp_run_result *result, int step, const struct report *report)
+{
+    const bool loss = report->has_loss && !isfinite(report->step.loss);
+    const bool norm = !isfinite(report->step.grad_norm);
+    const char *what = loss ? "loss" : norm ? "gradient norm" : "gradient";
+    if ((!loss && !norm && !report->has_odd_gradient) || (result->odd.step > 0 && !loss))
+        return;
+    result->odd.step = step + 1;
+    result->odd.what = what;
 }
 
 /* The loss is the last stage's; a stage without weights has no norm. */
 static void keep_maxima(struct sbp_run_result *result, int step, const struct report *report)
 {
     struct sbp_run_step *most = &result->step[step];
+    keep_odd(result, step, report);
     if (isnan(report->step.grad_norm) || isnan(most->grad_norm))
         most->grad_norm = NAN;
     else
@@ -295,33 +337,101 @@ static void show_progress(struct runner *runner, int step, const char *part)
                           all != NULL ? all->total : options->steps, part);
 }
 
-static enum sbp_status run_step(struct runner *runner, int step, struct sbp_diag *diag)
+/* Rank 0 tells the others whether the run ends with this step. */
+static enum sbp_status hear_verdict(struct runner *runner, bool *ends, struct sbp_diag *diag)
+{
+    const struct job *job = runner->job;
+    if (!is_lead(runner))
+        return sbp_channel_receive(&runner->channel, 0, TAG_VERDICT, ends, sizeof *ends, diag);
+    *ends = job->result->odd.step > 0;
+    for (int peer = 1; peer < job->ranks; peer++)
+        SBP_TRY(sbp_channel_send(&runner->channel, peer, TAG_VERDICT, ends, sizeof *ends, diag));
+    return SBP_OK;
+}
+
+static void stay(struct runner *runner, enum sbp_stay stays, int step)
+{
+    static const char *const parts[] = {
+        [SBP_STAYS_STEP] = "training", [SBP_STAYS_VERIFY] = "verifying"};
+    sbp_post_task(runner->channel.post, -1);
+    sbp_post_stay(runner->channel.post, stays, step + 1);
+    if (stays < (int)(sizeof parts / sizeof *parts) && parts[stays] != NULL)
+        show_progress(runner, step, parts[stays]);
+}
+
+static enum sbp_status run_step(struct runner *runner, int step, bool *ends, struct sbp_diag *diag)
 {
     struct report report = {0};
-    show_progress(runner, step, "preparing");
+    runner->odd_gradient = -1;
     sbp_rank_begin_step(&runner->rank, step + 1);
-    if (runner->verifier != NULL)
+    if (runner->verifier != NULL) {
+        stay(runner, SBP_STAYS_VERIFY, step);
         SBP_TRY(sbp_verify_begin_step(runner->verifier, diag));
-    show_progress(runner, step, "training");
+    }
+    stay(runner, SBP_STAYS_STEP, step);
     SBP_TRY(run_instructions(runner, &report, diag));
-    show_progress(runner, step, "verifying");
-    if (runner->verifier != NULL)
+    if (runner->verifier != NULL) {
+        stay(runner, SBP_STAYS_VERIFY, step);
         SBP_TRY(sbp_verify_end_step(runner->verifier, diag));
-    return gather_reports(runner, step, &report, diag);
+    }
+    stay(runner, SBP_STAYS_REPORT, step);
+    SBP_TRY(gather_reports(runner, step, &report, diag));
+    return hear_verdict(runner, ends, diag);
+}
+
+/* Tells whom it may concern how many steps are finished. */
+static enum sbp_status announce(struct runner *runner, int steps, struct sbp_diag *diag)
+{
+    const struct sbp_run_options *options = runner->job->options;
+    if (!is_lead(runner))
+        return SBP_OK;
+    sbp_progress_end(&runner->progress); /* its line stands where rows go */
+    if (options->on_step != NULL)
+        SBP_TRY(options->on_step(options->context, runner->job->result, steps, diag));
+    if (options->progress != NULL)
+        options->progress->done += steps > 0;
+    return SBP_OK;
+}
+
+/* Looks at an odd step once more; rank 0 keeps the first layer that any rank found. */
+static enum sbp_status find_odd_layer(struct runner *runner, int step, struct sbp_diag *diag)
+{
+    struct report none = {0};
+    struct sbp_odd_layer own = {.found = false}, other;
+    struct sbp_odd_layer *first = &runner->job->result->odd.layer;
+    runner->second_look = &own;
+    sbp_odd_layer_clear(&runner->rank);
+    sbp_rank_begin_step(&runner->rank, step);
+    stay(runner, SBP_STAYS_STEP, step - 1);
+    SBP_TRY(run_instructions(runner, &none, diag));
+    own.rank = world_rank(runner);
+    if (!is_lead(runner))
+        return sbp_channel_send(&runner->channel, 0, TAG_ODD, &own, sizeof own, diag);
+    *first = own;
+    for (int peer = 1; peer < runner->job->ranks; peer++) {
+        SBP_TRY(sbp_channel_receive(&runner->channel, peer, TAG_ODD, &other, sizeof other, diag));
+        if (sbp_odd_layer_precedes(&other, first))
+            *first = other;
+    }
+    return SBP_OK;
 }
 
 static enum sbp_status run_steps(struct runner *runner, struct sbp_diag *diag)
 {
-    struct sbp_done *progress = runner->job->options->progress;
-    for (int step = 0; step < runner->job->options->steps; step++) {
-        SBP_TRY(run_step(runner, step, diag));
-        if (progress != NULL && is_lead(runner))
-            progress->done++;
+    struct sbp_run_result *result = runner->job->result;
+    bool ends = false;
+    int steps = 0;
+    SBP_TRY(announce(runner, 0, diag));
+    while (steps < runner->job->options->steps && !ends) {
+        SBP_TRY(run_step(runner, steps, &ends, diag));
+        SBP_TRY(announce(runner, ++steps, diag));
     }
     SBP_TRY(gather_intervals(runner, diag));
+    if (ends)
+        SBP_TRY(find_odd_layer(runner, steps, diag));
     if (!is_lead(runner))
         return SBP_OK;
-    struct sbp_run_result *result = runner->job->result;
+    result->steps = steps;
     if (runner->verifier != NULL) {
         const struct sbp_verify_outcome *outcome = sbp_verify_outcome(runner->verifier);
         result->finding = outcome->first;
@@ -329,122 +439,6 @@ static enum sbp_status run_steps(struct runner *runner, struct sbp_diag *diag)
     }
     result->filled = true;
     return SBP_OK;
-}
-
-/* ---- agreeing ------------------------------------------------------------------------------ */
-
-/* A rank's word about the program that it is about to run, or the reason why it cannot. Processes
- * read plan and options on their own, and ranks that run different programs would wait for each
- * other for ever. */
-struct pledge {
-    uint64_t program, host;
-    int64_t status;
-    char reason[1024];
-};
-
-static uint64_t mix(uint64_t hash, const int64_t *values, int count)
-{
-    return hash * 0x100000001b3 ^ sbp_hash_bytes(values, (uint64_t)count * sizeof *values);
-}
-
-/* Ranks with other rates would not wait for each other, but train parts of different models. */
-static uint64_t mix_training(uint64_t hash, const struct sbp_training *training)
-{
-    const struct sbp_update *update = &training->update;
-    const double rates[] = {update->learning_rate, update->momentum,         update->beta1,
-                            update->beta2,         update->epsilon,          update->weight_decay,
-                            training->clip_norm,   (double)update->optimizer};
-    return hash * 0x100000001b3 ^ sbp_hash_bytes(rates, sizeof rates);
-}
-
-static uint64_t mix_program(uint64_t hash, const struct sbp_program *program)
-{
-    for (int i = 0; i < program->instr_count; i++) {
-        const struct sbp_instr *instr = &program->instr[i];
-        const int64_t one[] = {instr->kind,     instr->op,       instr->phase,   instr->tensor,
-                               instr->box.kind, instr->box.axes, instr->section, instr->stages};
-        hash = mix(hash, one, (int)(sizeof one / sizeof *one));
-    }
-    for (int i = 0; i < program->buffer_count; i++)
-        hash = mix(hash, &program->buffer[i].elements, 1);
-    return mix(hash, &program->arena_bytes, 1);
-}
-
-static uint64_t hash_job(const struct job *job)
-{
-    const struct sbp_run_options *options = job->options;
-    const int64_t whole[] = {
-        job->ranks,     job->step->stages,      (int64_t)job->step->parallel.schedule,
-        options->steps, options->verify,        options->trace,
-        options->real,  (int64_t)options->seed, job->step->micro_batches};
-    uint64_t hash = mix(0, whole, (int)(sizeof whole / sizeof *whole));
-    hash = mix_training(hash, &sbp_step_program(job->step, 0)->graph->training);
-    for (int piece = 0; piece < job->step->pieces; piece++)
-        hash = mix_program(hash, sbp_step_program(job->step, piece));
-    for (int stage = 0; stage < job->step->stages; stage++) {
-        const int64_t tasks[] = {job->tasks[stage].count, job->tasks[stage].frames};
-        hash = mix(hash, tasks, 2);
-    }
-    return hash;
-}
-
-/* A number that ranks on one host share. */
-static uint64_t hash_host(void)
-{
-    char name[256] = "";
-    (void)gethostname(name, sizeof name - 1); /* without a name all hosts are one */
-    return sbp_hash_bytes(name, strlen(name));
-}
-
-static enum sbp_status hear(const struct sbp_comm_ops *ops, struct sbp_comm *comm, int peer,
-                            const struct pledge *own, int *ranks_here, struct sbp_diag *diag)
-{
-    struct pledge other;
-    const enum sbp_status status = ops->receive(comm, peer, TAG_PLEDGE, &other, sizeof other);
-    if (status != SBP_OK)
-        return sbp_fail(diag, status, "%s", ops->reason(comm));
-    if (other.status != SBP_OK)
-        return sbp_fail(diag, (enum sbp_status)other.status, "rank %d: %s", peer, other.reason);
-    if (other.program != own->program)
-        return sbp_fail(diag, SBP_E_INPUT,
-                        "rank %d has another plan or other options than rank 0: all must be alike",
-                        peer);
-    *ranks_here += other.host == own->host;
-    return SBP_OK;
-}
-
-/* Ranks agree before they exchange anything else; rank 0 ends all when one differs. */
-static enum sbp_status agree(const struct job *job, const struct sbp_comm_ops *ops,
-                             struct sbp_comm *comm, struct sbp_diag *diag)
-{
-    const struct pledge own = {.program = hash_job(job), .host = hash_host(), .status = SBP_OK};
-    if (ops->rank(comm) != 0) {
-        const enum sbp_status status = ops->send(comm, 0, TAG_PLEDGE, &own, sizeof own);
-        return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", ops->reason(comm));
-    }
-    job->result->ranks_here = 1;
-    for (int peer = 1; peer < ops->size(comm); peer++)
-        SBP_TRY(hear(ops, comm, peer, &own, &job->result->ranks_here, diag));
-    return SBP_OK;
-}
-
-/* Rank 0 speaks for itself; the others tell it, and wait for the end that it brings. */
-static enum sbp_status refusing_rank(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
-                                     void *argument, struct sbp_diag *diag)
-{
-    const struct pledge *own = argument;
-    if (ops->rank(comm) == 0)
-        return sbp_fail(diag, (enum sbp_status)own->status, "%s", own->reason);
-    SBP_TRY(ops->send(comm, 0, TAG_PLEDGE, own, sizeof *own));
-    return ops->barrier(comm);
-}
-
-enum sbp_status sbp_run_refuse(enum sbp_status status, struct sbp_diag *diag)
-{
-    struct pledge own = {.status = status};
-    (void)snprintf(own.reason, sizeof own.reason, "%s", diag->text);
-    const enum sbp_status ended = sbp_mpi_run(refusing_rank, &own, diag);
-    return ended == SBP_OK ? status : ended;
 }
 
 /* ---- all ranks ----------------------------------------------------------------------------- */
@@ -461,6 +455,7 @@ static enum sbp_status open_runner(struct runner *runner, const struct sbp_comm_
     runner->tasks = &job->tasks[runner->stage];
     SBP_TRY(sbp_channel_open(&runner->channel, ops, comm, job->step, runner->tasks,
                              device->kernels(job->options->real), &runner->arena, diag));
+    runner->channel.post = runner->post;
     runner->intervals = SBP_NEW(&runner->arena, struct sbp_run_interval, runner->tasks->count);
     runner->compute_s = SBP_NEW(&runner->arena, double, job->result->most_tasks + 1);
     if (runner->intervals == NULL || runner->compute_s == NULL)
@@ -468,7 +463,9 @@ static enum sbp_status open_runner(struct runner *runner, const struct sbp_comm_
     SBP_TRY(sbp_stage_layout_make(job->step, runner->stage, &runner->arena, &runner->layout, diag));
     SBP_TRY(sbp_rank_open(&runner->rank, &runner->layout, device, job->options->real,
                           job->options->seed, ops->rank(comm) % devices, &runner->channel, diag));
-    if (sbp_rank_fill_weights(&runner->rank) != SBP_OK)
+    sbp_post_stay(runner->post, SBP_STAYS_FILL, 0);
+    runner->scratch = device->memory->allocate(sizeof(double));
+    if (runner->scratch == NULL || sbp_rank_fill_weights(&runner->rank) != SBP_OK)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the initial weights");
     if (!job->options->verify)
         return SBP_OK;
@@ -477,15 +474,54 @@ static enum sbp_status open_runner(struct runner *runner, const struct sbp_comm_
 
 /* Leaves the kernels the address space that was kept for them, now that all ranks of this process
  * have their memory. What is large is allocated by then. */
-static enum sbp_status release_space(struct runner *runner, const struct sbp_comm_ops *ops,
-                                     struct sbp_comm *comm, struct sbp_diag *diag)
+static enum sbp_status release_space(struct runner *runner, struct sbp_diag *diag)
 {
     struct job *job = runner->job;
-    const enum sbp_status status = ops->barrier(comm);
-    if (status != SBP_OK)
-        return sbp_fail(diag, status, "%s", ops->reason(comm));
+    SBP_TRY(sbp_channel_barrier(&runner->channel, diag));
     sbp_machine_release(atomic_exchange(&job->space, NULL), job->space_bytes);
     return SBP_OK;
+}
+
+static bool is_mpi(const struct job *job)
+{
+    return strcmp(job->options->backend, "mpi") == 0;
+}
+
+/* Ranks that are processes have their own memory, and a board of posts in common. */
+static enum sbp_status join(struct runner *runner, const struct sbp_comm_ops *ops,
+                            struct sbp_comm *comm, struct sbp_diag *diag)
+{
+    struct job *job = runner->job;
+    struct sbp_run_pact pact = {
+        .step = job->step, .tasks = job->tasks, .options = job->options, .ranks = job->ranks};
+    const bool fits = ops->size(comm) == job->ranks;
+    if (fits)
+        pact.post = runner->post = sbp_watch_post(&job->watch, ops->rank(comm));
+    if (fits && is_mpi(job))
+        pact.need = sbp_run_need_of(job->step, ops->rank(comm), &job->verify);
+    SBP_TRY(sbp_run_agree(&pact, ops, comm, &job->result->ranks_here, diag));
+    if (!fits) {
+        /* Every rank sees it: no need to end the others. */
+        job->refused = ops->size(comm);
+        return SBP_OK;
+    }
+    if (is_mpi(job) && job->options->alarm != NULL) {
+        SBP_TRY(sbp_watch_share(&job->watch, ops, comm, diag));
+        runner->post = sbp_watch_post(&job->watch, ops->rank(comm));
+    }
+    return SBP_OK;
+}
+
+static void close_runner(struct runner *runner)
+{
+    sbp_progress_end(&runner->progress);
+    sbp_verify_close(runner->verifier);
+    sbp_run_fault_free(&runner->fault, &runner->rank);
+    if (runner->scratch != NULL)
+        runner->rank.device->memory->release(runner->scratch);
+    sbp_rank_close(&runner->rank);
+    sbp_arena_free(&runner->arena);
+    sbp_post_stay(runner->post, SBP_STAYS_LEFT, 0);
 }
 
 static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
@@ -493,22 +529,15 @@ static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm
 {
     struct runner runner = {.job = argument};
     sbp_progress_start(&runner.progress);
-    SBP_TRY(agree(runner.job, ops, comm, diag));
-    if (ops->size(comm) != runner.job->ranks) {
-        /* Every rank sees it: no need to end the others. */
-        runner.job->refused = ops->size(comm);
+    SBP_TRY(join(&runner, ops, comm, diag));
+    if (runner.job->refused > 0)
         return SBP_OK;
-    }
     enum sbp_status status = open_runner(&runner, ops, comm, diag);
     if (status == SBP_OK)
-        status = release_space(&runner, ops, comm, diag);
+        status = release_space(&runner, diag);
     if (status == SBP_OK)
         status = run_steps(&runner, diag);
-    sbp_progress_end(&runner.progress);
-    sbp_verify_close(runner.verifier);
-    sbp_run_fault_free(&runner.fault, &runner.rank);
-    sbp_rank_close(&runner.rank);
-    sbp_arena_free(&runner.arena);
+    close_runner(&runner);
     return status;
 }
 
@@ -522,7 +551,7 @@ static enum sbp_status open_tasks(struct job *job, struct sbp_diag *diag)
     job->tasks = result->tasks = tasks;
     for (int stage = 0; stage < job->step->stages; stage++) {
         SBP_TRY(sbp_tasks_make(job->step, stage, &result->arena, &tasks[stage], diag));
-        const int64_t bytes = arena_bytes(job, stage);
+        const int64_t bytes = sbp_run_arena_bytes(job->step, stage);
         result->most_tasks =
             tasks[stage].count > result->most_tasks ? tasks[stage].count : result->most_tasks;
         result->arena_bytes = bytes > result->arena_bytes ? bytes : result->arena_bytes;
@@ -553,47 +582,6 @@ static enum sbp_status open_result(struct job *job, struct sbp_diag *diag)
     return SBP_OK;
 }
 
-/* Arenas of all ranks. */
-static double arenas_bytes(const struct job *job)
-{
-    double bytes = 0;
-    for (int stage = 0; stage < job->step->stages; stage++)
-        bytes += (double)job->step->mesh.devices * (double)arena_bytes(job, stage);
-    return bytes;
-}
-
-/* What verification adds in this process, which runs `ranks`; 0 without it. */
-static enum sbp_status verification_bytes(const struct job *job, int64_t ranks, double *bytes,
-                                          struct sbp_diag *diag)
-{
-    struct sbp_verify_need need = {0};
-    if (job->options->verify)
-        SBP_TRY(sbp_verify_count(job->step, job->cluster, &need, diag));
-    const bool leads = ranks == job->ranks || sbp_launcher_rank() <= 0;
-    *bytes = (leads ? need.reference_bytes : 0) + (double)ranks * need.rank_bytes;
-    return SBP_OK;
-}
-
-/* Linux hands out memory that is not there and ends a process, or another one, when it is touched;
- * so the need is compared with the machine first. */
-static enum sbp_status check_memory(int64_t ranks, double arenas, double verification,
-                                    struct sbp_diag *diag)
-{
-    struct sbp_machine machine;
-    char needs[32], has[32], of_it[32], part[96] = "";
-    sbp_machine_find(SBP_CONTROL_GROUP, &machine);
-    const double there = (double)machine.memory_bytes;
-    if (there == 0 || arenas + verification <= there)
-        return SBP_OK;
-    if (verification > 0)
-        (void)snprintf(part, sizeof part, ", %s of it to verify (--verify=shrunk takes less)",
-                       sbp_format_bytes(verification, of_it));
-    return sbp_fail(diag, SBP_E_MEMORY, "%lld rank%s need%s %s together%s, this machine has %s",
-                    (long long)ranks, ranks == 1 ? "" : "s", ranks == 1 ? "s" : "",
-                    sbp_format_bytes(arenas + verification, needs), part,
-                    sbp_format_bytes(there, has));
-}
-
 /* Sees that the ranks of this process find the address space for memory, kernels, and stacks, of a
  * rank and of its lane of messages, and keeps the kernels' part. */
 static enum sbp_status keep_space(struct job *job, int64_t ranks, double values,
@@ -613,38 +601,47 @@ static enum sbp_status keep_space(struct job *job, int64_t ranks, double values,
     return SBP_OK;
 }
 
-/* `ranks` of this process, whose arenas take so many bytes. */
-static enum sbp_status prepare_process(struct job *job, int64_t ranks, double arenas,
-                                       struct sbp_diag *diag)
+/* Processes wait for each other before MPI tells them who they are, and one may never come. */
+static void note_launch(struct job *job)
 {
-    double verification;
-    SBP_TRY(verification_bytes(job, ranks, &verification, diag));
-    SBP_TRY(check_memory(ranks, arenas, verification, diag));
-    return keep_space(job, ranks, arenas + verification, diag);
+    const int64_t rank = sbp_launcher_rank();
+    if (rank >= 0 && rank < job->ranks)
+        sbp_post_wait(sbp_watch_post(&job->watch, (int)rank), SBP_WAITS_ALL);
+}
+
+/* Counts what verification takes, and sees that the ranks of this process find their memory, as far
+ * as it can tell alone: processes of one host compare theirs when they agree. */
+static enum sbp_status prepare_process(struct job *job, struct sbp_diag *diag)
+{
+    double bytes;
+    if (job->options->verify)
+        SBP_TRY(sbp_verify_count(job->step, job->cluster, &job->verify, diag));
+    if (is_mpi(job)) {
+        bytes = (double)job->result->arena_bytes + job->verify.rank_bytes +
+                (sbp_launcher_rank() <= 0 ? job->verify.reference_bytes : 0);
+        return keep_space(job, 1, bytes, diag);
+    }
+    SBP_TRY(sbp_run_check_threads(job->step, &job->verify, &bytes, diag));
+    return keep_space(job, job->ranks, bytes, diag);
 }
 
 static enum sbp_status check_backend(const struct job *job, struct sbp_diag *diag)
 {
-    const char *backend = job->options->backend;
-    if (strcmp(backend, "nccl") == 0)
+    if (strcmp(job->options->backend, "nccl") == 0)
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
                         "backend nccl: plans run on threads and mpi, NCCL is for calibrating");
-    if (strcmp(backend, "threads") == 0 && job->ranks > 1024)
-        return sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, the threads backend runs 1024",
-                        (long long)job->ranks);
     return SBP_OK;
 }
 
 static enum sbp_status run_ranks(struct job *job, struct sbp_diag *diag)
 {
-    if (strcmp(job->options->backend, "mpi") == 0) {
-        const enum sbp_status status =
-            prepare_process(job, 1, (double)job->result->arena_bytes, diag);
-        return status == SBP_OK ? sbp_mpi_run(rank_main, job, diag) : sbp_run_refuse(status, diag);
-    }
     SBP_TRY(check_backend(job, diag));
-    SBP_TRY(prepare_process(job, job->ranks, arenas_bytes(job), diag));
-    return sbp_threads_run((int)job->ranks, rank_main, job, diag);
+    if (is_mpi(job))
+        note_launch(job);
+    const enum sbp_status status = prepare_process(job, diag);
+    if (is_mpi(job))
+        return status == SBP_OK ? sbp_mpi_run(rank_main, job, diag) : sbp_run_refuse(status, diag);
+    return status == SBP_OK ? sbp_threads_run((int)job->ranks, rank_main, job, diag) : status;
 }
 
 static bool same_states(const struct sbp_program *a, const struct sbp_program *b, int tensor)
@@ -708,8 +705,12 @@ enum sbp_status sbp_run(const struct sbp_step *step, const struct sbp_cluster *c
                       .options = options,
                       .result = result};
     enum sbp_status status = open_job(&job, diag);
+    if (status == SBP_OK && options->alarm != NULL)
+        status = sbp_watch_start(&job.watch, options->alarm, step, job.tasks,
+                                 result->prediction.step_s, options->deadline_s, diag);
     if (status == SBP_OK)
         status = run_ranks(&job, diag);
+    sbp_watch_stop(&job.watch);
     sbp_machine_release(job.space, job.space_bytes); /* where ranks did not come so far */
     if (status == SBP_OK && job.refused > 0)
         status = sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, %d are running",

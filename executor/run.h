@@ -11,9 +11,13 @@
 #include "base/signals.h"
 #include "costmodel/program/task.h"
 #include "executor/comm/comm.h"
+#include "executor/odd_layer.h"
 #include "executor/run_fault.h"
 #include "executor/run_times.h"
 #include "executor/verify/verify.h"
+#include "executor/watch.h"
+
+struct sbp_run_result;
 
 struct sbp_run_options {
     int steps;   /* >= 1 */
@@ -25,7 +29,14 @@ struct sbp_run_options {
     const char *device;        /* of sbp_device */
     struct sbp_done *progress; /* steps of this run and of others; rank 0 counts on. NULL: nobody
                                   asks */
-    enum sbp_fault fault;      /* that a test plants in an instruction of a piece's program */
+    struct sbp_alarm *alarm;   /* what the watch over the ranks tells; NULL: none watches */
+    double deadline_s;         /* of a wait, beside the predicted time of a step */
+    /* What rank 0 does before the first step, and after each: steps, from 0, are finished. NULL:
+     * nothing. A failure ends the run. */
+    enum sbp_status (*on_step)(void *context, const struct sbp_run_result *result, int steps,
+                               struct sbp_diag *diag);
+    void *context;        /* its own */
+    enum sbp_fault fault; /* that a test plants in an instruction of a piece's program */
     int fault_piece, fault_instr;
 };
 
@@ -45,10 +56,17 @@ struct sbp_run_step {
     double exposed_s, bubble_s; /* of the replay: communication that is waited for, and idleness */
 };
 
+/* A step whose loss, norm or a gradient is no finite number; a run ends with it. */
+struct sbp_run_odd {
+    int step;                   /* from 1; 0: none */
+    const char *what;           /* "loss", "gradient norm", "gradient" */
+    struct sbp_odd_layer layer; /* that made it; not found where a second look found all finite */
+};
+
 struct sbp_run_result {
     struct sbp_arena arena;    /* owns the arrays */
     bool filled;               /* this process ran rank 0 */
-    int ranks, steps, calls;   /* calls: of one step, the most of a rank */
+    int ranks, steps, calls;   /* steps: finished; calls: of one step, the most of a rank */
     int ranks_here, cores;     /* of rank 0's host */
     struct sbp_run_step *step; /* (steps) */
     struct sbp_run_interval
@@ -58,6 +76,7 @@ struct sbp_run_result {
     struct sbp_run_prediction prediction;
     int64_t arena_bytes;        /* that the plan says, the most of a stage */
     int64_t high_water_bytes;   /* the most over the ranks */
+    struct sbp_run_odd odd;     /* the last step, where it was so */
     bool verified;              /* verification was asked for */
     struct sbp_finding finding; /* the first tensor that is off */
     double worst_ratio;         /* largest difference / bound seen */
@@ -67,8 +86,9 @@ struct sbp_run_result {
  * `cluster` prices the reference (nothing of the result depends on it). With mpi every process of
  * the launcher calls this, with the same program and options (E_INPUT), or sbp_run_refuse; the
  * others' results stay unfilled. E_UNSUPPORTED for what is priced and not run
- * (costmodel/program/runnable.h), E_MEMORY when the ranks of `threads` need more
- * than this machine has, or ranks more address space than is left. A log or a high-water mark that
+ * (costmodel/program/runnable.h), E_MEMORY when a host's ranks need more memory
+ * than is free there, or more address space than is left, before anything begins. A rank that is
+ * killed or does not go on ends the program (executor/watch.h). A log or a high-water mark that
  * differs from the program is E_INTERNAL; a failed verification is no error: see result->finding.
  * On failure nothing is left allocated. */
 enum sbp_status sbp_run(const struct sbp_step *step, const struct sbp_cluster *cluster,

@@ -1,6 +1,8 @@
 #include "executor/run_fault.h"
 
+#include <math.h>
 #include <stddef.h>
+#include <unistd.h>
 
 static const double SCALE = 1.0 + 1.0 / 64;
 static const double LARGE = 1e12; /* its square is a number in either precision */
@@ -38,13 +40,19 @@ enum sbp_status sbp_run_fault_before(struct sbp_run_fault *memory, enum sbp_faul
     return fault == SBP_FAULT_ROWS ? begin_first_rows(rank, diag) : SBP_OK;
 }
 
-/* On the stage's last rank. */
-static void scale_result(struct sbp_rank *rank, const struct sbp_instr *instr)
+/* Spoils an instruction's result on the stage's last rank, or never comes back from it. */
+static void spoil_result(struct sbp_rank *rank, enum sbp_fault fault, const struct sbp_instr *instr)
 {
     const int out = instr->buffer[SBP_AT_OUT];
-    if (rank->rank == rank->program->mesh.devices - 1 && out >= 0)
+    if (rank->rank != rank->program->mesh.devices - 1)
+        return;
+    while (fault == SBP_FAULT_STALL)
+        (void)pause();
+    if (fault == SBP_FAULT_SCALE && out >= 0)
         rank->kernels->scale(sbp_rank_buffer(rank, out), SCALE,
                              rank->program->buffer[out].elements);
+    if (fault == SBP_FAULT_ODD && out >= 0)
+        rank->kernels->scale(sbp_rank_buffer(rank, out), (double)NAN, 1);
 }
 
 static void copy(const struct sbp_rank *rank, void *to, const void *from, int64_t first,
@@ -112,8 +120,7 @@ enum sbp_status sbp_run_fault_after(struct sbp_run_fault *memory, enum sbp_fault
 {
     rank->channel->skip = false;
     rank->micro_batch = memory->micro_batch;
-    if (fault == SBP_FAULT_SCALE)
-        scale_result(rank, instr);
+    spoil_result(rank, fault, instr);
     if (fault == SBP_FAULT_STALE)
         return bring_back(memory, rank, instr, diag);
     return fault == SBP_FAULT_PADDING ? fill_padding(rank, instr->tensor, diag) : SBP_OK;

@@ -15,6 +15,8 @@ enum sbp_fault {
     SBP_FAULT_STALE,     /* others' shards of a weight are gathered, or a weight is updated, as the
                             first step had them */
     SBP_FAULT_PADDING,   /* behind the end of a shard, and of its states, stand large numbers */
+    SBP_FAULT_ODD,       /* the first element of an instruction's result is NaN on one rank */
+    SBP_FAULT_STALL,     /* that rank never comes back from it */
 };
 
 /* A rank's memory between the two calls, and from step to step; zeroed at first. */

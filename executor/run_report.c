@@ -28,19 +28,6 @@ static bool has_loss(const struct sbp_run_report *report)
     return sbp_step_program(report->step, report->step->pieces - 1)->loss_buffer >= 0;
 }
 
-int sbp_run_odd_step(const struct sbp_run_report *report, const char **what)
-{
-    for (int i = 0; i < report->result->steps; i++) {
-        const struct sbp_run_step *step = &report->result->step[i];
-        const bool loss = has_loss(report) && !isfinite(step->loss);
-        if (what != NULL)
-            *what = loss ? "loss" : "gradient norm";
-        if (loss || !isfinite(step->grad_norm))
-            return i + 1;
-    }
-    return 0;
-}
-
 static enum sbp_status written(int printed, struct sbp_diag *diag)
 {
     return printed >= 0 ? SBP_OK : sbp_fail(diag, SBP_E_IO, "standard output: %s", strerror(errno));
@@ -62,33 +49,61 @@ static void add_seconds(struct sbp_table *table, double seconds)
     sbp_table_cell(table, "%s", sbp_format_seconds(seconds, text));
 }
 
-static enum sbp_status print_steps(const struct sbp_run_report *report,
-                                   const struct sbp_run_prediction *prediction)
+/* Of the longest texts: "-1.23457e+06", "13.4 min". */
+static const int widths[] = {9, 12, 13, 8, 13, 8, 8};
+
+enum { COLUMNS = sizeof widths / sizeof *widths };
+
+static void add_step(struct sbp_table *table, const struct sbp_run_report *report, int index)
+{
+    const struct sbp_run_step *step = &report->result->step[index];
+    sbp_table_cell(table, "%d", index + 1);
+    add_optional(table, has_loss(report), step->loss);
+    add_optional(table, step->grad_norm != -1, step->grad_norm);
+    add_seconds(table, step->compute_s);
+    add_seconds(table, step->communication_s);
+    add_seconds(table, step->replay_s);
+    add_seconds(table, step->wall_s);
+}
+
+static void add_prediction(struct sbp_table *table, const struct sbp_run_prediction *prediction)
+{
+    sbp_table_cell(table, "predicted");
+    sbp_table_cell(table, "-");
+    sbp_table_cell(table, "-");
+    add_seconds(table, prediction->compute_s);
+    add_seconds(table, prediction->communication_s);
+    add_seconds(table, prediction->step_s);
+    add_seconds(table, prediction->step_s);
+}
+
+static enum sbp_status print_title(const struct sbp_run_report *report, struct sbp_diag *diag)
+{
+    const bool printed =
+        sbp_text_print_line(stdout, "%s: %s on %d ranks (%s, %s, %s), seed %llu\n\n", report->plan,
+                            sbp_step_program(report->step, 0)->graph->name, report->result->ranks,
+                            report->options->backend, report->options->device,
+                            report->options->real == SBP_F64 ? "f64" : "f32",
+                            (unsigned long long)report->options->seed);
+    return written(printed ? 0 : -1, diag);
+}
+
+enum sbp_status sbp_run_print_rows(struct sbp_run_rows *rows, const struct sbp_run_report *report,
+                                   int steps, struct sbp_diag *diag)
 {
     static const char *const titles[] = {"step",          "loss",   "gradient norm", "compute",
                                          "communication", "replay", "wall"};
-    struct sbp_table table;
-    sbp_table_init(&table, 7, titles);
-    for (int i = 0; i < report->result->steps; i++) {
-        const struct sbp_run_step *step = &report->result->step[i];
-        sbp_table_cell(&table, "%d", i + 1);
-        add_optional(&table, has_loss(report), step->loss);
-        add_optional(&table, step->grad_norm != -1, step->grad_norm);
-        add_seconds(&table, step->compute_s);
-        add_seconds(&table, step->communication_s);
-        add_seconds(&table, step->replay_s);
-        add_seconds(&table, step->wall_s);
+    if (steps == 0) {
+        SBP_TRY(print_title(report, diag));
+        sbp_table_init(&rows->table, COLUMNS, titles);
+        add_prediction(&rows->table, &report->result->prediction);
     }
-    sbp_table_cell(&table, "predicted");
-    sbp_table_cell(&table, "-");
-    sbp_table_cell(&table, "-");
-    add_seconds(&table, prediction->compute_s);
-    add_seconds(&table, prediction->communication_s);
-    add_seconds(&table, prediction->step_s);
-    add_seconds(&table, prediction->step_s);
-    const enum sbp_status status = sbp_table_print(&table, stdout, 0);
-    sbp_table_free(&table);
-    return status;
+    for (; rows->printed < steps; rows->printed++)
+        add_step(&rows->table, report, rows->printed);
+    const enum sbp_status status = sbp_table_flow(&rows->table, widths, stdout);
+    if (status == SBP_E_IO)
+        return written(-1, diag);
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "out of memory for a row");
 }
 
 static int print_legend(const struct sbp_run_report *report)
@@ -122,14 +137,23 @@ static int print_shrunk(const struct sbp_run_report *report)
         (long long)(whole->global_batch * whole->sequence));
 }
 
+static int print_odd(const struct sbp_run_odd *odd)
+{
+    char text[160];
+    return odd->layer.found
+               ? printf("FAILED: %s; the %s is no finite number\n",
+                        sbp_odd_layer_text(&odd->layer, odd->step, text, (int)sizeof text),
+                        odd->what)
+               : printf("FAILED: step %d: the %s is no finite number; run again, every layer's "
+                        "values are\n",
+                        odd->step, odd->what);
+}
+
 static int print_verdict(const struct sbp_run_report *report)
 {
     char text[512];
-    const char *what;
     const struct sbp_run_result *result = report->result;
-    const int odd = sbp_run_odd_step(report, &what);
-    if (odd > 0 && printf("FAILED: step %d: the %s is no finite number%s\n", odd, what,
-                          result->verified ? "" : "; --verify finds the first tensor") < 0)
+    if (result->odd.step > 0 && print_odd(&result->odd) < 0)
         return -1;
     if (!result->verified)
         return printf("not verified (--verify)\n");
@@ -141,22 +165,10 @@ static int print_verdict(const struct sbp_run_report *report)
                   result->worst_ratio);
 }
 
-enum sbp_status sbp_run_print(const struct sbp_run_report *report, struct sbp_diag *diag)
+enum sbp_status sbp_run_print_end(const struct sbp_run_report *report, struct sbp_diag *diag)
 {
     char bytes[32];
     const struct sbp_run_result *result = report->result;
-    SBP_TRY(written(
-        sbp_text_print_line(stdout, "%s: %s on %d ranks (%s, %s, %s), seed %llu\n\n", report->plan,
-                            sbp_step_program(report->step, 0)->graph->name, result->ranks,
-                            report->options->backend, report->options->device,
-                            report->options->real == SBP_F64 ? "f64" : "f32",
-                            (unsigned long long)report->options->seed)
-            ? 0
-            : -1,
-        diag));
-    const enum sbp_status status = print_steps(report, &result->prediction);
-    if (status != SBP_OK)
-        return sbp_fail(diag, status, "standard output: %s", sbp_status_text(status));
     SBP_TRY(written(print_legend(report), diag));
     SBP_TRY(
         written(printf("%s%d collective calls a step and %s of arena a rank, as the plan says\n",
@@ -171,10 +183,11 @@ enum sbp_status sbp_run_print(const struct sbp_run_report *report, struct sbp_di
 /* ---- JSON ---------------------------------------------------------------------------------- */
 
 static void put_steps(const struct sbp_run_report *report,
-                      const struct sbp_run_prediction *prediction, struct cJSON *root, bool *failed)
+                      const struct sbp_run_prediction *prediction, int count, struct cJSON *root,
+                      bool *failed)
 {
     struct cJSON *steps = sbp_json_put_array(root, "steps", failed);
-    for (int i = 0; i < report->result->steps; i++) {
+    for (int i = 0; i < count; i++) {
         const struct sbp_run_step *step = &report->result->step[i];
         struct cJSON *entry = sbp_json_push_object(steps, failed);
         sbp_json_put_number(entry, "loss", step->loss, failed);
@@ -191,23 +204,30 @@ static void put_steps(const struct sbp_run_report *report,
     sbp_json_put_number(predicted, "communication_s", prediction->communication_s, failed);
 }
 
+static void put_odd(const struct sbp_run_odd *odd, struct cJSON *verification, bool *failed)
+{
+    struct cJSON *not_finite = sbp_json_put_object(verification, "not_finite", failed);
+    sbp_json_put_number(not_finite, "step", odd->step, failed);
+    sbp_json_put_text(not_finite, "what", odd->what, failed);
+    if (!odd->layer.found)
+        return;
+    sbp_json_put_text(not_finite, "layer", odd->layer.layer, failed);
+    sbp_json_put_text(not_finite, "of", odd->layer.what, failed);
+    sbp_json_put_number(not_finite, "rank", odd->layer.rank, failed);
+}
+
 static void put_verification(const struct sbp_run_report *report, struct cJSON *root, bool *failed)
 {
     const struct sbp_run_result *result = report->result;
     struct cJSON *verification = sbp_json_put_object(root, "verification", failed);
     const struct sbp_finding *finding = &result->finding;
-    const char *what;
-    const int odd = sbp_run_odd_step(report, &what);
     sbp_json_put_text(verification, "status",
-                      finding->found || odd > 0 ? "failed"
-                      : result->verified        ? "passed"
-                                                : "off",
+                      finding->found || result->odd.step > 0 ? "failed"
+                      : result->verified                     ? "passed"
+                                                             : "off",
                       failed);
-    if (odd > 0) {
-        struct cJSON *not_finite = sbp_json_put_object(verification, "not_finite", failed);
-        sbp_json_put_number(not_finite, "step", odd, failed);
-        sbp_json_put_text(not_finite, "what", what, failed);
-    }
+    if (result->odd.step > 0)
+        put_odd(&result->odd, verification, failed);
     if (result->verified)
         sbp_json_put_number(verification, "worst_ratio", result->worst_ratio, failed);
     if (report->whole != NULL)
@@ -226,7 +246,18 @@ static void put_verification(const struct sbp_run_report *report, struct cJSON *
     sbp_json_put_number(first, "bound", finding->bound, failed);
 }
 
-enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, struct sbp_diag *diag)
+/* What is known of a whole run only. */
+static void put_end(const struct sbp_run_report *report, struct cJSON *root, bool *failed)
+{
+    const struct sbp_run_result *result = report->result;
+    sbp_json_put_number(root, "calls", result->calls, failed);
+    sbp_json_put_number(root, "arena_bytes", (double)result->arena_bytes, failed);
+    sbp_json_put_number(root, "high_water_bytes", (double)result->high_water_bytes, failed);
+    put_verification(report, root, failed);
+}
+
+enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, int steps,
+                                   const char *stopped, struct sbp_diag *diag)
 {
     const struct sbp_run_result *result = report->result;
     struct cJSON *root = cJSON_CreateObject();
@@ -241,15 +272,15 @@ enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, struct s
     sbp_json_put_text(root, "dtype", report->options->real == SBP_F64 ? "f64" : "f32", &failed);
     sbp_json_put_number(root, "seed", (double)report->options->seed, &failed);
     sbp_json_put_bool(root, "wall_is_parallel", wall_is_parallel(report), &failed);
-    put_steps(report, &result->prediction, root, &failed);
+    put_steps(report, &result->prediction, steps, root, &failed);
     sbp_json_put_number(root, "stages", report->step->stages, &failed);
     sbp_json_put_text(root, "schedule", sbp_timeline_schedule_name(report->step->parallel.schedule),
                       &failed);
     sbp_json_put_number(root, "micro_batches", (double)report->step->micro_batches, &failed);
-    sbp_json_put_number(root, "calls", result->calls, &failed);
-    sbp_json_put_number(root, "arena_bytes", (double)result->arena_bytes, &failed);
-    sbp_json_put_number(root, "high_water_bytes", (double)result->high_water_bytes, &failed);
-    put_verification(report, root, &failed);
+    if (stopped != NULL)
+        sbp_json_put_text(root, "stopped", stopped, &failed);
+    else
+        put_end(report, root, &failed);
     return sbp_json_finish(root, failed, diag);
 }
 

@@ -4,6 +4,7 @@
 #ifndef SBP_EXECUTOR_RUN_REPORT_H
 #define SBP_EXECUTOR_RUN_REPORT_H
 
+#include "base/table.h"
 #include "executor/run.h"
 
 struct sbp_run_report {
@@ -14,14 +15,23 @@ struct sbp_run_report {
     const struct sbp_graph *whole; /* the plan's model, where a smaller one ran in its stead */
 };
 
-/* The first step, from 1, whose loss or norm of gradients is no finite number; 0: none. *what,
- * where not NULL, becomes its name. A model without a loss, or without clipping, has none. */
-int sbp_run_odd_step(const struct sbp_run_report *report, const char **what);
-/* Text on stdout; one JSON object on stdout. E_IO, E_MEMORY. */
-enum sbp_status sbp_run_print(const struct sbp_run_report *report,
-                              struct sbp_diag *diag) SBP_MUST_USE;
-enum sbp_status sbp_run_print_json(const struct sbp_run_report *report,
-                                   struct sbp_diag *diag) SBP_MUST_USE;
+/* The table of steps, which comes row by row. Zeroed before the first call. */
+struct sbp_run_rows {
+    struct sbp_table table;
+    int printed; /* steps */
+};
+
+/* Text on stdout: what runs, header and prediction before the first step (steps is 0); then a row
+ * for each step that is finished, flushed. E_IO, E_MEMORY. */
+enum sbp_status sbp_run_print_rows(struct sbp_run_rows *rows, const struct sbp_run_report *report,
+                                   int steps, struct sbp_diag *diag) SBP_MUST_USE;
+/* The end of the text, below the rows. E_IO. */
+enum sbp_status sbp_run_print_end(const struct sbp_run_report *report,
+                                  struct sbp_diag *diag) SBP_MUST_USE;
+/* One JSON object on stdout, of so many finished steps; stopped: why there are no more than these,
+ * or NULL. E_IO, E_MEMORY. */
+enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, int steps,
+                                   const char *stopped, struct sbp_diag *diag) SBP_MUST_USE;
 /* A timeline (costmodel/program/step_trace.h) of each stage as predicted, of each rank as measured
  * in the last step, of one rank a stage where they are too many, and, where ranks share cores, of
  * each stage as replayed. */

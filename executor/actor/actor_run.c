@@ -202,12 +202,27 @@ void sbp_actor_leave(struct sbp_actor_running *running, int actor)
     end_act(&running->lane[SBP_LANE_COMPUTE], actor);
 }
 
+/* Others would wait for an act that the caller has left out. */
+static enum sbp_status check_order_done(const struct sbp_actor_running *running,
+                                        struct sbp_diag *diag)
+{
+    const struct sbp_actor_lane_run *lane = &running->lane[SBP_LANE_COMPUTE];
+    const struct sbp_actor_state *state = &running->state;
+    const struct sbp_actor_order *order =
+        sbp_actor_order(state->graph, state->rank, SBP_LANE_COMPUTE);
+    return lane->at >= order->count ? SBP_OK
+                                    : sbp_fail(diag, SBP_E_INTERNAL, "actors: %s is left out",
+                                               state->graph->actor[order->actor[lane->at]].name);
+}
+
 enum sbp_status sbp_actor_finish(struct sbp_actor_running *running, enum sbp_status status,
                                  struct sbp_diag *diag)
 {
     if (running == NULL)
         return SBP_OK;
     struct sbp_actor_lane_run *lane = &running->lane[SBP_LANE_COMPUTE];
+    if (status == SBP_OK)
+        status = check_order_done(running, diag);
     if (status != SBP_OK)
         sbp_actor_lane_fail(running, status, diag);
     while (lane->used && !is_home(lane) && sbp_actor_lane_take(lane) && !is_home(lane))

@@ -43,8 +43,9 @@ enum sbp_status sbp_actor_start(const struct sbp_actor_job *job, struct sbp_acto
 enum sbp_status sbp_actor_enter(struct sbp_actor_running *running, int actor, struct sbp_act *act,
                                 struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_actor_leave(struct sbp_actor_running *running, int actor);
-/* Waits until all slots are free and ends the lanes; at once if the caller's status is not OK.
- * Returns that status, or another lane's failure. NULL is legal, and OK. */
+/* Waits until all slots are free and ends the lanes; at once if the caller's status is not OK, or
+ * where it has left out an act (E_INTERNAL). Returns that status, or another lane's failure. NULL
+ * is legal, and OK. */
 enum sbp_status sbp_actor_finish(struct sbp_actor_running *running, enum sbp_status status,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -31,26 +31,33 @@ static struct sbp_members members_of(const struct sbp_call *call)
     return (struct sbp_members){call->axes, crosses, crosses ? call->tensor : 0};
 }
 
-static bool is_in(const struct sbp_channel *channel, const struct sbp_members *members, int stage)
+static bool is_in(const struct sbp_step *step, int own_stage, const struct sbp_members *members,
+                  int stage)
 {
-    const struct sbp_step *step = channel->step;
     if (!members->crosses)
-        return stage == channel->stage;
+        return stage == own_stage;
     return members->tensor < 0 || sbp_step_holds(step, stage, members->tensor);
+}
+
+int sbp_channel_members(const struct sbp_step *step, int stage, int64_t place,
+                        const struct sbp_members *members, int *ranks)
+{
+    const struct sbp_mesh *mesh = &step->mesh;
+    const int64_t size = sbp_mesh_group_size(mesh, members->axes);
+    int count = 0;
+    for (int s = 0; s < step->stages; s++)
+        for (int64_t member = 0; member < size && is_in(step, stage, members, s); member++)
+            ranks[count++] =
+                (int)(s * mesh->devices + sbp_mesh_group_rank(mesh, members->axes, place, member));
+    return count;
 }
 
 static enum sbp_status add_group(struct sbp_channel *channel, const struct sbp_members *members,
                                  int *ranks, struct sbp_diag *diag)
 {
-    const struct sbp_step *step = channel->step;
-    const struct sbp_mesh *mesh = &step->mesh;
-    const int64_t size = sbp_mesh_group_size(mesh, members->axes);
+    const int count =
+        sbp_channel_members(channel->step, channel->stage, channel->place, members, ranks);
     const int key = members->crosses ? 2 * (members->tensor + 1) : 2 * channel->group_count + 1;
-    int count = 0;
-    for (int stage = 0; stage < step->stages; stage++)
-        for (int64_t member = 0; member < size && is_in(channel, members, stage); member++)
-            ranks[count++] = sbp_channel_rank(
-                channel, stage, sbp_mesh_group_rank(mesh, members->axes, channel->place, member));
     channel->members[channel->group_count] = *members;
     int *const handle = &channel->group[channel->group_count++];
     return backend(channel, channel->ops->group(channel->comm, ranks, count, key, handle),
@@ -171,6 +178,7 @@ static enum sbp_status call_backend(struct sbp_channel *channel,
 
 static void spend(struct sbp_channel *channel, double wall_s, double cpu_s)
 {
+    sbp_post_wait(channel->post, SBP_WAITS_NOT);
     channel->wall_s += sbp_clock_s() - wall_s;
     channel->cpu_s += sbp_thread_cpu_s() - cpu_s;
 }
@@ -188,6 +196,7 @@ enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
         return SBP_OK;
     }
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
+    sbp_post_wait_group(channel->post, &exchange->members);
     const enum sbp_status status = call_backend(channel, exchange, channel->group[group]);
     spend(channel, wall_s, cpu_s);
     return backend(channel, status, sbp_collective_name(exchange->kind), diag);
@@ -244,6 +253,7 @@ enum sbp_status sbp_channel_pass(struct sbp_channel *channel, bool forward, cons
     note(channel, &exchange);
     if (channel->skip)
         return SBP_OK;
+    sbp_post_wait(channel->post, neighbour(channel, forward)); /* for a free slot */
     const enum sbp_status status =
         pass(channel, forward, buffer, count * channel->kernels->real_bytes, diag);
     spend(channel, wall_s, cpu_s);
@@ -254,6 +264,7 @@ enum sbp_status sbp_channel_take(struct sbp_channel *channel, bool forward, void
                                  int64_t count, struct sbp_diag *diag)
 {
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
+    sbp_post_wait(channel->post, neighbour(channel, !forward));
     const enum sbp_status status =
         take(channel, forward, buffer, count * channel->kernels->real_bytes, diag);
     spend(channel, wall_s, cpu_s);
@@ -286,6 +297,14 @@ enum sbp_status sbp_channel_check(const struct sbp_channel *channel, struct sbp_
     return SBP_OK;
 }
 
+enum sbp_status sbp_channel_barrier(struct sbp_channel *channel, struct sbp_diag *diag)
+{
+    sbp_post_wait(channel->post, SBP_WAITS_ALL);
+    const enum sbp_status status = channel->ops->barrier(channel->comm);
+    sbp_post_wait(channel->post, SBP_WAITS_NOT);
+    return backend(channel, status, "barrier", diag);
+}
+
 enum sbp_status sbp_channel_send(struct sbp_channel *channel, int peer, int tag, const void *buffer,
                                  int64_t bytes, struct sbp_diag *diag)
 {
@@ -296,6 +315,8 @@ enum sbp_status sbp_channel_send(struct sbp_channel *channel, int peer, int tag,
 enum sbp_status sbp_channel_receive(struct sbp_channel *channel, int peer, int tag, void *buffer,
                                     int64_t bytes, struct sbp_diag *diag)
 {
-    return backend(channel, channel->ops->receive(channel->comm, peer, tag, buffer, bytes),
-                   "receive", diag);
+    sbp_post_wait(channel->post, peer);
+    const enum sbp_status status = channel->ops->receive(channel->comm, peer, tag, buffer, bytes);
+    sbp_post_wait(channel->post, SBP_WAITS_NOT);
+    return backend(channel, status, "receive", diag);
 }

@@ -10,19 +10,12 @@
 #include "base/arena.h"
 #include "costmodel/program/task.h"
 #include "executor/comm/comm.h"
+#include "executor/comm/post.h"
 
 struct sbp_logged_call {
     enum sbp_collective kind;
     sbp_axes axes;
     int64_t count, element_bytes;
-};
-
-/* Who communicates: the members of the own stage along some axes; or their likes in several stages,
- * in those that hold a tied weight or in all. */
-struct sbp_members {
-    sbp_axes axes;
-    bool crosses; /* stages */
-    int tensor;   /* the tied weight, -1: of all stages; 0 within a stage */
 };
 
 /* Takes messages between stages for a channel: `forward` as below; bytes may be fewer than it has
@@ -53,6 +46,7 @@ struct sbp_channel {
     int logged;
     double wall_s, cpu_s;              /* spent in the backend since the channel was opened */
     const struct sbp_carrier *carrier; /* of messages; NULL: the backend's own calls */
+    struct sbp_post *post; /* borrowed; where calls are noted that may wait. NULL: nobody watches */
     bool skip; /* tests only: log the next calls, but exchange nothing; messages are not sent, and
                   come as zeros */
 };
@@ -62,6 +56,11 @@ static inline int sbp_channel_rank(const struct sbp_channel *channel, int stage,
 {
     return (int)(stage * channel->step->mesh.devices + place);
 }
+
+/* The ranks of a group that the rank at `place` of a stage is in, in group order, among those of
+ * all stages; returns how many. ranks: room for those of all stages. */
+int sbp_channel_members(const struct sbp_step *step, int stage, int64_t place,
+                        const struct sbp_members *members, int *ranks);
 
 /* One communication: all pointers as the backend's function of that kind takes them; `receive` is
  * the buffer of an all-reduce. */
@@ -100,6 +99,9 @@ void sbp_channel_begin_step(struct sbp_channel *channel);
 enum sbp_status sbp_channel_check(const struct sbp_channel *channel,
                                   struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Waits until every rank of all stages is here; outside the log. Fails as the backend does. */
+enum sbp_status sbp_channel_barrier(struct sbp_channel *channel,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
 /* Point to point, outside the log: reports and verification. */
 enum sbp_status sbp_channel_send(struct sbp_channel *channel, int peer, int tag, const void *buffer,
                                  int64_t bytes, struct sbp_diag *diag) SBP_MUST_USE;

@@ -376,9 +376,11 @@ enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,
     sbp_rank_begin_step(&reference->shadow, step);
     SBP_TRY(sbp_rank_begin_work(&reference->rank, &all, diag));
     SBP_TRY(sbp_rank_begin_work(&reference->shadow, &all, diag));
-    for (int i = 0; i < reference->program.instr_count; i++)
+    for (int i = 0; i < reference->program.instr_count; i++) {
+        sbp_post_pulse(reference->post);
         if (reference->program.instr[i].kind != SBP_INSTR_UPDATE)
             SBP_TRY(run_instr(reference, i, diag));
+    }
     SBP_TRY(sbp_rank_end_work(&reference->rank, &all, diag));
     reference->loss = sbp_rank_loss(&reference->rank);
     return SBP_OK;

@@ -29,6 +29,7 @@ struct sbp_reference {
     struct sbp_reference_output *
         *output; /* (tensor_count), NULL unless sbp_reference_end_instr says so */
     double loss, loss_sum, loss_inherited;
+    struct sbp_post *post; /* borrowed: shows that it is at work; NULL: nobody watches */
 };
 
 /* u: the run's unit roundoff. On failure nothing is left allocated. */

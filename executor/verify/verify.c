@@ -611,11 +611,13 @@ static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_c
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the verification");
     const enum sbp_status status =
         sbp_reference_open(reference, v->rank->program->graph, cluster, v->rank->seed, v->u, diag);
-    if (status == SBP_OK)
-        v->reference = reference;
-    else
+    if (status != SBP_OK) {
         free(reference);
-    return status;
+        return status;
+    }
+    reference->post = v->channel->post;
+    v->reference = reference;
+    return SBP_OK;
 }
 
 enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster *cluster,

@@ -24,6 +24,7 @@
 
 enum { OUT, ERR, STREAMS };
 enum { CARRIED = sizeof SBP_SIGNAL_MARK - 1, PIECE = 8192 };
+_Static_assert(sizeof SBP_LOST_MARK <= sizeof SBP_SIGNAL_MARK, "the end of a piece holds it");
 
 /* --- finding programs --- */
 
@@ -85,8 +86,8 @@ struct stream {
     int from, into; /* the pipe */
     char text[CARRIED +
               PIECE]; /* the end of the last piece, which may hold half a mark, and the next */
-    bool any, marked;
-    int reason; /* why the first write failed; 0: none did */
+    bool any, marked, lost; /* something came; these marks did */
+    int reason;             /* why the first write failed; 0: none did */
 };
 
 struct job {
@@ -129,6 +130,11 @@ static void pass_on(struct stream *stream, int to, size_t count)
     }
 }
 
+static bool holds(const struct stream *stream, size_t count, const char *mark)
+{
+    return memmem(stream->text, CARRIED + count, mark, strlen(mark)) != NULL;
+}
+
 /* False at the end. */
 static bool pump(struct stream *stream, int to)
 {
@@ -136,8 +142,8 @@ static bool pump(struct stream *stream, int to)
     if (count < 0)
         return errno == EINTR;
     stream->any = stream->any || count > 0;
-    stream->marked = stream->marked || memmem(stream->text, CARRIED + (size_t)count,
-                                              SBP_SIGNAL_MARK, CARRIED) != NULL;
+    stream->marked = stream->marked || holds(stream, (size_t)count, SBP_SIGNAL_MARK);
+    stream->lost = stream->lost || holds(stream, (size_t)count, SBP_LOST_MARK);
     pass_on(stream, to, (size_t)count);
     memmove(stream->text, stream->text + count, CARRIED);
     return count > 0;
@@ -182,12 +188,19 @@ static void watch(struct job *job)
 
 /* --- mpirun: how it ended --- */
 
-static enum sbp_status ended_by(const struct job *job, const char *who, int number,
-                                struct sbp_diag *diag)
+static const char *hint_of(int number)
 {
-    return sbp_fail(diag, sbp_signals_status(number), "%s: %s was ended by signal %d (%s)%s",
-                    job->mpirun->command, who, number, strsignal(number),
-                    number == SIGKILL ? ", as the system does when memory is short" : "");
+    return number == SIGKILL ? ", as the system does when memory is short" : "";
+}
+
+/* The answer is no: there is no result. Ranks that are left say more, where they are heard. */
+static enum sbp_status lose_rank(const struct job *job, int number)
+{
+    if (!job->stream[ERR].lost)
+        (void)sbp_text_print_line(stderr,
+                                  "%s" SBP_LOST_MARK "a rank was ended by signal %d (%s)%s\n",
+                                  job->mpirun->command, number, strsignal(number), hint_of(number));
+    return SBP_NO;
 }
 
 /* mpirun ends with 1 where it is interrupted itself, whatever the signal, and where a rank's answer
@@ -199,9 +212,11 @@ static enum sbp_status explain(const struct job *job, int code, struct sbp_diag 
     if (stop != 0)
         return sbp_fail(diag, sbp_signals_status(stop), "%s: interrupted by %s", command,
                         sbp_signals_name(stop));
+    if (job->stream[ERR].lost)
+        return SBP_NO;
     if (code > 128 && code <= 128 + SIGRTMAX)
-        return ended_by(job, "a rank", code - 128, diag);
-    if (code == 1 && job->stream[OUT].any)
+        return lose_rank(job, code - 128);
+    if (code == 1 && job->stream[OUT].any && !job->stream[ERR].marked)
         return SBP_NO;
     if (code == 1)
         return sbp_fail(diag, sbp_signals_status(SIGTERM),
@@ -221,7 +236,9 @@ static enum sbp_status finish(const struct job *job, struct sbp_diag *diag)
     if (waited < 0)
         return sbp_fail(diag, SBP_E_IO, "mpirun: %s", strerror(errno));
     if (WIFSIGNALED(ended) && *job->mpirun->stop == 0)
-        return ended_by(job, "mpirun", WTERMSIG(ended), diag);
+        return sbp_fail(diag, sbp_signals_status(WTERMSIG(ended)),
+                        "%s: mpirun was ended by signal %d (%s)%s", job->mpirun->command,
+                        WTERMSIG(ended), strsignal(WTERMSIG(ended)), hint_of(WTERMSIG(ended)));
     const int code = WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : WEXITSTATUS(ended);
     const enum sbp_status status = code == 0 ? SBP_OK : explain(job, code, diag);
     return reason != 0 && status >= 0 ? sbp_fail(diag, SBP_E_IO, "%s: standard output: %s",
@@ -269,9 +286,9 @@ static enum sbp_status run(struct job *job, struct sbp_diag *diag)
     return finish(job, diag);
 }
 
-/* OK, SBP_NO as the ranks say; below E_SIGNAL: mpirun was interrupted, or a signal ended a rank;
- * E_IO: mpirun cannot be started (in the child, too), or standard output cannot be written;
- * E_BACKEND: mpirun failed otherwise. */
+/* OK, SBP_NO as the ranks say, or where one is lost; below E_SIGNAL: mpirun was interrupted; E_IO:
+ * mpirun cannot be started (in the child, too), or standard output cannot be written; E_BACKEND:
+ * mpirun failed otherwise. */
 static enum sbp_status run_mpirun(const struct mpirun *mpirun, struct sbp_diag *diag)
 {
     struct job job = {.mpirun = mpirun,

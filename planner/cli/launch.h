@@ -21,11 +21,11 @@ struct sbp_launch {
 /* Whether mpirun is in $PATH. */
 bool sbp_launch_has_mpirun(void);
 /* Becomes the program, so that it returns only on failure; or runs mpirun, whose command it prints
- * on stderr first, and returns OK or SBP_NO as the ranks say. Words are operands, forwarded
- * options, --json and extra, in this order. E_UNSUPPORTED: the program is not found, or this build
- * plans only; E_MEMORY: the limit of address space is below what mpirun takes; E_IO: a program
- * cannot be started, or standard output cannot be written; below E_SIGNAL: mpirun was interrupted,
- * or a signal ended a rank; E_BACKEND: mpirun failed otherwise. */
+ * on stderr first, and returns OK or SBP_NO as the ranks say; NO, too, where a rank is lost, which
+ * is said. Words are operands, forwarded options, --json and extra, in this order. E_UNSUPPORTED:
+ * the program is not found, or this build plans only; E_MEMORY: the limit of address space is below
+ * what mpirun takes; E_IO: a program cannot be started, or standard output cannot be written; below
+ * E_SIGNAL: mpirun was interrupted; E_BACKEND: mpirun failed otherwise. */
 enum sbp_status sbp_launch(const struct sbp_launch *launch, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -230,6 +230,8 @@ static const struct sbp_option options[] = {
      "plan on a smaller model; --verify alone is full, --verify=NAME",
      HANDED, .names = sbp_verify_names},
     {"--dtype", "NAME", "f32 (default) or f64: of the run", HANDED},
+    {"--deadline", "S",
+     "seconds beside a step's predicted time for which ranks may wait (default 60)", HANDED},
     {"--trace", "FILE",
      "write the timeline of the step (of a run: predicted, and measured of the last one), which "
      "Perfetto and chrome://tracing open",

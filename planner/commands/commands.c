@@ -123,11 +123,12 @@ static const struct sbp_command commands[] = {
     {.name = "run",
      OPERANDS("PLAN", 1, 1),
      .summary = "train some steps as a plan says and compare with one device",
-     .notes =
-         "Starts sbplan-run, with --backend mpi under mpirun, and prints that command. Exit "
-         "status: 0 done, 1 verification failed or the loss is no finite number, 2 bad usage or "
-         "bad input, 130, 143 or 129 interrupted by SIGINT, SIGTERM or SIGHUP.",
-     .options = "--steps --verify --backend --device --dtype --seed --trace --json --help",
+     .notes = "Starts sbplan-run, with --backend mpi under mpirun, and prints that command. Exit "
+              "status: 0 done, 1 verification failed, a loss or gradient is no finite number, or a "
+              "rank is lost, 2 bad usage or "
+              "bad input, 130, 143 or 129 interrupted by SIGINT, SIGTERM or SIGHUP.",
+     .options =
+         "--steps --verify --backend --device --dtype --seed --deadline --trace --json --help",
      .forwards = true,
      .run = sbp_command_run},
     {.name = "bench",

@@ -1,7 +1,8 @@
 #!/bin/sh
 # How a run ends that is not let end well: each time there is a reason on standard error, and the exit
 # status is the one that docs/run.md lists.
-# usage: run_ends.sh SBPLAN CONFIGS WORD...    words: mpi (there is mpirun), limits (of address space)
+# usage: run_ends.sh SBPLAN CONFIGS WORD...
+# words: threads, mpi (backends), limits (of address space), lost (ranks that are killed or stopped)
 set -u
 sbplan=$(realpath "$1") configs=$2
 shift 2
@@ -36,6 +37,9 @@ plan plan
 # The step before the loss is no number has logits of 1e8, whose round-off bounds of first order do not
 # hold under every plan; they do under this one.
 plan odd --set 'optimizer={"name":"sgd","learning_rate":1000000}' --set zero=0
+"$sbplan" price "$configs/models/gpt3-175b.json" "$configs/clusters/laptop-4.json" --tp 4 \
+    --set cluster.device.memory_bytes=10T --set global_batch=4 --set sequence=64 -o large.json >/dev/null ||
+    fail 'no plan large'
 run="$sbplan run plan.json"
 long='--steps 1000000'
 
@@ -60,24 +64,40 @@ child_of() { # PARENT NAME WHICH
         sort -n | sed -n "$3p"
 }
 
-# Kills mpirun (WHICH 0), or a rank of it, when it trains.
-kill_one() { # STATUS TEXT SIGNAL WHICH
-    $run --backend mpi $long >out 2>err &
+# Sends a signal to mpirun (WHICH 0), or a rank of it, when it trains; one message says so.
+kill_one() { # STATUS TEXT SIGNAL WHICH OPTION...
+    wanted=$1 said=$2 signal=$3 which=$4
+    shift 4
+    $run --backend mpi $long "$@" >out 2>err &
     process=$!
     found=
     for attempt in $(seq $((100 * ${SBP_TIMEOUT_SCALE:-1}))); do
         sleep 0.1
         found=$(child_of $process mpirun 1)
-        [ -z "$found" ] || [ -z "$(child_of "$found" sbplan-run 4)" ] || break
+        [ -z "$found" ] || ! grep -q '^[1-9]' out || break
     done
-    [ $attempt -gt 0 ] && [ -n "$found" ] || fail 'no mpirun'
-    [ "$4" -eq 0 ] || found=$(child_of "$found" sbplan-run "$4")
-    sleep 1
-    kill "-$3" "$found"
+    [ -n "$found" ] && grep -q '^[1-9]' out || fail 'no mpirun, or no step'
+    [ "$which" -eq 0 ] || found=$(child_of "$found" sbplan-run "$which")
+    kill "-$signal" "$found"
     status=0
     wait $process || status=$?
-    [ $status -eq "$1" ] || fail "kill -$3 of $4: exit status $status, not $1"
-    grep -q "$2" err || fail "kill -$3 of $4: no \"$2\""
+    [ $status -eq "$wanted" ] || fail "kill -$signal of $which: exit status $status, not $wanted"
+    [ "$(grep -c "$said" err)" -eq 1 ] || fail "kill -$signal of $which: not once \"$said\""
+}
+
+# What an interrupted run printed: a whole object of its finished steps, or a row for each. Steps go on
+# between the word and the end, which mpirun brings late.
+has_steps() { # what it said of them is in err
+    steps=$(sed -n 's/.*: \([0-9]*\) of 1000000 steps are finished.*/\1/p' err)
+    if grep -q '^{' out; then
+        [ "$(tail -n 1 out)" = '}' ] || fail "half an object: $(tail -n 3 out)"
+        grep -q '"stopped":' out || fail 'a whole run'
+        found=$(grep -c '"replay_s"' out)
+        [ "$found" -le $((steps + 1)) ] || fail "$found steps, $steps are said"
+    else
+        found=$(grep -c '^[1-9][0-9]*  ' out)
+    fi
+    [ "$found" -ge "$steps" ] || fail "$found steps, $steps are said"
 }
 
 ending() { # OPTION...
@@ -85,6 +105,9 @@ ending() { # OPTION...
     ends 2 'standard output: Bad file' sh -c "$run $* --json >&-"
     ends 2 'none/trace.json: cannot be written' $run "$@" $long --trace none/trace.json
     interrupt 130 INT '[1-9][0-9]* of 1000000 steps are finished' $run "$@" $long
+    has_steps
+    interrupt 130 INT '[1-9][0-9]* of 1000000 steps are finished' $run "$@" $long --json
+    has_steps
     interrupt 143 TERM '[1-9][0-9]* of 1000000 steps are finished' $run "$@" $long
     interrupt 129 HUP '[1-9][0-9]* of 1000000 steps are finished' $run "$@" $long
     interrupt 143 TERM '[1-9][0-9]* of [0-9]* cells are measured and kept' "$sbplan" calibrate \
@@ -92,22 +115,47 @@ ending() { # OPTION...
     [ ! -e cluster.json ] || fail 'an interrupted calibration wrote a cluster file'
     rm -f cluster.samples.jsonl
 
-    # A loss that is no number is a failed verification; the first step that has one is named.
+    # A loss that is no number is a failed verification: the step is the last, its layer is named.
     ends 1 '' "$sbplan" run odd.json "$@" --steps 6
-    grep -q '^FAILED: step [1-6]: the loss is no finite number; --verify' out || fail "$(cat out)"
+    grep -q '^FAILED: layer block0[.a-z]*: its output holds NaN or infinity (step [1-6], rank [0-3]); the loss' out ||
+        fail "$(cat out)"
+    [ "$(grep -c '^[1-9]  ' out)" -eq "$(sed -n 's/^FAILED.*(step \([1-6]\).*/\1/p' out)" ] || fail "$(cat out)"
     ends 1 '' "$sbplan" run odd.json "$@" --steps 6 --verify
     grep -q '^verification FAILED: step [1-6]: .*nan' out || fail "$(cat out)"
     ends 1 '' "$sbplan" run odd.json "$@" --steps 6 --json
-    grep -q '"not_finite"' out || fail "$(cat out)"
+    grep -q '"not_finite"' out && grep -q '"layer":[[:space:]]*"block0' out || fail "$(cat out)"
+
+    # Memory that no machine has, and what verification adds to it.
+    ends 2 'run: 4 ranks on host .* need [0-9.]* TiB of memory, .* are free\|rank 0: 4 ranks on host' \
+        "$sbplan" run large.json "$@"
+    ends 2 'need [0-9.]* TiB of memory ([0-9.]* TiB of it to verify; --verify=shrunk takes less), .* are free' \
+        "$sbplan" run large.json "$@" --verify
+    ends 2 'deadline: "0" is not legal' $run "$@" --deadline 0
 }
 
-ending
+case $words in *' threads '*) ending ;; esac
 case $words in
 *' mpi '*)
     ending --backend mpi
+    ends 2 'needs 448 MiB of address space' sh -c "ulimit -v 400000; $run --backend mpi"
+    ;;
+esac
+
+# mpirun itself; a rank, whichever it is, of which another one says so; one alone has mpirun's word.
+case $words in
+*' lost '*)
     kill_one 143 'mpirun ended without a result, as it does when it is interrupted' TERM 0
     kill_one 137 'mpirun was ended by signal 9' KILL 0
-    kill_one 137 'a rank was ended by signal 9' KILL 2
+    waits='at step [1-9].*; rank [0-3] (host .*, stage 0) is at step .*waits for rank'
+    for which in 1 3; do
+        rank="rank $((which - 1)) (host .*, stage 0)"
+        kill_one 1 "lost: $rank was killed .* $waits" KILL $which
+        kill_one 1 "lost: $rank is stopped $waits.* --deadline 3" STOP $which --deadline 3
+    done
+    "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" --devices 1 \
+        -o one.json >/dev/null || fail 'no plan of one rank'
+    run="$sbplan run one.json"
+    kill_one 1 'lost: a rank was ended by signal 9' KILL 1
     ;;
 esac
 
@@ -123,9 +171,6 @@ case $words in
     done
     ends 0 '' sh -c "ulimit -v 1200000; $run"
     ends 2 'cannot start rank' sh -c "ulimit -v 3000000; ulimit -s 900000; $run"
-    case $words in
-    *' mpi '*) ends 2 'needs 448 MiB of address space' sh -c "ulimit -v 400000; $run --backend mpi" ;;
-    esac
     ;;
 esac
 exit 0

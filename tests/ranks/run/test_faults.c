@@ -1,6 +1,11 @@
-/* Planted faults, each of which verification must find. */
+/* Planted faults, each of which verification, the second look at an odd step, or the watch over the
+ * ranks must find. */
+#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "executor/task_name.h"
 #include "run_checks.h"
 
 /* An instruction with a kind of collective, or -1. */
@@ -302,7 +307,7 @@ static void check_harmless(const struct plan *plan, struct sbp_random *random, c
     check_run(plan, &options, model, &worst);
 }
 
-/* The run ends, and says who waits for whom, or who got the next message instead. */
+/* The run ends, for its rank says which message it left out. */
 static void check_lost(const struct plan *plan, struct sbp_random *random, const char *model,
                        const struct named_fault *fault, int stage, int instr)
 {
@@ -311,8 +316,8 @@ static void check_lost(const struct plan *plan, struct sbp_random *random, const
     struct sbp_diag diag = {0};
     plant(&options, fault->fault, stage, instr);
     const enum sbp_status status = sbp_run(&plan->step, &plan->cluster, &options, &result, &diag);
-    if (status != SBP_E_BACKEND ||
-        (strstr(diag.text, "waits for rank") == NULL && strstr(diag.text, "expects") == NULL)) {
+    if (status != SBP_E_INTERNAL || (strstr(diag.text, "does not come next") == NULL &&
+                                     strstr(diag.text, "is left out") == NULL)) {
         describe_plan(plan, model);
         fail_msg("a lost message of stage %d: %s: %s", stage, sbp_status_name(status), diag.text);
     }
@@ -412,6 +417,187 @@ static void padding_of_shards_leaks_nowhere(void **state)
                  check_harmless);
 }
 
+/* ---- odd values ---------------------------------------------------------------------------- */
+
+/* An instruction that computes a tensor of a layer, or -1. */
+static int find_layer(const struct plan *plan, struct sbp_random *random, int piece)
+{
+    const struct sbp_program *program = &plan->step.program[piece];
+    int found = -1, seen = 0;
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        const int out = instr->buffer[SBP_AT_OUT];
+        if ((instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD) && out >= 0 &&
+            instr->section != SBP_SECTION_RECOMPUTE && program->buffer[out].tensor >= 0 &&
+            sbp_random_below(random, (uint64_t)++seen) == 0)
+            found = i;
+    }
+    return found;
+}
+
+/* The last rank of a piece's stage, where a fault is planted. */
+static int last_rank(const struct plan *plan, int piece)
+{
+    return (piece % plan->step.stages + 1) * (int)plan->step.mesh.devices - 1;
+}
+
+/* Whether training ends with odd values by itself, as large models without a loss may. */
+static bool diverges(const struct plan *plan, const struct sbp_run_options *options,
+                     const char *model)
+{
+    struct sbp_run_options sound = *options;
+    struct sbp_run_result result;
+    sound.fault = SBP_FAULT_NONE;
+    run_plan(plan, &sound, model, &result);
+    const bool is_odd = result.odd.step > 0;
+    sbp_run_free(&result);
+    return is_odd;
+}
+
+static void check_named_layer(const struct plan *plan, const char *model, int piece,
+                              const struct sbp_instr *instr, const struct sbp_run_result *result)
+{
+    const struct sbp_odd_layer *layer = &result->odd.layer;
+    const char *name = plan->graph.op[instr->op].name;
+    const char *what = instr->kind == SBP_INSTR_FORWARD ? "output" : "input gradient";
+    const int rank = last_rank(plan, piece);
+    if (result->odd.step == result->steps && layer->found && strcmp(layer->layer, name) == 0 &&
+        strcmp(layer->what, what) == 0 && layer->rank == rank)
+        return;
+    describe_plan(plan, model);
+    fail_msg("planted in the %s of %s on rank %d, found in the %s of %s on rank %d, step %d", what,
+             name, rank, layer->what, layer->layer, layer->rank, result->odd.step);
+}
+
+/* Runs a plan with an odd value planted in every step; returns whether the run saw it. What a relu
+ * or a dropout throws away, or nobody reads, goes unseen, in a step or in all of them. */
+static bool check_odd(const struct plan *plan, struct sbp_random *random, const char *model,
+                      bool verify, int piece, int at)
+{
+    struct sbp_run_options options = options_for(SBP_F32, random);
+    struct sbp_run_result result;
+    options.verify = verify;
+    options.steps = 3;
+    plant(&options, SBP_FAULT_ODD, piece, at);
+    if (diverges(plan, &options, model))
+        return false;
+    run_plan(plan, &options, model, &result);
+    const bool is_seen = result.odd.step > 0;
+    if (is_seen)
+        check_named_layer(plan, model, piece, &plan->step.program[piece].instr[at], &result);
+    sbp_run_free(&result);
+    return is_seen;
+}
+
+static void odd_layers_are_named(void **state)
+{
+    enum { TRIES = 72, LEAST = 48 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    int seen = 0, planted = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 2000);
+    for (int tries = 0; planted < TRIES && tries < 40 * MOST_TRIES; tries++) {
+        struct plan plan;
+        random_model(&random, tries % 3, model, MODEL_BYTES);
+        plan_open(&plan, model, random_levels(&random));
+        const bool cut = tries % 2 == 0;
+        if (!cut || plan_cut_stages(&plan, &random)) {
+            plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F32);
+            const int piece = (int)sbp_random_below(&random, (uint64_t)plan.step.pieces);
+            const int at = has_alike_ties(&plan) ? find_layer(&plan, &random, piece) : -1;
+            if (at >= 0) {
+                seen += check_odd(&plan, &random, model, tries % 5 == 0, piece, at);
+                planted++;
+            }
+        }
+        plan_close(&plan);
+    }
+    if (planted < TRIES || seen < LEAST)
+        fail_msg("%d planted, %d seen", planted, seen);
+}
+
+/* ---- ranks that do not go on --------------------------------------------------------------- */
+
+static int said_into; /* a pipe, in the child */
+
+static void say_fault(int number, const char *fault)
+{
+    (void)number;
+    _exit(fault != NULL && write(said_into, fault, strlen(fault)) > 0 ? 1 : 99);
+}
+
+/* The run never returns, so that a child runs it. */
+static void run_stalled(const struct plan *plan, const struct sbp_run_options *options, int into)
+{
+    struct sbp_alarm alarm = {.end = say_fault};
+    struct sbp_run_options watched = *options;
+    struct sbp_run_result result;
+    struct sbp_diag diag = {0};
+    said_into = into;
+    watched.alarm = &alarm;
+    watched.deadline_s = 0.5;
+    (void)!sbp_run(&plan->step, &plan->cluster, &watched, &result, &diag);
+    _exit(98);
+}
+
+static void check_stall(const struct plan *plan, const struct sbp_run_options *options)
+{
+    const int rank = last_rank(plan, options->fault_piece);
+    char said[1024] = "", culprit[64], name[160];
+    int ends[2], status = 0;
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        run_stalled(plan, options, ends[1]);
+    (void)close(ends[1]);
+    const ssize_t length = read(ends[0], said, sizeof said - 1);
+    (void)close(ends[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    assert_true(length > 0);
+    const struct sbp_task task = {.instr = options->fault_instr, .work = SBP_WORK_FORWARD};
+    sbp_task_name(&plan->step.program[options->fault_piece], &task, name, sizeof name);
+    name[strcspn(name, "[")] = '\0'; /* schedules differ in the micro-batch that comes first */
+    (void)snprintf(culprit, sizeof culprit, "rank %d (host ", rank);
+    const char *const parts[] = {culprit,          ") does not go on at step 1, ", name, "; rank ",
+                                 "waits for rank", "that is over --deadline 0.5"};
+    const char *at = said;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        at = strstr(at, parts[i]);
+        if (at == NULL)
+            fail_msg("no \"%s\" in: %s", parts[i], said);
+    }
+    print_message("%s\n", said);
+}
+
+static void stalled_ranks_are_named(void **state)
+{
+    enum { STALLS = 4 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    (void)state;
+    sbp_random_seed(&random, seed + 3000);
+    for (int stalls = 0; stalls < STALLS;) {
+        struct plan plan;
+        random_model(&random, GPT, model, MODEL_BYTES);
+        plan_open(&plan, model, random_levels(&random));
+        if (stalls % 2 == 0 || plan_cut_stages(&plan, &random)) {
+            plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F32);
+            struct sbp_run_options options = options_for(SBP_F32, &random);
+            options.verify = stalls % 3 == 0;
+            const int piece = (int)sbp_random_below(&random, (uint64_t)plan.step.pieces);
+            plant(&options, SBP_FAULT_STALL, piece, find_layer(&plan, &random, piece));
+            if (options.fault_instr >= 0 && has_alike_ties(&plan)) {
+                check_stall(&plan, &options);
+                stalls++;
+            }
+        }
+        plan_close(&plan);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -425,6 +611,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_stale_weight_is_found),
         cmocka_unit_test(a_tied_gradient_left_out_is_found),
         cmocka_unit_test(padding_of_shards_leaks_nowhere),
+        cmocka_unit_test(odd_layers_are_named),
+        cmocka_unit_test(stalled_ranks_are_named),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

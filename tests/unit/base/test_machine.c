@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/machine.h"
@@ -8,7 +9,7 @@
 
 static void write_in(const char *folder, const char *name, const char *text)
 {
-    char path[64];
+    char path[128];
     (void)snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *out = fopen(path, "w");
     assert_non_null(out);
@@ -54,6 +55,67 @@ static void test_limits(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+static int64_t free_of(const char *root)
+{
+    char processes[80], groups[80];
+    (void)snprintf(processes, sizeof processes, "%s/proc", root);
+    (void)snprintf(groups, sizeof groups, "%s/groups", root);
+    return sbp_machine_free_bytes(processes, groups);
+}
+
+/* What is available, and what limits of either version of control groups leave, on all levels. */
+static void test_free_memory(void **state)
+{
+    (void)state;
+    static const char *const folders[] = {"proc",           "proc/self",  "groups",
+                                          "groups/a",       "groups/a/b", "groups/memory",
+                                          "groups/memory/c"};
+    static const struct {
+        const char *name, *text;
+        int64_t free_bytes; /* with this file and those before it */
+    } files[] = {
+        {"proc/meminfo", "MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable:    5000 kB\n", 5120000},
+        {"proc/self/cgroup", "5:devices:/x\n4:memory:/c\n0::/a/b\n", 5120000},
+        {"groups/a/b/memory.max", "max\n", 5120000},
+        {"groups/a/b/memory.current", "2000000\n", 5120000},
+        {"groups/a/memory.max", "6000000\n", 5120000},
+        {"groups/a/memory.current", "2000000\n", 4000000},
+        {"groups/a/memory.stat", "anon 1\ninactive_file 1000\n", 4001000},
+        {"groups/memory/c/memory.limit_in_bytes", "3000000\n", 4001000},
+        {"groups/memory/c/memory.usage_in_bytes", "500000\n", 2500000},
+        {"groups/memory/c/memory.stat", "inactive_file 7\ntotal_inactive_file 200000\n", 2700000},
+        {"groups/memory/memory.limit_in_bytes", "9223372036854771712\n", 2700000},
+        {"groups/memory/memory.usage_in_bytes", "8000000\n", 2700000},
+        {"groups/memory.max", "1000000\n", 2700000},
+        {"groups/memory.current", "300000\n", 700000},
+        {"groups/a/b/memory.max", "1999999\n", 0}, /* the kernel is slow to count */
+    };
+    char root[] = "/tmp/sbplan-machine-XXXXXX", path[128];
+    assert_non_null(mkdtemp(root));
+    assert_int_equal(free_of(root), -1);
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", root, folders[i]);
+        assert_int_equal(mkdir(path, 0700), 0);
+    }
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        write_in(root, files[i].name, files[i].text);
+        if (free_of(root) != files[i].free_bytes)
+            fail_msg("with %s: %lld, not %lld", files[i].name, (long long)free_of(root),
+                     (long long)files[i].free_bytes);
+    }
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", root, files[i].name);
+        (void)unlink(path); /* one stands twice */
+    }
+    for (size_t i = sizeof folders / sizeof *folders; i-- > 0;) {
+        (void)snprintf(path, sizeof path, "%s/%s", root, folders[i]);
+        assert_int_equal(rmdir(path), 0);
+    }
+    assert_int_equal(rmdir(root), 0);
+    const int64_t here = sbp_machine_free_bytes(SBP_PROCESSES, SBP_CONTROL_GROUP);
+    assert_true(here > 0 && here <= (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
+}
+
 /* Address space, beside what the process has by now. */
 static void test_space(void **state)
 {
@@ -84,6 +146,8 @@ static void test_space(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits), cmocka_unit_test(test_space)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits),
+                                       cmocka_unit_test(test_free_memory),
+                                       cmocka_unit_test(test_space)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,12 +98,50 @@ static void test_table_failures(void **state)
     sbp_table_free(&table);
 }
 
+/* Rows that come one by one, in columns that were chosen before. */
+static void test_flow(void **state)
+{
+    (void)state;
+    static const char *const titles[] = {"step", "time", "wide title"};
+    static const int widths[] = {6, 5, 0};
+    char *bytes = NULL;
+    size_t length = 0;
+    struct sbp_table table;
+    FILE *out = open_memstream(&bytes, &length);
+    assert_non_null(out);
+    sbp_table_init(&table, 3, titles);
+    assert_int_equal(sbp_table_flow(&table, widths, out), SBP_OK);
+    assert_string_equal(bytes, "step     time  wide title\n------  -----  ----------\n");
+    const char *const cells[] = {"1", "2 ms", "-", "2", "1234.5 ms", "x"};
+    size_t before = length;
+    for (int i = 0; i < 6; i++) {
+        sbp_table_cell(&table, "%s", cells[i]);
+        if (i % 3 == 2) { /* each row is there as soon as it is printed */
+            assert_int_equal(sbp_table_flow(&table, widths, out), SBP_OK);
+            assert_string_equal(bytes + before, i == 2 ? "1        2 ms           -\n"
+                                                       : "2       1234.5 ms           x\n");
+            before = length;
+        }
+    }
+    assert_int_equal(sbp_table_flow(&table, widths, out), SBP_OK);
+    assert_int_equal(length, before);
+    sbp_table_free(&table);
+    assert_int_equal(fclose(out), 0);
+    free(bytes);
+    FILE *full = fopen("/dev/full", "w");
+    sbp_table_init(&table, 3, titles);
+    assert_non_null(full);
+    assert_int_equal(sbp_table_flow(&table, widths, full), SBP_E_IO);
+    (void)fclose(full); /* it is full */
+    sbp_table_free(&table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),          cmocka_unit_test(test_cells_are_one_line),
         cmocka_unit_test(test_heads),          cmocka_unit_test(test_table_without_rows),
-        cmocka_unit_test(test_table_failures),
+        cmocka_unit_test(test_table_failures), cmocka_unit_test(test_flow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

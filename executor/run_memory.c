@@ -1,0 +1,67 @@
+#include "executor/run_memory.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/machine.h"
+#include "base/text.h"
+
+int64_t sbp_run_arena_bytes(const struct sbp_step *step, int stage)
+{
+    return step->memory[stage].device_bytes - step->memory[stage].reserve_bytes;
+}
+
+struct sbp_run_need sbp_run_need_of(const struct sbp_step *step, int64_t rank,
+                                    const struct sbp_verify_need *verify)
+{
+    const int stage = (int)(rank / step->mesh.devices);
+    const double check = verify->rank_bytes + (rank == 0 ? verify->reference_bytes : 0);
+    return (struct sbp_run_need){(double)sbp_run_arena_bytes(step, stage) + check, check};
+}
+
+void sbp_run_host_find(struct sbp_run_host *host)
+{
+    *host = (struct sbp_run_host){.free_bytes =
+                                      sbp_machine_free_bytes(SBP_PROCESSES, SBP_CONTROL_GROUP)};
+    if (gethostname(host->name, sizeof host->name - 1) != 0)
+        host->name[0] = '\0'; /* without a name all hosts are one */
+}
+
+void sbp_run_host_add(struct sbp_run_host *host, const struct sbp_run_need *need)
+{
+    host->ranks++;
+    host->need.bytes += need->bytes;
+    host->need.verify_bytes += need->verify_bytes;
+}
+
+enum sbp_status sbp_run_host_check(const struct sbp_run_host *host, struct sbp_diag *diag)
+{
+    char needs[32], has[32], checks[32], of_it[96] = "";
+    if (host->free_bytes < 0 || host->need.bytes <= (double)host->free_bytes)
+        return SBP_OK;
+    if (host->need.verify_bytes > 0)
+        (void)snprintf(of_it, sizeof of_it, " (%s of it to verify; --verify=shrunk takes less)",
+                       sbp_format_bytes(host->need.verify_bytes, checks));
+    return sbp_fail(diag, SBP_E_MEMORY, "%d rank%s on host %s need%s %s of memory%s, %s are free",
+                    host->ranks, host->ranks == 1 ? "" : "s", host->name,
+                    host->ranks == 1 ? "s" : "", sbp_format_bytes(host->need.bytes, needs), of_it,
+                    sbp_format_bytes((double)host->free_bytes, has));
+}
+
+enum sbp_status sbp_run_check_threads(const struct sbp_step *step,
+                                      const struct sbp_verify_need *verify, double *bytes,
+                                      struct sbp_diag *diag)
+{
+    const int64_t ranks = step->stages * step->mesh.devices;
+    struct sbp_run_host host;
+    if (ranks > 1024)
+        return sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, the threads backend runs 1024",
+                        (long long)ranks);
+    sbp_run_host_find(&host);
+    for (int64_t rank = 0; rank < ranks; rank++) {
+        const struct sbp_run_need need = sbp_run_need_of(step, rank, verify);
+        sbp_run_host_add(&host, &need);
+    }
+    *bytes = host.need.bytes;
+    return sbp_run_host_check(&host, diag);
+}

@@ -80,6 +80,18 @@ static void scale_result(struct runner *runner, const struct sbp_instr *instr)
                              rank->program->buffer[out].elements);
 }
 
+static void spoil_element(struct runner *runner, const struct sbp_instr *instr)
+{
+    struct sbp_rank *rank = &runner->rank;
+    const int out =
+        instr->buffer[SBP_AT_OUT] >= 0 ? instr->buffer[SBP_AT_OUT] : instr->buffer[SBP_AT_DW];
+    const float infinite = INFINITY;
+    if (rank->rank != rank->program->mesh.devices - 1 || rank->step != 1 || out < 0)
+        return;
+    const bool is_wide = rank->program->buffer[out].type == SBP_BUFFER_STATISTIC;
+    (is_wide ? rank->wide : rank->kernels)->from_wide(sbp_rank_buffer(rank, out), &infinite, 1);
+}
+
 static enum sbp_status execute(struct runner *runner, int index, struct sbp_diag *diag)
 {
     const struct sbp_run_options *options = runner->job->options;
@@ -93,6 +105,8 @@ static enum sbp_status execute(struct runner *runner, int index, struct sbp_diag
         SBP_TRY(sbp_rank_execute(&runner->rank, instr, diag));
     if (faulty && options->fault == SBP_FAULT_SCALE)
         scale_result(runner, instr);
+    if (faulty && options->fault == SBP_FAULT_INFINITY)
+        spoil_element(runner, instr);
     if (runner->verifier != NULL)
         SBP_TRY(sbp_verify_watch(runner->verifier, index, diag));
     return SBP_OK;
@@ -158,6 +172,7 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
         report->step.compute_s += runner->intervals[i].compute_s;
         report->step.communication_s += runner->intervals[i].communication_s;
     }
+    SBP_TRY(sbp_rank_end_step(&runner->rank, diag));
     report->step.wall_s =
         sbp_clock_s() - start_s - (sbp_verify_spent(runner->verifier).wall_s - spent.wall_s);
     SBP_TRY(sbp_channel_check(&runner->channel, diag));
@@ -166,6 +181,8 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
     report->calls = runner->channel.call_count;
     report->has_loss = runner->rank.program->loss_buffer >= 0;
     report->step.grad_norm = runner->rank.grad_norm;
+    report->step.loss_scale = runner->rank.scaler.scale;
+    report->step.left_out = runner->rank.scaler.overflowed;
     report->high_water_bytes = (runner->rank.high_water_bytes + 63) / 64 * 64;
     return SBP_OK;
 }
@@ -285,11 +302,22 @@ static void show_progress(struct runner *runner, int step, const char *part)
                           runner->job->options->steps, part);
 }
 
+/* On the stage's last rank. */
+static void plant_loss_scale(struct runner *runner)
+{
+    const struct sbp_run_options *options = runner->job->options;
+    struct sbp_rank *rank = &runner->rank;
+    if (options->fault == SBP_FAULT_LOSS_SCALE && options->fault_stage == runner->stage &&
+        rank->step == 1 && rank->rank == rank->program->mesh.devices - 1)
+        rank->scaler.scale /= 2;
+}
+
 static enum sbp_status run_step(struct runner *runner, int step, struct sbp_diag *diag)
 {
     struct report report = {0};
     show_progress(runner, step, "preparing");
     sbp_rank_begin_step(&runner->rank, step + 1);
+    plant_loss_scale(runner);
     if (runner->verifier != NULL)
         SBP_TRY(sbp_verify_begin_step(runner->verifier, diag));
     show_progress(runner, step, "training");

@@ -17,8 +17,10 @@
 /* Faults that tests plant to see them caught. */
 enum sbp_fault {
     SBP_FAULT_NONE,
-    SBP_FAULT_SKIP,  /* an instruction's communication exchanges nothing */
-    SBP_FAULT_SCALE, /* an instruction's result is off by a factor on one rank */
+    SBP_FAULT_SKIP,     /* an instruction's communication exchanges nothing */
+    SBP_FAULT_SCALE,    /* an instruction's result is off by a factor on one rank */
+    SBP_FAULT_INFINITY, /* an element of a result, in 16 bits, is infinite on one rank in step 1 */
+    SBP_FAULT_LOSS_SCALE, /* one rank of a stage has another loss scale in step 1 */
 };
 
 struct sbp_run_options {
@@ -43,8 +45,10 @@ struct sbp_run_interval {
 
 /* Maxima over the ranks. wall_s is a parallel time only when every rank has a core of its own. */
 struct sbp_run_step {
-    double loss;      /* mean over tokens; NaN without a loss */
-    double grad_norm; /* -1 without clipping */
+    double loss;       /* mean over tokens; NaN without a loss */
+    double grad_norm;  /* -1 where no norm is formed; infinite in a step that is left out */
+    double loss_scale; /* 1: none */
+    bool left_out;     /* gradients overflowed: the step changed nothing on any rank */
     double wall_s, compute_s, communication_s;
     double replay_s; /* the measured arithmetic with the prices of communication (run_times.h) */
 };

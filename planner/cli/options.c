@@ -223,7 +223,7 @@ static const struct sbp_option options[] = {
     {"--steps", "N", "training steps (default 1)", HANDED},
     {"--verify", NULL, "compare gradients, loss and updates with one device in double precision",
      HANDED},
-    {"--dtype", "NAME", "f32 (default) or f64: of the run", HANDED},
+    {"--dtype", "NAME", "tensors in f32, f64, bf16 or f16 (default: as the plan)", HANDED},
     {"--trace", "FILE", "write the timeline of the last step", HANDED},
     {"--top", "K",
      "the K best plans that are split or cut otherwise, in one table by layout; with -o plan.json "

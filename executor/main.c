@@ -26,6 +26,7 @@ struct options {
     const char *plan, *trace;
     struct sbp_run_options run;
     int verify; /* enum sbp_verify_mode */
+    int dtype;  /* -1: as the plan */
     bool json, help;
 };
 
@@ -33,7 +34,8 @@ struct options {
 
 #define FIELD(kind, field) SBP_OPTION_FIELD(kind, struct options, field)
 
-static const char *const real_names[] = {[SBP_F32] = "f32", [SBP_F64] = "f64", NULL};
+static const char *const real_names[] = {
+    [SBP_F32] = "f32", [SBP_F64] = "f64", [SBP_REAL_BF16] = "bf16", [SBP_REAL_FP16] = "f16", NULL};
 
 /* The lists without "auto", which is what stands without the option. */
 static const struct sbp_option option_table[] = {
@@ -47,8 +49,8 @@ static const struct sbp_option option_table[] = {
      FIELD(NAME, run.backend), .names = sbp_backend_names + 1},
     {"--device", "NAME", "where the ranks compute: cpu (default) or cuda", FIELD(NAME, run.device),
      .names = sbp_device_names + 1},
-    {"--dtype", "NAME", "f32 (default) or f64: of the run", FIELD(CHOICE, run.real),
-     .names = real_names},
+    {"--dtype", "NAME", "tensors in f32, f64, bf16 or f16 (default: as the plan)",
+     FIELD(CHOICE, dtype), .names = real_names},
     {"--seed", "N", "of weights, data and dropout (default 0)", FIELD(WHOLE, run.seed),
      .most = (int64_t)1 << 53},
     {"--trace", "FILE", "write the timeline of the last step", FIELD(TEXT, trace)},
@@ -94,6 +96,12 @@ static enum sbp_status report_run(const struct options *options,
     return report->result->finding.found || sbp_run_odd_step(report, NULL) > 0 ? SBP_NO : SBP_OK;
 }
 
+/* What the plan's precision runs in. */
+static enum sbp_real plan_real(const struct sbp_plan *plan)
+{
+    return sbp_program_run_real(&plan->cut.graph.precision, plan->cut.cluster);
+}
+
 static enum sbp_status run_step(const struct options *options, const struct sbp_plan *plan,
                                 const struct sbp_step *step, struct sbp_diag *diag)
 {
@@ -101,7 +109,8 @@ static enum sbp_status run_step(const struct options *options, const struct sbp_
     SBP_TRY(sbp_run(step, &plan->workload.cluster, &options->run, &result, diag));
     const struct sbp_graph *whole =
         options->verify == SBP_VERIFY_SHRUNK ? &plan->workload.model : NULL;
-    const struct sbp_run_report report = {options->plan, step, &options->run, &result, whole};
+    const struct sbp_run_report report = {options->plan,   step, &options->run, &result,
+                                          plan_real(plan), whole};
     const enum sbp_status status = result.filled ? report_run(options, &report, diag) : SBP_OK;
     sbp_run_free(&result);
     return status;
@@ -126,19 +135,20 @@ static enum sbp_status make_step(const struct options *options, const struct sbp
                                                 : sbp_step_make(&request, step, diag);
 }
 
-static enum sbp_status load(const struct options *options, struct sbp_plan *plan,
-                            struct sbp_plan *small, struct sbp_step *step, struct sbp_diag *diag)
+static enum sbp_status load(struct options *options, struct sbp_plan *plan, struct sbp_plan *small,
+                            struct sbp_step *step, struct sbp_diag *diag)
 {
     if (options->trace != NULL && sbp_launcher_rank() <= 0) /* rank 0 writes it */
         SBP_TRY(sbp_file_check_writable(options->trace, diag));
     SBP_TRY(sbp_plan_read(options->plan, plan, diag));
+    options->run.real = options->dtype < 0 ? plan_real(plan) : (enum sbp_real)options->dtype;
     const enum sbp_status status = make_step(options, plan, small, step, diag);
     if (status != SBP_OK)
         sbp_plan_free(plan);
     return status;
 }
 
-static enum sbp_status run_plan(const struct options *options, struct sbp_diag *diag)
+static enum sbp_status run_plan(struct options *options, struct sbp_diag *diag)
 {
     struct sbp_plan plan, small = {0};
     struct sbp_step step;
@@ -161,7 +171,7 @@ static void on_signal(int number)
 int main(int argc, char **argv)
 {
     struct sbp_diag diag = {0};
-    struct options options = {.run = {.steps = 1, .real = SBP_F32, .device = "cpu"}};
+    struct options options = {.run = {.steps = 1, .device = "cpu"}, .dtype = -1};
     options.run.backend = sbp_launcher_rank() >= 0 ? "mpi" : "threads";
     const bool speaks = sbp_launcher_rank() <= 0;
     enum sbp_status status = sbp_signals_catch(on_signal, &diag);

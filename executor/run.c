@@ -149,6 +149,7 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
         report->step.compute_s += runner->intervals[i].compute_s;
         report->step.communication_s += runner->intervals[i].communication_s;
     }
+    SBP_TRY(sbp_rank_end_step(&runner->rank, diag));
     report->step.wall_s =
         sbp_clock_s() - start_s - (sbp_verify_spent(runner->verifier).wall_s - spent.wall_s);
     SBP_TRY(sbp_channel_check(&runner->channel, diag));
@@ -157,6 +158,8 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
     report->calls = runner->channel.call_count;
     report->has_loss = runner->layout.program[runner->layout.chunks - 1]->loss_buffer >= 0;
     report->step.grad_norm = runner->rank.grad_norm;
+    report->step.loss_scale = runner->rank.scaler.scale;
+    report->step.left_out = runner->rank.scaler.overflowed;
     report->high_water_bytes = (runner->rank.high_water_bytes + 63) / 64 * 64;
     return SBP_OK;
 }
@@ -278,9 +281,12 @@ static void show_progress(struct runner *runner, int step, const char *part)
 
 static enum sbp_status run_step(struct runner *runner, int step, struct sbp_diag *diag)
 {
+    const struct sbp_run_options *options = runner->job->options;
     struct report report = {0};
     show_progress(runner, step, "preparing");
     sbp_rank_begin_step(&runner->rank, step + 1);
+    if (options->fault_piece % runner->job->step->stages == runner->stage)
+        sbp_run_fault_begin_step(options->fault, &runner->rank);
     if (runner->verifier != NULL)
         SBP_TRY(sbp_verify_begin_step(runner->verifier, diag));
     show_progress(runner, step, "training");

@@ -1,5 +1,6 @@
 #include "executor/run_fault.h"
 
+#include <math.h>
 #include <stddef.h>
 
 static const double SCALE = 1.0 + 1.0 / 64;
@@ -38,13 +39,35 @@ enum sbp_status sbp_run_fault_before(struct sbp_run_fault *memory, enum sbp_faul
     return fault == SBP_FAULT_ROWS ? begin_first_rows(rank, diag) : SBP_OK;
 }
 
+static bool is_last(const struct sbp_rank *rank)
+{
+    return rank->rank == rank->program->mesh.devices - 1;
+}
+
+void sbp_run_fault_begin_step(enum sbp_fault fault, struct sbp_rank *rank)
+{
+    if (fault == SBP_FAULT_LOSS_SCALE && rank->step == 1 && is_last(rank))
+        rank->scaler.scale /= 2;
+}
+
 /* On the stage's last rank. */
 static void scale_result(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     const int out = instr->buffer[SBP_AT_OUT];
-    if (rank->rank == rank->program->mesh.devices - 1 && out >= 0)
+    if (is_last(rank) && out >= 0)
         rank->kernels->scale(sbp_rank_buffer(rank, out), SCALE,
                              rank->program->buffer[out].elements);
+}
+
+static void spoil_element(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const int out =
+        instr->buffer[SBP_AT_OUT] >= 0 ? instr->buffer[SBP_AT_OUT] : instr->buffer[SBP_AT_DW];
+    const float infinite = INFINITY;
+    if (!is_last(rank) || rank->step != 1 || out < 0)
+        return;
+    const bool is_wide = rank->program->buffer[out].type == SBP_BUFFER_STATISTIC;
+    (is_wide ? rank->wide : rank->kernels)->from_wide(sbp_rank_buffer(rank, out), &infinite, 1);
 }
 
 static void copy(const struct sbp_rank *rank, void *to, const void *from, int64_t first,
@@ -114,6 +137,8 @@ enum sbp_status sbp_run_fault_after(struct sbp_run_fault *memory, enum sbp_fault
     rank->micro_batch = memory->micro_batch;
     if (fault == SBP_FAULT_SCALE)
         scale_result(rank, instr);
+    if (fault == SBP_FAULT_INFINITY)
+        spoil_element(rank, instr);
     if (fault == SBP_FAULT_STALE)
         return bring_back(memory, rank, instr, diag);
     return fault == SBP_FAULT_PADDING ? fill_padding(rank, instr->tensor, diag) : SBP_OK;

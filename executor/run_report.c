@@ -34,7 +34,8 @@ int sbp_run_odd_step(const struct sbp_run_report *report, const char **what)
         const bool loss = has_loss(report) && !isfinite(step->loss);
         if (what != NULL)
             *what = loss ? "loss" : "gradient norm";
-        if (loss || !isfinite(step->grad_norm))
+        const bool is_handled = step->left_out && step->loss_scale > 1;
+        if (loss || (!isfinite(step->grad_norm) && !is_handled))
             return i + 1;
     }
     return 0;
@@ -61,26 +62,38 @@ static void add_seconds(struct sbp_table *table, double seconds)
     sbp_table_cell(table, "%s", sbp_format_seconds(seconds, text));
 }
 
+static bool scales_loss(const struct sbp_run_report *report)
+{
+    return sbp_step_program(report->step, 0)->bytes.scales_loss;
+}
+
 static enum sbp_status print_steps(const struct sbp_run_report *report,
                                    const struct sbp_run_prediction *prediction)
 {
-    static const char *const titles[] = {"step",          "loss",   "gradient norm", "compute",
-                                         "communication", "replay", "wall"};
+    static const char *const titles[] = {"step",    "loss",          "gradient norm", "loss scale",
+                                         "compute", "communication", "replay",        "wall"};
+    const char *shown[8];
+    int columns = 0;
     struct sbp_table table;
-    sbp_table_init(&table, 7, titles);
+    for (int i = 0; i < 8; i++)
+        if (i != 3 || scales_loss(report))
+            shown[columns++] = titles[i];
+    sbp_table_init(&table, columns, shown);
     for (int i = 0; i < report->result->steps; i++) {
         const struct sbp_run_step *step = &report->result->step[i];
         sbp_table_cell(&table, "%d", i + 1);
         add_optional(&table, has_loss(report), step->loss);
         add_optional(&table, step->grad_norm != -1, step->grad_norm);
+        if (scales_loss(report))
+            sbp_table_cell(&table, "%g%s", step->loss_scale, step->left_out ? ", left out" : "");
         add_seconds(&table, step->compute_s);
         add_seconds(&table, step->communication_s);
         add_seconds(&table, step->replay_s);
         add_seconds(&table, step->wall_s);
     }
     sbp_table_cell(&table, "predicted");
-    sbp_table_cell(&table, "-");
-    sbp_table_cell(&table, "-");
+    for (int i = 5; i < columns; i++)
+        sbp_table_cell(&table, "-");
     add_seconds(&table, prediction->compute_s);
     add_seconds(&table, prediction->communication_s);
     add_seconds(&table, prediction->step_s);
@@ -121,6 +134,16 @@ static int print_shrunk(const struct sbp_run_report *report)
         (long long)(whole->global_batch * whole->sequence));
 }
 
+/* A plan's own bytes are those of the type that it is for. */
+static int print_types(const struct sbp_run_report *report)
+{
+    if (report->options->real == report->plan_real)
+        return 0;
+    return printf(
+        "tensors are in %s, of which bytes and prediction are; the plan itself is for %s\n",
+        sbp_real_name(report->options->real), sbp_real_name(report->plan_real));
+}
+
 static int print_verdict(const struct sbp_run_report *report)
 {
     char text[512];
@@ -144,15 +167,15 @@ enum sbp_status sbp_run_print(const struct sbp_run_report *report, struct sbp_di
 {
     char bytes[32];
     const struct sbp_run_result *result = report->result;
-    SBP_TRY(written(
-        sbp_text_print_line(stdout, "%s: %s on %d ranks (%s, %s, %s), seed %llu\n\n", report->plan,
-                            sbp_step_program(report->step, 0)->graph->name, result->ranks,
-                            report->options->backend, report->options->device,
-                            report->options->real == SBP_F64 ? "f64" : "f32",
-                            (unsigned long long)report->options->seed)
-            ? 0
-            : -1,
-        diag));
+    SBP_TRY(
+        written(sbp_text_print_line(stdout, "%s: %s on %d ranks (%s, %s, %s), seed %llu\n\n",
+                                    report->plan, sbp_step_program(report->step, 0)->graph->name,
+                                    result->ranks, report->options->backend,
+                                    report->options->device, sbp_real_name(report->options->real),
+                                    (unsigned long long)report->options->seed)
+                    ? 0
+                    : -1,
+                diag));
     const enum sbp_status status = print_steps(report, &result->prediction);
     if (status != SBP_OK)
         return sbp_fail(diag, status, "standard output: %s", sbp_status_text(status));
@@ -163,6 +186,7 @@ enum sbp_status sbp_run_print(const struct sbp_run_report *report, struct sbp_di
                        sbp_format_bytes((double)result->high_water_bytes, bytes)),
                 diag));
     SBP_TRY(written(print_shrunk(report), diag));
+    SBP_TRY(written(print_types(report), diag));
     SBP_TRY(written(print_verdict(report), diag));
     return written(fflush(stdout) == 0 ? 0 : -1, diag);
 }
@@ -179,6 +203,10 @@ static void put_steps(const struct sbp_run_report *report,
         sbp_json_put_number(entry, "loss", step->loss, failed);
         sbp_json_put_number(entry, "grad_norm",
                             step->grad_norm >= 0 ? step->grad_norm : (double)NAN, failed);
+        if (scales_loss(report)) {
+            sbp_json_put_number(entry, "loss_scale", step->loss_scale, failed);
+            sbp_json_put_bool(entry, "left_out", step->left_out, failed);
+        }
         sbp_json_put_number(entry, "compute_s", step->compute_s, failed);
         sbp_json_put_number(entry, "communication_wall_s", step->communication_s, failed);
         sbp_json_put_number(entry, "replay_s", step->replay_s, failed);
@@ -237,7 +265,7 @@ enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, struct s
     sbp_json_put_number(root, "cores", result->cores, &failed);
     sbp_json_put_text(root, "backend", report->options->backend, &failed);
     sbp_json_put_text(root, "device", report->options->device, &failed);
-    sbp_json_put_text(root, "dtype", report->options->real == SBP_F64 ? "f64" : "f32", &failed);
+    sbp_json_put_text(root, "dtype", sbp_real_name(report->options->real), &failed);
     sbp_json_put_number(root, "seed", (double)report->options->seed, &failed);
     sbp_json_put_bool(root, "wall_is_parallel", wall_is_parallel(report), &failed);
     put_steps(report, &result->prediction, root, &failed);

@@ -11,10 +11,12 @@ struct sbp_run_report {
     const struct sbp_step *step;
     const struct sbp_run_options *options;
     const struct sbp_run_result *result;
+    enum sbp_real plan_real;       /* that the plan's bytes are for */
     const struct sbp_graph *whole; /* the plan's model, where a smaller one ran in its stead */
 };
 
-/* The first step, from 1, whose loss or norm of gradients is no finite number; 0: none. *what,
+/* The first step, from 1, whose loss or norm of gradients is no finite number, but for steps that
+ * loss scaling left out; 0: none. *what,
  * where not NULL, becomes its name. A model without a loss, or without clipping, has none. */
 int sbp_run_odd_step(const struct sbp_run_report *report, const char **what);
 /* Text on stdout; one JSON object on stdout. E_IO, E_MEMORY. */

@@ -225,7 +225,7 @@ static const struct sbp_option options[] = {
      "compare gradients, loss and updates with one device in double precision; shrunk: of the same "
      "plan on a smaller model; --verify alone is full, --verify=NAME",
      HANDED, .names = sbp_verify_names},
-    {"--dtype", "NAME", "f32 (default) or f64: of the run", HANDED},
+    {"--dtype", "NAME", "tensors in f32, f64, bf16 or f16 (default: as the plan)", HANDED},
     {"--trace", "FILE", "write the timeline of the last step", HANDED},
     {"--top", "K",
      "the K best plans that are split or cut otherwise, in one table by layout; with -o plan.json "

@@ -14,6 +14,7 @@ struct comm_checks {
     uint64_t seed; /* of groups, calls and data */
     int rounds;    /* collectives and message bursts per rank */
     bool ordered;  /* reductions are left folds in group order, to the bit */
+    bool half;     /* elements of 16 bits, too */
 };
 
 /* sbp_rank_main; argument is a const struct comm_checks *. */

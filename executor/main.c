@@ -38,6 +38,7 @@ struct options {
     int verify;                 /* enum sbp_verify_mode */
     bool bench;
     int rounds, warmup; /* of --bench; -1: not given */
+    int dtype;          /* -1: as the plan */
     bool json, help;
 };
 
@@ -45,7 +46,8 @@ struct options {
 
 #define FIELD(kind, field) SBP_OPTION_FIELD(kind, struct options, field)
 
-static const char *const real_names[] = {[SBP_F32] = "f32", [SBP_F64] = "f64", NULL};
+static const char *const real_names[] = {
+    [SBP_F32] = "f32", [SBP_F64] = "f64", [SBP_REAL_BF16] = "bf16", [SBP_REAL_FP16] = "f16", NULL};
 
 /* The lists without "auto", which is what stands without the option. */
 static const struct sbp_option option_table[] = {
@@ -64,8 +66,8 @@ static const struct sbp_option option_table[] = {
      FIELD(NAME, run.backend), .names = sbp_backend_names + 1},
     {"--device", "NAME", "where the ranks compute: cpu (default) or cuda", FIELD(NAME, run.device),
      .names = sbp_device_names + 1},
-    {"--dtype", "NAME", "f32 (default) or f64: of the run", FIELD(CHOICE, run.real),
-     .names = real_names},
+    {"--dtype", "NAME", "tensors in f32, f64, bf16 or f16 (default: as the plan)",
+     FIELD(CHOICE, dtype), .names = real_names},
     {"--seed", "N", "of weights, data and dropout (default 0)", FIELD(WHOLE, run.seed),
      .most = (int64_t)1 << 53},
     {"--deadline", "S",
@@ -130,6 +132,12 @@ static void print_help(void)
 
 /* ---- plans --------------------------------------------------------------------------------- */
 
+/* What the plan's precision runs in. */
+static enum sbp_real plan_real(const struct sbp_plan *plan)
+{
+    return sbp_program_run_real(&plan->cut.graph.precision, plan->cut.cluster);
+}
+
 /* The step that runs: the plan's, or that of a smaller model (`small`, NULL: not asked for). On
  * failure nothing is left allocated. */
 static enum sbp_status make_step(const struct options *options, const struct sbp_plan *plan,
@@ -149,11 +157,12 @@ static enum sbp_status make_step(const struct options *options, const struct sbp
                          : sbp_step_make(&request, step, diag);
 }
 
-static enum sbp_status load(const struct options *options, const char *path, struct sbp_plan *plan,
+static enum sbp_status load(struct options *options, const char *path, struct sbp_plan *plan,
                             struct sbp_plan *small, struct sbp_step *step, struct sbp_diag *diag)
 {
     struct sbp_diag reason = {0};
     SBP_TRY(sbp_plan_read(path, plan, diag));
+    options->run.real = options->dtype < 0 ? plan_real(plan) : (enum sbp_real)options->dtype;
     const enum sbp_status status = make_step(options, plan, small, step, &reason);
     if (status == SBP_OK)
         return SBP_OK;
@@ -212,7 +221,8 @@ static enum sbp_status run_step(const struct options *options, const struct sbp_
     struct sbp_run_options run = options->run;
     const struct sbp_graph *whole =
         options->verify == SBP_VERIFY_SHRUNK ? &plan->workload.model : NULL;
-    const struct sbp_run_report report = {options->plans.word[0], step, &run, &result, whole};
+    const struct sbp_run_report report = {options->plans.word[0], step, &run, &result,
+                                          plan_real(plan),        whole};
     struct table table = {.report = &report};
     if (!options->json) {
         run.on_step = print_rows;
@@ -354,10 +364,10 @@ static void on_signal(int number)
 int main(int argc, char **argv)
 {
     struct sbp_diag diag = {0};
-    struct options options = {
-        .run = {.real = SBP_F32, .device = "cpu", .deadline_s = 60, .alarm = &run_alarm},
-        .rounds = -1,
-        .warmup = -1};
+    struct options options = {.run = {.device = "cpu", .deadline_s = 60, .alarm = &run_alarm},
+                              .dtype = -1,
+                              .rounds = -1,
+                              .warmup = -1};
     options.run.backend = sbp_launcher_rank() >= 0 ? "mpi" : "threads";
     const bool speaks = sbp_launcher_rank() <= 0;
     run_alarm.end = end_run;

@@ -36,9 +36,9 @@ enum sbp_status sbp_odd_layer_is_finite(const struct sbp_rank *rank, const void 
         double wide;
     } sum;
     rank->kernels->sum_squares(scratch, reals, elements, 1e-60);
-    if (rank->device->finish() != SBP_OK)
+    if (rank->device->finish() != SBP_OK ||
+        rank->device->memory->to_host(&sum, scratch, rank->kernels->wide_bytes) != SBP_OK)
         return sbp_fail(diag, SBP_E_BACKEND, "device %s failed", rank->device->name);
-    SBP_TRY(sbp_rank_to_host(rank, &sum, scratch, 1, diag));
     *is_finite = rank->kernels->real == SBP_F64 ? isfinite(sum.wide) : isfinite(sum.single);
     return SBP_OK;
 }
@@ -96,9 +96,13 @@ static bool is_written_later(const struct sbp_program *program, int index, int b
     return false;
 }
 
-static bool is_value(const struct sbp_program *program, int index, int buffer)
+/* Among values that the kernels' sum of squares can read: the loss of a run in 16 bits is wider. */
+static bool is_value(const struct sbp_rank *rank, int index, int buffer)
 {
-    return buffer >= 0 && program->buffer[buffer].type == SBP_BUFFER_REAL &&
+    const struct sbp_program *program = rank->program;
+    return buffer >= 0 && sbp_rank_element_bytes(rank, buffer) == rank->kernels->real_bytes &&
+           (program->buffer[buffer].type == SBP_BUFFER_REAL ||
+            program->buffer[buffer].type == SBP_BUFFER_STATISTIC) &&
            (program->buffer[buffer].tensor >= 0 || buffer == program->loss_buffer) &&
            !is_written_later(program, index, buffer);
 }
@@ -136,7 +140,7 @@ enum sbp_status sbp_odd_layer_look(struct sbp_rank *rank, const struct sbp_task 
     for (int p = 0; p < PLACES && !odd->found && is_computed(instr); p++) {
         const int buffer = instr->buffer[written[p]];
         bool is_finite = true;
-        if (is_value(program, task->instr, buffer))
+        if (is_value(rank, task->instr, buffer))
             SBP_TRY(sbp_odd_layer_is_finite(rank, sbp_rank_buffer(rank, buffer),
                                             program->buffer[buffer].elements, scratch, &is_finite,
                                             diag));

@@ -75,6 +75,13 @@ static bool is_lead(const struct runner *runner)
     return world_rank(runner) == 0;
 }
 
+/* Whether loss scaling handles the overflow of the step under way: all its updates leave out what
+ * they would do. A scale of 1 cannot be halved. */
+static bool is_left_out(const struct sbp_rank *rank)
+{
+    return rank->scaler.overflowed && rank->scaler.scale > 1;
+}
+
 /* Whether an update takes its gradient, which must be finite: else the weights would no longer be
  * those of the step's begin, and the first layer that made it could not be found. Of clipped
  * gradients the norm tells; all ranks have the same. */
@@ -87,7 +94,9 @@ static enum sbp_status takes_gradient(struct runner *runner, const struct sbp_in
     if (runner->second_look != NULL)
         return SBP_OK;
     SBP_TRY(sbp_rank_prepare_update(rank, &update, diag));
-    *takes = isfinite(rank->grad_norm);
+    *takes = isfinite(rank->grad_norm) || is_left_out(rank);
+    if (is_left_out(rank))
+        return SBP_OK;
     if (rank->program->graph->training.clip_norm <= 0)
         SBP_TRY(sbp_odd_layer_is_finite(
             rank, sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_DW]),
@@ -175,7 +184,7 @@ static enum sbp_status run_tasks(struct runner *runner, double start_s, struct r
         report->step.compute_s += runner->intervals[i].compute_s;
         report->step.communication_s += runner->intervals[i].communication_s;
     }
-    return SBP_OK;
+    return sbp_rank_end_step(&runner->rank, diag);
 }
 
 static enum sbp_status run_instructions(struct runner *runner, struct report *report,
@@ -198,6 +207,8 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
     report->has_loss = runner->layout.program[runner->layout.chunks - 1]->loss_buffer >= 0;
     report->has_odd_gradient = runner->odd_gradient >= 0;
     report->step.grad_norm = runner->rank.grad_norm;
+    report->step.loss_scale = runner->rank.scaler.scale;
+    report->step.left_out = runner->rank.scaler.overflowed;
     report->high_water_bytes = (runner->rank.high_water_bytes + 63) / 64 * 64;
     return SBP_OK;
 }
@@ -206,7 +217,8 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
 static void keep_odd(struct sbp_run_result *result, int step, const struct report *report)
 {
     const bool loss = report->has_loss && !isfinite(report->step.loss);
-    const bool norm = !isfinite(report->step.grad_norm);
+    const bool is_handled = report->step.left_out && report->step.loss_scale > 1;
+    const bool norm = !isfinite(report->step.grad_norm) && !is_handled;
     const char *what = loss ? "loss" : norm ? "gradient norm" : "gradient";
     if ((!loss && !norm && !report->has_odd_gradient) || (result->odd.step > 0 && !loss))
         return;
@@ -361,9 +373,12 @@ static void stay(struct runner *runner, enum sbp_stay stays, int step)
 
 static enum sbp_status run_step(struct runner *runner, int step, bool *ends, struct sbp_diag *diag)
 {
+    const struct sbp_run_options *options = runner->job->options;
     struct report report = {0};
     runner->odd_gradient = -1;
     sbp_rank_begin_step(&runner->rank, step + 1);
+    if (options->fault_piece % runner->job->step->stages == runner->stage)
+        sbp_run_fault_begin_step(options->fault, &runner->rank);
     if (runner->verifier != NULL) {
         stay(runner, SBP_STAYS_VERIFY, step);
         SBP_TRY(sbp_verify_begin_step(runner->verifier, diag));

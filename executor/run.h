@@ -49,8 +49,10 @@ struct sbp_run_interval {
 
 /* Maxima over the ranks. wall_s is a parallel time only when every rank has a core of its own. */
 struct sbp_run_step {
-    double loss;      /* mean over tokens; NaN without a loss */
-    double grad_norm; /* -1 without clipping */
+    double loss;       /* mean over tokens; NaN without a loss */
+    double grad_norm;  /* -1 where no norm is formed; infinite in a step that is left out */
+    double loss_scale; /* 1: none */
+    bool left_out;     /* gradients overflowed: the step changed nothing on any rank */
     double wall_s, compute_s, communication_s;
     double replay_s; /* the measured arithmetic with the prices of communication (run_times.h) */
     double exposed_s, bubble_s; /* of the replay: communication that is waited for, and idleness */

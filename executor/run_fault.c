@@ -40,11 +40,22 @@ enum sbp_status sbp_run_fault_before(struct sbp_run_fault *memory, enum sbp_faul
     return fault == SBP_FAULT_ROWS ? begin_first_rows(rank, diag) : SBP_OK;
 }
 
+static bool is_last(const struct sbp_rank *rank)
+{
+    return rank->rank == rank->program->mesh.devices - 1;
+}
+
+void sbp_run_fault_begin_step(enum sbp_fault fault, struct sbp_rank *rank)
+{
+    if (fault == SBP_FAULT_LOSS_SCALE && rank->step == 1 && is_last(rank))
+        rank->scaler.scale /= 2;
+}
+
 /* Spoils an instruction's result on the stage's last rank, or never comes back from it. */
 static void spoil_result(struct sbp_rank *rank, enum sbp_fault fault, const struct sbp_instr *instr)
 {
     const int out = instr->buffer[SBP_AT_OUT];
-    if (rank->rank != rank->program->mesh.devices - 1)
+    if (!is_last(rank))
         return;
     while (fault == SBP_FAULT_STALL)
         (void)pause();
@@ -53,6 +64,17 @@ static void spoil_result(struct sbp_rank *rank, enum sbp_fault fault, const stru
                              rank->program->buffer[out].elements);
     if (fault == SBP_FAULT_ODD && out >= 0)
         rank->kernels->scale(sbp_rank_buffer(rank, out), (double)NAN, 1);
+}
+
+static void spoil_element(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const int out =
+        instr->buffer[SBP_AT_OUT] >= 0 ? instr->buffer[SBP_AT_OUT] : instr->buffer[SBP_AT_DW];
+    const float infinite = INFINITY;
+    if (!is_last(rank) || rank->step != 1 || out < 0)
+        return;
+    const bool is_wide = rank->program->buffer[out].type == SBP_BUFFER_STATISTIC;
+    (is_wide ? rank->wide : rank->kernels)->from_wide(sbp_rank_buffer(rank, out), &infinite, 1);
 }
 
 static void copy(const struct sbp_rank *rank, void *to, const void *from, int64_t first,
@@ -121,6 +143,8 @@ enum sbp_status sbp_run_fault_after(struct sbp_run_fault *memory, enum sbp_fault
     rank->channel->skip = false;
     rank->micro_batch = memory->micro_batch;
     spoil_result(rank, fault, instr);
+    if (fault == SBP_FAULT_INFINITY)
+        spoil_element(rank, instr);
     if (fault == SBP_FAULT_STALE)
         return bring_back(memory, rank, instr, diag);
     return fault == SBP_FAULT_PADDING ? fill_padding(rank, instr->tensor, diag) : SBP_OK;

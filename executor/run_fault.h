@@ -17,6 +17,8 @@ enum sbp_fault {
     SBP_FAULT_PADDING,   /* behind the end of a shard, and of its states, stand large numbers */
     SBP_FAULT_ODD,       /* the first element of an instruction's result is NaN on one rank */
     SBP_FAULT_STALL,     /* that rank never comes back from it */
+    SBP_FAULT_INFINITY,  /* an element of a result, in 16 bits, is infinite on one rank in step 1 */
+    SBP_FAULT_LOSS_SCALE, /* one rank of a stage has another loss scale in step 1 */
 };
 
 /* A rank's memory between the two calls, and from step to step; zeroed at first. */
@@ -25,6 +27,8 @@ struct sbp_run_fault {
     int64_t micro_batch; /* of the rank */
 };
 
+/* At the beginning of a step, on a rank of the stage that the fault is planted in. */
+void sbp_run_fault_begin_step(enum sbp_fault fault, struct sbp_rank *rank);
 /* Before and after the instruction that the fault is planted in. They fail as the device does. */
 enum sbp_status sbp_run_fault_before(struct sbp_run_fault *memory, enum sbp_fault fault,
                                      struct sbp_rank *rank, const struct sbp_instr *instr,

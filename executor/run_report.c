@@ -49,10 +49,35 @@ static void add_seconds(struct sbp_table *table, double seconds)
     sbp_table_cell(table, "%s", sbp_format_seconds(seconds, text));
 }
 
-/* Of the longest texts: "-1.23457e+06", "13.4 min". */
-static const int widths[] = {9, 12, 13, 8, 13, 8, 8};
+static bool scales_loss(const struct sbp_run_report *report)
+{
+    return sbp_step_program(report->step, 0)->bytes.scales_loss;
+}
 
-enum { COLUMNS = sizeof widths / sizeof *widths };
+/* A column, and how wide it is: of the longest texts, "-1.23457e+06", "65536, left out". */
+struct column {
+    const char *title;
+    int width;
+};
+
+static const struct column columns[] = {
+    {"step", 9},    {"loss", 12},          {"gradient norm", 13}, {"loss scale", 15},
+    {"compute", 8}, {"communication", 13}, {"replay", 8},         {"wall", 8},
+};
+
+enum { COLUMNS = sizeof columns / sizeof *columns, LOSS_SCALE = 3 };
+
+/* The columns of a run, which has a loss scale or not; returns their number. */
+static int choose_columns(const struct sbp_run_report *report, const char **titles, int *widths)
+{
+    int count = 0;
+    for (int i = 0; i < COLUMNS; i++)
+        if (i != LOSS_SCALE || scales_loss(report)) {
+            titles[count] = columns[i].title;
+            widths[count++] = columns[i].width;
+        }
+    return count;
+}
 
 static void add_step(struct sbp_table *table, const struct sbp_run_report *report, int index)
 {
@@ -60,17 +85,20 @@ static void add_step(struct sbp_table *table, const struct sbp_run_report *repor
     sbp_table_cell(table, "%d", index + 1);
     add_optional(table, has_loss(report), step->loss);
     add_optional(table, step->grad_norm != -1, step->grad_norm);
+    if (scales_loss(report))
+        sbp_table_cell(table, "%g%s", step->loss_scale, step->left_out ? ", left out" : "");
     add_seconds(table, step->compute_s);
     add_seconds(table, step->communication_s);
     add_seconds(table, step->replay_s);
     add_seconds(table, step->wall_s);
 }
 
-static void add_prediction(struct sbp_table *table, const struct sbp_run_prediction *prediction)
+static void add_prediction(struct sbp_table *table, const struct sbp_run_prediction *prediction,
+                           int count)
 {
     sbp_table_cell(table, "predicted");
-    sbp_table_cell(table, "-");
-    sbp_table_cell(table, "-");
+    for (int i = 5; i < count; i++)
+        sbp_table_cell(table, "-");
     add_seconds(table, prediction->compute_s);
     add_seconds(table, prediction->communication_s);
     add_seconds(table, prediction->step_s);
@@ -79,24 +107,24 @@ static void add_prediction(struct sbp_table *table, const struct sbp_run_predict
 
 static enum sbp_status print_title(const struct sbp_run_report *report, struct sbp_diag *diag)
 {
-    const bool printed =
-        sbp_text_print_line(stdout, "%s: %s on %d ranks (%s, %s, %s), seed %llu\n\n", report->plan,
-                            sbp_step_program(report->step, 0)->graph->name, report->result->ranks,
-                            report->options->backend, report->options->device,
-                            report->options->real == SBP_F64 ? "f64" : "f32",
-                            (unsigned long long)report->options->seed);
+    const bool printed = sbp_text_print_line(
+        stdout, "%s: %s on %d ranks (%s, %s, %s), seed %llu\n\n", report->plan,
+        sbp_step_program(report->step, 0)->graph->name, report->result->ranks,
+        report->options->backend, report->options->device, sbp_real_name(report->options->real),
+        (unsigned long long)report->options->seed);
     return written(printed ? 0 : -1, diag);
 }
 
 enum sbp_status sbp_run_print_rows(struct sbp_run_rows *rows, const struct sbp_run_report *report,
                                    int steps, struct sbp_diag *diag)
 {
-    static const char *const titles[] = {"step",          "loss",   "gradient norm", "compute",
-                                         "communication", "replay", "wall"};
+    const char *titles[COLUMNS];
+    int widths[COLUMNS];
+    const int count = choose_columns(report, titles, widths);
     if (steps == 0) {
         SBP_TRY(print_title(report, diag));
-        sbp_table_init(&rows->table, COLUMNS, titles);
-        add_prediction(&rows->table, &report->result->prediction);
+        sbp_table_init(&rows->table, count, titles);
+        add_prediction(&rows->table, &report->result->prediction, count);
     }
     for (; rows->printed < steps; rows->printed++)
         add_step(&rows->table, report, rows->printed);
@@ -149,6 +177,16 @@ static int print_odd(const struct sbp_run_odd *odd)
                         odd->step, odd->what);
 }
 
+/* A plan's own bytes are those of the type that it is for. */
+static int print_types(const struct sbp_run_report *report)
+{
+    if (report->options->real == report->plan_real)
+        return 0;
+    return printf(
+        "tensors are in %s, of which bytes and prediction are; the plan itself is for %s\n",
+        sbp_real_name(report->options->real), sbp_real_name(report->plan_real));
+}
+
 static int print_verdict(const struct sbp_run_report *report)
 {
     char text[512];
@@ -176,6 +214,7 @@ enum sbp_status sbp_run_print_end(const struct sbp_run_report *report, struct sb
                        sbp_format_bytes((double)result->high_water_bytes, bytes)),
                 diag));
     SBP_TRY(written(print_shrunk(report), diag));
+    SBP_TRY(written(print_types(report), diag));
     SBP_TRY(written(print_verdict(report), diag));
     return written(fflush(stdout) == 0 ? 0 : -1, diag);
 }
@@ -193,6 +232,10 @@ static void put_steps(const struct sbp_run_report *report,
         sbp_json_put_number(entry, "loss", step->loss, failed);
         sbp_json_put_number(entry, "grad_norm",
                             step->grad_norm >= 0 ? step->grad_norm : (double)NAN, failed);
+        if (scales_loss(report)) {
+            sbp_json_put_number(entry, "loss_scale", step->loss_scale, failed);
+            sbp_json_put_bool(entry, "left_out", step->left_out, failed);
+        }
         sbp_json_put_number(entry, "compute_s", step->compute_s, failed);
         sbp_json_put_number(entry, "communication_wall_s", step->communication_s, failed);
         sbp_json_put_number(entry, "replay_s", step->replay_s, failed);
@@ -269,7 +312,7 @@ enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, int step
     sbp_json_put_number(root, "cores", result->cores, &failed);
     sbp_json_put_text(root, "backend", report->options->backend, &failed);
     sbp_json_put_text(root, "device", report->options->device, &failed);
-    sbp_json_put_text(root, "dtype", report->options->real == SBP_F64 ? "f64" : "f32", &failed);
+    sbp_json_put_text(root, "dtype", sbp_real_name(report->options->real), &failed);
     sbp_json_put_number(root, "seed", (double)report->options->seed, &failed);
     sbp_json_put_bool(root, "wall_is_parallel", wall_is_parallel(report), &failed);
     put_steps(report, &result->prediction, steps, root, &failed);

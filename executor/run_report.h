@@ -12,6 +12,7 @@ struct sbp_run_report {
     const struct sbp_step *step;
     const struct sbp_run_options *options;
     const struct sbp_run_result *result;
+    enum sbp_real plan_real;       /* that the plan's bytes are for */
     const struct sbp_graph *whole; /* the plan's model, where a smaller one ran in its stead */
 };
 

@@ -4,7 +4,9 @@
  * whose rows are split over ranks comes in phases; the caller reduces the small buffer between two
  * phases. All matrices are dense and row-major, `real` means the table's element type, gradients of
  * parameters are written, not accumulated, unless said. No buffer may alias another one unless
- * said.
+ * said. Tensors of 16 bits are computed with in single precision and rounded where they are stored;
+ * statistics (sums, maxima, log-sum-exps, the loss) and optimizer states are `wide`: single
+ * precision there, else of the table's own type.
  *
  * Letters: T = tokens (local batch x local sequence), I, O = local input and output features,
  * B = local batch, S = sequence (never split here), H = local heads, D = head size, V = local
@@ -37,7 +39,7 @@ enum sbp_adds {
 struct sbp_kernels {
     const char *name; /* "cpu-f32" */
     enum sbp_real real;
-    int64_t real_bytes;
+    int64_t real_bytes, wide_bytes;
 
     /* y(T,O) = x(T,I) w(I,O) [+ bias(O) when not NULL] */
     void (*linear_forward)(void *y, const void *x, const void *w, const void *bias, int64_t tokens,
@@ -69,6 +71,9 @@ struct sbp_kernels {
     void (*scale)(void *x, double factor, int64_t n);
     void (*absolute)(void *x, int64_t n);
     void (*zero)(void *x, int64_t n);
+    /* To the wide type, exactly, and back, rounded to nearest even; copies where it is the same. */
+    void (*to_wide)(void *wide, const void *x, int64_t n);
+    void (*from_wide)(void *x, const void *wide, int64_t n);
 
     /* Keeps an element with probability 1 - p and scales it by 1/(1-p); the mask (one byte an
      * element, 1 = kept) is decided by (seed, stream, global index of the element), so it does not
@@ -107,7 +112,8 @@ struct sbp_kernels {
                                const struct sbp_digits *vocabulary, unsigned adds);
 
     /* qkv(B,S,H,3,D) -> y(B,S,H,D). saved: B*H*S*S probabilities or, of flash attention, B*H*S
-     * log-sum-exps; scratch: sbp_attention_scratch_elements (base/math/numeric.h). */
+     * log-sum-exps (wide); scratch: sbp_attention_scratch_elements (base/math/numeric.h), which
+     * kernels of 16 bits do not touch. */
     void (*attention_forward)(void *y, void *saved, void *scratch, const void *qkv,
                               const struct sbp_attention_shape *shape);
     void (*attention_backward)(void *dqkv, void *scratch, const void *dy, const void *qkv,
@@ -118,7 +124,7 @@ struct sbp_kernels {
      * is >= valid are padding: they take no part and get no gradient.
      * maxima(T): local row maxima (-infinity where no valid entry is local), reduced by max;
      * sums(T,2) = (sum exp(z - max), z[label] - max if the label is local else 0), reduced by sum;
-     * loss: *sum (one real) = sum over local tokens of log(sumexp) - target;
+     * loss: *sum (one, wide) = sum over local tokens of log(sumexp) - target;
      * backward: dlogits = (softmax - onehot) * factor (factor = 1 / global tokens). */
     void (*cross_entropy_maxima)(void *maxima, const void *logits, int64_t tokens, int64_t local,
                                  const struct sbp_digits *vocabulary, int64_t valid);
@@ -131,12 +137,15 @@ struct sbp_kernels {
                                    int64_t local, const struct sbp_digits *vocabulary,
                                    int64_t valid, double factor);
 
-    /* *sum (one real) = sum of squares times factor (1 / how many ranks hold the same elements). */
+    /* *sum (one, wide) = sum of squares times factor (1 / how many ranks hold the same elements).
+     */
     void (*sum_squares)(void *sum, const void *x, int64_t n, double factor);
     /* One optimizer step over N elements; first = momentum (sgd) or first moment, second = second
-     * moment; NULL where the optimizer has none. */
-    void (*update)(void *w, const void *g, void *first, void *second, int64_t n,
-                   const struct sbp_update *update);
+     * moment, both wide; NULL where the optimizer has none. In 16 bits the step is that of the
+     * master copy (wide), of which w becomes the rounded one; gradient_master (wide) receives the
+     * gradient without its loss scale. Both may be NULL elsewhere. */
+    void (*update)(void *w, void *master, const void *g, void *gradient_master, void *first,
+                   void *second, int64_t n, const struct sbp_update *update);
 
     /* dst gets src with its `dims` dimensions (row-major sizes `shape`, dims <= SBP_MOST_PERMUTED)
      * reordered: dst's dimension i is src's dimension order[i]. The boxing pack and unpack. */
@@ -148,11 +157,13 @@ struct sbp_kernels {
                         uint64_t seed, uint64_t stream, int64_t valid_rows);
 };
 
-/* The CPU tables (OpenBLAS, one thread a call, float and double). Thread-safe. */
+/* The CPU tables (OpenBLAS, one thread a call; one of every type). Thread-safe. They use up to
+ * 1 MiB of stack. */
 const struct sbp_kernels *sbp_kernels_cpu(enum sbp_real real);
 
-/* y(M,N) = a(M,K) b(K,N) once, for calibration: the same GEMM that the linear operators call. A
- * factor may lie in memory transposed, a as (K,M) or b as (N,K), as in their backward passes. */
+/* y(M,N) = a(M,K) b(K,N) once, in single or double precision, for calibration: the same GEMM that
+ * the linear operators call. A factor may lie in memory transposed, a as (K,M) or b as (N,K), as in
+ * their backward passes. */
 struct sbp_gemm_factor {
     const void *at;
     bool transposed;

@@ -18,6 +18,32 @@ bool sbp_add_i64(int64_t a, int64_t b, int64_t *sum)
     return true;
 }
 
+static const struct {
+    const char *name;
+    int64_t bytes;
+    double roundoff;
+} reals[SBP_REALS] = {
+    [SBP_F32] = {"f32", 4, 0x1p-24},
+    [SBP_F64] = {"f64", 8, 0x1p-53},
+    [SBP_REAL_BF16] = {"bf16", 2, 0x1p-8},
+    [SBP_REAL_FP16] = {"f16", 2, 0x1p-11},
+};
+
+const char *sbp_real_name(enum sbp_real real)
+{
+    return reals[real].name;
+}
+
+int64_t sbp_real_bytes(enum sbp_real real)
+{
+    return reals[real].bytes;
+}
+
+double sbp_real_roundoff(enum sbp_real real)
+{
+    return reals[real].roundoff;
+}
+
 /* Products stop at the largest count instead of wrapping: no allocation of that size succeeds. */
 static int64_t times(int64_t a, int64_t b)
 {

@@ -14,7 +14,20 @@
 bool sbp_mul_i64(int64_t a, int64_t b, int64_t *product);
 bool sbp_add_i64(int64_t a, int64_t b, int64_t *sum);
 
-enum sbp_real { SBP_F32, SBP_F64 };
+/* Types in which runs keep their tensors. Kernels compute in single precision on those of 16 bits.
+ */
+enum sbp_real { SBP_F32, SBP_F64, SBP_REAL_BF16, SBP_REAL_FP16 };
+#define SBP_REALS 4
+/* "f32", "f64", "bf16", "f16"; bytes of an element; u: relative errors of rounding are at most u.
+ */
+const char *sbp_real_name(enum sbp_real real);
+int64_t sbp_real_bytes(enum sbp_real real);
+double sbp_real_roundoff(enum sbp_real real);
+/* The type of statistics, optimizer states and of all arithmetic beside tensors of a type. */
+static inline enum sbp_real sbp_real_wide(enum sbp_real real)
+{
+    return real == SBP_F64 ? SBP_F64 : SBP_F32;
+}
 
 /* An optimizer step's constants; the step counts from 1. */
 enum sbp_optimizer { SBP_SGD, SBP_ADAM, SBP_ADAMW };
@@ -24,6 +37,7 @@ struct sbp_update {
     double beta1, beta2, epsilon;   /* adam, adamw */
     double weight_decay;            /* sgd and adam: added to the gradient; adamw: decoupled */
     double gradient_scale;          /* from clipping; 1 when off */
+    double loss_scale;              /* what gradients in 16 bits were multiplied by; 1 when off */
     int64_t step;
 };
 

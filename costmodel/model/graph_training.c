@@ -161,6 +161,7 @@ static enum sbp_status read_optimizer(const struct sbp_json *at, struct sbp_upda
     }
     *update = DEFAULTS[kind];
     update->gradient_scale = 1;
+    update->loss_scale = 1;
     update->step = 1;
     return constants ? read_constants(&optimizer, update) : SBP_OK;
 }

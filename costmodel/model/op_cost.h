@@ -84,8 +84,10 @@ bool sbp_op_has_weight_phase(const struct sbp_graph *graph, int op);
 struct sbp_op_kept {
     unsigned inputs; /* bit i: input i */
     bool output;
-    double elements; /* of activation type: statistics, probabilities, dispatched tokens */
-    double bytes;    /* masks, indices */
+    double elements;   /* of activation type: probabilities, dispatched tokens */
+    double statistics; /* elements: of norms, of the loss, log-sum-exps of attention. They are fp32
+                          at the least, as in the kernels of trainers */
+    double bytes;      /* masks, indices */
 };
 struct sbp_op_kept sbp_op_kept(const struct sbp_graph *graph, int op,
                                const struct sbp_factor *factor);
@@ -99,9 +101,10 @@ struct sbp_op_inner {
     enum sbp_pass pass;
     enum sbp_collective kind;
     unsigned roles;  /* bit r: role r's axes are in the group */
-    double elements; /* n of the cost formula, activation type */
+    double elements; /* n of the cost formula */
     int count;       /* times */
-    bool scalar;     /* of the loss */
+    bool statistic;  /* they are statistics (struct sbp_op_kept); others are of activation type */
+    bool scalar;     /* of the loss, and a statistic */
 };
 #define SBP_MAX_INNER 8 /* a custom operator's SBP_MAX_CUSTOM_COLLECTIVES */
 /* How a mixture's copies of tokens travel, if a trainer runs it; copies 0: no mixture. Routers that

@@ -42,6 +42,16 @@ static void add_over(struct inner_list *list, const char *role, enum sbp_pass pa
     add_over_roles(list, role_bit(list, role), pass, kind, elements, count);
 }
 
+/* Sums or maxima of statistics over a role's members, a number of them a token. */
+static void add_statistics(struct inner_list *list, const char *role, enum sbp_pass pass,
+                           double elements)
+{
+    const int before = list->count;
+    add_over(list, role, pass, SBP_ALL_REDUCE, elements, 1);
+    if (list->count > before)
+        list->inner[before].statistic = true;
+}
+
 static void inner_loss(struct inner_list *list)
 {
     unsigned roles = 0;
@@ -54,6 +64,7 @@ static void inner_loss(struct inner_list *list)
                                                            .roles = roles,
                                                            .elements = 1,
                                                            .count = 1,
+                                                           .statistic = true,
                                                            .scalar = true};
 }
 
@@ -152,13 +163,13 @@ int sbp_op_inner(const struct sbp_graph *graph, int op, const struct sbp_factor 
     case SBP_OP_LAYERNORM:
     case SBP_OP_RMSNORM: {
         const double sums = node->kind == SBP_OP_LAYERNORM ? 2 * rows : rows;
-        add_over(&list, "hidden", SBP_PASS_FORWARD, SBP_ALL_REDUCE, sums, 1);
-        add_over(&list, "hidden", SBP_PASS_INPUT_GRADIENT, SBP_ALL_REDUCE, sums, 1);
+        add_statistics(&list, "hidden", SBP_PASS_FORWARD, sums);
+        add_statistics(&list, "hidden", SBP_PASS_INPUT_GRADIENT, sums);
         break;
     }
     case SBP_OP_CROSS_ENTROPY:
-        add_over(&list, "vocab", SBP_PASS_FORWARD, SBP_ALL_REDUCE, rows, 1);
-        add_over(&list, "vocab", SBP_PASS_FORWARD, SBP_ALL_REDUCE, 2 * rows, 1);
+        add_statistics(&list, "vocab", SBP_PASS_FORWARD, rows);
+        add_statistics(&list, "vocab", SBP_PASS_FORWARD, 2 * rows);
         inner_loss(&list);
         break;
     case SBP_OP_ATTENTION:

@@ -14,7 +14,7 @@ static void keep_attention(const struct sbp_graph *graph, int op, const struct s
     kept->inputs = (1u << node->input_count) - 1;
     kept->output = true;
     if (node->attention.kind == SBP_ATTENTION_FLASH) {
-        kept->elements = sbp_op_tokens(sizes->output) * sizes->output[SBP_DIM_FEATURE];
+        kept->statistics = sbp_op_tokens(sizes->output) * sizes->output[SBP_DIM_FEATURE];
         return;
     }
     kept->elements = scores.all * (node->attention.dropout > 0 ? 2 : 1);
@@ -69,7 +69,7 @@ struct sbp_op_kept sbp_op_kept(const struct sbp_graph *graph, int op,
     const struct sbp_op_sizes sizes = sbp_op_sizes(graph, op, factor);
     struct sbp_op_kept kept = {.inputs = keeps_input(node->kind) ? 1 : 0,
                                .output = node->kind == SBP_OP_TANH,
-                               .elements = statistics(node, sizes.input[0])};
+                               .statistics = statistics(node, sizes.input[0])};
     switch (node->kind) {
     case SBP_OP_CONV2D: /* with the neighbours' rows, which dW reads again */
         kept.elements = sbp_op_halo_elements(graph, node, factor, &sizes);

@@ -277,7 +277,8 @@ static int64_t weight_element(const struct sbp_program *program, const struct sb
 
 double sbp_price_call_bytes(const struct sbp_program *program, const struct sbp_instr *instr)
 {
-    const int64_t element = instr->cause == SBP_CAUSE_WEIGHT_GRADIENT ? program->bytes.reduce
+    const int64_t element = instr->statistic                            ? program->bytes.statistic
+                            : instr->cause == SBP_CAUSE_WEIGHT_GRADIENT ? program->bytes.reduce
                             : instr->cause == SBP_CAUSE_WEIGHT ? weight_element(program, instr)
                                                                : program->bytes.activation;
     const double elements =

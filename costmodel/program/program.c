@@ -25,6 +25,11 @@ const char *sbp_program_cause_name(enum sbp_cause cause)
     return names[cause];
 }
 
+static int64_t statistic_bytes(int64_t activation)
+{
+    return activation < 4 ? 4 : activation;
+}
+
 struct sbp_element_bytes sbp_program_element_bytes(const struct sbp_precision *precision)
 {
     return (struct sbp_element_bytes){
@@ -40,14 +45,46 @@ struct sbp_element_bytes sbp_program_element_bytes(const struct sbp_precision *p
             precision->loss != precision->activation ? sbp_cluster_type_bytes(precision->loss) : 0,
         .moment = sbp_cluster_type_bytes(precision->moments),
         .activation = sbp_cluster_type_bytes(precision->activation),
-        .reduce = sbp_cluster_type_bytes(precision->reduce)};
+        .reduce = sbp_cluster_type_bytes(precision->reduce),
+        .statistic = statistic_bytes(sbp_cluster_type_bytes(precision->activation)),
+        .scales_loss = precision->grad == SBP_FP16};
 }
 
 struct sbp_element_bytes sbp_program_run_bytes(enum sbp_real real)
 {
-    const int64_t bytes = real == SBP_F32 ? 4 : 8;
-    return (struct sbp_element_bytes){
-        .weight = bytes, .gradient = bytes, .moment = bytes, .activation = bytes, .reduce = bytes};
+    const int64_t bytes = sbp_real_bytes(real), wide = statistic_bytes(bytes);
+    const int64_t master = bytes < wide ? wide : 0;
+    return (struct sbp_element_bytes){.weight = bytes,
+                                      .gradient = bytes,
+                                      .moment = wide,
+                                      .activation = bytes,
+                                      .master = master,
+                                      .gradient_master = master,
+                                      .reduce = bytes,
+                                      .statistic = wide,
+                                      .scales_loss = real == SBP_REAL_FP16};
+}
+
+/* Whether a run in a type has the elements of a policy. */
+static bool same_elements(const struct sbp_element_bytes *a, const struct sbp_element_bytes *b)
+{
+    return a->weight == b->weight && a->gradient == b->gradient && a->moment == b->moment &&
+           a->activation == b->activation && a->master == b->master &&
+           a->gradient_master == b->gradient_master && a->compute == b->compute &&
+           a->sum == b->sum && a->loss == b->loss && a->reduce == b->reduce;
+}
+
+enum sbp_real sbp_program_run_real(const struct sbp_precision *precision,
+                                   const struct sbp_cluster *cluster)
+{
+    const enum sbp_type rate = sbp_cluster_rate_type(cluster, precision->activation);
+    const struct sbp_element_bytes policy = sbp_program_element_bytes(precision);
+    const struct sbp_element_bytes half = sbp_program_run_bytes(SBP_REAL_BF16);
+    if (!same_elements(&policy, &half))
+        return SBP_F32;
+    const bool has_rate = rate == SBP_BF16 || rate == SBP_FP16;
+    const enum sbp_type type = has_rate ? rate : precision->activation;
+    return type == SBP_FP16 ? SBP_REAL_FP16 : SBP_REAL_BF16;
 }
 
 void sbp_program_free(struct sbp_program *program)
@@ -76,6 +113,8 @@ int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer)
         element = 1;
     else if (b->type == SBP_BUFFER_LOSS)
         element = program->bytes.loss;
+    else if (b->type == SBP_BUFFER_STATISTIC)
+        element = program->bytes.statistic;
     else if ((b->use == SBP_USE_GATHERED || b->use == SBP_USE_UNREDUCED) &&
              program->bytes.compute > 0)
         element = program->bytes.compute;
@@ -149,6 +188,7 @@ enum sbp_status sbp_program_calls(const struct sbp_program *program, struct sbp_
                                                      .count = whole ? elements : elements / members,
                                                      .instr = i,
                                                      .stages = instr->stages,
+                                                     .statistic = instr->statistic,
                                                      .tensor = instr->tensor};
     }
     return SBP_OK;

@@ -17,9 +17,17 @@
 #include "costmodel/program/parallel.h"
 #include "costmodel/program/strategy.h"
 
-/* Element type of a buffer; SBP_BUFFER_REAL is the run's floating-point type, SBP_BUFFER_LOSS the
- * one that cross-entropy works in where that is another (no run has such a buffer). */
-enum sbp_buffer_type { SBP_BUFFER_REAL, SBP_BUFFER_INT32, SBP_BUFFER_BYTE, SBP_BUFFER_LOSS };
+/* Element type of a buffer; SBP_BUFFER_REAL is the floating-point type of the buffer's use,
+ * SBP_BUFFER_LOSS the one that cross-entropy works in where that is another (no run has such a
+ * buffer). SBP_BUFFER_STATISTIC is for sums, maxima and norms, which a type of 16 bits cannot hold:
+ * fp32 there, the activations' type elsewhere. */
+enum sbp_buffer_type {
+    SBP_BUFFER_REAL,
+    SBP_BUFFER_INT32,
+    SBP_BUFFER_BYTE,
+    SBP_BUFFER_LOSS,
+    SBP_BUFFER_STATISTIC
+};
 
 /* Parts of the frame that a micro-batch has while it is in flight. */
 enum sbp_frame_part {
@@ -37,7 +45,7 @@ enum sbp_buffer_use {
     SBP_USE_SUM,      /* of a weight's gradients over micro-batches, persistent */
     SBP_USE_MOMENT,   /* optimizer state, persistent */
     SBP_USE_MASTER,   /* master copy of a weight, or of its gradient for the update, in mixed
-                         precision, persistent */
+                         precision: persistent */
     SBP_USE_BUCKET,   /* offloaded optimizer states pass through it: persistent */
     SBP_USE_INDEX,    /* token ids, positions, labels of a micro-batch, from its begin to its end */
     SBP_USE_ACTIVATION, /* lives from first to last use; kept for backward when that is later */
@@ -76,7 +84,8 @@ struct sbp_buffer {
     X(ADD_GRADIENT, "add-gradient")       /* OUT = IN + IN2, three buffers */                      \
     X(OUTPUT_GRADIENT, "output-gradient") /* OUT = the fixed gradient of a lossless model */       \
     X(NORM, "norm")                       /* OUT = sum of squares of all weight gradients */       \
-    X(UPDATE, "update")                   /* weight W from gradient DW, moments SAVED, SAVED2 */
+    X(UPDATE, "update") /* weight W from gradient DW, moments SAVED, SAVED2; its master copy W2    \
+                           and the gradient's, DW2, where there are any */
 
 #define SBP_INSTR_ENUM(name, text) SBP_INSTR_##name,
 enum sbp_instr_kind { SBP_INSTR_MAP(SBP_INSTR_ENUM) };
@@ -122,6 +131,7 @@ struct sbp_instr {
     double inner_elements;      /* INNER: n of the cost formula, which need not be whole */
     int times;                  /* INNER: so many, one after the other; others 1 */
     int stages;                 /* the group has members in so many stages; 1: in this one */
+    bool statistic;             /* INNER, REDUCE: of statistics, else of activations or gradients */
     int reduction;              /* REDUCE: enum sbp_comm_reduction (0 sum, 1 max) */
     enum sbp_cause cause;
     double factor;                     /* loss scaling, norm weights */
@@ -132,14 +142,27 @@ struct sbp_element_bytes {
     int64_t weight, gradient, moment, activation;
     int64_t master;          /* 0: no copy */
     int64_t gradient_master; /* of the gradient converted for the update; 0: no copy */
-    int64_t compute; /* of the copy of a weight that an operator reads; 0: the weight itself */
-    int64_t sum;     /* of the gradient summed over micro-batches; 0: in `gradient` itself */
-    int64_t loss;    /* of the logits in cross-entropy; 0: as activations */
-    int64_t reduce;  /* of a weight gradient while it is summed over members */
+    int64_t compute;   /* of the copy of a weight that an operator reads; 0: the weight itself */
+    int64_t sum;       /* of the gradient summed over micro-batches; 0: in `gradient` itself */
+    int64_t loss;      /* of the logits in cross-entropy; 0: as activations */
+    int64_t reduce;    /* of a weight gradient while it is summed over members */
+    int64_t statistic; /* of sums, maxima and norms: 4 at the least */
+    bool scales_loss; /* gradients in fp16 carry a scale; a step in which they overflow is left out,
+                         for which their norm is summed over all ranks */
 };
 /* Element sizes of a model's precision policy, and of a run in one floating-point type. */
 struct sbp_element_bytes sbp_program_element_bytes(const struct sbp_precision *precision);
 struct sbp_element_bytes sbp_program_run_bytes(enum sbp_real real);
+/* The type in which a model's plan runs: one of 16 bits where that has the policy's bytes, namely
+ * the one whose rate the cluster gives; else single precision. */
+enum sbp_real sbp_program_run_real(const struct sbp_precision *precision,
+                                   const struct sbp_cluster *cluster);
+/* Whether a step sums the squares of all gradients: for clipping, or to find overflows. */
+static inline bool sbp_program_has_norm(const struct sbp_training *training,
+                                        const struct sbp_element_bytes *bytes)
+{
+    return training->clip_norm > 0 || bytes->scales_loss;
+}
 
 /* The part of a step that a program covers. */
 struct sbp_scope {
@@ -175,6 +198,7 @@ struct sbp_program {
     struct sbp_buffer *buffer;
     int *weight_buffer, *gradient_buffer; /* (tensor_count), -1 where there is none */
     int *first_moment, *second_moment;    /* (tensor_count), -1 where there is none */
+    int *master, *gradient_master;        /* (tensor_count), -1 where there is none */
     struct sbp_weight_shard *shard;       /* (tensor_count) */
     int64_t parameters; /* elements of weights that the device works with: whole blocks */
     int ids_buffer, labels_buffer, positions_buffer, loss_buffer; /* -1: none */
@@ -269,8 +293,8 @@ struct sbp_totals sbp_program_totals(const struct sbp_program *program,
                                      const struct sbp_cluster *cluster);
 
 /* Whether an instruction calls the communication backend, and the n of its cost formula in bytes:
- * weight gradients count in the type that they are summed in, weights in their own, all else as
- * activations. */
+ * weight gradients count in the type that they are summed in, weights in their own, statistics in
+ * theirs, all else as activations. */
 bool sbp_program_is_call(const struct sbp_instr *instr);
 double sbp_price_call_bytes(const struct sbp_program *program, const struct sbp_instr *instr);
 /* Price of one call of an instruction with communication_s > 0, and its basis; `cluster` is the
@@ -290,6 +314,7 @@ struct sbp_call {
     int64_t count; /* elements as the backend gets them: all-reduce: count; others: per member */
     int instr;
     int stages, tensor; /* of the instruction: a group over several stages is that of its tensor */
+    bool statistic;     /* of the instruction: what an element is */
 };
 /* Calls of one step in order; *calls is allocated in the arena. */
 enum sbp_status sbp_program_calls(const struct sbp_program *program, struct sbp_arena *arena,

@@ -130,7 +130,7 @@ static enum sbp_status backward_layernorm(struct sbp_compiler *c, int op, int dy
     int dx[SBP_MAX_INPUTS], weight[SBP_MAX_WEIGHTS], gradient[SBP_MAX_WEIGHTS];
     SBP_TRY(sbp_program_gather_weights(c, op, weight));
     SBP_TRY(add_input_gradients(c, op, dx));
-    SBP_TRY(sbp_emit_work(c, 2 * (double)sbp_emit_tokens(c, tensor, dist), &c->saved[op][1]));
+    SBP_TRY(sbp_emit_statistics(c, 2 * (double)sbp_emit_tokens(c, tensor, dist), &c->saved[op][1]));
     struct backward backward = {.dy = dy, .work = -1, .dx = dx, .weight = weight};
     SBP_TRY(add_backward(c, op, &backward));
     SBP_TRY(sbp_emit_reduce(c, op, sbp_dist_split(c->mesh, dist, SBP_DIM_FEATURE), c->saved[op][1],

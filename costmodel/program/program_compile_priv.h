@@ -69,6 +69,9 @@ enum sbp_status sbp_emit_block(struct sbp_compiler *c, enum sbp_buffer_use use, 
                                const struct sbp_dist *dist, int *buffer) SBP_MUST_USE;
 /* Scratch of so many elements, rounded up; *buffer stays -1 for none. */
 enum sbp_status sbp_emit_work(struct sbp_compiler *c, double elements, int *buffer) SBP_MUST_USE;
+/* The same of statistics. */
+enum sbp_status sbp_emit_statistics(struct sbp_compiler *c, double elements,
+                                    int *buffer) SBP_MUST_USE;
 /* A per-token integer buffer that follows the batch and sequence splits of an activation. */
 enum sbp_status sbp_emit_index(struct sbp_compiler *c, int tensor, const struct sbp_dist *dist,
                                int *buffer) SBP_MUST_USE;

@@ -78,6 +78,14 @@ enum sbp_status sbp_emit_work(struct sbp_compiler *c, double elements, int *buff
                            buffer);
 }
 
+enum sbp_status sbp_emit_statistics(struct sbp_compiler *c, double elements, int *buffer)
+{
+    SBP_TRY(sbp_emit_work(c, elements, buffer));
+    if (*buffer >= 0)
+        c->program->buffer[*buffer].type = SBP_BUFFER_STATISTIC;
+    return SBP_OK;
+}
+
 int64_t sbp_emit_tokens(const struct sbp_compiler *c, int tensor, const struct sbp_dist *dist)
 {
     const struct sbp_shape *shape = &c->graph->tensor[tensor].shape;
@@ -186,6 +194,7 @@ enum sbp_status sbp_emit_reduce(struct sbp_compiler *c, int op, sbp_axes axes, i
     instr->box.axes = axes;
     instr->box.elements = c->program->buffer[buffer].elements;
     instr->reduction = reduction;
+    instr->statistic = c->program->buffer[buffer].type == SBP_BUFFER_STATISTIC;
     instr->cause = cause;
     instr->buffer[SBP_AT_OUT] = buffer;
     return SBP_OK;
@@ -218,6 +227,7 @@ enum sbp_status sbp_emit_inner(struct sbp_compiler *c, int op, enum sbp_pass pas
         instr->box.axes = axes_of_roles(c, op, inner[i].roles);
         instr->inner_elements = inner[i].elements;
         instr->times = inner[i].count;
+        instr->statistic = inner[i].statistic;
         instr->cause = inner[i].scalar ? SBP_CAUSE_SCALAR : SBP_CAUSE_OPERATOR;
         instr->buffer[SBP_AT_WORK] = scratch;
     }

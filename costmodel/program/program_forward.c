@@ -91,7 +91,7 @@ static enum sbp_status forward_layernorm(struct sbp_compiler *c, int op, const i
                                          const struct sbp_dist *dist)
 {
     const int tensor = c->graph->op[op].input[0];
-    SBP_TRY(sbp_emit_work(c, 2 * (double)sbp_emit_tokens(c, tensor, dist), &c->saved[op][0]));
+    SBP_TRY(sbp_emit_statistics(c, 2 * (double)sbp_emit_tokens(c, tensor, dist), &c->saved[op][0]));
     SBP_TRY(add_forward(c, op, 0, weight, -1));
     SBP_TRY(sbp_emit_reduce(c, op, sbp_dist_split(c->mesh, dist, SBP_DIM_FEATURE), c->saved[op][0],
                             0, SBP_CAUSE_OPERATOR));
@@ -109,9 +109,9 @@ static enum sbp_status forward_cross_entropy(struct sbp_compiler *c, int op)
     struct sbp_program *program = c->program;
     SBP_TRY(sbp_emit_index(c, tensor, &dist, &program->labels_buffer));
     c->input[op][1] = program->labels_buffer;
-    SBP_TRY(sbp_emit_work(c, (double)tokens, &c->saved[op][0]));
-    SBP_TRY(sbp_emit_work(c, 2 * (double)tokens, &c->saved[op][1]));
-    SBP_TRY(sbp_emit_work(c, 1, &program->loss_buffer));
+    SBP_TRY(sbp_emit_statistics(c, (double)tokens, &c->saved[op][0]));
+    SBP_TRY(sbp_emit_statistics(c, 2 * (double)tokens, &c->saved[op][1]));
+    SBP_TRY(sbp_emit_statistics(c, 1, &program->loss_buffer));
     c->output[op] = program->loss_buffer;
     int converted = -1, exponentials = -1;
     SBP_TRY(sbp_emit_logits(c, op, &converted));
@@ -144,8 +144,8 @@ static enum sbp_status add_tokens(struct sbp_compiler *c, int op, const struct s
     return SBP_OK;
 }
 
-/* Buffers that the operator keeps beside its operands: elements first, masks where there is room.
- */
+/* Buffers that the operator keeps beside its operands: elements or statistics first, masks where
+ * there is room. */
 static enum sbp_status add_saved(struct sbp_compiler *c, int op)
 {
     const struct sbp_factor factor = sbp_emit_factor(c, op);
@@ -153,6 +153,8 @@ static enum sbp_status add_saved(struct sbp_compiler *c, int op)
     int *const saved = c->saved[op];
     saved[0] = saved[2] = -1;
     SBP_TRY(sbp_emit_work(c, kept.elements, &saved[0]));
+    if (saved[0] < 0)
+        SBP_TRY(sbp_emit_statistics(c, kept.statistics, &saved[0]));
     int *const mask = saved[0] < 0 ? &saved[0] : &saved[2];
     SBP_TRY(sbp_emit_work(c, kept.bytes, mask));
     if (*mask >= 0 && kept.bytes > 0)

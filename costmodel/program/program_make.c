@@ -62,6 +62,8 @@ static enum sbp_status prepare(struct sbp_compiler *c)
     program->gradient_buffer = filled(arena, tensors, -1);
     program->first_moment = filled(arena, tensors, -1);
     program->second_moment = filled(arena, tensors, -1);
+    program->master = filled(arena, tensors, -1);
+    program->gradient_master = filled(arena, tensors, -1);
     program->shard = SBP_NEW(arena, struct sbp_weight_shard, tensors);
     program->ids_buffer = program->labels_buffer = -1;
     program->positions_buffer = program->loss_buffer = -1;
@@ -77,7 +79,8 @@ static enum sbp_status prepare(struct sbp_compiler *c)
     int *inputs = filled(arena, ops * SBP_MAX_INPUTS, -1);
     int *saved = filled(arena, ops * 3, -1);
     if (program->weight_buffer == NULL || program->gradient_buffer == NULL ||
-        program->first_moment == NULL || program->second_moment == NULL || program->shard == NULL ||
+        program->first_moment == NULL || program->second_moment == NULL ||
+        program->master == NULL || program->gradient_master == NULL || program->shard == NULL ||
         c->value == NULL || c->gradient == NULL || c->weight == NULL || c->output == NULL ||
         c->segment == NULL || c->half == NULL || c->block == NULL || c->gathered == NULL ||
         inputs == NULL || saved == NULL)

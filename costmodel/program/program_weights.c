@@ -52,7 +52,7 @@ static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const stru
     struct sbp_program *program = c->program;
     const struct sbp_weight_plan *plan = &c->weight[tensor];
     const int moments = sbp_graph_training_moments(&c->graph->training);
-    int held = -1; /* no instruction of a run reads what follows the gradient: runs have one type */
+    int sum = -1; /* no instruction reads it: no run has one */
     SBP_TRY(sbp_emit_buffer(c, SBP_USE_WEIGHT, SBP_BUFFER_REAL, tensor, dist,
                             plan->level < 3 ? plan->padded : plan->shard,
                             &program->weight_buffer[tensor]));
@@ -62,15 +62,15 @@ static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const stru
     program->parameters += plan->local;
     if (program->bytes.sum > 0)
         SBP_TRY(sbp_emit_buffer(c, SBP_USE_SUM, SBP_BUFFER_REAL, tensor, dist,
-                                plan->level < 2 ? plan->padded : plan->shard, &held));
+                                plan->level < 2 ? plan->padded : plan->shard, &sum));
     if (program->parallel.offload)
         return SBP_OK;
     if (program->bytes.master > 0)
-        SBP_TRY(
-            sbp_emit_buffer(c, SBP_USE_MASTER, SBP_BUFFER_REAL, tensor, dist, plan->shard, &held));
+        SBP_TRY(sbp_emit_buffer(c, SBP_USE_MASTER, SBP_BUFFER_REAL, tensor, dist, plan->shard,
+                                &program->master[tensor]));
     if (program->bytes.gradient_master > 0) /* for the update (Myelin, V-B) */
-        SBP_TRY(
-            sbp_emit_buffer(c, SBP_USE_MASTER, SBP_BUFFER_REAL, tensor, dist, plan->shard, &held));
+        SBP_TRY(sbp_emit_buffer(c, SBP_USE_MASTER, SBP_BUFFER_REAL, tensor, dist, plan->shard,
+                                &program->gradient_master[tensor]));
     if (moments > 0)
         SBP_TRY(sbp_emit_buffer(c, SBP_USE_MOMENT, SBP_BUFFER_REAL, tensor, dist, plan->shard,
                                 &program->first_moment[tensor]));
@@ -324,7 +324,7 @@ static enum sbp_status add_norm(struct sbp_compiler *c, int *norm)
     const struct sbp_program *program = c->program;
     const sbp_axes all = (sbp_axes)(((uint64_t)1 << c->mesh->axis_count) - 1);
     const int stages = (int)program->parallel.pipeline;
-    SBP_TRY(sbp_emit_work(c, 1, norm));
+    SBP_TRY(sbp_emit_statistics(c, 1, norm));
     struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_NORM, -1, 0);
     if (instr == NULL)
         return SBP_E_MEMORY;
@@ -339,6 +339,7 @@ static enum sbp_status add_norm(struct sbp_compiler *c, int *norm)
     instr->box.kind = SBP_ALL_REDUCE;
     instr->box.axes = all;
     instr->inner_elements = 1;
+    instr->statistic = true;
     instr->buffer[SBP_AT_OUT] = *norm;
     return SBP_OK;
 }
@@ -353,7 +354,9 @@ static enum sbp_status add_update(struct sbp_compiler *c, int tensor, int norm)
     instr->tensor = tensor;
     instr->buffer[SBP_AT_IN] = norm;
     instr->buffer[SBP_AT_W] = program->weight_buffer[tensor];
+    instr->buffer[SBP_AT_W2] = program->master[tensor];
     instr->buffer[SBP_AT_DW] = program->gradient_buffer[tensor];
+    instr->buffer[SBP_AT_DW2] = program->gradient_master[tensor];
     instr->buffer[SBP_AT_SAVED] = program->first_moment[tensor];
     instr->buffer[SBP_AT_SAVED2] = program->second_moment[tensor];
     return plan->level == 1 || plan->level == 2
@@ -365,7 +368,7 @@ enum sbp_status sbp_program_compile_updates(struct sbp_compiler *c)
 {
     int norm = -1;
     c->section = SBP_SECTION_STEP;
-    if (c->graph->training.clip_norm > 0)
+    if (sbp_program_has_norm(&c->graph->training, &c->program->bytes))
         SBP_TRY(add_norm(c, &norm));
     for (int tensor = 0; tensor < c->graph->tensor_count; tensor++)
         if (c->weight[tensor].first_user >= 0)

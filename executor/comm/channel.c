@@ -97,7 +97,9 @@ enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_c
                                     .stage = (int)(rank / devices),
                                     .place = rank % devices,
                                     .kernels = kernels};
-    channel->element_bytes = sbp_step_program(step, channel->stage)->bytes.activation;
+    const struct sbp_program *program = sbp_step_program(step, channel->stage);
+    channel->element_bytes[0] = program->bytes.activation;
+    channel->element_bytes[1] = program->bytes.statistic;
     const enum sbp_status status =
         sbp_tasks_calls(step, channel->stage, tasks, arena, &calls, &channel->call_count);
     if (status != SBP_OK)
@@ -116,11 +118,12 @@ void sbp_channel_begin_step(struct sbp_channel *channel)
 static void note(struct sbp_channel *channel, const struct sbp_exchange *exchange)
 {
     if (channel->logged < channel->call_count)
-        channel->log[channel->logged] =
-            (struct sbp_logged_call){.kind = exchange->kind,
-                                     .axes = exchange->members.axes,
-                                     .count = exchange->count,
-                                     .element_bytes = channel->kernels->real_bytes};
+        channel->log[channel->logged] = (struct sbp_logged_call){
+            .kind = exchange->kind,
+            .axes = exchange->members.axes,
+            .count = exchange->count,
+            .element_bytes =
+                exchange->statistic ? channel->kernels->wide_bytes : channel->kernels->real_bytes};
     channel->logged++;
 }
 
@@ -154,7 +157,8 @@ static enum sbp_status call_backend(struct sbp_channel *channel,
                                     const struct sbp_exchange *exchange, int group)
 {
     const struct sbp_comm_ops *ops = channel->ops;
-    const enum sbp_real real = channel->kernels->real;
+    const enum sbp_real stored = channel->kernels->real;
+    const enum sbp_real real = exchange->statistic ? sbp_real_wide(stored) : stored;
     switch (exchange->kind) {
     case SBP_ALL_REDUCE:
         return ops->all_reduce(channel->comm, group, exchange->receive, exchange->count, real,
@@ -280,8 +284,9 @@ enum sbp_status sbp_channel_check(const struct sbp_channel *channel, struct sbp_
     for (int i = 0; i < common; i++) {
         const struct sbp_call *listed = &channel->calls[i];
         const struct sbp_logged_call *made = &channel->log[i];
+        const int64_t element_bytes = channel->element_bytes[listed->statistic];
         if (made->kind != listed->kind || made->axes != listed->axes ||
-            made->count != listed->count || made->element_bytes != channel->element_bytes)
+            made->count != listed->count || made->element_bytes != element_bytes)
             return sbp_fail(diag, SBP_E_INTERNAL,
                             "collective %d of the step: ran %s over axes 0x%x of %lld elements of "
                             "%lld bytes, the plan lists %s over axes 0x%x of %lld elements of %lld "
@@ -289,7 +294,7 @@ enum sbp_status sbp_channel_check(const struct sbp_channel *channel, struct sbp_
                             i, sbp_collective_name(made->kind), (unsigned)made->axes,
                             (long long)made->count, (long long)made->element_bytes,
                             sbp_collective_name(listed->kind), (unsigned)listed->axes,
-                            (long long)listed->count, (long long)channel->element_bytes);
+                            (long long)listed->count, (long long)element_bytes);
     }
     if (channel->logged != channel->call_count)
         return sbp_fail(diag, SBP_E_INTERNAL, "a step made %d collective calls, the plan lists %d",

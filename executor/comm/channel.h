@@ -41,7 +41,7 @@ struct sbp_channel {
     int *group;                   /* (group_count) handles of the backend */
     const struct sbp_call *calls; /* the program's list of a step, (call_count) */
     int call_count;
-    int64_t element_bytes;       /* that the program is compiled for */
+    int64_t element_bytes[2];    /* that the program is compiled for: [1] of statistics */
     struct sbp_logged_call *log; /* of the step under way, (call_count) */
     int logged;
     double wall_s, cpu_s;              /* spent in the backend since the channel was opened */
@@ -71,6 +71,7 @@ struct sbp_exchange {
     void *receive;
     const void *send;
     int64_t count;
+    bool statistic; /* elements are wide, else the run's reals */
 };
 
 /* Creates the groups that the calls of the tasks of this rank's stage use; collective over all

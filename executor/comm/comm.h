@@ -46,7 +46,8 @@ struct sbp_comm_ops {
     enum sbp_status (*group)(struct sbp_comm *comm, const int *ranks, int count, int key,
                              int *group);
 
-    /* In place, count elements. */
+    /* In place, count elements. Elements of 16 bits are added in single precision: threads rounds
+     * the sum over all members once, mpi that of every two members whose sums it joins. */
     enum sbp_status (*all_reduce)(struct sbp_comm *comm, int group, void *buffer, int64_t count,
                                   enum sbp_real real, enum sbp_comm_reduction reduction);
     /* receive(group size, count): block i is member i's send(count), which may be its own block of

@@ -12,13 +12,25 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/math/half.h"
 #include "base/math/numeric.h"
 #include "base/status.h"
 
 /* Bytes of one element. */
 static inline int64_t sbp_comm_real_bytes(enum sbp_real real)
 {
-    return real == SBP_F32 ? (int64_t)sizeof(float) : (int64_t)sizeof(double);
+    return real == SBP_F64 ? 8 : real == SBP_F32 ? 4 : 2;
+}
+
+/* An element of 16 bits as a number, and rounded back. */
+static inline float sbp_comm_load_half(uint16_t bits, enum sbp_real real)
+{
+    return real == SBP_REAL_BF16 ? sbp_half_from_bf16(bits) : sbp_half_from_fp16(bits);
+}
+
+static inline uint16_t sbp_comm_store_half(float value, enum sbp_real real)
+{
+    return real == SBP_REAL_BF16 ? sbp_half_to_bf16(value) : sbp_half_to_fp16(value);
 }
 
 /* Checks a collective of `count` elements, of at most 8 bytes, per member: the bytes of the whole

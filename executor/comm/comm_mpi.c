@@ -47,6 +47,7 @@ struct sbp_comm {
     struct sending *in_flight, **in_flight_end; /* oldest first */
     void *scratch;                              /* reduce-scatter's packed pieces */
     int64_t scratch_bytes;
+    MPI_Op half[SBP_REALS][2]; /* of types of 16 bits, by sbp_comm_reduction */
     struct sbp_diag diag;
 };
 
@@ -66,7 +67,54 @@ static enum sbp_status check_mpi(struct sbp_diag *diag, const char *call, int co
 
 static MPI_Datatype type_of(enum sbp_real real)
 {
-    return real == SBP_F32 ? MPI_FLOAT : MPI_DOUBLE;
+    return real == SBP_F32 ? MPI_FLOAT : real == SBP_F64 ? MPI_DOUBLE : MPI_UINT16_T;
+}
+
+static MPI_Op op_of(const struct sbp_comm *comm, enum sbp_real real,
+                    enum sbp_comm_reduction reduction)
+{
+    if (sbp_comm_real_bytes(real) == 2)
+        return comm->half[real][reduction];
+    return reduction == SBP_SUM ? MPI_SUM : MPI_MAX;
+}
+
+/* MPI knows no numbers of 16 bits: these are its reductions of them. A NaN survives. */
+#define DEFINE_HALF_OP(name, real, value)                                                          \
+    static void name(void *in, void *inout, int *count, MPI_Datatype *type)                        \
+    {                                                                                              \
+        const uint16_t *from = in;                                                                 \
+        uint16_t *to = inout;                                                                      \
+        (void)type;                                                                                \
+        for (int i = 0; i < *count; i++) {                                                         \
+            const float a = sbp_comm_load_half(from[i], real),                                     \
+                        b = sbp_comm_load_half(to[i], real);                                       \
+            to[i] = sbp_comm_store_half((value), real);                                            \
+        }                                                                                          \
+    }
+DEFINE_HALF_OP(sum_bf16, SBP_REAL_BF16, a + b)
+DEFINE_HALF_OP(sum_fp16, SBP_REAL_FP16, a + b)
+DEFINE_HALF_OP(max_bf16, SBP_REAL_BF16, a > b || a != a ? a : b)
+DEFINE_HALF_OP(max_fp16, SBP_REAL_FP16, a > b || a != a ? a : b)
+
+static enum sbp_status open_half_ops(struct sbp_comm *comm)
+{
+    static MPI_User_function *const functions[SBP_REALS][2] = {
+        [SBP_REAL_BF16] = {[SBP_SUM] = sum_bf16, [SBP_MAX] = max_bf16},
+        [SBP_REAL_FP16] = {[SBP_SUM] = sum_fp16, [SBP_MAX] = max_fp16}};
+    for (int i = 0; i < 2 * SBP_REALS; i++) {
+        MPI_Op *const op = &comm->half[i / 2][i % 2];
+        *op = MPI_OP_NULL;
+        if (functions[i / 2][i % 2] != NULL)
+            MPI_TRY(&comm->diag, MPI_Op_create, functions[i / 2][i % 2], 1, op);
+    }
+    return SBP_OK;
+}
+
+static void close_half_ops(struct sbp_comm *comm)
+{
+    for (int i = 0; i < 2 * SBP_REALS; i++)
+        if (comm->half[i / 2][i % 2] != MPI_OP_NULL)
+            (void)MPI_Op_free(&comm->half[i / 2][i % 2]);
 }
 
 static void *place_in(void *buffer, int64_t element, enum sbp_real real)
@@ -108,7 +156,7 @@ static enum sbp_status mpi_all_reduce(struct sbp_comm *comm, int group, void *bu
 {
     const struct member *member;
     SBP_TRY(find_member(comm, "all-reduce", group, count, buffer, buffer, &member));
-    const MPI_Op op = reduction == SBP_SUM ? MPI_SUM : MPI_MAX;
+    const MPI_Op op = op_of(comm, real, reduction);
     for (int64_t first = 0; first < count; first += SBP_MPI_PIECE)
         MPI_TRY(&comm->diag, MPI_Allreduce, MPI_IN_PLACE, place_in(buffer, first, real),
                 (int)smaller(count - first, SBP_MPI_PIECE), type_of(real), op, member->comm);
@@ -242,7 +290,7 @@ static enum sbp_status reduce_piece(struct sbp_comm *comm, const struct member *
                const_place_in(send, count * m + first, real),
                (size_t)(piece * sbp_comm_real_bytes(real)));
     MPI_TRY(&comm->diag, MPI_Reduce_scatter_block, comm->scratch, place_in(receive, first, real),
-            (int)piece, type_of(real), MPI_SUM, member->comm);
+            (int)piece, type_of(real), op_of(comm, real, SBP_SUM), member->comm);
     return SBP_OK;
 }
 
@@ -256,7 +304,7 @@ static enum sbp_status mpi_reduce_scatter(struct sbp_comm *comm, int group, void
      * at the front. */
     if (count <= piece && !lies_in(receive, send, member->size * count, real)) {
         MPI_TRY(&comm->diag, MPI_Reduce_scatter_block, send, receive, (int)count, type_of(real),
-                MPI_SUM, member->comm);
+                op_of(comm, real, SBP_SUM), member->comm);
         return SBP_OK;
     }
     for (int64_t first = 0; first < count; first += piece)
@@ -585,7 +633,7 @@ static enum sbp_status comm_init(struct sbp_comm *comm, struct sbp_diag *diag)
     comm->shared = provided == MPI_THREAD_MULTIPLE;
     MPI_TRY(diag, MPI_Comm_get_attr, comm->world, MPI_TAG_UB, &tag, &found);
     comm->largest_tag = found ? *tag : 32767; /* the least that the standard allows */
-    return SBP_OK;
+    return open_half_ops(comm);
 }
 
 /* Collective; waits until everything sent has left. Frees what it can on failure, too. */
@@ -596,6 +644,7 @@ static enum sbp_status comm_free(struct sbp_comm *comm)
         const int code = MPI_Comm_free(&comm->members[m].comm);
         status = status != SBP_OK ? status : check_mpi(&comm->diag, "MPI_Comm_free", code);
     }
+    close_half_ops(comm);
     const int code = MPI_Comm_free(&comm->world);
     status = status != SBP_OK ? status : check_mpi(&comm->diag, "MPI_Comm_free", code);
     free(comm->members);

@@ -15,7 +15,7 @@ bool sbp_thread_call_matches(const struct sbp_thread_call *a, const struct sbp_t
 void sbp_thread_call_describe(struct sbp_text *text, int rank, const struct sbp_thread_call *call)
 {
     sbp_text_add(text, "rank %d calls %s of %lld %s", rank, sbp_thread_call_name(call->kind),
-                 (long long)call->count, call->real == SBP_F32 ? "f32" : "f64");
+                 (long long)call->count, sbp_real_name(call->real));
     if (call->kind == SBP_THREAD_ALL_REDUCE)
         sbp_text_add(text, " (%s)", call->reduction == SBP_SUM ? "sum" : "max");
     if (call->kind == SBP_THREAD_BROADCAST)
@@ -55,11 +55,32 @@ static void copy(void *to, const void *from, int64_t count, enum sbp_real real)
 DEFINE_FOLD(fold_f32, float)
 DEFINE_FOLD(fold_f64, double)
 
+/* The same of elements of 16 bits: folded in single precision, and rounded once. */
+static void fold_half(uint16_t *result, const struct sbp_thread_call *calls, int size,
+                      int64_t first, int64_t count)
+{
+    const enum sbp_real real = calls[0].real;
+    float folded[FOLD_BYTES / sizeof(uint16_t)], block[FOLD_BYTES / sizeof(uint16_t)];
+    for (int m = 0; m < size; m++) {
+        const uint16_t *from = block_of(&calls[m], first);
+        for (int64_t i = 0; i < count; i++)
+            (m == 0 ? folded : block)[i] = sbp_comm_load_half(from[i], real);
+        if (m > 0)
+            fold_f32(folded, block, count, calls[m].reduction);
+    }
+    for (int64_t i = 0; i < count; i++)
+        result[i] = sbp_comm_store_half(folded[i], real);
+}
+
 /* result(count) = the members' elements from `first` on, folded in group order: the same bits
  * whoever folds, and for all-reduce and reduce-scatter alike. */
 static void fold_members(void *result, const struct sbp_thread_call *calls, int size, int64_t first,
                          int64_t count)
 {
+    if (sbp_comm_real_bytes(calls[0].real) == 2) {
+        fold_half(result, calls, size, first, count);
+        return;
+    }
     copy(result, block_of(&calls[0], first), count, calls[0].real);
     for (int m = 1; m < size; m++) {
         const void *block = block_of(&calls[m], first);

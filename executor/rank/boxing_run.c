@@ -24,8 +24,11 @@ static enum sbp_status run_all_reduce(const struct sbp_boxing_run *run, struct s
     const int64_t elements = sbp_dist_local_elements(run->layout->mesh, run->shape, &run->step->to);
     if (run->in != run->out)
         copy(channel->kernels, run->out, run->in, elements);
-    const struct sbp_exchange exchange = {
-        SBP_ALL_REDUCE, {.axes = run->step->axes}, SBP_SUM, run->out, NULL, elements};
+    const struct sbp_exchange exchange = {.kind = SBP_ALL_REDUCE,
+                                          .members.axes = run->step->axes,
+                                          .reduction = SBP_SUM,
+                                          .receive = run->out,
+                                          .count = elements};
     return sbp_channel_exchange(channel, &exchange, diag);
 }
 

@@ -14,11 +14,13 @@ enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_stage_layo
     *rank = (struct sbp_rank){.arena = arena,
                               .device = device,
                               .kernels = device->kernels(real),
+                              .wide = device->kernels(sbp_real_wide(real)),
                               .channel = channel,
                               .rank = place,
                               .seed = seed,
                               .grad_norm = -1,
-                              .gradient_scale = 1};
+                              .gradient_scale = 1,
+                              .scaler = sbp_loss_scaler(program->bytes.scales_loss)};
     rank->layout =
         (struct sbp_layout){&program->mesh, program->graph->class_count, program->strategy.split};
     for (int chunk = arena->chunks - 1; chunk >= 0; chunk--) {
@@ -72,6 +74,7 @@ static enum sbp_status run_reduce(struct sbp_rank *rank, const struct sbp_instr 
         .reduction = instr->reduction == 0 ? SBP_SUM : SBP_MAX,
         .receive = sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]),
         .count = rank->program->buffer[instr->buffer[SBP_AT_OUT]].elements,
+        .statistic = instr->statistic,
     };
     return sbp_channel_exchange(rank->channel, &exchange, diag);
 }
@@ -154,7 +157,8 @@ static enum sbp_status run_stage_sum(struct sbp_rank *rank, const struct sbp_ins
                                           .reduction = SBP_SUM,
                                           .receive = tensor < 0 ? sbp_rank_buffer(rank, out)
                                                                 : sbp_rank_shard(rank, tensor, out),
-                                          .count = (int64_t)instr->inner_elements};
+                                          .count = (int64_t)instr->inner_elements,
+                                          .statistic = instr->statistic};
     return sbp_channel_exchange(rank->channel, &exchange, diag);
 }
 
@@ -241,34 +245,38 @@ static enum sbp_status run_norm(struct sbp_rank *rank, const struct sbp_instr *i
     for (int t = 0; t < rank->program->graph->tensor_count; t++)
         if (rank->program->gradient_buffer[t] >= 0)
             SBP_TRY(add_squares(rank, t, rank->norm, &rank->squares));
-    rank->grad_norm = -1; /* until the sum over ranks is read, by the first update */
     return write_real(rank, rank->norm, rank->squares);
 }
 
-/* The sum of squares, reduced by now, becomes the norm and the clipping factor. */
+/* The sum of squares, reduced by now, becomes the norm and the clipping factor. A gradient that
+ * overflows in half precision, or is no number, makes the sum infinite or none. */
 static enum sbp_status read_norm(struct sbp_rank *rank)
 {
     const double clip = rank->program->graph->training.clip_norm;
     double sum = 0;
     SBP_TRY(rank->device->finish());
     SBP_TRY(read_real(rank, rank->norm, &sum));
-    rank->grad_norm = sqrt(sum);
-    rank->gradient_scale = rank->grad_norm > clip ? clip / rank->grad_norm : 1;
+    rank->norm = NULL;
+    rank->grad_norm = sqrt(sum) / rank->scaler.scale;
+    rank->gradient_scale = clip > 0 && rank->grad_norm > clip ? clip / rank->grad_norm : 1;
+    rank->scaler.overflowed = rank->program->bytes.scales_loss && !isfinite(sum);
     return SBP_OK;
+}
+
+enum sbp_status sbp_rank_end_step(struct sbp_rank *rank, struct sbp_diag *diag)
+{
+    const enum sbp_status status = rank->norm != NULL ? read_norm(rank) : SBP_OK;
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "reading the norm of the gradients");
 }
 
 enum sbp_status sbp_rank_prepare_update(struct sbp_rank *rank, struct sbp_update *update,
                                         struct sbp_diag *diag)
 {
-    const struct sbp_training *training = &rank->program->graph->training;
-    if (training->clip_norm > 0 && rank->grad_norm < 0) {
-        const enum sbp_status status = read_norm(rank);
-        if (status != SBP_OK)
-            return sbp_fail(diag, status, "reading the norm of the gradients");
-    }
-    *update = training->update;
-    update->step = rank->step;
+    SBP_TRY(sbp_rank_end_step(rank, diag));
+    *update = rank->program->graph->training.update;
+    update->step = rank->step - rank->scaler.left_out;
     update->gradient_scale = rank->gradient_scale;
+    update->loss_scale = rank->scaler.scale;
     return SBP_OK;
 }
 
@@ -277,8 +285,12 @@ static enum sbp_status run_update(struct sbp_rank *rank, const struct sbp_instr 
 {
     struct sbp_update update;
     SBP_TRY(sbp_rank_prepare_update(rank, &update, diag));
+    if (rank->scaler.overflowed)
+        return SBP_OK;
     rank->kernels->update(sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_W]),
+                          sbp_rank_buffer(rank, instr->buffer[SBP_AT_W2]),
                           sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_DW]),
+                          sbp_rank_buffer(rank, instr->buffer[SBP_AT_DW2]),
                           sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED]),
                           sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED2]),
                           rank->program->shard[instr->tensor].elements, &update);

@@ -31,12 +31,17 @@ enum sbp_status sbp_rank_begin_work(struct sbp_rank *rank, const struct sbp_task
 enum sbp_status sbp_rank_end_work(struct sbp_rank *rank, const struct sbp_task *task,
                                   struct sbp_diag *diag) SBP_MUST_USE;
 
+/* After the last task of a step: reads the norm of the gradients, if no update has. Fails as the
+ * device does. */
+enum sbp_status sbp_rank_end_step(struct sbp_rank *rank, struct sbp_diag *diag) SBP_MUST_USE;
+
 /* The mean loss over the global tokens, the same on all ranks of the stage that has it after the
  * step; NaN on others, and in a model without one. */
 double sbp_rank_loss(const struct sbp_rank *rank);
 
 /* The optimizer's constants for an UPDATE of the step under way; the step's first one reads the
- * norm that clipping needs. */
+ * norm. rank->scaler.overflowed says afterwards whether the update is to be left out: the norm is a
+ * sum over the chunks and ranks of all stages, so that all leave it out or none. */
 enum sbp_status sbp_rank_prepare_update(struct sbp_rank *rank, struct sbp_update *update,
                                         struct sbp_diag *diag) SBP_MUST_USE;
 

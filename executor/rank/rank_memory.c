@@ -14,11 +14,15 @@ enum {
 
 /* ---- buffers -------------------------------------------------------------------------------- */
 
-static int64_t type_bytes(const struct sbp_rank *rank, enum sbp_buffer_type type)
+int64_t sbp_rank_element_bytes(const struct sbp_rank *rank, int buffer)
 {
-    return type == SBP_BUFFER_REAL    ? rank->kernels->real_bytes
-           : type == SBP_BUFFER_INT32 ? (int64_t)sizeof(int32_t)
-                                      : 1;
+    const struct sbp_buffer *at = &rank->program->buffer[buffer];
+    const bool is_wide =
+        at->type == SBP_BUFFER_STATISTIC || at->use == SBP_USE_MOMENT || at->use == SBP_USE_MASTER;
+    return at->type == SBP_BUFFER_INT32  ? (int64_t)sizeof(int32_t)
+           : at->type == SBP_BUFFER_BYTE ? 1
+           : is_wide                     ? rank->kernels->wide_bytes
+                                         : rank->kernels->real_bytes;
 }
 
 void sbp_rank_turn(struct sbp_rank *rank, int chunk)
@@ -52,17 +56,16 @@ void *sbp_rank_buffer(struct sbp_rank *rank, int buffer)
         return NULL;
     const struct sbp_buffer *at = &rank->program->buffer[buffer];
     const int64_t offset = offset_of(rank, at);
-    const int64_t end = offset + at->elements * type_bytes(rank, at->type);
+    const int64_t end = offset + at->elements * sbp_rank_element_bytes(rank, buffer);
     if (end > rank->high_water_bytes)
         rank->high_water_bytes = end;
     return rank->memory + offset;
 }
 
 enum sbp_status sbp_rank_to_host(const struct sbp_rank *rank, void *host, const void *device,
-                                 int64_t elements, struct sbp_diag *diag)
+                                 int64_t bytes, struct sbp_diag *diag)
 {
-    const enum sbp_status status =
-        rank->device->memory->to_host(host, device, elements * rank->kernels->real_bytes);
+    const enum sbp_status status = rank->device->memory->to_host(host, device, bytes);
     return status == SBP_OK ? SBP_OK
                             : sbp_fail(diag, status, "copying from device %s", rank->device->name);
 }
@@ -161,40 +164,54 @@ static int64_t valid_rows(const struct sbp_tensor *tensor)
     return tensor->valid_dim == 0 ? tensor->valid_rows : tensor->shape.size[0];
 }
 
-static void fill_block(const struct sbp_rank *rank, int tensor, void *block)
+static void fill_block(const struct sbp_rank *rank, const struct sbp_kernels *kernels, int tensor,
+                       void *block)
 {
     const struct sbp_tensor *at = &rank->program->graph->tensor[tensor];
     struct sbp_region region;
     sbp_rank_region(rank, rank->program->weight_buffer[tensor], &region);
-    rank->kernels->fill_normal(block, &region, at->init_mean, at->init_spread, rank->seed,
-                               (uint64_t)tensor, valid_rows(at));
+    kernels->fill_normal(block, &region, at->init_mean, at->init_spread, rank->seed,
+                         (uint64_t)tensor, valid_rows(at));
 }
 
-/* A rank that holds a shard alone makes the block beside it for a moment. */
-static enum sbp_status fill_shard(struct sbp_rank *rank, int tensor)
+/* A rank that holds a shard alone makes the block beside it for a moment. `kernels`: of the
+ * buffer's type. */
+static enum sbp_status fill_shard(struct sbp_rank *rank, const struct sbp_kernels *kernels,
+                                  int tensor, int buffer)
 {
     const struct sbp_stretch stretch = sbp_rank_stretch(rank->program, tensor, rank->rank);
     const struct sbp_memory_ops *memory = rank->device->memory;
-    const int64_t bytes = rank->kernels->real_bytes;
+    const int64_t bytes = kernels->real_bytes;
     const int order = 0;
     char *block = memory->allocate(block_elements(rank->program, tensor) * bytes);
     if (block == NULL)
         return SBP_E_MEMORY;
-    fill_block(rank, tensor, block);
-    rank->kernels->permute(sbp_rank_buffer(rank, rank->program->weight_buffer[tensor]),
-                           block + stretch.first * bytes, 1, &stretch.count, &order);
+    fill_block(rank, kernels, tensor, block);
+    kernels->permute(sbp_rank_buffer(rank, buffer), block + stretch.first * bytes, 1,
+                     &stretch.count, &order);
     memory->release(block);
+    return SBP_OK;
+}
+
+/* A buffer of initial values, which is a shard from some ZeRO level on. A weight's are those of its
+ * master copy, rounded. */
+static enum sbp_status fill_states(struct sbp_rank *rank, const struct sbp_kernels *kernels,
+                                   int tensor, int buffer, int sharded_from)
+{
+    if (rank->program->shard[tensor].level >= sharded_from)
+        return fill_shard(rank, kernels, tensor, buffer);
+    fill_block(rank, kernels, tensor, sbp_rank_buffer(rank, buffer));
     return SBP_OK;
 }
 
 static enum sbp_status fill_chunk(struct sbp_rank *rank)
 {
     for (int t = 0; t < rank->program->graph->tensor_count; t++) {
-        const int buffer = rank->program->weight_buffer[t];
-        if (buffer >= 0 && rank->program->shard[t].level == 3)
-            SBP_TRY(fill_shard(rank, t));
-        else if (buffer >= 0)
-            fill_block(rank, t, sbp_rank_buffer(rank, buffer));
+        const int buffer = rank->program->weight_buffer[t], master = rank->program->master[t];
+        if (buffer >= 0)
+            SBP_TRY(fill_states(rank, rank->kernels, t, buffer, 3));
+        if (master >= 0)
+            SBP_TRY(fill_states(rank, rank->wide, t, master, 1));
     }
     return SBP_OK;
 }
@@ -261,6 +278,8 @@ static enum sbp_status fill_table(struct sbp_rank *rank, enum table table, int b
 
 void sbp_rank_begin_step(struct sbp_rank *rank, int64_t step)
 {
+    sbp_loss_scaler_begin_step(&rank->scaler);
+    rank->grad_norm = -1;
     rank->step = step;
     rank->step_seed = sbp_random_bits_at(rank->seed, UINT64_MAX, (uint64_t)step);
     rank->loss = 0;
@@ -290,5 +309,6 @@ void sbp_rank_fill_data(struct sbp_rank *rank, const struct sbp_instr *instr)
     }
     struct sbp_region region;
     sbp_rank_batch_region(rank, buffer, &region);
-    rank->kernels->fill_normal(out, &region, 0, 1, rank->step_seed, stream, INT64_MAX);
+    const double spread = instr->kind == SBP_INSTR_INPUT ? 1 : rank->scaler.scale;
+    rank->kernels->fill_normal(out, &region, 0, spread, rank->step_seed, stream, INT64_MAX);
 }

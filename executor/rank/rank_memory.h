@@ -10,28 +10,32 @@
 #include "costmodel/program/stage_layout.h"
 #include "executor/comm/channel.h"
 #include "executor/device/device.h"
+#include "executor/rank/loss_scale.h"
 
 struct sbp_rank {
     const struct sbp_stage_layout *arena; /* borrowed: its chunks and where they lie */
     const struct sbp_program *program;    /* of the chunk at work */
     int chunk;
     const struct sbp_device_ops *device;
-    const struct sbp_kernels *kernels;
-    struct sbp_channel *channel; /* borrowed; NULL: one device, nothing to communicate */
+    const struct sbp_kernels *kernels; /* of the run's reals, */
+    const struct sbp_kernels *wide;    /* and of statistics and optimizer states */
+    struct sbp_channel *channel;       /* borrowed; NULL: one device, nothing to communicate */
     struct sbp_layout layout;
     int64_t rank; /* its place in the program's mesh */
     uint64_t seed;
-    unsigned char *memory;    /* the arena, the device's */
-    int64_t high_water_bytes; /* end of the highest buffer touched */
-    int64_t step;             /* from 1 */
-    int64_t micro_batch;      /* of the step */
-    bool adds;                /* gradients are added to those of the micro-batches before */
-    double loss;              /* of the micro-batches so far, summed over tokens */
-    uint64_t step_seed;       /* the data differ from step to step */
-    double squares;           /* of the gradients of the chunks whose NORM is over */
-    void *norm;               /* what the last NORM wrote, the sum over ranks after it */
-    double grad_norm;         /* read by the first UPDATE; -1 without clipping */
-    double gradient_scale;    /* what clipping multiplies gradients by */
+    unsigned char *memory;         /* the arena, the device's */
+    int64_t high_water_bytes;      /* end of the highest buffer touched */
+    int64_t step;                  /* from 1 */
+    int64_t micro_batch;           /* of the step */
+    bool adds;                     /* gradients are added to those of the micro-batches before */
+    double loss;                   /* of the micro-batches so far, summed over tokens */
+    uint64_t step_seed;            /* the data differ from step to step */
+    double squares;                /* of the gradients of the chunks whose NORM is over */
+    void *norm;                    /* what the last NORM wrote, the sum over ranks after it; NULL
+                                      once it has been read */
+    double grad_norm;              /* -1 until it is known, and without a NORM */
+    double gradient_scale;         /* what clipping multiplies gradients by */
+    struct sbp_loss_scaler scaler; /* of this rank; the ranks' agree */
 };
 
 /* Turns to a chunk of the stage. */
@@ -49,16 +53,18 @@ int64_t sbp_rank_features(const struct sbp_rank *rank, const struct sbp_instr *i
 void sbp_rank_vocabulary(const struct sbp_rank *rank, int buffer, int dim,
                          struct sbp_digits *vocabulary);
 
-/* Copies reals of the device to the host. Fails as the device does, which diag names. */
+/* Bytes of an element of a buffer. */
+int64_t sbp_rank_element_bytes(const struct sbp_rank *rank, int buffer);
+/* Copies bytes of the device to the host. Fails as the device does, which diag names. */
 enum sbp_status sbp_rank_to_host(const struct sbp_rank *rank, void *host, const void *device,
-                                 int64_t elements, struct sbp_diag *diag) SBP_MUST_USE;
+                                 int64_t bytes, struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Fills this rank's blocks, or shards, of the weights of all chunks with their initial values.
  * E_MEMORY. */
 enum sbp_status sbp_rank_fill_weights(struct sbp_rank *rank) SBP_MUST_USE;
 
-/* Begins a step; and a micro-batch of it, whose rows of the batch follow those of the one before:
- * fills token ids, labels and positions. */
+/* Begins a step, with the loss scale that follows from those before; and a micro-batch of it, whose
+ * rows of the batch follow those of the one before: fills token ids, labels and positions. */
 void sbp_rank_begin_step(struct sbp_rank *rank, int64_t step);
 enum sbp_status sbp_rank_begin_micro_batch(struct sbp_rank *rank, int64_t micro_batch,
                                            struct sbp_diag *diag) SBP_MUST_USE;

@@ -51,7 +51,7 @@ static enum sbp_status load_piece(const struct sbp_rank_blocks *blocks, int64_t 
     const int64_t bytes = blocks->rank->kernels->real_bytes;
     const char *from = (const char *)blocks->memory + start * bytes;
     if (!blocks->on_host)
-        return sbp_rank_to_host(blocks->rank, blocks->message, from, count, diag);
+        return sbp_rank_to_host(blocks->rank, blocks->message, from, count * bytes, diag);
     memcpy(blocks->message, from, (size_t)(count * bytes));
     return SBP_OK;
 }

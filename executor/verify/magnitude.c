@@ -6,7 +6,6 @@
 #include <string.h>
 
 static const double OUTLIER = 4; /* squared deviations over this many variances stand alone */
-static const double EITHER = 8;  /* standard deviations in which a sign is open */
 
 /* ---- storage ------------------------------------------------------------------------------- */
 
@@ -409,32 +408,54 @@ enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both, const struct
 
 /* ---- relu and gelu ------------------------------------------------------------------------- */
 
-/* `deviation`: the token's, in the run's scale. */
-static float relu_input(double exact, float shadow, double deviation)
+/* `open`: how close to 0 the run may have either sign. */
+static float relu_input(double exact, float shadow, double open)
 {
-    const bool either = fabs(exact) <= EITHER * deviation;
+    const bool either = fabs(exact) <= open;
     const bool positive = (exact > 0) != either;
     if ((shadow > 0) == positive)
         return shadow;
     return positive ? fmaxf(FLT_MIN, fabsf((float)exact)) : -fabsf((float)exact);
 }
 
-/* `deviation`: the token's, as the shadow has it. */
-static float gelu_input(double exact, float shadow, double deviation)
+/* `deviation`: the token's, as the shadow has it. Where the sign is open over more than the width
+ * in which a gelu bends, it is a relu. */
+static float gelu_input(double exact, float shadow, double deviation, double open)
 {
     const double own = (double)shadow - exact;
+    if (open > 1 && fabs(exact) <= open)
+        return (float)-exact;
     return fabs(own) >= deviation ? shadow : (float)(exact + copysign(deviation, own));
 }
 
-void sbp_magnitude_bend_shadow(const struct sbp_lockstep *both, const struct sbp_instr *instr)
+/* Mean variances of the features of an operand over its tokens. */
+static void note_features(const struct operand *operand, double *variance)
+{
+    for (int64_t at = 0; at < operand->tokens * operand->features; at++)
+        variance[at % operand->features] +=
+            squared_deviation(operand, at) / (double)operand->tokens;
+}
+
+enum sbp_status sbp_magnitude_bend_shadow(const struct sbp_lockstep *both,
+                                          const struct sbp_instr *instr)
 {
     const bool relu = both->exact->program->graph->op[instr->op].kind == SBP_OP_RELU;
     const struct operand x = look_at(both, instr, SBP_AT_IN);
     float *shadow = sbp_rank_buffer(both->shadow, instr->buffer[SBP_AT_IN]);
+    double *feature = calloc((size_t)x.features + 1, sizeof *feature);
+    if (feature == NULL)
+        return SBP_E_MEMORY;
+    if (both->by_feature)
+        note_features(&x, feature);
     for (int64_t t = 0; t < x.tokens; t++) {
-        const double deviation = sqrt(token_variance(&x, t));
-        for (int64_t at = t * x.features; at < (t + 1) * x.features; at++)
-            shadow[at] = relu ? relu_input(x.exact[at], shadow[at], deviation)
-                              : gelu_input(x.exact[at], shadow[at], deviation / x.scale);
+        const double token = token_variance(&x, t);
+        for (int64_t i = 0; i < x.features; i++) {
+            const int64_t at = t * x.features + i;
+            const double open = both->either * sqrt(fmax(token, feature[i]));
+            shadow[at] = relu ? relu_input(x.exact[at], shadow[at], open)
+                              : gelu_input(x.exact[at], shadow[at], sqrt(token) / x.scale, open);
+        }
     }
+    free(feature);
+    return SBP_OK;
 }

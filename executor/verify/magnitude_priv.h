@@ -50,12 +50,15 @@ double sbp_magnitude_inherited(const struct sbp_magnitude *magnitude, int64_t in
 /* The reference in double and its shadow in single precision, both in host memory. */
 struct sbp_lockstep {
     struct sbp_rank *exact, *shadow;
-    double scale;                     /* sqrt(u^2 of the run + u^2 of the reference) / 2^-24 */
+    double scale;    /* sqrt(u^2 of the run + u^2 of the reference) / 2^-24 */
+    double either;   /* standard deviations from 0 in which the sign before a relu is open, */
+    bool by_feature; /* of the feature, too, where that has more than the token */
     struct sbp_magnitude **magnitude; /* (tensor_count), NULL for what is no parameter */
 };
 
 /* Notes what a BACKWARD instruction adds to its parameters' gradients; nothing when it has none.
- * Called when the exact rank has executed it and the shadow has all its operands. E_MEMORY. */
+ * Called when the exact rank has executed it and the shadow has all its operands.
+ * E_MEMORY. */
 enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both,
                                    const struct sbp_instr *instr) SBP_MUST_USE;
 
@@ -65,7 +68,9 @@ void sbp_magnitude_token_variance(const struct sbp_lockstep *both, const struct 
 
 /* Before a relu or gelu: moves the shadow's inputs. A gelu's deviate by at least the token's
  * standard deviation. A relu's get the sign that the exact ones have, except where the run may have
- * either: there they get the other one, so that what a flip changes is part of the deviation. */
-void sbp_magnitude_bend_shadow(const struct sbp_lockstep *both, const struct sbp_instr *instr);
+ * either: there they get the other one, so that what a flip changes is part of the deviation.
+ * E_MEMORY. */
+enum sbp_status sbp_magnitude_bend_shadow(const struct sbp_lockstep *both,
+                                          const struct sbp_instr *instr) SBP_MUST_USE;
 
 #endif

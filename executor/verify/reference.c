@@ -6,6 +6,10 @@
 
 #include "costmodel/program/cut.h"
 
+/* With 16 bits many inputs of a relu are close to 0, and all of them as far as 8 deviations would
+ * hide what is wrong. */
+static const double EITHER = 8, EITHER_HALF = 5;
+
 static bool is_output(const struct sbp_graph *graph, int tensor)
 {
     return graph->tensor[tensor].kind == SBP_ACTIVATION && tensor != graph->input &&
@@ -150,10 +154,12 @@ static enum sbp_status prepare(struct sbp_reference *reference, const struct sbp
 }
 
 enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct sbp_graph *graph,
-                                   const struct sbp_cluster *cluster, uint64_t seed, double u,
-                                   struct sbp_diag *diag)
+                                   const struct sbp_cluster *cluster, uint64_t seed,
+                                   enum sbp_real real, struct sbp_diag *diag)
 {
-    *reference = (struct sbp_reference){.scale = hypot(u, 0x1p-53) / 0x1p-24};
+    const double u = sbp_real_roundoff(sbp_real_wide(real));
+    *reference =
+        (struct sbp_reference){.scale = hypot(u, 0x1p-53) / 0x1p-24, .real = real, .loss_scale = 1};
     enum sbp_status status = prepare(reference, graph, cluster, diag);
     if (status == SBP_OK)
         status = open_ranks(reference, seed, diag);
@@ -227,8 +233,13 @@ const double *sbp_reference_gradient(struct sbp_reference *reference, int tensor
 
 static struct sbp_lockstep lockstep(struct sbp_reference *reference)
 {
-    return (struct sbp_lockstep){&reference->rank, &reference->shadow, reference->scale,
-                                 reference->magnitude};
+    const bool half = sbp_real_bytes(reference->real) == 2;
+    return (struct sbp_lockstep){.exact = &reference->rank,
+                                 .shadow = &reference->shadow,
+                                 .scale = reference->scale,
+                                 .either = half ? EITHER_HALF : EITHER,
+                                 .by_feature = half,
+                                 .magnitude = reference->magnitude};
 }
 
 /* Terms of the mean loss: log sum exp(z - max) and target - max, each with the rounding of the
@@ -350,6 +361,35 @@ static bool shadow_needs(const struct sbp_instr *instr)
     return instr->kind != SBP_INSTR_BACKWARD || instr->buffer[SBP_AT_OUT] >= 0;
 }
 
+/* Rounds as the run stores: gradients with their loss scale. */
+static void round_shadow(const struct sbp_reference *reference, float *x, int64_t n, double scale)
+{
+    enum { PIECE = 512 };
+    const struct sbp_kernels *half = sbp_kernels_cpu(reference->real);
+    uint16_t stored[PIECE];
+    for (int64_t i = 0; i < n; i += PIECE) {
+        const int64_t count = n - i < PIECE ? n - i : PIECE;
+        reference->shadow.kernels->scale(x + i, scale, count);
+        half->from_wide(stored, x + i, count);
+        half->to_wide(x + i, stored, count);
+        reference->shadow.kernels->scale(x + i, 1 / scale, count);
+    }
+}
+
+/* What an instruction leaves in tensors; statistics are not rounded. */
+static void round_results(struct sbp_reference *reference, const struct sbp_instr *instr)
+{
+    static const int places[] = {SBP_AT_OUT, SBP_AT_OUT2, SBP_AT_OUT3, SBP_AT_SAVED};
+    const bool forward = instr->section == SBP_SECTION_FORWARD;
+    for (int i = 0; i < 4 && sbp_real_bytes(reference->real) == 2; i++) {
+        const int at = instr->buffer[places[i]];
+        const struct sbp_buffer *buffer = reference->shadow_program.buffer + (at < 0 ? 0 : at);
+        if (at >= 0 && buffer->type == SBP_BUFFER_REAL && (forward || places[i] != SBP_AT_SAVED))
+            round_shadow(reference, sbp_rank_buffer(&reference->shadow, at), buffer->elements,
+                         forward ? 1 : reference->loss_scale);
+    }
+}
+
 static bool bends(enum sbp_op_kind kind)
 {
     return kind == SBP_OP_RELU || kind == SBP_OP_GELU;
@@ -359,12 +399,16 @@ static enum sbp_status run_instr(struct sbp_reference *reference, int index, str
 {
     const struct sbp_instr *instr = &reference->program.instr[index];
     const struct sbp_lockstep both = lockstep(reference);
+    enum sbp_status status = SBP_OK;
     if (instr->kind == SBP_INSTR_FORWARD && bends(reference->graph.op[instr->op].kind))
-        sbp_magnitude_bend_shadow(&both, instr);
+        status = sbp_magnitude_bend_shadow(&both, instr);
     SBP_TRY(sbp_rank_execute(&reference->rank, instr, diag));
-    if (shadow_needs(instr))
+    if (shadow_needs(instr)) {
         SBP_TRY(sbp_rank_execute(&reference->shadow, instr, diag));
-    const enum sbp_status status = note_sizes(reference, index);
+        round_results(reference, instr);
+    }
+    if (status == SBP_OK)
+        status = note_sizes(reference, index);
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "out of memory for the verification");
 }
 

@@ -2,7 +2,8 @@
  *
  * A second rank, the shadow, computes the step in single precision alongside, instruction by
  * instruction. Its deviation from the reference tells how large the errors are that a value
- * inherits (executor/verify/magnitude_priv.h).
+ * inherits (executor/verify/magnitude_priv.h). Of a run that stores 16 bits the shadow rounds what
+ * an instruction leaves as the run does.
  */
 #ifndef SBP_EXECUTOR_VERIFY_REFERENCE_PRIV_H
 #define SBP_EXECUTOR_VERIFY_REFERENCE_PRIV_H
@@ -25,6 +26,8 @@ struct sbp_reference {
     struct sbp_stage_layout layout, shadow_layout;
     struct sbp_rank rank, shadow;
     double scale;                     /* as in struct sbp_lockstep */
+    enum sbp_real real;               /* the run's */
+    double loss_scale;                /* of the step's gradients in the run */
     struct sbp_magnitude **magnitude; /* (tensor_count), NULL for what is no parameter */
     struct sbp_reference_output *
         *output; /* (tensor_count), NULL unless sbp_reference_end_instr says so */
@@ -32,10 +35,10 @@ struct sbp_reference {
     struct sbp_post *post; /* borrowed: shows that it is at work; NULL: nobody watches */
 };
 
-/* u: the run's unit roundoff. On failure nothing is left allocated. */
+/* real: the run's. On failure nothing is left allocated. */
 enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct sbp_graph *graph,
-                                   const struct sbp_cluster *cluster, uint64_t seed, double u,
-                                   struct sbp_diag *diag) SBP_MUST_USE;
+                                   const struct sbp_cluster *cluster, uint64_t seed,
+                                   enum sbp_real real, struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_reference_close(struct sbp_reference *reference);
 /* Bytes that reference and shadow take, by their compiled programs; nothing of that is allocated.
  * Fails as opening does. */

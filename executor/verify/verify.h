@@ -13,7 +13,13 @@
  * the terms bring along (derivation in executor/verify/magnitude_priv.h). The first part alone is
  * too narrow by measurement: in perceptrons of four layers behind relu or gelu, double runs of
  * correct plans exceed it by up to a factor of 200, all at elements whose terms are small because
- * an activation is close to 0. What is exactly 0 by construction (padding, rows of a table that no
+ * an activation is close to 0. In runs of 16 bits u is the arithmetic's, single precision, and
+ *     (1 + log2 p) u' sum|x_i| / sqrt(n)
+ * is added for what ranks, micro-batches and hops store on the way, with u' = 2^-8 (bfloat16) or
+ * 2^-11 (half precision): partial sums of terms that differ in sign are sqrt(n) terms large. Their
+ * inherited part is measured by a shadow that rounds where the run stores. Of a step in which
+ * gradients overflow, all ranks must leave out the update: their states keep every bit.
+ * What is exactly 0 by construction (padding, rows of a table that no
  * token looks up) must be 0.
  */
 #ifndef SBP_EXECUTOR_VERIFY_VERIFY_H

@@ -8,6 +8,8 @@
 #include "kernels/cpu/gemm_priv.h"
 #include "kernels/cpu/rows_priv.h"
 
+#if !STORES_HALF /* attention_half.c */
+
 /* One head of one sequence: q, k, v and their gradients have rows `qkv_stride` apart, y (forward
  * writes it, backward reads it as `output`) and dy `y_stride`. What a direction does not need is
  * NULL. */
@@ -281,3 +283,5 @@ void CPU(attention_backward)(void *dqkv, void *scratch, const void *dy, const vo
             backward_materialised(&head, kept, scratch);
     }
 }
+
+#endif

@@ -1,4 +1,4 @@
-/* The parts of the CPU kernels that are the same for both element types: the choice of a table, the
+/* The parts of the CPU kernels that are the same for all element types: the choice of a table, the
  * number of BLAS threads, and the lengths of runs. */
 #include <cblas.h>
 
@@ -6,7 +6,13 @@
 
 const struct sbp_kernels *sbp_kernels_cpu(enum sbp_real real)
 {
-    return real == SBP_F64 ? &sbp_cpu_f64_table : &sbp_cpu_f32_table;
+    static const struct sbp_kernels *const tables[SBP_REALS] = {
+        [SBP_F32] = &sbp_cpu_f32_table,
+        [SBP_F64] = &sbp_cpu_f64_table,
+        [SBP_REAL_BF16] = &sbp_cpu_bf16_table,
+        [SBP_REAL_FP16] = &sbp_cpu_fp16_table,
+    };
+    return tables[real];
 }
 
 void sbp_kernels_cpu_gemm(enum sbp_real real, void *y, struct sbp_gemm_factor a,

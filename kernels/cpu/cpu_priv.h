@@ -1,4 +1,4 @@
-/* Functions of cpu.c for the operators, and the tables of both element types for cpu.c.
+/* Functions of cpu.c for the operators, and the tables of all element types for cpu.c.
  *
  * Kernels that need global indices ask for one index a run and count from there, so that the digit
  * rule (base/math/digits.h) is evaluated once a run instead of once an element.
@@ -8,7 +8,8 @@
 
 #include "kernels/kernels.h"
 
-extern const struct sbp_kernels sbp_cpu_f32_table, sbp_cpu_f64_table;
+extern const struct sbp_kernels sbp_cpu_f32_table, sbp_cpu_f64_table, sbp_cpu_bf16_table,
+    sbp_cpu_fp16_table;
 
 void sbp_cpu_f32_gemm(void *y, struct sbp_gemm_factor a, struct sbp_gemm_factor b, int64_t m,
                       int64_t n, int64_t k);

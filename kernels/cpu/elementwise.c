@@ -13,21 +13,21 @@
 SBP_SIMD_WIDE
 void CPU(relu_forward)(void *y, const void *x, int64_t n)
 {
-    real *to = y;
-    const real *from = x;
+    stored *to = y;
+    const stored *from = x;
     SBP_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
-        to[i] = from[i] > 0 ? from[i] : 0;
+        to[i] = load(from[i]) > 0 ? from[i] : 0;
 }
 
 SBP_SIMD_WIDE
 void CPU(relu_backward)(void *dx, const void *x, const void *dy, int64_t n)
 {
-    real *to = dx;
-    const real *input = x, *gradient = dy;
+    stored *to = dx;
+    const stored *input = x, *gradient = dy;
     SBP_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
-        to[i] = input[i] > 0 ? gradient[i] : 0;
+        to[i] = load(input[i]) > 0 ? gradient[i] : 0;
 }
 
 static inline real gelu_gate(real x)
@@ -39,58 +39,80 @@ static inline real gelu_gate(real x)
 SBP_SIMD_WIDE
 void CPU(gelu_forward)(void *y, const void *x, int64_t n)
 {
-    real *to = y;
-    const real *from = x;
+    stored *to = y;
+    const stored *from = x;
     SBP_INDEPENDENT
-    for (int64_t i = 0; i < n; i++)
-        to[i] = from[i] * gelu_gate(from[i]);
+    for (int64_t i = 0; i < n; i++) {
+        const real at = load(from[i]);
+        to[i] = store(at * gelu_gate(at));
+    }
 }
 
 SBP_SIMD_WIDE
 void CPU(gelu_backward)(void *dx, const void *x, const void *dy, int64_t n)
 {
-    real *to = dx;
-    const real *input = x, *gradient = dy;
+    stored *to = dx;
+    const stored *input = x, *gradient = dy;
     SBP_INDEPENDENT
     for (int64_t i = 0; i < n; i++) {
-        const real at = input[i], gate = gelu_gate(at);
+        const real at = load(input[i]), gate = gelu_gate(at);
         const real slope = GELU_TWICE_ROOT * (1 + 3 * GELU_CUBIC * at * at);
-        to[i] = gradient[i] * (gate + at * gate * (1 - gate) * slope);
+        to[i] = store(load(gradient[i]) * (gate + at * gate * (1 - gate) * slope));
     }
 }
 
 SBP_SIMD_WIDE
 void CPU(add)(void *y, const void *a, const void *b, int64_t n)
 {
-    real *to = y;
-    const real *left = a, *right = b;
+    stored *to = y;
+    const stored *left = a, *right = b;
     SBP_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
-        to[i] = left[i] + right[i];
+        to[i] = store(load(left[i]) + load(right[i]));
 }
 
 SBP_SIMD_WIDE
 void CPU(scale)(void *x, double factor, int64_t n)
 {
-    real *at = x;
+    stored *at = x;
     SBP_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
-        at[i] *= (real)factor;
+        at[i] = store(load(at[i]) * (real)factor);
 }
 
 SBP_SIMD_WIDE
 void CPU(absolute)(void *x, int64_t n)
 {
-    real *at = x;
+    stored *at = x;
     SBP_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
-        at[i] = real_fabs(at[i]);
+        at[i] = store(real_fabs(load(at[i])));
 }
 
 void CPU(zero)(void *x, int64_t n)
 {
     if (n > 0)
-        memset(x, 0, (size_t)n * sizeof(real));
+        memset(x, 0, (size_t)n * sizeof(stored));
+}
+
+SBP_SIMD_WIDE
+void CPU(to_wide)(void *wide, const void *x, int64_t n)
+{
+    real *to = wide;
+    const stored *from = x;
+    SBP_INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        to[i] = load(from[i]);
+}
+
+SBP_SIMD_WIDE
+void CPU(from_wide)(void *x, const void *wide, int64_t n)
+{
+    stored *to = x;
+    const real *from = wide;
+    SBP_INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        to[i] = store(from[i]);
 }
 
 /* The uniform number of an element's upper 53 bits is at or over p where the bits are at or over
@@ -104,11 +126,11 @@ static void decide(uint8_t *restrict mask, int64_t n, double p, uint64_t key, ui
 }
 
 SBP_SIMD_WIDE
-static void keep(real *y, const uint8_t *mask, const real *x, int64_t n, real factor)
+static void keep(stored *y, const uint8_t *mask, const stored *x, int64_t n, real factor)
 {
     SBP_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
-        y[i] = mask[i] ? x[i] * factor : 0;
+        y[i] = store(mask[i] ? load(x[i]) * factor : 0);
 }
 
 void CPU(dropout_forward)(void *y, uint8_t *mask, const void *x, const struct sbp_region *region,

@@ -20,7 +20,7 @@ void CPU(layernorm_sums)(void *sums, const void *x, int64_t tokens, int64_t in)
 {
     real *to = sums;
     for (int64_t t = 0; t < tokens; t++) {
-        const real *row = (const real *)x + t * in;
+        const stored *row = (const stored *)x + t * in;
         to[2 * t] = (real)CPU(row_sum)(row, in);
         to[2 * t + 1] = (real)CPU(row_dot)(row, row, in);
     }
@@ -31,29 +31,31 @@ void CPU(layernorm_forward)(void *y, const void *x, const void *sums, const void
                             const void *shift, int64_t tokens, int64_t in, int64_t hidden,
                             double epsilon)
 {
-    const real *gains = gain, *shifts = shift;
+    const stored *gains = gain, *shifts = shift;
     for (int64_t t = 0; t < tokens; t++) {
         const struct moments m = token_moments((const real *)sums + 2 * t, hidden, epsilon);
         const real mean = (real)m.mean, rstd = (real)m.rstd;
-        const real *from = (const real *)x + t * in;
-        real *to = (real *)y + t * in;
+        const stored *from = (const stored *)x + t * in;
+        stored *to = (stored *)y + t * in;
         SBP_INDEPENDENT
         for (int64_t i = 0; i < in; i++)
-            to[i] = (from[i] - mean) * rstd * gains[i] + shifts[i];
+            to[i] = store((load(from[i]) - mean) * rstd * load(gains[i]) + load(shifts[i]));
     }
 }
 
 /* sum dy gain (x - mean) */
 SBP_SIMD_WIDE
-static double weighted_sum(const real *dy, const real *gain, const real *x, double mean, int64_t n)
+static double weighted_sum(const stored *dy, const stored *gain, const stored *x, double mean,
+                           int64_t n)
 {
     double lane[LANES] = {0}, rest = 0;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++)
-            lane[j] += (double)dy[i + j] * (double)gain[i + j] * ((double)x[i + j] - mean);
+            lane[j] += (double)load(dy[i + j]) * (double)load(gain[i + j]) *
+                       ((double)load(x[i + j]) - mean);
     for (; i < n; i++)
-        rest += (double)dy[i] * (double)gain[i] * ((double)x[i] - mean);
+        rest += (double)load(dy[i]) * (double)load(gain[i]) * ((double)load(x[i]) - mean);
     return lane_sum(lane, rest);
 }
 
@@ -64,7 +66,7 @@ void CPU(layernorm_backward_sums)(void *backward_sums, const void *dy, const voi
     real *to = backward_sums;
     for (int64_t t = 0; t < tokens; t++) {
         const struct moments m = token_moments((const real *)sums + 2 * t, hidden, epsilon);
-        const real *row = (const real *)x + t * in, *gradient = (const real *)dy + t * in;
+        const stored *row = (const stored *)x + t * in, *gradient = (const stored *)dy + t * in;
         to[2 * t] = (real)CPU(row_dot)(gradient, gain, in);
         to[2 * t + 1] = (real)(weighted_sum(gradient, gain, row, m.mean, in) * m.rstd);
     }
@@ -72,23 +74,23 @@ void CPU(layernorm_backward_sums)(void *backward_sums, const void *dy, const voi
 
 /* dgain, dshift for features first .. first + width - 1: column sums over the tokens. */
 SBP_SIMD_WIDE
-static void parameter_tile(real *dgain, real *dshift, const real *dy, const real *x,
+static void parameter_tile(stored *dgain, stored *dshift, const stored *dy, const stored *x,
                            const real *sums, int64_t tokens, int64_t in, int64_t hidden,
                            double epsilon, int64_t first, int64_t width, bool adds)
 {
     double gains[FEATURE_TILE] = {0}, shifts[FEATURE_TILE] = {0};
     for (int64_t t = 0; t < tokens; t++) {
         const struct moments m = token_moments(sums + 2 * t, hidden, epsilon);
-        const real *row = x + t * in + first, *gradient = dy + t * in + first;
+        const stored *row = x + t * in + first, *gradient = dy + t * in + first;
         for (int64_t i = 0; i < width; i++) {
-            gains[i] += (double)gradient[i] * (((double)row[i] - m.mean) * m.rstd);
-            shifts[i] += (double)gradient[i];
+            gains[i] += (double)load(gradient[i]) * (((double)load(row[i]) - m.mean) * m.rstd);
+            shifts[i] += (double)load(gradient[i]);
         }
     }
     SBP_INDEPENDENT
     for (int64_t i = 0; i < width; i++) {
-        dgain[first + i] = (adds ? dgain[first + i] : 0) + (real)gains[i];
-        dshift[first + i] = (adds ? dshift[first + i] : 0) + (real)shifts[i];
+        dgain[first + i] = store((adds ? load(dgain[first + i]) : 0) + (real)gains[i]);
+        dshift[first + i] = store((adds ? load(dshift[first + i]) : 0) + (real)shifts[i]);
     }
 }
 
@@ -99,18 +101,19 @@ void CPU(layernorm_backward)(void *dx, void *dgain, void *dshift, const void *dy
                              const void *sums, const void *backward_sums, const void *gain,
                              int64_t tokens, int64_t in, int64_t hidden, double epsilon, bool adds)
 {
-    const real *gains = gain, *reduced = backward_sums;
+    const stored *gains = gain;
+    const real *reduced = backward_sums;
     for (int64_t t = 0; t < tokens; t++) {
         const struct moments m = token_moments((const real *)sums + 2 * t, hidden, epsilon);
         const real mean = (real)m.mean, rstd = (real)m.rstd;
         const real plain = (real)((double)reduced[2 * t] / (double)hidden);
         const real weighted = (real)((double)reduced[2 * t + 1] / (double)hidden);
-        const real *row = (const real *)x + t * in, *gradient = (const real *)dy + t * in;
-        real *to = (real *)dx + t * in;
+        const stored *row = (const stored *)x + t * in, *gradient = (const stored *)dy + t * in;
+        stored *to = (stored *)dx + t * in;
         SBP_INDEPENDENT
         for (int64_t i = 0; i < in; i++) {
-            const real xhat = (row[i] - mean) * rstd;
-            to[i] = rstd * (gradient[i] * gains[i] - plain - xhat * weighted);
+            const real xhat = (load(row[i]) - mean) * rstd;
+            to[i] = store(rstd * (load(gradient[i]) * load(gains[i]) - plain - xhat * weighted));
         }
     }
     for (int64_t first = 0; first < in; first += FEATURE_TILE)

@@ -65,9 +65,9 @@ void CPU(permute)(void *dst, const void *src, int dims, const int64_t *shape, co
     const int64_t step = loops.count > 0 ? loops.stride[outer] : 1;
     int64_t digit[SBP_MOST_PERMUTED], at = 0;
     memset(digit, 0, (size_t)outer * sizeof *digit);
-    real *to = dst;
+    stored *to = dst;
     for (int64_t done = 0; done < loops.elements; done += run, to += run) {
-        const real *from = (const real *)src + at;
+        const stored *from = (const stored *)src + at;
         if (step == 1)
             memcpy(to, from, (size_t)run * sizeof *to);
         else
@@ -89,12 +89,12 @@ static int64_t padding_start(const struct sbp_region *region, int64_t valid_rows
 }
 
 SBP_SIMD_WIDE
-static void fill_run(real *restrict x, int64_t n, double mean, double spread, uint64_t key,
+static void fill_run(stored *restrict x, int64_t n, double mean, double spread, uint64_t key,
                      uint64_t first)
 {
     for (int64_t i = 0; i < n; i++)
-        x[i] = (real)(mean +
-                      spread * (double)sbp_lanes_normal(sbp_lanes_bits(key, first + (uint64_t)i)));
+        x[i] = store((real)(mean + spread * (double)sbp_lanes_normal(
+                                                sbp_lanes_bits(key, first + (uint64_t)i))));
 }
 
 void CPU(fill_normal)(void *x, const struct sbp_region *region, double mean, double spread,
@@ -106,9 +106,9 @@ void CPU(fill_normal)(void *x, const struct sbp_region *region, double mean, dou
     for (int64_t start = 0; start < n; start += run) {
         const int64_t global = sbp_region_global(region, start), left = padding - global;
         const int64_t filled = left < 0 ? 0 : left < run ? left : run;
-        real *to = (real *)x + start;
+        stored *to = (stored *)x + start;
         for (int64_t i = 0; i < filled && spread == 0; i++)
-            to[i] = (real)mean;
+            to[i] = store((real)mean);
         if (spread != 0)
             fill_run(to, filled, mean, spread, key, (uint64_t)global);
         CPU(zero)(to + filled, run - filled);

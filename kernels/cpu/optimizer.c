@@ -54,7 +54,7 @@ static void adam(real *w, const real *g, real *first, real *second, int64_t n,
     }
 }
 
-void CPU(update)(void *w, const void *g, void *first, void *second, int64_t n,
+static void step(real *w, const real *g, real *first, real *second, int64_t n,
                  const struct sbp_update *update)
 {
     if (update->optimizer == SBP_SGD) {
@@ -64,3 +64,28 @@ void CPU(update)(void *w, const void *g, void *first, void *second, int64_t n,
     assert(update->step >= 1);
     adam(w, g, first, second, n, update);
 }
+
+#if STORES_HALF
+SBP_SIMD_WIDE
+static void unscale(real *restrict to, const stored *restrict g, int64_t n, real factor)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] = load(g[i]) * factor;
+}
+
+void CPU(update)(void *w, void *master, const void *g, void *gradient_master, void *first,
+                 void *second, int64_t n, const struct sbp_update *update)
+{
+    unscale(gradient_master, g, n, (real)(1 / update->loss_scale));
+    step(master, gradient_master, first, second, n, update);
+    CPU(from_wide)(w, master, n);
+}
+#else
+void CPU(update)(void *w, void *master, const void *g, void *gradient_master, void *first,
+                 void *second, int64_t n, const struct sbp_update *update)
+{
+    (void)master;
+    (void)gradient_master;
+    step(w, g, first, second, n, update);
+}
+#endif

@@ -5,13 +5,14 @@
 #include "kernels/cpu/real_priv.h"
 
 /* The greatest of the row and of `largest`. */
-real CPU(row_maximum)(const real *row, int64_t n, real largest);
-double CPU(row_sum)(const real *row, int64_t n);
+real CPU(row_maximum)(const stored *row, int64_t n, real largest);
+double CPU(row_sum)(const stored *row, int64_t n);
+double CPU(real_sum)(const real *row, int64_t n);
 /* sum a b */
-double CPU(row_dot)(const real *a, const real *b, int64_t n);
+double CPU(row_dot)(const stored *a, const stored *b, int64_t n);
 /* y = exp(x - shift) factor; y may be x. */
-void CPU(row_exp)(real *y, const real *x, int64_t n, real shift, real factor);
+void CPU(row_exp)(stored *y, const stored *x, int64_t n, real shift, real factor);
 /* sum exp(x - shift), of exponentials rounded to a real. */
-double CPU(row_exp_sum)(const real *x, int64_t n, real shift);
+double CPU(row_exp_sum)(const stored *x, int64_t n, real shift);
 
 #endif

@@ -229,7 +229,7 @@ static const struct sbp_option options[] = {
      "compare gradients, loss and updates with one device in double precision; shrunk: of the same "
      "plan on a smaller model; --verify alone is full, --verify=NAME",
      HANDED, .names = sbp_verify_names},
-    {"--dtype", "NAME", "f32 (default) or f64: of the run", HANDED},
+    {"--dtype", "NAME", "tensors in f32, f64, bf16 or f16 (default: as the plan)", HANDED},
     {"--deadline", "S",
      "seconds beside a step's predicted time for which ranks may wait (default 60)", HANDED},
     {"--trace", "FILE",

@@ -74,7 +74,7 @@ static struct rates update_rates(const struct sbp_space *space)
                              (counts ? cluster->kernel_launch_s / bucket : 0);
         rates.weight_s = 0;
     }
-    if (training->clip_norm > 0)
+    if (sbp_program_has_norm(training, bytes))
         rates.parameter_s +=
             sbp_cluster_kernel_s(cluster, space->pricing.type, 0, (double)bytes->gradient);
     return rates;

@@ -56,6 +56,13 @@ enum sbp_status sbp_pricing_find_kept(const struct sbp_space *space, struct sbp_
     return SBP_OK;
 }
 
+double sbp_pricing_saved_bytes(const struct sbp_space *space, const struct sbp_op_kept *kept)
+{
+    const struct sbp_element_bytes *bytes = &space->pricing.bytes;
+    return kept->elements * (double)bytes->activation +
+           kept->statistics * (double)bytes->statistic + kept->bytes;
+}
+
 /* Bytes that an operator keeps beside its operands, over all devices. Followers keep a norm's
  * statistics, which are small and left out. */
 static double saved_bytes(const struct sbp_space *space, int op, const struct sbp_op_kept *kept)
@@ -64,7 +71,7 @@ static double saved_bytes(const struct sbp_space *space, int op, const struct sb
         sbp_pricing_is_attention(space->graph->op[op].kind))
         return 0;
     const bool follows = space->graph->op[op].entry->follows;
-    return kept->bytes + (follows ? 0 : kept->elements * (double)space->pricing.bytes.activation);
+    return follows ? kept->bytes : sbp_pricing_saved_bytes(space, kept);
 }
 
 /* (tensor_count) whether an operator in place writes its output over a tensor. */

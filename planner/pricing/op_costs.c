@@ -126,7 +126,8 @@ static const struct arithmetic *arithmetic_of(const struct sheet *sheet,
 static double inner_s(const struct sheet *sheet, const struct sbp_op_inner *inner, int shape)
 {
     const struct sbp_pricing *pricing = &sheet->space->pricing;
-    const double bytes = inner->elements * (double)pricing->bytes.activation;
+    const int64_t element = inner->statistic ? pricing->bytes.statistic : pricing->bytes.activation;
+    const double bytes = inner->elements * (double)element;
     const struct sbp_dispatch dispatch = sbp_op_dispatch(sheet->node, &pricing->cluster->runtime);
     return dispatch.copies > 0 ? sbp_group_dispatch_s(sheet->space->shapes, shape, &dispatch, bytes)
                                : collective_s(sheet, inner->kind, shape, bytes);
@@ -278,12 +279,11 @@ static double kept_bytes(const struct sheet *sheet, const struct played *played)
 static double saved_beyond_share(const struct sheet *sheet, const struct played *played)
 {
     const struct sbp_space *space = sheet->space;
-    const double bytes = (double)space->pricing.bytes.activation;
     const struct sbp_op_kept all = sbp_pricing_kept_whole(space->graph, sheet->group->op);
     const struct sbp_op_kept own = sbp_op_kept(space->graph, sheet->group->op, &played->factor);
     return sheet->group->keeps_saved
-               ? fmax(0, own.elements * bytes + own.bytes -
-                             (all.elements * bytes + all.bytes) / (double)space->mesh->devices)
+               ? fmax(0, sbp_pricing_saved_bytes(space, &own) -
+                             sbp_pricing_saved_bytes(space, &all) / (double)space->mesh->devices)
                : 0;
 }
 
@@ -356,7 +356,7 @@ static double recomputed_bytes(const struct sheet *sheet, const struct played *p
     const double bytes = (double)sheet->space->pricing.bytes.activation;
     const struct sbp_op_kept kept =
         sbp_op_kept(sheet->space->graph, sheet->group->op, &played->factor);
-    double sum = recomputed->saved ? kept.elements * bytes + kept.bytes : 0;
+    double sum = recomputed->saved ? sbp_pricing_saved_bytes(sheet->space, &kept) : 0;
     for (int i = 0; i < sheet->node->input_count; i++)
         if ((recomputed->inputs & kept.inputs) >> i & 1)
             sum += sheet->input_elements[i] / parts_of(played, sheet->input[i].split) * bytes;

@@ -265,19 +265,19 @@ static enum sbp_status find_crossings(struct maker *m)
     return SBP_OK;
 }
 
-/* The all-reduce of the gradients' squares over all devices, for clipping. */
+/* The all-reduce of the gradients' squares over all devices. */
 static void count_norm(struct maker *m)
 {
     const struct sbp_space *space = m->space;
     struct sbp_group all = sbp_collective_group_one();
-    if (!(space->graph->training.clip_norm > 0))
+    if (!sbp_program_has_norm(&space->graph->training, &space->pricing.bytes))
         return;
     for (int level = 0; level < space->cluster->level_count; level++)
         all.members[level] = (double)space->cluster->level[level].size;
     all = sbp_price_stage_group(space->cut->cluster, space->cluster, space->parallel->pipeline,
                                 (int)space->parallel->pipeline, all);
     space->groups->constant_s += sbp_collective_group_s(space->cut->cluster, SBP_ALL_REDUCE, &all,
-                                                        (double)space->pricing.bytes.activation);
+                                                        (double)space->pricing.bytes.statistic);
 }
 
 double sbp_pricing_constant_s(const struct sbp_space *space)

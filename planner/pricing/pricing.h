@@ -166,6 +166,8 @@ bool sbp_pricing_recomputes(const struct sbp_space *space);
 bool sbp_pricing_is_attention(enum sbp_op_kind kind);
 /* The tensors that the backward pass reads of an operator that is not split. */
 struct sbp_op_kept sbp_pricing_kept_whole(const struct sbp_graph *graph, int op);
+/* Bytes of what an operator keeps beside its operands. */
+double sbp_pricing_saved_bytes(const struct sbp_space *space, const struct sbp_op_kept *kept);
 /* Whether an operator has a backward pass of its own (costmodel/program/program_backward.c):
  * weights, or gradients of inputs. */
 bool sbp_pricing_works_back(const struct sbp_graph *graph, int op);

@@ -15,7 +15,7 @@ static bool reads_results(const struct sbp_graph *graph, int op)
 {
     const struct sbp_op_kept kept = sbp_pricing_kept_whole(graph, op);
     const bool goes_back = sbp_op_forms_input_gradient(graph, op) || graph->op[op].weight_count > 0;
-    return goes_back && (kept.output || kept.elements > 0 || kept.bytes > 0);
+    return goes_back && (kept.output || kept.elements > 0 || kept.statistics > 0 || kept.bytes > 0);
 }
 
 /* Notes the forward work of a segment's operator that is repeated; asked: the segment reads its

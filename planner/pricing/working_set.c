@@ -90,7 +90,7 @@ static double recomputed_before(struct maker *m, int op)
         const struct sbp_op_kept kept = sbp_pricing_kept_whole(m->space->graph, before);
         const unsigned inputs = recomputed_inputs(m, before, &kept);
         if (!node->entry->follows)
-            sum += kept.elements * bytes + kept.bytes / (double)space->mesh->devices;
+            sum += sbp_pricing_saved_bytes(space, &kept) / (double)space->mesh->devices;
         for (int i = 0; i < node->input_count; i++)
             if ((inputs >> i & 1) != 0 && m->seen[node->input[i]] != op + 1) {
                 m->seen[node->input[i]] = op + 1;

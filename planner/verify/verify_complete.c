@@ -95,7 +95,7 @@ int sbp_verify_chunk_sums(const struct sbp_flow *f, int tensor)
 int sbp_verify_norm_sums(const struct sbp_flow *f)
 {
     const int64_t devices = f->c->mesh->devices * f->c->step->stages;
-    return f->graph->training.clip_norm > 0 && devices > 1 ? 1 : 0;
+    return sbp_program_has_norm(&f->graph->training, &f->c->bytes) && devices > 1 ? 1 : 0;
 }
 
 /* Every crossing activation is sent or received once, and its gradient the other way. */
@@ -121,7 +121,8 @@ enum sbp_status sbp_verify_complete(struct sbp_flow *f)
     for (int tensor = 0; tensor < f->graph->tensor_count; tensor++)
         SBP_TRY(f->graph->tensor[tensor].kind == SBP_WEIGHT ? check_weight_states(f, tensor)
                                                             : check_sums(f, tensor));
-    if (f->norms != (f->graph->training.clip_norm > 0) || f->norm_sums != sbp_verify_norm_sums(f))
+    if (f->norms != sbp_program_has_norm(&f->graph->training, &f->c->bytes) ||
+        f->norm_sums != sbp_verify_norm_sums(f))
         return sbp_verify_refuse(f->c, "the norm of all gradients is formed %d and summed %d times",
                                  f->norms, f->norm_sums);
     return check_messages(f);

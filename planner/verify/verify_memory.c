@@ -116,6 +116,8 @@ static int64_t element_of(const struct sbp_verification *c, const struct sbp_buf
         return 1;
     case SBP_BUFFER_LOSS:
         return b->loss;
+    case SBP_BUFFER_STATISTIC:
+        return b->statistic;
     default:
         break;
     }

@@ -154,7 +154,7 @@ enum sbp_status sbp_verify_flow_declared(struct sbp_flow *f, const struct sbp_in
         if (is_pass(instr, inner[i].pass) && inner[i].kind == instr->box.kind &&
             axes_of(f, instr->op, inner[i].roles) == instr->box.axes &&
             sbp_verify_near(inner[i].elements, elements) && inner[i].count == instr->times &&
-            (*seen >> i & 1) == 0) {
+            inner[i].statistic == instr->statistic && (*seen >> i & 1) == 0) {
             *seen |= 1u << i;
             return SBP_OK;
         }

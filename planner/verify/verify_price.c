@@ -78,7 +78,7 @@ static double ring_s(const struct sbp_cluster *net, const struct sbp_group *grou
 }
 
 /* n of the cost formula, in bytes: gradients of weights in the type of their sums, weights in the
- * type that they are gathered in, all else as activations. */
+ * type that they are gathered in, statistics in theirs, all else as activations. */
 static double bytes_of(const struct sbp_verification *c, const struct sbp_program *program,
                        const struct sbp_instr *instr)
 {
@@ -86,6 +86,8 @@ static double bytes_of(const struct sbp_verification *c, const struct sbp_progra
         instr->kind == SBP_INSTR_INNER ? instr->inner_elements : (double)instr->box.elements;
     if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT)
         return elements * (double)c->bytes.reduce;
+    if (instr->statistic)
+        return elements * (double)c->bytes.statistic;
     if (instr->cause != SBP_CAUSE_WEIGHT)
         return elements * (double)c->bytes.activation;
     const struct sbp_buffer *out = &program->buffer[instr->buffer[SBP_AT_OUT]];

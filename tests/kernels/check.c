@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/math/half.h"
+
 static uint64_t first_seed(void)
 {
     const char *text = getenv("SBP_TEST_SEED");
@@ -25,8 +27,8 @@ static void run_rounds(void (*body)(struct check *check), int rounds, enum sbp_r
 void check_tables(void **state)
 {
     const struct check_rounds *test = *state;
-    run_rounds(test->body, test->rounds, SBP_F32);
-    run_rounds(test->body, test->rounds, SBP_F64);
+    for (int real = 0; real < SBP_REALS; real++)
+        run_rounds(test->body, test->rounds, (enum sbp_real)real);
 }
 
 int64_t check_integer(struct check *check, int64_t low, int64_t high)
@@ -72,7 +74,7 @@ double *check_uniform(struct check *check, int64_t n)
 {
     double *values = check_zeros(check, n);
     for (int64_t i = 0; i < n; i++)
-        values[i] = (double)check_integer(check, -512, 511) / 256;
+        values[i] = (double)check_integer(check, -128, 127) / 64;
     return values;
 }
 
@@ -89,34 +91,48 @@ uint8_t *check_bytes(struct check *check, int64_t n)
     return allocate(check, n, 1);
 }
 
-static void put(const struct check *check, void *reals, int64_t i, double value)
+/* NULL for `values`: not-a-numbers. */
+static void *make(struct check *check, enum sbp_real real, const double *values, int64_t n)
 {
-    if (check->kernels->real == SBP_F64)
-        ((double *)reals)[i] = value;
-    else
-        ((float *)reals)[i] = (float)value;
+    void *reals = allocate(check, n, (size_t)sbp_real_bytes(real));
+    for (int64_t i = 0; i < n; i++)
+        sbp_half_put(real, reals, i, values == NULL ? (double)NAN : values[i]);
+    return reals;
+}
+
+static enum sbp_real real_of(const struct check *check)
+{
+    return check->kernels->real;
 }
 
 void *check_blank(struct check *check, int64_t n)
 {
-    void *reals = allocate(check, n, (size_t)check->kernels->real_bytes);
-    for (int64_t i = 0; i < n; i++)
-        put(check, reals, i, (double)NAN);
-    return reals;
+    return make(check, real_of(check), NULL, n);
 }
 
 void *check_reals(struct check *check, const double *values, int64_t n)
 {
-    void *reals = check_blank(check, n);
-    for (int64_t i = 0; i < n; i++)
-        put(check, reals, i, values[i]);
-    return reals;
+    return make(check, real_of(check), values, n);
+}
+
+void *check_wide_blank(struct check *check, int64_t n)
+{
+    return make(check, sbp_real_wide(real_of(check)), NULL, n);
+}
+
+void *check_wide_reals(struct check *check, const double *values, int64_t n)
+{
+    return make(check, sbp_real_wide(real_of(check)), values, n);
 }
 
 double check_at(const struct check *check, const void *reals, int64_t i)
 {
-    return check->kernels->real == SBP_F64 ? ((const double *)reals)[i]
-                                           : (double)((const float *)reals)[i];
+    return sbp_half_get(real_of(check), reals, i);
+}
+
+double check_wide_at(const struct check *check, const void *reals, int64_t i)
+{
+    return sbp_half_get(sbp_real_wide(real_of(check)), reals, i);
 }
 
 double *check_doubles(struct check *check, const void *reals, int64_t n)
@@ -127,17 +143,33 @@ double *check_doubles(struct check *check, const void *reals, int64_t n)
     return values;
 }
 
-void check_near(const struct check *check, const char *what, const void *got, const double *want,
-                int64_t n, double tolerance)
+/* What is to be exact is rounded once where the type has fewer bits. */
+static void expect(const struct check *check, enum sbp_real real, const char *what, const void *got,
+                   const double *want, int64_t n, double tolerance)
 {
     for (int64_t i = 0; i < n; i++) {
-        const double value = check_at(check, got, i);
-        if (value == want[i] || fabs(value - want[i]) <= tolerance * (1 + fabs(want[i])))
+        const double value = sbp_half_get(real, got, i);
+        double rounded; /* room for any real */
+        sbp_half_put(real, &rounded, 0, want[i]);
+        const double expected = tolerance == 0 ? sbp_half_get(real, &rounded, 0) : want[i];
+        if (value == expected || fabs(value - expected) <= tolerance * (1 + fabs(expected)))
             continue;
         fail_msg("%s %s[%" PRId64 "] of %" PRId64 ": got %.17g, want %.17g, tolerance %g "
                  "(SBP_TEST_SEED=%" PRIu64 ")",
-                 check->kernels->name, what, i, n, value, want[i], tolerance, check->seed);
+                 check->kernels->name, what, i, n, value, expected, tolerance, check->seed);
     }
+}
+
+void check_near(const struct check *check, const char *what, const void *got, const double *want,
+                int64_t n, double tolerance)
+{
+    expect(check, real_of(check), what, got, want, n, tolerance);
+}
+
+void check_wide_near(const struct check *check, const char *what, const void *got,
+                     const double *want, int64_t n, double tolerance)
+{
+    expect(check, sbp_real_wide(real_of(check)), what, got, want, n, tolerance);
 }
 
 void check_equal(const struct check *check, const char *what, const void *got, const double *want,
@@ -146,9 +178,21 @@ void check_equal(const struct check *check, const char *what, const void *got, c
     check_near(check, what, got, want, n, 0);
 }
 
+double check_roundings(const struct check *check, double f32, double f64, double roundings)
+{
+    const bool half = check->kernels->real_bytes == 2;
+    const double stored = half ? roundings * sbp_real_roundoff(real_of(check)) : 0;
+    return stored + (real_of(check) == SBP_F64 ? f64 : f32);
+}
+
 double check_tolerance(const struct check *check, double f32, double f64)
 {
-    return check->kernels->real == SBP_F64 ? f64 : f32;
+    return check_roundings(check, f32, f64, 1);
+}
+
+double check_wide_tolerance(const struct check *check, double f32, double f64)
+{
+    return check_roundings(check, f32, f64, 0);
 }
 
 double *check_gradient(struct check *check, double (*evaluate)(void *context), void *context,

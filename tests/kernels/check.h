@@ -1,7 +1,8 @@
 /* Helpers of the kernel tests: seeded inputs, buffers of a table's type, comparisons that print
  * seed, place and both values, numeric gradients, and simulated splits of a dimension.
  *
- * Inputs and oracles are double; every input is exact in float, so that both tables see the same.
+ * Inputs and oracles are double; every input is exact in bfloat16 and half precision, too, so that
+ * all tables see the same.
  */
 #ifndef SBP_TESTS_KERNELS_CHECK_H
 #define SBP_TESTS_KERNELS_CHECK_H
@@ -37,7 +38,7 @@ int64_t check_integer(struct check *check, int64_t low, int64_t high);
 /* A size that is often 1 or odd, at most `high`. */
 int64_t check_size(struct check *check, int64_t high);
 
-/* n doubles: whole numbers in [-4, 4]; multiples of 1/256 in [-2, 2); zeros. */
+/* n doubles: whole numbers in [-4, 4]; multiples of 1/64 in [-2, 2); zeros. */
 double *check_whole(struct check *check, int64_t n);
 double *check_uniform(struct check *check, int64_t n);
 double *check_zeros(struct check *check, int64_t n);
@@ -50,13 +51,26 @@ void *check_blank(struct check *check, int64_t n);
 double check_at(const struct check *check, const void *reals, int64_t i);
 double *check_doubles(struct check *check, const void *reals, int64_t n);
 
-/* |got - want| <= tolerance (1 + |want|) for all n; `got` holds reals, `want` doubles. */
+/* The same of the table's wide type: statistics and optimizer states. */
+void *check_wide_reals(struct check *check, const double *values, int64_t n);
+void *check_wide_blank(struct check *check, int64_t n);
+double check_wide_at(const struct check *check, const void *reals, int64_t i);
+
+/* |got - want| <= tolerance (1 + |want|) for all n; `got` holds reals, `want` doubles. With a
+ * tolerance of 0 `want` is rounded to the table's type. */
 void check_near(const struct check *check, const char *what, const void *got, const double *want,
                 int64_t n, double tolerance);
 void check_equal(const struct check *check, const char *what, const void *got, const double *want,
                  int64_t n);
-/* f32 for the float table, f64 for the other. */
+void check_wide_near(const struct check *check, const char *what, const void *got,
+                     const double *want, int64_t n, double tolerance);
+/* f64 for the double table, f32 for the others, which in 16 bits have one rounding more, or so
+ * many.
+ */
 double check_tolerance(const struct check *check, double f32, double f64);
+double check_roundings(const struct check *check, double f32, double f64, double roundings);
+/* Of values in the wide type. */
+double check_wide_tolerance(const struct check *check, double f32, double f64);
 
 /* Central differences of evaluate(context) by each of the n elements of x. */
 double *check_gradient(struct check *check, double (*evaluate)(void *context), void *context,

@@ -52,13 +52,13 @@ static void reduce_maxima(struct check *check, const struct problem *p, struct r
     for (int64_t t = 0; t < p->tokens; t++)
         largest[t] = -(double)INFINITY;
     for (int64_t r = 0; r < ranks->count; r++) {
-        void *maxima = check_blank(check, p->tokens);
+        void *maxima = check_wide_blank(check, p->tokens);
         check->kernels->cross_entropy_maxima(maxima, ranks->logits[r], p->tokens, p->split.local,
                                              &ranks->digits[r], p->valid);
         for (int64_t t = 0; t < p->tokens; t++)
-            largest[t] = fmax(largest[t], check_at(check, maxima, t));
+            largest[t] = fmax(largest[t], check_wide_at(check, maxima, t));
     }
-    ranks->maxima = check_reals(check, largest, p->tokens);
+    ranks->maxima = check_wide_reals(check, largest, p->tokens);
 }
 
 static void forward(struct check *check, const struct problem *p, struct ranks *ranks)
@@ -71,12 +71,13 @@ static void forward(struct check *check, const struct problem *p, struct ranks *
                         p->tokens * p->split.local);
     }
     reduce_maxima(check, p, ranks);
-    ranks->total = check_reals(check, check_zeros(check, 2 * p->tokens), 2 * p->tokens);
+    ranks->total = check_wide_reals(check, check_zeros(check, 2 * p->tokens), 2 * p->tokens);
     for (int64_t r = 0; r < ranks->count; r++) {
-        void *sums = check_blank(check, 2 * p->tokens);
+        void *sums = check_wide_blank(check, 2 * p->tokens);
         check->kernels->cross_entropy_sums(sums, ranks->logits[r], p->labels, ranks->maxima,
                                            p->tokens, p->split.local, &ranks->digits[r], p->valid);
-        check->kernels->add(ranks->total, ranks->total, sums, 2 * p->tokens);
+        sbp_kernels_cpu(sbp_real_wide(check->kernels->real))
+            ->add(ranks->total, ranks->total, sums, 2 * p->tokens);
     }
 }
 
@@ -86,10 +87,10 @@ static void split_vocabulary(struct check *check)
     struct ranks ranks;
     const int64_t n = p.tokens * p.split.local;
     forward(check, &p, &ranks);
-    void *loss = check_blank(check, 1);
+    void *loss = check_wide_blank(check, 1);
     check->kernels->cross_entropy_loss(loss, ranks.total, p.tokens);
     const double want = naive_loss(&p);
-    check_near(check, "loss", loss, &want, 1, check_tolerance(check, 2e-6, 1e-14));
+    check_wide_near(check, "loss", loss, &want, 1, check_wide_tolerance(check, 2e-6, 1e-14));
     double *gradient = check_gradient(check, naive_loss, &p, p.logits, p.tokens * p.split.global);
     for (int64_t i = 0; i < p.tokens * p.split.global; i++)
         gradient[i] *= 0.125;
@@ -115,10 +116,10 @@ static void long_row(struct check *check)
     p.labels = check_ids(check, p.tokens, p.valid);
     p.logits = check_uniform(check, p.tokens * n);
     forward(check, &p, &ranks);
-    void *loss = check_blank(check, 1), *dlogits = check_blank(check, p.tokens * n);
+    void *loss = check_wide_blank(check, 1), *dlogits = check_blank(check, p.tokens * n);
     check->kernels->cross_entropy_loss(loss, ranks.total, p.tokens);
     const double want = naive_loss(&p);
-    check_near(check, "loss", loss, &want, 1, check_tolerance(check, 2e-6, 1e-14));
+    check_wide_near(check, "loss", loss, &want, 1, check_wide_tolerance(check, 2e-6, 1e-14));
     double *gradient = check_zeros(check, p.tokens * n);
     for (int64_t t = 0; t < p.tokens; t++) {
         long double sum = 0;
@@ -142,13 +143,13 @@ static void large_logits(struct check *check)
     const int32_t label = 0;
     const struct sbp_digits digits = {.rest = 4};
     const void *z = check_reals(check, logits, 4);
-    void *maxima = check_blank(check, 1), *sums = check_blank(check, 2);
-    void *loss = check_blank(check, 1), *dlogits = check_blank(check, 4);
+    void *maxima = check_wide_blank(check, 1), *sums = check_wide_blank(check, 2);
+    void *loss = check_wide_blank(check, 1), *dlogits = check_blank(check, 4);
     check->kernels->cross_entropy_maxima(maxima, z, 1, 4, &digits, 3);
     check->kernels->cross_entropy_sums(sums, z, &label, maxima, 1, 4, &digits, 3);
     check->kernels->cross_entropy_loss(loss, sums, 1);
     check->kernels->cross_entropy_backward(dlogits, z, &label, maxima, sums, 1, 4, &digits, 3, 1);
-    check_near(check, "loss", loss, &want, 1, check_tolerance(check, 1e-7, 1e-15));
+    check_wide_near(check, "loss", loss, &want, 1, check_wide_tolerance(check, 1e-7, 1e-15));
     check_equal(check, "dlogits", dlogits, gradient, 4);
 }
 

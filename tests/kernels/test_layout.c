@@ -97,6 +97,14 @@ static void test_tables(void **state)
     const struct sbp_kernels *f32 = sbp_kernels_cpu(SBP_F32), *f64 = sbp_kernels_cpu(SBP_F64);
     assert_string_equal(f32->name, "cpu-f32");
     assert_string_equal(f64->name, "cpu-f64");
+    assert_string_equal(sbp_kernels_cpu(SBP_REAL_BF16)->name, "cpu-bf16");
+    assert_string_equal(sbp_kernels_cpu(SBP_REAL_FP16)->name, "cpu-f16");
+    for (int real = 0; real < SBP_REALS; real++) {
+        const struct sbp_kernels *k = sbp_kernels_cpu((enum sbp_real)real);
+        assert_int_equal(k->real, real);
+        assert_int_equal(k->real_bytes, sbp_real_bytes(k->real));
+        assert_int_equal(k->wide_bytes, sbp_real_bytes(sbp_real_wide(k->real)));
+    }
     assert_int_equal(f32->real_bytes, 4);
     assert_int_equal(f64->real_bytes, 8);
 }

@@ -1,5 +1,5 @@
-/* Linear operators against triple loops; inputs are small whole numbers, so that both types are
- * exact. */
+/* Linear operators against triple loops; inputs are small whole numbers, so that sums are
+ * exact in all types but for the rounding of the result. */
 #include "tests/kernels/check.h"
 
 /* A naive product: element (i, j) of op(a) op(b) summed over k. */
@@ -27,6 +27,8 @@ static struct problem draw(struct check *check)
                         .out = check_size(check, 300)};
     if (check->round == 0)
         p.tokens = p.in = p.out = 1;
+    if (check->round == 1) /* over the tiles of 16-bit products in every direction */
+        p = (struct problem){.tokens = 258, .in = 257, .out = 260};
     p.x = check_whole(check, p.tokens * p.in);
     p.w = check_whole(check, p.in * p.out);
     p.bias = check_whole(check, p.out);
@@ -116,6 +118,8 @@ static void backward_weight(struct check *check)
 static void gemm(struct check *check)
 {
     const struct problem p = draw(check);
+    if (check->kernels->real_bytes == 2) /* calibration multiplies in the arithmetic's types */
+        return;
     void *y = check_blank(check, p.tokens * p.out);
     for (int turned = 0; turned < 3; turned++) {
         const struct sbp_gemm_factor x = {check_reals(check, p.x, p.tokens * p.in), turned == 1};

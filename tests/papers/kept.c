@@ -1,5 +1,7 @@
 #include "tests/papers/kept.h"
 
+#include <math.h>
+
 #include "costmodel/model/op_cost.h"
 
 static double elements_of(const struct sbp_tensor *tensor)
@@ -32,7 +34,7 @@ void kept_bytes(const struct sbp_graph *graph, double *bytes)
     const double element = (double)sbp_cluster_type_bytes(graph->precision.activation);
     for (int op = 0; op < graph->op_count; op++) {
         const struct sbp_op_kept kept = sbp_op_kept(graph, op, &one);
-        bytes[op] = kept.elements * element + kept.bytes;
+        bytes[op] = kept.elements * element + kept.statistics * fmax(element, 4) + kept.bytes;
     }
     for (int t = 0; t < graph->tensor_count; t++) {
         if (graph->tensor[t].kind != SBP_ACTIVATION)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/math/half.h"
 #include "base/math/random.h"
 
 enum { MAX_WORLD = 64, MAX_AXES = 6, MAX_FAMILIES = 80, PARTITIONS = 6, GUARD_BYTES = 64 };
@@ -55,6 +56,14 @@ uint64_t comm_checks_seed(void)
 static int below(struct sbp_random *random, int bound)
 {
     return (int)sbp_random_below(random, (uint64_t)bound);
+}
+
+/* As an element of the type holds it. */
+static double rounded(enum sbp_real real, double value)
+{
+    double element; /* room for any */
+    sbp_half_put(real, &element, 0, value);
+    return sbp_half_get(real, &element, 0);
 }
 
 static void shuffle(struct sbp_random *random, int *values, int count)
@@ -166,11 +175,13 @@ static enum sbp_status start(struct context *context, const struct comm_checks *
 static double datum(const struct context *context, const struct trial *trial, int rank, int64_t i)
 {
     const uint64_t stream = (uint64_t)trial->round * MAX_WORLD + (uint64_t)rank;
+    const uint64_t largest = sbp_real_bytes(trial->real) == 2 ? 16 : 1000; /* sums stay exact */
     if (trial->integers)
-        return (double)(sbp_random_bits_at(context->checks->seed, stream, (uint64_t)i) % 2001) -
-               1000;
+        return (double)(sbp_random_bits_at(context->checks->seed, stream, (uint64_t)i) %
+                        (2 * largest + 1)) -
+               (double)largest;
     const double value = 2 * sbp_random_unit_at(context->checks->seed, stream, (uint64_t)i) - 1;
-    return trial->real == SBP_F32 ? (double)(float)value : value;
+    return rounded(trial->real, value);
 }
 
 /* The group-order fold of element i; *magnitude = sum |x|. */
@@ -185,12 +196,12 @@ static double folded(const struct context *context, const struct trial *trial, i
         *magnitude += fabs(x);
         if (trial->reduction == SBP_MAX && trial->kind == ALL_REDUCE)
             result = x > result ? x : result;
-        else if (trial->real == SBP_F32)
+        else if (trial->real != SBP_F64)
             result = (double)((float)result + (float)x);
         else
             result += x;
     }
-    return result;
+    return rounded(trial->real, result); /* once, of 16 bits */
 }
 
 /* The value that element i of the result must have, and by how much it may differ. */
@@ -198,7 +209,7 @@ static double expected(const struct context *context, const struct trial *trial,
                        double *tolerance)
 {
     const struct family *family = trial->family;
-    const double unit = trial->real == SBP_F32 ? 0x1p-24 : 0x1p-53;
+    const double unit = sbp_real_roundoff(trial->real);
     double value = 0;
     double magnitude = 0;
     switch (trial->kind) {
@@ -225,19 +236,6 @@ static double expected(const struct context *context, const struct trial *trial,
     return value;
 }
 
-static void put(void *buffer, enum sbp_real real, int64_t i, double value)
-{
-    if (real == SBP_F32)
-        ((float *)buffer)[i] = (float)value;
-    else
-        ((double *)buffer)[i] = value;
-}
-
-static double get(const void *buffer, enum sbp_real real, int64_t i)
-{
-    return real == SBP_F32 ? (double)((const float *)buffer)[i] : ((const double *)buffer)[i];
-}
-
 /* Trials ------------------------------------------------------------------------------------ */
 
 static int64_t draw_count(struct sbp_random *random)
@@ -259,7 +257,7 @@ static struct trial draw_trial(const struct context *context, const struct famil
         .round = round,
         .kind = (enum check_kind)below(&random, KINDS),
         .count = draw_count(&random),
-        .real = below(&random, 2) == 0 ? SBP_F32 : SBP_F64,
+        .real = (enum sbp_real)below(&random, context->checks->half ? SBP_REALS : 2),
         .reduction = below(&random, 3) == 0 ? SBP_MAX : SBP_SUM,
         .root = below(&random, family->count),
         .integers = below(&random, 2) == 0,
@@ -313,7 +311,7 @@ static enum sbp_status fail_trial(const struct context *context, const struct tr
                     "seed %" PRIu64 ", round %d, rank %d of %d, %s of %" PRId64
                     " %s, member %d of %d: %s %" PRId64 " is %.17g, expected %.17g",
                     context->checks->seed, trial->round, context->rank, context->size,
-                    kind_names[trial->kind], trial->count, trial->real == SBP_F32 ? "f32" : "f64",
+                    kind_names[trial->kind], trial->count, sbp_real_name(trial->real),
                     trial->family->index, trial->family->count, what, i, got, wanted);
 }
 
@@ -323,7 +321,7 @@ static enum sbp_status compare(const struct context *context, const struct trial
     for (int64_t i = 0; i < receive_count(trial); i++) {
         double tolerance;
         const double wanted = expected(context, trial, i, &tolerance);
-        const double got = get(receive, trial->real, i);
+        const double got = sbp_half_get(trial->real, receive, i);
         if (!(fabs(got - wanted) <= tolerance))
             return fail_trial(context, trial, "element", i, got, wanted);
     }
@@ -334,7 +332,7 @@ static enum sbp_status compare(const struct context *context, const struct trial
     }
     for (int64_t i = 0; i < send_count(trial) && !is_in_place(trial); i++) {
         const double wanted = datum(context, trial, context->rank, i);
-        const double got = get(send, trial->real, i);
+        const double got = sbp_half_get(trial->real, send, i);
         if (got != wanted)
             return fail_trial(context, trial, "sent element", i, got, wanted);
     }
@@ -347,8 +345,8 @@ static enum sbp_status run_in(struct context *context, const struct trial *trial
     memset(receive, 0xa5, (size_t)(receive_count(trial) * real_bytes + GUARD_BYTES));
     const bool speaks = trial->kind != BROADCAST || trial->family->index == trial->root;
     for (int64_t i = 0; i < send_count(trial) && speaks; i++)
-        put(is_in_place(trial) ? receive : send, trial->real, i,
-            datum(context, trial, context->rank, i));
+        sbp_half_put(trial->real, is_in_place(trial) ? receive : send, i,
+                     datum(context, trial, context->rank, i));
     const enum sbp_status status = issue(context, trial, receive, send);
     if (status != SBP_OK)
         return sbp_fail(context->diag, status, "round %d: %s", trial->round,
@@ -358,7 +356,7 @@ static enum sbp_status run_in(struct context *context, const struct trial *trial
 
 static enum sbp_status run_trial(struct context *context, const struct trial *trial)
 {
-    const int64_t real_bytes = trial->real == SBP_F32 ? 4 : 8;
+    const int64_t real_bytes = sbp_real_bytes(trial->real);
     unsigned char *receive = malloc((size_t)(receive_count(trial) * real_bytes + GUARD_BYTES));
     void *send = malloc((size_t)(send_count(trial) * real_bytes + 1));
     enum sbp_status status = SBP_E_MEMORY;

@@ -15,6 +15,7 @@ struct comm_checks {
     int rounds;    /* collectives and message bursts per rank */
     bool ordered;  /* reductions are left folds in group order, to the bit */
     bool polled;   /* the backend has try_receive */
+    bool half;     /* elements of 16 bits, too */
 };
 
 /* sbp_rank_main; argument is a const struct comm_checks *. */

@@ -143,7 +143,8 @@ static enum sbp_status run_twice(void)
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
         return SBP_E_BACKEND;
     for (int run = 0; run < 2; run++) {
-        struct comm_checks checks = {.seed = comm_checks_seed() + (uint64_t)run, .rounds = 150};
+        struct comm_checks checks = {
+            .seed = comm_checks_seed() + (uint64_t)run, .rounds = 150, .half = true};
         SBP_TRY(sbp_mpi_run(all_checks, &checks, &diag));
     }
     return MPI_Finalize() == MPI_SUCCESS ? SBP_OK : SBP_E_BACKEND;
@@ -152,7 +153,7 @@ static enum sbp_status run_twice(void)
 int main(int argc, char **argv)
 {
     struct sbp_diag diag = {0};
-    struct comm_checks checks = {.rounds = 100, .polled = true};
+    struct comm_checks checks = {.rounds = 100, .polled = true, .half = true};
     if (argc > 1 && strcmp(argv[1], "twice") == 0)
         return sbp_status_exit_code(run_twice());
     if (argc > 1)

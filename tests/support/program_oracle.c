@@ -55,6 +55,8 @@ static int64_t element_bytes(const struct sbp_program *program, const struct sbp
 {
     if (buffer->type == SBP_BUFFER_LOSS)
         return program->bytes.loss;
+    if (buffer->type == SBP_BUFFER_STATISTIC) /* single precision at the least */
+        return program->bytes.activation == 8 ? 8 : 4;
     if (buffer->type != SBP_BUFFER_REAL)
         return buffer->type == SBP_BUFFER_INT32 ? 4 : 1;
     switch (buffer->use) {
@@ -438,8 +440,11 @@ static void check_slots(const struct oracle_setting *s, int at)
         const bool weight = slot >= SBP_AT_W && slot < SBP_AT_W + SBP_MAX_WEIGHTS;
         const bool gradient = slot >= SBP_AT_DW && slot < SBP_AT_DW + SBP_MAX_WEIGHTS;
         const bool work = slot == SBP_AT_WORK || slot == SBP_AT_WORK2;
-        assert_int_equal(use == SBP_USE_WEIGHT, weight);
-        assert_true(!gradient || use == SBP_USE_GRADIENT);
+        const bool copy =
+            instr->kind == SBP_INSTR_UPDATE && (slot == SBP_AT_W2 || slot == SBP_AT_DW2);
+        assert_int_equal(use == SBP_USE_MASTER, copy);
+        assert_int_equal(use == SBP_USE_WEIGHT, weight && !copy);
+        assert_true(!gradient || copy || use == SBP_USE_GRADIENT);
         assert_true(!work || use == SBP_USE_WORK);
         if (instr->kind == SBP_INSTR_UPDATE && (slot == SBP_AT_SAVED || slot == SBP_AT_SAVED2))
             assert_int_equal(use, SBP_USE_MOMENT);
@@ -596,7 +601,7 @@ static void check_updates(const struct oracle_setting *s)
             continue;
         updates++;
         assert_true(reads(graph, instr->op, instr->tensor));
-        assert_int_equal(norms, graph->training.clip_norm > 0);
+        assert_int_equal(norms, sbp_program_has_norm(&graph->training, &program->bytes));
         assert_int_equal(instr->buffer[SBP_AT_W], program->weight_buffer[instr->tensor]);
         assert_int_equal(instr->buffer[SBP_AT_DW], program->gradient_buffer[instr->tensor]);
         assert_int_equal(instr->buffer[SBP_AT_SAVED], program->first_moment[instr->tensor]);
@@ -653,6 +658,11 @@ static void check_totals(const struct oracle_setting *s)
 
 /* --- calls --- */
 
+static bool is_statistic(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    return program->buffer[instr->buffer[SBP_AT_OUT]].type == SBP_BUFFER_STATISTIC;
+}
+
 static void check_calls(const struct oracle_setting *s)
 {
     struct sbp_arena arena = {0};
@@ -690,6 +700,8 @@ static void check_calls(const struct oracle_setting *s)
                                      (double)instr->box.elements *
                                          (double)(cause == SBP_CAUSE_WEIGHT_GRADIENT
                                                       ? s->program.bytes.reduce
+                                                  : is_statistic(&s->program, instr)
+                                                      ? s->program.bytes.statistic
                                                       : s->program.bytes.activation)),
                     instr->communication_s);
     }

@@ -178,7 +178,10 @@ static void expect_listed(const struct oracle_setting *s, const struct sbp_op_no
         }
         if (inner[i].pass != SBP_PASS_INPUT_GRADIENT || forms)
             expect_times(s, SBP_CAUSE_OPERATOR, inner[i].kind, inner[i].count, axes,
-                         inner[i].elements * (double)s->program.bytes.activation, e);
+                         inner[i].elements * (double)(inner[i].statistic
+                                                          ? s->program.bytes.statistic
+                                                          : s->program.bytes.activation),
+                         e);
     }
 }
 
@@ -187,7 +190,7 @@ static void expect_listed(const struct oracle_setting *s, const struct sbp_op_no
 static void expect_inside(const struct oracle_setting *s, const struct sbp_op_node *node,
                           struct expectation *e)
 {
-    const double element = (double)s->program.bytes.activation;
+    const double element = (double)s->program.bytes.statistic;
     sbp_axes features, batches;
     if (node->kind != SBP_OP_LAYERNORM && node->kind != SBP_OP_CROSS_ENTROPY) {
         expect_listed(s, node, e);
@@ -243,9 +246,9 @@ void oracle_check_price(const struct oracle_setting *s)
     for (int op = 0; op < graph->op_count; op++)
         expect_op(s, op, reduced, &e);
     free(reduced);
-    if (graph->training.clip_norm > 0) /* one scalar over all ranks */
+    if (sbp_program_has_norm(&graph->training, &s->program.bytes)) /* one scalar over all ranks */
         expect(s, SBP_CAUSE_SCALAR, true, ((sbp_axes)1 << s->mesh.axis_count) - 1,
-               (double)s->program.bytes.activation, &e);
+               (double)s->program.bytes.statistic, &e);
     const struct sbp_totals totals = sbp_program_totals(&s->program, &s->cluster);
     double communication_s = 0;
     for (int cause = SBP_CAUSE_ACTIVATION; cause <= SBP_CAUSE_SCALAR; cause++) {

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "costmodel/program/runnable.h"
+
 uint64_t seed = 20241;
 
 void expect_ok(enum sbp_status status, const struct sbp_diag *diag)
@@ -104,6 +106,33 @@ bool has_alike_ties(const struct plan *plan)
         }
     }
     return true;
+}
+
+void count_plan(struct tally *tally, const struct plan *plan)
+{
+    tally->plans++;
+    tally->several += plan->step.micro_batches > 1;
+    tally->of[plan->parallel.schedule]++;
+}
+
+static void print_tally(const struct tally *tally)
+{
+    print_message("seed %llu: %d pipelines, %d of several micro-batches;", (unsigned long long)seed,
+                  tally->plans, tally->several);
+    for (int schedule = 0; schedule < SBP_SCHEDULES; schedule++)
+        if (tally->of[schedule] > 0)
+            print_message(" %s %d", sbp_timeline_schedule_name((enum sbp_schedule)schedule),
+                          tally->of[schedule]);
+    print_message("\n");
+}
+
+void expect_all(const struct tally *tally, int plans)
+{
+    print_tally(tally);
+    assert_int_equal(tally->plans, plans);
+    for (int schedule = 0; schedule < SBP_SCHEDULES; schedule++)
+        if (sbp_runnable_schedule((enum sbp_schedule)schedule))
+            assert_true(tally->of[schedule] > plans / 30);
 }
 
 int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t count)

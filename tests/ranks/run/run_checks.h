@@ -31,6 +31,13 @@ void run_plan(const struct plan *plan, const struct sbp_run_options *options, co
  * log or a high-water mark that differs from the plan. */
 void check_run(const struct plan *plan, const struct sbp_run_options *options, const char *model,
                double *worst);
+/* How many plans of each schedule were held. */
+struct tally {
+    int plans, several, of[SBP_SCHEDULES];
+};
+void count_plan(struct tally *tally, const struct plan *plan);
+/* Prints the tally; fails the test unless so many plans were held, and every schedule that runs. */
+void expect_all(const struct tally *tally, int plans);
 /* The body of main. */
 int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
 

@@ -36,9 +36,9 @@ static void plant(struct sbp_run_options *options, enum sbp_fault fault, int pie
 }
 
 static void check_fault(const struct plan *plan, struct sbp_random *random, const char *model,
-                        enum sbp_fault fault, int piece, int instr)
+                        enum sbp_real real, enum sbp_fault fault, int piece, int instr)
 {
-    struct sbp_run_options options = options_for(SBP_F64, random);
+    struct sbp_run_options options = options_for(real, random);
     struct sbp_run_result result;
     plant(&options, fault, piece, instr);
     run_plan(plan, &options, model, &result);
@@ -56,7 +56,7 @@ static void check_fault(const struct plan *plan, struct sbp_random *random, cons
 }
 
 /* Plants `count` faults, each in another random plan that has such an instruction. */
-static void check_faults(enum sbp_fault fault, enum sbp_instr_kind instr_kind,
+static void check_faults(enum sbp_real real, enum sbp_fault fault, enum sbp_instr_kind instr_kind,
                          enum sbp_collective kind, int count)
 {
     const bool cut = instr_kind == SBP_INSTR_GATHER || instr_kind == SBP_INSTR_SCATTER;
@@ -64,13 +64,13 @@ static void check_faults(enum sbp_fault fault, enum sbp_instr_kind instr_kind,
     struct sbp_random random;
     int planted = 0;
     sbp_random_seed(&random, seed + 100 + (uint64_t)kind + 50 * (uint64_t)instr_kind +
-                                 (fault == SBP_FAULT_SKIP ? 25 : 0));
+                                 (fault == SBP_FAULT_SKIP ? 25 : 0) + 2000 * (uint64_t)real);
     for (int tries = 0; planted < count && tries < MOST_TRIES; tries++) {
         struct plan plan;
-        open_random(&random, tries % 3, false, cut, SBP_BOXING_FULL, SBP_F64, model, &plan);
+        open_random(&random, tries % 3, false, cut, SBP_BOXING_FULL, real, model, &plan);
         const int instr = find_instr(&plan, &random, instr_kind, kind);
         if (instr >= 0) {
-            check_fault(&plan, &random, model, fault, 0, instr);
+            check_fault(&plan, &random, model, real, fault, 0, instr);
             planted++;
         }
         plan_close(&plan);
@@ -84,10 +84,10 @@ static void skipped_communication_is_found(void **state)
                                                 SBP_ALL_TO_ALL};
     (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        check_faults(SBP_FAULT_SKIP, SBP_INSTR_BOX, kinds[i], 9);
-    check_faults(SBP_FAULT_SKIP, SBP_INSTR_REDUCE, SBP_ALL_REDUCE, 15);
-    check_faults(SBP_FAULT_SKIP, SBP_INSTR_GATHER, SBP_ALL_GATHER, 12);
-    check_faults(SBP_FAULT_SKIP, SBP_INSTR_SCATTER, SBP_REDUCE_SCATTER, 12);
+        check_faults(SBP_F64, SBP_FAULT_SKIP, SBP_INSTR_BOX, kinds[i], 9);
+    check_faults(SBP_F64, SBP_FAULT_SKIP, SBP_INSTR_REDUCE, SBP_ALL_REDUCE, 15);
+    check_faults(SBP_F64, SBP_FAULT_SKIP, SBP_INSTR_GATHER, SBP_ALL_GATHER, 12);
+    check_faults(SBP_F64, SBP_FAULT_SKIP, SBP_INSTR_SCATTER, SBP_REDUCE_SCATTER, 12);
 }
 
 static void scaled_results_are_found(void **state)
@@ -96,9 +96,22 @@ static void scaled_results_are_found(void **state)
                                                 SBP_ALL_TO_ALL};
     (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        check_faults(SBP_FAULT_SCALE, SBP_INSTR_BOX, kinds[i], 6);
-    check_faults(SBP_FAULT_SCALE, SBP_INSTR_GATHER, SBP_ALL_GATHER, 8);
-    check_faults(SBP_FAULT_SCALE, SBP_INSTR_SCATTER, SBP_REDUCE_SCATTER, 8);
+        check_faults(SBP_F64, SBP_FAULT_SCALE, SBP_INSTR_BOX, kinds[i], 6);
+    check_faults(SBP_F64, SBP_FAULT_SCALE, SBP_INSTR_GATHER, SBP_ALL_GATHER, 8);
+    check_faults(SBP_F64, SBP_FAULT_SCALE, SBP_INSTR_SCATTER, SBP_REDUCE_SCATTER, 8);
+}
+
+/* Bounds of bfloat16 are wide, yet what no exchange brings is far outside. */
+static void skipped_communication_of_16_bits_is_found(void **state)
+{
+    static const enum sbp_collective kinds[] = {SBP_ALL_REDUCE, SBP_ALL_GATHER, SBP_REDUCE_SCATTER,
+                                                SBP_ALL_TO_ALL};
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        check_faults(SBP_REAL_BF16, SBP_FAULT_SKIP, SBP_INSTR_BOX, kinds[i], 6);
+    check_faults(SBP_REAL_BF16, SBP_FAULT_SKIP, SBP_INSTR_REDUCE, SBP_ALL_REDUCE, 6);
+    check_faults(SBP_REAL_BF16, SBP_FAULT_SKIP, SBP_INSTR_GATHER, SBP_ALL_GATHER, 6);
+    check_faults(SBP_REAL_BF16, SBP_FAULT_SKIP, SBP_INSTR_SCATTER, SBP_REDUCE_SCATTER, 6);
 }
 
 /* The first chunk sums the norm for all, and the last one that holds a weight the weight. */
@@ -148,8 +161,8 @@ static void check_faults_between(enum sbp_schedule schedule, uint64_t stream)
             int piece;
             const int instr = find_between(&plan, &random, sort < 2, &piece);
             if (instr >= 0 && has_alike_ties(&plan)) {
-                check_fault(&plan, &random, model, sort == 0 ? SBP_FAULT_SKIP : SBP_FAULT_SCALE,
-                            piece, instr);
+                check_fault(&plan, &random, model, SBP_F64,
+                            sort == 0 ? SBP_FAULT_SKIP : SBP_FAULT_SCALE, piece, instr);
                 planted[sort]++;
             }
         }
@@ -602,6 +615,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(skipped_communication_is_found),
+        cmocka_unit_test(skipped_communication_of_16_bits_is_found),
         cmocka_unit_test(scaled_results_are_found),
         cmocka_unit_test(faults_between_stages_are_found),
         cmocka_unit_test(faults_between_chunks_are_found),

@@ -1,42 +1,8 @@
 /* Runs of random pipelines: against one device, and against the timeline. */
 #include <math.h>
 
-#include "costmodel/program/runnable.h"
 #include "executor/run_times.h"
 #include "run_checks.h"
-
-/* How many plans of each schedule were held. */
-struct tally {
-    int plans, several, of[SBP_SCHEDULES];
-};
-
-static void count_plan(struct tally *tally, const struct plan *plan)
-{
-    tally->plans++;
-    tally->several += plan->step.micro_batches > 1;
-    tally->of[plan->parallel.schedule]++;
-}
-
-static void print_tally(const struct tally *tally)
-{
-    print_message("seed %llu: %d pipelines, %d of several micro-batches;", (unsigned long long)seed,
-                  tally->plans, tally->several);
-    for (int schedule = 0; schedule < SBP_SCHEDULES; schedule++)
-        if (tally->of[schedule] > 0)
-            print_message(" %s %d", sbp_timeline_schedule_name((enum sbp_schedule)schedule),
-                          tally->of[schedule]);
-    print_message("\n");
-}
-
-/* Every schedule that runs was drawn. */
-static void expect_all(const struct tally *tally, int plans)
-{
-    print_tally(tally);
-    assert_int_equal(tally->plans, plans);
-    for (int schedule = 0; schedule < SBP_SCHEDULES; schedule++)
-        if (sbp_runnable_schedule((enum sbp_schedule)schedule))
-            assert_true(tally->of[schedule] > plans / 30);
-}
 
 /* Whether whole gradients are summed within the only backward work, which the timeline counts at
  * the step's end. */

@@ -205,7 +205,7 @@ static void updates_follow_the_textbook(void **state)
         float wrong[3] = {weight, first, second};
         struct sbp_parameter after, bound;
         sbp_textbook_update(&textbook, (double)gradient, &before, &after, &bound);
-        kernels->update(&weight, &gradient, &first, &second, 1, &update);
+        kernels->update(&weight, NULL, &gradient, NULL, &first, &second, 1, &update);
         if (off_bound((double)weight, after.weight, bound.weight) ||
             off_bound((double)first, after.first, bound.first) ||
             off_bound((double)second, after.second, bound.second))
@@ -216,7 +216,7 @@ static void updates_follow_the_textbook(void **state)
                      (double)first, (double)second, after.weight, after.first, after.second,
                      bound.weight, bound.first, bound.second);
         update.learning_rate *= 1.01;
-        kernels->update(&wrong[0], &gradient, &wrong[1], &wrong[2], 1, &update);
+        kernels->update(&wrong[0], NULL, &gradient, NULL, &wrong[1], &wrong[2], 1, &update);
         if (fabs(after.weight - before.weight) > 1e-3 * fabs(before.weight)) {
             moved++;
             found += off_bound((double)wrong[0], after.weight, bound.weight);

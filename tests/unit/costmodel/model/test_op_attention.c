@@ -187,13 +187,13 @@ static void test_kept_attention(void **state)
     must_equal("without dropout", 2 * kept_of(&bench, WHOLE).elements, 2 * square);
     bench.node.attention.kind = SBP_ATTENTION_FLASH;
     kept = kept_of(&bench, WHOLE);
-    must_equal("flash", kept.elements, 6 * 24 * 4);
+    must_equal("flash", kept.statistics, 6 * 24 * 4);
     assert_true(kept.output);
     /* Keys and values of others are gathered again, not kept. */
     make_attention(&bench, &ATTENTIONS[5]);
     kept = kept_of(&bench, WAYS({"context", 4}));
     assert_int_equal(kept.inputs, 7);
-    must_equal("context", kept.elements, 4 * 24 * 6 / 4.0);
+    must_equal("context", kept.statistics, 4 * 24 * 6 / 4.0);
 }
 
 /* Scratch of attention: tiles of scores; what context axes gather, or a block here and one on its

@@ -168,7 +168,7 @@ static void test_kept(void **state)
         enum sbp_op_kind kind;
         int64_t inner;
         unsigned inputs;
-        double elements, bytes;
+        double statistics, bytes;
     } rows[] = {
         {SBP_OP_RELU, 1, 1, 0, 0},    {SBP_OP_GELU, 1, 1, 0, 0},
         {SBP_OP_DROPOUT, 1, 0, 0, n}, {SBP_OP_LAYERNORM, 1, 1, 2 * t, 0},
@@ -184,10 +184,10 @@ static void test_kept(void **state)
         const struct sbp_op_kept half = kept_of(&bench, WAYS({"batch", 2}));
         assert_int_equal(whole.inputs, rows[i].inputs);
         assert_false(whole.output);
-        must_equal(sbp_op(rows[i].kind)->name, whole.elements, rows[i].elements);
+        must_equal(sbp_op(rows[i].kind)->name, whole.statistics, rows[i].statistics);
         must_equal(sbp_op(rows[i].kind)->name, whole.bytes, rows[i].bytes);
         if (rows[i].kind != SBP_OP_BATCHNORM) /* numbers a channel do not share out */
-            must_equal(sbp_op(rows[i].kind)->name, half.elements * 2, rows[i].elements);
+            must_equal(sbp_op(rows[i].kind)->name, half.statistics * 2, rows[i].statistics);
     }
 }
 
@@ -199,7 +199,7 @@ static void test_kept_others(void **state)
     make_single(&bench, SBP_OP_HEAD_NORM, 5);
     struct sbp_op_kept kept = kept_of(&bench, WAYS({"head", 3}));
     assert_int_equal(kept.inputs, 1);
-    must_equal("head norm", kept.elements, 4 * 6 * 12 / 3.0);
+    must_equal("head norm", kept.statistics, 4 * 6 * 12 / 3.0);
     make_single(&bench, SBP_OP_TANH, 1);
     kept = kept_of(&bench, WHOLE);
     assert_true(kept.output && kept.inputs == 0);

@@ -288,7 +288,7 @@ static double kept_a_layer(int64_t t, enum stream stream, enum sbp_recompute rec
 static void test_activations(void **state)
 {
     (void)state;
-    const double sbh = S * B * H, scores = 5.0 * A * S * S * B, sums = 2 * 2 * 2.0 * S * B;
+    const double sbh = S * B * H, scores = 5.0 * A * S * S * B, sums = 2 * 2 * 4.0 * S * B;
     oracle_near("whole", kept_a_layer(1, STREAM_BATCH, SBP_RECOMPUTE_NONE, false),
                 34 * sbh + scores + sums);
     oracle_near("without scores", kept_a_layer(1, STREAM_BATCH, SBP_RECOMPUTE_ATTENTION, false),

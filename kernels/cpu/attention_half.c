@@ -1,0 +1,329 @@
+/* Attention on tensors of 16 bits, a head at a time, in tiles of queries and keys.
+ *
+ * Scores and results are formed in single precision and stored once, so no sum may wait in y, dq,
+ * dk or dv while other tiles are worked on: forward first finds each row's log-sum-exp, then forms
+ * probabilities that need no rescaling (Dao et al., 2022, without its running maximum); backward
+ * sweeps over the queries for dq and over the keys for dk and dv, and forms probabilities in both
+ * (Dao, 2023, section 3.1, has the second sweep alone and adds to a wide dq). Materialised
+ * attention keeps the probabilities, rounded, and flash attention the log-sum-exps. Features are
+ * worked on FEATURES at a time, so that tiles on the stack have one size.
+ */
+#include "kernels/cpu/gemm_priv.h"
+#include "kernels/cpu/rows_priv.h"
+
+#if STORES_HALF
+
+enum { TILE = SBP_ATTENTION_TILE, FEATURES = 256 };
+
+/* One head of one sequence: q, k, v and their gradients have rows `qkv_stride` apart, y and dy
+ * `y_stride`. What a direction does not need is NULL. */
+struct head {
+    const stored *q, *k, *v, *dy, *output;
+    stored *y, *dq, *dk, *dv;
+    int64_t qkv_stride, y_stride, size, sequence;
+    bool causal;
+    real scale;
+    stored *probabilities; /* (S,S), or NULL: */
+    real *log_sums;        /* (S), of flash attention */
+};
+
+/* Rows are queries, columns keys; rows of a tile's values are TILE apart. */
+struct tile {
+    int64_t row, rows, column, columns;
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* One past the last key that any of the tile's queries sees. */
+static int64_t key_end(const struct head *head, int64_t row)
+{
+    return head->causal ? least(row + TILE, head->sequence) : head->sequence;
+}
+
+/* The keys of a tile go no further than its queries see. */
+static struct tile tile_at(const struct head *head, int64_t row, int64_t column)
+{
+    return (struct tile){row, least(TILE, head->sequence - row), column,
+                         least(TILE, key_end(head, row) - column)};
+}
+
+/* How many of the tile's columns query `i` of the tile sees: its first ones. */
+static int64_t visible(const struct head *head, const struct tile *tile, int64_t i)
+{
+    return head->causal ? least(tile->columns, tile->row + i + 1 - tile->column) : tile->columns;
+}
+
+static void load_rows(real *to, const stored *from, int64_t stride, int64_t rows, int64_t width)
+{
+    for (int64_t i = 0; i < rows; i++)
+        CPU(to_wide)(to + i * width, from + i * stride, width);
+}
+
+static void store_rows(stored *to, int64_t stride, const real *from, int64_t rows, int64_t width)
+{
+    for (int64_t i = 0; i < rows; i++)
+        CPU(from_wide)(to + i * stride, from + i * width, width);
+}
+
+/* ---- tiles ---------------------------------------------------------------------------------- */
+
+/* of(rows, columns) = scale a b^T, with rows of a and b as many apart as given. */
+static void multiply_rows(real *of, const struct tile *tile, const stored *a, int64_t a_stride,
+                          const stored *b, int64_t b_stride, int64_t size, real scale)
+{
+    real left[TILE * FEATURES], right[TILE * FEATURES];
+    for (int64_t first = 0; first < size; first += FEATURES) {
+        const int64_t width = least(FEATURES, size - first);
+        load_rows(left, a + first, a_stride, tile->rows, width);
+        load_rows(right, b + first, b_stride, tile->columns, width);
+        cpu_gemm(of, TILE, cpu_plain(left, width), cpu_transposed(right, width), tile->rows,
+                 tile->columns, width, scale, first > 0);
+    }
+}
+
+/* sum += scale weights b, or weights^T b: b has `inner` rows of which `width` features count. */
+static void add_weighted(real *sum, int64_t rows, struct cpu_matrix weights, const stored *b,
+                         int64_t b_stride, int64_t inner, int64_t width, real scale)
+{
+    real right[TILE * FEATURES];
+    load_rows(right, b, b_stride, inner, width);
+    cpu_gemm(sum, width, weights, cpu_plain(right, width), rows, width, inner, scale, 1);
+}
+
+static void form_scores(real *scores, const struct head *head, const struct tile *tile)
+{
+    const int64_t stride = head->qkv_stride;
+    multiply_rows(scores, tile, head->q + tile->row * stride, stride,
+                  head->k + tile->column * stride, stride, head->size, head->scale);
+}
+
+SBP_SIMD_WIDE
+static void exponentiate(real *row, int64_t n, int64_t end, real shift)
+{
+    for (int64_t i = 0; i < n; i++)
+        row[i] = real_exp(row[i] - shift);
+    for (int64_t i = n > 0 ? n : 0; i < end; i++)
+        row[i] = 0;
+}
+
+/* log_sums: of the tile's rows. */
+static void form_probabilities(real *p, const struct head *head, const struct tile *tile,
+                               const real *log_sums)
+{
+    form_scores(p, head, tile);
+    for (int64_t i = 0; i < tile->rows; i++)
+        exponentiate(p + i * TILE, visible(head, tile, i), tile->columns, log_sums[i]);
+}
+
+/* As forward left them. */
+static void recall_probabilities(real *p, const struct head *head, const struct tile *tile)
+{
+    if (head->probabilities == NULL) {
+        form_probabilities(p, head, tile, head->log_sums + tile->row);
+        return;
+    }
+    for (int64_t i = 0; i < tile->rows; i++)
+        CPU(to_wide)
+        (p + i * TILE, head->probabilities + (tile->row + i) * head->sequence + tile->column,
+         tile->columns);
+}
+
+/* ---- forward -------------------------------------------------------------------------------- */
+
+/* Adds a tile's scores to a row's running maximum and sum of exponentials. */
+static void add_row(const real *row, int64_t n, real *maximum, double *sum)
+{
+    real largest = *maximum;
+    for (int64_t i = 0; i < n; i++)
+        largest = row[i] > largest ? row[i] : largest;
+    if (n <= 0)
+        return;
+    double total = 0;
+    for (int64_t i = 0; i < n; i++)
+        total += (double)real_exp(row[i] - largest);
+    *sum = *sum * (double)real_exp(*maximum - largest) + total;
+    *maximum = largest;
+}
+
+/* The log-sum-exps of the rows of a tile of queries. */
+static void find_log_sums(const struct head *head, int64_t row, real *log_sums)
+{
+    real scores[TILE * TILE], maximum[TILE];
+    double sum[TILE] = {0};
+    for (int64_t i = 0; i < TILE; i++)
+        maximum[i] = -(real)INFINITY;
+    for (int64_t column = 0; column < key_end(head, row); column += TILE) {
+        const struct tile tile = tile_at(head, row, column);
+        form_scores(scores, head, &tile);
+        for (int64_t i = 0; i < tile.rows; i++)
+            add_row(scores + i * TILE, visible(head, &tile, i), &maximum[i], &sum[i]);
+    }
+    for (int64_t i = 0; i < least(TILE, head->sequence - row); i++)
+        log_sums[i] = (real)((double)maximum[i] + log(sum[i]));
+}
+
+static void keep_probabilities(const struct head *head, const struct tile *tile, const real *p)
+{
+    for (int64_t i = 0; i < tile->rows; i++)
+        CPU(from_wide)
+        (head->probabilities + (tile->row + i) * head->sequence + tile->column, p + i * TILE,
+         tile->columns);
+}
+
+static void form_outputs(const struct head *head, int64_t row, const real *log_sums, int64_t first)
+{
+    real p[TILE * TILE], sum[TILE * FEATURES] = {0};
+    const int64_t width = least(FEATURES, head->size - first);
+    for (int64_t column = 0; column < key_end(head, row); column += TILE) {
+        const struct tile tile = tile_at(head, row, column);
+        form_probabilities(p, head, &tile, log_sums);
+        if (head->probabilities != NULL)
+            keep_probabilities(head, &tile, p);
+        add_weighted(sum, tile.rows, cpu_plain(p, TILE),
+                     head->v + column * head->qkv_stride + first, head->qkv_stride, tile.columns,
+                     width, 1);
+    }
+    store_rows(head->y + row * head->y_stride + first, head->y_stride, sum,
+               least(TILE, head->sequence - row), width);
+}
+
+static void forward_head(const struct head *head)
+{
+    real log_sums[TILE];
+    if (head->probabilities != NULL)
+        CPU(zero)(head->probabilities, head->sequence * head->sequence);
+    for (int64_t row = 0; row < head->sequence; row += TILE) {
+        find_log_sums(head, row, log_sums);
+        for (int64_t first = 0; first < head->size; first += FEATURES)
+            form_outputs(head, row, log_sums, first);
+        for (int64_t i = 0; head->log_sums != NULL && i < least(TILE, head->sequence - row); i++)
+            head->log_sums[row + i] = log_sums[i];
+    }
+}
+
+/* ---- backward ------------------------------------------------------------------------------- */
+
+SBP_SIMD_WIDE
+static void weigh_row(real *restrict ds, const real *restrict p, int64_t n, real inner)
+{
+    for (int64_t j = 0; j < n; j++)
+        ds[j] = p[j] * (ds[j] - inner);
+}
+
+/* p and ds = p (dy v^T - sum_d dy y) of a tile: the softmax gradient. */
+static void form_gradients(real *p, real *ds, const struct head *head, const struct tile *tile)
+{
+    const int64_t at = tile->row * head->y_stride;
+    recall_probabilities(p, head, tile);
+    multiply_rows(ds, tile, head->dy + at, head->y_stride,
+                  head->v + tile->column * head->qkv_stride, head->qkv_stride, head->size, 1);
+    for (int64_t i = 0; i < tile->rows; i++) {
+        const int64_t row = at + i * head->y_stride;
+        const double inner = CPU(row_dot)(head->dy + row, head->output + row, head->size);
+        weigh_row(ds + i * TILE, p + i * TILE, tile->columns, (real)inner);
+    }
+}
+
+/* dq = scale ds k, for a tile of queries. */
+static void query_gradients(const struct head *head, int64_t row, int64_t first)
+{
+    real p[TILE * TILE], ds[TILE * TILE], sum[TILE * FEATURES] = {0};
+    const int64_t width = least(FEATURES, head->size - first), stride = head->qkv_stride;
+    for (int64_t column = 0; column < key_end(head, row); column += TILE) {
+        const struct tile tile = tile_at(head, row, column);
+        form_gradients(p, ds, head, &tile);
+        add_weighted(sum, tile.rows, cpu_plain(ds, TILE), head->k + column * stride + first, stride,
+                     tile.columns, width, head->scale);
+    }
+    store_rows(head->dq + row * stride + first, stride, sum, least(TILE, head->sequence - row),
+               width);
+}
+
+/* dk = scale ds^T q and dv = p^T dy, for a tile of keys. */
+static void key_gradients(const struct head *head, int64_t column, int64_t first)
+{
+    real p[TILE * TILE], ds[TILE * TILE];
+    real keys[TILE * FEATURES] = {0}, values[TILE * FEATURES] = {0};
+    const int64_t width = least(FEATURES, head->size - first), stride = head->qkv_stride;
+    for (int64_t row = head->causal ? column : 0; row < head->sequence; row += TILE) {
+        const struct tile tile = tile_at(head, row, column);
+        form_gradients(p, ds, head, &tile);
+        add_weighted(values, tile.columns, cpu_transposed(p, TILE),
+                     head->dy + row * head->y_stride + first, head->y_stride, tile.rows, width, 1);
+        add_weighted(keys, tile.columns, cpu_transposed(ds, TILE), head->q + row * stride + first,
+                     stride, tile.rows, width, head->scale);
+    }
+    const int64_t rows = least(TILE, head->sequence - column);
+    store_rows(head->dk + column * stride + first, stride, keys, rows, width);
+    store_rows(head->dv + column * stride + first, stride, values, rows, width);
+}
+
+static void backward_head(const struct head *head)
+{
+    for (int64_t at = 0; at < head->sequence; at += TILE)
+        for (int64_t first = 0; first < head->size; first += FEATURES) {
+            query_gradients(head, at, first);
+            key_gradients(head, at, first);
+        }
+}
+
+/* ---- all heads ------------------------------------------------------------------------------ */
+
+/* Head `index` (batch-major) of qkv(B,S,H,3,D), y(B,S,H,D) and what is saved, for both directions;
+ * *qkv_at and *y_at are its offsets. */
+static struct head locate_head(const struct sbp_attention_shape *shape, int64_t index,
+                               const stored *qkv, void *saved, int64_t *qkv_at, int64_t *y_at)
+{
+    const int64_t size = shape->head_size, y_stride = shape->heads * size;
+    const int64_t batch = index / shape->heads, column = index % shape->heads * size;
+    const int64_t rows = index * shape->sequence;
+    const bool flash = shape->kind == SBP_ATTENTION_FLASH;
+    *y_at = batch * shape->sequence * y_stride + column;
+    *qkv_at = 3 * batch * shape->sequence * y_stride + 3 * column;
+    qkv += *qkv_at;
+    return (struct head){.q = qkv,
+                         .k = qkv + size,
+                         .v = qkv + 2 * size,
+                         .qkv_stride = 3 * y_stride,
+                         .y_stride = y_stride,
+                         .size = size,
+                         .sequence = shape->sequence,
+                         .causal = shape->causal,
+                         .scale = (real)(1 / sqrt((double)size)),
+                         .probabilities = flash ? NULL : (stored *)saved + rows * shape->sequence,
+                         .log_sums = flash ? (real *)saved + rows : NULL};
+}
+
+void CPU(attention_forward)(void *y, void *saved, void *scratch, const void *qkv,
+                            const struct sbp_attention_shape *shape)
+{
+    (void)scratch;
+    for (int64_t i = 0; i < shape->batch * shape->heads; i++) {
+        int64_t qkv_at, y_at;
+        struct head head = locate_head(shape, i, qkv, saved, &qkv_at, &y_at);
+        head.y = (stored *)y + y_at;
+        forward_head(&head);
+    }
+}
+
+void CPU(attention_backward)(void *dqkv, void *scratch, const void *dy, const void *qkv,
+                             const void *y, const void *saved,
+                             const struct sbp_attention_shape *shape)
+{
+    (void)scratch;
+    for (int64_t i = 0; i < shape->batch * shape->heads; i++) {
+        int64_t qkv_at, y_at;
+        struct head head = locate_head(shape, i, qkv, (void *)(uintptr_t)saved, &qkv_at, &y_at);
+        head.dy = (const stored *)dy + y_at;
+        head.output = (const stored *)y + y_at;
+        head.dq = (stored *)dqkv + qkv_at;
+        head.dk = head.dq + shape->head_size;
+        head.dv = head.dk + shape->head_size;
+        backward_head(&head);
+    }
+}
+
+#endif

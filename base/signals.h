@@ -22,6 +22,8 @@ _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "integers are written without a lock")
 #define SBP_SIGNAL_MARK ": interrupted: "
 /* Stands before what is said of a rank that is gone, or does not go on. */
 #define SBP_LOST_MARK ": lost: "
+/* In what a run prints where its answer is no. */
+#define SBP_FAILED_MARK "FAILED: "
 
 /* How far a program is, for the handler that speaks when it ends; total is 0 before it begins. */
 struct sbp_done {

@@ -87,6 +87,7 @@ struct stream {
     char text[CARRIED +
               PIECE]; /* the end of the last piece, which may hold half a mark, and the next */
     bool any, marked, lost; /* something came; these marks did */
+    bool failed;            /* the answer came, and is no: in words, or an object */
     int reason;             /* why the first write failed; 0: none did */
 };
 
@@ -141,6 +142,8 @@ static bool pump(struct stream *stream, int to)
     const ssize_t count = read(stream->from, stream->text + CARRIED, PIECE);
     if (count < 0)
         return errno == EINTR;
+    stream->failed = stream->failed || holds(stream, (size_t)count, SBP_FAILED_MARK) ||
+                     (!stream->any && count > 0 && stream->text[CARRIED] == '{');
     stream->any = stream->any || count > 0;
     stream->marked = stream->marked || holds(stream, (size_t)count, SBP_SIGNAL_MARK);
     stream->lost = stream->lost || holds(stream, (size_t)count, SBP_LOST_MARK);
@@ -204,7 +207,7 @@ static enum sbp_status lose_rank(const struct job *job, int number)
 }
 
 /* mpirun ends with 1 where it is interrupted itself, whatever the signal, and where a rank's answer
- * is no, which it printed before. */
+ * is no, which it printed before; rows of steps are no answer. */
 static enum sbp_status explain(const struct job *job, int code, struct sbp_diag *diag)
 {
     const char *command = job->mpirun->command;
@@ -216,7 +219,7 @@ static enum sbp_status explain(const struct job *job, int code, struct sbp_diag 
         return SBP_NO;
     if (code > 128 && code <= 128 + SIGRTMAX)
         return lose_rank(job, code - 128);
-    if (code == 1 && job->stream[OUT].any && !job->stream[ERR].marked)
+    if (code == 1 && job->stream[OUT].failed && !job->stream[ERR].marked)
         return SBP_NO;
     if (code == 1)
         return sbp_fail(diag, sbp_signals_status(SIGTERM),

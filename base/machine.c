@@ -76,7 +76,7 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* What a group's limit leaves; INT64_MAX without one. */
+/* Bytes that a group's limit leaves; INT64_MAX without one. */
 static int64_t left_in(const char *group, const struct group_files *files)
 {
     long long limit = 0, usage = 0, none;

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "executor/task_name.h"
 
 enum { TAG_BOARD = 5 };
 static const double TICK_S = 0.05; /* between two looks: so late is a signal answered */

@@ -30,8 +30,8 @@ enum sbp_status sbp_stage_works(const struct sbp_step *step, int stage, struct s
                                 struct sbp_timeline_work **work, int64_t *count,
                                 struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Of a stage whose programs are compiled; and of one program alone with one micro-batch. Arrays are
- * the arena's; the programs must outlive the layout. Fail as sbp_stage_works; E_MEMORY. */
+/* Lay out a stage whose programs are compiled; and one program alone with one micro-batch. Arrays
+ * are the arena's; the programs must outlive the layout. Fail as sbp_stage_works; E_MEMORY. */
 enum sbp_status sbp_stage_layout_make(const struct sbp_step *step, int stage,
                                       struct sbp_arena *arena, struct sbp_stage_layout *layout,
                                       struct sbp_diag *diag) SBP_MUST_USE;

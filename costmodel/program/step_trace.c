@@ -65,20 +65,6 @@ const char *sbp_step_trace_name(const struct sbp_step *step, const char *what, i
     return buffer;
 }
 
-static void name_instr(const struct sbp_program *program, const struct sbp_instr *instr, char *name)
-{
-    const bool collective = instr->kind == SBP_INSTR_BOX || instr->kind == SBP_INSTR_REDUCE;
-    const char *of = instr->tensor >= 0 ? program->graph->tensor[instr->tensor].name
-                     : instr->op >= 0   ? program->graph->op[instr->op].name
-                                        : "";
-    const char *what =
-        collective ? sbp_collective_name(instr->box.kind) : sbp_program_instr_name(instr->kind);
-    if (instr->phase > 0)
-        (void)snprintf(name, NAME_BYTES, "%s %s.%d", what, of, instr->phase);
-    else
-        (void)snprintf(name, NAME_BYTES, "%s%s%s", what, of[0] == '\0' ? "" : " ", of);
-}
-
 /* Adds the micro-batch where there are several; -1: what runs once a step. */
 static void add_micro_batch(const struct sbp_step *step, int micro_batch, char *name)
 {
@@ -129,13 +115,11 @@ static void draw_task(struct device *device, int64_t index)
     char name[NAME_BYTES];
     const struct sbp_program *program =
         sbp_step_chunk(device->process.step, device->stage, task->chunk);
-    name_instr(program, &program->instr[task->instr], name);
-    add_micro_batch(device->process.step, task->work == SBP_WORK_UPDATE ? -1 : task->micro_batch,
-                    name);
+    sbp_task_name(program, task, name, NAME_BYTES);
     draw(&device->process, lane_of(device, index), name, time->begin_s, time->end_s, details, 2);
 }
 
-/* What frames hold follows works as it does in the timeline's simulation. */
+/* Frames fill and empty with works as they do in the timeline's simulation. */
 static void hold_at_begin(struct process *process, const struct sbp_stage_cost *cost,
                           enum sbp_work_kind kind, double at_s)
 {

@@ -1,6 +1,8 @@
 #include "costmodel/program/task.h"
 
 #include <assert.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/math/numeric.h"
 
@@ -134,7 +136,7 @@ static void add_work(struct lister *l, const struct sbp_timeline_work *work)
 
 /* ---- the step's end ------------------------------------------------------------------------ */
 
-/* What all chunks do before any of them goes on; the norm is summed over ranks once for all. */
+/* All chunks do this before any of them goes on; the norm is summed over ranks once for all. */
 enum phase { SUM_GRADIENTS, FORM_NORM, SUM_NORM, UPDATE, PHASES };
 
 static enum phase phase_of(const struct sbp_program *program, int first_update, int index)
@@ -310,4 +312,30 @@ enum sbp_status sbp_tasks_calls(const struct sbp_step *step, int stage,
         }
     }
     return SBP_OK;
+}
+
+/* ---- names ------------------------------------------------------------------------------- */
+
+static void name_instr(const struct sbp_program *program, const struct sbp_instr *instr, char *name,
+                       int size)
+{
+    const bool collective = instr->kind == SBP_INSTR_BOX || instr->kind == SBP_INSTR_REDUCE;
+    const char *of = instr->tensor >= 0 ? program->graph->tensor[instr->tensor].name
+                     : instr->op >= 0   ? program->graph->op[instr->op].name
+                                        : "";
+    const char *what =
+        collective ? sbp_collective_name(instr->box.kind) : sbp_program_instr_name(instr->kind);
+    if (instr->phase > 0)
+        (void)snprintf(name, (size_t)size, "%s %s.%d", what, of, instr->phase);
+    else
+        (void)snprintf(name, (size_t)size, "%s%s%s", what, of[0] == '\0' ? "" : " ", of);
+}
+
+void sbp_task_name(const struct sbp_program *program, const struct sbp_task *task, char *name,
+                   int size)
+{
+    name_instr(program, &program->instr[task->instr], name, size);
+    const size_t used = strlen(name);
+    if (program->scope.micro_batches > 1 && (int)used < size && task->work != SBP_WORK_UPDATE)
+        (void)snprintf(name + used, (size_t)size - used, " [%d]", task->micro_batch);
 }

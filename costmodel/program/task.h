@@ -51,4 +51,9 @@ static inline const struct sbp_instr *sbp_task_instr(const struct sbp_step *step
     return &sbp_step_chunk(step, stage, task->chunk)->instr[task->instr];
 }
 
+/* Names a task for traces and messages, "backward h1.mlp.fc1 [3]": its instruction, the tensor or
+ * operator, and its micro-batch where there are several. */
+void sbp_task_name(const struct sbp_program *program, const struct sbp_task *task, char *name,
+                   int size);
+
 #endif

@@ -67,8 +67,8 @@ struct sbp_stage_cost {
     int64_t static_bytes;    /* parameters, gradients, optimizer states, buffers: always held */
     int64_t kept_bytes;      /* from the begin of forward to the end of the backward pass */
     int64_t transient_bytes; /* on top while any work of this chunk runs */
-    /* Of zero-bubble alone: what of kept_bytes stays to the end of the weight gradients, and what
-     * joins it at the begin of the input gradients. */
+    /* Zero-bubble alone has them: the part of kept_bytes that stays to the end of the weight
+     * gradients, and what joins it at the begin of the input gradients. */
     int64_t parked_inputs_bytes, parked_gradients_bytes;
 };
 

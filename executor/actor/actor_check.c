@@ -166,7 +166,7 @@ static int head_of(const struct progress *progress, const struct sbp_actor *acto
     return order->actor != NULL && at < order->count ? order->actor[at] : -1;
 }
 
-/* What keeps an actor from its next act, its meeting aside. */
+/* The reason that keeps an actor from its next act, its meeting aside. */
 static struct obstacle own_obstacle(const struct progress *progress, int a)
 {
     const struct sbp_actor_graph *graph = progress->graph;

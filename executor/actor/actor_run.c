@@ -8,7 +8,7 @@
 
 /* ---- one lane ------------------------------------------------------------------------------ */
 
-/* What the lane does next; -1: it has to wait. */
+/* The actor that the lane takes next; -1: it has to wait. */
 static int next_actor(const struct sbp_actor_lane_run *lane)
 {
     const struct sbp_actor_state *state = &lane->running->state;

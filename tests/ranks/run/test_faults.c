@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "executor/task_name.h"
 #include "run_checks.h"
 
 /* An instruction with a kind of collective, or -1. */

@@ -10,7 +10,7 @@
 #ifndef SBP_EXECUTOR_BENCH_H
 #define SBP_EXECUTOR_BENCH_H
 
-#include "executor/run.h"
+#include "executor/run/run.h"
 #include "planner/plan/plan.h"
 
 #define SBP_BENCH_CONFIDENCE 0.99

@@ -5,7 +5,7 @@
 #define SBP_EXECUTOR_RUN_REPORT_H
 
 #include "base/table.h"
-#include "executor/run.h"
+#include "executor/run/run.h"
 
 struct sbp_run_report {
     const char *plan; /* its file */

@@ -13,7 +13,7 @@
 #include "base/json/json.h"
 #include "base/table.h"
 #include "costmodel/program/cut.h"
-#include "executor/run.h"
+#include "executor/run/run.h"
 #include "kernels/kernels.h"
 
 enum { RUNS = 6, MOST_STAGES = 4 };

@@ -51,6 +51,7 @@ executor/actor base executor/device executor/comm
 executor/gpu base kernels executor/device executor/comm
 executor/rank base costmodel kernels executor/device executor/comm
 executor/verify base costmodel kernels executor/device executor/comm executor/rank
+executor/run base costmodel kernels executor/device executor/comm executor/actor executor/rank executor/verify
 executor base costmodel planner/plan kernels executor/*
 calib/samples base costmodel/cluster
 calib/logs base costmodel/cluster calib/samples

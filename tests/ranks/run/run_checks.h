@@ -3,7 +3,7 @@
 #ifndef SBP_TESTS_RUN_CHECKS_H
 #define SBP_TESTS_RUN_CHECKS_H
 
-#include "executor/run.h"
+#include "executor/run/run.h"
 #include "run_plans.h"
 #include "tests/support/unit.h"
 

@@ -1,6 +1,6 @@
 /* The messages of random pipelines as actors: as many as the tasks have, with two slots a side;
  * orders that need more slots get them, and orders that wait for each other are refused. */
-#include "executor/message_lane.h"
+#include "executor/run/message_lane.h"
 #include "run_checks.h"
 
 enum { MOST_STAGES = 16 };

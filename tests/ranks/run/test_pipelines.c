@@ -1,7 +1,7 @@
 /* Runs of random pipelines: against one device, and against the timeline. */
 #include <math.h>
 
-#include "executor/run_times.h"
+#include "executor/run/run_times.h"
 #include "run_checks.h"
 
 /* Whether whole gradients are summed within the only backward work, which the timeline counts at

@@ -4,18 +4,18 @@
  * its calls and watches how much of its arena it touches, and both must equal the program's, step
  * by step. Rank 0 gathers times and findings and fills the result. See DESIGN.md, section 7.
  */
-#ifndef SBP_EXECUTOR_RUN_H
-#define SBP_EXECUTOR_RUN_H
+#ifndef SBP_EXECUTOR_RUN_RUN_H
+#define SBP_EXECUTOR_RUN_RUN_H
 
 #include "base/arena.h"
 #include "base/signals.h"
 #include "costmodel/program/task.h"
 #include "executor/comm/comm.h"
-#include "executor/odd_layer.h"
-#include "executor/run_fault.h"
-#include "executor/run_times.h"
+#include "executor/run/odd_layer.h"
+#include "executor/run/run_fault.h"
+#include "executor/run/run_times.h"
 #include "executor/verify/verify.h"
-#include "executor/watch.h"
+#include "executor/run/watch.h"
 
 struct sbp_run_result;
 
@@ -90,7 +90,7 @@ struct sbp_run_result {
  * others' results stay unfilled. E_UNSUPPORTED for what is priced and not run
  * (costmodel/program/runnable.h), E_MEMORY when a host's ranks need more memory
  * than is free there, or more address space than is left, before anything begins. A rank that is
- * killed or does not go on ends the program (executor/watch.h). A log or a high-water mark that
+ * killed or does not go on ends the program (executor/run/watch.h). A log or a high-water mark that
  * differs from the program is E_INTERNAL; a failed verification is no error: see result->finding.
  * On failure nothing is left allocated. */
 enum sbp_status sbp_run(const struct sbp_step *step, const struct sbp_cluster *cluster,

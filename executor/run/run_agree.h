@@ -2,11 +2,11 @@
  * run different programs would wait for each other for ever, and ranks of one host that together
  * need more memory than is free there would be ended by the system without a word.
  */
-#ifndef SBP_EXECUTOR_RUN_AGREE_H
-#define SBP_EXECUTOR_RUN_AGREE_H
+#ifndef SBP_EXECUTOR_RUN_RUN_AGREE_H
+#define SBP_EXECUTOR_RUN_RUN_AGREE_H
 
-#include "executor/run.h"
-#include "executor/run_memory.h"
+#include "executor/run/run.h"
+#include "executor/run/run_memory.h"
 
 struct sbp_run_pact {
     const struct sbp_step *step;

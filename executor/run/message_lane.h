@@ -5,8 +5,8 @@
  * sent ahead: as few as the order of the tasks of all stages allows, at least two a direction,
  * which is found out, with proof that nobody waits for ever, before anything runs.
  */
-#ifndef SBP_EXECUTOR_MESSAGE_LANE_H
-#define SBP_EXECUTOR_MESSAGE_LANE_H
+#ifndef SBP_EXECUTOR_RUN_MESSAGE_LANE_H
+#define SBP_EXECUTOR_RUN_MESSAGE_LANE_H
 
 #include "costmodel/program/task.h"
 #include "executor/actor/actor_run.h"

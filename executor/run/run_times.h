@@ -4,8 +4,8 @@
  * of all stages are played instead (costmodel/program/task_play.h): with their prices, or with the
  * arithmetic that ranks measured and the prices of communication.
  */
-#ifndef SBP_EXECUTOR_RUN_TIMES_H
-#define SBP_EXECUTOR_RUN_TIMES_H
+#ifndef SBP_EXECUTOR_RUN_RUN_TIMES_H
+#define SBP_EXECUTOR_RUN_RUN_TIMES_H
 
 #include "costmodel/program/task_play.h"
 

@@ -5,8 +5,8 @@
  * began with, since no update takes such a gradient, and so are data and dropout. A step that goes
  * well pays for one pass over its gradients, and for none where clipping sums their squares anyway.
  */
-#ifndef SBP_EXECUTOR_ODD_LAYER_H
-#define SBP_EXECUTOR_ODD_LAYER_H
+#ifndef SBP_EXECUTOR_RUN_ODD_LAYER_H
+#define SBP_EXECUTOR_RUN_ODD_LAYER_H
 
 #include "executor/rank/rank.h"
 

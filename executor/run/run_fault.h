@@ -1,6 +1,6 @@
 /* Faults that tests plant in a run, to see that verification, or the backend, catches each. */
-#ifndef SBP_EXECUTOR_RUN_FAULT_H
-#define SBP_EXECUTOR_RUN_FAULT_H
+#ifndef SBP_EXECUTOR_RUN_RUN_FAULT_H
+#define SBP_EXECUTOR_RUN_RUN_FAULT_H
 
 #include "executor/rank/rank.h"
 

@@ -1,4 +1,4 @@
-#include "executor/run_times.h"
+#include "executor/run/run_times.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-#include "executor/message_lane.h"
+#include "executor/run/message_lane.h"
 
 #include <assert.h>
 #include <string.h>

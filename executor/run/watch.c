@@ -1,4 +1,4 @@
-#include "executor/watch.h"
+#include "executor/run/watch.h"
 
 #include <fcntl.h>
 #include <math.h>

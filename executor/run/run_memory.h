@@ -4,8 +4,8 @@
  * so the need is compared first with what is free (base/machine.h). It is the ranks' arenas, as the
  * plan counts them, and what verification holds beside them.
  */
-#ifndef SBP_EXECUTOR_RUN_MEMORY_H
-#define SBP_EXECUTOR_RUN_MEMORY_H
+#ifndef SBP_EXECUTOR_RUN_RUN_MEMORY_H
+#define SBP_EXECUTOR_RUN_RUN_MEMORY_H
 
 #include "executor/verify/verify.h"
 

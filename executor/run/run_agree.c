@@ -1,4 +1,4 @@
-#include "executor/run_agree.h"
+#include "executor/run/run_agree.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "executor/run_memory.h"
+#include "executor/run/run_memory.h"
 
 #include <stdio.h>
 #include <unistd.h>

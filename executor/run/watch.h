@@ -9,8 +9,8 @@
  * MPI's blocking calls cannot be called off, and non-blocking ones are others than those that were
  * calibrated, so that the watch stands beside the calls instead of in them.
  */
-#ifndef SBP_EXECUTOR_WATCH_H
-#define SBP_EXECUTOR_WATCH_H
+#ifndef SBP_EXECUTOR_RUN_WATCH_H
+#define SBP_EXECUTOR_RUN_WATCH_H
 
 #include <pthread.h>
 

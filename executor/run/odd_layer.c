@@ -1,4 +1,4 @@
-#include "executor/odd_layer.h"
+#include "executor/run/odd_layer.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "executor/run_fault.h"
+#include "executor/run/run_fault.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -1,0 +1,362 @@
+#include "executor/run/runner_priv.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/machine.h"
+#include "executor/run/run_agree.h"
+#include "executor/run/run_memory.h"
+
+/* Whether loss scaling handles the overflow of the step under way: all its updates leave out what
+ * they would do. A scale of 1 cannot be halved. */
+static bool is_left_out(const struct sbp_rank *rank)
+{
+    return rank->scaler.overflowed && rank->scaler.scale > 1;
+}
+
+/* Whether an update takes its gradient, which must be finite: else the weights would no longer be
+ * those of the step's begin, and the first layer that made it could not be found. Of clipped
+ * gradients the norm tells; all ranks have the same. */
+static enum sbp_status takes_gradient(struct sbp_runner *runner, const struct sbp_instr *instr,
+                                      bool *takes, struct sbp_diag *diag)
+{
+    struct sbp_rank *rank = &runner->rank;
+    struct sbp_update update;
+    *takes = false;
+    if (runner->second_look != NULL)
+        return SBP_OK;
+    SBP_TRY(sbp_rank_prepare_update(rank, &update, diag));
+    *takes = isfinite(rank->grad_norm) || is_left_out(rank);
+    if (is_left_out(rank))
+        return SBP_OK;
+    if (rank->program->graph->training.clip_norm <= 0)
+        SBP_TRY(sbp_odd_layer_is_finite(
+            rank, sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_DW]),
+            rank->program->shard[instr->tensor].elements, runner->scratch, takes, diag));
+    if (!*takes && runner->odd_gradient < 0)
+        runner->odd_gradient = instr->tensor;
+    return SBP_OK;
+}
+
+static enum sbp_status execute(struct sbp_runner *runner, const struct sbp_task *task,
+                               struct sbp_diag *diag)
+{
+    const struct sbp_run_options *options = runner->job->options;
+    const struct sbp_instr *instr = &runner->rank.program->instr[task->instr];
+    const int piece = task->chunk * runner->job->step->stages + runner->stage;
+    const enum sbp_fault fault =
+        options->fault_instr == task->instr && options->fault_piece == piece ? options->fault
+                                                                             : SBP_FAULT_NONE;
+    struct sbp_verifier *verifier = runner->second_look == NULL ? runner->verifier : NULL;
+    if (fault != SBP_FAULT_NONE)
+        SBP_TRY(sbp_run_fault_before(&runner->fault, fault, &runner->rank, instr, diag));
+    if (verifier != NULL && instr->kind == SBP_INSTR_UPDATE)
+        SBP_TRY(sbp_verify_update(verifier, instr, diag));
+    else
+        SBP_TRY(sbp_rank_execute(&runner->rank, instr, diag));
+    if (fault != SBP_FAULT_NONE)
+        SBP_TRY(sbp_run_fault_after(&runner->fault, fault, &runner->rank, instr, diag));
+    if (verifier != NULL)
+        SBP_TRY(sbp_verify_watch(verifier, task->instr, diag));
+    return runner->second_look == NULL ? SBP_OK
+                                       : sbp_odd_layer_look(&runner->rank, task, runner->scratch,
+                                                            runner->second_look, diag);
+}
+
+/* Runs a task and takes its time, without what verification adds to it and without the data of a
+ * micro-batch that it begins. */
+static enum sbp_status execute_timed(struct sbp_runner *runner, int64_t index, double step_start_s,
+                                     struct sbp_diag *diag)
+{
+    const struct sbp_task *task = &runner->tasks->task[index];
+    const struct sbp_device_ops *device = runner->rank.device;
+    const struct sbp_channel *channel = &runner->channel;
+    bool takes = true;
+    sbp_post_task(channel->post, (int)index);
+    sbp_rank_turn(&runner->rank, task->chunk);
+    if (task->begins)
+        SBP_TRY(sbp_rank_begin_work(&runner->rank, task, diag));
+    if (runner->rank.program->instr[task->instr].kind == SBP_INSTR_UPDATE)
+        SBP_TRY(takes_gradient(runner, &runner->rank.program->instr[task->instr], &takes, diag));
+    const double wall_s = sbp_clock_s(), compute_s = device->compute_s();
+    const double exchange_wall_s = channel->wall_s, exchange_cpu_s = channel->cpu_s;
+    const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
+    if (takes)
+        SBP_TRY(execute(runner, task, diag));
+    const enum sbp_status status = device->finish();
+    if (status != SBP_OK)
+        return sbp_fail(diag, status, "device %s failed", device->name);
+    const struct sbp_spent now = sbp_verify_spent(runner->verifier);
+    struct sbp_run_interval *interval = &runner->intervals[index];
+    interval->start_s = wall_s - step_start_s;
+    interval->wall_s = sbp_clock_s() - wall_s - (now.wall_s - spent.wall_s);
+    interval->communication_s = channel->wall_s - exchange_wall_s;
+    interval->compute_s =
+        fmax(0, device->compute_s() - compute_s - (channel->cpu_s - exchange_cpu_s) -
+                    (now.cpu_s - spent.cpu_s));
+    return task->ends ? sbp_rank_end_work(&runner->rank, task, diag) : SBP_OK;
+}
+
+static enum sbp_status check_high_water(const struct sbp_runner *runner, struct sbp_diag *diag)
+{
+    const int64_t rounded = (runner->rank.high_water_bytes + 63) / 64 * 64;
+    const int64_t planned = sbp_run_arena_bytes(runner->job->step, runner->stage);
+    if (rounded == planned)
+        return SBP_OK;
+    return sbp_fail(diag, SBP_E_INTERNAL,
+                    "rank %d used %lld bytes of its arena, the plan says %lld",
+                    sbp_runner_world_rank(runner), (long long)rounded, (long long)planned);
+}
+
+static enum sbp_status run_tasks(struct sbp_runner *runner, double start_s,
+                                 struct sbp_rank_report *report, struct sbp_diag *diag)
+{
+    for (int64_t i = 0; i < runner->tasks->count; i++) {
+        SBP_TRY(execute_timed(runner, i, start_s, diag));
+        report->step.compute_s += runner->intervals[i].compute_s;
+        report->step.communication_s += runner->intervals[i].communication_s;
+    }
+    return sbp_rank_end_step(&runner->rank, diag);
+}
+
+static enum sbp_status run_instructions(struct sbp_runner *runner, struct sbp_rank_report *report,
+                                        struct sbp_diag *diag)
+{
+    struct sbp_message_lane lane;
+    sbp_channel_begin_step(&runner->channel);
+    SBP_TRY(sbp_channel_barrier(&runner->channel, diag));
+    const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
+    const double start_s = sbp_clock_s();
+    SBP_TRY(sbp_message_lane_begin(&lane, &runner->job->messages, &runner->channel, diag));
+    const enum sbp_status played = run_tasks(runner, start_s, report, diag);
+    report->step.wall_s =
+        sbp_clock_s() - start_s - (sbp_verify_spent(runner->verifier).wall_s - spent.wall_s);
+    SBP_TRY(sbp_message_lane_end(&lane, &runner->channel, played, diag));
+    SBP_TRY(sbp_channel_check(&runner->channel, diag));
+    SBP_TRY(check_high_water(runner, diag));
+    report->step.loss = sbp_rank_loss(&runner->rank);
+    report->calls = runner->channel.call_count;
+    report->has_loss = runner->layout.program[runner->layout.chunks - 1]->loss_buffer >= 0;
+    report->has_odd_gradient = runner->odd_gradient >= 0;
+    report->step.grad_norm = runner->rank.grad_norm;
+    report->step.loss_scale = runner->rank.scaler.scale;
+    report->step.left_out = runner->rank.scaler.overflowed;
+    report->high_water_bytes = (runner->rank.high_water_bytes + 63) / 64 * 64;
+    return SBP_OK;
+}
+
+/* Called between the parts of a step only: a terminal must not slow down the timed part. */
+static void show_progress(struct sbp_runner *runner, int step, const char *part)
+{
+    const struct sbp_run_options *options = runner->job->options;
+    const struct sbp_done *all = options->progress;
+    if (sbp_runner_leads(runner))
+        sbp_progress_show(&runner->progress, "step %d of %d: %s",
+                          (all != NULL ? all->done : step) + 1,
+                          all != NULL ? all->total : options->steps, part);
+}
+
+/* Rank 0 tells the others whether the run ends with this step. */
+static enum sbp_status hear_verdict(struct sbp_runner *runner, bool *ends, struct sbp_diag *diag)
+{
+    const struct sbp_run_job *job = runner->job;
+    if (!sbp_runner_leads(runner))
+        return sbp_channel_receive(&runner->channel, 0, SBP_TAG_VERDICT, ends, sizeof *ends, diag);
+    *ends = job->result->odd.step > 0;
+    for (int peer = 1; peer < job->ranks; peer++)
+        SBP_TRY(
+            sbp_channel_send(&runner->channel, peer, SBP_TAG_VERDICT, ends, sizeof *ends, diag));
+    return SBP_OK;
+}
+
+static void stay(struct sbp_runner *runner, enum sbp_stay stays, int step)
+{
+    static const char *const parts[] = {
+        [SBP_STAYS_STEP] = "training", [SBP_STAYS_VERIFY] = "verifying"};
+    sbp_post_task(runner->channel.post, -1);
+    sbp_post_stay(runner->channel.post, stays, step + 1);
+    if (stays < (int)(sizeof parts / sizeof *parts) && parts[stays] != NULL)
+        show_progress(runner, step, parts[stays]);
+}
+
+static enum sbp_status run_step(struct sbp_runner *runner, int step, bool *ends,
+                                struct sbp_diag *diag)
+{
+    const struct sbp_run_options *options = runner->job->options;
+    struct sbp_rank_report report = {0};
+    runner->odd_gradient = -1;
+    sbp_rank_begin_step(&runner->rank, step + 1);
+    if (options->fault_piece % runner->job->step->stages == runner->stage)
+        sbp_run_fault_begin_step(options->fault, &runner->rank);
+    if (runner->verifier != NULL) {
+        stay(runner, SBP_STAYS_VERIFY, step);
+        SBP_TRY(sbp_verify_begin_step(runner->verifier, diag));
+    }
+    stay(runner, SBP_STAYS_STEP, step);
+    SBP_TRY(run_instructions(runner, &report, diag));
+    if (runner->verifier != NULL) {
+        stay(runner, SBP_STAYS_VERIFY, step);
+        SBP_TRY(sbp_verify_end_step(runner->verifier, diag));
+    }
+    stay(runner, SBP_STAYS_REPORT, step);
+    SBP_TRY(sbp_run_gather_reports(runner, step, &report, diag));
+    return hear_verdict(runner, ends, diag);
+}
+
+/* Tells whom it may concern how many steps are finished. */
+static enum sbp_status announce(struct sbp_runner *runner, int steps, struct sbp_diag *diag)
+{
+    const struct sbp_run_options *options = runner->job->options;
+    if (!sbp_runner_leads(runner))
+        return SBP_OK;
+    sbp_progress_end(&runner->progress); /* its line stands where rows go */
+    if (options->on_step != NULL)
+        SBP_TRY(options->on_step(options->context, runner->job->result, steps, diag));
+    if (options->progress != NULL)
+        options->progress->done += steps > 0;
+    return SBP_OK;
+}
+
+/* Looks at an odd step once more; rank 0 keeps the first layer that any rank found. */
+static enum sbp_status find_odd_layer(struct sbp_runner *runner, int step, struct sbp_diag *diag)
+{
+    struct sbp_rank_report none = {0};
+    struct sbp_odd_layer own = {.found = false}, other;
+    struct sbp_odd_layer *first = &runner->job->result->odd.layer;
+    runner->second_look = &own;
+    sbp_odd_layer_clear(&runner->rank);
+    sbp_rank_begin_step(&runner->rank, step);
+    stay(runner, SBP_STAYS_STEP, step - 1);
+    SBP_TRY(run_instructions(runner, &none, diag));
+    own.rank = sbp_runner_world_rank(runner);
+    if (!sbp_runner_leads(runner))
+        return sbp_channel_send(&runner->channel, 0, SBP_TAG_ODD, &own, sizeof own, diag);
+    *first = own;
+    for (int peer = 1; peer < runner->job->ranks; peer++) {
+        SBP_TRY(
+            sbp_channel_receive(&runner->channel, peer, SBP_TAG_ODD, &other, sizeof other, diag));
+        if (sbp_odd_layer_precedes(&other, first))
+            *first = other;
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status run_steps(struct sbp_runner *runner, struct sbp_diag *diag)
+{
+    struct sbp_run_result *result = runner->job->result;
+    bool ends = false;
+    int steps = 0;
+    SBP_TRY(announce(runner, 0, diag));
+    while (steps < runner->job->options->steps && !ends) {
+        SBP_TRY(run_step(runner, steps, &ends, diag));
+        SBP_TRY(announce(runner, ++steps, diag));
+    }
+    SBP_TRY(sbp_run_gather_intervals(runner, diag));
+    if (ends)
+        SBP_TRY(find_odd_layer(runner, steps, diag));
+    if (!sbp_runner_leads(runner))
+        return SBP_OK;
+    result->steps = steps;
+    if (runner->verifier != NULL) {
+        const struct sbp_verify_outcome *outcome = sbp_verify_outcome(runner->verifier);
+        result->finding = outcome->first;
+        result->worst_ratio = outcome->worst_ratio;
+    }
+    result->filled = true;
+    return SBP_OK;
+}
+
+static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_comm_ops *ops,
+                                   struct sbp_comm *comm, struct sbp_diag *diag)
+{
+    const struct sbp_run_job *job = runner->job;
+    const int64_t devices = job->step->mesh.devices;
+    const struct sbp_device_ops *device = sbp_device(job->options->device, diag);
+    if (device == NULL)
+        return SBP_E_UNSUPPORTED;
+    runner->stage = (int)(ops->rank(comm) / devices);
+    runner->tasks = &job->tasks[runner->stage];
+    SBP_TRY(sbp_channel_open(&runner->channel, ops, comm, job->step, runner->tasks,
+                             device->kernels(job->options->real), &runner->arena, diag));
+    runner->channel.post = runner->post;
+    runner->intervals = SBP_NEW(&runner->arena, struct sbp_run_interval, runner->tasks->count);
+    runner->compute_s = SBP_NEW(&runner->arena, double, job->result->most_tasks + 1);
+    if (runner->intervals == NULL || runner->compute_s == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
+    SBP_TRY(sbp_stage_layout_make(job->step, runner->stage, &runner->arena, &runner->layout, diag));
+    SBP_TRY(sbp_rank_open(&runner->rank, &runner->layout, device, job->options->real,
+                          job->options->seed, ops->rank(comm) % devices, &runner->channel, diag));
+    sbp_post_stay(runner->post, SBP_STAYS_FILL, 0);
+    runner->scratch = device->memory->allocate(sizeof(double));
+    if (runner->scratch == NULL || sbp_rank_fill_weights(&runner->rank) != SBP_OK)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the initial weights");
+    if (!job->options->verify)
+        return SBP_OK;
+    return sbp_verify_open(&runner->rank, job->cluster, &runner->verifier, diag);
+}
+
+/* Leaves the kernels the address space that was kept for them, now that all ranks of this process
+ * have their memory. What is large is allocated by then. */
+static enum sbp_status release_space(struct sbp_runner *runner, struct sbp_diag *diag)
+{
+    struct sbp_run_job *job = runner->job;
+    SBP_TRY(sbp_channel_barrier(&runner->channel, diag));
+    sbp_machine_release(atomic_exchange(&job->space, NULL), job->space_bytes);
+    return SBP_OK;
+}
+
+/* Ranks that are processes have their own memory, and a board of posts in common. */
+static enum sbp_status join(struct sbp_runner *runner, const struct sbp_comm_ops *ops,
+                            struct sbp_comm *comm, struct sbp_diag *diag)
+{
+    struct sbp_run_job *job = runner->job;
+    struct sbp_run_pact pact = {
+        .step = job->step, .tasks = job->tasks, .options = job->options, .ranks = job->ranks};
+    const bool fits = ops->size(comm) == job->ranks;
+    if (fits)
+        pact.post = runner->post = sbp_watch_post(&job->watch, ops->rank(comm));
+    if (fits && sbp_run_is_mpi(job))
+        pact.need = sbp_run_need_of(job->step, ops->rank(comm), &job->verify);
+    SBP_TRY(sbp_run_agree(&pact, ops, comm, &job->result->ranks_here, diag));
+    if (!fits) {
+        /* Every rank sees it: no need to end the others. */
+        job->refused = ops->size(comm);
+        return SBP_OK;
+    }
+    if (sbp_run_is_mpi(job) && job->options->alarm != NULL) {
+        SBP_TRY(sbp_watch_share(&job->watch, ops, comm, diag));
+        runner->post = sbp_watch_post(&job->watch, ops->rank(comm));
+    }
+    return SBP_OK;
+}
+
+static void close_runner(struct sbp_runner *runner)
+{
+    sbp_progress_end(&runner->progress);
+    sbp_verify_close(runner->verifier);
+    sbp_run_fault_free(&runner->fault, &runner->rank);
+    if (runner->scratch != NULL)
+        runner->rank.device->memory->release(runner->scratch);
+    sbp_rank_close(&runner->rank);
+    sbp_arena_free(&runner->arena);
+    sbp_post_stay(runner->post, SBP_STAYS_LEFT, 0);
+}
+
+enum sbp_status sbp_runner_main(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                void *argument, struct sbp_diag *diag)
+{
+    struct sbp_runner runner = {.job = argument};
+    sbp_progress_start(&runner.progress);
+    SBP_TRY(join(&runner, ops, comm, diag));
+    if (runner.job->refused > 0)
+        return SBP_OK;
+    enum sbp_status status = open_runner(&runner, ops, comm, diag);
+    if (status == SBP_OK)
+        status = release_space(&runner, diag);
+    if (status == SBP_OK)
+        status = run_steps(&runner, diag);
+    close_runner(&runner);
+    return status;
+}

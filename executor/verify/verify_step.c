@@ -1,0 +1,396 @@
+#include <math.h>
+
+#include "executor/verify/verify_priv.h"
+
+enum { TAG_STEP = 13, TAG_SCALE = 14 };
+
+/* The values that every rank sends to rank 0 at a step's end. */
+struct summary {
+    double loss, grad_norm, gradient_scale;
+    bool overflowed, states_changed;
+    struct sbp_verify_outcome updates;
+};
+
+static const struct sbp_program *program_of(const struct sbp_verifier *v, int piece)
+{
+    return sbp_step_program(v->channel->step, piece);
+}
+
+/* Turns to the piece where this rank has it. */
+static bool turn_to(struct sbp_verifier *v, int piece)
+{
+    const int stages = v->channel->step->stages;
+    if (piece % stages != v->channel->stage)
+        return false;
+    sbp_rank_turn(v->rank, piece / stages);
+    return true;
+}
+
+/* ---- collecting ---------------------------------------------------------------------------- */
+
+/* All weights are collected, or all gradients. From some ZeRO level on they are in shards. */
+struct states {
+    bool gradients;
+    int sharded_from;
+    void (*take)(void *context, const struct sbp_rank_blocks *blocks,
+                 const struct sbp_block_values *values);
+};
+
+static enum sbp_status collect_state(struct sbp_verifier *v, const struct states *states, int piece,
+                                     int tensor, struct sbp_diag *diag)
+{
+    const struct sbp_program *program = program_of(v, piece);
+    const int at = (states->gradients ? program->gradient_buffer : program->weight_buffer)[tensor];
+    if (at < 0)
+        return SBP_OK;
+    const struct sbp_dist *dist = &program->buffer[at].dist;
+    const bool is_here = turn_to(v, piece);
+    const bool is_shard = program->shard[tensor].level >= states->sharded_from;
+    const struct sbp_rank_blocks blocks = {
+        .rank = v->rank,
+        .message = v->piece,
+        .context = v,
+        .piece = piece,
+        .tensor = tensor,
+        .dist = dist,
+        .memory = !is_here   ? NULL
+                  : is_shard ? sbp_rank_shard(v->rank, tensor, at)
+                             : sbp_rank_buffer(v->rank, at),
+        .elements =
+            sbp_dist_local_elements(&program->mesh, &program->graph->tensor[tensor].shape, dist),
+        .is_shard = is_shard,
+        .take = states->take};
+    return sbp_blocks_collect(&blocks, diag);
+}
+
+static enum sbp_status collect_all(struct sbp_verifier *v, const struct states *states,
+                                   struct sbp_diag *diag)
+{
+    for (int piece = 0; piece < v->channel->step->pieces; piece++)
+        for (int t = 0; t < v->rank->program->graph->tensor_count; t++)
+            SBP_TRY(collect_state(v, states, piece, t, diag));
+    return SBP_OK;
+}
+
+/* Whether a rank's block of a tensor, or its shard where they are shared out over `shared`, is the
+ * first of its replicas. */
+static bool first_replica(const struct sbp_verifier *v, const struct sbp_rank_blocks *blocks,
+                          sbp_axes shared, int64_t place)
+{
+    const struct sbp_mesh *mesh = &v->rank->program->mesh;
+    const sbp_axes replicas = sbp_dist_of_kind(mesh, blocks->dist, SBP_BROADCAST) & ~shared;
+    for (int axis = 0; axis < mesh->axis_count; axis++)
+        if (replicas >> axis & 1 && sbp_mesh_coordinate(mesh, place, axis) != 0)
+            return false;
+    return blocks->piece == sbp_step_holder(v->channel->step, blocks->tensor);
+}
+
+/* ---- the step's start: parameters ---------------------------------------------------------- */
+
+/* Weights fill the reference; replicas, which the first rank's stand for, must be the same bits:
+ * members that drift apart are a fault of their own. */
+static void take_weight(void *context, const struct sbp_rank_blocks *blocks,
+                        const struct sbp_block_values *values)
+{
+    struct sbp_verifier *const v = context;
+    const int tensor = blocks->tensor;
+    const struct sbp_program *program = program_of(v, blocks->piece);
+    double *weight = sbp_reference_weight(v->reference, tensor) + values->global;
+    float *shadow = sbp_reference_shadow_weight(v->reference, tensor) + values->global;
+    const struct sbp_weight_shard *shard = &program->shard[tensor];
+    const bool first = first_replica(v, blocks, shard->level == 3 ? shard->axes : 0, values->place);
+    for (int64_t i = 0; i < values->count; i++) {
+        const double value = sbp_verify_real(v, values->at, i);
+        if (first) {
+            weight[i] = value;
+            shadow[i] = (float)value;
+        } else if (!(weight[i] == value)) {
+            sbp_verify_report(v, "replica of the weight", program->graph->tensor[tensor].name,
+                              values->rank, values->global + i, value, weight[i], 0);
+        }
+    }
+}
+
+/* What an update wrote must still stand when the next step begins: the reference takes weights as
+ * they are, and would train on what all replicas have lost alike. */
+static enum sbp_status check_kept(struct sbp_verifier *v, int tensor, struct sbp_diag *diag)
+{
+    uint64_t hash;
+    SBP_TRY(sbp_verify_hash_weight(v, tensor, &hash, diag));
+    if (v->rank->step > 1 && hash != v->updated[sbp_verify_slot(v, v->rank->chunk, tensor)])
+        sbp_verify_report(v, "weight since its update",
+                          v->rank->program->graph->tensor[tensor].name, sbp_verify_rank(v), -1,
+                          (double)NAN, (double)NAN, 0);
+    v->updated[sbp_verify_slot(v, v->rank->chunk, tensor)] = hash;
+    return SBP_OK;
+}
+
+static bool is_state(const struct sbp_program *program, int buffer)
+{
+    const struct sbp_buffer *at = &program->buffer[buffer];
+    return at->use == SBP_USE_WEIGHT || at->use == SBP_USE_MOMENT ||
+           (at->use == SBP_USE_MASTER && buffer == program->master[at->tensor]);
+}
+
+/* Weights, master copies and moments of a rank's chunks. */
+static enum sbp_status hash_states(struct sbp_verifier *v, uint64_t *hash, struct sbp_diag *diag)
+{
+    struct sbp_rank *rank = v->rank;
+    *hash = 0;
+    for (int chunk = 0; chunk < rank->arena->chunks; chunk++) {
+        sbp_rank_turn(rank, chunk);
+        for (int b = 0; b < rank->program->buffer_count; b++)
+            if (is_state(rank->program, b))
+                SBP_TRY(sbp_verify_hash_memory(v, sbp_rank_buffer(rank, b),
+                                               rank->program->buffer[b].elements *
+                                                   sbp_rank_element_bytes(rank, b),
+                                               hash, diag));
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_verify_begin_step(struct sbp_verifier *v, struct sbp_diag *diag)
+{
+    for (int chunk = 0; chunk < v->rank->arena->chunks; chunk++) {
+        sbp_rank_turn(v->rank, chunk);
+        for (int t = 0; t < v->rank->program->graph->tensor_count; t++)
+            if (v->rank->program->weight_buffer[t] >= 0)
+                SBP_TRY(check_kept(v, t, diag));
+    }
+    if (v->scaler.is_on) {
+        SBP_TRY(hash_states(v, &v->states, diag));
+        sbp_loss_scaler_begin_step(&v->scaler);
+    }
+    return collect_all(v, &(struct states){false, 3, take_weight}, diag);
+}
+
+/* ---- within the step: outputs and updates -------------------------------------------------- */
+
+enum sbp_status sbp_verify_watch(struct sbp_verifier *v, int instr, struct sbp_diag *diag)
+{
+    const struct sbp_program *program = v->rank->program;
+    const int out = program->instr[instr].buffer[SBP_AT_OUT];
+    const int tensor = out < 0 ? -1 : program->buffer[out].tensor;
+    const int64_t slot = sbp_verify_slot(v, v->rank->chunk, tensor);
+    if (tensor < 0 || v->end_instr[slot] != instr)
+        return SBP_OK;
+    const struct sbp_spent start = sbp_verify_start_of_check();
+    const int64_t elements = program->buffer[out].elements;
+    char *const to =
+        (char *)v->output[slot] + v->rank->micro_batch * elements * v->rank->kernels->real_bytes;
+    SBP_TRY(sbp_rank_to_host(v->rank, to, sbp_rank_buffer(v->rank, out),
+                             elements * v->rank->kernels->real_bytes, diag));
+    sbp_verify_spend_since(v, start);
+    return SBP_OK;
+}
+
+/* ---- the step's end: gradients, outputs, loss, norm ---------------------------------------- */
+
+/* The bound of verify.h; 0 when `inherited` is negative, which says that both must be the same. */
+static double bound_of(const struct sbp_verifier *v, double terms, double sum, double inherited)
+{
+    const double arithmetic = (sqrt(terms) + v->log2_ranks) * v->wide_u * sum;
+    const double storing = v->u > v->wide_u ? (1 + v->log2_ranks) * v->u * sum / sqrt(terms) : 0;
+    return inherited < 0 ? 0 : SBP_VERIFY_C * (arithmetic + storing + inherited);
+}
+
+/* In a run that scales its loss, values may overflow: then all ranks leave the step out. */
+static bool overflows(struct sbp_verifier *v, double value)
+{
+    const bool overflows = v->rank->program->bytes.scales_loss && !isfinite(value);
+    v->overflows |= overflows;
+    return overflows;
+}
+
+/* An output that may be as large as half precision has no number for. */
+static bool leaves_range(const struct sbp_verifier *v, double value, double reference, double bound)
+{
+    const double largest = 65504;
+    return v->rank->kernels->real == SBP_REAL_FP16 && isinf(value) &&
+           copysign(1, value) == copysign(1, reference) && fabs(reference) + bound > largest;
+}
+
+static void take_gradient(void *context, const struct sbp_rank_blocks *blocks,
+                          const struct sbp_block_values *values)
+{
+    struct sbp_verifier *const v = context;
+    const struct sbp_program *program = program_of(v, blocks->piece);
+    const int tensor = blocks->tensor;
+    const double *gradient = sbp_reference_gradient(v->reference, tensor);
+    const struct sbp_magnitude *magnitude = v->reference->magnitude[tensor];
+    const struct sbp_weight_shard *shard = &program->shard[tensor];
+    const bool counts = first_replica(v, blocks, shard->level > 0 ? shard->axes : 0, values->place);
+    double squares = 0;
+    for (int64_t i = 0; i < values->count; i++) {
+        const int64_t at = values->global + i;
+        const double value = sbp_verify_real(v, values->at, i) / v->scaler.scale;
+        if (overflows(v, value))
+            continue;
+        const double bound = bound_of(v, (double)v->tokens, magnitude->sum[at],
+                                      sbp_magnitude_inherited(magnitude, at));
+        sbp_verify_compare(v, "gradient", program->graph->tensor[tensor].name, values->rank, at,
+                           value, gradient[at], bound);
+        squares += value * value;
+    }
+    if (counts)
+        v->squares += squares;
+}
+
+static void take_output(void *context, const struct sbp_rank_blocks *blocks,
+                        const struct sbp_block_values *values)
+{
+    struct sbp_verifier *const v = context;
+    const struct sbp_graph *graph = v->rank->program->graph;
+    const struct sbp_reference_output *output = v->reference->output[blocks->tensor];
+    for (int64_t i = 0; i < values->count; i++) {
+        const int64_t at = values->global + i;
+        const double bound =
+            bound_of(v, output->terms, output->sum[at], output->inherited[at / output->features]);
+        const bool is_gradient = blocks->tensor == graph->input;
+        const double value =
+            sbp_verify_real(v, values->at, i) / (is_gradient ? v->scaler.scale : 1);
+        if (is_gradient ? !overflows(v, value) : !leaves_range(v, value, output->value[at], bound))
+            sbp_verify_compare(v, is_gradient ? "gradient" : "output",
+                               graph->tensor[blocks->tensor].name, values->rank, at, value,
+                               output->value[at], bound);
+    }
+}
+
+/* An output of a micro-batch, which the instruction `end` of a piece completes. */
+static enum sbp_status collect_output(struct sbp_verifier *v, int piece, int end,
+                                      int64_t micro_batch, struct sbp_diag *diag)
+{
+    const struct sbp_program *program = program_of(v, piece);
+    const struct sbp_buffer *out = &program->buffer[program->instr[end].buffer[SBP_AT_OUT]];
+    const int tensor = out->tensor;
+    const int64_t bytes = out->elements * v->rank->kernels->real_bytes;
+    const int stages = v->channel->step->stages;
+    const char *output = piece % stages == v->channel->stage
+                             ? v->output[sbp_verify_slot(v, piece / stages, tensor)]
+                             : NULL;
+    const struct sbp_rank_blocks blocks = {.rank = v->rank,
+                                           .message = v->piece,
+                                           .context = v,
+                                           .piece = piece,
+                                           .tensor = tensor,
+                                           .dist = &out->dist,
+                                           .memory =
+                                               output == NULL ? NULL : output + micro_batch * bytes,
+                                           .on_host = true,
+                                           .elements = out->elements,
+                                           .first_row = micro_batch * program->graph->micro_batch,
+                                           .take = take_output};
+    return sbp_blocks_collect(&blocks, diag);
+}
+
+static enum sbp_status collect_outputs(struct sbp_verifier *v, int piece, struct sbp_diag *diag)
+{
+    const struct sbp_program *program = program_of(v, piece);
+    for (int t = 0; t < program->graph->tensor_count; t++) {
+        const int end = sbp_reference_end_instr(program, t);
+        for (int64_t m = 0; m < program->scope.micro_batches && end >= 0; m++)
+            SBP_TRY(collect_output(v, piece, end, m, diag));
+    }
+    return SBP_OK;
+}
+
+/* The loss is a statistic: wide. */
+static double bound_of_loss(const struct sbp_verifier *v, const struct sbp_reference *reference)
+{
+    return SBP_VERIFY_C *
+           ((sqrt((double)v->tokens) + v->log2_ranks) * v->wide_u * reference->loss_sum +
+            reference->loss_inherited);
+}
+
+/* Whether a rank left the step out, and whether that left its states alone. */
+static void check_overflow(struct sbp_verifier *v, int64_t rank, const struct summary *summary)
+{
+    sbp_verify_compare(v, "overflow", "", rank, 0, summary->overflowed, v->overflows, 0);
+    if (v->overflows)
+        sbp_verify_compare(v, "states that an overflow changed", "", rank, 0,
+                           summary->states_changed, 0, 0);
+}
+
+/* Loss, norm and clipping of one rank. The norm's squares are summed in double and reduced over the
+ * ranks in the run's type. */
+static void check_summary(struct sbp_verifier *v, int64_t rank, const struct summary *summary)
+{
+    const struct sbp_step *step = v->channel->step;
+    const int stage = (int)(rank / step->mesh.devices);
+    const bool has_loss =
+        stage == step->stages - 1 && program_of(v, step->pieces - 1)->loss_buffer >= 0;
+    const double clip = v->rank->program->graph->training.clip_norm;
+    const bool has_norm =
+        sbp_program_has_norm(&v->rank->program->graph->training, &v->rank->program->bytes) &&
+        !v->overflows;
+    const struct sbp_reference *reference = v->reference;
+    if (has_loss)
+        sbp_verify_compare(v, "loss", "", rank, 0, summary->loss, reference->loss,
+                           bound_of_loss(v, reference));
+    check_overflow(v, rank, summary);
+    if (has_norm && step->memory[stage].parameters > 0) {
+        const double norm = sqrt(v->squares), scale = clip > 0 && norm > clip ? clip / norm : 1;
+        const double elements = (double)v->rank->program->graph->parameters;
+        const double bound =
+            SBP_VERIFY_C * ((2 + v->log2_ranks) * v->wide_u + sqrt(elements) * 0x1p-53);
+        sbp_verify_compare(v, "gradient norm", "", rank, 0, summary->grad_norm, norm, bound * norm);
+        sbp_verify_compare(v, "clipping factor", "", rank, 0, summary->gradient_scale, scale,
+                           bound * scale);
+    }
+    if (summary->updates.first.found && !v->outcome.first.found)
+        v->outcome.first = summary->updates.first;
+}
+
+static enum sbp_status exchange_summaries(struct sbp_verifier *v, struct sbp_diag *diag)
+{
+    uint64_t states = 0;
+    if (v->scaler.is_on)
+        SBP_TRY(hash_states(v, &states, diag));
+    struct summary summary = {.loss = sbp_rank_loss(v->rank),
+                              .grad_norm = v->rank->grad_norm,
+                              .gradient_scale = v->rank->gradient_scale,
+                              .overflowed = v->rank->scaler.overflowed,
+                              .states_changed = states != v->states,
+                              .updates = v->outcome};
+    if (!sbp_verify_leads(v))
+        return sbp_channel_send(v->channel, 0, TAG_STEP, &summary, sizeof summary, diag);
+    check_summary(v, 0, &summary);
+    for (int peer = 1; peer < v->ranks; peer++) {
+        SBP_TRY(sbp_channel_receive(v->channel, peer, TAG_STEP, &summary, sizeof summary, diag));
+        check_summary(v, peer, &summary);
+    }
+    return SBP_OK;
+}
+
+/* All ranks must scale alike; said before the gradients that show it, too. */
+static enum sbp_status check_scales(struct sbp_verifier *v, struct sbp_diag *diag)
+{
+    double scale = v->rank->scaler.scale;
+    if (!v->scaler.is_on)
+        return SBP_OK;
+    if (!sbp_verify_leads(v))
+        return sbp_channel_send(v->channel, 0, TAG_SCALE, &scale, sizeof scale, diag);
+    for (int peer = 0; peer < v->ranks; peer++) {
+        if (peer > 0)
+            SBP_TRY(sbp_channel_receive(v->channel, peer, TAG_SCALE, &scale, sizeof scale, diag));
+        sbp_verify_compare(v, "loss scale", "", peer, 0, scale, v->scaler.scale, 0);
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_verify_end_step(struct sbp_verifier *v, struct sbp_diag *diag)
+{
+    SBP_TRY(check_scales(v, diag));
+    v->squares = 0;
+    v->overflows = false;
+    if (sbp_verify_leads(v))
+        v->reference->loss_scale = v->scaler.scale;
+    if (sbp_verify_leads(v))
+        SBP_TRY(sbp_reference_run(v->reference, v->rank->step, diag));
+    for (int piece = 0; piece < v->channel->step->pieces; piece++)
+        SBP_TRY(collect_outputs(v, piece, diag));
+    SBP_TRY(collect_all(v, &(struct states){true, 1, take_gradient}, diag));
+    SBP_TRY(exchange_summaries(v, diag));
+    v->scaler.overflowed = v->overflows;
+    return SBP_OK;
+}

@@ -1,0 +1,155 @@
+#include <math.h>
+#include <string.h>
+
+#include "executor/verify/textbook_priv.h"
+#include "executor/verify/verify_priv.h"
+
+static double wide_at(const struct sbp_verifier *v, const void *values, int64_t i)
+{
+    return values == NULL ? 0 : sbp_half_get(v->rank->wide->real, values, i);
+}
+
+/* The buffers of an UPDATE, at an element. */
+struct update_at {
+    const struct sbp_instr *instr;
+    struct sbp_update update;
+    struct sbp_textbook textbook;
+    char *state[3]; /* wide: the weight or its master copy, moments; NULL where there is none */
+    char *weight, *gradient;
+    char *gradient_master; /* NULL: there is none, nor a master copy */
+    int64_t start, count;
+};
+
+static void compare_update(struct sbp_verifier *v, const struct update_at *at,
+                           const struct sbp_parameter *run, const struct sbp_parameter *after,
+                           const struct sbp_parameter *bound, int64_t local)
+{
+    const struct sbp_program *program = v->rank->program;
+    const double off[3] = {fabs(run->weight - after->weight) - bound->weight,
+                           fabs(run->first - after->first) - bound->first,
+                           fabs(run->second - after->second) - bound->second};
+    if (off[0] <= 0 && off[1] <= 0 && off[2] <= 0)
+        return;
+    const char *name = program->graph->tensor[at->instr->tensor].name;
+    struct sbp_region region;
+    sbp_rank_region(v->rank, at->instr->buffer[SBP_AT_W], &region);
+    const struct sbp_stretch stretch = sbp_rank_stretch(program, at->instr->tensor, v->rank->rank);
+    const int64_t index =
+        local < stretch.count ? sbp_region_global(&region, stretch.first + local) : -1;
+    if (!(off[1] <= 0))
+        sbp_verify_report(v, "first moment", name, sbp_verify_rank(v), index, run->first,
+                          after->first, bound->first);
+    else if (!(off[2] <= 0))
+        sbp_verify_report(v, "second moment", name, sbp_verify_rank(v), index, run->second,
+                          after->second, bound->second);
+    else
+        sbp_verify_report(v, "updated weight", name, sbp_verify_rank(v), index, run->weight,
+                          after->weight, bound->weight);
+}
+
+/* A weight must be its master copy, rounded. */
+static void check_rounded(struct sbp_verifier *v, const struct update_at *at, int64_t i,
+                          double master)
+{
+    const struct sbp_parameter run = {.weight = sbp_verify_real(v, v->rounded, i)};
+    const float wide = (float)master;
+    double nearest; /* room for any real */
+    v->rank->kernels->from_wide(&nearest, &wide, 1);
+    const struct sbp_parameter after = {.weight = sbp_verify_real(v, &nearest, 0)};
+    compare_update(v, at, &run, &after, &(struct sbp_parameter){0}, at->start + i);
+}
+
+/* Compares one piece that has been updated; v->before holds what was, v->piece the gradient. */
+static void check_piece(struct sbp_verifier *v, const struct update_at *at, void *const *now)
+{
+    for (int64_t i = 0; i < at->count; i++) {
+        const struct sbp_parameter before = {
+            wide_at(v, v->before[0], i), at->state[1] == NULL ? 0 : wide_at(v, v->before[1], i),
+            at->state[2] == NULL ? 0 : wide_at(v, v->before[2], i)};
+        const struct sbp_parameter run = {wide_at(v, now[0], i), wide_at(v, now[1], i),
+                                          wide_at(v, now[2], i)};
+        struct sbp_parameter after, bound;
+        sbp_textbook_update(&at->textbook, sbp_verify_real(v, v->piece, i) / at->update.loss_scale,
+                            &before, &after, &bound);
+        compare_update(v, at, &run, &after, &bound, at->start + i);
+        if (at->gradient_master != NULL)
+            check_rounded(v, at, i, run.weight);
+    }
+}
+
+/* Updates a piece with the run's kernel. */
+static enum sbp_status run_piece(struct sbp_verifier *v, const struct update_at *at,
+                                 char *const *state, struct sbp_diag *diag)
+{
+    const struct sbp_kernels *kernels = v->rank->kernels;
+    const int64_t skip = at->start * kernels->real_bytes;
+    const bool has_master = at->gradient_master != NULL;
+    char *const converted =
+        has_master ? at->gradient_master + at->start * kernels->wide_bytes : NULL;
+    kernels->update(at->weight + skip, has_master ? state[0] : NULL, at->gradient + skip, converted,
+                    state[1], state[2], at->count, &at->update);
+    return v->rank->device->finish() == SBP_OK
+               ? SBP_OK
+               : sbp_fail(diag, SBP_E_BACKEND, "device %s failed", v->rank->device->name);
+}
+
+/* Saves a piece, updates it with the run's kernel, and checks it. */
+static enum sbp_status update_piece(struct sbp_verifier *v, const struct update_at *at,
+                                    struct sbp_diag *diag)
+{
+    const int64_t real = v->rank->kernels->real_bytes, wide = v->rank->kernels->wide_bytes;
+    char *state[3];
+    void *now[3] = {NULL, NULL, NULL};
+    struct sbp_spent start = sbp_verify_start_of_check();
+    for (int i = 0; i < 3; i++) {
+        state[i] = at->state[i] == NULL ? NULL : at->state[i] + at->start * wide;
+        if (state[i] != NULL)
+            SBP_TRY(sbp_rank_to_host(v->rank, v->before[i], state[i], at->count * wide, diag));
+    }
+    SBP_TRY(sbp_rank_to_host(v->rank, v->piece, at->gradient + at->start * real, at->count * real,
+                             diag));
+    sbp_verify_spend_since(v, start);
+    SBP_TRY(run_piece(v, at, state, diag));
+    start = sbp_verify_start_of_check();
+    enum sbp_status status = sbp_rank_to_host(v->rank, v->rounded, at->weight + at->start * real,
+                                              at->count * real, diag);
+    for (int i = 0; i < 3 && status == SBP_OK; i++) {
+        now[i] = state[i] == NULL ? NULL : (char *)v->before[i] + SBP_VERIFY_PIECE * sizeof(double);
+        if (state[i] != NULL)
+            status = sbp_rank_to_host(v->rank, now[i], state[i], at->count * wide, diag);
+    }
+    if (status == SBP_OK)
+        check_piece(v, at, now);
+    sbp_verify_spend_since(v, start);
+    return status;
+}
+
+enum sbp_status sbp_verify_update(struct sbp_verifier *v, const struct sbp_instr *instr,
+                                  struct sbp_diag *diag)
+{
+    struct sbp_rank *rank = v->rank;
+    struct update_at at = {.instr = instr,
+                           .state = {sbp_rank_buffer(rank, instr->buffer[SBP_AT_W2]),
+                                     sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED]),
+                                     sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED2])},
+                           .weight = sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_W]),
+                           .gradient =
+                               sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_DW]),
+                           .gradient_master = sbp_rank_buffer(rank, instr->buffer[SBP_AT_DW2])};
+    const int64_t elements = rank->program->shard[instr->tensor].elements;
+    SBP_TRY(sbp_rank_prepare_update(rank, &at.update, diag));
+    if (rank->scaler.overflowed)
+        return SBP_OK;
+    if (at.state[0] == NULL)
+        at.state[0] = at.weight;
+    at.textbook = sbp_textbook_make(&at.update, v->wide_u);
+    for (; at.start < elements; at.start += SBP_VERIFY_PIECE) {
+        at.count = elements - at.start < SBP_VERIFY_PIECE ? elements - at.start : SBP_VERIFY_PIECE;
+        SBP_TRY(update_piece(v, &at, diag));
+    }
+    const struct sbp_spent start = sbp_verify_start_of_check();
+    const enum sbp_status status = sbp_verify_hash_weight(
+        v, instr->tensor, &v->updated[sbp_verify_slot(v, rank->chunk, instr->tensor)], diag);
+    sbp_verify_spend_since(v, start);
+    return status;
+}

@@ -43,6 +43,15 @@ static enum sbp_status check_ranks(const struct sbp_bench_plan *first,
                     plan->file, (long long)b, first->file, (long long)a);
 }
 
+static struct sbp_run_options run_options(const struct sbp_bench_options *options,
+                                          const struct sbp_bench_plan *plan)
+{
+    struct sbp_run_options run = options->run;
+    run.steps = options->warmup + options->steps;
+    run.real = plan->real;
+    return run;
+}
+
 enum sbp_status sbp_bench_check(const struct sbp_bench_plan *plans, int count,
                                 const struct sbp_bench_options *options, struct sbp_diag *diag)
 {
@@ -51,7 +60,8 @@ enum sbp_status sbp_bench_check(const struct sbp_bench_plan *plans, int count,
         SBP_TRY(check_model(&plans[0], &plans[i], diag));
         if (strcmp(options->run.backend, "mpi") == 0)
             SBP_TRY(check_ranks(&plans[0], &plans[i], diag));
-        const enum sbp_status status = sbp_run_check(&plans[i].step, &options->run, &reason);
+        const struct sbp_run_options run = run_options(options, &plans[i]);
+        const enum sbp_status status = sbp_run_check(&plans[i].step, &run, &reason);
         if (status != SBP_OK)
             return sbp_fail(diag, status, "%s: %s", plans[i].file, reason.text);
     }
@@ -70,17 +80,21 @@ static double metric_of(const struct sbp_run_step *step, enum sbp_bench_metric m
     return seconds[metric];
 }
 
-static void keep_round(struct bench *bench, struct sbp_bench_row *row, int round,
+static void keep_times(struct bench *bench, struct sbp_bench_row *row, int round,
                        const struct sbp_run_result *run)
 {
     const struct sbp_bench_options *options = bench->options;
-    const struct sbp_run_prediction *prediction = &run->prediction;
     for (int metric = 0; metric < SBP_BENCH_METRICS; metric++) {
         for (int i = 0; i < options->steps; i++)
             bench->step_s[i] =
                 metric_of(&run->step[options->warmup + i], (enum sbp_bench_metric)metric);
         row->round_s[metric][round] = sbp_median(bench->step_s, options->steps);
     }
+}
+
+static void keep_prediction(struct sbp_bench_row *row, const struct sbp_run_result *run)
+{
+    const struct sbp_run_prediction *prediction = &run->prediction;
     row->predicted_s[SBP_BENCH_REPLAY] = row->predicted_s[SBP_BENCH_WALL] = prediction->step_s;
     row->predicted_s[SBP_BENCH_COMPUTE] = prediction->compute_s;
     row->predicted_s[SBP_BENCH_COMMUNICATION] = prediction->communication_s;
@@ -95,16 +109,20 @@ static void keep_round(struct bench *bench, struct sbp_bench_row *row, int round
 static enum sbp_status run_plan(struct bench *bench, int plan, int round)
 {
     const struct sbp_bench_plan *measured = &bench->plans[plan];
-    struct sbp_run_options options = bench->options->run;
+    const struct sbp_run_options options = run_options(bench->options, measured);
     struct sbp_run_result run;
-    options.steps = bench->options->warmup + bench->options->steps;
     SBP_TRY(
         sbp_run(&measured->step, &measured->plan.workload.cluster, &options, &run, bench->diag));
     bench->result->filled = run.filled;
     if (run.filled) {
         struct sbp_bench_row *const row = &bench->result->row[plan];
-        keep_round(bench, row, round, &run);
-        row->odd_step = row->odd_step > 0 ? row->odd_step : run.odd.step;
+        if (row->odd_step == 0 && run.odd.step > 0) {
+            row->odd_step = run.odd.step;
+            row->odd_what = run.odd.what;
+        }
+        keep_prediction(row, &run);
+        if (row->odd_step == 0)
+            keep_times(bench, row, round, &run);
     }
     sbp_run_free(&run);
     return SBP_OK;
@@ -163,6 +181,26 @@ static void summarise(struct sbp_bench_result *result, struct sbp_bench_row *row
     }
 }
 
+static void find_best(struct sbp_bench_result *result)
+{
+    result->best = -1;
+    for (int i = 0; i < result->count; i++)
+        if (result->row[i].odd_step == 0 &&
+            (result->best < 0 || median_each_s(result, i) < median_each_s(result, result->best)))
+            result->best = i;
+}
+
+static void tell_apart(struct sbp_bench_result *result)
+{
+    const double best_s = sbp_bench_each_s(
+        result, result->best, result->row[result->best].value[result->compared].high_s);
+    for (int i = 0; i < result->count; i++)
+        result->row[i].is_apart =
+            result->is_confident &&
+            (result->row[i].odd_step > 0 ||
+             sbp_bench_each_s(result, i, result->row[i].value[result->compared].low_s) > best_s);
+}
+
 void sbp_bench_compare(struct sbp_bench_result *result)
 {
     result->compared = SBP_BENCH_WALL;
@@ -171,15 +209,9 @@ void sbp_bench_compare(struct sbp_bench_result *result)
         if (!result->row[i].has_cores)
             result->compared = SBP_BENCH_REPLAY;
     }
-    for (int i = 0; i < result->count; i++)
-        if (median_each_s(result, i) < median_each_s(result, result->best))
-            result->best = i;
-    const double best_s = sbp_bench_each_s(
-        result, result->best, result->row[result->best].value[result->compared].high_s);
-    for (int i = 0; i < result->count; i++)
-        result->row[i].is_apart =
-            result->is_confident &&
-            sbp_bench_each_s(result, i, result->row[i].value[result->compared].low_s) > best_s;
+    find_best(result);
+    if (result->best >= 0)
+        tell_apart(result);
 }
 
 enum sbp_status sbp_bench_open(int count, int rounds, struct sbp_bench_result *result,

@@ -18,13 +18,14 @@
 
 struct sbp_bench_options {
     int rounds, warmup, steps;  /* steps: of a round, that count; >= 1, 0, 1 */
-    struct sbp_run_options run; /* of every run; its steps are set by those above */
+    struct sbp_run_options run; /* of every run; its steps and its type are set by others here */
 };
 
 struct sbp_bench_plan {
     const char *file;
     struct sbp_plan plan;
-    struct sbp_step step; /* made for a run; borrows from the plan */
+    struct sbp_step step; /* made for a run in `real`; borrows from the plan */
+    enum sbp_real real;
 };
 
 /* Seconds of a step. */
@@ -50,7 +51,10 @@ struct sbp_bench_row {
     int ranks;
     bool has_cores;                        /* one a rank */
     int64_t arena_bytes, high_water_bytes; /* of a rank: predicted, touched */
-    int odd_step;  /* the first step of a run, from 1, whose loss or norm is no number; 0: none */
+    /* The first step of a run, from 1, whose loss or norm is no number; 0: none. Steps after it
+     * were not run, so that such a plan has no times and is compared with none. */
+    int odd_step;
+    const char *odd_what; /* of the run, what it was */
     bool is_apart; /* slower than the best one: their intervals, of the confidence, do not meet */
 };
 
@@ -62,7 +66,7 @@ struct sbp_bench_result {
     double *scratch;                /* (rounds) */
     enum sbp_bench_metric compared; /* wall or replay */
     bool is_confident;              /* rounds suffice for intervals of the confidence */
-    int best;                       /* least median of the time of a unit */
+    int best; /* least median of the time of a unit; -1: no plan kept its numbers finite */
 };
 
 /* Refuses plans that cannot stand in one table, or cannot run, before any run: another model, or,

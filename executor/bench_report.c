@@ -26,13 +26,14 @@ static const char *unit_of(const struct sbp_bench_report *report)
     return sbp_summary_unit(&report->plans[0].plan.cut.graph, &count);
 }
 
-/* The plan with the least predicted time of a unit. */
+/* The plan with the least predicted time of a unit, among those that were measured. */
 static int predicted_best(const struct sbp_bench_result *result)
 {
-    int best = 0;
-    for (int i = 1; i < result->count; i++)
-        if (sbp_bench_each_s(result, i, result->row[i].predicted_s[SBP_BENCH_REPLAY]) <
-            sbp_bench_each_s(result, best, result->row[best].predicted_s[SBP_BENCH_REPLAY]))
+    int best = result->best;
+    for (int i = 0; i < result->count; i++)
+        if (result->row[i].odd_step == 0 &&
+            sbp_bench_each_s(result, i, result->row[i].predicted_s[SBP_BENCH_REPLAY]) <
+                sbp_bench_each_s(result, best, result->row[best].predicted_s[SBP_BENCH_REPLAY]))
             best = i;
     return best;
 }
@@ -125,7 +126,8 @@ static void add_head(struct sbp_table *table, const struct sbp_bench_plan *plan,
     const struct sbp_step *step = &plan->step;
     struct sbp_text head = {0};
     sbp_text_add_shown(&head, plan->file);
-    sbp_text_add(&head, ": %d rank%s", row->ranks, row->ranks == 1 ? "" : "s");
+    sbp_text_add(&head, ": %d rank%s, %s", row->ranks, row->ranks == 1 ? "" : "s",
+                 sbp_real_name(plan->real));
     if (step->stages > 1)
         sbp_text_add(&head, ", %d stages under %s", step->stages,
                      sbp_timeline_schedule_name(step->parallel.schedule));
@@ -150,10 +152,13 @@ static enum sbp_status print_table(const struct sbp_bench_report *report)
         const struct sbp_bench_row *row = &result->row[i];
         const bool wall = result->compared == SBP_BENCH_WALL;
         add_head(&table, &report->plans[i], row);
-        add_measured(&table, row, result->compared);
-        add_measured(&table, row, wall ? SBP_BENCH_REPLAY : SBP_BENCH_WALL);
+        if (row->odd_step == 0) {
+            add_measured(&table, row, result->compared);
+            add_measured(&table, row, wall ? SBP_BENCH_REPLAY : SBP_BENCH_WALL);
+        }
         add_predicted(&table, row);
-        add_ratios(&table, row, result->compared);
+        if (row->odd_step == 0)
+            add_ratios(&table, row, result->compared);
     }
     const enum sbp_status status = sbp_table_print(&table, stdout, 0);
     sbp_table_free(&table);
@@ -172,9 +177,9 @@ static enum sbp_status print_legend(const struct sbp_bench_report *report)
 {
     const struct sbp_bench_options *options = report->options;
     PRINT(
-        "\n%d rounds of %d steps after %d that are dropped, in turns; a round counts as the median "
-        "of its steps\n",
-        options->rounds, options->steps, options->warmup);
+        "\nrounds: %d, in turns, each of %d that count after %d that %s dropped; a round counts as "
+        "the median of its steps\n",
+        options->rounds, options->steps, options->warmup, options->warmup == 1 ? "is" : "are");
     if (!report->result->is_confident)
         PRINT("too few rounds for an interval of 99 %%: %d are needed\n", SBP_BENCH_ROUNDS);
     PRINT("replay: measured compute on the predicted timeline\n");
@@ -194,11 +199,11 @@ static enum sbp_status print_alike(const struct sbp_bench_report *report)
     const struct sbp_bench_result *result = report->result;
     int alike = 0;
     if (!result->is_confident) {
-        PRINT("told apart from none: %d rounds are too few\n", result->rounds);
+        PRINT("told apart from none: rounds are too few\n");
         return SBP_OK;
     }
     for (int i = 0; i < result->count; i++)
-        if (i != result->best && !result->row[i].is_apart)
+        if (i != result->best && result->row[i].odd_step == 0 && !result->row[i].is_apart)
             PRINT("%s%s", alike++ == 0 ? "not told apart from it: " : ", ", report->plans[i].file);
     if (alike == 0)
         PRINT("told apart from all others: their intervals do not meet\n");
@@ -229,19 +234,19 @@ static enum sbp_status print_failures(const struct sbp_bench_report *report)
 {
     for (int i = 0; i < report->result->count; i++)
         if (report->result->row[i].odd_step > 0)
-            PRINT("FAILED: %s: step %d: the loss or the gradient norm is no finite number\n",
-                  report->plans[i].file, report->result->row[i].odd_step);
+            PRINT("FAILED: %s: step %d: the %s is no finite number\n", report->plans[i].file,
+                  report->result->row[i].odd_step, report->result->row[i].odd_what);
     return SBP_OK;
 }
 
 static enum sbp_status print_text(const struct sbp_bench_report *report)
 {
     const struct sbp_run_options *run = &report->options->run;
-    PRINT("%s (%s, %s, %s), seed %llu\n\n", report->plans[0].plan.cut.graph.name, run->backend,
-          run->device, run->real == SBP_F64 ? "f64" : "f32", (unsigned long long)run->seed);
+    PRINT("%s (%s, %s), seed %llu\n\n", report->plans[0].plan.cut.graph.name, run->backend,
+          run->device, (unsigned long long)run->seed);
     SBP_TRY(print_table(report));
     SBP_TRY(print_legend(report));
-    if (report->result->count > 1)
+    if (report->result->count > 1 && report->result->best >= 0)
         SBP_TRY(print_best(report));
     SBP_TRY(print_failures(report));
     return fflush(stdout) == 0 ? SBP_OK : SBP_E_IO;
@@ -270,6 +275,20 @@ static void put_value(struct cJSON *parent, const char *key, const struct sbp_be
         sbp_json_push_measured(list, round_s[i], failed);
 }
 
+static void put_measured(struct cJSON *item, const struct sbp_bench_result *result, int index,
+                         bool *failed)
+{
+    const struct sbp_bench_row *row = &result->row[index];
+    struct cJSON *measured = sbp_json_put_object(item, "measured", failed);
+    for (int metric = 0; metric < SBP_BENCH_METRICS; metric++)
+        put_value(measured, metric_names[metric], &row->value[metric], row->round_s[metric],
+                  result->rounds, failed);
+    sbp_json_put_number(measured, "arena_bytes", (double)row->high_water_bytes, failed);
+    sbp_json_put_number(item, "ratio",
+                        compared(result, index)->median_s / row->predicted_s[result->compared],
+                        failed);
+}
+
 static void put_row(struct cJSON *plans, const struct sbp_bench_report *report, int index,
                     bool *failed)
 {
@@ -278,6 +297,7 @@ static void put_row(struct cJSON *plans, const struct sbp_bench_report *report, 
     const struct sbp_step *step = &report->plans[index].step;
     struct cJSON *item = sbp_json_push_object(plans, failed);
     sbp_json_put_text(item, "file", report->plans[index].file, failed);
+    sbp_json_put_text(item, "dtype", sbp_real_name(report->plans[index].real), failed);
     sbp_json_put_number(item, "ranks", row->ranks, failed);
     sbp_json_put_number(item, "stages", step->stages, failed);
     sbp_json_put_text(item, "schedule", sbp_timeline_schedule_name(step->parallel.schedule),
@@ -285,20 +305,25 @@ static void put_row(struct cJSON *plans, const struct sbp_bench_report *report, 
     sbp_json_put_number(item, "micro_batches", (double)step->micro_batches, failed);
     sbp_json_put_number(item, unit_of(report), (double)row->units, failed);
     sbp_json_put_bool(item, "wall_is_parallel", row->has_cores, failed);
-    struct cJSON *measured = sbp_json_put_object(item, "measured", failed);
     struct cJSON *predicted = sbp_json_put_object(item, "predicted", failed);
-    for (int metric = 0; metric < SBP_BENCH_METRICS; metric++) {
-        put_value(measured, metric_names[metric], &row->value[metric], row->round_s[metric],
-                  result->rounds, failed);
+    for (int metric = 0; metric < SBP_BENCH_METRICS; metric++)
         sbp_json_put_number(predicted, metric_names[metric], row->predicted_s[metric], failed);
-    }
-    sbp_json_put_number(measured, "arena_bytes", (double)row->high_water_bytes, failed);
     sbp_json_put_number(predicted, "arena_bytes", (double)row->arena_bytes, failed);
-    sbp_json_put_number(item, "ratio",
-                        compared(result, index)->median_s / row->predicted_s[result->compared],
-                        failed);
     if (row->odd_step > 0)
         sbp_json_put_number(item, "not_finite_step", row->odd_step, failed);
+    else
+        put_measured(item, result, index, failed);
+}
+
+static void put_best(struct cJSON *root, const struct sbp_bench_report *report, bool *failed)
+{
+    const struct sbp_bench_result *result = report->result;
+    sbp_json_put_text(root, "best", report->plans[result->best].file, failed);
+    sbp_json_put_text(root, "predicted_best", report->plans[predicted_best(result)].file, failed);
+    struct cJSON *alike = sbp_json_put_array(root, "not_told_apart", failed);
+    for (int i = 0; i < result->count; i++)
+        if (i != result->best && !result->row[i].is_apart)
+            sbp_json_push_text(alike, report->plans[i].file, failed);
 }
 
 enum sbp_status sbp_bench_print_json(const struct sbp_bench_report *report, struct sbp_diag *diag)
@@ -310,7 +335,6 @@ enum sbp_status sbp_bench_print_json(const struct sbp_bench_report *report, stru
     sbp_json_put_text(root, "model", report->plans[0].plan.cut.graph.name, &failed);
     sbp_json_put_text(root, "backend", options->run.backend, &failed);
     sbp_json_put_text(root, "device", options->run.device, &failed);
-    sbp_json_put_text(root, "dtype", options->run.real == SBP_F64 ? "f64" : "f32", &failed);
     sbp_json_put_number(root, "seed", (double)options->run.seed, &failed);
     sbp_json_put_number(root, "rounds", options->rounds, &failed);
     sbp_json_put_number(root, "steps", options->steps, &failed);
@@ -321,11 +345,7 @@ enum sbp_status sbp_bench_print_json(const struct sbp_bench_report *report, stru
     struct cJSON *plans = sbp_json_put_array(root, "plans", &failed);
     for (int i = 0; i < result->count && !failed; i++)
         put_row(plans, report, i, &failed);
-    sbp_json_put_text(root, "best", report->plans[result->best].file, &failed);
-    sbp_json_put_text(root, "predicted_best", report->plans[predicted_best(result)].file, &failed);
-    struct cJSON *alike = sbp_json_put_array(root, "not_told_apart", &failed);
-    for (int i = 0; i < result->count; i++)
-        if (i != result->best && !result->row[i].is_apart)
-            sbp_json_push_text(alike, report->plans[i].file, &failed);
+    if (result->best >= 0)
+        put_best(root, report, &failed);
     return sbp_json_finish(root, failed, diag);
 }

@@ -140,11 +140,11 @@ static enum sbp_real plan_real(const struct sbp_plan *plan)
 
 /* The step that runs: the plan's, or that of a smaller model (`small`, NULL: not asked for). On
  * failure nothing is left allocated. */
-static enum sbp_status make_step(const struct options *options, const struct sbp_plan *plan,
+static enum sbp_status make_step(enum sbp_real real, const struct sbp_plan *plan,
                                  struct sbp_plan *small, struct sbp_step *step,
                                  struct sbp_diag *diag)
 {
-    const struct sbp_element_bytes bytes = sbp_program_run_bytes(options->run.real);
+    const struct sbp_element_bytes bytes = sbp_program_run_bytes(real);
     const struct sbp_step_request request = {.graph = &plan->cut.graph,
                                              .cluster = plan->cut.cluster,
                                              .parallel = &plan->cut.parallel,
@@ -157,13 +157,15 @@ static enum sbp_status make_step(const struct options *options, const struct sbp
                          : sbp_step_make(&request, step, diag);
 }
 
-static enum sbp_status load(struct options *options, const char *path, struct sbp_plan *plan,
-                            struct sbp_plan *small, struct sbp_step *step, struct sbp_diag *diag)
+/* *real: what it runs in. */
+static enum sbp_status load(const struct options *options, const char *path, struct sbp_plan *plan,
+                            struct sbp_plan *small, struct sbp_step *step, enum sbp_real *real,
+                            struct sbp_diag *diag)
 {
     struct sbp_diag reason = {0};
     SBP_TRY(sbp_plan_read(path, plan, diag));
-    options->run.real = options->dtype < 0 ? plan_real(plan) : (enum sbp_real)options->dtype;
-    const enum sbp_status status = make_step(options, plan, small, step, &reason);
+    *real = options->dtype < 0 ? plan_real(plan) : (enum sbp_real)options->dtype;
+    const enum sbp_status status = make_step(*real, plan, small, step, &reason);
     if (status == SBP_OK)
         return SBP_OK;
     sbp_plan_free(plan);
@@ -247,7 +249,8 @@ static enum sbp_status run_plan(struct options *options, struct sbp_diag *diag)
     enum sbp_status status = check_trace(options, diag);
     if (status == SBP_OK)
         status = load(options, options->plans.word[0], &plan,
-                      options->verify == SBP_VERIFY_SHRUNK ? &small : NULL, &step, diag);
+                      options->verify == SBP_VERIFY_SHRUNK ? &small : NULL, &step,
+                      &options->run.real, diag);
     if (status != SBP_OK)
         return strcmp(options->run.backend, "mpi") == 0 ? sbp_run_refuse(status, diag) : status;
     progress.total = options->run.steps;
@@ -285,13 +288,13 @@ static enum sbp_status measure(const struct options *options, const struct sbp_b
 }
 
 /* Loads all plans, or *loaded of them on failure. */
-static enum sbp_status load_all(struct options *options, struct sbp_bench_plan *plans, int *loaded,
-                                struct sbp_diag *diag)
+static enum sbp_status load_all(const struct options *options, struct sbp_bench_plan *plans,
+                                int *loaded, struct sbp_diag *diag)
 {
     for (*loaded = 0; *loaded < options->plans.count; ++*loaded) {
         struct sbp_bench_plan *const one = &plans[*loaded];
         one->file = options->plans.word[*loaded];
-        SBP_TRY(load(options, one->file, &one->plan, NULL, &one->step, diag));
+        SBP_TRY(load(options, one->file, &one->plan, NULL, &one->step, &one->real, diag));
     }
     return SBP_OK;
 }

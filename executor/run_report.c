@@ -177,14 +177,32 @@ static int print_odd(const struct sbp_run_odd *odd)
                         odd->step, odd->what);
 }
 
-/* A plan's own bytes are those of the type that it is for. */
+static bool is_as_planned(const struct sbp_run_report *report)
+{
+    const struct sbp_precision *precision = &report->step->program[0].graph->precision;
+    return report->options->real == report->plan_real &&
+           sbp_program_runs_policy(precision, report->plan_real);
+}
+
+/* A plan's own bytes are those of the types that it is for. */
 static int print_types(const struct sbp_run_report *report)
 {
-    if (report->options->real == report->plan_real)
-        return 0;
-    return printf(
-        "tensors are in %s, of which bytes and prediction are; the plan itself is for %s\n",
-        sbp_real_name(report->options->real), sbp_real_name(report->plan_real));
+    return is_as_planned(report)
+               ? 0
+               : printf("tensors are in %s, of which bytes and prediction are; the plan itself is "
+                        "for %s\n",
+                        sbp_real_name(report->options->real),
+                        report->options->real == report->plan_real
+                            ? "another mix of types"
+                            : sbp_real_name(report->plan_real));
+}
+
+static int count_left_out(const struct sbp_run_result *result)
+{
+    int count = 0;
+    for (int i = 0; i < result->steps; i++)
+        count += result->step[i].left_out;
+    return count;
 }
 
 static int print_verdict(const struct sbp_run_report *report)
@@ -198,9 +216,13 @@ static int print_verdict(const struct sbp_run_report *report)
     if (result->finding.found)
         return printf("verification FAILED: %s\n",
                       sbp_verify_finding_text(&result->finding, text, (int)sizeof text));
-    return printf("verified: every gradient, loss and update agrees with one device in double; "
+    const int left_out = count_left_out(result);
+    if (left_out > 0 && left_out == result->steps)
+        return printf("verified: every loss and output agrees with one device in double, but no "
+                      "gradient or update: each step overflowed and was left out (--steps)\n");
+    return printf("verified: every gradient, loss and update%s agrees with one device in double; "
                   "largest difference is %.2f of its bound\n",
-                  result->worst_ratio);
+                  left_out > 0 ? " of steps that were not left out" : "", result->worst_ratio);
 }
 
 enum sbp_status sbp_run_print_end(const struct sbp_run_report *report, struct sbp_diag *diag)
@@ -208,11 +230,11 @@ enum sbp_status sbp_run_print_end(const struct sbp_run_report *report, struct sb
     char bytes[32];
     const struct sbp_run_result *result = report->result;
     SBP_TRY(written(print_legend(report), diag));
-    SBP_TRY(
-        written(printf("%s%d collective calls a step and %s of arena a rank, as the plan says\n",
-                       report->step->stages > 1 ? "at most " : "", result->calls,
-                       sbp_format_bytes((double)result->high_water_bytes, bytes)),
-                diag));
+    SBP_TRY(written(printf("%s%d collective calls a step and %s of arena a rank, as %s\n",
+                           report->step->stages > 1 ? "at most " : "", result->calls,
+                           sbp_format_bytes((double)result->high_water_bytes, bytes),
+                           is_as_planned(report) ? "the plan says" : "predicted"),
+                    diag));
     SBP_TRY(written(print_shrunk(report), diag));
     SBP_TRY(written(print_types(report), diag));
     SBP_TRY(written(print_verdict(report), diag));

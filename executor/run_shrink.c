@@ -81,13 +81,12 @@ static void shrink_vocabulary(cJSON *model, const struct scale *scale)
 static void shrink_number(cJSON *item, const struct scale *scale)
 {
     static const char *const heads[] = {"heads", "out_heads", "kv_heads", NULL};
-    static const char *const lengths[] = {"sequence", "positions", NULL};
     const int64_t value = (int64_t)item->valuedouble;
     if (is_width(item))
         set(item, value / scale->divisor);
     else if (is_among(item->string, heads) && scale->few_heads)
         set(item, shrink(scale, value, 1));
-    else if (is_among(item->string, lengths))
+    else if (strcmp(item->string, "sequence") == 0)
         set(item, shrink(scale, value, (int64_t)LEAST_SEQUENCE));
     else if (strcmp(item->string, "global_batch") == 0)
         set(item, scale->sequences);

@@ -74,6 +74,13 @@ static bool same_elements(const struct sbp_element_bytes *a, const struct sbp_el
            a->sum == b->sum && a->loss == b->loss && a->reduce == b->reduce;
 }
 
+bool sbp_program_runs_policy(const struct sbp_precision *precision, enum sbp_real real)
+{
+    const struct sbp_element_bytes policy = sbp_program_element_bytes(precision);
+    const struct sbp_element_bytes run = sbp_program_run_bytes(real);
+    return same_elements(&policy, &run) && precision->products == precision->activation;
+}
+
 enum sbp_real sbp_program_run_real(const struct sbp_precision *precision,
                                    const struct sbp_cluster *cluster)
 {

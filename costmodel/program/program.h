@@ -157,6 +157,8 @@ struct sbp_element_bytes sbp_program_run_bytes(enum sbp_real real);
  * the one whose rate the cluster gives; else single precision. */
 enum sbp_real sbp_program_run_real(const struct sbp_precision *precision,
                                    const struct sbp_cluster *cluster);
+/* Whether a run in that type has the bytes of a policy, and multiplies in its type. */
+bool sbp_program_runs_policy(const struct sbp_precision *precision, enum sbp_real real);
 /* Whether a step sums the squares of all gradients: for clipping, or to find overflows. */
 static inline bool sbp_program_has_norm(const struct sbp_training *training,
                                         const struct sbp_element_bytes *bytes)

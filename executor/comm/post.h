@@ -22,6 +22,7 @@ enum sbp_stay {
     SBP_STAYS_STEP,   /* the task of the step under way */
     SBP_STAYS_REPORT, /* times and findings of the step go to rank 0 */
     SBP_STAYS_VERIFY, /* rank 0 computes the step again, the others wait for it */
+    SBP_STAYS_OUTPUT, /* rank 0 writes a row, and waits for whoever reads it */
     SBP_STAYS_LEFT    /* its end is meant */
 };
 

@@ -16,9 +16,9 @@ static bool is_left_out(const struct sbp_rank *rank)
     return rank->scaler.overflowed && rank->scaler.scale > 1;
 }
 
-/* Whether an update takes its gradient, which must be finite: else the weights would no longer be
- * those of the step's begin, and the first layer that made it could not be found. Of clipped
- * gradients the norm tells; all ranks have the same. */
+/* Whether an update takes its gradient, which must be finite: the second look at the step trains on
+ * what the weights are then. Of clipped gradients the norm tells, and no weight is updated; else
+ * each rank looks at its own, and tensors whose gradient is finite may have been updated. */
 static enum sbp_status takes_gradient(struct sbp_runner *runner, const struct sbp_instr *instr,
                                       bool *takes, struct sbp_diag *diag)
 {
@@ -212,8 +212,10 @@ static enum sbp_status announce(struct sbp_runner *runner, int steps, struct sbp
     if (!sbp_runner_leads(runner))
         return SBP_OK;
     sbp_progress_end(&runner->progress); /* its line stands where rows go */
-    if (options->on_step != NULL)
+    if (options->on_step != NULL) {
+        sbp_post_stay(runner->channel.post, SBP_STAYS_OUTPUT, steps);
         SBP_TRY(options->on_step(options->context, runner->job->result, steps, diag));
+    }
     if (options->progress != NULL)
         options->progress->done += steps > 0;
     return SBP_OK;

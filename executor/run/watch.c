@@ -147,10 +147,10 @@ static void add_rank(struct sbp_text *text, const struct sbp_watch *watch,
 static void add_place(struct sbp_text *text, const struct sbp_watch *watch,
                       const struct sbp_board *board, int rank)
 {
-    static const char *const stays[] = {[SBP_STAYS_START] = "its start",
-                                        [SBP_STAYS_FILL] = "its initial weights",
-                                        [SBP_STAYS_REPORT] = "its report",
-                                        [SBP_STAYS_VERIFY] = "verification"};
+    static const char *const stays[] = {
+        [SBP_STAYS_START] = "its start",   [SBP_STAYS_FILL] = "its initial weights",
+        [SBP_STAYS_REPORT] = "its report", [SBP_STAYS_VERIFY] = "verification",
+        [SBP_STAYS_OUTPUT] = "its output", [SBP_STAYS_LEFT] = "its end"};
     const struct sbp_post *post = &board->post[rank];
     const int stay = load(&post->stay), stage = (int)(rank / watch->step->mesh.devices);
     const int task = load(&post->task);
@@ -164,7 +164,7 @@ static void add_place(struct sbp_text *text, const struct sbp_watch *watch,
         sbp_task_name(sbp_step_chunk(watch->step, stage, at->chunk), at, name, sizeof name);
         sbp_text_add(text, "%s", name);
     } else {
-        sbp_text_add(text, "%s", stays[stay] == NULL ? "its end" : stays[stay]);
+        sbp_text_add(text, "%s", stays[stay] == NULL ? "its begin" : stays[stay]);
     }
 }
 
@@ -300,6 +300,8 @@ static double limit_s(const struct sbp_watch *watch, const struct sbp_board *boa
     for (int r = 0; r < watch->ranks; r++) {
         const struct sbp_post *post = &board->post[r];
         const int stay = load(&post->stay);
+        if (stay == SBP_STAYS_OUTPUT)
+            return INFINITY;
         if (first < 0 && load(&post->process) > 0)
             first = r;
         is_patient =
@@ -310,10 +312,21 @@ static double limit_s(const struct sbp_watch *watch, const struct sbp_board *boa
            (first > 0 ? fmin(FIRST_LATE_S + NEXT_LATE_S * (first - 1), MOST_LATE_S) : 0);
 }
 
-/* When a rank of this host last noted something; the own ones are under way. */
-static bool is_over_deadline(const struct sbp_watch *watch, struct sbp_board *board)
+/* For how long the watch has looked without a pause. A process that was stopped and goes on finds
+ * all ranks of its host silent, since they were stopped with it. */
+static double awake_for_s(struct sbp_watch *watch)
 {
-    double newest_s = INFINITY;
+    const double now_s = sbp_clock_s();
+    if (now_s - watch->looks_s > SILENT_S)
+        watch->awake_s = now_s;
+    watch->looks_s = now_s;
+    return now_s - watch->awake_s;
+}
+
+/* When a rank of this host last noted something; the own ones are under way. */
+static bool is_over_deadline(struct sbp_watch *watch, struct sbp_board *board)
+{
+    double newest_s = awake_for_s(watch);
     bool is_any = false;
     for (int r = 0; r < watch->ranks; r++) {
         struct sbp_post *post = &board->post[r];
@@ -358,15 +371,17 @@ enum sbp_status sbp_watch_start(struct sbp_watch *watch, struct sbp_alarm *alarm
     watch->own = calloc(1, (size_t)watch->board_bytes);
     watch->scratch = calloc((size_t)watch->ranks, sizeof *watch->scratch);
     atomic_store(&watch->board, watch->own);
-    if (watch->own != NULL && watch->scratch != NULL &&
-        pthread_create(&watch->thread, NULL, watch_thread, watch) == 0) {
+    const bool has_memory = watch->own != NULL && watch->scratch != NULL;
+    if (has_memory && pthread_create(&watch->thread, NULL, watch_thread, watch) == 0) {
         watch->is_started = true;
         atomic_store(&alarm->watched, true);
         return SBP_OK;
     }
     free(watch->own);
     free(watch->scratch);
-    return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the watch over the ranks");
+    return has_memory
+               ? sbp_fail(diag, SBP_E_BACKEND, "no thread can be started to watch over the ranks")
+               : sbp_fail(diag, SBP_E_MEMORY, "out of memory for the watch over the ranks");
 }
 
 void sbp_watch_stop(struct sbp_watch *watch)

@@ -3,8 +3,10 @@
  * Ranks note on posts what they are at (executor/comm/post.h). Posts of one host are a board that
  * its processes share, so that each of them can say what the others are at. Every process has one
  * thread that watches. It ends the run when no rank of its host has noted anything for longer than
- * the deadline, or when the launcher ends this process because another one is gone; a signal that
- * the user sent is answered by it, too. Nothing here ends a process: the program's alarm does.
+ * the deadline (a time in which the watch itself was stopped does not count, nor one in which rank
+ * 0 waits for the reader of its rows), or when the launcher ends this process because another one
+ * is gone; a signal that the user sent is answered by it, too. Nothing here ends a process: the
+ * program's alarm does.
  *
  * MPI's blocking calls cannot be called off, and non-blocking ones are others than those that were
  * calibrated, so that the watch stands beside the calls instead of in them.
@@ -44,7 +46,9 @@ struct sbp_watch {
     struct sbp_board *_Atomic board;
     struct sbp_board *own; /* until ranks share one */
     int64_t board_bytes;
-    int *scratch; /* (ranks) */
+    int *scratch;   /* (ranks) */
+    double looks_s; /* the watch's last look, and since when it looks again and again */
+    double awake_s;
     char host[64];
     pthread_t thread;
     bool is_started, answered;

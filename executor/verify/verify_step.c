@@ -195,11 +195,9 @@ static double bound_of(const struct sbp_verifier *v, double terms, double sum, d
 }
 
 /* In a run that scales its loss, values may overflow: then all ranks leave the step out. */
-static bool overflows(struct sbp_verifier *v, double value)
+static bool is_number(const struct sbp_verifier *v, double value)
 {
-    const bool overflows = v->rank->program->bytes.scales_loss && !isfinite(value);
-    v->overflows |= overflows;
-    return overflows;
+    return !v->rank->program->bytes.scales_loss || isfinite(value);
 }
 
 /* An output that may be as large as half precision has no number for. */
@@ -224,8 +222,10 @@ static void take_gradient(void *context, const struct sbp_rank_blocks *blocks,
     for (int64_t i = 0; i < values->count; i++) {
         const int64_t at = values->global + i;
         const double value = sbp_verify_real(v, values->at, i) / v->scaler.scale;
-        if (overflows(v, value))
+        if (!is_number(v, value)) {
+            v->overflows = true;
             continue;
+        }
         const double bound = bound_of(v, (double)v->tokens, magnitude->sum[at],
                                       sbp_magnitude_inherited(magnitude, at));
         sbp_verify_compare(v, "gradient", program->graph->tensor[tensor].name, values->rank, at,
@@ -249,7 +249,8 @@ static void take_output(void *context, const struct sbp_rank_blocks *blocks,
         const bool is_gradient = blocks->tensor == graph->input;
         const double value =
             sbp_verify_real(v, values->at, i) / (is_gradient ? v->scaler.scale : 1);
-        if (is_gradient ? !overflows(v, value) : !leaves_range(v, value, output->value[at], bound))
+        /* No update takes the input's gradient, so that its overflow leaves no step out. */
+        if (is_gradient ? is_number(v, value) : !leaves_range(v, value, output->value[at], bound))
             sbp_verify_compare(v, is_gradient ? "gradient" : "output",
                                graph->tensor[blocks->tensor].name, values->rank, at, value,
                                output->value[at], bound);

@@ -25,10 +25,11 @@ static void compare_update(struct sbp_verifier *v, const struct update_at *at,
                            const struct sbp_parameter *bound, int64_t local)
 {
     const struct sbp_program *program = v->rank->program;
-    const double off[3] = {fabs(run->weight - after->weight) - bound->weight,
-                           fabs(run->first - after->first) - bound->first,
-                           fabs(run->second - after->second) - bound->second};
-    if (off[0] <= 0 && off[1] <= 0 && off[2] <= 0)
+    struct sbp_verify_outcome *outcome = &v->outcome;
+    const bool weight = sbp_verify_is_near(outcome, run->weight, after->weight, bound->weight);
+    const bool first = sbp_verify_is_near(outcome, run->first, after->first, bound->first);
+    const bool second = sbp_verify_is_near(outcome, run->second, after->second, bound->second);
+    if (weight && first && second)
         return;
     const char *name = program->graph->tensor[at->instr->tensor].name;
     struct sbp_region region;
@@ -36,10 +37,10 @@ static void compare_update(struct sbp_verifier *v, const struct update_at *at,
     const struct sbp_stretch stretch = sbp_rank_stretch(program, at->instr->tensor, v->rank->rank);
     const int64_t index =
         local < stretch.count ? sbp_region_global(&region, stretch.first + local) : -1;
-    if (!(off[1] <= 0))
+    if (!first)
         sbp_verify_report(v, "first moment", name, sbp_verify_rank(v), index, run->first,
                           after->first, bound->first);
-    else if (!(off[2] <= 0))
+    else if (!second)
         sbp_verify_report(v, "second moment", name, sbp_verify_rank(v), index, run->second,
                           after->second, bound->second);
     else

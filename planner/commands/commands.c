@@ -138,9 +138,11 @@ static const struct sbp_command commands[] = {
          "Plans take turns, round by round; a round counts as the median of its steps, and the "
          "interval is that of the median over rounds. Plans of other batches are compared by "
          "their rates. Starts sbplan-run, with --backend mpi under mpirun, and prints that "
-         "command. Exit status: 0 done, 1 a loss is no finite number, 2 bad usage or bad input, "
-         "130, 143 or 129 interrupted by SIGINT, SIGTERM or SIGHUP.",
-     .options = "--rounds --steps --warmup --backend --device --dtype --seed --json --help",
+         "command. Exit status: 0 done, 1 a loss or gradient is no finite number, or a rank is "
+         "lost, 2 bad usage or bad input, 130, 143 or 129 interrupted by SIGINT, SIGTERM or "
+         "SIGHUP.",
+     .options =
+         "--rounds --steps --warmup --backend --device --dtype --seed --deadline --json --help",
      .forwards = true,
      .run = sbp_command_bench},
     {.name = NULL},

@@ -133,7 +133,36 @@ ending() { # OPTION...
     ends 2 'deadline: "0" is not legal' $run "$@" --deadline 0
 }
 
-case $words in *' threads '*) ending ;; esac
+# A run that is stopped as a whole, and one whose reader takes no rows, go on when they may.
+pauses() { # HOW COMMAND...: the first step's row is in `out` before the pause
+    how=$1
+    shift
+    "$@" 2>err &
+    process=$!
+    sleep 2
+    [ "$how" != stop ] || { kill -STOP $process && sleep 4 && kill -CONT $process; }
+    sleep 4
+    kill -INT $process 2>/dev/null
+    status=0
+    wait $process || status=$?
+    [ $status -eq 130 ] || fail "$how: exit status $status, not 130"
+}
+
+unread() {
+    mkfifo rows
+    sleep 60 <>rows &
+    reader=$!
+    pauses full sh -c "exec $run $long --deadline 2 >rows"
+    kill $reader
+}
+
+case $words in
+*' threads '*)
+    ending
+    pauses stop sh -c "exec $run $long --deadline 2 >out"
+    unread
+    ;;
+esac
 case $words in
 *' mpi '*)
     ending --backend mpi

@@ -41,7 +41,7 @@ plan odd tiny-gpt --set 'optimizer={"name":"sgd","learning_rate":1000000}' --set
 
 # The plans of --top, as they lie there; each has its head, and measured stands beside predicted.
 expect 0 "$sbplan" bench plan.json plan-2.json plan-3.json --steps 1
-[ "$(grep -c '^plan.*json: 4 ranks$' out)" -eq 3 ] || fail 'no head of each plan'
+[ "$(grep -c '^plan.*json: 4 ranks, f32$' out)" -eq 3 ] || fail 'no head of each plan'
 for row in 'measured, replay' 'measured, wall' predicted 'measured / predicted'; do
     [ "$(grep -c "^  $row  " out)" -eq 3 ] || fail "no row \"$row\" of each plan"
 done
@@ -79,7 +79,13 @@ refuses 'one plan too many' "$run" plan.json plan-2.json
 # A loss that is no number is told, and the other plan is measured all the same.
 expect 1 "$sbplan" bench odd.json plan.json --rounds 1 --steps 6
 grep -q '^FAILED: odd.json: step [1-7]: the loss' out || fail 'a loss that is no number'
-grep -q '^plan.json: 4 ranks$' out || fail 'no other plan'
+grep -q '^plan.json: 4 ranks, f32$' out || fail 'no other plan'
+grep -q '^best measured: plan.json' out || fail 'a plan without times is best'
+
+# Each plan runs in its own precision.
+plan half tiny-gpt --set precision=mixed
+expect 0 "$sbplan" bench half.json plan.json --rounds 1
+grep -q '^half.json: 4 ranks, bf16$' out && grep -q '^plan.json: 4 ranks, f32$' out || fail 'one precision'
 
 status=0
 timeout --foreground --preserve-status -s INT 8 "$sbplan" bench plan.json plan-2.json --rounds 100000 \

@@ -7,6 +7,22 @@
 
 #include "run_checks.h"
 
+/* Whether the last rank's part of a gradient may be zeros, so that a fault there changes nothing:
+ * a rank's positions are a part of all where the sequence is split, and the last rows of a table
+ * may only fill up its vocabulary. */
+static bool may_be_zeros(const struct plan *plan, const struct sbp_instr *instr)
+{
+    const struct sbp_graph *graph = &plan->graph;
+    const int64_t devices = plan->mesh.devices;
+    if (instr->tensor < 0 || graph->op[0].kind != SBP_OP_EMBEDDING)
+        return false;
+    const int table = graph->op[0].weight[0];
+    const int64_t rows = graph->tensor[table].shape.size[SBP_DIM_IN];
+    const int64_t valid = graph->op[graph->op_count - 1].valid_vocabulary;
+    return instr->tensor == graph->op[0].weight[1] ||
+           (instr->tensor == table && valid * devices <= rows * (devices - 1));
+}
+
 /* An instruction with a kind of collective, or -1. */
 static int find_instr(const struct plan *plan, struct sbp_random *random,
                       enum sbp_instr_kind instr_kind, enum sbp_collective kind)
@@ -15,7 +31,8 @@ static int find_instr(const struct plan *plan, struct sbp_random *random,
     int found = -1, seen = 0;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
-        if (instr->kind != instr_kind || instr->box.kind != kind)
+        if (instr->kind != instr_kind || instr->box.kind != kind ||
+            (instr->section != SBP_SECTION_FORWARD && may_be_zeros(plan, instr)))
             continue;
         if (instr_kind == SBP_INSTR_GATHER &&
             instr->tensor != program->graph->op[instr->op].weight[0])
@@ -134,6 +151,7 @@ static int find_between(const struct plan *plan, struct sbp_random *random, bool
     const struct sbp_program *program = &plan->step.program[*piece];
     for (int i = 0; i < program->instr_count; i++)
         if (program->instr[i].kind == kind && runs(plan, *piece, &program->instr[i]) &&
+            !may_be_zeros(plan, &program->instr[i]) &&
             sbp_random_below(random, (uint64_t)++seen) == 0)
             found = i;
     return found;
@@ -250,7 +268,7 @@ static bool updates(const struct plan *plan, int stage, int instr)
 static bool sums_tied(const struct plan *plan, int stage, int instr)
 {
     const struct sbp_instr *at = instr_of(plan, stage, instr);
-    return at->kind == SBP_INSTR_INNER && at->tensor >= 0;
+    return at->kind == SBP_INSTR_INNER && at->tensor >= 0 && !may_be_zeros(plan, at);
 }
 
 static bool scatters_padded(const struct plan *plan, int stage, int instr)

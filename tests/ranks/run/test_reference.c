@@ -81,7 +81,7 @@ static void check_reference(const struct plan *plan, const char *model, struct s
     options.verify = false;
     run_plan(plan, &options, model, &result);
     expect_ok(
-        sbp_reference_open(&reference, &plan->graph, &plan->cluster, options.seed, 0x1p-53, &diag),
+        sbp_reference_open(&reference, &plan->graph, &plan->cluster, options.seed, SBP_F64, &diag),
         &diag);
     assert_int_equal(sbp_rank_fill_weights(&reference.rank), SBP_OK);
     assert_int_equal(sbp_rank_fill_weights(&reference.shadow), SBP_OK);
@@ -141,7 +141,7 @@ static void counted_bytes_are_allocated(void **state)
     (void)state;
     plan_open(&plan, model, (const int[]){2, 0});
     const double before = allocated();
-    expect_ok(sbp_reference_open(&reference, &plan.graph, &plan.cluster, 1, 0x1p-24, &diag), &diag);
+    expect_ok(sbp_reference_open(&reference, &plan.graph, &plan.cluster, 1, SBP_F32, &diag), &diag);
     const double taken = allocated() - before;
     expect_ok(sbp_reference_bytes(&plan.graph, &plan.cluster, &counted, &diag), &diag);
     if (before > 0 && !(fabs(taken + OPERANDS - counted) <= 0.01 * counted))

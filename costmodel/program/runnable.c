@@ -79,7 +79,7 @@ static enum sbp_status check_axis(const struct sbp_graph *graph,
 bool sbp_runnable_schedule(enum sbp_schedule schedule)
 {
     return schedule == SBP_ONE_F_ONE_B || schedule == SBP_GPIPE || schedule == SBP_INTERLEAVED ||
-           schedule == SBP_ZERO_BUBBLE;
+           schedule == SBP_ZERO_BUBBLE || schedule == SBP_MESSAGE_DRIVEN;
 }
 
 static const char *schedules_that_run(char *text, size_t size)

@@ -2,7 +2,10 @@
  *
  * A device's arena holds the states of one chunk after the other, then the frames of micro-batches
  * in flight, then what one micro-batch at work needs besides. The order of the works says when a
- * frame begins and ends, so that frames are placed ahead of a step. Every part of a frame has a
+ * frame begins and ends, so that frames are placed ahead of a step. Where arrivals decide, that is
+ * the order with most micro-batches in flight: it gives micro-batch m frame m mod the limit, which
+ * is free in every other order, too, since the first stage begins none before the one that many
+ * before it has come back. Every part of a frame has a
  * region of its own, where it gets the lowest hole that is large enough. Frames of chunks differ in
  * size: they share a region, since they are not fullest at the same time, or, where gaps would cost
  * more, those that are about alike have slots of one size. Offsets are multiples of 64.
@@ -24,8 +27,8 @@ struct sbp_stage_layout {
     int64_t bytes; /* the whole arena */
 };
 
-/* The works of a stage in order; *work is the arena's. E_UNSUPPORTED: the schedule has no fixed
- * order; E_INPUT, E_MEMORY. */
+/* The works of a stage in order (costmodel/timeline/works.h); *work is the arena's. E_UNSUPPORTED:
+ * the schedule has no fixed order; E_INPUT, E_MEMORY. */
 enum sbp_status sbp_stage_works(const struct sbp_step *step, int stage, struct sbp_arena *arena,
                                 struct sbp_timeline_work **work, int64_t *count,
                                 struct sbp_diag *diag) SBP_MUST_USE;

@@ -428,8 +428,18 @@ static void add_memory(const struct sbp_program *program, const struct sbp_clust
     memory->parameters += program->parameters;
 }
 
-/* Bytes of a device. Frames that differ in size may leave gaps, and parts of them are not fullest
- * at the same time in a short step, which the timeline does not see. */
+/* Where arrivals decide, a run can have other ones than the timeline: all that the first stage has
+ * injected may wait for the stages behind. */
+static int most_in_flight(const struct sbp_step *step, int stage)
+{
+    const int first = step->timeline.device[0].in_flight;
+    return sbp_timeline_is_driven(step->parallel.schedule, step->stages, stage)
+               ? first
+               : step->timeline.device[stage].in_flight;
+}
+
+/* Bytes of a device. Frames that differ in size may leave gaps, parts of them are not fullest at
+ * the same time in a short step, and arrivals may be others, which the timeline does not see. */
 static enum sbp_status device_bytes(const struct job *job, int stage, int64_t *bytes)
 {
     struct sbp_step *step = job->step;
@@ -437,7 +447,8 @@ static enum sbp_status device_bytes(const struct job *job, int stage, int64_t *b
     int64_t held = 0, transient = 0;
     struct sbp_stage_layout layout;
     *bytes = step->timeline.device[stage].peak_bytes;
-    if (step->parallel.schedule != SBP_INTERLEAVED && step->parallel.schedule != SBP_ZERO_BUBBLE)
+    if (step->parallel.schedule != SBP_INTERLEAVED && step->parallel.schedule != SBP_ZERO_BUBBLE &&
+        !sbp_timeline_is_driven(step->parallel.schedule, step->stages, stage))
         return SBP_OK;
     for (int chunk = 0; chunk < chunks; chunk++) {
         const struct sbp_stage_cost *cost = &step->cost[stage * chunks + chunk];
@@ -468,7 +479,7 @@ static enum sbp_status sum_memory(const struct job *job)
                 memory->transient_bytes = cost->transient_bytes;
         }
         memory->reserve_bytes = step->cluster.reserve_bytes;
-        memory->in_flight = step->timeline.device[stage].in_flight;
+        memory->in_flight = most_in_flight(step, stage);
         if (memory->device_bytes > totals->device_bytes)
             totals->device_bytes = memory->device_bytes;
         if (memory->host_bytes > totals->host_bytes)

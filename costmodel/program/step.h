@@ -36,7 +36,8 @@ struct sbp_step_request {
 struct sbp_stage_memory {
     int64_t weight_bytes, gradient_bytes, moment_bytes, master_bytes, bucket_bytes, reserve_bytes;
     int64_t kept_bytes, parked_bytes, transient_bytes; /* of one micro-batch */
-    int in_flight;                                     /* micro-batches (of a chunk each) */
+    int in_flight; /* micro-batches (of a chunk each); under message-driven, the most that arrivals
+                      can leave with the stage */
     int64_t device_bytes, host_bytes;
     int64_t parameters; /* elements of weights that the device works with: whole blocks */
 };

@@ -87,6 +87,7 @@ struct device {
     int stage;
     const struct sbp_tasks *tasks;
     const struct sbp_task_time *time;
+    int64_t drawn[2]; /* forward, backward works, where arrivals ordered them */
 };
 
 static const struct sbp_stage_cost *cost_of(const struct device *device, int chunk)
@@ -180,6 +181,21 @@ static int64_t draw_tasks(struct device *device, int64_t first)
     return end;
 }
 
+/* The work that is drawn next, of which `listed` begins the list's next one: counters go in the
+ * order of time. */
+static int64_t next_work(struct device *device, int64_t listed)
+{
+    const int64_t count = device->process.step->micro_batches;
+    const int64_t forward = device->drawn[0], backward = device->drawn[1];
+    int64_t *const *begin = device->tasks->begin;
+    if (begin[0] == NULL || backward == count)
+        return listed;
+    const bool back =
+        forward == count || (backward < forward && device->time[begin[1][backward]].begin_s <
+                                                       device->time[begin[0][forward]].begin_s);
+    return begin[back][device->drawn[back]++];
+}
+
 void sbp_step_trace_played(const struct sbp_step *step, int stage, const struct sbp_tasks *tasks,
                            const struct sbp_play *play, const double *compute_s,
                            struct sbp_task_time *time)
@@ -206,8 +222,8 @@ void sbp_step_trace_tasks(struct sbp_trace *trace, int pid, const char *process,
         device.process.held_bytes += cost_of(&device, chunk)->static_bytes;
     sbp_trace_process(trace, pid, process);
     count_bytes(&device.process, 0, device.process.held_bytes);
-    for (int64_t i = 0; i < tasks->count;)
-        i = draw_tasks(&device, i);
+    for (int64_t end = 0; end < tasks->count;)
+        end = draw_tasks(&device, next_work(&device, end));
 }
 
 /* ---- work by work -------------------------------------------------------------------------- */

@@ -218,6 +218,23 @@ static enum sbp_status list(struct lister *l, const struct sbp_timeline_work *wo
     return status;
 }
 
+/* Finds the works between which arrivals decide. */
+static enum sbp_status find_begins(const struct sbp_step *step, struct sbp_arena *arena,
+                                   struct sbp_tasks *tasks)
+{
+    for (int back = 0; back < 2; back++) {
+        tasks->begin[back] = SBP_NEW(arena, int64_t, step->micro_batches);
+        if (tasks->begin[back] == NULL)
+            return SBP_E_MEMORY;
+    }
+    for (int64_t i = 0; i < tasks->count; i++) {
+        const struct sbp_task *task = &tasks->task[i];
+        if (task->begins && task->work != SBP_WORK_UPDATE)
+            tasks->begin[task->work == SBP_WORK_BACKWARD][task->micro_batch] = i;
+    }
+    return SBP_OK;
+}
+
 /* Tasks of a stage, at most; false: they are too many. */
 static bool count_most(const struct sbp_step *step, int stage, int64_t *most)
 {
@@ -239,7 +256,9 @@ enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sb
         return sbp_fail(diag, SBP_E_RANGE, "a step of %lld micro-batches has more than 2^31 tasks",
                         (long long)step->micro_batches);
     tasks->task = SBP_NEW(arena, struct sbp_task, most + 1);
-    const enum sbp_status status = tasks->task == NULL ? SBP_E_MEMORY : list(&lister, work, count);
+    enum sbp_status status = tasks->task == NULL ? SBP_E_MEMORY : list(&lister, work, count);
+    if (status == SBP_OK && sbp_timeline_is_driven(step->parallel.schedule, step->stages, stage))
+        status = find_begins(step, arena, tasks);
     return status == SBP_OK ? status : sbp_fail(diag, status, "out of memory for a step's tasks");
 }
 

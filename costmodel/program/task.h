@@ -12,6 +12,11 @@
  *
  * A micro-batch has a frame of the arena while it is in flight on a chunk (stage_layout.h); frames
  * are numbered by the lowest free number.
+ *
+ * Where arrivals decide what a stage does next (message-driven), the list is one order of several:
+ * whoever plays it takes forward works one after the other, and backward works likewise, but begins
+ * one or the other by what has come. Gradients are summed in the order of micro-batches either way,
+ * so that all orders compute the same.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_TASK_H
 #define SBP_COSTMODEL_PROGRAM_TASK_H
@@ -32,6 +37,9 @@ struct sbp_tasks {
     struct sbp_task *task;
     int64_t count;
     int frames; /* micro-batches of a chunk each that are in flight, at most */
+    /* (micro-batches) the first tasks of forward works, of backward works, where arrivals decide
+     * between the next of each; NULL: the list is the order. */
+    int64_t *begin[2];
 };
 
 /* The tasks of a stage of a step that was made for a run; arrays are the arena's. E_UNSUPPORTED:
@@ -49,6 +57,14 @@ static inline const struct sbp_instr *sbp_task_instr(const struct sbp_step *step
                                                      const struct sbp_task *task)
 {
     return &sbp_step_chunk(step, stage, task->chunk)->instr[task->instr];
+}
+
+/* The task after the work, or the step's end, that begins with a task. */
+static inline int64_t sbp_tasks_end(const struct sbp_tasks *tasks, int64_t first)
+{
+    while (!tasks->task[first].ends)
+        first++;
+    return first + 1;
 }
 
 /* Names a task for traces and messages, "backward h1.mlp.fc1 [3]": its instruction, the tensor or

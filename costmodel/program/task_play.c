@@ -9,6 +9,7 @@ struct lane {
     const double *length_s;
     double *begin_s, *end_s;
     int64_t next;
+    int64_t done[2]; /* forward, backward works, where arrivals decide */
     double free_s, link_free_s[2];
     double *arrival_s[2]; /* (chunks, micro_batches) of activations, of gradients; < 0: not sent */
 };
@@ -106,6 +107,13 @@ static bool sum(struct player *player, int tensor)
     return true;
 }
 
+/* Whether arrivals decide what the stage does next. The last backward work is always its last
+ * work, after which the list goes on. */
+static bool is_driven(const struct player *player, const struct lane *lane)
+{
+    return lane->tasks->begin[0] != NULL && lane->done[1] < player->step->micro_batches;
+}
+
 /* Plays a stage's next task if it need not wait. */
 static bool play_next(struct player *player, int stage)
 {
@@ -123,6 +131,60 @@ static bool play_next(struct player *player, int stage)
         work(lane);
     return true;
 }
+
+/* ---- arrivals ------------------------------------------------------------------------------ */
+
+/* When the message of a stage's next forward, or backward, work is there; INFINITY: not on its
+ * way. */
+static double next_arrival(const struct player *player, const struct lane *lane, int back)
+{
+    if (lane->done[back] == player->step->micro_batches)
+        return INFINITY;
+    const double arrival_s = *arrival_of(player, lane->stage, back, (int)lane->done[back]);
+    return arrival_s < 0 ? INFINITY : arrival_s;
+}
+
+/* When a stage can go on where arrivals decide. */
+static double turn_of(const struct player *player, const struct lane *lane)
+{
+    return fmax(lane->free_s, fmin(next_arrival(player, lane, 0), next_arrival(player, lane, 1)));
+}
+
+/* Plays a whole work of the stage that can go on first: what others do later comes later. False:
+ * no stage can. */
+static bool drive(struct player *player)
+{
+    struct lane *first = NULL;
+    double first_s = INFINITY;
+    for (int stage = 0; stage < player->step->stages; stage++) {
+        struct lane *const lane = &player->lane[stage];
+        if (is_driven(player, lane) && turn_of(player, lane) < first_s) {
+            first = lane;
+            first_s = turn_of(player, lane);
+        }
+    }
+    if (first == NULL)
+        return false;
+    const int back = next_arrival(player, first, 1) <= first_s;
+    first->next = first->tasks->begin[back][first->done[back]++];
+    const int64_t end = sbp_tasks_end(first->tasks, first->next);
+    while (first->next < end && play_next(player, first->stage))
+        ;
+    return true;
+}
+
+/* Plays what needs no decision as far as it goes. */
+static void play_lists(struct player *player)
+{
+    for (bool moves = true; moves;) {
+        moves = false;
+        for (int stage = 0; stage < player->step->stages; stage++)
+            while (!is_driven(player, &player->lane[stage]) && play_next(player, stage))
+                moves = true;
+    }
+}
+
+/* ---- playing ------------------------------------------------------------------------------- */
 
 double **sbp_tasks_lengths(const struct sbp_step *step, const struct sbp_tasks *tasks,
                            double *const *compute_s, struct sbp_arena *arena)
@@ -195,12 +257,9 @@ enum sbp_status sbp_tasks_play(const struct sbp_step *step, const struct sbp_tas
     *play = (struct sbp_play){0};
     if (open_lanes(&player, tasks, length_s, arena, play) != SBP_OK)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the times of a step");
-    for (bool moves = true; moves;) {
-        moves = false;
-        for (int stage = 0; stage < step->stages; stage++)
-            while (play_next(&player, stage))
-                moves = true;
-    }
+    do
+        play_lists(&player);
+    while (drive(&player));
     for (int stage = 0; stage < step->stages; stage++)
         play->step_s = fmax(play->step_s, player.lane[stage].free_s);
     return refuse(&player, diag);

@@ -82,12 +82,19 @@ static void step(struct loop *loop, int device, double at_s)
     refresh(loop, device);
 }
 
+/* Micro-batches that are injected at first. */
+static int limit_of(const struct sbp_timeline_run *run)
+{
+    const int asked = run->request->pipeline_limit, count = run->micro_batches;
+    const int limit = asked > 0 ? asked : run->devices;
+    return limit < count ? limit : count;
+}
+
 static void inject(struct loop *loop)
 {
-    const int asked = loop->run->request->pipeline_limit, count = loop->run->micro_batches;
     const bool alone = loop->run->devices == 1; /* first and last: nobody sends it anything */
-    const int limit = alone ? count : asked > 0 ? asked : loop->run->devices;
-    for (int i = 0; i < limit && i < count; i++) {
+    const int limit = alone ? loop->run->micro_batches : limit_of(loop->run);
+    for (int i = 0; i < limit; i++) {
         act(loop, SBP_TO_NEXT, 0);
         if (alone)
             act(loop, SBP_TO_PREVIOUS, 0);
@@ -117,4 +124,22 @@ static enum sbp_status play(struct sbp_timeline_run *run)
     return SBP_OK;
 }
 
-const struct sbp_schedule_entry sbp_schedule_message_driven = {.takes_limit = true, .play = play};
+/* The first stage's order holds all that is in flight, and no stage can hold more. The last one
+ * holds one micro-batch. */
+static struct sbp_timeline_work *arrange(const struct sbp_timeline_run *run, int device,
+                                         struct sbp_timeline_work *work)
+{
+    const int count = run->micro_batches;
+    const int ahead = device == run->devices - 1 ? 1 : limit_of(run);
+    for (int i = 0; i < ahead; i++)
+        *work++ = sbp_timeline_work_of(SBP_WORK_FORWARD, device, i);
+    for (int i = 0; i < count; i++) {
+        *work++ = sbp_timeline_work_of(SBP_WORK_BACKWARD, device, i);
+        if (i + ahead < count)
+            *work++ = sbp_timeline_work_of(SBP_WORK_FORWARD, device, i + ahead);
+    }
+    return work;
+}
+
+const struct sbp_schedule_entry sbp_schedule_message_driven = {
+    .takes_limit = true, .arrange = arrange, .play = play};

@@ -2,8 +2,8 @@
  *
  * A schedule either lists the works of every device in order (`arrange`, or `simulate` where
  * devices are not stages), which sbp_timeline_run_play then plays as early as messages allow, or
- * has a loop of its own (`play`). A work is one pass of one micro-batch on one virtual stage, or an
- * update.
+ * has a loop of its own (`play`), whose list is what sbp_timeline_works gives. A work is one pass
+ * of one micro-batch on one virtual stage, or an update.
  */
 #ifndef SBP_COSTMODEL_TIMELINE_TIMELINE_RUN_PRIV_H
 #define SBP_COSTMODEL_TIMELINE_TIMELINE_RUN_PRIV_H

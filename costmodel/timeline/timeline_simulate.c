@@ -231,12 +231,13 @@ static void report(const struct sbp_timeline_run *run, struct sbp_timeline *time
 
 static enum sbp_status prepare(struct sbp_timeline_run *run)
 {
-    run->works = run->schedule->arrange == NULL
+    const bool is_listed = run->schedule->play == NULL && run->schedule->arrange != NULL;
+    run->works = !is_listed
                      ? 0
                      : (run->schedule->splits_backward ? 3 : 2) * run->stages * run->micro_batches;
     SBP_TRY(sbp_timeline_run_allocate(run));
     struct sbp_timeline_work *at = run->work;
-    for (int d = 0; run->schedule->arrange != NULL && d < run->devices; d++) {
+    for (int d = 0; is_listed && d < run->devices; d++) {
         at = run->schedule->arrange(run, d, at);
         run->first[d + 1] = at - run->work;
     }

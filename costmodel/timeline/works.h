@@ -2,6 +2,10 @@
  *
  * A work is one pass of one micro-batch over one virtual stage. A stage's program runs the works
  * one after the other (costmodel/program/task.h), as the simulated timeline does.
+ *
+ * Under message-driven the first and the last stage have an order, too. Stages between them do what
+ * has come: their forward works in order of micro-batches, their backward works likewise, and of
+ * two that could go on the backward one (Myelin, algorithm 2).
  */
 #ifndef SBP_COSTMODEL_TIMELINE_WORKS_H
 #define SBP_COSTMODEL_TIMELINE_WORKS_H
@@ -22,8 +26,15 @@ struct sbp_timeline_work {
     int32_t micro_batch;
 };
 
-/* The works of a device in order; costs of the request count for nothing. *work is the arena's.
- * E_INPUT as sbp_timeline_simulate; E_UNSUPPORTED: the schedule has no fixed order; E_MEMORY. */
+/* Whether arrivals decide which work of a stage comes next. */
+static inline bool sbp_timeline_is_driven(enum sbp_schedule schedule, int stages, int stage)
+{
+    return schedule == SBP_MESSAGE_DRIVEN && stage > 0 && stage < stages - 1;
+}
+
+/* The works of a device in order; costs of the request count for nothing. Where arrivals decide it
+ * is the order that holds most micro-batches at a time. *work is the arena's. E_INPUT as
+ * sbp_timeline_simulate; E_UNSUPPORTED: the schedule has no fixed order; E_MEMORY. */
 enum sbp_status sbp_timeline_works(const struct sbp_timeline_request *request, int device,
                                    struct sbp_arena *arena, struct sbp_timeline_work **work,
                                    int64_t *count, struct sbp_diag *diag) SBP_MUST_USE;

@@ -179,20 +179,48 @@ enum sbp_status sbp_actor_start(const struct sbp_actor_job *job, struct sbp_acto
     return status;
 }
 
+/* sbp_actor_finish has the reason. */
+static enum sbp_status outcome_so_far(struct sbp_actor_running *running)
+{
+    return atomic_load(&running->stopped) ? SBP_E_PEER : SBP_OK;
+}
+
+/* Whether an actor may act next; without an order, whether it has acts left. */
+static bool is_next(const struct sbp_actor_lane_run *lane, int actor)
+{
+    const struct sbp_actor_state *state = &lane->running->state;
+    const struct sbp_actor_order *order = sbp_actor_order(state->graph, state->rank, lane->id);
+    return order->actor == NULL ? sbp_actor_has_acts(state, actor)
+                                : lane->at < order->count && order->actor[lane->at] == actor;
+}
+
+static enum sbp_status check_next(const struct sbp_actor_lane_run *lane, int actor,
+                                  struct sbp_diag *diag)
+{
+    return is_next(lane, actor) ? SBP_OK
+                                : sbp_fail(diag, SBP_E_INTERNAL, "actors: %s does not come next",
+                                           lane->running->state.graph->actor[actor].name);
+}
+
+enum sbp_status sbp_actor_await(struct sbp_actor_running *running, int *actor,
+                                struct sbp_diag *diag)
+{
+    struct sbp_actor_lane_run *lane = &running->lane[SBP_LANE_COMPUTE];
+    if (running->state.lane[SBP_LANE_COMPUTE].left == 0)
+        return sbp_fail(diag, SBP_E_INTERNAL, "actors: all acts are over");
+    while (sbp_actor_lane_take(lane) && (*actor = next_actor(lane)) < 0)
+        sbp_actor_lane_wait(lane, 0);
+    return outcome_so_far(running);
+}
+
 enum sbp_status sbp_actor_enter(struct sbp_actor_running *running, int actor, struct sbp_act *act,
                                 struct sbp_diag *diag)
 {
     struct sbp_actor_lane_run *lane = &running->lane[SBP_LANE_COMPUTE];
-    const struct sbp_actor_state *state = &running->state;
-    const struct sbp_actor_order *order =
-        sbp_actor_order(state->graph, state->rank, SBP_LANE_COMPUTE);
-    if (lane->at >= order->count || order->actor[lane->at] != actor)
-        return sbp_fail(diag, SBP_E_INTERNAL, "actors: %s does not come next",
-                        state->graph->actor[actor].name);
-    while (sbp_actor_lane_take(lane) && next_actor(lane) != actor)
+    SBP_TRY(check_next(lane, actor, diag));
+    while (sbp_actor_lane_take(lane) && !sbp_actor_is_ready(&running->state, actor))
         sbp_actor_lane_wait(lane, 0);
-    if (atomic_load(&running->stopped))
-        return SBP_E_PEER; /* sbp_actor_finish has the reason */
+    SBP_TRY(outcome_so_far(running));
     sbp_actor_begin(&running->state, actor, act);
     return SBP_OK;
 }
@@ -203,16 +231,16 @@ void sbp_actor_leave(struct sbp_actor_running *running, int actor)
 }
 
 /* Others would wait for an act that the caller has left out. */
-static enum sbp_status check_order_done(const struct sbp_actor_running *running,
-                                        struct sbp_diag *diag)
+static enum sbp_status check_all_done(const struct sbp_actor_running *running,
+                                      struct sbp_diag *diag)
 {
     const struct sbp_actor_lane_run *lane = &running->lane[SBP_LANE_COMPUTE];
-    const struct sbp_actor_state *state = &running->state;
-    const struct sbp_actor_order *order =
-        sbp_actor_order(state->graph, state->rank, SBP_LANE_COMPUTE);
-    return lane->at >= order->count ? SBP_OK
-                                    : sbp_fail(diag, SBP_E_INTERNAL, "actors: %s is left out",
-                                               state->graph->actor[order->actor[lane->at]].name);
+    const struct sbp_actor_lane_state *compute = &running->state.lane[SBP_LANE_COMPUTE];
+    for (int i = 0; i < compute->actors && compute->left > 0; i++)
+        if (is_next(lane, compute->actor[i]))
+            return sbp_fail(diag, SBP_E_INTERNAL, "actors: %s is left out",
+                            running->state.graph->actor[compute->actor[i]].name);
+    return SBP_OK;
 }
 
 enum sbp_status sbp_actor_finish(struct sbp_actor_running *running, enum sbp_status status,
@@ -222,7 +250,7 @@ enum sbp_status sbp_actor_finish(struct sbp_actor_running *running, enum sbp_sta
         return SBP_OK;
     struct sbp_actor_lane_run *lane = &running->lane[SBP_LANE_COMPUTE];
     if (status == SBP_OK)
-        status = check_order_done(running, diag);
+        status = check_all_done(running, diag);
     if (status != SBP_OK)
         sbp_actor_lane_fail(running, status, diag);
     while (lane->used && !is_home(lane) && sbp_actor_lane_take(lane) && !is_home(lane))

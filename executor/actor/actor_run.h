@@ -33,13 +33,17 @@ struct sbp_actor_job {
 enum sbp_status sbp_actor_run(const struct sbp_actor_job *job, struct sbp_diag *diag) SBP_MUST_USE;
 
 /* The same where the caller goes through its acts by itself: its thread stands for the compute
- * lane, which has an order, and no action is called for its actors. Starts the other lanes; on
- * failure nothing is left behind. The job is borrowed. */
+ * lane, and no action is called for its actors. Starts the other lanes; on failure nothing is left
+ * behind. The job is borrowed. */
 struct sbp_actor_running;
 enum sbp_status sbp_actor_start(const struct sbp_actor_job *job, struct sbp_actor_running **running,
                                 struct sbp_diag *diag) SBP_MUST_USE;
-/* Waits until the next actor of the compute lane can act, and begins. That is `actor`, else
- * E_INTERNAL; as another lane fails. After the act it is left. */
+/* Waits until an actor of the compute lane can act, the next one of its order or, without an
+ * order, the last that was added of those that can. As another lane fails. */
+enum sbp_status sbp_actor_await(struct sbp_actor_running *running, int *actor,
+                                struct sbp_diag *diag) SBP_MUST_USE;
+/* Waits until `actor` can act, and begins. It comes next in the compute lane's order, if that has
+ * one, else E_INTERNAL; as another lane fails. After the act it is left. */
 enum sbp_status sbp_actor_enter(struct sbp_actor_running *running, int actor, struct sbp_act *act,
                                 struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_actor_leave(struct sbp_actor_running *running, int actor);

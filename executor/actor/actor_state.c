@@ -54,10 +54,14 @@ static struct sbp_actor_lane_state *lane_of(struct sbp_actor_state *state, int a
     return &state->lane[state->graph->actor[actor].lane];
 }
 
+bool sbp_actor_has_acts(const struct sbp_actor_state *state, int actor)
+{
+    return state->actor[actor].begun < state->graph->actor[actor].acts;
+}
+
 bool sbp_actor_is_ready(const struct sbp_actor_state *state, int actor)
 {
-    const struct sbp_actor_counters *own = &state->actor[actor];
-    return own->missing == 0 && own->begun < state->graph->actor[actor].acts;
+    return state->actor[actor].missing == 0 && sbp_actor_has_acts(state, actor);
 }
 
 static void note_ready(struct sbp_actor_state *state, int actor)

@@ -88,6 +88,8 @@ void sbp_actor_close(struct sbp_actor_state *state);
 /* Whether the next act of an actor of this rank can begin: it has all inputs and a credit of each
  * register. Pulls have no inputs here: they can begin with a credit, and several at a time. */
 bool sbp_actor_is_ready(const struct sbp_actor_state *state, int actor);
+/* Whether an actor of this rank has acts that have not begun. */
+bool sbp_actor_has_acts(const struct sbp_actor_state *state, int actor);
 /* Of the actors of a free lane that are ready the one that was added last; -1: none is. */
 int sbp_actor_last_ready(const struct sbp_actor_state *state, enum sbp_actor_lane lane);
 

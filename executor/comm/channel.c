@@ -1,5 +1,7 @@
 #include "executor/comm/channel.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 
 /* The backend's own reason. */
@@ -109,16 +111,41 @@ enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_c
     return add_groups(channel, arena, diag);
 }
 
+sbp_axes sbp_channel_work_axes(const struct sbp_channel *channel, const struct sbp_tasks *tasks)
+{
+    sbp_axes axes = 0;
+    for (int i = 0; i < channel->call_count; i++) {
+        const struct sbp_call *call = &channel->calls[i];
+        if (call->kind != SBP_SEND_RECV && tasks->task[call->instr].work != SBP_WORK_UPDATE)
+            axes |= call->axes;
+    }
+    return axes;
+}
+
 void sbp_channel_begin_step(struct sbp_channel *channel)
 {
-    channel->logged = 0;
+    memset(channel->log, 0, (size_t)channel->call_count * sizeof *channel->log);
+    channel->at = channel->logged = 0;
+}
+
+void sbp_channel_turn(struct sbp_channel *channel, int64_t task)
+{
+    int first = 0, end = channel->call_count;
+    while (first < end) {
+        const int middle = first + (end - first) / 2;
+        if (channel->calls[middle].instr < task)
+            first = middle + 1;
+        else
+            end = middle;
+    }
+    channel->at = first;
 }
 
 /* Calls beyond the program's list are only counted: the list has no entry to compare them with. */
 static void note(struct sbp_channel *channel, const struct sbp_exchange *exchange)
 {
-    if (channel->logged < channel->call_count)
-        channel->log[channel->logged] = (struct sbp_logged_call){
+    if (channel->at < channel->call_count)
+        channel->log[channel->at++] = (struct sbp_logged_call){
             .kind = exchange->kind,
             .axes = exchange->members.axes,
             .count = exchange->count,

@@ -41,15 +41,19 @@ struct sbp_channel {
     int *group;                   /* (group_count) handles of the backend */
     const struct sbp_call *calls; /* the program's list of a step, (call_count) */
     int call_count;
-    int64_t element_bytes[2];    /* that the program is compiled for: [1] of statistics */
-    struct sbp_logged_call *log; /* of the step under way, (call_count) */
-    int logged;
+    int64_t element_bytes[2];          /* that the program is compiled for: [1] of statistics */
+    struct sbp_logged_call *log;       /* of the step under way, (call_count) */
+    int at, logged;                    /* the next entry; entries so far */
     double wall_s, cpu_s;              /* spent in the backend since the channel was opened */
     const struct sbp_carrier *carrier; /* of messages; NULL: the backend's own calls */
     struct sbp_post *post; /* borrowed; where calls are noted that may wait. NULL: nobody watches */
     bool skip; /* tests only: log the next calls, but exchange nothing; messages are not sent, and
                   come as zeros */
 };
+
+/* The axes over which the ranks of a stage communicate within works, and so do these in one order;
+ * 0: none. */
+sbp_axes sbp_channel_work_axes(const struct sbp_channel *channel, const struct sbp_tasks *tasks);
 
 /* The rank at a place of a stage, among those of all stages. */
 static inline int sbp_channel_rank(const struct sbp_channel *channel, int stage, int64_t place)
@@ -94,9 +98,11 @@ enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
                                      const struct sbp_exchange *exchange,
                                      struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Empties the log; and compares it with the program's list: E_INTERNAL names the first entry that
+/* Empties the log; turns to the entries of the task that comes next, where that is not the list's
+ * next one; and compares the log with the program's list: E_INTERNAL names the first entry that
  * differs. */
 void sbp_channel_begin_step(struct sbp_channel *channel);
+void sbp_channel_turn(struct sbp_channel *channel, int64_t task);
 enum sbp_status sbp_channel_check(const struct sbp_channel *channel,
                                   struct sbp_diag *diag) SBP_MUST_USE;
 

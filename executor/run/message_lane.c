@@ -6,7 +6,7 @@
 #include "base/math/numeric.h"
 #include "executor/actor/actor_check.h"
 
-enum { FIRST_TAG = 32, LEAST_SLOTS = 2 };
+enum { TAG_TURN = 24, FIRST_TAG = 32, LEAST_SLOTS = 2 };
 
 /* ---- the graph ----------------------------------------------------------------------------- */
 
@@ -69,6 +69,22 @@ static enum sbp_status count_messages(const struct plan *plan)
 static int rank_of(const struct plan *plan, int stage, int64_t place)
 {
     return (int)(stage * plan->step->mesh.devices + place);
+}
+
+/* Whether arrivals decide what a stage does next. */
+static bool is_driven(const struct sbp_tasks *tasks)
+{
+    return tasks->begin[0] != NULL;
+}
+
+/* The works of a rank, which take and pass. Of those that can begin the last one does. */
+static void add_works(const struct plan *plan, int rank, struct sbp_message_plan *messages)
+{
+    static const char *const name[] = {"forward work", "backward work"};
+    struct sbp_message_actors *own = &messages->rank[rank];
+    for (int back = 0; back < 2; back++)
+        own->pass[back] = own->take[back] = sbp_actor_add(
+            &messages->graph, name[back], rank, SBP_LANE_COMPUTE, plan->step->micro_batches);
 }
 
 /* Actors of a rank: one passes all messages of a direction, one takes them. */
@@ -141,13 +157,28 @@ static enum sbp_status draw(const struct plan *plan, struct sbp_arena *arena,
     messages->rank = SBP_NEW(arena, struct sbp_message_actors, ranks);
     if (messages->rank == NULL)
         return SBP_E_MEMORY;
-    for (int rank = 0; rank < ranks; rank++)
-        add_actors(plan, (int)(rank / devices), rank, messages);
     for (int rank = 0; rank < ranks; rank++) {
-        connect(plan, (int)(rank / devices), rank % devices, messages);
-        SBP_TRY(set_order(plan, (int)(rank / devices), rank, messages));
+        const int stage = (int)(rank / devices);
+        if (is_driven(&plan->tasks[stage]))
+            add_works(plan, rank, messages);
+        else
+            add_actors(plan, stage, rank, messages);
+    }
+    for (int rank = 0; rank < ranks; rank++) {
+        const int stage = (int)(rank / devices);
+        connect(plan, stage, rank % devices, messages);
+        if (!is_driven(&plan->tasks[stage]))
+            SBP_TRY(set_order(plan, stage, rank, messages));
     }
     return SBP_OK;
+}
+
+/* Under message-driven there is a slot for every micro-batch in flight, of both sides together. */
+static int first_slots(const struct plan *plan)
+{
+    const int half = (plan->tasks[0].frames + 1) / 2;
+    return plan->step->parallel.schedule == SBP_MESSAGE_DRIVEN && half > LEAST_SLOTS ? half
+                                                                                     : LEAST_SLOTS;
 }
 
 static int64_t most_messages(const struct plan *plan)
@@ -166,7 +197,7 @@ static enum sbp_status draw_checked(const struct plan *plan, struct sbp_arena *a
                                     struct sbp_message_plan *messages, struct sbp_diag *diag)
 {
     const struct sbp_arena_mark mark = sbp_arena_mark(arena);
-    for (int slots = LEAST_SLOTS;; slots *= 2) {
+    for (int slots = first_slots(plan);; slots *= 2) {
         struct sbp_diag circle = {{0}};
         messages->slots = slots;
         SBP_TRY(draw(plan, arena, messages));
@@ -196,29 +227,47 @@ enum sbp_status sbp_message_plan_make(const struct sbp_step *step, const struct 
 
 /* ---- a rank's lane ------------------------------------------------------------------------- */
 
+/* Begins to act, unless the work that acts is under way. */
+static enum sbp_status enter(struct sbp_message_lane *lane, int actor, struct sbp_diag *diag)
+{
+    if (lane->is_acting)
+        return lane->act.actor == actor
+                   ? SBP_OK
+                   : sbp_fail(diag, SBP_E_INTERNAL, "a work takes or passes what is another's");
+    SBP_TRY(sbp_actor_enter(lane->running, actor, &lane->act, diag));
+    lane->is_acting = true;
+    return SBP_OK;
+}
+
+static void leave(struct sbp_message_lane *lane)
+{
+    sbp_actor_leave(lane->running, lane->act.actor);
+    lane->is_acting = false;
+}
+
 static enum sbp_status pass(void *context, bool forward, const void *buffer, int64_t bytes,
                             struct sbp_diag *diag)
 {
     struct sbp_message_lane *lane = context;
-    const int actor = lane->actors->pass[forward ? 0 : 1];
-    struct sbp_act act;
-    SBP_TRY(sbp_actor_enter(lane->running, actor, &act, diag));
-    assert(bytes <= act.out[0].bytes);
-    const enum sbp_status status = lane->job.memory->from_host(act.out[0].memory, buffer, bytes);
-    sbp_actor_leave(lane->running, actor);
+    SBP_TRY(enter(lane, lane->actors->pass[forward ? 0 : 1], diag));
+    const struct sbp_actor_slot *slot = &lane->act.out[0];
+    assert(bytes <= slot->bytes);
+    const enum sbp_status status = lane->job.memory->from_host(slot->memory, buffer, bytes);
+    leave(lane);
     return status;
 }
 
+/* The work that takes a message acts until it has passed the next one. */
 static enum sbp_status take(void *context, bool forward, void *buffer, int64_t bytes,
                             struct sbp_diag *diag)
 {
     struct sbp_message_lane *lane = context;
-    const int actor = lane->actors->take[forward ? 0 : 1];
-    struct sbp_act act;
-    SBP_TRY(sbp_actor_enter(lane->running, actor, &act, diag));
-    assert(bytes <= act.in[0].bytes);
-    const enum sbp_status status = lane->job.memory->to_host(buffer, act.in[0].memory, bytes);
-    sbp_actor_leave(lane->running, actor);
+    SBP_TRY(enter(lane, lane->actors->take[forward ? 0 : 1], diag));
+    const struct sbp_actor_slot *slot = &lane->act.in[0];
+    assert(bytes <= slot->bytes);
+    const enum sbp_status status = lane->job.memory->to_host(buffer, slot->memory, bytes);
+    if (!is_driven(lane->tasks))
+        leave(lane);
     return status;
 }
 
@@ -230,16 +279,20 @@ static bool has_messages(const struct sbp_message_actors *actors)
 
 enum sbp_status sbp_message_lane_begin(struct sbp_message_lane *lane,
                                        const struct sbp_message_plan *messages,
-                                       struct sbp_channel *channel, struct sbp_diag *diag)
+                                       const struct sbp_tasks *tasks, struct sbp_channel *channel,
+                                       struct sbp_diag *diag)
 {
     const struct sbp_comm_ops *ops = channel->ops;
     *lane = (struct sbp_message_lane){
         .actors = &messages->rank[ops->rank(channel->comm)],
+        .tasks = tasks,
+        .channel = channel,
         .job = {.graph = &messages->graph,
                 .endpoint = {ops, channel->comm},
                 .first_tag = FIRST_TAG,
                 .memory = ops->memory},
         .carrier = {.pass = pass, .take = take, .context = lane},
+        .together = is_driven(tasks) ? sbp_channel_work_axes(channel, tasks) : 0,
     };
     if (!has_messages(lane->actors) || !ops->is_shared(channel->comm))
         return SBP_OK;
@@ -248,11 +301,84 @@ enum sbp_status sbp_message_lane_begin(struct sbp_message_lane *lane,
     return SBP_OK;
 }
 
-enum sbp_status sbp_message_lane_end(struct sbp_message_lane *lane, struct sbp_channel *channel,
-                                     enum sbp_status status, struct sbp_diag *diag)
+/* ---- what comes next ----------------------------------------------------------------------- */
+
+/* A rank that does works in one order with this one; the first of them decides. */
+static int companion(const struct sbp_message_lane *lane, int64_t member)
+{
+    const struct sbp_channel *channel = lane->channel;
+    const int64_t place =
+        sbp_mesh_group_rank(&channel->step->mesh, lane->together, channel->place, member);
+    return sbp_channel_rank(channel, channel->stage, place);
+}
+
+static enum sbp_status decide(struct sbp_message_lane *lane, int *actor, struct sbp_diag *diag)
+{
+    struct sbp_channel *channel = lane->channel;
+    const int64_t members = sbp_mesh_group_size(&channel->step->mesh, lane->together);
+    SBP_TRY(sbp_actor_await(lane->running, actor, diag));
+    const bool back = *actor == lane->actors->take[1];
+    for (int64_t member = 1; member < members; member++)
+        SBP_TRY(
+            sbp_channel_send(channel, companion(lane, member), TAG_TURN, &back, sizeof back, diag));
+    return SBP_OK;
+}
+
+static enum sbp_status follow(struct sbp_message_lane *lane, int *actor, struct sbp_diag *diag)
+{
+    bool back;
+    SBP_TRY(
+        sbp_channel_receive(lane->channel, companion(lane, 0), TAG_TURN, &back, sizeof back, diag));
+    *actor = lane->actors->take[back];
+    return SBP_OK;
+}
+
+/* Notes that the rank waits for the stage before, or behind where no activations are left: it may
+ * be for either. */
+static void note_waiting(const struct sbp_message_lane *lane)
+{
+    const struct sbp_channel *channel = lane->channel;
+    const bool back = lane->done[0] == channel->step->micro_batches;
+    sbp_post_task(channel->post, (int)lane->tasks->begin[back][lane->done[back]]);
+    sbp_post_wait(channel->post,
+                  sbp_channel_rank(channel, channel->stage + (back ? 1 : -1), channel->place));
+}
+
+/* Begins the work whose message has come. */
+static enum sbp_status choose(struct sbp_message_lane *lane, struct sbp_diag *diag)
+{
+    const struct sbp_channel *channel = lane->channel;
+    const int rank = channel->ops->rank(channel->comm);
+    int actor;
+    note_waiting(lane);
+    SBP_TRY(companion(lane, 0) == rank ? decide(lane, &actor, diag) : follow(lane, &actor, diag));
+    SBP_TRY(enter(lane, actor, diag));
+    sbp_post_wait(channel->post, SBP_WAITS_NOT);
+    const int back = actor == lane->actors->take[1];
+    lane->at = lane->tasks->begin[back][lane->done[back]++];
+    sbp_channel_turn(lane->channel, lane->at);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_message_lane_next(struct sbp_message_lane *lane, int64_t *first, int64_t *end,
+                                      struct sbp_diag *diag)
+{
+    const bool chooses = lane->running != NULL && is_driven(lane->tasks) &&
+                         lane->done[1] < lane->channel->step->micro_batches;
+    if (chooses)
+        SBP_TRY(choose(lane, diag));
+    *first = lane->at;
+    if (lane->at < lane->tasks->count)
+        lane->at = sbp_tasks_end(lane->tasks, lane->at);
+    *end = lane->at;
+    return SBP_OK;
+}
+
+enum sbp_status sbp_message_lane_end(struct sbp_message_lane *lane, enum sbp_status status,
+                                     struct sbp_diag *diag)
 {
     if (lane->running == NULL)
         return status;
-    channel->carrier = NULL;
+    lane->channel->carrier = NULL;
     return sbp_actor_finish(lane->running, status, diag);
 }

@@ -4,6 +4,12 @@
  * out of the slot that a pull has filled meanwhile, and waits only where none is. Slots are what is
  * sent ahead: as few as the order of the tasks of all stages allows, at least two a direction,
  * which is found out, with proof that nobody waits for ever, before anything runs.
+ *
+ * Where arrivals decide what a stage does next (message-driven), its works are the actors: a
+ * forward, or a backward, work can begin when its message is in a slot and a slot is free for what
+ * it sends, and of both the backward one begins. They have no order, so that the proof holds for
+ * all orders. Slots are then for all micro-batches in flight: nobody waits to send. Ranks of a
+ * stage that communicate within works do them in one order, that of the first of them.
  */
 #ifndef SBP_EXECUTOR_RUN_MESSAGE_LANE_H
 #define SBP_EXECUTOR_RUN_MESSAGE_LANE_H
@@ -12,7 +18,8 @@
 #include "executor/actor/actor_run.h"
 #include "executor/comm/channel.h"
 
-/* Of a rank: forward, back. -1: it has none of them. */
+/* Of a rank: forward, back. -1: it has none of them. Where arrivals decide, one actor takes a
+ * message and passes the next one: the work between. */
 struct sbp_message_actors {
     int pass[2], take[2];
 };
@@ -31,22 +38,35 @@ enum sbp_status sbp_message_plan_make(const struct sbp_step *step, const struct 
                                       struct sbp_message_plan *messages,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 
-/* A rank's messages of the step under way. */
+/* A rank's messages of the step under way, and how far it is. */
 struct sbp_message_lane {
     const struct sbp_message_actors *actors;
+    const struct sbp_tasks *tasks; /* of the rank's stage */
+    struct sbp_channel *channel;
     struct sbp_actor_job job;
     struct sbp_actor_running *running; /* NULL: the backend's own calls take the messages */
     struct sbp_carrier carrier;
+    int64_t at;         /* the task that comes next in the list */
+    int64_t done[2];    /* forward, backward works, where arrivals decide */
+    sbp_axes together;  /* axes whose ranks do these in one order */
+    struct sbp_act act; /* the work under way, */
+    bool is_acting;     /* as long as it has not sent */
 };
 
 /* Has a channel's messages taken by the lane, where its backend lets a second thread communicate
- * and the rank has any; all ranks begin and end a step together. End with the status of what came
- * between; it returns that status or the lane's own failure. */
+ * and the rank has any; all ranks begin and end a step together. All is borrowed. End with the
+ * status of what came between; it returns that status or the lane's own failure. */
 enum sbp_status sbp_message_lane_begin(struct sbp_message_lane *lane,
                                        const struct sbp_message_plan *messages,
-                                       struct sbp_channel *channel,
+                                       const struct sbp_tasks *tasks, struct sbp_channel *channel,
                                        struct sbp_diag *diag) SBP_MUST_USE;
-enum sbp_status sbp_message_lane_end(struct sbp_message_lane *lane, struct sbp_channel *channel,
-                                     enum sbp_status status, struct sbp_diag *diag) SBP_MUST_USE;
+/* The rank's next work, or the step's end: tasks from *first to before *end. *first == *end: the
+ * step is over. Waits for a message where arrivals decide, which a backend that lets one thread
+ * alone communicate cannot tell: there the list is the order. Fails as another rank or the lane
+ * does. */
+enum sbp_status sbp_message_lane_next(struct sbp_message_lane *lane, int64_t *first, int64_t *end,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_message_lane_end(struct sbp_message_lane *lane, enum sbp_status status,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -66,9 +66,10 @@ static enum sbp_status execute(struct sbp_runner *runner, const struct sbp_task 
 }
 
 /* Runs a task and takes its time, without what verification adds to it and without the data of a
- * micro-batch that it begins. */
+ * micro-batch that it begins. waited_s: what the rank waited for the message of the work that the
+ * task begins, before it knew which one that is. */
 static enum sbp_status execute_timed(struct sbp_runner *runner, int64_t index, double step_start_s,
-                                     struct sbp_diag *diag)
+                                     double waited_s, struct sbp_diag *diag)
 {
     const struct sbp_task *task = &runner->tasks->task[index];
     const struct sbp_device_ops *device = runner->rank.device;
@@ -90,9 +91,9 @@ static enum sbp_status execute_timed(struct sbp_runner *runner, int64_t index, d
         return sbp_fail(diag, status, "device %s failed", device->name);
     const struct sbp_spent now = sbp_verify_spent(runner->verifier);
     struct sbp_run_interval *interval = &runner->intervals[index];
-    interval->start_s = wall_s - step_start_s;
-    interval->wall_s = sbp_clock_s() - wall_s - (now.wall_s - spent.wall_s);
-    interval->communication_s = channel->wall_s - exchange_wall_s;
+    interval->start_s = wall_s - waited_s - step_start_s;
+    interval->wall_s = waited_s + sbp_clock_s() - wall_s - (now.wall_s - spent.wall_s);
+    interval->communication_s = waited_s + channel->wall_s - exchange_wall_s;
     interval->compute_s =
         fmax(0, device->compute_s() - compute_s - (channel->cpu_s - exchange_cpu_s) -
                     (now.cpu_s - spent.cpu_s));
@@ -110,15 +111,23 @@ static enum sbp_status check_high_water(const struct sbp_runner *runner, struct 
                     sbp_runner_world_rank(runner), (long long)rounded, (long long)planned);
 }
 
-static enum sbp_status run_tasks(struct sbp_runner *runner, double start_s,
-                                 struct sbp_rank_report *report, struct sbp_diag *diag)
+static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_lane *lane,
+                                 double start_s, struct sbp_rank_report *report,
+                                 struct sbp_diag *diag)
 {
-    for (int64_t i = 0; i < runner->tasks->count; i++) {
-        SBP_TRY(execute_timed(runner, i, start_s, diag));
-        report->step.compute_s += runner->intervals[i].compute_s;
-        report->step.communication_s += runner->intervals[i].communication_s;
+    for (;;) {
+        int64_t first, end;
+        const double wall_s = sbp_clock_s();
+        SBP_TRY(sbp_message_lane_next(lane, &first, &end, diag));
+        const double waited_s = runner->tasks->begin[0] != NULL ? sbp_clock_s() - wall_s : 0;
+        if (first == end)
+            return sbp_rank_end_step(&runner->rank, diag);
+        for (int64_t i = first; i < end; i++) {
+            SBP_TRY(execute_timed(runner, i, start_s, i == first ? waited_s : 0, diag));
+            report->step.compute_s += runner->intervals[i].compute_s;
+            report->step.communication_s += runner->intervals[i].communication_s;
+        }
     }
-    return sbp_rank_end_step(&runner->rank, diag);
 }
 
 static enum sbp_status run_instructions(struct sbp_runner *runner, struct sbp_rank_report *report,
@@ -129,11 +138,12 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, struct sbp_ra
     SBP_TRY(sbp_channel_barrier(&runner->channel, diag));
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
     const double start_s = sbp_clock_s();
-    SBP_TRY(sbp_message_lane_begin(&lane, &runner->job->messages, &runner->channel, diag));
-    const enum sbp_status played = run_tasks(runner, start_s, report, diag);
+    SBP_TRY(sbp_message_lane_begin(&lane, &runner->job->messages, runner->tasks, &runner->channel,
+                                   diag));
+    const enum sbp_status played = run_tasks(runner, &lane, start_s, report, diag);
     report->step.wall_s =
         sbp_clock_s() - start_s - (sbp_verify_spent(runner->verifier).wall_s - spent.wall_s);
-    SBP_TRY(sbp_message_lane_end(&lane, &runner->channel, played, diag));
+    SBP_TRY(sbp_message_lane_end(&lane, played, diag));
     SBP_TRY(sbp_channel_check(&runner->channel, diag));
     SBP_TRY(check_high_water(runner, diag));
     report->step.loss = sbp_rank_loss(&runner->rank);

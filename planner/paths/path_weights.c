@@ -4,6 +4,7 @@
 
 #include "costmodel/program/price.h"
 #include "costmodel/program/stages.h"
+#include "costmodel/timeline/works.h"
 
 /* ---- the objective -------------------------------------------------------------------------- */
 
@@ -140,8 +141,8 @@ static void count_chunks(const struct sbp_timeline *timeline, int stage, int sta
 
 /* kept: (pieces), zeroed: micro-batches that each piece keeps, of zero-bubble those that have not
  * gone back: they are the bytes of a timeline where each keeps one. A schedule of fixed order keeps
- * them whatever the passes take. Under `message-driven` that is certain of the first stage alone,
- * which has its limit in flight; every other stage keeps at least one. */
+ * them whatever the passes take. Under `message-driven` a stage has room for all that the first one
+ * has in flight, and the last stage for one. */
 static enum sbp_status count_kept(const struct sbp_cut *cut, struct sbp_arena *arena,
                                   struct sbp_timeline *timeline, double *kept,
                                   struct sbp_diag *diag)
@@ -153,6 +154,7 @@ static enum sbp_status count_kept(const struct sbp_cut *cut, struct sbp_arena *a
         SBP_TRY(simulate(cut, arena, timeline, diag));
     for (int stage = 0; stage < stages; stage++) {
         const int64_t behind = stages - stage;
+        const bool is_driven = sbp_timeline_is_driven(parallel->schedule, stages, stage);
         if (parallel->schedule == SBP_GPIPE)
             kept[stage] = (double)micro_batches;
         else if (parallel->schedule == SBP_ONE_F_ONE_B)
@@ -160,9 +162,7 @@ static enum sbp_status count_kept(const struct sbp_cut *cut, struct sbp_arena *a
         else if (chunks > 1)
             count_chunks(timeline, stage, stages, kept);
         else
-            kept[stage] = parallel->schedule == SBP_MESSAGE_DRIVEN && stage > 0
-                              ? 1
-                              : (double)timeline->device[stage].peak_bytes;
+            kept[stage] = (double)timeline->device[is_driven ? 0 : stage].peak_bytes;
     }
     return SBP_OK;
 }

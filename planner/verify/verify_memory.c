@@ -347,11 +347,15 @@ static enum sbp_status check_layout(struct sbp_verification *c, const struct sbp
 static int in_flight_of(const struct sbp_verification *c, int stage)
 {
     const int64_t behind = c->step->stages - stage;
+    const int64_t asked = c->plan->cut.parallel.pipeline_limit;
+    const int64_t limit = behind == 1 ? 1 : asked > 0 ? asked : c->step->stages;
     switch (c->plan->cut.parallel.schedule) {
     case SBP_GPIPE:
         return (int)c->micro_batches;
     case SBP_ONE_F_ONE_B:
         return (int)(behind < c->micro_batches ? behind : c->micro_batches);
+    case SBP_MESSAGE_DRIVEN: /* all that was injected may be in front of the last stage */
+        return (int)(limit < c->micro_batches ? limit : c->micro_batches);
     default:
         return 0;
     }

@@ -30,7 +30,7 @@ done
 
 # Stages, with a tied weight and a norm that are summed over them; every stage has its prediction.
 for stages in 2 4; do
-    for schedule in gpipe 1f1b zero-bubble; do
+    for schedule in gpipe 1f1b zero-bubble message-driven; do
         "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
             --set pipeline=$stages --set schedule=$schedule --set micro_batch=2 --set clip_norm=0.5 \
             -o "$folder/stages.json" >/dev/null
@@ -40,6 +40,14 @@ for stages in 2 4; do
         test "$(grep -c '"predicted, stage' "$folder/stages-trace.json")" -eq $stages
     done
 done
+
+# Stages of two ranks that communicate within works, which arrivals order.
+sed 's/"size": 4/"size": 8/' "$configs/clusters/laptop-4.json" >"$folder/laptop-8.json"
+"$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$folder/laptop-8.json" \
+    --set pipeline=4 --set schedule=message-driven --set micro_batch=1 --set pipeline_limit=6 \
+    -o "$folder/driven.json" >/dev/null
+"$@" -n 8 "$run" "$folder/driven.json" --backend mpi --verify --steps 2 >"$folder/out"
+grep -q '^verified' "$folder/out"
 
 # Chunks of stages that take turns: messages go from the last stage back to the first.
 "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \

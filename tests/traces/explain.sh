@@ -32,7 +32,7 @@ for schedule in 1f1b gpipe; do
     traced $schedule task $gpt --set pipeline=4 --set schedule=$schedule
 done
 traced zero-bubble task $gpt --set pipeline=4 --set schedule=zero-bubble
-traced message-driven work $gpt --set pipeline=4 --set schedule=message-driven
+traced message-driven task $gpt --set pipeline=4 --set schedule=message-driven
 traced interleaved task tiny-gpt laptop-4 --set micro_batch=2 --set layers=8 --set pipeline=2 \
     --set schedule=interleaved --set chunks=2
 for schedule in cdp-v1 cdp-v2; do

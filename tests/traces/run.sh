@@ -35,6 +35,7 @@ for schedule in 1f1b gpipe; do
     traced $schedule 4 --set pipeline=2 --set micro_batch=2 --set schedule=$schedule --set clip_norm=0.5
 done
 traced four 4 --set pipeline=4 --set micro_batch=1
+traced message-driven 4 --set pipeline=4 --set micro_batch=1 --set schedule=message-driven --set pipeline_limit=6
 
 # Too many tasks for a file: one rank a stage.
 traced many 1 --set pipeline=1 --set micro_batch=4 --set global_batch=2400

@@ -36,8 +36,7 @@ plan twice tiny-gpt --set global_batch=16
 plan two tiny-gpt --devices 2
 plan other tiny-mlp
 plan odd tiny-gpt --set 'optimizer={"name":"sgd","learning_rate":1000000}' --set zero=0
-"$sbplan" search tiny-gpt laptop-4 --set pipeline=2 --set micro_batch=2 --set schedule=message-driven \
-    -o driven.json >/dev/null || fail 'no plan driven'
+"$sbplan" search tiny-gpt laptop-4 --fix block0.attention=context:4 -o context.json >/dev/null || fail 'no plan context'
 
 # The plans of --top, as they lie there; each has its head, and measured stands beside predicted.
 expect 0 "$sbplan" bench plan.json plan-2.json plan-3.json --steps 1
@@ -67,8 +66,8 @@ refuses() { # TEXT COMMAND...
     grep -q "$said" err && [ ! -s out ] || fail "$*: no \"$said\""
 }
 refuses 'other.json: trains tiny-mlp' "$sbplan" bench plan.json other.json
-refuses 'driven.json: plan: parallel: schedule: message-driven is searched and priced, not run' \
-    "$sbplan" bench plan.json driven.json
+refuses 'context.json: plan: block0.attention: role context on axis 0 is searched and priced, not run' \
+    "$sbplan" bench plan.json context.json
 refuses 'none.json: cannot be opened' "$sbplan" bench plan.json none.json
 refuses 'backend nccl: plans run on threads and mpi' "$sbplan" bench plan.json --backend nccl
 refuses 'rounds: "0" is not legal' "$sbplan" bench plan.json --rounds 0

@@ -195,14 +195,14 @@ bool plan_cut_stages(struct plan *plan, struct sbp_random *random)
 {
     static const int stages[] = {2, 2, 3, 4};
     static const enum sbp_schedule schedules[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_INTERLEAVED,
-                                                  SBP_ZERO_BUBBLE};
+                                                  SBP_ZERO_BUBBLE, SBP_MESSAGE_DRIVEN};
     plan_cut_step(plan, random);
     plan->parallel.pipeline = stages[below(random, 4)];
     plan->parallel.stage_cut = below(random, 2) ? SBP_CUT_FLOPS : SBP_CUT_BLOCKS;
-    plan->parallel.schedule = schedules[below(random, 4)];
+    plan->parallel.schedule = schedules[below(random, 5)];
     if (plan->parallel.schedule == SBP_INTERLEAVED)
         draw_chunks(plan, random);
-    if (plan->parallel.schedule == SBP_ZERO_BUBBLE)
+    if (plan->parallel.schedule == SBP_ZERO_BUBBLE || plan->parallel.schedule == SBP_MESSAGE_DRIVEN)
         plan->parallel.pipeline_limit = below(random, 2 * (int)plan->parallel.pipeline);
     plan->parallel.keep_sent = below(random, 4) == 0;
     return has_stages(plan);

@@ -1,18 +1,19 @@
 #include "trained.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "executor/rank/rank.h"
+#include "executor/run/message_lane.h"
 #include "tests/support/unit.h"
 
 /* ---- training ------------------------------------------------------------------------------ */
 
 struct trainee {
     struct sbp_arena arena;
-    struct sbp_tasks tasks;
     struct sbp_stage_layout layout;
     struct sbp_channel channel;
     struct sbp_rank rank;
@@ -20,9 +21,13 @@ struct trainee {
 
 struct school {
     const struct sbp_step *step;
+    struct sbp_arena arena;
+    struct sbp_tasks *tasks; /* (stages) */
+    struct sbp_message_plan messages;
     struct trainee *trainee; /* (ranks) */
     struct trained *trained; /* the first ranks of the first and the last stage write to it */
     uint64_t seed;
+    const struct disturbance *disturbance; /* NULL: none */
 };
 
 static enum sbp_status open_trainee(const struct school *school, const struct sbp_comm_ops *ops,
@@ -31,9 +36,9 @@ static enum sbp_status open_trainee(const struct school *school, const struct sb
 {
     const int rank = ops->rank(comm), devices = (int)school->step->mesh.devices;
     const struct sbp_device_ops *device = sbp_device("cpu", diag);
-    SBP_TRY(sbp_tasks_make(school->step, rank / devices, &trainee->arena, &trainee->tasks, diag));
-    SBP_TRY(sbp_channel_open(&trainee->channel, ops, comm, school->step, &trainee->tasks,
-                             device->kernels(SBP_F32), &trainee->arena, diag));
+    SBP_TRY(sbp_channel_open(&trainee->channel, ops, comm, school->step,
+                             &school->tasks[rank / devices], device->kernels(SBP_F32),
+                             &trainee->arena, diag));
     SBP_TRY(sbp_stage_layout_make(school->step, rank / devices, &trainee->arena, &trainee->layout,
                                   diag));
     SBP_TRY(sbp_rank_open(&trainee->rank, &trainee->layout, device, SBP_F32, school->seed,
@@ -41,21 +46,45 @@ static enum sbp_status open_trainee(const struct school *school, const struct sb
     return sbp_rank_fill_weights(&trainee->rank);
 }
 
-static enum sbp_status train_step(struct trainee *trainee, int64_t step, struct sbp_diag *diag)
+static enum sbp_status do_task(struct sbp_rank *rank, const struct sbp_task *task,
+                               struct sbp_diag *diag)
 {
-    struct sbp_rank *rank = &trainee->rank;
-    sbp_rank_begin_step(rank, step);
-    sbp_channel_begin_step(&trainee->channel);
-    for (int64_t i = 0; i < trainee->tasks.count; i++) {
-        const struct sbp_task *task = &trainee->tasks.task[i];
-        sbp_rank_turn(rank, task->chunk);
-        if (task->begins)
-            SBP_TRY(sbp_rank_begin_work(rank, task, diag));
-        SBP_TRY(sbp_rank_execute(rank, &rank->program->instr[task->instr], diag));
-        if (task->ends)
-            SBP_TRY(sbp_rank_end_work(rank, task, diag));
+    sbp_rank_turn(rank, task->chunk);
+    if (task->begins)
+        SBP_TRY(sbp_rank_begin_work(rank, task, diag));
+    SBP_TRY(sbp_rank_execute(rank, &rank->program->instr[task->instr], diag));
+    return task->ends ? sbp_rank_end_work(rank, task, diag) : SBP_OK;
+}
+
+static enum sbp_status do_works(const struct school *school, struct trainee *trainee,
+                                struct sbp_message_lane *lane, struct sbp_diag *diag)
+{
+    for (;;) {
+        int64_t first, end;
+        SBP_TRY(sbp_message_lane_next(lane, &first, &end, diag));
+        if (first == end)
+            return SBP_OK;
+        if (school->disturbance != NULL)
+            school->disturbance->begins(school->disturbance->context,
+                                        (int)(trainee - school->trainee),
+                                        &lane->tasks->task[first]);
+        for (int64_t i = first; i < end; i++)
+            SBP_TRY(do_task(&trainee->rank, &lane->tasks->task[i], diag));
     }
-    return sbp_channel_check(&trainee->channel, diag);
+}
+
+static enum sbp_status train_step(const struct school *school, struct trainee *trainee,
+                                  int64_t step, struct sbp_diag *diag)
+{
+    struct sbp_message_lane lane;
+    struct sbp_channel *channel = &trainee->channel;
+    sbp_rank_begin_step(&trainee->rank, step);
+    sbp_channel_begin_step(channel);
+    SBP_TRY(sbp_message_lane_begin(&lane, &school->messages, &school->tasks[channel->stage],
+                                   channel, diag));
+    const enum sbp_status status = do_works(school, trainee, &lane, diag);
+    SBP_TRY(sbp_message_lane_end(&lane, status, diag));
+    return sbp_channel_check(channel, diag);
 }
 
 static enum sbp_status train_rank(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
@@ -65,13 +94,60 @@ static enum sbp_status train_rank(const struct sbp_comm_ops *ops, struct sbp_com
     struct trainee *trainee = &school->trainee[ops->rank(comm)];
     SBP_TRY(open_trainee(school, ops, comm, trainee, diag));
     for (int step = 0; step < school->trained->steps; step++) {
-        SBP_TRY(train_step(trainee, step + 1, diag));
+        SBP_TRY(train_step(school, trainee, step + 1, diag));
         if (ops->rank(comm) == ops->size(comm) - (int)school->step->mesh.devices)
             school->trained->loss[step] = sbp_rank_loss(&trainee->rank);
         if (ops->rank(comm) == 0)
             school->trained->norm[step] = trainee->rank.grad_norm;
     }
     return SBP_OK;
+}
+
+/* ---- disturbing ---------------------------------------------------------------------------- */
+
+enum { MOST_RANKS = 16 };
+
+/* What the backend's `try_receive` is called by: one school at a time. */
+static struct {
+    _Atomic(const struct sbp_comm_ops *) real;
+    const struct school *school;
+    int received[MOST_RANKS][2]; /* messages of other stages, by direction */
+} late;
+
+/* Requests are empty, and ranks of one stage do not try. */
+static enum sbp_status try_receive_late(struct sbp_comm *comm, int peer, int tag, void *buffer,
+                                        int64_t bytes, bool *arrived)
+{
+    const struct sbp_comm_ops *real = atomic_load(&late.real);
+    const struct disturbance *disturbance = late.school->disturbance;
+    const int rank = real->rank(comm);
+    const bool forward = peer < rank;
+    int *const received = &late.received[rank][!forward];
+    *arrived = false;
+    if (bytes > 0 && disturbance->is_late(disturbance->context, rank, forward, *received))
+        return SBP_OK;
+    const enum sbp_status status = real->try_receive(comm, peer, tag, buffer, bytes, arrived);
+    *received += bytes > 0 && *arrived;
+    return status;
+}
+
+/* What has come is not all that counts, so that it must be asked for again. */
+static bool listen_in_vain(struct sbp_comm *comm, void (*heard)(void *context), void *context)
+{
+    (void)comm;
+    (void)heard;
+    (void)context;
+    return false;
+}
+
+static enum sbp_status train_late(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                  void *argument, struct sbp_diag *diag)
+{
+    struct sbp_comm_ops own = *ops;
+    own.try_receive = try_receive_late;
+    own.listen = listen_in_vain;
+    atomic_store(&late.real, ops);
+    return train_rank(&own, comm, argument, diag);
 }
 
 /* ---- collecting ---------------------------------------------------------------------------- */
@@ -158,23 +234,59 @@ static void allocate(const struct sbp_step *step, int steps, struct trained *tra
                 trained->gradient != NULL);
 }
 
-void train(const struct sbp_step *step, int steps, uint64_t seed, struct trained *trained)
+static enum sbp_status open_school(struct school *school, struct sbp_diag *diag)
 {
-    const int ranks = step->stages * (int)step->mesh.devices;
-    struct trainee *trainees = calloc((size_t)ranks, sizeof *trainees);
-    struct school school = {step, trainees, trained, seed};
+    const struct sbp_step *step = school->step;
+    const struct sbp_element_bytes bytes = sbp_program_run_bytes(SBP_F32);
+    school->tasks = SBP_NEW(&school->arena, struct sbp_tasks, step->stages);
+    assert_non_null(school->tasks);
+    for (int stage = 0; stage < step->stages; stage++)
+        SBP_TRY(sbp_tasks_make(step, stage, &school->arena, &school->tasks[stage], diag));
+    return sbp_message_plan_make(step, school->tasks, bytes.activation, &school->arena,
+                                 &school->messages, diag);
+}
+
+/* Runs the ranks, and keeps what they have learned. */
+static void run_school(struct school *school, sbp_rank_main main)
+{
+    const int ranks = school->step->stages * (int)school->step->mesh.devices;
     struct sbp_diag diag = {0};
-    assert_non_null(trainees);
-    allocate(step, steps, trained);
-    const enum sbp_status status = sbp_threads_run(ranks, train_rank, &school, &diag);
+    school->trainee = calloc((size_t)ranks, sizeof *school->trainee);
+    assert_non_null(school->trainee);
+    enum sbp_status status = open_school(school, &diag);
+    if (status == SBP_OK)
+        status = sbp_threads_run(ranks, main, school, &diag);
     if (status != SBP_OK)
         fail_msg("%s: %s", sbp_status_name(status), diag.text);
     for (int r = 0; r < ranks; r++) {
-        collect_all(&trainees[r].rank, trained);
-        sbp_rank_close(&trainees[r].rank);
-        sbp_arena_free(&trainees[r].arena);
+        struct trainee *trainee = &school->trainee[r];
+        const int64_t bytes = (trainee->rank.high_water_bytes + 63) / 64 * 64;
+        assert_int_equal(bytes, school->step->memory[trainee->channel.stage].device_bytes);
+        collect_all(&trainee->rank, school->trained);
+        sbp_rank_close(&trainee->rank);
+        sbp_arena_free(&trainee->arena);
     }
-    free(trainees);
+    free(school->trainee);
+    sbp_arena_free(&school->arena);
+}
+
+void train(const struct sbp_step *step, int steps, uint64_t seed, struct trained *trained)
+{
+    struct school school = {.step = step, .trained = trained, .seed = seed};
+    allocate(step, steps, trained);
+    run_school(&school, train_rank);
+}
+
+void train_disturbed(const struct sbp_step *step, int steps, uint64_t seed,
+                     const struct disturbance *disturbance, struct trained *trained)
+{
+    struct school school = {
+        .step = step, .trained = trained, .seed = seed, .disturbance = disturbance};
+    allocate(step, steps, trained);
+    assert_in_range(step->stages * step->mesh.devices, 1, MOST_RANKS);
+    memset(late.received, 0, sizeof late.received);
+    late.school = &school;
+    run_school(&school, train_late);
 }
 
 void trained_free(struct trained *trained)

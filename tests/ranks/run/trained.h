@@ -4,7 +4,7 @@
 #ifndef SBP_TESTS_TRAINED_H
 #define SBP_TESTS_TRAINED_H
 
-#include "costmodel/program/step.h"
+#include "costmodel/program/task.h"
 
 /* After the last step, in single precision; whole tensors, row-major. */
 struct trained {
@@ -18,6 +18,20 @@ struct trained {
  * gradient differ, and on an error of a rank. */
 void train(const struct sbp_step *step, int steps, uint64_t seed, struct trained *trained);
 void trained_free(struct trained *trained);
+
+/* What a test does to messages, and sees of works. */
+struct disturbance {
+    /* Whether a message that has come from another stage is not there yet, for the rank:
+     * activations (forward) or gradients, the first of all steps is 0. Asked again and again, by
+     * the rank's thread of messages. */
+    bool (*is_late)(void *context, int rank, bool forward, int number);
+    /* A rank begins a work, or the step's end. By the rank's thread. */
+    void (*begins)(void *context, int rank, const struct sbp_task *task);
+    void *context;
+};
+/* The same, disturbed. Of one test at a time. */
+void train_disturbed(const struct sbp_step *step, int steps, uint64_t seed,
+                     const struct disturbance *disturbance, struct trained *trained);
 
 /* Whether two of the same model have the same bits in losses, norms, weights and gradients, all of
  * them numbers; else says where they differ first. */

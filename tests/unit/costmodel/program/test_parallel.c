@@ -576,10 +576,8 @@ static void test_what_runs(void **state)
     assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &plain, &diag), SBP_OK);
     p.pipeline = 2;
     assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
-    p.schedule = SBP_MESSAGE_DRIVEN;
-    refused(&model, &strategy, &mesh, &p,
-            (const char *[]){"message-driven", "legal are gpipe, 1f1b, interleaved, zero-bubble",
-                             NULL});
+    p.schedule = SBP_MESSAGE_DRIVEN, p.pipeline_limit = 3;
+    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
     p.schedule = SBP_ZERO_BUBBLE;
     assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
     p.schedule = SBP_INTERLEAVED, p.chunks = 2;
@@ -590,7 +588,10 @@ static void test_what_runs(void **state)
     assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
     p = plain, p.schedule = SBP_CDP_V1;
     assert_false(sbp_parallel_is_plain(&p, &model.graph));
-    refused(&model, &strategy, &mesh, &p, (const char *[]){"schedule", "cdp-v1", NULL});
+    refused(&model, &strategy, &mesh, &p,
+            (const char *[]){"schedule", "cdp-v1",
+                             "legal are gpipe, 1f1b, interleaved, zero-bubble, message-driven",
+                             NULL});
     p = plain, p.offload = true;
     refused(&model, &strategy, &mesh, &p, (const char *[]){"offload", NULL});
     /* Work that is repeated, sums that live on and what rests whole do. */

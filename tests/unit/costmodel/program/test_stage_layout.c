@@ -169,6 +169,56 @@ static void test_alone(void **state)
     sbp_arena_free(&s.arena);
 }
 
+/* A legal order of a stage between others: of the works whose micro-batches may have come any one,
+ * the forward one as long as the first stage has fewer in flight than its limit. */
+static int64_t draw_order(const struct setting *s, struct sbp_random *random, int limit,
+                          struct sbp_timeline_work *work)
+{
+    const int64_t count = s->step.micro_batches;
+    int64_t at = 0;
+    for (int forward = 0, backward = 0; backward < count;) {
+        const bool may_go = forward < count && forward - backward < limit;
+        const bool may_return = backward < forward;
+        const bool goes = may_go && (!may_return || sbp_random_below(random, 2) > 0);
+        work[at++] = (struct sbp_timeline_work){.kind = goes ? SBP_WORK_FORWARD : SBP_WORK_BACKWARD,
+                                                .stage = 1,
+                                                .micro_batch = goes ? forward++ : backward++};
+    }
+    return at;
+}
+
+/* Frames of one layout lie apart in every order that arrivals may make. */
+static void test_every_order(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 200, MICRO_BATCHES = 9 };
+    struct sbp_random random;
+    sbp_random_seed(&random, SEED);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct setting s;
+        struct sbp_diag diag = {{0}};
+        struct sbp_stage_layout layout;
+        struct sbp_timeline_work work[2 * MICRO_BATCHES];
+        const int limit = 1 + (int)sbp_random_below(&random, MICRO_BATCHES);
+        open_setting(&s, &random, true);
+        s.step.parallel.schedule = SBP_MESSAGE_DRIVEN;
+        s.step.parallel.pipeline_limit = limit;
+        s.step.stages = s.step.pieces = 3;
+        s.step.micro_batches = MICRO_BATCHES;
+        for (int part = SBP_FRAME_KEPT + 1; part < SBP_FRAME_PARTS; part++)
+            s.program[1].frame_bytes[part] = 0;
+        assert_int_equal(sbp_stage_layout_make(&s.step, 1, &s.arena, &layout, &diag), SBP_OK);
+        assert_int_equal(layout.frames_bytes, limit * s.program[1].frame_bytes[SBP_FRAME_KEPT]);
+        struct held held = {.is_there =
+                                sbp_arena_alloc(&s.arena, MICRO_BATCHES, sizeof *held.is_there)};
+        assert_non_null(held.is_there);
+        const int64_t count = draw_order(&s, &random, limit, work);
+        for (int64_t i = 0; i < count; i++)
+            play_work(&s, &layout, &held, &work[i]);
+        sbp_arena_free(&s.arena);
+    }
+}
+
 /* A schedule without a fixed order has no layout ahead of the step. */
 static void test_no_order(void **state)
 {
@@ -179,7 +229,8 @@ static void test_no_order(void **state)
     struct sbp_stage_layout layout;
     sbp_random_seed(&random, SEED);
     open_setting(&s, &random, true);
-    s.step.parallel.schedule = SBP_MESSAGE_DRIVEN;
+    s.step.parallel.schedule = SBP_CDP_V1;
+    s.step.micro_batches = s.step.stages;
     assert_int_equal(sbp_stage_layout_make(&s.step, 0, &s.arena, &layout, &diag),
                      SBP_E_UNSUPPORTED);
     sbp_arena_free(&s.arena);
@@ -190,6 +241,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_frames_lie_apart),
         cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_every_order),
         cmocka_unit_test(test_no_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -143,6 +143,33 @@ static void test_frames(void **state)
     sbp_arena_free(&s.arena);
 }
 
+/* Between the first and the last stage arrivals decide: the list is that of the first stage, which
+ * has most in flight, and tells where every work begins. */
+static void test_driven(void **state)
+{
+    (void)state;
+    static const char first[] = "F0.0 F1.1 F2.2 B0.0 F3.0 B1.1 B2.2 B3.0 U3.0 ";
+    struct setting s;
+    open_setting(&s, 4);
+    expect_works(&s, SBP_MESSAGE_DRIVEN, 3, 0, 3, first);
+    assert_null(s.tasks.begin[0]);
+    expect_works(&s, SBP_MESSAGE_DRIVEN, 3, 2, 1, "F0.0 B0.0 F1.0 B1.0 F2.0 B2.0 F3.0 B3.0 U3.0 ");
+    assert_null(s.tasks.begin[0]);
+    expect_works(&s, SBP_MESSAGE_DRIVEN, 3, 1, 3, first);
+    for (int back = 0; back < 2; back++)
+        for (int m = 0; m < 4; m++) {
+            const struct sbp_task *task = &s.tasks.task[s.tasks.begin[back][m]];
+            assert_true(task->begins);
+            assert_int_equal(task->work, back ? SBP_WORK_BACKWARD : SBP_WORK_FORWARD);
+            assert_int_equal(task->micro_batch, m);
+        }
+    s.step.parallel.pipeline_limit = 6;
+    expect_works(&s, SBP_MESSAGE_DRIVEN, 3, 1, 4, "F0.0 F1.1 F2.2 F3.3 B0.0 B1.1 B2.2 B3.3 U3.0 ");
+    s.step.parallel.pipeline_limit = 1;
+    expect_works(&s, SBP_MESSAGE_DRIVEN, 3, 1, 1, "F0.0 B0.0 F1.0 B1.0 F2.0 B2.0 F3.0 B3.0 U3.0 ");
+    sbp_arena_free(&s.arena);
+}
+
 /* Weight gradients that wait are works of their own, and the last to need a frame. */
 static void test_waiting_gradients(void **state)
 {
@@ -208,9 +235,13 @@ static void test_too_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_micro_batch), cmocka_unit_test(test_three_micro_batches),
-        cmocka_unit_test(test_frames),          cmocka_unit_test(test_waiting_gradients),
-        cmocka_unit_test(test_chunks),          cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_one_micro_batch),
+        cmocka_unit_test(test_three_micro_batches),
+        cmocka_unit_test(test_frames),
+        cmocka_unit_test(test_driven),
+        cmocka_unit_test(test_waiting_gradients),
+        cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_too_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { MOST_STAGES = 3, MOST_TASKS = 8, TENSOR = 0 };
+enum { MOST_STAGES = 3, MOST_TASKS = 12, TENSOR = 0 };
 
 struct setting {
     struct sbp_arena arena;
@@ -119,6 +119,60 @@ static void test_sums(void **state)
     sbp_arena_free(&s.arena);
 }
 
+/* A work of one second between its messages; what it sends is under way for sent_s. */
+static void add_work(struct setting *s, int stage, bool back, int micro_batch, double sent_s)
+{
+    const enum sbp_section section = back ? SBP_SECTION_BACKWARD : SBP_SECTION_FORWARD;
+    const int64_t first = s->tasks[stage].count;
+    if (stage != (back ? 2 : 0))
+        add(s, stage, SBP_INSTR_RECEIVE, section, micro_batch, 0);
+    add(s, stage, back ? SBP_INSTR_BACKWARD : SBP_INSTR_FORWARD, section, micro_batch, 1);
+    if (stage != (back ? 0 : 2))
+        add(s, stage, SBP_INSTR_SEND, section, micro_batch, sent_s);
+    s->task[stage][s->tasks[stage].count - 1].ends = true;
+    if (s->tasks[stage].begin[0] != NULL)
+        s->tasks[stage].begin[back][micro_batch] = first;
+}
+
+/* The stage between two others, whose second activations are under way for late_s. Returns when it
+ * begins the second forward work, and the first backward work. */
+static void play_driven(double late_s, double *forward_s, double *backward_s, double *step_s)
+{
+    struct setting s;
+    struct sbp_play played;
+    int64_t begin[2][2];
+    open_setting(&s, 3, 2);
+    s.tasks[1].begin[0] = begin[0];
+    s.tasks[1].begin[1] = begin[1];
+    for (int stage = 0; stage < 3; stage++)
+        for (int work = 0; work < 4; work++) {
+            const bool back = stage == 2 ? work % 2 : work / 2;
+            const int m = stage == 2 ? work / 2 : work % 2;
+            add_work(&s, stage, back, m, stage == 0 && m == 1 ? late_s : 0);
+        }
+    *step_s = play(&s, &played);
+    *forward_s = played.begin_s[1][begin[0][1] + 1];
+    *backward_s = played.begin_s[1][begin[1][0] + 1];
+    sbp_arena_free(&s.arena);
+}
+
+/* Gradients are there at 4. A forward work slips in before them if it can begin earlier. */
+static void test_arrivals(void **state)
+{
+    (void)state;
+    double forward_s, backward_s, step_s;
+    play_driven(1.5, &forward_s, &backward_s, &step_s);
+    assert_float_equal(forward_s, 3.5, 1e-12);
+    assert_float_equal(backward_s, 4.5, 1e-12);
+    assert_float_equal(step_s, 8.5, 1e-12);
+    for (double late_s = 2; late_s <= 2.5; late_s += 0.5) {
+        play_driven(late_s, &forward_s, &backward_s, &step_s);
+        assert_float_equal(backward_s, 4, 1e-12);
+        assert_float_equal(forward_s, 5, 1e-12);
+        assert_float_equal(step_s, 10, 1e-12);
+    }
+}
+
 static void test_waiting_for_ever(void **state)
 {
     (void)state;
@@ -143,6 +197,7 @@ int main(void)
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_link),
         cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_arrivals),
         cmocka_unit_test(test_waiting_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

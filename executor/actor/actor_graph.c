@@ -126,6 +126,15 @@ void sbp_actor_set_order(struct sbp_actor_graph *graph, int rank, enum sbp_actor
         graph->order[(int64_t)rank * SBP_LANES + lane] = (struct sbp_actor_order){actor, count};
 }
 
+double sbp_actor_graph_bytes(const struct sbp_actor_graph *graph, int rank)
+{
+    double bytes = 0;
+    for (int i = 0; i < graph->registers; i++)
+        if (graph->actor[graph->reg[i].producer].rank == rank)
+            bytes += (double)graph->reg[i].quota * (double)graph->reg[i].bytes;
+    return bytes;
+}
+
 void sbp_actor_set_meeting(struct sbp_actor_graph *graph, int actor, int meeting)
 {
     graph->checked = false;

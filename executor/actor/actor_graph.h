@@ -89,6 +89,9 @@ int sbp_actor_add_read(struct sbp_actor_graph *graph, int consumer, int from, in
 /* An actor that brings the contents of a register to another rank; gives its register there. */
 int sbp_actor_add_pull(struct sbp_actor_graph *graph, int from, int rank, int quota);
 
+/* Bytes of all slots that a rank holds. */
+double sbp_actor_graph_bytes(const struct sbp_actor_graph *graph, int rank);
+
 /* Actors of one meeting (0, 1, ...) act together, each on another rank, as the members of a
  * collective do; their lanes have orders. */
 void sbp_actor_set_meeting(struct sbp_actor_graph *graph, int actor, int meeting);

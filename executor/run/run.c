@@ -91,7 +91,7 @@ static enum sbp_status prepare_process(struct sbp_run_job *job, struct sbp_diag 
                 (sbp_launcher_rank() <= 0 ? job->verify.reference_bytes : 0);
         return keep_space(job, 1, bytes, diag);
     }
-    SBP_TRY(sbp_run_check_threads(job->step, &job->verify, &bytes, diag));
+    SBP_TRY(sbp_run_check_threads(job->step, &job->messages, &job->verify, &bytes, diag));
     return keep_space(job, job->ranks, bytes, diag);
 }
 
@@ -160,8 +160,11 @@ enum sbp_status sbp_run_check(const struct sbp_step *step, const struct sbp_run_
                               .options = options,
                               .result = &result};
     enum sbp_status status = open_job(&job, diag);
+    double bytes;
     if (status == SBP_OK)
         status = check_backend(&job, diag);
+    if (status == SBP_OK && !sbp_run_is_mpi(&job))
+        status = sbp_run_check_threads(step, &job.messages, &job.verify, &bytes, diag);
     sbp_run_free(&result);
     return status;
 }

@@ -11,12 +11,15 @@ int64_t sbp_run_arena_bytes(const struct sbp_step *step, int stage)
     return step->memory[stage].device_bytes - step->memory[stage].reserve_bytes;
 }
 
-struct sbp_run_need sbp_run_need_of(const struct sbp_step *step, int64_t rank,
+struct sbp_run_need sbp_run_need_of(const struct sbp_step *step,
+                                    const struct sbp_message_plan *messages, int64_t rank,
                                     const struct sbp_verify_need *verify)
 {
     const int stage = (int)(rank / step->mesh.devices);
     const double check = verify->rank_bytes + (rank == 0 ? verify->reference_bytes : 0);
-    return (struct sbp_run_need){(double)sbp_run_arena_bytes(step, stage) + check, check};
+    /* What is sent is copied once more, until it has left. */
+    const double slots = 2 * sbp_actor_graph_bytes(&messages->graph, (int)rank);
+    return (struct sbp_run_need){(double)sbp_run_arena_bytes(step, stage) + slots + check, check};
 }
 
 void sbp_run_host_find(struct sbp_run_host *host)
@@ -49,6 +52,7 @@ enum sbp_status sbp_run_host_check(const struct sbp_run_host *host, struct sbp_d
 }
 
 enum sbp_status sbp_run_check_threads(const struct sbp_step *step,
+                                      const struct sbp_message_plan *messages,
                                       const struct sbp_verify_need *verify, double *bytes,
                                       struct sbp_diag *diag)
 {
@@ -59,7 +63,7 @@ enum sbp_status sbp_run_check_threads(const struct sbp_step *step,
                         (long long)ranks);
     sbp_run_host_find(&host);
     for (int64_t rank = 0; rank < ranks; rank++) {
-        const struct sbp_run_need need = sbp_run_need_of(step, rank, verify);
+        const struct sbp_run_need need = sbp_run_need_of(step, messages, rank, verify);
         sbp_run_host_add(&host, &need);
     }
     *bytes = host.need.bytes;

@@ -2,11 +2,12 @@
  *
  * Linux hands out memory that is not there and ends a process, or another one, when it is touched;
  * so the need is compared first with what is free (base/machine.h). It is the ranks' arenas, as the
- * plan counts them, and what verification holds beside them.
+ * plan counts them, slots of messages, and what verification holds beside them.
  */
 #ifndef SBP_EXECUTOR_RUN_RUN_MEMORY_H
 #define SBP_EXECUTOR_RUN_RUN_MEMORY_H
 
+#include "executor/run/message_lane.h"
 #include "executor/verify/verify.h"
 
 struct sbp_run_need {
@@ -26,7 +27,8 @@ struct sbp_run_host {
 int64_t sbp_run_arena_bytes(const struct sbp_step *step, int stage);
 /* The need of one rank; the first of all holds the reference of a verification. `verify`: what that
  * takes (sbp_verify_count), zeros without it. */
-struct sbp_run_need sbp_run_need_of(const struct sbp_step *step, int64_t rank,
+struct sbp_run_need sbp_run_need_of(const struct sbp_step *step,
+                                    const struct sbp_message_plan *messages, int64_t rank,
                                     const struct sbp_verify_need *verify);
 /* This host without ranks. */
 void sbp_run_host_find(struct sbp_run_host *host);
@@ -36,6 +38,7 @@ enum sbp_status sbp_run_host_check(const struct sbp_run_host *host,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 /* The same of all ranks as threads of this process, which need *bytes. E_INPUT: too many ranks. */
 enum sbp_status sbp_run_check_threads(const struct sbp_step *step,
+                                      const struct sbp_message_plan *messages,
                                       const struct sbp_verify_need *verify, double *bytes,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -16,8 +16,8 @@
 /* A handler may read and write it, and so may all threads. */
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "integers are written without a lock");
 
-/* Asks ranks for that report before they are ended: a launcher that is interrupted does not always
- * pass on what they say last. mpirun sends it on to all. */
+/* Makes ranks print what they have finished before the launcher ends them: one that is interrupted
+ * does not always pass on what they say last. mpirun sends this signal on to all. */
 #define SBP_SIGNAL_ASKS SIGUSR1
 #define SBP_SIGNAL_MARK ": interrupted: "
 /* Stands before what is said of a rank that is gone, or does not go on. */

@@ -332,7 +332,7 @@ static void print_stopped(const char *why)
     if (report != NULL && print_json(report, progress.done, why, &diag) != SBP_OK)
         (void)fprintf(stderr, PROGRAM ": %s\n", diag.text);
     if (report != NULL)
-        (void)fflush(stdout); /* it ends with another status than 0 anyway */
+        (void)fflush(stdout); /* a failure changes nothing: the status is none of 0 already */
 }
 
 /* Called by the watch: see struct sbp_alarm. */
@@ -375,7 +375,7 @@ int main(int argc, char **argv)
     const bool speaks = sbp_launcher_rank() <= 0;
     run_alarm.end = end_run;
     enum sbp_status status = sbp_signals_catch(on_signal, &diag);
-    (void)signal(SBP_SIGNAL_ASKS, on_signal); /* else it ends the program, which was to come */
+    (void)signal(SBP_SIGNAL_ASKS, on_signal); /* without a handler this signal ends the program */
     if (status == SBP_OK)
         status = parse(argc, argv, &options, &diag);
     options.run.progress = &progress;

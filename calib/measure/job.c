@@ -44,7 +44,7 @@ static double cell_s(const struct sbp_measure_job *job, const struct sbp_cell *c
     case SBP_CELL_PAIRS:
         return AROUND_S + PAIR_TIMES * 2 * collective_s(job, &message);
     case SBP_CELL_COPY:
-    case SBP_CELL_GELU: /* about twice as long (measured: AMD EPYC) */
+    case SBP_CELL_GELU: /* as long as two copies (measured: AMD EPYC) */
         return AROUND_S + REPEATS * 2 * (double)cell->bytes / products->copy_bytes_per_s;
     case SBP_CELL_SUSTAINED:
         return LOAD_S;

@@ -32,8 +32,8 @@ enum sbp_buffer_type {
 /* Parts of the frame that a micro-batch has while it is in flight. */
 enum sbp_frame_part {
     SBP_FRAME_KEPT, /* from its forward pass to its backward pass */
-    /* Parked, where weight gradients wait (zero-bubble): what they read of the forward pass, from
-     * there on, and of the work on input gradients. */
+    /* Where weight gradients wait (zero-bubble), what they read: of the forward pass, from there to
+     * their end; of the input gradients, from those to their end. */
     SBP_FRAME_INPUTS,
     SBP_FRAME_GRADIENTS,
     SBP_FRAME_PARTS

@@ -2,8 +2,9 @@
  *
  * An act waits for acts that fill what it reads, for acts that free a slot of its registers, for
  * the act before it in its lane's order, and with a meeting for all that these wait for at its
- * members. Nobody ever takes from another what that one could have used, so that the actors come to
- * their end in any interleaving, or in none, because some acts wait for each other in a circle.
+ * members. What is in a slot is for given readers, and a free slot for one producer, so that no act
+ * keeps another from beginning: the actors come to their end in every interleaving, or in none,
+ * where some acts wait for each other in a circle.
  */
 #ifndef SBP_EXECUTOR_ACTOR_ACTOR_CHECK_H
 #define SBP_EXECUTOR_ACTOR_ACTOR_CHECK_H

@@ -72,7 +72,8 @@ void sbp_actor_lane_close(struct sbp_actor_lane_run *lane)
     lane->used = false;
 }
 
-/* Whoever stops the run pokes afterwards: a lane that has not seen the one will see the other. */
+/* Whoever stops the run sets its flag first and pokes all lanes then, so that a lane which has read
+ * the flag before that is woken. */
 bool sbp_actor_lane_take(struct sbp_actor_lane_run *lane)
 {
     struct sbp_actor_mailbox *mailbox = &lane->mailbox;

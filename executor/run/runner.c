@@ -221,7 +221,7 @@ static enum sbp_status announce(struct sbp_runner *runner, int steps, struct sbp
     const struct sbp_run_options *options = runner->job->options;
     if (!sbp_runner_leads(runner))
         return SBP_OK;
-    sbp_progress_end(&runner->progress); /* its line stands where rows go */
+    sbp_progress_end(&runner->progress); /* rows go where its line stands */
     if (options->on_step != NULL) {
         sbp_post_stay(runner->channel.post, SBP_STAYS_OUTPUT, steps);
         SBP_TRY(options->on_step(options->context, runner->job->result, steps, diag));

@@ -454,7 +454,7 @@ enum sbp_status sbp_watch_share(struct sbp_watch *watch, const struct sbp_comm_o
     if (status == SBP_OK)
         status = ops->barrier(comm); /* all of the host have opened it */
     if (board != NULL) {
-        (void)shm_unlink(name.text); /* another one did */
+        (void)shm_unlink(name.text); /* fails where another rank of the host has done it */
         atomic_store(&watch->board, board);
     }
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", ops->reason(comm));

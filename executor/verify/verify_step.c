@@ -363,7 +363,8 @@ static enum sbp_status exchange_summaries(struct sbp_verifier *v, struct sbp_dia
     return SBP_OK;
 }
 
-/* All ranks must scale alike; said before the gradients that show it, too. */
+/* All ranks must scale alike. Gradients of a rank that does not are off as well; so this comes
+ * first, as the reason. */
 static enum sbp_status check_scales(struct sbp_verifier *v, struct sbp_diag *diag)
 {
     double scale = v->rank->scaler.scale;

@@ -15,7 +15,7 @@ struct sbp_launch {
     bool is_everywhere;       /* built with -Dplanner_only=true, too */
     int64_t ranks;            /* processes under mpirun; 0: the program alone */
     const struct sbp_arguments *arguments;
-    const char *extra[8]; /* further words, NULL-terminated, that */
+    const char *extra[8]; /* further words for the program, NULL-terminated */
 };
 
 /* Whether mpirun is in $PATH. */

@@ -221,7 +221,8 @@ static const struct sbp_option options[] = {
     {"--ranks-per-node", "N", "ranks on each", HANDED},
     {"--quiet", NULL, "print nothing but errors", HANDED},
     {"--rounds", "N",
-     "in which each plan has its turn (default 8, the fewest that give an interval of 99 %)",
+     "rounds, in each of which every plan runs once (default 8, the fewest that give an interval "
+     "of 99 %)",
      HANDED},
     {"--steps", "N", "training steps (default 1; of bench: of a round, 3)", HANDED},
     {"--warmup", "N", "first steps of a round, which are dropped (default 1)", HANDED},

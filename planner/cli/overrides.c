@@ -284,8 +284,8 @@ static enum sbp_status set_path(const struct change *change, struct cJSON *root,
 
 /* ---- keys without a file -------------------------------------------------------------------- */
 
-/* Finds the path of a member of that name in the cluster: "cluster.device.memory_bytes". A trainer's
- * members are left out: "attention" is a key of models that need not state it. */
+/* Finds the path of a member of that name in the cluster: "cluster.device.memory_bytes". A
+ * trainer's members are left out: "attention" is a key of models that need not state it. */
 static bool find_in_cluster(const struct cJSON *node, const char *name, char *path, size_t used)
 {
     int index = 0;

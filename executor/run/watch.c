@@ -89,14 +89,19 @@ static bool is_waiting(const struct sbp_post *post)
     return is_here(post) && load(&post->waits) != SBP_WAITS_NOT;
 }
 
-/* The rank of this host that is so; of several the one that has noted nothing for longest; -1. Of
- * containers that share memory, each is a host with processes of its own. */
+/* Of containers that share memory, each is a host with processes of its own. */
+static bool is_of_host(const struct sbp_watch *watch, const struct sbp_post *post)
+{
+    return strcmp(post->host, watch->host) == 0;
+}
+
+/* The rank of this host that is so; of several the one that has noted nothing for longest; -1. */
 static int find_rank(const struct sbp_watch *watch, const struct sbp_board *board,
                      bool (*is_so)(const struct sbp_post *))
 {
     int found = -1;
     for (int r = 0; r < watch->ranks; r++)
-        if (is_so(&board->post[r]) && strcmp(board->post[r].host, watch->host) == 0 &&
+        if (is_so(&board->post[r]) && is_of_host(watch, &board->post[r]) &&
             (found < 0 || age_s(&board->post[r].since_s) > age_s(&board->post[found].since_s)))
             found = r;
     return found;
@@ -302,7 +307,7 @@ static double limit_s(const struct sbp_watch *watch, const struct sbp_board *boa
         const int stay = load(&post->stay);
         if (stay == SBP_STAYS_OUTPUT)
             return INFINITY;
-        if (first < 0 && load(&post->process) > 0)
+        if (first < 0 && load(&post->process) > 0 && is_of_host(watch, post))
             first = r;
         is_patient =
             is_patient ||

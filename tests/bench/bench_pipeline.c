@@ -113,9 +113,14 @@ static bool is_last(const struct setting *s, const struct sbp_task *task)
            (s->step.parallel.schedule == SBP_ZERO_BUBBLE ? SBP_WORK_WEIGHT : SBP_WORK_BACKWARD);
 }
 
+static bool is_send(const struct setting *s, int stage, const struct sbp_task *task)
+{
+    return sbp_task_instr(&s->step, stage, task)->kind == SBP_INSTR_SEND;
+}
+
 /* Most micro-batches, of a chunk each, between the begin of their forward work and the end of their
- * last one. */
-static int count_in_flight(const struct setting *s, const struct sbp_tasks *tasks,
+ * last one; what it sends is under way by itself. */
+static int count_in_flight(const struct setting *s, int stage, const struct sbp_tasks *tasks,
                            const double *begin_s, const double *end_s)
 {
     int most = 0;
@@ -124,14 +129,16 @@ static int count_in_flight(const struct setting *s, const struct sbp_tasks *task
         for (int64_t i = 0; i < tasks->count; i++) {
             const struct sbp_task *task = &tasks->task[i];
             now += task->begins && task->work == SBP_WORK_FORWARD && begin_s[i] <= begin_s[at];
-            now -= task->ends && is_last(s, task) && end_s[i] <= begin_s[at];
+            now -= task->ends && is_last(s, task) &&
+                   (is_send(s, stage, task) ? begin_s[i] : end_s[i]) <= begin_s[at];
         }
         most = now > most ? now : most;
     }
     return most;
 }
 
-static enum sbp_status count_of_run(const struct setting *s, const struct sbp_tasks *tasks,
+static enum sbp_status count_of_run(const struct setting *s, int stage,
+                                    const struct sbp_tasks *tasks,
                                     const struct sbp_run_interval *interval, int *in_flight)
 {
     double *const begin_s = calloc((size_t)tasks->count * 2 + 1, sizeof *begin_s);
@@ -141,7 +148,7 @@ static enum sbp_status count_of_run(const struct setting *s, const struct sbp_ta
         begin_s[i] = interval[i].start_s;
         begin_s[tasks->count + i] = interval[i].start_s + interval[i].wall_s;
     }
-    *in_flight = count_in_flight(s, tasks, begin_s, begin_s + tasks->count);
+    *in_flight = count_in_flight(s, stage, tasks, begin_s, begin_s + tasks->count);
     free(begin_s);
     return SBP_OK;
 }
@@ -160,7 +167,8 @@ static enum sbp_status run_once(const struct setting *s, double *const *least_s,
         for (int64_t i = 0; i < run.tasks[stage].count; i++)
             least_s[stage][i] = fmin(least_s[stage][i], interval[i].compute_s);
         if (status == SBP_OK)
-            status = count_of_run(s, &run.tasks[stage], interval, &figures->in_flight[stage]);
+            status =
+                count_of_run(s, stage, &run.tasks[stage], interval, &figures->in_flight[stage]);
     }
     sbp_run_free(&run);
     return status;
@@ -196,7 +204,7 @@ static enum sbp_status measure(struct setting *s, struct figures *figures, struc
     for (int stage = 0; stage < s->step.stages; stage++) {
         if (s->step.parallel.schedule == SBP_MESSAGE_DRIVEN)
             figures->in_flight[stage] = count_in_flight(
-                s, &tasks[stage], replay.play.begin_s[stage], replay.play.end_s[stage]);
+                s, stage, &tasks[stage], replay.play.begin_s[stage], replay.play.end_s[stage]);
         for (int64_t i = 0; i < tasks[stage].count; i++)
             figures->compute_s += least_s[stage][i];
     }

@@ -236,6 +236,7 @@ static enum sbp_status enter(struct sbp_message_lane *lane, int actor, struct sb
                    : sbp_fail(diag, SBP_E_INTERNAL, "a work takes or passes what is another's");
     SBP_TRY(sbp_actor_enter(lane->running, actor, &lane->act, diag));
     lane->is_acting = true;
+    lane->has_taken = false;
     return SBP_OK;
 }
 
@@ -245,11 +246,20 @@ static void leave(struct sbp_message_lane *lane)
     lane->is_acting = false;
 }
 
+/* A work has not taken, or not passed, its message: others would wait for it, or get another. */
+static enum sbp_status left_out(const struct sbp_message_lane *lane, struct sbp_diag *diag)
+{
+    return sbp_fail(diag, SBP_E_INTERNAL, "actors: a message of %s is left out",
+                    lane->job.graph->actor[lane->act.actor].name);
+}
+
 static enum sbp_status pass(void *context, bool forward, const void *buffer, int64_t bytes,
                             struct sbp_diag *diag)
 {
     struct sbp_message_lane *lane = context;
     SBP_TRY(enter(lane, lane->actors->pass[forward ? 0 : 1], diag));
+    if (is_driven(lane->tasks) && !lane->has_taken)
+        return left_out(lane, diag);
     const struct sbp_actor_slot *slot = &lane->act.out[0];
     assert(bytes <= slot->bytes);
     const enum sbp_status status = lane->job.memory->from_host(slot->memory, buffer, bytes);
@@ -266,6 +276,7 @@ static enum sbp_status take(void *context, bool forward, void *buffer, int64_t b
     const struct sbp_actor_slot *slot = &lane->act.in[0];
     assert(bytes <= slot->bytes);
     const enum sbp_status status = lane->job.memory->to_host(buffer, slot->memory, bytes);
+    lane->has_taken = true;
     if (!is_driven(lane->tasks))
         leave(lane);
     return status;
@@ -365,6 +376,8 @@ enum sbp_status sbp_message_lane_next(struct sbp_message_lane *lane, int64_t *fi
 {
     const bool chooses = lane->running != NULL && is_driven(lane->tasks) &&
                          lane->done[1] < lane->channel->step->micro_batches;
+    if (lane->is_acting)
+        return left_out(lane, diag);
     if (chooses)
         SBP_TRY(choose(lane, diag));
     *first = lane->at;

@@ -50,7 +50,8 @@ struct sbp_message_lane {
     int64_t done[2];    /* forward, backward works, where arrivals decide */
     sbp_axes together;  /* axes whose ranks do these in one order */
     struct sbp_act act; /* the work under way, */
-    bool is_acting;     /* as long as it has not sent */
+    bool is_acting;     /* as long as it has not sent, */
+    bool has_taken;     /* and whether it has its message */
 };
 
 /* Has a channel's messages taken by the lane, where its backend lets a second thread communicate

@@ -2,10 +2,12 @@
  * micro-batches in flight of the replayed step, beside the timeline of the plan's prices. Each task
  * counts with the least thread CPU time of a few steps, which others on the machine disturb least;
  * all prices of arithmetic are scaled by the one factor that equals those of a first run. The
- * network is slow, so that messages have something to hide behind. Fails where a share is over 10 %
- * off. */
+ * network is slow, so that messages have something to hide behind. Micro-batches in flight are
+ * those of the run; under message-driven, where arrivals between ranks that share cores are no
+ * parallel machine's, those of the replay. Fails where a share is over 10 % off. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
@@ -74,6 +76,7 @@ static enum sbp_status open_setting(struct setting *s, int stages, enum sbp_sche
     struct sbp_parallel parallel = sbp_parallel_default(&s->model);
     parallel.pipeline = stages;
     parallel.schedule = schedule;
+    parallel.chunks = schedule == SBP_INTERLEAVED ? 2 : 1;
     parallel.micro_batch = micro_batch;
     parallel.stage_cut = SBP_CUT_FLOPS;
     SBP_TRY(sbp_cut_make(&s->model, &s->cluster, &parallel, &s->arena, &s->cut, diag));
@@ -103,23 +106,51 @@ struct figures {
     int in_flight[MOST_STAGES];
 };
 
-/* Most micro-batches between the begin of their forward and the end of their backward work, at the
- * times at which the rank did them. */
-static int count_in_flight(const struct sbp_tasks *tasks, const struct sbp_run_interval *interval)
+/* Whether a work is the last to need its micro-batch. */
+static bool is_last(const struct setting *s, const struct sbp_task *task)
+{
+    return task->work ==
+           (s->step.parallel.schedule == SBP_ZERO_BUBBLE ? SBP_WORK_WEIGHT : SBP_WORK_BACKWARD);
+}
+
+static bool is_send(const struct setting *s, int stage, const struct sbp_task *task)
+{
+    return sbp_task_instr(&s->step, stage, task)->kind == SBP_INSTR_SEND;
+}
+
+/* Most micro-batches, of a chunk each, between the begin of their forward work and the end of their
+ * last one; what it sends is under way by itself. */
+static int count_in_flight(const struct setting *s, int stage, const struct sbp_tasks *tasks,
+                           const double *begin_s, const double *end_s)
 {
     int most = 0;
     for (int64_t at = 0; at < tasks->count; at++) {
         int now = 0;
         for (int64_t i = 0; i < tasks->count; i++) {
             const struct sbp_task *task = &tasks->task[i];
-            now += task->begins && task->work == SBP_WORK_FORWARD &&
-                   interval[i].start_s <= interval[at].start_s;
-            now -= task->ends && task->work == SBP_WORK_BACKWARD &&
-                   interval[i].start_s + interval[i].wall_s <= interval[at].start_s;
+            now += task->begins && task->work == SBP_WORK_FORWARD && begin_s[i] <= begin_s[at];
+            now -= task->ends && is_last(s, task) &&
+                   (is_send(s, stage, task) ? begin_s[i] : end_s[i]) <= begin_s[at];
         }
         most = now > most ? now : most;
     }
     return most;
+}
+
+static enum sbp_status count_of_run(const struct setting *s, int stage,
+                                    const struct sbp_tasks *tasks,
+                                    const struct sbp_run_interval *interval, int *in_flight)
+{
+    double *const begin_s = calloc((size_t)tasks->count * 2 + 1, sizeof *begin_s);
+    if (begin_s == NULL)
+        return SBP_E_MEMORY;
+    for (int64_t i = 0; i < tasks->count; i++) {
+        begin_s[i] = interval[i].start_s;
+        begin_s[tasks->count + i] = interval[i].start_s + interval[i].wall_s;
+    }
+    *in_flight = count_in_flight(s, stage, tasks, begin_s, begin_s + tasks->count);
+    free(begin_s);
+    return SBP_OK;
 }
 
 /* Lowers the times of tasks to those of another run's second step. */
@@ -129,15 +160,18 @@ static enum sbp_status run_once(const struct setting *s, double *const *least_s,
     const struct sbp_run_options options = {
         .steps = 2, .trace = true, .real = SBP_F32, .backend = "threads", .device = "cpu"};
     struct sbp_run_result run;
+    enum sbp_status status = SBP_OK;
     SBP_TRY(sbp_run(&s->step, &s->cluster, &options, &run, diag));
     for (int stage = 0; stage < s->step.stages; stage++) {
         const struct sbp_run_interval *interval = run.intervals + stage * run.most_tasks;
         for (int64_t i = 0; i < run.tasks[stage].count; i++)
             least_s[stage][i] = fmin(least_s[stage][i], interval[i].compute_s);
-        figures->in_flight[stage] = count_in_flight(&run.tasks[stage], interval);
+        if (status == SBP_OK)
+            status =
+                count_of_run(s, stage, &run.tasks[stage], interval, &figures->in_flight[stage]);
     }
     sbp_run_free(&run);
-    return SBP_OK;
+    return status;
 }
 
 static enum sbp_status open_tasks(const struct setting *s, struct sbp_arena *arena,
@@ -167,9 +201,13 @@ static enum sbp_status measure(struct setting *s, struct figures *figures, struc
     figures->step_s = replay.step_s;
     figures->exposed_s = replay.exposed_s;
     figures->bubble_s = replay.bubble_s;
-    for (int stage = 0; stage < s->step.stages; stage++)
+    for (int stage = 0; stage < s->step.stages; stage++) {
+        if (s->step.parallel.schedule == SBP_MESSAGE_DRIVEN)
+            figures->in_flight[stage] = count_in_flight(
+                s, stage, &tasks[stage], replay.play.begin_s[stage], replay.play.end_s[stage]);
         for (int64_t i = 0; i < tasks[stage].count; i++)
             figures->compute_s += least_s[stage][i];
+    }
     return SBP_OK;
 }
 
@@ -209,6 +247,8 @@ static bool add_row(struct sbp_table *table, const struct setting *s, const stru
     near &= add_share(table, plan->exposed_s / messages_s, run->exposed_s / messages_s);
     const bool equal = memcmp(plan->in_flight, run->in_flight, sizeof plan->in_flight) == 0;
     sbp_table_cell(table, "%d%s", plan->in_flight[0], equal ? "" : " (not so in the run)");
+    sbp_table_cell(table, "%.2f ms", 1e3 * plan->step_s);
+    sbp_table_cell(table, "%.2f ms", 1e3 * run->step_s);
     return near && equal;
 }
 
@@ -234,12 +274,14 @@ static enum sbp_status hold(struct sbp_table *table, enum sbp_schedule schedule,
 
 static enum sbp_status hold_all(struct sbp_table *table, bool *near, struct sbp_diag *diag)
 {
-    static const enum sbp_schedule schedules[] = {SBP_GPIPE, SBP_ONE_F_ONE_B};
+    static const enum sbp_schedule schedules[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_INTERLEAVED,
+                                                  SBP_ZERO_BUBBLE, SBP_MESSAGE_DRIVEN};
+    static const int count = sizeof schedules / sizeof *schedules;
     for (int stages = 2; stages <= MOST_STAGES; stages *= 2)
         for (int64_t micro_batch = 4; micro_batch >= 1; micro_batch /= 2) {
             double speed = 1; /* smaller products are slower */
             SBP_TRY(hold(NULL, SBP_GPIPE, stages, micro_batch, &speed, near, diag));
-            for (int i = 0; i < 2; i++)
+            for (int i = 0; i < count; i++)
                 SBP_TRY(hold(table, schedules[i], stages, micro_batch, &speed, near, diag));
         }
     return SBP_OK;
@@ -247,9 +289,9 @@ static enum sbp_status hold_all(struct sbp_table *table, bool *near, struct sbp_
 
 int main(void)
 {
-    static const char *const titles[] = {"schedule", "stages",   "micro-batches", "bubble",
-                                         "replayed", "off",      "exposed",       "replayed",
-                                         "off",      "in flight"};
+    static const char *const titles[] = {"schedule", "stages",    "micro-batches", "bubble",
+                                         "replayed", "off",       "exposed",       "replayed",
+                                         "off",      "in flight", "step",          "replayed"};
     struct sbp_diag diag = {{0}};
     struct sbp_table table;
     bool near = true;

@@ -191,19 +191,32 @@ static void draw_chunks(struct plan *plan, struct sbp_random *random)
           "micro-batch");
 }
 
+/* Half of the plans of 1F1B are message-driven instead, drawn from a stream of its own: all else
+ * stays the same plan. */
+static void draw_driven(struct plan *plan, struct sbp_random random)
+{
+    sbp_random_seed(&random, sbp_random_next(&random));
+    if (below(&random, 2) == 0)
+        return;
+    plan->parallel.schedule = SBP_MESSAGE_DRIVEN;
+    plan->parallel.pipeline_limit = below(&random, 2 * (int)plan->parallel.pipeline);
+}
+
 bool plan_cut_stages(struct plan *plan, struct sbp_random *random)
 {
     static const int stages[] = {2, 2, 3, 4};
     static const enum sbp_schedule schedules[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_INTERLEAVED,
-                                                  SBP_ZERO_BUBBLE, SBP_MESSAGE_DRIVEN};
+                                                  SBP_ZERO_BUBBLE};
     plan_cut_step(plan, random);
     plan->parallel.pipeline = stages[below(random, 4)];
     plan->parallel.stage_cut = below(random, 2) ? SBP_CUT_FLOPS : SBP_CUT_BLOCKS;
-    plan->parallel.schedule = schedules[below(random, 5)];
+    plan->parallel.schedule = schedules[below(random, 4)];
     if (plan->parallel.schedule == SBP_INTERLEAVED)
         draw_chunks(plan, random);
-    if (plan->parallel.schedule == SBP_ZERO_BUBBLE || plan->parallel.schedule == SBP_MESSAGE_DRIVEN)
+    if (plan->parallel.schedule == SBP_ZERO_BUBBLE)
         plan->parallel.pipeline_limit = below(random, 2 * (int)plan->parallel.pipeline);
+    if (plan->parallel.schedule == SBP_ONE_F_ONE_B)
+        draw_driven(plan, *random);
     plan->parallel.keep_sent = below(random, 4) == 0;
     return has_stages(plan);
 }

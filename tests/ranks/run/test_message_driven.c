@@ -1,6 +1,7 @@
 /* Message-driven stages whose messages come late, now these, now those: what they do next follows
  * what has come, and nothing else changes: neither bits, nor memory, nor the limit of micro-batches
  * in flight. */
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ struct disturbed {
     atomic_int begun[MOST_RANKS][2];        /* forward, backward works */
     int asked_for[MOST_RANKS][2];           /* one more than the number of the last message */
     double asked_s[MOST_RANKS][2];          /* when it was asked for first */
+    atomic_int received[MOST_RANKS][2];     /* messages */
     atomic_bool wrong;                      /* an order that no stage may have */
     char order[MOST_RANKS][MOST_WORKS + 1]; /* 'F', 'B' */
 };
@@ -80,6 +82,25 @@ static bool are_activations_late(void *context, int rank, bool forward, int numb
     return forward && stage_of(d, rank) == 1 && atomic_load(&d->begun[rank][1]) < number;
 }
 
+/* Nothing is late; the second forward work of the stage between two others lasts until the third
+ * activations and the first gradients are there. */
+static bool is_seen(void *context, int rank, bool forward, int number)
+{
+    struct disturbed *d = context;
+    atomic_store(&d->received[rank][!forward], number);
+    return false;
+}
+
+static void begins_and_waits(void *context, int rank, const struct sbp_task *task)
+{
+    struct disturbed *d = context;
+    begins(context, rank, task);
+    while (stage_of(d, rank) == 1 && task->work == SBP_WORK_FORWARD && task->micro_batch == 1 &&
+           atomic_load(&d->begun[rank][0]) == 2 &&
+           (atomic_load(&d->received[rank][0]) < 3 || atomic_load(&d->received[rank][1]) < 1))
+        (void)sched_yield();
+}
+
 /* ---- training ------------------------------------------------------------------------------- */
 
 static void make_step(const struct plan *plan, enum sbp_schedule schedule, int64_t limit,
@@ -103,7 +124,8 @@ static void make_step(const struct plan *plan, enum sbp_schedule schedule, int64
 static void train_late(struct disturbed *d, bool (*is_late)(void *, int, bool, int),
                        const struct trained *expected)
 {
-    const struct disturbance disturbance = {is_late, begins, d};
+    const struct disturbance disturbance = {is_late, is_late == is_seen ? begins_and_waits : begins,
+                                            d};
     struct trained trained;
     char text[256];
     train_disturbed(d->step, STEPS, seed, &disturbance, &trained);
@@ -153,6 +175,55 @@ static void expect_order(const struct sbp_step *step, int limit,
             if (memcmp(d.order[rank] + i * works, order, (size_t)works) != 0)
                 fail_msg("rank %d, step %d: %.*s, not %s", rank, i + 1, works,
                          d.order[rank] + i * works, order);
+}
+
+/* Of what has come the gradients go first. */
+static void backward_works_go_first(void **state)
+{
+    (void)state;
+    for (int devices = 1; devices <= 4; devices *= 2) {
+        struct plan plan;
+        struct sbp_step step;
+        struct sbp_random random;
+        struct trained expected;
+        sbp_random_seed(&random, seed + 3200 + (uint64_t)devices);
+        open_three(&plan, &random, devices);
+        make_step(&plan, SBP_MESSAGE_DRIVEN, MICRO_BATCHES, &step);
+        struct disturbed d = {.step = &step, .limit = MICRO_BATCHES};
+        train(&plan.step, STEPS, seed, &expected);
+        train_late(&d, is_seen, &expected);
+        for (int rank = devices; rank < 2 * devices; rank++)
+            assert_memory_equal(d.order[rank], "FFB", 3);
+        trained_free(&expected);
+        sbp_step_free(&step);
+        plan_close(&plan);
+    }
+}
+
+/* A work that sends nothing ends the run. */
+static void a_lost_message_ends_the_run(void **state)
+{
+    (void)state;
+    struct plan plan;
+    struct sbp_step step;
+    struct sbp_random random;
+    sbp_random_seed(&random, seed + 3300);
+    open_three(&plan, &random, 2);
+    make_step(&plan, SBP_MESSAGE_DRIVEN, 4, &step);
+    for (int i = 0; i < step.program[1].instr_count; i++) {
+        struct sbp_run_options options = options_for(SBP_F32, &random);
+        struct sbp_run_result result;
+        struct sbp_diag diag = {0};
+        if (step.program[1].instr[i].kind != SBP_INSTR_SEND)
+            continue;
+        options.fault = SBP_FAULT_SKIP;
+        options.fault_piece = 1;
+        options.fault_instr = i;
+        assert_int_equal(sbp_run(&step, &plan.cluster, &options, &result, &diag), SBP_E_INTERNAL);
+        assert_non_null(strstr(diag.text, "is left out"));
+    }
+    sbp_step_free(&step);
+    plan_close(&plan);
 }
 
 /* Forward works slip in before late gradients, as far as the limit lets them; before late
@@ -244,6 +315,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(orders_follow_what_comes),
+        cmocka_unit_test(backward_works_go_first),
+        cmocka_unit_test(a_lost_message_ends_the_run),
         cmocka_unit_test(late_messages_change_no_bits),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);

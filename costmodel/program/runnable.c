@@ -104,9 +104,9 @@ static enum sbp_status check_parallel(const struct sbp_parallel *parallel, struc
     if (parallel->owner != SBP_OWNER_NONE)
         return refuse(diag, "parallel: owner", sbp_parallel_owner_name(parallel->owner),
                       "none is legal");
-    if (parallel->offload)
-        return refuse(diag, "parallel: offload", "optimizer states in host memory",
-                      "false is legal");
+    if (parallel->chunk_factor > 0)
+        return refuse(diag, "parallel: chunk_factor", "sums of gradients beside the optimizer",
+                      "0 is legal");
     return SBP_OK;
 }
 

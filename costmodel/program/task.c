@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/math/numeric.h"
+#include "costmodel/program/buckets.h"
 
 /* ---- frames -------------------------------------------------------------------------------- */
 
@@ -66,6 +67,7 @@ static int find_first_update(const struct sbp_program *program)
 {
     int first = 0;
     while (first < program->instr_count && program->instr[first].kind != SBP_INSTR_NORM &&
+           program->instr[first].kind != SBP_INSTR_COPY_IN &&
            program->instr[first].kind != SBP_INSTR_UPDATE)
         first++;
     return first;
@@ -160,13 +162,52 @@ static bool waits_for_chunks(const struct lister *l, int chunk, const struct sbp
     return waits;
 }
 
+static struct sbp_task task_of_end(const struct lister *l, int chunk)
+{
+    return (struct sbp_task){.chunk = (int16_t)chunk,
+                             .micro_batch = (int)l->step->micro_batches - 1,
+                             .work = SBP_WORK_UPDATE};
+}
+
+/* Whether what an instruction does at the end of a step is done for a bucket: it copies states,
+ * updates a part of a tensor, or gathers a weight whose last part has been updated. */
+static bool is_of_bucket(const struct sbp_program *program, const struct sbp_buckets *buckets,
+                         const struct sbp_instr *instr, int64_t bucket)
+{
+    if (sbp_program_is_host_copy(instr))
+        return true;
+    const struct sbp_bucket_part part = sbp_buckets_part(program, buckets, instr->tensor, bucket);
+    return part.count > 0 && (instr->kind == SBP_INSTR_UPDATE ||
+                              part.first + part.count == program->shard[instr->tensor].elements);
+}
+
+/* A weight is gathered while states of its bucket are still to go back. */
+static void add_buckets(struct lister *l, int chunk, const struct sbp_buckets *buckets)
+{
+    const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
+    struct sbp_task task = task_of_end(l, chunk);
+    int first = find_first_update(program);
+    while (program->instr[first].kind != SBP_INSTR_COPY_IN)
+        first++;
+    for (int64_t bucket = 0; bucket < buckets->count; bucket++)
+        for (int i = first; i < program->instr_count; i++) {
+            const struct sbp_instr *instr = &program->instr[i];
+            task.bucket = instr->kind == SBP_INSTR_GATHER ? 0 : (int)bucket + 1;
+            if (is_of_bucket(program, buckets, instr, bucket))
+                add_task(l, task, i);
+        }
+}
+
 static void add_phase(struct lister *l, int chunk, enum phase phase)
 {
     const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
     const int first_update = find_first_update(program);
-    const struct sbp_task task = {.chunk = (int16_t)chunk,
-                                  .micro_batch = (int)l->step->micro_batches - 1,
-                                  .work = SBP_WORK_UPDATE};
+    const struct sbp_task task = task_of_end(l, chunk);
+    const struct sbp_buckets buckets = sbp_buckets_of(program);
+    if (phase == UPDATE && buckets.count > 0) {
+        add_buckets(l, chunk, &buckets);
+        return;
+    }
     for (int i = 0; i < program->instr_count; i++)
         if (work_of(program, first_update, i) == SBP_WORK_UPDATE &&
             phase_of(program, first_update, i) == phase &&
@@ -235,13 +276,33 @@ static enum sbp_status find_begins(const struct sbp_step *step, struct sbp_arena
     return SBP_OK;
 }
 
-/* Tasks of a stage, at most; false: they are too many. */
+/* Tasks of a stage, at most; false: they are too many. A bucket has its copies, and a part of one
+ * tensor more than there are. */
 static bool count_most(const struct sbp_step *step, int stage, int64_t *most)
 {
-    int64_t instrs = 0;
-    for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++)
-        instrs += sbp_step_chunk(step, stage, chunk)->instr_count;
-    return sbp_mul_i64(instrs, step->micro_batches, most) && *most <= INT32_MAX;
+    int64_t instrs = 0, buckets = 0;
+    for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++) {
+        const struct sbp_program *program = sbp_step_chunk(step, stage, chunk);
+        instrs += program->instr_count;
+        buckets += 3 * sbp_buckets_of(program).count;
+    }
+    return sbp_mul_i64(instrs, step->micro_batches, most) && sbp_add_i64(*most, buckets, most) &&
+           *most <= INT32_MAX;
+}
+
+/* The timeline has no more, and prices smaller ones together. */
+static enum sbp_status check_buckets(const struct sbp_step *step, int stage, struct sbp_diag *diag)
+{
+    for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++) {
+        const struct sbp_program *program = sbp_step_chunk(step, stage, chunk);
+        const int64_t count = sbp_buckets_of(program).count;
+        if (count > SBP_STEP_MOST_BUCKETS)
+            return sbp_fail(diag, SBP_E_RANGE,
+                            "parallel: bucket_parameters: %lld makes %lld buckets, up to %d run",
+                            (long long)program->parallel.bucket_parameters, (long long)count,
+                            SBP_STEP_MOST_BUCKETS);
+    }
+    return SBP_OK;
 }
 
 enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sbp_arena *arena,
@@ -251,6 +312,7 @@ enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sb
     struct sbp_timeline_work *work;
     int64_t count, most;
     *tasks = (struct sbp_tasks){0};
+    SBP_TRY(check_buckets(step, stage, diag));
     SBP_TRY(sbp_stage_works(step, stage, arena, &work, &count, diag));
     if (!count_most(step, stage, &most))
         return sbp_fail(diag, SBP_E_RANGE, "a step of %lld micro-batches has more than 2^31 tasks",
@@ -333,6 +395,37 @@ enum sbp_status sbp_tasks_calls(const struct sbp_step *step, int stage,
     return SBP_OK;
 }
 
+/* ---- prices -------------------------------------------------------------------------------- */
+
+/* Whether no other tensor of a bucket comes before a part of one. */
+static bool begins_bucket(const struct sbp_bucket_part *part)
+{
+    return part->at == 0;
+}
+
+struct sbp_task_price sbp_task_price(const struct sbp_step *step, int stage,
+                                     const struct sbp_task *task)
+{
+    const struct sbp_program *program = sbp_step_chunk(step, stage, task->chunk);
+    const struct sbp_instr *instr = &program->instr[task->instr];
+    struct sbp_task_price price = {instr->compute_s, instr->communication_s};
+    if (task->bucket == 0)
+        return price;
+    const struct sbp_buckets buckets = sbp_buckets_of(program);
+    if (sbp_program_is_host_copy(instr)) {
+        price.compute_s *=
+            (double)sbp_buckets_size(&buckets, task->bucket - 1) / (double)buckets.updated;
+        return price;
+    }
+    const double launch_s = step->cluster.kernel_launch_s;
+    const struct sbp_bucket_part part =
+        sbp_buckets_part(program, &buckets, instr->tensor, task->bucket - 1);
+    price.compute_s = (instr->compute_s - launch_s) * (double)part.count /
+                          (double)program->shard[instr->tensor].elements +
+                      (begins_bucket(&part) ? launch_s : 0);
+    return price;
+}
+
 /* ---- names ------------------------------------------------------------------------------- */
 
 static void name_instr(const struct sbp_program *program, const struct sbp_instr *instr, char *name,
@@ -357,4 +450,6 @@ void sbp_task_name(const struct sbp_program *program, const struct sbp_task *tas
     const size_t used = strlen(name);
     if (program->scope.micro_batches > 1 && (int)used < size && task->work != SBP_WORK_UPDATE)
         (void)snprintf(name + used, (size_t)size - used, " [%d]", task->micro_batch);
+    if (task->bucket > 0 && (int)used < size)
+        (void)snprintf(name + used, (size_t)size - used, " {%d}", task->bucket - 1);
 }

@@ -195,9 +195,9 @@ double **sbp_tasks_lengths(const struct sbp_step *step, const struct sbp_tasks *
         if (length_s[stage] == NULL)
             return NULL;
         for (int64_t i = 0; i < tasks[stage].count; i++) {
-            const struct sbp_instr *instr = sbp_task_instr(step, stage, &tasks[stage].task[i]);
-            length_s[stage][i] = instr->communication_s +
-                                 (compute_s == NULL ? instr->compute_s : compute_s[stage][i]);
+            const struct sbp_task_price price = sbp_task_price(step, stage, &tasks[stage].task[i]);
+            length_s[stage][i] =
+                price.communication_s + (compute_s == NULL ? price.compute_s : compute_s[stage][i]);
         }
     }
     return length_s;

@@ -25,6 +25,8 @@ static enum sbp_status open_tasks(struct sbp_run_job *job, struct sbp_diag *diag
         result->most_tasks =
             tasks[stage].count > result->most_tasks ? tasks[stage].count : result->most_tasks;
         result->arena_bytes = bytes > result->arena_bytes ? bytes : result->arena_bytes;
+        if (job->step->memory[stage].host_bytes > result->host_bytes)
+            result->host_bytes = job->step->memory[stage].host_bytes;
     }
     SBP_TRY(sbp_message_plan_make(job->step, tasks,
                                   sbp_program_run_bytes(job->options->real).activation,
@@ -87,7 +89,8 @@ static enum sbp_status prepare_process(struct sbp_run_job *job, struct sbp_diag 
     if (job->options->verify)
         SBP_TRY(sbp_verify_count(job->step, job->cluster, &job->verify, diag));
     if (sbp_run_is_mpi(job)) {
-        bytes = (double)job->result->arena_bytes + job->verify.rank_bytes +
+        bytes = (double)job->result->arena_bytes + (double)job->result->host_bytes +
+                job->verify.rank_bytes +
                 (sbp_launcher_rank() <= 0 ? job->verify.reference_bytes : 0);
         return keep_space(job, 1, bytes, diag);
     }

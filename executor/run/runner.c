@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "executor/rank/rank_states.h"
 #include "executor/run/run_agree.h"
 #include "executor/run/run_memory.h"
 
@@ -31,10 +32,9 @@ static enum sbp_status takes_gradient(struct sbp_runner *runner, const struct sb
     *takes = isfinite(rank->grad_norm) || is_left_out(rank);
     if (is_left_out(rank))
         return SBP_OK;
+    const struct sbp_rank_states at = sbp_rank_states(rank, instr);
     if (rank->program->graph->training.clip_norm <= 0)
-        SBP_TRY(sbp_odd_layer_is_finite(
-            rank, sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_DW]),
-            rank->program->shard[instr->tensor].elements, runner->scratch, takes, diag));
+        SBP_TRY(sbp_odd_layer_is_finite(rank, at.gradient, at.count, runner->scratch, takes, diag));
     if (!*takes && runner->odd_gradient < 0)
         runner->odd_gradient = instr->tensor;
     return SBP_OK;
@@ -76,7 +76,7 @@ static enum sbp_status execute_timed(struct sbp_runner *runner, int64_t index, d
     const struct sbp_channel *channel = &runner->channel;
     bool takes = true;
     sbp_post_task(channel->post, (int)index);
-    sbp_rank_turn(&runner->rank, task->chunk);
+    sbp_rank_turn_to(&runner->rank, task);
     if (task->begins)
         SBP_TRY(sbp_rank_begin_work(&runner->rank, task, diag));
     if (runner->rank.program->instr[task->instr].kind == SBP_INSTR_UPDATE)
@@ -109,6 +109,17 @@ static enum sbp_status check_high_water(const struct sbp_runner *runner, struct 
     return sbp_fail(diag, SBP_E_INTERNAL,
                     "rank %d used %lld bytes of its arena, the plan says %lld",
                     sbp_runner_world_rank(runner), (long long)rounded, (long long)planned);
+}
+
+static enum sbp_status check_host(const struct sbp_runner *runner, struct sbp_diag *diag)
+{
+    const int64_t planned = runner->job->step->memory[runner->stage].host_bytes;
+    if (runner->rank.host_high_water_bytes == planned)
+        return SBP_OK;
+    return sbp_fail(diag, SBP_E_INTERNAL,
+                    "rank %d used %lld bytes of host memory, the plan says %lld",
+                    sbp_runner_world_rank(runner), (long long)runner->rank.host_high_water_bytes,
+                    (long long)planned);
 }
 
 static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_lane *lane,
@@ -146,6 +157,7 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, struct sbp_ra
     SBP_TRY(sbp_message_lane_end(&lane, played, diag));
     SBP_TRY(sbp_channel_check(&runner->channel, diag));
     SBP_TRY(check_high_water(runner, diag));
+    SBP_TRY(check_host(runner, diag));
     report->step.loss = sbp_rank_loss(&runner->rank);
     report->calls = runner->channel.call_count;
     report->has_loss = runner->layout.program[runner->layout.chunks - 1]->loss_buffer >= 0;
@@ -154,6 +166,7 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, struct sbp_ra
     report->step.loss_scale = runner->rank.scaler.scale;
     report->step.left_out = runner->rank.scaler.overflowed;
     report->high_water_bytes = (runner->rank.high_water_bytes + 63) / 64 * 64;
+    report->host_high_water_bytes = runner->rank.host_high_water_bytes;
     return SBP_OK;
 }
 

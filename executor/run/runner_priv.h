@@ -57,7 +57,7 @@ struct sbp_rank_report {
     struct sbp_run_step step;
     bool has_loss, has_odd_gradient;
     int calls;
-    int64_t high_water_bytes;
+    int64_t high_water_bytes, host_high_water_bytes;
 };
 
 /* Among the ranks of all stages. */

@@ -369,7 +369,7 @@ static enum sbp_status add_all(struct lister *l)
 /* Keeps to cuts that run (costmodel/program/runnable.h); a schedule that is given does. */
 static void keep_runnable(struct lister *l)
 {
-    l->open.offload = l->open.allow_delayed_gradients = false;
+    l->open.allow_delayed_gradients = false;
     for (int schedule = 0; schedule < SBP_SCHEDULES; schedule++)
         if (!sbp_runnable_schedule((enum sbp_schedule)schedule))
             l->open.schedules &= ~(1u << schedule);

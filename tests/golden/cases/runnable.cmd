@@ -6,6 +6,8 @@ sbplan search --runnable tiny-gpt laptop-4 --set micro_batch=2 --set pipeline=1
 sbplan search --runnable tiny-gpt laptop-4 --set pipeline=2 | head -6
 sbplan search --runnable tiny-gpt laptop-4 --set pipeline=2 --set schedule=interleaved --set chunks=2 --set micro_batch=2 | head -6
 sbplan search --runnable tiny-gpt laptop-4 --set offload=true \
+    --set cluster.device.host_link_bytes_per_s=1e10 --set cluster.device.host_memory_bytes=1e10 | head -8
+sbplan search --runnable tiny-gpt laptop-4 --set offload=true --set chunk_factor=2 \
     --set cluster.device.host_link_bytes_per_s=1e10 --set cluster.device.host_memory_bytes=1e10
 sbplan search --runnable tiny-gpt laptop-4 --set micro_batch=2 --set schedule=message-driven --set pipeline=4 | head -6
 sbplan search --runnable tiny-gpt laptop-4 --set micro_batch=2 --set schedule=cdp-v1

@@ -5,6 +5,10 @@
  * the states go back. States of a kind stand one after the other in host memory, in the order of
  * the parameters: master copies, where there are any, then each moment; and so they do in the
  * bucket, with gradients converted for the update behind them.
+ *
+ * With a chunk factor k gradients are summed over replicas in chunks of k buckets, beside the
+ * optimizer (section V.C): one all-reduce of what lies together in memory and is summed over the
+ * same devices. A tied weight is summed before, as the uses of it wait for each other.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_BUCKETS_H
 #define SBP_COSTMODEL_PROGRAM_BUCKETS_H
@@ -32,5 +36,20 @@ struct sbp_bucket_part {
 struct sbp_bucket_part sbp_buckets_part(const struct sbp_program *program,
                                         const struct sbp_buckets *buckets, int tensor,
                                         int64_t bucket);
+
+/* Whether a tensor's gradient is summed with its bucket's chunk. */
+bool sbp_buckets_sums(const struct sbp_program *program, int tensor);
+
+/* One all-reduce of the chunk that a bucket begins. */
+struct sbp_bucket_sum {
+    int first;          /* tensor, and the element of its gradient, */
+    int64_t begin;      /* that it begins with */
+    int64_t parameters; /* that it sums */
+    int64_t elements;   /* of memory, with those that fill up buffers between tensors */
+};
+/* Of the chunk's tensors from this one on, which is summed with it. */
+struct sbp_bucket_sum sbp_buckets_sum(const struct sbp_program *program,
+                                      const struct sbp_buckets *buckets, int64_t bucket,
+                                      int tensor);
 
 #endif

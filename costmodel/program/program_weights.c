@@ -48,6 +48,27 @@ static void plan_weight(struct sbp_compiler *c, int op, int index)
         (struct sbp_weight_shard){plan->level, plan->shared, plan->shard, 0};
 }
 
+static enum sbp_status add_gradient(struct sbp_compiler *c, int tensor, const struct sbp_dist *dist)
+{
+    const struct sbp_weight_plan *plan = &c->weight[tensor];
+    return sbp_emit_buffer(c, SBP_USE_GRADIENT, SBP_BUFFER_REAL, tensor, dist,
+                           plan->level < 2 ? plan->padded : plan->shard,
+                           &c->program->gradient_buffer[tensor]);
+}
+
+/* Gradients that are summed in chunks of buckets lie behind each other, in the buckets' order. */
+static enum sbp_status add_gradients_together(struct sbp_compiler *c)
+{
+    for (int t = 0; t < c->graph->tensor_count && c->program->parallel.chunk_factor > 0; t++) {
+        const int weight = c->program->weight_buffer[t];
+        if (weight < 0)
+            continue;
+        const struct sbp_dist dist = c->program->buffer[weight].dist;
+        SBP_TRY(add_gradient(c, t, &dist));
+    }
+    return SBP_OK;
+}
+
 static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const struct sbp_dist *dist)
 {
     struct sbp_program *program = c->program;
@@ -57,9 +78,8 @@ static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const stru
     SBP_TRY(sbp_emit_buffer(c, SBP_USE_WEIGHT, SBP_BUFFER_REAL, tensor, dist,
                             plan->level < 3 ? plan->padded : plan->shard,
                             &program->weight_buffer[tensor]));
-    SBP_TRY(sbp_emit_buffer(c, SBP_USE_GRADIENT, SBP_BUFFER_REAL, tensor, dist,
-                            plan->level < 2 ? plan->padded : plan->shard,
-                            &program->gradient_buffer[tensor]));
+    if (program->parallel.chunk_factor == 0)
+        SBP_TRY(add_gradient(c, tensor, dist));
     program->parameters += plan->local;
     if (program->bytes.sum > 0)
         SBP_TRY(sbp_emit_buffer(c, SBP_USE_SUM, SBP_BUFFER_REAL, tensor, dist,
@@ -114,6 +134,7 @@ enum sbp_status sbp_program_compile_weights(struct sbp_compiler *c)
             if (c->program->weight_buffer[tensor] < 0)
                 SBP_TRY(add_states(c, tensor, &dist));
         }
+    SBP_TRY(add_gradients_together(c));
     return c->program->parallel.offload ? add_offload(c) : SBP_OK;
 }
 

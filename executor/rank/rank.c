@@ -67,6 +67,8 @@ static enum sbp_status run_data(struct sbp_rank *rank, const struct sbp_instr *i
 static enum sbp_status run_box(struct sbp_rank *rank, const struct sbp_instr *instr,
                                struct sbp_diag *diag)
 {
+    if (rank->bucket > 0)
+        return sbp_rank_sum_bucket(rank, instr, diag);
     const struct sbp_boxing_run run = {
         .layout = &rank->layout,
         .shape = &rank->program->graph->tensor[instr->tensor].shape,

@@ -111,3 +111,23 @@ struct sbp_rank_states sbp_rank_states(struct sbp_rank *rank, const struct sbp_i
     states.gradient_master = sbp_rank_buffer(rank, instr->buffer[SBP_AT_DW2]);
     return states;
 }
+
+/* ---- sums beside the optimizer -----------------------------------------------------------------
+ */
+
+enum sbp_status sbp_rank_sum_bucket(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                    struct sbp_diag *diag)
+{
+    const struct sbp_program *program = rank->program;
+    const struct sbp_buckets buckets = sbp_buckets_of(program);
+    const struct sbp_bucket_sum sum =
+        sbp_buckets_sum(program, &buckets, rank->bucket - 1, instr->tensor);
+    char *const gradient = sbp_rank_buffer(rank, program->gradient_buffer[sum.first]);
+    const struct sbp_exchange exchange = {.kind = SBP_ALL_REDUCE,
+                                          .members.axes = instr->box.axes,
+                                          .reduction = SBP_SUM,
+                                          .receive =
+                                              gradient + sum.begin * rank->kernels->real_bytes,
+                                          .count = sum.elements};
+    return sbp_channel_exchange(rank->channel, &exchange, diag);
+}

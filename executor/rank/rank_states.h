@@ -26,4 +26,9 @@ char *sbp_rank_hosted(struct sbp_rank *rank, int kind, int64_t parameter);
 enum sbp_status sbp_rank_copy_states(struct sbp_rank *rank, const struct sbp_instr *instr,
                                      struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Sums, over replicas, what is summed with a gradient in the chunk that the bucket at hand begins.
+ * Fails as the backend does. */
+enum sbp_status sbp_rank_sum_bucket(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
+
 #endif

@@ -25,15 +25,17 @@ static int64_t most_updated(const struct plan *plan)
     return most;
 }
 
-/* The plan's step with states in host memory, or without; the bytes of a run in `real`. */
-static void make_step(const struct plan *plan, bool offload, int64_t bucket_parameters,
-                      enum sbp_real real, struct sbp_step *step)
+/* The plan's step with states in host memory, and sums of so many buckets beside the optimizer (0:
+ * before it); the bytes of a run in `real`. */
+static void offload_states(const struct plan *plan, int64_t bucket_parameters, int64_t chunk_factor,
+                           enum sbp_real real, struct sbp_step *step)
 {
     const struct sbp_element_bytes bytes = sbp_program_run_bytes(real);
     struct sbp_parallel parallel = plan->parallel;
     struct sbp_diag diag = {0};
-    parallel.offload = offload;
+    parallel.offload = true;
     parallel.bucket_parameters = bucket_parameters;
+    parallel.chunk_factor = chunk_factor;
     const struct sbp_step_request request = {.graph = &plan->graph,
                                              .cluster = &plan->cluster,
                                              .parallel = &parallel,
@@ -44,9 +46,10 @@ static void make_step(const struct plan *plan, bool offload, int64_t bucket_para
 }
 
 /* A random plan of 1 to 8 ranks, every second one in stages, and its step with 1 to 9 buckets of
- * the largest piece; false: there is none. `plain`: the step without. */
-static bool open_offloaded(struct sbp_random *random, int index, enum sbp_real real, char *model,
-                           struct plan *plan, struct sbp_step *plain)
+ * the largest piece; false: there is none. `beside`: with sums beside the optimizer. `plain`: the
+ * step without. */
+static bool open_offloaded(struct sbp_random *random, int index, bool beside, enum sbp_real real,
+                           char *model, struct plan *plan, struct sbp_step *plain)
 {
     static const int one_axis[][2] = {{1, 0}, {4, 0}};
     const bool odd = index % 8 == 4, staged = index % 2 == 1;
@@ -60,12 +63,15 @@ static bool open_offloaded(struct sbp_random *random, int index, enum sbp_real r
         plan_cut_step(plan, random);
     if (plan->graph.loss < 0)
         plan->graph.training.update.learning_rate *= 1e-5; /* or they would leave all numbers */
+    if (beside)
+        plan->parallel.zero = 0, plan->graph.training.clip_norm = 0;
     plan_randomise(plan, random, index % 3 == 0 && !odd, SBP_BOXING_FULL, real);
     if (!has_alike_ties(plan))
         return false;
     const int64_t most = most_updated(plan), buckets = 1 + (int64_t)sbp_random_below(random, 9);
+    const int64_t factor = beside ? 1 + (int64_t)sbp_random_below(random, (uint64_t)buckets) : 0;
     *plain = plan->step;
-    make_step(plan, true, (most - 1) / buckets + 1, real, &plan->step);
+    offload_states(plan, (most - 1) / buckets + 1, factor, real, &plan->step);
     plan->program = plan->step.program;
     return true;
 }
@@ -78,12 +84,12 @@ static void close_offloaded(struct plan *plan, struct sbp_step *plain)
 
 /* Plans and what was among them. */
 struct seen {
-    int plans, states, several, cut, sharded, staged, chunked, stepwise;
+    int plans, states, several, cut, sharded, staged, chunked, stepwise, sums;
 };
 
 static void count_offloaded(const struct plan *plan, struct seen *seen)
 {
-    bool several = false, cut = false, sharded = false;
+    bool several = false, cut = false, sharded = false, sums = false;
     for (int piece = 0; piece < plan->step.pieces; piece++) {
         const struct sbp_program *program = sbp_step_program(&plan->step, piece);
         const struct sbp_buckets buckets = sbp_buckets_of(program);
@@ -92,8 +98,11 @@ static void count_offloaded(const struct plan *plan, struct seen *seen)
             const struct sbp_bucket_part part = sbp_buckets_part(program, &buckets, t, 0);
             cut |= part.count > 0 && part.count < program->shard[t].elements;
             sharded |= program->shard[t].level > 0;
+            sums |=
+                sbp_buckets_sums(program, t) && plan->step.parallel.chunk_factor < buckets.count;
         }
     }
+    seen->sums += sums;
     seen->plans++;
     seen->states += plan->step.totals.host_bytes > 0;
     seen->several += several;
@@ -104,22 +113,25 @@ static void count_offloaded(const struct plan *plan, struct seen *seen)
     seen->stepwise += plan->step.micro_batches > 1;
 }
 
-static void expect_seen(const struct seen *seen, int plans)
+static void expect_seen(const struct seen *seen, int plans, bool beside)
 {
     print_message("seed %llu: %d plans, %d with states, %d in several buckets, %d that cut a "
-                  "tensor, %d of shards, %d in stages, %d of several chunks, %d of micro-batches\n",
+                  "tensor, %d of shards, %d in stages, %d of several chunks, %d of micro-batches, "
+                  "%d with sums in several chunks of buckets\n",
                   (unsigned long long)seed, seen->plans, seen->states, seen->several, seen->cut,
-                  seen->sharded, seen->staged, seen->chunked, seen->stepwise);
+                  seen->sharded, seen->staged, seen->chunked, seen->stepwise, seen->sums);
     assert_int_equal(seen->plans, plans);
     assert_true(seen->several > plans / 3 && seen->cut > plans / 4 && seen->staged > plans / 4);
     if (plans >= 40)
-        assert_true(seen->sharded > plans / 6 && seen->chunked > 0 && seen->stepwise > plans / 4);
+        assert_true((beside ? seen->sums > plans / 4 : seen->sharded > plans / 6) &&
+                    seen->chunked > 0 && seen->stepwise > plans / 4);
 }
 
 typedef void (*check_offloaded)(const struct plan *plan, const struct sbp_step *plain,
                                 struct sbp_random *random, const char *model, enum sbp_real real);
 
-static void for_offloaded(uint64_t stream, int plans, enum sbp_real real, check_offloaded check)
+static void for_offloaded(uint64_t stream, int plans, bool beside, enum sbp_real real,
+                          check_offloaded check)
 {
     char model[MODEL_BYTES];
     struct sbp_random random;
@@ -128,13 +140,13 @@ static void for_offloaded(uint64_t stream, int plans, enum sbp_real real, check_
     for (int tries = 0; seen.plans < plans && tries < 20 * MOST_TRIES; tries++) {
         struct plan plan;
         struct sbp_step plain = {0};
-        if (open_offloaded(&random, seen.plans, real, model, &plan, &plain)) {
+        if (open_offloaded(&random, seen.plans, beside, real, model, &plan, &plain)) {
             check(&plan, &plain, &random, model, real);
             count_offloaded(&plan, &seen);
         }
         close_offloaded(&plan, &plain);
     }
-    expect_seen(&seen, plans);
+    expect_seen(&seen, plans, beside);
 }
 
 /* ---- against one device -------------------------------------------------------------------- */
@@ -156,12 +168,14 @@ static void check_memory(const struct plan *plan, const struct sbp_step *plain,
 }
 
 /* Where nothing else hides, and no stages sum together, the tasks that run take as long as the
- * timeline's buckets. */
+ * timeline's buckets. Sums beside the optimizer do where all weights are summed over the same
+ * devices (tests/unit/costmodel/program/test_buckets.c). */
 static void check_prediction(const struct plan *plan, const struct sbp_run_result *result)
 {
     const double step_s = plan->step.totals.step_s;
     const bool sums_norm = plan->graph.training.clip_norm > 0 || plan->program->bytes.scales_loss;
-    if (count_ties(plan, false) == 0 && !sums_within(plan) && !sums_norm)
+    const bool beside = plan->step.parallel.chunk_factor > 0;
+    if (count_ties(plan, false) == 0 && !sums_within(plan) && !sums_norm && !beside)
         assert_true(fabs(result->prediction.step_s - step_s) <= 1e-9 * step_s);
 }
 
@@ -185,15 +199,23 @@ static void check_verified(const struct plan *plan, const struct sbp_step *plain
 static void offloaded_states_equal_one_device(void **state)
 {
     (void)state;
-    for_offloaded(3100, 90, SBP_F64, check_verified);
+    for_offloaded(3100, 90, false, SBP_F64, check_verified);
 }
 
 static void narrow_types_equal_one_device(void **state)
 {
     (void)state;
-    for_offloaded(3110, 20, SBP_F32, check_verified);
-    for_offloaded(3120, 24, SBP_REAL_BF16, check_verified);
-    for_offloaded(3130, 24, SBP_REAL_FP16, check_verified);
+    for_offloaded(3110, 20, false, SBP_F32, check_verified);
+    for_offloaded(3120, 24, false, SBP_REAL_BF16, check_verified);
+    for_offloaded(3130, 24, false, SBP_REAL_FP16, check_verified);
+}
+
+static void sums_beside_the_optimizer_equal_one_device(void **state)
+{
+    (void)state;
+    for_offloaded(3140, 60, true, SBP_F64, check_verified);
+    for_offloaded(3150, 16, true, SBP_F32, check_verified);
+    for_offloaded(3160, 16, true, SBP_REAL_BF16, check_verified);
 }
 
 /* ---- against the same step without --------------------------------------------------------- */
@@ -243,9 +265,11 @@ static void check_losses(const struct plan *plan, const struct sbp_step *plain,
 static void buckets_train_the_same_bits(void **state)
 {
     (void)state;
-    for_offloaded(3200, 60, SBP_F32, check_bits);
-    for_offloaded(3210, 24, SBP_REAL_BF16, check_losses);
-    for_offloaded(3220, 24, SBP_REAL_FP16, check_losses);
+    for_offloaded(3200, 60, false, SBP_F32, check_bits);
+    for_offloaded(3210, 24, false, SBP_REAL_BF16, check_losses);
+    for_offloaded(3220, 24, false, SBP_REAL_FP16, check_losses);
+    for_offloaded(3230, 40, true, SBP_F32, check_bits);
+    for_offloaded(3240, 16, true, SBP_REAL_BF16, check_losses);
 }
 
 /* ---- faults -------------------------------------------------------------------------------- */
@@ -309,7 +333,7 @@ static void check_lost_copies(enum sbp_instr_kind kind, int step)
     for (int tries = 0; planted < FAULTS && tries < 20 * MOST_TRIES; tries++) {
         struct plan plan;
         struct sbp_step plain = {0};
-        if (open_offloaded(&random, planted, SBP_F64, model, &plan, &plain)) {
+        if (open_offloaded(&random, planted, planted % 3 == 0, SBP_F64, model, &plan, &plain)) {
             int piece;
             const int instr = find_copy(&plan, &random, kind, &piece);
             if (instr >= 0) {
@@ -359,6 +383,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(offloaded_states_equal_one_device),
         cmocka_unit_test(narrow_types_equal_one_device),
+        cmocka_unit_test(sums_beside_the_optimizer_equal_one_device),
         cmocka_unit_test(buckets_train_the_same_bits),
         cmocka_unit_test(lost_copies_are_found),
         cmocka_unit_test(too_many_buckets_are_refused),

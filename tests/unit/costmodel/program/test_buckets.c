@@ -2,7 +2,7 @@
  * buckets take the time that the timeline has for them. */
 #include "base/math/random.h"
 #include "costmodel/program/buckets.h"
-#include "costmodel/program/task.h"
+#include "costmodel/program/task_play.h"
 #include "tests/support/step_bench.h"
 
 static const char text[] =
@@ -141,12 +141,57 @@ static void test_order(void **state)
     bench_close(&b);
 }
 
+/* Chunks of buckets are summed one after the other beside the optimizer, one call each, as long as
+ * the timeline says; all parameters once. */
+static void test_sums_beside(void **state)
+{
+    static const char square[] =
+        "{\"name\": \"m\", \"global_batch\": 16, \"precision\": \"bf16\", \"layers\": ["
+        "{\"op\": \"linear\", \"in\": 64, \"out\": 64}, {\"op\": \"linear\", \"out\": 64}]}";
+    (void)state;
+    for (int factor = 1; factor <= 9; factor++) {
+        struct bench b = {0};
+        struct sbp_arena arena = {0};
+        struct sbp_diag diag = {{0}};
+        struct sbp_tasks tasks;
+        struct sbp_play play;
+        struct sbp_cluster cluster = flat(4);
+        cluster.host_link_bytes_per_s = factor % 2 == 0 ? 1e9 : 1e11; /* copies hide, or sums */
+        bench_open(&b, square, &cluster, NULL);
+        b.parallel.offload = true;
+        b.parallel.bucket_parameters = 1024;
+        b.parallel.chunk_factor = factor;
+        bench_run(&b);
+        if (sbp_tasks_make(&b.step, 0, &arena, &tasks, &diag) != SBP_OK)
+            fail_msg("%s", diag.text);
+        int64_t parameters = 0, sums = 0;
+        const struct sbp_buckets buckets = sbp_buckets_of(b.step.program);
+        for (int64_t i = 0; i < tasks.count; i++) {
+            const struct sbp_instr *instr = sbp_task_instr(&b.step, 0, &tasks.task[i]);
+            if (!sbp_task_sums_beside(instr, &tasks.task[i]))
+                continue;
+            parameters +=
+                sbp_buckets_sum(b.step.program, &buckets, tasks.task[i].bucket - 1, instr->tensor)
+                    .parameters;
+            sums++;
+        }
+        assert_int_equal(parameters, 8192);
+        assert_int_equal(sums, (8 + factor - 1) / factor);
+        double **length_s = sbp_tasks_lengths(&b.step, &tasks, NULL, &arena);
+        assert_int_equal(sbp_tasks_play(&b.step, &tasks, length_s, &arena, &play, &diag), SBP_OK);
+        oracle_near("step", play.step_s, b.step.totals.step_s);
+        sbp_arena_free(&arena);
+        bench_close(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_parameter_passes_once),
         cmocka_unit_test(test_tasks_take_the_timelines_time),
         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_sums_beside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -595,6 +595,8 @@ static void test_what_runs(void **state)
     p = plain, p.offload = true;
     assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
     p.chunk_factor = 2;
+    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
+    p.zero = 1;
     refused(&model, &strategy, &mesh, &p, (const char *[]){"chunk_factor", NULL});
     /* Work that is repeated, sums that live on and what rests whole do. */
     for (int spare = 0; spare < 2; spare++) {

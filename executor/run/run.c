@@ -31,6 +31,7 @@ static enum sbp_status open_tasks(struct sbp_run_job *job, struct sbp_diag *diag
     SBP_TRY(sbp_message_plan_make(job->step, tasks,
                                   sbp_program_run_bytes(job->options->real).activation,
                                   &result->arena, &job->messages, diag));
+    SBP_TRY(sbp_sum_plan_make(job->step, tasks, &result->arena, &job->sums, diag));
     return sbp_run_predict(job->step, tasks, &result->arena, &result->prediction, diag);
 }
 
@@ -55,7 +56,7 @@ static enum sbp_status open_result(struct sbp_run_job *job, struct sbp_diag *dia
 }
 
 /* Sees that the ranks of this process find the address space for memory, kernels, and stacks, of a
- * rank and of its lane of messages, and keeps the kernels' part. */
+ * rank and of its lanes of messages and sums, and keeps the kernels' part. */
 static enum sbp_status keep_space(struct sbp_run_job *job, int64_t ranks, double values,
                                   struct sbp_diag *diag)
 {
@@ -64,7 +65,7 @@ static enum sbp_status keep_space(struct sbp_run_job *job, int64_t ranks, double
     void *all, *space;
     const int64_t bytes = ranks * SBP_KERNELS_CPU_SPACE_BYTES;
     (void)snprintf(what, sizeof what, "%lld rank%s", (long long)ranks, ranks == 1 ? "" : "s");
-    const int64_t whole = bytes + (int64_t)values + 2 * ranks * STACK_BYTES;
+    const int64_t whole = bytes + (int64_t)values + 3 * ranks * STACK_BYTES;
     SBP_TRY(sbp_machine_reserve(whole, what, &all, diag));
     sbp_machine_release(all, whole);
     SBP_TRY(sbp_machine_reserve(bytes, what, &space, diag));

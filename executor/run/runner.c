@@ -65,6 +65,29 @@ static enum sbp_status execute(struct sbp_runner *runner, const struct sbp_task 
                                                             runner->second_look, diag);
 }
 
+/* Whether sums beside the optimizer have a lane: where a second thread may communicate. Faults are
+ * planted in, and a second look is at, what is done in its place. */
+static bool has_sum_lane(const struct sbp_runner *runner)
+{
+    const struct sbp_channel *channel = &runner->channel;
+    return channel->ops->is_shared(channel->comm) && runner->second_look == NULL &&
+           runner->job->options->fault == SBP_FAULT_NONE;
+}
+
+/* Goes on when the sum is over; the lane takes its time. */
+static enum sbp_status wait_for_sum(struct sbp_runner *runner, int64_t index, double step_start_s,
+                                    struct sbp_diag *diag)
+{
+    const struct sbp_instr *instr = &runner->rank.program->instr[runner->tasks->task[index].instr];
+    if (runner->sums.running == NULL)
+        SBP_TRY(sbp_sum_lane_begin(&runner->sums, &runner->job->sums, &runner->rank, runner->tasks,
+                                   index, runner->intervals, step_start_s, diag));
+    sbp_post_wait_group(runner->channel.post, &(struct sbp_members){.axes = instr->box.axes});
+    const enum sbp_status status = sbp_sum_lane_wait(&runner->sums, diag);
+    sbp_post_wait(runner->channel.post, SBP_WAITS_NOT);
+    return status;
+}
+
 /* Runs a task and takes its time, without what verification adds to it and without the data of a
  * micro-batch that it begins. waited_s: what the rank waited for the message of the work that the
  * task begins, before it knew which one that is. */
@@ -79,6 +102,9 @@ static enum sbp_status execute_timed(struct sbp_runner *runner, int64_t index, d
     sbp_rank_turn_to(&runner->rank, task);
     if (task->begins)
         SBP_TRY(sbp_rank_begin_work(&runner->rank, task, diag));
+    if (sbp_task_sums_beside(&runner->rank.program->instr[task->instr], task) &&
+        has_sum_lane(runner))
+        return wait_for_sum(runner, index, step_start_s, diag);
     if (runner->rank.program->instr[task->instr].kind == SBP_INSTR_UPDATE)
         SBP_TRY(takes_gradient(runner, &runner->rank.program->instr[task->instr], &takes, diag));
     const double wall_s = sbp_clock_s(), compute_s = device->compute_s();
@@ -151,7 +177,8 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, struct sbp_ra
     const double start_s = sbp_clock_s();
     SBP_TRY(sbp_message_lane_begin(&lane, &runner->job->messages, runner->tasks, &runner->channel,
                                    diag));
-    const enum sbp_status played = run_tasks(runner, &lane, start_s, report, diag);
+    enum sbp_status played = run_tasks(runner, &lane, start_s, report, diag);
+    played = sbp_sum_lane_end(&runner->sums, &runner->channel, played, diag);
     report->step.wall_s =
         sbp_clock_s() - start_s - (sbp_verify_spent(runner->verifier).wall_s - spent.wall_s);
     SBP_TRY(sbp_message_lane_end(&lane, played, diag));

@@ -179,6 +179,33 @@ static void check_prediction(const struct plan *plan, const struct sbp_run_resul
         assert_true(fabs(result->prediction.step_s - step_s) <= 1e-9 * step_s);
 }
 
+/* Tasks of a rank that sum while a bucket before them is still under way. */
+static int count_early(const struct sbp_step *step, int stage, const struct sbp_tasks *tasks,
+                       const struct sbp_run_interval *interval)
+{
+    double end_s = 0;
+    int early = 0;
+    for (int64_t i = 0; i < tasks->count; i++) {
+        const struct sbp_instr *instr = sbp_task_instr(step, stage, &tasks->task[i]);
+        if (sbp_program_is_host_copy(instr))
+            end_s = interval[i].start_s + interval[i].wall_s;
+        early += sbp_task_sums_beside(instr, &tasks->task[i]) && interval[i].start_s < end_s;
+    }
+    return early;
+}
+
+/* Of all runs so far. Sums in their place would never be early. */
+static int early_sums;
+
+static void note_early(const struct plan *plan, const struct sbp_run_result *result)
+{
+    for (int rank = 0; rank < result->ranks; rank++) {
+        const int stage = rank / (int)plan->step.mesh.devices;
+        early_sums += count_early(&plan->step, stage, &result->tasks[stage],
+                                  result->intervals + rank * result->most_tasks);
+    }
+}
+
 static void check_verified(const struct plan *plan, const struct sbp_step *plain,
                            struct sbp_random *random, const char *model, enum sbp_real real)
 {
@@ -186,7 +213,9 @@ static void check_verified(const struct plan *plan, const struct sbp_step *plain
     struct sbp_run_result result;
     char text[512];
     options.steps = real == SBP_REAL_FP16 ? 6 : 3;
+    options.trace = true;
     run_plan(plan, &options, model, &result);
+    note_early(plan, &result);
     if (result.finding.found) {
         describe_plan(plan, model);
         fail_msg("%s", sbp_verify_finding_text(&result.finding, text, (int)sizeof text));
@@ -199,7 +228,9 @@ static void check_verified(const struct plan *plan, const struct sbp_step *plain
 static void offloaded_states_equal_one_device(void **state)
 {
     (void)state;
+    early_sums = 0;
     for_offloaded(3100, 90, false, SBP_F64, check_verified);
+    assert_int_equal(early_sums, 0);
 }
 
 static void narrow_types_equal_one_device(void **state)
@@ -216,6 +247,8 @@ static void sums_beside_the_optimizer_equal_one_device(void **state)
     for_offloaded(3140, 60, true, SBP_F64, check_verified);
     for_offloaded(3150, 16, true, SBP_F32, check_verified);
     for_offloaded(3160, 16, true, SBP_REAL_BF16, check_verified);
+    print_message("%d sums began while a bucket before them was under way\n", early_sums);
+    assert_true(early_sums > 0);
 }
 
 /* ---- against the same step without --------------------------------------------------------- */
@@ -353,6 +386,51 @@ static void lost_copies_are_found(void **state)
     check_lost_copies(SBP_INSTR_COPY_OUT, 3);
 }
 
+/* A sum beside the optimizer of the first stage; -1: there is none. */
+static int find_sum(const struct plan *plan)
+{
+    struct sbp_arena arena = {0};
+    struct sbp_diag diag = {0};
+    struct sbp_tasks tasks;
+    int found = -1;
+    expect_ok(sbp_tasks_make(&plan->step, 0, &arena, &tasks, &diag), &diag);
+    for (int64_t i = 0; i < tasks.count && found < 0; i++)
+        if (tasks.task[i].chunk == 0 &&
+            sbp_task_sums_beside(sbp_task_instr(&plan->step, 0, &tasks.task[i]), &tasks.task[i]))
+            found = tasks.task[i].instr;
+    sbp_arena_free(&arena);
+    return found;
+}
+
+static void lost_sums_are_found(void **state)
+{
+    enum { FAULTS = 10 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    int planted = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 3400);
+    for (int tries = 0; planted < FAULTS && tries < 20 * MOST_TRIES; tries++) {
+        struct plan plan;
+        struct sbp_step plain = {0};
+        const bool opened = open_offloaded(&random, tries, true, SBP_F64, model, &plan, &plain);
+        const int instr = opened ? find_sum(&plan) : -1;
+        if (instr >= 0) {
+            struct sbp_run_options options = options_for(SBP_F64, &random);
+            struct sbp_run_result result;
+            options.fault = SBP_FAULT_SKIP;
+            options.fault_instr = instr;
+            run_plan(&plan, &options, model, &result);
+            assert_true(result.finding.found);
+            assert_string_equal(result.finding.what, "gradient");
+            sbp_run_free(&result);
+            planted++;
+        }
+        close_offloaded(&plan, &plain);
+    }
+    assert_int_equal(planted, FAULTS);
+}
+
 /* ---- what is refused ----------------------------------------------------------------------- */
 
 static void too_many_buckets_are_refused(void **state)
@@ -386,6 +464,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(sums_beside_the_optimizer_equal_one_device),
         cmocka_unit_test(buckets_train_the_same_bits),
         cmocka_unit_test(lost_copies_are_found),
+        cmocka_unit_test(lost_sums_are_found),
         cmocka_unit_test(too_many_buckets_are_refused),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);

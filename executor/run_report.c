@@ -225,16 +225,26 @@ static int print_verdict(const struct sbp_run_report *report)
                   left_out > 0 ? " of steps that were not left out" : "", result->worst_ratio);
 }
 
+/* What the run had to make and hold as the plan says, or it would have failed. */
+static int print_held(const struct sbp_run_report *report)
+{
+    const struct sbp_run_result *result = report->result;
+    const char *most = report->step->stages > 1 ? "at most " : "";
+    const char *as = is_as_planned(report) ? "the plan says" : "predicted";
+    char bytes[32], host[32];
+    (void)sbp_format_bytes((double)result->high_water_bytes, bytes);
+    if (result->host_bytes == 0)
+        return printf("%s%d collective calls a step and %s of arena a rank, as %s\n", most,
+                      result->calls, bytes, as);
+    return printf("%s%d collective calls a step, %s of arena and %s of host memory a rank, as %s\n",
+                  most, result->calls, bytes,
+                  sbp_format_bytes((double)result->host_high_water_bytes, host), as);
+}
+
 enum sbp_status sbp_run_print_end(const struct sbp_run_report *report, struct sbp_diag *diag)
 {
-    char bytes[32];
-    const struct sbp_run_result *result = report->result;
     SBP_TRY(written(print_legend(report), diag));
-    SBP_TRY(written(printf("%s%d collective calls a step and %s of arena a rank, as %s\n",
-                           report->step->stages > 1 ? "at most " : "", result->calls,
-                           sbp_format_bytes((double)result->high_water_bytes, bytes),
-                           is_as_planned(report) ? "the plan says" : "predicted"),
-                    diag));
+    SBP_TRY(written(print_held(report), diag));
     SBP_TRY(written(print_shrunk(report), diag));
     SBP_TRY(written(print_types(report), diag));
     SBP_TRY(written(print_verdict(report), diag));
@@ -318,6 +328,11 @@ static void put_end(const struct sbp_run_report *report, struct cJSON *root, boo
     sbp_json_put_number(root, "calls", result->calls, failed);
     sbp_json_put_number(root, "arena_bytes", (double)result->arena_bytes, failed);
     sbp_json_put_number(root, "high_water_bytes", (double)result->high_water_bytes, failed);
+    if (result->host_bytes > 0) {
+        sbp_json_put_number(root, "host_bytes", (double)result->host_bytes, failed);
+        sbp_json_put_number(root, "host_high_water_bytes", (double)result->host_high_water_bytes,
+                            failed);
+    }
     put_verification(report, root, failed);
 }
 

@@ -128,6 +128,14 @@ static enum sbp_status adopt(const struct sbp_plan *plan, struct sbp_plan *small
     return sbp_strategy_close(graph, &small->cut.mesh, &small->strategy, diag);
 }
 
+/* Offloaded states pass in about as many buckets as the plan's do. */
+static int64_t shrink_bucket(const struct sbp_plan *plan, const struct sbp_graph *small)
+{
+    const double share = (double)small->parameters / (double)plan->workload.model.parameters;
+    const double bucket = share * (double)plan->cut.parallel.bucket_parameters;
+    return bucket >= 1 ? (int64_t)bucket : 1;
+}
+
 /* Cuts the small step where the plan cuts its own. */
 static enum sbp_status cut(const struct sbp_plan *plan, const struct scale *scale,
                            const struct sbp_element_bytes *bytes, struct sbp_plan *small,
@@ -139,6 +147,7 @@ static enum sbp_status cut(const struct sbp_plan *plan, const struct scale *scal
     if (first == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for a smaller plan");
     parallel.micro_batch = scale->rows;
+    parallel.bucket_parameters = shrink_bucket(plan, &small->workload.model);
     SBP_TRY(sbp_stages_cut_as(&plan->cut.graph, pieces, &parallel, first, diag));
     SBP_TRY(sbp_plan_cut(small, &parallel, diag));
     SBP_TRY(adopt(plan, small, diag));

@@ -304,6 +304,13 @@ static double moved_instr_s(const struct sbp_pricing *pricing, const struct sbp_
     return sbp_cluster_kernel_s(pricing->cluster, pricing->type, 0, bytes);
 }
 
+/* All buckets together; only a cluster that says how fast its hosts are has plans that offload. */
+static double host_copy_s(const struct sbp_pricing *pricing, const struct sbp_program *program)
+{
+    const double rate = pricing->cluster->host_link_bytes_per_s;
+    return rate > 0 ? (double)program->host_bytes / rate : 0;
+}
+
 void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cluster)
 {
     const struct sbp_pricing pricing = sbp_price_setup(program->graph, cluster, &program->bytes);
@@ -326,6 +333,10 @@ void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cl
         case SBP_INSTR_UPDATE:
             instr->compute_s =
                 sbp_price_update_s(&pricing, (double)program->shard[instr->tensor].elements);
+            break;
+        case SBP_INSTR_COPY_IN:
+        case SBP_INSTR_COPY_OUT:
+            instr->compute_s = host_copy_s(&pricing, program);
             break;
         default:
             instr->compute_s = moved_instr_s(&pricing, program, instr);
@@ -376,7 +387,7 @@ struct sbp_totals sbp_program_totals(const struct sbp_program *program,
         totals.compute_s += instr->compute_s;
         totals.communication_s += instr->communication_s;
         totals.by_cause_s[instr->cause] += instr->communication_s;
-        if (instr->kind == SBP_INSTR_UPDATE)
+        if (instr->kind == SBP_INSTR_UPDATE || sbp_program_is_host_copy(instr))
             totals.optimizer_s += instr->compute_s;
         if (!sbp_program_is_call(instr))
             continue;

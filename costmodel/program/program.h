@@ -84,8 +84,11 @@ struct sbp_buffer {
     X(ADD_GRADIENT, "add-gradient")       /* OUT = IN + IN2, three buffers */                      \
     X(OUTPUT_GRADIENT, "output-gradient") /* OUT = the fixed gradient of a lossless model */       \
     X(NORM, "norm")                       /* OUT = sum of squares of all weight gradients */       \
+    X(COPY_IN, "copy-in")                 /* bucket OUT = states in host memory, in turns */       \
     X(UPDATE, "update") /* weight W from gradient DW, moments SAVED, SAVED2; its master copy W2    \
-                           and the gradient's, DW2, where there are any */
+                           and the gradient's, DW2, where there are any; offloaded states: from    \
+                           the bucket */                                                           \
+    X(COPY_OUT, "copy-out") /* states in host memory = bucket IN, in turns */
 
 #define SBP_INSTR_ENUM(name, text) SBP_INSTR_##name,
 enum sbp_instr_kind { SBP_INSTR_MAP(SBP_INSTR_ENUM) };
@@ -185,6 +188,7 @@ struct sbp_weight_shard {
     int level;
     sbp_axes axes;
     int64_t elements;
+    int64_t begin; /* elements that the device updates of the tensors before it */
 };
 
 struct sbp_program {
@@ -208,7 +212,8 @@ struct sbp_program {
     int64_t arena_bytes; /* high-water mark: end of the last buffer */
     int64_t live_bytes;  /* most that is in use at once: an arena without gaps */
     /* The arena in its order; micro-batches in flight need a frame each (program_layout.c). */
-    int64_t persistent_bytes; /* what keeps its value from step to step */
+    int64_t persistent_bytes; /* what keeps its value from step to step; a bucket is the last */
+    int64_t bucket_bytes;     /* of these, which chunks of a stage share */
     int64_t kept_bytes;       /* what forward leaves for backward, with token ids and labels */
     int64_t frame_bytes[SBP_FRAME_PARTS]; /* a frame, part by part; up to arena_bytes: what one
                                              micro-batch at work needs beside its frame */
@@ -298,6 +303,11 @@ struct sbp_totals sbp_program_totals(const struct sbp_program *program,
  * weight gradients count in the type that they are summed in, weights in their own, statistics in
  * theirs, all else as activations. */
 bool sbp_program_is_call(const struct sbp_instr *instr);
+/* Whether it brings offloaded states to the device, or takes them back. */
+static inline bool sbp_program_is_host_copy(const struct sbp_instr *instr)
+{
+    return instr->kind == SBP_INSTR_COPY_IN || instr->kind == SBP_INSTR_COPY_OUT;
+}
 double sbp_price_call_bytes(const struct sbp_program *program, const struct sbp_instr *instr);
 /* Price of one call of an instruction with communication_s > 0, and its basis; `cluster` is the
  * stage's. */

@@ -45,6 +45,7 @@ struct sbp_compiler {
     int *half;  /* (op_count) under selective recompute, the half of its output that is kept; -1 */
     int *block; /* (op_count) the block whose weights are gathered together; -1: by operator */
     int *gathered;     /* (tensor_count) a weight's whole copy in the block at hand */
+    int bucket;        /* buffer that offloaded states pass through; -1: none */
     int open_block;    /* the block whose weights are gathered now; -1: none */
     bool open_forward; /* they are gathered for its forward pass, else for the backward one */
     int *segment;      /* (op_count) first operator of the recomputed segment that it is in; -1 */

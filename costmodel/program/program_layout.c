@@ -166,6 +166,8 @@ static void place_held(struct room *room)
         if (!room->is_held[i])
             continue;
         int64_t *const end = part >= 0 ? &frame_bytes[part] : &program->persistent_bytes;
+        if (buffer->use == SBP_USE_BUCKET) /* the last that persists: weights come first */
+            program->bucket_bytes = room->calendar->slot_bytes[i];
         buffer->offset_bytes = *end;
         *end += room->calendar->slot_bytes[i];
     }

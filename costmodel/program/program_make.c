@@ -75,7 +75,7 @@ static enum sbp_status prepare(struct sbp_compiler *c)
     c->half = filled(arena, ops, -1);
     c->block = filled(arena, ops, -1);
     c->gathered = filled(arena, tensors, -1);
-    c->open_block = -1;
+    c->open_block = c->bucket = -1;
     int *inputs = filled(arena, ops * SBP_MAX_INPUTS, -1);
     int *saved = filled(arena, ops * 3, -1);
     if (program->weight_buffer == NULL || program->gradient_buffer == NULL ||

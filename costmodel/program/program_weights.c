@@ -9,6 +9,7 @@
  * before an operator's forward pass and once more before its backward pass, for each micro-batch.
  */
 #include "base/math/numeric.h"
+#include "costmodel/program/buckets.h"
 #include "costmodel/program/program_compile_priv.h"
 
 /* ---- states -------------------------------------------------------------------------------- */
@@ -44,7 +45,28 @@ static void plan_weight(struct sbp_compiler *c, int op, int index)
                        : plan->shard * plan->members;
     plan->unreduced = -1;
     c->program->shard[node->weight[index]] =
-        (struct sbp_weight_shard){plan->level, plan->shared, plan->shard};
+        (struct sbp_weight_shard){plan->level, plan->shared, plan->shard, 0};
+}
+
+static enum sbp_status add_gradient(struct sbp_compiler *c, int tensor, const struct sbp_dist *dist)
+{
+    const struct sbp_weight_plan *plan = &c->weight[tensor];
+    return sbp_emit_buffer(c, SBP_USE_GRADIENT, SBP_BUFFER_REAL, tensor, dist,
+                           plan->level < 2 ? plan->padded : plan->shard,
+                           &c->program->gradient_buffer[tensor]);
+}
+
+/* Gradients that are summed in chunks of buckets lie behind each other, in the buckets' order. */
+static enum sbp_status add_gradients_together(struct sbp_compiler *c)
+{
+    for (int t = 0; t < c->graph->tensor_count && c->program->parallel.chunk_factor > 0; t++) {
+        const int weight = c->program->weight_buffer[t];
+        if (weight < 0)
+            continue;
+        const struct sbp_dist dist = c->program->buffer[weight].dist;
+        SBP_TRY(add_gradient(c, t, &dist));
+    }
+    return SBP_OK;
 }
 
 static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const struct sbp_dist *dist)
@@ -56,9 +78,8 @@ static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const stru
     SBP_TRY(sbp_emit_buffer(c, SBP_USE_WEIGHT, SBP_BUFFER_REAL, tensor, dist,
                             plan->level < 3 ? plan->padded : plan->shard,
                             &program->weight_buffer[tensor]));
-    SBP_TRY(sbp_emit_buffer(c, SBP_USE_GRADIENT, SBP_BUFFER_REAL, tensor, dist,
-                            plan->level < 2 ? plan->padded : plan->shard,
-                            &program->gradient_buffer[tensor]));
+    if (program->parallel.chunk_factor == 0)
+        SBP_TRY(add_gradient(c, tensor, dist));
     program->parameters += plan->local;
     if (program->bytes.sum > 0)
         SBP_TRY(sbp_emit_buffer(c, SBP_USE_SUM, SBP_BUFFER_REAL, tensor, dist,
@@ -88,16 +109,16 @@ static enum sbp_status add_offload(struct sbp_compiler *c)
     const int64_t state = program->bytes.master +
                           sbp_graph_training_moments(&c->graph->training) * program->bytes.moment;
     int64_t updated = 0;
-    int bucket = -1;
-    for (int t = 0; t < c->graph->tensor_count; t++)
+    for (int t = 0; t < c->graph->tensor_count; t++) {
+        program->shard[t].begin = updated;
         updated += program->shard[t].elements;
+    }
     if (!sbp_mul_i64(updated, state, &program->host_bytes))
         return sbp_fail(c->diag, SBP_E_RANGE, "memory: a host's states pass 2^63 bytes");
-    if (updated == 0 || state == 0)
+    if (program->host_bytes == 0)
         return SBP_OK;
-    const int64_t most = program->parallel.bucket_parameters;
     return sbp_emit_buffer(c, SBP_USE_BUCKET, SBP_BUFFER_REAL, -1, NULL,
-                           updated < most ? updated : most, &bucket);
+                           sbp_buckets_of(program).buffer, &c->bucket);
 }
 
 enum sbp_status sbp_program_compile_weights(struct sbp_compiler *c)
@@ -113,6 +134,7 @@ enum sbp_status sbp_program_compile_weights(struct sbp_compiler *c)
             if (c->program->weight_buffer[tensor] < 0)
                 SBP_TRY(add_states(c, tensor, &dist));
         }
+    SBP_TRY(add_gradients_together(c));
     return c->program->parallel.offload ? add_offload(c) : SBP_OK;
 }
 
@@ -364,14 +386,27 @@ static enum sbp_status add_update(struct sbp_compiler *c, int tensor, int norm)
                : SBP_OK;
 }
 
+/* Brings states to the device, or takes them back. */
+static enum sbp_status add_copy_of_states(struct sbp_compiler *c, enum sbp_instr_kind kind)
+{
+    if (c->bucket < 0)
+        return SBP_OK;
+    struct sbp_instr *instr = sbp_emit_instr(c, kind, -1, 0);
+    if (instr == NULL)
+        return SBP_E_MEMORY;
+    instr->buffer[kind == SBP_INSTR_COPY_IN ? SBP_AT_OUT : SBP_AT_IN] = c->bucket;
+    return SBP_OK;
+}
+
 enum sbp_status sbp_program_compile_updates(struct sbp_compiler *c)
 {
     int norm = -1;
     c->section = SBP_SECTION_STEP;
     if (sbp_program_has_norm(&c->graph->training, &c->program->bytes))
         SBP_TRY(add_norm(c, &norm));
+    SBP_TRY(add_copy_of_states(c, SBP_INSTR_COPY_IN));
     for (int tensor = 0; tensor < c->graph->tensor_count; tensor++)
         if (c->weight[tensor].first_user >= 0)
             SBP_TRY(add_update(c, tensor, norm));
-    return SBP_OK;
+    return add_copy_of_states(c, SBP_INSTR_COPY_OUT);
 }

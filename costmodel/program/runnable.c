@@ -93,7 +93,8 @@ static const char *schedules_that_run(char *text, size_t size)
     return text;
 }
 
-static enum sbp_status check_parallel(const struct sbp_parallel *parallel, struct sbp_diag *diag)
+static enum sbp_status check_parallel(const struct sbp_graph *graph,
+                                      const struct sbp_parallel *parallel, struct sbp_diag *diag)
 {
     char legal[160], list[128];
     if (!sbp_runnable_schedule(parallel->schedule)) {
@@ -104,16 +105,20 @@ static enum sbp_status check_parallel(const struct sbp_parallel *parallel, struc
     if (parallel->owner != SBP_OWNER_NONE)
         return refuse(diag, "parallel: owner", sbp_parallel_owner_name(parallel->owner),
                       "none is legal");
-    if (parallel->offload)
-        return refuse(diag, "parallel: offload", "optimizer states in host memory",
-                      "false is legal");
+    if (parallel->chunk_factor > 0 && graph->training.clip_norm > 0)
+        return refuse(diag, "parallel: chunk_factor",
+                      "sums of gradients beside the optimizer and a norm of all of them",
+                      "0 is legal, or clip_norm 0");
+    if (parallel->chunk_factor > 0 && parallel->zero > 0)
+        return refuse(diag, "parallel: chunk_factor", "sums over shards beside the optimizer",
+                      "0 is legal, or zero 0");
     return SBP_OK;
 }
 
 enum sbp_status sbp_runnable_begin(const struct sbp_graph *graph,
                                    const struct sbp_parallel *parallel, struct sbp_diag *diag)
 {
-    SBP_TRY(check_parallel(parallel, diag));
+    SBP_TRY(check_parallel(graph, parallel, diag));
     for (int op = 0; op < graph->op_count; op++)
         SBP_TRY(check_op(graph, op, diag));
     return SBP_OK;
@@ -124,7 +129,7 @@ enum sbp_status sbp_runnable_check(const struct sbp_graph *graph, const struct s
                                    const struct sbp_parallel *parallel, struct sbp_diag *diag)
 {
     if (parallel != NULL)
-        SBP_TRY(check_parallel(parallel, diag));
+        SBP_TRY(check_parallel(graph, parallel, diag));
     for (int op = 0; op < graph->op_count; op++) {
         SBP_TRY(check_op(graph, op, diag));
         for (int axis = 0; axis < mesh->axis_count; axis++)

@@ -1,8 +1,9 @@
 /* Whether the executor can run a plan. Plans that it cannot run are still searched and priced.
  *
  * It runs stages, of several chunks, too, under the schedules below, micro-batches, states shared
- * out by ZeRO, and recomputation; operators that it has kernels for, in roles that split something
- * or go on with partial sums, wherever activations rest. The check comes before any allocation.
+ * out by ZeRO or in host memory, and recomputation; operators that it has kernels for, in roles
+ * that split something or go on with partial sums, wherever activations rest. The check comes
+ * before any allocation.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_RUNNABLE_H
 #define SBP_COSTMODEL_PROGRAM_RUNNABLE_H

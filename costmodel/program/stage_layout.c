@@ -169,18 +169,24 @@ static int64_t frame_end(const struct sbp_program *program)
     return end;
 }
 
-/* Puts the states first, then the regions, then the rest. */
+/* Puts the states first, then the bucket, the regions, and the rest. */
 static void stack(const struct placing *p)
 {
     struct sbp_stage_layout *layout = p->layout;
-    int64_t at = 0, work_bytes = 0;
+    int64_t at = 0, work_bytes = 0, bucket_bytes = 0;
     for (int chunk = 0; chunk < layout->chunks; chunk++) {
         const struct sbp_program *program = layout->program[chunk];
         const int64_t besides = program->arena_bytes - frame_end(program);
         layout->states_at[chunk] = at;
-        at += program->persistent_bytes;
+        layout->host_at[chunk] = layout->host_bytes;
+        layout->host_bytes += program->host_bytes;
+        at += program->persistent_bytes - program->bucket_bytes;
         work_bytes = besides > work_bytes ? besides : work_bytes;
+        if (program->bucket_bytes > bucket_bytes)
+            bucket_bytes = program->bucket_bytes;
     }
+    layout->bucket_at = at;
+    at += bucket_bytes;
     for (int region = 0; region < layout->chunks; region++)
         for (int part = 0; part < SBP_FRAME_PARTS; part++) {
             for (int chunk = 0; chunk < layout->chunks; chunk++)
@@ -200,10 +206,12 @@ static enum sbp_status open_layout(struct sbp_stage_layout *layout, int chunks,
         (struct sbp_stage_layout){.chunks = chunks,
                                   .micro_batches = micro_batches,
                                   .program = SBP_NEW(arena, const struct sbp_program *, chunks),
-                                  .states_at = SBP_NEW(arena, int64_t, chunks)};
+                                  .states_at = SBP_NEW(arena, int64_t, chunks),
+                                  .host_at = SBP_NEW(arena, int64_t, chunks)};
     layout->frame_at =
         sbp_arena_alloc(arena, (size_t)chunks * (size_t)micro_batches, sizeof *layout->frame_at);
-    return layout->program == NULL || layout->states_at == NULL || layout->frame_at == NULL
+    return layout->program == NULL || layout->states_at == NULL || layout->host_at == NULL ||
+                   layout->frame_at == NULL
                ? SBP_E_MEMORY
                : SBP_OK;
 }

@@ -1,14 +1,15 @@
-/* Where the chunks of a stage keep what on a device.
+/* Where the chunks of a stage keep what on a device, and optimizer states on its host.
  *
- * A device's arena holds the states of one chunk after the other, then the frames of micro-batches
- * in flight, then what one micro-batch at work needs besides. The order of the works says when a
- * frame begins and ends, so that frames are placed ahead of a step. Where arrivals decide, that is
- * the order with most micro-batches in flight: it gives micro-batch m frame m mod the limit, which
- * is free in every other order, too, since the first stage begins none before the one that many
- * before it has come back. Every part of a frame has a
- * region of its own, where it gets the lowest hole that is large enough. Frames of chunks differ in
- * size: they share a region, since they are not fullest at the same time, or, where gaps would cost
- * more, those that are about alike have slots of one size. Offsets are multiples of 64.
+ * A device's arena holds the states of one chunk after the other, the bucket that offloaded ones of
+ * all chunks pass through, then the frames of micro-batches in flight, then what one micro-batch at
+ * work needs besides. Host memory holds the offloaded states of one chunk after the other. The
+ * order of the works says when a frame begins and ends, so that frames are placed ahead of a step.
+ * Where arrivals decide, that is the order with most micro-batches in flight: it gives micro-batch
+ * m frame m mod the limit, which is free in every other order, too, since the first stage begins
+ * none before the one that many before it has come back. Every part of a frame has a region of its
+ * own, where it gets the lowest hole that is large enough. Frames of chunks differ in size: they
+ * share a region, since they are not fullest at the same time, or, where gaps would cost more,
+ * those that are about alike have slots of one size. Offsets are multiples of 64.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_STAGE_LAYOUT_H
 #define SBP_COSTMODEL_PROGRAM_STAGE_LAYOUT_H
@@ -19,12 +20,15 @@
 struct sbp_stage_layout {
     int chunks;
     int64_t micro_batches;
-    const struct sbp_program **program;   /* (chunks) the step's */
-    int64_t *states_at;                   /* (chunks) */
+    const struct sbp_program **program; /* (chunks) the step's */
+    int64_t *states_at;                 /* (chunks) */
+    int64_t *host_at;                   /* (chunks) in host memory */
+    int64_t bucket_at;
     int64_t (*frame_at)[SBP_FRAME_PARTS]; /* (chunks, micro_batches) row-major, of the arena */
     int64_t frames_bytes;                 /* of all regions */
     int64_t work_at;
-    int64_t bytes; /* the whole arena */
+    int64_t bytes;      /* the whole arena */
+    int64_t host_bytes; /* of host memory, exactly */
 };
 
 /* The works of a stage in order (costmodel/timeline/works.h); *work is the arena's. E_UNSUPPORTED:

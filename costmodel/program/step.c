@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "costmodel/program/buckets.h"
 #include "costmodel/program/price.h"
 #include "costmodel/program/stage_layout.h"
 
@@ -166,14 +167,6 @@ static struct sbp_stage_cost stage_cost_of(const struct sbp_program *program,
     return cost;
 }
 
-static int64_t updated_parameters(const struct sbp_program *program)
-{
-    int64_t updated = 0;
-    for (int t = 0; t < program->graph->tensor_count; t++)
-        updated += program->shard[t].elements;
-    return updated;
-}
-
 /* Optimizer states in host memory, of all chunks of a stage. */
 struct hosted {
     double parameters, bytes, buckets;
@@ -187,16 +180,13 @@ static struct hosted hosted_states(const struct sbp_step *step, int stage)
     int64_t most = 0;
     for (int chunk = 0; chunk < step->parallel.chunks; chunk++) {
         const struct sbp_program *program = sbp_step_chunk(step, stage, chunk);
-        const int64_t updated = updated_parameters(program);
-        if (program->host_bytes == 0)
-            continue;
-        hosted.parameters += (double)updated;
+        const struct sbp_buckets buckets = sbp_buckets_of(program);
+        hosted.parameters += (double)buckets.updated;
         hosted.bytes += (double)program->host_bytes;
-        const int64_t buckets = (updated - 1) / step->parallel.bucket_parameters + 1;
-        hosted.buckets += (double)buckets;
-        if (updated > most)
+        hosted.buckets += (double)buckets.count;
+        if (buckets.updated > most)
             hosted.most = program;
-        most = updated > most ? updated : most;
+        most = buckets.updated > most ? buckets.updated : most;
     }
     hosted.buckets = fmin(hosted.buckets, SBP_STEP_MOST_BUCKETS);
     hosted.bucket = hosted.buckets > 0 ? hosted.parameters / hosted.buckets : 0;
@@ -273,7 +263,7 @@ static double add_end(const struct job *job, const struct sbp_program *program, 
             end->sync_s += instr->communication_s;
         else if (instr->kind == SBP_INSTR_UPDATE)
             update_s += instr->compute_s;
-        else
+        else if (!sbp_program_is_host_copy(instr)) /* of buckets: struct sbp_offload has them */
             extra_s += instr->compute_s + shown_s(program, runtime, instr);
     }
     end->optimizer_s += update_s + extra_s;
@@ -365,12 +355,6 @@ static void add_piece(const struct job *job, const struct sbp_program *program, 
     }
 }
 
-/* Between the device and its host: the optimizer waits for it, bucket by bucket. */
-static double host_s(const struct sbp_stage_end *end)
-{
-    return end->offload.buckets * (end->offload.in_s + end->offload.out_s);
-}
-
 static void sum_times(const struct job *job)
 {
     struct sbp_step *step = job->step;
@@ -379,10 +363,8 @@ static void sum_times(const struct job *job)
     double sync_s = 0, send_s = 0, beside_s = 0;
     for (int piece = 0; piece < step->pieces; piece++)
         add_piece(job, sbp_step_program(step, piece), piece / step->stages, totals);
-    for (int stage = 0; stage < step->stages; stage++) {
+    for (int stage = 0; stage < step->stages; stage++)
         sync_s += step->end[stage].sync_s;
-        totals->optimizer_s += host_s(&step->end[stage]);
-    }
     if (!job->request->cluster->runtime.sends_block) /* else they are a part of their passes */
         send_s = totals->by_cause_s[SBP_CAUSE_STAGE];
     for (int cause = 0; cause < SBP_CAUSES; cause++) {

@@ -104,6 +104,8 @@ static enum lane lane_of(const struct device *device, int64_t index)
         return instr->section == SBP_SECTION_FORWARD ? TO_NEXT : TO_PREVIOUS;
     if (instr->kind == SBP_INSTR_RECEIVE)
         return RECEIVE;
+    if (sbp_program_is_host_copy(instr))
+        return COPY;
     return sbp_program_is_call(instr) ? COLLECTIVE : COMPUTE;
 }
 
@@ -201,12 +203,12 @@ void sbp_step_trace_played(const struct sbp_step *step, int stage, const struct 
                            struct sbp_task_time *time)
 {
     for (int64_t i = 0; i < tasks->count; i++) {
-        const struct sbp_instr *instr = sbp_task_instr(step, stage, &tasks->task[i]);
+        const struct sbp_task_price price = sbp_task_price(step, stage, &tasks->task[i]);
         time[i] =
             (struct sbp_task_time){.begin_s = play->begin_s[stage][i],
                                    .end_s = play->end_s[stage][i],
-                                   .compute_s = compute_s == NULL ? instr->compute_s : compute_s[i],
-                                   .communication_s = instr->communication_s};
+                                   .compute_s = compute_s == NULL ? price.compute_s : compute_s[i],
+                                   .communication_s = price.communication_s};
     }
 }
 

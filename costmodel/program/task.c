@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/math/numeric.h"
+#include "costmodel/program/buckets.h"
 
 /* ---- frames -------------------------------------------------------------------------------- */
 
@@ -66,6 +67,7 @@ static int find_first_update(const struct sbp_program *program)
 {
     int first = 0;
     while (first < program->instr_count && program->instr[first].kind != SBP_INSTR_NORM &&
+           program->instr[first].kind != SBP_INSTR_COPY_IN &&
            program->instr[first].kind != SBP_INSTR_UPDATE)
         first++;
     return first;
@@ -78,6 +80,14 @@ static bool ends_unreduced(const struct sbp_program *program, const struct sbp_i
            program->buffer[instr->buffer[SBP_AT_IN]].use == SBP_USE_UNREDUCED;
 }
 
+/* Whether an instruction sums a gradient that is summed with its chunk of buckets. */
+static bool sums_beside(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    return program->parallel.chunk_factor > 0 && program->host_bytes > 0 &&
+           instr->section == SBP_SECTION_STEP && instr->kind == SBP_INSTR_BOX &&
+           instr->cause == SBP_CAUSE_WEIGHT_GRADIENT && sbp_buckets_sums(program, instr->tensor);
+}
+
 /* With several stages sums of gradients wait until the stage has gone back, and others need not
  * wait for them. */
 static bool runs_once(const struct sbp_program *program, int first_update, int index)
@@ -85,7 +95,8 @@ static bool runs_once(const struct sbp_program *program, int first_update, int i
     const struct sbp_instr *instr = &program->instr[index];
     const bool waits = program->parallel.pipeline > 1 && !ends_unreduced(program, instr);
     return instr->section == SBP_SECTION_STEP &&
-           (program->scope.micro_batches > 1 || waits || index >= first_update);
+           (program->scope.micro_batches > 1 || waits || index >= first_update ||
+            sums_beside(program, instr));
 }
 
 static enum sbp_work_kind work_of(const struct sbp_program *program, int first_update, int index)
@@ -160,16 +171,87 @@ static bool waits_for_chunks(const struct lister *l, int chunk, const struct sbp
     return waits;
 }
 
+static struct sbp_task task_of_end(const struct lister *l, int chunk)
+{
+    return (struct sbp_task){.chunk = (int16_t)chunk,
+                             .micro_batch = (int)l->step->micro_batches - 1,
+                             .work = SBP_WORK_UPDATE};
+}
+
+/* Whether what an instruction does at the end of a step is done for a bucket: it copies states,
+ * updates a part of a tensor, or gathers a weight whose last part has been updated. */
+static bool is_of_bucket(const struct sbp_program *program, const struct sbp_buckets *buckets,
+                         const struct sbp_instr *instr, int64_t bucket)
+{
+    if (sbp_program_is_host_copy(instr))
+        return true;
+    const struct sbp_bucket_part part = sbp_buckets_part(program, buckets, instr->tensor, bucket);
+    return part.count > 0 && (instr->kind == SBP_INSTR_UPDATE ||
+                              part.first + part.count == program->shard[instr->tensor].elements);
+}
+
+static int find_sum(const struct sbp_program *program, int tensor)
+{
+    int i = 0;
+    while (!sums_beside(program, &program->instr[i]) || program->instr[i].tensor != tensor)
+        i++;
+    return i;
+}
+
+/* The sums of the chunk that a bucket begins. */
+static void add_sums(struct lister *l, const struct sbp_program *program,
+                     const struct sbp_buckets *buckets, struct sbp_task task)
+{
+    const int64_t bucket = task.bucket - 1;
+    const int64_t end = (bucket + program->parallel.chunk_factor) * buckets->parameters;
+    const struct sbp_weight_shard *shard = program->shard;
+    int64_t summed = bucket * buckets->parameters; /* so far, of all parameters */
+    for (int t = 0; t < program->graph->tensor_count && summed < end; t++) {
+        if (!sbp_buckets_sums(program, t) || shard[t].begin + shard[t].elements <= summed ||
+            shard[t].begin >= end)
+            continue;
+        const struct sbp_bucket_sum sum = sbp_buckets_sum(program, buckets, bucket, t);
+        summed = shard[t].begin + sum.begin + sum.parameters;
+        add_task(l, task, find_sum(program, t));
+    }
+}
+
+/* A weight is gathered while states of its bucket are still to go back. */
+static void add_buckets(struct lister *l, int chunk, const struct sbp_buckets *buckets)
+{
+    const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
+    const int64_t factor = program->parallel.chunk_factor;
+    struct sbp_task task = task_of_end(l, chunk);
+    int first = find_first_update(program);
+    while (program->instr[first].kind != SBP_INSTR_COPY_IN)
+        first++;
+    for (int64_t bucket = 0; bucket < buckets->count; bucket++) {
+        task.bucket = (int)bucket + 1;
+        if (factor > 0 && bucket % factor == 0)
+            add_sums(l, program, buckets, task);
+        for (int i = first; i < program->instr_count; i++) {
+            const struct sbp_instr *instr = &program->instr[i];
+            task.bucket = instr->kind == SBP_INSTR_GATHER ? 0 : (int)bucket + 1;
+            if (is_of_bucket(program, buckets, instr, bucket))
+                add_task(l, task, i);
+        }
+    }
+}
+
 static void add_phase(struct lister *l, int chunk, enum phase phase)
 {
     const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
     const int first_update = find_first_update(program);
-    const struct sbp_task task = {.chunk = (int16_t)chunk,
-                                  .micro_batch = (int)l->step->micro_batches - 1,
-                                  .work = SBP_WORK_UPDATE};
+    const struct sbp_task task = task_of_end(l, chunk);
+    const struct sbp_buckets buckets = sbp_buckets_of(program);
+    if (phase == UPDATE && buckets.count > 0) {
+        add_buckets(l, chunk, &buckets);
+        return;
+    }
     for (int i = 0; i < program->instr_count; i++)
         if (work_of(program, first_update, i) == SBP_WORK_UPDATE &&
             phase_of(program, first_update, i) == phase &&
+            !sums_beside(program, &program->instr[i]) &&
             !waits_for_chunks(l, chunk, &program->instr[i]))
             add_task(l, task, i);
 }
@@ -235,13 +317,62 @@ static enum sbp_status find_begins(const struct sbp_step *step, struct sbp_arena
     return SBP_OK;
 }
 
-/* Tasks of a stage, at most; false: they are too many. */
+/* Tasks of a stage, at most; false: they are too many. A bucket has its copies, and a part and a
+ * sum of one tensor more than there are. */
 static bool count_most(const struct sbp_step *step, int stage, int64_t *most)
 {
-    int64_t instrs = 0;
-    for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++)
-        instrs += sbp_step_chunk(step, stage, chunk)->instr_count;
-    return sbp_mul_i64(instrs, step->micro_batches, most) && *most <= INT32_MAX;
+    int64_t instrs = 0, buckets = 0;
+    for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++) {
+        const struct sbp_program *program = sbp_step_chunk(step, stage, chunk);
+        instrs += program->instr_count;
+        buckets += 4 * sbp_buckets_of(program).count;
+    }
+    return sbp_mul_i64(instrs, step->micro_batches, most) && sbp_add_i64(*most, buckets, most) &&
+           *most <= INT32_MAX;
+}
+
+/* What is summed beside the optimizer must be one all-reduce a tensor, for which nothing else
+ * waits. Levels of ZeRO, and paths of several collectives, have others. */
+static enum sbp_status check_sums(const struct sbp_program *program, struct sbp_diag *diag)
+{
+    const struct sbp_graph *graph = program->graph;
+    if (program->parallel.chunk_factor == 0 || program->host_bytes == 0)
+        return SBP_OK;
+    if (sbp_program_has_norm(&graph->training, &program->bytes))
+        return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                        "plan: parallel: chunk_factor: all gradients are summed before their norm, "
+                        "0 runs, or a model without clip_norm in a type that scales no loss");
+    for (int t = 0; t < graph->tensor_count; t++) {
+        int others = 0, sums = 0;
+        for (int i = 0; i < program->instr_count; i++) {
+            const struct sbp_instr *instr = &program->instr[i];
+            const bool one = instr->box.kind == SBP_ALL_REDUCE && instr->times == 1;
+            if (instr->tensor == t && sums_beside(program, instr))
+                *(one ? &sums : &others) += 1;
+        }
+        if (program->shard[t].level > 0 || others > 0 || sums != sbp_buckets_sums(program, t))
+            return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                            "plan: parallel: chunk_factor: the gradient of %s is not summed by one "
+                            "all-reduce: 0 runs, or zero 0 and boxing full",
+                            graph->tensor[t].name);
+    }
+    return SBP_OK;
+}
+
+/* The timeline has no more, and prices smaller ones together. */
+static enum sbp_status check_buckets(const struct sbp_step *step, int stage, struct sbp_diag *diag)
+{
+    for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++) {
+        const struct sbp_program *program = sbp_step_chunk(step, stage, chunk);
+        const int64_t count = sbp_buckets_of(program).count;
+        SBP_TRY(check_sums(program, diag));
+        if (count > SBP_STEP_MOST_BUCKETS)
+            return sbp_fail(diag, SBP_E_RANGE,
+                            "parallel: bucket_parameters: %lld makes %lld buckets, up to %d run",
+                            (long long)program->parallel.bucket_parameters, (long long)count,
+                            SBP_STEP_MOST_BUCKETS);
+    }
+    return SBP_OK;
 }
 
 enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sbp_arena *arena,
@@ -251,6 +382,7 @@ enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sb
     struct sbp_timeline_work *work;
     int64_t count, most;
     *tasks = (struct sbp_tasks){0};
+    SBP_TRY(check_buckets(step, stage, diag));
     SBP_TRY(sbp_stage_works(step, stage, arena, &work, &count, diag));
     if (!count_most(step, stage, &most))
         return sbp_fail(diag, SBP_E_RANGE, "a step of %lld micro-batches has more than 2^31 tasks",
@@ -299,16 +431,25 @@ static enum sbp_status open_chunks(const struct sbp_step *step, int stage, struc
                                    struct chunk_calls **chunk, int64_t *most)
 {
     const int chunks = sbp_step_chunks(step);
-    int64_t once = 0;
+    int64_t once = 0, sums = 0;
     *chunk = SBP_NEW(arena, struct chunk_calls, chunks);
     if (*chunk == NULL)
         return SBP_E_MEMORY;
     for (int c = 0; c < chunks; c++) {
         SBP_TRY(open_chunk(sbp_step_chunk(step, stage, c), arena, &(*chunk)[c]));
         once += (*chunk)[c].count;
+        sums += sbp_buckets_of(sbp_step_chunk(step, stage, c)).count;
     }
-    return sbp_mul_i64(once, step->micro_batches, most) && *most <= INT32_MAX ? SBP_OK
-                                                                              : SBP_E_RANGE;
+    return sbp_mul_i64(once, step->micro_batches, most) && sbp_add_i64(*most, sums, most) &&
+                   *most <= INT32_MAX
+               ? SBP_OK
+               : SBP_E_RANGE;
+}
+
+static struct sbp_bucket_sum sum_of(const struct sbp_program *program, const struct sbp_task *task)
+{
+    const struct sbp_buckets buckets = sbp_buckets_of(program);
+    return sbp_buckets_sum(program, &buckets, task->bucket - 1, program->instr[task->instr].tensor);
 }
 
 enum sbp_status sbp_tasks_calls(const struct sbp_step *step, int stage,
@@ -326,11 +467,53 @@ enum sbp_status sbp_tasks_calls(const struct sbp_step *step, int stage,
         const struct chunk_calls *once = &chunk[tasks->task[t].chunk];
         const int at = once->first[tasks->task[t].instr];
         for (int k = 0; at >= 0 && k < calls_of(once, at); k++) {
-            (*calls)[*count] = once->call[at + k];
-            (*calls)[(*count)++].instr = (int)t;
+            struct sbp_call *call = &(*calls)[(*count)++];
+            *call = once->call[at + k];
+            call->instr = (int)t;
+            if (sbp_task_sums_beside(sbp_task_instr(step, stage, &tasks->task[t]), &tasks->task[t]))
+                call->count =
+                    sum_of(sbp_step_chunk(step, stage, tasks->task[t].chunk), &tasks->task[t])
+                        .elements;
         }
     }
     return SBP_OK;
+}
+
+/* ---- prices -------------------------------------------------------------------------------- */
+
+/* Whether no other tensor of a bucket comes before a part of one. */
+static bool begins_bucket(const struct sbp_bucket_part *part)
+{
+    return part->at == 0;
+}
+
+struct sbp_task_price sbp_task_price(const struct sbp_step *step, int stage,
+                                     const struct sbp_task *task)
+{
+    const struct sbp_program *program = sbp_step_chunk(step, stage, task->chunk);
+    const struct sbp_instr *instr = &program->instr[task->instr];
+    struct sbp_task_price price = {instr->compute_s, instr->communication_s};
+    if (task->bucket == 0)
+        return price;
+    const struct sbp_buckets buckets = sbp_buckets_of(program);
+    if (sbp_task_sums_beside(instr, task)) {
+        price.communication_s = sbp_collective_s(
+            &step->cluster, &step->mesh, instr->box.kind, instr->box.axes,
+            (double)sum_of(program, task).parameters * (double)program->bytes.reduce);
+        return price;
+    }
+    if (sbp_program_is_host_copy(instr)) {
+        price.compute_s *=
+            (double)sbp_buckets_size(&buckets, task->bucket - 1) / (double)buckets.updated;
+        return price;
+    }
+    const double launch_s = step->cluster.kernel_launch_s;
+    const struct sbp_bucket_part part =
+        sbp_buckets_part(program, &buckets, instr->tensor, task->bucket - 1);
+    price.compute_s = (instr->compute_s - launch_s) * (double)part.count /
+                          (double)program->shard[instr->tensor].elements +
+                      (begins_bucket(&part) ? launch_s : 0);
+    return price;
 }
 
 /* ---- names ------------------------------------------------------------------------------- */
@@ -357,4 +540,6 @@ void sbp_task_name(const struct sbp_program *program, const struct sbp_task *tas
     const size_t used = strlen(name);
     if (program->scope.micro_batches > 1 && (int)used < size && task->work != SBP_WORK_UPDATE)
         (void)snprintf(name + used, (size_t)size - used, " [%d]", task->micro_batch);
+    if (task->bucket > 0 && (int)used < size)
+        (void)snprintf(name + used, (size_t)size - used, " {%d}", task->bucket - 1);
 }

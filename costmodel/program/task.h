@@ -7,8 +7,9 @@
  * wait (zero-bubble), those of `backward-weight` are a work of their own. With a single
  * micro-batch whole gradients on their way to shards are summed where they stand, and in one stage
  * all gradients. At the step's end chunks sum their gradients one after the other, then the norm
- * over all of them, then they update. The list is what the executor plays, logs and times, and what
- * its predictions are sums over.
+ * over all of them, then they update; where states are in host memory, bucket by bucket, and sums
+ * of chunks of them before their first one, if those run beside (buckets.h). The list is what the
+ * executor plays, logs and times, and what its predictions are sums over.
  *
  * A micro-batch has a frame of the arena while it is in flight on a chunk (stage_layout.h); frames
  * are numbered by the lowest free number.
@@ -27,6 +28,8 @@ struct sbp_task {
     int instr;         /* of the chunk's program */
     int micro_batch;   /* of the step; the last one for what runs once a step */
     int frame;         /* of the micro-batch; 0 for what runs once a step */
+    int bucket;        /* from 1, of the chunk's: the part of its instruction that is of this bucket
+                          alone; 0: all */
     int16_t chunk;     /* of the stage */
     uint8_t work;      /* enum sbp_work_kind; SBP_WORK_UPDATE for what runs once a step */
     bool begins, ends; /* the first, the last task of its work */
@@ -44,7 +47,8 @@ struct sbp_tasks {
 
 /* The tasks of a stage of a step that was made for a run; arrays are the arena's. E_UNSUPPORTED:
  * the schedule has no fixed order; E_INPUT as sbp_timeline_works; E_RANGE where there are more than
- * INT32_MAX tasks; E_MEMORY. */
+ * INT32_MAX tasks, or more than SBP_STEP_MOST_BUCKETS buckets of a chunk; E_UNSUPPORTED where sums
+ * beside the optimizer are none of one all-reduce, or would wait for the norm; E_MEMORY. */
 enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sbp_arena *arena,
                                struct sbp_tasks *tasks, struct sbp_diag *diag) SBP_MUST_USE;
 /* Calls of the step in order, whose `instr` are tasks of the stage; *calls is the arena's. E_RANGE,
@@ -67,8 +71,23 @@ static inline int64_t sbp_tasks_end(const struct sbp_tasks *tasks, int64_t first
     return first + 1;
 }
 
-/* Names a task for traces and messages, "backward h1.mlp.fc1 [3]": its instruction, the tensor or
- * operator, and its micro-batch where there are several. */
+/* The price of a task: that of its instruction, or the share of its bucket, whose tensors are
+ * updated by one kernel. */
+struct sbp_task_price {
+    double compute_s, communication_s;
+};
+struct sbp_task_price sbp_task_price(const struct sbp_step *step, int stage,
+                                     const struct sbp_task *task);
+
+/* Whether a task is a sum of gradients beside the optimizer: it begins when the one before it is
+ * over, and what follows it in the list waits for it. */
+static inline bool sbp_task_sums_beside(const struct sbp_instr *instr, const struct sbp_task *task)
+{
+    return task->bucket > 0 && instr->kind == SBP_INSTR_BOX;
+}
+
+/* Names a task for traces and messages, "backward h1.mlp.fc1 [3]", "update h1.mlp.fc1 {2}": its
+ * instruction, the tensor or operator, its micro-batch where there are several, and its bucket. */
 void sbp_task_name(const struct sbp_program *program, const struct sbp_task *task, char *name,
                    int size);
 

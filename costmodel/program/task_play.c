@@ -11,6 +11,7 @@ struct lane {
     int64_t next;
     int64_t done[2]; /* forward, backward works, where arrivals decide */
     double free_s, link_free_s[2];
+    double sums_free_s;   /* of sums beside the optimizer; < 0: there was none */
     double *arrival_s[2]; /* (chunks, micro_batches) of activations, of gradients; < 0: not sent */
 };
 
@@ -49,6 +50,16 @@ static void work(struct lane *lane)
 {
     const double end_s = lane->free_s + lane->length_s[lane->next];
     pass_by(lane, lane->free_s, end_s, end_s);
+}
+
+/* Sums beside the optimizer follow each other, from the first one on; the stage goes on when this
+ * one is over. */
+static void sum_beside(struct lane *lane)
+{
+    const double begin_s = lane->sums_free_s < 0 ? lane->free_s : lane->sums_free_s;
+    const double end_s = begin_s + lane->length_s[lane->next];
+    lane->sums_free_s = end_s;
+    pass_by(lane, begin_s, end_s, fmax(lane->free_s, end_s));
 }
 
 /* Where the message of a task's micro-batch to a chunk of a stage arrives. */
@@ -127,6 +138,8 @@ static bool play_next(struct player *player, int stage)
         return receive(player, lane, instr);
     if (instr->kind == SBP_INSTR_SEND)
         send(player, stage, instr);
+    else if (sbp_task_sums_beside(instr, &lane->tasks->task[lane->next]))
+        sum_beside(lane);
     else
         work(lane);
     return true;
@@ -195,9 +208,9 @@ double **sbp_tasks_lengths(const struct sbp_step *step, const struct sbp_tasks *
         if (length_s[stage] == NULL)
             return NULL;
         for (int64_t i = 0; i < tasks[stage].count; i++) {
-            const struct sbp_instr *instr = sbp_task_instr(step, stage, &tasks[stage].task[i]);
-            length_s[stage][i] = instr->communication_s +
-                                 (compute_s == NULL ? instr->compute_s : compute_s[stage][i]);
+            const struct sbp_task_price price = sbp_task_price(step, stage, &tasks[stage].task[i]);
+            length_s[stage][i] =
+                price.communication_s + (compute_s == NULL ? price.compute_s : compute_s[stage][i]);
         }
     }
     return length_s;
@@ -235,6 +248,7 @@ static enum sbp_status open_lanes(struct player *player, const struct sbp_tasks 
             .stage = stage,
             .tasks = &tasks[stage],
             .length_s = length_s[stage],
+            .sums_free_s = -1,
             .begin_s = SBP_NEW(arena, double, tasks[stage].count + 1),
             .end_s = SBP_NEW(arena, double, tasks[stage].count + 1),
             .arrival_s = {SBP_NEW(arena, double, frames), SBP_NEW(arena, double, frames)}};

@@ -4,11 +4,12 @@
  * A stage does one task after the other, in the order of its list or, where arrivals decide, as
  * they do: of the works whose message is there the backward one, else the first to be there. A
  * message leaves when the tasks before it are done and travels beside those behind it, on a link a
- * direction that carries one message after the other; who receives it waits. Stages that sum
- * together wait for the last of them. Played with prices that is the step that a run predicts, with
- * measured times the step that ranks with a core each would have taken. Where nothing hides and no
- * stages sum together, that is the timeline's makespan, which does not wait for sums over stages.
- * Lists that wait for each other for ever are found, and the task is named.
+ * direction that carries one message after the other; who receives it waits. Sums beside the
+ * optimizer follow each other likewise. Stages that sum together wait for the last of them. Played
+ * with prices that is the step that a run predicts, with measured times the step that ranks with a
+ * core each would have taken. Where nothing hides and no stages sum together, that is the
+ * timeline's makespan, which does not wait for sums over stages. Lists that wait for each other for
+ * ever are found, and the task is named.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_TASK_PLAY_H
 #define SBP_COSTMODEL_PROGRAM_TASK_PLAY_H

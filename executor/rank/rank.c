@@ -4,6 +4,7 @@
 
 #include "executor/rank/boxing_run_priv.h"
 #include "executor/rank/rank_ops_priv.h"
+#include "executor/rank/rank_states.h"
 
 enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_stage_layout *arena,
                               const struct sbp_device_ops *device, enum sbp_real real,
@@ -31,14 +32,28 @@ enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_stage_layo
     if (rank->memory == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "place %lld of a stage: no %lld bytes on device %s",
                         (long long)place, (long long)arena->bytes, device->name);
-    return SBP_OK;
+    if (arena->host_bytes == 0)
+        return SBP_OK;
+    rank->host = sbp_device_host_memory.allocate(arena->host_bytes);
+    if (rank->host != NULL)
+        return SBP_OK;
+    sbp_rank_close(rank);
+    return sbp_fail(diag, SBP_E_MEMORY, "place %lld of a stage: no %lld bytes of host memory",
+                    (long long)place, (long long)arena->host_bytes);
 }
 
 void sbp_rank_close(struct sbp_rank *rank)
 {
     if (rank->memory != NULL)
         rank->device->memory->release(rank->memory);
-    rank->memory = NULL;
+    sbp_device_host_memory.release(rank->host);
+    rank->memory = rank->host = NULL;
+}
+
+void sbp_rank_turn_to(struct sbp_rank *rank, const struct sbp_task *task)
+{
+    sbp_rank_turn(rank, task->chunk);
+    rank->bucket = task->bucket;
 }
 
 static enum sbp_status run_data(struct sbp_rank *rank, const struct sbp_instr *instr,
@@ -52,6 +67,8 @@ static enum sbp_status run_data(struct sbp_rank *rank, const struct sbp_instr *i
 static enum sbp_status run_box(struct sbp_rank *rank, const struct sbp_instr *instr,
                                struct sbp_diag *diag)
 {
+    if (rank->bucket > 0)
+        return sbp_rank_sum_bucket(rank, instr, diag);
     const struct sbp_boxing_run run = {
         .layout = &rank->layout,
         .shape = &rank->program->graph->tensor[instr->tensor].shape,
@@ -287,13 +304,9 @@ static enum sbp_status run_update(struct sbp_rank *rank, const struct sbp_instr 
     SBP_TRY(sbp_rank_prepare_update(rank, &update, diag));
     if (rank->scaler.overflowed)
         return SBP_OK;
-    rank->kernels->update(sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_W]),
-                          sbp_rank_buffer(rank, instr->buffer[SBP_AT_W2]),
-                          sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_DW]),
-                          sbp_rank_buffer(rank, instr->buffer[SBP_AT_DW2]),
-                          sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED]),
-                          sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED2]),
-                          rank->program->shard[instr->tensor].elements, &update);
+    const struct sbp_rank_states at = sbp_rank_states(rank, instr);
+    rank->kernels->update(at.weight, at.state[0], at.gradient, at.gradient_master, at.state[1],
+                          at.state[2], at.count, &update);
     return SBP_OK;
 }
 
@@ -315,7 +328,9 @@ enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *
         [SBP_INSTR_ADD_GRADIENT] = run_add_gradient,
         [SBP_INSTR_OUTPUT_GRADIENT] = run_data,
         [SBP_INSTR_NORM] = run_norm,
+        [SBP_INSTR_COPY_IN] = sbp_rank_copy_states,
         [SBP_INSTR_UPDATE] = run_update,
+        [SBP_INSTR_COPY_OUT] = sbp_rank_copy_states,
     };
     return run[instr->kind](rank, instr, diag);
 }

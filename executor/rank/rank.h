@@ -11,16 +11,18 @@
 #include "costmodel/program/task.h"
 #include "executor/rank/rank_memory.h"
 
-/* Allocates the arena, zeroed, and turns to its first chunk. `arena` must outlive the rank;
- * `place`: in the mesh of the programs. E_MEMORY, E_UNSUPPORTED for matrices that are too large; on
- * failure nothing is left allocated. */
+/* Allocates the arena and its host's part, zeroed, and turns to its first chunk. `arena` must
+ * outlive the rank; `place`: in the mesh of the programs. E_MEMORY, E_UNSUPPORTED for matrices that
+ * are too large; on failure nothing is left allocated. */
 enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_stage_layout *arena,
                               const struct sbp_device_ops *device, enum sbp_real real,
                               uint64_t seed, int64_t place, struct sbp_channel *channel,
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_rank_close(struct sbp_rank *rank);
 
-/* An instruction of the chunk at hand. */
+/* Turns to the chunk and the bucket of a task. */
+void sbp_rank_turn_to(struct sbp_rank *rank, const struct sbp_task *task);
+/* An instruction of the chunk at hand, or the part of it that is of the bucket at hand. */
 enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *instr,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/math/random.h"
+#include "executor/rank/rank_states.h"
 
 /* Streams of the data: weights use their tensor's index under the run's own seed. */
 enum {
@@ -19,6 +20,8 @@ int64_t sbp_rank_element_bytes(const struct sbp_rank *rank, int buffer)
     const struct sbp_buffer *at = &rank->program->buffer[buffer];
     const bool is_wide =
         at->type == SBP_BUFFER_STATISTIC || at->use == SBP_USE_MOMENT || at->use == SBP_USE_MASTER;
+    if (at->use == SBP_USE_BUCKET) /* of several states each */
+        return sbp_program_buffer_bytes(rank->program, buffer) / at->elements;
     return at->type == SBP_BUFFER_INT32  ? (int64_t)sizeof(int32_t)
            : at->type == SBP_BUFFER_BYTE ? 1
            : is_wide                     ? rank->kernels->wide_bytes
@@ -28,10 +31,11 @@ int64_t sbp_rank_element_bytes(const struct sbp_rank *rank, int buffer)
 void sbp_rank_turn(struct sbp_rank *rank, int chunk)
 {
     rank->chunk = chunk;
+    rank->bucket = 0;
     rank->program = rank->arena->program[chunk];
 }
 
-/* A program has persistent buffers, then a frame, part by part, then the rest. */
+/* A program has persistent buffers, the bucket last, then a frame, part by part, then the rest. */
 static int64_t offset_of(const struct sbp_rank *rank, const struct sbp_buffer *buffer)
 {
     const struct sbp_program *program = rank->program;
@@ -39,6 +43,8 @@ static int64_t offset_of(const struct sbp_rank *rank, const struct sbp_buffer *b
     const int64_t *const frame_at =
         arena->frame_at[rank->chunk * arena->micro_batches + rank->micro_batch];
     int64_t offset = buffer->offset_bytes;
+    if (buffer->use == SBP_USE_BUCKET)
+        return arena->bucket_at;
     if (offset < program->persistent_bytes)
         return arena->states_at[rank->chunk] + offset;
     offset -= program->persistent_bytes;
@@ -175,31 +181,34 @@ static void fill_block(const struct sbp_rank *rank, const struct sbp_kernels *ke
 }
 
 /* A rank that holds a shard alone makes the block beside it for a moment. `kernels`: of the
- * buffer's type. */
+ * shard's type. `hosted`: the shard is in host memory. */
 static enum sbp_status fill_shard(struct sbp_rank *rank, const struct sbp_kernels *kernels,
-                                  int tensor, int buffer)
+                                  int tensor, void *shard, bool hosted)
 {
     const struct sbp_stretch stretch = sbp_rank_stretch(rank->program, tensor, rank->rank);
     const struct sbp_memory_ops *memory = rank->device->memory;
     const int64_t bytes = kernels->real_bytes;
     const int order = 0;
+    enum sbp_status status = SBP_OK;
     char *block = memory->allocate(block_elements(rank->program, tensor) * bytes);
     if (block == NULL)
         return SBP_E_MEMORY;
     fill_block(rank, kernels, tensor, block);
-    kernels->permute(sbp_rank_buffer(rank, buffer), block + stretch.first * bytes, 1,
-                     &stretch.count, &order);
+    if (hosted)
+        status = memory->to_host(shard, block + stretch.first * bytes, stretch.count * bytes);
+    else
+        kernels->permute(shard, block + stretch.first * bytes, 1, &stretch.count, &order);
     memory->release(block);
-    return SBP_OK;
+    return status;
 }
 
 /* A buffer of initial values, which is a shard from some ZeRO level on. A weight's are those of its
- * master copy, rounded. */
+ * master copy, rounded, wherever that is. */
 static enum sbp_status fill_states(struct sbp_rank *rank, const struct sbp_kernels *kernels,
                                    int tensor, int buffer, int sharded_from)
 {
     if (rank->program->shard[tensor].level >= sharded_from)
-        return fill_shard(rank, kernels, tensor, buffer);
+        return fill_shard(rank, kernels, tensor, sbp_rank_buffer(rank, buffer), false);
     fill_block(rank, kernels, tensor, sbp_rank_buffer(rank, buffer));
     return SBP_OK;
 }
@@ -212,6 +221,9 @@ static enum sbp_status fill_chunk(struct sbp_rank *rank)
             SBP_TRY(fill_states(rank, rank->kernels, t, buffer, 3));
         if (master >= 0)
             SBP_TRY(fill_states(rank, rank->wide, t, master, 1));
+        if (buffer >= 0 && rank->program->host_bytes > 0 && rank->program->bytes.master > 0)
+            SBP_TRY(fill_shard(rank, rank->wide, t,
+                               sbp_rank_hosted(rank, 0, rank->program->shard[t].begin), true));
     }
     return SBP_OK;
 }

@@ -25,6 +25,10 @@ struct sbp_rank {
     uint64_t seed;
     unsigned char *memory;         /* the arena, the device's */
     int64_t high_water_bytes;      /* end of the highest buffer touched */
+    unsigned char *host;           /* offloaded optimizer states, in host memory; NULL: none */
+    int64_t host_high_water_bytes; /* end of the highest one that was copied */
+    int64_t bucket;                /* of the task at hand (task.h) */
+    bool skips_copy;               /* tests only: states stay where they are */
     int64_t step;                  /* from 1 */
     int64_t micro_batch;           /* of the step */
     bool adds;                     /* gradients are added to those of the micro-batches before */
@@ -38,7 +42,7 @@ struct sbp_rank {
     struct sbp_loss_scaler scaler; /* of this rank; the ranks' agree */
 };
 
-/* Turns to a chunk of the stage. */
+/* Turns to a chunk of the stage, and to no bucket of it. */
 void sbp_rank_turn(struct sbp_rank *rank, int chunk);
 /* A buffer's memory, in the frame of the micro-batch at hand where frames hold it (NULL for -1),
  * and the block it holds. */

@@ -25,10 +25,13 @@ static enum sbp_status open_tasks(struct sbp_run_job *job, struct sbp_diag *diag
         result->most_tasks =
             tasks[stage].count > result->most_tasks ? tasks[stage].count : result->most_tasks;
         result->arena_bytes = bytes > result->arena_bytes ? bytes : result->arena_bytes;
+        if (job->step->memory[stage].host_bytes > result->host_bytes)
+            result->host_bytes = job->step->memory[stage].host_bytes;
     }
     SBP_TRY(sbp_message_plan_make(job->step, tasks,
                                   sbp_program_run_bytes(job->options->real).activation,
                                   &result->arena, &job->messages, diag));
+    SBP_TRY(sbp_sum_plan_make(job->step, tasks, &result->arena, &job->sums, diag));
     return sbp_run_predict(job->step, tasks, &result->arena, &result->prediction, diag);
 }
 
@@ -53,7 +56,7 @@ static enum sbp_status open_result(struct sbp_run_job *job, struct sbp_diag *dia
 }
 
 /* Sees that the ranks of this process find the address space for memory, kernels, and stacks, of a
- * rank and of its lane of messages, and keeps the kernels' part. */
+ * rank and of its lanes of messages and sums, and keeps the kernels' part. */
 static enum sbp_status keep_space(struct sbp_run_job *job, int64_t ranks, double values,
                                   struct sbp_diag *diag)
 {
@@ -62,7 +65,7 @@ static enum sbp_status keep_space(struct sbp_run_job *job, int64_t ranks, double
     void *all, *space;
     const int64_t bytes = ranks * SBP_KERNELS_CPU_SPACE_BYTES;
     (void)snprintf(what, sizeof what, "%lld rank%s", (long long)ranks, ranks == 1 ? "" : "s");
-    const int64_t whole = bytes + (int64_t)values + 2 * ranks * STACK_BYTES;
+    const int64_t whole = bytes + (int64_t)values + 3 * ranks * STACK_BYTES;
     SBP_TRY(sbp_machine_reserve(whole, what, &all, diag));
     sbp_machine_release(all, whole);
     SBP_TRY(sbp_machine_reserve(bytes, what, &space, diag));
@@ -87,7 +90,8 @@ static enum sbp_status prepare_process(struct sbp_run_job *job, struct sbp_diag 
     if (job->options->verify)
         SBP_TRY(sbp_verify_count(job->step, job->cluster, &job->verify, diag));
     if (sbp_run_is_mpi(job)) {
-        bytes = (double)job->result->arena_bytes + job->verify.rank_bytes +
+        bytes = (double)job->result->arena_bytes + (double)job->result->host_bytes +
+                job->verify.rank_bytes +
                 (sbp_launcher_rank() <= 0 ? job->verify.reference_bytes : 0);
         return keep_space(job, 1, bytes, diag);
     }

@@ -1,8 +1,9 @@
 /* A run: all ranks of a plan train some steps; the run times them and, if asked, verifies them.
  *
  * A plan promises which collectives each rank calls and how much memory it needs. Every rank logs
- * its calls and watches how much of its arena it touches, and both must equal the program's, step
- * by step. Rank 0 gathers times and findings and fills the result. See DESIGN.md, section 7.
+ * its calls and watches how much of its arena, and of host memory, it touches, and all must equal
+ * the program's, step by step. Rank 0 gathers times and findings and fills the result. See
+ * DESIGN.md, section 7.
  */
 #ifndef SBP_EXECUTOR_RUN_RUN_H
 #define SBP_EXECUTOR_RUN_RUN_H
@@ -76,8 +77,10 @@ struct sbp_run_result {
     const struct sbp_tasks *tasks; /* (stages) of a step */
     int64_t most_tasks;            /* of a stage */
     struct sbp_run_prediction prediction;
-    int64_t arena_bytes;        /* that the plan says, the most of a stage */
-    int64_t high_water_bytes;   /* the most over the ranks */
+    int64_t arena_bytes;      /* that the plan says, the most of a stage */
+    int64_t high_water_bytes; /* the most over the ranks */
+    int64_t host_bytes;       /* of offloaded states, that the plan says, the most of a stage */
+    int64_t host_high_water_bytes;
     struct sbp_run_odd odd;     /* the last step, where it was so */
     bool verified;              /* verification was asked for */
     struct sbp_finding finding; /* the first tensor that is off */

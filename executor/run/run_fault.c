@@ -34,6 +34,7 @@ enum sbp_status sbp_run_fault_before(struct sbp_run_fault *memory, enum sbp_faul
     if (fault == SBP_FAULT_LEAVE_OUT)
         rank->kernels->zero(sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_OUT]),
                             (int64_t)instr->inner_elements);
+    rank->skips_copy = fault == SBP_FAULT_NO_COPY && rank->bucket == 2 && rank->step > 1;
     memory->micro_batch = rank->micro_batch;
     if (fault == SBP_FAULT_FRAME)
         turn_frame(rank);
@@ -140,7 +141,7 @@ enum sbp_status sbp_run_fault_after(struct sbp_run_fault *memory, enum sbp_fault
                                     struct sbp_rank *rank, const struct sbp_instr *instr,
                                     struct sbp_diag *diag)
 {
-    rank->channel->skip = false;
+    rank->channel->skip = rank->skips_copy = false;
     rank->micro_batch = memory->micro_batch;
     spoil_result(rank, fault, instr);
     if (fault == SBP_FAULT_INFINITY)

@@ -19,6 +19,7 @@ enum sbp_fault {
     SBP_FAULT_STALL,     /* that rank never comes back from it */
     SBP_FAULT_INFINITY,  /* an element of a result, in 16 bits, is infinite on one rank in step 1 */
     SBP_FAULT_LOSS_SCALE, /* one rank of a stage has another loss scale in step 1 */
+    SBP_FAULT_NO_COPY,    /* from step 2 on the second bucket's states do not come, or do not go */
 };
 
 /* A rank's memory between the two calls, and from step to step; zeroed at first. */

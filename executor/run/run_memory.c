@@ -17,9 +17,11 @@ struct sbp_run_need sbp_run_need_of(const struct sbp_step *step,
 {
     const int stage = (int)(rank / step->mesh.devices);
     const double check = verify->rank_bytes + (rank == 0 ? verify->reference_bytes : 0);
+    const double states = (double)step->memory[stage].host_bytes;
     /* What is sent is copied once more, until it has left. */
     const double slots = 2 * sbp_actor_graph_bytes(&messages->graph, (int)rank);
-    return (struct sbp_run_need){(double)sbp_run_arena_bytes(step, stage) + slots + check, check};
+    const double arena = (double)sbp_run_arena_bytes(step, stage);
+    return (struct sbp_run_need){arena + states + slots + check, check};
 }
 
 void sbp_run_host_find(struct sbp_run_host *host)

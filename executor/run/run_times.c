@@ -25,9 +25,10 @@ static void add_stage(const struct sbp_step *step, int stage, const struct sbp_t
     double computed_s = 0, communicated_s = 0;
     for (int64_t i = 0; i < tasks->count; i++) {
         const struct sbp_instr *instr = sbp_task_instr(step, stage, &tasks->task[i]);
-        computed_s += compute_s == NULL ? instr->compute_s : compute_s[i];
-        communicated_s += instr->communication_s;
-        sums->beside_s += is_beside(instr) ? instr->communication_s : 0;
+        const struct sbp_task_price price = sbp_task_price(step, stage, &tasks->task[i]);
+        computed_s += compute_s == NULL ? price.compute_s : compute_s[i];
+        communicated_s += price.communication_s;
+        sums->beside_s += is_beside(instr) ? price.communication_s : 0;
     }
     sums->compute_s += computed_s;
     sums->communication_s += communicated_s;

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "executor/rank/rank_states.h"
 #include "executor/run/run_agree.h"
 #include "executor/run/run_memory.h"
 
@@ -31,10 +32,9 @@ static enum sbp_status takes_gradient(struct sbp_runner *runner, const struct sb
     *takes = isfinite(rank->grad_norm) || is_left_out(rank);
     if (is_left_out(rank))
         return SBP_OK;
+    const struct sbp_rank_states at = sbp_rank_states(rank, instr);
     if (rank->program->graph->training.clip_norm <= 0)
-        SBP_TRY(sbp_odd_layer_is_finite(
-            rank, sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_DW]),
-            rank->program->shard[instr->tensor].elements, runner->scratch, takes, diag));
+        SBP_TRY(sbp_odd_layer_is_finite(rank, at.gradient, at.count, runner->scratch, takes, diag));
     if (!*takes && runner->odd_gradient < 0)
         runner->odd_gradient = instr->tensor;
     return SBP_OK;
@@ -65,6 +65,29 @@ static enum sbp_status execute(struct sbp_runner *runner, const struct sbp_task 
                                                             runner->second_look, diag);
 }
 
+/* Whether sums beside the optimizer have a lane: where a second thread may communicate. Faults are
+ * planted in, and a second look is at, what is done in its place. */
+static bool has_sum_lane(const struct sbp_runner *runner)
+{
+    const struct sbp_channel *channel = &runner->channel;
+    return channel->ops->is_shared(channel->comm) && runner->second_look == NULL &&
+           runner->job->options->fault == SBP_FAULT_NONE;
+}
+
+/* Goes on when the sum is over; the lane takes its time. */
+static enum sbp_status wait_for_sum(struct sbp_runner *runner, int64_t index, double step_start_s,
+                                    struct sbp_diag *diag)
+{
+    const struct sbp_instr *instr = &runner->rank.program->instr[runner->tasks->task[index].instr];
+    if (runner->sums.running == NULL)
+        SBP_TRY(sbp_sum_lane_begin(&runner->sums, &runner->job->sums, &runner->rank, runner->tasks,
+                                   index, runner->intervals, step_start_s, diag));
+    sbp_post_wait_group(runner->channel.post, &(struct sbp_members){.axes = instr->box.axes});
+    const enum sbp_status status = sbp_sum_lane_wait(&runner->sums, diag);
+    sbp_post_wait(runner->channel.post, SBP_WAITS_NOT);
+    return status;
+}
+
 /* Runs a task and takes its time, without what verification adds to it and without the data of a
  * micro-batch that it begins. waited_s: what the rank waited for the message of the work that the
  * task begins, before it knew which one that is. */
@@ -76,9 +99,12 @@ static enum sbp_status execute_timed(struct sbp_runner *runner, int64_t index, d
     const struct sbp_channel *channel = &runner->channel;
     bool takes = true;
     sbp_post_task(channel->post, (int)index);
-    sbp_rank_turn(&runner->rank, task->chunk);
+    sbp_rank_turn_to(&runner->rank, task);
     if (task->begins)
         SBP_TRY(sbp_rank_begin_work(&runner->rank, task, diag));
+    if (sbp_task_sums_beside(&runner->rank.program->instr[task->instr], task) &&
+        has_sum_lane(runner))
+        return wait_for_sum(runner, index, step_start_s, diag);
     if (runner->rank.program->instr[task->instr].kind == SBP_INSTR_UPDATE)
         SBP_TRY(takes_gradient(runner, &runner->rank.program->instr[task->instr], &takes, diag));
     const double wall_s = sbp_clock_s(), compute_s = device->compute_s();
@@ -111,6 +137,17 @@ static enum sbp_status check_high_water(const struct sbp_runner *runner, struct 
                     sbp_runner_world_rank(runner), (long long)rounded, (long long)planned);
 }
 
+static enum sbp_status check_host(const struct sbp_runner *runner, struct sbp_diag *diag)
+{
+    const int64_t planned = runner->job->step->memory[runner->stage].host_bytes;
+    if (runner->rank.host_high_water_bytes == planned)
+        return SBP_OK;
+    return sbp_fail(diag, SBP_E_INTERNAL,
+                    "rank %d used %lld bytes of host memory, the plan says %lld",
+                    sbp_runner_world_rank(runner), (long long)runner->rank.host_high_water_bytes,
+                    (long long)planned);
+}
+
 static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_lane *lane,
                                  double start_s, struct sbp_rank_report *report,
                                  struct sbp_diag *diag)
@@ -140,12 +177,14 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, struct sbp_ra
     const double start_s = sbp_clock_s();
     SBP_TRY(sbp_message_lane_begin(&lane, &runner->job->messages, runner->tasks, &runner->channel,
                                    diag));
-    const enum sbp_status played = run_tasks(runner, &lane, start_s, report, diag);
+    enum sbp_status played = run_tasks(runner, &lane, start_s, report, diag);
+    played = sbp_sum_lane_end(&runner->sums, &runner->channel, played, diag);
     report->step.wall_s =
         sbp_clock_s() - start_s - (sbp_verify_spent(runner->verifier).wall_s - spent.wall_s);
     SBP_TRY(sbp_message_lane_end(&lane, played, diag));
     SBP_TRY(sbp_channel_check(&runner->channel, diag));
     SBP_TRY(check_high_water(runner, diag));
+    SBP_TRY(check_host(runner, diag));
     report->step.loss = sbp_rank_loss(&runner->rank);
     report->calls = runner->channel.call_count;
     report->has_loss = runner->layout.program[runner->layout.chunks - 1]->loss_buffer >= 0;
@@ -154,6 +193,7 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, struct sbp_ra
     report->step.loss_scale = runner->rank.scaler.scale;
     report->step.left_out = runner->rank.scaler.overflowed;
     report->high_water_bytes = (runner->rank.high_water_bytes + 63) / 64 * 64;
+    report->host_high_water_bytes = runner->rank.host_high_water_bytes;
     return SBP_OK;
 }
 

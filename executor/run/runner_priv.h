@@ -10,6 +10,7 @@
 #include "executor/run/run.h"
 #include "executor/run/run_fault.h"
 #include "executor/run/odd_layer.h"
+#include "executor/run/sum_lane.h"
 #include "executor/run/watch.h"
 #include "executor/verify/verify.h"
 
@@ -21,6 +22,7 @@ struct sbp_run_job {
     int64_t ranks;                    /* of all stages */
     const struct sbp_tasks *tasks;    /* (stages) of a step */
     struct sbp_message_plan messages; /* of all of them */
+    struct sbp_sum_plan sums;         /* beside the optimizer, likewise */
     const struct sbp_cluster *cluster;
     const struct sbp_run_options *options;
     struct sbp_run_result *result;
@@ -41,6 +43,7 @@ struct sbp_runner {
     struct sbp_channel channel;
     struct sbp_stage_layout layout; /* of the arena */
     struct sbp_rank rank;
+    struct sbp_sum_lane sums;           /* of the step under way */
     struct sbp_verifier *verifier;      /* NULL: no verification */
     struct sbp_run_interval *intervals; /* (tasks) */
     double *compute_s;                  /* (most tasks of a stage) to send, or received */
@@ -57,7 +60,7 @@ struct sbp_rank_report {
     struct sbp_run_step step;
     bool has_loss, has_odd_gradient;
     int calls;
-    int64_t high_water_bytes;
+    int64_t high_water_bytes, host_high_water_bytes;
 };
 
 /* Among the ranks of all stages. */

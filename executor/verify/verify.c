@@ -206,7 +206,9 @@ enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster 
     v->slots = sbp_verify_slot(v, rank->arena->chunks, 0);
     v->tokens = graph->global_batch * graph->sequence;
     enum sbp_status status = allocate(v);
-    if (status != SBP_OK)
+    if (status == SBP_OK)
+        status = sbp_verify_note_hosted(v, diag);
+    if (status == SBP_E_MEMORY)
         sbp_fail(diag, status, "out of memory for the verification");
     if (status == SBP_OK && sbp_verify_leads(v))
         status = open_reference(v, cluster, diag);
@@ -229,6 +231,9 @@ void sbp_verify_close(struct sbp_verifier *v)
     free(v->output);
     free(v->end_instr);
     free(v->updated);
+    for (int chunk = 0; v->hosted != NULL && chunk < v->rank->arena->chunks; chunk++)
+        free(v->hosted[chunk]);
+    free(v->hosted);
     for (int i = 0; i < 3; i++)
         free(v->before[i]);
     free(v->rounded);

@@ -3,6 +3,7 @@
 #define SBP_EXECUTOR_VERIFY_VERIFY_PRIV_H
 
 #include "base/math/half.h"
+#include "executor/rank/rank_states.h"
 #include "executor/verify/blocks_priv.h"
 #include "executor/verify/reference_priv.h"
 #include "executor/verify/verify.h"
@@ -35,6 +36,8 @@ struct sbp_verifier {
     struct sbp_loss_scaler scaler;   /* rank 0: what every rank's should be */
     bool overflows;                  /* rank 0: a gradient of the step is no finite number */
     uint64_t states; /* hash of this rank's states at the step's start, where the loss is scaled */
+    uint64_t **hosted; /* (chunks) (tensor_count + buckets) hashes of states in host memory as they
+                          were left, of a tensor's part of a bucket at their sum; NULL: none */
 };
 
 static inline int sbp_verify_rank(const struct sbp_verifier *v)
@@ -73,5 +76,8 @@ enum sbp_status sbp_verify_hash_memory(struct sbp_verifier *v, const char *from,
 /* Of this rank's part of a weight, and of its master copy, as they stand. */
 enum sbp_status sbp_verify_hash_weight(struct sbp_verifier *v, int tensor, uint64_t *hash,
                                        struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Notes what states in host memory the first step begins with. E_MEMORY. */
+enum sbp_status sbp_verify_note_hosted(struct sbp_verifier *v, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -1,5 +1,6 @@
 #include <math.h>
 
+#include "base/math/random.h"
 #include "executor/verify/verify_priv.h"
 
 enum { TAG_STEP = 13, TAG_SCALE = 14 };
@@ -146,6 +147,9 @@ static enum sbp_status hash_states(struct sbp_verifier *v, uint64_t *hash, struc
                                                    sbp_rank_element_bytes(rank, b),
                                                hash, diag));
     }
+    if (rank->arena->host_bytes > 0)
+        *hash =
+            *hash * 0x100000001b3 ^ sbp_hash_bytes(rank->host, (uint64_t)rank->arena->host_bytes);
     return SBP_OK;
 }
 

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "executor/verify/textbook_priv.h"
@@ -9,14 +10,74 @@ static double wide_at(const struct sbp_verifier *v, const void *values, int64_t 
     return values == NULL ? 0 : sbp_half_get(v->rank->wide->real, values, i);
 }
 
-/* The buffers of an UPDATE, at an element. */
+/* ---- states in host memory ----------------------------------------------------------------- */
+
+static enum sbp_status hash_part(struct sbp_verifier *v, const struct sbp_rank_states *part,
+                                 uint64_t *hash, struct sbp_diag *diag)
+{
+    *hash = 0;
+    for (int i = 0; i < 3; i++)
+        if (part->state[i] != NULL)
+            SBP_TRY(sbp_verify_hash_memory(v, part->state[i],
+                                           part->count * v->rank->kernels->wide_bytes, hash, diag));
+    return SBP_OK;
+}
+
+static enum sbp_status note_chunk(struct sbp_verifier *v, struct sbp_diag *diag)
+{
+    struct sbp_rank *rank = v->rank;
+    const struct sbp_buckets buckets = sbp_buckets_of(rank->program);
+    const int tensors = rank->program->graph->tensor_count;
+    uint64_t *hash = calloc((size_t)(tensors + buckets.count), sizeof *hash);
+    v->hosted[rank->chunk] = hash;
+    if (hash == NULL)
+        return SBP_E_MEMORY;
+    for (int t = 0; t < tensors; t++) {
+        const struct sbp_weight_shard *shard = &rank->program->shard[t];
+        const int64_t end = shard->begin + shard->elements;
+        for (int64_t b = shard->begin / buckets.parameters; b * buckets.parameters < end; b++) {
+            const struct sbp_rank_states part = sbp_rank_hosted_states(rank, t, b + 1);
+            SBP_TRY(hash_part(v, &part, &hash[t + b], diag));
+        }
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_verify_note_hosted(struct sbp_verifier *v, struct sbp_diag *diag)
+{
+    v->hosted = calloc((size_t)v->rank->arena->chunks, sizeof *v->hosted);
+    if (v->hosted == NULL)
+        return SBP_E_MEMORY;
+    for (int chunk = 0; chunk < v->rank->arena->chunks; chunk++) {
+        sbp_rank_turn(v->rank, chunk);
+        if (v->rank->program->host_bytes > 0)
+            SBP_TRY(note_chunk(v, diag));
+    }
+    return SBP_OK;
+}
+
+/* What comes to the device must be what went back from it in the step before. */
+static enum sbp_status check_hosted(struct sbp_verifier *v, int tensor,
+                                    const struct sbp_rank_states *part, struct sbp_diag *diag)
+{
+    uint64_t hash;
+    SBP_TRY(hash_part(v, part, &hash, diag));
+    if (hash != v->hosted[v->rank->chunk][tensor + v->rank->bucket - 1])
+        sbp_verify_report(v, "states since their update",
+                          v->rank->program->graph->tensor[tensor].name, sbp_verify_rank(v), -1,
+                          (double)NAN, (double)NAN, 0);
+    return SBP_OK;
+}
+
+/* ---- an update ------------------------------------------------------------------------------ */
+
+/* An UPDATE, and the elements of its part of a shard that are at hand. */
 struct update_at {
     const struct sbp_instr *instr;
     struct sbp_update update;
     struct sbp_textbook textbook;
+    struct sbp_rank_states part;
     char *state[3]; /* wide: the weight or its master copy, moments; NULL where there is none */
-    char *weight, *gradient;
-    char *gradient_master; /* NULL: there is none, nor a master copy */
     int64_t start, count;
 };
 
@@ -57,7 +118,7 @@ static void check_rounded(struct sbp_verifier *v, const struct update_at *at, in
     double nearest; /* room for any real */
     v->rank->kernels->from_wide(&nearest, &wide, 1);
     const struct sbp_parameter after = {.weight = sbp_verify_real(v, &nearest, 0)};
-    compare_update(v, at, &run, &after, &(struct sbp_parameter){0}, at->start + i);
+    compare_update(v, at, &run, &after, &(struct sbp_parameter){0}, at->part.first + at->start + i);
 }
 
 /* Compares one piece that has been updated; v->before holds what was, v->piece the gradient. */
@@ -72,8 +133,8 @@ static void check_piece(struct sbp_verifier *v, const struct update_at *at, void
         struct sbp_parameter after, bound;
         sbp_textbook_update(&at->textbook, sbp_verify_real(v, v->piece, i) / at->update.loss_scale,
                             &before, &after, &bound);
-        compare_update(v, at, &run, &after, &bound, at->start + i);
-        if (at->gradient_master != NULL)
+        compare_update(v, at, &run, &after, &bound, at->part.first + at->start + i);
+        if (at->part.gradient_master != NULL)
             check_rounded(v, at, i, run.weight);
     }
 }
@@ -84,11 +145,11 @@ static enum sbp_status run_piece(struct sbp_verifier *v, const struct update_at 
 {
     const struct sbp_kernels *kernels = v->rank->kernels;
     const int64_t skip = at->start * kernels->real_bytes;
-    const bool has_master = at->gradient_master != NULL;
+    const bool has_master = at->part.gradient_master != NULL;
     char *const converted =
-        has_master ? at->gradient_master + at->start * kernels->wide_bytes : NULL;
-    kernels->update(at->weight + skip, has_master ? state[0] : NULL, at->gradient + skip, converted,
-                    state[1], state[2], at->count, &at->update);
+        has_master ? at->part.gradient_master + at->start * kernels->wide_bytes : NULL;
+    kernels->update(at->part.weight + skip, has_master ? state[0] : NULL, at->part.gradient + skip,
+                    converted, state[1], state[2], at->count, &at->update);
     return v->rank->device->finish() == SBP_OK
                ? SBP_OK
                : sbp_fail(diag, SBP_E_BACKEND, "device %s failed", v->rank->device->name);
@@ -107,13 +168,13 @@ static enum sbp_status update_piece(struct sbp_verifier *v, const struct update_
         if (state[i] != NULL)
             SBP_TRY(sbp_rank_to_host(v->rank, v->before[i], state[i], at->count * wide, diag));
     }
-    SBP_TRY(sbp_rank_to_host(v->rank, v->piece, at->gradient + at->start * real, at->count * real,
-                             diag));
+    SBP_TRY(sbp_rank_to_host(v->rank, v->piece, at->part.gradient + at->start * real,
+                             at->count * real, diag));
     sbp_verify_spend_since(v, start);
     SBP_TRY(run_piece(v, at, state, diag));
     start = sbp_verify_start_of_check();
-    enum sbp_status status = sbp_rank_to_host(v->rank, v->rounded, at->weight + at->start * real,
-                                              at->count * real, diag);
+    enum sbp_status status = sbp_rank_to_host(
+        v->rank, v->rounded, at->part.weight + at->start * real, at->count * real, diag);
     for (int i = 0; i < 3 && status == SBP_OK; i++) {
         now[i] = state[i] == NULL ? NULL : (char *)v->before[i] + SBP_VERIFY_PIECE * sizeof(double);
         if (state[i] != NULL)
@@ -125,32 +186,44 @@ static enum sbp_status update_piece(struct sbp_verifier *v, const struct update_
     return status;
 }
 
+/* Notes what a part of an update has left: the states that go to the host, and the weight, once all
+ * of it is updated. */
+static enum sbp_status note_update(struct sbp_verifier *v, const struct update_at *at,
+                                   struct sbp_diag *diag)
+{
+    const struct sbp_rank *rank = v->rank;
+    const int tensor = at->instr->tensor;
+    if (rank->bucket > 0)
+        SBP_TRY(hash_part(v, &at->part, &v->hosted[rank->chunk][tensor + rank->bucket - 1], diag));
+    return at->part.first + at->part.count < rank->program->shard[tensor].elements
+               ? SBP_OK
+               : sbp_verify_hash_weight(v, tensor,
+                                        &v->updated[sbp_verify_slot(v, rank->chunk, tensor)], diag);
+}
+
 enum sbp_status sbp_verify_update(struct sbp_verifier *v, const struct sbp_instr *instr,
                                   struct sbp_diag *diag)
 {
     struct sbp_rank *rank = v->rank;
-    struct update_at at = {.instr = instr,
-                           .state = {sbp_rank_buffer(rank, instr->buffer[SBP_AT_W2]),
-                                     sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED]),
-                                     sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED2])},
-                           .weight = sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_W]),
-                           .gradient =
-                               sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_DW]),
-                           .gradient_master = sbp_rank_buffer(rank, instr->buffer[SBP_AT_DW2])};
-    const int64_t elements = rank->program->shard[instr->tensor].elements;
+    struct update_at at = {.instr = instr, .part = sbp_rank_states(rank, instr)};
+    struct sbp_spent start = sbp_verify_start_of_check();
+    if (rank->bucket > 0)
+        SBP_TRY(check_hosted(v, instr->tensor, &at.part, diag));
+    sbp_verify_spend_since(v, start);
     SBP_TRY(sbp_rank_prepare_update(rank, &at.update, diag));
     if (rank->scaler.overflowed)
         return SBP_OK;
+    memcpy(at.state, at.part.state, sizeof at.state);
     if (at.state[0] == NULL)
-        at.state[0] = at.weight;
+        at.state[0] = at.part.weight;
     at.textbook = sbp_textbook_make(&at.update, v->wide_u);
-    for (; at.start < elements; at.start += SBP_VERIFY_PIECE) {
-        at.count = elements - at.start < SBP_VERIFY_PIECE ? elements - at.start : SBP_VERIFY_PIECE;
+    for (; at.start < at.part.count; at.start += SBP_VERIFY_PIECE) {
+        const int64_t left = at.part.count - at.start;
+        at.count = left < SBP_VERIFY_PIECE ? left : SBP_VERIFY_PIECE;
         SBP_TRY(update_piece(v, &at, diag));
     }
-    const struct sbp_spent start = sbp_verify_start_of_check();
-    const enum sbp_status status = sbp_verify_hash_weight(
-        v, instr->tensor, &v->updated[sbp_verify_slot(v, rank->chunk, instr->tensor)], diag);
+    start = sbp_verify_start_of_check();
+    const enum sbp_status status = note_update(v, &at, diag);
     sbp_verify_spend_since(v, start);
     return status;
 }

@@ -360,8 +360,10 @@ enum sbp_status sbp_outer_search(const struct sbp_plan *given, const struct sbp_
                                      .arena.budget = request->search_memory,
                                      .cache.arena.budget = request->search_memory,
                                      .solve = {.asked = *request}};
-    e.solve.zero_is_free =
-        sbp_space_rule(request->space)->outer.per_layer_zero && !sbp_request_gives(request, "zero");
+    /* Sums beside the optimizer run over whole gradients (costmodel/program/runnable.h). */
+    const bool must_be_whole = request->runnable && given->cut.parallel.chunk_factor > 0;
+    e.solve.zero_is_free = sbp_space_rule(request->space)->outer.per_layer_zero &&
+                           !sbp_request_gives(request, "zero") && !must_be_whole;
     enum sbp_status status = sbp_pool_init(pool, &given->workload.model, arena, most);
     if (status == SBP_OK)
         status = run_search(&e);

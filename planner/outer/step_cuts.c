@@ -251,7 +251,8 @@ static enum sbp_status add_memory(struct lister *l, struct sbp_parallel parallel
 static unsigned step_levels(const struct lister *l, const struct sbp_parallel *parallel)
 {
     const bool ties = l->request->runnable && parallel->pipeline > 1 &&
-                      sbp_graph_is_tied(&l->given->graph) && !sbp_request_gives(l->request, "zero");
+                      sbp_graph_is_tied(&l->given->graph) &&
+                      !sbp_request_gives(l->request, "zero") && parallel->chunk_factor == 0;
     if (l->open.per_layer_zero)
         return ties ? 0xf : 0;
     return l->open.zero_levels;
@@ -369,7 +370,7 @@ static enum sbp_status add_all(struct lister *l)
 /* Keeps to cuts that run (costmodel/program/runnable.h); a schedule that is given does. */
 static void keep_runnable(struct lister *l)
 {
-    l->open.offload = l->open.allow_delayed_gradients = false;
+    l->open.allow_delayed_gradients = false;
     for (int schedule = 0; schedule < SBP_SCHEDULES; schedule++)
         if (!sbp_runnable_schedule((enum sbp_schedule)schedule))
             l->open.schedules &= ~(1u << schedule);

@@ -125,5 +125,7 @@ enum sbp_status sbp_verify_complete(struct sbp_flow *f)
         f->norm_sums != sbp_verify_norm_sums(f))
         return sbp_verify_refuse(f->c, "the norm of all gradients is formed %d and summed %d times",
                                  f->norms, f->norm_sums);
+    if (f->copies != (f->program->host_bytes > 0 ? 2 : 0))
+        return sbp_verify_refuse(f->c, "states in host memory are copied %d times", f->copies);
     return check_messages(f);
 }

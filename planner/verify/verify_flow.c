@@ -28,7 +28,9 @@ static unsigned sections_of(const struct sbp_flow *f, const struct sbp_instr *in
     case SBP_INSTR_GATHER:
         return f->held[instr->tensor].level < 3 ? AT(STEP) : forward | backward;
     case SBP_INSTR_NORM:
+    case SBP_INSTR_COPY_IN:
     case SBP_INSTR_UPDATE:
+    case SBP_INSTR_COPY_OUT:
         return AT(STEP);
     default:
         break;
@@ -92,6 +94,9 @@ static enum sbp_status check_instr(struct sbp_flow *f, const struct sbp_instr *i
         return sbp_verify_flow_norm(f);
     case SBP_INSTR_UPDATE:
         return sbp_verify_flow_update(f, instr);
+    case SBP_INSTR_COPY_IN:
+    case SBP_INSTR_COPY_OUT:
+        return sbp_verify_flow_states(f, instr);
     }
     return sbp_verify_refuse(f->c, "an instruction of no kind");
 }

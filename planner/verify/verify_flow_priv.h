@@ -28,6 +28,7 @@ struct sbp_flow {
     int *parts, *reader;          /* (tensor_count) parts of its gradient; its first */
     int sent[2], received[2];     /* messages forward, backward */
     int norms, norm_sums;
+    int copies; /* of offloaded states: to the device and back */
 };
 
 /* The check of one instruction, after those before it. */
@@ -87,6 +88,7 @@ struct sbp_dist sbp_verify_flow_partial(const struct sbp_dist *dist, sbp_axes sh
 sbp_verify_flow_check sbp_verify_flow_gather;
 sbp_verify_flow_check sbp_verify_flow_convert;
 sbp_verify_flow_check sbp_verify_flow_scatter;
+sbp_verify_flow_check sbp_verify_flow_states; /* offloaded ones, in or out */
 sbp_verify_flow_check sbp_verify_flow_update;
 sbp_verify_flow_check sbp_verify_flow_stage_sum;
 enum sbp_status sbp_verify_flow_norm(struct sbp_flow *flow) SBP_MUST_USE;

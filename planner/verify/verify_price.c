@@ -349,6 +349,9 @@ static enum sbp_status check_instr(struct ledger *l, const struct sbp_instr *ins
         communication_s = transfer_s(c, l->program, instr);
     } else if (instr->kind == SBP_INSTR_UPDATE) {
         compute_s = update_s(l, instr);
+    } else if (sbp_program_is_host_copy(instr)) {
+        compute_s =
+            (double)l->program->host_bytes / c->plan->workload.cluster.host_link_bytes_per_s;
     } else {
         compute_s = moved_s(l, instr);
     }
@@ -517,10 +520,5 @@ enum sbp_status sbp_verify_price(struct sbp_verification *c)
     }
     for (int piece = 0; piece < c->step->pieces; piece++)
         add_piece(c, &c->step->program[c->step->program_of[piece]], piece / c->step->stages, &sums);
-    /* Offloaded states come to the device and go back. */
-    for (int stage = 0; stage < c->step->stages; stage++)
-        if (c->step->memory[stage].host_bytes > 0)
-            sums.optimizer_s += 2 * (double)c->step->memory[stage].host_bytes /
-                                c->plan->workload.cluster.host_link_bytes_per_s;
     return check_totals(c, &sums);
 }

@@ -82,6 +82,17 @@ static bool is_summed(const struct sbp_flow *f, int tensor)
     return f->formed[tensor] == held->uses && sbp_verify_same(f->c, &f->gradient[tensor], &dist);
 }
 
+enum sbp_status sbp_verify_flow_states(struct sbp_flow *f, const struct sbp_instr *instr)
+{
+    const bool in = instr->kind == SBP_INSTR_COPY_IN;
+    const int bucket = instr->buffer[in ? SBP_AT_OUT : SBP_AT_IN];
+    if (f->copies++ != (in ? 0 : 1) || bucket < 0 ||
+        f->program->buffer[bucket].use != SBP_USE_BUCKET)
+        return sbp_verify_refuse(f->c, "%s: states do not pass through a bucket and back",
+                                 sbp_program_instr_name(instr->kind));
+    return SBP_OK;
+}
+
 enum sbp_status sbp_verify_flow_update(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const struct sbp_held_weight *held = &f->held[instr->tensor];
@@ -96,6 +107,8 @@ enum sbp_status sbp_verify_flow_update(struct sbp_flow *f, const struct sbp_inst
     if (f->norm_sums != sbp_verify_norm_sums(f))
         return sbp_verify_refuse(f->c, "%s: is updated before the norm of all gradients is summed",
                                  name);
+    if (f->program->host_bytes > 0 && f->copies != 1)
+        return sbp_verify_refuse(f->c, "%s: is updated while its states are on the host", name);
     if (f->program->shard[instr->tensor].elements != held->shard)
         return sbp_verify_refuse(f->c, "%s: %lld parameters are updated, the device has %lld", name,
                                  (long long)f->program->shard[instr->tensor].elements,

@@ -56,6 +56,20 @@ grep -q '^verified' "$folder/out"
 "$@" -n 4 "$run" "$folder/chunks.json" --backend mpi --verify --steps 2 >"$folder/out"
 grep -q '^verified' "$folder/out"
 
+# States in host memory, in several buckets; their gradients summed before, or beside the optimizer.
+for set in pipeline=2 chunk_factor=2; do
+    "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
+        --set micro_batch=4 --set offload=true --set bucket_parameters=5k --set $set \
+        --set cluster.device.host_link_bytes_per_s=1e10 --set cluster.device.host_memory_bytes=1e10 \
+        -o "$folder/hosted.json" >/dev/null
+    "$@" -n 4 "$run" "$folder/hosted.json" --backend mpi --verify --steps 3 \
+        --trace "$folder/hosted-trace.json" >"$folder/out"
+    grep -q '^verified' "$folder/out"
+    grep -q 'of host memory a rank, as the plan says$' "$folder/out"
+    grep -q '"copy-out {3}"' "$folder/hosted-trace.json"
+done
+grep -q '"all-reduce .* {2}"' "$folder/hosted-trace.json"
+
 status=0
 "$@" -n 3 "$run" "$folder/plan.json" --backend mpi --trace "$folder/none.json" \
     >"$folder/out" 2>"$folder/err" || status=$?

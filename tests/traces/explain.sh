@@ -39,9 +39,10 @@ for schedule in cdp-v1 cdp-v2; do
     traced $schedule work $gpt --set pipeline=4 --set schedule=$schedule --set allow_delayed_gradients=true
 done
 grep -q 'step 1' cdp-v1.trace || fail 'one step of cdp-v1'
-traced offload work $gpt --set pipeline=2 --set offload=true --set bucket_parameters=1k \
+traced offload task $gpt --set pipeline=2 --set offload=true --set bucket_parameters=1k \
     --set cluster.device.host_memory_bytes=1G --set cluster.device.host_link_bytes_per_s=1000000000
 grep -q 'copy [1-9]' offload.lanes || fail 'no copies'
+grep -q '"copy-in {1}"' offload.trace || fail 'no second bucket'
 grep -q 'send to next 4.*send to previous 4' 1f1b.lanes || fail 'no messages'
 
 # Where communication hides, tasks one after the other are not the step.

@@ -6,7 +6,11 @@ sbplan search --runnable tiny-gpt laptop-4 --set micro_batch=2 --set pipeline=1
 sbplan search --runnable tiny-gpt laptop-4 --set pipeline=2 | head -6
 sbplan search --runnable tiny-gpt laptop-4 --set pipeline=2 --set schedule=interleaved --set chunks=2 --set micro_batch=2 | head -6
 sbplan search --runnable tiny-gpt laptop-4 --set offload=true \
-    --set cluster.device.host_link_bytes_per_s=1e10 --set cluster.device.host_memory_bytes=1e10
+    --set cluster.device.host_link_bytes_per_s=1e10 --set cluster.device.host_memory_bytes=1e10 | head -8
+for set in chunk_factor=2 zero=1 clip_norm=1; do
+    sbplan search --runnable tiny-gpt laptop-4 --set offload=true --set chunk_factor=1 --set $set \
+        --set cluster.device.host_link_bytes_per_s=1e10 --set cluster.device.host_memory_bytes=1e10 | grep parallel
+done
 sbplan search --runnable tiny-gpt laptop-4 --set micro_batch=2 --set schedule=message-driven --set pipeline=4 | head -6
 sbplan search --runnable tiny-gpt laptop-4 --set micro_batch=2 --set schedule=cdp-v1
 # Micro-batches need no less memory where all of them are in flight.

@@ -92,6 +92,15 @@ int count_ties(const struct plan *plan, bool chunks)
     return ties;
 }
 
+bool sums_within(const struct plan *plan)
+{
+    bool sums = false;
+    for (int piece = 0; piece < plan->step.pieces && plan->step.micro_batches == 1; piece++)
+        for (int t = 0; t < plan->graph.tensor_count; t++)
+            sums |= plan->step.program[piece].shard[t].level >= 2;
+    return sums;
+}
+
 bool has_alike_ties(const struct plan *plan)
 {
     for (int t = 0; t < plan->graph.tensor_count; t++) {

@@ -22,6 +22,9 @@ void open_random(struct sbp_random *random, int kind, bool wide, bool cut,
                  enum sbp_boxing_mode boxing, enum sbp_real real, char *model, struct plan *plan);
 /* Weights that several pieces hold; `chunks`: of one stage. */
 int count_ties(const struct plan *plan, bool chunks);
+/* Whether whole gradients are summed within the only backward work, which the timeline counts at
+ * the step's end. */
+bool sums_within(const struct plan *plan);
 /* Whether stages and chunks that share a weight shard it alike; it is split alike by its roles. */
 bool has_alike_ties(const struct plan *plan);
 /* Fails the test on an error; the result is the caller's to free. */

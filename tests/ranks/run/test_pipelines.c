@@ -4,17 +4,6 @@
 #include "executor/run/run_times.h"
 #include "run_checks.h"
 
-/* Whether whole gradients are summed within the only backward work, which the timeline counts at
- * the step's end. */
-static bool sums_within(const struct plan *plan)
-{
-    bool sums = false;
-    for (int piece = 0; piece < plan->step.pieces && plan->step.micro_batches == 1; piece++)
-        for (int t = 0; t < plan->graph.tensor_count; t++)
-            sums |= plan->step.program[piece].shard[t].level >= 2;
-    return sums;
-}
-
 /* A stage has a frame for each micro-batch that the timeline has in flight, and more where arrivals
  * decide. */
 static void expect_frames(const struct plan *plan, int stage, int frames,

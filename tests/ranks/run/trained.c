@@ -49,7 +49,7 @@ static enum sbp_status open_trainee(const struct school *school, const struct sb
 static enum sbp_status do_task(struct sbp_rank *rank, const struct sbp_task *task,
                                struct sbp_diag *diag)
 {
-    sbp_rank_turn(rank, task->chunk);
+    sbp_rank_turn_to(rank, task);
     if (task->begins)
         SBP_TRY(sbp_rank_begin_work(rank, task, diag));
     SBP_TRY(sbp_rank_execute(rank, &rank->program->instr[task->instr], diag));

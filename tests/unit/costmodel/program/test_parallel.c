@@ -593,7 +593,11 @@ static void test_what_runs(void **state)
                              "legal are gpipe, 1f1b, interleaved, zero-bubble, message-driven",
                              NULL});
     p = plain, p.offload = true;
-    refused(&model, &strategy, &mesh, &p, (const char *[]){"offload", NULL});
+    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
+    p.chunk_factor = 2;
+    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
+    p.zero = 1;
+    refused(&model, &strategy, &mesh, &p, (const char *[]){"chunk_factor", NULL});
     /* Work that is repeated, sums that live on and what rests whole do. */
     for (int spare = 0; spare < 2; spare++) {
         strategy.op[0].role[0] =

@@ -1,7 +1,9 @@
 /* Oracles of the verification's own: central differences, and single-precision updates. */
 #include <malloc.h>
 #include <math.h>
+#include <string.h>
 
+#include "base/math/half.h"
 #include "executor/verify/reference_priv.h"
 #include "executor/verify/textbook_priv.h"
 #include "run_checks.h"
@@ -170,6 +172,7 @@ static struct sbp_update random_update(struct sbp_random *random)
                                .epsilon = 1e-8,
                                .weight_decay = sbp_random_below(random, 2) ? 0.1 : 0,
                                .gradient_scale = sbp_random_below(random, 2) ? 1 : 0.3,
+                               .loss_scale = 1,
                                .step = 1 + (int64_t)sbp_random_below(random, 5)};
 }
 
@@ -226,12 +229,44 @@ static void updates_follow_the_textbook(void **state)
     assert_true(found > moved * 9 / 10);
 }
 
+/* Updates of 16-bit weights are those of their master copies, whose rounded values they become. */
+static void updates_of_16_bits_are_their_masters(void **state)
+{
+    enum { ROUNDS = 2000 };
+    static const enum sbp_real reals[] = {SBP_REAL_BF16, SBP_REAL_FP16};
+    const struct sbp_kernels *wide = sbp_kernels_cpu(SBP_F32);
+    struct sbp_random random;
+    (void)state;
+    sbp_random_seed(&random, seed + 8);
+    for (int i = 0; i < ROUNDS; i++) {
+        const struct sbp_kernels *kernels = sbp_kernels_cpu(reals[i % 2]);
+        const struct sbp_update update = random_update(&random);
+        const float drawn = random_value(&random), weight = random_value(&random);
+        const float first = random_value(&random), second = fabsf(random_value(&random));
+        double gradient16, weight16, rounded; /* room for any real */
+        float converted, own[3] = {weight, first, second}, master[3] = {weight, first, second};
+        kernels->from_wide(&gradient16, &drawn, 1);
+        const float gradient = (float)sbp_half_get(reals[i % 2], &gradient16, 0);
+        wide->update(&own[0], NULL, &gradient, NULL, &own[1], &own[2], 1, &update);
+        kernels->update(&weight16, &master[0], &gradient16, &converted, &master[1], &master[2], 1,
+                        &update);
+        kernels->from_wide(&rounded, &own[0], 1);
+        if (memcmp(own, master, sizeof own) != 0 ||
+            memcmp(&weight16, &rounded, sizeof(uint16_t)) != 0)
+            fail_msg("seed %llu, optimizer %d: masters (%g, %g, %g), in 32 bits (%g, %g, %g)",
+                     (unsigned long long)seed, (int)update.optimizer, (double)master[0],
+                     (double)master[1], (double)master[2], (double)own[0], (double)own[1],
+                     (double)own[2]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(references_hold),
         cmocka_unit_test(counted_bytes_are_allocated),
         cmocka_unit_test(updates_follow_the_textbook),
+        cmocka_unit_test(updates_of_16_bits_are_their_masters),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

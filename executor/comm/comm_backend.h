@@ -22,6 +22,18 @@ static inline int64_t sbp_comm_real_bytes(enum sbp_real real)
     return real == SBP_F64 ? 8 : real == SBP_F32 ? 4 : 2;
 }
 
+/* Where an element stands. */
+static inline void *sbp_comm_place(void *buffer, int64_t element, enum sbp_real real)
+{
+    return (unsigned char *)buffer + element * sbp_comm_real_bytes(real);
+}
+
+static inline const void *sbp_comm_place_const(const void *buffer, int64_t element,
+                                               enum sbp_real real)
+{
+    return (const unsigned char *)buffer + element * sbp_comm_real_bytes(real);
+}
+
 /* An element of 16 bits as a number, and rounded back. */
 static inline float sbp_comm_load_half(uint16_t bits, enum sbp_real real)
 {

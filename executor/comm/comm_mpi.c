@@ -117,16 +117,6 @@ static void close_half_ops(struct sbp_comm *comm)
             (void)MPI_Op_free(&comm->half[i / 2][i % 2]);
 }
 
-static void *place_in(void *buffer, int64_t element, enum sbp_real real)
-{
-    return (unsigned char *)buffer + element * sbp_comm_real_bytes(real);
-}
-
-static const void *const_place_in(const void *buffer, int64_t element, enum sbp_real real)
-{
-    return (const unsigned char *)buffer + element * sbp_comm_real_bytes(real);
-}
-
 static int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -158,7 +148,7 @@ static enum sbp_status mpi_all_reduce(struct sbp_comm *comm, int group, void *bu
     SBP_TRY(find_member(comm, "all-reduce", group, count, buffer, buffer, &member));
     const MPI_Op op = op_of(comm, real, reduction);
     for (int64_t first = 0; first < count; first += SBP_MPI_PIECE)
-        MPI_TRY(&comm->diag, MPI_Allreduce, MPI_IN_PLACE, place_in(buffer, first, real),
+        MPI_TRY(&comm->diag, MPI_Allreduce, MPI_IN_PLACE, sbp_comm_place(buffer, first, real),
                 (int)smaller(count - first, SBP_MPI_PIECE), type_of(real), op, member->comm);
     return SBP_OK;
 }
@@ -171,7 +161,7 @@ static enum sbp_status mpi_broadcast(struct sbp_comm *comm, int group, int root,
     if (root < 0 || root >= member->size)
         return sbp_fail(&comm->diag, SBP_E_BACKEND, "broadcast: no member %d", root);
     for (int64_t first = 0; first < count; first += SBP_MPI_PIECE)
-        MPI_TRY(&comm->diag, MPI_Bcast, place_in(buffer, first, real),
+        MPI_TRY(&comm->diag, MPI_Bcast, sbp_comm_place(buffer, first, real),
                 (int)smaller(count - first, SBP_MPI_PIECE), type_of(real), root, member->comm);
     return SBP_OK;
 }
@@ -209,9 +199,9 @@ static enum sbp_status gather_piece(struct sbp_comm *comm, const struct member *
 {
     MPI_Datatype strided;
     SBP_TRY(strided_type(comm, piece, count, real, &strided));
-    const void *from = send == MPI_IN_PLACE ? send : const_place_in(send, first, real);
-    const int code = MPI_Allgather(from, (int)piece, type_of(real), place_in(receive, first, real),
-                                   1, strided, member->comm);
+    const void *from = send == MPI_IN_PLACE ? send : sbp_comm_place_const(send, first, real);
+    const int code = MPI_Allgather(from, (int)piece, type_of(real),
+                                   sbp_comm_place(receive, first, real), 1, strided, member->comm);
     const enum sbp_status status = check_mpi(&comm->diag, "MPI_Allgather", code);
     const enum sbp_status freed = check_mpi(&comm->diag, "MPI_Type_free", MPI_Type_free(&strided));
     return status != SBP_OK ? status : freed;
@@ -242,8 +232,8 @@ static enum sbp_status exchange_piece(struct sbp_comm *comm, const struct member
 {
     MPI_Datatype strided;
     SBP_TRY(strided_type(comm, piece, count, real, &strided));
-    const int code = MPI_Alltoall(const_place_in(send, first, real), 1, strided,
-                                  place_in(receive, first, real), 1, strided, member->comm);
+    const int code = MPI_Alltoall(sbp_comm_place_const(send, first, real), 1, strided,
+                                  sbp_comm_place(receive, first, real), 1, strided, member->comm);
     const enum sbp_status status = check_mpi(&comm->diag, "MPI_Alltoall", code);
     const enum sbp_status freed = check_mpi(&comm->diag, "MPI_Type_free", MPI_Type_free(&strided));
     return status != SBP_OK ? status : freed;
@@ -286,11 +276,12 @@ static enum sbp_status reduce_piece(struct sbp_comm *comm, const struct member *
 {
     SBP_TRY(reserve_scratch(comm, piece * member->size * sbp_comm_real_bytes(real)));
     for (int m = 0; m < member->size; m++)
-        memcpy(place_in(comm->scratch, piece * m, real),
-               const_place_in(send, count * m + first, real),
+        memcpy(sbp_comm_place(comm->scratch, piece * m, real),
+               sbp_comm_place_const(send, count * m + first, real),
                (size_t)(piece * sbp_comm_real_bytes(real)));
-    MPI_TRY(&comm->diag, MPI_Reduce_scatter_block, comm->scratch, place_in(receive, first, real),
-            (int)piece, type_of(real), op_of(comm, real, SBP_SUM), member->comm);
+    MPI_TRY(&comm->diag, MPI_Reduce_scatter_block, comm->scratch,
+            sbp_comm_place(receive, first, real), (int)piece, type_of(real),
+            op_of(comm, real, SBP_SUM), member->comm);
     return SBP_OK;
 }
 

@@ -25,12 +25,7 @@ void sbp_thread_call_describe(struct sbp_text *text, int rank, const struct sbp_
 /* A member's send buffer from an element on, as another member reads it. */
 static const void *block_of(const struct sbp_thread_call *call, int64_t first_element)
 {
-    return (const unsigned char *)call->send + first_element * sbp_comm_real_bytes(call->real);
-}
-
-static void *place_in(void *buffer, int64_t first_element, enum sbp_real real)
-{
-    return (unsigned char *)buffer + first_element * sbp_comm_real_bytes(real);
+    return sbp_comm_place_const(call->send, first_element, call->real);
 }
 
 static void copy(void *to, const void *from, int64_t count, enum sbp_real real)
@@ -110,7 +105,7 @@ static void move_all_reduce(const struct sbp_thread_call *calls, int size, int i
         const int64_t count = end - first < step ? end - first : step;
         fold_members(folded, calls, size, first, count);
         for (int m = 0; m < size; m++)
-            copy(place_in(calls[m].receive, first, own->real), folded, count, own->real);
+            copy(sbp_comm_place(calls[m].receive, first, own->real), folded, count, own->real);
     }
 }
 
@@ -118,8 +113,8 @@ static void move_all_gather(const struct sbp_thread_call *calls, int size, int i
 {
     const struct sbp_thread_call *const own = &calls[index];
     for (int m = 0; m < size; m++)
-        copy(place_in(own->receive, own->count * m, own->real), block_of(&calls[m], 0), own->count,
-             own->real);
+        copy(sbp_comm_place(own->receive, own->count * m, own->real), block_of(&calls[m], 0),
+             own->count, own->real);
 }
 
 static void move_reduce_scatter(const struct sbp_thread_call *calls, int size, int index)
@@ -130,7 +125,7 @@ static void move_reduce_scatter(const struct sbp_thread_call *calls, int size, i
     for (int64_t first = 0; first < own->count; first += step) {
         const int64_t count = own->count - first < step ? own->count - first : step;
         fold_members(folded, calls, size, own->count * index + first, count);
-        copy(place_in(own->receive, first, own->real), folded, count, own->real);
+        copy(sbp_comm_place(own->receive, first, own->real), folded, count, own->real);
     }
 }
 
@@ -138,7 +133,7 @@ static void move_all_to_all(const struct sbp_thread_call *calls, int size, int i
 {
     const struct sbp_thread_call *const own = &calls[index];
     for (int m = 0; m < size; m++)
-        copy(place_in(own->receive, own->count * m, own->real),
+        copy(sbp_comm_place(own->receive, own->count * m, own->real),
              block_of(&calls[m], own->count * index), own->count, own->real);
 }
 

@@ -103,6 +103,11 @@ static bool is_update(const struct sbp_instr *instr)
     return instr->kind == SBP_INSTR_UPDATE;
 }
 
+static bool is_host_copy(const struct sbp_instr *instr)
+{
+    return sbp_program_is_host_copy(instr);
+}
+
 static bool is_inner(const struct sbp_instr *instr)
 {
     return instr->op >= 0 &&
@@ -474,6 +479,12 @@ static bool faster_bucket(struct bench *b)
     return offload->buckets > 0;
 }
 
+static bool turned_copy(struct bench *b)
+{
+    b->instr->kind = b->instr->kind == SBP_INSTR_COPY_IN ? SBP_INSTR_COPY_OUT : SBP_INSTR_COPY_IN;
+    return true;
+}
+
 static bool better_objective(struct bench *b)
 {
     b->outcome.objective_s *= 1 - 1e-6;
@@ -610,6 +621,9 @@ static const struct corruption {
     {"a missing transfer", is_box, drop, NULL},
     {"a missing sum of a gradient", is_sum, drop, NULL},
     {"a missing update", is_update, drop, NULL},
+    {"a missing copy of states", is_host_copy, drop, NULL},
+    {"a copy of states the other way", is_host_copy, turned_copy, "through a bucket and back"},
+    {"a cheaper copy of states", is_host_copy, cheaper_compute, "price"},
     {"a missing forward pass", is_forward, drop, NULL},
     {"a missing collective inside", is_inner, missing_inner, "inside it is missing"},
     {"a missing addition", is_add, drop, NULL},

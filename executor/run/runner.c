@@ -349,9 +349,17 @@ static bool is_behind_odd(const struct sbp_runner *runner, int steps)
     return sbp_runner_leads(runner) && odd > 0 && steps > odd;
 }
 
+/* The last step whose list was gone through whole, if there is one: it is traced. */
+static int last_whole(const struct sbp_runner *runner)
+{
+    const int steps = runner->job->options->steps;
+    return has_flush(runner) || steps == 1 ? steps : steps - 1;
+}
+
 static enum sbp_status run_steps(struct sbp_runner *runner, struct sbp_diag *diag)
 {
     struct sbp_run_result *result = runner->job->result;
+    const int whole = last_whole(runner);
     bool ends = false;
     int steps = 0;
     SBP_TRY(announce(runner, 0, diag));
@@ -361,8 +369,11 @@ static enum sbp_status run_steps(struct sbp_runner *runner, struct sbp_diag *dia
         SBP_TRY(run_step(runner, steps, &ends, diag));
         if (!is_behind_odd(runner, ++steps))
             SBP_TRY(announce(runner, steps, diag));
+        if (steps == whole)
+            SBP_TRY(sbp_run_gather_intervals(runner, diag));
     }
-    SBP_TRY(sbp_run_gather_intervals(runner, diag));
+    if (ends && steps != whole)
+        SBP_TRY(sbp_run_gather_intervals(runner, diag));
     if (ends)
         SBP_TRY(find_odd_layer(runner, steps, diag));
     if (!sbp_runner_leads(runner))

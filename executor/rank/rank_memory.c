@@ -267,14 +267,27 @@ static int64_t valid_vocabulary(const struct sbp_graph *graph, enum table table)
     return 1;
 }
 
+/* The label of an id: far from it, and that of no other where they are no multiples of 5. */
+static uint64_t label_of(uint64_t id)
+{
+    return 5 * id + 3;
+}
+
 static int32_t table_entry(const struct sbp_rank *rank, enum table table, int64_t valid,
                            int64_t batch, int64_t position)
 {
+    enum { ONE_IN = 8 }; /* labels that are drawn all the same */
     if (table == TABLE_POSITIONS)
         return (int32_t)position;
     const uint64_t token = (uint64_t)(batch * rank->program->graph->sequence + position);
     const uint64_t stream = table == TABLE_IDS ? STREAM_IDS : STREAM_LABELS;
-    return (int32_t)(sbp_random_bits_at(rank->step_seed, stream, token) % (uint64_t)valid);
+    const uint64_t drawn = sbp_random_bits_at(rank->step_seed, stream, token);
+    const bool is_of_id = table == TABLE_LABELS && rank->labels == SBP_LABELS_OF_IDS;
+    if (!is_of_id || (drawn >> 32) % ONE_IN == 0)
+        return (int32_t)(drawn % (uint64_t)valid);
+    const int64_t ids = valid_vocabulary(rank->program->graph, TABLE_IDS);
+    const uint64_t id = (uint64_t)table_entry(rank, TABLE_IDS, ids, batch, position);
+    return (int32_t)(label_of(id) % (uint64_t)valid);
 }
 
 static enum sbp_status fill_table(struct sbp_rank *rank, enum table table, int buffer,

@@ -12,6 +12,10 @@
 #include "executor/device/device.h"
 #include "executor/rank/loss_scale.h"
 
+/* What labels of tokens are: drawn, so that there is nothing to learn; or, seven times in eight,
+ * that of the token's id. */
+enum sbp_token_labels { SBP_LABELS_DRAWN, SBP_LABELS_OF_IDS };
+
 struct sbp_rank {
     const struct sbp_stage_layout *arena; /* borrowed: its chunks and where they lie */
     const struct sbp_program *program;    /* of the chunk at work */
@@ -23,6 +27,7 @@ struct sbp_rank {
     struct sbp_layout layout;
     int64_t rank; /* its place in the program's mesh */
     uint64_t seed;
+    enum sbp_token_labels labels;
     unsigned char *memory;         /* the arena, the device's */
     int64_t high_water_bytes;      /* end of the highest buffer touched */
     unsigned char *host;           /* offloaded optimizer states, in host memory; NULL: none */

@@ -27,6 +27,7 @@ struct sbp_run_options {
                     whole */
     enum sbp_real real;
     uint64_t seed;
+    enum sbp_token_labels labels;
     const char *backend;       /* "threads", "mpi" or "nccl" */
     const char *device;        /* of sbp_device */
     struct sbp_done *progress; /* steps of this run and of others; rank 0 counts on. NULL: nobody

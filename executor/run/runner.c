@@ -408,6 +408,7 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
     SBP_TRY(sbp_stage_layout_make(job->step, runner->stage, &runner->arena, &runner->layout, diag));
     SBP_TRY(sbp_rank_open(&runner->rank, &runner->layout, device, job->options->real,
                           job->options->seed, ops->rank(comm) % devices, &runner->channel, diag));
+    runner->rank.labels = job->options->labels;
     sbp_post_stay(runner->post, SBP_STAYS_FILL, 0);
     runner->scratch = device->memory->allocate(sizeof(double));
     if (runner->scratch == NULL || sbp_rank_fill_weights(&runner->rank) != SBP_OK)

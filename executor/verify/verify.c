@@ -185,6 +185,7 @@ static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_c
         return status;
     }
     reference->post = v->channel->post;
+    reference->rank.labels = reference->shadow.labels = v->rank->labels;
     v->reference = reference;
     return SBP_OK;
 }

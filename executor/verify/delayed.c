@@ -11,7 +11,7 @@ static void list(struct sbp_delayed *delayed, double ***array[ARRAYS])
     array[1] = &delayed->older;
     array[2] = &delayed->gradient;
     array[3] = &delayed->sum;
-    array[4] = &delayed->variance;
+    array[4] = &delayed->inherited;
 }
 
 enum sbp_status sbp_delayed_open(struct sbp_delayed *delayed, const struct sbp_step *step,

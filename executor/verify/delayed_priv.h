@@ -17,10 +17,10 @@ struct sbp_delayed {
     const struct sbp_step *step; /* borrowed: its stages, schedule and micro-batches */
     int tensors;
     /* Whole weights, row-major; NULL for what is none. */
-    double **newest, **older; /* (tensors) theta_t, theta_{t-1} */
-    double **gradient;        /* (tensors) of the micro-batches so far */
-    double **sum, **variance; /* (tensors) of the absolute values of its terms; of the errors that
-                                 these bring along, -1: none, it is exactly 0 */
+    double **newest, **older;  /* (tensors) theta_t, theta_{t-1} */
+    double **gradient;         /* (tensors) of the micro-batches so far */
+    double **sum, **inherited; /* (tensors) of the absolute values of its terms; of the deviations
+                                  of errors that these bring along, -1: none, it is exactly 0 */
 };
 
 /* elements: (tensors) of each weight, 0 for what is none. On failure (E_MEMORY) close it all the

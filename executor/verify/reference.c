@@ -291,8 +291,7 @@ double sbp_reference_inherited(const struct sbp_reference *reference, int tensor
 {
     if (reference->delayed.step == NULL)
         return sbp_magnitude_inherited(reference->magnitude[tensor], index);
-    const double variance = reference->delayed.variance[tensor][index];
-    return variance < 0 ? -1 : sqrt(variance);
+    return reference->delayed.inherited[tensor][index];
 }
 
 /* ---- a step -------------------------------------------------------------------------------- */
@@ -502,8 +501,8 @@ static void load_weights(struct sbp_reference *reference, int op)
     }
 }
 
-/* Adds a micro-batch to the gradients, and to their sizes; the errors of one are not those of
- * another. */
+/* Adds a micro-batch to the gradients, and to their sizes. Its errors may be those of others, since
+ * all read the same weights. */
 static void add_gradients(struct sbp_reference *reference)
 {
     struct sbp_delayed *const delayed = &reference->delayed;
@@ -516,11 +515,10 @@ static void add_gradients(struct sbp_reference *reference)
         const double *gradient = elements > 0 ? gradient_of(reference, t) : NULL;
         for (int64_t i = 0; i < elements; i++) {
             const double inherited = sbp_magnitude_inherited(reference->magnitude[t], i);
-            const double before = first ? -1 : delayed->variance[t][i];
+            const double before = first ? -1 : delayed->inherited[t][i];
             delayed->gradient[t][i] = (first ? 0 : delayed->gradient[t][i]) + gradient[i];
             delayed->sum[t][i] = (first ? 0 : delayed->sum[t][i]) + reference->magnitude[t]->sum[i];
-            delayed->variance[t][i] =
-                inherited < 0 ? before : fmax(before, 0) + inherited * inherited;
+            delayed->inherited[t][i] = inherited < 0 ? before : fmax(before, 0) + inherited;
         }
     }
 }

@@ -39,6 +39,7 @@ struct options {
     bool bench;
     int rounds, warmup; /* of --bench; -1: not given */
     int dtype;          /* -1: as the plan */
+    int labels;         /* enum sbp_token_labels */
     bool json, help;
 };
 
@@ -48,6 +49,9 @@ struct options {
 
 static const char *const real_names[] = {
     [SBP_F32] = "f32", [SBP_F64] = "f64", [SBP_REAL_BF16] = "bf16", [SBP_REAL_FP16] = "f16", NULL};
+
+static const char *const label_names[] = {
+    [SBP_LABELS_DRAWN] = "drawn", [SBP_LABELS_OF_IDS] = "of-ids", NULL};
 
 /* The lists without "auto", which is what stands without the option. */
 static const struct sbp_option option_table[] = {
@@ -70,6 +74,9 @@ static const struct sbp_option option_table[] = {
      FIELD(CHOICE, dtype), .names = real_names},
     {"--seed", "N", "of weights, data and dropout (default 0)", FIELD(WHOLE, run.seed),
      .most = (int64_t)1 << 53},
+    {"--labels", "NAME",
+     "of tokens: drawn (default), or of-ids, seven in eight by their ids, which can be learnt",
+     FIELD(CHOICE, labels), .names = label_names},
     {"--deadline", "S",
      "seconds beside a step's predicted time for which ranks may wait (default 60)",
      FIELD(RATE, run.deadline_s), .most = 1000000000},
@@ -96,6 +103,7 @@ static enum sbp_status check_mode(const struct options *options, struct sbp_diag
 static void set_defaults(struct options *options)
 {
     options->run.trace = options->trace != NULL;
+    options->run.labels = (enum sbp_token_labels)options->labels;
     options->run.steps = options->run.steps > 0 ? options->run.steps : options->bench ? 3 : 1;
     options->rounds = options->rounds >= 0 ? options->rounds : SBP_BENCH_ROUNDS;
     options->warmup = options->warmup >= 0 ? options->warmup : 1;

@@ -364,7 +364,7 @@ static void add_memory(const struct sbp_program *program, struct sbp_totals *tot
     for (int i = 0; i < program->buffer_count; i++) {
         const int64_t bytes = sbp_program_slot_bytes(program, i);
         const enum sbp_buffer_use use = program->buffer[i].use;
-        if (use == SBP_USE_WEIGHT)
+        if (use == SBP_USE_WEIGHT || use == SBP_USE_VERSION)
             totals->weight_bytes += bytes;
         else if (use == SBP_USE_GRADIENT || use == SBP_USE_SUM)
             totals->gradient_bytes += bytes;

@@ -125,7 +125,7 @@ int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer)
     else if ((b->use == SBP_USE_GATHERED || b->use == SBP_USE_UNREDUCED) &&
              program->bytes.compute > 0)
         element = program->bytes.compute;
-    else if (b->use == SBP_USE_WEIGHT || b->use == SBP_USE_GATHERED)
+    else if (b->use == SBP_USE_WEIGHT || b->use == SBP_USE_VERSION || b->use == SBP_USE_GATHERED)
         element = program->bytes.weight;
     else if (b->use == SBP_USE_GRADIENT || b->use == SBP_USE_UNREDUCED)
         element = program->bytes.gradient;

@@ -41,6 +41,7 @@ enum sbp_frame_part {
 
 enum sbp_buffer_use {
     SBP_USE_WEIGHT,   /* persistent */
+    SBP_USE_VERSION,  /* another version of a weight, of an older step: persistent */
     SBP_USE_GRADIENT, /* of a weight, persistent */
     SBP_USE_SUM,      /* of a weight's gradients over micro-batches, persistent */
     SBP_USE_MOMENT,   /* optimizer state, persistent */
@@ -179,6 +180,7 @@ struct sbp_scope {
     const struct sbp_cluster *whole;     /* of all stages; borrowed. NULL: there is one stage */
     const int *holders; /* (tensor_count) stages that hold a weight; borrowed. NULL: one */
     const int *copies;  /* (tensor_count) chunks of the stage that do; borrowed. NULL: one */
+    int versions;       /* of each weight that the stage holds, 2 or fewer: one */
 };
 
 /* How the states of a weight are shared out: under ZeRO level 1 to 3 the i-th member of a group
@@ -203,9 +205,11 @@ struct sbp_program {
     struct sbp_instr *instr;
     struct sbp_buffer *buffer;
     int *weight_buffer, *gradient_buffer; /* (tensor_count), -1 where there is none */
-    int *first_moment, *second_moment;    /* (tensor_count), -1 where there is none */
-    int *master, *gradient_master;        /* (tensor_count), -1 where there is none */
-    struct sbp_weight_shard *shard;       /* (tensor_count) */
+    int *other_version; /* (tensor_count) where a weight has two versions, which take turns, step by
+                           step: the buffer of the other one; -1 */
+    int *first_moment, *second_moment; /* (tensor_count), -1 where there is none */
+    int *master, *gradient_master;     /* (tensor_count), -1 where there is none */
+    struct sbp_weight_shard *shard;    /* (tensor_count) */
     int64_t parameters; /* elements of weights that the device works with: whole blocks */
     int ids_buffer, labels_buffer, positions_buffer, loss_buffer; /* -1: none */
     int groups;                                                   /* of buffers */

@@ -78,6 +78,10 @@ static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const stru
     SBP_TRY(sbp_emit_buffer(c, SBP_USE_WEIGHT, SBP_BUFFER_REAL, tensor, dist,
                             plan->level < 3 ? plan->padded : plan->shard,
                             &program->weight_buffer[tensor]));
+    if (program->scope.versions > 1)
+        SBP_TRY(sbp_emit_buffer(c, SBP_USE_VERSION, SBP_BUFFER_REAL, tensor, dist,
+                                plan->level < 3 ? plan->padded : plan->shard,
+                                &program->other_version[tensor]));
     if (program->parallel.chunk_factor == 0)
         SBP_TRY(add_gradient(c, tensor, dist));
     program->parameters += plan->local;

@@ -76,32 +76,9 @@ static enum sbp_status check_axis(const struct sbp_graph *graph,
     return SBP_OK;
 }
 
-bool sbp_runnable_schedule(enum sbp_schedule schedule)
-{
-    return schedule == SBP_ONE_F_ONE_B || schedule == SBP_GPIPE || schedule == SBP_INTERLEAVED ||
-           schedule == SBP_ZERO_BUBBLE || schedule == SBP_MESSAGE_DRIVEN;
-}
-
-static const char *schedules_that_run(char *text, size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (int i = 0; i < SBP_SCHEDULES; i++)
-        if (sbp_runnable_schedule((enum sbp_schedule)i) && used < size)
-            used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "",
-                                     sbp_timeline_schedule_name((enum sbp_schedule)i));
-    return text;
-}
-
 static enum sbp_status check_parallel(const struct sbp_graph *graph,
                                       const struct sbp_parallel *parallel, struct sbp_diag *diag)
 {
-    char legal[160], list[128];
-    if (!sbp_runnable_schedule(parallel->schedule)) {
-        (void)snprintf(legal, sizeof legal, "legal are %s", schedules_that_run(list, sizeof list));
-        return refuse(diag, "parallel: schedule", sbp_timeline_schedule_name(parallel->schedule),
-                      legal);
-    }
     if (parallel->owner != SBP_OWNER_NONE)
         return refuse(diag, "parallel: owner", sbp_parallel_owner_name(parallel->owner),
                       "none is legal");

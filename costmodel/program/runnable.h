@@ -1,9 +1,9 @@
 /* Whether the executor can run a plan. Plans that it cannot run are still searched and priced.
  *
- * It runs stages, of several chunks, too, under the schedules below, micro-batches, states shared
- * out by ZeRO or in host memory, and recomputation; operators that it has kernels for, in roles
- * that split something or go on with partial sums, wherever activations rest. The check comes
- * before any allocation.
+ * It runs stages, of several chunks, too, under every schedule, micro-batches, states shared out by
+ * ZeRO or in host memory, and recomputation; operators that it has kernels for, in roles that split
+ * something or go on with partial sums, wherever activations rest. The check comes before any
+ * allocation.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_RUNNABLE_H
 #define SBP_COSTMODEL_PROGRAM_RUNNABLE_H
@@ -13,8 +13,6 @@
 
 /* Whether operators of an entry run in a role of it. */
 bool sbp_runnable_role(const struct sbp_role *role);
-
-bool sbp_runnable_schedule(enum sbp_schedule schedule);
 
 /* Whether some strategy of a model and a cut can run. Fails as the next one. */
 enum sbp_status sbp_runnable_begin(const struct sbp_graph *graph,

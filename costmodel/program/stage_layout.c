@@ -116,6 +116,13 @@ static void empty_regions(struct placing *p)
     }
 }
 
+/* Places the frames that micro-batches take in turn, one behind the other. */
+static void place_turns(struct placing *p)
+{
+    for (int64_t i = 0; i < p->layout->turns; i++)
+        begin_part(p, i, 0, SBP_FRAME_KEPT);
+}
+
 /* Sets the places of all frames within their regions; returns the bytes of these. */
 static int64_t place_frames(struct placing *p, bool alike, int stages,
                             const struct sbp_timeline_work *work, int64_t count)
@@ -123,7 +130,8 @@ static int64_t place_frames(struct placing *p, bool alike, int stages,
     int64_t bytes = 0;
     choose_slots(p, alike);
     empty_regions(p);
-    for (int64_t i = 0; i < count; i++)
+    place_turns(p);
+    for (int64_t i = 0; i < count && p->layout->turns == 0; i++)
         place_work(p, work[i].stage / stages, &work[i]);
     for (int chunk = 0; chunk < p->layout->chunks; chunk++)
         for (int part = 0; part < SBP_FRAME_PARTS; part++)
@@ -249,6 +257,8 @@ enum sbp_status sbp_stage_layout_make(const struct sbp_step *step, int stage,
         return said(status, diag);
     for (int chunk = 0; chunk < chunks; chunk++)
         layout->program[chunk] = sbp_step_chunk(step, stage, chunk);
+    if (sbp_timeline_delays_gradients(step->parallel.schedule))
+        layout->turns = step->stages - stage;
     const struct sbp_arena_mark mark = sbp_arena_mark(arena);
     SBP_TRY(sbp_stage_works(step, stage, arena, &work, &count, diag));
     status = lay_out(layout, step->stages, work, count);

@@ -77,6 +77,8 @@ static enum sbp_status compile_piece(struct job *job, int piece)
         }
     struct sbp_scope scope = job->scope;
     scope.copies = copies_of(step, request->graph, piece);
+    scope.versions =
+        sbp_timeline_weight_versions(step->parallel.schedule, step->stages, piece % step->stages);
     scope.first_op = step->first[piece];
     scope.end_op = step->first[piece + 1];
     SBP_TRY(sbp_program_make_scope(request->graph, &step->cluster, &step->mesh, request->strategy,

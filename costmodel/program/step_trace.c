@@ -212,6 +212,18 @@ void sbp_step_trace_played(const struct sbp_step *step, int stage, const struct 
     }
 }
 
+/* Without a flush as many micro-batches began before the step as begin in it for the next one. */
+static void hold_earlier(struct device *device)
+{
+    int earlier = 0;
+    for (int64_t i = 0; i < device->tasks->count; i++)
+        earlier += device->tasks->task[i].begins && device->tasks->task[i].is_ahead;
+    if (earlier == 0)
+        return;
+    device->process.held_bytes += earlier * cost_of(device, 0)->kept_bytes;
+    count_in_flight(&device->process, 0, earlier);
+}
+
 void sbp_step_trace_tasks(struct sbp_trace *trace, int pid, const char *process,
                           const struct sbp_step *step, int stage, const struct sbp_tasks *tasks,
                           const struct sbp_task_time *time)
@@ -223,6 +235,7 @@ void sbp_step_trace_tasks(struct sbp_trace *trace, int pid, const char *process,
     for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++)
         device.process.held_bytes += cost_of(&device, chunk)->static_bytes;
     sbp_trace_process(trace, pid, process);
+    hold_earlier(&device);
     count_bytes(&device.process, 0, device.process.held_bytes);
     for (int64_t end = 0; end < tasks->count;)
         end = draw_tasks(&device, next_work(&device, end));

@@ -124,6 +124,23 @@ static void mark_ends(struct sbp_tasks *tasks, int64_t first)
     tasks->task[tasks->count - 1].ends = true;
 }
 
+/* Without a flush frames are taken in turn, and the step does not say which: the layout does. */
+static int take_turn(struct lister *l, const struct sbp_timeline_work *work)
+{
+    l->frames.used = l->step->stages - l->stage;
+    return work->micro_batch % l->frames.used;
+}
+
+/* Whether a work reads the weights of one update less than its step could. Of cdp-v2's
+ * micro-batches so many begin before the update. */
+static bool is_stale(const struct lister *l, const struct sbp_timeline_work *work)
+{
+    const int ahead = l->step->stages - 1 - l->stage;
+    return l->step->parallel.schedule == SBP_CDP_V1 ||
+           (l->step->parallel.schedule == SBP_CDP_V2 &&
+            work->micro_batch % l->step->micro_batches < ahead);
+}
+
 static void add_work(struct lister *l, const struct sbp_timeline_work *work)
 {
     const int64_t first = l->tasks->count;
@@ -133,11 +150,15 @@ static void add_work(struct lister *l, const struct sbp_timeline_work *work)
     const int first_update = find_first_update(program);
     const int64_t holder = chunk * l->step->micro_batches + work->micro_batch;
     const bool last = kind == SBP_WORK_WEIGHT || !parts_backward(&l->step->parallel);
+    const bool flushes = !sbp_timeline_delays_gradients(l->step->parallel.schedule);
     const struct sbp_task task = {.chunk = (int16_t)chunk,
-                                  .micro_batch = work->micro_batch,
-                                  .frame = frame_of(&l->frames, kind, last, holder),
+                                  .micro_batch = (int)(work->micro_batch % l->step->micro_batches),
+                                  .frame = flushes ? frame_of(&l->frames, kind, last, holder)
+                                                   : take_turn(l, work),
                                   .work = (uint8_t)kind,
-                                  .adds = kind != SBP_WORK_FORWARD && l->began[chunk][kind]};
+                                  .adds = kind != SBP_WORK_FORWARD && l->began[chunk][kind],
+                                  .is_ahead = work->micro_batch >= l->step->micro_batches,
+                                  .is_stale = is_stale(l, work)};
     for (int i = 0; i < program->instr_count; i++)
         if (work_of(program, first_update, i) == kind)
             add_task(l, task, i);

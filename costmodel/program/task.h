@@ -18,6 +18,11 @@
  * whoever plays it takes forward works one after the other, and backward works likewise, but begins
  * one or the other by what has come. Gradients are summed in the order of micro-batches either way,
  * so that all orders compute the same.
+ *
+ * Without a flush (cdp) the list goes from behind the update of the step before to the step's own
+ * update, again and again: a stage begins with those of its tasks that are ahead, of the first
+ * step, and the last step leaves them out. A task is stale where it reads the weights of the step
+ * before the last update: under cdp-v1 all are, under cdp-v2 those of micro-batches that are ahead.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_TASK_H
 #define SBP_COSTMODEL_PROGRAM_TASK_H
@@ -34,7 +39,21 @@ struct sbp_task {
     uint8_t work;      /* enum sbp_work_kind; SBP_WORK_UPDATE for what runs once a step */
     bool begins, ends; /* the first, the last task of its work */
     bool adds;         /* its gradients are added to those of another micro-batch */
+    bool is_ahead;     /* its micro-batch is one of the step that follows */
+    bool is_stale;     /* it reads the older of two versions that its step may read */
 };
+
+/* The tasks of the list that a stage goes through. */
+enum sbp_round {
+    SBP_ROUND_WHOLE,
+    SBP_ROUND_AHEAD, /* before the first step: those that are ahead */
+    SBP_ROUND_LAST,  /* the last step: those that are not */
+};
+
+static inline bool sbp_task_is_in(const struct sbp_task *task, enum sbp_round round)
+{
+    return round == SBP_ROUND_WHOLE || task->is_ahead == (round == SBP_ROUND_AHEAD);
+}
 
 struct sbp_tasks {
     struct sbp_task *task;

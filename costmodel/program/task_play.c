@@ -2,29 +2,61 @@
 
 #include <math.h>
 
+/* Without a flush, steps that are played: the first fill the pipeline. */
+enum { FIRST_STEPS = 4, MOST_STEPS = 64 };
+static const double SAME_SHARE = 1e-12;
+
 /* A stage as far as it has played. */
 struct lane {
     int stage;
     const struct sbp_tasks *tasks;
     const double *length_s;
-    double *begin_s, *end_s;
+    double *begin_s, *end_s; /* of the last step */
     int64_t next;
     int64_t done[2]; /* forward, backward works, where arrivals decide */
+    int step;        /* that it plays; -1: what is ahead of the first one */
     double free_s, link_free_s[2];
-    double sums_free_s;   /* of sums beside the optimizer; < 0: there was none */
+    double sums_free_s; /* of sums beside the optimizer; < 0: there was none */
+    /* After each step: when the stage was through, and its links. All that follows depends on them:
+     * on its way is no message but the last one of a link. */
+    double after_s[MOST_STEPS][3];
     double *arrival_s[2]; /* (chunks, micro_batches) of activations, of gradients; < 0: not sent */
 };
 
 struct player {
     const struct sbp_step *step;
     struct lane *lane; /* (stages) */
+    int steps;
 };
 
-static const struct sbp_instr *next_instr(const struct player *player, const struct lane *lane)
+static bool is_due(const struct lane *lane)
 {
-    return lane->next < lane->tasks->count
-               ? sbp_task_instr(player->step, lane->stage, &lane->tasks->task[lane->next])
-               : NULL;
+    return sbp_task_is_in(&lane->tasks->task[lane->next],
+                          lane->step < 0 ? SBP_ROUND_AHEAD : SBP_ROUND_WHOLE);
+}
+
+static void keep_times(struct lane *lane)
+{
+    double *const after_s = lane->after_s[lane->step];
+    after_s[0] = lane->free_s;
+    after_s[1] = lane->link_free_s[0];
+    after_s[2] = lane->link_free_s[1];
+}
+
+/* Comes to the next task of its steps; NULL: it is through with all of them. */
+static const struct sbp_instr *next_instr(const struct player *player, struct lane *lane)
+{
+    while (lane->step < player->steps) {
+        while (lane->next < lane->tasks->count && !is_due(lane))
+            lane->next++;
+        if (lane->next < lane->tasks->count)
+            return sbp_task_instr(player->step, lane->stage, &lane->tasks->task[lane->next]);
+        if (lane->step >= 0)
+            keep_times(lane);
+        if (++lane->step < player->steps)
+            lane->next = 0;
+    }
+    return NULL;
 }
 
 static bool sums_stages(const struct sbp_instr *instr)
@@ -90,10 +122,11 @@ static bool receive(struct player *player, struct lane *lane, const struct sbp_i
     const struct sbp_task *task = &lane->tasks->task[lane->next];
     const int back = instr->section == SBP_SECTION_FORWARD ? 0 : 1;
     const int piece = task->chunk * player->step->stages + lane->stage;
-    const double arrival_s = *arrival_of(player, piece, back, task->micro_batch);
-    if (arrival_s < 0)
+    double *const arrival_s = arrival_of(player, piece, back, task->micro_batch);
+    if (*arrival_s < 0)
         return false;
-    const double there_s = fmax(lane->free_s, arrival_s);
+    const double there_s = fmax(lane->free_s, *arrival_s);
+    *arrival_s = -1;
     pass_by(lane, lane->free_s, there_s, there_s);
     return true;
 }
@@ -216,10 +249,10 @@ double **sbp_tasks_lengths(const struct sbp_step *step, const struct sbp_tasks *
     return length_s;
 }
 
-static enum sbp_status refuse(const struct player *player, struct sbp_diag *diag)
+static enum sbp_status refuse(struct player *player, struct sbp_diag *diag)
 {
     for (int stage = 0; stage < player->step->stages; stage++) {
-        const struct lane *lane = &player->lane[stage];
+        struct lane *const lane = &player->lane[stage];
         const struct sbp_instr *instr = next_instr(player, lane);
         if (instr != NULL)
             return sbp_fail(diag, SBP_E_INTERNAL,
@@ -248,7 +281,6 @@ static enum sbp_status open_lanes(struct player *player, const struct sbp_tasks 
             .stage = stage,
             .tasks = &tasks[stage],
             .length_s = length_s[stage],
-            .sums_free_s = -1,
             .begin_s = SBP_NEW(arena, double, tasks[stage].count + 1),
             .end_s = SBP_NEW(arena, double, tasks[stage].count + 1),
             .arrival_s = {SBP_NEW(arena, double, frames), SBP_NEW(arena, double, frames)}};
@@ -257,9 +289,97 @@ static enum sbp_status open_lanes(struct player *player, const struct sbp_tasks 
         if (lane->begin_s == NULL || lane->end_s == NULL || lane->arrival_s[0] == NULL ||
             lane->arrival_s[1] == NULL)
             return SBP_E_MEMORY;
+    }
+    return SBP_OK;
+}
+
+/* Plays so many steps from the begin. */
+static enum sbp_status play_steps(struct player *player, int steps, struct sbp_diag *diag)
+{
+    const struct sbp_step *step = player->step;
+    const int64_t frames = sbp_step_chunks(step) * step->micro_batches;
+    player->steps = steps;
+    for (int stage = 0; stage < step->stages; stage++) {
+        struct lane *const lane = &player->lane[stage];
+        lane->next = lane->done[0] = lane->done[1] = 0;
+        lane->step = sbp_timeline_delays_gradients(step->parallel.schedule) ? -1 : 0;
+        lane->free_s = lane->link_free_s[0] = lane->link_free_s[1] = 0;
+        lane->sums_free_s = -1;
         for (int64_t i = 0; i < frames; i++)
             lane->arrival_s[0][i] = lane->arrival_s[1][i] = -1;
     }
+    do
+        play_lists(player);
+    while (drive(player));
+    return refuse(player, diag);
+}
+
+/* Whether all stages and links are as they were so many steps before, and equally much later: then
+ * all later steps repeat. */
+static bool repeats(const struct player *player, int period, double *step_s)
+{
+    const int last = player->steps - 1;
+    const double all_s = player->lane[0].after_s[last][0];
+    const double lag_s = all_s - player->lane[0].after_s[last - period][0];
+    for (int stage = 0; stage < player->step->stages; stage++)
+        for (int i = 0; i < 3; i++) {
+            const double now_s = player->lane[stage].after_s[last][i];
+            const double before_s = player->lane[stage].after_s[last - period][i];
+            if (now_s > 0 && fabs(now_s - before_s - lag_s) > SAME_SHARE * all_s)
+                return false; /* 0: a link without messages */
+        }
+    *step_s = lag_s / period;
+    return true;
+}
+
+/* Stages that wait for each other may repeat only after a few steps. */
+static bool is_steady(const struct player *player, double *step_s)
+{
+    for (int period = 1; period < player->steps - 1; period++)
+        if (repeats(player, period, step_s))
+            return true;
+    return false;
+}
+
+/* Of stages that never are steady: the mean of the later half of the steps, where it is longest. */
+static double mean_step_s(const struct player *player)
+{
+    const int last = player->steps - 1, half = player->steps / 2;
+    double most_s = 0;
+    for (int stage = 0; stage < player->step->stages; stage++) {
+        const struct lane *lane = &player->lane[stage];
+        most_s = fmax(most_s, (lane->after_s[last][0] - lane->after_s[last - half][0]) / half);
+    }
+    return most_s;
+}
+
+/* Counts times from the first task of the step that was played last. */
+static void count_from_step(const struct player *player, const struct sbp_play *play)
+{
+    double first_s = INFINITY;
+    for (int stage = 0; stage < player->step->stages; stage++)
+        first_s = fmin(first_s, play->begin_s[stage][0]);
+    for (int stage = 0; stage < player->step->stages; stage++)
+        for (int64_t i = 0; i < player->lane[stage].tasks->count; i++) {
+            play->begin_s[stage][i] -= first_s;
+            play->end_s[stage][i] -= first_s;
+        }
+}
+
+/* Plays more and more steps until they take equally long. */
+static enum sbp_status play_steady(struct player *player, struct sbp_play *play,
+                                   struct sbp_diag *diag)
+{
+    bool is_over = false;
+    for (int steps = FIRST_STEPS; !is_over; steps *= 2) {
+        SBP_TRY(play_steps(player, steps, diag));
+        is_over = is_steady(player, &play->step_s);
+        if (!is_over && 2 * steps > MOST_STEPS) {
+            play->step_s = mean_step_s(player);
+            is_over = true;
+        }
+    }
+    count_from_step(player, play);
     return SBP_OK;
 }
 
@@ -271,10 +391,10 @@ enum sbp_status sbp_tasks_play(const struct sbp_step *step, const struct sbp_tas
     *play = (struct sbp_play){0};
     if (open_lanes(&player, tasks, length_s, arena, play) != SBP_OK)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the times of a step");
-    do
-        play_lists(&player);
-    while (drive(&player));
+    if (sbp_timeline_delays_gradients(step->parallel.schedule))
+        return play_steady(&player, play, diag);
+    SBP_TRY(play_steps(&player, 1, diag));
     for (int stage = 0; stage < step->stages; stage++)
         play->step_s = fmax(play->step_s, player.lane[stage].free_s);
-    return refuse(&player, diag);
+    return SBP_OK;
 }

@@ -8,7 +8,9 @@
  * optimizer follow each other likewise. Stages that sum together wait for the last of them. Played
  * with prices that is the step that a run predicts, with measured times the step that ranks with a
  * core each would have taken. Where nothing hides and no stages sum together, that is the
- * timeline's makespan, which does not wait for sums over stages. Lists that wait for each other for
+ * timeline's makespan, which does not wait for sums over stages. Without a flush steps follow each
+ * other until they take equally long (else, of many, their mean); cdp-v1's sums of gradients are
+ * waited for, which the timeline lets run beside the next step. Lists that wait for each other for
  * ever are found, and the task is named.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_TASK_PLAY_H
@@ -19,8 +21,8 @@
 struct sbp_play {
     double **begin_s; /* (stages, tasks) */
     double **end_s;   /* likewise; of a message when it is there, of its receipt when it was waited
-                         for */
-    double step_s;
+                         for; without a flush of the last step played, since its first task */
+    double step_s;    /* without a flush: from step to step */
 };
 
 /* Lengths of all tasks, (stages, tasks): what they compute for (NULL: by their prices), and the

@@ -170,6 +170,25 @@ static enum sbp_status arrange(struct sbp_timeline_run *run)
     return SBP_OK;
 }
 
+/* The works of a pipeline's stage between its updates of two steps: as in all others a forward and
+ * a backward pass take turns, and forward passes are ahead by the stages that follow. */
+static struct sbp_timeline_work *arrange_step(const struct sbp_timeline_run *run, int stage,
+                                              struct sbp_timeline_work *work)
+{
+    const int ahead = run->devices - 1 - stage;
+    for (int i = 0; i < run->micro_batches; i++) {
+        *work++ = sbp_timeline_work_of(SBP_WORK_FORWARD, stage, i + ahead);
+        *work++ = sbp_timeline_work_of(SBP_WORK_BACKWARD, stage, i);
+    }
+    return work;
+}
+
+int sbp_timeline_weight_versions(enum sbp_schedule schedule, int stages, int stage)
+{
+    const bool has_older = schedule == SBP_CDP_V1 || (schedule == SBP_CDP_V2 && stage + 1 < stages);
+    return has_older ? 2 : 1;
+}
+
 /* --- devices --- */
 
 /* Stage j's micro-batches take the device that was freed last, or a new one (section 4.3). */
@@ -667,6 +686,7 @@ static enum sbp_status simulate(struct sbp_timeline_run *run, struct sbp_arena *
 
 const struct sbp_schedule_entry sbp_schedule_cdp = {.takes_placement = true,
                                                     .check = check,
+                                                    .arrange = arrange_step,
                                                     .play = play,
                                                     .simulate = simulate,
                                                     .gate = gate,

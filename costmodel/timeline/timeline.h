@@ -44,6 +44,9 @@ const char *sbp_timeline_schedule_name(enum sbp_schedule schedule);
 /* Whether the schedule has no flush, so that a step also updates with gradients of an older state:
  * a different training from that of the other schedules. */
 bool sbp_timeline_delays_gradients(enum sbp_schedule schedule);
+/* Versions of its weights that a stage of a pipeline holds: two where micro-batches that began
+ * before an update are in flight after it, and where gradients are always of the older one. */
+int sbp_timeline_weight_versions(enum sbp_schedule schedule, int stages, int stage);
 
 /* On which devices cyclic data parallelism computes (Fournier and Oyallon, section 4). */
 #define SBP_PLACEMENT_MAP(X)                                                                       \

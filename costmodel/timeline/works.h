@@ -6,6 +6,9 @@
  * Under message-driven the first and the last stage have an order, too. Stages between them do what
  * has come: their forward works in order of micro-batches, their backward works likewise, and of
  * two that could go on the backward one (Myelin, algorithm 2).
+ *
+ * Without a flush (cdp) a step's works on a stage are those between the updates of two steps:
+ * forward passes of the step that follows are among them, of micro-batches that count on.
  */
 #ifndef SBP_COSTMODEL_TIMELINE_WORKS_H
 #define SBP_COSTMODEL_TIMELINE_WORKS_H
@@ -33,7 +36,8 @@ static inline bool sbp_timeline_is_driven(enum sbp_schedule schedule, int stages
 }
 
 /* The works of a device in order; costs of the request count for nothing. Where arrivals decide it
- * is the order that holds most micro-batches at a time. *work is the arena's. E_INPUT as
+ * is the order that holds most micro-batches at a time. cdp placed as a pipeline: micro_batch is
+ * that of the step, plus micro_batches for the next one. *work is the arena's. E_INPUT as
  * sbp_timeline_simulate; E_UNSUPPORTED: the schedule has no fixed order; E_MEMORY. */
 enum sbp_status sbp_timeline_works(const struct sbp_timeline_request *request, int device,
                                    struct sbp_arena *arena, struct sbp_timeline_work **work,

@@ -98,6 +98,7 @@ enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_c
                                     .step = step,
                                     .stage = (int)(rank / devices),
                                     .place = rank % devices,
+                                    .tasks = tasks,
                                     .kernels = kernels};
     const struct sbp_program *program = sbp_step_program(step, channel->stage);
     channel->element_bytes[0] = program->bytes.activation;
@@ -122,10 +123,11 @@ sbp_axes sbp_channel_work_axes(const struct sbp_channel *channel, const struct s
     return axes;
 }
 
-void sbp_channel_begin_step(struct sbp_channel *channel)
+void sbp_channel_begin_step(struct sbp_channel *channel, enum sbp_round round)
 {
     memset(channel->log, 0, (size_t)channel->call_count * sizeof *channel->log);
     channel->at = channel->logged = 0;
+    channel->round = round;
 }
 
 void sbp_channel_turn(struct sbp_channel *channel, int64_t task)
@@ -306,11 +308,13 @@ enum sbp_status sbp_channel_take(struct sbp_channel *channel, bool forward, void
 
 enum sbp_status sbp_channel_check(const struct sbp_channel *channel, struct sbp_diag *diag)
 {
-    const int common =
-        channel->logged < channel->call_count ? channel->logged : channel->call_count;
-    for (int i = 0; i < common; i++) {
+    int due = 0;
+    for (int i = 0; i < channel->call_count; i++) {
         const struct sbp_call *listed = &channel->calls[i];
         const struct sbp_logged_call *made = &channel->log[i];
+        if (!sbp_task_is_in(&channel->tasks->task[listed->instr], channel->round) ||
+            due++ >= channel->logged)
+            continue;
         const int64_t element_bytes = channel->element_bytes[listed->statistic];
         if (made->kind != listed->kind || made->axes != listed->axes ||
             made->count != listed->count || made->element_bytes != element_bytes)
@@ -323,9 +327,9 @@ enum sbp_status sbp_channel_check(const struct sbp_channel *channel, struct sbp_
                             sbp_collective_name(listed->kind), (unsigned)listed->axes,
                             (long long)listed->count, (long long)element_bytes);
     }
-    if (channel->logged != channel->call_count)
+    if (channel->logged != due)
         return sbp_fail(diag, SBP_E_INTERNAL, "a step made %d collective calls, the plan lists %d",
-                        channel->logged, channel->call_count);
+                        channel->logged, due);
     return SBP_OK;
 }
 

@@ -37,11 +37,13 @@ struct sbp_channel {
                       of the stage before */
     const struct sbp_kernels *kernels; /* of the run's real type */
     int group_count;
-    struct sbp_members *members;  /* (group_count) */
-    int *group;                   /* (group_count) handles of the backend */
-    const struct sbp_call *calls; /* the program's list of a step, (call_count) */
+    struct sbp_members *members;   /* (group_count) */
+    int *group;                    /* (group_count) handles of the backend */
+    const struct sbp_tasks *tasks; /* of the stage; borrowed */
+    const struct sbp_call *calls;  /* the program's list of a step, (call_count) */
     int call_count;
     int64_t element_bytes[2];          /* that the program is compiled for: [1] of statistics */
+    enum sbp_round round;              /* of the step under way: which of the calls it makes */
     struct sbp_logged_call *log;       /* of the step under way, (call_count) */
     int at, logged;                    /* the next entry; entries so far */
     double wall_s, cpu_s;              /* spent in the backend since the channel was opened */
@@ -99,9 +101,9 @@ enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
                                      struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Empties the log; turns to the entries of the task that comes next, where that is not the list's
- * next one; and compares the log with the program's list: E_INTERNAL names the first entry that
- * differs. */
-void sbp_channel_begin_step(struct sbp_channel *channel);
+ * next one; and compares the log with the program's list, as far as the round's tasks make its
+ * calls: E_INTERNAL names the first entry that differs. */
+void sbp_channel_begin_step(struct sbp_channel *channel, enum sbp_round round);
 void sbp_channel_turn(struct sbp_channel *channel, int64_t task);
 enum sbp_status sbp_channel_check(const struct sbp_channel *channel,
                                   struct sbp_diag *diag) SBP_MUST_USE;

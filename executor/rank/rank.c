@@ -297,6 +297,18 @@ enum sbp_status sbp_rank_prepare_update(struct sbp_rank *rank, struct sbp_update
     return SBP_OK;
 }
 
+void sbp_rank_bring_newest(struct sbp_rank *rank, int tensor)
+{
+    const int buffer = rank->program->weight_buffer[tensor], order = 0;
+    if (rank->program->other_version[tensor] < 0)
+        return;
+    void *const to = sbp_rank_shard(rank, tensor, buffer);
+    rank->version = 1 - rank->version;
+    const void *const from = sbp_rank_shard(rank, tensor, buffer);
+    rank->version = 1 - rank->version;
+    rank->kernels->permute(to, from, 1, &rank->program->shard[tensor].elements, &order);
+}
+
 static enum sbp_status run_update(struct sbp_rank *rank, const struct sbp_instr *instr,
                                   struct sbp_diag *diag)
 {
@@ -304,6 +316,7 @@ static enum sbp_status run_update(struct sbp_rank *rank, const struct sbp_instr 
     SBP_TRY(sbp_rank_prepare_update(rank, &update, diag));
     if (rank->scaler.overflowed)
         return SBP_OK;
+    sbp_rank_bring_newest(rank, instr->tensor);
     const struct sbp_rank_states at = sbp_rank_states(rank, instr);
     rank->kernels->update(at.weight, at.state[0], at.gradient, at.gradient_master, at.state[1],
                           at.state[2], at.count, &update);
@@ -338,7 +351,12 @@ enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *
 enum sbp_status sbp_rank_begin_work(struct sbp_rank *rank, const struct sbp_task *task,
                                     struct sbp_diag *diag)
 {
+    const int64_t step = rank->step + task->is_ahead;
+    const bool is_update = task->work == SBP_WORK_UPDATE;
     rank->adds = task->adds;
+    rank->frame = sbp_stage_frame(rank->arena, step - 1, task->micro_batch);
+    sbp_rank_turn_data(rank, step);
+    sbp_rank_turn_version(rank, is_update ? step : step - 1 - task->is_stale);
     if (task->work == SBP_WORK_FORWARD)
         return sbp_rank_begin_micro_batch(rank, task->micro_batch, diag);
     rank->micro_batch = task->micro_batch;

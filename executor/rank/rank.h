@@ -26,8 +26,9 @@ void sbp_rank_turn_to(struct sbp_rank *rank, const struct sbp_task *task);
 enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *instr,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Before the first task of a work, of the chunk at hand: turns to its micro-batch, and fills its
- * data before a forward work (E_MEMORY). After the last one: reads the loss of a forward work. */
+/* Before the first task of a work, of the chunk at hand: turns to its micro-batch, of this step or
+ * the next, and to the weights that it reads, or that an update writes, and fills its data before a
+ * forward work (E_MEMORY). After the last one: reads the loss of a forward work. */
 enum sbp_status sbp_rank_begin_work(struct sbp_rank *rank, const struct sbp_task *task,
                                     struct sbp_diag *diag) SBP_MUST_USE;
 enum sbp_status sbp_rank_end_work(struct sbp_rank *rank, const struct sbp_task *task,
@@ -46,5 +47,8 @@ double sbp_rank_loss(const struct sbp_rank *rank);
  * sum over the chunks and ranks of all stages, so that all leave it out or none. */
 enum sbp_status sbp_rank_prepare_update(struct sbp_rank *rank, struct sbp_update *update,
                                         struct sbp_diag *diag) SBP_MUST_USE;
+/* Before an update: copies what this rank updates of a weight from its newest version to the other
+ * one's place, which is at hand and where the update works. Nothing where there is one version. */
+void sbp_rank_bring_newest(struct sbp_rank *rank, int tensor);
 
 #endif

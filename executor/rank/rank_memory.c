@@ -35,13 +35,25 @@ void sbp_rank_turn(struct sbp_rank *rank, int chunk)
     rank->program = rank->arena->program[chunk];
 }
 
+void sbp_rank_turn_version(struct sbp_rank *rank, int64_t updates)
+{
+    rank->version = (int)(updates & 1);
+}
+
+static int version_of(const struct sbp_rank *rank, int buffer)
+{
+    const struct sbp_buffer *at = &rank->program->buffer[buffer];
+    const int other = at->use == SBP_USE_WEIGHT ? rank->program->other_version[at->tensor] : -1;
+    return rank->version == 1 && other >= 0 ? other : buffer;
+}
+
 /* A program has persistent buffers, the bucket last, then a frame, part by part, then the rest. */
 static int64_t offset_of(const struct sbp_rank *rank, const struct sbp_buffer *buffer)
 {
     const struct sbp_program *program = rank->program;
     const struct sbp_stage_layout *arena = rank->arena;
     const int64_t *const frame_at =
-        arena->frame_at[rank->chunk * arena->micro_batches + rank->micro_batch];
+        arena->frame_at[rank->chunk * arena->micro_batches + rank->frame];
     int64_t offset = buffer->offset_bytes;
     if (buffer->use == SBP_USE_BUCKET)
         return arena->bucket_at;
@@ -60,7 +72,7 @@ void *sbp_rank_buffer(struct sbp_rank *rank, int buffer)
 {
     if (buffer < 0)
         return NULL;
-    const struct sbp_buffer *at = &rank->program->buffer[buffer];
+    const struct sbp_buffer *at = &rank->program->buffer[version_of(rank, buffer)];
     const int64_t offset = offset_of(rank, at);
     const int64_t end = offset + at->elements * sbp_rank_element_bytes(rank, buffer);
     if (end > rank->high_water_bytes)
@@ -217,8 +229,11 @@ static enum sbp_status fill_chunk(struct sbp_rank *rank)
 {
     for (int t = 0; t < rank->program->graph->tensor_count; t++) {
         const int buffer = rank->program->weight_buffer[t], master = rank->program->master[t];
+        const int other = rank->program->other_version[t];
         if (buffer >= 0)
             SBP_TRY(fill_states(rank, rank->kernels, t, buffer, 3));
+        if (other >= 0)
+            SBP_TRY(fill_states(rank, rank->kernels, t, other, 3));
         if (master >= 0)
             SBP_TRY(fill_states(rank, rank->wide, t, master, 1));
         if (buffer >= 0 && rank->program->host_bytes > 0 && rank->program->bytes.master > 0)
@@ -252,14 +267,27 @@ static int64_t valid_vocabulary(const struct sbp_graph *graph, enum table table)
     return 1;
 }
 
+/* The label of an id: far from it, and that of no other where they are no multiples of 5. */
+static uint64_t label_of(uint64_t id)
+{
+    return 5 * id + 3;
+}
+
 static int32_t table_entry(const struct sbp_rank *rank, enum table table, int64_t valid,
                            int64_t batch, int64_t position)
 {
+    enum { ONE_IN = 8 }; /* labels that are drawn all the same */
     if (table == TABLE_POSITIONS)
         return (int32_t)position;
     const uint64_t token = (uint64_t)(batch * rank->program->graph->sequence + position);
     const uint64_t stream = table == TABLE_IDS ? STREAM_IDS : STREAM_LABELS;
-    return (int32_t)(sbp_random_bits_at(rank->step_seed, stream, token) % (uint64_t)valid);
+    const uint64_t drawn = sbp_random_bits_at(rank->step_seed, stream, token);
+    const bool is_of_id = table == TABLE_LABELS && rank->labels == SBP_LABELS_OF_IDS;
+    if (!is_of_id || (drawn >> 32) % ONE_IN == 0)
+        return (int32_t)(drawn % (uint64_t)valid);
+    const int64_t ids = valid_vocabulary(rank->program->graph, TABLE_IDS);
+    const uint64_t id = (uint64_t)table_entry(rank, TABLE_IDS, ids, batch, position);
+    return (int32_t)(label_of(id) % (uint64_t)valid);
 }
 
 static enum sbp_status fill_table(struct sbp_rank *rank, enum table table, int buffer,
@@ -293,9 +321,15 @@ void sbp_rank_begin_step(struct sbp_rank *rank, int64_t step)
     sbp_loss_scaler_begin_step(&rank->scaler);
     rank->grad_norm = -1;
     rank->step = step;
-    rank->step_seed = sbp_random_bits_at(rank->seed, UINT64_MAX, (uint64_t)step);
+    sbp_rank_turn_data(rank, step);
+    sbp_rank_turn_version(rank, step - 1);
     rank->loss = 0;
     rank->squares = 0;
+}
+
+void sbp_rank_turn_data(struct sbp_rank *rank, int64_t step)
+{
+    rank->step_seed = sbp_random_bits_at(rank->seed, UINT64_MAX, (uint64_t)step);
 }
 
 enum sbp_status sbp_rank_begin_micro_batch(struct sbp_rank *rank, int64_t micro_batch,

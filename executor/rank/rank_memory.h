@@ -12,6 +12,10 @@
 #include "executor/device/device.h"
 #include "executor/rank/loss_scale.h"
 
+/* What labels of tokens are: drawn, so that there is nothing to learn; or, seven times in eight,
+ * that of the token's id. */
+enum sbp_token_labels { SBP_LABELS_DRAWN, SBP_LABELS_OF_IDS };
+
 struct sbp_rank {
     const struct sbp_stage_layout *arena; /* borrowed: its chunks and where they lie */
     const struct sbp_program *program;    /* of the chunk at work */
@@ -23,6 +27,7 @@ struct sbp_rank {
     struct sbp_layout layout;
     int64_t rank; /* its place in the program's mesh */
     uint64_t seed;
+    enum sbp_token_labels labels;
     unsigned char *memory;         /* the arena, the device's */
     int64_t high_water_bytes;      /* end of the highest buffer touched */
     unsigned char *host;           /* offloaded optimizer states, in host memory; NULL: none */
@@ -31,9 +36,12 @@ struct sbp_rank {
     bool skips_copy;               /* tests only: states stay where they are */
     int64_t step;                  /* from 1 */
     int64_t micro_batch;           /* of the step */
+    int64_t frame;                 /* that it has, of those of its chunk */
+    int version;                   /* of a weight's two versions the one at hand: by how many
+                                      updates it has seen, modulo 2 */
     bool adds;                     /* gradients are added to those of the micro-batches before */
     double loss;                   /* of the micro-batches so far, summed over tokens */
-    uint64_t step_seed;            /* the data differ from step to step */
+    uint64_t step_seed;            /* of the micro-batch: data differ from step to step */
     double squares;                /* of the gradients of the chunks whose NORM is over */
     void *norm;                    /* what the last NORM wrote, the sum over ranks after it; NULL
                                       once it has been read */
@@ -44,8 +52,11 @@ struct sbp_rank {
 
 /* Turns to a chunk of the stage, and to no bucket of it. */
 void sbp_rank_turn(struct sbp_rank *rank, int chunk);
-/* A buffer's memory, in the frame of the micro-batch at hand where frames hold it (NULL for -1),
- * and the block it holds. */
+/* Turns to the weights as they are after so many updates, the last or the one before; at first both
+ * are the initial ones. Nothing where a weight has one version. */
+void sbp_rank_turn_version(struct sbp_rank *rank, int64_t updates);
+/* A buffer's memory, in the frame of the micro-batch at hand where frames hold it (NULL for -1), of
+ * the version at hand where it holds a weight, and the block it holds. */
 void *sbp_rank_buffer(struct sbp_rank *rank, int buffer);
 void sbp_rank_region(const struct sbp_rank *rank, int buffer, struct sbp_region *region);
 /* Whether this rank's coordinate is 0 on every axis of a set: the one member that counts. */
@@ -67,9 +78,12 @@ enum sbp_status sbp_rank_to_host(const struct sbp_rank *rank, void *host, const 
  * E_MEMORY. */
 enum sbp_status sbp_rank_fill_weights(struct sbp_rank *rank) SBP_MUST_USE;
 
-/* Begins a step, with the loss scale that follows from those before; and a micro-batch of it, whose
- * rows of the batch follow those of the one before: fills token ids, labels and positions. */
+/* Begins a step, with the loss scale that follows from those before and at the newest weights; and
+ * a micro-batch of it, whose rows of the batch follow those of the one before: fills token ids,
+ * labels and positions. */
 void sbp_rank_begin_step(struct sbp_rank *rank, int64_t step);
+/* The data of a step from now on, which may be that behind the one that began. */
+void sbp_rank_turn_data(struct sbp_rank *rank, int64_t step);
 enum sbp_status sbp_rank_begin_micro_batch(struct sbp_rank *rank, int64_t micro_batch,
                                            struct sbp_diag *diag) SBP_MUST_USE;
 /* The same of a tensor whose dimension 0 is the batch: with the micro-batch's place in it. */

@@ -29,9 +29,11 @@ static const struct sbp_instr *instr_of(const struct plan *plan, int stage, int6
     return sbp_task_instr(plan->step, stage, &plan->tasks[stage].task[task]);
 }
 
-static bool is_message(const struct sbp_instr *instr)
+/* Whether actors take it. */
+static bool is_message(const struct plan *plan, const struct sbp_instr *instr)
 {
-    return instr->kind == SBP_INSTR_SEND || instr->kind == SBP_INSTR_RECEIVE;
+    return (instr->kind == SBP_INSTR_SEND || instr->kind == SBP_INSTR_RECEIVE) &&
+           !sbp_timeline_delays_gradients(plan->step->parallel.schedule);
 }
 
 static int back_of(const struct sbp_instr *instr)
@@ -45,10 +47,12 @@ static enum sbp_status count_message(const struct plan *plan, int stage, int64_t
     struct traffic *traffic = &plan->traffic[stage];
     const int back = back_of(instr);
     int64_t bytes;
-    if (instr->kind == SBP_INSTR_RECEIVE)
-        traffic->taken[back]++;
-    if (instr->kind != SBP_INSTR_SEND)
+    if (!is_message(plan, instr))
         return SBP_OK;
+    if (instr->kind == SBP_INSTR_RECEIVE) {
+        traffic->taken[back]++;
+        return SBP_OK;
+    }
     const struct sbp_program *program =
         sbp_step_chunk(plan->step, stage, plan->tasks[stage].task[task].chunk);
     if (!sbp_mul_i64(program->buffer[instr->buffer[SBP_AT_IN]].elements, plan->real_bytes, &bytes))
@@ -140,7 +144,7 @@ static enum sbp_status set_order(const struct plan *plan, int stage, int rank,
         return SBP_E_MEMORY;
     for (int64_t i = 0; i < plan->tasks[stage].count; i++) {
         const struct sbp_instr *instr = instr_of(plan, stage, i);
-        if (is_message(instr))
+        if (is_message(plan, instr))
             order[count++] = instr->kind == SBP_INSTR_SEND ? actors->pass[back_of(instr)]
                                                            : actors->take[back_of(instr)];
     }

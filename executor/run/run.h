@@ -23,9 +23,11 @@ struct sbp_run_result;
 struct sbp_run_options {
     int steps;   /* >= 1 */
     bool verify; /* every step, against one device in double */
-    bool trace;  /* keep the intervals of the last step */
+    bool trace;  /* keep the intervals of the last step; without a flush of the one before, which is
+                    whole */
     enum sbp_real real;
     uint64_t seed;
+    enum sbp_token_labels labels;
     const char *backend;       /* "threads", "mpi" or "nccl" */
     const char *device;        /* of sbp_device */
     struct sbp_done *progress; /* steps of this run and of others; rank 0 counts on. NULL: nobody

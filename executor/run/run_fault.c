@@ -12,17 +12,18 @@ static enum sbp_status begin_first_rows(struct sbp_rank *rank, struct sbp_diag *
     return rank->micro_batch > 0 ? sbp_rank_begin_micro_batch(rank, 0, diag) : SBP_OK;
 }
 
-/* To the next micro-batch whose frame is elsewhere. */
+/* To the next frame that is elsewhere. */
 static void turn_frame(struct sbp_rank *rank)
 {
     const struct sbp_stage_layout *arena = rank->arena;
-    const int64_t own = rank->micro_batch;
+    const int64_t own = rank->frame;
+    const int64_t frames = arena->turns > 0 ? arena->turns : arena->micro_batches;
     const int64_t(*frame_at)[SBP_FRAME_PARTS] =
         (const int64_t(*)[SBP_FRAME_PARTS]) & arena->frame_at[rank->chunk * arena->micro_batches];
     do
-        rank->micro_batch = (rank->micro_batch + 1) % arena->micro_batches;
-    while (rank->micro_batch != own &&
-           frame_at[rank->micro_batch][SBP_FRAME_KEPT] == frame_at[own][SBP_FRAME_KEPT]);
+        rank->frame = (rank->frame + 1) % frames;
+    while (rank->frame != own &&
+           frame_at[rank->frame][SBP_FRAME_KEPT] == frame_at[own][SBP_FRAME_KEPT]);
 }
 
 enum sbp_status sbp_run_fault_before(struct sbp_run_fault *memory, enum sbp_fault fault,
@@ -36,8 +37,12 @@ enum sbp_status sbp_run_fault_before(struct sbp_run_fault *memory, enum sbp_faul
                             (int64_t)instr->inner_elements);
     rank->skips_copy = fault == SBP_FAULT_NO_COPY && rank->bucket == 2 && rank->step > 1;
     memory->micro_batch = rank->micro_batch;
+    memory->frame = rank->frame;
+    memory->version = rank->version;
     if (fault == SBP_FAULT_FRAME)
         turn_frame(rank);
+    if (fault == SBP_FAULT_VERSION && rank->step > 1) /* at first both are the same */
+        rank->version = 1 - rank->version;
     return fault == SBP_FAULT_ROWS ? begin_first_rows(rank, diag) : SBP_OK;
 }
 
@@ -143,6 +148,8 @@ enum sbp_status sbp_run_fault_after(struct sbp_run_fault *memory, enum sbp_fault
 {
     rank->channel->skip = rank->skips_copy = false;
     rank->micro_batch = memory->micro_batch;
+    rank->frame = memory->frame;
+    rank->version = memory->version;
     spoil_result(rank, fault, instr);
     if (fault == SBP_FAULT_INFINITY)
         spoil_element(rank, instr);

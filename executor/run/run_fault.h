@@ -20,12 +20,15 @@ enum sbp_fault {
     SBP_FAULT_INFINITY,  /* an element of a result, in 16 bits, is infinite on one rank in step 1 */
     SBP_FAULT_LOSS_SCALE, /* one rank of a stage has another loss scale in step 1 */
     SBP_FAULT_NO_COPY,    /* from step 2 on the second bucket's states do not come, or do not go */
+    SBP_FAULT_VERSION,    /* from step 2 on an instruction reads the other one of a weight's two
+                             versions, and an update works on the one that it should begin with */
 };
 
 /* A rank's memory between the two calls, and from step to step; zeroed at first. */
 struct sbp_run_fault {
-    void *kept;          /* the weight of the first step */
-    int64_t micro_batch; /* of the rank */
+    void *kept;                 /* the weight of the first step */
+    int64_t micro_batch, frame; /* of the rank */
+    int version;
 };
 
 /* At the beginning of a step, on a rank of the stage that the fault is planted in. */

@@ -12,7 +12,9 @@ static void keep_odd(struct sbp_run_result *result, int step, const struct sbp_r
     const bool is_handled = report->step.left_out && report->step.loss_scale > 1;
     const bool norm = !isfinite(report->step.grad_norm) && !is_handled;
     const char *what = loss ? "loss" : norm ? "gradient norm" : "gradient";
-    if ((!loss && !norm && !report->has_odd_gradient) || (result->odd.step > 0 && !loss))
+    const bool is_later = result->odd.step > 0 && result->odd.step <= step;
+    if ((!loss && !norm && !report->has_odd_gradient) || is_later ||
+        (result->odd.step > 0 && !loss))
         return;
     result->odd.step = step + 1;
     result->odd.what = what;

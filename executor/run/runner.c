@@ -148,6 +148,28 @@ static enum sbp_status check_host(const struct sbp_runner *runner, struct sbp_di
                     (long long)planned);
 }
 
+/* Without a flush a stage goes on with the next step while others are still at this one. */
+static bool has_flush(const struct sbp_runner *runner)
+{
+    return !sbp_timeline_delays_gradients(runner->job->step->parallel.schedule);
+}
+
+/* Whether ranks wait for each other before a step: verification looks at all of them. */
+static bool begins_together(const struct sbp_runner *runner)
+{
+    return has_flush(runner) || runner->verifier != NULL || runner->rank.step <= 1;
+}
+
+/* Passes by a work that is not in the round; a replay takes its arithmetic of the step before. */
+static void skip_work(struct sbp_runner *runner, int64_t first, int64_t end, double start_s)
+{
+    for (int64_t i = first; i < end; i++) {
+        runner->intervals[i].start_s = sbp_clock_s() - start_s;
+        runner->intervals[i].wall_s = runner->intervals[i].communication_s = 0;
+    }
+    sbp_channel_turn(&runner->channel, end);
+}
+
 static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_lane *lane,
                                  double start_s, struct sbp_rank_report *report,
                                  struct sbp_diag *diag)
@@ -159,6 +181,10 @@ static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_l
         const double waited_s = runner->tasks->begin[0] != NULL ? sbp_clock_s() - wall_s : 0;
         if (first == end)
             return sbp_rank_end_step(&runner->rank, diag);
+        if (!sbp_task_is_in(&runner->tasks->task[first], runner->channel.round)) {
+            skip_work(runner, first, end, start_s);
+            continue;
+        }
         for (int64_t i = first; i < end; i++) {
             SBP_TRY(execute_timed(runner, i, start_s, i == first ? waited_s : 0, diag));
             report->step.compute_s += runner->intervals[i].compute_s;
@@ -167,22 +193,27 @@ static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_l
     }
 }
 
-static enum sbp_status run_instructions(struct sbp_runner *runner, struct sbp_rank_report *report,
-                                        struct sbp_diag *diag)
+static enum sbp_status run_instructions(struct sbp_runner *runner, enum sbp_round round,
+                                        struct sbp_rank_report *report, struct sbp_diag *diag)
 {
     struct sbp_message_lane lane;
-    sbp_channel_begin_step(&runner->channel);
-    SBP_TRY(sbp_channel_barrier(&runner->channel, diag));
+    const bool together = begins_together(runner);
+    sbp_channel_begin_step(&runner->channel, round);
+    if (together)
+        SBP_TRY(sbp_channel_barrier(&runner->channel, diag));
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
-    const double start_s = sbp_clock_s();
+    const double start_s = together ? sbp_clock_s() : runner->through_s;
     SBP_TRY(sbp_message_lane_begin(&lane, &runner->job->messages, runner->tasks, &runner->channel,
                                    diag));
     enum sbp_status played = run_tasks(runner, &lane, start_s, report, diag);
     played = sbp_sum_lane_end(&runner->sums, &runner->channel, played, diag);
+    runner->through_s = sbp_clock_s();
     report->step.wall_s =
-        sbp_clock_s() - start_s - (sbp_verify_spent(runner->verifier).wall_s - spent.wall_s);
+        runner->through_s - start_s - (sbp_verify_spent(runner->verifier).wall_s - spent.wall_s);
     SBP_TRY(sbp_message_lane_end(&lane, played, diag));
     SBP_TRY(sbp_channel_check(&runner->channel, diag));
+    if (round == SBP_ROUND_AHEAD)
+        return SBP_OK;
     SBP_TRY(check_high_water(runner, diag));
     SBP_TRY(check_host(runner, diag));
     report->step.loss = sbp_rank_loss(&runner->rank);
@@ -231,6 +262,12 @@ static void stay(struct sbp_runner *runner, enum sbp_stay stays, int step)
         show_progress(runner, step, parts[stays]);
 }
 
+static enum sbp_round round_of(const struct sbp_runner *runner, int step)
+{
+    return has_flush(runner) || step + 1 < runner->job->options->steps ? SBP_ROUND_WHOLE
+                                                                       : SBP_ROUND_LAST;
+}
+
 static enum sbp_status run_step(struct sbp_runner *runner, int step, bool *ends,
                                 struct sbp_diag *diag)
 {
@@ -245,14 +282,23 @@ static enum sbp_status run_step(struct sbp_runner *runner, int step, bool *ends,
         SBP_TRY(sbp_verify_begin_step(runner->verifier, diag));
     }
     stay(runner, SBP_STAYS_STEP, step);
-    SBP_TRY(run_instructions(runner, &report, diag));
+    SBP_TRY(run_instructions(runner, round_of(runner, step), &report, diag));
     if (runner->verifier != NULL) {
         stay(runner, SBP_STAYS_VERIFY, step);
         SBP_TRY(sbp_verify_end_step(runner->verifier, diag));
     }
     stay(runner, SBP_STAYS_REPORT, step);
     SBP_TRY(sbp_run_gather_reports(runner, step, &report, diag));
-    return hear_verdict(runner, ends, diag);
+    return has_flush(runner) ? hear_verdict(runner, ends, diag) : SBP_OK;
+}
+
+/* Without a flush: what a stage does before its first step, for that step. */
+static enum sbp_status run_ahead(struct sbp_runner *runner, struct sbp_diag *diag)
+{
+    struct sbp_rank_report none = {0};
+    sbp_rank_begin_step(&runner->rank, 0);
+    stay(runner, SBP_STAYS_STEP, 0);
+    return run_instructions(runner, SBP_ROUND_AHEAD, &none, diag);
 }
 
 /* Tells whom it may concern how many steps are finished. */
@@ -281,7 +327,7 @@ static enum sbp_status find_odd_layer(struct sbp_runner *runner, int step, struc
     sbp_odd_layer_clear(&runner->rank);
     sbp_rank_begin_step(&runner->rank, step);
     stay(runner, SBP_STAYS_STEP, step - 1);
-    SBP_TRY(run_instructions(runner, &none, diag));
+    SBP_TRY(run_instructions(runner, SBP_ROUND_WHOLE, &none, diag));
     own.rank = sbp_runner_world_rank(runner);
     if (!sbp_runner_leads(runner))
         return sbp_channel_send(&runner->channel, 0, SBP_TAG_ODD, &own, sizeof own, diag);
@@ -295,22 +341,44 @@ static enum sbp_status find_odd_layer(struct sbp_runner *runner, int step, struc
     return SBP_OK;
 }
 
+/* A run ends with its first odd step. Without a flush others have begun the next one by then, and
+ * go on: their steps do not count. */
+static bool is_behind_odd(const struct sbp_runner *runner, int steps)
+{
+    const int odd = runner->job->result->odd.step;
+    return sbp_runner_leads(runner) && odd > 0 && steps > odd;
+}
+
+/* The last step whose list was gone through whole, if there is one: it is traced. */
+static int last_whole(const struct sbp_runner *runner)
+{
+    const int steps = runner->job->options->steps;
+    return has_flush(runner) || steps == 1 ? steps : steps - 1;
+}
+
 static enum sbp_status run_steps(struct sbp_runner *runner, struct sbp_diag *diag)
 {
     struct sbp_run_result *result = runner->job->result;
+    const int whole = last_whole(runner);
     bool ends = false;
     int steps = 0;
     SBP_TRY(announce(runner, 0, diag));
+    if (!has_flush(runner))
+        SBP_TRY(run_ahead(runner, diag));
     while (steps < runner->job->options->steps && !ends) {
         SBP_TRY(run_step(runner, steps, &ends, diag));
-        SBP_TRY(announce(runner, ++steps, diag));
+        if (!is_behind_odd(runner, ++steps))
+            SBP_TRY(announce(runner, steps, diag));
+        if (steps == whole)
+            SBP_TRY(sbp_run_gather_intervals(runner, diag));
     }
-    SBP_TRY(sbp_run_gather_intervals(runner, diag));
+    if (ends && steps != whole)
+        SBP_TRY(sbp_run_gather_intervals(runner, diag));
     if (ends)
         SBP_TRY(find_odd_layer(runner, steps, diag));
     if (!sbp_runner_leads(runner))
         return SBP_OK;
-    result->steps = steps;
+    result->steps = is_behind_odd(runner, steps) ? result->odd.step : steps;
     if (runner->verifier != NULL) {
         const struct sbp_verify_outcome *outcome = sbp_verify_outcome(runner->verifier);
         result->finding = outcome->first;
@@ -340,6 +408,7 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
     SBP_TRY(sbp_stage_layout_make(job->step, runner->stage, &runner->arena, &runner->layout, diag));
     SBP_TRY(sbp_rank_open(&runner->rank, &runner->layout, device, job->options->real,
                           job->options->seed, ops->rank(comm) % devices, &runner->channel, diag));
+    runner->rank.labels = job->options->labels;
     sbp_post_stay(runner->post, SBP_STAYS_FILL, 0);
     runner->scratch = device->memory->allocate(sizeof(double));
     if (runner->scratch == NULL || sbp_rank_fill_weights(&runner->rank) != SBP_OK)

@@ -46,6 +46,7 @@ struct sbp_runner {
     struct sbp_sum_lane sums;           /* of the step under way */
     struct sbp_verifier *verifier;      /* NULL: no verification */
     struct sbp_run_interval *intervals; /* (tasks) */
+    double through_s;                   /* the clock at the end of the last step's tasks */
     double *compute_s;                  /* (most tasks of a stage) to send, or received */
     void *scratch;                      /* one real on the device */
     int odd_gradient;                   /* the first tensor of the step that has one; -1: none */

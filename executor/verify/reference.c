@@ -49,6 +49,11 @@ int sbp_reference_end_instr(const struct sbp_program *program, int tensor)
     return found;
 }
 
+static bool delays(const struct sbp_step *step)
+{
+    return step != NULL && sbp_timeline_delays_gradients(step->parallel.schedule);
+}
+
 /* ---- opening and closing ------------------------------------------------------------------- */
 
 static enum sbp_status compile(struct sbp_reference *reference, const struct sbp_cluster *cluster,
@@ -99,10 +104,11 @@ static enum sbp_status open_output(struct sbp_reference *reference, int tensor)
     reference->output[tensor] = output;
     if (output == NULL)
         return SBP_E_MEMORY;
+    const int64_t all = tokens * reference->micro_batches;
     output->features = features;
-    output->value = SBP_NEW(&reference->arena, double, tokens *features);
-    output->sum = SBP_NEW(&reference->arena, double, tokens *features);
-    output->inherited = SBP_NEW(&reference->arena, double, tokens);
+    output->value = SBP_NEW(&reference->arena, double, all *features);
+    output->sum = SBP_NEW(&reference->arena, double, all *features);
+    output->inherited = SBP_NEW(&reference->arena, double, all);
     return output->value == NULL || output->sum == NULL || output->inherited == NULL ? SBP_E_MEMORY
                                                                                      : SBP_OK;
 }
@@ -122,6 +128,20 @@ static enum sbp_status open_sizes(struct sbp_reference *reference)
             SBP_TRY(open_output(reference, t));
     }
     return SBP_OK;
+}
+
+static enum sbp_status open_delayed(struct sbp_reference *reference, const struct sbp_step *step)
+{
+    const struct sbp_graph *graph = &reference->graph;
+    int64_t *elements = SBP_NEW(&reference->arena, int64_t, graph->tensor_count + 1);
+    if (elements == NULL)
+        return SBP_E_MEMORY;
+    for (int t = 0; t < graph->tensor_count; t++) {
+        const int buffer = reference->program.weight_buffer[t];
+        elements[t] = buffer < 0 ? 0 : reference->program.buffer[buffer].elements;
+    }
+    reference->layout.turns = reference->shadow_layout.turns = 1; /* one at a time */
+    return sbp_delayed_open(&reference->delayed, step, elements, graph->tensor_count);
 }
 
 /* Host memory and host kernels, whatever the run's device is. */
@@ -146,23 +166,28 @@ static enum sbp_status open_ranks(struct sbp_reference *reference, uint64_t seed
 
 /* Graph and programs, without memory for the values in them. */
 static enum sbp_status prepare(struct sbp_reference *reference, const struct sbp_graph *graph,
-                               const struct sbp_cluster *cluster, struct sbp_diag *diag)
+                               const struct sbp_cluster *cluster, const struct sbp_step *step,
+                               struct sbp_diag *diag)
 {
-    SBP_TRY(sbp_cut_graph(graph, graph->global_batch, &reference->arena, &reference->graph, diag));
+    reference->micro_batches = delays(step) ? step->micro_batches : 1;
+    SBP_TRY(sbp_cut_graph(graph, graph->global_batch / reference->micro_batches, &reference->arena,
+                          &reference->graph, diag));
     reference->graph.training = (struct sbp_training){.update = {.optimizer = SBP_SGD}};
     return compile(reference, cluster, diag);
 }
 
 enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct sbp_graph *graph,
-                                   const struct sbp_cluster *cluster, uint64_t seed,
-                                   enum sbp_real real, struct sbp_diag *diag)
+                                   const struct sbp_cluster *cluster, const struct sbp_step *step,
+                                   uint64_t seed, enum sbp_real real, struct sbp_diag *diag)
 {
     const double u = sbp_real_roundoff(sbp_real_wide(real));
     *reference =
         (struct sbp_reference){.scale = hypot(u, 0x1p-53) / 0x1p-24, .real = real, .loss_scale = 1};
-    enum sbp_status status = prepare(reference, graph, cluster, diag);
+    enum sbp_status status = prepare(reference, graph, cluster, step, diag);
     if (status == SBP_OK)
         status = open_ranks(reference, seed, diag);
+    if (status == SBP_OK && delays(step) && open_delayed(reference, step) != SBP_OK)
+        status = sbp_fail(diag, SBP_E_MEMORY, "out of memory for the reference's older weights");
     if (status != SBP_OK)
         sbp_reference_close(reference);
     return status;
@@ -173,6 +198,7 @@ void sbp_reference_close(struct sbp_reference *reference)
     for (int t = 0; reference->magnitude != NULL && t < reference->graph.tensor_count; t++)
         if (reference->magnitude[t] != NULL)
             sbp_magnitude_close(reference->magnitude[t]);
+    sbp_delayed_close(&reference->delayed);
     sbp_rank_close(&reference->rank);
     sbp_rank_close(&reference->shadow);
     sbp_program_free(&reference->program);
@@ -182,7 +208,7 @@ void sbp_reference_close(struct sbp_reference *reference)
 }
 
 /* Arenas, and the sizes that bounds are made of. */
-static double bytes_of(const struct sbp_reference *reference)
+static double bytes_of(const struct sbp_reference *reference, bool delays)
 {
     const struct sbp_graph *graph = &reference->graph;
     double passing = 0;
@@ -190,11 +216,13 @@ static double bytes_of(const struct sbp_reference *reference)
         (double)reference->program.arena_bytes + (double)reference->shadow_program.arena_bytes;
     for (int t = 0; t < graph->tensor_count; t++) {
         const int64_t *size = graph->tensor[t].shape.size;
+        const double elements = (double)(size[0] * size[1]) * (double)(size[2] * size[3]);
         if (reference->program.weight_buffer[t] >= 0)
-            bytes += sbp_magnitude_bytes(&graph->tensor[t].shape);
+            bytes += sbp_magnitude_bytes(&graph->tensor[t].shape) +
+                     (delays ? sbp_delayed_bytes(elements) : 0);
         else if (is_output(graph, t) || is_split_input(graph, t)) /* value, sum, inherited */
-            bytes += (double)(size[0] * size[1]) * (2 * (double)(size[2] * size[3]) + 1) *
-                     sizeof(double);
+            bytes += (double)reference->micro_batches *
+                     (2 * elements + (double)(size[0] * size[1])) * sizeof(double);
     }
     for (int i = 0; i < reference->program.instr_count; i++)
         passing = fmax(passing,
@@ -203,30 +231,67 @@ static double bytes_of(const struct sbp_reference *reference)
 }
 
 enum sbp_status sbp_reference_bytes(const struct sbp_graph *graph,
-                                    const struct sbp_cluster *cluster, double *bytes,
-                                    struct sbp_diag *diag)
+                                    const struct sbp_cluster *cluster, const struct sbp_step *step,
+                                    double *bytes, struct sbp_diag *diag)
 {
     struct sbp_reference reference = {0};
-    const enum sbp_status status = prepare(&reference, graph, cluster, diag);
+    const enum sbp_status status = prepare(&reference, graph, cluster, step, diag);
     if (status == SBP_OK)
-        *bytes = bytes_of(&reference);
+        *bytes = bytes_of(&reference, delays(step));
     sbp_reference_close(&reference);
     return status;
 }
 
-double *sbp_reference_weight(struct sbp_reference *reference, int tensor)
+void sbp_reference_begin_step(struct sbp_reference *reference)
+{
+    if (reference->delayed.step != NULL)
+        sbp_delayed_begin_step(&reference->delayed);
+}
+
+/* What an operator reads, in double and single precision. */
+static double *read_weight(struct sbp_reference *reference, int tensor)
 {
     return sbp_rank_buffer(&reference->rank, reference->program.weight_buffer[tensor]);
 }
 
-float *sbp_reference_shadow_weight(struct sbp_reference *reference, int tensor)
+static float *read_shadow_weight(struct sbp_reference *reference, int tensor)
 {
     return sbp_rank_buffer(&reference->shadow, reference->shadow_program.weight_buffer[tensor]);
 }
 
-const double *sbp_reference_gradient(struct sbp_reference *reference, int tensor)
+double *sbp_reference_weight(struct sbp_reference *reference, int tensor)
+{
+    return reference->delayed.step != NULL ? reference->delayed.newest[tensor]
+                                           : read_weight(reference, tensor);
+}
+
+float *sbp_reference_shadow_weight(struct sbp_reference *reference, int tensor)
+{
+    return reference->delayed.step != NULL ? NULL : read_shadow_weight(reference, tensor);
+}
+
+static const double *gradient_of(struct sbp_reference *reference, int tensor)
 {
     return sbp_rank_buffer(&reference->rank, reference->program.gradient_buffer[tensor]);
+}
+
+const double *sbp_reference_gradient(struct sbp_reference *reference, int tensor)
+{
+    return reference->delayed.step != NULL ? reference->delayed.gradient[tensor]
+                                           : gradient_of(reference, tensor);
+}
+
+double sbp_reference_sum(const struct sbp_reference *reference, int tensor, int64_t index)
+{
+    return reference->delayed.step != NULL ? reference->delayed.sum[tensor][index]
+                                           : reference->magnitude[tensor]->sum[index];
+}
+
+double sbp_reference_inherited(const struct sbp_reference *reference, int tensor, int64_t index)
+{
+    if (reference->delayed.step == NULL)
+        return sbp_magnitude_inherited(reference->magnitude[tensor], index);
+    return reference->delayed.inherited[tensor][index];
 }
 
 /* ---- a step -------------------------------------------------------------------------------- */
@@ -263,8 +328,9 @@ static enum sbp_status note_loss(struct sbp_reference *reference, const struct s
         inherited += 2 * variance[t];
     }
     free(variance);
-    reference->loss_sum = sum / (double)tokens;
-    reference->loss_inherited = sqrt(inherited) / (double)tokens;
+    const double all = (double)(tokens * reference->micro_batches);
+    reference->loss_sum += sum / all;
+    reference->loss_inherited = hypot(reference->loss_inherited, sqrt(inherited) / all);
     return SBP_OK;
 }
 
@@ -325,16 +391,19 @@ static enum sbp_status keep_output(struct sbp_reference *reference, const struct
     const size_t bytes = (size_t)(tokens * output->features) * sizeof(double);
     const bool product = instr->op >= 0 && reference->graph.op[instr->op].kind == SBP_OP_LINEAR &&
                          (instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD);
-    memcpy(output->value, sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]), bytes);
-    sbp_magnitude_token_variance(&both, instr, SBP_AT_OUT, output->inherited);
-    for (int64_t t = 0; t < tokens; t++)
+    const int64_t first = rank->micro_batch * tokens;
+    double *const value = output->value + first * output->features;
+    double *const sum = output->sum + first * output->features;
+    memcpy(value, sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]), bytes);
+    sbp_magnitude_token_variance(&both, instr, SBP_AT_OUT, output->inherited + first);
+    for (int64_t t = first; t < first + tokens; t++)
         output->inherited[t] = sqrt(output->inherited[t]);
     const int from = instr->kind == SBP_INSTR_FORWARD ? SBP_AT_IN : SBP_AT_DY;
     output->terms = (double)(product ? sbp_rank_features(rank, instr, from) : output->features);
     if (product)
-        return product_sum(reference, instr, output->sum);
-    memcpy(output->sum, output->value, bytes);
-    rank->kernels->absolute(output->sum, tokens * output->features);
+        return product_sum(reference, instr, sum);
+    memcpy(sum, value, bytes);
+    rank->kernels->absolute(sum, tokens * output->features);
     return SBP_OK;
 }
 
@@ -412,20 +481,76 @@ static enum sbp_status run_instr(struct sbp_reference *reference, int index, str
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "out of memory for the verification");
 }
 
+/* Gives an operator the weights that the recurrence says. */
+static void load_weights(struct sbp_reference *reference, int op)
+{
+    const struct sbp_op_node *node = &reference->graph.op[op];
+    const struct sbp_rank *rank = &reference->rank;
+    for (int w = 0; w < node->weight_count; w++) {
+        const int tensor = node->weight[w];
+        const double *from =
+            sbp_delayed_weight(&reference->delayed, rank->step, rank->micro_batch, op, tensor);
+        double *const exact = read_weight(reference, tensor);
+        float *const shadow = read_shadow_weight(reference, tensor);
+        const int64_t elements =
+            reference->program.buffer[reference->program.weight_buffer[tensor]].elements;
+        for (int64_t i = 0; i < elements; i++) {
+            exact[i] = from[i];
+            shadow[i] = (float)from[i];
+        }
+    }
+}
+
+/* Adds a micro-batch to the gradients, and to their sizes. Its errors may be those of others, since
+ * all read the same weights. */
+static void add_gradients(struct sbp_reference *reference)
+{
+    struct sbp_delayed *const delayed = &reference->delayed;
+    const bool first = reference->rank.micro_batch == 0;
+    for (int t = 0; t < delayed->tensors; t++) {
+        const int64_t elements =
+            delayed->gradient[t] == NULL
+                ? 0
+                : reference->program.buffer[reference->program.weight_buffer[t]].elements;
+        const double *gradient = elements > 0 ? gradient_of(reference, t) : NULL;
+        for (int64_t i = 0; i < elements; i++) {
+            const double inherited = sbp_magnitude_inherited(reference->magnitude[t], i);
+            const double before = first ? -1 : delayed->inherited[t][i];
+            delayed->gradient[t][i] = (first ? 0 : delayed->gradient[t][i]) + gradient[i];
+            delayed->sum[t][i] = (first ? 0 : delayed->sum[t][i]) + reference->magnitude[t]->sum[i];
+            delayed->inherited[t][i] = inherited < 0 ? before : fmax(before, 0) + inherited;
+        }
+    }
+}
+
+static enum sbp_status run_micro_batch(struct sbp_reference *reference, int micro_batch,
+                                       struct sbp_diag *diag)
+{
+    const struct sbp_task task = {.work = SBP_WORK_FORWARD, .micro_batch = micro_batch};
+    const bool delays = reference->delayed.step != NULL;
+    SBP_TRY(sbp_rank_begin_work(&reference->rank, &task, diag));
+    SBP_TRY(sbp_rank_begin_work(&reference->shadow, &task, diag));
+    for (int i = 0; i < reference->program.instr_count; i++) {
+        const struct sbp_instr *instr = &reference->program.instr[i];
+        sbp_post_pulse(reference->post);
+        if (delays && instr->op >= 0)
+            load_weights(reference, instr->op);
+        if (instr->kind != SBP_INSTR_UPDATE)
+            SBP_TRY(run_instr(reference, i, diag));
+    }
+    if (delays)
+        add_gradients(reference);
+    return sbp_rank_end_work(&reference->rank, &task, diag);
+}
+
 enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,
                                   struct sbp_diag *diag)
 {
-    const struct sbp_task all = {.work = SBP_WORK_FORWARD};
     sbp_rank_begin_step(&reference->rank, step);
     sbp_rank_begin_step(&reference->shadow, step);
-    SBP_TRY(sbp_rank_begin_work(&reference->rank, &all, diag));
-    SBP_TRY(sbp_rank_begin_work(&reference->shadow, &all, diag));
-    for (int i = 0; i < reference->program.instr_count; i++) {
-        sbp_post_pulse(reference->post);
-        if (reference->program.instr[i].kind != SBP_INSTR_UPDATE)
-            SBP_TRY(run_instr(reference, i, diag));
-    }
-    SBP_TRY(sbp_rank_end_work(&reference->rank, &all, diag));
+    reference->loss_sum = reference->loss_inherited = 0;
+    for (int i = 0; i < reference->micro_batches; i++)
+        SBP_TRY(run_micro_batch(reference, i, diag));
     reference->loss = sbp_rank_loss(&reference->rank);
     return SBP_OK;
 }

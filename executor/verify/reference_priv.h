@@ -4,10 +4,14 @@
  * instruction. Its deviation from the reference tells how large the errors are that a value
  * inherits (executor/verify/magnitude_priv.h). Of a run that stores 16 bits the shadow rounds what
  * an instruction leaves as the run does.
+ *
+ * Where gradients are of an older state (cdp) the step is computed micro-batch by micro-batch, each
+ * from the weights that its recurrence says (executor/verify/delayed_priv.h).
  */
 #ifndef SBP_EXECUTOR_VERIFY_REFERENCE_PRIV_H
 #define SBP_EXECUTOR_VERIFY_REFERENCE_PRIV_H
 
+#include "executor/verify/delayed_priv.h"
 #include "executor/verify/magnitude_priv.h"
 #include "executor/rank/rank.h"
 
@@ -21,7 +25,10 @@ struct sbp_reference_output {
 
 struct sbp_reference {
     struct sbp_arena arena;
-    struct sbp_graph graph; /* the run's, all of the batch at once; no moments, no clipping */
+    struct sbp_graph graph; /* the run's, all of the batch at once, or a micro-batch where gradients
+                               are delayed; no moments, no clipping */
+    int64_t micro_batches;
+    struct sbp_delayed delayed; /* without a step: gradients are of the weights as they stand */
     struct sbp_program program, shadow_program;
     struct sbp_stage_layout layout, shadow_layout;
     struct sbp_rank rank, shadow;
@@ -35,24 +42,32 @@ struct sbp_reference {
     struct sbp_post *post; /* borrowed: shows that it is at work; NULL: nobody watches */
 };
 
-/* real: the run's. On failure nothing is left allocated. */
+/* real: the run's; step: what runs, which must outlive the reference. NULL: a step that computes
+ * its gradients from the weights as they stand. On failure nothing is left allocated. */
 enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct sbp_graph *graph,
-                                   const struct sbp_cluster *cluster, uint64_t seed,
-                                   enum sbp_real real, struct sbp_diag *diag) SBP_MUST_USE;
+                                   const struct sbp_cluster *cluster, const struct sbp_step *step,
+                                   uint64_t seed, enum sbp_real real,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_reference_close(struct sbp_reference *reference);
 /* Bytes that reference and shadow take, by their compiled programs; nothing of that is allocated.
  * Fails as opening does. */
 enum sbp_status sbp_reference_bytes(const struct sbp_graph *graph,
-                                    const struct sbp_cluster *cluster, double *bytes,
-                                    struct sbp_diag *diag) SBP_MUST_USE;
+                                    const struct sbp_cluster *cluster, const struct sbp_step *step,
+                                    double *bytes, struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Before the weights of a step are set. */
+void sbp_reference_begin_step(struct sbp_reference *reference);
 /* Whole tensors, row-major. Weights are the caller's to set, in both precisions, before a run; the
- * gradient is there after it. */
+ * gradient is there after it. The shadow's are NULL where it takes those of the reference. */
 double *sbp_reference_weight(struct sbp_reference *reference, int tensor);
 float *sbp_reference_shadow_weight(struct sbp_reference *reference, int tensor);
 const double *sbp_reference_gradient(struct sbp_reference *reference, int tensor);
+/* Of an element of a gradient: the sum of the absolute values of its terms, and the standard
+ * deviation of the errors that these bring along; -1: it is exactly 0. */
+double sbp_reference_sum(const struct sbp_reference *reference, int tensor, int64_t index);
+double sbp_reference_inherited(const struct sbp_reference *reference, int tensor, int64_t index);
 
-/* Forward and backward of a step from the weights as they stand. */
+/* Forward and backward of a step (from 1) from the weights that were set, and those before. */
 enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,
                                   struct sbp_diag *diag) SBP_MUST_USE;
 

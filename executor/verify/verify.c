@@ -156,7 +156,7 @@ enum sbp_status sbp_verify_count(const struct sbp_step *step, const struct sbp_c
     *need = (struct sbp_verify_need){0};
     for (int stage = 0; stage < step->stages; stage++)
         need->rank_bytes = fmax(need->rank_bytes, rank_bytes(step, stage));
-    return sbp_reference_bytes(step->program[0].graph, cluster, &need->reference_bytes, diag);
+    return sbp_reference_bytes(step->program[0].graph, cluster, step, &need->reference_bytes, diag);
 }
 
 static enum sbp_status allocate(struct sbp_verifier *v)
@@ -177,13 +177,15 @@ static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_c
     struct sbp_reference *reference = malloc(sizeof *reference);
     if (reference == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the verification");
-    const enum sbp_status status = sbp_reference_open(reference, v->rank->program->graph, cluster,
-                                                      v->rank->seed, v->rank->kernels->real, diag);
+    const enum sbp_status status =
+        sbp_reference_open(reference, v->rank->program->graph, cluster, v->channel->step,
+                           v->rank->seed, v->rank->kernels->real, diag);
     if (status != SBP_OK) {
         free(reference);
         return status;
     }
     reference->post = v->channel->post;
+    reference->rank.labels = reference->shadow.labels = v->rank->labels;
     v->reference = reference;
     return SBP_OK;
 }

@@ -97,14 +97,15 @@ static void take_weight(void *context, const struct sbp_rank_blocks *blocks,
     const int tensor = blocks->tensor;
     const struct sbp_program *program = program_of(v, blocks->piece);
     double *weight = sbp_reference_weight(v->reference, tensor) + values->global;
-    float *shadow = sbp_reference_shadow_weight(v->reference, tensor) + values->global;
+    float *shadow = sbp_reference_shadow_weight(v->reference, tensor);
     const struct sbp_weight_shard *shard = &program->shard[tensor];
     const bool first = first_replica(v, blocks, shard->level == 3 ? shard->axes : 0, values->place);
     for (int64_t i = 0; i < values->count; i++) {
         const double value = sbp_verify_real(v, values->at, i);
         if (first) {
             weight[i] = value;
-            shadow[i] = (float)value;
+            if (shadow != NULL)
+                shadow[values->global + i] = (float)value;
         } else if (!(weight[i] == value)) {
             sbp_verify_report(v, "replica of the weight", program->graph->tensor[tensor].name,
                               values->rank, values->global + i, value, weight[i], 0);
@@ -165,6 +166,8 @@ enum sbp_status sbp_verify_begin_step(struct sbp_verifier *v, struct sbp_diag *d
         SBP_TRY(hash_states(v, &v->states, diag));
         sbp_loss_scaler_begin_step(&v->scaler);
     }
+    if (sbp_verify_leads(v))
+        sbp_reference_begin_step(v->reference);
     return collect_all(v, &(struct states){false, 3, take_weight}, diag);
 }
 
@@ -219,7 +222,6 @@ static void take_gradient(void *context, const struct sbp_rank_blocks *blocks,
     const struct sbp_program *program = program_of(v, blocks->piece);
     const int tensor = blocks->tensor;
     const double *gradient = sbp_reference_gradient(v->reference, tensor);
-    const struct sbp_magnitude *magnitude = v->reference->magnitude[tensor];
     const struct sbp_weight_shard *shard = &program->shard[tensor];
     const bool counts = first_replica(v, blocks, shard->level > 0 ? shard->axes : 0, values->place);
     double squares = 0;
@@ -230,8 +232,9 @@ static void take_gradient(void *context, const struct sbp_rank_blocks *blocks,
             v->overflows = true;
             continue;
         }
-        const double bound = bound_of(v, (double)v->tokens, magnitude->sum[at],
-                                      sbp_magnitude_inherited(magnitude, at));
+        const double bound =
+            bound_of(v, (double)v->tokens, sbp_reference_sum(v->reference, tensor, at),
+                     sbp_reference_inherited(v->reference, tensor, at));
         sbp_verify_compare(v, "gradient", program->graph->tensor[tensor].name, values->rank, at,
                            value, gradient[at], bound);
         squares += value * value;

@@ -201,6 +201,23 @@ static enum sbp_status note_update(struct sbp_verifier *v, const struct update_a
                                         &v->updated[sbp_verify_slot(v, rank->chunk, tensor)], diag);
 }
 
+/* An update of a weight with two versions must begin with the newest: the textbook takes what is
+ * there. */
+static enum sbp_status check_begin(struct sbp_verifier *v, int tensor, struct sbp_diag *diag)
+{
+    const struct sbp_program *program = v->rank->program;
+    uint64_t hash;
+    if (program->other_version[tensor] < 0)
+        return SBP_OK;
+    const struct sbp_spent start = sbp_verify_start_of_check();
+    SBP_TRY(sbp_verify_hash_weight(v, tensor, &hash, diag));
+    if (hash != v->updated[sbp_verify_slot(v, v->rank->chunk, tensor)])
+        sbp_verify_report(v, "weight that is updated", program->graph->tensor[tensor].name,
+                          sbp_verify_rank(v), -1, (double)NAN, (double)NAN, 0);
+    sbp_verify_spend_since(v, start);
+    return SBP_OK;
+}
+
 enum sbp_status sbp_verify_update(struct sbp_verifier *v, const struct sbp_instr *instr,
                                   struct sbp_diag *diag)
 {
@@ -213,6 +230,8 @@ enum sbp_status sbp_verify_update(struct sbp_verifier *v, const struct sbp_instr
     SBP_TRY(sbp_rank_prepare_update(rank, &at.update, diag));
     if (rank->scaler.overflowed)
         return SBP_OK;
+    sbp_rank_bring_newest(rank, instr->tensor);
+    SBP_TRY(check_begin(v, instr->tensor, diag));
     memcpy(at.state, at.part.state, sizeof at.state);
     if (at.state[0] == NULL)
         at.state[0] = at.part.weight;

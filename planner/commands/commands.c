@@ -128,7 +128,8 @@ static const struct sbp_command commands[] = {
               "rank is lost, 2 bad usage or "
               "bad input, 130, 143 or 129 interrupted by SIGINT, SIGTERM or SIGHUP.",
      .options =
-         "--steps --verify --backend --device --dtype --seed --deadline --trace --json --help",
+         "--steps --verify --backend --device --dtype --seed --labels --deadline --trace --json "
+         "--help",
      .forwards = true,
      .run = sbp_command_run},
     {.name = "bench",

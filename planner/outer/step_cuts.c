@@ -367,23 +367,12 @@ static enum sbp_status add_all(struct lister *l)
     return SBP_OK;
 }
 
-/* Keeps to cuts that run (costmodel/program/runnable.h); a schedule that is given does. */
-static void keep_runnable(struct lister *l)
-{
-    l->open.allow_delayed_gradients = false;
-    for (int schedule = 0; schedule < SBP_SCHEDULES; schedule++)
-        if (!sbp_runnable_schedule((enum sbp_schedule)schedule))
-            l->open.schedules &= ~(1u << schedule);
-}
-
 /* Finds the keys that are open: those of the space that the request does not give. */
 static void find_open(struct lister *l)
 {
     const struct sbp_request *request = l->request;
     const struct sbp_parallel *given = &l->given->parallel;
     l->open = sbp_space_rule(request->space)->outer;
-    if (request->runnable)
-        keep_runnable(l);
     l->stage_cut = l->open.pipeline && !sbp_request_gives(request, "stage_cut");
     l->open.pipeline &= !sbp_request_gives(request, "pipeline");
     l->open.micro_batch &= !sbp_request_gives(request, "micro_batch");

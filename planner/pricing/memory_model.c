@@ -292,7 +292,10 @@ double sbp_pricing_state_bytes(const struct sbp_space *space, int level, double 
     const int moments = sbp_graph_training_moments(&space->graph->training);
     const double states =
         (double)(bytes->master + bytes->gradient_master + moments * bytes->moment);
-    return (level < 3 ? local : shard) * (double)bytes->weight +
+    const int stages = (int)space->parallel->pipeline; /* the last one has fewest versions */
+    const int versions =
+        sbp_timeline_weight_versions(space->parallel->schedule, stages, stages - 1);
+    return versions * (level < 3 ? local : shard) * (double)bytes->weight +
            (level < 2 ? local : shard) * (double)(bytes->gradient + bytes->sum) +
            (space->parallel->offload ? 0 : (level < 1 ? local : shard) * states);
 }

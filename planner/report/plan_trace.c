@@ -51,11 +51,12 @@ static bool has_too_many(const struct sbp_step *step)
     return most > SBP_STEP_TRACE_MOST_EVENTS;
 }
 
-/* Lists and plays the tasks; SBP_NO: they are not this step, or too many. */
+/* Lists and plays the tasks; SBP_NO: they are not this step, or too many, or steps have neither
+ * begin nor end, of which the simulated ones show more. */
 static enum sbp_status play(const struct sbp_step *step, struct played *played)
 {
     struct sbp_diag unsaid = {0};
-    if (has_too_many(step))
+    if (has_too_many(step) || sbp_timeline_delays_gradients(step->parallel.schedule))
         return SBP_NO;
     played->tasks = SBP_NEW(&played->arena, struct sbp_tasks, step->stages);
     if (played->tasks == NULL)

@@ -21,8 +21,8 @@
  *            and of the right size, every gradient is summed  has (sbp_op_inner,
  *            before it is used                                sbp_op_has_weight_phase,
  *                                                             sbp_op_forms_input_gradient)
- *   memory   parameters, gradients, masters and moments to    the compiled program;
- *            the byte; buffers that live at the same time     sbp_timeline_delays_gradients
+ *   memory   parameters, gradients, masters and moments to    the compiled program
+ *            the byte; buffers that live at the same time
  *            lie apart; the total, and that it fits
  *   price    transfers by alpha and beta on clusters of       sbp_collective_group_s on measured
  *            rings; flops and bytes of linear products; the   and hierarchical networks;

@@ -21,15 +21,32 @@ static int moments_of(const struct sbp_verification *c)
     return 2;
 }
 
+/* Versions of its weights that a stage holds. Without a flush a stage updates while micro-batches
+ * are in flight that read the weights of before, except the last one, which ends each where it
+ * began it (Fournier and Oyallon, CDP-v2); under CDP-v1 that one computes gradients of the older
+ * weights, too. */
+static int64_t versions_of(const struct sbp_verification *c, int stage)
+{
+    switch (c->plan->cut.parallel.schedule) {
+    case SBP_CDP_V1:
+        return 2;
+    case SBP_CDP_V2:
+        return stage == c->step->stages - 1 ? 1 : 2;
+    default:
+        return 1;
+    }
+}
+
 /* Adds a weight's states; whole blocks have room for all shards. ZeRO level 1 shards optimizer
  * states, 2 gradients, 3 parameters (Rajbhandari et al., 2020, section 5). */
 static void add_weight(const struct sbp_verification *c, const struct sbp_held_weight *held,
-                       struct sbp_stage_memory *memory)
+                       int64_t versions, struct sbp_stage_memory *memory)
 {
     const struct sbp_element_bytes *bytes = &c->bytes;
     const int64_t gradients = held->level < 2 ? held->padded : held->shard;
     memory->parameters += held->local;
-    memory->weight_bytes += slot(held->level < 3 ? held->padded : held->shard, bytes->weight);
+    memory->weight_bytes +=
+        versions * slot(held->level < 3 ? held->padded : held->shard, bytes->weight);
     memory->gradient_bytes += slot(gradients, bytes->gradient) + slot(gradients, bytes->sum);
     if (c->plan->cut.parallel.offload)
         return;
@@ -66,7 +83,7 @@ static enum sbp_status add_piece(struct sbp_verification *c, int piece,
     SBP_TRY(sbp_verify_hold(c, c->step->first[piece], c->step->first[piece + 1], held));
     for (int tensor = 0; tensor < c->graph->tensor_count; tensor++)
         if (held[tensor].op >= 0) {
-            add_weight(c, &held[tensor], memory);
+            add_weight(c, &held[tensor], versions_of(c, piece % c->step->stages), memory);
             updated += held[tensor].shard;
         }
     add_hosted(c, updated, memory);
@@ -125,6 +142,7 @@ static int64_t element_of(const struct sbp_verification *c, const struct sbp_buf
         return b->compute;
     switch (buffer->use) {
     case SBP_USE_WEIGHT:
+    case SBP_USE_VERSION:
     case SBP_USE_GATHERED:
         return b->weight;
     case SBP_USE_GRADIENT:
@@ -353,6 +371,8 @@ static int in_flight_of(const struct sbp_verification *c, int stage)
     case SBP_GPIPE:
         return (int)c->micro_batches;
     case SBP_ONE_F_ONE_B:
+    case SBP_CDP_V1:
+    case SBP_CDP_V2:
         return (int)(behind < c->micro_batches ? behind : c->micro_batches);
     case SBP_MESSAGE_DRIVEN: /* all that was injected may be in front of the last stage */
         return (int)(limit < c->micro_batches ? limit : c->micro_batches);
@@ -382,8 +402,8 @@ static int64_t others_bytes(const struct sbp_verification *c, int stage, const s
 }
 
 /* Checks a device: what it always holds, what its micro-batches in flight hold, and the rest of the
- * current one. With several chunks or without a flush only the timeline knows the peak; then the
- * device must hold at least what it always holds. */
+ * current one. With several chunks only the timeline knows the peak; then the device must hold at
+ * least what it always holds. */
 static enum sbp_status check_device(const struct sbp_verification *c, int stage,
                                     const struct room *room /* (chunks) */)
 {
@@ -396,8 +416,7 @@ static enum sbp_status check_device(const struct sbp_verification *c, int stage,
                  given->gradient_bytes + given->moment_bytes + given->master_bytes;
     const int64_t work = room[0].arena_bytes - room[0].persistent_bytes;
     const int64_t total = always + work + others_bytes(c, stage, &room[0]);
-    const bool exact =
-        chunks == 1 && !sbp_timeline_delays_gradients(c->plan->cut.parallel.schedule);
+    const bool exact = chunks == 1;
     if (expected > 0 && given->in_flight != expected)
         return sbp_verify_refuse(c,
                                  "stage %d holds %d micro-batches, its schedule has %d in flight",

@@ -49,6 +49,23 @@ sed 's/"size": 4/"size": 8/' "$configs/clusters/laptop-4.json" >"$folder/laptop-
 "$@" -n 8 "$run" "$folder/driven.json" --backend mpi --verify --steps 2 >"$folder/out"
 grep -q '^verified' "$folder/out"
 
+# Steps that run into each other, with two versions of weights; and as the verified ones train.
+for schedule in cdp-v1 cdp-v2; do
+    "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
+        --set pipeline=2 --set schedule=$schedule --set allow_delayed_gradients=true --set micro_batch=2 \
+        --set clip_norm=0.5 -o "$folder/cyclic.json" >/dev/null
+    "$@" -n 4 "$run" "$folder/cyclic.json" --backend mpi --verify --steps 4 >"$folder/out"
+    grep -q '^verified' "$folder/out"
+    "$@" -n 4 "$run" "$folder/cyclic.json" --backend mpi --steps 4 --trace "$folder/cyclic-trace.json" \
+        >"$folder/running"
+    test -s "$folder/cyclic-trace.json"
+    for file in out running; do
+        awk '/^[1-4] +[0-9.]+ / { print $1, $2, $3 }' "$folder/$file" >"$folder/$file-losses"
+    done
+    test "$(wc -l <"$folder/out-losses")" -eq 4
+    cmp -s "$folder/out-losses" "$folder/running-losses"
+done
+
 # Chunks of stages that take turns: messages go from the last stage back to the first.
 "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
     --set pipeline=2 --set schedule=interleaved --set chunks=2 --set micro_batch=2 --set clip_norm=0.5 \

@@ -61,6 +61,7 @@ static int64_t element_bytes(const struct sbp_program *program, const struct sbp
         return buffer->type == SBP_BUFFER_INT32 ? 4 : 1;
     switch (buffer->use) {
     case SBP_USE_WEIGHT:
+    case SBP_USE_VERSION:
         return program->bytes.weight;
     case SBP_USE_GRADIENT:
         return program->bytes.gradient;
@@ -648,7 +649,7 @@ static void check_totals(const struct oracle_setting *s)
         held[buffer->use] += rounded;
         persistent += persists(buffer) && buffer->use != SBP_USE_INDEX ? rounded : 0;
     }
-    assert_int_equal(totals.weight_bytes, held[SBP_USE_WEIGHT]);
+    assert_int_equal(totals.weight_bytes, held[SBP_USE_WEIGHT] + held[SBP_USE_VERSION]);
     assert_int_equal(totals.gradient_bytes, held[SBP_USE_GRADIENT] + held[SBP_USE_SUM]);
     assert_int_equal(totals.moment_bytes, held[SBP_USE_MOMENT]);
     assert_int_equal(totals.master_bytes, held[SBP_USE_MASTER]);

@@ -221,6 +221,25 @@ bool plan_cut_stages(struct plan *plan, struct sbp_random *random)
     return has_stages(plan);
 }
 
+bool plan_cut_cyclic(struct plan *plan, struct sbp_random *random)
+{
+    struct sbp_diag diag = {0};
+    struct sbp_parallel *parallel = &plan->parallel;
+    plan_cut_step(plan, random);
+    parallel->pipeline = 1 + below(random, 4);
+    parallel->schedule = below(random, 2) ? SBP_CDP_V1 : SBP_CDP_V2;
+    parallel->allow_delayed_gradients = true;
+    parallel->stage_cut = below(random, 2) ? SBP_CUT_FLOPS : SBP_CUT_BLOCKS;
+    const int64_t count = parallel->pipeline + below(random, 5);
+    const int64_t devices = plan->mesh.devices / parallel->pipeline;
+    if (devices == 0 || plan->graph.global_batch % (count * devices) != 0)
+        return false;
+    parallel->micro_batch = plan->graph.global_batch / count;
+    check(sbp_graph_set_micro_batch(&plan->graph, parallel->micro_batch, &diag), &diag,
+          "micro-batch");
+    return has_stages(plan);
+}
+
 /* Half of the operators have a level of their own. */
 static void draw_levels(struct plan *plan, struct sbp_random *random)
 {

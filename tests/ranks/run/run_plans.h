@@ -21,8 +21,11 @@ void plan_open(struct plan *plan, const char *model, const int *levels);
 /* Draws micro-batches, ZeRO, recomputation and boxing once more for the step; before the strategy.
  */
 void plan_cut_step(struct plan *plan, struct sbp_random *random);
-/* Draws several stages and their schedule, too; false: the model or the mesh has none. */
+/* Draws several stages and their schedule, which has a flush, too; false: the model or the mesh has
+ * none. */
 bool plan_cut_stages(struct plan *plan, struct sbp_random *random);
+/* Draws stages, or one, under a schedule without a flush; false: the model or the mesh has none. */
+bool plan_cut_cyclic(struct plan *plan, struct sbp_random *random);
 /* A random strategy that sbp_strategy_close accepts, compiled for a run in `real`. wide: work is
  * repeated, sums live on and activations rest whole, too; else every axis splits. */
 void plan_randomise(struct plan *plan, struct sbp_random *random, bool wide,

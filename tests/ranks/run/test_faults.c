@@ -331,6 +331,28 @@ static bool sends(const struct plan *plan, int stage, int instr)
     return instr_of(plan, stage, instr)->kind == SBP_INSTR_SEND;
 }
 
+static bool has_versions(const struct plan *plan, int stage, int tensor)
+{
+    return plan->step.program[stage].other_version[tensor] >= 0;
+}
+
+/* A product that reads a weight of two versions for what others read on. */
+static bool reads_version(const struct plan *plan, int stage, int instr)
+{
+    const struct sbp_instr *at = instr_of(plan, stage, instr);
+    return (at->kind == SBP_INSTR_FORWARD || at->kind == SBP_INSTR_BACKWARD) &&
+           at->section != SBP_SECTION_RECOMPUTE && at->buffer[SBP_AT_W] >= 0 &&
+           at->buffer[SBP_AT_OUT] >= 0 && plan->graph.op[at->op].kind == SBP_OP_LINEAR &&
+           plan->step.program[stage].buffer[at->buffer[SBP_AT_W]].use == SBP_USE_WEIGHT &&
+           has_versions(plan, stage, plan->graph.op[at->op].weight[0]);
+}
+
+static bool updates_version(const struct plan *plan, int stage, int instr)
+{
+    const struct sbp_instr *at = instr_of(plan, stage, instr);
+    return at->kind == SBP_INSTR_UPDATE && has_versions(plan, stage, at->tensor);
+}
+
 /* A random place of a random stage; -1: it has none. */
 static int find_place(const struct plan *plan, struct sbp_random *random,
                       const struct named_fault *fault, int *stage)
@@ -413,11 +435,12 @@ static void check_places(const struct named_fault *fault, int count, check_plant
     for (int tries = 0; planted < count && tries < 40 * MOST_TRIES; tries++) {
         struct plan plan;
         const bool padded = fault->fault == SBP_FAULT_PADDING;
+        const bool cyclic = fault->fault == SBP_FAULT_VERSION;
         random_model(&random, padded ? ODD : tries % 3, model, MODEL_BYTES);
         plan_open(&plan, model, padded ? one_axis[tries % 3] : random_levels(&random));
         if (!fault->staged)
             plan_cut_step(&plan, &random);
-        if (!fault->staged || plan_cut_stages(&plan, &random)) {
+        if (!fault->staged || (cyclic ? plan_cut_cyclic : plan_cut_stages)(&plan, &random)) {
             plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F64);
             int stage;
             const int instr = find_place(&plan, &random, fault, &stage);
@@ -470,6 +493,22 @@ static void a_stale_weight_is_found(void **state)
                                        .is_place = updates,
                                        .step = 3,
                                        .what = "weight since its update",
+                                       .of_tensor = true},
+                 12, check_named);
+}
+
+static void a_stale_version_is_found(void **state)
+{
+    (void)state;
+    check_places(
+        &(struct named_fault){
+            .fault = SBP_FAULT_VERSION, .is_place = reads_version, .staged = true, .step = 2},
+        24, check_named);
+    check_places(&(struct named_fault){.fault = SBP_FAULT_VERSION,
+                                       .is_place = updates_version,
+                                       .staged = true,
+                                       .step = 2,
+                                       .what = "weight that is updated",
                                        .of_tensor = true},
                  12, check_named);
 }
@@ -654,6 +693,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_frame_used_too_early_is_found),
         cmocka_unit_test(rows_of_another_micro_batch_are_found),
         cmocka_unit_test(a_stale_weight_is_found),
+        cmocka_unit_test(a_stale_version_is_found),
         cmocka_unit_test(a_tied_gradient_left_out_is_found),
         cmocka_unit_test(padding_of_shards_leaks_nowhere),
         cmocka_unit_test(odd_layers_are_named),

@@ -82,9 +82,9 @@ static void check_reference(const struct plan *plan, const char *model, struct s
     struct sbp_diag diag = {0};
     options.verify = false;
     run_plan(plan, &options, model, &result);
-    expect_ok(
-        sbp_reference_open(&reference, &plan->graph, &plan->cluster, options.seed, SBP_F64, &diag),
-        &diag);
+    expect_ok(sbp_reference_open(&reference, &plan->graph, &plan->cluster, NULL, options.seed,
+                                 SBP_F64, &diag),
+              &diag);
     assert_int_equal(sbp_rank_fill_weights(&reference.rank), SBP_OK);
     assert_int_equal(sbp_rank_fill_weights(&reference.shadow), SBP_OK);
     expect_ok(sbp_reference_run(&reference, 1, &diag), &diag);
@@ -143,9 +143,10 @@ static void counted_bytes_are_allocated(void **state)
     (void)state;
     plan_open(&plan, model, (const int[]){2, 0});
     const double before = allocated();
-    expect_ok(sbp_reference_open(&reference, &plan.graph, &plan.cluster, 1, SBP_F32, &diag), &diag);
+    expect_ok(sbp_reference_open(&reference, &plan.graph, &plan.cluster, NULL, 1, SBP_F32, &diag),
+              &diag);
     const double taken = allocated() - before;
-    expect_ok(sbp_reference_bytes(&plan.graph, &plan.cluster, &counted, &diag), &diag);
+    expect_ok(sbp_reference_bytes(&plan.graph, &plan.cluster, NULL, &counted, &diag), &diag);
     if (before > 0 && !(fabs(taken + OPERANDS - counted) <= 0.01 * counted))
         fail_msg("opening takes %.0f bytes, counted are %.0f with %.0f of operands", taken, counted,
                  OPERANDS);

@@ -588,10 +588,9 @@ static void test_what_runs(void **state)
     assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
     p = plain, p.schedule = SBP_CDP_V1;
     assert_false(sbp_parallel_is_plain(&p, &model.graph));
-    refused(&model, &strategy, &mesh, &p,
-            (const char *[]){"schedule", "cdp-v1",
-                             "legal are gpipe, 1f1b, interleaved, zero-bubble, message-driven",
-                             NULL});
+    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
+    p.owner = SBP_OWNER_HAND_OVER;
+    refused(&model, &strategy, &mesh, &p, (const char *[]){"owner", "hand-over", NULL});
     p = plain, p.offload = true;
     assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
     p.chunk_factor = 2;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/math/random.h"
+#include "costmodel/timeline/works.h"
 #include "tests/papers/cdp_count.h"
 #include "tests/support/unit.h"
 
@@ -269,6 +270,69 @@ static void test_equal(void **state)
         for (int p = 0; p < SBP_PLACEMENTS; p++) {
             check_equal(SBP_CDP_V1, n, (enum sbp_placement)p);
             check_equal(SBP_CDP_V2, n, (enum sbp_placement)p);
+        }
+}
+
+static bool is_pass(const struct sbp_timeline_interval *interval, int device)
+{
+    return interval->device == device &&
+           (interval->kind == SBP_INTERVAL_FORWARD || interval->kind == SBP_INTERVAL_BACKWARD);
+}
+
+/* The listed works of a stage are those that are simulated between its updates of two steps. */
+static void check_works(const struct sbp_timeline *timeline,
+                        const struct sbp_timeline_request *request, int device)
+{
+    struct sbp_arena arena = {0};
+    struct sbp_timeline_work *work;
+    struct sbp_diag diag = {{0}};
+    int64_t count, next = 0;
+    assert_int_equal(sbp_timeline_works(request, device, &arena, &work, &count, &diag), SBP_OK);
+    assert_int_equal(count, 2 * request->micro_batches);
+    for (int64_t k = 0; k < timeline->interval_count && next < count; k++) {
+        const struct sbp_timeline_interval *interval = &timeline->interval[k];
+        const bool forward = interval->kind == SBP_INTERVAL_FORWARD;
+        const int i = (interval->step - 1) * request->micro_batches + interval->micro_batch;
+        if (!is_pass(interval, device) || (next == 0 && (!forward || i < work[0].micro_batch)))
+            continue; /* of steps before the second one */
+        assert_int_equal(work[next].stage, device);
+        assert_int_equal(work[next].kind, forward ? SBP_WORK_FORWARD : SBP_WORK_BACKWARD);
+        assert_int_equal(work[next].micro_batch, i);
+        next++;
+    }
+    assert_int_equal(next, count);
+    sbp_arena_free(&arena);
+}
+
+static void test_works(void **state)
+{
+    (void)state;
+    set_equal(0.25);
+    for (int n = 1; n <= MOST_N; n++)
+        for (int more = 0; more < 4; more++) {
+            struct sbp_arena arena = {0};
+            const struct sbp_timeline_request request =
+                request_of(more % 2 ? SBP_CDP_V1 : SBP_CDP_V2, n, n + more, SBP_PLACE_PIPELINE);
+            const struct sbp_timeline timeline = simulate(&request, &arena);
+            for (int device = 0; device < n; device++)
+                check_works(&timeline, &request, device);
+            sbp_arena_free(&arena);
+        }
+}
+
+/* As many versions as are read between two updates of a stage, and one to be written. */
+static void test_versions_of_stages(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= MOST_N; n++)
+        for (int j = 1; j <= n; j++) {
+            bool older = false;
+            for (int i = 1; i <= n; i++)
+                older |= sbp_cdp_backward_slot(n, i, j, 5) > sbp_cdp_backward_slot(n, n, j, 4) &&
+                         sbp_cdp_forward_slot(n, i, j, 5) < sbp_cdp_backward_slot(n, n, j, 4);
+            assert_int_equal(sbp_timeline_weight_versions(SBP_CDP_V2, n, j - 1), older ? 2 : 1);
+            assert_int_equal(sbp_timeline_weight_versions(SBP_CDP_V1, n, j - 1), 2);
+            assert_int_equal(sbp_timeline_weight_versions(SBP_ONE_F_ONE_B, n, j - 1), 1);
         }
 }
 
@@ -692,6 +756,7 @@ int main(void)
         cmocka_unit_test(test_slots),         cmocka_unit_test(test_fresh),
         cmocka_unit_test(test_table),         cmocka_unit_test(test_constant),
         cmocka_unit_test(test_versions),      cmocka_unit_test(test_equal),
+        cmocka_unit_test(test_works),         cmocka_unit_test(test_versions_of_stages),
         cmocka_unit_test(test_update),        cmocka_unit_test(test_random),
         cmocka_unit_test(test_unlike_stages), cmocka_unit_test(test_refusals),
     };

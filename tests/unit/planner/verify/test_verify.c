@@ -251,8 +251,7 @@ static bool more_masters(struct bench *b)
 static bool smaller_device(struct bench *b)
 {
     any_memory(b)->device_bytes -= 64;
-    return b->step.parallel.chunks == 1 &&
-           !sbp_timeline_delays_gradients(b->step.parallel.schedule);
+    return b->step.parallel.chunks == 1;
 }
 
 static bool smaller_total(struct bench *b)
@@ -270,8 +269,7 @@ static bool lower_limit(struct bench *b)
 static bool more_in_flight(struct bench *b)
 {
     any_memory(b)->in_flight++;
-    return b->step.parallel.chunks == 1 &&
-           !sbp_timeline_delays_gradients(b->step.parallel.schedule);
+    return b->step.parallel.chunks == 1;
 }
 
 /* Two activations at one place that live at the same time. */

@@ -1,0 +1,199 @@
+/* Cyclic data parallelism: steps that run into each other, held to the literal recurrence in double
+ * on one device, with the versions of weights that memory has for it. */
+#include <math.h>
+#include <string.h>
+
+#include "run_checks.h"
+
+enum { STEPS = 4 };
+
+/* Outputs without a loss pull their weights the same way in every step, and soon overflow. */
+static void slow_down(struct sbp_graph *graph)
+{
+    if (graph->op[graph->op_count - 1].kind != SBP_OP_CROSS_ENTROPY)
+        graph->training.update.learning_rate *= 1e-3;
+}
+
+/* Calls `check` with random plans that have no flush. */
+static void for_cyclic(uint64_t offset, enum sbp_real real, int plans,
+                       void (*check)(const struct plan *plan, struct sbp_random *random,
+                                     const char *model))
+{
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    int count = 0, several = 0, of_rule[2] = {0}, ties = 0;
+    sbp_random_seed(&random, seed + offset);
+    for (int tries = 0; count < plans && tries < 40 * MOST_TRIES; tries++) {
+        struct plan plan;
+        random_model(&random, tries % 3, model, MODEL_BYTES);
+        plan_open(&plan, model, random_levels(&random));
+        slow_down(&plan.graph);
+        if (plan_cut_cyclic(&plan, &random)) {
+            plan_randomise(&plan, &random, tries % 2 == 0, SBP_BOXING_FULL, real);
+            if (has_alike_ties(&plan)) {
+                check(&plan, &random, model);
+                count++;
+                several += plan.step.stages > 1;
+                of_rule[plan.parallel.schedule == SBP_CDP_V2]++;
+                ties += count_ties(&plan, false) > 0;
+            }
+        }
+        plan_close(&plan);
+    }
+    print_message("seed %llu: %d plans, %d of several stages, %d cdp-v1, %d cdp-v2, %d with tied "
+                  "weights\n",
+                  (unsigned long long)seed, count, several, of_rule[0], of_rule[1], ties);
+    assert_int_equal(count, plans);
+    assert_true(several > plans / 3 && of_rule[0] > plans / 6 && of_rule[1] > plans / 6);
+}
+
+static double worst;
+
+static void check_recurrence(const struct plan *plan, struct sbp_random *random, const char *model)
+{
+    struct sbp_run_options options = options_for(SBP_F64, random);
+    options.steps = 1 + (int)sbp_random_below(random, 2 * STEPS);
+    check_run(plan, &options, model, &worst);
+}
+
+static void cyclic_steps_follow_the_recurrence(void **state)
+{
+    (void)state;
+    worst = 0;
+    for_cyclic(0, SBP_F64, 100, check_recurrence);
+    print_message("largest difference / bound %.3f\n", worst);
+}
+
+static void check_narrow(const struct plan *plan, struct sbp_random *random, const char *model)
+{
+    struct sbp_run_options options = options_for(SBP_F32, random);
+    options.steps = STEPS;
+    check_run(plan, &options, model, &worst);
+}
+
+static void cyclic_steps_in_single_precision_do(void **state)
+{
+    (void)state;
+    worst = 0;
+    for_cyclic(100, SBP_F32, 40, check_narrow);
+    print_message("largest difference / bound %.3f\n", worst);
+}
+
+static bool same(double a, double b)
+{
+    return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
+}
+
+/* Verification stops ranks between steps; without it stages go on with the next one. */
+static void check_running_on(const struct plan *plan, struct sbp_random *random, const char *model)
+{
+    struct sbp_run_options options = options_for(SBP_F64, random);
+    struct sbp_run_result stopped, running;
+    options.steps = STEPS;
+    run_plan(plan, &options, model, &stopped);
+    options.verify = false;
+    run_plan(plan, &options, model, &running);
+    assert_int_equal(running.steps, STEPS);
+    for (int i = 0; i < STEPS; i++)
+        if (!same(stopped.step[i].loss, running.step[i].loss) ||
+            !same(stopped.step[i].grad_norm, running.step[i].grad_norm)) {
+            describe_plan(plan, model);
+            fail_msg("step %d: losses %.17g and %.17g, norms %.17g and %.17g", i + 1,
+                     stopped.step[i].loss, running.step[i].loss, stopped.step[i].grad_norm,
+                     running.step[i].grad_norm);
+        }
+    sbp_run_free(&stopped);
+    sbp_run_free(&running);
+}
+
+static void steps_that_run_into_each_other_train_the_same(void **state)
+{
+    (void)state;
+    for_cyclic(200, SBP_F64, 40, check_running_on);
+}
+
+/* Bytes that a stage has of what the 1F1B schedule has as well, and of the second weights. */
+static void check_memory(const struct plan *plan, struct sbp_random *random, const char *model)
+{
+    const struct sbp_element_bytes bytes = sbp_program_run_bytes(SBP_F64);
+    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_step flushed;
+    struct sbp_diag diag = {0};
+    const struct sbp_step_request request = {.graph = &plan->graph,
+                                             .cluster = &plan->cluster,
+                                             .parallel = &parallel,
+                                             .strategy = &plan->strategy,
+                                             .bytes = &bytes,
+                                             .runs = true};
+    (void)random;
+    (void)model;
+    parallel.schedule = SBP_ONE_F_ONE_B;
+    expect_ok(sbp_step_make(&request, &flushed, &diag), &diag);
+    for (int stage = 0; stage < plan->step.stages; stage++) {
+        const struct sbp_stage_memory *one = &flushed.memory[stage];
+        const struct sbp_stage_memory *two = &plan->step.memory[stage];
+        const bool is_double =
+            plan->parallel.schedule == SBP_CDP_V1 || stage + 1 < plan->step.stages;
+        assert_int_equal(two->weight_bytes, (is_double ? 2 : 1) * one->weight_bytes);
+        assert_int_equal(two->device_bytes,
+                         one->device_bytes + (is_double ? one->weight_bytes : 0));
+        assert_int_equal(two->in_flight, one->in_flight);
+    }
+    sbp_step_free(&flushed);
+}
+
+static void second_weights_are_counted(void **state)
+{
+    (void)state;
+    for_cyclic(300, SBP_F64, 60, check_memory);
+}
+
+static int odd;
+
+/* NaN in logits. */
+static void check_odd(const struct plan *plan, struct sbp_random *random, const char *model)
+{
+    const struct sbp_program *last = sbp_step_program(&plan->step, plan->step.stages - 1);
+    struct sbp_run_options options = options_for(SBP_F64, random);
+    struct sbp_run_result result;
+    int instr = last->instr_count - 1;
+    if (last->loss_buffer < 0)
+        return;
+    while (last->instr[instr].kind != SBP_INSTR_FORWARD ||
+           last->instr[instr].section != SBP_SECTION_FORWARD ||
+           plan->graph.op[last->instr[instr].op].kind != SBP_OP_LINEAR)
+        instr--;
+    options.steps = STEPS;
+    options.verify = sbp_random_below(random, 2) == 0;
+    options.fault = SBP_FAULT_ODD;
+    options.fault_instr = instr;
+    options.fault_piece = plan->step.stages - 1;
+    run_plan(plan, &options, model, &result);
+    if (result.odd.step > 0) { /* where the element is not one that the rank's own roles drop */
+        assert_int_equal(result.odd.step, 1);
+        assert_int_equal(result.steps, 1);
+        assert_false(result.odd.layer.found);
+        odd++;
+    }
+    sbp_run_free(&result);
+}
+
+static void odd_steps_count_no_more(void **state)
+{
+    (void)state;
+    odd = 0;
+    for_cyclic(400, SBP_F64, 20, check_odd);
+    assert_true(odd > 3);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cyclic_steps_follow_the_recurrence),
+        cmocka_unit_test(cyclic_steps_in_single_precision_do),
+        cmocka_unit_test(steps_that_run_into_each_other_train_the_same),
+        cmocka_unit_test(second_weights_are_counted),
+        cmocka_unit_test(odd_steps_count_no_more),
+    };
+    return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}

@@ -35,7 +35,7 @@ for model in tiny-gpt tiny-mlp gpt2-small gpt2-xl gpt3-175b myelin-12b autoddl-m
         if "$sbplan" search "$model" "$cluster" --quick --time-limit "$limit" -o plan.json >found 2>said; then
             judge "$model" "$cluster"
         else
-            echo "$model on $cluster: no plan: $(grep -h '^infeasible' found said | head -n 1)"
+            echo "$model on $cluster: no plan: $(grep -h -e '^infeasible' -e '^no strategy' found | head -n 1)"
         fi
     done
 done

@@ -140,12 +140,20 @@ static bool listen_in_vain(struct sbp_comm *comm, void (*heard)(void *context), 
     return false;
 }
 
+static bool is_shared_never(const struct sbp_comm *comm)
+{
+    (void)comm;
+    return false;
+}
+
 static enum sbp_status train_late(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
                                   void *argument, struct sbp_diag *diag)
 {
     struct sbp_comm_ops own = *ops;
     own.try_receive = try_receive_late;
     own.listen = listen_in_vain;
+    if (late.school->disturbance->is_late == NULL)
+        own.is_shared = is_shared_never;
     atomic_store(&late.real, ops);
     return train_rank(&own, comm, argument, diag);
 }

@@ -21,9 +21,10 @@ void trained_free(struct trained *trained);
 
 /* What a test does to messages, and sees of works. */
 struct disturbance {
-    /* Whether a message that has come from another stage is not there yet, for the rank:
-     * activations (forward) or gradients, the first of all steps is 0. Asked again and again, by
-     * the rank's thread of messages. */
+    /* NULL: the backend lets one thread of a rank alone communicate. Else whether a message that
+     * has come from another stage is not there yet, for the rank: activations (forward) or
+     * gradients, the first of all steps is 0. Asked again and again, by the rank's thread of
+     * messages. */
     bool (*is_late)(void *context, int rank, bool forward, int number);
     /* A rank begins a work, or the step's end. By the rank's thread. */
     void (*begins)(void *context, int rank, const struct sbp_task *task);

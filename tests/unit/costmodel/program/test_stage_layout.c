@@ -219,30 +219,12 @@ static void test_every_order(void **state)
     }
 }
 
-/* A schedule without a fixed order has no layout ahead of the step. */
-static void test_no_order(void **state)
-{
-    (void)state;
-    struct setting s;
-    struct sbp_random random;
-    struct sbp_diag diag = {{0}};
-    struct sbp_stage_layout layout;
-    sbp_random_seed(&random, SEED);
-    open_setting(&s, &random, true);
-    s.step.parallel.schedule = SBP_CDP_V1;
-    s.step.micro_batches = s.step.stages;
-    assert_int_equal(sbp_stage_layout_make(&s.step, 0, &s.arena, &layout, &diag),
-                     SBP_E_UNSUPPORTED);
-    sbp_arena_free(&s.arena);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_frames_lie_apart),
         cmocka_unit_test(test_alone),
         cmocka_unit_test(test_every_order),
-        cmocka_unit_test(test_no_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

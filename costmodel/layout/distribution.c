@@ -11,13 +11,22 @@ bool sbp_dist_equal(const struct sbp_mesh *mesh, const struct sbp_dist *a, const
     return true;
 }
 
+struct sbp_dist sbp_dist_held(const struct sbp_mesh *mesh, const struct sbp_dist *dist)
+{
+    struct sbp_dist held = *dist;
+    for (int i = 0; i < mesh->axis_count; i++)
+        if (dist->axis[i].kind == SBP_MIRRORED)
+            held.axis[i] = SBP_STATE_B;
+    return held;
+}
+
 struct sbp_dist sbp_dist_dual(const struct sbp_mesh *mesh, const struct sbp_dist *dist)
 {
     struct sbp_dist dual = *dist;
     for (int i = 0; i < mesh->axis_count; i++) {
         if (dist->axis[i].kind == SBP_BROADCAST)
             dual.axis[i] = SBP_STATE_P;
-        else if (dist->axis[i].kind == SBP_PARTIAL)
+        else if (dist->axis[i].kind == SBP_PARTIAL || dist->axis[i].kind == SBP_MIRRORED)
             dual.axis[i] = SBP_STATE_B;
     }
     return dual;
@@ -105,9 +114,12 @@ const char *sbp_dist_text(const struct sbp_mesh *mesh, const struct sbp_dist *di
             used = append(buffer, size, used, name, sbp_mesh_group_size(mesh, axes));
     }
     const sbp_axes broadcast = sbp_dist_of_kind(mesh, dist, SBP_BROADCAST);
+    const sbp_axes mirrored = sbp_dist_of_kind(mesh, dist, SBP_MIRRORED);
     const sbp_axes partial = sbp_dist_of_kind(mesh, dist, SBP_PARTIAL);
     if (broadcast != 0 || mesh->axis_count == 0)
         used = append(buffer, size, used, "B", sbp_mesh_group_size(mesh, broadcast));
+    if (mirrored != 0)
+        used = append(buffer, size, used, "M", sbp_mesh_group_size(mesh, mirrored));
     if (partial != 0)
         append(buffer, size, used, "P", sbp_mesh_group_size(mesh, partial));
     return buffer;

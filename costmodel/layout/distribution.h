@@ -13,7 +13,11 @@
 #include "base/math/digits.h"
 #include "costmodel/cluster/mesh.h"
 
-enum sbp_kind { SBP_BROADCAST, SBP_SPLIT, SBP_PARTIAL };
+/* Every state of a tensor on an axis says its gradient's, too: a split's is split, that of a
+ * broadcast tensor is a partial sum, and a sum's is whole. A mirrored tensor lies as a broadcast
+ * one, and its gradient is whole as well: all members do the same work there and back, and nothing
+ * is summed. Gradients and what a program holds are never mirrored. */
+enum sbp_kind { SBP_BROADCAST, SBP_SPLIT, SBP_PARTIAL, SBP_MIRRORED };
 
 struct sbp_state {
     uint8_t kind; /* enum sbp_kind */
@@ -21,6 +25,7 @@ struct sbp_state {
 };
 #define SBP_STATE_B    ((struct sbp_state){SBP_BROADCAST, 0})
 #define SBP_STATE_P    ((struct sbp_state){SBP_PARTIAL, 0})
+#define SBP_STATE_M    ((struct sbp_state){SBP_MIRRORED, 0})
 #define SBP_STATE_S(d) ((struct sbp_state){SBP_SPLIT, (d)})
 
 /* State of every axis of a mesh. */
@@ -55,9 +60,11 @@ static inline struct sbp_dist sbp_dist_all(struct sbp_state state)
         dist.axis[i] = state;
     return dist;
 }
-/* Gradient's distribution: S stays, B becomes P, P becomes B. */
+/* How the tensor itself lies: M as B. */
+struct sbp_dist sbp_dist_held(const struct sbp_mesh *mesh, const struct sbp_dist *dist);
+/* Gradient's distribution: S stays, B becomes P, P and M become B. */
 struct sbp_dist sbp_dist_dual(const struct sbp_mesh *mesh, const struct sbp_dist *dist);
-/* Axes in a state: splitting dimension dim, broadcasting, partial. */
+/* Axes in a state: splitting dimension dim, broadcasting, partial, mirrored. */
 static inline sbp_axes sbp_dist_split(const struct sbp_mesh *mesh, const struct sbp_dist *dist,
                                       int dim)
 {
@@ -80,7 +87,7 @@ int64_t sbp_dist_local_size(const struct sbp_mesh *mesh, const struct sbp_shape 
 /* The block of a tensor that `rank` owns. */
 void sbp_dist_region(const struct sbp_layout *layout, const struct sbp_shape *shape,
                      const struct sbp_dist *dist, int64_t rank, struct sbp_region *region);
-/* "S0:4 B:2 P:2" with factors per state, for people; returns buffer (size bytes). */
+/* "S0:4 B:2 M:2 P:2" with factors per state, for people; returns buffer (size bytes). */
 const char *sbp_dist_text(const struct sbp_mesh *mesh, const struct sbp_dist *dist, char *buffer,
                           int size);
 

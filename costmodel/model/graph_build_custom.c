@@ -11,7 +11,7 @@
 #include "costmodel/model/graph_build_priv.h"
 #include "costmodel/model/op_cost.h"
 
-#define MOST_ROLES (SBP_MAX_ROLES - 1) /* `replicate` is added */
+#define MOST_ROLES (SBP_MAX_ROLES - 2) /* `replicate` and `mirror` are added */
 #define MOST_WORK  1e30
 
 const char *const sbp_build_custom_keys[] = {"out",         "out_heads",   "parameters", "weights",
@@ -148,9 +148,9 @@ static enum sbp_status read_role(struct custom *c, const struct sbp_json *at, in
     SBP_TRY(sbp_json_keys(at, KEYS));
     SBP_TRY(sbp_json_member(at, "name", &member));
     SBP_TRY(sbp_json_name(&member, name, SBP_OP_NAME_BYTES));
-    if (strcmp(name, "replicate") == 0)
-        return sbp_json_refuse(&member, "\"replicate\" is every operator's spare role: leave it "
-                                        "away");
+    if (strcmp(name, "replicate") == 0 || strcmp(name, "mirror") == 0)
+        return sbp_json_refuse(&member, "\"%s\" is every operator's spare role: leave it away",
+                               name);
     if (sbp_op_role(&c->it->entry, name) >= 0)
         return sbp_json_refuse(&member, "two roles are called \"%s\"", name);
     SBP_TRY(read_states(at, "input", c->op->input_count, role->input));
@@ -168,12 +168,12 @@ static enum sbp_status read_role(struct custom *c, const struct sbp_json *at, in
     return SBP_OK;
 }
 
-static void add_replicate(struct sbp_op_entry *entry)
+/* Repeated work, as the catalogue's operators have it. */
+static void add_repeated(struct sbp_op_entry *entry)
 {
-    struct sbp_role *role = &entry->role[entry->role_count++];
-    *role = (struct sbp_role){.name = "replicate", .spare = true}; /* zero: B */
-    for (int w = 0; w < SBP_MAX_WEIGHTS; w++)
-        role->gradient[w] = SBP_STATE_P;
+    const struct sbp_op_entry *relu = sbp_op(SBP_OP_RELU);
+    entry->role[entry->role_count++] = relu->role[sbp_op_role(relu, "replicate")];
+    entry->role[entry->role_count++] = relu->role[sbp_op_role(relu, "mirror")];
 }
 
 static enum sbp_status read_roles(struct custom *c, struct sbp_json *roles)
@@ -374,7 +374,7 @@ static enum sbp_status read_custom(struct custom *c)
         SBP_TRY(sbp_json_element(&roles, i, &element));
         SBP_TRY(check_role(c, &element, i));
     }
-    add_replicate(&c->it->entry);
+    add_repeated(&c->it->entry);
     return SBP_OK;
 }
 

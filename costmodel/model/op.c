@@ -11,6 +11,10 @@
     {                                                                                              \
         SBP_PARTIAL, 0                                                                             \
     }
+#define M                                                                                          \
+    {                                                                                              \
+        SBP_MIRRORED, 0                                                                            \
+    }
 #define S(dim)                                                                                     \
     {                                                                                              \
         SBP_SPLIT, (dim)                                                                           \
@@ -25,6 +29,14 @@ enum { IN = SBP_DIM_IN, OUT = SBP_DIM_OUT };
         .name = "replicate", .input = {B, B, B}, .weight = {B, B, B, B}, .gradient = {P, P, P, P}, \
         .output = B, .spare = true                                                                 \
     }
+/* The same, where the output's gradient is whole: then so are those of the weights and of the
+ * inputs, and nothing is summed. */
+#define MIRROR                                                                                     \
+    {                                                                                              \
+        .name = "mirror", .input = {M, M, M}, .weight = {B, B, B, B}, .gradient = {B, B, B, B},    \
+        .output = M, .spare = true                                                                 \
+    }
+#define REPEATED REPLICATE, MIRROR
 /* Tokens split, weights whole: the roles that every operator on tokens has. Weights that an entry
  * does not have are never looked at. */
 #define TOKENS(name_, dim, paper_)                                                                 \
@@ -67,9 +79,9 @@ enum { IN = SBP_DIM_IN, OUT = SBP_DIM_OUT };
         .spare = true                                                                              \
     }
 /* Element-wise: whatever splits the operand splits the result. */
-#define ELEMENTWISE BY_BATCH, BY_SEQUENCE, FEATURES("feature"), REPLICATE
+#define ELEMENTWISE BY_BATCH, BY_SEQUENCE, FEATURES("feature"), REPEATED
 /* The same of operators that are linear in their operands. */
-#define LINEARLY BY_BATCH, BY_SEQUENCE, FEATURES("feature"), PARTIAL, REPLICATE
+#define LINEARLY BY_BATCH, BY_SEQUENCE, FEATURES("feature"), PARTIAL, REPEATED
 
 /* Name, numbers of activations and of weights, and all roles. */
 #define ENTRY(name_, inputs_, weights_, ...)                                                       \
@@ -83,13 +95,13 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
      */
     [SBP_OP_LINEAR] = {.runs = true,
                        ENTRY("linear", 1, 2, BY_BATCH, BY_SEQUENCE, COLUMN, ROW("row"), PARTIAL,
-                             REPLICATE)},
+                             REPEATED)},
     /* Weights: table (vocabulary, hidden), then rows that are added: positions, token types. Such a
      * row is touched by the tokens of one split only, so its gradient is partial under batch and
      * sequence alike. */
     [SBP_OP_EMBEDDING] = {.runs = true,
                           ENTRY("embedding", 0, 3, BY_BATCH, BY_SEQUENCE, COLUMN, ROW("vocab"),
-                                REPLICATE)},
+                                REPEATED)},
     [SBP_OP_RELU] = {.follows = true, .runs = true, ENTRY("relu", 1, 0, ELEMENTWISE)},
     [SBP_OP_GELU] = {.follows = true, .runs = true, ENTRY("gelu", 1, 0, ELEMENTWISE)},
     [SBP_OP_TANH] = {.follows = true, ENTRY("tanh", 1, 0, ELEMENTWISE)},
@@ -101,10 +113,10 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
     [SBP_OP_LAYERNORM] = {.follows = true,
                           .runs = true,
                           ENTRY("layernorm", 1, 2, BY_BATCH, BY_SEQUENCE, FEATURES("hidden"),
-                                REPLICATE)},
+                                REPEATED)},
     [SBP_OP_RMSNORM] = {.follows = true,
                         ENTRY("rmsnorm", 1, 1, BY_BATCH, BY_SEQUENCE, FEATURES("hidden"),
-                              REPLICATE)},
+                              REPEATED)},
     /* Root mean square of each head by itself; all heads have one gain (Qwen3's queries, keys). */
     [SBP_OP_HEAD_NORM] = {.follows = true,
                           ENTRY("head_norm", 1, 1, BY_BATCH, BY_SEQUENCE,
@@ -114,7 +126,7 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                                  .gradient = {P},
                                  .output = S(FEATURE),
                                  .paper = true},
-                                REPLICATE)},
+                                REPEATED)},
     /* silu(gate) x up: the input's inner dimension holds {gate, up}. */
     [SBP_OP_SWIGLU] = {.follows = true, ENTRY("swiglu", 1, 0, ELEMENTWISE)},
     /* Rotates queries and keys in place, by angles that every device knows: free. */
@@ -124,19 +136,19 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
     [SBP_OP_ATTENTION] =
         {.runs = true,
          ENTRY("attention", 1, 0, BY_BATCH, FEATURES("head"),
-               {.name = "context", .input = {S(SEQ)}, .output = S(SEQ), .spare = true}, REPLICATE)},
+               {.name = "context", .input = {S(SEQ)}, .output = S(SEQ), .spare = true}, REPEATED)},
     /* Inputs: queries (heads, head size), keys and values (kv heads, 2 x head size). Where the
      * heads are split further than the kv heads, the low digits of the heads are `query` axes: keys
      * and values are whole there, and their gradients partial (DESIGN.md, section 4). */
     [SBP_OP_GROUPED_ATTENTION] = {ENTRY(
         "grouped_attention", 2, 0, BY_BATCH, FEATURES("head"), BY_CONTEXT,
-        {.name = "query", .input = {S(FEATURE), B}, .output = S(FEATURE)}, REPLICATE)},
+        {.name = "query", .input = {S(FEATURE), B}, .output = S(FEATURE)}, REPEATED)},
     /* Inputs: queries (heads, nope + rope), keys and values (heads, nope + value), and the rotary
      * part of the keys, which all heads share (DeepSeek-V2, section 2.1). */
     [SBP_OP_LATENT_ATTENTION] = {ENTRY(
         "latent_attention", 3, 0, BY_BATCH,
         {.name = "head", .input = {S(FEATURE), S(FEATURE), B}, .output = S(FEATURE), .paper = true},
-        BY_CONTEXT, REPLICATE)},
+        BY_CONTEXT, REPEATED)},
     /* The maximum and (sum of exponentials, target logit) are all-reduced over vocabulary axes. */
     [SBP_OP_CROSS_ENTROPY] =
         {.follows = true,
@@ -144,27 +156,27 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
          ENTRY("cross_entropy",
                1, 0, {.name = "batch", .input = {S(BATCH)}, .output = P, .paper = true},
                {.name = "sequence", .input = {S(SEQ)}, .output = P},
-               {.name = "vocab", .input = {S(FEATURE)}, .output = B, .paper = true}, REPLICATE)},
+               {.name = "vocab", .input = {S(FEATURE)}, .output = B, .paper = true}, REPEATED)},
     /* Height: rows split; what windows reach of others' rows is fetched, and its gradient sent
        back. */
     [SBP_OP_CONV2D] = {ENTRY("conv2d", 1, 2, BY_BATCH, BY_HEIGHT, COLUMN, ROW("row"), PARTIAL,
-                             REPLICATE)},
+                             REPEATED)},
     /* Statistics are of the device's own images (AutoDDL trains so, as data parallelism does). */
     [SBP_OP_BATCHNORM] = {.follows = true,
                           ENTRY("batchnorm", 1, 2, BY_BATCH, BY_HEIGHT, FEATURES("channel"),
-                                REPLICATE)},
-    [SBP_OP_MAXPOOL] = {ENTRY("maxpool", 1, 0, BY_BATCH, FEATURES("channel"), REPLICATE)},
-    [SBP_OP_AVGPOOL] = {ENTRY("avgpool", 1, 0, BY_BATCH, FEATURES("channel"), PARTIAL, REPLICATE)},
+                                REPEATED)},
+    [SBP_OP_MAXPOOL] = {ENTRY("maxpool", 1, 0, BY_BATCH, FEATURES("channel"), REPEATED)},
+    [SBP_OP_AVGPOOL] = {ENTRY("avgpool", 1, 0, BY_BATCH, FEATURES("channel"), PARTIAL, REPEATED)},
     /* The token that stands for a sequence: (batch, sequence, hidden, 1) to (batch, 1, hidden, 1).
      */
     [SBP_OP_FIRST_TOKEN] = {ENTRY("first_token", 1, 0, BY_BATCH, FEATURES("feature"), PARTIAL,
-                                  REPLICATE)},
+                                  REPEATED)},
     /* (batch, height, channels, width) to (batch, 1, channels, height x width). */
-    [SBP_OP_FLATTEN] = {ENTRY("flatten", 1, 0, BY_BATCH, FEATURES("channel"), PARTIAL, REPLICATE)},
+    [SBP_OP_FLATTEN] = {ENTRY("flatten", 1, 0, BY_BATCH, FEATURES("channel"), PARTIAL, REPEATED)},
     /* Reads the model's images; weights: kernel (patch pixels x colours, 1, hidden, 1), bias, class
      * token, positions. */
     [SBP_OP_PATCH_EMBEDDING] = {ENTRY("patch_embedding", 0, 4, BY_BATCH, BY_SEQUENCE, COLUMN,
-                                      REPLICATE)},
+                                      REPEATED)},
     /* Weights: router (hidden, 1, experts, 1), first (experts, hidden, feed-forward, {gate, up}),
      * second (experts, feed-forward, hidden, 1). Expert and expert_sequence: tokens, by batch or by
      * sequence, and experts split by the same axes, tokens travel to their experts and back
@@ -181,7 +193,7 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                            .gradient = {P, S(2), S(1), P},
                            .output = P,
                            .paper = true},
-                          REPLICATE)},
+                          REPEATED)},
     /* A grid of rows (tokens) and columns (features): panels of X are broadcast along the columns'
      * axes, panels of W along the rows' (van de Geijn and Watts, 1997; AutoDDL, section 4.2.1). The
      * bias lies with the columns; rows hold it alike. */
@@ -192,7 +204,7 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                                     .gradient = {S(IN), P},
                                     .output = S(BATCH),
                                     .paper = true},
-                                   FEATURES("grid_column"), PARTIAL, REPLICATE)},
+                                   FEATURES("grid_column"), PARTIAL, REPEATED)},
     /* A model file's own: the node has an entry of its own in place of this one. */
     [SBP_OP_CUSTOM] = {.name = "custom", .inputs = 1, .weights = 1},
 };

@@ -59,7 +59,7 @@ enum { SBP_DIM_IN, SBP_DIM_IN_INNER, SBP_DIM_OUT, SBP_DIM_OUT_INNER };
 enum sbp_op_kind { SBP_OP_MAP(SBP_OP_ENUM) SBP_OP_KINDS };
 #undef SBP_OP_ENUM
 
-#define SBP_MAX_ROLES   6
+#define SBP_MAX_ROLES   7
 #define SBP_MAX_INPUTS  3
 #define SBP_MAX_WEIGHTS 4
 
@@ -71,10 +71,10 @@ struct sbp_role {
     struct sbp_state output;
     bool paper; /* in the `autoddl` space: (p0, p1, p2) = batch, column, row */
     /* Played only where a fix asks for it or nothing else divides the operator: `replicate`, all
-     * operands B and the work repeated (by duality its weights' gradients are partial); and
-     * `partial`, a sum that lives on through an operator that is linear in its inputs (OneFlow,
-     * section 3.3), which the space `full` tries where it can pay
-     * (planner/space/resting_layouts.c). */
+     * operands B and the work repeated (by duality its weights' gradients are partial); `mirror`,
+     * all activations M, whose gradients are whole, so that the weights' are; and `partial`, a sum
+     * that lives on through an operator that is linear in its inputs (OneFlow, section 3.3), which
+     * the space `full` tries where it can pay (planner/space/resting_layouts.c). */
     bool spare;
 };
 

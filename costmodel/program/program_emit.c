@@ -54,7 +54,7 @@ enum sbp_status sbp_emit_buffer(struct sbp_compiler *c, enum sbp_buffer_use use,
     program->buffer[*buffer] = (struct sbp_buffer){
         .use = use, .type = type, .tensor = tensor, .elements = elements, .first = -1, .last = -1};
     if (dist != NULL)
-        program->buffer[*buffer].dist = *dist;
+        program->buffer[*buffer].dist = sbp_dist_held(c->mesh, dist);
     return SBP_OK;
 }
 
@@ -147,9 +147,10 @@ static enum sbp_status find_boxing(struct sbp_compiler *c, const struct sbp_shap
 {
     const int64_t element_bytes =
         cause == SBP_CAUSE_WEIGHT_GRADIENT ? c->policy.reduce : c->policy.activation;
-    return c->paths == NULL ? sbp_boxing_make(&c->layout, shape, from, to, boxing, c->diag)
-                            : sbp_paths_find(c->paths, &c->layout, shape, (double)element_bytes,
-                                             from, to, boxing, c->diag);
+    const struct sbp_dist a = sbp_dist_held(c->mesh, from), b = sbp_dist_held(c->mesh, to);
+    return c->paths == NULL ? sbp_boxing_make(&c->layout, shape, &a, &b, boxing, c->diag)
+                            : sbp_paths_find(c->paths, &c->layout, shape, (double)element_bytes, &a,
+                                             &b, boxing, c->diag);
 }
 
 enum sbp_status sbp_emit_boxing(struct sbp_compiler *c, int op, int tensor,

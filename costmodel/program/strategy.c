@@ -169,7 +169,7 @@ bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh 
         return false;
     *waypoint = want;
     for (int axis = 0; axis < mesh->axis_count; axis++)
-        if (want.axis[axis].kind == SBP_BROADCAST)
+        if (want.axis[axis].kind != SBP_SPLIT)
             waypoint->axis[axis] = SBP_STATE_S(SBP_DIM_FEATURE);
     return true;
 }
@@ -207,6 +207,28 @@ bool sbp_strategy_is_read(const struct sbp_graph *graph, int tensor)
             if (graph->op[op].input[i] == tensor)
                 return true;
     return false;
+}
+
+/* Whether axes are all of some levels. */
+static bool are_levels(const struct sbp_mesh *mesh, sbp_axes axes)
+{
+    for (int a = 0; a < mesh->axis_count; a++)
+        for (int b = 0; b < a; b++)
+            if (mesh->axis[a].level == mesh->axis[b].level && (axes >> a & 1) != (axes >> b & 1))
+                return false;
+    return true;
+}
+
+/* What is mirrored on an axis is so on all axes of its level. */
+static enum sbp_status check_mirrored(const struct sbp_mesh *mesh, const struct sbp_dist *dist,
+                                      const char *name, struct sbp_diag *diag)
+{
+    return are_levels(mesh, sbp_dist_of_kind(mesh, dist, SBP_MIRRORED))
+               ? SBP_OK
+               : sbp_fail(
+                     diag, SBP_E_INPUT,
+                     "strategy: %s: is mirrored on some axes of a level, all or none are legal",
+                     name);
 }
 
 /* Checks the rest state: the producer's splits stay or are gathered; only partial sums rest
@@ -249,10 +271,11 @@ static enum sbp_status check_roles(const struct sbp_graph *graph, const struct s
         if (sbp_strategy_role(graph, strategy, op, axis) < 0)
             return sbp_fail(diag, SBP_E_INPUT, "strategy: %s: axis %d has no legal role in %s",
                             graph->op[op].name, axis, graph->op[op].entry->name);
-    return SBP_OK;
+    const struct sbp_dist output = sbp_strategy_output(graph, mesh, strategy, op);
+    return check_mirrored(mesh, &output, graph->op[op].name, diag);
 }
 
-/* All users of a weight must hold it alike. */
+/* All users of a weight must hold it alike, and leave its gradient alike. */
 static enum sbp_status check_weight(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                     const struct sbp_strategy *strategy, int op, int weight,
                                     int *first_user, struct sbp_diag *diag)
@@ -265,7 +288,9 @@ static enum sbp_status check_weight(const struct sbp_graph *graph, const struct 
     const int other = first_user[tensor] - 1;
     const struct sbp_dist here = sbp_strategy_weight(graph, mesh, strategy, op, weight);
     const struct sbp_dist there = sbp_strategy_weight(graph, mesh, strategy, other, 0);
-    if (!sbp_dist_equal(mesh, &here, &there))
+    const struct sbp_dist mine = sbp_strategy_gradient(graph, mesh, strategy, op, weight);
+    const struct sbp_dist its = sbp_strategy_gradient(graph, mesh, strategy, other, 0);
+    if (!sbp_dist_equal(mesh, &here, &there) || !sbp_dist_equal(mesh, &mine, &its))
         return sbp_fail(diag, SBP_E_INPUT,
                         "strategy: %s: shares its weight with %s and must split it alike",
                         graph->op[op].name, graph->op[other].name);
@@ -293,6 +318,7 @@ static enum sbp_status close_op(const struct sbp_graph *graph, const struct sbp_
     if (node->output < 0)
         return SBP_OK;
     SBP_TRY(check_rest(graph, mesh, strategy, op, diag));
+    SBP_TRY(check_mirrored(mesh, &strategy->rest[node->output], node->name, diag));
     const struct sbp_tensor *output = &graph->tensor[node->output];
     const struct sbp_dist made = sbp_strategy_output(graph, mesh, strategy, op);
     SBP_TRY(note_splits(mesh, output, &made, strategy, diag));
@@ -391,9 +417,11 @@ static enum sbp_status check_places(const struct sbp_graph *graph, const struct 
 static enum sbp_status close_input(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                    struct sbp_strategy *strategy, struct sbp_diag *diag)
 {
-    if (graph->input < 0 || is_free(graph, graph->input))
+    if (graph->input < 0)
         return SBP_OK;
     const struct sbp_dist *rest = &strategy->rest[graph->input];
+    if (is_free(graph, graph->input))
+        return check_mirrored(mesh, rest, graph->tensor[graph->input].name, diag);
     for (int axis = 0; axis < mesh->axis_count; axis++)
         if (rest->axis[axis].kind != SBP_SPLIT)
             return sbp_fail(diag, SBP_E_INPUT,
@@ -409,11 +437,13 @@ static enum sbp_status check_way(const struct sbp_graph *graph, const struct sbp
                                  const struct sbp_dist *to, struct sbp_diag *diag)
 {
     const struct sbp_shape *shape = &graph->tensor[tensor].shape;
+    const struct sbp_dist held_from = sbp_dist_held(layout->mesh, from);
+    const struct sbp_dist held_to = sbp_dist_held(layout->mesh, to);
     const struct sbp_dist dual_from = sbp_dist_dual(layout->mesh, from);
     const struct sbp_dist dual_to = sbp_dist_dual(layout->mesh, to);
     struct sbp_boxing boxing;
     struct sbp_diag why = {{0}};
-    enum sbp_status status = sbp_boxing_make(layout, shape, from, to, &boxing, &why);
+    enum sbp_status status = sbp_boxing_make(layout, shape, &held_from, &held_to, &boxing, &why);
     if (status == SBP_OK)
         status = sbp_boxing_make(layout, shape, &dual_to, &dual_from, &boxing, &why);
     return status == SBP_OK

@@ -6,6 +6,9 @@
  * them all, section 4.2), whole (all-reduced, as Megatron without sequence parallelism) or partial
  * (OneFlow, section 3.3). A whole output rests whole or sliced. A consumer that needs another state
  * boxes the activation. The gradient rests in the dual state.
+ *
+ * What is mirrored (M) is so on all axes of a level: the devices of a level repeat an operator's
+ * work, and hold all of its gradients, together or not at all.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_STRATEGY_H
 #define SBP_COSTMODEL_PROGRAM_STRATEGY_H
@@ -88,7 +91,8 @@ bool sbp_strategy_is_read(const struct sbp_graph *graph, int tensor);
 
 /* Fills strategy->split from roles and rest states and checks legality: roles exist, rests are
  * states that the output and its gradient can be boxed to (see above; a model's split input rests
- * in splits alone, and what nobody reads in no partial sums), tied weights agree, the product of
+ * in splits alone, and what nobody reads in no partial sums), levels are mirrored as a whole, tied
+ * weights and their gradients agree, the product of
  * all axes that split a class anywhere divides it, and no axis is misplaced. E_INPUT names the
  * operator or class and what would be legal; E_MEMORY. */
 enum sbp_status sbp_strategy_close(const struct sbp_graph *graph, const struct sbp_mesh *mesh,

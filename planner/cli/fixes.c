@@ -405,7 +405,7 @@ static enum sbp_status read_roles(const struct sbp_json *roles, const struct fix
                                                              : sbp_json_refuse(roles, "%s", reason);
 }
 
-static const char *const REST_NAMES[] = {"S0", "S1", "S2", "B", "P", NULL};
+static const char *const REST_NAMES[] = {"S0", "S1", "S2", "B", "P", "M", NULL};
 
 /* A state for every axis, as plans have it. */
 static enum sbp_status read_rest_axes(const struct sbp_json *at, const struct sbp_plan *plan,
@@ -448,8 +448,8 @@ static enum sbp_status read_rest(const struct sbp_json *layer, const struct sbp_
         return SBP_OK;
     }
     if (!cJSON_IsObject(at.node))
-        return sbp_json_refuse(&at, "legal is one of S0, S1, S2, B and P, an object of their "
-                                    "factors, or a list with one for each axis");
+        return sbp_json_refuse(&at, "legal is one of S0, S1, S2, B, P and M, an object of "
+                                    "their factors, or a list with one for each axis");
     SBP_TRY(sbp_json_keys(&at, REST_NAMES));
     for (int i = 0; i < SBP_REST_STATES; i++)
         if (sbp_json_has(&at, REST_NAMES[i])) {

@@ -57,10 +57,11 @@ static const struct sbp_command commands[] = {
      "of the step, --set says. The strategy file is {\"layers\": [{\"name\": \"fc1\", \"roles\": "
      "{\"batch\": [4], "
      "\"column\": [8]}}, ...]}: for every layer that has a choice, how many ways each role splits "
-     "it at each level, outermost first; replicate, partial and context are roles, too. A layer "
-     "may say where its output rests between layers, \"rest\": \"B\" or {\"S0\": [4], \"B\": [8]} "
-     "(split by batch S0, sequence S1, features S2; B whole; P partial sums), and the ZeRO level "
-     "of its weights, \"zero\": 3. Other rests are searched. A \"parallel\" object holds what "
+     "it at each level, outermost first; replicate, mirror, partial and context are roles, too. A "
+     "layer may say where its output rests between layers, \"rest\": \"B\" or {\"S0\": [4], "
+     "\"B\": [8]} (split by batch S0, sequence S1, features S2; B whole; P partial sums; M whole, "
+     "and so is its gradient: a level's members all, or none), and the ZeRO level of its weights, "
+     "\"zero\": 3. Other rests are searched. A \"parallel\" object holds what "
      "--set says of stages and micro-batches. A plan file is a strategy file, too.",
      .options =
          DEGREE_OPTIONS "--megatron --strategy -o --runtime --seed --time-limit --search-memory "

@@ -178,7 +178,7 @@ static int broken_axes(const struct sbp_label_score *score, const uint8_t *role,
         const struct sbp_state left = sbp_space_output_state(space, edge->op, a[axis]);
         const struct sbp_state rest = space->variable[edge->rest_variable].state[b[axis]];
         broken += (left.kind == SBP_SPLIT && rest.kind != SBP_BROADCAST &&
-                   !sbp_state_equal(left, rest)) ||
+                   rest.kind != SBP_MIRRORED && !sbp_state_equal(left, rest)) ||
                   (left.kind != SBP_PARTIAL && rest.kind == SBP_PARTIAL);
     }
     return broken;

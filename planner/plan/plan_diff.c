@@ -106,7 +106,8 @@ static bool rests_alike(const struct sbp_plan *a, int one, const struct sbp_plan
                                               {SBP_SPLIT, SBP_DIM_SEQUENCE},
                                               {SBP_SPLIT, SBP_DIM_FEATURE},
                                               {SBP_BROADCAST, 0},
-                                              {SBP_PARTIAL, 0}};
+                                              {SBP_PARTIAL, 0},
+                                              {SBP_MIRRORED, 0}};
     for (int level = 0; level < SBP_MAX_LEVELS; level++)
         for (size_t i = 0; i < sizeof states / sizeof *states; i++)
             if (resting(a, one, states[i], level) != resting(b, two, states[i], level))

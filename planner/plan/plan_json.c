@@ -15,7 +15,7 @@ static const char *state_name(struct sbp_state state)
     static const char *const splits[SBP_MAX_DIMS] = {"S0", "S1", "S2", "S3"};
     if (state.kind == SBP_SPLIT)
         return splits[state.dim];
-    return state.kind == SBP_PARTIAL ? "P" : "B";
+    return state.kind == SBP_PARTIAL ? "P" : state.kind == SBP_MIRRORED ? "M" : "B";
 }
 
 /* --- strategy --- */

@@ -125,7 +125,10 @@ static enum sbp_status axis_array(const struct sbp_json *object, const char *key
 static enum sbp_status read_rest(const struct sbp_json *object, const char *key,
                                  const struct sbp_mesh *mesh, struct sbp_dist *rest)
 {
-    static const char *const NAMES[] = {"S0", "S1", "S2", "S3", "B", "P", NULL};
+    static const char *const NAMES[] = {"S0", "S1", "S2", "S3", "B", "P", "M", NULL};
+    static const struct sbp_state STATES[] = {SBP_STATE_S(0), SBP_STATE_S(1), SBP_STATE_S(2),
+                                              SBP_STATE_S(3), SBP_STATE_B,    SBP_STATE_P,
+                                              SBP_STATE_M};
     struct sbp_json states, element;
     int choice;
     SBP_TRY(axis_array(object, key, mesh, &states));
@@ -133,9 +136,7 @@ static enum sbp_status read_rest(const struct sbp_json *object, const char *key,
     for (int axis = 0; axis < mesh->axis_count; axis++) {
         SBP_TRY(sbp_json_element(&states, axis, &element));
         SBP_TRY(sbp_json_choice(&element, NAMES, &choice));
-        rest->axis[axis] = choice < SBP_MAX_DIMS    ? SBP_STATE_S((uint8_t)choice)
-                           : choice == SBP_MAX_DIMS ? SBP_STATE_B
-                                                    : SBP_STATE_P;
+        rest->axis[axis] = STATES[choice];
     }
     return SBP_OK;
 }

@@ -41,7 +41,7 @@ enum sbp_objective { SBP_STEP_TIME, SBP_COMMUNICATION };
 /* A layer's strategy given by hand: how many ways each role splits the layer at each level,
  * outermost first. The factors of a level multiply to the level's size. */
 #define SBP_ANY         (-1)
-#define SBP_REST_STATES 5 /* states of an output: S0, S1, S2, B, P */
+#define SBP_REST_STATES 6 /* states of an output: S0, S1, S2, B, P, M */
 struct sbp_fix {
     char layer[64];
     int64_t factor[SBP_MAX_ROLES][SBP_MAX_LEVELS]; /* by the operator's role index; or SBP_ANY */

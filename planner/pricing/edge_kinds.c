@@ -14,20 +14,21 @@
 
 /* ---- states of a family's axes -------------------------------------------------------------- */
 
-/* Numbers of a family's axes that split each dimension, that split any, that are B and that are P.
- */
+/* Numbers of a family's axes that split each dimension, that split any, that are B, P and M. */
 struct family_state {
-    int split[SBP_MAX_DIMS], splits, broadcast, partial;
+    int split[SBP_MAX_DIMS], splits, broadcast, partial, mirrored;
 };
 
 static struct family_state family_state(const uint8_t *count, const struct sbp_edge_end *end)
 {
-    struct family_state state = {{0}, 0, 0, 0};
+    struct family_state state = {{0}, 0, 0, 0, 0};
     for (int r = 0; r < end->role_count; r++) {
         if (end->state[r].kind == SBP_SPLIT)
             state.split[end->state[r].dim] += count[r];
         else if (end->state[r].kind == SBP_PARTIAL)
             state.partial += count[r];
+        else if (end->state[r].kind == SBP_MIRRORED)
+            state.mirrored += count[r];
         else
             state.broadcast += count[r];
         state.splits += end->state[r].kind == SBP_SPLIT ? count[r] : 0;
@@ -56,16 +57,16 @@ static int most_stays(const struct family_state *a, const struct family_state *b
 }
 
 /* Axes that must change the dimension they split, at the least: all that can neither stay nor
- * become B or P. */
+ * become B, P or M. */
 static int least_moves(const struct family_state *from, const struct family_state *to)
 {
-    return excess(excess_splits(from, to),
-                  excess(to->broadcast, from->broadcast) + excess(to->partial, from->partial));
+    return excess(excess_splits(from, to), excess(to->broadcast, from->broadcast) +
+                                               excess(to->partial, from->partial) + to->mirrored);
 }
 
 static int axes_of(const struct family_state *state)
 {
-    return state->splits + state->broadcast + state->partial;
+    return state->splits + state->broadcast + state->partial + state->mirrored;
 }
 
 /* Some axes have a state at one end, some at the other: the difference between the most and the
@@ -145,7 +146,8 @@ struct sbp_edge_ends sbp_edge_of_output(const struct sbp_space *space,
 static uint8_t tags_that_rest(const struct family_state *left, const struct family_state *resting)
 {
     uint8_t tags = 0;
-    if (excess_splits(left, resting) > resting->broadcast || resting->partial > left->partial)
+    if (excess_splits(left, resting) > resting->broadcast + resting->mirrored ||
+        resting->partial > left->partial)
         return 0;
     for (int tag = SBP_REST_ANY; tag <= SBP_REST_BATCH; tag++) {
         const int fixed = tag == SBP_REST_FEATURE ? SBP_DIM_BATCH : SBP_DIM_FEATURE;
@@ -168,6 +170,35 @@ static void note_all_reduce(const struct family_state *from, const struct family
     kind->parts = most_leave > 0 && most_gather > 0 && most_stays(from, to) > 0;
 }
 
+/* Sets the fields of a family that is mirrored at one end or both. All of its axes are, so that
+ * they line up in one way. */
+static void note_mirrored(const struct family_state *from, const struct family_state *to,
+                          struct sbp_edge_kind *kind)
+{
+    if (to->mirrored == 0) {
+        kind->back_leave = (int8_t)to->broadcast;
+        kind->back_gather = (int8_t)(to->broadcast + to->splits);
+    } else {
+        kind->leave = (int8_t)from->partial;
+        kind->gather = (int8_t)(from->partial + from->splits);
+    }
+}
+
+/* Sets the fields of a family that is mirrored at neither end. By duality, what is gathered there
+ * leaves P on the way back, and what leaves P is gathered. */
+static void note_ways(const struct family_state *from, const struct family_state *to,
+                      bool is_output, struct sbp_edge_kind *kind)
+{
+    const int sums = is_output ? to->partial : 0; /* an axis that rests P was P */
+    kind->moves = (int8_t)least_moves(from, to);
+    kind->leave = kind->back_gather = (int8_t)excess(from->partial, to->partial);
+    kind->gather = kind->back_leave = (int8_t)excess(to->broadcast, from->broadcast);
+    kind->trades = (int8_t)most_trades(from->broadcast, to->broadcast, axes_of(from) - sums);
+    kind->sum_trades =
+        (int8_t)(is_output ? 0 : most_trades(from->partial, to->partial, axes_of(from)));
+    note_all_reduce(from, to, kind);
+}
+
 struct sbp_edge_kind sbp_edge_kind(const struct sbp_edge_ends *ends, const uint8_t *from_count,
                                    const uint8_t *to_count)
 {
@@ -184,16 +215,12 @@ struct sbp_edge_kind sbp_edge_kind(const struct sbp_edge_ends *ends, const uint8
         kind.moves = (int8_t)(gap < 0 ? -gap : gap);
         kind.changes = a.split[SBP_DIM_FEATURE] != b.split[SBP_DIM_FEATURE];
     } else if (ends->is_whole) {
-        kind.moves = (int8_t)least_moves(&a, &b);
-        kind.leave = (int8_t)excess(a.partial, b.partial);
-        kind.gather = (int8_t)excess(b.broadcast, a.broadcast);
         kind.from_splits = (int8_t)a.splits;
         kind.to_splits = (int8_t)b.splits;
-        const int sums = ends->is_output ? b.partial : 0; /* an axis that rests P was P */
-        kind.trades = (int8_t)most_trades(a.broadcast, b.broadcast, axes_of(&a) - sums);
-        kind.sum_trades =
-            (int8_t)(ends->is_output ? 0 : most_trades(a.partial, b.partial, axes_of(&a)));
-        note_all_reduce(&a, &b, &kind);
+        if (a.mirrored + b.mirrored > 0)
+            note_mirrored(&a, &b, &kind);
+        else
+            note_ways(&a, &b, ends->is_output, &kind);
     } else if (!ends->is_output) {
         kind.moves = (int8_t)least_moves(&a, &b);
     }
@@ -205,54 +232,60 @@ struct sbp_edge_kind sbp_edge_kind(const struct sbp_edge_ends *ends, const uint8
 
 /* ---- ways ----------------------------------------------------------------------------------- */
 
-struct sbp_way sbp_pricing_way(const struct sbp_space *space, const struct sbp_dist *from,
-                               const struct sbp_dist *to)
+static struct sbp_leg leg_of(const struct sbp_space *space, const struct sbp_dist *from,
+                             const struct sbp_dist *to)
 {
     const struct sbp_mesh *mesh = space->mesh;
-    sbp_axes from_split = 0, to_split = 0, leave = 0, move = 0, gather = 0;
+    sbp_axes split = 0, leave = 0, move = 0, gather = 0;
     for (int axis = 0; axis < mesh->axis_count; axis++) {
         const sbp_axes bit = (sbp_axes)1 << axis;
         const struct sbp_state a = from->axis[axis], b = to->axis[axis];
-        from_split |= a.kind == SBP_SPLIT ? bit : 0;
-        to_split |= b.kind == SBP_SPLIT ? bit : 0;
+        split |= a.kind == SBP_SPLIT ? bit : 0;
         if (sbp_state_equal(a, b))
             continue;
         leave |= a.kind == SBP_PARTIAL ? bit : 0;
         move |= a.kind == SBP_SPLIT && b.kind == SBP_SPLIT ? bit : 0;
         gather |= b.kind == SBP_BROADCAST ? bit : 0;
     }
-    return (struct sbp_way){
+    return (struct sbp_leg){
         .leave = sbp_group_shape_of(space->shapes, mesh, leave),
         .move = sbp_group_shape_of(space->shapes, mesh, move),
         .gather = sbp_group_shape_of(space->shapes, mesh, gather),
         .all_reduced = leave != 0 && leave == gather && move == 0,
-        .from_parts = (double)sbp_mesh_group_size(mesh, from_split),
-        .to_parts = (double)sbp_mesh_group_size(mesh, to_split),
+        .parts = (double)sbp_mesh_group_size(mesh, split),
     };
 }
 
-/* Reduce-scatter, all-to-all, all-gather; bytes: of a device's tensor at first. */
-static double one_way_s(const struct sbp_space *space, const struct sbp_way *way, int leave,
-                        int gather, double bytes)
+struct sbp_way sbp_pricing_way(const struct sbp_space *space, const struct sbp_dist *from,
+                               const struct sbp_dist *to)
 {
-    struct sbp_group_prices *shapes = space->shapes;
-    const double left = shapes->size[leave], gathered = shapes->size[gather];
-    if (way->all_reduced)
-        return sbp_group_collective_s(shapes, SBP_ALL_REDUCE, leave, bytes);
-    return sbp_group_collective_s(shapes, SBP_REDUCE_SCATTER, leave, bytes) +
-           sbp_group_collective_s(shapes, SBP_ALL_TO_ALL, way->move, bytes / left) +
-           sbp_group_collective_s(shapes, SBP_ALL_GATHER, gather, bytes / left * gathered);
+    const struct sbp_dist held_from = sbp_dist_held(space->mesh, from);
+    const struct sbp_dist held_to = sbp_dist_held(space->mesh, to);
+    const struct sbp_dist dual_from = sbp_dist_dual(space->mesh, from);
+    const struct sbp_dist dual_to = sbp_dist_dual(space->mesh, to);
+    return (struct sbp_way){.there = leg_of(space, &held_from, &held_to),
+                            .back = leg_of(space, &dual_to, &dual_from)};
 }
 
-/* Forward P leaves, splits move, B is gathered; backward, by duality, what was gathered leaves P
- * and what left P is gathered. */
+/* Reduce-scatter, all-to-all, all-gather; bytes: of the whole tensor. */
+static double leg_s(const struct sbp_space *space, const struct sbp_leg *leg, double bytes)
+{
+    struct sbp_group_prices *shapes = space->shapes;
+    const double own = bytes / leg->parts;
+    const double left = shapes->size[leg->leave], gathered = shapes->size[leg->gather];
+    if (leg->all_reduced)
+        return sbp_group_collective_s(shapes, SBP_ALL_REDUCE, leg->leave, own);
+    return sbp_group_collective_s(shapes, SBP_REDUCE_SCATTER, leg->leave, own) +
+           sbp_group_collective_s(shapes, SBP_ALL_TO_ALL, leg->move, own / left) +
+           sbp_group_collective_s(shapes, SBP_ALL_GATHER, leg->gather, own / left * gathered);
+}
+
 double sbp_pricing_way_s(const struct sbp_space *space, int tensor, const struct sbp_way *way,
                          double there, double back)
 {
     const double bytes =
         sbp_pricing_elements(space, tensor) * (double)space->pricing.bytes.activation;
-    return there * one_way_s(space, way, way->leave, way->gather, bytes / way->from_parts) +
-           back * one_way_s(space, way, way->gather, way->leave, bytes / way->to_parts);
+    return there * leg_s(space, &way->there, bytes) + back * leg_s(space, &way->back, bytes);
 }
 
 static double all_to_all_s(const struct sbp_space *space, int tensor, double times, int shape)
@@ -286,34 +319,45 @@ static int moves_of(const struct sbp_edge_kind *kind, const struct trades *trade
            trades->moves[family];
 }
 
+/* Adds a family's axes to a leg: so many leave P and become B. */
+static void add_axes(struct sbp_leg *leg, int stride, int leave, int gather, int moves)
+{
+    leg->leave += leave * stride;
+    leg->gather += gather * stride;
+    leg->move += moves * stride;
+    leg->all_reduced &= leave == gather && moves == 0;
+}
+
 /* The cost of a way with these trades and otherwise the fewest axes in each collective. */
 static double traded_s(const struct sbp_edge_ends *ends, const struct sbp_edge_kind *kind,
                        const struct trades *trades)
 {
     const struct sbp_group_prices *shapes = ends->space->shapes;
-    struct sbp_way way = {.all_reduced = true};
+    struct sbp_way way = {.there.all_reduced = true, .back.all_reduced = true};
     int from = 0, to = 0;
-    bool changes = false, parts = false;
+    bool parts = false;
     for (int f = 0; f < ends->space->mesh->family_count; f++) {
-        const int whole = trades->whole[f], sums = trades->sums[f];
+        const int whole = trades->whole[f], sums = trades->sums[f], stride = shapes->stride[f];
         const int leave = kind[f].leave + sums, gather = kind[f].gather + whole;
-        from += kind[f].from_splits * shapes->stride[f];
-        to += kind[f].to_splits * shapes->stride[f];
-        way.leave += leave * shapes->stride[f];
-        way.move += moves_of(kind, trades, f) * shapes->stride[f];
-        way.gather += gather * shapes->stride[f];
-        changes |= leave > 0;
+        const int moves = moves_of(kind, trades, f);
+        const bool stays = kind[f].lost <= sums;
+        from += kind[f].from_splits * stride;
+        to += kind[f].to_splits * stride;
+        add_axes(&way.there, stride, leave, gather, moves);
+        add_axes(&way.back, stride, kind[f].back_leave + whole, kind[f].back_gather + sums, moves);
+        way.there.all_reduced &= stays;
+        way.back.all_reduced &= stays;
         parts |= leave > 0 && gather > 0 && (kind[f].parts || whole + sums > 0);
-        way.all_reduced &= kind[f].lost <= sums && leave == gather && trades->moves[f] == 0;
     }
-    way.all_reduced &= changes;
-    way.from_parts = shapes->size[from];
-    way.to_parts = shapes->size[to];
+    way.there.all_reduced &= way.there.leave > 0;
+    way.back.all_reduced &= way.back.leave > 0;
+    way.there.parts = shapes->size[from];
+    way.back.parts = shapes->size[to];
     const double seconds = way_s(ends, &way);
-    if (!way.all_reduced || !parts)
+    if (!(way.there.all_reduced || way.back.all_reduced) || !parts)
         return seconds;
     /* Measured all-reduces may take longer than a scatter and a gather. */
-    way.all_reduced = false;
+    way.there.all_reduced = way.back.all_reduced = false;
     const double parted_s = way_s(ends, &way);
     return parted_s < seconds * (1 - SBP_PRICING_ROUND_OFF) ? parted_s : seconds;
 }

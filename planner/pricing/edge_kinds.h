@@ -24,7 +24,7 @@ struct sbp_edge_ends {
     int tensor;
     double there, back; /* times on the path */
     bool is_output;     /* an output edge, else an input edge */
-    bool is_whole;      /* the tensor may rest B or P: the edge carries all of its boxing */
+    bool is_whole;      /* the tensor may rest B, P or M: the edge carries all of its boxing */
     bool goes_on;       /* input edge: the operator reads a partial rest as a partial sum */
 };
 struct sbp_edge_ends sbp_edge_of_input(const struct sbp_space *space,
@@ -38,12 +38,13 @@ struct sbp_edge_ends sbp_edge_of_output(const struct sbp_space *space,
 struct sbp_edge_kind {
     int8_t moves;      /* axes that change the dimension they split, at best; paper: in the batch */
     int8_t most_moves; /* axes that can, where more may cost less; else 0 */
-    int8_t leave, gather;          /* axes that leave P, that become B, at best */
-    int8_t trades, sum_trades;     /* axes that could stay B, or P, but can change places */
-    int8_t from_splits, to_splits; /* axes that split the tensor at either end */
-    int8_t lost;                   /* splits that can neither stay nor become P */
-    uint8_t tags;                  /* bit t: there is a way where the rest has tag t */
-    bool changes;                  /* paper: the split of the features changes */
+    int8_t leave, gather;           /* axes that leave P, that become B, at best */
+    int8_t back_leave, back_gather; /* likewise of the gradient, on its way back */
+    int8_t trades, sum_trades;      /* axes that could stay B, or P, but can change places */
+    int8_t from_splits, to_splits;  /* axes that split the tensor at either end */
+    int8_t lost;                    /* splits that can neither stay nor become P */
+    uint8_t tags;                   /* bit t: there is a way where the rest has tag t */
+    bool changes;                   /* paper: the split of the features changes */
     bool parts; /* P -> B may be two steps: through a split that another axis gives up */
 };
 /* counts: of the family, by role (sbp_tuple_count). */

@@ -18,9 +18,9 @@ struct played {
     struct sbp_factor factor;
 };
 
-/* Roles by their state in a column: bit r for role r. */
+/* Roles by their state in a column: bit r for role r. What is mirrored is broadcast, too. */
 struct roles {
-    unsigned split, broadcast, partial;
+    unsigned split, broadcast, partial, mirrored;
 };
 
 /* An operator, prepared so that one tuple after the other can be priced. */
@@ -56,6 +56,7 @@ static struct roles roles_of(const struct sbp_op_entry *entry, enum column colum
                              : kind == SBP_PARTIAL ? &roles.partial
                                                    : &roles.broadcast;
         *of |= 1u << r;
+        roles.mirrored |= kind == SBP_MIRRORED ? 1u << r : 0;
     }
     return roles;
 }
@@ -161,10 +162,12 @@ static void add_boxing(const struct sheet *sheet, const struct played *played, d
     for (int i = 0; i < sheet->node->input_count; i++) {
         if ((sheet->group->boxed >> i & 1) == 0)
             continue;
-        const int gather = shape_of(played, sheet->input[i].broadcast);
-        const double n = sheet->input_elements[i] / parts_of(played, sheet->input[i].split) * bytes;
+        const struct roles *input = &sheet->input[i];
+        const int gather = shape_of(played, input->broadcast);
+        const int sum = shape_of(played, input->broadcast & ~input->mirrored);
+        const double n = sheet->input_elements[i] / parts_of(played, input->split) * bytes;
         row[SBP_COLUMN_BOX_IN + i] = collective_s(sheet, SBP_ALL_GATHER, gather, n);
-        row[SBP_COLUMN_BACK_BOX] += collective_s(sheet, SBP_REDUCE_SCATTER, gather, n);
+        row[SBP_COLUMN_BACK_BOX] += collective_s(sheet, SBP_REDUCE_SCATTER, sum, n);
     }
     if (!sheet->group->boxed_output)
         return;

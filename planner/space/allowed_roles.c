@@ -240,6 +240,8 @@ unsigned sbp_space_allowed_rests(const struct sbp_space *space, int slot)
         sbp_space_rule(space->request->asked.space)->splits | searched_rests(space, slot);
     if (is_left_in(space, slot, SBP_BROADCAST))
         allowed |= 1u << SBP_REST_WHOLE;
+    if (is_left_in(space, slot, SBP_MIRRORED))
+        allowed |= 1u << SBP_REST_WHOLE | 1u << SBP_REST_MIRRORED;
     if (is_left_in(space, slot, SBP_PARTIAL) && is_read_partial(space, slot))
         allowed |= 1u << SBP_REST_PARTIAL;
     if (sbp_space_rest_fix(space, slot) != NULL)

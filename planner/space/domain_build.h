@@ -26,6 +26,7 @@ struct sbp_legality {
     struct sbp_class_rule *rule;
     unsigned illegal;               /* roles that split a dimension that cannot be split */
     unsigned batch;                 /* roles that split the batch */
+    unsigned mirror;                /* the role that is mirrored; it takes levels as a whole */
     int op_count, *op;              /* sites that the variable decides, without followers */
     const struct sbp_fix **fix;     /* (op_count) of each; NULL: none */
     const struct sbp_fix *rest_fix; /* of a rest variable; NULL: none */
@@ -44,8 +45,13 @@ struct sbp_space_maker {
     int most_tuples;                   /* of a variable that is enumerated */
 };
 
-/* States of a rest variable: the splits, which are always there, then B and P. */
-enum { SBP_SPLIT_RESTS = SBP_DIM_FEATURE + 1, SBP_REST_WHOLE = SBP_SPLIT_RESTS, SBP_REST_PARTIAL };
+/* States of a rest variable: the splits, which are always there, then B, P and M. */
+enum {
+    SBP_SPLIT_RESTS = SBP_DIM_FEATURE + 1,
+    SBP_REST_WHOLE = SBP_SPLIT_RESTS,
+    SBP_REST_PARTIAL,
+    SBP_REST_MIRRORED
+};
 
 static inline const struct sbp_op_entry *sbp_space_entry(const struct sbp_graph *graph, int op)
 {

@@ -47,6 +47,30 @@ static int axes_of_family(const struct sbp_mesh *mesh, int family)
     return family < mesh->family_count ? mesh->family[family].count : 0;
 }
 
+static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, unsigned allowed,
+                                 int family, int role, int left, int *capacity);
+
+/* Gives all axes of a family to the mirrored role, if it may be played, and goes on. */
+static enum sbp_status enumerate_mirrored(struct sbp_space_maker *maker, int variable,
+                                          unsigned allowed, int family, int *capacity)
+{
+    const struct sbp_space *space = maker->space;
+    const struct sbp_space_variable *v = &space->variable[variable];
+    const unsigned mirror = allowed & maker->legality.mirror;
+    const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
+    for (int role = 0; mirror >> role != 0; role++) {
+        if ((mirror >> role & 1) == 0)
+            continue;
+        const size_t at = (size_t)family * SBP_MAX_ROLES + (size_t)role;
+        v->count[(size_t)v->tuple_count * row + at] = (uint8_t)space->mesh->family[family].count;
+        if (sbp_space_obeys_batch(space, variable, &maker->legality, family))
+            SBP_TRY(enumerate(maker, variable, allowed, family + 1, 0,
+                              axes_of_family(space->mesh, family + 1), capacity));
+        v->count[(size_t)v->tuple_count * row + at] = 0;
+    }
+    return SBP_OK;
+}
+
 /* Enumerates the ways to give the axes of this and later families to the allowed roles, from
  * `role` on with `left` axes of this family. A branch ends where its axes no longer divide the
  * sizes. */
@@ -65,11 +89,12 @@ static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, un
                    : SBP_OK;
     const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
     const size_t at = (size_t)family * SBP_MAX_ROLES + (size_t)role;
-    const bool last = allowed >> role >> 1 == 0;
+    const unsigned shared = allowed & ~maker->legality.mirror; /* roles that share a family */
+    const bool last = shared >> role >> 1 == 0;
     const int next_family = last ? family + 1 : family;
     const int next_role = last ? 0 : role + 1;
     for (int count = last ? left : 0; count <= left; count++) {
-        if (count > 0 && !(allowed >> role & 1))
+        if (count > 0 && !(shared >> role & 1))
             break;
         v->count[(size_t)v->tuple_count * row + at] = (uint8_t)count;
         if (count > 0 && !sbp_space_divides(space, variable, &maker->legality, 1u << role))
@@ -80,7 +105,7 @@ static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, un
         SBP_TRY(enumerate(maker, variable, allowed, next_family, next_role, next_left, capacity));
     }
     v->count[(size_t)v->tuple_count * row + at] = 0;
-    return SBP_OK;
+    return role == 0 ? enumerate_mirrored(maker, variable, allowed, family, capacity) : SBP_OK;
 }
 
 static enum sbp_status enumerate_all(struct sbp_space_maker *maker, int variable, unsigned allowed,

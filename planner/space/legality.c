@@ -127,6 +127,8 @@ enum sbp_status sbp_space_make_legality(struct sbp_space *space, int variable,
         return SBP_E_MEMORY;
     for (int r = 0; r < space->variable[variable].role_count; r++)
         legality->batch |= splits_batch(space, variable, r) ? 1u << r : 0;
+    for (int r = 0; r < SBP_MAX_ROLES; r++)
+        legality->mirror |= space->variable[variable].state[r].kind == SBP_MIRRORED ? 1u << r : 0;
     for (int op = ops->first[variable]; op >= 0; op = ops->next[op])
         if (graph->op[op].site == op)
             SBP_TRY(add_op(space, legality, variable, op));
@@ -253,6 +255,23 @@ bool sbp_space_obeys_batch(const struct sbp_space *space, int variable,
     return axes == space->request->batch_axes[family];
 }
 
+/* Whether all of a level's axes are mirrored, or none. */
+static bool mirrors_levels(const struct sbp_space *space, const struct sbp_legality *legality,
+                           const uint8_t *count)
+{
+    int axes[SBP_MAX_LEVELS] = {0}, mirrored[SBP_MAX_LEVELS] = {0};
+    for (int f = 0; f < space->mesh->family_count && legality->mirror != 0; f++) {
+        const struct sbp_family *family = &space->mesh->family[f];
+        axes[family->level] += family->count;
+        for (int r = 0; legality->mirror >> r != 0; r++)
+            mirrored[family->level] += legality->mirror >> r & 1 ? count[f * SBP_MAX_ROLES + r] : 0;
+    }
+    for (int level = 0; level < SBP_MAX_LEVELS; level++)
+        if (mirrored[level] != 0 && mirrored[level] != axes[level])
+            return false;
+    return true;
+}
+
 /* ---- the whole tuple ------------------------------------------------------------------------ */
 
 /* Whether the tuple under trial suits an operator that it decides. */
@@ -273,7 +292,8 @@ bool sbp_space_is_legal(const struct sbp_space *space, int variable,
 {
     const struct sbp_space_variable *v = &space->variable[variable];
     const uint8_t *count = sbp_tuple_count(space, variable, v->tuple_count, 0);
-    if (!obeys_rest_fix(space, legality->rest_fix, count))
+    if (!mirrors_levels(space, legality, count) ||
+        !obeys_rest_fix(space, legality->rest_fix, count))
         return false;
     for (int i = 0; i < legality->op_count; i++)
         if (!suits_op(space, variable, legality, i, count))

@@ -54,7 +54,7 @@ struct sbp_space_variable {
     int role_count;
     struct sbp_state state[SBP_MAX_ROLES]; /* of the output under each role; of a rest itself */
     unsigned allowed;                      /* bit r: a choice may play role r */
-    bool rests_whole; /* it may rest B or P: boxing then depends on both ends of an edge and is
+    bool rests_whole; /* it may rest B, P or M: boxing then depends on both ends of an edge and is
                          priced with the edge, not with the operators */
     int tuple_count;
     uint8_t *count; /* (tuple, family, role) axes */
@@ -214,12 +214,17 @@ double sbp_pricing_bytes(const struct sbp_space *space, const int *choice);
 
 /* ---- costs of edges ------------------------------------------------------------------------- */
 
-/* The axes that change between two distributions, as shapes (planner/space/group_prices.h): those
- * that leave P, those that change the dimension they split, those that end in B. */
-struct sbp_way {
+/* The axes that change on the way from one distribution to another, as shapes
+ * (planner/space/group_prices.h): those that leave P, those that change the dimension they split,
+ * those that end in B. */
+struct sbp_leg {
     int leave, move, gather;
-    bool all_reduced;            /* nothing but P -> B changes */
-    double from_parts, to_parts; /* into which the splits at either end cut the tensor */
+    bool all_reduced; /* nothing but P -> B changes */
+    double parts;     /* into which the splits where it begins cut the tensor */
+};
+/* The way of a tensor between two distributions, and that of its gradient between their duals. */
+struct sbp_way {
+    struct sbp_leg there, back;
 };
 /* The way between labelled distributions. */
 struct sbp_way sbp_pricing_way(const struct sbp_space *space, const struct sbp_dist *from,

@@ -52,7 +52,9 @@ static bool plays_grid(const struct sbp_op_entry *entry, int role)
 
 static bool resorts_to_spare(const struct sbp_op_entry *entry, int role)
 {
-    return entry->role[role].spare && entry->role[role].output.kind != SBP_PARTIAL;
+    const struct sbp_role *played = &entry->role[role];
+    return played->spare && played->output.kind != SBP_PARTIAL &&
+           played->output.kind != SBP_MIRRORED;
 }
 
 /* A grid is replicated where its layer's sizes keep it from taking all devices. */
@@ -185,7 +187,7 @@ double sbp_space_open_tuples(const struct sbp_cut *cut)
     for (int op = 0; op < cut->graph.op_count; op++)
         choosers += cut->graph.op[op].site == op && !cut->graph.op[op].entry->follows;
     for (int f = 0; f < cut->mesh.family_count; f++)
-        for (int r = 1; r < SBP_MAX_ROLES; r++)
+        for (int r = 1; r < SBP_MAX_ROLES - 1; r++) /* `mirror` takes levels: few more */
             tuples *= (double)(cut->mesh.family[f].count + r) / r;
     return choosers * tuples;
 }

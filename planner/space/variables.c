@@ -46,6 +46,7 @@ static int add_variable(struct sbp_space *space, int op, int tensor)
             variable->state[dim] = SBP_STATE_S((uint8_t)dim);
         variable->state[SBP_REST_WHOLE] = SBP_STATE_B;
         variable->state[SBP_REST_PARTIAL] = SBP_STATE_P;
+        variable->state[SBP_REST_MIRRORED] = SBP_STATE_M;
     }
     return space->variable_count++;
 }

@@ -47,6 +47,7 @@ enum sbp_status sbp_verify_flow_read(const struct sbp_flow *f, const struct sbp_
                                      int slot, int tensor, const struct sbp_dist *dist)
 {
     const struct sbp_buffer *buffer = sbp_verify_flow_buffer(f, instr, slot);
+    const struct sbp_dist held = sbp_verify_held(dist);
     int64_t elements = 0;
     if (buffer == NULL)
         return REFUSE("%s has no block of %s", sbp_program_instr_name(instr->kind),
@@ -54,7 +55,7 @@ enum sbp_status sbp_verify_flow_read(const struct sbp_flow *f, const struct sbp_
     if (is_block(buffer) && !f->there[instr->buffer[slot]])
         return REFUSE("%s reads %s before it is there", sbp_program_instr_name(instr->kind),
                       f->graph->tensor[tensor].name);
-    if (!sbp_verify_same(f->c, &buffer->dist, dist))
+    if (!sbp_verify_same(f->c, &buffer->dist, &held))
         return REFUSE("%s has %s in another state than the roles ask for",
                       sbp_program_instr_name(instr->kind), f->graph->tensor[tensor].name);
     SBP_TRY(sbp_verify_block(f->c, tensor, dist, &elements));
@@ -81,7 +82,8 @@ enum sbp_status sbp_verify_flow_write(struct sbp_flow *f, const struct sbp_instr
 enum sbp_status sbp_verify_flow_root(const struct sbp_flow *f, const struct sbp_instr *instr,
                                      int buffer, int tensor, const struct sbp_dist *rest)
 {
-    if (!sbp_verify_same(f->c, &f->program->buffer[f->root[buffer]].dist, rest))
+    const struct sbp_dist held = sbp_verify_held(rest);
+    if (!sbp_verify_same(f->c, &f->program->buffer[f->root[buffer]].dist, &held))
         return REFUSE("%s does not come from where it rests", f->graph->tensor[tensor].name);
     return SBP_OK;
 }

@@ -39,6 +39,8 @@ struct sbp_dist sbp_verify_input(const struct sbp_verification *c, int op, int i
 struct sbp_dist sbp_verify_weight(const struct sbp_verification *c, int op, int weight);
 struct sbp_dist sbp_verify_output(const struct sbp_verification *c, int op);
 struct sbp_dist sbp_verify_dual(const struct sbp_dist *dist);
+/* How a block in that state lies: a mirrored tensor is whole. */
+struct sbp_dist sbp_verify_held(const struct sbp_dist *dist);
 bool sbp_verify_same(const struct sbp_verification *c, const struct sbp_dist *a,
                      const struct sbp_dist *b);
 /* Number of devices in a group over axes. */

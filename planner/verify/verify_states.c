@@ -27,8 +27,17 @@ struct sbp_dist sbp_verify_dual(const struct sbp_dist *dist)
     for (int axis = 0; axis < SBP_MAX_AXES; axis++)
         if (dist->axis[axis].kind != SBP_SPLIT)
             dual.axis[axis].kind =
-                dist->axis[axis].kind == SBP_PARTIAL ? SBP_BROADCAST : SBP_PARTIAL;
+                dist->axis[axis].kind == SBP_BROADCAST ? SBP_PARTIAL : SBP_BROADCAST;
     return dual;
+}
+
+struct sbp_dist sbp_verify_held(const struct sbp_dist *dist)
+{
+    struct sbp_dist held = *dist;
+    for (int axis = 0; axis < SBP_MAX_AXES; axis++)
+        if (dist->axis[axis].kind == SBP_MIRRORED)
+            held.axis[axis].kind = SBP_BROADCAST;
+    return held;
 }
 
 int64_t sbp_verify_members(const struct sbp_verification *c, sbp_axes axes)
@@ -87,6 +96,24 @@ struct sbp_dist sbp_verify_weight(const struct sbp_verification *c, int op, int 
     for (int axis = 0; axis < c->mesh->axis_count; axis++)
         dist.axis[axis] = stored(&c->graph->op[op], weight, role_of(c, op, axis)->weight[weight]);
     return dist;
+}
+
+/* Checks that a level's axes are mirrored together. */
+static enum sbp_status check_mirrored(const struct sbp_verification *c, const char *name,
+                                      const struct sbp_dist *dist)
+{
+    for (int level = 0; level < c->mesh->level_count; level++) {
+        int axes = 0, mirrored = 0;
+        for (int axis = 0; axis < c->mesh->axis_count; axis++)
+            if (c->mesh->axis[axis].level == level) {
+                axes++;
+                mirrored += dist->axis[axis].kind == SBP_MIRRORED;
+            }
+        if (mirrored != 0 && mirrored != axes)
+            return sbp_verify_refuse(c, "%s: %d of the %d axes of a level are mirrored", name,
+                                     mirrored, axes);
+    }
+    return SBP_OK;
 }
 
 /* Axes on which a weight's gradient is a partial sum. */
@@ -187,8 +214,9 @@ static bool may_rest(struct sbp_state made, struct sbp_state rest)
 {
     switch (made.kind) {
     case SBP_SPLIT:
-        return rest.kind == SBP_BROADCAST || same_state(made, rest);
+        return rest.kind == SBP_BROADCAST || rest.kind == SBP_MIRRORED || same_state(made, rest);
     case SBP_BROADCAST:
+    case SBP_MIRRORED:
         return rest.kind != SBP_PARTIAL;
     default:
         return true;
@@ -206,6 +234,8 @@ static enum sbp_status check_rest(struct sbp_verification *c, int op)
         if (!may_rest(made.axis[axis], rest->axis[axis]))
             return sbp_verify_refuse(c, "%s: its output cannot rest so on axis %d", node->name,
                                      axis);
+    SBP_TRY(check_mirrored(c, node->name, &made));
+    SBP_TRY(check_mirrored(c, node->name, rest));
     SBP_TRY(sbp_verify_note(c, node->output, &made));
     return sbp_verify_note(c, node->output, rest);
 }
@@ -257,7 +287,7 @@ enum sbp_status sbp_verify_hold(struct sbp_verification *c, int first, int end,
     return SBP_OK;
 }
 
-/* Checks that all users of a weight hold it alike. */
+/* Checks that all users of a weight hold it, and leave its gradient, alike. */
 static enum sbp_status check_ties(struct sbp_verification *c)
 {
     struct sbp_held_weight *held =
@@ -270,7 +300,7 @@ static enum sbp_status check_ties(struct sbp_verification *c)
             const struct sbp_held_weight *h = &held[c->graph->op[op].weight[w]];
             const struct sbp_dist mine = sbp_verify_weight(c, op, w);
             const struct sbp_dist other = sbp_verify_weight(c, h->op, h->index);
-            if (!sbp_verify_same(c, &mine, &other))
+            if (!sbp_verify_same(c, &mine, &other) || shared_by(c, op, w) != h->shared)
                 return sbp_verify_refuse(c, "%s and %s share a weight and hold it differently",
                                          c->graph->op[h->op].name, c->graph->op[op].name);
         }
@@ -287,7 +317,8 @@ static enum sbp_status check_fixed_rest(const struct sbp_verification *c, const 
                                                              {SBP_SPLIT, SBP_DIM_SEQUENCE},
                                                              {SBP_SPLIT, SBP_DIM_FEATURE},
                                                              {SBP_BROADCAST, 0},
-                                                             {SBP_PARTIAL, 0}};
+                                                             {SBP_PARTIAL, 0},
+                                                             {SBP_MIRRORED, 0}};
     const int tensor = c->graph->op[op].output;
     for (int i = 0; tensor >= 0 && i < SBP_REST_STATES; i++)
         for (int level = 0; level < c->mesh->level_count; level++) {

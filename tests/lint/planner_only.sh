@@ -48,7 +48,7 @@ for model in tiny-mlp tiny-gpt; do
         compare search "$model" "$cluster"
         compare search "$model" "$cluster" --set boxing=path --set zero=3
         for algorithm in coordinate-descent metropolis-hastings random; do
-            compare search "$model" "$cluster" --algorithm "$algorithm" --seed 11 \
+            compare search "$model" "$cluster" --algorithm "$algorithm" --seed 4 \
                 --max-evaluations 20000
         done
     done

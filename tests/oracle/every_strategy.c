@@ -85,6 +85,7 @@ static void add_rests(const struct every *every, struct every_variable *variable
         for (int dim = 0; dim < SBP_DIM_INNER; dim++)
             add_choice(every, variable, role, SBP_STATE_S((uint8_t)dim));
     add_choice(every, variable, role, SBP_STATE_B);
+    add_choice(every, variable, role, SBP_STATE_M);
     if (output.kind == SBP_PARTIAL &&
         (every->leaves_sums ||
          sbp_graph_consumers(&every->cut->graph, node_of(every, variable->op)->output, NULL, 0) >
@@ -101,8 +102,10 @@ static void add_variable(struct every *every, int op, int axis)
     if (op < 0) {
         for (int dim = 0; dim < SBP_DIM_INNER; dim++)
             add_choice(every, variable, 0, SBP_STATE_S((uint8_t)dim));
-        if (!every->cut->graph.input_split)
-            add_choice(every, variable, 0, SBP_STATE_B);
+        if (every->cut->graph.input_split)
+            return;
+        add_choice(every, variable, 0, SBP_STATE_B);
+        add_choice(every, variable, 0, SBP_STATE_M);
         return;
     }
     const struct sbp_op_node *const node = node_of(every, op);
@@ -326,7 +329,8 @@ bool every_walk(struct every *every, const int *variable, int count, int64_t mos
 
 static int rest_index(struct sbp_state state)
 {
-    return state.kind == SBP_SPLIT ? state.dim : state.kind == SBP_BROADCAST ? 3 : 4;
+    static const int index[] = {[SBP_BROADCAST] = 3, [SBP_PARTIAL] = 4, [SBP_MIRRORED] = 5};
+    return state.kind == SBP_SPLIT ? state.dim : index[state.kind];
 }
 
 int every_fixes(const struct every *every, struct sbp_fix *fix)
@@ -374,7 +378,7 @@ static struct cJSON *factors_json(const char *const *names, int64_t factor[][SBP
 
 struct cJSON *every_json(const struct every *every)
 {
-    static const char *const states[] = {"S0", "S1", "S2", "B", "P"};
+    static const char *const states[] = {"S0", "S1", "S2", "B", "P", "M"};
     const struct sbp_graph *const graph = &every->cut->graph;
     struct sbp_fix *const fix = calloc((size_t)graph->op_count + 1, sizeof *fix);
     struct cJSON *const root = cJSON_CreateObject();

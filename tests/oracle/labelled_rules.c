@@ -104,7 +104,8 @@ static bool is_sum_role(const struct walk *walk, int op, int role)
 bool spare_allowed(const struct walk *walk, int op, int role)
 {
     const bool resort = fix_of(walk, op) == NULL && walk->resort[walk->graph->op[op].site] &&
-                        entry_of(walk, op)->role[role].output.kind != SBP_PARTIAL;
+                        entry_of(walk, op)->role[role].output.kind != SBP_PARTIAL &&
+                        entry_of(walk, op)->role[role].output.kind != SBP_MIRRORED;
     return is_named(walk, op, role) || (has_resorts(walk) && resort) ||
            (walk->sums[op] && is_sum_role(walk, op, role));
 }

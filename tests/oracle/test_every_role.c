@@ -270,7 +270,9 @@ static void look_for_cheaper(struct instance *it, struct tally *tally)
 static const char *state_name(struct sbp_state state)
 {
     static const char *const splits[] = {"S0", "S1", "S2", "S3"};
-    return state.kind == SBP_SPLIT ? splits[state.dim] : state.kind == SBP_BROADCAST ? "B" : "P";
+    static const char *const others[] = {
+        [SBP_BROADCAST] = "B", [SBP_PARTIAL] = "P", [SBP_MIRRORED] = "M"};
+    return state.kind == SBP_SPLIT ? splits[state.dim] : others[state.kind];
 }
 
 /* "linear l0: column S2 -> replicate B", of every choice that differs. */

@@ -52,6 +52,12 @@ static struct sbp_state dual(struct sbp_state state)
     return state.kind == SBP_BROADCAST ? P : state.kind == SBP_PARTIAL ? B : state;
 }
 
+/* A linear layer's roles without `mirror`, the last: the paper's tensors have three states. */
+static int roles_of(const struct sbp_op_entry *linear)
+{
+    return sbp_op_role(linear, "mirror");
+}
+
 #define PRODUCTS 3
 static const char *const product_text[PRODUCTS] = {"Y = XW", "dX = dY W'", "dW = X' dY"};
 
@@ -71,7 +77,7 @@ static struct signature signature_of(const struct sbp_role *role, int product)
 static void list_roles(const struct signature *signature, struct sbp_text *text)
 {
     const struct sbp_op_entry *linear = sbp_op(SBP_OP_LINEAR);
-    for (int r = 0; r < linear->role_count; r++)
+    for (int r = 0; r < roles_of(linear); r++)
         for (int i = 0; i < PRODUCTS; i++) {
             const struct signature ours = signature_of(&linear->role[r], i);
             if (signature_equal(signature, &ours))
@@ -92,7 +98,7 @@ static int known(const struct signature *signature)
 static void hold_roles(struct paper *paper)
 {
     const struct sbp_op_entry *linear = sbp_op(SBP_OP_LINEAR);
-    for (int r = 0; r < linear->role_count; r++)
+    for (int r = 0; r < roles_of(linear); r++)
         for (int i = 0; i < PRODUCTS; i++) {
             const struct signature ours = signature_of(&linear->role[r], i);
             paper_true(paper, linear->role[r].name, signature_holds(&ours, 1) && known(&ours) >= 0);

@@ -129,7 +129,9 @@ static void expect_edge(const struct oracle_setting *s, int tensor, const struct
 {
     const struct sbp_dist back_from = sbp_dist_dual(&s->mesh, to);
     const struct sbp_dist back_to = sbp_dist_dual(&s->mesh, from);
-    expect_way(s, SBP_CAUSE_ACTIVATION, tensor, from, to, e);
+    const struct sbp_dist held_from = sbp_dist_held(&s->mesh, from);
+    const struct sbp_dist held_to = sbp_dist_held(&s->mesh, to);
+    expect_way(s, SBP_CAUSE_ACTIVATION, tensor, &held_from, &held_to, e);
     expect_way(s, SBP_CAUSE_ACTIVATION_GRADIENT, tensor, &back_from, &back_to, e);
 }
 

@@ -149,7 +149,7 @@ static inline void oracle_note_op(const struct sbp_graph *graph,
     const struct sbp_state rest = strategy->rest[node->output].axis[axis];
     /* Splits stay or are gathered, sums rest anyhow, what is whole is whole or sliced. */
     legality->legal &= role->output.kind != SBP_SPLIT || rest.kind == SBP_BROADCAST ||
-                       sbp_state_equal(rest, role->output);
+                       rest.kind == SBP_MIRRORED || sbp_state_equal(rest, role->output);
     legality->legal &= role->output.kind == SBP_PARTIAL || rest.kind != SBP_PARTIAL;
     /* A sum that nobody reads is never formed. */
     legality->legal &= rest.kind != SBP_PARTIAL || oracle_is_read(graph, node->output);
@@ -211,12 +211,33 @@ static inline void oracle_judge_ways(const struct sbp_graph *graph, const struct
         }
         const struct sbp_dist back_from = sbp_dist_dual(mesh, &to);
         const struct sbp_dist back_to = sbp_dist_dual(mesh, &from);
+        for (int axis = 0; axis < mesh->axis_count; axis++) {
+            if (from.axis[axis].kind == SBP_MIRRORED)
+                from.axis[axis] = SBP_STATE_B;
+            if (to.axis[axis].kind == SBP_MIRRORED)
+                to.axis[axis] = SBP_STATE_B;
+        }
         legality->legal &= oracle_has_way(graph, mesh, legality, tensor, &from, &to) &&
                            oracle_has_way(graph, mesh, legality, tensor, &back_from, &back_to);
     }
 }
 
-/* Whether two uses of a weight hold the same block. */
+/* A level is mirrored as a whole: by what operators leave, and where that rests. */
+static inline void oracle_judge_levels(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                       const struct sbp_strategy *strategy, int one, int two,
+                                       struct oracle_legality *legality)
+{
+    if (mesh->axis[one].level != mesh->axis[two].level)
+        return;
+    for (int op = 0; op < graph->op_count && legality->legal; op++)
+        legality->legal &= (oracle_role(graph, strategy, op, one)->output.kind == SBP_MIRRORED) ==
+                           (oracle_role(graph, strategy, op, two)->output.kind == SBP_MIRRORED);
+    for (int tensor = 0; tensor < graph->tensor_count; tensor++)
+        legality->legal &= (strategy->rest[tensor].axis[one].kind == SBP_MIRRORED) ==
+                           (strategy->rest[tensor].axis[two].kind == SBP_MIRRORED);
+}
+
+/* Whether two uses of a weight hold the same block and leave the same kind of gradient. */
 static inline bool oracle_uses_agree(const struct sbp_graph *graph,
                                      const struct sbp_strategy *strategy, int a, int b, int axis)
 {
@@ -227,7 +248,8 @@ static inline bool oracle_uses_agree(const struct sbp_graph *graph,
         first->weight[0] != second->weight[0])
         return true;
     return sbp_state_equal(oracle_stored(first, 0, one->weight[0]),
-                           oracle_stored(second, 0, two->weight[0]));
+                           oracle_stored(second, 0, two->weight[0])) &&
+           one->gradient[0].kind == two->gradient[0].kind;
 }
 
 static inline void oracle_judge(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
@@ -251,6 +273,9 @@ static inline void oracle_judge(const struct sbp_graph *graph, const struct sbp_
     for (int op = 0; op < graph->op_count; op++)
         for (int axis = 0; axis < mesh->axis_count; axis++)
             oracle_note_ways(graph, mesh, strategy, op, axis, legality);
+    for (int axis = 0; axis < mesh->axis_count; axis++)
+        for (int other = 0; other < axis; other++)
+            oracle_judge_levels(graph, mesh, strategy, other, axis, legality);
     for (int op = 0; op < graph->op_count; op++)
         oracle_judge_ways(graph, mesh, strategy, op, legality);
     for (int i = 0; i < graph->class_count; i++)

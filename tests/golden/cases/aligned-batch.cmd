@@ -11,5 +11,5 @@ cat >cluster.json <<'END'
     {"name": "inner", "size": 2, "alpha_s": 1e-7, "beta_s_per_byte": 1e-9}],
  "device": {"memory_bytes": 1e9, "flops": {"fp32": 1e9}, "memory_bytes_per_s": 1e9}}
 END
-sbplan search model.json cluster.json --set pipeline=1 --set micro_batch=2 --set recompute=none --set zero=0 |
+sbplan search --quick model.json cluster.json --set pipeline=1 --set micro_batch=2 --set recompute=none --set zero=0 |
     grep -E '^(search|step)'

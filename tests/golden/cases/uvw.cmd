@@ -1,2 +1,2 @@
-for space in full autoddl; do sbplan search "$DATA/uvw.json" gcp-a100-2x4 --space $space --runnable -o $space.json || exit; done
+for space in full autoddl; do sbplan search "$DATA/uvw.json" gcp-a100-2x4 --space $space --quick --runnable -o $space.json || exit; done
 sbplan explain full.json | grep -E '^[uvw] |^  rests |^  input '

@@ -66,7 +66,8 @@ static int below(struct sbp_random *random, int bound)
 /* The table's user decides for the tied head: the roles that split the weight alike. */
 static uint8_t tied_role(struct sbp_random *random, const struct plan *plan, int op, int axis)
 {
-    static const char *const matching[][2] = {{"vocab", "column"}, {"column", "row"}};
+    static const char *const matching[][2] = {
+        {"vocab", "column"}, {"column", "row"}, {"mirror", "mirror"}};
     int table_user = 0;
     while (plan->graph.op[table_user].kind != SBP_OP_EMBEDDING)
         table_user++;
@@ -74,7 +75,7 @@ static uint8_t tied_role(struct sbp_random *random, const struct plan *plan, int
                               *linear = sbp_op(SBP_OP_LINEAR);
     const char *role = embedding->role[plan->strategy.op[table_user].role[axis]].name;
     const char *want = below(random, 2) == 0 ? "batch" : "sequence";
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         if (strcmp(role, matching[i][0]) == 0)
             want = matching[i][1];
     for (int r = 0; r < linear->role_count; r++)
@@ -111,6 +112,29 @@ static struct sbp_state random_rest(struct sbp_random *random, const struct sbp_
     }
 }
 
+/* Mirrors an operator on some levels. */
+static void mirror_op(struct plan *plan, struct sbp_random *random, int op)
+{
+    const int mirror = sbp_op_role(plan->graph.op[op].entry, "mirror");
+    for (int level = 0; level < plan->mesh.level_count; level++) {
+        const bool takes = below(random, 4) == 0;
+        for (int axis = 0; axis < plan->mesh.axis_count && takes; axis++)
+            if (plan->mesh.axis[axis].level == level)
+                plan->strategy.op[op].role[axis] = (uint8_t)mirror;
+    }
+}
+
+/* Lets a tensor rest mirrored on some levels. */
+static void mirror_rest(const struct plan *plan, struct sbp_random *random, struct sbp_dist *rest)
+{
+    for (int level = 0; level < plan->mesh.level_count; level++) {
+        const bool takes = below(random, 3) == 0;
+        for (int axis = 0; axis < plan->mesh.axis_count && takes; axis++)
+            if (plan->mesh.axis[axis].level == level)
+                rest->axis[axis] = SBP_STATE_M;
+    }
+}
+
 static void randomise_op(struct plan *plan, struct sbp_random *random, bool wide, int op)
 {
     const struct sbp_op_node *node = &plan->graph.op[op];
@@ -119,6 +143,8 @@ static void randomise_op(struct plan *plan, struct sbp_random *random, bool wide
         plan->strategy.op[op].role[axis] = node->transposed_weight
                                                ? tied_role(random, plan, op, axis)
                                                : random_role(random, entry, wide);
+    if (wide && !node->transposed_weight)
+        mirror_op(plan, random, op);
     if (node->output < 0)
         return;
     const struct sbp_dist output =
@@ -127,6 +153,8 @@ static void randomise_op(struct plan *plan, struct sbp_random *random, bool wide
     for (int axis = 0; axis < plan->mesh.axis_count; axis++)
         plan->strategy.rest[node->output].axis[axis] = random_rest(
             random, &plan->graph.tensor[node->output].shape, output.axis[axis], wide, wide && read);
+    if (wide)
+        mirror_rest(plan, random, &plan->strategy.rest[node->output]);
 }
 
 static bool try_random(struct plan *plan, struct sbp_random *random, bool wide)

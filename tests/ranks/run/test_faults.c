@@ -117,6 +117,49 @@ static void scaled_results_are_found(void **state)
     check_faults(SBP_F64, SBP_FAULT_SCALE, SBP_INSTR_SCATTER, SBP_REDUCE_SCATTER, 8);
 }
 
+/* Whether an instruction makes a gradient whole for a mirrored tensor, at rest or as it is left. */
+static bool serves_mirror(const struct plan *plan, const struct sbp_instr *instr)
+{
+    if (instr->kind != SBP_INSTR_BOX || instr->cause != SBP_CAUSE_ACTIVATION_GRADIENT ||
+        instr->tensor == plan->graph.input)
+        return false;
+    const int producer = plan->graph.tensor[instr->tensor].producer;
+    const struct sbp_dist *rest = &plan->strategy.rest[instr->tensor];
+    const struct sbp_dist left =
+        sbp_strategy_output(&plan->graph, &plan->mesh, &plan->strategy, producer);
+    return (instr->box.axes & (sbp_dist_of_kind(&plan->mesh, rest, SBP_MIRRORED) |
+                               sbp_dist_of_kind(&plan->mesh, &left, SBP_MIRRORED))) != 0;
+}
+
+/* The gradient that mirrored work goes back through comes of readers that divide theirs. */
+static void skipped_gradients_of_mirrored_work_are_found(void **state)
+{
+    static const enum sbp_collective kinds[] = {SBP_ALL_REDUCE, SBP_ALL_GATHER};
+    enum { FAULTS = 8 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    int planted[2] = {0};
+    (void)state;
+    sbp_random_seed(&random, seed + 4000);
+    for (int tries = 0; planted[0] + planted[1] < 2 * FAULTS && tries < MOST_TRIES; tries++) {
+        const int sort = planted[0] > planted[1];
+        struct plan plan;
+        int found = -1;
+        open_random(&random, tries % 3, true, false, SBP_BOXING_FULL, SBP_F64, model, &plan);
+        for (int i = 0; i < plan.program->instr_count; i++)
+            if (plan.program->instr[i].box.kind == kinds[sort] &&
+                serves_mirror(&plan, &plan.program->instr[i]))
+                found = i;
+        if (found >= 0) {
+            check_fault(&plan, &random, model, SBP_F64, SBP_FAULT_SKIP, 0, found);
+            planted[sort]++;
+        }
+        plan_close(&plan);
+    }
+    assert_int_equal(planted[0], FAULTS);
+    assert_int_equal(planted[1], FAULTS);
+}
+
 /* Bounds of bfloat16 are wide, yet what no exchange brings is far outside. */
 static void skipped_communication_of_16_bits_is_found(void **state)
 {
@@ -685,6 +728,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(skipped_communication_is_found),
+        cmocka_unit_test(skipped_gradients_of_mirrored_work_are_found),
         cmocka_unit_test(skipped_communication_of_16_bits_is_found),
         cmocka_unit_test(scaled_results_are_found),
         cmocka_unit_test(faults_between_stages_are_found),

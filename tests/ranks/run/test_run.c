@@ -6,21 +6,36 @@
 #include "executor/verify/verify.h"
 #include "run_checks.h"
 
+/* Operators that are mirrored on some level. */
+static int count_mirrored(const struct plan *plan)
+{
+    int count = 0;
+    for (int op = 0; op < plan->graph.op_count; op++) {
+        const struct sbp_dist left =
+            sbp_strategy_output(&plan->graph, &plan->mesh, &plan->strategy, op);
+        count += sbp_dist_of_kind(&plan->mesh, &left, SBP_MIRRORED) != 0;
+    }
+    return count;
+}
+
 static void check_random(int kind, int count, bool cut, enum sbp_real real)
 {
     char model[MODEL_BYTES];
     struct sbp_random random;
     double worst = 0;
+    int mirrored = 0;
     sbp_random_seed(&random, seed + (uint64_t)(2 * kind) + (real == SBP_F32));
     for (int i = 0; i < count; i++) {
         struct plan plan;
         open_random(&random, kind, i % 2 == 0, cut, SBP_BOXING_FULL, real, model, &plan);
         const struct sbp_run_options options = options_for(real, &random);
         check_run(&plan, &options, model, &worst);
+        mirrored += count_mirrored(&plan);
         plan_close(&plan);
     }
-    print_message("seed %llu: %d plans, largest difference / bound %.3f\n",
-                  (unsigned long long)seed, count, worst);
+    print_message("seed %llu: %d plans, %d operators mirrored, largest difference / bound %.3f\n",
+                  (unsigned long long)seed, count, mirrored, worst);
+    assert_true(mirrored >= count / 5);
 }
 
 static void perceptrons_equal_one_device(void **state)

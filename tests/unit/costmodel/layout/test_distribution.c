@@ -142,6 +142,24 @@ static void test_by_hand(void **state)
 
 /* --- states --- */
 
+static void test_mirrored(void **state)
+{
+    (void)state;
+    const struct sbp_cluster cluster = oracle_cluster(3, (int64_t[]){2, 2, 2});
+    const struct sbp_dist dist = {{SBP_STATE_M, SBP_STATE_S(2), SBP_STATE_P}};
+    struct sbp_mesh mesh;
+    struct sbp_diag diag = {{0}};
+    char text[64];
+    assert_int_equal(sbp_mesh_make(&cluster, &mesh, &diag), SBP_OK);
+    const struct sbp_dist held = sbp_dist_held(&mesh, &dist), dual = sbp_dist_dual(&mesh, &dist);
+    assert_true(sbp_dist_equal(&mesh, &held,
+                               &(struct sbp_dist){{SBP_STATE_B, SBP_STATE_S(2), SBP_STATE_P}}));
+    assert_true(sbp_dist_equal(&mesh, &dual,
+                               &(struct sbp_dist){{SBP_STATE_B, SBP_STATE_S(2), SBP_STATE_B}}));
+    assert_int_equal(sbp_dist_of_kind(&mesh, &dist, SBP_MIRRORED), 1);
+    assert_string_equal(sbp_dist_text(&mesh, &dist, text, sizeof text), "S2:2 M:2 P:2");
+}
+
 static void test_duals_and_masks(void **state)
 {
     (void)state;
@@ -213,11 +231,9 @@ static void test_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_hand),
-        cmocka_unit_test(test_shards_partition),
-        cmocka_unit_test(test_duals_and_masks),
-        cmocka_unit_test(test_equality),
-        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_by_hand),  cmocka_unit_test(test_shards_partition),
+        cmocka_unit_test(test_mirrored), cmocka_unit_test(test_duals_and_masks),
+        cmocka_unit_test(test_equality), cmocka_unit_test(test_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -344,9 +344,10 @@ static void test_custom(void **state)
     assert_ptr_equal(entry, &u->custom->entry);
     assert_shape(shape_of(&model.graph, u->output), 4, 4, 6, 2);
     assert_int_equal(model.graph.parameters, 48 + 5);
-    assert_int_equal(entry->role_count, 4);
+    assert_int_equal(entry->role_count, 5);
     assert_string_equal(entry->role[3].name, "replicate");
-    assert_true(entry->role[3].spare);
+    assert_string_equal(entry->role[4].name, "mirror");
+    assert_true(entry->role[3].spare && entry->role[4].spare);
     assert_int_equal(searched_roles(entry), 3);
     assert_int_equal(entry->role[0].gradient[1].kind, SBP_PARTIAL); /* by duality */
     assert_int_equal(entry->role[1].gradient[1].kind, SBP_BROADCAST);

@@ -45,7 +45,7 @@ static void test_random_programs(void **state)
 static void test_random_rests(void **state)
 {
     (void)state;
-    check_random_programs(SEED + 2, true, SBP_BOXING_FULL);
+    check_random_programs(SEED + 5, true, SBP_BOXING_FULL);
 }
 
 /* Lists that are cut, begin with slices or pass through other splits. */

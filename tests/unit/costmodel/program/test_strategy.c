@@ -293,6 +293,35 @@ static void test_rests(void **state)
     drop(&s);
 }
 
+/* What is mirrored is so on whole levels: operators, what they leave, and a table with its head. */
+static void test_mirrored(void **state)
+{
+    (void)state;
+    struct setting s = {0};
+    oracle_model_read(&s.model, PERCEPTRON("4", "4", ""));
+    set_mesh(&s, 2, (int64_t[]){2, 4});
+    const int one = oracle_op_named(&s.model.graph, "one");
+    const int act = s.model.graph.op[oracle_op_named(&s.model.graph, "act")].output;
+    const uint8_t mirror = (uint8_t)oracle_role_named(SBP_OP_LINEAR, "mirror");
+    struct sbp_dist *const rest = &s.strategy.rest[s.model.graph.op[one].output];
+    label_all(&s, "replicate");
+    for (int tensor = 0; tensor < s.model.graph.tensor_count; tensor++)
+        s.strategy.rest[tensor] = sbp_dist_all(SBP_STATE_B);
+    accepted(&s);
+    rest->axis[0] = s.strategy.rest[act].axis[0] = SBP_STATE_M; /* the outer level has one axis */
+    s.strategy.op[one].role[0] = mirror;
+    accepted(&s);
+    s.strategy.op[one].role[1] = mirror; /* the inner one has two */
+    refused(&s, (const char *[]){"one", "mirrored", "all or none", NULL});
+    s.strategy.op[one].role[2] = mirror;
+    accepted(&s);
+    rest->axis[2] = s.strategy.rest[act].axis[2] = SBP_STATE_M;
+    refused(&s, (const char *[]){"one", "mirrored", "all or none", NULL});
+    rest->axis[1] = s.strategy.rest[act].axis[1] = SBP_STATE_M;
+    accepted(&s);
+    drop(&s);
+}
+
 /* A free input rests nowhere: what stands there decides nothing, in either mode. */
 static void test_free_input(void **state)
 {
@@ -320,9 +349,10 @@ static void test_tied_weight(void **state)
         const char *table, *head;
         bool legal;
     } rows[] = {
-        {"batch", "batch", true},    {"column", "row", true},     {"vocab", "column", true},
-        {"sequence", "batch", true}, {"column", "column", false}, {"vocab", "row", false},
-        {"batch", "column", false},  {"vocab", "batch", false},
+        {"batch", "batch", true},       {"column", "row", true},     {"vocab", "column", true},
+        {"sequence", "batch", true},    {"column", "column", false}, {"vocab", "row", false},
+        {"batch", "column", false},     {"vocab", "batch", false},   {"mirror", "mirror", true},
+        {"mirror", "replicate", false}, {"batch", "mirror", false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct setting s = {0};
@@ -515,6 +545,7 @@ int main(void)
         cmocka_unit_test(test_what_does_not_divide),
         cmocka_unit_test(test_product_over_the_plan),
         cmocka_unit_test(test_rests),
+        cmocka_unit_test(test_mirrored),
         cmocka_unit_test(test_free_input),
         cmocka_unit_test(test_tied_weight),
         cmocka_unit_test(test_waypoints),

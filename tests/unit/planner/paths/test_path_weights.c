@@ -424,7 +424,8 @@ struct floors {
  * or is in host memory, and whether devices, hosts or links take longest. */
 static void check_step(struct sbp_plan *plan, const struct sbp_parallel *how, struct floors *seen)
 {
-    const struct sbp_request request = {.space = SBP_SPACE_FULL};
+    /* Mirrored layers sum no gradients. */
+    const struct sbp_request request = {.space = SBP_SPACE_FULL, .quick = true};
     struct sbp_parallel parallel = plan->cut.parallel;
     struct sbp_outcome found;
     struct sbp_step step;

@@ -126,10 +126,12 @@ static double boxing_s(const struct sbp_report *report, int tensor, const struct
     const struct sbp_layout layout = {.mesh = &plan->cut.mesh,
                                       .class_count = plan->cut.graph.class_count,
                                       .split = plan->strategy.split};
+    const struct sbp_dist a = sbp_dist_held(&plan->cut.mesh, from);
+    const struct sbp_dist b = sbp_dist_held(&plan->cut.mesh, to);
     struct sbp_boxing boxing;
     double seconds = 0;
     assert_int_equal(
-        sbp_boxing_make(&layout, &plan->cut.graph.tensor[tensor].shape, from, to, &boxing, NULL),
+        sbp_boxing_make(&layout, &plan->cut.graph.tensor[tensor].shape, &a, &b, &boxing, NULL),
         SBP_OK);
     for (int i = 0; i < boxing.count; i++)
         seconds += sbp_collective_s(

@@ -55,7 +55,7 @@ static bool can_rest(const struct sbp_space *space, const struct sbp_dist *from,
 {
     for (int axis = 0; axis < space->mesh->axis_count; axis++) {
         const struct sbp_state left = from->axis[axis], rest = to->axis[axis];
-        if ((left.kind == SBP_SPLIT && rest.kind != SBP_BROADCAST &&
+        if ((left.kind == SBP_SPLIT && rest.kind != SBP_BROADCAST && rest.kind != SBP_MIRRORED &&
              !sbp_state_equal(left, rest)) ||
             (left.kind != SBP_PARTIAL && rest.kind == SBP_PARTIAL))
             return false;
@@ -74,7 +74,7 @@ static double named_s(const struct naming *n)
         return sbp_pricing_way_s(n->space, ends->tensor, &way, ends->there, ends->back);
     const struct sbp_input_edge edge = {
         .tensor = ends->tensor, .there = ends->there, .back = ends->back};
-    return ends->is_output ? 0 : sbp_pricing_moves_s(n->space, &edge, way.move);
+    return ends->is_output ? 0 : sbp_pricing_moves_s(n->space, &edge, way.there.move);
 }
 
 static void swap(uint8_t *a, uint8_t *b)
@@ -104,6 +104,13 @@ static void name_all(struct naming *n, int axis)
     }
 }
 
+/* Whether an end is mirrored, on all axes then: there is one way to name them. */
+static bool is_mirrored(const struct sbp_space *space, const struct naming *n)
+{
+    const struct sbp_dist to = dist_of(space, &n->ends->to, n->role);
+    return n->from.axis[0].kind == SBP_MIRRORED || to.axis[0].kind == SBP_MIRRORED;
+}
+
 /* The price of two choices is that of the cheapest way to name the axes, or no more than that. */
 static void check_pair(const struct sbp_space *space, const struct sbp_edge_ends *ends, int from,
                        int to, double price_s, bool is_exact, int *least)
@@ -115,24 +122,37 @@ static void check_pair(const struct sbp_space *space, const struct sbp_edge_ends
     name_in_order(space, ends->to.variable, to, n.role);
     name_all(&n, 0);
     *least += n.least_s > 0;
+    is_exact |= space->mesh->family_count == 1 && is_mirrored(space, &n);
     if ((is_exact && price_s < n.least_s * (1 - 1e-12)) || price_s > n.least_s * (1 + 1e-12))
         fail_msg("choices %d and %d of variables %d and %d: %.17g s, the cheapest way takes %.17g",
                  from, to, ends->from.variable, ends->to.variable, price_s, n.least_s);
 }
 
+/* A choice; of two draws one is the last, which mirrors all levels where the space is open. */
+static int draw_choice(struct sbp_random *random, const struct sbp_space_variable *v)
+{
+    return sbp_random_below(random, 2) == 0
+               ? v->choice_count - 1
+               : (int)sbp_random_below(random, (uint64_t)v->choice_count);
+}
+
 /* ahead: times that tensors go there for each time that they go back. Prices are bounds, maybe
- * loose, where more axes may move for less, and on several levels where ahead is not 1. */
-static void check_pairs(const char *model, const char *levels, double ahead, uint64_t seed)
+ * loose, where more axes may move for less, on several levels where ahead is not 1, and where whole
+ * outputs may be sliced. */
+static void check_pairs(const char *model, const char *levels, double ahead, bool is_open,
+                        uint64_t seed)
 {
     struct sbp_plan plan;
     struct sbp_space space;
     struct sbp_random random;
-    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
+                                              .asked.quick = !is_open};
     int least = 0;
     sbp_random_seed(&random, seed);
     open_plan(model, levels, &plan);
     make_space(&plan, &request, &space);
-    const bool is_exact = space.moves_grow && (ahead == 1 || plan.cut.mesh.level_count == 1);
+    const bool is_exact =
+        space.moves_grow && !is_open && (ahead == 1 || plan.cut.mesh.level_count == 1);
     for (int k = 0; k < space.output_edge_count; k++)
         space.output_edge[k].there *= ahead;
     for (int t = 0; t < space.input_edge_count; t++)
@@ -141,11 +161,10 @@ static void check_pairs(const char *model, const char *levels, double ahead, uin
         const int t = e - space.output_edge_count;
         const struct sbp_edge_ends ends = t < 0 ? sbp_edge_of_output(&space, &space.output_edge[e])
                                                 : sbp_edge_of_input(&space, &space.input_edge[t]);
-        const int froms = space.variable[ends.from.variable].choice_count;
-        const int tos = space.variable[ends.to.variable].choice_count;
+        const struct sbp_space_variable *const before = &space.variable[ends.from.variable];
+        const struct sbp_space_variable *const after = &space.variable[ends.to.variable];
         for (int i = 0; i < DRAWS && ends.from.variable != ends.to.variable; i++) {
-            const int from = (int)sbp_random_below(&random, (uint64_t)froms);
-            const int to = (int)sbp_random_below(&random, (uint64_t)tos);
+            const int from = draw_choice(&random, before), to = draw_choice(&random, after);
             const double price_s =
                 t < 0 ? sbp_pricing_output_edge_s(&space, &space.output_edge[e], from, to)
                       : sbp_pricing_input_edge_s(&space, &space.input_edge[t], from, to);
@@ -184,13 +203,15 @@ static void test_pairs(void **state)
         MEASURED_LEVEL(MEASURED("all-to-all", "3", "0.3")) ", " LEVEL("i", 4)};
     for (uint64_t c = 0; c < sizeof clusters / sizeof *clusters; c++)
         for (uint64_t ahead = 1; ahead <= 3; ahead++)
-            check_pairs(FAN("512"), clusters[c], (double)ahead, 100 * (ahead - 1) + c);
-    check_pairs(GPT(1, ""), LEVEL("l", 4), 1, 10);
-    check_pairs(GPT(1, ""), LEVEL("o", 2) ", " LEVEL("i", 4), 1, 11);
-    check_pairs(GPT(1, ""), LEVEL("o", 2) ", " LEVEL("i", 4), 2, 14);
+            check_pairs(FAN("512"), clusters[c], (double)ahead, ahead % 2 == 0,
+                        100 * (ahead - 1) + c);
+    check_pairs(GPT(1, ""), LEVEL("l", 4), 1, false, 10);
+    check_pairs(GPT(1, ""), LEVEL("l", 4), 1, true, 15);
+    check_pairs(GPT(1, ""), LEVEL("o", 2) ", " LEVEL("i", 4), 1, false, 11);
+    check_pairs(GPT(1, ""), LEVEL("o", 2) ", " LEVEL("i", 4), 2, true, 14);
     /* Trades pay on one level, too: of axes of another size, of what is formed again. */
-    check_pairs(FAN("576"), LEVEL("l", 24), 1, 12);
-    check_pairs(FAN("512"), LEVEL("l", 8), 2, 13);
+    check_pairs(FAN("576"), LEVEL("l", 24), 1, false, 12);
+    check_pairs(FAN("512"), LEVEL("l", 8), 2, false, 13);
 }
 
 int main(void)

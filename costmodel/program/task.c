@@ -7,45 +7,6 @@
 #include "base/math/numeric.h"
 #include "costmodel/program/buckets.h"
 
-/* ---- frames -------------------------------------------------------------------------------- */
-
-/* Which micro-batch of which chunk has each frame; -1: none. */
-struct frames {
-    int64_t *holder; /* (count) */
-    int64_t count;   /* one more than pairs of chunk and micro-batch */
-    int used;        /* frames that were ever taken */
-};
-
-static int find_frame(const struct frames *frames, int64_t holder)
-{
-    int frame = 0;
-    while (frames->holder[frame] != holder) {
-        frame++;
-        assert(frame < frames->count);
-    }
-    return frame;
-}
-
-/* The lowest free one. */
-static int take_frame(struct frames *frames, int64_t holder)
-{
-    const int frame = find_frame(frames, -1);
-    frames->holder[frame] = holder;
-    frames->used = frame >= frames->used ? frame + 1 : frames->used;
-    return frame;
-}
-
-/* `last`: the work is the last one that needs its frame. */
-static int frame_of(struct frames *frames, enum sbp_work_kind work, bool last, int64_t holder)
-{
-    if (work == SBP_WORK_FORWARD)
-        return take_frame(frames, holder);
-    const int frame = find_frame(frames, holder);
-    if (last)
-        frames->holder[frame] = -1;
-    return frame;
-}
-
 /* ---- the works ----------------------------------------------------------------------------- */
 
 /* The tasks of a stage as far as they are listed. */
@@ -53,7 +14,6 @@ struct lister {
     const struct sbp_step *step;
     int stage;
     struct sbp_tasks *tasks;
-    struct frames frames;
     bool (*began)[SBP_WORK_KINDS]; /* (chunks) works of which there was one */
 };
 
@@ -124,13 +84,6 @@ static void mark_ends(struct sbp_tasks *tasks, int64_t first)
     tasks->task[tasks->count - 1].ends = true;
 }
 
-/* Without a flush frames are taken in turn, and the step does not say which: the layout does. */
-static int take_turn(struct lister *l, const struct sbp_timeline_work *work)
-{
-    l->frames.used = l->step->stages - l->stage;
-    return work->micro_batch % l->frames.used;
-}
-
 /* Whether a work reads the weights of one update less than its step could. Of cdp-v2's
  * micro-batches so many begin before the update. */
 static bool is_stale(const struct lister *l, const struct sbp_timeline_work *work)
@@ -148,13 +101,8 @@ static void add_work(struct lister *l, const struct sbp_timeline_work *work)
     const int chunk = work->stage / l->step->stages;
     const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
     const int first_update = find_first_update(program);
-    const int64_t holder = chunk * l->step->micro_batches + work->micro_batch;
-    const bool last = kind == SBP_WORK_WEIGHT || !parts_backward(&l->step->parallel);
-    const bool flushes = !sbp_timeline_delays_gradients(l->step->parallel.schedule);
     const struct sbp_task task = {.chunk = (int16_t)chunk,
                                   .micro_batch = (int)(work->micro_batch % l->step->micro_batches),
-                                  .frame = flushes ? frame_of(&l->frames, kind, last, holder)
-                                                   : take_turn(l, work),
                                   .work = (uint8_t)kind,
                                   .adds = kind != SBP_WORK_FORWARD && l->began[chunk][kind],
                                   .is_ahead = work->micro_batch >= l->step->micro_batches,
@@ -294,31 +242,18 @@ static void add_end(struct lister *l)
 
 /* ---- the list ------------------------------------------------------------------------------ */
 
-static enum sbp_status open_lister(struct lister *l, struct sbp_arena *arena)
-{
-    const int64_t chunks = sbp_step_chunks(l->step);
-    l->frames.count = chunks * l->step->micro_batches + 1;
-    l->frames.holder = SBP_NEW(arena, int64_t, l->frames.count);
-    l->began = sbp_arena_alloc(arena, (size_t)chunks, sizeof *l->began);
-    if (l->frames.holder == NULL || l->began == NULL)
-        return SBP_E_MEMORY;
-    for (int64_t i = 0; i < l->frames.count; i++)
-        l->frames.holder[i] = -1;
-    return SBP_OK;
-}
-
 static enum sbp_status list(struct lister *l, const struct sbp_timeline_work *work, int64_t count)
 {
     struct sbp_arena scratch;
     sbp_arena_init(&scratch);
-    const enum sbp_status status = open_lister(l, &scratch);
-    for (int64_t i = 0; status == SBP_OK && i < count; i++)
+    l->began = sbp_arena_alloc(&scratch, (size_t)sbp_step_chunks(l->step), sizeof *l->began);
+    for (int64_t i = 0; l->began != NULL && i < count; i++)
         add_work(l, &work[i]);
-    if (status == SBP_OK)
+    const bool listed = l->began != NULL;
+    if (listed)
         add_end(l);
-    l->tasks->frames = l->frames.used;
     sbp_arena_free(&scratch);
-    return status;
+    return listed ? SBP_OK : SBP_E_MEMORY;
 }
 
 /* Finds the works between which arrivals decide. */

@@ -11,9 +11,6 @@
  * of chunks of them before their first one, if those run beside (buckets.h). The list is what the
  * executor plays, logs and times, and what its predictions are sums over.
  *
- * A micro-batch has a frame of the arena while it is in flight on a chunk (stage_layout.h); frames
- * are numbered by the lowest free number.
- *
  * Where arrivals decide what a stage does next (message-driven), the list is one order of several:
  * whoever plays it takes forward works one after the other, and backward works likewise, but begins
  * one or the other by what has come. Gradients are summed in the order of micro-batches either way,
@@ -32,7 +29,6 @@
 struct sbp_task {
     int instr;         /* of the chunk's program */
     int micro_batch;   /* of the step; the last one for what runs once a step */
-    int frame;         /* of the micro-batch; 0 for what runs once a step */
     int bucket;        /* from 1, of the chunk's: the part of its instruction that is of this bucket
                           alone; 0: all */
     int16_t chunk;     /* of the stage */
@@ -58,7 +54,6 @@ static inline bool sbp_task_is_in(const struct sbp_task *task, enum sbp_round ro
 struct sbp_tasks {
     struct sbp_task *task;
     int64_t count;
-    int frames; /* micro-batches of a chunk each that are in flight, at most */
     /* (micro-batches) the first tasks of forward works, of backward works, where arrivals decide
      * between the next of each; NULL: the list is the order. */
     int64_t *begin[2];

@@ -180,9 +180,10 @@ static enum sbp_status draw(const struct plan *plan, struct sbp_arena *arena,
 /* Under message-driven there is a slot for every micro-batch in flight, of both sides together. */
 static int first_slots(const struct plan *plan)
 {
-    const int half = (plan->tasks[0].frames + 1) / 2;
-    return plan->step->parallel.schedule == SBP_MESSAGE_DRIVEN && half > LEAST_SLOTS ? half
-                                                                                     : LEAST_SLOTS;
+    if (plan->step->parallel.schedule != SBP_MESSAGE_DRIVEN)
+        return LEAST_SLOTS;
+    const int half = (plan->step->memory[0].in_flight + 1) / 2;
+    return half > LEAST_SLOTS ? half : LEAST_SLOTS;
 }
 
 static int64_t most_messages(const struct plan *plan)

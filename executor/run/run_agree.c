@@ -56,10 +56,8 @@ static uint64_t hash_pact(const struct sbp_run_pact *pact)
     hash = mix_training(hash, &sbp_step_program(pact->step, 0)->graph->training);
     for (int piece = 0; piece < pact->step->pieces; piece++)
         hash = mix_program(hash, sbp_step_program(pact->step, piece));
-    for (int stage = 0; stage < pact->step->stages; stage++) {
-        const int64_t tasks[] = {pact->tasks[stage].count, pact->tasks[stage].frames};
-        hash = mix(hash, tasks, 2);
-    }
+    for (int stage = 0; stage < pact->step->stages; stage++)
+        hash = mix(hash, &pact->tasks[stage].count, 1);
     return hash;
 }
 

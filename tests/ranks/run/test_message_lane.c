@@ -76,7 +76,7 @@ static void check_acts(const struct bench *b)
 /* Two of each side, or for all micro-batches in flight where arrivals decide. */
 static int slots_of(const struct bench *b)
 {
-    const int half = (b->tasks[0].frames + 1) / 2;
+    const int half = (b->plan.step.memory[0].in_flight + 1) / 2;
     return b->plan.parallel.schedule == SBP_MESSAGE_DRIVEN && half > 2 ? half : 2;
 }
 
@@ -123,7 +123,7 @@ static void open_setting(struct setting *s)
     *s = (struct setting){.program_of = {0, 1}, .buffer = {.elements = ELEMENTS}};
     for (int stage = 0; stage < 2; stage++) {
         s->program[stage] = (struct sbp_program){.instr = s->instr[stage], .buffer = &s->buffer};
-        s->tasks[stage] = (struct sbp_tasks){.task = s->task[stage], .frames = 1};
+        s->tasks[stage] = (struct sbp_tasks){.task = s->task[stage]};
     }
     s->step = (struct sbp_step){.stages = 2,
                                 .pieces = 2,

@@ -98,7 +98,7 @@ static void test_three_micro_batches(void **state)
 /* Works of a stage that has so many chunks of the program, which is named where they are several.
  */
 static void expect_works(struct setting *s, enum sbp_schedule schedule, int stages, int stage,
-                         int frames, const char *want)
+                         const char *want)
 {
     static const char letters[] = {[SBP_WORK_FORWARD] = 'F',
                                    [SBP_WORK_BACKWARD] = 'B',
@@ -118,28 +118,27 @@ static void expect_works(struct setting *s, enum sbp_schedule schedule, int stag
         const struct sbp_task *task = &s->tasks.task[t];
         if (!task->begins)
             continue;
-        used += snprintf(seen + used, sizeof seen - (size_t)used, "%c%d.%d", letters[task->work],
-                         task->micro_batch, task->frame);
+        used += snprintf(seen + used, sizeof seen - (size_t)used, "%c%d", letters[task->work],
+                         task->micro_batch);
         used += snprintf(seen + used, sizeof seen - (size_t)used, chunks > 1 ? "/%d " : " ",
                          task->chunk);
     }
     assert_string_equal(seen, want);
-    assert_int_equal(s->tasks.frames, frames);
 }
 
-/* Works with their micro-batch and frame: as many frames as micro-batches are in flight. */
-static void test_frames(void **state)
+/* Works with their micro-batch. */
+static void test_works(void **state)
 {
     (void)state;
     struct setting s;
     open_setting(&s, 4);
-    expect_works(&s, SBP_ONE_F_ONE_B, 1, 0, 1, "F0.0 B0.0 F1.0 B1.0 F2.0 B2.0 F3.0 B3.0 U3.0 ");
-    expect_works(&s, SBP_ONE_F_ONE_B, 3, 0, 3, "F0.0 F1.1 F2.2 B0.0 F3.0 B1.1 B2.2 B3.0 U3.0 ");
-    expect_works(&s, SBP_ONE_F_ONE_B, 3, 1, 2, "F0.0 F1.1 B0.0 F2.0 B1.1 F3.1 B2.0 B3.1 U3.0 ");
-    expect_works(&s, SBP_GPIPE, 2, 1, 4, "F0.0 F1.1 F2.2 F3.3 B3.3 B2.2 B1.1 B0.0 U3.0 ");
-    expect_works(&s, SBP_INTERLEAVED, 2, 1, 3,
-                 "F0.0/0 F1.1/0 F0.2/1 B0.2/1 F1.2/1 B1.2/1 F2.2/0 B0.0/0 F3.0/0 B1.1/0 F2.1/1 "
-                 "B2.1/1 F3.1/1 B3.1/1 B2.2/0 B3.0/0 U3.0/0 ");
+    expect_works(&s, SBP_ONE_F_ONE_B, 1, 0, "F0 B0 F1 B1 F2 B2 F3 B3 U3 ");
+    expect_works(&s, SBP_ONE_F_ONE_B, 3, 0, "F0 F1 F2 B0 F3 B1 B2 B3 U3 ");
+    expect_works(&s, SBP_ONE_F_ONE_B, 3, 1, "F0 F1 B0 F2 B1 F3 B2 B3 U3 ");
+    expect_works(&s, SBP_GPIPE, 2, 1, "F0 F1 F2 F3 B3 B2 B1 B0 U3 ");
+    expect_works(&s, SBP_INTERLEAVED, 2, 1,
+                 "F0/0 F1/0 F0/1 B0/1 F1/1 B1/1 F2/0 B0/0 F3/0 B1/0 F2/1 "
+                 "B2/1 F3/1 B3/1 B2/0 B3/0 U3/0 ");
     sbp_arena_free(&s.arena);
 }
 
@@ -148,14 +147,14 @@ static void test_frames(void **state)
 static void test_driven(void **state)
 {
     (void)state;
-    static const char first[] = "F0.0 F1.1 F2.2 B0.0 F3.0 B1.1 B2.2 B3.0 U3.0 ";
+    static const char first[] = "F0 F1 F2 B0 F3 B1 B2 B3 U3 ";
     struct setting s;
     open_setting(&s, 4);
-    expect_works(&s, SBP_MESSAGE_DRIVEN, 3, 0, 3, first);
+    expect_works(&s, SBP_MESSAGE_DRIVEN, 3, 0, first);
     assert_null(s.tasks.begin[0]);
-    expect_works(&s, SBP_MESSAGE_DRIVEN, 3, 2, 1, "F0.0 B0.0 F1.0 B1.0 F2.0 B2.0 F3.0 B3.0 U3.0 ");
+    expect_works(&s, SBP_MESSAGE_DRIVEN, 3, 2, "F0 B0 F1 B1 F2 B2 F3 B3 U3 ");
     assert_null(s.tasks.begin[0]);
-    expect_works(&s, SBP_MESSAGE_DRIVEN, 3, 1, 3, first);
+    expect_works(&s, SBP_MESSAGE_DRIVEN, 3, 1, first);
     for (int back = 0; back < 2; back++)
         for (int m = 0; m < 4; m++) {
             const struct sbp_task *task = &s.tasks.task[s.tasks.begin[back][m]];
@@ -164,9 +163,9 @@ static void test_driven(void **state)
             assert_int_equal(task->micro_batch, m);
         }
     s.step.parallel.pipeline_limit = 6;
-    expect_works(&s, SBP_MESSAGE_DRIVEN, 3, 1, 4, "F0.0 F1.1 F2.2 F3.3 B0.0 B1.1 B2.2 B3.3 U3.0 ");
+    expect_works(&s, SBP_MESSAGE_DRIVEN, 3, 1, "F0 F1 F2 F3 B0 B1 B2 B3 U3 ");
     s.step.parallel.pipeline_limit = 1;
-    expect_works(&s, SBP_MESSAGE_DRIVEN, 3, 1, 1, "F0.0 B0.0 F1.0 B1.0 F2.0 B2.0 F3.0 B3.0 U3.0 ");
+    expect_works(&s, SBP_MESSAGE_DRIVEN, 3, 1, "F0 B0 F1 B1 F2 B2 F3 B3 U3 ");
     sbp_arena_free(&s.arena);
 }
 
@@ -178,8 +177,8 @@ static void test_waiting_gradients(void **state)
     open_setting(&s, 4);
     s.program.parallel.schedule = SBP_ZERO_BUBBLE;
     s.instr[BACKWARD_BOX].section = SBP_SECTION_BACKWARD_WEIGHT;
-    expect_works(&s, SBP_ZERO_BUBBLE, 3, 2, 3, "F0.0 F1.1 F2.2 W0.0 F3.0 W1.1 W2.2 W3.0 U3.0 ");
-    expect_works(&s, SBP_ZERO_BUBBLE, 3, 0, 3, "F0.0 F1.1 F2.2 W0.0 F3.0 W1.1 W2.2 W3.0 U3.0 ");
+    expect_works(&s, SBP_ZERO_BUBBLE, 3, 2, "F0 F1 F2 W0 F3 W1 W2 W3 U3 ");
+    expect_works(&s, SBP_ZERO_BUBBLE, 3, 0, "F0 F1 F2 W0 F3 W1 W2 W3 U3 ");
     sbp_arena_free(&s.arena);
 }
 
@@ -237,7 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_micro_batch),
         cmocka_unit_test(test_three_micro_batches),
-        cmocka_unit_test(test_frames),
+        cmocka_unit_test(test_works),
         cmocka_unit_test(test_driven),
         cmocka_unit_test(test_waiting_gradients),
         cmocka_unit_test(test_chunks),

@@ -26,7 +26,7 @@ static void open_setting(struct setting *s, int stages, int64_t micro_batches)
         s->weight[stage] = -1;
         s->program[stage] =
             (struct sbp_program){.instr = s->instr[stage], .weight_buffer = &s->weight[stage]};
-        s->tasks[stage] = (struct sbp_tasks){.task = s->task[stage], .frames = 1};
+        s->tasks[stage] = (struct sbp_tasks){.task = s->task[stage]};
     }
     s->step = (struct sbp_step){.stages = stages,
                                 .pieces = stages,

@@ -141,6 +141,29 @@ void expect_all(const struct tally *tally, int plans)
         assert_true(tally->of[schedule] > plans / 60);
 }
 
+/* Whether the last rank's part of a gradient may be zeros, so that a fault there changes nothing:
+ * a rank's positions are a part of all where the sequence is split, and the last rows of a table
+ * may only fill up its vocabulary. */
+bool may_be_zeros(const struct plan *plan, const struct sbp_instr *instr)
+{
+    const struct sbp_graph *graph = &plan->graph;
+    const int64_t devices = plan->mesh.devices;
+    if (instr->tensor < 0 || graph->op[0].kind != SBP_OP_EMBEDDING)
+        return false;
+    const int table = graph->op[0].weight[0];
+    const int64_t rows = graph->tensor[table].shape.size[SBP_DIM_IN];
+    const int64_t valid = graph->op[graph->op_count - 1].valid_vocabulary;
+    return instr->tensor == graph->op[0].weight[1] ||
+           (instr->tensor == table && valid * devices <= rows * (devices - 1));
+}
+
+void plant_fault(struct sbp_run_options *options, enum sbp_fault fault, int piece, int instr)
+{
+    options->fault = fault;
+    options->fault_piece = piece;
+    options->fault_instr = instr;
+}
+
 int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t count)
 {
     if (argc > 1)

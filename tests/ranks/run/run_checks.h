@@ -12,6 +12,11 @@ enum { MODEL_BYTES = 4096, MOST_TRIES = 400 };
 
 extern uint64_t seed;
 
+/* Whether the last rank's part of a gradient may be zeros, so that a fault there changes nothing.
+ */
+bool may_be_zeros(const struct plan *plan, const struct sbp_instr *instr);
+void plant_fault(struct sbp_run_options *options, enum sbp_fault fault, int piece, int instr);
+
 void expect_ok(enum sbp_status status, const struct sbp_diag *diag);
 /* Prints the seed, the model and the strategy. */
 void describe_plan(const struct plan *plan, const char *model);

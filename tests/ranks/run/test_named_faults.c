@@ -1,0 +1,504 @@
+/* Planted faults that verification, the second look at an odd step, or the watch over the ranks
+ * must call by their name. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "run_checks.h"
+
+/* ---- runs that end by a word ----------------------------------------------------------------- */
+
+static int said_into; /* a pipe, in the child */
+
+static void say_fault(int number, const char *fault)
+{
+    (void)number;
+    _exit(fault != NULL && write(said_into, fault, strlen(fault)) > 0 ? 1 : 99);
+}
+
+static void run_watched(const struct plan *plan, const struct sbp_run_options *options, int into)
+{
+    struct sbp_alarm alarm = {.end = say_fault};
+    struct sbp_run_options watched = *options;
+    struct sbp_run_result result;
+    struct sbp_diag diag = {0};
+    said_into = into;
+    watched.alarm = &alarm;
+    if (sbp_run(&plan->step, &plan->cluster, &watched, &result, &diag) == SBP_OK)
+        _exit(98);
+    say_fault(0, diag.text);
+}
+
+/* Runs in a child, since the run need not return; `said` becomes what ended it. */
+static void run_to_fault(const struct plan *plan, const struct sbp_run_options *options, char *said,
+                         size_t size)
+{
+    int ends[2], status = 0;
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        run_watched(plan, options, ends[1]);
+    (void)close(ends[1]);
+    const ssize_t length = read(ends[0], said, size - 1);
+    (void)close(ends[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    assert_true(length > 0);
+    said[length] = '\0';
+}
+
+/* ---- faults that have a name --------------------------------------------------------------- */
+
+/* A fault, where it is planted, and what names it. */
+struct named_fault {
+    enum sbp_fault fault;
+    bool (*is_place)(const struct plan *plan, int stage, int instr);
+    bool staged;
+    int step;         /* whose verification finds it */
+    const char *what; /* of the finding; NULL: any */
+    bool of_tensor;   /* the finding is of the instruction's tensor */
+};
+
+static const struct sbp_instr *instr_of(const struct plan *plan, int stage, int instr)
+{
+    return &plan->step.program[stage].instr[instr];
+}
+
+/* What a forward pass leaves in its frame for the backward pass, while others are in flight. */
+static bool keeps(const struct plan *plan, int stage, int instr)
+{
+    const struct sbp_program *program = &plan->step.program[stage];
+    const struct sbp_instr *at = instr_of(plan, stage, instr);
+    const int out = at->buffer[SBP_AT_OUT];
+    if (at->kind != SBP_INSTR_FORWARD || at->section != SBP_SECTION_FORWARD || out < 0 ||
+        plan->step.pieces > plan->step.stages || plan->parallel.schedule == SBP_ZERO_BUBBLE ||
+        plan->step.memory[stage].in_flight < 2)
+        return false;
+    const int64_t offset = program->buffer[out].offset_bytes - program->persistent_bytes;
+    const int last = program->buffer[out].last;
+    return offset >= 0 && offset < program->kept_bytes && last < program->instr_count &&
+           program->instr[last].section == SBP_SECTION_BACKWARD;
+}
+
+/* Token ids, the model's input, or a mask, of one of several micro-batches. */
+static bool reads_rows(const struct plan *plan, int stage, int instr)
+{
+    const struct sbp_instr *at = instr_of(plan, stage, instr);
+    if (plan->step.micro_batches < 2 || at->section != SBP_SECTION_FORWARD)
+        return false;
+    if (at->kind != SBP_INSTR_FORWARD)
+        return at->kind == SBP_INSTR_INPUT;
+    const enum sbp_op_kind kind = plan->graph.op[at->op].kind;
+    return kind == SBP_OP_EMBEDDING || kind == SBP_OP_DROPOUT;
+}
+
+/* For the forward pass, which reads all that it gathers: the backward pass needs no bias, and a
+ * product that is formed again may be needed for others' sake alone. */
+static bool gathers_weight(const struct plan *plan, int stage, int instr)
+{
+    const struct sbp_instr *at = instr_of(plan, stage, instr);
+    return at->kind == SBP_INSTR_GATHER && at->section == SBP_SECTION_FORWARD;
+}
+
+static bool gathers_update(const struct plan *plan, int stage, int instr)
+{
+    const struct sbp_instr *at = instr_of(plan, stage, instr);
+    return at->kind == SBP_INSTR_GATHER && at->section == SBP_SECTION_STEP;
+}
+
+static bool updates(const struct plan *plan, int stage, int instr)
+{
+    return instr_of(plan, stage, instr)->kind == SBP_INSTR_UPDATE;
+}
+
+static bool sums_tied(const struct plan *plan, int stage, int instr)
+{
+    const struct sbp_instr *at = instr_of(plan, stage, instr);
+    return at->kind == SBP_INSTR_INNER && at->tensor >= 0 && !may_be_zeros(plan, at);
+}
+
+static bool scatters_padded(const struct plan *plan, int stage, int instr)
+{
+    const struct sbp_program *program = &plan->step.program[stage];
+    const struct sbp_instr *at = instr_of(plan, stage, instr);
+    if (at->kind != SBP_INSTR_SCATTER)
+        return false;
+    const struct sbp_weight_shard *shard = &program->shard[at->tensor];
+    const struct sbp_buffer *weight = &program->buffer[program->weight_buffer[at->tensor]];
+    return shard->elements * sbp_mesh_group_size(&program->mesh, shard->axes) >
+           sbp_dist_local_elements(&program->mesh, &plan->graph.tensor[at->tensor].shape,
+                                   &weight->dist);
+}
+
+static bool sends(const struct plan *plan, int stage, int instr)
+{
+    return instr_of(plan, stage, instr)->kind == SBP_INSTR_SEND;
+}
+
+static bool has_versions(const struct plan *plan, int stage, int tensor)
+{
+    return plan->step.program[stage].other_version[tensor] >= 0;
+}
+
+/* A product that reads a weight of two versions for what others read on. */
+static bool reads_version(const struct plan *plan, int stage, int instr)
+{
+    const struct sbp_instr *at = instr_of(plan, stage, instr);
+    return (at->kind == SBP_INSTR_FORWARD || at->kind == SBP_INSTR_BACKWARD) &&
+           at->section != SBP_SECTION_RECOMPUTE && at->buffer[SBP_AT_W] >= 0 &&
+           at->buffer[SBP_AT_OUT] >= 0 && plan->graph.op[at->op].kind == SBP_OP_LINEAR &&
+           plan->step.program[stage].buffer[at->buffer[SBP_AT_W]].use == SBP_USE_WEIGHT &&
+           has_versions(plan, stage, plan->graph.op[at->op].weight[0]);
+}
+
+static bool updates_version(const struct plan *plan, int stage, int instr)
+{
+    const struct sbp_instr *at = instr_of(plan, stage, instr);
+    return at->kind == SBP_INSTR_UPDATE && has_versions(plan, stage, at->tensor);
+}
+
+/* A random place of a random stage; -1: it has none. */
+static int find_place(const struct plan *plan, struct sbp_random *random,
+                      const struct named_fault *fault, int *stage)
+{
+    int found = -1, seen = 0;
+    *stage = (int)sbp_random_below(random, (uint64_t)plan->step.stages);
+    for (int i = 0; i < plan->step.program[*stage].instr_count; i++)
+        if (fault->is_place(plan, *stage, i) && sbp_random_below(random, (uint64_t)++seen) == 0)
+            found = i;
+    return found;
+}
+
+static void check_named(const struct plan *plan, struct sbp_random *random, const char *model,
+                        const struct named_fault *fault, int stage, int instr)
+{
+    struct sbp_run_options options = options_for(SBP_F64, random);
+    struct sbp_run_result result;
+    char text[512];
+    const int tensor = instr_of(plan, stage, instr)->tensor;
+    options.steps = fault->step + 1;
+    plant_fault(&options, fault->fault, stage, instr);
+    run_plan(plan, &options, model, &result);
+    const struct sbp_finding *finding = &result.finding;
+    if (!finding->found || finding->step != fault->step ||
+        (fault->what != NULL && strcmp(finding->what, fault->what) != 0) ||
+        (fault->of_tensor && strcmp(finding->tensor, plan->graph.tensor[tensor].name) != 0)) {
+        describe_plan(plan, model);
+        fail_msg("fault %d in instruction %d of stage %d (%s of %s, %s): %s", (int)fault->fault,
+                 instr, stage, sbp_program_instr_name(instr_of(plan, stage, instr)->kind),
+                 tensor >= 0 ? plan->graph.tensor[tensor].name : "none",
+                 sbp_program_section_name(instr_of(plan, stage, instr)->section),
+                 finding->found ? sbp_verify_finding_text(finding, text, (int)sizeof text)
+                                : "went unnoticed");
+    }
+    sbp_run_free(&result);
+}
+
+/* Whatever stands behind the end of a shard trains the same model, and makes the same norm. */
+static void check_harmless(const struct plan *plan, struct sbp_random *random, const char *model,
+                           const struct named_fault *fault, int stage, int instr)
+{
+    struct sbp_run_options options = options_for(SBP_F64, random);
+    double worst = 0;
+    options.steps = 3;
+    plant_fault(&options, fault->fault, stage, instr);
+    check_run(plan, &options, model, &worst);
+}
+
+/* The run ends: its rank says which message it left out, unless it waits, in an exchange, for the
+ * ranks that wait for the message. Then the watch says who waits. */
+static void check_lost(const struct plan *plan, struct sbp_random *random, const char *model,
+                       const struct named_fault *fault, int stage, int instr)
+{
+    static const char *const words[] = {"does not come next", "is left out", "waits for rank"};
+    struct sbp_run_options options = options_for(SBP_F64, random);
+    char said[1024];
+    bool known = false;
+    options.deadline_s = 1;
+    plant_fault(&options, fault->fault, stage, instr);
+    run_to_fault(plan, &options, said, sizeof said);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        known = known || strstr(said, words[i]) != NULL;
+    if (!known) {
+        describe_plan(plan, model);
+        fail_msg("a lost message of stage %d: %s", stage, said);
+    }
+}
+
+typedef void (*check_planted)(const struct plan *plan, struct sbp_random *random, const char *model,
+                              const struct named_fault *fault, int stage, int instr);
+
+/* Plants a fault in `count` random plans that have a place for it. */
+static void check_places(const struct named_fault *fault, int count, check_planted check)
+{
+    static const int one_axis[][2] = {{2, 0}, {4, 0}, {8, 0}};
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    int planted = 0;
+    sbp_random_seed(&random, seed + 1100 + (uint64_t)fault->fault + 100 * (uint64_t)fault->step);
+    for (int tries = 0; planted < count && tries < 40 * MOST_TRIES; tries++) {
+        struct plan plan;
+        const bool padded = fault->fault == SBP_FAULT_PADDING;
+        const bool cyclic = fault->fault == SBP_FAULT_VERSION;
+        random_model(&random, padded ? ODD : tries % 3, model, MODEL_BYTES);
+        plan_open(&plan, model, padded ? one_axis[tries % 3] : random_levels(&random));
+        if (!fault->staged)
+            plan_cut_step(&plan, &random);
+        if (!fault->staged || (cyclic ? plan_cut_cyclic : plan_cut_stages)(&plan, &random)) {
+            plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F64);
+            int stage;
+            const int instr = find_place(&plan, &random, fault, &stage);
+            if (instr >= 0 && has_alike_ties(&plan)) {
+                check(&plan, &random, model, fault, stage, instr);
+                planted++;
+            }
+        }
+        plan_close(&plan);
+    }
+    assert_int_equal(planted, count);
+}
+
+static void a_lost_message_ends_the_run(void **state)
+{
+    (void)state;
+    check_places(&(struct named_fault){.fault = SBP_FAULT_SKIP, .is_place = sends, .staged = true},
+                 10, check_lost);
+}
+
+static void a_frame_used_too_early_is_found(void **state)
+{
+    (void)state;
+    check_places(
+        &(struct named_fault){
+            .fault = SBP_FAULT_FRAME, .is_place = keeps, .staged = true, .step = 1},
+        12, check_named);
+}
+
+static void rows_of_another_micro_batch_are_found(void **state)
+{
+    (void)state;
+    check_places(&(struct named_fault){.fault = SBP_FAULT_ROWS, .is_place = reads_rows, .step = 1},
+                 12, check_named);
+}
+
+static void a_stale_weight_is_found(void **state)
+{
+    (void)state;
+    check_places(
+        &(struct named_fault){.fault = SBP_FAULT_STALE, .is_place = gathers_weight, .step = 2}, 12,
+        check_named);
+    check_places(&(struct named_fault){.fault = SBP_FAULT_STALE,
+                                       .is_place = gathers_update,
+                                       .step = 3,
+                                       .what = "replica of the weight",
+                                       .of_tensor = true},
+                 12, check_named);
+    check_places(&(struct named_fault){.fault = SBP_FAULT_STALE,
+                                       .is_place = updates,
+                                       .step = 3,
+                                       .what = "weight since its update",
+                                       .of_tensor = true},
+                 12, check_named);
+}
+
+static void a_stale_version_is_found(void **state)
+{
+    (void)state;
+    check_places(
+        &(struct named_fault){
+            .fault = SBP_FAULT_VERSION, .is_place = reads_version, .staged = true, .step = 2},
+        24, check_named);
+    check_places(&(struct named_fault){.fault = SBP_FAULT_VERSION,
+                                       .is_place = updates_version,
+                                       .staged = true,
+                                       .step = 2,
+                                       .what = "weight that is updated",
+                                       .of_tensor = true},
+                 12, check_named);
+}
+
+static void a_tied_gradient_left_out_is_found(void **state)
+{
+    (void)state;
+    check_places(&(struct named_fault){.fault = SBP_FAULT_LEAVE_OUT,
+                                       .is_place = sums_tied,
+                                       .staged = true,
+                                       .step = 1,
+                                       .what = "gradient",
+                                       .of_tensor = true},
+                 12, check_named);
+}
+
+static void padding_of_shards_leaks_nowhere(void **state)
+{
+    (void)state;
+    check_places(&(struct named_fault){.fault = SBP_FAULT_PADDING, .is_place = scatters_padded}, 20,
+                 check_harmless);
+}
+
+/* ---- odd values ---------------------------------------------------------------------------- */
+
+/* An instruction that computes a tensor of a layer, or -1. */
+static int find_layer(const struct plan *plan, struct sbp_random *random, int piece)
+{
+    const struct sbp_program *program = &plan->step.program[piece];
+    int found = -1, seen = 0;
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        const int out = instr->buffer[SBP_AT_OUT];
+        if ((instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD) && out >= 0 &&
+            instr->section != SBP_SECTION_RECOMPUTE && program->buffer[out].tensor >= 0 &&
+            sbp_random_below(random, (uint64_t)++seen) == 0)
+            found = i;
+    }
+    return found;
+}
+
+/* The last rank of a piece's stage, where a fault is planted. */
+static int last_rank(const struct plan *plan, int piece)
+{
+    return (piece % plan->step.stages + 1) * (int)plan->step.mesh.devices - 1;
+}
+
+/* Whether training ends with odd values by itself, as large models without a loss may. */
+static bool diverges(const struct plan *plan, const struct sbp_run_options *options,
+                     const char *model)
+{
+    struct sbp_run_options sound = *options;
+    struct sbp_run_result result;
+    sound.fault = SBP_FAULT_NONE;
+    run_plan(plan, &sound, model, &result);
+    const bool is_odd = result.odd.step > 0;
+    sbp_run_free(&result);
+    return is_odd;
+}
+
+static void check_named_layer(const struct plan *plan, const char *model, int piece,
+                              const struct sbp_instr *instr, const struct sbp_run_result *result)
+{
+    const struct sbp_odd_layer *layer = &result->odd.layer;
+    const char *name = plan->graph.op[instr->op].name;
+    const char *what = instr->kind == SBP_INSTR_FORWARD ? "output" : "input gradient";
+    const int rank = last_rank(plan, piece);
+    if (result->odd.step == result->steps && layer->found && strcmp(layer->layer, name) == 0 &&
+        strcmp(layer->what, what) == 0 && layer->rank == rank)
+        return;
+    describe_plan(plan, model);
+    fail_msg("planted in the %s of %s on rank %d, found in the %s of %s on rank %d, step %d", what,
+             name, rank, layer->what, layer->layer, layer->rank, result->odd.step);
+}
+
+/* Runs a plan with an odd value planted in every step; returns whether the run saw it. What a relu
+ * or a dropout throws away, or nobody reads, goes unseen, in a step or in all of them. */
+static bool check_odd(const struct plan *plan, struct sbp_random *random, const char *model,
+                      bool verify, int piece, int at)
+{
+    struct sbp_run_options options = options_for(SBP_F32, random);
+    struct sbp_run_result result;
+    options.verify = verify;
+    options.steps = 3;
+    plant_fault(&options, SBP_FAULT_ODD, piece, at);
+    if (diverges(plan, &options, model))
+        return false;
+    run_plan(plan, &options, model, &result);
+    const bool is_seen = result.odd.step > 0;
+    if (is_seen)
+        check_named_layer(plan, model, piece, &plan->step.program[piece].instr[at], &result);
+    sbp_run_free(&result);
+    return is_seen;
+}
+
+static void odd_layers_are_named(void **state)
+{
+    enum { TRIES = 72, LEAST = 48 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    int seen = 0, planted = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 2000);
+    for (int tries = 0; planted < TRIES && tries < 40 * MOST_TRIES; tries++) {
+        struct plan plan;
+        random_model(&random, tries % 3, model, MODEL_BYTES);
+        plan_open(&plan, model, random_levels(&random));
+        const bool cut = tries % 2 == 0;
+        if (!cut || plan_cut_stages(&plan, &random)) {
+            plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F32);
+            const int piece = (int)sbp_random_below(&random, (uint64_t)plan.step.pieces);
+            const int at = has_alike_ties(&plan) ? find_layer(&plan, &random, piece) : -1;
+            if (at >= 0) {
+                seen += check_odd(&plan, &random, model, tries % 5 == 0, piece, at);
+                planted++;
+            }
+        }
+        plan_close(&plan);
+    }
+    if (planted < TRIES || seen < LEAST)
+        fail_msg("%d planted, %d seen", planted, seen);
+}
+
+/* ---- ranks that do not go on --------------------------------------------------------------- */
+
+static void check_stall(const struct plan *plan, const struct sbp_run_options *options)
+{
+    const int rank = last_rank(plan, options->fault_piece);
+    char said[1024], culprit[64], name[160];
+    run_to_fault(plan, options, said, sizeof said);
+    const struct sbp_task task = {.instr = options->fault_instr, .work = SBP_WORK_FORWARD};
+    sbp_task_name(&plan->step.program[options->fault_piece], &task, name, sizeof name);
+    name[strcspn(name, "[")] = '\0'; /* schedules differ in the micro-batch that comes first */
+    (void)snprintf(culprit, sizeof culprit, "rank %d (host ", rank);
+    const char *const parts[] = {culprit,          ") does not go on at step 1, ", name, "; rank ",
+                                 "waits for rank", "that is over --deadline 0.5"};
+    const char *at = said;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        at = strstr(at, parts[i]);
+        if (at == NULL)
+            fail_msg("no \"%s\" in: %s", parts[i], said);
+    }
+    print_message("%s\n", said);
+}
+
+static void stalled_ranks_are_named(void **state)
+{
+    enum { STALLS = 4 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    (void)state;
+    sbp_random_seed(&random, seed + 3000);
+    for (int stalls = 0; stalls < STALLS;) {
+        struct plan plan;
+        random_model(&random, GPT, model, MODEL_BYTES);
+        plan_open(&plan, model, random_levels(&random));
+        if (stalls % 2 == 0 || plan_cut_stages(&plan, &random)) {
+            plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F32);
+            struct sbp_run_options options = options_for(SBP_F32, &random);
+            options.verify = stalls % 3 == 0;
+            options.deadline_s = 0.5;
+            const int piece = (int)sbp_random_below(&random, (uint64_t)plan.step.pieces);
+            plant_fault(&options, SBP_FAULT_STALL, piece, find_layer(&plan, &random, piece));
+            if (options.fault_instr >= 0 && has_alike_ties(&plan)) {
+                check_stall(&plan, &options);
+                stalls++;
+            }
+        }
+        plan_close(&plan);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lost_message_ends_the_run),
+        cmocka_unit_test(a_frame_used_too_early_is_found),
+        cmocka_unit_test(rows_of_another_micro_batch_are_found),
+        cmocka_unit_test(a_stale_weight_is_found),
+        cmocka_unit_test(a_stale_version_is_found),
+        cmocka_unit_test(a_tied_gradient_left_out_is_found),
+        cmocka_unit_test(padding_of_shards_leaks_nowhere),
+        cmocka_unit_test(odd_layers_are_named),
+        cmocka_unit_test(stalled_ranks_are_named),
+    };
+    return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}

@@ -54,7 +54,7 @@ struct sbp_compiler {
 /* Whether weight gradients are a work of their own, behind all input gradients. */
 static inline bool sbp_compiler_parts_backward(const struct sbp_compiler *c)
 {
-    return c->program->parallel.schedule == SBP_ZERO_BUBBLE;
+    return sbp_timeline_weights_wait(c->program->parallel.schedule);
 }
 
 /* ---- growing (program_emit.c) -------------------------------------------------------------- */

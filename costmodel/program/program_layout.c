@@ -270,7 +270,7 @@ static enum sbp_status open_room(struct room *room, struct sbp_arena *scratch)
 static void find_turns(struct room *room)
 {
     const struct sbp_program *program = room->program;
-    const bool waits = program->parallel.schedule == SBP_ZERO_BUBBLE;
+    const bool waits = sbp_timeline_weights_wait(program->parallel.schedule);
     while (room->turn < program->instr_count &&
            program->instr[room->turn].section == SBP_SECTION_FORWARD)
         room->turn++;

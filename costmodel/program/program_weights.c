@@ -269,42 +269,32 @@ static enum sbp_status add_scatter(struct sbp_compiler *c, int op, int tensor)
     return SBP_OK;
 }
 
-/* A tied weight that other chunks of the device hold, too: what is added there is not priced. */
-static enum sbp_status add_chunk_sum(struct sbp_compiler *c, int op, int tensor)
+static enum sbp_status add_tied_sum(struct sbp_compiler *c, int op, int tensor,
+                                    enum sbp_collective kind, int stages)
 {
-    const struct sbp_program *program = c->program;
-    if (program->scope.copies == NULL || program->scope.copies[tensor] < 2)
-        return SBP_OK;
     c->section = SBP_SECTION_STEP;
     struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_INNER, op, 0);
     if (instr == NULL)
         return SBP_E_MEMORY;
     instr->tensor = tensor;
+    instr->stages = stages;
     instr->cause = SBP_CAUSE_WEIGHT_GRADIENT;
-    instr->box.kind = SBP_LOCAL;
+    instr->box.kind = kind;
     instr->inner_elements = (double)c->weight[tensor].shard;
-    instr->buffer[SBP_AT_OUT] = program->gradient_buffer[tensor];
+    instr->buffer[SBP_AT_OUT] = c->program->gradient_buffer[tensor];
     return SBP_OK;
 }
 
-/* A tied weight that other stages hold, too: they add up once a step. */
-static enum sbp_status add_stage_sum(struct sbp_compiler *c, int op, int tensor)
+/* A tied weight that other chunks of the device hold, or other stages: these add up once a step.
+ * What is added within the device is not priced. */
+static enum sbp_status add_tied_sums(struct sbp_compiler *c, int op, int tensor)
 {
-    const struct sbp_program *program = c->program;
-    const int holders = program->scope.holders == NULL ? 1 : program->scope.holders[tensor];
-    if (holders < 2)
-        return SBP_OK;
-    c->section = SBP_SECTION_STEP;
-    struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_INNER, op, 0);
-    if (instr == NULL)
-        return SBP_E_MEMORY;
-    instr->tensor = tensor;
-    instr->stages = holders;
-    instr->cause = SBP_CAUSE_WEIGHT_GRADIENT;
-    instr->box.kind = SBP_ALL_REDUCE;
-    instr->inner_elements = (double)c->weight[tensor].shard;
-    instr->buffer[SBP_AT_OUT] = program->gradient_buffer[tensor];
-    return SBP_OK;
+    const struct sbp_scope *scope = &c->program->scope;
+    if (scope->copies != NULL && scope->copies[tensor] > 1)
+        SBP_TRY(add_tied_sum(c, op, tensor, SBP_LOCAL, 1));
+    return scope->holders != NULL && scope->holders[tensor] > 1
+               ? add_tied_sum(c, op, tensor, SBP_ALL_REDUCE, scope->holders[tensor])
+               : SBP_OK;
 }
 
 static enum sbp_status sum_gradient(struct sbp_compiler *c, int op, int index)
@@ -324,8 +314,7 @@ static enum sbp_status sum_gradient(struct sbp_compiler *c, int op, int index)
             sbp_emit_boxing(c, op, tensor, &from, &to, SBP_CAUSE_WEIGHT_GRADIENT, true, &buffer));
     }
     plan->unreduced = -1;
-    SBP_TRY(add_chunk_sum(c, op, tensor));
-    return add_stage_sum(c, op, tensor);
+    return add_tied_sums(c, op, tensor);
 }
 
 enum sbp_status sbp_program_close_gradients(struct sbp_compiler *c, int op)

@@ -48,11 +48,6 @@ static void count_in_flight(struct process *process, double at_s, int change)
 }
 
 /* Weight gradients that are a work of their own are the last to need a micro-batch's frame. */
-static bool splits_backward(const struct sbp_step *step)
-{
-    return step->parallel.schedule == SBP_ZERO_BUBBLE;
-}
-
 /* ---- names --------------------------------------------------------------------------------- */
 
 const char *sbp_step_trace_name(const struct sbp_step *step, const char *what, int stage,
@@ -142,7 +137,8 @@ static void hold_at_end(struct process *process, const struct sbp_stage_cost *co
         process->held_bytes -= cost->kept_bytes - cost->parked_inputs_bytes;
     if (kind == SBP_WORK_WEIGHT)
         process->held_bytes -= cost->parked_inputs_bytes + cost->parked_gradients_bytes;
-    if (kind == (splits_backward(process->step) ? SBP_WORK_WEIGHT : SBP_WORK_BACKWARD))
+    if (kind == (sbp_timeline_weights_wait(process->step->parallel.schedule) ? SBP_WORK_WEIGHT
+                                                                             : SBP_WORK_BACKWARD))
         count_in_flight(process, at_s, -1);
     count_bytes(process, at_s, process->held_bytes);
 }
@@ -289,9 +285,9 @@ static void name_interval(const struct sbp_step *step, const struct sbp_timeline
 
 static void draw_interval(struct process *process, const struct sbp_timeline_interval *interval)
 {
-    const bool last =
-        interval->kind ==
-        (splits_backward(process->step) ? SBP_INTERVAL_BACKWARD_WEIGHT : SBP_INTERVAL_BACKWARD);
+    const bool last = interval->kind == (sbp_timeline_weights_wait(process->step->parallel.schedule)
+                                             ? SBP_INTERVAL_BACKWARD_WEIGHT
+                                             : SBP_INTERVAL_BACKWARD);
     char name[NAME_BYTES];
     name_interval(process->step, interval, name);
     draw(process, lane_of_interval(interval), name, interval->begin_s, interval->end_s, NULL, 0);

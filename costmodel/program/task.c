@@ -17,11 +17,6 @@ struct lister {
     bool (*began)[SBP_WORK_KINDS]; /* (chunks) works of which there was one */
 };
 
-static bool parts_backward(const struct sbp_parallel *parallel)
-{
-    return parallel->schedule == SBP_ZERO_BUBBLE;
-}
-
 /* The first instruction of the norm and the updates, which end a program. */
 static int find_first_update(const struct sbp_program *program)
 {
@@ -67,7 +62,8 @@ static enum sbp_work_kind work_of(const struct sbp_program *program, int first_u
         return SBP_WORK_FORWARD;
     if (runs_once(program, first_update, index))
         return SBP_WORK_UPDATE;
-    return waits && parts_backward(&program->parallel) ? SBP_WORK_WEIGHT : SBP_WORK_BACKWARD;
+    return waits && sbp_timeline_weights_wait(program->parallel.schedule) ? SBP_WORK_WEIGHT
+                                                                          : SBP_WORK_BACKWARD;
 }
 
 static void add_task(struct lister *l, struct sbp_task task, int instr)

@@ -44,6 +44,11 @@ const char *sbp_timeline_schedule_name(enum sbp_schedule schedule);
 /* Whether the schedule has no flush, so that a step also updates with gradients of an older state:
  * a different training from that of the other schedules. */
 bool sbp_timeline_delays_gradients(enum sbp_schedule schedule);
+/* Whether weight gradients wait, as a work of their own behind the input gradients. */
+static inline bool sbp_timeline_weights_wait(enum sbp_schedule schedule)
+{
+    return schedule == SBP_ZERO_BUBBLE;
+}
 /* Versions of its weights that a stage of a pipeline holds: two where micro-batches that began
  * before an update are in flight after it, and where gradients are always of the older one. */
 int sbp_timeline_weight_versions(enum sbp_schedule schedule, int stages, int stage);

@@ -167,7 +167,7 @@ static bool predecessor(const struct tracer *t, int64_t index, int64_t *previous
 /* The last work on a virtual stage that leaves weight gradients. */
 static int64_t last_gradients(const struct tracer *t, int stage)
 {
-    const int kind = t->request->schedule == SBP_ZERO_BUBBLE ? 2 : 1;
+    const int kind = sbp_timeline_weights_wait(t->request->schedule) ? 2 : 1;
     int64_t last = NONE;
     for (int i = 0; i < t->request->micro_batches; i++)
         if (*slot(t, kind, stage, i) > last)

@@ -130,7 +130,7 @@ static double longest_path(const struct lister *l, const struct sbp_parallel *pa
 {
     const int stages = (int)parallel->pipeline, chunks = (int)parallel->chunks;
     const double micro_batches = (double)sbp_parallel_micro_batches(parallel, &l->given->graph);
-    const bool late = parallel->schedule == SBP_ZERO_BUBBLE;
+    const bool late = sbp_timeline_weights_wait(parallel->schedule);
     const double again = parallel->recompute == SBP_RECOMPUTE_FULL ? 1 : 0;
     double longest = 0, before = 0;
     for (int stage = 0; stage < stages; stage++) {

@@ -61,7 +61,7 @@ enum sbp_status sbp_path_longest(const struct sbp_cut *cut, struct sbp_arena *ar
 {
     const struct sbp_parallel *parallel = &cut->parallel;
     const int stages = (int)parallel->pipeline;
-    const bool late = parallel->schedule == SBP_ZERO_BUBBLE;
+    const bool late = sbp_timeline_weights_wait(parallel->schedule);
     SBP_TRY(sbp_path_init(cut, arena, path));
     path->end[late ? stages - 1 : 0] = 1;
     for (int piece = 0; piece < path->pieces; piece++) {

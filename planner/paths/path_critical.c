@@ -72,7 +72,7 @@ static enum sbp_status take_times(const struct sbp_cut *cut, const struct sbp_st
  * (struct sbp_stage_end); not above 0: by nothing. */
 static double outlasting_s(const struct sbp_cut *cut, const struct sbp_path *times, int stage)
 {
-    const bool late = cut->parallel.schedule == SBP_ZERO_BUBBLE;
+    const bool late = sbp_timeline_weights_wait(cut->parallel.schedule);
     return times->sync[stage] - times->weight[stage] - (late ? 0 : times->backward[stage]);
 }
 
@@ -86,7 +86,7 @@ static void follow_sync(const struct sbp_cut *cut, const struct sbp_path *times,
             continue;
         path->sync[stage] = 1;
         path->weight[stage] -= 1;
-        path->backward[stage] -= cut->parallel.schedule == SBP_ZERO_BUBBLE ? 0 : 1;
+        path->backward[stage] -= sbp_timeline_weights_wait(cut->parallel.schedule) ? 0 : 1;
     }
 }
 
@@ -96,7 +96,7 @@ static enum sbp_status trace_path(const struct sbp_cut *cut,
                                   const struct sbp_timeline *timeline, struct sbp_arena *scratch,
                                   struct sbp_path *path)
 {
-    const bool late = request->schedule == SBP_ZERO_BUBBLE;
+    const bool late = sbp_timeline_weights_wait(request->schedule);
     struct sbp_timeline_path traced;
     const enum sbp_status status = sbp_timeline_critical(request, timeline, -1, scratch, &traced);
     if (status != SBP_OK)

@@ -396,7 +396,7 @@ static struct sbp_at_work at_work(const struct sheet *sheet, const struct played
     const double read = o.dy + recomputed_bytes(sheet, played, recomputed);
     const double inputs = read + (forms ? o.dx + weights.copies : 0) +
                           scratch[SBP_PASS_INPUT_GRADIENT] + (has_phase ? 0 : weights.unreduced);
-    const bool waits = sheet->space->parallel->schedule == SBP_ZERO_BUBBLE;
+    const bool waits = sbp_timeline_weights_wait(sheet->space->parallel->schedule);
     const double gradients = read + (forms && !waits ? o.dx_at_rest : 0) + weights.unreduced +
                              scratch[SBP_PASS_WEIGHT_GRADIENT];
     const double back =

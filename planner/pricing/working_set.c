@@ -154,7 +154,7 @@ static enum sbp_status find_holders(struct maker *m)
         return SBP_E_MEMORY;
     for (int op = 0; op < space->graph->op_count; op++)
         m->working->holder[op] = -1;
-    if (space->parallel->schedule == SBP_ZERO_BUBBLE) /* both users' gradients wait */
+    if (sbp_timeline_weights_wait(space->parallel->schedule)) /* both users' gradients wait */
         return SBP_OK;
     for (int piece = 0; piece < weights->pieces; piece++) {
         for (int op = weights->first[piece]; op < weights->first[piece + 1]; op++)

@@ -191,8 +191,9 @@ static void rate_compute(const struct sbp_compute_times *times, struct sbp_calib
         calibrated->stream_bytes_per_s =
             STREAM_OPERANDS * (double)times->stream_bytes / times->stream_s;
     if (times->gelu_s > 0)
-        calibrated->vector_flops = SBP_DEVICE_GELU_OPERATIONS *
-                                   ((double)times->gelu_bytes / GELU_ELEMENT_BYTES) / times->gelu_s;
+        calibrated->vector_operations_per_s = SBP_DEVICE_GELU_OPERATIONS *
+                                              ((double)times->gelu_bytes / GELU_ELEMENT_BYTES) /
+                                              times->gelu_s;
     fit_products(times, calibrated);
     sbp_attention_fit(times, &calibrated->attention);
 }

@@ -63,7 +63,7 @@ struct sbp_calibrated {
     enum sbp_type grid_type; /* of most products: their shares of its rate are the device's */
     struct sbp_grid_fit product[SBP_PASSES];     /* over m, n and k, of that type */
     double copy_bytes_per_s, stream_bytes_per_s; /* read and written; 0: not timed */
-    double vector_flops;                         /* operations of GELU a second; 0: not timed */
+    double vector_operations_per_s;              /* operations of GELU a second; 0: not timed */
     double
         sustained; /* share of a product's rate that is left under load, of its type; 0: unknown */
     struct sbp_attention_fit attention; /* empty: not timed, or no product of its type was */

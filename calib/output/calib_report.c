@@ -253,9 +253,9 @@ static bool print_device(const struct sbp_calibration *calibration,
     if (calibrated->stream_bytes_per_s > 0)
         (void)snprintf(streams, sizeof streams, ", streams %.0f %% of it",
                        100 * calibrated->stream_bytes_per_s / calibrated->copy_bytes_per_s);
-    if (calibrated->vector_flops > 0)
-        (void)snprintf(vectors, sizeof vectors, ", element-wise %sFLOP/s",
-                       sbp_format_count(calibrated->vector_flops, rate));
+    if (calibrated->vector_operations_per_s > 0)
+        (void)snprintf(vectors, sizeof vectors, ", element-wise %soperations/s",
+                       sbp_format_count(calibrated->vector_operations_per_s, rate));
     if (shapes > 1)
         (void)snprintf(reach, sizeof reach, "; %d matrix shapes reach %.0f to 100 %% of %s", shapes,
                        100 * least, sbp_cluster_type_name(calibrated->grid_type));

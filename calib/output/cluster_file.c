@@ -225,8 +225,9 @@ static void put_own_device(struct cJSON *root, const struct sbp_calibration *cal
     if (calibrated->stream_bytes_per_s > 0)
         sbp_json_put_measured(device, "stream_efficiency",
                               calibrated->stream_bytes_per_s / memory_rate(calibrated), failed);
-    if (calibrated->vector_flops > 0)
-        sbp_json_put_measured(device, "vector_flops", calibrated->vector_flops, failed);
+    if (calibrated->vector_operations_per_s > 0)
+        sbp_json_put_measured(device, "vector_operations_per_s",
+                              calibrated->vector_operations_per_s, failed);
     put_attention(device, calibrated, failed);
     put_products(device, calibrated, failed);
 }

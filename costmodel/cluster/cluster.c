@@ -329,9 +329,9 @@ double sbp_cluster_kernel_s(const struct sbp_cluster *cluster, enum sbp_type typ
 double sbp_cluster_vector_s(const struct sbp_cluster *cluster, enum sbp_type type,
                             double operations)
 {
-    if (!(cluster->rates.vector_flops > 0))
+    if (!(cluster->rates.vector_operations_per_s > 0))
         return 0;
-    return operations / cluster->rates.vector_flops * (type == SBP_FP64 ? 2 : 1);
+    return operations / cluster->rates.vector_operations_per_s * (type == SBP_FP64 ? 2 : 1);
 }
 
 double sbp_cluster_attention_s(const struct sbp_cluster *cluster,

@@ -64,8 +64,8 @@ struct sbp_device_rates {
     double attention_share;           /* of fused attention */
     double sustained[SBP_TYPES];      /* of products and attention: what a power limit leaves */
     double stream_share;              /* of memory bandwidth, where a kernel streams */
-    double vector_flops; /* operations a second of element-wise kernels in 4-byte types; 0: not
-                            given, then memory alone bounds them */
+    /* Of element-wise kernels in 4-byte types; 0: not given, then memory alone bounds them. */
+    double vector_operations_per_s;
     struct {
         double multiple, share; /* a contiguous size that the multiple does not divide is slower */
     } alignment;
@@ -84,7 +84,7 @@ struct sbp_device_rates {
  *   "alignment"           {"multiple", "efficiency"}
  *   "unfused_attention"   {"forward_passes", "backward_passes", "efficiency"}
  *   "stream_efficiency"
- *   "vector_flops"        1 .. 1e30
+ *   "vector_operations_per_s" 1 .. 1e30
  *   "sustained"           of all types, or {type: share...}
  * Tables are made in the arena and live as long as it. E_INPUT: a share outside 1e-9 .. 1, sizes
  * that do not rise, a wrong number of shares, two grids of one type and pass; E_MEMORY. */

@@ -12,10 +12,17 @@
 #define MOST_PASSES 1000               /* of unfused attention over its scores */
 #define MOST_RATE   1e30
 
-const char *const sbp_device_rate_keys[] = {
-    "gemm",      "gemm_grids",        "attention_grids",   "pass_efficiency", "grouped_efficiency",
-    "alignment", "unfused_attention", "stream_efficiency", "vector_flops",    "sustained",
-    NULL};
+const char *const sbp_device_rate_keys[] = {"gemm",
+                                            "gemm_grids",
+                                            "attention_grids",
+                                            "pass_efficiency",
+                                            "grouped_efficiency",
+                                            "alignment",
+                                            "unfused_attention",
+                                            "stream_efficiency",
+                                            "vector_operations_per_s",
+                                            "sustained",
+                                            NULL};
 
 static enum sbp_status read_share(const struct sbp_json *at, const char *key, double *share)
 {
@@ -276,6 +283,7 @@ enum sbp_status sbp_device_rates_read(const struct sbp_json *device, struct sbp_
     SBP_TRY(read_alignment(device, rates));
     SBP_TRY(read_unfused(device, rates));
     SBP_TRY(read_share(device, "stream_efficiency", &rates->stream_share));
-    SBP_TRY(sbp_json_get_double(device, "vector_flops", 1, MOST_RATE, &rates->vector_flops));
+    SBP_TRY(sbp_json_get_double(device, "vector_operations_per_s", 1, MOST_RATE,
+                                &rates->vector_operations_per_s));
     return read_sustained(device, rates);
 }

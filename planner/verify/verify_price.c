@@ -192,7 +192,7 @@ static double kernel_s(const struct sbp_verification *c, double flops, double by
  * many. */
 static double stream_s(const struct sbp_verification *c, const struct sbp_work *work, double bytes)
 {
-    const double rate = c->plan->workload.cluster.rates.vector_flops;
+    const double rate = c->plan->workload.cluster.rates.vector_operations_per_s;
     const double each_s = rate > 0 ? 1 / rate : 0;
     return fmax(kernel_s(c, work->flops, bytes),
                 work->vector_operations * each_s * (c->bytes.activation == 8 ? 2 : 1));

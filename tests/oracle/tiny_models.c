@@ -529,7 +529,7 @@ static void put_rates(struct sbp_random *random, struct small_text *text)
         small_put(text, ", \"sustained\": {\"fp32\": %.3g, \"bf16\": %.3g, \"fp8\": %.3g}",
                   draw_power(random, -1, 0), draw_power(random, -1, 0), draw_power(random, -1, 0));
     small_put(text,
-              ", \"stream_efficiency\": %.3g, \"vector_flops\": %.3g, "
+              ", \"stream_efficiency\": %.3g, \"vector_operations_per_s\": %.3g, "
               "\"pass_efficiency\": {\"input_gradient\": 0.7}, \"grouped_efficiency\": "
               "{\"forward\": 0.3}, \"alignment\": {\"multiple\": 2, \"efficiency\": 0.5}",
               draw_power(random, -1, 0), draw_power(random, 8, 12));

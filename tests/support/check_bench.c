@@ -33,7 +33,7 @@
                                      "\"device\": {\"memory_bytes\": 1e12, \"flops\": {\"fp32\": " \
                                      "1e12, \"bf16\": 4e12},"                                      \
                                      "\"memory_bytes_per_s\": 1e11, \"kernel_launch_s\": 1e-7, "   \
-                                     "\"stream_efficiency\": 0.7, \"vector_flops\": 1e11,"         \
+                                     "\"stream_efficiency\": 0.7, \"vector_operations_per_s\": 1e11,"         \
                                      "\"sustained\": 0.9, \"alignment\": {\"multiple\": 8, "       \
                                      "\"efficiency\": 0.8}, \"gemm_grids\":"                       \
                                      "[{\"m\": [4, 64], \"n\": [4, 64], \"k\": [8], "              \

@@ -331,7 +331,7 @@ static void test_seconds(void **state)
     assert_near(sbp_cluster_attention_s(&cluster, &attention, 1, 1e10), 2);
     assert_near(sbp_cluster_unfused_attention_s(&cluster, SBP_BF16, 1e12, 1e10), 4);
     assert_true(sbp_cluster_vector_s(&cluster, SBP_FP32, 1e12) <= 0); /* not given */
-    cluster.rates = must_read("{\"vector_flops\": 2e10}");
+    cluster.rates = must_read("{\"vector_operations_per_s\": 2e10}");
     assert_near(sbp_cluster_vector_s(&cluster, SBP_FP32, 1e10), 0.5);
     assert_near(sbp_cluster_vector_s(&cluster, SBP_FP64, 1e10), 1);
 }
@@ -413,7 +413,7 @@ static void test_refusals(void **state)
          "1}}",
          "d.json: unfused_attention.backward_passes: 1 is out of range, legal is 2 to 1000"},
         {"{\"stream_efficiency\": 0}", "d.json: stream_efficiency: 0 is out of range"},
-        {"{\"vector_flops\": 0}", "d.json: vector_flops: 0 is out of range, legal is 1 to 1e+30"},
+        {"{\"vector_operations_per_s\": 0}", "d.json: vector_operations_per_s: 0 is out of range, legal is 1 to 1e+30"},
         {"{\"sustained\": 1.1}", "d.json: sustained: 1.1 is out of range, legal is 1e-09 to 1"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -20,7 +20,8 @@
  * inherited part is measured by a shadow that rounds where the run stores. Of a step in which
  * gradients overflow, all ranks must leave out the update: their states keep every bit.
  * What is exactly 0 by construction (padding, rows of a table that no
- * token looks up) must be 0.
+ * token looks up) must be 0; but what only a relu makes 0, in 16 bits need not be: it is not
+ * compared.
  */
 #ifndef SBP_EXECUTOR_VERIFY_VERIFY_H
 #define SBP_EXECUTOR_VERIFY_VERIFY_H

@@ -66,7 +66,8 @@ struct sbp_bucket_sum sbp_buckets_sum(const struct sbp_program *program,
                                       const struct sbp_buckets *buckets, int64_t bucket, int tensor)
 {
     const int64_t begin = bucket * buckets->parameters;
-    const int64_t end = begin + program->parallel.chunk_factor * buckets->parameters;
+    const int64_t end = sbp_buckets_chunk_end(buckets, bucket, program->parallel.chunk_factor) *
+                        buckets->parameters;
     struct sbp_bucket_sum sum = {.first = tensor};
     for (int t = tensor; t < program->graph->tensor_count; t++) {
         const struct sbp_bucket_part part = part_between(&program->shard[t], begin, end);

@@ -52,4 +52,11 @@ struct sbp_bucket_sum sbp_buckets_sum(const struct sbp_program *program,
                                       const struct sbp_buckets *buckets, int64_t bucket,
                                       int tensor);
 
+/* The bucket behind a chunk of `factor` buckets, of which the last chunk may have fewer. */
+static inline int64_t sbp_buckets_chunk_end(const struct sbp_buckets *buckets, int64_t bucket,
+                                            int64_t factor)
+{
+    return factor < buckets->count - bucket ? bucket + factor : buckets->count;
+}
+
 #endif

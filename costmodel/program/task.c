@@ -168,7 +168,8 @@ static void add_sums(struct lister *l, const struct sbp_program *program,
                      const struct sbp_buckets *buckets, struct sbp_task task)
 {
     const int64_t bucket = task.bucket - 1;
-    const int64_t end = (bucket + program->parallel.chunk_factor) * buckets->parameters;
+    const int64_t end = sbp_buckets_chunk_end(buckets, bucket, program->parallel.chunk_factor) *
+                        buckets->parameters;
     const struct sbp_weight_shard *shard = program->shard;
     int64_t summed = bucket * buckets->parameters; /* so far, of all parameters */
     for (int t = 0; t < program->graph->tensor_count && summed < end; t++) {

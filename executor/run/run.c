@@ -144,20 +144,6 @@ static enum sbp_status check_ties(const struct sbp_run_job *job, struct sbp_diag
     return SBP_OK;
 }
 
-/* Without a flush the next step's gradients are on their way, at the old scale, when a step is left
- * out. */
-static enum sbp_status check_scale(const struct sbp_run_job *job, struct sbp_diag *diag)
-{
-    const struct sbp_program *program = &job->step->program[0];
-    const enum sbp_schedule schedule = program->parallel.schedule;
-    if (!program->bytes.scales_loss || !sbp_timeline_delays_gradients(schedule))
-        return SBP_OK;
-    return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                    "plan: parallel: schedule: %s with a loss scale is searched and priced, not "
-                    "run: bf16 and fp32 are legal",
-                    sbp_timeline_schedule_name(schedule));
-}
-
 /* Checks what needs no ranks, and makes room for the result. */
 static enum sbp_status open_job(struct sbp_run_job *job, struct sbp_diag *diag)
 {
@@ -166,7 +152,7 @@ static enum sbp_status open_job(struct sbp_run_job *job, struct sbp_diag *diag)
     SBP_TRY(sbp_runnable_check(program->graph, &program->mesh, &program->strategy,
                                &program->parallel, diag));
     SBP_TRY(check_ties(job, diag));
-    SBP_TRY(check_scale(job, diag));
+    SBP_TRY(sbp_runnable_scale(program->parallel.schedule, program->bytes.scales_loss, diag));
     return open_result(job, diag);
 }
 

@@ -120,8 +120,7 @@ static const struct sbp_option options[] = {
      "proof covers these alone",
      FIELD(FLAG, quick)},
     {"--runnable", NULL,
-     "only plans that `sbplan run` executes: schedules gpipe, 1f1b, interleaved and zero-bubble, "
-     "operators with kernels",
+     "only plans that `sbplan run` executes: operators with kernels, in roles that it has",
      FIELD(FLAG, runnable)},
     {"--strategy", "FILE", "the strategy to price, or a plan", FIELD(TEXT, strategy)},
     {"--tp", "N", "tensor parallel: so many ways, innermost devices first (default 1)",

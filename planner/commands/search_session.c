@@ -9,6 +9,7 @@
 #include "base/json/json_write.h"
 #include "base/text.h"
 #include "costmodel/program/runnable.h"
+#include "costmodel/program/task.h"
 #include "planner/cli/degree_options.h"
 #include "planner/limits.h"
 #include "planner/space/space_table.h"
@@ -259,6 +260,26 @@ enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag 
     return fix_degrees(job, diag);
 }
 
+/* Refuses what `run` does once the plan is compiled for its own type. */
+static enum sbp_status check_run(const struct sbp_search_job *job, const struct sbp_step *step,
+                                 struct sbp_diag *diag)
+{
+    const struct sbp_cut *cut = &job->plan.cut;
+    const enum sbp_real real = sbp_program_run_real(&cut->graph.precision, cut->cluster);
+    const bool scales_loss = sbp_program_run_bytes(real).scales_loss;
+    struct sbp_arena scratch;
+    struct sbp_tasks tasks;
+    enum sbp_status status = SBP_OK;
+    SBP_TRY(sbp_runnable_check(&cut->graph, &cut->mesh, &job->plan.strategy, &cut->parallel, diag));
+    SBP_TRY(sbp_runnable_scale(cut->parallel.schedule, scales_loss, diag));
+    sbp_arena_init(&scratch);
+    for (int stage = 0; cut->parallel.chunk_factor > 0 && stage < step->stages; stage++)
+        if (status == SBP_OK)
+            status = sbp_tasks_make(step, stage, &scratch, &tasks, diag);
+    sbp_arena_free(&scratch);
+    return status;
+}
+
 /* A plan that is priced by hand may be too large. */
 enum sbp_status sbp_search_job_check(const struct sbp_search_job *job,
                                      const struct sbp_report *report, struct sbp_diag *diag)
@@ -269,8 +290,7 @@ enum sbp_status sbp_search_job_check(const struct sbp_search_job *job,
     const struct sbp_claim claim = {
         .plan = &job->plan, .step = &report->step, .request = &request, .outcome = &job->outcome};
     if (request.runnable)
-        SBP_TRY(sbp_runnable_check(&job->plan.cut.graph, &job->plan.cut.mesh, &job->plan.strategy,
-                                   &job->plan.cut.parallel, diag));
+        SBP_TRY(check_run(job, &report->step, diag));
     return sbp_verify_plan(&claim, diag);
 }
 

@@ -45,10 +45,11 @@ static enum sbp_status check_rests(const struct sbp_space *space, struct sbp_dia
             for (int r = 0; r < rests && !found; r++)
                 found = sbp_pricing_can_rest(space, edge, c, r);
         if (!found)
-            return sbp_fail(diag, SBP_E_INPUT,
-                            "fix: %s: its output cannot rest like this: splits stay or rest B, "
-                            "partial sums rest split, B or P, what is whole rests B or split",
-                            space->graph->op[edge->op].name);
+            return sbp_fail(
+                diag, SBP_E_INPUT,
+                "fix: %s: its output cannot rest like this: splits stay or rest B or M, "
+                "partial sums rest split, B or P, what is whole rests B, M or split",
+                space->graph->op[edge->op].name);
     }
     return SBP_OK;
 }

@@ -29,7 +29,6 @@
 #define SBP_PROBLEM_EXACT_BYTES      ((double)(1 << 30)) /* of tables, and again of labels */
 #define SBP_PROBLEM_COUNTED_DEGREE   64   /* neighbours: above, fill-in is taken as degree^2 */
 #define SBP_PROBLEM_WIDE_UPDATE      4000 /* variables: above, scores two edges away grow stale */
-#define SBP_PROBLEM_MISFIT_ROUNDS    4    /* passes over the values that fit in no choice */
 #define SBP_PROBLEM_PRICE_ROUNDS     60   /* passes over the tables that raise the bound */
 #define SBP_PROBLEM_PRICE_DECAY      0.7  /* factor of the step when a round gains nothing */
 #define SBP_PROBLEM_TARGET_RISE      0.1  /* share of the bound to aim above it, without a choice */

@@ -135,65 +135,6 @@ static bool step_prices(struct exact *exact, double bound, double scale)
     return true;
 }
 
-/* Least usage of a span among the values of a bucket that are left. */
-static double least_left(const struct sbp_bucket *bucket, const double *usage)
-{
-    double least = INFINITY;
-    for (int k = 0; k < bucket->domain; k++)
-        least = bucket->own[k] < INFINITY ? fmin(least, usage[k]) : least;
-    return isfinite(least) ? least : 0;
-}
-
-/* exact->usage becomes the least usage at each point. */
-static void sum_least(struct exact *exact)
-{
-    for (int p = 0; p < exact->live.point_count; p++)
-        exact->usage[p] = exact->problem->capacity - exact->room[p];
-    for (int i = 0; i < exact->tree.count; i++) {
-        const struct sbp_bucket *bucket = &exact->tree.bucket[i];
-        const int *begin = &exact->live.begin[bucket->variable];
-        for (int s = begin[0]; s < begin[1]; s++)
-            for (int p = exact->live.span[s].first; p < exact->live.span[s].last; p++)
-                exact->usage[p] += least_left(bucket, exact->live.span[s].usage);
-    }
-}
-
-/* Forbids the values of a bucket that do not fit beside the least of all others in a span. */
-static bool drop_misfits(const struct exact *exact, const struct sbp_bucket *bucket,
-                         const struct sbp_span *span)
-{
-    double fullest = 0;
-    bool dropped = false;
-    for (int p = span->first; p < span->last; p++)
-        fullest = fmax(fullest, exact->usage[p]);
-    const double others = fullest - least_left(bucket, span->usage);
-    for (int k = 0; k < bucket->domain; k++) {
-        if (!(bucket->own[k] < INFINITY) ||
-            sbp_problem_fits(exact->problem, others + span->usage[k]))
-            continue;
-        bucket->own[k] = INFINITY;
-        dropped = true;
-    }
-    return dropped;
-}
-
-/* Forbids values that no choice that fits can hold, so that the cheapest choice is not one of
- * theirs: mostly it fits then, where prices of the capacity would have to be found. */
-static void drop_all_misfits(struct exact *exact)
-{
-    bool dropped = true;
-    for (int round = 0; round < SBP_PROBLEM_MISFIT_ROUNDS && dropped; round++) {
-        dropped = false;
-        sum_least(exact);
-        for (int i = 0; i < exact->tree.count; i++) {
-            const struct sbp_bucket *bucket = &exact->tree.bucket[i];
-            const int *begin = &exact->live.begin[bucket->variable];
-            for (int s = begin[0]; s < begin[1]; s++)
-                dropped |= drop_misfits(exact, bucket, &exact->live.span[s]);
-        }
-    }
-}
-
 /* Raises the lower bound by pricing the capacity (Lagrangian relaxation, subgradient ascent) and
  * offers the feasible choices met on the way. False when the search must stop. */
 static bool raise_bound(struct exact *exact)
@@ -396,40 +337,19 @@ static enum sbp_status find_overfull_point(const struct exact *exact, bool *over
     return SBP_OK;
 }
 
-/* Looks for the cheapest choice without values that fit nowhere. *overfull: nothing is left. False
- * when the search must stop. */
-static bool solve_what_fits(struct exact *exact, bool *overfull)
-{
-    double bound;
-    drop_all_misfits(exact);
-    memset(exact->trial, 0, (size_t)exact->live.point_count * sizeof *exact->trial);
-    if (!price_round(exact, &bound))
-        return false;
-    *overfull = !(bound < INFINITY);
-    if (!*overfull)
-        exact->search.solution->lower_bound = fmax(exact->search.solution->lower_bound, bound);
-    return true;
-}
-
 static enum sbp_status solve_capacity(struct exact *exact, bool *proved, struct sbp_diag *diag)
 {
     struct sbp_solution *solution = exact->search.solution;
     const double allowed_peak = sbp_problem_peak_usage(exact->problem, exact->choice);
     const bool has_goal = exact->search.upper_bound < INFINITY;
+    if (has_goal && !raise_bound(exact))
+        return SBP_OK;
+    *proved = cutoff(exact) <= solution->lower_bound;
+    if (*proved)
+        return SBP_OK;
+    SBP_TRY(offer_descent(exact, diag));
     bool overfull = false;
-    if (!solve_what_fits(exact, &overfull))
-        return SBP_OK;
-    *proved = cutoff(exact) <= solution->lower_bound;
-    if (*proved)
-        return SBP_OK;
-    if (has_goal && !overfull && !raise_bound(exact))
-        return SBP_OK;
-    *proved = cutoff(exact) <= solution->lower_bound;
-    if (*proved)
-        return SBP_OK;
-    if (!overfull)
-        SBP_TRY(offer_descent(exact, diag));
-    if (!overfull && !(solution->cost < INFINITY))
+    if (!(solution->cost < INFINITY))
         SBP_TRY(find_overfull_point(exact, &overfull, diag));
     if (overfull) {
         *proved = true;

@@ -165,7 +165,7 @@ static enum sbp_status make_step(enum sbp_real real, const struct sbp_plan *plan
                          : sbp_step_make(&request, step, diag);
 }
 
-/* *real: what it runs in. */
+/* *real becomes the type that the plan runs in. */
 static enum sbp_status load(const struct options *options, const char *path, struct sbp_plan *plan,
                             struct sbp_plan *small, struct sbp_step *step, enum sbp_real *real,
                             struct sbp_diag *diag)

@@ -80,8 +80,8 @@ static void mark_ends(struct sbp_tasks *tasks, int64_t first)
     tasks->task[tasks->count - 1].ends = true;
 }
 
-/* Whether a work reads the weights of one update less than its step could. Of cdp-v2's
- * micro-batches so many begin before the update. */
+/* Whether a work reads the older of the two versions that its step may read. Under cdp-v2 the
+ * micro-batches that begin before the stage's update do. */
 static bool is_stale(const struct lister *l, const struct sbp_timeline_work *work)
 {
     const int ahead = l->step->stages - 1 - l->stage;
@@ -312,7 +312,7 @@ static enum sbp_status check_sums(const struct sbp_program *program, struct sbp_
     return SBP_OK;
 }
 
-/* The timeline has no more, and prices smaller ones together. */
+/* The timeline prices no more buckets than that one by one. */
 static enum sbp_status check_buckets(const struct sbp_step *step, int stage, struct sbp_diag *diag)
 {
     for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++) {

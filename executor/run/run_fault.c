@@ -12,7 +12,7 @@ static enum sbp_status begin_first_rows(struct sbp_rank *rank, struct sbp_diag *
     return rank->micro_batch > 0 ? sbp_rank_begin_micro_batch(rank, 0, diag) : SBP_OK;
 }
 
-/* To the next frame that is elsewhere. */
+/* Turns to the next frame of the arena that lies elsewhere than the own one. */
 static void turn_frame(struct sbp_rank *rank)
 {
     const struct sbp_stage_layout *arena = rank->arena;

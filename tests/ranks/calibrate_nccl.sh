@@ -66,7 +66,7 @@ expect_refusal 'rank 0: .*cublasGemmEx: a failure of the stand-in' \
 expect_refusal 'rank 1: .*the GPU has no memory for matrices' \
     env SBP_DOUBLE_FAIL=cudaMalloc:4@1 "$@" -n 2 "$calibrate"
 for call in cudaEventRecord cudaEventElapsedTime cublasCreate cublasSgeam cudaMemGetInfo; do
-    expect_refusal "rank 1: .*$call: " env SBP_DOUBLE_FAIL=$call:1@1 "$@" -n 2 "$calibrate"
+    expect_refusal "rank 1: .*$call: " env SBP_DOUBLE_FAIL=$call:1@1 "$@" -n 2 "$calibrate" --budget-s 120
 done
 # Libraries that one host lacks, or all: the first rank without them ends the others.
 expect_refusal 'rank 1: backend nccl: cannot be loaded' env SBP_DOUBLE_FAIL=dlopen:1@1 "$@" -n 2 "$calibrate"

@@ -64,7 +64,7 @@ struct sbp_device_rates {
     double attention_share;           /* of fused attention */
     double sustained[SBP_TYPES];      /* of products and attention: what a power limit leaves */
     double stream_share;              /* of memory bandwidth, where a kernel streams */
-    /* Of element-wise kernels in 4-byte types; 0: not given, then memory alone bounds them. */
+    /* The rate of element-wise kernels in 4-byte types; 0: memory alone bounds them. */
     double vector_operations_per_s;
     struct {
         double multiple, share; /* a contiguous size that the multiple does not divide is slower */

@@ -47,7 +47,7 @@ struct sbp_bucket_sum {
     int64_t parameters; /* that it sums */
     int64_t elements;   /* of memory, with those that fill up buffers between tensors */
 };
-/* Of the chunk's tensors from this one on, which is summed with it. */
+/* The sum that begins with a tensor of the chunk: it takes along the tensors that lie behind it. */
 struct sbp_bucket_sum sbp_buckets_sum(const struct sbp_program *program,
                                       const struct sbp_buckets *buckets, int64_t bucket,
                                       int tensor);

@@ -285,8 +285,8 @@ static enum sbp_status add_tied_sum(struct sbp_compiler *c, int op, int tensor,
     return SBP_OK;
 }
 
-/* A tied weight that other chunks of the device hold, or other stages: these add up once a step.
- * What is added within the device is not priced. */
+/* Chunks of the device, and stages, that hold a tied weight add up its gradients once a step. A sum
+ * within the device is not priced. */
 static enum sbp_status add_tied_sums(struct sbp_compiler *c, int op, int tensor)
 {
     const struct sbp_scope *scope = &c->program->scope;

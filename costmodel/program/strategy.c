@@ -219,7 +219,7 @@ static bool are_levels(const struct sbp_mesh *mesh, sbp_axes axes)
     return true;
 }
 
-/* What is mirrored on an axis is so on all axes of its level. */
+/* A level mirrors as a whole: an operator or output that does on one of its axes does on all. */
 static enum sbp_status check_mirrored(const struct sbp_mesh *mesh, const struct sbp_dist *dist,
                                       const char *name, struct sbp_diag *diag)
 {

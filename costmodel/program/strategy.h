@@ -7,8 +7,8 @@
  * (OneFlow, section 3.3). A whole output rests whole or sliced. A consumer that needs another state
  * boxes the activation. The gradient rests in the dual state.
  *
- * What is mirrored (M) is so on all axes of a level: the devices of a level repeat an operator's
- * work, and hold all of its gradients, together or not at all.
+ * A level mirrors (M) as a whole: either all of its devices repeat an operator's work and hold its
+ * whole gradients, or none do.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_STRATEGY_H
 #define SBP_COSTMODEL_PROGRAM_STRATEGY_H

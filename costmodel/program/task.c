@@ -284,8 +284,8 @@ static bool count_most(const struct sbp_step *step, int stage, int64_t *most)
            *most <= INT32_MAX;
 }
 
-/* What is summed beside the optimizer must be one all-reduce a tensor, for which nothing else
- * waits. Levels of ZeRO, and paths of several collectives, have others. */
+/* A gradient that is summed beside the optimizer takes one all-reduce, and nothing else waits for
+ * it. Levels of ZeRO, and paths of several collectives, have others. */
 static enum sbp_status check_sums(const struct sbp_program *program, struct sbp_diag *diag)
 {
     const struct sbp_graph *graph = program->graph;

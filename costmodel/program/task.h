@@ -59,6 +59,12 @@ struct sbp_tasks {
     int64_t *begin[2];
 };
 
+/* Whether arrivals decide what the stage does next. */
+static inline bool sbp_tasks_are_driven(const struct sbp_tasks *tasks)
+{
+    return tasks->begin[0] != NULL;
+}
+
 /* The tasks of a stage of a step that was made for a run; arrays are the arena's. E_UNSUPPORTED:
  * the schedule has no fixed order; E_INPUT as sbp_timeline_works; E_RANGE where there are more than
  * INT32_MAX tasks, or more than SBP_STEP_MOST_BUCKETS buckets of a chunk; E_UNSUPPORTED where sums

@@ -155,7 +155,7 @@ static bool sum(struct player *player, int tensor)
  * work, after which the list goes on. */
 static bool is_driven(const struct player *player, const struct lane *lane)
 {
-    return lane->tasks->begin[0] != NULL && lane->done[1] < player->step->micro_batches;
+    return sbp_tasks_are_driven(lane->tasks) && lane->done[1] < player->step->micro_batches;
 }
 
 /* Plays a stage's next task if it need not wait. */
@@ -341,7 +341,7 @@ static bool is_steady(const struct player *player, double *step_s)
     return false;
 }
 
-/* Of stages that never are steady: the mean of the later half of the steps, where it is longest. */
+/* Stages may never be steady: the longest mean of a stage over the later half of the steps. */
 static double mean_step_s(const struct player *player)
 {
     const int last = player->steps - 1, half = player->steps / 2;

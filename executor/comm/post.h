@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "costmodel/program/task.h"
 
-/* What a rank is at. */
+/* The part of a run that a rank has come to. */
 enum sbp_stay {
     SBP_STAYS_AWAY,   /* not begun, or on another host */
     SBP_STAYS_START,  /* finding the others, agreeing with them, groups */

@@ -75,12 +75,6 @@ static int rank_of(const struct plan *plan, int stage, int64_t place)
     return (int)(stage * plan->step->mesh.devices + place);
 }
 
-/* Whether arrivals decide what a stage does next. */
-static bool is_driven(const struct sbp_tasks *tasks)
-{
-    return tasks->begin[0] != NULL;
-}
-
 /* The works of a rank, which take and pass. Of those that can begin the last one does. */
 static void add_works(const struct plan *plan, int rank, struct sbp_message_plan *messages)
 {
@@ -163,7 +157,7 @@ static enum sbp_status draw(const struct plan *plan, struct sbp_arena *arena,
         return SBP_E_MEMORY;
     for (int rank = 0; rank < ranks; rank++) {
         const int stage = (int)(rank / devices);
-        if (is_driven(&plan->tasks[stage]))
+        if (sbp_tasks_are_driven(&plan->tasks[stage]))
             add_works(plan, rank, messages);
         else
             add_actors(plan, stage, rank, messages);
@@ -171,7 +165,7 @@ static enum sbp_status draw(const struct plan *plan, struct sbp_arena *arena,
     for (int rank = 0; rank < ranks; rank++) {
         const int stage = (int)(rank / devices);
         connect(plan, stage, rank % devices, messages);
-        if (!is_driven(&plan->tasks[stage]))
+        if (!sbp_tasks_are_driven(&plan->tasks[stage]))
             SBP_TRY(set_order(plan, stage, rank, messages));
     }
     return SBP_OK;
@@ -263,7 +257,7 @@ static enum sbp_status pass(void *context, bool forward, const void *buffer, int
 {
     struct sbp_message_lane *lane = context;
     SBP_TRY(enter(lane, lane->actors->pass[forward ? 0 : 1], diag));
-    if (is_driven(lane->tasks) && !lane->has_taken)
+    if (sbp_tasks_are_driven(lane->tasks) && !lane->has_taken)
         return left_out(lane, diag);
     const struct sbp_actor_slot *slot = &lane->act.out[0];
     assert(bytes <= slot->bytes);
@@ -282,7 +276,7 @@ static enum sbp_status take(void *context, bool forward, void *buffer, int64_t b
     assert(bytes <= slot->bytes);
     const enum sbp_status status = lane->job.memory->to_host(buffer, slot->memory, bytes);
     lane->has_taken = true;
-    if (!is_driven(lane->tasks))
+    if (!sbp_tasks_are_driven(lane->tasks))
         leave(lane);
     return status;
 }
@@ -308,7 +302,7 @@ enum sbp_status sbp_message_lane_begin(struct sbp_message_lane *lane,
                 .first_tag = FIRST_TAG,
                 .memory = ops->memory},
         .carrier = {.pass = pass, .take = take, .context = lane},
-        .together = is_driven(tasks) ? sbp_channel_work_axes(channel, tasks) : 0,
+        .together = sbp_tasks_are_driven(tasks) ? sbp_channel_work_axes(channel, tasks) : 0,
     };
     if (!has_messages(lane->actors) || !ops->is_shared(channel->comm))
         return SBP_OK;
@@ -379,7 +373,7 @@ static enum sbp_status choose(struct sbp_message_lane *lane, struct sbp_diag *di
 enum sbp_status sbp_message_lane_next(struct sbp_message_lane *lane, int64_t *first, int64_t *end,
                                       struct sbp_diag *diag)
 {
-    const bool chooses = lane->running != NULL && is_driven(lane->tasks) &&
+    const bool chooses = lane->running != NULL && sbp_tasks_are_driven(lane->tasks) &&
                          lane->done[1] < lane->channel->step->micro_batches;
     if (lane->is_acting)
         return left_out(lane, diag);

@@ -178,7 +178,7 @@ static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_l
         int64_t first, end;
         const double wall_s = sbp_clock_s();
         SBP_TRY(sbp_message_lane_next(lane, &first, &end, diag));
-        const double waited_s = runner->tasks->begin[0] != NULL ? sbp_clock_s() - wall_s : 0;
+        const double waited_s = sbp_tasks_are_driven(runner->tasks) ? sbp_clock_s() - wall_s : 0;
         if (first == end)
             return sbp_rank_end_step(&runner->rank, diag);
         if (!sbp_task_is_in(&runner->tasks->task[first], runner->channel.round)) {

@@ -1,6 +1,8 @@
 #include "run_checks.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 uint64_t seed = 20241;
 
@@ -162,6 +164,25 @@ void plant_fault(struct sbp_run_options *options, enum sbp_fault fault, int piec
     options->fault = fault;
     options->fault_piece = piece;
     options->fault_instr = instr;
+}
+
+/* A run without a loss has NaN for it, of any bits. */
+static bool same(double a, double b)
+{
+    return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
+}
+
+void expect_same_steps(const struct plan *plan, const struct sbp_run_result *a,
+                       const struct sbp_run_result *b, const char *model)
+{
+    assert_int_equal(a->steps, b->steps);
+    for (int i = 0; i < a->steps; i++)
+        if (!same(a->step[i].loss, b->step[i].loss) ||
+            !same(a->step[i].grad_norm, b->step[i].grad_norm)) {
+            describe_plan(plan, model);
+            fail_msg("step %d: losses %.17g and %.17g, norms %.17g and %.17g", i + 1,
+                     a->step[i].loss, b->step[i].loss, a->step[i].grad_norm, b->step[i].grad_norm);
+        }
 }
 
 int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t count)

@@ -47,6 +47,9 @@ void count_plan(struct tally *tally, const struct plan *plan);
 /* Prints the tally; fails the test unless so many plans were held, and every schedule that runs. */
 void expect_all(const struct tally *tally, int plans);
 /* The body of main. */
+/* Fails the test unless two runs of a plan had the same losses and norms, to the bit. */
+void expect_same_steps(const struct plan *plan, const struct sbp_run_result *a,
+                       const struct sbp_run_result *b, const char *model);
 int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
 
 #endif

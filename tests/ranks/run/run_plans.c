@@ -276,10 +276,24 @@ static void draw_levels(struct plan *plan, struct sbp_random *random)
             plan->strategy.zero[op] = (uint8_t)below(random, 4);
 }
 
+void plan_step(const struct plan *plan, const struct sbp_parallel *parallel,
+               const struct sbp_strategy *strategy, enum sbp_real real, struct sbp_step *step)
+{
+    const struct sbp_element_bytes bytes = sbp_program_run_bytes(real);
+    struct sbp_diag diag = {0};
+    const struct sbp_step_request request = {.graph = &plan->graph,
+                                             .cluster = &plan->cluster,
+                                             .parallel = parallel,
+                                             .strategy =
+                                                 strategy != NULL ? strategy : &plan->strategy,
+                                             .bytes = &bytes,
+                                             .runs = true};
+    check(sbp_step_make(&request, step, &diag), &diag, "step");
+}
+
 void plan_randomise(struct plan *plan, struct sbp_random *random, bool wide,
                     enum sbp_boxing_mode boxing, enum sbp_real real)
 {
-    const struct sbp_element_bytes bytes = sbp_program_run_bytes(real);
     struct sbp_diag diag = {0};
     check(sbp_strategy_alloc(&plan->graph, &plan->arena, &plan->strategy), &diag, "strategy");
     plan->strategy.boxing = boxing;
@@ -288,13 +302,7 @@ void plan_randomise(struct plan *plan, struct sbp_random *random, bool wide,
         if (++tries == 200000)
             fail_msg("no legal strategy for %s in 200000 tries", plan->graph.name);
     draw_levels(plan, random);
-    const struct sbp_step_request request = {.graph = &plan->graph,
-                                             .cluster = &plan->cluster,
-                                             .parallel = &plan->parallel,
-                                             .strategy = &plan->strategy,
-                                             .bytes = &bytes,
-                                             .runs = true};
-    check(sbp_step_make(&request, &plan->step, &diag), &diag, "step");
+    plan_step(plan, &plan->parallel, NULL, real, &plan->step);
     plan->program = plan->step.program;
 }
 

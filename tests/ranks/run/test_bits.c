@@ -54,18 +54,11 @@ static void draw_levels(const struct plan *plan, struct sbp_random *random, int 
 static void make_variant(const struct plan *plan, const struct sbp_parallel *parallel,
                          uint8_t *zero, enum sbp_boxing_mode boxing, struct sbp_step *step)
 {
-    const struct sbp_element_bytes bytes = sbp_program_run_bytes(SBP_F32);
     struct sbp_strategy strategy = plan->strategy;
-    struct sbp_diag diag = {0};
     strategy.zero = zero;
     strategy.boxing = boxing;
-    const struct sbp_step_request request = {.graph = &plan->graph,
-                                             .cluster = &plan->cluster,
-                                             .parallel = parallel,
-                                             .strategy = &strategy,
-                                             .bytes = &bytes,
-                                             .runs = true};
-    expect_ok(sbp_step_make(&request, step, &diag), &diag);
+    plan_step(plan, parallel, &strategy, SBP_F32, step);
+    plan_step(plan, parallel, &strategy, SBP_F32, step);
 }
 
 static void train_variant(const struct plan *plan, const struct sbp_parallel *parallel,

@@ -79,11 +79,6 @@ static void cyclic_steps_in_single_precision_do(void **state)
     print_message("largest difference / bound %.3f\n", worst);
 }
 
-static bool same(double a, double b)
-{
-    return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
-}
-
 /* Verification stops ranks between steps; without it stages go on with the next one. */
 static void check_running_on(const struct plan *plan, struct sbp_random *random, const char *model)
 {
@@ -93,15 +88,7 @@ static void check_running_on(const struct plan *plan, struct sbp_random *random,
     run_plan(plan, &options, model, &stopped);
     options.verify = false;
     run_plan(plan, &options, model, &running);
-    assert_int_equal(running.steps, STEPS);
-    for (int i = 0; i < STEPS; i++)
-        if (!same(stopped.step[i].loss, running.step[i].loss) ||
-            !same(stopped.step[i].grad_norm, running.step[i].grad_norm)) {
-            describe_plan(plan, model);
-            fail_msg("step %d: losses %.17g and %.17g, norms %.17g and %.17g", i + 1,
-                     stopped.step[i].loss, running.step[i].loss, stopped.step[i].grad_norm,
-                     running.step[i].grad_norm);
-        }
+    expect_same_steps(plan, &stopped, &running, model);
     sbp_run_free(&stopped);
     sbp_run_free(&running);
 }
@@ -115,20 +102,12 @@ static void steps_that_run_into_each_other_train_the_same(void **state)
 /* Bytes that a stage has of what the 1F1B schedule has as well, and of the second weights. */
 static void check_memory(const struct plan *plan, struct sbp_random *random, const char *model)
 {
-    const struct sbp_element_bytes bytes = sbp_program_run_bytes(SBP_F64);
     struct sbp_parallel parallel = plan->parallel;
     struct sbp_step flushed;
-    struct sbp_diag diag = {0};
-    const struct sbp_step_request request = {.graph = &plan->graph,
-                                             .cluster = &plan->cluster,
-                                             .parallel = &parallel,
-                                             .strategy = &plan->strategy,
-                                             .bytes = &bytes,
-                                             .runs = true};
     (void)random;
     (void)model;
     parallel.schedule = SBP_ONE_F_ONE_B;
-    expect_ok(sbp_step_make(&request, &flushed, &diag), &diag);
+    plan_step(plan, &parallel, NULL, SBP_F64, &flushed);
     for (int stage = 0; stage < plan->step.stages; stage++) {
         const struct sbp_stage_memory *one = &flushed.memory[stage];
         const struct sbp_stage_memory *two = &plan->step.memory[stage];

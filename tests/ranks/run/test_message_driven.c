@@ -106,18 +106,10 @@ static void begins_and_waits(void *context, int rank, const struct sbp_task *tas
 static void make_step(const struct plan *plan, enum sbp_schedule schedule, int64_t limit,
                       struct sbp_step *step)
 {
-    const struct sbp_element_bytes bytes = sbp_program_run_bytes(SBP_F32);
     struct sbp_parallel parallel = plan->parallel;
-    struct sbp_diag diag = {0};
     parallel.schedule = schedule;
     parallel.pipeline_limit = limit;
-    const struct sbp_step_request request = {.graph = &plan->graph,
-                                             .cluster = &plan->cluster,
-                                             .parallel = &parallel,
-                                             .strategy = &plan->strategy,
-                                             .bytes = &bytes,
-                                             .runs = true};
-    expect_ok(sbp_step_make(&request, step, &diag), &diag);
+    plan_step(plan, &parallel, NULL, SBP_F32, step);
 }
 
 /* Trains with messages that are late, and compares with what `expected` has learned. */

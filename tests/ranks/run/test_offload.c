@@ -30,19 +30,11 @@ static int64_t most_updated(const struct plan *plan)
 static void offload_states(const struct plan *plan, int64_t bucket_parameters, int64_t chunk_factor,
                            enum sbp_real real, struct sbp_step *step)
 {
-    const struct sbp_element_bytes bytes = sbp_program_run_bytes(real);
     struct sbp_parallel parallel = plan->parallel;
-    struct sbp_diag diag = {0};
     parallel.offload = true;
     parallel.bucket_parameters = bucket_parameters;
     parallel.chunk_factor = chunk_factor;
-    const struct sbp_step_request request = {.graph = &plan->graph,
-                                             .cluster = &plan->cluster,
-                                             .parallel = &parallel,
-                                             .strategy = &plan->strategy,
-                                             .bytes = &bytes,
-                                             .runs = true};
-    expect_ok(sbp_step_make(&request, step, &diag), &diag);
+    plan_step(plan, &parallel, NULL, real, step);
 }
 
 /* A random plan of 1 to 8 ranks, every second one in stages, and its step with 1 to 9 buckets of
@@ -282,15 +274,7 @@ static void check_losses(const struct plan *plan, const struct sbp_step *plain,
     options.steps = 5;
     run_plan(plan, &options, model, &with);
     expect_ok(sbp_run(plain, &plan->cluster, &options, &without, &diag), &diag);
-    assert_int_equal(with.steps, without.steps);
-    for (int i = 0; i < with.steps; i++)
-        if (memcmp(&with.step[i].loss, &without.step[i].loss, sizeof(double)) != 0 ||
-            memcmp(&with.step[i].grad_norm, &without.step[i].grad_norm, sizeof(double)) != 0) {
-            describe_plan(plan, model);
-            fail_msg("step %d: loss %.17g and %.17g, norm %.17g and %.17g", i + 1,
-                     with.step[i].loss, without.step[i].loss, with.step[i].grad_norm,
-                     without.step[i].grad_norm);
-        }
+    expect_same_steps(plan, &with, &without, model);
     sbp_run_free(&with);
     sbp_run_free(&without);
 }

@@ -358,7 +358,9 @@ static void end_run(int number, const char *fault)
         _exit(sbp_status_exit_code(sbp_signals_status(number)));
 }
 
-/* While a run is watched, the watch answers; a second signal ends the program at once. */
+/* While a run is watched, the watch answers, within a look. A launcher may send its signal twice in
+ * a row, and a rank that the second one ended would look like one that was killed; so it takes a
+ * third one to end the program without the watch. */
 static void on_signal(int number)
 {
     if (!atomic_load(&run_alarm.watched)) {
@@ -367,8 +369,8 @@ static void on_signal(int number)
     } else if (number == SBP_SIGNAL_ASKS) {
         atomic_store(&run_alarm.asked, true);
     } else {
-        atomic_store(&run_alarm.signal, number);
-        sbp_signals_restore();
+        if (atomic_exchange(&run_alarm.signal, number) != 0)
+            sbp_signals_restore();
     }
 }
 

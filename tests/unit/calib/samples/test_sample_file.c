@@ -95,6 +95,14 @@ static void test_lines_read_back(void **state)
         {.work = SBP_CELL_SUSTAINED, .type = SBP_BF16, .m = 3, .n = 4, .k = 5},
         {.work = SBP_CELL_STREAM, .bytes = 32 << 20},
         {.work = SBP_CELL_GELU, .bytes = 32 << 20},
+        {.work = SBP_CELL_GROUPED, .type = SBP_FP32, .m = 3, .n = 4, .k = 5, .experts = 6},
+        {.work = SBP_CELL_GROUPED,
+         .type = SBP_BF16,
+         .pass = SBP_PASS_INPUT_GRADIENT,
+         .m = 3,
+         .n = 4,
+         .k = 5,
+         .experts = 7},
         {.work = SBP_CELL_ATTENTION, .attention = {SBP_FP32, SBP_PASS_FORWARD, 64, 256, 2, 4}},
         {.work = SBP_CELL_ATTENTION,
          .attention = {SBP_BF16, SBP_PASS_INPUT_GRADIENT, 80, 384, 12, 1}},
@@ -194,6 +202,12 @@ static void test_wrong_lines_are_refused(void **state)
         {"{\"sbplan_samples\":1}\n{\"run\":0,\"attention\":\"fp32\",\"head_size\":1,"
          "\"sequence\":1073741824,\"heads\":1073741824,\"batch\":1073741824,\"s\":[1]}",
          "line 2: batch, heads and sequence make more than"},
+        {"{\"sbplan_samples\":1}\n{\"run\":0,\"grouped\":\"fp32\",\"m\":8,\"n\":8,\"k\":8,\"s\":[1]"
+         "}",
+         "line 2: key \"experts\" is missing"},
+        {"{\"sbplan_samples\":1}\n{\"run\":0,\"grouped\":\"fp32\",\"m\":8,\"n\":8,\"k\":8,"
+         "\"experts\":0,\"s\":[1]}",
+         "line 2: experts"},
         {"{\"sbplan_samples\":1}\n{\"run\":100,\"copy\":8,\"s\":[1]}",
          "line 2: run 100, legal are 0 to 99"},
         {"name,size\n1,2", "line 1"},
@@ -377,6 +391,8 @@ static void test_impossible_times_are_left_out(void **state)
          2 * 1048576.0 * 1048576 * 1048576 / 1e18},
         {{.work = SBP_CELL_COPY, .bytes = (int64_t)1 << 40}, 2 * 1099511627776.0 / 1e15},
         {{.work = SBP_CELL_LAUNCH, .m = 1, .n = 1, .k = 1}, 1e-9},
+        {{.work = SBP_CELL_GROUPED, .m = 1 << 20, .n = 1 << 10, .k = 1 << 10, .experts = 1 << 20},
+         2 * 1152921504606846976.0 / 1e18},
         {{.work = SBP_CELL_STREAM, .bytes = (int64_t)1 << 40}, 3 * 1099511627776.0 / 1e15},
         {{.work = SBP_CELL_GELU, .bytes = (int64_t)1 << 40}, 2 * 1099511627776.0 / 1e15},
         {{.work = SBP_CELL_ATTENTION,
@@ -400,7 +416,8 @@ static void test_impossible_times_are_left_out(void **state)
             sbp_points_compute(&record, &runs, &times);
             const int counted = measured.count + times.gemm_count + times.samples[0].count +
                                 times.attention_count + (times.stream_s > 0 ? 1 : 0) +
-                                (times.launch_s > 0 ? 1 : 0) + (times.gelu_s > 0 ? 1 : 0);
+                                times.grouped_count + (times.launch_s > 0 ? 1 : 0) +
+                                (times.gelu_s > 0 ? 1 : 0);
             if (counted != !is_short)
                 fail_msg("case %zu: %d points of %.9g s", i, counted, time_s);
             sbp_findings_of_times(&record, &findings);

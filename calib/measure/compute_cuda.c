@@ -29,8 +29,7 @@
 
 struct sbp_compute {
     int64_t copy_bytes;
-    unsigned char *y, *a,
-        *b; /* the largest of each over the shapes; a and b serve the copy as well */
+    unsigned char *y, *a, *b; /* the largest over the shapes; a and b serve the copy as well */
     int64_t a_bytes, b_bytes;
     int64_t y_bytes;
     int filled;     /* enum sbp_type that a and b hold numbers of; NONE */

@@ -57,8 +57,8 @@ _Static_assert((int)GPU_SHAPES + SBP_PASSES * GPU_TOKENS * GPU_FEATURES * GPU_FE
                    SBP_MAX_GEMMS,
                "products fit the tables");
 
-/* Experts of a mixture: enough of them that the weights of the first are no longer in the caches
- * when its turn comes again, of layers that widen and that narrow. */
+/* Experts of a mixture, of layers that widen and that narrow: enough of them on a GPU that the
+ * weights of the first are no longer in its cache (75 MB and more) when its turn comes again. */
 static const int64_t cpu_expert_tokens[] = {12, 48, 192};
 static const int64_t cpu_expert_features[][2] = {{192, 768}, {768, 192}};
 static const int64_t gpu_expert_tokens[] = {128, 512, 2048};

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/math/stats.h"
+
 #define SETTLED_SPREAD     0.05 /* of a point over its runs */
 #define STREAM_OPERANDS    3    /* read and written */
 #define GELU_ELEMENT_BYTES 4
@@ -167,6 +169,29 @@ static void fit_products(const struct sbp_compute_times *times, struct sbp_calib
     }
 }
 
+/* Each group of products beside a single one of the same sizes, so that no error of a grid is part
+ * of the share. */
+static void fit_grouped(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated)
+{
+    double share[SBP_MAX_GROUPED];
+    for (int pass = 0; pass < SBP_PASSES; pass++) {
+        int count = 0;
+        for (int i = 0; i < times->grouped_count; i++) {
+            const struct sbp_grouped_point *point = &times->grouped[i];
+            const double single_s = sbp_points_product_s(times, &point->product);
+            if ((int)point->product.pass == pass && single_s > 0)
+                share[count++] =
+                    (double)point->experts * single_s / times->grouped_samples[i].median_s;
+        }
+        if (count == 0)
+            continue;
+        calibrated->grouped[pass].sizes = count;
+        calibrated->grouped[pass].middle = sbp_median(share, count); /* sorts */
+        calibrated->grouped[pass].least = share[0];
+        calibrated->grouped[pass].most = share[count - 1];
+    }
+}
+
 static void rate_compute(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated)
 {
     const struct sbp_samples *copy = &times->samples[0];
@@ -195,6 +220,7 @@ static void rate_compute(const struct sbp_compute_times *times, struct sbp_calib
                                               ((double)times->gelu_bytes / GELU_ELEMENT_BYTES) /
                                               times->gelu_s;
     fit_products(times, calibrated);
+    fit_grouped(times, calibrated);
     sbp_attention_fit(times, &calibrated->attention);
 }
 

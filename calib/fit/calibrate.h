@@ -61,7 +61,13 @@ struct sbp_calibrated {
     double flops[SBP_TYPES];                          /* best of each type; 0: not timed */
     double gemm_flops[SBP_MAX_GEMMS];
     enum sbp_type grid_type; /* of most products: their shares of its rate are the device's */
-    struct sbp_grid_fit product[SBP_PASSES];     /* over m, n and k, of that type */
+    struct sbp_grid_fit product[SBP_PASSES]; /* over m, n and k, of that type */
+    /* Of the rate of single products of the same sizes, which those of experts reach: the middle of
+     * the sizes that were timed, between their least and most; 0: not timed. */
+    struct {
+        int sizes;
+        double least, middle, most;
+    } grouped[SBP_PASSES];
     double copy_bytes_per_s, stream_bytes_per_s; /* read and written; 0: not timed */
     double vector_operations_per_s;              /* operations of GELU a second; 0: not timed */
     double

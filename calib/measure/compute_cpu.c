@@ -174,6 +174,15 @@ static void multiply(struct sbp_compute *compute, const struct sbp_cell *cell)
                          compute->y.at + compute->y.next, a, b, cell->m, cell->n, cell->k);
 }
 
+/* Each expert's matrices lie behind those of the one before it. */
+static void multiply_grouped(struct sbp_compute *compute, const struct sbp_cell *cell)
+{
+    for (int64_t expert = 0; expert < cell->experts; expert++) {
+        move_all(compute, cell);
+        multiply(compute, cell);
+    }
+}
+
 static void launch(struct sbp_compute *compute, const struct sbp_cell *cell)
 {
     for (int i = 0; i < LAUNCHES; i++)
@@ -245,8 +254,10 @@ static enum sbp_status cpu_repeat(struct sbp_compute *compute, const struct sbp_
                                   double *time_s, struct sbp_diag *diag)
 {
     static void (*const works[SBP_CELL_WORKS])(struct sbp_compute *, const struct sbp_cell *) = {
-        [SBP_CELL_GEMM] = multiply, [SBP_CELL_COPY] = copy,        [SBP_CELL_LAUNCH] = launch,
-        [SBP_CELL_STREAM] = stream, [SBP_CELL_ATTENTION] = attend, [SBP_CELL_GELU] = gelu,
+        [SBP_CELL_GEMM] = multiply, [SBP_CELL_GROUPED] = multiply_grouped,
+        [SBP_CELL_COPY] = copy,     [SBP_CELL_LAUNCH] = launch,
+        [SBP_CELL_STREAM] = stream, [SBP_CELL_ATTENTION] = attend,
+        [SBP_CELL_GELU] = gelu,
     };
     (void)diag;
     prepare(compute, cell);

@@ -29,7 +29,7 @@
 
 struct sbp_compute {
     int64_t copy_bytes;
-    void *y, *a, *b; /* the largest of each over the shapes; a and b serve the copy as well */
+    unsigned char *y, *a, *b; /* the largest over the shapes; a and b serve the copy as well */
     int64_t a_bytes, b_bytes;
     int64_t y_bytes;
     int filled;     /* enum sbp_type that a and b hold numbers of; NONE */
@@ -215,8 +215,9 @@ static enum sbp_status fill(struct sbp_compute *compute, enum sbp_type type, str
 /* cuBLAS stores by columns: y^T(n,m) = b^T(n,k) a^T(k,m) has the rows of y(m,n) = a(m,k) b(k,n). A
  * factor that lies transposed in memory has its own rows by columns. */
 static enum sbp_status multiply(struct sbp_compute *compute, const struct sbp_cell *cell,
-                                struct sbp_diag *diag)
+                                int64_t expert, struct sbp_diag *diag)
 {
+    const int64_t bytes = expert * sbp_cluster_type_bytes(cell->type);
     const int m = (int)cell->m, n = (int)cell->n, k = (int)cell->k;
     const cudaDataType_t data = types[cell->type].data;
     const float one = 1, zero = 0;
@@ -226,10 +227,19 @@ static enum sbp_status multiply(struct sbp_compute *compute, const struct sbp_ce
     const bool b_turned = cell->pass == SBP_PASS_INPUT_GRADIENT;
     CUBLAS_TRY(diag, cublasGemmEx, compute->blas, b_turned ? CUBLAS_OP_T : CUBLAS_OP_N,
                a_turned ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k,
-               is_wide ? (const void *)&wide_one : &one, compute->b, data, b_turned ? k : n,
-               compute->a, data, a_turned ? m : k, is_wide ? (const void *)&wide_zero : &zero,
-               compute->y, data, n, types[cell->type].sum, CUBLAS_GEMM_DEFAULT);
+               is_wide ? (const void *)&wide_one : &one, compute->b + bytes * cell->k * cell->n,
+               data, b_turned ? k : n, compute->a + bytes * cell->m * cell->k, data,
+               a_turned ? m : k, is_wide ? (const void *)&wide_zero : &zero,
+               compute->y + bytes * cell->m * cell->n, data, n, types[cell->type].sum,
+               CUBLAS_GEMM_DEFAULT);
     return SBP_OK;
+}
+
+/* Products that follow each other for one cell: of experts each has matrices of its own, behind
+ * those of the one before it. */
+static int64_t products_of(const struct sbp_cell *cell)
+{
+    return cell->work == SBP_CELL_GROUPED ? cell->experts : 1;
 }
 
 /* The second half of b = a + the first half of b, as columns: cuBLAS has an element-wise sum of
@@ -237,8 +247,8 @@ static enum sbp_status multiply(struct sbp_compute *compute, const struct sbp_ce
 static enum sbp_status stream(struct sbp_compute *compute, int64_t bytes, struct sbp_diag *diag)
 {
     const float one = 1;
-    const float *a = compute->a;
-    float *b = compute->b;
+    const float *a = (const void *)compute->a;
+    float *b = (void *)compute->b;
     const int64_t count = bytes / (int64_t)sizeof *b;
     const int rows = count < STREAM_ROWS ? (int)count : STREAM_ROWS;
     const int columns = (int)(count / rows);
@@ -254,10 +264,11 @@ static bool is_product(const struct sbp_cell *cell)
 
 static int batch_of(const struct sbp_cell *cell)
 {
-    const double flop = 2.0 * (double)cell->m * (double)cell->n * (double)cell->k;
-    if (!is_product(cell) || flop >= BATCH_FLOP)
+    const double flop = sbp_cell_product_flops(cell);
+    const int most = (int)(MOST_BATCH / products_of(cell));
+    if (!is_product(cell) || flop >= BATCH_FLOP || most < 1)
         return 1;
-    return flop * MOST_BATCH <= BATCH_FLOP ? MOST_BATCH : (int)(BATCH_FLOP / flop);
+    return flop * most <= BATCH_FLOP ? most : (int)(BATCH_FLOP / flop);
 }
 
 static enum sbp_status enqueue(struct sbp_compute *compute, const struct sbp_cell *cell, int batch,
@@ -273,17 +284,19 @@ static enum sbp_status enqueue(struct sbp_compute *compute, const struct sbp_cel
         return SBP_OK;
     }
     for (int i = 0; i < batch; i++)
-        SBP_TRY(multiply(compute, cell, diag));
+        for (int64_t expert = 0; expert < products_of(cell); expert++)
+            SBP_TRY(multiply(compute, cell, expert, diag));
     return SBP_OK;
 }
 
-/* Keeps the stream busy while the host hands over a batch. */
-static enum sbp_status start_ahead(struct sbp_compute *compute, int batch, struct sbp_diag *diag)
+/* Keeps the stream busy while the host hands over so many calls. */
+static enum sbp_status start_ahead(struct sbp_compute *compute, int64_t calls,
+                                   struct sbp_diag *diag)
 {
     const int64_t half = compute->y_bytes / 2;
     const double copy_s = 2 * (double)half / MOST_BYTES_PER_S;
-    for (double ahead_s = 0; ahead_s < batch * HANDOVER_S && half > 0; ahead_s += copy_s)
-        SBP_CUDA_TRY(diag, cudaMemcpyAsync, compute->y, (char *)compute->y + half, (size_t)half,
+    for (double ahead_s = 0; ahead_s < (double)calls * HANDOVER_S && half > 0; ahead_s += copy_s)
+        SBP_CUDA_TRY(diag, cudaMemcpyAsync, compute->y, compute->y + half, (size_t)half,
                      cudaMemcpyDeviceToDevice, compute->stream);
     return SBP_OK;
 }
@@ -320,7 +333,7 @@ static enum sbp_status cuda_repeat(struct sbp_compute *compute, const struct sbp
     if (cell->work == SBP_CELL_SUSTAINED)
         return time_sustained(compute, cell, time_s, diag);
     compute->is_loaded = false;
-    SBP_TRY(start_ahead(compute, batch, diag));
+    SBP_TRY(start_ahead(compute, batch * products_of(cell), diag));
     return time_batch(compute, cell, batch, time_s, diag);
 }
 

@@ -54,8 +54,7 @@ static double cell_s(const struct sbp_measure_job *job, const struct sbp_cell *c
         return AROUND_S + REPEATS * sbp_cell_attention_flops(&cell->attention) /
                               (ATTENTION_SHARE * products->flops);
     default:
-        return AROUND_S +
-               REPEATS * 2 * (double)cell->m * (double)cell->n * (double)cell->k / products->flops;
+        return AROUND_S + REPEATS * sbp_cell_product_flops(cell) / products->flops;
     }
 }
 
@@ -125,14 +124,12 @@ static enum sbp_status print_rows(const struct sbp_measure_job *job,
     static const struct {
         enum sbp_cell_work work;
         const char *name;
-    } others[] = {{SBP_CELL_PAIRS, "pairs of ranks"},
-                  {SBP_CELL_GEMM, "matrix products"},
-                  {SBP_CELL_COPY, "copy"},
-                  {SBP_CELL_LAUNCH, "smallest product"},
-                  {SBP_CELL_SUSTAINED, "sustained product"},
-                  {SBP_CELL_STREAM, "element-wise sum"},
-                  {SBP_CELL_GELU, "GELU"},
-                  {SBP_CELL_ATTENTION, "attention"}};
+    } others[] = {
+        {SBP_CELL_PAIRS, "pairs of ranks"},        {SBP_CELL_GEMM, "matrix products"},
+        {SBP_CELL_GROUPED, "products of experts"}, {SBP_CELL_COPY, "copy"},
+        {SBP_CELL_LAUNCH, "smallest product"},     {SBP_CELL_SUSTAINED, "sustained product"},
+        {SBP_CELL_STREAM, "element-wise sum"},     {SBP_CELL_GELU, "GELU"},
+        {SBP_CELL_ATTENTION, "attention"}};
     struct sbp_table table;
     sbp_table_init(&table, 4, titles);
     add_shapes(&table, job, sweep);

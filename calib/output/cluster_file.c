@@ -188,6 +188,21 @@ static void put_products(struct cJSON *device, const struct sbp_calibrated *cali
                  failed);
 }
 
+/* A factor of what gemm_grids give; it ends at 1. */
+static void put_grouped(struct cJSON *device, const struct sbp_calibrated *calibrated, bool *failed)
+{
+    struct cJSON *factors = NULL;
+    for (int pass = 0; pass < SBP_PASSES; pass++) {
+        if (calibrated->grouped[pass].sizes == 0)
+            continue;
+        if (factors == NULL)
+            factors = sbp_json_put_object(device, "grouped_efficiency", failed);
+        sbp_json_put_measured(
+            factors, sbp_device_pass_name((enum sbp_pass)pass),
+            fmax(SBP_DEVICE_LEAST_SHARE, fmin(1, calibrated->grouped[pass].middle)), failed);
+    }
+}
+
 static void put_attention(struct cJSON *device, const struct sbp_calibrated *calibrated,
                           bool *failed)
 {
@@ -228,6 +243,7 @@ static void put_own_device(struct cJSON *root, const struct sbp_calibration *cal
     if (calibrated->vector_operations_per_s > 0)
         sbp_json_put_measured(device, "vector_operations_per_s",
                               calibrated->vector_operations_per_s, failed);
+    put_grouped(device, calibrated, failed);
     put_attention(device, calibrated, failed);
     put_products(device, calibrated, failed);
 }

@@ -217,15 +217,34 @@ static double attention_ratio(const struct sbp_compute_times *older,
     return *count == 0 ? 0 : sbp_median(ratio, *count);
 }
 
+/* The same over products of experts. */
+static double grouped_ratio(const struct sbp_compute_times *older,
+                            const struct sbp_compute_times *newer, int *count)
+{
+    double ratio[SBP_MAX_GROUPED];
+    *count = 0;
+    for (int i = 0; i < newer->grouped_count; i++)
+        for (int j = 0; j < older->grouped_count; j++)
+            if (sbp_points_same_grouped(&newer->grouped[i], &older->grouped[j]))
+                ratio[(*count)++] =
+                    newer->grouped_samples[i].median_s / older->grouped_samples[j].median_s;
+    return *count == 0 ? 0 : sbp_median(ratio, *count);
+}
+
+static bool print_middle(const char *what, double ratio, int count, FILE *out)
+{
+    return count == 0 ||
+           fprintf(out, "%s: new/old %.2f in the middle of %d\n", what, ratio, count) >= 0;
+}
+
 static bool print_compute(const struct sbp_compute_times *older,
                           const struct sbp_compute_times *newer, FILE *out)
 {
-    int products, shapes;
+    int products, experts, shapes;
     const double ratio = product_ratio(older, newer, &products);
-    bool done = true;
-    if (products > 0)
-        done = fprintf(out, "matrix products: new/old %.2f in the middle of %d\n", ratio,
-                       products) >= 0;
+    const double grouped = grouped_ratio(older, newer, &experts);
+    bool done = print_middle("matrix products", ratio, products, out) &&
+                print_middle("products of experts", grouped, experts, out);
     if (done && newer->samples[0].count > 0 && older->samples[0].count > 0 &&
         newer->copy_bytes == older->copy_bytes)
         done = fprintf(out, "copy: new/old %.2f\n",
@@ -237,10 +256,7 @@ static bool print_compute(const struct sbp_compute_times *older,
     if (done && newer->gelu_s > 0 && older->gelu_s > 0 && newer->gelu_bytes == older->gelu_bytes)
         done = fprintf(out, "GELU: new/old %.2f\n", newer->gelu_s / older->gelu_s) >= 0;
     const double attention = attention_ratio(older, newer, &shapes);
-    if (done && shapes > 0)
-        done =
-            fprintf(out, "attention: new/old %.2f in the middle of %d\n", attention, shapes) >= 0;
-    return done;
+    return done && print_middle("attention", attention, shapes, out);
 }
 
 enum sbp_status sbp_compare_print(const struct sbp_record *older, const struct sbp_record *newer,

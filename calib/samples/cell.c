@@ -42,6 +42,7 @@ int sbp_cell_compare(const struct sbp_cell *a, const struct sbp_cell *b)
         a->m - b->m,
         a->n - b->n,
         a->k - b->k,
+        a->experts - b->experts,
         (int64_t)a->round - b->round,
         a->bytes - b->bytes,
         (int64_t)x->type - (int64_t)y->type,
@@ -65,6 +66,12 @@ struct sbp_gemm_point sbp_cell_product(const struct sbp_cell *cell)
 bool sbp_cell_product_same(const struct sbp_gemm_point *a, const struct sbp_gemm_point *b)
 {
     return a->type == b->type && a->pass == b->pass && a->m == b->m && a->n == b->n && a->k == b->k;
+}
+
+double sbp_cell_product_flops(const struct sbp_cell *cell)
+{
+    const double products = cell->work == SBP_CELL_GROUPED ? (double)cell->experts : 1;
+    return 2 * products * (double)cell->m * (double)cell->n * (double)cell->k;
 }
 
 bool sbp_cell_same(const struct sbp_cell *a, const struct sbp_cell *b)
@@ -112,8 +119,8 @@ double sbp_cell_least_s(const struct sbp_cell *cell)
     case SBP_CELL_GEMM:
     case SBP_CELL_SUSTAINED:
     case SBP_CELL_LAUNCH:
-        return fmax(SBP_LEAST_TIME_S,
-                    2 * (double)cell->m * (double)cell->n * (double)cell->k / SBP_MOST_FLOPS);
+    case SBP_CELL_GROUPED:
+        return fmax(SBP_LEAST_TIME_S, sbp_cell_product_flops(cell) / SBP_MOST_FLOPS);
     case SBP_CELL_STREAM:
         return fmax(SBP_LEAST_TIME_S, MOVED * (double)cell->bytes / SBP_MOST_COPY_BYTES_PER_S);
     case SBP_CELL_GELU:
@@ -148,6 +155,12 @@ const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer)
                        cell->work == SBP_CELL_SUSTAINED ? "sustained " : "",
                        sbp_cluster_type_name(cell->type), (long long)cell->m, (long long)cell->n,
                        (long long)cell->k, pass_words[cell->pass]);
+        break;
+    case SBP_CELL_GROUPED:
+        (void)snprintf(buffer, SBP_CELL_NAME, "%s products of %lld experts, %lld x %lld x %lld%s",
+                       sbp_cluster_type_name(cell->type), (long long)cell->experts,
+                       (long long)cell->m, (long long)cell->n, (long long)cell->k,
+                       pass_words[cell->pass]);
         break;
     case SBP_CELL_COPY:
         (void)snprintf(buffer, SBP_CELL_NAME, "copy of %s", bytes);
@@ -187,6 +200,15 @@ static void write_attention(const struct sbp_attention_point *attention, struct 
         sbp_text_add(text, ",\"pass\":\"%s\"", sbp_device_pass_name(attention->pass));
 }
 
+static void write_product(const char *key, const struct sbp_cell *cell, struct sbp_text *text)
+{
+    sbp_text_add(text, "\"%s\":\"%s\",\"m\":%lld,\"n\":%lld,\"k\":%lld", key,
+                 sbp_cluster_type_name(cell->type), (long long)cell->m, (long long)cell->n,
+                 (long long)cell->k);
+    if (cell->pass != SBP_PASS_FORWARD)
+        sbp_text_add(text, ",\"pass\":\"%s\"", sbp_device_pass_name(cell->pass));
+}
+
 void sbp_cell_write(const struct sbp_cell *cell, struct sbp_text *text)
 {
     switch (cell->work) {
@@ -198,13 +220,14 @@ void sbp_cell_write(const struct sbp_cell *cell, struct sbp_text *text)
                      cell->groups, (long long)cell->bytes);
         break;
     case SBP_CELL_GEMM:
+        write_product("gemm", cell, text);
+        break;
     case SBP_CELL_SUSTAINED:
-        sbp_text_add(text, "\"%s\":\"%s\",\"m\":%lld,\"n\":%lld,\"k\":%lld",
-                     cell->work == SBP_CELL_SUSTAINED ? "sustained" : "gemm",
-                     sbp_cluster_type_name(cell->type), (long long)cell->m, (long long)cell->n,
-                     (long long)cell->k);
-        if (cell->pass != SBP_PASS_FORWARD)
-            sbp_text_add(text, ",\"pass\":\"%s\"", sbp_device_pass_name(cell->pass));
+        write_product("sustained", cell, text);
+        break;
+    case SBP_CELL_GROUPED:
+        write_product("grouped", cell, text);
+        sbp_text_add(text, ",\"experts\":%lld", (long long)cell->experts);
         break;
     case SBP_CELL_COPY:
         sbp_text_add(text, "\"copy\":%lld", (long long)cell->bytes);
@@ -302,6 +325,12 @@ static enum sbp_status read_sustained(const struct sbp_json *object, struct sbp_
     return read_product(object, "sustained", cell);
 }
 
+static enum sbp_status read_grouped(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    SBP_TRY(read_product(object, "grouped", cell));
+    return read_int64(object, "experts", 1, MOST_EDGE, &cell->experts);
+}
+
 static enum sbp_status read_copy(const struct sbp_json *object, struct sbp_cell *cell)
 {
     return read_int64(object, "copy", 1, MOST_SIZE, &cell->bytes);
@@ -364,6 +393,7 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
         [SBP_CELL_STREAM] = {"stream", read_stream},
         [SBP_CELL_ATTENTION] = {"attention", read_attention},
         [SBP_CELL_GELU] = {"gelu", read_gelu},
+        [SBP_CELL_GROUPED] = {"grouped", read_grouped},
     };
     for (int work = 0; work < SBP_CELL_WORKS; work++) {
         if (!sbp_json_has(object, works[work].key))
@@ -371,10 +401,10 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
         *cell = (struct sbp_cell){.work = (enum sbp_cell_work)work};
         return works[work].read(object, cell);
     }
-    return sbp_json_refuse(object,
-                           "no \"collective\", \"gemm\", \"copy\", \"launch\", \"pairs\", "
-                           "\"sustained\", \"stream\", \"attention\" or \"gelu\": one of them says "
-                           "what was measured");
+    return sbp_json_refuse(
+        object, "no \"collective\", \"gemm\", \"copy\", \"launch\", \"pairs\", "
+                "\"sustained\", \"stream\", \"attention\", \"gelu\" or \"grouped\": one of "
+                "them says what was measured");
 }
 
 /* --- samples --- */

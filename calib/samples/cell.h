@@ -28,9 +28,10 @@ enum sbp_cell_work {
     SBP_CELL_SUSTAINED, /* a product again, after seconds of load: what power and heat leave */
     SBP_CELL_STREAM,    /* an element-wise sum: bytes of either operand and of the result */
     SBP_CELL_ATTENTION, /* causal flash attention, forward or backward */
-    SBP_CELL_GELU, /* GELU of so many bytes in fp32: bound by arithmetic where memory is fast */
+    SBP_CELL_GELU,    /* GELU of so many bytes in fp32: bound by arithmetic where memory is fast */
+    SBP_CELL_GROUPED, /* products of experts, one behind the other, each of matrices of its own */
 };
-#define SBP_CELL_WORKS 9
+#define SBP_CELL_WORKS 10
 
 /* Causal flash attention over whole sequences in one element type; its backward pass is that of the
  * gradient of the input. */
@@ -51,7 +52,8 @@ struct sbp_cell {
     enum sbp_type type; /* of a product */
     enum sbp_pass pass; /* whose operands a product has, as they lie in memory */
     int64_t m, n, k;
-    int round; /* of pairs */
+    int64_t experts; /* of grouped products: so many of these sizes each */
+    int round;       /* of pairs */
     struct sbp_attention_point attention;
 };
 
@@ -62,8 +64,11 @@ struct sbp_gemm_point {
     int64_t m, n, k;
     enum sbp_pass pass;
 };
-struct sbp_gemm_point sbp_cell_product(const struct sbp_cell *cell);
+struct sbp_gemm_point sbp_cell_product(const struct sbp_cell *cell); /* one of grouped ones */
 bool sbp_cell_product_same(const struct sbp_gemm_point *a, const struct sbp_gemm_point *b);
+
+/* Of a product, of all products where they are grouped. */
+double sbp_cell_product_flops(const struct sbp_cell *cell);
 
 bool sbp_cell_same(const struct sbp_cell *a, const struct sbp_cell *b);
 /* Orders cells by kind of work, collective, shape, groups, then size, as tables show them. */

@@ -369,6 +369,33 @@ static struct sbp_samples *find_attention(const struct sbp_cell *cell,
     return &times->attention_samples[times->attention_count++];
 }
 
+bool sbp_points_same_grouped(const struct sbp_grouped_point *a, const struct sbp_grouped_point *b)
+{
+    return a->experts == b->experts && sbp_cell_product_same(&a->product, &b->product);
+}
+
+static struct sbp_samples *find_grouped(const struct sbp_cell *cell,
+                                        struct sbp_compute_times *times)
+{
+    const struct sbp_grouped_point of = {sbp_cell_product(cell), cell->experts};
+    for (int i = 0; i < times->grouped_count; i++)
+        if (sbp_points_same_grouped(&times->grouped[i], &of))
+            return &times->grouped_samples[i];
+    if (times->grouped_count == SBP_MAX_GROUPED)
+        return NULL;
+    times->grouped[times->grouped_count] = of;
+    return &times->grouped_samples[times->grouped_count++];
+}
+
+double sbp_points_product_s(const struct sbp_compute_times *times,
+                            const struct sbp_gemm_point *product)
+{
+    for (int i = 0; i < times->gemm_count; i++)
+        if (sbp_cell_product_same(&times->gemm[i], product))
+            return times->samples[i + 1].count > 0 ? times->samples[i + 1].median_s : 0;
+    return 0;
+}
+
 void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample_runs *runs,
                         struct sbp_compute_times *times)
 {
@@ -395,6 +422,8 @@ void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample
             samples = find_bytes(&result->cell, &times->gelu_bytes, &gelu);
         } else if (result->cell.work == SBP_CELL_ATTENTION) {
             samples = find_attention(&result->cell, times);
+        } else if (result->cell.work == SBP_CELL_GROUPED) {
+            samples = find_grouped(&result->cell, times);
         }
         if (samples != NULL)
             sbp_samples_add(samples, &result->median_s, 1);

@@ -79,8 +79,15 @@ enum sbp_status sbp_points(const struct sbp_record *record, enum sbp_statistic s
                            struct sbp_measured *measured, struct sbp_sample_runs *runs,
                            struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Products of so many experts, each of these sizes. */
+struct sbp_grouped_point {
+    struct sbp_gemm_point product;
+    int64_t experts;
+};
+
 #define SBP_MAX_GEMMS     512
 #define SBP_MAX_ATTENTION 64
+#define SBP_MAX_GROUPED   64
 struct sbp_compute_times {
     int gemm_count;
     struct sbp_gemm_point gemm[SBP_MAX_GEMMS];
@@ -97,7 +104,15 @@ struct sbp_compute_times {
     int attention_count;
     struct sbp_attention_point attention[SBP_MAX_ATTENTION];
     struct sbp_samples attention_samples[SBP_MAX_ATTENTION]; /* (attention_count), likewise */
+    int grouped_count;
+    struct sbp_grouped_point grouped[SBP_MAX_GROUPED];
+    struct sbp_samples grouped_samples[SBP_MAX_GROUPED]; /* (grouped_count), of all experts */
 };
+
+/* The median of a single product's runs; 0: it was not timed. */
+double sbp_points_product_s(const struct sbp_compute_times *times,
+                            const struct sbp_gemm_point *product);
+bool sbp_points_same_grouped(const struct sbp_grouped_point *a, const struct sbp_grouped_point *b);
 
 /* Compute of all good runs; zeros where nothing was measured. */
 void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample_runs *runs,

@@ -57,6 +57,28 @@ _Static_assert((int)GPU_SHAPES + SBP_PASSES * GPU_TOKENS * GPU_FEATURES * GPU_FE
                    SBP_MAX_GEMMS,
                "products fit the tables");
 
+/* Experts of a mixture, of layers that widen and that narrow: enough of them on a GPU that the
+ * weights of the first are no longer in its cache (75 MB and more) when its turn comes again. */
+static const int64_t cpu_expert_tokens[] = {12, 48, 192};
+static const int64_t cpu_expert_features[][2] = {{192, 768}, {768, 192}};
+static const int64_t gpu_expert_tokens[] = {128, 512, 2048};
+static const int64_t gpu_expert_features[][2] = {{768, 3072}, {3072, 768}, {3072, 3072}};
+static const struct sbp_expert_list
+    cpu_experts = {.experts = 8,
+                   .token_counts = sizeof cpu_expert_tokens / sizeof *cpu_expert_tokens,
+                   .layers = sizeof cpu_expert_features / sizeof *cpu_expert_features,
+                   .tokens = cpu_expert_tokens,
+                   .feature = cpu_expert_features},
+    gpu_experts = {.experts = 16,
+                   .token_counts = sizeof gpu_expert_tokens / sizeof *gpu_expert_tokens,
+                   .layers = sizeof gpu_expert_features / sizeof *gpu_expert_features,
+                   .tokens = gpu_expert_tokens,
+                   .feature = gpu_expert_features};
+_Static_assert(SBP_PASSES *(sizeof gpu_expert_tokens / sizeof *gpu_expert_tokens) *
+                       (sizeof gpu_expert_features / sizeof *gpu_expert_features) <=
+                   SBP_MAX_GROUPED,
+               "grouped products fit the tables");
+
 /* Shares rise with the sequence by what a causal mask leaves of whole tiles: to half within one
  * tile, little beyond the longest. They are higher where all rows fit the second-level cache, which
  * those of a step do not (measured: 0.22 for 0.17 at head size 64 and sequence 64, AMD EPYC). */
@@ -77,6 +99,7 @@ static const struct sbp_product_list lists[] = {
                           .shape = cpu_shapes,
                           .training = SBP_FP32,
                           .layers = {CPU_TOKENS, CPU_FEATURES, cpu_tokens, cpu_features, 1e9},
+                          .experts = &cpu_experts,
                           .small = 1e9,
                           .copy_bytes = (int64_t)64 << 20,
                           .flops = 1e10,
@@ -88,6 +111,7 @@ static const struct sbp_product_list lists[] = {
                           .shape = gpu_shapes,
                           .training = SBP_BF16,
                           .layers = {GPU_TOKENS, GPU_FEATURES, gpu_tokens, gpu_features, 1.5e11},
+                          .experts = &gpu_experts,
                           .small = 1024.0 * 1024 * 1024,
                           .copy_bytes = (int64_t)512 << 20,
                           .sustains = true,
@@ -100,6 +124,19 @@ const struct sbp_product_list *sbp_sweep_products(enum sbp_products products)
     return &lists[products];
 }
 
+static struct sbp_cell pass_product(const struct sbp_product_list *list, enum sbp_pass pass,
+                                    int64_t tokens, int64_t in, int64_t out)
+{
+    return (struct sbp_cell){.work = SBP_CELL_GEMM,
+                             .type = list->training,
+                             .pass = pass,
+                             .m = pass == SBP_PASS_WEIGHT_GRADIENT ? in : tokens,
+                             .n = pass == SBP_PASS_INPUT_GRADIENT ? in : out,
+                             .k = pass == SBP_PASS_WEIGHT_GRADIENT  ? tokens
+                                  : pass == SBP_PASS_INPUT_GRADIENT ? out
+                                                                    : in};
+}
+
 /* The product of a pass of a layer, `index` of all combinations. False: it is too large. */
 static bool layer_product(const struct sbp_product_list *list, int index, enum sbp_pass pass,
                           struct sbp_cell *cell)
@@ -108,18 +145,31 @@ static bool layer_product(const struct sbp_product_list *list, int index, enum s
     const int64_t out = layers->feature[index % layers->features];
     const int64_t in = layers->feature[index / layers->features % layers->features];
     const int64_t tokens = layers->tokens[index / layers->features / layers->features];
-    *cell = (struct sbp_cell){.work = SBP_CELL_GEMM, .type = list->training, .pass = pass};
-    cell->m = pass == SBP_PASS_WEIGHT_GRADIENT ? in : tokens;
-    cell->n = pass == SBP_PASS_INPUT_GRADIENT ? in : out;
-    cell->k = pass == SBP_PASS_WEIGHT_GRADIENT  ? tokens
-              : pass == SBP_PASS_INPUT_GRADIENT ? out
-                                                : in;
+    *cell = pass_product(list, pass, tokens, in, out);
     return (double)tokens * (double)in * (double)out <= layers->most;
 }
 
 static int layer_count(const struct sbp_layer_list *layers)
 {
     return layers->token_counts * layers->features * layers->features;
+}
+
+/* The products of a pass of a layer of experts, `index` of all combinations. */
+static struct sbp_cell grouped_products(const struct sbp_product_list *list, int index,
+                                        enum sbp_pass pass)
+{
+    const struct sbp_expert_list *experts = list->experts;
+    const int64_t *feature = experts->feature[index % experts->layers];
+    struct sbp_cell cell =
+        pass_product(list, pass, experts->tokens[index / experts->layers], feature[0], feature[1]);
+    cell.work = SBP_CELL_GROUPED;
+    cell.experts = experts->experts;
+    return cell;
+}
+
+static int grouped_count(const struct sbp_expert_list *experts)
+{
+    return experts->token_counts * experts->layers;
 }
 
 static void raise_to(int64_t *most, int64_t value)
@@ -130,7 +180,8 @@ static void raise_to(int64_t *most, int64_t value)
 static void raise_bytes(const struct sbp_cell *gemm, int64_t *y_bytes, int64_t *a_bytes,
                         int64_t *b_bytes)
 {
-    const int64_t bytes = sbp_cluster_type_bytes(gemm->type);
+    const int64_t products = gemm->work == SBP_CELL_GROUPED ? gemm->experts : 1;
+    const int64_t bytes = products * sbp_cluster_type_bytes(gemm->type);
     raise_to(y_bytes, gemm->m * gemm->n * bytes);
     raise_to(a_bytes, gemm->m * gemm->k * bytes);
     raise_to(b_bytes, gemm->k * gemm->n * bytes);
@@ -154,6 +205,11 @@ void sbp_sweep_product_bytes(const struct sbp_product_list *list, int64_t *y_byt
         for (int pass = 0; pass < SBP_PASSES; pass++)
             if (layer_product(list, i, (enum sbp_pass)pass, &gemm))
                 raise_bytes(&gemm, y_bytes, a_bytes, b_bytes);
+    for (int i = 0; i < grouped_count(list->experts); i++)
+        for (int pass = 0; pass < SBP_PASSES; pass++) {
+            gemm = grouped_products(list, i, (enum sbp_pass)pass);
+            raise_bytes(&gemm, y_bytes, a_bytes, b_bytes);
+        }
 }
 
 /* --- lists of cells --- */
@@ -280,6 +336,16 @@ static void list_layers(struct list *list, const struct sbp_product_list *produc
                 add(list, stage_of_product(products, &gemm), &gemm);
 }
 
+/* They come a stage behind the single products, beside whose times theirs count. */
+static void list_experts(struct list *list, const struct sbp_product_list *products)
+{
+    for (int i = 0; i < grouped_count(products->experts); i++)
+        for (int pass = 0; pass < SBP_PASSES; pass++) {
+            const struct sbp_cell cell = grouped_products(products, i, (enum sbp_pass)pass);
+            add(list, stage_of_product(products, &cell) + 1, &cell);
+        }
+}
+
 /* Long sequences come a stage behind short ones, backward passes a stage behind forward. */
 static void list_attention(struct list *list, const struct sbp_attention_list *attention,
                            enum sbp_type type)
@@ -315,6 +381,7 @@ static void list_compute(struct list *list, const struct sbp_sweep_options *opti
         return;
     list_shapes(list, products, products->required, products->count);
     list_layers(list, products);
+    list_experts(list, products);
     if (products->sustains)
         add(list, 1, &sustained);
     if (stream.bytes > 0)

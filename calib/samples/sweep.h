@@ -6,8 +6,8 @@
  *   rank in each, every divisor between, so that sharing its ports is measured, not assumed.
  * - Sizes: 8 B, 16 B, ... up to max_bytes; first some far apart, then those between (as SKaMPI
  *   refines: Reussner et al., "SKaMPI: a detailed, accurate MPI benchmark", 1998).
- * - Compute: a copy, products of linear layers over a grid, the smallest product, an element-wise
- *   sum, and GELU and attention over a grid where there are kernels of them.
+ * - Compute: a copy, products of linear layers over a grid, those of experts, the smallest product,
+ *   an element-wise sum, and GELU and attention over a grid where there are kernels of them.
  * - Pairs: rounds of a tournament, all ranks of a node, then all nodes by each of their ranks.
  *
  * The first stage holds the cells that a cluster file needs (the widest shapes within a node and
@@ -37,6 +37,15 @@ struct sbp_layer_list {
     const int64_t *tokens, *feature; /* (token_counts), (features), both rising */
     double most;
 };
+/* Linear layers of which every expert has one: all combinations with the tokens that each gets are
+ * timed, in the type of training. Sizes are some of those of the layers, so that a single product
+ * of the same ones is timed, too. */
+struct sbp_expert_list {
+    int64_t experts;
+    int token_counts, layers;
+    const int64_t *tokens;       /* (token_counts) */
+    const int64_t (*feature)[2]; /* (layers): inputs, outputs */
+};
 /* All combinations are timed, forward and backward, in the type of training. Each has the same
  * rows: heads beside each other in memory, and as many sequences as make them. */
 struct sbp_attention_list {
@@ -49,6 +58,7 @@ struct sbp_product_list {
     const struct sbp_product_shape *shape; /* (count), forward: they tell the peak of each type */
     enum sbp_type training;
     struct sbp_layer_list layers;
+    const struct sbp_expert_list *experts;
     double small;                   /* multiplications up to which a product counts as small */
     int64_t copy_bytes;             /* beyond a rank's caches; less where memory is scarce */
     bool sustains;                  /* the first product is timed under load, too */
@@ -57,7 +67,8 @@ struct sbp_product_list {
     const struct sbp_attention_list *attention; /* NULL: this processor has no kernel of it */
 };
 const struct sbp_product_list *sbp_sweep_products(enum sbp_products products);
-/* The most bytes of y(m,n) = a(m,k) b(k,n) over a list, from the values before on. */
+/* The most bytes of y(m,n) = a(m,k) b(k,n) over a list, from the values before on; grouped products
+ * have theirs beside each other. */
 void sbp_sweep_product_bytes(const struct sbp_product_list *list, int64_t *y_bytes,
                              int64_t *a_bytes, int64_t *b_bytes);
 

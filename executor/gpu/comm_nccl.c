@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 
 #include "base/status.h"
 #include "executor/comm/comm_backend.h"
@@ -522,104 +521,6 @@ static const struct sbp_comm_ops nccl_ops = {
     .library = nccl_library,
 };
 
-/* Which GPU --------------------------------------------------------------------------------- */
-
-/* A rank's words about itself. They travel as the doubles that their bytes fill. */
-union place {
-    struct {
-        char host[64], gpu[32], why[128]; /* gpu: its address on the bus; "": none, see why */
-    } said;
-    double moved[(64 + 32 + 128) / sizeof(double)];
-};
-
-/* places (size): of all ranks. */
-static enum sbp_status gather_places(struct sbp_comm *comm, int everybody, const union place *own,
-                                     union place *places)
-{
-    return check_host(comm,
-                      comm->host.ops->all_gather(comm->host.comm, everybody, places, own->moved,
-                                                 sizeof own->moved / sizeof *own->moved, SBP_F64));
-}
-
-/* The device of the index-th rank of this host. Ranks that a launcher gave a device each see one.
- */
-static void choose_device(int index, union place *own)
-{
-    struct sbp_diag why = {0};
-    int devices = 0;
-    enum sbp_status status =
-        sbp_cuda_check(&why, "cudaGetDeviceCount", (int)cudaGetDeviceCount(&devices));
-    if (status == SBP_OK && devices == 0)
-        status = sbp_fail(&why, SBP_E_BACKEND, "cudaGetDeviceCount: 0");
-    if (status == SBP_OK)
-        status = sbp_cuda_check(&why, "cudaSetDevice", (int)cudaSetDevice(index % devices));
-    if (status == SBP_OK)
-        status = sbp_cuda_check(
-            &why, "cudaDeviceGetPCIBusId",
-            (int)cudaDeviceGetPCIBusId(own->said.gpu, sizeof own->said.gpu, index % devices));
-    if (status != SBP_OK)
-        own->said.gpu[0] = '\0';
-    (void)snprintf(own->said.why, sizeof own->said.why, "%.120s", why.text);
-}
-
-/* Every rank comes to the same answer. */
-static enum sbp_status check_places(const union place *places, int size, struct sbp_diag *diag)
-{
-    for (int r = 0; r < size; r++)
-        if (places[r].said.gpu[0] == '\0')
-            return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                            "backend nccl: rank %d (host %s) has no GPU: %s", r,
-                            places[r].said.host, places[r].said.why);
-    for (int r = 0; r < size; r++)
-        for (int other = 0; other < r; other++)
-            if (strcmp(places[r].said.host, places[other].said.host) == 0 &&
-                strcmp(places[r].said.gpu, places[other].said.gpu) == 0)
-                return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                                "backend nccl: ranks %d and %d (host %s) have the same GPU, %s: "
-                                "NCCL wants one for each, start no more ranks on a host than it "
-                                "has GPUs",
-                                other, r, places[r].said.host, places[r].said.gpu);
-    return SBP_OK;
-}
-
-static enum sbp_status find_device_among(struct sbp_comm *comm, int everybody, union place *places,
-                                         enum sbp_status *refused, struct sbp_diag *why)
-{
-    union place own = {.moved = {0}};
-    struct utsname names;
-    const bool is_known = uname(&names) == 0;
-    (void)snprintf(own.said.host, sizeof own.said.host, "%.63s", is_known ? names.nodename : "");
-    SBP_TRY(gather_places(comm, everybody, &own, places));
-    int index = 0;
-    for (int r = 0; r < comm->rank; r++)
-        index += strcmp(places[r].said.host, own.said.host) == 0;
-    choose_device(index, &own);
-    SBP_TRY(gather_places(comm, everybody, &own, places));
-    *refused = check_places(places, comm->size, why);
-    return SBP_OK;
-}
-
-static enum sbp_status find_device(struct sbp_comm *comm, enum sbp_status *refused,
-                                   struct sbp_diag *why)
-{
-    union place *places = calloc((size_t)comm->size, sizeof *places);
-    int *ranks = calloc((size_t)comm->size, sizeof *ranks);
-    int everybody = 0;
-    enum sbp_status status = SBP_OK;
-    if (places == NULL || ranks == NULL)
-        status = sbp_fail(&comm->diag, SBP_E_MEMORY, "%d ranks: out of memory", comm->size);
-    for (int r = 0; status == SBP_OK && r < comm->size; r++)
-        ranks[r] = r;
-    if (status == SBP_OK)
-        status = check_host(
-            comm, comm->host.ops->group(comm->host.comm, ranks, comm->size, 0, &everybody));
-    if (status == SBP_OK)
-        status = find_device_among(comm, everybody, places, refused, why);
-    free(ranks);
-    free(places);
-    return status;
-}
-
 /* Run --------------------------------------------------------------------------------------- */
 
 /* The pool keeps what messages' copies gave back: giving it to the system waits for the device. A
@@ -702,7 +603,7 @@ static enum sbp_status run_rank(const struct sbp_comm_ops *ops, struct sbp_comm 
     struct run *run = argument;
     struct sbp_comm comm = {.host = {ops, mpi}, .rank = ops->rank(mpi), .size = ops->size(mpi)};
     comm.parcels_end = &comm.parcels;
-    enum sbp_status status = find_device(&comm, &run->refused, &run->why);
+    enum sbp_status status = sbp_gpu_choose(&comm.host, &run->refused, &run->why, &comm.diag);
     if (status == SBP_OK && run->refused == SBP_OK)
         status = run_on_device(&comm, run, diag);
     free(comm.from);

@@ -18,11 +18,17 @@ enum sbp_status sbp_cuda_check(struct sbp_diag *diag, const char *call, int code
 /* Memory of the thread's current device. */
 extern const struct sbp_memory_ops sbp_memory_cuda;
 
-/* Runs this process as one rank of MPI_COMM_WORLD. Its place among its host's ranks chooses its
- * GPU, which is current while main runs. NCCL moves collectives and messages between device
- * memories; MPI starts the ranks and moves the messages of host(). Fails as sbp_mpi_run does. Where
- * a rank has no GPU, or two ranks have the same one, every rank returns E_UNSUPPORTED and none is
- * killed.
+/* Makes a GPU of the host current, by this rank's place among the host's ranks; ranks that a
+ * launcher gave a device each see one. All ranks call it. *refused, the same on all ranks:
+ * E_UNSUPPORTED where a rank has no GPU or two have the same one, and why says which. Else it fails
+ * as the endpoint does, or with E_MEMORY, by diag. */
+enum sbp_status sbp_gpu_choose(const struct sbp_endpoint *host, enum sbp_status *refused,
+                               struct sbp_diag *why, struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Runs this process as one rank of MPI_COMM_WORLD. sbp_gpu_choose makes its GPU current while main
+ * runs. NCCL moves collectives and messages between device memories; MPI starts the ranks and moves
+ * the messages of host(). Fails as sbp_mpi_run does. Where a rank has no GPU, or two ranks have the
+ * same one, every rank returns E_UNSUPPORTED and none is killed.
  *
  * One promise of comm.h does not hold: the first message from one rank to another waits until that
  * one receives, because the two build a communicator for it. */

@@ -4,10 +4,11 @@
  *
  * Products are 120 random ones (40 of each pass; m of 64 to 16,384, n and k of 64 to 8,192, evenly
  * in logarithms, up to 8 GFLOP and 256 MiB a matrix), and those of the linear layers of GPT-2 small
- * of 64, 256 and 1,024 tokens, whole and split 4 ways. All files are held to the same times, so
- * that two calibrations can be compared on a machine that others use, too. Times are the thread's
- * CPU time, the median of repeats with matrices that lie in memory, as calibrations take them.
- * Checks nothing. */
+ * of 64, 256 and 1,024 tokens, whole and split 4 ways. Products of experts are 60 random groups (20
+ * of each pass; 2 to 16 experts, 8 to 512 tokens each, features of 64 to 3,072). All files are held
+ * to the same times, so that two calibrations can be compared on a machine that others use, too.
+ * Times are the thread's CPU time, the median of repeats with matrices that lie in memory, as
+ * calibrations take them. Checks nothing. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@
 #include "costmodel/program/price.h"
 #include "kernels/kernels.h"
 
-enum { MOST_FILES = 8, MOST_ITEMS = 512, REPEATS = 7, RANDOM = 40 };
+enum { MOST_FILES = 8, MOST_ITEMS = 512, REPEATS = 7, RANDOM = 40, GROUPS = 20 };
 #define MOST_FLOP  8e9
 #define QUICK_FLOP 1e10                 /* larger products are repeated less */
 #define SPAN_BYTES ((int64_t)256 << 20) /* that every matrix of a layer fits */
@@ -38,6 +39,7 @@ struct item {
     const char *name; /* of a kernel; NULL: a product */
     struct sbp_cell cell;
     enum sbp_op_kind kind;
+    double moved_bytes;    /* of rows in another order, priced as a stream; 0: none */
     double time_s, spread; /* spread: half of what lies between quartiles, of the median */
 };
 
@@ -67,11 +69,6 @@ static void add_product(struct bench *bench, const char *group, enum sbp_pass pa
     item->cell.k = pass == SBP_PASS_FORWARD ? in : pass == SBP_PASS_INPUT_GRADIENT ? out : tokens;
 }
 
-static double flops_of(const struct sbp_cell *cell)
-{
-    return 2 * (double)cell->m * (double)cell->n * (double)cell->k;
-}
-
 static int64_t draw(struct sbp_random *random, double least, double most)
 {
     return (int64_t)(least * pow(most / least, sbp_random_unit(random)));
@@ -94,6 +91,27 @@ static void add_random(struct bench *bench)
             cell->m = m;
             cell->n = n;
             cell->k = k;
+            drawn++;
+        }
+}
+
+/* Matrices of a group lie beside each other, as in a calibration. */
+static void add_experts(struct bench *bench)
+{
+    struct sbp_random random;
+    sbp_random_seed(&random, SEED + 1);
+    for (int pass = 0; pass < SBP_PASSES; pass++)
+        for (int drawn = 0; drawn < GROUPS;) {
+            const int64_t experts = draw(&random, 2, 17), tokens = draw(&random, 8, 512),
+                          in = draw(&random, 64, 3072), out = draw(&random, 64, 3072);
+            const int64_t most = SPAN_BYTES / (int64_t)sizeof(float) / experts;
+            if (2.0 * (double)experts * (double)tokens * (double)in * (double)out > MOST_FLOP ||
+                in * out > most || tokens * in > most || tokens * out > most)
+                continue;
+            add_product(bench, "experts", (enum sbp_pass)pass, tokens, in, out);
+            struct sbp_cell *cell = &bench->item[bench->item_count - 1].cell;
+            cell->work = SBP_CELL_GROUPED;
+            cell->experts = experts;
             drawn++;
         }
 }
@@ -134,7 +152,7 @@ static enum sbp_status time_products(struct bench *bench, struct sbp_diag *diag)
     enum sbp_status status = sbp_compute_cpu.open(&compute, SPAN_BYTES, diag);
     for (int i = 0; i < bench->item_count && status == SBP_OK; i++) {
         struct item *item = &bench->item[i];
-        const int repeats = flops_of(&item->cell) > QUICK_FLOP ? 3 : REPEATS;
+        const int repeats = sbp_cell_product_flops(&item->cell) > QUICK_FLOP ? 3 : REPEATS;
         for (int r = -1; r < repeats && status == SBP_OK; r++) /* the first warms up */
             status = sbp_compute_cpu.repeat(compute, &item->cell, &time_s[r < 0 ? 0 : r], diag);
         if (status == SBP_OK)
@@ -253,6 +271,50 @@ static bool make_blocks(struct sbp_arena *arena, struct blocks *blocks)
            blocks->small != NULL && blocks->mask != NULL && blocks->labels != NULL;
 }
 
+/* Copies rows into another order, as the dispatch of tokens to experts does. */
+static void time_rows(struct bench *bench, const struct blocks *blocks, const char *name,
+                      int64_t width, int32_t *row)
+{
+    const int64_t rows = SPAN_BYTES / 4 / (int64_t)sizeof(float) / width;
+    struct item *item = &bench->item[bench->item_count++];
+    struct sbp_random random;
+    double time_s[REPEATS];
+    sbp_random_seed(&random, SEED);
+    for (int64_t i = 0; i < rows; i++) { /* shuffled as it grows (Knuth, algorithm P) */
+        const int64_t j = (int64_t)sbp_random_below(&random, (uint64_t)i + 1);
+        row[i] = row[j];
+        row[j] = (int32_t)i;
+    }
+    for (int r = -1; r < REPEATS; r++) {
+        const double begin_s = sbp_thread_cpu_s();
+        for (int64_t i = 0; i < rows; i++)
+            memcpy(blocks->y + i * width, blocks->x + row[i] * width,
+                   (size_t)width * sizeof *blocks->x);
+        time_s[r < 0 ? 0 : r] = sbp_thread_cpu_s() - begin_s;
+    }
+    *item = (struct item){.group = "kernels",
+                          .name = name,
+                          .moved_bytes = 2 * (double)(rows * width) * sizeof *blocks->x};
+    sum_up(item, time_s, REPEATS);
+}
+
+static enum sbp_status time_dispatch(struct bench *bench, const struct blocks *blocks,
+                                     struct sbp_diag *diag)
+{
+    static const struct {
+        const char *name;
+        int64_t width;
+    } dispatches[] = {{"rows of 256 in another order", 256},
+                      {"rows of 768 in another order", 768},
+                      {"rows of 4096 in another order", 4096}};
+    int32_t *row = SBP_NEW(&bench->arena, int32_t, SPAN_BYTES / (4 * 4 * 256));
+    if (row == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for an order of rows");
+    for (size_t i = 0; i < sizeof dispatches / sizeof *dispatches; i++)
+        time_rows(bench, blocks, dispatches[i].name, dispatches[i].width, row);
+    return SBP_OK;
+}
+
 static enum sbp_status time_kernels(struct bench *bench, struct sbp_diag *diag)
 {
     const struct sbp_kernels *table = sbp_kernels_cpu(SBP_F32);
@@ -272,7 +334,7 @@ static enum sbp_status time_kernels(struct bench *bench, struct sbp_diag *diag)
         }
         sum_up(item, time_s, REPEATS);
     }
-    return SBP_OK;
+    return time_dispatch(bench, &blocks, diag);
 }
 
 /* ---- predictions ---------------------------------------------------------------------------- */
@@ -292,13 +354,20 @@ static double kernel_s(const struct bench *bench, const struct sbp_cluster *clus
 static double predicted_s(const struct bench *bench, const struct sbp_cluster *cluster,
                           const struct item *item)
 {
+    const bool grouped = item->cell.work == SBP_CELL_GROUPED;
     const struct sbp_device_product product = {.type = SBP_FP32,
                                                .pass = item->cell.pass,
                                                .m = (double)item->cell.m,
                                                .n = (double)item->cell.n,
-                                               .k = (double)item->cell.k};
-    return item->name != NULL ? kernel_s(bench, cluster, item)
-                              : sbp_cluster_product_s(cluster, &product) + cluster->kernel_launch_s;
+                                               .k = (double)item->cell.k,
+                                               .grouped = grouped};
+    if (item->moved_bytes > 0)
+        return sbp_cluster_kernel_s(cluster, SBP_FP32, 0, item->moved_bytes) +
+               cluster->kernel_launch_s;
+    if (item->name != NULL)
+        return kernel_s(bench, cluster, item);
+    return (grouped ? (double)item->cell.experts : 1) *
+           (sbp_cluster_product_s(cluster, &product) + cluster->kernel_launch_s);
 }
 
 static enum sbp_status open_json(const char *path,
@@ -354,7 +423,7 @@ static void add_summary(struct sbp_table *table, const struct bench *bench, cons
 
 static enum sbp_status print_summary(const struct bench *bench)
 {
-    static const char *const groups[] = {"random", "GPT-2", "GPT-2 / 4"};
+    static const char *const groups[] = {"random", "GPT-2", "GPT-2 / 4", "experts"};
     static const char *const titles[] = {"products",   "file",           "count", "median error",
                                          "95 % below", "mean with sign", "noise"};
     struct sbp_table table;
@@ -394,6 +463,7 @@ static enum sbp_status run(struct bench *bench, struct sbp_diag *diag)
 {
     add_random(bench);
     add_layers(bench);
+    add_experts(bench);
     SBP_TRY(time_products(bench, diag));
     SBP_TRY(time_kernels(bench, diag));
     SBP_TRY(print_summary(bench));

@@ -36,6 +36,17 @@ static void check_products(const struct sbp_compute_times *times)
     check_grid(&grid, count);
 }
 
+/* Times of which shares are formed. */
+static void check_grouped(const struct sbp_compute_times *times)
+{
+    for (int i = 0; i < times->grouped_count; i++) {
+        const double single_s = sbp_points_product_s(times, &times->grouped[i].product);
+        fuzz_check(times->grouped[i].experts >= 1, "experts");
+        fuzz_check(times->grouped_samples[i].median_s > 0 && single_s >= 0 && isfinite(single_s),
+                   "times of experts");
+    }
+}
+
 static void check_compute(const struct sbp_record *record, const struct sbp_sample_runs *runs)
 {
     static struct sbp_compute_times times; /* large */
@@ -47,6 +58,7 @@ static void check_compute(const struct sbp_record *record, const struct sbp_samp
     for (int pass = 0; pass < SBP_ATTENTION_PASSES; pass++)
         check_grid(&fit.grid[pass], times.attention_count);
     check_products(&times);
+    check_grouped(&times);
 }
 
 static void check_points(const struct sbp_record *record, enum sbp_statistic statistic)

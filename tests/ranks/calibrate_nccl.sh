@@ -20,10 +20,10 @@ complain() {
 grep -q '4 ranks on 1 host (stand-in GPU), backend nccl' "$folder/out" || complain 'origin'
 
 # The stand-in's own (tests/support/gpu_double/gpu_double.h), within 1 %: a launch is part of each product.
-expect_rate() { # KEY RATE
+expect_rate() { # KEY RATE [FILE]
     awk -v key="\"$1\":" -v rate="$2" '
         $1 == key && !found { found = $2 + 0 }
-        END { exit !(found > 0.99 * rate && found < 1.01 * rate) }' "$folder/cluster.json" ||
+        END { exit !(found > 0.99 * rate && found < 1.01 * rate) }' "$folder/${3:-cluster.json}" ||
         complain "$1 is not $2"
 }
 expect_rate fp32 1e12
@@ -56,11 +56,33 @@ expect_refusal 'ranks 0 and 4 (host .*) have the same GPU, 0000:10:00.0: ' "$@" 
 expect_refusal 'rank 0 (host .*) has no GPU: cudaGetDeviceCount: no CUDA-capable device' \
     env SBP_DOUBLE_DEVICES=0 "$@" -n 2 "$calibrate"
 expect_refusal 'there is 1 rank' "$@" -n 1 "$calibrate"
-"$@" -n 1 "$calibrate" -n 1 --backend nccl -o "$folder/one.json" --runs 1 --budget-s 15 >"$folder/out" \
+"$@" -n 1 "$calibrate" -n 1 --backend nccl -o "$folder/one.json" --runs 1 --budget-s 60 >"$folder/out" \
     2>"$folder/err" || complain 'a GPU alone'
 grep -q '"pass":[[:space:]]*"weight_gradient"' "$folder/one.json" || complain 'no passes'
 "$sbplan" search "$configs/models/tiny-gpt.json" "$folder/one.json" >"$folder/out" ||
     complain 'the search refuses a GPU alone'
+
+# Each product of experts has weights of its own, which the stand-in takes longer for, in every pass; a
+# mixture of experts takes longer by it, a dense model does not.
+for pass in forward input_gradient weight_gradient; do
+    expect_rate $pass 0.8 one.json
+done
+step_of() { # MODEL [OPTION...]
+    model=$1
+    shift
+    "$sbplan" search "$configs/models/$model.json" "$folder/one.json" --set layers=2 --set hidden=256 \
+        --set ffn=512 --set vocab=1024 --set sequence=128 --set global_batch=16 "$@" >"$folder/out" ||
+        complain "the search of $model refuses it"
+    sed -n 's/^step *\([0-9.]* [a-z]*\) = .*/\1/p' "$folder/out"
+}
+key=cluster.device.grouped_efficiency
+single="--set $key.forward=1 --set $key.input_gradient=1 --set $key.weight_gradient=1"
+mixture=$(step_of mixtral-8x7b) mixture_of_single=$(step_of mixtral-8x7b $single)
+echo "$mixture $mixture_of_single" | awk '{ exit !($2 == "ms" && $4 == "ms" && $1 > 1.05 * $3) }' ||
+    complain "a mixture takes $mixture, at the rate of single products $mixture_of_single"
+[ -n "$(step_of qwen3-8b)" ] && [ "$(step_of qwen3-8b)" = "$(step_of qwen3-8b $single)" ] ||
+    complain 'a dense model takes another time'
+
 expect_refusal 'rank 0: .*cublasGemmEx: a failure of the stand-in' \
     env SBP_DOUBLE_FAIL=cublasGemmEx:3@0 "$@" -n 2 "$calibrate"
 expect_refusal 'rank 1: .*the GPU has no memory for matrices' \

@@ -32,7 +32,11 @@ void oracle_near(const char *what, double value, double expected);
 /* Returns the elements of a tensor that a device holds in a distribution. */
 int64_t oracle_local_elements(const struct oracle_setting *s, int tensor,
                               const struct sbp_dist *dist);
-/* A compiled program's prices alone (program_prices.c). */
+/* Parts of a compiled program alone: its memory, what is read and written when, and its totals
+ * (program_memory.c); its prices (program_prices.c). */
+void oracle_check_memory(const struct oracle_setting *s);
+void oracle_check_flow(const struct oracle_setting *s);
+void oracle_check_totals(const struct oracle_setting *s);
 void oracle_check_price(const struct oracle_setting *s);
 /* All of the above, of a compiled program. */
 void oracle_check_program(const struct oracle_setting *s);

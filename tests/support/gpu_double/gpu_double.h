@@ -31,6 +31,8 @@
 #define DOUBLE_FP64_FLOPS       5e11
 #define DOUBLE_BF16_FLOPS       8e12
 #define DOUBLE_FP16_FLOPS       4e12
+#define DOUBLE_COLD_SHARE       0.8 /* that a product reaches whose first factor is not the last one's \
+                                     */
 
 /* Whether the environment lets this call fail, or stall; each asked once a call. */
 bool double_fails(const char *call);

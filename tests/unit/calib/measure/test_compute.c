@@ -39,6 +39,7 @@ static void test_every_work_takes_time(void **state)
         done[cell->work]++;
     }
     assert_true(done[SBP_CELL_GEMM] > 0 && done[SBP_CELL_ATTENTION] > 0);
+    assert_true(done[SBP_CELL_GROUPED] > 0);
     assert_true(done[SBP_CELL_COPY] == 1 && done[SBP_CELL_STREAM] == 1);
     assert_true(done[SBP_CELL_LAUNCH] == 1 && done[SBP_CELL_GELU] == 1);
     sbp_compute_cpu.close(compute);

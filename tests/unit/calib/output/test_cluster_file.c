@@ -286,6 +286,50 @@ static void test_gelu_takes_its_time(void **state)
     sbp_calibrate_free(&calibration);
 }
 
+/* Products of experts at these shares of single ones, of three sizes a pass; one that has no single
+ * product beside it says nothing. */
+static void add_experts(struct sbp_compute_times *compute, const double share[SBP_PASSES])
+{
+    static const double off[] = {1, 0.9, 1.2};
+    for (int pass = 0; pass < SBP_PASSES; pass++)
+        for (int i = 0; i < 3 && share[pass] > 0; i++) {
+            struct sbp_gemm_point single = {SBP_FP32, 20 << i, 50, 60, (enum sbp_pass)pass};
+            compute->gemm[compute->gemm_count] = single;
+            repeat(&compute->samples[++compute->gemm_count], 1e-4 * (1 << i));
+            compute->grouped[compute->grouped_count] = (struct sbp_grouped_point){single, 7};
+            repeat(&compute->grouped_samples[compute->grouped_count++],
+                   7e-4 * (1 << i) / (share[pass] * off[i]));
+            single.m++;
+            compute->grouped[compute->grouped_count] = (struct sbp_grouped_point){single, 7};
+            repeat(&compute->grouped_samples[compute->grouped_count++], 1e-9);
+        }
+}
+
+static double experts_s(const struct sbp_cluster *cluster, enum sbp_pass pass, bool grouped)
+{
+    const struct sbp_device_product product = {SBP_FP32, pass, 20, 50, 60, 1, grouped};
+    return sbp_cluster_product_s(cluster, &product);
+}
+
+static void test_experts_take_their_time(void **state)
+{
+    static const double cases[][SBP_PASSES] = {{0.8, 0.6, 0.7}, {0.8, 0, 0.7}, {0.8, 1.3, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sbp_calibration calibration;
+        struct read_back file;
+        make_calibration(&calibration);
+        add_experts(&calibration.compute, cases[i]);
+        open_file(*state, &calibration, &file);
+        for (int pass = 0; pass < SBP_PASSES; pass++) {
+            const double share = cases[i][pass] > 0 ? fmin(1, cases[i][pass]) : 1;
+            expect_near("experts", experts_s(&file.cluster, (enum sbp_pass)pass, true),
+                        experts_s(&file.cluster, (enum sbp_pass)pass, false) / share);
+        }
+        close_file(&file);
+        sbp_calibrate_free(&calibration);
+    }
+}
+
 static void test_failures_name_the_file(void **state)
 {
     struct sbp_calibration calibration;
@@ -389,6 +433,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_streams_take_their_time, make_folder, remove_folder),
         cmocka_unit_test(test_attention_of_an_unknown_peak),
         cmocka_unit_test_setup_teardown(test_gelu_takes_its_time, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_experts_take_their_time, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_failures_name_the_file, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_unreadable_is_not_written, make_folder, remove_folder),
         cmocka_unit_test(test_messages_alone),

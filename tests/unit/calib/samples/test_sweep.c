@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calib/samples/points.h"
 #include "calib/samples/sweep.h"
 #include "tests/support/unit.h"
 
@@ -205,6 +206,48 @@ static void test_attention_is_a_whole_grid(void **state)
     sbp_sweep_free(&sweep);
 }
 
+static bool has_single(const struct sbp_sample_sweep *sweep, const struct sbp_cell *grouped)
+{
+    const struct sbp_gemm_point wanted = sbp_cell_product(grouped);
+    for (int i = 0; i < sweep->count; i++) {
+        const struct sbp_gemm_point product = sbp_cell_product(&sweep->cell[i]);
+        if (sweep->cell[i].work == SBP_CELL_GEMM && sbp_cell_product_same(&product, &wanted))
+            return true;
+    }
+    return false;
+}
+
+/* Their share is formed of a single product of the same sizes, and those of a group fit beside each
+ * other where matrices lie. */
+static void test_products_of_experts_have_single_ones(void **state)
+{
+    (void)state;
+    for (int which = SBP_PRODUCTS_CPU; which <= SBP_PRODUCTS_GPU; which++) {
+        const struct sbp_sweep_options options = {1, 1, 4096, 1 << 20, (enum sbp_products)which, 0};
+        const struct sbp_product_list *list = sbp_sweep_products((enum sbp_products)which);
+        struct sbp_sample_sweep sweep = make_of(&options);
+        int64_t y_bytes = 0, a_bytes = 0, b_bytes = 0;
+        int cells[SBP_PASSES] = {0};
+        sbp_sweep_product_bytes(list, &y_bytes, &a_bytes, &b_bytes);
+        for (int i = 0; i < sweep.count; i++) {
+            const struct sbp_cell *cell = &sweep.cell[i];
+            const int64_t bytes = cell->experts * sbp_cluster_type_bytes(cell->type);
+            char name[SBP_CELL_NAME];
+            if (cell->work != SBP_CELL_GROUPED)
+                continue;
+            cells[cell->pass]++;
+            if (cell->experts < 2 || !has_single(&sweep, cell))
+                fail_msg("%s: no single product beside it", sbp_cell_name(cell, name));
+            assert_true(cell->m * cell->n * bytes <= y_bytes);
+            assert_true(cell->m * cell->k * bytes <= a_bytes);
+            assert_true(cell->k * cell->n * bytes <= b_bytes);
+        }
+        for (int pass = 0; pass < SBP_PASSES; pass++)
+            assert_in_range(cells[pass], 6, SBP_MAX_GROUPED / SBP_PASSES);
+        sbp_sweep_free(&sweep);
+    }
+}
+
 /* There is no kernel of it for GPUs; and who asks for collectives alone gets them alone. */
 static void test_where_attention_is_not_timed(void **state)
 {
@@ -231,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_orders_are_permutations_by_stage),
         cmocka_unit_test(test_pairs_meet_once),
         cmocka_unit_test(test_attention_is_a_whole_grid),
+        cmocka_unit_test(test_products_of_experts_have_single_ones),
         cmocka_unit_test(test_where_attention_is_not_timed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,9 +10,10 @@
 #include "costmodel/program/runnable.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/search_session_priv.h"
-#include "planner/validate/simplest.h"
+#include "planner/limits.h"
 #include "planner/report/price_interval.h"
 #include "planner/space/space_table.h"
+#include "planner/validate/simplest.h"
 
 static struct sbp_report_options report_options(const struct sbp_search_job *job)
 {
@@ -61,7 +62,7 @@ static enum sbp_status print_search(const struct sbp_search_job *job)
     return SBP_OK;
 }
 
-/* Looks for a simpler layout where all was open to the search. */
+/* Looks for a simpler layout where all was open to the search, in the time that it left. */
 static enum sbp_status find_simplest(const struct sbp_search_job *job, double step_s,
                                      struct sbp_simplest *simplest, struct sbp_diag *diag)
 {
@@ -70,7 +71,12 @@ static enum sbp_status find_simplest(const struct sbp_search_job *job, double st
         job->request.fix_count > 0 || job->request.given != 0 || job->outcome.stopped ||
         job->request.objective != SBP_STEP_TIME)
         return SBP_OK;
-    return sbp_simplest_find(&job->plan, step_s, job->request.memory_limit_bytes, simplest, diag);
+    const struct sbp_solver_options limits = {
+        .time_limit_s = SBP_OUTER_TIME_SHARE * job->request.solver_options.time_limit_s,
+        .stop = job->request.solver_options.stop};
+    const struct sbp_solver_options left = sbp_solver_options_left(limits, job->outcome.wall_s, 0);
+    return sbp_simplest_find(&job->plan, step_s, job->request.memory_limit_bytes, &left, simplest,
+                             diag);
 }
 
 static enum sbp_status print_simplest(const struct sbp_search_job *job, double step_s,

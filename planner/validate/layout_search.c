@@ -3,8 +3,9 @@
 #include "planner/outer/branch_and_bound.h"
 
 enum sbp_status sbp_layout_search(struct sbp_plan *plan, const struct sbp_degrees *degrees,
-                                  int64_t limit_bytes, double most_s, const atomic_int *stop,
-                                  double *step_s, struct sbp_diag *why)
+                                  int64_t limit_bytes, double most_s,
+                                  const struct sbp_solver_options *options, double *step_s,
+                                  struct sbp_diag *why)
 {
     struct sbp_degrees_plan made;
     struct sbp_pool pool = {0};
@@ -16,7 +17,7 @@ enum sbp_status sbp_layout_search(struct sbp_plan *plan, const struct sbp_degree
                                         .memory_limit_bytes = limit_bytes,
                                         .most_s = most_s,
                                         .plan_alone = true,
-                                        .solver_options.stop = stop,
+                                        .solver_options = *options,
                                         .fix = made.fix,
                                         .fix_count = made.fix_count};
     SBP_TRY(sbp_outer_search(plan, &request, 1, &plan->arena, &pool, &outcome, why));

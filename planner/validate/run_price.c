@@ -89,12 +89,13 @@ static enum sbp_status find_layout(const struct sbp_run_set *set, int run, const
                                    struct sbp_plan *plan, struct sbp_diag *diag)
 {
     struct sbp_degrees degrees = set->run[run].degrees;
+    const struct sbp_solver_options options = {.stop = stop};
     double step_s;
     SBP_TRY(set_parallel(set, plan, diag));
     if (set->run[run].counts_ends)
         SBP_TRY(share_layers(plan, &degrees, &plan->arena, diag));
     /* Memory limits nothing, for the run ran. */
-    return sbp_layout_search(plan, &degrees, INT64_MAX, 0, stop, &step_s, diag);
+    return sbp_layout_search(plan, &degrees, INT64_MAX, 0, &options, &step_s, diag);
 }
 
 /* On failure there is no plan. */

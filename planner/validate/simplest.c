@@ -6,6 +6,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/clock.h"
 #include "planner/validate/layout_search.h"
 
 #define ROUND_OFF 1e-6 /* of a step: a layout at the limit is still looked for */
@@ -42,7 +43,8 @@ static struct sbp_degrees degrees_of(const struct layout *layout, int micro_batc
 
 /* Seconds of a layout; INFINITY where it is not legal, does not fit or takes longer than most_s. */
 static enum sbp_status price(const struct sbp_plan *given, const struct sbp_degrees *degrees,
-                             int64_t limit_bytes, double most_s, double *step_s,
+                             int64_t limit_bytes, double most_s,
+                             const struct sbp_solver_options *options, double *step_s,
                              struct sbp_diag *diag)
 {
     struct cJSON *model = cJSON_Duplicate(given->workload.model_json, true);
@@ -57,23 +59,34 @@ static enum sbp_status price(const struct sbp_plan *given, const struct sbp_degr
     }
     SBP_TRY(sbp_plan_begin(model, "model", cluster, "cluster", &plan, diag));
     const enum sbp_status status =
-        sbp_layout_search(&plan, degrees, limit_bytes, most_s, NULL, step_s, &why);
+        sbp_layout_search(&plan, degrees, limit_bytes, most_s, options, step_s, &why);
     sbp_plan_free(&plan);
     if (status == SBP_NO || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED)
         return SBP_OK;
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", why.text);
 }
 
+static bool is_over(const struct sbp_solver_options *options, double elapsed_s)
+{
+    return (options->time_limit_s > 0 && elapsed_s >= options->time_limit_s) ||
+           (options->stop != NULL && *options->stop != 0);
+}
+
 enum sbp_status sbp_simplest_find(const struct sbp_plan *plan, double step_s, int64_t limit_bytes,
+                                  const struct sbp_solver_options *options,
                                   struct sbp_simplest *simplest, struct sbp_diag *diag)
 {
-    const double error = plan->workload.cluster.runtime.error;
+    const double error = plan->workload.cluster.runtime.error, start_s = sbp_clock_s();
     const double most_s = step_s * (1 + error);
     *simplest = (struct sbp_simplest){.is_found = false};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts && error > 0; i++)
         for (size_t m = 0; m < sizeof micro_batches / sizeof *micro_batches; m++) {
+            const double elapsed_s = sbp_clock_s() - start_s;
+            const struct sbp_solver_options left = sbp_solver_options_left(*options, elapsed_s, 0);
+            if (is_over(options, elapsed_s))
+                return SBP_OK;
             simplest->degrees = degrees_of(&layouts[i], micro_batches[m]);
-            SBP_TRY(price(plan, &simplest->degrees, limit_bytes, most_s * (1 + ROUND_OFF),
+            SBP_TRY(price(plan, &simplest->degrees, limit_bytes, most_s * (1 + ROUND_OFF), &left,
                           &simplest->step_s, diag));
             simplest->is_found = simplest->step_s <= most_s;
             if (simplest->is_found)

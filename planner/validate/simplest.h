@@ -17,9 +17,11 @@ struct sbp_simplest {
 };
 
 /* Prices layouts until one takes no longer than step_s (1 + error) and fits in limit_bytes of a
- * device. Nothing is found where the cluster's trainer has no known error. The plan is read only.
+ * device. Nothing is found where the cluster's trainer has no known error, nor after the limits of
+ * options. The plan is read only.
  * E_MEMORY, and what a search fails with but for layouts that are not legal. */
 enum sbp_status sbp_simplest_find(const struct sbp_plan *plan, double step_s, int64_t limit_bytes,
+                                  const struct sbp_solver_options *options,
                                   struct sbp_simplest *simplest,
                                   struct sbp_diag *diag) SBP_MUST_USE;
 /* "--tp 4 --zero 1": the degrees that differ from their defaults, as options of `sbplan price`.

@@ -9,8 +9,8 @@
  * precision there, else of the table's own type.
  *
  * Letters: T = tokens (local batch x local sequence), I, O = local input and output features,
- * B = local batch, S = sequence (never split here), H = local heads, D = head size, V = local
- * vocabulary rows, N = elements.
+ * B = local batch, S = local rows of the sequence, K = all of them, H = local heads, D = head size,
+ * V = local vocabulary rows, N = elements.
  */
 #ifndef SBP_KERNELS_KERNELS_H
 #define SBP_KERNELS_KERNELS_H
@@ -33,6 +33,13 @@
 enum sbp_adds {
     SBP_ADDS_FIRST = 1, /* weight or table: a tied weight's second use */
     SBP_ADDS_REST = 2   /* bias, positions */
+};
+
+/* Attention on queries of some rows of the sequence, and on keys and values of all of it. */
+struct sbp_attention_context {
+    const struct sbp_digits *rows; /* which rows of the sequence (K) the queries (S) are */
+    const void *keys;              /* (B,K,H,2,D) keys and values */
+    void *key_gradients; /* (B,K,H,2,D) theirs, by the local queries: backward writes them */
 };
 
 /* Pointers to reals are void *: the table's type says what they hold. */
@@ -111,13 +118,17 @@ struct sbp_kernels {
                                int64_t in, int64_t position_rows,
                                const struct sbp_digits *vocabulary, unsigned adds);
 
-    /* qkv(B,S,H,3,D) -> y(B,S,H,D). saved: B*H*S*S probabilities or, of flash attention, B*H*S
-     * log-sum-exps (wide); scratch: sbp_attention_scratch_elements (base/math/numeric.h), which
-     * kernels of 16 bits do not touch. */
+    /* qkv(B,S,H,3,D) -> y(B,S,H,D). saved: B*H*S*K probabilities or, of flash attention, B*H*S
+     * log-sum-exps (wide); scratch: sbp_attention_scratch_elements (base/math/numeric.h) of a
+     * sequence of K, which kernels of 16 bits do not touch. Without a context (NULL) the sequence
+     * is whole, K = S. With one, keys and values of qkv are not read, and their gradients in dqkv
+     * are 0. */
     void (*attention_forward)(void *y, void *saved, void *scratch, const void *qkv,
+                              const struct sbp_attention_context *context,
                               const struct sbp_attention_shape *shape);
     void (*attention_backward)(void *dqkv, void *scratch, const void *dy, const void *qkv,
                                const void *y, const void *saved,
+                               const struct sbp_attention_context *context,
                                const struct sbp_attention_shape *shape);
 
     /* Softmax cross-entropy over a vocabulary of which V rows are local; entries whose global index

@@ -222,7 +222,8 @@ static struct sbp_attention_shape shape_of(const struct sbp_attention_point *poi
 static void attend_forward(struct attention *at, const struct sbp_attention_shape *shape)
 {
     at->saved_shape = *shape;
-    sbp_kernels_cpu(SBP_F32)->attention_forward(at->y, at->saved, at->scratch, at->qkv, shape);
+    sbp_kernels_cpu(SBP_F32)->attention_forward(at->y, at->saved, at->scratch, at->qkv, NULL,
+                                                shape);
 }
 
 static void attend(struct sbp_compute *compute, const struct sbp_cell *cell)
@@ -233,7 +234,7 @@ static void attend(struct sbp_compute *compute, const struct sbp_cell *cell)
         attend_forward(at, &shape);
     else
         sbp_kernels_cpu(SBP_F32)->attention_backward(at->dqkv, at->scratch, at->dy, at->qkv, at->y,
-                                                     at->saved, &shape);
+                                                     at->saved, NULL, &shape);
 }
 
 /* Products go on to other matrices. A backward pass of attention needs what a forward pass of its

@@ -132,7 +132,8 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
     /* Rotates queries and keys in place, by angles that every device knows: free. */
     [SBP_OP_ROTARY] = {.follows = true, .in_place = true, ENTRY("rotary", 1, 0, LINEARLY)},
     /* Context: queries split by sequence, keys and values gathered or passed round a ring inside
-     * the operator (sbp_op_inner); spare here, where plans are to run. */
+     * the operator (sbp_op_inner); spare here, where heads have as many keys as queries and are
+     * split at less cost. */
     [SBP_OP_ATTENTION] =
         {.runs = true,
          ENTRY("attention", 1, 0, BY_BATCH, FEATURES("head"),

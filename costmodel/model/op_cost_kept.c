@@ -118,10 +118,12 @@ double sbp_op_scratch_elements(const struct sbp_graph *graph, int op,
                                                   .head_size = node->attention.value_size,
                                                   .causal = node->attention.causal,
                                                   .kind = node->attention.kind};
-        /* Gathered, or one block here and one on its way; gradients likewise. */
-        const double blocks = ways <= 1 ? 0 : node->attention.ring ? 2 : ways;
+        /* As gathered and in order, the gradients then in place of what was gathered; or one block
+         * here and one on its way, gradients likewise. */
+        const double ring = backward ? 4 : 2;
+        const double blocks = ways <= 1 ? 0 : node->attention.ring ? ring : 2 * ways;
         return (double)sbp_attention_scratch_elements(&shape) +
-               (backward ? 2 : 1) * blocks * sbp_op_own_keys(node, &sizes);
+               blocks * sbp_op_own_keys(node, &sizes);
     }
     case SBP_OP_MOE:
         return (backward ? 2 : 1) * sbp_op_slots(node, &sizes) * sizes.weight[1][1];

@@ -253,6 +253,8 @@ enum {
  * logits in it, IN of all that follows, forward 1 has WORK2 = exponentials, backward 0 writes WORK
  * = their gradient and WORK2 = the wide logits', and backward 1 converts that to OUT. Attention:
  * OUT = y, SAVED = what backward needs, WORK = scratch; backward: OUT = gradient of IN, SAVED2 = y.
+ * Where its queries are split by sequence, INNER gathers keys and values of IN into the same WORK
+ * before each pass, and sums their gradients there into OUT, the gradient of IN, after backward.
  * Products with weights (linear, conv2d, moe, summa_linear, custom): backward 0 writes OUT = input
  * gradient, 1 writes DW from IN and DY. Dropout: SAVED = mask. Backward with instr.factor == 1 adds
  * to DW instead of writing it (the second use of a tied weight). Where the box of an instruction's

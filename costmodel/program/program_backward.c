@@ -195,6 +195,7 @@ static enum sbp_status backward_inputs(struct sbp_compiler *c, int op, int dy, b
         backward.gradient = gradient;
     }
     SBP_TRY(add_backward(c, op, &backward));
+    SBP_TRY(sbp_emit_inner_sums(c, op, work, dx[0]));
     SBP_TRY(give_gradients(c, op, dx));
     return with_weights ? sbp_program_close_gradients(c, op) : SBP_OK;
 }

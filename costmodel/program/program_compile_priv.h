@@ -88,9 +88,13 @@ enum sbp_status sbp_emit_boxing(struct sbp_compiler *c, int op, int tensor,
 /* An in-place all-reduce inside an operator or of a scalar; nothing for an empty group. */
 enum sbp_status sbp_emit_reduce(struct sbp_compiler *c, int op, sbp_axes axes, int buffer,
                                 int reduction, enum sbp_cause cause) SBP_MUST_USE;
-/* The collectives inside an operator in a pass; they work on `scratch` where there is one. */
+/* The collectives inside an operator in a pass, ahead of it, but for those that sum what it
+ * computes; they work on `scratch` where there is one. */
 enum sbp_status sbp_emit_inner(struct sbp_compiler *c, int op, enum sbp_pass pass,
                                int scratch) SBP_MUST_USE;
+/* Those, behind the gradients of the inputs, the first of which is `dx`. */
+enum sbp_status sbp_emit_inner_sums(struct sbp_compiler *c, int op, int scratch,
+                                    int dx) SBP_MUST_USE;
 /* Tokens of the block of an activation in a distribution. */
 int64_t sbp_emit_tokens(const struct sbp_compiler *c, int tensor, const struct sbp_dist *dist);
 struct sbp_factor sbp_emit_factor(const struct sbp_compiler *c, int op);

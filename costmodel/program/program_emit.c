@@ -213,24 +213,48 @@ static sbp_axes axes_of_roles(const struct sbp_compiler *c, int op, unsigned rol
     return axes;
 }
 
-enum sbp_status sbp_emit_inner(struct sbp_compiler *c, int op, enum sbp_pass pass, int scratch)
+/* Whether a collective sums what the pass computes. */
+static bool is_result(const struct sbp_op_inner *inner)
+{
+    return inner->kind == SBP_REDUCE_SCATTER;
+}
+
+static enum sbp_status add_inner(struct sbp_compiler *c, int op, const struct sbp_op_inner *inner,
+                                 int scratch, int packed)
+{
+    struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_INNER, op, 0);
+    if (instr == NULL)
+        return SBP_E_MEMORY;
+    instr->box.kind = inner->kind;
+    instr->box.axes = axes_of_roles(c, op, inner->roles);
+    instr->inner_elements = inner->elements;
+    instr->times = inner->count;
+    instr->statistic = inner->statistic;
+    instr->cause = inner->scalar ? SBP_CAUSE_SCALAR : SBP_CAUSE_OPERATOR;
+    instr->buffer[SBP_AT_WORK] = scratch;
+    if (c->graph->op[op].kind == SBP_OP_ATTENTION)
+        instr->buffer[is_result(inner) ? SBP_AT_OUT : SBP_AT_IN] = packed;
+    return SBP_OK;
+}
+
+static enum sbp_status emit_inner(struct sbp_compiler *c, int op, enum sbp_pass pass, bool results,
+                                  int scratch, int packed)
 {
     const struct sbp_factor factor = sbp_emit_factor(c, op);
     struct sbp_op_inner inner[SBP_MAX_INNER];
     const int count = sbp_op_inner(c->graph, op, &factor, inner);
-    for (int i = 0; i < count; i++) {
-        if (inner[i].pass != pass)
-            continue;
-        struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_INNER, op, 0);
-        if (instr == NULL)
-            return SBP_E_MEMORY;
-        instr->box.kind = inner[i].kind;
-        instr->box.axes = axes_of_roles(c, op, inner[i].roles);
-        instr->inner_elements = inner[i].elements;
-        instr->times = inner[i].count;
-        instr->statistic = inner[i].statistic;
-        instr->cause = inner[i].scalar ? SBP_CAUSE_SCALAR : SBP_CAUSE_OPERATOR;
-        instr->buffer[SBP_AT_WORK] = scratch;
-    }
+    for (int i = 0; i < count; i++)
+        if (inner[i].pass == pass && is_result(&inner[i]) == results)
+            SBP_TRY(add_inner(c, op, &inner[i], scratch, packed));
     return SBP_OK;
+}
+
+enum sbp_status sbp_emit_inner(struct sbp_compiler *c, int op, enum sbp_pass pass, int scratch)
+{
+    return emit_inner(c, op, pass, false, scratch, c->input[op][0]);
+}
+
+enum sbp_status sbp_emit_inner_sums(struct sbp_compiler *c, int op, int scratch, int dx)
+{
+    return emit_inner(c, op, SBP_PASS_INPUT_GRADIENT, true, scratch, dx);
 }

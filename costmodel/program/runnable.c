@@ -23,22 +23,10 @@ static const char *operators_that_run(char *text, size_t size)
     return text;
 }
 
-/* Repeated work and surviving partial sums need nothing of an operator. A spare role that splits
- * needs collectives inside the operator, which the executor lacks. */
-bool sbp_runnable_role(const struct sbp_role *role)
+/* Keys and values are gathered: kernels take no blocks of them as a ring passes them on. */
+bool sbp_runnable_role(const struct sbp_op_node *node, int role)
 {
-    return !role->spare || role->output.kind != SBP_SPLIT;
-}
-
-static const char *roles_that_run(const struct sbp_op_entry *entry, char *text, size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (int r = 0; r < entry->role_count; r++)
-        if (sbp_runnable_role(&entry->role[r]) && used < size)
-            used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "",
-                                     entry->role[r].name);
-    return text;
+    return !node->attention.ring || role != sbp_op_role(node->entry, "context");
 }
 
 static enum sbp_status check_op(const struct sbp_graph *graph, int op, struct sbp_diag *diag)
@@ -64,16 +52,12 @@ static enum sbp_status check_axis(const struct sbp_graph *graph,
                                   const struct sbp_strategy *strategy, int op, int axis,
                                   struct sbp_diag *diag)
 {
-    const struct sbp_op_node *node = &graph->op[op];
-    const int r = sbp_strategy_role(graph, strategy, op, axis);
-    char what[96], legal[160], list[128];
-    if (r >= 0 && !sbp_runnable_role(&node->entry->role[r])) {
-        (void)snprintf(what, sizeof what, "role %s on axis %d", node->entry->role[r].name, axis);
-        (void)snprintf(legal, sizeof legal, "legal are %s",
-                       roles_that_run(node->entry, list, sizeof list));
-        return refuse(diag, node->name, what, legal);
-    }
-    return SBP_OK;
+    const int role = sbp_strategy_role(graph, strategy, op, axis);
+    char what[96];
+    if (role < 0 || sbp_runnable_role(&graph->op[op], role))
+        return SBP_OK;
+    (void)snprintf(what, sizeof what, "role context on axis %d, by a ring", axis);
+    return refuse(diag, graph->op[op].name, what, "context \"gather\" is legal, or another role");
 }
 
 static enum sbp_status check_parallel(const struct sbp_graph *graph,

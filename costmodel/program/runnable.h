@@ -1,9 +1,8 @@
 /* Whether the executor can run a plan. Plans that it cannot run are still searched and priced.
  *
  * It runs stages, of several chunks, too, under every schedule, micro-batches, states shared out by
- * ZeRO or in host memory, and recomputation; operators that it has kernels for, in roles that split
- * something or go on with partial sums, wherever activations rest. The check comes before any
- * allocation.
+ * ZeRO or in host memory, and recomputation; operators that it has kernels for, in all their roles,
+ * wherever activations rest. The check comes before any allocation.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_RUNNABLE_H
 #define SBP_COSTMODEL_PROGRAM_RUNNABLE_H
@@ -11,8 +10,8 @@
 #include "costmodel/program/parallel.h"
 #include "costmodel/program/strategy.h"
 
-/* Whether operators of an entry run in a role of it. */
-bool sbp_runnable_role(const struct sbp_role *role);
+/* Whether an operator that has kernels runs in a role of its own. */
+bool sbp_runnable_role(const struct sbp_op_node *node, int role);
 
 /* Whether some strategy of a model and a cut can run. Fails as the next one. */
 enum sbp_status sbp_runnable_begin(const struct sbp_graph *graph,

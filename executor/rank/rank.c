@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "executor/rank/boxing_run_priv.h"
+#include "executor/rank/context_run_priv.h"
 #include "executor/rank/rank_ops_priv.h"
 #include "executor/rank/rank_states.h"
 
@@ -179,6 +180,13 @@ static enum sbp_status run_stage_sum(struct sbp_rank *rank, const struct sbp_ins
     return sbp_channel_exchange(rank->channel, &exchange, diag);
 }
 
+static enum sbp_status run_inner(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                 struct sbp_diag *diag)
+{
+    return (instr->cause == SBP_CAUSE_OPERATOR ? sbp_rank_share_context
+                                               : run_stage_sum)(rank, instr, diag);
+}
+
 static enum sbp_status run_gather(struct sbp_rank *rank, const struct sbp_instr *instr,
                                   struct sbp_diag *diag)
 {
@@ -333,7 +341,7 @@ enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *
         [SBP_INSTR_BACKWARD] = sbp_rank_backward,
         [SBP_INSTR_BOX] = run_box,
         [SBP_INSTR_REDUCE] = run_reduce,
-        [SBP_INSTR_INNER] = run_stage_sum,
+        [SBP_INSTR_INNER] = run_inner,
         [SBP_INSTR_SEND] = run_send,
         [SBP_INSTR_RECEIVE] = run_receive,
         [SBP_INSTR_GATHER] = run_gather,

@@ -2,6 +2,8 @@
 
 #include <stddef.h>
 
+#include "executor/rank/context_run_priv.h"
+
 typedef void (*run_op)(struct sbp_rank *rank, const struct sbp_instr *instr);
 
 static const struct sbp_op_node *node_of(const struct sbp_rank *rank, const struct sbp_instr *instr)
@@ -207,18 +209,24 @@ static struct sbp_attention_shape attention_shape(const struct sbp_rank *rank,
 static void attention_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     const struct sbp_attention_shape shape = attention_shape(rank, instr);
+    struct sbp_rank_context at;
+    const bool has_context = sbp_rank_find_context(rank, instr, &at);
     rank->kernels->attention_forward(
         operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_SAVED),
-        operand(rank, instr, SBP_AT_WORK), operand(rank, instr, SBP_AT_IN), &shape);
+        operand(rank, instr, SBP_AT_WORK), operand(rank, instr, SBP_AT_IN),
+        has_context ? &at.context : NULL, &shape);
 }
 
 static void attention_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     const struct sbp_attention_shape shape = attention_shape(rank, instr);
+    struct sbp_rank_context at;
+    const bool has_context = sbp_rank_find_context(rank, instr, &at);
     rank->kernels->attention_backward(
         operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_WORK),
         operand(rank, instr, SBP_AT_DY), operand(rank, instr, SBP_AT_IN),
-        operand(rank, instr, SBP_AT_SAVED2), operand(rank, instr, SBP_AT_SAVED), &shape);
+        operand(rank, instr, SBP_AT_SAVED2), operand(rank, instr, SBP_AT_SAVED),
+        has_context ? &at.context : NULL, &shape);
 }
 
 static void add_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
@@ -286,10 +294,10 @@ static int64_t largest_side(const struct sbp_rank *rank, const struct sbp_instr 
     if (kind != SBP_OP_LINEAR && kind != SBP_OP_ATTENTION)
         return 0;
     const struct sbp_buffer *in = buffer_of(rank, instr, SBP_AT_IN);
-    const int64_t sides[] = {kind == SBP_OP_LINEAR ? sbp_rank_tokens(rank, instr, SBP_AT_IN)
-                                                   : local_size(rank, in, SBP_DIM_SEQUENCE),
-                             sbp_rank_features(rank, instr, SBP_AT_IN),
-                             sbp_rank_features(rank, instr, SBP_AT_OUT)};
+    const int64_t sequence = rank->program->graph->tensor[in->tensor].shape.size[SBP_DIM_SEQUENCE];
+    const int64_t sides[] = {
+        kind == SBP_OP_LINEAR ? sbp_rank_tokens(rank, instr, SBP_AT_IN) : sequence,
+        sbp_rank_features(rank, instr, SBP_AT_IN), sbp_rank_features(rank, instr, SBP_AT_OUT)};
     int64_t largest = 0;
     for (int i = 0; i < 3; i++)
         largest = sides[i] > largest ? sides[i] : largest;

@@ -29,7 +29,8 @@ static bool is_forward(const struct sbp_instr *instr)
 
 static bool is_backward(const struct sbp_instr *instr)
 {
-    return instr->kind == SBP_INSTR_BACKWARD || instr->kind == SBP_INSTR_ADD_GRADIENT ||
+    return instr->kind == SBP_INSTR_BACKWARD || instr->kind == SBP_INSTR_INNER ||
+           instr->kind == SBP_INSTR_ADD_GRADIENT ||
            (instr->kind == SBP_INSTR_BOX && instr->cause == SBP_CAUSE_ACTIVATION_GRADIENT);
 }
 

@@ -5,63 +5,55 @@
  * their log-sum-exp, out of which backward recomputes the probabilities (Dao et al., 2022,
  * algorithms 1 and 4). Tiles that the causal mask hides as a whole are never formed.
  */
+#include "kernels/cpu/attention_priv.h"
 #include "kernels/cpu/gemm_priv.h"
 #include "kernels/cpu/rows_priv.h"
 
 #if !STORES_HALF /* attention_half.c */
 
-/* One head of one sequence: q, k, v and their gradients have rows `qkv_stride` apart, y (forward
- * writes it, backward reads it as `output`) and dy `y_stride`. What a direction does not need is
- * NULL. */
+/* One head of one sequence: q and dq have rows `q_stride` apart, k, v and their gradients
+ * `k_stride`, y (forward writes it, backward reads it as `output`) and dy `y_stride`. What a
+ * direction does not need is NULL. */
 struct head {
     const real *q, *k, *v, *dy, *output;
     real *y, *dq, *dk, *dv;
-    int64_t qkv_stride, y_stride, size, sequence;
+    int64_t q_stride, k_stride, y_stride, size;
+    struct cpu_queries queries;
     bool causal;
     real scale;
 };
 
 /* Rows are queries, columns keys; a tile of scores is stored with `stride` between rows. */
 struct tile {
-    int64_t row, rows, column, columns, stride;
+    int64_t row, rows, place; /* its first query's, in the sequence */
+    int64_t column, columns, stride;
 };
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-/* One past the last key that any of the tile's queries sees. */
-static int64_t key_end(const struct head *head, int64_t row, int64_t rows)
-{
-    return head->causal ? row + rows : head->sequence;
-}
 
 /* How many of the tile's columns query `i` of the tile sees: its first ones. */
 static int64_t visible(const struct head *head, const struct tile *tile, int64_t i)
 {
-    return head->causal ? least(tile->columns, tile->row + i + 1 - tile->column) : tile->columns;
+    return head->causal ? cpu_visible(tile->place + i, tile->column, tile->columns) : tile->columns;
 }
 
 static struct tile query_tile(const struct head *head, int64_t row)
 {
-    const int64_t rows = least(SBP_ATTENTION_TILE, head->sequence - row);
-    return (struct tile){row, rows, 0, key_end(head, row, rows), head->sequence};
+    const int64_t rows = cpu_query_rows(&head->queries, row);
+    const int64_t place = cpu_query_place(&head->queries, row), keys = head->queries.keys;
+    return (struct tile){row, rows, place, 0, head->causal ? place + rows : keys, keys};
 }
 
 static struct tile key_tile(const struct tile *queries, int64_t column)
 {
-    const int64_t columns = least(SBP_ATTENTION_TILE, queries->columns - column);
-    return (struct tile){queries->row, queries->rows, column, columns, columns};
+    const int64_t columns = cpu_least(SBP_ATTENTION_TILE, queries->columns - column);
+    return (struct tile){queries->row, queries->rows, queries->place, column, columns, columns};
 }
 
 /* scores = scale q k^T, masked entries included. */
 static void tile_scores(real *scores, const struct head *head, const struct tile *tile)
 {
-    const int64_t stride = head->qkv_stride;
-    cpu_gemm(scores, tile->stride, cpu_plain(head->q + tile->row * stride, stride),
-             cpu_transposed(head->k + tile->column * stride, stride), tile->rows, tile->columns,
-             head->size, head->scale, 0);
+    cpu_gemm(scores, tile->stride, cpu_plain(head->q + tile->row * head->q_stride, head->q_stride),
+             cpu_transposed(head->k + tile->column * head->k_stride, head->k_stride), tile->rows,
+             tile->columns, head->size, head->scale, 0);
 }
 
 /* y += weights v over the tile, or y = weights v. */
@@ -69,7 +61,7 @@ static void tile_output(const struct head *head, const real *weights, const stru
                         bool accumulate)
 {
     cpu_gemm(head->y + tile->row * head->y_stride, head->y_stride, cpu_plain(weights, tile->stride),
-             cpu_plain(head->v + tile->column * head->qkv_stride, head->qkv_stride), tile->rows,
+             cpu_plain(head->v + tile->column * head->k_stride, head->k_stride), tile->rows,
              head->size, tile->columns, 1, accumulate ? 1 : 0);
 }
 
@@ -87,15 +79,17 @@ static void scale_row(real *row, int64_t n, real factor)
 
 static void forward_materialised(const struct head *head, real *probabilities)
 {
-    for (int64_t row = 0; row < head->sequence; row += SBP_ATTENTION_TILE) {
-        const struct tile tile = query_tile(head, row);
-        real *scores = probabilities + row * head->sequence;
+    const int64_t keys = head->queries.keys;
+    struct tile tile;
+    for (int64_t row = 0; row < head->queries.rows; row += tile.rows) {
+        real *scores = probabilities + row * keys;
+        tile = query_tile(head, row);
         tile_scores(scores, head, &tile);
         for (int64_t i = 0; i < tile.rows; i++) {
             real *at = scores + i * tile.stride;
             const int64_t seen = visible(head, &tile, i);
             const real largest = CPU(row_maximum)(at, seen, -(real)INFINITY);
-            exponentiate(at, seen, head->sequence, largest);
+            exponentiate(at, seen, keys, largest);
             scale_row(at, seen, (real)(1 / CPU(row_sum)(at, seen)));
         }
         tile_output(head, scores, &tile, false);
@@ -123,10 +117,11 @@ static void rescale_rows(const struct head *head, const struct tile *tile, real 
 /* scratch: one score tile, then each row's maximum and sum. */
 static void forward_flash(const struct head *head, real *log_sums, real *scratch)
 {
-    const int64_t side = least(SBP_ATTENTION_TILE, head->sequence);
+    const int64_t side = cpu_least(SBP_ATTENTION_TILE, head->queries.keys);
     real *scores = scratch, *maximum = scores + side * side, *sum = maximum + side;
-    for (int64_t row = 0; row < head->sequence; row += SBP_ATTENTION_TILE) {
-        const struct tile queries = query_tile(head, row);
+    struct tile queries;
+    for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
+        queries = query_tile(head, row);
         for (int64_t i = 0; i < queries.rows; i++) {
             maximum[i] = -(real)INFINITY;
             sum[i] = 0;
@@ -179,38 +174,43 @@ static void score_gradients(real *restrict ds, const real *restrict p, const rea
 static void backward_tile(const struct head *head, const struct tile *tile, const real *p, real *ds,
                           const real *inner)
 {
-    const int64_t stride = head->qkv_stride, columns = tile->columns;
-    const int64_t queries = tile->row * stride, keys = tile->column * stride;
+    const int64_t columns = tile->columns, keys = tile->column * head->k_stride;
+    const int64_t queries = tile->row * head->q_stride;
     const real *dy = head->dy + tile->row * head->y_stride;
-    cpu_gemm(head->dv + keys, stride, cpu_transposed(p, tile->stride),
+    cpu_gemm(head->dv + keys, head->k_stride, cpu_transposed(p, tile->stride),
              cpu_plain(dy, head->y_stride), columns, head->size, tile->rows, 1, 1);
-    cpu_gemm(ds, columns, cpu_plain(dy, head->y_stride), cpu_transposed(head->v + keys, stride),
-             tile->rows, columns, head->size, 1, 0);
+    cpu_gemm(ds, columns, cpu_plain(dy, head->y_stride),
+             cpu_transposed(head->v + keys, head->k_stride), tile->rows, columns, head->size, 1, 0);
     score_gradients(ds, p, inner, tile);
-    cpu_gemm(head->dq + queries, stride, cpu_plain(ds, columns), cpu_plain(head->k + keys, stride),
-             tile->rows, head->size, columns, head->scale, 1);
-    cpu_gemm(head->dk + keys, stride, cpu_transposed(ds, columns),
-             cpu_plain(head->q + queries, stride), columns, head->size, tile->rows, head->scale, 1);
+    cpu_gemm(head->dq + queries, head->q_stride, cpu_plain(ds, columns),
+             cpu_plain(head->k + keys, head->k_stride), tile->rows, head->size, columns,
+             head->scale, 1);
+    cpu_gemm(head->dk + keys, head->k_stride, cpu_transposed(ds, columns),
+             cpu_plain(head->q + queries, head->q_stride), columns, head->size, tile->rows,
+             head->scale, 1);
 }
 
 /* scratch: a number a row, then the score gradients of a tile. */
 static void backward_materialised(const struct head *head, const real *probabilities, real *scratch)
 {
-    real *inner = scratch, *ds = inner + least(SBP_ATTENTION_TILE, head->sequence);
-    for (int64_t row = 0; row < head->sequence; row += SBP_ATTENTION_TILE) {
-        const struct tile tile = query_tile(head, row);
+    const int64_t keys = head->queries.keys;
+    real *inner = scratch, *ds = inner + cpu_least(SBP_ATTENTION_TILE, keys);
+    struct tile tile;
+    for (int64_t row = 0; row < head->queries.rows; row += tile.rows) {
+        tile = query_tile(head, row);
         row_terms(inner, head, &tile);
-        backward_tile(head, &tile, probabilities + row * head->sequence, ds, inner);
+        backward_tile(head, &tile, probabilities + row * keys, ds, inner);
     }
 }
 
 /* scratch: a number a row, then a tile of probabilities and one of score gradients. */
 static void backward_flash(const struct head *head, const real *log_sums, real *scratch)
 {
-    const int64_t side = least(SBP_ATTENTION_TILE, head->sequence);
+    const int64_t side = cpu_least(SBP_ATTENTION_TILE, head->queries.keys);
     real *inner = scratch, *p = inner + side, *ds = p + side * side;
-    for (int64_t row = 0; row < head->sequence; row += SBP_ATTENTION_TILE) {
-        const struct tile queries = query_tile(head, row);
+    struct tile queries;
+    for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
+        queries = query_tile(head, row);
         row_terms(inner, head, &queries);
         for (int64_t column = 0; column < queries.columns; column += SBP_ATTENTION_TILE) {
             const struct tile tile = key_tile(&queries, column);
@@ -220,41 +220,33 @@ static void backward_flash(const struct head *head, const real *log_sums, real *
     }
 }
 
-/* Offsets of head `index` (batch-major) in qkv(B,S,H,3,D) and y(B,S,H,D), and what all heads
- * share. */
-static struct head locate_head(const struct sbp_attention_shape *shape, int64_t index,
-                               const real *qkv, int64_t *qkv_at, int64_t *y_at)
+/* Head `index` (batch-major) and where it lies: the same offsets hold for gradients. */
+static struct head head_of(const struct cpu_attention *attention, int64_t index,
+                           struct cpu_head_at *at)
 {
-    const int64_t size = shape->head_size, y_stride = shape->heads * size;
-    const int64_t batch = index / shape->heads, column = index % shape->heads * size;
-    *y_at = batch * shape->sequence * y_stride + column;
-    *qkv_at = 3 * *y_at; /* both are (B,S,H,.,D): qkv has three times as much of each */
-    qkv += *qkv_at;
-    return (struct head){.q = qkv,
-                         .k = qkv + size,
-                         .v = qkv + 2 * size,
-                         .qkv_stride = 3 * y_stride,
-                         .y_stride = y_stride,
-                         .size = size,
-                         .sequence = shape->sequence,
-                         .causal = shape->causal,
-                         .scale = (real)(1 / sqrt((double)size))};
-}
-
-/* Elements that one head saves. */
-static int64_t saved_stride(const struct sbp_attention_shape *shape)
-{
-    return shape->sequence * (shape->kind == SBP_ATTENTION_FLASH ? 1 : shape->sequence);
+    *at = cpu_head_at(attention, index);
+    return (struct head){.q = (const real *)attention->q + at->q,
+                         .k = (const real *)attention->k + at->k,
+                         .v = (const real *)attention->k + at->v,
+                         .q_stride = attention->q_stride,
+                         .k_stride = attention->k_stride,
+                         .y_stride = attention->y_stride,
+                         .size = attention->shape->head_size,
+                         .queries = attention->queries,
+                         .causal = attention->shape->causal,
+                         .scale = (real)(1 / sqrt((double)attention->shape->head_size))};
 }
 
 void CPU(attention_forward)(void *y, void *saved, void *scratch, const void *qkv,
+                            const struct sbp_attention_context *context,
                             const struct sbp_attention_shape *shape)
 {
+    const struct cpu_attention attention = cpu_attention_of(shape, qkv, context);
     for (int64_t i = 0; i < shape->batch * shape->heads; i++) {
-        int64_t qkv_at, y_at;
-        struct head head = locate_head(shape, i, qkv, &qkv_at, &y_at);
-        head.y = (real *)y + y_at;
-        real *kept = (real *)saved + i * saved_stride(shape);
+        struct cpu_head_at at;
+        struct head head = head_of(&attention, i, &at);
+        head.y = (real *)y + at.y;
+        real *kept = (real *)saved + at.saved;
         if (shape->kind == SBP_ATTENTION_FLASH)
             forward_flash(&head, kept, scratch);
         else
@@ -264,19 +256,24 @@ void CPU(attention_forward)(void *y, void *saved, void *scratch, const void *qkv
 
 void CPU(attention_backward)(void *dqkv, void *scratch, const void *dy, const void *qkv,
                              const void *y, const void *saved,
+                             const struct sbp_attention_context *context,
                              const struct sbp_attention_shape *shape)
 {
+    const struct cpu_attention attention = cpu_attention_of(shape, qkv, context);
     const int64_t heads = shape->batch * shape->heads;
+    real *const dk = context == NULL ? dqkv : context->key_gradients;
     CPU(zero)(dqkv, 3 * heads * shape->sequence * shape->head_size);
+    if (context != NULL)
+        CPU(zero)(dk, 2 * heads * attention.queries.keys * shape->head_size);
     for (int64_t i = 0; i < heads; i++) {
-        int64_t qkv_at, y_at;
-        struct head head = locate_head(shape, i, qkv, &qkv_at, &y_at);
-        head.dy = (const real *)dy + y_at;
-        head.output = (const real *)y + y_at;
-        head.dq = (real *)dqkv + qkv_at;
-        head.dk = head.dq + shape->head_size;
-        head.dv = head.dk + shape->head_size;
-        const real *kept = (const real *)saved + i * saved_stride(shape);
+        struct cpu_head_at at;
+        struct head head = head_of(&attention, i, &at);
+        head.dy = (const real *)dy + at.y;
+        head.output = (const real *)y + at.y;
+        head.dq = (real *)dqkv + at.q;
+        head.dk = dk + at.k;
+        head.dv = dk + at.v;
+        const real *kept = (const real *)saved + at.saved;
         if (shape->kind == SBP_ATTENTION_FLASH)
             backward_flash(&head, kept, scratch);
         else

@@ -8,6 +8,7 @@
  * attention keeps the probabilities, rounded, and flash attention the log-sum-exps. Features are
  * worked on FEATURES at a time, so that tiles on the stack have one size.
  */
+#include "kernels/cpu/attention_priv.h"
 #include "kernels/cpu/gemm_priv.h"
 #include "kernels/cpu/rows_priv.h"
 
@@ -15,45 +16,44 @@
 
 enum { TILE = SBP_ATTENTION_TILE, FEATURES = 256 };
 
-/* One head of one sequence: q, k, v and their gradients have rows `qkv_stride` apart, y and dy
- * `y_stride`. What a direction does not need is NULL. */
+/* One head of one sequence: q and dq have rows `q_stride` apart, k, v and their gradients
+ * `k_stride`, y and dy `y_stride`. What a direction does not need is NULL. */
 struct head {
     const stored *q, *k, *v, *dy, *output;
     stored *y, *dq, *dk, *dv;
-    int64_t qkv_stride, y_stride, size, sequence;
+    int64_t q_stride, k_stride, y_stride, size;
+    struct cpu_queries queries;
     bool causal;
     real scale;
-    stored *probabilities; /* (S,S), or NULL: */
+    stored *probabilities; /* (S,K), or NULL: */
     real *log_sums;        /* (S), of flash attention */
 };
 
 /* Rows are queries, columns keys; rows of a tile's values are TILE apart. */
 struct tile {
-    int64_t row, rows, column, columns;
+    int64_t row, rows, place; /* its first query's, in the sequence */
+    int64_t column, columns;
 };
 
-static int64_t least(int64_t a, int64_t b)
+/* The tile of queries that begins with a row, and all keys that any of them sees. */
+static struct tile query_tile(const struct head *head, int64_t row)
 {
-    return a < b ? a : b;
-}
-
-/* One past the last key that any of the tile's queries sees. */
-static int64_t key_end(const struct head *head, int64_t row)
-{
-    return head->causal ? least(row + TILE, head->sequence) : head->sequence;
+    const int64_t rows = cpu_query_rows(&head->queries, row);
+    const int64_t place = cpu_query_place(&head->queries, row);
+    return (struct tile){row, rows, place, 0, head->causal ? place + rows : head->queries.keys};
 }
 
 /* The keys of a tile go no further than its queries see. */
-static struct tile tile_at(const struct head *head, int64_t row, int64_t column)
+static struct tile key_tile(const struct tile *queries, int64_t column)
 {
-    return (struct tile){row, least(TILE, head->sequence - row), column,
-                         least(TILE, key_end(head, row) - column)};
+    return (struct tile){queries->row, queries->rows, queries->place, column,
+                         cpu_least(TILE, queries->columns - column)};
 }
 
 /* How many of the tile's columns query `i` of the tile sees: its first ones. */
 static int64_t visible(const struct head *head, const struct tile *tile, int64_t i)
 {
-    return head->causal ? least(tile->columns, tile->row + i + 1 - tile->column) : tile->columns;
+    return head->causal ? cpu_visible(tile->place + i, tile->column, tile->columns) : tile->columns;
 }
 
 static void load_rows(real *to, const stored *from, int64_t stride, int64_t rows, int64_t width)
@@ -76,7 +76,7 @@ static void multiply_rows(real *of, const struct tile *tile, const stored *a, in
 {
     real left[TILE * FEATURES], right[TILE * FEATURES];
     for (int64_t first = 0; first < size; first += FEATURES) {
-        const int64_t width = least(FEATURES, size - first);
+        const int64_t width = cpu_least(FEATURES, size - first);
         load_rows(left, a + first, a_stride, tile->rows, width);
         load_rows(right, b + first, b_stride, tile->columns, width);
         cpu_gemm(of, TILE, cpu_plain(left, width), cpu_transposed(right, width), tile->rows,
@@ -95,9 +95,8 @@ static void add_weighted(real *sum, int64_t rows, struct cpu_matrix weights, con
 
 static void form_scores(real *scores, const struct head *head, const struct tile *tile)
 {
-    const int64_t stride = head->qkv_stride;
-    multiply_rows(scores, tile, head->q + tile->row * stride, stride,
-                  head->k + tile->column * stride, stride, head->size, head->scale);
+    multiply_rows(scores, tile, head->q + tile->row * head->q_stride, head->q_stride,
+                  head->k + tile->column * head->k_stride, head->k_stride, head->size, head->scale);
 }
 
 SBP_SIMD_WIDE
@@ -127,8 +126,8 @@ static void recall_probabilities(real *p, const struct head *head, const struct 
     }
     for (int64_t i = 0; i < tile->rows; i++)
         CPU(to_wide)
-        (p + i * TILE, head->probabilities + (tile->row + i) * head->sequence + tile->column,
-         tile->columns);
+    (p + i * TILE, head->probabilities + (tile->row + i) * head->queries.keys + tile->column,
+     tile->columns);
 }
 
 /* ---- forward -------------------------------------------------------------------------------- */
@@ -149,19 +148,19 @@ static void add_row(const real *row, int64_t n, real *maximum, double *sum)
 }
 
 /* The log-sum-exps of the rows of a tile of queries. */
-static void find_log_sums(const struct head *head, int64_t row, real *log_sums)
+static void find_log_sums(const struct head *head, const struct tile *queries, real *log_sums)
 {
     real scores[TILE * TILE], maximum[TILE];
     double sum[TILE] = {0};
     for (int64_t i = 0; i < TILE; i++)
         maximum[i] = -(real)INFINITY;
-    for (int64_t column = 0; column < key_end(head, row); column += TILE) {
-        const struct tile tile = tile_at(head, row, column);
+    for (int64_t column = 0; column < queries->columns; column += TILE) {
+        const struct tile tile = key_tile(queries, column);
         form_scores(scores, head, &tile);
         for (int64_t i = 0; i < tile.rows; i++)
             add_row(scores + i * TILE, visible(head, &tile, i), &maximum[i], &sum[i]);
     }
-    for (int64_t i = 0; i < least(TILE, head->sequence - row); i++)
+    for (int64_t i = 0; i < queries->rows; i++)
         log_sums[i] = (real)((double)maximum[i] + log(sum[i]));
 }
 
@@ -169,37 +168,39 @@ static void keep_probabilities(const struct head *head, const struct tile *tile,
 {
     for (int64_t i = 0; i < tile->rows; i++)
         CPU(from_wide)
-        (head->probabilities + (tile->row + i) * head->sequence + tile->column, p + i * TILE,
-         tile->columns);
+    (head->probabilities + (tile->row + i) * head->queries.keys + tile->column, p + i * TILE,
+     tile->columns);
 }
 
-static void form_outputs(const struct head *head, int64_t row, const real *log_sums, int64_t first)
+static void form_outputs(const struct head *head, const struct tile *queries, const real *log_sums,
+                         int64_t first)
 {
     real p[TILE * TILE], sum[TILE * FEATURES] = {0};
-    const int64_t width = least(FEATURES, head->size - first);
-    for (int64_t column = 0; column < key_end(head, row); column += TILE) {
-        const struct tile tile = tile_at(head, row, column);
+    const int64_t width = cpu_least(FEATURES, head->size - first);
+    for (int64_t column = 0; column < queries->columns; column += TILE) {
+        const struct tile tile = key_tile(queries, column);
         form_probabilities(p, head, &tile, log_sums);
         if (head->probabilities != NULL)
             keep_probabilities(head, &tile, p);
-        add_weighted(sum, tile.rows, cpu_plain(p, TILE),
-                     head->v + column * head->qkv_stride + first, head->qkv_stride, tile.columns,
-                     width, 1);
+        add_weighted(sum, tile.rows, cpu_plain(p, TILE), head->v + column * head->k_stride + first,
+                     head->k_stride, tile.columns, width, 1);
     }
-    store_rows(head->y + row * head->y_stride + first, head->y_stride, sum,
-               least(TILE, head->sequence - row), width);
+    store_rows(head->y + queries->row * head->y_stride + first, head->y_stride, sum, queries->rows,
+               width);
 }
 
 static void forward_head(const struct head *head)
 {
     real log_sums[TILE];
+    struct tile queries;
     if (head->probabilities != NULL)
-        CPU(zero)(head->probabilities, head->sequence * head->sequence);
-    for (int64_t row = 0; row < head->sequence; row += TILE) {
-        find_log_sums(head, row, log_sums);
+        CPU(zero)(head->probabilities, head->queries.rows * head->queries.keys);
+    for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
+        queries = query_tile(head, row);
+        find_log_sums(head, &queries, log_sums);
         for (int64_t first = 0; first < head->size; first += FEATURES)
-            form_outputs(head, row, log_sums, first);
-        for (int64_t i = 0; head->log_sums != NULL && i < least(TILE, head->sequence - row); i++)
+            form_outputs(head, &queries, log_sums, first);
+        for (int64_t i = 0; head->log_sums != NULL && i < queries.rows; i++)
             head->log_sums[row + i] = log_sums[i];
     }
 }
@@ -218,8 +219,8 @@ static void form_gradients(real *p, real *ds, const struct head *head, const str
 {
     const int64_t at = tile->row * head->y_stride;
     recall_probabilities(p, head, tile);
-    multiply_rows(ds, tile, head->dy + at, head->y_stride,
-                  head->v + tile->column * head->qkv_stride, head->qkv_stride, head->size, 1);
+    multiply_rows(ds, tile, head->dy + at, head->y_stride, head->v + tile->column * head->k_stride,
+                  head->k_stride, head->size, 1);
     for (int64_t i = 0; i < tile->rows; i++) {
         const int64_t row = at + i * head->y_stride;
         const double inner = CPU(row_dot)(head->dy + row, head->output + row, head->size);
@@ -228,17 +229,17 @@ static void form_gradients(real *p, real *ds, const struct head *head, const str
 }
 
 /* dq = scale ds k, for a tile of queries. */
-static void query_gradients(const struct head *head, int64_t row, int64_t first)
+static void query_gradients(const struct head *head, const struct tile *queries, int64_t first)
 {
     real p[TILE * TILE], ds[TILE * TILE], sum[TILE * FEATURES] = {0};
-    const int64_t width = least(FEATURES, head->size - first), stride = head->qkv_stride;
-    for (int64_t column = 0; column < key_end(head, row); column += TILE) {
-        const struct tile tile = tile_at(head, row, column);
+    const int64_t width = cpu_least(FEATURES, head->size - first);
+    for (int64_t column = 0; column < queries->columns; column += TILE) {
+        const struct tile tile = key_tile(queries, column);
         form_gradients(p, ds, head, &tile);
-        add_weighted(sum, tile.rows, cpu_plain(ds, TILE), head->k + column * stride + first, stride,
-                     tile.columns, width, head->scale);
+        add_weighted(sum, tile.rows, cpu_plain(ds, TILE), head->k + column * head->k_stride + first,
+                     head->k_stride, tile.columns, width, head->scale);
     }
-    store_rows(head->dq + row * stride + first, stride, sum, least(TILE, head->sequence - row),
+    store_rows(head->dq + queries->row * head->q_stride + first, head->q_stride, sum, queries->rows,
                width);
 }
 
@@ -247,81 +248,93 @@ static void key_gradients(const struct head *head, int64_t column, int64_t first
 {
     real p[TILE * TILE], ds[TILE * TILE];
     real keys[TILE * FEATURES] = {0}, values[TILE * FEATURES] = {0};
-    const int64_t width = least(FEATURES, head->size - first), stride = head->qkv_stride;
-    for (int64_t row = head->causal ? column : 0; row < head->sequence; row += TILE) {
-        const struct tile tile = tile_at(head, row, column);
+    const int64_t width = cpu_least(FEATURES, head->size - first);
+    struct tile queries;
+    for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
+        queries = query_tile(head, row);
+        if (queries.columns <= column)
+            continue;
+        const struct tile tile = key_tile(&queries, column);
         form_gradients(p, ds, head, &tile);
         add_weighted(values, tile.columns, cpu_transposed(p, TILE),
                      head->dy + row * head->y_stride + first, head->y_stride, tile.rows, width, 1);
-        add_weighted(keys, tile.columns, cpu_transposed(ds, TILE), head->q + row * stride + first,
-                     stride, tile.rows, width, head->scale);
+        add_weighted(keys, tile.columns, cpu_transposed(ds, TILE),
+                     head->q + row * head->q_stride + first, head->q_stride, tile.rows, width,
+                     head->scale);
     }
-    const int64_t rows = least(TILE, head->sequence - column);
-    store_rows(head->dk + column * stride + first, stride, keys, rows, width);
-    store_rows(head->dv + column * stride + first, stride, values, rows, width);
+    const int64_t rows = cpu_least(TILE, head->queries.keys - column);
+    store_rows(head->dk + column * head->k_stride + first, head->k_stride, keys, rows, width);
+    store_rows(head->dv + column * head->k_stride + first, head->k_stride, values, rows, width);
 }
 
 static void backward_head(const struct head *head)
 {
-    for (int64_t at = 0; at < head->sequence; at += TILE)
-        for (int64_t first = 0; first < head->size; first += FEATURES) {
-            query_gradients(head, at, first);
-            key_gradients(head, at, first);
-        }
+    struct tile queries;
+    for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
+        queries = query_tile(head, row);
+        for (int64_t first = 0; first < head->size; first += FEATURES)
+            query_gradients(head, &queries, first);
+    }
+    for (int64_t column = 0; column < head->queries.keys; column += TILE)
+        for (int64_t first = 0; first < head->size; first += FEATURES)
+            key_gradients(head, column, first);
 }
 
 /* ---- all heads ------------------------------------------------------------------------------ */
 
-/* Head `index` (batch-major) of qkv(B,S,H,3,D), y(B,S,H,D) and what is saved, for both directions;
- * *qkv_at and *y_at are its offsets. */
-static struct head locate_head(const struct sbp_attention_shape *shape, int64_t index,
-                               const stored *qkv, void *saved, int64_t *qkv_at, int64_t *y_at)
+/* Head `index` (batch-major) and what it saves; where it lies: the same offsets hold for gradients.
+ */
+static struct head head_of(const struct cpu_attention *attention, int64_t index, void *saved,
+                           struct cpu_head_at *at)
 {
-    const int64_t size = shape->head_size, y_stride = shape->heads * size;
-    const int64_t batch = index / shape->heads, column = index % shape->heads * size;
-    const int64_t rows = index * shape->sequence;
-    const bool flash = shape->kind == SBP_ATTENTION_FLASH;
-    *y_at = batch * shape->sequence * y_stride + column;
-    *qkv_at = 3 * batch * shape->sequence * y_stride + 3 * column;
-    qkv += *qkv_at;
-    return (struct head){.q = qkv,
-                         .k = qkv + size,
-                         .v = qkv + 2 * size,
-                         .qkv_stride = 3 * y_stride,
-                         .y_stride = y_stride,
-                         .size = size,
-                         .sequence = shape->sequence,
-                         .causal = shape->causal,
-                         .scale = (real)(1 / sqrt((double)size)),
-                         .probabilities = flash ? NULL : (stored *)saved + rows * shape->sequence,
-                         .log_sums = flash ? (real *)saved + rows : NULL};
+    const bool flash = attention->shape->kind == SBP_ATTENTION_FLASH;
+    *at = cpu_head_at(attention, index);
+    return (struct head){.q = (const stored *)attention->q + at->q,
+                         .k = (const stored *)attention->k + at->k,
+                         .v = (const stored *)attention->k + at->v,
+                         .q_stride = attention->q_stride,
+                         .k_stride = attention->k_stride,
+                         .y_stride = attention->y_stride,
+                         .size = attention->shape->head_size,
+                         .queries = attention->queries,
+                         .causal = attention->shape->causal,
+                         .scale = (real)(1 / sqrt((double)attention->shape->head_size)),
+                         .probabilities = flash ? NULL : (stored *)saved + at->saved,
+                         .log_sums = flash ? (real *)saved + at->saved : NULL};
 }
 
 void CPU(attention_forward)(void *y, void *saved, void *scratch, const void *qkv,
+                            const struct sbp_attention_context *context,
                             const struct sbp_attention_shape *shape)
 {
+    const struct cpu_attention attention = cpu_attention_of(shape, qkv, context);
     (void)scratch;
     for (int64_t i = 0; i < shape->batch * shape->heads; i++) {
-        int64_t qkv_at, y_at;
-        struct head head = locate_head(shape, i, qkv, saved, &qkv_at, &y_at);
-        head.y = (stored *)y + y_at;
+        struct cpu_head_at at;
+        struct head head = head_of(&attention, i, saved, &at);
+        head.y = (stored *)y + at.y;
         forward_head(&head);
     }
 }
 
 void CPU(attention_backward)(void *dqkv, void *scratch, const void *dy, const void *qkv,
                              const void *y, const void *saved,
+                             const struct sbp_attention_context *context,
                              const struct sbp_attention_shape *shape)
 {
+    const struct cpu_attention attention = cpu_attention_of(shape, qkv, context);
+    stored *const dk = context == NULL ? dqkv : context->key_gradients;
     (void)scratch;
+    if (context != NULL) /* in the place of keys and values */
+        CPU(zero)(dqkv, 3 * shape->batch * shape->sequence * shape->heads * shape->head_size);
     for (int64_t i = 0; i < shape->batch * shape->heads; i++) {
-        int64_t qkv_at, y_at;
-        struct head head = locate_head(shape, i, qkv, (void *)(uintptr_t)saved, &qkv_at, &y_at);
-        head.dy = (const stored *)dy + y_at;
-        head.output = (const stored *)y + y_at;
-        head.dq = (stored *)dqkv + qkv_at;
-        head.dk = head.dq + shape->head_size;
-        head.dv = head.dk + shape->head_size;
+        struct cpu_head_at at;
+        struct head head = head_of(&attention, i, (void *)(uintptr_t)saved, &at);
+        head.dy = (const stored *)dy + at.y;
+        head.output = (const stored *)y + at.y;
+        head.dq = (stored *)dqkv + at.q;
+        head.dk = dk + at.k;
+        head.dv = dk + at.v;
         backward_head(&head);
     }
 }

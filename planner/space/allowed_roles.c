@@ -110,16 +110,18 @@ static unsigned common_roles(const struct sbp_space *space, int variable,
     return roles;
 }
 
-static bool role_runs(const struct sbp_op_entry *entry, int role)
-{
-    return sbp_runnable_role(&entry->role[role]);
-}
-
 /* Roles that the executor knows, where it is to run the plan; else all. */
 static unsigned roles_that_run(const struct sbp_space *space, int variable)
 {
-    return space->request->asked.runnable ? common_roles(space, variable, role_runs)
-                                          : (1u << space->variable[variable].role_count) - 1;
+    const struct sbp_space_variable *v = &space->variable[variable];
+    const struct sbp_list *ops = &space->links.ops;
+    unsigned roles = (1u << v->role_count) - 1;
+    for (int op = ops->first[variable]; op >= 0 && space->request->asked.runnable;
+         op = ops->next[op])
+        for (int r = 0; r < v->role_count; r++)
+            if (!sbp_runnable_role(&space->graph->op[op], space->op_role[op][r]))
+                roles &= ~(1u << r);
+    return roles;
 }
 
 unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)

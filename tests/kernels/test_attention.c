@@ -69,10 +69,10 @@ static double evaluate(void *context)
 }
 
 /* Probabilities, or a log-sum-exp a row, which is wide. */
-static int64_t saved_elements(const struct sbp_attention_shape *shape)
+static int64_t saved_elements(const struct sbp_attention_shape *shape, int64_t keys)
 {
     const int64_t rows = shape->batch * shape->heads * shape->sequence;
-    return shape->kind == SBP_ATTENTION_FLASH ? rows : rows * shape->sequence;
+    return shape->kind == SBP_ATTENTION_FLASH ? rows : rows * keys;
 }
 
 struct result {
@@ -83,15 +83,16 @@ static struct result run(struct check *check, const struct problem *p, enum sbp_
 {
     struct sbp_attention_shape shape = p->shape;
     shape.kind = kind;
-    void *saved = kind == SBP_ATTENTION_FLASH ? check_wide_blank(check, saved_elements(&shape))
-                                              : check_blank(check, saved_elements(&shape));
+    void *saved = kind == SBP_ATTENTION_FLASH
+                      ? check_wide_blank(check, saved_elements(&shape, shape.sequence))
+                      : check_blank(check, saved_elements(&shape, shape.sequence));
     void *scratch = check_blank(check, sbp_attention_scratch_elements(&shape));
     const void *qkv = check_reals(check, p->qkv, 3 * p->outputs);
     struct result result = {check_blank(check, p->outputs), check_blank(check, 3 * p->outputs)};
-    check->kernels->attention_forward(result.y, saved, scratch, qkv, &shape);
+    check->kernels->attention_forward(result.y, saved, scratch, qkv, NULL, &shape);
     scratch = check_blank(check, sbp_attention_scratch_elements(&shape));
     check->kernels->attention_backward(result.dqkv, scratch, check_reals(check, p->dy, p->outputs),
-                                       qkv, result.y, saved, &shape);
+                                       qkv, result.y, saved, NULL, &shape);
     return result;
 }
 
@@ -148,11 +149,11 @@ static void saved_probabilities(struct check *check)
     struct problem p = draw(check, 150);
     struct sbp_attention_shape shape = p.shape;
     shape.kind = SBP_ATTENTION_MATERIALISED;
-    const int64_t n = saved_elements(&shape), sequence = shape.sequence;
+    const int64_t n = saved_elements(&shape, shape.sequence), sequence = shape.sequence;
     void *saved = check_blank(check, n), *y = check_blank(check, p.outputs);
     check->kernels->attention_forward(y, saved,
                                       check_blank(check, sbp_attention_scratch_elements(&shape)),
-                                      check_reals(check, p.qkv, 3 * p.outputs), &shape);
+                                      check_reals(check, p.qkv, 3 * p.outputs), NULL, &shape);
     double *sums = check_zeros(check, n / sequence), *ones = check_zeros(check, n / sequence);
     for (int64_t i = 0; i < n; i++) {
         const int64_t row = i / sequence;
@@ -165,14 +166,100 @@ static void saved_probabilities(struct check *check)
                check_roundings(check, 1e-6, 1e-14, 2));
 }
 
+/* ---- queries split by sequence ------------------------------------------------------------- */
+
+/* A rank's rows of a tensor (batch, sequence, width). */
+static double *rows_of(struct check *check, const double *whole, int64_t batch, int64_t width,
+                       const struct sbp_digits *rows)
+{
+    const int64_t local = sbp_digits_local_size(rows), global = sbp_digits_global_size(rows);
+    double *part = check_zeros(check, batch * local * width);
+    for (int64_t row = 0; row < batch * local; row++)
+        for (int64_t i = 0; i < width; i++)
+            part[row * width + i] =
+                whole[(row / local * global + sbp_digits_global(rows, row % local)) * width + i];
+    return part;
+}
+
+/* Parts `first` .. `first` + parts - 1 of the {q, k, v} of every token and head. */
+static double *parts_of(struct check *check, const double *qkv, int64_t heads, int64_t size,
+                        int64_t first, int64_t parts)
+{
+    double *of = check_zeros(check, heads * parts * size);
+    for (int64_t i = 0; i < heads * parts * size; i++)
+        of[i] = qkv[(i / (parts * size) * 3 + first) * size + i % (parts * size)];
+    return of;
+}
+
+/* Runs one rank's queries; its own keys are no numbers, since those of all are given. Adds its
+ * gradients of keys and values to those of the other ranks. */
+static void attend_rows(struct check *check, const struct problem *p, const struct result *want,
+                        const struct sbp_digits *rows, double *key_gradients)
+{
+    const int64_t width = p->shape.heads * p->shape.head_size, size = p->shape.head_size;
+    struct sbp_attention_shape shape = p->shape;
+    shape.sequence = sbp_digits_local_size(rows);
+    const int64_t outputs = shape.batch * shape.sequence * width;
+    const int64_t saved_count = saved_elements(&shape, p->shape.sequence);
+    double *qkv = rows_of(check, p->qkv, shape.batch, 3 * width, rows);
+    for (int64_t i = 0; i < 3 * outputs; i++)
+        qkv[i] = i / size % 3 == 0 ? qkv[i] : (double)NAN;
+    const struct sbp_attention_context context = {
+        .rows = rows,
+        .keys = check_reals(check, parts_of(check, p->qkv, p->outputs / size, size, 1, 2),
+                            2 * p->outputs),
+        .key_gradients = check_blank(check, 2 * p->outputs)};
+    void *saved = shape.kind == SBP_ATTENTION_FLASH ? check_wide_blank(check, saved_count)
+                                                    : check_blank(check, saved_count);
+    void *scratch = check_blank(check, sbp_attention_scratch_elements(&p->shape));
+    void *y = check_blank(check, outputs), *dqkv = check_blank(check, 3 * outputs);
+    const void *q = check_reals(check, qkv, 3 * outputs);
+    check->kernels->attention_forward(y, saved, scratch, q, &context, &shape);
+    check->kernels->attention_backward(
+        dqkv, scratch, check_reals(check, rows_of(check, p->dy, shape.batch, width, rows), outputs),
+        q, y, saved, &context, &shape);
+    const double *all = check_doubles(check, want->dqkv, 3 * p->outputs);
+    double *gradient = rows_of(check, all, shape.batch, 3 * width, rows);
+    for (int64_t i = 0; i < 3 * outputs; i++)
+        gradient[i] = i / size % 3 == 0 ? gradient[i] : 0;
+    check_near(check, "y", y,
+               rows_of(check, check_doubles(check, want->y, p->outputs), shape.batch, width, rows),
+               outputs, check_roundings(check, 5e-6, 1e-13, 2));
+    check_near(check, "dqkv", dqkv, gradient, 3 * outputs, check_roundings(check, 3e-5, 1e-13, 8));
+    const double *own = check_doubles(check, context.key_gradients, 2 * p->outputs);
+    for (int64_t i = 0; i < 2 * p->outputs; i++)
+        key_gradients[i] += own[i];
+}
+
+/* Ranks that have some rows of the queries, in runs of any length, and all keys and values, compute
+ * what one that has all rows does. */
+static void split_by_sequence(struct check *check)
+{
+    const struct check_split split = check_split(check, 30);
+    struct problem p = draw(check, 1);
+    p.shape.sequence = split.global;
+    p.shape.kind = check_integer(check, 0, 1) ? SBP_ATTENTION_FLASH : SBP_ATTENTION_MATERIALISED;
+    resize(check, &p, p.shape);
+    const struct result want = run(check, &p, p.shape.kind);
+    double *sum = check_zeros(check, 2 * p.outputs);
+    for (int64_t rank = 0; rank < split.ranks; rank++) {
+        const struct sbp_digits rows = check_rank_digits(&split, rank);
+        attend_rows(check, &p, &want, &rows, sum);
+    }
+    const int64_t size = p.shape.head_size;
+    const double *all = check_doubles(check, want.dqkv, 3 * p.outputs);
+    check_near(check, "dk, dv", check_reals(check, sum, 2 * p.outputs),
+               parts_of(check, all, p.outputs / size, size, 1, 2), 2 * p.outputs,
+               check_roundings(check, 5e-5, 1e-13, 8 + (double)split.ranks));
+}
+
 int main(void)
 {
     sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(definition, 30),
-        CHECK_TABLES(long_sequences, 12),
-        CHECK_TABLES(large_scores, 1),
-        CHECK_TABLES(saved_probabilities, 10),
+        CHECK_TABLES(definition, 30),        CHECK_TABLES(long_sequences, 12),
+        CHECK_TABLES(large_scores, 1),       CHECK_TABLES(saved_probabilities, 10),
+        CHECK_TABLES(split_by_sequence, 20),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,12 +85,21 @@ static uint8_t tied_role(struct sbp_random *random, const struct plan *plan, int
     return 0;
 }
 
+/* Splits attention by sequence, half of the time that its work is to be repeated; drawn from a
+ * stream of its own: all else stays the same plan. */
+static int repeated_role(struct sbp_random random, const struct sbp_op_entry *entry)
+{
+    const int context = sbp_op_role(entry, "context");
+    sbp_random_seed(&random, sbp_random_next(&random));
+    return context >= 0 && below(&random, 2) ? context : sbp_op_role(entry, "replicate");
+}
+
 /* A random role. `wide` also draws, half of the time, roles that searches leave out: partial sums
- * that are kept, and work that is repeated. */
+ * that are kept, attention split by sequence, and work that is repeated. */
 static uint8_t random_role(struct sbp_random *random, const struct sbp_op_entry *entry, bool wide)
 {
     const int partial = sbp_op_role(entry, "partial");
-    const int spare = partial < 0 || below(random, 2) ? sbp_op_role(entry, "replicate") : partial;
+    const int spare = partial < 0 || below(random, 2) ? repeated_role(*random, entry) : partial;
     return (uint8_t)(!wide || below(random, 2) ? below(random, searched_roles(entry)) : spare);
 }
 

@@ -18,12 +18,25 @@ static int count_mirrored(const struct plan *plan)
     return count;
 }
 
+/* Attentions whose queries are split by sequence. */
+static int count_contexts(const struct plan *plan)
+{
+    int count = 0;
+    for (int op = 0; op < plan->graph.op_count; op++)
+        for (int axis = 0; axis < plan->mesh.axis_count; axis++) {
+            const struct sbp_op_entry *entry = plan->graph.op[op].entry;
+            const int role = sbp_strategy_role(&plan->graph, &plan->strategy, op, axis);
+            count += role >= 0 && role == sbp_op_role(entry, "context");
+        }
+    return count;
+}
+
 static void check_random(int kind, int count, bool cut, enum sbp_real real)
 {
     char model[MODEL_BYTES];
     struct sbp_random random;
     double worst = 0;
-    int mirrored = 0;
+    int mirrored = 0, contexts = 0;
     sbp_random_seed(&random, seed + (uint64_t)(2 * kind) + (real == SBP_F32));
     for (int i = 0; i < count; i++) {
         struct plan plan;
@@ -31,11 +44,14 @@ static void check_random(int kind, int count, bool cut, enum sbp_real real)
         const struct sbp_run_options options = options_for(real, &random);
         check_run(&plan, &options, model, &worst);
         mirrored += count_mirrored(&plan);
+        contexts += count_contexts(&plan);
         plan_close(&plan);
     }
-    print_message("seed %llu: %d plans, %d operators mirrored, largest difference / bound %.3f\n",
-                  (unsigned long long)seed, count, mirrored, worst);
+    print_message("seed %llu: %d plans, %d operators mirrored, %d axes of attention by context, "
+                  "largest difference / bound %.3f\n",
+                  (unsigned long long)seed, count, mirrored, contexts, worst);
     assert_true(mirrored >= count / 5);
+    assert_true(kind != GPT || contexts >= count / 10);
 }
 
 static void perceptrons_equal_one_device(void **state)

@@ -196,8 +196,8 @@ static void test_kept_attention(void **state)
     must_equal("context", kept.statistics, 4 * 24 * 6 / 4.0);
 }
 
-/* Scratch of attention: tiles of scores; what context axes gather, or a block here and one on its
- * way; gradients of as many backward. */
+/* Scratch of attention: tiles of scores; what context axes gather, and the same in order, backward
+ * as gradients; or a block here and one on its way, and gradients of as many backward. */
 static void test_attention_scratch(void **state)
 {
     (void)state;
@@ -209,13 +209,15 @@ static void test_attention_scratch(void **state)
     const struct sbp_factor split = factor_of(&bench, WAYS({"context", 4}));
     const double keys = 4 * 24 * 1 * 16;
     must_equal("gathered", sbp_op_scratch_elements(&bench.graph, 0, &split, SBP_PASS_FORWARD),
-               tile + keys);
+               tile + 2 * keys);
     must_equal("gathered",
                sbp_op_scratch_elements(&bench.graph, 0, &split, SBP_PASS_INPUT_GRADIENT),
                tile + 2 * keys);
     bench.node.attention.ring = true;
     must_equal("ring", sbp_op_scratch_elements(&bench.graph, 0, &split, SBP_PASS_FORWARD),
                tile + 2 * keys / 4);
+    must_equal("ring", sbp_op_scratch_elements(&bench.graph, 0, &split, SBP_PASS_INPUT_GRADIENT),
+               tile + 4 * keys / 4);
 }
 
 int main(void)

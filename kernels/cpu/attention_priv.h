@@ -1,0 +1,103 @@
+/* Where the heads of attention lie, and which keys their queries see.
+ *
+ * Without a context, keys and values lie beside the queries, in rows of {q, k, v}. With one they
+ * are all of the sequence, in rows of {k, v}, and the local queries are some of its rows, in runs
+ * that follow each other there: no tile of queries goes beyond its run.
+ */
+#ifndef SBP_KERNELS_CPU_ATTENTION_PRIV_H
+#define SBP_KERNELS_CPU_ATTENTION_PRIV_H
+
+#include <stddef.h>
+
+#include "kernels/cpu/cpu_priv.h"
+
+static inline int64_t cpu_least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The queries of a head. */
+struct cpu_queries {
+    int64_t rows, keys;
+    int64_t run;                     /* rows that follow each other in the sequence; divides rows */
+    const struct sbp_digits *digits; /* which rows they are; NULL: all, in order */
+};
+
+/* Rows of the tile of queries that begins with a row. */
+static inline int64_t cpu_query_rows(const struct cpu_queries *queries, int64_t row)
+{
+    return cpu_least(SBP_ATTENTION_TILE, queries->run - row % queries->run);
+}
+
+/* Where a row of queries stands in the sequence. */
+static inline int64_t cpu_query_place(const struct cpu_queries *queries, int64_t row)
+{
+    return queries->digits == NULL ? row : sbp_digits_global(queries->digits, row);
+}
+
+/* How many of the columns, from `column` on, a causal query at a place of the sequence sees: the
+ * first ones. */
+static inline int64_t cpu_visible(int64_t place, int64_t column, int64_t columns)
+{
+    const int64_t seen = place + 1 - column;
+    return seen < 0 ? 0 : cpu_least(columns, seen);
+}
+
+struct cpu_attention {
+    const struct sbp_attention_shape *shape;
+    const void *q, *k;                    /* (B,S,H,.,D), (B,K,H,.,D) */
+    int64_t q_stride, k_stride, y_stride; /* elements from row to row */
+    int64_t first_key, first_value;       /* of a head, in its part of a row of k */
+    struct cpu_queries queries;
+};
+
+static inline struct cpu_attention cpu_attention_of(const struct sbp_attention_shape *shape,
+                                                    const void *qkv,
+                                                    const struct sbp_attention_context *context)
+{
+    const int64_t y_stride = shape->heads * shape->head_size, rows = shape->sequence;
+    struct cpu_attention attention = {.shape = shape,
+                                      .q = qkv,
+                                      .k = qkv,
+                                      .q_stride = 3 * y_stride,
+                                      .k_stride = 3 * y_stride,
+                                      .y_stride = y_stride,
+                                      .first_key = shape->head_size,
+                                      .first_value = 2 * shape->head_size,
+                                      .queries = {.rows = rows, .keys = rows, .run = rows}};
+    if (context == NULL)
+        return attention;
+    attention.k = context->keys;
+    attention.k_stride = 2 * y_stride;
+    attention.first_key = 0;
+    attention.first_value = shape->head_size;
+    attention.queries = (struct cpu_queries){.rows = rows,
+                                             .keys = sbp_digits_global_size(context->rows),
+                                             .run = sbp_cpu_digits_run(context->rows),
+                                             .digits = context->rows};
+    return attention;
+}
+
+/* Offsets of a head's operands, and of what it saves, in elements. */
+struct cpu_head_at {
+    int64_t q, k, v, y, saved;
+};
+
+/* Heads are counted batch by batch. */
+static inline struct cpu_head_at cpu_head_at(const struct cpu_attention *attention, int64_t index)
+{
+    const struct sbp_attention_shape *shape = attention->shape;
+    const struct cpu_queries *queries = &attention->queries;
+    const int64_t batch = index / shape->heads, head = index % shape->heads;
+    const int64_t a_row = shape->kind == SBP_ATTENTION_FLASH ? 1 : queries->keys;
+    const int64_t k =
+        batch * queries->keys * attention->k_stride + head * (attention->k_stride / shape->heads);
+    return (struct cpu_head_at){
+        .q = batch * queries->rows * attention->q_stride + head * 3 * shape->head_size,
+        .k = k + attention->first_key,
+        .v = k + attention->first_value,
+        .y = batch * queries->rows * attention->y_stride + head * shape->head_size,
+        .saved = index * queries->rows * a_row};
+}
+
+#endif

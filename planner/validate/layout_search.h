@@ -4,7 +4,7 @@
 #define SBP_PLANNER_VALIDATE_LAYOUT_SEARCH_H
 
 #include "planner/degrees/degrees.h"
-#include "planner/problem/solver.h"
+#include "planner/plan/request.h"
 
 /* Cuts the plan as the degrees say and leaves the cheapest strategy under them in it, with its
  * seconds a step. limit_bytes: of a device; 0: the cluster's memory. most_s: strategies that take

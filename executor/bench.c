@@ -43,11 +43,17 @@ static enum sbp_status check_ranks(const struct sbp_bench_plan *first,
                     plan->file, (long long)b, first->file, (long long)a);
 }
 
+int sbp_bench_run_steps(const struct sbp_bench_options *options, const struct sbp_bench_plan *plan)
+{
+    const bool drains = sbp_timeline_delays_gradients(plan->step.parallel.schedule);
+    return options->warmup + options->steps + drains;
+}
+
 static struct sbp_run_options run_options(const struct sbp_bench_options *options,
                                           const struct sbp_bench_plan *plan)
 {
     struct sbp_run_options run = options->run;
-    run.steps = options->warmup + options->steps;
+    run.steps = sbp_bench_run_steps(options, plan);
     run.real = plan->real;
     return run;
 }

@@ -1,5 +1,6 @@
 /* Measures plans beside each other. They take turns, round by round (A B C A B C ...), so that what
- * changes on the machine meanwhile hits all alike; the first steps of a round are dropped.
+ * changes on the machine meanwhile hits all alike; the first steps of a round are dropped, and the
+ * last one of a schedule without a flush, which begins nothing for a next one.
  *
  * A round counts as one observation, the median of its steps, since what disturbs one step of a
  * round disturbs the others, too. Over rounds stand the median and its interval by order
@@ -69,6 +70,8 @@ struct sbp_bench_result {
     int best; /* least median of the time of a unit; -1: no plan kept its numbers finite */
 };
 
+/* Steps of each run of a plan: the warmup, those that count, and what is dropped behind them. */
+int sbp_bench_run_steps(const struct sbp_bench_options *options, const struct sbp_bench_plan *plan);
 /* Refuses plans that cannot stand in one table, or cannot run, before any run: another model, or,
  * over mpi, another number of ranks than the first plan's; what sbp_run_check refuses. The message
  * begins with the file. */

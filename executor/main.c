@@ -282,14 +282,11 @@ static enum sbp_status report_bench(const struct options *options,
 }
 
 static enum sbp_status measure(const struct options *options, const struct sbp_bench_plan *plans,
-                               struct sbp_diag *diag)
+                               const struct sbp_bench_options *bench, struct sbp_diag *diag)
 {
-    const int count = options->plans.count;
-    const struct sbp_bench_options bench = {options->rounds, options->warmup, options->run.steps,
-                                            options->run};
     struct sbp_bench_result result;
-    SBP_TRY(sbp_bench(plans, count, &bench, &result, diag));
-    const struct sbp_bench_report report = {plans, &bench, &result};
+    SBP_TRY(sbp_bench(plans, options->plans.count, bench, &result, diag));
+    const struct sbp_bench_report report = {plans, bench, &result};
     const enum sbp_status status = result.filled ? report_bench(options, &report, diag) : SBP_OK;
     sbp_bench_free(&result);
     return status;
@@ -314,13 +311,16 @@ static enum sbp_status bench_plans(struct options *options, struct sbp_diag *dia
     struct sbp_bench_plan *plans = SBP_NEW(&options->arena, struct sbp_bench_plan, count);
     enum sbp_status status = plans == NULL ? sbp_fail(diag, SBP_E_MEMORY, "out of memory")
                                            : load_all(options, plans, &loaded, diag);
-    const struct sbp_bench_options bench = {.run = options->run};
+    const struct sbp_bench_options bench = {options->rounds, options->warmup, options->run.steps,
+                                            options->run};
     if (status == SBP_OK)
         status = sbp_bench_check(plans, count, &bench, diag);
-    const double steps = (double)count * options->rounds * (options->warmup + options->run.steps);
+    double steps = 0;
+    for (int i = 0; i < loaded; i++)
+        steps += (double)bench.rounds * sbp_bench_run_steps(&bench, &plans[i]);
     progress.total = (int)fmin(steps, INT_MAX);
     if (status == SBP_OK)
-        status = measure(options, plans, diag);
+        status = measure(options, plans, &bench, diag);
     else if (strcmp(options->run.backend, "mpi") == 0)
         status = sbp_bench_refuse(status, diag);
     for (int i = 0; i < loaded; i++) {

@@ -165,16 +165,16 @@ static int print_shrunk(const struct sbp_run_report *report)
         (long long)(whole->global_batch * whole->sequence));
 }
 
-/* Without a flush weights and data of the step are gone, and it does not run again. */
-static int print_odd(const struct sbp_run_odd *odd, bool has_flush)
+static int print_odd(const struct sbp_run_odd *odd)
 {
     char text[160];
     return odd->layer.found
                ? printf("FAILED: %s; the %s is no finite number\n",
                         sbp_odd_layer_text(&odd->layer, odd->step, text, (int)sizeof text),
                         odd->what)
-               : printf("FAILED: step %d: the %s is no finite number%s\n", odd->step, odd->what,
-                        has_flush ? "; run again, every layer's values are" : "");
+               : printf("FAILED: step %d: the %s is no finite number; run again, every layer's "
+                        "values are\n",
+                        odd->step, odd->what);
 }
 
 static bool is_as_planned(const struct sbp_run_report *report)
@@ -209,8 +209,7 @@ static int print_verdict(const struct sbp_run_report *report)
 {
     char text[512];
     const struct sbp_run_result *result = report->result;
-    const bool has_flush = !sbp_timeline_delays_gradients(report->step->parallel.schedule);
-    if (result->odd.step > 0 && print_odd(&result->odd, has_flush) < 0)
+    if (result->odd.step > 0 && print_odd(&result->odd) < 0)
         return -1;
     if (!result->verified)
         return printf("not verified (--verify)\n");

@@ -98,13 +98,3 @@ enum sbp_status sbp_runnable_check(const struct sbp_graph *graph, const struct s
     }
     return SBP_OK;
 }
-
-enum sbp_status sbp_runnable_scale(enum sbp_schedule schedule, bool scales_loss,
-                                   struct sbp_diag *diag)
-{
-    return scales_loss && sbp_timeline_delays_gradients(schedule)
-               ? refuse(diag, "parallel: schedule: with a loss scale (fp16)",
-                        sbp_timeline_schedule_name(schedule),
-                        "--dtype bf16 and f32, or a cluster with a rate of bf16, are legal")
-               : SBP_OK;
-}

@@ -25,10 +25,4 @@ enum sbp_status sbp_runnable_check(const struct sbp_graph *graph, const struct s
                                    const struct sbp_parallel *parallel,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Whether steps of a schedule run with gradients that carry a loss scale, or none. E_UNSUPPORTED:
- * without a flush the next step's gradients are on their way, at the old scale, when a step is left
- * out. */
-enum sbp_status sbp_runnable_scale(enum sbp_schedule schedule, bool scales_loss,
-                                   struct sbp_diag *diag) SBP_MUST_USE;
-
 #endif

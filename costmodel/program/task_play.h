@@ -9,9 +9,8 @@
  * with prices that is the step that a run predicts, with measured times the step that ranks with a
  * core each would have taken. Where nothing hides and no stages sum together, that is the
  * timeline's makespan, which does not wait for sums over stages. Without a flush steps follow each
- * other until they take equally long (else, of many, their mean); cdp-v1's sums of gradients are
- * waited for, which the timeline lets run beside the next step. Lists that wait for each other for
- * ever are found, and the task is named.
+ * other until they take equally long (else, of many, their mean). Lists that wait for each other
+ * for ever are found, and the task is named.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_TASK_PLAY_H
 #define SBP_COSTMODEL_PROGRAM_TASK_PLAY_H

@@ -3,9 +3,11 @@
  * steps; messages and parameters decide when each one runs.
  *
  * The next version of a stage's parameters is there when all gradients of a step are synchronised
- * and the optimizer has run, which takes a device's time. cdp-v1 computes every micro-batch of step
- * t on version t - 1, so the optimizer may wait until step t + 1 begins on the stage. cdp-v2 takes
- * version t wherever i + j >= N + 1 and runs the optimizer right after the last gradients.
+ * and the optimizer has run, which takes a device's time. cdp-v2 takes version t wherever i + j >=
+ * N + 1, so the optimizer runs right after the last gradients. cdp-v1 computes every micro-batch of
+ * step t on version t - 1, so that it could wait until step t + 1 is over on the stage. In a
+ * pipeline it does not: there a stage has one sum of gradients, to which its next backward pass
+ * would add.
  */
 #include <math.h>
 
@@ -13,7 +15,7 @@
 #include "costmodel/timeline/timeline_run_priv.h"
 
 /* Numbers of simulated steps: the first fills the pipeline, the last drains it; more are needed
- * while steps still change. With cdp-v1 synchronisation reaches over two steps. */
+ * while steps still change. Synchronisation that may be late reaches over two steps. */
 enum { FIRST_STEPS = 3, FIRST_DEEP_STEPS = 6, MOST_STEPS = 96 };
 #define MAX_WORK   (INT64_C(1) << 26)
 #define SAME_SHARE 1e-9
@@ -86,22 +88,28 @@ static int slot_of(const struct sbp_timeline_run *run, struct sbp_timeline_work 
            (work.kind == SBP_WORK_FORWARD ? work.stage : 2 * run->stages - 1 - work.stage);
 }
 
-/* The micro-batch that first reads the update of a stage after a step. The updates of the two steps
- * before the first are played as well, so that all steps have the same work. */
-static int first_reader(const struct sbp_timeline_run *run, int stage, int step)
+/* Whether an update may wait for the micro-batch that first reads it. */
+static bool updates_late(const struct sbp_timeline_run *run)
 {
-    const int per_step = run->request->micro_batches;
-    return run->cdp->rule == SBP_CDP_RULE_V2 ? (step + 1) * per_step + run->stages - 1 - stage
-                                             : (step + 2) * per_step;
+    return run->cdp->rule == SBP_CDP_RULE_V1 && run->request->placement != SBP_PLACE_PIPELINE;
 }
 
-/* Its device makes the update, right before it reads. */
+/* The micro-batch that comes behind the update of a stage after a step. The updates of the two
+ * steps before the first are played as well, so that all steps have the same work. */
+static int first_behind(const struct sbp_timeline_run *run, int stage, int step)
+{
+    const int per_step = run->request->micro_batches;
+    return updates_late(run) ? (step + 2) * per_step
+                             : (step + 1) * per_step + run->stages - 1 - stage;
+}
+
+/* Its device makes the update, right before its forward pass. */
 static int updater(const struct sbp_timeline_run *run, int stage, int step)
 {
-    int reader = first_reader(run, stage, step);
-    while (reader >= run->micro_batches) /* after the last step: as in those before */
-        reader -= run->request->micro_batches;
-    return sbp_timeline_run_device(run, stage, reader);
+    int behind = first_behind(run, stage, step);
+    while (behind >= run->micro_batches) /* after the last step: as in those before */
+        behind -= run->request->micro_batches;
+    return sbp_timeline_run_device(run, stage, behind);
 }
 
 /* The update of a stage at a time step, before its other work; false: none. Time steps of a stage
@@ -110,7 +118,7 @@ static bool update_at(const struct sbp_timeline_run *run, int stage, int slot,
                       struct sbp_timeline_work *work)
 {
     int *const next = &run->cdp->next_update[stage];
-    if (*next >= run->steps || slot != 2 * first_reader(run, stage, *next) + stage)
+    if (*next >= run->steps || slot != 2 * first_behind(run, stage, *next) + stage)
         return false;
     *work = sbp_timeline_work_of(SBP_WORK_UPDATE, stage, (*next)++);
     return true;
@@ -120,7 +128,7 @@ static void rewind_updates(struct sbp_timeline_run *run)
 {
     for (int stage = 0; stage < run->stages; stage++) {
         int step = -2;
-        while (first_reader(run, stage, step) < 0)
+        while (first_behind(run, stage, step) < 0)
             step++;
         run->cdp->next_update[stage] = step;
     }
@@ -357,8 +365,8 @@ static double synced_s(const struct sbp_timeline_run *run, int device,
         return -1;
     const double there_s =
         cdp->gradients_s[turn] + (syncs ? run->request->end[work.stage].sync_s : 0);
-    const bool is_read = first_reader(run, work.stage, work.micro_batch) < run->micro_batches;
-    if (work.micro_batch >= 0 && is_read && there_s > run->lane[device].free_s)
+    const bool goes_on = first_behind(run, work.stage, work.micro_batch) < run->micro_batches;
+    if (work.micro_batch >= 0 && goes_on && there_s > run->lane[device].free_s)
         cdp->waited = true;
     return there_s;
 }
@@ -522,14 +530,14 @@ static double lag_s(const struct sbp_timeline_run *run, enum sbp_work_kind kind,
 /* Whether steps wait for synchronisation that reaches over two of them. */
 static bool waits_deep(const struct sbp_timeline_run *run)
 {
-    return run->cdp->waited && run->cdp->rule == SBP_CDP_RULE_V1;
+    return run->cdp->waited && updates_late(run);
 }
 
 /* Whether in the last steps that do not drain, all passes of the last micro-batches, one a stage,
  * ended equally long after those of so many steps before. Then all later steps repeat as well,
- * since no more micro-batches are under way and one step decides the next. Where cdp-v1 waits for
- * synchronisation two steps decide, and only from the third on they wait for gradients that were
- * played. All stages must be compared, because others may still fall behind the first. */
+ * since no more micro-batches are under way and one step decides the next. Where late updates wait
+ * for synchronisation two steps decide, and only from the third on they wait for gradients that
+ * were played. All stages must be compared, because others may still fall behind the first. */
 static bool repeats(const struct sbp_timeline_run *run, int period, double *step_s)
 {
     const bool deep = waits_deep(run);
@@ -635,14 +643,13 @@ static void report(const struct sbp_timeline_run *run, struct sbp_timeline *time
 }
 
 /* A lower bound of a step on any network: the work of the busiest device and, unless
- * synchronisation is free as well, cdp-v2's chain on a device: last gradients, synchronisation,
- * optimizer and first fresh forward pass. */
+ * synchronisation is free as well, the chain on a pipeline's device: last gradients,
+ * synchronisation, optimizer and the forward pass behind it. */
 static double bound_s(const struct sbp_timeline_run *run, const struct sbp_timeline *timeline,
                       bool free_sync)
 {
-    const bool waits = !free_sync && run->request->end != NULL &&
-                       run->request->placement == SBP_PLACE_PIPELINE &&
-                       run->cdp->rule == SBP_CDP_RULE_V2;
+    const bool waits =
+        !free_sync && run->request->end != NULL && run->request->placement == SBP_PLACE_PIPELINE;
     double most_s = 0;
     for (int d = 0; d < timeline->devices; d++)
         most_s = later(most_s,

@@ -17,7 +17,7 @@
  * al. 2023, section 2 (ZB-H1, ZB-H2). message-driven: Singh and Bhatele (Myelin), algorithm 2.
  * cdp-v1, cdp-v2: Fournier and Oyallon, Cyclic Data Parallelism (table 1:
  * tests/papers/cdp_count.h); their steps have no end: the optimizer runs between passes of the next
- * steps, sync_s after the last gradient.
+ * steps, sync_s after the last gradient, for which a pipeline's stage waits.
  */
 #ifndef SBP_COSTMODEL_TIMELINE_TIMELINE_H
 #define SBP_COSTMODEL_TIMELINE_TIMELINE_H

@@ -322,9 +322,9 @@ static enum sbp_status run_update(struct sbp_rank *rank, const struct sbp_instr 
 {
     struct sbp_update update;
     SBP_TRY(sbp_rank_prepare_update(rank, &update, diag));
+    sbp_rank_bring_newest(rank, instr->tensor); /* also of a step that is left out */
     if (rank->scaler.overflowed)
         return SBP_OK;
-    sbp_rank_bring_newest(rank, instr->tensor);
     const struct sbp_rank_states at = sbp_rank_states(rank, instr);
     rank->kernels->update(at.weight, at.state[0], at.gradient, at.gradient_master, at.state[1],
                           at.state[2], at.count, &update);

@@ -152,7 +152,6 @@ static enum sbp_status open_job(struct sbp_run_job *job, struct sbp_diag *diag)
     SBP_TRY(sbp_runnable_check(program->graph, &program->mesh, &program->strategy,
                                &program->parallel, diag));
     SBP_TRY(check_ties(job, diag));
-    SBP_TRY(sbp_runnable_scale(program->parallel.schedule, program->bytes.scales_loss, diag));
     return open_result(job, diag);
 }
 

@@ -77,7 +77,7 @@ static void spoil_element(struct sbp_rank *rank, const struct sbp_instr *instr)
     const int out =
         instr->buffer[SBP_AT_OUT] >= 0 ? instr->buffer[SBP_AT_OUT] : instr->buffer[SBP_AT_DW];
     const float infinite = INFINITY;
-    if (!is_last(rank) || rank->step != 1 || out < 0)
+    if (!is_last(rank) || rank->step != 2 || out < 0)
         return;
     const bool is_wide = rank->program->buffer[out].type == SBP_BUFFER_STATISTIC;
     (is_wide ? rank->wide : rank->kernels)->from_wide(sbp_rank_buffer(rank, out), &infinite, 1);

@@ -17,7 +17,7 @@ enum sbp_fault {
     SBP_FAULT_PADDING,   /* behind the end of a shard, and of its states, stand large numbers */
     SBP_FAULT_ODD,       /* the first element of an instruction's result is NaN on one rank */
     SBP_FAULT_STALL,     /* that rank never comes back from it */
-    SBP_FAULT_INFINITY,  /* an element of a result, in 16 bits, is infinite on one rank in step 1 */
+    SBP_FAULT_INFINITY,  /* an element of a result, in 16 bits, is infinite on one rank in step 2 */
     SBP_FAULT_LOSS_SCALE, /* one rank of a stage has another loss scale in step 1 */
     SBP_FAULT_NO_COPY,    /* from step 2 on the second bucket's states do not come, or do not go */
     SBP_FAULT_VERSION,    /* from step 2 on an instruction reads the other one of a weight's two

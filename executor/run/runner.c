@@ -19,14 +19,15 @@ static bool is_left_out(const struct sbp_rank *rank)
 
 /* Whether an update takes its gradient, which must be finite: the second look at the step trains on
  * what the weights are then. Of clipped gradients the norm tells, and no weight is updated; else
- * each rank looks at its own, and tensors whose gradient is finite may have been updated. */
+ * each rank looks at its own, and tensors whose gradient is finite may have been updated. Behind an
+ * odd step nothing is. */
 static enum sbp_status takes_gradient(struct sbp_runner *runner, const struct sbp_instr *instr,
                                       bool *takes, struct sbp_diag *diag)
 {
     struct sbp_rank *rank = &runner->rank;
     struct sbp_update update;
     *takes = false;
-    if (runner->second_look != NULL)
+    if (runner->second_look != NULL || runner->odd_step > 0)
         return SBP_OK;
     SBP_TRY(sbp_rank_prepare_update(rank, &update, diag));
     *takes = isfinite(rank->grad_norm) || is_left_out(rank);
@@ -170,6 +171,24 @@ static void skip_work(struct sbp_runner *runner, int64_t first, int64_t end, dou
     sbp_channel_turn(&runner->channel, end);
 }
 
+/* Rank 0 tells the others whether the run ends with the step. */
+static enum sbp_status tell_verdict(struct sbp_runner *runner, struct sbp_diag *diag)
+{
+    const struct sbp_run_job *job = runner->job;
+    runner->odd_step = job->result->odd.step;
+    for (int peer = 1; peer < job->ranks; peer++)
+        SBP_TRY(sbp_channel_send(&runner->channel, peer, SBP_TAG_VERDICT, &runner->odd_step,
+                                 sizeof runner->odd_step, diag));
+    return SBP_OK;
+}
+
+static enum sbp_status hear_verdict(struct sbp_runner *runner, struct sbp_diag *diag)
+{
+    runner->is_verdict_due = false;
+    return sbp_channel_receive(&runner->channel, 0, SBP_TAG_VERDICT, &runner->odd_step,
+                               sizeof runner->odd_step, diag);
+}
+
 static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_lane *lane,
                                  double start_s, struct sbp_rank_report *report,
                                  struct sbp_diag *diag)
@@ -185,6 +204,8 @@ static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_l
             skip_work(runner, first, end, start_s);
             continue;
         }
+        if (runner->tasks->task[first].work == SBP_WORK_UPDATE && runner->is_verdict_due)
+            SBP_TRY(hear_verdict(runner, diag));
         for (int64_t i = first; i < end; i++) {
             SBP_TRY(execute_timed(runner, i, start_s, i == first ? waited_s : 0, diag));
             report->step.compute_s += runner->intervals[i].compute_s;
@@ -239,19 +260,6 @@ static void show_progress(struct sbp_runner *runner, int step, const char *part)
                           all != NULL ? all->total : options->steps, part);
 }
 
-/* Rank 0 tells the others whether the run ends with this step. */
-static enum sbp_status hear_verdict(struct sbp_runner *runner, bool *ends, struct sbp_diag *diag)
-{
-    const struct sbp_run_job *job = runner->job;
-    if (!sbp_runner_leads(runner))
-        return sbp_channel_receive(&runner->channel, 0, SBP_TAG_VERDICT, ends, sizeof *ends, diag);
-    *ends = job->result->odd.step > 0;
-    for (int peer = 1; peer < job->ranks; peer++)
-        SBP_TRY(
-            sbp_channel_send(&runner->channel, peer, SBP_TAG_VERDICT, ends, sizeof *ends, diag));
-    return SBP_OK;
-}
-
 static void stay(struct sbp_runner *runner, enum sbp_stay stays, int step)
 {
     static const char *const parts[] = {
@@ -268,8 +276,26 @@ static enum sbp_round round_of(const struct sbp_runner *runner, int step)
                                                                        : SBP_ROUND_LAST;
 }
 
-static enum sbp_status run_step(struct sbp_runner *runner, int step, bool *ends,
-                                struct sbp_diag *diag)
+/* Whether others than rank 0 hear of an odd step when they update in the next one, which is before
+ * they spoil its weights: without a flush they have begun that one by then. */
+static bool hears_late(const struct sbp_runner *runner, int step)
+{
+    return !has_flush(runner) && runner->verifier == NULL && step + 1 < runner->job->options->steps;
+}
+
+static enum sbp_status share_report(struct sbp_runner *runner, int step,
+                                    const struct sbp_rank_report *report, struct sbp_diag *diag)
+{
+    stay(runner, SBP_STAYS_REPORT, step);
+    SBP_TRY(sbp_run_gather_reports(runner, step, report, diag));
+    if (sbp_runner_leads(runner))
+        return tell_verdict(runner, diag);
+    runner->is_verdict_due = hears_late(runner, step);
+    return runner->is_verdict_due ? SBP_OK : hear_verdict(runner, diag);
+}
+
+/* A step behind an odd one counts for nothing. */
+static enum sbp_status run_step(struct sbp_runner *runner, int step, struct sbp_diag *diag)
 {
     const struct sbp_run_options *options = runner->job->options;
     struct sbp_rank_report report = {0};
@@ -283,22 +309,23 @@ static enum sbp_status run_step(struct sbp_runner *runner, int step, bool *ends,
     }
     stay(runner, SBP_STAYS_STEP, step);
     SBP_TRY(run_instructions(runner, round_of(runner, step), &report, diag));
+    if (runner->odd_step > 0)
+        return SBP_OK;
     if (runner->verifier != NULL) {
         stay(runner, SBP_STAYS_VERIFY, step);
         SBP_TRY(sbp_verify_end_step(runner->verifier, diag));
     }
-    stay(runner, SBP_STAYS_REPORT, step);
-    SBP_TRY(sbp_run_gather_reports(runner, step, &report, diag));
-    return has_flush(runner) ? hear_verdict(runner, ends, diag) : SBP_OK;
+    return share_report(runner, step, &report, diag);
 }
 
-/* Without a flush: what a stage does before its first step, for that step. */
-static enum sbp_status run_ahead(struct sbp_runner *runner, struct sbp_diag *diag)
+/* Plays a round of a step that is not reported. */
+static enum sbp_status run_round(struct sbp_runner *runner, int step, enum sbp_round round,
+                                 struct sbp_diag *diag)
 {
     struct sbp_rank_report none = {0};
-    sbp_rank_begin_step(&runner->rank, 0);
-    stay(runner, SBP_STAYS_STEP, 0);
-    return run_instructions(runner, SBP_ROUND_AHEAD, &none, diag);
+    sbp_rank_begin_step(&runner->rank, step);
+    stay(runner, SBP_STAYS_STEP, step > 0 ? step - 1 : 0);
+    return run_instructions(runner, round, &none, diag);
 }
 
 /* Tells whom it may concern how many steps are finished. */
@@ -317,17 +344,29 @@ static enum sbp_status announce(struct sbp_runner *runner, int steps, struct sbp
     return SBP_OK;
 }
 
-/* Looks at an odd step once more; rank 0 keeps the first layer that any rank found. */
-static enum sbp_status find_odd_layer(struct sbp_runner *runner, int step, struct sbp_diag *diag)
+/* Without a flush micro-batches of the step that follows are under way: they go to their end, and
+ * those of the odd step come once more from its begin. */
+static enum sbp_status look_again(struct sbp_runner *runner, int steps, struct sbp_odd_layer *own,
+                                  struct sbp_diag *diag)
 {
-    struct sbp_rank_report none = {0};
+    struct sbp_odd_layer other = {.found = false};
+    runner->second_look = &other;
+    if (!has_flush(runner) && steps < runner->job->options->steps)
+        SBP_TRY(run_round(runner, steps + 1, SBP_ROUND_LAST, diag));
+    runner->second_look = own;
+    sbp_odd_layer_clear(&runner->rank);
+    if (!has_flush(runner))
+        SBP_TRY(run_round(runner, runner->odd_step - 1, SBP_ROUND_AHEAD, diag));
+    return run_round(runner, runner->odd_step, has_flush(runner) ? SBP_ROUND_WHOLE : SBP_ROUND_LAST,
+                     diag);
+}
+
+/* Looks at the odd step once more; rank 0 keeps the first layer that any rank found. */
+static enum sbp_status find_odd_layer(struct sbp_runner *runner, int steps, struct sbp_diag *diag)
+{
     struct sbp_odd_layer own = {.found = false}, other;
     struct sbp_odd_layer *first = &runner->job->result->odd.layer;
-    runner->second_look = &own;
-    sbp_odd_layer_clear(&runner->rank);
-    sbp_rank_begin_step(&runner->rank, step);
-    stay(runner, SBP_STAYS_STEP, step - 1);
-    SBP_TRY(run_instructions(runner, SBP_ROUND_WHOLE, &none, diag));
+    SBP_TRY(look_again(runner, steps, &own, diag));
     own.rank = sbp_runner_world_rank(runner);
     if (!sbp_runner_leads(runner))
         return sbp_channel_send(&runner->channel, 0, SBP_TAG_ODD, &own, sizeof own, diag);
@@ -341,12 +380,13 @@ static enum sbp_status find_odd_layer(struct sbp_runner *runner, int step, struc
     return SBP_OK;
 }
 
-/* A run ends with its first odd step. Without a flush others have begun the next one by then, and
- * go on: their steps do not count. */
-static bool is_behind_odd(const struct sbp_runner *runner, int steps)
+/* Whether the run ends behind so many steps. Where the others hear late of an odd one, rank 0 plays
+ * the next one with them. */
+static bool ends(const struct sbp_runner *runner, int steps)
 {
-    const int odd = runner->job->result->odd.step;
-    return sbp_runner_leads(runner) && odd > 0 && steps > odd;
+    const int odd = runner->odd_step;
+    return steps == runner->job->options->steps ||
+           (odd > 0 && (steps > odd || !hears_late(runner, steps - 1)));
 }
 
 /* The last step whose list was gone through whole, if there is one: it is traced. */
@@ -360,25 +400,24 @@ static enum sbp_status run_steps(struct sbp_runner *runner, struct sbp_diag *dia
 {
     struct sbp_run_result *result = runner->job->result;
     const int whole = last_whole(runner);
-    bool ends = false;
     int steps = 0;
     SBP_TRY(announce(runner, 0, diag));
     if (!has_flush(runner))
-        SBP_TRY(run_ahead(runner, diag));
-    while (steps < runner->job->options->steps && !ends) {
-        SBP_TRY(run_step(runner, steps, &ends, diag));
-        if (!is_behind_odd(runner, ++steps))
+        SBP_TRY(run_round(runner, 0, SBP_ROUND_AHEAD, diag));
+    while (!ends(runner, steps)) {
+        SBP_TRY(run_step(runner, steps++, diag));
+        if (runner->odd_step == 0 || runner->odd_step == steps)
             SBP_TRY(announce(runner, steps, diag));
         if (steps == whole)
             SBP_TRY(sbp_run_gather_intervals(runner, diag));
     }
-    if (ends && steps != whole)
+    if (steps < whole)
         SBP_TRY(sbp_run_gather_intervals(runner, diag));
-    if (ends)
+    if (runner->odd_step > 0)
         SBP_TRY(find_odd_layer(runner, steps, diag));
     if (!sbp_runner_leads(runner))
         return SBP_OK;
-    result->steps = is_behind_odd(runner, steps) ? result->odd.step : steps;
+    result->steps = runner->odd_step > 0 ? runner->odd_step : steps;
     if (runner->verifier != NULL) {
         const struct sbp_verify_outcome *outcome = sbp_verify_outcome(runner->verifier);
         result->finding = outcome->first;

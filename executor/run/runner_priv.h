@@ -50,6 +50,8 @@ struct sbp_runner {
     double *compute_s;                  /* (most tasks of a stage) to send, or received */
     void *scratch;                      /* one real on the device */
     int odd_gradient;                   /* the first tensor of the step that has one; -1: none */
+    int odd_step;                       /* that the run ends with, as rank 0 said; 0: none */
+    bool is_verdict_due;                /* of the step before */
     struct sbp_post *post;              /* NULL: nobody watches */
     struct sbp_odd_layer *second_look;  /* what it finds; NULL: this is the first look at a step */
     struct sbp_progress progress;       /* of the lead */

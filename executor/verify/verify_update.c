@@ -228,10 +228,10 @@ enum sbp_status sbp_verify_update(struct sbp_verifier *v, const struct sbp_instr
         SBP_TRY(check_hosted(v, instr->tensor, &at.part, diag));
     sbp_verify_spend_since(v, start);
     SBP_TRY(sbp_rank_prepare_update(rank, &at.update, diag));
-    if (rank->scaler.overflowed)
-        return SBP_OK;
     sbp_rank_bring_newest(rank, instr->tensor);
     SBP_TRY(check_begin(v, instr->tensor, diag));
+    if (rank->scaler.overflowed)
+        return SBP_OK;
     memcpy(at.state, at.part.state, sizeof at.state);
     if (at.state[0] == NULL)
         at.state[0] = at.part.weight;

@@ -265,13 +265,10 @@ static enum sbp_status check_run(const struct sbp_search_job *job, const struct 
                                  struct sbp_diag *diag)
 {
     const struct sbp_cut *cut = &job->plan.cut;
-    const enum sbp_real real = sbp_program_run_real(&cut->graph.precision, cut->cluster);
-    const bool scales_loss = sbp_program_run_bytes(real).scales_loss;
     struct sbp_arena scratch;
     struct sbp_tasks tasks;
     enum sbp_status status = SBP_OK;
     SBP_TRY(sbp_runnable_check(&cut->graph, &cut->mesh, &job->plan.strategy, &cut->parallel, diag));
-    SBP_TRY(sbp_runnable_scale(cut->parallel.schedule, scales_loss, diag));
     sbp_arena_init(&scratch);
     for (int stage = 0; cut->parallel.chunk_factor > 0 && stage < step->stages; stage++)
         if (status == SBP_OK)

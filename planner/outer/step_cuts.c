@@ -311,6 +311,8 @@ static enum sbp_status add_schedules(struct lister *l, struct sbp_parallel paral
     for (int schedule = 0; schedule < SBP_SCHEDULES; schedule++) {
         struct sbp_parallel one = parallel;
         one.schedule = (enum sbp_schedule)schedule;
+        if (schedule == SBP_CDP_V1 && (schedules >> SBP_CDP_V2 & 1) != 0)
+            continue; /* it takes as long, holds no less, and delays more gradients */
         if (!(schedules >> schedule & 1))
             continue;
         if (schedule == SBP_INTERLEAVED) {

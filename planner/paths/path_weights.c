@@ -218,8 +218,8 @@ static enum sbp_status find_moments(const struct sbp_timeline *timeline, int sta
     return SBP_OK;
 }
 
-/* (stages, sites): how many operators of a site a stage holds, and micro-batches of them it keeps.
- */
+/* (stages, sites): how many versions of a site's operators a stage holds, and micro-batches of them
+ * it keeps. */
 struct stage_sums {
     int stages, ops;
     double *held, *kept;
@@ -270,7 +270,8 @@ static enum sbp_status set_memory(const struct sbp_cut *cut, struct sbp_arena *a
             const size_t at =
                 (size_t)(piece % stages) * (size_t)graph->op_count + (size_t)graph->op[op].site;
             weights->kept[op] = kept[piece];
-            sums.held[at] += 1;
+            sums.held[at] +=
+                sbp_timeline_weight_versions(cut->parallel.schedule, stages, piece % stages);
             sums.kept[at] += kept[piece];
         }
     find_memory_stages(&sums, weights);

@@ -88,8 +88,6 @@ struct terms {
     double boxing_shown, weights_shown; /* of boxing of activations, of gathers of weights */
     double stage_sum_shown;
     double hidden, stage_sum_hidden; /* the rest, which the path may go through */
-    /* Bytes of states for each element of blocks and of shards, by ZeRO level. */
-    double local_bytes[SBP_ZERO_LEVELS], shard_bytes[SBP_ZERO_LEVELS];
     bool sums_each; /* several micro-batches: from level 2 on each is reduced by itself */
 };
 
@@ -105,10 +103,6 @@ static struct terms terms_of(const struct sbp_space *space)
         .hidden = space->hidden_share,
         .stage_sum_hidden = space->hidden_share,
         .sums_each = space->micro_batches > 1};
-    for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
-        terms.local_bytes[level] = sbp_pricing_state_bytes(space, level, 1, 0);
-        terms.shard_bytes[level] = sbp_pricing_state_bytes(space, level, 0, 1);
-    }
     const bool may_hide =
         space->request->asked.objective == SBP_STEP_TIME && !space->request->nothing_hides;
     /* Sums in chunks run beside the optimizer (Myelin, V-C); those with other stages do not. */
@@ -189,12 +183,13 @@ static void weigh_level(const struct terms *terms, const struct sbp_op_group *gr
 }
 
 /* The bytes of a group in a memory stage under a ZeRO level, by column. */
-static void weigh_bytes(const struct terms *terms, const struct sbp_op_group *group, int level,
+static void weigh_bytes(const struct sbp_space *space, const struct sbp_op_group *group, int level,
                         int stage, double weight[SBP_COLUMNS])
 {
+    const double held = group->held[stage];
     memset(weight, 0, SBP_COLUMNS * sizeof *weight);
-    weight[SBP_COLUMN_LOCAL] = group->held[stage] * terms->local_bytes[level];
-    weight[SBP_COLUMN_SHARD] = group->held[stage] * terms->shard_bytes[level];
+    weight[SBP_COLUMN_LOCAL] = sbp_pricing_state_bytes(space, stage, level, held, 0);
+    weight[SBP_COLUMN_SHARD] = sbp_pricing_state_bytes(space, stage, level, 0, held);
     weight[SBP_COLUMN_KEPT] = group->kept[stage];
 }
 
@@ -285,7 +280,7 @@ static void count_bytes(const struct pricing *p, int chosen)
     memset(p->bytes[chosen], 0, (size_t)p->stages * tuples * sizeof(double));
     for (int w = 0; w < p->group_count; w++)
         for (int stage = 0; stage < p->stages; stage++) {
-            weigh_bytes(&p->terms, &p->group[w], p->group[w].level[chosen], stage, weight);
+            weigh_bytes(p->space, &p->group[w], p->group[w].level[chosen], stage, weight);
             add_weighed(&p->columns[w], weight, (int)tuples,
                         p->bytes[chosen] + (size_t)stage * tuples);
         }

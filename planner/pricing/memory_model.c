@@ -286,15 +286,15 @@ bool sbp_pricing_keeps_half(const struct sbp_space *space, const struct sbp_reco
            sbp_op_has_weight_phase(space->graph, op);
 }
 
-double sbp_pricing_state_bytes(const struct sbp_space *space, int level, double local, double shard)
+double sbp_pricing_state_bytes(const struct sbp_space *space, int stage, int level, double local,
+                               double shard)
 {
     const struct sbp_element_bytes *bytes = &space->pricing.bytes;
     const int moments = sbp_graph_training_moments(&space->graph->training);
     const double states =
         (double)(bytes->master + bytes->gradient_master + moments * bytes->moment);
-    const int stages = (int)space->parallel->pipeline; /* the last one has fewest versions */
-    const int versions =
-        sbp_timeline_weight_versions(space->parallel->schedule, stages, stages - 1);
+    const int versions = sbp_timeline_weight_versions(
+        space->parallel->schedule, (int)space->parallel->pipeline, space->weights->stage[stage]);
     return versions * (level < 3 ? local : shard) * (double)bytes->weight +
            (level < 2 ? local : shard) * (double)(bytes->gradient + bytes->sum) +
            (space->parallel->offload ? 0 : (level < 1 ? local : shard) * states);

@@ -171,9 +171,9 @@ double sbp_pricing_saved_bytes(const struct sbp_space *space, const struct sbp_o
 /* Whether an operator has a backward pass of its own (costmodel/program/program_backward.c):
  * weights, or gradients of inputs. */
 bool sbp_pricing_works_back(const struct sbp_graph *graph, int op);
-/* Bytes of parameters, gradients and optimizer states on a device, of so many elements of blocks
- * and of shards under a ZeRO level; offloaded states are on the host. */
-double sbp_pricing_state_bytes(const struct sbp_space *space, int level, double local,
+/* Bytes of parameters, gradients and optimizer states on a device of a memory stage, of so many
+ * elements of blocks and of shards under a ZeRO level; offloaded states are on the host. */
+double sbp_pricing_state_bytes(const struct sbp_space *space, int stage, int level, double local,
                                double shard);
 /* Whether an operator's tuple decides that it keeps its input. A linear does: as a copy of its own
  * where the input is gathered (and not gathered once more for the backward pass) or free, else as

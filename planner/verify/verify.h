@@ -30,8 +30,8 @@
  *                                                             rate and its shares
  *                                                             (sbp_cluster_*, sbp_device_*);
  *                                                             sbp_op_forms_input_gradient
- *   time     GPipe and 1F1B without offload, up to 2^22       sbp_timeline_simulate for the rest;
- *            passes, played again; no step is shorter than    sbp_timeline_delays_gradients
+ *   time     GPipe and 1F1B without offload, up to 2^22       sbp_timeline_simulate for the rest
+ *            passes, played again; no step is shorter than
  *            the work of any stage
  *   answer   the objective is the plan's, no bound lies       nothing
  *            above it, optimal means equal

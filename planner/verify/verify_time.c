@@ -292,7 +292,7 @@ static enum sbp_status simulate(struct sbp_verification *c, double *step_s)
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 /* Checks that the step is no shorter than what a stage does one after the other, without what may
- * hide or overlap the next step. */
+ * hide. */
 static enum sbp_status check_stage(const struct sbp_verification *c, int stage)
 {
     const int chunks = c->step->pieces / c->step->stages;
@@ -303,8 +303,7 @@ static enum sbp_status check_stage(const struct sbp_verification *c, int stage)
     }
     SBP_TRY(check_end(c, stage));
     SBP_TRY(check_buckets(c, stage));
-    if (!sbp_timeline_delays_gradients(c->plan->cut.parallel.schedule))
-        least_s += steady_end_s(&c->step->end[stage]);
+    least_s += steady_end_s(&c->step->end[stage]);
     if (c->step->totals.step_s < least_s * (1 - SBP_VERIFY_TOLERANCE))
         return sbp_verify_refuse(c, "stage %d works for %.12g s, the step takes %.12g s", stage,
                                  least_s, c->step->totals.step_s);
@@ -320,7 +319,6 @@ static enum sbp_status check_sum(const struct sbp_verification *c)
         totals->compute_s + totals->recompute_s + totals->optimizer_s + totals->communication_s;
     if (c->step->stages == 1 && c->plan->workload.cluster.runtime.name[0] == '\0' &&
         !(c->step->end[0].sync_overlap > 0) && !c->plan->cut.parallel.offload &&
-        !sbp_timeline_delays_gradients(c->plan->cut.parallel.schedule) &&
         !sbp_verify_near(sum_s, totals->step_s))
         return sbp_verify_refuse(c, "its parts add up to %.17g s, the step takes %.17g s", sum_s,
                                  totals->step_s);

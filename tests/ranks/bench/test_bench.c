@@ -114,12 +114,24 @@ static void test_too_few(void **state)
     }
 }
 
+/* Without a flush the last step is shorter than others, and none of those that count. */
+static void test_steps(void **state)
+{
+    (void)state;
+    const struct sbp_bench_options options = {.warmup = 2, .steps = 3};
+    struct sbp_bench_plan plan = {0};
+    for (int schedule = 0; schedule < SBP_SCHEDULES; schedule++) {
+        plan.step.parallel.schedule = (enum sbp_schedule)schedule;
+        assert_int_equal(sbp_bench_run_steps(&options, &plan),
+                         schedule == SBP_CDP_V1 || schedule == SBP_CDP_V2 ? 6 : 5);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),  cmocka_unit_test(test_apart),
-        cmocka_unit_test(test_replay),  cmocka_unit_test(test_units),
-        cmocka_unit_test(test_too_few),
+        cmocka_unit_test(test_values), cmocka_unit_test(test_apart), cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_steps),  cmocka_unit_test(test_units), cmocka_unit_test(test_too_few),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,8 +62,7 @@ static void pipelines_equal_one_device(void **state)
         const enum sbp_real real = tally.plans % 2 == 0 ? SBP_REAL_BF16 : SBP_REAL_FP16;
         random_model(&random, tally.plans % 3, model, MODEL_BYTES);
         plan_open(&plan, model, random_levels(&random));
-        const bool is_cyclic = real == SBP_REAL_BF16 && tries % 3 == 2; /* takes no loss scale */
-        if ((is_cyclic ? plan_cut_cyclic : plan_cut_stages)(&plan, &random)) {
+        if ((tries % 3 == 2 ? plan_cut_cyclic : plan_cut_stages)(&plan, &random)) {
             plan_randomise(&plan, &random, tally.plans % 4 < 2, SBP_BOXING_FULL, real);
             if (has_alike_ties(&plan)) {
                 const struct sbp_run_options options = half_options(real, &random);
@@ -93,6 +92,18 @@ static bool open_scaled(struct sbp_random *random, int tries, char *model, struc
     return has_alike_ties(plan);
 }
 
+/* A GPT in stages without a flush, whose gradients do not overflow by themselves in every step. */
+static bool open_cyclic(struct sbp_random *random, int tries, char *model, struct plan *plan)
+{
+    (void)tries;
+    random_model(random, GPT, model, MODEL_BYTES);
+    plan_open(plan, model, random_levels(random));
+    if (!plan_cut_cyclic(plan, random) || plan->parallel.pipeline == 1)
+        return false;
+    plan_randomise(plan, random, false, SBP_BOXING_FULL, SBP_REAL_FP16);
+    return has_alike_ties(plan);
+}
+
 /* A random instruction of a piece that forms nothing but gradients of weights, or else one that
  * sums the norm, as the first chunk's do for all; -1: there is none. */
 static int find_planted(const struct sbp_program *program, struct sbp_random *random, bool norm)
@@ -112,6 +123,8 @@ static int find_planted(const struct sbp_program *program, struct sbp_random *ra
 
 /* Runs plans with a planted fault; check says what must have come of it. */
 static void plant(uint64_t stream, enum sbp_fault fault, bool norm,
+                  bool (*open)(struct sbp_random *random, int tries, char *model,
+                               struct plan *plan),
                   void (*check)(const struct plan *plan, const struct sbp_run_options *options,
                                 const struct sbp_run_result *result))
 {
@@ -122,9 +135,10 @@ static void plant(uint64_t stream, enum sbp_fault fault, bool norm,
     sbp_random_seed(&random, seed + stream);
     for (int tries = 0; planted < PLANS && tries < 20 * MOST_TRIES; tries++) {
         struct plan plan;
-        if (open_scaled(&random, tries, model, &plan)) {
+        if (open(&random, tries, model, &plan)) {
             struct sbp_run_options options = options_for(SBP_REAL_FP16, &random);
             struct sbp_run_result result;
+            options.steps = 3;
             options.fault = fault;
             const int pieces = norm ? plan.step.stages : plan.step.pieces;
             options.fault_piece = (int)sbp_random_below(&random, (uint64_t)pieces);
@@ -153,23 +167,42 @@ static void expect_left_out(const struct plan *plan, const struct sbp_run_option
     (void)options;
     if (result->finding.found)
         fail_msg("%s", sbp_verify_finding_text(&result->finding, text, (int)sizeof text));
-    assert_true(result->step[0].left_out);
+    assert_true(result->step[1].left_out);
     assert_true(result->step[0].loss_scale == 0x1p16);
-    assert_true(result->step[1].loss_scale == 0x1p15);
+    assert_true(result->step[2].loss_scale == result->step[1].loss_scale / 2);
 }
 
 static void an_infinity_on_one_rank_stops_all(void **state)
 {
     (void)state;
-    plant(1200, SBP_FAULT_INFINITY, false, expect_left_out);
+    plant(1200, SBP_FAULT_INFINITY, false, open_scaled, expect_left_out);
+}
+
+static int versions_checked;
+
+static void expect_newest(const struct plan *plan, const struct sbp_run_options *options,
+                          const struct sbp_run_result *result)
+{
+    expect_left_out(plan, options, result);
+    versions_checked += !result->step[0].left_out && !result->step[2].left_out;
+}
+
+/* The step behind one that is left out reads the newest weights, as verification has it: the two
+ * versions of a weight differ by then. */
+static void a_step_without_update_keeps_versions(void **state)
+{
+    (void)state;
+    versions_checked = 0;
+    plant(1500, SBP_FAULT_INFINITY, false, open_cyclic, expect_newest);
+    assert_true(versions_checked >= 6);
 }
 
 static void expect_finding(const struct plan *plan, const struct sbp_run_options *options,
-                           const struct sbp_run_result *result, const char *what)
+                           const struct sbp_run_result *result, const char *what, int step)
 {
     assert_true(result->finding.found);
     assert_string_equal(result->finding.what, what);
-    assert_int_equal(result->finding.step, 1);
+    assert_int_equal(result->finding.step, step);
     assert_int_equal(result->finding.rank,
                      (options->fault_piece % plan->step.stages + 1) * plan->step.mesh.devices - 1);
 }
@@ -180,9 +213,9 @@ static int overflows_checked;
 static void expect_overflow(const struct plan *plan, const struct sbp_run_options *options,
                             const struct sbp_run_result *result)
 {
-    if (result->step[0].left_out)
+    if (result->step[1].left_out)
         return;
-    expect_finding(plan, options, result, "overflow");
+    expect_finding(plan, options, result, "overflow", 2);
     overflows_checked++;
 }
 
@@ -191,20 +224,20 @@ static void an_overflow_of_one_rank_is_found(void **state)
 {
     (void)state;
     overflows_checked = 0;
-    plant(1300, SBP_FAULT_INFINITY, true, expect_overflow);
+    plant(1300, SBP_FAULT_INFINITY, true, open_scaled, expect_overflow);
     assert_true(overflows_checked >= 4);
 }
 
 static void expect_scale(const struct plan *plan, const struct sbp_run_options *options,
                          const struct sbp_run_result *result)
 {
-    expect_finding(plan, options, result, "loss scale");
+    expect_finding(plan, options, result, "loss scale", 1);
 }
 
 static void another_loss_scale_on_one_rank_is_found(void **state)
 {
     (void)state;
-    plant(1400, SBP_FAULT_LOSS_SCALE, false, expect_scale);
+    plant(1400, SBP_FAULT_LOSS_SCALE, false, open_scaled, expect_scale);
 }
 
 /* Grown after 2000 good steps, halved by each overflow, never below 1. */
@@ -240,6 +273,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(half_precision_equals_one_device),
         cmocka_unit_test(pipelines_equal_one_device),
         cmocka_unit_test(an_infinity_on_one_rank_stops_all),
+        cmocka_unit_test(a_step_without_update_keeps_versions),
         cmocka_unit_test(an_overflow_of_one_rank_is_found),
         cmocka_unit_test(another_loss_scale_on_one_rank_is_found),
         cmocka_unit_test(loss_scales_follow_overflows),

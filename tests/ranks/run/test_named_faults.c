@@ -423,7 +423,7 @@ static void odd_layers_are_named(void **state)
         random_model(&random, tries % 3, model, MODEL_BYTES);
         plan_open(&plan, model, random_levels(&random));
         const bool cut = tries % 2 == 0;
-        if (!cut || plan_cut_stages(&plan, &random)) {
+        if (!cut || (tries % 4 == 0 ? plan_cut_stages : plan_cut_cyclic)(&plan, &random)) {
             plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F32);
             const int piece = (int)sbp_random_below(&random, (uint64_t)plan.step.pieces);
             const int at = has_alike_ties(&plan) ? find_layer(&plan, &random, piece) : -1;

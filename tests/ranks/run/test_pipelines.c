@@ -16,16 +16,6 @@ static void expect_frames(const struct plan *plan, int stage, const struct sbp_t
         assert_int_equal(in_flight, frames);
 }
 
-/* Whether the timeline lets sums of gradients run beside the next step (cdp-v1), for which a run
- * waits. */
-static bool sums_beside(const struct plan *plan)
-{
-    bool sums = false;
-    for (int stage = 0; stage < plan->step.stages; stage++)
-        sums |= plan->step.end[stage].sync_s > 0;
-    return sums && plan->parallel.schedule == SBP_CDP_V1;
-}
-
 static void check_played(const struct plan *plan, struct sbp_random *random)
 {
     (void)random;
@@ -126,7 +116,7 @@ static void for_pipelines(uint64_t offset,
         plan.graph.training.clip_norm = 0;
         if ((tries % 2 == 1 ? plan_cut_cyclic : plan_cut_stages)(&plan, &random)) {
             plan_randomise(&plan, &random, tries % 4 < 2, SBP_BOXING_FULL, SBP_F64);
-            if (count_ties(&plan, false) == 0 && !sums_within(&plan) && !sums_beside(&plan)) {
+            if (count_ties(&plan, false) == 0 && !sums_within(&plan)) {
                 check(&plan, &random);
                 count_plan(&tally, &plan);
             }

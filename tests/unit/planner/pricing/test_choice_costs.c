@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "costmodel/program/stages.h"
+#include "planner/inner/cut_solve.h"
 #include "planner/plan/plan.h"
 #include "tests/support/space_bench.h"
 #include "tests/support/unit.h"
@@ -269,6 +271,57 @@ static void test_levels_of_repeats(void **state)
         (void)check_cut_prices("repeats", GPT(3, ""), LEVEL("l", 12), request, 2, zero);
 }
 
+/* The least that a device of two needs for a model in two stages. */
+static double least_bytes(enum sbp_schedule schedule, struct sbp_plan *plan)
+{
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
+    struct sbp_diag why = {{0}};
+    double bytes = 0;
+    open_plan(GPT(3, ""), LEVEL("l", 2), plan);
+    struct sbp_parallel parallel = plan->cut.parallel;
+    parallel.pipeline = 2;
+    parallel.micro_batch /= 4;
+    parallel.schedule = schedule;
+    parallel.allow_delayed_gradients = true;
+    if (sbp_plan_cut(plan, &parallel, &why) != SBP_OK ||
+        sbp_inner_least_bytes(&plan->cut, &full, &bytes, &why) != SBP_OK)
+        fail_msg("%s", why.text);
+    return bytes;
+}
+
+static double weight_bytes(const struct sbp_graph *graph, int first_op, int end_op)
+{
+    double elements = 0;
+    for (int op = first_op; op < end_op; op++)
+        for (int w = 0; w < graph->op[op].weight_count; w++) {
+            double of_tensor = 1;
+            for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
+                of_tensor *= (double)graph->tensor[graph->op[op].weight[w]].shape.size[dim];
+            elements += of_tensor;
+        }
+    return elements * sizeof(float);
+}
+
+/* Without a flush the first stage, which is the fullest here, has its weights twice. */
+static void test_versions(void **state)
+{
+    (void)state;
+    static const enum sbp_schedule cyclic[] = {SBP_CDP_V1, SBP_CDP_V2};
+    for (int i = 0; i < 2; i++) {
+        struct sbp_plan plan;
+        struct sbp_diag why = {{0}};
+        int first[3];
+        const double once = least_bytes(SBP_ONE_F_ONE_B, &plan);
+        assert_int_equal(sbp_stages_cut_as(&plan.cut.graph, 2, &plan.cut.parallel, first, &why),
+                         SBP_OK);
+        const double weights = weight_bytes(&plan.cut.graph, 0, first[1]);
+        sbp_plan_free(&plan);
+        const double twice = least_bytes(cyclic[i], &plan);
+        sbp_plan_free(&plan);
+        assert_true(fabs(twice - once - weights) <= 1e-9 * once);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +332,7 @@ int main(void)
         cmocka_unit_test(test_kept_in_flight),
         cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_levels_of_repeats),
+        cmocka_unit_test(test_versions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static enum sbp_status check_axis(const struct sbp_graph *graph,
     char what[96];
     if (role < 0 || sbp_runnable_role(&graph->op[op], role))
         return SBP_OK;
-    (void)snprintf(what, sizeof what, "role context on axis %d, by a ring", axis);
+    (void)snprintf(what, sizeof what, "role context by a ring (axis %d)", axis);
     return refuse(diag, graph->op[op].name, what, "context \"gather\" is legal, or another role");
 }
 

@@ -189,6 +189,14 @@ static enum sbp_status hear_verdict(struct sbp_runner *runner, struct sbp_diag *
                                sizeof runner->odd_step, diag);
 }
 
+/* A stage without weights, which has no update, hears of an odd step at the next one's end. */
+static enum sbp_status end_tasks(struct sbp_runner *runner, struct sbp_diag *diag)
+{
+    if (runner->is_verdict_due)
+        SBP_TRY(hear_verdict(runner, diag));
+    return sbp_rank_end_step(&runner->rank, diag);
+}
+
 static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_lane *lane,
                                  double start_s, struct sbp_rank_report *report,
                                  struct sbp_diag *diag)
@@ -199,7 +207,7 @@ static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_l
         SBP_TRY(sbp_message_lane_next(lane, &first, &end, diag));
         const double waited_s = sbp_tasks_are_driven(runner->tasks) ? sbp_clock_s() - wall_s : 0;
         if (first == end)
-            return sbp_rank_end_step(&runner->rank, diag);
+            return end_tasks(runner, diag);
         if (!sbp_task_is_in(&runner->tasks->task[first], runner->channel.round)) {
             skip_work(runner, first, end, start_s);
             continue;

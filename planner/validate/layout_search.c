@@ -22,7 +22,9 @@ enum sbp_status sbp_layout_search(struct sbp_plan *plan, const struct sbp_degree
                                         .fix_count = made.fix_count};
     SBP_TRY(sbp_outer_search(plan, &request, 1, &plan->arena, &pool, &outcome, why));
     if (pool.count == 0)
-        return sbp_fail(why, SBP_NO, "no legal strategy has these degrees");
+        return sbp_fail(why, SBP_NO, "%s",
+                        outcome.stopped ? "the search ended before a legal strategy was found"
+                                        : "no legal strategy has these degrees");
     SBP_TRY(sbp_plan_cut(plan, &pool.plan[0].parallel, why));
     plan->strategy = pool.plan[0].strategy;
     *step_s = pool.plan[0].objective_s;

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "planner/validate/layout_search.h"
 
+#define ENOUGH    0.9  /* of the time: a search that the limit cut short ends after it */
 #define ROUND_OFF 1e-6 /* of a step: a layout at the limit is still looked for */
 
 /* ---- layouts, the simplest first ------------------------------------------------------------- */
@@ -66,9 +67,10 @@ static enum sbp_status price(const struct sbp_plan *given, const struct sbp_degr
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", why.text);
 }
 
+/* Whether time ended, at the latest in the layout before: a less simple one says nothing then. */
 static bool is_over(const struct sbp_solver_options *options, double elapsed_s)
 {
-    return (options->time_limit_s > 0 && elapsed_s >= options->time_limit_s) ||
+    return (options->time_limit_s > 0 && elapsed_s >= ENOUGH * options->time_limit_s) ||
            (options->stop != NULL && *options->stop != 0);
 }
 

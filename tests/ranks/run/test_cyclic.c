@@ -137,12 +137,12 @@ static void check_odd(const struct plan *plan, struct sbp_random *random, const 
     struct sbp_run_options options = options_for(SBP_F64, random);
     struct sbp_run_result result;
     int instr = last->instr_count - 1;
-    if (last->loss_buffer < 0)
-        return;
-    while (last->instr[instr].kind != SBP_INSTR_FORWARD ||
-           last->instr[instr].section != SBP_SECTION_FORWARD ||
-           plan->graph.op[last->instr[instr].op].kind != SBP_OP_LINEAR)
+    while (instr >= 0 && (last->instr[instr].kind != SBP_INSTR_FORWARD ||
+                          last->instr[instr].section != SBP_SECTION_FORWARD ||
+                          plan->graph.op[last->instr[instr].op].kind != SBP_OP_LINEAR))
         instr--;
+    if (last->loss_buffer < 0 || instr < 0) /* the loss may be alone in its stage */
+        return;
     options.steps = 1 + (int)sbp_random_below(random, STEPS);
     options.verify = sbp_random_below(random, 2) == 0;
     options.trace = sbp_random_below(random, 2) == 0;

@@ -169,8 +169,9 @@ static void fit_products(const struct sbp_compute_times *times, struct sbp_calib
     }
 }
 
-/* Each group of products beside a single one of the same sizes, so that no error of a grid is part
- * of the share. */
+/* Compares each group of products with a single one of the same sizes, so that no error of a grid
+ * is part of the share. On a GPU single products find small matrices in its cache, those of experts
+ * never: the share holds that, too. */
 static void fit_grouped(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated)
 {
     double share[SBP_MAX_GROUPED];

@@ -62,8 +62,8 @@ struct sbp_calibrated {
     double gemm_flops[SBP_MAX_GEMMS];
     enum sbp_type grid_type; /* of most products: their shares of its rate are the device's */
     struct sbp_grid_fit product[SBP_PASSES]; /* over m, n and k, of that type */
-    /* Of the rate of single products of the same sizes, which those of experts reach: the middle of
-     * the sizes that were timed, between their least and most; 0: not timed. */
+    /* Products of experts reach this share of the rate of single products of the same sizes:
+     * the middle of the sizes that were timed, their least and most; sizes 0: not timed. */
     struct {
         int sizes;
         double least, middle, most;

@@ -67,7 +67,7 @@ struct sbp_gemm_point {
 struct sbp_gemm_point sbp_cell_product(const struct sbp_cell *cell); /* one of grouped ones */
 bool sbp_cell_product_same(const struct sbp_gemm_point *a, const struct sbp_gemm_point *b);
 
-/* Of a product, of all products where they are grouped. */
+/* The operations of a cell's product, or of all of its products of experts. */
 double sbp_cell_product_flops(const struct sbp_cell *cell);
 
 bool sbp_cell_same(const struct sbp_cell *a, const struct sbp_cell *b);

@@ -131,9 +131,9 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
     [SBP_OP_SWIGLU] = {.follows = true, ENTRY("swiglu", 1, 0, ELEMENTWISE)},
     /* Rotates queries and keys in place, by angles that every device knows: free. */
     [SBP_OP_ROTARY] = {.follows = true, .in_place = true, ENTRY("rotary", 1, 0, LINEARLY)},
-    /* Context: queries split by sequence, keys and values gathered or passed round a ring inside
-     * the operator (sbp_op_inner); spare here, where heads have as many keys as queries and are
-     * split at less cost. */
+    /* Context splits queries by sequence; keys and values are gathered or passed round a ring
+     * inside the operator (sbp_op_inner). It is a spare role: a split of heads costs less where
+     * all of them have keys of their own. */
     [SBP_OP_ATTENTION] =
         {.runs = true,
          ENTRY("attention", 1, 0, BY_BATCH, FEATURES("head"),

@@ -106,8 +106,8 @@ static enum sbp_status gather(struct sbp_rank *rank, const struct keys *keys, un
     return sbp_boxing_execute(&run, rank->channel, diag);
 }
 
-/* What is packed takes the place of the keys, which nobody reads any more; the sum that of what
- * was sent, or of the keys where nothing is packed. */
+/* Nobody reads the gathered keys any more: gradients are packed into their place. The sum is
+ * received into the gradients' own place, or into that of the keys where nothing is packed. */
 static enum sbp_status scatter(struct sbp_rank *rank, const struct keys *keys,
                                unsigned char *packed, struct sbp_diag *diag)
 {

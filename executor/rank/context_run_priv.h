@@ -11,7 +11,7 @@
 
 #include "executor/rank/rank_memory.h"
 
-/* What a kernel is told of it. */
+/* The local queries and the gathered keys, as a kernel of attention takes them. */
 struct sbp_rank_context {
     struct sbp_digits rows;               /* of the sequence, that the rank's queries are */
     struct sbp_attention_context context; /* points to `rows`: not to be copied */

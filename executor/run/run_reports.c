@@ -77,6 +77,18 @@ static double **all_tasks(const struct sbp_run_job *job, struct sbp_arena *arena
     return seconds;
 }
 
+/* Tells the others whether the run ends with the step: under a schedule without a flush they wait
+ * for it before they update. */
+static enum sbp_status tell_verdict(struct sbp_runner *runner, struct sbp_diag *diag)
+{
+    const struct sbp_run_job *job = runner->job;
+    runner->odd_step = job->result->odd.step;
+    for (int peer = 1; peer < job->ranks; peer++)
+        SBP_TRY(sbp_channel_send(&runner->channel, peer, SBP_TAG_VERDICT, &runner->odd_step,
+                                 sizeof runner->odd_step, diag));
+    return SBP_OK;
+}
+
 static enum sbp_status hear_reports(struct sbp_runner *runner, int step,
                                     const struct sbp_rank_report *own, struct sbp_diag *diag)
 {
@@ -91,6 +103,7 @@ static enum sbp_status hear_reports(struct sbp_runner *runner, int step,
     keep_slowest(runner->compute_s, runner->tasks->count, slowest_s[runner->stage]);
     for (int peer = 1; peer < job->ranks; peer++)
         SBP_TRY(hear_report(runner, step, peer, slowest_s, diag));
+    SBP_TRY(tell_verdict(runner, diag));
     SBP_TRY(sbp_run_replay(job->step, job->tasks, slowest_s, &runner->arena, &replay, diag));
     result->replay_s = replay.step_s;
     result->exposed_s = replay.exposed_s;

@@ -171,17 +171,6 @@ static void skip_work(struct sbp_runner *runner, int64_t first, int64_t end, dou
     sbp_channel_turn(&runner->channel, end);
 }
 
-/* Rank 0 tells the others whether the run ends with the step. */
-static enum sbp_status tell_verdict(struct sbp_runner *runner, struct sbp_diag *diag)
-{
-    const struct sbp_run_job *job = runner->job;
-    runner->odd_step = job->result->odd.step;
-    for (int peer = 1; peer < job->ranks; peer++)
-        SBP_TRY(sbp_channel_send(&runner->channel, peer, SBP_TAG_VERDICT, &runner->odd_step,
-                                 sizeof runner->odd_step, diag));
-    return SBP_OK;
-}
-
 static enum sbp_status hear_verdict(struct sbp_runner *runner, struct sbp_diag *diag)
 {
     runner->is_verdict_due = false;
@@ -297,7 +286,7 @@ static enum sbp_status share_report(struct sbp_runner *runner, int step,
     stay(runner, SBP_STAYS_REPORT, step);
     SBP_TRY(sbp_run_gather_reports(runner, step, report, diag));
     if (sbp_runner_leads(runner))
-        return tell_verdict(runner, diag);
+        return SBP_OK;
     runner->is_verdict_due = hears_late(runner, step);
     return runner->is_verdict_due ? SBP_OK : hear_verdict(runner, diag);
 }

@@ -85,7 +85,8 @@ static inline bool sbp_run_is_mpi(const struct sbp_run_job *job)
 /* One rank's run, as sbp_threads_run and sbp_mpi_run call it; argument: the job. */
 enum sbp_status sbp_runner_main(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
                                 void *argument, struct sbp_diag *diag) SBP_MUST_USE;
-/* Collective: rank 0 keeps what all ranks say of a step in the job's result. */
+/* Collective: rank 0 keeps what all ranks say of a step in the job's result, and sends the others
+ * its verdict, the odd step that the run ends with (0: none), by SBP_TAG_VERDICT. */
 enum sbp_status sbp_run_gather_reports(struct sbp_runner *runner, int step,
                                        const struct sbp_rank_report *report,
                                        struct sbp_diag *diag) SBP_MUST_USE;

@@ -19,37 +19,11 @@ struct head {
     real *y, *dq, *dk, *dv;
     int64_t q_stride, k_stride, y_stride, size;
     struct cpu_queries queries;
-    bool causal;
     real scale;
 };
 
-/* Rows are queries, columns keys; a tile of scores is stored with `stride` between rows. */
-struct tile {
-    int64_t row, rows, place; /* its first query's, in the sequence */
-    int64_t column, columns, stride;
-};
-
-/* How many of the tile's columns query `i` of the tile sees: its first ones. */
-static int64_t visible(const struct head *head, const struct tile *tile, int64_t i)
-{
-    return head->causal ? cpu_visible(tile->place + i, tile->column, tile->columns) : tile->columns;
-}
-
-static struct tile query_tile(const struct head *head, int64_t row)
-{
-    const int64_t rows = cpu_query_rows(&head->queries, row);
-    const int64_t place = cpu_query_place(&head->queries, row), keys = head->queries.keys;
-    return (struct tile){row, rows, place, 0, head->causal ? place + rows : keys, keys};
-}
-
-static struct tile key_tile(const struct tile *queries, int64_t column)
-{
-    const int64_t columns = cpu_least(SBP_ATTENTION_TILE, queries->columns - column);
-    return (struct tile){queries->row, queries->rows, queries->place, column, columns, columns};
-}
-
 /* scores = scale q k^T, masked entries included. */
-static void tile_scores(real *scores, const struct head *head, const struct tile *tile)
+static void tile_scores(real *scores, const struct head *head, const struct cpu_tile *tile)
 {
     cpu_gemm(scores, tile->stride, cpu_plain(head->q + tile->row * head->q_stride, head->q_stride),
              cpu_transposed(head->k + tile->column * head->k_stride, head->k_stride), tile->rows,
@@ -57,7 +31,7 @@ static void tile_scores(real *scores, const struct head *head, const struct tile
 }
 
 /* y += weights v over the tile, or y = weights v. */
-static void tile_output(const struct head *head, const real *weights, const struct tile *tile,
+static void tile_output(const struct head *head, const real *weights, const struct cpu_tile *tile,
                         bool accumulate)
 {
     cpu_gemm(head->y + tile->row * head->y_stride, head->y_stride, cpu_plain(weights, tile->stride),
@@ -80,14 +54,14 @@ static void scale_row(real *row, int64_t n, real factor)
 static void forward_materialised(const struct head *head, real *probabilities)
 {
     const int64_t keys = head->queries.keys;
-    struct tile tile;
+    struct cpu_tile tile;
     for (int64_t row = 0; row < head->queries.rows; row += tile.rows) {
         real *scores = probabilities + row * keys;
-        tile = query_tile(head, row);
+        tile = cpu_query_tile(&head->queries, row);
         tile_scores(scores, head, &tile);
         for (int64_t i = 0; i < tile.rows; i++) {
             real *at = scores + i * tile.stride;
-            const int64_t seen = visible(head, &tile, i);
+            const int64_t seen = cpu_visible(&head->queries, &tile, i);
             const real largest = CPU(row_maximum)(at, seen, -(real)INFINITY);
             exponentiate(at, seen, keys, largest);
             scale_row(at, seen, (real)(1 / CPU(row_sum)(at, seen)));
@@ -98,12 +72,12 @@ static void forward_materialised(const struct head *head, real *probabilities)
 
 /* Brings a tile's rows to a new running maximum: scores become exponentials, what y and the sums
  * hold so far is scaled down to match. */
-static void rescale_rows(const struct head *head, const struct tile *tile, real *scores,
+static void rescale_rows(const struct head *head, const struct cpu_tile *tile, real *scores,
                          real *maximum, real *sum)
 {
     for (int64_t i = 0; i < tile->rows; i++) {
         real *at = scores + i * tile->stride;
-        const int64_t seen = visible(head, tile, i);
+        const int64_t seen = cpu_visible(&head->queries, tile, i);
         const real largest = CPU(row_maximum)(at, seen, maximum[i]);
         const real factor = real_exp(maximum[i] - largest);
         exponentiate(at, seen, tile->columns, largest);
@@ -119,15 +93,15 @@ static void forward_flash(const struct head *head, real *log_sums, real *scratch
 {
     const int64_t side = cpu_least(SBP_ATTENTION_TILE, head->queries.keys);
     real *scores = scratch, *maximum = scores + side * side, *sum = maximum + side;
-    struct tile queries;
+    struct cpu_tile queries;
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
-        queries = query_tile(head, row);
+        queries = cpu_query_tile(&head->queries, row);
         for (int64_t i = 0; i < queries.rows; i++) {
             maximum[i] = -(real)INFINITY;
             sum[i] = 0;
         }
         for (int64_t column = 0; column < queries.columns; column += SBP_ATTENTION_TILE) {
-            const struct tile tile = key_tile(&queries, column);
+            const struct cpu_tile tile = cpu_key_tile(&queries, column);
             tile_scores(scores, head, &tile);
             rescale_rows(head, &tile, scores, maximum, sum);
             tile_output(head, scores, &tile, column > 0);
@@ -140,17 +114,17 @@ static void forward_flash(const struct head *head, real *log_sums, real *scratch
 }
 
 /* The probabilities of a tile again, out of the saved log-sum-exps. */
-static void recompute_tile(real *scores, const struct head *head, const struct tile *tile,
+static void recompute_tile(real *scores, const struct head *head, const struct cpu_tile *tile,
                            const real *log_sums)
 {
     tile_scores(scores, head, tile);
     for (int64_t i = 0; i < tile->rows; i++)
-        exponentiate(scores + i * tile->stride, visible(head, tile, i), tile->columns,
+        exponentiate(scores + i * tile->stride, cpu_visible(&head->queries, tile, i), tile->columns,
                      log_sums[tile->row + i]);
 }
 
 /* inner[i] = sum_d dy y = sum_j p dp: the softmax gradient's row term, without the masked half. */
-static void row_terms(real *inner, const struct head *head, const struct tile *queries)
+static void row_terms(real *inner, const struct head *head, const struct cpu_tile *queries)
 {
     for (int64_t i = 0; i < queries->rows; i++) {
         const int64_t at = (queries->row + i) * head->y_stride;
@@ -161,7 +135,7 @@ static void row_terms(real *inner, const struct head *head, const struct tile *q
 /* ds becomes p (ds - inner), row by row. */
 SBP_SIMD_WIDE
 static void score_gradients(real *restrict ds, const real *restrict p, const real *inner,
-                            const struct tile *tile)
+                            const struct cpu_tile *tile)
 {
     for (int64_t i = 0; i < tile->rows; i++)
         for (int64_t j = 0; j < tile->columns; j++)
@@ -171,8 +145,8 @@ static void score_gradients(real *restrict ds, const real *restrict p, const rea
 
 /* Adds one tile's share to dq, dk and dv: with dp = dy v^T and ds = p (dp - inner),
  * dv += p^T dy, dq += scale ds k, dk += scale ds^T q. ds is scratch of the tile's size. */
-static void backward_tile(const struct head *head, const struct tile *tile, const real *p, real *ds,
-                          const real *inner)
+static void backward_tile(const struct head *head, const struct cpu_tile *tile, const real *p,
+                          real *ds, const real *inner)
 {
     const int64_t columns = tile->columns, keys = tile->column * head->k_stride;
     const int64_t queries = tile->row * head->q_stride;
@@ -195,9 +169,9 @@ static void backward_materialised(const struct head *head, const real *probabili
 {
     const int64_t keys = head->queries.keys;
     real *inner = scratch, *ds = inner + cpu_least(SBP_ATTENTION_TILE, keys);
-    struct tile tile;
+    struct cpu_tile tile;
     for (int64_t row = 0; row < head->queries.rows; row += tile.rows) {
-        tile = query_tile(head, row);
+        tile = cpu_query_tile(&head->queries, row);
         row_terms(inner, head, &tile);
         backward_tile(head, &tile, probabilities + row * keys, ds, inner);
     }
@@ -208,12 +182,12 @@ static void backward_flash(const struct head *head, const real *log_sums, real *
 {
     const int64_t side = cpu_least(SBP_ATTENTION_TILE, head->queries.keys);
     real *inner = scratch, *p = inner + side, *ds = p + side * side;
-    struct tile queries;
+    struct cpu_tile queries;
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
-        queries = query_tile(head, row);
+        queries = cpu_query_tile(&head->queries, row);
         row_terms(inner, head, &queries);
         for (int64_t column = 0; column < queries.columns; column += SBP_ATTENTION_TILE) {
-            const struct tile tile = key_tile(&queries, column);
+            const struct cpu_tile tile = cpu_key_tile(&queries, column);
             recompute_tile(p, head, &tile, log_sums);
             backward_tile(head, &tile, p, ds, inner);
         }
@@ -233,7 +207,6 @@ static struct head head_of(const struct cpu_attention *attention, int64_t index,
                          .y_stride = attention->y_stride,
                          .size = attention->shape->head_size,
                          .queries = attention->queries,
-                         .causal = attention->shape->causal,
                          .scale = (real)(1 / sqrt((double)attention->shape->head_size))};
 }
 

@@ -23,38 +23,10 @@ struct head {
     stored *y, *dq, *dk, *dv;
     int64_t q_stride, k_stride, y_stride, size;
     struct cpu_queries queries;
-    bool causal;
     real scale;
     stored *probabilities; /* (S,K), or NULL: */
     real *log_sums;        /* (S), of flash attention */
 };
-
-/* Rows are queries, columns keys; rows of a tile's values are TILE apart. */
-struct tile {
-    int64_t row, rows, place; /* its first query's, in the sequence */
-    int64_t column, columns;
-};
-
-/* The tile of queries that begins with a row, and all keys that any of them sees. */
-static struct tile query_tile(const struct head *head, int64_t row)
-{
-    const int64_t rows = cpu_query_rows(&head->queries, row);
-    const int64_t place = cpu_query_place(&head->queries, row);
-    return (struct tile){row, rows, place, 0, head->causal ? place + rows : head->queries.keys};
-}
-
-/* The keys of a tile go no further than its queries see. */
-static struct tile key_tile(const struct tile *queries, int64_t column)
-{
-    return (struct tile){queries->row, queries->rows, queries->place, column,
-                         cpu_least(TILE, queries->columns - column)};
-}
-
-/* How many of the tile's columns query `i` of the tile sees: its first ones. */
-static int64_t visible(const struct head *head, const struct tile *tile, int64_t i)
-{
-    return head->causal ? cpu_visible(tile->place + i, tile->column, tile->columns) : tile->columns;
-}
 
 static void load_rows(real *to, const stored *from, int64_t stride, int64_t rows, int64_t width)
 {
@@ -70,8 +42,9 @@ static void store_rows(stored *to, int64_t stride, const real *from, int64_t row
 
 /* ---- tiles ---------------------------------------------------------------------------------- */
 
-/* of(rows, columns) = scale a b^T, with rows of a and b as many apart as given. */
-static void multiply_rows(real *of, const struct tile *tile, const stored *a, int64_t a_stride,
+/* of(rows, columns) = scale a b^T, with rows of a and b as many apart as given, those of all values
+ * of a tile TILE. */
+static void multiply_rows(real *of, const struct cpu_tile *tile, const stored *a, int64_t a_stride,
                           const stored *b, int64_t b_stride, int64_t size, real scale)
 {
     real left[TILE * FEATURES], right[TILE * FEATURES];
@@ -93,7 +66,7 @@ static void add_weighted(real *sum, int64_t rows, struct cpu_matrix weights, con
     cpu_gemm(sum, width, weights, cpu_plain(right, width), rows, width, inner, scale, 1);
 }
 
-static void form_scores(real *scores, const struct head *head, const struct tile *tile)
+static void form_scores(real *scores, const struct head *head, const struct cpu_tile *tile)
 {
     multiply_rows(scores, tile, head->q + tile->row * head->q_stride, head->q_stride,
                   head->k + tile->column * head->k_stride, head->k_stride, head->size, head->scale);
@@ -109,25 +82,32 @@ static void exponentiate(real *row, int64_t n, int64_t end, real shift)
 }
 
 /* log_sums: of the tile's rows. */
-static void form_probabilities(real *p, const struct head *head, const struct tile *tile,
+static void form_probabilities(real *p, const struct head *head, const struct cpu_tile *tile,
                                const real *log_sums)
 {
     form_scores(p, head, tile);
     for (int64_t i = 0; i < tile->rows; i++)
-        exponentiate(p + i * TILE, visible(head, tile, i), tile->columns, log_sums[i]);
+        exponentiate(p + i * TILE, cpu_visible(&head->queries, tile, i), tile->columns,
+                     log_sums[i]);
+}
+
+/* A tile's share of a row of probabilities that forward keeps. */
+static stored *kept_row(const struct head *head, const struct cpu_tile *tile, int64_t i)
+{
+    return head->probabilities + (tile->row + i) * head->queries.keys + tile->column;
 }
 
 /* As forward left them. */
-static void recall_probabilities(real *p, const struct head *head, const struct tile *tile)
+static void recall_probabilities(real *p, const struct head *head, const struct cpu_tile *tile)
 {
     if (head->probabilities == NULL) {
         form_probabilities(p, head, tile, head->log_sums + tile->row);
         return;
     }
-    for (int64_t i = 0; i < tile->rows; i++)
-        CPU(to_wide)
-    (p + i * TILE, head->probabilities + (tile->row + i) * head->queries.keys + tile->column,
-     tile->columns);
+    for (int64_t i = 0; i < tile->rows; i++) {
+        const stored *kept = kept_row(head, tile, i);
+        CPU(to_wide)(p + i * TILE, kept, tile->columns);
+    }
 }
 
 /* ---- forward -------------------------------------------------------------------------------- */
@@ -148,37 +128,35 @@ static void add_row(const real *row, int64_t n, real *maximum, double *sum)
 }
 
 /* The log-sum-exps of the rows of a tile of queries. */
-static void find_log_sums(const struct head *head, const struct tile *queries, real *log_sums)
+static void find_log_sums(const struct head *head, const struct cpu_tile *queries, real *log_sums)
 {
     real scores[TILE * TILE], maximum[TILE];
     double sum[TILE] = {0};
     for (int64_t i = 0; i < TILE; i++)
         maximum[i] = -(real)INFINITY;
     for (int64_t column = 0; column < queries->columns; column += TILE) {
-        const struct tile tile = key_tile(queries, column);
+        const struct cpu_tile tile = cpu_key_tile(queries, column);
         form_scores(scores, head, &tile);
         for (int64_t i = 0; i < tile.rows; i++)
-            add_row(scores + i * TILE, visible(head, &tile, i), &maximum[i], &sum[i]);
+            add_row(scores + i * TILE, cpu_visible(&head->queries, &tile, i), &maximum[i], &sum[i]);
     }
     for (int64_t i = 0; i < queries->rows; i++)
         log_sums[i] = (real)((double)maximum[i] + log(sum[i]));
 }
 
-static void keep_probabilities(const struct head *head, const struct tile *tile, const real *p)
+static void keep_probabilities(const struct head *head, const struct cpu_tile *tile, const real *p)
 {
     for (int64_t i = 0; i < tile->rows; i++)
-        CPU(from_wide)
-    (head->probabilities + (tile->row + i) * head->queries.keys + tile->column, p + i * TILE,
-     tile->columns);
+        CPU(from_wide)(kept_row(head, tile, i), p + i * TILE, tile->columns);
 }
 
-static void form_outputs(const struct head *head, const struct tile *queries, const real *log_sums,
-                         int64_t first)
+static void form_outputs(const struct head *head, const struct cpu_tile *queries,
+                         const real *log_sums, int64_t first)
 {
     real p[TILE * TILE], sum[TILE * FEATURES] = {0};
     const int64_t width = cpu_least(FEATURES, head->size - first);
     for (int64_t column = 0; column < queries->columns; column += TILE) {
-        const struct tile tile = key_tile(queries, column);
+        const struct cpu_tile tile = cpu_key_tile(queries, column);
         form_probabilities(p, head, &tile, log_sums);
         if (head->probabilities != NULL)
             keep_probabilities(head, &tile, p);
@@ -192,11 +170,11 @@ static void form_outputs(const struct head *head, const struct tile *queries, co
 static void forward_head(const struct head *head)
 {
     real log_sums[TILE];
-    struct tile queries;
+    struct cpu_tile queries;
     if (head->probabilities != NULL)
         CPU(zero)(head->probabilities, head->queries.rows * head->queries.keys);
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
-        queries = query_tile(head, row);
+        queries = cpu_query_tile(&head->queries, row);
         find_log_sums(head, &queries, log_sums);
         for (int64_t first = 0; first < head->size; first += FEATURES)
             form_outputs(head, &queries, log_sums, first);
@@ -215,7 +193,7 @@ static void weigh_row(real *restrict ds, const real *restrict p, int64_t n, real
 }
 
 /* p and ds = p (dy v^T - sum_d dy y) of a tile: the softmax gradient. */
-static void form_gradients(real *p, real *ds, const struct head *head, const struct tile *tile)
+static void form_gradients(real *p, real *ds, const struct head *head, const struct cpu_tile *tile)
 {
     const int64_t at = tile->row * head->y_stride;
     recall_probabilities(p, head, tile);
@@ -229,12 +207,12 @@ static void form_gradients(real *p, real *ds, const struct head *head, const str
 }
 
 /* dq = scale ds k, for a tile of queries. */
-static void query_gradients(const struct head *head, const struct tile *queries, int64_t first)
+static void query_gradients(const struct head *head, const struct cpu_tile *queries, int64_t first)
 {
     real p[TILE * TILE], ds[TILE * TILE], sum[TILE * FEATURES] = {0};
     const int64_t width = cpu_least(FEATURES, head->size - first);
     for (int64_t column = 0; column < queries->columns; column += TILE) {
-        const struct tile tile = key_tile(queries, column);
+        const struct cpu_tile tile = cpu_key_tile(queries, column);
         form_gradients(p, ds, head, &tile);
         add_weighted(sum, tile.rows, cpu_plain(ds, TILE), head->k + column * head->k_stride + first,
                      head->k_stride, tile.columns, width, head->scale);
@@ -249,12 +227,12 @@ static void key_gradients(const struct head *head, int64_t column, int64_t first
     real p[TILE * TILE], ds[TILE * TILE];
     real keys[TILE * FEATURES] = {0}, values[TILE * FEATURES] = {0};
     const int64_t width = cpu_least(FEATURES, head->size - first);
-    struct tile queries;
+    struct cpu_tile queries;
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
-        queries = query_tile(head, row);
+        queries = cpu_query_tile(&head->queries, row);
         if (queries.columns <= column)
             continue;
-        const struct tile tile = key_tile(&queries, column);
+        const struct cpu_tile tile = cpu_key_tile(&queries, column);
         form_gradients(p, ds, head, &tile);
         add_weighted(values, tile.columns, cpu_transposed(p, TILE),
                      head->dy + row * head->y_stride + first, head->y_stride, tile.rows, width, 1);
@@ -269,9 +247,9 @@ static void key_gradients(const struct head *head, int64_t column, int64_t first
 
 static void backward_head(const struct head *head)
 {
-    struct tile queries;
+    struct cpu_tile queries;
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
-        queries = query_tile(head, row);
+        queries = cpu_query_tile(&head->queries, row);
         for (int64_t first = 0; first < head->size; first += FEATURES)
             query_gradients(head, &queries, first);
     }
@@ -297,7 +275,6 @@ static struct head head_of(const struct cpu_attention *attention, int64_t index,
                          .y_stride = attention->y_stride,
                          .size = attention->shape->head_size,
                          .queries = attention->queries,
-                         .causal = attention->shape->causal,
                          .scale = (real)(1 / sqrt((double)attention->shape->head_size)),
                          .probabilities = flash ? NULL : (stored *)saved + at->saved,
                          .log_sums = flash ? (real *)saved + at->saved : NULL};

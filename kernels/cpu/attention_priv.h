@@ -21,26 +21,45 @@ struct cpu_queries {
     int64_t rows, keys;
     int64_t run;                     /* rows that follow each other in the sequence; divides rows */
     const struct sbp_digits *digits; /* which rows they are; NULL: all, in order */
+    bool causal;                     /* a query sees no key behind its place */
 };
 
-/* Rows of the tile of queries that begins with a row. */
-static inline int64_t cpu_query_rows(const struct cpu_queries *queries, int64_t row)
+/* Rows are queries, columns keys. */
+struct cpu_tile {
+    int64_t row, rows, place; /* place: the first query's, in the sequence */
+    int64_t column, columns;
+    int64_t stride; /* elements between rows of its scores, where these are kept closely */
+};
+
+/* The tile of queries that begins with a row, and all keys that any of them sees. */
+static inline struct cpu_tile cpu_query_tile(const struct cpu_queries *queries, int64_t row)
 {
-    return cpu_least(SBP_ATTENTION_TILE, queries->run - row % queries->run);
+    const int64_t rows = cpu_least(SBP_ATTENTION_TILE, queries->run - row % queries->run);
+    const int64_t place = queries->digits == NULL ? row : sbp_digits_global(queries->digits, row);
+    return (struct cpu_tile){.row = row,
+                             .rows = rows,
+                             .place = place,
+                             .columns = queries->causal ? place + rows : queries->keys,
+                             .stride = queries->keys};
 }
 
-/* Where a row of queries stands in the sequence. */
-static inline int64_t cpu_query_place(const struct cpu_queries *queries, int64_t row)
+/* The keys of a tile go no further than its queries see. */
+static inline struct cpu_tile cpu_key_tile(const struct cpu_tile *queries, int64_t column)
 {
-    return queries->digits == NULL ? row : sbp_digits_global(queries->digits, row);
+    struct cpu_tile tile = *queries;
+    tile.column = column;
+    tile.columns = tile.stride = cpu_least(SBP_ATTENTION_TILE, queries->columns - column);
+    return tile;
 }
 
-/* How many of the columns, from `column` on, a causal query at a place of the sequence sees: the
- * first ones. */
-static inline int64_t cpu_visible(int64_t place, int64_t column, int64_t columns)
+/* How many of the tile's columns query `i` of the tile sees: its first ones. */
+static inline int64_t cpu_visible(const struct cpu_queries *queries, const struct cpu_tile *tile,
+                                  int64_t i)
 {
-    const int64_t seen = place + 1 - column;
-    return seen < 0 ? 0 : cpu_least(columns, seen);
+    const int64_t seen = tile->place + i + 1 - tile->column;
+    if (!queries->causal)
+        return tile->columns;
+    return seen < 0 ? 0 : cpu_least(tile->columns, seen);
 }
 
 struct cpu_attention {
@@ -56,15 +75,16 @@ static inline struct cpu_attention cpu_attention_of(const struct sbp_attention_s
                                                     const struct sbp_attention_context *context)
 {
     const int64_t y_stride = shape->heads * shape->head_size, rows = shape->sequence;
-    struct cpu_attention attention = {.shape = shape,
-                                      .q = qkv,
-                                      .k = qkv,
-                                      .q_stride = 3 * y_stride,
-                                      .k_stride = 3 * y_stride,
-                                      .y_stride = y_stride,
-                                      .first_key = shape->head_size,
-                                      .first_value = 2 * shape->head_size,
-                                      .queries = {.rows = rows, .keys = rows, .run = rows}};
+    struct cpu_attention attention = {
+        .shape = shape,
+        .q = qkv,
+        .k = qkv,
+        .q_stride = 3 * y_stride,
+        .k_stride = 3 * y_stride,
+        .y_stride = y_stride,
+        .first_key = shape->head_size,
+        .first_value = 2 * shape->head_size,
+        .queries = {.rows = rows, .keys = rows, .run = rows, .causal = shape->causal}};
     if (context == NULL)
         return attention;
     attention.k = context->keys;
@@ -74,7 +94,8 @@ static inline struct cpu_attention cpu_attention_of(const struct sbp_attention_s
     attention.queries = (struct cpu_queries){.rows = rows,
                                              .keys = sbp_digits_global_size(context->rows),
                                              .run = sbp_cpu_digits_run(context->rows),
-                                             .digits = context->rows};
+                                             .digits = context->rows,
+                                             .causal = shape->causal};
     return attention;
 }
 

@@ -96,30 +96,34 @@ bool sbp_space_query_roles(const struct sbp_op_node *node, int *head, int *query
     return node->kind == SBP_OP_GROUPED_ATTENTION;
 }
 
-/* Roles of a variable that a rule allows for all its operators. */
+static bool plays(const struct sbp_space *space, int op, int role)
+{
+    return sbp_space_rule(space->request->asked.space)
+        ->plays(sbp_space_entry(space->graph, op), role);
+}
+
+static bool divides(const struct sbp_space *space, int op, int role)
+{
+    return sbp_space_rule(space->request->asked.space)
+        ->divides(sbp_space_entry(space->graph, op), role);
+}
+
+/* Whether the executor knows the role, where it is to run the plan. */
+static bool runs(const struct sbp_space *space, int op, int role)
+{
+    return !space->request->asked.runnable || sbp_runnable_role(&space->graph->op[op], role);
+}
+
+/* Roles of a variable that all its operators take. */
 static unsigned common_roles(const struct sbp_space *space, int variable,
-                             bool (*takes)(const struct sbp_op_entry *entry, int role))
+                             bool (*takes)(const struct sbp_space *space, int op, int role))
 {
     const struct sbp_space_variable *v = &space->variable[variable];
     const struct sbp_list *ops = &space->links.ops;
     unsigned roles = (1u << v->role_count) - 1;
     for (int op = ops->first[variable]; op >= 0; op = ops->next[op])
         for (int r = 0; r < v->role_count; r++)
-            if (!takes(sbp_space_entry(space->graph, op), space->op_role[op][r]))
-                roles &= ~(1u << r);
-    return roles;
-}
-
-/* Roles that the executor knows, where it is to run the plan; else all. */
-static unsigned roles_that_run(const struct sbp_space *space, int variable)
-{
-    const struct sbp_space_variable *v = &space->variable[variable];
-    const struct sbp_list *ops = &space->links.ops;
-    unsigned roles = (1u << v->role_count) - 1;
-    for (int op = ops->first[variable]; op >= 0 && space->request->asked.runnable;
-         op = ops->next[op])
-        for (int r = 0; r < v->role_count; r++)
-            if (!sbp_runnable_role(&space->graph->op[op], space->op_role[op][r]))
+            if (!takes(space, op, space->op_role[op][r]))
                 roles &= ~(1u << r);
     return roles;
 }
@@ -127,11 +131,10 @@ static unsigned roles_that_run(const struct sbp_space *space, int variable)
 unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
-    const unsigned run = roles_that_run(space, variable);
+    const unsigned run = common_roles(space, variable, runs);
     if (sbp_space_is_open(space))
         return run;
-    unsigned allowed =
-        common_roles(space, variable, sbp_space_rule(space->request->asked.space)->plays);
+    unsigned allowed = common_roles(space, variable, plays);
     const struct sbp_list *ops = &space->links.ops;
     for (int op = ops->first[variable]; op >= 0; op = ops->next[op])
         for (int r = 0; r < v->role_count; r++)
@@ -143,7 +146,7 @@ unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)
 
 unsigned sbp_space_dividing_roles(const struct sbp_space *space, int variable)
 {
-    return common_roles(space, variable, sbp_space_rule(space->request->asked.space)->divides);
+    return common_roles(space, variable, divides);
 }
 
 /* ---- rests ---------------------------------------------------------------------------------- */
@@ -269,6 +272,6 @@ unsigned sbp_space_last_resorts(const struct sbp_space *space, int variable)
     for (int r = 0; r < v->role_count; r++)
         if (rule->resorts(sbp_space_entry(space->graph, v->op), r))
             roles |= 1u << r;
-    roles &= roles_that_run(space, variable);
+    roles &= common_roles(space, variable, runs);
     return sbp_space_fix(space, v->op) == NULL ? roles : roles & fixed_roles(space, v->op);
 }

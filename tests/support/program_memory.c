@@ -56,8 +56,8 @@ static void check_peak(const struct sbp_program *program)
                  (long long)program->arena_bytes, (long long)peak);
 }
 
-/* What persists lies below, then the frame with all that lives from forward to backward; no buffer
- * lies in two of the three parts. */
+/* Persistent buffers lie first, then the frame with all that lives from forward to backward, then
+ * the rest; no buffer lies in two of the three parts. */
 static void check_parts(const struct sbp_program *program)
 {
     const int64_t frame = program->persistent_bytes, rest = frame + program->kept_bytes;

@@ -1,4 +1,4 @@
-/* What is wrong with a machine is named: slow ranks, hosts, links and computers, sessions that
+/* Findings name the fault of a machine: slow ranks, hosts, links and computers, sessions that
  * differ, the network beside its nominal rate. */
 #include <string.h>
 

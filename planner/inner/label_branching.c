@@ -9,6 +9,7 @@
 #include "planner/labels/label.h"
 #include "planner/limits.h"
 #include "planner/pricing/edge_kinds.h"
+#include "planner/pricing/working_set.h"
 #include "planner/space/domain_build.h"
 #include "planner/space/space_table.h"
 
@@ -26,9 +27,12 @@ struct branching {
     struct sbp_space whole, space; /* space: the choices of which a better plan can be made */
     struct sbp_arena arena;
     struct sbp_problem problem;
-    double *cost;    /* (all choices) costs of the problem, without bans */
-    int *first;      /* (variable) where its choices begin */
-    sbp_axes *split; /* (all choices, classes) axes that a choice splits a class by */
+    struct sbp_working working;
+    uint8_t *fitting; /* (all choices) scratch: the bans of a part and of what does not fit in it */
+    int *left;        /* (all choices) scratch: of each variable, those of a part */
+    int *left_count;  /* (variable) */
+    int *first;       /* (variable) where its choices begin */
+    sbp_axes *split;  /* (all choices, classes) axes that a choice splits a class by */
     int choices;
     struct part *heap; /* least bound first */
     int part_count;
@@ -116,16 +120,17 @@ static enum sbp_status tabulate(struct branching *b)
     for (int v = 0; v < variables; v++)
         b->first[v + 1] = b->first[v] + b->space.variable[v].choice_count;
     b->choices = b->first[variables];
-    b->cost = SBP_NEW(arena, double, b->choices);
+    b->fitting = SBP_NEW(arena, uint8_t, b->choices);
+    b->left = SBP_NEW(arena, int, b->choices);
+    b->left_count = SBP_NEW(arena, int, variables);
     b->split = SBP_NEW(arena, sbp_axes, (size_t)b->choices * classes);
     b->heap = SBP_NEW(arena, struct part, SBP_INNER_BRANCH_PARTS);
-    if (b->cost == NULL || b->split == NULL || b->heap == NULL)
+    if (b->fitting == NULL || b->left == NULL || b->left_count == NULL || b->split == NULL ||
+        b->heap == NULL)
         return SBP_E_MEMORY;
     for (int v = 0; v < variables; v++)
-        for (int c = 0; c < b->space.variable[v].choice_count; c++) {
-            b->cost[b->first[v] + c] = b->problem.variable[v].cost[c];
+        for (int c = 0; c < b->space.variable[v].choice_count; c++)
             note_splits(b, v, c, b->split + (size_t)(b->first[v] + c) * classes);
-        }
     return SBP_OK;
 }
 
@@ -188,23 +193,92 @@ static void tell_progress(const struct branching *b)
                           sbp_clock_s() - b->out->start_s);
 }
 
+/* Copies the costs and usages of the values of a variable that are left. */
+static enum sbp_status copy_left(const struct branching *b, int variable, struct sbp_problem *copy)
+{
+    const struct sbp_variable *from = &b->problem.variable[variable];
+    const int *left = &b->left[b->first[variable]], count = b->left_count[variable];
+    if (sbp_problem_add_variable(copy, from->name, count, from->interval_count, from->interval) < 0)
+        return SBP_E_MEMORY;
+    const struct sbp_variable *to = &copy->variable[variable];
+    for (int k = 0; k < count; k++) {
+        to->cost[k] = from->cost[left[k]];
+        for (int i = 0; i < from->interval_count; i++)
+            to->usage[i * count + k] = from->usage[i * from->domain + left[k]];
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status copy_edge(const struct branching *b, const struct sbp_edge *from,
+                                 struct sbp_problem *copy)
+{
+    const int *rows = &b->left[b->first[from->a]], *columns = &b->left[b->first[from->b]];
+    const int domain = b->problem.variable[from->b].domain;
+    bool transposed; /* never: each pair has one edge */
+    double *table = sbp_problem_edge_table(copy, from->a, from->b, &transposed);
+    if (table == NULL)
+        return SBP_E_MEMORY;
+    for (int r = 0; r < b->left_count[from->a]; r++)
+        for (int c = 0; c < b->left_count[from->b]; c++)
+            *table++ = from->cost[(size_t)rows[r] * (size_t)domain + (size_t)columns[c]];
+    return SBP_OK;
+}
+
+/* Makes the problem of the choices that are not banned, whose tables are smaller. */
+static enum sbp_status make_part(struct branching *b, const uint8_t *banned,
+                                 struct sbp_problem *part)
+{
+    SBP_TRY(sbp_problem_init_within(part, b->problem.variable_count, b->problem.edge_count,
+                                    b->problem.arena.budget));
+    part->capacity = b->problem.capacity;
+    for (int v = 0; v < b->problem.variable_count; v++) {
+        b->left_count[v] = 0;
+        for (int i = b->first[v]; i < b->first[v + 1]; i++)
+            if (banned[i] == 0)
+                b->left[b->first[v] + b->left_count[v]++] = i - b->first[v];
+        SBP_TRY(copy_left(b, v, part));
+    }
+    for (int e = 0; e < b->problem.edge_count; e++)
+        SBP_TRY(copy_edge(b, &b->problem.edge[e], part));
+    return SBP_OK;
+}
+
 static enum sbp_status solve(struct branching *b, const uint8_t *banned,
                              struct sbp_solution *solution)
 {
     struct sbp_solver_options options = b->out->request->asked.solver_options;
+    struct sbp_problem part = {0};
     if (options.time_limit_s > 0)
         options.time_limit_s = fmax(1e-9, options.time_limit_s - (sbp_clock_s() - b->out->start_s));
     options.max_evaluations = b->work < SBP_INNER_BRANCH_WORK ? SBP_INNER_BRANCH_WORK - b->work : 1;
     options.progress = NULL; /* solves are short: add_part reports them together */
-    for (int v = 0; v < b->space.variable_count; v++)
-        for (int i = b->first[v]; i < b->first[v + 1]; i++)
-            b->problem.variable[v].cost[i - b->first[v]] =
-                banned[i] != 0 ? SBP_FORBIDDEN : b->cost[i];
     b->solved++;
-    return sbp_solver_find("exact")->solve(&b->problem, &options, solution, b->diag);
+    enum sbp_status status = make_part(b, banned, &part);
+    if (status == SBP_OK)
+        status = sbp_solver_find("exact")->solve(&part, &options, solution, b->diag);
+    for (int v = 0; status == SBP_OK && solution->choice != NULL && v < part.variable_count; v++)
+        solution->choice[v] = b->left[b->first[v] + solution->choice[v]];
+    sbp_problem_free(&part);
+    return status;
 }
 
-/* Solves a part and puts it on the heap, unless it is empty or its bound reaches the best plan. */
+/* Bans what cannot fit while operators work; false where the part is empty then. The capacity of
+ * the tables knows less of memory, and with misfits gone the cheapest choice mostly fits at once.
+ */
+static bool keep_fitting(struct branching *b, uint8_t *banned)
+{
+    int64_t left = 0;
+    if (isinf(b->out->capacity_bytes))
+        return true;
+    for (int i = 0; i < b->choices; i++)
+        left += banned[i] == 0;
+    b->work += left * b->space.graph->op_count * b->space.weights->memory_stages;
+    return sbp_working_ban(&b->working, b->out->capacity_bytes * (1 + SBP_INNER_ROUND_OFF),
+                           b->first, banned);
+}
+
+/* Solves a part and puts it on the heap, unless it is empty, needs too much memory or its bound
+ * reaches the best plan. */
 static enum sbp_status add_part(struct branching *b, const uint8_t *banned)
 {
     if (!has_choices(b, banned))
@@ -214,8 +288,11 @@ static enum sbp_status add_part(struct branching *b, const uint8_t *banned)
         b->exhausted = true;
         return SBP_OK;
     }
+    memcpy(b->fitting, banned, (size_t)b->choices);
+    if (!keep_fitting(b, b->fitting))
+        return SBP_OK;
     struct sbp_solution solution = {0};
-    enum sbp_status status = solve(b, banned, &solution);
+    enum sbp_status status = solve(b, b->fitting, &solution);
     if (status == SBP_OK) {
         b->out->evaluations += solution.evaluations;
         b->work += solution.evaluations + SBP_INNER_WORK_PER_SOLVE;
@@ -234,7 +311,7 @@ static enum sbp_status add_part(struct branching *b, const uint8_t *banned)
             free(part.choice);
             status = SBP_E_MEMORY;
         } else {
-            memcpy(part.banned, banned, (size_t)b->choices);
+            memcpy(part.banned, b->fitting, (size_t)b->choices);
             memcpy(part.choice, solution.choice,
                    (size_t)b->space.variable_count * sizeof *part.choice);
             push(b, &part);
@@ -427,6 +504,8 @@ static enum sbp_status branch_labels(struct branching *b)
         return SBP_OK;
     SBP_TRY(sbp_pricing_problem(&b->space, b->out->capacity_bytes, &b->problem, b->diag));
     enum sbp_status status = tabulate(b);
+    if (status == SBP_OK && isfinite(b->out->capacity_bytes))
+        status = sbp_working_init(&b->working, &b->space, &b->arena);
     if (status == SBP_OK)
         status = search_parts(b);
     while (b->part_count > 0)

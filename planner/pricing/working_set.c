@@ -436,27 +436,38 @@ static void lower(struct sbp_need *least, struct sbp_need need)
     least->persists = fmin(least->persists, need.persists);
 }
 
-/* Finds the least need of a variable. Both fields are minimised by themselves: the gap between
- * them is never less than the gap between the least of either. */
-static void find_least(struct sbp_working *w, int variable, int stage, const int *only)
+/* Begins the search for the least need of a variable. */
+static void begin_least(struct sbp_working *w, int variable)
 {
-    const struct sbp_space *space = w->space;
-    const int first = space->groups->first[variable], end = space->groups->first[variable + 1];
+    const int end = w->space->groups->first[variable + 1];
     w->need[variable] = (struct sbp_need){INFINITY, INFINITY};
-    for (int group = first; group < end; group++)
+    for (int group = w->space->groups->first[variable]; group < end; group++)
         w->need_at_work[group] = w->need_going_back[group] = w->need_held[group] =
             w->need[variable];
-    const int from = only != NULL ? only[variable] : 0;
-    const int to = only != NULL ? from + 1 : space->variable[variable].choice_count;
-    for (int c = from; c < to; c++) {
-        const struct sbp_need need = need_of(w, variable, c, stage);
-        lower(&w->need[variable], need);
-        for (int group = first; group < end; group++) {
-            lower(&w->need_at_work[group], with(need, w->own[group][c]));
-            lower(&w->need_going_back[group], with(need, w->back[group][c]));
-            lower(&w->need_held[group], with(need, w->held[group][c]));
-        }
+}
+
+/* Takes a choice into account. Both fields are minimised by themselves: the gap between them is
+ * never less than the gap between the least of either. */
+static void lower_least(struct sbp_working *w, int variable, int choice, int stage)
+{
+    const int end = w->space->groups->first[variable + 1];
+    const struct sbp_need need = need_of(w, variable, choice, stage);
+    lower(&w->need[variable], need);
+    for (int group = w->space->groups->first[variable]; group < end; group++) {
+        lower(&w->need_at_work[group], with(need, w->own[group][choice]));
+        lower(&w->need_going_back[group], with(need, w->back[group][choice]));
+        lower(&w->need_held[group], with(need, w->held[group][choice]));
     }
+}
+
+/* Finds the least need of a variable among all choices, or of one alone. */
+static void find_least(struct sbp_working *w, int variable, int stage, const int *only)
+{
+    const int from = only != NULL ? only[variable] : 0;
+    const int to = only != NULL ? from + 1 : w->space->variable[variable].choice_count;
+    begin_least(w, variable);
+    for (int c = from; c < to; c++)
+        lower_least(w, variable, c, stage);
 }
 
 double sbp_working_least(struct sbp_working *w, const int *only)
@@ -468,4 +479,61 @@ double sbp_working_least(struct sbp_working *w, const int *only)
         most = fmax(most, most_at(w, stage));
     }
     return most;
+}
+
+/* The choices that are left to each variable. */
+struct left {
+    const int *first;
+    uint8_t *banned;
+    double most_bytes;
+};
+
+static void find_least_left(struct sbp_working *w, int variable, int stage, const struct left *left)
+{
+    begin_least(w, variable);
+    for (int i = left->first[variable]; i < left->first[variable + 1]; i++)
+        if (left->banned[i] == 0)
+            lower_least(w, variable, i - left->first[variable], stage);
+}
+
+static int count_left(int variable, const struct left *left)
+{
+    int count = 0;
+    for (int i = left->first[variable]; i < left->first[variable + 1]; i++)
+        count += left->banned[i] == 0;
+    return count;
+}
+
+/* Bans choices of a variable that need too much beside the least of all others; false: all. A
+ * variable's only choice was in the least of all. */
+static bool ban_choices(struct sbp_working *w, int variable, int stage, const struct left *left)
+{
+    bool any = count_left(variable, left) == 1;
+    if (any)
+        return true;
+    for (int i = left->first[variable]; i < left->first[variable + 1]; i++) {
+        if (left->banned[i] != 0)
+            continue;
+        begin_least(w, variable);
+        lower_least(w, variable, i - left->first[variable], stage);
+        left->banned[i] = most_at(w, stage) > left->most_bytes;
+        any |= left->banned[i] == 0;
+    }
+    find_least_left(w, variable, stage, left);
+    return any;
+}
+
+bool sbp_working_ban(struct sbp_working *w, double most_bytes, const int *first, uint8_t *banned)
+{
+    const struct left left = {first, banned, most_bytes};
+    for (int stage = 0; stage < w->space->weights->memory_stages; stage++) {
+        for (int v = 0; v < w->space->variable_count; v++)
+            find_least_left(w, v, stage, &left);
+        if (most_at(w, stage) > left.most_bytes)
+            return false;
+        for (int v = 0; v < w->space->variable_count; v++)
+            if (!ban_choices(w, v, stage, &left))
+                return false;
+    }
+    return true;
 }

@@ -46,5 +46,10 @@ double sbp_working_own(const struct sbp_working *working, int variable, int choi
  * counts its least by itself. only: (variable_count), of this full choice alone, and then never
  * less than sbp_pricing_bytes; NULL: of all. */
 double sbp_working_least(struct sbp_working *working, const int *only);
+/* Bans the choices that need more than most_bytes beside any others that are not banned; false
+ * where nothing is left. first: (variable_count + 1) where each variable's choices begin in banned.
+ */
+bool sbp_working_ban(struct sbp_working *working, double most_bytes, const int *first,
+                     uint8_t *banned);
 
 #endif

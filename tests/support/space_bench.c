@@ -135,6 +135,26 @@ static void check_bytes(const struct sbp_space *space, const int *choice,
     prices->least_bytes = fmin(prices->least_bytes, most_bytes / (double)step->totals.device_bytes);
 }
 
+/* A plan that fits is made of choices that are never banned. */
+static void check_ban(const struct bench *bench, double device_bytes, uint64_t seed)
+{
+    const struct sbp_space *space = &bench->space;
+    struct sbp_working working = bench->working;
+    int *first = calloc((size_t)space->variable_count + 1, sizeof *first);
+    assert_non_null(first);
+    for (int v = 0; v < space->variable_count; v++)
+        first[v + 1] = first[v] + space->variable[v].choice_count;
+    uint8_t *banned = calloc((size_t)first[space->variable_count] + 1, sizeof *banned);
+    assert_non_null(banned);
+    bool left = sbp_working_ban(&working, device_bytes * (1 + 1e-9), first, banned);
+    for (int v = 0; v < space->variable_count; v++)
+        left &= banned[first[v] + bench->choice[v]] == 0;
+    if (!left)
+        fail_msg("seed %" PRIu64 ": a plan of %.17g bytes is banned", seed, device_bytes);
+    free(first);
+    free(banned);
+}
+
 /* The modelled working set is no less than the memory model and no more than the plan takes; the
  * least over all choices is no more than either. */
 static void check_working(const struct bench *bench, const struct sbp_step *step, uint64_t seed,
@@ -150,6 +170,7 @@ static void check_working(const struct bench *bench, const struct sbp_step *step
         fail_msg("seed %" PRIu64 ": at work %.17g bytes, least %.17g, kept %.17g, the plan takes "
                  "%.17g",
                  seed, bytes, bench->least_bytes, model_bytes, device_bytes);
+    check_ban(bench, device_bytes, seed);
     prices->working_bytes += bytes / device_bytes;
     prices->least_of_all_bytes =
         fmax(prices->least_of_all_bytes, bench->least_bytes / device_bytes);

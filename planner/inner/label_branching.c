@@ -278,8 +278,9 @@ static bool keep_fitting(struct branching *b, uint8_t *banned)
 }
 
 /* Solves a part and puts it on the heap, unless it is empty, needs too much memory or its bound
- * reaches the best plan. */
-static enum sbp_status add_part(struct branching *b, const uint8_t *banned)
+ * reaches the best plan. least_s: bound of the part that it was divided from, which holds where the
+ * budget cuts the solve short. */
+static enum sbp_status add_part(struct branching *b, const uint8_t *banned, double least_s)
 {
     if (!has_choices(b, banned))
         return SBP_OK;
@@ -302,10 +303,10 @@ static enum sbp_status add_part(struct branching *b, const uint8_t *banned)
     }
     if (status == SBP_OK && solution.choice != NULL && solution.cost < SBP_FORBIDDEN &&
         solution.cost < b->out->best_s * (1 - SBP_INNER_ROUND_OFF)) {
-        const struct part part = {.bound_s =
-                                      solution.stopped ? solution.lower_bound : solution.cost,
-                                  .banned = malloc((size_t)b->choices),
-                                  .choice = malloc((size_t)b->space.variable_count * sizeof(int))};
+        const struct part part = {
+            .bound_s = fmax(least_s, solution.stopped ? solution.lower_bound : solution.cost),
+            .banned = malloc((size_t)b->choices),
+            .choice = malloc((size_t)b->space.variable_count * sizeof(int))};
         if (part.banned == NULL || part.choice == NULL) {
             free(part.banned);
             free(part.choice);
@@ -385,7 +386,7 @@ static enum sbp_status divide_by_class(struct branching *b, const struct part *p
         for (int i = 0; i < b->choices; i++)
             banned[i] = part->banned[i] != 0 ||
                         (b->split[(size_t)i * classes + (size_t)dim_class] & ~axes) != 0;
-        SBP_TRY(add_part(b, banned));
+        SBP_TRY(add_part(b, banned, part->bound_s));
     }
     return SBP_OK;
 }
@@ -399,7 +400,7 @@ static enum sbp_status divide_by_choice(struct branching *b, const struct part *
     for (int v = 0; v < b->space.variable_count; v++) {
         const int chosen = b->first[v] + part->choice[v];
         banned[chosen] = 1;
-        SBP_TRY(add_part(b, banned));
+        SBP_TRY(add_part(b, banned, part->bound_s));
         for (int i = b->first[v]; i < b->first[v + 1]; i++)
             banned[i] = i != chosen;
     }
@@ -433,7 +434,7 @@ static enum sbp_status search_parts(struct branching *b)
     uint8_t *banned = SBP_NEW(&b->arena, uint8_t, b->choices);
     if (banned == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(add_part(b, banned));
+    SBP_TRY(add_part(b, banned, -INFINITY));
     double open_s = INFINITY; /* least bound of the parts that were dropped */
     while (b->part_count > 0) {
         b->out->stopped |= sbp_space_interrupted(&b->space);

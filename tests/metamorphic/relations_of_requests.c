@@ -86,11 +86,9 @@ static bool a_zero_level_is_never_cheaper(struct world *world)
     return true;
 }
 
-/* Where memory binds, since nothing is recomputed where it does not. There the memory model is too
- * loose to prove many optima among mirrored plans, so that common roles are searched. */
+/* Where memory binds, since nothing is recomputed where it does not. */
 static bool a_recompute_is_never_cheaper(struct world *world)
 {
-    world->request.quick = true;
     const struct answer whole = world_search(world);
     if (whole.device_bytes == 0)
         return false;

@@ -293,6 +293,8 @@ enum { SBP_INNER_BRANCH_AXES = 5, SBP_INNER_BRANCH_PARTS = 20000 };
 #define SBP_INNER_BRANCH_WORK       INT64_C(6000000)
 #define SBP_INNER_WORK_PER_SOLVE    INT64_C(4000)
 #define SBP_INNER_WORK_PER_OPERATOR INT64_C(400)
+/* Before it branches, choices that do not fit are looked for where that takes no more than so. */
+#define SBP_INNER_BAN_WORK (SBP_INNER_BRANCH_WORK / 10)
 
 /* ---- outer ----------------------------------------------------------------------------------- */
 

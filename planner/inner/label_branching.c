@@ -28,11 +28,10 @@ struct branching {
     struct sbp_arena arena;
     struct sbp_problem problem;
     struct sbp_working working;
-    uint8_t *fitting; /* (all choices) scratch: the bans of a part and of what does not fit in it */
-    int *left;        /* (all choices) scratch: of each variable, those of a part */
-    int *left_count;  /* (variable) */
-    int *first;       /* (variable) where its choices begin */
-    sbp_axes *split;  /* (all choices, classes) axes that a choice splits a class by */
+    int *left;       /* (all choices) scratch: of each variable, those of a part */
+    int *left_count; /* (variable) */
+    int *first;      /* (variable) where its choices begin */
+    sbp_axes *split; /* (all choices, classes) axes that a choice splits a class by */
     int choices;
     struct part *heap; /* least bound first */
     int part_count;
@@ -120,13 +119,11 @@ static enum sbp_status tabulate(struct branching *b)
     for (int v = 0; v < variables; v++)
         b->first[v + 1] = b->first[v] + b->space.variable[v].choice_count;
     b->choices = b->first[variables];
-    b->fitting = SBP_NEW(arena, uint8_t, b->choices);
     b->left = SBP_NEW(arena, int, b->choices);
     b->left_count = SBP_NEW(arena, int, variables);
     b->split = SBP_NEW(arena, sbp_axes, (size_t)b->choices * classes);
     b->heap = SBP_NEW(arena, struct part, SBP_INNER_BRANCH_PARTS);
-    if (b->fitting == NULL || b->left == NULL || b->left_count == NULL || b->split == NULL ||
-        b->heap == NULL)
+    if (b->left == NULL || b->left_count == NULL || b->split == NULL || b->heap == NULL)
         return SBP_E_MEMORY;
     for (int v = 0; v < variables; v++)
         for (int c = 0; c < b->space.variable[v].choice_count; c++)
@@ -262,24 +259,24 @@ static enum sbp_status solve(struct branching *b, const uint8_t *banned,
     return status;
 }
 
-/* Bans what cannot fit while operators work; false where the part is empty then. The capacity of
+/* Bans what cannot fit while operators work; false where the space is empty then. The capacity of
  * the tables knows less of memory, and with misfits gone the cheapest choice mostly fits at once.
- */
+ * Parts keep the bans of the space. Where many choices of many operators are left, looking at them
+ * would take the work of branching itself. */
 static bool keep_fitting(struct branching *b, uint8_t *banned)
 {
-    int64_t left = 0;
-    if (isinf(b->out->capacity_bytes))
+    const int64_t work =
+        (int64_t)b->choices * b->space.graph->op_count * b->space.weights->memory_stages;
+    if (isinf(b->out->capacity_bytes) || work > SBP_INNER_BAN_WORK)
         return true;
-    for (int i = 0; i < b->choices; i++)
-        left += banned[i] == 0;
-    b->work += left * b->space.graph->op_count * b->space.weights->memory_stages;
+    b->work += work;
     return sbp_working_ban(&b->working, b->out->capacity_bytes * (1 + SBP_INNER_ROUND_OFF),
                            b->first, banned);
 }
 
-/* Solves a part and puts it on the heap, unless it is empty, needs too much memory or its bound
- * reaches the best plan. least_s: bound of the part that it was divided from, which holds where the
- * budget cuts the solve short. */
+/* Solves a part and puts it on the heap, unless it is empty or its bound reaches the best plan.
+ * least_s: bound of the part that it was divided from, which holds where the budget cuts the solve
+ * short. */
 static enum sbp_status add_part(struct branching *b, const uint8_t *banned, double least_s)
 {
     if (!has_choices(b, banned))
@@ -289,11 +286,8 @@ static enum sbp_status add_part(struct branching *b, const uint8_t *banned, doub
         b->exhausted = true;
         return SBP_OK;
     }
-    memcpy(b->fitting, banned, (size_t)b->choices);
-    if (!keep_fitting(b, b->fitting))
-        return SBP_OK;
     struct sbp_solution solution = {0};
-    enum sbp_status status = solve(b, b->fitting, &solution);
+    enum sbp_status status = solve(b, banned, &solution);
     if (status == SBP_OK) {
         b->out->evaluations += solution.evaluations;
         b->work += solution.evaluations + SBP_INNER_WORK_PER_SOLVE;
@@ -312,7 +306,7 @@ static enum sbp_status add_part(struct branching *b, const uint8_t *banned, doub
             free(part.choice);
             status = SBP_E_MEMORY;
         } else {
-            memcpy(part.banned, b->fitting, (size_t)b->choices);
+            memcpy(part.banned, banned, (size_t)b->choices);
             memcpy(part.choice, solution.choice,
                    (size_t)b->space.variable_count * sizeof *part.choice);
             push(b, &part);
@@ -434,7 +428,8 @@ static enum sbp_status search_parts(struct branching *b)
     uint8_t *banned = SBP_NEW(&b->arena, uint8_t, b->choices);
     if (banned == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(add_part(b, banned, -INFINITY));
+    if (keep_fitting(b, banned))
+        SBP_TRY(add_part(b, banned, -INFINITY));
     double open_s = INFINITY; /* least bound of the parts that were dropped */
     while (b->part_count > 0) {
         b->out->stopped |= sbp_space_interrupted(&b->space);

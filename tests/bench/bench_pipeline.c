@@ -15,8 +15,8 @@
 #include "base/json/json.h"
 #include "base/table.h"
 #include "costmodel/program/cut.h"
-#include "executor/run/run.h"
 #include "kernels/kernels.h"
+#include "tests/bench/least.h"
 
 enum { RUNS = 6, MOST_STAGES = 4 };
 static const double MOST_OFF = 0.10;
@@ -153,61 +153,37 @@ static enum sbp_status count_of_run(const struct setting *s, int stage,
     return SBP_OK;
 }
 
-/* Lowers the times of tasks to those of another run's second step. */
-static enum sbp_status run_once(const struct setting *s, double *const *least_s,
+static enum sbp_status run_once(const struct setting *s, struct least *least,
                                 struct figures *figures, struct sbp_diag *diag)
 {
-    const struct sbp_run_options options = {
-        .steps = 2, .trace = true, .real = SBP_F32, .backend = "threads", .device = "cpu"};
     struct sbp_run_result run;
     enum sbp_status status = SBP_OK;
-    SBP_TRY(sbp_run(&s->step, &s->cluster, &options, &run, diag));
-    for (int stage = 0; stage < s->step.stages; stage++) {
-        const struct sbp_run_interval *interval = run.intervals + stage * run.most_tasks;
-        for (int64_t i = 0; i < run.tasks[stage].count; i++)
-            least_s[stage][i] = fmin(least_s[stage][i], interval[i].compute_s);
-        if (status == SBP_OK)
-            status =
-                count_of_run(s, stage, &run.tasks[stage], interval, &figures->in_flight[stage]);
-    }
+    SBP_TRY(least_run(&s->step, &s->cluster, least, &run, diag));
+    for (int stage = 0; stage < s->step.stages && status == SBP_OK; stage++)
+        status = count_of_run(s, stage, &run.tasks[stage], run.intervals + stage * run.most_tasks,
+                              &figures->in_flight[stage]);
     sbp_run_free(&run);
     return status;
 }
 
-static enum sbp_status open_tasks(const struct setting *s, struct sbp_arena *arena,
-                                  struct sbp_tasks *tasks, double **least_s, struct sbp_diag *diag)
-{
-    for (int stage = 0; stage < s->step.stages; stage++) {
-        SBP_TRY(sbp_tasks_make(&s->step, stage, arena, &tasks[stage], diag));
-        least_s[stage] = SBP_NEW(arena, double, tasks[stage].count);
-        if (least_s[stage] == NULL)
-            return SBP_E_MEMORY;
-        for (int64_t i = 0; i < tasks[stage].count; i++)
-            least_s[stage][i] = INFINITY;
-    }
-    return SBP_OK;
-}
-
 static enum sbp_status measure(struct setting *s, struct figures *figures, struct sbp_diag *diag)
 {
-    struct sbp_tasks tasks[MOST_STAGES];
-    double *least_s[MOST_STAGES];
+    struct least least;
     struct sbp_run_prediction replay;
     *figures = (struct figures){0};
-    SBP_TRY(open_tasks(s, &s->arena, tasks, least_s, diag));
+    SBP_TRY(least_open(&s->step, &s->arena, &least, diag));
     for (int run = 0; run < RUNS; run++)
-        SBP_TRY(run_once(s, least_s, figures, diag));
-    SBP_TRY(sbp_run_replay(&s->step, tasks, least_s, &s->arena, &replay, diag));
+        SBP_TRY(run_once(s, &least, figures, diag));
+    SBP_TRY(sbp_run_replay(&s->step, least.tasks, least.compute_s, &s->arena, &replay, diag));
+    figures->compute_s = least_sum(&s->step, &least);
     figures->step_s = replay.step_s;
     figures->exposed_s = replay.exposed_s;
     figures->bubble_s = replay.bubble_s;
-    for (int stage = 0; stage < s->step.stages; stage++) {
+    for (int stage = 0; stage < s->step.stages; stage++)
         if (s->step.parallel.schedule == SBP_MESSAGE_DRIVEN)
-            figures->in_flight[stage] = count_in_flight(
-                s, stage, &tasks[stage], replay.play.begin_s[stage], replay.play.end_s[stage]);
-        for (int64_t i = 0; i < tasks[stage].count; i++)
-            figures->compute_s += least_s[stage][i];
-    }
+            figures->in_flight[stage] =
+                count_in_flight(s, stage, &least.tasks[stage], replay.play.begin_s[stage],
+                                replay.play.end_s[stage]);
     return SBP_OK;
 }
 

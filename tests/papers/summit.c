@@ -45,8 +45,7 @@ static double replicas_share(const struct sbp_cluster *summit, const struct summ
     return NODE_GPUS / members / summit->level[NODE].ports;
 }
 
-static void make_cluster(const struct summit_setting *setting, const struct summit_grid *grid,
-                         struct sbp_cluster *cluster)
+void summit_cluster(const struct summit_grid *grid, struct sbp_cluster *cluster)
 {
     struct sbp_cluster summit;
     setting_cluster_named("summit-v100", &summit);
@@ -59,8 +58,6 @@ static void make_cluster(const struct summit_setting *setting, const struct summ
         level_of(&summit, "replica", grid->data, NODE, replicas_share(&summit, grid));
     if (grid->intra > 1)
         cluster->level[cluster->level_count++] = tensor_level(&summit, grid->intra);
-    cluster->reserve_bytes = setting->reserve_bytes;
-    setting_cluster_efficiency(setting->efficiency, cluster);
 }
 
 /* "ac ... the factor of N / G_inter closest to sqrt(N)" (section V.A). */
@@ -129,7 +126,9 @@ static void make_step(const struct summit_setting *setting, const struct summit_
     struct sbp_step step;
     int level;
     sbp_arena_init(&arena);
-    make_cluster(setting, grid, &cluster);
+    summit_cluster(grid, &cluster);
+    cluster.reserve_bytes = setting->reserve_bytes;
+    setting_cluster_efficiency(setting->efficiency, &cluster);
     const struct sbp_parallel parallel = parallel_of(setting, grid, &model->graph);
     const struct sbp_element_bytes bytes = sbp_program_element_bytes(&model->graph.precision);
     setting_must(sbp_parallel_check(&parallel, &model->graph, &cluster, &diag), &diag);

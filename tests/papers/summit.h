@@ -21,6 +21,9 @@ struct summit_grid {
     int micro_batch; /* sequences of a replica */
 };
 
+/* summit-v100 as the grid's groups see it. */
+void summit_cluster(const struct summit_grid *grid, struct sbp_cluster *cluster);
+
 struct summit_setting {
     struct setting_gpt model;
     int batch;

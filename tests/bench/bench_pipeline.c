@@ -1,10 +1,11 @@
 /* Runs pipelines on threads and holds them to the simulator: bubble, exposed messages and
- * micro-batches in flight of the replayed step, beside the timeline of the plan's prices. Each task
- * counts with the least thread CPU time of a few steps, which others on the machine disturb least;
- * all prices of arithmetic are scaled by the one factor that equals those of a first run. The
- * network is slow, so that messages have something to hide behind. Micro-batches in flight are
- * those of the run; under message-driven, where arrivals between ranks that share cores are no
- * parallel machine's, those of the replay. Fails where a share is over 10 % off. */
+ * micro-batches in flight of the replayed step, beside the timeline. Each task counts with the
+ * least thread CPU time of a few steps, which others on the machine disturb least, and of that with
+ * the median of its micro-batches. The timeline's passes are as long as their instructions were in
+ * runs of GPipe, which take turns with the schedule's; its messages have prices, of a slow network,
+ * so that they have something to hide behind. Micro-batches in flight are those of the run; under
+ * message-driven, where arrivals between ranks that share cores are no parallel machine's, those of
+ * the replay. Fails where a share is over 10 % off. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ static const char MODEL[] =
 static const char CLUSTER[] =
     "{\"name\": \"slow network\", \"levels\": [{\"name\": \"rank\", \"size\": %d, \"alpha_s\": "
     "1e-4, \"beta_s_per_byte\": 4e-9, \"ports\": 1}], \"device\": {\"memory_bytes\": 4294967296, "
-    "\"flops\": {\"fp32\": %.17g, \"fp64\": %.17g}, \"memory_bytes_per_s\": %.17g}}";
+    "\"flops\": {\"fp32\": 5e10, \"fp64\": 2.5e10}, \"memory_bytes_per_s\": 1e10}}";
 
 struct setting {
     struct sbp_arena arena;
@@ -52,14 +53,12 @@ static enum sbp_status read_model(struct sbp_graph *model, struct sbp_diag *diag
     return status;
 }
 
-/* speed: of the arithmetic, against round numbers. */
-static enum sbp_status read_cluster(struct setting *s, int stages, double speed,
-                                    struct sbp_diag *diag)
+static enum sbp_status read_cluster(struct setting *s, int stages, struct sbp_diag *diag)
 {
     struct cJSON *root = NULL;
     struct sbp_json at;
-    char text[sizeof CLUSTER + 128];
-    (void)snprintf(text, sizeof text, CLUSTER, stages, 5e10 * speed, 2.5e10 * speed, 1e10 * speed);
+    char text[sizeof CLUSTER + 16];
+    (void)snprintf(text, sizeof text, CLUSTER, stages);
     SBP_TRY(sbp_json_parse(text, "cluster", &root, &at, diag));
     const enum sbp_status status = sbp_cluster_read(&at, &s->arena, &s->cluster);
     cJSON_Delete(root);
@@ -67,12 +66,12 @@ static enum sbp_status read_cluster(struct setting *s, int stages, double speed,
 }
 
 static enum sbp_status open_setting(struct setting *s, int stages, enum sbp_schedule schedule,
-                                    int64_t micro_batch, double speed, struct sbp_diag *diag)
+                                    int64_t micro_batch, struct sbp_diag *diag)
 {
     const struct sbp_element_bytes bytes = sbp_program_run_bytes(SBP_F32);
     *s = (struct setting){0};
     SBP_TRY(read_model(&s->model, diag));
-    SBP_TRY(read_cluster(s, stages, speed, diag));
+    SBP_TRY(read_cluster(s, stages, diag));
     struct sbp_parallel parallel = sbp_parallel_default(&s->model);
     parallel.pipeline = stages;
     parallel.schedule = schedule;
@@ -101,7 +100,6 @@ static void close_setting(struct setting *s)
 /* ---- what a run measured -------------------------------------------------------------------- */
 
 struct figures {
-    double compute_s; /* of all stages */
     double step_s, exposed_s, bubble_s;
     int in_flight[MOST_STAGES];
 };
@@ -166,38 +164,115 @@ static enum sbp_status run_once(const struct setting *s, struct least *least,
     return status;
 }
 
-static enum sbp_status measure(struct setting *s, struct figures *figures, struct sbp_diag *diag)
+/* ---- the simulator, by the passes of another run --------------------------------------------- */
+
+static bool is_same(const struct sbp_instr *a, const struct sbp_instr *b)
 {
-    struct least least;
-    struct sbp_run_prediction replay;
-    *figures = (struct figures){0};
-    SBP_TRY(least_open(&s->step, &s->arena, &least, diag));
-    for (int run = 0; run < RUNS; run++)
-        SBP_TRY(run_once(s, &least, figures, diag));
-    SBP_TRY(sbp_run_replay(&s->step, least.tasks, least.compute_s, &s->arena, &replay, diag));
-    figures->compute_s = least_sum(&s->step, &least);
-    figures->step_s = replay.step_s;
-    figures->exposed_s = replay.exposed_s;
-    figures->bubble_s = replay.bubble_s;
-    for (int stage = 0; stage < s->step.stages; stage++)
-        if (s->step.parallel.schedule == SBP_MESSAGE_DRIVEN)
-            figures->in_flight[stage] =
-                count_in_flight(s, stage, &least.tasks[stage], replay.play.begin_s[stage],
-                                replay.play.end_s[stage]);
+    return a->kind == b->kind && a->section == b->section && a->op == b->op &&
+           a->phase == b->phase && a->tensor == b->tensor;
+}
+
+/* What an instruction computed for in a run of other stages, wherever it was; 0: it is in none. */
+static double found_s(const struct sbp_step *step, const struct least *least,
+                      const struct sbp_instr *instr)
+{
+    for (int stage = 0; stage < step->stages; stage++)
+        for (int64_t i = 0; i < least->tasks[stage].count; i++)
+            if (is_same(sbp_task_instr(step, stage, &least->tasks[stage].task[i]), instr))
+                return least->compute_s[stage][i];
+    return 0;
+}
+
+/* Passes of a micro-batch on each chunk, and updates, as long as their instructions were in GPipe's
+ * runs. Messages keep their prices. */
+static void time_passes(struct sbp_step *step, const struct setting *gpipe,
+                        const struct least *least)
+{
+    const int chunks = sbp_step_chunks(step);
+    for (int piece = 0; piece < step->pieces; piece++) {
+        const struct sbp_program *program = sbp_step_program(step, piece);
+        const int stage = piece % step->stages, chunk = piece / step->stages;
+        struct sbp_stage_cost *cost = &step->cost[stage * chunks + chunk];
+        double pass_s[SBP_SECTIONS] = {0};
+        for (int i = 0; i < program->instr_count; i++)
+            pass_s[program->instr[i].section] += found_s(&gpipe->step, least, &program->instr[i]);
+        cost->forward_s = pass_s[SBP_SECTION_FORWARD];
+        cost->backward_input_s = pass_s[SBP_SECTION_BACKWARD];
+        cost->backward_weight_s = pass_s[SBP_SECTION_BACKWARD_WEIGHT];
+        step->end[stage].optimizer_s =
+            pass_s[SBP_SECTION_STEP] + (chunk > 0 ? step->end[stage].optimizer_s : 0);
+    }
+}
+
+static double sum_of_passes(const struct sbp_step *step)
+{
+    double sum_s = 0;
+    for (int i = 0; i < step->pieces; i++)
+        sum_s += (double)step->micro_batches *
+                 (step->cost[i].forward_s + step->cost[i].backward_input_s +
+                  step->cost[i].backward_weight_s);
+    for (int stage = 0; stage < step->stages; stage++)
+        sum_s += step->end[stage].optimizer_s;
+    return sum_s;
+}
+
+static enum sbp_status simulate(struct setting *s, const struct setting *gpipe,
+                                const struct least *least, struct figures *figures,
+                                struct sbp_diag *diag)
+{
+    struct sbp_step *step = &s->step;
+    const struct sbp_timeline_request request = {.schedule = step->parallel.schedule,
+                                                 .stages = step->stages,
+                                                 .micro_batches = (int)step->micro_batches,
+                                                 .chunks = sbp_step_chunks(step),
+                                                 .stage = step->cost,
+                                                 .end = step->end};
+    struct sbp_timeline timeline;
+    time_passes(step, gpipe, least);
+    SBP_TRY(sbp_timeline_simulate(&request, &s->arena, &timeline, diag));
+    figures->step_s = timeline.makespan_s;
+    figures->exposed_s = fmin(timeline.exposed_s, step->totals.communication_s);
+    figures->bubble_s =
+        timeline.makespan_s - sum_of_passes(step) / step->stages - figures->exposed_s;
+    for (int stage = 0; stage < step->stages; stage++)
+        figures->in_flight[stage] = timeline.device[stage].in_flight;
     return SBP_OK;
 }
 
-static struct figures predict(const struct setting *s)
+/* ---- a run beside it ------------------------------------------------------------------------ */
+
+/* Plays the step with what its tasks computed for. */
+static enum sbp_status replay(struct setting *s, const struct least *least, struct figures *figures,
+                              struct sbp_diag *diag)
 {
-    const struct sbp_step_totals *totals = &s->step.totals;
-    struct figures figures = {.compute_s =
-                                  s->step.stages * (totals->compute_s + totals->optimizer_s),
-                              .step_s = totals->step_s,
-                              .exposed_s = totals->exposed_s,
-                              .bubble_s = totals->bubble_s};
-    for (int stage = 0; stage < s->step.stages; stage++)
-        figures.in_flight[stage] = s->step.timeline.device[stage].in_flight;
-    return figures;
+    struct sbp_run_prediction played;
+    SBP_TRY(sbp_run_replay(&s->step, least->tasks, least->compute_s, &s->arena, &played, diag));
+    figures->step_s = played.step_s;
+    figures->exposed_s = played.exposed_s;
+    figures->bubble_s = played.bubble_s;
+    for (int stage = 0; s->step.parallel.schedule == SBP_MESSAGE_DRIVEN && stage < s->step.stages;
+         stage++)
+        figures->in_flight[stage] = count_in_flight(
+            s, stage, &least->tasks[stage], played.play.begin_s[stage], played.play.end_s[stage]);
+    return SBP_OK;
+}
+
+/* Runs in turns with GPipe, so that both see the same machine. */
+static enum sbp_status measure(struct setting *s, struct setting *gpipe, struct figures *plan,
+                               struct figures *run, struct sbp_diag *diag)
+{
+    struct least least, base;
+    struct figures unused = {0};
+    SBP_TRY(least_open(&s->step, &s->arena, &least, diag));
+    SBP_TRY(least_open(&gpipe->step, &gpipe->arena, &base, diag));
+    for (int i = 0; i < RUNS; i++) {
+        SBP_TRY(run_once(gpipe, &base, &unused, diag));
+        SBP_TRY(run_once(s, &least, run, diag));
+    }
+    SBP_TRY(least_level(&gpipe->step, &base));
+    SBP_TRY(least_level(&s->step, &least));
+    SBP_TRY(replay(s, &least, run, diag));
+    return simulate(s, gpipe, &base, plan, diag);
 }
 
 /* ---- the table ------------------------------------------------------------------------------ */
@@ -228,22 +303,19 @@ static bool add_row(struct sbp_table *table, const struct setting *s, const stru
     return near && equal;
 }
 
-/* Finds the arithmetic's speed by a run, then runs what is priced with it. */
 static enum sbp_status hold(struct sbp_table *table, enum sbp_schedule schedule, int stages,
-                            int64_t micro_batch, double *speed, bool *near, struct sbp_diag *diag)
+                            int64_t micro_batch, bool *near, struct sbp_diag *diag)
 {
-    struct setting s;
-    struct figures run;
-    enum sbp_status status = open_setting(&s, stages, schedule, micro_batch, *speed, diag);
+    struct setting s, gpipe = {.step = {.stages = 0}};
+    struct figures plan = {0}, run = {0};
+    enum sbp_status status = open_setting(&s, stages, schedule, micro_batch, diag);
     if (status == SBP_OK)
-        status = measure(&s, &run, diag);
-    if (status == SBP_OK) {
-        const struct figures plan = predict(&s);
-        if (table != NULL)
-            *near = add_row(table, &s, &plan, &run) && *near;
-        else
-            *speed = plan.compute_s / run.compute_s;
-    }
+        status = open_setting(&gpipe, stages, SBP_GPIPE, micro_batch, diag);
+    if (status == SBP_OK)
+        status = measure(&s, &gpipe, &plan, &run, diag);
+    if (status == SBP_OK)
+        *near = add_row(table, &s, &plan, &run) && *near;
+    close_setting(&gpipe);
     close_setting(&s);
     return status;
 }
@@ -254,12 +326,9 @@ static enum sbp_status hold_all(struct sbp_table *table, bool *near, struct sbp_
                                                   SBP_ZERO_BUBBLE, SBP_MESSAGE_DRIVEN};
     static const int count = sizeof schedules / sizeof *schedules;
     for (int stages = 2; stages <= MOST_STAGES; stages *= 2)
-        for (int64_t micro_batch = 4; micro_batch >= 1; micro_batch /= 2) {
-            double speed = 1; /* smaller products are slower */
-            SBP_TRY(hold(NULL, SBP_GPIPE, stages, micro_batch, &speed, near, diag));
+        for (int64_t micro_batch = 4; micro_batch >= 1; micro_batch /= 2)
             for (int i = 0; i < count; i++)
-                SBP_TRY(hold(table, schedules[i], stages, micro_batch, &speed, near, diag));
-        }
+                SBP_TRY(hold(table, schedules[i], stages, micro_batch, near, diag));
     return SBP_OK;
 }
 
@@ -277,7 +346,9 @@ int main(void)
     if (status == SBP_OK) {
         printf(
             "bubble: share of the step; exposed: share of the messages' time that nothing hides; "
-            "simulated from prices, and replayed: the least of %d steps, task by task\n",
+            "simulated by the passes of GPipe, and replayed: the least of %d steps, task by task, "
+            "the "
+            "median of micro-batches\n",
             RUNS);
         status = sbp_table_print(&table, stdout, 2);
     }

@@ -1,6 +1,8 @@
 #include "tests/bench/least.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum sbp_status least_open(const struct sbp_step *step, struct sbp_arena *arena,
                            struct least *least, struct sbp_diag *diag)
@@ -31,6 +33,45 @@ enum sbp_status least_run(const struct sbp_step *step, const struct sbp_cluster 
         const struct sbp_run_interval *interval = run->intervals + rank * run->most_tasks;
         for (int64_t i = 0; i < run->tasks[stage].count; i++)
             least->compute_s[stage][i] = fmin(least->compute_s[stage][i], interval[i].compute_s);
+    }
+    return SBP_OK;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Whether two tasks are one instruction of several micro-batches. */
+static bool is_same(const struct sbp_task *a, const struct sbp_task *b)
+{
+    return a->instr == b->instr && a->chunk == b->chunk && a->bucket == b->bucket;
+}
+
+/* out: (tasks); same: room for as many. */
+static void level_stage(const struct sbp_tasks *tasks, const double *in, double *out, double *same)
+{
+    for (int64_t i = 0; i < tasks->count; i++) {
+        size_t count = 0;
+        for (int64_t k = 0; k < tasks->count; k++)
+            if (is_same(&tasks->task[i], &tasks->task[k]))
+                same[count++] = in[k];
+        qsort(same, count, sizeof *same, compare);
+        out[i] = (same[(count - 1) / 2] + same[count / 2]) / 2;
+    }
+}
+
+enum sbp_status least_level(const struct sbp_step *step, struct least *least)
+{
+    for (int stage = 0; stage < step->stages; stage++) {
+        const size_t count = (size_t)least->tasks[stage].count;
+        double *const room = malloc((2 * count + 1) * sizeof *room);
+        if (room == NULL)
+            return SBP_E_MEMORY;
+        level_stage(&least->tasks[stage], least->compute_s[stage], room, room + count);
+        memcpy(least->compute_s[stage], room, count * sizeof *room);
+        free(room);
     }
     return SBP_OK;
 }

@@ -18,6 +18,9 @@ enum sbp_status least_open(const struct sbp_step *step, struct sbp_arena *arena,
 enum sbp_status least_run(const struct sbp_step *step, const struct sbp_cluster *cluster,
                           struct least *least, struct sbp_run_result *run,
                           struct sbp_diag *diag) SBP_MUST_USE;
+/* After the last run: micro-batches do equal work, so that each task of an instruction takes the
+ * median of them; what differs between them is the machine's. E_MEMORY. */
+enum sbp_status least_level(const struct sbp_step *step, struct least *least) SBP_MUST_USE;
 /* Of all tasks of a rank of each stage. */
 double least_sum(const struct sbp_step *step, const struct least *least);
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_DEVICES (INT64_C(1) << 31)
+#define MOST_DEVICES (INT64_C(1) << 40)
 #define MOST_COUNT   (INT64_C(1) << 53) /* whole numbers that a JSON number holds exactly */
 #define MOST_RATE    1e30
 
@@ -83,9 +83,9 @@ static enum sbp_status read_levels(const struct sbp_json *at, struct sbp_cluster
             SBP_TRY(sbp_json_member(&level, "curves", &curves));
             SBP_TRY(sbp_curves_read(&curves, i, &cluster->curves));
         }
-        devices *= cluster->level[i].size; /* two factors up to 2^31 each: no overflow */
-        if (devices > MOST_DEVICES)
-            return sbp_json_refuse(&levels, "more than 2^31 devices in all");
+        if (cluster->level[i].size > MOST_DEVICES / devices)
+            return sbp_json_refuse(&levels, "more than 2^40 devices in all");
+        devices *= cluster->level[i].size;
     }
     return SBP_OK;
 }

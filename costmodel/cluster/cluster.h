@@ -61,7 +61,7 @@ struct sbp_cluster {
  * ...}. Curves: costmodel/cluster/curve.h; network: costmodel/cluster/network.h; runtime:
  * costmodel/cluster/runtime.h, whose gradients stand for gradient_overlap and whose reserve is
  * added to the device's. "measured" and "source" are carried along, not interpreted. Devices in
- * all: 1 .. 2^31. The tables of device rates live in the arena, for as long as the cluster or a
+ * all: 1 .. 2^40. The tables of device rates live in the arena, for as long as the cluster or a
  * copy of it is used. E_INPUT, E_MEMORY. */
 enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_arena *arena,
                                  struct sbp_cluster *cluster) SBP_MUST_USE;

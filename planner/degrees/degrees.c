@@ -166,10 +166,11 @@ static enum sbp_status complete_data(struct sbp_degrees *d, const struct sbp_clu
     if (d->data > 0 && d->data != left)
         return SBP_DEGREES_REFUSE(diag,
                                   "dp: tp %lld x pp %lld x cp %lld leave %lld of the %lld devices "
-                                  "of cluster %s, dp %lld is legal with --devices %lld",
+                                  "of cluster %s, dp %lld is legal with --devices %.0f",
                                   (long long)d->tensor, (long long)d->pipeline,
                                   (long long)d->context, (long long)left, (long long)devices,
-                                  cluster->name, (long long)d->data, (long long)(d->data * parts));
+                                  cluster->name, (long long)d->data,
+                                  (double)d->data * (double)parts);
     d->data = left;
     return SBP_OK;
 }

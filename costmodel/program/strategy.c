@@ -202,7 +202,8 @@ static enum sbp_status note_splits(const struct sbp_mesh *mesh, const struct sbp
 
 bool sbp_strategy_is_read(const struct sbp_graph *graph, int tensor)
 {
-    for (int op = 0; op < graph->op_count; op++)
+    const int producer = graph->tensor[tensor].producer; /* readers come after it */
+    for (int op = producer < 0 ? 0 : producer; op < graph->op_count; op++)
         for (int i = 0; i < graph->op[op].input_count; i++)
             if (graph->op[op].input[i] == tensor)
                 return true;

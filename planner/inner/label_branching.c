@@ -340,7 +340,7 @@ static int unread_sums(const struct branching *b, const struct sbp_input_edge *e
 static bool reads_sums(const struct branching *b, const int *choice)
 {
     const struct sbp_mesh *mesh = &b->out->cut->mesh;
-    for (int i = 0; i < b->space.input_edge_count && !sbp_space_is_open(&b->space); i++)
+    for (int i = 0; i < b->space.input_edge_count && !b->space.is_open; i++)
         for (int f = 0; f < mesh->family_count; f++) {
             const struct sbp_input_edge *edge = &b->space.input_edge[i];
             if (sbp_space_rest_fix(&b->space, edge->from) == NULL &&

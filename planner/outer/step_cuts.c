@@ -184,11 +184,18 @@ static enum sbp_status measure_model(struct lister *l)
     l->flops_per_s = probe / (sbp_cluster_kernel_s(pricing.cluster, pricing.type, probe, 0) -
                               sbp_cluster_kernel_s(pricing.cluster, pricing.type, 0, 0));
     for (int op = 0; op < graph->op_count; op++) {
-        l->attends |= sbp_pricing_is_attention(graph->op[op].kind);
+        const int site = graph->op[op].site;
         const bool measured = graph->op[op].custom != NULL; /* may be faster than its flops say */
-        l->forward[op] =
-            measured ? 0 : scale * sbp_price_least_peak_flops(&pricing, op, SBP_PASS_FORWARD);
-        l->backward[op] = measured ? 0 : scale * backward_flops(&pricing, op);
+        const bool is_like_site = site < op && sbp_op_forms_input_gradient(graph, site) ==
+                                                   sbp_op_forms_input_gradient(graph, op);
+        l->attends |= sbp_pricing_is_attention(graph->op[op].kind);
+        if (is_like_site) {
+            l->forward[op] = l->forward[site];
+            l->backward[op] = l->backward[site];
+        } else if (!measured) {
+            l->forward[op] = scale * sbp_price_least_peak_flops(&pricing, op, SBP_PASS_FORWARD);
+            l->backward[op] = scale * backward_flops(&pricing, op);
+        }
     }
     return SBP_OK;
 }

@@ -95,7 +95,7 @@ static int most_moves(const struct family_state *from, const struct family_state
 static bool goes_on(const struct sbp_space *space, int rest_variable)
 {
     return sbp_space_rest_fix(space, rest_variable) == NULL && !space->request->labelled &&
-           !sbp_space_is_open(space);
+           !space->is_open;
 }
 
 struct sbp_edge_ends sbp_edge_of_input(const struct sbp_space *space,

@@ -88,8 +88,7 @@ static double collective_s(const struct sheet *sheet, enum sbp_collective kind, 
 /* Times that depend on the product of factors alone, not on levels: few differ among many tuples.
  */
 struct arithmetic {
-    bool is_known;
-    struct sbp_factor factor;
+    struct sbp_factor factor; /* of[0] is 0 where nothing is remembered */
     double forward_s, input_s, weight_s;
     int inner_count;
     struct sbp_op_inner inner[SBP_MAX_INNER];
@@ -100,7 +99,7 @@ static struct arithmetic compute(const struct sheet *sheet, const struct sbp_fac
     const struct sbp_space *space = sheet->space;
     const struct sbp_pricing *pricing = &space->pricing;
     const int op = sheet->group->op;
-    struct arithmetic a = {.is_known = true, .factor = *factor};
+    struct arithmetic a = {.factor = *factor};
     a.inner_count = sbp_op_inner(space->graph, op, factor, a.inner);
     if (space->request->asked.objective != SBP_STEP_TIME)
         return a;
@@ -118,7 +117,7 @@ static const struct arithmetic *arithmetic_of(const struct sheet *sheet,
     for (int r = 0; r < SBP_MAX_ROLES; r++)
         hash = (hash + (uint64_t)factor->of[r]) * UINT64_C(0x9E3779B97F4A7C15);
     struct arithmetic *a = &sheet->memo[hash >> (64 - SBP_PRICING_ARITHMETIC_MEMO_BITS)];
-    if (!a->is_known || memcmp(&a->factor, factor, sizeof *factor) != 0)
+    if (memcmp(&a->factor, factor, sizeof *factor) != 0)
         *a = compute(sheet, factor);
     return a;
 }
@@ -423,7 +422,8 @@ static struct sheet sheet_of(const struct sbp_space *space, const struct sbp_op_
     sheet.output = roles_of(node->entry, OUTPUT, 0);
     if (node->output >= 0)
         sheet.output_elements = sbp_pricing_elements(space, node->output);
-    memset(memo, 0, sizeof *memo << SBP_PRICING_ARITHMETIC_MEMO_BITS);
+    for (int i = 0; i < 1 << SBP_PRICING_ARITHMETIC_MEMO_BITS; i++)
+        memo[i].factor.of[0] = 0;
     return sheet;
 }
 

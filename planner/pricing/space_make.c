@@ -5,6 +5,7 @@
 #include "planner/space/domain_build.h"
 #include "planner/pricing/pricing.h"
 #include "planner/pricing/price_cache.h"
+#include "planner/space/space_table.h"
 
 /* A follower chooses nothing but the ZeRO level of its weights. */
 static bool gives_zero_alone(const struct sbp_fix *fix)
@@ -192,6 +193,7 @@ enum sbp_status sbp_space_make(const struct sbp_cut *cut, const struct sbp_solve
                                 .moves_grow = sbp_collective_grows(&cut->stage, SBP_ALL_TO_ALL),
                                 .mesh = &cut->mesh,
                                 .request = request,
+                                .is_open = sbp_space_opens(request, cut),
                                 .pricing = sbp_price_setup(&cut->graph, &cut->stage, &bytes),
                                 .parallel = parallel,
                                 .micro_batches = sbp_parallel_micro_batches(parallel, &cut->graph)};

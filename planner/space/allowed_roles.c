@@ -63,11 +63,6 @@ int sbp_space_zero(const struct sbp_space *space, int op, int chosen)
 
 /* ---- roles ---------------------------------------------------------------------------------- */
 
-bool sbp_space_is_open(const struct sbp_space *space)
-{
-    return sbp_space_opens(space->request, space->cut);
-}
-
 static bool is_asked_for(const struct sbp_space *space, int op, int role)
 {
     return space->request->asked.space == SBP_SPACE_FULL &&
@@ -83,7 +78,7 @@ static bool goes_on(const struct sbp_space *space, int op, int role)
 
 bool sbp_space_may_play(const struct sbp_space *space, int op, int role)
 {
-    return sbp_space_is_open(space) ||
+    return space->is_open ||
            sbp_space_rule(space->request->asked.space)
                ->plays(sbp_space_entry(space->graph, op), role) ||
            goes_on(space, op, role) || is_asked_for(space, op, role);
@@ -91,9 +86,11 @@ bool sbp_space_may_play(const struct sbp_space *space, int op, int role)
 
 bool sbp_space_query_roles(const struct sbp_op_node *node, int *head, int *query)
 {
+    if (node->kind != SBP_OP_GROUPED_ATTENTION)
+        return false;
     *head = sbp_op_role(node->entry, "head");
     *query = sbp_op_role(node->entry, "query");
-    return node->kind == SBP_OP_GROUPED_ATTENTION;
+    return true;
 }
 
 static bool plays(const struct sbp_space *space, int op, int role)
@@ -132,7 +129,7 @@ unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
     const unsigned run = common_roles(space, variable, runs);
-    if (sbp_space_is_open(space))
+    if (space->is_open)
         return run;
     unsigned allowed = common_roles(space, variable, plays);
     const struct sbp_list *ops = &space->links.ops;
@@ -239,7 +236,7 @@ static unsigned all_rests(const struct sbp_space *space, int slot)
 
 unsigned sbp_space_allowed_rests(const struct sbp_space *space, int slot)
 {
-    if (sbp_space_is_open(space))
+    if (space->is_open)
         return all_rests(space, slot) & followed_states(space, slot);
     unsigned allowed =
         sbp_space_rule(space->request->asked.space)->splits | searched_rests(space, slot);

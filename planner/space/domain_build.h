@@ -32,6 +32,13 @@ struct sbp_legality {
     const struct sbp_fix *rest_fix; /* of a rest variable; NULL: none */
 };
 
+/* Ways to give the axes of one family to a variable's roles. */
+struct sbp_family_ways {
+    int count, room;
+    uint8_t *row; /* (count, SBP_MAX_ROLES) */
+    int *shape;   /* (count, rules) of the axes that each rule is about */
+};
+
 /* State that lives only while a space is built. */
 struct sbp_space_maker {
     struct sbp_space *space;
@@ -41,6 +48,9 @@ struct sbp_space_maker {
     bool *row_linear;                  /* (op_count) megatron: rows split this linear */
     struct sbp_class_limit *unlimited; /* (class_count) limits that limit nothing */
     struct sbp_legality legality;      /* of the variable at hand */
+    struct sbp_family_ways ways[SBP_MAX_AXES]; /* (families) of that variable */
+    uint8_t *verdict; /* (rules, shapes) whether a rule allows a shape; 0: not known yet */
+    bool checks;      /* tuples that divide may be illegal */
     unsigned calls;                    /* of the enumeration */
     int most_tuples;                   /* of a variable that is enumerated */
 };
@@ -67,8 +77,6 @@ int sbp_space_sum_role(const struct sbp_op_entry *entry, int inputs);
 /* Fills space->goes_on and space->rests. E_MEMORY. */
 enum sbp_status sbp_space_find_rests(struct sbp_space *space) SBP_MUST_USE;
 
-/* Whether operators play all roles, and tensors rest in all states, that plans may state. */
-bool sbp_space_is_open(const struct sbp_space *space);
 /* Whether an operator may play a role: one of its space, one that goes on with partial sums, or one
  * that a fix names. */
 bool sbp_space_may_play(const struct sbp_space *space, int op, int role);
@@ -96,11 +104,18 @@ enum sbp_status sbp_space_make_legality(struct sbp_space *space, int variable,
  * More axes never mend what does not divide, so that the enumeration may cut here. */
 bool sbp_space_divides(const struct sbp_space *space, int variable,
                        const struct sbp_legality *legality, unsigned roles);
+/* Adds a way's shapes (rules) to those of earlier families. False where a rule breaks: what it is
+ * about no longer divides. */
+bool sbp_space_add_shapes(struct sbp_space_maker *maker, const int *before, const int *way,
+                          int *shape);
 /* Whether the tuple under trial gives the batch as many axes of a family as the request says; true
  * where no role of the variable splits the batch. */
 bool sbp_space_obeys_batch(const struct sbp_space *space, int variable,
                            const struct sbp_legality *legality, int family);
-/* Whether the tuple under trial, for which the two above hold, is legal. */
+/* Whether the tuple under trial, for which the two above hold, is legal; and whether some of the
+ * variable's allowed roles may not be. */
+bool sbp_space_may_be_illegal(const struct sbp_space *space, int variable,
+                              const struct sbp_legality *legality);
 bool sbp_space_is_legal(const struct sbp_space *space, int variable,
                         const struct sbp_legality *legality);
 

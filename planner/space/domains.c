@@ -42,78 +42,149 @@ static bool is_interrupted(struct sbp_space_maker *maker)
     return ++maker->calls % SBP_SPACE_CLOCK_PERIOD == 0 && sbp_space_interrupted(maker->space);
 }
 
-static int axes_of_family(const struct sbp_mesh *mesh, int family)
+/* The row of a family in the tuple under trial. */
+static uint8_t *trial_row(const struct sbp_space *space, int variable, int family)
 {
-    return family < mesh->family_count ? mesh->family[family].count : 0;
+    const struct sbp_space_variable *v = &space->variable[variable];
+    const size_t row = (size_t)v->tuple_count * (size_t)space->mesh->family_count + (size_t)family;
+    return v->count + row * SBP_MAX_ROLES;
 }
 
-static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, unsigned allowed,
-                                 int family, int role, int left, int *capacity);
+static enum sbp_status note_call(struct sbp_space_maker *maker, int variable)
+{
+    if (is_interrupted(maker))
+        return SBP_STOPPED;
+    const bool goes_on = maker->space->variable[variable].tuple_count <= maker->most_tuples &&
+                         maker->calls <= SBP_SPACE_MOST_CALLS;
+    return goes_on ? SBP_OK : SBP_E_RANGE;
+}
 
-/* Gives all axes of a family to the mirrored role, if it may be played, and goes on. */
-static enum sbp_status enumerate_mirrored(struct sbp_space_maker *maker, int variable,
-                                          unsigned allowed, int family, int *capacity)
+/* ---- ways of a family ----------------------------------------------------------------------- */
+
+static enum sbp_status grow_ways(struct sbp_space *space, struct sbp_family_ways *ways, int rules)
+{
+    if (ways->count < ways->room)
+        return SBP_OK;
+    const int room = 2 * ways->room + 64;
+    uint8_t *const row = SBP_TAKE(&space->arena, uint8_t, (size_t)room * SBP_MAX_ROLES);
+    int *const shape = SBP_TAKE(&space->arena, int, (size_t)room * (size_t)rules + 1);
+    if (row == NULL || shape == NULL)
+        return SBP_E_MEMORY;
+    if (ways->count > 0) {
+        memcpy(row, ways->row, (size_t)ways->count * SBP_MAX_ROLES);
+        memcpy(shape, ways->shape, (size_t)ways->count * (size_t)rules * sizeof *shape);
+    }
+    *ways = (struct sbp_family_ways){ways->count, room, row, shape};
+    return SBP_OK;
+}
+
+/* Adds the way in the trial row, unless its axes alone do not divide. */
+static enum sbp_status add_way(struct sbp_space_maker *maker, int variable, int family)
+{
+    struct sbp_space *const space = maker->space;
+    struct sbp_family_ways *const ways = &maker->ways[family];
+    const int rules = maker->legality.rule_count;
+    const uint8_t *const count = trial_row(space, variable, family);
+    SBP_TRY(grow_ways(space, ways, rules));
+    int *const shape = ways->shape + (size_t)ways->count * (size_t)rules;
+    for (int i = 0; i < rules; i++) {
+        const unsigned roles = maker->legality.rule[i].roles;
+        shape[i] = 0;
+        for (int r = 0; roles >> r != 0; r++)
+            shape[i] += roles >> r & 1 ? count[r] * space->shapes->stride[family] : 0;
+    }
+    memcpy(ways->row + (size_t)ways->count * SBP_MAX_ROLES, count, SBP_MAX_ROLES);
+    ways->count++;
+    return SBP_OK;
+}
+
+/* Lists the ways to give `left` axes of a family to the shared roles from `role` on. A branch ends
+ * where its axes do not divide the sizes. */
+static enum sbp_status list_shared(struct sbp_space_maker *maker, int variable, unsigned shared,
+                                   int family, int role, int left)
 {
     const struct sbp_space *space = maker->space;
-    const struct sbp_space_variable *v = &space->variable[variable];
+    uint8_t *const count = trial_row(space, variable, family);
+    const bool last = shared >> role >> 1 == 0; /* it takes what is left */
+    SBP_TRY(note_call(maker, variable));
+    for (int axes = last ? left : 0; axes <= left; axes++) {
+        if (axes > 0 && !(shared >> role & 1))
+            break;
+        count[role] = (uint8_t)axes;
+        if (axes > 0 && !sbp_space_divides(space, variable, &maker->legality, 1u << role))
+            break;
+        if (!last)
+            SBP_TRY(list_shared(maker, variable, shared, family, role + 1, left - axes));
+        else if (sbp_space_obeys_batch(space, variable, &maker->legality, family))
+            SBP_TRY(add_way(maker, variable, family));
+    }
+    count[role] = 0;
+    return SBP_OK;
+}
+
+/* Lists the ways of a family: those of roles that share it, then the mirrored role alone. */
+static enum sbp_status list_ways(struct sbp_space_maker *maker, int variable, unsigned allowed,
+                                 int family)
+{
+    const struct sbp_space *space = maker->space;
     const unsigned mirror = allowed & maker->legality.mirror;
-    const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
+    uint8_t *const count = trial_row(space, variable, family);
+    maker->ways[family] = (struct sbp_family_ways){0};
+    SBP_TRY(list_shared(maker, variable, allowed & ~mirror, family, 0,
+                        space->mesh->family[family].count));
     for (int role = 0; mirror >> role != 0; role++) {
         if ((mirror >> role & 1) == 0)
             continue;
-        const size_t at = (size_t)family * SBP_MAX_ROLES + (size_t)role;
-        v->count[(size_t)v->tuple_count * row + at] = (uint8_t)space->mesh->family[family].count;
+        count[role] = (uint8_t)space->mesh->family[family].count;
         if (sbp_space_obeys_batch(space, variable, &maker->legality, family))
-            SBP_TRY(enumerate(maker, variable, allowed, family + 1, 0,
-                              axes_of_family(space->mesh, family + 1), capacity));
-        v->count[(size_t)v->tuple_count * row + at] = 0;
+            SBP_TRY(add_way(maker, variable, family));
+        count[role] = 0;
     }
     return SBP_OK;
 }
 
-/* Enumerates the ways to give the axes of this and later families to the allowed roles, from
- * `role` on with `left` axes of this family. A branch ends where its axes no longer divide the
- * sizes. */
-static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, unsigned allowed,
-                                 int family, int role, int left, int *capacity)
+/* ---- all tuples ----------------------------------------------------------------------------- */
+
+/* Enumerates the ways of this and later families after those of earlier ones. before: (rules)
+ * shapes of the latter; shape: (families left, rules) scratch. */
+static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, int family,
+                                 const int *before, int *shape, int *capacity)
 {
-    struct sbp_space *space = maker->space;
-    struct sbp_space_variable *v = &space->variable[variable];
-    if (is_interrupted(maker))
-        return SBP_STOPPED;
-    if (v->tuple_count > maker->most_tuples || maker->calls > SBP_SPACE_MOST_CALLS)
-        return SBP_E_RANGE;
+    const struct sbp_space *const space = maker->space;
+    const struct sbp_family_ways *const ways = &maker->ways[family];
+    const size_t rules = (size_t)maker->legality.rule_count;
     if (family == space->mesh->family_count)
-        return sbp_space_is_legal(space, variable, &maker->legality)
+        return !maker->checks || sbp_space_is_legal(space, variable, &maker->legality)
                    ? sbp_space_accept_tuple(maker, variable, capacity)
                    : SBP_OK;
-    const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
-    const size_t at = (size_t)family * SBP_MAX_ROLES + (size_t)role;
-    const unsigned shared = allowed & ~maker->legality.mirror; /* roles that share a family */
-    const bool last = shared >> role >> 1 == 0;
-    const int next_family = last ? family + 1 : family;
-    const int next_role = last ? 0 : role + 1;
-    for (int count = last ? left : 0; count <= left; count++) {
-        if (count > 0 && !(shared >> role & 1))
-            break;
-        v->count[(size_t)v->tuple_count * row + at] = (uint8_t)count;
-        if (count > 0 && !sbp_space_divides(space, variable, &maker->legality, 1u << role))
-            break;
-        if (last && !sbp_space_obeys_batch(space, variable, &maker->legality, family))
-            break; /* the last role takes what is left */
-        const int next_left = last ? axes_of_family(space->mesh, next_family) : left - count;
-        SBP_TRY(enumerate(maker, variable, allowed, next_family, next_role, next_left, capacity));
+    for (int i = 0; i < ways->count; i++) {
+        SBP_TRY(note_call(maker, variable));
+        if (!sbp_space_add_shapes(maker, before, ways->shape + (size_t)i * rules, shape))
+            continue;
+        memcpy(trial_row(space, variable, family), ways->row + (size_t)i * SBP_MAX_ROLES,
+               SBP_MAX_ROLES);
+        SBP_TRY(enumerate(maker, variable, family + 1, shape, shape + rules, capacity));
     }
-    v->count[(size_t)v->tuple_count * row + at] = 0;
-    return role == 0 ? enumerate_mirrored(maker, variable, allowed, family, capacity) : SBP_OK;
+    memset(trial_row(space, variable, family), 0, SBP_MAX_ROLES);
+    return SBP_OK;
 }
 
+/* Enumerates the ways to give all axes to the allowed roles. */
 static enum sbp_status enumerate_all(struct sbp_space_maker *maker, int variable, unsigned allowed,
                                      int *capacity)
 {
-    maker->space->variable[variable].allowed = allowed;
-    return enumerate(maker, variable, allowed, 0, 0, axes_of_family(maker->space->mesh, 0),
-                     capacity);
+    struct sbp_space *const space = maker->space;
+    const int families = space->mesh->family_count;
+    const size_t rules = (size_t)maker->legality.rule_count;
+    int *const shape = SBP_NEW(&space->arena, int, (size_t)(families + 1) * rules + 1);
+    maker->verdict = SBP_NEW(&space->arena, uint8_t, rules * (size_t)space->shapes->count + 1);
+    if (shape == NULL || maker->verdict == NULL)
+        return SBP_E_MEMORY;
+    space->variable[variable].allowed = allowed;
+    maker->checks = sbp_space_may_be_illegal(space, variable, &maker->legality);
+    for (int f = 0; f < families; f++)
+        SBP_TRY(list_ways(maker, variable, allowed, f));
+    return enumerate(maker, variable, 0, shape, shape + rules, capacity);
 }
 
 static enum sbp_status single_megatron_tuple(struct sbp_space_maker *maker, int variable,

@@ -158,6 +158,13 @@ static bool is_within(const struct sbp_space *space, int shape, const struct sbp
     return within;
 }
 
+static bool obeys_rule(const struct sbp_space *space, const struct sbp_class_rule *rule, int shape)
+{
+    const int64_t parts = (int64_t)space->shapes->size[shape];
+    return space->graph->dim_class[rule->dim_class].size % parts == 0 &&
+           is_within(space, shape, &space->class_limit[rule->dim_class]);
+}
+
 bool sbp_space_divides(const struct sbp_space *space, int variable,
                        const struct sbp_legality *legality, unsigned roles)
 {
@@ -167,12 +174,26 @@ bool sbp_space_divides(const struct sbp_space *space, int variable,
         return false;
     for (int i = 0; i < legality->rule_count; i++) {
         const struct sbp_class_rule *rule = &legality->rule[i];
-        if ((rule->roles & roles) == 0)
-            continue;
-        const int shape = shape_of(space, count, rule->roles);
-        const int64_t parts = (int64_t)space->shapes->size[shape];
-        if (space->graph->dim_class[rule->dim_class].size % parts != 0 ||
-            !is_within(space, shape, &space->class_limit[rule->dim_class]))
+        if ((rule->roles & roles) != 0 &&
+            !obeys_rule(space, rule, shape_of(space, count, rule->roles)))
+            return false;
+    }
+    return true;
+}
+
+enum { OBEYED = 1, BROKEN };
+
+bool sbp_space_add_shapes(struct sbp_space_maker *maker, const int *before, const int *way,
+                          int *shape)
+{
+    const struct sbp_legality *const legality = &maker->legality;
+    uint8_t *verdict = maker->verdict;
+    for (int i = 0; i < legality->rule_count; i++, verdict += maker->space->shapes->count) {
+        shape[i] = before[i] + way[i];
+        if (verdict[shape[i]] == 0)
+            verdict[shape[i]] =
+                obeys_rule(maker->space, &legality->rule[i], shape[i]) ? OBEYED : BROKEN;
+        if (verdict[shape[i]] == BROKEN)
             return false;
     }
     return true;
@@ -285,6 +306,17 @@ static bool suits_op(const struct sbp_space *space, int variable,
         return false;
     return heads_stand_outside(space, op, count) &&
            obeys_fix(space, variable, op, legality->fix[i], count);
+}
+
+bool sbp_space_may_be_illegal(const struct sbp_space *space, int variable,
+                              const struct sbp_legality *legality)
+{
+    bool may = (legality->mirror & space->variable[variable].allowed) != 0 ||
+               legality->rest_fix != NULL || space->request->asked.max_batch_split > 0;
+    for (int i = 0; i < legality->op_count; i++)
+        may |= legality->fix[i] != NULL ||
+               space->graph->op[legality->op[i]].kind == SBP_OP_GROUPED_ATTENTION;
+    return may;
 }
 
 bool sbp_space_is_legal(const struct sbp_space *space, int variable,

@@ -175,7 +175,7 @@ enum sbp_status sbp_space_find_rests(struct sbp_space *space)
     if (f.root == NULL || f.readers == NULL || f.whole == NULL || f.refused == NULL ||
         space->goes_on == NULL || space->rests == NULL)
         return SBP_E_MEMORY;
-    if (!sbp_space_rule(space->request->asked.space)->plays_spare || sbp_space_is_open(space))
+    if (!sbp_space_rule(space->request->asked.space)->plays_spare || space->is_open)
         return SBP_OK;
     for (int t = 0; t < graph->tensor_count; t++)
         f.root[t] = t;

@@ -106,6 +106,8 @@ struct sbp_space {
     const struct sbp_parallel *parallel;
     const struct sbp_path_weights *weights;
     int64_t micro_batches;
+    bool is_open;        /* operators play all roles, and tensors rest in all states, that plans may
+                            state (sbp_space_opens) */
     bool moves_grow;     /* an all-to-all over more axes never costs less */
     double hidden_share; /* of the gradients' synchronisation, at most; 0 .. 1 */
     double least_s;      /* set where the request has a refuted_s: no strategy costs less */

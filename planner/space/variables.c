@@ -111,7 +111,7 @@ static bool chooses_rest(const struct sbp_space *space, int op)
 {
     const struct sbp_op_entry *entry = sbp_space_entry(space->graph, op);
     const struct sbp_fix *fix = sbp_space_fix(space, space->graph->op[op].site);
-    if (sbp_space_is_open(space) || (fix != NULL && fix->rests) ||
+    if (space->is_open || (fix != NULL && fix->rests) ||
         space->rests[space->graph->op[space->graph->op[op].site].output] != 0)
         return true;
     for (int r = 0; r < entry->role_count; r++)

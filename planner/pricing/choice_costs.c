@@ -413,10 +413,12 @@ static enum sbp_status price_variable(struct pricing *p, int variable, struct sb
     return sbp_space_interrupted(space) ? SBP_STOPPED : SBP_OK;
 }
 
-/* Adds the least cost of a variable to the space's. */
+/* Adds the least cost of a variable to the space's, until that is refuted: none is below 0. */
 static enum sbp_status add_least(struct pricing *p, int variable, struct sbp_arena *scratch)
 {
     double least_s = INFINITY;
+    if (p->space->least_s >= p->space->request->refuted_s)
+        return SBP_OK;
     SBP_TRY(find_columns(p, variable, scratch));
     const unsigned levels = free_levels(p);
     SBP_TRY(price_levels(p, levels, scratch));

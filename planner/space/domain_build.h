@@ -36,7 +36,7 @@ struct sbp_legality {
 struct sbp_family_ways {
     int count, room;
     uint8_t *row; /* (count, SBP_MAX_ROLES) */
-    int *shape;   /* (count, rules) of the axes that each rule is about */
+    int *shape;   /* (count, binding rules) of the axes that each rule is about */
 };
 
 /* State that lives only while a space is built. */
@@ -48,8 +48,10 @@ struct sbp_space_maker {
     bool *row_linear;                  /* (op_count) megatron: rows split this linear */
     struct sbp_class_limit *unlimited; /* (class_count) limits that limit nothing */
     struct sbp_legality legality;      /* of the variable at hand */
+    int binding; /* rules of that variable that some tuple may break */
+    const struct sbp_class_rule **rule; /* (binding) */
+    uint8_t *verdict; /* (binding, shapes) whether a rule allows a shape; 0: not known yet */
     struct sbp_family_ways ways[SBP_MAX_AXES]; /* (families) of that variable */
-    uint8_t *verdict; /* (rules, shapes) whether a rule allows a shape; 0: not known yet */
     bool checks;      /* tuples that divide may be illegal */
     unsigned calls;                    /* of the enumeration */
     int most_tuples;                   /* of a variable that is enumerated */
@@ -104,8 +106,10 @@ enum sbp_status sbp_space_make_legality(struct sbp_space *space, int variable,
  * More axes never mend what does not divide, so that the enumeration may cut here. */
 bool sbp_space_divides(const struct sbp_space *space, int variable,
                        const struct sbp_legality *legality, unsigned roles);
-/* Adds a way's shapes (rules) to those of earlier families. False where a rule breaks: what it is
- * about no longer divides. */
+/* Sets maker->rule and maker->verdict. E_MEMORY. */
+enum sbp_status sbp_space_find_binding(struct sbp_space_maker *maker) SBP_MUST_USE;
+/* Adds a way's shapes (binding rules) to those of earlier families. False where a rule breaks: what
+ * it is about no longer divides. */
 bool sbp_space_add_shapes(struct sbp_space_maker *maker, const int *before, const int *way,
                           int *shape);
 /* Whether the tuple under trial gives the batch as many axes of a family as the request says; true

@@ -78,17 +78,17 @@ static enum sbp_status grow_ways(struct sbp_space *space, struct sbp_family_ways
     return SBP_OK;
 }
 
-/* Adds the way in the trial row, unless its axes alone do not divide. */
+/* Adds the way in the trial row. */
 static enum sbp_status add_way(struct sbp_space_maker *maker, int variable, int family)
 {
     struct sbp_space *const space = maker->space;
     struct sbp_family_ways *const ways = &maker->ways[family];
-    const int rules = maker->legality.rule_count;
+    const int rules = maker->binding;
     const uint8_t *const count = trial_row(space, variable, family);
     SBP_TRY(grow_ways(space, ways, rules));
     int *const shape = ways->shape + (size_t)ways->count * (size_t)rules;
     for (int i = 0; i < rules; i++) {
-        const unsigned roles = maker->legality.rule[i].roles;
+        const unsigned roles = maker->rule[i]->roles;
         shape[i] = 0;
         for (int r = 0; roles >> r != 0; r++)
             shape[i] += roles >> r & 1 ? count[r] * space->shapes->stride[family] : 0;
@@ -145,14 +145,14 @@ static enum sbp_status list_ways(struct sbp_space_maker *maker, int variable, un
 
 /* ---- all tuples ----------------------------------------------------------------------------- */
 
-/* Enumerates the ways of this and later families after those of earlier ones. before: (rules)
- * shapes of the latter; shape: (families left, rules) scratch. */
+/* Enumerates the ways of this and later families after those of earlier ones. before: (binding
+ * rules) shapes of the latter; shape: (families left, binding rules) scratch. */
 static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, int family,
                                  const int *before, int *shape, int *capacity)
 {
     const struct sbp_space *const space = maker->space;
     const struct sbp_family_ways *const ways = &maker->ways[family];
-    const size_t rules = (size_t)maker->legality.rule_count;
+    const size_t rules = (size_t)maker->binding;
     if (family == space->mesh->family_count)
         return !maker->checks || sbp_space_is_legal(space, variable, &maker->legality)
                    ? sbp_space_accept_tuple(maker, variable, capacity)
@@ -175,10 +175,10 @@ static enum sbp_status enumerate_all(struct sbp_space_maker *maker, int variable
 {
     struct sbp_space *const space = maker->space;
     const int families = space->mesh->family_count;
-    const size_t rules = (size_t)maker->legality.rule_count;
+    SBP_TRY(sbp_space_find_binding(maker));
+    const size_t rules = (size_t)maker->binding;
     int *const shape = SBP_NEW(&space->arena, int, (size_t)(families + 1) * rules + 1);
-    maker->verdict = SBP_NEW(&space->arena, uint8_t, rules * (size_t)space->shapes->count + 1);
-    if (shape == NULL || maker->verdict == NULL)
+    if (shape == NULL)
         return SBP_E_MEMORY;
     space->variable[variable].allowed = allowed;
     maker->checks = sbp_space_may_be_illegal(space, variable, &maker->legality);

@@ -181,18 +181,34 @@ bool sbp_space_divides(const struct sbp_space *space, int variable,
     return true;
 }
 
+/* A rule that lets all axes split its class is never broken: more axes never mend what does not
+ * divide. */
+enum sbp_status sbp_space_find_binding(struct sbp_space_maker *maker)
+{
+    struct sbp_space *const space = maker->space;
+    const struct sbp_legality *const legality = &maker->legality;
+    const int shapes = space->shapes->count;
+    maker->binding = 0;
+    maker->rule = SBP_TAKE(&space->arena, const struct sbp_class_rule *, legality->rule_count + 1);
+    if (maker->rule == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < legality->rule_count; i++)
+        if (!obeys_rule(space, &legality->rule[i], shapes - 1))
+            maker->rule[maker->binding++] = &legality->rule[i];
+    maker->verdict = SBP_NEW(&space->arena, uint8_t, (size_t)maker->binding * (size_t)shapes + 1);
+    return maker->verdict == NULL ? SBP_E_MEMORY : SBP_OK;
+}
+
 enum { OBEYED = 1, BROKEN };
 
 bool sbp_space_add_shapes(struct sbp_space_maker *maker, const int *before, const int *way,
                           int *shape)
 {
-    const struct sbp_legality *const legality = &maker->legality;
     uint8_t *verdict = maker->verdict;
-    for (int i = 0; i < legality->rule_count; i++, verdict += maker->space->shapes->count) {
+    for (int i = 0; i < maker->binding; i++, verdict += maker->space->shapes->count) {
         shape[i] = before[i] + way[i];
         if (verdict[shape[i]] == 0)
-            verdict[shape[i]] =
-                obeys_rule(maker->space, &legality->rule[i], shape[i]) ? OBEYED : BROKEN;
+            verdict[shape[i]] = obeys_rule(maker->space, maker->rule[i], shape[i]) ? OBEYED : BROKEN;
         if (verdict[shape[i]] == BROKEN)
             return false;
     }

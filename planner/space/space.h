@@ -110,7 +110,7 @@ struct sbp_space {
                             state (sbp_space_opens) */
     bool moves_grow;     /* an all-to-all over more axes never costs less */
     double hidden_share; /* of the gradients' synchronisation, at most; 0 .. 1 */
-    double least_s;      /* set where the request has a refuted_s: no strategy costs less */
+    double least_s;      /* set where the request has a refuted_s, up to it: no strategy costs less */
     bool is_plain;       /* the mesh has too many tuples: domains hold plain ones alone, and nothing
                             that is worked out of them bounds the others */
     bool is_refuted;     /* least_s reaches refuted_s: the variables have no choices */

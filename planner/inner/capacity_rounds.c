@@ -378,6 +378,11 @@ static enum sbp_status search_limited(struct sbp_inner_job *job, struct search *
         return sbp_inner_note_interrupt(job, status);
     job->outcome->space_size_log10 = sbp_inner_space_size_log10(&search->space);
     job->outcome->is_plain |= search->space.is_plain;
+    if (search->space.is_refuted) {
+        search->bound_s = search->space.least_s;
+        sbp_space_free(&search->space);
+        return SBP_OK;
+    }
     search->cells = sbp_message_cells(&search->space);
     status = search_space(job, search);
     if (status == SBP_OK && search->is_infeasible && !job->outcome->stopped)

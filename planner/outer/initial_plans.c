@@ -15,8 +15,9 @@ static double left_s(const struct sbp_branch_and_bound *e)
     return limit_s > 0 ? limit_s - (sbp_clock_s() - e->start_s) : INFINITY;
 }
 
+/* Plans that cost useless_s or more are as good as none. */
 static enum sbp_status solve_aligned(struct sbp_branch_and_bound *e, const struct sbp_node *node,
-                                     bool batch_alone, struct sbp_outcome *found,
+                                     bool batch_alone, double useless_s, struct sbp_outcome *found,
                                      struct sbp_diag *refusal)
 {
     struct sbp_solve_request request = sbp_outer_request(e, node);
@@ -28,19 +29,21 @@ static enum sbp_status solve_aligned(struct sbp_branch_and_bound *e, const struc
     request.weights = &weights;
     SBP_TRY(sbp_outer_cut(e, &node->parallel, refusal));
     SBP_TRY(sbp_outer_plain_weights(e, &weights, refusal));
+    if (isfinite(useless_s) && sbp_inner_is_bounded(&e->cut, &request))
+        request.upper_bound_s = request.refuted_s = useless_s;
     return sbp_inner_solve_aligned(&e->cut, &request, &e->solve_arena, found, refusal);
 }
 
 /* Makes a candidate's initial plan, whose layers all split the batch alike; *found_s is INFINITY
  * without one. */
 static enum sbp_status sketch_node(struct sbp_branch_and_bound *e, const struct sbp_node *node,
-                                   bool batch_alone, double *found_s)
+                                   bool batch_alone, double useless_s, double *found_s)
 {
     struct sbp_diag refusal = {{0}};
     struct sbp_outcome found;
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
     const struct sbp_arena_mark plan_mark = sbp_arena_mark(&e->solve_arena);
-    const enum sbp_status status = solve_aligned(e, node, batch_alone, &found, &refusal);
+    const enum sbp_status status = solve_aligned(e, node, batch_alone, useless_s, &found, &refusal);
     *found_s = status == SBP_OK ? found.objective_s : INFINITY;
     if (status == SBP_OK) {
         found.stopped = false; /* its share of the time is up, not the search's */
@@ -93,6 +96,14 @@ static bool costs_too_much(const struct sbp_branch_and_bound *e, const struct sb
            node->bound_s > SBP_OUTER_PROMISING_RATIO * sbp_pool_goal_s(&e->first);
 }
 
+/* Cost from which on an initial plan changes nothing: it is no promising one, nor the best with so
+ * many stages. */
+static double useless_s(const struct sbp_branch_and_bound *e, double best_s)
+{
+    const double most_s = e->request->most_s > 0 ? e->request->most_s : INFINITY;
+    return fmin(most_s, fmax(best_s, SBP_OUTER_PROMISING_RATIO * sbp_pool_goal_s(&e->first)));
+}
+
 /* Makes initial plans for every number of stages, with smaller and smaller micro-batches until
  * several in a row cost more than the best: one alone may be a number that few devices divide. */
 static enum sbp_status sketch_all(struct sbp_branch_and_bound *e, bool batch_alone,
@@ -104,6 +115,7 @@ static enum sbp_status sketch_all(struct sbp_branch_and_bound *e, bool batch_alo
     for (int i = 0; i < e->node_count && !sbp_outer_is_over(e) && left_s(e) > 0; i++) {
         const struct sbp_parallel *const parallel = &e->node[i].parallel;
         const bool goes_on = last != NULL && last->pipeline == parallel->pipeline;
+        const double most_s = useless_s(e, goes_on ? best_s : INFINITY);
         if (goes_on &&
             (worse == SBP_OUTER_SKETCH_PATIENCE || last->micro_batch == parallel->micro_batch))
             continue;
@@ -111,9 +123,9 @@ static enum sbp_status sketch_all(struct sbp_branch_and_bound *e, bool batch_alo
         const struct sbp_node *const node = plainest(e, i);
         *next = (struct sketch){.node = i, .found_s = INFINITY};
         if (!costs_too_much(e, node))
-            SBP_TRY(sketch_node(e, node, batch_alone, &next->found_s));
+            SBP_TRY(sketch_node(e, node, batch_alone, most_s, &next->found_s));
         if (batch_alone && isinf(next->found_s) && leanest(e, i) != NULL)
-            SBP_TRY(sketch_node(e, leanest(e, i), true, &next->found_s));
+            SBP_TRY(sketch_node(e, leanest(e, i), true, most_s, &next->found_s));
         best_s = goes_on ? best_s : INFINITY;
         worse = next->found_s > best_s ? worse + 1 : 0;
         best_s = fmin(best_s, next->found_s);

@@ -359,8 +359,9 @@ static enum sbp_status find_columns(struct pricing *p, int variable, struct sbp_
     p->passes_s = SBP_TAKE(scratch, double, p->v->tuple_count);
     if (p->columns == NULL || p->passes_s == NULL)
         return SBP_E_MEMORY;
+    struct sbp_arithmetic_memo memo = {0};
     for (int w = 0; w < p->group_count; w++)
-        SBP_TRY(sbp_cache_columns(space, variable, &p->group[w], scratch, &p->columns[w]));
+        SBP_TRY(sbp_cache_columns(space, variable, &p->group[w], scratch, &memo, &p->columns[w]));
     return SBP_OK;
 }
 

@@ -47,7 +47,7 @@ enum sbp_status sbp_pricing_find_kept(const struct sbp_space *space, struct sbp_
     note_readers(graph, read, kept);
     for (int op = 0; op < graph->op_count; op++) {
         const struct sbp_op_node *node = &graph->op[op];
-        const struct sbp_op_kept own = sbp_pricing_kept_whole(graph, op);
+        const struct sbp_op_kept own = sbp_pricing_kept_whole(space, op);
         for (int i = 0; i < node->input_count; i++)
             kept[node->input[i]] |= inputs_at_rest(node, &own) >> i & 1;
         if (node->output >= 0)
@@ -132,16 +132,10 @@ static void count_left(const struct count *c, int op, int piece)
     if (c->space->parallel->recompute != SBP_RECOMPUTE_SELECTIVE ||
         !sbp_pricing_is_attention(node->kind))
         return;
-    const struct sbp_op_kept kept = sbp_pricing_kept_whole(c->space->graph, op);
+    const struct sbp_op_kept kept = sbp_pricing_kept_whole(c->space, op);
     count_bytes(c, op, saved_bytes(c->space, op, &kept));
     if (c->recomputed->left[op] && !c->overwritten[node->output])
         count_tensor(c, op, piece, node->output);
-}
-
-struct sbp_op_kept sbp_pricing_kept_whole(const struct sbp_graph *graph, int op)
-{
-    const struct sbp_factor whole = sbp_op_factor_one();
-    return sbp_op_kept(graph, op, &whole);
 }
 
 bool sbp_pricing_works_back(const struct sbp_graph *graph, int op)
@@ -161,7 +155,7 @@ static void count_op(const struct count *c, int op, int piece)
     if (node->kind != SBP_OP_ADD && !node->entry->in_place &&
         !sbp_pricing_works_back(space->graph, op))
         return;
-    const struct sbp_op_kept kept = sbp_pricing_kept_whole(space->graph, op);
+    const struct sbp_op_kept kept = sbp_pricing_kept_whole(space, op);
     count_bytes(c, op, saved_bytes(space, op, &kept));
     if (node->output >= 0 && !c->overwritten[node->output] && kept.output)
         count_tensor(c, op, piece, node->output);

@@ -30,7 +30,7 @@ struct sheet {
     const struct sbp_op_node *node;
     struct roles input[SBP_MAX_INPUTS], weight[SBP_MAX_WEIGHTS], gradient[SBP_MAX_WEIGHTS], output;
     double input_elements[SBP_MAX_INPUTS], weight_elements[SBP_MAX_WEIGHTS], output_elements;
-    struct arithmetic *memo;
+    struct sbp_arithmetic *memo;
 };
 
 static struct sbp_state state_of(const struct sbp_role *role, enum column column, int index)
@@ -87,19 +87,19 @@ static double collective_s(const struct sheet *sheet, enum sbp_collective kind, 
 
 /* Times that depend on the product of factors alone, not on levels: few differ among many tuples.
  */
-struct arithmetic {
+struct sbp_arithmetic {
     struct sbp_factor factor; /* of[0] is 0 where nothing is remembered */
     double forward_s, input_s, weight_s;
     int inner_count;
     struct sbp_op_inner inner[SBP_MAX_INNER];
 };
 
-static struct arithmetic compute(const struct sheet *sheet, const struct sbp_factor *factor)
+static struct sbp_arithmetic compute(const struct sheet *sheet, const struct sbp_factor *factor)
 {
     const struct sbp_space *space = sheet->space;
     const struct sbp_pricing *pricing = &space->pricing;
     const int op = sheet->group->op;
-    struct arithmetic a = {.factor = *factor};
+    struct sbp_arithmetic a = {.factor = *factor};
     a.inner_count = sbp_op_inner(space->graph, op, factor, a.inner);
     if (space->request->asked.objective != SBP_STEP_TIME)
         return a;
@@ -110,13 +110,13 @@ static struct arithmetic compute(const struct sheet *sheet, const struct sbp_fac
     return a;
 }
 
-static const struct arithmetic *arithmetic_of(const struct sheet *sheet,
-                                              const struct sbp_factor *factor)
+static const struct sbp_arithmetic *arithmetic_of(const struct sheet *sheet,
+                                                  const struct sbp_factor *factor)
 {
     uint64_t hash = 0;
     for (int r = 0; r < SBP_MAX_ROLES; r++)
         hash = (hash + (uint64_t)factor->of[r]) * UINT64_C(0x9E3779B97F4A7C15);
-    struct arithmetic *a = &sheet->memo[hash >> (64 - SBP_PRICING_ARITHMETIC_MEMO_BITS)];
+    struct sbp_arithmetic *a = &sheet->memo[hash >> (64 - SBP_PRICING_ARITHMETIC_MEMO_BITS)];
     if (memcmp(&a->factor, factor, sizeof *factor) != 0)
         *a = compute(sheet, factor);
     return a;
@@ -135,7 +135,7 @@ static double inner_s(const struct sheet *sheet, const struct sbp_op_inner *inne
 
 static void add_arithmetic(const struct sheet *sheet, const struct played *played, double *row)
 {
-    const struct arithmetic *a = arithmetic_of(sheet, &played->factor);
+    const struct sbp_arithmetic *a = arithmetic_of(sheet, &played->factor);
     const bool forms = sbp_op_forms_input_gradient(sheet->space->graph, sheet->group->op);
     double *const part[SBP_PASSES] = {[SBP_PASS_FORWARD] = &row[SBP_COLUMN_INNER],
                                       [SBP_PASS_INPUT_GRADIENT] = &row[SBP_COLUMN_BACK_INNER],
@@ -281,7 +281,7 @@ static double kept_bytes(const struct sheet *sheet, const struct played *played)
 static double saved_beyond_share(const struct sheet *sheet, const struct played *played)
 {
     const struct sbp_space *space = sheet->space;
-    const struct sbp_op_kept all = sbp_pricing_kept_whole(space->graph, sheet->group->op);
+    const struct sbp_op_kept all = sbp_pricing_kept_whole(space, sheet->group->op);
     const struct sbp_op_kept own = sbp_op_kept(space->graph, sheet->group->op, &played->factor);
     return sheet->group->keeps_saved
                ? fmax(0, sbp_pricing_saved_bytes(space, &own) -
@@ -406,7 +406,7 @@ static struct sbp_at_work at_work(const struct sheet *sheet, const struct played
 /* ---- whole tuples --------------------------------------------------------------------------- */
 
 static struct sheet sheet_of(const struct sbp_space *space, const struct sbp_op_group *group,
-                             struct arithmetic *memo)
+                             struct sbp_arithmetic *memo)
 {
     const struct sbp_op_node *node = &space->graph->op[group->op];
     struct sheet sheet = {.space = space, .group = group, .node = node, .memo = memo};
@@ -422,9 +422,26 @@ static struct sheet sheet_of(const struct sbp_space *space, const struct sbp_op_
     sheet.output = roles_of(node->entry, OUTPUT, 0);
     if (node->output >= 0)
         sheet.output_elements = sbp_pricing_elements(space, node->output);
-    for (int i = 0; i < 1 << SBP_PRICING_ARITHMETIC_MEMO_BITS; i++)
-        memo[i].factor.of[0] = 0;
     return sheet;
+}
+
+/* Readies the memo for an operator: repeats that form the same gradients take as long. */
+static enum sbp_status open_memo(const struct sbp_space *space, int op, struct sbp_arena *scratch,
+                                 struct sbp_arithmetic_memo *memo)
+{
+    const struct sbp_graph *graph = space->graph;
+    const size_t entries = (size_t)1 << SBP_PRICING_ARITHMETIC_MEMO_BITS;
+    if (memo->of != NULL && graph->op[memo->op].site == graph->op[op].site &&
+        sbp_op_forms_input_gradient(graph, memo->op) == sbp_op_forms_input_gradient(graph, op))
+        return SBP_OK;
+    if (memo->of == NULL)
+        memo->of = SBP_TAKE(scratch, struct sbp_arithmetic, entries);
+    if (memo->of == NULL)
+        return SBP_E_MEMORY;
+    memo->op = op;
+    for (size_t i = 0; i < entries; i++)
+        memo->of[i].factor.of[0] = 0;
+    return SBP_OK;
 }
 
 static struct played play(const struct sheet *sheet, int variable, int tuple)
@@ -446,14 +463,9 @@ static struct played play(const struct sheet *sheet, int variable, int tuple)
 enum sbp_status sbp_pricing_make_working(const struct sbp_space *space, int variable,
                                          const struct sbp_op_group *group,
                                          const struct sbp_recomputed_operands *recomputed,
-                                         struct sbp_arena *scratch, double *kept, double *saved,
-                                         struct sbp_at_work *working)
+                                         double *kept, double *saved, struct sbp_at_work *working)
 {
-    struct arithmetic *memo =
-        SBP_TAKE(scratch, struct arithmetic, (size_t)1 << SBP_PRICING_ARITHMETIC_MEMO_BITS);
-    if (memo == NULL)
-        return SBP_E_MEMORY;
-    const struct sheet sheet = sheet_of(space, group, memo);
+    const struct sheet sheet = sheet_of(space, group, NULL); /* no arithmetic */
     for (int tuple = 0; tuple < space->variable[variable].tuple_count; tuple++) {
         const struct played played = play(&sheet, variable, tuple);
         kept[tuple] = kept_bytes(&sheet, &played);
@@ -496,15 +508,16 @@ static enum sbp_status transpose(const double *row, int tuples, struct sbp_arena
 
 enum sbp_status sbp_pricing_make_columns(const struct sbp_space *space, int variable,
                                          const struct sbp_op_group *group, struct sbp_arena *arena,
-                                         struct sbp_arena *scratch, struct sbp_columns *columns)
+                                         struct sbp_arena *scratch,
+                                         struct sbp_arithmetic_memo *memo,
+                                         struct sbp_columns *columns)
 {
     const int tuples = space->variable[variable].tuple_count;
-    struct arithmetic *memo =
-        SBP_TAKE(scratch, struct arithmetic, (size_t)1 << SBP_PRICING_ARITHMETIC_MEMO_BITS);
+    SBP_TRY(open_memo(space, group->op, scratch, memo));
     double *const row = SBP_NEW(scratch, double, (size_t)tuples *SBP_COLUMNS);
-    if (memo == NULL || row == NULL)
+    if (row == NULL)
         return SBP_E_MEMORY;
-    const struct sheet sheet = sheet_of(space, group, memo);
+    const struct sheet sheet = sheet_of(space, group, memo->of);
     for (int tuple = 0; tuple < tuples; tuple++) {
         const struct played played = play(&sheet, variable, tuple);
         fill_row(&sheet, &played, row + (size_t)tuple * SBP_COLUMNS);

@@ -346,6 +346,16 @@ static void find_way_back(const struct sbp_space *space)
     }
 }
 
+/* Repeats keep what their site keeps. */
+static void find_kept_whole(const struct sbp_space *space)
+{
+    const struct sbp_factor whole = sbp_op_factor_one();
+    struct sbp_op_kept *const kept = space->groups->kept_whole;
+    for (int op = 0; op < space->graph->op_count; op++)
+        kept[op] = space->graph->op[op].site < op ? kept[space->graph->op[op].site]
+                                                  : sbp_op_kept(space->graph, op, &whole);
+}
+
 static enum sbp_status prepare(struct maker *m)
 {
     struct sbp_space *space = m->space;
@@ -364,15 +374,17 @@ static enum sbp_status prepare(struct maker *m)
     space->groups->constant_bytes = SBP_NEW(&space->arena, double, space->weights->memory_stages);
     space->groups->kept_bytes = SBP_NEW(&space->arena, double, ops);
     space->groups->of = SBP_NEW(&space->arena, int, ops);
+    space->groups->kept_whole = SBP_TAKE(&space->arena, struct sbp_op_kept, ops);
     space->groups->goes_back = SBP_NEW(&space->arena, bool, ops);
     space->groups->kept_at_rest = SBP_NEW(&space->arena, bool, space->graph->tensor_count);
     space->groups->first = SBP_NEW(&space->arena, int, space->variable_count + 1);
     if (space->groups->added_elements == NULL || space->groups->constant_bytes == NULL ||
         space->groups->kept_bytes == NULL || space->groups->of == NULL ||
-        space->groups->goes_back == NULL || space->groups->kept_at_rest == NULL ||
-        space->groups->first == NULL)
+        space->groups->goes_back == NULL || space->groups->kept_whole == NULL ||
+        space->groups->kept_at_rest == NULL || space->groups->first == NULL)
         return SBP_E_MEMORY;
     find_way_back(space);
+    find_kept_whole(space);
     SBP_TRY(sbp_space_list_init(&m->by_variable, space->variable_count, space->graph->op_count,
                                 &m->scratch));
     SBP_TRY(sbp_pricing_find_kept(space, &m->scratch, space->groups->kept_at_rest));

@@ -120,10 +120,10 @@ static bool is_same(const struct kept_columns *kept, const struct sbp_space *spa
 
 enum sbp_status sbp_cache_columns(const struct sbp_space *space, int variable,
                                   const struct sbp_op_group *group, struct sbp_arena *arena,
-                                  struct sbp_columns *columns)
+                                  struct sbp_arithmetic_memo *memo, struct sbp_columns *columns)
 {
     if (space->cache_entry == NULL)
-        return sbp_pricing_make_columns(space, variable, group, arena, arena, columns);
+        return sbp_pricing_make_columns(space, variable, group, arena, arena, memo, columns);
     struct kept_columns **const list = &space->cache_entry->columns[variable];
     for (const struct kept_columns *kept = *list; kept != NULL; kept = kept->next)
         if (is_same(kept, space, group)) {
@@ -134,7 +134,7 @@ enum sbp_status sbp_cache_columns(const struct sbp_space *space, int variable,
     struct kept_columns *const kept = SBP_NEW(cache, struct kept_columns, 1);
     if (kept == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_pricing_make_columns(space, variable, group, cache, arena, columns));
+    SBP_TRY(sbp_pricing_make_columns(space, variable, group, cache, arena, memo, columns));
     *kept = (struct kept_columns){.next = *list,
                                   .group = *group,
                                   .owner = space->parallel->owner,

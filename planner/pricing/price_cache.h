@@ -35,6 +35,7 @@ enum sbp_status sbp_cache_keep_domains(const struct sbp_space *space) SBP_MUST_U
  * of the arena. E_MEMORY. */
 enum sbp_status sbp_cache_columns(const struct sbp_space *space, int variable,
                                   const struct sbp_op_group *group, struct sbp_arena *arena,
+                                  struct sbp_arithmetic_memo *memo,
                                   struct sbp_columns *columns) SBP_MUST_USE;
 
 #endif

@@ -79,6 +79,7 @@ struct sbp_op_groups {
                            operator keeps; the first of several keepers counts */
     bool *goes_back;    /* (op_count) its backward pass works, or hands a gradient on */
     bool *kept_at_rest; /* (tensor_count) counted where it rests, once for all readers */
+    struct sbp_op_kept *kept_whole; /* (op_count) what its backward pass reads, not split */
 };
 
 /* Makes space->groups and the times of edges. Domains must be there. E_MEMORY. */
@@ -123,10 +124,18 @@ struct sbp_columns {
     const double *of[SBP_COLUMNS]; /* (tuple); NULL: 0 in every tuple */
 };
 
-/* Columns of a variable's group, out of the arena; scratch may be released at once. E_MEMORY. */
+/* Remembered arithmetic of the operator that was priced last. Zeroed it is empty. */
+struct sbp_arithmetic_memo {
+    int op;
+    struct sbp_arithmetic *of; /* by hash */
+};
+
+/* Columns of a variable's group, out of the arena; scratch holds the memo too, and the rest of it
+ * may be released at once. E_MEMORY. */
 enum sbp_status sbp_pricing_make_columns(const struct sbp_space *space, int variable,
                                          const struct sbp_op_group *group, struct sbp_arena *arena,
                                          struct sbp_arena *scratch,
+                                         struct sbp_arithmetic_memo *memo,
                                          struct sbp_columns *columns) SBP_MUST_USE;
 
 /* Operands that are recomputed for an operator's backward pass and that no other operator counts:
@@ -147,7 +156,7 @@ struct sbp_at_work {
 enum sbp_status sbp_pricing_make_working(const struct sbp_space *space, int variable,
                                          const struct sbp_op_group *group,
                                          const struct sbp_recomputed_operands *recomputed,
-                                         struct sbp_arena *scratch, double *kept, double *saved,
+                                         double *kept, double *saved,
                                          struct sbp_at_work *working) SBP_MUST_USE;
 
 /* Prices all choices of all variables: tuples x ZeRO levels that may be best. E_MEMORY,
@@ -165,7 +174,10 @@ bool sbp_pricing_free_input(const struct sbp_space *space, int op, int input);
 bool sbp_pricing_recomputes(const struct sbp_space *space);
 bool sbp_pricing_is_attention(enum sbp_op_kind kind);
 /* The tensors that the backward pass reads of an operator that is not split. */
-struct sbp_op_kept sbp_pricing_kept_whole(const struct sbp_graph *graph, int op);
+static inline struct sbp_op_kept sbp_pricing_kept_whole(const struct sbp_space *space, int op)
+{
+    return space->groups->kept_whole[op];
+}
 /* Bytes of what an operator keeps beside its operands. */
 double sbp_pricing_saved_bytes(const struct sbp_space *space, const struct sbp_op_kept *kept);
 /* Whether an operator has a backward pass of its own (costmodel/program/program_backward.c):

@@ -6,14 +6,15 @@
 
 /* Whether an operator's backward pass reads an input; whether it reads anything that the forward
  * pass left. */
-static bool reads_input(const struct sbp_graph *graph, int op, int input)
+static bool reads_input(const struct sbp_space *space, int op, int input)
 {
-    return sbp_pricing_kept_whole(graph, op).inputs >> input & 1;
+    return sbp_pricing_kept_whole(space, op).inputs >> input & 1;
 }
 
-static bool reads_results(const struct sbp_graph *graph, int op)
+static bool reads_results(const struct sbp_space *space, int op)
 {
-    const struct sbp_op_kept kept = sbp_pricing_kept_whole(graph, op);
+    const struct sbp_graph *graph = space->graph;
+    const struct sbp_op_kept kept = sbp_pricing_kept_whole(space, op);
     const bool goes_back = sbp_op_forms_input_gradient(graph, op) || graph->op[op].weight_count > 0;
     return goes_back && (kept.output || kept.elements > 0 || kept.statistics > 0 || kept.bytes > 0);
 }
@@ -26,7 +27,7 @@ static void recompute_op(const struct sbp_space *space, int op, bool asked,
     const struct sbp_op_node *node = &space->graph->op[op];
     const bool selective = space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE;
     const bool left = selective && sbp_pricing_is_attention(node->kind); /* its output is kept */
-    const bool recomputes = !left && (asked || reads_results(space->graph, op));
+    const bool recomputes = !left && (asked || reads_results(space, op));
     const bool halved = selective && sbp_op_has_weight_phase(space->graph, op);
     recomputed->boxed_output[op] = !left && asked;
     recomputed->left[op] = left && asked;
@@ -34,7 +35,7 @@ static void recompute_op(const struct sbp_space *space, int op, bool asked,
     recomputed->compute[op] = recomputed->inner[op] * (halved ? 0.5 : 1);
     for (int i = 0; i < node->input_count; i++) {
         const bool later = space->parallel->regather && sbp_op_has_weight_phase(space->graph, op);
-        if (recomputed->inner[op] > 0 || (!later && reads_input(space->graph, op, i)))
+        if (recomputed->inner[op] > 0 || (!later && reads_input(space, op, i)))
             recomputed->boxed[op] |= (uint8_t)(1u << i);
     }
 }
@@ -67,7 +68,7 @@ static void rebox_inputs(const struct sbp_space *space, struct sbp_recomputed *r
     const struct sbp_graph *graph = space->graph;
     for (int op = 0; op < graph->op_count; op++)
         for (int i = 0; i < graph->op[op].input_count; i++)
-            if (sbp_op_has_weight_phase(graph, op) && reads_input(graph, op, i))
+            if (sbp_op_has_weight_phase(graph, op) && reads_input(space, op, i))
                 recomputed->boxed_late[op] |= (uint8_t)(1u << i);
 }
 

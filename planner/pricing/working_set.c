@@ -70,7 +70,7 @@ static void note_recomputed(struct maker *m, int op)
 {
     const struct sbp_space *space = m->space;
     struct sbp_recomputed_operands *const recomputed = &m->recomputed[space->groups->of[op]];
-    const struct sbp_op_kept kept = sbp_pricing_kept_whole(m->space->graph, op);
+    const struct sbp_op_kept kept = sbp_pricing_kept_whole(m->space, op);
     if (m->segment[op] < 0 || space->parallel->regather)
         *recomputed = (struct sbp_recomputed_operands){0};
     recomputed->inputs &= recomputed_inputs(m, op, &kept);
@@ -87,7 +87,7 @@ static double recomputed_before(struct maker *m, int op)
         m->seen[graph->op[op].input[i]] = op + 1;
     for (int before = m->segment[op]; before >= 0 && before < op; before++) {
         const struct sbp_op_node *node = &graph->op[before];
-        const struct sbp_op_kept kept = sbp_pricing_kept_whole(m->space->graph, before);
+        const struct sbp_op_kept kept = sbp_pricing_kept_whole(m->space, before);
         const unsigned inputs = recomputed_inputs(m, before, &kept);
         if (!node->entry->follows)
             sum += sbp_pricing_saved_bytes(space, &kept) / (double)space->mesh->devices;
@@ -108,8 +108,7 @@ static void find_spent(struct maker *m)
     double spent = 0;
     for (int op = 0; op < graph->op_count; op++) {
         const unsigned all = (1u << graph->op[op].input_count) - 1;
-        if (m->segment[op] >= 0 &&
-            (sbp_pricing_kept_whole(m->space->graph, op).inputs & all) != all)
+        if (m->segment[op] >= 0 && (sbp_pricing_kept_whole(m->space, op).inputs & all) != all)
             m->working->entered[op] = m->space->groups->kept_bytes[op];
     }
     for (int op = 0; op < graph->op_count; op++) {
@@ -228,8 +227,8 @@ static enum sbp_status count_group(struct maker *m, int variable, int group)
     if (kept == NULL || saved == NULL || working == NULL || own == NULL || back == NULL ||
         held == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_pricing_make_working(space, variable, counted, &m->recomputed[group], &m->scratch,
-                                     kept, saved, working));
+    SBP_TRY(sbp_pricing_make_working(space, variable, counted, &m->recomputed[group], kept, saved,
+                                     working));
     for (int c = 0; c < v->choice_count; c++) {
         const struct sbp_at_work *at_work =
             &working[v->tuple[c] * SBP_ZERO_LEVELS + counted->level[v->zero[c]]];

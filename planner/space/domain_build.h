@@ -45,16 +45,16 @@ struct sbp_space_maker {
     const struct sbp_cut *cut;
     const struct sbp_megatron_mesh *megatron; /* NULL outside of that space */
     struct sbp_diag *diag;
-    bool *row_linear;                  /* (op_count) megatron: rows split this linear */
-    struct sbp_class_limit *unlimited; /* (class_count) limits that limit nothing */
-    struct sbp_legality legality;      /* of the variable at hand */
-    int binding; /* rules of that variable that some tuple may break */
+    bool *row_linear;                   /* (op_count) megatron: rows split this linear */
+    struct sbp_class_limit *unlimited;  /* (class_count) limits that limit nothing */
+    struct sbp_legality legality;       /* of the variable at hand */
+    int binding;                        /* rules of that variable that some tuple may break */
     const struct sbp_class_rule **rule; /* (binding) */
     uint8_t *verdict; /* (binding, shapes) whether a rule allows a shape; 0: not known yet */
     struct sbp_family_ways ways[SBP_MAX_AXES]; /* (families) of that variable */
-    bool checks;      /* tuples that divide may be illegal */
-    unsigned calls;                    /* of the enumeration */
-    int most_tuples;                   /* of a variable that is enumerated */
+    bool checks;                               /* tuples that divide may be illegal */
+    unsigned calls;                            /* of the enumeration */
+    int most_tuples;                           /* of a variable that is enumerated */
 };
 
 /* States of a rest variable: the splits, which are always there, then B, P and M. */

@@ -67,7 +67,7 @@ static enum sbp_status grow_ways(struct sbp_space *space, struct sbp_family_ways
         return SBP_OK;
     const int room = 2 * ways->room + 64;
     uint8_t *const row = SBP_TAKE(&space->arena, uint8_t, (size_t)room * SBP_MAX_ROLES);
-    int *const shape = SBP_TAKE(&space->arena, int, (size_t)room * (size_t)rules + 1);
+    int *const shape = SBP_TAKE(&space->arena, int, (size_t)room *(size_t)rules + 1);
     if (row == NULL || shape == NULL)
         return SBP_E_MEMORY;
     if (ways->count > 0) {

@@ -208,7 +208,8 @@ bool sbp_space_add_shapes(struct sbp_space_maker *maker, const int *before, cons
     for (int i = 0; i < maker->binding; i++, verdict += maker->space->shapes->count) {
         shape[i] = before[i] + way[i];
         if (verdict[shape[i]] == 0)
-            verdict[shape[i]] = obeys_rule(maker->space, maker->rule[i], shape[i]) ? OBEYED : BROKEN;
+            verdict[shape[i]] =
+                obeys_rule(maker->space, maker->rule[i], shape[i]) ? OBEYED : BROKEN;
         if (verdict[shape[i]] == BROKEN)
             return false;
     }

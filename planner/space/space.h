@@ -110,10 +110,10 @@ struct sbp_space {
                             state (sbp_space_opens) */
     bool moves_grow;     /* an all-to-all over more axes never costs less */
     double hidden_share; /* of the gradients' synchronisation, at most; 0 .. 1 */
-    double least_s;      /* set where the request has a refuted_s, up to it: no strategy costs less */
-    bool is_plain;       /* the mesh has too many tuples: domains hold plain ones alone, and nothing
-                            that is worked out of them bounds the others */
-    bool is_refuted;     /* least_s reaches refuted_s: the variables have no choices */
+    double least_s;  /* set where the request has a refuted_s, up to it: no strategy costs less */
+    bool is_plain;   /* the mesh has too many tuples: domains hold plain ones alone, and nothing
+                        that is worked out of them bounds the others */
+    bool is_refuted; /* least_s reaches refuted_s: the variables have no choices */
     int variable_count, input_edge_count, output_edge_count;
     struct sbp_space_variable *variable;
     struct sbp_input_edge *input_edge;

@@ -397,11 +397,18 @@ static enum sbp_status check_schedule(const struct sbp_parallel *parallel, int64
             diag, SBP_E_INPUT,
             "parallel: pipeline: schedule interleaved has chunks of several stages take "
             "turns, legal are 2 stages and more");
-    if (!interleaved && parallel->chunks > 1)
+    const bool cyclic = sbp_timeline_delays_gradients(parallel->schedule);
+    const int64_t pieces = parallel->pipeline * parallel->chunks;
+    if (!interleaved && !cyclic && parallel->chunks > 1)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: chunks: schedule %s has one chunk a stage, %lld are legal with "
-                        "interleaved alone",
+                        "interleaved, cdp-v1 and cdp-v2 alone",
                         name, (long long)parallel->chunks);
+    if (cyclic && parallel->chunks > 1 && parallel->pipeline > 1)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: chunks: schedule %s has several on one stage, 1 is legal on "
+                        "%lld",
+                        name, (long long)parallel->pipeline);
     if (interleaved && micro_batches % parallel->pipeline != 0)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: micro_batch: schedule interleaved works on %lld micro-batches, "
@@ -413,12 +420,12 @@ static enum sbp_status check_schedule(const struct sbp_parallel *parallel, int64
                         "parallel: pipeline_limit: schedule %s fixes what is in flight itself, 0 "
                         "is legal; message-driven and zero-bubble take a limit",
                         name);
-    if (sbp_timeline_delays_gradients(parallel->schedule) && micro_batches < parallel->pipeline)
+    if (cyclic && micro_batches < pieces)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: micro_batch: schedule %s works on %lld micro-batches, legal are "
                         "as many as the %lld stages and more",
-                        name, (long long)micro_batches, (long long)parallel->pipeline);
-    if (sbp_timeline_delays_gradients(parallel->schedule) && !parallel->allow_delayed_gradients)
+                        name, (long long)micro_batches, (long long)pieces);
+    if (cyclic && !parallel->allow_delayed_gradients)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: schedule: %s updates with gradients of an older state, which is "
                         "another training; legal with allow_delayed_gradients true",

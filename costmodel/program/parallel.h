@@ -57,7 +57,8 @@ struct sbp_parallel {
     int stage_blocks_count;       /* pieces whose blocks the user gave, pipeline x chunks of them,
                                      instead of stage_cut; 0, the default: none */
     uint16_t stage_blocks[SBP_MOST_GIVEN_PIECES]; /* blocks of each piece, in the model's order */
-    int64_t chunks;             /* pieces of a stage, >= 1; default 1; more: schedule interleaved */
+    int64_t chunks;             /* pieces of a stage, >= 1; default 1; more: schedule interleaved;
+                                   cyclic ones, whose stages they are where pipeline is 1 */
     int64_t micro_batch;        /* sequences, divides the global batch; default: all of it */
     enum sbp_schedule schedule; /* default 1f1b */
     int64_t pipeline_limit;     /* micro-batches in flight; 0, the default: as the schedule has it
@@ -113,5 +114,11 @@ enum sbp_status sbp_parallel_stage_cluster(const struct sbp_parallel *parallel,
                                            struct sbp_diag *diag) SBP_MUST_USE;
 int64_t sbp_parallel_micro_batches(const struct sbp_parallel *parallel,
                                    const struct sbp_graph *graph);
+/* Whether chunks that follow each other are on one device, and messages between them stay there.
+ */
+static inline bool sbp_parallel_shares_device(const struct sbp_parallel *parallel)
+{
+    return parallel->chunks > 1 && sbp_timeline_delays_gradients(parallel->schedule);
+}
 
 #endif

@@ -47,6 +47,8 @@ enum sbp_buffer_use {
     SBP_USE_MOMENT,   /* optimizer state, persistent */
     SBP_USE_MASTER,   /* master copy of a weight, or of its gradient for the update, in mixed
                          precision: persistent */
+    SBP_USE_MAIL,     /* what another chunk of the device has sent: persistent, since it may be for
+                         the next step */
     SBP_USE_BUCKET,   /* offloaded optimizer states pass through it: persistent */
     SBP_USE_INDEX,    /* token ids, positions, labels of a micro-batch, from its begin to its end */
     SBP_USE_ACTIVATION, /* lives from first to last use; kept for backward when that is later */
@@ -80,8 +82,9 @@ struct sbp_buffer {
     X(GATHER, "gather")                   /* weight OUT from the shards IN (ZeRO), or its owner */ \
     X(CONVERT, "convert")                 /* weight OUT in the type of computing, from IN */       \
     X(SCATTER, "scatter")                 /* gradient's shard OUT, summed, from IN */              \
-    X(RECEIVE, "receive")                 /* OUT from a neighbour stage */                         \
-    X(SEND, "send")                       /* IN to a neighbour stage */                            \
+    X(RECEIVE, "receive")                 /* OUT from a neighbour stage, or, local, from WORK */   \
+    X(SEND, "send")                       /* IN to a neighbour stage, or, local, to the next, the  \
+                                             previous chunk's WORK */                              \
     X(ADD_GRADIENT, "add-gradient")       /* OUT = IN + IN2, three buffers */                      \
     X(OUTPUT_GRADIENT, "output-gradient") /* OUT = the fixed gradient of a lossless model */       \
     X(NORM, "norm")                       /* OUT = sum of squares of all weight gradients */       \

@@ -10,13 +10,14 @@
 static enum sbp_status add_message(struct sbp_compiler *c, enum sbp_instr_kind kind, int tensor,
                                    int buffer)
 {
+    const bool is_local = sbp_parallel_shares_device(&c->program->parallel);
     struct sbp_instr *instr = sbp_emit_instr(c, kind, -1, 0);
     if (instr == NULL)
         return SBP_E_MEMORY;
     instr->tensor = tensor;
-    instr->stages = 2;
+    instr->stages = is_local ? 1 : 2;
     instr->cause = SBP_CAUSE_STAGE;
-    instr->box.kind = SBP_SEND_RECV;
+    instr->box.kind = is_local ? SBP_LOCAL : SBP_SEND_RECV;
     instr->box.elements = c->program->buffer[buffer].elements;
     instr->buffer[kind == SBP_INSTR_SEND ? SBP_AT_IN : SBP_AT_OUT] = buffer;
     return SBP_OK;
@@ -25,8 +26,13 @@ static enum sbp_status add_message(struct sbp_compiler *c, enum sbp_instr_kind k
 static enum sbp_status add_receive(struct sbp_compiler *c, int tensor, const struct sbp_dist *dist,
                                    int *buffer)
 {
+    int mail = -1;
     SBP_TRY(sbp_emit_block(c, SBP_USE_ACTIVATION, tensor, dist, buffer));
-    return add_message(c, SBP_INSTR_RECEIVE, tensor, *buffer);
+    if (sbp_parallel_shares_device(&c->program->parallel))
+        SBP_TRY(sbp_emit_block(c, SBP_USE_MAIL, tensor, dist, &mail));
+    SBP_TRY(add_message(c, SBP_INSTR_RECEIVE, tensor, *buffer));
+    c->program->instr[c->program->instr_count - 1].buffer[SBP_AT_WORK] = mail;
+    return SBP_OK;
 }
 
 /* The activation that crosses a boundary between operators; -1: the model begins or ends there. */

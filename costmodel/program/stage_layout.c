@@ -7,12 +7,11 @@ enum sbp_status sbp_stage_works(const struct sbp_step *step, int stage, struct s
                                 struct sbp_diag *diag)
 {
     const struct sbp_parallel *parallel = &step->parallel;
-    const struct sbp_timeline_request request = {
-        .schedule = parallel->schedule,
-        .stages = step->stages,
-        .micro_batches = (int)step->micro_batches,
-        .chunks = parallel->schedule == SBP_INTERLEAVED ? sbp_step_chunks(step) : 1,
-        .pipeline_limit = (int)parallel->pipeline_limit};
+    const struct sbp_timeline_request request = {.schedule = parallel->schedule,
+                                                 .stages = step->stages,
+                                                 .micro_batches = (int)step->micro_batches,
+                                                 .chunks = sbp_step_chunks(step),
+                                                 .pipeline_limit = (int)parallel->pipeline_limit};
     return sbp_timeline_works(&request, stage, arena, work, count, diag);
 }
 
@@ -119,8 +118,9 @@ static void empty_regions(struct placing *p)
 /* Places the frames that micro-batches take in turn, one behind the other. */
 static void place_turns(struct placing *p)
 {
-    for (int64_t i = 0; i < p->layout->turns; i++)
-        begin_part(p, i, 0, SBP_FRAME_KEPT);
+    for (int chunk = 0; p->layout->turns != NULL && chunk < p->layout->chunks; chunk++)
+        for (int64_t i = 0; i < p->layout->turns[chunk]; i++)
+            begin_part(p, chunk * p->layout->micro_batches + i, chunk, SBP_FRAME_KEPT);
 }
 
 /* Sets the places of all frames within their regions; returns the bytes of these. */
@@ -131,7 +131,7 @@ static int64_t place_frames(struct placing *p, bool alike, int stages,
     choose_slots(p, alike);
     empty_regions(p);
     place_turns(p);
-    for (int64_t i = 0; i < count && p->layout->turns == 0; i++)
+    for (int64_t i = 0; i < count && p->layout->turns == NULL; i++)
         place_work(p, work[i].stage / stages, &work[i]);
     for (int chunk = 0; chunk < p->layout->chunks; chunk++)
         for (int part = 0; part < SBP_FRAME_PARTS; part++)
@@ -245,6 +245,17 @@ static enum sbp_status said(enum sbp_status status, struct sbp_diag *diag)
                             : sbp_fail(diag, status, "out of memory for the layout of a stage");
 }
 
+/* As many frames of a stage of the model as micro-batches that it begins before the first of them
+ * comes back. False: memory is out. */
+static bool take_turns(const struct sbp_step *step, int stage, struct sbp_arena *arena,
+                       struct sbp_stage_layout *layout)
+{
+    layout->turns = SBP_NEW(arena, int64_t, layout->chunks);
+    for (int chunk = 0; layout->turns != NULL && chunk < layout->chunks; chunk++)
+        layout->turns[chunk] = step->pieces - (chunk * step->stages + stage);
+    return layout->turns != NULL;
+}
+
 enum sbp_status sbp_stage_layout_make(const struct sbp_step *step, int stage,
                                       struct sbp_arena *arena, struct sbp_stage_layout *layout,
                                       struct sbp_diag *diag)
@@ -257,8 +268,9 @@ enum sbp_status sbp_stage_layout_make(const struct sbp_step *step, int stage,
         return said(status, diag);
     for (int chunk = 0; chunk < chunks; chunk++)
         layout->program[chunk] = sbp_step_chunk(step, stage, chunk);
-    if (sbp_timeline_delays_gradients(step->parallel.schedule))
-        layout->turns = step->stages - stage;
+    if (sbp_timeline_delays_gradients(step->parallel.schedule) &&
+        !take_turns(step, stage, arena, layout))
+        return said(SBP_E_MEMORY, diag);
     const struct sbp_arena_mark mark = sbp_arena_mark(arena);
     SBP_TRY(sbp_stage_works(step, stage, arena, &work, &count, diag));
     status = lay_out(layout, step->stages, work, count);

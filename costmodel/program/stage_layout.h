@@ -10,8 +10,8 @@
  * own, where it gets the lowest hole that is large enough. Frames of chunks differ in size: they
  * share a region, since they are not fullest at the same time, or, where gaps would cost more,
  * those that are about alike have slots of one size. Without a flush steps have no begin and no end
- * at which frames are free: micro-batches take as many frames as are in flight in turn, one step
- * after the other. Offsets are multiples of 64.
+ * at which frames are free: micro-batches take as many frames of a chunk as are in flight in turn,
+ * one step after the other. Offsets are multiples of 64.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_STAGE_LAYOUT_H
 #define SBP_COSTMODEL_PROGRAM_STAGE_LAYOUT_H
@@ -27,20 +27,21 @@ struct sbp_stage_layout {
     int64_t *host_at;                   /* (chunks) in host memory */
     int64_t bucket_at;
     int64_t (*frame_at)[SBP_FRAME_PARTS]; /* (chunks, micro_batches) row-major, of the arena */
-    int64_t
-        turns; /* without a flush: frames, the first of which in frame_at; 0: one a micro-batch */
+    int64_t *turns;       /* (chunks) without a flush: frames, the first of which in frame_at; NULL:
+                             one a micro-batch */
     int64_t frames_bytes; /* of all regions */
     int64_t work_at;
     int64_t bytes;      /* the whole arena */
     int64_t host_bytes; /* of host memory, exactly */
 };
 
-/* The frame, of those of its chunk, that a micro-batch of a step (from 0) has. */
-static inline int64_t sbp_stage_frame(const struct sbp_stage_layout *layout, int64_t step,
-                                      int64_t micro_batch)
+/* The frame, of those of its chunk, that a micro-batch of a step (from 0) has there. */
+static inline int64_t sbp_stage_frame(const struct sbp_stage_layout *layout, int chunk,
+                                      int64_t step, int64_t micro_batch)
 {
-    return layout->turns == 0 ? micro_batch
-                              : (step * layout->micro_batches + micro_batch) % layout->turns;
+    return layout->turns == NULL
+               ? micro_batch
+               : (step * layout->micro_batches + micro_batch) % layout->turns[chunk];
 }
 
 /* The works of a stage in order (costmodel/timeline/works.h); *work is the arena's. E_UNSUPPORTED:

@@ -77,8 +77,7 @@ static enum sbp_status compile_piece(struct job *job, int piece)
         }
     struct sbp_scope scope = job->scope;
     scope.copies = copies_of(step, request->graph, piece);
-    scope.versions =
-        sbp_timeline_weight_versions(step->parallel.schedule, step->stages, piece % step->stages);
+    scope.versions = sbp_timeline_weight_versions(step->parallel.schedule, step->pieces, piece);
     scope.first_op = step->first[piece];
     scope.end_op = step->first[piece + 1];
     SBP_TRY(sbp_program_make_scope(request->graph, &step->cluster, &step->mesh, request->strategy,
@@ -301,16 +300,15 @@ static enum sbp_status simulate(struct job *job)
 {
     struct sbp_step *step = job->step;
     const struct sbp_parallel *parallel = &step->parallel;
-    const struct sbp_timeline_request request = {
-        .schedule = parallel->schedule,
-        .stages = step->stages,
-        .micro_batches = (int)step->micro_batches,
-        .chunks = parallel->schedule == SBP_INTERLEAVED ? step->pieces / step->stages : 1,
-        .pipeline_limit = (int)parallel->pipeline_limit,
-        .record = job->request->record,
-        .is_brief = job->request->is_brief,
-        .stage = step->cost,
-        .end = step->end};
+    const struct sbp_timeline_request request = {.schedule = parallel->schedule,
+                                                 .stages = step->stages,
+                                                 .micro_batches = (int)step->micro_batches,
+                                                 .chunks = step->pieces / step->stages,
+                                                 .pipeline_limit = (int)parallel->pipeline_limit,
+                                                 .record = job->request->record,
+                                                 .is_brief = job->request->is_brief,
+                                                 .stage = step->cost,
+                                                 .end = step->end};
     return sbp_timeline_simulate(&request, &step->arena, &step->timeline, job->diag);
 }
 
@@ -413,10 +411,13 @@ static void add_memory(const struct sbp_program *program, const struct sbp_clust
 }
 
 /* Where arrivals decide, a run can have other ones than the timeline: all that the first stage has
- * injected may wait for the stages behind. */
+ * injected may wait for the stages behind. Stages of the model that share a device without a flush
+ * have a frame for each micro-batch that is ahead, and one. */
 static int most_in_flight(const struct sbp_step *step, int stage)
 {
     const int first = step->timeline.device[0].in_flight;
+    if (sbp_step_chunks(step) > 1 && sbp_timeline_delays_gradients(step->parallel.schedule))
+        return step->pieces * (step->pieces + 1) / 2;
     return sbp_timeline_is_driven(step->parallel.schedule, step->stages, stage)
                ? first
                : step->timeline.device[stage].in_flight;
@@ -431,7 +432,7 @@ static enum sbp_status device_bytes(const struct job *job, int stage, int64_t *b
     int64_t held = 0, transient = 0;
     struct sbp_stage_layout layout;
     *bytes = step->timeline.device[stage].peak_bytes;
-    if (step->parallel.schedule != SBP_INTERLEAVED && step->parallel.schedule != SBP_ZERO_BUBBLE &&
+    if (chunks == 1 && step->parallel.schedule != SBP_ZERO_BUBBLE &&
         !sbp_timeline_is_driven(step->parallel.schedule, step->stages, stage))
         return SBP_OK;
     for (int chunk = 0; chunk < chunks; chunk++) {

@@ -84,7 +84,7 @@ static void mark_ends(struct sbp_tasks *tasks, int64_t first)
  * micro-batches that begin before the stage's update do. */
 static bool is_stale(const struct lister *l, const struct sbp_timeline_work *work)
 {
-    const int ahead = l->step->stages - 1 - l->stage;
+    const int ahead = l->step->pieces - 1 - work->stage;
     return l->step->parallel.schedule == SBP_CDP_V1 ||
            (l->step->parallel.schedule == SBP_CDP_V2 &&
             work->micro_batch % l->step->micro_batches < ahead);

@@ -37,26 +37,50 @@ struct sbp_cdp_run {
     double *released_s; /* (stages) zero: when they may leave it */
 };
 
+/* Chunks of one stage are stages of the model on one device. */
+static enum sbp_placement placement_of(const struct sbp_timeline_request *request)
+{
+    return request->placement == SBP_PLACE_PIPELINE && sbp_timeline_run_chunks(request) > 1
+               ? SBP_PLACE_SINGLE
+               : request->placement;
+}
+
+static const struct sbp_stage_end *end_of(const struct sbp_timeline_run *run, int stage)
+{
+    return &run->request->end[stage % run->request->stages];
+}
+
+/* The first chunk's end is that of all. */
+static double sync_s_of(const struct sbp_timeline_run *run, int stage)
+{
+    const bool syncs = run->request->end != NULL && !run->free_sync;
+    return syncs && stage < run->request->stages ? end_of(run, stage)->sync_s : 0;
+}
+
 static enum sbp_status check(const struct sbp_timeline_request *request, struct sbp_diag *diag)
 {
     const char *name = sbp_timeline_schedule_name(request->schedule);
-    if (request->micro_batches < request->stages)
+    const int stages = request->stages * sbp_timeline_run_chunks(request);
+    if (request->stages > 1 && stages > request->stages)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "timeline: chunks: %s takes several on one stage alone, not on %d", name,
+                        request->stages);
+    if (request->micro_batches < stages)
         return sbp_fail(diag, SBP_E_INPUT,
                         "timeline: micro_batches: %s needs at least one for each of the %d stages, "
                         "not %d",
-                        name, request->stages, request->micro_batches);
+                        name, stages, request->micro_batches);
     if (request->placement != SBP_PLACE_PIPELINE && request->micro_batches != request->stages)
         return sbp_fail(diag, SBP_E_INPUT,
                         "timeline: micro_batches: %s placed as %s needs as many as the %d stages, "
                         "not %d",
                         name, sbp_timeline_placement_name(request->placement), request->stages,
                         request->micro_batches);
-    if ((int64_t)request->stages * request->micro_batches > MAX_WORK / MOST_STEPS)
+    if ((int64_t)stages * request->micro_batches > MAX_WORK / MOST_STEPS)
         return sbp_fail(diag, SBP_E_INPUT,
                         "timeline: micro_batches: %d on %d stages are too many, %s needs stages x "
                         "micro-batches of at most %lld",
-                        request->micro_batches, request->stages, name,
-                        (long long)(MAX_WORK / MOST_STEPS));
+                        request->micro_batches, stages, name, (long long)(MAX_WORK / MOST_STEPS));
     for (int s = 0; request->end != NULL && s < request->stages; s++)
         if (request->end[s].offload.buckets > 0 || request->end[s].sync_overlap > 0)
             return sbp_fail(diag, SBP_E_INPUT,
@@ -178,15 +202,19 @@ static enum sbp_status arrange(struct sbp_timeline_run *run)
     return SBP_OK;
 }
 
-/* The works of a pipeline's stage between its updates of two steps: as in all others a forward and
- * a backward pass take turns, and forward passes are ahead by the stages that follow. */
-static struct sbp_timeline_work *arrange_step(const struct sbp_timeline_run *run, int stage,
+/* The works of a device between its updates of two steps, in rounds of two time steps: in each of
+ * them every stage that it has does a forward and a backward pass, and forward passes are ahead by
+ * the stages that follow. The last stage comes first, so that activations are taken before the next
+ * ones come, and that a micro-batch goes back through all of them. */
+static struct sbp_timeline_work *arrange_step(const struct sbp_timeline_run *run, int device,
                                               struct sbp_timeline_work *work)
 {
-    const int ahead = run->devices - 1 - stage;
+    const int last = run->stages - run->devices + device;
     for (int i = 0; i < run->micro_batches; i++) {
-        *work++ = sbp_timeline_work_of(SBP_WORK_FORWARD, stage, i + ahead);
-        *work++ = sbp_timeline_work_of(SBP_WORK_BACKWARD, stage, i);
+        for (int stage = last; stage >= 0; stage -= run->devices)
+            *work++ = sbp_timeline_work_of(SBP_WORK_FORWARD, stage, i + run->stages - 1 - stage);
+        for (int stage = last; stage >= 0; stage -= run->devices)
+            *work++ = sbp_timeline_work_of(SBP_WORK_BACKWARD, stage, i);
     }
     return work;
 }
@@ -224,7 +252,7 @@ static enum sbp_status stack_pyramid(struct sbp_timeline_run *run, int *owner)
 
 static enum sbp_status place(struct sbp_timeline_run *run)
 {
-    const enum sbp_placement placement = run->request->placement;
+    const enum sbp_placement placement = placement_of(run->request);
     run->devices = run->stages;
     run->owner = NULL;
     if (placement == SBP_PLACE_PIPELINE)
@@ -245,10 +273,10 @@ static enum sbp_status place(struct sbp_timeline_run *run)
 
 static void set_static_bytes(struct sbp_timeline_run *run)
 {
-    const enum sbp_placement placement = run->request->placement;
+    const enum sbp_placement placement = placement_of(run->request);
     int64_t all = 0, largest = 0;
     for (int stage = 0; stage < run->stages; stage++) {
-        const int64_t bytes = run->request->stage[stage].static_bytes;
+        const int64_t bytes = sbp_timeline_run_cost(run, stage)->static_bytes;
         all += bytes;
         largest = bytes > largest ? bytes : largest;
         if (placement == SBP_PLACE_PIPELINE || placement == SBP_PLACE_PYRAMID)
@@ -295,7 +323,7 @@ static enum sbp_status prepare(struct sbp_timeline_run *run, int steps)
 {
     run->steps = steps;
     run->micro_batches = steps * run->request->micro_batches;
-    const bool arranged = run->request->placement != SBP_PLACE_PIPELINE;
+    const bool arranged = placement_of(run->request) != SBP_PLACE_PIPELINE;
     run->works = arranged ? 2 * run->stages * run->micro_batches + run->stages * (steps + 2) : 0;
     SBP_TRY(place(run));
     SBP_TRY(sbp_timeline_run_allocate(run));
@@ -319,9 +347,10 @@ static double parameters_s(const struct sbp_timeline_run *run, struct sbp_timeli
     const int step = run->cdp->step[work.micro_batch];
     const int i = work.micro_batch - step * run->request->micro_batches;
     const bool fresh = sbp_cdp_fresh(run->cdp->rule, run->stages, i + 1, work.stage + 1);
-    /* cdp-v2 reads a stale version only where the one before was read by an earlier micro-batch. */
+    /* Unless updates are late, a stale version is read only where the one before was read by an
+     * earlier micro-batch. */
     const int made_by = step - (fresh ? 1 : 2);
-    if (made_by < 0 && run->cdp->rule == SBP_CDP_RULE_V2 && !fresh)
+    if (made_by < 0 && !fresh && !updates_late(run))
         return 0;
     return run->cdp->updated_s[turn_of(run, work.stage, made_by)];
 }
@@ -341,7 +370,7 @@ static double states_s(const struct sbp_timeline_run *run, int device,
         return -1;
     if (had < 0 || cdp->holder[work.stage] == device || run->free_sends)
         return cdp->released_s[work.stage];
-    return cdp->released_s[work.stage] + run->request->stage[work.stage].send_states_s;
+    return cdp->released_s[work.stage] + sbp_timeline_run_cost(run, work.stage)->send_states_s;
 }
 
 /* Keeps the uniform delay of two time steps where no shared device enforces it: a micro-batch
@@ -360,11 +389,9 @@ static double synced_s(const struct sbp_timeline_run *run, int device,
 {
     struct sbp_cdp_run *cdp = run->cdp;
     const int64_t turn = turn_of(run, work.stage, work.micro_batch);
-    const bool syncs = run->request->end != NULL && !run->free_sync;
     if (cdp->left[turn] > 0)
         return -1;
-    const double there_s =
-        cdp->gradients_s[turn] + (syncs ? run->request->end[work.stage].sync_s : 0);
+    const double there_s = cdp->gradients_s[turn] + sync_s_of(run, work.stage);
     const bool goes_on = first_behind(run, work.stage, work.micro_batch) < run->micro_batches;
     if (work.micro_batch >= 0 && goes_on && there_s > run->lane[device].free_s)
         cdp->waited = true;
@@ -391,15 +418,13 @@ static double gate(const struct sbp_timeline_run *run, int device, struct sbp_ti
 
 static void record_sync(struct sbp_timeline_run *run, int device, int stage, int step, double at_s)
 {
-    const bool syncs = run->request->end != NULL && !run->free_sync;
-    const struct sbp_timeline_interval interval = {
-        .kind = SBP_INTERVAL_SYNC,
-        .device = device,
-        .stage = stage,
-        .micro_batch = -1,
-        .step = step,
-        .begin_s = at_s,
-        .end_s = at_s + (syncs ? run->request->end[stage].sync_s : 0)};
+    const struct sbp_timeline_interval interval = {.kind = SBP_INTERVAL_SYNC,
+                                                   .device = device,
+                                                   .stage = stage,
+                                                   .micro_batch = -1,
+                                                   .step = step,
+                                                   .begin_s = at_s,
+                                                   .end_s = at_s + sync_s_of(run, stage)};
     sbp_timeline_run_record(run, interval);
 }
 
@@ -507,8 +532,8 @@ static enum sbp_status play(struct sbp_timeline_run *run)
     cdp->waited = false;
     for (int i = 0; i < run->request->micro_batches; i++)
         cdp->second_s[i] = -1;
-    return run->request->placement == SBP_PLACE_PIPELINE ? play_pipeline(run)
-                                                         : sbp_timeline_run_play(run);
+    return placement_of(run->request) == SBP_PLACE_PIPELINE ? play_pipeline(run)
+                                                            : sbp_timeline_run_play(run);
 }
 
 /* --- steady steps --- */
@@ -652,8 +677,8 @@ static double bound_s(const struct sbp_timeline_run *run, const struct sbp_timel
         !free_sync && run->request->end != NULL && run->request->placement == SBP_PLACE_PIPELINE;
     double most_s = 0;
     for (int d = 0; d < timeline->devices; d++)
-        most_s = later(most_s,
-                       timeline->device[d].compute_s + (waits ? run->request->end[d].sync_s : 0));
+        most_s =
+            later(most_s, timeline->device[d].compute_s + (waits ? end_of(run, d)->sync_s : 0));
     return most_s;
 }
 
@@ -691,7 +716,8 @@ static enum sbp_status simulate(struct sbp_timeline_run *run, struct sbp_arena *
     return expose(run, timeline);
 }
 
-const struct sbp_schedule_entry sbp_schedule_cdp = {.takes_placement = true,
+const struct sbp_schedule_entry sbp_schedule_cdp = {.takes_chunks = true,
+                                                    .takes_placement = true,
                                                     .check = check,
                                                     .arrange = arrange_step,
                                                     .play = play,

@@ -34,7 +34,6 @@ const struct sbp_stage_cost *sbp_timeline_run_cost(const struct sbp_timeline_run
 static struct sbp_unit make_unit(const struct sbp_timeline_run *run, int virtual_stage)
 {
     const struct sbp_stage_cost *cost = sbp_timeline_run_cost(run, virtual_stage);
-    const int stage = virtual_stage % run->request->stages;
     struct sbp_unit unit = {
         .device = run->unit[virtual_stage].device,
         .duration_s = {[SBP_WORK_FORWARD] = cost->forward_s,
@@ -50,8 +49,8 @@ static struct sbp_unit make_unit(const struct sbp_timeline_run *run, int virtual
         unit.parked_inputs_bytes = cost->parked_inputs_bytes;
         unit.parked_gradients_bytes = cost->parked_gradients_bytes;
     }
-    if (run->request->end != NULL)
-        unit.duration_s[SBP_WORK_UPDATE] = run->request->end[stage].optimizer_s;
+    if (run->request->end != NULL && virtual_stage < run->request->stages) /* of all chunks */
+        unit.duration_s[SBP_WORK_UPDATE] = run->request->end[virtual_stage].optimizer_s;
     if (!run->free_sends) {
         unit.send_s[SBP_TO_NEXT] = cost->send_forward_s;
         unit.send_s[SBP_TO_PREVIOUS] = cost->send_backward_s;

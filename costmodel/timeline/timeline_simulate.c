@@ -315,8 +315,11 @@ enum sbp_status sbp_timeline_works(const struct sbp_timeline_request *request, i
 {
     SBP_TRY(check_counts(request, diag));
     const struct sbp_schedule_entry *schedule = schedules[request->schedule];
-    const struct sbp_timeline_run run = {
-        .request = request, .devices = request->stages, .micro_batches = request->micro_batches};
+    const struct sbp_timeline_run run = {.request = request,
+                                         .devices = request->stages,
+                                         .stages =
+                                             request->stages * sbp_timeline_run_chunks(request),
+                                         .micro_batches = request->micro_batches};
     if (schedule->arrange == NULL)
         return sbp_fail(diag, SBP_E_UNSUPPORTED, "timeline: schedule: %s has no fixed order",
                         sbp_timeline_schedule_name(request->schedule));

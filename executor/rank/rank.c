@@ -55,6 +55,8 @@ void sbp_rank_turn_to(struct sbp_rank *rank, const struct sbp_task *task)
 {
     sbp_rank_turn(rank, task->chunk);
     rank->bucket = task->bucket;
+    rank->frame = sbp_stage_frame(rank->arena, task->chunk, rank->step + task->is_ahead - 1,
+                                  task->micro_batch);
 }
 
 static enum sbp_status run_data(struct sbp_rank *rank, const struct sbp_instr *instr,
@@ -126,11 +128,35 @@ static enum sbp_status write_real(const struct sbp_rank *rank, void *at, double 
                : rank->device->memory->from_host(at, &single, sizeof single);
 }
 
+/* Where the next chunk of this device, or the one before, takes what it is sent. */
+static void *mail_of_neighbour(struct sbp_rank *rank, enum sbp_section section)
+{
+    const int own = rank->chunk;
+    int i = 0;
+    sbp_rank_turn(rank, own + (section == SBP_SECTION_FORWARD ? 1 : -1));
+    const struct sbp_instr *instr = rank->program->instr;
+    while (instr[i].kind != SBP_INSTR_RECEIVE || instr[i].section != section)
+        i++;
+    void *const mail = sbp_rank_buffer(rank, instr[i].buffer[SBP_AT_WORK]);
+    sbp_rank_turn(rank, own);
+    return mail;
+}
+
+static enum sbp_status hand_over(struct sbp_rank *rank, void *to, int buffer)
+{
+    const int64_t elements = rank->program->buffer[buffer].elements;
+    const int order = 0;
+    rank->kernels->permute(to, sbp_rank_buffer(rank, buffer), 1, &elements, &order);
+    return SBP_OK;
+}
+
 /* Activations and gradients go to the next stage and back. */
 static enum sbp_status run_send(struct sbp_rank *rank, const struct sbp_instr *instr,
                                 struct sbp_diag *diag)
 {
     const int in = instr->buffer[SBP_AT_IN];
+    if (instr->box.kind == SBP_LOCAL)
+        return hand_over(rank, mail_of_neighbour(rank, instr->section), in);
     return sbp_channel_pass(rank->channel, instr->section == SBP_SECTION_FORWARD,
                             sbp_rank_buffer(rank, in), rank->program->buffer[in].elements, diag);
 }
@@ -139,6 +165,8 @@ static enum sbp_status run_receive(struct sbp_rank *rank, const struct sbp_instr
                                    struct sbp_diag *diag)
 {
     const int out = instr->buffer[SBP_AT_OUT];
+    if (instr->box.kind == SBP_LOCAL)
+        return hand_over(rank, sbp_rank_buffer(rank, out), instr->buffer[SBP_AT_WORK]);
     return sbp_channel_take(rank->channel, instr->section == SBP_SECTION_FORWARD,
                             sbp_rank_buffer(rank, out), rank->program->buffer[out].elements, diag);
 }
@@ -362,7 +390,6 @@ enum sbp_status sbp_rank_begin_work(struct sbp_rank *rank, const struct sbp_task
     const int64_t step = rank->step + task->is_ahead;
     const bool is_update = task->work == SBP_WORK_UPDATE;
     rank->adds = task->adds;
-    rank->frame = sbp_stage_frame(rank->arena, step - 1, task->micro_batch);
     sbp_rank_turn_data(rank, step);
     sbp_rank_turn_version(rank, is_update ? step : step - 1 - task->is_stale);
     if (task->work == SBP_WORK_FORWARD)

@@ -17,7 +17,7 @@ static void turn_frame(struct sbp_rank *rank)
 {
     const struct sbp_stage_layout *arena = rank->arena;
     const int64_t own = rank->frame;
-    const int64_t frames = arena->turns > 0 ? arena->turns : arena->micro_batches;
+    const int64_t frames = arena->turns != NULL ? arena->turns[rank->chunk] : arena->micro_batches;
     const int64_t(*frame_at)[SBP_FRAME_PARTS] =
         (const int64_t(*)[SBP_FRAME_PARTS]) & arena->frame_at[rank->chunk * arena->micro_batches];
     do

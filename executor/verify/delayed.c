@@ -61,7 +61,7 @@ void sbp_delayed_begin_step(struct sbp_delayed *delayed)
 static int stage_of(const struct sbp_step *step, int op)
 {
     int j = 1;
-    while (j < step->stages && op >= step->first[j])
+    while (j < step->pieces && op >= step->first[j])
         j++;
     return j;
 }
@@ -69,7 +69,7 @@ static int stage_of(const struct sbp_step *step, int op)
 /* Whether u_ij(a, b) is a, which is theta_t. */
 static bool takes_newest(const struct sbp_step *step, int64_t i, int j)
 {
-    const int n = step->stages;
+    const int n = step->pieces;
     return step->parallel.schedule == SBP_CDP_V2 && j >= n - i + 1;
 }
 

@@ -2,7 +2,8 @@
  * device: theta_{t+1} = theta_t - gamma/N sum_i grad f_i(theta^_{i,t}), theta^_{i,t} of stage j =
  * u_ij(theta_t, theta_{t-1}) of stage j, u_ij(a, b) = b under cdp-v1, and under cdp-v2 a where j >=
  * N - i + 1 and b elsewhere. Stages j and micro-batches i count from 1. theta_{-1} is theta_0. With
- * more micro-batches than the N stages the mean is over all of them. Other optimizers than SGD take
+ * more micro-batches than the N stages the mean is over all of them. Stages are the pieces of the
+ * model, wherever they are placed. Other optimizers than SGD take
  * the same sum of gradients.
  *
  * It knows which stage an operator is of, and nothing of orders, works or versions in memory. A

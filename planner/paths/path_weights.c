@@ -271,7 +271,7 @@ static enum sbp_status set_memory(const struct sbp_cut *cut, struct sbp_arena *a
                 (size_t)(piece % stages) * (size_t)graph->op_count + (size_t)graph->op[op].site;
             weights->kept[op] = kept[piece];
             sums.held[at] +=
-                sbp_timeline_weight_versions(cut->parallel.schedule, stages, piece % stages);
+                sbp_timeline_weight_versions(cut->parallel.schedule, weights->pieces, piece);
             sums.kept[at] += kept[piece];
         }
     find_memory_stages(&sums, weights);

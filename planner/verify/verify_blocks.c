@@ -274,7 +274,8 @@ enum sbp_status sbp_verify_flow_box(struct sbp_flow *f, const struct sbp_instr *
     return sbp_verify_flow_read(f, instr, SBP_AT_OUT, instr->tensor, &box->to);
 }
 
-/* A message between stages: the activation at rest, or its gradient in the dual state. */
+/* A message between stages, or chunks of one device: the activation at rest, or its gradient in the
+ * dual state. */
 enum sbp_status sbp_verify_flow_message(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const struct sbp_scope *scope = &f->program->scope;
@@ -283,6 +284,8 @@ enum sbp_status sbp_verify_flow_message(struct sbp_flow *f, const struct sbp_ins
     const struct sbp_dist *rest = &f->c->strategy->rest[instr->tensor];
     const struct sbp_dist dual = sbp_verify_dual(rest);
     const struct sbp_dist *dist = forward ? rest : &dual;
+    const bool is_local = f->c->plan->cut.parallel.chunks > 1 &&
+                          sbp_timeline_delays_gradients(f->c->plan->cut.parallel.schedule);
     int64_t elements = 0;
     int crossing;
     (void)sbp_verify_crossings(f->c, forward == sends ? scope->end_op : scope->first_op, &crossing);
@@ -291,7 +294,8 @@ enum sbp_status sbp_verify_flow_message(struct sbp_flow *f, const struct sbp_ins
                                  f->graph->tensor[instr->tensor].name,
                                  sbp_program_instr_name(instr->kind));
     SBP_TRY(sbp_verify_block(f->c, instr->tensor, dist, &elements));
-    if (instr->box.elements != elements || instr->stages != 2)
+    if (instr->box.elements != elements || instr->stages != (is_local ? 1 : 2) ||
+        instr->box.kind != (is_local ? SBP_LOCAL : SBP_SEND_RECV))
         return sbp_verify_refuse(f->c, "%s: %lld elements go to %d stages, %lld to one other",
                                  f->graph->tensor[instr->tensor].name,
                                  (long long)instr->box.elements, instr->stages,

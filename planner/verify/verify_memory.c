@@ -21,17 +21,17 @@ static int moments_of(const struct sbp_verification *c)
     return 2;
 }
 
-/* Versions of its weights that a stage holds. Without a flush a stage updates while micro-batches
- * are in flight that read the weights of before, except the last one, which ends each where it
- * began it (Fournier and Oyallon, CDP-v2); under CDP-v1 that one computes gradients of the older
- * weights, too. */
-static int64_t versions_of(const struct sbp_verification *c, int stage)
+/* Versions of its weights that a piece of the model holds. Without a flush a stage updates while
+ * micro-batches are in flight that read the weights of before, except the last one, which ends each
+ * where it began it (Fournier and Oyallon, CDP-v2); under CDP-v1 that one computes gradients of the
+ * older weights, too. */
+static int64_t versions_of(const struct sbp_verification *c, int piece)
 {
     switch (c->plan->cut.parallel.schedule) {
     case SBP_CDP_V1:
         return 2;
     case SBP_CDP_V2:
-        return stage == c->step->stages - 1 ? 1 : 2;
+        return piece == c->step->pieces - 1 ? 1 : 2;
     default:
         return 1;
     }
@@ -83,7 +83,7 @@ static enum sbp_status add_piece(struct sbp_verification *c, int piece,
     SBP_TRY(sbp_verify_hold(c, c->step->first[piece], c->step->first[piece + 1], held));
     for (int tensor = 0; tensor < c->graph->tensor_count; tensor++)
         if (held[tensor].op >= 0) {
-            add_weight(c, &held[tensor], versions_of(c, piece % c->step->stages), memory);
+            add_weight(c, &held[tensor], versions_of(c, piece), memory);
             updated += held[tensor].shard;
         }
     add_hosted(c, updated, memory);
@@ -360,6 +360,13 @@ static enum sbp_status check_layout(struct sbp_verification *c, const struct sbp
 
 /* ---- a device ------------------------------------------------------------------------------- */
 
+/* Whether all pieces of the model are on each device, and none of its steps has a flush. */
+static bool shares_device(const struct sbp_verification *c)
+{
+    return c->step->pieces > c->step->stages &&
+           sbp_timeline_delays_gradients(c->plan->cut.parallel.schedule);
+}
+
 /* Micro-batches in flight at a stage, at most, where the order of the schedule decides; 0
  * elsewhere. */
 static int in_flight_of(const struct sbp_verification *c, int stage)
@@ -371,8 +378,11 @@ static int in_flight_of(const struct sbp_verification *c, int stage)
     case SBP_GPIPE:
         return (int)c->micro_batches;
     case SBP_ONE_F_ONE_B:
+        return (int)(behind < c->micro_batches ? behind : c->micro_batches);
     case SBP_CDP_V1:
     case SBP_CDP_V2:
+        if (shares_device(c))
+            return c->step->pieces * (c->step->pieces + 1) / 2;
         return (int)(behind < c->micro_batches ? behind : c->micro_batches);
     case SBP_MESSAGE_DRIVEN: /* all that was injected may be in front of the last stage */
         return (int)(limit < c->micro_batches ? limit : c->micro_batches);
@@ -401,6 +411,21 @@ static int64_t others_bytes(const struct sbp_verification *c, int stage, const s
            (delay < most ? delay : most) * room->parked_gradients_bytes;
 }
 
+/* Bytes of a device that has all pieces of the model in turn: of each, micro-batches in flight for
+ * the pieces behind it, and one (Fournier and Oyallon, section 4.1). */
+static int64_t shared_bytes(const struct sbp_verification *c, const struct room *room)
+{
+    const int pieces = c->step->pieces;
+    int64_t bytes = 0, most = 0;
+    for (int piece = 0; piece < pieces; piece++) {
+        const int64_t work =
+            room[piece].arena_bytes - room[piece].persistent_bytes - room[piece].kept_bytes;
+        bytes += room[piece].persistent_bytes + (pieces - piece) * room[piece].kept_bytes;
+        most = work > most ? work : most;
+    }
+    return bytes + most;
+}
+
 /* Checks a device: what it always holds, what its micro-batches in flight hold, and the rest of the
  * current one. With several chunks only the timeline knows the peak; then the device must hold at
  * least what it always holds. */
@@ -415,8 +440,9 @@ static enum sbp_status check_device(const struct sbp_verification *c, int stage,
         always = given->reserve_bytes + given->bucket_bytes + given->weight_bytes +
                  given->gradient_bytes + given->moment_bytes + given->master_bytes;
     const int64_t work = room[0].arena_bytes - room[0].persistent_bytes;
-    const int64_t total = always + work + others_bytes(c, stage, &room[0]);
-    const bool exact = chunks == 1;
+    const int64_t total = shares_device(c) ? given->reserve_bytes + shared_bytes(c, room)
+                                           : always + work + others_bytes(c, stage, &room[0]);
+    const bool exact = chunks == 1 || shares_device(c);
     if (expected > 0 && given->in_flight != expected)
         return sbp_verify_refuse(c,
                                  "stage %d holds %d micro-batches, its schedule has %d in flight",

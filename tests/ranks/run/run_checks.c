@@ -15,8 +15,11 @@ void expect_ok(enum sbp_status status, const struct sbp_diag *diag)
 void describe_plan(const struct plan *plan, const char *model)
 {
     char text[128];
-    print_message("seed %llu, %lld ranks: %s\n", (unsigned long long)seed,
-                  (long long)plan->mesh.devices, model);
+    print_message("seed %llu, %lld ranks of %lld stages, %lld chunks, %s, %lld micro-batches: %s\n",
+                  (unsigned long long)seed, (long long)plan->mesh.devices,
+                  (long long)plan->parallel.pipeline, (long long)plan->parallel.chunks,
+                  sbp_timeline_schedule_name(plan->parallel.schedule),
+                  (long long)sbp_parallel_micro_batches(&plan->parallel, &plan->graph), model);
     for (int op = 0; op < plan->graph.op_count; op++) {
         const struct sbp_op_node *node = &plan->graph.op[op];
         print_message("  %s:", node->name);

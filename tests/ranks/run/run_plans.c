@@ -258,16 +258,15 @@ bool plan_cut_stages(struct plan *plan, struct sbp_random *random)
     return has_stages(plan);
 }
 
-bool plan_cut_cyclic(struct plan *plan, struct sbp_random *random)
+/* Draws the rule and micro-batches of a step without a flush, whose stages are placed. */
+static bool cut_cyclic(struct plan *plan, struct sbp_random *random)
 {
     struct sbp_diag diag = {0};
     struct sbp_parallel *parallel = &plan->parallel;
-    plan_cut_step(plan, random);
-    parallel->pipeline = 1 + below(random, 4);
     parallel->schedule = below(random, 2) ? SBP_CDP_V1 : SBP_CDP_V2;
     parallel->allow_delayed_gradients = true;
     parallel->stage_cut = below(random, 2) ? SBP_CUT_FLOPS : SBP_CUT_BLOCKS;
-    const int64_t count = parallel->pipeline + below(random, 5);
+    const int64_t count = parallel->pipeline * parallel->chunks + below(random, 5);
     const int64_t devices = plan->mesh.devices / parallel->pipeline;
     if (devices == 0 || plan->graph.global_batch % (count * devices) != 0)
         return false;
@@ -275,6 +274,20 @@ bool plan_cut_cyclic(struct plan *plan, struct sbp_random *random)
     check(sbp_graph_set_micro_batch(&plan->graph, parallel->micro_batch, &diag), &diag,
           "micro-batch");
     return has_stages(plan);
+}
+
+bool plan_cut_cyclic(struct plan *plan, struct sbp_random *random)
+{
+    plan_cut_step(plan, random);
+    plan->parallel.pipeline = 1 + below(random, 4);
+    return cut_cyclic(plan, random);
+}
+
+bool plan_cut_on_device(struct plan *plan, struct sbp_random *random)
+{
+    plan_cut_step(plan, random);
+    plan->parallel.chunks = 2 + below(random, 3);
+    return cut_cyclic(plan, random);
 }
 
 /* Half of the operators have a level of their own. */

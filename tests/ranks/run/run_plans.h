@@ -26,6 +26,8 @@ void plan_cut_step(struct plan *plan, struct sbp_random *random);
 bool plan_cut_stages(struct plan *plan, struct sbp_random *random);
 /* Draws stages, or one, under a schedule without a flush; false: the model or the mesh has none. */
 bool plan_cut_cyclic(struct plan *plan, struct sbp_random *random);
+/* The same with all of two stages or more on each device. */
+bool plan_cut_on_device(struct plan *plan, struct sbp_random *random);
 /* The plan's step cut as `parallel` says, with its own strategy where that is NULL, compiled for a
  * run in `real`; the test fails where it is not legal. */
 void plan_step(const struct plan *plan, const struct sbp_parallel *parallel,

@@ -3,48 +3,13 @@
 #include <math.h>
 #include <string.h>
 
-#include "run_checks.h"
+#include "cyclic_plans.h"
 
 enum { STEPS = 4 };
 
-/* Outputs without a loss pull their weights the same way in every step, and soon overflow. */
-static void slow_down(struct sbp_graph *graph)
+static void for_cyclic(uint64_t offset, enum sbp_real real, int plans, check_function *check)
 {
-    if (graph->op[graph->op_count - 1].kind != SBP_OP_CROSS_ENTROPY)
-        graph->training.update.learning_rate *= 1e-3;
-}
-
-/* Calls `check` with random plans that have no flush. */
-static void for_cyclic(uint64_t offset, enum sbp_real real, int plans,
-                       void (*check)(const struct plan *plan, struct sbp_random *random,
-                                     const char *model))
-{
-    char model[MODEL_BYTES];
-    struct sbp_random random;
-    int count = 0, several = 0, of_rule[2] = {0}, ties = 0;
-    sbp_random_seed(&random, seed + offset);
-    for (int tries = 0; count < plans && tries < 40 * MOST_TRIES; tries++) {
-        struct plan plan;
-        random_model(&random, tries % 3, model, MODEL_BYTES);
-        plan_open(&plan, model, random_levels(&random));
-        slow_down(&plan.graph);
-        if (plan_cut_cyclic(&plan, &random)) {
-            plan_randomise(&plan, &random, tries % 2 == 0, SBP_BOXING_FULL, real);
-            if (has_alike_ties(&plan)) {
-                check(&plan, &random, model);
-                count++;
-                several += plan.step.stages > 1;
-                of_rule[plan.parallel.schedule == SBP_CDP_V2]++;
-                ties += count_ties(&plan, false) > 0;
-            }
-        }
-        plan_close(&plan);
-    }
-    print_message("seed %llu: %d plans, %d of several stages, %d cdp-v1, %d cdp-v2, %d with tied "
-                  "weights\n",
-                  (unsigned long long)seed, count, several, of_rule[0], of_rule[1], ties);
-    assert_int_equal(count, plans);
-    assert_true(several > plans / 3 && of_rule[0] > plans / 6 && of_rule[1] > plans / 6);
+    for_placed(plan_cut_cyclic, offset, real, plans, check);
 }
 
 static double worst;

@@ -1,0 +1,15 @@
+/* Random plans without a flush, for the tests of cyclic data parallelism. */
+#ifndef SBP_TESTS_RUN_CYCLIC_PLANS_H
+#define SBP_TESTS_RUN_CYCLIC_PLANS_H
+
+#include "run_checks.h"
+
+typedef bool cut_function(struct plan *plan, struct sbp_random *random);
+typedef void check_function(const struct plan *plan, struct sbp_random *random, const char *model);
+
+/* Calls `check` with so many random plans, whose stages `cut` places. Prints the seed; fails the
+ * test unless both rules are among them, and plans of several stages. */
+void for_placed(cut_function *cut, uint64_t offset, enum sbp_real real, int plans,
+                check_function *check);
+
+#endif

@@ -100,9 +100,10 @@ static int enough_micro_batches(const struct sbp_cut *cut)
 {
     const struct sbp_parallel *parallel = &cut->parallel;
     const int64_t micro_batches = sbp_parallel_micro_batches(parallel, &cut->graph);
+    const int64_t pieces = parallel->pipeline * parallel->chunks;
     const int64_t enough = parallel->schedule == SBP_INTERLEAVED
                                ? 2 * parallel->pipeline
-                               : parallel->pipeline + parallel->pipeline_limit + 1;
+                               : pieces + parallel->pipeline_limit + 1;
     return (int)(micro_batches < enough ? micro_batches : enough);
 }
 

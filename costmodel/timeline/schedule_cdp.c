@@ -391,7 +391,11 @@ static double synced_s(const struct sbp_timeline_run *run, int device,
     const int64_t turn = turn_of(run, work.stage, work.micro_batch);
     if (cdp->left[turn] > 0)
         return -1;
-    const double there_s = cdp->gradients_s[turn] + sync_s_of(run, work.stage);
+    /* Stages that share a device sum their gradients together, when all of them are there. */
+    const double from_s = sbp_timeline_run_chunks(run->request) > 1
+                              ? later(cdp->gradients_s[turn], run->lane[device].free_s)
+                              : cdp->gradients_s[turn];
+    const double there_s = from_s + sync_s_of(run, work.stage);
     const bool goes_on = first_behind(run, work.stage, work.micro_batch) < run->micro_batches;
     if (work.micro_batch >= 0 && goes_on && there_s > run->lane[device].free_s)
         cdp->waited = true;

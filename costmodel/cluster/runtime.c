@@ -5,6 +5,7 @@
 
 #define MOST_ERROR  1000.0 /* as of measured collectives */
 #define MOST_HOST_S 1.0    /* a second for one operator is a mistake in the unit */
+#define MOST_LOGIT_BYTES 64 /* eight copies in double precision */
 
 #define NAME(symbol, name) name,
 static const char *const hidings[] = {SBP_HIDING_MAP(NAME) "source", NULL};
@@ -57,7 +58,7 @@ enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
 {
     static const char *const KEYS[] = {
         "name",     "reaches",  "unfused_attention", "hides",         "host_s", "launch_s",
-        "messages", "dispatch", "experts_wait_s",    "reserve_bytes", "error",  "source",
+        "messages", "dispatch", "experts_wait_s",    "reserve_bytes", "logit_bytes", "error",  "source",
         NULL};
     static const char *const MESSAGES[] = {"overlap", "block", NULL};
     static const char *const DISPATCHES[] = {"copies", "once", NULL};
@@ -78,6 +79,7 @@ enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
     SBP_TRY(sbp_json_get_choice(at, "dispatch", DISPATCHES, &dispatch));
     runtime->dispatches_once = dispatch == 1;
     SBP_TRY(sbp_json_get_double(at, "error", 0, MOST_ERROR, &runtime->error));
+    SBP_TRY(sbp_json_get_int64(at, "logit_bytes", 0, MOST_LOGIT_BYTES, &runtime->logit_bytes));
     return sbp_json_get_int64(at, "reserve_bytes", 0, most_bytes, &runtime->reserve_bytes);
 }
 

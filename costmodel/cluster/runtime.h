@@ -54,13 +54,15 @@ struct sbp_runtime {
     double error; /* e: nine of ten published steps t lay in p / (1 + e) .. p (1 + e) of their
                      predictions p; 0: not known */
     int64_t reserve_bytes; /* of a device that the trainer holds; default 0 */
+    int64_t logit_bytes;   /* of each logit that its loss holds besides the logit and its gradient,
+                              where the model gives no `loss` type of its own; default 0 */
 };
 
 /* Reads {"name", "hides"?: {"gradients"?, "weights"?, "activations"?, "context"?, "experts"?:
  * share}, "reaches"?: {"products"?, "attention"?, "streams"?: share}, "unfused_attention"?: as of a
  * device, "host_s"?, "launch_s"?, "experts_wait_s"?, "messages"?: "overlap" (default) | "block",
- * "dispatch"?: "copies" (default) | "once", "reserve_bytes"?, "source"?}. most_bytes: of
- * reserve_bytes. E_INPUT. */
+ * "dispatch"?: "copies" (default) | "once", "reserve_bytes"?, "logit_bytes"?, "error"?, "source"?}.
+ * most_bytes: of reserve_bytes. E_INPUT. */
 enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
                                  struct sbp_runtime *runtime) SBP_MUST_USE;
 

@@ -26,6 +26,7 @@ enum sbp_status sbp_cut_make(const struct sbp_graph *model, const struct sbp_clu
     SBP_TRY(sbp_parallel_check(parallel, model, cluster, diag));
     SBP_TRY(sbp_parallel_stage_cluster(parallel, cluster, &cut->stage, &cut->stage_level, diag));
     SBP_TRY(sbp_cut_graph(model, parallel->micro_batch, arena, &cut->graph, diag));
+    cut->graph.precision.logit_bytes = cluster->runtime.logit_bytes;
     return sbp_mesh_make(&cut->stage, &cut->mesh, diag);
 }
 

@@ -43,6 +43,7 @@ struct sbp_element_bytes sbp_program_element_bytes(const struct sbp_precision *p
         .sum = precision->has_sum ? sbp_cluster_type_bytes(precision->accumulate) : 0,
         .loss =
             precision->loss != precision->activation ? sbp_cluster_type_bytes(precision->loss) : 0,
+        .logit = precision->loss != precision->activation ? 0 : precision->logit_bytes,
         .moment = sbp_cluster_type_bytes(precision->moments),
         .activation = sbp_cluster_type_bytes(precision->activation),
         .reduce = sbp_cluster_type_bytes(precision->reduce),

@@ -152,6 +152,7 @@ struct sbp_element_bytes {
     int64_t compute;   /* of the copy of a weight that an operator reads; 0: the weight itself */
     int64_t sum;       /* of the gradient summed over micro-batches; 0: in `gradient` itself */
     int64_t loss;      /* of the logits in cross-entropy; 0: as activations */
+    int64_t logit;     /* that cross-entropy holds of each logit besides; 0 with `loss` */
     int64_t reduce;    /* of a weight gradient while it is summed over members */
     int64_t statistic; /* of sums, maxima and norms: 4 at the least */
     bool scales_loss; /* gradients in fp16 carry a scale; a step in which they overflow is left out,

@@ -170,6 +170,7 @@ static enum sbp_status backward_cross_entropy(struct sbp_compiler *c, int op)
     SBP_TRY(add_backward(c, op, &backward));
     if (wide >= 0)
         c->program->instr[c->program->instr_count - 1].buffer[SBP_AT_IN] = -1;
+    SBP_TRY(sbp_emit_held_logits(c, op));
     return give_gradients(c, op, dx);
 }
 

@@ -78,6 +78,8 @@ enum sbp_status sbp_emit_index(struct sbp_compiler *c, int tensor, const struct 
                                int *buffer) SBP_MUST_USE;
 /* Room for the loss's logits in its own type; *buffer is -1 where that is the activations'. */
 enum sbp_status sbp_emit_logits(struct sbp_compiler *c, int op, int *buffer) SBP_MUST_USE;
+/* Adds to the last instruction what a trainer's loss holds of each logit besides. */
+enum sbp_status sbp_emit_held_logits(struct sbp_compiler *c, int op) SBP_MUST_USE;
 /* Boxes `*buffer`, the tensor's block in `from`, into `to`; *buffer becomes the result. With
  * `in_place` (weight gradients, which are as large afterwards) the result is in the buffer itself,
  * all-reduces work in place, and blocks in between are gradients. `op`: the operator whose strategy

@@ -116,6 +116,20 @@ enum sbp_status sbp_emit_logits(struct sbp_compiler *c, int op, int *buffer)
                            buffer);
 }
 
+enum sbp_status sbp_emit_held_logits(struct sbp_compiler *c, int op)
+{
+    const struct sbp_dist dist = sbp_strategy_input(c->graph, c->mesh, c->strategy, op, 0);
+    const struct sbp_shape *shape = &c->graph->tensor[c->graph->op[op].input[0]].shape;
+    const double held = (double)sbp_dist_local_elements(c->mesh, shape, &dist) *
+                        (double)c->program->bytes.logit / (double)c->program->bytes.activation;
+    int buffer;
+    if (c->program->bytes.logit == 0)
+        return SBP_OK;
+    SBP_TRY(sbp_emit_work(c, held, &buffer));
+    c->program->instr[c->program->instr_count - 1].buffer[SBP_AT_WORK2] = buffer;
+    return SBP_OK;
+}
+
 struct sbp_factor sbp_emit_factor(const struct sbp_compiler *c, int op)
 {
     return sbp_strategy_factor(c->graph, c->mesh, c->strategy, op);

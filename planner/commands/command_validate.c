@@ -86,7 +86,7 @@ static void add_row(struct sbp_table *table, const char *name, const struct sbp_
     sbp_table_cell(table, "%s", number(v->time.group_rank, cell));
     add_regret(table, &v->time);
     sbp_table_cell(table, "%s", percent(v->memory.error, cell));
-    sbp_table_cell(table, "%s", percent(v->settled.error, cell));
+    sbp_table_cell(table, "%s", percent(v->settled.median_error, cell));
     sbp_table_cell(table, "%s", v->holds ? "holds" : "above");
 }
 
@@ -185,6 +185,7 @@ static void put_agreement(struct cJSON *parent, const char *key,
     struct cJSON *object = sbp_json_put_object(parent, key, failed);
     sbp_json_put_number(object, "runs", agreement->count, failed);
     sbp_json_put_measured(object, "error", agreement->error, failed);
+    sbp_json_put_measured(object, "median_error", agreement->median_error, failed);
     sbp_json_put_measured(object, "bias", agreement->bias, failed);
     sbp_json_put_measured(object, "factor", agreement->factor, failed);
     sbp_json_put_measured(object, "factor_error", agreement->factor_error, failed);

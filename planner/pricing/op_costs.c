@@ -383,7 +383,8 @@ static struct sbp_at_work at_work(const struct sheet *sheet, const struct played
         return (struct sbp_at_work){.most = o.output};
     if (sheet->node->kind == SBP_OP_CROSS_ENTROPY) {
         const double logits = o.dx / (double)bytes->activation * (double)bytes->loss;
-        return (struct sbp_at_work){.most = logits + fmax(logits, o.dx)};
+        const double held = o.dx / (double)bytes->activation * (double)bytes->logit;
+        return (struct sbp_at_work){.most = logits + fmax(logits, o.dx) + held};
     }
     for (int pass = 0; pass < SBP_PASSES; pass++)
         scratch[pass] = sbp_op_scratch_elements(graph, op, &played->factor, (enum sbp_pass)pass) *

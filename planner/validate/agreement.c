@@ -44,10 +44,20 @@ static double best_factor(const double *predicted, const double *measured, int c
     return 1;
 }
 
+static double median_error(const double *predicted, const double *measured, int count,
+                           struct item *item)
+{
+    for (int i = 0; i < count; i++)
+        item[i] = (struct item){.value = fabs(predicted[i] / measured[i] - 1), .at = i};
+    qsort(item, (size_t)count, sizeof *item, by_value);
+    return (item[(count - 1) / 2].value + item[count / 2].value) / 2;
+}
+
 static void count_errors(const double *predicted, const double *measured, int count,
                          struct item *item, struct sbp_agreement *agreement)
 {
     agreement->factor = best_factor(predicted, measured, count, item);
+    agreement->median_error = median_error(predicted, measured, count, item);
     for (int i = 0; i < count; i++) {
         const double ratio = predicted[i] / measured[i];
         agreement->error += fabs(ratio - 1) / count;
@@ -165,7 +175,7 @@ enum sbp_status sbp_agreement_make(const double *predicted, const double *measur
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     *agreement = (struct sbp_agreement){.count = count};
     if (count == 0) {
-        *agreement = (struct sbp_agreement){0, NAN, NAN, NAN, NAN, NAN, 0, NAN, NAN, NAN};
+        *agreement = (struct sbp_agreement){0, NAN, NAN, NAN, NAN, NAN, NAN, 0, NAN, NAN, NAN};
         return SBP_OK;
     }
     count_errors(predicted, measured, count, scratch.item, agreement);

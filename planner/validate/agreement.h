@@ -16,6 +16,7 @@
 struct sbp_agreement {
     int count;           /* runs */
     double error;        /* mean of |predicted / measured - 1|; NAN: no run */
+    double median_error; /* their median, of an even number the mean of the two in the middle */
     double bias;         /* mean of predicted / measured - 1 */
     double factor;       /* by which all predictions multiplied have the least error, and */
     double factor_error; /* that error */

@@ -125,6 +125,8 @@ enum sbp_status sbp_run_price(const struct sbp_run_set *set, int run, const atom
     SBP_TRY(make_plan(set, run, stop, &plan, why));
     const enum sbp_status status = price_plan(set, &plan, price, why);
     sbp_plan_free(&plan);
+    price->memory_bytes += set->run[run].reserve_bytes;
+    price->settled_bytes += set->run[run].reserve_bytes;
     return status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED ? SBP_NO : status;
 }
 

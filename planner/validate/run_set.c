@@ -109,6 +109,7 @@ static const struct {
     {"step_s", CELL_NUMBER, RUN(step_s), 1e-9, MOST_SECONDS},
     {"memory_bytes", CELL_NUMBER, RUN(memory_bytes), 1, MOST_BYTES},
     {"settled_bytes", CELL_NUMBER, RUN(settled_bytes), 1, MOST_BYTES},
+    {"reserve_bytes", CELL_NUMBER, RUN(reserve_bytes), 0, MOST_BYTES},
 #undef RUN
 #undef DEGREE
 };
@@ -381,10 +382,12 @@ static enum sbp_status set_network(const struct sbp_json *root, struct sbp_run_s
     return failed ? out_of_memory(root) : SBP_OK;
 }
 
+/* The set's reserve stands in place of the device's and the trainer's. */
 static enum sbp_status read_memory(const struct sbp_json *root, struct sbp_run_set *set)
 {
     static const char *const KEYS[] = {"reserve_bytes", "stage", "what", NULL};
     static const char *const STAGES[] = {"most", "last", NULL};
+    struct cJSON *const runtime = cJSON_GetObjectItemCaseSensitive(set->cluster, "runtime");
     struct sbp_json memory;
     double reserve_bytes = 0;
     int stage = 0;
@@ -398,6 +401,8 @@ static enum sbp_status read_memory(const struct sbp_json *root, struct sbp_run_s
     set->of_last_stage = stage == 1;
     replace(cJSON_GetObjectItemCaseSensitive(set->cluster, "device"), "reserve_bytes",
             reserve_bytes, &failed);
+    if (cJSON_IsObject(runtime))
+        replace(runtime, "reserve_bytes", 0, &failed);
     return failed ? out_of_memory(root) : SBP_OK;
 }
 

@@ -13,8 +13,9 @@
  * A column is one of: id, gpus, gpus_per_node, tp, pp, vpp, dp, cp, ep, etp, zero,
  * sequence_parallel, micro_batch (of a replica), recompute, stage_blocks (layers of each piece),
  * counts_ends, step_s, memory_bytes (the most of a step, on the device that holds most or on one of
- * the last stage), settled_bytes (there, between steps); every other is a key of the model file
- * (layers, hidden, global_batch, ...). null: not said.
+ * the last stage), settled_bytes (there, between steps), reserve_bytes (that both hold beside what
+ * "memory" says for all runs); every other is a key of the model file (layers, hidden,
+ * global_batch, ...). null: not said.
  */
 #ifndef SBP_PLANNER_VALIDATE_RUN_SET_H
 #define SBP_PLANNER_VALIDATE_RUN_SET_H
@@ -32,7 +33,7 @@ struct sbp_run_figures {
     double rank;         /* rank correlation within groups, or over all runs where there are none */
     double regret;       /* mean of groups: what the predicted best costs above the best */
     double memory_error; /* mean absolute error of memory */
-    double settled_error; /* of what stays between steps */
+    double settled_error; /* of what stays between steps, in the median */
     double refused;       /* runs that cannot be expressed; 0 where a file does not say */
 };
 
@@ -52,6 +53,7 @@ struct sbp_run {
                          head */
     double step_s;    /* measured; 0: it was not */
     double memory_bytes, settled_bytes; /* the same */
+    double reserve_bytes; /* that measured memory holds beside the set's reserve */
     int group; /* runs of equal model, batch and devices share a number, from 0 */
 };
 

@@ -96,7 +96,7 @@ static void check_all(struct sbp_validation *v)
     check(v, "rank", v->time.groups > 0 ? v->time.group_rank : v->time.rank, bounds->rank, true);
     check(v, "regret", v->time.regret, bounds->regret, false);
     check(v, "memory_error", v->memory.error, bounds->memory_error, false);
-    check(v, "settled_error", v->settled.error, bounds->settled_error, false);
+    check(v, "settled_error", v->settled.median_error, bounds->settled_error, false);
 }
 
 static enum sbp_status make(const atomic_int *stop, struct sbp_validation *v, struct sbp_diag *diag)

@@ -7,7 +7,7 @@ struct sbp_buckets sbp_buckets_of(const struct sbp_program *program)
         return buckets;
     const int64_t most = program->parallel.bucket_parameters;
     for (int t = 0; t < program->graph->tensor_count; t++)
-        buckets.updated += program->shard[t].elements;
+        buckets.updated += sbp_weight_updated(&program->shard[t], t);
     buckets.count = (buckets.updated - 1) / most + 1;
     buckets.parameters = (buckets.updated - 1) / buckets.count + 1;
     buckets.kinds =

@@ -27,12 +27,12 @@ enum sbp_recompute { SBP_RECOMPUTE_MAP(SBP_RECOMPUTE_ENUM) SBP_RECOMPUTES };
 const char *sbp_parallel_recompute_name(enum sbp_recompute recompute);
 
 /* Who holds the states of parameters that replicas share (CDP, section 4.4). With an owner every
- * layer has one, layers being dealt out evenly; its weights come to where they are needed, forward
- * and backward, and its gradients go back. */
+ * weight has one, weights being dealt out by size; it comes to where it is needed, forward and
+ * backward, and its gradients go back. */
 #define SBP_OWNER_MAP(X)                                                                           \
     X(NONE, "none")           /* as the ZeRO level says */                                         \
-    X(BROADCAST, "broadcast") /* all replicas need a layer at once */                              \
-    X(HAND_OVER, "hand-over") /* one after the other (cyclic): point to point */
+    X(BROADCAST, "broadcast") /* all replicas need a weight at once */                             \
+    X(HAND_OVER, "hand-over") /* one after the other: point to point, each to the next */
 
 #define SBP_OWNER_ENUM(symbol, name) SBP_OWNER_##symbol,
 enum sbp_owner { SBP_OWNER_MAP(SBP_OWNER_ENUM) SBP_OWNERS };

@@ -299,7 +299,8 @@ static double moved_instr_s(const struct sbp_pricing *pricing, const struct sbp_
                 (double)sbp_program_buffer_bytes(program, instr->buffer[SBP_AT_OUT]);
     } else if (instr->kind == SBP_INSTR_NORM) {
         for (int t = 0; t < program->graph->tensor_count; t++)
-            bytes += (double)program->shard[t].elements * (double)program->bytes.gradient;
+            bytes +=
+                (double)sbp_weight_updated(&program->shard[t], t) * (double)program->bytes.gradient;
     }
     return sbp_cluster_kernel_s(pricing->cluster, pricing->type, 0, bytes);
 }
@@ -331,8 +332,9 @@ void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cl
             instr->communication_s = communication_s(program, cluster, instr);
             break;
         case SBP_INSTR_UPDATE:
-            instr->compute_s =
-                sbp_price_update_s(&pricing, (double)program->shard[instr->tensor].elements);
+            instr->compute_s = sbp_price_update_s(
+                &pricing,
+                (double)sbp_weight_updated(&program->shard[instr->tensor], instr->tensor));
             break;
         case SBP_INSTR_COPY_IN:
         case SBP_INSTR_COPY_OUT:

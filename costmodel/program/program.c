@@ -150,7 +150,8 @@ static int64_t slot_of(int64_t bytes)
 
 int64_t sbp_program_slot_bytes(const struct sbp_program *program, int buffer)
 {
-    return slot_of(sbp_program_buffer_bytes(program, buffer));
+    return program->buffer[buffer].shares >= 0 ? 0
+                                               : slot_of(sbp_program_buffer_bytes(program, buffer));
 }
 
 /* ---- calls --------------------------------------------------------------------------------- */

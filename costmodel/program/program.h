@@ -67,6 +67,7 @@ struct sbp_buffer {
     int64_t elements;
     int first, last;      /* instructions between which it lives, both included; persistent: all */
     int group;            /* > 0: it lives as long as the last of its group */
+    int shares;           /* a persistent one whose place it takes, since no device has both; -1 */
     int64_t offset_bytes; /* in the arena, a multiple of 64 */
 };
 
@@ -189,13 +190,24 @@ struct sbp_scope {
 
 /* How the states of a weight are shared out: under ZeRO level 1 to 3 the i-th member of a group
  * over `axes` holds elements i x `elements` and on of the block, row-major; the last shards may end
- * beyond it. Level 0: whole, and `elements` are the block's. A device updates so many. */
+ * beyond it. Level 0: whole, and `elements` are the block's. A device updates so many.
+ *
+ * With an owner (enum sbp_owner) one member holds all of the block, of level 3, and the others
+ * nothing. Weights over the same axes are dealt out by size, a round of one a member: those of a
+ * round take the place in memory of the first, the largest, and are updated at the same time. */
 struct sbp_weight_shard {
     int level;
     sbp_axes axes;
     int64_t elements;
     int64_t begin; /* elements that the device updates of the tensors before it */
+    int64_t owner; /* member that holds it; -1: there is none */
+    int leader;    /* with an owner: the first tensor of its round */
 };
+/* Elements of a weight that are a device's to update: of the leader, for those of a round. */
+static inline int64_t sbp_weight_updated(const struct sbp_weight_shard *shard, int tensor)
+{
+    return shard->owner >= 0 && shard->leader != tensor ? 0 : shard->elements;
+}
 
 struct sbp_program {
     struct sbp_arena arena;        /* owns the arrays */
@@ -288,7 +300,8 @@ void sbp_program_free(struct sbp_program *program);
 bool sbp_program_buffer_persists(const struct sbp_buffer *buffer);
 /* Bytes of a buffer, not rounded; -1 when they overflow. */
 int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer);
-/* Bytes of a buffer in the arena, rounded up to 64. Its size must be known to fit. */
+/* Bytes of a buffer in the arena, rounded up to 64; 0 of one in another's place. Its size must be
+ * known to fit. */
 int64_t sbp_program_slot_bytes(const struct sbp_program *program, int buffer);
 /* Sets the price of every instruction (price.c), by the stage's own cluster; the compiler has
  * called it. */

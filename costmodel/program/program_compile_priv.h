@@ -19,7 +19,7 @@ struct sbp_weight_plan {
     sbp_axes shared; /* axes on which the weight is whole and its gradient partial */
     int64_t members; /* of a group over them */
     int64_t local;   /* elements of the block */
-    int64_t shard;   /* elements of which the device holds states */
+    int64_t shard;   /* elements of which the device holds states; an owner's: all */
     int64_t padded;  /* elements of the block with room for all shards, which are of one size */
     int unreduced;   /* buffer of the whole gradient under level 2 and 3; -1 outside backward */
 };
@@ -45,6 +45,7 @@ struct sbp_compiler {
     int *half;  /* (op_count) under selective recompute, the half of its output that is kept; -1 */
     int *block; /* (op_count) the block whose weights are gathered together; -1: by operator */
     int *gathered;     /* (tensor_count) a weight's whole copy in the block at hand */
+    int *sum;          /* (tensor_count) buffer of a gradient's sum over micro-batches; -1 */
     int bucket;        /* buffer that offloaded states pass through; -1: none */
     int open_block;    /* the block whose weights are gathered now; -1: none */
     bool open_forward; /* they are gathered for its forward pass, else for the backward one */

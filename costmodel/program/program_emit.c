@@ -51,8 +51,13 @@ enum sbp_status sbp_emit_buffer(struct sbp_compiler *c, enum sbp_buffer_use use,
         program->buffer = more;
     }
     *buffer = program->buffer_count++;
-    program->buffer[*buffer] = (struct sbp_buffer){
-        .use = use, .type = type, .tensor = tensor, .elements = elements, .first = -1, .last = -1};
+    program->buffer[*buffer] = (struct sbp_buffer){.use = use,
+                                                   .type = type,
+                                                   .tensor = tensor,
+                                                   .elements = elements,
+                                                   .first = -1,
+                                                   .last = -1,
+                                                   .shares = -1};
     if (dist != NULL)
         program->buffer[*buffer].dist = sbp_dist_held(c->mesh, dist);
     return SBP_OK;

@@ -168,7 +168,8 @@ static void place_held(struct room *room)
         int64_t *const end = part >= 0 ? &frame_bytes[part] : &program->persistent_bytes;
         if (buffer->use == SBP_USE_BUCKET) /* the last that persists: weights come first */
             program->bucket_bytes = room->calendar->slot_bytes[i];
-        buffer->offset_bytes = *end;
+        buffer->offset_bytes =
+            buffer->shares >= 0 ? program->buffer[buffer->shares].offset_bytes : *end;
         *end += room->calendar->slot_bytes[i];
     }
     program->kept_bytes = frame_bytes[SBP_FRAME_KEPT] + frame_bytes[SBP_FRAME_INPUTS];

@@ -82,6 +82,7 @@ static enum sbp_status prepare(struct sbp_compiler *c)
     c->half = filled(arena, ops, -1);
     c->block = filled(arena, ops, -1);
     c->gathered = filled(arena, tensors, -1);
+    c->sum = filled(arena, tensors, -1);
     c->open_block = c->bucket = -1;
     int *inputs = filled(arena, ops * SBP_MAX_INPUTS, -1);
     int *saved = filled(arena, ops * 3, -1);
@@ -90,11 +91,13 @@ static enum sbp_status prepare(struct sbp_compiler *c)
         program->second_moment == NULL || program->master == NULL ||
         program->gradient_master == NULL || program->shard == NULL || c->value == NULL ||
         c->gradient == NULL || c->weight == NULL || c->output == NULL || c->segment == NULL ||
-        c->half == NULL || c->block == NULL || c->gathered == NULL || inputs == NULL ||
-        saved == NULL)
+        c->half == NULL || c->block == NULL || c->gathered == NULL || c->sum == NULL ||
+        inputs == NULL || saved == NULL)
         return SBP_E_MEMORY;
-    for (int t = 0; t < tensors; t++)
+    for (int t = 0; t < tensors; t++) {
         c->weight[t].first_user = -1;
+        program->shard[t] = (struct sbp_weight_shard){.owner = -1, .leader = t};
+    }
     c->input = (int(*)[SBP_MAX_INPUTS])inputs;
     c->saved = (int(*)[3])saved;
     return SBP_OK;

@@ -7,6 +7,9 @@
  * Level 2 shards gradients, too; with several micro-batches each of them has to be reduced by
  * itself, or the whole gradient would be held after all. Level 3 shards weights, which are gathered
  * before an operator's forward pass and once more before its backward pass, for each micro-batch.
+ *
+ * With an owner (Fournier and Oyallon, 2024, section 4.4) a member holds whole weights instead of
+ * shards of all, and gradients are summed to it.
  */
 #include "base/math/numeric.h"
 #include "costmodel/program/buckets.h"
@@ -38,28 +41,126 @@ static void plan_weight(struct sbp_compiler *c, int op, int index)
     plan->level = plan->members > 1 ? level_of(c, op) : 0;
     plan->local =
         sbp_dist_local_elements(c->mesh, &c->graph->tensor[node->weight[index]].shape, &dist);
-    plan->shard =
-        plan->level == 0 ? plan->local : (plan->local + plan->members - 1) / plan->members;
-    plan->padded = plan->level == 0 || c->program->parallel.owner != SBP_OWNER_NONE
-                       ? plan->local
-                       : plan->shard * plan->members;
+    const bool is_whole = plan->level == 0 || c->program->parallel.owner != SBP_OWNER_NONE;
+    plan->shard = is_whole ? plan->local : (plan->local + plan->members - 1) / plan->members;
+    plan->padded = is_whole ? plan->local : plan->shard * plan->members;
     plan->unreduced = -1;
-    c->program->shard[node->weight[index]] =
-        (struct sbp_weight_shard){plan->level, plan->shared, plan->shard, 0};
+    c->program->shard[node->weight[index]] = (struct sbp_weight_shard){
+        plan->level, plan->shared, plan->shard, 0, -1, node->weight[index]};
+}
+
+/* ---- owners -------------------------------------------------------------------------------- */
+
+/* A weight of each member of the groups over `axes`. */
+struct round {
+    sbp_axes axes;
+    int leader;
+    bool has_first; /* a weight of the first member */
+    int64_t others; /* members behind the first that have one */
+};
+
+/* Weights to be dealt out, and the rounds so far. */
+struct dealer {
+    const struct sbp_compiler *c;
+    int *weight; /* (count) tensors, the largest first */
+    struct round *round;
+    int count, rounds;
+};
+
+/* Stages, and chunks, that hold a weight add up its gradients, each with the member at its own
+ * place: the first one owns it everywhere. */
+static bool is_first_members(const struct sbp_scope *scope, int tensor)
+{
+    return (scope->holders != NULL && scope->holders[tensor] > 1) ||
+           (scope->copies != NULL && scope->copies[tensor] > 1);
+}
+
+/* Finds the member of a round that takes the weight; -1: none. */
+static int64_t seat(struct round *round, const struct sbp_weight_plan *plan, bool takes_first)
+{
+    if (round->axes != plan->shared)
+        return -1;
+    if (!round->has_first) {
+        round->has_first = true;
+        return 0;
+    }
+    return takes_first || round->others + 1 == plan->members ? -1 : ++round->others;
+}
+
+static void deal_weight(struct dealer *dealer, int tensor)
+{
+    const struct sbp_compiler *c = dealer->c;
+    const struct sbp_weight_plan *plan = &c->weight[tensor];
+    struct sbp_weight_shard *shard = &c->program->shard[tensor];
+    const bool takes_first = is_first_members(&c->program->scope, tensor);
+    for (int r = 0; shard->owner < 0; r++) {
+        if (r == dealer->rounds)
+            dealer->round[dealer->rounds++] = (struct round){plan->shared, tensor, false, 0};
+        shard->owner = seat(&dealer->round[r], plan, takes_first);
+        shard->leader = dealer->round[r].leader;
+    }
+}
+
+/* Puts a tensor in its place among those so far. */
+static void add_by_size(struct dealer *dealer, int tensor)
+{
+    const struct sbp_weight_plan *weight = dealer->c->weight;
+    int at = dealer->count++;
+    for (; at > 0 && weight[dealer->weight[at - 1]].local < weight[tensor].local; at--)
+        dealer->weight[at] = dealer->weight[at - 1];
+    dealer->weight[at] = tensor;
+}
+
+/* Deals the weights out to their owners, the largest first. */
+static enum sbp_status deal_out(struct sbp_compiler *c)
+{
+    const int tensors = c->graph->tensor_count;
+    struct sbp_arena scratch;
+    sbp_arena_init(&scratch);
+    struct dealer dealer = {.c = c,
+                            .weight = SBP_NEW(&scratch, int, tensors),
+                            .round = SBP_NEW(&scratch, struct round, tensors)};
+    const bool fits = dealer.weight != NULL && dealer.round != NULL;
+    for (int t = 0; t < tensors && fits; t++)
+        if (c->weight[t].first_user >= 0 && c->weight[t].level > 0)
+            add_by_size(&dealer, t);
+    for (int i = 0; i < dealer.count; i++)
+        deal_weight(&dealer, dealer.weight[i]);
+    sbp_arena_free(&scratch);
+    return fits ? SBP_OK : SBP_E_MEMORY;
+}
+
+/* ---- buffers ------------------------------------------------------------------------------- */
+
+/* A state of a weight; those of a round have one place. `of`: (tensor_count) buffers of its kind.
+ */
+static enum sbp_status add_state(struct sbp_compiler *c, enum sbp_buffer_use use, int tensor,
+                                 const struct sbp_dist *dist, int64_t elements, int *of)
+{
+    const int leader = c->program->shard[tensor].leader;
+    SBP_TRY(sbp_emit_buffer(c, use, SBP_BUFFER_REAL, tensor, dist, elements, &of[tensor]));
+    if (leader != tensor)
+        c->program->buffer[of[tensor]].shares = of[leader];
+    return SBP_OK;
 }
 
 static enum sbp_status add_gradient(struct sbp_compiler *c, int tensor, const struct sbp_dist *dist)
 {
     const struct sbp_weight_plan *plan = &c->weight[tensor];
-    return sbp_emit_buffer(c, SBP_USE_GRADIENT, SBP_BUFFER_REAL, tensor, dist,
-                           plan->level < 2 ? plan->padded : plan->shard,
-                           &c->program->gradient_buffer[tensor]);
+    return add_state(c, SBP_USE_GRADIENT, tensor, dist,
+                     plan->level < 2 ? plan->padded : plan->shard, c->program->gradient_buffer);
 }
 
-/* Gradients that are summed in chunks of buckets lie behind each other, in the buckets' order. */
+/* Whether gradients are summed in chunks of buckets: then they lie behind each other, in the
+ * buckets' order. An owner sums each by itself. */
+static bool sums_chunks(const struct sbp_compiler *c)
+{
+    return c->program->parallel.chunk_factor > 0 && c->program->parallel.owner == SBP_OWNER_NONE;
+}
+
 static enum sbp_status add_gradients_together(struct sbp_compiler *c)
 {
-    for (int t = 0; t < c->graph->tensor_count && c->program->parallel.chunk_factor > 0; t++) {
+    for (int t = 0; t < c->graph->tensor_count && sums_chunks(c); t++) {
         const int weight = c->program->weight_buffer[t];
         if (weight < 0)
             continue;
@@ -74,34 +175,26 @@ static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const stru
     struct sbp_program *program = c->program;
     const struct sbp_weight_plan *plan = &c->weight[tensor];
     const int moments = sbp_graph_training_moments(&c->graph->training);
-    int sum = -1; /* no instruction reads it: no run has one */
-    SBP_TRY(sbp_emit_buffer(c, SBP_USE_WEIGHT, SBP_BUFFER_REAL, tensor, dist,
-                            plan->level < 3 ? plan->padded : plan->shard,
-                            &program->weight_buffer[tensor]));
+    const int64_t weights = plan->level < 3 ? plan->padded : plan->shard;
+    SBP_TRY(add_state(c, SBP_USE_WEIGHT, tensor, dist, weights, program->weight_buffer));
     if (program->scope.versions > 1)
-        SBP_TRY(sbp_emit_buffer(c, SBP_USE_VERSION, SBP_BUFFER_REAL, tensor, dist,
-                                plan->level < 3 ? plan->padded : plan->shard,
-                                &program->other_version[tensor]));
-    if (program->parallel.chunk_factor == 0)
+        SBP_TRY(add_state(c, SBP_USE_VERSION, tensor, dist, weights, program->other_version));
+    if (!sums_chunks(c))
         SBP_TRY(add_gradient(c, tensor, dist));
     program->parameters += plan->local;
-    if (program->bytes.sum > 0)
-        SBP_TRY(sbp_emit_buffer(c, SBP_USE_SUM, SBP_BUFFER_REAL, tensor, dist,
-                                plan->level < 2 ? plan->padded : plan->shard, &sum));
+    if (program->bytes.sum > 0) /* no instruction reads it: no run has one */
+        SBP_TRY(add_state(c, SBP_USE_SUM, tensor, dist,
+                          plan->level < 2 ? plan->padded : plan->shard, c->sum));
     if (program->parallel.offload)
         return SBP_OK;
     if (program->bytes.master > 0)
-        SBP_TRY(sbp_emit_buffer(c, SBP_USE_MASTER, SBP_BUFFER_REAL, tensor, dist, plan->shard,
-                                &program->master[tensor]));
+        SBP_TRY(add_state(c, SBP_USE_MASTER, tensor, dist, plan->shard, program->master));
     if (program->bytes.gradient_master > 0) /* for the update (Myelin, V-B) */
-        SBP_TRY(sbp_emit_buffer(c, SBP_USE_MASTER, SBP_BUFFER_REAL, tensor, dist, plan->shard,
-                                &program->gradient_master[tensor]));
+        SBP_TRY(add_state(c, SBP_USE_MASTER, tensor, dist, plan->shard, program->gradient_master));
     if (moments > 0)
-        SBP_TRY(sbp_emit_buffer(c, SBP_USE_MOMENT, SBP_BUFFER_REAL, tensor, dist, plan->shard,
-                                &program->first_moment[tensor]));
+        SBP_TRY(add_state(c, SBP_USE_MOMENT, tensor, dist, plan->shard, program->first_moment));
     if (moments > 1)
-        SBP_TRY(sbp_emit_buffer(c, SBP_USE_MOMENT, SBP_BUFFER_REAL, tensor, dist, plan->shard,
-                                &program->second_moment[tensor]));
+        SBP_TRY(add_state(c, SBP_USE_MOMENT, tensor, dist, plan->shard, program->second_moment));
     return SBP_OK;
 }
 
@@ -115,8 +208,10 @@ static enum sbp_status add_offload(struct sbp_compiler *c)
     int64_t updated = 0;
     for (int t = 0; t < c->graph->tensor_count; t++) {
         program->shard[t].begin = updated;
-        updated += program->shard[t].elements;
+        updated += sbp_weight_updated(&program->shard[t], t);
     }
+    for (int t = 0; t < c->graph->tensor_count; t++)
+        program->shard[t].begin = program->shard[program->shard[t].leader].begin;
     if (!sbp_mul_i64(updated, state, &program->host_bytes))
         return sbp_fail(c->diag, SBP_E_RANGE, "memory: a host's states pass 2^63 bytes");
     if (program->host_bytes == 0)
@@ -125,19 +220,31 @@ static enum sbp_status add_offload(struct sbp_compiler *c)
                            sbp_buckets_of(program).buffer, &c->bucket);
 }
 
+/* Of the leaders of rounds, or of all others: these have places already. */
+static enum sbp_status add_all_states(struct sbp_compiler *c, bool leaders)
+{
+    const struct sbp_scope *scope = &c->program->scope;
+    for (int op = scope->first_op; op < scope->end_op; op++)
+        for (int w = 0; w < c->graph->op[op].weight_count; w++) {
+            const int tensor = c->graph->op[op].weight[w];
+            const struct sbp_dist dist = sbp_strategy_weight(c->graph, c->mesh, c->strategy, op, w);
+            if (c->program->weight_buffer[tensor] < 0 &&
+                leaders == (c->program->shard[tensor].leader == tensor))
+                SBP_TRY(add_states(c, tensor, &dist));
+        }
+    return SBP_OK;
+}
+
 enum sbp_status sbp_program_compile_weights(struct sbp_compiler *c)
 {
     const struct sbp_scope *scope = &c->program->scope;
     for (int op = scope->first_op; op < scope->end_op; op++)
         for (int w = 0; w < c->graph->op[op].weight_count; w++)
             plan_weight(c, op, w);
-    for (int op = scope->first_op; op < scope->end_op; op++)
-        for (int w = 0; w < c->graph->op[op].weight_count; w++) {
-            const int tensor = c->graph->op[op].weight[w];
-            const struct sbp_dist dist = sbp_strategy_weight(c->graph, c->mesh, c->strategy, op, w);
-            if (c->program->weight_buffer[tensor] < 0)
-                SBP_TRY(add_states(c, tensor, &dist));
-        }
+    if (c->program->parallel.owner != SBP_OWNER_NONE)
+        SBP_TRY(deal_out(c));
+    SBP_TRY(add_all_states(c, true));
+    SBP_TRY(add_all_states(c, false));
     SBP_TRY(add_gradients_together(c));
     return c->program->parallel.offload ? add_offload(c) : SBP_OK;
 }
@@ -145,7 +252,7 @@ enum sbp_status sbp_program_compile_weights(struct sbp_compiler *c)
 /* ---- communication ------------------------------------------------------------------------- */
 
 /* Communication between shards and the whole, by `sharded`, or with the owner, to which a sum costs
- * what its broadcast costs. NULL when memory is out. */
+ * what its broadcast costs, and a hand-over a message of each member. NULL when memory is out. */
 static struct sbp_instr *add_exchange(struct sbp_compiler *c, enum sbp_instr_kind kind, int op,
                                       int tensor, enum sbp_collective sharded)
 {
@@ -255,6 +362,17 @@ enum sbp_status sbp_program_open_gradients(struct sbp_compiler *c, int op, int *
     return SBP_OK;
 }
 
+/* Room for the sum of other members' gradients that comes to a member, for the SCATTER that was
+ * emitted last. */
+static enum sbp_status add_incoming(struct sbp_compiler *c, int tensor)
+{
+    const int scatter = c->program->instr_count - 1;
+    const struct sbp_dist *dist = &c->program->buffer[c->program->gradient_buffer[tensor]].dist;
+    return sbp_emit_buffer(c, SBP_USE_UNREDUCED, SBP_BUFFER_REAL, tensor, dist,
+                           c->weight[tensor].local,
+                           &c->program->instr[scatter].buffer[SBP_AT_WORK]);
+}
+
 /* The sum over members. */
 static enum sbp_status add_scatter(struct sbp_compiler *c, int op, int tensor)
 {
@@ -266,7 +384,7 @@ static enum sbp_status add_scatter(struct sbp_compiler *c, int op, int tensor)
     instr->buffer[SBP_AT_OUT] = c->program->gradient_buffer[tensor];
     instr->buffer[SBP_AT_IN] =
         plan->unreduced >= 0 ? plan->unreduced : c->program->gradient_buffer[tensor];
-    return SBP_OK;
+    return c->program->parallel.owner == SBP_OWNER_HAND_OVER ? add_incoming(c, tensor) : SBP_OK;
 }
 
 static enum sbp_status add_tied_sum(struct sbp_compiler *c, int op, int tensor,

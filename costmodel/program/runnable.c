@@ -63,13 +63,13 @@ static enum sbp_status check_axis(const struct sbp_graph *graph,
 static enum sbp_status check_parallel(const struct sbp_graph *graph,
                                       const struct sbp_parallel *parallel, struct sbp_diag *diag)
 {
-    if (parallel->owner != SBP_OWNER_NONE)
-        return refuse(diag, "parallel: owner", sbp_parallel_owner_name(parallel->owner),
-                      "none is legal");
     if (parallel->chunk_factor > 0 && graph->training.clip_norm > 0)
         return refuse(diag, "parallel: chunk_factor",
                       "sums of gradients beside the optimizer and a norm of all of them",
                       "0 is legal, or clip_norm 0");
+    if (parallel->chunk_factor > 0 && parallel->owner != SBP_OWNER_NONE)
+        return refuse(diag, "parallel: chunk_factor", "sums to an owner beside the optimizer",
+                      "0 is legal, or owner none");
     if (parallel->chunk_factor > 0 && parallel->zero > 0)
         return refuse(diag, "parallel: chunk_factor", "sums over shards beside the optimizer",
                       "0 is legal, or zero 0");

@@ -210,8 +210,10 @@ static double chunk_sync_s(const struct job *job, const struct sbp_program *prog
     }
     if (largest == NULL)
         return 0;
-    const double elements = (double)largest->box.elements /
-                            (double)program->shard[largest->tensor].elements * parameters;
+    const struct sbp_weight_shard *shard = &program->shard[largest->tensor];
+    const int64_t owners = shard->owner < 0 ? 1 : sbp_mesh_group_size(&program->mesh, shard->axes);
+    const double elements =
+        (double)largest->box.elements * (double)owners / (double)shard->elements * parameters;
     return sbp_collective_s(&step->cluster, &step->mesh, largest->box.kind, largest->box.axes,
                             elements * (double)job->request->bytes->reduce);
 }

@@ -117,8 +117,8 @@ sbp_axes sbp_channel_work_axes(const struct sbp_channel *channel, const struct s
     sbp_axes axes = 0;
     for (int i = 0; i < channel->call_count; i++) {
         const struct sbp_call *call = &channel->calls[i];
-        if (call->kind != SBP_SEND_RECV && tasks->task[call->instr].work != SBP_WORK_UPDATE)
-            axes |= call->axes;
+        if (tasks->task[call->instr].work != SBP_WORK_UPDATE)
+            axes |= call->axes; /* messages between stages have none */
     }
     return axes;
 }
@@ -164,7 +164,8 @@ static void copy(const struct sbp_channel *channel, void *to, const void *from, 
     channel->kernels->permute(to, from, 1, &count, &order);
 }
 
-/* Leaves a rank with its own data in every place, as if its peers sent nothing. For tests. */
+/* Leaves a rank with its own data in every place, as if its peers sent nothing; with zeros where it
+ * has none. For tests. */
 static void exchange_nothing(const struct sbp_channel *channel, const struct sbp_exchange *exchange)
 {
     const struct sbp_mesh *mesh = &channel->step->mesh;
@@ -180,6 +181,8 @@ static void exchange_nothing(const struct sbp_channel *channel, const struct sbp
         for (int64_t member = 0; member < members; member++)
             copy(channel, (char *)exchange->receive + member * bytes, exchange->send,
                  exchange->count);
+    else if (exchange->kind != SBP_ALL_REDUCE && !exchange->to_owner && place != exchange->owner)
+        channel->kernels->zero(exchange->receive, exchange->count);
 }
 
 static enum sbp_status call_backend(struct sbp_channel *channel,
@@ -201,12 +204,85 @@ static enum sbp_status call_backend(struct sbp_channel *channel,
     case SBP_ALL_TO_ALL:
         return ops->all_to_all(channel->comm, group, exchange->receive, exchange->send,
                                exchange->count, real);
-    case SBP_SEND_RECV:
     case SBP_BROADCAST_COLL:
+        return (exchange->to_owner ? ops->reduce : ops->broadcast)(
+            channel->comm, group, (int)exchange->owner, exchange->receive, exchange->count, real);
+    case SBP_SEND_RECV:
     case SBP_LOCAL:
         break;
     }
     return SBP_E_INTERNAL;
+}
+
+/* ---- from hand to hand ----------------------------------------------------------------------- */
+
+enum { TAG_WEIGHT = 23, TAG_SUM = 24 };
+
+static int rank_of(const struct sbp_channel *channel, const struct sbp_exchange *exchange,
+                   int64_t member)
+{
+    return sbp_channel_rank(
+        channel, channel->stage,
+        sbp_mesh_group_rank(&channel->step->mesh, exchange->members.axes, channel->place, member));
+}
+
+static enum sbp_status hand(struct sbp_channel *channel, const struct sbp_exchange *exchange,
+                            int64_t to)
+{
+    return channel->ops->send(channel->comm, rank_of(channel, exchange, to),
+                              exchange->to_owner ? TAG_SUM : TAG_WEIGHT, exchange->receive,
+                              exchange->count * channel->kernels->real_bytes);
+}
+
+static enum sbp_status accept(struct sbp_channel *channel, const struct sbp_exchange *exchange,
+                              int64_t from, void *buffer)
+{
+    const int peer = rank_of(channel, exchange, from);
+    sbp_post_wait(channel->post, peer);
+    return channel->ops->receive(channel->comm, peer, exchange->to_owner ? TAG_SUM : TAG_WEIGHT,
+                                 buffer, exchange->count * channel->kernels->real_bytes);
+}
+
+/* The member before or behind, which is not the owner; -1 or `members`: there is none. */
+static int64_t neighbour_of(const struct sbp_exchange *exchange, int64_t member, int64_t step)
+{
+    return member + step == exchange->owner ? member + 2 * step : member + step;
+}
+
+static enum sbp_status hand_out(struct sbp_channel *channel, const struct sbp_exchange *exchange,
+                                int64_t own, int64_t members)
+{
+    const int64_t owner = exchange->owner;
+    const int64_t before = neighbour_of(exchange, own, -1);
+    const int64_t behind =
+        own == owner ? neighbour_of(exchange, -1, 1) : neighbour_of(exchange, own, 1);
+    if (own != owner)
+        SBP_TRY(accept(channel, exchange, before < 0 ? owner : before, exchange->receive));
+    return behind < members ? hand(channel, exchange, behind) : SBP_OK;
+}
+
+static enum sbp_status hand_in(struct sbp_channel *channel, const struct sbp_exchange *exchange,
+                               int64_t own, int64_t members)
+{
+    const int64_t owner = exchange->owner, last = members - 1;
+    if (own > 0) {
+        SBP_TRY(accept(channel, exchange, own - 1, exchange->incoming));
+        channel->kernels->add(exchange->receive, exchange->receive, exchange->incoming,
+                              exchange->count);
+    }
+    if (own < last || own != owner)
+        SBP_TRY(hand(channel, exchange, own < last ? own + 1 : owner));
+    return own == owner && own < last ? accept(channel, exchange, last, exchange->receive) : SBP_OK;
+}
+
+static enum sbp_status go_from_hand_to_hand(struct sbp_channel *channel,
+                                            const struct sbp_exchange *exchange)
+{
+    const struct sbp_mesh *mesh = &channel->step->mesh;
+    const sbp_axes axes = exchange->members.axes;
+    return (exchange->to_owner ? hand_in : hand_out)(
+        channel, exchange, sbp_mesh_group_place(mesh, axes, channel->place),
+        sbp_mesh_group_size(mesh, axes));
 }
 
 static void spend(struct sbp_channel *channel, double wall_s, double cpu_s)
@@ -219,18 +295,20 @@ static void spend(struct sbp_channel *channel, double wall_s, double cpu_s)
 enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
                                      const struct sbp_exchange *exchange, struct sbp_diag *diag)
 {
-    const int group = find_group(channel, &exchange->members);
+    const bool by_hand = exchange->kind == SBP_SEND_RECV;
+    const int group = by_hand ? 0 : find_group(channel, &exchange->members);
     if (group < 0)
         return sbp_fail(diag, SBP_E_INTERNAL, "%s over axes 0x%x: the plan lists no such group",
                         sbp_collective_name(exchange->kind), (unsigned)exchange->members.axes);
     note(channel, exchange);
-    if (channel->skip) {
+    if (channel->skip)
         exchange_nothing(channel, exchange);
+    if (channel->skip || exchange->idle)
         return SBP_OK;
-    }
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     sbp_post_wait_group(channel->post, &exchange->members);
-    const enum sbp_status status = call_backend(channel, exchange, channel->group[group]);
+    const enum sbp_status status = by_hand ? go_from_hand_to_hand(channel, exchange)
+                                           : call_backend(channel, exchange, channel->group[group]);
     spend(channel, wall_s, cpu_s);
     return backend(channel, status, sbp_collective_name(exchange->kind), diag);
 }

@@ -49,8 +49,8 @@ struct sbp_channel {
     double wall_s, cpu_s;              /* spent in the backend since the channel was opened */
     const struct sbp_carrier *carrier; /* of messages; NULL: the backend's own calls */
     struct sbp_post *post; /* borrowed; where calls are noted that may wait. NULL: nobody watches */
-    bool skip; /* tests only: log the next calls, but exchange nothing; messages are not sent, and
-                  come as zeros */
+    bool skip; /* tests only: log the next calls, but exchange nothing; messages, and what owners
+                  hand out, are not sent, and come as zeros */
 };
 
 /* The axes over which the ranks of a stage communicate within works, and so do these in one order;
@@ -69,7 +69,10 @@ int sbp_channel_members(const struct sbp_step *step, int stage, int64_t place,
                         const struct sbp_members *members, int *ranks);
 
 /* One communication: all pointers as the backend's function of that kind takes them; `receive` is
- * the buffer of an all-reduce. */
+ * the buffer of an all-reduce, and of those with an owner. These are a broadcast, or the reduce
+ * that is its converse, or, of kind send-recv, go from hand to hand: a weight from its owner to the
+ * others in group order, each of which sends it on; a sum of gradients through all members in that
+ * order, which add theirs, and from the last one to the owner. */
 struct sbp_exchange {
     enum sbp_collective kind;
     struct sbp_members members;
@@ -78,6 +81,10 @@ struct sbp_exchange {
     const void *send;
     int64_t count;
     bool statistic; /* elements are wide, else the run's reals */
+    int64_t owner;  /* in group order */
+    bool to_owner;  /* a sum, else from it */
+    void *incoming; /* (count) room for what comes from hand to hand, to be added */
+    bool idle;      /* the rank has nothing to add: the call is noted, the backend is not called */
 };
 
 /* Creates the groups that the calls of the tasks of this rank's stage use; collective over all

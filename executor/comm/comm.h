@@ -64,7 +64,11 @@ struct sbp_comm_ops {
      * member j. */
     enum sbp_status (*all_to_all)(struct sbp_comm *comm, int group, void *receive, const void *send,
                                   int64_t count, enum sbp_real real);
-    /* From member `root` (group order) to all; in place. */
+    /* The sum over members to member `root` (group order), in its buffer; the others' stay as they
+     * are. Added as by all_reduce, to the same bits over threads. */
+    enum sbp_status (*reduce)(struct sbp_comm *comm, int group, int root, void *buffer,
+                              int64_t count, enum sbp_real real);
+    /* From member `root` to all; in place. */
     enum sbp_status (*broadcast)(struct sbp_comm *comm, int group, int root, void *buffer,
                                  int64_t count, enum sbp_real real);
     /* Point to point between world ranks, matched by (peer, tag), tag >= 0, in the order sent. send

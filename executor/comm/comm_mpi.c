@@ -153,13 +153,37 @@ static enum sbp_status mpi_all_reduce(struct sbp_comm *comm, int group, void *bu
     return SBP_OK;
 }
 
+static enum sbp_status check_root(struct sbp_comm *comm, const char *call,
+                                  const struct member *member, int root)
+{
+    return root >= 0 && root < member->size
+               ? SBP_OK
+               : sbp_fail(&comm->diag, SBP_E_BACKEND, "%s: no member %d", call, root);
+}
+
+static enum sbp_status mpi_reduce(struct sbp_comm *comm, int group, int root, void *buffer,
+                                  int64_t count, enum sbp_real real)
+{
+    const struct member *member;
+    int own;
+    SBP_TRY(find_member(comm, "reduce", group, count, buffer, buffer, &member));
+    SBP_TRY(check_root(comm, "reduce", member, root));
+    MPI_TRY(&comm->diag, MPI_Comm_rank, member->comm, &own);
+    for (int64_t first = 0; first < count; first += SBP_MPI_PIECE) {
+        void *const at = sbp_comm_place(buffer, first, real);
+        MPI_TRY(&comm->diag, MPI_Reduce, own == root ? MPI_IN_PLACE : at, own == root ? at : NULL,
+                (int)smaller(count - first, SBP_MPI_PIECE), type_of(real),
+                op_of(comm, real, SBP_SUM), root, member->comm);
+    }
+    return SBP_OK;
+}
+
 static enum sbp_status mpi_broadcast(struct sbp_comm *comm, int group, int root, void *buffer,
                                      int64_t count, enum sbp_real real)
 {
     const struct member *member;
     SBP_TRY(find_member(comm, "broadcast", group, count, buffer, buffer, &member));
-    if (root < 0 || root >= member->size)
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "broadcast: no member %d", root);
+    SBP_TRY(check_root(comm, "broadcast", member, root));
     for (int64_t first = 0; first < count; first += SBP_MPI_PIECE)
         MPI_TRY(&comm->diag, MPI_Bcast, sbp_comm_place(buffer, first, real),
                 (int)smaller(count - first, SBP_MPI_PIECE), type_of(real), root, member->comm);
@@ -548,6 +572,7 @@ static const struct sbp_comm_ops mpi_ops = {
     .all_gather = mpi_all_gather,
     .reduce_scatter = mpi_reduce_scatter,
     .all_to_all = mpi_all_to_all,
+    .reduce = mpi_reduce,
     .broadcast = mpi_broadcast,
     .send = mpi_send,
     .receive = mpi_receive,

@@ -73,6 +73,18 @@ static enum sbp_status threads_all_to_all(struct sbp_comm *comm, int group, void
                                                 .receive = receive});
 }
 
+static enum sbp_status threads_reduce(struct sbp_comm *comm, int group, int root, void *buffer,
+                                      int64_t count, enum sbp_real real)
+{
+    return collective(comm, group,
+                      &(struct sbp_thread_call){.kind = SBP_THREAD_REDUCE,
+                                                .real = real,
+                                                .root = root,
+                                                .count = count,
+                                                .send = buffer,
+                                                .receive = buffer});
+}
+
 static enum sbp_status threads_broadcast(struct sbp_comm *comm, int group, int root, void *buffer,
                                          int64_t count, enum sbp_real real)
 {
@@ -199,6 +211,7 @@ static const struct sbp_comm_ops threads_ops = {
     .all_gather = threads_all_gather,
     .reduce_scatter = threads_reduce_scatter,
     .all_to_all = threads_all_to_all,
+    .reduce = threads_reduce,
     .broadcast = threads_broadcast,
     .send = threads_send,
     .receive = threads_receive,

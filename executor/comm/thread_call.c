@@ -18,7 +18,7 @@ void sbp_thread_call_describe(struct sbp_text *text, int rank, const struct sbp_
                  (long long)call->count, sbp_real_name(call->real));
     if (call->kind == SBP_THREAD_ALL_REDUCE)
         sbp_text_add(text, " (%s)", call->reduction == SBP_SUM ? "sum" : "max");
-    if (call->kind == SBP_THREAD_BROADCAST)
+    if (call->kind == SBP_THREAD_BROADCAST || call->kind == SBP_THREAD_REDUCE)
         sbp_text_add(text, " (root %d)", call->root);
 }
 
@@ -129,6 +129,19 @@ static void move_reduce_scatter(const struct sbp_thread_call *calls, int size, i
     }
 }
 
+/* The others' buffers are read alone. */
+static void move_reduce(const struct sbp_thread_call *calls, int size, int index)
+{
+    const struct sbp_thread_call *const own = &calls[index];
+    double folded[FOLD_BYTES / sizeof(double)];
+    const int64_t step = FOLD_BYTES / sbp_comm_real_bytes(own->real);
+    for (int64_t first = 0; first < own->count && index == own->root; first += step) {
+        const int64_t count = own->count - first < step ? own->count - first : step;
+        fold_members(folded, calls, size, first, count);
+        copy(sbp_comm_place(own->receive, first, own->real), folded, count, own->real);
+    }
+}
+
 static void move_all_to_all(const struct sbp_thread_call *calls, int size, int index)
 {
     const struct sbp_thread_call *const own = &calls[index];
@@ -153,6 +166,7 @@ static const struct {
     [SBP_THREAD_ALL_REDUCE] = {"all-reduce", move_all_reduce},
     [SBP_THREAD_ALL_GATHER] = {"all-gather", move_all_gather},
     [SBP_THREAD_REDUCE_SCATTER] = {"reduce-scatter", move_reduce_scatter},
+    [SBP_THREAD_REDUCE] = {"reduce", move_reduce},
     [SBP_THREAD_ALL_TO_ALL] = {"all-to-all", move_all_to_all},
     [SBP_THREAD_BROADCAST] = {"broadcast", move_broadcast},
 };

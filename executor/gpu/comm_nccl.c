@@ -193,6 +193,18 @@ static enum sbp_status nccl_all_to_all(struct sbp_comm *comm, int group, void *r
     return wait_for(comm, member->nccl, comm->stream);
 }
 
+static enum sbp_status nccl_reduce(struct sbp_comm *comm, int group, int root, void *buffer,
+                                   int64_t count, enum sbp_real real)
+{
+    const struct member *member;
+    SBP_TRY(find_member(comm, "reduce", group, count, buffer, buffer, &member));
+    if (root < 0 || root >= member->size)
+        return sbp_fail(&comm->diag, SBP_E_BACKEND, "reduce: no member %d", root);
+    NCCL_TRY(&comm->diag, member->nccl, ncclReduce, buffer, buffer, (size_t)count, type_of(real),
+             ncclSum, root, member->nccl, comm->stream);
+    return wait_for(comm, member->nccl, comm->stream);
+}
+
 static enum sbp_status nccl_broadcast(struct sbp_comm *comm, int group, int root, void *buffer,
                                       int64_t count, enum sbp_real real)
 {
@@ -509,6 +521,7 @@ static const struct sbp_comm_ops nccl_ops = {
     .all_gather = nccl_all_gather,
     .reduce_scatter = nccl_reduce_scatter,
     .all_to_all = nccl_all_to_all,
+    .reduce = nccl_reduce,
     .broadcast = nccl_broadcast,
     .send = nccl_send,
     .receive = nccl_receive,

@@ -175,7 +175,7 @@ static enum sbp_status run_receive(struct sbp_rank *rank, const struct sbp_instr
 static void run_chunk_sum(struct sbp_rank *rank, int tensor)
 {
     const int last = rank->chunk, order = 0;
-    const int64_t elements = rank->program->shard[tensor].elements;
+    const int64_t elements = sbp_rank_updates(rank, tensor);
     void *const sum = sbp_rank_shard(rank, tensor, rank->program->gradient_buffer[tensor]);
     for (int pass = 0; pass < 2; pass++)
         for (int chunk = 0; chunk < last; chunk++) {
@@ -198,13 +198,14 @@ static enum sbp_status run_stage_sum(struct sbp_rank *rank, const struct sbp_ins
         return SBP_OK;
     }
     const int out = instr->buffer[SBP_AT_OUT], tensor = instr->tensor;
-    const struct sbp_exchange exchange = {.kind = SBP_ALL_REDUCE,
-                                          .members = {instr->box.axes, true, tensor},
-                                          .reduction = SBP_SUM,
-                                          .receive = tensor < 0 ? sbp_rank_buffer(rank, out)
-                                                                : sbp_rank_shard(rank, tensor, out),
-                                          .count = (int64_t)instr->inner_elements,
-                                          .statistic = instr->statistic};
+    const struct sbp_exchange exchange = {
+        .kind = SBP_ALL_REDUCE,
+        .members = {instr->box.axes, true, tensor},
+        .reduction = SBP_SUM,
+        .receive = tensor < 0 ? sbp_rank_buffer(rank, out) : sbp_rank_shard(rank, tensor, out),
+        .count = (int64_t)instr->inner_elements,
+        .statistic = instr->statistic,
+        .idle = tensor >= 0 && sbp_rank_updates(rank, tensor) == 0};
     return sbp_channel_exchange(rank->channel, &exchange, diag);
 }
 
@@ -215,23 +216,31 @@ static enum sbp_status run_inner(struct sbp_rank *rank, const struct sbp_instr *
                                                : run_stage_sum)(rank, instr, diag);
 }
 
+/* From shards, or from the owner, whose copy is handed out as it lies in its own place. */
 static enum sbp_status run_gather(struct sbp_rank *rank, const struct sbp_instr *instr,
                                   struct sbp_diag *diag)
 {
+    const struct sbp_weight_shard *shard = &rank->program->shard[instr->tensor];
+    const int order = 0;
     const struct sbp_exchange exchange = {
-        .kind = SBP_ALL_GATHER,
+        .kind = instr->box.kind,
         .members.axes = instr->box.axes,
         .receive = sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]),
         .send = sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_IN]),
-        .count = rank->program->shard[instr->tensor].elements};
+        .count = shard->elements,
+        .owner = shard->owner};
+    if (shard->owner >= 0 && sbp_rank_updates(rank, instr->tensor) > 0)
+        rank->kernels->permute(exchange.receive, exchange.send, 1, &shard->elements, &order);
     return sbp_channel_exchange(rank->channel, &exchange, diag);
 }
 
-/* The shard of a sum goes to the gradient's own buffer, where that is another. */
-static void keep_shard(struct sbp_rank *rank, void *gradient, const void *shard, int64_t elements)
+/* The shard of a sum, or all of it where the rank owns it, goes to the gradient's own buffer, where
+ * that is another. */
+static void keep_shard(struct sbp_rank *rank, int tensor, void *gradient, const void *shard)
 {
     const int order = 0;
-    if (gradient == shard)
+    const int64_t elements = sbp_rank_updates(rank, tensor);
+    if (gradient == shard || elements == 0)
         return;
     if (rank->adds)
         rank->kernels->add(gradient, gradient, shard, elements);
@@ -248,16 +257,20 @@ static enum sbp_status run_scatter(struct sbp_rank *rank, const struct sbp_instr
     const int64_t block = sbp_dist_local_elements(
         &program->mesh, &program->graph->tensor[tensor].shape, &program->buffer[in].dist);
     unsigned char *whole = sbp_rank_buffer(rank, in);
-    const struct sbp_exchange exchange = {.kind = SBP_REDUCE_SCATTER,
+    const struct sbp_exchange exchange = {.kind = instr->box.kind,
                                           .members.axes = instr->box.axes,
                                           .receive = sbp_rank_shard(rank, tensor, in),
                                           .send = whole,
-                                          .count = program->shard[tensor].elements};
+                                          .count = program->shard[tensor].elements,
+                                          .owner = program->shard[tensor].owner,
+                                          .to_owner = true,
+                                          .incoming =
+                                              sbp_rank_buffer(rank, instr->buffer[SBP_AT_WORK])};
     rank->kernels->zero(whole + block * rank->kernels->real_bytes,
                         program->buffer[in].elements - block);
     SBP_TRY(sbp_channel_exchange(rank->channel, &exchange, diag));
-    keep_shard(rank, sbp_rank_shard(rank, tensor, instr->buffer[SBP_AT_OUT]), exchange.receive,
-               exchange.count);
+    keep_shard(rank, tensor, sbp_rank_shard(rank, tensor, instr->buffer[SBP_AT_OUT]),
+               exchange.receive);
     return SBP_OK;
 }
 
@@ -336,13 +349,14 @@ enum sbp_status sbp_rank_prepare_update(struct sbp_rank *rank, struct sbp_update
 void sbp_rank_bring_newest(struct sbp_rank *rank, int tensor)
 {
     const int buffer = rank->program->weight_buffer[tensor], order = 0;
+    const int64_t elements = sbp_rank_updates(rank, tensor);
     if (rank->program->other_version[tensor] < 0)
         return;
     void *const to = sbp_rank_shard(rank, tensor, buffer);
     rank->version = 1 - rank->version;
     const void *const from = sbp_rank_shard(rank, tensor, buffer);
     rank->version = 1 - rank->version;
-    rank->kernels->permute(to, from, 1, &rank->program->shard[tensor].elements, &order);
+    rank->kernels->permute(to, from, 1, &elements, &order);
 }
 
 static enum sbp_status run_update(struct sbp_rank *rank, const struct sbp_instr *instr,

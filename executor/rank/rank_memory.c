@@ -108,11 +108,27 @@ static int64_t block_elements(const struct sbp_program *program, int tensor)
                                    &program->buffer[program->weight_buffer[tensor]].dist);
 }
 
+/* Whether a place of the mesh owns a weight that has an owner. */
+static bool owns(const struct sbp_program *program, int tensor, int64_t place)
+{
+    const struct sbp_weight_shard *shard = &program->shard[tensor];
+    return sbp_mesh_group_place(&program->mesh, shard->axes, place) == shard->owner;
+}
+
+int64_t sbp_rank_updates(const struct sbp_rank *rank, int tensor)
+{
+    const struct sbp_weight_shard *shard = &rank->program->shard[tensor];
+    return shard->owner < 0 || owns(rank->program, tensor, rank->rank) ? shard->elements : 0;
+}
+
 struct sbp_stretch sbp_rank_share(const struct sbp_program *program, int tensor, int64_t place)
 {
     const sbp_axes axes = program->shard[tensor].axes;
     const int64_t members = sbp_mesh_group_size(&program->mesh, axes);
     const int64_t all = block_elements(program, tensor);
+    if (program->shard[tensor].owner >= 0)
+        return owns(program, tensor, place) ? (struct sbp_stretch){0, all}
+                                            : (struct sbp_stretch){all, 0};
     const int64_t most = (all + members - 1) / members;
     const int64_t first = most * sbp_mesh_group_place(&program->mesh, axes, place);
     const int64_t left = all > first ? all - first : 0;
@@ -202,6 +218,8 @@ static enum sbp_status fill_shard(struct sbp_rank *rank, const struct sbp_kernel
     const int64_t bytes = kernels->real_bytes;
     const int order = 0;
     enum sbp_status status = SBP_OK;
+    if (stretch.count == 0)
+        return SBP_OK;
     char *block = memory->allocate(block_elements(rank->program, tensor) * bytes);
     if (block == NULL)
         return SBP_E_MEMORY;

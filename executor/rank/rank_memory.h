@@ -91,6 +91,9 @@ void sbp_rank_batch_region(const struct sbp_rank *rank, int buffer, struct sbp_r
 /* This rank's shard in a buffer of a weight, or of its gradient: all of the buffer where it holds
  * no more, or the weight is not shared out. */
 void *sbp_rank_shard(struct sbp_rank *rank, int tensor, int buffer);
+/* Elements of a weight that this rank updates, those behind the block's end with them; 0 where
+ * another member owns it: then its buffers hold another weight. */
+int64_t sbp_rank_updates(const struct sbp_rank *rank, int tensor);
 /* Elements of a weight's block before the shard of a place of the mesh, and of the block in it:
  * fewer, or none, at the block's end. */
 struct sbp_stretch {

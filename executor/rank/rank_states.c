@@ -78,7 +78,7 @@ static void take_from_bucket(struct sbp_rank *rank, int tensor, struct sbp_rank_
     states->gradient_master =
         program->bytes.gradient_master > 0 ? at + buckets.kinds * kind_bytes : NULL;
     states->first = part.first;
-    states->count = part.count;
+    states->count = states->count == 0 ? 0 : part.count;
     states->weight += part.first * rank->kernels->real_bytes;
     states->gradient += part.first * rank->kernels->real_bytes;
 }
@@ -88,7 +88,8 @@ struct sbp_rank_states sbp_rank_hosted_states(struct sbp_rank *rank, int tensor,
     const struct sbp_buckets buckets = sbp_buckets_of(rank->program);
     const struct sbp_bucket_part part =
         sbp_buckets_part(rank->program, &buckets, tensor, bucket - 1);
-    struct sbp_rank_states states = {.first = part.first, .count = part.count};
+    struct sbp_rank_states states = {.first = part.first,
+                                     .count = sbp_rank_updates(rank, tensor) == 0 ? 0 : part.count};
     place_states(rank, &buckets,
                  sbp_rank_hosted(rank, 0, rank->program->shard[tensor].begin + part.first),
                  buckets.updated * rank->kernels->wide_bytes, &states);
@@ -98,7 +99,7 @@ struct sbp_rank_states sbp_rank_hosted_states(struct sbp_rank *rank, int tensor,
 struct sbp_rank_states sbp_rank_states(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     struct sbp_rank_states states = {
-        .count = rank->program->shard[instr->tensor].elements,
+        .count = sbp_rank_updates(rank, instr->tensor),
         .weight = sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_W]),
         .gradient = sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_DW])};
     if (rank->bucket > 0) {

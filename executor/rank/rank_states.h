@@ -10,7 +10,7 @@
 /* What an UPDATE reads and writes: a weight's shard, or the part of it that is of the bucket at
  * hand. Pointers are to its first element. */
 struct sbp_rank_states {
-    int64_t first, count;    /* elements of the shard */
+    int64_t first, count;    /* elements of the shard; none where another member owns it */
     char *weight, *gradient; /* the run's reals */
     char *state[3];          /* wide: master copy, moments; NULL: there is none */
     char *gradient_master;   /* wide; NULL: there is none */

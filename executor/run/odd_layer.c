@@ -73,9 +73,11 @@ static const int written[] = {SBP_AT_OUT, SBP_AT_OUT2, SBP_AT_OUT3, SBP_AT_DW, S
 
 enum { PLACES = sizeof written / sizeof *written };
 
-static bool is_computed(const struct sbp_instr *instr)
+static bool is_computed(const struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    return instr->op >= 0 &&
+    const bool is_elsewhere =
+        instr->kind == SBP_INSTR_SCATTER && sbp_rank_updates(rank, instr->tensor) == 0;
+    return instr->op >= 0 && !is_elsewhere &&
            (instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD ||
             instr->kind == SBP_INSTR_BOX || instr->kind == SBP_INSTR_REDUCE ||
             instr->kind == SBP_INSTR_SCATTER || instr->kind == SBP_INSTR_ADD_GRADIENT);
@@ -137,7 +139,7 @@ enum sbp_status sbp_odd_layer_look(struct sbp_rank *rank, const struct sbp_task 
 {
     const struct sbp_program *program = rank->program;
     const struct sbp_instr *instr = &program->instr[task->instr];
-    for (int p = 0; p < PLACES && !odd->found && is_computed(instr); p++) {
+    for (int p = 0; p < PLACES && !odd->found && is_computed(rank, instr); p++) {
         const int buffer = instr->buffer[written[p]];
         bool is_finite = true;
         if (is_value(rank, task->instr, buffer))

@@ -123,6 +123,8 @@ static bool same_states(const struct sbp_program *a, const struct sbp_program *b
 {
     return a->shard[tensor].level == b->shard[tensor].level &&
            a->shard[tensor].elements == b->shard[tensor].elements &&
+           a->shard[tensor].owner == b->shard[tensor].owner &&
+           (a->shard[tensor].owner < 0 || a->shard[tensor].axes == b->shard[tensor].axes) &&
            sbp_dist_equal(&a->mesh, &a->buffer[a->weight_buffer[tensor]].dist,
                           &b->buffer[b->weight_buffer[tensor]].dist);
 }

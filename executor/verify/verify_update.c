@@ -23,6 +23,13 @@ static enum sbp_status hash_part(struct sbp_verifier *v, const struct sbp_rank_s
     return SBP_OK;
 }
 
+/* That of a tensor's part of a bucket, from 0: the next tensor begins where one ends, or in the
+ * same bucket. Tensors of other owners have their leader's place. */
+static uint64_t *hosted_hash(const struct sbp_verifier *v, int tensor, int64_t bucket)
+{
+    return &v->hosted[v->rank->chunk][v->rank->program->shard[tensor].leader + bucket];
+}
+
 static enum sbp_status note_chunk(struct sbp_verifier *v, struct sbp_diag *diag)
 {
     struct sbp_rank *rank = v->rank;
@@ -34,10 +41,11 @@ static enum sbp_status note_chunk(struct sbp_verifier *v, struct sbp_diag *diag)
         return SBP_E_MEMORY;
     for (int t = 0; t < tensors; t++) {
         const struct sbp_weight_shard *shard = &rank->program->shard[t];
-        const int64_t end = shard->begin + shard->elements;
-        for (int64_t b = shard->begin / buckets.parameters; b * buckets.parameters < end; b++) {
+        const int64_t updates = sbp_rank_updates(rank, t), end = shard->begin + updates;
+        for (int64_t b = shard->begin / buckets.parameters;
+             updates > 0 && b * buckets.parameters < end; b++) {
             const struct sbp_rank_states part = sbp_rank_hosted_states(rank, t, b + 1);
-            SBP_TRY(hash_part(v, &part, &hash[t + b], diag));
+            SBP_TRY(hash_part(v, &part, hosted_hash(v, t, b), diag));
         }
     }
     return SBP_OK;
@@ -62,7 +70,7 @@ static enum sbp_status check_hosted(struct sbp_verifier *v, int tensor,
 {
     uint64_t hash;
     SBP_TRY(hash_part(v, part, &hash, diag));
-    if (hash != v->hosted[v->rank->chunk][tensor + v->rank->bucket - 1])
+    if (hash != *hosted_hash(v, tensor, v->rank->bucket - 1))
         sbp_verify_report(v, "states since their update",
                           v->rank->program->graph->tensor[tensor].name, sbp_verify_rank(v), -1,
                           (double)NAN, (double)NAN, 0);
@@ -194,7 +202,7 @@ static enum sbp_status note_update(struct sbp_verifier *v, const struct update_a
     const struct sbp_rank *rank = v->rank;
     const int tensor = at->instr->tensor;
     if (rank->bucket > 0)
-        SBP_TRY(hash_part(v, &at->part, &v->hosted[rank->chunk][tensor + rank->bucket - 1], diag));
+        SBP_TRY(hash_part(v, &at->part, hosted_hash(v, tensor, rank->bucket - 1), diag));
     return at->part.first + at->part.count < rank->program->shard[tensor].elements
                ? SBP_OK
                : sbp_verify_hash_weight(v, tensor,
@@ -224,7 +232,7 @@ enum sbp_status sbp_verify_update(struct sbp_verifier *v, const struct sbp_instr
     struct sbp_rank *rank = v->rank;
     struct update_at at = {.instr = instr, .part = sbp_rank_states(rank, instr)};
     struct sbp_spent start = sbp_verify_start_of_check();
-    if (rank->bucket > 0)
+    if (rank->bucket > 0 && at.part.count > 0)
         SBP_TRY(check_hosted(v, instr->tensor, &at.part, diag));
     sbp_verify_spend_since(v, start);
     SBP_TRY(sbp_rank_prepare_update(rank, &at.update, diag));
@@ -241,6 +249,8 @@ enum sbp_status sbp_verify_update(struct sbp_verifier *v, const struct sbp_instr
         at.count = left < SBP_VERIFY_PIECE ? left : SBP_VERIFY_PIECE;
         SBP_TRY(update_piece(v, &at, diag));
     }
+    if (at.part.count == 0)
+        return SBP_OK;
     start = sbp_verify_start_of_check();
     const enum sbp_status status = note_update(v, &at, diag);
     sbp_verify_spend_since(v, start);

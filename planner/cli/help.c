@@ -88,7 +88,7 @@ static const struct {
      "share of the gradients' synchronisation that may hide behind the backward pass (default: the "
      "cluster's)"},
     {"allow_delayed_gradients", "BOOL", "needed by cdp-v1 and cdp-v2: update with older gradients"},
-    {"owner", "NAME", "one replica holds a layer's states and hands them out (default none)"},
+    {"owner", "NAME", "one replica holds a weight's states and hands them out (default none)"},
 };
 
 static void add_cut_names(const char *key, struct sbp_text *help)

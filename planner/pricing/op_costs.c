@@ -183,7 +183,8 @@ static void add_boxing(const struct sheet *sheet, const struct played *played, d
 struct replicas {
     int shape;
     double members;
-    double local, shard; /* elements that a device holds, and that it updates under ZeRO */
+    double local, shard; /* elements that a device holds, and that it updates under ZeRO, or of
+                            those that owners are dealt in the mean */
 };
 
 /* From shards, or from the owner, to all replicas, or back. */
@@ -249,7 +250,9 @@ static void add_weight(const struct sheet *sheet, int weight, const struct playe
     row[SBP_COLUMN_SCATTER] += share_out_s(sheet, &replicas, SBP_REDUCE_SCATTER, bytes->reduce);
     row[SBP_COLUMN_SHARE] += share_out_s(sheet, &replicas, SBP_ALL_GATHER, bytes->weight);
     row[SBP_COLUMN_STAGE_BLOCKS] += stage_sum_s(sheet, weight, replicas.local);
-    row[SBP_COLUMN_STAGE_SHARDS] += stage_sum_s(sheet, weight, replicas.shard);
+    row[SBP_COLUMN_STAGE_SHARDS] += stage_sum_s(
+        sheet, weight,
+        sheet->space->parallel->owner != SBP_OWNER_NONE ? replicas.local : replicas.shard);
     row[SBP_COLUMN_LOCAL] += replicas.local;
     row[SBP_COLUMN_SHARD] += replicas.shard;
 }

@@ -55,6 +55,47 @@ static void add_weight(const struct sbp_verification *c, const struct sbp_held_w
     memory->moment_bytes += moments_of(c) * slot(held->shard, bytes->moment);
 }
 
+/* Whether the program deals a weight to one of its members: to the first, where other pieces hold
+ * it, too. */
+static bool is_dealt(const struct sbp_verification *c, const struct sbp_program *program,
+                     const struct sbp_held_weight *held, int tensor)
+{
+    const struct sbp_weight_shard *shard = &program->shard[tensor];
+    const struct sbp_held_weight *leader = &held[shard->leader];
+    return shard->owner >= 0 && shard->owner < held[tensor].members && leader->op >= 0 &&
+           program->shard[shard->leader].leader == shard->leader && leader->level > 0 &&
+           leader->shared == held[tensor].shared && leader->local >= held[tensor].local &&
+           (c->pieces_of[tensor] < 2 || shard->owner == 0);
+}
+
+/* Checks that no member owns two weights of a round, whose place in memory is that of the largest.
+ */
+static enum sbp_status check_owners(const struct sbp_verification *c,
+                                    const struct sbp_program *program,
+                                    const struct sbp_held_weight *held)
+{
+    const struct sbp_weight_shard *shard = program->shard;
+    for (int t = 0; t < c->graph->tensor_count; t++) {
+        bool fits = held[t].op < 0 || held[t].level == 0 || is_dealt(c, program, held, t);
+        for (int other = 0; other < t && held[t].op >= 0 && held[t].level > 0; other++)
+            fits &= held[other].op < 0 || held[other].level == 0 ||
+                    shard[other].leader != shard[t].leader || shard[other].owner != shard[t].owner;
+        if (!fits)
+            return sbp_verify_refuse(c, "%s: member %lld cannot own it with what it owns already",
+                                     c->graph->tensor[t].name, (long long)shard[t].owner);
+    }
+    return SBP_OK;
+}
+
+/* The piece whose operators a program names: alike ones share it. */
+static int compiled_piece(const struct sbp_verification *c, int piece)
+{
+    int first = 0;
+    while (c->step->program_of[first] != c->step->program_of[piece])
+        first++;
+    return first;
+}
+
 /* Adds offloaded states and the bucket that they pass through (Myelin, section V.B). */
 static void add_hosted(const struct sbp_verification *c, int64_t updated,
                        struct sbp_stage_memory *memory)
@@ -80,11 +121,18 @@ static enum sbp_status add_piece(struct sbp_verification *c, int piece,
     int64_t updated = 0;
     if (held == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_verify_hold(c, c->step->first[piece], c->step->first[piece + 1], held));
+    const struct sbp_program *program = &c->step->program[c->step->program_of[piece]];
+    const bool has_owners = c->plan->cut.parallel.owner != SBP_OWNER_NONE;
+    const int like = has_owners ? compiled_piece(c, piece) : piece;
+    SBP_TRY(sbp_verify_hold(c, c->step->first[like], c->step->first[like + 1], held));
+    if (has_owners)
+        SBP_TRY(check_owners(c, program, held));
     for (int tensor = 0; tensor < c->graph->tensor_count; tensor++)
-        if (held[tensor].op >= 0) {
+        if (held[tensor].op >= 0 && program->shard[tensor].leader == tensor) {
             add_weight(c, &held[tensor], versions_of(c, piece), memory);
             updated += held[tensor].shard;
+        } else if (held[tensor].op >= 0) {
+            memory->parameters += held[tensor].local;
         }
     add_hosted(c, updated, memory);
     sbp_arena_release(&c->scratch, mark);
@@ -322,6 +370,16 @@ static struct room add_up(const struct sbp_program *program, const struct place 
     return room;
 }
 
+/* Whether a state takes the place of the same of its round's leader. */
+static bool may_share(const struct sbp_program *program, const struct sbp_buffer *buffer)
+{
+    const struct sbp_buffer *first = &program->buffer[buffer->shares];
+    return buffer->tensor >= 0 && program->shard[buffer->tensor].owner >= 0 && first->shares < 0 &&
+           first->tensor == program->shard[buffer->tensor].leader &&
+           first->tensor != buffer->tensor && first->use == buffer->use &&
+           first->offset_bytes == buffer->offset_bytes && persists(first);
+}
+
 static enum sbp_status check_layout(struct sbp_verification *c, const struct sbp_program *program,
                                     struct room *room)
 {
@@ -338,6 +396,10 @@ static enum sbp_status check_layout(struct sbp_verification *c, const struct sbp
         const struct sbp_buffer *buffer = &program->buffer[b];
         place[b].begin = buffer->offset_bytes;
         place[b].end = place[b].begin + slot(buffer->elements, element_of(c, buffer));
+        if (buffer->shares >= 0 && !may_share(program, buffer))
+            return sbp_verify_refuse(c, "buffer %d lies in the place of one that a device has", b);
+        if (buffer->shares >= 0)
+            place[b].end = place[b].begin;
         if (place[b].first != buffer->first || place[b].last != buffer->last ||
             place[b].begin % 64 != 0)
             return sbp_verify_refuse(c, "buffer %d lives from %d to %d at %lld, not from %d to %d",

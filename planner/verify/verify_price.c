@@ -308,6 +308,13 @@ struct ledger {
     bool *again;                   /* (op_count) recomputed */
 };
 
+/* Elements that a device updates: weights of a round are updated at the same time, each by its
+ * owner, in what the largest takes. */
+static double updated(const struct sbp_program *program, int tensor)
+{
+    return program->shard[tensor].leader == tensor ? (double)program->shard[tensor].elements : 0;
+}
+
 static double moved_s(const struct ledger *l, const struct sbp_instr *instr)
 {
     const struct sbp_verification *c = l->c;
@@ -320,7 +327,7 @@ static double moved_s(const struct ledger *l, const struct sbp_instr *instr)
         bytes = (double)buffer[instr->buffer[SBP_AT_OUT]].elements *
                 (double)(c->bytes.weight + c->bytes.compute);
     for (int t = 0; instr->kind == SBP_INSTR_NORM && t < c->graph->tensor_count; t++)
-        bytes += (double)l->program->shard[t].elements * (double)c->bytes.gradient;
+        bytes += updated(l->program, t) * (double)c->bytes.gradient;
     return kernel_s(c, 0, bytes);
 }
 
@@ -333,7 +340,7 @@ static double update_s(const struct ledger *l, const struct sbp_instr *instr)
     const int moments = update->optimizer != SBP_SGD ? 2 : update->momentum > 0 ? 1 : 0;
     const int64_t a_parameter = c->bytes.gradient + 2 * c->bytes.weight + 2 * c->bytes.master +
                                 2 * moments * c->bytes.moment;
-    return kernel_s(c, 0, (double)l->program->shard[instr->tensor].elements * (double)a_parameter) +
+    return kernel_s(c, 0, updated(l->program, instr->tensor) * (double)a_parameter) +
            c->plan->workload.cluster.kernel_launch_s;
 }
 

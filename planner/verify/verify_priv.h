@@ -67,8 +67,8 @@ struct sbp_held_weight {
     int level;       /* ZeRO */
     sbp_axes shared; /* the gradient is partial there */
     int64_t members, local, shard;
-    int64_t padded; /* the block with room for all shards, which are of one size; an owner's has
-                       none */
+    int64_t padded; /* the block with room for all shards, which are of one size; what an owner
+                       holds is all of the block, and nothing else */
 };
 /* held: (tensor_count) */
 enum sbp_status sbp_verify_hold(struct sbp_verification *c, int first, int end,

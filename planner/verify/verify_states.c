@@ -279,10 +279,9 @@ enum sbp_status sbp_verify_hold(struct sbp_verification *c, int first, int end,
             h->members = sbp_verify_members(c, h->shared);
             h->level = h->members > 1 ? level_of(c, op) : 0;
             SBP_TRY(sbp_verify_block(c, c->graph->op[op].weight[w], &dist, &h->local));
-            h->shard = h->level > 0 ? (h->local - 1) / h->members + 1 : h->local;
-            h->padded = h->level > 0 && c->plan->cut.parallel.owner == SBP_OWNER_NONE
-                            ? h->shard * h->members
-                            : h->local;
+            const bool shards = h->level > 0 && c->plan->cut.parallel.owner == SBP_OWNER_NONE;
+            h->shard = shards ? (h->local - 1) / h->members + 1 : h->local;
+            h->padded = shards ? h->shard * h->members : h->local;
         }
     return SBP_OK;
 }

@@ -11,10 +11,10 @@
 
 enum { MAX_WORLD = 64, MAX_AXES = 6, MAX_FAMILIES = 80, PARTITIONS = 6, GUARD_BYTES = 64 };
 
-enum check_kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BROADCAST, KINDS };
+enum check_kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, REDUCE, BROADCAST, KINDS };
 
 static const char *const kind_names[KINDS] = {
-    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast",
+    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "reduce", "broadcast",
 };
 
 /* This rank's group of a family of disjoint groups that cover the world. */
@@ -226,6 +226,10 @@ static double expected(const struct context *context, const struct trial *trial,
         value = datum(context, trial, family->ranks[i / trial->count],
                       family->index * trial->count + i % trial->count);
         break;
+    case REDUCE:
+        value = family->index == trial->root ? folded(context, trial, i, &magnitude)
+                                             : datum(context, trial, context->rank, i);
+        break;
     case BROADCAST:
     case KINDS:
         value = datum(context, trial, family->ranks[trial->root], i);
@@ -267,7 +271,7 @@ static struct trial draw_trial(const struct context *context, const struct famil
 
 static bool is_in_place(const struct trial *trial)
 {
-    return trial->kind == ALL_REDUCE || trial->kind == BROADCAST;
+    return trial->kind == ALL_REDUCE || trial->kind == REDUCE || trial->kind == BROADCAST;
 }
 
 static int64_t send_count(const struct trial *trial)
@@ -297,6 +301,8 @@ static enum sbp_status issue(struct context *context, const struct trial *trial,
         return ops->reduce_scatter(context->comm, group, receive, send, trial->count, trial->real);
     case ALL_TO_ALL:
         return ops->all_to_all(context->comm, group, receive, send, trial->count, trial->real);
+    case REDUCE:
+        return ops->reduce(context->comm, group, trial->root, receive, trial->count, trial->real);
     case BROADCAST:
     case KINDS:
         break;

@@ -125,6 +125,16 @@ static enum sbp_status staged_all_to_all(struct sbp_comm *comm, int group, void 
                 count * group_sizes[group], count, real);
 }
 
+static enum sbp_status staged_reduce(struct sbp_comm *comm, int group, int root, void *buffer,
+                                     int64_t count, enum sbp_real real)
+{
+    void *device;
+    SBP_TRY(put(comm, buffer, bytes_of(count, real), &device));
+    const enum sbp_status status =
+        check(comm, comm->real.ops->reduce(comm->real.comm, group, root, device, count, real));
+    return get(comm, status, buffer, device, bytes_of(count, real));
+}
+
 static enum sbp_status staged_broadcast(struct sbp_comm *comm, int group, int root, void *buffer,
                                         int64_t count, enum sbp_real real)
 {
@@ -181,6 +191,7 @@ static const struct sbp_comm_ops staged_ops = {
     .all_gather = staged_all_gather,
     .reduce_scatter = staged_reduce_scatter,
     .all_to_all = staged_all_to_all,
+    .reduce = staged_reduce,
     .broadcast = staged_broadcast,
     .send = staged_send,
     .receive = staged_receive,

@@ -20,6 +20,7 @@ void for_placed(cut_function *cut, uint64_t offset, enum sbp_real real, int plan
         plan_open(&plan, model, random_levels(&random));
         slow_down(&plan.graph);
         if (cut(&plan, &random)) {
+            plan_draw_owner(&plan, random);
             plan_randomise(&plan, &random, tries % 2 == 0, SBP_BOXING_FULL, real);
             if (has_alike_ties(&plan)) {
                 check(&plan, &random, model);

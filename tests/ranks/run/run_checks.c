@@ -50,8 +50,10 @@ void open_random(struct sbp_random *random, int kind, bool wide, bool cut,
 {
     random_model(random, kind, model, MODEL_BYTES);
     plan_open(plan, model, random_levels(random));
-    if (cut)
+    if (cut) {
         plan_cut_step(plan, random);
+        plan_draw_owner(plan, *random);
+    }
     plan_randomise(plan, random, wide, boxing, real);
 }
 

@@ -22,7 +22,9 @@ void expect_ok(enum sbp_status status, const struct sbp_diag *diag);
 void describe_plan(const struct plan *plan, const char *model);
 /* Two steps over threads, verified. */
 struct sbp_run_options options_for(enum sbp_real real, struct sbp_random *random);
-/* A random model, as text, on a random mesh; cut: micro-batches and ZeRO are drawn, too. */
+/* A random model, as text, on a random mesh; cut: micro-batches, and ZeRO or owners, are drawn,
+ * too.
+ */
 void open_random(struct sbp_random *random, int kind, bool wide, bool cut,
                  enum sbp_boxing_mode boxing, enum sbp_real real, char *model, struct plan *plan);
 /* Weights that several pieces hold; `chunks`: of one stage. */

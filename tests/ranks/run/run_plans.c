@@ -199,6 +199,13 @@ void plan_cut_step(struct plan *plan, struct sbp_random *random)
     check(sbp_graph_set_micro_batch(&plan->graph, rows, &diag), &diag, "micro-batch");
 }
 
+void plan_draw_owner(struct plan *plan, struct sbp_random random)
+{
+    sbp_random_seed(&random, sbp_random_next(&random));
+    if (plan->parallel.zero == 0)
+        plan->parallel.owner = (enum sbp_owner)below(&random, SBP_OWNERS);
+}
+
 static bool has_stages(struct plan *plan)
 {
     struct sbp_cluster stage;

@@ -151,6 +151,54 @@ static void zero_levels_train_the_same_bits(void **state)
     assert_true(single > PLANS / 8 && differ > (PLANS - single) / 2);
 }
 
+/* ---- owners -------------------------------------------------------------------------------- */
+
+/* Owners sum every micro-batch over the ranks in their order, as ZeRO level 3 does. */
+static void check_owners(struct plan *plan, const char *model)
+{
+    struct sbp_parallel parallel = plan->parallel;
+    struct trained base;
+    uint8_t *zero = SBP_NEW(&plan->arena, uint8_t, plan->graph.op_count);
+    assert_non_null(zero);
+    memset(zero, SBP_ZERO_DEFAULT, (size_t)plan->graph.op_count);
+    parallel.zero = 3;
+    train_variant(plan, &parallel, zero, SBP_BOXING_FULL, &base);
+    parallel.zero = 0;
+    for (int owner = SBP_OWNER_BROADCAST; owner < SBP_OWNERS; owner++) {
+        struct trained other;
+        parallel.owner = (enum sbp_owner)owner;
+        train_variant(plan, &parallel, zero, SBP_BOXING_FULL, &other);
+        expect_alike(plan, model, sbp_parallel_owner_name(parallel.owner), &base, &other);
+        trained_free(&other);
+    }
+    trained_free(&base);
+}
+
+/* A norm is summed otherwise: each rank has the squares of what it owns. */
+static void owners_train_the_same_bits(void **state)
+{
+    enum { PLANS = 40 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    int checked = 0, several = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 2050);
+    for (int tries = 0; checked < PLANS && tries < 2 * MOST_TRIES; tries++) {
+        struct plan plan;
+        if (open_drawn(&random, tries, tries % 4 == 3, model, &plan) && has_alike_ties(&plan)) {
+            plan.graph.training.clip_norm = 0;
+            check_owners(&plan, model);
+            checked++;
+            several += plan.step.micro_batches > 1;
+        }
+        plan_close(&plan);
+    }
+    print_message("seed %llu: %d plans, %d of several micro-batches\n", (unsigned long long)seed,
+                  checked, several);
+    assert_int_equal(checked, PLANS);
+    assert_true(several > PLANS / 4);
+}
+
 /* ---- recomputation ------------------------------------------------------------------------- */
 
 /* What is kept, what is computed, gathered or boxed once more, and what comes together. */
@@ -435,6 +483,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zero_levels_train_the_same_bits),
+        cmocka_unit_test(owners_train_the_same_bits),
         cmocka_unit_test(recomputing_trains_the_same_bits),
         cmocka_unit_test(boxing_trains_the_same_bits),
         cmocka_unit_test(stages_train_the_same_bits),

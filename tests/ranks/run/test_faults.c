@@ -3,6 +3,15 @@
 
 #include "run_checks.h"
 
+/* Whether the last rank holds a weight, or a shard. */
+static bool last_rank_has(const struct sbp_program *program, int tensor)
+{
+    const struct sbp_weight_shard *shard = &program->shard[tensor];
+    const int64_t last = program->mesh.devices - 1;
+    return shard->owner < 0 ||
+           sbp_mesh_group_place(&program->mesh, shard->axes, last) == shard->owner;
+}
+
 /* An instruction with a kind of collective, or -1. */
 static int find_instr(const struct plan *plan, struct sbp_random *random,
                       enum sbp_instr_kind instr_kind, enum sbp_collective kind)
@@ -14,7 +23,10 @@ static int find_instr(const struct plan *plan, struct sbp_random *random,
         if (instr->kind != instr_kind || instr->box.kind != kind ||
             (instr->section != SBP_SECTION_FORWARD && may_be_zeros(plan, instr)))
             continue;
-        if (instr_kind == SBP_INSTR_GATHER &&
+        if (instr_kind == SBP_INSTR_SCATTER && !last_rank_has(program, instr->tensor))
+            continue; /* where a result is spoiled */
+        const bool owned = instr->tensor >= 0 && program->shard[instr->tensor].owner >= 0;
+        if ((instr_kind == SBP_INSTR_GATHER || owned) &&
             instr->tensor != program->graph->op[instr->op].weight[0])
             continue; /* a bias that is gathered for the backward pass is not read there */
         seen++;
@@ -79,6 +91,11 @@ static void check_all_faults(enum sbp_real real, enum sbp_fault fault, int trans
     check_faults(real, fault, SBP_INSTR_REDUCE, SBP_ALL_REDUCE, sums);
     check_faults(real, fault, SBP_INSTR_GATHER, SBP_ALL_GATHER, cuts);
     check_faults(real, fault, SBP_INSTR_SCATTER, SBP_REDUCE_SCATTER, cuts);
+    for (int hand = 0; hand < 2 && real == SBP_F64; hand++) { /* from owners and to them */
+        const enum sbp_collective kind = hand ? SBP_SEND_RECV : SBP_BROADCAST_COLL;
+        check_faults(real, fault, SBP_INSTR_GATHER, kind, cuts / 2);
+        check_faults(real, fault, SBP_INSTR_SCATTER, kind, cuts / 2);
+    }
 }
 
 static void skipped_communication_is_found(void **state)

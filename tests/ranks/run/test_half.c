@@ -63,6 +63,7 @@ static void pipelines_equal_one_device(void **state)
         random_model(&random, tally.plans % 3, model, MODEL_BYTES);
         plan_open(&plan, model, random_levels(&random));
         if ((tries % 3 == 2 ? plan_cut_cyclic : plan_cut_stages)(&plan, &random)) {
+            plan_draw_owner(&plan, random);
             plan_randomise(&plan, &random, tally.plans % 4 < 2, SBP_BOXING_FULL, real);
             if (has_alike_ties(&plan)) {
                 const struct sbp_run_options options = half_options(real, &random);

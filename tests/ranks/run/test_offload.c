@@ -19,7 +19,7 @@ static int64_t most_updated(const struct plan *plan)
         const struct sbp_program *program = sbp_step_program(&plan->step, piece);
         int64_t updated = 0;
         for (int t = 0; t < plan->graph.tensor_count; t++)
-            updated += program->shard[t].elements;
+            updated += sbp_weight_updated(&program->shard[t], t);
         most = updated > most ? updated : most;
     }
     return most;
@@ -57,6 +57,8 @@ static bool open_offloaded(struct sbp_random *random, int index, bool beside, en
         plan->graph.training.update.learning_rate *= 1e-5; /* or they would leave all numbers */
     if (beside)
         plan->parallel.zero = 0, plan->graph.training.clip_norm = 0;
+    else
+        plan_draw_owner(plan, *random);
     plan_randomise(plan, random, index % 3 == 0 && !odd, SBP_BOXING_FULL, real);
     if (!has_alike_ties(plan))
         return false;

@@ -36,7 +36,7 @@ static void check_random(int kind, int count, bool cut, enum sbp_real real)
     char model[MODEL_BYTES];
     struct sbp_random random;
     double worst = 0;
-    int mirrored = 0, contexts = 0;
+    int mirrored = 0, contexts = 0, owned = 0;
     sbp_random_seed(&random, seed + (uint64_t)(2 * kind) + (real == SBP_F32));
     for (int i = 0; i < count; i++) {
         struct plan plan;
@@ -45,11 +45,13 @@ static void check_random(int kind, int count, bool cut, enum sbp_real real)
         check_run(&plan, &options, model, &worst);
         mirrored += count_mirrored(&plan);
         contexts += count_contexts(&plan);
+        owned += plan.parallel.owner != SBP_OWNER_NONE;
         plan_close(&plan);
     }
     print_message("seed %llu: %d plans, %d operators mirrored, %d axes of attention by context, "
-                  "largest difference / bound %.3f\n",
-                  (unsigned long long)seed, count, mirrored, contexts, worst);
+                  "%d with owners, largest difference / bound %.3f\n",
+                  (unsigned long long)seed, count, mirrored, contexts, owned, worst);
+    assert_true(!cut || count < 60 || owned >= count / 20);
     assert_true(mirrored >= count / 5);
     assert_true(kind != GPT || contexts >= count / 10);
 }

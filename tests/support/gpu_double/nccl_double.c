@@ -19,7 +19,7 @@ ncclResult_t ncclGroupEnd(void);
 
 enum { MOST_MEMBERS = 16, PIECE_BYTES = 32 << 10, BOX_BYTES = 4 << 10, MOST_GROUPED = 64 };
 
-enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST };
+enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, REDUCE, BROADCAST };
 
 /* The call that a member is about to do; members must agree. */
 struct call {
@@ -254,6 +254,10 @@ static void take(const struct work *work, uint64_t first, uint64_t count)
         for (uint64_t i = 0; i < count; i++)
             reduce(work, i, work->receive + (first + i) * bytes);
         break;
+    case REDUCE:
+        for (uint64_t i = 0; i < count && work->call.root == comm->rank; i++)
+            reduce(work, i, work->receive + (first + i) * bytes);
+        break;
     case REDUCE_SCATTER:
         for (uint64_t i = 0; i < count; i++)
             if ((first + i) / block == (uint64_t)comm->rank)
@@ -333,6 +337,15 @@ ncclResult_t ncclReduceScatter(const void *send, void *receive, size_t count, nc
     const struct call call = {REDUCE_SCATTER, (int)type, (int)op, 0, count};
     return enqueue("ncclReduceScatter", comm, call, send, count * (size_t)comm->size, receive,
                    count, stream);
+}
+
+ncclResult_t ncclReduce(const void *send, void *receive, size_t count, ncclDataType_t type,
+                        ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
+{
+    const struct call call = {REDUCE, (int)type, (int)op, root, count};
+    if (root < 0 || root >= comm->size)
+        return refuse(ncclInvalidArgument, "root");
+    return enqueue("ncclReduce", comm, call, send, count, receive, count, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *send, void *receive, size_t count, ncclDataType_t type,

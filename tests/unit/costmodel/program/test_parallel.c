@@ -589,11 +589,14 @@ static void test_what_runs(void **state)
     p = plain, p.schedule = SBP_CDP_V1;
     assert_false(sbp_parallel_is_plain(&p, &model.graph));
     assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
-    p.owner = SBP_OWNER_HAND_OVER;
-    refused(&model, &strategy, &mesh, &p, (const char *[]){"owner", "hand-over", NULL});
     p = plain, p.offload = true;
-    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
+    for (int owner = 0; owner < SBP_OWNERS; owner++) {
+        p.owner = (enum sbp_owner)owner;
+        assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
+    }
     p.chunk_factor = 2;
+    refused(&model, &strategy, &mesh, &p, (const char *[]){"chunk_factor", "owner", NULL});
+    p.owner = SBP_OWNER_NONE;
     assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
     p.zero = 1;
     refused(&model, &strategy, &mesh, &p, (const char *[]){"chunk_factor", NULL});

@@ -200,21 +200,43 @@ static void test_zero_by_layer(void **state)
     bench_close(&b);
 }
 
-/* One owner for every layer (CDP, section 4.4): states as sharded, weights come twice, gradients go
- * once, as broadcasts or from hand to hand. */
+#define OWNED(more)                                                                                \
+    "{\"name\": \"m\", \"global_batch\": 16, \"precision\": {\"param\": \"bf16\", \"master\": "    \
+    "\"fp32\"}, \"input\": \"split\", \"layers\": [{\"op\": \"linear\", \"in\": 64, "              \
+    "\"out\": 64}" more "]}"
+#define MORE(out) ", {\"op\": \"linear\", \"out\": " out "}"
+
+/* One owner for every weight (CDP, section 4.4): four devices hold up to four weights in the place
+ * of the largest, and a fifth in another; weights come twice, gradients go once, as broadcasts or
+ * from hand to hand. */
 static void test_owner(void **state)
 {
+    static const struct {
+        const char *model;
+        int64_t places; /* elements */
+    } cases[] = {{OWNED(""), 64 * 64},
+                 {OWNED(MORE("64")), 64 * 64},
+                 {OWNED(MORE("64") MORE("64") MORE("64")), 64 * 64},
+                 {OWNED(MORE("32") MORE("128") MORE("64")), 64 * 128},
+                 {OWNED(MORE("64") MORE("64") MORE("64") MORE("16")), 64 * 64 + 64 * 16}};
     (void)state;
-    for (int hand = 0; hand < 2; hand++) {
+    for (int i = 0; i < 10; i++) {
         struct bench b = {0};
         const struct sbp_cluster cluster = flat(4);
-        bench_open(&b, LAYER("64"), &cluster, NULL);
+        const bool hand = i % 2 != 0;
+        bench_open(&b, cases[i / 2].model, &cluster, NULL);
+        const struct sbp_graph *graph = &b.model.graph;
+        double seconds = 0;
         b.parallel.owner = hand ? SBP_OWNER_HAND_OVER : SBP_OWNER_BROADCAST;
         bench_run(&b);
-        assert_int_equal(b.step.memory[0].weight_bytes, 2 * 64 * 16);
-        assert_int_equal(b.step.memory[0].moment_bytes, 2 * 4 * 64 * 16);
-        oracle_near("seconds", b.step.totals.communication_s,
-                    3 * ((hand ? 1 : 3) * 1e-5 + 64 * 64 * 2 * 1e-10));
+        for (int op = 0; op < graph->op_count; op++) {
+            const int64_t *size = graph->tensor[graph->op[op].weight[0]].shape.size;
+            seconds += 3 * ((hand ? 1 : 3) * 1e-5 +
+                            (double)(size[0] * size[1] * size[2] * size[3]) * 2 * 1e-10);
+        }
+        assert_int_equal(b.step.memory[0].weight_bytes, 2 * cases[i / 2].places);
+        assert_int_equal(b.step.memory[0].moment_bytes, 2 * 4 * cases[i / 2].places);
+        oracle_near("seconds", b.step.totals.communication_s, seconds);
         bench_close(&b);
     }
 }

@@ -3,9 +3,9 @@
 #include <math.h>
 #include <stddef.h>
 
-#define MOST_ERROR  1000.0 /* as of measured collectives */
-#define MOST_HOST_S 1.0    /* a second for one operator is a mistake in the unit */
-#define MOST_LOGIT_BYTES 64 /* eight copies in double precision */
+#define MOST_ERROR       1000.0 /* as of measured collectives */
+#define MOST_HOST_S      1.0    /* a second for one operator is a mistake in the unit */
+#define MOST_LOGIT_BYTES 64     /* eight copies in double precision */
 
 #define NAME(symbol, name) name,
 static const char *const hidings[] = {SBP_HIDING_MAP(NAME) "source", NULL};
@@ -57,9 +57,9 @@ enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
                                  struct sbp_runtime *runtime)
 {
     static const char *const KEYS[] = {
-        "name",     "reaches",  "unfused_attention", "hides",         "host_s", "launch_s",
-        "messages", "dispatch", "experts_wait_s",    "reserve_bytes", "logit_bytes", "error",  "source",
-        NULL};
+        "name",     "reaches",  "unfused_attention", "hides",         "host_s",      "launch_s",
+        "messages", "dispatch", "experts_wait_s",    "reserve_bytes", "logit_bytes", "error",
+        "source",   NULL};
     static const char *const MESSAGES[] = {"overlap", "block", NULL};
     static const char *const DISPATCHES[] = {"copies", "once", NULL};
     struct sbp_json name;

@@ -97,7 +97,7 @@ struct sbp_precision {
      * master's type and descaled: 4 and 4 of Myelin's 20 bytes a parameter (section V.B).
      * Gradients that are summed in the master's type are not converted. */
     bool has_master, converts_gradient;
-    bool has_sum; /* gradients are summed in a buffer of its own, of type `accumulate` */
+    bool has_sum;        /* gradients are summed in a buffer of its own, of type `accumulate` */
     int64_t logit_bytes; /* of each logit, which the trainer of a cluster holds at its loss besides
                             the logit and its gradient (cluster/runtime.h); 0: no trainer */
 };

@@ -9,7 +9,8 @@
 
 struct sbp_run_price {
     double step_s;
-    double memory_bytes, settled_bytes; /* as the columns, with the cluster's and the run's reserve */
+    double memory_bytes,
+        settled_bytes; /* as the columns, with the cluster's and the run's reserve */
     /* Seconds at the peak rate of what published utilisations count: products, all scores of
      * attention, and a third on top where all is recomputed. Constant utilisation predicts a
      * multiple of it. */

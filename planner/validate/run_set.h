@@ -53,7 +53,7 @@ struct sbp_run {
                          head */
     double step_s;    /* measured; 0: it was not */
     double memory_bytes, settled_bytes; /* the same */
-    double reserve_bytes; /* that measured memory holds beside the set's reserve */
+    double reserve_bytes;               /* that measured memory holds beside the set's reserve */
     int group; /* runs of equal model, batch and devices share a number, from 0 */
 };
 

@@ -38,7 +38,7 @@ static void test_reads_every_key(void **state)
                           "\"activations\": 0.125, \"context\": 1, \"experts\": 0.75}, "
                           "\"host_s\": 1e-5, \"launch_s\": 2e-6, \"messages\": \"block\", "
                           "\"dispatch\": \"once\", \"experts_wait_s\": 3e-4, "
-                          "\"reserve_bytes\": 20, "
+                          "\"reserve_bytes\": 20, \"logit_bytes\": 2, "
                           "\"source\": 1}"),
                   &cluster, &diag),
         SBP_OK);
@@ -52,6 +52,7 @@ static void test_reads_every_key(void **state)
     assert_true(runtime->host_s == 1e-5 && runtime->sends_block && runtime->dispatches_once);
     assert_true(runtime->experts_wait_s == 3e-4);
     assert_true(runtime->launch_s == 2e-6 && cluster.kernel_launch_s == 2e-6);
+    assert_int_equal(runtime->logit_bytes, 2);
     assert_int_equal(cluster.reserve_bytes, 30); /* the device's and the trainer's */
     assert_true(cluster.gradient_overlap == 0.5);
 }

@@ -94,7 +94,7 @@ static void say_set(struct paper *paper, const char *name, const struct sbp_vali
     say_percent(paper, v->time.regret, " | ");
     say_percent(paper, v->time.worst_regret, " | ");
     say_percent(paper, v->memory.error, " | ");
-    say_percent(paper, v->settled.error, " | ");
+    say_percent(paper, v->settled.median_error, " | ");
     paper_say(paper, "%s |\n", v->holds ? "yes" : "no");
 }
 

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#define SBP_MAX_AXES 32 /* a mesh of 2^32 devices; one bit each in a mask */
+#define SBP_MAX_AXES 32 /* prime factors of a mesh's devices; one bit each in a mask */
 #define SBP_MAX_DIMS 4  /* of a tensor */
 
 /* One dimension of one tensor on one rank. */

@@ -5,9 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_DEVICES (INT64_C(1) << 40)
-#define MOST_COUNT   (INT64_C(1) << 53) /* whole numbers that a JSON number holds exactly */
-#define MOST_RATE    1e30
+#define MOST_COUNT (INT64_C(1) << 53) /* whole numbers that a JSON number holds exactly */
+#define MOST_RATE  1e30
 
 static const struct {
     const char *name;
@@ -41,7 +40,7 @@ static enum sbp_status read_level(const struct sbp_json *at, struct sbp_level *l
     SBP_TRY(sbp_json_member(at, "name", &member));
     SBP_TRY(sbp_json_name(&member, level->name, (int)sizeof level->name));
     SBP_TRY(sbp_json_member(at, "size", &member));
-    SBP_TRY(sbp_json_int64(&member, 1, MOST_DEVICES, &level->size));
+    SBP_TRY(sbp_json_int64(&member, 1, SBP_CLUSTER_MOST_DEVICES, &level->size));
     SBP_TRY(sbp_json_member(at, "alpha_s", &member));
     SBP_TRY(sbp_json_double(&member, 0, 1e6, &level->alpha_s));
     SBP_TRY(sbp_json_member(at, "beta_s_per_byte", &member));
@@ -83,7 +82,7 @@ static enum sbp_status read_levels(const struct sbp_json *at, struct sbp_cluster
             SBP_TRY(sbp_json_member(&level, "curves", &curves));
             SBP_TRY(sbp_curves_read(&curves, i, &cluster->curves));
         }
-        if (cluster->level[i].size > MOST_DEVICES / devices)
+        if (cluster->level[i].size > SBP_CLUSTER_MOST_DEVICES / devices)
             return sbp_json_refuse(&levels, "more than 2^40 devices in all");
         devices *= cluster->level[i].size;
     }

@@ -33,6 +33,8 @@ struct sbp_level {
 /* How a group that spans levels communicates (costmodel/cluster/collective.h). */
 enum sbp_collective_model { SBP_MODEL_RING, SBP_MODEL_HIERARCHICAL };
 
+#define SBP_CLUSTER_MOST_DEVICES (INT64_C(1) << 40)
+
 struct sbp_cluster {
     char name[64];
     int level_count;
@@ -61,8 +63,8 @@ struct sbp_cluster {
  * ...}. Curves: costmodel/cluster/curve.h; network: costmodel/cluster/network.h; runtime:
  * costmodel/cluster/runtime.h, whose gradients stand for gradient_overlap and whose reserve is
  * added to the device's. "measured" and "source" are carried along, not interpreted. Devices in
- * all: 1 .. 2^40. The tables of device rates live in the arena, for as long as the cluster or a
- * copy of it is used. E_INPUT, E_MEMORY. */
+ * all: 1 .. 2^40, of at most SBP_MAX_AXES prime factors. The tables of device rates live in the
+ * arena, for as long as the cluster or a copy of it is used. E_INPUT, E_MEMORY. */
 enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_arena *arena,
                                  struct sbp_cluster *cluster) SBP_MUST_USE;
 

@@ -20,7 +20,7 @@ enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_stage_layo
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_rank_close(struct sbp_rank *rank);
 
-/* Turns to the chunk and the bucket of a task. */
+/* Turns to the chunk, the bucket and the frame of a task of the step that was begun. */
 void sbp_rank_turn_to(struct sbp_rank *rank, const struct sbp_task *task);
 /* An instruction of the chunk at hand, or the part of it that is of the bucket at hand. */
 enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *instr,

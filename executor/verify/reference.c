@@ -135,11 +135,8 @@ static enum sbp_status open_delayed(struct sbp_reference *reference, const struc
 {
     const struct sbp_graph *graph = &reference->graph;
     int64_t *elements = SBP_NEW(&reference->arena, int64_t, graph->tensor_count + 1);
-    int64_t *turns = SBP_NEW(&reference->arena, int64_t, 1);
-    if (elements == NULL || turns == NULL)
+    if (elements == NULL)
         return SBP_E_MEMORY;
-    *turns = 1; /* one at a time */
-    reference->layout.turns = reference->shadow_layout.turns = turns;
     for (int t = 0; t < graph->tensor_count; t++) {
         const int buffer = reference->program.weight_buffer[t];
         elements[t] = buffer < 0 ? 0 : reference->program.buffer[buffer].elements;

@@ -5,6 +5,7 @@
 #include "base/launcher.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "costmodel/cluster/cluster.h"
 #include "costmodel/cluster/preset.h"
 #include "planner/cli/foreign_words.h"
 #include "planner/cli/help_priv.h"
@@ -156,7 +157,7 @@ static const struct sbp_option options[] = {
     {"--tokens", "N", "also say what training on so many tokens takes; 300B, 3e11",
      FIELD(TOKENS, tokens), .least = 1},
     {"--devices", "N", "use so many of the cluster's devices, innermost first",
-     FIELD(WHOLE, devices), .least = 1, .most = (int64_t)1 << 31},
+     FIELD(WHOLE, devices), .least = 1, .most = SBP_CLUSTER_MOST_DEVICES},
     {"--set", "KEY=VALUE",
      "how a step is cut (below), boxing=full|paper|path, max_batch_split=N, devices=N, or a path "
      "into the model (layers=24) or the cluster (cluster.levels[0].size=4, "

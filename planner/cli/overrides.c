@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/text.h"
+#include "costmodel/cluster/cluster.h"
 #include "planner/cli/foreign_words.h"
 
 #define KEY_BYTES 160
@@ -131,7 +132,7 @@ static enum sbp_status set_search_key(const struct change *change, const struct 
     if (strcmp(change->key, "max_batch_split") == 0)
         return sbp_json_int64(&at, 1, INT64_C(1) << 31, &settings->max_batch_split);
     if (strcmp(change->key, "devices") == 0)
-        return sbp_json_int64(&at, 1, INT64_C(1) << 31, &settings->devices);
+        return sbp_json_int64(&at, 1, SBP_CLUSTER_MOST_DEVICES, &settings->devices);
     if (strcmp(change->key, "global_batch_tokens") == 0)
         return sbp_json_int64(&at, 1, INT64_C(1) << 53, &settings->global_batch_tokens);
     if (strcmp(change->key, "micro_batch_per_replica") == 0)

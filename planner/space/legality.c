@@ -181,8 +181,8 @@ bool sbp_space_divides(const struct sbp_space *space, int variable,
     return true;
 }
 
-/* A rule that lets all axes split its class is never broken: more axes never mend what does not
- * divide. */
+/* If all axes together divide a class within its limits, so does any part of them: such a rule
+ * needs no check. */
 enum sbp_status sbp_space_find_binding(struct sbp_space_maker *maker)
 {
     struct sbp_space *const space = maker->space;

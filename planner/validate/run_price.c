@@ -72,13 +72,16 @@ static void price_memory(const struct sbp_step *step, bool of_last_stage,
                  stage->master_bytes + stage->reserve_bytes);
 }
 
-static enum sbp_status price_plan(const struct sbp_run_set *set, struct sbp_plan *plan,
-                                  struct sbp_run_price *price, struct sbp_diag *diag)
+static enum sbp_status price_plan(const struct sbp_run_set *set, double reserve_bytes,
+                                  struct sbp_plan *plan, struct sbp_run_price *price,
+                                  struct sbp_diag *diag)
 {
     struct sbp_step step;
     SBP_TRY(sbp_cut_step(&plan->cut, &plan->strategy, true, &step, diag));
     price->step_s = step.totals.step_s;
     price_memory(&step, set->of_last_stage, price);
+    price->memory_bytes += reserve_bytes;
+    price->settled_bytes += reserve_bytes;
     sbp_step_free(&step);
     price->peak_s = peak_seconds(plan);
     return SBP_OK;
@@ -123,10 +126,8 @@ enum sbp_status sbp_run_price(const struct sbp_run_set *set, int run, const atom
 {
     struct sbp_plan plan;
     SBP_TRY(make_plan(set, run, stop, &plan, why));
-    const enum sbp_status status = price_plan(set, &plan, price, why);
+    const enum sbp_status status = price_plan(set, set->run[run].reserve_bytes, &plan, price, why);
     sbp_plan_free(&plan);
-    price->memory_bytes += set->run[run].reserve_bytes;
-    price->settled_bytes += set->run[run].reserve_bytes;
     return status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED ? SBP_NO : status;
 }
 

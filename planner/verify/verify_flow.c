@@ -36,7 +36,8 @@ static unsigned sections_of(const struct sbp_flow *f, const struct sbp_instr *in
         break;
     }
     if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT)
-        return f->held[instr->tensor].level < 2 || f->c->micro_batches == 1 || instr->stages > 1
+        return f->held[instr->tensor].level < 2 || f->c->micro_batches == 1 || instr->stages > 1 ||
+                       instr->kind == SBP_INSTR_INNER /* chunks that tie the weight add up then */
                    ? AT(STEP)
                    : backward;
     return instr->op < 0                                   ? AT(STEP)

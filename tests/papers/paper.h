@@ -3,9 +3,10 @@
  *
  * One program per paper fills one `struct paper`. The program without arguments prints the file;
  * `-o FOLDER` writes it and its pictures there; `--check FOLDER` compares them with what lies
- * there: all but points of curves, which may be 0.3 pixels off, to the byte. It exits with 0 when all numbers are within their bounds and all files are the same, else
- * 1; 2 on bad usage. Numbers come from the project's functions; what a paper printed stands beside
- * them with the place where it did.
+ * there: all but points of curves, which may be 0.3 pixels off, to the byte. It exits with 0 when
+ * all numbers are within their bounds and all files are the same, else 1; 2 on bad usage. Numbers
+ * come from the project's functions; what a paper printed stands beside them with the place where
+ * it did.
  */
 #ifndef SBP_TESTS_PAPERS_PAPER_H
 #define SBP_TESTS_PAPERS_PAPER_H

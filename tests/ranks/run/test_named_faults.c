@@ -369,6 +369,12 @@ static void a_stale_version_is_found(void **state)
     check_versions(plan_cut_cyclic);
 }
 
+static void a_stale_version_of_a_chunk_is_found(void **state)
+{
+    (void)state;
+    check_versions(plan_cut_on_device);
+}
+
 static void a_tied_gradient_left_out_is_found(void **state)
 {
     (void)state;
@@ -520,6 +526,16 @@ static void odd_layers_are_named(void **state)
                      2000, 72, 48);
 }
 
+/* All stages of a cyclic step on each device. */
+static void odd_layers_of_chunks_are_named(void **state)
+{
+    (void)state;
+    check_odd_layers(
+        (bool (*const[4])(struct plan *, struct sbp_random *)){
+            plan_cut_on_device, plan_cut_on_device, plan_cut_on_device, plan_cut_on_device},
+        2500, 24, 12);
+}
+
 /* ---- ranks that do not go on --------------------------------------------------------------- */
 
 static void check_stall(const struct plan *plan, const struct sbp_run_options *options)
@@ -577,10 +593,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(rows_of_another_micro_batch_are_found),
         cmocka_unit_test(a_stale_weight_is_found),
         cmocka_unit_test(a_stale_version_is_found),
+        cmocka_unit_test(a_stale_version_of_a_chunk_is_found),
         cmocka_unit_test(a_tied_gradient_left_out_is_found),
         cmocka_unit_test(padding_of_shards_leaks_nowhere),
         cmocka_unit_test(large_numbers_in_shards_are_found),
         cmocka_unit_test(odd_layers_are_named),
+        cmocka_unit_test(odd_layers_of_chunks_are_named),
         cmocka_unit_test(stalled_ranks_are_named),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);

@@ -55,7 +55,7 @@ struct sbp_runtime {
                      predictions p; 0: not known */
     int64_t reserve_bytes; /* of a device that the trainer holds; default 0 */
     int64_t logit_bytes;   /* of each logit that its loss holds besides the logit and its gradient,
-                              where the model gives no `loss` type of its own; default 0 */
+                              where the model's `loss` has the activations' type; default 0 */
 };
 
 /* Reads {"name", "hides"?: {"gradients"?, "weights"?, "activations"?, "context"?, "experts"?:

@@ -75,6 +75,9 @@ double sbp_op_model_flops(const struct sbp_graph *graph);
 /* Whether backward computes gradients of the inputs. It does not where the inputs are free, unless
  * the weights' gradients come with them (norms) or the operator is the loss. */
 bool sbp_op_forms_input_gradient(const struct sbp_graph *graph, int op);
+/* Whether two operators do the same work in every pass: repeats of a site do, except that the first
+ * may form no gradient of the model's input. */
+bool sbp_op_works_alike(const struct sbp_graph *graph, int op, int other);
 /* Whether backward has one phase for gradients of inputs and one for those of weights, as products
  * with weights do. */
 bool sbp_op_has_weight_phase(const struct sbp_graph *graph, int op);

@@ -348,6 +348,12 @@ bool sbp_op_forms_input_gradient(const struct sbp_graph *graph, int op)
            node->kind == SBP_OP_CROSS_ENTROPY;
 }
 
+bool sbp_op_works_alike(const struct sbp_graph *graph, int op, int other)
+{
+    return graph->op[op].site == graph->op[other].site &&
+           sbp_op_forms_input_gradient(graph, op) == sbp_op_forms_input_gradient(graph, other);
+}
+
 bool sbp_op_has_weight_phase(const struct sbp_graph *graph, int op)
 {
     switch (graph->op[op].kind) {

@@ -55,8 +55,7 @@ static void plan_weight(struct sbp_compiler *c, int op, int index)
 struct round {
     sbp_axes axes;
     int leader;
-    bool has_first; /* a weight of the first member */
-    int64_t others; /* members behind the first that have one */
+    int64_t others; /* members behind the first, which all rounds begin with, that have one */
 };
 
 /* Weights to be dealt out, and the rounds so far. */
@@ -75,16 +74,12 @@ static bool is_first_members(const struct sbp_scope *scope, int tensor)
            (scope->copies != NULL && scope->copies[tensor] > 1);
 }
 
-/* Finds the member of a round that takes the weight; -1: none. */
+/* Finds the member of a begun round that takes the weight; -1: none. */
 static int64_t seat(struct round *round, const struct sbp_weight_plan *plan, bool takes_first)
 {
-    if (round->axes != plan->shared)
-        return -1;
-    if (!round->has_first) {
-        round->has_first = true;
-        return 0;
-    }
-    return takes_first || round->others + 1 == plan->members ? -1 : ++round->others;
+    const bool fits =
+        round->axes == plan->shared && !takes_first && round->others + 1 < plan->members;
+    return fits ? ++round->others : -1;
 }
 
 static void deal_weight(struct dealer *dealer, int tensor)
@@ -94,9 +89,10 @@ static void deal_weight(struct dealer *dealer, int tensor)
     struct sbp_weight_shard *shard = &c->program->shard[tensor];
     const bool takes_first = is_first_members(&c->program->scope, tensor);
     for (int r = 0; shard->owner < 0; r++) {
-        if (r == dealer->rounds)
-            dealer->round[dealer->rounds++] = (struct round){plan->shared, tensor, false, 0};
-        shard->owner = seat(&dealer->round[r], plan, takes_first);
+        const bool begins = r == dealer->rounds;
+        if (begins)
+            dealer->round[dealer->rounds++] = (struct round){plan->shared, tensor, 0};
+        shard->owner = begins ? 0 : seat(&dealer->round[r], plan, takes_first);
         shard->leader = dealer->round[r].leader;
     }
 }

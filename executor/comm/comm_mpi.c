@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "executor/comm/comm.h"
 #include "executor/comm/comm_backend.h"
+#include "executor/comm/comm_mpi_priv.h"
 
 /* Elements of one MPI call, all blocks together: 1 GiB of double, far from where ints of bytes
  * overflow inside a library. A test build sets it small. */
@@ -50,20 +51,6 @@ struct sbp_comm {
     MPI_Op half[SBP_REALS][2]; /* of types of 16 bits, by sbp_comm_reduction */
     struct sbp_diag diag;
 };
-
-/* The one place where an MPI code becomes a status. */
-static enum sbp_status check_mpi(struct sbp_diag *diag, const char *call, int code)
-{
-    char text[MPI_MAX_ERROR_STRING] = "unknown error";
-    int length = 0;
-    if (code == MPI_SUCCESS)
-        return SBP_OK;
-    if (MPI_Error_string(code, text, &length) != MPI_SUCCESS)
-        (void)snprintf(text, sizeof text, "error %d", code);
-    return sbp_fail(diag, SBP_E_BACKEND, "%s: %s", call, text);
-}
-
-#define MPI_TRY(diag, function, ...) SBP_TRY(check_mpi((diag), #function, function(__VA_ARGS__)))
 
 static MPI_Datatype type_of(enum sbp_real real)
 {
@@ -105,7 +92,7 @@ static enum sbp_status open_half_ops(struct sbp_comm *comm)
         MPI_Op *const op = &comm->half[i / 2][i % 2];
         *op = MPI_OP_NULL;
         if (functions[i / 2][i % 2] != NULL)
-            MPI_TRY(&comm->diag, MPI_Op_create, functions[i / 2][i % 2], 1, op);
+            SBP_MPI_TRY(&comm->diag, MPI_Op_create, functions[i / 2][i % 2], 1, op);
     }
     return SBP_OK;
 }
@@ -148,8 +135,8 @@ static enum sbp_status mpi_all_reduce(struct sbp_comm *comm, int group, void *bu
     SBP_TRY(find_member(comm, "all-reduce", group, count, buffer, buffer, &member));
     const MPI_Op op = op_of(comm, real, reduction);
     for (int64_t first = 0; first < count; first += SBP_MPI_PIECE)
-        MPI_TRY(&comm->diag, MPI_Allreduce, MPI_IN_PLACE, sbp_comm_place(buffer, first, real),
-                (int)smaller(count - first, SBP_MPI_PIECE), type_of(real), op, member->comm);
+        SBP_MPI_TRY(&comm->diag, MPI_Allreduce, MPI_IN_PLACE, sbp_comm_place(buffer, first, real),
+                    (int)smaller(count - first, SBP_MPI_PIECE), type_of(real), op, member->comm);
     return SBP_OK;
 }
 
@@ -168,12 +155,12 @@ static enum sbp_status mpi_reduce(struct sbp_comm *comm, int group, int root, vo
     int own;
     SBP_TRY(find_member(comm, "reduce", group, count, buffer, buffer, &member));
     SBP_TRY(check_root(comm, "reduce", member, root));
-    MPI_TRY(&comm->diag, MPI_Comm_rank, member->comm, &own);
+    SBP_MPI_TRY(&comm->diag, MPI_Comm_rank, member->comm, &own);
     for (int64_t first = 0; first < count; first += SBP_MPI_PIECE) {
         void *const at = sbp_comm_place(buffer, first, real);
-        MPI_TRY(&comm->diag, MPI_Reduce, own == root ? MPI_IN_PLACE : at, own == root ? at : NULL,
-                (int)smaller(count - first, SBP_MPI_PIECE), type_of(real),
-                op_of(comm, real, SBP_SUM), root, member->comm);
+        SBP_MPI_TRY(&comm->diag, MPI_Reduce, own == root ? MPI_IN_PLACE : at,
+                    own == root ? at : NULL, (int)smaller(count - first, SBP_MPI_PIECE),
+                    type_of(real), op_of(comm, real, SBP_SUM), root, member->comm);
     }
     return SBP_OK;
 }
@@ -185,8 +172,8 @@ static enum sbp_status mpi_broadcast(struct sbp_comm *comm, int group, int root,
     SBP_TRY(find_member(comm, "broadcast", group, count, buffer, buffer, &member));
     SBP_TRY(check_root(comm, "broadcast", member, root));
     for (int64_t first = 0; first < count; first += SBP_MPI_PIECE)
-        MPI_TRY(&comm->diag, MPI_Bcast, sbp_comm_place(buffer, first, real),
-                (int)smaller(count - first, SBP_MPI_PIECE), type_of(real), root, member->comm);
+        SBP_MPI_TRY(&comm->diag, MPI_Bcast, sbp_comm_place(buffer, first, real),
+                    (int)smaller(count - first, SBP_MPI_PIECE), type_of(real), root, member->comm);
     return SBP_OK;
 }
 
@@ -196,14 +183,14 @@ static enum sbp_status strided_type(struct sbp_comm *comm, int64_t piece, int64_
                                     enum sbp_real real, MPI_Datatype *type)
 {
     MPI_Datatype row;
-    MPI_TRY(&comm->diag, MPI_Type_contiguous, (int)piece, type_of(real), &row);
-    enum sbp_status status = check_mpi(
+    SBP_MPI_TRY(&comm->diag, MPI_Type_contiguous, (int)piece, type_of(real), &row);
+    enum sbp_status status = sbp_mpi_check(
         &comm->diag, "MPI_Type_create_resized",
         MPI_Type_create_resized(row, 0, (MPI_Aint)(count * sbp_comm_real_bytes(real)), type));
-    const enum sbp_status freed = check_mpi(&comm->diag, "MPI_Type_free", MPI_Type_free(&row));
+    const enum sbp_status freed = sbp_mpi_check(&comm->diag, "MPI_Type_free", MPI_Type_free(&row));
     SBP_TRY(status);
-    status =
-        freed == SBP_OK ? check_mpi(&comm->diag, "MPI_Type_commit", MPI_Type_commit(type)) : freed;
+    status = freed == SBP_OK ? sbp_mpi_check(&comm->diag, "MPI_Type_commit", MPI_Type_commit(type))
+                             : freed;
     if (status != SBP_OK)
         (void)MPI_Type_free(type);
     return status;
@@ -226,8 +213,9 @@ static enum sbp_status gather_piece(struct sbp_comm *comm, const struct member *
     const void *from = send == MPI_IN_PLACE ? send : sbp_comm_place_const(send, first, real);
     const int code = MPI_Allgather(from, (int)piece, type_of(real),
                                    sbp_comm_place(receive, first, real), 1, strided, member->comm);
-    const enum sbp_status status = check_mpi(&comm->diag, "MPI_Allgather", code);
-    const enum sbp_status freed = check_mpi(&comm->diag, "MPI_Type_free", MPI_Type_free(&strided));
+    const enum sbp_status status = sbp_mpi_check(&comm->diag, "MPI_Allgather", code);
+    const enum sbp_status freed =
+        sbp_mpi_check(&comm->diag, "MPI_Type_free", MPI_Type_free(&strided));
     return status != SBP_OK ? status : freed;
 }
 
@@ -240,8 +228,8 @@ static enum sbp_status mpi_all_gather(struct sbp_comm *comm, int group, void *re
     if (lies_in(send, receive, member->size * count, real))
         send = MPI_IN_PLACE;
     if (count <= piece) {
-        MPI_TRY(&comm->diag, MPI_Allgather, send, (int)count, type_of(real), receive, (int)count,
-                type_of(real), member->comm);
+        SBP_MPI_TRY(&comm->diag, MPI_Allgather, send, (int)count, type_of(real), receive,
+                    (int)count, type_of(real), member->comm);
         return SBP_OK;
     }
     for (int64_t first = 0; first < count; first += piece)
@@ -258,8 +246,9 @@ static enum sbp_status exchange_piece(struct sbp_comm *comm, const struct member
     SBP_TRY(strided_type(comm, piece, count, real, &strided));
     const int code = MPI_Alltoall(sbp_comm_place_const(send, first, real), 1, strided,
                                   sbp_comm_place(receive, first, real), 1, strided, member->comm);
-    const enum sbp_status status = check_mpi(&comm->diag, "MPI_Alltoall", code);
-    const enum sbp_status freed = check_mpi(&comm->diag, "MPI_Type_free", MPI_Type_free(&strided));
+    const enum sbp_status status = sbp_mpi_check(&comm->diag, "MPI_Alltoall", code);
+    const enum sbp_status freed =
+        sbp_mpi_check(&comm->diag, "MPI_Type_free", MPI_Type_free(&strided));
     return status != SBP_OK ? status : freed;
 }
 
@@ -270,8 +259,8 @@ static enum sbp_status mpi_all_to_all(struct sbp_comm *comm, int group, void *re
     SBP_TRY(find_member(comm, "all-to-all", group, count, receive, send, &member));
     const int64_t piece = piece_of(member);
     if (count <= piece) {
-        MPI_TRY(&comm->diag, MPI_Alltoall, send, (int)count, type_of(real), receive, (int)count,
-                type_of(real), member->comm);
+        SBP_MPI_TRY(&comm->diag, MPI_Alltoall, send, (int)count, type_of(real), receive, (int)count,
+                    type_of(real), member->comm);
         return SBP_OK;
     }
     for (int64_t first = 0; first < count; first += piece)
@@ -303,9 +292,9 @@ static enum sbp_status reduce_piece(struct sbp_comm *comm, const struct member *
         memcpy(sbp_comm_place(comm->scratch, piece * m, real),
                sbp_comm_place_const(send, count * m + first, real),
                (size_t)(piece * sbp_comm_real_bytes(real)));
-    MPI_TRY(&comm->diag, MPI_Reduce_scatter_block, comm->scratch,
-            sbp_comm_place(receive, first, real), (int)piece, type_of(real),
-            op_of(comm, real, SBP_SUM), member->comm);
+    SBP_MPI_TRY(&comm->diag, MPI_Reduce_scatter_block, comm->scratch,
+                sbp_comm_place(receive, first, real), (int)piece, type_of(real),
+                op_of(comm, real, SBP_SUM), member->comm);
     return SBP_OK;
 }
 
@@ -318,8 +307,8 @@ static enum sbp_status mpi_reduce_scatter(struct sbp_comm *comm, int group, void
     /* A result that is to lie in what is sent needs the copy that pieces make: MPI_IN_PLACE puts it
      * at the front. */
     if (count <= piece && !lies_in(receive, send, member->size * count, real)) {
-        MPI_TRY(&comm->diag, MPI_Reduce_scatter_block, send, receive, (int)count, type_of(real),
-                op_of(comm, real, SBP_SUM), member->comm);
+        SBP_MPI_TRY(&comm->diag, MPI_Reduce_scatter_block, send, receive, (int)count, type_of(real),
+                    op_of(comm, real, SBP_SUM), member->comm);
         return SBP_OK;
     }
     for (int64_t first = 0; first < count; first += piece)
@@ -330,7 +319,7 @@ static enum sbp_status mpi_reduce_scatter(struct sbp_comm *comm, int group, void
 
 static enum sbp_status mpi_barrier(struct sbp_comm *comm)
 {
-    MPI_TRY(&comm->diag, MPI_Barrier, comm->world);
+    SBP_MPI_TRY(&comm->diag, MPI_Barrier, comm->world);
     return SBP_OK;
 }
 
@@ -344,9 +333,9 @@ static enum sbp_status finish_sends(struct sbp_comm *comm, bool all)
         struct sending *sending = comm->in_flight;
         int done = 1;
         if (all)
-            MPI_TRY(&comm->diag, MPI_Wait, &sending->request, MPI_STATUS_IGNORE);
+            SBP_MPI_TRY(&comm->diag, MPI_Wait, &sending->request, MPI_STATUS_IGNORE);
         else
-            MPI_TRY(&comm->diag, MPI_Test, &sending->request, &done, MPI_STATUS_IGNORE);
+            SBP_MPI_TRY(&comm->diag, MPI_Test, &sending->request, &done, MPI_STATUS_IGNORE);
         if (!done)
             break;
         comm->in_flight = sending->next;
@@ -372,7 +361,7 @@ static enum sbp_status send_piece(struct sbp_comm *comm, int peer, int tag, cons
         MPI_Isend(sending->data, bytes, MPI_BYTE, peer, tag, comm->world, &sending->request);
     if (code != MPI_SUCCESS) {
         free(sending);
-        return check_mpi(&comm->diag, "MPI_Isend", code);
+        return sbp_mpi_check(&comm->diag, "MPI_Isend", code);
     }
     *comm->in_flight_end = sending;
     comm->in_flight_end = &sending->next;
@@ -403,8 +392,8 @@ static enum sbp_status receive_piece(struct sbp_comm *comm, int peer, int tag, v
 {
     MPI_Status arrived;
     int got = 0;
-    MPI_TRY(&comm->diag, MPI_Recv, data, bytes, MPI_BYTE, peer, tag, comm->world, &arrived);
-    MPI_TRY(&comm->diag, MPI_Get_count, &arrived, MPI_BYTE, &got);
+    SBP_MPI_TRY(&comm->diag, MPI_Recv, data, bytes, MPI_BYTE, peer, tag, comm->world, &arrived);
+    SBP_MPI_TRY(&comm->diag, MPI_Get_count, &arrived, MPI_BYTE, &got);
     if (got != bytes)
         return sbp_fail(&comm->diag, SBP_E_BACKEND,
                         "rank %d expects %d bytes from rank %d, tag %d; it sent %d", comm->rank,
@@ -442,7 +431,7 @@ static enum sbp_status mpi_try_receive(struct sbp_comm *comm, int peer, int tag,
     *arrived = false;
     SBP_TRY(sbp_comm_check_message(comm->size, peer, tag, comm->largest_tag, buffer, bytes,
                                    &comm->diag));
-    MPI_TRY(&comm->diag, MPI_Iprobe, peer, tag, comm->world, &there, MPI_STATUS_IGNORE);
+    SBP_MPI_TRY(&comm->diag, MPI_Iprobe, peer, tag, comm->world, &there, MPI_STATUS_IGNORE);
     if (!there)
         return SBP_OK;
     SBP_TRY(mpi_receive(comm, peer, tag, buffer, bytes));
@@ -466,13 +455,14 @@ static enum sbp_status make_member(struct sbp_comm *comm, MPI_Group everybody, c
                                    int count, int key, MPI_Comm *made)
 {
     MPI_Group set;
-    MPI_TRY(&comm->diag, MPI_Group_incl, everybody, count, ranks, &set);
-    const enum sbp_status status = check_mpi(&comm->diag, "MPI_Comm_create_group",
-                                             MPI_Comm_create_group(comm->world, set, key, made));
-    const enum sbp_status freed = check_mpi(&comm->diag, "MPI_Group_free", MPI_Group_free(&set));
+    SBP_MPI_TRY(&comm->diag, MPI_Group_incl, everybody, count, ranks, &set);
+    const enum sbp_status status = sbp_mpi_check(
+        &comm->diag, "MPI_Comm_create_group", MPI_Comm_create_group(comm->world, set, key, made));
+    const enum sbp_status freed =
+        sbp_mpi_check(&comm->diag, "MPI_Group_free", MPI_Group_free(&set));
     SBP_TRY(status);
     SBP_TRY(freed);
-    MPI_TRY(&comm->diag, MPI_Comm_set_errhandler, *made, MPI_ERRORS_RETURN);
+    SBP_MPI_TRY(&comm->diag, MPI_Comm_set_errhandler, *made, MPI_ERRORS_RETURN);
     return SBP_OK;
 }
 
@@ -501,10 +491,10 @@ static enum sbp_status mpi_group(struct sbp_comm *comm, const int *ranks, int co
     comm->members = members;
     MPI_Group everybody;
     MPI_Comm made = MPI_COMM_NULL;
-    MPI_TRY(&comm->diag, MPI_Comm_group, comm->world, &everybody);
+    SBP_MPI_TRY(&comm->diag, MPI_Comm_group, comm->world, &everybody);
     const enum sbp_status status = make_member(comm, everybody, ranks, count, key, &made);
     const enum sbp_status freed =
-        check_mpi(&comm->diag, "MPI_Group_free", MPI_Group_free(&everybody));
+        sbp_mpi_check(&comm->diag, "MPI_Group_free", MPI_Group_free(&everybody));
     SBP_TRY(status);
     SBP_TRY(freed);
     *group = comm->members_count++;
@@ -512,7 +502,7 @@ static enum sbp_status mpi_group(struct sbp_comm *comm, const int *ranks, int co
     return SBP_OK;
 }
 
-/* Endpoint and run -------------------------------------------------------------------------- */
+/* Endpoint ---------------------------------------------------------------------------------- */
 
 static int mpi_rank(const struct sbp_comm *comm)
 {
@@ -543,15 +533,10 @@ static const char *mpi_reason(const struct sbp_comm *comm)
     return comm->diag.text;
 }
 
-/* "Open MPI v4.1.4, package: ..." as far as the first comma or line. */
 static void mpi_library(const struct sbp_comm *comm, char *text, int size)
 {
-    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-    int length = 0;
     (void)comm;
-    if (MPI_Get_library_version(version, &length) != MPI_SUCCESS)
-        version[0] = '\0';
-    (void)snprintf(text, (size_t)size, "%.*s", (int)strcspn(version, ",\n"), version);
+    sbp_mpi_library(text, size);
 }
 
 static const struct sbp_comm_ops mpi_ops;
@@ -585,69 +570,23 @@ static const struct sbp_comm_ops mpi_ops = {
     .library = mpi_library,
 };
 
-static enum sbp_status refuse_launcher(int64_t processes, struct sbp_diag *diag)
-{
-    return sbp_fail(diag, SBP_E_USAGE,
-                    "the launcher started %lld processes, which MPI does not connect: start them "
-                    "with srun --mpi=pmix (srun --mpi=list names the kinds there are), or the "
-                    "mpirun of this MPI library",
-                    (long long)processes);
-}
-
-/* Open MPI ends a process of srun that has no PMI to find the others by, inside of MPI_Init. Other
- * libraries find each other in ways of their own, or are alone, which shows later. */
-static enum sbp_status check_before_start(struct sbp_diag *diag)
-{
-    char text[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length = 0;
-    const int64_t processes = sbp_launcher_size();
-    if (processes <= 1 || sbp_launcher_connects())
-        return SBP_OK;
-    MPI_TRY(diag, MPI_Get_library_version, text, &length);
-    return strncmp(text, "Open MPI", strlen("Open MPI")) == 0 ? refuse_launcher(processes, diag)
-                                                              : SBP_OK;
-}
-
-/* Collectives block one thread while another one sends and receives (comm.h), so all threads may
- * call MPI at a time. A library without that still runs what one thread does alone. */
-static enum sbp_status start_mpi(bool *started, struct sbp_diag *diag)
-{
-    int initialised = 0;
-    int finalised = 0;
-    int provided = MPI_THREAD_SINGLE;
-    *started = false;
-    MPI_TRY(diag, MPI_Initialized, &initialised);
-    MPI_TRY(diag, MPI_Finalized, &finalised);
-    if (finalised)
-        return sbp_fail(diag, SBP_E_BACKEND, "mpi: already finalised, starts once a process");
-    if (initialised) {
-        MPI_TRY(diag, MPI_Query_thread, &provided);
-    } else {
-        SBP_TRY(check_before_start(diag));
-        MPI_TRY(diag, MPI_Init_thread, NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
-        *started = true;
-    }
-    if (provided < MPI_THREAD_FUNNELED)
-        return sbp_fail(diag, SBP_E_BACKEND, "mpi: has no support for threads (level %d of %d)",
-                        provided, MPI_THREAD_FUNNELED);
-    return SBP_OK;
-}
+/* A run ------------------------------------------------------------------------------------- */
 
 static enum sbp_status comm_init(struct sbp_comm *comm, struct sbp_diag *diag)
 {
     *comm = (struct sbp_comm){.world = MPI_COMM_NULL, .sends = PTHREAD_MUTEX_INITIALIZER};
     comm->in_flight_end = &comm->in_flight;
     /* Duplicates inherit it, and calls on groups raise their errors here. */
-    MPI_TRY(diag, MPI_Comm_set_errhandler, MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_TRY(diag, MPI_Comm_dup, MPI_COMM_WORLD, &comm->world);
-    MPI_TRY(diag, MPI_Comm_rank, comm->world, &comm->rank);
-    MPI_TRY(diag, MPI_Comm_size, comm->world, &comm->size);
+    SBP_MPI_TRY(diag, MPI_Comm_set_errhandler, MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    SBP_MPI_TRY(diag, MPI_Comm_dup, MPI_COMM_WORLD, &comm->world);
+    SBP_MPI_TRY(diag, MPI_Comm_rank, comm->world, &comm->rank);
+    SBP_MPI_TRY(diag, MPI_Comm_size, comm->world, &comm->size);
     int *tag = NULL;
     int found = 0;
     int provided = MPI_THREAD_SINGLE;
-    MPI_TRY(diag, MPI_Query_thread, &provided);
+    SBP_MPI_TRY(diag, MPI_Query_thread, &provided);
     comm->shared = provided == MPI_THREAD_MULTIPLE;
-    MPI_TRY(diag, MPI_Comm_get_attr, comm->world, MPI_TAG_UB, &tag, &found);
+    SBP_MPI_TRY(diag, MPI_Comm_get_attr, comm->world, MPI_TAG_UB, &tag, &found);
     comm->largest_tag = found ? *tag : 32767; /* the least that the standard allows */
     return open_half_ops(comm);
 }
@@ -658,11 +597,11 @@ static enum sbp_status comm_free(struct sbp_comm *comm)
     enum sbp_status status = finish_sends(comm, true);
     for (int m = 0; m < comm->members_count; m++) {
         const int code = MPI_Comm_free(&comm->members[m].comm);
-        status = status != SBP_OK ? status : check_mpi(&comm->diag, "MPI_Comm_free", code);
+        status = status != SBP_OK ? status : sbp_mpi_check(&comm->diag, "MPI_Comm_free", code);
     }
     close_half_ops(comm);
     const int code = MPI_Comm_free(&comm->world);
-    status = status != SBP_OK ? status : check_mpi(&comm->diag, "MPI_Comm_free", code);
+    status = status != SBP_OK ? status : sbp_mpi_check(&comm->diag, "MPI_Comm_free", code);
     free(comm->members);
     free(comm->scratch);
     return status;
@@ -681,7 +620,7 @@ static const char *failure_text(const struct sbp_comm *comm, const struct sbp_di
 static enum sbp_status check_launcher(const struct sbp_comm *comm, struct sbp_diag *diag)
 {
     const int64_t processes = sbp_launcher_size();
-    return comm->size > 1 || processes <= 1 ? SBP_OK : refuse_launcher(processes, diag);
+    return comm->size > 1 || processes <= 1 ? SBP_OK : sbp_mpi_refuse_launcher(processes, diag);
 }
 
 /* Runs main and ends all ranks when it fails; comes back from that only if MPI_Abort does. */
@@ -708,12 +647,12 @@ static enum sbp_status run_rank(sbp_rank_main rank_main, void *argument, struct 
 enum sbp_status sbp_mpi_run(sbp_rank_main main, void *argument, struct sbp_diag *diag)
 {
     bool started;
-    enum sbp_status status = start_mpi(&started, diag);
+    enum sbp_status status = sbp_mpi_start(&started, diag);
     if (status == SBP_OK)
         status = run_rank(main, argument, diag);
     if (started && status != SBP_OK)
         (void)MPI_Finalize();
     else if (started)
-        status = check_mpi(diag, "MPI_Finalize", MPI_Finalize());
+        status = sbp_mpi_check(diag, "MPI_Finalize", MPI_Finalize());
     return status;
 }

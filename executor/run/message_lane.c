@@ -29,7 +29,10 @@ static const struct sbp_instr *instr_of(const struct plan *plan, int stage, int6
     return sbp_task_instr(plan->step, stage, &plan->tasks[stage].task[task]);
 }
 
-/* Whether actors take it. */
+/* Whether actors take it, whose orders are checked. An act belongs to a step, and without a flush a
+ * message passes from one step to the next. There nobody waits to send, so that stages could wait
+ * for each other by their lists alone: playing these for the prediction, before a run, finds that
+ * (costmodel/program/task_play.h). */
 static bool is_message(const struct plan *plan, const struct sbp_instr *instr)
 {
     return (instr->kind == SBP_INSTR_SEND || instr->kind == SBP_INSTR_RECEIVE) &&

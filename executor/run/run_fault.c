@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 static const double SCALE = 1.0 + 1.0 / 64;
-static const double LARGE = 1e12; /* its square is a number in either precision */
+static const double LARGE = 49152; /* a number in all types, and its square where sums are formed */
 
 static enum sbp_status begin_first_rows(struct sbp_rank *rank, struct sbp_diag *diag)
 {
@@ -117,29 +117,35 @@ static enum sbp_status bring_back(struct sbp_run_fault *memory, struct sbp_rank 
     return SBP_OK;
 }
 
-static enum sbp_status set_large(struct sbp_rank *rank, int tensor, int buffer)
+/* Large numbers of a buffer's own type, from an element of a shard on. */
+static void set_large(struct sbp_rank *rank, int tensor, int buffer, int64_t first)
 {
-    const struct sbp_stretch stretch = sbp_rank_stretch(rank->program, tensor, rank->rank);
-    const int64_t bytes = rank->kernels->real_bytes;
     unsigned char *const shard = sbp_rank_shard(rank, tensor, buffer);
+    if (shard == NULL)
+        return;
+    const int64_t bytes = sbp_rank_element_bytes(rank, buffer);
+    const struct sbp_kernels *kernels =
+        bytes == rank->wide->real_bytes ? rank->wide : rank->kernels;
     const float single = (float)LARGE;
-    const void *large = bytes == sizeof single ? (const void *)&single : (const void *)&LARGE;
-    for (int64_t i = stretch.count; shard != NULL && i < rank->program->shard[tensor].elements; i++)
-        SBP_TRY(rank->device->memory->from_host(shard + i * bytes, large, bytes));
-    return SBP_OK;
+    const void *wide =
+        rank->wide->real_bytes == sizeof single ? (const void *)&single : (const void *)&LARGE;
+    for (int64_t i = first; i < rank->program->shard[tensor].elements; i++)
+        kernels->from_wide(shard + i * bytes, wide, 1);
 }
 
-static enum sbp_status fill_padding(struct sbp_rank *rank, int tensor, struct sbp_diag *diag)
+/* Behind the end of a shard and of its states, or in the last element of each before it. In half
+ * precision after a step that did not overflow: one that does must change no state. */
+static void set_all_large(struct sbp_rank *rank, int tensor, bool behind)
 {
     const struct sbp_program *program = rank->program;
     const int states[] = {program->weight_buffer[tensor], program->gradient_buffer[tensor],
-                          program->first_moment[tensor], program->second_moment[tensor]};
-    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
-        const enum sbp_status status = set_large(rank, tensor, states[i]);
-        if (status != SBP_OK)
-            return sbp_fail(diag, status, "copying to device %s", rank->device->name);
-    }
-    return SBP_OK;
+                          program->first_moment[tensor], program->second_moment[tensor],
+                          program->master[tensor]};
+    const int64_t count = sbp_rank_stretch(program, tensor, rank->rank).count;
+    if ((!behind && count == 0) || (rank->scaler.is_on && rank->scaler.good_steps == 0))
+        return;
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
+        set_large(rank, tensor, states[i], behind ? count : count - 1);
 }
 
 enum sbp_status sbp_run_fault_after(struct sbp_run_fault *memory, enum sbp_fault fault,
@@ -155,7 +161,9 @@ enum sbp_status sbp_run_fault_after(struct sbp_run_fault *memory, enum sbp_fault
         spoil_element(rank, instr);
     if (fault == SBP_FAULT_STALE)
         return bring_back(memory, rank, instr, diag);
-    return fault == SBP_FAULT_PADDING ? fill_padding(rank, instr->tensor, diag) : SBP_OK;
+    if (fault == SBP_FAULT_PADDING || fault == SBP_FAULT_LARGE)
+        set_all_large(rank, instr->tensor, fault == SBP_FAULT_PADDING);
+    return SBP_OK;
 }
 
 void sbp_run_fault_free(struct sbp_run_fault *memory, const struct sbp_rank *rank)

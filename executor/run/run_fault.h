@@ -15,6 +15,7 @@ enum sbp_fault {
     SBP_FAULT_STALE,     /* others' shards of a weight are gathered, or a weight is updated, as the
                             first step had them */
     SBP_FAULT_PADDING,   /* behind the end of a shard, and of its states, stand large numbers */
+    SBP_FAULT_LARGE,     /* the same numbers, and one in the last element that counts */
     SBP_FAULT_ODD,       /* the first element of an instruction's result is NaN on one rank */
     SBP_FAULT_STALL,     /* that rank never comes back from it */
     SBP_FAULT_INFINITY,  /* an element of a result, in 16 bits, is infinite on one rank in step 2 */

@@ -11,6 +11,22 @@ int64_t sbp_run_arena_bytes(const struct sbp_step *step, int stage)
     return step->memory[stage].device_bytes - step->memory[stage].reserve_bytes;
 }
 
+/* Without a flush the backend has the copies of what a stage has sent: of the micro-batches that it
+ * has in flight at the most, of which each needs an answer. */
+static double sent_bytes(const struct sbp_step *step, int stage)
+{
+    const struct sbp_program *program = sbp_step_program(step, stage);
+    double bytes = 0;
+    if (!sbp_timeline_delays_gradients(step->parallel.schedule))
+        return 0;
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        if (instr->kind == SBP_INSTR_SEND && instr->box.kind != SBP_LOCAL)
+            bytes += (double)sbp_program_buffer_bytes(program, instr->buffer[SBP_AT_IN]);
+    }
+    return bytes * step->memory[stage].in_flight;
+}
+
 struct sbp_run_need sbp_run_need_of(const struct sbp_step *step,
                                     const struct sbp_message_plan *messages, int64_t rank,
                                     const struct sbp_verify_need *verify)
@@ -19,7 +35,8 @@ struct sbp_run_need sbp_run_need_of(const struct sbp_step *step,
     const double check = verify->rank_bytes + (rank == 0 ? verify->reference_bytes : 0);
     const double states = (double)step->memory[stage].host_bytes;
     /* What is sent is copied once more, until it has left. */
-    const double slots = 2 * sbp_actor_graph_bytes(&messages->graph, (int)rank);
+    const double slots =
+        2 * sbp_actor_graph_bytes(&messages->graph, (int)rank) + sent_bytes(step, stage);
     const double arena = (double)sbp_run_arena_bytes(step, stage);
     return (struct sbp_run_need){arena + states + slots + check, check};
 }

@@ -39,13 +39,33 @@ static enum sbp_status put_whole(struct sbp_settings *settings, const char *opti
     return put(settings, option, key, cJSON_CreateNumber((double)value), diag);
 }
 
-/* Several chunks are an interleaved schedule; --set may say so, too. */
+/* The schedule that --set gives, if it is one without a flush; else NULL. */
+static const char *given_cyclic(const struct sbp_settings *settings)
+{
+    const char *given =
+        cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(settings->parallel, "schedule"));
+    for (int schedule = 0; given != NULL && schedule < SBP_SCHEDULES; schedule++)
+        if (sbp_timeline_delays_gradients((enum sbp_schedule)schedule) &&
+            strcmp(given, sbp_timeline_schedule_name((enum sbp_schedule)schedule)) == 0)
+            return given;
+    return NULL;
+}
+
+/* Several chunks are an interleaved schedule, unless --set says another; all stages of a cyclic one
+ * are chunks of one stage. */
 static enum sbp_status put_chunks(struct sbp_settings *settings, int64_t chunks,
                                   struct sbp_diag *diag)
 {
     const char *interleaved = sbp_timeline_schedule_name(SBP_INTERLEAVED);
+    const struct cJSON *pipeline = cJSON_GetObjectItemCaseSensitive(settings->parallel, "pipeline");
+    const char *cyclic = given_cyclic(settings);
     if (chunks < 2)
         return SBP_OK;
+    if (cyclic != NULL && cJSON_IsNumber(pipeline) && pipeline->valuedouble > 1)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "--vpp: under schedule %s stages are a pipeline of one piece each, or "
+                        "pieces on the same devices: legal are --vpp 1, --pp 1, or schedule %s",
+                        cyclic, interleaved);
     SBP_TRY(put_whole(settings, "--vpp", "chunks", chunks, diag));
     if (cJSON_GetObjectItemCaseSensitive(settings->parallel, "schedule") != NULL)
         return SBP_OK;

@@ -171,18 +171,21 @@ static bool gives(const struct sbp_settings *settings, const char *key)
 }
 
 /* Completes an interleaved schedule, which needs several stages and a multiple of as many
- * micro-batches: keys that are not given get the least legal value, where a search begins. */
-static void complete_interleaved(const struct sbp_settings *settings, const struct sbp_graph *graph,
-                                 struct sbp_parallel *parallel)
+ * micro-batches, and one without a flush, which needs a micro-batch a piece: keys that are not
+ * given get the least legal value, where a search begins. */
+static void complete_schedule(const struct sbp_settings *settings, const struct sbp_graph *graph,
+                              struct sbp_parallel *parallel)
 {
-    if (parallel->schedule != SBP_INTERLEAVED)
+    const bool interleaved = parallel->schedule == SBP_INTERLEAVED;
+    if (!interleaved && !sbp_timeline_delays_gradients(parallel->schedule))
         return;
-    if (!gives(settings, "pipeline"))
+    if (interleaved && !gives(settings, "pipeline"))
         parallel->pipeline = 2;
-    if (!gives(settings, "chunks"))
+    if (interleaved && !gives(settings, "chunks"))
         parallel->chunks = 2;
-    if (!gives(settings, "micro_batch") && graph->global_batch % parallel->pipeline == 0)
-        parallel->micro_batch = graph->global_batch / parallel->pipeline;
+    const int64_t count = parallel->pipeline * (interleaved ? 1 : parallel->chunks);
+    if (!gives(settings, "micro_batch") && graph->global_batch % count == 0)
+        parallel->micro_batch = graph->global_batch / count;
 }
 
 enum sbp_status sbp_inputs_refuse(const char *file, enum sbp_status status,
@@ -234,7 +237,7 @@ enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, enum sbp_
     /* Blocks of each stage say how many stages there are. */
     if (parallel.stage_blocks_count > 0 && !gives(settings, "pipeline"))
         parallel.pipeline = parallel.stage_blocks_count / parallel.chunks;
-    complete_interleaved(settings, &plan->cut.graph, &parallel);
+    complete_schedule(settings, &plan->cut.graph, &parallel);
     if (status == SBP_OK) {
         struct sbp_diag why = {{0}};
         status = sbp_plan_cut(plan, &parallel, &why);

@@ -164,19 +164,17 @@ static enum sbp_status complete_data(struct sbp_degrees *d, const struct sbp_clu
                                   (long long)d->context, (long long)devices, cluster->name);
     const int64_t left = devices / parts;
     if (d->data > 0 && d->data != left)
-        return SBP_DEGREES_REFUSE(diag,
-                                  "dp: tp %lld x pp %lld x cp %lld leave %lld of the %lld devices "
-                                  "of cluster %s, dp %lld is legal with --devices %.0f",
-                                  (long long)d->tensor, (long long)d->pipeline,
-                                  (long long)d->context, (long long)left, (long long)devices,
-                                  cluster->name, (long long)d->data,
-                                  (double)d->data * (double)parts);
+        return SBP_DEGREES_REFUSE(
+            diag,
+            "dp: tp %lld x pp %lld x cp %lld leave %lld of the %lld devices "
+            "of cluster %s, dp %lld is legal with --devices %.0f",
+            (long long)d->tensor, (long long)d->pipeline, (long long)d->context, (long long)left,
+            (long long)devices, cluster->name, (long long)d->data, (double)d->data * (double)parts);
     d->data = left;
     return SBP_OK;
 }
 
-/* The batch is whole micro-batches of all replicas; of them an interleaved schedule works on a
- * multiple of the stages. */
+/* The batch is whole micro-batches of all replicas. */
 static enum sbp_status check_batch(const struct sbp_degrees *d, const struct sbp_graph *model,
                                    struct sbp_diag *diag)
 {
@@ -189,15 +187,6 @@ static enum sbp_status check_batch(const struct sbp_degrees *d, const struct sbp
                                   "divide the global batch of %lld",
                                   (long long)d->micro_batch, (long long)d->data,
                                   (long long)model->global_batch);
-    const int64_t batches = model->global_batch / together;
-    if (d->chunks > 1 && d->pipeline < 2)
-        return SBP_DEGREES_REFUSE(diag, "vpp: %lld chunks take turns with pp 2 and more",
-                                  (long long)d->chunks);
-    if (d->chunks > 1 && batches % d->pipeline != 0)
-        return SBP_DEGREES_REFUSE(diag,
-                                  "vpp: interleaved stages work on %lld micro-batches, legal are "
-                                  "multiples of pp %lld",
-                                  (long long)batches, (long long)d->pipeline);
     return SBP_OK;
 }
 
@@ -282,6 +271,31 @@ static enum sbp_status place(const struct sbp_degrees *d, const struct sbp_clust
 
 /* ---- the step ------------------------------------------------------------------------------- */
 
+/* The plan's schedule; chunks under the default one are interleaved. */
+static enum sbp_schedule schedule_of(const struct sbp_degrees *d, const struct sbp_plan *plan)
+{
+    const enum sbp_schedule given = plan->cut.parallel.schedule;
+    return d->chunks > 1 && given == SBP_ONE_F_ONE_B ? SBP_INTERLEAVED : given;
+}
+
+/* What chunks that take turns ask for; sbp_plan_cut refuses other schedules. */
+static enum sbp_status check_chunks(const struct sbp_degrees *d, const struct sbp_plan *plan,
+                                    struct sbp_diag *diag)
+{
+    if (schedule_of(d, plan) != SBP_INTERLEAVED)
+        return SBP_OK;
+    const int64_t batches = plan->workload.model.global_batch / (d->micro_batch * d->data);
+    if (d->pipeline < 2)
+        return SBP_DEGREES_REFUSE(diag, "vpp: %lld chunks take turns with pp 2 and more",
+                                  (long long)d->chunks);
+    if (batches % d->pipeline != 0)
+        return SBP_DEGREES_REFUSE(diag,
+                                  "vpp: interleaved stages work on %lld micro-batches, legal are "
+                                  "multiples of pp %lld",
+                                  (long long)batches, (long long)d->pipeline);
+    return SBP_OK;
+}
+
 /* Blocks are shared out evenly unless the plan says where stages begin. */
 static enum sbp_status check_blocks(const struct sbp_degrees *d, const struct sbp_plan *plan,
                                     struct sbp_arena *arena, struct sbp_diag *diag)
@@ -327,8 +341,7 @@ static struct sbp_parallel parallel_of(const struct sbp_degrees *d, const struct
     }
     parallel.pipeline = d->pipeline;
     parallel.chunks = d->chunks;
-    if (d->chunks > 1)
-        parallel.schedule = SBP_INTERLEAVED;
+    parallel.schedule = schedule_of(d, plan);
     parallel.micro_batch = d->micro_batch * d->data;
     parallel.zero = d->zero;
     parallel.gather_blocks |= d->zero == 3;
@@ -346,6 +359,7 @@ enum sbp_status sbp_degrees_apply(const struct sbp_degrees *asked, struct sbp_pl
     memset(made, 0, sizeof *made);
     const struct sbp_degrees d = over_plan(asked, plan);
     SBP_TRY(sbp_degrees_complete(&d, &plan->workload, &made->degrees, diag));
+    SBP_TRY(check_chunks(&made->degrees, plan, diag));
     SBP_TRY(check_blocks(&made->degrees, plan, arena, diag));
     const struct sbp_parallel parallel = parallel_of(&made->degrees, plan);
     SBP_TRY(sbp_plan_cut(plan, &parallel, diag));

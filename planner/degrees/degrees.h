@@ -16,7 +16,8 @@
 /* 0 stands for "not given", where no other word is said. */
 struct sbp_degrees {
     int64_t tensor, context;       /* ways; default 1 */
-    int64_t pipeline, chunks;      /* stages, pieces of each (interleaved from 2 on); default 1 */
+    int64_t pipeline, chunks;      /* stages, pieces of each; default 1. From 2 pieces on the
+                                      schedule is interleaved unless the plan has another one */
     int64_t data;                  /* replicas; default: what is left of the devices */
     int64_t expert, expert_tensor; /* ways that the experts of a layer lie apart, and that each of
                                       them is split; default 1 and `tensor` */

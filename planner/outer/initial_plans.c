@@ -124,8 +124,9 @@ static enum sbp_status sketch_all(struct sbp_branch_and_bound *e, bool batch_alo
         *next = (struct sketch){.node = i, .found_s = INFINITY};
         if (!costs_too_much(e, node))
             SBP_TRY(sketch_node(e, node, batch_alone, most_s, &next->found_s));
-        if (batch_alone && isinf(next->found_s) && leanest(e, i) != NULL)
-            SBP_TRY(sketch_node(e, leanest(e, i), true, most_s, &next->found_s));
+        const struct sbp_node *const lean = batch_alone ? leanest(e, i) : NULL;
+        if (isinf(next->found_s) && lean != NULL && !costs_too_much(e, lean))
+            SBP_TRY(sketch_node(e, lean, true, most_s, &next->found_s));
         best_s = goes_on ? best_s : INFINITY;
         worse = next->found_s > best_s ? worse + 1 : 0;
         best_s = fmin(best_s, next->found_s);

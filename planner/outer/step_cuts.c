@@ -186,10 +186,8 @@ static enum sbp_status measure_model(struct lister *l)
     for (int op = 0; op < graph->op_count; op++) {
         const int site = graph->op[op].site;
         const bool measured = graph->op[op].custom != NULL; /* may be faster than its flops say */
-        const bool is_like_site = site < op && sbp_op_forms_input_gradient(graph, site) ==
-                                                   sbp_op_forms_input_gradient(graph, op);
         l->attends |= sbp_pricing_is_attention(graph->op[op].kind);
-        if (is_like_site) {
+        if (site < op && sbp_op_works_alike(graph, op, site)) {
             l->forward[op] = l->forward[site];
             l->backward[op] = l->backward[site];
         } else if (!measured) {

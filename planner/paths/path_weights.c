@@ -81,9 +81,9 @@ static enum sbp_status count_launches(const struct sbp_cut *cut, const struct sb
                                    hosts.weight + path->weight[v] + path->weight_links[v]};
         for (int op = weights->first[v]; op < weights->first[v + 1]; op++) {
             const int site = graph->op[op].site;
-            const bool is_like_site = site < op && sbp_op_forms_input_gradient(graph, site) ==
-                                                       sbp_op_forms_input_gradient(graph, op);
-            launches[op] = is_like_site ? launches[site] : launches_of(&pricing, op);
+            launches[op] = site < op && sbp_op_works_alike(graph, op, site)
+                               ? launches[site]
+                               : launches_of(&pricing, op);
             weights->launch_s += host_s * times(&launches[op], &hosts);
             weights->host_s += host_s * times(&launches[op], &all);
         }

@@ -435,8 +435,7 @@ static enum sbp_status open_memo(const struct sbp_space *space, int op, struct s
 {
     const struct sbp_graph *graph = space->graph;
     const size_t entries = (size_t)1 << SBP_PRICING_ARITHMETIC_MEMO_BITS;
-    if (memo->of != NULL && graph->op[memo->op].site == graph->op[op].site &&
-        sbp_op_forms_input_gradient(graph, memo->op) == sbp_op_forms_input_gradient(graph, op))
+    if (memo->of != NULL && sbp_op_works_alike(graph, memo->op, op))
         return SBP_OK;
     if (memo->of == NULL)
         memo->of = SBP_TAKE(scratch, struct sbp_arithmetic, entries);

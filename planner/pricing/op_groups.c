@@ -93,15 +93,13 @@ static bool is_alike(const struct maker *m, const struct sbp_op_group *group,
                      const struct sbp_op_group *other)
 {
     const struct sbp_graph *graph = m->space->graph;
-    return graph->op[group->op].site == graph->op[other->op].site && group->boxed == other->boxed &&
+    return sbp_op_works_alike(graph, group->op, other->op) && group->boxed == other->boxed &&
            group->owned == other->owned && group->lent == other->lent &&
            group->used_again == other->used_again && group->sharers == other->sharers &&
            group->keeps_half == other->keeps_half && group->keeps_saved == other->keeps_saved &&
            group->keeps_block == other->keeps_block && group->keeps_copy == other->keeps_copy &&
            memcmp(group->holders, other->holders, sizeof group->holders) == 0 &&
-           memcmp(group->level, other->level, sizeof group->level) == 0 &&
-           sbp_op_forms_input_gradient(graph, group->op) ==
-               sbp_op_forms_input_gradient(graph, other->op);
+           memcmp(group->level, other->level, sizeof group->level) == 0;
 }
 
 static enum sbp_status find_group(struct maker *m, int op, struct sbp_op_group **found)

@@ -40,6 +40,8 @@ plan odd --set 'optimizer={"name":"sgd","learning_rate":1000000}' --set zero=0
 "$sbplan" price "$configs/models/gpt3-175b.json" "$configs/clusters/laptop-4.json" --tp 4 \
     --set cluster.device.memory_bytes=10T --set global_batch=4 --set sequence=64 -o large.json >/dev/null ||
     fail 'no plan large'
+# Two stages that are in two steps at a time.
+plan cyclic --set pipeline=2 --set micro_batch=4 --set schedule=cdp-v2 --set allow_delayed_gradients=true
 run="$sbplan run plan.json"
 long='--steps 1000000'
 
@@ -107,6 +109,8 @@ ending() { # OPTION...
     interrupt 130 INT '[1-9][0-9]* of 1000000 steps are finished' $run "$@" $long
     has_steps
     interrupt 130 INT '[1-9][0-9]* of 1000000 steps are finished' $run "$@" $long --json
+    has_steps
+    interrupt 130 INT '[1-9][0-9]* of 1000000 steps are finished' "$sbplan" run cyclic.json "$@" $long
     has_steps
     interrupt 143 TERM '[1-9][0-9]* of 1000000 steps are finished' $run "$@" $long
     interrupt 129 HUP '[1-9][0-9]* of 1000000 steps are finished' $run "$@" $long

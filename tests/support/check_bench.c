@@ -33,7 +33,8 @@
                                      "\"device\": {\"memory_bytes\": 1e12, \"flops\": {\"fp32\": " \
                                      "1e12, \"bf16\": 4e12},"                                      \
                                      "\"memory_bytes_per_s\": 1e11, \"kernel_launch_s\": 1e-7, "   \
-                                     "\"stream_efficiency\": 0.7, \"vector_operations_per_s\": 1e11,"         \
+                                     "\"stream_efficiency\": 0.7, \"vector_operations_per_s\": "   \
+                                     "1e11,"                                                       \
                                      "\"sustained\": 0.9, \"alignment\": {\"multiple\": 8, "       \
                                      "\"efficiency\": 0.8}, \"gemm_grids\":"                       \
                                      "[{\"m\": [4, 64], \"n\": [4, 64], \"k\": [8], "              \
@@ -183,6 +184,29 @@ enum sbp_status check(const struct bench *b, struct sbp_diag *diag)
 int bench_below(struct bench *b, int count)
 {
     return (int)sbp_random_below(&b->random, (uint64_t)count);
+}
+
+int bench_any_op(struct bench *b)
+{
+    int op;
+    do
+        op = bench_below(b, b->plan.cut.graph.op_count);
+    while (b->plan.cut.graph.op[op].entry->follows);
+    return op;
+}
+
+int bench_any_axis(struct bench *b)
+{
+    return bench_below(b, b->plan.cut.mesh.axis_count);
+}
+
+int bench_any_output(struct bench *b)
+{
+    int op;
+    do
+        op = bench_below(b, b->plan.cut.graph.op_count);
+    while (b->plan.cut.graph.op[op].output < 0);
+    return b->plan.cut.graph.op[op].output;
 }
 
 struct sbp_fix *bench_ask_for(struct bench *b, int op)

@@ -65,6 +65,10 @@ enum sbp_status check(const struct bench *b, struct sbp_diag *diag);
 
 /* A random number below the count, by the random numbers of corruptions. */
 int bench_below(struct bench *b, int count);
+/* A random operator with a choice, axis, and output of an operator. */
+int bench_any_op(struct bench *b);
+int bench_any_axis(struct bench *b);
+int bench_any_output(struct bench *b);
 /* Asks for one operator, and leaves all of it open. */
 struct sbp_fix *bench_ask_for(struct bench *b, int op);
 /* The operator's ZeRO level. */

@@ -206,7 +206,7 @@ void plan_draw_owner(struct plan *plan, struct sbp_random random)
         plan->parallel.owner = (enum sbp_owner)below(&random, SBP_OWNERS);
 }
 
-static bool has_stages(struct plan *plan)
+bool plan_place_stages(struct plan *plan)
 {
     struct sbp_cluster stage;
     struct sbp_diag diag = {0};
@@ -262,7 +262,7 @@ bool plan_cut_stages(struct plan *plan, struct sbp_random *random)
     if (plan->parallel.schedule == SBP_ONE_F_ONE_B)
         draw_driven(plan, *random);
     plan->parallel.keep_sent = below(random, 4) == 0;
-    return has_stages(plan);
+    return plan_place_stages(plan);
 }
 
 /* Draws the rule and micro-batches of a step without a flush, whose stages are placed. */
@@ -280,7 +280,7 @@ static bool cut_cyclic(struct plan *plan, struct sbp_random *random)
     parallel->micro_batch = plan->graph.global_batch / count;
     check(sbp_graph_set_micro_batch(&plan->graph, parallel->micro_batch, &diag), &diag,
           "micro-batch");
-    return has_stages(plan);
+    return plan_place_stages(plan);
 }
 
 bool plan_cut_cyclic(struct plan *plan, struct sbp_random *random)

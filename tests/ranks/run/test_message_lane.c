@@ -1,6 +1,7 @@
 /* The messages of random pipelines as actors: as many as the tasks have, with two slots a side;
  * orders that need more slots get them, and orders that wait for each other are refused. */
 #include "executor/run/message_lane.h"
+#include "executor/run/run_memory.h"
 #include "run_checks.h"
 
 enum { MOST_STAGES = 16 };
@@ -13,14 +14,15 @@ struct bench {
     struct sbp_message_plan messages;
 };
 
-static bool open_bench(struct bench *b, struct sbp_random *random, int kind)
+static bool open_bench(struct bench *b, struct sbp_random *random, int kind,
+                       bool (*cut)(struct plan *plan, struct sbp_random *random))
 {
     char model[MODEL_BYTES];
     struct sbp_diag diag = {0};
     *b = (struct bench){.arena = {0}};
     random_model(random, kind, model, MODEL_BYTES);
     plan_open(&b->plan, model, random_levels(random));
-    if (!plan_cut_stages(&b->plan, random)) {
+    if (!cut(&b->plan, random)) {
         plan_close(&b->plan);
         return false;
     }
@@ -90,7 +92,7 @@ static void all_messages_are_acts(void **state)
     while (checked < PLANS) {
         struct bench b;
         struct sbp_diag diag = {0};
-        if (!open_bench(&b, &random, checked % 3))
+        if (!open_bench(&b, &random, checked % 3, plan_cut_stages))
             continue;
         expect_ok(make(&b, &diag), &diag);
         assert_int_equal(b.messages.slots, slots_of(&b));
@@ -184,12 +186,60 @@ static void orders_that_wait_for_each_other_are_refused(void **state)
     sbp_arena_free(&s.arena);
 }
 
+/* What a stage sends of a micro-batch, in 4 bytes an element, for all that it has in flight. */
+static double sent_ahead(const struct bench *b, int stage)
+{
+    const struct sbp_tasks *tasks = &b->tasks[stage];
+    double bytes = 0;
+    for (int64_t i = 0; i < tasks->count; i++) {
+        const struct sbp_instr *instr = sbp_task_instr(&b->plan.step, stage, &tasks->task[i]);
+        if (instr->kind == SBP_INSTR_SEND && instr->box.kind != SBP_LOCAL)
+            bytes += 4.0 * (double)sbp_step_chunk(&b->plan.step, stage, tasks->task[i].chunk)
+                               ->buffer[instr->buffer[SBP_AT_IN]]
+                               .elements;
+    }
+    return bytes / (double)b->plan.step.micro_batches * b->plan.step.memory[stage].in_flight;
+}
+
+/* Without a flush there are no slots: copies of what is under way are needed beside the arena. */
+static void copies_of_messages_are_needed(void **state)
+{
+    enum { PLANS = 24 };
+    struct sbp_random random;
+    int plans = 0, sent = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 40);
+    for (int tries = 0; plans < PLANS && tries < 20 * MOST_TRIES; tries++) {
+        struct bench b;
+        struct sbp_diag diag = {0};
+        if (!open_bench(&b, &random, tries % 3,
+                        plans % 4 == 3 ? plan_cut_on_device : plan_cut_cyclic))
+            continue;
+        const struct sbp_step *step = &b.plan.step;
+        expect_ok(make(&b, &diag), &diag);
+        for (int stage = 0; stage < step->stages; stage++) {
+            const struct sbp_run_need need =
+                sbp_run_need_of(step, &b.messages, stage * step->mesh.devices,
+                                &(struct sbp_verify_need){.rank_bytes = 0});
+            const double ahead = sent_ahead(&b, stage);
+            assert_true(need.bytes == (double)sbp_run_arena_bytes(step, stage) + ahead);
+            sent += ahead > 0;
+        }
+        plans++;
+        close_bench(&b);
+    }
+    print_message("seed %llu: %d plans, %d stages that send\n", (unsigned long long)seed, plans,
+                  sent);
+    assert_true(plans == PLANS && sent >= PLANS / 2);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_messages_are_acts),
         cmocka_unit_test(orders_get_the_slots_they_need),
         cmocka_unit_test(orders_that_wait_for_each_other_are_refused),
+        cmocka_unit_test(copies_of_messages_are_needed),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

@@ -55,10 +55,11 @@ static void run_to_fault(const struct plan *plan, const struct sbp_run_options *
 struct named_fault {
     enum sbp_fault fault;
     bool (*is_place)(const struct plan *plan, int stage, int instr);
-    bool staged;
-    int step;         /* whose verification finds it */
-    const char *what; /* of the finding; NULL: any */
-    bool of_tensor;   /* the finding is of the instruction's tensor */
+    bool (*cut)(struct plan *plan, struct sbp_random *random); /* NULL: one stage with a flush */
+    enum sbp_real half;                                        /* of 16 bits; 0: in double */
+    int step;                                                  /* whose verification finds it */
+    const char *what;                                          /* of the finding; NULL: any */
+    bool of_tensor; /* the finding is of the instruction's tensor */
 };
 
 static const struct sbp_instr *instr_of(const struct plan *plan, int stage, int instr)
@@ -159,12 +160,13 @@ static bool updates_version(const struct plan *plan, int stage, int instr)
     return at->kind == SBP_INSTR_UPDATE && has_versions(plan, stage, at->tensor);
 }
 
-/* A random place of a random stage; -1: it has none. */
+/* A random place of a random stage, or of a chunk where one stage has all; -1: it has none. */
 static int find_place(const struct plan *plan, struct sbp_random *random,
                       const struct named_fault *fault, int *stage)
 {
+    const int pieces = plan->step.stages == 1 ? plan->step.pieces : plan->step.stages;
     int found = -1, seen = 0;
-    *stage = (int)sbp_random_below(random, (uint64_t)plan->step.stages);
+    *stage = (int)sbp_random_below(random, (uint64_t)pieces);
     for (int i = 0; i < plan->step.program[*stage].instr_count; i++)
         if (fault->is_place(plan, *stage, i) && sbp_random_below(random, (uint64_t)++seen) == 0)
             found = i;
@@ -196,15 +198,57 @@ static void check_named(const struct plan *plan, struct sbp_random *random, cons
     sbp_run_free(&result);
 }
 
-/* Whatever stands behind the end of a shard trains the same model, and makes the same norm. */
+static enum sbp_real real_of(const struct named_fault *fault)
+{
+    return fault->half == 0 ? SBP_F64 : fault->half;
+}
+
+/* Steps enough for some that do not overflow in half precision. */
+static struct sbp_run_options options_of_shards(const struct named_fault *fault,
+                                                struct sbp_random *random, int stage, int instr)
+{
+    struct sbp_run_options options = options_for(real_of(fault), random);
+    options.steps = fault->half == SBP_REAL_FP16 ? 12 : 3;
+    plant_fault(&options, fault->fault, stage, instr);
+    return options;
+}
+
+static int harmless; /* runs that finished */
+
+/* Whatever stands behind the end of a shard trains the same model, and makes the same norm. A step
+ * that is left out must change nothing at all, so that one behind good ones ends the run. */
 static void check_harmless(const struct plan *plan, struct sbp_random *random, const char *model,
                            const struct named_fault *fault, int stage, int instr)
 {
-    struct sbp_run_options options = options_for(SBP_F64, random);
-    double worst = 0;
-    options.steps = 3;
-    plant_fault(&options, fault->fault, stage, instr);
-    check_run(plan, &options, model, &worst);
+    const struct sbp_run_options options = options_of_shards(fault, random, stage, instr);
+    struct sbp_run_result result;
+    char text[512];
+    run_plan(plan, &options, model, &result);
+    const struct sbp_finding *finding = &result.finding;
+    const bool overflows =
+        finding->found && strcmp(finding->what, "states that an overflow changed") == 0;
+    if (finding->found && !(overflows && fault->half == SBP_REAL_FP16)) {
+        describe_plan(plan, model);
+        fail_msg("%s", sbp_verify_finding_text(finding, text, (int)sizeof text));
+    }
+    harmless += !finding->found;
+    sbp_run_free(&result);
+}
+
+/* The same numbers where they count do not. */
+static void check_harm(const struct plan *plan, struct sbp_random *random, const char *model,
+                       const struct named_fault *fault, int stage, int instr)
+{
+    const struct sbp_run_options options = options_of_shards(fault, random, stage, instr);
+    struct sbp_run_result result;
+    run_plan(plan, &options, model, &result);
+    if (!result.finding.found) {
+        describe_plan(plan, model);
+        fail_msg("large numbers in a shard of %s went unnoticed in %s",
+                 plan->graph.tensor[instr_of(plan, stage, instr)->tensor].name,
+                 sbp_real_name(options.real));
+    }
+    sbp_run_free(&result);
 }
 
 /* The run ends: its rank says which message it left out, unless it waits, in an exchange, for the
@@ -237,17 +281,17 @@ static void check_places(const struct named_fault *fault, int count, check_plant
     char model[MODEL_BYTES];
     struct sbp_random random;
     int planted = 0;
-    sbp_random_seed(&random, seed + 1100 + (uint64_t)fault->fault + 100 * (uint64_t)fault->step);
+    sbp_random_seed(&random, seed + 1100 + (uint64_t)fault->fault + 100 * (uint64_t)fault->step +
+                                 1000 * (uint64_t)fault->half);
     for (int tries = 0; planted < count && tries < 40 * MOST_TRIES; tries++) {
         struct plan plan;
-        const bool padded = fault->fault == SBP_FAULT_PADDING;
-        const bool cyclic = fault->fault == SBP_FAULT_VERSION;
+        const bool padded = fault->is_place == scatters_padded;
         random_model(&random, padded ? ODD : tries % 3, model, MODEL_BYTES);
         plan_open(&plan, model, padded ? one_axis[tries % 3] : random_levels(&random));
-        if (!fault->staged)
+        if (fault->cut == NULL)
             plan_cut_step(&plan, &random);
-        if (!fault->staged || (cyclic ? plan_cut_cyclic : plan_cut_stages)(&plan, &random)) {
-            plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F64);
+        if (fault->cut == NULL || fault->cut(&plan, &random)) {
+            plan_randomise(&plan, &random, false, SBP_BOXING_FULL, real_of(fault));
             int stage;
             const int instr = find_place(&plan, &random, fault, &stage);
             if (instr >= 0 && has_alike_ties(&plan)) {
@@ -263,8 +307,9 @@ static void check_places(const struct named_fault *fault, int count, check_plant
 static void a_lost_message_ends_the_run(void **state)
 {
     (void)state;
-    check_places(&(struct named_fault){.fault = SBP_FAULT_SKIP, .is_place = sends, .staged = true},
-                 10, check_lost);
+    check_places(
+        &(struct named_fault){.fault = SBP_FAULT_SKIP, .is_place = sends, .cut = plan_cut_stages},
+        10, check_lost);
 }
 
 static void a_frame_used_too_early_is_found(void **state)
@@ -272,7 +317,7 @@ static void a_frame_used_too_early_is_found(void **state)
     (void)state;
     check_places(
         &(struct named_fault){
-            .fault = SBP_FAULT_FRAME, .is_place = keeps, .staged = true, .step = 1},
+            .fault = SBP_FAULT_FRAME, .is_place = keeps, .cut = plan_cut_stages, .step = 1},
         12, check_named);
 }
 
@@ -303,20 +348,31 @@ static void a_stale_weight_is_found(void **state)
                  12, check_named);
 }
 
-static void a_stale_version_is_found(void **state)
+static void check_versions(bool (*cut)(struct plan *plan, struct sbp_random *random))
 {
-    (void)state;
     check_places(
         &(struct named_fault){
-            .fault = SBP_FAULT_VERSION, .is_place = reads_version, .staged = true, .step = 2},
+            .fault = SBP_FAULT_VERSION, .is_place = reads_version, .cut = cut, .step = 2},
         24, check_named);
     check_places(&(struct named_fault){.fault = SBP_FAULT_VERSION,
                                        .is_place = updates_version,
-                                       .staged = true,
+                                       .cut = cut,
                                        .step = 2,
                                        .what = "weight that is updated",
                                        .of_tensor = true},
                  12, check_named);
+}
+
+static void a_stale_version_is_found(void **state)
+{
+    (void)state;
+    check_versions(plan_cut_cyclic);
+}
+
+static void a_stale_version_of_a_chunk_is_found(void **state)
+{
+    (void)state;
+    check_versions(plan_cut_on_device);
 }
 
 static void a_tied_gradient_left_out_is_found(void **state)
@@ -324,18 +380,40 @@ static void a_tied_gradient_left_out_is_found(void **state)
     (void)state;
     check_places(&(struct named_fault){.fault = SBP_FAULT_LEAVE_OUT,
                                        .is_place = sums_tied,
-                                       .staged = true,
+                                       .cut = plan_cut_stages,
                                        .step = 1,
                                        .what = "gradient",
                                        .of_tensor = true},
                  12, check_named);
 }
 
+static const enum sbp_real halves[] = {SBP_REAL_BF16, SBP_REAL_FP16};
+
 static void padding_of_shards_leaks_nowhere(void **state)
 {
+    struct named_fault fault = {.fault = SBP_FAULT_PADDING, .is_place = scatters_padded};
     (void)state;
-    check_places(&(struct named_fault){.fault = SBP_FAULT_PADDING, .is_place = scatters_padded}, 20,
-                 check_harmless);
+    check_places(&fault, 20, check_harmless);
+    for (size_t i = 0; i < sizeof halves / sizeof *halves; i++) {
+        fault.half = halves[i];
+        harmless = 0;
+        check_places(&fault, 12, check_harmless);
+        print_message("seed %llu, %s: %d of 12 runs finished\n", (unsigned long long)seed,
+                      sbp_real_name(fault.half), harmless);
+        assert_true(harmless >= 6);
+    }
+}
+
+/* What the test above plants would be found in every type if it counted. */
+static void large_numbers_in_shards_are_found(void **state)
+{
+    struct named_fault fault = {.fault = SBP_FAULT_LARGE, .is_place = scatters_padded};
+    (void)state;
+    check_places(&fault, 12, check_harm);
+    for (size_t i = 0; i < sizeof halves / sizeof *halves; i++) {
+        fault.half = halves[i];
+        check_places(&fault, 12, check_harm);
+    }
 }
 
 /* ---- odd values ---------------------------------------------------------------------------- */
@@ -410,32 +488,52 @@ static bool check_odd(const struct plan *plan, struct sbp_random *random, const 
     return is_seen;
 }
 
-static void odd_layers_are_named(void **state)
+/* Plants so many, in plans that `cut` cuts by turns (NULL: one stage with a flush); at least
+ * `least` must be seen, and of gradients a fourth of that. */
+static void check_odd_layers(bool (*const cut[4])(struct plan *plan, struct sbp_random *random),
+                             uint64_t stream, int most, int least)
 {
-    enum { TRIES = 72, LEAST = 48 };
     char model[MODEL_BYTES];
     struct sbp_random random;
-    int seen = 0, planted = 0;
-    (void)state;
-    sbp_random_seed(&random, seed + 2000);
-    for (int tries = 0; planted < TRIES && tries < 40 * MOST_TRIES; tries++) {
+    int seen = 0, gradients = 0, planted = 0;
+    sbp_random_seed(&random, seed + stream);
+    for (int tries = 0; planted < most && tries < 40 * MOST_TRIES; tries++) {
         struct plan plan;
         random_model(&random, tries % 3, model, MODEL_BYTES);
         plan_open(&plan, model, random_levels(&random));
-        const bool cut = tries % 2 == 0;
-        if (!cut || (tries % 4 == 0 ? plan_cut_stages : plan_cut_cyclic)(&plan, &random)) {
+        if (cut[tries % 4] == NULL || cut[tries % 4](&plan, &random)) {
             plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F32);
             const int piece = (int)sbp_random_below(&random, (uint64_t)plan.step.pieces);
             const int at = has_alike_ties(&plan) ? find_layer(&plan, &random, piece) : -1;
             if (at >= 0) {
-                seen += check_odd(&plan, &random, model, tries % 5 == 0, piece, at);
+                const bool found = check_odd(&plan, &random, model, tries % 5 == 0, piece, at);
+                seen += found;
+                gradients += found && instr_of(&plan, piece, at)->kind == SBP_INSTR_BACKWARD;
                 planted++;
             }
         }
         plan_close(&plan);
     }
-    if (planted < TRIES || seen < LEAST)
-        fail_msg("%d planted, %d seen", planted, seen);
+    if (planted < most || seen < least || gradients < least / 4)
+        fail_msg("%d planted, %d seen, %d of them gradients", planted, seen, gradients);
+}
+
+static void odd_layers_are_named(void **state)
+{
+    (void)state;
+    check_odd_layers((bool (*const[4])(struct plan *, struct sbp_random *)){plan_cut_stages, NULL,
+                                                                            plan_cut_cyclic, NULL},
+                     2000, 72, 48);
+}
+
+/* All stages of a cyclic step on each device. */
+static void odd_layers_of_chunks_are_named(void **state)
+{
+    (void)state;
+    check_odd_layers(
+        (bool (*const[4])(struct plan *, struct sbp_random *)){
+            plan_cut_on_device, plan_cut_on_device, plan_cut_on_device, plan_cut_on_device},
+        2500, 24, 12);
 }
 
 /* ---- ranks that do not go on --------------------------------------------------------------- */
@@ -495,9 +593,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(rows_of_another_micro_batch_are_found),
         cmocka_unit_test(a_stale_weight_is_found),
         cmocka_unit_test(a_stale_version_is_found),
+        cmocka_unit_test(a_stale_version_of_a_chunk_is_found),
         cmocka_unit_test(a_tied_gradient_left_out_is_found),
         cmocka_unit_test(padding_of_shards_leaks_nowhere),
+        cmocka_unit_test(large_numbers_in_shards_are_found),
         cmocka_unit_test(odd_layers_are_named),
+        cmocka_unit_test(odd_layers_of_chunks_are_named),
         cmocka_unit_test(stalled_ranks_are_named),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);

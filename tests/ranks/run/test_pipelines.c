@@ -263,12 +263,102 @@ static void ties_that_wait_equal_one_device(void **state)
     assert_int_equal(runs, PLANS);
 }
 
+/* ---- layers on devices of their own ---------------------------------------------------------- */
+
+static const struct {
+    const char *role;
+    struct sbp_state weight, output;
+} own[] = {
+    {"column", SBP_STATE_S(SBP_DIM_OUT), SBP_STATE_S(SBP_DIM_FEATURE)},
+    {"row", SBP_STATE_S(SBP_DIM_IN), SBP_STATE_S(SBP_DIM_FEATURE)}, /* its sum is scattered */
+    {"batch", SBP_STATE_B, SBP_STATE_S(SBP_DIM_BATCH)},
+    {"column", SBP_STATE_S(SBP_DIM_OUT), SBP_STATE_S(SBP_DIM_FEATURE)},
+};
+
+/* Splits the layers of each stage in the stage's own way. */
+static void split_by_stage(struct plan *plan)
+{
+    struct sbp_diag diag = {0};
+    int first[5], stage = 0;
+    expect_ok(sbp_stages_cut_as(&plan->graph, (int)plan->parallel.pipeline, &plan->parallel, first,
+                                &diag),
+              &diag);
+    expect_ok(sbp_strategy_alloc(&plan->graph, &plan->arena, &plan->strategy), &diag);
+    plan->strategy.rest[plan->graph.input] = sbp_dist_all(SBP_STATE_B);
+    for (int op = 0; op < plan->graph.op_count; op++) {
+        const struct sbp_op_node *node = &plan->graph.op[op];
+        stage += op == first[stage + 1];
+        for (int axis = 0; axis < plan->mesh.axis_count && !node->entry->follows; axis++)
+            plan->strategy.op[op].role[axis] = (uint8_t)sbp_op_role(node->entry, own[stage].role);
+        plan->strategy.rest[node->output] = node->entry->follows
+                                                ? plan->strategy.rest[node->input[0]]
+                                                : sbp_dist_all(own[stage].output);
+    }
+    expect_ok(sbp_strategy_close(&plan->graph, &plan->mesh, &plan->strategy, &diag), &diag);
+    plan_step(plan, &plan->parallel, NULL, SBP_F64, &plan->step);
+}
+
+/* Fails unless every weight is on the ranks of one stage alone, split in that one's way. */
+static void expect_apart(const struct plan *plan)
+{
+    int weights = 0;
+    assert_int_equal(plan->step.micro_batches, 1);
+    assert_int_equal(plan->step.stages * plan->step.mesh.devices,
+                     sbp_cluster_devices(&plan->cluster));
+    for (int t = 0; t < plan->graph.tensor_count; t++)
+        for (int stage = 0; stage < plan->step.stages; stage++) {
+            const struct sbp_program *program = &plan->step.program[stage];
+            const int buffer = program->weight_buffer[t];
+            if (buffer < 0)
+                continue;
+            weights++;
+            assert_int_equal(plan->step.holders[t], 1);
+            for (int axis = 0; axis < plan->step.mesh.axis_count; axis++)
+                assert_true(
+                    sbp_state_equal(program->buffer[buffer].dist.axis[axis], own[stage].weight));
+        }
+    assert_int_equal(weights, 4);
+}
+
+/* Stages with one micro-batch are lists of devices, each with layers, and splits, of its own. */
+static void layers_on_devices_of_their_own_equal_one_device(void **state)
+{
+    static const char model[] =
+        "{\"name\": \"apart\", \"global_batch\": 24, \"optimizer\": \"adam\", \"layers\": ["
+        "{\"op\": \"linear\", \"name\": \"a\", \"in\": 48, \"out\": 48, \"bias\": false}, "
+        "{\"op\": \"gelu\"}, {\"op\": \"linear\", \"name\": \"b\", \"out\": 48, \"bias\": false}, "
+        "{\"op\": \"gelu\"}, {\"op\": \"linear\", \"name\": \"c\", \"out\": 48, \"bias\": false}, "
+        "{\"op\": \"gelu\"}, {\"op\": \"linear\", \"name\": \"d\", \"out\": 48, \"bias\": false}]}";
+    static const struct {
+        int levels[3], stages;
+    } cases[] = {{{4, 0}, 2}, {{2, 2, 0}, 2}, {{8, 0}, 2}, {{8, 0}, 4}};
+    struct sbp_random random;
+    double worst = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 1400);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct plan plan;
+        plan_open(&plan, model, cases[i].levels);
+        plan.parallel.pipeline = cases[i].stages;
+        plan.parallel.schedule = SBP_GPIPE;
+        assert_true(plan_place_stages(&plan));
+        split_by_stage(&plan);
+        expect_apart(&plan);
+        const struct sbp_run_options options = options_for(SBP_F64, &random);
+        check_run(&plan, &options, model, &worst);
+        plan_close(&plan);
+    }
+    print_message("seed %llu: largest difference / bound %.3f\n", (unsigned long long)seed, worst);
+    assert_true(worst > 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pipelines_equal_one_device),
         cmocka_unit_test(ties_of_chunks_equal_one_device),
         cmocka_unit_test(ties_that_wait_equal_one_device),
+        cmocka_unit_test(layers_on_devices_of_their_own_equal_one_device),
         cmocka_unit_test(tasks_take_as_long_as_the_timeline),
         cmocka_unit_test(replays_are_the_simulators),
     };

@@ -1,5 +1,6 @@
 /* Runs of random strategies of one stage against one device, and runs that are refused. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "executor/rank/rank.h"
@@ -31,12 +32,52 @@ static int count_contexts(const struct plan *plan)
     return count;
 }
 
+/* ---- partial sums that live on --------------------------------------------------------------- */
+
+/* The longest chain of operators behind each other that read and leave a partial sum of an axis in
+ * the forward pass as it was compiled; the operator that begins the sum is its first. */
+static int longest_sum(const struct plan *plan, int axis)
+{
+    const struct sbp_program *program = plan->program;
+    int *length = calloc((size_t)program->buffer_count, sizeof *length), longest = 0;
+    assert_non_null(length);
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        const int out = instr->buffer[SBP_AT_OUT];
+        const bool computes = instr->kind == SBP_INSTR_FORWARD;
+        if (instr->section != SBP_SECTION_FORWARD || out < 0 ||
+            !(computes || instr->kind == SBP_INSTR_BOX) ||
+            program->buffer[out].dist.axis[axis].kind != SBP_PARTIAL)
+            continue;
+        for (int at = SBP_AT_IN; at <= SBP_AT_IN3; at++) {
+            const int in = instr->buffer[at];
+            if (in >= 0 && program->buffer[in].dist.axis[axis].kind == SBP_PARTIAL &&
+                length[in] > length[out])
+                length[out] = length[in];
+        }
+        length[out] += computes;
+        longest = length[out] > longest ? length[out] : longest;
+    }
+    free(length);
+    return longest;
+}
+
+static int count_living_sums(const struct plan *plan)
+{
+    int count = 0;
+    for (int axis = 0; axis < plan->mesh.axis_count; axis++)
+        count += longest_sum(plan, axis) > 1;
+    return count;
+}
+
+/* ---- random plans ---------------------------------------------------------------------------- */
+
 static void check_random(int kind, int count, bool cut, enum sbp_real real)
 {
     char model[MODEL_BYTES];
     struct sbp_random random;
     double worst = 0;
-    int mirrored = 0, contexts = 0, owned = 0;
+    int mirrored = 0, contexts = 0, owned = 0, sums = 0;
     sbp_random_seed(&random, seed + (uint64_t)(2 * kind) + (real == SBP_F32));
     for (int i = 0; i < count; i++) {
         struct plan plan;
@@ -45,12 +86,13 @@ static void check_random(int kind, int count, bool cut, enum sbp_real real)
         check_run(&plan, &options, model, &worst);
         mirrored += count_mirrored(&plan);
         contexts += count_contexts(&plan);
+        sums += count_living_sums(&plan);
         owned += plan.parallel.owner != SBP_OWNER_NONE;
         plan_close(&plan);
     }
     print_message("seed %llu: %d plans, %d operators mirrored, %d axes of attention by context, "
-                  "%d with owners, largest difference / bound %.3f\n",
-                  (unsigned long long)seed, count, mirrored, contexts, owned, worst);
+                  "%d of sums that live on, %d with owners, largest difference / bound %.3f\n",
+                  (unsigned long long)seed, count, mirrored, contexts, sums, owned, worst);
     assert_true(!cut || count < 60 || owned >= count / 20);
     assert_true(mirrored >= count / 5);
     assert_true(kind != GPT || contexts >= count / 10);
@@ -126,6 +168,63 @@ static void paths_equal_one_device(void **state)
                   (unsigned long long)seed, PLANS, cuts, worst);
     assert_true(cuts > 2 * PLANS);
 }
+
+/* Splits the batch over the first axes. Over the others (OneFlow, section 3.3) a product leaves a
+ * sum, and those behind it and an addition pass it on to the last of the model. */
+static void let_sums_live(struct plan *plan, int batch_axes)
+{
+    struct sbp_diag diag = {0};
+    const struct sbp_graph *graph = &plan->graph;
+    expect_ok(sbp_strategy_alloc(graph, &plan->arena, &plan->strategy), &diag);
+    plan->strategy.rest[graph->input] = sbp_dist_all(SBP_STATE_B);
+    for (int op = 0; op < graph->op_count; op++)
+        for (int axis = 0; axis < plan->mesh.axis_count; axis++) {
+            const bool batch = axis < batch_axes, last = op == graph->op_count - 1;
+            const int role = sbp_op_role(graph->op[op].entry, batch     ? "batch"
+                                                              : op == 0 ? "row"
+                                                                        : "partial");
+            plan->strategy.op[op].role[axis] = (uint8_t)role;
+            plan->strategy.rest[graph->op[op].output].axis[axis] =
+                batch  ? SBP_STATE_S(SBP_DIM_BATCH)
+                : last ? SBP_STATE_S(SBP_DIM_FEATURE)
+                       : SBP_STATE_P;
+        }
+    expect_ok(sbp_strategy_close(graph, &plan->mesh, &plan->strategy, &diag), &diag);
+    plan_step(plan, &plan->parallel, NULL, SBP_F64, &plan->step);
+    plan->program = plan->step.program;
+}
+
+/* Forward the sum of the first product is one of four operators; its gradients are whole. */
+static void sums_that_live_on_equal_one_device(void **state)
+{
+    static const char model[] =
+        "{\"name\": \"uvw\", \"global_batch\": 24, \"optimizer\": \"adam\", \"layers\": ["
+        "{\"op\": \"linear\", \"name\": \"u\", \"in\": 48, \"out\": 24, \"bias\": true}, "
+        "{\"op\": \"linear\", \"name\": \"v\", \"out\": 24, \"bias\": true}, "
+        "{\"op\": \"add\", \"name\": \"sum\", \"inputs\": [\"v\", \"u\"]}, "
+        "{\"op\": \"linear\", \"name\": \"w\", \"out\": 16}]}";
+    static const struct {
+        int levels[3], batch_axes;
+    } cases[] = {{{2, 0}, 0}, {{4, 0}, 0}, {{4, 0}, 1}, {{2, 2, 0}, 1}};
+    struct sbp_random random;
+    double worst = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 400);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct plan plan;
+        plan_open(&plan, model, cases[i].levels);
+        let_sums_live(&plan, cases[i].batch_axes);
+        for (int axis = 0; axis < plan.mesh.axis_count; axis++)
+            assert_int_equal(longest_sum(&plan, axis), axis < cases[i].batch_axes ? 0 : 4);
+        const struct sbp_run_options options = options_for(SBP_F64, &random);
+        check_run(&plan, &options, model, &worst);
+        plan_close(&plan);
+    }
+    print_message("seed %llu: largest difference / bound %.3f\n", (unsigned long long)seed, worst);
+    assert_true(worst > 0);
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 /* Refused before any rank touches memory. */
 static void too_large_a_run_is_refused(void **state)
@@ -212,6 +311,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(cut_steps_equal_one_device),
         cmocka_unit_test(single_precision_equals_one_device),
         cmocka_unit_test(paths_equal_one_device),
+        cmocka_unit_test(sums_that_live_on_equal_one_device),
         cmocka_unit_test(too_large_a_run_is_refused),
         cmocka_unit_test(too_large_a_verification_is_refused),
         cmocka_unit_test(too_large_a_matrix_is_refused),

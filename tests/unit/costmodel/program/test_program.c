@@ -125,12 +125,27 @@ static void test_products_are_shared(void **state)
     }
 }
 
+/* A loss that works in another type than its logits has buffers of that type; in theirs it holds
+ * what the trainer does, also where the model says so. */
+static void test_bytes_of_losses(void **state)
+{
+    (void)state;
+    struct sbp_precision precision = {.activation = SBP_BF16, .loss = SBP_BF16, .logit_bytes = 2};
+    struct sbp_element_bytes bytes = sbp_program_element_bytes(&precision);
+    assert_int_equal(bytes.loss, 0);
+    assert_int_equal(bytes.logit, 2);
+    precision.loss = SBP_FP32;
+    bytes = sbp_program_element_bytes(&precision);
+    assert_int_equal(bytes.loss, 4);
+    assert_int_equal(bytes.logit, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_programs),     cmocka_unit_test(test_random_rests),
         cmocka_unit_test(test_random_paths),        cmocka_unit_test(test_every_operator),
-        cmocka_unit_test(test_products_are_shared),
+        cmocka_unit_test(test_products_are_shared), cmocka_unit_test(test_bytes_of_losses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -412,6 +412,34 @@ static void test_refused(void **state)
     }
 }
 
+/* Pieces are interleaved unless the plan has another schedule, which stays. */
+static void test_schedules_stay(void **state)
+{
+    (void)state;
+    static const enum sbp_schedule schedules[] = {SBP_ONE_F_ONE_B, SBP_INTERLEAVED, SBP_CDP_V1,
+                                                  SBP_CDP_V2, SBP_GPIPE};
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        const bool cyclic = sbp_timeline_delays_gradients(schedules[i]);
+        struct sbp_degrees degrees = sbp_degrees_none();
+        struct sbp_degrees_plan made;
+        struct sbp_diag diag = {{0}};
+        struct sbp_plan plan;
+        open_plan(GPT, 1, &plan);
+        plan.cut.parallel.schedule = schedules[i];
+        plan.cut.parallel.allow_delayed_gradients = cyclic;
+        degrees.pipeline = cyclic ? 1 : 2;
+        degrees.chunks = 2;
+        const enum sbp_status status =
+            sbp_degrees_apply(&degrees, &plan, &plan.arena, &made, &diag);
+        if (schedules[i] == SBP_GPIPE)
+            assert_non_null(strstr(diag.text, "chunks: schedule gpipe has one chunk a stage"));
+        else
+            assert_int_equal(plan.cut.parallel.schedule, cyclic ? schedules[i] : SBP_INTERLEAVED);
+        assert_int_equal(status, schedules[i] == SBP_GPIPE ? SBP_E_INPUT : SBP_OK);
+        sbp_plan_free(&plan);
+    }
+}
+
 /* A refusal lists the legal divisors, of numbers of any size: looking at all that are smaller would
  * take an hour for the prime below 2^40. */
 static void test_divisors(void **state)
@@ -461,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_shared_keys),
         cmocka_unit_test(test_published),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_schedules_stay),
         cmocka_unit_test(test_divisors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -149,7 +149,7 @@ static void check_cut(struct sbp_plan *plan, struct sbp_solve_request request, u
 static void draw_runtime(struct sbp_random *random, struct sbp_runtime *runtime)
 {
     runtime->host_s = 1e-8 * pow(10, 5 * sbp_random_unit(random));
-    runtime->logit_bytes = sbp_random_below(random, 4);
+    runtime->logit_bytes = (int64_t)sbp_random_below(random, 4);
     runtime->sends_block = sbp_random_below(random, 4) == 0;
     for (int i = 0; i < SBP_HIDINGS; i++)
         runtime->hidden[i] = sbp_random_below(random, 3) == 0 ? 1 : sbp_random_unit(random);

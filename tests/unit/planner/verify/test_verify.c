@@ -40,30 +40,6 @@ static void test_right_plans_pass(void **state)
 
 /* ---- corruptions ---------------------------------------------------------------------------- */
 
-/* An operator with a choice, and an axis. */
-static int any_op(struct bench *b)
-{
-    int op;
-    do
-        op = bench_below(b, b->plan.cut.graph.op_count);
-    while (b->plan.cut.graph.op[op].entry->follows);
-    return op;
-}
-
-static int any_axis(struct bench *b)
-{
-    return bench_below(b, b->plan.cut.mesh.axis_count);
-}
-
-static int any_output(struct bench *b)
-{
-    int op;
-    do
-        op = bench_below(b, b->plan.cut.graph.op_count);
-    while (b->plan.cut.graph.op[op].output < 0);
-    return b->plan.cut.graph.op[op].output;
-}
-
 /* An instruction of the first program for which the caller's test holds; NULL: there is none. */
 typedef bool instr_test(const struct sbp_instr *instr);
 static struct sbp_instr *find_instr(struct bench *b, instr_test *test)
@@ -144,7 +120,7 @@ static bool drop(struct bench *b)
 
 static bool other_role(struct bench *b)
 {
-    const int op = any_op(b), axis = any_axis(b),
+    const int op = bench_any_op(b), axis = bench_any_axis(b),
               roles = b->plan.cut.graph.op[op].entry->role_count;
     uint8_t *role = &b->plan.strategy.op[op].role[axis];
     *role = (uint8_t)((*role + 1 + bench_below(b, roles - 1)) % roles);
@@ -153,14 +129,15 @@ static bool other_role(struct bench *b)
 
 static bool no_such_role(struct bench *b)
 {
-    const int op = any_op(b);
-    b->plan.strategy.op[op].role[any_axis(b)] = (uint8_t)b->plan.cut.graph.op[op].entry->role_count;
+    const int op = bench_any_op(b);
+    b->plan.strategy.op[op].role[bench_any_axis(b)] =
+        (uint8_t)b->plan.cut.graph.op[op].entry->role_count;
     return true;
 }
 
 static bool other_rest(struct bench *b)
 {
-    struct sbp_state *rest = &b->plan.strategy.rest[any_output(b)].axis[any_axis(b)];
+    struct sbp_state *rest = &b->plan.strategy.rest[bench_any_output(b)].axis[bench_any_axis(b)];
     const struct sbp_state states[] = {SBP_STATE_S(SBP_DIM_BATCH), SBP_STATE_S(SBP_DIM_FEATURE),
                                        SBP_STATE_B, SBP_STATE_P};
     const struct sbp_state other = states[bench_below(b, 4)];
@@ -171,7 +148,7 @@ static bool other_rest(struct bench *b)
 
 static bool partial_of_a_split(struct bench *b)
 {
-    const int op = any_op(b), axis = any_axis(b);
+    const int op = bench_any_op(b), axis = bench_any_axis(b);
     const struct sbp_op_node *node = &b->plan.cut.graph.op[op];
     const struct sbp_role *role = &node->entry->role[b->plan.strategy.op[op].role[axis]];
     if (node->output < 0 || role->output.kind == SBP_PARTIAL)
@@ -183,7 +160,7 @@ static bool partial_of_a_split(struct bench *b)
 static bool digit_too_many(struct bench *b)
 {
     const int dim_class = bench_below(b, b->plan.cut.graph.class_count);
-    const sbp_axes bit = (sbp_axes)1 << any_axis(b);
+    const sbp_axes bit = (sbp_axes)1 << bench_any_axis(b);
     const bool changes = (b->plan.strategy.split[dim_class] & bit) == 0;
     b->plan.strategy.split[dim_class] |= bit;
     return changes;
@@ -215,7 +192,7 @@ static bool other_zero(struct bench *b)
 
 static bool no_such_zero(struct bench *b)
 {
-    b->plan.strategy.zero[any_op(b)] = 7;
+    b->plan.strategy.zero[bench_any_op(b)] = 7;
     return true;
 }
 
@@ -316,7 +293,8 @@ static bool other_state(struct bench *b)
     struct sbp_program *program = &b->step.program[0];
     if (b->plan.cut.graph.op[instr->op].output < 0)
         return false;
-    struct sbp_state *state = &program->buffer[instr->buffer[SBP_AT_OUT]].dist.axis[any_axis(b)];
+    struct sbp_state *state =
+        &program->buffer[instr->buffer[SBP_AT_OUT]].dist.axis[bench_any_axis(b)];
     state->kind = state->kind == SBP_BROADCAST ? SBP_PARTIAL : SBP_BROADCAST;
     state->dim = 0;
     return true;
@@ -331,7 +309,7 @@ static bool other_kind(struct bench *b)
 
 static bool other_axes(struct bench *b)
 {
-    b->instr->box.axes ^= (sbp_axes)1 << any_axis(b);
+    b->instr->box.axes ^= (sbp_axes)1 << bench_any_axis(b);
     return true;
 }
 
@@ -548,20 +526,20 @@ static bool other_stages(struct bench *b)
 
 static bool other_axis(struct bench *b)
 {
-    b->plan.cut.mesh.axis[any_axis(b)].size = 5;
+    b->plan.cut.mesh.axis[bench_any_axis(b)].size = 5;
     return true;
 }
 
 static bool broken_fix(struct bench *b)
 {
-    const int op = any_op(b);
+    const int op = bench_any_op(b);
     bench_ask_for(b, op)->factor[bench_below(b, b->plan.cut.graph.op[op].entry->role_count)][0] = 5;
     return true;
 }
 
 static bool broken_rest_fix(struct bench *b)
 {
-    const int op = any_op(b);
+    const int op = bench_any_op(b);
     struct sbp_fix *fix = bench_ask_for(b, op);
     fix->rests = true;
     fix->rest[bench_below(b, SBP_REST_STATES)][0] = 5;
@@ -570,7 +548,7 @@ static bool broken_rest_fix(struct bench *b)
 
 static bool broken_zero_fix(struct bench *b)
 {
-    const int op = any_op(b);
+    const int op = bench_any_op(b);
     bench_ask_for(b, op)->zero = (bench_zero_level(b, op) + 1) % 4;
     return true;
 }

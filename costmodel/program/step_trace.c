@@ -161,13 +161,14 @@ static void draw_work(struct device *device, const struct sbp_task *task, double
     hold_at_end(process, cost, kind, end_s);
 }
 
-/* Draws the tasks of a work, of which `first` is the first one; returns the end. */
+/* Draws the tasks of a work, of which `first` is the first one; returns the end. The work does not
+ * wait for sums beside. */
 static int64_t draw_tasks(struct device *device, int64_t first)
 {
     double begin_s = INFINITY, end_s = 0;
     int64_t end = first;
     do {
-        if (lane_of(device, end) <= COLLECTIVE) {
+        if (lane_of(device, end) <= COLLECTIVE && !device->tasks->task[end].is_beside) {
             begin_s = fmin(begin_s, device->time[end].begin_s);
             end_s = fmax(end_s, device->time[end].end_s);
         }

@@ -15,6 +15,9 @@ struct lister {
     int stage;
     struct sbp_tasks *tasks;
     bool (*began)[SBP_WORK_KINDS]; /* (chunks) works of which there was one */
+    int (*left)[SBP_WORK_KINDS];   /* (chunks) works that are still to come */
+    bool **hides; /* (chunks, instructions) sums of gradients beside the backward pass */
+    int *sum;     /* (chunks, tensors) tasks up to a gradient's sum beside the backward pass */
 };
 
 /* The first instruction of the norm and the updates, which end a program. */
@@ -41,6 +44,22 @@ static bool sums_beside(const struct sbp_program *program, const struct sbp_inst
     return program->parallel.chunk_factor > 0 && program->host_bytes > 0 &&
            instr->section == SBP_SECTION_STEP && instr->kind == SBP_INSTR_BOX &&
            instr->cause == SBP_CAUSE_WEIGHT_GRADIENT && sbp_buckets_sums(program, instr->tensor);
+}
+
+/* Whether an instruction alone sums a gradient, by one all-reduce in place. Ties have other sums,
+ * and paths several. */
+static bool sums_alone(const struct sbp_program *program, int index)
+{
+    const struct sbp_instr *instr = &program->instr[index];
+    int sums = 0;
+    if (instr->section != SBP_SECTION_STEP || instr->kind != SBP_INSTR_BOX ||
+        instr->cause != SBP_CAUSE_WEIGHT_GRADIENT || instr->box.kind != SBP_ALL_REDUCE ||
+        instr->buffer[SBP_AT_IN] != instr->buffer[SBP_AT_OUT])
+        return false;
+    for (int i = 0; i < program->instr_count; i++)
+        sums += program->instr[i].cause == SBP_CAUSE_WEIGHT_GRADIENT &&
+                program->instr[i].tensor == instr->tensor;
+    return sums == 1;
 }
 
 /* With several stages sums of gradients wait until the stage has gone back, and others need not
@@ -90,6 +109,18 @@ static bool is_stale(const struct lister *l, const struct sbp_timeline_work *wor
             work->micro_batch % l->step->micro_batches < ahead);
 }
 
+/* Whether a work of this kind does an instruction of a chunk; the chunk's last one that forms
+ * gradients begins their sums. */
+static bool does(const struct lister *l, int chunk, enum sbp_work_kind kind, int first_update,
+                 int index)
+{
+    const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
+    const enum sbp_work_kind forms =
+        sbp_timeline_weights_wait(program->parallel.schedule) ? SBP_WORK_WEIGHT : SBP_WORK_BACKWARD;
+    return l->hides[chunk][index] ? kind == forms && l->left[chunk][kind] == 0
+                                  : kind == work_of(program, first_update, index);
+}
+
 static void add_work(struct lister *l, const struct sbp_timeline_work *work)
 {
     const int64_t first = l->tasks->count;
@@ -97,15 +128,18 @@ static void add_work(struct lister *l, const struct sbp_timeline_work *work)
     const int chunk = work->stage / l->step->stages;
     const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
     const int first_update = find_first_update(program);
-    const struct sbp_task task = {.chunk = (int16_t)chunk,
-                                  .micro_batch = (int)(work->micro_batch % l->step->micro_batches),
-                                  .work = (uint8_t)kind,
-                                  .adds = kind != SBP_WORK_FORWARD && l->began[chunk][kind],
-                                  .is_ahead = work->micro_batch >= l->step->micro_batches,
-                                  .is_stale = is_stale(l, work)};
-    for (int i = 0; i < program->instr_count; i++)
-        if (work_of(program, first_update, i) == kind)
+    struct sbp_task task = {.chunk = (int16_t)chunk,
+                            .micro_batch = (int)(work->micro_batch % l->step->micro_batches),
+                            .work = (uint8_t)kind,
+                            .adds = kind != SBP_WORK_FORWARD && l->began[chunk][kind],
+                            .is_ahead = work->micro_batch >= l->step->micro_batches,
+                            .is_stale = is_stale(l, work)};
+    l->left[chunk][kind]--;
+    for (int i = 0; i < program->instr_count; i++) {
+        task.is_beside = l->hides[chunk][i];
+        if (does(l, chunk, kind, first_update, i))
             add_task(l, task, i);
+    }
     mark_ends(l->tasks, first);
     l->began[chunk][kind] = true;
 }
@@ -172,6 +206,7 @@ static void add_sums(struct lister *l, const struct sbp_program *program,
                         buckets->parameters;
     const struct sbp_weight_shard *shard = program->shard;
     int64_t summed = bucket * buckets->parameters; /* so far, of all parameters */
+    task.is_beside = true;
     for (int t = 0; t < program->graph->tensor_count && summed < end; t++) {
         if (!sbp_buckets_sums(program, t) || shard[t].begin + shard[t].elements <= summed ||
             shard[t].begin >= end)
@@ -215,7 +250,7 @@ static void add_phase(struct lister *l, int chunk, enum phase phase)
         return;
     }
     for (int i = 0; i < program->instr_count; i++)
-        if (work_of(program, first_update, i) == SBP_WORK_UPDATE &&
+        if (work_of(program, first_update, i) == SBP_WORK_UPDATE && !l->hides[chunk][i] &&
             phase_of(program, first_update, i) == phase &&
             !sums_beside(program, &program->instr[i]) &&
             !waits_for_chunks(l, chunk, &program->instr[i]))
@@ -237,20 +272,80 @@ static void add_end(struct lister *l)
     mark_ends(l->tasks, first);
 }
 
+/* ---- sums beside --------------------------------------------------------------------------- */
+
+/* Finds the sums that go beside the backward pass. */
+static enum sbp_status find_hiding(struct lister *l, struct sbp_arena *scratch)
+{
+    const int chunks = sbp_step_chunks(l->step);
+    const bool hides = l->step->end[l->stage].sync_overlap > 0;
+    l->hides = SBP_NEW(scratch, bool *, chunks);
+    l->sum = SBP_NEW(scratch, int, (int64_t)chunks * l->step->program[0].graph->tensor_count + 1);
+    if (l->hides == NULL || l->sum == NULL)
+        return SBP_E_MEMORY;
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
+        l->hides[chunk] = SBP_NEW(scratch, bool, program->instr_count + 1);
+        if (l->hides[chunk] == NULL)
+            return SBP_E_MEMORY;
+        for (int i = 0; i < program->instr_count && hides; i++)
+            l->hides[chunk][i] = sums_alone(program, i);
+    }
+    return SBP_OK;
+}
+
+/* Whether a task waits for all sums beside that stand before it. Buckets are of several tensors. */
+static bool waits_for_all(const struct sbp_instr *instr, const struct sbp_task *task)
+{
+    return task->bucket > 0 || instr->kind == SBP_INSTR_NORM ||
+           (sbp_program_is_call(instr) && instr->kind != SBP_INSTR_SEND);
+}
+
+/* Says of each task which sums beside it waits for: an update for that of its gradient. */
+static void link_sums(struct lister *l)
+{
+    const int tensors = l->step->program[0].graph->tensor_count;
+    int last = 0;
+    for (int64_t i = 0; i < l->tasks->count; i++) {
+        struct sbp_task *task = &l->tasks->task[i];
+        const struct sbp_instr *instr = sbp_task_instr(l->step, l->stage, task);
+        if (task->is_beside)
+            last = l->sum[task->chunk * tensors + instr->tensor] = (int)i + 1;
+        else if (waits_for_all(instr, task))
+            task->after = last;
+        else if (instr->kind == SBP_INSTR_UPDATE)
+            task->after = l->sum[task->chunk * tensors + instr->tensor];
+    }
+}
+
 /* ---- the list ------------------------------------------------------------------------------ */
+
+static enum sbp_status open_lister(struct lister *l, const struct sbp_timeline_work *work,
+                                   int64_t count, struct sbp_arena *scratch)
+{
+    const size_t chunks = (size_t)sbp_step_chunks(l->step);
+    l->began = sbp_arena_alloc(scratch, chunks, sizeof *l->began);
+    l->left = sbp_arena_alloc(scratch, chunks, sizeof *l->left);
+    if (l->began == NULL || l->left == NULL)
+        return SBP_E_MEMORY;
+    for (int64_t i = 0; i < count; i++)
+        l->left[work[i].stage / l->step->stages][work[i].kind]++;
+    return find_hiding(l, scratch);
+}
 
 static enum sbp_status list(struct lister *l, const struct sbp_timeline_work *work, int64_t count)
 {
     struct sbp_arena scratch;
     sbp_arena_init(&scratch);
-    l->began = sbp_arena_alloc(&scratch, (size_t)sbp_step_chunks(l->step), sizeof *l->began);
-    for (int64_t i = 0; l->began != NULL && i < count; i++)
+    const enum sbp_status status = open_lister(l, work, count, &scratch);
+    for (int64_t i = 0; status == SBP_OK && i < count; i++)
         add_work(l, &work[i]);
-    const bool listed = l->began != NULL;
-    if (listed)
+    if (status == SBP_OK) {
         add_end(l);
+        link_sums(l);
+    }
     sbp_arena_free(&scratch);
-    return listed ? SBP_OK : SBP_E_MEMORY;
+    return status;
 }
 
 /* Finds the works between which arrivals decide. */
@@ -423,7 +518,7 @@ enum sbp_status sbp_tasks_calls(const struct sbp_step *step, int stage,
             struct sbp_call *call = &(*calls)[(*count)++];
             *call = once->call[at + k];
             call->instr = (int)t;
-            if (sbp_task_sums_beside(sbp_task_instr(step, stage, &tasks->task[t]), &tasks->task[t]))
+            if (sbp_task_sums_buckets(&tasks->task[t]))
                 call->count =
                     sum_of(sbp_step_chunk(step, stage, tasks->task[t].chunk), &tasks->task[t])
                         .elements;
@@ -449,7 +544,7 @@ struct sbp_task_price sbp_task_price(const struct sbp_step *step, int stage,
     if (task->bucket == 0)
         return price;
     const struct sbp_buckets buckets = sbp_buckets_of(program);
-    if (sbp_task_sums_beside(instr, task)) {
+    if (sbp_task_sums_buckets(task)) {
         price.communication_s = sbp_collective_s(
             &step->cluster, &step->mesh, instr->box.kind, instr->box.axes,
             (double)sum_of(program, task).parameters * (double)program->bytes.reduce);

@@ -11,6 +11,12 @@
  * of chunks of them before their first one, if those run beside (buckets.h). The list is what the
  * executor plays, logs and times, and what its predictions are sums over.
  *
+ * Where gradients may hide behind the backward pass (sync_overlap > 0), those that one all-reduce
+ * sums in place are summed beside it: they stand in the chunk's last work that forms gradients, and
+ * go to a lane of their own. That does them in the list's order, and a task that communicates with
+ * the stage's devices waits for those before it, so that all ranks make their collectives in one
+ * order, one at a time.
+ *
  * Where arrivals decide what a stage does next (message-driven), the list is one order of several:
  * whoever plays it takes forward works one after the other, and backward works likewise, but begins
  * one or the other by what has come. Gradients are summed in the order of micro-batches either way,
@@ -37,6 +43,9 @@ struct sbp_task {
     bool adds;         /* its gradients are added to those of another micro-batch */
     bool is_ahead;     /* its micro-batch is one of the step that follows */
     bool is_stale;     /* it reads the older of two versions that its step may read */
+    bool is_beside;    /* a sum of gradients that the lane of sums does, while the stage goes on */
+    int after; /* tasks from the list's first to the last sum beside that must be over before
+                  it begins; 0: none */
 };
 
 /* The tasks of the list that a stage goes through. */
@@ -99,11 +108,11 @@ struct sbp_task_price {
 struct sbp_task_price sbp_task_price(const struct sbp_step *step, int stage,
                                      const struct sbp_task *task);
 
-/* Whether a task is a sum of gradients beside the optimizer: it begins when the one before it is
- * over, and what follows it in the list waits for it. */
-static inline bool sbp_task_sums_beside(const struct sbp_instr *instr, const struct sbp_task *task)
+/* Whether a task is the sum of a chunk of buckets beside the optimizer: all gradients are there, so
+ * that it begins when the one before it is over, wherever the stage is. */
+static inline bool sbp_task_sums_buckets(const struct sbp_task *task)
 {
-    return task->bucket > 0 && instr->kind == SBP_INSTR_BOX;
+    return task->is_beside && task->bucket > 0;
 }
 
 /* Names a task for traces and messages, "backward h1.mlp.fc1 [3]", "update h1.mlp.fc1 {2}": its

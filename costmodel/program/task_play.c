@@ -16,7 +16,7 @@ struct lane {
     int64_t done[2]; /* forward, backward works, where arrivals decide */
     int step;        /* that it plays; -1: what is ahead of the first one */
     double free_s, link_free_s[2];
-    double sums_free_s; /* of sums beside the optimizer; < 0: there was none */
+    double sums_free_s; /* of sums beside; < 0: there was none */
     /* After each step: when the stage was through, and its links. All that follows depends on them:
      * on its way is no message but the last one of a link. */
     double after_s[MOST_STEPS][3];
@@ -43,14 +43,24 @@ static void keep_times(struct lane *lane)
     after_s[2] = lane->link_free_s[1];
 }
 
+/* The stage goes on with its next task when the sums beside that it waits for are over. */
+static void wait_for_sums(struct lane *lane)
+{
+    const int after = lane->tasks->task[lane->next].after;
+    if (after > 0)
+        lane->free_s = fmax(lane->free_s, lane->end_s[after - 1]);
+}
+
 /* Comes to the next task of its steps; NULL: it is through with all of them. */
 static const struct sbp_instr *next_instr(const struct player *player, struct lane *lane)
 {
     while (lane->step < player->steps) {
         while (lane->next < lane->tasks->count && !is_due(lane))
             lane->next++;
-        if (lane->next < lane->tasks->count)
+        if (lane->next < lane->tasks->count) {
+            wait_for_sums(lane);
             return sbp_task_instr(player->step, lane->stage, &lane->tasks->task[lane->next]);
+        }
         if (lane->step >= 0)
             keep_times(lane);
         if (++lane->step < player->steps)
@@ -84,14 +94,15 @@ static void work(struct lane *lane)
     pass_by(lane, lane->free_s, end_s, end_s);
 }
 
-/* Sums beside the optimizer follow each other, from the first one on; the stage goes on when this
- * one is over. */
+/* Sums beside follow each other, while the stage goes on: as their gradients come or, of buckets,
+ * whose gradients are all there, from the first one on. */
 static void sum_beside(struct lane *lane)
 {
-    const double begin_s = lane->sums_free_s < 0 ? lane->free_s : lane->sums_free_s;
-    const double end_s = begin_s + lane->length_s[lane->next];
-    lane->sums_free_s = end_s;
-    pass_by(lane, begin_s, end_s, fmax(lane->free_s, end_s));
+    const bool follows =
+        lane->sums_free_s >= 0 && sbp_task_sums_buckets(&lane->tasks->task[lane->next]);
+    const double begin_s = follows ? lane->sums_free_s : fmax(lane->free_s, lane->sums_free_s);
+    lane->sums_free_s = begin_s + lane->length_s[lane->next];
+    pass_by(lane, begin_s, lane->sums_free_s, lane->free_s);
 }
 
 /* Where the message of a task's micro-batch to a chunk of a stage arrives. */
@@ -171,7 +182,7 @@ static bool play_next(struct player *player, int stage)
         return receive(player, lane, instr);
     if (instr->kind == SBP_INSTR_SEND)
         send(player, stage, instr);
-    else if (sbp_task_sums_beside(instr, &lane->tasks->task[lane->next]))
+    else if (lane->tasks->task[lane->next].is_beside)
         sum_beside(lane);
     else
         work(lane);

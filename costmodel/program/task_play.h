@@ -4,8 +4,9 @@
  * A stage does one task after the other, in the order of its list or, where arrivals decide, as
  * they do: of the works whose message is there the backward one, else the first to be there. A
  * message leaves when the tasks before it are done and travels beside those behind it, on a link a
- * direction that carries one message after the other; who receives it waits. Sums beside the
- * optimizer follow each other likewise. Stages that sum together wait for the last of them. Played
+ * direction that carries one message after the other; who receives it waits. Sums of gradients
+ * beside the backward pass, or the optimizer, follow each other likewise, and tasks wait for those
+ * that they need (task.h). Stages that sum together wait for the last of them. Played
  * with prices that is the step that a run predicts, with measured times the step that ranks with a
  * core each would have taken. Where nothing hides and no stages sum together, that is the
  * timeline's makespan, which does not wait for sums over stages. Without a flush steps follow each

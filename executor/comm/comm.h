@@ -1,13 +1,13 @@
 /* Communication backends: one rank's endpoint behind one table (threads, mpi, nccl).
  *
  * All calls of a table but `try_receive` are blocking. They come from one thread of the rank at a
- * time; another one may send and try_receive meanwhile. Groups are created once, in the same order
- * on all ranks, and collectives are issued in one order that all members share. Two buffers of one
- * call do not overlap unless said; a buffer of no elements may be NULL. A call that fails, or whose
- * peer failed, returns E_PEER, E_BACKEND or E_MEMORY with the reason in the endpoint's diag;
- * `abort` releases all others, so that one failing rank ends all. `threads` also reports
- * (E_BACKEND) what would hang or corrupt: members whose calls differ, a message of another length,
- * ranks that all wait.
+ * time, not always the same; another one may send and try_receive meanwhile. Groups are created
+ * once, in the same order on all ranks, and collectives are issued in one order that all members
+ * share. Two buffers of one call do not overlap unless said; a buffer of no elements may be NULL. A
+ * call that fails, or whose peer failed, returns E_PEER, E_BACKEND or E_MEMORY with the reason in
+ * the endpoint's diag; `abort` releases all others, so that one failing rank ends all. `threads`
+ * also reports (E_BACKEND) what would hang or corrupt: members whose calls differ, a message of
+ * another length, ranks that all wait.
  */
 #ifndef SBP_EXECUTOR_COMM_COMM_H
 #define SBP_EXECUTOR_COMM_COMM_H

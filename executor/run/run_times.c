@@ -43,7 +43,8 @@ static void free_beside(const struct sbp_step *step, const struct sbp_tasks *tas
     for (int stage = 0; stage < step->stages; stage++)
         for (int64_t i = 0; i < tasks[stage].count; i++) {
             const struct sbp_instr *instr = sbp_task_instr(step, stage, &tasks[stage].task[i]);
-            length_s[stage][i] -= is_beside(instr) ? instr->communication_s : 0;
+            const struct sbp_task_price price = sbp_task_price(step, stage, &tasks[stage].task[i]);
+            length_s[stage][i] -= is_beside(instr) ? price.communication_s : 0;
         }
 }
 

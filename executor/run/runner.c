@@ -41,15 +41,20 @@ static enum sbp_status takes_gradient(struct sbp_runner *runner, const struct sb
     return SBP_OK;
 }
 
+/* The fault that is planted in a task. */
+static enum sbp_fault fault_of(const struct sbp_runner *runner, const struct sbp_task *task)
+{
+    const struct sbp_run_options *options = runner->job->options;
+    const int piece = task->chunk * runner->job->step->stages + runner->stage;
+    return options->fault_instr == task->instr && options->fault_piece == piece ? options->fault
+                                                                                : SBP_FAULT_NONE;
+}
+
 static enum sbp_status execute(struct sbp_runner *runner, const struct sbp_task *task,
                                struct sbp_diag *diag)
 {
-    const struct sbp_run_options *options = runner->job->options;
     const struct sbp_instr *instr = &runner->rank.program->instr[task->instr];
-    const int piece = task->chunk * runner->job->step->stages + runner->stage;
-    const enum sbp_fault fault =
-        options->fault_instr == task->instr && options->fault_piece == piece ? options->fault
-                                                                             : SBP_FAULT_NONE;
+    const enum sbp_fault fault = fault_of(runner, task);
     struct sbp_verifier *verifier = runner->second_look == NULL ? runner->verifier : NULL;
     if (fault != SBP_FAULT_NONE)
         SBP_TRY(sbp_run_fault_before(&runner->fault, fault, &runner->rank, instr, diag));
@@ -66,46 +71,50 @@ static enum sbp_status execute(struct sbp_runner *runner, const struct sbp_task 
                                                             runner->second_look, diag);
 }
 
-/* Whether sums beside the optimizer have a lane: where a second thread may communicate. Faults are
- * planted in, and a second look is at, what is done in its place. */
+/* Whether sums beside have a lane: where a second thread may communicate. Faults that spoil numbers
+ * are planted in, and a second look is at, what is done in its place. */
 static bool has_sum_lane(const struct sbp_runner *runner)
 {
     const struct sbp_channel *channel = &runner->channel;
+    const enum sbp_fault fault = runner->job->options->fault;
     return channel->ops->is_shared(channel->comm) && runner->second_look == NULL &&
-           runner->job->options->fault == SBP_FAULT_NONE;
+           (fault == SBP_FAULT_NONE || fault == SBP_FAULT_NO_WAIT || fault == SBP_FAULT_STALL);
 }
 
-/* Goes on when the sum is over; the lane takes its time. */
-static enum sbp_status wait_for_sum(struct sbp_runner *runner, int64_t index, double step_start_s,
-                                    struct sbp_diag *diag)
+/* Leaves a sum to the lane, whose interval that takes, and whose entry of the log. */
+static enum sbp_status give_sum(struct sbp_runner *runner, int64_t index, double step_start_s,
+                                struct sbp_diag *diag)
 {
-    const struct sbp_instr *instr = &runner->rank.program->instr[runner->tasks->task[index].instr];
     if (runner->sums.running == NULL)
         SBP_TRY(sbp_sum_lane_begin(&runner->sums, &runner->job->sums, &runner->rank, runner->tasks,
-                                   index, runner->intervals, step_start_s, diag));
-    sbp_post_wait_group(runner->channel.post, &(struct sbp_members){.axes = instr->box.axes});
-    const enum sbp_status status = sbp_sum_lane_wait(&runner->sums, diag);
-    sbp_post_wait(runner->channel.post, SBP_WAITS_NOT);
-    return status;
+                                   runner->intervals, step_start_s, diag));
+    sbp_channel_turn(&runner->channel, index + 1);
+    return sbp_sum_lane_give(&runner->sums, index, diag);
 }
 
-/* Runs a task and takes its time, without what verification adds to it and without the data of a
- * micro-batch that it begins. waited_s: what the rank waited for the message of the work that the
- * task begins, before it knew which one that is. */
+/* Before a task: waits for the sums that it needs, or that communicate before it. */
+static enum sbp_status wait_for_sums(struct sbp_runner *runner, int64_t index,
+                                     struct sbp_diag *diag)
+{
+    const struct sbp_task *task = &runner->tasks->task[index];
+    if (runner->sums.running == NULL || task->after <= runner->sums.waited ||
+        fault_of(runner, task) == SBP_FAULT_NO_WAIT)
+        return SBP_OK;
+    SBP_TRY(sbp_sum_lane_wait(&runner->sums, task->after, runner->channel.post, diag));
+    sbp_post_task(runner->channel.post, (int)index);
+    return SBP_OK;
+}
+
+/* Runs a task and takes its time, without what verification adds to it. waited_s: what the rank
+ * waited for the message of the work that the task begins, before it knew which one that is. */
 static enum sbp_status execute_timed(struct sbp_runner *runner, int64_t index, double step_start_s,
-                                     double waited_s, struct sbp_diag *diag)
+                                     double waited_s, struct sbp_rank_report *report,
+                                     struct sbp_diag *diag)
 {
     const struct sbp_task *task = &runner->tasks->task[index];
     const struct sbp_device_ops *device = runner->rank.device;
     const struct sbp_channel *channel = &runner->channel;
     bool takes = true;
-    sbp_post_task(channel->post, (int)index);
-    sbp_rank_turn_to(&runner->rank, task);
-    if (task->begins)
-        SBP_TRY(sbp_rank_begin_work(&runner->rank, task, diag));
-    if (sbp_task_sums_beside(&runner->rank.program->instr[task->instr], task) &&
-        has_sum_lane(runner))
-        return wait_for_sum(runner, index, step_start_s, diag);
     if (runner->rank.program->instr[task->instr].kind == SBP_INSTR_UPDATE)
         SBP_TRY(takes_gradient(runner, &runner->rank.program->instr[task->instr], &takes, diag));
     const double wall_s = sbp_clock_s(), compute_s = device->compute_s();
@@ -124,6 +133,26 @@ static enum sbp_status execute_timed(struct sbp_runner *runner, int64_t index, d
     interval->compute_s =
         fmax(0, device->compute_s() - compute_s - (channel->cpu_s - exchange_cpu_s) -
                     (now.cpu_s - spent.cpu_s));
+    report->step.compute_s += interval->compute_s;
+    report->step.communication_s += interval->communication_s;
+    return SBP_OK;
+}
+
+/* A task with what stands around it: the data of a micro-batch that it begins, and sums beside. */
+static enum sbp_status do_task(struct sbp_runner *runner, int64_t index, double step_start_s,
+                               double waited_s, struct sbp_rank_report *report,
+                               struct sbp_diag *diag)
+{
+    const struct sbp_task *task = &runner->tasks->task[index];
+    sbp_post_task(runner->channel.post, (int)index);
+    sbp_rank_turn_to(&runner->rank, task);
+    if (task->begins)
+        SBP_TRY(sbp_rank_begin_work(&runner->rank, task, diag));
+    SBP_TRY(wait_for_sums(runner, index, diag));
+    if (task->is_beside && has_sum_lane(runner))
+        SBP_TRY(give_sum(runner, index, step_start_s, diag));
+    else
+        SBP_TRY(execute_timed(runner, index, step_start_s, waited_s, report, diag));
     return task->ends ? sbp_rank_end_work(&runner->rank, task, diag) : SBP_OK;
 }
 
@@ -203,11 +232,8 @@ static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_l
         }
         if (runner->tasks->task[first].work == SBP_WORK_UPDATE && runner->is_verdict_due)
             SBP_TRY(hear_verdict(runner, diag));
-        for (int64_t i = first; i < end; i++) {
-            SBP_TRY(execute_timed(runner, i, start_s, i == first ? waited_s : 0, diag));
-            report->step.compute_s += runner->intervals[i].compute_s;
-            report->step.communication_s += runner->intervals[i].communication_s;
-        }
+        for (int64_t i = first; i < end; i++)
+            SBP_TRY(do_task(runner, i, start_s, i == first ? waited_s : 0, report, diag));
     }
 }
 
@@ -225,6 +251,8 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, enum sbp_roun
                                    diag));
     enum sbp_status played = run_tasks(runner, &lane, start_s, report, diag);
     played = sbp_sum_lane_end(&runner->sums, &runner->channel, played, diag);
+    report->step.communication_s += runner->sums.waited_s;
+    runner->sums.waited_s = 0;
     runner->through_s = sbp_clock_s();
     report->step.wall_s =
         runner->through_s - start_s - (sbp_verify_spent(runner->verifier).wall_s - spent.wall_s);

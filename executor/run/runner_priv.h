@@ -22,7 +22,7 @@ struct sbp_run_job {
     int64_t ranks;                    /* of all stages */
     const struct sbp_tasks *tasks;    /* (stages) of a step */
     struct sbp_message_plan messages; /* of all of them */
-    struct sbp_sum_plan sums;         /* beside the optimizer, likewise */
+    struct sbp_sum_plan sums;         /* of gradients beside, likewise */
     const struct sbp_cluster *cluster;
     const struct sbp_run_options *options;
     struct sbp_run_result *result;

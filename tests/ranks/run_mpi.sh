@@ -87,6 +87,20 @@ for set in pipeline=2 chunk_factor=2; do
 done
 grep -q '"all-reduce .* {2}"' "$folder/hosted-trace.json"
 
+# Sums of gradients beside the backward pass, or in it: the same numbers.
+for overlap in 0 1; do
+    "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
+        --set pipeline=1 --set micro_batch=4 --set zero=0 --set gradient_overlap=$overlap --set clip_norm=0.5 \
+        -o "$folder/overlap.json" >/dev/null
+    "$@" -n 4 "$run" "$folder/overlap.json" --backend mpi --verify --steps 4 \
+        --trace "$folder/overlap-trace.json" >"$folder/out"
+    grep -q '^verified' "$folder/out"
+    awk '/^[1-4] +[0-9.]+ / { print $1, $2, $3 }' "$folder/out" >"$folder/overlap-$overlap"
+done
+test "$(wc -l <"$folder/overlap-1")" -eq 4
+cmp -s "$folder/overlap-0" "$folder/overlap-1"
+grep -q '"all-reduce block[^"]*\[' "$folder/overlap-trace.json" # in a work of a micro-batch
+
 status=0
 "$@" -n 3 "$run" "$folder/plan.json" --backend mpi --trace "$folder/none.json" \
     >"$folder/out" 2>"$folder/err" || status=$?

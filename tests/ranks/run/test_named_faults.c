@@ -585,6 +585,61 @@ static void stalled_ranks_are_named(void **state)
     }
 }
 
+/* Whether the first stage, in one micro-batch, sums gradients beside, and its ranks do not meet
+ * otherwise before the step's end; *late: an input gradient behind the first sum. */
+static bool sums_gradients_alone(const struct plan *plan, int *late)
+{
+    struct sbp_arena arena = {0};
+    struct sbp_diag diag = {0};
+    struct sbp_tasks tasks;
+    bool beside = false, alone = true;
+    *late = -1;
+    expect_ok(sbp_tasks_make(&plan->step, 0, &arena, &tasks, &diag), &diag);
+    for (int64_t i = 0; i < tasks.count; i++) {
+        const struct sbp_task *task = &tasks.task[i];
+        const struct sbp_instr *instr = sbp_task_instr(&plan->step, 0, task);
+        beside |= task->is_beside;
+        alone &= task->is_beside || !sbp_program_is_call(instr);
+        if (beside && instr->kind == SBP_INSTR_BACKWARD)
+            *late = task->instr;
+    }
+    sbp_arena_free(&arena);
+    return alone && *late >= 0;
+}
+
+/* The others have left their sums to lanes, and wait there for the rank that gives no gradient. */
+static void a_stall_behind_sums_beside_is_named(void **state)
+{
+    char model[MODEL_BYTES], said[1024];
+    struct sbp_random random;
+    bool found = false;
+    (void)state;
+    sbp_random_seed(&random, seed + 3100);
+    for (int tries = 0; !found && tries < 40 * MOST_TRIES; tries++) {
+        struct plan plan;
+        int late;
+        random_model(&random, PERCEPTRON, model, MODEL_BYTES);
+        plan_open(&plan, model, (const int[]){2, 0});
+        plan.parallel.gradient_overlap = 1;
+        plan.graph.training.clip_norm = 0;
+        plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F32);
+        found = sums_gradients_alone(&plan, &late);
+        if (found) {
+            struct sbp_run_options options = options_for(SBP_F32, &random);
+            options.verify = false;
+            options.deadline_s = 0.5;
+            plant_fault(&options, SBP_FAULT_STALL, 0, late);
+            run_to_fault(&plan, &options, said, sizeof said);
+            print_message("%s\n", said);
+            assert_non_null(strstr(said, "stage 0) does not go on at step 1, backward"));
+            assert_non_null(strstr(said, "is at step 1, all-reduce"));
+            assert_non_null(strstr(said, "waits for rank 1)"));
+        }
+        plan_close(&plan);
+    }
+    assert_true(found);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -600,6 +655,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(odd_layers_are_named),
         cmocka_unit_test(odd_layers_of_chunks_are_named),
         cmocka_unit_test(stalled_ranks_are_named),
+        cmocka_unit_test(a_stall_behind_sums_beside_is_named),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

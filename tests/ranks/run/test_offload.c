@@ -183,7 +183,7 @@ static int count_early(const struct sbp_step *step, int stage, const struct sbp_
         const struct sbp_instr *instr = sbp_task_instr(step, stage, &tasks->task[i]);
         if (sbp_program_is_host_copy(instr))
             end_s = interval[i].start_s + interval[i].wall_s;
-        early += sbp_task_sums_beside(instr, &tasks->task[i]) && interval[i].start_s < end_s;
+        early += tasks->task[i].is_beside && interval[i].start_s < end_s;
     }
     return early;
 }
@@ -381,8 +381,7 @@ static int find_sum(const struct plan *plan)
     int found = -1;
     expect_ok(sbp_tasks_make(&plan->step, 0, &arena, &tasks, &diag), &diag);
     for (int64_t i = 0; i < tasks.count && found < 0; i++)
-        if (tasks.task[i].chunk == 0 &&
-            sbp_task_sums_beside(sbp_task_instr(&plan->step, 0, &tasks.task[i]), &tasks.task[i]))
+        if (tasks.task[i].chunk == 0 && tasks.task[i].is_beside)
             found = tasks.task[i].instr;
     sbp_arena_free(&arena);
     return found;

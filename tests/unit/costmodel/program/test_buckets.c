@@ -168,7 +168,7 @@ static void test_sums_beside(void **state)
         const struct sbp_buckets buckets = sbp_buckets_of(b.step.program);
         for (int64_t i = 0; i < tasks.count; i++) {
             const struct sbp_instr *instr = sbp_task_instr(&b.step, 0, &tasks.task[i]);
-            if (!sbp_task_sums_beside(instr, &tasks.task[i]))
+            if (!tasks.task[i].is_beside)
                 continue;
             parameters +=
                 sbp_buckets_sum(b.step.program, &buckets, tasks.task[i].bucket - 1, instr->tensor)

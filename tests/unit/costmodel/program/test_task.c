@@ -10,8 +10,10 @@ enum { FORWARD_BOX, FORWARD, BACKWARD_BOX, SCATTER, UPDATE, INSTRS };
 struct setting {
     struct sbp_arena arena;
     struct sbp_instr instr[INSTRS];
+    struct sbp_graph graph; /* without tensors */
     struct sbp_program program;
-    struct sbp_step step; /* of one stage that runs it */
+    struct sbp_stage_end end[3]; /* nothing hides */
+    struct sbp_step step;        /* of one stage that runs it */
     int program_of;
     struct sbp_tasks tasks;
 };
@@ -31,6 +33,7 @@ static void open_setting(struct setting *s, int64_t micro_batches)
                   {.kind = SBP_INSTR_UPDATE}},
         .program = {.scope = {.micro_batches = micro_batches}, .instr_count = INSTRS}};
     s->program.instr = s->instr;
+    s->program.graph = &s->graph;
     for (int i = 0; i < INSTRS; i++)
         s->instr[i].section = i < BACKWARD_BOX ? SBP_SECTION_FORWARD
                               : i < SCATTER    ? SBP_SECTION_BACKWARD
@@ -43,6 +46,7 @@ static void open_setting(struct setting *s, int64_t micro_batches)
                                 .pieces = 1,
                                 .program_of = &s->program_of,
                                 .program_count = 1,
+                                .end = s->end,
                                 .program = &s->program};
     assert_int_equal(sbp_tasks_make(&s->step, 0, &s->arena, &s->tasks, &diag), SBP_OK);
 }

@@ -1,8 +1,9 @@
-/* Tasks of stages that are made by hand, played: messages, sums over stages, and waiting for ever.
- */
+/* Tasks of stages that are made by hand, played: messages, sums over stages and beside, and waiting
+ * for ever. */
 #include "costmodel/program/task_play.h"
 #include "tests/support/unit.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MOST_STAGES = 3, MOST_TASKS = 12, TENSOR = 0 };
@@ -119,6 +120,70 @@ static void test_sums(void **state)
     sbp_arena_free(&s.arena);
 }
 
+/* A backward pass of equal layers, each of which is summed, and updates once all have. */
+static double play_layers(int layers, double layer_s, double sum_s, double update_s, bool beside)
+{
+    struct setting s;
+    struct sbp_play played;
+    open_setting(&s, 1, 1);
+    for (int i = 0; i < layers; i++) {
+        add(&s, 0, SBP_INSTR_BACKWARD, SBP_SECTION_BACKWARD, 0, layer_s);
+        add(&s, 0, SBP_INSTR_BOX, SBP_SECTION_STEP, 0, sum_s);
+        s.task[0][2 * i + 1].is_beside = beside;
+    }
+    for (int i = 0; i < layers; i++) {
+        add(&s, 0, SBP_INSTR_UPDATE, SBP_SECTION_STEP, 0, update_s);
+        s.task[0][2 * layers + i].after = beside ? 2 * i + 2 : 0;
+    }
+    const double step_s = play(&s, &played);
+    for (int i = 0; i < layers && beside; i++) /* the stage goes on, and comes back when it must */
+        assert_true(fabs(played.begin_s[0][2 * i] - i * layer_s) < 1e-12);
+    sbp_arena_free(&s.arena);
+    return step_s;
+}
+
+/* Only the last sum shows where sums are shorter than layers, and only the first layer where they
+ * are longer. Updates of earlier layers go beside later sums. */
+static void test_sums_beside(void **state)
+{
+    enum { LAYERS = 4 };
+    static const double sums_s[] = {0.25, 1, 3};
+    const double update_s = 0.125;
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        const double sum_s = sums_s[i];
+        const double summed_s =
+            sum_s <= 1 ? LAYERS + fmax(sum_s, (LAYERS - 1) * update_s) : 1 + LAYERS * sum_s;
+        const double in_line_s = LAYERS * (1 + sum_s + update_s);
+        assert_true(fabs(play_layers(LAYERS, 1, sum_s, update_s, true) - summed_s - update_s) <
+                    1e-12);
+        assert_true(fabs(play_layers(LAYERS, 1, sum_s, update_s, false) - in_line_s) < 1e-12);
+    }
+}
+
+/* Others that communicate wait for the sums before them, and the next sum for its gradient. */
+static void test_one_order(void **state)
+{
+    struct setting s;
+    struct sbp_play played;
+    (void)state;
+    open_setting(&s, 1, 1);
+    add(&s, 0, SBP_INSTR_BACKWARD, SBP_SECTION_BACKWARD, 0, 1);
+    add(&s, 0, SBP_INSTR_BOX, SBP_SECTION_STEP, 0, 2);
+    add(&s, 0, SBP_INSTR_BACKWARD, SBP_SECTION_BACKWARD, 0, 0.5);
+    add(&s, 0, SBP_INSTR_REDUCE, SBP_SECTION_BACKWARD, 0, 0.25);
+    add(&s, 0, SBP_INSTR_BOX, SBP_SECTION_STEP, 0, 1);
+    add(&s, 0, SBP_INSTR_NORM, SBP_SECTION_STEP, 0, 0.5);
+    s.task[0][1].is_beside = s.task[0][4].is_beside = true;
+    s.task[0][3].after = 2;
+    s.task[0][5].after = 5;
+    assert_float_equal(play(&s, &played), 1 + 2 + 0.25 + 1 + 0.5, 1e-12);
+    assert_float_equal(played.end_s[0][2], 1.5, 1e-12);
+    assert_float_equal(played.begin_s[0][3], 3, 1e-12);
+    assert_float_equal(played.begin_s[0][4], 3.25, 1e-12);
+    sbp_arena_free(&s.arena);
+}
+
 /* A work of one second between its messages; what it sends is under way for sent_s. */
 static void add_work(struct setting *s, int stage, bool back, int micro_batch, double sent_s)
 {
@@ -197,6 +262,8 @@ int main(void)
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_link),
         cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_sums_beside),
+        cmocka_unit_test(test_one_order),
         cmocka_unit_test(test_arrivals),
         cmocka_unit_test(test_waiting_for_ever),
     };

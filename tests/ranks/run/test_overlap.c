@@ -1,0 +1,219 @@
+/* Sums of gradients beside the backward pass: they are the sums of a run without, to the bit, and
+ * those of one device; they do run beside; and a wait that is missing, or for a rank that does not
+ * come, is named. */
+#include <string.h>
+
+#include "run_checks.h"
+#include "trained.h"
+
+/* ---- plans --------------------------------------------------------------------------------- */
+
+/* A random plan, every second one in stages, whose sums go beside, and the step where they do not;
+ * false: there is none. */
+static bool open_beside(struct sbp_random *random, int index, enum sbp_real real, char *model,
+                        struct plan *plan, struct sbp_step *plain)
+{
+    random_model(random, index % 3, model, MODEL_BYTES);
+    plan_open(plan, model, random_levels(random));
+    if (index % 2 == 1 && !plan_cut_stages(plan, random))
+        return false;
+    if (index % 2 == 0)
+        plan_cut_step(plan, random);
+    if (plan->graph.loss < 0)
+        plan->graph.training.update.learning_rate *= 1e-5; /* or they would leave all numbers */
+    plan->parallel.zero = 0;
+    plan->parallel.gradient_overlap = 0;
+    plan_randomise(plan, random, index % 3 == 0, SBP_BOXING_FULL, real);
+    *plain = plan->step;
+    plan->parallel.gradient_overlap = 1;
+    plan_step(plan, &plan->parallel, NULL, real, &plan->step);
+    plan->program = plan->step.program;
+    return true;
+}
+
+static void close_beside(struct plan *plan, struct sbp_step *plain)
+{
+    sbp_step_free(plain);
+    plan_close(plan);
+}
+
+/* Of all ranks: sums beside, and those that were under way when the rank went on. */
+static void count_sums(const struct plan *plan, const struct sbp_run_result *result, int *sums,
+                       int *early)
+{
+    for (int rank = 0; rank < result->ranks; rank++) {
+        const struct sbp_tasks *tasks = &result->tasks[rank / (int)plan->step.mesh.devices];
+        const struct sbp_run_interval *interval = result->intervals + rank * result->most_tasks;
+        for (int64_t i = 0; i + 1 < tasks->count; i++) {
+            if (!tasks->task[i].is_beside)
+                continue;
+            *sums += 1;
+            *early += !tasks->task[i + 1].is_beside &&
+                      interval[i + 1].start_s < interval[i].start_s + interval[i].wall_s;
+        }
+    }
+}
+
+typedef void (*check_beside)(const struct plan *plan, const struct sbp_step *plain,
+                             struct sbp_random *random, const char *model, enum sbp_real real);
+
+static void for_beside(uint64_t stream, int plans, enum sbp_real real, check_beside check)
+{
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    int checked = 0, several = 0, staged = 0;
+    sbp_random_seed(&random, seed + stream);
+    for (int tries = 0; checked < plans && tries < 20 * MOST_TRIES; tries++) {
+        struct plan plan;
+        struct sbp_step plain = {0};
+        if (open_beside(&random, checked, real, model, &plan, &plain) && has_alike_ties(&plan)) {
+            check(&plan, &plain, &random, model, real);
+            checked++;
+            several += plan.step.micro_batches > 1;
+            staged += plan.step.stages > 1;
+        }
+        close_beside(&plan, &plain);
+    }
+    print_message("seed %llu: %d plans, %d of several micro-batches, %d in stages\n",
+                  (unsigned long long)seed, checked, several, staged);
+    assert_int_equal(checked, plans);
+    assert_true(several > plans / 4 && staged > plans / 4);
+}
+
+/* ---- against one device, and without -------------------------------------------------------- */
+
+static int all_sums, early_sums; /* of all runs so far */
+
+static void check_verified(const struct plan *plan, const struct sbp_step *plain,
+                           struct sbp_random *random, const char *model, enum sbp_real real)
+{
+    struct sbp_run_options options = options_for(real, random);
+    struct sbp_run_result result;
+    char text[512];
+    (void)plain;
+    options.trace = true;
+    run_plan(plan, &options, model, &result);
+    if (result.finding.found) {
+        describe_plan(plan, model);
+        fail_msg("%s", sbp_verify_finding_text(&result.finding, text, (int)sizeof text));
+    }
+    assert_int_equal(result.high_water_bytes, plan->step.totals.device_bytes);
+    count_sums(plan, &result, &all_sums, &early_sums);
+    sbp_run_free(&result);
+}
+
+static void sums_beside_equal_one_device(void **state)
+{
+    (void)state;
+    for_beside(4100, 60, SBP_F64, check_verified);
+    for_beside(4110, 20, SBP_REAL_FP16, check_verified);
+    print_message("%d of %d sums were under way while the rank went on\n", early_sums, all_sums);
+    assert_true(all_sums > 500 && early_sums > all_sums / 20);
+}
+
+/* Losses and norms of later steps tell all bits of the weights that they come from. */
+static void check_bits(const struct plan *plan, const struct sbp_step *plain,
+                       struct sbp_random *random, const char *model, enum sbp_real real)
+{
+    struct sbp_run_options options = options_for(real, random);
+    struct sbp_run_result with, without;
+    struct sbp_diag diag = {0};
+    options.verify = false;
+    options.steps = 4;
+    run_plan(plan, &options, model, &with);
+    expect_ok(sbp_run(plain, &plan->cluster, &options, &without, &diag), &diag);
+    expect_same_steps(plan, &with, &without, model);
+    sbp_run_free(&with);
+    sbp_run_free(&without);
+}
+
+/* In its place, as where one thread alone may communicate. */
+static void check_in_line(const struct plan *plan, const struct sbp_step *plain,
+                          struct sbp_random *random, const char *model, enum sbp_real real)
+{
+    struct trained with, without;
+    char text[256];
+    (void)random;
+    (void)real;
+    train(&plan->step, 3, seed, &with);
+    train(plain, 3, seed, &without);
+    if (!trained_alike(&with, &without, text, (int)sizeof text)) {
+        describe_plan(plan, model);
+        fail_msg("%s", text);
+    }
+    trained_free(&with);
+    trained_free(&without);
+}
+
+static void sums_beside_train_the_same_bits(void **state)
+{
+    (void)state;
+    for_beside(4200, 60, SBP_F32, check_bits);
+    for_beside(4210, 20, SBP_REAL_BF16, check_bits);
+    for_beside(4220, 40, SBP_F32, check_in_line);
+}
+
+/* ---- faults -------------------------------------------------------------------------------- */
+
+/* The update of the last sum beside of a stage; -1: it has none, or others wait for that, too. */
+static int find_update(const struct plan *plan, int stage)
+{
+    struct sbp_arena arena = {0};
+    struct sbp_diag diag = {0};
+    struct sbp_tasks tasks;
+    int found = -1, last = 0, others = 0;
+    expect_ok(sbp_tasks_make(&plan->step, stage, &arena, &tasks, &diag), &diag);
+    for (int64_t i = 0; i < tasks.count; i++) {
+        const struct sbp_task *task = &tasks.task[i];
+        last = task->is_beside ? (int)i + 1 : last;
+        const bool waits = last > 0 && task->after == last;
+        if (waits && found < 0 && task->chunk == 0 &&
+            sbp_task_instr(&plan->step, stage, task)->kind == SBP_INSTR_UPDATE)
+            found = task->instr;
+        else if (waits)
+            others++;
+    }
+    sbp_arena_free(&arena);
+    return others == 0 ? found : -1;
+}
+
+static void a_missing_wait_is_named(void **state)
+{
+    enum { FAULTS = 8 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    int planted = 0;
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* finds the race that is planted */
+#endif
+    sbp_random_seed(&random, seed + 4300);
+    for (int tries = 0; planted < FAULTS && tries < 20 * MOST_TRIES; tries++) {
+        struct plan plan;
+        struct sbp_step plain = {0};
+        const bool opened = open_beside(&random, tries, SBP_F64, model, &plan, &plain);
+        const int instr = opened ? find_update(&plan, 0) : -1;
+        if (instr >= 0 && has_alike_ties(&plan)) {
+            struct sbp_run_options options = options_for(SBP_F64, &random);
+            struct sbp_run_result result;
+            struct sbp_diag diag = {0};
+            plant_fault(&options, SBP_FAULT_NO_WAIT, 0, instr);
+            assert_int_equal(sbp_run(&plan.step, &plan.cluster, &options, &result, &diag),
+                             SBP_E_INTERNAL);
+            assert_non_null(strstr(diag.text, "wait for a sum is left out"));
+            planted++;
+        }
+        close_beside(&plan, &plain);
+    }
+    assert_int_equal(planted, FAULTS);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_beside_equal_one_device),
+        cmocka_unit_test(sums_beside_train_the_same_bits),
+        cmocka_unit_test(a_missing_wait_is_named),
+    };
+    return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}

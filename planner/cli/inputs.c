@@ -185,6 +185,15 @@ static void complete_interleaved(const struct sbp_settings *settings, const stru
         parallel->micro_batch = graph->global_batch / parallel->pipeline;
 }
 
+/* Replicas have one micro-batch each. */
+static void complete_replicas(const struct sbp_settings *settings, const struct sbp_graph *graph,
+                              struct sbp_parallel *parallel)
+{
+    if (sbp_parallel_replicates(parallel) && !gives(settings, "micro_batch") &&
+        graph->global_batch % parallel->pipeline == 0)
+        parallel->micro_batch = graph->global_batch / parallel->pipeline;
+}
+
 enum sbp_status sbp_inputs_refuse(const char *file, enum sbp_status status,
                                   const struct sbp_diag *why, struct sbp_diag *diag)
 {
@@ -235,6 +244,7 @@ enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, enum sbp_
     if (parallel.stage_blocks_count > 0 && !gives(settings, "pipeline"))
         parallel.pipeline = parallel.stage_blocks_count / parallel.chunks;
     complete_interleaved(settings, &plan->cut.graph, &parallel);
+    complete_replicas(settings, &plan->cut.graph, &parallel);
     if (status == SBP_OK) {
         struct sbp_diag why = {{0}};
         status = sbp_plan_cut(plan, &parallel, &why);

@@ -164,13 +164,12 @@ static enum sbp_status complete_data(struct sbp_degrees *d, const struct sbp_clu
                                   (long long)d->context, (long long)devices, cluster->name);
     const int64_t left = devices / parts;
     if (d->data > 0 && d->data != left)
-        return SBP_DEGREES_REFUSE(diag,
-                                  "dp: tp %lld x pp %lld x cp %lld leave %lld of the %lld devices "
-                                  "of cluster %s, dp %lld is legal with --devices %.0f",
-                                  (long long)d->tensor, (long long)d->pipeline,
-                                  (long long)d->context, (long long)left, (long long)devices,
-                                  cluster->name, (long long)d->data,
-                                  (double)d->data * (double)parts);
+        return SBP_DEGREES_REFUSE(
+            diag,
+            "dp: tp %lld x pp %lld x cp %lld leave %lld of the %lld devices "
+            "of cluster %s, dp %lld is legal with --devices %.0f",
+            (long long)d->tensor, (long long)d->pipeline, (long long)d->context, (long long)left,
+            (long long)devices, cluster->name, (long long)d->data, (double)d->data * (double)parts);
     d->data = left;
     return SBP_OK;
 }
@@ -292,8 +291,10 @@ static enum sbp_status check_blocks(const struct sbp_degrees *d, const struct sb
     if (block == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     const int blocks = sbp_stages_blocks(model, block);
+    const struct sbp_parallel cut = {
+        .pipeline = d->pipeline, .chunks = d->chunks, .schedule = plan->cut.parallel.schedule};
     int64_t pieces;
-    if (!sbp_mul_i64(d->pipeline, d->chunks, &pieces))
+    if (!sbp_mul_i64(sbp_parallel_parts(&cut), d->chunks, &pieces))
         pieces = INT64_MAX;
     if (blocks == 0 || blocks % pieces == 0 || plan->cut.parallel.stage_cut != SBP_CUT_BLOCKS ||
         plan->cut.parallel.stage_blocks_count > 0 || d->stage_blocks_count > 0)
@@ -327,7 +328,7 @@ static struct sbp_parallel parallel_of(const struct sbp_degrees *d, const struct
     }
     parallel.pipeline = d->pipeline;
     parallel.chunks = d->chunks;
-    if (d->chunks > 1)
+    if (d->chunks > 1 && !sbp_timeline_delays_gradients(parallel.schedule))
         parallel.schedule = SBP_INTERLEAVED;
     parallel.micro_batch = d->micro_batch * d->data;
     parallel.zero = d->zero;

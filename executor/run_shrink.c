@@ -142,7 +142,7 @@ static enum sbp_status cut(const struct sbp_plan *plan, const struct scale *scal
                            struct sbp_step *step, struct sbp_diag *diag)
 {
     struct sbp_parallel parallel = plan->cut.parallel;
-    const int pieces = (int)(parallel.pipeline * parallel.chunks);
+    const int pieces = (int)sbp_parallel_pieces(&parallel);
     int *first = SBP_NEW(&small->arena, int, pieces + 1);
     if (first == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for a smaller plan");

@@ -8,6 +8,7 @@
 
 #include "base/json/json_write.h"
 #include "base/text.h"
+#include "costmodel/program/program.h"
 #include "costmodel/program/stages.h"
 
 #define TEXT(symbol, text) text,
@@ -382,6 +383,34 @@ enum sbp_status sbp_parallel_stage_cluster(const struct sbp_parallel *parallel,
     return SBP_OK;
 }
 
+/* Replicas hand on sums of whole gradients, chunk by chunk. */
+static enum sbp_status check_replicas(const struct sbp_parallel *parallel, int64_t micro_batches,
+                                      struct sbp_diag *diag)
+{
+    const char *name = sbp_timeline_schedule_name(parallel->schedule);
+    const long long stages = (long long)parallel->pipeline;
+    const bool shards = parallel->zero != 0;
+    if (parallel->chunks != parallel->pipeline)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: chunks: schedule %s has 1 on each of %lld stages, or all of as "
+                        "many on each (replicas), 1 and %lld are legal",
+                        name, stages, stages);
+    if (micro_batches != parallel->pipeline)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: micro_batch: makes %lld micro-batches, legal are as many as the "
+                        "%lld replicas, each of which works on one",
+                        (long long)micro_batches, stages);
+    if (shards || parallel->owner != SBP_OWNER_NONE)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: %s: replicas have all states of their weights, %s is legal",
+                        shards ? "zero" : "owner", shards ? "0" : "none");
+    if (parallel->offload)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: offload: replicas update chunk by chunk between their passes, "
+                        "false is legal");
+    return SBP_OK;
+}
+
 static enum sbp_status check_schedule(const struct sbp_parallel *parallel, int64_t micro_batches,
                                       struct sbp_diag *diag)
 {
@@ -398,17 +427,14 @@ static enum sbp_status check_schedule(const struct sbp_parallel *parallel, int64
             "parallel: pipeline: schedule interleaved has chunks of several stages take "
             "turns, legal are 2 stages and more");
     const bool cyclic = sbp_timeline_delays_gradients(parallel->schedule);
-    const int64_t pieces = parallel->pipeline * parallel->chunks;
+    const int64_t pieces = sbp_parallel_pieces(parallel);
     if (!interleaved && !cyclic && parallel->chunks > 1)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: chunks: schedule %s has one chunk a stage, %lld are legal with "
                         "interleaved, cdp-v1 and cdp-v2 alone",
                         name, (long long)parallel->chunks);
-    if (cyclic && parallel->chunks > 1 && parallel->pipeline > 1)
-        return sbp_fail(diag, SBP_E_INPUT,
-                        "parallel: chunks: schedule %s has several on one stage, 1 is legal on "
-                        "%lld",
-                        name, (long long)parallel->pipeline);
+    if (sbp_parallel_replicates(parallel))
+        SBP_TRY(check_replicas(parallel, micro_batches, diag));
     if (interleaved && micro_batches % parallel->pipeline != 0)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: micro_batch: schedule interleaved works on %lld micro-batches, "
@@ -465,15 +491,34 @@ static enum sbp_status check_stage_blocks(const struct sbp_parallel *parallel,
                                           const struct sbp_graph *graph, struct sbp_diag *diag)
 {
     int first[SBP_MOST_GIVEN_PIECES + 1];
-    const int64_t pieces = parallel->pipeline * parallel->chunks;
+    const int64_t pieces = sbp_parallel_pieces(parallel);
     if (parallel->stage_blocks_count == 0)
         return SBP_OK;
     if (parallel->stage_blocks_count != pieces)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: stage_cut: the blocks of %d pieces are given, legal are %lld "
-                        "(pipeline x chunks)",
-                        parallel->stage_blocks_count, (long long)pieces);
+                        "(%s)",
+                        parallel->stage_blocks_count, (long long)pieces,
+                        sbp_parallel_replicates(parallel) ? "chunks" : "pipeline x chunks");
     return sbp_stages_cut_as(graph, parallel->stage_blocks_count, parallel, first, diag);
+}
+
+/* Replicas update a chunk before the gradients of others are there. */
+static enum sbp_status check_replicated(const struct sbp_graph *graph, struct sbp_diag *diag)
+{
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&graph->precision);
+    if (sbp_program_has_norm(&graph->training, &bytes))
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: pipeline: replicas form no norm of all gradients, by which %s: "
+                        "1 is legal, or a model %s",
+                        bytes.scales_loss ? "a step that overflows in fp16 is found"
+                                          : "these are clipped",
+                        bytes.scales_loss ? "of another precision" : "with clip_norm 0");
+    if (sbp_graph_is_tied(graph))
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: pipeline: replicas do not sum gradients of a weight that two "
+                        "chunks tie: 1 is legal, or a model with tied false");
+    return SBP_OK;
 }
 
 enum sbp_status sbp_parallel_check(const struct sbp_parallel *parallel,
@@ -488,11 +533,11 @@ enum sbp_status sbp_parallel_check(const struct sbp_parallel *parallel,
         parallel->pipeline_limit < 0)
         return sbp_fail(diag, SBP_E_INPUT, "parallel: a count below what is legal");
     SBP_TRY(share_out(parallel, cluster, size, &level, diag));
-    if (parallel->pipeline * parallel->chunks > graph->op_count)
+    if (sbp_parallel_pieces(parallel) > graph->op_count)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: pipeline: %lld pieces of a model of %d operators, fewer are "
                         "legal",
-                        (long long)(parallel->pipeline * parallel->chunks), graph->op_count);
+                        (long long)sbp_parallel_pieces(parallel), graph->op_count);
     if (parallel->micro_batch < 1 || graph->global_batch % parallel->micro_batch != 0)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: micro_batch: %lld does not divide the global batch of %lld, "
@@ -501,5 +546,7 @@ enum sbp_status sbp_parallel_check(const struct sbp_parallel *parallel,
                         divisors(graph->global_batch, 65536, legal, sizeof legal));
     SBP_TRY(check_stage_blocks(parallel, graph, diag));
     SBP_TRY(check_schedule(parallel, sbp_parallel_micro_batches(parallel, graph), diag));
+    if (sbp_parallel_replicates(parallel))
+        SBP_TRY(check_replicated(graph, diag));
     return check_states(parallel, cluster, diag);
 }

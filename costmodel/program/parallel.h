@@ -58,7 +58,8 @@ struct sbp_parallel {
                                      instead of stage_cut; 0, the default: none */
     uint16_t stage_blocks[SBP_MOST_GIVEN_PIECES]; /* blocks of each piece, in the model's order */
     int64_t chunks;             /* pieces of a stage, >= 1; default 1; more: schedule interleaved;
-                                   cyclic ones, whose stages they are where pipeline is 1 */
+                                   cyclic ones, whose stages they are, where pipeline is 1, or as
+                                   many: then each stage has all of them (replicas) */
     int64_t micro_batch;        /* sequences, divides the global batch; default: all of it */
     enum sbp_schedule schedule; /* default 1f1b */
     int64_t pipeline_limit;     /* micro-batches in flight; 0, the default: as the schedule has it
@@ -114,6 +115,29 @@ enum sbp_status sbp_parallel_stage_cluster(const struct sbp_parallel *parallel,
                                            struct sbp_diag *diag) SBP_MUST_USE;
 int64_t sbp_parallel_micro_batches(const struct sbp_parallel *parallel,
                                    const struct sbp_graph *graph);
+/* Whether each stage has all pieces of the model, and does one micro-batch of a step. */
+static inline bool sbp_parallel_replicates(const struct sbp_parallel *parallel)
+{
+    return parallel->pipeline > 1 && parallel->chunks > 1 &&
+           sbp_timeline_delays_gradients(parallel->schedule);
+}
+/* Stages that the model's pieces are dealt out over, and these pieces. */
+static inline int64_t sbp_parallel_parts(const struct sbp_parallel *parallel)
+{
+    return sbp_parallel_replicates(parallel) ? 1 : parallel->pipeline;
+}
+static inline int64_t sbp_parallel_pieces(const struct sbp_parallel *parallel)
+{
+    return sbp_parallel_parts(parallel) * parallel->chunks;
+}
+/* Versions of its weights that a piece of the model holds: replicas update between the works that
+ * read the older and the newer ones. */
+static inline int sbp_parallel_versions(const struct sbp_parallel *parallel, int pieces, int piece)
+{
+    return sbp_parallel_replicates(parallel)
+               ? 1
+               : sbp_timeline_weight_versions(parallel->schedule, pieces, piece);
+}
 /* Whether chunks that follow each other are on one device, and messages between them stay there.
  */
 static inline bool sbp_parallel_shares_device(const struct sbp_parallel *parallel)

@@ -329,6 +329,7 @@ void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cl
         case SBP_INSTR_GATHER:
         case SBP_INSTR_SCATTER:
         case SBP_INSTR_SEND:
+        case SBP_INSTR_PASS:
             instr->communication_s = communication_s(program, cluster, instr);
             break;
         case SBP_INSTR_UPDATE:

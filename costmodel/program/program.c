@@ -165,6 +165,7 @@ bool sbp_program_is_call(const struct sbp_instr *instr)
     case SBP_INSTR_GATHER:
     case SBP_INSTR_SCATTER:
     case SBP_INSTR_SEND:
+    case SBP_INSTR_PASS:
         return instr->box.kind != SBP_LOCAL;
     default:
         return false;

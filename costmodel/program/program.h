@@ -86,6 +86,10 @@ struct sbp_buffer {
     X(RECEIVE, "receive")                 /* OUT from a neighbour stage, or, local, from WORK */   \
     X(SEND, "send")                       /* IN to a neighbour stage, or, local, to the next, the  \
                                              previous chunk's WORK */                              \
+    X(TAKE, "take")                       /* sum OUT of a weight's gradients from another replica  \
+                                             (costmodel/timeline/replicas.h): in backward so far,  \
+                                             in step finished */                                   \
+    X(PASS, "pass")                       /* IN to another one, likewise */                        \
     X(ADD_GRADIENT, "add-gradient")       /* OUT = IN + IN2, three buffers */                      \
     X(OUTPUT_GRADIENT, "output-gradient") /* OUT = the fixed gradient of a lossless model */       \
     X(NORM, "norm")                       /* OUT = sum of squares of all weight gradients */       \
@@ -223,6 +227,8 @@ struct sbp_program {
     int *weight_buffer, *gradient_buffer; /* (tensor_count), -1 where there is none */
     int *other_version; /* (tensor_count) where a weight has two versions, which take turns, step by
                            step: the buffer of the other one; -1 */
+    int *other_gradient; /* (tensor_count) where finished sums wait beside the next step's gradient:
+                            the other buffer, as they take turns, step by step; -1 */
     int *first_moment, *second_moment; /* (tensor_count), -1 where there is none */
     int *master, *gradient_master;     /* (tensor_count), -1 where there is none */
     struct sbp_weight_shard *shard;    /* (tensor_count) */

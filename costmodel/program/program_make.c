@@ -67,6 +67,7 @@ static enum sbp_status prepare(struct sbp_compiler *c)
     program->weight_buffer = filled(arena, tensors, -1);
     program->gradient_buffer = filled(arena, tensors, -1);
     program->other_version = filled(arena, tensors, -1);
+    program->other_gradient = filled(arena, tensors, -1);
     program->first_moment = filled(arena, tensors, -1);
     program->second_moment = filled(arena, tensors, -1);
     program->master = filled(arena, tensors, -1);
@@ -87,12 +88,12 @@ static enum sbp_status prepare(struct sbp_compiler *c)
     int *inputs = filled(arena, ops * SBP_MAX_INPUTS, -1);
     int *saved = filled(arena, ops * 3, -1);
     if (program->weight_buffer == NULL || program->gradient_buffer == NULL ||
-        program->other_version == NULL || program->first_moment == NULL ||
-        program->second_moment == NULL || program->master == NULL ||
-        program->gradient_master == NULL || program->shard == NULL || c->value == NULL ||
-        c->gradient == NULL || c->weight == NULL || c->output == NULL || c->segment == NULL ||
-        c->half == NULL || c->block == NULL || c->gathered == NULL || c->sum == NULL ||
-        inputs == NULL || saved == NULL)
+        program->other_version == NULL || program->other_gradient == NULL ||
+        program->first_moment == NULL || program->second_moment == NULL ||
+        program->master == NULL || program->gradient_master == NULL || program->shard == NULL ||
+        c->value == NULL || c->gradient == NULL || c->weight == NULL || c->output == NULL ||
+        c->segment == NULL || c->half == NULL || c->block == NULL || c->gathered == NULL ||
+        c->sum == NULL || inputs == NULL || saved == NULL)
         return SBP_E_MEMORY;
     for (int t = 0; t < tensors; t++) {
         c->weight[t].first_user = -1;

@@ -143,8 +143,12 @@ static enum sbp_status add_state(struct sbp_compiler *c, enum sbp_buffer_use use
 static enum sbp_status add_gradient(struct sbp_compiler *c, int tensor, const struct sbp_dist *dist)
 {
     const struct sbp_weight_plan *plan = &c->weight[tensor];
-    return add_state(c, SBP_USE_GRADIENT, tensor, dist,
-                     plan->level < 2 ? plan->padded : plan->shard, c->program->gradient_buffer);
+    SBP_TRY(add_state(c, SBP_USE_GRADIENT, tensor, dist,
+                      plan->level < 2 ? plan->padded : plan->shard, c->program->gradient_buffer));
+    return sbp_parallel_replicates(&c->program->parallel) && c->program->bytes.sum == 0
+               ? add_state(c, SBP_USE_GRADIENT, tensor, dist, plan->local,
+                           c->program->other_gradient)
+               : SBP_OK;
 }
 
 /* Whether gradients are summed in chunks of buckets: then they lie behind each other, in the
@@ -181,6 +185,8 @@ static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const stru
     if (program->bytes.sum > 0) /* no instruction reads it: no run has one */
         SBP_TRY(add_state(c, SBP_USE_SUM, tensor, dist,
                           plan->level < 2 ? plan->padded : plan->shard, c->sum));
+    if (program->bytes.sum > 0 && sbp_parallel_replicates(&program->parallel))
+        SBP_TRY(add_state(c, SBP_USE_SUM, tensor, dist, plan->local, program->other_gradient));
     if (program->parallel.offload)
         return SBP_OK;
     if (program->bytes.master > 0)
@@ -339,12 +345,34 @@ enum sbp_status sbp_program_gather_weights(struct sbp_compiler *c, int op, int *
     return SBP_OK;
 }
 
+/* A message between replicas with the sum of a weight's gradients. */
+static enum sbp_status add_hand_on(struct sbp_compiler *c, enum sbp_instr_kind kind, int op,
+                                   int tensor, enum sbp_section section)
+{
+    const enum sbp_section own = c->section;
+    c->section = section;
+    struct sbp_instr *instr = sbp_emit_instr(c, kind, op, 0);
+    c->section = own;
+    if (instr == NULL)
+        return SBP_E_MEMORY;
+    instr->tensor = tensor;
+    instr->stages = 2;
+    instr->cause = SBP_CAUSE_WEIGHT_GRADIENT;
+    instr->box.kind = SBP_SEND_RECV;
+    instr->box.elements = c->weight[tensor].local;
+    instr->buffer[kind == SBP_INSTR_PASS ? SBP_AT_IN : SBP_AT_OUT] =
+        c->program->gradient_buffer[tensor];
+    return SBP_OK;
+}
+
 enum sbp_status sbp_program_open_gradients(struct sbp_compiler *c, int op, int *buffer)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
     for (int w = 0; w < node->weight_count; w++) {
         struct sbp_weight_plan *plan = &c->weight[node->weight[w]];
         buffer[w] = c->program->gradient_buffer[node->weight[w]];
+        if (sbp_parallel_replicates(&c->program->parallel) && plan->uses_left > 0)
+            SBP_TRY(add_hand_on(c, SBP_INSTR_TAKE, op, node->weight[w], SBP_SECTION_BACKWARD));
         if (plan->level < 2)
             continue;
         const struct sbp_dist dist = sbp_strategy_weight(c->graph, c->mesh, c->strategy, op, w);
@@ -416,6 +444,11 @@ static enum sbp_status sum_gradient(struct sbp_compiler *c, int op, int index)
     const int tensor = c->graph->op[op].weight[index];
     struct sbp_weight_plan *plan = &c->weight[tensor];
     int buffer = c->program->gradient_buffer[tensor];
+    if (sbp_parallel_replicates(&c->program->parallel)) {
+        SBP_TRY(add_hand_on(c, SBP_INSTR_PASS, op, tensor, SBP_SECTION_BACKWARD));
+        SBP_TRY(add_hand_on(c, SBP_INSTR_TAKE, op, tensor, SBP_SECTION_STEP));
+        SBP_TRY(add_hand_on(c, SBP_INSTR_PASS, op, tensor, SBP_SECTION_STEP));
+    }
     if (plan->level < 2 || c->program->scope.micro_batches == 1)
         c->section = SBP_SECTION_STEP;
     if (plan->level > 0) {

@@ -6,12 +6,7 @@ enum sbp_status sbp_stage_works(const struct sbp_step *step, int stage, struct s
                                 struct sbp_timeline_work **work, int64_t *count,
                                 struct sbp_diag *diag)
 {
-    const struct sbp_parallel *parallel = &step->parallel;
-    const struct sbp_timeline_request request = {.schedule = parallel->schedule,
-                                                 .stages = step->stages,
-                                                 .micro_batches = (int)step->micro_batches,
-                                                 .chunks = sbp_step_chunks(step),
-                                                 .pipeline_limit = (int)parallel->pipeline_limit};
+    const struct sbp_timeline_request request = sbp_step_timeline(step);
     return sbp_timeline_works(&request, stage, arena, work, count, diag);
 }
 
@@ -252,7 +247,8 @@ static bool take_turns(const struct sbp_step *step, int stage, struct sbp_arena 
 {
     layout->turns = SBP_NEW(arena, int64_t, layout->chunks);
     for (int chunk = 0; layout->turns != NULL && chunk < layout->chunks; chunk++)
-        layout->turns[chunk] = step->pieces - (chunk * step->stages + stage);
+        layout->turns[chunk] =
+            step->replicates ? 1 : step->pieces - sbp_step_piece(step, stage, chunk);
     return layout->turns != NULL;
 }
 

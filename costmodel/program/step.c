@@ -63,7 +63,7 @@ static const int *copies_of(const struct sbp_step *step, const struct sbp_graph 
 {
     return step->copies == NULL
                ? NULL
-               : step->copies + (int64_t)(piece % step->stages) * graph->tensor_count;
+               : step->copies + (int64_t)sbp_step_stage_of(step, piece) * graph->tensor_count;
 }
 
 static enum sbp_status compile_piece(struct job *job, int piece)
@@ -77,7 +77,7 @@ static enum sbp_status compile_piece(struct job *job, int piece)
         }
     struct sbp_scope scope = job->scope;
     scope.copies = copies_of(step, request->graph, piece);
-    scope.versions = sbp_timeline_weight_versions(step->parallel.schedule, step->pieces, piece);
+    scope.versions = sbp_parallel_versions(&step->parallel, step->pieces, piece);
     scope.first_op = step->first[piece];
     scope.end_op = step->first[piece + 1];
     SBP_TRY(sbp_program_make_scope(request->graph, &step->cluster, &step->mesh, request->strategy,
@@ -114,7 +114,7 @@ static void add_passes(const struct sbp_program *program, const struct sbp_runti
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
         struct sbp_pass_time *const time = &pass[instr->section];
-        if (instr->kind == SBP_INSTR_SEND)
+        if (instr->kind == SBP_INSTR_SEND || instr->kind == SBP_INSTR_PASS)
             continue;
         time->device_s += instr->compute_s + shown_s(program, runtime, instr);
         time->communication_s += instr->communication_s;
@@ -139,6 +139,18 @@ static void block_sends(struct sbp_stage_cost *cost)
     cost->send_forward_s = cost->send_backward_s = 0;
 }
 
+/* A message between replicas with all gradients of a chunk, as each stage passes it after its
+ * backward pass. */
+static double send_gradients_s(const struct sbp_program *program)
+{
+    double seconds = 0;
+    for (int i = 0; i < program->instr_count; i++)
+        if (program->instr[i].kind == SBP_INSTR_PASS &&
+            program->instr[i].section == SBP_SECTION_BACKWARD)
+            seconds += program->instr[i].communication_s;
+    return seconds;
+}
+
 static struct sbp_stage_cost stage_cost_of(const struct sbp_program *program,
                                            const struct sbp_runtime *runtime, int64_t reserve_bytes)
 {
@@ -158,6 +170,7 @@ static struct sbp_stage_cost stage_cost_of(const struct sbp_program *program,
     }
     if (runtime->sends_block)
         block_sends(&cost);
+    cost.send_gradients_s = send_gradients_s(program);
     const int64_t held = program->persistent_bytes;
     cost.static_bytes = held + reserve_bytes;
     cost.kept_bytes = program->kept_bytes;
@@ -259,7 +272,8 @@ static double add_end(const struct job *job, const struct sbp_program *program, 
     double update_s = 0, extra_s = 0;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
-        if (instr->section != SBP_SECTION_STEP || !counts(instr, chunk))
+        if (instr->section != SBP_SECTION_STEP || !counts(instr, chunk) ||
+            instr->kind == SBP_INSTR_PASS)
             continue;
         if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT &&
             (instr->stages == 1 || job->step->parallel.chunk_factor == 0))
@@ -280,37 +294,46 @@ static void set_stage_costs(const struct job *job, int stage)
     const double overlap = step->parallel.gradient_overlap >= 0
                                ? step->parallel.gradient_overlap
                                : job->request->cluster->gradient_overlap;
-    struct sbp_stage_end *end = &step->end[stage];
     double extra_s = 0;
     int64_t bucket_bytes = 0; /* there is one, as large as the largest chunk's */
     for (int chunk = 0; chunk < chunks; chunk++) {
         const struct sbp_program *program = sbp_step_chunk(step, stage, chunk);
         const int64_t bytes = bytes_of_use(program, SBP_USE_BUCKET);
         const int64_t shared = bytes < bucket_bytes ? bytes : bucket_bytes;
+        struct sbp_stage_end *end = &step->end[step->replicates ? chunk : stage];
         step->cost[stage * chunks + chunk] =
             stage_cost_of(program, &job->request->cluster->runtime,
                           (chunk == 0 ? step->cluster.reserve_bytes : 0) - shared);
         bucket_bytes += bytes - shared;
         extra_s += add_end(job, program, chunk, end);
+        end->sync_overlap = overlap;
     }
     if (step->parallel.offload)
         set_offload(job, stage, extra_s);
-    end->sync_overlap = end->offload.chunk_buckets > 0 ? 0 : overlap;
+    if (step->end[stage].offload.chunk_buckets > 0)
+        step->end[stage].sync_overlap = 0;
+}
+
+struct sbp_timeline_request sbp_step_timeline(const struct sbp_step *step)
+{
+    const struct sbp_parallel *parallel = &step->parallel;
+    return (struct sbp_timeline_request){.schedule = parallel->schedule,
+                                         .stages = step->stages,
+                                         .micro_batches = (int)step->micro_batches,
+                                         .chunks = step->replicates ? 1 : sbp_step_chunks(step),
+                                         .placement = step->replicates ? SBP_PLACE_REPLICAS
+                                                                       : SBP_PLACE_PIPELINE,
+                                         .pipeline_limit = (int)parallel->pipeline_limit,
+                                         .stage = step->cost,
+                                         .end = step->end};
 }
 
 static enum sbp_status simulate(struct job *job)
 {
     struct sbp_step *step = job->step;
-    const struct sbp_parallel *parallel = &step->parallel;
-    const struct sbp_timeline_request request = {.schedule = parallel->schedule,
-                                                 .stages = step->stages,
-                                                 .micro_batches = (int)step->micro_batches,
-                                                 .chunks = step->pieces / step->stages,
-                                                 .pipeline_limit = (int)parallel->pipeline_limit,
-                                                 .record = job->request->record,
-                                                 .is_brief = job->request->is_brief,
-                                                 .stage = step->cost,
-                                                 .end = step->end};
+    struct sbp_timeline_request request = sbp_step_timeline(step);
+    request.record = job->request->record;
+    request.is_brief = job->request->is_brief;
     return sbp_timeline_simulate(&request, &step->arena, &step->timeline, job->diag);
 }
 
@@ -331,6 +354,15 @@ static void find_hidden(const struct sbp_program *program, const struct sbp_runt
         share[i] = may_s[i] > 0 && i != SBP_SECTION_STEP ? fmin(1, compute_s[i] / may_s[i]) : 1;
 }
 
+/* Replicas all make their own updates; of finished sums one has its own and one more ends a way. */
+double sbp_step_times(const struct sbp_step *step, const struct sbp_instr *instr)
+{
+    const bool once = instr->section == SBP_SECTION_STEP;
+    if (once && instr->kind == SBP_INSTR_PASS)
+        return step->stages - 2;
+    return once ? sbp_step_copies(step) : (double)step->micro_batches;
+}
+
 /* Seconds and bytes of one piece in a step. */
 static void add_piece(const struct job *job, const struct sbp_program *program, int chunk,
                       struct sbp_step_totals *totals)
@@ -343,7 +375,7 @@ static void add_piece(const struct job *job, const struct sbp_program *program, 
         const bool once = instr->section == SBP_SECTION_STEP;
         if (!counts(instr, chunk))
             continue;
-        const double times = once ? 1 : (double)job->scope.micro_batches;
+        const double times = sbp_step_times(job->step, instr);
         double *const compute_s = once                                      ? &totals->optimizer_s
                                   : instr->section == SBP_SECTION_RECOMPUTE ? &totals->recompute_s
                                                                             : &totals->compute_s;
@@ -364,9 +396,10 @@ static void sum_times(const struct job *job)
     const double stages = step->stages;
     double sync_s = 0, send_s = 0, beside_s = 0;
     for (int piece = 0; piece < step->pieces; piece++)
-        add_piece(job, sbp_step_program(step, piece), piece / step->stages, totals);
-    for (int stage = 0; stage < step->stages; stage++)
-        sync_s += step->end[stage].sync_s;
+        add_piece(job, sbp_step_program(step, piece), sbp_step_chunk_of(step, piece), totals);
+    for (int i = 0; i < step->stages; i++)
+        sync_s += sbp_step_copies(step) * step->end[i].sync_s +
+                  (step->replicates ? 2 * (stages - 1) * step->cost[i].send_gradients_s : 0);
     if (!job->request->cluster->runtime.sends_block) /* else they are a part of their passes */
         send_s = totals->by_cause_s[SBP_CAUSE_STAGE];
     for (int cause = 0; cause < SBP_CAUSES; cause++) {
@@ -382,10 +415,11 @@ static void sum_times(const struct job *job)
     totals->step_s = step->timeline.makespan_s;
     if (job->request->is_brief)
         return;
-    totals->exposed_s =
+    const double exposed_s =
         fmin(totals->communication_s - (sync_s + send_s) / stages + step->timeline.exposed_s,
              totals->communication_s) -
         beside_s;
+    totals->exposed_s = exposed_s > ROUNDING * totals->step_s ? exposed_s : 0;
     totals->hidden_s = totals->communication_s - totals->exposed_s;
     double *const hidden_s = totals->hidden_by_cause_s;
     if (!job->request->cluster->runtime.sends_block)
@@ -418,6 +452,8 @@ static void add_memory(const struct sbp_program *program, const struct sbp_clust
 static int most_in_flight(const struct sbp_step *step, int stage)
 {
     const int first = step->timeline.device[0].in_flight;
+    if (step->replicates)
+        return step->pieces;
     if (sbp_step_chunks(step) > 1 && sbp_timeline_delays_gradients(step->parallel.schedule))
         return step->pieces * (step->pieces + 1) / 2;
     return sbp_timeline_is_driven(step->parallel.schedule, step->stages, stage)
@@ -438,7 +474,7 @@ static enum sbp_status device_bytes(const struct job *job, int stage, int64_t *b
         !sbp_timeline_is_driven(step->parallel.schedule, step->stages, stage))
         return SBP_OK;
     for (int chunk = 0; chunk < chunks; chunk++) {
-        const struct sbp_stage_cost *cost = &step->cost[stage * chunks + chunk];
+        const struct sbp_stage_cost *cost = sbp_step_cost(step, stage, chunk);
         held += cost->static_bytes;
         transient = cost->transient_bytes > transient ? cost->transient_bytes : transient;
     }
@@ -458,7 +494,7 @@ static enum sbp_status sum_memory(const struct job *job)
         struct sbp_stage_memory *memory = &step->memory[stage];
         SBP_TRY(device_bytes(job, stage, &memory->device_bytes));
         for (int chunk = 0; chunk < chunks; chunk++) {
-            const struct sbp_stage_cost *cost = &step->cost[stage * chunks + chunk];
+            const struct sbp_stage_cost *cost = sbp_step_cost(step, stage, chunk);
             add_memory(sbp_step_chunk(step, stage, chunk), &step->cluster, memory);
             memory->kept_bytes += cost->kept_bytes / chunks;
             memory->parked_bytes += cost->parked_inputs_bytes + cost->parked_gradients_bytes;
@@ -503,7 +539,8 @@ static enum sbp_status allocate(struct job *job)
     struct sbp_arena *arena = &step->arena;
     step->micro_batches = sbp_parallel_micro_batches(&step->parallel, job->request->graph);
     step->stages = (int)step->parallel.pipeline;
-    step->pieces = step->stages * (int)step->parallel.chunks;
+    step->pieces = (int)sbp_parallel_pieces(&step->parallel);
+    step->replicates = sbp_parallel_replicates(&step->parallel);
     step->first = SBP_NEW(arena, int, step->pieces + 1);
     step->program_of = SBP_NEW(arena, int, step->pieces);
     step->holders = SBP_NEW(arena, int, job->request->graph->tensor_count + 1);
@@ -518,11 +555,31 @@ static enum sbp_status allocate(struct job *job)
                : SBP_OK;
 }
 
+/* What the type of a run and the strategy add to sbp_parallel_check. */
+static enum sbp_status check_replicas(const struct job *job)
+{
+    const struct sbp_graph *graph = job->request->graph;
+    for (int op = 0; op < graph->op_count; op++)
+        if (job->request->strategy->zero[op] != SBP_ZERO_DEFAULT &&
+            job->request->strategy->zero[op] != 0)
+            return sbp_fail(job->diag, SBP_E_INPUT,
+                            "parallel: zero: %s shards its states, replicas have all of their "
+                            "weights' states: 0 is legal",
+                            graph->op[op].name);
+    return job->request->bytes->scales_loss
+               ? sbp_fail(job->diag, SBP_E_INPUT,
+                          "parallel: pipeline: replicas form no norm of all gradients, by which a "
+                          "step that overflows in f16 is found: 1 is legal, or another type")
+               : SBP_OK;
+}
+
 static enum sbp_status count_holders(const struct job *job)
 {
     struct sbp_step *step = job->step;
     const struct sbp_graph *graph = job->request->graph;
     SBP_TRY(sbp_stages_holders(graph, step->pieces, step->stages, step->first, step->holders));
+    if (step->replicates)
+        return check_replicas(job);
     if (step->pieces == step->stages)
         return SBP_OK;
     step->copies = SBP_NEW(&step->arena, int, (int64_t)step->stages * graph->tensor_count + 1);
@@ -563,7 +620,7 @@ static enum sbp_status assemble(struct job *job)
                                     .holders = step->holders};
     for (int piece = 0; piece < step->pieces; piece++)
         SBP_TRY(compile_piece(job, piece));
-    for (int stage = 0; stage < job->step->stages; stage++)
+    for (int stage = 0; stage < (step->replicates ? 1 : step->stages); stage++)
         set_stage_costs(job, stage);
     SBP_TRY(simulate(job));
     sum_times(job);

@@ -70,7 +70,9 @@ struct sbp_step {
     struct sbp_mesh mesh;       /* of a stage */
     int64_t micro_batches;      /* of a step */
     int stages, pieces;         /* pieces = stages x chunks; piece i is chunk i / stages of stage
-                                   i % stages */
+                                   i % stages. Replicas: pieces = chunks = stages, and piece i is
+                                   chunk i of every stage */
+    bool replicates;            /* (sbp_parallel_replicates) */
     int *first;                 /* (pieces + 1) */
     int *program_of;            /* (pieces) */
     int *holders;               /* (tensor_count) stages that hold a weight */
@@ -78,8 +80,8 @@ struct sbp_step {
                                    one chunk */
     int program_count;
     struct sbp_program *program;     /* (program_count) */
-    struct sbp_stage_cost *cost;     /* (stages, chunks) row-major */
-    struct sbp_stage_end *end;       /* (stages) */
+    struct sbp_stage_cost *cost;     /* (stages, chunks) row-major; replicas: (chunks) */
+    struct sbp_stage_end *end;       /* (stages); replicas: (chunks) */
     struct sbp_stage_memory *memory; /* (stages) */
     struct sbp_timeline timeline;
     struct sbp_step_totals totals;
@@ -92,6 +94,33 @@ enum sbp_status sbp_step_make(const struct sbp_step_request *request, struct sbp
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_step_free(struct sbp_step *step);
 
+/* What follows tells where pieces are; all else asks it. */
+static inline int sbp_step_chunks(const struct sbp_step *step)
+{
+    return step->replicates ? step->pieces : step->pieces / step->stages;
+}
+static inline int sbp_step_piece(const struct sbp_step *step, int stage, int chunk)
+{
+    return step->replicates ? chunk : chunk * step->stages + stage;
+}
+static inline int sbp_step_chunk_of(const struct sbp_step *step, int piece)
+{
+    return step->replicates ? piece : piece / step->stages;
+}
+static inline bool sbp_step_has(const struct sbp_step *step, int stage, int piece)
+{
+    return step->replicates || piece % step->stages == stage;
+}
+/* The first stage that has a piece, and how many do. */
+static inline int sbp_step_stage_of(const struct sbp_step *step, int piece)
+{
+    return step->replicates ? 0 : piece % step->stages;
+}
+static inline int sbp_step_copies(const struct sbp_step *step)
+{
+    return step->replicates ? step->stages : 1;
+}
+
 /* The program of a piece; with one chunk a stage that is the stage's. */
 static inline const struct sbp_program *sbp_step_program(const struct sbp_step *step, int piece)
 {
@@ -101,11 +130,12 @@ static inline const struct sbp_program *sbp_step_program(const struct sbp_step *
 static inline const struct sbp_program *sbp_step_chunk(const struct sbp_step *step, int stage,
                                                        int chunk)
 {
-    return sbp_step_program(step, chunk * step->stages + stage);
+    return sbp_step_program(step, sbp_step_piece(step, stage, chunk));
 }
-static inline int sbp_step_chunks(const struct sbp_step *step)
+static inline const struct sbp_stage_cost *sbp_step_cost(const struct sbp_step *step, int stage,
+                                                         int chunk)
 {
-    return step->pieces / step->stages;
+    return &step->cost[step->replicates ? chunk : stage * sbp_step_chunks(step) + chunk];
 }
 /* The first piece that holds a weight; their number: none does. */
 static inline int sbp_step_holder(const struct sbp_step *step, int tensor)
@@ -119,10 +149,14 @@ static inline int sbp_step_holder(const struct sbp_step *step, int tensor)
 static inline bool sbp_step_holds(const struct sbp_step *step, int stage, int tensor)
 {
     bool holds = false;
-    for (int piece = stage; piece < step->pieces; piece += step->stages)
-        holds |= sbp_step_program(step, piece)->weight_buffer[tensor] >= 0;
+    for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++)
+        holds |= sbp_step_chunk(step, stage, chunk)->weight_buffer[tensor] >= 0;
     return holds;
 }
+/* How often all devices of one place run an instruction of a piece in a step. */
+double sbp_step_times(const struct sbp_step *step, const struct sbp_instr *instr);
+/* The timeline's request of a step, of the costs that it has. */
+struct sbp_timeline_request sbp_step_timeline(const struct sbp_step *step);
 
 /* The work of a micro-batch's passes on a piece, by section, without messages to other stages. */
 void sbp_step_pass_times(const struct sbp_step *step, const struct sbp_runtime *runtime, int piece,

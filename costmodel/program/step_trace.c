@@ -88,7 +88,7 @@ struct device {
 static const struct sbp_stage_cost *cost_of(const struct device *device, int chunk)
 {
     const struct sbp_step *step = device->process.step;
-    return &step->cost[device->stage * sbp_step_chunks(step) + chunk];
+    return sbp_step_cost(step, device->stage, chunk);
 }
 
 static enum lane lane_of(const struct device *device, int64_t index)
@@ -97,7 +97,9 @@ static enum lane lane_of(const struct device *device, int64_t index)
         sbp_task_instr(device->process.step, device->stage, &device->tasks->task[index]);
     if (instr->kind == SBP_INSTR_SEND)
         return instr->section == SBP_SECTION_FORWARD ? TO_NEXT : TO_PREVIOUS;
-    if (instr->kind == SBP_INSTR_RECEIVE)
+    if (instr->kind == SBP_INSTR_PASS)
+        return TO_NEXT;
+    if (instr->kind == SBP_INSTR_RECEIVE || instr->kind == SBP_INSTR_TAKE)
         return RECEIVE;
     if (sbp_program_is_host_copy(instr))
         return COPY;
@@ -277,8 +279,9 @@ static void name_interval(const struct sbp_step *step, const struct sbp_timeline
     (void)snprintf(name, NAME_BYTES, "%s", names[interval->kind]);
     add_micro_batch(step, interval->micro_batch, name);
     size_t used = strlen(name);
-    if (step->pieces > step->stages && interval->micro_batch >= 0)
-        (void)snprintf(name + used, NAME_BYTES - used, ", chunk %d", interval->chunk);
+    if (sbp_step_chunks(step) > 1 && interval->micro_batch >= 0)
+        (void)snprintf(name + used, NAME_BYTES - used, ", chunk %d",
+                       step->replicates ? interval->stage : interval->chunk);
     used = strlen(name);
     if (step->timeline.steps > 1)
         (void)snprintf(name + used, NAME_BYTES - used, ", step %d", interval->step);

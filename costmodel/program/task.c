@@ -104,6 +104,9 @@ static void mark_ends(struct sbp_tasks *tasks, int64_t first)
 static bool is_stale(const struct lister *l, const struct sbp_timeline_work *work)
 {
     const int ahead = l->step->pieces - 1 - work->stage;
+    if (l->step->replicates)
+        return !sbp_replicas_update_first(l->step->parallel.schedule, l->step->stages, work->stage,
+                                          l->stage);
     return l->step->parallel.schedule == SBP_CDP_V1 ||
            (l->step->parallel.schedule == SBP_CDP_V2 &&
             work->micro_batch % l->step->micro_batches < ahead);
@@ -121,13 +124,72 @@ static bool does(const struct lister *l, int chunk, enum sbp_work_kind kind, int
                                   : kind == work_of(program, first_update, index);
 }
 
+/* ---- replicas ------------------------------------------------------------------------------ */
+
+static struct sbp_sum_route route_of(const struct sbp_step *step, int stage, int chunk,
+                                     const struct sbp_instr *instr)
+{
+    const bool late = instr->section == SBP_SECTION_STEP;
+    return (instr->kind == SBP_INSTR_TAKE ? sbp_replicas_take : sbp_replicas_pass)(
+        step->parallel.schedule, step->stages, chunk, stage, late);
+}
+
+struct sbp_sum_route sbp_task_route(const struct sbp_step *step, int stage,
+                                    const struct sbp_task *task)
+{
+    return route_of(step, stage, task->chunk, sbp_task_instr(step, stage, task));
+}
+
+/* Whoever finishes a sum passes it both ways right away. */
+static enum sbp_work_kind replicas_work_of(const struct lister *l, int chunk,
+                                           const struct sbp_instr *instr)
+{
+    const bool finishes =
+        instr->kind == SBP_INSTR_PASS && route_of(l->step, l->stage, chunk, instr).finished &&
+        sbp_replicas_take(l->step->parallel.schedule, l->step->stages, chunk, l->stage, true).peer <
+            0;
+    if (instr->section == SBP_SECTION_FORWARD)
+        return SBP_WORK_FORWARD;
+    return instr->section == SBP_SECTION_STEP && !finishes ? SBP_WORK_UPDATE : SBP_WORK_BACKWARD;
+}
+
+static bool passes_by(const struct lister *l, int chunk, const struct sbp_instr *instr)
+{
+    return (instr->kind == SBP_INSTR_TAKE || instr->kind == SBP_INSTR_PASS) &&
+           route_of(l->step, l->stage, chunk, instr).peer < 0;
+}
+
+/* Backward works add to the sum so far of other stages, if there is one. */
+static void add_replicas_work(struct lister *l, const struct sbp_timeline_work *work)
+{
+    const int64_t first = l->tasks->count;
+    const int chunk = work->stage;
+    const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
+    const int micro_batch = sbp_replicas_micro_batch(l->step->stages, l->stage);
+    const struct sbp_task task = {.chunk = (int16_t)chunk,
+                                  .micro_batch = micro_batch,
+                                  .work = (uint8_t)work->kind,
+                                  .adds = work->kind == SBP_WORK_BACKWARD && micro_batch > 0,
+                                  .is_ahead = work->kind != SBP_WORK_UPDATE,
+                                  .is_stale = is_stale(l, work)};
+    for (int i = 0; i < program->instr_count; i++)
+        if ((int)replicas_work_of(l, chunk, &program->instr[i]) == work->kind &&
+            !passes_by(l, chunk, &program->instr[i]))
+            add_task(l, task, i);
+    mark_ends(l->tasks, first);
+}
+
 static void add_work(struct lister *l, const struct sbp_timeline_work *work)
 {
     const int64_t first = l->tasks->count;
     const enum sbp_work_kind kind = (enum sbp_work_kind)work->kind;
-    const int chunk = work->stage / l->step->stages;
+    const int chunk = sbp_step_chunk_of(l->step, work->stage);
     const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
     const int first_update = find_first_update(program);
+    if (l->step->replicates) {
+        add_replicas_work(l, work);
+        return;
+    }
     struct sbp_task task = {.chunk = (int16_t)chunk,
                             .micro_batch = (int)(work->micro_batch % l->step->micro_batches),
                             .work = (uint8_t)kind,
@@ -329,7 +391,7 @@ static enum sbp_status open_lister(struct lister *l, const struct sbp_timeline_w
     if (l->began == NULL || l->left == NULL)
         return SBP_E_MEMORY;
     for (int64_t i = 0; i < count; i++)
-        l->left[work[i].stage / l->step->stages][work[i].kind]++;
+        l->left[sbp_step_chunk_of(l->step, work[i].stage)][work[i].kind]++;
     return find_hiding(l, scratch);
 }
 
@@ -341,7 +403,8 @@ static enum sbp_status list(struct lister *l, const struct sbp_timeline_work *wo
     for (int64_t i = 0; status == SBP_OK && i < count; i++)
         add_work(l, &work[i]);
     if (status == SBP_OK) {
-        add_end(l);
+        if (!l->step->replicates)
+            add_end(l);
         link_sums(l);
     }
     sbp_arena_free(&scratch);

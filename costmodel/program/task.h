@@ -26,11 +26,15 @@
  * update, again and again: a stage begins with those of its tasks that are ahead, of the first
  * step, and the last step leaves them out. A task is stale where it reads the weights of the step
  * before the last update: under cdp-v1 all are, under cdp-v2 those of micro-batches that are ahead.
+ * Replicas have one version, and update chunk by chunk: there the list has all of a stage's passes
+ * of the next step, which are ahead, and between them the step's own updates, as soon as their
+ * weights have been read for the last time (costmodel/timeline/replicas.h).
  */
 #ifndef SBP_COSTMODEL_PROGRAM_TASK_H
 #define SBP_COSTMODEL_PROGRAM_TASK_H
 
 #include "costmodel/program/stage_layout.h"
+#include "costmodel/timeline/replicas.h"
 
 struct sbp_task {
     int instr;         /* of the chunk's program */
@@ -91,6 +95,10 @@ static inline const struct sbp_instr *sbp_task_instr(const struct sbp_step *step
 {
     return &sbp_step_chunk(step, stage, task->chunk)->instr[task->instr];
 }
+
+/* Where a task's sum of gradients comes from or goes to, of replicas. */
+struct sbp_sum_route sbp_task_route(const struct sbp_step *step, int stage,
+                                    const struct sbp_task *task);
 
 /* The task after the work, or the step's end, that begins with a task. */
 static inline int64_t sbp_tasks_end(const struct sbp_tasks *tasks, int64_t first)

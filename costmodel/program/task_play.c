@@ -18,13 +18,16 @@ struct lane {
     double free_s, link_free_s[2];
     double sums_free_s; /* of sums beside; < 0: there was none */
     /* After each step: when the stage was through, and its links. All that follows depends on them:
-     * on its way is no message but the last one of a link. */
-    double after_s[MOST_STEPS][3];
+     * on its way is no message but the last one of a link. Between replicas there are more, so that
+     * the mean end of a step's tasks is kept as well. */
+    double after_s[MOST_STEPS][4];
     double *arrival_s[2]; /* (chunks, micro_batches) of activations, of gradients; < 0: not sent */
+    double *sum_s[2];     /* (tensor_count) of replicas' sums so far, of finished ones; likewise */
 };
 
 struct player {
     const struct sbp_step *step;
+    int tensors;       /* whose sums replicas hand on; 0: there are none */
     struct lane *lane; /* (stages) */
     int steps;
 };
@@ -35,12 +38,15 @@ static bool is_due(const struct lane *lane)
                           lane->step < 0 ? SBP_ROUND_AHEAD : SBP_ROUND_WHOLE);
 }
 
-static void keep_times(struct lane *lane)
+static void keep_times(const struct player *player, struct lane *lane)
 {
     double *const after_s = lane->after_s[lane->step];
     after_s[0] = lane->free_s;
     after_s[1] = lane->link_free_s[0];
     after_s[2] = lane->link_free_s[1];
+    after_s[3] = 0;
+    for (int64_t i = 0; i < lane->tasks->count && player->step->replicates; i++)
+        after_s[3] += lane->end_s[i] / (double)lane->tasks->count;
 }
 
 /* The stage goes on with its next task when the sums beside that it waits for are over. */
@@ -62,7 +68,7 @@ static const struct sbp_instr *next_instr(const struct player *player, struct la
             return sbp_task_instr(player->step, lane->stage, &lane->tasks->task[lane->next]);
         }
         if (lane->step >= 0)
-            keep_times(lane);
+            keep_times(player, lane);
         if (++lane->step < player->steps)
             lane->next = 0;
     }
@@ -105,12 +111,14 @@ static void sum_beside(struct lane *lane)
     pass_by(lane, begin_s, lane->sums_free_s, lane->free_s);
 }
 
-/* Where the message of a task's micro-batch to a chunk of a stage arrives. */
-static double *arrival_of(const struct player *player, int piece, int back, int micro_batch)
+/* Where the message of a task's micro-batch to a piece arrives; replicas have all of them. */
+static double *arrival_of(const struct player *player, int stage, int piece, int back,
+                          int micro_batch)
 {
     const struct sbp_step *step = player->step;
-    const int64_t frame = piece / step->stages * step->micro_batches + micro_batch;
-    return &player->lane[piece % step->stages].arrival_s[back][frame];
+    const int64_t frame = sbp_step_chunk_of(step, piece) * step->micro_batches + micro_batch;
+    const int to = sbp_step_has(step, stage, piece) ? stage : sbp_step_stage_of(step, piece);
+    return &player->lane[to].arrival_s[back][frame];
 }
 
 /* Behind the last stage the next chunk of the first one goes on. */
@@ -119,11 +127,13 @@ static void send(struct player *player, int stage, const struct sbp_instr *instr
     struct lane *const lane = &player->lane[stage];
     const struct sbp_task *task = &lane->tasks->task[lane->next];
     const int back = instr->section == SBP_SECTION_FORWARD ? 0 : 1;
-    const int piece = task->chunk * player->step->stages + stage + (back ? -1 : 1);
-    const double begin_s = fmax(lane->free_s, lane->link_free_s[back]);
+    const int piece = sbp_step_piece(player->step, stage, task->chunk) + (back ? -1 : 1);
+    const bool is_local = instr->box.kind == SBP_LOCAL; /* no link */
+    const double begin_s = is_local ? lane->free_s : fmax(lane->free_s, lane->link_free_s[back]);
     const double end_s = begin_s + lane->length_s[lane->next];
-    lane->link_free_s[back] = end_s;
-    *arrival_of(player, piece, back, task->micro_batch) = end_s;
+    if (!is_local)
+        lane->link_free_s[back] = end_s;
+    *arrival_of(player, stage, piece, back, task->micro_batch) = end_s;
     pass_by(lane, begin_s, end_s, lane->free_s);
 }
 
@@ -132,8 +142,38 @@ static bool receive(struct player *player, struct lane *lane, const struct sbp_i
 {
     const struct sbp_task *task = &lane->tasks->task[lane->next];
     const int back = instr->section == SBP_SECTION_FORWARD ? 0 : 1;
-    const int piece = task->chunk * player->step->stages + lane->stage;
-    double *const arrival_s = arrival_of(player, piece, back, task->micro_batch);
+    const int piece = sbp_step_piece(player->step, lane->stage, task->chunk);
+    double *const arrival_s = arrival_of(player, lane->stage, piece, back, task->micro_batch);
+    if (*arrival_s < 0)
+        return false;
+    const double there_s = fmax(lane->free_s, *arrival_s);
+    *arrival_s = -1;
+    pass_by(lane, lane->free_s, there_s, there_s);
+    return true;
+}
+
+/* Passes a sum of gradients to another replica; links carry one message after the other. False:
+ * that has not been played so far that it took the last one. */
+static bool pass_sum(struct player *player, struct lane *lane, int tensor)
+{
+    const struct sbp_sum_route route =
+        sbp_task_route(player->step, lane->stage, &lane->tasks->task[lane->next]);
+    double *const arrival_s = &player->lane[route.peer].sum_s[route.finished][tensor];
+    const double begin_s = fmax(lane->free_s, lane->link_free_s[0]);
+    const double end_s = begin_s + lane->length_s[lane->next];
+    if (*arrival_s >= 0)
+        return false;
+    *arrival_s = lane->link_free_s[0] = end_s;
+    pass_by(lane, begin_s, end_s, lane->free_s);
+    return true;
+}
+
+/* Whether the sum is on its way. */
+static bool take_sum(struct player *player, struct lane *lane, int tensor)
+{
+    const struct sbp_sum_route route =
+        sbp_task_route(player->step, lane->stage, &lane->tasks->task[lane->next]);
+    double *const arrival_s = &lane->sum_s[route.finished][tensor];
     if (*arrival_s < 0)
         return false;
     const double there_s = fmax(lane->free_s, *arrival_s);
@@ -180,6 +220,10 @@ static bool play_next(struct player *player, int stage)
         return sum(player, instr->tensor);
     if (instr->kind == SBP_INSTR_RECEIVE)
         return receive(player, lane, instr);
+    if (instr->kind == SBP_INSTR_TAKE)
+        return take_sum(player, lane, instr->tensor);
+    if (instr->kind == SBP_INSTR_PASS)
+        return pass_sum(player, lane, instr->tensor);
     if (instr->kind == SBP_INSTR_SEND)
         send(player, stage, instr);
     else if (lane->tasks->task[lane->next].is_beside)
@@ -197,7 +241,8 @@ static double next_arrival(const struct player *player, const struct lane *lane,
 {
     if (lane->done[back] == player->step->micro_batches)
         return INFINITY;
-    const double arrival_s = *arrival_of(player, lane->stage, back, (int)lane->done[back]);
+    const double arrival_s =
+        *arrival_of(player, lane->stage, lane->stage, back, (int)lane->done[back]);
     return arrival_s < 0 ? INFINITY : arrival_s;
 }
 
@@ -281,6 +326,7 @@ static enum sbp_status open_lanes(struct player *player, const struct sbp_tasks 
 {
     const struct sbp_step *step = player->step;
     const int64_t frames = sbp_step_chunks(step) * step->micro_batches;
+    player->tensors = step->replicates ? sbp_step_program(step, 0)->graph->tensor_count : 0;
     player->lane = SBP_NEW(arena, struct lane, step->stages);
     play->begin_s = SBP_NEW(arena, double *, step->stages);
     play->end_s = SBP_NEW(arena, double *, step->stages);
@@ -294,11 +340,13 @@ static enum sbp_status open_lanes(struct player *player, const struct sbp_tasks 
             .length_s = length_s[stage],
             .begin_s = SBP_NEW(arena, double, tasks[stage].count + 1),
             .end_s = SBP_NEW(arena, double, tasks[stage].count + 1),
-            .arrival_s = {SBP_NEW(arena, double, frames), SBP_NEW(arena, double, frames)}};
+            .arrival_s = {SBP_NEW(arena, double, frames), SBP_NEW(arena, double, frames)},
+            .sum_s = {SBP_NEW(arena, double, player->tensors + 1),
+                      SBP_NEW(arena, double, player->tensors + 1)}};
         play->begin_s[stage] = lane->begin_s;
         play->end_s[stage] = lane->end_s;
         if (lane->begin_s == NULL || lane->end_s == NULL || lane->arrival_s[0] == NULL ||
-            lane->arrival_s[1] == NULL)
+            lane->arrival_s[1] == NULL || lane->sum_s[0] == NULL || lane->sum_s[1] == NULL)
             return SBP_E_MEMORY;
     }
     return SBP_OK;
@@ -318,6 +366,8 @@ static enum sbp_status play_steps(struct player *player, int steps, struct sbp_d
         lane->sums_free_s = -1;
         for (int64_t i = 0; i < frames; i++)
             lane->arrival_s[0][i] = lane->arrival_s[1][i] = -1;
+        for (int t = 0; t < player->tensors; t++)
+            lane->sum_s[0][t] = lane->sum_s[1][t] = -1;
     }
     do
         play_lists(player);
@@ -333,11 +383,11 @@ static bool repeats(const struct player *player, int period, double *step_s)
     const double all_s = player->lane[0].after_s[last][0];
     const double lag_s = all_s - player->lane[0].after_s[last - period][0];
     for (int stage = 0; stage < player->step->stages; stage++)
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 4; i++) {
             const double now_s = player->lane[stage].after_s[last][i];
             const double before_s = player->lane[stage].after_s[last - period][i];
             if (now_s > 0 && fabs(now_s - before_s - lag_s) > SAME_SHARE * all_s)
-                return false; /* 0: a link without messages */
+                return false; /* 0: a link without messages, or nothing is kept */
         }
     *step_s = lag_s / period;
     return true;

@@ -210,6 +210,8 @@ static struct sbp_timeline_work *arrange_step(const struct sbp_timeline_run *run
                                               struct sbp_timeline_work *work)
 {
     const int last = run->stages - run->devices + device;
+    if (run->request->placement == SBP_PLACE_REPLICAS)
+        return sbp_timeline_arrange_replicas(run, device, work);
     for (int i = 0; i < run->micro_batches; i++) {
         for (int stage = last; stage >= 0; stage -= run->devices)
             *work++ = sbp_timeline_work_of(SBP_WORK_FORWARD, stage, i + run->stages - 1 - stage);
@@ -523,6 +525,8 @@ static enum sbp_status play_pipeline(struct sbp_timeline_run *run)
 static enum sbp_status play(struct sbp_timeline_run *run)
 {
     struct sbp_cdp_run *cdp = run->cdp;
+    if (run->replicas != NULL)
+        return sbp_timeline_play_replicas(run);
     for (int stage = 0; stage < run->stages; stage++) {
         for (int step = -2; step < run->steps; step++) {
             const int64_t turn = turn_of(run, stage, step);
@@ -704,6 +708,8 @@ static enum sbp_status simulate(struct sbp_timeline_run *run, struct sbp_arena *
 {
     struct sbp_cdp_run cdp = {.rule = run->request->schedule == SBP_CDP_V1 ? SBP_CDP_RULE_V1
                                                                            : SBP_CDP_RULE_V2};
+    if (run->request->placement == SBP_PLACE_REPLICAS)
+        return sbp_timeline_simulate_replicas(run, arena, timeline);
     run->cdp = &cdp;
     SBP_TRY(prepare(run, FIRST_STEPS));
     SBP_TRY(settle(run, false, false, &timeline->makespan_s));

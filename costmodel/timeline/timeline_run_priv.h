@@ -62,7 +62,8 @@ struct sbp_timeline_run {
     struct sbp_timeline_work *work; /* of fixed orders: devices one after the other */
     int64_t *first;                 /* (devices + 1) into work */
     struct sbp_awake awake;
-    struct sbp_cdp_run *cdp; /* schedule_cdp.c; NULL elsewhere */
+    struct sbp_cdp_run *cdp;           /* schedule_cdp.c; NULL elsewhere */
+    struct sbp_replicas_run *replicas; /* schedule_replicas.c; NULL elsewhere */
     bool free_sends, free_sync;
     bool recording;
     struct sbp_timeline *record;
@@ -90,6 +91,14 @@ struct sbp_schedule_entry {
 extern const struct sbp_schedule_entry sbp_schedule_gpipe, sbp_schedule_1f1b,
     sbp_schedule_interleaved, sbp_schedule_zero_bubble, sbp_schedule_message_driven,
     sbp_schedule_cdp;
+
+/* The entry's functions for cyclic schedules placed as replicas. */
+enum sbp_status sbp_timeline_simulate_replicas(struct sbp_timeline_run *run,
+                                               struct sbp_arena *arena,
+                                               struct sbp_timeline *timeline) SBP_MUST_USE;
+enum sbp_status sbp_timeline_play_replicas(struct sbp_timeline_run *run) SBP_MUST_USE;
+struct sbp_timeline_work *sbp_timeline_arrange_replicas(const struct sbp_timeline_run *run,
+                                                        int device, struct sbp_timeline_work *work);
 
 /* Chunks of a stage, at least one. */
 int sbp_timeline_run_chunks(const struct sbp_timeline_request *request);

@@ -66,6 +66,7 @@ static enum sbp_status check_cost(const struct sbp_stage_cost *cost, int index,
         {"send_forward_s", cost->send_forward_s},
         {"send_backward_s", cost->send_backward_s},
         {"send_states_s", cost->send_states_s},
+        {"send_gradients_s", cost->send_gradients_s},
     };
     SBP_TRY(check_times("stage", index, time, sizeof time / sizeof *time, diag));
     const struct {
@@ -302,10 +303,11 @@ enum sbp_status sbp_timeline_simulate(const struct sbp_timeline_request *request
 
 /* --- works --- */
 
-/* Works of a device, at most. */
+/* Works of a device, at most; updates are works where each replica makes its own. */
 static int64_t most_works(const struct sbp_timeline_request *request)
 {
-    const int kinds = schedules[request->schedule]->splits_backward ? 3 : 2;
+    const bool updates = request->placement == SBP_PLACE_REPLICAS;
+    const int kinds = schedules[request->schedule]->splits_backward || updates ? 3 : 2;
     return (int64_t)kinds * sbp_timeline_run_chunks(request) * request->micro_batches;
 }
 

@@ -384,6 +384,42 @@ enum sbp_status sbp_channel_take(struct sbp_channel *channel, bool forward, void
     return status;
 }
 
+/* ---- between replicas ------------------------------------------------------------------------ */
+
+enum { TAG_SO_FAR = 27, TAG_FINISHED = 28 };
+
+static int tag_of(const struct sbp_sum_route *route)
+{
+    return route->finished ? TAG_FINISHED : TAG_SO_FAR;
+}
+
+enum sbp_status sbp_channel_pass_sum(struct sbp_channel *channel, const struct sbp_sum_route *route,
+                                     const void *sum, int64_t count, struct sbp_diag *diag)
+{
+    const struct sbp_exchange exchange = {.kind = SBP_SEND_RECV, .count = count};
+    const int peer = sbp_channel_rank(channel, route->peer, channel->place);
+    const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
+    note(channel, &exchange);
+    const enum sbp_status status = channel->ops->send(channel->comm, peer, tag_of(route), sum,
+                                                      count * channel->kernels->real_bytes);
+    spend(channel, wall_s, cpu_s);
+    return backend(channel, status, "sending to another replica", diag);
+}
+
+enum sbp_status sbp_channel_take_sum(struct sbp_channel *channel, const struct sbp_sum_route *route,
+                                     void *sum, int64_t count, struct sbp_diag *diag)
+{
+    const int peer = sbp_channel_rank(channel, route->peer, channel->place);
+    const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
+    sbp_post_wait(channel->post, peer);
+    const enum sbp_status status = channel->ops->receive(channel->comm, peer, tag_of(route), sum,
+                                                         count * channel->kernels->real_bytes);
+    spend(channel, wall_s, cpu_s);
+    if (channel->skip)
+        channel->kernels->zero(sum, count);
+    return backend(channel, status, "receiving from another replica", diag);
+}
+
 enum sbp_status sbp_channel_check(const struct sbp_channel *channel, struct sbp_diag *diag)
 {
     int due = 0;

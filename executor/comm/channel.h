@@ -103,6 +103,14 @@ enum sbp_status sbp_channel_pass(struct sbp_channel *channel, bool forward, cons
 enum sbp_status sbp_channel_take(struct sbp_channel *channel, bool forward, void *buffer,
                                  int64_t count, struct sbp_diag *diag) SBP_MUST_USE;
 
+/* A sum of gradients to the same place of another stage that is a replica, and from there; sums so
+ * far, and finished ones, come in the order sent. They fail as the backend does. */
+enum sbp_status sbp_channel_pass_sum(struct sbp_channel *channel, const struct sbp_sum_route *route,
+                                     const void *sum, int64_t count,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_channel_take_sum(struct sbp_channel *channel, const struct sbp_sum_route *route,
+                                     void *sum, int64_t count, struct sbp_diag *diag) SBP_MUST_USE;
+
 enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
                                      const struct sbp_exchange *exchange,
                                      struct sbp_diag *diag) SBP_MUST_USE;

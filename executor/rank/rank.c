@@ -99,6 +99,21 @@ static enum sbp_status run_reduce(struct sbp_rank *rank, const struct sbp_instr 
     return sbp_channel_exchange(rank->channel, &exchange, diag);
 }
 
+/* The sum of a weight's gradients, from another replica or to one. */
+static enum sbp_status run_sum_message(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                       struct sbp_diag *diag)
+{
+    const struct sbp_step *step = rank->channel->step;
+    const bool takes = instr->kind == SBP_INSTR_TAKE, late = instr->section == SBP_SECTION_STEP;
+    const int buffer = instr->buffer[takes ? SBP_AT_OUT : SBP_AT_IN];
+    const struct sbp_sum_route route = (takes ? sbp_replicas_take : sbp_replicas_pass)(
+        step->parallel.schedule, step->stages, rank->chunk, rank->channel->stage, late);
+    void *const sum = sbp_rank_buffer(rank, buffer);
+    const int64_t elements = instr->box.elements;
+    return takes ? sbp_channel_take_sum(rank->channel, &route, sum, elements, diag)
+                 : sbp_channel_pass_sum(rank->channel, &route, sum, elements, diag);
+}
+
 static enum sbp_status run_add_gradient(struct sbp_rank *rank, const struct sbp_instr *instr,
                                         struct sbp_diag *diag)
 {
@@ -388,6 +403,8 @@ enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *
         [SBP_INSTR_RECEIVE] = run_receive,
         [SBP_INSTR_GATHER] = run_gather,
         [SBP_INSTR_SCATTER] = run_scatter,
+        [SBP_INSTR_TAKE] = run_sum_message,
+        [SBP_INSTR_PASS] = run_sum_message,
         [SBP_INSTR_ADD_GRADIENT] = run_add_gradient,
         [SBP_INSTR_OUTPUT_GRADIENT] = run_data,
         [SBP_INSTR_NORM] = run_norm,
@@ -405,6 +422,7 @@ enum sbp_status sbp_rank_begin_work(struct sbp_rank *rank, const struct sbp_task
     const bool is_update = task->work == SBP_WORK_UPDATE;
     rank->adds = task->adds;
     sbp_rank_turn_data(rank, step);
+    sbp_rank_turn_gradients(rank, step);
     sbp_rank_turn_version(rank, is_update ? step : step - 1 - task->is_stale);
     if (task->work == SBP_WORK_FORWARD)
         return sbp_rank_begin_micro_batch(rank, task->micro_batch, diag);
@@ -420,7 +438,7 @@ enum sbp_status sbp_rank_end_work(struct sbp_rank *rank, const struct sbp_task *
     if (task->work != SBP_WORK_FORWARD || loss < 0)
         return SBP_OK;
     const enum sbp_status status = read_real(rank, sbp_rank_buffer(rank, loss), &of_work);
-    rank->loss += of_work;
+    *(task->is_ahead ? &rank->loss_ahead : &rank->loss) += of_work;
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "reading the loss");
 }
 

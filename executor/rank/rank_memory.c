@@ -40,11 +40,19 @@ void sbp_rank_turn_version(struct sbp_rank *rank, int64_t updates)
     rank->version = (int)(updates & 1);
 }
 
+void sbp_rank_turn_gradients(struct sbp_rank *rank, int64_t step)
+{
+    rank->gradients = (int)(step & 1);
+}
+
 static int version_of(const struct sbp_rank *rank, int buffer)
 {
     const struct sbp_buffer *at = &rank->program->buffer[buffer];
-    const int other = at->use == SBP_USE_WEIGHT ? rank->program->other_version[at->tensor] : -1;
-    return rank->version == 1 && other >= 0 ? other : buffer;
+    const bool is_gradient = at->use == SBP_USE_GRADIENT;
+    const int other = at->use == SBP_USE_WEIGHT ? rank->program->other_version[at->tensor]
+                      : is_gradient             ? rank->program->other_gradient[at->tensor]
+                                                : -1;
+    return (is_gradient ? rank->gradients : rank->version) == 1 && other >= 0 ? other : buffer;
 }
 
 /* A program has persistent buffers, the bucket last, then a frame, part by part, then the rest. */
@@ -341,7 +349,9 @@ void sbp_rank_begin_step(struct sbp_rank *rank, int64_t step)
     rank->step = step;
     sbp_rank_turn_data(rank, step);
     sbp_rank_turn_version(rank, step - 1);
-    rank->loss = 0;
+    sbp_rank_turn_gradients(rank, step);
+    rank->loss = rank->loss_ahead;
+    rank->loss_ahead = 0;
     rank->squares = 0;
 }
 

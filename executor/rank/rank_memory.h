@@ -39,8 +39,11 @@ struct sbp_rank {
     int64_t frame;                 /* that it has, of those of its chunk */
     int version;                   /* of a weight's two versions the one at hand: by how many
                                       updates it has seen, modulo 2 */
+    int gradients;                 /* likewise of the two buffers of a gradient that replicas have:
+                                      by the step that it is of */
     bool adds;                     /* gradients are added to those of the micro-batches before */
-    double loss;                   /* of the micro-batches so far, summed over tokens */
+    double loss;                   /* of the micro-batches so far, summed over tokens, */
+    double loss_ahead;             /* and of those of the step that follows */
     uint64_t step_seed;            /* of the micro-batch: data differ from step to step */
     double squares;                /* of the gradients of the chunks whose NORM is over */
     void *norm;                    /* what the last NORM wrote, the sum over ranks after it; NULL
@@ -55,6 +58,8 @@ void sbp_rank_turn(struct sbp_rank *rank, int chunk);
 /* Turns to the weights as they are after so many updates, the last or the one before; at first both
  * are the initial ones. Nothing where a weight has one version. */
 void sbp_rank_turn_version(struct sbp_rank *rank, int64_t updates);
+/* Turns to the gradients of a step, where there are those of two. */
+void sbp_rank_turn_gradients(struct sbp_rank *rank, int64_t step);
 /* A buffer's memory, in the frame of the micro-batch at hand where frames hold it (NULL for -1), of
  * the version at hand where it holds a weight, and the block it holds. */
 void *sbp_rank_buffer(struct sbp_rank *rank, int buffer);

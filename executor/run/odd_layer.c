@@ -57,6 +57,7 @@ void sbp_odd_layer_clear(struct sbp_rank *rank)
 {
     const struct sbp_stage_layout *arena = rank->arena;
     const int64_t states_bytes = arena->work_at - arena->frames_bytes;
+    sbp_rank_turn_gradients(rank, 0); /* each buffer stands for itself */
     for (int chunk = 0; chunk < arena->chunks; chunk++) {
         sbp_rank_turn(rank, chunk);
         for (int b = 0; b < rank->program->buffer_count; b++)

@@ -58,6 +58,9 @@ static enum sbp_status hear_report(struct sbp_runner *runner, int step, int peer
     struct sbp_rank_report other;
     SBP_TRY(
         sbp_channel_receive(&runner->channel, peer, SBP_TAG_REPORT, &other, sizeof other, diag));
+    if (job->step->replicates) /* each has the loss of its micro-batch */
+        other.step.loss = job->result->step[step].loss +
+                          (peer % job->step->mesh.devices == 0 ? other.step.loss : 0);
     keep_maxima(job->result, step, &other);
     SBP_TRY(sbp_channel_receive(&runner->channel, peer, SBP_TAG_REPORT, runner->compute_s,
                                 tasks * (int64_t)sizeof *runner->compute_s, diag));

@@ -13,7 +13,7 @@ struct sums {
 
 static bool is_beside(const struct sbp_instr *instr)
 {
-    return instr->cause == SBP_CAUSE_STAGE ||
+    return instr->cause == SBP_CAUSE_STAGE || instr->kind == SBP_INSTR_PASS ||
            (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT && instr->section == SBP_SECTION_STEP);
 }
 

@@ -27,7 +27,7 @@ static enum sbp_status takes_gradient(struct sbp_runner *runner, const struct sb
     struct sbp_rank *rank = &runner->rank;
     struct sbp_update update;
     *takes = false;
-    if (runner->second_look != NULL || runner->odd_step > 0)
+    if (runner->second_look != NULL || runner->odd_step > 0 || runner->is_spoiled)
         return SBP_OK;
     SBP_TRY(sbp_rank_prepare_update(rank, &update, diag));
     *takes = isfinite(rank->grad_norm) || is_left_out(rank);
@@ -207,7 +207,8 @@ static enum sbp_status hear_verdict(struct sbp_runner *runner, struct sbp_diag *
                                sizeof runner->odd_step, diag);
 }
 
-/* A stage without weights, which has no update, hears of an odd step at the next one's end. */
+/* A stage without weights, which has no update, hears of an odd step at the next one's end; so do
+ * replicas, who have the same finished gradients and see themselves that these are odd. */
 static enum sbp_status end_tasks(struct sbp_runner *runner, struct sbp_diag *diag)
 {
     if (runner->is_verdict_due)
@@ -230,7 +231,8 @@ static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_l
             skip_work(runner, first, end, start_s);
             continue;
         }
-        if (runner->tasks->task[first].work == SBP_WORK_UPDATE && runner->is_verdict_due)
+        if (runner->tasks->task[first].work == SBP_WORK_UPDATE && runner->is_verdict_due &&
+            !runner->job->step->replicates)
             SBP_TRY(hear_verdict(runner, diag));
         for (int64_t i = first; i < end; i++)
             SBP_TRY(do_task(runner, i, start_s, i == first ? waited_s : 0, report, diag));
@@ -324,6 +326,7 @@ static enum sbp_status run_step(struct sbp_runner *runner, int step, struct sbp_
 {
     const struct sbp_run_options *options = runner->job->options;
     struct sbp_rank_report report = {0};
+    runner->is_spoiled |= runner->job->step->replicates && runner->odd_gradient >= 0;
     runner->odd_gradient = -1;
     sbp_rank_begin_step(&runner->rank, step + 1);
     if (options->fault_piece % runner->job->step->stages == runner->stage)
@@ -532,7 +535,7 @@ static void close_runner(struct sbp_runner *runner)
 enum sbp_status sbp_runner_main(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
                                 void *argument, struct sbp_diag *diag)
 {
-    struct sbp_runner runner = {.job = argument};
+    struct sbp_runner runner = {.job = argument, .odd_gradient = -1};
     sbp_progress_start(&runner.progress);
     SBP_TRY(join(&runner, ops, comm, diag));
     if (runner.job->refused > 0)

@@ -50,6 +50,7 @@ struct sbp_runner {
     double *compute_s;                  /* (most tasks of a stage) to send, or received */
     void *scratch;                      /* one real on the device */
     int odd_gradient;                   /* the first tensor of the step that has one; -1: none */
+    bool is_spoiled;                    /* an earlier step of replicas had one */
     int odd_step;                       /* that the run ends with, as rank 0 said; 0: none */
     bool is_verdict_due;                /* of the step before */
     struct sbp_post *post;              /* NULL: nobody watches */

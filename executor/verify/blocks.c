@@ -25,11 +25,6 @@ static int64_t run_length(const struct sbp_region *region)
     return run;
 }
 
-static int stage_of(const struct sbp_rank_blocks *blocks)
-{
-    return blocks->piece % blocks->rank->channel->step->stages;
-}
-
 static void take_piece(const struct sbp_rank_blocks *blocks, int64_t place,
                        const struct sbp_region *region, int64_t start, int64_t count)
 {
@@ -37,7 +32,7 @@ static void take_piece(const struct sbp_rank_blocks *blocks, int64_t place,
     for (int64_t at = start; at < start + count;) {
         const int64_t length = least(run - at % run, start + count - at);
         const struct sbp_block_values values = {
-            place, sbp_channel_rank(blocks->rank->channel, stage_of(blocks), place),
+            place, sbp_channel_rank(blocks->rank->channel, blocks->stage, place),
             sbp_region_global(region, at), length,
             (const char *)blocks->message + (at - start) * bytes};
         blocks->take(blocks->context, blocks, &values);
@@ -71,7 +66,7 @@ static enum sbp_status collect_from(const struct sbp_rank_blocks *blocks, int64_
 {
     struct sbp_rank *rank = blocks->rank;
     struct sbp_channel *channel = rank->channel;
-    const int peer = sbp_channel_rank(channel, stage_of(blocks), place);
+    const int peer = sbp_channel_rank(channel, blocks->stage, place);
     const int64_t bytes = rank->kernels->real_bytes;
     const char go = 1;
     struct sbp_region region;
@@ -113,7 +108,7 @@ enum sbp_status sbp_blocks_collect(const struct sbp_rank_blocks *blocks, struct 
     const struct sbp_rank *rank = blocks->rank;
     const int stage = rank->channel->stage;
     if (sbp_channel_rank(rank->channel, stage, rank->rank) != 0)
-        return stage_of(blocks) == stage ? offer(blocks, diag) : SBP_OK;
+        return blocks->stage == stage ? offer(blocks, diag) : SBP_OK;
     for (int64_t place = 0; place < rank->program->mesh.devices; place++)
         SBP_TRY(collect_from(blocks, place, diag));
     return SBP_OK;

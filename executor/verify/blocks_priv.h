@@ -20,9 +20,9 @@ struct sbp_block_values {
 };
 
 struct sbp_rank_blocks {
-    struct sbp_rank *rank; /* this one; it has a channel */
-    void *message;         /* (SBP_BLOCKS_PIECE) reals of the run, scratch */
-    int piece, tensor;
+    struct sbp_rank *rank;    /* this one; it has a channel */
+    void *message;            /* (SBP_BLOCKS_PIECE) reals of the run, scratch */
+    int piece, stage, tensor; /* stage: that has the piece, one of several replicas */
     const struct sbp_dist *dist;
     const void *memory; /* this rank's block, the device's or the host's; NULL: of another stage */
     bool on_host;

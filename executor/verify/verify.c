@@ -145,8 +145,8 @@ static double output_elements(const struct sbp_program *program)
 static double rank_bytes(const struct sbp_step *step, int stage)
 {
     double elements = 8.0 * SBP_VERIFY_PIECE;
-    for (int piece = stage; piece < step->pieces; piece += step->stages)
-        elements += output_elements(sbp_step_program(step, piece));
+    for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++)
+        elements += output_elements(sbp_step_chunk(step, stage, chunk));
     return elements * sizeof(double);
 }
 
@@ -163,12 +163,14 @@ static enum sbp_status allocate(struct sbp_verifier *v)
 {
     v->piece = malloc(SBP_VERIFY_PIECE * sizeof(double));
     v->rounded = malloc(SBP_VERIFY_PIECE * sizeof(double));
+    v->loss = calloc((size_t)v->rank->program->mesh.devices, sizeof *v->loss);
     for (int i = 0; i < 3; i++) {
         v->before[i] = malloc(2 * SBP_VERIFY_PIECE * sizeof(double)); /* and after */
         if (v->before[i] == NULL)
             return SBP_E_MEMORY;
     }
-    return v->piece == NULL || v->rounded == NULL ? SBP_E_MEMORY : allocate_chunks(v);
+    return v->piece == NULL || v->rounded == NULL || v->loss == NULL ? SBP_E_MEMORY
+                                                                     : allocate_chunks(v);
 }
 
 static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_cluster *cluster,
@@ -239,6 +241,7 @@ void sbp_verify_close(struct sbp_verifier *v)
     for (int i = 0; i < 3; i++)
         free(v->before[i]);
     free(v->rounded);
+    free(v->loss);
     free(v->piece);
     free(v);
 }

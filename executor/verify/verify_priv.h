@@ -30,8 +30,10 @@ struct sbp_verifier {
                           master copy, after its update */
     int *end_instr;    /* (chunks, tensor_count), see sbp_reference_end_instr */
     void **output;     /* (chunks, tensor_count) this rank's blocks of such a value, one for each
-                          micro-batch, host memory; or NULL */
+                          micro-batch (of replicas: for each of two steps that take turns), host
+                          memory; or NULL */
     struct sbp_reference *reference; /* rank 0 only */
+    double *loss;                    /* rank 0: (devices) of the replicas so far, by place */
     double squares;                  /* rank 0: of the step's gradients, each element once */
     struct sbp_loss_scaler scaler;   /* rank 0: what every rank's should be */
     bool overflows;                  /* rank 0: a gradient of the step is no finite number */

@@ -17,13 +17,12 @@ static const struct sbp_program *program_of(const struct sbp_verifier *v, int pi
     return sbp_step_program(v->channel->step, piece);
 }
 
-/* Turns to the piece where this rank has it. */
-static bool turn_to(struct sbp_verifier *v, int piece)
+/* Turns to the piece where this rank has it of that stage. */
+static bool turn_to(struct sbp_verifier *v, int piece, int stage)
 {
-    const int stages = v->channel->step->stages;
-    if (piece % stages != v->channel->stage)
+    if (stage != v->channel->stage)
         return false;
-    sbp_rank_turn(v->rank, piece / stages);
+    sbp_rank_turn(v->rank, sbp_step_chunk_of(v->channel->step, piece));
     return true;
 }
 
@@ -38,20 +37,22 @@ struct states {
 };
 
 static enum sbp_status collect_state(struct sbp_verifier *v, const struct states *states, int piece,
-                                     int tensor, struct sbp_diag *diag)
+                                     int stage, int tensor, struct sbp_diag *diag)
 {
     const struct sbp_program *program = program_of(v, piece);
     const int at = (states->gradients ? program->gradient_buffer : program->weight_buffer)[tensor];
     if (at < 0)
         return SBP_OK;
     const struct sbp_dist *dist = &program->buffer[at].dist;
-    const bool is_here = turn_to(v, piece);
+    const bool is_here = turn_to(v, piece, stage);
+    sbp_rank_turn_gradients(v->rank, v->rank->step);
     const bool is_shard = program->shard[tensor].level >= states->sharded_from;
     const struct sbp_rank_blocks blocks = {
         .rank = v->rank,
         .message = v->piece,
         .context = v,
         .piece = piece,
+        .stage = stage,
         .tensor = tensor,
         .dist = dist,
         .memory = !is_here   ? NULL
@@ -67,9 +68,12 @@ static enum sbp_status collect_state(struct sbp_verifier *v, const struct states
 static enum sbp_status collect_all(struct sbp_verifier *v, const struct states *states,
                                    struct sbp_diag *diag)
 {
-    for (int piece = 0; piece < v->channel->step->pieces; piece++)
-        for (int t = 0; t < v->rank->program->graph->tensor_count; t++)
-            SBP_TRY(collect_state(v, states, piece, t, diag));
+    const struct sbp_step *step = v->channel->step;
+    for (int piece = 0; piece < step->pieces; piece++)
+        for (int copy = 0; copy < sbp_step_copies(step); copy++)
+            for (int t = 0; t < v->rank->program->graph->tensor_count; t++)
+                SBP_TRY(collect_state(v, states, piece, sbp_step_stage_of(step, piece) + copy, t,
+                                      diag));
     return SBP_OK;
 }
 
@@ -83,7 +87,8 @@ static bool first_replica(const struct sbp_verifier *v, const struct sbp_rank_bl
     for (int axis = 0; axis < mesh->axis_count; axis++)
         if (replicas >> axis & 1 && sbp_mesh_coordinate(mesh, place, axis) != 0)
             return false;
-    return blocks->piece == sbp_step_holder(v->channel->step, blocks->tensor);
+    return blocks->piece == sbp_step_holder(v->channel->step, blocks->tensor) &&
+           blocks->stage == sbp_step_stage_of(v->channel->step, blocks->piece);
 }
 
 /* ---- the step's start: parameters ---------------------------------------------------------- */
@@ -183,8 +188,8 @@ enum sbp_status sbp_verify_watch(struct sbp_verifier *v, int instr, struct sbp_d
         return SBP_OK;
     const struct sbp_spent start = sbp_verify_start_of_check();
     const int64_t elements = program->buffer[out].elements;
-    char *const to =
-        (char *)v->output[slot] + v->rank->micro_batch * elements * v->rank->kernels->real_bytes;
+    const int64_t at = v->channel->step->replicates ? v->rank->gradients : v->rank->micro_batch;
+    char *const to = (char *)v->output[slot] + at * elements * v->rank->kernels->real_bytes;
     SBP_TRY(sbp_rank_to_host(v->rank, to, sbp_rank_buffer(v->rank, out),
                              elements * v->rank->kernels->real_bytes, diag));
     sbp_verify_spend_since(v, start);
@@ -279,18 +284,21 @@ static enum sbp_status collect_output(struct sbp_verifier *v, int piece, int end
     const struct sbp_buffer *out = &program->buffer[program->instr[end].buffer[SBP_AT_OUT]];
     const int tensor = out->tensor;
     const int64_t bytes = out->elements * v->rank->kernels->real_bytes;
-    const int stages = v->channel->step->stages;
-    const char *output = piece % stages == v->channel->stage
-                             ? v->output[sbp_verify_slot(v, piece / stages, tensor)]
+    const struct sbp_step *step = v->channel->step;
+    const int stage = step->replicates ? sbp_replicas_micro_batch(step->stages, (int)micro_batch)
+                                       : sbp_step_stage_of(step, piece);
+    const int64_t at = step->replicates ? v->rank->step & 1 : micro_batch;
+    const char *output = stage == v->channel->stage
+                             ? v->output[sbp_verify_slot(v, sbp_step_chunk_of(step, piece), tensor)]
                              : NULL;
     const struct sbp_rank_blocks blocks = {.rank = v->rank,
                                            .message = v->piece,
                                            .context = v,
                                            .piece = piece,
+                                           .stage = stage,
                                            .tensor = tensor,
                                            .dist = &out->dist,
-                                           .memory =
-                                               output == NULL ? NULL : output + micro_batch * bytes,
+                                           .memory = output == NULL ? NULL : output + at * bytes,
                                            .on_host = true,
                                            .elements = out->elements,
                                            .first_row = micro_batch * program->graph->micro_batch,
@@ -332,15 +340,21 @@ static void check_summary(struct sbp_verifier *v, int64_t rank, const struct sum
 {
     const struct sbp_step *step = v->channel->step;
     const int stage = (int)(rank / step->mesh.devices);
-    const bool has_loss =
-        stage == step->stages - 1 && program_of(v, step->pieces - 1)->loss_buffer >= 0;
+    const bool has_loss = sbp_step_has(step, stage, step->pieces - 1) &&
+                          program_of(v, step->pieces - 1)->loss_buffer >= 0;
+    const int64_t place = rank % step->mesh.devices;
+    double loss = summary->loss; /* of replicas that of all micro-batches, at its first stage */
+    if (step->replicates && has_loss) {
+        v->loss[place] = stage == 0 ? loss : v->loss[place] + loss;
+        loss = v->loss[place];
+    }
     const double clip = v->rank->program->graph->training.clip_norm;
     const bool has_norm =
         sbp_program_has_norm(&v->rank->program->graph->training, &v->rank->program->bytes) &&
         !v->overflows;
     const struct sbp_reference *reference = v->reference;
-    if (has_loss)
-        sbp_verify_compare(v, "loss", "", rank, 0, summary->loss, reference->loss,
+    if (has_loss && (!step->replicates || stage == step->stages - 1))
+        sbp_verify_compare(v, "loss", "", rank, 0, loss, reference->loss,
                            bound_of_loss(v, reference));
     check_overflow(v, rank, summary);
     if (has_norm && step->memory[stage].parameters > 0) {

@@ -71,7 +71,8 @@ static const struct {
      "where stages begin: between blocks evenly (default), by flops, or as the blocks of each "
      "stage say, 17,15"},
     {"chunks", "N",
-     "pieces of a stage: 2 or more, with interleaved; of one stage, with cdp-v1, cdp-v2"},
+     "pieces of a stage: 2 or more, with interleaved; of one stage, or as many, with cdp-v1, "
+     "cdp-v2"},
     {"pipeline_limit", "N",
      "micro-batches in flight, of schedules message-driven and zero-bubble (default 0: as many as "
      "stages)"},

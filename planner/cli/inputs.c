@@ -171,8 +171,8 @@ static bool gives(const struct sbp_settings *settings, const char *key)
 }
 
 /* Completes an interleaved schedule, which needs several stages and a multiple of as many
- * micro-batches, and one without a flush, which needs a micro-batch a piece: keys that are not
- * given get the least legal value, where a search begins. */
+ * micro-batches, and one without a flush, which needs a micro-batch a stage of the model: keys that
+ * are not given get the least legal value, where a search begins. */
 static void complete_schedule(const struct sbp_settings *settings, const struct sbp_graph *graph,
                               struct sbp_parallel *parallel)
 {
@@ -183,7 +183,8 @@ static void complete_schedule(const struct sbp_settings *settings, const struct 
         parallel->pipeline = 2;
     if (interleaved && !gives(settings, "chunks"))
         parallel->chunks = 2;
-    const int64_t count = parallel->pipeline * (interleaved ? 1 : parallel->chunks);
+    const int64_t count = interleaved || parallel->pipeline > parallel->chunks ? parallel->pipeline
+                                                                               : parallel->chunks;
     if (!gives(settings, "micro_batch") && graph->global_batch % count == 0)
         parallel->micro_batch = graph->global_batch / count;
 }

@@ -306,8 +306,10 @@ static enum sbp_status check_blocks(const struct sbp_degrees *d, const struct sb
     if (block == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     const int blocks = sbp_stages_blocks(model, block);
+    const struct sbp_parallel cut = {
+        .pipeline = d->pipeline, .chunks = d->chunks, .schedule = plan->cut.parallel.schedule};
     int64_t pieces;
-    if (!sbp_mul_i64(d->pipeline, d->chunks, &pieces))
+    if (!sbp_mul_i64(sbp_parallel_parts(&cut), d->chunks, &pieces))
         pieces = INT64_MAX;
     if (blocks == 0 || blocks % pieces == 0 || plan->cut.parallel.stage_cut != SBP_CUT_BLOCKS ||
         plan->cut.parallel.stage_blocks_count > 0 || d->stage_blocks_count > 0)

@@ -108,7 +108,7 @@ static enum sbp_status make_cut(const struct lister *l, int pieces,
 static enum sbp_status find_cut(const struct lister *l, const struct sbp_parallel *parallel,
                                 const struct cut **found)
 {
-    const int64_t pieces = parallel->pipeline * parallel->chunks;
+    const int64_t pieces = sbp_parallel_pieces(parallel);
     *found = NULL;
     if (pieces > l->given->graph.op_count ||
         (l->open.pipeline && pieces > 1 && pieces > l->blocks &&
@@ -280,7 +280,7 @@ static enum sbp_status add_zero(struct lister *l, struct sbp_parallel parallel,
 /* Adds stages of equally many blocks and, where that differs, of equally many flops. */
 static enum sbp_status add_cuts(struct lister *l, struct sbp_parallel parallel)
 {
-    const size_t pieces = (size_t)(parallel.pipeline * parallel.chunks);
+    const size_t pieces = (size_t)sbp_parallel_pieces(&parallel);
     const struct cut *even, *by_flops;
     SBP_TRY(find_cut(l, &parallel, &even));
     if (even == NULL)

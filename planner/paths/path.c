@@ -7,8 +7,8 @@
 enum sbp_status sbp_path_init(const struct sbp_cut *cut, struct sbp_arena *arena,
                               struct sbp_path *path)
 {
-    const int stages = (int)cut->parallel.pipeline;
-    const int pieces = stages * (int)cut->parallel.chunks;
+    const int stages = (int)sbp_parallel_parts(&cut->parallel);
+    const int pieces = (int)sbp_parallel_pieces(&cut->parallel);
     *path = (struct sbp_path){.pieces = pieces, .stages = stages};
     path->all = SBP_NEW(arena, double, sbp_path_entries(path));
     if (path->all == NULL)
@@ -49,24 +49,29 @@ void sbp_path_mix(const struct sbp_path *path, const double *share, int count,
 
 void sbp_path_block(const struct sbp_cut *cut, struct sbp_path *path)
 {
-    for (int piece = 0; piece < path->pieces && cut->cluster->runtime.sends_block; piece++) {
+    for (int piece = 0; piece < path->pieces && cut->cluster->runtime.sends_block &&
+                        !sbp_parallel_shares_device(&cut->parallel);
+         piece++) {
         path->sent[piece] = piece + 1 < path->pieces ? path->forward[piece] : 0;
         path->returned[piece] = piece > 0 ? path->backward[piece] : 0;
     }
 }
 
-/* On the way to the last stage and back the path passes the first chunks of the other stages. */
+/* On the way to the last stage and back the path passes the first chunks of the other stages. A
+ * replica has all chunks, and one micro-batch. */
 enum sbp_status sbp_path_longest(const struct sbp_cut *cut, struct sbp_arena *arena,
                                  struct sbp_path *path)
 {
     const struct sbp_parallel *parallel = &cut->parallel;
-    const int stages = (int)parallel->pipeline;
+    const int stages = (int)sbp_parallel_parts(parallel);
+    const double all = sbp_parallel_replicates(parallel)
+                           ? 1
+                           : (double)sbp_parallel_micro_batches(parallel, &cut->graph);
     const bool late = sbp_timeline_weights_wait(parallel->schedule);
     SBP_TRY(sbp_path_init(cut, arena, path));
     path->end[late ? stages - 1 : 0] = 1;
     for (int piece = 0; piece < path->pieces; piece++) {
         const bool turns = piece % stages == stages - 1, passed = piece < stages && !turns;
-        const double all = (double)sbp_parallel_micro_batches(parallel, &cut->graph);
         path->forward[piece] = turns ? all : passed ? 1 : 0;
         path->backward[piece] = turns ? all : passed && !late ? 1 : 0;
         path->weight[piece] = path->backward[piece];
@@ -112,10 +117,12 @@ struct sbp_timeline_request sbp_path_timeline(const struct sbp_cut *cut, int64_t
                                               const struct sbp_stage_cost *cost)
 {
     const struct sbp_parallel *parallel = &cut->parallel;
-    return (struct sbp_timeline_request){.schedule = parallel->schedule,
-                                         .stages = (int)parallel->pipeline,
-                                         .micro_batches = (int)micro_batches,
-                                         .chunks = (int)parallel->chunks,
-                                         .pipeline_limit = (int)parallel->pipeline_limit,
-                                         .stage = cost};
+    return (struct sbp_timeline_request){
+        .schedule = parallel->schedule,
+        .stages = (int)parallel->pipeline,
+        .micro_batches = (int)micro_batches,
+        .chunks = sbp_parallel_replicates(parallel) ? 1 : (int)parallel->chunks,
+        .placement = sbp_parallel_replicates(parallel) ? SBP_PLACE_REPLICAS : SBP_PLACE_PIPELINE,
+        .pipeline_limit = (int)parallel->pipeline_limit,
+        .stage = cost};
 }

@@ -62,7 +62,9 @@ static enum sbp_status take_times(const struct sbp_cut *cut, const struct sbp_st
         times->returned[piece] = cost->send_backward_s;
     }
     for (int stage = 0; ends != NULL && stage < times->stages; stage++) {
-        times->end[stage] = end_s(&ends[stage]);
+        const int last = sbp_parallel_replicates(&cut->parallel) ? chunks - 1 : stage;
+        for (int i = stage; i <= last; i++) /* of replicas: by chunk */
+            times->end[stage] += end_s(&ends[i]);
         times->sync[stage] = ends[stage].sync_overlap * ends[stage].sync_s;
     }
     return SBP_OK;

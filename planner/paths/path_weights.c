@@ -112,7 +112,7 @@ static enum sbp_status simulate(const struct sbp_cut *cut, struct sbp_arena *are
                                 struct sbp_timeline *timeline, struct sbp_diag *diag)
 {
     const struct sbp_parallel *parallel = &cut->parallel;
-    const int stages = (int)parallel->pipeline, chunks = (int)parallel->chunks;
+    const int stages = (int)sbp_parallel_parts(parallel), chunks = (int)parallel->chunks;
     struct sbp_stage_cost *cost =
         SBP_NEW(arena, struct sbp_stage_cost, (size_t)stages * (size_t)chunks);
     if (cost == NULL)
@@ -150,7 +150,11 @@ static enum sbp_status count_kept(const struct sbp_cut *cut, struct sbp_arena *a
 {
     const struct sbp_parallel *parallel = &cut->parallel;
     const int64_t micro_batches = sbp_parallel_micro_batches(parallel, &cut->graph);
-    const int stages = (int)parallel->pipeline, chunks = (int)parallel->chunks;
+    const int stages = (int)sbp_parallel_parts(parallel), chunks = (int)parallel->chunks;
+    for (int piece = 0; piece < chunks && sbp_parallel_replicates(parallel); piece++)
+        kept[piece] = 1;
+    if (sbp_parallel_replicates(parallel))
+        return SBP_OK;
     if (parallel->schedule != SBP_GPIPE && parallel->schedule != SBP_ONE_F_ONE_B)
         SBP_TRY(simulate(cut, arena, timeline, diag));
     for (int stage = 0; stage < stages; stage++) {
@@ -255,7 +259,7 @@ static enum sbp_status set_memory(const struct sbp_cut *cut, struct sbp_arena *a
                                   struct sbp_path_weights *weights, struct sbp_diag *diag)
 {
     const struct sbp_graph *graph = &cut->graph;
-    const int stages = (int)cut->parallel.pipeline, chunks = (int)cut->parallel.chunks;
+    const int stages = (int)sbp_parallel_parts(&cut->parallel), chunks = (int)cut->parallel.chunks;
     struct sbp_timeline timeline = {0};
     const size_t cells = (size_t)stages * (size_t)graph->op_count;
     const struct stage_sums sums = {.stages = stages,
@@ -271,15 +275,18 @@ static enum sbp_status set_memory(const struct sbp_cut *cut, struct sbp_arena *a
             const size_t at =
                 (size_t)(piece % stages) * (size_t)graph->op_count + (size_t)graph->op[op].site;
             weights->kept[op] = kept[piece];
-            sums.held[at] +=
-                sbp_timeline_weight_versions(cut->parallel.schedule, weights->pieces, piece);
+            sums.held[at] += sbp_parallel_versions(&cut->parallel, weights->pieces, piece);
             sums.kept[at] += kept[piece];
         }
     find_memory_stages(&sums, weights);
-    weights->moment = SBP_NEW(arena, struct sbp_moment, timeline.interval_count);
+    const bool replicates = sbp_parallel_replicates(&cut->parallel);
+    weights->moment =
+        SBP_NEW(arena, struct sbp_moment, replicates ? chunks : timeline.interval_count);
     if (weights->moment == NULL)
         return SBP_E_MEMORY;
-    for (int i = 0; i < weights->memory_stages && chunks > 1; i++)
+    for (int piece = 0; piece < chunks && replicates; piece++) /* frames of all, at any time */
+        SBP_TRY(add_moment(arena, weights, 0, piece, chunks, kept));
+    for (int i = 0; i < weights->memory_stages && chunks > 1 && !replicates; i++)
         SBP_TRY(find_moments(&timeline, weights->stage[i], stages, chunks, arena, weights));
     for (int op = 0; op < graph->op_count; op++)
         weights->point[op] = -1;
@@ -296,7 +303,7 @@ static enum sbp_status begin(const struct sbp_cut *cut, struct sbp_arena *arena,
                              struct sbp_path_weights *weights, struct sbp_diag *diag)
 {
     const struct sbp_parallel *parallel = &cut->parallel;
-    const size_t ops = (size_t)cut->graph.op_count, stages = (size_t)parallel->pipeline;
+    const size_t ops = (size_t)cut->graph.op_count, stages = (size_t)sbp_parallel_parts(parallel);
     const size_t pieces = stages * (size_t)parallel->chunks;
     *weights = (struct sbp_path_weights){.forward = SBP_NEW(arena, double, ops),
                                          .backward = SBP_NEW(arena, double, ops),
@@ -337,13 +344,14 @@ enum sbp_status sbp_path_weights_mean(const struct sbp_cut *cut, struct sbp_aren
                                       struct sbp_path_weights *weights, struct sbp_diag *diag)
 {
     const double stages = (double)cut->parallel.pipeline;
+    const double ends = (double)sbp_parallel_parts(&cut->parallel); /* replicas all have them */
     const double each = (double)sbp_parallel_micro_batches(&cut->parallel, &cut->graph) / stages;
     struct sbp_path path;
     SBP_TRY(begin(cut, arena, weights, diag));
     SBP_TRY(sbp_path_longest(cut, arena, &path));
     for (int op = 0; op < cut->graph.op_count; op++) {
         weights->forward[op] = weights->backward[op] = weights->weight[op] = each;
-        weights->end[op] = 1 / stages;
+        weights->end[op] = 1 / ends;
     }
     for (int piece = 0; piece < path.pieces; piece++) {
         path.sent[piece] = piece + 1 < path.pieces ? each : 0;

@@ -48,9 +48,9 @@ struct sbp_summary sbp_summary_make(const struct sbp_plan *plan, const struct sb
     summary.memory = *memory;
     summary.forward_activation_elements = boxed_forward(step, summary.micro_batches);
     summary.reserve_bytes = memory->reserve_bytes;
-    for (int piece = (int)summary.worst_stage; piece < step->pieces; piece += step->stages)
-        summary.index_bytes += index_bytes(&step->program[step->program_of[piece]]);
-    summary.index_bytes = summary.index_bytes * memory->in_flight * step->stages / step->pieces;
+    for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++)
+        summary.index_bytes += index_bytes(sbp_step_chunk(step, (int)summary.worst_stage, chunk));
+    summary.index_bytes = summary.index_bytes * memory->in_flight / plan->cut.parallel.chunks;
     summary.activation_bytes = memory->device_bytes - memory->weight_bytes -
                                memory->gradient_bytes - memory->moment_bytes -
                                memory->master_bytes - memory->bucket_bytes - memory->reserve_bytes -

@@ -287,10 +287,13 @@ double sbp_pricing_state_bytes(const struct sbp_space *space, int stage, int lev
     const int moments = sbp_graph_training_moments(&space->graph->training);
     const double states =
         (double)(bytes->master + bytes->gradient_master + moments * bytes->moment);
-    const int versions = sbp_timeline_weight_versions(
-        space->parallel->schedule, (int)space->parallel->pipeline, space->weights->stage[stage]);
+    const int versions = sbp_parallel_versions(space->parallel, (int)space->parallel->pipeline,
+                                               space->weights->stage[stage]);
+    const int64_t finished = !sbp_parallel_replicates(space->parallel) ? 0
+                             : bytes->sum > 0                          ? bytes->sum
+                                                                       : bytes->gradient;
     return versions * (level < 3 ? local : shard) * (double)bytes->weight +
-           (level < 2 ? local : shard) * (double)(bytes->gradient + bytes->sum) +
+           (level < 2 ? local : shard) * (double)(bytes->gradient + bytes->sum + finished) +
            (space->parallel->offload ? 0 : (level < 1 ? local : shard) * states);
 }
 

@@ -306,7 +306,7 @@ static enum sbp_status find_owners(struct maker *m)
                 seen[tensor] = piece + 1;
                 m->first_user[use] = first[tensor] / SBP_MAX_WEIGHTS;
             }
-    return sbp_stages_holders(graph, weights->pieces, (int)m->space->parallel->pipeline,
+    return sbp_stages_holders(graph, weights->pieces, (int)sbp_parallel_parts(m->space->parallel),
                               weights->first, m->holders);
 }
 

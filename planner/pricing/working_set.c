@@ -187,7 +187,8 @@ static enum sbp_status find_beside(struct maker *m)
 {
     const struct sbp_space *space = m->space;
     const struct sbp_path_weights *weights = space->weights;
-    const int stages = (int)space->parallel->pipeline, chunks = (int)space->parallel->chunks;
+    const int stages = (int)sbp_parallel_parts(space->parallel),
+              chunks = (int)space->parallel->chunks;
     double *const most = SBP_NEW(&m->scratch, double, weights->pieces);
     double *const kept = SBP_NEW(&m->scratch, double, weights->pieces);
     if (most == NULL || kept == NULL)
@@ -365,7 +366,8 @@ static double kept_less(const struct sbp_working *w, int piece, int stage)
 {
     const struct sbp_space *space = w->space;
     const struct sbp_path_weights *weights = space->weights;
-    const int stages = (int)space->parallel->pipeline, chunks = (int)space->parallel->chunks;
+    const int stages = (int)sbp_parallel_parts(space->parallel),
+              chunks = (int)space->parallel->chunks;
     double bytes = 0;
     for (int chunk = 0; chunk < chunks && chunks > 1; chunk++) {
         const int other = chunk * stages + weights->stage[stage];

@@ -147,7 +147,7 @@ enum sbp_status sbp_layout_line_make(const struct sbp_plan *plan, const int *fir
 {
     const struct sbp_parallel *parallel = &plan->cut.parallel;
     const struct sbp_graph *graph = &plan->cut.graph;
-    const int pieces = (int)(parallel->pipeline * parallel->chunks);
+    const int pieces = (int)sbp_parallel_pieces(parallel);
     int *blocks = SBP_NEW(arena, int, pieces);
     *layout = (struct sbp_layout_line){.plan = plan,
                                        .tensor = degree(plan, is_dense, ways, WORD_TENSOR),
@@ -195,9 +195,11 @@ static void add_degree(struct line *line, const char *name, const struct sbp_lay
 
 static void add_stages(struct line *line, const struct sbp_parallel *parallel)
 {
-    add(line, ", PP %lld", (long long)parallel->pipeline);
+    add(line, ", PP %lld", (long long)sbp_parallel_parts(parallel));
     if (parallel->chunks > 1)
         add(line, " x %lld", (long long)parallel->chunks);
+    if (sbp_parallel_replicates(parallel))
+        add(line, " on %lld replicas", (long long)parallel->pipeline);
     if (parallel->pipeline > 1)
         add(line, " %s", sbp_timeline_schedule_name(parallel->schedule));
 }

@@ -46,7 +46,7 @@ static void doubt_program(const struct sbp_step *step, const struct sbp_program 
             continue;
         const struct sbp_network_price price =
             sbp_price_of_network(program, cluster, instr, &group);
-        const double times = instr->section == SBP_SECTION_STEP ? 1 : (double)step->micro_batches;
+        const double times = sbp_step_times(step, instr);
         const double inner = group.members[cluster->level_count - 1];
         const struct sbp_doubt doubt = {
             instr->box.kind, sbp_collective_group_size(&group) / inner,    inner, price.basis,

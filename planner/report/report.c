@@ -24,7 +24,7 @@ static struct sbp_site_cost *site_of(struct sbp_report *report, int op)
 
 int64_t sbp_report_times(const struct sbp_report *report, const struct sbp_instr *instr)
 {
-    return instr->section == SBP_SECTION_STEP ? 1 : report->summary.micro_batches;
+    return (int64_t)sbp_step_times(&report->step, instr);
 }
 
 /* Adds the operators of all stages; a program counts once for each piece that shares it. */
@@ -200,7 +200,8 @@ static enum sbp_status print_parallel(const struct sbp_plan *plan, FILE *out)
     if (parallel->pipeline > 1 || batches > 1)
         PRINT(", %s", sbp_timeline_schedule_name(parallel->schedule));
     if (parallel->chunks > 1)
-        PRINT(" in %lld chunks", (long long)parallel->chunks);
+        PRINT(" in %lld chunks%s", (long long)parallel->chunks,
+              sbp_parallel_replicates(parallel) ? ", all on each stage" : "");
     if (*zero != '\0')
         PRINT(", %s", zero);
     if (parallel->recompute != SBP_RECOMPUTE_NONE)
@@ -428,8 +429,8 @@ enum sbp_status sbp_report_print_time(const struct sbp_report *report, FILE *out
 
 static bool same_programs(const struct sbp_step *step, int a, int b)
 {
-    for (int piece = 0; piece < step->pieces; piece += step->stages)
-        if (step->program_of[piece + a] != step->program_of[piece + b])
+    for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++)
+        if (sbp_step_chunk(step, a, chunk) != sbp_step_chunk(step, b, chunk))
             return false;
     return true;
 }

@@ -57,7 +57,8 @@ int sbp_space_zero(const struct sbp_space *space, int op, int chosen)
     const struct sbp_fix *fix = own != NULL ? own : sbp_space_fix(space, space->graph->op[op].site);
     if (fix != NULL && fix->zero != SBP_ANY)
         return fix->zero;
-    const bool is_free = space->request->zero_is_free && !ties_stages(space, op);
+    const bool is_free = space->request->zero_is_free && !ties_stages(space, op) &&
+                         !sbp_parallel_replicates(space->parallel);
     return is_free ? chosen : (int)space->parallel->zero;
 }
 

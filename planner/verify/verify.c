@@ -27,7 +27,15 @@ bool sbp_verify_near(double a, double b)
 
 const struct sbp_program *sbp_verify_program(const struct sbp_verification *c, int stage, int chunk)
 {
-    return sbp_step_program(c->step, chunk * c->step->stages + stage);
+    const int piece = sbp_verify_replicates(c) ? chunk : chunk * c->step->stages + stage;
+    return sbp_step_program(c->step, piece);
+}
+
+bool sbp_verify_replicates(const struct sbp_verification *c)
+{
+    const struct sbp_parallel *parallel = &c->plan->cut.parallel;
+    return parallel->pipeline > 1 && parallel->chunks > 1 &&
+           (parallel->schedule == SBP_CDP_V1 || parallel->schedule == SBP_CDP_V2);
 }
 
 bool sbp_verify_counts(const struct sbp_instr *instr, int chunk)
@@ -143,7 +151,9 @@ static enum sbp_status check_pieces(const struct sbp_verification *c)
 {
     const struct sbp_step *step = c->step;
     const int *first = step->first;
-    if (step->pieces != step->stages * (int)c->plan->cut.parallel.chunks)
+    const int parts = sbp_verify_replicates(c) ? 1 : step->stages;
+    if (step->pieces != parts * (int)c->plan->cut.parallel.chunks ||
+        step->replicates != sbp_verify_replicates(c))
         return sbp_verify_refuse(c, "%d pieces of %d stages of %lld chunks", step->pieces,
                                  step->stages, (long long)c->plan->cut.parallel.chunks);
     if (first[0] != 0 || first[step->pieces] != c->graph->op_count)
@@ -185,11 +195,28 @@ static enum sbp_status count_groups(struct sbp_verification *c, int groups, int 
     return SBP_OK;
 }
 
+/* Checks that each replica has as many chunks as there are replicas and micro-batches, and each
+ * weight in one of them. */
+static enum sbp_status check_replicas(const struct sbp_verification *c)
+{
+    if (!sbp_verify_replicates(c))
+        return SBP_OK;
+    if (c->step->pieces != c->step->stages || c->micro_batches != c->step->stages)
+        return sbp_verify_refuse(c, "%d replicas of %d chunks have %lld micro-batches",
+                                 c->step->stages, c->step->pieces, (long long)c->micro_batches);
+    for (int tensor = 0; tensor < c->graph->tensor_count; tensor++)
+        if (c->pieces_of[tensor] > 1)
+            return sbp_verify_refuse(c, "%s: %d chunks of a replica hold it",
+                                     c->graph->tensor[tensor].name, c->pieces_of[tensor]);
+    return SBP_OK;
+}
+
 static enum sbp_status count_holders(struct sbp_verification *c)
 {
     const struct sbp_step *step = c->step;
     SBP_TRY(count_groups(c, step->stages, c->holders));
     SBP_TRY(count_groups(c, step->pieces, c->pieces_of));
+    SBP_TRY(check_replicas(c));
     for (int tensor = 0; tensor < c->graph->tensor_count; tensor++)
         if (c->holders[tensor] != step->holders[tensor])
             return sbp_verify_refuse(c, "%s: %d stages hold it, the step says %d",

@@ -25,6 +25,9 @@ static unsigned sections_of(const struct sbp_flow *f, const struct sbp_instr *in
     case SBP_INSTR_ADD_GRADIENT:
     case SBP_INSTR_OUTPUT_GRADIENT:
         return AT(BACKWARD);
+    case SBP_INSTR_TAKE:
+    case SBP_INSTR_PASS:
+        return sbp_verify_replicates(f->c) ? AT(BACKWARD) | AT(STEP) : 0;
     case SBP_INSTR_GATHER:
         return f->held[instr->tensor].level < 3 ? AT(STEP) : forward | backward;
     case SBP_INSTR_NORM:
@@ -85,6 +88,9 @@ static enum sbp_status check_instr(struct sbp_flow *f, const struct sbp_instr *i
     case SBP_INSTR_RECEIVE:
     case SBP_INSTR_SEND:
         return sbp_verify_flow_message(f, instr);
+    case SBP_INSTR_TAKE:
+    case SBP_INSTR_PASS:
+        return sbp_verify_flow_hand_on(f, instr);
     case SBP_INSTR_ADD_GRADIENT:
         return sbp_verify_flow_sum(f, instr);
     case SBP_INSTR_OUTPUT_GRADIENT: {
@@ -127,7 +133,7 @@ static enum sbp_status allocate(struct sbp_flow *f)
     f->root = SBP_NEW(arena, int, buffers);
     f->of = SBP_NEW(arena, int, buffers);
     int *of_ops = SBP_NEW(arena, int, 3 * (size_t)ops);
-    int *of_tensors = SBP_NEW(arena, int, 8 * (size_t)tensors);
+    int *of_tensors = SBP_NEW(arena, int, 9 * (size_t)tensors);
     f->gradient = SBP_NEW(arena, struct sbp_dist, tensors);
     f->inner = SBP_NEW(arena, unsigned, ops);
     f->inner_again = SBP_NEW(arena, unsigned, ops);
@@ -145,6 +151,7 @@ static enum sbp_status allocate(struct sbp_flow *f)
     f->parts = of_tensors + 5 * tensors;
     f->reader = of_tensors + 6 * tensors;
     f->chunk_sums = of_tensors + 7 * tensors;
+    f->handed = of_tensors + 8 * tensors;
     for (int b = 0; b < buffers; b++) {
         f->root[b] = b;
         f->of[b] = -1;

@@ -22,6 +22,7 @@ struct sbp_flow {
     int *formed, *updated;        /* (tensor_count) times seen, of weights */
     int *stage_sums, *gathered;   /* (tensor_count) once a step */
     int *chunk_sums;              /* (tensor_count) within a stage, once a step */
+    int *handed;                  /* (tensor_count) sums of replicas that came and went, 0 to 4 */
     struct sbp_dist *gradient;    /* (tensor_count) its state so far, of a weight */
     unsigned *inner;              /* (op_count) collectives inside operators seen, as bits */
     unsigned *inner_again;        /* (op_count) those seen in the recomputed pass */
@@ -88,7 +89,8 @@ struct sbp_dist sbp_verify_flow_partial(const struct sbp_dist *dist, sbp_axes sh
 sbp_verify_flow_check sbp_verify_flow_gather;
 sbp_verify_flow_check sbp_verify_flow_convert;
 sbp_verify_flow_check sbp_verify_flow_scatter;
-sbp_verify_flow_check sbp_verify_flow_states; /* offloaded ones, in or out */
+sbp_verify_flow_check sbp_verify_flow_hand_on; /* sums of replicas, in or out */
+sbp_verify_flow_check sbp_verify_flow_states;  /* offloaded ones, in or out */
 sbp_verify_flow_check sbp_verify_flow_update;
 sbp_verify_flow_check sbp_verify_flow_stage_sum;
 enum sbp_status sbp_verify_flow_norm(struct sbp_flow *flow) SBP_MUST_USE;

@@ -27,6 +27,8 @@ static int moments_of(const struct sbp_verification *c)
  * older weights, too. */
 static int64_t versions_of(const struct sbp_verification *c, int piece)
 {
+    if (sbp_verify_replicates(c)) /* each updates where nobody reads the older one any more */
+        return 1;
     switch (c->plan->cut.parallel.schedule) {
     case SBP_CDP_V1:
         return 2;
@@ -48,6 +50,8 @@ static void add_weight(const struct sbp_verification *c, const struct sbp_held_w
     memory->weight_bytes +=
         versions * slot(held->level < 3 ? held->padded : held->shard, bytes->weight);
     memory->gradient_bytes += slot(gradients, bytes->gradient) + slot(gradients, bytes->sum);
+    if (sbp_verify_replicates(c)) /* a finished sum beside the next one */
+        memory->gradient_bytes += slot(gradients, bytes->sum > 0 ? bytes->sum : bytes->gradient);
     if (c->plan->cut.parallel.offload)
         return;
     memory->master_bytes += slot(held->shard, bytes->master) +
@@ -425,7 +429,7 @@ static enum sbp_status check_layout(struct sbp_verification *c, const struct sbp
 /* Whether all pieces of the model are on each device, and none of its steps has a flush. */
 static bool shares_device(const struct sbp_verification *c)
 {
-    return c->step->pieces > c->step->stages &&
+    return c->plan->cut.parallel.chunks > 1 &&
            sbp_timeline_delays_gradients(c->plan->cut.parallel.schedule);
 }
 
@@ -443,6 +447,8 @@ static int in_flight_of(const struct sbp_verification *c, int stage)
         return (int)(behind < c->micro_batches ? behind : c->micro_batches);
     case SBP_CDP_V1:
     case SBP_CDP_V2:
+        if (sbp_verify_replicates(c))
+            return c->step->pieces;
         if (shares_device(c))
             return c->step->pieces * (c->step->pieces + 1) / 2;
         return (int)(behind < c->micro_batches ? behind : c->micro_batches);
@@ -474,7 +480,7 @@ static int64_t others_bytes(const struct sbp_verification *c, int stage, const s
 }
 
 /* Bytes of a device that has all pieces of the model in turn: of each, micro-batches in flight for
- * the pieces behind it, and one (Fournier and Oyallon, section 4.1). */
+ * the pieces behind it, and one (Fournier and Oyallon, section 4.1); a replica has one. */
 static int64_t shared_bytes(const struct sbp_verification *c, const struct room *room)
 {
     const int pieces = c->step->pieces;
@@ -482,7 +488,8 @@ static int64_t shared_bytes(const struct sbp_verification *c, const struct room 
     for (int piece = 0; piece < pieces; piece++) {
         const int64_t work =
             room[piece].arena_bytes - room[piece].persistent_bytes - room[piece].kept_bytes;
-        bytes += room[piece].persistent_bytes + (pieces - piece) * room[piece].kept_bytes;
+        const int64_t frames = sbp_verify_replicates(c) ? 1 : pieces - piece;
+        bytes += room[piece].persistent_bytes + frames * room[piece].kept_bytes;
         most = work > most ? work : most;
     }
     return bytes + most;
@@ -495,7 +502,7 @@ static enum sbp_status check_device(const struct sbp_verification *c, int stage,
                                     const struct room *room /* (chunks) */)
 {
     const struct sbp_stage_memory *given = &c->step->memory[stage];
-    const int chunks = c->step->pieces / c->step->stages;
+    const int chunks = (int)c->plan->cut.parallel.chunks;
     const int expected = in_flight_of(c, stage);
     int64_t always = given->reserve_bytes + room[0].persistent_bytes;
     if (chunks > 1)
@@ -520,13 +527,13 @@ static enum sbp_status check_device(const struct sbp_verification *c, int stage,
 static enum sbp_status check_stage(struct sbp_verification *c, int stage,
                                    const struct room *program)
 {
-    const int chunks = c->step->pieces / c->step->stages;
+    const int chunks = (int)c->plan->cut.parallel.chunks;
     struct sbp_stage_memory mine = {.reserve_bytes = c->plan->workload.cluster.reserve_bytes};
     struct room *room = SBP_NEW(&c->scratch, struct room, chunks);
     if (room == NULL)
         return SBP_E_MEMORY;
     for (int chunk = 0; chunk < chunks; chunk++) {
-        const int piece = chunk * c->step->stages + stage;
+        const int piece = sbp_verify_replicates(c) ? chunk : chunk * c->step->stages + stage;
         SBP_TRY(add_piece(c, piece, &mine));
         room[chunk] = program[c->step->program_of[piece]];
     }

@@ -167,7 +167,8 @@ static bool is_transfer(const struct sbp_instr *instr)
 {
     return instr->kind == SBP_INSTR_BOX || instr->kind == SBP_INSTR_REDUCE ||
            instr->kind == SBP_INSTR_INNER || instr->kind == SBP_INSTR_GATHER ||
-           instr->kind == SBP_INSTR_SCATTER || instr->kind == SBP_INSTR_SEND;
+           instr->kind == SBP_INSTR_SCATTER || instr->kind == SBP_INSTR_SEND ||
+           instr->kind == SBP_INSTR_PASS;
 }
 
 /* ---- operators ------------------------------------------------------------------------------ */
@@ -473,13 +474,23 @@ static double sent_bytes(const struct sbp_verification *c, const struct sbp_prog
     return instr->times * alpha_beta_s(instr->box.kind, g, bytes_of(c, program, instr), 0, 1);
 }
 
+/* How often all devices of one place run an instruction in a step. Of N replicas that make their
+ * own updates N - 1 wait for a finished sum, and one of these passes none on. */
+static double times_of(const struct sbp_verification *c, const struct sbp_instr *instr)
+{
+    const double replicas = sbp_verify_replicates(c) ? c->step->stages : 1;
+    if (instr->section != SBP_SECTION_STEP)
+        return (double)c->micro_batches;
+    return instr->kind == SBP_INSTR_PASS ? replicas - 2 : replicas;
+}
+
 static void add_piece(const struct sbp_verification *c, const struct sbp_program *program,
                       int chunk, struct sums *sums)
 {
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
         const bool once = instr->section == SBP_SECTION_STEP;
-        const double times = once ? 1 : (double)c->micro_batches;
+        const double times = times_of(c, instr);
         if (!sbp_verify_counts(instr, chunk))
             continue;
         *(once                                      ? &sums->optimizer_s
@@ -526,6 +537,7 @@ enum sbp_status sbp_verify_price(struct sbp_verification *c)
         sbp_arena_release(&c->scratch, mark);
     }
     for (int piece = 0; piece < c->step->pieces; piece++)
-        add_piece(c, &c->step->program[c->step->program_of[piece]], piece / c->step->stages, &sums);
+        add_piece(c, &c->step->program[c->step->program_of[piece]],
+                  sbp_verify_replicates(c) ? piece : piece / c->step->stages, &sums);
     return check_totals(c, &sums);
 }

@@ -90,6 +90,8 @@ bool sbp_verify_near(double a, double b);
 /* The program of a piece, and pieces of a stage: chunk 0, 1, ... */
 const struct sbp_program *sbp_verify_program(const struct sbp_verification *c, int stage,
                                              int chunk);
+/* Whether each stage has all pieces of the model, and does one micro-batch. */
+bool sbp_verify_replicates(const struct sbp_verification *c);
 /* Whether an instruction counts for a chunk: sums of scalars over the whole step are made once for
  * all chunks of a stage. */
 bool sbp_verify_counts(const struct sbp_instr *instr, int chunk);

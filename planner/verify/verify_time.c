@@ -34,7 +34,8 @@ static double section_s(const struct sbp_verification *c, const struct sbp_progr
     double device_s = 0, links_s = 0, host_s = 0;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
-        if (instr->section != section || instr->kind == SBP_INSTR_SEND)
+        if (instr->section != section || instr->kind == SBP_INSTR_SEND ||
+            instr->kind == SBP_INSTR_PASS)
             continue;
         device_s += instr->compute_s + shown_s(c, instr);
         links_s += instr->communication_s;
@@ -57,6 +58,8 @@ static struct sbp_stage_cost cost_of(const struct sbp_verification *c,
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
         const bool forward = instr->section == SBP_SECTION_FORWARD;
+        if (instr->kind == SBP_INSTR_PASS && instr->section == SBP_SECTION_BACKWARD)
+            cost.send_gradients_s += instr->communication_s;
         if (instr->kind != SBP_INSTR_SEND)
             continue;
         if (c->plan->workload.cluster.runtime.sends_block) /* the pass ends with its message */
@@ -74,15 +77,17 @@ static double work_s(const struct sbp_stage_cost *cost)
 
 static enum sbp_status check_cost(const struct sbp_verification *c, int stage, int chunk)
 {
-    const int chunks = c->step->pieces / c->step->stages;
-    const struct sbp_stage_cost *given = &c->step->cost[stage * chunks + chunk];
+    const int chunks = (int)c->plan->cut.parallel.chunks;
+    const struct sbp_stage_cost *given =
+        &c->step->cost[(sbp_verify_replicates(c) ? 0 : stage) * chunks + chunk];
     const struct sbp_stage_cost mine = cost_of(c, sbp_verify_program(c, stage, chunk));
     if (!sbp_verify_near(mine.forward_s, given->forward_s) ||
         !sbp_verify_near(mine.recompute_s, given->recompute_s) ||
         !sbp_verify_near(mine.backward_input_s, given->backward_input_s) ||
         !sbp_verify_near(mine.backward_weight_s, given->backward_weight_s) ||
         !sbp_verify_near(mine.send_forward_s, given->send_forward_s) ||
-        !sbp_verify_near(mine.send_backward_s, given->send_backward_s))
+        !sbp_verify_near(mine.send_backward_s, given->send_backward_s) ||
+        !sbp_verify_near(mine.send_gradients_s, given->send_gradients_s))
         return sbp_verify_refuse(c,
                                  "stage %d: a micro-batch is %.12g s of work, its timeline has "
                                  "%.12g s",
@@ -90,18 +95,18 @@ static enum sbp_status check_cost(const struct sbp_verification *c, int stage, i
     return SBP_OK;
 }
 
-/* Checks what follows the last backward pass: sums of gradients and the rest. With chunks of
- * buckets, sums over replicas belong to the buckets. */
-static enum sbp_status check_end(const struct sbp_verification *c, int stage)
+/* Checks what follows the last backward pass of some chunks: sums of gradients and the rest. With
+ * chunks of buckets, sums over replicas belong to the buckets. */
+static enum sbp_status check_end(const struct sbp_verification *c, int stage, int first, int end)
 {
-    const struct sbp_stage_end *given = &c->step->end[stage];
-    const int chunks = c->step->pieces / c->step->stages;
+    const struct sbp_stage_end *given = &c->step->end[sbp_verify_replicates(c) ? first : stage];
     double sync_s = 0, optimizer_s = 0;
-    for (int chunk = 0; chunk < chunks; chunk++) {
+    for (int chunk = first; chunk < end; chunk++) {
         const struct sbp_program *program = sbp_verify_program(c, stage, chunk);
         for (int i = 0; i < program->instr_count; i++) {
             const struct sbp_instr *instr = &program->instr[i];
             if (instr->section != SBP_SECTION_STEP || !sbp_verify_counts(instr, chunk) ||
+                instr->kind == SBP_INSTR_PASS ||
                 sbp_program_is_host_copy(instr)) /* of buckets: check_buckets */
                 continue;
             const bool sum = instr->cause == SBP_CAUSE_WEIGHT_GRADIENT &&
@@ -137,7 +142,7 @@ static enum sbp_status check_buckets(const struct sbp_verification *c, int stage
     int launches = given->offload.buckets;
     if (launches == 0)
         return SBP_OK;
-    for (int chunk = 0; chunk < c->step->pieces / c->step->stages; chunk++) {
+    for (int chunk = 0; chunk < (int)c->plan->cut.parallel.chunks; chunk++) {
         const struct sbp_program *program = sbp_verify_program(c, stage, chunk);
         for (int i = 0; i < program->instr_count; i++)
             launches -= program->instr[i].kind == SBP_INSTR_UPDATE;
@@ -276,10 +281,13 @@ static enum sbp_status play_by_hand(struct sbp_verification *c, double *step_s)
 static enum sbp_status simulate(struct sbp_verification *c, double *step_s)
 {
     const struct sbp_parallel *parallel = &c->plan->cut.parallel;
+    const bool replicates = sbp_verify_replicates(c);
     const struct sbp_timeline_request request = {.schedule = parallel->schedule,
                                                  .stages = c->step->stages,
                                                  .micro_batches = (int)c->micro_batches,
-                                                 .chunks = (int)parallel->chunks,
+                                                 .chunks = replicates ? 1 : (int)parallel->chunks,
+                                                 .placement = replicates ? SBP_PLACE_REPLICAS
+                                                                         : SBP_PLACE_PIPELINE,
                                                  .pipeline_limit = (int)parallel->pipeline_limit,
                                                  .stage = c->step->cost,
                                                  .end = c->step->end};
@@ -295,15 +303,23 @@ static enum sbp_status simulate(struct sbp_verification *c, double *step_s)
  * hide. */
 static enum sbp_status check_stage(const struct sbp_verification *c, int stage)
 {
-    const int chunks = c->step->pieces / c->step->stages;
+    const int chunks = (int)c->plan->cut.parallel.chunks;
+    const bool replicates = sbp_verify_replicates(c);
+    const double works = replicates ? 1 : (double)c->micro_batches;
     double least_s = 0;
     for (int chunk = 0; chunk < chunks; chunk++) {
         SBP_TRY(check_cost(c, stage, chunk));
-        least_s += (double)c->micro_batches * work_s(&c->step->cost[stage * chunks + chunk]);
+        least_s += works * work_s(&c->step->cost[(replicates ? 0 : stage) * chunks + chunk]);
     }
-    SBP_TRY(check_end(c, stage));
-    SBP_TRY(check_buckets(c, stage));
-    least_s += steady_end_s(&c->step->end[stage]);
+    for (int chunk = 0; chunk < chunks && replicates; chunk++) {
+        SBP_TRY(check_end(c, stage, chunk, chunk + 1));
+        least_s += steady_end_s(&c->step->end[chunk]);
+    }
+    if (!replicates) {
+        SBP_TRY(check_end(c, stage, 0, chunks));
+        SBP_TRY(check_buckets(c, stage));
+        least_s += steady_end_s(&c->step->end[stage]);
+    }
     if (c->step->totals.step_s < least_s * (1 - SBP_VERIFY_TOLERANCE))
         return sbp_verify_refuse(c, "stage %d works for %.12g s, the step takes %.12g s", stage,
                                  least_s, c->step->totals.step_s);

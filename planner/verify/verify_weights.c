@@ -71,6 +71,29 @@ enum sbp_status sbp_verify_flow_scatter(struct sbp_flow *f, const struct sbp_ins
     return SBP_OK;
 }
 
+/* A replica takes the sum so far before it forms its own gradient and passes it behind that; then
+ * the finished one comes and goes, before the replica's devices sum what they have of it. */
+enum sbp_status sbp_verify_flow_hand_on(struct sbp_flow *f, const struct sbp_instr *instr)
+{
+    enum { TAKEN, PASSED, TAKEN_LATE, PASSED_LATE };
+    const struct sbp_held_weight *held = &f->held[instr->tensor];
+    const char *name = f->graph->tensor[instr->tensor].name;
+    const bool takes = instr->kind == SBP_INSTR_TAKE, late = instr->section == SBP_SECTION_STEP;
+    const int order = (late ? TAKEN_LATE : TAKEN) + (takes ? 0 : 1);
+    if (held->op < 0 || held->level > 0 || f->handed[instr->tensor]++ != order ||
+        f->formed[instr->tensor] != (order == TAKEN ? 0 : held->uses))
+        return sbp_verify_refuse(f->c, "%s: replicas do not hand its gradients on in order", name);
+    const struct sbp_dist dist = sbp_verify_weight(f->c, held->op, held->index);
+    const struct sbp_dist formed = sbp_verify_flow_partial(&dist, held->shared);
+    if (order != TAKEN && !sbp_verify_same(f->c, &f->gradient[instr->tensor], &formed))
+        return sbp_verify_refuse(f->c, "%s: replicas hand on what is no gradient as formed", name);
+    if (instr->stages != 2 || instr->box.kind != SBP_SEND_RECV || instr->box.axes != 0 ||
+        instr->cause != SBP_CAUSE_WEIGHT_GRADIENT || instr->box.elements != held->local)
+        return sbp_verify_refuse(f->c, "%s: replicas hand on %lld elements, it has %lld", name,
+                                 (long long)instr->box.elements, (long long)held->local);
+    return sbp_verify_flow_owner(f, instr, takes ? SBP_AT_OUT : SBP_AT_IN, instr->tensor);
+}
+
 /* Whether every use has formed its part of a weight's gradient and its members have added them up.
  */
 static bool is_summed(const struct sbp_flow *f, int tensor)

@@ -36,6 +36,10 @@ static double curve[MODELS][RULES][STEPS];            /* mean of the seeds */
 static double seen[MODELS][RULES][SEEDS];             /* mean loss of the last steps */
 static struct sbp_stage_memory memory[RULES][STAGES]; /* of the first model */
 static int64_t measured[RULES];                       /* the most of a rank */
+/* The same of replicas, under the two cyclic rules; all workers of a rule hold as much. */
+static struct sbp_stage_memory replica[RULES];
+static int64_t replica_measured[RULES];
+static double sent[RULES][STAGES]; /* bytes of messages that a worker sends a step */
 
 static void read_subject(const struct subject *subject, struct setting_model *model)
 {
@@ -46,9 +50,9 @@ static void read_subject(const struct subject *subject, struct setting_model *mo
                        subject->sizes, subject->optimizer);
 }
 
-/* A device a stage. */
+/* A device a stage, of one chunk, or of all as many. */
 static void make_step(const struct setting_model *model, const struct sbp_cluster *cluster,
-                      enum sbp_schedule schedule, struct sbp_arena *arena,
+                      enum sbp_schedule schedule, int64_t chunks, struct sbp_arena *arena,
                       struct sbp_strategy *strategy, struct sbp_step *step)
 {
     const struct sbp_element_bytes bytes = sbp_program_run_bytes(SBP_F64);
@@ -57,6 +61,7 @@ static void make_step(const struct setting_model *model, const struct sbp_cluste
     struct sbp_parallel parallel = sbp_parallel_default(&model->graph);
     struct sbp_diag diag = {{0}};
     parallel.pipeline = sbp_cluster_devices(cluster);
+    parallel.chunks = chunks;
     parallel.micro_batch = model->graph.micro_batch;
     parallel.schedule = schedule;
     parallel.allow_delayed_gradients = sbp_timeline_delays_gradients(schedule);
@@ -107,7 +112,7 @@ static void train_all(void)
             setting_must(
                 sbp_graph_set_micro_batch(&model.graph, model.graph.global_batch / STAGES, &diag),
                 &diag);
-            make_step(&model, &cluster, rules[rule].schedule, &arena, &strategy, &step);
+            make_step(&model, &cluster, rules[rule].schedule, 1, &arena, &strategy, &step);
             train(&step, &cluster, at, rule);
             for (int stage = 0; stage < STAGES && at == 0; stage++)
                 memory[rule][stage] = step.memory[stage];
@@ -115,6 +120,52 @@ static void train_all(void)
             sbp_arena_free(&arena);
             setting_model_drop(&model);
         }
+}
+
+/* What the log of a run must equal. */
+static double sent_bytes(const struct sbp_step *step, int worker, struct sbp_arena *arena)
+{
+    struct sbp_diag diag = {{0}};
+    struct sbp_tasks tasks;
+    double bytes = 0;
+    setting_must(sbp_tasks_make(step, worker, arena, &tasks, &diag), &diag);
+    for (int64_t i = 0; i < tasks.count; i++) {
+        const struct sbp_instr *instr = sbp_task_instr(step, worker, &tasks.task[i]);
+        if (instr->kind == SBP_INSTR_PASS)
+            bytes += (double)instr->box.elements * sizeof(double);
+    }
+    return bytes;
+}
+
+/* Runs the model with SGD on replicas, held to the recurrence. */
+static void run_replicas(void)
+{
+    const struct sbp_cluster cluster = setting_cluster(STAGES);
+    const struct sbp_run_options options = {
+        .steps = 3, .verify = true, .real = SBP_F64, .backend = "threads", .device = "cpu"};
+    for (int rule = 1; rule < RULES; rule++) {
+        struct setting_model model;
+        struct sbp_arena arena = {0};
+        struct sbp_strategy strategy;
+        struct sbp_diag diag = {{0}};
+        struct sbp_run_result result;
+        struct sbp_step step;
+        read_subject(&subjects[0], &model);
+        setting_must(
+            sbp_graph_set_micro_batch(&model.graph, model.graph.global_batch / STAGES, &diag),
+            &diag);
+        make_step(&model, &cluster, rules[rule].schedule, STAGES, &arena, &strategy, &step);
+        setting_must(sbp_run(&step, &cluster, &options, &result, &diag), &diag);
+        setting_must(result.finding.found ? SBP_E_INTERNAL : SBP_OK, &diag);
+        replica[rule] = step.memory[0];
+        replica_measured[rule] = result.high_water_bytes;
+        for (int worker = 0; worker < STAGES; worker++)
+            sent[rule][worker] = sent_bytes(&step, worker, &arena);
+        sbp_run_free(&result);
+        sbp_step_free(&step);
+        sbp_arena_free(&arena);
+        setting_model_drop(&model);
+    }
 }
 
 /* --- losses --- */
@@ -263,6 +314,71 @@ static void table_bytes(struct paper *paper)
               "version.\n\n");
 }
 
+/* Of the whole model, as the stages of DP's pipeline hold it together. */
+static double whole(int64_t (*of)(const struct sbp_stage_memory *))
+{
+    double bytes = 0;
+    for (int stage = 0; stage < STAGES; stage++)
+        bytes += (double)of(&memory[0][stage]);
+    return bytes;
+}
+
+static int64_t weights_of(const struct sbp_stage_memory *m)
+{
+    return m->weight_bytes;
+}
+
+static int64_t gradients_of(const struct sbp_stage_memory *m)
+{
+    return m->gradient_bytes;
+}
+
+static int64_t kept_of(const struct sbp_stage_memory *m)
+{
+    return m->kept_bytes;
+}
+
+static void table_replicas(struct paper *paper)
+{
+    const double all_sent = 2 * (STAGES - 1) * whole(gradients_of);
+    paper_say(
+        paper,
+        "## Table 1: bytes of a worker, measured\n\n"
+        "Of the row Multi-GPU DP + cyclic, for which the paper says activations 1, parameters "
+        "1, volume P and O(1) rounds on N GPUs.\nThe same model on N = %d replicas, three "
+        "steps, verified; a run ends with an error unless every rank touches these\nbytes "
+        "and makes these messages. In the paper's units: activations of a micro-batch, and "
+        "the model, are 1; P is what all workers\nof data parallelism send, 2 (N-1) Psi_P.\n\n",
+        STAGES);
+    paper_table(paper, "| rule | activations | parameters | volume | versions | gradients, moments "
+                       "| arena | measured | sent by worker 1 to 4 |");
+    for (int rule = 1; rule < RULES; rule++) {
+        const struct sbp_stage_memory *m = &replica[rule];
+        const double kept = (double)m->kept_bytes * m->in_flight; /* the mean of the chunks' */
+        const double weights = (double)m->weight_bytes / whole(weights_of);
+        double volume = 0;
+        for (int worker = 0; worker < STAGES; worker++)
+            volume += sent[rule][worker] / all_sent;
+        paper_say(paper, "| %s | %.2f | %.2f | %.2f P | 1 | %lld | %lld | %lld |", rules[rule].name,
+                  kept / whole(kept_of), weights, volume,
+                  (long long)(m->gradient_bytes + m->moment_bytes),
+                  (long long)(m->device_bytes - m->reserve_bytes),
+                  (long long)replica_measured[rule]);
+        for (int worker = 0; worker < STAGES; worker++) /* the first stage has the last one */
+            paper_say(paper, "%s %.0f", worker > 0 ? "," : "", sent[rule][STAGES - 1 - worker]);
+        paper_say(paper, " |\n");
+        paper_within(paper, "activations of a worker", kept / whole(kept_of), 0.999, 1.001);
+        paper_equal(paper, "parameters of a worker", weights, 1, 0);
+        paper_equal(paper, "volume", volume, 1, 1e-12);
+        paper_equal(paper, "bytes of gradients", (double)m->gradient_bytes, 2 * whole(gradients_of),
+                    0);
+    }
+    paper_say(paper,
+              "\nA worker has one version of its weights, and a second sum of gradients: finished "
+              "ones wait there for their update beside\nthose of the next step. What table 1 "
+              "counts is all there; it does not count gradients.\n\n");
+}
+
 /* --- figure 4 --- */
 
 enum { SAMPLES = 400 };
@@ -343,7 +459,7 @@ static void open_held(struct held *held, int stages, enum sbp_schedule schedule)
     setting_must(sbp_graph_set_micro_batch(&held->model.graph,
                                            held->model.graph.global_batch / STAGES, &diag),
                  &diag);
-    make_step(&held->model, &cluster, schedule, &held->arena, &held->strategy, &held->step);
+    make_step(&held->model, &cluster, schedule, 1, &held->arena, &held->strategy, &held->step);
     run_once(held, &cluster);
     for (int stage = 0; stage < stages; stage++) {
         setting_must(sbp_tasks_make(&held->step, stage, &held->arena, &held->tasks[stage], &diag),
@@ -467,9 +583,11 @@ int main(int argc, char **argv)
     sbp_kernels_cpu_setup();
     paper_open(&paper, "cdp_run", "Cyclic data parallelism, trained");
     train_all();
+    run_replicas();
     table_losses(&paper);
     say_curves(&paper);
     table_bytes(&paper);
+    table_replicas(&paper);
     say_memory(&paper);
     paper_say(
         &paper,

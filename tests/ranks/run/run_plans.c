@@ -202,7 +202,7 @@ void plan_cut_step(struct plan *plan, struct sbp_random *random)
 void plan_draw_owner(struct plan *plan, struct sbp_random random)
 {
     sbp_random_seed(&random, sbp_random_next(&random));
-    if (plan->parallel.zero == 0)
+    if (plan->parallel.zero == 0 && !sbp_parallel_replicates(&plan->parallel))
         plan->parallel.owner = (enum sbp_owner)below(&random, SBP_OWNERS);
 }
 
@@ -211,7 +211,7 @@ bool plan_place_stages(struct plan *plan)
     struct sbp_cluster stage;
     struct sbp_diag diag = {0};
     int level, first[16];
-    const int pieces = (int)(plan->parallel.pipeline * plan->parallel.chunks);
+    const int pieces = (int)sbp_parallel_pieces(&plan->parallel);
     if (sbp_parallel_check(&plan->parallel, &plan->graph, &plan->cluster, &diag) != SBP_OK ||
         sbp_parallel_stage_cluster(&plan->parallel, &plan->cluster, &stage, &level, &diag) !=
             SBP_OK ||
@@ -265,15 +265,16 @@ bool plan_cut_stages(struct plan *plan, struct sbp_random *random)
     return plan_place_stages(plan);
 }
 
-/* Draws the rule and micro-batches of a step without a flush, whose stages are placed. */
-static bool cut_cyclic(struct plan *plan, struct sbp_random *random)
+/* Draws the rule and micro-batches of a step without a flush, whose stages are placed: as many as
+ * these, or fewer than `more` in addition. */
+static bool cut_cyclic(struct plan *plan, int more, struct sbp_random *random)
 {
     struct sbp_diag diag = {0};
     struct sbp_parallel *parallel = &plan->parallel;
     parallel->schedule = below(random, 2) ? SBP_CDP_V1 : SBP_CDP_V2;
     parallel->allow_delayed_gradients = true;
     parallel->stage_cut = below(random, 2) ? SBP_CUT_FLOPS : SBP_CUT_BLOCKS;
-    const int64_t count = parallel->pipeline * parallel->chunks + below(random, 5);
+    const int64_t count = sbp_parallel_pieces(parallel) + below(random, more);
     const int64_t devices = plan->mesh.devices / parallel->pipeline;
     if (devices == 0 || plan->graph.global_batch % (count * devices) != 0)
         return false;
@@ -287,14 +288,23 @@ bool plan_cut_cyclic(struct plan *plan, struct sbp_random *random)
 {
     plan_cut_step(plan, random);
     plan->parallel.pipeline = 1 + below(random, 4);
-    return cut_cyclic(plan, random);
+    return cut_cyclic(plan, 5, random);
 }
 
 bool plan_cut_on_device(struct plan *plan, struct sbp_random *random)
 {
     plan_cut_step(plan, random);
     plan->parallel.chunks = 2 + below(random, 3);
-    return cut_cyclic(plan, random);
+    return cut_cyclic(plan, 5, random);
+}
+
+bool plan_cut_replicas(struct plan *plan, struct sbp_random *random)
+{
+    plan_cut_step(plan, random);
+    plan->parallel.zero = 0;
+    plan->graph.training.clip_norm = 0;
+    plan->parallel.pipeline = plan->parallel.chunks = 2 + below(random, 3);
+    return !sbp_graph_is_tied(&plan->graph) && cut_cyclic(plan, 1, random);
 }
 
 /* Half of the operators have a level of their own. */

@@ -103,7 +103,7 @@ static void test_equal(void **state)
     (void)state;
     set_equal(0);
     for (int n = 1; n <= MOST_N; n++)
-        for (int p = 0; p < SBP_PLACEMENTS; p++) {
+        for (int p = 0; p < SBP_PLACE_REPLICAS; p++) {
             check_equal(SBP_CDP_V1, n, (enum sbp_placement)p);
             check_equal(SBP_CDP_V2, n, (enum sbp_placement)p);
         }
@@ -489,7 +489,7 @@ static void test_random(void **state)
     for (int round = 0; round < 200; round++) {
         struct sbp_arena arena = {0};
         const int n = 1 + (int)sbp_random_below(&random, 6);
-        const enum sbp_placement placement = (enum sbp_placement)(round % SBP_PLACEMENTS);
+        const enum sbp_placement placement = (enum sbp_placement)(round % SBP_PLACE_REPLICAS);
         const int more =
             placement == SBP_PLACE_PIPELINE ? (int)sbp_random_below(&random, 4 * (uint64_t)n) : 0;
         set_random(&random);

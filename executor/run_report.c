@@ -138,8 +138,8 @@ static int print_legend(const struct sbp_run_report *report)
 {
     int printed =
         printf("\ncompute: the slowest rank's %s; communication: wall time inside "
-               "the backend, waiting included;\nreplay: measured compute plus predicted "
-               "communication\n",
+               "the backend, waiting included;\nreplay: measured compute on the predicted "
+               "timeline\n",
                strcmp(report->options->device, "cpu") == 0 ? "thread CPU time" : "device time");
     if (printed >= 0 && !wall_is_parallel(report))
         printed = printf("%d ranks share %d cores: wall and communication are not times of a "

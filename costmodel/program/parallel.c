@@ -384,8 +384,8 @@ enum sbp_status sbp_parallel_stage_cluster(const struct sbp_parallel *parallel,
 }
 
 /* Replicas hand on sums of whole gradients, chunk by chunk. */
-static enum sbp_status check_replicas(const struct sbp_parallel *parallel, int64_t micro_batches,
-                                      struct sbp_diag *diag)
+static enum sbp_status check_replicas(const struct sbp_parallel *parallel,
+                                      const struct sbp_graph *graph, struct sbp_diag *diag)
 {
     const char *name = sbp_timeline_schedule_name(parallel->schedule);
     const long long stages = (long long)parallel->pipeline;
@@ -395,11 +395,16 @@ static enum sbp_status check_replicas(const struct sbp_parallel *parallel, int64
                         "parallel: chunks: schedule %s has 1 on each of %lld stages, or all of as "
                         "many on each (replicas), 1 and %lld are legal",
                         name, stages, stages);
-    if (micro_batches != parallel->pipeline)
+    if (graph->global_batch % parallel->pipeline != 0)
         return sbp_fail(diag, SBP_E_INPUT,
-                        "parallel: micro_batch: makes %lld micro-batches, legal are as many as the "
-                        "%lld replicas, each of which works on one",
-                        (long long)micro_batches, stages);
+                        "parallel: pipeline: %lld replicas do not share a global batch of %lld "
+                        "evenly, divisors of it are legal",
+                        stages, (long long)graph->global_batch);
+    if (sbp_parallel_micro_batches(parallel, graph) != parallel->pipeline)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: micro_batch: each of the %lld replicas works on one, %lld is "
+                        "legal",
+                        stages, (long long)(graph->global_batch / parallel->pipeline));
     if (shards || parallel->owner != SBP_OWNER_NONE)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: %s: replicas have all states of their weights, %s is legal",
@@ -411,9 +416,10 @@ static enum sbp_status check_replicas(const struct sbp_parallel *parallel, int64
     return SBP_OK;
 }
 
-static enum sbp_status check_schedule(const struct sbp_parallel *parallel, int64_t micro_batches,
-                                      struct sbp_diag *diag)
+static enum sbp_status check_schedule(const struct sbp_parallel *parallel,
+                                      const struct sbp_graph *graph, struct sbp_diag *diag)
 {
+    const int64_t micro_batches = sbp_parallel_micro_batches(parallel, graph);
     const char *name = sbp_timeline_schedule_name(parallel->schedule);
     const bool interleaved = parallel->schedule == SBP_INTERLEAVED;
     if (interleaved && parallel->chunks < 2)
@@ -434,7 +440,7 @@ static enum sbp_status check_schedule(const struct sbp_parallel *parallel, int64
                         "interleaved, cdp-v1 and cdp-v2 alone",
                         name, (long long)parallel->chunks);
     if (sbp_parallel_replicates(parallel))
-        SBP_TRY(check_replicas(parallel, micro_batches, diag));
+        SBP_TRY(check_replicas(parallel, graph, diag));
     if (interleaved && micro_batches % parallel->pipeline != 0)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: micro_batch: schedule interleaved works on %lld micro-batches, "
@@ -459,6 +465,29 @@ static enum sbp_status check_schedule(const struct sbp_parallel *parallel, int64
     return SBP_OK;
 }
 
+double sbp_parallel_hidden_share(const struct sbp_parallel *parallel,
+                                 const struct sbp_cluster *cluster)
+{
+    if (sbp_timeline_delays_gradients(parallel->schedule))
+        return 0;
+    return parallel->gradient_overlap >= 0 ? parallel->gradient_overlap : cluster->gradient_overlap;
+}
+
+static enum sbp_status check_overlap(const struct sbp_parallel *parallel, struct sbp_diag *diag)
+{
+    if (parallel->gradient_overlap > 0 && parallel->chunk_factor > 0)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: gradient_overlap: chunks of buckets overlap with the optimizer, "
+                        "0 is legal with chunk_factor %lld",
+                        (long long)parallel->chunk_factor);
+    if (parallel->gradient_overlap > 0 && sbp_timeline_delays_gradients(parallel->schedule))
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: gradient_overlap: no pass of its own step follows the last "
+                        "gradients under schedule %s, 0 is legal",
+                        sbp_timeline_schedule_name(parallel->schedule));
+    return SBP_OK;
+}
+
 static enum sbp_status check_states(const struct sbp_parallel *parallel,
                                     const struct sbp_cluster *cluster, struct sbp_diag *diag)
 {
@@ -477,12 +506,7 @@ static enum sbp_status check_states(const struct sbp_parallel *parallel,
     if (parallel->chunk_factor > 0 && !parallel->offload)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: chunk_factor: buckets are there with offload alone, 0 is legal");
-    if (parallel->chunk_factor > 0 && parallel->gradient_overlap > 0)
-        return sbp_fail(diag, SBP_E_INPUT,
-                        "parallel: gradient_overlap: chunks of buckets overlap with the optimizer, "
-                        "0 is legal with chunk_factor %lld",
-                        (long long)parallel->chunk_factor);
-    return SBP_OK;
+    return check_overlap(parallel, diag);
 }
 
 /* The blocks of each piece, where they are given, are the model's, and every piece has an operator.
@@ -516,8 +540,8 @@ static enum sbp_status check_replicated(const struct sbp_graph *graph, struct sb
                         bytes.scales_loss ? "of another precision" : "with clip_norm 0");
     if (sbp_graph_is_tied(graph))
         return sbp_fail(diag, SBP_E_INPUT,
-                        "parallel: pipeline: replicas do not sum gradients of a weight that two "
-                        "chunks tie: 1 is legal, or a model with tied false");
+                        "parallel: pipeline: replicas do not sum gradients of a tied weight: 1 is "
+                        "legal, or a model with tied false");
     return SBP_OK;
 }
 
@@ -545,7 +569,7 @@ enum sbp_status sbp_parallel_check(const struct sbp_parallel *parallel,
                         (long long)parallel->micro_batch, (long long)graph->global_batch,
                         divisors(graph->global_batch, 65536, legal, sizeof legal));
     SBP_TRY(check_stage_blocks(parallel, graph, diag));
-    SBP_TRY(check_schedule(parallel, sbp_parallel_micro_batches(parallel, graph), diag));
+    SBP_TRY(check_schedule(parallel, graph, diag));
     if (sbp_parallel_replicates(parallel))
         SBP_TRY(check_replicated(graph, diag));
     return check_states(parallel, cluster, diag);

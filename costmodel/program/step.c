@@ -291,9 +291,7 @@ static void set_stage_costs(const struct job *job, int stage)
 {
     const struct sbp_step *step = job->step;
     const int chunks = (int)step->parallel.chunks;
-    const double overlap = step->parallel.gradient_overlap >= 0
-                               ? step->parallel.gradient_overlap
-                               : job->request->cluster->gradient_overlap;
+    const double overlap = sbp_parallel_hidden_share(&step->parallel, job->request->cluster);
     double extra_s = 0;
     int64_t bucket_bytes = 0; /* there is one, as large as the largest chunk's */
     for (int chunk = 0; chunk < chunks; chunk++) {

@@ -279,7 +279,7 @@ static void name_interval(const struct sbp_step *step, const struct sbp_timeline
     (void)snprintf(name, NAME_BYTES, "%s", names[interval->kind]);
     add_micro_batch(step, interval->micro_batch, name);
     size_t used = strlen(name);
-    if (sbp_step_chunks(step) > 1 && interval->micro_batch >= 0)
+    if (sbp_step_chunks(step) > 1 && (interval->micro_batch >= 0 || step->replicates))
         (void)snprintf(name + used, NAME_BYTES - used, ", chunk %d",
                        step->replicates ? interval->stage : interval->chunk);
     used = strlen(name);

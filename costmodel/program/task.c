@@ -336,6 +336,25 @@ static void add_end(struct lister *l)
 
 /* ---- sums beside --------------------------------------------------------------------------- */
 
+/* Whether a task waits for all sums beside that stand before it. Buckets are of several tensors. */
+static bool waits_for_all(const struct sbp_instr *instr, const struct sbp_task *task)
+{
+    return task->bucket > 0 || instr->kind == SBP_INSTR_NORM ||
+           (sbp_program_is_call(instr) && instr->kind != SBP_INSTR_SEND);
+}
+
+/* Whether collectives of a chunk's passes would wait for sums, and with them the stage before, for
+ * which it has gradients: there sums lie better behind the passes, where the stage would idle. */
+static bool would_be_late(const struct lister *l, const struct sbp_program *program)
+{
+    const struct sbp_task plain = {.bucket = 0};
+    bool late = false;
+    for (int i = 0; i < program->instr_count && l->stage > 0; i++)
+        late |= program->instr[i].section != SBP_SECTION_STEP &&
+                waits_for_all(&program->instr[i], &plain);
+    return late;
+}
+
 /* Finds the sums that go beside the backward pass. */
 static enum sbp_status find_hiding(struct lister *l, struct sbp_arena *scratch)
 {
@@ -350,17 +369,10 @@ static enum sbp_status find_hiding(struct lister *l, struct sbp_arena *scratch)
         l->hides[chunk] = SBP_NEW(scratch, bool, program->instr_count + 1);
         if (l->hides[chunk] == NULL)
             return SBP_E_MEMORY;
-        for (int i = 0; i < program->instr_count && hides; i++)
+        for (int i = 0; i < program->instr_count && hides && !would_be_late(l, program); i++)
             l->hides[chunk][i] = sums_alone(program, i);
     }
     return SBP_OK;
-}
-
-/* Whether a task waits for all sums beside that stand before it. Buckets are of several tensors. */
-static bool waits_for_all(const struct sbp_instr *instr, const struct sbp_task *task)
-{
-    return task->bucket > 0 || instr->kind == SBP_INSTR_NORM ||
-           (sbp_program_is_call(instr) && instr->kind != SBP_INSTR_SEND);
 }
 
 /* Says of each task which sums beside it waits for: an update for that of its gradient. */

@@ -117,7 +117,8 @@ sbp_axes sbp_channel_work_axes(const struct sbp_channel *channel, const struct s
     sbp_axes axes = 0;
     for (int i = 0; i < channel->call_count; i++) {
         const struct sbp_call *call = &channel->calls[i];
-        if (tasks->task[call->instr].work != SBP_WORK_UPDATE)
+        const struct sbp_task *task = &tasks->task[call->instr];
+        if (task->work != SBP_WORK_UPDATE && !task->is_beside)
             axes |= call->axes; /* messages between stages have none */
     }
     return axes;

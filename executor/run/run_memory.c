@@ -11,20 +11,25 @@ int64_t sbp_run_arena_bytes(const struct sbp_step *step, int stage)
     return step->memory[stage].device_bytes - step->memory[stage].reserve_bytes;
 }
 
-/* Without a flush the backend has the copies of what a stage has sent: of the micro-batches that it
- * has in flight at the most, of which each needs an answer. */
+/* Without a flush the backend has the copies of what a stage has sent and the next has not taken:
+ * no more than of the micro-batches that the two have in flight. Replicas send sums of gradients,
+ * all of a step's on two ways at the most. */
 static double sent_bytes(const struct sbp_step *step, int stage)
 {
-    const struct sbp_program *program = sbp_step_program(step, stage);
+    const int before = stage > 0 ? stage - 1 : stage;
     double bytes = 0;
     if (!sbp_timeline_delays_gradients(step->parallel.schedule))
         return 0;
-    for (int i = 0; i < program->instr_count; i++) {
-        const struct sbp_instr *instr = &program->instr[i];
-        if (instr->kind == SBP_INSTR_SEND && instr->box.kind != SBP_LOCAL)
-            bytes += (double)sbp_program_buffer_bytes(program, instr->buffer[SBP_AT_IN]);
+    for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++) {
+        const struct sbp_program *program = sbp_step_chunk(step, stage, chunk);
+        for (int i = 0; i < program->instr_count; i++) {
+            const struct sbp_instr *instr = &program->instr[i];
+            const bool sends = instr->kind == SBP_INSTR_SEND || instr->kind == SBP_INSTR_PASS;
+            if (sends && instr->box.kind != SBP_LOCAL)
+                bytes += (double)sbp_program_buffer_bytes(program, instr->buffer[SBP_AT_IN]);
+        }
     }
-    return bytes * step->memory[stage].in_flight;
+    return bytes * (step->replicates ? 1 : step->memory[before].in_flight);
 }
 
 struct sbp_run_need sbp_run_need_of(const struct sbp_step *step,

@@ -52,7 +52,7 @@ static const char *given_cyclic(const struct sbp_settings *settings)
 }
 
 /* Several chunks are an interleaved schedule, unless --set says another; all stages of a cyclic one
- * are chunks of one stage. */
+ * are chunks of one stage, or of each replica. */
 static enum sbp_status put_chunks(struct sbp_settings *settings, int64_t chunks,
                                   struct sbp_diag *diag)
 {
@@ -61,11 +61,13 @@ static enum sbp_status put_chunks(struct sbp_settings *settings, int64_t chunks,
     const char *cyclic = given_cyclic(settings);
     if (chunks < 2)
         return SBP_OK;
-    if (cyclic != NULL && cJSON_IsNumber(pipeline) && pipeline->valuedouble > 1)
+    if (cyclic != NULL && cJSON_IsNumber(pipeline) && pipeline->valuedouble > 1 &&
+        (int64_t)pipeline->valuedouble != chunks)
         return sbp_fail(diag, SBP_E_USAGE,
-                        "--vpp: under schedule %s stages are a pipeline of one piece each, or "
-                        "pieces on the same devices: legal are --vpp 1, --pp 1, or schedule %s",
-                        cyclic, interleaved);
+                        "--vpp: under schedule %s stages are a pipeline of one piece each, pieces "
+                        "on the same devices, or all on each of as many replicas: legal are --vpp "
+                        "1, --pp 1, --vpp %lld, or schedule %s",
+                        cyclic, (long long)pipeline->valuedouble, interleaved);
     SBP_TRY(put_whole(settings, "--vpp", "chunks", chunks, diag));
     if (cJSON_GetObjectItemCaseSensitive(settings->parallel, "schedule") != NULL)
         return SBP_OK;

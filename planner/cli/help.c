@@ -88,7 +88,7 @@ static const struct {
     {"chunk_factor", "N", "buckets of one all-reduce beside the optimizer, with offload"},
     {"gradient_overlap", "0..1",
      "share of the gradients' synchronisation that may hide behind the backward pass (default: the "
-     "cluster's)"},
+     "cluster's); a run lets all of it, if any"},
     {"allow_delayed_gradients", "BOOL", "needed by cdp-v1 and cdp-v2: update with older gradients"},
     {"owner", "NAME", "one replica holds a weight's states and hands them out (default none)"},
 };

@@ -317,7 +317,7 @@ static enum sbp_status check_blocks(const struct sbp_degrees *d, const struct sb
     return SBP_DEGREES_REFUSE(diag,
                               "%s: %lld stages x %lld chunks do not divide the %d layers, legal "
                               "are %s, or the layers of each piece by --set stage_cut=N,N,...",
-                              d->chunks > 1 ? "vpp" : "pp", (long long)d->pipeline,
+                              d->chunks > 1 ? "vpp" : "pp", (long long)sbp_parallel_parts(&cut),
                               (long long)d->chunks, blocks, divisors(blocks, legal));
 }
 

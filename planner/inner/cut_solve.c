@@ -180,8 +180,7 @@ static bool may_branch(const struct sbp_inner_job *job, bool too_large, double b
 static bool something_hides(const struct sbp_cut *cut)
 {
     const struct sbp_runtime *runtime = &cut->cluster->runtime;
-    bool hides = (cut->parallel.gradient_overlap >= 0 ? cut->parallel.gradient_overlap
-                                                      : cut->cluster->gradient_overlap) > 0;
+    bool hides = sbp_parallel_hidden_share(&cut->parallel, cut->cluster) > 0;
     for (int i = 0; i < SBP_HIDINGS; i++)
         hides |= runtime->hidden[i] > 0;
     return hides;

@@ -199,8 +199,7 @@ enum sbp_status sbp_space_make(const struct sbp_cut *cut, const struct sbp_solve
                                 .micro_batches = sbp_parallel_micro_batches(parallel, &cut->graph)};
     space->arena.budget = request->asked.search_memory;
     if (request->asked.objective == SBP_STEP_TIME && !request->nothing_hides)
-        space->hidden_share = parallel->gradient_overlap >= 0 ? parallel->gradient_overlap
-                                                              : cut->cluster->gradient_overlap;
+        space->hidden_share = sbp_parallel_hidden_share(parallel, cut->cluster);
     struct sbp_space_maker maker = {.space = space, .cut = cut, .megatron = megatron, .diag = diag};
     enum sbp_status status = choose_view(space, diag);
     if (status == SBP_OK)

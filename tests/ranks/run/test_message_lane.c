@@ -186,7 +186,8 @@ static void orders_that_wait_for_each_other_are_refused(void **state)
     sbp_arena_free(&s.arena);
 }
 
-/* What a stage sends of a micro-batch, in 4 bytes an element, for all that it has in flight. */
+/* What a stage sends of a micro-batch, in 4 bytes an element, for all that it or the stage before
+ * it, which has no fewer, has in flight. */
 static double sent_ahead(const struct bench *b, int stage)
 {
     const struct sbp_tasks *tasks = &b->tasks[stage];
@@ -198,7 +199,8 @@ static double sent_ahead(const struct bench *b, int stage)
                                ->buffer[instr->buffer[SBP_AT_IN]]
                                .elements;
     }
-    return bytes / (double)b->plan.step.micro_batches * b->plan.step.memory[stage].in_flight;
+    return bytes / (double)b->plan.step.micro_batches *
+           b->plan.step.memory[stage > 0 ? stage - 1 : 0].in_flight;
 }
 
 /* Without a flush there are no slots: copies of what is under way are needed beside the arena. */

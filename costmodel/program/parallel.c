@@ -402,8 +402,8 @@ static enum sbp_status check_replicas(const struct sbp_parallel *parallel,
                         stages, (long long)graph->global_batch);
     if (sbp_parallel_micro_batches(parallel, graph) != parallel->pipeline)
         return sbp_fail(diag, SBP_E_INPUT,
-                        "parallel: micro_batch: each of the %lld replicas works on one, %lld is "
-                        "legal",
+                        "parallel: micro_batch: each of the %lld replicas does one a step, %lld "
+                        "sequences are legal",
                         stages, (long long)(graph->global_batch / parallel->pipeline));
     if (shards || parallel->owner != SBP_OWNER_NONE)
         return sbp_fail(diag, SBP_E_INPUT,

@@ -417,7 +417,7 @@ static void sum_times(const struct job *job)
         fmin(totals->communication_s - (sync_s + send_s) / stages + step->timeline.exposed_s,
              totals->communication_s) -
         beside_s;
-    totals->exposed_s = exposed_s > ROUNDING * totals->step_s ? exposed_s : 0;
+    totals->exposed_s = fabs(exposed_s) > ROUNDING * totals->step_s ? exposed_s : 0;
     totals->hidden_s = totals->communication_s - totals->exposed_s;
     double *const hidden_s = totals->hidden_by_cause_s;
     if (!job->request->cluster->runtime.sends_block)

@@ -343,14 +343,16 @@ static bool waits_for_all(const struct sbp_instr *instr, const struct sbp_task *
            (sbp_program_is_call(instr) && instr->kind != SBP_INSTR_SEND);
 }
 
-/* Whether collectives of a chunk's passes would wait for sums, and with them the stage before, for
- * which it has gradients: there sums lie better behind the passes, where the stage would idle. */
+/* Whether collectives of a chunk's way back would wait for sums, and with them the stage before,
+ * for which it has gradients: there sums lie better behind the passes, where the stage would idle.
+ */
 static bool would_be_late(const struct lister *l, const struct sbp_program *program)
 {
     const struct sbp_task plain = {.bucket = 0};
     bool late = false;
     for (int i = 0; i < program->instr_count && l->stage > 0; i++)
-        late |= program->instr[i].section != SBP_SECTION_STEP &&
+        late |= program->instr[i].section != SBP_SECTION_FORWARD &&
+                program->instr[i].section != SBP_SECTION_STEP &&
                 waits_for_all(&program->instr[i], &plain);
     return late;
 }

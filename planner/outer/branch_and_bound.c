@@ -25,13 +25,22 @@ enum sbp_status sbp_outer_cut(struct sbp_branch_and_bound *e, const struct sbp_p
 
 /* ---- what is open ---------------------------------------------------------------------------- */
 
+/* Where weight gradients wait, every stage holds as many micro-batches, so that there is no stage to
+ * spare: what did not fit without the memory limit says little of what does. */
+static double expected_ratio(const struct sbp_node *node)
+{
+    const bool says_little =
+        node->knowledge == SBP_RELAXED && sbp_timeline_weights_wait(node->parallel.schedule);
+    return expected[says_little ? SBP_BOUNDED : node->knowledge];
+}
+
 enum sbp_status sbp_outer_push(struct sbp_branch_and_bound *e, int index)
 {
     const struct sbp_node *const node = &e->node[index];
     struct sbp_queued entry = {
         .bound_s = node->bound_s, .knowledge = (int)node->knowledge, .node = index};
     SBP_TRY(sbp_queue_push(&e->queue, entry));
-    entry.bound_s *= expected[node->knowledge];
+    entry.bound_s *= expected_ratio(node);
     return node->knowledge > SBP_LISTED || !node->is_base ? sbp_queue_push(&e->dives, entry)
                                                           : SBP_OK;
 }

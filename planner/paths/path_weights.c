@@ -5,6 +5,7 @@
 #include "costmodel/program/price.h"
 #include "costmodel/program/stages.h"
 #include "costmodel/timeline/works.h"
+#include "planner/limits.h"
 
 /* ---- the objective -------------------------------------------------------------------------- */
 
@@ -140,12 +141,13 @@ static void count_chunks(const struct sbp_timeline *timeline, int stage, int sta
     }
 }
 
-/* kept: (pieces), zeroed: micro-batches that each piece keeps, of zero-bubble those that have not
- * gone back: they are the bytes of a timeline where each keeps one. A schedule of fixed order keeps
- * them whatever the passes take. Under `message-driven` a stage has room for all that the first one
- * has in flight, and the last stage for one. */
+/* kept, parked: (pieces), zeroed: micro-batches that each piece keeps, of zero-bubble those that
+ * have not gone back: they are the bytes of a timeline where each keeps one; and those beside them
+ * whose weight gradients wait. A schedule of fixed order keeps them whatever the passes take. Under
+ * `message-driven` a stage has room for all that the first one has in flight, and the last stage
+ * for one. */
 static enum sbp_status count_kept(const struct sbp_cut *cut, struct sbp_arena *arena,
-                                  struct sbp_timeline *timeline, double *kept,
+                                  struct sbp_timeline *timeline, double *kept, double *parked,
                                   struct sbp_diag *diag)
 {
     const struct sbp_parallel *parallel = &cut->parallel;
@@ -168,6 +170,8 @@ static enum sbp_status count_kept(const struct sbp_cut *cut, struct sbp_arena *a
             count_chunks(timeline, stage, stages, kept);
         else
             kept[stage] = (double)timeline->device[is_driven ? 0 : stage].peak_bytes;
+        if (sbp_timeline_weights_wait(parallel->schedule))
+            parked[stage] = (double)timeline->device[stage].in_flight - kept[stage];
     }
     return SBP_OK;
 }
@@ -224,21 +228,37 @@ static enum sbp_status find_moments(const struct sbp_timeline *timeline, int sta
 }
 
 /* (stages, sites): how many versions of a site's operators a stage holds, and micro-batches of them
- * it keeps. */
+ * it keeps, and parks. */
 struct stage_sums {
     int stages, ops;
-    double *held, *kept;
+    double *held, *kept, *parked;
 };
 
-/* Whether stage a holds and keeps no less of anything than stage b. */
-static bool covers(const struct stage_sums *sums, int a, int b)
+/* Whether the mean of stages a and c, a having the given share, has no less of anything than b. */
+static bool has_no_less(const double *sum, size_t ops, int a, int c, double share, int b)
+{
+    for (size_t op = 0; op < ops; op++) {
+        const double mean =
+            share * sum[(size_t)a * ops + op] + (1 - share) * sum[(size_t)c * ops + op];
+        if (mean < sum[(size_t)b * ops + op] * (1 - SBP_PROBLEM_ROUND_OFF))
+            return false;
+    }
+    return true;
+}
+
+/* Whether a mean of stages a and c holds, keeps and parks no less of anything than stage b: one of
+ * the two then has no less bytes. */
+static bool mean_covers(const struct stage_sums *sums, int a, int c, double share, int b)
 {
     const size_t ops = (size_t)sums->ops;
-    for (size_t op = 0; op < ops; op++)
-        if (sums->held[(size_t)a * ops + op] < sums->held[(size_t)b * ops + op] ||
-            sums->kept[(size_t)a * ops + op] < sums->kept[(size_t)b * ops + op])
-            return false;
-    return true;
+    return has_no_less(sums->held, ops, a, c, share, b) &&
+           has_no_less(sums->kept, ops, a, c, share, b) &&
+           has_no_less(sums->parked, ops, a, c, share, b);
+}
+
+static bool covers(const struct stage_sums *sums, int a, int b)
+{
+    return mean_covers(sums, a, a, 1, b);
 }
 
 /* Memory stages are those that no other stage covers. */
@@ -255,6 +275,24 @@ static void find_memory_stages(const struct stage_sums *sums, struct sbp_path_we
     }
 }
 
+/* Where weight gradients wait, a stage parks the more the less it keeps, so that hardly one covers
+ * another. Of stages with the same operators those between the first and the last lie on a line,
+ * and fall out. */
+static void drop_means(const struct stage_sums *sums, struct sbp_path_weights *weights)
+{
+    int count = 0;
+    for (int i = 0; i < weights->memory_stages; i++) {
+        const int stage = weights->stage[i];
+        const int before = count > 0 ? weights->stage[count - 1] : -1;
+        const int after = i + 1 < weights->memory_stages ? weights->stage[i + 1] : -1;
+        const bool between = before >= 0 && after >= 0;
+        const double share = between ? (double)(after - stage) / (after - before) : 0;
+        if (!between || !mean_covers(sums, before, after, share, stage))
+            weights->stage[count++] = stage;
+    }
+    weights->memory_stages = count;
+}
+
 static enum sbp_status set_memory(const struct sbp_cut *cut, struct sbp_arena *arena,
                                   struct sbp_path_weights *weights, struct sbp_diag *diag)
 {
@@ -265,20 +303,27 @@ static enum sbp_status set_memory(const struct sbp_cut *cut, struct sbp_arena *a
     const struct stage_sums sums = {.stages = stages,
                                     .ops = graph->op_count,
                                     .held = SBP_NEW(arena, double, cells),
-                                    .kept = SBP_NEW(arena, double, cells)};
-    double *kept = SBP_NEW(arena, double, weights->pieces);
-    if (sums.held == NULL || sums.kept == NULL || kept == NULL)
+                                    .kept = SBP_NEW(arena, double, cells),
+                                    .parked = SBP_NEW(arena, double, cells)};
+    double *const kept = SBP_NEW(arena, double, weights->pieces);
+    double *const parked = SBP_NEW(arena, double, weights->pieces);
+    if (sums.held == NULL || sums.kept == NULL || sums.parked == NULL || kept == NULL ||
+        parked == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(count_kept(cut, arena, &timeline, kept, diag));
+    SBP_TRY(count_kept(cut, arena, &timeline, kept, parked, diag));
     for (int piece = 0; piece < weights->pieces; piece++)
         for (int op = weights->first[piece]; op < weights->first[piece + 1]; op++) {
             const size_t at =
                 (size_t)(piece % stages) * (size_t)graph->op_count + (size_t)graph->op[op].site;
             weights->kept[op] = kept[piece];
+            weights->parked[op] = parked[piece];
             sums.held[at] += sbp_parallel_versions(&cut->parallel, weights->pieces, piece);
             sums.kept[at] += kept[piece];
+            sums.parked[at] += parked[piece];
         }
     find_memory_stages(&sums, weights);
+    if (sbp_timeline_weights_wait(cut->parallel.schedule))
+        drop_means(&sums, weights);
     const bool replicates = sbp_parallel_replicates(&cut->parallel);
     weights->moment =
         SBP_NEW(arena, struct sbp_moment, replicates ? chunks : timeline.interval_count);
@@ -318,12 +363,13 @@ static enum sbp_status begin(const struct sbp_cut *cut, struct sbp_arena *arena,
                                          .crossed = SBP_NEW(arena, double, pieces),
                                          .stage = SBP_NEW(arena, int, stages),
                                          .point = SBP_NEW(arena, int, ops),
-                                         .kept = SBP_NEW(arena, double, ops)};
+                                         .kept = SBP_NEW(arena, double, ops),
+                                         .parked = SBP_NEW(arena, double, ops)};
     if (weights->forward == NULL || weights->backward == NULL || weights->weight == NULL ||
         weights->end == NULL || weights->sync == NULL || weights->forward_links == NULL ||
         weights->backward_links == NULL || weights->weight_links == NULL ||
         weights->first == NULL || weights->crossed == NULL || weights->stage == NULL ||
-        weights->point == NULL || weights->kept == NULL)
+        weights->point == NULL || weights->kept == NULL || weights->parked == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(sbp_stages_cut_as(&cut->graph, weights->pieces, parallel, weights->first, diag));
     return set_memory(cut, arena, weights, diag);

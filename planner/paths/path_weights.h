@@ -38,6 +38,9 @@ struct sbp_path_weights {
     int *stage;         /* (memory_stages) their numbers in the pipeline */
     int *point;         /* (op_count) memory stage of an operator; -1 where its stage is none */
     double *kept;       /* (op_count) micro-batches whose activations its stage keeps at a time */
+    /* (op_count) those beside them that have gone back and whose weight gradients wait: of these
+     * the stage still has what weight gradients read. 0 unless the schedule puts them off. */
+    double *parked;
     /* With several chunks: moments of the memory stages. At any other moment of a piece no more of
      * any chunk is kept than at one of these. */
     int moment_count;

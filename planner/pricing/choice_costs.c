@@ -191,6 +191,7 @@ static void weigh_bytes(const struct sbp_space *space, const struct sbp_op_group
     weight[SBP_COLUMN_LOCAL] = sbp_pricing_state_bytes(space, stage, level, held, 0);
     weight[SBP_COLUMN_SHARD] = sbp_pricing_state_bytes(space, stage, level, 0, held);
     weight[SBP_COLUMN_KEPT] = group->kept[stage];
+    weight[SBP_COLUMN_PARKED] = group->parked[stage];
 }
 
 SBP_SIMD

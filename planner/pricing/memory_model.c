@@ -206,6 +206,81 @@ static enum sbp_status add_buckets(const struct sbp_space *space, struct sbp_are
     return SBP_OK;
 }
 
+/* ---- what waits for weight gradients --------------------------------------------------------- */
+
+static int root_of(int *root, int tensor)
+{
+    while (root[tensor] != tensor)
+        tensor = root[tensor] = root[root[tensor]];
+    return tensor;
+}
+
+/* (tensor_count) joins tensors whose gradients may lie in one block: those of what an operator
+ * hands its output's gradient on to, unless others add theirs to it. */
+static void join_gradients(const struct sbp_graph *graph, const int *readers, int *root)
+{
+    for (int tensor = 0; tensor < graph->tensor_count; tensor++)
+        root[tensor] = tensor;
+    for (int op = 0; op < graph->op_count; op++) {
+        const struct sbp_op_node *node = &graph->op[op];
+        for (int i = 0; i < node->input_count; i++)
+            if ((node->kind == SBP_OP_ADD || node->entry->in_place) && readers[node->input[i]] == 1)
+                root[root_of(root, node->input[i])] = root_of(root, node->output);
+    }
+}
+
+/* Whether weight gradients of an operator read its first input, in a block that is no operator's
+ * in place. */
+static bool reads_late(const struct sbp_graph *graph, const bool *overwritten, int op)
+{
+    const int input = graph->op[op].input[0];
+    const bool is_free = input == graph->input && !graph->input_split;
+    const struct sbp_factor whole = sbp_op_factor_one();
+    const struct sbp_op_kept kept = sbp_op_kept(graph, op, &whole);
+    return (kept.inputs & 1) != 0 && !is_free && !overwritten[input];
+}
+
+enum sbp_status sbp_pricing_count_late_readers(const struct sbp_graph *graph,
+                                               struct sbp_arena *scratch, int *gradient_readers,
+                                               int *input_readers)
+{
+    int *const readers = SBP_NEW(scratch, int, graph->tensor_count);
+    int *const root = SBP_NEW(scratch, int, graph->tensor_count);
+    int *const gradients = SBP_NEW(scratch, int, graph->tensor_count);
+    int *const inputs = SBP_NEW(scratch, int, graph->tensor_count);
+    bool *overwritten = NULL;
+    SBP_TRY(find_overwritten(graph, scratch, &overwritten));
+    if (readers == NULL || root == NULL || gradients == NULL || inputs == NULL)
+        return SBP_E_MEMORY;
+    for (int op = 0; op < graph->op_count; op++)
+        for (int i = 0; i < graph->op[op].input_count; i++)
+            readers[graph->op[op].input[i]]++;
+    join_gradients(graph, readers, root);
+    for (int op = 0; op < graph->op_count; op++)
+        if (sbp_op_has_weight_phase(graph, op)) {
+            gradients[root_of(root, graph->op[op].output)]++;
+            inputs[graph->op[op].input[0]]++;
+        }
+    for (int op = 0; op < graph->op_count; op++)
+        if (sbp_op_has_weight_phase(graph, op)) {
+            gradient_readers[op] = gradients[root_of(root, graph->op[op].output)];
+            input_readers[op] =
+                reads_late(graph, overwritten, op) ? inputs[graph->op[op].input[0]] : 0;
+        }
+    return SBP_OK;
+}
+
+/* Bytes that an operator's weight gradients read beside its operands. */
+static double parked_beside_bytes(const struct sbp_space *space, int op)
+{
+    const struct sbp_op_kept kept = sbp_pricing_kept_whole(space, op);
+    return sbp_op_has_weight_phase(space->graph, op)
+               ? saved_bytes(space, op, &kept) / (double)space->mesh->devices
+               : 0;
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
 /* bytes: (op_count) activations of a micro-batch that an operator keeps whatever is chosen; the
  * first of several keepers counts. */
 static enum sbp_status count_kept(const struct sbp_space *space,
@@ -237,7 +312,8 @@ enum sbp_status sbp_pricing_sum_constant_bytes(const struct sbp_space *space,
     SBP_TRY(count_kept(space, recomputed, scratch, kept_bytes));
     for (int op = 0; op < space->graph->op_count; op++)
         if (weights->point[op] >= 0)
-            bytes[weights->point[op]] += weights->kept[op] * kept_bytes[op];
+            bytes[weights->point[op]] += weights->kept[op] * kept_bytes[op] +
+                                         weights->parked[op] * parked_beside_bytes(space, op);
     return space->parallel->offload && space->parallel->owner == SBP_OWNER_NONE
                ? add_buckets(space, scratch, bytes)
                : SBP_OK;

@@ -279,6 +279,25 @@ static double kept_bytes(const struct sheet *sheet, const struct played *played)
            group->sharers * element_bytes;
 }
 
+/* Bytes that wait for the weight gradients of a micro-batch because of the tuple, at the least: its
+ * share of the blocks that it may have in common with others. */
+static double parked_bytes(const struct sheet *sheet, const struct played *played)
+{
+    const struct sbp_op_group *group = sheet->group;
+    const struct roles input = sheet->input[0];
+    const double whole = parts_of(played, input.broadcast) * parts_of(played, input.partial);
+    const double regathered = sheet->space->parallel->regather ? whole : 1;
+    const int sharers =
+        group->sharers > group->input_readers ? group->sharers : group->input_readers;
+    double elements = 0;
+    if (group->gradient_readers > 0)
+        elements += sheet->output_elements / parts_of(played, sheet->output.split) /
+                    group->gradient_readers;
+    if (group->input_readers > 0)
+        elements += sheet->input_elements[0] / parts_of(played, input.split) / regathered / sharers;
+    return elements * (double)sheet->space->pricing.bytes.activation;
+}
+
 /* Bytes that an operator saves beside its operands beyond an even share: some roles do not split
  * them, and where sizes do not divide none may. */
 static double saved_beyond_share(const struct sheet *sheet, const struct played *played)
@@ -486,6 +505,7 @@ static void fill_row(const struct sheet *sheet, const struct played *played, dou
     for (int w = 0; w < sheet->node->weight_count; w++)
         add_weight(sheet, w, played, row);
     row[SBP_COLUMN_KEPT] = kept_bytes(sheet, played);
+    row[SBP_COLUMN_PARKED] = parked_bytes(sheet, played);
 }
 
 /* Turns rows (tuple, SBP_COLUMNS) into columns and leaves out columns of zeros. */

@@ -9,8 +9,9 @@ struct maker {
     struct sbp_space *space;
     struct sbp_arena scratch;
     struct sbp_recomputed recomputed;
-    int *holders;     /* (tensor_count) stages that hold a weight */
-    int *readers;     /* (tensor_count) */
+    int *holders;                          /* (tensor_count) stages that hold a weight */
+    int *readers;                          /* (tensor_count) */
+    int *gradient_readers, *input_readers; /* (op_count) */
     int *block;       /* (op_count) block whose weights are gathered together; -1: none */
     bool *block_back; /* (blocks) whether the backward pass gathers them */
     int *first_user;  /* (op_count, SBP_MAX_WEIGHTS) of the weight, in the operator's piece */
@@ -79,6 +80,8 @@ static struct sbp_op_group group_of(const struct maker *m, int op)
     group.keeps_saved = sbp_pricing_keeps_saved(space, &m->recomputed, op);
     group.keeps_block = sbp_pricing_keeps_input(space, &m->recomputed, op, false);
     group.keeps_copy = sbp_pricing_keeps_input(space, &m->recomputed, op, true);
+    group.gradient_readers = m->gradient_readers[op];
+    group.input_readers = m->input_readers[op];
     group.boxed_output = !group.follows && node->output >= 0 && !rests_whole(space, node->output);
     for (int w = 0; w < node->weight_count; w++) {
         group.holders[w] = m->holders[node->weight[w]];
@@ -98,6 +101,8 @@ static bool is_alike(const struct maker *m, const struct sbp_op_group *group,
            group->used_again == other->used_again && group->sharers == other->sharers &&
            group->keeps_half == other->keeps_half && group->keeps_saved == other->keeps_saved &&
            group->keeps_block == other->keeps_block && group->keeps_copy == other->keeps_copy &&
+           group->gradient_readers == other->gradient_readers &&
+           group->input_readers == other->input_readers &&
            memcmp(group->holders, other->holders, sizeof group->holders) == 0 &&
            memcmp(group->level, other->level, sizeof group->level) == 0;
 }
@@ -114,7 +119,8 @@ static enum sbp_status find_group(struct maker *m, int op, struct sbp_op_group *
         }
     group.held = SBP_NEW(&m->space->arena, double, stages);
     group.kept = SBP_NEW(&m->space->arena, double, stages);
-    if (group.held == NULL || group.kept == NULL)
+    group.parked = SBP_NEW(&m->space->arena, double, stages);
+    if (group.held == NULL || group.kept == NULL || group.parked == NULL)
         return SBP_E_MEMORY;
     sbp_space_list_add(&m->by_variable, variable, m->count);
     m->group[m->count] = group;
@@ -172,6 +178,7 @@ static void count(const struct maker *m, int op, struct sbp_op_group *group)
     if (weights->point[op] >= 0) {
         group->held[weights->point[op]] += 1;
         group->kept[weights->point[op]] += weights->kept[op];
+        group->parked[weights->point[op]] += weights->parked[op];
     }
 }
 
@@ -361,11 +368,14 @@ static enum sbp_status prepare(struct maker *m)
     space->groups = SBP_NEW(&space->arena, struct sbp_op_groups, 1);
     m->holders = SBP_NEW(&m->scratch, int, space->graph->tensor_count);
     m->readers = SBP_NEW(&m->scratch, int, space->graph->tensor_count);
+    m->gradient_readers = SBP_NEW(&m->scratch, int, ops);
+    m->input_readers = SBP_NEW(&m->scratch, int, ops);
     m->block = SBP_NEW(&m->scratch, int, ops);
     m->first_user = SBP_NEW(&m->scratch, int, ops *SBP_MAX_WEIGHTS);
     m->used_again = SBP_NEW(&m->scratch, bool, ops *SBP_MAX_WEIGHTS);
     m->group = SBP_NEW(&m->scratch, struct sbp_op_group, ops);
-    if (space->groups == NULL || m->holders == NULL || m->readers == NULL || m->block == NULL ||
+    if (space->groups == NULL || m->holders == NULL || m->readers == NULL ||
+        m->gradient_readers == NULL || m->input_readers == NULL || m->block == NULL ||
         m->first_user == NULL || m->used_again == NULL || m->group == NULL)
         return SBP_E_MEMORY;
     space->groups->added_elements = SBP_NEW(&space->arena, double, space->variable_count);
@@ -387,6 +397,8 @@ static enum sbp_status prepare(struct maker *m)
                                 &m->scratch));
     SBP_TRY(sbp_pricing_find_kept(space, &m->scratch, space->groups->kept_at_rest));
     SBP_TRY(sbp_pricing_find_recomputed(space, &m->scratch, &m->recomputed));
+    SBP_TRY(sbp_pricing_count_late_readers(space->graph, &m->scratch, m->gradient_readers,
+                                           m->input_readers));
     SBP_TRY(find_owners(m));
     return find_blocks(m);
 }

@@ -115,6 +115,8 @@ static bool is_same(const struct kept_columns *kept, const struct sbp_space *spa
            kept->group.keeps_copy == group->keeps_copy &&
            kept->group.keeps_half == group->keeps_half && kept->group.owned == group->owned &&
            kept->group.sharers == group->sharers &&
+           kept->group.gradient_readers == group->gradient_readers &&
+           kept->group.input_readers == group->input_readers &&
            memcmp(kept->group.holders, group->holders, sizeof group->holders) == 0;
 }
 

@@ -62,7 +62,12 @@ struct sbp_op_group {
     struct sbp_op_counts device, links; /* of passes by their device, by their collectives alone */
     double end, sync; /* ends of a step; sums of gradients, as far as they may hide */
     int sharers;      /* readers that may share the input's copy, where it may rest whole; else 1 */
-    double *held, *kept; /* (memory stages) operators; micro-batches whose activations are kept */
+    /* Operators whose weight gradients may read the same block as this one's: of the output's
+     * gradient; of the first input. 0: its own read none, or none that is known. */
+    int gradient_readers, input_readers;
+    /* (memory stages) operators; micro-batches whose activations are kept; others whose weight
+     * gradients wait */
+    double *held, *kept, *parked;
 };
 
 struct sbp_op_groups {
@@ -115,6 +120,7 @@ enum sbp_column {
     SBP_COLUMN_LOCAL, /* elements of owned weights: of blocks, of shards */
     SBP_COLUMN_SHARD,
     SBP_COLUMN_KEPT,   /* bytes of activations, beyond those that no choice changes */
+    SBP_COLUMN_PARKED, /* bytes of operands that weight gradients read, at the least */
     SBP_COLUMN_BOX_IN, /* of each input */
     SBP_COLUMNS = SBP_COLUMN_BOX_IN + SBP_MAX_INPUTS
 };
@@ -197,6 +203,12 @@ bool sbp_pricing_keeps_input(const struct sbp_space *space, const struct sbp_rec
  * shares. */
 bool sbp_pricing_keeps_saved(const struct sbp_space *space, const struct sbp_recomputed *recomputed,
                              int op);
+/* (op_count) sbp_op_group's gradient_readers and input_readers, zeros before. An operator that adds
+ * or works in place hands its output's gradient on to whatever no other reads (give_gradient in
+ * costmodel/program/program_backward.c). E_MEMORY. */
+enum sbp_status sbp_pricing_count_late_readers(const struct sbp_graph *graph,
+                                               struct sbp_arena *scratch, int *gradient_readers,
+                                               int *input_readers) SBP_MUST_USE;
 /* Whether all but half of an output is recomputed: of a product under selective recompute. */
 bool sbp_pricing_keeps_half(const struct sbp_space *space, const struct sbp_recomputed *recomputed,
                             int op);
@@ -204,7 +216,8 @@ bool sbp_pricing_keeps_half(const struct sbp_space *space, const struct sbp_reco
 enum sbp_status sbp_pricing_find_kept(const struct sbp_space *space, struct sbp_arena *scratch,
                                       bool *kept) SBP_MUST_USE;
 /* Bytes that no choice changes: kept_bytes (op_count) of groups, and bytes (memory stages), which
- * add these up as often as they are kept, and the rest. Both are zeros before. E_MEMORY. */
+ * add these up as often as they are kept, what is saved beside operands as often as it is parked,
+ * and the rest. Both are zeros before. E_MEMORY. */
 enum sbp_status sbp_pricing_sum_constant_bytes(const struct sbp_space *space,
                                                const struct sbp_recomputed *recomputed,
                                                struct sbp_arena *scratch, double *kept_bytes,

@@ -3,6 +3,7 @@
 #include <cjson/cJSON.h>
 
 #include "planner/plan/plan.h"
+#include "planner/pricing/pricing.h"
 #include "planner/space/space.h"
 #include "tests/support/unit.h"
 
@@ -79,8 +80,46 @@ static void test_bucket(void **state)
     check_bucket(2, 2, 1, 64, 64);
 }
 
+/* Operators whose weight gradients may read the same block. s hands its output's gradient on to b
+ * and c, which nothing else reads; t to d, and not as it is to r, which d reads, too. b and c read
+ * the same input, and that of a is free. */
+static void test_late_readers(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"name\": \"m\", \"global_batch\": 8, \"sequence\": 4, \"features\": 16, \"layers\": ["
+        "{\"op\": \"linear\", \"name\": \"a\", \"out\": 16}, "
+        "{\"op\": \"linear\", \"name\": \"b\", \"out\": 16}, "
+        "{\"op\": \"linear\", \"name\": \"c\", \"inputs\": [\"a\"], \"out\": 16}, "
+        "{\"op\": \"add\", \"name\": \"s\", \"inputs\": [\"b\", \"c\"]}, "
+        "{\"op\": \"gelu\", \"name\": \"r\"}, "
+        "{\"op\": \"linear\", \"name\": \"d\", \"out\": 16}, "
+        "{\"op\": \"add\", \"name\": \"t\", \"inputs\": [\"r\", \"d\"]}, "
+        "{\"op\": \"linear\", \"name\": \"e\", \"out\": 16}]}";
+    static const int gradient[] = {1, 2, 2, 0, 0, 1, 0, 1}, input[] = {0, 2, 2, 0, 0, 1, 0, 1};
+    int found_gradient[8] = {0}, found_input[8] = {0};
+    struct sbp_diag diag = {{0}};
+    struct sbp_arena arena;
+    struct sbp_plan plan;
+    sbp_arena_init(&arena);
+    if (sbp_plan_begin(cJSON_Parse(text), "model", cJSON_Parse(cluster), "cluster", &plan, &diag) !=
+        SBP_OK)
+        fail_msg("%s", diag.text);
+    assert_int_equal(plan.cut.graph.op_count, 8);
+    assert_int_equal(
+        sbp_pricing_count_late_readers(&plan.cut.graph, &arena, found_gradient, found_input),
+        SBP_OK);
+    for (int op = 0; op < 8; op++) {
+        assert_int_equal(found_gradient[op], gradient[op]);
+        assert_int_equal(found_input[op], input[op]);
+    }
+    sbp_plan_free(&plan);
+    sbp_arena_free(&arena);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bucket)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bucket),
+                                       cmocka_unit_test(test_late_readers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,8 +12,9 @@
 
 #define TWO_LEVELS LEVEL("o", 12) ", " LEVEL("i", 2)
 
-/* A cut of a step at random; refused where it does not fit the model. */
-static bool draw_parallel(struct sbp_random *random, struct sbp_plan *plan)
+/* A cut of a step at random, under a schedule or (SBP_SCHEDULES) any; refused where it does not fit
+ * the model. */
+static bool draw_cut(struct sbp_random *random, enum sbp_schedule schedule, struct sbp_plan *plan)
 {
     static const int64_t stages[] = {1, 2, 2, 3, 4, 4};
     struct sbp_parallel parallel = sbp_parallel_default(&plan->cut.graph);
@@ -22,6 +23,7 @@ static bool draw_parallel(struct sbp_random *random, struct sbp_plan *plan)
     parallel.micro_batch =
         plan->cut.graph.global_batch / (1 + (int64_t)sbp_random_below(random, 12));
     parallel.schedule = (enum sbp_schedule)sbp_random_below(random, SBP_MESSAGE_DRIVEN + 1);
+    parallel.schedule = schedule < SBP_SCHEDULES ? schedule : parallel.schedule;
     parallel.stage_cut = (enum sbp_stage_cut)sbp_random_below(random, SBP_STAGE_CUTS);
     if (parallel.schedule == SBP_INTERLEAVED)
         parallel.chunks = 2 + (int64_t)sbp_random_below(random, 2);
@@ -41,6 +43,11 @@ static bool draw_parallel(struct sbp_random *random, struct sbp_plan *plan)
         parallel.gradient_overlap = 0;
     }
     return sbp_plan_cut(plan, &parallel, &refusal) == SBP_OK;
+}
+
+static bool draw_parallel(struct sbp_random *random, struct sbp_plan *plan)
+{
+    return draw_cut(random, SBP_SCHEDULES, plan);
 }
 
 /* --- any path --- */
@@ -256,6 +263,140 @@ static void test_short_lives(void **state)
     check_stages("summed", summed, BOUNDS_STEP, 8001, 150);
 }
 
+/* --- weight gradients that wait --- */
+
+/* Shares of what a compiled stage parks of a micro-batch that the model has; with_some: cuts in
+ * which weight gradients wait. */
+struct parked {
+    int cuts, with_some, stages;
+    double shares;
+};
+
+static double bytes_of(const struct sbp_space *space, const int *choice, int point)
+{
+    double bytes = sbp_pricing_constant_bytes(space, point);
+    for (int v = 0; v < space->variable_count; v++)
+        bytes += sbp_space_unary_bytes(space, v, choice[v], point);
+    return bytes;
+}
+
+/* `more` parks one micro-batch more than `bench`: the difference is what the model parks of one,
+ * which is no more than the compiled stage does. */
+static void check_parked_step(struct sbp_plan *plan, const struct bench *bench,
+                              const struct bench *more, uint64_t seed, struct parked *parked)
+{
+    struct sbp_diag diag = {{0}};
+    struct sbp_labelling labelling;
+    struct sbp_step step;
+    if (!label_choice(plan, &bench->space, bench->choice, seed, &labelling) ||
+        sbp_strategy_close(&plan->cut.graph, &plan->cut.mesh, &plan->strategy, &diag) != SBP_OK)
+        return; /* a transfer may need a digit that nothing of its tensor has */
+    if (sbp_cut_step(&plan->cut, &plan->strategy, false, &step, &diag) != SBP_OK)
+        fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
+    for (int p = 0; p < bench->space.weights->memory_stages; p++) {
+        const int stage = bench->space.weights->stage[p];
+        const double compiled = (double)step.memory[stage].parked_bytes;
+        const double modelled =
+            bytes_of(&more->space, bench->choice, p) - bytes_of(&bench->space, bench->choice, p);
+        if (modelled > compiled + 1e-9 * (double)step.totals.device_bytes)
+            fail_msg("seed %" PRIu64 ": stage %d parks %.17g bytes, modelled %.17g", seed, stage,
+                     compiled, modelled);
+        parked->shares += compiled > 0 ? modelled / compiled : 1;
+        parked->stages++;
+    }
+    sbp_step_free(&step);
+}
+
+static void check_parked_cut(struct sbp_plan *plan, struct sbp_random *random, uint64_t seed,
+                             struct parked *parked)
+{
+    struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
+    struct sbp_path_weights weights, with_one;
+    struct bench bench, more;
+    struct sbp_diag diag = {{0}};
+    struct sbp_path path;
+    bool some = false;
+    if (sbp_path_longest(&plan->cut, &plan->arena, &path) != SBP_OK ||
+        sbp_path_weights_make(&plan->cut, &path, &plan->arena, &weights, &diag) != SBP_OK ||
+        sbp_path_weights_make(&plan->cut, &path, &plan->arena, &with_one, &diag) != SBP_OK)
+        fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
+    for (int op = 0; op < plan->cut.graph.op_count; op++) {
+        some |= weights.parked[op] > 0;
+        with_one.parked[op] += 1;
+    }
+    request.weights = &weights;
+    bench_open(&bench, plan, &request);
+    struct sbp_solve_request request_more = request;
+    request_more.weights = &with_one;
+    bench_open(&more, plan, &request_more);
+    for (int i = 0; i < 8; i++)
+        if (bench_draw(&bench, random))
+            check_parked_step(plan, &bench, &more, seed, parked);
+    bench_close(&more);
+    bench_close(&bench);
+    parked->cuts++;
+    parked->with_some += some;
+}
+
+/* Zero bubble alone. least_share: of what stages park, which the model has in the mean. */
+static void check_parked(const char *name, const char *model, int draws, double least_share)
+{
+    struct parked parked = {0};
+    for (uint64_t seed = 11001; seed < 11001 + (uint64_t)draws; seed++) {
+        struct sbp_plan plan;
+        struct sbp_random random;
+        open_plan(model, TWO_LEVELS, &plan);
+        sbp_random_seed(&random, seed);
+        if (draw_cut(&random, SBP_ZERO_BUBBLE, &plan))
+            check_parked_cut(&plan, &random, seed, &parked);
+        sbp_plan_free(&plan);
+    }
+    const double share = parked.shares / parked.stages;
+    print_message("%-12s %d cuts, %d with weight gradients that wait, %d stages: modelled is %.3g "
+                  "%% of what waits in the mean\n",
+                  name, parked.cuts, parked.with_some, parked.stages, 100 * share);
+    assert_true(parked.stages > draws);
+    assert_true(parked.with_some > draws / 4);
+    assert_true(share >= least_share);
+}
+
+/* Operands that weight gradients read, each with what may share its block: products of one input,
+ * gradients that sums hand on to several products, in place, to one reader or to many; what a
+ * convolution or a mixture saves; inputs that are free. */
+static void test_parked(void **state)
+{
+    (void)state;
+    static const char *const shared =
+        "{\"name\": \"m\", \"global_batch\": 144, \"sequence\": 4, \"features\": 144, \"layers\": "
+        "[{\"op\": \"linear\", \"name\": \"a\", \"out\": 144}, {\"op\": \"linear\", \"name\": "
+        "\"b\", \"out\": 144}, {\"op\": \"linear\", \"name\": \"c\", \"inputs\": [\"a\"], \"out\": "
+        "144}, {\"op\": \"add\", \"name\": \"s\", \"inputs\": [\"b\", \"c\"]}, {\"op\": \"relu\", "
+        "\"name\": \"r\"}, {\"op\": \"linear\", \"name\": \"d\", \"out\": 144}, {\"op\": \"add\", "
+        "\"name\": \"t\", \"inputs\": [\"r\", \"d\"]}, {\"op\": \"linear\", \"name\": \"e\", "
+        "\"out\": 72}, {\"op\": \"linear\", \"name\": \"f\", \"inputs\": [\"t\"], \"out\": 72}, "
+        "{\"op\": \"add\", \"inputs\": [\"e\", \"f\"]}, {\"op\": \"linear\", \"out\": 36}]}";
+    static const char *const mixture =
+        "{\"name\": \"m\", \"global_batch\": 144, \"sequence\": 4, \"features\": 144, \"layers\": "
+        "[{\"op\": \"linear\", \"name\": \"a\", \"out\": 144}, {\"op\": \"moe\", \"name\": \"m\", "
+        "\"experts\": 12, \"top_k\": 2, \"ffn\": 288}, {\"op\": \"linear\", \"name\": \"u\", "
+        "\"inputs\": [\"a\"], \"out\": 144}, {\"op\": \"add\", \"name\": \"s\", \"inputs\": "
+        "[\"m\", "
+        "\"u\"]}, {\"op\": \"add\", \"name\": \"t\", \"inputs\": [\"a\", \"s\"]}, {\"op\": "
+        "\"linear\", \"out\": 144}, {\"op\": \"gelu\"}, {\"op\": \"linear\", \"out\": 36}]}";
+    static const char *const convolved =
+        "{\"name\": \"m\", \"global_batch\": 72, \"input\": {\"height\": 24, \"width\": 24, "
+        "\"channels\": 3}, \"layers\": [{\"op\": \"conv2d\", \"name\": \"a\", \"out\": 48, "
+        "\"kernel\": 3, \"padding\": 1}, {\"op\": \"relu\", \"name\": \"r\"}, {\"op\": \"conv2d\", "
+        "\"name\": \"b\", \"out\": 48, \"kernel\": 3, \"padding\": 1}, {\"op\": \"add\", "
+        "\"inputs\": [\"r\", \"b\"]}, {\"op\": \"relu\"}, {\"op\": \"conv2d\", \"out\": 48, "
+        "\"kernel\": 3, \"padding\": 1}, {\"op\": \"flatten\"}, {\"op\": \"linear\", \"out\": "
+        "48}]}";
+    check_parked("shared", shared, 120, 0.5);
+    check_parked("mixture", mixture, 120, 0.65);
+    check_parked("convolved", convolved, 60, 0.8);
+    check_parked("gpt", GPT(6, ", \"precision\": \"mixed\", \"dropout\": 0.1"), 40, 0.85);
+}
+
 /* --- critical paths --- */
 
 /* Seconds of a path's messages in a compiled step. */
@@ -394,9 +535,8 @@ static void test_criticals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stages),
-        cmocka_unit_test(test_hidden),
-        cmocka_unit_test(test_short_lives),
+        cmocka_unit_test(test_stages),      cmocka_unit_test(test_hidden),
+        cmocka_unit_test(test_short_lives), cmocka_unit_test(test_parked),
         cmocka_unit_test(test_criticals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,8 +24,10 @@ struct problem {
     struct sbp_layout layout;
     struct sbp_dist from, to;
     struct sbp_boxing boxing;
+    struct sbp_graph graph;     /* without tensors */
     struct sbp_program program; /* the steps as BOX instructions, for the channel */
     struct sbp_step step;       /* of one stage that runs it */
+    struct sbp_stage_end end;
     int program_of;
     struct sbp_instr instr[SBP_MAX_BOXING_STEPS];
 };
@@ -93,6 +95,7 @@ static void make_program(struct problem *p, bool path)
     for (int i = 0; i < p->boxing.count; i++)
         p->instr[i] =
             (struct sbp_instr){.kind = SBP_INSTR_BOX, .times = 1, .box = p->boxing.step[i]};
+    p->program.graph = &p->graph;
     p->program.mesh = p->mesh;
     p->program.scope.micro_batches = 1;
     p->program.bytes = sbp_program_run_bytes(SBP_F64);
@@ -104,6 +107,7 @@ static void make_program(struct problem *p, bool path)
                                 .stages = 1,
                                 .pieces = 1,
                                 .program_of = &p->program_of,
+                                .end = &p->end,
                                 .program_count = 1,
                                 .program = &p->program};
 }

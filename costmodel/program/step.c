@@ -553,7 +553,7 @@ static enum sbp_status allocate(struct job *job)
                : SBP_OK;
 }
 
-/* What the type of a run and the strategy add to sbp_parallel_check. */
+/* Checks, beside sbp_parallel_check, what depends on the run's type and on the strategy. */
 static enum sbp_status check_replicas(const struct job *job)
 {
     const struct sbp_graph *graph = job->request->graph;

@@ -94,7 +94,7 @@ enum sbp_status sbp_step_make(const struct sbp_step_request *request, struct sbp
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_step_free(struct sbp_step *step);
 
-/* What follows tells where pieces are; all else asks it. */
+/* The functions below alone know where pieces are; all other code calls them. */
 static inline int sbp_step_chunks(const struct sbp_step *step)
 {
     return step->replicates ? step->pieces : step->pieces / step->stages;

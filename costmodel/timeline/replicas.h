@@ -34,13 +34,14 @@ static inline int sbp_replicas_micro_batch(int stages, int stage)
  * does so behind the backward pass of the next step. */
 bool sbp_replicas_update_first(enum sbp_schedule schedule, int stages, int chunk, int stage);
 
-/* What a stage takes: before its backward pass (late: false) the sum so far, and before its update
- * (late) the finished one. */
+/* The message that a stage takes before its backward pass (late: false), the sum so far, or before
+ * its update (late), the finished one. */
 struct sbp_sum_route sbp_replicas_take(enum sbp_schedule schedule, int stages, int chunk, int stage,
                                        bool late);
-/* What it passes: behind its backward pass (late: false) the sum so far, and as it has taken the
- * finished one (late) that. The stage that finishes the sum passes it twice, both behind its
- * backward pass. In all, stages pass a sum `stages` times not late and stages - 2 times late. */
+/* The message that it passes behind its backward pass (late: false), the sum so far, or once it has
+ * taken the finished one (late), that. The stage that finishes the sum passes it twice, both behind
+ * its backward pass. In all, stages pass a sum `stages` times not late and stages - 2 times late.
+ */
 struct sbp_sum_route sbp_replicas_pass(enum sbp_schedule schedule, int stages, int chunk, int stage,
                                        bool late);
 

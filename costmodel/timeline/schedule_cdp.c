@@ -57,7 +57,8 @@ static double sync_s_of(const struct sbp_timeline_run *run, int stage)
     return syncs && stage < run->request->stages ? end_of(run, stage)->sync_s : 0;
 }
 
-static enum sbp_status check(const struct sbp_timeline_request *request, struct sbp_diag *diag)
+enum sbp_status sbp_timeline_check_cyclic(const struct sbp_timeline_request *request,
+                                          struct sbp_diag *diag)
 {
     const char *name = sbp_timeline_schedule_name(request->schedule);
     const int stages = request->stages * sbp_timeline_run_chunks(request);
@@ -210,8 +211,6 @@ static struct sbp_timeline_work *arrange_step(const struct sbp_timeline_run *run
                                               struct sbp_timeline_work *work)
 {
     const int last = run->stages - run->devices + device;
-    if (run->request->placement == SBP_PLACE_REPLICAS)
-        return sbp_timeline_arrange_replicas(run, device, work);
     for (int i = 0; i < run->micro_batches; i++) {
         for (int stage = last; stage >= 0; stage -= run->devices)
             *work++ = sbp_timeline_work_of(SBP_WORK_FORWARD, stage, i + run->stages - 1 - stage);
@@ -219,12 +218,6 @@ static struct sbp_timeline_work *arrange_step(const struct sbp_timeline_run *run
             *work++ = sbp_timeline_work_of(SBP_WORK_BACKWARD, stage, i);
     }
     return work;
-}
-
-int sbp_timeline_weight_versions(enum sbp_schedule schedule, int stages, int stage)
-{
-    const bool has_older = schedule == SBP_CDP_V1 || (schedule == SBP_CDP_V2 && stage + 1 < stages);
-    return has_older ? 2 : 1;
 }
 
 /* --- devices --- */
@@ -338,11 +331,6 @@ static enum sbp_status prepare(struct sbp_timeline_run *run, int steps)
 
 /* --- gates --- */
 
-static double later(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 /* Parameters for a forward pass: version `step` is what the update of the step before makes. */
 static double parameters_s(const struct sbp_timeline_run *run, struct sbp_timeline_work work)
 {
@@ -395,7 +383,7 @@ static double synced_s(const struct sbp_timeline_run *run, int device,
         return -1;
     /* Stages that share a device sum their gradients together, when all of them are there. */
     const double from_s = sbp_timeline_run_chunks(run->request) > 1
-                              ? later(cdp->gradients_s[turn], run->lane[device].free_s)
+                              ? fmax(cdp->gradients_s[turn], run->lane[device].free_s)
                               : cdp->gradients_s[turn];
     const double there_s = from_s + sync_s_of(run, work.stage);
     const bool goes_on = first_behind(run, work.stage, work.micro_batch) < run->micro_batches;
@@ -413,11 +401,11 @@ static double gate(const struct sbp_timeline_run *run, int device, struct sbp_ti
         const double made_s = parameters_s(run, work), started_s = start_s(run, work);
         if (made_s < 0 || started_s < 0)
             return -1;
-        ready_s = later(later(ready_s, made_s), started_s);
+        ready_s = fmax(fmax(ready_s, made_s), started_s);
     }
     if (run->request->placement == SBP_PLACE_ZERO) {
         const double there_s = states_s(run, device, work);
-        return there_s < 0 ? -1 : later(ready_s, there_s);
+        return there_s < 0 ? -1 : fmax(ready_s, there_s);
     }
     return ready_s;
 }
@@ -458,7 +446,7 @@ static bool note_gradients(struct sbp_timeline_run *run, struct sbp_timeline_wor
     struct sbp_cdp_run *cdp = run->cdp;
     const int step = cdp->step[work.micro_batch];
     const int64_t turn = turn_of(run, work.stage, step);
-    cdp->gradients_s[turn] = later(cdp->gradients_s[turn], end_s);
+    cdp->gradients_s[turn] = fmax(cdp->gradients_s[turn], end_s);
     if (work.stage == 0)
         cdp->back_s[work.micro_batch] = end_s;
     if (--cdp->left[turn] > 0)
@@ -525,8 +513,6 @@ static enum sbp_status play_pipeline(struct sbp_timeline_run *run)
 static enum sbp_status play(struct sbp_timeline_run *run)
 {
     struct sbp_cdp_run *cdp = run->cdp;
-    if (run->replicas != NULL)
-        return sbp_timeline_play_replicas(run);
     for (int stage = 0; stage < run->stages; stage++) {
         for (int step = -2; step < run->steps; step++) {
             const int64_t turn = turn_of(run, stage, step);
@@ -608,7 +594,7 @@ static bool steady(const struct sbp_timeline_run *run, double *step_s)
         for (int i = last * count; i < (last + 1) * count; i++) {
             const double mean_s =
                 lag_s(run, SBP_WORK_BACKWARD, stage, i, (last - from) * count) / (last - from);
-            *step_s = later(*step_s, mean_s);
+            *step_s = fmax(*step_s, mean_s);
         }
     return false;
 }
@@ -658,19 +644,7 @@ static void report(const struct sbp_timeline_run *run, struct sbp_timeline *time
 {
     if (run->request->placement == SBP_PLACE_PYRAMID)
         even_out(run);
-    for (int d = 0; d < run->devices; d++) {
-        const struct sbp_lane *lane = &run->lane[d];
-        struct sbp_device_timeline *device = &timeline->device[d];
-        device->compute_s = lane->compute_s / run->steps;
-        device->end_s = lane->free_s;
-        const double busy_s = device->compute_s + lane->send_s / run->steps;
-        device->bubble_s = fmax(timeline->makespan_s - busy_s, 0); /* sums are rounded */
-        device->peak_bytes = lane->peak_bytes;
-        device->in_flight = lane->most_in_flight;
-        timeline->bubble_s += device->bubble_s;
-    }
-    timeline->steps = run->steps;
-    timeline->delays_gradients = true;
+    sbp_timeline_run_report_steady(run, timeline);
     timeline->stale_share =
         sbp_cdp_stale_share(run->cdp->rule, run->stages, run->request->micro_batches);
 }
@@ -685,8 +659,7 @@ static double bound_s(const struct sbp_timeline_run *run, const struct sbp_timel
         !free_sync && run->request->end != NULL && run->request->placement == SBP_PLACE_PIPELINE;
     double most_s = 0;
     for (int d = 0; d < timeline->devices; d++)
-        most_s =
-            later(most_s, timeline->device[d].compute_s + (waits ? end_of(run, d)->sync_s : 0));
+        most_s = fmax(most_s, timeline->device[d].compute_s + (waits ? end_of(run, d)->sync_s : 0));
     return most_s;
 }
 
@@ -708,27 +681,17 @@ static enum sbp_status simulate(struct sbp_timeline_run *run, struct sbp_arena *
 {
     struct sbp_cdp_run cdp = {.rule = run->request->schedule == SBP_CDP_V1 ? SBP_CDP_RULE_V1
                                                                            : SBP_CDP_RULE_V2};
-    if (run->request->placement == SBP_PLACE_REPLICAS)
-        return sbp_timeline_simulate_replicas(run, arena, timeline);
     run->cdp = &cdp;
     SBP_TRY(prepare(run, FIRST_STEPS));
     SBP_TRY(settle(run, false, false, &timeline->makespan_s));
-    timeline->devices = run->devices;
-    timeline->device = SBP_NEW(arena, struct sbp_device_timeline, run->devices);
-    if (timeline->device == NULL)
-        return SBP_E_MEMORY;
-    if (run->request->record) {
-        SBP_TRY(sbp_timeline_run_start_recording(run, arena, timeline));
-        SBP_TRY(sbp_timeline_run_restart(run));
-        run->recording = false;
-    }
+    SBP_TRY(sbp_timeline_run_keep_steady(run, arena, timeline));
     report(run, timeline);
     return expose(run, timeline);
 }
 
 const struct sbp_schedule_entry sbp_schedule_cdp = {.takes_chunks = true,
                                                     .takes_placement = true,
-                                                    .check = check,
+                                                    .check = sbp_timeline_check_cyclic,
                                                     .arrange = arrange_step,
                                                     .play = play,
                                                     .simulate = simulate,

@@ -78,11 +78,6 @@ static enum sbp_schedule rule_of(const struct sbp_replicas_run *r)
     return r->run->request->schedule;
 }
 
-static double later(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 /* Sends a chunk's sum that a stage has at a time. Links carry one message after the other. */
 static void pass(struct sbp_replicas_run *r, int stage, int chunk, bool late, double at_s)
 {
@@ -92,7 +87,7 @@ static void pass(struct sbp_replicas_run *r, int stage, int chunk, bool late, do
         r->run->free_sync ? 0 : sbp_timeline_run_cost(r->run, chunk)->send_gradients_s;
     if (route.peer < 0)
         return;
-    const double there_s = later(at_s, lane->link_free_s[SBP_TO_NEXT]) + send_s;
+    const double there_s = fmax(at_s, lane->link_free_s[SBP_TO_NEXT]) + send_s;
     lane->link_free_s[SBP_TO_NEXT] = there_s;
     (route.finished ? r->finished_s : r->so_far_s)[route.peer * r->count + chunk] = there_s;
 }
@@ -120,7 +115,7 @@ static void update(struct sbp_replicas_run *r, int stage, int chunk, int step)
         request->end == NULL || r->run->free_sync ? 0 : request->end[chunk].sync_s;
     double at_s = r->run->lane[stage].free_s;
     if (step >= 0 && takes) {
-        at_s = later(at_s, r->finished_s[stage * r->count + chunk]);
+        at_s = fmax(at_s, r->finished_s[stage * r->count + chunk]);
         pass(r, stage, chunk, true, at_s);
     }
     record_sync(r, stage, chunk, step, at_s, sync_s);
@@ -150,7 +145,7 @@ static void backward(struct sbp_replicas_run *r, int stage, int chunk, int step)
         update(r, stage, chunk, step - 1);
 }
 
-/* What a stage does at the k-th time step since it began. */
+/* Lets a stage do its work of the k-th time step since it began. */
 static void do_slot(struct sbp_replicas_run *r, int stage, int k)
 {
     const int passes = 2 * r->count, step = k / passes, at = k % passes;
@@ -161,8 +156,8 @@ static void do_slot(struct sbp_replicas_run *r, int stage, int k)
     r->end_s[((int64_t)step * r->count + stage) * passes + at] = r->run->lane[stage].free_s;
 }
 
-struct sbp_timeline_work *sbp_timeline_arrange_replicas(const struct sbp_timeline_run *run,
-                                                        int device, struct sbp_timeline_work *work)
+static struct sbp_timeline_work *arrange(const struct sbp_timeline_run *run, int device,
+                                         struct sbp_timeline_work *work)
 {
     const enum sbp_schedule schedule = run->request->schedule;
     const int stages = run->stages;
@@ -191,7 +186,7 @@ static void update_last(struct sbp_replicas_run *r, int stage)
         }
 }
 
-enum sbp_status sbp_timeline_play_replicas(struct sbp_timeline_run *run)
+static enum sbp_status play(struct sbp_timeline_run *run)
 {
     struct sbp_replicas_run r = *run->replicas;
     const int works = 2 * r.count * run->steps;
@@ -249,7 +244,7 @@ static bool steady(const struct sbp_replicas_run *r, double *step_s)
     }
     *step_s = 0;
     for (int k = 0; k < passes; k++)
-        *step_s = later(*step_s, lag_s(r, k, half) / half);
+        *step_s = fmax(*step_s, lag_s(r, k, half) / half);
     return false;
 }
 
@@ -266,40 +261,20 @@ static enum sbp_status settle(struct sbp_replicas_run *r, bool free_sync, double
 
 static void report(const struct sbp_replicas_run *r, struct sbp_timeline *timeline)
 {
-    const struct sbp_timeline_run *run = r->run;
-    for (int d = 0; d < run->devices; d++) {
-        struct sbp_device_timeline *device = &timeline->device[d];
-        device->compute_s = run->lane[d].compute_s / run->steps;
-        device->end_s = run->lane[d].free_s;
-        device->bubble_s = fmax(timeline->makespan_s - device->compute_s, 0); /* as rounded */
-        device->peak_bytes = run->lane[d].peak_bytes;
-        device->in_flight = run->lane[d].most_in_flight;
-        timeline->bubble_s += device->bubble_s;
-    }
-    timeline->steps = run->steps;
-    timeline->delays_gradients = true;
+    sbp_timeline_run_report_steady(r->run, timeline);
     timeline->stale_share = sbp_cdp_stale_share(
         rule_of(r) == SBP_CDP_V1 ? SBP_CDP_RULE_V1 : SBP_CDP_RULE_V2, r->count, r->count);
 }
 
-enum sbp_status sbp_timeline_simulate_replicas(struct sbp_timeline_run *run,
-                                               struct sbp_arena *arena,
-                                               struct sbp_timeline *timeline)
+static enum sbp_status simulate(struct sbp_timeline_run *run, struct sbp_arena *arena,
+                                struct sbp_timeline *timeline)
 {
     struct sbp_replicas_run r = {.run = run, .count = run->stages};
     double free_s;
     run->replicas = &r;
     SBP_TRY(prepare(&r, FIRST_STEPS));
     SBP_TRY(settle(&r, false, &timeline->makespan_s));
-    timeline->devices = run->devices;
-    timeline->device = SBP_NEW(arena, struct sbp_device_timeline, run->devices);
-    if (timeline->device == NULL)
-        return SBP_E_MEMORY;
-    if (run->request->record) {
-        SBP_TRY(sbp_timeline_run_start_recording(run, arena, timeline));
-        SBP_TRY(sbp_timeline_run_restart(run));
-        run->recording = false;
-    }
+    SBP_TRY(sbp_timeline_run_keep_steady(run, arena, timeline));
     report(&r, timeline);
     if (run->request->is_brief)
         return SBP_OK;
@@ -307,3 +282,9 @@ enum sbp_status sbp_timeline_simulate_replicas(struct sbp_timeline_run *run,
     sbp_timeline_expose(timeline, timeline->makespan_s, free_s);
     return SBP_OK;
 }
+
+const struct sbp_schedule_entry sbp_schedule_replicas = {.takes_placement = true,
+                                                         .check = sbp_timeline_check_cyclic,
+                                                         .arrange = arrange,
+                                                         .play = play,
+                                                         .simulate = simulate};

@@ -1,6 +1,8 @@
 /* One play of a schedule: its state, its works one by one, and what is recorded of them. */
 #include "costmodel/timeline/timeline_run_priv.h"
 
+#include <math.h>
+
 /* --- names --- */
 
 #define TEXT(symbol, name) name,
@@ -414,4 +416,39 @@ void sbp_timeline_expose(struct sbp_timeline *timeline, double without_sends_s, 
     timeline->exposed_send_s = sends_s > rounding_s ? sends_s : 0;
     timeline->exposed_sync_s = sync_s > rounding_s ? sync_s : 0;
     timeline->exposed_s = timeline->exposed_send_s + timeline->exposed_sync_s;
+}
+
+/* ---- without a flush ------------------------------------------------------------------------ */
+
+enum sbp_status sbp_timeline_run_keep_steady(struct sbp_timeline_run *run, struct sbp_arena *arena,
+                                             struct sbp_timeline *timeline)
+{
+    timeline->devices = run->devices;
+    timeline->device = SBP_NEW(arena, struct sbp_device_timeline, run->devices);
+    if (timeline->device == NULL)
+        return SBP_E_MEMORY;
+    if (!run->request->record)
+        return SBP_OK;
+    SBP_TRY(sbp_timeline_run_start_recording(run, arena, timeline));
+    SBP_TRY(sbp_timeline_run_restart(run));
+    run->recording = false;
+    return SBP_OK;
+}
+
+void sbp_timeline_run_report_steady(const struct sbp_timeline_run *run,
+                                    struct sbp_timeline *timeline)
+{
+    for (int d = 0; d < run->devices; d++) {
+        const struct sbp_lane *lane = &run->lane[d];
+        struct sbp_device_timeline *device = &timeline->device[d];
+        device->compute_s = lane->compute_s / run->steps;
+        device->end_s = lane->free_s;
+        const double busy_s = device->compute_s + lane->send_s / run->steps;
+        device->bubble_s = fmax(timeline->makespan_s - busy_s, 0); /* sums are rounded */
+        device->peak_bytes = lane->peak_bytes;
+        device->in_flight = lane->most_in_flight;
+        timeline->bubble_s += device->bubble_s;
+    }
+    timeline->steps = run->steps;
+    timeline->delays_gradients = true;
 }

@@ -90,15 +90,11 @@ struct sbp_schedule_entry {
 };
 extern const struct sbp_schedule_entry sbp_schedule_gpipe, sbp_schedule_1f1b,
     sbp_schedule_interleaved, sbp_schedule_zero_bubble, sbp_schedule_message_driven,
-    sbp_schedule_cdp;
+    sbp_schedule_cdp, sbp_schedule_replicas; /* the last: cyclic ones, placed as replicas */
 
-/* The entry's functions for cyclic schedules placed as replicas. */
-enum sbp_status sbp_timeline_simulate_replicas(struct sbp_timeline_run *run,
-                                               struct sbp_arena *arena,
-                                               struct sbp_timeline *timeline) SBP_MUST_USE;
-enum sbp_status sbp_timeline_play_replicas(struct sbp_timeline_run *run) SBP_MUST_USE;
-struct sbp_timeline_work *sbp_timeline_arrange_replicas(const struct sbp_timeline_run *run,
-                                                        int device, struct sbp_timeline_work *work);
+/* Whether counts and ends fit a cyclic schedule; E_INPUT. */
+enum sbp_status sbp_timeline_check_cyclic(const struct sbp_timeline_request *request,
+                                          struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Chunks of a stage, at least one. */
 int sbp_timeline_run_chunks(const struct sbp_timeline_request *request);
@@ -113,6 +109,13 @@ enum sbp_status sbp_timeline_run_restart(struct sbp_timeline_run *run) SBP_MUST_
 enum sbp_status sbp_timeline_run_start_recording(struct sbp_timeline_run *run,
                                                  struct sbp_arena *arena,
                                                  struct sbp_timeline *timeline) SBP_MUST_USE;
+/* Without a flush, of a run whose steps repeat: makes the timeline's devices, and plays once more
+ * where it is recorded. E_MEMORY. */
+enum sbp_status sbp_timeline_run_keep_steady(struct sbp_timeline_run *run, struct sbp_arena *arena,
+                                             struct sbp_timeline *timeline) SBP_MUST_USE;
+/* The mean of these steps; timeline->makespan_s is a step's. */
+void sbp_timeline_run_report_steady(const struct sbp_timeline_run *run,
+                                    struct sbp_timeline *timeline);
 /* The device that does a micro-batch on a virtual stage. */
 static inline int sbp_timeline_run_device(const struct sbp_timeline_run *run, int stage,
                                           int micro_batch)

@@ -28,6 +28,19 @@ bool sbp_timeline_delays_gradients(enum sbp_schedule schedule)
     return schedules[schedule]->simulate != NULL;
 }
 
+int sbp_timeline_weight_versions(enum sbp_schedule schedule, int stages, int stage)
+{
+    const bool has_older = schedule == SBP_CDP_V1 || (schedule == SBP_CDP_V2 && stage + 1 < stages);
+    return has_older ? 2 : 1;
+}
+
+static const struct sbp_schedule_entry *entry_of(const struct sbp_timeline_request *request)
+{
+    const bool replicates = request->placement == SBP_PLACE_REPLICAS &&
+                            sbp_timeline_delays_gradients(request->schedule);
+    return replicates ? &sbp_schedule_replicas : schedules[request->schedule];
+}
+
 /* --- requests --- */
 
 static enum sbp_status check_int(const char *field, int value, int low, int high,
@@ -144,7 +157,7 @@ static enum sbp_status check_counts(const struct sbp_timeline_request *request,
     if ((int)request->schedule < 0 || request->schedule >= SBP_SCHEDULES)
         return sbp_fail(diag, SBP_E_INPUT, "timeline: schedule: %d is none",
                         (int)request->schedule);
-    const struct sbp_schedule_entry *schedule = schedules[request->schedule];
+    const struct sbp_schedule_entry *schedule = entry_of(request);
     SBP_TRY(check_int("stages", request->stages, 1, MAX_STAGES, diag));
     SBP_TRY(check_int("micro_batches", request->micro_batches, 1, MAX_MICRO_BATCHES, diag));
     SBP_TRY(check_int("chunks", request->chunks, 0, MAX_CHUNKS, diag));
@@ -285,7 +298,7 @@ enum sbp_status sbp_timeline_simulate(const struct sbp_timeline_request *request
     SBP_TRY(check(request, diag));
     struct sbp_arena scratch = {0};
     struct sbp_timeline_run run = {.request = request,
-                                   .schedule = schedules[request->schedule],
+                                   .schedule = entry_of(request),
                                    .scratch = &scratch,
                                    .devices = request->stages,
                                    .stages = request->stages * sbp_timeline_run_chunks(request),
@@ -316,7 +329,7 @@ enum sbp_status sbp_timeline_works(const struct sbp_timeline_request *request, i
                                    int64_t *count, struct sbp_diag *diag)
 {
     SBP_TRY(check_counts(request, diag));
-    const struct sbp_schedule_entry *schedule = schedules[request->schedule];
+    const struct sbp_schedule_entry *schedule = entry_of(request);
     const struct sbp_timeline_run run = {.request = request,
                                          .devices = request->stages,
                                          .stages =

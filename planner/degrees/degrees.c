@@ -278,7 +278,7 @@ static enum sbp_schedule schedule_of(const struct sbp_degrees *d, const struct s
     return d->chunks > 1 && given == SBP_ONE_F_ONE_B ? SBP_INTERLEAVED : given;
 }
 
-/* What chunks that take turns ask for; sbp_plan_cut refuses other schedules. */
+/* Refuses counts with which chunks cannot take turns; sbp_plan_cut refuses other schedules. */
 static enum sbp_status check_chunks(const struct sbp_degrees *d, const struct sbp_plan *plan,
                                     struct sbp_diag *diag)
 {

@@ -17,7 +17,6 @@ struct lister {
     bool (*began)[SBP_WORK_KINDS]; /* (chunks) works of which there was one */
     int (*left)[SBP_WORK_KINDS];   /* (chunks) works that are still to come */
     bool **hides; /* (chunks, instructions) sums of gradients beside the backward pass */
-    int *sum;     /* (chunks, tensors) tasks up to a gradient's sum beside the backward pass */
 };
 
 /* The first instruction of the norm and the updates, which end a program. */
@@ -39,7 +38,7 @@ static bool ends_unreduced(const struct sbp_program *program, const struct sbp_i
 }
 
 /* Whether an instruction sums a gradient that is summed with its chunk of buckets. */
-static bool sums_beside(const struct sbp_program *program, const struct sbp_instr *instr)
+static bool is_bucket_sum(const struct sbp_program *program, const struct sbp_instr *instr)
 {
     return program->parallel.chunk_factor > 0 && program->host_bytes > 0 &&
            instr->section == SBP_SECTION_STEP && instr->kind == SBP_INSTR_BOX &&
@@ -47,19 +46,12 @@ static bool sums_beside(const struct sbp_program *program, const struct sbp_inst
 }
 
 /* Whether an instruction alone sums a gradient, by one all-reduce in place. Ties have other sums,
- * and paths several. */
-static bool sums_alone(const struct sbp_program *program, int index)
+ * and paths several. sums: (tensors) of its gradient. */
+static bool sums_alone(const struct sbp_instr *instr, const int *sums)
 {
-    const struct sbp_instr *instr = &program->instr[index];
-    int sums = 0;
-    if (instr->section != SBP_SECTION_STEP || instr->kind != SBP_INSTR_BOX ||
-        instr->cause != SBP_CAUSE_WEIGHT_GRADIENT || instr->box.kind != SBP_ALL_REDUCE ||
-        instr->buffer[SBP_AT_IN] != instr->buffer[SBP_AT_OUT])
-        return false;
-    for (int i = 0; i < program->instr_count; i++)
-        sums += program->instr[i].cause == SBP_CAUSE_WEIGHT_GRADIENT &&
-                program->instr[i].tensor == instr->tensor;
-    return sums == 1;
+    return instr->section == SBP_SECTION_STEP && instr->kind == SBP_INSTR_BOX &&
+           instr->cause == SBP_CAUSE_WEIGHT_GRADIENT && instr->box.kind == SBP_ALL_REDUCE &&
+           instr->buffer[SBP_AT_IN] == instr->buffer[SBP_AT_OUT] && sums[instr->tensor] == 1;
 }
 
 /* With several stages sums of gradients wait until the stage has gone back, and others need not
@@ -70,7 +62,7 @@ static bool runs_once(const struct sbp_program *program, int first_update, int i
     const bool waits = program->parallel.pipeline > 1 && !ends_unreduced(program, instr);
     return instr->section == SBP_SECTION_STEP &&
            (program->scope.micro_batches > 1 || waits || index >= first_update ||
-            sums_beside(program, instr));
+            is_bucket_sum(program, instr));
 }
 
 static enum sbp_work_kind work_of(const struct sbp_program *program, int first_update, int index)
@@ -251,10 +243,10 @@ static bool is_of_bucket(const struct sbp_program *program, const struct sbp_buc
                               part.first + part.count == program->shard[instr->tensor].elements);
 }
 
-static int find_sum(const struct sbp_program *program, int tensor)
+static int find_bucket_sum(const struct sbp_program *program, int tensor)
 {
     int i = 0;
-    while (!sums_beside(program, &program->instr[i]) || program->instr[i].tensor != tensor)
+    while (!is_bucket_sum(program, &program->instr[i]) || program->instr[i].tensor != tensor)
         i++;
     return i;
 }
@@ -275,7 +267,7 @@ static void add_sums(struct lister *l, const struct sbp_program *program,
             continue;
         const struct sbp_bucket_sum sum = sbp_buckets_sum(program, buckets, bucket, t);
         summed = shard[t].begin + sum.begin + sum.parameters;
-        add_task(l, task, find_sum(program, t));
+        add_task(l, task, find_bucket_sum(program, t));
     }
 }
 
@@ -314,7 +306,7 @@ static void add_phase(struct lister *l, int chunk, enum phase phase)
     for (int i = 0; i < program->instr_count; i++)
         if (work_of(program, first_update, i) == SBP_WORK_UPDATE && !l->hides[chunk][i] &&
             phase_of(program, first_update, i) == phase &&
-            !sums_beside(program, &program->instr[i]) &&
+            !is_bucket_sum(program, &program->instr[i]) &&
             !waits_for_chunks(l, chunk, &program->instr[i]))
             add_task(l, task, i);
 }
@@ -336,10 +328,11 @@ static void add_end(struct lister *l)
 
 /* ---- sums beside --------------------------------------------------------------------------- */
 
-/* Whether a task waits for all sums beside that stand before it. Buckets are of several tensors. */
-static bool waits_for_all(const struct sbp_instr *instr, const struct sbp_task *task)
+/* Whether a task waits for the sums beside that stand before it. Updates wait for all: they follow
+ * in the order of tensors, in which the first one's gradient is among the last to be summed. */
+static bool waits_for_sums(const struct sbp_instr *instr, const struct sbp_task *task)
 {
-    return task->bucket > 0 || instr->kind == SBP_INSTR_NORM ||
+    return task->bucket > 0 || instr->kind == SBP_INSTR_NORM || instr->kind == SBP_INSTR_UPDATE ||
            (sbp_program_is_call(instr) && instr->kind != SBP_INSTR_SEND);
 }
 
@@ -353,44 +346,38 @@ static bool would_be_late(const struct lister *l, const struct sbp_program *prog
     for (int i = 0; i < program->instr_count && l->stage > 0; i++)
         late |= program->instr[i].section != SBP_SECTION_FORWARD &&
                 program->instr[i].section != SBP_SECTION_STEP &&
-                waits_for_all(&program->instr[i], &plain);
+                waits_for_sums(&program->instr[i], &plain);
     return late;
 }
 
-/* Finds the sums that go beside the backward pass. */
-static enum sbp_status find_hiding(struct lister *l, struct sbp_arena *scratch)
+/* Finds the sums of a chunk that go beside its backward pass. */
+static enum sbp_status find_hiding(const struct lister *l, int chunk, struct sbp_arena *scratch)
 {
-    const int chunks = sbp_step_chunks(l->step);
-    const bool hides = l->step->end[l->stage].sync_overlap > 0;
-    l->hides = SBP_NEW(scratch, bool *, chunks);
-    l->sum = SBP_NEW(scratch, int, (int64_t)chunks * l->step->program[0].graph->tensor_count + 1);
-    if (l->hides == NULL || l->sum == NULL)
+    const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
+    int *const sums = SBP_NEW(scratch, int, program->graph->tensor_count + 1);
+    bool *const hides = l->hides[chunk] = SBP_NEW(scratch, bool, program->instr_count + 1);
+    if (sums == NULL || hides == NULL)
         return SBP_E_MEMORY;
-    for (int chunk = 0; chunk < chunks; chunk++) {
-        const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
-        l->hides[chunk] = SBP_NEW(scratch, bool, program->instr_count + 1);
-        if (l->hides[chunk] == NULL)
-            return SBP_E_MEMORY;
-        for (int i = 0; i < program->instr_count && hides && !would_be_late(l, program); i++)
-            l->hides[chunk][i] = sums_alone(program, i);
-    }
+    if (!(l->step->end[l->stage].sync_overlap > 0) || would_be_late(l, program))
+        return SBP_OK;
+    for (int i = 0; i < program->instr_count; i++)
+        if (program->instr[i].cause == SBP_CAUSE_WEIGHT_GRADIENT)
+            sums[program->instr[i].tensor]++;
+    for (int i = 0; i < program->instr_count; i++)
+        hides[i] = sums_alone(&program->instr[i], sums);
     return SBP_OK;
 }
 
-/* Says of each task which sums beside it waits for: an update for that of its gradient. */
+/* Says of each task which sums beside it waits for. */
 static void link_sums(struct lister *l)
 {
-    const int tensors = l->step->program[0].graph->tensor_count;
     int last = 0;
     for (int64_t i = 0; i < l->tasks->count; i++) {
         struct sbp_task *task = &l->tasks->task[i];
-        const struct sbp_instr *instr = sbp_task_instr(l->step, l->stage, task);
         if (task->is_beside)
-            last = l->sum[task->chunk * tensors + instr->tensor] = (int)i + 1;
-        else if (waits_for_all(instr, task))
+            last = (int)i + 1;
+        else if (waits_for_sums(sbp_task_instr(l->step, l->stage, task), task))
             task->after = last;
-        else if (instr->kind == SBP_INSTR_UPDATE)
-            task->after = l->sum[task->chunk * tensors + instr->tensor];
     }
 }
 
@@ -402,11 +389,14 @@ static enum sbp_status open_lister(struct lister *l, const struct sbp_timeline_w
     const size_t chunks = (size_t)sbp_step_chunks(l->step);
     l->began = sbp_arena_alloc(scratch, chunks, sizeof *l->began);
     l->left = sbp_arena_alloc(scratch, chunks, sizeof *l->left);
-    if (l->began == NULL || l->left == NULL)
+    l->hides = SBP_NEW(scratch, bool *, chunks);
+    if (l->began == NULL || l->left == NULL || l->hides == NULL)
         return SBP_E_MEMORY;
     for (int64_t i = 0; i < count; i++)
         l->left[sbp_step_chunk_of(l->step, work[i].stage)][work[i].kind]++;
-    return find_hiding(l, scratch);
+    for (size_t chunk = 0; chunk < chunks; chunk++)
+        SBP_TRY(find_hiding(l, (int)chunk, scratch));
+    return SBP_OK;
 }
 
 static enum sbp_status list(struct lister *l, const struct sbp_timeline_work *work, int64_t count)
@@ -472,7 +462,7 @@ static enum sbp_status check_sums(const struct sbp_program *program, struct sbp_
         for (int i = 0; i < program->instr_count; i++) {
             const struct sbp_instr *instr = &program->instr[i];
             const bool one = instr->box.kind == SBP_ALL_REDUCE && instr->times == 1;
-            if (instr->tensor == t && sums_beside(program, instr))
+            if (instr->tensor == t && is_bucket_sum(program, instr))
                 *(one ? &sums : &others) += 1;
         }
         if (program->shard[t].level > 0 || others > 0 || sums != sbp_buckets_sums(program, t))

@@ -11,7 +11,7 @@ struct sums {
     double beside_s; /* messages and sums of gradients, which others run beside */
 };
 
-static bool is_beside(const struct sbp_instr *instr)
+static bool others_run_beside(const struct sbp_instr *instr)
 {
     return instr->cause == SBP_CAUSE_STAGE || instr->kind == SBP_INSTR_PASS ||
            (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT && instr->section == SBP_SECTION_STEP);
@@ -28,7 +28,7 @@ static void add_stage(const struct sbp_step *step, int stage, const struct sbp_t
         const struct sbp_task_price price = sbp_task_price(step, stage, &tasks->task[i]);
         computed_s += compute_s == NULL ? price.compute_s : compute_s[i];
         communicated_s += price.communication_s;
-        sums->beside_s += is_beside(instr) ? price.communication_s : 0;
+        sums->beside_s += others_run_beside(instr) ? price.communication_s : 0;
     }
     sums->compute_s += computed_s;
     sums->communication_s += communicated_s;
@@ -44,7 +44,7 @@ static void free_beside(const struct sbp_step *step, const struct sbp_tasks *tas
         for (int64_t i = 0; i < tasks[stage].count; i++) {
             const struct sbp_instr *instr = sbp_task_instr(step, stage, &tasks[stage].task[i]);
             const struct sbp_task_price price = sbp_task_price(step, stage, &tasks[stage].task[i]);
-            length_s[stage][i] -= is_beside(instr) ? price.communication_s : 0;
+            length_s[stage][i] -= others_run_beside(instr) ? price.communication_s : 0;
         }
 }
 

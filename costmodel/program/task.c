@@ -368,16 +368,19 @@ static enum sbp_status find_hiding(const struct lister *l, int chunk, struct sbp
     return SBP_OK;
 }
 
-/* Says of each task which sums beside it waits for. */
+/* Says of the first task that needs sums beside that it waits for them: the list goes on behind it,
+ * so that a wait that is lost leaves a sum without one. */
 static void link_sums(struct lister *l)
 {
     int last = 0;
     for (int64_t i = 0; i < l->tasks->count; i++) {
         struct sbp_task *task = &l->tasks->task[i];
-        if (task->is_beside)
+        if (task->is_beside) {
             last = (int)i + 1;
-        else if (waits_for_sums(sbp_task_instr(l->step, l->stage, task), task))
+        } else if (waits_for_sums(sbp_task_instr(l->step, l->stage, task), task)) {
             task->after = last;
+            last = 0;
+        }
     }
 }
 

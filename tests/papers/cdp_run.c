@@ -122,7 +122,7 @@ static void train_all(void)
         }
 }
 
-/* What the log of a run must equal. */
+/* Bytes of the sums that a worker passes on in a step; the log of a run must have as many. */
 static double sent_bytes(const struct sbp_step *step, int worker, struct sbp_arena *arena)
 {
     struct sbp_diag diag = {{0}};
@@ -314,7 +314,7 @@ static void table_bytes(struct paper *paper)
               "version.\n\n");
 }
 
-/* Of the whole model, as the stages of DP's pipeline hold it together. */
+/* Adds up bytes over the stages of DP's pipeline, which hold the whole model between them. */
 static double whole(int64_t (*of)(const struct sbp_stage_memory *))
 {
     double bytes = 0;
@@ -359,8 +359,8 @@ static void table_replicas(struct paper *paper)
         double volume = 0;
         for (int worker = 0; worker < STAGES; worker++)
             volume += sent[rule][worker] / all_sent;
-        paper_say(paper, "| %s | %.2f | %.2f | %.2f P | 1 | %lld | %lld | %lld |", rules[rule].name,
-                  kept / whole(kept_of), weights, volume,
+        paper_say(paper, "| %s | %.2f | %.2f | %.2f P | %.0f | %lld | %lld | %lld |",
+                  rules[rule].name, kept / whole(kept_of), weights, volume, weights,
                   (long long)(m->gradient_bytes + m->moment_bytes),
                   (long long)(m->device_bytes - m->reserve_bytes),
                   (long long)replica_measured[rule]);

@@ -1,5 +1,31 @@
 #include "cyclic_plans.h"
 
+enum { STEPS = 4 };
+
+double worst_of_recurrence;
+
+void check_recurrence(const struct plan *plan, struct sbp_random *random, const char *model)
+{
+    struct sbp_run_options options =
+        options_for(plan->program->bytes.activation == 8 ? SBP_F64 : SBP_F32, random);
+    options.steps = 1 + (int)sbp_random_below(random, 2 * STEPS);
+    check_run(plan, &options, model, &worst_of_recurrence);
+}
+
+/* Verification stops ranks between steps; without it they go on with the next one. */
+void check_running_on(const struct plan *plan, struct sbp_random *random, const char *model)
+{
+    struct sbp_run_options options = options_for(SBP_F64, random);
+    struct sbp_run_result stopped, running;
+    options.steps = STEPS;
+    run_plan(plan, &options, model, &stopped);
+    options.verify = false;
+    run_plan(plan, &options, model, &running);
+    expect_same_steps(plan, &stopped, &running, model);
+    sbp_run_free(&stopped);
+    sbp_run_free(&running);
+}
+
 /* Outputs without a loss pull their weights the same way in every step, and soon overflow. */
 static void slow_down(struct sbp_graph *graph)
 {

@@ -12,4 +12,9 @@ typedef void check_function(const struct plan *plan, struct sbp_random *random, 
 void for_placed(cut_function *cut, uint64_t offset, enum sbp_real real, int plans,
                 check_function *check);
 
+/* Checks for it: a drawn number of steps against the recurrence, whose largest difference / bound
+ * is kept; and steps for which ranks do not stop, which train as those for which they do. */
+extern double worst_of_recurrence;
+check_function check_recurrence, check_running_on;
+
 #endif

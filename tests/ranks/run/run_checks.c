@@ -190,6 +190,21 @@ void expect_same_steps(const struct plan *plan, const struct sbp_run_result *a,
         }
 }
 
+void expect_same_training(const struct plan *plan, const struct sbp_step *plain, int steps,
+                          enum sbp_real real, struct sbp_random *random, const char *model)
+{
+    struct sbp_run_options options = options_for(real, random);
+    struct sbp_run_result with, without;
+    struct sbp_diag diag = {0};
+    options.verify = false;
+    options.steps = steps;
+    run_plan(plan, &options, model, &with);
+    expect_ok(sbp_run(plain, &plan->cluster, &options, &without, &diag), &diag);
+    expect_same_steps(plan, &with, &without, model);
+    sbp_run_free(&with);
+    sbp_run_free(&without);
+}
+
 int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t count)
 {
     if (argc > 1)

@@ -48,10 +48,14 @@ struct tally {
 void count_plan(struct tally *tally, const struct plan *plan);
 /* Prints the tally; fails the test unless so many plans were held, and every schedule that runs. */
 void expect_all(const struct tally *tally, int plans);
-/* The body of main. */
 /* Fails the test unless two runs of a plan had the same losses and norms, to the bit. */
 void expect_same_steps(const struct plan *plan, const struct sbp_run_result *a,
                        const struct sbp_run_result *b, const char *model);
+/* Fails the test unless so many steps of the plan, and of the same one cut otherwise, have the same
+ * losses and norms: those of later steps tell all bits of the weights that they come from. */
+void expect_same_training(const struct plan *plan, const struct sbp_step *plain, int steps,
+                          enum sbp_real real, struct sbp_random *random, const char *model);
+/* The body of main. */
 int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
 
 #endif

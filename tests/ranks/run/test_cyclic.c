@@ -12,50 +12,27 @@ static void for_cyclic(uint64_t offset, enum sbp_real real, int plans, check_fun
     for_placed(plan_cut_cyclic, offset, real, plans, check);
 }
 
-static double worst;
-
-static void check_recurrence(const struct plan *plan, struct sbp_random *random, const char *model)
-{
-    struct sbp_run_options options = options_for(SBP_F64, random);
-    options.steps = 1 + (int)sbp_random_below(random, 2 * STEPS);
-    check_run(plan, &options, model, &worst);
-}
-
 static void cyclic_steps_follow_the_recurrence(void **state)
 {
     (void)state;
-    worst = 0;
+    worst_of_recurrence = 0;
     for_cyclic(0, SBP_F64, 100, check_recurrence);
-    print_message("largest difference / bound %.3f\n", worst);
+    print_message("largest difference / bound %.3f\n", worst_of_recurrence);
 }
 
 static void check_narrow(const struct plan *plan, struct sbp_random *random, const char *model)
 {
     struct sbp_run_options options = options_for(SBP_F32, random);
     options.steps = STEPS;
-    check_run(plan, &options, model, &worst);
+    check_run(plan, &options, model, &worst_of_recurrence);
 }
 
 static void cyclic_steps_in_single_precision_do(void **state)
 {
     (void)state;
-    worst = 0;
+    worst_of_recurrence = 0;
     for_cyclic(100, SBP_F32, 40, check_narrow);
-    print_message("largest difference / bound %.3f\n", worst);
-}
-
-/* Verification stops ranks between steps; without it stages go on with the next one. */
-static void check_running_on(const struct plan *plan, struct sbp_random *random, const char *model)
-{
-    struct sbp_run_options options = options_for(SBP_F64, random);
-    struct sbp_run_result stopped, running;
-    options.steps = STEPS;
-    run_plan(plan, &options, model, &stopped);
-    options.verify = false;
-    run_plan(plan, &options, model, &running);
-    expect_same_steps(plan, &stopped, &running, model);
-    sbp_run_free(&stopped);
-    sbp_run_free(&running);
+    print_message("largest difference / bound %.3f\n", worst_of_recurrence);
 }
 
 static void steps_that_run_into_each_other_train_the_same(void **state)

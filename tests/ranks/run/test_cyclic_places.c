@@ -2,39 +2,13 @@
  * recurrence in double. */
 #include "cyclic_plans.h"
 
-enum { STEPS = 4 };
-
-static double worst;
-
-static void check_recurrence(const struct plan *plan, struct sbp_random *random, const char *model)
-{
-    struct sbp_run_options options =
-        options_for(plan->program->bytes.activation == 8 ? SBP_F64 : SBP_F32, random);
-    options.steps = 1 + (int)sbp_random_below(random, 2 * STEPS);
-    check_run(plan, &options, model, &worst);
-}
-
-/* Verification stops ranks between steps; without it they go on with the next one. */
-static void check_running_on(const struct plan *plan, struct sbp_random *random, const char *model)
-{
-    struct sbp_run_options options = options_for(SBP_F64, random);
-    struct sbp_run_result stopped, running;
-    options.steps = STEPS;
-    run_plan(plan, &options, model, &stopped);
-    options.verify = false;
-    run_plan(plan, &options, model, &running);
-    expect_same_steps(plan, &stopped, &running, model);
-    sbp_run_free(&stopped);
-    sbp_run_free(&running);
-}
-
 static void stages_of_one_device_follow_the_recurrence(void **state)
 {
     (void)state;
-    worst = 0;
+    worst_of_recurrence = 0;
     for_placed(plan_cut_on_device, 500, SBP_F64, 20, check_recurrence);
     for_placed(plan_cut_on_device, 600, SBP_F32, 10, check_recurrence);
-    print_message("largest difference / bound %.3f\n", worst);
+    print_message("largest difference / bound %.3f\n", worst_of_recurrence);
 }
 
 static void stages_of_one_device_run_on(void **state)

@@ -8,37 +8,13 @@
 
 enum { STEPS = 4 };
 
-static double worst;
-
-static void check_recurrence(const struct plan *plan, struct sbp_random *random, const char *model)
-{
-    struct sbp_run_options options =
-        options_for(plan->program->bytes.activation == 8 ? SBP_F64 : SBP_F32, random);
-    options.steps = 1 + (int)sbp_random_below(random, 2 * STEPS);
-    check_run(plan, &options, model, &worst);
-}
-
 static void replicas_follow_the_recurrence(void **state)
 {
     (void)state;
-    worst = 0;
+    worst_of_recurrence = 0;
     for_placed(plan_cut_replicas, 900, SBP_F64, 60, check_recurrence);
     for_placed(plan_cut_replicas, 1000, SBP_F32, 20, check_recurrence);
-    print_message("largest difference / bound %.3f\n", worst);
-}
-
-/* Verification stops ranks between steps; without it they go on with the next one. */
-static void check_running_on(const struct plan *plan, struct sbp_random *random, const char *model)
-{
-    struct sbp_run_options options = options_for(SBP_F64, random);
-    struct sbp_run_result stopped, running;
-    options.steps = STEPS;
-    run_plan(plan, &options, model, &stopped);
-    options.verify = false;
-    run_plan(plan, &options, model, &running);
-    expect_same_steps(plan, &stopped, &running, model);
-    sbp_run_free(&stopped);
-    sbp_run_free(&running);
+    print_message("largest difference / bound %.3f\n", worst_of_recurrence);
 }
 
 static void replicas_run_on(void **state)
@@ -129,24 +105,36 @@ static void replicas_hold_one_version(void **state)
     for_placed(plan_cut_replicas, 1300, SBP_F64, 30, check_memory);
 }
 
-/* What a run of tasks predicts, message by message, is no longer than the timeline of chunks. */
+static int alike;
+
+/* A run predicts message by message: it takes no longer than the timeline, where sums wait for
+ * whole chunks, and no shorter than any replica computes. */
 static void check_prediction(const struct plan *plan, struct sbp_random *random, const char *model)
 {
     struct sbp_run_options options = options_for(SBP_F64, random);
     struct sbp_run_result result;
     run_plan(plan, &options, model, &result);
     const double step_s = plan->step.totals.step_s, played_s = result.prediction.step_s;
-    if (played_s > step_s * (1 + 1e-9) || played_s < step_s / 2) {
+    double least_s = 0;
+    for (int d = 0; d < plan->step.timeline.devices; d++)
+        least_s = fmax(least_s, plan->step.timeline.device[d].compute_s);
+    if (played_s > step_s * (1 + 1e-9) || played_s < least_s * (1 - 1e-9)) {
         describe_plan(plan, model);
-        fail_msg("played task by task a step takes %g s, the timeline says %g s", played_s, step_s);
+        fail_msg("played task by task a step takes %g s, the timeline says %g s, of which %g s are "
+                 "passes",
+                 played_s, step_s, least_s);
     }
+    alike += played_s > step_s * (1 - 1e-3);
     sbp_run_free(&result);
 }
 
 static void tasks_take_as_long_as_the_timeline(void **state)
 {
     (void)state;
+    alike = 0;
     for_placed(plan_cut_replicas, 1400, SBP_F64, 20, check_prediction);
+    print_message("%d of 20 as long as the timeline\n", alike);
+    assert_true(alike > 6);
 }
 
 /* ---- faults -------------------------------------------------------------------------------- */

@@ -269,16 +269,7 @@ static void check_bits(const struct plan *plan, const struct sbp_step *plain,
 static void check_losses(const struct plan *plan, const struct sbp_step *plain,
                          struct sbp_random *random, const char *model, enum sbp_real real)
 {
-    struct sbp_run_options options = options_for(real, random);
-    struct sbp_run_result with, without;
-    struct sbp_diag diag = {0};
-    options.verify = false;
-    options.steps = 5;
-    run_plan(plan, &options, model, &with);
-    expect_ok(sbp_run(plain, &plan->cluster, &options, &without, &diag), &diag);
-    expect_same_steps(plan, &with, &without, model);
-    sbp_run_free(&with);
-    sbp_run_free(&without);
+    expect_same_training(plan, plain, 5, real, random, model);
 }
 
 static void buckets_train_the_same_bits(void **state)

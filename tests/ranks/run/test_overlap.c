@@ -111,20 +111,10 @@ static void sums_beside_equal_one_device(void **state)
     assert_true(all_sums > 500 && early_sums > all_sums / 20);
 }
 
-/* Losses and norms of later steps tell all bits of the weights that they come from. */
 static void check_bits(const struct plan *plan, const struct sbp_step *plain,
                        struct sbp_random *random, const char *model, enum sbp_real real)
 {
-    struct sbp_run_options options = options_for(real, random);
-    struct sbp_run_result with, without;
-    struct sbp_diag diag = {0};
-    options.verify = false;
-    options.steps = 4;
-    run_plan(plan, &options, model, &with);
-    expect_ok(sbp_run(plain, &plan->cluster, &options, &without, &diag), &diag);
-    expect_same_steps(plan, &with, &without, model);
-    sbp_run_free(&with);
-    sbp_run_free(&without);
+    expect_same_training(plan, plain, 4, real, random, model);
 }
 
 /* In its place, as where one thread alone may communicate. */

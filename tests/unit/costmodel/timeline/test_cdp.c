@@ -7,6 +7,7 @@
 #include "base/math/random.h"
 #include "costmodel/timeline/works.h"
 #include "tests/support/cdp_counts.h"
+#include "tests/support/played.h"
 
 #define SEED UINT64_C(4219)
 
@@ -16,24 +17,6 @@ enum { MOST_N = 9 };
 
 static struct sbp_stage_cost cost[MOST_N];
 static struct sbp_stage_end end[MOST_N];
-
-static struct sbp_timeline simulate(const struct sbp_timeline_request *request,
-                                    struct sbp_arena *arena)
-{
-    struct sbp_diag diag = {{0}};
-    struct sbp_timeline timeline;
-    if (sbp_timeline_simulate(request, arena, &timeline, &diag) != SBP_OK)
-        fail_msg("a legal request was refused: %s", diag.text);
-    return timeline;
-}
-
-#define near(got, want) near_at((got), (want), __LINE__)
-static void near_at(double got, double want, int line)
-{
-    const double difference = got > want ? got - want : want - got;
-    if (difference > 1e-9 * (1 + want))
-        fail_msg("line %d: got %.17g, want %.17g", line, got, want);
-}
 
 static struct sbp_timeline_request request_of(enum sbp_schedule schedule, int n, int micro_batches,
                                               enum sbp_placement placement)

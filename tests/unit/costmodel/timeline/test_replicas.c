@@ -5,7 +5,7 @@
 #include "base/math/random.h"
 #include "costmodel/timeline/replicas.h"
 #include "costmodel/timeline/works.h"
-#include "tests/support/unit.h"
+#include "tests/support/played.h"
 
 #define SEED UINT64_C(5501)
 
@@ -23,24 +23,6 @@ static struct sbp_timeline_request request_of(enum sbp_schedule schedule, int n)
                                          .record = true,
                                          .stage = cost,
                                          .end = end};
-}
-
-static struct sbp_timeline simulate(const struct sbp_timeline_request *request,
-                                    struct sbp_arena *arena)
-{
-    struct sbp_diag diag = {{0}};
-    struct sbp_timeline timeline;
-    if (sbp_timeline_simulate(request, arena, &timeline, &diag) != SBP_OK)
-        fail_msg("a legal request was refused: %s", diag.text);
-    return timeline;
-}
-
-#define near(got, want) near_at((got), (want), __LINE__)
-static void near_at(double got, double want, int line)
-{
-    const double difference = got > want ? got - want : want - got;
-    if (difference > 1e-9 * (1 + want))
-        fail_msg("line %d: got %.17g, want %.17g", line, got, want);
 }
 
 /* --- routes --- */

@@ -37,6 +37,8 @@ struct sbp_compiler {
     enum sbp_section section; /* of the instructions to come */
     int instr_capacity, buffer_capacity;
     int *value;    /* (tensor_count) buffer of an activation where it rests; -1 */
+    int *gatherer; /* (tensor_count) the operator that gathers it again (regather.h); -1 */
+    int *kept;     /* (tensor_count) what waits for that, as it was produced */
     int *gradient; /* (tensor_count) buffer of its gradient there; -1 until the first one */
     struct sbp_weight_plan *weight; /* (tensor_count) */
     int (*input)[SBP_MAX_INPUTS];   /* (op_count) buffers that the operator read, boxed */

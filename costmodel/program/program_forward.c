@@ -1,5 +1,6 @@
 /* The forward pass, operator by operator; recomputation emits it once more. */
 #include "costmodel/program/program_compile_priv.h"
+#include "costmodel/program/regather.h"
 
 /* ---- operands ------------------------------------------------------------------------------ */
 
@@ -43,6 +44,41 @@ enum sbp_status sbp_program_box_inputs(struct sbp_compiler *c, int op)
     return SBP_OK;
 }
 
+/* Whether a tensor waits for its readers' weight gradients otherwise than it rests. */
+static bool waits_split(const struct sbp_compiler *c, int tensor, struct sbp_dist *kept)
+{
+    const int op = c->graph->tensor[tensor].producer;
+    if (c->gatherer[tensor] < 0)
+        return false;
+    const struct sbp_dist produced = sbp_strategy_output(c->graph, c->mesh, c->strategy, op);
+    return sbp_regather_kept(c->mesh, &produced, &c->strategy->rest[tensor], kept);
+}
+
+/* Cuts what waits out of a tensor at rest, unless the operator left it so. */
+static enum sbp_status keep_split(struct sbp_compiler *c, int op, const struct sbp_dist *produced)
+{
+    const int tensor = c->graph->op[op].output;
+    struct sbp_dist kept;
+    if (c->section != SBP_SECTION_FORWARD || !waits_split(c, tensor, &kept))
+        return SBP_OK;
+    const bool is_left_so = sbp_dist_equal(c->mesh, produced, &kept);
+    c->kept[tensor] = is_left_so ? c->output[op] : c->value[tensor];
+    return is_left_so ? SBP_OK
+                      : sbp_emit_boxing(c, op, tensor, &c->strategy->rest[tensor], &kept,
+                                        SBP_CAUSE_ACTIVATION, false, &c->kept[tensor]);
+}
+
+/* Gathers what waits of a tensor, for all readers whose backward passes are still to come. */
+static enum sbp_status gather_again(struct sbp_compiler *c, int op, int tensor)
+{
+    struct sbp_dist kept;
+    if (c->gatherer[tensor] != op || !waits_split(c, tensor, &kept))
+        return SBP_OK;
+    c->value[tensor] = c->kept[tensor];
+    return sbp_emit_boxing(c, op, tensor, &kept, &c->strategy->rest[tensor], SBP_CAUSE_ACTIVATION,
+                           false, &c->value[tensor]);
+}
+
 enum sbp_status sbp_program_box_inputs_again(struct sbp_compiler *c, int op)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
@@ -55,8 +91,10 @@ enum sbp_status sbp_program_box_inputs_again(struct sbp_compiler *c, int op)
     for (int i = 0; i < node->input_count; i++) {
         const struct sbp_dist want = sbp_strategy_input(c->graph, c->mesh, c->strategy, op, i);
         const int tensor = node->input[i];
-        if ((kept >> i & 1) != 0 && (tensor != c->graph->input || c->graph->input_split))
-            SBP_TRY(box_input(c, op, i, &want, &c->input[op][i]));
+        if ((kept >> i & 1) == 0 || (tensor == c->graph->input && !c->graph->input_split))
+            continue;
+        SBP_TRY(gather_again(c, op, tensor));
+        SBP_TRY(box_input(c, op, i, &want, &c->input[op][i]));
     }
     c->section = section;
     return SBP_OK;
@@ -221,7 +259,7 @@ enum sbp_status sbp_program_compile_forward(struct sbp_compiler *c, int op)
     SBP_TRY(sbp_emit_boxing(c, op, node->output, &dist, &c->strategy->rest[node->output],
                             SBP_CAUSE_ACTIVATION, false, &output));
     c->value[node->output] = output;
-    return SBP_OK;
+    return keep_split(c, op, &dist);
 }
 
 enum sbp_status sbp_program_compile_attention_again(struct sbp_compiler *c, int op)

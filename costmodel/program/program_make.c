@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "costmodel/program/regather.h"
 #include "costmodel/program/stages.h"
 
 /* ---- messages between stages --------------------------------------------------------------- */
@@ -76,6 +77,8 @@ static enum sbp_status prepare(struct sbp_compiler *c)
     program->ids_buffer = program->labels_buffer = -1;
     program->positions_buffer = program->loss_buffer = -1;
     c->value = filled(arena, tensors, -1);
+    c->gatherer = filled(arena, tensors, -1);
+    c->kept = filled(arena, tensors, -1);
     c->gradient = filled(arena, tensors, -1);
     c->weight = SBP_NEW(arena, struct sbp_weight_plan, tensors);
     c->output = filled(arena, ops, -1);
@@ -91,9 +94,10 @@ static enum sbp_status prepare(struct sbp_compiler *c)
         program->other_version == NULL || program->other_gradient == NULL ||
         program->first_moment == NULL || program->second_moment == NULL ||
         program->master == NULL || program->gradient_master == NULL || program->shard == NULL ||
-        c->value == NULL || c->gradient == NULL || c->weight == NULL || c->output == NULL ||
-        c->segment == NULL || c->half == NULL || c->block == NULL || c->gathered == NULL ||
-        c->sum == NULL || inputs == NULL || saved == NULL)
+        c->value == NULL || c->gatherer == NULL || c->kept == NULL || c->gradient == NULL ||
+        c->weight == NULL || c->output == NULL || c->segment == NULL || c->half == NULL ||
+        c->block == NULL || c->gathered == NULL || c->sum == NULL || inputs == NULL ||
+        saved == NULL)
         return SBP_E_MEMORY;
     for (int t = 0; t < tensors; t++) {
         c->weight[t].first_user = -1;
@@ -284,6 +288,9 @@ static enum sbp_status compile(struct sbp_compiler *c, const struct sbp_strategy
     SBP_TRY(prepare(c));
     SBP_TRY(copy_strategy(c, strategy));
     SBP_TRY(mark_segments(c));
+    if (c->program->parallel.regather)
+        sbp_regather_find(c->graph, c->program->scope.first_op, c->program->scope.end_op,
+                          c->segment, c->gatherer);
     SBP_TRY(sbp_program_compile_weights(c));
     SBP_TRY(compile_forward(c));
     SBP_TRY(compile_backward(c));

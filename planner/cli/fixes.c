@@ -6,6 +6,7 @@
 
 #include "base/math/numeric.h"
 #include "base/text.h"
+#include "costmodel/program/regather.h"
 #include "planner/cli/inputs.h"
 
 #define MOST_FACTOR (INT64_C(1) << 31)
@@ -485,15 +486,19 @@ static enum sbp_status take_fix(const struct sbp_json *layer, struct fixes *fixe
     return SBP_OK;
 }
 
-/* Reads a follower, a layer that runs as its input is split: only the ZeRO level is its own, for
- * each repeat. */
+/* Reads a follower, a layer that runs as its input is split: the ZeRO level is its own, for each
+ * repeat, and where several linears read its output, where that rests. */
 static enum sbp_status read_follower(const struct sbp_json *layer, struct fixes *fixes, int op)
 {
+    const struct sbp_graph *graph = &fixes->plan->cut.graph;
     int64_t zero = fixes->plan->cut.parallel.zero;
     if (op < 0)
         return SBP_OK;
     SBP_TRY(sbp_json_get_int64(layer, "zero", 0, 3, &zero));
-    add_fix(fixes, op, SBP_ANY)->zero = (int)zero;
+    struct sbp_fix *fix = add_fix(fixes, op, SBP_ANY);
+    fix->zero = (int)zero;
+    if (graph->op[op].site == op && sbp_regather_rests_apart(graph, op))
+        SBP_TRY(read_rest(layer, fixes->plan, fix));
     return take_fix(layer, fixes, op);
 }
 

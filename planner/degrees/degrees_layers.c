@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 
+#include "costmodel/program/regather.h"
 #include "planner/degrees/degrees_priv.h"
 
 /* What a linear is to tensor parallelism. */
@@ -66,12 +67,13 @@ static void pair_linears(struct builder *b)
 
 /* ---- fixes ---------------------------------------------------------------------------------- */
 
+enum { WHOLE = 3 }; /* a rest, after the splits S0, S1, S2 */
+
 /* Multiplies ways into a role, and into the state in which its output then rests. */
 static enum sbp_status play(struct builder *b, int op, const char *name,
                             const struct sbp_degrees_ways *ways, enum sbp_kind sum_rests, int dim,
                             struct sbp_fix *fix)
 {
-    enum { WHOLE = 3 }; /* after the splits S0, S1, S2 */
     const struct sbp_op_node *node = &b->cut->graph.op[op];
     const int role = sbp_op_role(node->entry, name);
     if (sbp_degrees_total(ways) == 1)
@@ -300,6 +302,31 @@ static void begin_fix(const struct builder *b, int op, struct sbp_fix *fix)
     }
 }
 
+/* Whether sequence parallelism gathers a norm's output once, for several linears by column. */
+static bool is_gathered_once(const struct builder *b, int op)
+{
+    const struct sbp_graph *graph = &b->cut->graph;
+    int columns = 0;
+    for (int reader = op + 1; reader < graph->op_count; reader++)
+        columns +=
+            b->part[reader] == PART_COLUMN && graph->op[reader].input[0] == graph->op[op].output;
+    return b->made->degrees.sequence_parallel && columns > 1 && sbp_regather_rests_apart(graph, op);
+}
+
+/* Batch and context stay as they split the tokens, what the tensor axes split is gathered. */
+static void fix_gathered(const struct builder *b, int op, struct sbp_fix *fix)
+{
+    begin_fix(b, op, fix);
+    for (int role = 0; role < SBP_MAX_ROLES; role++)
+        for (int level = 0; level < SBP_MAX_LEVELS; level++)
+            fix->factor[role][level] = SBP_ANY;
+    for (int level = 0; level < b->cut->stage.level_count; level++) {
+        fix->rest[SBP_DIM_BATCH][level] = b->mesh->data.at[level];
+        fix->rest[SBP_DIM_SEQUENCE][level] = b->mesh->context.at[level];
+        fix->rest[WHOLE][level] = b->mesh->tensor.at[level];
+    }
+}
+
 static enum sbp_status fix_layer(struct builder *b, int op, struct sbp_fix *fix)
 {
     const struct sbp_op_node *node = &b->cut->graph.op[op];
@@ -332,6 +359,8 @@ enum sbp_status sbp_degrees_fix_layers(const struct sbp_cut *cut,
     for (int op = 0; op < graph->op_count; op++)
         if (graph->op[op].site == op && !graph->op[op].entry->follows)
             SBP_TRY(fix_layer(&b, op, &b.fix[made->fix_count++]));
+        else if (graph->op[op].site == op && is_gathered_once(&b, op))
+            fix_gathered(&b, op, &b.fix[made->fix_count++]);
     made->fix = b.fix;
     return SBP_OK;
 }

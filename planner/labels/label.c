@@ -129,9 +129,9 @@ static void label_greedily(struct labeller *l)
     label_in_order(space, l->choice, l->role);
     for (int op = 0; op < space->graph->op_count; op++) {
         const int variable = space->op_variable[op];
-        if (variable < 0 || space->graph->op[op].site != op)
+        if (space->graph->op[op].site != op)
             continue;
-        for (int i = space->input_edge_count - 1; i >= 0; i--)
+        for (int i = space->input_edge_count - 1; variable >= 0 && i >= 0; i--)
             if (space->input_edge[i].op == op && space->input_edge[i].input == 0 &&
                 space->input_edge[i].from != variable && space->variable[variable].op == op)
                 label_op(l, variable, &space->input_edge[i]);

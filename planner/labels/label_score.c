@@ -200,7 +200,8 @@ static struct sbp_label_item score_output_edge(const struct sbp_label_score *sco
             space, edge->op, role[(size_t)edge->op_variable * SBP_MAX_AXES + (size_t)axis]);
     const struct sbp_way way = sbp_pricing_way(space, &from, &to);
     item.seconds =
-        sbp_pricing_way_s(space, space->graph->op[edge->op].output, &way, edge->there, edge->back);
+        sbp_pricing_way_s(space, space->graph->op[edge->op].output, &way, edge->there, edge->back) +
+        sbp_pricing_gather_again_s(space, space->graph->op[edge->op].output, &way, edge->again);
     return item;
 }
 

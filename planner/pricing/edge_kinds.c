@@ -131,6 +131,7 @@ struct sbp_edge_ends sbp_edge_of_output(const struct sbp_space *space,
         .tensor = space->graph->op[edge->op].output,
         .there = edge->there,
         .back = edge->back,
+        .again = edge->again,
         .is_output = true,
         .is_whole = rest->rests_whole};
     for (int r = 0; r < op->role_count; r++)
@@ -217,6 +218,7 @@ struct sbp_edge_kind sbp_edge_kind(const struct sbp_edge_ends *ends, const uint8
     } else if (ends->is_whole) {
         kind.from_splits = (int8_t)a.splits;
         kind.to_splits = (int8_t)b.splits;
+        kind.leaves_sums = ends->again > 0 && a.partial > 0;
         if (a.mirrored + b.mirrored > 0)
             note_mirrored(&a, &b, &kind);
         else
@@ -264,7 +266,8 @@ struct sbp_way sbp_pricing_way(const struct sbp_space *space, const struct sbp_d
     const struct sbp_dist dual_from = sbp_dist_dual(space->mesh, from);
     const struct sbp_dist dual_to = sbp_dist_dual(space->mesh, to);
     return (struct sbp_way){.there = leg_of(space, &held_from, &held_to),
-                            .back = leg_of(space, &dual_to, &dual_from)};
+                            .back = leg_of(space, &dual_to, &dual_from),
+                            .leaves_sums = sbp_dist_of_kind(space->mesh, from, SBP_PARTIAL) != 0};
 }
 
 /* Reduce-scatter, all-to-all, all-gather; bytes: of the whole tensor. */
@@ -288,6 +291,17 @@ double sbp_pricing_way_s(const struct sbp_space *space, int tensor, const struct
     return there * leg_s(space, &way->there, bytes) + back * leg_s(space, &way->back, bytes);
 }
 
+double sbp_pricing_gather_again_s(const struct sbp_space *space, int tensor,
+                                  const struct sbp_way *way, double again)
+{
+    const double bytes =
+        sbp_pricing_elements(space, tensor) * (double)space->pricing.bytes.activation;
+    if (again == 0 || way->leaves_sums)
+        return 0;
+    return again * sbp_group_collective_s(space->shapes, SBP_ALL_GATHER, way->there.gather,
+                                          bytes / way->back.parts);
+}
+
 static double all_to_all_s(const struct sbp_space *space, int tensor, double times, int shape)
 {
     const double n = sbp_pricing_elements(space, tensor) / (double)space->mesh->devices *
@@ -303,7 +317,8 @@ double sbp_pricing_moves_s(const struct sbp_space *space, const struct sbp_input
 
 static double way_s(const struct sbp_edge_ends *ends, const struct sbp_way *way)
 {
-    return sbp_pricing_way_s(ends->space, ends->tensor, way, ends->there, ends->back);
+    return sbp_pricing_way_s(ends->space, ends->tensor, way, ends->there, ends->back) +
+           sbp_pricing_gather_again_s(ends->space, ends->tensor, way, ends->again);
 }
 
 /* Axes of each family that change places with others though they could stay B, or P, and axes that
@@ -345,6 +360,7 @@ static double traded_s(const struct sbp_edge_ends *ends, const struct sbp_edge_k
         to += kind[f].to_splits * stride;
         add_axes(&way.there, stride, leave, gather, moves);
         add_axes(&way.back, stride, kind[f].back_leave + whole, kind[f].back_gather + sums, moves);
+        way.leaves_sums |= kind[f].leaves_sums;
         way.there.all_reduced &= stays;
         way.back.all_reduced &= stays;
         parts |= leave > 0 && gather > 0 && (kind[f].parts || whole + sums > 0);

@@ -23,6 +23,7 @@ struct sbp_edge_ends {
     struct sbp_edge_end from, to;
     int tensor;
     double there, back; /* times on the path */
+    double again;       /* times that a rest is gathered once more from what was produced */
     bool is_output;     /* an output edge, else an input edge */
     bool is_whole;      /* the tensor may rest B, P or M: the edge carries all of its boxing */
     bool goes_on;       /* input edge: the operator reads a partial rest as a partial sum */
@@ -45,7 +46,8 @@ struct sbp_edge_kind {
     int8_t lost;                    /* splits that can neither stay nor become P */
     uint8_t tags;                   /* bit t: there is a way where the rest has tag t */
     bool changes;                   /* paper: the split of the features changes */
-    bool parts; /* P -> B may be two steps: through a split that another axis gives up */
+    bool leaves_sums; /* some axes begin as P, where that decides about gathering again */
+    bool parts;       /* P -> B may be two steps: through a split that another axis gives up */
 };
 /* counts: of the family, by role (sbp_tuple_count). */
 struct sbp_edge_kind sbp_edge_kind(const struct sbp_edge_ends *ends, const uint8_t *from_count,

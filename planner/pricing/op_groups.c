@@ -182,18 +182,20 @@ static void count(const struct maker *m, int op, struct sbp_op_group *group)
     }
 }
 
-static void count_ways(const struct maker *m, int op)
+/* Times on the path that an operator's backward pass takes communication of activations. */
+static double links_back(const struct sbp_space *space, int op)
+{
+    return sbp_pricing_shown(space, SBP_CAUSE_ACTIVATION, space->graph->op[op].kind) *
+               space->weights->backward[op] +
+           space->weights->backward_links[op];
+}
+
+static void count_inputs(const struct maker *m, int op, double forward, double backward)
 {
     struct sbp_space *space = m->space;
     const struct sbp_op_node *node = &space->graph->op[op];
-    const double shown = sbp_pricing_shown(space, SBP_CAUSE_ACTIVATION, node->kind);
-    const struct sbp_path_weights *weights = space->weights;
-    const double forward = shown * weights->forward[op] + weights->forward_links[op];
-    const double backward = shown * weights->backward[op] + weights->backward_links[op];
     const struct sbp_recomputed *recomputed = &m->recomputed;
-    const struct sbp_list *inputs = &space->links.inputs, *outputs = &space->links.output_edges;
-    if (node->entry->follows)
-        return;
+    const struct sbp_list *inputs = &space->links.inputs;
     for (int i = inputs->first[space->op_variable[op]]; i >= 0; i = inputs->next[i]) {
         struct sbp_input_edge *edge = &space->input_edge[i];
         const int input = edge->input;
@@ -204,12 +206,37 @@ static void count_ways(const struct maker *m, int op)
                                              (recomputed->boxed_late[op] >> input & 1));
         edge->back += backward;
     }
-    const int slot = node->output < 0 ? -1 : space->slot[node->output];
-    for (int k = slot < 0 ? -1 : outputs->first[slot]; k >= 0; k = outputs->next[k])
-        if (space->output_edge[k].op == node->site) {
-            space->output_edge[k].there += forward + backward * recomputed->boxed_output[op];
-            space->output_edge[k].back += backward;
-        }
+}
+
+static void count_output(const struct maker *m, int op, double forward, double backward)
+{
+    struct sbp_space *space = m->space;
+    const struct sbp_op_node *node = &space->graph->op[op];
+    const struct sbp_recomputed *recomputed = &m->recomputed;
+    const struct sbp_list *outputs = &space->links.output_edges;
+    const int gatherer = recomputed->gatherer[op];
+    for (int k = outputs->first[space->slot[node->output]]; k >= 0; k = outputs->next[k]) {
+        struct sbp_output_edge *edge = &space->output_edge[k];
+        if (space->graph->op[edge->op].site != node->site ||
+            edge->op_variable != sbp_space_decider(space, op))
+            continue;
+        edge->there += forward + backward * recomputed->boxed_output[op];
+        edge->back += backward;
+        edge->again += gatherer < 0 ? 0 : links_back(space, gatherer);
+    }
+}
+
+static void count_ways(const struct maker *m, int op)
+{
+    const struct sbp_space *space = m->space;
+    const struct sbp_op_node *node = &space->graph->op[op];
+    const double shown = sbp_pricing_shown(space, SBP_CAUSE_ACTIVATION, node->kind);
+    const double forward = shown * space->weights->forward[op] + space->weights->forward_links[op];
+    const double backward = links_back(space, op);
+    if (!node->entry->follows)
+        count_inputs(m, op, forward, backward);
+    if (node->output >= 0 && space->slot[node->output] >= 0)
+        count_output(m, op, forward, backward);
 }
 
 /* ---- constant costs ------------------------------------------------------------------------- */

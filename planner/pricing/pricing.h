@@ -27,6 +27,8 @@ struct sbp_recomputed {
     uint8_t *boxed_late;     /* (op_count) bit i: once more, for the weights' gradients */
     uint8_t *enters;         /* (op_count) bit i: input i comes from outside of the segment */
     bool *boxed_output;      /* (op_count) the output is boxed again */
+    int *gatherer; /* (op_count) the operator before whose backward pass the output is gathered
+                      again, for it and the readers before it; -1: none */
     bool *left; /* (op_count) the kept output is read again: attention under selective recompute */
 };
 /* Arrays come out of the arena. E_MEMORY. */

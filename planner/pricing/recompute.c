@@ -1,6 +1,7 @@
 /* Recomputation: the forward work of a segment that its backward pass repeats, where it reads the
  * results, and the boxing of inputs that are kept as they rested (costmodel/program/program.c
  * drops the rest). */
+#include "costmodel/program/regather.h"
 #include "costmodel/program/stages.h"
 #include "planner/pricing/pricing.h"
 
@@ -72,6 +73,24 @@ static void rebox_inputs(const struct sbp_space *space, struct sbp_recomputed *r
                 recomputed->boxed_late[op] |= (uint8_t)(1u << i);
 }
 
+static enum sbp_status find_gatherers(const struct sbp_space *space, const int *segment,
+                                      struct sbp_arena *arena, struct sbp_recomputed *recomputed)
+{
+    const struct sbp_graph *graph = space->graph;
+    const struct sbp_path_weights *weights = space->weights;
+    int *const gatherer = SBP_TAKE(arena, int, graph->tensor_count);
+    if (gatherer == NULL)
+        return SBP_E_MEMORY;
+    for (int piece = 0; piece < weights->pieces; piece++) {
+        sbp_regather_find(graph, weights->first[piece], weights->first[piece + 1], segment,
+                          gatherer);
+        for (int op = weights->first[piece]; op < weights->first[piece + 1]; op++)
+            recomputed->gatherer[op] =
+                graph->op[op].output < 0 ? -1 : gatherer[graph->op[op].output];
+    }
+    return SBP_OK;
+}
+
 static void recompute_attention(const struct sbp_space *space, struct sbp_recomputed *recomputed)
 {
     for (int op = 0; op < space->graph->op_count; op++)
@@ -85,16 +104,19 @@ static bool allocate(const struct sbp_space *space, struct sbp_arena *arena,
     const int ops = space->graph->op_count;
     recomputed->in_segment = SBP_NEW(arena, bool, ops);
     recomputed->boxed_output = SBP_NEW(arena, bool, ops);
+    recomputed->gatherer = SBP_TAKE(arena, int, ops);
     recomputed->left = SBP_NEW(arena, bool, ops);
     recomputed->compute = SBP_NEW(arena, double, ops);
     recomputed->inner = SBP_NEW(arena, double, ops);
     recomputed->boxed = SBP_NEW(arena, uint8_t, ops);
     recomputed->boxed_late = SBP_NEW(arena, uint8_t, ops);
     recomputed->enters = SBP_NEW(arena, uint8_t, ops);
+    for (int op = 0; recomputed->gatherer != NULL && op < ops; op++)
+        recomputed->gatherer[op] = -1;
     return recomputed->in_segment != NULL && recomputed->boxed_output != NULL &&
-           recomputed->left != NULL && recomputed->compute != NULL && recomputed->inner != NULL &&
-           recomputed->boxed != NULL && recomputed->boxed_late != NULL &&
-           recomputed->enters != NULL;
+           recomputed->gatherer != NULL && recomputed->left != NULL &&
+           recomputed->compute != NULL && recomputed->inner != NULL && recomputed->boxed != NULL &&
+           recomputed->boxed_late != NULL && recomputed->enters != NULL;
 }
 
 enum sbp_status sbp_pricing_find_recomputed(const struct sbp_space *space, struct sbp_arena *arena,
@@ -111,10 +133,12 @@ enum sbp_status sbp_pricing_find_recomputed(const struct sbp_space *space, struc
         rebox_inputs(space, recomputed);
     if (space->parallel->recompute == SBP_RECOMPUTE_ATTENTION)
         recompute_attention(space, recomputed);
+    for (int op = 0; op < graph->op_count; op++)
+        segment[op] = -1;
     for (int piece = 0; sbp_pricing_recomputes(space) && piece < weights->pieces; piece++) {
         const int first = weights->first[piece], end = weights->first[piece + 1];
         SBP_TRY(sbp_stages_segments(graph, first, end, space->parallel->recompute_every, segment));
         recompute_segments(space, first, end, segment, asked, recomputed);
     }
-    return SBP_OK;
+    return space->parallel->regather ? find_gatherers(space, segment, arena, recomputed) : SBP_OK;
 }

@@ -7,10 +7,10 @@
 #include "planner/pricing/price_cache.h"
 #include "planner/space/space_table.h"
 
-/* A follower chooses nothing but the ZeRO level of its weights. */
-static bool gives_zero_alone(const struct sbp_fix *fix)
+/* A follower chooses nothing but the ZeRO level of its weights, and where its output rests. */
+static bool gives_no_roles(const struct sbp_fix *fix)
 {
-    bool alone = !fix->rests && fix->zero != SBP_ANY;
+    bool alone = fix->rests || fix->zero != SBP_ANY;
     for (int role = 0; role < SBP_MAX_ROLES; role++)
         for (int level = 0; level < SBP_MAX_LEVELS; level++)
             alone &= fix->factor[role][level] == SBP_ANY;
@@ -25,7 +25,7 @@ static enum sbp_status check_fixes(const struct sbp_space *space, struct sbp_dia
         for (int op = 0; op < space->graph->op_count && !found; op++)
             found = strcmp(space->graph->op[op].name, fix->layer) == 0 &&
                     ((space->op_variable[op] >= 0 && space->graph->op[op].site == op) ||
-                     gives_zero_alone(fix));
+                     gives_no_roles(fix));
         if (!found)
             return sbp_fail(diag, SBP_E_INPUT,
                             "fix: %s: no layer of this name chooses a strategy of its own",

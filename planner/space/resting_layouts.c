@@ -14,12 +14,15 @@
  *
  * Whole. Where two readers or more want a tensor whole, it is gathered once for all of them, or
  * summed by one all-reduce. With one reader the gather would come before the rest instead of after
- * it, of as many elements, and followers of the rest would repeat their work.
+ * it, of as many elements, and followers of the rest would repeat their work. So where several
+ * linears read what a follower leaves (queries, keys and values behind a norm), that has a rest of
+ * its own: the norm works on a split, and what it leaves is gathered once.
  *
  * All of this assumes that collectives over two sets of axes cost at least as much as one over
  * both. Where latency makes two short rings cheaper than a long one, boxing=path decides how
  * boxing is cut.
  */
+#include "costmodel/program/regather.h"
 #include "planner/space/domain_build.h"
 #include "planner/space/space_table.h"
 
@@ -147,17 +150,47 @@ static void find_sums(const struct finder *f)
 
 /* ---- the whole graph ------------------------------------------------------------------------ */
 
+static bool rests_apart(const struct finder *f, int op)
+{
+    return f->space->rests_apart[f->space->graph->op[op].site];
+}
+
+/* The tensor that decides where what a follower runs on rests, where its output rests apart. */
+static int root_before(const struct finder *f, int tensor)
+{
+    const struct sbp_graph *graph = f->space->graph;
+    const int op = graph->tensor[tensor].producer;
+    return op >= 0 && graph->op[op].entry->follows ? f->root[graph->op[op].input[0]] : -1;
+}
+
 static void find_readers(const struct finder *f)
 {
     const struct sbp_graph *graph = f->space->graph;
     for (int op = 0; op < graph->op_count; op++) {
         const struct sbp_op_node *node = &graph->op[op];
-        if (node->entry->follows && node->output >= 0)
+        if (node->entry->follows && node->output >= 0 && !rests_apart(f, op))
             f->root[node->output] = f->root[node->input[0]];
-        for (int i = 0; !node->entry->follows && i < node->input_count; i++) {
-            f->readers[f->root[node->input[i]]]++;
-            f->whole[f->root[node->input[i]]] += plays(f->space, op, i, SBP_BROADCAST);
-        }
+        for (int i = 0; !node->entry->follows && i < node->input_count; i++)
+            for (int t = f->root[node->input[i]]; t >= 0; t = root_before(f, t)) {
+                f->readers[t]++;
+                f->whole[t] += plays(f->space, op, i, SBP_BROADCAST);
+            }
+    }
+}
+
+/* Finds the followers whose outputs have a rest of their own, where the space knows more rests than
+ * splits or the request gives one. */
+static void find_apart(const struct sbp_space *space)
+{
+    const struct sbp_graph *graph = space->graph;
+    const bool searches =
+        space->is_open || sbp_space_rule(space->request->asked.space)->plays_spare;
+    for (int op = 0; op < graph->op_count; op++) {
+        const struct sbp_fix *fix = sbp_space_fix(space, op);
+        if (graph->op[op].site != op || !graph->op[op].entry->follows || graph->op[op].output < 0)
+            continue;
+        space->rests_apart[op] =
+            (fix != NULL && fix->rests) || (searches && sbp_regather_rests_apart(graph, op));
     }
 }
 
@@ -172,9 +205,11 @@ enum sbp_status sbp_space_find_rests(struct sbp_space *space)
                              .refused = SBP_NEW(&space->arena, bool, tensors)};
     space->goes_on = SBP_NEW(&space->arena, bool, graph->op_count + 1);
     space->rests = SBP_NEW(&space->arena, uint8_t, tensors);
+    space->rests_apart = SBP_NEW(&space->arena, bool, graph->op_count + 1);
     if (f.root == NULL || f.readers == NULL || f.whole == NULL || f.refused == NULL ||
-        space->goes_on == NULL || space->rests == NULL)
+        space->goes_on == NULL || space->rests == NULL || space->rests_apart == NULL)
         return SBP_E_MEMORY;
+    find_apart(space);
     if (!sbp_space_rule(space->request->asked.space)->plays_spare || space->is_open)
         return SBP_OK;
     for (int t = 0; t < graph->tensor_count; t++)

@@ -79,6 +79,7 @@ struct sbp_input_edge {
 struct sbp_output_edge {
     int op_variable, rest_variable, op;
     double there, back; /* as above */
+    double again;       /* times that what is gathered between is gathered once more (regather) */
 };
 
 /* How far any one variable may split a dimension class. */
@@ -121,8 +122,10 @@ struct sbp_space {
     int *op_variable;                  /* (op_count) -1: a follower */
     uint8_t (*op_role)[SBP_MAX_ROLES]; /* (op_count) variable's role -> operator's role */
     int *slot;                         /* (tensor_count) variable that says where it rests; -1 */
-    bool *goes_on;  /* (op_count) a site may go on with partial sums (resting_layouts.c) */
-    uint8_t *rests; /* (tensor_count) a site's output may rest B, P (bit SBP_REST_WHOLE, ...) */
+    bool *goes_on;     /* (op_count) a site may go on with partial sums (resting_layouts.c) */
+    bool *rests_apart; /* (op_count) a follower's output has a rest of its own, which its sites
+                          share */
+    uint8_t *rests;    /* (tensor_count) a site's output may rest B, P (bit SBP_REST_WHOLE, ...) */
     struct sbp_space_links links;
     struct sbp_class_limit *class_limit; /* (class_count) */
     struct sbp_group_prices *shapes;
@@ -180,8 +183,8 @@ static inline const uint8_t *sbp_space_count(const struct sbp_space *space, int 
     return sbp_tuple_count(space, variable, space->variable[variable].tuple[choice], family);
 }
 
-/* How an operator leaves its output under a role of its variable (a tied head plays the embedding's
- * roles transposed). */
+/* How an operator leaves its output under a role of the variable that decides how it runs (a tied
+ * head plays the embedding's roles transposed). */
 struct sbp_state sbp_space_output_state(const struct sbp_space *space, int op, int role);
 
 /* Roles of grouped attention that split the heads of queries, keys and values, and of queries
@@ -227,6 +230,7 @@ struct sbp_leg {
 /* The way of a tensor between two distributions, and that of its gradient between their duals. */
 struct sbp_way {
     struct sbp_leg there, back;
+    bool leaves_sums; /* some axis begins as P */
 };
 /* The way between labelled distributions. */
 struct sbp_way sbp_pricing_way(const struct sbp_space *space, const struct sbp_dist *from,
@@ -235,6 +239,10 @@ struct sbp_way sbp_pricing_way(const struct sbp_space *space, const struct sbp_d
  * (costmodel/layout/boxing.h). */
 double sbp_pricing_way_s(const struct sbp_space *space, int tensor, const struct sbp_way *way,
                          double there, double back);
+/* Gathering the axes that end in B so many times more, of a tensor that waits as it was produced
+ * (costmodel/program/regather.h). */
+double sbp_pricing_gather_again_s(const struct sbp_space *space, int tensor,
+                                  const struct sbp_way *way, double again);
 /* Cost of an input edge between two choices, without what its ends cost by themselves: all-to-alls,
  * and all boxing of tensors that may rest whole. SBP_FORBIDDEN where there is no way. */
 double sbp_pricing_input_edge_s(const struct sbp_space *space, const struct sbp_input_edge *edge,

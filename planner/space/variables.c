@@ -100,7 +100,14 @@ static void assign_op(struct sbp_space *space, int op)
 
 struct sbp_state sbp_space_output_state(const struct sbp_space *space, int op, int role)
 {
-    return sbp_space_entry(space->graph, op)->role[space->op_role[op][role]].output;
+    const struct sbp_op_entry *entry = sbp_space_entry(space->graph, op);
+    if (!entry->follows)
+        return entry->role[space->op_role[op][role]].output;
+    const struct sbp_state at = space->variable[sbp_space_decider(space, op)].state[role];
+    for (int r = 0; r < entry->role_count; r++)
+        if (sbp_state_equal(entry->role[r].input[0], at))
+            return entry->role[r].output;
+    return at; /* it cannot run so, which its domain leaves out */
 }
 
 /* ---- rests and edges ------------------------------------------------------------------------ */
@@ -121,26 +128,35 @@ static bool chooses_rest(const struct sbp_space *space, int op)
     return false;
 }
 
+/* Gives an output a rest of its own, which repeats share; equal edges of repeats are one, which
+ * op_groups.c counts. */
+static void add_rest(struct sbp_space *space, int op)
+{
+    const struct sbp_op_node *node = &space->graph->op[op];
+    const int from = sbp_space_decider(space, op);
+    int *const rest = &space->slot[node->output];
+    *rest = node->site == op ? add_variable(space, -1, node->output)
+                             : space->slot[space->graph->op[node->site].output];
+    for (int k = space->output_edge_count - 1; k >= 0; k--)
+        if (space->output_edge[k].rest_variable == *rest &&
+            space->output_edge[k].op_variable == from)
+            return;
+    space->output_edge[space->output_edge_count++] =
+        (struct sbp_output_edge){.op_variable = from, .rest_variable = *rest, .op = op};
+}
+
 static void assign_slot(struct sbp_space *space, int op)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    const struct sbp_op_entry *entry = sbp_space_entry(space->graph, op);
-    if (entry->follows) {
-        int *input = &space->slot[node->input[0]];
-        if (*input < 0) /* the model's free input rests somewhere after all */
-            *input = add_variable(space, -1, node->input[0]);
-        if (node->output >= 0)
-            space->slot[node->output] = *input;
-    } else if (!chooses_rest(space, op)) {
-        space->slot[node->output] = space->op_variable[op];
-    } else if (node->site != op) {
-        space->slot[node->output] = space->slot[space->graph->op[node->site].output];
-    } else {
-        const int rest = add_variable(space, -1, node->output);
-        space->slot[node->output] = rest;
-        space->output_edge[space->output_edge_count++] = (struct sbp_output_edge){
-            .op_variable = space->op_variable[op], .rest_variable = rest, .op = op};
-    }
+    const bool follows = sbp_space_entry(space->graph, op)->follows;
+    if (follows && space->slot[node->input[0]] < 0) /* the model's free input rests after all */
+        space->slot[node->input[0]] = add_variable(space, -1, node->input[0]);
+    if (node->output < 0)
+        return;
+    if (follows ? space->rests_apart[node->site] : chooses_rest(space, op))
+        add_rest(space, op);
+    else
+        space->slot[node->output] = sbp_space_decider(space, op);
 }
 
 /* Adds an operator's input edge; equal edges of repeats are one, which op_groups.c counts. */

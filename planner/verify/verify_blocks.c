@@ -221,6 +221,14 @@ static enum sbp_status check_transition(const struct sbp_flow *f, const struct s
     return SBP_OK;
 }
 
+/* Whether a transfer brings an activation back to where it rests, out of what regather kept. */
+static bool rests_again(const struct sbp_flow *f, const struct sbp_instr *instr)
+{
+    const struct sbp_dist rest = sbp_verify_held(&f->c->strategy->rest[instr->tensor]);
+    return f->program->parallel.regather && instr->section == SBP_SECTION_RECOMPUTE &&
+           sbp_verify_same(f->c, &instr->box.to, &rest);
+}
+
 /* Notes the root of a transfer. The producer's transfers lead to where an activation rests, a
  * reader's lead away from there; with gradients it is the other way round. A chain of transfers
  * begins anew where its block was made for another tensor (a sum passes its gradient on). */
@@ -229,7 +237,7 @@ static void note_root(struct sbp_flow *f, const struct sbp_instr *instr)
     const int in = instr->buffer[SBP_AT_IN], out = instr->buffer[SBP_AT_OUT];
     const bool by_producer = f->graph->tensor[instr->tensor].producer == instr->op;
     if (instr->cause == SBP_CAUSE_ACTIVATION) {
-        f->root[out] = by_producer ? out : f->root[in];
+        f->root[out] = by_producer || rests_again(f, instr) ? out : f->root[in];
     } else {
         const int root = f->of[in] == instr->tensor ? f->root[in] : in;
         f->root[out] = by_producer ? root : out;

@@ -16,6 +16,21 @@ static const struct sbp_op_node *node_of(const struct every *every, int op)
     return &every->cut->graph.op[op];
 }
 
+/* Whether an operator that follows chooses where its output rests: several linears read it. */
+static bool rests_apart(const struct sbp_graph *graph, int op)
+{
+    int linears = 0;
+    for (int reader = 0; reader < graph->op_count; reader++)
+        linears += graph->op[reader].kind == SBP_OP_LINEAR && graph->op[op].output >= 0 &&
+                   graph->op[reader].input[0] == graph->op[op].output;
+    return linears > 1;
+}
+
+static bool chooses(const struct sbp_graph *graph, int op)
+{
+    return graph->op[op].site == op && (!graph->op[op].entry->follows || rests_apart(graph, op));
+}
+
 /* --- what an axis may do --- */
 
 /* Notes a split of a tensor; false: nothing may split that dimension, or not into so many parts. */
@@ -40,6 +55,8 @@ static bool note_op(const struct every *every, int op, int axis, struct every_ch
     const struct sbp_op_node *const node = node_of(every, op);
     const struct sbp_role *const role = &node->entry->role[choice.role];
     bool legal = true;
+    if (node->entry->follows)
+        return note(every, node->output, axis, choice.rest, split);
     for (int i = 0; i < node->input_count; i++)
         legal = legal && note(every, node->input[i], axis, role->input[i], split);
     for (int w = 0; w < node->weight_count; w++) {
@@ -109,6 +126,13 @@ static void add_variable(struct every *every, int op, int axis)
         return;
     }
     const struct sbp_op_node *const node = node_of(every, op);
+    for (int dim = 0; dim < SBP_DIM_INNER && node->entry->follows; dim++)
+        add_choice(every, variable, 0, SBP_STATE_S((uint8_t)dim));
+    if (node->entry->follows) {
+        add_choice(every, variable, 0, SBP_STATE_B);
+        add_choice(every, variable, 0, SBP_STATE_M);
+        return;
+    }
     for (int role = 0; role < node->entry->role_count; role++)
         if (node->output < 0)
             add_choice(every, variable, role, SBP_STATE_B);
@@ -147,7 +171,7 @@ void every_open(const struct sbp_cut *cut, enum sbp_objective objective, bool le
             kind == SBP_OP_LATENT_ATTENTION)
             every->is_ordered = false;
         for (int axis = 0; axis < axes; axis++)
-            if (graph->op[op].site == op && !graph->op[op].entry->follows)
+            if (chooses(graph, op))
                 add_variable(every, op, axis);
     }
     memset(every->at, 0, (size_t)every->variable_count * sizeof *every->at);
@@ -168,7 +192,7 @@ bool every_read(struct every *every, const struct sbp_strategy *strategy)
             variable->op < 0 ? every->cut->graph.input : node_of(every, variable->op)->output;
         int found = -1;
         for (int c = 0; c < variable->count && found < 0; c++)
-            if ((variable->op < 0 ||
+            if ((variable->op < 0 || node_of(every, variable->op)->entry->follows ||
                  variable->choice[c].role == strategy->op[variable->op].role[variable->axis]) &&
                 (tensor < 0 || sbp_state_equal(variable->choice[c].rest,
                                                strategy->rest[tensor].axis[variable->axis])))
@@ -180,7 +204,8 @@ bool every_read(struct every *every, const struct sbp_strategy *strategy)
     return true;
 }
 
-/* Operators that follow run where their inputs rest, and leave their outputs so. */
+/* Operators that follow run where their inputs rest, and leave their outputs so, but for those that
+ * choose a rest. */
 static bool follow(struct every *every)
 {
     const struct sbp_graph *const graph = &every->cut->graph;
@@ -190,7 +215,7 @@ static bool follow(struct every *every)
             const int role = sbp_strategy_role(graph, &every->strategy, op, axis);
             if (role < 0)
                 return false;
-            if (graph->op[op].output >= 0)
+            if (graph->op[op].output >= 0 && !rests_apart(graph, graph->op[op].site))
                 every->strategy.rest[graph->op[op].output].axis[axis] =
                     graph->op[op].entry->role[role].output;
         }
@@ -344,17 +369,19 @@ int every_fixes(const struct every *every, struct sbp_fix *fix)
             struct sbp_fix *const own = &fix[count++];
             *own = (struct sbp_fix){.layer = "", .zero = SBP_ANY};
             snprintf(own->layer, sizeof own->layer, "%s", node_of(every, variable->op)->name);
+            const bool follows = node_of(every, variable->op)->entry->follows;
             own->rests = node_of(every, variable->op)->output >= 0;
             for (int level = 0; level < SBP_MAX_LEVELS; level++) {
                 for (int role = 0; role < SBP_MAX_ROLES; role++)
-                    own->factor[role][level] = 1;
+                    own->factor[role][level] = follows ? SBP_ANY : 1;
                 for (int state = 0; state < SBP_REST_STATES; state++)
                     own->rest[state][level] = 1;
             }
         }
         const struct every_choice choice = variable->choice[every->at[v]];
         const struct sbp_axis *const axis = &every->cut->mesh.axis[variable->axis];
-        fix[count - 1].factor[choice.role][axis->level] *= axis->size;
+        if (!node_of(every, variable->op)->entry->follows)
+            fix[count - 1].factor[choice.role][axis->level] *= axis->size;
         fix[count - 1].rest[rest_index(choice.rest)][axis->level] *= axis->size;
     }
     return count;
@@ -395,9 +422,11 @@ struct cJSON *every_json(const struct every *every)
             names[role] = graph->op[op].entry->role[role].name;
         struct cJSON *const layer = cJSON_CreateObject();
         cJSON_AddStringToObject(layer, "name", fix[i].layer);
-        cJSON_AddItemToObject(layer, "roles",
-                              factors_json(names, fix[i].factor, graph->op[op].entry->role_count,
-                                           every->cut->stage.level_count));
+        if (!graph->op[op].entry->follows)
+            cJSON_AddItemToObject(layer, "roles",
+                                  factors_json(names, fix[i].factor,
+                                               graph->op[op].entry->role_count,
+                                               every->cut->stage.level_count));
         if (fix[i].rests)
             cJSON_AddItemToObject(
                 layer, "rest",

@@ -47,17 +47,18 @@ static int rank_of(struct sbp_state state)
 }
 
 /* A repeat has as many axes of each family in each role, and in each split of its output's rest, as
- * its site; a follower has no choice to repeat. */
+ * its site; a follower repeats its rest, where that is a choice. */
 static bool keeps_site(const struct walk *walk, int op)
 {
     const struct sbp_op_node *node = &walk->graph->op[op];
-    if (node->site == op || entry_of(walk, op)->follows)
+    const bool follows = entry_of(walk, op)->follows;
+    if (node->site == op || (follows && !walk->whole_rest[op]))
         return true;
     int balance[SBP_MAX_AXES][SBP_MAX_ROLES + RANKS] = {{0}};
     for (int axis = 0; axis < walk->mesh->axis_count; axis++) {
         int *const at = balance[walk->mesh->axis[axis].family];
-        at[role_on(walk, op, axis)]++;
-        at[role_on(walk, node->site, axis)]--;
+        at[role_on(walk, op, axis)] += !follows;
+        at[role_on(walk, node->site, axis)] -= !follows;
         const int site_output = walk->graph->op[node->site].output;
         at[SBP_MAX_ROLES + rank_of(walk->strategy.rest[node->output].axis[axis])]++;
         at[SBP_MAX_ROLES + rank_of(walk->strategy.rest[site_output].axis[axis])]--;
@@ -148,8 +149,9 @@ static enum sbp_status walk_output(struct walk *walk, int op, int axis, struct s
     if (tensor < 0)
         return walk_op(walk, op, axis + 1);
     const bool chooses =
-        !entry_of(walk, op)->follows &&
-        (may_leave(walk, op, SBP_PARTIAL) || walk->partial_rest[op] || walk->whole_rest[op]);
+        entry_of(walk, op)->follows
+            ? walk->whole_rest[op]
+            : may_leave(walk, op, SBP_PARTIAL) || walk->partial_rest[op] || walk->whole_rest[op];
     const bool whole = chooses && (may_leave(walk, op, SBP_BROADCAST) || walk->whole_rest[op] ||
                                    walk->rest_resort[walk->graph->op[op].site]);
     if (state.kind == SBP_SPLIT || !chooses)

@@ -473,12 +473,17 @@ static bool holds(const struct walk *walk, int op, bool any,
     return result;
 }
 
+/* Of operators that follow those whose output several linears read: it may rest elsewhere. */
 static bool is_gathered_once(const struct walk *walk, int op)
 {
     const struct sbp_op_node *node = &walk->graph->op[op];
-    if (node->entry->follows || node->output < 0)
+    int linears = 0;
+    if (node->output < 0)
         return false;
-    return reads_of(walk, node->output).whole >= 2;
+    for (int reader = 0; reader < walk->graph->op_count; reader++)
+        linears += walk->graph->op[reader].kind == SBP_OP_LINEAR &&
+                   walk->graph->op[reader].input[0] == node->output;
+    return node->entry->follows ? linears >= 2 : reads_of(walk, node->output).whole >= 2;
 }
 
 /* Wherever an operator has the role and whoever follows can run; what nobody reads stays no sum. */
@@ -486,10 +491,10 @@ static void find_wide_rests(struct walk *walk)
 {
     for (int op = 0; op < walk->graph->op_count; op++) {
         const struct sbp_op_node *node = &walk->graph->op[op];
+        walk->whole_rest[op] = !node->entry->follows || holds(walk, op, true, is_gathered_once);
         if (node->entry->follows)
             continue;
         walk->sums[op] = !node->transposed_weight;
-        walk->whole_rest[op] = true;
         walk->partial_rest[op] = node->output >= 0 && reads_of(walk, node->output).count > 0;
     }
 }

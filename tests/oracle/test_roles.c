@@ -90,6 +90,11 @@ static const char *const shared =
     LINEAR("q", "n", 16, 16) ", {\"op\": \"relu\", \"name\": \"r\"}, "
     LINEAR("k", "n", 16, 16) ", {\"op\": \"relu\", \"name\": \"t\"}, "
     "{\"op\": \"add\", \"name\": \"s\", \"inputs\": [\"r\", \"t\"]}]}";
+static const char *const shared_tokens =
+    HEAD("\"features\": 8, \"sequence\": 4, ") LINEAR("u", "input", 8, 8) ", "
+    "{\"op\": \"rmsnorm\", \"name\": \"n\"}, "
+    LINEAR("q", "n", 16, 16) ", " LINEAR("k", "n", 16, 16) ", "
+    "{\"op\": \"add\", \"name\": \"s\", \"inputs\": [\"q\", \"k\"]}]}";
 static const char *const pooled =
     "{\"name\": \"m\", \"global_batch\": 2, \"input\": {\"height\": 4, \"width\": 4, "
     "\"channels\": 4, \"split\": true}, \"layers\": [{\"op\": \"conv2d\", \"name\": \"c\", "
@@ -324,6 +329,50 @@ static void test_rests(void **state)
     }
 }
 
+/* Whether a norm's output rests whole where its input is split, so that it waits split for its
+ * readers' weight gradients and is gathered once more. */
+static bool waits_split(const struct sbp_plan *plan)
+{
+    const struct sbp_graph *graph = &plan->cut.graph;
+    bool waits = false;
+    for (int op = 0; op < graph->op_count; op++)
+        for (int axis = 0; axis < plan->cut.mesh.axis_count; axis++)
+            waits |= graph->op[op].kind == SBP_OP_RMSNORM &&
+                     plan->strategy.rest[graph->op[op].input[0]].axis[axis].kind == SBP_SPLIT &&
+                     plan->strategy.rest[graph->op[op].output].axis[axis].kind == SBP_BROADCAST;
+    return waits;
+}
+
+/* What several linears by column read is gathered once, there and for their weight gradients:
+ * optimal among all, and some of the best plans do it. */
+static void test_gathered_again(void **state)
+{
+    struct tally tally = {0};
+    int waiting = 0;
+    (void)state;
+    const struct sbp_fix columns[] = {fix_of("q", role(SBP_OP_LINEAR, "column"), 2),
+                                      fix_of("k", role(SBP_OP_LINEAR, "column"), 2)};
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        struct sbp_plan plan;
+        struct sbp_request request = request_of(seed);
+        struct sbp_diag diag = {0};
+        request.fix = columns;
+        request.fix_count = 2;
+        begin_plan(parsed(shared_tokens), random_cluster(seed, 2, 1), &plan);
+        struct sbp_parallel parallel = plan.cut.parallel;
+        parallel.regather = true;
+        if (sbp_plan_cut(&plan, &parallel, &diag) != SBP_OK)
+            fail_msg("%s", diag.text);
+        compare("regather", seed, &plan, &request, labelled_search, MOST_STRATEGIES, &tally);
+        waiting += waits_split(&plan);
+        sbp_plan_free(&plan);
+    }
+    report("regather", &tally);
+    print_message("%d of the plans wait split\n", waiting);
+    assert_int_equal(tally.optimal, tally.run);
+    assert_true(waiting > 0);
+}
+
 /* One stage: optimal whatever the micro-batches and the ZeRO level. Several stages, and gradients
  * that hide: a plan, a bound that holds, and no claim that fails. */
 static void test_cuts(void **state)
@@ -352,9 +401,8 @@ static void test_cuts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_operators),
-        cmocka_unit_test(test_spare_roles),
-        cmocka_unit_test(test_rests),
+        cmocka_unit_test(test_operators), cmocka_unit_test(test_spare_roles),
+        cmocka_unit_test(test_rests),     cmocka_unit_test(test_gathered_again),
         cmocka_unit_test(test_cuts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@ static void test_right_plans_pass(void **state)
     (void)state;
     for (int setting = 0; setting < setting_count(); setting++) {
         int here = 0;
-        for (uint64_t seed = SEED; seed < SEED + 60 && here < 6; seed++) {
+        for (uint64_t seed = SEED; seed < SEED + 240 && here < 6; seed++) {
             struct bench b;
             struct sbp_diag diag;
             if (!bench_open(&b, setting, seed))

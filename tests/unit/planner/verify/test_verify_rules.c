@@ -52,9 +52,9 @@ static void test_every_instruction_is_needed(void **state)
     for (int setting = 0; setting < setting_count(); setting++) {
         struct bench b;
         uint64_t seed = SEED;
-        while (seed < SEED + 60 && !bench_open(&b, setting, seed))
+        while (seed < SEED + 240 && !bench_open(&b, setting, seed))
             seed++;
-        if (seed == SEED + 60)
+        if (seed == SEED + 240)
             fail_msg("setting %d has no plan from seed %llu on", setting, (unsigned long long)SEED);
         for (int i = 0; i < b.step.program_count; i++)
             dropped += drop_each(&b, &b.step.program[i]);

@@ -1,0 +1,29 @@
+/* What `regather` keeps of tensors that rest whole: several operators read them, so that they are
+ * gathered once for all, and until their weight gradients only what was produced is kept, as
+ * Megatron-LM's sequence parallelism keeps a norm's output for the products behind it
+ * (Korthikanti et al., 2022, section 4.2.2).
+ */
+#ifndef SBP_COSTMODEL_PROGRAM_REGATHER_H
+#define SBP_COSTMODEL_PROGRAM_REGATHER_H
+
+#include "costmodel/layout/distribution.h"
+#include "costmodel/model/graph.h"
+
+/* Finds what may be gathered once more, of tensors that are produced and read in first_op ..
+ * end_op - 1: at least two backward passes read it, all of them for gradients of weights alone, and
+ * it is not recomputed (segment: (op_count), -1 where an operator is in none). gatherer:
+ * (tensor_count), of each the last of these readers, whose backward pass comes first, else -1. */
+void sbp_regather_find(const struct sbp_graph *graph, int first_op, int end_op, const int *segment,
+                       int *gatherer);
+
+/* Whether the output of an operator that runs where its input rests may pay to rest elsewhere:
+ * several linears read it, for which it is gathered once. */
+bool sbp_regather_rests_apart(const struct sbp_graph *graph, int op);
+
+/* How a tensor waits that was produced in a distribution without partial sums and rests in
+ * another: split where it was produced so and rests whole. Writes that to *kept and returns true;
+ * false: as it rests. */
+bool sbp_regather_kept(const struct sbp_mesh *mesh, const struct sbp_dist *produced,
+                       const struct sbp_dist *rest, struct sbp_dist *kept);
+
+#endif

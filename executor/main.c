@@ -333,29 +333,33 @@ static enum sbp_status bench_plans(struct options *options, struct sbp_diag *dia
 /* ---- the end before time ------------------------------------------------------------------- */
 
 /* What there is by then: rows are printed, an object of the finished steps is not. */
-static void print_stopped(const char *why)
+static void print_stopped(int steps, const char *why)
 {
     struct sbp_diag diag = {0};
     const struct sbp_run_report *report = atomic_load(&under_way);
-    if (report != NULL && print_json(report, progress.done, why, &diag) != SBP_OK)
+    if (report != NULL && print_json(report, steps, why, &diag) != SBP_OK)
         (void)fprintf(stderr, PROGRAM ": %s\n", diag.text);
     if (report != NULL)
         (void)fflush(stdout); /* a failure changes nothing: the status is none of 0 already */
 }
 
-/* Called by the watch: see struct sbp_alarm. */
+/* Called by the watch: see struct sbp_alarm. Steps go on meanwhile, so that what is printed and
+ * what is said of it are told by one count. */
 static void end_run(int number, const char *fault)
 {
-    if (fault == NULL && (progress.total == 0 || progress.done < progress.total))
-        print_stopped(number == SBP_SIGNAL_ASKS ? "interrupted" : sbp_signals_name(number));
+    struct sbp_done by_then = {progress.done, progress.total, progress.reported};
+    if (fault == NULL && (by_then.total == 0 || by_then.done < by_then.total))
+        print_stopped(by_then.done,
+                      number == SBP_SIGNAL_ASKS ? "interrupted" : sbp_signals_name(number));
     if (fault != NULL) {
-        print_stopped(fault[0] == '\0' ? "a rank is lost" : fault);
+        print_stopped(by_then.done, fault[0] == '\0' ? "a rank is lost" : fault);
         if (fault[0] != '\0')
             (void)sbp_text_print_line(stderr, PROGRAM SBP_LOST_MARK "%s\n", fault);
         _exit(sbp_status_exit_code(SBP_NO));
     }
-    if (sbp_signals_answer(number, PROGRAM, &progress, "steps are finished"))
+    if (sbp_signals_answer(number, PROGRAM, &by_then, "steps are finished"))
         _exit(sbp_status_exit_code(sbp_signals_status(number)));
+    progress.reported = by_then.reported;
 }
 
 /* While a run is watched, the watch answers, within a look. A launcher may send its signal twice in

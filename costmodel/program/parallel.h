@@ -77,9 +77,9 @@ struct sbp_parallel {
     enum sbp_owner owner;
     bool gather_blocks; /* weights of a block come together and leave together, and its gradients
                            under ZeRO 3 (FSDP's units); default false: by operator */
-    bool regather;      /* inputs that were boxed are kept as they rested, and boxed again for the
-                           weights' gradients (Korthikanti et al., 2022, section 4.2.2); default
-                           false */
+    bool regather;      /* inputs that were boxed are kept as they rested (what rests whole, as it
+                           was produced), and boxed again for the weights' gradients (Korthikanti
+                           et al., 2022, section 4.2.2); default false */
     bool keep_sent;     /* a stage holds what it sent until the micro-batch comes back, as autograd
                            does unless it is told otherwise (DeepSpeed); default false */
 };

@@ -61,7 +61,9 @@ static enum sbp_status keep_split(struct sbp_compiler *c, int op, const struct s
     struct sbp_dist kept;
     if (c->section != SBP_SECTION_FORWARD || !waits_split(c, tensor, &kept))
         return SBP_OK;
-    const bool is_left_so = sbp_dist_equal(c->mesh, produced, &kept);
+    const struct sbp_dist left = sbp_dist_held(c->mesh, produced);
+    const struct sbp_dist waits = sbp_dist_held(c->mesh, &kept);
+    const bool is_left_so = sbp_dist_equal(c->mesh, &left, &waits);
     c->kept[tensor] = is_left_so ? c->output[op] : c->value[tensor];
     return is_left_so ? SBP_OK
                       : sbp_emit_boxing(c, op, tensor, &c->strategy->rest[tensor], &kept,

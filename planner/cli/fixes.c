@@ -486,6 +486,35 @@ static enum sbp_status take_fix(const struct sbp_json *layer, struct fixes *fixe
     return SBP_OK;
 }
 
+static const struct sbp_fix *rest_of_site(const struct fixes *fixes, int op)
+{
+    const struct sbp_graph *graph = &fixes->plan->cut.graph;
+    const char *name = graph->op[graph->op[op].site].name;
+    for (int i = 0; i < fixes->count; i++)
+        if (fixes->fix[i].rests && strcmp(fixes->fix[i].layer, name) == 0)
+            return &fixes->fix[i];
+    return NULL;
+}
+
+/* Checks the rest of a follower that has none of its own: a repeat's is that of the first, others
+ * rest where their input does. */
+static enum sbp_status check_follower_rest(const struct sbp_json *layer, const struct fixes *fixes,
+                                           int op)
+{
+    const struct sbp_graph *graph = &fixes->plan->cut.graph;
+    int from = op;
+    while (from >= 0 && graph->op[from].entry->follows &&
+           !sbp_regather_rests_apart(graph, graph->op[from].site))
+        from = graph->tensor[graph->op[from].input[0]].producer;
+    const struct sbp_fix *given = from < 0 ? NULL : rest_of_site(fixes, from);
+    struct sbp_fix own = {.layer = ""};
+    SBP_TRY(read_rest(layer, fixes->plan, &own));
+    if (!own.rests || given == NULL || memcmp(own.rest, given->rest, sizeof own.rest) == 0)
+        return SBP_OK;
+    return sbp_json_refuse(layer, "%s rests as %s does and is given another rest",
+                           graph->op[op].name, given->layer);
+}
+
 /* Reads a follower, a layer that runs as its input is split: the ZeRO level is its own, for each
  * repeat, and where several linears read its output, where that rests. */
 static enum sbp_status read_follower(const struct sbp_json *layer, struct fixes *fixes, int op)
@@ -499,6 +528,8 @@ static enum sbp_status read_follower(const struct sbp_json *layer, struct fixes 
     fix->zero = (int)zero;
     if (graph->op[op].site == op && sbp_regather_rests_apart(graph, op))
         SBP_TRY(read_rest(layer, fixes->plan, fix));
+    else
+        SBP_TRY(check_follower_rest(layer, fixes, op));
     return take_fix(layer, fixes, op);
 }
 

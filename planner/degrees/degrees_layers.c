@@ -4,7 +4,6 @@
  */
 #include <stdio.h>
 
-#include "costmodel/program/regather.h"
 #include "planner/degrees/degrees_priv.h"
 
 /* What a linear is to tensor parallelism. */
@@ -310,20 +309,21 @@ static bool is_gathered_once(const struct builder *b, int op)
     for (int reader = op + 1; reader < graph->op_count; reader++)
         columns +=
             b->part[reader] == PART_COLUMN && graph->op[reader].input[0] == graph->op[op].output;
-    return b->made->degrees.sequence_parallel && columns > 1 && sbp_regather_rests_apart(graph, op);
+    return b->made->degrees.sequence_parallel && columns > 1;
 }
 
 /* Batch and context stay as they split the tokens, what the tensor axes split is gathered. */
 static void fix_gathered(const struct builder *b, int op, struct sbp_fix *fix)
 {
+    const int tokens = splits_sequence(b, op) ? SBP_DIM_SEQUENCE : WHOLE;
     begin_fix(b, op, fix);
     for (int role = 0; role < SBP_MAX_ROLES; role++)
         for (int level = 0; level < SBP_MAX_LEVELS; level++)
             fix->factor[role][level] = SBP_ANY;
     for (int level = 0; level < b->cut->stage.level_count; level++) {
         fix->rest[SBP_DIM_BATCH][level] = b->mesh->data.at[level];
-        fix->rest[SBP_DIM_SEQUENCE][level] = b->mesh->context.at[level];
-        fix->rest[WHOLE][level] = b->mesh->tensor.at[level];
+        fix->rest[tokens][level] *= b->mesh->context.at[level];
+        fix->rest[WHOLE][level] *= b->mesh->tensor.at[level];
     }
 }
 

@@ -131,8 +131,8 @@ static void label_greedily(struct labeller *l)
         const int variable = space->op_variable[op];
         if (space->graph->op[op].site != op)
             continue;
-        for (int i = space->input_edge_count - 1; variable >= 0 && i >= 0; i--)
-            if (space->input_edge[i].op == op && space->input_edge[i].input == 0 &&
+        for (int i = space->input_edge_count - 1; i >= 0; i--)
+            if (variable >= 0 && space->input_edge[i].op == op && space->input_edge[i].input == 0 &&
                 space->input_edge[i].from != variable && space->variable[variable].op == op)
                 label_op(l, variable, &space->input_edge[i]);
         for (int i = 0; i < space->output_edge_count; i++)

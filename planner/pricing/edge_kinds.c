@@ -218,7 +218,7 @@ struct sbp_edge_kind sbp_edge_kind(const struct sbp_edge_ends *ends, const uint8
     } else if (ends->is_whole) {
         kind.from_splits = (int8_t)a.splits;
         kind.to_splits = (int8_t)b.splits;
-        kind.leaves_sums = ends->again > 0 && a.partial > 0;
+        kind.leaves_sums = a.partial > 0;
         if (a.mirrored + b.mirrored > 0)
             note_mirrored(&a, &b, &kind);
         else

@@ -46,8 +46,8 @@ struct sbp_edge_kind {
     int8_t lost;                    /* splits that can neither stay nor become P */
     uint8_t tags;                   /* bit t: there is a way where the rest has tag t */
     bool changes;                   /* paper: the split of the features changes */
-    bool leaves_sums; /* some axes begin as P, where that decides about gathering again */
-    bool parts;       /* P -> B may be two steps: through a split that another axis gives up */
+    bool leaves_sums;               /* some axes begin as P: what rests whole waits whole */
+    bool parts; /* P -> B may be two steps: through a split that another axis gives up */
 };
 /* counts: of the family, by role (sbp_tuple_count). */
 struct sbp_edge_kind sbp_edge_kind(const struct sbp_edge_ends *ends, const uint8_t *from_count,

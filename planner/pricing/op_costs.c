@@ -165,7 +165,9 @@ static void add_boxing(const struct sheet *sheet, const struct played *played, d
         const int gather = shape_of(played, input->broadcast);
         const int sum = shape_of(played, input->broadcast & ~input->mirrored);
         const double n = sheet->input_elements[i] / parts_of(played, input->split) * bytes;
-        row[SBP_COLUMN_BOX_IN + i] = collective_s(sheet, SBP_ALL_GATHER, gather, n);
+        /* What becomes a partial sum is still split while the others are gathered. */
+        row[SBP_COLUMN_BOX_IN + i] =
+            collective_s(sheet, SBP_ALL_GATHER, gather, n / parts_of(played, input->partial));
         row[SBP_COLUMN_BACK_BOX] += collective_s(sheet, SBP_REDUCE_SCATTER, sum, n);
     }
     if (!sheet->group->boxed_output)

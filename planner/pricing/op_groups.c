@@ -182,8 +182,8 @@ static void count(const struct maker *m, int op, struct sbp_op_group *group)
     }
 }
 
-/* Times on the path that an operator's backward pass takes communication of activations. */
-static double links_back(const struct sbp_space *space, int op)
+/* How often boxing of activations in an operator's backward pass counts on the path. */
+static double boxing_back(const struct sbp_space *space, int op)
 {
     return sbp_pricing_shown(space, SBP_CAUSE_ACTIVATION, space->graph->op[op].kind) *
                space->weights->backward[op] +
@@ -222,7 +222,7 @@ static void count_output(const struct maker *m, int op, double forward, double b
             continue;
         edge->there += forward + backward * recomputed->boxed_output[op];
         edge->back += backward;
-        edge->again += gatherer < 0 ? 0 : links_back(space, gatherer);
+        edge->again += gatherer < 0 ? 0 : boxing_back(space, gatherer);
     }
 }
 
@@ -232,7 +232,7 @@ static void count_ways(const struct maker *m, int op)
     const struct sbp_op_node *node = &space->graph->op[op];
     const double shown = sbp_pricing_shown(space, SBP_CAUSE_ACTIVATION, node->kind);
     const double forward = shown * space->weights->forward[op] + space->weights->forward_links[op];
-    const double backward = links_back(space, op);
+    const double backward = boxing_back(space, op);
     if (!node->entry->follows)
         count_inputs(m, op, forward, backward);
     if (node->output >= 0 && space->slot[node->output] >= 0)

@@ -73,22 +73,14 @@ static void rebox_inputs(const struct sbp_space *space, struct sbp_recomputed *r
                 recomputed->boxed_late[op] |= (uint8_t)(1u << i);
 }
 
-static enum sbp_status find_gatherers(const struct sbp_space *space, const int *segment,
-                                      struct sbp_arena *arena, struct sbp_recomputed *recomputed)
+/* Finds who gathers the outputs of a piece again; gatherer (tensor_count) is scratch. */
+static void find_gatherers(const struct sbp_space *space, int first, int end, const int *segment,
+                           int *gatherer, struct sbp_recomputed *recomputed)
 {
     const struct sbp_graph *graph = space->graph;
-    const struct sbp_path_weights *weights = space->weights;
-    int *const gatherer = SBP_TAKE(arena, int, graph->tensor_count);
-    if (gatherer == NULL)
-        return SBP_E_MEMORY;
-    for (int piece = 0; piece < weights->pieces; piece++) {
-        sbp_regather_find(graph, weights->first[piece], weights->first[piece + 1], segment,
-                          gatherer);
-        for (int op = weights->first[piece]; op < weights->first[piece + 1]; op++)
-            recomputed->gatherer[op] =
-                graph->op[op].output < 0 ? -1 : gatherer[graph->op[op].output];
-    }
-    return SBP_OK;
+    sbp_regather_find(graph, first, end, segment, gatherer);
+    for (int op = first; op < end; op++)
+        recomputed->gatherer[op] = graph->op[op].output < 0 ? -1 : gatherer[graph->op[op].output];
 }
 
 static void recompute_attention(const struct sbp_space *space, struct sbp_recomputed *recomputed)
@@ -126,8 +118,9 @@ enum sbp_status sbp_pricing_find_recomputed(const struct sbp_space *space, struc
     const struct sbp_path_weights *weights = space->weights;
     int *segment = SBP_NEW(arena, int, graph->op_count);
     bool *asked = SBP_NEW(arena, bool, graph->tensor_count);
+    int *gatherer = SBP_TAKE(arena, int, graph->tensor_count + 1);
     *recomputed = (struct sbp_recomputed){0};
-    if (!allocate(space, arena, recomputed) || segment == NULL || asked == NULL)
+    if (!allocate(space, arena, recomputed) || segment == NULL || asked == NULL || gatherer == NULL)
         return SBP_E_MEMORY;
     if (space->parallel->regather)
         rebox_inputs(space, recomputed);
@@ -135,10 +128,15 @@ enum sbp_status sbp_pricing_find_recomputed(const struct sbp_space *space, struc
         recompute_attention(space, recomputed);
     for (int op = 0; op < graph->op_count; op++)
         segment[op] = -1;
-    for (int piece = 0; sbp_pricing_recomputes(space) && piece < weights->pieces; piece++) {
+    for (int piece = 0; piece < weights->pieces; piece++) {
         const int first = weights->first[piece], end = weights->first[piece + 1];
-        SBP_TRY(sbp_stages_segments(graph, first, end, space->parallel->recompute_every, segment));
-        recompute_segments(space, first, end, segment, asked, recomputed);
+        if (sbp_pricing_recomputes(space)) {
+            SBP_TRY(
+                sbp_stages_segments(graph, first, end, space->parallel->recompute_every, segment));
+            recompute_segments(space, first, end, segment, asked, recomputed);
+        }
+        if (space->parallel->regather)
+            find_gatherers(space, first, end, segment, gatherer, recomputed);
     }
-    return space->parallel->regather ? find_gatherers(space, segment, arena, recomputed) : SBP_OK;
+    return SBP_OK;
 }

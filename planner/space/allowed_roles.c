@@ -165,8 +165,11 @@ static bool is_left_in(const struct sbp_space *space, int slot, enum sbp_kind ki
     for (int k = outputs->first[slot]; k >= 0; k = outputs->next[k]) {
         const struct sbp_output_edge *edge = &space->output_edge[k];
         const struct sbp_space_variable *v = &space->variable[edge->op_variable];
+        /* A follower is decided by a rest, whose domain may be made later. */
+        const unsigned allowed =
+            v->op < 0 ? sbp_space_allowed_rests(space, edge->op_variable) : v->allowed;
         for (int r = 0; r < v->role_count; r++)
-            if (v->allowed >> r & 1 && sbp_space_output_state(space, edge->op, r).kind == kind)
+            if (allowed >> r & 1 && sbp_space_output_state(space, edge->op, r).kind == kind)
                 return true;
     }
     return false;

@@ -79,7 +79,7 @@ struct sbp_input_edge {
 struct sbp_output_edge {
     int op_variable, rest_variable, op;
     double there, back; /* as above */
-    double again;       /* times that what is gathered between is gathered once more (regather) */
+    double again;       /* times on the path that a rest is gathered once more (regather) */
 };
 
 /* How far any one variable may split a dimension class. */

@@ -221,12 +221,23 @@ static enum sbp_status check_transition(const struct sbp_flow *f, const struct s
     return SBP_OK;
 }
 
-/* Whether a transfer brings an activation back to where it rests, out of what regather kept. */
+/* Whether a transfer brings an activation back to where it rests, out of what regather kept: on
+ * each axis as it rests, or split as its operator left it. */
 static bool rests_again(const struct sbp_flow *f, const struct sbp_instr *instr)
 {
+    const int producer = f->graph->tensor[instr->tensor].producer;
     const struct sbp_dist rest = sbp_verify_held(&f->c->strategy->rest[instr->tensor]);
-    return f->program->parallel.regather && instr->section == SBP_SECTION_RECOMPUTE &&
-           sbp_verify_same(f->c, &instr->box.to, &rest);
+    if (!f->program->parallel.regather || instr->section != SBP_SECTION_RECOMPUTE || producer < 0 ||
+        !sbp_verify_same(f->c, &instr->box.to, &rest))
+        return false;
+    const struct sbp_dist made = sbp_verify_output(f->c, producer);
+    const struct sbp_dist *kept = &f->program->buffer[f->root[instr->buffer[SBP_AT_IN]]].dist;
+    bool waits = true;
+    for (int axis = 0; axis < f->c->mesh->axis_count; axis++)
+        waits &=
+            same_state(kept->axis[axis], rest.axis[axis]) ||
+            (made.axis[axis].kind == SBP_SPLIT && same_state(kept->axis[axis], made.axis[axis]));
+    return waits;
 }
 
 /* Notes the root of a transfer. The producer's transfers lead to where an activation rests, a

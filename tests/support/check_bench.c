@@ -71,6 +71,15 @@
     "{\"op\": \"linear\", \"name\": \"a\", \"in\": 48, \"out\": 48},"                              \
     "{\"op\": \"linear\", \"name\": \"b\", \"in\": 48, \"out\": 48},"                              \
     "{\"op\": \"add\", \"inputs\": [\"a\", \"b\"]}]}"
+/* Two linears read a norm. */
+#define NORMED                                                                                     \
+    "{\"name\": \"normed\", \"global_batch\": 48, \"sequence\": 24, \"features\": 48, "            \
+    "\"layers\": ["                                                                                \
+    "{\"op\": \"linear\", \"name\": \"u\", \"out\": 48}, {\"op\": \"rmsnorm\", \"name\": \"n\"},"  \
+    "{\"op\": \"linear\", \"name\": \"q\", \"inputs\": [\"n\"], \"out\": 96},"                     \
+    "{\"op\": \"linear\", \"name\": \"k\", \"inputs\": [\"n\"], \"out\": 96},"                     \
+    "{\"op\": \"add\", \"inputs\": [\"q\", \"k\"]}, {\"op\": \"linear\", \"out\": 48}, {\"op\": "  \
+    "\"cross_entropy\"}]}"
 
 static const struct setting SETTINGS[] = {
     {SBP_BOXING_FULL, GPT(2), RATED(UNFUSED), "{\"recompute\": \"selective\"}"},
@@ -110,6 +119,9 @@ static const struct setting SETTINGS[] = {
     {SBP_BOXING_FULL, GRID, TWO, "{}"},
     {SBP_BOXING_FULL, GRID, FLAT, "{\"recompute\": \"full\"}"},
     {SBP_BOXING_FULL, IMAGES, TWO, "{\"micro_batch\": 12, \"recompute\": \"full\"}"},
+    {SBP_BOXING_FULL, LLAMA, TWO, "{\"regather\": true}"},
+    {SBP_BOXING_FULL, LLAMA, SIX, "{\"regather\": true, \"recompute\": \"full\"}"},
+    {SBP_BOXING_FULL, NORMED, TWO, "{\"regather\": true, \"micro_batch\": 12}"},
     {SBP_BOXING_PATH, GPT(2), TWO, "{}"},
     {SBP_BOXING_PATH, GPT(4), TWO, "{\"pipeline\": 2, \"micro_batch\": 12}"},
     {SBP_BOXING_PATH, LLAMA, SIX, "{}"},

@@ -57,6 +57,21 @@ static void make(const struct sbp_plan *plan, const struct sbp_solve_request *re
     "\"odd\", \"in\": 25, \"out\": 35}, {\"op\": \"linear\", \"out\": 72}, {\"op\": \"linear\", "  \
     "\"out\": 144}]}"
 
+/* Two linears alike, of which one is gathered again for its readers under regather: backward, gelu
+ * reads what it was given and tanh what it gave. */
+#define TWINS                                                                                      \
+    "{\"name\": \"t\", \"global_batch\": 144, \"features\": 144, \"layers\": [{\"op\": "           \
+    "\"linear\", \"name\": \"a\", \"out\": 144}, {\"op\": \"linear\", \"name\": \"q\", "           \
+    "\"inputs\": [\"a\"], \"out\": 144}, {\"op\": \"linear\", \"name\": \"k\", \"inputs\": "       \
+    "[\"a\"], \"out\": 144}, {\"op\": \"gelu\", \"name\": \"g\", \"inputs\": [\"a\"]}, {\"op\": "  \
+    "\"add\", \"name\": \"r\", \"inputs\": [\"q\", \"k\"]}, {\"op\": \"add\", \"name\": \"s\", "   \
+    "\"inputs\": [\"r\", \"g\"]}, {\"op\": \"linear\", \"name\": \"b\", \"inputs\": [\"s\"], "     \
+    "\"out\": 144}, {\"op\": \"linear\", \"name\": \"u\", \"inputs\": [\"b\"], \"out\": 144}, "    \
+    "{\"op\": \"linear\", \"name\": \"v\", \"inputs\": [\"b\"], \"out\": 144}, {\"op\": "          \
+    "\"tanh\", \"name\": \"h\", \"inputs\": [\"b\"]}, {\"op\": \"add\", \"name\": \"w\", "         \
+    "\"inputs\": [\"u\", \"v\"]}, {\"op\": \"add\", \"name\": \"x\", \"inputs\": [\"w\", "         \
+    "\"h\"]}]}"
+
 /* Threes divide nothing; what two readers want may rest whole. */
 #define FAN                                                                                        \
     "{\"name\": \"f\", \"global_batch\": 16, \"sequence\": 16, \"features\": 16, \"layers\": ["    \
@@ -130,9 +145,13 @@ static void check_edges(const char *model, const char *levels, struct sbp_solve_
     struct sbp_space_edges edges;
     struct sbp_arena arena;
     struct sbp_random random;
+    struct sbp_diag diag = {{0}};
     sbp_arena_init(&arena);
     sbp_random_seed(&random, seed);
     open_plan(model, levels, &plan);
+    struct sbp_parallel parallel = plan.cut.parallel;
+    parallel.regather = seed % 2 == 1;
+    assert_int_equal(sbp_plan_cut(&plan, &parallel, &diag), SBP_OK);
     make(&plan, &request, &space);
     assert_int_equal(sbp_pricing_make_edges(&space, &arena, &edges), SBP_OK);
     assert_int_equal(edges.count, space.output_edge_count + space.input_edge_count);
@@ -167,11 +186,11 @@ static void test_edges(void **state)
     const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
     const struct sbp_solve_request paper = {.asked.space = SBP_SPACE_AUTODDL,
                                             .asked.boxing = SBP_BOXING_PAPER};
-    static const char *const models[] = {GPT, LLAMA, CHAIN, ODD};
+    static const char *const models[] = {GPT, LLAMA, CHAIN, ODD, TWINS};
     static const char *const meshes[] = {flat, two, three};
-    for (uint64_t m = 0; m < 4; m++)
-        for (uint64_t l = 0; l < 3; l++)
-            check_edges(models[m], meshes[l], full, 10 * m + l);
+    for (uint64_t m = 0; m < 5; m++)
+        for (uint64_t l = 0; l < 6; l++)
+            check_edges(models[m], meshes[l % 3], full, 10 * m + l);
     for (uint64_t l = 0; l < 3; l++)
         check_edges(CHAIN, meshes[l], paper, 100 + l);
 }
@@ -398,7 +417,7 @@ static void test_reductions(void **state)
         .asked.space = SBP_SPACE_FULL, .asked.quick = true, .zero_is_free = true};
     const struct sbp_solve_request paper = {.asked.space = SBP_SPACE_AUTODDL,
                                             .asked.boxing = SBP_BOXING_PAPER};
-    static const char *const models[] = {GPT, LLAMA, CHAIN, ODD};
+    static const char *const models[] = {GPT, LLAMA, CHAIN, ODD, TWINS};
     /* Tensors that may rest whole take tables over pairs to solve by themselves. */
     for (int m = 0; m < 4; m++) {
         const char *const mesh = m == 1 ? LEVEL("l", 6, 1e-9) : flat;

@@ -202,9 +202,29 @@ static const char *const mlp =
     "{\"op\": \"dropout\", \"p\": 0.1}, {\"op\": \"linear\", \"out\": 288}, {\"op\": "
     "\"cross_entropy\"}]}";
 
+static const char *const llama =
+    "{\"name\": \"g\", \"architecture\": \"llama\", \"layers\": 4, \"hidden\": 144, \"heads\": "
+    "36, \"kv_heads\": 12, \"ffn\": 288, \"sequence\": 36, \"vocab\": 144, \"global_batch\": 36}";
+/* Two norms that two linears read each. */
+static const char *const two_norms =
+    "{\"name\": \"m\", \"global_batch\": 144, \"features\": 144, \"layers\": ["
+    "{\"op\": \"linear\", \"name\": \"u\", \"out\": 144, \"bias\": true}, "
+    "{\"op\": \"layernorm\", \"name\": \"n\"}, "
+    "{\"op\": \"linear\", \"name\": \"q\", \"inputs\": [\"n\"], \"out\": 144}, "
+    "{\"op\": \"linear\", \"name\": \"k\", \"inputs\": [\"n\"], \"out\": 144}, "
+    "{\"op\": \"add\", \"name\": \"s\", \"inputs\": [\"q\", \"k\"]}, "
+    "{\"op\": \"add\", \"name\": \"t\", \"inputs\": [\"s\", \"u\"]}, "
+    "{\"op\": \"layernorm\", \"name\": \"o\"}, "
+    "{\"op\": \"linear\", \"name\": \"g\", \"inputs\": [\"o\"], \"out\": 288}, "
+    "{\"op\": \"linear\", \"name\": \"h\", \"inputs\": [\"o\"], \"out\": 288}, "
+    "{\"op\": \"add\", \"inputs\": [\"g\", \"h\"]}, {\"op\": \"gelu\"}, "
+    "{\"op\": \"linear\", \"out\": 144}]}";
+
 static void test_stages(void **state)
 {
     (void)state;
+    check_stages("llama", llama, EQUALS_STEP, 4001, 30);
+    check_stages("two norms", two_norms, EQUALS_STEP, 5001, 30);
     check_stages("gpt", GPT(4, ", \"clip_norm\": 1"), EQUALS_STEP, 1, 15);
     check_stages("gpt mixed", GPT(6, ", \"precision\": \"mixed\", \"dropout\": 0.1"), EQUALS_STEP,
                  1001, 15);

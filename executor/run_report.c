@@ -207,7 +207,7 @@ static int count_left_out(const struct sbp_run_result *result)
 
 static int print_verdict(const struct sbp_run_report *report)
 {
-    char text[512];
+    char text[512], sampled[128] = "";
     const struct sbp_run_result *result = report->result;
     if (result->odd.step > 0 && print_odd(&result->odd) < 0)
         return -1;
@@ -217,12 +217,18 @@ static int print_verdict(const struct sbp_run_report *report)
         return printf("verification FAILED: %s\n",
                       sbp_verify_finding_text(&result->finding, text, (int)sizeof text));
     const int left_out = count_left_out(result);
+    if (result->sampled)
+        (void)snprintf(sampled, sizeof sampled,
+                       ", and of every gradient one output in %d (drawn by seed %llu),",
+                       SBP_VERIFY_ONE_IN, (unsigned long long)report->options->seed);
     if (left_out > 0 && left_out == result->steps)
         return printf("verified: every loss and output agrees with one device in double, but no "
                       "gradient or update: each step overflowed and was left out (--steps)\n");
-    return printf("verified: every gradient, loss and update%s agrees with one device in double; "
+    return printf("verified: every %sloss and update%s%s agree%s with one device in double; "
                   "largest difference is %.2f of its bound\n",
-                  left_out > 0 ? " of steps that were not left out" : "", result->worst_ratio);
+                  result->sampled ? "" : "gradient, ",
+                  left_out > 0 ? " of steps that were not left out" : "", sampled,
+                  result->sampled ? "" : "s", result->worst_ratio);
 }
 
 /* What the run had to make and hold as the plan says, or it would have failed. */
@@ -305,6 +311,8 @@ static void put_verification(const struct sbp_run_report *report, struct cJSON *
         put_odd(&result->odd, verification, failed);
     if (result->verified)
         sbp_json_put_number(verification, "worst_ratio", result->worst_ratio, failed);
+    if (result->sampled)
+        sbp_json_put_number(verification, "sampled_one_in", SBP_VERIFY_ONE_IN, failed);
     if (report->whole != NULL)
         sbp_json_put_number(verification, "shrunk_parameters",
                             (double)sbp_step_program(report->step, 0)->graph->parameters, failed);

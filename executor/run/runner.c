@@ -482,7 +482,8 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the initial weights");
     if (!job->options->verify)
         return SBP_OK;
-    return sbp_verify_open(&runner->rank, job->cluster, &runner->verifier, diag);
+    return sbp_verify_open(&runner->rank, job->cluster, job->options->sampled, &runner->verifier,
+                           diag);
 }
 
 /* Leaves the kernels the address space that was kept for them, now that all ranks of this process

@@ -151,12 +151,22 @@ static double rank_bytes(const struct sbp_step *step, int stage)
 }
 
 enum sbp_status sbp_verify_count(const struct sbp_step *step, const struct sbp_cluster *cluster,
-                                 struct sbp_verify_need *need, struct sbp_diag *diag)
+                                 bool is_sampled, struct sbp_verify_need *need,
+                                 struct sbp_diag *diag)
 {
+    const struct sbp_reference_of of = {.graph = step->program[0].graph,
+                                        .cluster = cluster,
+                                        .step = step,
+                                        .is_sampled = is_sampled};
+    if (is_sampled && sbp_timeline_delays_gradients(step->parallel.schedule))
+        return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                        "--verify=sampled: schedule %s updates without a flush; full and shrunk "
+                        "verify it",
+                        sbp_timeline_schedule_name(step->parallel.schedule));
     *need = (struct sbp_verify_need){0};
     for (int stage = 0; stage < step->stages; stage++)
         need->rank_bytes = fmax(need->rank_bytes, rank_bytes(step, stage));
-    return sbp_reference_bytes(step->program[0].graph, cluster, step, &need->reference_bytes, diag);
+    return sbp_reference_bytes(&of, &need->reference_bytes, diag);
 }
 
 static enum sbp_status allocate(struct sbp_verifier *v)
@@ -179,9 +189,13 @@ static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_c
     struct sbp_reference *reference = malloc(sizeof *reference);
     if (reference == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the verification");
-    const enum sbp_status status =
-        sbp_reference_open(reference, v->rank->program->graph, cluster, v->channel->step,
-                           v->rank->seed, v->rank->kernels->real, diag);
+    const struct sbp_reference_of of = {.graph = v->rank->program->graph,
+                                        .cluster = cluster,
+                                        .step = v->channel->step,
+                                        .seed = v->rank->seed,
+                                        .real = v->rank->kernels->real,
+                                        .is_sampled = v->is_sampled};
+    const enum sbp_status status = sbp_reference_open(reference, &of, diag);
     if (status != SBP_OK) {
         free(reference);
         return status;
@@ -193,7 +207,8 @@ static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_c
 }
 
 enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster *cluster,
-                                struct sbp_verifier **verifier, struct sbp_diag *diag)
+                                bool is_sampled, struct sbp_verifier **verifier,
+                                struct sbp_diag *diag)
 {
     const struct sbp_graph *graph = rank->program->graph;
     struct sbp_verifier *v = calloc(1, sizeof *v);
@@ -202,6 +217,7 @@ enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster 
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the verification");
     v->rank = rank;
     v->channel = rank->channel;
+    v->is_sampled = is_sampled;
     v->u = sbp_real_roundoff(rank->kernels->real);
     v->wide_u = sbp_real_roundoff(rank->wide->real);
     v->scaler = sbp_loss_scaler(rank->program->bytes.scales_loss);
@@ -210,6 +226,8 @@ enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster 
     v->slots = sbp_verify_slot(v, rank->arena->chunks, 0);
     v->tokens = graph->global_batch * graph->sequence;
     enum sbp_status status = allocate(v);
+    if (status == SBP_OK && is_sampled)
+        status = sbp_layers_make(graph, &v->arena, &v->layers);
     if (status == SBP_OK)
         status = sbp_verify_note_hosted(v, diag);
     if (status == SBP_E_MEMORY)
@@ -243,6 +261,7 @@ void sbp_verify_close(struct sbp_verifier *v)
     free(v->rounded);
     free(v->loss);
     free(v->piece);
+    sbp_arena_free(&v->arena);
     free(v);
 }
 

@@ -237,14 +237,18 @@ static int print_held(const struct sbp_run_report *report)
     const struct sbp_run_result *result = report->result;
     const char *most = report->step->stages > 1 ? "at most " : "";
     const char *as = is_as_planned(report) ? "the plan says" : "predicted";
-    char bytes[32], host[32];
+    char bytes[32], host[32], slots[96] = "";
     (void)sbp_format_bytes((double)result->high_water_bytes, bytes);
+    if (result->slot_bytes > 0)
+        (void)snprintf(slots, sizeof slots, "; %s of slots of messages behind it, as predicted",
+                       sbp_format_bytes((double)result->slot_bytes, host));
     if (result->host_bytes == 0)
-        return printf("%s%d collective calls a step and %s of arena a rank, as %s\n", most,
-                      result->calls, bytes, as);
-    return printf("%s%d collective calls a step, %s of arena and %s of host memory a rank, as %s\n",
-                  most, result->calls, bytes,
-                  sbp_format_bytes((double)result->host_high_water_bytes, host), as);
+        return printf("%s%d collective calls a step and %s of arena a rank, as %s%s\n", most,
+                      result->calls, bytes, as, slots);
+    return printf(
+        "%s%d collective calls a step, %s of arena and %s of host memory a rank, as %s%s\n", most,
+        result->calls, bytes, sbp_format_bytes((double)result->host_high_water_bytes, host), as,
+        slots);
 }
 
 enum sbp_status sbp_run_print_end(const struct sbp_run_report *report, struct sbp_diag *diag)
@@ -336,6 +340,7 @@ static void put_end(const struct sbp_run_report *report, struct cJSON *root, boo
     sbp_json_put_number(root, "calls", result->calls, failed);
     sbp_json_put_number(root, "arena_bytes", (double)result->arena_bytes, failed);
     sbp_json_put_number(root, "high_water_bytes", (double)result->high_water_bytes, failed);
+    sbp_json_put_number(root, "slot_bytes", (double)result->slot_bytes, failed);
     if (result->host_bytes > 0) {
         sbp_json_put_number(root, "host_bytes", (double)result->host_bytes, failed);
         sbp_json_put_number(root, "host_high_water_bytes", (double)result->host_high_water_bytes,

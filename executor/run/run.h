@@ -82,7 +82,8 @@ struct sbp_run_result {
     struct sbp_run_prediction prediction;
     int64_t arena_bytes;      /* that the plan says, the most of a stage */
     int64_t high_water_bytes; /* the most over the ranks */
-    int64_t host_bytes;       /* of offloaded states, that the plan says, the most of a stage */
+    int64_t slot_bytes; /* of messages between stages behind the arena, as predicted, likewise */
+    int64_t host_bytes; /* of offloaded states, that the plan says, the most of a stage */
     int64_t host_high_water_bytes;
     struct sbp_run_odd odd;     /* the last step, where it was so */
     bool verified, sampled;     /* verification was asked for; of a sample */

@@ -96,9 +96,9 @@ static bool reads_rows(const struct plan *plan, int stage, int instr)
     return kind == SBP_OP_EMBEDDING || kind == SBP_OP_DROPOUT;
 }
 
-/* For the forward pass, which reads all that it gathers (but of positions and tables only some): the
- * backward pass needs no bias, and a product that is formed again may be needed for others' sake
- * alone. */
+/* For the forward pass, which reads all that it gathers (but of positions and tables only some):
+ * the backward pass needs no bias, and a product that is formed again may be needed for others'
+ * sake alone. */
 static bool gathers_weight(const struct plan *plan, int stage, int instr)
 {
     const struct sbp_instr *at = instr_of(plan, stage, instr);

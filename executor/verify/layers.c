@@ -26,8 +26,16 @@ static int64_t rows_of(const struct sbp_graph *graph)
     return rows;
 }
 
-enum sbp_status sbp_layers_make(const struct sbp_graph *graph, struct sbp_arena *arena,
-                                struct sbp_layers *layers)
+static bool begins(const struct sbp_graph *graph, const struct sbp_step *step, int op)
+{
+    for (int piece = 1; step != NULL && piece < step->pieces; piece++)
+        if (step->first[piece] == op)
+            return true;
+    return graph->op[op].weight_count > 0 && sbp_stages_crossing(graph, op) >= 0;
+}
+
+enum sbp_status sbp_layers_make(const struct sbp_graph *graph, const struct sbp_step *step,
+                                struct sbp_arena *arena, struct sbp_layers *layers)
 {
     const int64_t rows = rows_of(graph);
     *layers = (struct sbp_layers){.pieces = 1,
@@ -37,7 +45,7 @@ enum sbp_status sbp_layers_make(const struct sbp_graph *graph, struct sbp_arena 
     if (layers->first == NULL)
         return SBP_E_MEMORY;
     for (int op = 1; op < graph->op_count; op++)
-        if (graph->op[op].weight_count > 0 && sbp_stages_crossing(graph, op) >= 0)
+        if (begins(graph, step, op))
             layers->first[layers->pieces++] = op;
     layers->first[layers->pieces] = graph->op_count;
     return SBP_OK;

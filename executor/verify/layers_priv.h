@@ -2,13 +2,13 @@
  * time, so that the reference holds the weights and activations of one piece.
  *
  * Input is the model's graph. A piece begins where one activation crosses, before an operator with
- * weights: a transformer's block, the embedding, the head. All ranks make the same list of visits,
- * as all of them have weights to give.
+ * weights, or where one of the step's does: a transformer's block, the embedding, the head. All
+ * ranks make the same list of visits, as all of them have weights to give.
  */
 #ifndef SBP_EXECUTOR_VERIFY_LAYERS_PRIV_H
 #define SBP_EXECUTOR_VERIFY_LAYERS_PRIV_H
 
-#include "costmodel/model/graph.h"
+#include "costmodel/program/step.h"
 
 enum { SBP_LAYERS_TOKENS = 512 }; /* that go through the reference at a time, if rows are shorter */
 
@@ -22,9 +22,10 @@ struct sbp_layers {
 /* The model in one piece; arrays are the arena's. E_MEMORY. */
 enum sbp_status sbp_layers_whole(const struct sbp_graph *graph, int64_t rows,
                                  struct sbp_arena *arena, struct sbp_layers *layers) SBP_MUST_USE;
-/* In many; rows divide the graph's micro-batch. E_MEMORY. */
-enum sbp_status sbp_layers_make(const struct sbp_graph *graph, struct sbp_arena *arena,
-                                struct sbp_layers *layers) SBP_MUST_USE;
+/* In many, each of which is in one piece of the step (NULL: of all of the model); rows divide the
+ * graph's micro-batch. E_MEMORY. */
+enum sbp_status sbp_layers_make(const struct sbp_graph *graph, const struct sbp_step *step,
+                                struct sbp_arena *arena, struct sbp_layers *layers) SBP_MUST_USE;
 
 /* The forward pass of a piece alone, or all of it: then the forward pass comes once more, of the
  * last piece for the first time. */

@@ -308,7 +308,7 @@ static enum sbp_status prepare(struct sbp_reference *reference, const struct sbp
     const int64_t batch = of->graph->global_batch;
     reference->is_sampled = of->is_sampled;
     SBP_TRY(of->is_sampled
-                ? sbp_layers_make(of->graph, arena, layers)
+                ? sbp_layers_make(of->graph, of->step, arena, layers)
                 : sbp_layers_whole(of->graph,
                                    delays(of->step) ? batch / of->step->micro_batches : batch,
                                    arena, layers));
@@ -333,7 +333,7 @@ enum sbp_status sbp_reference_open(struct sbp_reference *reference,
         status = open_sizes(reference);
     if (status == SBP_OK)
         status = open_boundaries(reference);
-    if (status == SBP_OK && delays(of->step))
+    if (status == SBP_OK && delays(of->step) && !of->is_sampled)
         status = open_delayed(reference, of->step);
     if (status == SBP_E_MEMORY)
         sbp_fail(diag, status, "out of memory for the reference of the verification");
@@ -409,7 +409,7 @@ enum sbp_status sbp_reference_bytes(const struct sbp_reference_of *of, double *b
     if (status == SBP_OK) {
         *bytes = arena_bytes(&reference) + passing_bytes(&reference);
         for (int t = 0; t < reference.graph.tensor_count; t++)
-            *bytes += tensor_bytes(&reference, t, delays(of->step));
+            *bytes += tensor_bytes(&reference, t, delays(of->step) && !of->is_sampled);
     } else if (status == SBP_E_MEMORY) {
         sbp_fail(diag, status, "out of memory for the reference of the verification");
     }

@@ -57,7 +57,8 @@ struct sbp_reference {
     double loss, loss_sum, loss_inherited;
     struct sbp_post *post; /* borrowed: shows that it is at work; NULL: nobody watches */
     bool is_sampled;
-    /* Of a sample: sets the weights of the piece at hand. */
+    /* Of a sample: sets the weights of the piece at hand, those before where the visit reads them.
+     */
     enum sbp_status (*fetch)(void *context, const struct sbp_visit *visit, struct sbp_diag *diag);
     void *fetch_context;
 };
@@ -70,7 +71,7 @@ struct sbp_reference_of {
                                     computes its gradients from the weights as they stand */
     uint64_t seed;
     enum sbp_real real; /* the run's */
-    bool is_sampled;    /* the caller sets `fetch` before it runs; of no step without a flush */
+    bool is_sampled;    /* the caller sets `fetch` before it runs */
 };
 
 /* On failure nothing is left allocated. */

@@ -26,7 +26,8 @@
  * A sampled verification compares of each weight's gradient one output in 32, at least 8, others in
  * each step, and all else as above. Its reference is computed before the step, from weights that
  * rank 0 collects piece by piece of the model, some rows of the batch at a time, so that it holds
- * one piece of the model and the sample (executor/verify/layers_priv.h, magnitude_priv.h).
+ * one piece of the model and the sample (executor/verify/layers_priv.h, magnitude_priv.h). Without
+ * a flush each rank keeps its weights of the step before for it.
  */
 #ifndef SBP_EXECUTOR_VERIFY_VERIFY_H
 #define SBP_EXECUTOR_VERIFY_VERIFY_H
@@ -66,8 +67,7 @@ struct sbp_verify_need {
     double reference_bytes;
     double rank_bytes; /* the most of a rank */
 };
-/* Fails as compiling the reference does; E_MEMORY when there is not even room for its programs;
- * E_UNSUPPORTED: a sample of a step without a flush. */
+/* Fails as compiling the reference does; E_MEMORY when there is not even room for its programs. */
 enum sbp_status sbp_verify_count(const struct sbp_step *step, const struct sbp_cluster *cluster,
                                  bool is_sampled, struct sbp_verify_need *need,
                                  struct sbp_diag *diag) SBP_MUST_USE;

@@ -30,7 +30,7 @@ static bool turn_to(struct sbp_verifier *v, int piece, int stage)
 
 /* All weights are collected, or all gradients. From some ZeRO level on they are in shards. */
 struct states {
-    bool gradients;
+    bool gradients, older; /* older: weights of the step before */
     int sharded_from;
     void (*take)(void *context, const struct sbp_rank_blocks *blocks,
                  const struct sbp_block_values *values);
@@ -56,9 +56,11 @@ static enum sbp_status collect_state(struct sbp_verifier *v, const struct states
         .stage = stage,
         .tensor = tensor,
         .dist = dist,
-        .memory = !is_here   ? NULL
-                  : is_shard ? sbp_rank_shard(v->rank, tensor, at)
-                             : sbp_rank_buffer(v->rank, at),
+        .memory = !is_here        ? NULL
+                  : states->older ? v->older[sbp_verify_slot(v, v->rank->chunk, tensor)]
+                  : is_shard      ? sbp_rank_shard(v->rank, tensor, at)
+                                  : sbp_rank_buffer(v->rank, at),
+        .on_host = states->older,
         .elements =
             sbp_dist_local_elements(&program->mesh, &program->graph->tensor[tensor].shape, dist),
         .is_shard = is_shard,
@@ -150,25 +152,47 @@ static bool is_first_replica(const void *context, const struct sbp_rank_blocks *
     return first_replica(v, blocks, shard->level == 3 ? shard->axes : 0, place);
 }
 
+/* Whether a visit reads weights of the step before, as those of a micro-batch that was ahead do. */
+static bool reads_older(const struct sbp_verifier *v, const struct sbp_visit *visit)
+{
+    const int64_t first_row = visit->micro_batch * v->layers.rows;
+    return v->older != NULL &&
+           !sbp_delayed_reads_newest(v->channel->step, v->rank->step,
+                                     first_row / v->rank->program->graph->micro_batch,
+                                     v->layers.first[visit->piece]);
+}
+
+/* The newest weights of all replicas, which are compared so, and, where that is another visit or
+ * others are read, those that are. */
+static enum sbp_status fetch_weight(struct sbp_verifier *v, const struct sbp_visit *visit,
+                                    int tensor, struct sbp_diag *diag)
+{
+    const struct states all = {.sharded_from = 3, .take = take_weight};
+    const struct states read = {.sharded_from = 3,
+                                .take = take_weight,
+                                .asks = is_first_replica,
+                                .older = reads_older(v, visit)};
+    if (visit->is_first)
+        SBP_TRY(collect_some(v, &all, tensor, tensor + 1, diag));
+    return visit->is_first && !read.older ? SBP_OK
+                                          : collect_some(v, &read, tensor, tensor + 1, diag);
+}
+
 /* Brings the weights of a piece of the model to the reference, or gives this rank's. */
 static enum sbp_status fetch_piece(void *context, const struct sbp_visit *visit,
                                    struct sbp_diag *diag)
 {
     struct sbp_verifier *const v = context;
     const struct sbp_graph *graph = v->rank->program->graph;
-    const struct states states = {
-        .sharded_from = 3, .take = take_weight, .asks = visit->is_first ? NULL : is_first_replica};
     for (int op = v->layers.first[visit->piece]; op < v->layers.first[visit->piece + 1]; op++)
-        for (int w = 0; w < graph->op[op].weight_count; w++) {
-            const int tensor = graph->op[op].weight[w];
+        for (int w = 0; w < graph->op[op].weight_count; w++)
             if (sbp_layers_meets(&v->layers, graph, visit->piece, op, w))
-                SBP_TRY(collect_some(v, &states, tensor, tensor + 1, diag));
-        }
+                SBP_TRY(fetch_weight(v, visit, graph->op[op].weight[w], diag));
     return SBP_OK;
 }
 
-/* The step of a sample's reference, to which all ranks give their weights. */
-static enum sbp_status run_sample(struct sbp_verifier *v, struct sbp_diag *diag)
+/* All ranks give their weights to it. */
+static enum sbp_status run_reference_of_sample(struct sbp_verifier *v, struct sbp_diag *diag)
 {
     if (!sbp_verify_leads(v))
         return sbp_layers_visit(&v->layers, fetch_piece, v, diag);
@@ -176,6 +200,36 @@ static enum sbp_status run_sample(struct sbp_verifier *v, struct sbp_diag *diag)
     v->reference->fetch = fetch_piece;
     v->reference->fetch_context = v;
     return sbp_reference_run(v->reference, v->rank->step, diag);
+}
+
+/* Keeps what this rank has of a weight of the chunk at hand. */
+static enum sbp_status keep_weight(struct sbp_verifier *v, int tensor, void *older,
+                                   struct sbp_diag *diag)
+{
+    const struct sbp_program *program = v->rank->program;
+    const bool is_shard = program->shard[tensor].level >= 3;
+    const int at = program->weight_buffer[tensor];
+    const int64_t count = is_shard ? sbp_rank_stretch(program, tensor, v->rank->rank).count
+                                   : program->buffer[at].elements;
+    return sbp_rank_to_host(v->rank, older,
+                            is_shard ? sbp_rank_shard(v->rank, tensor, at)
+                                     : sbp_rank_buffer(v->rank, at),
+                            count * v->rank->kernels->real_bytes, diag);
+}
+
+/* Without a flush the weights of this step are those before of the next one. */
+static enum sbp_status run_sample(struct sbp_verifier *v, struct sbp_diag *diag)
+{
+    SBP_TRY(run_reference_of_sample(v, diag));
+    for (int chunk = 0; v->older != NULL && chunk < v->rank->arena->chunks; chunk++) {
+        sbp_rank_turn(v->rank, chunk);
+        for (int t = 0; t < v->rank->program->graph->tensor_count; t++) {
+            void *const older = v->older[sbp_verify_slot(v, chunk, t)];
+            if (older != NULL)
+                SBP_TRY(keep_weight(v, t, older, diag));
+        }
+    }
+    return SBP_OK;
 }
 
 static bool is_state(const struct sbp_program *program, int buffer)

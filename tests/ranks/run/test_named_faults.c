@@ -384,6 +384,7 @@ static void a_sample_finds_what_is_no_gradient(void **state)
          .step = 3,
          .what = "weight since its update",
          .of_tensor = true},
+        {.fault = SBP_FAULT_VERSION, .is_place = reads_version, .cut = plan_cut_cyclic, .step = 2},
     };
     (void)state;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {

@@ -10,7 +10,7 @@
 
 #include "costmodel/program/step.h"
 
-enum { SBP_LAYERS_TOKENS = 512 }; /* that go through the reference at a time, if rows are shorter */
+enum { SBP_LAYERS_TOKENS = 256 }; /* that go through the reference at a time, if rows are shorter */
 
 struct sbp_layers {
     int pieces;

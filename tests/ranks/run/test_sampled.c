@@ -174,6 +174,31 @@ static void samples_are_of_the_whole(void **state)
     assert_true(tally.kept < tally.all * 3 / 4);
 }
 
+/* Without a flush pieces of the step read weights of different steps: a piece that goes over an
+ * addition, which two activations cross, is cut where the step is. */
+static void pieces_are_within_those_of_the_step(void **state)
+{
+    static const char model[] =
+        "{\"name\": \"skip\", \"precision\": \"fp32\", \"global_batch\": 8, \"layers\": "
+        "[{\"op\": \"linear\", \"name\": \"a\", \"in\": 8, \"out\": 8}, {\"op\": \"relu\"}, "
+        "{\"op\": \"linear\", \"name\": \"b\", \"out\": 8}, {\"op\": \"add\", \"name\": \"sum\", "
+        "\"inputs\": [\"b\", \"a\"]}, {\"op\": \"linear\", \"name\": \"c\", \"out\": 8}]}";
+    int first[] = {0, 1, 5};
+    const struct sbp_step step = {.pieces = 2, .first = first};
+    struct sbp_layers layers;
+    struct plan plan;
+    (void)state;
+    plan_open(&plan, model, (const int[]){2, 0});
+    assert_int_equal(sbp_layers_make(&plan.graph, NULL, &plan.arena, &layers), SBP_OK);
+    assert_int_equal(layers.pieces, 2);
+    assert_int_equal(layers.first[1], 4);
+    assert_int_equal(sbp_layers_make(&plan.graph, &step, &plan.arena, &layers), SBP_OK);
+    assert_int_equal(layers.pieces, 3);
+    assert_int_equal(layers.first[1], 1);
+    assert_int_equal(layers.first[2], 4);
+    plan_close(&plan);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static const char deep[] =
@@ -281,7 +306,6 @@ static void check_right_runs(cut cuts, enum sbp_real real, int count, uint64_t s
         if (draw_plan(&random, tries % 3, cuts, real, model, &plan)) {
             struct sbp_run_options options = options_for(real, &random);
             options.sampled = true;
-            options.steps = 3;
             check_run(&plan, &options, model, &worst);
             runs++;
         }
@@ -412,6 +436,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_are_of_the_whole),
+        cmocka_unit_test(pieces_are_within_those_of_the_step),
         cmocka_unit_test(a_sample_takes_less),
         cmocka_unit_test(counted_bytes_are_allocated),
         cmocka_unit_test(right_runs_pass),

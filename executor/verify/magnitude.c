@@ -66,7 +66,8 @@ enum sbp_status sbp_magnitude_open(struct sbp_magnitude *magnitude,
 {
     int64_t rows, columns;
     set_sides(of, &rows, &columns);
-    *magnitude = (struct sbp_magnitude){.rows = rows, .columns = columns, .by_row = of->by_row};
+    *magnitude = (struct sbp_magnitude){
+        .rows = rows, .columns = columns, .by_row = of->by_row, .key = of->key};
     const struct vectors vectors = vectors_of(magnitude);
     magnitude->sum = calloc((size_t)(rows * columns), sizeof(double));
     magnitude->live = calloc((size_t)(of->by_row ? rows : columns), sizeof(bool));
@@ -170,7 +171,7 @@ void sbp_magnitude_draw(struct sbp_magnitude *magnitude, uint64_t number)
     for (int64_t k = 0; k < kept->count; k++) {
         const int64_t first = k * kept->all / kept->count;
         const int64_t length = (k + 1) * kept->all / kept->count - first;
-        const uint64_t drawn = sbp_random_bits_at(number, 0, (uint64_t)k);
+        const uint64_t drawn = sbp_random_bits_at(number, (uint64_t)magnitude->key, (uint64_t)k);
         kept->output[k] = first + (int64_t)(drawn % (uint64_t)length);
         kept->place[kept->output[k]] = k;
     }

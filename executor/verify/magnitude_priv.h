@@ -41,6 +41,7 @@ struct sbp_kept {
 struct sbp_magnitude {
     int64_t rows, columns;
     struct sbp_kept kept;
+    int key;
     double *gradient; /* (rows, columns) where a sample is kept; NULL: the program has it */
     double *sum;      /* (rows, columns) sum of the absolute values of the terms */
     /* Variance of an element (i, j) = row[i] + column[j] + row_square[i] column_variance[j] +
@@ -56,14 +57,15 @@ struct sbp_magnitude_of {
     const struct sbp_shape *shape;
     bool by_row;
     bool is_sampled;
-    bool keeps_all; /* also of a sample: it is a vector of which others are made */
+    bool keeps_all; /* also of a sample: a norm's */
+    int key;        /* those of one key keep the same outputs: a bias as the weight beside it */
 };
 
 /* On failure (E_MEMORY) free it all the same. */
 enum sbp_status sbp_magnitude_open(struct sbp_magnitude *magnitude,
                                    const struct sbp_magnitude_of *of) SBP_MUST_USE;
 void sbp_magnitude_close(struct sbp_magnitude *magnitude);
-/* Begins a step of a sample: draws outputs, the same for the same number, and forgets the last. */
+/* Begins a step of a sample: draws outputs by the number and the key, and forgets the last. */
 void sbp_magnitude_draw(struct sbp_magnitude *magnitude, uint64_t number);
 /* What it allocates for a parameter, and the most for a while when it notes an instruction, which
  * may keep a sample of the outputs. */

@@ -84,6 +84,23 @@ void sbp_reference_close(struct sbp_reference *reference);
 enum sbp_status sbp_reference_bytes(const struct sbp_reference_of *of, double *bytes,
                                     struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Turns to a piece of the model. */
+void sbp_reference_turn(struct sbp_reference *reference, int piece);
+/* What its operators read of a weight, in double and in single precision, and the gradient that
+ * they form. */
+static inline double *sbp_reference_read(struct sbp_reference *reference, int tensor)
+{
+    return sbp_rank_buffer(&reference->rank, reference->program->weight_buffer[tensor]);
+}
+static inline float *sbp_reference_read_shadow(struct sbp_reference *reference, int tensor)
+{
+    return sbp_rank_buffer(&reference->shadow, reference->shadow_program->weight_buffer[tensor]);
+}
+static inline const double *sbp_reference_formed(struct sbp_reference *reference, int tensor)
+{
+    return sbp_rank_buffer(&reference->rank, reference->program->gradient_buffer[tensor]);
+}
+
 /* Before the weights of a step are set. */
 void sbp_reference_begin_step(struct sbp_reference *reference);
 /* Whole tensors, row-major. Weights are the caller's to set, in both precisions, before a run, or,

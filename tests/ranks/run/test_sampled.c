@@ -201,13 +201,15 @@ static void pieces_are_within_those_of_the_step(void **state)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static const char deep[] =
-    "{\"name\": \"deep\", \"precision\": \"fp32\", \"global_batch\": 64, \"sequence\": 1, "
-    "\"input\": \"free\", \"layers\": [{\"op\": \"linear\", \"name\": \"fc1\", \"in\": 1024, "
-    "\"out\": 1024}, {\"op\": \"gelu\"}, {\"op\": \"linear\", \"name\": \"fc2\", \"out\": 1024}, "
-    "{\"op\": \"gelu\"}, {\"op\": \"linear\", \"name\": \"fc3\", \"out\": 1024}, {\"op\": "
-    "\"gelu\"}, {\"op\": \"linear\", \"name\": \"fc4\", \"out\": 1024}, {\"op\": \"gelu\"}, "
-    "{\"op\": \"linear\", \"name\": \"fc5\", \"out\": 1024}, {\"op\": \"cross_entropy\"}]}";
+#define LINEAR(name) "{\"op\": \"linear\", \"name\": \"" name "\", \"out\": 1024}"
+#define DEEP(end)                                                                                  \
+    "{\"name\": \"deep\", \"precision\": \"fp32\", \"global_batch\": 64, \"sequence\": 1, "        \
+    "\"input\": \"free\", \"layers\": [{\"op\": \"linear\", \"name\": \"fc1\", \"in\": 1024, "     \
+    "\"out\": 1024}, {\"op\": \"gelu\"}, " LINEAR("fc2") ", {\"op\": \"gelu\"}, " LINEAR(          \
+        "fc3") ", {\"op\": \"gelu\"}, " LINEAR("fc4") ", {\"op\": \"gelu\"}, " LINEAR("fc5") end   \
+        "]}"
+
+static const char deep[] = DEEP(", {\"op\": \"cross_entropy\"}"), lossless[] = DEEP("");
 
 static double counted_bytes(const struct plan *plan, bool is_sampled)
 {
@@ -232,6 +234,19 @@ static void a_sample_takes_less(void **state)
     if (!(sample < whole / 7 && sample > 12 * 1024 * 1024))
         fail_msg("counted are %.0f bytes, of the whole %.0f", sample, whole);
     plan_close(&plan);
+}
+
+/* An output's bound is a product of absolute values, of the weight's as well. */
+static void products_of_outputs_are_counted(void **state)
+{
+    struct plan with, without;
+    (void)state;
+    plan_open(&with, deep, (const int[]){2, 0});
+    plan_open(&without, lossless, (const int[]){2, 0});
+    for (int sampled = 0; sampled < 2; sampled++)
+        assert_true(counted_bytes(&without, sampled) > counted_bytes(&with, sampled) + 7e6);
+    plan_close(&with);
+    plan_close(&without);
 }
 
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
@@ -438,6 +453,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(samples_are_of_the_whole),
         cmocka_unit_test(pieces_are_within_those_of_the_step),
         cmocka_unit_test(a_sample_takes_less),
+        cmocka_unit_test(products_of_outputs_are_counted),
         cmocka_unit_test(counted_bytes_are_allocated),
         cmocka_unit_test(right_runs_pass),
         cmocka_unit_test(right_cyclic_runs_pass),

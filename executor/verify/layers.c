@@ -19,11 +19,10 @@ enum sbp_status sbp_layers_whole(const struct sbp_graph *graph, int64_t rows,
  */
 static int64_t rows_of(const struct sbp_graph *graph)
 {
-    int64_t rows = graph->micro_batch;
-    while (rows > 1 &&
-           (graph->micro_batch % rows != 0 || rows * graph->sequence > SBP_LAYERS_TOKENS))
-        rows--;
-    return rows;
+    for (int64_t rows = graph->micro_batch; rows > 1; rows--)
+        if (graph->micro_batch % rows == 0 && rows * graph->sequence <= SBP_LAYERS_TOKENS)
+            return rows;
+    return 1;
 }
 
 static bool begins(const struct sbp_graph *graph, const struct sbp_step *step, int op)

@@ -52,17 +52,17 @@ enum sbp_status sbp_layers_make(const struct sbp_graph *graph, const struct sbp_
 
 enum sbp_status sbp_layers_visit(const struct sbp_layers *layers,
                                  enum sbp_status (*visit)(void *context,
-                                                          const struct sbp_visit *visit,
+                                                          const struct sbp_layers_pass *visit,
                                                           struct sbp_diag *diag),
                                  void *context, struct sbp_diag *diag)
 {
     const int last = layers->pieces - 1;
     for (int64_t m = 0; m < layers->times; m++) {
         for (int piece = 0; piece < last; piece++)
-            SBP_TRY(visit(context, &(struct sbp_visit){m, piece, false, m == 0}, diag));
+            SBP_TRY(visit(context, &(struct sbp_layers_pass){m, piece, false, m == 0}, diag));
         for (int piece = last; piece >= 0; piece--)
-            SBP_TRY(
-                visit(context, &(struct sbp_visit){m, piece, true, m == 0 && piece == last}, diag));
+            SBP_TRY(visit(
+                context, &(struct sbp_layers_pass){m, piece, true, m == 0 && piece == last}, diag));
     }
     return SBP_OK;
 }

@@ -29,7 +29,7 @@ enum sbp_status sbp_layers_make(const struct sbp_graph *graph, const struct sbp_
 
 /* The forward pass of a piece alone, or all of it: then the forward pass comes once more, of the
  * last piece for the first time. */
-struct sbp_visit {
+struct sbp_layers_pass {
     int64_t micro_batch; /* of so many `times` */
     int piece;
     bool goes_back;
@@ -39,7 +39,7 @@ struct sbp_visit {
 /* Makes all visits of a step, in order; ends with the first failure. */
 enum sbp_status sbp_layers_visit(const struct sbp_layers *layers,
                                  enum sbp_status (*visit)(void *context,
-                                                          const struct sbp_visit *visit,
+                                                          const struct sbp_layers_pass *visit,
                                                           struct sbp_diag *diag),
                                  void *context, struct sbp_diag *diag) SBP_MUST_USE;
 

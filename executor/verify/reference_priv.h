@@ -59,7 +59,8 @@ struct sbp_reference {
     bool is_sampled;
     /* Of a sample: sets the weights of the piece at hand, those before where the visit reads them.
      */
-    enum sbp_status (*fetch)(void *context, const struct sbp_visit *visit, struct sbp_diag *diag);
+    enum sbp_status (*fetch)(void *context, const struct sbp_layers_pass *visit,
+                             struct sbp_diag *diag);
     void *fetch_context;
 };
 

@@ -296,7 +296,7 @@ static enum sbp_status run_at(struct sbp_reference *reference, int piece, int in
     return instr->kind == SBP_INSTR_UPDATE ? SBP_OK : run_instr(reference, index, diag);
 }
 
-static enum sbp_status visit_piece(void *context, const struct sbp_visit *visit,
+static enum sbp_status visit_piece(void *context, const struct sbp_layers_pass *visit,
                                    struct sbp_diag *diag)
 {
     struct sbp_reference *const reference = context;

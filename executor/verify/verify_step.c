@@ -153,7 +153,7 @@ static bool is_first_replica(const void *context, const struct sbp_rank_blocks *
 }
 
 /* Whether a visit reads weights of the step before, as those of a micro-batch that was ahead do. */
-static bool reads_older(const struct sbp_verifier *v, const struct sbp_visit *visit)
+static bool reads_older(const struct sbp_verifier *v, const struct sbp_layers_pass *visit)
 {
     const int64_t first_row = visit->micro_batch * v->layers.rows;
     return v->older != NULL &&
@@ -164,7 +164,7 @@ static bool reads_older(const struct sbp_verifier *v, const struct sbp_visit *vi
 
 /* The newest weights of all replicas, which are compared so, and, where that is another visit or
  * others are read, those that are. */
-static enum sbp_status fetch_weight(struct sbp_verifier *v, const struct sbp_visit *visit,
+static enum sbp_status fetch_weight(struct sbp_verifier *v, const struct sbp_layers_pass *visit,
                                     int tensor, struct sbp_diag *diag)
 {
     const struct states all = {.sharded_from = 3, .take = take_weight};
@@ -179,7 +179,7 @@ static enum sbp_status fetch_weight(struct sbp_verifier *v, const struct sbp_vis
 }
 
 /* Brings the weights of a piece of the model to the reference, or gives this rank's. */
-static enum sbp_status fetch_piece(void *context, const struct sbp_visit *visit,
+static enum sbp_status fetch_piece(void *context, const struct sbp_layers_pass *visit,
                                    struct sbp_diag *diag)
 {
     struct sbp_verifier *const v = context;

@@ -15,7 +15,8 @@ struct giver {
     int visits;
 };
 
-static enum sbp_status give(void *context, const struct sbp_visit *visit, struct sbp_diag *diag)
+static enum sbp_status give(void *context, const struct sbp_layers_pass *visit,
+                            struct sbp_diag *diag)
 {
     struct giver *const giver = context;
     (void)diag;

@@ -9,7 +9,7 @@
 
 const char *const sbp_backend_names[] = {"auto", "threads", "mpi", "nccl", NULL};
 const char *const sbp_device_names[] = {"auto", "cpu", "cuda", NULL};
-const char *const sbp_verify_names[] = {"none", "full", "shrunk", NULL};
+const char *const sbp_verify_names[] = {"none", "full", "sampled", "shrunk", NULL};
 
 /* The first of the environment's variables that holds a number >= 0, else -1. */
 static int64_t find_number(const char *const *names, int count)

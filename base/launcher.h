@@ -16,9 +16,9 @@ enum sbp_backend { SBP_BACKEND_AUTO, SBP_BACKEND_THREADS, SBP_BACKEND_MPI, SBP_B
 extern const char *const sbp_backend_names[];
 extern const char *const sbp_device_names[]; /* "auto", "cpu", "cuda" */
 
-/* Whether a run is compared with one device: the plan's, or that of a smaller model; as options
- * name it; NULL-ended. */
-enum sbp_verify_mode { SBP_VERIFY_NONE, SBP_VERIFY_FULL, SBP_VERIFY_SHRUNK };
+/* Whether a run is compared with one device: the plan's, whole or by a sample of gradients, or that
+ * of a smaller model; as options name it; NULL-ended. */
+enum sbp_verify_mode { SBP_VERIFY_NONE, SBP_VERIFY_FULL, SBP_VERIFY_SAMPLED, SBP_VERIFY_SHRUNK };
 extern const char *const sbp_verify_names[];
 
 /* This process's rank as its launcher announces it, -1 without one. Programs use it to choose who

@@ -63,8 +63,9 @@ static const struct sbp_option option_table[] = {
     {"--warmup", "N", "first steps of a round, which are dropped (default 1)", FIELD(INT, warmup),
      .most = 1000000},
     {"--verify", NULL,
-     "compute every step once more on one device in double and compare; --verify=shrunk: run the "
-     "same plan on a smaller model, which is verified",
+     "compute every step once more on one device in double and compare; --verify=sampled: of "
+     "gradients a sample, in less memory; --verify=shrunk: run the same plan on a smaller model, "
+     "which is verified",
      FIELD(CHOICE, verify), .names = sbp_verify_names, .least = SBP_VERIFY_FULL},
     {"--backend", "NAME", "mpi (default when started by an MPI launcher), threads or nccl",
      FIELD(NAME, run.backend), .names = sbp_backend_names + 1},
@@ -116,6 +117,7 @@ static enum sbp_status parse(int argc, char **argv, struct options *options, str
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     SBP_TRY(sbp_options_read_list(option_table, argc, argv, options, &options->plans, diag));
     options->run.verify = options->verify != SBP_VERIFY_NONE;
+    options->run.sampled = options->verify == SBP_VERIFY_SAMPLED;
     if (options->help)
         return SBP_OK;
     SBP_TRY(check_mode(options, diag));

@@ -207,7 +207,7 @@ static int count_left_out(const struct sbp_run_result *result)
 
 static int print_verdict(const struct sbp_run_report *report)
 {
-    char text[512];
+    char text[512], sampled[128] = "";
     const struct sbp_run_result *result = report->result;
     if (result->odd.step > 0 && print_odd(&result->odd) < 0)
         return -1;
@@ -217,12 +217,18 @@ static int print_verdict(const struct sbp_run_report *report)
         return printf("verification FAILED: %s\n",
                       sbp_verify_finding_text(&result->finding, text, (int)sizeof text));
     const int left_out = count_left_out(result);
+    if (result->sampled)
+        (void)snprintf(sampled, sizeof sampled,
+                       ", and of every gradient one output in %d (drawn by seed %llu),",
+                       SBP_VERIFY_ONE_IN, (unsigned long long)report->options->seed);
     if (left_out > 0 && left_out == result->steps)
         return printf("verified: every loss and output agrees with one device in double, but no "
                       "gradient or update: each step overflowed and was left out (--steps)\n");
-    return printf("verified: every gradient, loss and update%s agrees with one device in double; "
+    return printf("verified: every %sloss and update%s%s agree%s with one device in double; "
                   "largest difference is %.2f of its bound\n",
-                  left_out > 0 ? " of steps that were not left out" : "", result->worst_ratio);
+                  result->sampled ? "" : "gradient, ",
+                  left_out > 0 ? " of steps that were not left out" : "", sampled,
+                  result->sampled ? "" : "s", result->worst_ratio);
 }
 
 /* What the run had to make and hold as the plan says, or it would have failed. */
@@ -231,14 +237,18 @@ static int print_held(const struct sbp_run_report *report)
     const struct sbp_run_result *result = report->result;
     const char *most = report->step->stages > 1 ? "at most " : "";
     const char *as = is_as_planned(report) ? "the plan says" : "predicted";
-    char bytes[32], host[32];
+    char bytes[32], host[32], slots[96] = "";
     (void)sbp_format_bytes((double)result->high_water_bytes, bytes);
+    if (result->slot_bytes > 0)
+        (void)snprintf(slots, sizeof slots, "; %s of slots for messages behind it, as predicted",
+                       sbp_format_bytes((double)result->slot_bytes, host));
     if (result->host_bytes == 0)
-        return printf("%s%d collective calls a step and %s of arena a rank, as %s\n", most,
-                      result->calls, bytes, as);
-    return printf("%s%d collective calls a step, %s of arena and %s of host memory a rank, as %s\n",
-                  most, result->calls, bytes,
-                  sbp_format_bytes((double)result->host_high_water_bytes, host), as);
+        return printf("%s%d collective calls a step and %s of arena a rank, as %s%s\n", most,
+                      result->calls, bytes, as, slots);
+    return printf(
+        "%s%d collective calls a step, %s of arena and %s of host memory a rank, as %s%s\n", most,
+        result->calls, bytes, sbp_format_bytes((double)result->host_high_water_bytes, host), as,
+        slots);
 }
 
 enum sbp_status sbp_run_print_end(const struct sbp_run_report *report, struct sbp_diag *diag)
@@ -305,6 +315,8 @@ static void put_verification(const struct sbp_run_report *report, struct cJSON *
         put_odd(&result->odd, verification, failed);
     if (result->verified)
         sbp_json_put_number(verification, "worst_ratio", result->worst_ratio, failed);
+    if (result->sampled)
+        sbp_json_put_number(verification, "sampled_one_in", SBP_VERIFY_ONE_IN, failed);
     if (report->whole != NULL)
         sbp_json_put_number(verification, "shrunk_parameters",
                             (double)sbp_step_program(report->step, 0)->graph->parameters, failed);
@@ -328,6 +340,7 @@ static void put_end(const struct sbp_run_report *report, struct cJSON *root, boo
     sbp_json_put_number(root, "calls", result->calls, failed);
     sbp_json_put_number(root, "arena_bytes", (double)result->arena_bytes, failed);
     sbp_json_put_number(root, "high_water_bytes", (double)result->high_water_bytes, failed);
+    sbp_json_put_number(root, "slot_bytes", (double)result->slot_bytes, failed);
     if (result->host_bytes > 0) {
         sbp_json_put_number(root, "host_bytes", (double)result->host_bytes, failed);
         sbp_json_put_number(root, "host_high_water_bytes", (double)result->host_high_water_bytes,

@@ -92,8 +92,9 @@ struct sbp_kernels {
     /* Layer norm over a hidden dimension of which I of `hidden` features are local.
      * sums(T,2) = (sum x, sum x^2) over the local features, to be summed over the ranks that share
      * a token; then y = (x - mean) rstd gain + shift, gain(I), shift(I). backward_sums(T,2) =
-     * (sum dy gain, sum dy gain xhat), likewise; then dx, and dgain(I), dshift(I) over the local
-     * tokens, written or added to. `sums` stays as forward left it (after the reduction). */
+     * (sum dy gain, sum dy gain xhat), likewise; then dx, and dgain(I), dshift(I) (NULL: not
+     * wanted) over the local tokens, written or added to. `sums` stays as forward left it (after
+     * the reduction). */
     void (*layernorm_sums)(void *sums, const void *x, int64_t tokens, int64_t in);
     void (*layernorm_forward)(void *y, const void *x, const void *sums, const void *gain,
                               const void *shift, int64_t tokens, int64_t in, int64_t hidden,

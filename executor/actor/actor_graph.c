@@ -1,6 +1,7 @@
 #include "executor/actor/actor_graph.h"
 
 #include <limits.h>
+#include <math.h>
 #include <string.h>
 
 const char *sbp_actor_lane_name(enum sbp_actor_lane lane)
@@ -131,7 +132,7 @@ double sbp_actor_graph_bytes(const struct sbp_actor_graph *graph, int rank)
     double bytes = 0;
     for (int i = 0; i < graph->registers; i++)
         if (graph->actor[graph->reg[i].producer].rank == rank)
-            bytes += (double)graph->reg[i].quota * (double)graph->reg[i].bytes;
+            bytes += 64 * ceil((double)graph->reg[i].quota * (double)graph->reg[i].bytes / 64);
     return bytes;
 }
 

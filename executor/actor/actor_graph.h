@@ -89,7 +89,7 @@ int sbp_actor_add_read(struct sbp_actor_graph *graph, int consumer, int from, in
 /* An actor that brings the contents of a register to another rank; gives its register there. */
 int sbp_actor_add_pull(struct sbp_actor_graph *graph, int from, int rank, int quota);
 
-/* Bytes of all slots that a rank holds. */
+/* Bytes of all slots that a rank holds, each register's rounded up to 64. */
 double sbp_actor_graph_bytes(const struct sbp_actor_graph *graph, int rank);
 
 /* Actors of one meeting (0, 1, ...) act together, each on another rank, as the members of a

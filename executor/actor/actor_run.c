@@ -93,7 +93,7 @@ static enum sbp_status open_running(struct sbp_actor_running *running,
     if (!job->graph->checked)
         return sbp_fail(diag, SBP_E_INTERNAL, "actors: they run after they are checked");
     enum sbp_status status =
-        sbp_actor_open(&running->state, job->graph, rank, job->memory, &running->arena);
+        sbp_actor_open(&running->state, job->graph, rank, job->memory, job->room, &running->arena);
     if (status == SBP_OK)
         status = open_lanes(running);
     return status == SBP_OK

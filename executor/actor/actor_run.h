@@ -22,6 +22,7 @@ struct sbp_actor_job {
     struct sbp_endpoint endpoint;
     int first_tag;                       /* pulls use (2 reads) tags from here on */
     const struct sbp_memory_ops *memory; /* of registers; with pulls: a host's */
+    void *room;                          /* for them; NULL: they are allocated (actor_state.h) */
     sbp_actor_action action;
     void *context;
 };

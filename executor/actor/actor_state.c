@@ -283,8 +283,12 @@ static bool open_output(struct sbp_actor_state *state, int reg, struct sbp_arena
         return false;
     for (int slot = 0; slot < quota; slot++)
         push(&output->free, slot);
-    if (bytes > 0)
+    if (state->room != NULL) {
+        output->memory = state->room + state->room_at;
+        state->room_at += (bytes + 63) / 64 * 64;
+    } else if (bytes > 0) {
         output->memory = state->memory->allocate(bytes);
+    }
     return bytes == 0 || output->memory != NULL;
 }
 
@@ -352,12 +356,13 @@ static bool open_all(struct sbp_actor_state *state, struct sbp_arena *arena)
 }
 
 enum sbp_status sbp_actor_open(struct sbp_actor_state *state, const struct sbp_actor_graph *graph,
-                               int rank, const struct sbp_memory_ops *memory,
+                               int rank, const struct sbp_memory_ops *memory, void *room,
                                struct sbp_arena *arena)
 {
     *state = (struct sbp_actor_state){
         .graph = graph,
         .memory = memory,
+        .room = room,
         .rank = rank,
         .output = SBP_NEW(arena, struct sbp_actor_output, graph->registers),
         .arrived = SBP_NEW(arena, struct sbp_actor_ring, graph->reads),
@@ -372,7 +377,7 @@ enum sbp_status sbp_actor_open(struct sbp_actor_state *state, const struct sbp_a
 void sbp_actor_close(struct sbp_actor_state *state)
 {
     for (int g = 0; state->output != NULL && g < state->graph->registers; g++)
-        if (state->output[g].memory != NULL)
+        if (state->output[g].memory != NULL && state->room == NULL)
             state->memory->release(state->output[g].memory);
     *state = (struct sbp_actor_state){0};
 }

@@ -64,6 +64,8 @@ struct sbp_actor_lane_state {
 struct sbp_actor_state {
     const struct sbp_actor_graph *graph; /* borrowed */
     const struct sbp_memory_ops *memory;
+    char *room;      /* the caller's, for registers; NULL: each has an allocation */
+    int64_t room_at; /* bytes that are taken of it */
     int rank;
     struct sbp_actor_lane_state lane[SBP_LANES];
     struct sbp_actor_output *output; /* (registers) */
@@ -77,11 +79,11 @@ struct sbp_actor_state {
 typedef void (*sbp_actor_post)(void *context, enum sbp_actor_lane lane,
                                struct sbp_actor_message message);
 
-/* The actors of a rank before their first act: all slots are free. Registers of the rank are
- * allocated, zeroed; all else is the arena's. The graph is well formed. E_MEMORY; close either way.
- */
+/* The actors of a rank before their first act: all slots are free. Registers of the rank lie in
+ * `room`, as many bytes as sbp_actor_graph_bytes says, or, where that is NULL, are allocated,
+ * zeroed; all else is the arena's. The graph is well formed. E_MEMORY; close either way. */
 enum sbp_status sbp_actor_open(struct sbp_actor_state *state, const struct sbp_actor_graph *graph,
-                               int rank, const struct sbp_memory_ops *memory,
+                               int rank, const struct sbp_memory_ops *memory, void *room,
                                struct sbp_arena *arena) SBP_MUST_USE;
 void sbp_actor_close(struct sbp_actor_state *state);
 

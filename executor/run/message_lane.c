@@ -120,10 +120,11 @@ static void connect(const struct plan *plan, int stage, int64_t place,
         const int take = messages->rank[to].take[back];
         if (pass < 0 || take < 0)
             continue;
+        const int64_t acts = graph->failed ? 1 : graph->actor[pass].acts;
+        const int quota = acts < messages->slots ? (int)acts : messages->slots;
         const int sent =
-            sbp_actor_add_register(graph, pass, messages->slots, plan->traffic[stage].bytes[back]);
-        (void)sbp_actor_add_read(graph, take, sbp_actor_add_pull(graph, sent, to, messages->slots),
-                                 1);
+            sbp_actor_add_register(graph, pass, quota, plan->traffic[stage].bytes[back]);
+        (void)sbp_actor_add_read(graph, take, sbp_actor_add_pull(graph, sent, to, quota), 1);
     }
 }
 
@@ -255,6 +256,13 @@ static enum sbp_status left_out(const struct sbp_message_lane *lane, struct sbp_
                     lane->job.graph->actor[lane->act.actor].name);
 }
 
+static void note_slot(struct sbp_message_lane *lane, const struct sbp_actor_slot *slot)
+{
+    const int64_t end = (char *)slot->memory - lane->room + slot->bytes;
+    if (end > lane->high_water_bytes)
+        lane->high_water_bytes = end;
+}
+
 static enum sbp_status pass(void *context, bool forward, const void *buffer, int64_t bytes,
                             struct sbp_diag *diag)
 {
@@ -264,6 +272,7 @@ static enum sbp_status pass(void *context, bool forward, const void *buffer, int
         return left_out(lane, diag);
     const struct sbp_actor_slot *slot = &lane->act.out[0];
     assert(bytes <= slot->bytes);
+    note_slot(lane, slot);
     const enum sbp_status status = lane->job.memory->from_host(slot->memory, buffer, bytes);
     leave(lane);
     return status;
@@ -277,6 +286,7 @@ static enum sbp_status take(void *context, bool forward, void *buffer, int64_t b
     SBP_TRY(enter(lane, lane->actors->take[forward ? 0 : 1], diag));
     const struct sbp_actor_slot *slot = &lane->act.in[0];
     assert(bytes <= slot->bytes);
+    note_slot(lane, slot);
     const enum sbp_status status = lane->job.memory->to_host(buffer, slot->memory, bytes);
     lane->has_taken = true;
     if (!sbp_tasks_are_driven(lane->tasks))
@@ -290,10 +300,17 @@ static bool has_messages(const struct sbp_message_actors *actors)
            actors->take[1] >= 0;
 }
 
+int64_t sbp_message_slot_bytes(const struct sbp_message_plan *messages,
+                               const struct sbp_comm_ops *ops, const struct sbp_comm *comm)
+{
+    return ops->is_shared(comm) ? (int64_t)sbp_actor_graph_bytes(&messages->graph, ops->rank(comm))
+                                : 0;
+}
+
 enum sbp_status sbp_message_lane_begin(struct sbp_message_lane *lane,
                                        const struct sbp_message_plan *messages,
                                        const struct sbp_tasks *tasks, struct sbp_channel *channel,
-                                       struct sbp_diag *diag)
+                                       void *room, struct sbp_diag *diag)
 {
     const struct sbp_comm_ops *ops = channel->ops;
     *lane = (struct sbp_message_lane){
@@ -303,7 +320,9 @@ enum sbp_status sbp_message_lane_begin(struct sbp_message_lane *lane,
         .job = {.graph = &messages->graph,
                 .endpoint = {ops, channel->comm},
                 .first_tag = FIRST_TAG,
-                .memory = ops->memory},
+                .memory = ops->memory,
+                .room = room},
+        .room = room,
         .carrier = {.pass = pass, .take = take, .context = lane},
         .together = sbp_tasks_are_driven(tasks) ? sbp_channel_work_axes(channel, tasks) : 0,
     };

@@ -48,21 +48,28 @@ struct sbp_message_lane {
     struct sbp_actor_job job;
     struct sbp_actor_running *running; /* NULL: the backend's own calls take the messages */
     struct sbp_carrier carrier;
-    int64_t at;         /* the task that comes next in the list */
-    int64_t done[2];    /* forward, backward works, where arrivals decide */
-    sbp_axes together;  /* axes whose ranks do these in one order */
-    struct sbp_act act; /* the work under way, */
-    bool is_acting;     /* as long as it has not sent, */
-    bool has_taken;     /* and whether it has its message */
+    int64_t at;               /* the task that comes next in the list */
+    int64_t done[2];          /* forward, backward works, where arrivals decide */
+    char *room;               /* for the slots of this rank, */
+    int64_t high_water_bytes; /* and the end of the highest one that it touched */
+    sbp_axes together;        /* axes whose ranks do these in one order */
+    struct sbp_act act;       /* the work under way, */
+    bool is_acting;           /* as long as it has not sent, */
+    bool has_taken;           /* and whether it has its message */
 };
 
+/* Bytes of the slots that this rank has: none where the backend lets one thread alone communicate.
+ */
+int64_t sbp_message_slot_bytes(const struct sbp_message_plan *messages,
+                               const struct sbp_comm_ops *ops, const struct sbp_comm *comm);
 /* Has a channel's messages taken by the lane, where its backend lets a second thread communicate
- * and the rank has any; all ranks begin and end a step together. All is borrowed. End with the
- * status of what came between; it returns that status or the lane's own failure. */
+ * and the rank has any; all ranks begin and end a step together. All is borrowed; `room`: for the
+ * slots. End with the status of what came between; it returns that status or the lane's own
+ * failure. */
 enum sbp_status sbp_message_lane_begin(struct sbp_message_lane *lane,
                                        const struct sbp_message_plan *messages,
                                        const struct sbp_tasks *tasks, struct sbp_channel *channel,
-                                       struct sbp_diag *diag) SBP_MUST_USE;
+                                       void *room, struct sbp_diag *diag) SBP_MUST_USE;
 /* The rank's next work, or the step's end: tasks from *first to before *end. *first == *end: the
  * step is over. Waits for a message where arrivals decide, which a backend that lets one thread
  * alone communicate cannot tell: there the list is the order. Fails as another rank or the lane

@@ -44,7 +44,8 @@ static enum sbp_status open_result(struct sbp_run_job *job, struct sbp_diag *dia
     *result = (struct sbp_run_result){.ranks = (int)job->ranks,
                                       .steps = options->steps,
                                       .cores = machine.cores,
-                                      .verified = options->verify};
+                                      .verified = options->verify,
+                                      .sampled = options->verify && options->sampled};
     SBP_TRY(open_tasks(job, diag));
     result->step = SBP_NEW(&result->arena, struct sbp_run_step, options->steps);
     int64_t count = 0;
@@ -88,7 +89,8 @@ static enum sbp_status prepare_process(struct sbp_run_job *job, struct sbp_diag 
 {
     double bytes;
     if (job->options->verify)
-        SBP_TRY(sbp_verify_count(job->step, job->cluster, &job->verify, diag));
+        SBP_TRY(
+            sbp_verify_count(job->step, job->cluster, job->options->sampled, &job->verify, diag));
     if (sbp_run_is_mpi(job)) {
         bytes = (double)job->result->arena_bytes + (double)job->result->host_bytes +
                 job->verify.rank_bytes +

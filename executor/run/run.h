@@ -21,10 +21,11 @@
 struct sbp_run_result;
 
 struct sbp_run_options {
-    int steps;   /* >= 1 */
-    bool verify; /* every step, against one device in double */
-    bool trace;  /* keep the intervals of the last step; without a flush of the one before, which is
-                    whole */
+    int steps;    /* >= 1 */
+    bool verify;  /* every step, against one device in double, */
+    bool sampled; /* which has a sample of the gradients, and a piece of the model at a time */
+    bool trace; /* keep the intervals of the last step; without a flush of the one before, which is
+                   whole */
     enum sbp_real real;
     uint64_t seed;
     enum sbp_token_labels labels;
@@ -81,10 +82,11 @@ struct sbp_run_result {
     struct sbp_run_prediction prediction;
     int64_t arena_bytes;      /* that the plan says, the most of a stage */
     int64_t high_water_bytes; /* the most over the ranks */
-    int64_t host_bytes;       /* of offloaded states, that the plan says, the most of a stage */
+    int64_t slot_bytes; /* of messages between stages behind the arena, as predicted, likewise */
+    int64_t host_bytes; /* of offloaded states, that the plan says, the most of a stage */
     int64_t host_high_water_bytes;
     struct sbp_run_odd odd;     /* the last step, where it was so */
-    bool verified;              /* verification was asked for */
+    bool verified, sampled;     /* verification was asked for; of a sample */
     struct sbp_finding finding; /* the first tensor that is off */
     double worst_ratio;         /* largest difference / bound seen */
 };

@@ -63,11 +63,12 @@ void sbp_run_host_add(struct sbp_run_host *host, const struct sbp_run_need *need
 
 enum sbp_status sbp_run_host_check(const struct sbp_run_host *host, struct sbp_diag *diag)
 {
-    char needs[32], has[32], checks[32], of_it[96] = "";
+    char needs[32], has[32], checks[32], of_it[128] = "";
     if (host->free_bytes < 0 || host->need.bytes <= (double)host->free_bytes)
         return SBP_OK;
     if (host->need.verify_bytes > 0)
-        (void)snprintf(of_it, sizeof of_it, " (%s of it to verify; --verify=shrunk takes less)",
+        (void)snprintf(of_it, sizeof of_it,
+                       " (%s of it to verify; full takes the most, sampled less, shrunk the least)",
                        sbp_format_bytes(host->need.verify_bytes, checks));
     return sbp_fail(diag, SBP_E_MEMORY, "%d rank%s on host %s need%s %s of memory%s, %s are free",
                     host->ranks, host->ranks == 1 ? "" : "s", host->name,

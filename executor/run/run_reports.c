@@ -38,6 +38,8 @@ static void keep_maxima(struct sbp_run_result *result, int step,
     most->communication_s = fmax(most->communication_s, report->step.communication_s);
     if (report->high_water_bytes > result->high_water_bytes)
         result->high_water_bytes = report->high_water_bytes;
+    if (report->slot_high_water_bytes > result->slot_bytes)
+        result->slot_bytes = report->slot_high_water_bytes;
     if (report->host_high_water_bytes > result->host_high_water_bytes)
         result->host_high_water_bytes = report->host_high_water_bytes;
 }

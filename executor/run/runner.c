@@ -167,6 +167,18 @@ static enum sbp_status check_high_water(const struct sbp_runner *runner, struct 
                     sbp_runner_world_rank(runner), (long long)rounded, (long long)planned);
 }
 
+/* Slots of messages between stages, of the step. */
+static enum sbp_status check_slots(const struct sbp_runner *runner,
+                                   const struct sbp_message_lane *lane, struct sbp_diag *diag)
+{
+    const int64_t rounded = (lane->high_water_bytes + 63) / 64 * 64;
+    if (rounded == runner->slot_bytes)
+        return SBP_OK;
+    return sbp_fail(
+        diag, SBP_E_INTERNAL, "rank %d used %lld bytes of slots of messages, %lld are predicted",
+        sbp_runner_world_rank(runner), (long long)rounded, (long long)runner->slot_bytes);
+}
+
 static enum sbp_status check_host(const struct sbp_runner *runner, struct sbp_diag *diag)
 {
     const int64_t planned = runner->job->step->memory[runner->stage].host_bytes;
@@ -250,6 +262,7 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, enum sbp_roun
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
     const double start_s = together ? sbp_clock_s() : runner->through_s;
     SBP_TRY(sbp_message_lane_begin(&lane, &runner->job->messages, runner->tasks, &runner->channel,
+                                   runner->rank.memory + runner->layout.bytes - runner->slot_bytes,
                                    diag));
     enum sbp_status played = run_tasks(runner, &lane, start_s, report, diag);
     played = sbp_sum_lane_end(&runner->sums, &runner->channel, played, diag);
@@ -263,6 +276,7 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, enum sbp_roun
     if (round == SBP_ROUND_AHEAD)
         return SBP_OK;
     SBP_TRY(check_high_water(runner, diag));
+    SBP_TRY(check_slots(runner, &lane, diag));
     SBP_TRY(check_host(runner, diag));
     report->step.loss = sbp_rank_loss(&runner->rank);
     report->calls = runner->channel.call_count;
@@ -272,6 +286,7 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, enum sbp_roun
     report->step.loss_scale = runner->rank.scaler.scale;
     report->step.left_out = runner->rank.scaler.overflowed;
     report->high_water_bytes = (runner->rank.high_water_bytes + 63) / 64 * 64;
+    report->slot_high_water_bytes = (lane.high_water_bytes + 63) / 64 * 64;
     report->host_high_water_bytes = runner->rank.host_high_water_bytes;
     return SBP_OK;
 }
@@ -473,6 +488,8 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
     if (runner->intervals == NULL || runner->compute_s == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
     SBP_TRY(sbp_stage_layout_make(job->step, runner->stage, &runner->arena, &runner->layout, diag));
+    runner->slot_bytes = sbp_message_slot_bytes(&job->messages, ops, comm);
+    runner->layout.bytes += runner->slot_bytes;
     SBP_TRY(sbp_rank_open(&runner->rank, &runner->layout, device, job->options->real,
                           job->options->seed, ops->rank(comm) % devices, &runner->channel, diag));
     runner->rank.labels = job->options->labels;
@@ -482,7 +499,8 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the initial weights");
     if (!job->options->verify)
         return SBP_OK;
-    return sbp_verify_open(&runner->rank, job->cluster, &runner->verifier, diag);
+    return sbp_verify_open(&runner->rank, job->cluster, job->options->sampled, &runner->verifier,
+                           diag);
 }
 
 /* Leaves the kernels the address space that was kept for them, now that all ranks of this process

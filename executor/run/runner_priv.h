@@ -41,7 +41,8 @@ struct sbp_runner {
     const struct sbp_tasks *tasks; /* of the stage */
     struct sbp_arena arena;
     struct sbp_channel channel;
-    struct sbp_stage_layout layout; /* of the arena */
+    struct sbp_stage_layout layout; /* of the arena, and slots behind it */
+    int64_t slot_bytes;             /* of messages; as predicted */
     struct sbp_rank rank;
     struct sbp_sum_lane sums;           /* of the step under way */
     struct sbp_verifier *verifier;      /* NULL: no verification */
@@ -64,7 +65,7 @@ struct sbp_rank_report {
     struct sbp_run_step step;
     bool has_loss, has_odd_gradient;
     int calls;
-    int64_t high_water_bytes, host_high_water_bytes;
+    int64_t high_water_bytes, slot_high_water_bytes, host_high_water_bytes;
 };
 
 /* Among the ranks of all stages. */

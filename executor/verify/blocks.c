@@ -103,13 +103,19 @@ static enum sbp_status offer(const struct sbp_rank_blocks *blocks, struct sbp_di
     return SBP_OK;
 }
 
+static bool asks(const struct sbp_rank_blocks *blocks, int64_t place)
+{
+    return blocks->asks == NULL || blocks->asks(blocks->context, blocks, place);
+}
+
 enum sbp_status sbp_blocks_collect(const struct sbp_rank_blocks *blocks, struct sbp_diag *diag)
 {
     const struct sbp_rank *rank = blocks->rank;
     const int stage = rank->channel->stage;
     if (sbp_channel_rank(rank->channel, stage, rank->rank) != 0)
-        return blocks->stage == stage ? offer(blocks, diag) : SBP_OK;
+        return blocks->stage == stage && asks(blocks, rank->rank) ? offer(blocks, diag) : SBP_OK;
     for (int64_t place = 0; place < rank->program->mesh.devices; place++)
-        SBP_TRY(collect_from(blocks, place, diag));
+        if (asks(blocks, place))
+            SBP_TRY(collect_from(blocks, place, diag));
     return SBP_OK;
 }

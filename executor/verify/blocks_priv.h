@@ -29,6 +29,8 @@ struct sbp_rank_blocks {
     int64_t elements;  /* the same on all ranks */
     bool is_shard;     /* of a weight: each rank has its own stretch of the block */
     int64_t first_row; /* of the batch, of an activation */
+    /* Whether rank 0 asks the rank of a place, the same on both; NULL: it asks all. */
+    bool (*asks)(const void *context, const struct sbp_rank_blocks *blocks, int64_t place);
     /* Rank 0 gets the values of all ranks, one after the other. */
     void (*take)(void *context, const struct sbp_rank_blocks *blocks,
                  const struct sbp_block_values *values);

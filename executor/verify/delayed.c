@@ -73,10 +73,15 @@ static bool takes_newest(const struct sbp_step *step, int64_t i, int j)
     return step->parallel.schedule == SBP_CDP_V2 && j >= n - i + 1;
 }
 
+bool sbp_delayed_reads_newest(const struct sbp_step *step, int64_t number, int64_t micro_batch,
+                              int op)
+{
+    return number == 1 || takes_newest(step, micro_batch + 1, stage_of(step, op));
+}
+
 const double *sbp_delayed_weight(const struct sbp_delayed *delayed, int64_t step,
                                  int64_t micro_batch, int op, int tensor)
 {
-    const bool newest =
-        step == 1 || takes_newest(delayed->step, micro_batch + 1, stage_of(delayed->step, op));
+    const bool newest = sbp_delayed_reads_newest(delayed->step, step, micro_batch, op);
     return (newest ? delayed->newest : delayed->older)[tensor];
 }

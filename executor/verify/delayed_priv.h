@@ -34,6 +34,9 @@ double sbp_delayed_bytes(double elements);
 
 /* theta_t becomes theta_{t-1}; the caller fills `newest`. */
 void sbp_delayed_begin_step(struct sbp_delayed *delayed);
+/* Whether micro-batch i (from 0) of a step (from 1) reads theta_t in an operator. */
+bool sbp_delayed_reads_newest(const struct sbp_step *step, int64_t number, int64_t micro_batch,
+                              int op);
 /* What micro-batch i (from 0) of a step (from 1) reads of a weight in an operator. */
 const double *sbp_delayed_weight(const struct sbp_delayed *delayed, int64_t step,
                                  int64_t micro_batch, int op, int tensor);

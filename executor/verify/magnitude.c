@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/math/random.h"
+#include "executor/verify/verify.h"
+
 static const double OUTLIER = 4; /* squared deviations over this many variances stand alone */
 
 /* ---- storage ------------------------------------------------------------------------------- */
@@ -20,22 +23,61 @@ static struct vectors vectors_of(struct sbp_magnitude *m)
                             {&m->column, &m->column_square, &m->column_variance}};
 }
 
-enum sbp_status sbp_magnitude_open(struct sbp_magnitude *magnitude, const struct sbp_shape *shape,
-                                   bool by_row)
+static int64_t outputs_of(const struct sbp_magnitude_of *of)
 {
-    const int64_t rows = shape->size[0] * shape->size[1];
-    const int64_t columns = shape->size[2] * shape->size[3];
-    *magnitude = (struct sbp_magnitude){.rows = rows, .columns = columns, .by_row = by_row};
+    const int64_t *size = of->shape->size;
+    return of->by_row ? size[0] * size[1] : size[2] * size[3];
+}
+
+static int64_t kept_of(const struct sbp_magnitude_of *of)
+{
+    const int64_t all = outputs_of(of), share = all / SBP_VERIFY_ONE_IN;
+    const int64_t count = share > SBP_KEPT_LEAST ? share : SBP_KEPT_LEAST;
+    return !of->is_sampled || of->keeps_all || all < count ? all : count;
+}
+
+/* Rows and columns of what is kept. */
+static void set_sides(const struct sbp_magnitude_of *of, int64_t *rows, int64_t *columns)
+{
+    const int64_t *size = of->shape->size;
+    *rows = of->by_row ? kept_of(of) : size[0] * size[1];
+    *columns = of->by_row ? size[2] * size[3] : kept_of(of);
+}
+
+static enum sbp_status open_kept(struct sbp_magnitude *magnitude, const struct sbp_magnitude_of *of)
+{
+    struct sbp_kept *const kept = &magnitude->kept;
+    const int64_t elements = magnitude->rows * magnitude->columns;
+    *kept = (struct sbp_kept){.all = outputs_of(of), .count = kept_of(of)};
+    if (!of->is_sampled)
+        return SBP_OK;
+    magnitude->gradient = calloc((size_t)elements, sizeof(double));
+    if (magnitude->gradient == NULL)
+        return SBP_E_MEMORY;
+    if (kept->count == kept->all)
+        return SBP_OK;
+    kept->output = calloc((size_t)kept->count, sizeof *kept->output);
+    kept->place = calloc((size_t)kept->all, sizeof *kept->place);
+    return kept->output != NULL && kept->place != NULL ? SBP_OK : SBP_E_MEMORY;
+}
+
+enum sbp_status sbp_magnitude_open(struct sbp_magnitude *magnitude,
+                                   const struct sbp_magnitude_of *of)
+{
+    int64_t rows, columns;
+    set_sides(of, &rows, &columns);
+    *magnitude = (struct sbp_magnitude){
+        .rows = rows, .columns = columns, .by_row = of->by_row, .key = of->key};
     const struct vectors vectors = vectors_of(magnitude);
     magnitude->sum = calloc((size_t)(rows * columns), sizeof(double));
-    magnitude->live = calloc((size_t)(by_row ? rows : columns), sizeof(bool));
+    magnitude->live = calloc((size_t)(of->by_row ? rows : columns), sizeof(bool));
     bool complete = magnitude->sum != NULL && magnitude->live != NULL;
     for (int i = 0; i < 3; i++) {
         *vectors.row[i] = calloc((size_t)rows, sizeof(double));
         *vectors.column[i] = calloc((size_t)columns, sizeof(double));
         complete = complete && *vectors.row[i] != NULL && *vectors.column[i] != NULL;
     }
-    return complete ? SBP_OK : SBP_E_MEMORY;
+    return complete ? open_kept(magnitude, of) : SBP_E_MEMORY;
 }
 
 void sbp_magnitude_close(struct sbp_magnitude *magnitude)
@@ -47,28 +89,53 @@ void sbp_magnitude_close(struct sbp_magnitude *magnitude)
     }
     free(magnitude->sum);
     free(magnitude->live);
+    free(magnitude->gradient);
+    free(magnitude->kept.output);
+    free(magnitude->kept.place);
     *magnitude = (struct sbp_magnitude){0};
 }
 
-double sbp_magnitude_bytes(const struct sbp_shape *shape)
+double sbp_magnitude_bytes(const struct sbp_magnitude_of *of)
 {
-    const double rows = (double)(shape->size[0] * shape->size[1]);
-    const double columns = (double)(shape->size[2] * shape->size[3]);
-    return (rows * columns + 3 * (rows + columns)) * sizeof(double);
+    int64_t rows, columns;
+    set_sides(of, &rows, &columns);
+    const bool draws = kept_of(of) < outputs_of(of);
+    const double elements = (double)rows * (double)columns;
+    return (elements * (of->is_sampled ? 2 : 1) + 3 * (double)(rows + columns) +
+            (draws ? (double)(outputs_of(of) + kept_of(of)) : 0)) *
+           sizeof(double);
 }
 
-/* Both operands' absolute values; vectors of them are small beside these. */
-double sbp_magnitude_note_bytes(const struct sbp_program *program, const struct sbp_instr *instr)
+/* Both operands' absolute values, and of a sample the values of its outputs; vectors of them are
+ * small beside these. */
+double sbp_magnitude_note_bytes(const struct sbp_program *program, const struct sbp_instr *instr,
+                                bool is_sampled)
 {
     const int x = instr->buffer[SBP_AT_IN], dy = instr->buffer[SBP_AT_DY];
     if (instr->kind != SBP_INSTR_BACKWARD || x < 0 || dy < 0)
         return 0;
-    return (double)(program->buffer[x].elements + program->buffer[dy].elements) * sizeof(double);
+    const bool picks = is_sampled && program->graph->op[instr->op].kind == SBP_OP_LINEAR;
+    const struct sbp_shape *shape = &program->graph->tensor[program->buffer[dy].tensor].shape;
+    const struct sbp_magnitude_of outputs = {.shape = shape, .is_sampled = picks};
+    const double tokens = (double)(shape->size[0] * shape->size[1]);
+    const double kept = tokens * (double)kept_of(&outputs);
+    const size_t element = picks ? 2 * sizeof(double) + sizeof(float) : sizeof(double);
+    return (double)program->buffer[x].elements * sizeof(double) + kept * (double)element;
 }
 
-double sbp_magnitude_inherited(const struct sbp_magnitude *m, int64_t index)
+int64_t sbp_magnitude_place(const struct sbp_magnitude *m, int64_t index)
 {
-    const int64_t i = index / m->columns, j = index % m->columns;
+    if (m->kept.output == NULL)
+        return index;
+    const int64_t all = m->by_row ? m->columns : m->kept.all;
+    const int64_t i = index / all, j = index % all;
+    const int64_t place = m->kept.place[m->by_row ? i : j];
+    return place < 0 ? -1 : m->by_row ? place * all + j : i * m->columns + place;
+}
+
+double sbp_magnitude_inherited(const struct sbp_magnitude *m, int64_t place)
+{
+    const int64_t i = place / m->columns, j = place % m->columns;
     if (!m->live[m->by_row ? i : j])
         return -1;
     return sqrt(m->row[i] + m->column[j] + m->row_square[i] * m->column_variance[j] +
@@ -86,6 +153,30 @@ static void clear(struct sbp_magnitude *magnitude)
     memset(magnitude->live, 0, (size_t)outputs * sizeof *magnitude->live);
 }
 
+static void clear_sum(struct sbp_magnitude *magnitude)
+{
+    memset(magnitude->sum, 0, (size_t)(magnitude->rows * magnitude->columns) * sizeof(double));
+}
+
+void sbp_magnitude_draw(struct sbp_magnitude *magnitude, uint64_t number)
+{
+    struct sbp_kept *const kept = &magnitude->kept;
+    clear(magnitude);
+    clear_sum(magnitude);
+    memset(magnitude->gradient, 0, (size_t)(magnitude->rows * magnitude->columns) * sizeof(double));
+    if (kept->output == NULL)
+        return;
+    for (int64_t i = 0; i < kept->all; i++)
+        kept->place[i] = -1;
+    for (int64_t k = 0; k < kept->count; k++) {
+        const int64_t first = k * kept->all / kept->count;
+        const int64_t length = (k + 1) * kept->all / kept->count - first;
+        const uint64_t drawn = sbp_random_bits_at(number, (uint64_t)magnitude->key, (uint64_t)k);
+        kept->output[k] = first + (int64_t)(drawn % (uint64_t)length);
+        kept->place[kept->output[k]] = k;
+    }
+}
+
 /* ---- operands in both precisions ----------------------------------------------------------- */
 
 /* An operand (tokens, features) with what is known of its errors. */
@@ -99,6 +190,8 @@ struct operand {
     double *by_feature; /* (features) mean over the tokens */
     double *square;     /* (features) sum of the squares over the tokens */
     double *absolute;   /* (tokens, features) */
+    double *own_exact;  /* (tokens, features) of a sample; NULL: `exact` is the rank's */
+    float *own_shadow;
 };
 
 static double squared_deviation(const struct operand *operand, int64_t at)
@@ -147,35 +240,76 @@ static void close_operand(struct operand *operand)
     free(operand->by_feature);
     free(operand->square);
     free(operand->absolute);
+    free(operand->own_exact);
+    free(operand->own_shadow);
 }
 
-static enum sbp_status open_operand(const struct sbp_lockstep *both, const struct sbp_instr *instr,
-                                    int place, struct operand *operand)
+/* What is measured of a token is so over all features, also where few are kept. */
+static enum sbp_status measure_tokens(struct operand *operand)
 {
-    *operand = look_at(both, instr, place);
-    const int64_t elements = operand->tokens * operand->features;
     operand->variance = malloc((size_t)operand->tokens * sizeof(double));
     operand->largest = malloc((size_t)operand->tokens * sizeof(double));
-    operand->by_feature = calloc((size_t)operand->features, sizeof(double));
-    operand->square = calloc((size_t)operand->features, sizeof(double));
-    operand->absolute = malloc((size_t)elements * sizeof(double));
-    if (operand->variance == NULL || operand->largest == NULL || operand->by_feature == NULL ||
-        operand->square == NULL || operand->absolute == NULL)
+    if (operand->variance == NULL || operand->largest == NULL)
         return SBP_E_MEMORY;
     for (int64_t t = 0; t < operand->tokens; t++) {
         double largest = 0;
         for (int64_t i = 0; i < operand->features; i++) {
-            const int64_t at = t * operand->features + i;
-            const double square = operand->exact[at] * operand->exact[at];
-            operand->absolute[at] = fabs(operand->exact[at]);
-            operand->by_feature[i] += squared_deviation(operand, at) / (double)operand->tokens;
-            operand->square[i] += square;
-            largest = fmax(largest, square);
+            const double exact = operand->exact[t * operand->features + i];
+            largest = fmax(largest, exact * exact);
         }
         operand->largest[t] = largest;
         operand->variance[t] = token_variance(operand, t);
     }
     return SBP_OK;
+}
+
+/* Turns to the features that are kept. */
+static enum sbp_status pick(struct operand *operand, const struct sbp_kept *kept)
+{
+    const size_t elements = (size_t)(operand->tokens * kept->count);
+    operand->own_exact = malloc(elements * sizeof *operand->own_exact);
+    operand->own_shadow = malloc(elements * sizeof *operand->own_shadow);
+    if (operand->own_exact == NULL || operand->own_shadow == NULL)
+        return SBP_E_MEMORY;
+    for (int64_t t = 0; t < operand->tokens; t++)
+        for (int64_t k = 0; k < kept->count; k++) {
+            const int64_t from = t * operand->features + kept->output[k];
+            operand->own_exact[t * kept->count + k] = operand->exact[from];
+            operand->own_shadow[t * kept->count + k] = operand->shadow[from];
+        }
+    operand->exact = operand->own_exact;
+    operand->shadow = operand->own_shadow;
+    operand->features = kept->count;
+    return SBP_OK;
+}
+
+static enum sbp_status measure_features(struct operand *operand)
+{
+    operand->by_feature = calloc((size_t)operand->features, sizeof(double));
+    operand->square = calloc((size_t)operand->features, sizeof(double));
+    operand->absolute = malloc((size_t)(operand->tokens * operand->features) * sizeof(double));
+    if (operand->by_feature == NULL || operand->square == NULL || operand->absolute == NULL)
+        return SBP_E_MEMORY;
+    for (int64_t t = 0; t < operand->tokens; t++)
+        for (int64_t i = 0; i < operand->features; i++) {
+            const int64_t at = t * operand->features + i;
+            operand->absolute[at] = fabs(operand->exact[at]);
+            operand->by_feature[i] += squared_deviation(operand, at) / (double)operand->tokens;
+            operand->square[i] += operand->exact[at] * operand->exact[at];
+        }
+    return SBP_OK;
+}
+
+/* `of`: whose outputs the features are, some of which may be kept; NULL: all. */
+static enum sbp_status open_operand(const struct sbp_lockstep *both, const struct sbp_instr *instr,
+                                    int place, const struct sbp_magnitude *of,
+                                    struct operand *operand)
+{
+    *operand = look_at(both, instr, place);
+    SBP_TRY(measure_tokens(operand));
+    if (of != NULL && of->kept.output != NULL)
+        SBP_TRY(pick(operand, &of->kept));
+    return measure_features(operand);
 }
 
 static double expected_variance(const struct operand *operand, int64_t token, int64_t feature)
@@ -208,11 +342,13 @@ static void add_product_variance(const struct operand *of, const struct operand 
         }
 }
 
-/* Writes one operand's squares and variances by feature. */
-static void set_features(const struct operand *of, double *square, double *variance)
+/* Adds one operand's squares and variances by feature: a sum, and a mean over all tokens. */
+static void add_features(const struct operand *of, double share, double *square, double *variance)
 {
-    memcpy(square, of->square, (size_t)of->features * sizeof(double));
-    memcpy(variance, of->by_feature, (size_t)of->features * sizeof(double));
+    for (int64_t i = 0; i < of->features; i++) {
+        square[i] += of->square[i];
+        variance[i] += share * of->by_feature[i];
+    }
 }
 
 static void note_live(const struct operand *dy, bool *live)
@@ -223,46 +359,64 @@ static void note_live(const struct operand *dy, bool *live)
 }
 
 /* A bias, and a norm's shift: the column sums of dy. */
-static void note_column_sums(const struct operand *dy, struct sbp_magnitude *magnitude)
+static void note_column_sums(const struct operand *dy, bool adds, struct sbp_magnitude *magnitude)
 {
-    clear(magnitude);
+    if (!adds)
+        clear(magnitude);
     note_live(dy, magnitude->live);
     for (int64_t t = 0; t < dy->tokens; t++)
         for (int64_t i = 0; i < dy->features; i++)
             magnitude->column[i] += element_variance(dy, t, i);
 }
 
+/* Sums of absolute values of the terms, and of the terms where a sample is kept. */
+static void add_product(const struct sbp_lockstep *both, const struct sbp_instr *instr,
+                        const struct operand *x, const struct operand *dy, bool adds)
+{
+    const struct sbp_op_node *node = &both->exact->program->graph->op[instr->op];
+    const struct sbp_kernels *k = both->exact->kernels;
+    const struct sbp_magnitude *weight = both->magnitude[node->weight[0]];
+    const struct sbp_magnitude *bias =
+        node->weight_count > 1 ? both->magnitude[node->weight[1]] : NULL;
+    void (*const product)(void *, void *, const void *, const void *, int64_t, int64_t, int64_t,
+                          unsigned) =
+        node->transposed_weight ? k->linear_transposed_backward_weight : k->linear_backward_weight;
+    product(weight->sum, bias != NULL ? bias->sum : NULL, x->absolute, dy->absolute, x->tokens,
+            x->features, dy->features,
+            (adds ? SBP_ADDS_FIRST : 0U) | (both->adds ? SBP_ADDS_REST : 0U));
+    if (weight->gradient != NULL)
+        product(weight->gradient, bias != NULL ? bias->gradient : NULL, x->exact, dy->exact,
+                x->tokens, x->features, dy->features, SBP_ADDS_FIRST | SBP_ADDS_REST);
+}
+
 static void note_product(const struct sbp_lockstep *both, const struct sbp_instr *instr,
                          const struct operand *x, const struct operand *dy)
 {
     const struct sbp_op_node *node = &both->exact->program->graph->op[instr->op];
-    const struct sbp_kernels *k = both->exact->kernels;
     struct sbp_magnitude *weight = both->magnitude[node->weight[0]];
-    struct sbp_magnitude *bias = node->weight_count > 1 ? both->magnitude[node->weight[1]] : NULL;
-    const unsigned adds = instr->factor == 1.0 ? SBP_ADDS_FIRST : 0;
-    (node->transposed_weight ? k->linear_transposed_backward_weight : k->linear_backward_weight)(
-        weight->sum, bias != NULL ? bias->sum : NULL, x->absolute, dy->absolute, x->tokens,
-        x->features, dy->features, adds);
-    if (adds == 0)
+    const bool adds = instr->factor == 1.0 || both->adds;
+    add_product(both, instr, x, dy, adds);
+    if (!adds)
         clear(weight);
     const bool transposed = node->transposed_weight;
     add_product_variance(x, dy, transposed ? weight->column : weight->row);
     add_product_variance(dy, x, transposed ? weight->row : weight->column);
-    set_features(x, transposed ? weight->column_square : weight->row_square,
+    add_features(x, both->share, transposed ? weight->column_square : weight->row_square,
                  transposed ? weight->column_variance : weight->row_variance);
-    set_features(dy, transposed ? weight->row_square : weight->column_square,
+    add_features(dy, both->share, transposed ? weight->row_square : weight->column_square,
                  transposed ? weight->row_variance : weight->column_variance);
     note_live(dy, weight->live);
-    if (bias != NULL)
-        note_column_sums(dy, bias);
+    if (node->weight_count > 1)
+        note_column_sums(dy, both->adds, both->magnitude[node->weight[1]]);
 }
 
 static enum sbp_status note_linear(const struct sbp_lockstep *both, const struct sbp_instr *instr)
 {
+    const int tensor = both->exact->program->graph->op[instr->op].weight[0];
     struct operand x = {0}, dy = {0};
-    enum sbp_status status = open_operand(both, instr, SBP_AT_IN, &x);
+    enum sbp_status status = open_operand(both, instr, SBP_AT_IN, NULL, &x);
     if (status == SBP_OK)
-        status = open_operand(both, instr, SBP_AT_DY, &dy);
+        status = open_operand(both, instr, SBP_AT_DY, both->magnitude[tensor], &dy);
     if (status == SBP_OK)
         note_product(both, instr, &x, &dy);
     close_operand(&x);
@@ -270,16 +424,28 @@ static enum sbp_status note_linear(const struct sbp_lockstep *both, const struct
     return status;
 }
 
-/* Rows of a table: the sum of dy over the tokens that looked the row up. */
-static void note_rows(const struct operand *dy, const int32_t *row_of,
-                      struct sbp_magnitude *magnitude)
+/* Rows of a table that are kept: the sum of dy over the tokens that looked the row up. */
+static void note_rows(const struct operand *dy, const int32_t *row_of, bool adds,
+                      struct sbp_magnitude *table)
 {
+    if (!adds) {
+        clear(table);
+        clear_sum(table);
+    }
     for (int64_t t = 0; t < dy->tokens; t++) {
+        const int64_t row = table->kept.output == NULL ? row_of[t] : table->kept.place[row_of[t]];
+        const int64_t from = t * dy->features, to = row * dy->features;
         double variance = 0;
-        for (int64_t i = 0; i < dy->features; i++)
+        for (int64_t i = 0; i < dy->features && row >= 0; i++) {
             variance = fmax(variance, element_variance(dy, t, i));
-        magnitude->row[row_of[t]] += variance;
-        magnitude->live[row_of[t]] = true;
+            table->sum[to + i] += dy->absolute[from + i];
+            if (table->gradient != NULL)
+                table->gradient[to + i] += dy->exact[from + i];
+        }
+        if (row >= 0) {
+            table->row[row] += variance;
+            table->live[row] = true;
+        }
     }
 }
 
@@ -289,26 +455,12 @@ static enum sbp_status note_embedding(const struct sbp_lockstep *both,
     const struct sbp_op_node *node = &both->exact->program->graph->op[instr->op];
     const int32_t *ids = sbp_rank_buffer(both->exact, instr->buffer[SBP_AT_IN]);
     const int32_t *positions_of = sbp_rank_buffer(both->exact, instr->buffer[SBP_AT_IN2]);
-    struct sbp_magnitude *table = both->magnitude[node->weight[0]];
-    struct sbp_magnitude *positions =
-        node->weight_count > 1 ? both->magnitude[node->weight[1]] : NULL;
-    const unsigned adds = instr->factor == 1.0 ? SBP_ADDS_FIRST : 0;
-    struct sbp_digits vocabulary;
     struct operand dy = {0};
-    const enum sbp_status status = open_operand(both, instr, SBP_AT_DY, &dy);
-    if (status == SBP_OK) {
-        sbp_rank_vocabulary(both->exact, instr->buffer[SBP_AT_DW], SBP_DIM_IN, &vocabulary);
-        both->exact->kernels->embedding_backward(
-            table->sum, positions != NULL ? positions->sum : NULL, ids, positions_of, dy.absolute,
-            dy.tokens, dy.features, positions != NULL ? positions->rows : 0, &vocabulary, adds);
-        if (adds == 0)
-            clear(table);
-        note_rows(&dy, ids, table);
-        if (positions != NULL) {
-            clear(positions);
-            note_rows(&dy, positions_of, positions);
-        }
-    }
+    const enum sbp_status status = open_operand(both, instr, SBP_AT_DY, NULL, &dy);
+    if (status == SBP_OK)
+        note_rows(&dy, ids, instr->factor == 1.0 || both->adds, both->magnitude[node->weight[0]]);
+    if (status == SBP_OK && node->weight_count > 1)
+        note_rows(&dy, positions_of, both->adds, both->magnitude[node->weight[1]]);
     close_operand(&dy);
     return status;
 }
@@ -352,9 +504,23 @@ static void note_gain(const struct sbp_lockstep *both, const struct sbp_instr *i
                     continue;
                 }
                 gain->sum[i] += absolute * (x->absolute[at] + fabs(exact.mean)) * exact.scale;
+                if (gain->gradient != NULL)
+                    gain->gradient[i] += dy->exact[at] * xhat;
                 gain->column[i] += fmax(squares, own) * absolute * absolute +
                                    element_variance(dy, t, i) * xhat * xhat;
             }
+    }
+}
+
+static void note_shift(const struct operand *dy, bool adds, struct sbp_magnitude *shift)
+{
+    if (!adds)
+        clear_sum(shift);
+    note_column_sums(dy, adds, shift);
+    for (int64_t at = 0; at < dy->tokens * dy->features; at++) {
+        shift->sum[at % dy->features] += dy->absolute[at];
+        if (shift->gradient != NULL)
+            shift->gradient[at % dy->features] += dy->exact[at];
     }
 }
 
@@ -363,20 +529,18 @@ static enum sbp_status note_layernorm(const struct sbp_lockstep *both,
 {
     const struct sbp_op_node *node = &both->exact->program->graph->op[instr->op];
     struct sbp_magnitude *gain = both->magnitude[node->weight[0]];
-    struct sbp_magnitude *shift = both->magnitude[node->weight[1]];
     struct operand x = {0}, dy = {0};
-    enum sbp_status status = open_operand(both, instr, SBP_AT_IN, &x);
+    enum sbp_status status = open_operand(both, instr, SBP_AT_IN, NULL, &x);
     if (status == SBP_OK)
-        status = open_operand(both, instr, SBP_AT_DY, &dy);
-    if (status == SBP_OK) {
-        memset(gain->sum, 0, (size_t)gain->columns * sizeof *gain->sum);
-        memset(shift->sum, 0, (size_t)shift->columns * sizeof *shift->sum);
+        status = open_operand(both, instr, SBP_AT_DY, NULL, &dy);
+    if (status == SBP_OK && !both->adds) {
         clear(gain);
+        clear_sum(gain);
+    }
+    if (status == SBP_OK) {
         note_live(&dy, gain->live);
         note_gain(both, instr, &x, &dy, gain);
-        note_column_sums(&dy, shift);
-        for (int64_t at = 0; at < dy.tokens * dy.features; at++)
-            shift->sum[at % dy.features] += dy.absolute[at];
+        note_shift(&dy, both->adds, both->magnitude[node->weight[1]]);
     }
     close_operand(&x);
     close_operand(&dy);

@@ -17,17 +17,33 @@
  * over twice that counts by itself. Behind a gelu few elements may carry all of a token's error
  * (those where it bends), and one sample of each says too little: before it the shadow's inputs are
  * moved to deviate by no less than is typical of their token.
+ *
+ * Of a sampled verification some outputs of a weight are kept, drawn anew for each step, and the
+ * gradient in double of these is formed here as well: nobody holds all of it.
  */
 #ifndef SBP_EXECUTOR_VERIFY_MAGNITUDE_PRIV_H
 #define SBP_EXECUTOR_VERIFY_MAGNITUDE_PRIV_H
 
 #include "executor/rank/rank.h"
 
+enum { SBP_KEPT_LEAST = 8 }; /* outputs of a weight that a sample keeps, if it has them */
+
+/* Outputs of a weight that are kept: `count` of all, one drawn in each of as many stretches of
+ * about the same length, so that each rank's block has some. */
+struct sbp_kept {
+    int64_t all, count;
+    int64_t *output; /* (count) ascending; NULL: all are kept */
+    int64_t *place;  /* (all) in `output`; -1: not kept */
+};
+
 /* Sizes of one parameter's gradient, seen as a matrix: rows are its dimensions 0 and 1, columns 2
- * and 3. */
+ * and 3; of what is kept of its outputs. */
 struct sbp_magnitude {
     int64_t rows, columns;
-    double *sum; /* (rows, columns) sum of the absolute values of the terms */
+    struct sbp_kept kept;
+    int key;
+    double *gradient; /* (rows, columns) where a sample is kept; NULL: the program has it */
+    double *sum;      /* (rows, columns) sum of the absolute values of the terms */
     /* Variance of an element (i, j) = row[i] + column[j] + row_square[i] column_variance[j] +
      * row_variance[i] column_square[j]: what is measured by token, and by feature. */
     double *row, *column;
@@ -36,16 +52,33 @@ struct sbp_magnitude {
     bool *live;  /* (rows or columns) of outputs; the others get exactly 0 */
 };
 
-/* On failure (E_MEMORY) free it all the same. */
-enum sbp_status sbp_magnitude_open(struct sbp_magnitude *magnitude, const struct sbp_shape *shape,
-                                   bool by_row) SBP_MUST_USE;
-void sbp_magnitude_close(struct sbp_magnitude *magnitude);
-/* What it allocates for a parameter, and the most for a while when it notes an instruction. */
-double sbp_magnitude_bytes(const struct sbp_shape *shape);
-double sbp_magnitude_note_bytes(const struct sbp_program *program, const struct sbp_instr *instr);
+/* A parameter whose gradient is noted. */
+struct sbp_magnitude_of {
+    const struct sbp_shape *shape;
+    bool by_row;
+    bool is_sampled;
+    bool keeps_all; /* also of a sample: a norm's */
+    int key;        /* those of one key keep the same outputs: a bias as the weight beside it */
+};
 
-/* Standard deviation of the inherited error of an element; -1 where the gradient is exactly 0. */
-double sbp_magnitude_inherited(const struct sbp_magnitude *magnitude, int64_t index);
+/* On failure (E_MEMORY) free it all the same. */
+enum sbp_status sbp_magnitude_open(struct sbp_magnitude *magnitude,
+                                   const struct sbp_magnitude_of *of) SBP_MUST_USE;
+void sbp_magnitude_close(struct sbp_magnitude *magnitude);
+/* Begins a step of a sample: draws outputs by the number and the key, and forgets the last. */
+void sbp_magnitude_draw(struct sbp_magnitude *magnitude, uint64_t number);
+/* What it allocates for a parameter, and the most for a while when it notes an instruction, which
+ * may keep a sample of the outputs. */
+double sbp_magnitude_bytes(const struct sbp_magnitude_of *of);
+double sbp_magnitude_note_bytes(const struct sbp_program *program, const struct sbp_instr *instr,
+                                bool is_sampled);
+
+/* Where an element of the whole gradient stands in what is kept; -1: nowhere. */
+int64_t sbp_magnitude_place(const struct sbp_magnitude *magnitude, int64_t index);
+
+/* Standard deviation of the inherited error of an element at its place; -1 where the gradient is
+ * exactly 0. */
+double sbp_magnitude_inherited(const struct sbp_magnitude *magnitude, int64_t place);
 
 /* The reference in double and its shadow in single precision, both in host memory. */
 struct sbp_lockstep {
@@ -54,6 +87,8 @@ struct sbp_lockstep {
     double either;   /* standard deviations from 0 in which the sign before a relu is open, */
     bool by_feature; /* of the feature, too, where that has more than the token */
     struct sbp_magnitude **magnitude; /* (tensor_count), NULL for what is no parameter */
+    bool adds;    /* to what was noted of other micro-batches, which are alike, */
+    double share; /* of this one among them all */
 };
 
 /* Notes what a BACKWARD instruction adds to its parameters' gradients; nothing when it has none.

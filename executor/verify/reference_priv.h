@@ -7,11 +7,17 @@
  *
  * Where gradients are of an older state (cdp) the step is computed micro-batch by micro-batch, each
  * from the weights that its recurrence says (executor/verify/delayed_priv.h).
+ *
+ * Of a sampled verification it has one piece of the model at a time
+ * (executor/verify/layers_priv.h): it fetches the piece's weights at each visit, holds what comes
+ * into each piece of the rows under way, and forms gradients of the outputs that are kept
+ * (executor/verify/magnitude_priv.h) alone.
  */
 #ifndef SBP_EXECUTOR_VERIFY_REFERENCE_PRIV_H
 #define SBP_EXECUTOR_VERIFY_REFERENCE_PRIV_H
 
 #include "executor/verify/delayed_priv.h"
+#include "executor/verify/layers_priv.h"
 #include "executor/verify/magnitude_priv.h"
 #include "executor/rank/rank.h"
 
@@ -23,15 +29,25 @@ struct sbp_reference_output {
     int64_t features;
 };
 
-struct sbp_reference {
-    struct sbp_arena arena;
-    struct sbp_graph graph; /* the run's, all of the batch at once, or a micro-batch where gradients
-                               are delayed; no moments, no clipping */
-    int64_t micro_batches;
-    struct sbp_delayed delayed; /* without a step: gradients are of the weights as they stand */
+/* A piece of the model, in double and in single precision. */
+struct sbp_reference_piece {
     struct sbp_program program, shadow_program;
     struct sbp_stage_layout layout, shadow_layout;
-    struct sbp_rank rank, shadow;
+    double *in; /* what comes into it of the rows under way; NULL: the model begins here */
+    float *shadow_in;
+};
+
+struct sbp_reference {
+    struct sbp_arena arena;
+    struct sbp_graph graph; /* the run's, of the rows that it takes at a time; no moments, no
+                               clipping */
+    struct sbp_layers layers;
+    struct sbp_delayed delayed; /* without a step: gradients are of the weights as they stand */
+    struct sbp_reference_piece *piece;                  /* (layers.pieces) */
+    const struct sbp_program *program, *shadow_program; /* of the piece at hand */
+    struct sbp_rank rank, shadow;                       /* at that piece */
+    double *back;                                       /* the gradient between two pieces */
+    float *shadow_back;
     double scale;                     /* as in struct sbp_lockstep */
     enum sbp_real real;               /* the run's */
     double loss_scale;                /* of the step's gradients in the run */
@@ -40,32 +56,67 @@ struct sbp_reference {
         *output; /* (tensor_count), NULL unless sbp_reference_end_instr says so */
     double loss, loss_sum, loss_inherited;
     struct sbp_post *post; /* borrowed: shows that it is at work; NULL: nobody watches */
+    bool is_sampled;
+    /* Of a sample: sets the weights of the piece at hand, those before where the visit reads them.
+     */
+    enum sbp_status (*fetch)(void *context, const struct sbp_layers_pass *visit,
+                             struct sbp_diag *diag);
+    void *fetch_context;
 };
 
-/* real: the run's; step: what runs, which must outlive the reference. NULL: a step that computes
- * its gradients from the weights as they stand. On failure nothing is left allocated. */
-enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct sbp_graph *graph,
-                                   const struct sbp_cluster *cluster, const struct sbp_step *step,
-                                   uint64_t seed, enum sbp_real real,
+/* What a reference is of. */
+struct sbp_reference_of {
+    const struct sbp_graph *graph;
+    const struct sbp_cluster *cluster;
+    const struct sbp_step *step; /* what runs, which must outlive the reference; NULL: a step that
+                                    computes its gradients from the weights as they stand */
+    uint64_t seed;
+    enum sbp_real real; /* the run's */
+    bool is_sampled;    /* the caller sets `fetch` before it runs */
+};
+
+/* On failure nothing is left allocated. */
+enum sbp_status sbp_reference_open(struct sbp_reference *reference,
+                                   const struct sbp_reference_of *of,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_reference_close(struct sbp_reference *reference);
 /* Bytes that reference and shadow take, by their compiled programs; nothing of that is allocated.
  * Fails as opening does. */
-enum sbp_status sbp_reference_bytes(const struct sbp_graph *graph,
-                                    const struct sbp_cluster *cluster, const struct sbp_step *step,
-                                    double *bytes, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_reference_bytes(const struct sbp_reference_of *of, double *bytes,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Turns to a piece of the model. */
+void sbp_reference_turn(struct sbp_reference *reference, int piece);
+/* What its operators read of a weight, in double and in single precision, and the gradient that
+ * they form. */
+static inline double *sbp_reference_read(struct sbp_reference *reference, int tensor)
+{
+    return sbp_rank_buffer(&reference->rank, reference->program->weight_buffer[tensor]);
+}
+static inline float *sbp_reference_read_shadow(struct sbp_reference *reference, int tensor)
+{
+    return sbp_rank_buffer(&reference->shadow, reference->shadow_program->weight_buffer[tensor]);
+}
+static inline const double *sbp_reference_formed(struct sbp_reference *reference, int tensor)
+{
+    return sbp_rank_buffer(&reference->rank, reference->program->gradient_buffer[tensor]);
+}
 
 /* Before the weights of a step are set. */
 void sbp_reference_begin_step(struct sbp_reference *reference);
-/* Whole tensors, row-major. Weights are the caller's to set, in both precisions, before a run; the
- * gradient is there after it. The shadow's are NULL where it takes those of the reference. */
+/* Whole tensors, row-major. Weights are the caller's to set, in both precisions, before a run, or,
+ * of a sample, those of the piece at hand when they are fetched. The shadow's are NULL where it
+ * takes those of the reference. */
 double *sbp_reference_weight(struct sbp_reference *reference, int tensor);
 float *sbp_reference_shadow_weight(struct sbp_reference *reference, int tensor);
+/* After a run, what it has of a gradient, all of it unless that is a sample: where an element of
+ * the whole stands in it (-1: nowhere), and by place its values. */
+int64_t sbp_reference_place(const struct sbp_reference *reference, int tensor, int64_t index);
 const double *sbp_reference_gradient(struct sbp_reference *reference, int tensor);
 /* Of an element of a gradient: the sum of the absolute values of its terms, and the standard
  * deviation of the errors that these bring along; -1: it is exactly 0. */
-double sbp_reference_sum(const struct sbp_reference *reference, int tensor, int64_t index);
-double sbp_reference_inherited(const struct sbp_reference *reference, int tensor, int64_t index);
+double sbp_reference_sum(const struct sbp_reference *reference, int tensor, int64_t place);
+double sbp_reference_inherited(const struct sbp_reference *reference, int tensor, int64_t place);
 
 /* Forward and backward of a step (from 1) from the weights that were set, and those before. */
 enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,

@@ -116,6 +116,25 @@ static enum sbp_status allocate_outputs(struct sbp_verifier *v, int chunk)
     return SBP_OK;
 }
 
+/* Room for weights of the step before, where a sample's reference may read them. */
+static enum sbp_status allocate_older(struct sbp_verifier *v)
+{
+    v->older = calloc((size_t)v->slots + 1, sizeof *v->older);
+    if (v->older == NULL)
+        return SBP_E_MEMORY;
+    for (int chunk = 0; chunk < v->rank->arena->chunks; chunk++) {
+        const struct sbp_program *program = v->rank->arena->program[chunk];
+        for (int t = 0; t < program->graph->tensor_count; t++) {
+            const int at = program->weight_buffer[t];
+            void **older = &v->older[sbp_verify_slot(v, chunk, t)];
+            *older = at < 0 ? NULL : malloc((size_t)sbp_program_buffer_bytes(program, at) + 1);
+            if (at >= 0 && *older == NULL)
+                return SBP_E_MEMORY;
+        }
+    }
+    return SBP_OK;
+}
+
 static enum sbp_status allocate_chunks(struct sbp_verifier *v)
 {
     v->end_instr = calloc((size_t)v->slots + 1, sizeof *v->end_instr);
@@ -125,7 +144,9 @@ static enum sbp_status allocate_chunks(struct sbp_verifier *v)
         return SBP_E_MEMORY;
     for (int chunk = 0; chunk < v->rank->arena->chunks; chunk++)
         SBP_TRY(allocate_outputs(v, chunk));
-    return SBP_OK;
+    return v->is_sampled && sbp_timeline_delays_gradients(v->channel->step->parallel.schedule)
+               ? allocate_older(v)
+               : SBP_OK;
 }
 
 /* Elements of a piece's outputs of all micro-batches. */
@@ -141,22 +162,40 @@ static double output_elements(const struct sbp_program *program)
     return elements;
 }
 
-/* Outputs of a stage's chunks, and the pieces that `allocate` makes. */
-static double rank_bytes(const struct sbp_step *step, int stage)
+/* Weights of a piece on a rank. */
+static double weight_bytes(const struct sbp_program *program)
 {
-    double elements = 8.0 * SBP_VERIFY_PIECE;
-    for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++)
-        elements += output_elements(sbp_step_chunk(step, stage, chunk));
-    return elements * sizeof(double);
+    double bytes = 0;
+    for (int t = 0; t < program->graph->tensor_count; t++)
+        if (program->weight_buffer[t] >= 0)
+            bytes += (double)sbp_program_buffer_bytes(program, program->weight_buffer[t]);
+    return bytes;
+}
+
+/* Outputs of a stage's chunks, weights that are kept, and the pieces that `allocate` makes. */
+static double rank_bytes(const struct sbp_step *step, bool is_sampled, int stage)
+{
+    const bool keeps = is_sampled && sbp_timeline_delays_gradients(step->parallel.schedule);
+    double bytes = 8.0 * SBP_VERIFY_PIECE * sizeof(double);
+    for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++) {
+        const struct sbp_program *program = sbp_step_chunk(step, stage, chunk);
+        bytes += output_elements(program) * sizeof(double) + (keeps ? weight_bytes(program) : 0);
+    }
+    return bytes;
 }
 
 enum sbp_status sbp_verify_count(const struct sbp_step *step, const struct sbp_cluster *cluster,
-                                 struct sbp_verify_need *need, struct sbp_diag *diag)
+                                 bool is_sampled, struct sbp_verify_need *need,
+                                 struct sbp_diag *diag)
 {
+    const struct sbp_reference_of of = {.graph = step->program[0].graph,
+                                        .cluster = cluster,
+                                        .step = step,
+                                        .is_sampled = is_sampled};
     *need = (struct sbp_verify_need){0};
     for (int stage = 0; stage < step->stages; stage++)
-        need->rank_bytes = fmax(need->rank_bytes, rank_bytes(step, stage));
-    return sbp_reference_bytes(step->program[0].graph, cluster, step, &need->reference_bytes, diag);
+        need->rank_bytes = fmax(need->rank_bytes, rank_bytes(step, is_sampled, stage));
+    return sbp_reference_bytes(&of, &need->reference_bytes, diag);
 }
 
 static enum sbp_status allocate(struct sbp_verifier *v)
@@ -179,9 +218,13 @@ static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_c
     struct sbp_reference *reference = malloc(sizeof *reference);
     if (reference == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the verification");
-    const enum sbp_status status =
-        sbp_reference_open(reference, v->rank->program->graph, cluster, v->channel->step,
-                           v->rank->seed, v->rank->kernels->real, diag);
+    const struct sbp_reference_of of = {.graph = v->rank->program->graph,
+                                        .cluster = cluster,
+                                        .step = v->channel->step,
+                                        .seed = v->rank->seed,
+                                        .real = v->rank->kernels->real,
+                                        .is_sampled = v->is_sampled};
+    const enum sbp_status status = sbp_reference_open(reference, &of, diag);
     if (status != SBP_OK) {
         free(reference);
         return status;
@@ -193,7 +236,8 @@ static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_c
 }
 
 enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster *cluster,
-                                struct sbp_verifier **verifier, struct sbp_diag *diag)
+                                bool is_sampled, struct sbp_verifier **verifier,
+                                struct sbp_diag *diag)
 {
     const struct sbp_graph *graph = rank->program->graph;
     struct sbp_verifier *v = calloc(1, sizeof *v);
@@ -202,6 +246,7 @@ enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster 
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the verification");
     v->rank = rank;
     v->channel = rank->channel;
+    v->is_sampled = is_sampled;
     v->u = sbp_real_roundoff(rank->kernels->real);
     v->wide_u = sbp_real_roundoff(rank->wide->real);
     v->scaler = sbp_loss_scaler(rank->program->bytes.scales_loss);
@@ -210,6 +255,8 @@ enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster 
     v->slots = sbp_verify_slot(v, rank->arena->chunks, 0);
     v->tokens = graph->global_batch * graph->sequence;
     enum sbp_status status = allocate(v);
+    if (status == SBP_OK && is_sampled)
+        status = sbp_layers_make(graph, v->channel->step, &v->arena, &v->layers);
     if (status == SBP_OK)
         status = sbp_verify_note_hosted(v, diag);
     if (status == SBP_E_MEMORY)
@@ -232,6 +279,9 @@ void sbp_verify_close(struct sbp_verifier *v)
     free(v->reference);
     for (int64_t i = 0; v->output != NULL && i < v->slots; i++)
         free(v->output[i]);
+    for (int64_t i = 0; v->older != NULL && i < v->slots; i++)
+        free(v->older[i]);
+    free(v->older);
     free(v->output);
     free(v->end_instr);
     free(v->updated);
@@ -243,6 +293,7 @@ void sbp_verify_close(struct sbp_verifier *v)
     free(v->rounded);
     free(v->loss);
     free(v->piece);
+    sbp_arena_free(&v->arena);
     free(v);
 }
 

@@ -22,6 +22,12 @@
  * What is exactly 0 by construction (padding, rows of a table that no
  * token looks up) must be 0; but what only a relu makes 0, in 16 bits need not be: it is not
  * compared.
+ *
+ * A sampled verification compares of each weight's gradient one output in 32, at least 8, others in
+ * each step, and all else as above. Its reference is computed before the step, from weights that
+ * rank 0 collects piece by piece of the model, some rows of the batch at a time, so that it holds
+ * one piece of the model and the sample (executor/verify/layers_priv.h, magnitude_priv.h). Without
+ * a flush each rank keeps its weights of the step before for it.
  */
 #ifndef SBP_EXECUTOR_VERIFY_VERIFY_H
 #define SBP_EXECUTOR_VERIFY_VERIFY_H
@@ -53,6 +59,8 @@ const char *sbp_verify_finding_text(const struct sbp_finding *finding, char *buf
 bool sbp_verify_is_near(struct sbp_verify_outcome *outcome, double run, double reference,
                         double bound);
 
+enum { SBP_VERIFY_ONE_IN = 32 }; /* outputs, of a sample */
+
 /* Bytes that verifying a run takes, beside the arenas of its ranks: on rank 0 the reference and its
  * shadow, from their compiled programs, and on every rank what it keeps for comparisons. */
 struct sbp_verify_need {
@@ -61,17 +69,20 @@ struct sbp_verify_need {
 };
 /* Fails as compiling the reference does; E_MEMORY when there is not even room for its programs. */
 enum sbp_status sbp_verify_count(const struct sbp_step *step, const struct sbp_cluster *cluster,
-                                 struct sbp_verify_need *need, struct sbp_diag *diag) SBP_MUST_USE;
+                                 bool is_sampled, struct sbp_verify_need *need,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
 
 struct sbp_verifier;
 
 /* Collective over all ranks, like begin_step and end_step. *verifier belongs to the caller (close);
  * NULL on failure. */
 enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster *cluster,
-                                struct sbp_verifier **verifier, struct sbp_diag *diag) SBP_MUST_USE;
+                                bool is_sampled, struct sbp_verifier **verifier,
+                                struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_verify_close(struct sbp_verifier *verifier);
 
-/* After sbp_rank_begin_step, before the step's first instruction. */
+/* After sbp_rank_begin_step, before the step's first instruction; runs the reference of a sample.
+ */
 enum sbp_status sbp_verify_begin_step(struct sbp_verifier *verifier,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 /* Executes an UPDATE in pieces and checks each of them. */
@@ -81,7 +92,7 @@ enum sbp_status sbp_verify_update(struct sbp_verifier *verifier, const struct sb
  * before their memory is used again. */
 enum sbp_status sbp_verify_watch(struct sbp_verifier *verifier, int instr,
                                  struct sbp_diag *diag) SBP_MUST_USE;
-/* After the step's last instruction: runs the reference and compares. */
+/* After the step's last instruction: runs the reference, unless it has, and compares. */
 enum sbp_status sbp_verify_end_step(struct sbp_verifier *verifier,
                                     struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -33,10 +33,15 @@ struct sbp_verifier {
                           micro-batch (of replicas: for each of two steps that take turns), host
                           memory; or NULL */
     struct sbp_reference *reference; /* rank 0 only */
-    double *loss;                    /* rank 0: (devices) of the replicas so far, by place */
-    double squares;                  /* rank 0: of the step's gradients, each element once */
-    struct sbp_loss_scaler scaler;   /* rank 0: what every rank's should be */
-    bool overflows;                  /* rank 0: a gradient of the step is no finite number */
+    bool is_sampled;
+    struct sbp_arena arena;   /* owns the list of visits */
+    struct sbp_layers layers; /* of a sample: all ranks give their weights at each visit */
+    void **older;   /* (chunks, tensor_count) of a sample without a flush: this rank's part of a
+                       weight as the step before read it, host memory; or NULL */
+    double *loss;   /* rank 0: (devices) of the replicas so far, by place */
+    double squares; /* rank 0: of the step's gradients, each element once */
+    struct sbp_loss_scaler scaler; /* rank 0: what every rank's should be */
+    bool overflows;                /* rank 0: a gradient of the step is no finite number */
     uint64_t states; /* hash of this rank's states at the step's start, where the loss is scaled */
     uint64_t **hosted; /* (chunks) (tensor_count + buckets) hashes of states in host memory as they
                           were left, of a tensor's part of a bucket at their sum; NULL: none */

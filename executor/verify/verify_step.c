@@ -30,10 +30,11 @@ static bool turn_to(struct sbp_verifier *v, int piece, int stage)
 
 /* All weights are collected, or all gradients. From some ZeRO level on they are in shards. */
 struct states {
-    bool gradients;
+    bool gradients, older; /* older: weights of the step before */
     int sharded_from;
     void (*take)(void *context, const struct sbp_rank_blocks *blocks,
                  const struct sbp_block_values *values);
+    bool (*asks)(const void *context, const struct sbp_rank_blocks *blocks, int64_t place);
 };
 
 static enum sbp_status collect_state(struct sbp_verifier *v, const struct states *states, int piece,
@@ -55,26 +56,36 @@ static enum sbp_status collect_state(struct sbp_verifier *v, const struct states
         .stage = stage,
         .tensor = tensor,
         .dist = dist,
-        .memory = !is_here   ? NULL
-                  : is_shard ? sbp_rank_shard(v->rank, tensor, at)
-                             : sbp_rank_buffer(v->rank, at),
+        .memory = !is_here        ? NULL
+                  : states->older ? v->older[sbp_verify_slot(v, v->rank->chunk, tensor)]
+                  : is_shard      ? sbp_rank_shard(v->rank, tensor, at)
+                                  : sbp_rank_buffer(v->rank, at),
+        .on_host = states->older,
         .elements =
             sbp_dist_local_elements(&program->mesh, &program->graph->tensor[tensor].shape, dist),
         .is_shard = is_shard,
-        .take = states->take};
+        .take = states->take,
+        .asks = states->asks};
     return sbp_blocks_collect(&blocks, diag);
+}
+
+/* Of the tensors first .. end - 1. */
+static enum sbp_status collect_some(struct sbp_verifier *v, const struct states *states, int first,
+                                    int end, struct sbp_diag *diag)
+{
+    const struct sbp_step *step = v->channel->step;
+    for (int piece = 0; piece < step->pieces; piece++)
+        for (int copy = 0; copy < sbp_step_copies(step); copy++)
+            for (int t = first; t < end; t++)
+                SBP_TRY(collect_state(v, states, piece, sbp_step_stage_of(step, piece) + copy, t,
+                                      diag));
+    return SBP_OK;
 }
 
 static enum sbp_status collect_all(struct sbp_verifier *v, const struct states *states,
                                    struct sbp_diag *diag)
 {
-    const struct sbp_step *step = v->channel->step;
-    for (int piece = 0; piece < step->pieces; piece++)
-        for (int copy = 0; copy < sbp_step_copies(step); copy++)
-            for (int t = 0; t < v->rank->program->graph->tensor_count; t++)
-                SBP_TRY(collect_state(v, states, piece, sbp_step_stage_of(step, piece) + copy, t,
-                                      diag));
-    return SBP_OK;
+    return collect_some(v, states, 0, v->rank->program->graph->tensor_count, diag);
 }
 
 /* Whether a rank's block of a tensor, or its shard where they are shared out over `shared`, is the
@@ -132,6 +143,95 @@ static enum sbp_status check_kept(struct sbp_verifier *v, int tensor, struct sbp
     return SBP_OK;
 }
 
+/* Replicas are compared once a step. */
+static bool is_first_replica(const void *context, const struct sbp_rank_blocks *blocks,
+                             int64_t place)
+{
+    const struct sbp_verifier *const v = context;
+    const struct sbp_weight_shard *shard = &program_of(v, blocks->piece)->shard[blocks->tensor];
+    return first_replica(v, blocks, shard->level == 3 ? shard->axes : 0, place);
+}
+
+/* Whether a visit reads weights of the step before, as those of a micro-batch that was ahead do. */
+static bool reads_older(const struct sbp_verifier *v, const struct sbp_layers_pass *visit)
+{
+    const int64_t first_row = visit->micro_batch * v->layers.rows;
+    return v->older != NULL &&
+           !sbp_delayed_reads_newest(v->channel->step, v->rank->step,
+                                     first_row / v->rank->program->graph->micro_batch,
+                                     v->layers.first[visit->piece]);
+}
+
+/* The newest weights of all replicas, which are compared so, and, where that is another visit or
+ * others are read, those that are. */
+static enum sbp_status fetch_weight(struct sbp_verifier *v, const struct sbp_layers_pass *visit,
+                                    int tensor, struct sbp_diag *diag)
+{
+    const struct states all = {.sharded_from = 3, .take = take_weight};
+    const struct states read = {.sharded_from = 3,
+                                .take = take_weight,
+                                .asks = is_first_replica,
+                                .older = reads_older(v, visit)};
+    if (visit->is_first)
+        SBP_TRY(collect_some(v, &all, tensor, tensor + 1, diag));
+    return visit->is_first && !read.older ? SBP_OK
+                                          : collect_some(v, &read, tensor, tensor + 1, diag);
+}
+
+/* Brings the weights of a piece of the model to the reference, or gives this rank's. */
+static enum sbp_status fetch_piece(void *context, const struct sbp_layers_pass *visit,
+                                   struct sbp_diag *diag)
+{
+    struct sbp_verifier *const v = context;
+    const struct sbp_graph *graph = v->rank->program->graph;
+    for (int op = v->layers.first[visit->piece]; op < v->layers.first[visit->piece + 1]; op++)
+        for (int w = 0; w < graph->op[op].weight_count; w++)
+            if (sbp_layers_meets(&v->layers, graph, visit->piece, op, w))
+                SBP_TRY(fetch_weight(v, visit, graph->op[op].weight[w], diag));
+    return SBP_OK;
+}
+
+/* All ranks give their weights to it. */
+static enum sbp_status run_reference_of_sample(struct sbp_verifier *v, struct sbp_diag *diag)
+{
+    if (!sbp_verify_leads(v))
+        return sbp_layers_visit(&v->layers, fetch_piece, v, diag);
+    v->reference->loss_scale = v->scaler.scale;
+    v->reference->fetch = fetch_piece;
+    v->reference->fetch_context = v;
+    return sbp_reference_run(v->reference, v->rank->step, diag);
+}
+
+/* Keeps what this rank has of a weight of the chunk at hand. */
+static enum sbp_status keep_weight(struct sbp_verifier *v, int tensor, void *older,
+                                   struct sbp_diag *diag)
+{
+    const struct sbp_program *program = v->rank->program;
+    const bool is_shard = program->shard[tensor].level >= 3;
+    const int at = program->weight_buffer[tensor];
+    const int64_t count = is_shard ? sbp_rank_stretch(program, tensor, v->rank->rank).count
+                                   : program->buffer[at].elements;
+    return sbp_rank_to_host(v->rank, older,
+                            is_shard ? sbp_rank_shard(v->rank, tensor, at)
+                                     : sbp_rank_buffer(v->rank, at),
+                            count * v->rank->kernels->real_bytes, diag);
+}
+
+/* Without a flush the weights of this step are those before of the next one. */
+static enum sbp_status run_sample(struct sbp_verifier *v, struct sbp_diag *diag)
+{
+    SBP_TRY(run_reference_of_sample(v, diag));
+    for (int chunk = 0; v->older != NULL && chunk < v->rank->arena->chunks; chunk++) {
+        sbp_rank_turn(v->rank, chunk);
+        for (int t = 0; t < v->rank->program->graph->tensor_count; t++) {
+            void *const older = v->older[sbp_verify_slot(v, chunk, t)];
+            if (older != NULL)
+                SBP_TRY(keep_weight(v, t, older, diag));
+        }
+    }
+    return SBP_OK;
+}
+
 static bool is_state(const struct sbp_program *program, int buffer)
 {
     const struct sbp_buffer *at = &program->buffer[buffer];
@@ -171,9 +271,11 @@ enum sbp_status sbp_verify_begin_step(struct sbp_verifier *v, struct sbp_diag *d
         SBP_TRY(hash_states(v, &v->states, diag));
         sbp_loss_scaler_begin_step(&v->scaler);
     }
+    if (v->is_sampled)
+        return run_sample(v, diag);
     if (sbp_verify_leads(v))
         sbp_reference_begin_step(v->reference);
-    return collect_all(v, &(struct states){false, 3, take_weight}, diag);
+    return collect_all(v, &(struct states){.sharded_from = 3, .take = take_weight}, diag);
 }
 
 /* ---- within the step: outputs and updates -------------------------------------------------- */
@@ -243,13 +345,16 @@ static void take_gradient(void *context, const struct sbp_rank_blocks *blocks,
             v->overflows = true;
             continue;
         }
-        const double inherited = sbp_reference_inherited(v->reference, tensor, at);
-        const double bound =
-            bound_of(v, (double)v->tokens, sbp_reference_sum(v->reference, tensor, at), inherited);
+        squares += value * value;
+        const int64_t place = sbp_reference_place(v->reference, tensor, at);
+        if (place < 0)
+            continue;
+        const double inherited = sbp_reference_inherited(v->reference, tensor, place);
+        const double sum = sbp_reference_sum(v->reference, tensor, place);
         if (inherited >= 0 || !may_wake(v, tensor))
             sbp_verify_compare(v, "gradient", program->graph->tensor[tensor].name, values->rank, at,
-                               value, gradient[at], bound);
-        squares += value * value;
+                               value, gradient[place],
+                               bound_of(v, (double)v->tokens, sum, inherited));
     }
     if (counts)
         v->squares += squares;
@@ -413,13 +518,14 @@ enum sbp_status sbp_verify_end_step(struct sbp_verifier *v, struct sbp_diag *dia
     SBP_TRY(check_scales(v, diag));
     v->squares = 0;
     v->overflows = false;
-    if (sbp_verify_leads(v))
+    if (sbp_verify_leads(v) && !v->is_sampled) {
         v->reference->loss_scale = v->scaler.scale;
-    if (sbp_verify_leads(v))
         SBP_TRY(sbp_reference_run(v->reference, v->rank->step, diag));
+    }
     for (int piece = 0; piece < v->channel->step->pieces; piece++)
         SBP_TRY(collect_outputs(v, piece, diag));
-    SBP_TRY(collect_all(v, &(struct states){true, 1, take_gradient}, diag));
+    SBP_TRY(collect_all(
+        v, &(struct states){.gradients = true, .sharded_from = 1, .take = take_gradient}, diag));
     SBP_TRY(exchange_summaries(v, diag));
     v->scaler.overflowed = v->overflows;
     return SBP_OK;

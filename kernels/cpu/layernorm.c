@@ -116,7 +116,7 @@ void CPU(layernorm_backward)(void *dx, void *dgain, void *dshift, const void *dy
             to[i] = store(rstd * (load(gradient[i]) * load(gains[i]) - plain - xhat * weighted));
         }
     }
-    for (int64_t first = 0; first < in; first += FEATURE_TILE)
+    for (int64_t first = 0; dgain != NULL && first < in; first += FEATURE_TILE)
         parameter_tile(dgain, dshift, dy, x, sums, tokens, in, hidden, epsilon, first,
                        in - first < FEATURE_TILE ? in - first : FEATURE_TILE, adds);
 }

@@ -227,8 +227,11 @@ static const struct sbp_option options[] = {
     {"--steps", "N", "training steps (default 1; of bench: of a round, 3)", HANDED},
     {"--warmup", "N", "first steps of a round, which are dropped (default 1)", HANDED},
     {"--verify", NULL,
-     "compare gradients, loss and updates with one device in double precision; shrunk: of the same "
-     "plan on a smaller model; --verify alone is full, --verify=NAME",
+     "compare gradients, loss and updates with one device in double precision; sampled: of "
+     "gradients "
+     "a sample, in less memory; shrunk: of the same plan on a smaller model; --verify alone is "
+     "full, "
+     "--verify=NAME",
      HANDED, .names = sbp_verify_names},
     {"--dtype", "NAME", "tensors in f32, f64, bf16 or f16 (default: as the plan)", HANDED},
     {"--labels", "NAME",

@@ -132,7 +132,7 @@ ending() { # OPTION...
     # Memory that no machine has, and what verification adds to it.
     ends 2 'run: 4 ranks on host .* need [0-9.]* TiB of memory, .* are free\|rank 0: 4 ranks on host' \
         "$sbplan" run large.json "$@"
-    ends 2 'need [0-9.]* TiB of memory ([0-9.]* TiB of it to verify; --verify=shrunk takes less), .* are free' \
+    ends 2 'need [0-9.]* TiB of memory ([0-9.]* TiB of it to verify; full takes the most, sampled less, shrunk the least), .* are free' \
         "$sbplan" run large.json "$@" --verify
     ends 2 'deadline: "0" is not legal' $run "$@" --deadline 0
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Plans of models that one device cannot hold in double are verified on smaller ones, and stay the
-# plans that they are: as many calls, stages and ranks, by the same schedule.
+# plans that they are: as many calls, stages and ranks, by the same schedule; or by a sample.
 # usage: run_shrunk.sh SBPLAN SBPLAN-RUN CONFIGS
 set -eu
 folder=$(mktemp -d)
@@ -22,6 +22,14 @@ check_alike() {
     decided "$folder/shrunk" | cmp - "$folder/whole.decided"
 }
 
+# The last plan, which runs whole: of its gradients a sample is drawn by the seed.
+check_sampled() {
+    "$run" "$folder/plan.json" --verify=sampled --seed 3 --steps 2 >"$folder/out"
+    grep -q '^verified: every loss and update, and of every gradient one output in 32 (drawn by seed 3)' \
+        "$folder/out"
+    "$run" "$folder/plan.json" --verify=sampled --json | grep -q '"sampled_one_in":	32'
+}
+
 # MODEL CLUSTER: 1.6 to 175 G parameters.
 check_large() {
     "$sbplan" search "$configs/models/$1.json" "$configs/clusters/$2.json" --runnable --quick \
@@ -33,8 +41,10 @@ check_large() {
 
 sbplan=$1 run=$2 configs=$3
 check_alike tiny-gpt laptop-4
+check_sampled
 check_alike tiny-mlp gcp-a100-2x4
+check_sampled
 check_large gpt2-xl gcp-a100-2x4
 check_large autoddl-mlp gcp-a100-2x8
 "$run" "$folder/plan.json" --verify=small 2>"$folder/err" && exit 1
-grep -q -e '--verify: "small" is not legal; legal: none, full, shrunk' "$folder/err"
+grep -q -e '--verify: "small" is not legal; legal: none, full, sampled, shrunk' "$folder/err"

@@ -148,7 +148,7 @@ static void open_clock(struct clock *clock, struct sbp_arena *arena)
         clock->end_s[a] = -1;
     for (int rank = 0; rank < graph->ranks; rank++)
         assert_int_equal(
-            sbp_actor_open(&clock->state[rank], graph, rank, &sbp_device_host_memory, arena),
+            sbp_actor_open(&clock->state[rank], graph, rank, &sbp_device_host_memory, NULL, arena),
             SBP_OK);
 }
 

@@ -1,5 +1,7 @@
 /* The messages of random pipelines as actors: as many as the tasks have, with two slots a side;
  * orders that need more slots get them, and orders that wait for each other are refused. */
+#include <math.h>
+
 #include "executor/run/message_lane.h"
 #include "executor/run/run_memory.h"
 #include "run_checks.h"
@@ -235,6 +237,61 @@ static void copies_of_messages_are_needed(void **state)
     assert_true(plans == PLANS && sent >= PLANS / 2);
 }
 
+/* The largest message that a stage sends in a direction, in bytes of 4 an element. */
+static double largest_message(const struct bench *b, int stage, int back)
+{
+    int64_t most = 0;
+    for (int64_t i = 0; i < b->tasks[stage].count; i++) {
+        const struct sbp_task *task = &b->tasks[stage].task[i];
+        const struct sbp_instr *instr = sbp_task_instr(&b->plan.step, stage, task);
+        if (instr->kind == SBP_INSTR_SEND && (instr->section != SBP_SECTION_FORWARD) == (back == 1))
+            most = instr->box.elements > most ? instr->box.elements : most;
+    }
+    return 4 * (double)most;
+}
+
+/* Slots of a direction that a stage sends in, on one side. */
+static double slots_bytes(const struct bench *b, int stage, int back)
+{
+    const int64_t sent = count_tasks(b, stage, SBP_INSTR_SEND, back);
+    const double slots = (double)(sent < b->messages.slots ? sent : b->messages.slots);
+    return 64 * ceil(slots * largest_message(b, stage, back) / 64);
+}
+
+/* A stage has slots of what it sends, and of what its neighbours send it, no more than there are
+ * messages; these are needed beside the arena, and once more as the backend's copies. */
+static void slots_of_messages_are_needed(void **state)
+{
+    enum { PLANS = 40 };
+    struct sbp_random random;
+    int plans = 0, few = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 60);
+    while (plans < PLANS) {
+        struct bench b;
+        struct sbp_diag diag = {0};
+        if (!open_bench(&b, &random, plans % 3, plan_cut_stages))
+            continue;
+        const struct sbp_step *step = &b.plan.step;
+        expect_ok(make(&b, &diag), &diag);
+        for (int stage = 0; stage < step->stages; stage++) {
+            const int stages = step->stages, rank = (int)(stage * step->mesh.devices);
+            const double slots = slots_bytes(&b, stage, 0) + slots_bytes(&b, stage, 1) +
+                                 slots_bytes(&b, (stage + stages - 1) % stages, 0) +
+                                 slots_bytes(&b, (stage + 1) % stages, 1);
+            const struct sbp_run_need need = sbp_run_need_of(
+                step, &b.messages, rank, &(struct sbp_verify_need){.rank_bytes = 0});
+            assert_true(sbp_actor_graph_bytes(&b.messages.graph, rank) == slots);
+            assert_true(need.bytes == (double)sbp_run_arena_bytes(step, stage) +
+                                          (double)step->memory[stage].host_bytes + 2 * slots);
+            few += slots > 0 && step->micro_batches < b.messages.slots;
+        }
+        plans++;
+        close_bench(&b);
+    }
+    assert_true(few > 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +299,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(orders_get_the_slots_they_need),
         cmocka_unit_test(orders_that_wait_for_each_other_are_refused),
         cmocka_unit_test(copies_of_messages_are_needed),
+        cmocka_unit_test(slots_of_messages_are_needed),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

@@ -60,6 +60,7 @@ struct named_fault {
     int step;                                                  /* whose verification finds it */
     const char *what;                                          /* of the finding; NULL: any */
     bool of_tensor; /* the finding is of the instruction's tensor */
+    bool sampled;   /* verified by a sample */
 };
 
 static const struct sbp_instr *instr_of(const struct plan *plan, int stage, int instr)
@@ -95,12 +96,14 @@ static bool reads_rows(const struct plan *plan, int stage, int instr)
     return kind == SBP_OP_EMBEDDING || kind == SBP_OP_DROPOUT;
 }
 
-/* For the forward pass, which reads all that it gathers: the backward pass needs no bias, and a
- * product that is formed again may be needed for others' sake alone. */
+/* For the forward pass, which reads all that it gathers (but of positions and tables only some):
+ * the backward pass needs no bias, and a product that is formed again may be needed for others'
+ * sake alone. */
 static bool gathers_weight(const struct plan *plan, int stage, int instr)
 {
     const struct sbp_instr *at = instr_of(plan, stage, instr);
-    return at->kind == SBP_INSTR_GATHER && at->section == SBP_SECTION_FORWARD;
+    return at->kind == SBP_INSTR_GATHER && at->section == SBP_SECTION_FORWARD &&
+           !may_be_zeros(plan, at);
 }
 
 static bool gathers_update(const struct plan *plan, int stage, int instr)
@@ -181,6 +184,7 @@ static void check_named(const struct plan *plan, struct sbp_random *random, cons
     char text[512];
     const int tensor = instr_of(plan, stage, instr)->tensor;
     options.steps = fault->step + 1;
+    options.sampled = fault->sampled;
     plant_fault(&options, fault->fault, stage, instr);
     run_plan(plan, &options, model, &result);
     const struct sbp_finding *finding = &result.finding;
@@ -361,6 +365,33 @@ static void check_versions(bool (*cut)(struct plan *plan, struct sbp_random *ran
                                        .what = "weight that is updated",
                                        .of_tensor = true},
                  12, check_named);
+}
+
+/* A sample is of gradients: all else is compared whole. */
+static void a_sample_finds_what_is_no_gradient(void **state)
+{
+    static const struct named_fault faults[] = {
+        {.fault = SBP_FAULT_FRAME, .is_place = keeps, .cut = plan_cut_stages, .step = 1},
+        {.fault = SBP_FAULT_ROWS, .is_place = reads_rows, .step = 1},
+        {.fault = SBP_FAULT_STALE, .is_place = gathers_weight, .step = 2},
+        {.fault = SBP_FAULT_STALE,
+         .is_place = gathers_update,
+         .step = 3,
+         .what = "replica of the weight",
+         .of_tensor = true},
+        {.fault = SBP_FAULT_STALE,
+         .is_place = updates,
+         .step = 3,
+         .what = "weight since its update",
+         .of_tensor = true},
+        {.fault = SBP_FAULT_VERSION, .is_place = reads_version, .cut = plan_cut_cyclic, .step = 2},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        struct named_fault fault = faults[i];
+        fault.sampled = true;
+        check_places(&fault, 12, check_named);
+    }
 }
 
 static void a_stale_version_is_found(void **state)
@@ -647,6 +678,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_frame_used_too_early_is_found),
         cmocka_unit_test(rows_of_another_micro_batch_are_found),
         cmocka_unit_test(a_stale_weight_is_found),
+        cmocka_unit_test(a_sample_finds_what_is_no_gradient),
         cmocka_unit_test(a_stale_version_is_found),
         cmocka_unit_test(a_stale_version_of_a_chunk_is_found),
         cmocka_unit_test(a_tied_gradient_left_out_is_found),

@@ -58,10 +58,10 @@ static void check_gradients(struct sbp_reference *reference, struct sbp_random *
     struct pick picks[MOST];
     int count = 0;
     for (int t = 0; t < reference->graph.tensor_count; t++) {
-        const int buffer = reference->program.weight_buffer[t];
+        const int buffer = reference->program->weight_buffer[t];
         if (buffer < 0)
             continue;
-        const int64_t elements = reference->program.buffer[buffer].elements;
+        const int64_t elements = reference->program->buffer[buffer].elements;
         const int64_t at = (int64_t)sbp_random_below(random, (uint64_t)elements);
         assert_true(count < MOST);
         picks[count++] = (struct pick){t, at, sbp_reference_gradient(reference, t)[at]};
@@ -82,9 +82,9 @@ static void check_reference(const struct plan *plan, const char *model, struct s
     struct sbp_diag diag = {0};
     options.verify = false;
     run_plan(plan, &options, model, &result);
-    expect_ok(sbp_reference_open(&reference, &plan->graph, &plan->cluster, NULL, options.seed,
-                                 SBP_F64, &diag),
-              &diag);
+    const struct sbp_reference_of of = {
+        .graph = &plan->graph, .cluster = &plan->cluster, .seed = options.seed, .real = SBP_F64};
+    expect_ok(sbp_reference_open(&reference, &of, &diag), &diag);
     assert_int_equal(sbp_rank_fill_weights(&reference.rank), SBP_OK);
     assert_int_equal(sbp_rank_fill_weights(&reference.shadow), SBP_OK);
     expect_ok(sbp_reference_run(&reference, 1, &diag), &diag);
@@ -143,10 +143,11 @@ static void counted_bytes_are_allocated(void **state)
     (void)state;
     plan_open(&plan, model, (const int[]){2, 0});
     const double before = allocated();
-    expect_ok(sbp_reference_open(&reference, &plan.graph, &plan.cluster, NULL, 1, SBP_F32, &diag),
-              &diag);
+    const struct sbp_reference_of of = {
+        .graph = &plan.graph, .cluster = &plan.cluster, .seed = 1, .real = SBP_F32};
+    expect_ok(sbp_reference_open(&reference, &of, &diag), &diag);
     const double taken = allocated() - before;
-    expect_ok(sbp_reference_bytes(&plan.graph, &plan.cluster, NULL, &counted, &diag), &diag);
+    expect_ok(sbp_reference_bytes(&of, &counted, &diag), &diag);
     if (before > 0 && !(fabs(taken + OPERANDS - counted) <= 0.01 * counted))
         fail_msg("opening takes %.0f bytes, counted are %.0f with %.0f of operands", taken, counted,
                  OPERANDS);

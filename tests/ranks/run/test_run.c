@@ -263,7 +263,8 @@ static void too_large_a_verification_is_refused(void **state)
     plan.step.memory[0].device_bytes = 1 << 20;
     const struct sbp_run_options options = options_for(SBP_F32, &random);
     assert_int_equal(sbp_run(&plan.step, &plan.cluster, &options, &result, &diag), SBP_E_MEMORY);
-    assert_non_null(strstr(diag.text, "of it to verify; --verify=shrunk takes less), "));
+    assert_non_null(
+        strstr(diag.text, "to verify; full takes the most, sampled less, shrunk the least), "));
     plan_close(&plan);
 }
 

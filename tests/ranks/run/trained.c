@@ -15,6 +15,7 @@
 struct trainee {
     struct sbp_arena arena;
     struct sbp_stage_layout layout;
+    int64_t slots_at; /* in the rank's memory, behind the arena */
     struct sbp_channel channel;
     struct sbp_rank rank;
 };
@@ -41,6 +42,8 @@ static enum sbp_status open_trainee(const struct school *school, const struct sb
                              &trainee->arena, diag));
     SBP_TRY(sbp_stage_layout_make(school->step, rank / devices, &trainee->arena, &trainee->layout,
                                   diag));
+    trainee->slots_at = trainee->layout.bytes;
+    trainee->layout.bytes += sbp_message_slot_bytes(&school->messages, ops, comm);
     SBP_TRY(sbp_rank_open(&trainee->rank, &trainee->layout, device, SBP_F32, school->seed,
                           rank % devices, &trainee->channel, diag));
     return sbp_rank_fill_weights(&trainee->rank);
@@ -81,7 +84,7 @@ static enum sbp_status train_step(const struct school *school, struct trainee *t
     sbp_rank_begin_step(&trainee->rank, step);
     sbp_channel_begin_step(channel, SBP_ROUND_WHOLE);
     SBP_TRY(sbp_message_lane_begin(&lane, &school->messages, &school->tasks[channel->stage],
-                                   channel, diag));
+                                   channel, trainee->rank.memory + trainee->slots_at, diag));
     const enum sbp_status status = do_works(school, trainee, &lane, diag);
     SBP_TRY(sbp_message_lane_end(&lane, status, diag));
     return sbp_channel_check(channel, diag);

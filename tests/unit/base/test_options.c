@@ -163,8 +163,8 @@ static void test_refused(void **state)
         {"--name=", "--name: \"\" is not legal; legal: a text of 1 to 3 bytes"},
         {"--even odd", "--even: \"odd\" is not legal; legal: an even number of bytes"},
         {"--verify=yes", "--verify takes no value"},
-        {"--mode=half", "--mode: \"half\" is not legal; legal: none, full, shrunk"},
-        {"--mode=", "--mode: \"\" is not legal; legal: none, full, shrunk"},
+        {"--mode=half", "--mode: \"half\" is not legal; legal: none, full, sampled, shrunk"},
+        {"--mode=", "--mode: \"\" is not legal; legal: none, full, sampled, shrunk"},
         {"a b", "\"b\" is one word too many, see --help"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -183,10 +183,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_taken),
-        cmocka_unit_test(test_kinds),
-        cmocka_unit_test(test_flag_of_names),
-        cmocka_unit_test(test_operands),
+        cmocka_unit_test(test_taken),         cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_flag_of_names), cmocka_unit_test(test_operands),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

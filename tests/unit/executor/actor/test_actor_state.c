@@ -336,7 +336,8 @@ static void open_bench(struct bench *b)
         (void)sbp_actor_add_read(&graph, sbp_actor_add(&graph, "reader", 0, SBP_LANE_COMPUTE, 8),
                                  made, 1);
     check_graph();
-    assert_int_equal(sbp_actor_open(&b->state, &graph, 0, &sbp_device_host_memory, &arena), SBP_OK);
+    assert_int_equal(sbp_actor_open(&b->state, &graph, 0, &sbp_device_host_memory, NULL, &arena),
+                     SBP_OK);
 }
 
 /* An act, whose messages stay in the bench. */

@@ -53,6 +53,8 @@ template <int K, int N, class T, class Source>
 static void column_sums(struct sbp_cuda *cuda, T *first, T *second, int64_t rows, int64_t columns,
                         bool adds, Source source)
 {
+    if (columns == 0)
+        return;
     const int64_t most = SBP_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float) / K / columns;
     const int64_t wanted = gpu_least(gpu_ceil(rows > 0 ? rows : 1, COLUMNS_ROWS), 512);
     const int64_t part_rows = gpu_ceil(rows > 0 ? rows : 1, gpu_least(wanted, most > 0 ? most : 1));

@@ -191,8 +191,7 @@ template <class T, int N, bool WHOLE> static void launch_rows(const operands<T> 
 template <class T, int N> static void launch_parameters(const operands<T> &o)
 {
     const parameter_source<T, N> source = {o.dy, o.x, o.sums, o.in, (float)o.hidden, o.epsilon};
-    if (o.in > 0)
-        column_sums<2, N>(o.cuda, o.dgain, o.dshift, o.tokens, o.in, o.adds, source);
+    column_sums<2, N>(o.cuda, o.dgain, o.dshift, o.tokens, o.in, o.adds, source);
 }
 
 template <class T> static bool is_aligned(const operands<T> &o)

@@ -113,7 +113,7 @@ static inline unsigned ballot(unsigned mask, bool said, place where)
 #define __any_sync(mask, said)    (gpu_host::ballot((mask), (said), GPU_HOST_PLACE("__any_sync")) != 0)
 
 #define GPU_LAUNCH(cuda, kernel, grid, block, shared, ...)                                         \
-    gpu_host::run((grid), (block), (shared), [&] { (kernel)(__VA_ARGS__); })
+    ((void)(cuda), gpu_host::run((grid), (block), (shared), [&] { (kernel)(__VA_ARGS__); }))
 #define GPU_SHARED(type, name, count)                                                              \
     type *const name = (type *)gpu_host::shared(sizeof(type) * (count), __FILE__, __LINE__)
 #define GPU_DYNAMIC_SHARED(type, name) type *const name = (type *)gpu_host::dynamic_shared()

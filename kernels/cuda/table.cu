@@ -3,7 +3,8 @@
 
 #include "kernels/cuda/cuda.h"
 
-#define FAMILIES(X) X(elementwise) X(layernorm) X(layout) X(linear) X(optimizer) X(vocabulary)
+#define FAMILIES(X)                                                                                \
+    X(attention) X(elementwise) X(layernorm) X(layout) X(linear) X(optimizer) X(vocabulary)
 
 #define DECLARE(family) void sbp_cuda_fill_##family(struct sbp_cuda_kernels *kernels);
 extern "C" {

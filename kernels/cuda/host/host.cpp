@@ -490,6 +490,9 @@ bool now(moment *moment)
 memory memory_of(const void *address, size_t bytes)
 {
     const unsigned char *const byte = (const unsigned char *)address;
+    if (byte >= (unsigned char *)m.fibers.data() &&
+        byte < (unsigned char *)(m.fibers.data() + m.fibers.size()))
+        return memory::own; /* what lanes show each other, in order */
     if (byte >= m.stacks && byte < stack_of(MOST_THREADS - 1) + STACK_BYTES)
         return memory::own;
     if (byte < m.arena || byte >= m.arena + ARENA_BYTES)

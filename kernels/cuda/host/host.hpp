@@ -125,6 +125,10 @@ static inline void gpu_zero(struct sbp_cuda *, void *at, int64_t bytes)
         memset(at, 0, (size_t)bytes);
 }
 
+template <class Kernel> static inline void gpu_allow_shared(struct sbp_cuda *, Kernel *, int)
+{
+}
+
 /* ---- arithmetic ----------------------------------------------------------------------------- */
 
 struct __nv_bfloat16 {

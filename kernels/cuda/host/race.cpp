@@ -101,11 +101,9 @@ void remember(word &at_word, const access &now_done, bool is_shared)
 
 void note(const void *address, size_t bytes, bool writes, const void *pc)
 {
-    access done = {};
-    if (!now(&done.when))
-        return;
     const memory kind = memory_of(address, bytes);
-    if (kind == memory::own)
+    access done = {};
+    if (kind == memory::own || !now(&done.when))
         return;
     if (kind == memory::beyond_shared) {
         char where[700], text[900];

@@ -18,6 +18,7 @@ template <class T>
 static __device__ __forceinline__ softmax_rows begin_rows(const attention<T> &a, int first)
 {
     softmax_rows rows;
+    GPU_UNROLL
     for (int half = 0; half < 2; half++) {
         const int row = first + lane_row(half);
         rows.last[half] = a.causal && row < a.rows ? place_of(a, row) : a.keys - 1;
@@ -33,11 +34,12 @@ static __device__ __forceinline__ void
 scale_scores(float (&scores)[TILES][4], const attention<T> &a, const softmax_rows &rows, int column)
 {
     const float scale = a.scale * LOG2_E;
+    GPU_UNROLL
     for (int tile = 0; tile < TILES; tile++)
-        for (int i = 0; i < 4; i++)
-            scores[tile][i] = column + lane_column(tile, i) <= rows.last[i / 2]
-                                  ? scores[tile][i] * scale
-                                  : -INFINITY;
+        GPU_UNROLL
+    for (int i = 0; i < 4; i++)
+        scores[tile][i] =
+            column + lane_column(tile, i) <= rows.last[i / 2] ? scores[tile][i] * scale : -INFINITY;
 }
 
 /* Scores become exponentials relative to the new maxima; factor: what the sums so far shrink by. */
@@ -45,18 +47,22 @@ template <int TILES>
 static __device__ __forceinline__ void exponentiate(float (&scores)[TILES][4], softmax_rows &rows,
                                                     float (&factor)[2])
 {
+    GPU_UNROLL
     for (int half = 0; half < 2; half++) {
         float largest = rows.maximum[half], sum = 0;
+        GPU_UNROLL
         for (int tile = 0; tile < TILES; tile++)
             largest = fmaxf(largest, fmaxf(scores[tile][2 * half], scores[tile][2 * half + 1]));
         largest = gpu_warp_reduce(largest, gpu_max(), 4);
         const float shift = largest == -INFINITY ? 0 : largest;
         factor[half] = exp2f(rows.maximum[half] - shift);
+        GPU_UNROLL
         for (int tile = 0; tile < TILES; tile++)
-            for (int i = 2 * half; i < 2 * half + 2; i++) {
-                scores[tile][i] = exp2f(scores[tile][i] - shift);
-                sum += scores[tile][i];
-            }
+            GPU_UNROLL
+        for (int i = 2 * half; i < 2 * half + 2; i++) {
+            scores[tile][i] = exp2f(scores[tile][i] - shift);
+            sum += scores[tile][i];
+        }
         rows.sum[half] = rows.sum[half] * factor[half] + sum; /* of this lane's columns */
         rows.maximum[half] = largest;
     }
@@ -79,13 +85,15 @@ static __device__ __forceinline__ void keep_probabilities(const attention<T> &a,
             multiply_rows<T, HEAD, TILES>(scores, queries, lane_row(0) / 16 * 16, keys);
         }
         scale_scores(scores, a, rows, column);
+        GPU_UNROLL
         for (int tile = 0; tile < TILES; tile++)
-            for (int i = 0; i < 4; i++) {
-                const int row = first + lane_row(i / 2), key = column + lane_column(tile, i);
-                if (row < a.rows && key < a.keys)
-                    a.probabilities[(at.row + row) * a.keys + key] = gpu_store<T>(
-                        exp2f(scores[tile][i] - rows.maximum[i / 2]) / rows.sum[i / 2]);
-            }
+            GPU_UNROLL
+        for (int i = 0; i < 4; i++) {
+            const int row = first + lane_row(i / 2), key = column + lane_column(tile, i);
+            if (row < a.rows && key < a.keys)
+                a.probabilities[(at.row + row) * a.keys + key] =
+                    gpu_store<T>(exp2f(scores[tile][i] - rows.maximum[i / 2]) / rows.sum[i / 2]);
+        }
     }
 }
 
@@ -119,11 +127,13 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
         multiply_rows<T, HEAD, TILES>(scores, queries, row, keys);
         scale_scores(scores, a, rows, column);
         exponentiate(scores, rows, factor);
+        GPU_UNROLL
         for (int i = 0; i < WIDE * 4; i++)
             output[i / 4][i % 4] *= factor[i % 4 / 2];
         add_weighted<T, HEAD>(output, scores, values, 0);
     }
     float whole[2];
+    GPU_UNROLL
     for (int half = 0; half < 2; half++) {
         rows.sum[half] = gpu_warp_reduce(rows.sum[half], gpu_plus(), 4);
         whole[half] = 1 / rows.sum[half];
@@ -185,6 +195,7 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     const head_place at = place_head(a, a.first_head + head);
     const softmax_rows rows = begin_rows(a, first);
     float inner[2], log_sum[2], sum[WIDE][4] = {};
+    GPU_UNROLL
     for (int half = 0; half < 2; half++) {
         const int query = first + lane_row(half);
         inner[half] = query < a.rows ? a.inner[head * a.rows + query] : 0;
@@ -204,14 +215,16 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
         __syncthreads();
         multiply_rows<T, HEAD, TILES>(scores, queries, row, keys);
         multiply_rows<T, HEAD, TILES>(ds, gradients, row, values);
+        GPU_UNROLL
         for (int tile = 0; tile < TILES; tile++)
-            for (int i = 0; i < 4; i++) {
-                const int query = first + lane_row(i / 2), key = column + lane_column(tile, i);
-                const bool is_seen = query < a.rows && key <= rows.last[i / 2];
-                ds[tile][i] = is_seen ? recall(a, at, scores[tile][i], query, key, log_sum[i / 2]) *
-                                            (ds[tile][i] - inner[i / 2])
-                                      : 0;
-            }
+            GPU_UNROLL
+        for (int i = 0; i < 4; i++) {
+            const int query = first + lane_row(i / 2), key = column + lane_column(tile, i);
+            const bool is_seen = query < a.rows && key <= rows.last[i / 2];
+            ds[tile][i] = is_seen ? recall(a, at, scores[tile][i], query, key, log_sum[i / 2]) *
+                                        (ds[tile][i] - inner[i / 2])
+                                  : 0;
+        }
         add_weighted<T, HEAD>(sum, ds, keys, 0);
     }
     const float factor[2] = {a.scale, a.scale};
@@ -260,14 +273,16 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
         __syncthreads();
         multiply_rows<T, HEAD, TILES>(p, keys, row, queries);
         multiply_rows<T, HEAD, TILES>(ds, values, row, gradients);
+        GPU_UNROLL
         for (int tile = 0; tile < TILES; tile++)
-            for (int i = 0; i < 4; i++) {
-                const int key = first + lane_row(i / 2), query = lane_column(tile, i);
-                const bool is_seen = column + query < a.rows && key < a.keys && key <= place[query];
-                p[tile][i] =
-                    is_seen ? recall(a, at, p[tile][i], column + query, key, log_sum[query]) : 0;
-                ds[tile][i] = is_seen ? p[tile][i] * (ds[tile][i] - inner[query]) : 0;
-            }
+            GPU_UNROLL
+        for (int i = 0; i < 4; i++) {
+            const int key = first + lane_row(i / 2), query = lane_column(tile, i);
+            const bool is_seen = column + query < a.rows && key < a.keys && key <= place[query];
+            p[tile][i] =
+                is_seen ? recall(a, at, p[tile][i], column + query, key, log_sum[query]) : 0;
+            ds[tile][i] = is_seen ? p[tile][i] * (ds[tile][i] - inner[query]) : 0;
+        }
         add_weighted<T, HEAD>(value_sum, p, gradients, feature);
         add_weighted<T, HEAD>(key_sum, ds, queries, feature);
     }

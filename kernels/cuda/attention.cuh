@@ -83,9 +83,10 @@ static __device__ __forceinline__ void load_tile(T *to, const T *from, int64_t s
         if (first + row < rows && is_aligned && column + N <= size)
             chunk = gpu_get<N>(at);
         else if (first + row < rows)
-            for (int j = 0; j < N; j++)
-                if (column + j < size)
-                    chunk.at[j] = at[j];
+            GPU_UNROLL
+        for (int j = 0; j < N; j++)
+            if (column + j < size)
+                chunk.at[j] = at[j];
         gpu_put(to + row * (HEAD + PADDING) + column, chunk);
     }
 }
@@ -95,13 +96,13 @@ template <class T, int HEAD, int TILES>
 static __device__ __forceinline__ void multiply_rows(float (&of)[TILES][4], const T *a, int row,
                                                      const T *b)
 {
+    GPU_UNROLL
     for (int i = 0; i < TILES * 4; i++)
         of[i / 4][i % 4] = 0;
-#pragma unroll 4
     for (int k = 0; k < HEAD; k += gpu_mma<T>::K) {
         gpu_a<T> left;
         gpu_load_a(left, a, HEAD + PADDING, row, k);
-#pragma unroll
+        GPU_UNROLL
         for (int i = 0; i < TILES; i += 2) {
             gpu_b<T> right[2];
             gpu_load_b_rows(right, b, HEAD + PADDING, 8 * i, k);
@@ -116,11 +117,11 @@ template <class T, int HEAD, int TILES, int WIDE>
 static __device__ __forceinline__ void
 add_weighted(float (&sum)[WIDE][4], const float (&weights)[TILES][4], const T *b, int first)
 {
-#pragma unroll
+    GPU_UNROLL
     for (int k = 0; k < TILES * 8; k += gpu_mma<T>::K) {
         gpu_a<T> left;
         gpu_take_a(left, weights + k / 8);
-#pragma unroll
+        GPU_UNROLL
         for (int i = 0; i < WIDE; i += 2) {
             gpu_b<T> right[2];
             gpu_load_b_columns(right, b, HEAD + PADDING, k, first + 8 * i);
@@ -147,12 +148,14 @@ static __device__ __forceinline__ void store_tile(T *to, int64_t stride, int fir
                                                   int first, int size, const float (&from)[WIDE][4],
                                                   const float (&factor)[2])
 {
+    GPU_UNROLL
     for (int tile = 0; tile < WIDE; tile++)
-        for (int i = 0; i < 4; i++) {
-            const int row = first_row + lane_row(i / 2), column = first + lane_column(tile, i);
-            if (row < rows && column < size)
-                to[row * stride + column] = gpu_store<T>(from[tile][i] * factor[i / 2]);
-        }
+        GPU_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const int row = first_row + lane_row(i / 2), column = first + lane_column(tile, i);
+        if (row < rows && column < size)
+            to[row * stride + column] = gpu_store<T>(from[tile][i] * factor[i / 2]);
+    }
 }
 
 #endif

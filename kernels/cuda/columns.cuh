@@ -21,11 +21,13 @@ static __global__ void __launch_bounds__(COLUMNS_WIDE *COLUMNS_DEEP)
     if (column < columns)
         for (int64_t row = first + threadIdx.y; row < end; row += COLUMNS_DEEP)
             source.add(sum, row, column);
+    GPU_UNROLL
     for (int i = 0; i < K * N; i++)
         deep[(i * COLUMNS_DEEP + threadIdx.y) * COLUMNS_WIDE + threadIdx.x] = sum[i / N][i % N];
     __syncthreads();
     if (threadIdx.y != 0 || column >= columns)
         return;
+    GPU_UNROLL
     for (int i = 0; i < K * N; i++) {
         float total = 0;
         for (int y = 0; y < COLUMNS_DEEP; y++)

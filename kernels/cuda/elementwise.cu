@@ -100,6 +100,7 @@ static __global__ void __launch_bounds__(THREADS)
         gpu_chunk<To, N> to;
         if (PAIR)
             right = gpu_get<N>(b + i * N);
+        GPU_UNROLL
         for (int j = 0; j < N; j++)
             to.at[j] = gpu_store<To>(op(gpu_load(left.at[j]), gpu_load(right.at[j])));
         gpu_put(y + i * N, to);
@@ -203,6 +204,7 @@ static __global__ void __launch_bounds__(THREADS)
     const gpu_chunk<T, N> added = gpu_get<N>(bias + column);
     for (int64_t t = blockIdx.y; t < tokens; t += gridDim.y) {
         gpu_chunk<T, N> at = gpu_get<N>(x + t * out + column), to;
+        GPU_UNROLL
         for (int j = 0; j < N; j++) {
             at.at[j] = gpu_store<T>(gpu_load(at.at[j]) + gpu_load(added.at[j]));
             to.at[j] = gpu_store<T>(gelu(gpu_load(at.at[j])));
@@ -246,6 +248,7 @@ template <class T, int N> struct gelu_source {
         const int64_t i = row * out + column;
         const gpu_chunk<T, N> at = gpu_get<N>(x + i), d = gpu_get<N>(dy + i);
         gpu_chunk<T, N> to;
+        GPU_UNROLL
         for (int j = 0; j < N; j++) {
             to.at[j] = gpu_store<T>(gpu_load(d.at[j]) * gelu_slope(gpu_load(at.at[j])));
             sum[0][j] += gpu_load(to.at[j]);
@@ -276,6 +279,7 @@ static __device__ __forceinline__ gpu_chunk<T, N>
 keep(const gpu_chunk<T, N> &x, const gpu_chunk<uint8_t, N> &mask, float factor)
 {
     gpu_chunk<T, N> y;
+    GPU_UNROLL
     for (int j = 0; j < N; j++)
         y.at[j] = gpu_store<T>(mask.at[j] ? gpu_load(x.at[j]) * factor : 0);
     return y;
@@ -290,6 +294,7 @@ static __global__ void __launch_bounds__(THREADS)
     for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N; i < n; i += step) {
         const uint64_t global = (uint64_t)gpu_region_global(region, i);
         gpu_chunk<uint8_t, N> kept;
+        GPU_UNROLL
         for (int j = 0; j < N; j++)
             kept.at[j] = (int64_t)(gpu_random_bits(key, global + (uint64_t)j) >> 11) >= least;
         gpu_put(mask + i, kept);

@@ -26,6 +26,8 @@
     extern __shared__ __align__(16) unsigned char gpu_dynamic_shared[];                            \
     type *const name = (type *)gpu_dynamic_shared
 #define GPU_GRID_CONSTANT const __grid_constant__
+/* Before loops over arrays that are to stay in registers. */
+#define GPU_UNROLL _Pragma("unroll")
 
 static inline void gpu_note(struct sbp_cuda *cuda, cudaError_t error)
 {

@@ -26,6 +26,7 @@ static __device__ __forceinline__ void row_sums(float (&sum)[2], const T *row, i
     sum[0] = sum[1] = 0;
     for (int64_t i = (int64_t)threadIdx.x * N; i < in; i += (int64_t)blockDim.x * N) {
         const gpu_chunk<T, N> x = gpu_get<N>(row + i);
+        GPU_UNROLL
         for (int j = 0; j < N; j++) {
             const float value = gpu_load(x.at[j]);
             sum[0] += value;
@@ -65,6 +66,7 @@ static __global__ void __launch_bounds__(THREADS)
         const gpu_chunk<T, N> from = gpu_get<N>(x + row + i);
         const gpu_chunk<T, N> gains = gpu_get<N>(gain + i), shifts = gpu_get<N>(shift + i);
         gpu_chunk<T, N> to;
+        GPU_UNROLL
         for (int j = 0; j < N; j++)
             to.at[j] = gpu_store<T>(fmaf((gpu_load(from.at[j]) - m.mean) * m.rstd,
                                          gpu_load(gains.at[j]), gpu_load(shifts.at[j])));
@@ -81,6 +83,7 @@ static __device__ __forceinline__ void row_backward_sums(float (&sum)[2], const 
     for (int64_t i = (int64_t)threadIdx.x * N; i < in; i += (int64_t)blockDim.x * N) {
         const gpu_chunk<T, N> d = gpu_get<N>(dy + i), at = gpu_get<N>(x + i);
         const gpu_chunk<T, N> gains = gpu_get<N>(gain + i);
+        GPU_UNROLL
         for (int j = 0; j < N; j++) {
             const float weighted = gpu_load(d.at[j]) * gpu_load(gains.at[j]);
             sum[0] += weighted;
@@ -123,6 +126,7 @@ static __global__ void __launch_bounds__(THREADS)
         const gpu_chunk<T, N> d = gpu_get<N>(dy + row + i), at = gpu_get<N>(x + row + i);
         const gpu_chunk<T, N> gains = gpu_get<N>(gain + i);
         gpu_chunk<T, N> to;
+        GPU_UNROLL
         for (int j = 0; j < N; j++) {
             const float xhat = (gpu_load(at.at[j]) - m.mean) * m.rstd;
             const float dxhat = gpu_load(d.at[j]) * gpu_load(gains.at[j]);
@@ -143,6 +147,7 @@ template <class T, int N> struct parameter_source {
         const moments m = token_moments(sums[2 * row], sums[2 * row + 1], hidden, epsilon);
         const gpu_chunk<T, N> d = gpu_get<N>(dy + row * in + column);
         const gpu_chunk<T, N> at = gpu_get<N>(x + row * in + column);
+        GPU_UNROLL
         for (int j = 0; j < N; j++) {
             const float value = gpu_load(d.at[j]);
             sum[0][j] = fmaf(value, (gpu_load(at.at[j]) - m.mean) * m.rstd, sum[0][j]);

@@ -14,6 +14,7 @@ static __global__ void __launch_bounds__(THREADS)
     const gpu_chunk<T, N> added = gpu_get<N>(bias + column);
     for (int64_t t = blockIdx.y; t < tokens; t += gridDim.y) {
         gpu_chunk<T, N> at = gpu_get<N>(y + t * out + column);
+        GPU_UNROLL
         for (int j = 0; j < N; j++)
             at.at[j] = gpu_store<T>(gpu_load(at.at[j]) + gpu_load(added.at[j]));
         gpu_put(y + t * out + column, at);
@@ -48,6 +49,7 @@ template <class T, int N> struct plain_source {
     __device__ __forceinline__ void add(float (&sum)[1][N], int64_t row, int64_t column) const
     {
         const gpu_chunk<T, N> at = gpu_get<N>(x + row * out + column);
+        GPU_UNROLL
         for (int j = 0; j < N; j++)
             sum[0][j] += gpu_load(at.at[j]);
     }

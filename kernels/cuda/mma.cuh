@@ -85,10 +85,12 @@ static __device__ __forceinline__ void gpu_multiply(float (&c)[4], const gpu_a<f
                                                     const gpu_b<float> &b)
 {
     uint32_t a_large[4], a_small[4], b_large[2], b_small[2];
+    GPU_UNROLL
     for (int i = 0; i < 4; i++) {
         a_large[i] = gpu_tf32(a.at[i]);
         a_small[i] = gpu_tf32(a.at[i] - __uint_as_float(a_large[i]));
     }
+    GPU_UNROLL
     for (int i = 0; i < 2; i++) {
         b_large[i] = gpu_tf32(b.at[i]);
         b_small[i] = gpu_tf32(b.at[i] - __uint_as_float(b_large[i]));
@@ -248,6 +250,7 @@ static __device__ __forceinline__ void gpu_load_b_rows(gpu_b<float> (&b)[2], con
                                                        int stride, int n, int k)
 {
     const float *const at = matrix + (n + gpu_lane() / 4) * stride + k + gpu_lane() % 4 * 2;
+    GPU_UNROLL
     for (int i = 0; i < 2; i++) {
         const gpu_chunk<float, 2> pair = gpu_get<2>(at + 8 * i * stride);
         b[i].at[0] = pair.at[0];
@@ -273,6 +276,7 @@ static __device__ __forceinline__ void gpu_load_b_columns(gpu_b<float> (&b)[2], 
                                                           int stride, int k, int n)
 {
     const float *const at = matrix + (k + gpu_lane() % 4 * 2) * stride + n + gpu_lane() / 4;
+    GPU_UNROLL
     for (int i = 0; i < 2; i++) {
         b[i].at[0] = at[8 * i];
         b[i].at[1] = at[8 * i + stride];
@@ -283,6 +287,7 @@ static __device__ __forceinline__ void gpu_load_b_columns(gpu_b<float> (&b)[2], 
 template <class T>
 static __device__ __forceinline__ void gpu_take_a(gpu_a<T> &a, const float (*c)[4])
 {
+    GPU_UNROLL
     for (int i = 0; i < 4; i++)
         a.at[i] =
             gpu_pack(gpu_store<T>(c[i / 2][i % 2 * 2]), gpu_store<T>(c[i / 2][i % 2 * 2 + 1]));

@@ -18,6 +18,7 @@ static __global__ void __launch_bounds__(THREADS)
         float sum = 0;
         if (i + N <= end) {
             const gpu_chunk<T, N> at = gpu_get<N>(x + i);
+            GPU_UNROLL
             for (int j = 0; j < N; j++)
                 sum = fmaf(gpu_load(at.at[j]), gpu_load(at.at[j]), sum);
         } else {
@@ -166,6 +167,7 @@ static __device__ __forceinline__ void update_chunk(const states<T> &s, int64_t 
         first = gpu_get<N>(s.first + i);
     if (ADAM)
         second = gpu_get<N>(s.second + i);
+    GPU_UNROLL
     for (int j = 0; j < N; j++) {
         unscaled.at[j] = gpu_load(given.at[j]) * c.unscale;
         const float w = weight.at[j];

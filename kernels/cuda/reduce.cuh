@@ -33,13 +33,16 @@ static __device__ __forceinline__ void gpu_block_reduce(V (&value)[N], Op op)
 {
     GPU_SHARED(V, partial, N * GPU_WARP);
     const int warp = (int)threadIdx.x / GPU_WARP, warps = (int)blockDim.x / GPU_WARP;
+    GPU_UNROLL
     for (int i = 0; i < N; i++)
         value[i] = gpu_warp_reduce(value[i], op);
     __syncthreads(); /* all have read what an earlier reduction left */
     if (threadIdx.x % GPU_WARP == 0)
-        for (int i = 0; i < N; i++)
-            partial[warp * N + i] = value[i];
+        GPU_UNROLL
+    for (int i = 0; i < N; i++)
+        partial[warp * N + i] = value[i];
     __syncthreads();
+    GPU_UNROLL
     for (int i = 0; i < N; i++) {
         value[i] = partial[i];
         for (int w = 1; w < warps; w++)

@@ -19,6 +19,7 @@ static __global__ void __launch_bounds__(THREADS)
             of = gpu_get<N>(table + row * in + i);
         if (position != NULL)
             placed = gpu_get<N>(position + i);
+        GPU_UNROLL
         for (int j = 0; j < N && position != NULL; j++)
             of.at[j] = gpu_store<T>(gpu_load(of.at[j]) + gpu_load(placed.at[j]));
         gpu_put(y + t * in + i, of);
@@ -81,6 +82,7 @@ static __global__ void __launch_bounds__(GPU_WARP *GATHER_WARPS)
             if (column >= in)
                 continue;
             const gpu_chunk<T, N> given = gpu_get<N>(dy + from * in + column);
+            GPU_UNROLL
             for (int j = 0; j < N; j++)
                 sum[j] += gpu_load(given.at[j]);
         }
@@ -88,6 +90,7 @@ static __global__ void __launch_bounds__(GPU_WARP *GATHER_WARPS)
     if (column >= in)
         return;
     gpu_chunk<T, N> to = gpu_get<N>(table + row * in + column);
+    GPU_UNROLL
     for (int j = 0; j < N; j++)
         to.at[j] = gpu_store<T>(gpu_load(to.at[j]) + sum[j]);
     gpu_put(table + row * in + column, to);
@@ -173,6 +176,7 @@ static __device__ __forceinline__ float thread_maximum(const T *row, int64_t val
     float largest = -INFINITY;
     for (int64_t i = (int64_t)threadIdx.x * N; i < valid; i += (int64_t)blockDim.x * N) {
         const gpu_chunk<T, N> z = gpu_get<N>(row + i);
+        GPU_UNROLL
         for (int j = 0; j < N; j++)
             if (i + j < valid)
                 largest = fmaxf(largest, gpu_load(z.at[j]));
@@ -211,8 +215,10 @@ static __global__ void __launch_bounds__(THREADS)
     for (int64_t i = (int64_t)threadIdx.x * N; i < valid; i += (int64_t)blockDim.x * N) {
         const gpu_chunk<T, N> z = gpu_get<N>(row + i);
         float largest = mine.maximum, sum = 0;
+        GPU_UNROLL
         for (int j = 0; j < N && WHOLE; j++)
             largest = i + j < valid ? fmaxf(largest, gpu_load(z.at[j])) : largest;
+        GPU_UNROLL
         for (int j = 0; j < N; j++)
             sum += i + j < valid ? expf(gpu_load(z.at[j]) - largest) : 0;
         mine.sum = (WHOLE ? mine.sum * expf(mine.maximum - largest) : mine.sum) + sum;
@@ -256,6 +262,7 @@ static __global__ void __launch_bounds__(THREADS)
     for (int64_t i = (int64_t)threadIdx.x * N; i < local; i += (int64_t)blockDim.x * N) {
         const gpu_chunk<T, N> z = gpu_get<N>(logits + t * local + i);
         gpu_chunk<T, N> to;
+        GPU_UNROLL
         for (int j = 0; j < N; j++) {
             const float p = i + j < valid ? expf(gpu_load(z.at[j]) - largest) * scale : 0;
             to.at[j] = gpu_store<T>(i + j == label ? p - all : p);

@@ -11,7 +11,9 @@ bool device_begin(struct device *device, struct check *check)
         return false;
     *device = (struct device){.check = check, .twin = sbp_kernels_cpu(SBP_F64)};
     sbp_cuda_kernels_make(&device->kernels, check->kernels->real);
-    device->cuda.multiprocessors = (int)check_integer(check, 1, 3);
+    /* Often one, on which loops have several turns. */
+    device->cuda.multiprocessors = (int)check_integer(check, 0, 3);
+    device->cuda.multiprocessors += device->cuda.multiprocessors == 0;
     device->cuda.scratch = check_bytes(check, SBP_CUDA_SCRATCH_BYTES);
     sbp_gpu_host_seed(check->seed);
     return true;

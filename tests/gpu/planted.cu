@@ -11,7 +11,9 @@ static __global__ void sum_kernel(float *to, const float *from)
 {
     float sum[1] = {from[threadIdx.x]};
     gpu_block_reduce(sum, gpu_plus());
-    to[threadIdx.x] = sum[0];
+    float largest[1] = {from[threadIdx.x]};
+    gpu_block_reduce(largest, gpu_max());
+    to[threadIdx.x] = sum[0] + largest[0];
 }
 
 /* Every thread hands a number to the next one. */

@@ -72,7 +72,7 @@ static void update(struct check *check)
     DEVICE_BEGIN(d, check)
     struct sbp_update u = draw_update(check);
     const bool is_long = check_integer(check, 0, 5) == 0;
-    const int64_t n = is_long ? check_integer(check, 20000, 30000) : check_size(check, 900);
+    const int64_t n = is_long ? check_integer(check, 33000, 40000) : check_size(check, 900);
     struct weights at = draw_weights(&d, n, &u);
     for (u.step = 1; u.step <= 3; u.step++) {
         const double *g = check_uniform(check, n);

@@ -118,6 +118,7 @@ static inline unsigned ballot(unsigned mask, bool said, place where)
     type *const name = (type *)gpu_host::shared(sizeof(type) * (count), __FILE__, __LINE__)
 #define GPU_DYNAMIC_SHARED(type, name) type *const name = (type *)gpu_host::dynamic_shared()
 #define GPU_GRID_CONSTANT              const
+#define GPU_UNROLL
 
 static inline void gpu_zero(struct sbp_cuda *, void *at, int64_t bytes)
 {

@@ -141,7 +141,7 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
         if (a.log_sums != NULL && query < a.rows && gpu_lane() % 4 == 0)
             a.log_sums[at.row + query] = (rows.maximum[half] + log2f(rows.sum[half])) * LN_2;
     }
-    store_tile(a.to + at.y, a.y_stride, first, a.rows, 0, a.size, output, whole);
+    store_tile(a.to + at.y, a.y_stride, first, a.rows, 0, a.size, output, whole, a.is_aligned);
     if (a.probabilities != NULL)
         keep_probabilities<T, HEAD>(a, queries, keys, at, first, seen, rows);
 }
@@ -227,8 +227,8 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
         }
         add_weighted<T, HEAD>(sum, ds, keys, 0);
     }
-    const float factor[2] = {a.scale, a.scale};
-    store_tile(a.dq + at.q, a.q_stride, first, a.rows, 0, a.size, sum, factor);
+    const float scale[2] = {a.scale, a.scale};
+    store_tile(a.dq + at.q, a.q_stride, first, a.rows, 0, a.size, sum, scale, a.is_aligned);
 }
 
 /* dk = scale ds^T q and dv = p^T dy for a tile of keys, of the features from blockIdx.y WIDTH on;
@@ -286,9 +286,11 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
         add_weighted<T, HEAD>(value_sum, p, gradients, feature);
         add_weighted<T, HEAD>(key_sum, ds, queries, feature);
     }
-    const float factor[2] = {a.scale, a.scale}, one[2] = {1, 1};
-    store_tile(a.dk + at.k, a.k_stride, first, a.keys, feature, a.size, key_sum, factor);
-    store_tile(a.dk + at.v, a.k_stride, first, a.keys, feature, a.size, value_sum, one);
+    const float scale[2] = {a.scale, a.scale}, one[2] = {1, 1};
+    store_tile(a.dk + at.k, a.k_stride, first, a.keys, feature, a.size, key_sum, scale,
+               a.is_aligned);
+    store_tile(a.dk + at.v, a.k_stride, first, a.keys, feature, a.size, value_sum, one,
+               a.is_aligned);
 }
 
 /* ---- launches ------------------------------------------------------------------------------- */
@@ -326,7 +328,7 @@ template <class T> static bool is_aligned(const attention<T> &a)
 {
     constexpr int N = gpu_width<T>;
     return gpu_aligned<N>(a.q, a.size) && gpu_aligned<N>(a.k) && gpu_aligned<N>(a.dy) &&
-           gpu_aligned<N>(a.to);
+           gpu_aligned<N>(a.to) && gpu_aligned<N>(a.dq) && gpu_aligned<N>(a.dk);
 }
 
 template <class T, int HEAD> struct launches {

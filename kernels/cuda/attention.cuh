@@ -146,15 +146,20 @@ static __device__ __forceinline__ int lane_column(int tile, int i)
 template <class T, int WIDE>
 static __device__ __forceinline__ void store_tile(T *to, int64_t stride, int first_row, int rows,
                                                   int first, int size, const float (&from)[WIDE][4],
-                                                  const float (&factor)[2])
+                                                  const float (&factor)[2], bool is_aligned)
 {
     GPU_UNROLL
-    for (int tile = 0; tile < WIDE; tile++)
-        GPU_UNROLL
-    for (int i = 0; i < 4; i++) {
-        const int row = first_row + lane_row(i / 2), column = first + lane_column(tile, i);
-        if (row < rows && column < size)
-            to[row * stride + column] = gpu_store<T>(from[tile][i] * factor[i / 2]);
+    for (int pair = 0; pair < WIDE * 2; pair++) {
+        const float *const values = &from[pair / 2][pair % 2 * 2];
+        const int row = first_row + lane_row(pair % 2), column = first + lane_column(pair / 2, 0);
+        T *const at = to + row * stride + column;
+        const gpu_chunk<T, 2> both = {gpu_store<T>(values[0] * factor[pair % 2]),
+                                      gpu_store<T>(values[1] * factor[pair % 2])};
+        if (row < rows && column < size && is_aligned)
+            gpu_put(at, both);
+        else if (row < rows && column < size)
+            for (int j = 0; j < 2 && column + j < size; j++)
+                at[j] = both.at[j];
     }
 }
 

@@ -5,6 +5,8 @@
 #ifndef SBP_KERNELS_CUDA_COLUMNS_CUH
 #define SBP_KERNELS_CUDA_COLUMNS_CUH
 
+#include <assert.h>
+
 #include "kernels/cuda/gpu.cuh"
 
 enum { COLUMNS_WIDE = 32, COLUMNS_DEEP = 8, COLUMNS_ROWS = 128 /* of a part, at least */ };
@@ -58,9 +60,10 @@ static void column_sums(struct sbp_cuda *cuda, T *first, T *second, int64_t rows
     if (columns == 0)
         return;
     const int64_t most = SBP_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float) / K / columns;
-    const int64_t wanted = gpu_least(gpu_ceil(rows > 0 ? rows : 1, COLUMNS_ROWS), 512);
-    const int64_t part_rows = gpu_ceil(rows > 0 ? rows : 1, gpu_least(wanted, most > 0 ? most : 1));
-    const int count = (int)gpu_ceil(rows > 0 ? rows : 1, part_rows);
+    const int64_t some_rows = rows > 0 ? rows : 1, wanted = gpu_ceil(some_rows, COLUMNS_ROWS);
+    assert(most > 0 && "a matrix of more than two million columns");
+    const int64_t part_rows = gpu_ceil(some_rows, gpu_least(gpu_least(wanted, most), 512));
+    const int count = (int)gpu_ceil(some_rows, part_rows);
     const auto kernel = column_parts<K, N, Source>;
     GPU_LAUNCH(cuda, kernel, dim3((unsigned)gpu_ceil(columns, COLUMNS_WIDE * N), (unsigned)count),
                dim3(COLUMNS_WIDE, COLUMNS_DEEP), 0, (float *)cuda->scratch, rows, columns,

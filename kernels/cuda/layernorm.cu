@@ -36,13 +36,21 @@ static __device__ __forceinline__ void row_sums(float (&sum)[2], const T *row, i
     gpu_block_reduce(sum, gpu_plus());
 }
 
+/* The block's token's. */
+static __device__ __forceinline__ void put_sums(float *sums, const float (&sum)[2])
+{
+    if (threadIdx.x != 0)
+        return;
+    sums[2 * (int64_t)blockIdx.x] = sum[0];
+    sums[2 * (int64_t)blockIdx.x + 1] = sum[1];
+}
+
 template <class T, int N>
 static __global__ void __launch_bounds__(THREADS) sums_kernel(float *sums, const T *x, int64_t in)
 {
     float sum[2];
     row_sums<T, N>(sum, x + blockIdx.x * in, in);
-    if (threadIdx.x < 2)
-        sums[2 * (int64_t)blockIdx.x + threadIdx.x] = sum[threadIdx.x];
+    put_sums(sums, sum);
 }
 
 /* WHOLE: sums are written, else read. */
@@ -55,8 +63,7 @@ static __global__ void __launch_bounds__(THREADS)
     float sum[2];
     if (WHOLE) {
         row_sums<T, N>(sum, x + row, in);
-        if (threadIdx.x < 2)
-            sums[2 * (int64_t)blockIdx.x + threadIdx.x] = sum[threadIdx.x];
+        put_sums(sums, sum);
     } else {
         sum[0] = sums[2 * (int64_t)blockIdx.x];
         sum[1] = sums[2 * (int64_t)blockIdx.x + 1];
@@ -102,8 +109,7 @@ static __global__ void __launch_bounds__(THREADS)
     const moments m = token_moments(sums[2 * token], sums[2 * token + 1], hidden, epsilon);
     float sum[2];
     row_backward_sums<T, N>(sum, dy + token * in, x + token * in, gain, m, in);
-    if (threadIdx.x < 2)
-        backward_sums[2 * token + threadIdx.x] = sum[threadIdx.x];
+    put_sums(backward_sums, sum);
 }
 
 /* dx = rstd (dxhat - mean(dxhat) - xhat mean(dxhat xhat)) with dxhat = dy gain. */

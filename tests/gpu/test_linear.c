@@ -1,4 +1,5 @@
 /* Biases and their gradients on the GPU, of whole numbers: exact. */
+#include "kernels/cuda/host/host.h"
 #include "tests/gpu/device.h"
 
 static void compare(struct device *d, int64_t tokens, int64_t out)
@@ -34,11 +35,26 @@ static void large(struct check *check)
     compare(&d, check_integer(check, 256, 700), device_columns(check, 40));
 }
 
+/* The order of sums is of the sizes alone. */
+static void bits(struct check *check)
+{
+    DEVICE_BEGIN(d, check)
+    const int64_t tokens = check_integer(check, 1, 400), out = device_columns(check, 60);
+    const void *x = device_reals(&d, check_uniform(check, tokens * out), tokens * out);
+    void *sums = check_blank(check, out), *again = check_blank(check, out);
+    d.kernels.column_sums(&d.cuda, sums, x, tokens, out, false);
+    d.cuda.multiprocessors += 3;
+    sbp_gpu_host_seed(check->seed + 1);
+    d.kernels.column_sums(&d.cuda, again, x, tokens, out, false);
+    assert_memory_equal(sums, again, (size_t)(out * check->kernels->real_bytes));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CHECK_TABLES(any_shape, 12),
         CHECK_TABLES(large, 3),
+        CHECK_TABLES(bits, 4),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cuda/host/host.h"
 #include "tests/gpu/device.h"
 
 static struct sbp_update draw_update(struct check *check)
@@ -162,13 +163,25 @@ static void sum_squares(struct check *check)
     check_wide_near(check, "sum", sum, &want, 1, 0);
 }
 
+/* The order of the sum is of the size alone. */
+static void bits(struct check *check)
+{
+    DEVICE_BEGIN(d, check)
+    const int64_t n = check_integer(check, 1, 30000);
+    const void *x = device_reals(&d, check_uniform(check, n), n);
+    float sum[2];
+    d.kernels.sum_squares(&d.cuda, &sum[0], x, n, 0.3);
+    d.cuda.multiprocessors += 3;
+    sbp_gpu_host_seed(check->seed + 1);
+    d.kernels.sum_squares(&d.cuda, &sum[1], x, n, 0.3);
+    assert_memory_equal(&sum[0], &sum[1], sizeof sum[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(update, 30),
-        CHECK_TABLES(device_step, 15),
-        CHECK_TABLES(loss_scales, 1),
-        CHECK_TABLES(sum_squares, 8),
+        CHECK_TABLES(update, 30),     CHECK_TABLES(device_step, 15), CHECK_TABLES(loss_scales, 1),
+        CHECK_TABLES(sum_squares, 8), CHECK_TABLES(bits, 3),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

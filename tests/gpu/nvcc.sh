@@ -61,7 +61,7 @@ done
         for arch in sm_80 sm_90 sm_100; do
             rows "$(basename "$source" .cu)" "$arch"
         done
-    done | sort
+    done | LC_ALL=C sort
 } >"$work/table"
 kernels=$(grep -vc '^#' "$work/table")
 echo "$kernels kernels compiled"

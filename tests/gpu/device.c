@@ -1,5 +1,6 @@
 #include "tests/gpu/device.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 #include "base/math/half.h"
@@ -39,6 +40,16 @@ void *device_reals(struct device *device, const double *values, int64_t n)
 void *device_wide(struct device *device, const double *values, int64_t n)
 {
     return place(device, SBP_F32, values, n);
+}
+
+void device_same(const struct device *device, const char *what, const void *got, const void *want,
+                 int64_t bytes)
+{
+    const unsigned char *one = got, *other = want;
+    for (int64_t i = 0; i < bytes; i++)
+        if (one[i] != other[i])
+            fail_msg("%s: byte %" PRId64 " of %" PRId64 " differs (SBP_TEST_SEED=%" PRIu64 ")",
+                     what, i, bytes, device->check->seed);
 }
 
 int64_t device_columns(struct check *check, int64_t most)

@@ -21,6 +21,10 @@ bool device_begin(struct device *device, struct check *check);
 void *device_reals(struct device *device, const double *values, int64_t n);
 void *device_wide(struct device *device, const double *values, int64_t n);
 
+/* The same bytes, or the test fails with the seed. */
+void device_same(const struct device *device, const char *what, const void *got, const void *want,
+                 int64_t bytes);
+
 /* A number of columns: small or large, odd or a multiple of 8. */
 int64_t device_columns(struct check *check, int64_t most);
 

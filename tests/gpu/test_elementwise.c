@@ -85,10 +85,10 @@ static void conversions(struct check *check)
     void *want_back = check_wide_blank(check, n);
     d.kernels.from_wide(&d.cuda, reals, wide, n);
     cpu->from_wide(want, wide, n);
-    assert_memory_equal(reals, want, (size_t)(n * cpu->real_bytes));
+    device_same(&d, "rounded", reals, want, n * cpu->real_bytes);
     d.kernels.to_wide(&d.cuda, back, reals, n);
     cpu->to_wide(want_back, want, n);
-    assert_memory_equal(back, want_back, (size_t)(n * cpu->wide_bytes));
+    device_same(&d, "wide", back, want_back, n * cpu->wide_bytes);
 }
 
 static void bias_gelu(struct check *check)
@@ -149,7 +149,7 @@ static void dropout(struct check *check)
     memset(mask, 7, (size_t)n);
     d.kernels.dropout_forward(&d.cuda, y, mask, device_reals(&d, x, n), &region, p, check->seed, 3);
     d.twin->dropout_forward(want, want_mask, x, &region, p, check->seed, 3);
-    assert_memory_equal(mask, want_mask, (size_t)n);
+    device_same(&d, "mask", mask, want_mask, n);
     check_near(check, "y", y, want, n, check_tolerance(check, 1e-6, 0));
     d.kernels.dropout_backward(&d.cuda, y, mask, y, n, p); /* in place */
     d.twin->dropout_backward(want, want_mask, want, n, p);

@@ -1,6 +1,7 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/host/host_priv.hpp"
 
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <vector>
@@ -122,6 +123,7 @@ struct machine {
     char fault[2048];
     uint64_t launches, blocks;
     struct sbp_random random;
+    uint64_t seed; /* that it began with */
     struct sbp_gpu_host_counts counts;
 };
 machine m;
@@ -203,7 +205,7 @@ void to_fiber(int thread)
 void fail(const char *text)
 {
     if (!m.catches) {
-        fprintf(stderr, "kernel fault: %s\n", text);
+        fprintf(stderr, "kernel fault: %s (orders drawn from seed %" PRIu64 ")\n", text, m.seed);
         abort();
     }
     if (!m.has_failed)
@@ -519,6 +521,7 @@ void sbp_gpu_host_seed(uint64_t seed)
 {
     sbp_random_seed(&gpu_host::m.random, seed);
     gpu_host::m.is_seeded = true;
+    gpu_host::m.seed = seed;
 }
 
 const char *sbp_gpu_host_try(void (*body)(void *argument), void *argument)

@@ -312,17 +312,20 @@ void fail_stuck(int threads)
     fail_meeting("not all threads come to a meeting", one, other);
 }
 
-void poison_shared(bool is_open)
+/* No byte of the arena is anybody's, and all that were are not-a-number. */
+void clear_arena()
 {
-    memset(m.arena, 0xff, m.arena_used);
 #ifdef HAS_ASAN
-    if (is_open)
-        ASAN_UNPOISON_MEMORY_REGION(m.arena, ARENA_BYTES);
-    else
-        ASAN_POISON_MEMORY_REGION(m.arena, ARENA_BYTES);
-#else
-    (void)is_open;
+    ASAN_UNPOISON_MEMORY_REGION(m.arena, ARENA_BYTES);
 #endif
+    memset(m.arena, 0xff, m.arena_used);
+    for (size_t i = 0; i < m.arena_used; i++)
+        m.legal[i] = false;
+#ifdef HAS_ASAN
+    ASAN_POISON_MEMORY_REGION(m.arena, ARENA_BYTES);
+#endif
+    m.arena_used = 0;
+    m.pieces.clear();
 }
 
 unsigned char *add_piece(size_t bytes, const char *file, int line)
@@ -345,12 +348,7 @@ unsigned char *add_piece(size_t bytes, const char *file, int line)
 
 void begin_block(int threads)
 {
-    poison_shared(true);
-    for (size_t i = 0; i < m.arena_used; i++)
-        m.legal[i] = false;
-    m.arena_used = 0;
-    m.pieces.clear();
-    poison_shared(false);
+    clear_arena();
     add_piece(m.shared_bytes, "", 0);
     m.blocks++;
     for (int i = 0; i < threads; i++) {

@@ -346,14 +346,16 @@ template <class T, int HEAD> struct launches {
     }
     static void backward(struct sbp_cuda *cuda, const attention<T> &a, int64_t heads)
     {
-        const int bytes = (int)sizeof(T) * sizes::STRIDE * 2 * (sizes::ROWS + sizes::COLUMNS);
+        const int row_bytes = (int)sizeof(T) * sizes::STRIDE * 2; /* of two tiles */
+        const int query_bytes = row_bytes * (sizes::ROWS + sizes::COLUMNS);
+        const int key_bytes = row_bytes * (sizes::ROWS + sizes::QUERIES);
         const auto queries = query_kernel<T, HEAD>, keys = key_kernel<T, HEAD>;
-        gpu_allow_shared(cuda, queries, bytes);
-        gpu_allow_shared(cuda, keys, bytes);
+        gpu_allow_shared(cuda, queries, query_bytes);
+        gpu_allow_shared(cuda, keys, key_bytes);
         GPU_LAUNCH(cuda, inner_kernel<T>, (unsigned)(gpu_ceil(a.rows, 4) * heads), 128, 0, a);
-        GPU_LAUNCH(cuda, queries, blocks(a.rows, heads), sizes::THREADS, bytes, a);
+        GPU_LAUNCH(cuda, queries, blocks(a.rows, heads), sizes::THREADS, query_bytes, a);
         GPU_LAUNCH(cuda, keys, dim3(blocks(a.keys, heads), HEAD / sizes::WIDTH), sizes::THREADS,
-                   bytes, a);
+                   key_bytes, a);
     }
 };
 

@@ -31,7 +31,7 @@ struct sbp_cuda {
 
 /* A step's scales, in the device's memory, so that no step waits for the host: the loss scale
  * (Micikevicius et al., 2018, section 3.2), what clipping multiplies gradients by, and Adam's
- * corrections. Its first bytes are 0 until step_begin. */
+ * corrections. All of it is 0 before the first step_begin. */
 struct sbp_cuda_step {
     float loss_scale;     /* of the step under way, a power of 2; 1 where nothing is scaled */
     float gradient_scale; /* at most 1 */

@@ -4,7 +4,7 @@
 # Usage: functions.sh ROOT
 . "$(dirname "$0")/sources.sh"
 cd "$1" || exit 99
-code=$(sources '*.[ch]')
+code=$(sources '*.[ch]' '*.cu' '*.cuh' '*.cpp' '*.hpp')
 count_sources "$code"
 # shellcheck disable=SC2086 # paths are words
 awk '

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/sources.sh"
 cd "$1" || exit 99
 bad=0
-code=$(sources '*.[ch]')
+code=$(sources '*.[ch]' '*.cu' '*.cuh' '*.cpp' '*.hpp')
 count_sources "$code"
 
 # Every include of ours: FILE INCLUDED, a pair a line.
@@ -45,6 +45,8 @@ planner/cli base costmodel planner planner/problem planner/plan planner/degrees 
 planner/commands base costmodel planner/*
 kernels base
 kernels/cpu base kernels
+kernels/cuda base kernels kernels/cuda/host
+kernels/cuda/host base kernels/cuda
 executor/device base kernels
 executor/comm base costmodel/program kernels executor/device
 executor/actor base executor/device executor/comm
@@ -99,7 +101,7 @@ END { exit bad }' || bad=1
 
 # Headers that a folder keeps to itself end in _priv.h.
 found=$(printf '%s\n' "$pairs" | awk '
-$2 ~ /_priv\.h$/ {
+$2 ~ /_priv\.hp*$/ {
     from = $1
     to = $2
     sub(/\/[^\/]*$/, "", from)
@@ -116,7 +118,7 @@ fi
 # needs neither MPI nor BLAS nor CUDA.
 # shellcheck disable=SC2086 # paths are words
 found=$(grep -nE 'include *<(mpi|cblas|cuda|cublas|nccl)[^>]*>' $code |
-    grep -vE '^(executor/comm/comm_mpi(_start)?\.c|executor/gpu/[^:]*|calib/measure/compute_cuda\.c|kernels/cpu/[^:]*):')
+    grep -vE '^(executor/comm/comm_mpi(_start)?\.c|executor/gpu/[^:]*|calib/measure/compute_cuda\.c|kernels/cpu/[^:]*|kernels/cuda/gpu\.cuh):')
 if [ -n "$found" ]; then
     printf 'these need no such header:\n%s\n' "$found"
     bad=1

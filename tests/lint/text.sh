@@ -12,7 +12,7 @@ report() {
 
 # shellcheck disable=SC2086 # folders are words
 texts=$(find $folders configs docs results tests subprojects/packagefiles -name '*.[ch]' -o \
-    -name '*.cu' -o -name 'meson.build' -o -name '*.sh' -o -name '*.json' -o -name '*.md')
+    -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.hpp' -o -name 'meson.build' -o -name '*.sh' -o -name '*.json' -o -name '*.md')
 count_sources "$texts"
 top='dev README.md ARCHITECTURE.md DESIGN.md CONTRIBUTING.md CHANGELOG.md meson.build meson_options.txt .ci/run'
 

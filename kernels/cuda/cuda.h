@@ -1,0 +1,164 @@
+/* The numeric operators on an NVIDIA GPU, behind one table per element type.
+ *
+ * The functions are those of struct sbp_kernels (kernels/kernels.h), which says what each computes,
+ * with a context in front and pointers into the device's memory; they return when the work lies in
+ * the context's stream. What a kernel needs of the host's structures goes with the launch, so these
+ * may change after the call. Products are not here: cuBLAS has them. Tensors are float, bfloat16 or
+ * half precision; statistics and optimizer states are float.
+ *
+ * Sums have one order that their sizes fix, on every GPU and in every run; nothing is added
+ * atomically. The largest head of attention has SBP_CUDA_LARGEST_HEAD features.
+ */
+#ifndef SBP_KERNELS_CUDA_CUDA_H
+#define SBP_KERNELS_CUDA_CUDA_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#include "kernels/kernels.h"
+
+#define SBP_CUDA_LARGEST_HEAD 256
+/* What the kernels of a stream use beside their arguments. */
+#define SBP_CUDA_SCRATCH_BYTES ((int64_t)16 << 20)
+
+/* Where kernels are launched. */
+struct sbp_cuda {
+    void *stream;        /* cudaStream_t */
+    void *scratch;       /* SBP_CUDA_SCRATCH_BYTES on the device, of this stream alone */
+    int multiprocessors; /* of the device, >= 1 */
+    int error;           /* cudaError_t of the first launch that was refused; 0: none */
+};
+
+/* A step's scales, in the device's memory, so that no step waits for the host: the loss scale
+ * (Micikevicius et al., 2018, section 3.2), what clipping multiplies gradients by, and Adam's
+ * corrections. All of it is 0 before the first step_begin. */
+struct sbp_cuda_step {
+    float loss_scale;     /* of the step under way, a power of 2; 1 where nothing is scaled */
+    float gradient_scale; /* at most 1 */
+    float norm;           /* of the gradients, without the loss scale */
+    float first_unbias, second_unbias; /* 1/(1 - beta1^t), 1/sqrt(1 - beta2^t) */
+    int32_t has_begun, overflowed;     /* overflowed: this step changes nothing */
+    int64_t good_steps;                /* since the loss scale last changed */
+    int64_t updates;                   /* steps that were not left out, this one included */
+};
+
+/* real is SBP_F32, SBP_REAL_BF16 or SBP_REAL_FP16. */
+struct sbp_cuda_kernels {
+    enum sbp_real real;
+
+    /* y(T,O) += bias(O) in every row; sums(O) = column sums of x(T,O), written or added to: what
+     * linear operators have beside their products. */
+    void (*add_bias)(struct sbp_cuda *cuda, void *y, const void *bias, int64_t tokens, int64_t out);
+    void (*column_sums)(struct sbp_cuda *cuda, void *sums, const void *x, int64_t tokens,
+                        int64_t out, bool adds);
+
+    void (*relu_forward)(struct sbp_cuda *cuda, void *y, const void *x, int64_t n);
+    void (*relu_backward)(struct sbp_cuda *cuda, void *dx, const void *x, const void *dy,
+                          int64_t n);
+    void (*gelu_forward)(struct sbp_cuda *cuda, void *y, const void *x, int64_t n);
+    void (*gelu_backward)(struct sbp_cuda *cuda, void *dx, const void *x, const void *dy,
+                          int64_t n);
+    /* x(T,O) += bias(O), which backward needs, and y = gelu(x); dx = dy gelu'(x) and dbias(O), its
+     * column sums, written or added to. dx may be dy. */
+    void (*bias_gelu_forward)(struct sbp_cuda *cuda, void *y, void *x, const void *bias,
+                              int64_t tokens, int64_t out);
+    void (*bias_gelu_backward)(struct sbp_cuda *cuda, void *dx, void *dbias, const void *x,
+                               const void *dy, int64_t tokens, int64_t out, bool adds);
+    void (*add)(struct sbp_cuda *cuda, void *y, const void *a, const void *b, int64_t n);
+    void (*scale)(struct sbp_cuda *cuda, void *x, double factor, int64_t n);
+    void (*absolute)(struct sbp_cuda *cuda, void *x, int64_t n);
+    void (*zero)(struct sbp_cuda *cuda, void *x, int64_t n);
+    void (*to_wide)(struct sbp_cuda *cuda, void *wide, const void *x, int64_t n);
+    void (*from_wide)(struct sbp_cuda *cuda, void *x, const void *wide, int64_t n);
+    void (*dropout_forward)(struct sbp_cuda *cuda, void *y, uint8_t *mask, const void *x,
+                            const struct sbp_region *region, double p, uint64_t seed,
+                            uint64_t stream);
+    void (*dropout_backward)(struct sbp_cuda *cuda, void *dx, const uint8_t *mask, const void *dy,
+                             int64_t n, double p);
+
+    void (*layernorm_sums)(struct sbp_cuda *cuda, void *sums, const void *x, int64_t tokens,
+                           int64_t in);
+    void (*layernorm_forward)(struct sbp_cuda *cuda, void *y, const void *x, const void *sums,
+                              const void *gain, const void *shift, int64_t tokens, int64_t in,
+                              int64_t hidden, double epsilon);
+    void (*layernorm_backward_sums)(struct sbp_cuda *cuda, void *backward_sums, const void *dy,
+                                    const void *x, const void *sums, const void *gain,
+                                    int64_t tokens, int64_t in, int64_t hidden, double epsilon);
+    void (*layernorm_backward)(struct sbp_cuda *cuda, void *dx, void *dgain, void *dshift,
+                               const void *dy, const void *x, const void *sums,
+                               const void *backward_sums, const void *gain, int64_t tokens,
+                               int64_t in, int64_t hidden, double epsilon, bool adds);
+    /* Both phases at once where the hidden dimension is whole: a token is read from memory once.
+     * Forward writes sums(T,2), which backward reads. */
+    void (*layernorm_whole_forward)(struct sbp_cuda *cuda, void *y, void *sums, const void *x,
+                                    const void *gain, const void *shift, int64_t tokens,
+                                    int64_t hidden, double epsilon);
+    void (*layernorm_whole_backward)(struct sbp_cuda *cuda, void *dx, void *dgain, void *dshift,
+                                     const void *dy, const void *x, const void *sums,
+                                     const void *gain, int64_t tokens, int64_t hidden,
+                                     double epsilon, bool adds);
+
+    void (*embedding_forward)(struct sbp_cuda *cuda, void *y, const int32_t *ids,
+                              const int32_t *position_of, const void *table, const void *positions,
+                              int64_t tokens, int64_t in, const struct sbp_digits *vocabulary);
+    void (*embedding_backward)(struct sbp_cuda *cuda, void *dtable, void *dpositions,
+                               const int32_t *ids, const int32_t *position_of, const void *dy,
+                               int64_t tokens, int64_t in, int64_t position_rows,
+                               const struct sbp_digits *vocabulary, unsigned adds);
+
+    /* Without scratch of their own. keys and key_gradients of a context lie on the device, its rows
+     * on the host. */
+    void (*attention_forward)(struct sbp_cuda *cuda, void *y, void *saved, const void *qkv,
+                              const struct sbp_attention_context *context,
+                              const struct sbp_attention_shape *shape);
+    void (*attention_backward)(struct sbp_cuda *cuda, void *dqkv, const void *dy, const void *qkv,
+                               const void *y, const void *saved,
+                               const struct sbp_attention_context *context,
+                               const struct sbp_attention_shape *shape);
+
+    void (*cross_entropy_maxima)(struct sbp_cuda *cuda, void *maxima, const void *logits,
+                                 int64_t tokens, int64_t local, const struct sbp_digits *vocabulary,
+                                 int64_t valid);
+    void (*cross_entropy_sums)(struct sbp_cuda *cuda, void *sums, const void *logits,
+                               const int32_t *labels, const void *maxima, int64_t tokens,
+                               int64_t local, const struct sbp_digits *vocabulary, int64_t valid);
+    /* Both at once where the vocabulary is whole: logits are read once. */
+    void (*cross_entropy_whole_sums)(struct sbp_cuda *cuda, void *maxima, void *sums,
+                                     const void *logits, const int32_t *labels, int64_t tokens,
+                                     int64_t local, int64_t valid);
+    void (*cross_entropy_loss)(struct sbp_cuda *cuda, void *sum, const void *sums, int64_t tokens);
+    /* step (on the device): multiplied by its loss scale, too; NULL: not. dlogits may be logits. */
+    void (*cross_entropy_backward)(struct sbp_cuda *cuda, void *dlogits, const void *logits,
+                                   const int32_t *labels, const void *maxima, const void *sums,
+                                   int64_t tokens, int64_t local,
+                                   const struct sbp_digits *vocabulary, int64_t valid,
+                                   double factor, const struct sbp_cuda_step *step);
+
+    void (*sum_squares)(struct sbp_cuda *cuda, void *sum, const void *x, int64_t n, double factor);
+    /* Before a step's work: what the one before it says of the loss scale. scales: it is dynamic;
+     * else 1. */
+    void (*step_begin)(struct sbp_cuda *cuda, struct sbp_cuda_step *step, bool scales);
+    /* Before its updates, out of the squares that sum_squares and a sum over ranks left (one
+     * float): its norm, whether it overflowed, the clipping factor (clip_norm 0: no clipping) and
+     * Adam's corrections. */
+    void (*step_decide)(struct sbp_cuda *cuda, struct sbp_cuda_step *step, const void *squares,
+                        double clip_norm, const struct sbp_update *update, bool scales);
+    /* step (on the device): its scales and corrections instead of those of `update`; NULL: not.
+     * gradient_master may be NULL, and master where w is wide. */
+    void (*update)(struct sbp_cuda *cuda, void *w, void *master, const void *g,
+                   void *gradient_master, void *first, void *second, int64_t n,
+                   const struct sbp_update *update, const struct sbp_cuda_step *step);
+
+    void (*permute)(struct sbp_cuda *cuda, void *dst, const void *src, int dims,
+                    const int64_t *shape, const int *order);
+    void (*fill_normal)(struct sbp_cuda *cuda, void *x, const struct sbp_region *region,
+                        double mean, double spread, uint64_t seed, uint64_t stream,
+                        int64_t valid_rows);
+};
+
+void sbp_cuda_kernels_make(struct sbp_cuda_kernels *kernels, enum sbp_real real);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,21 @@
+/* An element type's operator table, of all families. */
+#include <string.h>
+
+#include "kernels/cuda/cuda.h"
+
+#define FAMILIES(X)                                                                                \
+    X(attention) X(elementwise) X(layernorm) X(layout) X(linear) X(optimizer) X(vocabulary)
+
+#define DECLARE(family) void sbp_cuda_fill_##family(struct sbp_cuda_kernels *kernels);
+extern "C" {
+FAMILIES(DECLARE)
+}
+
+void sbp_cuda_kernels_make(struct sbp_cuda_kernels *kernels, enum sbp_real real)
+{
+    memset(kernels, 0, sizeof *kernels);
+    kernels->real = real;
+#define FILL(family) sbp_cuda_fill_##family(kernels);
+    FAMILIES(FILL)
+#undef FILL
+}

@@ -1,0 +1,73 @@
+#!/bin/sh
+# Every kernel source compiles for sm_80, sm_90, sm_100 and to PTX without a warning, and its kernels
+# take the registers and spills of a table; another nvcc than the table's may differ in numbers, which
+# are shown then.
+# Usage: nvcc.sh [--rewrite] NVCC ROOT TABLE
+rewrites=
+[ "$1" != --rewrite ] || { rewrites=yes && shift; }
+nvcc=$1 root=$2 table=$3
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+cd "$root" || exit 99
+
+compile() { # SOURCE ARCHITECTURE: FILE.rc, FILE.log
+    at=$work/$(basename "$1" .cu)-$2
+    "$nvcc" -std=c++17 -Werror all-warnings -Xcompiler -Wall,-Wextra -Xptxas -v -I. -arch="$2" -cubin \
+        -o "$at.cubin" "$1" >"$at.log" 2>&1 || echo failed >"$at.failed"
+}
+
+to_ptx() { # SOURCE
+    at=$work/$(basename "$1" .cu)-ptx
+    "$nvcc" -std=c++17 -Werror all-warnings -I. -arch=compute_80 -ptx -o "$at.ptx" "$1" >"$at.log" 2>&1 ||
+        echo failed >"$at.failed"
+}
+
+# "SOURCE ARCHITECTURE KERNEL REGISTERS SPILL_STORES SPILL_LOADS" out of what ptxas says.
+rows() { # SOURCE ARCHITECTURE
+    c++filt <"$work/$1-$2.log" | awk -v source="$1" -v arch="$2" '
+        /Compiling entry function/ { name = ""; next }
+        /Function properties for/ { sub(/^.*Function properties for /, ""); name = $0; next }
+        /bytes spill stores/ { stores = $5; loads = $9; next }
+        /Used [0-9]+ registers/ {
+            sub(/^void /, "", name)
+            sub(/\(.*$/, "", name)
+            gsub(/ /, "", name)
+            match($0, /Used [0-9]+/)
+            print source, arch, name, substr($0, RSTART + 5, RLENGTH - 5), stores, loads
+        }'
+}
+
+version=$("$nvcc" --version | sed -n 's/^.*release \([0-9.]*\),.*/\1/p')
+[ -n "$version" ] || { echo "$nvcc tells no version" && exit 99; }
+sources=$(ls kernels/cuda/*.cu) || exit 99
+for source in $sources; do
+    for arch in sm_80 sm_90 sm_100; do
+        compile "$source" "$arch" &
+        compile_one=$!
+        [ "$arch" != sm_80 ] || to_ptx "$source"
+        wait "$compile_one"
+    done
+done
+for failed in "$work"/*.failed; do
+    [ -e "$failed" ] || continue
+    echo "$(basename "$failed" .failed):"
+    grep -E 'error|warning' "${failed%.failed}.log" | head -n 20
+    exit 1
+done
+{
+    echo "# nvcc $version: source, architecture, kernel, registers, bytes of spill stores and loads."
+    echo "# Made by tests/gpu/nvcc.sh --rewrite; no kernel of it was run on a GPU."
+    for source in $sources; do
+        for arch in sm_80 sm_90 sm_100; do
+            rows "$(basename "$source" .cu)" "$arch"
+        done
+    done | LC_ALL=C sort
+} >"$work/table"
+kernels=$(grep -vc '^#' "$work/table")
+echo "$kernels kernels compiled"
+[ "$kernels" -gt 0 ] || exit 99
+[ -z "$rewrites" ] || exec cp "$work/table" "$table"
+diff "$table" "$work/table" && exit 0
+[ "$(sed -n 's/^# nvcc \([0-9.]*\):.*/\1/p' "$table")" != "$version" ] && exit 0
+echo "the table differs; if that is right: tests/gpu/nvcc.sh --rewrite NVCC . $table"
+exit 1

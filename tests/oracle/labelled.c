@@ -15,12 +15,35 @@ static int64_t parts_at(const struct walk *walk, int op, int role, int level)
     return parts;
 }
 
+/* Whether an operator's output rests as a fix says. */
+static bool keeps_rest(const struct walk *walk, int op, const struct sbp_fix *fix)
+{
+    static const int kinds[] = {[SBP_BROADCAST] = 3, [SBP_PARTIAL] = 4, [SBP_MIRRORED] = 5};
+    const struct sbp_dist *rest = &walk->strategy.rest[walk->graph->op[op].output];
+    int64_t parts[SBP_REST_STATES][SBP_MAX_LEVELS];
+    for (int state = 0; state < SBP_REST_STATES; state++)
+        for (int level = 0; level < SBP_MAX_LEVELS; level++)
+            parts[state][level] = 1;
+    for (int axis = 0; axis < walk->mesh->axis_count; axis++) {
+        const struct sbp_state at = rest->axis[axis];
+        parts[at.kind == SBP_SPLIT ? at.dim : kinds[at.kind]][walk->mesh->axis[axis].level] *=
+            walk->mesh->axis[axis].size;
+    }
+    for (int state = 0; state < SBP_REST_STATES; state++)
+        for (int level = 0; level < walk->mesh->level_count; level++)
+            if (parts[state][level] != fix->rest[state][level])
+                return false;
+    return true;
+}
+
 static bool keeps_fixes(const struct walk *walk, int op)
 {
     for (int i = 0; i < walk->request->fix_count; i++) {
         const struct sbp_fix *fix = &walk->request->fix[i];
         if (strcmp(fix->layer, walk->graph->op[walk->graph->op[op].site].name) != 0)
             continue;
+        if (fix->rests && !keeps_rest(walk, op, fix))
+            return false;
         for (int role = 0; role < entry_of(walk, op)->role_count; role++)
             for (int level = 0; level < walk->mesh->level_count; level++)
                 if (fix->factor[role][level] != SBP_ANY &&

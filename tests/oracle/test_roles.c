@@ -350,14 +350,19 @@ static void test_gathered_again(void **state)
     struct tally tally = {0};
     int waiting = 0;
     (void)state;
-    const struct sbp_fix columns[] = {fix_of("q", role(SBP_OP_LINEAR, "column"), 2),
-                                      fix_of("k", role(SBP_OP_LINEAR, "column"), 2)};
+    struct sbp_fix fixes[] = {fix_of("q", role(SBP_OP_LINEAR, "column"), 2),
+                              fix_of("k", role(SBP_OP_LINEAR, "column"), 2),
+                              fix_of("u", role(SBP_OP_LINEAR, "sequence"), 2)};
+    fixes[2].rests = true;
+    for (int rest = 0; rest < SBP_REST_STATES; rest++)
+        for (int level = 0; level < SBP_MAX_LEVELS; level++)
+            fixes[2].rest[rest][level] = rest == SBP_DIM_SEQUENCE && level == 0 ? 2 : 1;
     for (uint64_t seed = 0; seed < 8; seed++) {
         struct sbp_plan plan;
         struct sbp_request request = request_of(seed);
         struct sbp_diag diag = {0};
-        request.fix = columns;
-        request.fix_count = 2;
+        request.fix = fixes;
+        request.fix_count = 3;
         begin_plan(parsed(shared_tokens), random_cluster(seed, 2, 1), &plan);
         struct sbp_parallel parallel = plan.cut.parallel;
         parallel.regather = true;
@@ -370,7 +375,7 @@ static void test_gathered_again(void **state)
     report("regather", &tally);
     print_message("%d of the plans wait split\n", waiting);
     assert_int_equal(tally.optimal, tally.run);
-    assert_true(waiting > 0);
+    assert_int_equal(waiting, tally.run);
 }
 
 /* One stage: optimal whatever the micro-batches and the ZeRO level. Several stages, and gradients

@@ -97,6 +97,14 @@ enum sbp_status sbp_solver_solve(const struct sbp_solver *solver, const struct s
                                  struct sbp_solution *solution, const struct sbp_solver **used,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 
+/* The same of the reduced problem (planner/problem/reduction.h), completed to a choice of the
+ * whole; where exact refuses, dual solves. Bounds are those of the reduced problem, less round-off.
+ */
+enum sbp_status
+sbp_solver_solve_reduced(const struct sbp_solver *solver, const struct sbp_problem *problem,
+                         const struct sbp_solver_options *options, struct sbp_solution *solution,
+                         const struct sbp_solver **used, struct sbp_diag *diag) SBP_MUST_USE;
+
 /* Options for the rest of a search that took so much time and so many evaluations. Limits stay
  * above 0, which would mean no limit. */
 static inline struct sbp_solver_options

@@ -123,7 +123,10 @@ static bool check_heuristic(const char *name, const struct recipe *recipe,
     run(name, problem, &options, &solution);
     if (!is_consistent(problem, &solution) ||
         solution.cost < truth->cost - CLOSE * (1 + fabs(truth->cost)) ||
-        solution.status == SBP_PLAN_INFEASIBLE) {
+        (solution.status == SBP_PLAN_OPTIMAL && !is_close(solution.cost, truth->cost)) ||
+        (solution.status == SBP_PLAN_INFEASIBLE && truth->cost < INFINITY) ||
+        (truth->cost < INFINITY &&
+         solution.lower_bound > truth->cost + CLOSE * (1 + fabs(truth->cost)))) {
         print_problem(recipe, problem, name);
         fail_msg("%s: %s, cost %.17g (enumerated %.17g), bound %.17g", name,
                  sbp_solver_status_name(solution.status), solution.cost, truth->cost,
@@ -216,6 +219,12 @@ static void test_coordinate_descent(void **state)
 {
     (void)state;
     compare_heuristic("coordinate-descent", 0.8);
+}
+
+static void test_dual(void **state)
+{
+    (void)state;
+    compare_heuristic("dual", 0.9);
 }
 
 static void test_metropolis_hastings(void **state)
@@ -463,6 +472,7 @@ int main(void)
         cmocka_unit_test(test_ilp),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_coordinate_descent),
+        cmocka_unit_test(test_dual),
         cmocka_unit_test(test_metropolis_hastings),
         cmocka_unit_test(test_exact_against_exhaustive_on_long_domains),
         cmocka_unit_test(test_perceptron),

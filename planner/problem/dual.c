@@ -1,0 +1,100 @@
+#include <math.h>
+
+#include "planner/limits.h"
+#include "planner/problem/dual_priv.h"
+
+/* All parts of one search. */
+struct searching {
+    struct sbp_solver_run run;
+    struct sbp_dual dual;
+    struct sbp_dual_blocks blocks;
+    struct sbp_dual_state state;
+    struct sbp_dual_ascent ascent;
+    struct sbp_dual_search search;
+};
+
+static enum sbp_status prepare(struct searching *s, const struct sbp_problem *problem)
+{
+    SBP_TRY(sbp_dual_init(&s->dual, problem, &s->run));
+    SBP_TRY(sbp_dual_blocks_make(&s->dual, &s->blocks));
+    SBP_TRY(sbp_dual_state_init(&s->state, &s->dual));
+    SBP_TRY(sbp_dual_ascent_init(&s->ascent, &s->state, &s->blocks));
+    return sbp_dual_search_init(&s->search, &s->state, &s->blocks);
+}
+
+/* The least cost that is of no interest any more. */
+static double cutoff(const struct searching *s)
+{
+    return fmin(s->run.solution->cost, s->run.upper_bound);
+}
+
+/* Whether no choice can cost less than what is known. */
+static bool is_met(const struct searching *s)
+{
+    return s->dual.bound >= cutoff(s) - SBP_PROBLEM_DUAL_OPEN * fabs(cutoff(s));
+}
+
+/* Repairs random choices until one fits or so much work is done. False when the search must stop.
+ */
+static bool look_for_choice(struct searching *s, double work)
+{
+    struct sbp_dual *dual = &s->dual;
+    const double end = dual->work + work;
+    while (dual->work < end && !(s->run.solution->cost < INFINITY)) {
+        for (int v = 0; v < dual->variable_count; v++)
+            s->state.choice[v] = (int)sbp_random_below(&dual->random, (uint64_t)dual->domain[v]);
+        sbp_dual_relax(dual, s->state.choice);
+        sbp_dual_state_load(&s->state, s->state.choice);
+        if (sbp_dual_repair_run(&s->ascent.repair))
+            (void)sbp_dual_descend(&s->state);
+        sbp_dual_state_offer(&s->state);
+        if (sbp_dual_spend(dual, 1))
+            return false;
+    }
+    return true;
+}
+
+/* Looks for better choices around the best one under the best prices. False when the search must
+ * stop. */
+static bool search_around(struct searching *s, double work)
+{
+    sbp_dual_set_prices(&s->dual, s->dual.best_price);
+    if (!(s->run.solution->cost < INFINITY))
+        return look_for_choice(s, work);
+    sbp_dual_state_load(&s->state, s->run.solution->choice);
+    return sbp_dual_search_run(&s->search, work);
+}
+
+/* Turns of prices and of neighbourhoods, each longer than the one before. */
+static void take_turns(struct searching *s)
+{
+    const struct sbp_solver_options *options = s->run.options;
+    const bool is_limited = options->time_limit_s > 0 || options->max_evaluations > 0;
+    double work = SBP_PROBLEM_DUAL_FIRST_TURN * (s->dual.entries + s->dual.span_entries + 1);
+    for (int turn = 0; is_limited || turn < SBP_PROBLEM_DUAL_TURNS; turn++) {
+        if (!sbp_dual_ascent_run(&s->ascent, work) || s->dual.open_count == 0 || is_met(s) ||
+            !search_around(s, work) || is_met(s))
+            break;
+        work *= SBP_PROBLEM_DUAL_TURN_GROWTH;
+    }
+}
+
+enum sbp_status sbp_dual_solve(const struct sbp_problem *problem,
+                               const struct sbp_solver_options *options,
+                               struct sbp_solution *solution, struct sbp_diag *diag)
+{
+    struct searching s = {0};
+    enum sbp_status status = sbp_solver_run_begin(&s.run, problem, options, solution);
+    if (status == SBP_OK)
+        status = prepare(&s, problem);
+    if (status == SBP_OK) {
+        take_turns(&s);
+        solution->lower_bound = s.dual.bound;
+        sbp_solver_run_end(&s.run, is_met(&s) || (s.dual.open_count == 0 && !solution->stopped));
+        if (solution->status == SBP_PLAN_INFEASIBLE)
+            solution->shortfall =
+                sbp_problem_peak_usage(problem, s.ascent.choice) - problem->capacity;
+    }
+    sbp_dual_free(&s.dual);
+    return sbp_solver_run_result(status, "dual", solution, diag);
+}

@@ -47,11 +47,12 @@
  * raise nothing until the step shrinks, and what counts as nothing, as a share of the bound; the
  * share of earlier iterations in the direction; the scale of the step at which the ascent ends; the
  * least rise of the bound that a step aims at. */
-enum { SBP_PROBLEM_DUAL_FIRST_PASSES = 60, SBP_PROBLEM_DUAL_PASSES = 8 };
+enum { SBP_PROBLEM_DUAL_FIRST_PASSES = 60, SBP_PROBLEM_DUAL_PASSES = 3 };
 enum { SBP_PROBLEM_DUAL_PATIENCE = 8 };
 #define SBP_PROBLEM_DUAL_GAIN        1e-7
-#define SBP_PROBLEM_DUAL_SMOOTHING   0.6
-#define SBP_PROBLEM_DUAL_LEAST_SCALE 1e-4
+#define SBP_PROBLEM_DUAL_SMOOTHING   0.8
+#define SBP_PROBLEM_DUAL_LEAST_SCALE 1e-3
+#define SBP_PROBLEM_DUAL_NEW_SCALE   0.1
 #define SBP_PROBLEM_DUAL_LEAST_RISE  1e-6
 #define SBP_PROBLEM_DUAL_OPEN        1e-9 /* share of the cost that a proof leaves open */
 /* Iterations whose choices are repaired: the first ones, and each of so many. */
@@ -62,7 +63,16 @@ enum { SBP_PROBLEM_DUAL_SWEEPS = 30 };
  * many there are without a limit of time or evaluations. */
 #define SBP_PROBLEM_DUAL_FIRST_TURN  800.0
 #define SBP_PROBLEM_DUAL_TURN_GROWTH 1.5
-enum { SBP_PROBLEM_DUAL_TURNS = 6 };
+enum { SBP_PROBLEM_DUAL_TURNS = 6, SBP_PROBLEM_DUAL_WHOLE_TURNS = 2 };
+/* Branching: values and entries of tables of the problems that it takes on; iterations of prices in
+ * a part of the problem; bytes of open parts; the first step of a part. */
+#define SBP_PROBLEM_BRANCH_VALUES    20000
+#define SBP_PROBLEM_BRANCH_ENTRIES   2e6
+#define SBP_PROBLEM_BRANCH_BYTES     ((size_t)256 << 20)
+#define SBP_PROBLEM_BRANCH_SCALE     0.3
+#define SBP_PROBLEM_BRANCH_DECAY     0.8
+#define SBP_PROBLEM_BRANCH_SMOOTHING 0.5
+enum { SBP_PROBLEM_BRANCH_ITERATIONS = 16 };
 /* A neighbourhood: variables, random changes, variables that are looked at to repair a point, and
  * points that are repaired, at most. */
 enum {

@@ -11,6 +11,7 @@ struct searching {
     struct sbp_dual_state state;
     struct sbp_dual_ascent ascent;
     struct sbp_dual_search search;
+    struct sbp_dual_branch branch;
 };
 
 static enum sbp_status prepare(struct searching *s, const struct sbp_problem *problem)
@@ -19,19 +20,14 @@ static enum sbp_status prepare(struct searching *s, const struct sbp_problem *pr
     SBP_TRY(sbp_dual_blocks_make(&s->dual, &s->blocks));
     SBP_TRY(sbp_dual_state_init(&s->state, &s->dual));
     SBP_TRY(sbp_dual_ascent_init(&s->ascent, &s->state, &s->blocks));
+    SBP_TRY(sbp_dual_branch_init(&s->branch, &s->ascent));
     return sbp_dual_search_init(&s->search, &s->state, &s->blocks);
-}
-
-/* The least cost that is of no interest any more. */
-static double cutoff(const struct searching *s)
-{
-    return fmin(s->run.solution->cost, s->run.upper_bound);
 }
 
 /* Whether no choice can cost less than what is known. */
 static bool is_met(const struct searching *s)
 {
-    return s->dual.bound >= cutoff(s) - SBP_PROBLEM_DUAL_OPEN * fabs(cutoff(s));
+    return s->branch.is_done || sbp_dual_is_met(&s->dual, s->dual.bound);
 }
 
 /* Repairs random choices until one fits or so much work is done. False when the search must stop.
@@ -65,14 +61,24 @@ static bool search_around(struct searching *s, double work)
     return sbp_dual_search_run(&s->search, work);
 }
 
-/* Turns of prices and of neighbourhoods, each longer than the one before. */
+/* Raises the bound, by prices of the whole problem first, then part by part where it is small.
+ * False when the search must stop. */
+static bool raise_bound(struct searching *s, int turn, double work)
+{
+    if (turn < SBP_PROBLEM_DUAL_WHOLE_TURNS || s->branch.is_closed ||
+        !(s->run.solution->cost < INFINITY))
+        return sbp_dual_ascent_run(&s->ascent, work);
+    return sbp_dual_branch_run(&s->branch, work);
+}
+
+/* Turns of bounds and of neighbourhoods, each longer than the one before. */
 static void take_turns(struct searching *s)
 {
     const struct sbp_solver_options *options = s->run.options;
     const bool is_limited = options->time_limit_s > 0 || options->max_evaluations > 0;
     double work = SBP_PROBLEM_DUAL_FIRST_TURN * (s->dual.entries + s->dual.span_entries + 1);
     for (int turn = 0; is_limited || turn < SBP_PROBLEM_DUAL_TURNS; turn++) {
-        if (!sbp_dual_ascent_run(&s->ascent, work) || s->dual.open_count == 0 || is_met(s) ||
+        if (!raise_bound(s, turn, work) || s->dual.open_count == 0 || is_met(s) ||
             !search_around(s, work) || is_met(s))
             break;
         work *= SBP_PROBLEM_DUAL_TURN_GROWTH;
@@ -95,6 +101,7 @@ enum sbp_status sbp_dual_solve(const struct sbp_problem *problem,
             solution->shortfall =
                 sbp_problem_peak_usage(problem, s.ascent.choice) - problem->capacity;
     }
+    sbp_dual_branch_free(&s.branch);
     sbp_dual_free(&s.dual);
     return sbp_solver_run_result(status, "dual", solution, diag);
 }

@@ -24,8 +24,7 @@ enum sbp_status sbp_dual_ascent_init(struct sbp_dual_ascent *ascent, struct sbp_
                : SBP_OK;
 }
 
-/* usage: of the choice over the capacity, at each point; returns the largest. */
-static double sum_excess(struct sbp_dual_ascent *ascent)
+double sbp_dual_ascent_excess(struct sbp_dual_ascent *ascent)
 {
     const struct sbp_dual *dual = ascent->state->dual;
     double *usage = ascent->usage, sum = 0, most = -INFINITY;
@@ -44,8 +43,7 @@ static double sum_excess(struct sbp_dual_ascent *ascent)
     return most;
 }
 
-/* Repairs and improves the choice under trial. False when the search must stop. */
-static bool try_choice(struct sbp_dual_ascent *ascent)
+bool sbp_dual_ascent_try(struct sbp_dual_ascent *ascent)
 {
     struct sbp_dual_state *state = ascent->state;
     sbp_dual_state_load(state, ascent->choice);
@@ -65,6 +63,7 @@ static void note_bound(struct sbp_dual_ascent *ascent, double bound)
     else if (++ascent->stalled > SBP_PROBLEM_DUAL_PATIENCE) {
         ascent->stalled = 0;
         ascent->scale *= SBP_PROBLEM_PRICE_DECAY;
+        ascent->goes_back = true;
     }
     if (bound > dual->bound) {
         dual->bound = bound;
@@ -86,13 +85,19 @@ static void step(struct sbp_dual_ascent *ascent, double bound)
         if (ascent->average[p] > 0 || dual->price[p] > 0)
             square += ascent->average[p] * ascent->average[p];
     }
-    ascent->is_done = !(square > 0) || ascent->scale < SBP_PROBLEM_DUAL_LEAST_SCALE;
+    ascent->is_done = !(square > 0);
+    if (ascent->scale < SBP_PROBLEM_DUAL_LEAST_SCALE) {
+        ascent->scale = SBP_PROBLEM_DUAL_NEW_SCALE;
+        memset(ascent->average, 0, (size_t)dual->point_count * sizeof *ascent->average);
+    }
     if (ascent->is_done)
         return;
     const double rise = fmax(target - bound, SBP_PROBLEM_DUAL_LEAST_RISE * fabs(bound));
     const double length = ascent->scale * rise / square;
+    const double *from = ascent->goes_back ? dual->best_price : dual->price;
     for (int p = 0; p < dual->point_count; p++)
-        dual->price[p] = fmax(0, dual->price[p] + length * ascent->average[p]);
+        dual->price[p] = fmax(0, from[p] + length * ascent->average[p]);
+    ascent->goes_back = false;
 }
 
 /* False when the search must stop. */
@@ -107,11 +112,11 @@ static bool iterate(struct sbp_dual_ascent *ascent)
     note_bound(ascent, bound);
     sbp_dual_read(dual, ascent->choice);
     sbp_dual_relax(dual, ascent->choice);
-    const double excess = sum_excess(ascent);
+    const double excess = sbp_dual_ascent_excess(ascent);
     const bool fits = dual->point_count == 0 || excess <= 0;
     if ((fits || ascent->iterations < SBP_PROBLEM_DUAL_EARLY ||
          ascent->iterations % SBP_PROBLEM_DUAL_TRY_EVERY == 0) &&
-        !try_choice(ascent))
+        !sbp_dual_ascent_try(ascent))
         return false;
     step(ascent, bound);
     ascent->iterations++;

@@ -155,6 +155,31 @@ static void set_weights(struct sbp_dual *dual)
 
 /* --- all --- */
 
+/* Whether all costs are whole numbers that sums hold exactly. */
+static bool is_whole(const struct sbp_problem *problem)
+{
+    double size = 0;
+    for (int v = 0; v < problem->variable_count; v++)
+        for (int k = 0; k < problem->variable[v].domain; k++) {
+            const double cost = problem->variable[v].cost[k];
+            if (cost < SBP_FORBIDDEN && cost != floor(cost))
+                return false;
+            size += cost < SBP_FORBIDDEN ? fabs(cost) : 0;
+        }
+    for (int e = 0; e < problem->edge_count; e++) {
+        const size_t entries = sbp_problem_entries(problem, &problem->edge[e]);
+        double most = 0;
+        for (size_t i = 0; i < entries; i++) {
+            const double cost = problem->edge[e].cost[i];
+            if (cost < SBP_FORBIDDEN && cost != floor(cost))
+                return false;
+            most = fmax(most, cost < SBP_FORBIDDEN ? fabs(cost) : 0);
+        }
+        size += most;
+    }
+    return size < 1e15; /* below 2^53 */
+}
+
 static enum sbp_status copy_costs(struct sbp_dual *dual, double forbidden)
 {
     const struct sbp_problem *problem = dual->problem;
@@ -168,7 +193,8 @@ static enum sbp_status copy_costs(struct sbp_dual *dual, double forbidden)
             dual->open[dual->open_count++] = v;
         dual->cost[v] = SBP_TAKE(&dual->arena, double, domain);
         dual->priced[v] = SBP_TAKE(&dual->arena, double, domain);
-        if (dual->cost[v] == NULL || dual->priced[v] == NULL)
+        dual->barred[v] = SBP_NEW(&dual->arena, bool, domain);
+        if (dual->cost[v] == NULL || dual->priced[v] == NULL || dual->barred[v] == NULL)
             return SBP_E_MEMORY;
         const double *allowed = allow(dual, problem->variable[v].cost, (size_t)domain, forbidden);
         if (allowed == NULL)
@@ -184,6 +210,7 @@ static bool allocate(struct sbp_dual *dual)
     dual->domain = SBP_NEW(&dual->arena, int, variables);
     dual->cost = SBP_NEW(&dual->arena, double *, variables);
     dual->priced = SBP_NEW(&dual->arena, double *, variables);
+    dual->barred = SBP_NEW(&dual->arena, bool *, variables);
     dual->weight = SBP_NEW(&dual->arena, double, variables);
     dual->open = SBP_NEW(&dual->arena, int, variables);
     dual->room = SBP_NEW(&dual->arena, double, points);
@@ -191,8 +218,9 @@ static bool allocate(struct sbp_dual *dual)
     dual->prefix = SBP_NEW(&dual->arena, double, points + 1);
     dual->best_price = SBP_NEW(&dual->arena, double, points);
     return dual->domain != NULL && dual->cost != NULL && dual->priced != NULL &&
-           dual->weight != NULL && dual->open != NULL && dual->room != NULL &&
-           dual->price != NULL && dual->prefix != NULL && dual->best_price != NULL;
+           dual->barred != NULL && dual->weight != NULL && dual->open != NULL &&
+           dual->room != NULL && dual->price != NULL && dual->prefix != NULL &&
+           dual->best_price != NULL;
 }
 
 enum sbp_status sbp_dual_init(struct sbp_dual *dual, const struct sbp_problem *problem,
@@ -216,7 +244,10 @@ enum sbp_status sbp_dual_init(struct sbp_dual *dual, const struct sbp_problem *p
     dual->share = SBP_NEW(&dual->arena, double, dual->largest_domain);
     dual->row = SBP_NEW(&dual->arena, double, dual->largest_domain);
     dual->other_row = SBP_NEW(&dual->arena, double, dual->largest_domain);
-    if (dual->share == NULL || dual->row == NULL || dual->other_row == NULL)
+    dual->third_row = SBP_NEW(&dual->arena, double, dual->largest_domain);
+    dual->is_whole = is_whole(problem);
+    if (dual->share == NULL || dual->row == NULL || dual->other_row == NULL ||
+        dual->third_row == NULL)
         return SBP_E_MEMORY;
     dual->limit = problem->capacity + SBP_CAPACITY_ROUND_OFF * fabs(problem->capacity);
     for (int p = 0; p < dual->point_count; p++)

@@ -16,7 +16,7 @@ void sbp_dual_set_prices(struct sbp_dual *dual, const double *price)
         const int domain = dual->domain[v];
         double *priced = dual->priced[v];
         for (int k = 0; k < domain; k++)
-            priced[k] = dual->cost[v][k];
+            priced[k] = dual->barred[v][k] ? INFINITY : dual->cost[v][k];
         if (domain == 1)
             continue; /* its usage is taken off the room */
         for (int s = dual->live.begin[v]; s < dual->live.begin[v + 1]; s++) {
@@ -83,11 +83,27 @@ static void add_part(struct bound_sum *bound, double part)
     bound->size += fabs(part);
 }
 
+/* Adds what an edge, whose message out of `row` has just been sent, costs at least with each value
+ * beyond the least. */
+static void add_edge_slack(struct sbp_dual *dual, const struct sbp_dual_link *link, int domain,
+                           double *slack)
+{
+    const int others = dual->domain[link->other];
+    double *back = dual->other_row, *negative = dual->third_row;
+    for (int l = 0; l < others; l++)
+        negative[l] = -link->out[l];
+    min_plus(negative, others, link->from, domain, back);
+    for (int k = 0; k < domain; k++)
+        slack[k] += fmax(0, dual->row[k] + back[k]);
+}
+
 /* Sends messages from the variable to its earlier, or later, neighbours. What the variable and its
  * edges to these cost at least then adds up to the bound: with shares that went to the edges, no
  * more than all of a share is given away, and the rest is not negative. */
-static void send(struct sbp_dual *dual, int variable, bool back, struct bound_sum *bound)
+static void send(struct sbp_dual *dual, int variable, bool back, struct bound_sum *bound,
+                 double *slack)
 {
+    double left = 1; /* of the variable's share */
     const int domain = dual->domain[variable];
     double *share = dual->share, *row = dual->row;
     collect_share(dual, variable, share);
@@ -100,7 +116,12 @@ static void send(struct sbp_dual *dual, int variable, bool back, struct bound_su
             row[k] = dual->weight[variable] * share[k] - link->in[k];
         min_plus(row, domain, link->to, dual->domain[link->other], link->out);
         add_part(bound, take_least(link->out, dual->domain[link->other]));
+        left -= dual->weight[variable];
+        if (slack != NULL)
+            add_edge_slack(dual, link, domain, slack);
     }
+    for (int k = 0; slack != NULL && k < domain; k++)
+        slack[k] += fmax(0, left) * share[k];
 }
 
 /* The bound of all shares, less the capacity at its prices and the round-off. */
@@ -118,12 +139,35 @@ double sbp_dual_pass(struct sbp_dual *dual, int passes)
         const bool back = pass % 2 == 1;
         bound = (struct bound_sum){0};
         for (int i = 0; i < dual->variable_count; i++)
-            send(dual, back ? dual->variable_count - 1 - i : i, back, &bound);
+            send(dual, back ? dual->variable_count - 1 - i : i, back, &bound, NULL);
         dual->work += dual->entries;
         if (sbp_dual_spend(dual, dual->values))
             return -INFINITY;
     }
     return close_bound(dual, bound);
+}
+
+double sbp_dual_slacks(struct sbp_dual *dual, double **slack)
+{
+    struct bound_sum bound = {0};
+    for (int v = 0; v < dual->variable_count; v++)
+        send(dual, v, false, &bound, NULL);
+    bound = (struct bound_sum){0};
+    for (int v = dual->variable_count - 1; v >= 0; v--) {
+        for (int k = 0; k < dual->domain[v]; k++)
+            slack[v][k] = 0;
+        send(dual, v, true, &bound, slack[v]);
+    }
+    dual->work += 3 * dual->entries;
+    dual->run->solution->evaluations += 2 * dual->values;
+    return close_bound(dual, bound);
+}
+
+bool sbp_dual_is_met(const struct sbp_dual *dual, double bound)
+{
+    const double best = fmin(dual->run->solution->cost, dual->run->upper_bound);
+    return bound >= best - SBP_PROBLEM_DUAL_OPEN * fabs(best) ||
+           (dual->is_whole && bound > dual->run->solution->cost - 1);
 }
 
 /* --- choices --- */

@@ -30,9 +30,11 @@ struct sbp_dual {
     struct sbp_live live;
     struct sbp_random random;
     int variable_count, point_count;
-    int *domain;                /* (variables) */
-    double **cost, **priced;    /* (variables)(domain) own costs; with usage at its prices */
-    int *first;                 /* (variables + 1) into link */
+    int *domain;             /* (variables) */
+    double **cost, **priced; /* (variables)(domain) own costs; with usage at its prices */
+    bool **barred; /* (variables)(domain) values that are left out of bounds and priced choices */
+    bool is_whole; /* all costs are whole numbers, and so is every choice's */
+    int *first;    /* (variables + 1) into link */
     struct sbp_dual_link *link; /* (2 edges) */
     double *weight;        /* (variables) share of a variable's cost that a message takes along */
     double *share;         /* (largest domain) scratch */
@@ -48,7 +50,7 @@ struct sbp_dual {
     double entries;      /* of all tables */
     double span_entries; /* of all spans' usages */
     double work; /* entries that were looked at: turns end by it, as it does not depend on time */
-    double *row, *other_row; /* (largest domain) scratch */
+    double *row, *other_row, *third_row; /* (largest domain) scratch */
 };
 
 /* Borrows the problem. E_MEMORY; may be freed either way. */
@@ -73,6 +75,11 @@ double sbp_dual_pass(struct sbp_dual *dual, int passes);
  * or priced. */
 void sbp_dual_row(struct sbp_dual *dual, const int *choice, int variable, const double *own,
                   double *row);
+/* Passes once forward and back. slack (variables)(domain): by how much more than the bound that is
+ * returned every choice with this value costs at least. */
+double sbp_dual_slacks(struct sbp_dual *dual, double **slack);
+/* Whether no choice of this bound costs less than what is known. */
+bool sbp_dual_is_met(const struct sbp_dual *dual, double bound);
 /* Reads a choice off the messages, variable by variable: exact on a tree. */
 void sbp_dual_read(struct sbp_dual *dual, int *choice);
 /* Single changes until none lowers the priced cost. */
@@ -178,13 +185,45 @@ struct sbp_dual_ascent {
     double *usage;                 /* (points) of it, and over the capacity */
     double *average;               /* (points) of that over iterations, the latest counting most */
     double scale;                  /* of the step */
+    double share;                  /* of the latest excess in the average, at most */
     int iterations, stalled;
-    bool is_done; /* no step is left */
+    bool goes_back; /* the next step is from the best prices */
+    bool is_done;   /* no step is left */
 };
 enum sbp_status sbp_dual_ascent_init(struct sbp_dual_ascent *ascent, struct sbp_dual_state *state,
                                      const struct sbp_dual_blocks *blocks) SBP_MUST_USE;
+/* usage: of the ascent's choice over the capacity, at each point; returns the largest. */
+double sbp_dual_ascent_excess(struct sbp_dual_ascent *ascent);
+/* Repairs the ascent's choice, improves and offers it. False when the search must stop. */
+bool sbp_dual_ascent_try(struct sbp_dual_ascent *ascent);
 /* Raises the bound until so much work is done; offers what is repaired on the way. False when the
  * search must stop. */
 bool sbp_dual_ascent_run(struct sbp_dual_ascent *ascent, double work);
+
+/* --- dual_branch.c: branch and bound --- */
+
+/* A part of the problem: some values are barred. */
+struct sbp_dual_node {
+    double bound;
+    unsigned char *barred; /* (values / 8) bits */
+    double *price;         /* (points) */
+};
+struct sbp_dual_branch {
+    struct sbp_dual_ascent *ascent;
+    int count, room;            /* open parts */
+    struct sbp_dual_node *node; /* (count) a heap, the least bound first */
+    double **slack, **share;    /* (variables)(domain); share: of iterations that chose a value */
+    double *direction, *best_price, *base; /* (points + 1) */
+    bool *was_barred;                      /* (largest domain) scratch */
+    bool has_begun;
+    bool is_done;   /* no part is left that may hold a better choice */
+    bool is_closed; /* the problem is too large, or memory for parts is out */
+};
+enum sbp_status sbp_dual_branch_init(struct sbp_dual_branch *branch,
+                                     struct sbp_dual_ascent *ascent) SBP_MUST_USE;
+void sbp_dual_branch_free(struct sbp_dual_branch *branch);
+/* Divides open parts, the one with the least bound first, until so much work is done. Raises the
+ * bound and offers choices. False when the search must stop. */
+bool sbp_dual_branch_run(struct sbp_dual_branch *branch, double work);
 
 #endif

@@ -70,9 +70,10 @@ enum { SBP_PROBLEM_DUAL_TURNS = 6, SBP_PROBLEM_DUAL_WHOLE_TURNS = 2 };
 #define SBP_PROBLEM_BRANCH_ENTRIES   2e6
 #define SBP_PROBLEM_BRANCH_BYTES     ((size_t)256 << 20)
 #define SBP_PROBLEM_BRANCH_SCALE     0.3
-#define SBP_PROBLEM_BRANCH_DECAY     0.8
+#define SBP_PROBLEM_BRANCH_DECAY     0.9
 #define SBP_PROBLEM_BRANCH_SMOOTHING 0.5
-enum { SBP_PROBLEM_BRANCH_ITERATIONS = 16 };
+#define SBP_PROBLEM_BRANCH_SEARCH    0.25 /* work of neighbourhoods beside it, as a share */
+enum { SBP_PROBLEM_BRANCH_ITERATIONS = 48 };
 /* A neighbourhood: variables, random changes, variables that are looked at to repair a point, and
  * points that are repaired, at most. */
 enum {

@@ -79,7 +79,8 @@ static void take_turns(struct searching *s)
     double work = SBP_PROBLEM_DUAL_FIRST_TURN * (s->dual.entries + s->dual.span_entries + 1);
     for (int turn = 0; is_limited || turn < SBP_PROBLEM_DUAL_TURNS; turn++) {
         if (!raise_bound(s, turn, work) || s->dual.open_count == 0 || is_met(s) ||
-            !search_around(s, work) || is_met(s))
+            !search_around(s, s->branch.has_begun ? SBP_PROBLEM_BRANCH_SEARCH * work : work) ||
+            is_met(s))
             break;
         work *= SBP_PROBLEM_DUAL_TURN_GROWTH;
     }

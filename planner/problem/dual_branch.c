@@ -164,15 +164,16 @@ static bool fit_values(struct sbp_dual_branch *branch)
 
 /* Bars what no better choice has, by the bound under these prices, which *bound is raised to.
  * False: nothing is left of some variable. */
-static bool filter_values(struct sbp_dual_branch *branch, const double *price, double *bound)
+static bool filter_values(struct sbp_dual_branch *branch, const double *price, double *bound,
+                          double *least)
 {
     struct sbp_dual *dual = branch->ascent->state->dual;
     sbp_dual_set_prices(dual, price);
-    const double least = sbp_dual_slacks(dual, branch->slack);
-    *bound = fmax(*bound, least);
+    *least = sbp_dual_slacks(dual, branch->slack);
+    *bound = fmax(*bound, *least);
     for (int v = 0; v < dual->variable_count; v++) {
         for (int k = 0; k < dual->domain[v]; k++)
-            dual->barred[v][k] |= sbp_dual_is_met(dual, least + branch->slack[v][k]);
+            dual->barred[v][k] |= sbp_dual_is_met(dual, *least + branch->slack[v][k]);
         if (count_left(dual, v) == 0)
             return false;
     }
@@ -274,35 +275,68 @@ static double disagreement(const struct sbp_dual_branch *branch, int variable, c
     return all > 0 ? square / all - *mean * *mean : 0;
 }
 
-/* Whether a value goes to the first part. */
+/* Which values of a variable go to the first half. */
 struct division {
     int variable;
-    bool by_weight;
-    double mean; /* by_weight: values of at most this weight do */
-    int value;   /* else: this one does */
+    bool by_weight; /* those of at most this weight; else those up to this one */
+    double mean;
+    int value;
 };
 
-/* Where no usage is disputed: the variable whose values the iterations changed most. */
-static void divide_by_value(const struct sbp_dual_branch *branch, struct division *division)
+/* conflict (variables): what the choice costs beyond the bound, at the variable and its edges. */
+static void find_conflicts(struct sbp_dual_branch *branch)
+{
+    struct sbp_dual *dual = branch->ascent->state->dual;
+    const int *choice = branch->ascent->choice;
+    sbp_dual_read(dual, branch->ascent->choice);
+    for (int v = 0; v < dual->variable_count; v++)
+        branch->conflict[v] = branch->slack[v][choice[v]];
+    for (int v = 0; v < dual->variable_count; v++)
+        for (int i = dual->first[v]; i < dual->first[v + 1]; i++) {
+            const struct sbp_dual_link *link = &dual->link[i];
+            if (link->other < v)
+                branch->conflict[link->other] +=
+                    fmax(0, link->to[(size_t)choice[v] * (size_t)dual->domain[link->other] +
+                                     (size_t)choice[link->other]] -
+                                link->in[choice[v]] - link->out[choice[link->other]]);
+        }
+}
+
+/* Where no usage is disputed: the variable whose value costs most beyond the bound; its values that
+ * raise the bound least are shared out evenly. */
+static void divide_by_value(struct sbp_dual_branch *branch, struct division *division)
 {
     const struct sbp_dual *dual = branch->ascent->state->dual;
-    double least = INFINITY;
-    for (int v = 0; v < dual->variable_count; v++) {
-        if (count_left(dual, v) < 2)
-            continue;
-        int most = -1;
-        for (int k = 0; k < dual->domain[v]; k++)
-            if (!dual->barred[v][k] && (most < 0 || branch->share[v][k] > branch->share[v][most]))
-                most = k;
-        if (branch->share[v][most] < least) {
-            least = branch->share[v][most];
-            *division = (struct division){.variable = v, .value = most};
+    double most = -INFINITY;
+    find_conflicts(branch);
+    for (int v = 0; v < dual->variable_count; v++)
+        if (count_left(dual, v) > 1 && branch->conflict[v] > most) {
+            most = branch->conflict[v];
+            division->variable = v;
         }
-    }
+    if (division->variable < 0)
+        return;
+    const int v = division->variable;
+    double mean = 0;
+    int left = 0, below = 0, last = -1;
+    for (int k = 0; k < dual->domain[v]; k++)
+        if (!dual->barred[v][k]) {
+            mean += branch->slack[v][k];
+            left++;
+            last = k;
+        }
+    int candidates = 0;
+    for (int k = 0; k < dual->domain[v]; k++)
+        candidates += !dual->barred[v][k] && branch->slack[v][k] <= mean / left;
+    for (int k = 0; k < last && 2 * below < candidates; k++)
+        if (!dual->barred[v][k]) {
+            below += branch->slack[v][k] <= mean / left;
+            division->value = k;
+        }
 }
 
 /* False: one choice is left. */
-static bool find_division(const struct sbp_dual_branch *branch, struct division *division)
+static bool find_division(struct sbp_dual_branch *branch, struct division *division)
 {
     const struct sbp_dual *dual = branch->ascent->state->dual;
     double most = 0;
@@ -323,24 +357,38 @@ static bool find_division(const struct sbp_dual_branch *branch, struct division 
     return division->variable >= 0;
 }
 
-/* Enters both halves of a part. False: memory is out. */
-static bool divide(struct sbp_dual_branch *branch, const struct division *division, double bound)
+/* Bars the half of the variable's values that is not asked for. Returns by how much the least of
+ * the others raises the bound; INFINITY: there is none. */
+static double keep_half(struct sbp_dual_branch *branch, const struct division *division, bool first)
 {
     struct sbp_dual *dual = branch->ascent->state->dual;
-    const int v = division->variable, domain = dual->domain[v];
-    bool *barred = dual->barred[v], entered = true;
+    const int v = division->variable;
+    double rise = INFINITY;
+    for (int k = 0; k < dual->domain[v]; k++) {
+        const bool is_first =
+            division->by_weight ? dual->other_row[k] <= division->mean : k <= division->value;
+        dual->barred[v][k] |= is_first != first;
+        if (!dual->barred[v][k])
+            rise = fmin(rise, branch->slack[v][k]);
+    }
+    return rise;
+}
+
+/* Enters both halves of a part. False: memory is out. */
+static bool divide(struct sbp_dual_branch *branch, const struct division *division, double bound,
+                   double least)
+{
+    struct sbp_dual *dual = branch->ascent->state->dual;
+    const int v = division->variable;
+    const size_t bytes = (size_t)dual->domain[v] * sizeof **dual->barred;
+    bool entered = true;
     weigh(dual, v, dual->other_row);
+    memcpy(branch->was_barred, dual->barred[v], bytes);
     for (int half = 0; half < 2 && entered; half++) {
-        for (int k = 0; k < domain; k++)
-            branch->was_barred[k] = barred[k];
-        for (int k = 0; k < domain; k++) {
-            const bool is_first =
-                division->by_weight ? dual->other_row[k] <= division->mean : k == division->value;
-            barred[k] |= is_first == (half == 1);
-        }
-        if (count_left(dual, v) > 0)
-            entered = push(branch, bound, branch->best_price);
-        memcpy(barred, branch->was_barred, (size_t)domain * sizeof *barred);
+        const double rise = keep_half(branch, division, half == 0);
+        if (rise < INFINITY)
+            entered = push(branch, fmax(bound, least + rise), branch->best_price);
+        memcpy(dual->barred[v], branch->was_barred, bytes);
     }
     return entered;
 }
@@ -362,20 +410,20 @@ static bool explore(struct sbp_dual_branch *branch, const struct sbp_dual_node *
 {
     struct sbp_dual *dual = branch->ascent->state->dual;
     struct division division;
-    double bound = node->bound;
+    double bound = node->bound, least;
     load(dual, node);
     memcpy(dual->price, node->price, (size_t)dual->point_count * sizeof *dual->price);
     if (!fit_values(branch))
         return true;
     if (!bound_part(branch, &bound))
         return !dual->run->solution->stopped;
-    if (!filter_values(branch, branch->best_price, &bound) || sbp_dual_is_met(dual, bound))
+    if (!filter_values(branch, branch->best_price, &bound, &least) || sbp_dual_is_met(dual, bound))
         return true;
     if (!find_division(branch, &division)) {
         offer_single(branch);
         return true;
     }
-    branch->is_closed = !divide(branch, &division, bound);
+    branch->is_closed = !divide(branch, &division, bound, least);
     return !branch->is_closed;
 }
 
@@ -396,9 +444,11 @@ enum sbp_status sbp_dual_branch_init(struct sbp_dual_branch *branch, struct sbp_
     branch->direction = SBP_NEW(&dual->arena, double, points);
     branch->best_price = SBP_NEW(&dual->arena, double, points);
     branch->base = SBP_NEW(&dual->arena, double, points);
+    branch->conflict = SBP_NEW(&dual->arena, double, variables);
     branch->was_barred = SBP_NEW(&dual->arena, bool, dual->largest_domain);
     if (branch->slack == NULL || branch->share == NULL || branch->direction == NULL ||
-        branch->best_price == NULL || branch->base == NULL || branch->was_barred == NULL)
+        branch->best_price == NULL || branch->base == NULL || branch->conflict == NULL ||
+        branch->was_barred == NULL)
         return SBP_E_MEMORY;
     for (size_t v = 0; v < variables; v++) {
         branch->slack[v] = SBP_NEW(&dual->arena, double, dual->domain[v]);

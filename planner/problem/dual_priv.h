@@ -215,6 +215,7 @@ struct sbp_dual_branch {
     double **slack, **share;    /* (variables)(domain); share: of iterations that chose a value */
     double *direction, *best_price, *base; /* (points + 1) */
     bool *was_barred;                      /* (largest domain) scratch */
+    double *conflict;                      /* (variables) scratch */
     bool has_begun;
     bool is_done;   /* no part is left that may hold a better choice */
     bool is_closed; /* the problem is too large, or memory for parts is out */

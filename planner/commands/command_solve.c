@@ -33,6 +33,7 @@ static enum sbp_status solve(struct answer *answer, struct sbp_diag *diag)
                                                .time_limit_s = arguments->time_limit_s.most,
                                                .max_evaluations = arguments->max_evaluations,
                                                .restarts = (int)arguments->restarts,
+                                               .uses_time = true,
                                                .stop = arguments->stop,
                                                .progress = show_progress,
                                                .progress_context = &progress};

@@ -75,9 +75,10 @@ static bool raise_bound(struct searching *s, int turn, double work)
 static void take_turns(struct searching *s)
 {
     const struct sbp_solver_options *options = s->run.options;
-    const bool is_limited = options->time_limit_s > 0 || options->max_evaluations > 0;
+    const bool goes_on =
+        options->uses_time && (options->time_limit_s > 0 || options->max_evaluations > 0);
     double work = SBP_PROBLEM_DUAL_FIRST_TURN * (s->dual.entries + s->dual.span_entries + 1);
-    for (int turn = 0; is_limited || turn < SBP_PROBLEM_DUAL_TURNS; turn++) {
+    for (int turn = 0; goes_on || turn < SBP_PROBLEM_DUAL_TURNS; turn++) {
         if (!raise_bound(s, turn, work) || s->dual.open_count == 0 || is_met(s) ||
             !search_around(s, s->branch.has_begun ? SBP_PROBLEM_BRANCH_SEARCH * work : work) ||
             is_met(s))

@@ -84,9 +84,9 @@ static void add_part(struct bound_sum *bound, double part)
 }
 
 /* Adds what an edge, whose message out of `row` has just been sent, costs at least with each value
- * beyond the least. */
+ * beyond its least cost. */
 static void add_edge_slack(struct sbp_dual *dual, const struct sbp_dual_link *link, int domain,
-                           double *slack)
+                           double least, double *slack)
 {
     const int others = dual->domain[link->other];
     double *back = dual->other_row, *negative = dual->third_row;
@@ -94,7 +94,7 @@ static void add_edge_slack(struct sbp_dual *dual, const struct sbp_dual_link *li
         negative[l] = -link->out[l];
     min_plus(negative, others, link->from, domain, back);
     for (int k = 0; k < domain; k++)
-        slack[k] += fmax(0, dual->row[k] + back[k]);
+        slack[k] += fmax(0, dual->row[k] + back[k] - least);
 }
 
 /* Sends messages from the variable to its earlier, or later, neighbours. What the variable and its
@@ -115,10 +115,11 @@ static void send(struct sbp_dual *dual, int variable, bool back, struct bound_su
         for (int k = 0; k < domain; k++)
             row[k] = dual->weight[variable] * share[k] - link->in[k];
         min_plus(row, domain, link->to, dual->domain[link->other], link->out);
-        add_part(bound, take_least(link->out, dual->domain[link->other]));
+        const double least = take_least(link->out, dual->domain[link->other]);
+        add_part(bound, least);
         left -= dual->weight[variable];
         if (slack != NULL)
-            add_edge_slack(dual, link, domain, slack);
+            add_edge_slack(dual, link, domain, least, slack);
     }
     for (int k = 0; slack != NULL && k < domain; k++)
         slack[k] += fmax(0, left) * share[k];
@@ -140,7 +141,7 @@ double sbp_dual_pass(struct sbp_dual *dual, int passes)
         bound = (struct bound_sum){0};
         for (int i = 0; i < dual->variable_count; i++)
             send(dual, back ? dual->variable_count - 1 - i : i, back, &bound, NULL);
-        dual->work += dual->entries;
+        dual->work += dual->entries + (double)dual->values + 1;
         if (sbp_dual_spend(dual, dual->values))
             return -INFINITY;
     }

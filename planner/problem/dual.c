@@ -50,14 +50,27 @@ static bool look_for_choice(struct searching *s, double work)
     return true;
 }
 
-/* Looks for better choices around the best one under the best prices. False when the search must
- * stop. */
-static bool search_around(struct searching *s, double work)
+/* Loads the choice that the best prices lead to, repaired. False: it does not fit. */
+static bool load_priced(struct searching *s)
+{
+    struct sbp_dual *dual = &s->dual;
+    (void)sbp_dual_pass(dual, 1);
+    sbp_dual_read(dual, s->ascent.choice);
+    sbp_dual_relax(dual, s->ascent.choice);
+    sbp_dual_state_load(&s->state, s->ascent.choice);
+    return sbp_dual_repair_run(&s->ascent.repair) && sbp_dual_descend(&s->state);
+}
+
+/* Looks for better choices under the best prices, in turn around the best one and around the one
+ * that these prices lead to: it often ends elsewhere, and better as the prices are. False when the
+ * search must stop. */
+static bool search_around(struct searching *s, int turn, double work)
 {
     sbp_dual_set_prices(&s->dual, s->dual.best_price);
     if (!(s->run.solution->cost < INFINITY))
         return look_for_choice(s, work);
-    sbp_dual_state_load(&s->state, s->run.solution->choice);
+    if (turn % 2 == 0 || s->branch.has_begun || !load_priced(s))
+        sbp_dual_state_load(&s->state, s->run.solution->choice);
     return sbp_dual_search_run(&s->search, work);
 }
 
@@ -80,7 +93,8 @@ static void take_turns(struct searching *s)
     double work = SBP_PROBLEM_DUAL_FIRST_TURN * (s->dual.entries + s->dual.span_entries + 1);
     for (int turn = 0; goes_on || turn < SBP_PROBLEM_DUAL_TURNS; turn++) {
         if (!raise_bound(s, turn, work) || s->dual.open_count == 0 || is_met(s) ||
-            !search_around(s, s->branch.has_begun ? SBP_PROBLEM_BRANCH_SEARCH * work : work) ||
+            !search_around(s, turn,
+                           s->branch.has_begun ? SBP_PROBLEM_BRANCH_SEARCH * work : work) ||
             is_met(s))
             break;
         work *= SBP_PROBLEM_DUAL_TURN_GROWTH;

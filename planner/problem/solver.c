@@ -14,7 +14,7 @@ const struct sbp_solver sbp_solvers[] = {
      sbp_exact_solve},
     {"exhaustive", "every assignment, vectorised; proves its answer", sbp_exhaustive_solve},
     {"ilp", "GLPK on the linearised problem; proves its answer or gives a bound", sbp_ilp_solve},
-    {"dual", "prices of usage over time and messages; bounds, and uses the time that it is given",
+    {"dual", "prices of usage over time; repairs, bounds and divides; for large problems",
      sbp_dual_solve},
     {"coordinate-descent", "best value of one variable at a time, restarted",
      sbp_coordinate_descent_solve},

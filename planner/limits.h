@@ -45,8 +45,8 @@
 
 /* dual (bench iopddl). Passes of messages at the first prices and at later ones; iterations that
  * raise nothing until the step shrinks, and what counts as nothing, as a share of the bound; the
- * share of earlier iterations in the direction; the scale of the step at which the ascent ends; the
- * least rise of the bound that a step aims at. */
+ * share of earlier iterations in the direction; the least scale of the step, and the one that it is
+ * set to then; the least rise of the bound that a step aims at. */
 enum { SBP_PROBLEM_DUAL_FIRST_PASSES = 60, SBP_PROBLEM_DUAL_PASSES = 3 };
 enum { SBP_PROBLEM_DUAL_PATIENCE = 8 };
 #define SBP_PROBLEM_DUAL_GAIN        1e-7
@@ -64,8 +64,9 @@ enum { SBP_PROBLEM_DUAL_SWEEPS = 30 };
 #define SBP_PROBLEM_DUAL_FIRST_TURN  800.0
 #define SBP_PROBLEM_DUAL_TURN_GROWTH 1.5
 enum { SBP_PROBLEM_DUAL_TURNS = 6, SBP_PROBLEM_DUAL_WHOLE_TURNS = 2 };
-/* Branching: values and entries of tables of the problems that it takes on; iterations of prices in
- * a part of the problem; bytes of open parts; the first step of a part. */
+/* Branching: values and entries of tables of the problems that it takes on; bytes of open parts;
+ * scale of a part's first step, its factor where the bound does not rise, and the share of earlier
+ * directions; iterations of prices in a part. */
 #define SBP_PROBLEM_BRANCH_VALUES    20000
 #define SBP_PROBLEM_BRANCH_ENTRIES   2e6
 #define SBP_PROBLEM_BRANCH_BYTES     ((size_t)256 << 20)

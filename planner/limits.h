@@ -25,6 +25,11 @@
 #define SBP_PROBLEM_PEAK_PRECISION   1e-9  /* of the least possible peak, where bisection ends */
 #define SBP_PROBLEM_LEAST_GAIN       1e-13 /* of costs: a descent could cycle on less */
 
+/* Reduction: turns of all rules; the first two or three do nearly all (bench iopddl). */
+#define SBP_PROBLEM_REDUCTION_ROUNDS 8
+/* Entries of an edge that takes a variable's place, for each one of the variable's own edges. */
+#define SBP_PROBLEM_FOLD_GROWTH 4.0
+
 /* exact (bench front: it solves every row). */
 #define SBP_PROBLEM_EXACT_BYTES      ((double)(1 << 30)) /* of tables, and again of labels */
 #define SBP_PROBLEM_COUNTED_DEGREE   64   /* neighbours: above, fill-in is taken as degree^2 */
@@ -37,6 +42,47 @@
 /* Evaluations of that descent, and of the one that finds some choice after a stop. */
 #define SBP_PROBLEM_DESCENT_EVALUATIONS INT64_C(1000000)
 #define SBP_PROBLEM_STOPPED_EVALUATIONS INT64_C(200000)
+
+/* dual (bench iopddl). Passes of messages at the first prices and at later ones; iterations that
+ * raise nothing until the step shrinks, and what counts as nothing, as a share of the bound; the
+ * share of earlier iterations in the direction; the least scale of the step, and the one that it is
+ * set to then; the least rise of the bound that a step aims at. */
+enum { SBP_PROBLEM_DUAL_FIRST_PASSES = 60, SBP_PROBLEM_DUAL_PASSES = 3 };
+enum { SBP_PROBLEM_DUAL_PATIENCE = 8 };
+#define SBP_PROBLEM_DUAL_GAIN        1e-7
+#define SBP_PROBLEM_DUAL_SMOOTHING   0.8
+#define SBP_PROBLEM_DUAL_LEAST_SCALE 1e-3
+#define SBP_PROBLEM_DUAL_NEW_SCALE   0.1
+#define SBP_PROBLEM_DUAL_LEAST_RISE  1e-6
+#define SBP_PROBLEM_DUAL_OPEN        1e-9 /* share of the cost that a proof leaves open */
+/* Iterations whose choices are repaired: the first ones, and each of so many. */
+enum { SBP_PROBLEM_DUAL_EARLY = 5, SBP_PROBLEM_DUAL_TRY_EVERY = 10 };
+/* Sweeps of single changes. */
+enum { SBP_PROBLEM_DUAL_SWEEPS = 30 };
+/* Turns of prices and of neighbourhoods: work of the first, in entries of all tables; growth; how
+ * many there are without a limit of time or evaluations. */
+#define SBP_PROBLEM_DUAL_FIRST_TURN  800.0
+#define SBP_PROBLEM_DUAL_TURN_GROWTH 1.5
+enum { SBP_PROBLEM_DUAL_TURNS = 6, SBP_PROBLEM_DUAL_WHOLE_TURNS = 2 };
+/* Branching: values and entries of tables of the problems that it takes on; bytes of open parts;
+ * scale of a part's first step, its factor where the bound does not rise, and the share of earlier
+ * directions; iterations of prices in a part. */
+#define SBP_PROBLEM_BRANCH_VALUES    20000
+#define SBP_PROBLEM_BRANCH_ENTRIES   2e6
+#define SBP_PROBLEM_BRANCH_BYTES     ((size_t)256 << 20)
+#define SBP_PROBLEM_BRANCH_SCALE     0.3
+#define SBP_PROBLEM_BRANCH_DECAY     0.9
+#define SBP_PROBLEM_BRANCH_SMOOTHING 0.5
+#define SBP_PROBLEM_BRANCH_SEARCH    0.25 /* work of neighbourhoods beside it, as a share */
+enum { SBP_PROBLEM_BRANCH_ITERATIONS = 48 };
+/* A neighbourhood: variables, random changes, variables that are looked at to repair a point, and
+ * points that are repaired, at most. */
+enum {
+    SBP_PROBLEM_BALL_MOST = 41,
+    SBP_PROBLEM_BALL_KICKS = 3,
+    SBP_PROBLEM_BALL_RELIEFS = 64,
+    SBP_PROBLEM_BALL_REPAIRS = 50
+};
 
 /* exhaustive, in assignments: refused above (bench search: 7 * 10^7 of them). */
 #define SBP_PROBLEM_UNLIMITED_SIZE 1e12 /* without a limit of time or evaluations */

@@ -33,13 +33,14 @@ static enum sbp_status solve(struct answer *answer, struct sbp_diag *diag)
                                                .time_limit_s = arguments->time_limit_s.most,
                                                .max_evaluations = arguments->max_evaluations,
                                                .restarts = (int)arguments->restarts,
+                                               .uses_time = true,
                                                .stop = arguments->stop,
                                                .progress = show_progress,
                                                .progress_context = &progress};
     sbp_progress_start(&progress);
-    const enum sbp_status status =
-        sbp_solver_solve(arguments->algorithm == 0 ? NULL : &sbp_solvers[arguments->algorithm - 1],
-                         answer->problem, &options, &answer->solution, &answer->solver, &refusal);
+    const enum sbp_status status = sbp_solver_solve_reduced(
+        arguments->algorithm == 0 ? NULL : &sbp_solvers[arguments->algorithm - 1], answer->problem,
+        &options, &answer->solution, &answer->solver, &refusal);
     sbp_progress_end(&progress);
     if (status != SBP_OK)
         return sbp_fail(diag, status, "%s: %s", arguments->operands.word[0], refusal.text);

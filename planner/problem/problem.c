@@ -120,6 +120,16 @@ int sbp_problem_add_variable(struct sbp_problem *problem, const char *name, int 
     return problem->variable_count++;
 }
 
+bool sbp_problem_share_table(struct sbp_problem *problem, int a, int b, double *table)
+{
+    if (problem->edge_count == problem->edge_room &&
+        !reserve_edges(problem, 2 * problem->edge_room))
+        return false;
+    problem->slot[find_slot(problem, a, b)] = problem->edge_count + 1;
+    problem->edge[problem->edge_count++] = (struct sbp_edge){.a = a, .b = b, .cost = table};
+    return true;
+}
+
 double *sbp_problem_edge_table(struct sbp_problem *problem, int a, int b, bool *transposed)
 {
     assert(a != b && a >= 0 && b >= 0 && a < problem->variable_count &&
@@ -129,17 +139,10 @@ double *sbp_problem_edge_table(struct sbp_problem *problem, int a, int b, bool *
         *transposed = problem->edge[known - 1].a != a;
         return problem->edge[known - 1].cost;
     }
-    if (problem->edge_count == problem->edge_room &&
-        !reserve_edges(problem, 2 * problem->edge_room))
-        return NULL;
     double *cost = sbp_arena_alloc(&problem->arena, (size_t)problem->variable[a].domain,
                                    (size_t)problem->variable[b].domain * sizeof *cost);
-    if (cost == NULL)
-        return NULL;
-    problem->slot[find_slot(problem, a, b)] = problem->edge_count + 1;
-    problem->edge[problem->edge_count++] = (struct sbp_edge){.a = a, .b = b, .cost = cost};
     *transposed = false;
-    return cost;
+    return cost != NULL && sbp_problem_share_table(problem, a, b, cost) ? cost : NULL;
 }
 
 static double edge_cost(const struct sbp_problem *problem, const struct sbp_edge *edge,

@@ -70,6 +70,10 @@ int sbp_problem_add_variable(struct sbp_problem *problem, const char *name, int 
  * rows are b's values, because the edge was added as (b, a). NULL when memory is out. */
 double *sbp_problem_edge_table(struct sbp_problem *problem, int a, int b, bool *transposed);
 
+/* Adds an edge, which there is none of yet, with a table (domain of a, domain of b) that outlives
+ * the problem and that no one writes. False when memory is out. */
+bool sbp_problem_share_table(struct sbp_problem *problem, int a, int b, double *table);
+
 /* The sum of two costs, forbidden if either is. */
 static inline double sbp_problem_add_costs(double a, double b)
 {

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "planner/limits.h"
+#include "planner/problem/reduction.h"
 #include "planner/problem/solver_priv.h"
 
 const struct sbp_solver sbp_solvers[] = {
@@ -13,6 +14,8 @@ const struct sbp_solver sbp_solvers[] = {
      sbp_exact_solve},
     {"exhaustive", "every assignment, vectorised; proves its answer", sbp_exhaustive_solve},
     {"ilp", "GLPK on the linearised problem; proves its answer or gives a bound", sbp_ilp_solve},
+    {"dual", "prices of usage over time; repairs, bounds and divides; for large problems",
+     sbp_dual_solve},
     {"coordinate-descent", "best value of one variable at a time, restarted",
      sbp_coordinate_descent_solve},
     {"metropolis-hastings", "random changes of one variable, worse ones with small probability",
@@ -29,20 +32,92 @@ const struct sbp_solver *sbp_solver_find(const char *name)
     return NULL;
 }
 
+/* Solves by `solver`; NULL: by exact, or by the solver of that name where exact refuses. */
+static enum sbp_status solve_by(const struct sbp_solver *solver, const char *fallback,
+                                const struct sbp_problem *problem,
+                                const struct sbp_solver_options *options,
+                                struct sbp_solution *solution, const struct sbp_solver **used,
+                                struct sbp_diag *diag)
+{
+    const double start_s = sbp_clock_s();
+    struct sbp_diag refusal = {0};
+    *used = solver != NULL ? solver : sbp_solver_find("exact");
+    enum sbp_status status = (*used)->solve(problem, options, solution, &refusal);
+    if (status == SBP_E_UNSUPPORTED && solver == NULL) {
+        const struct sbp_solver_options left =
+            sbp_solver_options_left(*options, sbp_clock_s() - start_s, 0);
+        *used = sbp_solver_find(fallback);
+        refusal = (struct sbp_diag){0};
+        status = (*used)->solve(problem, &left, solution, &refusal);
+    }
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", refusal.text);
+}
+
 enum sbp_status sbp_solver_solve(const struct sbp_solver *solver, const struct sbp_problem *problem,
                                  const struct sbp_solver_options *options,
                                  struct sbp_solution *solution, const struct sbp_solver **used,
                                  struct sbp_diag *diag)
 {
-    struct sbp_diag refusal = {0};
+    return solve_by(solver, "coordinate-descent", problem, options, solution, used, diag);
+}
+
+/* Makes the solution of a reduced problem one of the whole. */
+static enum sbp_status complete(const struct sbp_reduction *reduction, double start_s,
+                                struct sbp_solution *solution)
+{
+    const double before_s = sbp_clock_s() - start_s - solution->wall_s;
+    for (int i = 0; i < solution->curve_count; i++)
+        solution->curve[i].elapsed_s += before_s;
+    solution->wall_s = sbp_clock_s() - start_s;
+    if (isfinite(solution->lower_bound))
+        solution->lower_bound -= SBP_PROBLEM_ROUND_OFF * fabs(solution->lower_bound);
+    if (solution->choice == NULL)
+        return SBP_OK;
+    int *choice = calloc((size_t)reduction->source->variable_count + 1, sizeof *choice);
+    if (choice == NULL)
+        return SBP_E_MEMORY;
+    sbp_reduction_complete(reduction, solution->choice, choice);
+    free(solution->choice);
+    solution->choice = choice;
+    solution->cost = sbp_problem_cost(reduction->source, choice);
+    if (solution->status == SBP_PLAN_OPTIMAL)
+        solution->lower_bound = solution->cost;
+    return SBP_OK;
+}
+
+/* The answer where every choice is forbidden. */
+static enum sbp_status refuse_all(const struct sbp_problem *problem,
+                                  const struct sbp_solver_options *options,
+                                  struct sbp_solution *solution)
+{
+    struct sbp_solver_run run;
+    SBP_TRY(sbp_solver_run_begin(&run, problem, options, solution));
+    solution->evaluations = 1;
+    sbp_solver_run_end(&run, true);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_solver_solve_reduced(const struct sbp_solver *solver,
+                                         const struct sbp_problem *problem,
+                                         const struct sbp_solver_options *options,
+                                         struct sbp_solution *solution,
+                                         const struct sbp_solver **used, struct sbp_diag *diag)
+{
+    const double start_s = sbp_clock_s();
+    struct sbp_reduction reduction;
+    enum sbp_status status = sbp_reduction_make(problem, &reduction);
     *used = solver != NULL ? solver : sbp_solver_find("exact");
-    enum sbp_status status = (*used)->solve(problem, options, solution, &refusal);
-    if (status == SBP_E_UNSUPPORTED && solver == NULL) {
-        *used = sbp_solver_find("coordinate-descent");
-        refusal = (struct sbp_diag){0};
-        status = (*used)->solve(problem, options, solution, &refusal);
+    if (status == SBP_OK && reduction.is_forbidden) {
+        status = refuse_all(problem, options, solution);
+    } else if (status == SBP_OK) {
+        const struct sbp_solver_options left =
+            sbp_solver_options_left(*options, sbp_clock_s() - start_s, 0);
+        status = solve_by(solver, "dual", &reduction.problem, &left, solution, used, diag);
+        if (status == SBP_OK)
+            status = complete(&reduction, start_s, solution);
     }
-    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", refusal.text);
+    sbp_reduction_free(&reduction);
+    return status == SBP_E_MEMORY ? sbp_fail(diag, status, "out of memory") : status;
 }
 
 const char *sbp_solver_status_name(enum sbp_plan_status status)

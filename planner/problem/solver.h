@@ -12,6 +12,10 @@
  *        (AutoDDL, section 4.6); by default 2000 moves per value of the problem, 10^6 to 10^8,
  *        shared by 100 restarts. beta is 1 over a low quantile of the uphill changes after a first
  *        descent; restarts take 1, 4, 16 and 1/4 times it in turn.
+ * dual: prices of usage over time and messages along edges bound the cost; choices are repaired and
+ *        improved in neighbourhoods, small problems divided by branch and bound. Takes any size. It
+ *        ends after a number of turns, or with uses_time at the limit of time or evaluations.
+ *        Optimal where bound and cost meet within 1e-9 of the cost, or 1 where all costs are whole.
  * ilp: branch and bound over linear programs by GLPK, a column per value, products linearised per
  *        edge. Bounds are summed from dual values, less the round-off, so that GLPK's tolerances
  *        prove nothing; what is optimal is so within 1e-9 of the cost. Its evaluations are nodes.
@@ -47,6 +51,7 @@ struct sbp_solver_options {
     int64_t max_evaluations; /* 0: none, but heuristics have the defaults above */
     int restarts;            /* of the local searches; 0: 100 */
     double mh_beta;          /* 0: chosen as stated above */
+    bool uses_time;          /* dual: goes on until a limit ends it, not a number of turns */
     double upper_bound;      /* search only what costs less; 0 or INFINITY: all */
     const atomic_int *stop;  /* may be NULL; non-zero ends the search */
     /* Called now and then with the best so far; may be NULL. */
@@ -96,6 +101,14 @@ enum sbp_status sbp_solver_solve(const struct sbp_solver *solver, const struct s
                                  const struct sbp_solver_options *options,
                                  struct sbp_solution *solution, const struct sbp_solver **used,
                                  struct sbp_diag *diag) SBP_MUST_USE;
+
+/* The same of the reduced problem (planner/problem/reduction.h), completed to a choice of the
+ * whole; where exact refuses, dual solves. Bounds are those of the reduced problem, less round-off.
+ */
+enum sbp_status
+sbp_solver_solve_reduced(const struct sbp_solver *solver, const struct sbp_problem *problem,
+                         const struct sbp_solver_options *options, struct sbp_solution *solution,
+                         const struct sbp_solver **used, struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Options for the rest of a search that took so much time and so many evaluations. Limits stay
  * above 0, which would mean no limit. */

@@ -58,6 +58,7 @@ SBP_DECLARE_SOLVER(sbp_exhaustive_solve);
 SBP_DECLARE_SOLVER(sbp_coordinate_descent_random);
 SBP_DECLARE_SOLVER(sbp_coordinate_descent_solve);
 SBP_DECLARE_SOLVER(sbp_metropolis_solve);
+SBP_DECLARE_SOLVER(sbp_dual_solve);
 SBP_DECLARE_SOLVER(sbp_ilp_solve);
 #undef SBP_DECLARE_SOLVER
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,11 +19,14 @@
 #include "base/clock.h"
 
 enum { READ_BYTES = 1 << 16, MOST_BYTES = 1 << 28 };
+#define LOOK_S            0.05              /* between looks at a child's processor time */
 #define MOST_MEMORY_BYTES ((rlim_t)8 << 30) /* a machine may be shared */
 
 /* The reading ends of the child's stdout and stderr. */
 struct child {
     pid_t id;
+    double cpu_s; /* after which it is asked to end; INFINITY: never */
+    bool was_asked;
     struct pollfd output[2];
 };
 
@@ -81,6 +85,20 @@ static void take(struct pollfd *pipe, struct sbp_text *text)
     }
 }
 
+/* Asks a child to end that has used its processor time. */
+static void ask_to_end(struct child *child)
+{
+    clockid_t clock;
+    struct timespec used;
+    if (child->was_asked || !isfinite(child->cpu_s) ||
+        clock_getcpuclockid(child->id, &clock) != 0 || clock_gettime(clock, &used) != 0)
+        return;
+    if ((double)used.tv_sec + 1e-9 * (double)used.tv_nsec < child->cpu_s)
+        return;
+    child->was_asked = true;
+    (void)kill(-child->id, SIGTERM);
+}
+
 /* Until both pipes end, which they do with the program. */
 static void read_all(struct child *child, double end_s, struct measured *measured)
 {
@@ -88,7 +106,9 @@ static void read_all(struct child *child, double end_s, struct measured *measure
         const double left_s = end_s - sbp_clock_s();
         if (left_s <= 0)
             return;
-        const int ready = poll(child->output, 2, (int)(left_s * 1e3) + 1);
+        const double turn_s = isfinite(child->cpu_s) && left_s > LOOK_S ? LOOK_S : left_s;
+        ask_to_end(child);
+        const int ready = poll(child->output, 2, (int)(turn_s * 1e3) + 1);
         if (ready <= 0)
             continue;
         if (child->output[0].fd >= 0 && child->output[0].revents != 0)
@@ -153,7 +173,13 @@ static struct cJSON *parse(const struct sbp_text *text)
 enum sbp_status measure_run(const char *const *words, double limit_s, struct measured *measured,
                             struct sbp_diag *diag)
 {
-    struct child child;
+    return measure_run_share(words, INFINITY, limit_s, measured, diag);
+}
+
+enum sbp_status measure_run_share(const char *const *words, double cpu_s, double limit_s,
+                                  struct measured *measured, struct sbp_diag *diag)
+{
+    struct child child = {.cpu_s = cpu_s};
     *measured = (struct measured){.exit_code = -1};
     const double begin_s = sbp_clock_s();
     SBP_TRY(start(words, &child, diag));

@@ -29,6 +29,10 @@ struct measured {
  * program that fails, crashes or takes too long is a measurement, not an error. */
 enum sbp_status measure_run(const char *const *words, double limit_s, struct measured *measured,
                             struct sbp_diag *diag) SBP_MUST_USE;
+/* The same; once it has used cpu_s of processor time it is asked to end by SIGTERM. So a program
+ * gets what it was promised on a machine that others use. */
+enum sbp_status measure_run_share(const char *const *words, double cpu_s, double limit_s,
+                                  struct measured *measured, struct sbp_diag *diag) SBP_MUST_USE;
 void measure_free(struct measured *measured);
 
 /* How it ended and the first line of stderr: "exit 2: model.json: layers: ...", "signal 11

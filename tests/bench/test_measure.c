@@ -75,13 +75,26 @@ static void test_missing(void **state)
     measure_free(&measured);
 }
 
+/* A program that computes is asked to end by its processor time, not by the clock. */
+static void test_share(void **state)
+{
+    const char *const words[] = {
+        "/bin/sh", "-c", "trap 'echo {}; exit 3' TERM; sleep 0.5; while :; do :; done", NULL};
+    struct measured measured;
+    struct sbp_diag diag = {{0}};
+    (void)state;
+    assert_int_equal(measure_run_share(words, 0.2, 60, &measured, &diag), SBP_OK);
+    assert_int_equal(measured.exit_code, 3);
+    assert_false(measured.timed_out);
+    assert_true(measured.cpu_s >= 0.2 && measured.cpu_s < 5 && measured.wall_s >= 0.7);
+    measure_free(&measured);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_hangs),
-        cmocka_unit_test(test_uses),
-        cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_ends),  cmocka_unit_test(test_hangs),   cmocka_unit_test(test_uses),
+        cmocka_unit_test(test_share), cmocka_unit_test(test_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,9 +41,9 @@ void print_problem(const struct recipe *recipe, const struct sbp_problem *proble
 
 struct truth {
     const struct sbp_problem *problem;
-    int choice[MOST_VARIABLES];
-    double cost;       /* least of the feasible ones; INFINITY: none */
-    double least_peak; /* of the ones not forbidden; INFINITY: none */
+    int choice[MOST_VARIABLES + 1]; /* a reduced problem has one more */
+    double cost;                    /* least of the feasible ones; INFINITY: none */
+    double least_peak;              /* of the ones not forbidden; INFINITY: none */
     double assignments;
     double *costs; /* of the feasible ones, in no order; owned */
     int cost_count;

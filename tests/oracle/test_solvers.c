@@ -123,7 +123,10 @@ static bool check_heuristic(const char *name, const struct recipe *recipe,
     run(name, problem, &options, &solution);
     if (!is_consistent(problem, &solution) ||
         solution.cost < truth->cost - CLOSE * (1 + fabs(truth->cost)) ||
-        solution.status == SBP_PLAN_INFEASIBLE) {
+        (solution.status == SBP_PLAN_OPTIMAL && !is_close(solution.cost, truth->cost)) ||
+        (solution.status == SBP_PLAN_INFEASIBLE && truth->cost < INFINITY) ||
+        (truth->cost < INFINITY &&
+         solution.lower_bound > truth->cost + CLOSE * (1 + fabs(truth->cost)))) {
         print_problem(recipe, problem, name);
         fail_msg("%s: %s, cost %.17g (enumerated %.17g), bound %.17g", name,
                  sbp_solver_status_name(solution.status), solution.cost, truth->cost,
@@ -216,6 +219,46 @@ static void test_coordinate_descent(void **state)
 {
     (void)state;
     compare_heuristic("coordinate-descent", 0.8);
+}
+
+static void test_dual(void **state)
+{
+    (void)state;
+    compare_heuristic("dual", 0.9);
+}
+
+/* Without a limit it divides what bounds leave open: what it proves is so, and it proves most. */
+static void test_dual_proves(void **state)
+{
+    (void)state;
+    int proved = 0, feasible = 0;
+    for (uint64_t seed = 0; seed < PROBLEMS; seed++) {
+        const struct recipe recipe = draw_recipe(seed);
+        struct sbp_problem problem;
+        build(&recipe, &problem);
+        struct truth truth = find_truth(&problem);
+        const struct sbp_solver_options options = {.seed = seed};
+        struct sbp_solution solution;
+        run("dual", &problem, &options, &solution);
+        const bool right = solution.status == SBP_PLAN_OPTIMAL ? is_close(solution.cost, truth.cost)
+                           : solution.status == SBP_PLAN_INFEASIBLE ? !(truth.cost < INFINITY)
+                                                                    : true;
+        if (!right || !is_consistent(&problem, &solution) ||
+            (truth.cost < INFINITY &&
+             solution.lower_bound > truth.cost + CLOSE * (1 + fabs(truth.cost)))) {
+            print_problem(&recipe, &problem, "dual");
+            fail_msg("dual: %s, cost %.17g (enumerated %.17g), bound %.17g",
+                     sbp_solver_status_name(solution.status), solution.cost, truth.cost,
+                     solution.lower_bound);
+        }
+        feasible += truth.cost < INFINITY;
+        proved += solution.status == SBP_PLAN_OPTIMAL;
+        sbp_solver_solution_free(&solution);
+        truth_free(&truth);
+        sbp_problem_free(&problem);
+    }
+    printf("dual: %d of %d feasible problems proved\n", proved, feasible);
+    assert_true(proved >= 0.98 * feasible);
 }
 
 static void test_metropolis_hastings(void **state)
@@ -463,6 +506,8 @@ int main(void)
         cmocka_unit_test(test_ilp),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_coordinate_descent),
+        cmocka_unit_test(test_dual),
+        cmocka_unit_test(test_dual_proves),
         cmocka_unit_test(test_metropolis_hastings),
         cmocka_unit_test(test_exact_against_exhaustive_on_long_domains),
         cmocka_unit_test(test_perceptron),

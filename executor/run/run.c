@@ -92,9 +92,8 @@ static enum sbp_status prepare_process(struct sbp_run_job *job, struct sbp_diag 
         SBP_TRY(
             sbp_verify_count(job->step, job->cluster, job->options->sampled, &job->verify, diag));
     if (sbp_run_is_mpi(job)) {
-        bytes = (double)job->result->arena_bytes + (double)job->result->host_bytes +
-                job->verify.rank_bytes +
-                (sbp_launcher_rank() <= 0 ? job->verify.reference_bytes : 0);
+        const int64_t own = sbp_launcher_rank(), rank = own >= 0 && own < job->ranks ? own : 0;
+        bytes = sbp_run_need_of(job->step, &job->messages, rank, &job->verify).bytes;
         return keep_space(job, 1, bytes, diag);
     }
     SBP_TRY(sbp_run_check_threads(job->step, &job->messages, &job->verify, &bytes, diag));

@@ -136,8 +136,8 @@ static enum sbp_status note_sizes(struct sbp_reference *reference, int index)
     const int tensor = out < 0 ? -1 : program->buffer[out].tensor;
     if (tensor >= 0 && reference->output[tensor] != NULL &&
         sbp_reference_end_instr(program, tensor) == index)
-        return keep_output(reference, instr, reference->output[tensor]);
-    if (instr->kind != SBP_INSTR_BACKWARD)
+        SBP_TRY(keep_output(reference, instr, reference->output[tensor]));
+    if (instr->kind != SBP_INSTR_BACKWARD) /* a norm's forms gradients of weights besides */
         return SBP_OK;
     if (reference->graph.op[instr->op].kind == SBP_OP_CROSS_ENTROPY)
         return note_loss(reference, instr);

@@ -6,8 +6,8 @@
  * may change after the call. Products are not here: cuBLAS has them. Tensors are float, bfloat16 or
  * half precision; statistics and optimizer states are float.
  *
- * Sums have one order that their sizes fix, on every GPU and in every run; nothing is added
- * atomically. The largest head of attention has SBP_CUDA_LARGEST_HEAD features.
+ * Sums have one order that their sizes and alignments fix, in every run on one kind of GPU; nothing
+ * is added atomically. The largest head of attention has SBP_CUDA_LARGEST_HEAD features.
  */
 #ifndef SBP_KERNELS_CUDA_CUDA_H
 #define SBP_KERNELS_CUDA_CUDA_H

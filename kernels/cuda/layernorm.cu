@@ -201,6 +201,8 @@ template <class T, int N, bool WHOLE> static void launch_rows(const operands<T> 
 
 template <class T, int N> static void launch_parameters(const operands<T> &o)
 {
+    if (o.dgain == nullptr) /* not wanted, and so is dshift */
+        return;
     const parameter_source<T, N> source = {o.dy, o.x, o.sums, o.in, (float)o.hidden, o.epsilon};
     column_sums<2, N>(o.cuda, o.dgain, o.dshift, o.tokens, o.in, o.adds, source);
 }

@@ -8,7 +8,8 @@
  * in a and b alike, so that accumulators can be factors without moving.
  *
  * A float is a sum of two numbers of TF32, whose 11 bits each make 22: three products of four make
- * one of almost single precision (Ootomo and Yokota, 2022).
+ * one of 21 bits. The cores add up in float without rounding to nearest, unlike the host here, so
+ * that long sums on a GPU keep fewer bits (Ootomo and Yokota, 2022, add up outside for that).
  */
 #ifndef SBP_KERNELS_CUDA_MMA_CUH
 #define SBP_KERNELS_CUDA_MMA_CUH

@@ -218,10 +218,11 @@ static __global__ void __launch_bounds__(THREADS)
         GPU_UNROLL
         for (int j = 0; j < N && WHOLE; j++)
             largest = i + j < valid ? fmaxf(largest, gpu_load(z.at[j])) : largest;
+        const float shift = largest == -INFINITY ? 0 : largest; /* none but -inf so far */
         GPU_UNROLL
         for (int j = 0; j < N; j++)
-            sum += i + j < valid ? expf(gpu_load(z.at[j]) - largest) : 0;
-        mine.sum = (WHOLE ? mine.sum * expf(mine.maximum - largest) : mine.sum) + sum;
+            sum += i + j < valid ? expf(gpu_load(z.at[j]) - shift) : 0;
+        mine.sum = (WHOLE ? mine.sum * expf(mine.maximum - shift) : mine.sum) + sum;
         mine.maximum = largest;
     }
     if (WHOLE) {

@@ -12,3 +12,15 @@ trap 'rm -rf "$folder"' EXIT
 grep -q '^ *rests *v .* P:[248]' "$folder/out"
 "$2" "$folder/plan.json" --backend threads --verify --steps 2 >"$folder/out"
 grep -q '^verified' "$folder/out"
+
+# A norm at the model's start: one instruction forms the gradients of a split input and of weights.
+cat >"$folder/normed.json" <<'J'
+{"name": "normed", "global_batch": 8, "input": {"features": 64, "split": true}, "layers": [
+ {"op": "layernorm", "name": "n"}, {"op": "linear", "name": "l", "out": 64}, {"op": "relu"},
+ {"op": "linear", "name": "o", "out": 8}]}
+J
+"$1" search --runnable "$folder/normed.json" "$3/configs/clusters/laptop-4.json" -o "$folder/normed.plan" >/dev/null
+for verify in full sampled; do
+    "$2" "$folder/normed.plan" --backend threads --verify=$verify --steps 2 >"$folder/out"
+    grep -q '^verified' "$folder/out"
+done

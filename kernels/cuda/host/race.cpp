@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <unordered_map>
 
@@ -183,6 +184,9 @@ ANSWER_UNALIGNED(8)
 ANSWER_UNALIGNED(16)
 
 extern "C" {
+void *__tsan_memcpy(void *to, const void *from, size_t bytes);
+void *__tsan_memmove(void *to, const void *from, size_t bytes);
+void *__tsan_memset(void *to, int value, size_t bytes);
 void __tsan_read_range(void *address, size_t bytes);
 void __tsan_write_range(void *address, size_t bytes);
 void __tsan_init(void);
@@ -200,6 +204,27 @@ void __tsan_read_range(void *address, size_t bytes)
 void __tsan_write_range(void *address, size_t bytes)
 {
     gpu_host::note(address, bytes, true, __builtin_return_address(0));
+}
+
+/* Newer clangs copy and fill structs through these. */
+void *__tsan_memcpy(void *to, const void *from, size_t bytes)
+{
+    gpu_host::note(from, bytes, false, __builtin_return_address(0));
+    gpu_host::note(to, bytes, true, __builtin_return_address(0));
+    return memcpy(to, from, bytes);
+}
+
+void *__tsan_memmove(void *to, const void *from, size_t bytes)
+{
+    gpu_host::note(from, bytes, false, __builtin_return_address(0));
+    gpu_host::note(to, bytes, true, __builtin_return_address(0));
+    return memmove(to, from, bytes);
+}
+
+void *__tsan_memset(void *to, int value, size_t bytes)
+{
+    gpu_host::note(to, bytes, true, __builtin_return_address(0));
+    return memset(to, value, bytes);
 }
 
 void __tsan_init(void)

@@ -39,15 +39,25 @@ void sbp_regather_find(const struct sbp_graph *graph, int first_op, int end_op, 
         gatherer[t] = gatherer[t] < 0 ? NONE : gatherer[t];
 }
 
+static double features_of(const struct sbp_graph *graph, int tensor)
+{
+    const int64_t *size = graph->tensor[tensor].shape.size;
+    return (double)size[SBP_DIM_FEATURE] * (double)size[SBP_DIM_INNER];
+}
+
 bool sbp_regather_rests_apart(const struct sbp_graph *graph, int op)
 {
+    const int output = graph->op[op].output;
     int linears = 0;
-    if (!graph->op[op].entry->follows || graph->op[op].output < 0)
+    double written = 0;
+    if (!graph->op[op].entry->follows || output < 0)
         return false;
     for (int reader = op + 1; reader < graph->op_count; reader++)
-        linears += graph->op[reader].kind == SBP_OP_LINEAR &&
-                   graph->op[reader].input[0] == graph->op[op].output;
-    return linears > 1;
+        if (graph->op[reader].kind == SBP_OP_LINEAR && graph->op[reader].input[0] == output) {
+            linears++;
+            written += features_of(graph, graph->op[reader].output);
+        }
+    return linears > 1 && written >= features_of(graph, output);
 }
 
 bool sbp_regather_kept(const struct sbp_mesh *mesh, const struct sbp_dist *produced,

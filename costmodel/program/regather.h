@@ -17,7 +17,8 @@ void sbp_regather_find(const struct sbp_graph *graph, int first_op, int end_op, 
                        int *gatherer);
 
 /* Whether the output of an operator that runs where its input rests may pay to rest elsewhere:
- * several linears read it, for which it is gathered once. */
+ * several linears read it, for which it is gathered once. Where all of them together write fewer
+ * features than they read, as latent attention's down projections, that hardly pays. */
 bool sbp_regather_rests_apart(const struct sbp_graph *graph, int op);
 
 /* How a tensor waits that was produced in a distribution without partial sums and rests in

@@ -16,14 +16,26 @@ static const struct sbp_op_node *node_of(const struct every *every, int op)
     return &every->cut->graph.op[op];
 }
 
-/* Whether an operator that follows chooses where its output rests: several linears read it. */
+static int64_t features_of(const struct sbp_graph *graph, int tensor)
+{
+    const int64_t *const size = graph->tensor[tensor].shape.size;
+    return size[SBP_DIM_FEATURE] * size[SBP_DIM_INNER];
+}
+
+/* Whether an operator that follows chooses where its output rests: several linears read it, which
+ * write as many features together. */
 static bool rests_apart(const struct sbp_graph *graph, int op)
 {
     int linears = 0;
-    for (int reader = 0; reader < graph->op_count; reader++)
-        linears += graph->op[reader].kind == SBP_OP_LINEAR && graph->op[op].output >= 0 &&
-                   graph->op[reader].input[0] == graph->op[op].output;
-    return linears > 1;
+    int64_t written = 0;
+    for (int reader = 0; reader < graph->op_count; reader++) {
+        if (graph->op[reader].kind != SBP_OP_LINEAR || graph->op[op].output < 0 ||
+            graph->op[reader].input[0] != graph->op[op].output)
+            continue;
+        linears++;
+        written += features_of(graph, graph->op[reader].output);
+    }
+    return linears > 1 && written >= features_of(graph, graph->op[op].output);
 }
 
 static bool chooses(const struct sbp_graph *graph, int op)

@@ -473,17 +473,26 @@ static bool holds(const struct walk *walk, int op, bool any,
     return result;
 }
 
-/* Of operators that follow those whose output several linears read: it may rest elsewhere. */
+/* Of operators that follow those whose output several linears read, which write as many features
+ * together: it may rest elsewhere. */
 static bool is_gathered_once(const struct walk *walk, int op)
 {
     const struct sbp_op_node *node = &walk->graph->op[op];
     int linears = 0;
     if (node->output < 0)
         return false;
-    for (int reader = 0; reader < walk->graph->op_count; reader++)
-        linears += walk->graph->op[reader].kind == SBP_OP_LINEAR &&
-                   walk->graph->op[reader].input[0] == node->output;
-    return node->entry->follows ? linears >= 2 : reads_of(walk, node->output).whole >= 2;
+    const int64_t *size = walk->graph->tensor[node->output].shape.size;
+    int64_t missing = size[SBP_DIM_FEATURE] * size[SBP_DIM_INNER];
+    for (int reader = 0; reader < walk->graph->op_count; reader++) {
+        const struct sbp_op_node *linear = &walk->graph->op[reader];
+        if (linear->kind != SBP_OP_LINEAR || linear->input[0] != node->output)
+            continue;
+        size = walk->graph->tensor[linear->output].shape.size;
+        missing -= size[SBP_DIM_FEATURE] * size[SBP_DIM_INNER];
+        linears++;
+    }
+    return node->entry->follows ? linears >= 2 && missing <= 0
+                                : reads_of(walk, node->output).whole >= 2;
 }
 
 /* Wherever an operator has the role and whoever follows can run; what nobody reads stays no sum. */

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "tests/metamorphic/relations.h"
 
-enum { ROUNDS = 10, MOST_DRAWS = 20 }; /* of a relation; draws for a round that says something */
+enum { ROUNDS = 6, MOST_DRAWS = 20 }; /* of a relation; draws for a round that says something */
 
 /* Rounds of one relation; false: it is broken, or no world gives it anything to say. */
 static bool try_relation(const struct relation *relation, uint64_t seed, int rounds)

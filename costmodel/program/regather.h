@@ -1,7 +1,10 @@
-/* What `regather` keeps of tensors that rest whole: several operators read them, so that they are
- * gathered once for all, and until their weight gradients only what was produced is kept, as
- * Megatron-LM's sequence parallelism keeps a norm's output for the products behind it
- * (Korthikanti et al., 2022, section 4.2.2).
+/* Gathers once a tensor that several operators read, and once more for their weight gradients.
+ * Input: a graph, and distributions of a tensor. Output: who gathers it again, and how it waits
+ * until then.
+ *
+ * Under `regather` a tensor that rests whole waits as its operator produced it, split. Megatron-LM's
+ * sequence parallelism keeps a norm's output so for the products behind it (Korthikanti et al.,
+ * 2022, section 4.2.2).
  */
 #ifndef SBP_COSTMODEL_PROGRAM_REGATHER_H
 #define SBP_COSTMODEL_PROGRAM_REGATHER_H

@@ -244,7 +244,7 @@ static void close_operand(struct operand *operand)
     free(operand->own_shadow);
 }
 
-/* What is measured of a token is so over all features, also where few are kept. */
+/* Measures each token over all features, also where few are kept. */
 static enum sbp_status measure_tokens(struct operand *operand)
 {
     operand->variance = malloc((size_t)operand->tokens * sizeof(double));

@@ -18,8 +18,8 @@
  * (those where it bends), and one sample of each says too little: before it the shadow's inputs are
  * moved to deviate by no less than is typical of their token.
  *
- * Of a sampled verification some outputs of a weight are kept, drawn anew for each step, and the
- * gradient in double of these is formed here as well: nobody holds all of it.
+ * A sampled verification keeps some outputs of a weight, drawn anew for each step. It forms the
+ * gradient of these in double here as well, since nobody holds all of it.
  */
 #ifndef SBP_EXECUTOR_VERIFY_MAGNITUDE_PRIV_H
 #define SBP_EXECUTOR_VERIFY_MAGNITUDE_PRIV_H
@@ -67,8 +67,8 @@ enum sbp_status sbp_magnitude_open(struct sbp_magnitude *magnitude,
 void sbp_magnitude_close(struct sbp_magnitude *magnitude);
 /* Begins a step of a sample: draws outputs by the number and the key, and forgets the last. */
 void sbp_magnitude_draw(struct sbp_magnitude *magnitude, uint64_t number);
-/* What it allocates for a parameter, and the most for a while when it notes an instruction, which
- * may keep a sample of the outputs. */
+/* Bytes that it allocates for a parameter; the most bytes that it allocates while it notes an
+ * instruction. is_sampled: the instruction may keep a sample of the outputs. */
 double sbp_magnitude_bytes(const struct sbp_magnitude_of *of);
 double sbp_magnitude_note_bytes(const struct sbp_program *program, const struct sbp_instr *instr,
                                 bool is_sampled);

@@ -64,7 +64,7 @@ static struct sbp_element_bytes bytes_of_real(const struct sbp_reference *refere
     return bytes;
 }
 
-/* What compiling the pieces takes. */
+/* The inputs of compiling the pieces. */
 struct compiling {
     const struct sbp_cluster *cluster;
     const struct sbp_mesh *mesh;
@@ -359,7 +359,7 @@ static double arena_bytes(const struct sbp_reference *reference)
     return wide + narrow + crossing * (sizeof(double) + sizeof(float));
 }
 
-/* Of absolute values of a product that the step ends with. */
+/* Bytes of the product of absolute values that a step ends with. */
 static double product_bytes(const struct sbp_program *program, int index)
 {
     const struct sbp_instr *instr = &program->instr[index];

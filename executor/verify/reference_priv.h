@@ -8,7 +8,7 @@
  * Where gradients are of an older state (cdp) the step is computed micro-batch by micro-batch, each
  * from the weights that its recurrence says (executor/verify/delayed_priv.h).
  *
- * Of a sampled verification it has one piece of the model at a time
+ * A sampled verification has one piece of the model at a time
  * (executor/verify/layers_priv.h): it fetches the piece's weights at each visit, holds what comes
  * into each piece of the rows under way, and forms gradients of the outputs that are kept
  * (executor/verify/magnitude_priv.h) alone.
@@ -57,8 +57,8 @@ struct sbp_reference {
     double loss, loss_sum, loss_inherited;
     struct sbp_post *post; /* borrowed: shows that it is at work; NULL: nobody watches */
     bool is_sampled;
-    /* Of a sample: sets the weights of the piece at hand, those before where the visit reads them.
-     */
+    /* Sets the weights of the piece at hand for a sampled verification; the older ones where the
+     * visit reads those. */
     enum sbp_status (*fetch)(void *context, const struct sbp_layers_pass *visit,
                              struct sbp_diag *diag);
     void *fetch_context;

@@ -7,7 +7,7 @@
 #include "base/json/json_write.h"
 #include "base/text.h"
 #include "planner/commands/commands.h"
-#include "planner/problem/solver.h"
+#include "planner/solvers/solver.h"
 
 struct answer {
     const struct sbp_arguments *arguments;

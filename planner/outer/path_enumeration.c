@@ -6,7 +6,7 @@
 #include "planner/bounds/message_passing.h"
 #include "planner/labels/label.h"
 #include "planner/limits.h"
-#include "planner/problem/minimax.h"
+#include "planner/solvers/minimax.h"
 
 struct enumerator {
     struct sbp_path_enumeration *s;

@@ -2,7 +2,7 @@
  *
  * A mixture of paths evens stages out as no plan does, so that its bound may stay below every plan.
  * Here plans are asked for that cost less than the goal along every known path
- * (planner/problem/minimax.h). Such a plan is priced: either it is the best so far, or the path
+ * (planner/solvers/minimax.h). Such a plan is priced: either it is the best so far, or the path
  * that makes it longer becomes known. Where no such plan is left, the goal is the bound of the
  * candidate.
  */

@@ -5,7 +5,7 @@
 
 #include "planner/limits.h"
 #include "planner/paths/path_critical.h"
-#include "planner/problem/matrix_game.h"
+#include "planner/solvers/matrix_game.h"
 
 enum sbp_status sbp_mixture_begin(const struct sbp_cut *cut, struct sbp_arena *arena,
                                   struct sbp_mixture *mixture, struct sbp_diag *diag)

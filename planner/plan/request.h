@@ -9,7 +9,7 @@
 #include "costmodel/cluster/cluster.h"
 #include "costmodel/model/op.h"
 #include "costmodel/program/strategy.h"
-#include "planner/problem/solver.h"
+#include "planner/solvers/solver.h"
 
 #define SBP_SPACE_MAP(X)                                                                           \
     X(FULL, "full")                                                                                \

@@ -1,4 +1,4 @@
-#include "planner/problem/live_ranges_priv.h"
+#include "planner/problem/live_ranges.h"
 
 #include <math.h>
 #include <stdlib.h>

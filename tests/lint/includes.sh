@@ -27,15 +27,18 @@ costmodel/timeline base
 costmodel/program base costmodel/cluster costmodel/layout costmodel/model costmodel/timeline
 planner base planner/*
 planner/problem base planner
-planner/plan base costmodel planner planner/problem
-planner/paths base costmodel planner planner/problem planner/plan
+planner/reduction base planner planner/problem
+planner/solvers base planner planner/problem planner/reduction
+planner/dual base planner planner/problem planner/solvers
+planner/plan base costmodel planner planner/problem planner/solvers
+planner/paths base costmodel planner planner/problem planner/solvers planner/plan
 planner/space base costmodel planner planner/problem planner/plan planner/paths
 planner/pricing base costmodel planner planner/problem planner/plan planner/paths planner/space
 planner/bounds base costmodel planner planner/problem planner/plan planner/paths planner/space planner/pricing
 planner/labels base costmodel planner planner/problem planner/plan planner/paths planner/space planner/pricing
 planner/inner base costmodel planner planner/problem planner/plan planner/paths planner/space planner/pricing planner/bounds planner/labels
 planner/verify base costmodel planner/plan planner/inner
-planner/outer base costmodel planner planner/problem planner/plan planner/paths planner/space planner/pricing planner/bounds planner/labels planner/inner
+planner/outer base costmodel planner planner/problem planner/solvers planner/plan planner/paths planner/space planner/pricing planner/bounds planner/labels planner/inner
 planner/degrees base costmodel planner/problem planner/plan
 planner/validate base costmodel planner/plan planner/degrees planner/inner planner/outer
 planner/configs base costmodel planner/plan planner/validate

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "planner/problem/dual_priv.h"
+#include "planner/dual/dual_priv.h"
 #include "random_problem.h"
 #include "tests/support/unit.h"
 

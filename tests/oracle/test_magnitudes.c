@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/problem/solver.h"
+#include "planner/solvers/solver.h"
 #include "random_problem.h"
 #include "tests/support/unit.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "planner/limits.h"
-#include "planner/problem/minimax.h"
+#include "planner/solvers/minimax.h"
 #include "random_problem.h"
 #include "tests/support/unit.h"
 

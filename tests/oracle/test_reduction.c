@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "planner/problem/reduction.h"
-#include "planner/problem/solver.h"
+#include "planner/reduction/reduction.h"
+#include "planner/solvers/solver.h"
 #include "random_problem.h"
 #include "tests/support/unit.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/math/random.h"
 #include "perceptron.h"
-#include "planner/problem/solver.h"
+#include "planner/solvers/solver.h"
 #include "random_problem.h"
 #include "tests/support/unit.h"
 

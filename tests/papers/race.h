@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 #include "base/text.h"
-#include "planner/problem/solver.h"
+#include "planner/solvers/solver.h"
 
 #define RACE_SEEDS       10
 #define RACE_SEARCHES    4

@@ -1,6 +1,5 @@
 /* Verification by a sample of the gradients: it is a sample of the same reference, it passes what
  * is right, names the tensor of a planted fault, and holds a piece of the model at a time. */
-#include <malloc.h>
 #include <math.h>
 #include <string.h>
 
@@ -250,43 +249,6 @@ static void products_of_outputs_are_counted(void **state)
     plan_close(&without);
 }
 
-#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
-/* Bytes that the C library has handed out; sanitizers hand out their own. */
-static double allocated(void)
-{
-    const struct mallinfo2 info = mallinfo2();
-    return (double)info.uordblks + (double)info.hblkhd;
-}
-
-/* Counted from compiled programs: what opening allocates, and the operands of one product, of which
- * the sample has 32 features. */
-static void counted_bytes_are_allocated(void **state)
-{
-    static const double OPERANDS = 64 * (1024 * 8 + 32 * 20);
-    struct sbp_reference reference;
-    struct sbp_diag diag = {0};
-    struct plan plan;
-    (void)state;
-    plan_open(&plan, deep, (const int[]){2, 0});
-    const struct sbp_reference_of of = {
-        .graph = &plan.graph, .cluster = &plan.cluster, .real = SBP_F32, .is_sampled = true};
-    const double before = allocated();
-    expect_ok(sbp_reference_open(&reference, &of, &diag), &diag);
-    const double taken = allocated() - before, counted = counted_bytes(&plan, true);
-    if (before > 0 && !(fabs(taken + OPERANDS - counted) <= 0.02 * counted))
-        fail_msg("opening takes %.0f bytes, counted are %.0f with %.0f of operands", taken, counted,
-                 OPERANDS);
-    sbp_reference_close(&reference);
-    plan_close(&plan);
-}
-#else
-static void counted_bytes_are_allocated(void **state)
-{
-    (void)state;
-    skip();
-}
-#endif
-
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 /* How a step is cut; false: there is no such plan. */
@@ -455,7 +417,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(pieces_are_within_those_of_the_step),
         cmocka_unit_test(a_sample_takes_less),
         cmocka_unit_test(products_of_outputs_are_counted),
-        cmocka_unit_test(counted_bytes_are_allocated),
         cmocka_unit_test(right_runs_pass),
         cmocka_unit_test(right_cyclic_runs_pass),
         cmocka_unit_test(gradients_that_are_not_summed_are_named),

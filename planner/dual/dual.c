@@ -113,7 +113,8 @@ enum sbp_status sbp_dual_solve(const struct sbp_problem *problem,
         take_turns(&s);
         solution->lower_bound = s.dual.bound;
         sbp_solver_run_end(&s.run, is_met(&s) || (s.dual.open_count == 0 && !solution->stopped));
-        if (solution->status == SBP_PLAN_INFEASIBLE)
+        if (solution->status == SBP_PLAN_INFEASIBLE &&
+            sbp_problem_cost(problem, s.ascent.choice) < SBP_FORBIDDEN)
             solution->shortfall =
                 sbp_problem_peak_usage(problem, s.ascent.choice) - problem->capacity;
     }

@@ -319,8 +319,10 @@ static void divide_by_value(struct sbp_dual_branch *branch, struct division *div
     const int v = division->variable;
     double mean = 0;
     int left = 0, below = 0, last = -1;
+    division->value = -1; /* the first of the values that are left, at the least */
     for (int k = 0; k < dual->domain[v]; k++)
         if (!dual->barred[v][k]) {
+            division->value = division->value < 0 ? k : division->value;
             mean += branch->slack[v][k];
             left++;
             last = k;
@@ -335,6 +337,16 @@ static void divide_by_value(struct sbp_dual_branch *branch, struct division *div
         }
 }
 
+/* Whether weights lie on both sides of their mean: where all are equal it may be rounded off them.
+ */
+static bool parts_values(const struct sbp_dual *dual, int v, double mean)
+{
+    int first = 0;
+    for (int k = 0; k < dual->domain[v]; k++)
+        first += !dual->barred[v][k] && dual->other_row[k] <= mean;
+    return first > 0 && first < count_left(dual, v);
+}
+
 /* False: one choice is left. */
 static bool find_division(struct sbp_dual_branch *branch, struct division *division)
 {
@@ -347,7 +359,7 @@ static bool find_division(struct sbp_dual_branch *branch, struct division *divis
             continue;
         weigh(dual, v, dual->other_row);
         const double apart = disagreement(branch, v, dual->other_row, &mean);
-        if (apart > most) {
+        if (apart > most && parts_values(dual, v, mean)) {
             most = apart;
             *division = (struct division){.variable = v, .by_weight = true, .mean = mean};
         }

@@ -6,17 +6,19 @@
 
 /* --- tables --- */
 
-/* Tables that were turned, to share them as the edges do: open addressing by address. */
+/* Tables that were turned, to share them as the edges do: open addressing by address and shape. */
 struct turned {
     const double **source;
+    size_t *columns;
     const double **straight, **turned;
     size_t slots;
 };
 
-static size_t table_slot(const struct turned *tables, const double *source)
+static size_t table_slot(const struct turned *tables, const double *source, size_t columns)
 {
     size_t at = (size_t)(sbp_hash_bytes(&source, sizeof source) & (tables->slots - 1));
-    while (tables->source[at] != NULL && tables->source[at] != source)
+    while (tables->source[at] != NULL &&
+           (tables->source[at] != source || tables->columns[at] != columns))
         at = (at + 1) & (tables->slots - 1);
     return at;
 }
@@ -27,9 +29,11 @@ static bool init_tables(struct turned *tables, int edges, struct sbp_arena *aren
     while (tables->slots < 2 * (size_t)edges)
         tables->slots *= 2;
     tables->source = SBP_NEW(arena, const double *, tables->slots);
+    tables->columns = SBP_NEW(arena, size_t, tables->slots);
     tables->straight = SBP_NEW(arena, const double *, tables->slots);
     tables->turned = SBP_NEW(arena, const double *, tables->slots);
-    return tables->source != NULL && tables->straight != NULL && tables->turned != NULL;
+    return tables->source != NULL && tables->columns != NULL && tables->straight != NULL &&
+           tables->turned != NULL;
 }
 
 /* An upper bound of how much two allowed choices differ: what a forbidden pair costs. */
@@ -81,7 +85,7 @@ static bool turn_table(struct sbp_dual *dual, struct turned *tables, const struc
                        double forbidden, size_t *slot)
 {
     const size_t rows = (size_t)dual->domain[edge->a], columns = (size_t)dual->domain[edge->b];
-    *slot = table_slot(tables, edge->cost);
+    *slot = table_slot(tables, edge->cost, columns);
     if (tables->source[*slot] != NULL)
         return true;
     const double *straight = allow(dual, edge->cost, rows * columns, forbidden);
@@ -92,6 +96,7 @@ static bool turn_table(struct sbp_dual *dual, struct turned *tables, const struc
         for (size_t j = 0; j < columns; j++)
             turned[j * rows + i] = straight[i * columns + j];
     tables->source[*slot] = edge->cost;
+    tables->columns[*slot] = columns;
     tables->straight[*slot] = straight;
     tables->turned[*slot] = turned;
     return true;
@@ -133,9 +138,9 @@ static enum sbp_status link_edges(struct sbp_dual *dual, double forbidden)
             return SBP_E_MEMORY;
         const double *straight = tables.straight[slot], *turned = tables.turned[slot];
         dual->link[next[edge->a]++] =
-            (struct sbp_dual_link){edge->b, e, straight, turned, back, forward};
+            (struct sbp_dual_link){edge->b, straight, turned, back, forward};
         dual->link[next[edge->b]++] =
-            (struct sbp_dual_link){edge->a, e, turned, straight, forward, back};
+            (struct sbp_dual_link){edge->a, turned, straight, forward, back};
     }
     return SBP_OK;
 }
@@ -251,7 +256,7 @@ enum sbp_status sbp_dual_init(struct sbp_dual *dual, const struct sbp_problem *p
         return SBP_E_MEMORY;
     dual->limit = problem->capacity + SBP_CAPACITY_ROUND_OFF * fabs(problem->capacity);
     for (int p = 0; p < dual->point_count; p++)
-        dual->room[p] = problem->capacity;
+        dual->room[p] = dual->limit;
     for (int v = 0; v < dual->variable_count; v++)
         if (dual->domain[v] == 1)
             sbp_live_add(&dual->live, v, 0, -1, dual->room);

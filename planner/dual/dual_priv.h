@@ -15,7 +15,7 @@
 
 /* An edge seen from one of its ends. */
 struct sbp_dual_link {
-    int other, edge;
+    int other;
     const double *to;   /* (own domain, other domain) row-major: rows are own values */
     const double *from; /* (other domain, own domain): rows are the other's values */
     double *in, *out;   /* messages, (own domain) into the variable and (other domain) out of it */
@@ -38,7 +38,7 @@ struct sbp_dual {
     struct sbp_dual_link *link; /* (2 edges) */
     double *weight;        /* (variables) share of a variable's cost that a message takes along */
     double *share;         /* (largest domain) scratch */
-    double *room;          /* (points) capacity less what variables of one value use */
+    double *room;          /* (points) limit less what variables of one value use */
     double limit;          /* capacity with its round-off */
     double *price;         /* (points) under trial */
     double *prefix;        /* (points + 1) sums of prices, so that a span's price is a difference */

@@ -42,6 +42,7 @@ static enum sbp_status apply_rules(struct sbp_reducer *reducer)
 struct tables {
     double **table;
     size_t *entries;
+    int *columns; /* equal entries of another shape are another table */
     size_t slots;
 };
 
@@ -50,11 +51,11 @@ static enum sbp_status share_table(struct sbp_reducer *reducer, int edge, struct
                                    double **shared)
 {
     const struct sbp_reducer_edge *e = &reducer->edge[edge];
-    const size_t entries =
-        (size_t)reducer->variable[e->a].domain * (size_t)reducer->variable[e->b].domain;
+    const int columns = reducer->variable[e->b].domain;
+    const size_t entries = (size_t)reducer->variable[e->a].domain * (size_t)columns;
     size_t at = sbp_hash_bytes(e->cost, entries * sizeof *e->cost) & (tables->slots - 1);
     for (; tables->table[at] != NULL; at = (at + 1) & (tables->slots - 1))
-        if (tables->entries[at] == entries &&
+        if (tables->entries[at] == entries && tables->columns[at] == columns &&
             memcmp(tables->table[at], e->cost, entries * sizeof *e->cost) == 0) {
             *shared = tables->table[at];
             return SBP_OK;
@@ -67,6 +68,7 @@ static enum sbp_status share_table(struct sbp_reducer *reducer, int edge, struct
         memcpy(*shared, e->owned, entries * sizeof *e->owned);
     tables->table[at] = *shared;
     tables->entries[at] = entries;
+    tables->columns[at] = columns;
     return SBP_OK;
 }
 
@@ -129,7 +131,8 @@ static enum sbp_status add_edges(struct sbp_reducer *reducer, const int *index)
         tables.slots *= 2;
     tables.table = SBP_NEW(&reducer->scratch, double *, tables.slots);
     tables.entries = SBP_NEW(&reducer->scratch, size_t, tables.slots);
-    if (tables.table == NULL || tables.entries == NULL)
+    tables.columns = SBP_NEW(&reducer->scratch, int, tables.slots);
+    if (tables.table == NULL || tables.entries == NULL || tables.columns == NULL)
         return SBP_E_MEMORY;
     for (int e = 0; e < reducer->edge_count; e++) {
         double *table;

@@ -38,7 +38,6 @@ struct sbp_reducer_variable {
 
 struct sbp_reducer {
     const struct sbp_problem *source;
-    struct sbp_arena *arena; /* the reduction's */
     struct sbp_reduction *reduction;
     struct sbp_live live; /* of the source */
     struct sbp_arena scratch;

@@ -34,11 +34,15 @@ static double least_beside(const struct sbp_reducer *reducer, const struct fold 
     return least;
 }
 
-/* A variable without neighbours takes its cheapest value. */
+/* A variable without neighbours takes its cheapest value. Where none is allowed, no choice is. */
 static void fold_alone(struct sbp_reducer *reducer, const struct fold *fold)
 {
     int best;
-    reducer->constant += least_beside(reducer, fold, 0, 0, &best);
+    const double least = least_beside(reducer, fold, 0, 0, &best);
+    if (least >= SBP_FORBIDDEN)
+        reducer->is_forbidden = true;
+    else
+        reducer->constant += least;
     fold->map[0] = reducer->variable[fold->variable].value[best];
 }
 

@@ -61,9 +61,9 @@ enum sbp_status sbp_solver_solve(const struct sbp_solver *solver, const struct s
     return solve_by(solver, "coordinate-descent", problem, options, solution, used, diag);
 }
 
-/* Makes the solution of a reduced problem one of the whole. */
+/* Makes the solution of a reduced problem one of the whole. upper_bound: the call's; 0: none. */
 static enum sbp_status complete(const struct sbp_reduction *reduction, double start_s,
-                                struct sbp_solution *solution)
+                                double upper_bound, struct sbp_solution *solution)
 {
     const double before_s = sbp_clock_s() - start_s - solution->wall_s;
     for (int i = 0; i < solution->curve_count; i++)
@@ -71,6 +71,8 @@ static enum sbp_status complete(const struct sbp_reduction *reduction, double st
     solution->wall_s = sbp_clock_s() - start_s;
     if (isfinite(solution->lower_bound))
         solution->lower_bound -= SBP_PROBLEM_ROUND_OFF * fabs(solution->lower_bound);
+    if (solution->status == SBP_PLAN_NONE_CHEAPER)
+        solution->lower_bound = fmax(solution->lower_bound, upper_bound);
     if (solution->choice == NULL)
         return SBP_OK;
     int *choice = calloc((size_t)reduction->source->variable_count + 1, sizeof *choice);
@@ -80,6 +82,9 @@ static enum sbp_status complete(const struct sbp_reduction *reduction, double st
     free(solution->choice);
     solution->choice = choice;
     solution->cost = sbp_problem_cost(reduction->source, choice);
+    if (solution->cost >= SBP_FORBIDDEN ||
+        !sbp_problem_fits(reduction->source, sbp_problem_peak_usage(reduction->source, choice)))
+        return SBP_E_INTERNAL;
     if (solution->status == SBP_PLAN_OPTIMAL)
         solution->lower_bound = solution->cost;
     return SBP_OK;
@@ -114,10 +119,14 @@ enum sbp_status sbp_solver_solve_reduced(const struct sbp_solver *solver,
             sbp_solver_options_left(*options, sbp_clock_s() - start_s, 0);
         status = solve_by(solver, "dual", &reduction.problem, &left, solution, used, diag);
         if (status == SBP_OK)
-            status = complete(&reduction, start_s, solution);
+            status = complete(&reduction, start_s, options->upper_bound, solution);
     }
     sbp_reduction_free(&reduction);
-    return status == SBP_E_MEMORY ? sbp_fail(diag, status, "out of memory") : status;
+    if (status == SBP_E_MEMORY)
+        return sbp_fail(diag, status, "out of memory");
+    return status == SBP_E_INTERNAL
+               ? sbp_fail(diag, status, "a choice of the reduced problem is none of the whole")
+               : status;
 }
 
 const char *sbp_solver_status_name(enum sbp_plan_status status)

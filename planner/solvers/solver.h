@@ -16,6 +16,7 @@
  *        improved in neighbourhoods, small problems divided by branch and bound. Takes any size. It
  *        ends after a number of turns, or with uses_time at the limit of time or evaluations.
  *        Optimal where bound and cost meet within 1e-9 of the cost, or 1 where all costs are whole.
+ *        Under an upper_bound near the optimum it may end with neither a choice nor a proof.
  * ilp: branch and bound over linear programs by GLPK, a column per value, products linearised per
  *        edge. Bounds are summed from dual values, less the round-off, so that GLPK's tolerances
  *        prove nothing; what is optimal is so within 1e-9 of the cost. Its evaluations are nodes.

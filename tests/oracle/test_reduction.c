@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "planner/reduction/reduction.h"
 #include "planner/solvers/solver.h"
@@ -94,11 +95,15 @@ static void check_choices(const struct recipe *recipe, const struct sbp_reductio
         sbp_reduction_complete(reduction, choice, whole);
         const double cost = plain_cost(reduced, choice);
         const double whole_cost = plain_cost(reduction->source, whole);
+        const double peak = plain_peak(reduced, choice);
+        const double whole_peak = plain_peak(reduction->source, whole);
         if (!is_close(cost, whole_cost) ||
-            (reduced->capacity < INFINITY && plain_peak(reduced, choice) > reduced->capacity &&
-             !is_close(plain_peak(reduced, choice), plain_peak(reduction->source, whole)))) {
+            (reduced->capacity < INFINITY &&
+             sbp_problem_fits(reduced, peak) != sbp_problem_fits(reduction->source, whole_peak)) ||
+            (peak > reduced->capacity && !is_close(peak, whole_peak))) {
             print_problem(recipe, reduction->source, "reduction");
-            fail_msg("cost %.17g completes to %.17g", cost, whole_cost);
+            fail_msg("cost %.17g, peak %.17g complete to %.17g, %.17g", cost, peak, whole_cost,
+                     whole_peak);
         }
         int v = 0;
         while (v < reduced->variable_count && ++choice[v] == reduced->variable[v].domain)
@@ -174,7 +179,7 @@ static void check_answer(const char *name, const struct recipe *recipe,
     const double shortfall =
         truth->least_peak < INFINITY ? truth->least_peak - problem->capacity : 0;
     if ((has && (!is_close(solution.cost, plain_cost(problem, solution.choice)) ||
-                 plain_peak(problem, solution.choice) > problem->capacity * (1 + CLOSE))) ||
+                 !sbp_problem_fits(problem, plain_peak(problem, solution.choice)))) ||
         (truth->cost < INFINITY &&
          solution.lower_bound > truth->cost + CLOSE * (1 + fabs(truth->cost))) ||
         (proved && !is_close(solution.cost, truth->cost)) || (name == NULL && !proved) ||
@@ -205,11 +210,94 @@ static void test_solvers_behind(void **state)
     }
 }
 
+/* --- problems that misled it --- */
+
+/* Adds a variable; usages NULL: it uses nothing. */
+static void add(struct sbp_problem *problem, int domain, const double *costs, const double *usages)
+{
+    const struct sbp_interval all = {0, 10};
+    const int v = sbp_problem_add_variable(problem, "v", domain, usages != NULL, &all);
+    assert_true(v >= 0);
+    memcpy(problem->variable[v].cost, costs, (size_t)domain * sizeof *costs);
+    if (usages != NULL)
+        memcpy(problem->variable[v].usage, usages, (size_t)domain * sizeof *usages);
+}
+
+static void connect(struct sbp_problem *problem, int a, int b, const double *costs)
+{
+    bool transposed;
+    double *table = sbp_problem_edge_table(problem, a, b, &transposed);
+    assert_true(table != NULL && !transposed);
+    memcpy(table, costs,
+           (size_t)problem->variable[a].domain * (size_t)problem->variable[b].domain *
+               sizeof *table);
+}
+
+/* Equal entries in two shapes: 2 x 6 and 3 x 4. */
+static void make_shapes(struct sbp_problem *problem)
+{
+    static const double twelve[] = {78, 27, 58, 64, 91, 61, 91, 66, 46, 93, 58, 93};
+    problem->capacity = 80;
+    add(problem, 2, (const double[]){0, 1}, (const double[]){10, 22});
+    add(problem, 6, (const double[]){4, 8, 1, 5, 1, 11}, (const double[]){14, 28, 12, 14, 8, 8});
+    add(problem, 3, (const double[]){11, 16, 20}, (const double[]){20, 32, 42});
+    add(problem, 4, (const double[]){12, 1, 10, 8}, (const double[]){9, 5, 50, 43});
+    connect(problem, 0, 1, twelve);
+    connect(problem, 2, 3, twelve);
+    connect(problem, 0, 2, (const double[]){70, 52, 49, 56, 31, 84});
+    connect(problem, 1, 3, (const double[]){99, 19, 97, 6,  57, 82, 61, 29, 44, 75, 29, 18,
+                                            10, 4,  96, 86, 12, 6,  98, 61, 50, 70, 41, 32});
+}
+
+/* A dear row that would hide what is off in a cheap one. */
+static void make_hidden(struct sbp_problem *problem)
+{
+    add(problem, 2, (const double[]){0, 0}, NULL);
+    add(problem, 2, (const double[]){1, 0}, NULL);
+    connect(problem, 0, 1, (const double[]){1e13, 1e13, 0, 5});
+}
+
+/* An odd cycle of two groups of values, of which none may meet itself, beside what costs less than
+ * nothing. */
+static void make_forbidden(struct sbp_problem *problem)
+{
+    double table[16];
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++)
+            table[4 * i + j] = i % 2 == j % 2 ? SBP_FORBIDDEN : i + j;
+    for (int v = 0; v < 3; v++)
+        add(problem, 4, (const double[]){0, 0, 0, 0}, NULL);
+    add(problem, 1, (const double[]){-1000}, NULL);
+    connect(problem, 0, 1, table);
+    connect(problem, 1, 2, table);
+    connect(problem, 0, 2, table);
+}
+
+static void test_misleading(void **state)
+{
+    static void (*const makers[])(struct sbp_problem *) = {make_shapes, make_hidden,
+                                                           make_forbidden};
+    static const char *const names[] = {NULL, "exhaustive", "dual"};
+    const struct recipe recipe = {.seed = 1};
+    (void)state;
+    for (size_t m = 0; m < sizeof makers / sizeof *makers; m++) {
+        struct sbp_problem problem;
+        assert_int_equal(sbp_problem_init(&problem, 4, 4), SBP_OK);
+        makers[m](&problem);
+        struct truth truth = find_truth(&problem);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            check_answer(names[i], &recipe, &problem, &truth);
+        truth_free(&truth);
+        sbp_problem_free(&problem);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_truth),
         cmocka_unit_test(test_solvers_behind),
+        cmocka_unit_test(test_misleading),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -227,6 +227,28 @@ static void test_dual(void **state)
     compare_heuristic("dual", 0.9);
 }
 
+/* With a goal below the optimum it finds nothing, and says so or that it ended before; its bound
+ * holds either way. */
+static void check_unreached(const struct recipe *recipe, const struct sbp_problem *problem,
+                            const struct truth *truth)
+{
+    const double goal = truth->cost - 0.5 * (1 + fabs(truth->cost));
+    const struct sbp_solver_options options = {.seed = recipe->seed, .upper_bound = goal};
+    struct sbp_solution solution;
+    if (!(truth->cost < INFINITY) || goal == 0) /* 0: none */
+        return;
+    run("dual", problem, &options, &solution);
+    const bool ended = solution.status == SBP_PLAN_TIME_LIMIT ||
+                       (solution.status == SBP_PLAN_NONE_CHEAPER && solution.lower_bound >= goal);
+    if (!ended || solution.choice != NULL ||
+        solution.lower_bound > truth->cost + CLOSE * (1 + fabs(truth->cost))) {
+        print_problem(recipe, problem, "dual");
+        fail_msg("dual below %.17g: %s, bound %.17g (enumerated %.17g)", goal,
+                 sbp_solver_status_name(solution.status), solution.lower_bound, truth->cost);
+    }
+    sbp_solver_solution_free(&solution);
+}
+
 /* Without a limit it divides what bounds leave open: what it proves is so, and it proves most. */
 static void test_dual_proves(void **state)
 {
@@ -237,6 +259,7 @@ static void test_dual_proves(void **state)
         struct sbp_problem problem;
         build(&recipe, &problem);
         struct truth truth = find_truth(&problem);
+        check_unreached(&recipe, &problem, &truth);
         const struct sbp_solver_options options = {.seed = seed};
         struct sbp_solution solution;
         run("dual", &problem, &options, &solution);

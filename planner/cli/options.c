@@ -9,6 +9,7 @@
 #include "costmodel/cluster/preset.h"
 #include "planner/cli/foreign_words.h"
 #include "planner/cli/help_priv.h"
+#include "planner/export/export.h"
 #include "planner/inner/cut_solve.h"
 
 #define MOST_CHOICES 16
@@ -176,6 +177,7 @@ static const struct sbp_option options[] = {
      FIELD(CHOICE, precision), .names = precision_names},
     {"--vocab-multiple", "N", "pad the vocabulary to a multiple (default 128)",
      FIELD(WHOLE, vocab_multiple), .least = 1, .most = (int64_t)1 << 20},
+    {"--to", "NAME", "who reads the file", FIELD(CHOICE, to), .name_at = sbp_export_name},
     {"--name", "NAME", "of the model; with --from, of the cluster", FIELD(TEXT, name)},
     {"-n", "RANKS", "ranks to measure (default 4); 1: a device alone, without collectives",
      FIELD(WHOLE, ranks), .least = 1, .most = 1024},
@@ -459,7 +461,8 @@ static enum sbp_status read_words(const struct sbp_command *command, int count, 
 enum sbp_status sbp_cli_arguments_read(const struct sbp_command *command, int count, char **words,
                                        struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
-    *arguments = (struct sbp_arguments){.command = command, .degrees = sbp_degrees_none()};
+    *arguments =
+        (struct sbp_arguments){.command = command, .degrees = sbp_degrees_none(), .to = -1};
     struct sbp_word_list *lists[] = {&arguments->operands, &arguments->fix, &arguments->set,
                                      &arguments->sweep, &arguments->from};
     bool complete = true;

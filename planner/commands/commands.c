@@ -36,6 +36,14 @@ static const struct sbp_command commands[] = {
      .notes = "The plan is checked, compiled and priced again.",
      .options = "--trace --json --help",
      .run = sbp_command_explain},
+    {.name = "export",
+     OPERANDS("PLAN", 1, 1),
+     .summary = "write a plan as a trainer's own files say it, and price what is lost",
+     .notes = "What the trainer cannot express is replaced by the nearest that it can, which is "
+              "listed and priced beside the plan. Exit status: 0 written, 2 bad usage, bad input, "
+              "or a plan that the trainer cannot express at all.",
+     .options = "--to -o --json --help",
+     .run = sbp_command_export},
     {.name = "compare",
      OPERANDS("MODEL CLUSTER", 2, 2),
      .summary = "search every space of strategies and show the best of each in one table",
@@ -160,7 +168,7 @@ static const struct sbp_command *find_command(const char *name)
 
 static enum sbp_status refuse_command(const char *word, struct sbp_diag *diag)
 {
-    static const char *const later[] = {"report", "export"};
+    static const char *const later[] = {"report"};
     const char *names[32] = {0};
     for (int i = 0; commands[i].name != NULL; i++)
         names[i] = commands[i].name;

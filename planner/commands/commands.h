@@ -34,6 +34,7 @@ enum sbp_status sbp_commands_run(int argc, char **argv, const atomic_int *stop,
 SBP_DECLARE_COMMAND(search);
 SBP_DECLARE_COMMAND(sweep); /* search --sweep: one table of all rows; SBP_NO: no row has a plan */
 SBP_DECLARE_COMMAND(explain);
+SBP_DECLARE_COMMAND(export);
 SBP_DECLARE_COMMAND(compare);
 /* compare PLAN PLAN. E_USAGE: an option that only searches take. */
 SBP_DECLARE_COMMAND(compare_plans);

@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/math/numeric.h"
@@ -58,6 +59,24 @@ static int64_t device_count(const struct sbp_cluster *cluster)
     for (int level = 0; level < cluster->level_count; level++)
         devices *= cluster->level[level].size;
     return devices;
+}
+
+int sbp_degrees_layers(const struct sbp_graph *graph, int *layer)
+{
+    int count = 0;
+    for (int op = 0; op < graph->op_count; op++) {
+        char *end;
+        const char *name = graph->op[op].name;
+        const bool is_layer = strncmp(name, "block", 5) == 0 && name[5] >= '0' && name[5] <= '9';
+        const long number = is_layer ? strtol(name + 5, &end, 10) : -1;
+        layer[op] = is_layer && *end == '.' &&
+                            number == (op > 0 && layer[op - 1] == number ? count - 1 : count)
+                        ? (int)number
+                        : -1;
+        if (layer[op] == count)
+            count++;
+    }
+    return count;
 }
 
 /* ---- what fits ------------------------------------------------------------------------------ */
@@ -348,6 +367,7 @@ static struct sbp_parallel parallel_of(const struct sbp_degrees *d, const struct
     parallel.zero = d->zero;
     parallel.gather_blocks |= d->zero == 3;
     parallel.recompute = (enum sbp_recompute)d->recompute;
+    parallel.offload |= d->offload;
     parallel.recompute_every = d->recompute_every;
     parallel.regather |= d->sequence_parallel;
     return parallel;

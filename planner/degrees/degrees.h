@@ -26,6 +26,7 @@ struct sbp_degrees {
     int recompute;                 /* enum sbp_recompute; SBP_ANY: not given, none */
     int64_t recompute_every;       /* blocks of a segment under full recompute; default 1 */
     bool sequence_parallel;        /* norms and residual adds split by sequence over tensor axes */
+    bool offload;                  /* optimizer states in host memory */
     int stage_blocks_count; /* pieces whose blocks are given; 0: as the plan's parallel says */
     uint16_t stage_blocks[SBP_MOST_GIVEN_PIECES];
 };
@@ -42,6 +43,11 @@ struct sbp_degrees_plan {
     int note_count; /* where the nearest strategy stands for what was asked */
     char note[SBP_DEGREES_NOTES][SBP_DEGREES_NOTE_BYTES];
 };
+
+/* The layer of a model by architecture that each operator belongs to ("block3.qkv": 3), -1 outside
+ * of layers and in other models. Returns how many layers there are; what repeats (a block of
+ * costmodel/program/stages.h) may be several of them, or none. layer: (op_count). */
+int sbp_degrees_layers(const struct sbp_graph *graph, int *layer);
 
 /* Completes the degrees. E_INPUT, "degrees: KEY: what is wrong, what is legal", names the degree
  * (tp, pp, dp, ...) that does not divide the devices, the heads, the layers or the batch. */

@@ -7,6 +7,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/text.h"
+#include "costmodel/program/stages.h"
 
 #define REFUSE(...) sbp_fail(diag, SBP_E_INPUT, "--megatron: " __VA_ARGS__)
 #define MOST_COUNT  (INT64_C(1) << 31)
@@ -56,6 +57,13 @@ static bool set_optimizer(struct sbp_megatron_flags *flags, const char *value)
     (void)value;
     if (flags->degrees.zero < 1)
         flags->degrees.zero = 1;
+    return true;
+}
+
+static bool set_offload(struct sbp_megatron_flags *flags, const char *value)
+{
+    (void)value;
+    flags->degrees.offload = true;
     return true;
 }
 
@@ -207,6 +215,7 @@ static const struct flag table[] = {
     {"--recompute-num-layers", COUNT, .offset = OF(degrees.recompute_every)},
     {"--sequence-parallel", SWITCH, .fill = set_sequence},
     {"--use-distributed-optimizer", SWITCH, .fill = set_optimizer},
+    {"--optimizer-cpu-offload", SWITCH, .fill = set_offload},
     {"--use-megatron-fsdp", SWITCH, .fill = set_fsdp},
     {"--use-torch-fsdp2", SWITCH, .fill = set_fsdp},
     {"--data-parallel-sharding-strategy", TEXT, .fill = set_sharding,
@@ -438,6 +447,8 @@ static bool number_of(const struct cJSON *model, const char *key, int64_t *value
 static bool value_of(const struct cJSON *model, const char *key, int64_t *value)
 {
     int64_t hidden = 0, heads = 0;
+    if (strcmp(key, "ffn") == 0 && number_of(model, "dense_ffn", value))
+        return true; /* "ffn" is that of an expert */
     if (number_of(model, key, value))
         return true;
     const bool sizes = number_of(model, "hidden", &hidden) && number_of(model, "heads", &heads);
@@ -487,6 +498,61 @@ static enum sbp_status check_chunks(struct sbp_megatron_flags *flags, const stru
     return SBP_OK;
 }
 
+/* The blocks before layer number `count`; -1: a block is of several layers, which the boundary
+ * parts. */
+static int blocks_before(const struct sbp_graph *graph, const int *layer, const int *block,
+                         int64_t count)
+{
+    int blocks = 0, op = 0;
+    for (; op < graph->op_count && (layer[op] < 0 || layer[op] < count); op++)
+        if (block[op] >= blocks)
+            blocks = block[op] + 1;
+    return op < graph->op_count && op > 0 && block[op] >= 0 && block[op] == block[op - 1] ? -1
+                                                                                          : blocks;
+}
+
+/* Without a layout every piece has as many layers. */
+static void share_layers(struct sbp_degrees *d, int layers)
+{
+    const int64_t pieces = (d->pipeline > 0 ? d->pipeline : 1) * (d->chunks > 0 ? d->chunks : 1);
+    if (d->stage_blocks_count > 0 || pieces < 2 || pieces > SBP_MOST_GIVEN_PIECES ||
+        layers % pieces != 0)
+        return;
+    d->stage_blocks_count = (int)pieces;
+    for (int64_t piece = 0; piece < pieces; piece++)
+        d->stage_blocks[piece] = (uint16_t)(layers / pieces);
+}
+
+/* Layers are counted; what stages are cut by are the blocks that repeat. */
+static enum sbp_status count_blocks(struct sbp_degrees *d, const struct sbp_graph *graph,
+                                    struct sbp_arena *arena, struct sbp_diag *diag)
+{
+    int *layer = SBP_NEW(arena, int, graph->op_count),
+        *block = SBP_NEW(arena, int, graph->op_count);
+    if (layer == NULL || block == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    const int layers = sbp_degrees_layers(graph, layer);
+    int64_t count = 0, before = 0;
+    if (layers == 0 || layers == sbp_stages_blocks(graph, block))
+        return SBP_OK;
+    share_layers(d, layers);
+    for (int piece = 0; piece < d->stage_blocks_count; piece++) {
+        count += d->stage_blocks[piece];
+        const int blocks = blocks_before(graph, layer, block, count);
+        if (blocks < 0)
+            return REFUSE("--pipeline-model-parallel-layout: piece %d ends within layers that "
+                          "repeat together, the end of such a group is legal",
+                          piece);
+        d->stage_blocks[piece] = (uint16_t)(blocks - before);
+        before = blocks;
+    }
+    return count == layers || d->stage_blocks_count == 0
+               ? SBP_OK
+               : REFUSE("--pipeline-model-parallel-layout: has %lld layers, but model "
+                        "%s has %d",
+                        (long long)count, graph->name, layers);
+}
+
 static bool keeps_scores(const struct sbp_graph *graph)
 {
     for (int op = 0; op < graph->op_count; op++)
@@ -510,5 +576,10 @@ enum sbp_status sbp_megatron_check(struct sbp_megatron_flags *flags, const struc
              "the attention of model %s is materialised, --set attention=flash says what "
              "the flags do",
              graph->name);
-    return check_chunks(flags, model, diag);
+    SBP_TRY(check_chunks(flags, model, diag));
+    struct sbp_arena arena;
+    sbp_arena_init(&arena);
+    const enum sbp_status status = count_blocks(&flags->degrees, graph, &arena, diag);
+    sbp_arena_free(&arena);
+    return status;
 }

@@ -100,7 +100,7 @@ static int64_t resting(const struct sbp_plan *plan, int op, struct sbp_state sta
     return ways;
 }
 
-static bool rests_alike(const struct sbp_plan *a, int one, const struct sbp_plan *b, int two)
+bool sbp_plan_rests_alike(const struct sbp_plan *a, int one, const struct sbp_plan *b, int two)
 {
     static const struct sbp_state states[] = {{SBP_SPLIT, SBP_DIM_BATCH},
                                               {SBP_SPLIT, SBP_DIM_SEQUENCE},
@@ -146,7 +146,7 @@ static void compare_layer(const struct sbp_plan *before, int old, const struct s
         strcmp(roles_of(before, old, false, from), roles_of(after, op, false, to)) != 0;
     const bool levels =
         strcmp(roles_of(before, old, true, from), roles_of(after, op, true, to)) != 0;
-    layers->rest += !rests_alike(before, old, after, op);
+    layers->rest += !sbp_plan_rests_alike(before, old, after, op);
     layers->zero += after->cut.graph.op[op].weight_count > 0 &&
                     zero_of(before, old) != zero_of(after, op) &&
                     before->cut.parallel.zero == after->cut.parallel.zero;

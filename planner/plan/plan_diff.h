@@ -14,4 +14,8 @@
 const char *sbp_plan_change(const struct sbp_plan *before, const struct sbp_plan *after,
                             char *buffer);
 
+/* Whether the outputs of two operators, of plans over the same levels, rest in as many ways of each
+ * state at each level. */
+bool sbp_plan_rests_alike(const struct sbp_plan *a, int one, const struct sbp_plan *b, int two);
+
 #endif

@@ -44,7 +44,8 @@ planner/validate base costmodel planner/plan planner/degrees planner/inner plann
 planner/configs base costmodel planner/plan planner/validate
 planner/import base costmodel
 planner/report base costmodel planner planner/problem planner/plan planner/paths planner/space planner/inner
-planner/cli base costmodel planner planner/problem planner/plan planner/degrees planner/paths planner/space planner/inner planner/configs
+planner/export base costmodel planner/problem planner/plan planner/degrees planner/validate planner/report
+planner/cli base costmodel planner planner/problem planner/plan planner/degrees planner/export planner/paths planner/space planner/inner planner/configs
 planner/commands base costmodel planner/*
 kernels base
 kernels/cpu base kernels

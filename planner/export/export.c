@@ -1,0 +1,89 @@
+#include "planner/export/export.h"
+
+#include "planner/export/export_priv.h"
+
+/* Architectures of model files that have a counterpart in Megatron-LM's pretrain_gpt.py. */
+static const char *const DECODERS[] = {"gpt", "llama", "mixtral", "deepseek", NULL};
+static const char *const MODERN[] = {"llama", "mixtral", "deepseek", NULL};
+
+/* What stands for each level or kind, in their order: where the target has it, it itself. */
+#define RECOMPUTES(none, attention, selective, full)                                               \
+    {                                                                                              \
+        SBP_RECOMPUTE_##none, SBP_RECOMPUTE_##attention, SBP_RECOMPUTE_##selective,                \
+            SBP_RECOMPUTE_##full                                                                   \
+    }
+
+static const struct sbp_export_target targets[] = {
+    {.name = "megatron",
+     .what = "the argument list of Megatron-LM",
+     .trainer = "Megatron-LM",
+     .models = DECODERS,
+     .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
+            SBP_EXPORT_SEQUENCE_PARALLEL | SBP_EXPORT_OFFLOAD | SBP_EXPORT_SEGMENTS |
+            SBP_EXPORT_EXPERTS_BY_SEQUENCE,
+     .schedules = SBP_EXPORT_SCHEDULE(SBP_INTERLEAVED),
+     .zero = {0, 1, 2, 3},
+     .recompute = RECOMPUTES(NONE, ATTENTION, FULL, FULL),
+     .write = sbp_export_megatron},
+    {.name = "megatron-bridge",
+     .what = "a function that sets the configuration of a Megatron-Bridge recipe",
+     .trainer = "Megatron-Bridge",
+     .models = DECODERS,
+     .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
+            SBP_EXPORT_SEQUENCE_PARALLEL | SBP_EXPORT_OFFLOAD | SBP_EXPORT_SEGMENTS |
+            SBP_EXPORT_EXPERTS_BY_SEQUENCE,
+     .schedules = SBP_EXPORT_SCHEDULE(SBP_INTERLEAVED),
+     .zero = {0, 1, 2, 3},
+     .recompute = RECOMPUTES(NONE, ATTENTION, FULL, FULL),
+     .write = sbp_export_megatron_bridge},
+    /* Weights of layers stay gathered from forward to backward pass in place of ZeRO 1. */
+    {.name = "torchtitan",
+     .what = "a function that sets the configuration classes of torchtitan",
+     .trainer = "torchtitan",
+     .models = MODERN,
+     .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
+            SBP_EXPORT_SEQUENCE_PARALLEL | SBP_EXPORT_EXPERTS_BY_SEQUENCE |
+            SBP_EXPORT_EXPERTS_WHOLE,
+     .schedules = SBP_EXPORT_SCHEDULE(SBP_GPIPE) | SBP_EXPORT_SCHEDULE(SBP_INTERLEAVED),
+     .zero = {0, 2, 2, 3},
+     .recompute = RECOMPUTES(NONE, SELECTIVE, SELECTIVE, FULL),
+     .write = sbp_export_torchtitan},
+    {.name = "deepspeed",
+     .what = "the JSON configuration of DeepSpeed",
+     .trainer = "DeepSpeed",
+     .can = SBP_EXPORT_OFFLOAD | SBP_EXPORT_TENSOR_BELOW_ZERO_3 | SBP_EXPORT_SEGMENTS |
+            SBP_EXPORT_SCRIPT_RECOMPUTE,
+     .zero = {0, 1, 2, 3},
+     .recompute = RECOMPUTES(NONE, ATTENTION, SELECTIVE, FULL),
+     .write = sbp_export_deepspeed},
+    {.name = "fsdp2",
+     .what = "the YAML configuration of Accelerate for FSDP2",
+     .trainer = "Accelerate",
+     .can = SBP_EXPORT_CONTEXT | SBP_EXPORT_SCRIPT_BATCH,
+     .zero = {2, 2, 2, 3},
+     .recompute = RECOMPUTES(NONE, NONE, FULL, FULL),
+     .write = sbp_export_fsdp2},
+};
+
+enum { TARGETS = sizeof targets / sizeof *targets };
+
+const char *sbp_export_name(int place)
+{
+    return place >= 0 && place < TARGETS ? targets[place].name : NULL;
+}
+
+const struct sbp_export_target *sbp_export_target(int place)
+{
+    return &targets[place];
+}
+
+const char *sbp_export_what(const struct sbp_export_target *target)
+{
+    return target->what;
+}
+
+enum sbp_status sbp_export_write(struct sbp_export *export, struct sbp_text *text,
+                                 struct sbp_diag *diag)
+{
+    return export->target->write(export, text, diag);
+}

@@ -1,0 +1,58 @@
+/* What a model's file says, as writers of model parts ask for it. */
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "planner/export/export_priv.h"
+
+static const struct cJSON *member(const struct sbp_export *export, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(export->given->workload.model_json, key);
+}
+
+double sbp_export_real(const struct sbp_export *export, const char *key, double otherwise)
+{
+    const struct cJSON *node = member(export, key);
+    return cJSON_IsNumber(node) ? node->valuedouble : otherwise;
+}
+
+int64_t sbp_export_number(const struct sbp_export *export, const char *key, int64_t otherwise)
+{
+    return (int64_t)sbp_export_real(export, key, (double)otherwise);
+}
+
+bool sbp_export_flag(const struct sbp_export *export, const char *key, bool otherwise)
+{
+    const struct cJSON *node = member(export, key);
+    return cJSON_IsBool(node) ? cJSON_IsTrue(node) : otherwise;
+}
+
+const char *sbp_export_word(const struct sbp_export *export, const char *key)
+{
+    const char *word = cJSON_GetStringValue(member(export, key));
+    return word == NULL ? "" : word;
+}
+
+bool sbp_export_is(const struct sbp_export *export, const char *architecture)
+{
+    return strcmp(sbp_export_word(export, "architecture"), architecture) == 0;
+}
+
+bool sbp_export_keeps_scores(const struct sbp_export *export)
+{
+    return strcmp(sbp_export_word(export, "attention"), "flash") != 0;
+}
+
+enum sbp_status sbp_export_lose_keys(struct sbp_export *export, const char *const *written)
+{
+    const struct cJSON *key;
+    cJSON_ArrayForEach(key, export->given->workload.model_json)
+    {
+        int i = 0;
+        while (written[i] != NULL && strcmp(written[i], key->string) != 0)
+            i++;
+        if (written[i] == NULL && !cJSON_IsFalse(key))
+            SBP_TRY(sbp_export_lose(export, "the model's %.40s has no argument", key->string));
+    }
+    return SBP_OK;
+}

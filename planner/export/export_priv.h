@@ -1,0 +1,71 @@
+/* A target as a row of a table, and what its writers share. */
+#ifndef SBP_PLANNER_EXPORT_EXPORT_PRIV_H
+#define SBP_PLANNER_EXPORT_EXPORT_PRIV_H
+
+#include "planner/export/export.h"
+
+/* What a target can express. */
+enum {
+    SBP_EXPORT_PIPELINE = 1 << 0,
+    SBP_EXPORT_CONTEXT = 1 << 1,
+    SBP_EXPORT_EXPERT = 1 << 2,
+    SBP_EXPORT_SEQUENCE_PARALLEL = 1 << 3,
+    SBP_EXPORT_OFFLOAD = 1 << 4,
+    SBP_EXPORT_SEGMENTS = 1 << 5, /* of several blocks under full recompute */
+    /* What it asks for. */
+    SBP_EXPORT_EXPERTS_BY_SEQUENCE = 1 << 6, /* sequence parallel, with experts and tensor parallel
+                                              */
+    SBP_EXPORT_EXPERTS_WHOLE = 1 << 7,       /* no expert is split */
+    SBP_EXPORT_TENSOR_BELOW_ZERO_3 = 1 << 8, /* tensor parallel excludes ZeRO 3 */
+    /* What its file leaves to the training script, which can do as the plan says. */
+    SBP_EXPORT_SCRIPT_BATCH = 1 << 9,
+    SBP_EXPORT_SCRIPT_RECOMPUTE = 1 << 10,
+};
+
+#define SBP_EXPORT_SCHEDULE(name) (1u << (name))
+
+struct sbp_export_target {
+    const char *name;
+    const char *what;          /* the file, for people */
+    const char *trainer;       /* who reads it */
+    const char *const *models; /* architectures, ended by NULL; NULL: all */
+    unsigned can;
+    unsigned schedules;                /* beside 1f1b */
+    uint8_t zero[4];                   /* the level that stands for each */
+    uint8_t recompute[SBP_RECOMPUTES]; /* what stands for each */
+    enum sbp_status (*write)(struct sbp_export *export, struct sbp_text *text,
+                             struct sbp_diag *diag);
+};
+
+/* Adds a loss; those for which there is no room are left out, the last line says so. E_MEMORY. */
+enum sbp_status sbp_export_lose(struct sbp_export *export, const char *format, ...)
+    SBP_PRINTF(2, 3);
+/* Adds a line for every key of the step, every layer and every rest in which the plans differ. */
+enum sbp_status sbp_export_compare(struct sbp_export *export) SBP_MUST_USE;
+
+/* ---- the model's own keys -------------------------------------------------------------------- */
+
+/* A number of the model's file; the default where it has none. */
+int64_t sbp_export_number(const struct sbp_export *export, const char *key, int64_t otherwise);
+bool sbp_export_flag(const struct sbp_export *export, const char *key, bool otherwise);
+double sbp_export_real(const struct sbp_export *export, const char *key, double otherwise);
+/* Of a key that holds a name; "" where there is none. */
+const char *sbp_export_word(const struct sbp_export *export, const char *key);
+bool sbp_export_is(const struct sbp_export *export, const char *architecture);
+bool sbp_export_keeps_scores(const struct sbp_export *export);
+/* Adds a loss for every key of the model that is not among those written, NULL-terminated. */
+enum sbp_status sbp_export_lose_keys(struct sbp_export *export,
+                                     const char *const *written) SBP_MUST_USE;
+
+/* ---- writers --------------------------------------------------------------------------------- */
+
+#define SBP_DECLARE_WRITER(name)                                                                   \
+    enum sbp_status sbp_export_##name(struct sbp_export *export, struct sbp_text *text,            \
+                                      struct sbp_diag *diag)
+SBP_DECLARE_WRITER(megatron);
+SBP_DECLARE_WRITER(megatron_bridge);
+SBP_DECLARE_WRITER(torchtitan);
+SBP_DECLARE_WRITER(deepspeed);
+SBP_DECLARE_WRITER(fsdp2);
+
+#endif

@@ -1,0 +1,1 @@
+sbplan export plan.json --to megatron -o args

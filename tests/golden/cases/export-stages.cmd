@@ -1,0 +1,5 @@
+sbplan price tiny-gpt laptop-4 --pp 2 -o plan.json >price.out
+sbplan export plan.json --to deepspeed -o ds.json
+code=$?
+ls
+exit $code

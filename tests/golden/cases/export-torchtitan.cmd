@@ -1,0 +1,2 @@
+sbplan price llama-3.1-8b dgx-h100-8x8 --set global_batch=256 --tp 4 --pp 2 --vpp 2 --zero 1 --sequence-parallel --recompute attention -o plan.json >price.out
+sbplan export plan.json --to torchtitan -o configure.py && cat configure.py

@@ -1,0 +1,1 @@
+sbplan export plan.json --to megaton -o args

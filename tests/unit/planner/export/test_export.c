@@ -1,0 +1,261 @@
+/* Plans of many kinds, exported: the arguments of Megatron-LM, read back, cost what the export says
+ * to the last bit; and what an export loses, it names.
+ *
+ * Draws: SBP_EXPORT_DRAWS (default 10) random models, cuts and searches; SBP_EXPORT_SEED. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/math/random.h"
+#include "planner/degrees/megatron.h"
+#include "planner/export/export.h"
+#include "planner/outer/branch_and_bound.h"
+#include "planner/validate/layout_search.h"
+#include "tests/support/unit.h"
+
+/* ---- what is drawn --------------------------------------------------------------------------- */
+
+static const char *const models[] = {
+    "{\"name\": \"g\", \"architecture\": \"gpt\", \"layers\": 5, \"hidden\": 64, \"heads\": 4, "
+    "\"vocab\": 128, \"sequence\": 32, \"global_batch\": 16, \"precision\": \"mixed\"}",
+    "{\"name\": \"l\", \"architecture\": \"llama\", \"layers\": 8, \"hidden\": 64, \"heads\": 8, "
+    "\"kv_heads\": 2, \"head_dim\": 16, \"ffn\": 96, \"vocab\": 120, \"vocab_multiple\": 16, "
+    "\"sequence\": 64, \"global_batch\": 32, \"attention\": \"flash\", \"qk_norm\": true}",
+    "{\"name\": \"m\", \"architecture\": \"mixtral\", \"layers\": 4, \"hidden\": 64, \"heads\": 4, "
+    "\"kv_heads\": 2, \"experts\": 4, \"top_k\": 2, \"ffn\": 32, \"dense_layers\": 1, "
+    "\"dense_ffn\": 128, \"vocab\": 128, \"sequence\": 32, \"global_batch\": 16}",
+    "{\"name\": \"d\", \"architecture\": \"deepseek\", \"layers\": 4, \"hidden\": 64, \"heads\": "
+    "4, \"q_rank\": 32, \"kv_rank\": 16, \"nope\": 16, \"rope\": 8, \"value\": 16, "
+    "\"dense_layers\": 1, \"ffn\": 128, \"experts\": 4, \"top_k\": 2, \"expert_ffn\": 32, "
+    "\"shared_experts\": 1, \"vocab\": 128, \"sequence\": 32, \"global_batch\": 16}"};
+static const char cluster_text[] =
+    "{\"name\": \"c\", \"levels\": [{\"name\": \"node\", \"size\": 2, \"alpha_s\": 5e-6, "
+    "\"beta_s_per_byte\": 1e-9}, {\"name\": \"gpu\", \"size\": 4, \"alpha_s\": 1e-6, "
+    "\"beta_s_per_byte\": 1e-10}], \"device\": {\"host_link_bytes_per_s\": 1e10, "
+    "\"memory_bytes\": 1e10, \"flops\": {\"fp32\": 1e13, \"bf16\": 1e13}, "
+    "\"memory_bytes_per_s\": 1e12}}";
+
+enum { MODELS = sizeof models / sizeof *models };
+
+static void begin(int model, struct sbp_plan *plan)
+{
+    struct sbp_diag diag = {{0}};
+    const enum sbp_status status = sbp_plan_begin(
+        cJSON_Parse(models[model]), "model", cJSON_Parse(cluster_text), "cluster", plan, &diag);
+    if (status != SBP_OK)
+        fail_msg("%s", diag.text);
+}
+
+static int64_t one_of(struct sbp_random *random, const int64_t *values, uint64_t count)
+{
+    return values[sbp_random_below(random, count)];
+}
+
+/* A cut of the step, which may not be legal. */
+static struct sbp_parallel draw_parallel(struct sbp_random *random, const struct sbp_plan *plan)
+{
+    static const int64_t stages[] = {1, 1, 2, 4}, levels[] = {0, 1, 2, 3}, micro[] = {2, 4, 8, 16};
+    static const enum sbp_schedule schedules[] = {SBP_ONE_F_ONE_B, SBP_INTERLEAVED, SBP_ZERO_BUBBLE,
+                                                  SBP_GPIPE};
+    struct sbp_parallel parallel = plan->cut.parallel;
+    parallel.pipeline = one_of(random, stages, 4);
+    parallel.zero = one_of(random, levels, 4);
+    parallel.micro_batch = one_of(random, micro, 4);
+    parallel.recompute = (enum sbp_recompute)sbp_random_below(random, SBP_RECOMPUTES);
+    parallel.offload = sbp_random_below(random, 4) == 0;
+    if (parallel.pipeline == 1)
+        return parallel;
+    parallel.schedule = schedules[sbp_random_below(random, 4)];
+    parallel.chunks = parallel.schedule == SBP_INTERLEAVED ? 2 : 1;
+    return parallel;
+}
+
+/* The cheapest plan of a random cut; false: it has none. */
+static bool search(struct sbp_random *random, struct sbp_plan *plan)
+{
+    struct sbp_diag why = {{0}};
+    struct sbp_pool pool = {0};
+    struct sbp_outcome outcome;
+    const struct sbp_parallel parallel = draw_parallel(random, plan);
+    const struct sbp_request request = {.space = SBP_SPACE_FULL,
+                                        .given = ~0u,
+                                        .quick = sbp_random_below(random, 2) == 0,
+                                        .plan_alone = true,
+                                        .solver_options = {.max_evaluations = 20000}};
+    if (sbp_plan_cut(plan, &parallel, &why) != SBP_OK ||
+        sbp_outer_search(plan, &request, 1, &plan->arena, &pool, &outcome, &why) != SBP_OK ||
+        pool.count == 0)
+        return false;
+    assert_int_equal(sbp_plan_cut(plan, &pool.plan[0].parallel, &why), SBP_OK);
+    plan->strategy = pool.plan[0].strategy;
+    return true;
+}
+
+/* ---- there and back -------------------------------------------------------------------------- */
+
+static const struct sbp_export_target *target_named(const char *name)
+{
+    int place = 0;
+    while (strcmp(sbp_export_name(place), name) != 0)
+        place++;
+    return sbp_export_target(place);
+}
+
+/* The price that `price --megatron` gives the words. */
+static void read_back(int model, const char *words, double *step_s, int64_t *bytes)
+{
+    struct sbp_plan plan;
+    struct sbp_step step;
+    struct sbp_megatron_flags flags;
+    struct sbp_diag diag = {{0}};
+    begin(model, &plan);
+    if (sbp_megatron_read(words, &flags, &diag) != SBP_OK ||
+        sbp_megatron_check(&flags, plan.workload.model_json, &plan.workload.model, &diag) !=
+            SBP_OK ||
+        sbp_layout_search(&plan, &flags.degrees, INT64_MAX, 0, &(struct sbp_solver_options){0},
+                          step_s, &diag) != SBP_OK ||
+        sbp_cut_step(&plan.cut, &plan.strategy, true, &step, &diag) != SBP_OK)
+        fail_msg("%s: of %s", diag.text, words);
+    *step_s = step.totals.step_s;
+    *bytes = step.totals.device_bytes;
+    sbp_step_free(&step);
+    sbp_plan_free(&plan);
+}
+
+/* Exports a plan and reads it back; an export that loses nothing costs what the plan does. False:
+ * the plan's stages begin where no stages of a trainer can. */
+static bool round_trip(int model, const struct sbp_plan *plan)
+{
+    struct sbp_export export;
+    struct sbp_text words = {0};
+    struct sbp_diag diag = {{0}};
+    double step_s = 0;
+    int64_t bytes = 0;
+    const enum sbp_status status = sbp_export_make(plan, target_named("megatron"),
+                                                   &(struct sbp_solver_options){0}, &export, &diag);
+    if (status == SBP_E_INPUT && strstr(diag.text, "do not divide the") != NULL) {
+        sbp_export_free(&export);
+        return false;
+    }
+    if (status != SBP_OK)
+        fail_msg("%s", diag.text);
+    if (export.loss_count == 0)
+        assert_true(export.exported_s <= export.given_s * (1 + 1e-9));
+    assert_int_equal(sbp_export_write(&export, &words, &diag), SBP_OK);
+    read_back(model, words.bytes, &step_s, &bytes);
+    if (step_s != export.exported_s || bytes != export.exported_bytes)
+        fail_msg("exported %.17g s, %lld bytes; read back %.17g s, %lld bytes of %s",
+                 export.exported_s, (long long)export.exported_bytes, step_s, (long long)bytes,
+                 words.bytes);
+    sbp_text_free(&words);
+    sbp_export_free(&export);
+    return true;
+}
+
+static int64_t setting(const char *name, int64_t otherwise)
+{
+    const char *given = getenv(name);
+    return given == NULL ? otherwise : (int64_t)strtoll(given, NULL, 10);
+}
+
+static void test_reads_back(void **state)
+{
+    (void)state;
+    const int64_t draws = setting("SBP_EXPORT_DRAWS", 10), seed = setting("SBP_EXPORT_SEED", 1);
+    struct sbp_random random;
+    int64_t found = 0;
+    for (int64_t draw = 0; draw < draws; draw++) {
+        struct sbp_plan plan;
+        sbp_random_seed(&random, (uint64_t)(seed + draw));
+        const int model = (int)sbp_random_below(&random, MODELS);
+        begin(model, &plan);
+        if (search(&random, &plan)) {
+            print_message("draw of seed %lld: model %d\n", (long long)(seed + draw), model);
+            found += round_trip(model, &plan);
+        }
+        sbp_plan_free(&plan);
+    }
+    print_message("%lld of %lld draws have a plan\n", (long long)found, (long long)draws);
+    assert_true(3 * found >= draws);
+}
+
+/* ---- losses ---------------------------------------------------------------------------------- */
+
+static bool loses(const struct sbp_export *export, const char *words)
+{
+    for (int i = 0; i < export->loss_count; i++)
+        if (strstr(export->loss[i], words) != NULL)
+            return true;
+    return false;
+}
+
+/* Prices degrees on a model and exports the plan to a target. */
+static void export_degrees(int model, const struct sbp_degrees *degrees, const char *target,
+                           struct sbp_plan *plan, struct sbp_export *export)
+{
+    struct sbp_diag diag = {{0}};
+    double step_s;
+    begin(model, plan);
+    if (sbp_layout_search(plan, degrees, INT64_MAX, 0, &(struct sbp_solver_options){0}, &step_s,
+                          &diag) != SBP_OK ||
+        sbp_export_make(plan, target_named(target), &(struct sbp_solver_options){0}, export,
+                        &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+}
+
+/* A layout that the trainer has loses nothing, at the price that it had. */
+static void test_loses_nothing(void **state)
+{
+    (void)state;
+    struct sbp_degrees degrees = sbp_degrees_none();
+    struct sbp_plan plan;
+    struct sbp_export export;
+    degrees.tensor = 2;
+    degrees.pipeline = 2;
+    degrees.zero = 1;
+    degrees.stage_blocks_count = 2;
+    degrees.stage_blocks[0] = 5;
+    degrees.stage_blocks[1] = 3;
+    degrees.sequence_parallel = true;
+    export_degrees(1, &degrees, "megatron", &plan, &export);
+    assert_int_equal(export.loss_count, 0);
+    assert_true(export.exported_s == export.given_s);
+    assert_int_equal(export.exported_bytes, export.given_bytes);
+    assert_int_equal(export.blocks[0], 5);
+    sbp_export_free(&export);
+    sbp_plan_free(&plan);
+}
+
+/* What another trainer lacks is named, and priced as what stands for it. */
+static void test_names_losses(void **state)
+{
+    (void)state;
+    struct sbp_degrees degrees = sbp_degrees_none();
+    struct sbp_plan plan;
+    struct sbp_export export;
+    degrees.tensor = 2;
+    degrees.zero = 1;
+    degrees.recompute = SBP_RECOMPUTE_ATTENTION;
+    degrees.sequence_parallel = true;
+    export_degrees(1, &degrees, "fsdp2", &plan, &export);
+    assert_true(loses(&export, "recompute attention -> none"));
+    assert_true(loses(&export, "ZeRO 1 of"));
+    assert_true(loses(&export, "block0.add1 x 8, "));
+    assert_int_equal(export.degrees.zero, 2);
+    assert_int_equal(export.plan.cut.parallel.zero, 2);
+    assert_false(export.degrees.sequence_parallel);
+    assert_true(export.exported_s != export.given_s);
+    sbp_export_free(&export);
+    sbp_plan_free(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reads_back),
+        cmocka_unit_test(test_loses_nothing),
+        cmocka_unit_test(test_names_losses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

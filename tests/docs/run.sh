@@ -142,7 +142,7 @@ check_span() { # page, text
         ;;
     --*)
         rest=$2
-        commands='search compare price explain solve import list calibrate run bench'
+        commands='search compare price explain export solve import list calibrate run bench'
         ;;
     *) return ;;
     esac

@@ -1,1 +1,1 @@
-sbplan export plan.json --to megatron
+sbplan report plan.json --to megatron

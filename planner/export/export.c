@@ -63,6 +63,11 @@ static const struct sbp_export_target targets[] = {
      .zero = {2, 2, 2, 3},
      .recompute = RECOMPUTES(NONE, NONE, FULL, FULL),
      .write = sbp_export_fsdp2},
+    {.name = "dtensor",
+     .what = "a mesh and placements for DTensor of PyTorch",
+     .trainer = "DTensor",
+     .can = SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT | SBP_EXPORT_BY_LAYER,
+     .write = sbp_export_dtensor},
 };
 
 enum { TARGETS = sizeof targets / sizeof *targets };

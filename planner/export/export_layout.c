@@ -342,6 +342,43 @@ static enum sbp_status leave_to_script(struct sbp_export *export)
     return SBP_OK;
 }
 
+/* Weights that PyTorch has as a matrix or a vector. */
+static enum sbp_status check_layers(const struct sbp_export *export, struct sbp_diag *diag)
+{
+    const struct sbp_graph *graph = &export->given->cut.graph;
+    for (int op = 0; op < graph->op_count; op++) {
+        const struct sbp_op_node *node = &graph->op[op];
+        const bool is_plain = node->kind == SBP_OP_LINEAR || node->kind == SBP_OP_EMBEDDING ||
+                              node->kind == SBP_OP_LAYERNORM || node->kind == SBP_OP_RMSNORM ||
+                              node->kind == SBP_OP_HEAD_NORM;
+        if (node->weight_count > 0 && !is_plain)
+            return sbp_fail(diag, SBP_E_INPUT,
+                            "layer %s (%s) has weights that %s does not say, legal are linear, "
+                            "embedding and norms",
+                            node->name, node->entry->name, export->target->what);
+    }
+    return SBP_OK;
+}
+
+/* Every layer as it is, and of the step what the placements say: nothing of where states lie. */
+static enum sbp_status keep_layers(struct sbp_export *export, struct sbp_diag *diag)
+{
+    SBP_TRY(check_layers(export, diag));
+    SBP_TRY(begin(export, &export->plan, diag));
+    struct sbp_plan *plan = &export->plan;
+    struct sbp_parallel parallel = plan->cut.parallel;
+    parallel.micro_batch = export->given->cut.parallel.micro_batch;
+    SBP_TRY(sbp_plan_cut(plan, &parallel, diag));
+    const struct sbp_graph *graph = &plan->cut.graph;
+    SBP_TRY(sbp_strategy_alloc(graph, &plan->arena, &plan->strategy));
+    sbp_strategy_copy(graph, &export->given->strategy, &plan->strategy);
+    for (int op = 0; op < graph->op_count; op++)
+        plan->strategy.zero[op] = SBP_ZERO_DEFAULT;
+    export->degrees = sbp_degrees_none();
+    export->degrees.micro_batch = parallel.micro_batch;
+    return SBP_OK;
+}
+
 /* ---- the whole --------------------------------------------------------------------------------
  */
 
@@ -386,7 +423,8 @@ enum sbp_status sbp_export_make(const struct sbp_plan *given,
     export->given_pieces = layout.pieces;
     export->given_blocks = layout.blocks;
     SBP_TRY(check(export, &layout, diag));
-    SBP_TRY(take_best(export, &layout, options, diag));
+    SBP_TRY((target->can & SBP_EXPORT_BY_LAYER) != 0 ? keep_layers(export, diag)
+                                                     : take_best(export, &layout, options, diag));
     SBP_TRY(layout_of(export, &export->plan, &layout, &export->exported_s, &export->exported_bytes,
                       diag));
     export->pieces = layout.pieces;

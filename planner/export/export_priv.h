@@ -20,6 +20,7 @@ enum {
     /* What its file leaves to the training script, which can do as the plan says. */
     SBP_EXPORT_SCRIPT_BATCH = 1 << 9,
     SBP_EXPORT_SCRIPT_RECOMPUTE = 1 << 10,
+    SBP_EXPORT_BY_LAYER = 1 << 11, /* every layer is split as the plan has it */
 };
 
 #define SBP_EXPORT_SCHEDULE(name) (1u << (name))
@@ -67,5 +68,6 @@ SBP_DECLARE_WRITER(megatron_bridge);
 SBP_DECLARE_WRITER(torchtitan);
 SBP_DECLARE_WRITER(deepspeed);
 SBP_DECLARE_WRITER(fsdp2);
+SBP_DECLARE_WRITER(dtensor);
 
 #endif

@@ -1,0 +1,5 @@
+#!/bin/sh
+# Skips schemas.py where there is no python3.
+# Usage: schemas.sh SBPLAN ROOT
+command -v python3 >/dev/null || { echo 'skipped: there is no python3' && exit 77; }
+exec python3 "$(dirname "$0")/schemas.py" "$@"

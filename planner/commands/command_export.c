@@ -1,4 +1,6 @@
 /* `sbplan export PLAN --to NAME -o FILE`: a plan as a trainer's own files say it. */
+#include <stdlib.h>
+
 #include <cjson/cJSON.h>
 
 #include "base/file.h"
@@ -50,22 +52,36 @@ static enum sbp_status print_price(const struct sbp_export *export)
     return SBP_OK;
 }
 
+/* "args", or the first and the last of several: "step.0.et ... step.groups.json". */
+static enum sbp_status print_files(const struct sbp_export_files *files,
+                                   const struct sbp_export_target *target)
+{
+    const char *first = files->file[0].name.bytes;
+    const char *last = files->file[files->count - 1].name.bytes;
+    if (files->count == 1)
+        SBP_PRINT_LINE("\nwrote %s, %s\n", first, sbp_export_what(target));
+    else
+        SBP_PRINT_LINE("\nwrote %d files, %s ... %s, %s\n", files->count, first, last,
+                       sbp_export_what(target));
+    return SBP_OK;
+}
+
 static enum sbp_status print_text(const struct sbp_export *export, const struct sbp_report *given,
-                                  const struct sbp_report *exported, const char *path)
+                                  const struct sbp_report *exported,
+                                  const struct sbp_export_files *files)
 {
     SBP_TRY(print_layout("plan", given));
     SBP_TRY(print_layout("exported", exported));
     SBP_TRY(print_losses(export));
     SBP_TRY(print_price(export));
-    SBP_PRINT_LINE("\nwrote %s, %s\n", path, sbp_export_what(export->target));
-    return SBP_OK;
+    return print_files(files, export->target);
 }
 
 /* --- JSON --- */
 
 static enum sbp_status print_json(const struct sbp_export *export, const struct sbp_report *given,
-                                  const struct sbp_report *exported, const char *path,
-                                  struct sbp_diag *diag)
+                                  const struct sbp_report *exported,
+                                  const struct sbp_export_files *files, struct sbp_diag *diag)
 {
     const struct {
         const char *key;
@@ -73,12 +89,16 @@ static enum sbp_status print_json(const struct sbp_export *export, const struct 
     } plans[] = {{"plan", given}, {"exported", exported}};
     struct cJSON *json = cJSON_CreateObject();
     bool failed = json == NULL;
-    sbp_json_put_text(json, "file", path, &failed);
+    struct cJSON *names = sbp_json_put_array(json, "files", &failed);
+    for (int i = 0; i < files->count && !failed; i++)
+        sbp_json_push_text(names, files->file[i].name.bytes, &failed);
     sbp_json_put_text(json, "is", sbp_export_what(export->target), &failed);
     struct cJSON *lost = sbp_json_put_array(json, "lost", &failed);
     for (int i = 0; i < export->loss_count; i++)
         sbp_json_push_text(lost, export->loss[i], &failed);
     sbp_json_put_bool(json, "fits", fits(export), &failed);
+    sbp_json_put_number(json, "plan_step_s", export->given_s, &failed);
+    sbp_json_put_number(json, "exported_step_s", export->exported_s, &failed);
     for (int i = 0; i < 2 && !failed; i++)
         sbp_report_put(sbp_json_put_object(json, plans[i].key, &failed), plans[i].report,
                        &(struct sbp_report_options){0}, &failed);
@@ -88,29 +108,42 @@ static enum sbp_status print_json(const struct sbp_export *export, const struct 
 /* --- either --- */
 
 static enum sbp_status report(const struct sbp_arguments *arguments,
-                              const struct sbp_export *export, struct sbp_diag *diag)
+                              const struct sbp_export *export, const struct sbp_export_files *files,
+                              struct sbp_diag *diag)
 {
     struct sbp_report given = {0}, exported = {0};
-    const char *path = arguments->output;
     enum sbp_status status = sbp_report_make(export->given, &given, diag);
     if (status == SBP_OK)
         status = sbp_report_make(&export->plan, &exported, diag);
     if (status == SBP_OK)
-        status = arguments->json ? print_json(export, &given, &exported, path, diag)
-                                 : print_text(export, &given, &exported, path);
+        status = arguments->json ? print_json(export, &given, &exported, files, diag)
+                                 : print_text(export, &given, &exported, files);
     sbp_report_free(&given);
     sbp_report_free(&exported);
     return status;
 }
 
-static enum sbp_status write_file(struct sbp_export *export, const char *path,
-                                  struct sbp_diag *diag)
+/* Writes all files or none; none is the plan. */
+static enum sbp_status write_files(const struct sbp_export_files *files, const char *plan,
+                                   struct sbp_diag *diag)
 {
-    struct sbp_text text = {0};
-    enum sbp_status status = sbp_export_write(export, &text, diag);
+    struct sbp_file_text *all = calloc((size_t)files->count, sizeof *all);
+    enum sbp_status status = all == NULL ? sbp_fail(diag, SBP_E_MEMORY, "out of memory") : SBP_OK;
+    for (int i = 0; i < files->count && status == SBP_OK; i++) {
+        const struct sbp_export_file *file = &files->file[i];
+        all[i] = (struct sbp_file_text){
+            .path = file->name.bytes, .text = file->text.bytes, .length = file->text.length};
+        if (file->name.failed)
+            status = sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+        else if (sbp_file_is_same(file->name.bytes, plan))
+            status = sbp_fail(diag, SBP_E_USAGE,
+                              "sbplan export: %s would overwrite what is read from %s",
+                              file->name.bytes, plan);
+    }
     if (status == SBP_OK)
-        status = sbp_file_write(path, text.bytes, text.length, diag);
-    sbp_text_free(&text);
+        status = files->count == 1 ? sbp_file_write(all[0].path, all[0].text, all[0].length, diag)
+                                   : sbp_file_write_all(all, files->count, diag);
+    free(all);
     return status;
 }
 
@@ -131,30 +164,39 @@ static enum sbp_status check_arguments(const struct sbp_arguments *arguments, st
 }
 
 /* A target's complaint is about the plan. */
-static enum sbp_status make(const struct sbp_arguments *arguments, const struct sbp_plan *plan,
-                            struct sbp_export *export, struct sbp_diag *diag)
+static enum sbp_status refuse(const struct sbp_arguments *arguments, enum sbp_status status,
+                              const struct sbp_diag *why, struct sbp_diag *diag)
+{
+    return status == SBP_OK
+               ? SBP_OK
+               : sbp_fail(diag, status, "%s: %s", arguments->operands.word[0], why->text);
+}
+
+static enum sbp_status export_plan(const struct sbp_arguments *arguments,
+                                   const struct sbp_plan *plan, struct sbp_export *export,
+                                   struct sbp_export_files *files, struct sbp_diag *diag)
 {
     const struct sbp_solver_options options = {.time_limit_s = SBP_COMMANDS_TIME_LIMIT_S,
                                                .stop = arguments->stop};
     struct sbp_diag why = {{0}};
-    const enum sbp_status status =
+    enum sbp_status status =
         sbp_export_make(plan, sbp_export_target(arguments->to), &options, export, &why);
-    return status == SBP_OK
-               ? SBP_OK
-               : sbp_fail(diag, status, "%s: %s", arguments->operands.word[0], why.text);
+    if (status == SBP_OK)
+        status = sbp_export_write(export, arguments->output, files, &why);
+    SBP_TRY(refuse(arguments, status, &why, diag));
+    SBP_TRY(write_files(files, arguments->operands.word[0], diag));
+    return report(arguments, export, files, diag);
 }
 
 enum sbp_status sbp_command_export(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     struct sbp_plan plan;
     struct sbp_export export = {0};
+    struct sbp_export_files files = {0};
     SBP_TRY(check_arguments(arguments, diag));
     SBP_TRY(sbp_plan_read(arguments->operands.word[0], &plan, diag));
-    enum sbp_status status = make(arguments, &plan, &export, diag);
-    if (status == SBP_OK)
-        status = write_file(&export, arguments->output, diag);
-    if (status == SBP_OK)
-        status = report(arguments, &export, diag);
+    const enum sbp_status status = export_plan(arguments, &plan, &export, &files, diag);
+    sbp_export_files_free(&files);
     sbp_export_free(&export);
     sbp_plan_free(&plan);
     return status;

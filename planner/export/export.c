@@ -1,5 +1,7 @@
 #include "planner/export/export.h"
 
+#include <stdlib.h>
+
 #include "planner/export/export_priv.h"
 
 /* Architectures of model files that have a counterpart in Megatron-LM's pretrain_gpt.py. */
@@ -68,6 +70,12 @@ static const struct sbp_export_target targets[] = {
      .trainer = "DTensor",
      .can = SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT | SBP_EXPORT_BY_LAYER,
      .write = sbp_export_dtensor},
+    {.name = "chakra",
+     .what = "execution traces of Chakra",
+     .trainer = "Chakra",
+     .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT | SBP_EXPORT_BY_LAYER |
+            SBP_EXPORT_WHOLE,
+     .write_all = sbp_export_chakra},
 };
 
 enum { TARGETS = sizeof targets / sizeof *targets };
@@ -87,8 +95,31 @@ const char *sbp_export_what(const struct sbp_export_target *target)
     return target->what;
 }
 
-enum sbp_status sbp_export_write(struct sbp_export *export, struct sbp_text *text,
-                                 struct sbp_diag *diag)
+enum sbp_status sbp_export_files_make(int count, struct sbp_export_files *files,
+                                      struct sbp_diag *diag)
 {
-    return export->target->write(export, text, diag);
+    files->file = calloc((size_t)count, sizeof *files->file);
+    files->count = files->file == NULL ? 0 : count;
+    return files->file == NULL ? sbp_fail(diag, SBP_E_MEMORY, "out of memory") : SBP_OK;
+}
+
+void sbp_export_files_free(struct sbp_export_files *files)
+{
+    for (int i = 0; i < files->count; i++) {
+        sbp_text_free(&files->file[i].name);
+        sbp_text_free(&files->file[i].text);
+    }
+    free(files->file);
+    *files = (struct sbp_export_files){0};
+}
+
+enum sbp_status sbp_export_write(struct sbp_export *export, const char *path,
+                                 struct sbp_export_files *files, struct sbp_diag *diag)
+{
+    *files = (struct sbp_export_files){0};
+    if (export->target->write_all != NULL)
+        return export->target->write_all(export, path, files, diag);
+    SBP_TRY(sbp_export_files_make(1, files, diag));
+    sbp_text_add(&files->file[0].name, "%s", path);
+    return export->target->write(export, &files->file[0].text, diag);
 }

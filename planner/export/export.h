@@ -48,9 +48,21 @@ enum sbp_status sbp_export_make(const struct sbp_plan *given,
                                 struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_export_free(struct sbp_export *export);
 
-/* Writes the content of the file, which the caller frees; adds a loss for each key of the model
- * that the file does not hold. E_MEMORY. */
-enum sbp_status sbp_export_write(struct sbp_export *export, struct sbp_text *text,
+/* The files of an export: path itself, or several whose names begin with it. */
+struct sbp_export_file {
+    struct sbp_text name, text; /* a text may hold zeros */
+};
+struct sbp_export_files {
+    int count;
+    struct sbp_export_file *file; /* owned */
+};
+/* Makes the files; adds a loss for what they do not hold, as keys of the model that a trainer has
+ * no argument for. Nothing is written. E_INPUT as above; E_MEMORY. The files may be freed either
+ * way.
+ */
+enum sbp_status sbp_export_write(struct sbp_export *export, const char *path,
+                                 struct sbp_export_files *files,
                                  struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_export_files_free(struct sbp_export_files *files);
 
 #endif

@@ -363,16 +363,20 @@ static enum sbp_status check_layers(const struct sbp_export *export, struct sbp_
 /* Every layer as it is, and of the step what the placements say: nothing of where states lie. */
 static enum sbp_status keep_layers(struct sbp_export *export, struct sbp_diag *diag)
 {
-    SBP_TRY(check_layers(export, diag));
+    const bool whole = (export->target->can & SBP_EXPORT_WHOLE) != 0;
+    if (!whole)
+        SBP_TRY(check_layers(export, diag));
     SBP_TRY(begin(export, &export->plan, diag));
     struct sbp_plan *plan = &export->plan;
     struct sbp_parallel parallel = plan->cut.parallel;
     parallel.micro_batch = export->given->cut.parallel.micro_batch;
+    if (whole)
+        parallel = export->given->cut.parallel;
     SBP_TRY(sbp_plan_cut(plan, &parallel, diag));
     const struct sbp_graph *graph = &plan->cut.graph;
     SBP_TRY(sbp_strategy_alloc(graph, &plan->arena, &plan->strategy));
     sbp_strategy_copy(graph, &export->given->strategy, &plan->strategy);
-    for (int op = 0; op < graph->op_count; op++)
+    for (int op = 0; op < graph->op_count && !whole; op++)
         plan->strategy.zero[op] = SBP_ZERO_DEFAULT;
     export->degrees = sbp_degrees_none();
     export->degrees.micro_batch = parallel.micro_batch;

@@ -20,6 +20,7 @@ enum {
     /* What its file leaves to the training script, which can do as the plan says. */
     SBP_EXPORT_SCRIPT_BATCH = 1 << 9,
     SBP_EXPORT_SCRIPT_RECOMPUTE = 1 << 10,
+    SBP_EXPORT_WHOLE = 1 << 12,    /* all of the plan as it is */
     SBP_EXPORT_BY_LAYER = 1 << 11, /* every layer is split as the plan has it */
 };
 
@@ -35,7 +36,10 @@ struct sbp_export_target {
     uint8_t zero[4];                   /* the level that stands for each */
     uint8_t recompute[SBP_RECOMPUTES]; /* what stands for each */
     enum sbp_status (*write)(struct sbp_export *export, struct sbp_text *text,
-                             struct sbp_diag *diag);
+                             struct sbp_diag *diag); /* of one file */
+    enum sbp_status (*write_all)(struct sbp_export *export, const char *path,
+                                 struct sbp_export_files *files,
+                                 struct sbp_diag *diag); /* of several, in its place */
 };
 
 /* Adds a loss; those for which there is no room are left out, the last line says so. E_MEMORY. */
@@ -69,5 +73,11 @@ SBP_DECLARE_WRITER(torchtitan);
 SBP_DECLARE_WRITER(deepspeed);
 SBP_DECLARE_WRITER(fsdp2);
 SBP_DECLARE_WRITER(dtensor);
+enum sbp_status sbp_export_chakra(struct sbp_export *export, const char *path,
+                                  struct sbp_export_files *files,
+                                  struct sbp_diag *diag) SBP_MUST_USE;
+/* Empty files. E_MEMORY. */
+enum sbp_status sbp_export_files_make(int count, struct sbp_export_files *files,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

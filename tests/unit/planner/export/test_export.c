@@ -128,7 +128,7 @@ static void read_back(int model, const char *words, double *step_s, int64_t *byt
 static bool round_trip(int model, const struct sbp_plan *plan)
 {
     struct sbp_export export;
-    struct sbp_text words = {0};
+    struct sbp_export_files files;
     struct sbp_diag diag = {{0}};
     double step_s = 0;
     int64_t bytes = 0;
@@ -142,13 +142,15 @@ static bool round_trip(int model, const struct sbp_plan *plan)
         fail_msg("%s", diag.text);
     if (export.loss_count == 0)
         assert_true(export.exported_s <= export.given_s * (1 + 1e-9));
-    assert_int_equal(sbp_export_write(&export, &words, &diag), SBP_OK);
-    read_back(model, words.bytes, &step_s, &bytes);
+    assert_int_equal(sbp_export_write(&export, "args", &files, &diag), SBP_OK);
+    assert_int_equal(files.count, 1);
+    const char *words = files.file[0].text.bytes;
+    read_back(model, words, &step_s, &bytes);
     if (step_s != export.exported_s || bytes != export.exported_bytes)
         fail_msg("exported %.17g s, %lld bytes; read back %.17g s, %lld bytes of %s",
                  export.exported_s, (long long)export.exported_bytes, step_s, (long long)bytes,
-                 words.bytes);
-    sbp_text_free(&words);
+                 words);
+    sbp_export_files_free(&files);
     sbp_export_free(&export);
     return true;
 }

@@ -150,8 +150,9 @@ static enum sbp_status compare_layers(struct sbp_export *export)
     for (int op = 0; op < graph->op_count; op++) {
         if (!is_split_otherwise(export, op, one, two) || count++ >= MOST_LAYERS)
             continue;
-        (void)snprintf(times, sizeof times, graph->op[op].repeats > 1 ? " x %d" : "",
-                       graph->op[op].repeats);
+        times[0] = '\0';
+        if (graph->op[op].repeats > 1)
+            (void)snprintf(times, sizeof times, " x %d", graph->op[op].repeats);
         SBP_TRY(sbp_export_lose(export, "%.60s%s, %s -> %s", graph->op[op].name, times, one, two));
     }
     return count > MOST_LAYERS

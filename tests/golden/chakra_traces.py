@@ -37,6 +37,7 @@ CASES = [
     GPT + "--pp 2 --set schedule=gpipe --zero 3",
     GPT + "--pp 2 --set schedule=message-driven --set gradient_overlap=1",
     GPT + "--dp 4 --set gradient_overlap=0.5",
+    GPT + "--pp 4 --set cluster.levels[0].beta_s_per_byte=1e-7",
     "price llama-3.1-8b dgx-h100-8x8 --tp 4 --pp 2 --zero 1 --set global_batch=32 --runtime none",
     "price mixtral-8x7b dgx-h100-8x8 --ep 8 --zero 1 --set global_batch=64 --runtime none",
 ]
@@ -56,6 +57,17 @@ def read(path):
 
 def attributes(node):
     return {a.name: getattr(a, a.WhichOneof("value")) for a in node.attr}
+
+
+# comm_type by the first word of a node's name.
+KINDS = {"all-reduce": 0, "all-gather": 2, "gather": 2, "broadcast": 5, "all-to-all": 6}
+KINDS |= {"reduce-scatter": 7, "scatter": 7, "reduce": 0}
+
+
+def check_kinds(nodes):
+    for node in nodes:
+        if node.type == COMM_COLL_NODE and node.name.split()[0] in KINDS:
+            assert attributes(node)["comm_type"] == KINDS[node.name.split()[0]], node.name
 
 
 def check_order(nodes):
@@ -166,6 +178,7 @@ def check(words):
         groups = json.load(file)
     for nodes in ranks:
         check_order(nodes)
+        check_kinds(nodes)
     check_messages(ranks)
     check_groups(ranks, groups)
     played, step = play(ranks, groups) * 1e-6, said["exported_step_s"]

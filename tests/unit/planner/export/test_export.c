@@ -63,6 +63,8 @@ static struct sbp_parallel draw_parallel(struct sbp_random *random, const struct
     parallel.zero = one_of(random, levels, 4);
     parallel.micro_batch = one_of(random, micro, 4);
     parallel.recompute = (enum sbp_recompute)sbp_random_below(random, SBP_RECOMPUTES);
+    parallel.recompute_every =
+        parallel.recompute == SBP_RECOMPUTE_FULL ? 1 + (int64_t)sbp_random_below(random, 2) : 1;
     parallel.offload = sbp_random_below(random, 4) == 0;
     if (parallel.pipeline == 1)
         return parallel;

@@ -37,7 +37,7 @@ CASES = [
     GPT + "--pp 2 --set schedule=gpipe --zero 3",
     GPT + "--pp 2 --set schedule=message-driven --set gradient_overlap=1",
     GPT + "--dp 4 --set gradient_overlap=0.5",
-    GPT + "--pp 4 --set cluster.levels[0].beta_s_per_byte=1e-7",
+    GPT + "--pp 2 --set schedule=gpipe --set cluster.levels[0].alpha_s=1e-3",
     "price llama-3.1-8b dgx-h100-8x8 --tp 4 --pp 2 --zero 1 --set global_batch=32 --runtime none",
     "price mixtral-8x7b dgx-h100-8x8 --ep 8 --zero 1 --set global_batch=64 --runtime none",
 ]

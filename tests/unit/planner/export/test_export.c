@@ -231,6 +231,25 @@ static void test_loses_nothing(void **state)
     sbp_plan_free(&plan);
 }
 
+/* Segments of several layers, states in host memory, experts and context are read back, too. */
+static void test_reads_back_degrees(void **state)
+{
+    (void)state;
+    struct sbp_degrees degrees = sbp_degrees_none();
+    struct sbp_plan plan;
+    struct sbp_export export;
+    degrees.context = 2;
+    degrees.expert = 2;
+    degrees.recompute = SBP_RECOMPUTE_FULL;
+    degrees.recompute_every = 3;
+    degrees.offload = true;
+    export_degrees(2, &degrees, "megatron", &plan, &export);
+    assert_int_equal(export.loss_count, 0);
+    assert_true(round_trip(2, &plan));
+    sbp_export_free(&export);
+    sbp_plan_free(&plan);
+}
+
 /* What another trainer lacks is named, and priced as what stands for it. */
 static void test_names_losses(void **state)
 {
@@ -259,6 +278,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads_back),
         cmocka_unit_test(test_loses_nothing),
+        cmocka_unit_test(test_reads_back_degrees),
         cmocka_unit_test(test_names_losses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

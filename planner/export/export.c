@@ -6,6 +6,7 @@
 
 /* Architectures of model files that have a counterpart in Megatron-LM's pretrain_gpt.py. */
 static const char *const DECODERS[] = {"gpt", "llama", "mixtral", "deepseek", NULL};
+static const char *const DENSE[] = {"gpt", "llama", NULL};
 static const char *const MODERN[] = {"llama", "mixtral", "deepseek", NULL};
 
 /* What stands for each level or kind, in their order: where the target has it, it itself. */
@@ -65,6 +66,15 @@ static const struct sbp_export_target targets[] = {
      .zero = {2, 2, 2, 3},
      .recompute = RECOMPUTES(NONE, NONE, FULL, FULL),
      .write = sbp_export_fsdp2},
+    {.name = "galvatron",
+     .what = "the JSON configuration of Galvatron",
+     .trainer = "Galvatron",
+     .models = DENSE,
+     .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_SEQUENCE_PARALLEL,
+     .schedules = SBP_EXPORT_SCHEDULE(SBP_GPIPE),
+     .zero = {0, 2, 2, 3},
+     .recompute = RECOMPUTES(NONE, NONE, FULL, FULL),
+     .write = sbp_export_galvatron},
     {.name = "dtensor",
      .what = "a mesh and placements for DTensor of PyTorch",
      .trainer = "DTensor",

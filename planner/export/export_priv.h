@@ -72,6 +72,7 @@ SBP_DECLARE_WRITER(megatron_bridge);
 SBP_DECLARE_WRITER(torchtitan);
 SBP_DECLARE_WRITER(deepspeed);
 SBP_DECLARE_WRITER(fsdp2);
+SBP_DECLARE_WRITER(galvatron);
 SBP_DECLARE_WRITER(dtensor);
 enum sbp_status sbp_export_chakra(struct sbp_export *export, const char *path,
                                   struct sbp_export_files *files,

@@ -229,6 +229,7 @@ def written():
         ("deepspeed", "tp.json"),
         ("deepspeed", "mlp.json"),
         ("fsdp2", "tp.json"),
+        ("galvatron", "stages.json"),
         ("dtensor", "free.json"),
         ("dtensor", "mlp.json"),
     ):

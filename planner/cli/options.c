@@ -177,6 +177,8 @@ static const struct sbp_option options[] = {
      FIELD(CHOICE, precision), .names = precision_names},
     {"--vocab-multiple", "N", "pad the vocabulary to a multiple (default 128)",
      FIELD(WHOLE, vocab_multiple), .least = 1, .most = (int64_t)1 << 20},
+    {"--target", "NAME", "only plans that `sbplan export --to NAME` writes without a loss",
+     FIELD(CHOICE, target), .name_at = sbp_export_search_name},
     {"--to", "NAME", "who reads the file", FIELD(CHOICE, to), .name_at = sbp_export_name},
     {"--name", "NAME", "of the model; with --from, of the cluster", FIELD(TEXT, name)},
     {"-n", "RANKS", "ranks to measure (default 4); 1: a device alone, without collectives",
@@ -461,8 +463,8 @@ static enum sbp_status read_words(const struct sbp_command *command, int count, 
 enum sbp_status sbp_cli_arguments_read(const struct sbp_command *command, int count, char **words,
                                        struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
-    *arguments =
-        (struct sbp_arguments){.command = command, .degrees = sbp_degrees_none(), .to = -1};
+    *arguments = (struct sbp_arguments){
+        .command = command, .degrees = sbp_degrees_none(), .target = -1, .to = -1};
     struct sbp_word_list *lists[] = {&arguments->operands, &arguments->fix, &arguments->set,
                                      &arguments->sweep, &arguments->from};
     bool complete = true;

@@ -47,6 +47,7 @@ struct sbp_arguments {
     struct sbp_word_list row; /* KEY=VALUE of the current row of a sweep; not an option */
     int64_t top;              /* plans to show; 0: the best one */
     int64_t global_batch, sequence, vocab_multiple; /* import */
+    int target;                                     /* search: place of it; -1: not given */
     int to;                                         /* export: place of the target; -1: not given */
     const char *name;
     int precision;       /* 0: the config's; 1, 2: mixed; 3: fp16; 4: fp32 */

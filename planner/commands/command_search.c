@@ -1,5 +1,9 @@
+#include <string.h>
+
+#include "planner/cli/degree_options.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/search_session_priv.h"
+#include "planner/export/export.h"
 
 /* Writes the search as a problem for `solve` and other solvers. */
 static enum sbp_status write_problem(const struct sbp_search_job *job, struct sbp_diag *diag)
@@ -29,12 +33,60 @@ static enum sbp_status search(struct sbp_search_job *job, struct sbp_diag *diag)
                             : sbp_inputs_refuse(NULL, status, &why, diag);
 }
 
-enum sbp_status sbp_command_search(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+/* Of the keys of a step a target leaves the micro-batch alone open to the user. */
+static enum sbp_status check_keys(const struct sbp_word_list *words, struct sbp_diag *diag)
 {
-    struct sbp_search_job job = {.arguments = arguments};
-    if (arguments->sweep.count > 0)
-        return sbp_command_sweep(arguments, diag);
-    const enum sbp_status status = search(&job, diag);
+    for (int i = 0; i < words->count; i++)
+        for (const char *const *key = sbp_parallel_keys(); *key != NULL; key++) {
+            const size_t length = strlen(*key);
+            if (strncmp(words->word[i], *key, length) == 0 && words->word[i][length] == '=' &&
+                strcmp(*key, "micro_batch") != 0)
+                return sbp_fail(diag, SBP_E_USAGE,
+                                "sbplan search: --target says %s, of the step's keys micro_batch "
+                                "alone is legal beside it",
+                                *key);
+        }
+    return SBP_OK;
+}
+
+/* Makes what a target can express arguments: the space, and keys before those of --set. */
+static enum sbp_status keep_to_target(struct sbp_arguments *arguments, struct sbp_arena *arena,
+                                      struct sbp_diag *diag)
+{
+    if (arguments->target < 0)
+        return SBP_OK;
+    const struct sbp_export_search *kept =
+        sbp_export_search(sbp_export_search_target(arguments->target));
+    int count = 0;
+    if (arguments->space != SBP_SPACE_FULL || sbp_degree_options_given(arguments))
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "sbplan search: --target says the space of strategies, legal without "
+                        "--space and without degrees");
+    SBP_TRY(check_keys(&arguments->set, diag));
+    SBP_TRY(check_keys(&arguments->sweep, diag));
+    while (kept->set[count] != NULL)
+        count++;
+    const char **words = SBP_NEW(arena, const char *, count + arguments->set.count + 1);
+    if (words == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    for (int i = 0; i < count; i++)
+        words[i] = kept->set[i];
+    for (int i = 0; i < arguments->set.count; i++)
+        words[count + i] = arguments->set.word[i];
+    arguments->set.word = words;
+    arguments->set.count += count;
+    arguments->space = (int)kept->space;
+    return SBP_OK;
+}
+
+enum sbp_status sbp_command_search(const struct sbp_arguments *given, struct sbp_diag *diag)
+{
+    struct sbp_arguments arguments = *given; /* its arena stays the caller's */
+    struct sbp_search_job job = {.arguments = &arguments};
+    enum sbp_status status = keep_to_target(&arguments, &job.arena, diag);
+    if (status == SBP_OK)
+        status =
+            arguments.sweep.count > 0 ? sbp_command_sweep(&arguments, diag) : search(&job, diag);
     sbp_search_job_free(&job);
     return status;
 }

@@ -26,9 +26,10 @@ static const struct sbp_command commands[] = {
      "Exit status: 0 a plan was found, 1 there is none, 2 bad usage or bad input. Ctrl-C, "
      "SIGTERM and SIGHUP end the search with the best plan so far, marked \"stopped\", and exit "
      "status 0; without one it is 1. The second ends it at once, with 130, 143 or 129.",
-     .options = "-o --problem --runtime --space --quick --objective --runnable " SOLVER_OPTIONS
-                "--search-memory --memory-limit --fix " DEGREE_OPTIONS "--tokens " MODEL_OPTIONS
-                "--top --sweep --json --help",
+     .options =
+         "-o --problem --runtime --space --target --quick --objective --runnable " SOLVER_OPTIONS
+         "--search-memory --memory-limit --fix " DEGREE_OPTIONS "--tokens " MODEL_OPTIONS
+         "--top --sweep --json --help",
      .run = sbp_command_search},
     {.name = "explain",
      OPERANDS("PLAN", 1, 1),

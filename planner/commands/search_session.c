@@ -11,6 +11,7 @@
 #include "costmodel/program/runnable.h"
 #include "costmodel/program/task.h"
 #include "planner/cli/degree_options.h"
+#include "planner/export/export.h"
 #include "planner/limits.h"
 #include "planner/space/space_table.h"
 #include "planner/verify/verify.h"
@@ -39,7 +40,14 @@ static unsigned given_keys(const struct cJSON *parallel)
 struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
                                       const struct sbp_settings *settings)
 {
+    static const struct sbp_export_search any = {.space = SBP_SPACE_FULL};
+    const struct sbp_export_search *kept =
+        arguments->target < 0 ? &any
+                              : sbp_export_search(sbp_export_search_target(arguments->target));
     return (struct sbp_request){
+        .schedules = kept->schedules,
+        .zero_levels = kept->zero_levels,
+        .recomputes = kept->recomputes,
         .space = (enum sbp_space_kind)arguments->space,
         .solver = arguments->algorithm > 0 ? &sbp_solvers[arguments->algorithm - 1] : NULL,
         .objective = (enum sbp_objective)arguments->objective,
@@ -250,6 +258,10 @@ enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag 
                             &job->settings, &job->plan, diag));
     job->request = sbp_search_request(job->arguments, &job->settings);
     struct sbp_diag why = {{0}};
+    if (job->arguments->target >= 0 &&
+        sbp_export_check_model(sbp_export_search_target(job->arguments->target),
+                               &job->plan.workload, &why) != SBP_OK)
+        return sbp_fail(diag, SBP_E_INPUT, "%s: %s", job->arguments->operands.word[0], why.text);
     const enum sbp_status status = sbp_space_begin(&job->request, &job->plan, &why);
     if (status != SBP_OK)
         return refuse_space(job->arguments, status, &why, diag);

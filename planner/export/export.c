@@ -16,6 +16,27 @@ static const char *const MODERN[] = {"llama", "mixtral", "deepseek", NULL};
             SBP_RECOMPUTE_##full                                                                   \
     }
 
+/* ---- searches that keep to a target -----------------------------------------------------------
+ */
+
+#define BIT(name) (1u << (name))
+
+static const char *const UNITS_KEYS[] = {"gather_blocks=true", NULL};
+static const struct sbp_export_search deepspeed_search = {.space = SBP_SPACE_ZERO,
+                                                          .set = UNITS_KEYS};
+static const struct sbp_export_search fsdp2_search = {.space = SBP_SPACE_ZERO,
+                                                      .set = UNITS_KEYS,
+                                                      .zero_levels = BIT(2) | BIT(3),
+                                                      .recomputes = BIT(SBP_RECOMPUTE_NONE) |
+                                                                    BIT(SBP_RECOMPUTE_FULL)};
+static const char *const DTENSOR_KEYS[] = {"pipeline=1",    "zero=0",         "recompute=none",
+                                           "offload=false", "regather=false", NULL};
+static const struct sbp_export_search dtensor_search = {.space = SBP_SPACE_FULL,
+                                                        .set = DTENSOR_KEYS};
+
+/* ---- the table --------------------------------------------------------------------------------
+ */
+
 static const struct sbp_export_target targets[] = {
     {.name = "megatron",
      .what = "the argument list of Megatron-LM",
@@ -46,7 +67,7 @@ static const struct sbp_export_target targets[] = {
      .models = MODERN,
      .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
             SBP_EXPORT_SEQUENCE_PARALLEL | SBP_EXPORT_EXPERTS_BY_SEQUENCE |
-            SBP_EXPORT_EXPERTS_WHOLE,
+            SBP_EXPORT_EXPERTS_WHOLE | SBP_EXPORT_UNITS,
      .schedules = SBP_EXPORT_SCHEDULE(SBP_GPIPE) | SBP_EXPORT_SCHEDULE(SBP_INTERLEAVED),
      .zero = {0, 2, 2, 3},
      .recompute = RECOMPUTES(NONE, SELECTIVE, SELECTIVE, FULL),
@@ -54,15 +75,17 @@ static const struct sbp_export_target targets[] = {
     {.name = "deepspeed",
      .what = "the JSON configuration of DeepSpeed",
      .trainer = "DeepSpeed",
-     .can = SBP_EXPORT_OFFLOAD | SBP_EXPORT_TENSOR_BELOW_ZERO_3 | SBP_EXPORT_SEGMENTS |
-            SBP_EXPORT_SCRIPT_RECOMPUTE,
+     .search = &deepspeed_search,
+     .can = SBP_EXPORT_OFFLOAD | SBP_EXPORT_UNITS | SBP_EXPORT_TENSOR_BELOW_ZERO_3 |
+            SBP_EXPORT_SEGMENTS | SBP_EXPORT_SCRIPT_RECOMPUTE,
      .zero = {0, 1, 2, 3},
      .recompute = RECOMPUTES(NONE, ATTENTION, SELECTIVE, FULL),
      .write = sbp_export_deepspeed},
     {.name = "fsdp2",
      .what = "the YAML configuration of Accelerate for FSDP2",
      .trainer = "Accelerate",
-     .can = SBP_EXPORT_CONTEXT | SBP_EXPORT_SCRIPT_BATCH,
+     .search = &fsdp2_search,
+     .can = SBP_EXPORT_CONTEXT | SBP_EXPORT_UNITS | SBP_EXPORT_SCRIPT_BATCH,
      .zero = {2, 2, 2, 3},
      .recompute = RECOMPUTES(NONE, NONE, FULL, FULL),
      .write = sbp_export_fsdp2},
@@ -78,6 +101,7 @@ static const struct sbp_export_target targets[] = {
     {.name = "dtensor",
      .what = "a mesh and placements for DTensor of PyTorch",
      .trainer = "DTensor",
+     .search = &dtensor_search,
      .can = SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT | SBP_EXPORT_BY_LAYER,
      .write = sbp_export_dtensor},
     {.name = "chakra",
@@ -98,6 +122,25 @@ const char *sbp_export_name(int place)
 const struct sbp_export_target *sbp_export_target(int place)
 {
     return &targets[place];
+}
+
+const struct sbp_export_search *sbp_export_search(const struct sbp_export_target *target)
+{
+    return target->search;
+}
+
+const struct sbp_export_target *sbp_export_search_target(int place)
+{
+    for (int i = 0; i < TARGETS && place >= 0; i++)
+        if (targets[i].search != NULL && place-- == 0)
+            return &targets[i];
+    return NULL;
+}
+
+const char *sbp_export_search_name(int place)
+{
+    const struct sbp_export_target *target = sbp_export_search_target(place);
+    return target == NULL ? NULL : target->name;
 }
 
 const char *sbp_export_what(const struct sbp_export_target *target)

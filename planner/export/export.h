@@ -22,6 +22,25 @@ const struct sbp_export_target *sbp_export_target(int place);
 /* "the argument list of Megatron-LM" */
 const char *sbp_export_what(const struct sbp_export_target *target);
 
+/* How a search keeps to plans that a target can express: within a space, with keys given as by
+ * --set, and of schedules, ZeRO levels and recompute modes a bit for each that may be taken (0:
+ * any). */
+struct sbp_export_search {
+    enum sbp_space_kind space;
+    const char *const *set; /* "regather=true", ended by NULL */
+    unsigned schedules, zero_levels, recomputes;
+};
+/* NULL: nothing restricts a search to the target. */
+const struct sbp_export_search *sbp_export_search(const struct sbp_export_target *target);
+/* Names of the targets that have one, NULL behind the last; the target at a place of these. */
+const char *sbp_export_search_name(int place);
+const struct sbp_export_target *sbp_export_search_target(int place);
+
+/* Whether the target trains a model at all. E_INPUT: what is legal. */
+enum sbp_status sbp_export_check_model(const struct sbp_export_target *target,
+                                       const struct sbp_workload *workload,
+                                       struct sbp_diag *diag) SBP_MUST_USE;
+
 #define SBP_EXPORT_LOSSES 32
 struct sbp_export {
     const struct sbp_export_target *target;

@@ -23,20 +23,48 @@ static bool names_model(const struct sbp_export_target *target, const char *arch
     return false;
 }
 
-static enum sbp_status check_model(const struct sbp_export *export, struct sbp_diag *diag)
+static enum sbp_status check_architecture(const struct sbp_export_target *target,
+                                          const struct sbp_workload *workload,
+                                          struct sbp_diag *diag)
 {
-    const struct sbp_export_target *target = export->target;
+    const char *name = cJSON_GetStringValue(
+        cJSON_GetObjectItemCaseSensitive(workload->model_json, "architecture"));
     struct sbp_text legal = {0};
-    if (names_model(target, sbp_export_word(export, "architecture")))
+    if (names_model(target, name == NULL ? "" : name))
         return SBP_OK;
     for (int i = 0; target->models[i] != NULL; i++)
         sbp_text_add(&legal, "%s%s", i > 0 ? ", " : "", target->models[i]);
-    const enum sbp_status status =
-        sbp_fail(diag, SBP_E_INPUT, "model %s is none of the architectures that %s trains: %s",
-                 export->given->cut.graph.name, target->trainer,
-                 legal.failed ? "see the help" : legal.bytes);
+    const enum sbp_status status = sbp_fail(
+        diag, SBP_E_INPUT, "model %s is none of the architectures that %s trains: %s",
+        workload->model.name, target->trainer, legal.failed ? "see the help" : legal.bytes);
     sbp_text_free(&legal);
     return status;
+}
+
+/* Weights that PyTorch has as a matrix or a vector. */
+static enum sbp_status check_layers(const struct sbp_export_target *target,
+                                    const struct sbp_graph *graph, struct sbp_diag *diag)
+{
+    for (int op = 0; op < graph->op_count; op++) {
+        const struct sbp_op_node *node = &graph->op[op];
+        const bool is_plain = node->kind == SBP_OP_LINEAR || node->kind == SBP_OP_EMBEDDING ||
+                              node->kind == SBP_OP_LAYERNORM || node->kind == SBP_OP_RMSNORM ||
+                              node->kind == SBP_OP_HEAD_NORM;
+        if (node->weight_count > 0 && !is_plain)
+            return sbp_fail(diag, SBP_E_INPUT,
+                            "layer %s (%s) has weights that %s does not say, legal are linear, "
+                            "embedding and norms",
+                            node->name, node->entry->name, target->what);
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_export_check_model(const struct sbp_export_target *target,
+                                       const struct sbp_workload *workload, struct sbp_diag *diag)
+{
+    const unsigned by_layer = target->can & (SBP_EXPORT_BY_LAYER | SBP_EXPORT_WHOLE);
+    SBP_TRY(check_architecture(target, workload, diag));
+    return by_layer == SBP_EXPORT_BY_LAYER ? check_layers(target, &workload->model, diag) : SBP_OK;
 }
 
 static enum sbp_status check(const struct sbp_export *export, const struct sbp_layout_line *layout,
@@ -44,7 +72,7 @@ static enum sbp_status check(const struct sbp_export *export, const struct sbp_l
 {
     const struct sbp_export_target *target = export->target;
     const struct sbp_parallel *parallel = &export->given->cut.parallel;
-    SBP_TRY(check_model(export, diag));
+    SBP_TRY(sbp_export_check_model(target, &export->given->workload, diag));
     if (sbp_parallel_replicates(parallel))
         return sbp_fail(diag, SBP_E_INPUT,
                         "schedule %s on replicas is of no trainer, legal is a pipeline",
@@ -224,6 +252,8 @@ static enum sbp_status begin(const struct sbp_export *export, struct sbp_plan *p
     }
     SBP_TRY(sbp_plan_begin(model, "model", cluster, "cluster", plan, diag));
     struct sbp_parallel parallel = plan->cut.parallel;
+    parallel.gather_blocks = (export->target->can & SBP_EXPORT_UNITS) != 0;
+    SBP_TRY(sbp_plan_cut(plan, &parallel, diag));
     if (given->pipeline < 2 || given->schedule == SBP_INTERLEAVED ||
         !has_schedule(export, given->schedule))
         return SBP_OK;
@@ -342,30 +372,10 @@ static enum sbp_status leave_to_script(struct sbp_export *export)
     return SBP_OK;
 }
 
-/* Weights that PyTorch has as a matrix or a vector. */
-static enum sbp_status check_layers(const struct sbp_export *export, struct sbp_diag *diag)
-{
-    const struct sbp_graph *graph = &export->given->cut.graph;
-    for (int op = 0; op < graph->op_count; op++) {
-        const struct sbp_op_node *node = &graph->op[op];
-        const bool is_plain = node->kind == SBP_OP_LINEAR || node->kind == SBP_OP_EMBEDDING ||
-                              node->kind == SBP_OP_LAYERNORM || node->kind == SBP_OP_RMSNORM ||
-                              node->kind == SBP_OP_HEAD_NORM;
-        if (node->weight_count > 0 && !is_plain)
-            return sbp_fail(diag, SBP_E_INPUT,
-                            "layer %s (%s) has weights that %s does not say, legal are linear, "
-                            "embedding and norms",
-                            node->name, node->entry->name, export->target->what);
-    }
-    return SBP_OK;
-}
-
 /* Every layer as it is, and of the step what the placements say: nothing of where states lie. */
 static enum sbp_status keep_layers(struct sbp_export *export, struct sbp_diag *diag)
 {
     const bool whole = (export->target->can & SBP_EXPORT_WHOLE) != 0;
-    if (!whole)
-        SBP_TRY(check_layers(export, diag));
     SBP_TRY(begin(export, &export->plan, diag));
     struct sbp_plan *plan = &export->plan;
     struct sbp_parallel parallel = plan->cut.parallel;

@@ -160,16 +160,30 @@ static enum sbp_status compare_layers(struct sbp_export *export)
                : SBP_OK;
 }
 
-/* Outputs of layers that are split alike, and yet lie otherwise until they are read. */
-static enum sbp_status compare_rests(struct sbp_export *export)
+static bool rests_otherwise(const struct sbp_export *export, int op)
+{
+    return op >= 0 && !sbp_plan_rests_alike(export->given, op, &export->plan, op);
+}
+
+/* Whether it is this operator that an output's other rest comes of: it is split alike or, where it
+ * follows, its input rests alike. */
+static bool is_cause(const struct sbp_export *export, int op)
 {
     const struct sbp_graph *graph = &export->given->cut.graph;
     char one[SBP_ROLES_BYTES], two[SBP_ROLES_BYTES];
+    if (!graph->op[op].entry->follows)
+        return !is_split_otherwise(export, op, one, two);
+    return graph->op[op].input_count > 0 &&
+           !rests_otherwise(export, graph->tensor[graph->op[op].input[0]].producer);
+}
+
+/* Outputs that lie otherwise until they are read, although what makes them is split alike. */
+static enum sbp_status compare_rests(struct sbp_export *export)
+{
+    const struct sbp_graph *graph = &export->given->cut.graph;
     int count = 0;
     for (int op = 0; op < graph->op_count; op++)
-        if (graph->op[op].site == op && !graph->op[op].entry->follows &&
-            !is_split_otherwise(export, op, one, two) &&
-            !sbp_plan_rests_alike(export->given, op, &export->plan, op))
+        if (graph->op[op].site == op && rests_otherwise(export, op) && is_cause(export, op))
             count += graph->op[op].repeats;
     return count == 0 ? SBP_OK
                       : sbp_export_lose(export, "%d output%s otherwise until %s read", count,

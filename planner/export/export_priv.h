@@ -12,6 +12,7 @@ enum {
     SBP_EXPORT_SEQUENCE_PARALLEL = 1 << 3,
     SBP_EXPORT_OFFLOAD = 1 << 4,
     SBP_EXPORT_SEGMENTS = 1 << 5, /* of several blocks under full recompute */
+    SBP_EXPORT_UNITS = 1 << 13,   /* a block's weights are gathered together, at every ZeRO level */
     /* What it asks for. */
     SBP_EXPORT_EXPERTS_BY_SEQUENCE = 1 << 6, /* sequence parallel, with experts and tensor parallel
                                               */
@@ -28,9 +29,10 @@ enum {
 
 struct sbp_export_target {
     const char *name;
-    const char *what;          /* the file, for people */
-    const char *trainer;       /* who reads it */
-    const char *const *models; /* architectures, ended by NULL; NULL: all */
+    const char *what;                       /* the file, for people */
+    const char *trainer;                    /* who reads it */
+    const char *const *models;              /* architectures, ended by NULL; NULL: all */
+    const struct sbp_export_search *search; /* NULL: a search cannot be kept to it */
     unsigned can;
     unsigned schedules;                /* beside 1f1b */
     uint8_t zero[4];                   /* the level that stands for each */

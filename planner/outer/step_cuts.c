@@ -222,9 +222,12 @@ static enum sbp_status add(struct lister *l, const struct sbp_parallel *parallel
     return SBP_OK;
 }
 
-/* Whether a recompute mode differs from those that recompute less. */
+/* Whether a recompute mode may be taken, and differs from those that recompute less. */
 static bool is_of_use(const struct lister *l, enum sbp_recompute recompute)
 {
+    const unsigned asked = l->request->recomputes;
+    if (asked != 0 && (asked >> recompute & 1) == 0)
+        return false;
     return recompute != SBP_RECOMPUTE_ATTENTION || l->attends;
 }
 
@@ -386,6 +389,10 @@ static void find_open(struct lister *l)
     l->open.recompute &= !sbp_request_gives(request, "recompute");
     l->open.regather &= !sbp_request_gives(request, "regather") && !request->quick;
     l->open.offload &= !sbp_request_gives(request, "offload");
+    if (request->zero_levels != 0)
+        l->open.zero_levels &= request->zero_levels;
+    if (request->schedules != 0)
+        l->open.schedules &= request->schedules;
     if (sbp_request_gives(request, "zero"))
         l->open.zero_levels = 1u << given->zero;
     if (sbp_request_gives(request, "schedule"))

@@ -127,7 +127,7 @@ static enum sbp_status report(const struct sbp_arguments *arguments,
 static enum sbp_status write_files(const struct sbp_export_files *files, const char *plan,
                                    struct sbp_diag *diag)
 {
-    struct sbp_file_text *all = calloc((size_t)files->count, sizeof *all);
+    struct sbp_file_text *all = calloc((size_t)files->count + 1, sizeof *all);
     enum sbp_status status = all == NULL ? sbp_fail(diag, SBP_E_MEMORY, "out of memory") : SBP_OK;
     for (int i = 0; i < files->count && status == SBP_OK; i++) {
         const struct sbp_export_file *file = &files->file[i];

@@ -53,7 +53,7 @@ completes --objective sbplan search --ob
 completes '' sbplan solve --ob
 completes '' sbplan search --seed ''
 completes 'models clusters devices runtimes' sbplan list ''
-completes explain sbplan help ex
+completes explain sbplan help expl
 if command -v fish >/dev/null; then
     equals fish "$(fish -c "source $scratch/fish; complete -C 'sbplan search --space summ'" |
         cut -f 1)" summa

@@ -16,8 +16,7 @@ static const char *const MODERN[] = {"llama", "mixtral", "deepseek", NULL};
             SBP_RECOMPUTE_##full                                                                   \
     }
 
-/* ---- searches that keep to a target -----------------------------------------------------------
- */
+/* ---- searches that keep to a target ---------------------------------------------------------- */
 
 #define BIT(name) (1u << (name))
 
@@ -34,8 +33,7 @@ static const char *const DTENSOR_KEYS[] = {"pipeline=1",    "zero=0",         "r
 static const struct sbp_export_search dtensor_search = {.space = SBP_SPACE_FULL,
                                                         .set = DTENSOR_KEYS};
 
-/* ---- the table --------------------------------------------------------------------------------
- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct sbp_export_target targets[] = {
     {.name = "megatron",

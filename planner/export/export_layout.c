@@ -10,8 +10,7 @@
 
 #define MOST_DEGREES 16 /* distinct ones of a plan's layers */
 
-/* ---- what cannot be said at all ---------------------------------------------------------------
- */
+/* ---- what cannot be said at all -------------------------------------------------------------- */
 
 static bool names_model(const struct sbp_export_target *target, const char *architecture)
 {
@@ -93,8 +92,7 @@ static enum sbp_status check(const struct sbp_export *export, const struct sbp_l
     return SBP_OK;
 }
 
-/* ---- degrees of the plan ----------------------------------------------------------------------
- */
+/* ---- degrees of the plan --------------------------------------------------------------------- */
 
 /* Degrees to try, each once. */
 struct choices {
@@ -234,8 +232,7 @@ static struct sbp_degrees degrees_of(const struct sbp_export *export,
     return d;
 }
 
-/* ---- prices -----------------------------------------------------------------------------------
- */
+/* ---- prices ---------------------------------------------------------------------------------- */
 
 /* Begins a plan of the same model and cluster, under the schedule of the given one where the target
  * has it. */
@@ -393,8 +390,7 @@ static enum sbp_status keep_layers(struct sbp_export *export, struct sbp_diag *d
     return SBP_OK;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 /* Layers whose first operator lies in each piece. */
 static const int *count_layers(const struct sbp_graph *graph, const int *first, int pieces,

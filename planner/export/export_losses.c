@@ -30,8 +30,7 @@ enum sbp_status sbp_export_lose(struct sbp_export *export, const char *format, .
     return SBP_OK;
 }
 
-/* ---- the step ---------------------------------------------------------------------------------
- */
+/* ---- the step -------------------------------------------------------------------------------- */
 
 static const char *text_of(const struct cJSON *item, char *buffer, size_t size)
 {
@@ -100,8 +99,7 @@ static enum sbp_status compare_blocks(struct sbp_export *export)
                                  : sbp_export_lose(export, "blocks of stages %s -> %s", one, two);
 }
 
-/* ---- layers -----------------------------------------------------------------------------------
- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 static int zero_of(const struct sbp_plan *plan, int op)
 {

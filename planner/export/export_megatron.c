@@ -335,8 +335,7 @@ static const char *const WRITTEN[] = {"architecture",
                                       "router_bias",
                                       NULL};
 
-/* ---- files ------------------------------------------------------------------------------------
- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* How Megatron-Bridge has an argument. Sizes of the model are the recipe's, which are checked. */
 enum part { ASSERT, MODEL, TRAIN, DDP, OPTIMIZER };

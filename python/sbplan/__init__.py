@@ -49,7 +49,7 @@ class Layout:
     tokens: int  # of a step
     sequence_parallel: bool
     recompute: str
-    stage_blocks: Tuple[int, ...]
+    stage_blocks: Tuple[int, ...]  # none where the model has no blocks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _make(kind, values):
 
 
 def _plan(answer) -> Plan:
-    layout = {**answer["layout"], "stage_blocks": tuple(answer["layout"]["stage_blocks"])}
+    layout = {**answer["layout"], "stage_blocks": tuple(answer["layout"].get("stage_blocks", ()))}
     return Plan(status=answer["status"], step_s=answer["cost"]["step_s"],
                 lower_bound_s=answer.get("lower_bound_s"), layout=_make(Layout, layout),
                 memory_bytes=answer["memory"]["device_bytes"], parallel=answer["parallel"],

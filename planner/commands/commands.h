@@ -53,7 +53,7 @@ enum sbp_status sbp_command_fit(const struct sbp_arguments *arguments, const cha
                                 struct sbp_diag *diag) SBP_MUST_USE;
 SBP_DECLARE_COMMAND(completion); /* prints a script for a shell */
 SBP_DECLARE_COMMAND(manual);     /* prints the page in roff's man macros */
-SBP_DECLARE_COMMAND(validate); /* SBP_NO: a bound of a set does not hold */
+SBP_DECLARE_COMMAND(validate);   /* SBP_NO: a bound of a set does not hold */
 #undef SBP_DECLARE_COMMAND
 
 #endif

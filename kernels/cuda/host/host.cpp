@@ -120,6 +120,9 @@ struct machine {
     bool is_seeded, has_failed, catches;
     void (*body)(void *);
     void *argument;
+    size_t argument_bytes;
+    const void *reach; /* NULL: anywhere */
+    size_t reach_bytes;
     char fault[2048];
     uint64_t launches, blocks;
     struct sbp_random random;
@@ -388,7 +391,8 @@ void run_block(int threads)
 }
 } // namespace
 
-void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*body)(void *), void *argument)
+void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*body)(void *), void *argument,
+            size_t argument_bytes)
 {
     const int threads = (int)(block.x * block.y * block.z);
     if (threads <= 0 || threads > MOST_THREADS || threads % WARP != 0 || grid.x == 0) {
@@ -403,6 +407,7 @@ void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*body)(void *), vo
     m.threads = threads;
     m.body = body;
     m.argument = argument;
+    m.argument_bytes = argument_bytes;
     m.shared_bytes = shared_bytes;
     m.launches++;
     at.block_size = block;
@@ -497,16 +502,26 @@ bool now(moment *moment)
     return true;
 }
 
+bool is_within(const unsigned char *byte, const void *first, size_t bytes)
+{
+    return (uintptr_t)byte - (uintptr_t)first < bytes;
+}
+
 memory memory_of(const void *address, size_t bytes)
 {
     const unsigned char *const byte = (const unsigned char *)address;
     if (byte >= (unsigned char *)m.fibers.data() &&
         byte < (unsigned char *)(m.fibers.data() + m.fibers.size()))
         return memory::own; /* what lanes show each other, in order */
+    if (is_within(byte, m.argument, m.argument_bytes) || is_within(byte, &at, sizeof at))
+        return memory::own;
     if (byte >= m.stacks && byte < stack_of(MOST_THREADS - 1) + STACK_BYTES)
         return memory::own;
     if (byte < m.arena || byte >= m.arena + ARENA_BYTES)
-        return memory::global;
+        return m.reach == NULL || (is_within(byte, m.reach, m.reach_bytes) &&
+                                   is_within(byte + bytes - 1, m.reach, m.reach_bytes))
+                   ? memory::global
+                   : memory::elsewhere;
     const size_t first = (size_t)(byte - m.arena);
     for (size_t i = first; i < first + bytes; i++)
         if (i >= ARENA_BYTES || !m.legal[i])
@@ -530,6 +545,12 @@ void sbp_gpu_host_seed(uint64_t seed)
     sbp_random_seed(&gpu_host::m.random, seed);
     gpu_host::m.is_seeded = true;
     gpu_host::m.seed = seed;
+}
+
+void sbp_gpu_host_reach(const void *first, size_t bytes)
+{
+    gpu_host::m.reach = first;
+    gpu_host::m.reach_bytes = bytes;
 }
 
 void sbp_gpu_host_streams(sbp_gpu_host_enqueue enqueue)

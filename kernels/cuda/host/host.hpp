@@ -60,7 +60,16 @@ void *shared(size_t bytes, const char *file, int line);
 void *dynamic_shared();
 void require_all_lanes(unsigned mask, place where);
 
-void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*body)(void *), void *argument);
+/* argument(argument_bytes): what the kernel was launched with. */
+void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*body)(void *), void *argument,
+            size_t argument_bytes);
+
+/* A kernel with its arguments as they are now. */
+template <class Kernel, class... Arguments>
+static inline auto bound(Kernel *kernel, Arguments... arguments)
+{
+    return [=] { kernel(arguments...); };
+}
 
 /* Hands work(argument) to a stream, or does it at once where none were set (host.h). Returns what
  * the stream's queue does. */
@@ -78,7 +87,7 @@ template <class Body> static inline void start(void *argument)
     waiting<Body> *const of = (waiting<Body> *)argument;
     launch(
         of->grid, of->block, of->shared_bytes, [](void *body) { (*(const Body *)body)(); },
-        &of->body);
+        &of->body, sizeof of->body);
     delete of;
 }
 
@@ -133,7 +142,7 @@ static inline unsigned ballot(unsigned mask, bool said, place where)
 
 #define GPU_LAUNCH(cuda, kernel, grid, block, shared, ...)                                         \
     gpu_note((cuda), gpu_host::run((cuda)->stream, (grid), (block), (shared),                      \
-                                   [=] { (kernel)(__VA_ARGS__); }))
+                                   gpu_host::bound((kernel), __VA_ARGS__)))
 #define GPU_SHARED(type, name, count)                                                              \
     type *const name = (type *)gpu_host::shared(sizeof(type) * (count), __FILE__, __LINE__)
 #define GPU_DYNAMIC_SHARED(type, name) type *const name = (type *)gpu_host::dynamic_shared()

@@ -108,11 +108,11 @@ void note(const void *address, size_t bytes, bool writes, const void *pc)
     const memory kind = memory_of(address, bytes);
     if (kind == memory::own)
         return;
-    if (kind == memory::beyond_shared) {
+    if (kind == memory::beyond_shared || kind == memory::elsewhere) {
         char where[700], text[900];
         describe(where, sizeof where, pc);
-        snprintf(text, sizeof text, "thread %d goes beyond shared memory at %s", done.when.thread,
-                 where);
+        snprintf(text, sizeof text, "thread %d goes beyond %s memory at %s", done.when.thread,
+                 kind == memory::elsewhere ? "the device's" : "shared", where);
         fault_here(text);
     }
     done.pc = pc;

@@ -1,12 +1,15 @@
 #include "tests/support/gpu_double/gpu_double.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LARGE   ((size_t)1 << 20) /* beyond, copies move their first and last bytes alone */
 #define EDGE    ((size_t)64 << 10)
@@ -71,15 +74,70 @@ static cudaError_t look_back(void)
 
 /* --- memory --- */
 
+/* The device's memory is a range of addresses that nobody may read or write but the device, while
+ * it works, and copies. */
+#define RANGE_BYTES (2 * DOUBLE_MEMORY_BYTES) /* blocks leave gaps */
+#define PAGE_BYTES  ((size_t)4096)
+
 struct block {
-    struct block *next;
+    struct block *next; /* by addresses */
     unsigned char *at;
     size_t bytes;
 };
 
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned char *range;
+static int openings;
 static struct block *blocks;
 static size_t used_bytes;
+
+static void on_access(int number, siginfo_t *info, void *context)
+{
+    static const char said[] = "the host reads or writes memory of the stand-in GPU\n";
+    (void)context;
+    const uintptr_t at = (uintptr_t)info->si_addr, first = (uintptr_t)range;
+    if (at >= first && at - first < RANGE_BYTES && write(2, said, sizeof said - 1) < 0)
+        _exit(99);
+    (void)signal(number, SIG_DFL); /* the access is tried again */
+}
+
+__attribute__((constructor)) static void make_range(void)
+{
+    const struct sigaction action = {.sa_sigaction = on_access, .sa_flags = SA_SIGINFO};
+    void *made =
+        mmap(NULL, RANGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (made == MAP_FAILED || sigaction(SIGSEGV, &action, NULL) != 0)
+        abort();
+    range = made;
+}
+
+const void *double_range(size_t *bytes)
+{
+    *bytes = RANGE_BYTES;
+    return range;
+}
+
+static void protect(int protection)
+{
+    if (mprotect(range, RANGE_BYTES, protection) != 0)
+        abort();
+}
+
+void double_open(void)
+{
+    (void)pthread_mutex_lock(&memory_lock);
+    if (openings++ == 0)
+        protect(PROT_READ | PROT_WRITE);
+    (void)pthread_mutex_unlock(&memory_lock);
+}
+
+void double_close(void)
+{
+    (void)pthread_mutex_lock(&memory_lock);
+    if (--openings == 0)
+        protect(PROT_NONE);
+    (void)pthread_mutex_unlock(&memory_lock);
+}
 
 bool double_is_device(const void *memory, size_t bytes)
 {
@@ -94,28 +152,51 @@ bool double_is_device(const void *memory, size_t bytes)
     return found;
 }
 
+/* Pages of a block. */
+static size_t taken_bytes(size_t bytes)
+{
+    return (bytes / PAGE_BYTES + 1) * PAGE_BYTES;
+}
+
+/* Enters a block in the first gap that has room. Under the lock. */
+static bool enter(struct block *block)
+{
+    struct block **at = &blocks;
+    size_t first = 0;
+    while (*at != NULL && (size_t)((*at)->at - range) - first < taken_bytes(block->bytes)) {
+        first = (size_t)((*at)->at - range) + taken_bytes((*at)->bytes);
+        at = &(*at)->next;
+    }
+    if (block->bytes > DOUBLE_MEMORY_BYTES - used_bytes ||
+        taken_bytes(block->bytes) > RANGE_BYTES - first)
+        return false;
+    block->at = range + first;
+    block->next = *at;
+    *at = block;
+    used_bytes += block->bytes;
+    return true;
+}
+
 static cudaError_t allocate(void **memory, size_t bytes)
 {
     if (bytes > DOUBLE_MEMORY_BYTES)
         return cudaErrorMemoryAllocation;
     struct block *block = malloc(sizeof *block);
-    unsigned char *at = bytes > LARGE ? calloc(1, bytes) : malloc(bytes > 0 ? bytes : 1);
+    if (block != NULL)
+        block->bytes = bytes;
     (void)pthread_mutex_lock(&memory_lock);
-    const bool fits = block != NULL && at != NULL && bytes <= DOUBLE_MEMORY_BYTES - used_bytes;
-    if (fits) {
-        *block = (struct block){blocks, at, bytes};
-        blocks = block;
-        used_bytes += bytes;
-    }
+    const bool fits = block != NULL && enter(block);
     (void)pthread_mutex_unlock(&memory_lock);
     if (!fits) {
-        free(at);
         free(block);
         return cudaErrorMemoryAllocation;
     }
-    if (bytes <= LARGE)
-        memset(at, POISON, bytes);
-    *memory = at;
+    *memory = block->at;
+    if (bytes <= LARGE) {
+        double_open();
+        memset(block->at, POISON, bytes);
+        double_close();
+    }
     return cudaSuccess;
 }
 
@@ -130,10 +211,12 @@ static cudaError_t release(void *memory)
             used_bytes -= found->bytes;
             break;
         }
+    /* Whoever gets it next finds zeros, or what is left of them. */
+    if (found != NULL && madvise(found->at, taken_bytes(found->bytes), MADV_DONTNEED) != 0)
+        abort();
     (void)pthread_mutex_unlock(&memory_lock);
     if (found == NULL)
         return cudaErrorInvalidValue;
-    free(found->at);
     free(found);
     return cudaSuccess;
 }
@@ -174,7 +257,9 @@ static void *work_off(void *argument)
             break;
         (void)pthread_mutex_unlock(&stream->lock);
         (void)nanosleep(&pause, NULL);
+        double_open();
         work->run(work->argument);
+        double_close();
         (void)pthread_mutex_lock(&stream->lock);
         stream->first = work->next;
         if (stream->first == NULL)
@@ -409,7 +494,9 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     if (stream == NULL || !fits_kind(to, from, bytes, kind))
         return cudaErrorInvalidValue;
     wait_until(stream, stream->issued);
+    double_open();
     memmove(to, from, bytes);
+    double_close();
     return look_back();
 }
 

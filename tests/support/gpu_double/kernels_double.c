@@ -1,7 +1,6 @@
 /* Kernels of the stand-in: those of kernels/cuda, run by kernels/cuda/host on the threads of
  * streams, one at a time. Linked beside cuda_double.c. A fault is told on stderr, and to the calls
- * that wait.
- */
+ * that wait. SBP_DOUBLE_FAIL=launch:N: the N-th launch has one; kernel:N: it does nothing. */
 #include <pthread.h>
 #include <stdio.h>
 
@@ -17,9 +16,19 @@ static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
 static void run(void *argument)
 {
+    static void *left_out; /* so that leaks are not found */
     const struct launch *launch = argument;
+    if (double_fails("kernel")) {
+        left_out = launch->argument;
+        (void)left_out;
+        return;
+    }
     (void)pthread_mutex_lock(&one_at_a_time);
-    const char *fault = sbp_gpu_host_try(launch->work, launch->argument);
+    size_t bytes;
+    const void *const first = double_range(&bytes);
+    sbp_gpu_host_reach(first, bytes);
+    const char *fault =
+        double_fails("launch") ? "planted" : sbp_gpu_host_try(launch->work, launch->argument);
     if (fault != NULL) {
         (void)fprintf(stderr, "kernel fault: %s\n", fault);
         double_fault();

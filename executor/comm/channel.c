@@ -459,15 +459,16 @@ enum sbp_status sbp_channel_barrier(struct sbp_channel *channel, struct sbp_diag
 enum sbp_status sbp_channel_send(struct sbp_channel *channel, int peer, int tag, const void *buffer,
                                  int64_t bytes, struct sbp_diag *diag)
 {
-    return backend(channel, channel->ops->send(channel->comm, peer, tag, buffer, bytes), "send",
-                   diag);
+    const struct sbp_endpoint host = channel->ops->host(channel->comm);
+    return backend(channel, host.ops->send(host.comm, peer, tag, buffer, bytes), "send", diag);
 }
 
 enum sbp_status sbp_channel_receive(struct sbp_channel *channel, int peer, int tag, void *buffer,
                                     int64_t bytes, struct sbp_diag *diag)
 {
+    const struct sbp_endpoint host = channel->ops->host(channel->comm);
     sbp_post_wait(channel->post, peer);
-    const enum sbp_status status = channel->ops->receive(channel->comm, peer, tag, buffer, bytes);
+    const enum sbp_status status = host.ops->receive(host.comm, peer, tag, buffer, bytes);
     sbp_post_wait(channel->post, SBP_WAITS_NOT);
     return backend(channel, status, "receive", diag);
 }

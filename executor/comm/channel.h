@@ -126,7 +126,7 @@ enum sbp_status sbp_channel_check(const struct sbp_channel *channel,
 /* Waits until every rank of all stages is here; outside the log. Fails as the backend does. */
 enum sbp_status sbp_channel_barrier(struct sbp_channel *channel,
                                     struct sbp_diag *diag) SBP_MUST_USE;
-/* Point to point, outside the log: reports and verification. */
+/* Point to point, between buffers in host memory, outside the log: reports and verification. */
 enum sbp_status sbp_channel_send(struct sbp_channel *channel, int peer, int tag, const void *buffer,
                                  int64_t bytes, struct sbp_diag *diag) SBP_MUST_USE;
 enum sbp_status sbp_channel_receive(struct sbp_channel *channel, int peer, int tag, void *buffer,

@@ -3,7 +3,7 @@
  *
  * It checks its callers, as far as a wrong call can be told from a right one: memory that is not
  * the device's, or ends too early, is refused; the host may not reach the device's while that does
- * not work; work of a stream is done later, by a thread of its
+ * not work (where memory is guarded); work of a stream is done later, by a thread of its
  * own, so that who does not wait reads what was there before; members of a communicator must make
  * the same call, on devices of their own. Events tell a made-up time (DOUBLE_*), so that rates are
  * known.
@@ -44,7 +44,8 @@ bool double_stalls(const char *call);
 /* A kernel has failed: calls that wait for work tell of it from now on. */
 void double_fault(void);
 
-/* Between these any thread may reach the device's memory; at other times that ends the program. */
+/* Between these any thread may reach the device's memory; at other times that ends the program,
+ * where it is compiled with DOUBLE_GUARDS. */
 void double_open(void);
 void double_close(void);
 

@@ -48,6 +48,9 @@ struct sbp_channel {
     int at, logged;                    /* the next entry; entries so far */
     double wall_s, cpu_s;              /* spent in the backend since the channel was opened */
     const struct sbp_carrier *carrier; /* of messages; NULL: the backend's own calls */
+    /* Waits for what the rank has issued, before the backend reads or writes its buffers; NULL: the
+     * backend's own copies do. */
+    enum sbp_status (*settle)(struct sbp_diag *diag);
     struct sbp_post *post; /* borrowed; where calls are noted that may wait. NULL: nobody watches */
     bool skip; /* tests only: log the next calls, but exchange nothing; messages, and what owners
                   hand out, are not sent, and come as zeros */

@@ -29,7 +29,8 @@ struct sbp_device_ops {
     const char *name;
     const struct sbp_memory_ops *memory;
     /* Prepares this thread, a rank of the run, for a device of its host: of several the one of the
-     * rank's number, so that ranks beyond their number share devices. E_UNSUPPORTED: the host has
+     * rank's number, so that ranks beyond their number share devices; -1: the one that its backend
+     * has chosen. E_UNSUPPORTED: the host has
      * none; E_MEMORY, E_BACKEND. On failure there is nothing to close. */
     enum sbp_status (*open)(int rank, struct sbp_diag *diag);
     void (*close)(void);

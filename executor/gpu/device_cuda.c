@@ -36,7 +36,8 @@ static enum sbp_status choose_device(int rank, struct sbp_diag *diag)
         status = sbp_fail(&why, SBP_E_BACKEND, "cudaGetDeviceCount: 0");
     if (status != SBP_OK)
         return sbp_fail(diag, SBP_E_UNSUPPORTED, "rank %d finds no GPU: %s", rank, why.text);
-    SBP_CUDA_TRY(diag, cudaSetDevice, rank % devices);
+    if (rank >= 0)
+        SBP_CUDA_TRY(diag, cudaSetDevice, rank % devices);
     return SBP_OK;
 }
 
@@ -179,7 +180,7 @@ static const struct sbp_device_ops cuda_ops = {
     .kernels = cuda_kernels,
 };
 
-/* The only symbol of the module. */
+/* What the module gives to the program that loads it. */
 extern const struct sbp_device_module sbp_device_module;
 __attribute__((visibility("default")))
 const struct sbp_device_module sbp_device_module = {.version = SBP_VERSION, .ops = &cuda_ops};

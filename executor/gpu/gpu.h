@@ -34,7 +34,8 @@ enum sbp_status sbp_gpu_choose(const struct sbp_endpoint *host, enum sbp_status 
                                struct sbp_diag *why, struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Runs this process as one rank of MPI_COMM_WORLD. sbp_gpu_choose makes its GPU current while main
- * runs. NCCL moves collectives and messages between device memories; MPI starts the ranks and moves
+ * runs. NCCL moves collectives and messages between device memories, on streams of its own: what is
+ * sent is there before a call, and what comes is there behind it; MPI starts the ranks and moves
  * the messages of host(). Fails as sbp_mpi_run does. Where a rank has no GPU, or two ranks have the
  * same one, every rank returns E_UNSUPPORTED and none is killed.
  *

@@ -102,11 +102,22 @@ static enum sbp_status prepare_process(struct sbp_run_job *job, struct sbp_diag 
     return keep_space(job, job->ranks, bytes, diag);
 }
 
+bool sbp_run_starts_mpi(const char *backend)
+{
+    return strcmp(backend, "mpi") == 0 || strcmp(backend, "nccl") == 0;
+}
+
+static bool is_nccl(const struct sbp_run_job *job)
+{
+    return strcmp(job->options->backend, "nccl") == 0;
+}
+
 static enum sbp_status check_backend(const struct sbp_run_job *job, struct sbp_diag *diag)
 {
-    if (strcmp(job->options->backend, "nccl") == 0)
+    if (is_nccl(job) && job->device->memory == &sbp_device_host_memory)
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                        "backend nccl: plans run on threads and mpi, NCCL is for calibrating");
+                        "backend nccl: plans run on threads and mpi, and with --device cuda on "
+                        "nccl");
     return SBP_OK;
 }
 
@@ -117,8 +128,9 @@ static enum sbp_status run_ranks(struct sbp_run_job *job, struct sbp_diag *diag)
         note_launch(job);
     const enum sbp_status status = prepare_process(job, diag);
     if (sbp_run_is_mpi(job))
-        return status == SBP_OK ? sbp_mpi_run(sbp_runner_main, job, diag)
-                                : sbp_run_refuse(status, diag);
+        return status != SBP_OK
+                   ? sbp_run_refuse(status, diag)
+                   : (is_nccl(job) ? sbp_comm_nccl_run : sbp_mpi_run)(sbp_runner_main, job, diag);
     return status == SBP_OK ? sbp_threads_run((int)job->ranks, sbp_runner_main, job, diag) : status;
 }
 

@@ -473,7 +473,7 @@ static enum sbp_status run_steps(struct sbp_runner *runner, struct sbp_diag *dia
 }
 
 static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_comm_ops *ops,
-                                   struct sbp_comm *comm, struct sbp_diag *diag)
+                                   struct sbp_comm *comm, bool is_staged, struct sbp_diag *diag)
 {
     const struct sbp_run_job *job = runner->job;
     const struct sbp_device_ops *device = job->device;
@@ -483,6 +483,8 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
     SBP_TRY(sbp_channel_open(&runner->channel, ops, comm, job->step, runner->tasks,
                              device->kernels(job->options->real), &runner->arena, diag));
     runner->channel.post = runner->post;
+    if (!is_staged && ops->memory != &sbp_device_host_memory)
+        runner->channel.settle = device->finish;
     runner->intervals = SBP_NEW(&runner->arena, struct sbp_run_interval, runner->tasks->count);
     runner->compute_s = SBP_NEW(&runner->arena, double, job->result->most_tasks + 1);
     if (runner->intervals == NULL || runner->compute_s == NULL)
@@ -518,6 +520,7 @@ static enum sbp_status join(struct sbp_runner *runner, const struct sbp_comm_ops
                             struct sbp_comm *comm, struct sbp_diag *diag)
 {
     struct sbp_run_job *job = runner->job;
+    const struct sbp_endpoint host = ops->host(comm);
     struct sbp_run_pact pact = {
         .step = job->step, .tasks = job->tasks, .options = job->options, .ranks = job->ranks};
     const bool fits = ops->size(comm) == job->ranks;
@@ -526,14 +529,14 @@ static enum sbp_status join(struct sbp_runner *runner, const struct sbp_comm_ops
     if (fits && sbp_run_is_mpi(job))
         pact.need = sbp_run_need_of(job->step, &job->messages, ops->rank(comm), &job->verify,
                                     job->device->memory);
-    SBP_TRY(sbp_run_agree(&pact, ops, comm, &job->result->ranks_here, diag));
+    SBP_TRY(sbp_run_agree(&pact, host.ops, host.comm, &job->result->ranks_here, diag));
     if (!fits) {
         /* Every rank sees it: no need to end the others. */
         job->refused = ops->size(comm);
         return SBP_OK;
     }
     if (sbp_run_is_mpi(job) && job->options->alarm != NULL) {
-        SBP_TRY(sbp_watch_share(&job->watch, ops, comm, diag));
+        SBP_TRY(sbp_watch_share(&job->watch, host.ops, host.comm, diag));
         runner->post = sbp_watch_post(&job->watch, ops->rank(comm));
     }
     return SBP_OK;
@@ -554,9 +557,9 @@ static void close_runner(struct sbp_runner *runner)
 
 /* at: a backend of the device's memory. */
 static enum sbp_status run_by(struct sbp_runner *runner, const struct sbp_endpoint *at,
-                              struct sbp_diag *diag)
+                              bool is_staged, struct sbp_diag *diag)
 {
-    enum sbp_status status = open_runner(runner, at->ops, at->comm, diag);
+    enum sbp_status status = open_runner(runner, at->ops, at->comm, is_staged, diag);
     if (status == SBP_OK)
         status = release_space(runner, diag);
     if (status == SBP_OK)
@@ -565,15 +568,21 @@ static enum sbp_status run_by(struct sbp_runner *runner, const struct sbp_endpoi
     return status;
 }
 
+/* Whether a backend's buffers lie on the device: a module has a copy of its table of memory. */
+static bool shares_memory(const struct sbp_runner *runner, const struct sbp_endpoint *backend)
+{
+    return strcmp(backend->ops->memory->name, runner->job->device->memory->name) == 0;
+}
+
 static enum sbp_status run_on(struct sbp_runner *runner, const struct sbp_endpoint *backend,
                               struct sbp_diag *diag)
 {
     const struct sbp_memory_ops *memory = runner->job->device->memory;
     struct sbp_endpoint staged = {NULL, NULL};
-    if (backend->ops->memory == memory)
-        return run_by(runner, backend, diag);
+    if (shares_memory(runner, backend))
+        return run_by(runner, backend, false, diag);
     SBP_TRY(sbp_staged_open(backend, memory, &staged, diag));
-    const enum sbp_status status = run_by(runner, &staged, diag);
+    const enum sbp_status status = run_by(runner, &staged, true, diag);
     sbp_staged_close(&staged);
     return status;
 }
@@ -587,7 +596,8 @@ enum sbp_status sbp_runner_main(const struct sbp_comm_ops *ops, struct sbp_comm 
     SBP_TRY(join(&runner, ops, comm, diag));
     if (runner.job->refused > 0)
         return SBP_OK;
-    SBP_TRY(runner.job->device->open(ops->rank(comm), diag));
+    const bool has_device = ops->memory != &sbp_device_host_memory;
+    SBP_TRY(runner.job->device->open(has_device ? -1 : ops->rank(comm), diag));
     const enum sbp_status status = run_on(&runner, &backend, diag);
     runner.job->device->close();
     return status;

@@ -82,7 +82,7 @@ static inline bool sbp_runner_leads(const struct sbp_runner *runner)
 
 static inline bool sbp_run_is_mpi(const struct sbp_run_job *job)
 {
-    return strcmp(job->options->backend, "mpi") == 0;
+    return sbp_run_starts_mpi(job->options->backend);
 }
 
 /* One rank's run, as sbp_threads_run and sbp_mpi_run call it; argument: the job. */

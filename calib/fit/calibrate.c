@@ -193,6 +193,22 @@ static void fit_grouped(const struct sbp_compute_times *times, struct sbp_calibr
     }
 }
 
+/* Rows come as they were timed, and are written by size. */
+static void rate_rows(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated)
+{
+    for (int i = 0; i < times->rows_count; i++) {
+        const struct sbp_cell *rows = &times->rows[i];
+        int at = calibrated->dispatch.sizes++;
+        for (; at > 0 && calibrated->dispatch.row_bytes[at - 1] > rows->row_bytes; at--) {
+            calibrated->dispatch.row_bytes[at] = calibrated->dispatch.row_bytes[at - 1];
+            calibrated->dispatch.bytes_per_s[at] = calibrated->dispatch.bytes_per_s[at - 1];
+        }
+        calibrated->dispatch.row_bytes[at] = rows->row_bytes;
+        calibrated->dispatch.bytes_per_s[at] =
+            2 * (double)rows->bytes / times->rows_samples[i].median_s;
+    }
+}
+
 static void rate_compute(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated)
 {
     const struct sbp_samples *copy = &times->samples[0];
@@ -220,6 +236,7 @@ static void rate_compute(const struct sbp_compute_times *times, struct sbp_calib
         calibrated->vector_operations_per_s = SBP_DEVICE_GELU_OPERATIONS *
                                               ((double)times->gelu_bytes / GELU_ELEMENT_BYTES) /
                                               times->gelu_s;
+    rate_rows(times, calibrated);
     fit_products(times, calibrated);
     fit_grouped(times, calibrated);
     sbp_attention_fit(times, &calibrated->attention);

@@ -69,7 +69,13 @@ struct sbp_calibrated {
         double least, middle, most;
     } grouped[SBP_PASSES];
     double copy_bytes_per_s, stream_bytes_per_s; /* read and written; 0: not timed */
-    double vector_operations_per_s;              /* operations of GELU a second; 0: not timed */
+    /* Rows in another order; sizes 0: not timed. */
+    struct {
+        int sizes;
+        int64_t row_bytes[SBP_MAX_ROWS];  /* (sizes), rising */
+        double bytes_per_s[SBP_MAX_ROWS]; /* read and written */
+    } dispatch;
+    double vector_operations_per_s; /* operations of GELU a second; 0: not timed */
     double
         sustained; /* share of a product's rate that is left under load, of its type; 0: unknown */
     struct sbp_attention_fit attention; /* empty: not timed, or no product of its type was */

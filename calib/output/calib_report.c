@@ -319,6 +319,22 @@ static bool print_experts(const struct sbp_calibrated *calibrated, FILE *out)
     return done && (before[0] == 'e' || fprintf(out, " of the rate of single ones\n") >= 0);
 }
 
+/* "dispatch: rows of 512 B to 32768 B by expert reach 18 to 69 % of copies" */
+static bool print_dispatch(const struct sbp_calibrated *calibrated, FILE *out)
+{
+    const int sizes = calibrated->dispatch.sizes;
+    double least = INFINITY, most = 0;
+    for (int i = 0; i < sizes; i++) {
+        least = fmin(least, calibrated->dispatch.bytes_per_s[i] / calibrated->copy_bytes_per_s);
+        most = fmax(most, calibrated->dispatch.bytes_per_s[i] / calibrated->copy_bytes_per_s);
+    }
+    return sizes == 0 ||
+           fprintf(
+               out, "dispatch: rows of %lld to %lld B by expert reach %.0f to %.0f %% of copies\n",
+               (long long)calibrated->dispatch.row_bytes[0],
+               (long long)calibrated->dispatch.row_bytes[sizes - 1], 100 * least, 100 * most) >= 0;
+}
+
 /* --- one alpha and beta, or curves --- */
 
 static enum sbp_status print_line(const struct sbp_calibration *calibration,
@@ -359,7 +375,8 @@ enum sbp_status sbp_calib_report(const struct sbp_calibration *calibration,
         SBP_TRY(calibrated->network == NULL ? print_line(calibration, calibrated, out)
                                             : print_curves(calibrated->network, out));
     return print_device(calibration, calibrated, out) && print_experts(calibrated, out) &&
-                   print_attention(calibrated, out) && print_findings(&calibration->findings, out)
+                   print_dispatch(calibrated, out) && print_attention(calibrated, out) &&
+                   print_findings(&calibration->findings, out)
                ? SBP_OK
                : SBP_E_IO;
 }

@@ -93,6 +93,11 @@ static const struct sbp_attention_list cpu_attention = {
     .rows = 2048,
 };
 
+/* The C library copies more than 2 KiB in another way, which is twice as fast (glibc on an AMD
+ * EPYC: 6.5 GB/s of 2048 B, 12 of 2560, 8.4 of 512 and 16.6 of 12288): there two sizes lie close.
+ */
+static const int64_t cpu_row_bytes[] = {512, 2048, 2560, 10240};
+
 static const struct sbp_product_list lists[] = {
     [SBP_PRODUCTS_CPU] = {.count = CPU_SHAPES,
                           .required = 2,
@@ -105,7 +110,9 @@ static const struct sbp_product_list lists[] = {
                           .flops = 1e10,
                           .copy_bytes_per_s = 1e10,
                           .has_gelu = true,
-                          .attention = &cpu_attention},
+                          .attention = &cpu_attention,
+                          .row_sizes = sizeof cpu_row_bytes / sizeof *cpu_row_bytes,
+                          .row_bytes = cpu_row_bytes},
     [SBP_PRODUCTS_GPU] = {.count = GPU_SHAPES,
                           .required = 4,
                           .shape = gpu_shapes,
@@ -364,6 +371,18 @@ static void list_attention(struct list *list, const struct sbp_attention_list *a
             }
 }
 
+/* As many whole rows as a copy has bytes. */
+static void list_rows(struct list *list, const struct sbp_product_list *products,
+                      int64_t copy_bytes)
+{
+    for (int i = 0; i < products->row_sizes; i++) {
+        struct sbp_cell cell = {.work = SBP_CELL_ROWS, .row_bytes = products->row_bytes[i]};
+        cell.bytes = copy_bytes / cell.row_bytes * cell.row_bytes;
+        if (cell.bytes > 0)
+            add(list, 1, &cell);
+    }
+}
+
 /* With --collectives only what a cluster file cannot do without. */
 static void list_compute(struct list *list, const struct sbp_sweep_options *options)
 {
@@ -390,6 +409,7 @@ static void list_compute(struct list *list, const struct sbp_sweep_options *opti
         add(list, 1, &gelu);
     if (products->attention != NULL)
         list_attention(list, products->attention, products->training);
+    list_rows(list, products, options->copy_bytes);
 }
 
 /* The rounds of a tournament in which every two of `players` meet once. */

@@ -7,7 +7,8 @@
  * - Sizes: 8 B, 16 B, ... up to max_bytes; first some far apart, then those between (as SKaMPI
  *   refines: Reussner et al., "SKaMPI: a detailed, accurate MPI benchmark", 1998).
  * - Compute: a copy, products of linear layers over a grid, those of experts, the smallest product,
- *   an element-wise sum, and GELU and attention over a grid where there are kernels of them.
+ *   an element-wise sum, and GELU, attention over a grid and rows put in the order of experts where
+ *   there are kernels of them.
  * - Pairs: rounds of a tournament, all ranks of a node, then all nodes by each of their ranks.
  *
  * The first stage holds the cells that a cluster file needs (the widest shapes within a node and
@@ -65,6 +66,8 @@ struct sbp_product_list {
     bool has_gelu;                  /* there is a kernel of it */
     double flops, copy_bytes_per_s; /* that an estimate of the time assumes */
     const struct sbp_attention_list *attention; /* NULL: this processor has no kernel of it */
+    int row_sizes;
+    const int64_t *row_bytes; /* (row_sizes), rising: of copies into another order */
 };
 const struct sbp_product_list *sbp_sweep_products(enum sbp_products products);
 /* The most bytes of y(m,n) = a(m,k) b(k,n) over a list, from the values before on; grouped products

@@ -18,6 +18,7 @@ struct sbp_processor {
     char name[128];       /* of a device that ranks do not share, "NVIDIA H200"; "": the host's */
     int64_t memory_bytes; /* of that device; 0: the rank's share of the host's */
     int64_t copy_bytes;   /* of the copy: beyond the caches, and little of the memory */
+    unsigned lacks;       /* bits of enum sbp_lack */
 };
 
 struct sbp_compute_ops {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/math/random.h"
+#include "calib/measure/fp8_cuda.h"
 #include "calib/measure/gpu.h"
 #include "executor/gpu/gpu.h"
 
@@ -37,19 +38,22 @@ struct sbp_compute {
     cudaStream_t stream;
     cudaEvent_t before, behind;
     cublasHandle_t blas;
+    struct sbp_fp8 *fp8; /* NULL before the first product in it */
 };
 
-/* Half-precision products add up in fp32. `half` is 0.5. */
+/* Half-precision products add up in fp32. `half` is 0.5. In fp8, which cuBLASLt has alone, bits of
+ * E4M3 are numbers of E5M2, too, and below 2^-5 few are left. */
 static const struct {
     cudaDataType_t data;
     cublasComputeType_t sum;
     uint64_t half;
-    int mantissa_bits;
+    int mantissa_bits, halvings;
 } types[SBP_TYPES] = {
-    [SBP_FP32] = {CUDA_R_32F, CUBLAS_COMPUTE_32F, 0x3f000000, 23},
-    [SBP_FP64] = {CUDA_R_64F, CUBLAS_COMPUTE_64F, 0x3fe0000000000000, 52},
-    [SBP_BF16] = {CUDA_R_16BF, CUBLAS_COMPUTE_32F, 0x3f00, 7},
-    [SBP_FP16] = {CUDA_R_16F, CUBLAS_COMPUTE_32F, 0x3800, 10},
+    [SBP_FP32] = {CUDA_R_32F, CUBLAS_COMPUTE_32F, 0x3f000000, 23, 7},
+    [SBP_FP64] = {CUDA_R_64F, CUBLAS_COMPUTE_64F, 0x3fe0000000000000, 52, 7},
+    [SBP_BF16] = {CUDA_R_16BF, CUBLAS_COMPUTE_32F, 0x3f00, 7, 7},
+    [SBP_FP16] = {CUDA_R_16F, CUBLAS_COMPUTE_32F, 0x3800, 10, 7},
+    [SBP_FP8] = {CUDA_R_8F_E4M3, CUBLAS_COMPUTE_32F, 0x30, 3, 4},
 };
 
 /* Turns a code of cuBLAS into a status. */
@@ -76,6 +80,7 @@ static enum sbp_status cuda_find(int ranks, struct sbp_processor *processor, str
     SBP_CUDA_TRY(diag, cudaMemGetInfo, &unused, &total);
     (void)snprintf(processor->name, sizeof processor->name, "%.127s", device.name);
     processor->memory_bytes = (int64_t)total;
+    processor->lacks = sbp_fp8_is_offered() ? 0 : SBP_LACKS_FP8;
     processor->copy_bytes = sbp_sweep_products(SBP_PRODUCTS_GPU)->copy_bytes;
     while (processor->copy_bytes > LEAST_COPY_BYTES &&
            processor->copy_bytes > processor->memory_bytes / COPY_SHARE)
@@ -90,6 +95,7 @@ static void cuda_close(struct sbp_compute *compute)
 {
     if (compute == NULL)
         return;
+    sbp_fp8_close(compute->fp8);
     if (compute->blas != NULL)
         (void)cublasDestroy(compute->blas);
     if (compute->behind != NULL)
@@ -174,7 +180,7 @@ static uint64_t draw_number(enum sbp_type type, struct sbp_random *random)
     const uint64_t mantissa = sbp_random_next(random) & (((uint64_t)1 << mantissa_bits) - 1);
     const uint64_t coins = sbp_random_next(random);
     uint64_t halvings = 0;
-    while (halvings < 7 && (coins >> halvings & 1) != 0)
+    while (halvings < (uint64_t)types[type].halvings && (coins >> halvings & 1) != 0)
         halvings++;
     return (types[type].half - (halvings << mantissa_bits)) | mantissa | (coins >> 63) << sign_bit;
 }
@@ -285,7 +291,9 @@ static enum sbp_status enqueue(struct sbp_compute *compute, const struct sbp_cel
     }
     for (int i = 0; i < batch; i++)
         for (int64_t expert = 0; expert < products_of(cell); expert++)
-            SBP_TRY(multiply(compute, cell, expert, diag));
+            SBP_TRY(cell->type == SBP_FP8 ? sbp_fp8_multiply(compute->fp8, compute->y, compute->a,
+                                                             compute->b, compute->stream, diag)
+                                          : multiply(compute, cell, expert, diag));
     return SBP_OK;
 }
 
@@ -324,12 +332,23 @@ static enum sbp_status time_sustained(struct sbp_compute *compute, const struct 
     return time_batch(compute, cell, LOAD_BATCH, time_s, diag);
 }
 
+static enum sbp_status plan_fp8(struct sbp_compute *compute, const struct sbp_cell *cell,
+                                struct sbp_diag *diag)
+{
+    const struct sbp_gemm_point product = sbp_cell_product(cell);
+    if (compute->fp8 == NULL)
+        SBP_TRY(sbp_fp8_open(&compute->fp8, diag));
+    return sbp_fp8_plan(compute->fp8, &product, diag);
+}
+
 static enum sbp_status cuda_repeat(struct sbp_compute *compute, const struct sbp_cell *cell,
                                    double *time_s, struct sbp_diag *diag)
 {
     const int batch = batch_of(cell);
     if (is_product(cell))
         SBP_TRY(fill(compute, cell->type, diag));
+    if (cell->type == SBP_FP8)
+        SBP_TRY(plan_fp8(compute, cell, diag));
     if (cell->work == SBP_CELL_SUSTAINED)
         return time_sustained(compute, cell, time_s, diag);
     compute->is_loaded = false;

@@ -109,14 +109,16 @@ static enum sbp_status find_origin(struct part *part, struct sbp_diag *diag)
 
 static enum sbp_status make_sweep(struct part *part, struct sbp_diag *diag)
 {
-    double least_copy = -(double)part->processor.copy_bytes;
-    SBP_TRY(sbp_sampler_largest(part->sampler, &least_copy, 1, diag));
+    double most[] = {-(double)part->processor.copy_bytes,
+                     (part->processor.lacks & SBP_LACKS_FP8) != 0};
+    SBP_TRY(sbp_sampler_largest(part->sampler, most, 2, diag));
     const struct sbp_sweep_options options = {.nodes = part->placement.nodes,
                                               .ranks_per_node = part->placement.least_ranks,
                                               .max_bytes = part->session->settings->max_bytes,
-                                              .copy_bytes = (int64_t)-least_copy,
+                                              .copy_bytes = (int64_t)-most[0],
                                               .products = part->session->compute->products,
-                                              .kinds = part->session->settings->kinds};
+                                              .kinds = part->session->settings->kinds,
+                                              .lacks = most[1] > 0 ? SBP_LACKS_FP8 : 0};
     return sbp_sweep_init(&part->sweep, &options, diag);
 }
 

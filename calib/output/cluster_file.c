@@ -181,11 +181,13 @@ static void put_products(struct cJSON *device, const struct sbp_calibrated *cali
                          bool *failed)
 {
     static const char *const SIZES[] = {"m", "n", "k"};
-    const enum sbp_type type = calibrated->grid_type;
-    struct cJSON *grids = sbp_json_put_array(device, "gemm_grids", failed);
-    for (int pass = 0; pass < SBP_PASSES; pass++)
-        put_grid(grids, SIZES, type, pass, &calibrated->product[pass], calibrated->flops[type],
-                 failed);
+    struct cJSON *array = sbp_json_put_array(device, "gemm_grids", failed);
+    for (int i = 0; i < calibrated->grid_count; i++) {
+        const struct sbp_product_grids *grids = &calibrated->grids[i];
+        for (int pass = 0; pass < SBP_PASSES; pass++)
+            put_grid(array, SIZES, grids->type, pass, &grids->pass[pass],
+                     calibrated->flops[grids->type], failed);
+    }
 }
 
 /* A factor of what gemm_grids give; it ends at 1. */

@@ -25,15 +25,17 @@
 #define SBP_SWEEP_LARGEST_MAX_BYTES ((int64_t)1 << 30)
 #define SBP_SWEEP_STAGES            6
 
-/* The compute that is timed of one kind of processor. */
+/* The compute that is timed of one kind of processor, and what of it some lack, as bits. */
 enum sbp_products { SBP_PRODUCTS_CPU, SBP_PRODUCTS_GPU };
+enum sbp_lack { SBP_LACKS_FP8 = 1 };
 struct sbp_product_shape {
     enum sbp_type type;
     int64_t m, n, k;
 };
 /* Linear layers of so many tokens, inputs and outputs: all combinations whose products have no more
- * multiplications than `most` are timed, forward and backward, in the type of training. */
+ * multiplications than `most` are timed, forward and backward. */
 struct sbp_layer_list {
+    enum sbp_type type;
     int token_counts, features;
     const int64_t *tokens, *feature; /* (token_counts), (features), both rising */
     double most;
@@ -57,8 +59,9 @@ struct sbp_attention_list {
 struct sbp_product_list {
     int count, required; /* so many at the front are timed whatever the time: one a type */
     const struct sbp_product_shape *shape; /* (count), forward: they tell the peak of each type */
-    enum sbp_type training;
-    struct sbp_layer_list layers;
+    enum sbp_type training;                /* of experts and attention */
+    int layer_lists;
+    const struct sbp_layer_list *layers; /* (layer_lists), of a type each */
     const struct sbp_expert_list *experts;
     double small;                   /* multiplications up to which a product counts as small */
     int64_t copy_bytes;             /* beyond a rank's caches; less where memory is scarce */
@@ -83,6 +86,7 @@ struct sbp_sweep_options {
     enum sbp_products products;
     unsigned kinds; /* 0: everything; else a bit for each collective to measure, with only the
                        required compute */
+    unsigned lacks; /* bits of enum sbp_lack: cells that the processor of a rank cannot do */
 };
 
 struct sbp_sample_sweep {

@@ -16,7 +16,7 @@ complain() {
 }
 
 "$@" -n 4 "$calibrate" --backend nccl -o "$folder/cluster.json" --max-bytes 4K --runs 1 \
-    --budget-s 15 >"$folder/out" 2>"$folder/err" || complain 'the calibration failed'
+    --budget-s 6 >"$folder/out" 2>"$folder/err" || complain 'the calibration failed'
 grep -q '4 ranks on 1 host (stand-in GPU), backend nccl' "$folder/out" || complain 'origin'
 
 # The stand-in's own (tests/support/gpu_double/gpu_double.h), within 1 %: a launch is part of each product.
@@ -30,6 +30,7 @@ expect_rate fp32 1e12
 expect_rate fp64 5e11
 expect_rate bf16 8e12
 expect_rate fp16 4e12
+expect_rate fp8 16e12
 expect_rate memory_bytes_per_s 5e11
 expect_rate stream_efficiency 0.8
 grep -q '^note: attention was not timed, for sbplan has no kernel of it for GPUs' "$folder/out" &&
@@ -58,7 +59,22 @@ expect_refusal 'rank 0 (host .*) has no GPU: cudaGetDeviceCount: no CUDA-capable
 expect_refusal 'there is 1 rank' "$@" -n 1 "$calibrate"
 "$@" -n 1 "$calibrate" -n 1 --backend nccl -o "$folder/one.json" --runs 1 --budget-s 60 >"$folder/out" \
     2>"$folder/err" || complain 'a GPU alone'
-grep -q '"pass":[[:space:]]*"weight_gradient"' "$folder/one.json" || complain 'no passes'
+for type in bf16 fp8; do
+    for pass in input_gradient weight_gradient; do
+        grep -A 1 "\"type\":[[:space:]]*\"$type\"" "$folder/one.json" | grep -q "$pass" ||
+            complain "no $pass in $type"
+    done
+done
+# Gradients in fp8 are summed exactly, at three quarters of the rate: the largest product of each grid.
+awk '/"type":/ { fp8 = /"fp8"/; pass = "forward" } /"pass":/ { pass = $2 }
+    /"efficiency":.*\[/ && fp8 { gsub(/[],]/, ""); share = $NF / (pass ~ /forward/ ? 1 : 0.75)
+        found += share > 0.99 && share < 1.01 } END { exit found != 3 }' "$folder/one.json" ||
+    complain 'fp8 by pass'
+# A rank whose GPU has no fp8 keeps all from timing it.
+env SBP_DOUBLE_FAIL=fp8:1@1 "$@" -n 2 "$calibrate" --backend nccl -o "$folder/half.json" --runs 1 --max-bytes 4K \
+    --collectives all-reduce --budget-s 20 >"$folder/out" 2>"$folder/err" || complain 'no fp8'
+grep -q '^note: products in fp8 were not timed' "$folder/out" && ! grep -q '"fp8"' "$folder/half.json" ||
+    complain 'fp8 of a GPU that has none'
 "$sbplan" search "$configs/models/tiny-gpt.json" "$folder/one.json" >"$folder/out" ||
     complain 'the search refuses a GPU alone'
 
@@ -86,8 +102,8 @@ echo "$mixture $mixture_of_single" | awk '{ exit !($2 == "ms" && $4 == "ms" && $
 expect_refusal 'rank 0: .*cublasGemmEx: a failure of the stand-in' \
     env SBP_DOUBLE_FAIL=cublasGemmEx:3@0 "$@" -n 2 "$calibrate"
 expect_refusal 'rank 1: .*the GPU has no memory for matrices' \
-    env SBP_DOUBLE_FAIL=cudaMalloc:4@1 "$@" -n 2 "$calibrate"
-for call in cudaEventRecord cudaEventElapsedTime cublasCreate cublasSgeam cudaMemGetInfo; do
+    env SBP_DOUBLE_FAIL=cudaMalloc:6@1 "$@" -n 2 "$calibrate"
+for call in cudaEventRecord cudaEventElapsedTime cublasCreate cublasSgeam cudaMemGetInfo cublasLtMatmul; do
     expect_refusal "rank 1: .*$call: " env SBP_DOUBLE_FAIL=$call:1@1 "$@" -n 2 "$calibrate" --budget-s 120
 done
 # Libraries that one host lacks, or all: the first rank without them ends the others.

@@ -64,11 +64,6 @@ static bool is_factor(const void *matrix, cublasOperation_t operation, int rows,
                                       : false;
 }
 
-static void run_nothing(void *argument)
-{
-    (void)argument;
-}
-
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
                             cublasOperation_t transb, int m, int n, int k, const void *alpha,
                             const void *A, cudaDataType Atype, int lda, const void *B,
@@ -93,7 +88,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
     const double share = A == handle->factor ? 1 : DOUBLE_COLD_SHARE;
     const double time_s = (DOUBLE_LAUNCH_S + 2.0 * m * n * k / kind->flops) / share;
     handle->factor = A;
-    return double_enqueue(handle->stream, run_nothing, &time_s, sizeof time_s, time_s) ==
+    return double_enqueue(handle->stream, double_run_nothing, &time_s, sizeof time_s, time_s) ==
                    cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;
@@ -111,7 +106,7 @@ cublasStatus_t cublasSgeam(cublasHandle_t handle, cublasOperation_t transa,
         !is_factor(B, transb, m, n, ldb, sizeof *B) || !is_matrix(C, m, n, ldc, sizeof *C))
         return CUBLAS_STATUS_INVALID_VALUE;
     const double time_s = DOUBLE_LAUNCH_S + 3.0 * sizeof *C * m * n / DOUBLE_SUM_BYTES_PER_S;
-    return double_enqueue(handle->stream, run_nothing, &time_s, sizeof time_s, time_s) ==
+    return double_enqueue(handle->stream, double_run_nothing, &time_s, sizeof time_s, time_s) ==
                    cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;

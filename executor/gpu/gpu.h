@@ -7,6 +7,7 @@
 #define SBP_EXECUTOR_GPU_GPU_H
 
 #include "executor/comm/comm.h"
+#include "kernels/cuda/cuda.h"
 
 /* Turns a code of the CUDA runtime into a status: E_MEMORY when the device is full, else E_BACKEND
  * with the call's name. */
@@ -17,6 +18,13 @@ enum sbp_status sbp_cuda_check(struct sbp_diag *diag, const char *call, int code
 
 /* Memory of the thread's current device. */
 extern const struct sbp_memory_ops sbp_memory_cuda;
+
+/* Where kernels are launched on the current device: its multiprocessors, and scratch of `stream`
+ * (cudaStream_t). E_MEMORY; E_UNSUPPORTED where the build has no kernels. On failure nothing is
+ * left allocated. */
+enum sbp_status sbp_gpu_context_open(struct sbp_cuda *cuda, void *stream,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_gpu_context_close(struct sbp_cuda *cuda);
 
 /* Makes a GPU of the host current, by this rank's place among the host's ranks; ranks that a
  * launcher gave a device each see one. All ranks call it. *refused, the same on all ranks:

@@ -117,7 +117,7 @@ struct machine {
     size_t scheduler_stack_bytes;
     void *scheduler_fake_stack;
     int current, said, threads;
-    bool is_running, is_seeded, has_failed, catches;
+    bool is_seeded, has_failed, catches;
     void (*body)(void *);
     void *argument;
     char fault[2048];
@@ -127,6 +127,8 @@ struct machine {
     struct sbp_gpu_host_counts counts;
 };
 machine m;
+thread_local bool is_running; /* a fiber does, of this thread */
+sbp_gpu_host_enqueue streams;
 
 /* ---- fibers --------------------------------------------------------------------------------- */
 
@@ -193,11 +195,11 @@ void to_fiber(int thread)
     fiber &next = m.fibers[(size_t)thread];
     m.current = thread;
     at.thread = next.index;
-    m.is_running = true;
+    is_running = true;
     before_switch(&m.scheduler_fake_stack, stack_of(thread), STACK_BYTES);
     switch_context(&m.scheduler, &next.registers);
     after_switch(m.scheduler_fake_stack, NULL, NULL);
-    m.is_running = false;
+    is_running = false;
 }
 
 /* ---- faults --------------------------------------------------------------------------------- */
@@ -415,6 +417,14 @@ void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*body)(void *), vo
     m.counts.threads += (int64_t)order.size() * threads;
 }
 
+int hand_over(void *stream, void (*work)(void *argument), void *argument)
+{
+    if (streams != NULL)
+        return streams(stream, work, argument);
+    work(argument);
+    return 0;
+}
+
 /* ---- what kernels call ---------------------------------------------------------------------- */
 
 void barrier(place where)
@@ -480,7 +490,7 @@ void *dynamic_shared()
 
 bool now(moment *moment)
 {
-    if (!m.is_running)
+    if (!is_running)
         return false;
     const fiber &me = m.fibers[(size_t)m.current];
     *moment = {m.launches, m.blocks, me.barriers, me.warp_barriers, m.current};
@@ -506,7 +516,7 @@ memory memory_of(const void *address, size_t bytes)
 
 void fault_here(const char *text)
 {
-    m.is_running = false;
+    is_running = false;
     fail(text);
     to_scheduler(DONE, place{"a fault", "", 0});
     abort();
@@ -520,6 +530,11 @@ void sbp_gpu_host_seed(uint64_t seed)
     sbp_random_seed(&gpu_host::m.random, seed);
     gpu_host::m.is_seeded = true;
     gpu_host::m.seed = seed;
+}
+
+void sbp_gpu_host_streams(sbp_gpu_host_enqueue enqueue)
+{
+    gpu_host::streams = enqueue;
 }
 
 const char *sbp_gpu_host_try(void (*body)(void *argument), void *argument)

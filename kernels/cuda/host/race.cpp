@@ -102,9 +102,11 @@ void remember(word &at_word, const access &now_done, bool is_shared)
 
 void note(const void *address, size_t bytes, bool writes, const void *pc)
 {
-    const memory kind = memory_of(address, bytes);
     access done = {};
-    if (kind == memory::own || !now(&done.when))
+    if (!now(&done.when)) /* first: else another thread's kernel may run */
+        return;
+    const memory kind = memory_of(address, bytes);
+    if (kind == memory::own)
         return;
     if (kind == memory::beyond_shared) {
         char where[700], text[900];

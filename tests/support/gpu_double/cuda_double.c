@@ -1,6 +1,7 @@
 #include "tests/support/gpu_double/gpu_double.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +49,18 @@ bool double_stalls(const char *call)
 {
     static struct trap trap = {"SBP_DOUBLE_STALL", 0};
     return springs(&trap, call);
+}
+
+static atomic_bool has_fault;
+
+void double_fault(void)
+{
+    atomic_store(&has_fault, true);
+}
+
+static cudaError_t look_back(void)
+{
+    return atomic_load(&has_fault) ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
 #define MAY_FAIL(call, code)                                                                       \
@@ -296,7 +309,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle)
     (void)pthread_mutex_lock(&stream->lock);
     const bool done = stream->finished == stream->issued;
     (void)pthread_mutex_unlock(&stream->lock);
-    return done ? cudaSuccess : cudaErrorNotReady;
+    return done ? look_back() : cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle)
@@ -306,7 +319,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle)
     if (stream == NULL)
         return cudaErrorInvalidResourceHandle;
     wait_until(stream, stream->issued);
-    return cudaSuccess;
+    return look_back();
 }
 
 /* --- events --- */
@@ -345,7 +358,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     MAY_FAIL("cudaEventSynchronize", cudaErrorIllegalAddress);
     if (event->stream != NULL)
         wait_until(event->stream, event->ticket);
-    return cudaSuccess;
+    return look_back();
 }
 
 cudaError_t cudaEventElapsedTime(float *time_ms, cudaEvent_t start, cudaEvent_t end)
@@ -415,7 +428,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
         return cudaErrorInvalidValue;
     wait_until(stream, stream->issued);
     memmove(to, from, bytes);
-    return cudaSuccess;
+    return look_back();
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
@@ -517,6 +530,14 @@ cudaError_t cudaGetDevice(int *device)
     return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+    MAY_FAIL("cudaDeviceGetAttribute", cudaErrorInvalidDevice);
+    (void)device;
+    *value = DOUBLE_MULTIPROCESSORS;
+    return attribute == cudaDevAttrMultiProcessorCount ? cudaSuccess : cudaErrorInvalidValue;
+}
+
 cudaError_t cudaDeviceGetPCIBusId(char *address, int length, int device)
 {
     MAY_FAIL("cudaDeviceGetPCIBusId", cudaErrorInvalidDevice);
@@ -582,6 +603,8 @@ const char *cudaGetErrorString(cudaError_t error)
         return "invalid argument";
     case cudaErrorIllegalAddress:
         return "an illegal memory access was encountered";
+    case cudaErrorLaunchFailure:
+        return "unspecified launch failure";
     default:
         return "another error of the stand-in";
     }

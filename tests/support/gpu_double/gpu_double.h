@@ -25,6 +25,7 @@
 
 #define DOUBLE_NAME             "stand-in GPU"
 #define DOUBLE_MEMORY_BYTES     ((size_t)2 << 30)
+#define DOUBLE_MULTIPROCESSORS  2
 #define DOUBLE_COPY_BYTES_PER_S 5e11
 #define DOUBLE_SUM_BYTES_PER_S  4e11 /* of element-wise sums */
 #define DOUBLE_LAUNCH_S         2e-6
@@ -41,6 +42,9 @@
 /* Whether the environment lets this call fail, or stall; each asked once a call. */
 bool double_fails(const char *call);
 bool double_stalls(const char *call);
+
+/* A kernel has failed: calls that wait for work tell of it from now on. */
+void double_fault(void);
 
 /* Whether bytes at `memory` are the device's and allocated. */
 bool double_is_device(const void *memory, size_t bytes);

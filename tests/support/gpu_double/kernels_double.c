@@ -1,0 +1,39 @@
+/* Kernels of the stand-in: those of kernels/cuda, run by kernels/cuda/host on the threads of
+ * streams, one at a time. Linked beside cuda_double.c. A fault is told on stderr, and to the calls
+ * that wait.
+ */
+#include <pthread.h>
+#include <stdio.h>
+
+#include "kernels/cuda/host/host.h"
+#include "tests/support/gpu_double/gpu_double.h"
+
+struct launch {
+    void (*work)(void *argument);
+    void *argument;
+};
+
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
+static void run(void *argument)
+{
+    const struct launch *launch = argument;
+    (void)pthread_mutex_lock(&one_at_a_time);
+    const char *fault = sbp_gpu_host_try(launch->work, launch->argument);
+    if (fault != NULL) {
+        (void)fprintf(stderr, "kernel fault: %s\n", fault);
+        double_fault();
+    }
+    (void)pthread_mutex_unlock(&one_at_a_time);
+}
+
+static int enqueue(void *stream, void (*work)(void *argument), void *argument)
+{
+    const struct launch launch = {work, argument};
+    return (int)double_enqueue(stream, run, &launch, sizeof launch, DOUBLE_LAUNCH_S);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    sbp_gpu_host_streams(enqueue);
+}

@@ -1,4 +1,5 @@
-/* Times the compute of a GPU: products by cuBLAS, timed by events on a stream. */
+/* Times the compute of a GPU by events on a stream: products by cuBLAS, those in fp8 by cuBLASLt,
+ * attention and rows by the project's own kernels. */
 #include "calib/measure/compute.h"
 
 #include <cublas_v2.h>
@@ -9,6 +10,7 @@
 #include "base/math/random.h"
 #include "calib/measure/fp8_cuda.h"
 #include "calib/measure/gpu.h"
+#include "calib/measure/kernels_cuda.h"
 #include "executor/gpu/gpu.h"
 
 #define LEAST_COPY_BYTES ((int64_t)1 << 20)
@@ -38,7 +40,8 @@ struct sbp_compute {
     cudaStream_t stream;
     cudaEvent_t before, behind;
     cublasHandle_t blas;
-    struct sbp_fp8 *fp8; /* NULL before the first product in it */
+    struct sbp_fp8 *fp8;       /* NULL before the first product in it */
+    struct sbp_gpu_work *work; /* NULL before the first attention, or rows */
 };
 
 /* Half-precision products add up in fp32. `half` is 0.5. In fp8, which cuBLASLt has alone, bits of
@@ -80,7 +83,8 @@ static enum sbp_status cuda_find(int ranks, struct sbp_processor *processor, str
     SBP_CUDA_TRY(diag, cudaMemGetInfo, &unused, &total);
     (void)snprintf(processor->name, sizeof processor->name, "%.127s", device.name);
     processor->memory_bytes = (int64_t)total;
-    processor->lacks = sbp_fp8_is_offered() ? 0 : SBP_LACKS_FP8;
+    processor->lacks = (sbp_fp8_is_offered() ? 0 : SBP_LACKS_FP8) |
+                       (sbp_gpu_work_is_built() ? 0 : SBP_LACKS_KERNELS);
     processor->copy_bytes = sbp_sweep_products(SBP_PRODUCTS_GPU)->copy_bytes;
     while (processor->copy_bytes > LEAST_COPY_BYTES &&
            processor->copy_bytes > processor->memory_bytes / COPY_SHARE)
@@ -95,6 +99,7 @@ static void cuda_close(struct sbp_compute *compute)
 {
     if (compute == NULL)
         return;
+    sbp_gpu_work_close(compute->work);
     sbp_fp8_close(compute->fp8);
     if (compute->blas != NULL)
         (void)cublasDestroy(compute->blas);
@@ -263,9 +268,14 @@ static enum sbp_status stream(struct sbp_compute *compute, int64_t bytes, struct
     return SBP_OK;
 }
 
+static bool is_kernel(const struct sbp_cell *cell)
+{
+    return cell->work == SBP_CELL_ATTENTION || cell->work == SBP_CELL_ROWS;
+}
+
 static bool is_product(const struct sbp_cell *cell)
 {
-    return cell->work != SBP_CELL_COPY && cell->work != SBP_CELL_STREAM;
+    return cell->work != SBP_CELL_COPY && cell->work != SBP_CELL_STREAM && !is_kernel(cell);
 }
 
 static int batch_of(const struct sbp_cell *cell)
@@ -282,6 +292,8 @@ static enum sbp_status enqueue(struct sbp_compute *compute, const struct sbp_cel
 {
     if (!is_product(cell))
         compute->filled = NONE;
+    if (is_kernel(cell))
+        return sbp_gpu_work_launch(compute->work, cell, compute->b, compute->a, diag);
     if (cell->work == SBP_CELL_STREAM)
         return stream(compute, cell->bytes, diag);
     if (cell->work == SBP_CELL_COPY) {
@@ -341,12 +353,40 @@ static enum sbp_status plan_fp8(struct sbp_compute *compute, const struct sbp_ce
     return sbp_fp8_plan(compute->fp8, &product, diag);
 }
 
+/* Queries, keys, values and output gradients are numbers as the factors of products are. */
+static enum sbp_status open_work(struct sbp_compute *compute, struct sbp_diag *diag)
+{
+    const int64_t bytes = DRAWN * sbp_cluster_type_bytes(SBP_BF16);
+    SBP_TRY(sbp_gpu_work_open(&compute->work, compute->copy_bytes, compute->stream, diag));
+    const struct sbp_gpu_operands operands = sbp_gpu_work_operands(compute->work);
+    unsigned char *piece = malloc((size_t)bytes);
+    if (piece == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    draw(piece, SBP_BF16, 3);
+    enum sbp_status status = spread(compute, operands.qkv, operands.qkv_bytes, piece, bytes, diag);
+    draw(piece, SBP_BF16, 4);
+    if (status == SBP_OK)
+        status = spread(compute, operands.dy, operands.dy_bytes, piece, bytes, diag);
+    free(piece);
+    return status;
+}
+
+static enum sbp_status prepare_kernel(struct sbp_compute *compute, const struct sbp_cell *cell,
+                                      struct sbp_diag *diag)
+{
+    if (compute->work == NULL)
+        SBP_TRY(open_work(compute, diag));
+    return sbp_gpu_work_prepare(compute->work, cell, diag);
+}
+
 static enum sbp_status cuda_repeat(struct sbp_compute *compute, const struct sbp_cell *cell,
                                    double *time_s, struct sbp_diag *diag)
 {
     const int batch = batch_of(cell);
     if (is_product(cell))
         SBP_TRY(fill(compute, cell->type, diag));
+    if (is_kernel(cell))
+        SBP_TRY(prepare_kernel(compute, cell, diag));
     if (cell->type == SBP_FP8)
         SBP_TRY(plan_fp8(compute, cell, diag));
     if (cell->work == SBP_CELL_SUSTAINED)

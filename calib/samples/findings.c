@@ -164,9 +164,9 @@ void sbp_findings_of_no_attention(const struct sbp_record *record,
 {
     if (last_session(record)->origin.device[0] != '\0')
         find(findings,
-             "attention was not timed, for sbplan has no kernel of it for GPUs: \"like\" in "
-             "\"device\" takes a device file's rates of it; without one it counts at the "
-             "peak");
+             "attention was not timed, for sbplan was built without its kernels for GPUs "
+             "(-Dcuda=enabled): \"like\" in \"device\" takes a device file's rates of it; without "
+             "one it counts at the peak");
     else
         find(findings, "attention was not timed: it counts at the peak of products");
 }

@@ -27,7 +27,8 @@
 
 /* The compute that is timed of one kind of processor, and what of it some lack, as bits. */
 enum sbp_products { SBP_PRODUCTS_CPU, SBP_PRODUCTS_GPU };
-enum sbp_lack { SBP_LACKS_FP8 = 1 };
+enum sbp_lack { SBP_LACKS_FP8 = 1, SBP_LACKS_KERNELS = 2 }; /* kernels: of attention and rows */
+#define SBP_LACKS 2
 struct sbp_product_shape {
     enum sbp_type type;
     int64_t m, n, k;
@@ -68,7 +69,7 @@ struct sbp_product_list {
     bool sustains;                  /* the first product is timed under load, too */
     bool has_gelu;                  /* there is a kernel of it */
     double flops, copy_bytes_per_s; /* that an estimate of the time assumes */
-    const struct sbp_attention_list *attention; /* NULL: this processor has no kernel of it */
+    const struct sbp_attention_list *attention;
     int row_sizes;
     const int64_t *row_bytes; /* (row_sizes), rising: of copies into another order */
 };

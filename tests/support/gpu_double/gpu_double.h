@@ -13,7 +13,8 @@
  *
  * Environment: SBP_DOUBLE_DEVICES: so many devices (4), SBP_DOUBLE_FIRST: from this one on the bus
  * (0). SBP_DOUBLE_FAIL=CALL:N[@RANK]: the N-th call of a function fails, on all ranks of Open MPI
- * or one. SBP_DOUBLE_STALL=CALL:N[@RANK]: the work that an NCCL call enqueues never ends, and NCCL
+ * or one. SBP_DOUBLE_KERNEL_S: what a kernel of the project takes, instead of doing its work.
+ * SBP_DOUBLE_STALL=CALL:N[@RANK]: the work that an NCCL call enqueues never ends, and NCCL
  * tells of an error.
  */
 #ifndef SBP_TESTS_DOUBLES_GPU_DOUBLE_H

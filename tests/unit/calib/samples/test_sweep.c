@@ -249,15 +249,18 @@ static void test_products_of_experts_have_single_ones(void **state)
     }
 }
 
-/* There is no kernel of it for GPUs; and who asks for collectives alone gets them alone. */
+/* In a build without kernels for GPUs it is not, nor are rows; and who asks for collectives alone
+ * gets them alone. */
 static void test_where_attention_is_not_timed(void **state)
 {
     (void)state;
-    const struct sbp_sweep_options gpu = {1, 2, 4096, 1 << 20, SBP_PRODUCTS_GPU, 0, 0};
+    const struct sbp_sweep_options gpu = {
+        1, 2, 4096, 1 << 20, SBP_PRODUCTS_GPU, 0, SBP_LACKS_KERNELS};
     const struct sbp_sweep_options few = {
         1, 2, 4096, 1 << 20, SBP_PRODUCTS_CPU, 1u << SBP_ALL_REDUCE, 0};
     struct sbp_sample_sweep sweep = make_of(&gpu);
     assert_int_equal(count_work(&sweep, SBP_CELL_ATTENTION), 0);
+    assert_int_equal(count_work(&sweep, SBP_CELL_ROWS), 0);
     assert_int_equal(count_work(&sweep, SBP_CELL_STREAM), 1);
     sbp_sweep_free(&sweep);
     sweep = make_of(&few);

@@ -40,8 +40,8 @@ struct sbp_compute {
     cudaStream_t stream;
     cudaEvent_t before, behind;
     cublasHandle_t blas;
-    struct sbp_fp8 *fp8;       /* NULL before the first product in it */
-    struct sbp_gpu_work *work; /* NULL before the first attention, or rows */
+    struct sbp_fp8 *fp8;          /* NULL before the first product in it */
+    struct sbp_kernels_gpu *work; /* NULL before the first attention, or rows */
 };
 
 /* Half-precision products add up in fp32. `half` is 0.5. In fp8, which cuBLASLt has alone, bits of
@@ -84,7 +84,7 @@ static enum sbp_status cuda_find(int ranks, struct sbp_processor *processor, str
     (void)snprintf(processor->name, sizeof processor->name, "%.127s", device.name);
     processor->memory_bytes = (int64_t)total;
     processor->lacks = (sbp_fp8_is_offered() ? 0 : SBP_LACKS_FP8) |
-                       (sbp_gpu_work_is_built() ? 0 : SBP_LACKS_KERNELS);
+                       (sbp_kernels_gpu_is_built() ? 0 : SBP_LACKS_KERNELS);
     processor->copy_bytes = sbp_sweep_products(SBP_PRODUCTS_GPU)->copy_bytes;
     while (processor->copy_bytes > LEAST_COPY_BYTES &&
            processor->copy_bytes > processor->memory_bytes / COPY_SHARE)
@@ -99,7 +99,7 @@ static void cuda_close(struct sbp_compute *compute)
 {
     if (compute == NULL)
         return;
-    sbp_gpu_work_close(compute->work);
+    sbp_kernels_gpu_close(compute->work);
     sbp_fp8_close(compute->fp8);
     if (compute->blas != NULL)
         (void)cublasDestroy(compute->blas);
@@ -293,7 +293,7 @@ static enum sbp_status enqueue(struct sbp_compute *compute, const struct sbp_cel
     if (!is_product(cell))
         compute->filled = NONE;
     if (is_kernel(cell))
-        return sbp_gpu_work_launch(compute->work, cell, compute->b, compute->a, diag);
+        return sbp_kernels_gpu_launch(compute->work, cell, compute->b, compute->a, diag);
     if (cell->work == SBP_CELL_STREAM)
         return stream(compute, cell->bytes, diag);
     if (cell->work == SBP_CELL_COPY) {
@@ -357,8 +357,8 @@ static enum sbp_status plan_fp8(struct sbp_compute *compute, const struct sbp_ce
 static enum sbp_status open_work(struct sbp_compute *compute, struct sbp_diag *diag)
 {
     const int64_t bytes = DRAWN * sbp_cluster_type_bytes(SBP_BF16);
-    SBP_TRY(sbp_gpu_work_open(&compute->work, compute->copy_bytes, compute->stream, diag));
-    const struct sbp_gpu_operands operands = sbp_gpu_work_operands(compute->work);
+    SBP_TRY(sbp_kernels_gpu_open(&compute->work, compute->copy_bytes, compute->stream, diag));
+    const struct sbp_gpu_operands operands = sbp_kernels_gpu_operands(compute->work);
     unsigned char *piece = malloc((size_t)bytes);
     if (piece == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
@@ -376,7 +376,7 @@ static enum sbp_status prepare_kernel(struct sbp_compute *compute, const struct 
 {
     if (compute->work == NULL)
         SBP_TRY(open_work(compute, diag));
-    return sbp_gpu_work_prepare(compute->work, cell, diag);
+    return sbp_kernels_gpu_prepare(compute->work, cell, diag);
 }
 
 static enum sbp_status cuda_repeat(struct sbp_compute *compute, const struct sbp_cell *cell,

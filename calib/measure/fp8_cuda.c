@@ -145,7 +145,7 @@ enum sbp_status sbp_fp8_plan(struct sbp_fp8 *fp8, const struct sbp_gemm_point *p
 }
 
 enum sbp_status sbp_fp8_multiply(struct sbp_fp8 *fp8, void *y, const void *a, const void *b,
-                                 cudaStream_t stream, struct sbp_diag *diag)
+                                 void *stream, struct sbp_diag *diag)
 {
     const float one = 1, zero = 0;
     LT_TRY(diag, cublasLtMatmul, fp8->handle, fp8->product, &one, b, fp8->a, a, fp8->b, &zero, y,

@@ -9,8 +9,6 @@
 #ifndef SBP_CALIB_MEASURE_FP8_CUDA_H
 #define SBP_CALIB_MEASURE_FP8_CUDA_H
 
-#include <cuda_runtime_api.h>
-
 #include "calib/samples/cell.h"
 
 struct sbp_fp8; /* of one device and thread */
@@ -27,9 +25,9 @@ void sbp_fp8_close(struct sbp_fp8 *fp8); /* NULL is legal */
  * multiplications take. E_BACKEND: there is none, or it fails. */
 enum sbp_status sbp_fp8_plan(struct sbp_fp8 *fp8, const struct sbp_gemm_point *product,
                              struct sbp_diag *diag) SBP_MUST_USE;
-/* y (m,n) row-major in bf16 = a b', by the last plan, in the stream. Pointers into the device's
- * memory, at multiples of 16 bytes. E_BACKEND. */
+/* y (m,n) row-major in bf16 = a b', by the last plan, in the stream (cudaStream_t). Pointers into
+ * the device's memory, at multiples of 16 bytes. E_BACKEND. */
 enum sbp_status sbp_fp8_multiply(struct sbp_fp8 *fp8, void *y, const void *a, const void *b,
-                                 cudaStream_t stream, struct sbp_diag *diag) SBP_MUST_USE;
+                                 void *stream, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -10,7 +10,7 @@
 #define STATISTIC_BYTES ((int64_t)4)
 #define ROW_SEED        10
 
-struct sbp_gpu_work {
+struct sbp_kernels_gpu {
     struct sbp_cuda cuda;
     struct sbp_cuda_kernels kernel;
     int64_t elements, rows; /* of queries, of any cell */
@@ -21,7 +21,7 @@ struct sbp_gpu_work {
     int64_t most_rows, ordered;             /* ordered: that it holds now */
 };
 
-bool sbp_gpu_work_is_built(void)
+bool sbp_kernels_gpu_is_built(void)
 {
     struct sbp_cuda_kernels kernels;
     sbp_cuda_kernels_make(&kernels, SBP_REAL_BF16);
@@ -30,7 +30,7 @@ bool sbp_gpu_work_is_built(void)
 
 /* --- memory --- */
 
-void sbp_gpu_work_close(struct sbp_gpu_work *work)
+void sbp_kernels_gpu_close(struct sbp_kernels_gpu *work)
 {
     if (work == NULL)
         return;
@@ -45,7 +45,7 @@ void sbp_gpu_work_close(struct sbp_gpu_work *work)
     free(work);
 }
 
-static enum sbp_status allocate(struct sbp_gpu_work *work, struct sbp_diag *diag)
+static enum sbp_status allocate(struct sbp_kernels_gpu *work, struct sbp_diag *diag)
 {
     const int64_t bytes = work->elements * ELEMENT_BYTES;
     work->qkv = sbp_memory_cuda.allocate(3 * bytes);
@@ -61,8 +61,8 @@ static enum sbp_status allocate(struct sbp_gpu_work *work, struct sbp_diag *diag
     return SBP_OK;
 }
 
-enum sbp_status sbp_gpu_work_open(struct sbp_gpu_work **work, int64_t copy_bytes, void *stream,
-                                  struct sbp_diag *diag)
+enum sbp_status sbp_kernels_gpu_open(struct sbp_kernels_gpu **work, int64_t copy_bytes,
+                                     void *stream, struct sbp_diag *diag)
 {
     const struct sbp_product_list *list = sbp_sweep_products(SBP_PRODUCTS_GPU);
     const struct sbp_attention_list *attention = list->attention;
@@ -78,13 +78,13 @@ enum sbp_status sbp_gpu_work_open(struct sbp_gpu_work **work, int64_t copy_bytes
         status = allocate(*work, diag);
     }
     if (status != SBP_OK) {
-        sbp_gpu_work_close(*work);
+        sbp_kernels_gpu_close(*work);
         *work = NULL;
     }
     return status;
 }
 
-struct sbp_gpu_operands sbp_gpu_work_operands(const struct sbp_gpu_work *work)
+struct sbp_gpu_operands sbp_kernels_gpu_operands(const struct sbp_kernels_gpu *work)
 {
     const int64_t bytes = work->elements * ELEMENT_BYTES;
     return (struct sbp_gpu_operands){work->qkv, work->dy, 3 * bytes, bytes};
@@ -92,7 +92,7 @@ struct sbp_gpu_operands sbp_gpu_work_operands(const struct sbp_gpu_work *work)
 
 /* --- work --- */
 
-static enum sbp_status look(struct sbp_gpu_work *work, const char *kernel, struct sbp_diag *diag)
+static enum sbp_status look(struct sbp_kernels_gpu *work, const char *kernel, struct sbp_diag *diag)
 {
     const int error = work->cuda.error;
     work->cuda.error = 0;
@@ -109,7 +109,7 @@ static struct sbp_attention_shape shape_of(const struct sbp_attention_point *poi
                                         .kind = SBP_ATTENTION_FLASH};
 }
 
-static enum sbp_status attend(struct sbp_gpu_work *work, const struct sbp_attention_shape *shape,
+static enum sbp_status attend(struct sbp_kernels_gpu *work, const struct sbp_attention_shape *shape,
                               enum sbp_pass pass, struct sbp_diag *diag)
 {
     if (pass != SBP_PASS_FORWARD) {
@@ -123,8 +123,8 @@ static enum sbp_status attend(struct sbp_gpu_work *work, const struct sbp_attent
 }
 
 /* The gather of an embedding, whose table are the rows. */
-static enum sbp_status copy_rows(struct sbp_gpu_work *work, const struct sbp_cell *cell, void *to,
-                                 const void *from, struct sbp_diag *diag)
+static enum sbp_status copy_rows(struct sbp_kernels_gpu *work, const struct sbp_cell *cell,
+                                 void *to, const void *from, struct sbp_diag *diag)
 {
     const int64_t rows = cell->bytes / cell->row_bytes;
     const struct sbp_digits all = {.rest = rows};
@@ -133,7 +133,7 @@ static enum sbp_status copy_rows(struct sbp_gpu_work *work, const struct sbp_cel
     return look(work, "a gather of rows", diag);
 }
 
-static enum sbp_status order_rows(struct sbp_gpu_work *work, int64_t rows, struct sbp_diag *diag)
+static enum sbp_status order_rows(struct sbp_kernels_gpu *work, int64_t rows, struct sbp_diag *diag)
 {
     if (work->ordered == rows)
         return SBP_OK;
@@ -147,8 +147,8 @@ static enum sbp_status order_rows(struct sbp_gpu_work *work, int64_t rows, struc
     return SBP_OK;
 }
 
-enum sbp_status sbp_gpu_work_prepare(struct sbp_gpu_work *work, const struct sbp_cell *cell,
-                                     struct sbp_diag *diag)
+enum sbp_status sbp_kernels_gpu_prepare(struct sbp_kernels_gpu *work, const struct sbp_cell *cell,
+                                        struct sbp_diag *diag)
 {
     const struct sbp_attention_shape shape = shape_of(&cell->attention),
                                      *saved = &work->saved_shape;
@@ -161,8 +161,8 @@ enum sbp_status sbp_gpu_work_prepare(struct sbp_gpu_work *work, const struct sbp
     return attend(work, &shape, SBP_PASS_FORWARD, diag);
 }
 
-enum sbp_status sbp_gpu_work_launch(struct sbp_gpu_work *work, const struct sbp_cell *cell,
-                                    void *to, const void *from, struct sbp_diag *diag)
+enum sbp_status sbp_kernels_gpu_launch(struct sbp_kernels_gpu *work, const struct sbp_cell *cell,
+                                       void *to, const void *from, struct sbp_diag *diag)
 {
     const struct sbp_attention_shape shape = shape_of(&cell->attention);
     if (cell->work == SBP_CELL_ROWS)

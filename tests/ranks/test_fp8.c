@@ -1,5 +1,6 @@
 /* Products in fp8 on the stand-in: each pass multiplies what lies where fp8_cuda.h says, and a GPU
  * without them is told. */
+#include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdlib.h>
 

@@ -135,7 +135,7 @@ enum sbp_status sbp_fp8_plan(struct sbp_fp8 *fp8, const struct sbp_gemm_point *p
     SBP_TRY(describe(fp8, product, diag));
     LT_TRY(diag, cublasLtMatmulAlgoGetHeuristic, fp8->handle, fp8->product, fp8->a, fp8->b, fp8->y,
            fp8->y, fp8->preference, 1, &best, &found);
-    if (found < 1)
+    if (found < 1 || best.state != CUBLAS_STATUS_SUCCESS)
         return sbp_fail(diag, SBP_E_BACKEND,
                         "cublasLtMatmulAlgoGetHeuristic: no fp8 product of "
                         "%lld x %lld x %lld",

@@ -78,11 +78,6 @@ static bool is_factor(const void *matrix, cublasOperation_t operation, int rows,
                                       : false;
 }
 
-static void run_nothing(void *argument)
-{
-    (void)argument;
-}
-
 /* A factor by columns, (rows, columns) after the operation. */
 struct factor {
     const void *at;
@@ -164,8 +159,8 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
                                     C,
                                     ldc,
                                     adds == 1};
-    return double_enqueue(handle->stream, DOUBLE_MULTIPLIES ? run_product : run_nothing, &product,
-                          sizeof product, time_s) == cudaSuccess
+    return double_enqueue(handle->stream, DOUBLE_MULTIPLIES ? run_product : double_run_nothing,
+                          &product, sizeof product, time_s) == cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;
 }
@@ -182,7 +177,7 @@ cublasStatus_t cublasSgeam(cublasHandle_t handle, cublasOperation_t transa,
         !is_factor(B, transb, m, n, ldb, sizeof *B) || !is_matrix(C, m, n, ldc, sizeof *C))
         return CUBLAS_STATUS_INVALID_VALUE;
     const double time_s = DOUBLE_LAUNCH_S + 3.0 * sizeof *C * m * n / DOUBLE_SUM_BYTES_PER_S;
-    return double_enqueue(handle->stream, run_nothing, &time_s, sizeof time_s, time_s) ==
+    return double_enqueue(handle->stream, double_run_nothing, &time_s, sizeof time_s, time_s) ==
                    cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;

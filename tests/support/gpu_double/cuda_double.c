@@ -249,6 +249,13 @@ static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUstream_st *streams;
 static struct CUstream_st *default_stream;
 
+void double_run_nothing(void *argument)
+{
+    (void)argument;
+}
+
+static void move_edges(void *argument);
+
 static void *work_off(void *argument)
 {
     struct CUstream_st *stream = argument;
@@ -260,8 +267,11 @@ static void *work_off(void *argument)
         struct work *work = stream->first;
         if (work == NULL)
             break;
+        const bool hurries =
+            (work->run == double_run_nothing || work->run == move_edges) && work->next != NULL;
         (void)pthread_mutex_unlock(&stream->lock);
-        (void)nanosleep(&pause, NULL);
+        if (!hurries)
+            (void)nanosleep(&pause, NULL);
         double_open();
         work->run(work->argument);
         double_close();
@@ -472,15 +482,23 @@ static void move_piece(const struct move *move, size_t first, size_t bytes)
         memset(move->to + first, move->value, bytes);
 }
 
-static void run_move(void *argument)
+static void move_all(void *argument)
 {
     const struct move *move = argument;
-    if (move->bytes <= LARGE) {
-        move_piece(move, 0, move->bytes);
-        return;
-    }
+    move_piece(move, 0, move->bytes);
+}
+
+static void move_edges(void *argument)
+{
+    const struct move *move = argument;
     move_piece(move, 0, EDGE);
     move_piece(move, move->bytes - EDGE, EDGE);
+}
+
+static cudaError_t enqueue_move(cudaStream_t stream, const struct move *move, double time_s)
+{
+    return double_enqueue(stream, move->bytes <= LARGE ? move_all : move_edges, move, sizeof *move,
+                          time_s);
 }
 
 static bool fits_kind(const void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
@@ -512,8 +530,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     const struct move move = {to, from, 0, bytes};
     if (kind != cudaMemcpyDeviceToDevice || !fits_kind(to, from, bytes, kind))
         return cudaErrorInvalidValue;
-    return double_enqueue(stream, run_move, &move, sizeof move,
-                          2 * (double)bytes / DOUBLE_COPY_BYTES_PER_S);
+    return enqueue_move(stream, &move, 2 * (double)bytes / DOUBLE_COPY_BYTES_PER_S);
 }
 
 cudaError_t cudaMemset(void *memory, int value, size_t bytes)
@@ -522,7 +539,7 @@ cudaError_t cudaMemset(void *memory, int value, size_t bytes)
     const struct move move = {memory, NULL, value, bytes};
     if (!double_is_device(memory, bytes))
         return cudaErrorInvalidValue;
-    return double_enqueue(NULL, run_move, &move, sizeof move, 0);
+    return enqueue_move(NULL, &move, 0);
 }
 
 /* --- allocation --- */

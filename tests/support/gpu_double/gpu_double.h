@@ -1,5 +1,6 @@
-/* A stand-in for a GPU: the calls of the CUDA runtime, cuBLAS and NCCL that the project makes, on
- * host memory, for machines without a GPU. Linked instead of the libraries, against their headers.
+/* A stand-in for a GPU: the calls of the CUDA runtime, cuBLAS, cuBLASLt and NCCL that the project
+ * makes, on host memory, for machines without a GPU. Linked instead of the libraries, against their
+ * headers.
  *
  * It checks its callers, as far as a wrong call can be told from a right one: memory that is not
  * the device's, or ends too early, is refused; the host may not reach the device's while that does
@@ -13,7 +14,8 @@
  *
  * Environment: SBP_DOUBLE_DEVICES: so many devices (4), SBP_DOUBLE_FIRST: from this one on the bus
  * (0). SBP_DOUBLE_FAIL=CALL:N[@RANK]: the N-th call of a function fails, on all ranks of Open MPI
- * or one. SBP_DOUBLE_STALL=CALL:N[@RANK]: the work that an NCCL call enqueues never ends, and NCCL
+ * or one. SBP_DOUBLE_KERNEL_S: what a kernel of the project takes, instead of doing its work.
+ * SBP_DOUBLE_STALL=CALL:N[@RANK]: the work that an NCCL call enqueues never ends, and NCCL
  * tells of an error.
  */
 #ifndef SBP_TESTS_DOUBLES_GPU_DOUBLE_H
@@ -33,6 +35,8 @@
 #define DOUBLE_FP64_FLOPS       5e11
 #define DOUBLE_BF16_FLOPS       8e12
 #define DOUBLE_FP16_FLOPS       4e12
+#define DOUBLE_FP8_FLOPS        16e12
+#define DOUBLE_FP8_EXACT_FLOPS  12e12 /* summed exactly, as of gradients */
 #define DOUBLE_COLD_SHARE                                                                          \
     0.8 /* that a product reaches whose first factor is not the last one's                         \
          */
@@ -55,6 +59,9 @@ const void *double_range(size_t *bytes);
 /* Whether bytes at `memory` are the device's and allocated. */
 bool double_is_device(const void *memory, size_t bytes);
 
+/* Work without a result, which nobody can be seen not to wait for. It is done without delay where
+ * other work is behind it, as are copies of which the edges alone are moved. */
+void double_run_nothing(void *argument);
 /* Appends work to a stream (NULL: the default one): run gets a copy of argument(size). time_s: what
  * it adds to the stream's made-up clock. */
 cudaError_t double_enqueue(cudaStream_t stream, void (*run)(void *argument), const void *argument,

@@ -93,6 +93,8 @@ static enum sbp_status check_mode(const struct options *options, struct sbp_diag
         return sbp_fail(diag, SBP_E_USAGE, "no plan given, see --help");
     if (options->bench && (options->verify != SBP_VERIFY_NONE || options->trace != NULL))
         return sbp_fail(diag, SBP_E_USAGE, "--bench measures alone: no --verify, no --trace");
+    if (options->bench && strcmp(options->run.backend, "nccl") == 0)
+        return sbp_fail(diag, SBP_E_USAGE, "--bench measures over threads and mpi");
     if (!options->bench && options->plans.count > 1)
         return sbp_fail(diag, SBP_E_USAGE, "\"%s\" is one plan too many without --bench",
                         options->plans.word[1]);
@@ -262,7 +264,7 @@ static enum sbp_status run_plan(struct options *options, struct sbp_diag *diag)
                       options->verify == SBP_VERIFY_SHRUNK ? &small : NULL, &step,
                       &options->run.real, diag);
     if (status != SBP_OK)
-        return strcmp(options->run.backend, "mpi") == 0 ? sbp_run_refuse(status, diag) : status;
+        return sbp_run_starts_mpi(options->run.backend) ? sbp_run_refuse(status, diag) : status;
     progress.total = options->run.steps;
     status = run_step(options, &plan, &step, diag);
     sbp_step_free(&step);
@@ -323,7 +325,7 @@ static enum sbp_status bench_plans(struct options *options, struct sbp_diag *dia
     progress.total = (int)fmin(steps, INT_MAX);
     if (status == SBP_OK)
         status = measure(options, plans, &bench, diag);
-    else if (strcmp(options->run.backend, "mpi") == 0)
+    else if (sbp_run_starts_mpi(options->run.backend))
         status = sbp_bench_refuse(status, diag);
     for (int i = 0; i < loaded; i++) {
         sbp_step_free(&plans[i].step);

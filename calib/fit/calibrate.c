@@ -40,6 +40,7 @@ enum sbp_status sbp_calibrate_collect(const struct sbp_record *record, enum sbp_
     sbp_attention_fit(&calibration->compute, &attention);
     if (sbp_attention_fit_is_empty(&attention))
         sbp_findings_of_no_attention(record, findings);
+    sbp_findings_of_no_fp8(record, &calibration->compute, findings);
     return SBP_OK;
 }
 
@@ -153,20 +154,36 @@ static enum sbp_status judge_kinds(const struct sbp_calibration *calibration,
 
 /* --- compute --- */
 
-static void fit_products(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated)
+static void fit_type(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated,
+                     enum sbp_type type)
 {
+    struct sbp_product_grids *grids = &calibrated->grids[calibrated->grid_count++];
     struct sbp_grid_point points[SBP_MAX_GEMMS];
+    grids->type = type;
     for (int pass = 0; pass < SBP_PASSES; pass++) {
         int count = 0;
         for (int i = 0; i < times->gemm_count; i++) {
             const struct sbp_gemm_point *gemm = &times->gemm[i];
-            if (gemm->type == calibrated->grid_type && (int)gemm->pass == pass &&
-                calibrated->gemm_flops[i] > 0)
+            if (gemm->type == type && (int)gemm->pass == pass && calibrated->gemm_flops[i] > 0)
                 points[count++] =
                     (struct sbp_grid_point){{gemm->m, gemm->n, gemm->k}, calibrated->gemm_flops[i]};
         }
-        sbp_grid_fit(points, count, &calibrated->product[pass]);
+        sbp_grid_fit(points, count, &grids->pass[pass]);
     }
+}
+
+static void fit_products(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated)
+{
+    int products[SBP_TYPES] = {0};
+    enum sbp_type most = SBP_FP32;
+    for (int i = 0; i < times->gemm_count; i++)
+        if (calibrated->gemm_flops[i] > 0 && ++products[times->gemm[i].type] > products[most])
+            most = times->gemm[i].type;
+    fit_type(times, calibrated, most);
+    for (int type = 0; type < SBP_TYPES; type++)
+        if (type != (int)most && products[type] >= SBP_LEAST_TYPE_PRODUCTS &&
+            calibrated->grid_count < SBP_MAX_PRODUCT_GRIDS)
+            fit_type(times, calibrated, (enum sbp_type)type);
 }
 
 /* Compares each group of products with a single one of the same sizes, so that no error of a grid
@@ -193,10 +210,25 @@ static void fit_grouped(const struct sbp_compute_times *times, struct sbp_calibr
     }
 }
 
+/* Rows come as they were timed, and are written by size. */
+static void rate_rows(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated)
+{
+    for (int i = 0; i < times->rows_count; i++) {
+        const struct sbp_cell *rows = &times->rows[i];
+        int at = calibrated->dispatch.sizes++;
+        for (; at > 0 && calibrated->dispatch.row_bytes[at - 1] > rows->row_bytes; at--) {
+            calibrated->dispatch.row_bytes[at] = calibrated->dispatch.row_bytes[at - 1];
+            calibrated->dispatch.bytes_per_s[at] = calibrated->dispatch.bytes_per_s[at - 1];
+        }
+        calibrated->dispatch.row_bytes[at] = rows->row_bytes;
+        calibrated->dispatch.bytes_per_s[at] =
+            2 * (double)rows->bytes / times->rows_samples[i].median_s;
+    }
+}
+
 static void rate_compute(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated)
 {
     const struct sbp_samples *copy = &times->samples[0];
-    int products[SBP_TYPES] = {0};
     if (copy->count > 0)
         calibrated->copy_bytes_per_s = 2 * (double)times->copy_bytes / copy->median_s;
     for (int i = 0; i < times->gemm_count; i++) {
@@ -210,8 +242,6 @@ static void rate_compute(const struct sbp_compute_times *times, struct sbp_calib
             fmax(calibrated->flops[gemm->type], calibrated->gemm_flops[i]);
         if (sbp_cell_product_same(gemm, &times->loaded) && times->loaded_s > 0)
             calibrated->sustained = fmin(1, samples->median_s / times->loaded_s);
-        if (++products[gemm->type] > products[calibrated->grid_type])
-            calibrated->grid_type = gemm->type;
     }
     if (times->stream_s > 0)
         calibrated->stream_bytes_per_s =
@@ -220,6 +250,7 @@ static void rate_compute(const struct sbp_compute_times *times, struct sbp_calib
         calibrated->vector_operations_per_s = SBP_DEVICE_GELU_OPERATIONS *
                                               ((double)times->gelu_bytes / GELU_ELEMENT_BYTES) /
                                               times->gelu_s;
+    rate_rows(times, calibrated);
     fit_products(times, calibrated);
     fit_grouped(times, calibrated);
     sbp_attention_fit(times, &calibrated->attention);

@@ -51,6 +51,8 @@ enum sbp_status sbp_calibrate_network(const struct sbp_calibration *calibration,
                                       struct sbp_calibrated_network *network,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 
+#define SBP_MAX_PRODUCT_GRIDS   2
+#define SBP_LEAST_TYPE_PRODUCTS 8 /* fewer tell the rate of a type alone */
 struct sbp_calibrated {
     enum sbp_fit_weights weights;        /* whose fit the cluster file gets */
     struct sbp_fit fit[SBP_FIT_WEIGHTS]; /* of the paper's four collectives (all but send-recv) */
@@ -60,8 +62,13 @@ struct sbp_calibrated {
     int points, settled, kind_settled[SBP_FIT_KINDS]; /* settled: over their runs */
     double flops[SBP_TYPES];                          /* best of each type; 0: not timed */
     double gemm_flops[SBP_MAX_GEMMS];
-    enum sbp_type grid_type; /* of most products: their shares of its rate are the device's */
-    struct sbp_grid_fit product[SBP_PASSES]; /* over m, n and k, of that type */
+    /* Shares of products are of the rate of their type: of that of most products, and of others of
+     * which SBP_LEAST_TYPE_PRODUCTS and more were timed. */
+    int grid_count;
+    struct sbp_product_grids {
+        enum sbp_type type;
+        struct sbp_grid_fit pass[SBP_PASSES]; /* over m, n and k */
+    } grids[SBP_MAX_PRODUCT_GRIDS];           /* (grid_count) */
     /* Products of experts reach this share of the rate of single products of the same sizes:
      * the middle of the sizes that were timed, their least and most; sizes 0: not timed. */
     struct {
@@ -69,7 +76,13 @@ struct sbp_calibrated {
         double least, middle, most;
     } grouped[SBP_PASSES];
     double copy_bytes_per_s, stream_bytes_per_s; /* read and written; 0: not timed */
-    double vector_operations_per_s;              /* operations of GELU a second; 0: not timed */
+    /* Rows in another order; sizes 0: not timed. */
+    struct {
+        int sizes;
+        int64_t row_bytes[SBP_MAX_ROWS];  /* (sizes), rising */
+        double bytes_per_s[SBP_MAX_ROWS]; /* read and written */
+    } dispatch;
+    double vector_operations_per_s; /* operations of GELU a second; 0: not timed */
     double
         sustained; /* share of a product's rate that is left under load, of its type; 0: unknown */
     struct sbp_attention_fit attention; /* empty: not timed, or no product of its type was */

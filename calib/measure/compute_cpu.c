@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/math/random.h"
+#include "calib/measure/row_order.h"
 #include "kernels/kernels.h"
 
 #define LEAST_COPY_BYTES ((int64_t)1 << 20)
@@ -26,7 +27,9 @@ struct span {
 
 struct sbp_compute {
     int64_t copy_bytes;
-    struct span y, a, b; /* a and b serve the copy as well */
+    struct span y, a, b; /* a and b serve the copies as well */
+    int32_t *row;        /* the order of the rows of any cell */
+    int64_t rows;        /* that it holds now */
     struct attention {
         float *qkv, *dqkv, *y, *dy, *saved, *scratch; /* as kernels.h shapes them, of any cell */
         struct sbp_attention_shape saved_shape;       /* whose forward pass y and saved are of */
@@ -80,6 +83,7 @@ static void cpu_close(struct sbp_compute *compute)
     if (compute == NULL)
         return;
     free_attention(&compute->attention);
+    free(compute->row);
     free(compute->b.at);
     free(compute->a.at);
     free(compute->y.at);
@@ -128,8 +132,11 @@ static bool fill_all(struct sbp_compute *compute, int64_t copy_bytes)
     int64_t y_bytes = copy_bytes, a_bytes = copy_bytes, b_bytes = copy_bytes;
     sbp_sweep_product_bytes(sbp_sweep_products(SBP_PRODUCTS_CPU), &y_bytes, &a_bytes, &b_bytes);
     compute->copy_bytes = copy_bytes;
-    return fill_span(&compute->a, a_bytes, 1) && fill_span(&compute->b, b_bytes, 2) &&
-           fill_span(&compute->y, y_bytes, 9) && fill_attention(&compute->attention);
+    const int64_t rows = copy_bytes / sbp_sweep_products(SBP_PRODUCTS_CPU)->row_bytes[0];
+    compute->row = malloc((size_t)(rows + 1) * sizeof *compute->row);
+    return compute->row != NULL && fill_span(&compute->a, a_bytes, 1) &&
+           fill_span(&compute->b, b_bytes, 2) && fill_span(&compute->y, y_bytes, 9) &&
+           fill_attention(&compute->attention);
 }
 
 static enum sbp_status cpu_open(struct sbp_compute **compute, int64_t copy_bytes,
@@ -209,6 +216,16 @@ static void gelu(struct sbp_compute *compute, const struct sbp_cell *cell)
                                            cell->bytes / (int64_t)sizeof(float));
 }
 
+/* The library's copy, as no operator of kernels/ moves tokens to experts. */
+static void copy_rows(struct sbp_compute *compute, const struct sbp_cell *cell)
+{
+    const size_t bytes = (size_t)cell->row_bytes;
+    char *to = (char *)compute->b.at;
+    const char *from = (const char *)compute->a.at;
+    for (int64_t i = 0; i < compute->rows; i++)
+        memcpy(to + (size_t)i * bytes, from + (size_t)compute->row[i] * bytes, bytes);
+}
+
 static struct sbp_attention_shape shape_of(const struct sbp_attention_point *point)
 {
     return (struct sbp_attention_shape){.batch = point->batch,
@@ -237,6 +254,14 @@ static void attend(struct sbp_compute *compute, const struct sbp_cell *cell)
                                                      at->saved, NULL, &shape);
 }
 
+static void order_rows(struct sbp_compute *compute, const struct sbp_cell *cell)
+{
+    const int64_t rows = cell->bytes / cell->row_bytes;
+    if (compute->rows != rows)
+        sbp_row_order(compute->row, (int32_t)rows, 10);
+    compute->rows = rows;
+}
+
 /* Products go on to other matrices. A backward pass of attention needs what a forward pass of its
  * shape saved, which is not timed with it. */
 static void prepare(struct sbp_compute *compute, const struct sbp_cell *cell)
@@ -245,6 +270,8 @@ static void prepare(struct sbp_compute *compute, const struct sbp_cell *cell)
                                      *saved = &compute->attention.saved_shape;
     if (cell->work == SBP_CELL_GEMM || cell->work == SBP_CELL_LAUNCH)
         move_all(compute, cell);
+    if (cell->work == SBP_CELL_ROWS)
+        order_rows(compute, cell);
     if (cell->work == SBP_CELL_ATTENTION && cell->attention.pass != SBP_PASS_FORWARD &&
         (saved->batch != shape.batch || saved->sequence != shape.sequence ||
          saved->heads != shape.heads || saved->head_size != shape.head_size))
@@ -258,7 +285,7 @@ static enum sbp_status cpu_repeat(struct sbp_compute *compute, const struct sbp_
         [SBP_CELL_GEMM] = multiply, [SBP_CELL_GROUPED] = multiply_grouped,
         [SBP_CELL_COPY] = copy,     [SBP_CELL_LAUNCH] = launch,
         [SBP_CELL_STREAM] = stream, [SBP_CELL_ATTENTION] = attend,
-        [SBP_CELL_GELU] = gelu,
+        [SBP_CELL_GELU] = gelu,     [SBP_CELL_ROWS] = copy_rows,
     };
     (void)diag;
     prepare(compute, cell);

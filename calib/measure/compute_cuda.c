@@ -1,4 +1,5 @@
-/* Times the compute of a GPU: products by cuBLAS, timed by events on a stream. */
+/* Times the compute of a GPU by events on a stream: products by cuBLAS, those in fp8 by cuBLASLt,
+ * attention and rows by the project's own kernels. */
 #include "calib/measure/compute.h"
 
 #include <cublas_v2.h>
@@ -7,7 +8,9 @@
 #include <stdlib.h>
 
 #include "base/math/random.h"
+#include "calib/measure/fp8_cuda.h"
 #include "calib/measure/gpu.h"
+#include "calib/measure/kernels_cuda.h"
 #include "executor/gpu/gpu.h"
 
 #define LEAST_COPY_BYTES ((int64_t)1 << 20)
@@ -37,19 +40,23 @@ struct sbp_compute {
     cudaStream_t stream;
     cudaEvent_t before, behind;
     cublasHandle_t blas;
+    struct sbp_fp8 *fp8;          /* NULL before the first product in it */
+    struct sbp_kernels_gpu *work; /* NULL before the first attention, or rows */
 };
 
-/* Half-precision products add up in fp32. `half` is 0.5. */
+/* Half-precision products add up in fp32. `half` is 0.5. In fp8, which cuBLASLt has alone, bits of
+ * E4M3 are numbers of E5M2, too, and below 2^-5 few are left. */
 static const struct {
     cudaDataType_t data;
     cublasComputeType_t sum;
     uint64_t half;
-    int mantissa_bits;
+    int mantissa_bits, halvings;
 } types[SBP_TYPES] = {
-    [SBP_FP32] = {CUDA_R_32F, CUBLAS_COMPUTE_32F, 0x3f000000, 23},
-    [SBP_FP64] = {CUDA_R_64F, CUBLAS_COMPUTE_64F, 0x3fe0000000000000, 52},
-    [SBP_BF16] = {CUDA_R_16BF, CUBLAS_COMPUTE_32F, 0x3f00, 7},
-    [SBP_FP16] = {CUDA_R_16F, CUBLAS_COMPUTE_32F, 0x3800, 10},
+    [SBP_FP32] = {CUDA_R_32F, CUBLAS_COMPUTE_32F, 0x3f000000, 23, 7},
+    [SBP_FP64] = {CUDA_R_64F, CUBLAS_COMPUTE_64F, 0x3fe0000000000000, 52, 7},
+    [SBP_BF16] = {CUDA_R_16BF, CUBLAS_COMPUTE_32F, 0x3f00, 7, 7},
+    [SBP_FP16] = {CUDA_R_16F, CUBLAS_COMPUTE_32F, 0x3800, 10, 7},
+    [SBP_FP8] = {CUDA_R_8F_E4M3, CUBLAS_COMPUTE_32F, 0x30, 3, 4},
 };
 
 /* Turns a code of cuBLAS into a status. */
@@ -76,6 +83,8 @@ static enum sbp_status cuda_find(int ranks, struct sbp_processor *processor, str
     SBP_CUDA_TRY(diag, cudaMemGetInfo, &unused, &total);
     (void)snprintf(processor->name, sizeof processor->name, "%.127s", device.name);
     processor->memory_bytes = (int64_t)total;
+    processor->lacks = (sbp_fp8_is_offered() ? 0 : SBP_LACKS_FP8) |
+                       (sbp_kernels_gpu_is_built() ? 0 : SBP_LACKS_KERNELS);
     processor->copy_bytes = sbp_sweep_products(SBP_PRODUCTS_GPU)->copy_bytes;
     while (processor->copy_bytes > LEAST_COPY_BYTES &&
            processor->copy_bytes > processor->memory_bytes / COPY_SHARE)
@@ -90,6 +99,8 @@ static void cuda_close(struct sbp_compute *compute)
 {
     if (compute == NULL)
         return;
+    sbp_kernels_gpu_close(compute->work);
+    sbp_fp8_close(compute->fp8);
     if (compute->blas != NULL)
         (void)cublasDestroy(compute->blas);
     if (compute->behind != NULL)
@@ -174,7 +185,7 @@ static uint64_t draw_number(enum sbp_type type, struct sbp_random *random)
     const uint64_t mantissa = sbp_random_next(random) & (((uint64_t)1 << mantissa_bits) - 1);
     const uint64_t coins = sbp_random_next(random);
     uint64_t halvings = 0;
-    while (halvings < 7 && (coins >> halvings & 1) != 0)
+    while (halvings < (uint64_t)types[type].halvings && (coins >> halvings & 1) != 0)
         halvings++;
     return (types[type].half - (halvings << mantissa_bits)) | mantissa | (coins >> 63) << sign_bit;
 }
@@ -257,9 +268,14 @@ static enum sbp_status stream(struct sbp_compute *compute, int64_t bytes, struct
     return SBP_OK;
 }
 
+static bool is_kernel(const struct sbp_cell *cell)
+{
+    return cell->work == SBP_CELL_ATTENTION || cell->work == SBP_CELL_ROWS;
+}
+
 static bool is_product(const struct sbp_cell *cell)
 {
-    return cell->work != SBP_CELL_COPY && cell->work != SBP_CELL_STREAM;
+    return cell->work != SBP_CELL_COPY && cell->work != SBP_CELL_STREAM && !is_kernel(cell);
 }
 
 static int batch_of(const struct sbp_cell *cell)
@@ -276,6 +292,8 @@ static enum sbp_status enqueue(struct sbp_compute *compute, const struct sbp_cel
 {
     if (!is_product(cell))
         compute->filled = NONE;
+    if (is_kernel(cell))
+        return sbp_kernels_gpu_launch(compute->work, cell, compute->b, compute->a, diag);
     if (cell->work == SBP_CELL_STREAM)
         return stream(compute, cell->bytes, diag);
     if (cell->work == SBP_CELL_COPY) {
@@ -285,7 +303,9 @@ static enum sbp_status enqueue(struct sbp_compute *compute, const struct sbp_cel
     }
     for (int i = 0; i < batch; i++)
         for (int64_t expert = 0; expert < products_of(cell); expert++)
-            SBP_TRY(multiply(compute, cell, expert, diag));
+            SBP_TRY(cell->type == SBP_FP8 ? sbp_fp8_multiply(compute->fp8, compute->y, compute->a,
+                                                             compute->b, compute->stream, diag)
+                                          : multiply(compute, cell, expert, diag));
     return SBP_OK;
 }
 
@@ -324,12 +344,51 @@ static enum sbp_status time_sustained(struct sbp_compute *compute, const struct 
     return time_batch(compute, cell, LOAD_BATCH, time_s, diag);
 }
 
+static enum sbp_status plan_fp8(struct sbp_compute *compute, const struct sbp_cell *cell,
+                                struct sbp_diag *diag)
+{
+    const struct sbp_gemm_point product = sbp_cell_product(cell);
+    if (compute->fp8 == NULL)
+        SBP_TRY(sbp_fp8_open(&compute->fp8, diag));
+    return sbp_fp8_plan(compute->fp8, &product, diag);
+}
+
+/* Queries, keys, values and output gradients are numbers as the factors of products are. */
+static enum sbp_status open_work(struct sbp_compute *compute, struct sbp_diag *diag)
+{
+    const int64_t bytes = DRAWN * sbp_cluster_type_bytes(SBP_BF16);
+    SBP_TRY(sbp_kernels_gpu_open(&compute->work, compute->copy_bytes, compute->stream, diag));
+    const struct sbp_gpu_operands operands = sbp_kernels_gpu_operands(compute->work);
+    unsigned char *piece = malloc((size_t)bytes);
+    if (piece == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    draw(piece, SBP_BF16, 3);
+    enum sbp_status status = spread(compute, operands.qkv, operands.qkv_bytes, piece, bytes, diag);
+    draw(piece, SBP_BF16, 4);
+    if (status == SBP_OK)
+        status = spread(compute, operands.dy, operands.dy_bytes, piece, bytes, diag);
+    free(piece);
+    return status;
+}
+
+static enum sbp_status prepare_kernel(struct sbp_compute *compute, const struct sbp_cell *cell,
+                                      struct sbp_diag *diag)
+{
+    if (compute->work == NULL)
+        SBP_TRY(open_work(compute, diag));
+    return sbp_kernels_gpu_prepare(compute->work, cell, diag);
+}
+
 static enum sbp_status cuda_repeat(struct sbp_compute *compute, const struct sbp_cell *cell,
                                    double *time_s, struct sbp_diag *diag)
 {
     const int batch = batch_of(cell);
     if (is_product(cell))
         SBP_TRY(fill(compute, cell->type, diag));
+    if (is_kernel(cell))
+        SBP_TRY(prepare_kernel(compute, cell, diag));
+    if (cell->type == SBP_FP8)
+        SBP_TRY(plan_fp8(compute, cell, diag));
     if (cell->work == SBP_CELL_SUSTAINED)
         return time_sustained(compute, cell, time_s, diag);
     compute->is_loaded = false;

@@ -48,6 +48,7 @@ static double cell_s(const struct sbp_measure_job *job, const struct sbp_cell *c
         return AROUND_S + REPEATS * 2 * (double)cell->bytes / products->copy_bytes_per_s;
     case SBP_CELL_SUSTAINED:
         return LOAD_S;
+    case SBP_CELL_ROWS: /* up to three times as long as a copy (measured: AMD EPYC) */
     case SBP_CELL_STREAM:
         return AROUND_S + REPEATS * 3 * (double)cell->bytes / products->copy_bytes_per_s;
     case SBP_CELL_ATTENTION:
@@ -129,7 +130,7 @@ static enum sbp_status print_rows(const struct sbp_measure_job *job,
         {SBP_CELL_GROUPED, "products of experts"}, {SBP_CELL_COPY, "copy"},
         {SBP_CELL_LAUNCH, "smallest product"},     {SBP_CELL_SUSTAINED, "sustained product"},
         {SBP_CELL_STREAM, "element-wise sum"},     {SBP_CELL_GELU, "GELU"},
-        {SBP_CELL_ATTENTION, "attention"}};
+        {SBP_CELL_ATTENTION, "attention"},         {SBP_CELL_ROWS, "rows by expert"}};
     struct sbp_table table;
     sbp_table_init(&table, 4, titles);
     add_shapes(&table, job, sweep);

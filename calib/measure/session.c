@@ -109,14 +109,20 @@ static enum sbp_status find_origin(struct part *part, struct sbp_diag *diag)
 
 static enum sbp_status make_sweep(struct part *part, struct sbp_diag *diag)
 {
-    double least_copy = -(double)part->processor.copy_bytes;
-    SBP_TRY(sbp_sampler_largest(part->sampler, &least_copy, 1, diag));
+    double most[1 + SBP_LACKS] = {-(double)part->processor.copy_bytes};
+    unsigned lacks = 0; /* what any rank does */
+    for (int i = 0; i < SBP_LACKS; i++)
+        most[1 + i] = part->processor.lacks >> i & 1;
+    SBP_TRY(sbp_sampler_largest(part->sampler, most, 1 + SBP_LACKS, diag));
+    for (int i = 0; i < SBP_LACKS; i++)
+        lacks |= most[1 + i] > 0 ? 1u << i : 0;
     const struct sbp_sweep_options options = {.nodes = part->placement.nodes,
                                               .ranks_per_node = part->placement.least_ranks,
                                               .max_bytes = part->session->settings->max_bytes,
-                                              .copy_bytes = (int64_t)-least_copy,
+                                              .copy_bytes = (int64_t)-most[0],
                                               .products = part->session->compute->products,
-                                              .kinds = part->session->settings->kinds};
+                                              .kinds = part->session->settings->kinds,
+                                              .lacks = lacks};
     return sbp_sweep_init(&part->sweep, &options, diag);
 }
 

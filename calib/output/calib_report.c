@@ -236,29 +236,39 @@ static bool print_bounds(const struct sbp_calibrated *calibrated, FILE *out)
                    fit->alpha_s > 0 ? "beta" : "alpha") >= 0;
 }
 
-static bool print_device(const struct sbp_calibration *calibration,
-                         const struct sbp_calibrated *calibrated, FILE *out)
+/* "; 12 matrix shapes reach 9 to 100 % of fp32"; empty: one shape says nothing. */
+static void say_reach(const struct sbp_calibration *calibration,
+                      const struct sbp_calibrated *calibrated, enum sbp_type type,
+                      struct sbp_text *text)
 {
-    char rate[UNIT], copy[UNIT], memory[UNIT];
     double least = 1;
     int shapes = 0;
     for (int i = 0; i < calibration->compute.gemm_count; i++) {
-        const double share = calibrated->gemm_flops[i] / calibrated->flops[calibrated->grid_type];
-        if (calibration->compute.gemm[i].type != calibrated->grid_type || !(share > 0))
+        const double share = calibrated->gemm_flops[i] / calibrated->flops[type];
+        if (calibration->compute.gemm[i].type != type || !(share > 0))
             continue;
         shapes++;
         least = share < least ? share : least;
     }
-    char reach[64] = "", sustained[48] = "", streams[48] = "", vectors[48] = "";
+    if (shapes > 1)
+        sbp_text_add(text, "; %d matrix shapes reach %.0f to 100 %% of %s", shapes, 100 * least,
+                     sbp_cluster_type_name(type));
+}
+
+static bool print_device(const struct sbp_calibration *calibration,
+                         const struct sbp_calibrated *calibrated, FILE *out)
+{
+    char rate[UNIT], copy[UNIT], memory[UNIT];
+    struct sbp_text reach = {0};
+    char sustained[48] = "", streams[48] = "", vectors[48] = "";
     if (calibrated->stream_bytes_per_s > 0)
         (void)snprintf(streams, sizeof streams, ", streams %.0f %% of it",
                        100 * calibrated->stream_bytes_per_s / calibrated->copy_bytes_per_s);
     if (calibrated->vector_operations_per_s > 0)
         (void)snprintf(vectors, sizeof vectors, ", element-wise %soperations/s",
                        sbp_format_count(calibrated->vector_operations_per_s, rate));
-    if (shapes > 1)
-        (void)snprintf(reach, sizeof reach, "; %d matrix shapes reach %.0f to 100 %% of %s", shapes,
-                       100 * least, sbp_cluster_type_name(calibrated->grid_type));
+    for (int i = 0; i < calibrated->grid_count; i++)
+        say_reach(calibration, calibrated, calibrated->grids[i].type, &reach);
     if (calibrated->sustained > 0)
         (void)snprintf(sustained, sizeof sustained, "; sustained load leaves %.0f %%",
                        100 * calibrated->sustained);
@@ -267,10 +277,13 @@ static bool print_device(const struct sbp_calibration *calibration,
         if (calibrated->flops[type] > 0)
             done = done && fprintf(out, " %s %sFLOP/s,", sbp_cluster_type_name((enum sbp_type)type),
                                    sbp_format_count(calibrated->flops[type], rate)) >= 0;
-    return done && fprintf(out, " copy %s/s%s%s, memory %s%s%s\n",
-                           sbp_format_bytes(calibrated->copy_bytes_per_s, copy), streams, vectors,
-                           sbp_format_bytes((double)calibration->origin.memory_bytes, memory),
-                           reach, sustained) >= 0;
+    done = done && !reach.failed &&
+           fprintf(out, " copy %s/s%s%s, memory %s%s%s\n",
+                   sbp_format_bytes(calibrated->copy_bytes_per_s, copy), streams, vectors,
+                   sbp_format_bytes((double)calibration->origin.memory_bytes, memory),
+                   reach.bytes == NULL ? "" : reach.bytes, sustained) >= 0;
+    sbp_text_free(&reach);
+    return done;
 }
 
 /* "attention: 12 shapes forward reach 9 to 43 %, 12 shapes backward reach 12 to 68 % of fp32" */
@@ -319,6 +332,22 @@ static bool print_experts(const struct sbp_calibrated *calibrated, FILE *out)
     return done && (before[0] == 'e' || fprintf(out, " of the rate of single ones\n") >= 0);
 }
 
+/* "dispatch: rows of 512 B to 32768 B by expert reach 18 to 69 % of copies" */
+static bool print_dispatch(const struct sbp_calibrated *calibrated, FILE *out)
+{
+    const int sizes = calibrated->dispatch.sizes;
+    double least = INFINITY, most = 0;
+    for (int i = 0; i < sizes; i++) {
+        least = fmin(least, calibrated->dispatch.bytes_per_s[i] / calibrated->copy_bytes_per_s);
+        most = fmax(most, calibrated->dispatch.bytes_per_s[i] / calibrated->copy_bytes_per_s);
+    }
+    return sizes == 0 ||
+           fprintf(
+               out, "dispatch: rows of %lld to %lld B by expert reach %.0f to %.0f %% of copies\n",
+               (long long)calibrated->dispatch.row_bytes[0],
+               (long long)calibrated->dispatch.row_bytes[sizes - 1], 100 * least, 100 * most) >= 0;
+}
+
 /* --- one alpha and beta, or curves --- */
 
 static enum sbp_status print_line(const struct sbp_calibration *calibration,
@@ -359,7 +388,8 @@ enum sbp_status sbp_calib_report(const struct sbp_calibration *calibration,
         SBP_TRY(calibrated->network == NULL ? print_line(calibration, calibrated, out)
                                             : print_curves(calibrated->network, out));
     return print_device(calibration, calibrated, out) && print_experts(calibrated, out) &&
-                   print_attention(calibrated, out) && print_findings(&calibration->findings, out)
+                   print_dispatch(calibrated, out) && print_attention(calibrated, out) &&
+                   print_findings(&calibration->findings, out)
                ? SBP_OK
                : SBP_E_IO;
 }

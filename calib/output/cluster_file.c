@@ -181,11 +181,13 @@ static void put_products(struct cJSON *device, const struct sbp_calibrated *cali
                          bool *failed)
 {
     static const char *const SIZES[] = {"m", "n", "k"};
-    const enum sbp_type type = calibrated->grid_type;
-    struct cJSON *grids = sbp_json_put_array(device, "gemm_grids", failed);
-    for (int pass = 0; pass < SBP_PASSES; pass++)
-        put_grid(grids, SIZES, type, pass, &calibrated->product[pass], calibrated->flops[type],
-                 failed);
+    struct cJSON *array = sbp_json_put_array(device, "gemm_grids", failed);
+    for (int i = 0; i < calibrated->grid_count; i++) {
+        const struct sbp_product_grids *grids = &calibrated->grids[i];
+        for (int pass = 0; pass < SBP_PASSES; pass++)
+            put_grid(array, SIZES, grids->type, pass, &grids->pass[pass],
+                     calibrated->flops[grids->type], failed);
+    }
 }
 
 /* A factor of what gemm_grids give; it ends at 1. */
@@ -223,6 +225,23 @@ static double memory_rate(const struct sbp_calibrated *calibrated)
     return fmax(calibrated->copy_bytes_per_s, calibrated->stream_bytes_per_s);
 }
 
+/* Copies whose rows a cache brings ahead may be as fast as the memory, not faster. */
+static void put_dispatch(struct cJSON *device, const struct sbp_calibrated *calibrated,
+                         bool *failed)
+{
+    if (calibrated->dispatch.sizes == 0)
+        return;
+    struct cJSON *at = sbp_json_put_object(device, "dispatch_efficiency", failed);
+    put_sizes(at, "row_bytes", calibrated->dispatch.row_bytes, calibrated->dispatch.sizes, failed);
+    struct cJSON *shares = sbp_json_put_array(at, "efficiency", failed);
+    for (int i = 0; i < calibrated->dispatch.sizes; i++)
+        sbp_json_push_measured(
+            shares,
+            fmax(SBP_DEVICE_LEAST_SHARE,
+                 fmin(1, calibrated->dispatch.bytes_per_s[i] / memory_rate(calibrated))),
+            failed);
+}
+
 static void put_own_device(struct cJSON *root, const struct sbp_calibration *calibration,
                            const struct sbp_calibrated *calibrated, bool *failed)
 {
@@ -243,6 +262,7 @@ static void put_own_device(struct cJSON *root, const struct sbp_calibration *cal
     if (calibrated->vector_operations_per_s > 0)
         sbp_json_put_measured(device, "vector_operations_per_s",
                               calibrated->vector_operations_per_s, failed);
+    put_dispatch(device, calibrated, failed);
     put_grouped(device, calibrated, failed);
     put_attention(device, calibrated, failed);
     put_products(device, calibrated, failed);

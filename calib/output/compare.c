@@ -231,6 +231,20 @@ static double grouped_ratio(const struct sbp_compute_times *older,
     return *count == 0 ? 0 : sbp_median(ratio, *count);
 }
 
+/* The same over rows in another order. */
+static double rows_ratio(const struct sbp_compute_times *older,
+                         const struct sbp_compute_times *newer, int *count)
+{
+    double ratio[SBP_MAX_ROWS];
+    *count = 0;
+    for (int i = 0; i < newer->rows_count; i++)
+        for (int j = 0; j < older->rows_count; j++)
+            if (sbp_cell_same(&newer->rows[i], &older->rows[j]))
+                ratio[(*count)++] =
+                    newer->rows_samples[i].median_s / older->rows_samples[j].median_s;
+    return *count == 0 ? 0 : sbp_median(ratio, *count);
+}
+
 static bool print_middle(const char *what, double ratio, int count, FILE *out)
 {
     return count == 0 ||
@@ -240,7 +254,7 @@ static bool print_middle(const char *what, double ratio, int count, FILE *out)
 static bool print_compute(const struct sbp_compute_times *older,
                           const struct sbp_compute_times *newer, FILE *out)
 {
-    int products, experts, shapes;
+    int products, experts, shapes, rows;
     const double ratio = product_ratio(older, newer, &products);
     const double grouped = grouped_ratio(older, newer, &experts);
     bool done = print_middle("matrix products", ratio, products, out) &&
@@ -256,7 +270,9 @@ static bool print_compute(const struct sbp_compute_times *older,
     if (done && newer->gelu_s > 0 && older->gelu_s > 0 && newer->gelu_bytes == older->gelu_bytes)
         done = fprintf(out, "GELU: new/old %.2f\n", newer->gelu_s / older->gelu_s) >= 0;
     const double attention = attention_ratio(older, newer, &shapes);
-    return done && print_middle("attention", attention, shapes, out);
+    const double dispatch = rows_ratio(older, newer, &rows);
+    return done && print_middle("attention", attention, shapes, out) &&
+           print_middle("rows by expert", dispatch, rows, out);
 }
 
 enum sbp_status sbp_compare_print(const struct sbp_record *older, const struct sbp_record *newer,

@@ -19,7 +19,7 @@ static const char *const kind_names[] = {
 static const enum sbp_collective kinds[] = {SBP_ALL_REDUCE, SBP_ALL_GATHER, SBP_REDUCE_SCATTER,
                                             SBP_ALL_TO_ALL, SBP_SEND_RECV,  SBP_BROADCAST_COLL};
 /* As enum sbp_type. */
-static const char *const type_names[] = {"fp32", "fp64", "bf16", "fp16", NULL};
+static const char *const type_names[] = {"fp32", "fp64", "bf16", "fp16", "fp8", NULL};
 
 /* --- order --- */
 
@@ -44,6 +44,7 @@ int sbp_cell_compare(const struct sbp_cell *a, const struct sbp_cell *b)
         a->k - b->k,
         a->experts - b->experts,
         (int64_t)a->round - b->round,
+        a->row_bytes - b->row_bytes,
         a->bytes - b->bytes,
         (int64_t)x->type - (int64_t)y->type,
         (int64_t)x->pass - (int64_t)y->pass,
@@ -115,6 +116,7 @@ double sbp_cell_least_s(const struct sbp_cell *cell)
     case SBP_CELL_PAIRS:
         return sbp_cell_least_collective_s(SBP_SEND_RECV, 2, (double)cell->bytes);
     case SBP_CELL_COPY:
+    case SBP_CELL_ROWS:
         return fmax(SBP_LEAST_TIME_S, 2 * (double)cell->bytes / SBP_MOST_COPY_BYTES_PER_S);
     case SBP_CELL_GEMM:
     case SBP_CELL_SUSTAINED:
@@ -176,6 +178,10 @@ const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer)
         break;
     case SBP_CELL_GELU:
         (void)snprintf(buffer, SBP_CELL_NAME, "GELU of %s", bytes);
+        break;
+    case SBP_CELL_ROWS:
+        (void)snprintf(buffer, SBP_CELL_NAME, "rows of %lld B by expert, %s",
+                       (long long)cell->row_bytes, bytes);
         break;
     case SBP_CELL_ATTENTION:
         (void)snprintf(buffer, SBP_CELL_NAME, "%s attention, %lld x %lld heads of %lld over %lld%s",
@@ -243,6 +249,10 @@ void sbp_cell_write(const struct sbp_cell *cell, struct sbp_text *text)
         break;
     case SBP_CELL_GELU:
         sbp_text_add(text, "\"gelu\":%lld", (long long)cell->bytes);
+        break;
+    case SBP_CELL_ROWS:
+        sbp_text_add(text, "\"rows\":%lld,\"row_bytes\":%lld", (long long)cell->bytes,
+                     (long long)cell->row_bytes);
         break;
     case SBP_CELL_ATTENTION:
         write_attention(&cell->attention, text);
@@ -362,6 +372,12 @@ static enum sbp_status read_gelu(const struct sbp_json *object, struct sbp_cell 
     return read_int64(object, "gelu", 1, MOST_SIZE, &cell->bytes);
 }
 
+static enum sbp_status read_rows(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    SBP_TRY(read_int64(object, "rows", 1, MOST_SIZE, &cell->bytes));
+    return read_int64(object, "row_bytes", 1, cell->bytes, &cell->row_bytes);
+}
+
 static enum sbp_status read_attention(const struct sbp_json *object, struct sbp_cell *cell)
 {
     struct sbp_attention_point *at = &cell->attention;
@@ -394,6 +410,7 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
         [SBP_CELL_ATTENTION] = {"attention", read_attention},
         [SBP_CELL_GELU] = {"gelu", read_gelu},
         [SBP_CELL_GROUPED] = {"grouped", read_grouped},
+        [SBP_CELL_ROWS] = {"rows", read_rows},
     };
     for (int work = 0; work < SBP_CELL_WORKS; work++) {
         if (!sbp_json_has(object, works[work].key))
@@ -403,8 +420,8 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
     }
     return sbp_json_refuse(
         object, "no \"collective\", \"gemm\", \"copy\", \"launch\", \"pairs\", "
-                "\"sustained\", \"stream\", \"attention\", \"gelu\" or \"grouped\": one of "
-                "them says what was measured");
+                "\"sustained\", \"stream\", \"attention\", \"gelu\", \"grouped\" or \"rows\": "
+                "one of them says what was measured");
 }
 
 /* --- samples --- */

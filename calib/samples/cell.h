@@ -30,8 +30,9 @@ enum sbp_cell_work {
     SBP_CELL_ATTENTION, /* causal flash attention, forward or backward */
     SBP_CELL_GELU,    /* GELU of so many bytes in fp32: bound by arithmetic where memory is fast */
     SBP_CELL_GROUPED, /* products of experts, one behind the other, each of matrices of its own */
+    SBP_CELL_ROWS,    /* rows copied into the order of their experts */
 };
-#define SBP_CELL_WORKS 10
+#define SBP_CELL_WORKS 11
 
 /* Causal flash attention over whole sequences in one element type; its backward pass is that of the
  * gradient of the input. */
@@ -48,7 +49,9 @@ struct sbp_cell {
     enum sbp_cell_work work;
     enum sbp_collective kind;          /* of a collective; not local */
     int nodes, ranks_per_node, groups; /* of a collective; groups of a node at the same time */
-    int64_t bytes; /* n of the cost formula, of a copy, a stream, or one message between a pair */
+    int64_t bytes; /* n of the cost formula, of a copy, a stream, all rows, or one message between a
+                      pair */
+    int64_t row_bytes;  /* of a row; `bytes` is a multiple */
     enum sbp_type type; /* of a product */
     enum sbp_pass pass; /* whose operands a product has, as they lie in memory */
     int64_t m, n, k;

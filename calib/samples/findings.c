@@ -164,11 +164,23 @@ void sbp_findings_of_no_attention(const struct sbp_record *record,
 {
     if (last_session(record)->origin.device[0] != '\0')
         find(findings,
-             "attention was not timed, for sbplan has no kernel of it for GPUs: \"like\" in "
-             "\"device\" takes a device file's rates of it; without one it counts at the "
-             "peak");
+             "attention was not timed, for sbplan was built without its kernels for GPUs "
+             "(-Dcuda=enabled): \"like\" in \"device\" takes a device file's rates of it; without "
+             "one it counts at the peak");
     else
         find(findings, "attention was not timed: it counts at the peak of products");
+}
+
+void sbp_findings_of_no_fp8(const struct sbp_record *record, const struct sbp_compute_times *times,
+                            struct sbp_sample_findings *findings)
+{
+    for (int i = 0; i < times->gemm_count; i++)
+        if (times->gemm[i].type == SBP_FP8)
+            return;
+    if (last_session(record)->origin.device[0] != '\0')
+        find(findings,
+             "products in fp8 were not timed, where a GPU, or its cuBLASLt, has none: they "
+             "count at the rates of bf16");
 }
 
 /* --- pairs --- */

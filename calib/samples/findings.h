@@ -43,6 +43,9 @@ enum sbp_status sbp_findings_of_pairs(const struct sbp_record *record, bool crow
 /* Says that there are no rates of attention, why, and what stands in for them. */
 void sbp_findings_of_no_attention(const struct sbp_record *record,
                                   struct sbp_sample_findings *findings);
+/* Says that a GPU's products in fp8 were not timed, and what stands in for them. */
+void sbp_findings_of_no_fp8(const struct sbp_record *record, const struct sbp_compute_times *times,
+                            struct sbp_sample_findings *findings);
 /* The rate of the longest message between two nodes, over the nominal one where that is known. */
 void sbp_findings_of_network(const struct sbp_record *record, struct sbp_sample_findings *findings);
 

@@ -387,6 +387,19 @@ static struct sbp_samples *find_grouped(const struct sbp_cell *cell,
     return &times->grouped_samples[times->grouped_count++];
 }
 
+/* Of a row's size the last size of all rows counts, as of copies. */
+static struct sbp_samples *find_rows(const struct sbp_cell *cell, struct sbp_compute_times *times)
+{
+    int i = 0;
+    while (i < times->rows_count && times->rows[i].row_bytes != cell->row_bytes)
+        i++;
+    if (i == SBP_MAX_ROWS)
+        return NULL;
+    if (i == times->rows_count)
+        times->rows[times->rows_count++] = *cell;
+    return find_bytes(cell, &times->rows[i].bytes, &times->rows_samples[i]);
+}
+
 double sbp_points_product_s(const struct sbp_compute_times *times,
                             const struct sbp_gemm_point *product)
 {
@@ -424,6 +437,8 @@ void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample
             samples = find_attention(&result->cell, times);
         } else if (result->cell.work == SBP_CELL_GROUPED) {
             samples = find_grouped(&result->cell, times);
+        } else if (result->cell.work == SBP_CELL_ROWS) {
+            samples = find_rows(&result->cell, times);
         }
         if (samples != NULL)
             sbp_samples_add(samples, &result->median_s, 1);

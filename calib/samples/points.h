@@ -88,6 +88,7 @@ struct sbp_grouped_point {
 #define SBP_MAX_GEMMS     512
 #define SBP_MAX_ATTENTION 64
 #define SBP_MAX_GROUPED   64
+#define SBP_MAX_ROWS      16
 struct sbp_compute_times {
     int gemm_count;
     struct sbp_gemm_point gemm[SBP_MAX_GEMMS];
@@ -107,6 +108,9 @@ struct sbp_compute_times {
     int grouped_count;
     struct sbp_grouped_point grouped[SBP_MAX_GROUPED];
     struct sbp_samples grouped_samples[SBP_MAX_GROUPED]; /* (grouped_count), of all experts */
+    int rows_count;
+    struct sbp_cell rows[SBP_MAX_ROWS];            /* differ in the bytes of a row */
+    struct sbp_samples rows_samples[SBP_MAX_ROWS]; /* (rows_count) */
 };
 
 /* The median of a single product's runs; 0: it was not timed. */

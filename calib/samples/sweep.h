@@ -7,7 +7,8 @@
  * - Sizes: 8 B, 16 B, ... up to max_bytes; first some far apart, then those between (as SKaMPI
  *   refines: Reussner et al., "SKaMPI: a detailed, accurate MPI benchmark", 1998).
  * - Compute: a copy, products of linear layers over a grid, those of experts, the smallest product,
- *   an element-wise sum, and GELU and attention over a grid where there are kernels of them.
+ *   an element-wise sum, and GELU, attention over a grid and rows put in the order of experts where
+ *   there are kernels of them.
  * - Pairs: rounds of a tournament, all ranks of a node, then all nodes by each of their ranks.
  *
  * The first stage holds the cells that a cluster file needs (the widest shapes within a node and
@@ -24,15 +25,18 @@
 #define SBP_SWEEP_LARGEST_MAX_BYTES ((int64_t)1 << 30)
 #define SBP_SWEEP_STAGES            6
 
-/* The compute that is timed of one kind of processor. */
+/* The compute that is timed of one kind of processor, and what of it some lack, as bits. */
 enum sbp_products { SBP_PRODUCTS_CPU, SBP_PRODUCTS_GPU };
+enum sbp_lack { SBP_LACKS_FP8 = 1, SBP_LACKS_KERNELS = 2 }; /* kernels: of attention and rows */
+#define SBP_LACKS 2
 struct sbp_product_shape {
     enum sbp_type type;
     int64_t m, n, k;
 };
 /* Linear layers of so many tokens, inputs and outputs: all combinations whose products have no more
- * multiplications than `most` are timed, forward and backward, in the type of training. */
+ * multiplications than `most` are timed, forward and backward. */
 struct sbp_layer_list {
+    enum sbp_type type;
     int token_counts, features;
     const int64_t *tokens, *feature; /* (token_counts), (features), both rising */
     double most;
@@ -56,15 +60,18 @@ struct sbp_attention_list {
 struct sbp_product_list {
     int count, required; /* so many at the front are timed whatever the time: one a type */
     const struct sbp_product_shape *shape; /* (count), forward: they tell the peak of each type */
-    enum sbp_type training;
-    struct sbp_layer_list layers;
+    enum sbp_type training;                /* of experts and attention */
+    int layer_lists;
+    const struct sbp_layer_list *layers; /* (layer_lists), of a type each */
     const struct sbp_expert_list *experts;
     double small;                   /* multiplications up to which a product counts as small */
     int64_t copy_bytes;             /* beyond a rank's caches; less where memory is scarce */
     bool sustains;                  /* the first product is timed under load, too */
     bool has_gelu;                  /* there is a kernel of it */
     double flops, copy_bytes_per_s; /* that an estimate of the time assumes */
-    const struct sbp_attention_list *attention; /* NULL: this processor has no kernel of it */
+    const struct sbp_attention_list *attention;
+    int row_sizes;
+    const int64_t *row_bytes; /* (row_sizes), rising: of copies into another order */
 };
 const struct sbp_product_list *sbp_sweep_products(enum sbp_products products);
 /* The most bytes of y(m,n) = a(m,k) b(k,n) over a list, from the values before on; grouped products
@@ -80,6 +87,7 @@ struct sbp_sweep_options {
     enum sbp_products products;
     unsigned kinds; /* 0: everything; else a bit for each collective to measure, with only the
                        required compute */
+    unsigned lacks; /* bits of enum sbp_lack: cells that the processor of a rank cannot do */
 };
 
 struct sbp_sample_sweep {

@@ -184,6 +184,7 @@ static void reach(const struct sbp_runtime *runtime, struct sbp_device_rates *ra
         sbp_device_factor(rates->attention_share) * runtime->reach[SBP_REACH_ATTENTION];
     rates->stream_share =
         sbp_device_factor(rates->stream_share) * runtime->reach[SBP_REACH_STREAMS];
+    rates->dispatch_share = runtime->reach[SBP_REACH_STREAMS];
     if (runtime->unfused.share > 0)
         rates->unfused = runtime->unfused;
 }
@@ -331,6 +332,12 @@ double sbp_cluster_vector_s(const struct sbp_cluster *cluster, enum sbp_type typ
     if (!(cluster->rates.vector_operations_per_s > 0))
         return 0;
     return operations / cluster->rates.vector_operations_per_s * (type == SBP_FP64 ? 2 : 1);
+}
+
+double sbp_cluster_rows_s(const struct sbp_cluster *cluster, double bytes, double row_bytes)
+{
+    const double share = sbp_device_dispatch_share(&cluster->rates, row_bytes);
+    return share > 0 ? bytes / (cluster->memory_bytes_per_s * share) : stream_s(cluster, bytes);
 }
 
 double sbp_cluster_attention_s(const struct sbp_cluster *cluster,

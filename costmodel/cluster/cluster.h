@@ -96,6 +96,9 @@ double sbp_cluster_kernel_s(const struct sbp_cluster *cluster, enum sbp_type typ
  * Doubles take twice as long. */
 double sbp_cluster_vector_s(const struct sbp_cluster *cluster, enum sbp_type type,
                             double operations);
+/* Seconds in which rows of so many bytes each are copied into another order, read and written: at
+ * the share that the device says, else as a stream. */
+double sbp_cluster_rows_s(const struct sbp_cluster *cluster, double bytes, double row_bytes);
 /* Seconds of flash attention: as sbp_cluster_kernel_s with its share of the peak. */
 double sbp_cluster_attention_s(const struct sbp_cluster *cluster,
                                const struct sbp_device_attention *attention, double flops,

@@ -184,6 +184,14 @@ double sbp_device_attention_share(const struct sbp_device_rates *rates,
            sbp_device_factor(rates->sustained[attention->type]);
 }
 
+double sbp_device_dispatch_share(const struct sbp_device_rates *rates, double row_bytes)
+{
+    const double sizes[] = {row_bytes, 1, 1};
+    if (rates->dispatch == NULL)
+        return 0;
+    return grid_share(rates->dispatch, sizes) * sbp_device_factor(rates->dispatch_share);
+}
+
 #define SOFTMAX_PER_SCORE 6
 double sbp_device_score_flops(enum sbp_pass pass, double qk_size, double value_size, bool flash)
 {

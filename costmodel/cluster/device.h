@@ -1,9 +1,9 @@
-/* The shares of its peak that a device reaches in products, attention and streams.
+/* The shares of its peak that a device reaches in products, attention, streams and copies of rows.
  *
  * Input is the "device" object of a cluster file. Shares of products come as scattered shapes or on
- * grids, by type and pass; those of flash attention on grids by head size, sequence and rows. What
- * a file does not give counts as 1, the peak. cluster.h turns shares into seconds. All functions
- * are pure; tables are read only.
+ * grids, by type and pass; those of flash attention on grids by head size, sequence and rows; those
+ * of rows in another order by the bytes of a row. What a file does not give counts as 1, the peak.
+ * cluster.h turns shares into seconds. All functions are pure; tables are read only.
  */
 #ifndef SBP_COSTMODEL_CLUSTER_DEVICE_H
 #define SBP_COSTMODEL_CLUSTER_DEVICE_H
@@ -36,7 +36,7 @@ struct sbp_efficiency {
 };
 
 /* Shares of the peak over three sizes: m, n and k of a product; head size, sequence and rows of
- * attention. */
+ * attention; bytes of a row, and two axes of one size each. */
 #define SBP_RATE_AXES 3
 struct sbp_rate_grid {
     struct sbp_rate_scope scope;
@@ -58,12 +58,14 @@ struct sbp_device_rates {
     const struct sbp_efficiency *efficiency; /* (efficiency_count) */
     const struct sbp_rate_grid *grid;        /* (grid_count) of products */
     const struct sbp_rate_grid *attention;   /* (attention_count) of flash attention */
+    const struct sbp_rate_grid *dispatch;    /* of memory bandwidth; NULL: rows are a stream */
     /* Factors, 0: not given, which means 1. */
     double pass_share[SBP_PASSES];    /* of products in a pass, beside the tables */
     double grouped_share[SBP_PASSES]; /* of the products of experts, besides */
     double attention_share;           /* of fused attention */
     double sustained[SBP_TYPES];      /* of products and attention: what a power limit leaves */
     double stream_share;              /* of memory bandwidth, where a kernel streams */
+    double dispatch_share;            /* of rows in another order, beside their table */
     /* The rate of element-wise kernels in 4-byte types; 0: memory alone bounds them. */
     double vector_operations_per_s;
     struct {
@@ -84,6 +86,7 @@ struct sbp_device_rates {
  *   "alignment"           {"multiple", "efficiency"}
  *   "unfused_attention"   {"forward_passes", "backward_passes", "efficiency"}
  *   "stream_efficiency"
+ *   "dispatch_efficiency" {"row_bytes", "efficiency", "source"?}: sizes, rising, and their shares
  *   "vector_operations_per_s" 1 .. 1e30
  *   "sustained"           of all types, or {type: share...}
  * Tables are made in the arena and live as long as it. E_INPUT: a share outside 1e-9 .. 1, sizes
@@ -130,6 +133,11 @@ struct sbp_device_attention {
 };
 double sbp_device_attention_share(const struct sbp_device_rates *rates,
                                   const struct sbp_device_attention *attention);
+
+/* Share of memory bandwidth that copies of rows of so many bytes reach in another order, as those
+ * of tokens to their experts; beyond the largest size the share stays, below the least one the time
+ * of a row does. 0: the device says none, so that they stream as other kernels. */
+double sbp_device_dispatch_share(const struct sbp_device_rates *rates, double row_bytes);
 
 /* Flops of one score of attention: q . k and p v forward; backward dP = dy v', dV = p' dy, dQ = ds
  * k and dK = ds' q, and with flash attention q . k again (Dao et al., 2022, algorithm 4); and those

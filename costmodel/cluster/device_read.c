@@ -20,6 +20,7 @@ const char *const sbp_device_rate_keys[] = {"gemm",
                                             "alignment",
                                             "unfused_attention",
                                             "stream_efficiency",
+                                            "dispatch_efficiency",
                                             "vector_operations_per_s",
                                             "sustained",
                                             NULL};
@@ -193,6 +194,26 @@ static enum sbp_status read_grids(const struct sbp_json *device, const char *key
     return SBP_OK;
 }
 
+/* Of one size in all axes but that of a row's bytes. */
+static enum sbp_status read_dispatch(const struct sbp_json *device, struct sbp_arena *arena,
+                                     struct sbp_device_rates *rates)
+{
+    static const char *const KEYS[] = {"row_bytes", "efficiency", "source", NULL};
+    struct sbp_json object;
+    if (!sbp_json_has(device, "dispatch_efficiency"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(device, "dispatch_efficiency", &object));
+    SBP_TRY(sbp_json_keys(&object, KEYS));
+    struct sbp_rate_grid *grid = SBP_NEW(arena, struct sbp_rate_grid, 1);
+    if (grid == NULL)
+        return sbp_fail(object.diag, SBP_E_MEMORY, "out of memory");
+    *grid = (struct sbp_rate_grid){.scope = {-1, -1}, .count = {1, 1, 1}};
+    SBP_TRY(read_axis(&object, "row_bytes", arena, &grid->count[0], &grid->log_size[0]));
+    SBP_TRY(read_shares(&object, arena, grid));
+    rates->dispatch = grid;
+    return SBP_OK;
+}
+
 /* --- factors --- */
 
 static enum sbp_status read_passes(const struct sbp_json *device, const char *key,
@@ -278,6 +299,7 @@ enum sbp_status sbp_device_rates_read(const struct sbp_json *device, struct sbp_
     SBP_TRY(read_grids(device, "gemm_grids", PRODUCT, arena, &rates->grid_count, &rates->grid));
     SBP_TRY(read_grids(device, "attention_grids", ATTENTION, arena, &rates->attention_count,
                        &rates->attention));
+    SBP_TRY(read_dispatch(device, arena, rates));
     SBP_TRY(read_passes(device, "pass_efficiency", rates->pass_share));
     SBP_TRY(read_passes(device, "grouped_efficiency", rates->grouped_share));
     SBP_TRY(read_alignment(device, rates));

@@ -50,6 +50,7 @@ struct sbp_work {
     double vector_flops; /* counted; priced are vector_operations, where the device says a rate */
     double vector_operations; /* as kernels execute them: an exponential is twelve, not one */
     double elements;          /* activations moved between memory and arithmetic by it */
+    double row_elements, row; /* of these, moved in rows of so many into another order */
     double gradient_elements; /* weight gradients moved besides */
     double bytes;             /* moved besides, of a fixed type */
     double time_s;            /* a custom operator's measured time, instead of all the above */

@@ -249,11 +249,12 @@ static struct sbp_work moe_work(const struct job *job)
     const bool forward = job->pass == SBP_PASS_FORWARD;
     /* Dispatch copies tokens to slots, and the sum over experts copies them back: each reads one
      * side and writes the other. In backward the gradients of the gate weights read the experts'
-     * outputs as well. The activation between the products reads and writes as an operator of its
-     * own would. */
-    work.elements = 2 * (block + sent * hidden) + (forward ? 0 : sent * hidden) +
-                    sent * ffn * (forward ? gates + 1 : 2 * gates + 1) +
-                    sorted_elements(job, sent * hidden);
+     * outputs as well, with the rows of tokens that they are multiplied by. The activation between
+     * the products reads and writes as an operator of its own would. */
+    work.row_elements = 2 * (block + sent * hidden) + (forward ? 0 : sent * hidden) +
+                        sorted_elements(job, sent * hidden);
+    work.row = hidden;
+    work.elements = work.row_elements + sent * ffn * (forward ? gates + 1 : 2 * gates + 1);
     work.vector_flops = sent * (2 * hidden + 4 * ffn);
     work.vector_operations = sent * ffn * (forward ? GATE_OPERATIONS : GATE_BACKWARD);
     work.model_flops =

@@ -58,10 +58,17 @@ static double attention_s(const struct sbp_pricing *pricing, const struct sbp_wo
                                            bytes + more * (double)pricing->bytes.activation);
 }
 
-/* Memory or arithmetic, whichever takes longer. */
+/* Memory or arithmetic, whichever takes longer. Rows in another order have kernels of their own,
+ * where the device says a rate of them. */
 static double stream_s(const struct sbp_pricing *pricing, const struct sbp_work *work, double bytes)
 {
-    return fmax(sbp_cluster_kernel_s(pricing->cluster, pricing->type, work->flops, bytes),
+    const double element = (double)pricing->bytes.activation;
+    const double apart = pricing->cluster->rates.dispatch == NULL ? 0 : work->row_elements;
+    const double rows_s =
+        apart > 0 ? sbp_cluster_rows_s(pricing->cluster, apart * element, work->row * element) : 0;
+    return rows_s +
+           fmax(sbp_cluster_kernel_s(pricing->cluster, pricing->type, work->flops,
+                                     bytes - apart * element),
                 sbp_cluster_vector_s(pricing->cluster, pricing->type, work->vector_operations));
 }
 

@@ -215,6 +215,11 @@ static enum sbp_status call_backend(struct sbp_channel *channel,
     return SBP_E_INTERNAL;
 }
 
+static enum sbp_status settle(const struct sbp_channel *channel, struct sbp_diag *diag)
+{
+    return channel->settle == NULL ? SBP_OK : channel->settle(diag);
+}
+
 /* ---- from hand to hand ----------------------------------------------------------------------- */
 
 enum { TAG_WEIGHT = 23, TAG_SUM = 24 };
@@ -270,6 +275,7 @@ static enum sbp_status hand_in(struct sbp_channel *channel, const struct sbp_exc
         SBP_TRY(accept(channel, exchange, own - 1, exchange->incoming));
         channel->kernels->add(exchange->receive, exchange->receive, exchange->incoming,
                               exchange->count);
+        SBP_TRY(settle(channel, NULL));
     }
     if (own < last || own != owner)
         SBP_TRY(hand(channel, exchange, own < last ? own + 1 : owner));
@@ -306,6 +312,7 @@ enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
         exchange_nothing(channel, exchange);
     if (channel->skip || exchange->idle)
         return SBP_OK;
+    SBP_TRY(settle(channel, diag));
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     sbp_post_wait_group(channel->post, &exchange->members);
     const enum sbp_status status = by_hand ? go_from_hand_to_hand(channel, exchange)
@@ -365,6 +372,7 @@ enum sbp_status sbp_channel_pass(struct sbp_channel *channel, bool forward, cons
     note(channel, &exchange);
     if (channel->skip)
         return SBP_OK;
+    SBP_TRY(settle(channel, diag));
     sbp_post_wait(channel->post, neighbour(channel, forward)); /* for a free slot */
     const enum sbp_status status =
         pass(channel, forward, buffer, count * channel->kernels->real_bytes, diag);
@@ -375,6 +383,7 @@ enum sbp_status sbp_channel_pass(struct sbp_channel *channel, bool forward, cons
 enum sbp_status sbp_channel_take(struct sbp_channel *channel, bool forward, void *buffer,
                                  int64_t count, struct sbp_diag *diag)
 {
+    SBP_TRY(settle(channel, diag));
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     sbp_post_wait(channel->post, neighbour(channel, !forward));
     const enum sbp_status status =
@@ -399,6 +408,7 @@ enum sbp_status sbp_channel_pass_sum(struct sbp_channel *channel, const struct s
 {
     const struct sbp_exchange exchange = {.kind = SBP_SEND_RECV, .count = count};
     const int peer = sbp_channel_rank(channel, route->peer, channel->place);
+    SBP_TRY(settle(channel, diag));
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     note(channel, &exchange);
     const enum sbp_status status = channel->ops->send(channel->comm, peer, tag_of(route), sum,
@@ -411,6 +421,7 @@ enum sbp_status sbp_channel_take_sum(struct sbp_channel *channel, const struct s
                                      void *sum, int64_t count, struct sbp_diag *diag)
 {
     const int peer = sbp_channel_rank(channel, route->peer, channel->place);
+    SBP_TRY(settle(channel, diag));
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     sbp_post_wait(channel->post, peer);
     const enum sbp_status status = channel->ops->receive(channel->comm, peer, tag_of(route), sum,
@@ -459,15 +470,16 @@ enum sbp_status sbp_channel_barrier(struct sbp_channel *channel, struct sbp_diag
 enum sbp_status sbp_channel_send(struct sbp_channel *channel, int peer, int tag, const void *buffer,
                                  int64_t bytes, struct sbp_diag *diag)
 {
-    return backend(channel, channel->ops->send(channel->comm, peer, tag, buffer, bytes), "send",
-                   diag);
+    const struct sbp_endpoint host = channel->ops->host(channel->comm);
+    return backend(channel, host.ops->send(host.comm, peer, tag, buffer, bytes), "send", diag);
 }
 
 enum sbp_status sbp_channel_receive(struct sbp_channel *channel, int peer, int tag, void *buffer,
                                     int64_t bytes, struct sbp_diag *diag)
 {
+    const struct sbp_endpoint host = channel->ops->host(channel->comm);
     sbp_post_wait(channel->post, peer);
-    const enum sbp_status status = channel->ops->receive(channel->comm, peer, tag, buffer, bytes);
+    const enum sbp_status status = host.ops->receive(host.comm, peer, tag, buffer, bytes);
     sbp_post_wait(channel->post, SBP_WAITS_NOT);
     return backend(channel, status, "receive", diag);
 }

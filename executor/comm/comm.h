@@ -112,4 +112,14 @@ enum sbp_status sbp_threads_run(int ranks, sbp_rank_main main, void *argument,
  * so. */
 enum sbp_status sbp_mpi_run(sbp_rank_main main, void *argument, struct sbp_diag *diag) SBP_MUST_USE;
 
+/* What a module brings, as its symbol sbp_comm_module. */
+struct sbp_comm_module {
+    const char *version; /* it was built with */
+    enum sbp_status (*run)(sbp_rank_main main, void *argument, struct sbp_diag *diag);
+};
+/* The same with NCCL between the ranks' GPUs (executor/gpu/gpu.h, sbp_nccl_run), by a module.
+ * E_UNSUPPORTED: not in this build, or the module or a library that it needs is not there. */
+enum sbp_status sbp_comm_nccl_run(sbp_rank_main main, void *argument,
+                                  struct sbp_diag *diag) SBP_MUST_USE;
+
 #endif

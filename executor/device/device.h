@@ -1,10 +1,11 @@
 /* Devices: where a rank's memory lives, and which kernels compute on it.
  *
- * A device is a table of functions. This build has `cpu`; a table for GPUs would go beside it.
+ * A device is a table of functions: `cpu`, and `cuda`, which a module brings (executor/gpu/).
  */
 #ifndef SBP_EXECUTOR_DEVICE_DEVICE_H
 #define SBP_EXECUTOR_DEVICE_DEVICE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -23,16 +24,36 @@ struct sbp_memory_ops {
 
 extern const struct sbp_memory_ops sbp_device_host_memory;
 
+/* A rank computes on one thread, from open to close; the rest but `kernels` is called between. */
 struct sbp_device_ops {
     const char *name;
     const struct sbp_memory_ops *memory;
-    /* Waits for all kernels that were issued. */
-    enum sbp_status (*finish)(void);
+    /* Prepares this thread, a rank of the run, for a device of its host: of several the one of the
+     * rank's number, so that ranks beyond their number share devices; -1: the one that its backend
+     * has chosen. E_UNSUPPORTED: the host has
+     * none; E_MEMORY, E_BACKEND. On failure there is nothing to close. */
+    enum sbp_status (*open)(int rank, struct sbp_diag *diag);
+    void (*close)(void);
+    /* Waits for all kernels that were issued. E_BACKEND: one of them, or of those before, failed.
+     */
+    enum sbp_status (*finish)(struct sbp_diag *diag);
     /* Seconds this rank has spent computing: thread CPU time on cpu (wall time means little when
      * ranks share cores), event time on a GPU. */
     double (*compute_s)(void);
+    bool counts_thread; /* compute_s is all CPU time of the thread, whatever it does */
+    /* NULL: none of this type. */
     const struct sbp_kernels *(*kernels)(enum sbp_real real);
 };
+
+extern const struct sbp_device_ops sbp_device_cpu;
+
+/* What a module brings, as its symbol sbp_device_module. */
+struct sbp_device_module {
+    const char *version; /* it was built with */
+    const struct sbp_device_ops *ops;
+};
+/* NULL with a text: not in this build, or the module or a library that it needs is not there. */
+const struct sbp_device_ops *sbp_device_load_cuda(struct sbp_diag *diag);
 
 /* "cpu", "cuda"; NULL with a text that says what this build has. */
 const struct sbp_device_ops *sbp_device(const char *name, struct sbp_diag *diag);

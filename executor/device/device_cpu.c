@@ -41,26 +41,29 @@ const struct sbp_memory_ops sbp_device_host_memory = {
     .from_host = host_copy,
 };
 
-static enum sbp_status cpu_finish(void)
+static enum sbp_status cpu_open(int rank, struct sbp_diag *diag)
 {
+    (void)rank, (void)diag;
     return SBP_OK;
 }
 
-static const struct sbp_device_ops cpu_ops = {
+static void cpu_close(void)
+{
+}
+
+static enum sbp_status cpu_finish(struct sbp_diag *diag)
+{
+    (void)diag;
+    return SBP_OK;
+}
+
+const struct sbp_device_ops sbp_device_cpu = {
     .name = "cpu",
     .memory = &sbp_device_host_memory,
+    .open = cpu_open,
+    .close = cpu_close,
     .finish = cpu_finish,
     .compute_s = sbp_thread_cpu_s,
+    .counts_thread = true,
     .kernels = sbp_kernels_cpu,
 };
-
-const struct sbp_device_ops *sbp_device(const char *name, struct sbp_diag *diag)
-{
-    if (strcmp(name, "cpu") == 0)
-        return &cpu_ops;
-    if (strcmp(name, "cuda") == 0)
-        (void)sbp_fail(diag, SBP_E_UNSUPPORTED, "device cuda: not in this build, which has cpu");
-    else
-        (void)sbp_fail(diag, SBP_E_USAGE, "device %s: unknown, legal are cpu and cuda", name);
-    return NULL;
-}

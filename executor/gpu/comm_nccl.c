@@ -117,7 +117,11 @@ static enum sbp_status wait_for(struct sbp_comm *comm, ncclComm_t nccl, cudaStre
 
 static ncclDataType_t type_of(enum sbp_real real)
 {
-    return real == SBP_F32 ? ncclFloat32 : ncclFloat64;
+    static const ncclDataType_t types[SBP_REALS] = {[SBP_F32] = ncclFloat32,
+                                                    [SBP_F64] = ncclFloat64,
+                                                    [SBP_REAL_BF16] = ncclBfloat16,
+                                                    [SBP_REAL_FP16] = ncclFloat16};
+    return types[real];
 }
 
 static enum sbp_status find_member(struct sbp_comm *comm, const char *call, int group,

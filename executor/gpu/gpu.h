@@ -7,6 +7,7 @@
 #define SBP_EXECUTOR_GPU_GPU_H
 
 #include "executor/comm/comm.h"
+#include "kernels/cuda/cuda.h"
 
 /* Turns a code of the CUDA runtime into a status: E_MEMORY when the device is full, else E_BACKEND
  * with the call's name. */
@@ -18,6 +19,13 @@ enum sbp_status sbp_cuda_check(struct sbp_diag *diag, const char *call, int code
 /* Memory of the thread's current device. */
 extern const struct sbp_memory_ops sbp_memory_cuda;
 
+/* Where kernels are launched on the current device: its multiprocessors, and scratch of `stream`
+ * (cudaStream_t). E_MEMORY; E_UNSUPPORTED where the build has no kernels. On failure nothing is
+ * left allocated. */
+enum sbp_status sbp_gpu_context_open(struct sbp_cuda *cuda, void *stream,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_gpu_context_close(struct sbp_cuda *cuda);
+
 /* Makes a GPU of the host current, by this rank's place among the host's ranks; ranks that a
  * launcher gave a device each see one. All ranks call it. *refused, the same on all ranks:
  * E_UNSUPPORTED where a rank has no GPU or two have the same one, and why says which. Else it fails
@@ -26,7 +34,8 @@ enum sbp_status sbp_gpu_choose(const struct sbp_endpoint *host, enum sbp_status 
                                struct sbp_diag *why, struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Runs this process as one rank of MPI_COMM_WORLD. sbp_gpu_choose makes its GPU current while main
- * runs. NCCL moves collectives and messages between device memories; MPI starts the ranks and moves
+ * runs. NCCL moves collectives and messages between device memories, on streams of its own: what is
+ * sent is there before a call, and what comes is there behind it; MPI starts the ranks and moves
  * the messages of host(). Fails as sbp_mpi_run does. Where a rank has no GPU, or two ranks have the
  * same one, every rank returns E_UNSUPPORTED and none is killed.
  *

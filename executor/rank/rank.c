@@ -311,7 +311,7 @@ static enum sbp_status add_squares(struct sbp_rank *rank, int tensor, void *scra
     rank->kernels->sum_squares(
         scratch, from, share.count,
         1.0 / (double)(sbp_mesh_group_size(&program->mesh, replicas) * holders));
-    SBP_TRY(rank->device->finish());
+    SBP_TRY(rank->device->finish(NULL));
     SBP_TRY(read_real(rank, scratch, &squares));
     *sum += squares;
     return SBP_OK;
@@ -335,7 +335,7 @@ static enum sbp_status read_norm(struct sbp_rank *rank)
 {
     const double clip = rank->program->graph->training.clip_norm;
     double sum = 0;
-    SBP_TRY(rank->device->finish());
+    SBP_TRY(rank->device->finish(NULL));
     SBP_TRY(read_real(rank, rank->norm, &sum));
     rank->norm = NULL;
     rank->grad_norm = sqrt(sum) / rank->scaler.scale;

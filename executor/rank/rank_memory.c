@@ -339,7 +339,9 @@ static enum sbp_status fill_table(struct sbp_rank *rank, enum table table, int b
     const enum sbp_status status =
         rank->device->memory->from_host(sbp_rank_buffer(rank, buffer), entries, (int64_t)bytes);
     free(entries);
-    return status;
+    return status == SBP_OK
+               ? SBP_OK
+               : sbp_fail(diag, status, "copying token ids to device %s", rank->device->name);
 }
 
 void sbp_rank_begin_step(struct sbp_rank *rank, int64_t step)

@@ -304,6 +304,13 @@ static int64_t largest_side(const struct sbp_rank *rank, const struct sbp_instr 
     return largest;
 }
 
+/* 0: the operator has no heads. */
+static int64_t head_size(const struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    return node_of(rank, instr)->kind == SBP_OP_ATTENTION ? attention_shape(rank, instr).head_size
+                                                          : 0;
+}
+
 enum sbp_status sbp_rank_check_matrices(const struct sbp_rank *rank, struct sbp_diag *diag)
 {
     for (int i = 0; i < rank->program->instr_count; i++) {
@@ -311,6 +318,12 @@ enum sbp_status sbp_rank_check_matrices(const struct sbp_rank *rank, struct sbp_
         if (instr->kind != SBP_INSTR_FORWARD)
             continue;
         const int64_t side = largest_side(rank, instr);
+        if (head_size(rank, instr) > rank->kernels->largest_head && rank->kernels->largest_head > 0)
+            return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                            "operator %s has heads of %lld features, device %s has kernels of %d "
+                            "at most",
+                            node_of(rank, instr)->name, (long long)head_size(rank, instr),
+                            rank->device->name, rank->kernels->largest_head);
         if (side > SBP_LARGEST_MATRIX_SIDE)
             return sbp_fail(diag, SBP_E_UNSUPPORTED,
                             "operator %s has a matrix with a side of %lld on a rank, %lld is the "

@@ -93,18 +93,31 @@ static enum sbp_status prepare_process(struct sbp_run_job *job, struct sbp_diag 
             sbp_verify_count(job->step, job->cluster, job->options->sampled, &job->verify, diag));
     if (sbp_run_is_mpi(job)) {
         const int64_t own = sbp_launcher_rank(), rank = own >= 0 && own < job->ranks ? own : 0;
-        bytes = sbp_run_need_of(job->step, &job->messages, rank, &job->verify).bytes;
+        bytes = sbp_run_need_of(job->step, &job->messages, rank, &job->verify, job->device->memory)
+                    .bytes;
         return keep_space(job, 1, bytes, diag);
     }
-    SBP_TRY(sbp_run_check_threads(job->step, &job->messages, &job->verify, &bytes, diag));
+    SBP_TRY(sbp_run_check_threads(job->step, &job->messages, &job->verify, job->device->memory,
+                                  &bytes, diag));
     return keep_space(job, job->ranks, bytes, diag);
+}
+
+bool sbp_run_starts_mpi(const char *backend)
+{
+    return strcmp(backend, "mpi") == 0 || strcmp(backend, "nccl") == 0;
+}
+
+static bool is_nccl(const struct sbp_run_job *job)
+{
+    return strcmp(job->options->backend, "nccl") == 0;
 }
 
 static enum sbp_status check_backend(const struct sbp_run_job *job, struct sbp_diag *diag)
 {
-    if (strcmp(job->options->backend, "nccl") == 0)
+    if (is_nccl(job) && job->device->memory == &sbp_device_host_memory)
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                        "backend nccl: plans run on threads and mpi, NCCL is for calibrating");
+                        "backend nccl: plans run on threads and mpi, and with --device cuda on "
+                        "nccl");
     return SBP_OK;
 }
 
@@ -115,8 +128,9 @@ static enum sbp_status run_ranks(struct sbp_run_job *job, struct sbp_diag *diag)
         note_launch(job);
     const enum sbp_status status = prepare_process(job, diag);
     if (sbp_run_is_mpi(job))
-        return status == SBP_OK ? sbp_mpi_run(sbp_runner_main, job, diag)
-                                : sbp_run_refuse(status, diag);
+        return status != SBP_OK
+                   ? sbp_run_refuse(status, diag)
+                   : (is_nccl(job) ? sbp_comm_nccl_run : sbp_mpi_run)(sbp_runner_main, job, diag);
     return status == SBP_OK ? sbp_threads_run((int)job->ranks, sbp_runner_main, job, diag) : status;
 }
 
@@ -147,6 +161,19 @@ static enum sbp_status check_ties(const struct sbp_run_job *job, struct sbp_diag
     return SBP_OK;
 }
 
+static enum sbp_status find_device(struct sbp_run_job *job, struct sbp_diag *diag)
+{
+    const enum sbp_real real = job->options->real;
+    job->device = sbp_device(job->options->device, diag);
+    if (job->device == NULL)
+        return SBP_E_UNSUPPORTED;
+    if (job->device->kernels(real) == NULL)
+        return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                        "device %s has no kernels of %s, legal are f32, bf16 and f16",
+                        job->device->name, sbp_real_name(real));
+    return SBP_OK;
+}
+
 /* Checks what needs no ranks, and makes room for the result. */
 static enum sbp_status open_job(struct sbp_run_job *job, struct sbp_diag *diag)
 {
@@ -155,6 +182,7 @@ static enum sbp_status open_job(struct sbp_run_job *job, struct sbp_diag *diag)
     SBP_TRY(sbp_runnable_check(program->graph, &program->mesh, &program->strategy,
                                &program->parallel, diag));
     SBP_TRY(check_ties(job, diag));
+    SBP_TRY(find_device(job, diag));
     return open_result(job, diag);
 }
 
@@ -171,7 +199,8 @@ enum sbp_status sbp_run_check(const struct sbp_step *step, const struct sbp_run_
     if (status == SBP_OK)
         status = check_backend(&job, diag);
     if (status == SBP_OK && !sbp_run_is_mpi(&job))
-        status = sbp_run_check_threads(step, &job.messages, &job.verify, &bytes, diag);
+        status = sbp_run_check_threads(step, &job.messages, &job.verify, job.device->memory, &bytes,
+                                       diag);
     sbp_run_free(&result);
     return status;
 }

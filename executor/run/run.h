@@ -109,6 +109,9 @@ void sbp_run_free(struct sbp_run_result *result);
 enum sbp_status sbp_run_check(const struct sbp_step *step, const struct sbp_run_options *options,
                               struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Whether ranks are processes that MPI starts and connects: mpi and nccl. */
+bool sbp_run_starts_mpi(const char *backend);
+
 /* Instead of sbp_run, where this process of an MPI launcher has no program: ends those that have
  * one. Returns `status`; diag holds its reason. */
 enum sbp_status sbp_run_refuse(enum sbp_status status, struct sbp_diag *diag) SBP_MUST_USE;

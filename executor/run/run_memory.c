@@ -34,7 +34,8 @@ static double sent_bytes(const struct sbp_step *step, int stage)
 
 struct sbp_run_need sbp_run_need_of(const struct sbp_step *step,
                                     const struct sbp_message_plan *messages, int64_t rank,
-                                    const struct sbp_verify_need *verify)
+                                    const struct sbp_verify_need *verify,
+                                    const struct sbp_memory_ops *arena)
 {
     const int stage = (int)(rank / step->mesh.devices);
     const double check = verify->rank_bytes + (rank == 0 ? verify->reference_bytes : 0);
@@ -42,8 +43,9 @@ struct sbp_run_need sbp_run_need_of(const struct sbp_step *step,
     /* What is sent is copied once more, until it has left. */
     const double slots =
         2 * sbp_actor_graph_bytes(&messages->graph, (int)rank) + sent_bytes(step, stage);
-    const double arena = (double)sbp_run_arena_bytes(step, stage);
-    return (struct sbp_run_need){arena + states + slots + check, check};
+    const double own =
+        arena == &sbp_device_host_memory ? (double)sbp_run_arena_bytes(step, stage) : 0;
+    return (struct sbp_run_need){own + states + slots + check, check};
 }
 
 void sbp_run_host_find(struct sbp_run_host *host)
@@ -78,7 +80,8 @@ enum sbp_status sbp_run_host_check(const struct sbp_run_host *host, struct sbp_d
 
 enum sbp_status sbp_run_check_threads(const struct sbp_step *step,
                                       const struct sbp_message_plan *messages,
-                                      const struct sbp_verify_need *verify, double *bytes,
+                                      const struct sbp_verify_need *verify,
+                                      const struct sbp_memory_ops *arena, double *bytes,
                                       struct sbp_diag *diag)
 {
     const int64_t ranks = step->stages * step->mesh.devices;
@@ -88,7 +91,7 @@ enum sbp_status sbp_run_check_threads(const struct sbp_step *step,
                         (long long)ranks);
     sbp_run_host_find(&host);
     for (int64_t rank = 0; rank < ranks; rank++) {
-        const struct sbp_run_need need = sbp_run_need_of(step, messages, rank, verify);
+        const struct sbp_run_need need = sbp_run_need_of(step, messages, rank, verify, arena);
         sbp_run_host_add(&host, &need);
     }
     *bytes = host.need.bytes;

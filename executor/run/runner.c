@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "executor/comm/comm_staged.h"
 #include "executor/rank/rank_states.h"
 #include "executor/run/run_agree.h"
 #include "executor/run/run_memory.h"
@@ -120,19 +121,20 @@ static enum sbp_status execute_timed(struct sbp_runner *runner, int64_t index, d
     const double wall_s = sbp_clock_s(), compute_s = device->compute_s();
     const double exchange_wall_s = channel->wall_s, exchange_cpu_s = channel->cpu_s;
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
-    if (takes)
-        SBP_TRY(execute(runner, task, diag));
-    const enum sbp_status status = device->finish();
-    if (status != SBP_OK)
-        return sbp_fail(diag, status, "device %s failed", device->name);
+    struct sbp_diag later = {0};
+    const enum sbp_status status = takes ? execute(runner, task, diag) : SBP_OK;
+    const enum sbp_status finished = device->finish(&later);
+    if (finished != SBP_OK) /* it may be why a copy of the task failed, too */
+        return sbp_fail(diag, finished, "%s", later.text);
+    SBP_TRY(status);
     const struct sbp_spent now = sbp_verify_spent(runner->verifier);
     struct sbp_run_interval *interval = &runner->intervals[index];
     interval->start_s = wall_s - waited_s - step_start_s;
     interval->wall_s = waited_s + sbp_clock_s() - wall_s - (now.wall_s - spent.wall_s);
     interval->communication_s = waited_s + channel->wall_s - exchange_wall_s;
+    const double beside_s = channel->cpu_s - exchange_cpu_s + now.cpu_s - spent.cpu_s;
     interval->compute_s =
-        fmax(0, device->compute_s() - compute_s - (channel->cpu_s - exchange_cpu_s) -
-                    (now.cpu_s - spent.cpu_s));
+        fmax(0, device->compute_s() - compute_s - (device->counts_thread ? beside_s : 0));
     report->step.compute_s += interval->compute_s;
     report->step.communication_s += interval->communication_s;
     return SBP_OK;
@@ -471,18 +473,18 @@ static enum sbp_status run_steps(struct sbp_runner *runner, struct sbp_diag *dia
 }
 
 static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_comm_ops *ops,
-                                   struct sbp_comm *comm, struct sbp_diag *diag)
+                                   struct sbp_comm *comm, bool is_staged, struct sbp_diag *diag)
 {
     const struct sbp_run_job *job = runner->job;
+    const struct sbp_device_ops *device = job->device;
     const int64_t devices = job->step->mesh.devices;
-    const struct sbp_device_ops *device = sbp_device(job->options->device, diag);
-    if (device == NULL)
-        return SBP_E_UNSUPPORTED;
     runner->stage = (int)(ops->rank(comm) / devices);
     runner->tasks = &job->tasks[runner->stage];
     SBP_TRY(sbp_channel_open(&runner->channel, ops, comm, job->step, runner->tasks,
                              device->kernels(job->options->real), &runner->arena, diag));
     runner->channel.post = runner->post;
+    if (!is_staged && ops->memory != &sbp_device_host_memory)
+        runner->channel.settle = device->finish;
     runner->intervals = SBP_NEW(&runner->arena, struct sbp_run_interval, runner->tasks->count);
     runner->compute_s = SBP_NEW(&runner->arena, double, job->result->most_tasks + 1);
     if (runner->intervals == NULL || runner->compute_s == NULL)
@@ -518,26 +520,29 @@ static enum sbp_status join(struct sbp_runner *runner, const struct sbp_comm_ops
                             struct sbp_comm *comm, struct sbp_diag *diag)
 {
     struct sbp_run_job *job = runner->job;
+    const struct sbp_endpoint host = ops->host(comm);
     struct sbp_run_pact pact = {
         .step = job->step, .tasks = job->tasks, .options = job->options, .ranks = job->ranks};
     const bool fits = ops->size(comm) == job->ranks;
     if (fits)
         pact.post = runner->post = sbp_watch_post(&job->watch, ops->rank(comm));
     if (fits && sbp_run_is_mpi(job))
-        pact.need = sbp_run_need_of(job->step, &job->messages, ops->rank(comm), &job->verify);
-    SBP_TRY(sbp_run_agree(&pact, ops, comm, &job->result->ranks_here, diag));
+        pact.need = sbp_run_need_of(job->step, &job->messages, ops->rank(comm), &job->verify,
+                                    job->device->memory);
+    SBP_TRY(sbp_run_agree(&pact, host.ops, host.comm, &job->result->ranks_here, diag));
     if (!fits) {
         /* Every rank sees it: no need to end the others. */
         job->refused = ops->size(comm);
         return SBP_OK;
     }
     if (sbp_run_is_mpi(job) && job->options->alarm != NULL) {
-        SBP_TRY(sbp_watch_share(&job->watch, ops, comm, diag));
+        SBP_TRY(sbp_watch_share(&job->watch, host.ops, host.comm, diag));
         runner->post = sbp_watch_post(&job->watch, ops->rank(comm));
     }
     return SBP_OK;
 }
 
+/* Frees what open_runner made, or a part of it. */
 static void close_runner(struct sbp_runner *runner)
 {
     sbp_progress_end(&runner->progress);
@@ -550,19 +555,50 @@ static void close_runner(struct sbp_runner *runner)
     sbp_post_stay(runner->post, SBP_STAYS_LEFT, 0);
 }
 
+/* at: a backend of the device's memory. */
+static enum sbp_status run_by(struct sbp_runner *runner, const struct sbp_endpoint *at,
+                              bool is_staged, struct sbp_diag *diag)
+{
+    enum sbp_status status = open_runner(runner, at->ops, at->comm, is_staged, diag);
+    if (status == SBP_OK)
+        status = release_space(runner, diag);
+    if (status == SBP_OK)
+        status = run_steps(runner, diag);
+    close_runner(runner);
+    return status;
+}
+
+/* Whether a backend's buffers lie on the device: a module has a copy of its table of memory. */
+static bool shares_memory(const struct sbp_runner *runner, const struct sbp_endpoint *backend)
+{
+    return strcmp(backend->ops->memory->name, runner->job->device->memory->name) == 0;
+}
+
+static enum sbp_status run_on(struct sbp_runner *runner, const struct sbp_endpoint *backend,
+                              struct sbp_diag *diag)
+{
+    const struct sbp_memory_ops *memory = runner->job->device->memory;
+    struct sbp_endpoint staged = {NULL, NULL};
+    if (shares_memory(runner, backend))
+        return run_by(runner, backend, false, diag);
+    SBP_TRY(sbp_staged_open(backend, memory, &staged, diag));
+    const enum sbp_status status = run_by(runner, &staged, true, diag);
+    sbp_staged_close(&staged);
+    return status;
+}
+
 enum sbp_status sbp_runner_main(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
                                 void *argument, struct sbp_diag *diag)
 {
     struct sbp_runner runner = {.job = argument, .odd_gradient = -1};
+    const struct sbp_endpoint backend = {ops, comm};
     sbp_progress_start(&runner.progress);
     SBP_TRY(join(&runner, ops, comm, diag));
     if (runner.job->refused > 0)
         return SBP_OK;
-    enum sbp_status status = open_runner(&runner, ops, comm, diag);
-    if (status == SBP_OK)
-        status = release_space(&runner, diag);
-    if (status == SBP_OK)
-        status = run_steps(&runner, diag);
-    close_runner(&runner);
+    const bool has_device = ops->memory != &sbp_device_host_memory;
+    SBP_TRY(runner.job->device->open(has_device ? -1 : ops->rank(comm), diag));
+    const enum sbp_status status = run_on(&runner, &backend, diag);
+    runner.job->device->close();
     return status;
 }

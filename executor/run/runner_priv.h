@@ -25,6 +25,7 @@ struct sbp_run_job {
     struct sbp_sum_plan sums;         /* of gradients beside, likewise */
     const struct sbp_cluster *cluster;
     const struct sbp_run_options *options;
+    const struct sbp_device_ops *device; /* that options name */
     struct sbp_run_result *result;
     struct sbp_watch watch;        /* over the ranks of this process */
     struct sbp_verify_need verify; /* what verification takes; nothing without it */
@@ -81,7 +82,7 @@ static inline bool sbp_runner_leads(const struct sbp_runner *runner)
 
 static inline bool sbp_run_is_mpi(const struct sbp_run_job *job)
 {
-    return strcmp(job->options->backend, "mpi") == 0;
+    return sbp_run_starts_mpi(job->options->backend);
 }
 
 /* One rank's run, as sbp_threads_run and sbp_mpi_run call it; argument: the job. */

@@ -68,13 +68,16 @@ const char *sbp_verify_finding_text(const struct sbp_finding *finding, char *buf
 
 /* ---- hashes -------------------------------------------------------------------------------- */
 
-enum sbp_status sbp_verify_hash_memory(struct sbp_verifier *v, const char *from, int64_t bytes,
-                                       uint64_t *hash, struct sbp_diag *diag)
+enum sbp_status sbp_verify_hash_memory(struct sbp_verifier *v, const struct sbp_memory_ops *memory,
+                                       const char *from, int64_t bytes, uint64_t *hash,
+                                       struct sbp_diag *diag)
 {
     const int64_t most = SBP_VERIFY_PIECE * (int64_t)sizeof(double);
     for (int64_t start = 0; start < bytes; start += most) {
         const int64_t length = bytes - start < most ? bytes - start : most;
-        SBP_TRY(sbp_rank_to_host(v->rank, v->piece, from + start, length, diag));
+        const enum sbp_status status = memory->to_host(v->piece, from + start, length);
+        if (status != SBP_OK)
+            return sbp_fail(diag, status, "copying from %s memory", memory->name);
         *hash = *hash * 0x100000001b3 ^ sbp_hash_bytes(v->piece, (uint64_t)length);
     }
     return SBP_OK;
@@ -89,11 +92,13 @@ enum sbp_status sbp_verify_hash_weight(struct sbp_verifier *v, int tensor, uint6
     const int master = program->master[tensor];
     const int64_t count = sbp_rank_stretch(program, tensor, rank->rank).count;
     *hash = 0;
-    SBP_TRY(sbp_verify_hash_memory(v, sbp_rank_shard(rank, tensor, program->weight_buffer[tensor]),
+    SBP_TRY(sbp_verify_hash_memory(v, rank->device->memory,
+                                   sbp_rank_shard(rank, tensor, program->weight_buffer[tensor]),
                                    count * rank->kernels->real_bytes, hash, diag));
-    return master < 0 ? SBP_OK
-                      : sbp_verify_hash_memory(v, sbp_rank_buffer(rank, master),
-                                               count * rank->kernels->wide_bytes, hash, diag);
+    return master < 0
+               ? SBP_OK
+               : sbp_verify_hash_memory(v, rank->device->memory, sbp_rank_buffer(rank, master),
+                                        count * rank->kernels->wide_bytes, hash, diag);
 }
 
 /* ---- opening and closing ------------------------------------------------------------------- */

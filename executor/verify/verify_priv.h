@@ -77,9 +77,10 @@ void sbp_verify_compare(struct sbp_verifier *v, const char *what, const char *te
 /* The time of checks within the step is taken off the step's: between these two. */
 struct sbp_spent sbp_verify_start_of_check(void);
 void sbp_verify_spend_since(struct sbp_verifier *v, struct sbp_spent start);
-/* Hashes memory of the device, on top of *hash. */
-enum sbp_status sbp_verify_hash_memory(struct sbp_verifier *v, const char *from, int64_t bytes,
-                                       uint64_t *hash, struct sbp_diag *diag) SBP_MUST_USE;
+/* Hashes what lies in a memory, on top of *hash. */
+enum sbp_status sbp_verify_hash_memory(struct sbp_verifier *v, const struct sbp_memory_ops *memory,
+                                       const char *from, int64_t bytes, uint64_t *hash,
+                                       struct sbp_diag *diag) SBP_MUST_USE;
 /* Of this rank's part of a weight, and of its master copy, as they stand. */
 enum sbp_status sbp_verify_hash_weight(struct sbp_verifier *v, int tensor, uint64_t *hash,
                                        struct sbp_diag *diag) SBP_MUST_USE;

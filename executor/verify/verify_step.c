@@ -248,7 +248,7 @@ static enum sbp_status hash_states(struct sbp_verifier *v, uint64_t *hash, struc
         sbp_rank_turn(rank, chunk);
         for (int b = 0; b < rank->program->buffer_count; b++)
             if (is_state(rank->program, b))
-                SBP_TRY(sbp_verify_hash_memory(v, sbp_rank_buffer(rank, b),
+                SBP_TRY(sbp_verify_hash_memory(v, rank->device->memory, sbp_rank_buffer(rank, b),
                                                rank->program->buffer[b].elements *
                                                    sbp_rank_element_bytes(rank, b),
                                                hash, diag));

@@ -12,13 +12,14 @@ static double wide_at(const struct sbp_verifier *v, const void *values, int64_t 
 
 /* ---- states in host memory ----------------------------------------------------------------- */
 
-static enum sbp_status hash_part(struct sbp_verifier *v, const struct sbp_rank_states *part,
-                                 uint64_t *hash, struct sbp_diag *diag)
+static enum sbp_status hash_part(struct sbp_verifier *v, const struct sbp_memory_ops *memory,
+                                 const struct sbp_rank_states *part, uint64_t *hash,
+                                 struct sbp_diag *diag)
 {
     *hash = 0;
     for (int i = 0; i < 3; i++)
         if (part->state[i] != NULL)
-            SBP_TRY(sbp_verify_hash_memory(v, part->state[i],
+            SBP_TRY(sbp_verify_hash_memory(v, memory, part->state[i],
                                            part->count * v->rank->kernels->wide_bytes, hash, diag));
     return SBP_OK;
 }
@@ -45,7 +46,7 @@ static enum sbp_status note_chunk(struct sbp_verifier *v, struct sbp_diag *diag)
         for (int64_t b = shard->begin / buckets.parameters;
              updates > 0 && b * buckets.parameters < end; b++) {
             const struct sbp_rank_states part = sbp_rank_hosted_states(rank, t, b + 1);
-            SBP_TRY(hash_part(v, &part, hosted_hash(v, t, b), diag));
+            SBP_TRY(hash_part(v, &sbp_device_host_memory, &part, hosted_hash(v, t, b), diag));
         }
     }
     return SBP_OK;
@@ -69,7 +70,7 @@ static enum sbp_status check_hosted(struct sbp_verifier *v, int tensor,
                                     const struct sbp_rank_states *part, struct sbp_diag *diag)
 {
     uint64_t hash;
-    SBP_TRY(hash_part(v, part, &hash, diag));
+    SBP_TRY(hash_part(v, v->rank->device->memory, part, &hash, diag));
     if (hash != *hosted_hash(v, tensor, v->rank->bucket - 1))
         sbp_verify_report(v, "states since their update",
                           v->rank->program->graph->tensor[tensor].name, sbp_verify_rank(v), -1,
@@ -124,7 +125,7 @@ static void check_rounded(struct sbp_verifier *v, const struct update_at *at, in
     const struct sbp_parameter run = {.weight = sbp_verify_real(v, v->rounded, i)};
     const float wide = (float)master;
     double nearest; /* room for any real */
-    v->rank->kernels->from_wide(&nearest, &wide, 1);
+    sbp_kernels_cpu(v->rank->kernels->real)->from_wide(&nearest, &wide, 1);
     const struct sbp_parameter after = {.weight = sbp_verify_real(v, &nearest, 0)};
     compare_update(v, at, &run, &after, &(struct sbp_parameter){0}, at->part.first + at->start + i);
 }
@@ -158,9 +159,7 @@ static enum sbp_status run_piece(struct sbp_verifier *v, const struct update_at 
         has_master ? at->part.gradient_master + at->start * kernels->wide_bytes : NULL;
     kernels->update(at->part.weight + skip, has_master ? state[0] : NULL, at->part.gradient + skip,
                     converted, state[1], state[2], at->count, &at->update);
-    return v->rank->device->finish() == SBP_OK
-               ? SBP_OK
-               : sbp_fail(diag, SBP_E_BACKEND, "device %s failed", v->rank->device->name);
+    return v->rank->device->finish(diag);
 }
 
 /* Saves a piece, updates it with the run's kernel, and checks it. */
@@ -202,7 +201,8 @@ static enum sbp_status note_update(struct sbp_verifier *v, const struct update_a
     const struct sbp_rank *rank = v->rank;
     const int tensor = at->instr->tensor;
     if (rank->bucket > 0)
-        SBP_TRY(hash_part(v, &at->part, hosted_hash(v, tensor, rank->bucket - 1), diag));
+        SBP_TRY(hash_part(v, rank->device->memory, &at->part,
+                          hosted_hash(v, tensor, rank->bucket - 1), diag));
     return at->part.first + at->part.count < rank->program->shard[tensor].elements
                ? SBP_OK
                : sbp_verify_hash_weight(v, tensor,

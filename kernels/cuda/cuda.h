@@ -156,6 +156,7 @@ struct sbp_cuda_kernels {
                         int64_t valid_rows);
 };
 
+/* Fills the table; with NULL in a build without nvcc. */
 void sbp_cuda_kernels_make(struct sbp_cuda_kernels *kernels, enum sbp_real real);
 
 #ifdef __cplusplus

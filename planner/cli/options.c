@@ -267,8 +267,8 @@ static bool has_option(const struct sbp_command *command, const struct sbp_optio
     return false;
 }
 
-const struct sbp_option *sbp_command_option(const struct sbp_command *command,
-                                            const struct sbp_option *after)
+const struct sbp_option *sbp_options_next(const struct sbp_command *command,
+                                          const struct sbp_option *after)
 {
     const struct sbp_option *option = after == NULL ? options : after + 1;
     while (option->name != NULL && command != NULL && !has_option(command, option))
@@ -347,7 +347,7 @@ static enum sbp_status refuse_option(const struct sbp_command *command, const ch
     int count = 0;
     (void)snprintf(name, sizeof name, "%.*s", (int)(length < 60 ? length : 60), word);
     const struct sbp_option *option = NULL;
-    while ((option = sbp_command_option(command, option)) != NULL)
+    while ((option = sbp_options_next(command, option)) != NULL)
         names[count++] = option->name;
     const char *advice = has_set(command) ? sbp_foreign_words_advice(name, strlen(name)) : NULL;
     if (advice != NULL)
@@ -518,7 +518,7 @@ static bool has_option_named(const struct sbp_command *command, const char *name
 static bool has_scaled(const struct sbp_command *command)
 {
     const struct sbp_option *option = NULL;
-    while ((option = sbp_command_option(command, option)) != NULL)
+    while ((option = sbp_options_next(command, option)) != NULL)
         if (option->kind == SBP_OPTION_COUNT || option->kind == SBP_OPTION_SIZE ||
             option->kind == SBP_OPTION_TOKENS)
             return true;
@@ -532,7 +532,7 @@ void sbp_options_print_help(const struct sbp_command *command, FILE *out)
     sbp_help_wrapped(out, command->summary, 0, 0);
     (void)fprintf(out, "\nOptions:\n");
     const struct sbp_option *option = NULL;
-    while ((option = sbp_command_option(command, option)) != NULL)
+    while ((option = sbp_options_next(command, option)) != NULL)
         print_option(out, option);
     if (has_option_named(command, "--space"))
         sbp_help_spaces(out);

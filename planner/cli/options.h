@@ -76,8 +76,8 @@ void sbp_cli_arguments_free(struct sbp_arguments *arguments);
 
 /* The options of a command in order, the first one `after` NULL; NULL: no more. Of command NULL
  * those of all commands. */
-const struct sbp_option *sbp_command_option(const struct sbp_command *command,
-                                            const struct sbp_option *after);
+const struct sbp_option *sbp_options_next(const struct sbp_command *command,
+                                          const struct sbp_option *after);
 
 /* The help of a command: usage, its options, the tables that they refer to, its notes. */
 void sbp_options_print_help(const struct sbp_command *command, FILE *out);

@@ -69,8 +69,8 @@ static void print_brief(const char *text, const char *quote)
 static void print_options_of(enum values values)
 {
     bool is_first = true;
-    for (const struct sbp_option *option = sbp_command_option(NULL, NULL); option != NULL;
-         option = sbp_command_option(NULL, option))
+    for (const struct sbp_option *option = sbp_options_next(NULL, NULL); option != NULL;
+         option = sbp_options_next(NULL, option))
         if (values_of(option) == values) {
             (void)printf("%s%s", is_first ? "" : " | ", option->name);
             is_first = false;
@@ -80,8 +80,8 @@ static void print_options_of(enum values values)
 /* Prints a case for each option whose value is one of names: `before` and `behind` them. */
 static void print_named_values(const char *before, const char *behind)
 {
-    for (const struct sbp_option *option = sbp_command_option(NULL, NULL); option != NULL;
-         option = sbp_command_option(NULL, option))
+    for (const struct sbp_option *option = sbp_options_next(NULL, NULL); option != NULL;
+         option = sbp_options_next(NULL, option))
         if (values_of(option) == NAMES) {
             (void)printf("    %s)%s", option->name, before);
             print_names(option);
@@ -108,7 +108,7 @@ static void print_bash_command(const struct sbp_command *command)
 {
     const struct sbp_option *option = NULL;
     (void)printf("        %s)\n            options='", command->name);
-    while ((option = sbp_command_option(command, option)) != NULL)
+    while ((option = sbp_options_next(command, option)) != NULL)
         (void)printf("%s ", option->name);
     (void)printf("'\n            files=%s words=", takes_files(command) ? "1" : "");
     if (takes_model(command)) {
@@ -177,7 +177,7 @@ static void print_zsh_command(const struct sbp_command *command)
     if (takes_model(command))
         (void)printf("${(f)\"$(_sbplan_names models; _sbplan_names clusters)\"}");
     (void)printf(")\n        files=%s options=(\n", takes_files(command) ? "1" : "");
-    while ((option = sbp_command_option(command, option)) != NULL)
+    while ((option = sbp_options_next(command, option)) != NULL)
         print_zsh_item(option->name, option->help);
     (void)printf("        ) ;;\n");
 }
@@ -257,7 +257,7 @@ static void print_fish_command(const struct sbp_command *command)
     else
         print_operand_words(command);
     (void)printf("'%s\n", takes_files(command) ? "" : " -f");
-    while ((option = sbp_command_option(command, option)) != NULL)
+    while ((option = sbp_options_next(command, option)) != NULL)
         print_fish_option(command, option);
 }
 

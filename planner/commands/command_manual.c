@@ -53,7 +53,7 @@ static void print_command(const struct sbp_command *command)
     print_paragraph(command->operands);
     (void)printf(".RI [ options ]\n.PP\n");
     print_paragraph(command->summary);
-    while ((option = sbp_command_option(command, option)) != NULL)
+    while ((option = sbp_options_next(command, option)) != NULL)
         print_option(option);
     if (command->notes != NULL) {
         (void)printf(".PP\n");

@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "base/launcher.h"
 #include "costmodel/program/runnable.h"
 #include "planner/cli/launch.h"
@@ -34,19 +36,27 @@ static void choose(const struct sbp_arguments *arguments, const char *mode,
     }
 }
 
+/* Whether ranks are processes of a launcher: by NCCL, too, whose buffers lie on GPUs. */
+static bool wants_launcher(const struct sbp_arguments *arguments)
+{
+    const bool on_gpus = strcmp(sbp_device_names[arguments->device], "cuda") == 0;
+    return arguments->backend == SBP_BACKEND_MPI ||
+           (arguments->backend == SBP_BACKEND_NCCL && on_gpus);
+}
+
 /* mode: the option of sbplan-run that asks for it; NULL. */
 static enum sbp_status start(const struct sbp_arguments *arguments, const char *mode,
                              struct sbp_diag *diag)
 {
-    const bool mpirun = arguments->backend == SBP_BACKEND_MPI && sbp_launcher_rank() < 0;
+    const bool mpirun = wants_launcher(arguments) && sbp_launcher_rank() < 0;
     struct sbp_launch launch = {
         .program = "sbplan-run", .build_folder = "executor", .arguments = arguments};
     int64_t ranks = 0;
     choose(arguments, mode, &launch);
     if (mpirun && !sbp_launch_has_mpirun())
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                        "sbplan %s: --backend mpi needs mpirun, which is not in $PATH",
-                        arguments->command->name);
+                        "sbplan %s: --backend %s needs mpirun, which is not in $PATH",
+                        arguments->command->name, sbp_backend_names[arguments->backend]);
     for (int i = arguments->operands.count - 1; i >= 0; i--)
         SBP_TRY(count_ranks(arguments->operands.word[i], &ranks, diag));
     launch.ranks = mpirun ? ranks : 0;

@@ -190,13 +190,20 @@ static double kernel_s(const struct sbp_verification *c, double flops, double by
 }
 
 /* The same with operations an element, where the device says how many it does; doubles are half as
- * many. */
+ * many. Rows that go to experts and come back are copied one behind the other, before and behind
+ * it, if the device says what part of its bandwidth such copies have. */
 static double stream_s(const struct sbp_verification *c, const struct sbp_work *work, double bytes)
 {
-    const double rate = c->plan->workload.cluster.rates.vector_operations_per_s;
+    const struct sbp_cluster *device = &c->plan->workload.cluster;
+    const double rate = device->rates.vector_operations_per_s;
     const double each_s = rate > 0 ? 1 / rate : 0;
-    return fmax(kernel_s(c, work->flops, bytes),
-                work->vector_operations * each_s * (c->bytes.activation == 8 ? 2 : 1));
+    const double element = (double)c->bytes.activation;
+    const double part = sbp_device_dispatch_share(&device->rates, work->row * element);
+    const double rows = part > 0 && work->row > 0 ? work->row_elements * element : 0;
+    const double others_s =
+        fmax(kernel_s(c, work->flops, bytes - rows),
+             work->vector_operations * each_s * (c->bytes.activation == 8 ? 2 : 1));
+    return rows > 0 ? others_s + rows / part / device->memory_bytes_per_s : others_s;
 }
 
 /* Seconds of (m, k) x (k, n); the cost model's own function says what share of the peak it reaches.

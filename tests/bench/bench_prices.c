@@ -39,8 +39,8 @@ struct item {
     const char *name; /* of a kernel; NULL: a product */
     struct sbp_cell cell;
     enum sbp_op_kind kind;
-    double moved_bytes;    /* of rows in another order, priced as a stream; 0: none */
-    double time_s, spread; /* spread: half of what lies between quartiles, of the median */
+    double moved_bytes, row_bytes; /* of rows in another order; 0: none */
+    double time_s, spread;         /* spread: half of what lies between quartiles, of the median */
 };
 
 struct file {
@@ -294,7 +294,8 @@ static void time_rows(struct bench *bench, const struct blocks *blocks, const ch
     }
     *item = (struct item){.group = "kernels",
                           .name = name,
-                          .moved_bytes = 2 * (double)(rows * width) * sizeof *blocks->x};
+                          .moved_bytes = 2 * (double)(rows * width) * sizeof *blocks->x,
+                          .row_bytes = (double)width * sizeof *blocks->x};
     sum_up(item, time_s, REPEATS);
 }
 
@@ -362,7 +363,7 @@ static double predicted_s(const struct bench *bench, const struct sbp_cluster *c
                                                .k = (double)item->cell.k,
                                                .grouped = grouped};
     if (item->moved_bytes > 0)
-        return sbp_cluster_kernel_s(cluster, SBP_FP32, 0, item->moved_bytes) +
+        return sbp_cluster_rows_s(cluster, item->moved_bytes, item->row_bytes) +
                cluster->kernel_launch_s;
     if (item->name != NULL)
         return kernel_s(bench, cluster, item);

@@ -79,8 +79,8 @@ static void phases(struct device *d, const struct problem *p, const double *dgai
     k->layernorm_backward(&d->cuda, o.dx, o.dgain, o.dshift, dy, x, o.sums, o.backward_sums, gain,
                           tokens, hidden, hidden, EPSILON, p->adds);
     /* Not wanted. */
-    k->layernorm_backward(&d->cuda, o.dx, NULL, NULL, dy, x, o.sums, o.backward_sums, gain,
-                          tokens, hidden, hidden, EPSILON, p->adds);
+    k->layernorm_backward(&d->cuda, o.dx, NULL, NULL, dy, x, o.sums, o.backward_sums, gain, tokens,
+                          hidden, hidden, EPSILON, p->adds);
     expect(d, p, &o);
     check_wide_near(d->check, "backward sums", o.backward_sums, p->backward_sums, 2 * tokens, 2e-5);
 }

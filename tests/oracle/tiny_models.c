@@ -524,6 +524,11 @@ static void put_rates(struct sbp_random *random, struct small_text *text)
     if (small_chance(random, 0.5))
         put_unfused(random, text);
     if (small_chance(random, 0.5))
+        small_put(
+            text,
+            ", \"dispatch_efficiency\": {\"row_bytes\": [4, 16], \"efficiency\": [%.3g, %.3g]}",
+            draw_power(random, -2, 0), draw_power(random, -2, 0));
+    if (small_chance(random, 0.5))
         small_put(text, ", \"sustained\": %.3g", draw_power(random, -1, 0));
     else
         small_put(text, ", \"sustained\": {\"fp32\": %.3g, \"bf16\": %.3g, \"fp8\": %.3g}",

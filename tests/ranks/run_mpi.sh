@@ -178,6 +178,6 @@ for program in "$run" "$calibrate"; do
     expect_refusal 'but the launcher started 3' "$@" -n 3 "$program" $plan --backend threads
 done
 for start in "$run" "$sbplan run"; do
-    expect_refusal 'device cuda: not in this build' $start "$folder/plan.json" --device cuda
-    expect_refusal 'backend nccl: plans run on threads and mpi' $start "$folder/plan.json" --backend nccl
+    expect_refusal 'device cuda' $start "$folder/plan.json" --device cuda --dtype f64
+    expect_refusal 'backend nccl: plans run on threads and mpi, and with --device cuda on nccl' $start "$folder/plan.json" --backend nccl
 done

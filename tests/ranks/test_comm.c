@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/math/random.h"
-#include "executor/comm/comm.h"
+#include "executor/comm/comm_staged.h"
 #include "tests/ranks/comm_checks.h"
 #include "tests/support/unit.h"
 
@@ -36,6 +36,30 @@ static void test_messages(void **state)
         struct comm_checks checks = {.seed = seed + (uint64_t)ranks, .rounds = 20, .polled = true};
         struct sbp_diag diag = {0};
         expect_ok(sbp_threads_run(ranks, comm_checks_messages, &checks, &diag), &diag);
+    }
+}
+
+/* The same through copies, as of buffers on a device. */
+static enum sbp_status staged_checks(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                     void *argument, struct sbp_diag *diag)
+{
+    const struct sbp_endpoint inner = {ops, comm};
+    struct sbp_endpoint staged;
+    SBP_TRY(sbp_staged_open(&inner, &sbp_device_host_memory, &staged, diag));
+    enum sbp_status status = comm_checks_collectives(staged.ops, staged.comm, argument, diag);
+    if (status == SBP_OK)
+        status = comm_checks_messages(staged.ops, staged.comm, argument, diag);
+    sbp_staged_close(&staged);
+    return status;
+}
+
+static void test_staged(void **state)
+{
+    const uint64_t seed = *(const uint64_t *)*state;
+    for (int ranks = 1; ranks <= 4; ranks += 3) {
+        struct comm_checks checks = {.seed = seed, .rounds = 30, .ordered = true, .half = true};
+        struct sbp_diag diag = {0};
+        expect_ok(sbp_threads_run(ranks, staged_checks, &checks, &diag), &diag);
     }
 }
 
@@ -518,6 +542,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_collectives, &seed),
         cmocka_unit_test_prestate(test_messages, &seed),
+        cmocka_unit_test_prestate(test_staged, &seed),
         cmocka_unit_test_prestate(test_many, &seed),
         cmocka_unit_test_prestate(test_nan, &seed),
         cmocka_unit_test_prestate(test_failures, &seed),

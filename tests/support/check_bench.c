@@ -47,7 +47,9 @@
                                      "\"weight_gradient\": 0.4}, \"attention_grids\":"             \
                                      "[{\"head_size\": [2], \"sequence\": [4, 24], \"rows\": [9, " \
                                      "99], \"efficiency\":"                                        \
-                                     "[0.001, 0.002, 0.003, 0.005]}]" more "}}"
+                                     "[0.001, 0.002, 0.003, 0.005]}],"                             \
+                                     "\"dispatch_efficiency\": {\"row_bytes\": [64, 512], "        \
+                                     "\"efficiency\": [0.2, 0.6]}" more "}}"
 #define UNFUSED                                                                                    \
     ", \"unfused_attention\": {\"forward_passes\": 6.5, \"backward_passes\": 9.5, "                \
     "\"efficiency\": 0.6}"

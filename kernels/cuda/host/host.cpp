@@ -117,9 +117,12 @@ struct machine {
     size_t scheduler_stack_bytes;
     void *scheduler_fake_stack;
     int current, said, threads;
-    bool is_running, is_seeded, has_failed, catches;
+    bool is_seeded, has_failed, catches;
     void (*body)(void *);
     void *argument;
+    size_t argument_bytes;
+    const void *reach; /* NULL: anywhere */
+    size_t reach_bytes;
     char fault[2048];
     uint64_t launches, blocks;
     struct sbp_random random;
@@ -127,6 +130,8 @@ struct machine {
     struct sbp_gpu_host_counts counts;
 };
 machine m;
+thread_local bool is_running; /* a fiber does, of this thread */
+sbp_gpu_host_enqueue streams;
 
 /* ---- fibers --------------------------------------------------------------------------------- */
 
@@ -193,11 +198,11 @@ void to_fiber(int thread)
     fiber &next = m.fibers[(size_t)thread];
     m.current = thread;
     at.thread = next.index;
-    m.is_running = true;
+    is_running = true;
     before_switch(&m.scheduler_fake_stack, stack_of(thread), STACK_BYTES);
     switch_context(&m.scheduler, &next.registers);
     after_switch(m.scheduler_fake_stack, NULL, NULL);
-    m.is_running = false;
+    is_running = false;
 }
 
 /* ---- faults --------------------------------------------------------------------------------- */
@@ -386,7 +391,8 @@ void run_block(int threads)
 }
 } // namespace
 
-void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*body)(void *), void *argument)
+void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*body)(void *), void *argument,
+            size_t argument_bytes)
 {
     const int threads = (int)(block.x * block.y * block.z);
     if (threads <= 0 || threads > MOST_THREADS || threads % WARP != 0 || grid.x == 0) {
@@ -401,6 +407,7 @@ void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*body)(void *), vo
     m.threads = threads;
     m.body = body;
     m.argument = argument;
+    m.argument_bytes = argument_bytes;
     m.shared_bytes = shared_bytes;
     m.launches++;
     at.block_size = block;
@@ -413,6 +420,14 @@ void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*body)(void *), vo
     }
     m.counts.launches++;
     m.counts.threads += (int64_t)order.size() * threads;
+}
+
+int hand_over(void *stream, void (*work)(void *argument), void *argument)
+{
+    if (streams != NULL)
+        return streams(stream, work, argument);
+    work(argument);
+    return 0;
 }
 
 /* ---- what kernels call ---------------------------------------------------------------------- */
@@ -480,11 +495,16 @@ void *dynamic_shared()
 
 bool now(moment *moment)
 {
-    if (!m.is_running)
+    if (!is_running)
         return false;
     const fiber &me = m.fibers[(size_t)m.current];
     *moment = {m.launches, m.blocks, me.barriers, me.warp_barriers, m.current};
     return true;
+}
+
+bool is_within(const unsigned char *byte, const void *first, size_t bytes)
+{
+    return (uintptr_t)byte - (uintptr_t)first < bytes;
 }
 
 memory memory_of(const void *address, size_t bytes)
@@ -493,10 +513,15 @@ memory memory_of(const void *address, size_t bytes)
     if (byte >= (unsigned char *)m.fibers.data() &&
         byte < (unsigned char *)(m.fibers.data() + m.fibers.size()))
         return memory::own; /* what lanes show each other, in order */
+    if (is_within(byte, m.argument, m.argument_bytes) || is_within(byte, &at, sizeof at))
+        return memory::own;
     if (byte >= m.stacks && byte < stack_of(MOST_THREADS - 1) + STACK_BYTES)
         return memory::own;
     if (byte < m.arena || byte >= m.arena + ARENA_BYTES)
-        return memory::global;
+        return m.reach == NULL || (is_within(byte, m.reach, m.reach_bytes) &&
+                                   is_within(byte + bytes - 1, m.reach, m.reach_bytes))
+                   ? memory::global
+                   : memory::elsewhere;
     const size_t first = (size_t)(byte - m.arena);
     for (size_t i = first; i < first + bytes; i++)
         if (i >= ARENA_BYTES || !m.legal[i])
@@ -506,7 +531,7 @@ memory memory_of(const void *address, size_t bytes)
 
 void fault_here(const char *text)
 {
-    m.is_running = false;
+    is_running = false;
     fail(text);
     to_scheduler(DONE, place{"a fault", "", 0});
     abort();
@@ -520,6 +545,17 @@ void sbp_gpu_host_seed(uint64_t seed)
     sbp_random_seed(&gpu_host::m.random, seed);
     gpu_host::m.is_seeded = true;
     gpu_host::m.seed = seed;
+}
+
+void sbp_gpu_host_reach(const void *first, size_t bytes)
+{
+    gpu_host::m.reach = first;
+    gpu_host::m.reach_bytes = bytes;
+}
+
+void sbp_gpu_host_streams(sbp_gpu_host_enqueue enqueue)
+{
+    gpu_host::streams = enqueue;
 }
 
 const char *sbp_gpu_host_try(void (*body)(void *argument), void *argument)

@@ -60,13 +60,41 @@ void *shared(size_t bytes, const char *file, int line);
 void *dynamic_shared();
 void require_all_lanes(unsigned mask, place where);
 
-void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*body)(void *), void *argument);
+/* argument(argument_bytes): what the kernel was launched with. */
+void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*body)(void *), void *argument,
+            size_t argument_bytes);
+
+/* A kernel with its arguments as they are now. */
+template <class Kernel, class... Arguments>
+static inline auto bound(Kernel *kernel, Arguments... arguments)
+{
+    return [=] { kernel(arguments...); };
+}
+
+/* Hands work(argument) to a stream, or does it at once where none were set (host.h). Returns what
+ * the stream's queue does. */
+int hand_over(void *stream, void (*work)(void *argument), void *argument);
+
+/* A launch as it waits in its stream, with its arguments as they were. */
+template <class Body> struct waiting {
+    dim3 grid, block;
+    size_t shared_bytes;
+    Body body;
+};
+
+template <class Body> static inline void start(void *argument)
+{
+    waiting<Body> *const of = (waiting<Body> *)argument;
+    launch(
+        of->grid, of->block, of->shared_bytes, [](void *body) { (*(const Body *)body)(); },
+        &of->body, sizeof of->body);
+    delete of;
+}
 
 template <class Body>
-static inline void run(dim3 grid, dim3 block, size_t shared_bytes, const Body &body)
+static inline int run(void *stream, dim3 grid, dim3 block, size_t shared_bytes, const Body &body)
 {
-    launch(
-        grid, block, shared_bytes, [](void *of) { (*(const Body *)of)(); }, (void *)&body);
+    return hand_over(stream, start<Body>, new waiting<Body>{grid, block, shared_bytes, body});
 }
 
 template <class V> static inline V exchange(unsigned mask, V value, int from, place where)
@@ -113,17 +141,39 @@ static inline unsigned ballot(unsigned mask, bool said, place where)
 #define __any_sync(mask, said)    (gpu_host::ballot((mask), (said), GPU_HOST_PLACE("__any_sync")) != 0)
 
 #define GPU_LAUNCH(cuda, kernel, grid, block, shared, ...)                                         \
-    ((void)(cuda), gpu_host::run((grid), (block), (shared), [&] { (kernel)(__VA_ARGS__); }))
+    gpu_note((cuda), gpu_host::run((cuda)->stream, (grid), (block), (shared),                      \
+                                   gpu_host::bound((kernel), __VA_ARGS__)))
 #define GPU_SHARED(type, name, count)                                                              \
     type *const name = (type *)gpu_host::shared(sizeof(type) * (count), __FILE__, __LINE__)
 #define GPU_DYNAMIC_SHARED(type, name) type *const name = (type *)gpu_host::dynamic_shared()
 #define GPU_GRID_CONSTANT              const
 #define GPU_UNROLL
 
-static inline void gpu_zero(struct sbp_cuda *, void *at, int64_t bytes)
+static inline void gpu_note(struct sbp_cuda *cuda, int error)
+{
+    if (cuda->error == 0)
+        cuda->error = error;
+}
+
+namespace gpu_host {
+struct zeros {
+    void *at;
+    int64_t bytes;
+};
+
+static inline void clear(void *argument)
+{
+    zeros *const of = (zeros *)argument;
+    memset(of->at, 0, (size_t)of->bytes);
+    delete of;
+}
+} // namespace gpu_host
+
+static inline void gpu_zero(struct sbp_cuda *cuda, void *at, int64_t bytes)
 {
     if (bytes > 0)
-        memset(at, 0, (size_t)bytes);
+        gpu_note(cuda, gpu_host::hand_over(cuda->stream, gpu_host::clear,
+                                           new gpu_host::zeros{at, bytes}));
 }
 
 template <class Kernel> static inline void gpu_allow_shared(struct sbp_cuda *, Kernel *, int)

@@ -16,7 +16,8 @@ struct moment {
 /* The running fiber's; false: no kernel runs. */
 bool now(moment *moment);
 
-enum class memory { own /* a fiber's stack */, shared, beyond_shared, global };
+/* own: a fiber's stack, or what its kernel was launched with; elsewhere: out of kernels' reach. */
+enum class memory { own, shared, beyond_shared, global, elsewhere };
 memory memory_of(const void *address, size_t bytes);
 
 /* Ends the launch, from within a fiber or from the scheduler. */

@@ -102,15 +102,17 @@ void remember(word &at_word, const access &now_done, bool is_shared)
 
 void note(const void *address, size_t bytes, bool writes, const void *pc)
 {
-    const memory kind = memory_of(address, bytes);
     access done = {};
-    if (kind == memory::own || !now(&done.when))
+    if (!now(&done.when)) /* first: else another thread's kernel may run */
         return;
-    if (kind == memory::beyond_shared) {
+    const memory kind = memory_of(address, bytes);
+    if (kind == memory::own)
+        return;
+    if (kind == memory::beyond_shared || kind == memory::elsewhere) {
         char where[700], text[900];
         describe(where, sizeof where, pc);
-        snprintf(text, sizeof text, "thread %d goes beyond shared memory at %s", done.when.thread,
-                 where);
+        snprintf(text, sizeof text, "thread %d goes beyond %s memory at %s", done.when.thread,
+                 kind == memory::elsewhere ? "the device's" : "shared", where);
         fault_here(text);
     }
     done.pc = pc;

@@ -1,9 +1,15 @@
-/* Products take a made-up time and leave their result alone: nobody reads it. What is checked is
- * that they stay inside their matrices, in types that go together. */
+/* Products take a made-up time. With DOUBLE_MULTIPLIES they are made, in single precision as the
+ * device's are; else they leave their result alone, for nobody reads it. What is checked is that
+ * they stay inside their matrices, in types that go together. */
 #include <cublas_v2.h>
 #include <stdlib.h>
 
+#include "base/math/half.h"
 #include "tests/support/gpu_double/gpu_double.h"
+
+#ifndef DOUBLE_MULTIPLIES
+#define DOUBLE_MULTIPLIES 0
+#endif
 
 struct cublasContext {
     cudaStream_t stream;
@@ -24,6 +30,13 @@ cublasStatus_t cublasDestroy(cublasHandle_t handle)
     return CUBLAS_STATUS_SUCCESS;
 }
 
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode)
+{
+    return handle != NULL && mode == CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_INVALID_VALUE;
+}
+
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream)
 {
     handle->stream = stream;
@@ -38,13 +51,14 @@ const char *cublasGetStatusString(cublasStatus_t status)
 static const struct kind {
     cudaDataType_t data;
     cublasComputeType_t sum;
+    enum sbp_real real;
     size_t bytes;
     double flops;
 } kinds[] = {
-    {CUDA_R_32F, CUBLAS_COMPUTE_32F, 4, DOUBLE_FP32_FLOPS},
-    {CUDA_R_64F, CUBLAS_COMPUTE_64F, 8, DOUBLE_FP64_FLOPS},
-    {CUDA_R_16BF, CUBLAS_COMPUTE_32F, 2, DOUBLE_BF16_FLOPS},
-    {CUDA_R_16F, CUBLAS_COMPUTE_32F, 2, DOUBLE_FP16_FLOPS},
+    {CUDA_R_32F, CUBLAS_COMPUTE_32F, SBP_F32, 4, DOUBLE_FP32_FLOPS},
+    {CUDA_R_64F, CUBLAS_COMPUTE_64F, SBP_F64, 8, DOUBLE_FP64_FLOPS},
+    {CUDA_R_16BF, CUBLAS_COMPUTE_32F, SBP_REAL_BF16, 2, DOUBLE_BF16_FLOPS},
+    {CUDA_R_16F, CUBLAS_COMPUTE_32F, SBP_REAL_FP16, 2, DOUBLE_FP16_FLOPS},
 };
 
 /* Whether a matrix that is stored by columns has legal sizes and lies on the device. */
@@ -64,9 +78,49 @@ static bool is_factor(const void *matrix, cublasOperation_t operation, int rows,
                                       : false;
 }
 
-static void run_nothing(void *argument)
+/* A factor by columns, (rows, columns) after the operation. */
+struct factor {
+    const void *at;
+    bool turned;
+    int64_t stride;
+};
+
+struct product {
+    enum sbp_real real;
+    int64_t m, n, k;
+    struct factor a, b;
+    void *c;
+    int64_t stride;
+    bool adds;
+};
+
+static double element(const struct product *product, const struct factor *of, int64_t row,
+                      int64_t column)
 {
-    (void)argument;
+    return sbp_half_get(product->real, of->at,
+                        of->turned ? row * of->stride + column : column * of->stride + row);
+}
+
+/* In the order of k, each sum rounded to the type of the sum, the result once. */
+static double dot(const struct product *product, int64_t row, int64_t column, double start)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < product->k; i++) {
+        sum += element(product, &product->a, row, i) * element(product, &product->b, i, column);
+        sum = product->real == SBP_F64 ? sum : (double)(float)sum;
+    }
+    return start + sum;
+}
+
+static void run_product(void *argument)
+{
+    const struct product *product = argument;
+    for (int64_t column = 0; column < product->n; column++)
+        for (int64_t row = 0; row < product->m; row++) {
+            const int64_t at = column * product->stride + row;
+            const double start = product->adds ? sbp_half_get(product->real, product->c, at) : 0;
+            sbp_half_put(product->real, product->c, at, dot(product, row, column, start));
+        }
 }
 
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
@@ -85,16 +139,28 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
     if (kind == NULL || kind->sum != computeType || Btype != Atype || Ctype != Atype ||
         handle->stream == NULL || alpha == NULL || beta == NULL || algo != CUBLAS_GEMM_DEFAULT)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (kind->bytes == 8 ? *(const double *)alpha != 1 : *(const float *)alpha != 1)
-        return CUBLAS_STATUS_INVALID_VALUE; /* read as the type of the sum */
+    /* They are read as the type of the sum. */
+    const double by = kind->bytes == 8 ? *(const double *)alpha : (double)*(const float *)alpha;
+    const double adds = kind->bytes == 8 ? *(const double *)beta : (double)*(const float *)beta;
+    if (by != 1 || (adds != 0 && adds != 1))
+        return CUBLAS_STATUS_INVALID_VALUE;
     if (!is_factor(A, transa, m, k, lda, kind->bytes) ||
         !is_factor(B, transb, k, n, ldb, kind->bytes) || !is_matrix(C, m, n, ldc, kind->bytes))
         return CUBLAS_STATUS_INVALID_VALUE;
     const double share = A == handle->factor ? 1 : DOUBLE_COLD_SHARE;
     const double time_s = (DOUBLE_LAUNCH_S + 2.0 * m * n * k / kind->flops) / share;
     handle->factor = A;
-    return double_enqueue(handle->stream, run_nothing, &time_s, sizeof time_s, time_s) ==
-                   cudaSuccess
+    const struct product product = {kind->real,
+                                    m,
+                                    n,
+                                    k,
+                                    {A, transa == CUBLAS_OP_T, lda},
+                                    {B, transb == CUBLAS_OP_T, ldb},
+                                    C,
+                                    ldc,
+                                    adds == 1};
+    return double_enqueue(handle->stream, DOUBLE_MULTIPLIES ? run_product : double_run_nothing,
+                          &product, sizeof product, time_s) == cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;
 }
@@ -111,7 +177,7 @@ cublasStatus_t cublasSgeam(cublasHandle_t handle, cublasOperation_t transa,
         !is_factor(B, transb, m, n, ldb, sizeof *B) || !is_matrix(C, m, n, ldc, sizeof *C))
         return CUBLAS_STATUS_INVALID_VALUE;
     const double time_s = DOUBLE_LAUNCH_S + 3.0 * sizeof *C * m * n / DOUBLE_SUM_BYTES_PER_S;
-    return double_enqueue(handle->stream, run_nothing, &time_s, sizeof time_s, time_s) ==
+    return double_enqueue(handle->stream, double_run_nothing, &time_s, sizeof time_s, time_s) ==
                    cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;

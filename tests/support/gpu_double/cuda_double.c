@@ -1,11 +1,15 @@
 #include "tests/support/gpu_double/gpu_double.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LARGE   ((size_t)1 << 20) /* beyond, copies move their first and last bytes alone */
 #define EDGE    ((size_t)64 << 10)
@@ -50,6 +54,18 @@ bool double_stalls(const char *call)
     return springs(&trap, call);
 }
 
+static atomic_bool has_fault;
+
+void double_fault(void)
+{
+    atomic_store(&has_fault, true);
+}
+
+static cudaError_t look_back(void)
+{
+    return atomic_load(&has_fault) ? cudaErrorLaunchFailure : cudaSuccess;
+}
+
 #define MAY_FAIL(call, code)                                                                       \
     do {                                                                                           \
         if (double_fails(call))                                                                    \
@@ -58,15 +74,75 @@ bool double_stalls(const char *call)
 
 /* --- memory --- */
 
+/* The device's memory is a range of addresses. With DOUBLE_GUARDS, which takes time in proportion
+ * to what is used of it, nobody may read or write there but the device, while it works, and copies.
+ */
+#ifndef DOUBLE_GUARDS
+#define DOUBLE_GUARDS 0
+#endif
+#define RANGE_BYTES (2 * DOUBLE_MEMORY_BYTES) /* blocks leave gaps */
+#define PAGE_BYTES  ((size_t)4096)
+
 struct block {
-    struct block *next;
+    struct block *next; /* by addresses */
     unsigned char *at;
     size_t bytes;
 };
 
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned char *range;
+static int openings;
 static struct block *blocks;
 static size_t used_bytes;
+
+static void on_access(int number, siginfo_t *info, void *context)
+{
+    static const char said[] = "the host reads or writes memory of the stand-in GPU\n";
+    (void)context;
+    const uintptr_t at = (uintptr_t)info->si_addr, first = (uintptr_t)range;
+    if (at >= first && at - first < RANGE_BYTES && write(2, said, sizeof said - 1) < 0)
+        _exit(99);
+    (void)signal(number, SIG_DFL); /* the access is tried again */
+}
+
+__attribute__((constructor)) static void make_range(void)
+{
+    const struct sigaction action = {.sa_sigaction = on_access, .sa_flags = SA_SIGINFO};
+    void *made = mmap(NULL, RANGE_BYTES, DOUBLE_GUARDS ? PROT_NONE : PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (made == MAP_FAILED || madvise(made, RANGE_BYTES, MADV_NOHUGEPAGE) != 0 ||
+        sigaction(SIGSEGV, &action, NULL) != 0)
+        abort();
+    range = made;
+}
+
+const void *double_range(size_t *bytes)
+{
+    *bytes = RANGE_BYTES;
+    return range;
+}
+
+static void protect(int protection)
+{
+    if (DOUBLE_GUARDS && mprotect(range, RANGE_BYTES, protection) != 0)
+        abort();
+}
+
+void double_open(void)
+{
+    (void)pthread_mutex_lock(&memory_lock);
+    if (openings++ == 0)
+        protect(PROT_READ | PROT_WRITE);
+    (void)pthread_mutex_unlock(&memory_lock);
+}
+
+void double_close(void)
+{
+    (void)pthread_mutex_lock(&memory_lock);
+    if (--openings == 0)
+        protect(PROT_NONE);
+    (void)pthread_mutex_unlock(&memory_lock);
+}
 
 bool double_is_device(const void *memory, size_t bytes)
 {
@@ -81,28 +157,51 @@ bool double_is_device(const void *memory, size_t bytes)
     return found;
 }
 
+/* Pages of a block. */
+static size_t taken_bytes(size_t bytes)
+{
+    return (bytes / PAGE_BYTES + 1) * PAGE_BYTES;
+}
+
+/* Enters a block in the first gap that has room. Under the lock. */
+static bool enter(struct block *block)
+{
+    struct block **at = &blocks;
+    size_t first = 0;
+    while (*at != NULL && (size_t)((*at)->at - range) - first < taken_bytes(block->bytes)) {
+        first = (size_t)((*at)->at - range) + taken_bytes((*at)->bytes);
+        at = &(*at)->next;
+    }
+    if (block->bytes > DOUBLE_MEMORY_BYTES - used_bytes ||
+        taken_bytes(block->bytes) > RANGE_BYTES - first)
+        return false;
+    block->at = range + first;
+    block->next = *at;
+    *at = block;
+    used_bytes += block->bytes;
+    return true;
+}
+
 static cudaError_t allocate(void **memory, size_t bytes)
 {
     if (bytes > DOUBLE_MEMORY_BYTES)
         return cudaErrorMemoryAllocation;
     struct block *block = malloc(sizeof *block);
-    unsigned char *at = bytes > LARGE ? calloc(1, bytes) : malloc(bytes > 0 ? bytes : 1);
+    if (block != NULL)
+        block->bytes = bytes;
     (void)pthread_mutex_lock(&memory_lock);
-    const bool fits = block != NULL && at != NULL && bytes <= DOUBLE_MEMORY_BYTES - used_bytes;
-    if (fits) {
-        *block = (struct block){blocks, at, bytes};
-        blocks = block;
-        used_bytes += bytes;
-    }
+    const bool fits = block != NULL && enter(block);
     (void)pthread_mutex_unlock(&memory_lock);
     if (!fits) {
-        free(at);
         free(block);
         return cudaErrorMemoryAllocation;
     }
-    if (bytes <= LARGE)
-        memset(at, POISON, bytes);
-    *memory = at;
+    *memory = block->at;
+    if (bytes <= LARGE) {
+        double_open();
+        memset(block->at, POISON, bytes);
+        double_close();
+    }
     return cudaSuccess;
 }
 
@@ -117,10 +216,12 @@ static cudaError_t release(void *memory)
             used_bytes -= found->bytes;
             break;
         }
+    /* Whoever gets it next finds zeros, or what is left of them. */
+    if (found != NULL && madvise(found->at, taken_bytes(found->bytes), MADV_DONTNEED) != 0)
+        abort();
     (void)pthread_mutex_unlock(&memory_lock);
     if (found == NULL)
         return cudaErrorInvalidValue;
-    free(found->at);
     free(found);
     return cudaSuccess;
 }
@@ -148,6 +249,13 @@ static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUstream_st *streams;
 static struct CUstream_st *default_stream;
 
+void double_run_nothing(void *argument)
+{
+    (void)argument;
+}
+
+static void move_edges(void *argument);
+
 static void *work_off(void *argument)
 {
     struct CUstream_st *stream = argument;
@@ -159,9 +267,14 @@ static void *work_off(void *argument)
         struct work *work = stream->first;
         if (work == NULL)
             break;
+        const bool hurries =
+            (work->run == double_run_nothing || work->run == move_edges) && work->next != NULL;
         (void)pthread_mutex_unlock(&stream->lock);
-        (void)nanosleep(&pause, NULL);
+        if (!hurries)
+            (void)nanosleep(&pause, NULL);
+        double_open();
         work->run(work->argument);
+        double_close();
         (void)pthread_mutex_lock(&stream->lock);
         stream->first = work->next;
         if (stream->first == NULL)
@@ -286,7 +399,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle)
     (void)pthread_mutex_lock(&stream->lock);
     const bool done = stream->finished == stream->issued;
     (void)pthread_mutex_unlock(&stream->lock);
-    return done ? cudaSuccess : cudaErrorNotReady;
+    return done ? look_back() : cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle)
@@ -296,7 +409,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle)
     if (stream == NULL)
         return cudaErrorInvalidResourceHandle;
     wait_until(stream, stream->issued);
-    return cudaSuccess;
+    return look_back();
 }
 
 /* --- events --- */
@@ -335,7 +448,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     MAY_FAIL("cudaEventSynchronize", cudaErrorIllegalAddress);
     if (event->stream != NULL)
         wait_until(event->stream, event->ticket);
-    return cudaSuccess;
+    return look_back();
 }
 
 cudaError_t cudaEventElapsedTime(float *time_ms, cudaEvent_t start, cudaEvent_t end)
@@ -369,15 +482,23 @@ static void move_piece(const struct move *move, size_t first, size_t bytes)
         memset(move->to + first, move->value, bytes);
 }
 
-static void run_move(void *argument)
+static void move_all(void *argument)
 {
     const struct move *move = argument;
-    if (move->bytes <= LARGE) {
-        move_piece(move, 0, move->bytes);
-        return;
-    }
+    move_piece(move, 0, move->bytes);
+}
+
+static void move_edges(void *argument)
+{
+    const struct move *move = argument;
     move_piece(move, 0, EDGE);
     move_piece(move, move->bytes - EDGE, EDGE);
+}
+
+static cudaError_t enqueue_move(cudaStream_t stream, const struct move *move, double time_s)
+{
+    return double_enqueue(stream, move->bytes <= LARGE ? move_all : move_edges, move, sizeof *move,
+                          time_s);
 }
 
 static bool fits_kind(const void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
@@ -396,8 +517,10 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     if (stream == NULL || !fits_kind(to, from, bytes, kind))
         return cudaErrorInvalidValue;
     wait_until(stream, stream->issued);
+    double_open();
     memmove(to, from, bytes);
-    return cudaSuccess;
+    double_close();
+    return look_back();
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
@@ -407,8 +530,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     const struct move move = {to, from, 0, bytes};
     if (kind != cudaMemcpyDeviceToDevice || !fits_kind(to, from, bytes, kind))
         return cudaErrorInvalidValue;
-    return double_enqueue(stream, run_move, &move, sizeof move,
-                          2 * (double)bytes / DOUBLE_COPY_BYTES_PER_S);
+    return enqueue_move(stream, &move, 2 * (double)bytes / DOUBLE_COPY_BYTES_PER_S);
 }
 
 cudaError_t cudaMemset(void *memory, int value, size_t bytes)
@@ -417,7 +539,7 @@ cudaError_t cudaMemset(void *memory, int value, size_t bytes)
     const struct move move = {memory, NULL, value, bytes};
     if (!double_is_device(memory, bytes))
         return cudaErrorInvalidValue;
-    return double_enqueue(NULL, run_move, &move, sizeof move, 0);
+    return enqueue_move(NULL, &move, 0);
 }
 
 /* --- allocation --- */
@@ -500,6 +622,14 @@ cudaError_t cudaGetDevice(int *device)
     return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+    MAY_FAIL("cudaDeviceGetAttribute", cudaErrorInvalidDevice);
+    (void)device;
+    *value = DOUBLE_MULTIPROCESSORS;
+    return attribute == cudaDevAttrMultiProcessorCount ? cudaSuccess : cudaErrorInvalidValue;
+}
+
 cudaError_t cudaDeviceGetPCIBusId(char *address, int length, int device)
 {
     MAY_FAIL("cudaDeviceGetPCIBusId", cudaErrorInvalidDevice);
@@ -565,6 +695,8 @@ const char *cudaGetErrorString(cudaError_t error)
         return "invalid argument";
     case cudaErrorIllegalAddress:
         return "an illegal memory access was encountered";
+    case cudaErrorLaunchFailure:
+        return "unspecified launch failure";
     default:
         return "another error of the stand-in";
     }

@@ -1,8 +1,10 @@
-/* A stand-in for a GPU: the calls of the CUDA runtime, cuBLAS and NCCL that the project makes, on
- * host memory, for machines without a GPU. Linked instead of the libraries, against their headers.
+/* A stand-in for a GPU: the calls of the CUDA runtime, cuBLAS, cuBLASLt and NCCL that the project
+ * makes, on host memory, for machines without a GPU. Linked instead of the libraries, against their
+ * headers.
  *
  * It checks its callers, as far as a wrong call can be told from a right one: memory that is not
- * the device's, or ends too early, is refused; work of a stream is done later, by a thread of its
+ * the device's, or ends too early, is refused; the host may not reach the device's while that does
+ * not work (where memory is guarded); work of a stream is done later, by a thread of its
  * own, so that who does not wait reads what was there before; members of a communicator must make
  * the same call, on devices of their own. Events tell a made-up time (DOUBLE_*), so that rates are
  * known.
@@ -12,7 +14,8 @@
  *
  * Environment: SBP_DOUBLE_DEVICES: so many devices (4), SBP_DOUBLE_FIRST: from this one on the bus
  * (0). SBP_DOUBLE_FAIL=CALL:N[@RANK]: the N-th call of a function fails, on all ranks of Open MPI
- * or one. SBP_DOUBLE_STALL=CALL:N[@RANK]: the work that an NCCL call enqueues never ends, and NCCL
+ * or one. SBP_DOUBLE_KERNEL_S: what a kernel of the project takes, instead of doing its work.
+ * SBP_DOUBLE_STALL=CALL:N[@RANK]: the work that an NCCL call enqueues never ends, and NCCL
  * tells of an error.
  */
 #ifndef SBP_TESTS_DOUBLES_GPU_DOUBLE_H
@@ -24,6 +27,7 @@
 
 #define DOUBLE_NAME             "stand-in GPU"
 #define DOUBLE_MEMORY_BYTES     ((size_t)2 << 30)
+#define DOUBLE_MULTIPROCESSORS  2
 #define DOUBLE_COPY_BYTES_PER_S 5e11
 #define DOUBLE_SUM_BYTES_PER_S  4e11 /* of element-wise sums */
 #define DOUBLE_LAUNCH_S         2e-6
@@ -31,16 +35,33 @@
 #define DOUBLE_FP64_FLOPS       5e11
 #define DOUBLE_BF16_FLOPS       8e12
 #define DOUBLE_FP16_FLOPS       4e12
-#define DOUBLE_COLD_SHARE       0.8 /* that a product reaches whose first factor is not the last one's \
-                                     */
+#define DOUBLE_FP8_FLOPS        16e12
+#define DOUBLE_FP8_EXACT_FLOPS  12e12 /* summed exactly, as of gradients */
+#define DOUBLE_COLD_SHARE                                                                          \
+    0.8 /* that a product reaches whose first factor is not the last one's                         \
+         */
 
 /* Whether the environment lets this call fail, or stall; each asked once a call. */
 bool double_fails(const char *call);
 bool double_stalls(const char *call);
 
+/* A kernel has failed: calls that wait for work tell of it from now on. */
+void double_fault(void);
+
+/* Between these any thread may reach the device's memory; at other times that ends the program,
+ * where it is compiled with DOUBLE_GUARDS. */
+void double_open(void);
+void double_close(void);
+
+/* Where the device's memory lies: addresses of nothing else. */
+const void *double_range(size_t *bytes);
+
 /* Whether bytes at `memory` are the device's and allocated. */
 bool double_is_device(const void *memory, size_t bytes);
 
+/* Work without a result, which nobody can be seen not to wait for. It is done without delay where
+ * other work is behind it, as are copies of which the edges alone are moved. */
+void double_run_nothing(void *argument);
 /* Appends work to a stream (NULL: the default one): run gets a copy of argument(size). time_s: what
  * it adds to the stream's made-up clock. */
 cudaError_t double_enqueue(cudaStream_t stream, void (*run)(void *argument), const void *argument,

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/math/half.h"
 #include "tests/support/gpu_double/gpu_double.h"
 
 /* The header has these without a prototype. */
@@ -198,7 +199,10 @@ static void stall(struct ncclComm *comm)
 
 static size_t type_bytes(ncclDataType_t type)
 {
-    return type == ncclFloat32 ? sizeof(float) : type == ncclFloat64 ? sizeof(double) : 1;
+    return type == ncclFloat32                           ? sizeof(float)
+           : type == ncclFloat64                         ? sizeof(double)
+           : type == ncclBfloat16 || type == ncclFloat16 ? sizeof(uint16_t)
+                                                         : 1;
 }
 
 struct work {
@@ -221,26 +225,26 @@ static bool is_agreed(const struct work *work)
     return same;
 }
 
-/* Element i of every member's piece, in order. */
+static enum sbp_real real_of(int type)
+{
+    return type == (int)ncclFloat32    ? SBP_F32
+           : type == (int)ncclBfloat16 ? SBP_REAL_BF16
+           : type == (int)ncclFloat16  ? SBP_REAL_FP16
+                                       : SBP_F64;
+}
+
+/* Element i of every member's piece, in order; each sum of two is rounded, as on a ring. */
 static void reduce(const struct work *work, size_t i, unsigned char *into)
 {
     const struct ncclComm *comm = work->comm;
-    const bool is_single = work->call.type == (int)ncclFloat32;
-    double result = 0;
+    const enum sbp_real real = real_of(work->call.type);
     for (int r = 0; r < comm->size; r++) {
-        const unsigned char *piece = comm->segment->piece[r];
-        const double x = is_single ? (double)((const float *)piece)[i] : ((const double *)piece)[i];
-        if (r == 0)
-            result = x;
-        else if (work->call.reduction == (int)ncclMax)
-            result = x > result ? x : result;
-        else
-            result = is_single ? (double)((float)result + (float)x) : result + x;
+        const double x = sbp_half_get(real, comm->segment->piece[r], (int64_t)i);
+        const double before = r == 0 ? 0 : sbp_half_get(real, into, 0);
+        const double sum = real == SBP_F64 ? before + x : (double)((float)before + (float)x);
+        const double most = x > before ? x : before;
+        sbp_half_put(real, into, 0, r == 0 ? x : work->call.reduction == (int)ncclMax ? most : sum);
     }
-    if (is_single)
-        *(float *)into = (float)result;
-    else
-        *(double *)into = result;
 }
 
 /* Gives a member its share of the pieces [first, first + count) of everybody's send buffers. */
@@ -304,7 +308,7 @@ static ncclResult_t enqueue(const char *name, ncclComm_t comm, struct call call,
     const size_t bytes = type_bytes((ncclDataType_t)call.type);
     if (double_fails(name))
         return refuse(ncclInternalError, name);
-    if (call.type != (int)ncclFloat32 && call.type != (int)ncclFloat64)
+    if (bytes == 1) /* no type of numbers */
         return refuse(ncclInvalidArgument, "element type");
     if (call.count > 0 &&
         (!double_is_device(send, sends * bytes) || !double_is_device(receive, receives * bytes)))

@@ -1,12 +1,13 @@
 /* The processor of a CPU rank does every work of its sweep, in any order, and times it. */
 #include "calib/measure/compute.h"
+#include "calib/measure/row_order.h"
 #include "tests/support/unit.h"
 
 #define COPY_BYTES ((int64_t)1 << 20)
 
 static struct sbp_sample_sweep make(void)
 {
-    const struct sbp_sweep_options options = {1, 1, 4096, COPY_BYTES, SBP_PRODUCTS_CPU, 0};
+    const struct sbp_sweep_options options = {1, 1, 4096, COPY_BYTES, SBP_PRODUCTS_CPU, 0, 0};
     struct sbp_sample_sweep sweep;
     assert_int_equal(sbp_sweep_init(&sweep, &options, NULL), SBP_OK);
     return sweep;
@@ -42,12 +43,33 @@ static void test_every_work_takes_time(void **state)
     assert_true(done[SBP_CELL_GROUPED] > 0);
     assert_true(done[SBP_CELL_COPY] == 1 && done[SBP_CELL_STREAM] == 1);
     assert_true(done[SBP_CELL_LAUNCH] == 1 && done[SBP_CELL_GELU] == 1);
+    assert_true(done[SBP_CELL_ROWS] > 0);
     sbp_compute_cpu.close(compute);
     sbp_sweep_free(&sweep);
 }
 
+/* Every row once, those of an expert in their own order: it rises but from one expert to the next.
+ */
+static void test_rows_come_by_expert(void **state)
+{
+    (void)state;
+    enum { ROWS = 1000 };
+    int32_t row[ROWS];
+    int seen[ROWS] = {0}, falls = 0;
+    sbp_row_order(row, ROWS, 1);
+    for (int i = 0; i < ROWS; i++) {
+        assert_true(row[i] >= 0 && row[i] < ROWS);
+        seen[row[i]]++;
+        falls += i > 0 && row[i] < row[i - 1];
+    }
+    for (int i = 0; i < ROWS; i++)
+        assert_int_equal(seen[i], 1);
+    assert_int_equal(falls, SBP_ROW_EXPERTS - 1);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_work_takes_time)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_work_takes_time),
+                                       cmocka_unit_test(test_rows_come_by_expert)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

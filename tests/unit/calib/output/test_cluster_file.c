@@ -286,6 +286,33 @@ static void test_gelu_takes_its_time(void **state)
     sbp_calibrate_free(&calibration);
 }
 
+/* Rows take the time that was measured, in whatever order they were, those between by their bytes;
+ * faster than the memory they cannot be. */
+static void test_rows_take_their_time(void **state)
+{
+    static const struct {
+        int64_t row_bytes;
+        double of_copy;
+    } rows[] = {{4096, 0.6}, {512, 0.15}, {65536, 1.2}};
+    struct sbp_calibration calibration;
+    struct read_back file;
+    make_calibration(&calibration);
+    for (int i = 0; i < 3; i++) {
+        calibration.compute.rows[i] = (struct sbp_cell){
+            .work = SBP_CELL_ROWS, .bytes = 65536, .row_bytes = rows[i].row_bytes};
+        repeat(&calibration.compute.rows_samples[i], 2 * 65536 / (rows[i].of_copy * 4e9));
+    }
+    calibration.compute.rows_count = 3;
+    open_file(*state, &calibration, &file);
+    for (int i = 0; i < 3; i++)
+        expect_near("rows", sbp_cluster_rows_s(&file.cluster, 1e6, (double)rows[i].row_bytes),
+                    1e6 / (fmin(1, rows[i].of_copy) * 4e9));
+    expect_near("between", sbp_cluster_rows_s(&file.cluster, 1e6, sqrt(512.0 * 4096)),
+                1e6 / (sqrt(0.15 * 0.6) * 4e9));
+    close_file(&file);
+    sbp_calibrate_free(&calibration);
+}
+
 /* Products of experts at these shares of single ones, of three sizes a pass; one that has no single
  * product beside it says nothing. */
 static void add_experts(struct sbp_compute_times *compute, const double share[SBP_PASSES])
@@ -433,6 +460,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_streams_take_their_time, make_folder, remove_folder),
         cmocka_unit_test(test_attention_of_an_unknown_peak),
         cmocka_unit_test_setup_teardown(test_gelu_takes_its_time, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_rows_take_their_time, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_experts_take_their_time, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_failures_name_the_file, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_unreadable_is_not_written, make_folder, remove_folder),

@@ -23,6 +23,9 @@ static void test_lines_read_back(void **state)
         {.work = SBP_CELL_SUSTAINED, .type = SBP_BF16, .m = 3, .n = 4, .k = 5},
         {.work = SBP_CELL_STREAM, .bytes = 32 << 20},
         {.work = SBP_CELL_GELU, .bytes = 32 << 20},
+        {.work = SBP_CELL_ROWS, .bytes = 32 << 20, .row_bytes = 2048},
+        {.work = SBP_CELL_ROWS, .bytes = 32 << 20, .row_bytes = 8192},
+        {.work = SBP_CELL_GEMM, .type = SBP_FP8, .m = 3, .n = 4, .k = 5},
         {.work = SBP_CELL_GROUPED, .type = SBP_FP32, .m = 3, .n = 4, .k = 5, .experts = 6},
         {.work = SBP_CELL_GROUPED,
          .type = SBP_BF16,
@@ -324,6 +327,8 @@ static void test_impossible_times_are_left_out(void **state)
          2 * 1152921504606846976.0 / 1e18},
         {{.work = SBP_CELL_STREAM, .bytes = (int64_t)1 << 40}, 3 * 1099511627776.0 / 1e15},
         {{.work = SBP_CELL_GELU, .bytes = (int64_t)1 << 40}, 2 * 1099511627776.0 / 1e15},
+        {{.work = SBP_CELL_ROWS, .bytes = (int64_t)1 << 40, .row_bytes = 1 << 20},
+         2 * 1099511627776.0 / 1e15},
         {{.work = SBP_CELL_ATTENTION,
           .attention = {SBP_FP32, SBP_PASS_FORWARD, 1 << 20, 1 << 20, 1 << 10, 1 << 10}},
          1099511627776.0 * 1048577 / 2 * (4 * 1048576.0 + 6) / 1e18},
@@ -346,7 +351,7 @@ static void test_impossible_times_are_left_out(void **state)
             const int counted = measured.count + times.gemm_count + times.samples[0].count +
                                 times.attention_count + (times.stream_s > 0 ? 1 : 0) +
                                 times.grouped_count + (times.launch_s > 0 ? 1 : 0) +
-                                (times.gelu_s > 0 ? 1 : 0);
+                                (times.gelu_s > 0 ? 1 : 0) + times.rows_count;
             if (counted != !is_short)
                 fail_msg("case %zu: %d points of %.9g s", i, counted, time_s);
             sbp_findings_of_times(&record, &findings);

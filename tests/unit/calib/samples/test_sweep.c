@@ -17,8 +17,8 @@ static struct sbp_sample_sweep make_of(const struct sbp_sweep_options *options)
 
 static struct sbp_sample_sweep make(int nodes, int ranks_per_node, int64_t max_bytes)
 {
-    const struct sbp_sweep_options options = {nodes,   ranks_per_node,   max_bytes,
-                                              1 << 20, SBP_PRODUCTS_CPU, 0};
+    const struct sbp_sweep_options options = {
+        nodes, ranks_per_node, max_bytes, 1 << 20, SBP_PRODUCTS_CPU, 0, 0};
     return make_of(&options);
 }
 
@@ -223,7 +223,8 @@ static void test_products_of_experts_have_single_ones(void **state)
 {
     (void)state;
     for (int which = SBP_PRODUCTS_CPU; which <= SBP_PRODUCTS_GPU; which++) {
-        const struct sbp_sweep_options options = {1, 1, 4096, 1 << 20, (enum sbp_products)which, 0};
+        const struct sbp_sweep_options options = {1, 1, 4096, 1 << 20, (enum sbp_products)which,
+                                                  0, 0};
         const struct sbp_product_list *list = sbp_sweep_products((enum sbp_products)which);
         struct sbp_sample_sweep sweep = make_of(&options);
         int64_t y_bytes = 0, a_bytes = 0, b_bytes = 0;
@@ -248,20 +249,63 @@ static void test_products_of_experts_have_single_ones(void **state)
     }
 }
 
-/* There is no kernel of it for GPUs; and who asks for collectives alone gets them alone. */
+/* In a build without kernels for GPUs it is not, nor are rows; and who asks for collectives alone
+ * gets them alone. */
 static void test_where_attention_is_not_timed(void **state)
 {
     (void)state;
-    const struct sbp_sweep_options gpu = {1, 2, 4096, 1 << 20, SBP_PRODUCTS_GPU, 0};
+    const struct sbp_sweep_options gpu = {
+        1, 2, 4096, 1 << 20, SBP_PRODUCTS_GPU, 0, SBP_LACKS_KERNELS};
     const struct sbp_sweep_options few = {
-        1, 2, 4096, 1 << 20, SBP_PRODUCTS_CPU, 1u << SBP_ALL_REDUCE};
+        1, 2, 4096, 1 << 20, SBP_PRODUCTS_CPU, 1u << SBP_ALL_REDUCE, 0};
     struct sbp_sample_sweep sweep = make_of(&gpu);
     assert_int_equal(count_work(&sweep, SBP_CELL_ATTENTION), 0);
+    assert_int_equal(count_work(&sweep, SBP_CELL_ROWS), 0);
     assert_int_equal(count_work(&sweep, SBP_CELL_STREAM), 1);
     sbp_sweep_free(&sweep);
     sweep = make_of(&few);
     assert_int_equal(count_work(&sweep, SBP_CELL_ATTENTION), 0);
     assert_int_equal(count_work(&sweep, SBP_CELL_STREAM), 0);
+    sbp_sweep_free(&sweep);
+}
+
+static int count_type(const struct sbp_sample_sweep *sweep, enum sbp_type type)
+{
+    int count = 0;
+    for (int i = 0; i < sweep->count; i++)
+        count += sweep->cell[i].work == SBP_CELL_GEMM && sweep->cell[i].type == type;
+    return count;
+}
+
+/* A GPU without fp8 is asked for no product in it, and for all others. */
+static void test_what_a_processor_lacks(void **state)
+{
+    (void)state;
+    struct sbp_sweep_options options = {1, 2, 4096, 1 << 20, SBP_PRODUCTS_GPU, 0, 0};
+    struct sbp_sample_sweep all = make_of(&options);
+    options.lacks = SBP_LACKS_FP8;
+    struct sbp_sample_sweep rest = make_of(&options);
+    assert_in_range(count_type(&all, SBP_FP8), 100, SBP_MAX_GEMMS - count_type(&all, SBP_BF16));
+    assert_int_equal(count_type(&rest, SBP_FP8), 0);
+    assert_int_equal(rest.count, all.count - count_type(&all, SBP_FP8));
+    assert_int_equal(rest.required, all.required - 1);
+    sbp_sweep_free(&rest);
+    sbp_sweep_free(&all);
+}
+
+/* Rows are whole, as many as the copy has bytes. */
+static void test_rows_of_every_size(void **state)
+{
+    (void)state;
+    const struct sbp_product_list *list = sbp_sweep_products(SBP_PRODUCTS_CPU);
+    struct sbp_sample_sweep sweep = make(1, 1, 4096);
+    assert_int_equal(count_work(&sweep, SBP_CELL_ROWS), list->row_sizes);
+    for (int i = 0; i < sweep.count; i++) {
+        const struct sbp_cell *cell = &sweep.cell[i];
+        if (cell->work == SBP_CELL_ROWS)
+            assert_true(cell->bytes % cell->row_bytes == 0 && cell->bytes <= 1 << 20 &&
+                        cell->bytes + cell->row_bytes > 1 << 20);
+    }
     sbp_sweep_free(&sweep);
 }
 
@@ -276,6 +320,8 @@ int main(void)
         cmocka_unit_test(test_attention_is_a_whole_grid),
         cmocka_unit_test(test_products_of_experts_have_single_ones),
         cmocka_unit_test(test_where_attention_is_not_timed),
+        cmocka_unit_test(test_what_a_processor_lacks),
+        cmocka_unit_test(test_rows_of_every_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

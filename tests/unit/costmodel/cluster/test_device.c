@@ -315,6 +315,29 @@ static void test_attention_grid(void **state)
     assert_near(sbp_device_attention_share(&rates, &attention), 0.9);
 }
 
+/* Between sizes the time of a row is a power of its bytes; a row below the least takes as long as
+ * it; beyond the largest the share stays. */
+static void test_dispatch(void **state)
+{
+    (void)state;
+    static const double rows[][2] = {
+        {512, 0.1}, {1024, 0.2}, {2048, 0.4}, {4096, 0.8}, {8192, 0.8}};
+    const struct sbp_device_rates rates = must_read(
+        "{\"dispatch_efficiency\": {\"row_bytes\": [1024, 4096], \"efficiency\": [0.2, 0.8], "
+        "\"source\": \"measured\"}}");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_near(sbp_device_dispatch_share(&rates, rows[i][0]), rows[i][1]);
+    const struct sbp_device_rates none = must_read("{\"stream_efficiency\": 0.5}");
+    assert_true(sbp_device_dispatch_share(&none, 1024) <= 0);
+    /* Rows stream where the device says nothing of them. */
+    struct sbp_cluster cluster = {.memory_bytes_per_s = 1e10, .rates = rates};
+    assert_near(sbp_cluster_rows_s(&cluster, 1e10, 1024), 5);
+    cluster.rates.dispatch_share = 0.5;
+    assert_near(sbp_cluster_rows_s(&cluster, 1e10, 1024), 10);
+    cluster.rates = none;
+    assert_near(sbp_cluster_rows_s(&cluster, 1e10, 1024), 2);
+}
+
 static void test_seconds(void **state)
 {
     (void)state;
@@ -413,7 +436,15 @@ static void test_refusals(void **state)
          "1}}",
          "d.json: unfused_attention.backward_passes: 1 is out of range, legal is 2 to 1000"},
         {"{\"stream_efficiency\": 0}", "d.json: stream_efficiency: 0 is out of range"},
-        {"{\"vector_operations_per_s\": 0}", "d.json: vector_operations_per_s: 0 is out of range, legal is 1 to 1e+30"},
+        {"{\"dispatch_efficiency\": 0.5}", "d.json: dispatch_efficiency: expected an object"},
+        {"{\"dispatch_efficiency\": {\"row_bytes\": [8, 8], \"efficiency\": [1, 1]}}",
+         "d.json: dispatch_efficiency.row_bytes[1]: 8 does not rise above 8, the size before it"},
+        {"{\"dispatch_efficiency\": {\"row_bytes\": [8, 16], \"efficiency\": [1]}}",
+         "d.json: dispatch_efficiency.efficiency: has 1 shares, the sizes make 2 x 1 x 1"},
+        {"{\"dispatch_efficiency\": {\"row_bytes\": [8], \"efficiency\": [1.5]}}",
+         "d.json: dispatch_efficiency.efficiency[0]: 1.5 is out of range, legal is 1e-09 to 1"},
+        {"{\"vector_operations_per_s\": 0}",
+         "d.json: vector_operations_per_s: 0 is out of range, legal is 1 to 1e+30"},
         {"{\"sustained\": 1.1}", "d.json: sustained: 1.1 is out of range, legal is 1e-09 to 1"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -439,6 +470,7 @@ int main(void)
         cmocka_unit_test(test_factors),
         cmocka_unit_test(test_most),
         cmocka_unit_test(test_attention_grid),
+        cmocka_unit_test(test_dispatch),
         cmocka_unit_test(test_seconds),
         cmocka_unit_test(test_rate_types),
         cmocka_unit_test(test_refusals),

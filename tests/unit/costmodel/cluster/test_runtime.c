@@ -77,6 +77,7 @@ static void test_reaches(void **state)
     for (int pass = 0; pass < SBP_PASSES; pass++)
         assert_true(cluster.rates.pass_share[pass] == 0.5);
     assert_true(cluster.rates.attention_share == 0.25 && cluster.rates.stream_share == 0.125);
+    assert_true(cluster.rates.dispatch_share == 0.125);
     assert_true(cluster.rates.unfused.forward_passes == 6);
     assert_true(cluster.rates.unfused.backward_passes == 9);
     assert_true(cluster.rates.unfused.share == 0.75);

@@ -344,11 +344,14 @@ static void test_moe(void **state)
             const double sorted = ep > 1 ? 4 * sent * h : 0; /* by expert, and by sender again */
             must_equal("forward", work.elements,
                        2 * (t * h + sent * h) + sent * f * (g + 1) + sorted);
+            must_equal("rows", work.row_elements, 2 * (t * h + sent * h) + sorted);
+            must_equal("a row", work.row, h);
             work = work_of(&bench, SBP_PASS_INPUT_GRADIENT, expert);
             must_be_product("d first", &work, 1, own, received, h, f * g);
             /* The same and the experts' outputs for the router; f and g f in, g f out. */
             must_equal("backward", work.elements,
                        2 * (t * h + sent * h) + sent * h + sent * f * (2 * g + 1) + sorted);
+            must_equal("rows back", work.row_elements, 2 * (t * h + sent * h) + sent * h + sorted);
             work = work_of(&bench, SBP_PASS_WEIGHT_GRADIENT, expert);
             must_be_product("dW second", &work, 2, own, f, h, received);
             /* Dispatch and combine, forward and backward: as many copies leave as arrive. */

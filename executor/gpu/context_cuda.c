@@ -1,0 +1,29 @@
+/* What kernels are launched with. */
+#include <cuda_runtime_api.h>
+
+#include "executor/gpu/gpu.h"
+
+enum sbp_status sbp_gpu_context_open(struct sbp_cuda *cuda, void *stream, struct sbp_diag *diag)
+{
+    struct sbp_cuda_kernels kernels;
+    int device;
+    *cuda = (struct sbp_cuda){.stream = stream};
+    sbp_cuda_kernels_make(&kernels, SBP_F32);
+    if (kernels.add == NULL)
+        return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                        "this build has no kernels for GPUs: configure with -Dcuda=enabled, which "
+                        "needs nvcc");
+    SBP_CUDA_TRY(diag, cudaGetDevice, &device);
+    SBP_CUDA_TRY(diag, cudaDeviceGetAttribute, &cuda->multiprocessors,
+                 cudaDevAttrMultiProcessorCount, device);
+    cuda->scratch = sbp_memory_cuda.allocate(SBP_CUDA_SCRATCH_BYTES);
+    return cuda->scratch != NULL
+               ? SBP_OK
+               : sbp_fail(diag, SBP_E_MEMORY, "the GPU has no memory for the scratch of kernels");
+}
+
+void sbp_gpu_context_close(struct sbp_cuda *cuda)
+{
+    sbp_memory_cuda.release(cuda->scratch);
+    *cuda = (struct sbp_cuda){.stream = NULL};
+}

@@ -1,0 +1,186 @@
+/* The `cuda` device: this thread's rank on a GPU.
+ *
+ * The table of a device is called without a context, as the CPU's is. CUDA itself keeps a thread's
+ * current device, and what a rank has on it stands beside that, in the thread's own memory; so this
+ * file is compiled into modules alone, and no library of ours has state.
+ */
+#include "executor/gpu/rank_cuda_priv.h"
+
+static _Thread_local struct sbp_gpu_rank here;
+
+/* Records the begin of what the device will do without a wait between. */
+struct sbp_gpu_rank *sbp_gpu_rank_here(void)
+{
+    if (!here.is_timed)
+        here.is_timed = cudaEventRecord(here.before, here.stream) == cudaSuccess;
+    return &here;
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+static enum sbp_status check_cublas(struct sbp_diag *diag, const char *call, cublasStatus_t code)
+{
+    if (code == CUBLAS_STATUS_SUCCESS)
+        return SBP_OK;
+    return sbp_fail(diag, code == CUBLAS_STATUS_ALLOC_FAILED ? SBP_E_MEMORY : SBP_E_BACKEND,
+                    "%s: %s", call, cublasGetStatusString(code));
+}
+
+static enum sbp_status choose_device(int rank, struct sbp_diag *diag)
+{
+    struct sbp_diag why = {0};
+    int devices = 0;
+    enum sbp_status status =
+        sbp_cuda_check(&why, "cudaGetDeviceCount", (int)cudaGetDeviceCount(&devices));
+    if (status == SBP_OK && devices == 0)
+        status = sbp_fail(&why, SBP_E_BACKEND, "cudaGetDeviceCount: 0");
+    if (status != SBP_OK)
+        return sbp_fail(diag, SBP_E_UNSUPPORTED, "rank %d finds no GPU: %s", rank, why.text);
+    if (rank >= 0)
+        SBP_CUDA_TRY(diag, cudaSetDevice, rank % devices);
+    return SBP_OK;
+}
+
+static enum sbp_status make(struct sbp_gpu_rank *gpu, struct sbp_diag *diag)
+{
+    SBP_CUDA_TRY(diag, cudaStreamCreateWithFlags, &gpu->stream, cudaStreamNonBlocking);
+    SBP_CUDA_TRY(diag, cudaEventCreate, &gpu->before);
+    SBP_CUDA_TRY(diag, cudaEventCreate, &gpu->behind);
+    SBP_TRY(check_cublas(diag, "cublasCreate", cublasCreate(&gpu->blas)));
+    SBP_TRY(check_cublas(diag, "cublasSetStream", cublasSetStream(gpu->blas, gpu->stream)));
+    /* Sums of products of 16 bits are not joined in 16 bits. */
+    SBP_TRY(check_cublas(
+        diag, "cublasSetMathMode",
+        cublasSetMathMode(gpu->blas, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
+    for (int real = 0; real < SBP_REALS; real++)
+        if (real != SBP_F64)
+            sbp_cuda_kernels_make(&gpu->kernels[real], (enum sbp_real)real);
+    return sbp_gpu_context_open(&gpu->cuda, gpu->stream, diag);
+}
+
+/* Ignores codes: a failure here follows one of a call that was checked, or harms nobody. */
+static void cuda_close(void)
+{
+    sbp_gpu_context_close(&here.cuda);
+    if (here.blas != NULL)
+        (void)cublasDestroy(here.blas);
+    if (here.behind != NULL)
+        (void)cudaEventDestroy(here.behind);
+    if (here.before != NULL)
+        (void)cudaEventDestroy(here.before);
+    if (here.stream != NULL)
+        (void)cudaStreamDestroy(here.stream);
+    here = (struct sbp_gpu_rank){.stream = NULL};
+}
+
+/* Says which device has failed, and passes the failure on. */
+static enum sbp_status name_device(enum sbp_status status, const struct sbp_diag *why,
+                                   struct sbp_diag *diag)
+{
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "device cuda: %s", why->text);
+}
+
+static enum sbp_status cuda_open(int rank, struct sbp_diag *diag)
+{
+    struct sbp_diag why = {0};
+    here = (struct sbp_gpu_rank){.stream = NULL};
+    enum sbp_status status = choose_device(rank, &why);
+    if (status == SBP_OK)
+        status = make(&here, &why);
+    if (status != SBP_OK)
+        cuda_close();
+    return name_device(status, &why, diag);
+}
+
+/* ---- waiting --------------------------------------------------------------------------------- */
+
+static enum sbp_status take_time(struct sbp_diag *diag)
+{
+    float elapsed_ms = 0;
+    if (here.is_timed)
+        SBP_CUDA_TRY(diag, cudaEventRecord, here.behind, here.stream);
+    SBP_CUDA_TRY(diag, cudaStreamSynchronize, here.stream);
+    if (here.is_timed)
+        SBP_CUDA_TRY(diag, cudaEventElapsedTime, &elapsed_ms, here.before, here.behind);
+    here.is_timed = false;
+    here.compute_s += (double)elapsed_ms * 1e-3;
+    return SBP_OK;
+}
+
+static enum sbp_status wait(struct sbp_diag *diag)
+{
+    SBP_TRY(sbp_cuda_check(diag, "a kernel was not launched", here.cuda.error));
+    SBP_TRY(check_cublas(diag, "cublasGemmEx", here.refused));
+    return take_time(diag);
+}
+
+static enum sbp_status cuda_finish(struct sbp_diag *diag)
+{
+    struct sbp_diag why = {0};
+    return name_device(wait(&why), &why, diag);
+}
+
+static double cuda_compute_s(void)
+{
+    return here.compute_s;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void *device_allocate(int64_t bytes)
+{
+    return sbp_memory_cuda.allocate(bytes);
+}
+
+static void device_release(void *memory)
+{
+    sbp_memory_cuda.release(memory);
+}
+
+/* What the stream is about to write, or still reads, comes first: copies have a stream of their
+ * own. */
+static enum sbp_status device_to_host(void *host, const void *memory, int64_t bytes)
+{
+    SBP_TRY(cuda_finish(NULL));
+    return sbp_memory_cuda.to_host(host, memory, bytes);
+}
+
+static enum sbp_status device_from_host(void *memory, const void *host, int64_t bytes)
+{
+    SBP_TRY(cuda_finish(NULL));
+    return sbp_memory_cuda.from_host(memory, host, bytes);
+}
+
+static const struct sbp_memory_ops device_memory = {
+    .name = "cuda",
+    .allocate = device_allocate,
+    .release = device_release,
+    .to_host = device_to_host,
+    .from_host = device_from_host,
+};
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const struct sbp_kernels *cuda_kernels(enum sbp_real real)
+{
+    static const struct sbp_kernels *const tables[SBP_REALS] = {
+        [SBP_F32] = &sbp_gpu_rank_f32,
+        [SBP_REAL_BF16] = &sbp_gpu_rank_bf16,
+        [SBP_REAL_FP16] = &sbp_gpu_rank_fp16};
+    return tables[real];
+}
+
+static const struct sbp_device_ops cuda_ops = {
+    .name = "cuda",
+    .memory = &device_memory,
+    .open = cuda_open,
+    .close = cuda_close,
+    .finish = cuda_finish,
+    .compute_s = cuda_compute_s,
+    .kernels = cuda_kernels,
+};
+
+/* What the module gives to the program that loads it. */
+extern const struct sbp_device_module sbp_device_module;
+__attribute__((visibility("default")))
+const struct sbp_device_module sbp_device_module = {.version = SBP_VERSION, .ops = &cuda_ops};

@@ -1,0 +1,345 @@
+/* The table of kernels of one element type on this thread's GPU: kernels of ours, and products by
+ * cuBLAS. Compiled once for each type, SBP_STORED.
+ *
+ * Products add up in single precision; what is added to one, a bias, is added to it as it is
+ * stored.
+ */
+#include "executor/gpu/rank_cuda_priv.h"
+
+#if SBP_STORED == 0
+#define REAL  SBP_F32
+#define DATA  CUDA_R_32F
+#define TABLE sbp_gpu_rank_f32
+#define NAME  "cuda-f32"
+#elif SBP_STORED == 2
+#define REAL  SBP_REAL_BF16
+#define DATA  CUDA_R_16BF
+#define TABLE sbp_gpu_rank_bf16
+#define NAME  "cuda-bf16"
+#else
+#define REAL  SBP_REAL_FP16
+#define DATA  CUDA_R_16F
+#define TABLE sbp_gpu_rank_fp16
+#define NAME  "cuda-f16"
+#endif
+#define REAL_BYTES (SBP_STORED == 0 ? 4 : 2)
+
+/* A call of the kernel of that name. */
+#define LAUNCH(kernel, ...)                                                                        \
+    do {                                                                                           \
+        struct sbp_gpu_rank *const gpu = sbp_gpu_rank_here();                                      \
+        gpu->kernels[REAL].kernel(&gpu->cuda, __VA_ARGS__);                                        \
+    } while (0)
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* A factor as it lies in memory; transposed: a(m,k) as (k,m), b(k,n) as (n,k). */
+struct factor {
+    const void *at;
+    bool transposed;
+};
+
+/* y(m,n) = a(m,k) b(k,n), or is added to. cuBLAS stores by columns: y^T(n,m) = b^T(n,k) a^T(k,m)
+ * has the rows of y. A factor that lies transposed in memory has its own rows by columns. */
+static void multiply(void *y, struct factor a, struct factor b, int64_t m, int64_t n, int64_t k,
+                     bool adds)
+{
+    struct sbp_gpu_rank *const gpu = sbp_gpu_rank_here();
+    const float one = 1, beta = adds ? 1 : 0;
+    if (m == 0 || n == 0)
+        return;
+    if (k == 0) {
+        if (!adds)
+            gpu->kernels[REAL].zero(&gpu->cuda, y, m * n);
+        return;
+    }
+    const cublasStatus_t status =
+        cublasGemmEx(gpu->blas, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                     a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m, (int)k, &one, b.at,
+                     DATA, (int)(b.transposed ? k : n), a.at, DATA, (int)(a.transposed ? m : k),
+                     &beta, y, DATA, (int)n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    if (gpu->refused == CUBLAS_STATUS_SUCCESS)
+        gpu->refused = status;
+}
+
+static struct factor plain(const void *at)
+{
+    return (struct factor){at, false};
+}
+
+static struct factor transposed(const void *at)
+{
+    return (struct factor){at, true};
+}
+
+static void add_bias(void *y, const void *bias, int64_t tokens, int64_t out)
+{
+    if (bias != NULL)
+        LAUNCH(add_bias, y, bias, tokens, out);
+}
+
+static void sum_columns(void *dbias, const void *dy, int64_t tokens, int64_t out, unsigned adds)
+{
+    if (dbias != NULL)
+        LAUNCH(column_sums, dbias, dy, tokens, out, (adds & SBP_ADDS_REST) != 0);
+}
+
+static void linear_forward(void *y, const void *x, const void *w, const void *bias, int64_t tokens,
+                           int64_t in, int64_t out)
+{
+    multiply(y, plain(x), plain(w), tokens, out, in, false);
+    add_bias(y, bias, tokens, out);
+}
+
+static void linear_backward_input(void *dx, const void *dy, const void *w, int64_t tokens,
+                                  int64_t in, int64_t out)
+{
+    multiply(dx, plain(dy), transposed(w), tokens, in, out, false);
+}
+
+static void linear_backward_weight(void *dw, void *dbias, const void *x, const void *dy,
+                                   int64_t tokens, int64_t in, int64_t out, unsigned adds)
+{
+    multiply(dw, transposed(x), plain(dy), in, out, tokens, (adds & SBP_ADDS_FIRST) != 0);
+    sum_columns(dbias, dy, tokens, out, adds);
+}
+
+static void linear_transposed_forward(void *y, const void *x, const void *w, const void *bias,
+                                      int64_t tokens, int64_t in, int64_t out)
+{
+    multiply(y, plain(x), transposed(w), tokens, out, in, false);
+    add_bias(y, bias, tokens, out);
+}
+
+static void linear_transposed_backward_input(void *dx, const void *dy, const void *w,
+                                             int64_t tokens, int64_t in, int64_t out)
+{
+    multiply(dx, plain(dy), plain(w), tokens, in, out, false);
+}
+
+static void linear_transposed_backward_weight(void *dw, void *dbias, const void *x, const void *dy,
+                                              int64_t tokens, int64_t in, int64_t out,
+                                              unsigned adds)
+{
+    multiply(dw, transposed(dy), plain(x), out, in, tokens, (adds & SBP_ADDS_FIRST) != 0);
+    sum_columns(dbias, dy, tokens, out, adds);
+}
+
+/* ---- element by element ---------------------------------------------------------------------- */
+
+static void relu_forward(void *y, const void *x, int64_t n)
+{
+    LAUNCH(relu_forward, y, x, n);
+}
+
+static void relu_backward(void *dx, const void *x, const void *dy, int64_t n)
+{
+    LAUNCH(relu_backward, dx, x, dy, n);
+}
+
+static void gelu_forward(void *y, const void *x, int64_t n)
+{
+    LAUNCH(gelu_forward, y, x, n);
+}
+
+static void gelu_backward(void *dx, const void *x, const void *dy, int64_t n)
+{
+    LAUNCH(gelu_backward, dx, x, dy, n);
+}
+
+static void add(void *y, const void *a, const void *b, int64_t n)
+{
+    LAUNCH(add, y, a, b, n);
+}
+
+static void scale(void *x, double factor, int64_t n)
+{
+    LAUNCH(scale, x, factor, n);
+}
+
+static void absolute(void *x, int64_t n)
+{
+    LAUNCH(absolute, x, n);
+}
+
+static void zero(void *x, int64_t n)
+{
+    LAUNCH(zero, x, n);
+}
+
+static void to_wide(void *wide, const void *x, int64_t n)
+{
+    LAUNCH(to_wide, wide, x, n);
+}
+
+static void from_wide(void *x, const void *wide, int64_t n)
+{
+    LAUNCH(from_wide, x, wide, n);
+}
+
+static void dropout_forward(void *y, uint8_t *mask, const void *x, const struct sbp_region *region,
+                            double p, uint64_t seed, uint64_t stream)
+{
+    LAUNCH(dropout_forward, y, mask, x, region, p, seed, stream);
+}
+
+static void dropout_backward(void *dx, const uint8_t *mask, const void *dy, int64_t n, double p)
+{
+    LAUNCH(dropout_backward, dx, mask, dy, n, p);
+}
+
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+static void layernorm_sums(void *sums, const void *x, int64_t tokens, int64_t in)
+{
+    LAUNCH(layernorm_sums, sums, x, tokens, in);
+}
+
+static void layernorm_forward(void *y, const void *x, const void *sums, const void *gain,
+                              const void *shift, int64_t tokens, int64_t in, int64_t hidden,
+                              double epsilon)
+{
+    LAUNCH(layernorm_forward, y, x, sums, gain, shift, tokens, in, hidden, epsilon);
+}
+
+static void layernorm_backward_sums(void *backward_sums, const void *dy, const void *x,
+                                    const void *sums, const void *gain, int64_t tokens, int64_t in,
+                                    int64_t hidden, double epsilon)
+{
+    LAUNCH(layernorm_backward_sums, backward_sums, dy, x, sums, gain, tokens, in, hidden, epsilon);
+}
+
+static void layernorm_backward(void *dx, void *dgain, void *dshift, const void *dy, const void *x,
+                               const void *sums, const void *backward_sums, const void *gain,
+                               int64_t tokens, int64_t in, int64_t hidden, double epsilon,
+                               bool adds)
+{
+    LAUNCH(layernorm_backward, dx, dgain, dshift, dy, x, sums, backward_sums, gain, tokens, in,
+           hidden, epsilon, adds);
+}
+
+static void embedding_forward(void *y, const int32_t *ids, const int32_t *position_of,
+                              const void *table, const void *positions, int64_t tokens, int64_t in,
+                              const struct sbp_digits *vocabulary)
+{
+    LAUNCH(embedding_forward, y, ids, position_of, table, positions, tokens, in, vocabulary);
+}
+
+static void embedding_backward(void *dtable, void *dpositions, const int32_t *ids,
+                               const int32_t *position_of, const void *dy, int64_t tokens,
+                               int64_t in, int64_t position_rows,
+                               const struct sbp_digits *vocabulary, unsigned adds)
+{
+    LAUNCH(embedding_backward, dtable, dpositions, ids, position_of, dy, tokens, in, position_rows,
+           vocabulary, adds);
+}
+
+static void attention_forward(void *y, void *saved, void *scratch, const void *qkv,
+                              const struct sbp_attention_context *context,
+                              const struct sbp_attention_shape *shape)
+{
+    (void)scratch; /* it stays on the chip */
+    LAUNCH(attention_forward, y, saved, qkv, context, shape);
+}
+
+static void attention_backward(void *dqkv, void *scratch, const void *dy, const void *qkv,
+                               const void *y, const void *saved,
+                               const struct sbp_attention_context *context,
+                               const struct sbp_attention_shape *shape)
+{
+    (void)scratch;
+    LAUNCH(attention_backward, dqkv, dy, qkv, y, saved, context, shape);
+}
+
+static void cross_entropy_maxima(void *maxima, const void *logits, int64_t tokens, int64_t local,
+                                 const struct sbp_digits *vocabulary, int64_t valid)
+{
+    LAUNCH(cross_entropy_maxima, maxima, logits, tokens, local, vocabulary, valid);
+}
+
+static void cross_entropy_sums(void *sums, const void *logits, const int32_t *labels,
+                               const void *maxima, int64_t tokens, int64_t local,
+                               const struct sbp_digits *vocabulary, int64_t valid)
+{
+    LAUNCH(cross_entropy_sums, sums, logits, labels, maxima, tokens, local, vocabulary, valid);
+}
+
+static void cross_entropy_loss(void *sum, const void *sums, int64_t tokens)
+{
+    LAUNCH(cross_entropy_loss, sum, sums, tokens);
+}
+
+static void cross_entropy_backward(void *dlogits, const void *logits, const int32_t *labels,
+                                   const void *maxima, const void *sums, int64_t tokens,
+                                   int64_t local, const struct sbp_digits *vocabulary,
+                                   int64_t valid, double factor)
+{
+    LAUNCH(cross_entropy_backward, dlogits, logits, labels, maxima, sums, tokens, local, vocabulary,
+           valid, factor, NULL);
+}
+
+/* ---- the rest -------------------------------------------------------------------------------- */
+
+static void sum_squares(void *sum, const void *x, int64_t n, double factor)
+{
+    LAUNCH(sum_squares, sum, x, n, factor);
+}
+
+static void update(void *w, void *master, const void *g, void *gradient_master, void *first,
+                   void *second, int64_t n, const struct sbp_update *constants)
+{
+    LAUNCH(update, w, master, g, gradient_master, first, second, n, constants, NULL);
+}
+
+static void permute(void *dst, const void *src, int dims, const int64_t *shape, const int *order)
+{
+    LAUNCH(permute, dst, src, dims, shape, order);
+}
+
+static void fill_normal(void *x, const struct sbp_region *region, double mean, double spread,
+                        uint64_t seed, uint64_t stream, int64_t valid_rows)
+{
+    LAUNCH(fill_normal, x, region, mean, spread, seed, stream, valid_rows);
+}
+
+const struct sbp_kernels TABLE = {
+    .name = NAME,
+    .real = REAL,
+    .real_bytes = REAL_BYTES,
+    .wide_bytes = sizeof(float),
+    .largest_head = SBP_CUDA_LARGEST_HEAD,
+    .linear_forward = linear_forward,
+    .linear_backward_input = linear_backward_input,
+    .linear_backward_weight = linear_backward_weight,
+    .linear_transposed_forward = linear_transposed_forward,
+    .linear_transposed_backward_input = linear_transposed_backward_input,
+    .linear_transposed_backward_weight = linear_transposed_backward_weight,
+    .relu_forward = relu_forward,
+    .relu_backward = relu_backward,
+    .gelu_forward = gelu_forward,
+    .gelu_backward = gelu_backward,
+    .add = add,
+    .scale = scale,
+    .absolute = absolute,
+    .zero = zero,
+    .to_wide = to_wide,
+    .from_wide = from_wide,
+    .dropout_forward = dropout_forward,
+    .dropout_backward = dropout_backward,
+    .layernorm_sums = layernorm_sums,
+    .layernorm_forward = layernorm_forward,
+    .layernorm_backward_sums = layernorm_backward_sums,
+    .layernorm_backward = layernorm_backward,
+    .embedding_forward = embedding_forward,
+    .embedding_backward = embedding_backward,
+    .attention_forward = attention_forward,
+    .attention_backward = attention_backward,
+    .cross_entropy_maxima = cross_entropy_maxima,
+    .cross_entropy_sums = cross_entropy_sums,
+    .cross_entropy_loss = cross_entropy_loss,
+    .cross_entropy_backward = cross_entropy_backward,
+    .sum_squares = sum_squares,
+    .update = update,
+    .permute = permute,
+    .fill_normal = fill_normal,
+};

@@ -1,0 +1,75 @@
+#!/bin/sh
+# Plans run on the stand-in for GPUs (tests/support/gpu_double/), each verified against one device in
+# double: kernels of kernels/cuda by fibers, products by the stand-in's cuBLAS, memory that the host
+# cannot reach. What goes wrong on a device is found, or said.
+# usage: run_double.sh SBPLAN SBPLAN-RUN-DOUBLE CONFIGS
+set -eu
+sbplan=$1 run=$2 configs=$3
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+complain() {
+    echo "$*"
+    cat "$folder/out" "$folder/err" || true
+    exit 1
+}
+
+# NAME OPTION...: a plan for a small GPT; attention in single precision takes the host longest.
+plan() {
+    name=$1
+    shift
+    "$sbplan" price "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" --set layers=1 \
+        --set hidden=16 --set heads=2 --set sequence=8 --set vocab=32 --set global_batch=2 "$@" \
+        -o "$folder/$name.json" >"$folder/out" 2>"$folder/err" || complain "no plan $name"
+}
+
+# NAME OPTION...: two steps, verified.
+verified() {
+    name=$1
+    shift
+    "$run" "$folder/$name.json" --device cuda --steps 2 --verify "$@" >"$folder/out" 2>"$folder/err" ||
+        complain "$name $*: exit $?"
+    grep -q '^verified: every gradient, loss and update' "$folder/out" || complain "$name $*: not verified"
+    grep -q "(threads, cuda, " "$folder/out" || complain "$name $*: on another device"
+}
+
+# STATUS TEXT NAME SBP_DOUBLE_FAIL OPTION...
+fails() {
+    status=$1 text=$2 name=$3 trap=$4
+    shift 4
+    code=0
+    SBP_DOUBLE_FAIL=$trap "$run" "$folder/$name.json" --device cuda "$@" >"$folder/out" 2>"$folder/err" ||
+        code=$?
+    [ $code -eq "$status" ] && cat "$folder/out" "$folder/err" | grep -q "$text" ||
+        complain "$name $trap $*: exit $code, expected $status and: $text"
+}
+
+plan one --devices 1 --tp 1
+verified one
+verified one --dtype bf16
+plan tensor --tp 4 --set heads=4
+verified tensor
+verified tensor --dtype bf16
+plan zero --tp 1 --zero 3 --set global_batch=4
+verified zero
+plan pipeline --pp 2 --tp 2 --set layers=2
+verified pipeline --dtype bf16
+plan offload --tp 2 --set offload=true --set bucket_parameters=1500 \
+    --set cluster.device.host_link_bytes_per_s=1e10
+verified offload
+# The loss scale is halved until gradients fit, by all ranks alike.
+plan mixed --tp 2 --zero 1 --set precision=mixed
+verified mixed --dtype f16
+grep -q '65536' "$folder/out" || complain 'no loss scale'
+
+# A kernel that does nothing, in the forward pass and later, and products that fail.
+for launch in 40 60 80; do
+    fails 1 '^verification FAILED: step 1: ' one kernel:$launch --dtype bf16 --verify
+done
+fails 2 'device cuda: cudaStreamSynchronize: unspecified launch failure' one launch:40 --dtype bf16
+fails 2 'device cuda: cublasGemmEx: a failure of the stand-in' one cublasGemmEx:7 --dtype bf16
+fails 2 'no [0-9]* bytes on device cuda' one cudaMalloc:2
+fails 2 'device cuda: the GPU has no memory for the scratch of kernels' one cudaMalloc:1
+fails 2 'device cuda: cannot be loaded' one dlopen:1
+fails 2 'device cuda has no kernels of f64, legal are f32, bf16 and f16' one none --dtype f64
+SBP_DOUBLE_DEVICES=0 fails 2 'device cuda: rank 0 finds no GPU: cudaGetDeviceCount: ' one none

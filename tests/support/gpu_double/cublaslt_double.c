@@ -1,0 +1,278 @@
+/* fp8 products of cuBLASLt take a made-up time, and small ones leave their result. What is checked
+ * is what tensor cores of Hopper ask for: factors whose summed dimension is contiguous, one of them
+ * E5M2 at the most, sizes and places of multiples of 16, scales on the device, results in bf16.
+ * SBP_DOUBLE_FAIL=fp8:1 stands for a GPU without such products. */
+#include <cublasLt.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/gpu_double/gpu_double.h"
+
+#define MOST_COMPUTED 2e6 /* multiplications */
+
+struct cublasLtContext {
+    int unused;
+};
+
+/* What the library's opaque structures hold here. */
+struct layout {
+    cudaDataType_t type;
+    uint64_t rows, columns;
+    int64_t stride;
+};
+struct product {
+    cublasComputeType_t sum;
+    cudaDataType_t scale_type;
+    cublasOperation_t transa, transb;
+    int8_t is_fast;
+    const float *scale[2]; /* on the device */
+};
+_Static_assert(sizeof(struct layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "it fits");
+_Static_assert(sizeof(struct product) <= sizeof(cublasLtMatmulDescOpaque_t), "it fits");
+
+static struct layout layout_of(cublasLtMatrixLayout_t from)
+{
+    struct layout layout;
+    memcpy(&layout, from, sizeof layout);
+    return layout;
+}
+
+static struct product product_of(cublasLtMatmulDesc_t from)
+{
+    struct product product;
+    memcpy(&product, from, sizeof product);
+    return product;
+}
+
+/* --- handles and descriptions --- */
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
+{
+    if (double_fails("cublasLtCreate"))
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    struct cublasLtContext *context = calloc(1, sizeof *context);
+    *handle = (cublasLtHandle_t)context;
+    return context != NULL ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
+{
+    free((void *)handle);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+const char *cublasLtGetStatusString(cublasStatus_t status)
+{
+    return status == CUBLAS_STATUS_SUCCESS ? "success" : "a failure of the stand-in";
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
+{
+    *preference = calloc(1, sizeof **preference);
+    return *preference != NULL ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
+{
+    free(preference);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t bytes)
+{
+    uint64_t workspace_bytes;
+    if (attribute != CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES || bytes != sizeof workspace_bytes)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(&workspace_bytes, value, sizeof workspace_bytes);
+    memcpy(preference, &workspace_bytes, sizeof workspace_bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t sum,
+                                        cudaDataType_t scale_type)
+{
+    const struct product product = {.sum = sum, .scale_type = scale_type};
+    *desc = calloc(1, sizeof **desc);
+    if (*desc == NULL)
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    memcpy(*desc, &product, sizeof product);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
+{
+    free(desc);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t bytes)
+{
+    struct product product = product_of(desc);
+    const struct {
+        cublasLtMatmulDescAttributes_t attribute;
+        void *at;
+        size_t bytes;
+    } known[] = {
+        {CUBLASLT_MATMUL_DESC_TRANSA, &product.transa, sizeof product.transa},
+        {CUBLASLT_MATMUL_DESC_TRANSB, &product.transb, sizeof product.transb},
+        {CUBLASLT_MATMUL_DESC_FAST_ACCUM, &product.is_fast, sizeof product.is_fast},
+        {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &product.scale[0], sizeof product.scale[0]},
+        {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &product.scale[1], sizeof product.scale[1]},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].attribute == attribute && known[i].bytes == bytes) {
+            memcpy(known[i].at, value, bytes);
+            memcpy(desc, &product, sizeof product);
+            return CUBLAS_STATUS_SUCCESS;
+        }
+    return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type,
+                                          uint64_t rows, uint64_t columns, int64_t stride)
+{
+    const struct layout made = {type, rows, columns, stride};
+    *layout = calloc(1, sizeof **layout);
+    if (*layout == NULL)
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    memcpy(*layout, &made, sizeof made);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout)
+{
+    free(layout);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* --- what tensor cores take --- */
+
+static bool is_factor(const struct layout *layout)
+{
+    return (layout->type == CUDA_R_8F_E4M3 || layout->type == CUDA_R_8F_E5M2) &&
+           layout->stride == (int64_t)layout->rows && layout->rows % 16 == 0 &&
+           layout->columns % 16 == 0;
+}
+
+static bool is_legal(const struct product *product, const struct layout *a, const struct layout *b,
+                     const struct layout *c, const struct layout *d)
+{
+    return product->sum == CUBLAS_COMPUTE_32F && product->scale_type == CUDA_R_32F &&
+           product->transa == CUBLAS_OP_T && product->transb == CUBLAS_OP_N &&
+           double_is_device(product->scale[0], sizeof(float)) &&
+           double_is_device(product->scale[1], sizeof(float)) && is_factor(a) && is_factor(b) &&
+           (a->type == CUDA_R_8F_E4M3 || b->type == CUDA_R_8F_E4M3) && a->rows == b->rows &&
+           d->type == CUDA_R_16BF && d->rows == a->columns && d->columns == b->columns &&
+           d->stride == (int64_t)d->rows && memcmp(c, d, sizeof *d) == 0;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t results[], int *found)
+{
+    const struct product product = product_of(desc);
+    const struct layout first = layout_of(a), second = layout_of(b), third = layout_of(c),
+                        result = layout_of(d);
+    (void)handle, (void)preference;
+    *found = 0;
+    if (double_fails("cublasLtMatmulAlgoGetHeuristic"))
+        return CUBLAS_STATUS_INTERNAL_ERROR;
+    if (double_fails("fp8"))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (wanted < 1 || !is_legal(&product, &first, &second, &third, &result))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    results[0] = (cublasLtMatmulHeuristicResult_t){.state = CUBLAS_STATUS_SUCCESS};
+    *found = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* --- a product --- */
+
+struct work {
+    const uint8_t *a, *b;
+    uint16_t *d;
+    int a_mantissa, b_mantissa;
+    uint64_t m, n, k; /* by columns: d (m,n) = a' (m,k) b (k,n) */
+    const float *scale[2];
+};
+
+/* Sign, exponent and mantissa of 1 + 4 + 3 or 1 + 5 + 2 bits, without what is no number. */
+static float number_of(uint8_t bits, int mantissa_bits)
+{
+    const int bias = mantissa_bits == 3 ? 7 : 15;
+    const int exponent = (bits & 127) >> mantissa_bits;
+    const int mantissa = bits & ((1 << mantissa_bits) - 1);
+    const int whole = exponent > 0 ? mantissa + (1 << mantissa_bits) : mantissa;
+    const float size = ldexpf((float)whole, (exponent > 0 ? exponent : 1) - bias - mantissa_bits);
+    return (bits & 128) != 0 ? -size : size;
+}
+
+/* Rounds to the nearest, halves to even. */
+static uint16_t bf16_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static void multiply(void *argument)
+{
+    const struct work *work = argument;
+    const float scale = *work->scale[0] * *work->scale[1];
+    for (uint64_t column = 0; column < work->n; column++)
+        for (uint64_t row = 0; row < work->m; row++) {
+            float sum = 0;
+            for (uint64_t i = 0; i < work->k; i++)
+                sum += number_of(work->a[row * work->k + i], work->a_mantissa) *
+                       number_of(work->b[column * work->k + i], work->b_mantissa);
+            work->d[column * work->m + row] = bf16_of(scale * sum);
+        }
+}
+
+static bool is_there(const void *matrix, const struct layout *layout, size_t element)
+{
+    return (uintptr_t)matrix % 16 == 0 &&
+           double_is_device(matrix, layout->rows * layout->columns * element);
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+                              const void *A, cublasLtMatrixLayout_t Adesc, const void *B,
+                              cublasLtMatrixLayout_t Bdesc, const void *beta, const void *C,
+                              cublasLtMatrixLayout_t Cdesc, void *D, cublasLtMatrixLayout_t Ddesc,
+                              const cublasLtMatmulAlgo_t *algo, void *workspace,
+                              size_t workspace_bytes, cudaStream_t stream)
+{
+    const struct product product = product_of(desc);
+    const struct layout a = layout_of(Adesc), b = layout_of(Bdesc), c = layout_of(Cdesc),
+                        d = layout_of(Ddesc);
+    if (double_fails("cublasLtMatmul"))
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    if (handle == NULL || algo == NULL || stream == NULL || !is_legal(&product, &a, &b, &c, &d) ||
+        *(const float *)alpha != 1 || *(const float *)beta != 0 || C != D || !is_there(A, &a, 1) ||
+        !is_there(B, &b, 1) || !is_there(D, &d, 2) || !double_is_device(workspace, workspace_bytes))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    const struct work work = {A,
+                              B,
+                              D,
+                              a.type == CUDA_R_8F_E4M3 ? 3 : 2,
+                              b.type == CUDA_R_8F_E4M3 ? 3 : 2,
+                              d.rows,
+                              d.columns,
+                              a.rows,
+                              {product.scale[0], product.scale[1]}};
+    const double multiplications = (double)work.m * (double)work.n * (double)work.k;
+    const double flops = product.is_fast ? DOUBLE_FP8_FLOPS : DOUBLE_FP8_EXACT_FLOPS;
+    return double_enqueue(stream, multiplications <= MOST_COMPUTED ? multiply : double_run_nothing,
+                          &work, sizeof work,
+                          DOUBLE_LAUNCH_S + 2 * multiplications / flops) == cudaSuccess
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_EXECUTION_FAILED;
+}

@@ -45,8 +45,8 @@ struct sbp_attention_context {
 /* Heads of queries of which `share` at a time read one head of keys and values: head h of all reads
  * that of number h / share. */
 struct sbp_attention_groups {
-    const struct sbp_digits *heads; /* which of all heads the local ones (H) are */
-    int64_t kv_heads, first;        /* local heads of keys and values (KH), and their first one */
+    const struct sbp_digits *heads;    /* which of all heads the local ones (H) are, */
+    const struct sbp_digits *kv_heads; /* and the local ones of keys and values (KH) */
     int64_t share;
     int64_t window;                /* a causal query sees its last so many keys; 0: all */
     const struct sbp_digits *rows; /* as in a context; NULL: the queries are all of the sequence */

@@ -181,7 +181,8 @@ static void round_results(struct sbp_reference *reference, const struct sbp_inst
 
 static bool bends(enum sbp_op_kind kind)
 {
-    return kind == SBP_OP_RELU || kind == SBP_OP_GELU;
+    return kind == SBP_OP_RELU || kind == SBP_OP_GELU || kind == SBP_OP_TANH ||
+           kind == SBP_OP_SWIGLU;
 }
 
 /* An instruction without the gradients of weights, of which a sample is formed elsewhere

@@ -90,12 +90,14 @@ struct cpu_attention {
     struct cpu_queries queries;
 };
 
-/* The head of keys and values that a head of queries reads. */
+/* The head of keys and values that a head of queries reads, which is among the local ones. */
 static inline int64_t cpu_key_head(const struct cpu_attention *attention, int64_t head)
 {
     const struct sbp_attention_groups *groups = attention->groups;
-    return groups == NULL ? head
-                          : sbp_digits_global(groups->heads, head) / groups->share - groups->first;
+    return groups == NULL
+               ? head
+               : sbp_digits_local(groups->kv_heads,
+                                  sbp_digits_global(groups->heads, head) / groups->share);
 }
 
 /* Queries of some rows of the sequence. */
@@ -150,7 +152,7 @@ static inline struct cpu_attention cpu_grouped_of(const struct sbp_attention_sha
         .q = q,
         .k = kv,
         .q_stride = y_stride,
-        .k_stride = 2 * groups->kv_heads * shape->head_size,
+        .k_stride = 2 * sbp_digits_local_size(groups->kv_heads) * shape->head_size,
         .y_stride = y_stride,
         .q_head = shape->head_size,
         .k_head = 2 * shape->head_size,

@@ -143,8 +143,7 @@ static void run_rank(struct check *check, struct problem *p, enum sbp_attention_
     const int64_t saved_rows = shape.batch * shape.heads * shape.sequence;
     const int64_t n = saved_rows * size, keys = 2 * shape.batch * sequence * kv_heads * size;
     const struct sbp_attention_groups groups = {.heads = &rank->heads,
-                                                .kv_heads = kv_heads,
-                                                .first = sbp_digits_global(&rank->kv_heads, 0),
+                                                .kv_heads = &rank->kv_heads,
                                                 .share = p->share,
                                                 .window = p->window,
                                                 .rows = rank->rows.count > 0 ? &rank->rows : NULL};

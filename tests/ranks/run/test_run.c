@@ -116,6 +116,21 @@ static void gpts_equal_one_device(void **state)
     check_random(GPT, 70, false, SBP_F64);
 }
 
+static void gates_equal_one_device(void **state)
+{
+    (void)state;
+    check_random(GATED, 40, false, SBP_F64);
+    check_random(GATED, 20, true, SBP_F32);
+}
+
+static void llamas_equal_one_device(void **state)
+{
+    (void)state;
+    check_random(LLAMA, 40, false, SBP_F64);
+    check_random(LLAMA, 40, true, SBP_F64);
+    check_random(LLAMA, 20, true, SBP_F32);
+}
+
 /* Micro-batches one after the other, states in shards, and work done once more. */
 static void cut_steps_equal_one_device(void **state)
 {
@@ -309,6 +324,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(perceptrons_equal_one_device),
         cmocka_unit_test(residual_perceptrons_equal_one_device),
         cmocka_unit_test(gpts_equal_one_device),
+        cmocka_unit_test(gates_equal_one_device),
+        cmocka_unit_test(llamas_equal_one_device),
         cmocka_unit_test(cut_steps_equal_one_device),
         cmocka_unit_test(single_precision_equals_one_device),
         cmocka_unit_test(paths_equal_one_device),

@@ -53,7 +53,7 @@ static bool overwrites(const struct sbp_graph *graph, const struct sbp_op_node *
 static enum sbp_status check_op(const struct sbp_graph *graph, int op, struct sbp_diag *diag)
 {
     const struct sbp_op_node *node = &graph->op[op];
-    char legal[320], list[256];
+    char legal[512], list[448];
     if (!node->entry->runs) {
         (void)snprintf(legal, sizeof legal, "legal are %s", operators_that_run(list, sizeof list));
         return refuse(diag, node->name, node->entry->name, legal);

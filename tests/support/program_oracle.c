@@ -250,7 +250,6 @@ static int backward_phases(const struct oracle_setting *s, const struct sbp_op_n
         wanted |= node->input[i] != graph->input || graph->input_split;
     switch (node->kind) {
     case SBP_OP_ADD:
-    case SBP_OP_ROTARY:
         return 0;
     case SBP_OP_LAYERNORM:
     case SBP_OP_RMSNORM:
@@ -301,9 +300,7 @@ static void check_phases(const struct oracle_setting *s)
                             1.0 / (double)(graph->global_batch * graph->sequence * parts));
         }
         const bool norm = node->kind == SBP_OP_LAYERNORM || node->kind == SBP_OP_RMSNORM;
-        assert_int_equal(forward, node->kind == SBP_OP_CROSS_ENTROPY ? 3
-                                  : norm                             ? 2
-                                                                     : !node->entry->in_place);
+        assert_int_equal(forward, node->kind == SBP_OP_CROSS_ENTROPY ? 3 : norm ? 2 : 1);
         assert_int_equal(backward, phases);
         assert_int_equal(skipped, phases == 1 && sbp_op_has_weight_phase(graph, op));
     }

@@ -119,16 +119,16 @@ static void gpts_equal_one_device(void **state)
 static void gates_equal_one_device(void **state)
 {
     (void)state;
-    check_random(GATED, 40, false, SBP_F64);
-    check_random(GATED, 20, true, SBP_F32);
+    check_random(GATED, 20, false, SBP_F64);
+    check_random(GATED, 10, true, SBP_F32);
 }
 
 static void llamas_equal_one_device(void **state)
 {
     (void)state;
-    check_random(LLAMA, 40, false, SBP_F64);
-    check_random(LLAMA, 40, true, SBP_F64);
-    check_random(LLAMA, 20, true, SBP_F32);
+    check_random(LLAMA, 10, false, SBP_F64);
+    check_random(LLAMA, 16, true, SBP_F64);
+    check_random(LLAMA, 6, true, SBP_F32);
 }
 
 /* Micro-batches one after the other, states in shards, and work done once more. */

@@ -277,11 +277,12 @@ enum {
  * that to OUT. Attention: OUT = y, SAVED = what backward needs, WORK = scratch; backward: OUT =
  * gradient of IN, SAVED2 = y. Where its queries are split by sequence, INNER gathers keys and
  * values of IN (grouped: IN2) into the same WORK before each pass, and sums their gradients there
- * into OUT, the gradient of IN (of IN2: OUT2), after backward. Products with weights (linear, conv2d, moe, summa_linear,
- * custom): backward 0 writes OUT = input gradient, 1 writes DW from IN and DY. Dropout: SAVED =
- * mask. Backward with instr.factor == 1 adds to DW instead of writing it (the second use of a tied
- * weight). Where the box of an instruction's output has P axes, one member (coordinate 0 on all of
- * them) adds bias or positions. Operators in place: forward has IN = OUT, backward DY = OUT.
+ * into OUT, the gradient of IN (of IN2: OUT2), after backward. Products with weights (linear,
+ * conv2d, moe, summa_linear, custom): backward 0 writes OUT = input gradient, 1 writes DW from IN
+ * and DY. Dropout: SAVED = mask. Backward with instr.factor == 1 adds to DW instead of writing it
+ * (the second use of a tied weight). Where the box of an instruction's output has P axes, one
+ * member (coordinate 0 on all of them) adds bias or positions. Operators in place: forward has IN =
+ * OUT, backward DY = OUT.
  */
 
 /* The whole model in one stage, all of the batch at once, nothing sharded beyond the strategy. */

@@ -2,10 +2,13 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/terminal.h"
 
 /* Begins the one text of a row that heads others; no cell holds a control character. */
 #define HEAD '\x1e'
@@ -59,12 +62,17 @@ void sbp_table_free(struct sbp_table *table)
 }
 
 /* Characters of UTF-8 text: continuation bytes take no place of their own. */
-static int width_of(const char *cell)
+static int width_of_bytes(const char *text, size_t bytes)
 {
     int width = 0;
-    for (; *cell != '\0'; cell++)
-        width += ((unsigned char)*cell & 0xc0) != 0x80;
+    for (size_t i = 0; i < bytes; i++)
+        width += ((unsigned char)text[i] & 0xc0) != 0x80;
     return width;
+}
+
+static int width_of(const char *cell)
+{
+    return width_of_bytes(cell, strlen(cell));
 }
 
 /* "12", "-3.5", "1.25 GiB", "40 %", "+7%"; also "-" and "", which say that there is no number. */
@@ -81,12 +89,26 @@ static bool is_quantity(const char *cell)
 
 struct column_layout {
     int width[SBP_TABLE_MAX_COLUMNS];
+    int least[SBP_TABLE_MAX_COLUMNS]; /* of words, or of numbers, which stay in one line */
     bool right[SBP_TABLE_MAX_COLUMNS];
+    bool one_line; /* wider cells push their row to the right */
 };
 
 static const char *next_of(const char *cell)
 {
     return cell + strlen(cell) + 1;
+}
+
+static int longest_word(const char *text)
+{
+    int longest = 0;
+    while (*text != '\0') {
+        const size_t bytes = strcspn(text, " ");
+        const int width = width_of_bytes(text, bytes);
+        longest = width > longest ? width : longest;
+        text += bytes + strspn(text + bytes, " ");
+    }
+    return longest;
 }
 
 /* Cells follow each other, so that one walk meets them row by row. */
@@ -101,39 +123,102 @@ static struct column_layout lay_out(const struct sbp_table *table)
             cell = next_of(cell);
             continue;
         }
-        for (int i = 0; i < table->columns; i++) {
-            const int width = width_of(cell);
-            if (width > layout.width[i])
-                layout.width[i] = width;
-            if (row > 0 && !is_quantity(cell))
-                layout.right[i] = false;
-            cell = next_of(cell);
+        for (int i = 0; i < table->columns; i++, cell = next_of(cell)) {
+            const bool number = row > 0 && is_quantity(cell);
+            const int width = width_of(cell), least = number ? width : longest_word(cell);
+            layout.width[i] = width > layout.width[i] ? width : layout.width[i];
+            layout.least[i] = least > layout.least[i] ? least : layout.least[i];
+            layout.right[i] = layout.right[i] && (row == 0 || number);
         }
     }
     return layout;
 }
 
-static bool print_row(const struct sbp_table *table, const struct column_layout *layout, FILE *out,
-                      int indent, const char **cell)
+/* The widest column that can be narrower; -1: none. */
+static int widest(const struct column_layout *layout, int columns)
 {
-    bool printed = fprintf(out, "%*s", indent, "") >= 0;
+    int found = -1;
+    for (int i = 0; i < columns; i++)
+        if (layout->width[i] > layout->least[i] &&
+            (found < 0 || layout->width[i] > layout->width[found]))
+            found = i;
+    return found;
+}
+
+/* Takes from the widest columns what a line of `room` characters has not. */
+static void narrow(struct column_layout *layout, int columns, int room)
+{
+    int needed = 2 * (columns - 1);
+    for (int i = 0; i < columns; i++)
+        needed += layout->width[i];
+    for (int i = widest(layout, columns); needed > room && i >= 0; i = widest(layout, columns)) {
+        layout->width[i]--;
+        needed--;
+    }
+}
+
+/* Takes from *rest as many whole words as a line of `width` has room for, one at least; their bytes
+ * begin where *rest was. */
+static int take_words(const char **rest, int width)
+{
+    const char *begin = *rest;
+    size_t taken = 0;
+    for (;;) {
+        const size_t word = taken + strspn(begin + taken, " ");
+        const size_t end = word + strcspn(begin + word, " ");
+        if (end == taken || (taken > 0 && width_of_bytes(begin, end) > width))
+            break;
+        taken = end;
+    }
+    *rest += taken + strspn(begin + taken, " ");
+    return (int)taken;
+}
+
+/* Prints the next line of a row and moves rest[] on; *more: there is one after it. */
+static bool print_line(const struct sbp_table *table, const struct column_layout *layout, FILE *out,
+                       int indent, const char **rest, bool *more)
+{
+    int blanks = indent; /* printed before the next text: none end a line */
+    bool printed = true;
+    *more = false;
     for (int i = 0; i < table->columns; i++) {
-        const int missing = layout->width[i] - width_of(*cell);
+        const char *text = rest[i];
+        const int bytes = take_words(&rest[i], layout->one_line ? INT_MAX : layout->width[i]);
+        const int missing = layout->width[i] - width_of_bytes(text, (size_t)bytes);
         const int padding = missing > 0 ? missing : 0;
-        const bool last = i + 1 == table->columns;
         const int before = layout->right[i] ? padding : 0;
-        const int after = last ? 0 : padding - before + 2; /* no blanks at the end of a line */
-        printed = printed && fprintf(out, "%*s%s%*s", before, "", *cell, after, "") >= 0;
-        *cell = next_of(*cell);
+        if (bytes > 0) {
+            printed = printed && fprintf(out, "%*s%.*s", blanks + before, "", bytes, text) >= 0;
+            blanks = 0;
+        }
+        blanks += (bytes > 0 ? padding - before : layout->width[i]) + 2;
+        *more = *more || *rest[i] != '\0';
     }
     return printed && fputc('\n', out) != EOF;
 }
 
-/* The first head stands right below the rule. */
-static bool print_head(FILE *out, int indent, bool is_first, const char **cell)
+static bool print_row(const struct sbp_table *table, const struct column_layout *layout, FILE *out,
+                      int indent, const char **cell)
 {
-    const bool printed =
-        fprintf(out, "%s%*s%s\n", is_first ? "" : "\n", indent, "", *cell + 1) >= 0;
+    const char *rest[SBP_TABLE_MAX_COLUMNS];
+    bool more = true, printed = true;
+    for (int i = 0; i < table->columns; i++, *cell = next_of(*cell))
+        rest[i] = *cell;
+    while (printed && more)
+        printed = print_line(table, layout, out, indent, rest, &more);
+    return printed;
+}
+
+/* The first head stands right below the rule. `columns`: of a line. */
+static bool print_head(FILE *out, int indent, int columns, bool is_first, const char **cell)
+{
+    const char *rest = *cell + 1;
+    bool printed = is_first || fputc('\n', out) != EOF;
+    for (int begin = indent; printed && *rest != '\0'; begin = indent + 2) {
+        const char *text = rest;
+        const int bytes = take_words(&rest, columns - begin);
+        printed = fprintf(out, "%*s%.*s\n", begin, "", bytes, text) >= 0;
+    }
     *cell = next_of(*cell);
     return printed;
 }
@@ -156,10 +241,13 @@ enum sbp_status sbp_table_print(const struct sbp_table *table, FILE *out, int in
     assert(table->filled == 0);
     if (table->cells.failed)
         return SBP_E_MEMORY;
-    const struct column_layout layout = lay_out(table);
+    const int asked = sbp_terminal_columns(out);
+    const int columns = asked > 0 ? asked : INT_MAX;
+    struct column_layout layout = lay_out(table);
+    narrow(&layout, table->columns, columns - indent);
     const char *cell = table->cells.bytes;
     for (int row = 0; row < table->rows; row++) {
-        if (*cell == HEAD ? !print_head(out, indent, row == 1, &cell)
+        if (*cell == HEAD ? !print_head(out, indent, columns, row == 1, &cell)
                           : !print_row(table, &layout, out, indent, &cell))
             return SBP_E_IO;
         if (row == 0 && !print_rule(table, &layout, out, indent))
@@ -180,7 +268,7 @@ static void forget_rows(struct sbp_table *table)
 
 enum sbp_status sbp_table_flow(struct sbp_table *table, const int *width, FILE *out)
 {
-    struct column_layout layout = {0};
+    struct column_layout layout = {.one_line = true};
     assert(table->filled == 0);
     if (table->cells.failed)
         return SBP_E_MEMORY;

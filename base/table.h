@@ -1,6 +1,8 @@
 /* Prints tables for people. Input: titles, then the cells row by row. Output: lines of text; a
- * column is as wide as its widest cell, and numbers are right-aligned. A table whose rows come one
- * by one is printed as they come, in columns of widths that are chosen before. */
+ * column is as wide as its widest cell, and numbers are right-aligned. Where a terminal is
+ * narrower, titles and cells of words go on in a second line, the widest columns first; words stay
+ * whole. A table whose rows come one by one is printed as they come, in columns of widths that are
+ * chosen before. */
 #ifndef SBP_BASE_TABLE_H
 #define SBP_BASE_TABLE_H
 
@@ -24,7 +26,8 @@ void sbp_table_cell(struct sbp_table *table, const char *format, ...) SBP_PRINTF
 /* Begins a group of rows with a line of its own, as wide as it is, and a blank line before all but
  * the first. No row may be under way. */
 void sbp_table_head(struct sbp_table *table, const char *text);
-/* Prints header, rule and rows with `indent` leading blanks; E_IO, E_MEMORY. */
+/* Prints header, rule and rows with `indent` leading blanks, no wider than the terminal where that
+ * can be (base/terminal.h); E_IO, E_MEMORY. */
 enum sbp_status sbp_table_print(const struct sbp_table *table, FILE *out, int indent) SBP_MUST_USE;
 /* Prints the rows since the last call, the first time below header and rule, and flushes. Column i
  * is width[i] wide, or as its title; wider cells push their row to the right. All columns but the

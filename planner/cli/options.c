@@ -263,6 +263,15 @@ static bool has_option(const struct sbp_command *command, const struct sbp_optio
     return false;
 }
 
+const struct sbp_option *sbp_command_option(const struct sbp_command *command,
+                                            const struct sbp_option *after)
+{
+    const struct sbp_option *option = after == NULL ? options : after + 1;
+    while (option->name != NULL && command != NULL && !has_option(command, option))
+        option++;
+    return option->name == NULL ? NULL : option;
+}
+
 static bool is_flag(const struct sbp_option *option)
 {
     return option->argument == NULL;
@@ -333,9 +342,9 @@ static enum sbp_status refuse_option(const struct sbp_command *command, const ch
     char name[MOST_NAME];
     int count = 0;
     (void)snprintf(name, sizeof name, "%.*s", (int)(length < 60 ? length : 60), word);
-    for (int i = 0; options[i].name != NULL; i++)
-        if (has_option(command, &options[i]))
-            names[count++] = options[i].name;
+    const struct sbp_option *option = NULL;
+    while ((option = sbp_command_option(command, option)) != NULL)
+        names[count++] = option->name;
     const char *advice = has_set(command) ? sbp_foreign_words_advice(name, strlen(name)) : NULL;
     if (advice != NULL)
         return REFUSE("sbplan %s: unknown option \"%s\": %s", command->name, name, advice);
@@ -503,10 +512,10 @@ static bool has_option_named(const struct sbp_command *command, const char *name
 /* Whether the command takes a number with a suffix. */
 static bool has_scaled(const struct sbp_command *command)
 {
-    for (int i = 0; options[i].name != NULL; i++)
-        if (has_option(command, &options[i]) &&
-            (options[i].kind == SBP_OPTION_COUNT || options[i].kind == SBP_OPTION_SIZE ||
-             options[i].kind == SBP_OPTION_TOKENS))
+    const struct sbp_option *option = NULL;
+    while ((option = sbp_command_option(command, option)) != NULL)
+        if (option->kind == SBP_OPTION_COUNT || option->kind == SBP_OPTION_SIZE ||
+            option->kind == SBP_OPTION_TOKENS)
             return true;
     return has_option_named(command, "--max-bytes");
 }
@@ -517,9 +526,9 @@ void sbp_options_print_help(const struct sbp_command *command, FILE *out)
                   command->operands[0] == '\0' ? "" : " ", command->operands);
     sbp_help_wrapped(out, command->summary, 0, 0);
     (void)fprintf(out, "\nOptions:\n");
-    for (int i = 0; options[i].name != NULL; i++)
-        if (has_option(command, &options[i]))
-            print_option(out, &options[i]);
+    const struct sbp_option *option = NULL;
+    while ((option = sbp_command_option(command, option)) != NULL)
+        print_option(out, option);
     if (has_option_named(command, "--space"))
         sbp_help_spaces(out);
     if (has_option_named(command, "--algorithm"))

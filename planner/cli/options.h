@@ -72,6 +72,11 @@ enum sbp_status sbp_cli_arguments_read(const struct sbp_command *command, int co
                                        struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_cli_arguments_free(struct sbp_arguments *arguments);
 
+/* The options of a command in order, the first one `after` NULL; NULL: no more. Of command NULL those
+ * of all commands. */
+const struct sbp_option *sbp_command_option(const struct sbp_command *command,
+                                            const struct sbp_option *after);
+
 /* The help of a command: usage, its options, the tables that they refer to, its notes. */
 void sbp_options_print_help(const struct sbp_command *command, FILE *out);
 

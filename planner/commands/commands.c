@@ -17,8 +17,7 @@
 #define OPERANDS(text, least, most)                                                                \
     .operands = (text), .least_operands = (least), .most_operands = (most)
 
-/* Ended by a NULL name. */
-static const struct sbp_command commands[] = {
+const struct sbp_command sbp_commands[] = {
     {.name = "search",
      OPERANDS("MODEL CLUSTER", 2, 2),
      .summary = "find the cheapest way to split a model over a cluster",
@@ -147,12 +146,25 @@ static const struct sbp_command commands[] = {
          "--rounds --steps --warmup --backend --device --dtype --seed --deadline --json --help",
      .forwards = true,
      .run = sbp_command_bench},
+    {.name = "completion",
+     OPERANDS("bash|zsh|fish", 1, 1),
+     .summary = "print a script that completes command lines in a shell",
+     .notes = "source <(sbplan completion bash); in fish: sbplan completion fish | source. An "
+              "installation has them where shells look.",
+     .options = "--help",
+     .run = sbp_command_completion},
+    {.name = "manual",
+     OPERANDS("", 0, 0),
+     .summary = "print the manual page, of all commands and options",
+     .notes = "sbplan manual | man -l -; an installation has it: man sbplan.",
+     .options = "--help",
+     .run = sbp_command_manual},
     {.name = NULL},
 };
 
 static const struct sbp_command *find_command(const char *name)
 {
-    for (const struct sbp_command *command = commands; command->name != NULL; command++)
+    for (const struct sbp_command *command = sbp_commands; command->name != NULL; command++)
         if (strcmp(command->name, name) == 0)
             return command;
     return NULL;
@@ -162,8 +174,8 @@ static enum sbp_status refuse_command(const char *word, struct sbp_diag *diag)
 {
     static const char *const later[] = {"report", "export"};
     const char *names[32] = {0};
-    for (int i = 0; commands[i].name != NULL; i++)
-        names[i] = commands[i].name;
+    for (int i = 0; sbp_commands[i].name != NULL; i++)
+        names[i] = sbp_commands[i].name;
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         if (strcmp(word, later[i]) == 0)
             return sbp_fail(diag, SBP_E_USAGE, "sbplan: %s is not in this version", word);
@@ -202,7 +214,7 @@ static void print_help(void)
     (void)printf("Usage: sbplan COMMAND [arguments]\n"
                  "Plans how to split the training of a model over the devices of a cluster.\n"
                  "\nCommands:\n");
-    for (const struct sbp_command *command = commands; command->name != NULL; command++)
+    for (const struct sbp_command *command = sbp_commands; command->name != NULL; command++)
         (void)printf("  %-10s %s\n", command->name, command->summary);
     (void)printf("\nsbplan COMMAND --help says more; sbplan --version says which one this is.\n");
 }

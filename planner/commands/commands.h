@@ -28,6 +28,9 @@
 enum sbp_status sbp_commands_run(int argc, char **argv, const atomic_int *stop,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Ended by a NULL name. */
+extern const struct sbp_command sbp_commands[];
+
 #define SBP_DECLARE_COMMAND(name)                                                                  \
     enum sbp_status sbp_command_##name(const struct sbp_arguments *arguments,                      \
                                        struct sbp_diag *diag) SBP_MUST_USE
@@ -47,6 +50,8 @@ SBP_DECLARE_COMMAND(calibrate);
 /* calibrate --runs CSV: not measuring, but a trainer's profile of a table of runs. */
 enum sbp_status sbp_command_fit(const struct sbp_arguments *arguments, const char *csv,
                                 struct sbp_diag *diag) SBP_MUST_USE;
+SBP_DECLARE_COMMAND(completion); /* prints a script for a shell */
+SBP_DECLARE_COMMAND(manual);     /* prints the page in roff's man macros */
 SBP_DECLARE_COMMAND(validate); /* SBP_NO: a bound of a set does not hold */
 #undef SBP_DECLARE_COMMAND
 

@@ -21,7 +21,7 @@ golden=$source/tests/golden
 cases=$golden/cases
 export DATA="$golden/data"
 export SBPLAN_CONFIGS="$source/configs"
-unset LANG LC_ALL
+unset LANG LC_ALL COLUMNS
 
 scratch=$(mktemp -d) || exit 2
 trap 'rm -rf "$scratch"' EXIT

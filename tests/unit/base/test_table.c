@@ -1,6 +1,8 @@
-/* Tables: alignment, UTF-8, a table without rows, failures of output. */
+/* Tables: alignment, UTF-8, lines of a narrow terminal, a table without rows, failures of output.
+ */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/table.h"
 #include "tests/support/unit.h"
@@ -68,6 +70,64 @@ static void test_heads(void **state)
     assert_prints(&table, 1,
                   "  #    ms\n --  ----\n the first layout\n  7  1000\n  8   125\n"
                   "\n another\\x0a\n  9    15\n 10     1\n");
+    sbp_table_free(&table);
+}
+
+/* Words go on below, the widest column gives way first; numbers and words stay whole. */
+static void test_narrow(void **state)
+{
+    (void)state;
+    static const char *const titles[] = {"layer", "memory", "plan (layers)",
+                                         "differs from the best"};
+    struct sbp_table table;
+    sbp_table_init(&table, 4, titles);
+    sbp_table_head(&table,
+                   "TP 4 (4 to 16) sequence-parallel, PP 2 x 12 interleaved, DP 4, CP 2, EP 1, "
+                   "ZeRO 1: 26.76 ms");
+    sbp_table_cell(&table, "caf\xc3\xa9");
+    sbp_table_cell(&table, "3.99 GiB");
+    sbp_table_cell(&table, "pipeline 2 x 12 interleaved, micro-batch 4, ZeRO 0-1");
+    sbp_table_cell(&table, "recompute none -> attention, block0.up column 8 -> column 8 x row 2");
+    static const char expected[] =
+        "layer    memory  plan (layers)                   differs from the best\n"
+        "-----  --------  ------------------------------  -------------------------------\n"
+        "TP 4 (4 to 16) sequence-parallel, PP 2 x 12 interleaved, DP 4, CP 2, EP 1, ZeRO\n"
+        "  1: 26.76 ms\n"
+        "caf\xc3\xa9   3.99 GiB  pipeline 2 x 12 interleaved,    recompute none -> attention,\n"
+        "                 micro-batch 4, ZeRO 0-1         block0.up column 8 -> column 8\n"
+        "                                                 x row 2\n";
+    assert_int_equal(setenv("COLUMNS", "80", 1), 0);
+    assert_prints(&table, 0, expected);
+    assert_int_equal(setenv("COLUMNS", "12", 1), 0);
+    assert_prints(&table, 0, expected);
+    assert_int_equal(unsetenv("COLUMNS"), 0);
+    sbp_table_free(&table);
+}
+
+/* What has no room goes beyond the line. */
+static void test_too_narrow(void **state)
+{
+    (void)state;
+    enum { COLUMNS = 4, LONG = 30 };
+    static const char *const titles[COLUMNS] = {"a", "b", "c", "d"};
+    struct sbp_table table;
+    sbp_table_init(&table, COLUMNS, titles);
+    for (int i = 0; i < COLUMNS; i++)
+        sbp_table_cell(&table, "%0*d_ x", LONG, i);
+    assert_int_equal(setenv("COLUMNS", "80", 1), 0);
+    char *bytes = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&bytes, &length);
+    assert_non_null(out);
+    assert_int_equal(sbp_table_print(&table, out, 0), SBP_OK);
+    assert_int_equal(fclose(out), 0);
+    char word[LONG + 2];
+    for (int i = 0; i < COLUMNS; i++) {
+        (void)snprintf(word, sizeof word, "%0*d_", LONG, i);
+        assert_non_null(strstr(bytes, word));
+    }
+    free(bytes);
+    assert_int_equal(unsetenv("COLUMNS"), 0);
     sbp_table_free(&table);
 }
 
@@ -142,6 +202,8 @@ int main(void)
         cmocka_unit_test(test_table),          cmocka_unit_test(test_cells_are_one_line),
         cmocka_unit_test(test_heads),          cmocka_unit_test(test_table_without_rows),
         cmocka_unit_test(test_table_failures), cmocka_unit_test(test_flow),
+        cmocka_unit_test(test_narrow),         cmocka_unit_test(test_too_narrow),
     };
+    (void)unsetenv("COLUMNS");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,3 @@
+sbplan completion tcsh; echo $?
+sbplan completion; echo $?
+sbplan manual page

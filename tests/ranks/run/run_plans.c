@@ -414,17 +414,21 @@ static void random_gpt(struct sbp_random *random, struct sbp_text *text)
                  below(random, 2) ? "materialised" : "flash");
 }
 
-/* Blocks of a norm, a gated product and a sum, behind them a bounded activation. */
+/* Blocks of a norm, a gated product and a sum, behind a bounded activation, or features that are
+ * turned in pairs before a gate. */
 static void random_gated(struct sbp_random *random, struct sbp_text *text)
 {
     const int layers = 1 + below(random, 2), width = random_width(random, false);
+    const bool turned = below(random, 2) == 0;
     sbp_text_add(text, "\"global_batch\": %d, \"sequence\": %d, \"input\": \"%s\", \"layers\": [",
-                 below(random, 2) ? 24 : 48, below(random, 3) == 0 ? 24 : 1,
+                 below(random, 2) ? 24 : 48, turned || below(random, 3) == 0 ? 24 : 1,
                  below(random, 2) ? "free" : "split");
     sbp_text_add(text,
-                 "{\"op\": \"linear\", \"name\": \"first\", \"in\": %d, \"out\": %d}, "
-                 "{\"op\": \"tanh\", \"name\": \"sum0\"}",
-                 random_width(random, false), width);
+                 "{\"op\": \"linear\", \"name\": \"first\", \"in\": %d, \"out\": %d, "
+                 "\"out_heads\": %d}, ",
+                 random_width(random, false), turned ? 2 * width : width, width);
+    sbp_text_add(text, "%s{\"op\": \"%s\", \"name\": \"sum0\"}",
+                 turned ? "{\"op\": \"rotary\"}, " : "", turned ? "swiglu" : "tanh");
     for (int i = 0; i < layers; i++) {
         const int ffn = random_width(random, false);
         sbp_text_add(text, ", {\"op\": \"rmsnorm\", \"inputs\": [\"sum%d\"]}", i);

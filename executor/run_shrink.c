@@ -12,6 +12,7 @@ struct scale {
     int64_t divisor;         /* of widths */
     bool few_heads;          /* as few as the devices let them; else all */
     int64_t sequences, rows; /* of the batch and of a micro-batch */
+    int64_t sequence;        /* of the plan's model, by which windows shrink */
 };
 
 static int64_t common_divisor(int64_t a, int64_t b)
@@ -78,6 +79,14 @@ static void shrink_vocabulary(cJSON *model, const struct scale *scale)
         set(multiple, unit);
 }
 
+/* In proportion to the sequence, so that some keys stay hidden. */
+static int64_t shrink_window(const struct scale *scale, int64_t window)
+{
+    const int64_t sequence = shrink(scale, scale->sequence, (int64_t)LEAST_SEQUENCE);
+    const double small = (double)window * (double)sequence / (double)scale->sequence;
+    return small > 1 ? (int64_t)small : 1;
+}
+
 static void shrink_number(cJSON *item, const struct scale *scale)
 {
     static const char *const heads[] = {"heads", "out_heads", "kv_heads", NULL};
@@ -88,6 +97,8 @@ static void shrink_number(cJSON *item, const struct scale *scale)
         set(item, shrink(scale, value, 1));
     else if (strcmp(item->string, "sequence") == 0)
         set(item, shrink(scale, value, (int64_t)LEAST_SEQUENCE));
+    else if (strcmp(item->string, "window") == 0)
+        set(item, shrink_window(scale, value));
     else if (strcmp(item->string, "global_batch") == 0)
         set(item, scale->sequences);
 }
@@ -184,7 +195,8 @@ static enum sbp_status try_scale(const struct sbp_plan *plan, const struct scale
 enum sbp_status sbp_run_shrink(const struct sbp_plan *plan, const struct sbp_element_bytes *bytes,
                                struct sbp_plan *small, struct sbp_step *step, struct sbp_diag *diag)
 {
-    struct scale scale = {.devices = plan->cut.mesh.devices};
+    struct scale scale = {.devices = plan->cut.mesh.devices,
+                          .sequence = plan->workload.model.sequence};
     struct sbp_diag why = {0};
     double smallest = 9007199254740992.0; /* 2^53 */
     int64_t common = 0;

@@ -3,8 +3,8 @@
  * Verification holds a step to one device in double, which takes about 32 bytes a parameter and all
  * activations of the batch. The shrunk plan keeps what a plan decides: every layer and its roles,
  * where activations rest, stages and their boundaries, schedule, ZeRO levels, recomputation. Widths
- * are divided by one number, heads, vocabulary, sequence and batch become as small as the splits
- * let them: what divides evenly in the plan does so in the small one.
+ * are divided by one number, heads, vocabulary, sequence with windows over it, and batch become as
+ * small as the splits let them: what divides evenly in the plan does so in the small one.
  */
 #ifndef SBP_EXECUTOR_RUN_SHRINK_H
 #define SBP_EXECUTOR_RUN_SHRINK_H

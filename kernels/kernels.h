@@ -42,7 +42,18 @@ struct sbp_attention_context {
     void *key_gradients; /* (B,K,H,2,D) theirs, by the local queries: backward writes them */
 };
 
-/* Pointers to reals are void *: the table's type says what they hold. */
+/* Heads of queries of which `share` at a time read one head of keys and values: head h of all reads
+ * that of number h / share. */
+struct sbp_attention_groups {
+    const struct sbp_digits *heads;    /* which of all heads the local ones (H) are, */
+    const struct sbp_digits *kv_heads; /* and the local ones of keys and values (KH) */
+    int64_t share;
+    int64_t window;                /* a causal query sees its last so many keys; 0: all */
+    const struct sbp_digits *rows; /* as in a context; NULL: the queries are all of the sequence */
+};
+
+/* Pointers to reals are void *: the table's type says what they hold. A table for GPUs may lack
+ * tanh, swiglu, rmsnorm, head_norm, rotary and grouped attention (NULL). */
 struct sbp_kernels {
     const char *name; /* "cpu-f32" */
     enum sbp_real real;
@@ -73,6 +84,12 @@ struct sbp_kernels {
     void (*relu_backward)(void *dx, const void *x, const void *dy, int64_t n);
     void (*gelu_forward)(void *y, const void *x, int64_t n);
     void (*gelu_backward)(void *dx, const void *x, const void *dy, int64_t n);
+    /* y = tanh x; backward takes the output. */
+    void (*tanh_forward)(void *y, const void *x, int64_t n);
+    void (*tanh_backward)(void *dx, const void *y, const void *dy, int64_t n);
+    /* y(N) = silu(gate) up of x(N,{gate, up}), silu(g) = g / (1 + e^-g) (Shazeer, 2020). */
+    void (*swiglu_forward)(void *y, const void *x, int64_t n);
+    void (*swiglu_backward)(void *dx, const void *x, const void *dy, int64_t n);
     /* y = a + b (y may be either). */
     void (*add)(void *y, const void *a, const void *b, int64_t n);
     /* x *= factor, x = |x|, x = 0. */
@@ -108,6 +125,27 @@ struct sbp_kernels {
                                int64_t tokens, int64_t in, int64_t hidden, double epsilon,
                                bool adds);
 
+    /* Root mean square norm over a hidden dimension of which I of `hidden` features are local:
+     * sums(T) = sum x^2 over the local features, to be summed over the ranks that share a token;
+     * then y = x rstd gain with rstd = 1 / sqrt(sums / hidden + epsilon), gain(I). backward_sums(T)
+     * = sum dy gain x, likewise; then dx, and dgain(I) (NULL: not wanted) over the local tokens,
+     * written or added to. */
+    void (*rmsnorm_sums)(void *sums, const void *x, int64_t tokens, int64_t in);
+    void (*rmsnorm_forward)(void *y, const void *x, const void *sums, const void *gain,
+                            int64_t tokens, int64_t in, int64_t hidden, double epsilon);
+    void (*rmsnorm_backward_sums)(void *backward_sums, const void *dy, const void *x,
+                                  const void *gain, int64_t tokens, int64_t in);
+    void (*rmsnorm_backward)(void *dx, void *dgain, const void *dy, const void *x, const void *sums,
+                             const void *backward_sums, const void *gain, int64_t tokens,
+                             int64_t in, int64_t hidden, double epsilon, bool adds);
+    /* The same of the first `size` of the `width` features of each head by itself, all with one
+     * gain(size); the others pass as they are. heads = T H, sums(heads) = sum x^2. */
+    void (*head_norm_forward)(void *y, void *sums, const void *x, const void *gain, int64_t heads,
+                              int64_t width, int64_t size, double epsilon);
+    void (*head_norm_backward)(void *dx, void *dgain, const void *dy, const void *x,
+                               const void *sums, const void *gain, int64_t heads, int64_t width,
+                               int64_t size, double epsilon, bool adds);
+
     /* Embedding: y(T,I) = table(V,I)[row of ids[t]] [+ positions(position_rows,I)[position_of[t]]
      * when not NULL]; ids(T) are global; `vocabulary` says which rows are local, others contribute
      * 0. position_of(T) is not read without positions.
@@ -132,6 +170,21 @@ struct sbp_kernels {
                                const void *y, const void *saved,
                                const struct sbp_attention_context *context,
                                const struct sbp_attention_shape *shape);
+
+    /* The same with q(B,S,H,D) and, of fewer heads and all of the sequence, kv(B,K,KH,2,D). */
+    void (*grouped_attention_forward)(void *y, void *saved, void *scratch, const void *q,
+                                      const void *kv, const struct sbp_attention_groups *groups,
+                                      const struct sbp_attention_shape *shape);
+    void (*grouped_attention_backward)(void *dq, void *dkv, void *scratch, const void *dy,
+                                       const void *q, const void *kv, const void *y,
+                                       const void *saved, const struct sbp_attention_groups *groups,
+                                       const struct sbp_attention_shape *shape);
+
+    /* In place: turns features i and i + size/2 of the first `size` of the `width` features of each
+     * head of x(B,S,H,width) by the angle p 10000^(-2i/size) (Su et al., 2021), p the place in the
+     * sequence that `rows` gives; the other way for gradients (back). */
+    void (*rotary)(void *x, const struct sbp_digits *rows, int64_t batch, int64_t heads,
+                   int64_t width, int64_t size, bool back);
 
     /* Softmax cross-entropy over a vocabulary of which V rows are local; entries whose global index
      * is >= valid are padding: they take no part and get no gradient.

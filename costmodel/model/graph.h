@@ -63,6 +63,7 @@ struct sbp_op_node {
     bool transposed_weight;      /* linear whose W is an embedding table (tied): stored (out, in) */
     double epsilon;              /* layernorm */
     double probability;          /* dropout */
+    int64_t rotated;             /* rotary: how many of the first features of each head */
     struct {
         bool causal;
         enum sbp_attention_kind kind;
@@ -72,6 +73,7 @@ struct sbp_op_node {
         int64_t window;              /* a query sees its last so many keys; 0: all before it */
         double windowed;             /* share of the equal layers that this stands for which have
                                         the window; the others see all keys */
+        int64_t own_window;          /* of this very layer, which a run takes; 0: none */
     } attention;
     struct {
         int64_t kernel[2], stride[2], padding[2]; /* height, width; conv2d, pools, patches */
@@ -154,7 +156,7 @@ struct sbp_graph {
  *   relu, gelu, tanh, add, flatten, first_token, cross_entropy
  *   dropout            p
  *   swiglu             input (ffn, {gate, up}), a linear's with out_heads = ffn, out = 2 ffn
- *   rotary             input (heads, even size); works in place
+ *   rotary             size? (all) even number of features of each head; works in place
  *   attention          heads; input (heads, {q, k, v} x size)
  *   grouped_attention  heads, kv_heads? (heads), head_dim, window? (none); inputs (heads,
  *                      head_dim), (kv_heads, 2 head_dim)

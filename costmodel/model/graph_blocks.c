@@ -6,6 +6,7 @@
 
 void sbp_blocks_enter(struct sbp_blocks *blocks, const char *part, int64_t number)
 {
+    blocks->number = number;
     if (part == NULL)
         blocks->prefix[0] = '\0';
     else

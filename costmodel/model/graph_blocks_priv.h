@@ -15,6 +15,7 @@ struct sbp_blocks {
     struct sbp_builder builder;
     struct sbp_json at;
     char prefix[24]; /* "block3.", of every name that is made; "" outside */
+    int64_t number;  /* 3 */
     double dropout;  /* of every dropout layer; 0: they are left out */
     double epsilon;  /* of every norm */
 };

@@ -121,6 +121,7 @@ enum sbp_status sbp_build_attention(struct sbp_builder *builder, const struct sb
     op->attention.kind = builder->attention;
     op->attention.window = a->window;
     op->attention.windowed = a->windowed;
+    op->attention.own_window = a->own_window;
     set_sizes(op, a, shape.size[SBP_DIM_INNER]);
     name_heads(builder, a);
     shape.size[SBP_DIM_INNER] = op->attention.value_size;

@@ -41,7 +41,7 @@ enum sbp_status sbp_build_head_norm(struct sbp_builder *builder, const struct sb
 
 /* --- element-wise --- */
 
-/* Rotation takes features in pairs, the gate of a feature stands beside it. */
+/* The gate of a feature stands beside it. */
 static enum sbp_status check_inner(const struct sbp_json *at, enum sbp_op_kind kind,
                                    const struct sbp_shape *shape)
 {
@@ -51,12 +51,28 @@ static enum sbp_status check_inner(const struct sbp_json *at, enum sbp_op_kind k
                                 "swiglu needs an input of ffn x {gate, up}, this one has %lld x "
                                 "%lld (its linear's out_heads is ffn, its out 2 x ffn)",
                                 (long long)shape->size[SBP_DIM_FEATURE], (long long)inner);
-    if (kind == SBP_OP_ROTARY && inner % 2 != 0)
+    return SBP_OK;
+}
+
+/* Rotation takes features in pairs. */
+enum sbp_status sbp_build_rotary(struct sbp_builder *builder, const struct sbp_json *at,
+                                 const char *name, int input, int64_t size)
+{
+    const struct sbp_shape shape = sbp_build_shape(builder, input);
+    const int64_t inner = shape.size[SBP_DIM_INNER];
+    if (size % 2 != 0)
         return SBP_BUILD_REFUSE(at, "inputs",
                                 "rotary needs heads of an even size, this input has %lld x %lld "
                                 "features (heads x head size)",
-                                (long long)shape->size[SBP_DIM_FEATURE], (long long)inner);
-    return SBP_OK;
+                                (long long)shape.size[SBP_DIM_FEATURE], (long long)inner);
+    if (size > inner)
+        return SBP_BUILD_REFUSE(at, "size",
+                                "%lld features of heads that have %lld, legal are 2 to %lld",
+                                (long long)size, (long long)inner, (long long)inner);
+    struct sbp_op_node *op = sbp_build_op(builder, SBP_OP_ROTARY, name);
+    sbp_build_reads(op, input);
+    op->rotated = size;
+    return sbp_build_output(builder, at, op, &shape);
 }
 
 enum sbp_status sbp_build_elementwise(struct sbp_builder *builder, const struct sbp_json *at,

@@ -160,7 +160,10 @@ enum sbp_status sbp_build_norm(struct sbp_builder *builder, const struct sbp_jso
 enum sbp_status sbp_build_head_norm(struct sbp_builder *builder, const struct sbp_json *at,
                                     const char *name, int input, int64_t size,
                                     double epsilon) SBP_MUST_USE;
-/* relu, gelu, tanh, dropout (with its probability), rotary, swiglu ((ffn, {gate, up}) to ffn). */
+/* Of the first `size` features of each head. */
+enum sbp_status sbp_build_rotary(struct sbp_builder *builder, const struct sbp_json *at,
+                                 const char *name, int input, int64_t size) SBP_MUST_USE;
+/* relu, gelu, tanh, dropout (with its probability), swiglu ((ffn, {gate, up}) to ffn). */
 enum sbp_status sbp_build_elementwise(struct sbp_builder *builder, const struct sbp_json *at,
                                       enum sbp_op_kind kind, const char *name, int input,
                                       double probability) SBP_MUST_USE;
@@ -180,6 +183,7 @@ struct sbp_build_attention {
     int64_t nope, rope, value;   /* of latent attention: parts of a head (DeepSeek-V2, 2.1) */
     int64_t window;              /* of grouped attention, in `windowed` of the layers; 0: none */
     double windowed;
+    int64_t own_window; /* of this one, which may stand for others */
     double dropout;
     bool causal, ring;
 };

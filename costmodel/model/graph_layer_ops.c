@@ -127,6 +127,14 @@ static enum sbp_status read_elementwise(const struct sbp_layer *layer)
                                  layer->input[0], probability);
 }
 
+static enum sbp_status read_rotary(const struct sbp_layer *layer)
+{
+    const struct sbp_shape *shape = &layer->builder->graph->tensor[layer->input[0]].shape;
+    int64_t size = shape->size[SBP_DIM_INNER];
+    SBP_TRY(sbp_json_get_int64(&layer->at, "size", 1, SBP_MOST_SIZE, &size));
+    return sbp_build_rotary(layer->builder, &layer->at, layer->name, layer->input[0], size);
+}
+
 static enum sbp_status read_add(const struct sbp_layer *layer)
 {
     return sbp_build_add(layer->builder, &layer->at, layer->name, layer->input[0], layer->input[1]);
@@ -162,6 +170,7 @@ static enum sbp_status read_head_sizes(const struct sbp_layer *layer,
     attention->kv_heads = attention->heads;
     attention->windowed = 1;
     SBP_TRY(sbp_json_get_int64(&layer->at, "window", 1, INT32_MAX, &attention->window));
+    attention->own_window = attention->window;
     SBP_TRY(sbp_json_get_int64(&layer->at, "kv_heads", 1, most, &attention->kv_heads));
     return sbp_build_require(&layer->at, "head_dim", most, &attention->head_size);
 }
@@ -303,7 +312,7 @@ static const struct {
     [SBP_OP_GELU] = {read_elementwise, {NULL}},
     [SBP_OP_TANH] = {read_elementwise, {NULL}},
     [SBP_OP_SWIGLU] = {read_elementwise, {NULL}},
-    [SBP_OP_ROTARY] = {read_elementwise, {NULL}},
+    [SBP_OP_ROTARY] = {read_rotary, {"size"}},
     [SBP_OP_DROPOUT] = {read_elementwise, {"p"}},
     [SBP_OP_LAYERNORM] = {read_norm, {"epsilon"}},
     [SBP_OP_RMSNORM] = {read_norm, {"epsilon"}},

@@ -4,6 +4,13 @@
 
 /* ---- attention ---- */
 
+/* A file says how many layers have the window: they lie evenly among all. */
+static bool is_windowed(const struct sbp_blocks *blocks, const struct sbp_transformer *t)
+{
+    return (blocks->number + 1) * t->windowed_blocks / t->blocks >
+           blocks->number * t->windowed_blocks / t->blocks;
+}
+
 static enum sbp_status attend(struct sbp_blocks *blocks, const struct sbp_transformer *t,
                               const int input[SBP_MAX_INPUTS], int *stream)
 {
@@ -23,6 +30,8 @@ static enum sbp_status attend(struct sbp_blocks *blocks, const struct sbp_transf
                                             .ring = t->ring};
     if (t->window > 0)
         attention.windowed = (double)t->windowed_blocks / (double)t->blocks;
+    if (is_windowed(blocks, t))
+        attention.own_window = t->window;
     for (int i = 0; i < SBP_MAX_INPUTS; i++)
         attention.input[i] = input[i];
     SBP_TRY(sbp_build_attention(&blocks->builder, &blocks->at, &attention));
@@ -54,6 +63,17 @@ static enum sbp_status head_norm(struct sbp_blocks *blocks, const struct sbp_tra
     return SBP_OK;
 }
 
+/* Places in the sequence turn the first `size` features of each head. */
+static enum sbp_status rotary(struct sbp_blocks *blocks, int64_t size, const char *part,
+                              int *stream)
+{
+    char name[SBP_OP_NAME_BYTES];
+    (void)snprintf(name, sizeof name, "%s%s", blocks->prefix, part);
+    SBP_TRY(sbp_build_rotary(&blocks->builder, &blocks->at, name, *stream, size));
+    *stream = sbp_build_last(&blocks->builder);
+    return SBP_OK;
+}
+
 static enum sbp_status grouped_attention(struct sbp_blocks *blocks, const struct sbp_transformer *t,
                                          int *stream)
 {
@@ -64,10 +84,10 @@ static enum sbp_status grouped_attention(struct sbp_blocks *blocks, const struct
         .out = 2 * t->kv_heads * t->head_size, .heads = t->kv_heads, .bias = t->qkv_bias};
     SBP_TRY(sbp_blocks_linear(blocks, "q", q, &input[0]));
     SBP_TRY(head_norm(blocks, t, "q_norm", &input[0]));
-    SBP_TRY(sbp_blocks_elementwise(blocks, SBP_OP_ROTARY, "q_rotary", &input[0]));
+    SBP_TRY(rotary(blocks, t->head_size, "q_rotary", &input[0]));
     SBP_TRY(sbp_blocks_linear(blocks, "kv", kv, &input[1]));
     SBP_TRY(head_norm(blocks, t, "k_norm", &input[1]));
-    SBP_TRY(sbp_blocks_elementwise(blocks, SBP_OP_ROTARY, "k_rotary", &input[1]));
+    SBP_TRY(rotary(blocks, t->head_size, "k_rotary", &input[1]));
     return attend(blocks, t, input, stream);
 }
 
@@ -89,7 +109,7 @@ static enum sbp_status latent_attention(struct sbp_blocks *blocks, const struct 
         SBP_TRY(sbp_blocks_norm(blocks, t->norm, "q_norm", &input[0]));
     }
     SBP_TRY(sbp_blocks_linear(blocks, "q_up", q_up, &input[0]));
-    SBP_TRY(sbp_blocks_elementwise(blocks, SBP_OP_ROTARY, "q_rotary", &input[0]));
+    SBP_TRY(rotary(blocks, t->latent.nope + t->latent.rope, "q_rotary", &input[0]));
     SBP_TRY(sbp_blocks_linear(blocks, "kv_down", kv_down, &input[1]));
     SBP_TRY(sbp_blocks_norm(blocks, t->norm, "kv_norm", &input[1]));
     SBP_TRY(sbp_blocks_linear(blocks, "kv_up", kv_up, &input[1]));

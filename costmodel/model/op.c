@@ -104,7 +104,7 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                                 REPEATED)},
     [SBP_OP_RELU] = {.follows = true, .runs = true, ENTRY("relu", 1, 0, ELEMENTWISE)},
     [SBP_OP_GELU] = {.follows = true, .runs = true, ENTRY("gelu", 1, 0, ELEMENTWISE)},
-    [SBP_OP_TANH] = {.follows = true, ENTRY("tanh", 1, 0, ELEMENTWISE)},
+    [SBP_OP_TANH] = {.follows = true, .runs = true, ENTRY("tanh", 1, 0, ELEMENTWISE)},
     /* Linear: every member has the same mask. */
     [SBP_OP_DROPOUT] = {.follows = true, .runs = true, ENTRY("dropout", 1, 0, LINEARLY)},
     /* Legal on partial sums too: the sum of sums. */
@@ -115,10 +115,12 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                           ENTRY("layernorm", 1, 2, BY_BATCH, BY_SEQUENCE, FEATURES("hidden"),
                                 REPEATED)},
     [SBP_OP_RMSNORM] = {.follows = true,
+                        .runs = true,
                         ENTRY("rmsnorm", 1, 1, BY_BATCH, BY_SEQUENCE, FEATURES("hidden"),
                               REPEATED)},
     /* Root mean square of each head by itself; all heads have one gain (Qwen3's queries, keys). */
     [SBP_OP_HEAD_NORM] = {.follows = true,
+                          .runs = true,
                           ENTRY("head_norm", 1, 1, BY_BATCH, BY_SEQUENCE,
                                 {.name = "head",
                                  .input = {S(FEATURE)},
@@ -128,9 +130,12 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                                  .paper = true},
                                 REPEATED)},
     /* silu(gate) x up: the input's inner dimension holds {gate, up}. */
-    [SBP_OP_SWIGLU] = {.follows = true, ENTRY("swiglu", 1, 0, ELEMENTWISE)},
+    [SBP_OP_SWIGLU] = {.follows = true, .runs = true, ENTRY("swiglu", 1, 0, ELEMENTWISE)},
     /* Rotates queries and keys in place, by angles that every device knows: free. */
-    [SBP_OP_ROTARY] = {.follows = true, .in_place = true, ENTRY("rotary", 1, 0, LINEARLY)},
+    [SBP_OP_ROTARY] = {.follows = true,
+                       .in_place = true,
+                       .runs = true,
+                       ENTRY("rotary", 1, 0, LINEARLY)},
     /* Context splits queries by sequence; keys and values are gathered or passed round a ring
      * inside the operator (sbp_op_inner). It is a spare role: a split of heads costs less where
      * all of them have keys of their own. */
@@ -141,9 +146,10 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
     /* Inputs: queries (heads, head size), keys and values (kv heads, 2 x head size). Where the
      * heads are split further than the kv heads, the low digits of the heads are `query` axes: keys
      * and values are whole there, and their gradients partial (DESIGN.md, section 4). */
-    [SBP_OP_GROUPED_ATTENTION] = {ENTRY(
-        "grouped_attention", 2, 0, BY_BATCH, FEATURES("head"), BY_CONTEXT,
-        {.name = "query", .input = {S(FEATURE), B}, .output = S(FEATURE)}, REPEATED)},
+    [SBP_OP_GROUPED_ATTENTION] =
+        {.runs = true,
+         ENTRY("grouped_attention", 2, 0, BY_BATCH, FEATURES("head"), BY_CONTEXT,
+               {.name = "query", .input = {S(FEATURE), B}, .output = S(FEATURE)}, REPEATED)},
     /* Inputs: queries (heads, nope + rope), keys and values (heads, nope + value), and the rotary
      * part of the keys, which all heads share (DeepSeek-V2, section 2.1). */
     [SBP_OP_LATENT_ATTENTION] = {ENTRY(
@@ -216,6 +222,11 @@ static const char *const names[] = {SBP_OP_MAP(TEXT) NULL};
 const struct sbp_op_entry *sbp_op(enum sbp_op_kind kind)
 {
     return &catalogue[kind];
+}
+
+int sbp_op_norm_sums(enum sbp_op_kind kind)
+{
+    return kind == SBP_OP_LAYERNORM ? 2 : kind == SBP_OP_RMSNORM ? 1 : 0;
 }
 
 int sbp_op_role(const struct sbp_op_entry *entry, const char *name)

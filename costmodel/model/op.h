@@ -92,6 +92,9 @@ struct sbp_op_entry {
 };
 
 const struct sbp_op_entry *sbp_op(enum sbp_op_kind kind);
+/* Statistics a token of a norm whose hidden dimension may be split, so that it runs in two phases;
+ * 0: another operator. */
+int sbp_op_norm_sums(enum sbp_op_kind kind);
 /* The role of that name, -1 when the operator has none. */
 int sbp_op_role(const struct sbp_op_entry *entry, const char *name);
 /* Names as in model files, NULL-terminated, in the order of the enum. */

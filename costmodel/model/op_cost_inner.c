@@ -162,7 +162,7 @@ int sbp_op_inner(const struct sbp_graph *graph, int op, const struct sbp_factor 
     switch (node->kind) {
     case SBP_OP_LAYERNORM:
     case SBP_OP_RMSNORM: {
-        const double sums = node->kind == SBP_OP_LAYERNORM ? 2 * rows : rows;
+        const double sums = sbp_op_norm_sums(node->kind) * rows;
         add_statistics(&list, "hidden", SBP_PASS_FORWARD, sums);
         add_statistics(&list, "hidden", SBP_PASS_INPUT_GRADIENT, sums);
         break;

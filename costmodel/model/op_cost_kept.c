@@ -39,9 +39,8 @@ static double statistics(const struct sbp_op_node *node, const double input[SBP_
 {
     switch (node->kind) {
     case SBP_OP_LAYERNORM:
-        return 2 * sbp_op_tokens(input);
     case SBP_OP_RMSNORM:
-        return sbp_op_tokens(input);
+        return sbp_op_norm_sums(node->kind) * sbp_op_tokens(input);
     case SBP_OP_HEAD_NORM:
         return sbp_op_tokens(input) * input[SBP_DIM_FEATURE];
     case SBP_OP_BATCHNORM:

@@ -190,7 +190,7 @@ static double compute_s(const struct sbp_pricing *pricing, const struct sbp_prog
         sbp_strategy_factor(program->graph, &program->mesh, &program->strategy, instr->op);
     const enum sbp_op_kind kind = program->graph->op[instr->op].kind;
     if (instr->kind == SBP_INSTR_FORWARD) {
-        const bool phased = kind == SBP_OP_LAYERNORM || kind == SBP_OP_CROSS_ENTROPY;
+        const bool phased = sbp_op_norm_sums(kind) > 0 || kind == SBP_OP_CROSS_ENTROPY;
         const bool half = instr->section == SBP_SECTION_RECOMPUTE &&
                           program->parallel.recompute == SBP_RECOMPUTE_SELECTIVE &&
                           sbp_op_has_weight_phase(program->graph, instr->op);
@@ -203,7 +203,7 @@ static double compute_s(const struct sbp_pricing *pricing, const struct sbp_prog
         return sbp_price_pass_s(pricing, instr->op, &factor,
                                 instr->phase == 0 ? SBP_PASS_INPUT_GRADIENT
                                                   : SBP_PASS_WEIGHT_GRADIENT);
-    if ((kind == SBP_OP_LAYERNORM && instr->phase == 0) ||
+    if ((sbp_op_norm_sums(kind) > 0 && instr->phase == 0) ||
         (kind == SBP_OP_CROSS_ENTROPY && instr->phase == 1))
         return 0;
     return sbp_price_pass_s(pricing, instr->op, &factor, SBP_PASS_INPUT_GRADIENT) +

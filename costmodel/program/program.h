@@ -268,20 +268,21 @@ enum {
     SBP_AT_OUT3 = 19,
 };
 
-/* Phases. Embedding: IN = token ids, IN2 = row of the position table. Layer norm: forward 0 writes
- * SAVED (sums), 1 reads it; backward 0 writes SAVED2, 1 reads both. Cross-entropy: IN = logits, IN2
- * = labels, forward 0 writes SAVED (maxima), 1 SAVED2 (sums), 2 OUT (the loss); backward writes OUT
- * = logits' gradient times instr.factor; with a loss type of its own forward 0 writes WORK = the
- * logits in it, IN of all that follows, forward 1 has WORK2 = exponentials, backward 0 writes WORK
- * = their gradient and WORK2 = the wide logits', and backward 1 converts that to OUT. Attention:
- * OUT = y, SAVED = what backward needs, WORK = scratch; backward: OUT = gradient of IN, SAVED2 = y.
- * Where its queries are split by sequence, INNER gathers keys and values of IN into the same WORK
- * before each pass, and sums their gradients there into OUT, the gradient of IN, after backward.
- * Products with weights (linear, conv2d, moe, summa_linear, custom): backward 0 writes OUT = input
- * gradient, 1 writes DW from IN and DY. Dropout: SAVED = mask. Backward with instr.factor == 1 adds
- * to DW instead of writing it (the second use of a tied weight). Where the box of an instruction's
- * output has P axes, one member (coordinate 0 on all of them) adds bias or positions. Operators in
- * place have no instructions.
+/* Phases. Embedding: IN = token ids, IN2 = row of the position table. Norms of tokens: forward 0
+ * writes SAVED (sums), 1 reads it; backward 0 writes SAVED2, 1 reads both. Cross-entropy: IN =
+ * logits, IN2 = labels, forward 0 writes SAVED (maxima), 1 SAVED2 (sums), 2 OUT (the loss);
+ * backward writes OUT = logits' gradient times instr.factor; with a loss type of its own forward 0
+ * writes WORK = the logits in it, IN of all that follows, forward 1 has WORK2 = exponentials,
+ * backward 0 writes WORK = their gradient and WORK2 = the wide logits', and backward 1 converts
+ * that to OUT. Attention: OUT = y, SAVED = what backward needs, WORK = scratch; backward: OUT =
+ * gradient of IN, SAVED2 = y. Where its queries are split by sequence, INNER gathers keys and
+ * values of IN (grouped: IN2) into the same WORK before each pass, and sums their gradients there
+ * into OUT, the gradient of IN (of IN2: OUT2), after backward. Products with weights (linear,
+ * conv2d, moe, summa_linear, custom): backward 0 writes OUT = input gradient, 1 writes DW from IN
+ * and DY. Dropout: SAVED = mask. Backward with instr.factor == 1 adds to DW instead of writing it
+ * (the second use of a tied weight). Where the box of an instruction's output has P axes, one
+ * member (coordinate 0 on all of them) adds bias or positions. Operators in place: forward has IN =
+ * OUT, backward DY = OUT.
  */
 
 /* The whole model in one stage, all of the batch at once, nothing sharded beyond the strategy. */

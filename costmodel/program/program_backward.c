@@ -123,14 +123,15 @@ static enum sbp_status add_backward(struct sbp_compiler *c, int op, const struct
 
 /* ---- operators ----------------------------------------------------------------------------- */
 
-static enum sbp_status backward_layernorm(struct sbp_compiler *c, int op, int dy,
-                                          const struct sbp_dist *dist)
+static enum sbp_status backward_norm(struct sbp_compiler *c, int op, int dy,
+                                     const struct sbp_dist *dist)
 {
-    const int tensor = c->graph->op[op].input[0];
+    const struct sbp_op_node *node = &c->graph->op[op];
+    const double tokens = (double)sbp_emit_tokens(c, node->input[0], dist);
     int dx[SBP_MAX_INPUTS], weight[SBP_MAX_WEIGHTS], gradient[SBP_MAX_WEIGHTS];
     SBP_TRY(sbp_program_gather_weights(c, op, weight));
     SBP_TRY(add_input_gradients(c, op, dx));
-    SBP_TRY(sbp_emit_statistics(c, 2 * (double)sbp_emit_tokens(c, tensor, dist), &c->saved[op][1]));
+    SBP_TRY(sbp_emit_statistics(c, sbp_op_norm_sums(node->kind) * tokens, &c->saved[op][1]));
     struct backward backward = {.dy = dy, .work = -1, .dx = dx, .weight = weight};
     SBP_TRY(add_backward(c, op, &backward));
     SBP_TRY(sbp_emit_reduce(c, op, sbp_dist_split(c->mesh, dist, SBP_DIM_FEATURE), c->saved[op][1],
@@ -196,7 +197,7 @@ static enum sbp_status backward_inputs(struct sbp_compiler *c, int op, int dy, b
         backward.gradient = gradient;
     }
     SBP_TRY(add_backward(c, op, &backward));
-    SBP_TRY(sbp_emit_inner_sums(c, op, work, dx[0]));
+    SBP_TRY(sbp_emit_inner_sums(c, op, work, dx));
     SBP_TRY(give_gradients(c, op, dx));
     return with_weights ? sbp_program_close_gradients(c, op) : SBP_OK;
 }
@@ -218,14 +219,22 @@ static enum sbp_status backward_weights(struct sbp_compiler *c, int op, int dy)
     return SBP_OK;
 }
 
-/* Passes the gradient on without computing: that of a sum is that of each operand, and operators in
- * place leave it in its buffer (gradients are only ever added into new buffers). */
+/* The gradient of a sum is that of each operand. */
 static enum sbp_status backward_pass_on(struct sbp_compiler *c, int op, int dy)
 {
     for (int i = 0; i < c->graph->op[op].input_count; i++)
         if (wants_gradient(c, c->graph->op[op].input[i]))
             SBP_TRY(give_gradient(c, op, i, dy));
     return SBP_OK;
+}
+
+/* The gradient is overwritten, too: sums of gradients have buffers of their own. */
+static enum sbp_status backward_in_place(struct sbp_compiler *c, int op, int dy)
+{
+    if (!wants_gradient(c, c->graph->op[op].input[0]))
+        return SBP_OK;
+    SBP_TRY(add_backward(c, op, &(struct backward){.dy = dy, .work = -1, .dx = (const int[]){dy}}));
+    return give_gradient(c, op, 0, dy);
 }
 
 /* Whether a table's gradient is added to that of its other user, which waits. */
@@ -307,11 +316,13 @@ enum sbp_status sbp_program_compile_backward(struct sbp_compiler *c, int op)
     if (node->kind == SBP_OP_CROSS_ENTROPY)
         return backward_cross_entropy(c, op);
     SBP_TRY(output_gradient(c, op, &dy));
-    if (node->kind == SBP_OP_ADD || node->entry->in_place)
+    if (node->kind == SBP_OP_ADD)
         return backward_pass_on(c, op, dy);
-    if (node->kind == SBP_OP_LAYERNORM) {
+    if (node->entry->in_place)
+        return backward_in_place(c, op, dy);
+    if (sbp_op_norm_sums(node->kind) > 0) {
         const struct sbp_dist dist = sbp_strategy_output(c->graph, c->mesh, c->strategy, op);
-        return backward_layernorm(c, op, dy, &dist);
+        return backward_norm(c, op, dy, &dist);
     }
     return backward_operator(c, op, dy);
 }

@@ -97,9 +97,9 @@ enum sbp_status sbp_emit_reduce(struct sbp_compiler *c, int op, sbp_axes axes, i
  * computes; they work on `scratch` where there is one. */
 enum sbp_status sbp_emit_inner(struct sbp_compiler *c, int op, enum sbp_pass pass,
                                int scratch) SBP_MUST_USE;
-/* Those, behind the gradients of the inputs, the first of which is `dx`. */
+/* Those, behind the gradients `dx` (SBP_MAX_INPUTS) of the inputs. */
 enum sbp_status sbp_emit_inner_sums(struct sbp_compiler *c, int op, int scratch,
-                                    int dx) SBP_MUST_USE;
+                                    const int *dx) SBP_MUST_USE;
 /* Tokens of the block of an activation in a distribution. */
 int64_t sbp_emit_tokens(const struct sbp_compiler *c, int tensor, const struct sbp_dist *dist);
 struct sbp_factor sbp_emit_factor(const struct sbp_compiler *c, int op);

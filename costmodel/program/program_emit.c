@@ -239,7 +239,7 @@ static bool is_result(const struct sbp_op_inner *inner)
 }
 
 static enum sbp_status add_inner(struct sbp_compiler *c, int op, const struct sbp_op_inner *inner,
-                                 int scratch, int packed)
+                                 int scratch, int keys)
 {
     struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_INNER, op, 0);
     if (instr == NULL)
@@ -251,29 +251,35 @@ static enum sbp_status add_inner(struct sbp_compiler *c, int op, const struct sb
     instr->statistic = inner->statistic;
     instr->cause = inner->scalar ? SBP_CAUSE_SCALAR : SBP_CAUSE_OPERATOR;
     instr->buffer[SBP_AT_WORK] = scratch;
-    if (c->graph->op[op].kind == SBP_OP_ATTENTION)
-        instr->buffer[is_result(inner) ? SBP_AT_OUT : SBP_AT_IN] = packed;
+    if (c->graph->op[op].entry->runs)
+        instr->buffer[is_result(inner) ? SBP_AT_OUT : SBP_AT_IN] = keys;
     return SBP_OK;
 }
 
 static enum sbp_status emit_inner(struct sbp_compiler *c, int op, enum sbp_pass pass, bool results,
-                                  int scratch, int packed)
+                                  int scratch, int keys)
 {
     const struct sbp_factor factor = sbp_emit_factor(c, op);
     struct sbp_op_inner inner[SBP_MAX_INNER];
     const int count = sbp_op_inner(c->graph, op, &factor, inner);
     for (int i = 0; i < count; i++)
         if (inner[i].pass == pass && is_result(&inner[i]) == results)
-            SBP_TRY(add_inner(c, op, &inner[i], scratch, packed));
+            SBP_TRY(add_inner(c, op, &inner[i], scratch, keys));
     return SBP_OK;
+}
+
+/* Which input of attention has the keys and values. */
+static int keys_of(const struct sbp_compiler *c, int op)
+{
+    return c->graph->op[op].kind == SBP_OP_GROUPED_ATTENTION ? 1 : 0;
 }
 
 enum sbp_status sbp_emit_inner(struct sbp_compiler *c, int op, enum sbp_pass pass, int scratch)
 {
-    return emit_inner(c, op, pass, false, scratch, c->input[op][0]);
+    return emit_inner(c, op, pass, false, scratch, c->input[op][keys_of(c, op)]);
 }
 
-enum sbp_status sbp_emit_inner_sums(struct sbp_compiler *c, int op, int scratch, int dx)
+enum sbp_status sbp_emit_inner_sums(struct sbp_compiler *c, int op, int scratch, const int *dx)
 {
-    return emit_inner(c, op, SBP_PASS_INPUT_GRADIENT, true, scratch, dx);
+    return emit_inner(c, op, SBP_PASS_INPUT_GRADIENT, true, scratch, dx[keys_of(c, op)]);
 }

@@ -127,11 +127,12 @@ static enum sbp_status add_forward(struct sbp_compiler *c, int op, int phase, co
 
 /* ---- operators ----------------------------------------------------------------------------- */
 
-static enum sbp_status forward_layernorm(struct sbp_compiler *c, int op, const int *weight,
-                                         const struct sbp_dist *dist)
+static enum sbp_status forward_norm(struct sbp_compiler *c, int op, const int *weight,
+                                    const struct sbp_dist *dist)
 {
-    const int tensor = c->graph->op[op].input[0];
-    SBP_TRY(sbp_emit_statistics(c, 2 * (double)sbp_emit_tokens(c, tensor, dist), &c->saved[op][0]));
+    const struct sbp_op_node *node = &c->graph->op[op];
+    const double tokens = (double)sbp_emit_tokens(c, node->input[0], dist);
+    SBP_TRY(sbp_emit_statistics(c, sbp_op_norm_sums(node->kind) * tokens, &c->saved[op][0]));
     SBP_TRY(add_forward(c, op, 0, weight, -1));
     SBP_TRY(sbp_emit_reduce(c, op, sbp_dist_split(c->mesh, dist, SBP_DIM_FEATURE), c->saved[op][0],
                             0, SBP_CAUSE_OPERATOR));
@@ -239,11 +240,35 @@ static enum sbp_status forward_operator(struct sbp_compiler *c, int op, const st
     c->saved[op][1] = -1;
     if (keeps_half(c, op))
         SBP_TRY(keep_half(c, op));
-    if (node->kind == SBP_OP_LAYERNORM)
-        return forward_layernorm(c, op, weight, dist);
+    if (sbp_op_norm_sums(node->kind) > 0)
+        return forward_norm(c, op, weight, dist);
     if (node->kind == SBP_OP_EMBEDDING)
         SBP_TRY(add_tokens(c, op, dist));
     return forward_generic(c, op, weight);
+}
+
+/* Whether a recomputed pass forms the input of an operator in place anew: what the segment begins
+ * with has been overwritten already. */
+static bool forms_anew(const struct sbp_compiler *c, int op)
+{
+    int at = op;
+    while (c->graph->op[at].entry->in_place) {
+        const int tensor = c->graph->op[at].input[0];
+        at = c->graph->tensor[tensor].producer;
+        if (at < 0 && !c->graph->input_split)
+            return true;
+        if (at < c->segment[op])
+            return false;
+    }
+    return true;
+}
+
+static enum sbp_status forward_in_place(struct sbp_compiler *c, int op)
+{
+    c->output[op] = c->input[op][0];
+    return c->section == SBP_SECTION_RECOMPUTE && !forms_anew(c, op)
+               ? SBP_OK
+               : add_forward(c, op, 0, NULL, -1);
 }
 
 enum sbp_status sbp_program_compile_forward(struct sbp_compiler *c, int op)
@@ -254,7 +279,7 @@ enum sbp_status sbp_program_compile_forward(struct sbp_compiler *c, int op)
         return forward_cross_entropy(c, op);
     const struct sbp_dist dist = sbp_strategy_output(c->graph, c->mesh, c->strategy, op);
     if (node->entry->in_place)
-        c->output[op] = c->input[op][0];
+        SBP_TRY(forward_in_place(c, op));
     else
         SBP_TRY(forward_operator(c, op, &dist));
     int output = c->output[op];

@@ -2,9 +2,9 @@
  * Input: a graph, and distributions of a tensor. Output: who gathers it again, and how it waits
  * until then.
  *
- * Under `regather` a tensor that rests whole waits as its operator produced it, split. Megatron-LM's
- * sequence parallelism keeps a norm's output so for the products behind it (Korthikanti et al.,
- * 2022, section 4.2.2).
+ * Under `regather` a tensor that rests whole waits as its operator produced it, split.
+ * Megatron-LM's sequence parallelism keeps a norm's output so for the products behind it
+ * (Korthikanti et al., 2022, section 4.2.2).
  */
 #ifndef SBP_COSTMODEL_PROGRAM_REGATHER_H
 #define SBP_COSTMODEL_PROGRAM_REGATHER_H

@@ -29,16 +29,42 @@ bool sbp_runnable_role(const struct sbp_op_node *node, int role)
     return !node->attention.ring || role != sbp_op_role(node->entry, "context");
 }
 
+/* A bias that has more than the output's features: scores of heads that no key has. */
+static bool has_sinks(const struct sbp_graph *graph, const struct sbp_op_node *node)
+{
+    if (node->kind != SBP_OP_LINEAR || node->weight_count < 2)
+        return false;
+    const int64_t *bias = graph->tensor[node->weight[1]].shape.size;
+    return bias[SBP_DIM_OUT_INNER] != graph->tensor[node->output].shape.size[SBP_DIM_INNER];
+}
+
+/* An operator in place overwrites what nobody else reads any more: neither the gradient of its
+ * input's producer, nor, of its own gradient, the other operand of a sum that shares it. */
+static bool overwrites(const struct sbp_graph *graph, const struct sbp_op_node *node)
+{
+    const struct sbp_factor whole = sbp_op_factor_one();
+    const int producer = graph->tensor[node->input[0]].producer;
+    int reader[2];
+    const int readers = sbp_graph_consumers(graph, node->output, reader, 2);
+    return (producer >= 0 && sbp_op_kept(graph, producer, &whole).output) ||
+           (readers == 1 && graph->op[reader[0]].kind == SBP_OP_ADD);
+}
+
 static enum sbp_status check_op(const struct sbp_graph *graph, int op, struct sbp_diag *diag)
 {
     const struct sbp_op_node *node = &graph->op[op];
-    char legal[320], list[256];
+    char legal[512], list[448];
     if (!node->entry->runs) {
         (void)snprintf(legal, sizeof legal, "legal are %s", operators_that_run(list, sizeof list));
         return refuse(diag, node->name, node->entry->name, legal);
     }
     if (node->attention.dropout > 0)
         return refuse(diag, node->name, "dropout in attention", "0 is legal");
+    if (has_sinks(graph, node))
+        return refuse(diag, node->name, "a score of each head that no key has", "none is legal");
+    if (node->entry->in_place && overwrites(graph, node))
+        return refuse(diag, node->name, "rotary behind attention or tanh, or alone before add",
+                      "a linear or a norm before it and attention behind it are legal");
     if (node->kind == SBP_OP_EMBEDDING && node->weight_count > 2)
         return refuse(diag, node->name, "an embedding of token types",
                       "a table and positions are legal");

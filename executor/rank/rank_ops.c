@@ -123,6 +123,30 @@ static void gelu_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
     activate_backward(rank, instr, rank->kernels->gelu_backward);
 }
 
+static void tanh_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    activate(rank, instr, rank->kernels->tanh_forward);
+}
+
+static void tanh_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    rank->kernels->tanh_backward(
+        operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_SAVED2),
+        operand(rank, instr, SBP_AT_DY), buffer_of(rank, instr, SBP_AT_OUT)->elements);
+}
+
+static void swiglu_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    activate(rank, instr, rank->kernels->swiglu_forward);
+}
+
+static void swiglu_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    rank->kernels->swiglu_backward(operand(rank, instr, SBP_AT_OUT),
+                                   operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_DY),
+                                   buffer_of(rank, instr, SBP_AT_DY)->elements);
+}
+
 static void embedding_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     struct sbp_digits vocabulary;
@@ -190,6 +214,83 @@ static void layernorm_backward(struct sbp_rank *rank, const struct sbp_instr *in
             hidden(rank, instr), epsilon, adds_to(rank, instr->buffer[SBP_AT_DW]));
 }
 
+static void rmsnorm_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_IN);
+    const int64_t features = sbp_rank_features(rank, instr, SBP_AT_IN);
+    if (instr->phase == 0)
+        rank->kernels->rmsnorm_sums(operand(rank, instr, SBP_AT_SAVED),
+                                    operand(rank, instr, SBP_AT_IN), tokens, features);
+    else
+        rank->kernels->rmsnorm_forward(
+            operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
+            operand(rank, instr, SBP_AT_SAVED), operand(rank, instr, SBP_AT_W), tokens, features,
+            hidden(rank, instr), node_of(rank, instr)->epsilon);
+}
+
+static void rmsnorm_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_IN);
+    const int64_t features = sbp_rank_features(rank, instr, SBP_AT_IN);
+    if (instr->phase == 0)
+        rank->kernels->rmsnorm_backward_sums(
+            operand(rank, instr, SBP_AT_SAVED2), operand(rank, instr, SBP_AT_DY),
+            operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_W), tokens, features);
+    else
+        rank->kernels->rmsnorm_backward(
+            operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_DW),
+            operand(rank, instr, SBP_AT_DY), operand(rank, instr, SBP_AT_IN),
+            operand(rank, instr, SBP_AT_SAVED), operand(rank, instr, SBP_AT_SAVED2),
+            operand(rank, instr, SBP_AT_W), tokens, features, hidden(rank, instr),
+            node_of(rank, instr)->epsilon, adds_to(rank, instr->buffer[SBP_AT_DW]));
+}
+
+/* Heads of all tokens, and how many of the features of each are normalised. */
+struct heads {
+    int64_t count, width, size;
+};
+
+static struct heads heads_of(const struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const struct sbp_buffer *in = buffer_of(rank, instr, SBP_AT_IN);
+    return (struct heads){
+        .count = sbp_rank_tokens(rank, instr, SBP_AT_IN) * local_size(rank, in, SBP_DIM_FEATURE),
+        .width = local_size(rank, in, SBP_DIM_INNER),
+        .size = local_size(rank, buffer_of(rank, instr, SBP_AT_W), SBP_DIM_OUT_INNER)};
+}
+
+static void head_norm_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const struct heads heads = heads_of(rank, instr);
+    rank->kernels->head_norm_forward(
+        operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_SAVED),
+        operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_W), heads.count, heads.width,
+        heads.size, node_of(rank, instr)->epsilon);
+}
+
+static void head_norm_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const struct heads heads = heads_of(rank, instr);
+    rank->kernels->head_norm_backward(
+        operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_DW),
+        operand(rank, instr, SBP_AT_DY), operand(rank, instr, SBP_AT_IN),
+        operand(rank, instr, SBP_AT_SAVED), operand(rank, instr, SBP_AT_W), heads.count,
+        heads.width, heads.size, node_of(rank, instr)->epsilon,
+        adds_to(rank, instr->buffer[SBP_AT_DW]));
+}
+
+/* In place, by the places of the rank's rows in the whole sequence. */
+static void rotary(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const struct sbp_buffer *x = buffer_of(rank, instr, SBP_AT_OUT);
+    struct sbp_region region;
+    sbp_rank_region(rank, instr->buffer[SBP_AT_OUT], &region);
+    rank->kernels->rotary(operand(rank, instr, SBP_AT_OUT), &region.dim[SBP_DIM_SEQUENCE],
+                          local_size(rank, x, SBP_DIM_BATCH), local_size(rank, x, SBP_DIM_FEATURE),
+                          local_size(rank, x, SBP_DIM_INNER), node_of(rank, instr)->rotated,
+                          instr->kind == SBP_INSTR_BACKWARD);
+}
+
 /* The input is the packed (heads, 3, head size) projection. */
 static struct sbp_attention_shape attention_shape(const struct sbp_rank *rank,
                                                   const struct sbp_instr *instr)
@@ -227,6 +328,70 @@ static void attention_backward(struct sbp_rank *rank, const struct sbp_instr *in
         operand(rank, instr, SBP_AT_DY), operand(rank, instr, SBP_AT_IN),
         operand(rank, instr, SBP_AT_SAVED2), operand(rank, instr, SBP_AT_SAVED),
         has_context ? &at.context : NULL, &shape);
+}
+
+static struct sbp_attention_shape grouped_shape(const struct sbp_rank *rank,
+                                                const struct sbp_instr *instr)
+{
+    const struct sbp_buffer *q = buffer_of(rank, instr, SBP_AT_IN);
+    const struct sbp_op_node *node = node_of(rank, instr);
+    return (struct sbp_attention_shape){
+        .batch = local_size(rank, q, SBP_DIM_BATCH),
+        .sequence = local_size(rank, q, SBP_DIM_SEQUENCE),
+        .heads = local_size(rank, q, SBP_DIM_FEATURE),
+        .head_size = local_size(rank, q, SBP_DIM_INNER),
+        .causal = node->attention.causal,
+        .kind = node->attention.kind,
+    };
+}
+
+/* Keys and values as the kernel reads them, their gradients, and whose they are. */
+struct grouped {
+    struct sbp_rank_context at;
+    struct sbp_region queries, keys; /* groups points to these: not to be copied */
+    struct sbp_attention_groups groups;
+    const void *kv;
+    void *dkv;
+};
+
+static void find_groups(struct sbp_rank *rank, const struct sbp_instr *instr, struct grouped *g)
+{
+    const struct sbp_graph *graph = rank->program->graph;
+    const struct sbp_op_node *node = node_of(rank, instr);
+    const bool has_context = sbp_rank_find_context(rank, instr, &g->at);
+    sbp_rank_region(rank, instr->buffer[SBP_AT_IN], &g->queries);
+    sbp_rank_region(rank, instr->buffer[SBP_AT_IN2], &g->keys);
+    g->groups = (struct sbp_attention_groups){
+        .heads = &g->queries.dim[SBP_DIM_FEATURE],
+        .kv_heads = &g->keys.dim[SBP_DIM_FEATURE],
+        .share = graph->tensor[node->input[0]].shape.size[SBP_DIM_FEATURE] /
+                 graph->tensor[node->input[1]].shape.size[SBP_DIM_FEATURE],
+        .window = node->attention.own_window,
+        .rows = has_context ? &g->at.rows : NULL};
+    g->kv = has_context ? g->at.context.keys : operand(rank, instr, SBP_AT_IN2);
+    g->dkv = has_context ? g->at.context.key_gradients : operand(rank, instr, SBP_AT_OUT2);
+}
+
+static void grouped_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const struct sbp_attention_shape shape = grouped_shape(rank, instr);
+    struct grouped g;
+    find_groups(rank, instr, &g);
+    rank->kernels->grouped_attention_forward(
+        operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_SAVED),
+        operand(rank, instr, SBP_AT_WORK), operand(rank, instr, SBP_AT_IN), g.kv, &g.groups,
+        &shape);
+}
+
+static void grouped_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const struct sbp_attention_shape shape = grouped_shape(rank, instr);
+    struct grouped g;
+    find_groups(rank, instr, &g);
+    rank->kernels->grouped_attention_backward(
+        operand(rank, instr, SBP_AT_OUT), g.dkv, operand(rank, instr, SBP_AT_WORK),
+        operand(rank, instr, SBP_AT_DY), operand(rank, instr, SBP_AT_IN), g.kv,
+        operand(rank, instr, SBP_AT_SAVED2), operand(rank, instr, SBP_AT_SAVED), &g.groups, &shape);
 }
 
 static void add_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
@@ -291,15 +456,17 @@ static void cross_entropy_backward(struct sbp_rank *rank, const struct sbp_instr
 static int64_t largest_side(const struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     const enum sbp_op_kind kind = node_of(rank, instr)->kind;
-    if (kind != SBP_OP_LINEAR && kind != SBP_OP_ATTENTION)
+    const bool attends = kind == SBP_OP_ATTENTION || kind == SBP_OP_GROUPED_ATTENTION;
+    if (kind != SBP_OP_LINEAR && !attends)
         return 0;
     const struct sbp_buffer *in = buffer_of(rank, instr, SBP_AT_IN);
     const int64_t sequence = rank->program->graph->tensor[in->tensor].shape.size[SBP_DIM_SEQUENCE];
     const int64_t sides[] = {
-        kind == SBP_OP_LINEAR ? sbp_rank_tokens(rank, instr, SBP_AT_IN) : sequence,
-        sbp_rank_features(rank, instr, SBP_AT_IN), sbp_rank_features(rank, instr, SBP_AT_OUT)};
+        attends ? sequence : sbp_rank_tokens(rank, instr, SBP_AT_IN),
+        sbp_rank_features(rank, instr, SBP_AT_IN), sbp_rank_features(rank, instr, SBP_AT_OUT),
+        instr->buffer[SBP_AT_IN2] >= 0 ? sbp_rank_features(rank, instr, SBP_AT_IN2) : 0};
     int64_t largest = 0;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         largest = sides[i] > largest ? sides[i] : largest;
     return largest;
 }
@@ -334,6 +501,40 @@ enum sbp_status sbp_rank_check_matrices(const struct sbp_rank *rank, struct sbp_
     return SBP_OK;
 }
 
+/* Whether a device has kernels for an operator: all have those that are not named here. */
+static bool has_kernels(const struct sbp_kernels *k, enum sbp_op_kind kind)
+{
+    switch (kind) {
+    case SBP_OP_TANH:
+        return k->tanh_forward != NULL && k->tanh_backward != NULL;
+    case SBP_OP_SWIGLU:
+        return k->swiglu_forward != NULL && k->swiglu_backward != NULL;
+    case SBP_OP_RMSNORM:
+        return k->rmsnorm_forward != NULL && k->rmsnorm_backward != NULL;
+    case SBP_OP_HEAD_NORM:
+        return k->head_norm_forward != NULL && k->head_norm_backward != NULL;
+    case SBP_OP_ROTARY:
+        return k->rotary != NULL;
+    case SBP_OP_GROUPED_ATTENTION:
+        return k->grouped_attention_forward != NULL && k->grouped_attention_backward != NULL;
+    default:
+        return true;
+    }
+}
+
+enum sbp_status sbp_rank_check_kernels(const struct sbp_rank *rank, struct sbp_diag *diag)
+{
+    for (int i = 0; i < rank->program->instr_count; i++) {
+        const struct sbp_instr *instr = &rank->program->instr[i];
+        if (instr->kind == SBP_INSTR_FORWARD &&
+            !has_kernels(rank->kernels, node_of(rank, instr)->kind))
+            return sbp_fail(diag, SBP_E_UNSUPPORTED, "operator %s: device %s has no kernel of %s",
+                            node_of(rank, instr)->name, rank->device->name,
+                            node_of(rank, instr)->entry->name);
+    }
+    return SBP_OK;
+}
+
 enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
                                  struct sbp_diag *diag)
 {
@@ -341,9 +542,15 @@ enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *
         [SBP_OP_LINEAR] = linear_forward,
         [SBP_OP_RELU] = relu_forward,
         [SBP_OP_GELU] = gelu_forward,
+        [SBP_OP_TANH] = tanh_forward,
+        [SBP_OP_SWIGLU] = swiglu_forward,
         [SBP_OP_EMBEDDING] = embedding_forward,
         [SBP_OP_LAYERNORM] = layernorm_forward,
+        [SBP_OP_RMSNORM] = rmsnorm_forward,
+        [SBP_OP_HEAD_NORM] = head_norm_forward,
+        [SBP_OP_ROTARY] = rotary,
         [SBP_OP_ATTENTION] = attention_forward,
+        [SBP_OP_GROUPED_ATTENTION] = grouped_forward,
         [SBP_OP_ADD] = add_forward,
         [SBP_OP_DROPOUT] = dropout_forward,
         [SBP_OP_CROSS_ENTROPY] = cross_entropy_forward,
@@ -358,8 +565,11 @@ enum sbp_status sbp_rank_backward(struct sbp_rank *rank, const struct sbp_instr 
 {
     static const run_op backward[SBP_OP_KINDS] = {
         [SBP_OP_LINEAR] = linear_backward,       [SBP_OP_RELU] = relu_backward,
-        [SBP_OP_GELU] = gelu_backward,           [SBP_OP_EMBEDDING] = embedding_backward,
-        [SBP_OP_LAYERNORM] = layernorm_backward, [SBP_OP_ATTENTION] = attention_backward,
+        [SBP_OP_GELU] = gelu_backward,           [SBP_OP_TANH] = tanh_backward,
+        [SBP_OP_SWIGLU] = swiglu_backward,       [SBP_OP_EMBEDDING] = embedding_backward,
+        [SBP_OP_LAYERNORM] = layernorm_backward, [SBP_OP_RMSNORM] = rmsnorm_backward,
+        [SBP_OP_HEAD_NORM] = head_norm_backward, [SBP_OP_ROTARY] = rotary,
+        [SBP_OP_ATTENTION] = attention_backward, [SBP_OP_GROUPED_ATTENTION] = grouped_backward,
         [SBP_OP_DROPOUT] = dropout_backward,     [SBP_OP_CROSS_ENTROPY] = cross_entropy_backward,
     };
     const enum sbp_op_kind kind = node_of(rank, instr)->kind;

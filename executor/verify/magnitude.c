@@ -465,51 +465,95 @@ static enum sbp_status note_embedding(const struct sbp_lockstep *both,
     return status;
 }
 
-/* Mean and 1 / standard deviation of a token, from the kernel's sums. */
+/* The rows that a norm normalises: tokens, or each head's first `size` of `width` features. */
+struct norm_rows {
+    enum sbp_op_kind kind;
+    int64_t count, width, size;
+    double epsilon;
+};
+
+static struct norm_rows rows_of_norm(const struct sbp_graph *graph, const struct sbp_op_node *node,
+                                     const struct operand *x)
+{
+    struct norm_rows rows = {.kind = node->kind,
+                             .count = x->tokens,
+                             .width = x->features,
+                             .size = x->features,
+                             .epsilon = node->epsilon};
+    if (node->kind != SBP_OP_HEAD_NORM)
+        return rows;
+    rows.width = graph->tensor[node->input[0]].shape.size[SBP_DIM_INNER];
+    rows.count = x->tokens * (x->features / rows.width);
+    rows.size = graph->tensor[node->weight[0]].shape.size[SBP_DIM_OUT_INNER];
+    return rows;
+}
+
+/* Mean (0 of a root mean square) and 1 / standard deviation of a row, from the kernel's sums. */
 struct moments {
     double mean, scale;
 };
 
-static struct moments moments_of(double sum, double squares, int64_t features, double epsilon)
+static struct moments moments_of(const struct norm_rows *rows, double sum, double squares)
 {
-    const double mean = sum / (double)features;
-    const double variance = fmax(0, squares / (double)features - mean * mean);
-    return (struct moments){mean, 1 / sqrt(variance + epsilon)};
+    const double mean = sum / (double)rows->size;
+    const double variance = fmax(0, squares / (double)rows->size - mean * mean);
+    return (struct moments){mean, 1 / sqrt(variance + rows->epsilon)};
+}
+
+static struct moments exact_moments(const struct norm_rows *rows, const double *sums, int64_t row)
+{
+    return rows->kind == SBP_OP_LAYERNORM ? moments_of(rows, sums[2 * row], sums[2 * row + 1])
+                                          : moments_of(rows, 0, sums[row]);
+}
+
+static struct moments shadow_moments(const struct norm_rows *rows, const float *sums, int64_t row)
+{
+    return rows->kind == SBP_OP_LAYERNORM
+               ? moments_of(rows, (double)sums[2 * row], (double)sums[2 * row + 1])
+               : moments_of(rows, 0, (double)sums[row]);
 }
 
 /* A norm's gain: dgain = sum dy xhat. The terms of xhat are x / deviation and mean / deviation; the
  * error of xhat is measured like that of any operand. */
+static void note_gain_row(const struct sbp_lockstep *both, const struct norm_rows *rows,
+                          int64_t row, struct moments exact, struct moments shadow,
+                          const struct operand *x, const struct operand *dy,
+                          struct sbp_magnitude *gain)
+{
+    const int64_t first = row * rows->width;
+    double squares = 0;
+    for (int pass = 0; pass < 2; pass++) /* the row's mean square first, then its use */
+        for (int64_t i = 0; i < rows->size; i++) {
+            const int64_t at = first + i;
+            const double xhat = (x->exact[at] - exact.mean) * exact.scale;
+            const double other = ((double)x->shadow[at] - shadow.mean) * shadow.scale;
+            const double deviation = (other - xhat) * both->scale;
+            const double own = isfinite(deviation) ? deviation * deviation : 0;
+            const double absolute = dy->absolute[at];
+            if (pass == 0) {
+                squares += own / (double)rows->size;
+                continue;
+            }
+            gain->sum[i] += absolute * (x->absolute[at] + fabs(exact.mean)) * exact.scale;
+            if (gain->gradient != NULL)
+                gain->gradient[i] += dy->exact[at] * xhat;
+            gain->live[i] = gain->live[i] || dy->exact[at] != 0;
+            gain->column[i] +=
+                fmax(squares, own) * absolute * absolute +
+                element_variance(dy, at / dy->features, at % dy->features) * xhat * xhat;
+        }
+}
+
 static void note_gain(const struct sbp_lockstep *both, const struct sbp_instr *instr,
                       const struct operand *x, const struct operand *dy, struct sbp_magnitude *gain)
 {
-    const double epsilon = both->exact->program->graph->op[instr->op].epsilon;
+    const struct sbp_graph *graph = both->exact->program->graph;
+    const struct norm_rows rows = rows_of_norm(graph, &graph->op[instr->op], x);
     const double *sums = sbp_rank_buffer(both->exact, instr->buffer[SBP_AT_SAVED]);
     const float *shadow_sums = sbp_rank_buffer(both->shadow, instr->buffer[SBP_AT_SAVED]);
-    const int64_t features = x->features;
-    for (int64_t t = 0; t < x->tokens; t++) {
-        const struct moments exact = moments_of(sums[2 * t], sums[2 * t + 1], features, epsilon);
-        const struct moments shadow = moments_of((double)shadow_sums[2 * t],
-                                                 (double)shadow_sums[2 * t + 1], features, epsilon);
-        double squares = 0;
-        for (int pass = 0; pass < 2; pass++) /* the token's mean square first, then its use */
-            for (int64_t i = 0; i < features; i++) {
-                const int64_t at = t * features + i;
-                const double xhat = (x->exact[at] - exact.mean) * exact.scale;
-                const double other = ((double)x->shadow[at] - shadow.mean) * shadow.scale;
-                const double deviation = (other - xhat) * both->scale;
-                const double own = isfinite(deviation) ? deviation * deviation : 0;
-                const double absolute = dy->absolute[at];
-                if (pass == 0) {
-                    squares += own / (double)features;
-                    continue;
-                }
-                gain->sum[i] += absolute * (x->absolute[at] + fabs(exact.mean)) * exact.scale;
-                if (gain->gradient != NULL)
-                    gain->gradient[i] += dy->exact[at] * xhat;
-                gain->column[i] += fmax(squares, own) * absolute * absolute +
-                                   element_variance(dy, t, i) * xhat * xhat;
-            }
-    }
+    for (int64_t row = 0; row < rows.count; row++)
+        note_gain_row(both, &rows, row, exact_moments(&rows, sums, row),
+                      shadow_moments(&rows, shadow_sums, row), x, dy, gain);
 }
 
 static void note_shift(const struct operand *dy, bool adds, struct sbp_magnitude *shift)
@@ -524,8 +568,7 @@ static void note_shift(const struct operand *dy, bool adds, struct sbp_magnitude
     }
 }
 
-static enum sbp_status note_layernorm(const struct sbp_lockstep *both,
-                                      const struct sbp_instr *instr)
+static enum sbp_status note_norm(const struct sbp_lockstep *both, const struct sbp_instr *instr)
 {
     const struct sbp_op_node *node = &both->exact->program->graph->op[instr->op];
     struct sbp_magnitude *gain = both->magnitude[node->weight[0]];
@@ -538,9 +581,9 @@ static enum sbp_status note_layernorm(const struct sbp_lockstep *both,
         clear_sum(gain);
     }
     if (status == SBP_OK) {
-        note_live(&dy, gain->live);
         note_gain(both, instr, &x, &dy, gain);
-        note_shift(&dy, both->adds, both->magnitude[node->weight[1]]);
+        if (node->weight_count > 1)
+            note_shift(&dy, both->adds, both->magnitude[node->weight[1]]);
     }
     close_operand(&x);
     close_operand(&dy);
@@ -564,7 +607,9 @@ enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both, const struct
     case SBP_OP_EMBEDDING:
         return note_embedding(both, instr);
     case SBP_OP_LAYERNORM:
-        return note_layernorm(both, instr);
+    case SBP_OP_RMSNORM:
+    case SBP_OP_HEAD_NORM:
+        return note_norm(both, instr);
     default:
         return SBP_E_INTERNAL;
     }

@@ -101,10 +101,10 @@ enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both,
 void sbp_magnitude_token_variance(const struct sbp_lockstep *both, const struct sbp_instr *instr,
                                   int place, double *variance);
 
-/* Before a relu or gelu: moves the shadow's inputs. A gelu's deviate by at least the token's
- * standard deviation. A relu's get the sign that the exact ones have, except where the run may have
- * either: there they get the other one, so that what a flip changes is part of the deviation.
- * E_MEMORY. */
+/* Before an activation: moves the shadow's inputs. Those of all but a relu deviate by at least the
+ * token's standard deviation. A relu's get the sign that the exact ones have, except where the run
+ * may have either: there they get the other one, so that what a flip changes is part of the
+ * deviation. E_MEMORY. */
 enum sbp_status sbp_magnitude_bend_shadow(const struct sbp_lockstep *both,
                                           const struct sbp_instr *instr) SBP_MUST_USE;
 

@@ -139,7 +139,8 @@ static struct sbp_magnitude_of magnitude_of(const struct sbp_reference *referenc
         .by_row = is_table(graph, tensor),
         .is_sampled = reference->is_sampled,
         .key = is_table(graph, tensor) || reader == NULL ? tensor : reader->weight[0],
-        .keeps_all = reader != NULL && reader->kind == SBP_OP_LAYERNORM};
+        .keeps_all = reader != NULL &&
+                     (sbp_op_norm_sums(reader->kind) > 0 || reader->kind == SBP_OP_HEAD_NORM)};
 }
 
 static enum sbp_status open_magnitude(struct sbp_reference *reference, int tensor)

@@ -116,8 +116,11 @@ static enum sbp_status keep_output(struct sbp_reference *reference, const struct
     double *const sum = output->sum + first * output->features;
     memcpy(value, sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]), bytes);
     sbp_magnitude_token_variance(&both, instr, SBP_AT_OUT, output->inherited + first);
+    double mean = 0;
     for (int64_t t = first; t < first + tokens; t++)
-        output->inherited[t] = sqrt(output->inherited[t]);
+        mean += output->inherited[t] / (double)tokens;
+    for (int64_t t = first; t < first + tokens; t++) /* one sample of a token says too little */
+        output->inherited[t] = sqrt(output->inherited[t] + mean);
     const int from = instr->kind == SBP_INSTR_FORWARD ? SBP_AT_IN : SBP_AT_DY;
     output->terms = (double)(product ? sbp_rank_features(rank, instr, from) : output->features);
     if (product)
@@ -181,7 +184,8 @@ static void round_results(struct sbp_reference *reference, const struct sbp_inst
 
 static bool bends(enum sbp_op_kind kind)
 {
-    return kind == SBP_OP_RELU || kind == SBP_OP_GELU;
+    return kind == SBP_OP_RELU || kind == SBP_OP_GELU || kind == SBP_OP_TANH ||
+           kind == SBP_OP_SWIGLU;
 }
 
 /* An instruction without the gradients of weights, of which a sample is formed elsewhere

@@ -39,10 +39,14 @@ static void tile_output(const struct head *head, const real *weights, const stru
              head->size, tile->columns, 1, accumulate ? 1 : 0);
 }
 
-/* row = exp(row - shift) for the first n entries, 0 up to `end`. */
-static void exponentiate(real *row, int64_t n, int64_t end, real shift)
+/* row = exp(row - shift) from `first` up to n, 0 before and up to `end`. */
+static void exponentiate(real *row, int64_t first, int64_t n, int64_t end, real shift)
 {
-    CPU(row_exp)(row, row, n, shift, 1);
+    CPU(zero)(row, cpu_least(first, end));
+    if (first < n)
+        CPU(row_exp)(row + first, row + first, n - first, shift, 1);
+    else
+        n = first;
     CPU(zero)(row + n, end - n);
 }
 
@@ -62,8 +66,9 @@ static void forward_materialised(const struct head *head, real *probabilities)
         for (int64_t i = 0; i < tile.rows; i++) {
             real *at = scores + i * tile.stride;
             const int64_t seen = cpu_visible(&head->queries, &tile, i);
-            const real largest = CPU(row_maximum)(at, seen, -(real)INFINITY);
-            exponentiate(at, seen, keys, largest);
+            const int64_t hidden = cpu_hidden(&head->queries, &tile, i);
+            const real largest = CPU(row_maximum)(at + hidden, seen - hidden, -(real)INFINITY);
+            exponentiate(at, hidden, seen, keys, largest);
             scale_row(at, seen, (real)(1 / CPU(row_sum)(at, seen)));
         }
         tile_output(head, scores, &tile, false);
@@ -71,19 +76,24 @@ static void forward_materialised(const struct head *head, real *probabilities)
 }
 
 /* Brings a tile's rows to a new running maximum: scores become exponentials, what y and the sums
- * hold so far is scaled down to match. */
-static void rescale_rows(const struct head *head, const struct cpu_tile *tile, real *scores,
-                         real *maximum, real *sum)
+ * hold so far, of columns from `first` on, is scaled down to match. */
+static void rescale_rows(const struct head *head, const struct cpu_tile *tile, int64_t first,
+                         real *scores, real *maximum, real *sum)
 {
     for (int64_t i = 0; i < tile->rows; i++) {
         real *at = scores + i * tile->stride;
         const int64_t seen = cpu_visible(&head->queries, tile, i);
-        const real largest = CPU(row_maximum)(at, seen, maximum[i]);
+        const int64_t hidden = cpu_hidden(&head->queries, tile, i);
+        if (hidden >= seen) {
+            CPU(zero)(at, tile->columns);
+            continue;
+        }
+        const real largest = CPU(row_maximum)(at + hidden, seen - hidden, maximum[i]);
         const real factor = real_exp(maximum[i] - largest);
-        exponentiate(at, seen, tile->columns, largest);
+        exponentiate(at, hidden, seen, tile->columns, largest);
         sum[i] = (real)((double)sum[i] * (double)factor + CPU(row_sum)(at, seen));
         maximum[i] = largest;
-        if (tile->column > 0 && factor != 1)
+        if (tile->column > first && factor != 1)
             scale_row(head->y + (tile->row + i) * head->y_stride, head->size, factor);
     }
 }
@@ -100,11 +110,12 @@ static void forward_flash(const struct head *head, real *log_sums, real *scratch
             maximum[i] = -(real)INFINITY;
             sum[i] = 0;
         }
-        for (int64_t column = 0; column < queries.columns; column += SBP_ATTENTION_TILE) {
+        const int64_t first = cpu_first_column(&head->queries, &queries);
+        for (int64_t column = first; column < queries.columns; column += SBP_ATTENTION_TILE) {
             const struct cpu_tile tile = cpu_key_tile(&queries, column);
             tile_scores(scores, head, &tile);
-            rescale_rows(head, &tile, scores, maximum, sum);
-            tile_output(head, scores, &tile, column > 0);
+            rescale_rows(head, &tile, first, scores, maximum, sum);
+            tile_output(head, scores, &tile, column > first);
         }
         for (int64_t i = 0; i < queries.rows; i++) {
             scale_row(head->y + (row + i) * head->y_stride, head->size, 1 / sum[i]);
@@ -119,8 +130,8 @@ static void recompute_tile(real *scores, const struct head *head, const struct c
 {
     tile_scores(scores, head, tile);
     for (int64_t i = 0; i < tile->rows; i++)
-        exponentiate(scores + i * tile->stride, cpu_visible(&head->queries, tile, i), tile->columns,
-                     log_sums[tile->row + i]);
+        exponentiate(scores + i * tile->stride, cpu_hidden(&head->queries, tile, i),
+                     cpu_visible(&head->queries, tile, i), tile->columns, log_sums[tile->row + i]);
 }
 
 /* inner[i] = sum_d dy y = sum_j p dp: the softmax gradient's row term, without the masked half. */
@@ -186,7 +197,8 @@ static void backward_flash(const struct head *head, const real *log_sums, real *
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
         queries = cpu_query_tile(&head->queries, row);
         row_terms(inner, head, &queries);
-        for (int64_t column = 0; column < queries.columns; column += SBP_ATTENTION_TILE) {
+        for (int64_t column = cpu_first_column(&head->queries, &queries); column < queries.columns;
+             column += SBP_ATTENTION_TILE) {
             const struct cpu_tile tile = cpu_key_tile(&queries, column);
             recompute_tile(p, head, &tile, log_sums);
             backward_tile(head, &tile, p, ds, inner);
@@ -210,21 +222,50 @@ static struct head head_of(const struct cpu_attention *attention, int64_t index,
                          .scale = (real)(1 / sqrt((double)attention->shape->head_size))};
 }
 
+static void forward(const struct cpu_attention *attention, real *y, real *saved, real *scratch)
+{
+    const struct sbp_attention_shape *shape = attention->shape;
+    for (int64_t i = 0; i < shape->batch * shape->heads; i++) {
+        struct cpu_head_at at;
+        struct head head = head_of(attention, i, &at);
+        head.y = y + at.y;
+        if (shape->kind == SBP_ATTENTION_FLASH)
+            forward_flash(&head, saved + at.saved, scratch);
+        else
+            forward_materialised(&head, saved + at.saved);
+    }
+}
+
+/* What backward reads and writes beside the queries and keys. */
+struct back {
+    const real *dy, *y, *saved;
+    real *dq, *dk; /* dk: of keys and values; both are added to */
+};
+
+static void backward(const struct cpu_attention *attention, const struct back *back, real *scratch)
+{
+    const struct sbp_attention_shape *shape = attention->shape;
+    for (int64_t i = 0; i < shape->batch * shape->heads; i++) {
+        struct cpu_head_at at;
+        struct head head = head_of(attention, i, &at);
+        head.dy = back->dy + at.y;
+        head.output = back->y + at.y;
+        head.dq = back->dq + at.q;
+        head.dk = back->dk + at.k;
+        head.dv = back->dk + at.v;
+        if (shape->kind == SBP_ATTENTION_FLASH)
+            backward_flash(&head, back->saved + at.saved, scratch);
+        else
+            backward_materialised(&head, back->saved + at.saved, scratch);
+    }
+}
+
 void CPU(attention_forward)(void *y, void *saved, void *scratch, const void *qkv,
                             const struct sbp_attention_context *context,
                             const struct sbp_attention_shape *shape)
 {
     const struct cpu_attention attention = cpu_attention_of(shape, qkv, context);
-    for (int64_t i = 0; i < shape->batch * shape->heads; i++) {
-        struct cpu_head_at at;
-        struct head head = head_of(&attention, i, &at);
-        head.y = (real *)y + at.y;
-        real *kept = (real *)saved + at.saved;
-        if (shape->kind == SBP_ATTENTION_FLASH)
-            forward_flash(&head, kept, scratch);
-        else
-            forward_materialised(&head, kept);
-    }
+    forward(&attention, y, saved, scratch);
 }
 
 void CPU(attention_backward)(void *dqkv, void *scratch, const void *dy, const void *qkv,
@@ -234,24 +275,35 @@ void CPU(attention_backward)(void *dqkv, void *scratch, const void *dy, const vo
 {
     const struct cpu_attention attention = cpu_attention_of(shape, qkv, context);
     const int64_t heads = shape->batch * shape->heads;
-    real *const dk = context == NULL ? dqkv : context->key_gradients;
+    const struct back back = {.dy = dy,
+                              .y = y,
+                              .saved = saved,
+                              .dq = dqkv,
+                              .dk = context == NULL ? dqkv : context->key_gradients};
     CPU(zero)(dqkv, 3 * heads * shape->sequence * shape->head_size);
     if (context != NULL)
-        CPU(zero)(dk, 2 * heads * attention.queries.keys * shape->head_size);
-    for (int64_t i = 0; i < heads; i++) {
-        struct cpu_head_at at;
-        struct head head = head_of(&attention, i, &at);
-        head.dy = (const real *)dy + at.y;
-        head.output = (const real *)y + at.y;
-        head.dq = (real *)dqkv + at.q;
-        head.dk = dk + at.k;
-        head.dv = dk + at.v;
-        const real *kept = (const real *)saved + at.saved;
-        if (shape->kind == SBP_ATTENTION_FLASH)
-            backward_flash(&head, kept, scratch);
-        else
-            backward_materialised(&head, kept, scratch);
-    }
+        CPU(zero)(back.dk, 2 * heads * attention.queries.keys * shape->head_size);
+    backward(&attention, &back, scratch);
+}
+
+void CPU(grouped_attention_forward)(void *y, void *saved, void *scratch, const void *q,
+                                    const void *kv, const struct sbp_attention_groups *groups,
+                                    const struct sbp_attention_shape *shape)
+{
+    const struct cpu_attention attention = cpu_grouped_of(shape, q, kv, groups);
+    forward(&attention, y, saved, scratch);
+}
+
+void CPU(grouped_attention_backward)(void *dq, void *dkv, void *scratch, const void *dy,
+                                     const void *q, const void *kv, const void *y,
+                                     const void *saved, const struct sbp_attention_groups *groups,
+                                     const struct sbp_attention_shape *shape)
+{
+    const struct cpu_attention attention = cpu_grouped_of(shape, q, kv, groups);
+    const struct back back = {.dy = dy, .y = y, .saved = saved, .dq = dq, .dk = dkv};
+    CPU(zero)(dq, shape->batch * shape->sequence * attention.q_stride);
+    CPU(zero)(dkv, shape->batch * attention.queries.keys * attention.k_stride);
+    backward(&attention, &back, scratch);
 }
 
 #endif

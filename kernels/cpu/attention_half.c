@@ -72,12 +72,15 @@ static void form_scores(real *scores, const struct head *head, const struct cpu_
                   head->k + tile->column * head->k_stride, head->k_stride, head->size, head->scale);
 }
 
+/* row = exp(row - shift) from `first` up to n, 0 before and up to `end`. */
 SBP_SIMD_WIDE
-static void exponentiate(real *row, int64_t n, int64_t end, real shift)
+static void exponentiate(real *row, int64_t first, int64_t n, int64_t end, real shift)
 {
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < cpu_least(first, end); i++)
+        row[i] = 0;
+    for (int64_t i = first; i < n; i++)
         row[i] = real_exp(row[i] - shift);
-    for (int64_t i = n > 0 ? n : 0; i < end; i++)
+    for (int64_t i = n > first ? n : first; i < end; i++)
         row[i] = 0;
 }
 
@@ -87,8 +90,8 @@ static void form_probabilities(real *p, const struct head *head, const struct cp
 {
     form_scores(p, head, tile);
     for (int64_t i = 0; i < tile->rows; i++)
-        exponentiate(p + i * TILE, cpu_visible(&head->queries, tile, i), tile->columns,
-                     log_sums[i]);
+        exponentiate(p + i * TILE, cpu_hidden(&head->queries, tile, i),
+                     cpu_visible(&head->queries, tile, i), tile->columns, log_sums[i]);
 }
 
 /* A tile's share of a row of probabilities that forward keeps. */
@@ -134,11 +137,15 @@ static void find_log_sums(const struct head *head, const struct cpu_tile *querie
     double sum[TILE] = {0};
     for (int64_t i = 0; i < TILE; i++)
         maximum[i] = -(real)INFINITY;
-    for (int64_t column = 0; column < queries->columns; column += TILE) {
+    for (int64_t column = cpu_first_column(&head->queries, queries); column < queries->columns;
+         column += TILE) {
         const struct cpu_tile tile = cpu_key_tile(queries, column);
         form_scores(scores, head, &tile);
-        for (int64_t i = 0; i < tile.rows; i++)
-            add_row(scores + i * TILE, cpu_visible(&head->queries, &tile, i), &maximum[i], &sum[i]);
+        for (int64_t i = 0; i < tile.rows; i++) {
+            const int64_t hidden = cpu_hidden(&head->queries, &tile, i);
+            add_row(scores + i * TILE + hidden, cpu_visible(&head->queries, &tile, i) - hidden,
+                    &maximum[i], &sum[i]);
+        }
     }
     for (int64_t i = 0; i < queries->rows; i++)
         log_sums[i] = (real)((double)maximum[i] + log(sum[i]));
@@ -155,7 +162,8 @@ static void form_outputs(const struct head *head, const struct cpu_tile *queries
 {
     real p[TILE * TILE], sum[TILE * FEATURES] = {0};
     const int64_t width = cpu_least(FEATURES, head->size - first);
-    for (int64_t column = 0; column < queries->columns; column += TILE) {
+    for (int64_t column = cpu_first_column(&head->queries, queries); column < queries->columns;
+         column += TILE) {
         const struct cpu_tile tile = cpu_key_tile(queries, column);
         form_probabilities(p, head, &tile, log_sums);
         if (head->probabilities != NULL)
@@ -211,7 +219,8 @@ static void query_gradients(const struct head *head, const struct cpu_tile *quer
 {
     real p[TILE * TILE], ds[TILE * TILE], sum[TILE * FEATURES] = {0};
     const int64_t width = cpu_least(FEATURES, head->size - first);
-    for (int64_t column = 0; column < queries->columns; column += TILE) {
+    for (int64_t column = cpu_first_column(&head->queries, queries); column < queries->columns;
+         column += TILE) {
         const struct cpu_tile tile = cpu_key_tile(queries, column);
         form_gradients(p, ds, head, &tile);
         add_weighted(sum, tile.rows, cpu_plain(ds, TILE), head->k + column * head->k_stride + first,
@@ -221,31 +230,80 @@ static void query_gradients(const struct head *head, const struct cpu_tile *quer
                width);
 }
 
-/* dk = scale ds^T q and dv = p^T dy, for a tile of keys. */
-static void key_gradients(const struct head *head, int64_t column, int64_t first)
+/* A tile of keys, features `first` to `first` + width of which are worked on, and their gradients
+ * so far. */
+struct key_tile {
+    int64_t column, first, width;
+    real keys[TILE * FEATURES], values[TILE * FEATURES];
+};
+
+/* Adds what a head of queries gives: dk += scale ds^T q and dv += p^T dy. */
+static void add_key_gradients(const struct head *head, struct key_tile *at)
 {
     real p[TILE * TILE], ds[TILE * TILE];
-    real keys[TILE * FEATURES] = {0}, values[TILE * FEATURES] = {0};
-    const int64_t width = cpu_least(FEATURES, head->size - first);
     struct cpu_tile queries;
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
         queries = cpu_query_tile(&head->queries, row);
-        if (queries.columns <= column)
+        if (queries.columns <= at->column ||
+            cpu_first_column(&head->queries, &queries) > at->column)
             continue;
-        const struct cpu_tile tile = cpu_key_tile(&queries, column);
+        const struct cpu_tile tile = cpu_key_tile(&queries, at->column);
         form_gradients(p, ds, head, &tile);
-        add_weighted(values, tile.columns, cpu_transposed(p, TILE),
-                     head->dy + row * head->y_stride + first, head->y_stride, tile.rows, width, 1);
-        add_weighted(keys, tile.columns, cpu_transposed(ds, TILE),
-                     head->q + row * head->q_stride + first, head->q_stride, tile.rows, width,
-                     head->scale);
+        add_weighted(at->values, tile.columns, cpu_transposed(p, TILE),
+                     head->dy + row * head->y_stride + at->first, head->y_stride, tile.rows,
+                     at->width, 1);
+        add_weighted(at->keys, tile.columns, cpu_transposed(ds, TILE),
+                     head->q + row * head->q_stride + at->first, head->q_stride, tile.rows,
+                     at->width, head->scale);
     }
-    const int64_t rows = cpu_least(TILE, head->queries.keys - column);
-    store_rows(head->dk + column * head->k_stride + first, head->k_stride, keys, rows, width);
-    store_rows(head->dv + column * head->k_stride + first, head->k_stride, values, rows, width);
 }
 
-static void backward_head(const struct head *head)
+/* ---- all heads ------------------------------------------------------------------------------ */
+
+/* A pass over all heads: forward writes y and `saved`, backward reads them. */
+struct pass {
+    struct cpu_attention attention;
+    void *saved;
+    stored *y;
+    const stored *dy;
+    stored *dq, *dk; /* dk: of keys and values */
+};
+
+/* Head `index` (batch-major) and where it lies: the same offsets hold for gradients. */
+static struct head head_of(const struct pass *pass, int64_t index)
+{
+    const struct cpu_attention *attention = &pass->attention;
+    const bool flash = attention->shape->kind == SBP_ATTENTION_FLASH, back = pass->dy != NULL;
+    const struct cpu_head_at at = cpu_head_at(attention, index);
+    return (struct head){.q = (const stored *)attention->q + at.q,
+                         .k = (const stored *)attention->k + at.k,
+                         .v = (const stored *)attention->k + at.v,
+                         .dy = back ? pass->dy + at.y : NULL,
+                         .output = pass->y + at.y,
+                         .y = pass->y + at.y,
+                         .dq = back ? pass->dq + at.q : NULL,
+                         .dk = back ? pass->dk + at.k : NULL,
+                         .dv = back ? pass->dk + at.v : NULL,
+                         .q_stride = attention->q_stride,
+                         .k_stride = attention->k_stride,
+                         .y_stride = attention->y_stride,
+                         .size = attention->shape->head_size,
+                         .queries = attention->queries,
+                         .scale = (real)(1 / sqrt((double)attention->shape->head_size)),
+                         .probabilities = flash ? NULL : (stored *)pass->saved + at.saved,
+                         .log_sums = flash ? (real *)pass->saved + at.saved : NULL};
+}
+
+static void forward(const struct pass *pass)
+{
+    const struct sbp_attention_shape *shape = pass->attention.shape;
+    for (int64_t i = 0; i < shape->batch * shape->heads; i++) {
+        const struct head head = head_of(pass, i);
+        forward_head(&head);
+    }
+}
+
+static void backward_queries(const struct head *head)
 {
     struct cpu_tile queries;
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
@@ -253,45 +311,63 @@ static void backward_head(const struct head *head)
         for (int64_t first = 0; first < head->size; first += FEATURES)
             query_gradients(head, &queries, first);
     }
-    for (int64_t column = 0; column < head->queries.keys; column += TILE)
-        for (int64_t first = 0; first < head->size; first += FEATURES)
-            key_gradients(head, column, first);
 }
 
-/* ---- all heads ------------------------------------------------------------------------------ */
-
-/* Head `index` (batch-major) and what it saves; where it lies: the same offsets hold for gradients.
- */
-static struct head head_of(const struct cpu_attention *attention, int64_t index, void *saved,
-                           struct cpu_head_at *at)
+/* One head of keys in one sequence: `index` is the first head of queries of that, and those after
+ * it that read the same keys add to the gradients before they are stored. */
+static void backward_keys(const struct pass *pass, int64_t index, int64_t column, int64_t first)
 {
-    const bool flash = attention->shape->kind == SBP_ATTENTION_FLASH;
-    *at = cpu_head_at(attention, index);
-    return (struct head){.q = (const stored *)attention->q + at->q,
-                         .k = (const stored *)attention->k + at->k,
-                         .v = (const stored *)attention->k + at->v,
-                         .q_stride = attention->q_stride,
-                         .k_stride = attention->k_stride,
-                         .y_stride = attention->y_stride,
-                         .size = attention->shape->head_size,
-                         .queries = attention->queries,
-                         .scale = (real)(1 / sqrt((double)attention->shape->head_size)),
-                         .probabilities = flash ? NULL : (stored *)saved + at->saved,
-                         .log_sums = flash ? (real *)saved + at->saved : NULL};
+    const struct cpu_attention *attention = &pass->attention;
+    const int64_t heads = attention->shape->heads, own = index % heads;
+    const struct head head = head_of(pass, index);
+    struct key_tile at = {
+        .column = column, .first = first, .width = cpu_least(FEATURES, head.size - first)};
+    for (int64_t h = own; h < heads; h++) {
+        const struct head other = head_of(pass, index - own + h);
+        if (other.k == head.k)
+            add_key_gradients(&other, &at);
+    }
+    const int64_t rows = cpu_least(TILE, head.queries.keys - column);
+    store_rows(head.dk + column * head.k_stride + first, head.k_stride, at.keys, rows, at.width);
+    store_rows(head.dv + column * head.k_stride + first, head.k_stride, at.values, rows, at.width);
+}
+
+/* Whether a head of queries is the first of those that read its keys. */
+static bool leads(const struct cpu_attention *attention, int64_t head)
+{
+    for (int64_t h = 0; h < head; h++)
+        if (cpu_key_head(attention, h) == cpu_key_head(attention, head))
+            return false;
+    return true;
+}
+
+static void backward(const struct pass *pass)
+{
+    const struct cpu_attention *attention = &pass->attention;
+    const struct sbp_attention_shape *shape = attention->shape;
+    for (int64_t i = 0; i < shape->batch * shape->heads; i++) {
+        const struct head head = head_of(pass, i);
+        backward_queries(&head);
+        for (int64_t column = 0; column < head.queries.keys && leads(attention, i % shape->heads);
+             column += TILE)
+            for (int64_t first = 0; first < head.size; first += FEATURES)
+                backward_keys(pass, i, column, first);
+    }
 }
 
 void CPU(attention_forward)(void *y, void *saved, void *scratch, const void *qkv,
                             const struct sbp_attention_context *context,
                             const struct sbp_attention_shape *shape)
 {
-    const struct cpu_attention attention = cpu_attention_of(shape, qkv, context);
     (void)scratch;
-    for (int64_t i = 0; i < shape->batch * shape->heads; i++) {
-        struct cpu_head_at at;
-        struct head head = head_of(&attention, i, saved, &at);
-        head.y = (stored *)y + at.y;
-        forward_head(&head);
-    }
+    forward(
+        &(struct pass){.attention = cpu_attention_of(shape, qkv, context), .saved = saved, .y = y});
+}
+
+/* Backward changes neither what forward saved nor its output. */
+static void *unchanged(const void *from)
+{
+    return (void *)(uintptr_t)from;
 }
 
 void CPU(attention_backward)(void *dqkv, void *scratch, const void *dy, const void *qkv,
@@ -299,21 +375,41 @@ void CPU(attention_backward)(void *dqkv, void *scratch, const void *dy, const vo
                              const struct sbp_attention_context *context,
                              const struct sbp_attention_shape *shape)
 {
-    const struct cpu_attention attention = cpu_attention_of(shape, qkv, context);
-    stored *const dk = context == NULL ? dqkv : context->key_gradients;
     (void)scratch;
     if (context != NULL) /* in the place of keys and values */
         CPU(zero)(dqkv, 3 * shape->batch * shape->sequence * shape->heads * shape->head_size);
-    for (int64_t i = 0; i < shape->batch * shape->heads; i++) {
-        struct cpu_head_at at;
-        struct head head = head_of(&attention, i, (void *)(uintptr_t)saved, &at);
-        head.dy = (const stored *)dy + at.y;
-        head.output = (const stored *)y + at.y;
-        head.dq = (stored *)dqkv + at.q;
-        head.dk = dk + at.k;
-        head.dv = dk + at.v;
-        backward_head(&head);
-    }
+    backward(&(struct pass){.attention = cpu_attention_of(shape, qkv, context),
+                            .saved = unchanged(saved),
+                            .y = unchanged(y),
+                            .dy = dy,
+                            .dq = dqkv,
+                            .dk = context == NULL ? dqkv : context->key_gradients});
+}
+
+void CPU(grouped_attention_forward)(void *y, void *saved, void *scratch, const void *q,
+                                    const void *kv, const struct sbp_attention_groups *groups,
+                                    const struct sbp_attention_shape *shape)
+{
+    (void)scratch;
+    forward(
+        &(struct pass){.attention = cpu_grouped_of(shape, q, kv, groups), .saved = saved, .y = y});
+}
+
+/* No local head of queries may read a head of keys: its gradient is 0. */
+void CPU(grouped_attention_backward)(void *dq, void *dkv, void *scratch, const void *dy,
+                                     const void *q, const void *kv, const void *y,
+                                     const void *saved, const struct sbp_attention_groups *groups,
+                                     const struct sbp_attention_shape *shape)
+{
+    const struct pass pass = {.attention = cpu_grouped_of(shape, q, kv, groups),
+                              .saved = unchanged(saved),
+                              .y = unchanged(y),
+                              .dy = dy,
+                              .dq = dq,
+                              .dk = dkv};
+    (void)scratch;
+    CPU(zero)(dkv, shape->batch * pass.attention.queries.keys * pass.attention.k_stride);
+    backward(&pass);
 }
 
 #endif

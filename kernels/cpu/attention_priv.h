@@ -1,8 +1,9 @@
 /* Where the heads of attention lie, and which keys their queries see.
  *
- * Without a context, keys and values lie beside the queries, in rows of {q, k, v}. With one they
- * are all of the sequence, in rows of {k, v}, and the local queries are some of its rows, in runs
- * that follow each other there: no tile of queries goes beyond its run.
+ * Packed and without a context, keys and values lie beside the queries, in rows of {q, k, v}. With
+ * one they are all of the sequence, in rows of {k, v}, and the local queries are some of its rows,
+ * in runs that follow each other there: no tile of queries goes beyond its run. Grouped, they are
+ * always in rows of {k, v}, and several heads of queries read one of these.
  */
 #ifndef SBP_KERNELS_CPU_ATTENTION_PRIV_H
 #define SBP_KERNELS_CPU_ATTENTION_PRIV_H
@@ -21,7 +22,8 @@ struct cpu_queries {
     int64_t rows, keys;
     int64_t run;                     /* rows that follow each other in the sequence; divides rows */
     const struct sbp_digits *digits; /* which rows they are; NULL: all, in order */
-    bool causal;                     /* a query sees no key behind its place */
+    bool causal;                     /* a query sees no key behind its place, */
+    int64_t window;                  /* and its last so many alone; 0: all */
 };
 
 /* Rows are queries, columns keys. */
@@ -31,7 +33,7 @@ struct cpu_tile {
     int64_t stride; /* elements between rows of its scores, where these are kept closely */
 };
 
-/* The tile of queries that begins with a row, and all keys that any of them sees. */
+/* The tile of queries that begins with a row, and all keys up to the last that any of them sees. */
 static inline struct cpu_tile cpu_query_tile(const struct cpu_queries *queries, int64_t row)
 {
     const int64_t rows = cpu_least(SBP_ATTENTION_TILE, queries->run - row % queries->run);
@@ -62,40 +64,101 @@ static inline int64_t cpu_visible(const struct cpu_queries *queries, const struc
     return seen < 0 ? 0 : cpu_least(tile->columns, seen);
 }
 
+/* The first of the tile's columns that query `i` sees; no less than cpu_visible: it sees none. */
+static inline int64_t cpu_hidden(const struct cpu_queries *queries, const struct cpu_tile *tile,
+                                 int64_t i)
+{
+    const int64_t first = tile->place + i + 1 - queries->window - tile->column;
+    return queries->window == 0 || first < 0 ? 0 : first;
+}
+
+/* The first column, a multiple of a tile's side, that any query of a tile sees. */
+static inline int64_t cpu_first_column(const struct cpu_queries *queries,
+                                       const struct cpu_tile *tile)
+{
+    const int64_t first = tile->place + 1 - queries->window;
+    return queries->window == 0 || first < 0 ? 0 : first / SBP_ATTENTION_TILE * SBP_ATTENTION_TILE;
+}
+
 struct cpu_attention {
     const struct sbp_attention_shape *shape;
-    const void *q, *k;                    /* (B,S,H,.,D), (B,K,H,.,D) */
-    int64_t q_stride, k_stride, y_stride; /* elements from row to row */
-    int64_t first_key, first_value;       /* of a head, in its part of a row of k */
+    const struct sbp_attention_groups *groups; /* NULL: each head has keys of its own */
+    const void *q, *k;                         /* (B,S,H,.,D), (B,K,H or KH,.,D) */
+    int64_t q_stride, k_stride, y_stride;      /* elements from row to row, */
+    int64_t q_head, k_head;                    /* and from head to head */
+    int64_t first_key, first_value;            /* of a head, in its part of a row of k */
     struct cpu_queries queries;
 };
+
+/* The head of keys and values that a head of queries reads, which is among the local ones. */
+static inline int64_t cpu_key_head(const struct cpu_attention *attention, int64_t head)
+{
+    const struct sbp_attention_groups *groups = attention->groups;
+    return groups == NULL
+               ? head
+               : sbp_digits_local(groups->kv_heads,
+                                  sbp_digits_global(groups->heads, head) / groups->share);
+}
+
+/* Queries of some rows of the sequence. */
+static inline struct cpu_queries cpu_queries_of(int64_t rows, const struct sbp_digits *digits,
+                                                bool causal)
+{
+    if (digits == NULL)
+        return (struct cpu_queries){.rows = rows, .keys = rows, .run = rows, .causal = causal};
+    return (struct cpu_queries){.rows = rows,
+                                .keys = sbp_digits_global_size(digits),
+                                .run = sbp_cpu_digits_run(digits),
+                                .digits = digits,
+                                .causal = causal};
+}
 
 static inline struct cpu_attention cpu_attention_of(const struct sbp_attention_shape *shape,
                                                     const void *qkv,
                                                     const struct sbp_attention_context *context)
 {
-    const int64_t y_stride = shape->heads * shape->head_size, rows = shape->sequence;
-    struct cpu_attention attention = {
-        .shape = shape,
-        .q = qkv,
-        .k = qkv,
-        .q_stride = 3 * y_stride,
-        .k_stride = 3 * y_stride,
-        .y_stride = y_stride,
-        .first_key = shape->head_size,
-        .first_value = 2 * shape->head_size,
-        .queries = {.rows = rows, .keys = rows, .run = rows, .causal = shape->causal}};
+    const int64_t y_stride = shape->heads * shape->head_size, head = shape->head_size;
+    struct cpu_attention attention = {.shape = shape,
+                                      .q = qkv,
+                                      .k = qkv,
+                                      .q_stride = 3 * y_stride,
+                                      .k_stride = 3 * y_stride,
+                                      .y_stride = y_stride,
+                                      .q_head = 3 * head,
+                                      .k_head = 3 * head,
+                                      .first_key = head,
+                                      .first_value = 2 * head,
+                                      .queries =
+                                          cpu_queries_of(shape->sequence, NULL, shape->causal)};
     if (context == NULL)
         return attention;
     attention.k = context->keys;
     attention.k_stride = 2 * y_stride;
+    attention.k_head = 2 * head;
     attention.first_key = 0;
-    attention.first_value = shape->head_size;
-    attention.queries = (struct cpu_queries){.rows = rows,
-                                             .keys = sbp_digits_global_size(context->rows),
-                                             .run = sbp_cpu_digits_run(context->rows),
-                                             .digits = context->rows,
-                                             .causal = shape->causal};
+    attention.first_value = head;
+    attention.queries = cpu_queries_of(shape->sequence, context->rows, shape->causal);
+    return attention;
+}
+
+static inline struct cpu_attention cpu_grouped_of(const struct sbp_attention_shape *shape,
+                                                  const void *q, const void *kv,
+                                                  const struct sbp_attention_groups *groups)
+{
+    const int64_t y_stride = shape->heads * shape->head_size;
+    struct cpu_attention attention = {
+        .shape = shape,
+        .groups = groups,
+        .q = q,
+        .k = kv,
+        .q_stride = y_stride,
+        .k_stride = 2 * sbp_digits_local_size(groups->kv_heads) * shape->head_size,
+        .y_stride = y_stride,
+        .q_head = shape->head_size,
+        .k_head = 2 * shape->head_size,
+        .first_value = shape->head_size,
+        .queries = cpu_queries_of(shape->sequence, groups->rows, shape->causal)};
+    attention.queries.window = groups->window;
     return attention;
 }
 
@@ -111,10 +174,10 @@ static inline struct cpu_head_at cpu_head_at(const struct cpu_attention *attenti
     const struct cpu_queries *queries = &attention->queries;
     const int64_t batch = index / shape->heads, head = index % shape->heads;
     const int64_t a_row = shape->kind == SBP_ATTENTION_FLASH ? 1 : queries->keys;
-    const int64_t k =
-        batch * queries->keys * attention->k_stride + head * (attention->k_stride / shape->heads);
+    const int64_t k = batch * queries->keys * attention->k_stride +
+                      cpu_key_head(attention, head) * attention->k_head;
     return (struct cpu_head_at){
-        .q = batch * queries->rows * attention->q_stride + head * 3 * shape->head_size,
+        .q = batch * queries->rows * attention->q_stride + head * attention->q_head,
         .k = k + attention->first_key,
         .v = k + attention->first_value,
         .y = batch * queries->rows * attention->y_stride + head * shape->head_size,

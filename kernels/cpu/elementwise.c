@@ -1,4 +1,4 @@
-/* Operators that take elements one by one: relu, gelu, sums, scaling, dropout. */
+/* Operators that take elements one by one: activations, sums, scaling, dropout. */
 #include <string.h>
 
 #include "base/math/random.h"
@@ -58,6 +58,52 @@ void CPU(gelu_backward)(void *dx, const void *x, const void *dy, int64_t n)
         const real at = load(input[i]), gate = gelu_gate(at);
         const real slope = GELU_TWICE_ROOT * (1 + 3 * GELU_CUBIC * at * at);
         to[i] = store(load(gradient[i]) * (gate + at * gate * (1 - gate) * slope));
+    }
+}
+
+void CPU(tanh_forward)(void *y, const void *x, int64_t n)
+{
+    stored *to = y;
+    const stored *from = x;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = store(real_tanh(load(from[i])));
+}
+
+SBP_SIMD_WIDE
+void CPU(tanh_backward)(void *dx, const void *y, const void *dy, int64_t n)
+{
+    stored *to = dx;
+    const stored *output = y, *gradient = dy;
+    SBP_INDEPENDENT
+    for (int64_t i = 0; i < n; i++) {
+        const real at = load(output[i]);
+        to[i] = store(load(gradient[i]) * (1 - at * at));
+    }
+}
+
+SBP_SIMD_WIDE
+void CPU(swiglu_forward)(void *y, const void *x, int64_t n)
+{
+    stored *to = y;
+    const stored *from = x;
+    SBP_INDEPENDENT
+    for (int64_t i = 0; i < n; i++) {
+        const real gate = load(from[2 * i]), up = load(from[2 * i + 1]);
+        to[i] = store(gate / (1 + real_exp(-gate)) * up);
+    }
+}
+
+SBP_SIMD_WIDE
+void CPU(swiglu_backward)(void *dx, const void *x, const void *dy, int64_t n)
+{
+    stored *to = dx;
+    const stored *input = x, *gradient = dy;
+    SBP_INDEPENDENT
+    for (int64_t i = 0; i < n; i++) {
+        const real gate = load(input[2 * i]), up = load(input[2 * i + 1]), d = load(gradient[i]);
+        const real open = 1 / (1 + real_exp(-gate));
+        to[2 * i] = store(d * up * open * (1 + gate * (1 - open)));
+        to[2 * i + 1] = store(d * gate * open);
     }
 }
 

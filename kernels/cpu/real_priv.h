@@ -37,6 +37,7 @@ typedef double real;
 #define real_log  log
 #define real_sqrt sqrt
 #define real_fabs fabs
+#define real_tanh tanh
 #else
 typedef float real;
 #define BLAS_GEMM cblas_sgemm
@@ -44,6 +45,7 @@ typedef float real;
 #define real_log  logf
 #define real_sqrt sqrtf
 #define real_fabs fabsf
+#define real_tanh tanhf
 #endif
 
 #if SBP_STORED == STORED_F32
@@ -102,6 +104,10 @@ static inline stored store(real x)
     X(relu_backward)                                                                               \
     X(gelu_forward)                                                                                \
     X(gelu_backward)                                                                               \
+    X(tanh_forward)                                                                                \
+    X(tanh_backward)                                                                               \
+    X(swiglu_forward)                                                                              \
+    X(swiglu_backward)                                                                             \
     X(add)                                                                                         \
     X(scale)                                                                                       \
     X(absolute)                                                                                    \
@@ -114,10 +120,19 @@ static inline stored store(real x)
     X(layernorm_forward)                                                                           \
     X(layernorm_backward_sums)                                                                     \
     X(layernorm_backward)                                                                          \
+    X(rmsnorm_sums)                                                                                \
+    X(rmsnorm_forward)                                                                             \
+    X(rmsnorm_backward_sums)                                                                       \
+    X(rmsnorm_backward)                                                                            \
+    X(head_norm_forward)                                                                           \
+    X(head_norm_backward)                                                                          \
     X(embedding_forward)                                                                           \
     X(embedding_backward)                                                                          \
     X(attention_forward)                                                                           \
     X(attention_backward)                                                                          \
+    X(grouped_attention_forward)                                                                   \
+    X(grouped_attention_backward)                                                                  \
+    X(rotary)                                                                                      \
     X(cross_entropy_maxima)                                                                        \
     X(cross_entropy_sums)                                                                          \
     X(cross_entropy_loss)                                                                          \

@@ -52,6 +52,34 @@ struct sbp_cuda_kernels {
     void (*column_sums)(struct sbp_cuda *cuda, void *sums, const void *x, int64_t tokens,
                         int64_t out, bool adds);
 
+    void (*tanh_forward)(struct sbp_cuda *cuda, void *y, const void *x, int64_t n);
+    void (*tanh_backward)(struct sbp_cuda *cuda, void *dx, const void *y, const void *dy,
+                          int64_t n);
+    void (*swiglu_forward)(struct sbp_cuda *cuda, void *y, const void *x, int64_t n);
+    void (*swiglu_backward)(struct sbp_cuda *cuda, void *dx, const void *x, const void *dy,
+                            int64_t n);
+    void (*rotary)(struct sbp_cuda *cuda, void *x, const struct sbp_digits *rows, int64_t batch,
+                   int64_t heads, int64_t width, int64_t size, bool back);
+
+    void (*rmsnorm_sums)(struct sbp_cuda *cuda, void *sums, const void *x, int64_t tokens,
+                         int64_t in);
+    void (*rmsnorm_forward)(struct sbp_cuda *cuda, void *y, const void *x, const void *sums,
+                            const void *gain, int64_t tokens, int64_t in, int64_t hidden,
+                            double epsilon);
+    void (*rmsnorm_backward_sums)(struct sbp_cuda *cuda, void *backward_sums, const void *dy,
+                                  const void *x, const void *gain, int64_t tokens, int64_t in);
+    /* backward_sums NULL: the hidden dimension is whole. */
+    void (*rmsnorm_backward)(struct sbp_cuda *cuda, void *dx, void *dgain, const void *dy,
+                             const void *x, const void *sums, const void *backward_sums,
+                             const void *gain, int64_t tokens, int64_t in, int64_t hidden,
+                             double epsilon, bool adds);
+    void (*head_norm_forward)(struct sbp_cuda *cuda, void *y, void *sums, const void *x,
+                              const void *gain, int64_t heads, int64_t width, int64_t size,
+                              double epsilon);
+    void (*head_norm_backward)(struct sbp_cuda *cuda, void *dx, void *dgain, const void *dy,
+                               const void *x, const void *sums, const void *gain, int64_t heads,
+                               int64_t width, int64_t size, double epsilon, bool adds);
+
     void (*relu_forward)(struct sbp_cuda *cuda, void *y, const void *x, int64_t n);
     void (*relu_backward)(struct sbp_cuda *cuda, void *dx, const void *x, const void *dy,
                           int64_t n);

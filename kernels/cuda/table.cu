@@ -4,7 +4,8 @@
 #include "kernels/cuda/cuda.h"
 
 #define FAMILIES(X)                                                                                \
-    X(attention) X(elementwise) X(layernorm) X(layout) X(linear) X(optimizer) X(vocabulary)
+    X(attention)                                                                                   \
+    X(elementwise) X(gates) X(layernorm) X(layout) X(linear) X(optimizer) X(rmsnorm) X(vocabulary)
 
 #define DECLARE(family) void sbp_cuda_fill_##family(struct sbp_cuda_kernels *kernels);
 extern "C" {

@@ -20,6 +20,7 @@
  *            states of its roles, every transfer is legal     collectives and phases an operator
  *            and of the right size, every gradient is summed  has (sbp_op_inner,
  *            before it is used                                sbp_op_has_weight_phase,
+ *                                                             sbp_op_norm_sums,
  *                                                             sbp_op_forms_input_gradient)
  *   memory   parameters, gradients, masters and moments to    the compiled program
  *            the byte; buffers that live at the same time

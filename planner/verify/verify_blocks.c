@@ -75,6 +75,7 @@ enum sbp_status sbp_verify_flow_write(struct sbp_flow *f, const struct sbp_instr
         f->there[buffer] = true;
         f->root[buffer] = buffer;
         f->of[buffer] = -1;
+        f->value[buffer] = tensor;
     }
     return sbp_verify_flow_read(f, instr, slot, tensor, dist);
 }
@@ -108,6 +109,9 @@ enum sbp_status sbp_verify_flow_input(const struct sbp_flow *f, const struct sbp
     if (held_as(f, sbp_verify_flow_buffer(f, instr, SBP_AT_IN + input)->tensor) !=
         held_as(f, tensor))
         return REFUSE("reads another tensor in place of %s", f->graph->tensor[tensor].name);
+    if (f->value[instr->buffer[SBP_AT_IN + input]] != tensor)
+        return REFUSE("reads %s where an operator in place has not formed it, or formed more",
+                      f->graph->tensor[tensor].name);
     if (sbp_verify_is_free(f->c, tensor))
         return SBP_OK;
     return sbp_verify_flow_root(f, instr, instr->buffer[SBP_AT_IN + input], tensor,
@@ -249,6 +253,7 @@ static void note_root(struct sbp_flow *f, const struct sbp_instr *instr)
     const bool by_producer = f->graph->tensor[instr->tensor].producer == instr->op;
     if (instr->cause == SBP_CAUSE_ACTIVATION) {
         f->root[out] = by_producer || rests_again(f, instr) ? out : f->root[in];
+        f->value[out] = f->value[in];
     } else {
         const int root = f->of[in] == instr->tensor ? f->root[in] : in;
         f->root[out] = by_producer ? root : out;

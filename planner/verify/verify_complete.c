@@ -3,10 +3,7 @@
 
 static int forward_phases(const struct sbp_op_node *node)
 {
-    return node->entry->in_place                ? 0
-           : node->kind == SBP_OP_LAYERNORM     ? 2
-           : node->kind == SBP_OP_CROSS_ENTROPY ? 3
-                                                : 1;
+    return sbp_op_norm_sums(node->kind) > 0 ? 2 : node->kind == SBP_OP_CROSS_ENTROPY ? 3 : 1;
 }
 
 /* Instructions of a backward pass: gradients of inputs and of weights are two in products; a sum
@@ -15,11 +12,11 @@ static int backward_phases(const struct sbp_flow *f, int op)
 {
     const struct sbp_op_node *node = &f->graph->op[op];
     const bool inputs = sbp_op_forms_input_gradient(f->graph, op);
-    if (node->entry->in_place || node->kind == SBP_OP_ADD)
+    if (node->kind == SBP_OP_ADD)
         return 0;
     if (node->kind == SBP_OP_CROSS_ENTROPY)
         return f->program->bytes.loss > 0 ? 2 : 1;
-    if (node->kind == SBP_OP_LAYERNORM)
+    if (sbp_op_norm_sums(node->kind) > 0)
         return 2;
     if (sbp_op_has_weight_phase(f->graph, op))
         return inputs ? 2 : 1;

@@ -132,13 +132,15 @@ static enum sbp_status allocate(struct sbp_flow *f)
     f->there = SBP_NEW(arena, bool, buffers);
     f->root = SBP_NEW(arena, int, buffers);
     f->of = SBP_NEW(arena, int, buffers);
+    f->value = SBP_NEW(arena, int, buffers);
     int *of_ops = SBP_NEW(arena, int, 3 * (size_t)ops);
     int *of_tensors = SBP_NEW(arena, int, 9 * (size_t)tensors);
     f->gradient = SBP_NEW(arena, struct sbp_dist, tensors);
     f->inner = SBP_NEW(arena, unsigned, ops);
     f->inner_again = SBP_NEW(arena, unsigned, ops);
-    if (f->held == NULL || f->there == NULL || f->root == NULL || f->of == NULL || of_ops == NULL ||
-        of_tensors == NULL || f->gradient == NULL || f->inner == NULL || f->inner_again == NULL)
+    if (f->held == NULL || f->there == NULL || f->root == NULL || f->of == NULL ||
+        f->value == NULL || of_ops == NULL || of_tensors == NULL || f->gradient == NULL ||
+        f->inner == NULL || f->inner_again == NULL)
         return SBP_E_MEMORY;
     f->forward = of_ops;
     f->backward = of_ops + ops;
@@ -154,7 +156,7 @@ static enum sbp_status allocate(struct sbp_flow *f)
     f->handed = of_tensors + 8 * tensors;
     for (int b = 0; b < buffers; b++) {
         f->root[b] = b;
-        f->of[b] = -1;
+        f->of[b] = f->value[b] = -1;
     }
     return SBP_OK;
 }

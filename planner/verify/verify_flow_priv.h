@@ -8,14 +8,15 @@
 /* The state of a walk over a program's instructions. An activation's block comes out of its
  * producer, is carried to where it rests and from there to the state that each reader asks for;
  * gradients go the other way. `root` is the block at rest that a block was made from, `of` the
- * tensor that it was made for. */
+ * tensor that it was made for; `value` the activation that it holds, which operators in place
+ * change. */
 struct sbp_flow {
     struct sbp_verification *c;
     const struct sbp_program *program;
     const struct sbp_graph *graph;
     struct sbp_held_weight *held; /* (tensor_count) */
     bool *there;                  /* (buffer_count) was written */
-    int *root, *of;               /* (buffer_count) */
+    int *root, *of, *value;       /* (buffer_count) */
     int *forward, *backward;      /* (op_count) instructions seen of the passes */
     int *again;                   /* (op_count) instructions seen of the recomputed pass */
     int *sums;                    /* (tensor_count) additions of gradients */

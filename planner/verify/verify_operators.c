@@ -36,8 +36,10 @@ enum sbp_status sbp_verify_flow_forward(struct sbp_flow *f, const struct sbp_ins
         SBP_TRY(sbp_verify_flow_input(f, instr, i));
     SBP_TRY(sbp_verify_flow_weights(f, instr));
     /* Logits in the type of the loss take the place of the input. */
-    if (work >= 0 && f->program->buffer[work].type == SBP_BUFFER_LOSS)
+    if (work >= 0 && f->program->buffer[work].type == SBP_BUFFER_LOSS) {
         f->root[work] = f->root[instr->buffer[SBP_AT_IN]];
+        f->value[work] = node->input[0];
+    }
     if (node->output < 0)
         return SBP_OK;
     const struct sbp_dist made = sbp_verify_output(f->c, instr->op);

@@ -63,6 +63,76 @@ static void gelu_tails(struct check *check)
     check_equal(check, "dx", got, dx, 5);
 }
 
+static void tanh_both(struct check *check)
+{
+    const int64_t n = check_size(check, 200);
+    const double *x = check_uniform(check, n), *dy = check_whole(check, n);
+    double *want = check_zeros(check, n), *want_dx = check_zeros(check, n);
+    void *y = check_blank(check, n), *dx = check_blank(check, n);
+    check->kernels->tanh_forward(y, check_reals(check, x, n), n);
+    for (int64_t i = 0; i < n; i++) {
+        const double out = check_at(check, y, i); /* backward takes it as it was rounded */
+        want[i] = (double)tanhl((long double)x[i]);
+        want_dx[i] = dy[i] * (1 - out * out);
+    }
+    check_near(check, "y", y, want, n, check_tolerance(check, 1e-6, 1e-14));
+    check->kernels->tanh_backward(dx, y, check_reals(check, dy, n), n);
+    check_near(check, "dx", dx, want_dx, n, check_tolerance(check, 1e-6, 1e-14));
+}
+
+struct gates {
+    int64_t n;
+    double *x;
+    const double *dy;
+};
+
+static long double swiglu(long double gate, long double up)
+{
+    return gate / (1 + expl(-gate)) * up;
+}
+
+static double evaluate_gates(void *context)
+{
+    const struct gates *gates = context;
+    double sum = 0;
+    for (int64_t i = 0; i < gates->n; i++)
+        sum += gates->dy[i] *
+               (double)swiglu((long double)gates->x[2 * i], (long double)gates->x[2 * i + 1]);
+    return sum;
+}
+
+static void swiglu_both(struct check *check)
+{
+    struct gates gates = {.n = check_size(check, 60)};
+    const int64_t n = gates.n;
+    gates.x = check_uniform(check, 2 * n);
+    gates.dy = check_whole(check, n);
+    for (int64_t i = 0; i < 2 * n; i++)
+        gates.x[i] *= 4; /* reaches both tails */
+    double *want = check_zeros(check, n);
+    for (int64_t i = 0; i < n; i++)
+        want[i] = (double)swiglu((long double)gates.x[2 * i], (long double)gates.x[2 * i + 1]);
+    const double *want_dx = check_gradient(check, evaluate_gates, &gates, gates.x, 2 * n);
+    void *y = check_blank(check, n), *dx = check_blank(check, 2 * n);
+    const void *x = check_reals(check, gates.x, 2 * n);
+    check->kernels->swiglu_forward(y, x, n);
+    check_near(check, "y", y, want, n, check_tolerance(check, 1e-6, 1e-14));
+    check->kernels->swiglu_backward(dx, x, check_reals(check, gates.dy, n), n);
+    check_near(check, "dx", dx, want_dx, 2 * n, check_tolerance(check, 4e-6, 1e-7));
+}
+
+/* A gate that is far closed lets nothing through, one that is far open all: nothing overflows. */
+static void swiglu_tails(struct check *check)
+{
+    const double x[] = {-1e4, 3, -100, 2, 100, 2}, ones[] = {1, 1, 1};
+    const double y[] = {0, 0, 200}, dx[] = {0, 0, 0, 0, 2, 100};
+    void *got = check_blank(check, 3), *back = check_blank(check, 6);
+    check->kernels->swiglu_forward(got, check_reals(check, x, 6), 3);
+    check_near(check, "y", got, y, 3, 1e-30);
+    check->kernels->swiglu_backward(back, check_reals(check, x, 6), check_reals(check, ones, 3), 3);
+    check_near(check, "dx", back, dx, 6, 1e-30);
+}
+
 static void arithmetic(struct check *check)
 {
     const struct sbp_kernels *k = check->kernels;
@@ -168,8 +238,9 @@ static void alone(struct check *check)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(relu, 20),       CHECK_TABLES(gelu_both, 20), CHECK_TABLES(gelu_tails, 1),
-        CHECK_TABLES(arithmetic, 20), CHECK_TABLES(dropout, 30),   CHECK_TABLES(alone, 10),
+        CHECK_TABLES(relu, 20),       CHECK_TABLES(gelu_both, 20),   CHECK_TABLES(gelu_tails, 1),
+        CHECK_TABLES(tanh_both, 20),  CHECK_TABLES(swiglu_both, 20), CHECK_TABLES(swiglu_tails, 1),
+        CHECK_TABLES(arithmetic, 20), CHECK_TABLES(dropout, 30),     CHECK_TABLES(alone, 10),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

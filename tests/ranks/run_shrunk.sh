@@ -30,13 +30,15 @@ check_sampled() {
     "$run" "$folder/plan.json" --verify=sampled --json | grep -q '"sampled_one_in":	32'
 }
 
-# MODEL CLUSTER: 1.6 to 175 G parameters.
+# MODEL CLUSTER OPTION...: 1.6 to 175 G parameters.
 check_large() {
-    "$sbplan" search "$configs/models/$1.json" "$configs/clusters/$2.json" --runnable --quick \
+    model=$1 cluster=$2
+    shift 2
+    "$sbplan" search "$configs/models/$model.json" "$configs/clusters/$cluster.json" --runnable --quick "$@" \
         -o "$folder/plan.json" >/dev/null
     "$run" "$folder/plan.json" --verify=shrunk >"$folder/out"
     grep -q '^verified' "$folder/out"
-    grep -q '^shrunk: a model of .* k parameters' "$folder/out"
+    grep -q '^shrunk: a model of .* [kM] parameters' "$folder/out"
 }
 
 sbplan=$1 run=$2 configs=$3
@@ -45,6 +47,8 @@ check_sampled
 check_alike tiny-mlp gcp-a100-2x4
 check_sampled
 check_large gpt2-xl gcp-a100-2x4
+check_large qwen3-8b gcp-a100-2x4
+check_large gemma-3-27b gcp-a100-2x4 --set layers=6 --set window_layers=5
 check_large autoddl-mlp gcp-a100-2x8
 "$run" "$folder/plan.json" --verify=small 2>"$folder/err" && exit 1
 grep -q -e '--verify: "small" is not legal; legal: none, full, sampled, shrunk' "$folder/err"

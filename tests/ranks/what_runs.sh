@@ -23,7 +23,7 @@ judge() { # MODEL CLUSTER
         said=$(sed -n '1s/^.*plan\.json: plan: //p' said)
         case $said in
         *'not run: legal are linear, '* | *': an embedding of token types '* | *': a second embedding '* | \
-            *': dropout in attention '*) kernels=$((kernels + 1)) ;;
+            *': dropout in attention '* | *': a score of each head '*) kernels=$((kernels + 1)) ;;
         *) others=$((others + 1)) ;;
         esac
     fi
@@ -31,7 +31,7 @@ judge() { # MODEL CLUSTER
 }
 
 for model in tiny-gpt tiny-mlp gpt2-small gpt2-xl gpt3-175b myelin-12b autoddl-mlp bert-large llama-3.1-8b \
-    mixtral-8x7b resnet-50 vit-b-16; do
+    qwen3-8b gemma-3-27b mixtral-8x7b resnet-50 vit-b-16; do
     for cluster in a100-sxm-8 dgx-h100-8x8 v100-roce-4x8; do
         status=0
         "$sbplan" search "$model" "$cluster" --quick --time-limit "$limit" -o plan.json >found 2>said || status=$?

@@ -122,9 +122,10 @@ static int access_of(const struct sbp_program *program, const struct sbp_instr *
             ? program->graph->op[instr->op].kind
             : SBP_OP_KINDS;
     const bool forward = instr->kind == SBP_INSTR_FORWARD;
+    const bool norm = op == SBP_OP_LAYERNORM || op == SBP_OP_RMSNORM;
     switch (slot) {
     case SBP_AT_OUT: /* the last phase writes it */
-        if (forward && instr->phase < (op == SBP_OP_CROSS_ENTROPY ? 2 : op == SBP_OP_LAYERNORM))
+        if (forward && instr->phase < (op == SBP_OP_CROSS_ENTROPY ? 2 : norm))
             return 0;
         return instr->kind == SBP_INSTR_REDUCE ? READS | WRITES : WRITES;
     case SBP_AT_DW: /* the second use of a tied weight adds */
@@ -153,7 +154,7 @@ static int access_of(const struct sbp_program *program, const struct sbp_instr *
             return READS | WRITES;
         if (op == SBP_OP_CROSS_ENTROPY && forward)
             return instr->phase == 0 ? 0 : instr->phase == 1 ? WRITES : READS;
-        return op == SBP_OP_LAYERNORM && !forward && instr->phase == 0 ? WRITES : READS;
+        return norm && !forward && instr->phase == 0 ? WRITES : READS;
     default:
         return READS;
     }

@@ -250,9 +250,9 @@ static int backward_phases(const struct oracle_setting *s, const struct sbp_op_n
         wanted |= node->input[i] != graph->input || graph->input_split;
     switch (node->kind) {
     case SBP_OP_ADD:
-    case SBP_OP_ROTARY:
         return 0;
     case SBP_OP_LAYERNORM:
+    case SBP_OP_RMSNORM:
         return 2;
     case SBP_OP_LINEAR:
     case SBP_OP_CONV2D:
@@ -263,7 +263,6 @@ static int backward_phases(const struct oracle_setting *s, const struct sbp_op_n
         return node->weight_count > 0 && wanted ? 2 : node->weight_count > 0 || wanted;
     case SBP_OP_EMBEDDING:
     case SBP_OP_PATCH_EMBEDDING:
-    case SBP_OP_RMSNORM:
     case SBP_OP_BATCHNORM:
         return 1;
     case SBP_OP_CROSS_ENTROPY: /* in a wider type, and back */
@@ -300,9 +299,8 @@ static void check_phases(const struct oracle_setting *s)
                 oracle_near("factor", instr->factor,
                             1.0 / (double)(graph->global_batch * graph->sequence * parts));
         }
-        assert_int_equal(forward, node->kind == SBP_OP_CROSS_ENTROPY ? 3
-                                  : node->kind == SBP_OP_LAYERNORM   ? 2
-                                                                     : !node->entry->in_place);
+        const bool norm = node->kind == SBP_OP_LAYERNORM || node->kind == SBP_OP_RMSNORM;
+        assert_int_equal(forward, node->kind == SBP_OP_CROSS_ENTROPY ? 3 : norm ? 2 : 1);
         assert_int_equal(backward, phases);
         assert_int_equal(skipped, phases == 1 && sbp_op_has_weight_phase(graph, op));
     }

@@ -15,3 +15,12 @@ sbplan search --runnable tiny-gpt laptop-4 --set micro_batch=2 --set schedule=me
 sbplan search --runnable tiny-gpt laptop-4 --set micro_batch=2 --set schedule=cdp-v1
 # Micro-batches need no less memory where all of them are in flight.
 sbplan search --runnable tiny-gpt laptop-4 --set pipeline=1 --set schedule=gpipe --memory-limit 600K
+# What a rotary would overwrite is read by others; scores that no key has are no kernel's.
+sbplan search --runnable llama-3.1-8b laptop-4 --set sinks=true
+for behind in linear tanh; do
+    printf '{"name": "m", "global_batch": 8, "precision": "fp32", "sequence": 4, "input": "free", "layers": [
+{"op": "linear", "name": "a", "in": 8, "out": 8, "out_heads": 2}, {"op": "%s"%s}, {"op": "rotary", "name": "turned"},
+{"op": "linear", "name": "b", "inputs": ["a"], "out": 8, "out_heads": 2}, {"op": "add", "inputs": ["b", "turned"]}]}' \
+        "$behind" "$([ $behind = tanh ] || echo ', "out": 8, "out_heads": 2')" >rotary.json
+    sbplan search --runnable rotary.json laptop-4
+done

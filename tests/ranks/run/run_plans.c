@@ -414,15 +414,71 @@ static void random_gpt(struct sbp_random *random, struct sbp_text *text)
                  below(random, 2) ? "materialised" : "flash");
 }
 
+/* Blocks of a norm, a gated product and a sum, behind a bounded activation, or features that are
+ * turned in pairs before a gate. */
+static void random_gated(struct sbp_random *random, struct sbp_text *text)
+{
+    const int layers = 1 + below(random, 2), width = random_width(random, false);
+    const bool turned = below(random, 2) == 0;
+    sbp_text_add(text, "\"global_batch\": %d, \"sequence\": %d, \"input\": \"%s\", \"layers\": [",
+                 below(random, 2) ? 24 : 48, turned || below(random, 3) == 0 ? 24 : 1,
+                 below(random, 2) ? "free" : "split");
+    sbp_text_add(text,
+                 "{\"op\": \"linear\", \"name\": \"first\", \"in\": %d, \"out\": %d, "
+                 "\"out_heads\": %d}, ",
+                 random_width(random, false), turned ? 2 * width : width, width);
+    sbp_text_add(text, "%s{\"op\": \"%s\", \"name\": \"sum0\"}",
+                 turned ? "{\"op\": \"rotary\"}, " : "", turned ? "swiglu" : "tanh");
+    for (int i = 0; i < layers; i++) {
+        const int ffn = random_width(random, false);
+        sbp_text_add(text, ", {\"op\": \"rmsnorm\", \"inputs\": [\"sum%d\"]}", i);
+        sbp_text_add(text,
+                     ", {\"op\": \"linear\", \"name\": \"up%d\", \"out\": %d, \"out_heads\": %d, "
+                     "\"bias\": %s}, {\"op\": \"swiglu\"}",
+                     i, 2 * ffn, ffn, below(random, 2) ? "true" : "false");
+        sbp_text_add(text,
+                     ", {\"op\": \"linear\", \"name\": \"down%d\", \"out\": %d}, "
+                     "{\"op\": \"add\", \"name\": \"sum%d\", \"inputs\": [\"sum%d\", \"down%d\"]}",
+                     i, width, i + 1, i, i);
+    }
+    sbp_text_add(text, ", {\"op\": \"%s\"}]", below(random, 2) ? "cross_entropy" : "rmsnorm");
+}
+
+/* Keys of fewer heads, norms of heads, norms behind the products, windows in some of the layers. */
+static void random_llama(struct sbp_random *random, struct sbp_text *text)
+{
+    static const int kv_heads[] = {24, 24, 12, 8};
+    const int layers = 1 + below(random, 2);
+    sbp_text_add(text,
+                 "\"global_batch\": %d, \"architecture\": \"llama\", \"layers\": %d, "
+                 "\"hidden\": %d, \"heads\": %d, \"kv_heads\": %d, \"head_dim\": %d, "
+                 "\"ffn\": %d, \"sequence\": %d, \"vocab\": %d, \"vocab_multiple\": 24, ",
+                 24, layers, below(random, 2) ? 48 : 24, 24, kv_heads[below(random, 4)],
+                 below(random, 2) ? 2 : 4, random_width(random, false), 24, 31 + below(random, 40));
+    if (below(random, 2))
+        sbp_text_add(text, "\"window\": %d, \"window_layers\": %d, ", 1 + below(random, 24),
+                     1 + below(random, layers));
+    sbp_text_add(text,
+                 "\"qk_norm\": %s, \"sandwich_norm\": %s, \"qkv_bias\": %s, \"tied\": %s, "
+                 "\"attention\": \"%s\"",
+                 below(random, 2) ? "true" : "false", below(random, 3) ? "false" : "true",
+                 below(random, 3) ? "false" : "true", below(random, 2) ? "true" : "false",
+                 below(random, 2) ? "materialised" : "flash");
+}
+
 void random_model(struct sbp_random *random, int kind, char *buffer, int size)
 {
     struct sbp_text text = {0};
     sbp_text_add(&text, "{\"name\": \"random%d\", \"optimizer\": %s, \"clip_norm\": %s, ", kind,
                  random_optimizer(random), below(random, 2) ? "0.5" : "0");
-    if (kind != 2)
-        random_perceptron(random, kind == 1, kind == 3, &text);
-    else
+    if (kind == 2)
         random_gpt(random, &text);
+    else if (kind == 4)
+        random_gated(random, &text);
+    else if (kind == 5)
+        random_llama(random, &text);
+    else
+        random_perceptron(random, kind == 1, kind == 3, &text);
     sbp_text_add(&text, "}");
     assert_false(text.failed);
     assert_true(snprintf(buffer, (size_t)size, "%s", text.bytes) < size);

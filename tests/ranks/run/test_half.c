@@ -37,6 +37,8 @@ static void bfloat16_equals_one_device(void **state)
         check_half(kind, 15, false, SBP_REAL_BF16);
         check_half(kind, 10, true, SBP_REAL_BF16);
     }
+    check_half(GATED, 6, false, SBP_REAL_BF16);
+    check_half(LLAMA, 4, true, SBP_REAL_BF16);
 }
 
 static void half_precision_equals_one_device(void **state)
@@ -46,6 +48,8 @@ static void half_precision_equals_one_device(void **state)
         check_half(kind, 8, false, SBP_REAL_FP16);
         check_half(kind, 6, true, SBP_REAL_FP16);
     }
+    check_half(GATED, 4, false, SBP_REAL_FP16);
+    check_half(LLAMA, 1, true, SBP_REAL_FP16);
 }
 
 static void pipelines_equal_one_device(void **state)

@@ -74,6 +74,44 @@ static void pipelines_equal_one_device(void **state)
     assert_true(tally.several > PLANS / 3 && ties > 0 && owned > PLANS / 20);
 }
 
+static bool begins_with_rotary(const struct plan *plan)
+{
+    bool begins = false;
+    for (int piece = 1; piece < plan->step.pieces; piece++)
+        begins |= plan->graph.op[plan->step.program[piece].scope.first_op].kind == SBP_OP_ROTARY;
+    return begins;
+}
+
+/* What a stage receives is overwritten in the forward pass: recomputation must not turn it again.
+ */
+static void rotary_of_what_came_equals_one_device(void **state)
+{
+    enum { PLANS = 4 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    double worst = 0;
+    int runs = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 1500);
+    for (int tries = 0; runs < PLANS && tries < 10 * MOST_TRIES; tries++) {
+        struct plan plan;
+        random_model(&random, GATED, model, MODEL_BYTES);
+        plan_open(&plan, model, random_levels(&random));
+        if (plan_cut_stages(&plan, &random) && plan.parallel.recompute == SBP_RECOMPUTE_FULL) {
+            plan_randomise(&plan, &random, runs % 2 == 0, SBP_BOXING_FULL, SBP_F64);
+            if (begins_with_rotary(&plan)) {
+                const struct sbp_run_options options = options_for(SBP_F64, &random);
+                check_run(&plan, &options, model, &worst);
+                runs++;
+            }
+        }
+        plan_close(&plan);
+    }
+    print_message("seed %llu: %d plans, largest difference / bound %.3f\n",
+                  (unsigned long long)seed, runs, worst);
+    assert_int_equal(runs, PLANS);
+}
+
 /* The head in another chunk of the stage that has the table: their sum does not leave a rank. */
 static void ties_of_chunks_equal_one_device(void **state)
 {
@@ -356,6 +394,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pipelines_equal_one_device),
+        cmocka_unit_test(rotary_of_what_came_equals_one_device),
         cmocka_unit_test(ties_of_chunks_equal_one_device),
         cmocka_unit_test(ties_that_wait_equal_one_device),
         cmocka_unit_test(layers_on_devices_of_their_own_equal_one_device),

@@ -19,15 +19,15 @@ static int count_mirrored(const struct plan *plan)
     return count;
 }
 
-/* Attentions whose queries are split by sequence. */
-static int count_contexts(const struct plan *plan)
+/* Axes that play a role of attention: queries split by sequence, or by heads that share keys. */
+static int count_axes(const struct plan *plan, const char *name)
 {
     int count = 0;
     for (int op = 0; op < plan->graph.op_count; op++)
         for (int axis = 0; axis < plan->mesh.axis_count; axis++) {
             const struct sbp_op_entry *entry = plan->graph.op[op].entry;
             const int role = sbp_strategy_role(&plan->graph, &plan->strategy, op, axis);
-            count += role >= 0 && role == sbp_op_role(entry, "context");
+            count += role >= 0 && role == sbp_op_role(entry, name);
         }
     return count;
 }
@@ -77,7 +77,7 @@ static void check_random(int kind, int count, bool cut, enum sbp_real real)
     char model[MODEL_BYTES];
     struct sbp_random random;
     double worst = 0;
-    int mirrored = 0, contexts = 0, owned = 0, sums = 0;
+    int mirrored = 0, contexts = 0, queries = 0, owned = 0, sums = 0;
     sbp_random_seed(&random, seed + (uint64_t)(2 * kind) + (real == SBP_F32));
     for (int i = 0; i < count; i++) {
         struct plan plan;
@@ -85,17 +85,20 @@ static void check_random(int kind, int count, bool cut, enum sbp_real real)
         const struct sbp_run_options options = options_for(real, &random);
         check_run(&plan, &options, model, &worst);
         mirrored += count_mirrored(&plan);
-        contexts += count_contexts(&plan);
+        contexts += count_axes(&plan, "context");
+        queries += count_axes(&plan, "query");
         sums += count_living_sums(&plan);
         owned += plan.parallel.owner != SBP_OWNER_NONE;
         plan_close(&plan);
     }
-    print_message("seed %llu: %d plans, %d operators mirrored, %d axes of attention by context, "
-                  "%d of sums that live on, %d with owners, largest difference / bound %.3f\n",
-                  (unsigned long long)seed, count, mirrored, contexts, sums, owned, worst);
+    print_message(
+        "seed %llu: %d plans, %d operators mirrored, %d axes of attention by context, "
+        "%d by queries, %d of sums that live on, %d with owners, largest difference / bound %.3f\n",
+        (unsigned long long)seed, count, mirrored, contexts, queries, sums, owned, worst);
     assert_true(!cut || count < 60 || owned >= count / 20);
     assert_true(mirrored >= count / 5);
-    assert_true(kind != GPT || contexts >= count / 10);
+    assert_true((kind != GPT && kind != LLAMA) || contexts >= count / 10);
+    assert_true(kind != LLAMA || queries >= count / 10);
 }
 
 static void perceptrons_equal_one_device(void **state)
@@ -114,6 +117,21 @@ static void gpts_equal_one_device(void **state)
 {
     (void)state;
     check_random(GPT, 70, false, SBP_F64);
+}
+
+static void gates_equal_one_device(void **state)
+{
+    (void)state;
+    check_random(GATED, 20, false, SBP_F64);
+    check_random(GATED, 10, true, SBP_F32);
+}
+
+static void llamas_equal_one_device(void **state)
+{
+    (void)state;
+    check_random(LLAMA, 10, false, SBP_F64);
+    check_random(LLAMA, 16, true, SBP_F64);
+    check_random(LLAMA, 6, true, SBP_F32);
 }
 
 /* Micro-batches one after the other, states in shards, and work done once more. */
@@ -291,6 +309,36 @@ static void too_large_a_matrix_is_refused(void **state)
     plan_close(&plan);
 }
 
+static const struct sbp_kernels *without_norms(enum sbp_real real)
+{
+    static struct sbp_kernels kernels; /* one test uses it */
+    kernels = *sbp_kernels_cpu(real);
+    kernels.rmsnorm_forward = NULL;
+    return &kernels;
+}
+
+static void a_missing_kernel_is_refused(void **state)
+{
+    char model[MODEL_BYTES];
+    struct sbp_diag diag = {0};
+    struct sbp_random random;
+    struct sbp_rank rank;
+    struct sbp_stage_layout layout;
+    struct plan plan;
+    (void)state;
+    sbp_random_seed(&random, seed);
+    struct sbp_device_ops device = *sbp_device("cpu", &diag);
+    device.kernels = without_norms;
+    open_random(&random, GATED, false, false, SBP_BOXING_FULL, SBP_F32, model, &plan);
+    expect_ok(sbp_stage_layout_make(&plan.step, 0, &plan.arena, &layout, &diag), &diag);
+    const enum sbp_status status =
+        sbp_rank_open(&rank, &layout, &device, SBP_F32, 1, 0, NULL, &diag);
+    if (status != SBP_E_UNSUPPORTED ||
+        strstr(diag.text, "device cpu has no kernel of rmsnorm") == NULL)
+        fail_msg("%s: %s", sbp_status_name(status), diag.text);
+    plan_close(&plan);
+}
+
 static void no_bound_no_agreement(void **state)
 {
     struct sbp_verify_outcome outcome = {0};
@@ -309,6 +357,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(perceptrons_equal_one_device),
         cmocka_unit_test(residual_perceptrons_equal_one_device),
         cmocka_unit_test(gpts_equal_one_device),
+        cmocka_unit_test(gates_equal_one_device),
+        cmocka_unit_test(llamas_equal_one_device),
         cmocka_unit_test(cut_steps_equal_one_device),
         cmocka_unit_test(single_precision_equals_one_device),
         cmocka_unit_test(paths_equal_one_device),
@@ -316,6 +366,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(too_large_a_run_is_refused),
         cmocka_unit_test(too_large_a_verification_is_refused),
         cmocka_unit_test(too_large_a_matrix_is_refused),
+        cmocka_unit_test(a_missing_kernel_is_refused),
         cmocka_unit_test(no_bound_no_agreement),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);

@@ -52,8 +52,8 @@ struct sbp_attention_groups {
     const struct sbp_digits *rows; /* as in a context; NULL: the queries are all of the sequence */
 };
 
-/* Pointers to reals are void *: the table's type says what they hold. A table for GPUs may lack
- * tanh, swiglu, rmsnorm, head_norm, rotary and grouped attention (NULL). */
+/* Pointers to reals are void *: the table's type says what they hold. Tables for GPUs lack
+ * grouped attention (NULL). */
 struct sbp_kernels {
     const char *name; /* "cpu-f32" */
     enum sbp_real real;

@@ -147,6 +147,26 @@ static void gelu_backward(void *dx, const void *x, const void *dy, int64_t n)
     LAUNCH(gelu_backward, dx, x, dy, n);
 }
 
+static void tanh_forward(void *y, const void *x, int64_t n)
+{
+    LAUNCH(tanh_forward, y, x, n);
+}
+
+static void tanh_backward(void *dx, const void *y, const void *dy, int64_t n)
+{
+    LAUNCH(tanh_backward, dx, y, dy, n);
+}
+
+static void swiglu_forward(void *y, const void *x, int64_t n)
+{
+    LAUNCH(swiglu_forward, y, x, n);
+}
+
+static void swiglu_backward(void *dx, const void *x, const void *dy, int64_t n)
+{
+    LAUNCH(swiglu_backward, dx, x, dy, n);
+}
+
 static void add(void *y, const void *a, const void *b, int64_t n)
 {
     LAUNCH(add, y, a, b, n);
@@ -216,6 +236,50 @@ static void layernorm_backward(void *dx, void *dgain, void *dshift, const void *
 {
     LAUNCH(layernorm_backward, dx, dgain, dshift, dy, x, sums, backward_sums, gain, tokens, in,
            hidden, epsilon, adds);
+}
+
+static void rmsnorm_sums(void *sums, const void *x, int64_t tokens, int64_t in)
+{
+    LAUNCH(rmsnorm_sums, sums, x, tokens, in);
+}
+
+static void rmsnorm_forward(void *y, const void *x, const void *sums, const void *gain,
+                            int64_t tokens, int64_t in, int64_t hidden, double epsilon)
+{
+    LAUNCH(rmsnorm_forward, y, x, sums, gain, tokens, in, hidden, epsilon);
+}
+
+static void rmsnorm_backward_sums(void *backward_sums, const void *dy, const void *x,
+                                  const void *gain, int64_t tokens, int64_t in)
+{
+    LAUNCH(rmsnorm_backward_sums, backward_sums, dy, x, gain, tokens, in);
+}
+
+static void rmsnorm_backward(void *dx, void *dgain, const void *dy, const void *x, const void *sums,
+                             const void *backward_sums, const void *gain, int64_t tokens,
+                             int64_t in, int64_t hidden, double epsilon, bool adds)
+{
+    LAUNCH(rmsnorm_backward, dx, dgain, dy, x, sums, backward_sums, gain, tokens, in, hidden,
+           epsilon, adds);
+}
+
+static void head_norm_forward(void *y, void *sums, const void *x, const void *gain, int64_t heads,
+                              int64_t width, int64_t size, double epsilon)
+{
+    LAUNCH(head_norm_forward, y, sums, x, gain, heads, width, size, epsilon);
+}
+
+static void head_norm_backward(void *dx, void *dgain, const void *dy, const void *x,
+                               const void *sums, const void *gain, int64_t heads, int64_t width,
+                               int64_t size, double epsilon, bool adds)
+{
+    LAUNCH(head_norm_backward, dx, dgain, dy, x, sums, gain, heads, width, size, epsilon, adds);
+}
+
+static void rotary(void *x, const struct sbp_digits *rows, int64_t batch, int64_t heads,
+                   int64_t width, int64_t size, bool back)
+{
+    LAUNCH(rotary, x, rows, batch, heads, width, size, back);
 }
 
 static void embedding_forward(void *y, const int32_t *ids, const int32_t *position_of,
@@ -318,6 +382,10 @@ const struct sbp_kernels TABLE = {
     .relu_backward = relu_backward,
     .gelu_forward = gelu_forward,
     .gelu_backward = gelu_backward,
+    .tanh_forward = tanh_forward,
+    .tanh_backward = tanh_backward,
+    .swiglu_forward = swiglu_forward,
+    .swiglu_backward = swiglu_backward,
     .add = add,
     .scale = scale,
     .absolute = absolute,
@@ -330,6 +398,13 @@ const struct sbp_kernels TABLE = {
     .layernorm_forward = layernorm_forward,
     .layernorm_backward_sums = layernorm_backward_sums,
     .layernorm_backward = layernorm_backward,
+    .rmsnorm_sums = rmsnorm_sums,
+    .rmsnorm_forward = rmsnorm_forward,
+    .rmsnorm_backward_sums = rmsnorm_backward_sums,
+    .rmsnorm_backward = rmsnorm_backward,
+    .head_norm_forward = head_norm_forward,
+    .head_norm_backward = head_norm_backward,
+    .rotary = rotary,
     .embedding_forward = embedding_forward,
     .embedding_backward = embedding_backward,
     .attention_forward = attention_forward,

@@ -62,6 +62,23 @@ plan mixed --tp 2 --zero 1 --set precision=mixed
 verified mixed --dtype f16
 grep -q '65536' "$folder/out" || complain 'no loss scale'
 
+# Norms by root mean square and gates; grouped attention has no kernel there.
+cat >"$folder/gated.model" <<'END'
+{"name": "gated", "global_batch": 2, "sequence": 8, "precision": "fp32", "layers": [
+  {"op": "embedding", "name": "embed", "vocab": 32, "hidden": 16},
+  {"op": "rmsnorm"}, {"op": "linear", "name": "up", "out": 64, "out_heads": 32}, {"op": "swiglu"},
+  {"op": "linear", "name": "down", "out": 16}, {"op": "tanh"}, {"op": "rmsnorm"},
+  {"op": "linear", "name": "head", "out": 32}, {"op": "cross_entropy", "name": "loss"}]}
+END
+"$sbplan" search "$folder/gated.model" "$configs/clusters/laptop-4.json" --runnable -o "$folder/gated.json" \
+    >"$folder/out" 2>"$folder/err" || complain 'no plan gated'
+verified gated
+verified gated --dtype bf16
+"$sbplan" price "$configs/models/llama-3.1-8b.json" "$configs/clusters/laptop-4.json" --tp 2 --set layers=1 \
+    --set hidden=64 --set heads=4 --set kv_heads=2 --set ffn=64 --set vocab=64 --set sequence=16 \
+    --set global_batch=4 -o "$folder/llama.json" >"$folder/out" 2>"$folder/err" || complain 'no plan llama'
+fails 2 'grouped_attention' llama none
+
 # A kernel that does nothing, in the forward pass and later, and products that fail.
 for launch in 40 60 80; do
     fails 1 '^verification FAILED: step 1: ' one kernel:$launch --dtype bf16 --verify

@@ -430,11 +430,10 @@ enum sbp_status sbp_export_megatron_bridge(struct sbp_export *export, struct sbp
     struct arguments arguments = {.export = export};
     add_parallel(&arguments);
     add_model(&arguments);
-    sbp_text_add(text,
-                 "def configure(cfg):\n"
-                 "    \"\"\"Sets the configuration of a recipe, which is of %s, to the "
-                 "plan.\"\"\"\n",
-                 export->plan.cut.graph.name);
+    sbp_text_add(text, "def configure(cfg):\n"
+                       "    \"\"\"Sets the configuration of a recipe, which is of ");
+    sbp_export_add_name(text, export);
+    sbp_text_add(text, ", to the plan.\"\"\"\n");
     add_defaults(text);
     for (int i = 0; i < arguments.count; i++)
         add_assignment(text, &arguments.argument[i]);

@@ -38,6 +38,14 @@ bool sbp_export_is(const struct sbp_export *export, const char *architecture)
     return strcmp(sbp_export_word(export, "architecture"), architecture) == 0;
 }
 
+void sbp_export_add_name(struct sbp_text *text, const struct sbp_export *export)
+{
+    static const char legal[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    for (const char *at = export->plan.cut.graph.name; *at != '\0'; at++)
+        sbp_text_add(text, "%c", strchr(legal, *at) != NULL ? *at : '_');
+}
+
 bool sbp_export_keeps_scores(const struct sbp_export *export)
 {
     return strcmp(sbp_export_word(export, "attention"), "flash") != 0;

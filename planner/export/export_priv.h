@@ -59,6 +59,9 @@ double sbp_export_real(const struct sbp_export *export, const char *key, double 
 /* Of a key that holds a name; "" where there is none. */
 const char *sbp_export_word(const struct sbp_export *export, const char *key);
 bool sbp_export_is(const struct sbp_export *export, const char *architecture);
+/* Adds the model's name as any language may have it in a comment: letters, digits and "._-" as they
+ * are, '_' in place of all else. */
+void sbp_export_add_name(struct sbp_text *text, const struct sbp_export *export);
 bool sbp_export_keeps_scores(const struct sbp_export *export);
 /* Adds a loss for every key of the model that is not among those written, NULL-terminated. */
 enum sbp_status sbp_export_lose_keys(struct sbp_export *export,

@@ -38,13 +38,18 @@ static const char cluster_text[] =
 
 enum { MODELS = sizeof models / sizeof *models };
 
-static void begin(int model, struct sbp_plan *plan)
+static void begin_text(const char *model, struct sbp_plan *plan)
 {
     struct sbp_diag diag = {{0}};
     const enum sbp_status status = sbp_plan_begin(
-        cJSON_Parse(models[model]), "model", cJSON_Parse(cluster_text), "cluster", plan, &diag);
+        cJSON_Parse(model), "model", cJSON_Parse(cluster_text), "cluster", plan, &diag);
     if (status != SBP_OK)
         fail_msg("%s", diag.text);
+}
+
+static void begin(int model, struct sbp_plan *plan)
+{
+    begin_text(models[model], plan);
 }
 
 static int64_t one_of(struct sbp_random *random, const int64_t *values, uint64_t count)
@@ -273,6 +278,62 @@ static void test_names_losses(void **state)
     sbp_plan_free(&plan);
 }
 
+/* ---- files ----------------------------------------------------------------------------------- */
+
+struct written {
+    struct sbp_plan plan;
+    struct sbp_export export;
+    struct sbp_export_files files;
+    struct sbp_diag diag; /* of a refusal */
+};
+
+/* Prices degrees on a model, exports the plan and makes the file. False: the target refuses. */
+static bool write_degrees(const char *model, const struct sbp_degrees *degrees, const char *target,
+                          struct written *w)
+{
+    struct sbp_diag diag = {{0}};
+    double step_s;
+    memset(w, 0, sizeof *w);
+    begin_text(model, &w->plan);
+    if (sbp_layout_search(&w->plan, degrees, INT64_MAX, 0, &(struct sbp_solver_options){0}, &step_s,
+                          &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    return sbp_export_make(&w->plan, target_named(target), &(struct sbp_solver_options){0},
+                           &w->export, &w->diag) == SBP_OK &&
+           sbp_export_write(&w->export, "file", &w->files, &w->diag) == SBP_OK;
+}
+
+static bool holds(const struct written *w, const char *words)
+{
+    return strstr(w->files.file[0].text.bytes, words) != NULL;
+}
+
+static void free_written(struct written *w)
+{
+    sbp_export_files_free(&w->files);
+    sbp_export_free(&w->export);
+    sbp_plan_free(&w->plan);
+}
+
+/* A name from outside is no code. */
+static void test_name_is_no_code(void **state)
+{
+    (void)state;
+    static const char model[] =
+        "{\"name\": \"\\\"\\\"\\\"+f()+\\\\N{BAD}\\n\", \"architecture\": \"llama\", \"layers\": 2, "
+        "\"hidden\": 64, \"heads\": 8, \"ffn\": 96, \"vocab\": 128, \"sequence\": 64, "
+        "\"global_batch\": 32}";
+    static const char *const targets[] = {"torchtitan", "megatron-bridge", "megatron"};
+    const struct sbp_degrees degrees = sbp_degrees_none();
+    for (int i = 0; i < 3; i++) {
+        struct written w;
+        assert_true(write_degrees(model, &degrees, targets[i], &w));
+        assert_false(holds(&w, "f()"));
+        assert_false(holds(&w, "\\N"));
+        free_written(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +341,7 @@ int main(void)
         cmocka_unit_test(test_loses_nothing),
         cmocka_unit_test(test_reads_back_degrees),
         cmocka_unit_test(test_names_losses),
+        cmocka_unit_test(test_name_is_no_code),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static const struct sbp_export_target targets[] = {
      .models = DECODERS,
      .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
             SBP_EXPORT_SEQUENCE_PARALLEL | SBP_EXPORT_OFFLOAD | SBP_EXPORT_SEGMENTS |
-            SBP_EXPORT_EXPERTS_BY_SEQUENCE,
+            SBP_EXPORT_EXPERTS_BY_SEQUENCE | SBP_EXPORT_OFFLOADS_SHARDS,
      .schedules = SBP_EXPORT_SCHEDULE(SBP_INTERLEAVED),
      .zero = {0, 1, 2, 3},
      .recompute = RECOMPUTES(NONE, ATTENTION, FULL, FULL),
@@ -53,7 +53,7 @@ static const struct sbp_export_target targets[] = {
      .models = DECODERS,
      .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
             SBP_EXPORT_SEQUENCE_PARALLEL | SBP_EXPORT_OFFLOAD | SBP_EXPORT_SEGMENTS |
-            SBP_EXPORT_EXPERTS_BY_SEQUENCE,
+            SBP_EXPORT_EXPERTS_BY_SEQUENCE | SBP_EXPORT_OFFLOADS_SHARDS,
      .schedules = SBP_EXPORT_SCHEDULE(SBP_INTERLEAVED),
      .zero = {0, 1, 2, 3},
      .recompute = RECOMPUTES(NONE, ATTENTION, FULL, FULL),
@@ -65,7 +65,8 @@ static const struct sbp_export_target targets[] = {
      .models = MODERN,
      .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
             SBP_EXPORT_SEQUENCE_PARALLEL | SBP_EXPORT_EXPERTS_BY_SEQUENCE |
-            SBP_EXPORT_EXPERTS_WHOLE | SBP_EXPORT_UNITS,
+            SBP_EXPORT_EXPERTS_WHOLE | SBP_EXPORT_UNITS | SBP_EXPORT_SHARDS_GROUPS |
+            SBP_EXPORT_STAGES_UNTIED,
      .schedules = SBP_EXPORT_SCHEDULE(SBP_GPIPE) | SBP_EXPORT_SCHEDULE(SBP_INTERLEAVED),
      .zero = {0, 2, 2, 3},
      .recompute = RECOMPUTES(NONE, SELECTIVE, SELECTIVE, FULL),
@@ -74,7 +75,7 @@ static const struct sbp_export_target targets[] = {
      .what = "the JSON configuration of DeepSpeed",
      .trainer = "DeepSpeed",
      .search = &deepspeed_search,
-     .can = SBP_EXPORT_OFFLOAD | SBP_EXPORT_UNITS | SBP_EXPORT_TENSOR_BELOW_ZERO_3 |
+     .can = SBP_EXPORT_OFFLOAD | SBP_EXPORT_UNITS | SBP_EXPORT_OFFLOADS_SHARDS |
             SBP_EXPORT_SEGMENTS | SBP_EXPORT_SCRIPT_RECOMPUTE,
      .zero = {0, 1, 2, 3},
      .recompute = RECOMPUTES(NONE, ATTENTION, SELECTIVE, FULL),

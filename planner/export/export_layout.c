@@ -66,6 +66,12 @@ enum sbp_status sbp_export_check_model(const struct sbp_export_target *target,
     return by_layer == SBP_EXPORT_BY_LAYER ? check_layers(target, &workload->model, diag) : SBP_OK;
 }
 
+/* Embeddings that the first stage and the last would share. */
+static bool is_tied(const struct sbp_export *export)
+{
+    return sbp_export_flag(export, "tied", sbp_export_is(export, "gpt"));
+}
+
 static enum sbp_status check(const struct sbp_export *export, const struct sbp_layout_line *layout,
                              struct sbp_diag *diag)
 {
@@ -81,6 +87,11 @@ static enum sbp_status check(const struct sbp_export *export, const struct sbp_l
                         "the plan has %lld stages, %s says none, legal are plans of one: sbplan "
                         "search --set pipeline=1",
                         (long long)parallel->pipeline, target->what);
+    if (parallel->pipeline > 1 && (target->can & SBP_EXPORT_STAGES_UNTIED) != 0 && is_tied(export))
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "the plan has %lld stages and the model tied embeddings, %s has not both, "
+                        "legal are plans of one stage: sbplan search --set pipeline=1",
+                        (long long)parallel->pipeline, target->trainer);
     if (layout->context.common > 1 && (target->can & SBP_EXPORT_CONTEXT) == 0)
         return sbp_fail(diag, SBP_E_INPUT,
                         "the plan splits sequences %lld ways (context parallel), %s says no such "
@@ -209,6 +220,17 @@ static bool has_experts(const struct sbp_layout_line *layout)
     return false;
 }
 
+/* The level, or the first above it that the other degrees ask for. */
+static int64_t zero_beside(const struct sbp_export *export, const struct sbp_degrees *d,
+                           int64_t zero)
+{
+    const unsigned can = export->target->can;
+    const bool shards =
+        (can & SBP_EXPORT_SHARDS_GROUPS) != 0 && (d->context > 1 || d->tensor % d->expert != 0);
+    const bool offloads = (can & SBP_EXPORT_OFFLOADS_SHARDS) != 0 && d->offload;
+    return zero == 0 && (shards || offloads) ? export->target->zero[1] : zero;
+}
+
 static struct sbp_degrees degrees_of(const struct sbp_export *export,
                                      const struct sbp_layout_line *layout, int64_t tensor,
                                      int64_t zero)
@@ -217,7 +239,7 @@ static struct sbp_degrees degrees_of(const struct sbp_export *export,
     const bool experts = has_experts(layout);
     struct sbp_degrees d = common_degrees(export, layout);
     d.tensor = tensor;
-    d.zero = zero == 3 && tensor > 1 && (can & SBP_EXPORT_TENSOR_BELOW_ZERO_3) != 0 ? 2 : zero;
+    d.zero = zero_beside(export, &d, zero);
     if (experts)
         d.expert_tensor =
             tensor % layout->expert_tensor.common == 0 && (can & SBP_EXPORT_EXPERTS_WHOLE) == 0

@@ -155,6 +155,7 @@ static void add_parallel(struct arguments *arguments)
     add_number(arguments, "global-batch-size", export->plan.cut.graph.global_batch);
     add_zero(arguments);
     add_recompute(arguments);
+    add_switch(arguments, "use-precision-aware-optimizer", d->offload);
     add_switch(arguments, "optimizer-cpu-offload", d->offload);
 }
 
@@ -363,6 +364,7 @@ static const struct {
     {"overlap-param-gather", DDP, NULL},
     {"use-megatron-fsdp", DDP, NULL},
     {"data-parallel-sharding-strategy", DDP, NULL},
+    {"use-precision-aware-optimizer", OPTIMIZER, NULL},
     {"optimizer-cpu-offload", OPTIMIZER, NULL},
     {"num-layers", ASSERT, NULL},
     {"hidden-size", ASSERT, NULL},
@@ -419,7 +421,9 @@ static void add_defaults(struct sbp_text *text)
                                         "ddp.overlap_grad_reduce = False",
                                         "ddp.overlap_param_gather = False",
                                         "ddp.use_megatron_fsdp = False",
-                                        "ddp.data_parallel_sharding_strategy = \"no_shard\""};
+                                        "ddp.data_parallel_sharding_strategy = \"no_shard\"",
+                                        "optimizer.use_precision_aware_optimizer = False",
+                                        "optimizer.optimizer_cpu_offload = False"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         sbp_text_add(text, "    cfg.%s\n", lines[i]);
 }

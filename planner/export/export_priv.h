@@ -17,7 +17,10 @@ enum {
     SBP_EXPORT_EXPERTS_BY_SEQUENCE = 1 << 6, /* sequence parallel, with experts and tensor parallel
                                               */
     SBP_EXPORT_EXPERTS_WHOLE = 1 << 7,       /* no expert is split */
-    SBP_EXPORT_TENSOR_BELOW_ZERO_3 = 1 << 8, /* tensor parallel excludes ZeRO 3 */
+    SBP_EXPORT_OFFLOADS_SHARDS = 1 << 8,     /* offload, ZeRO 1 and more */
+    SBP_EXPORT_SHARDS_GROUPS = 1 << 14,      /* context, and experts beyond the tensor group, ZeRO
+                                                that shards */
+    SBP_EXPORT_STAGES_UNTIED = 1 << 15,      /* stages, embeddings that are not tied */
     /* What its file leaves to the training script, which can do as the plan says. */
     SBP_EXPORT_SCRIPT_BATCH = 1 << 9,
     SBP_EXPORT_SCRIPT_RECOMPUTE = 1 << 10,

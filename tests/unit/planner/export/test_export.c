@@ -248,6 +248,7 @@ static void test_reads_back_degrees(void **state)
     degrees.recompute = SBP_RECOMPUTE_FULL;
     degrees.recompute_every = 3;
     degrees.offload = true;
+    degrees.zero = 1;
     export_degrees(2, &degrees, "megatron", &plan, &export);
     assert_int_equal(export.loss_count, 0);
     assert_true(round_trip(2, &plan));
@@ -320,7 +321,7 @@ static void test_name_is_no_code(void **state)
 {
     (void)state;
     static const char model[] =
-        "{\"name\": \"\\\"\\\"\\\"+f()+\\\\N{BAD}\\n\", \"architecture\": \"llama\", \"layers\": 2, "
+        "{\"name\": \"\\\"\\\"\\\"+f()+\\\\N{BAD}\", \"architecture\": \"llama\", \"layers\": 2, "
         "\"hidden\": 64, \"heads\": 8, \"ffn\": 96, \"vocab\": 128, \"sequence\": 64, "
         "\"global_batch\": 32}";
     static const char *const targets[] = {"torchtitan", "megatron-bridge", "megatron"};
@@ -334,6 +335,77 @@ static void test_name_is_no_code(void **state)
     }
 }
 
+/* What a trainer refuses side by side is not written so. */
+static void test_offload_is_sharded(void **state)
+{
+    (void)state;
+    static const char *const targets[] = {"megatron", "megatron-bridge", "deepspeed"};
+    static const char *const said[] = {"--use-distributed-optimizer\n",
+                                       "ddp.use_distributed_optimizer = True", "\"stage\":\t1"};
+    struct sbp_degrees degrees = sbp_degrees_none();
+    degrees.offload = true;
+    for (int i = 0; i < 3; i++) {
+        struct written w;
+        assert_true(write_degrees(models[0], &degrees, targets[i], &w));
+        assert_true(loses(&w.export, "ZeRO 0 of"));
+        assert_int_equal(w.export.plan.cut.parallel.zero, 1);
+        assert_true(holds(&w, said[i]));
+        assert_true(i == 2 || holds(&w, i == 0 ? "--use-precision-aware-optimizer\n"
+                                               : "optimizer.use_precision_aware_optimizer = True"));
+        free_written(&w);
+    }
+}
+
+/* torchtitan: dp_shard x cp x tp is a multiple of ep, and cp shards. */
+static void test_torchtitan_shards_groups(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct written w;
+        struct sbp_degrees degrees = sbp_degrees_none();
+        degrees.tensor = i == 0 ? 4 : 2;
+        degrees.expert = i == 2 ? 1 : 4;
+        degrees.expert_tensor = 1;
+        degrees.context = i == 2 ? 2 : 1;
+        assert_true(write_degrees(models[2], &degrees, "torchtitan", &w));
+        assert_int_equal(w.export.degrees.zero, i == 0 ? 0 : 2);
+        assert_true(holds(&w, i == 0 ? "data_parallel_shard_degree=1,"
+                              : i == 1 ? "data_parallel_shard_degree=4,"
+                                       : "data_parallel_shard_degree=2,"));
+        free_written(&w);
+    }
+}
+
+static void test_torchtitan_refuses_tied_stages(void **state)
+{
+    (void)state;
+    static const char model[] =
+        "{\"name\": \"t\", \"architecture\": \"llama\", \"layers\": 4, \"hidden\": 64, "
+        "\"heads\": 8, \"ffn\": 96, \"vocab\": 128, \"sequence\": 64, \"global_batch\": 32, "
+        "\"tied\": true}";
+    struct sbp_degrees degrees = sbp_degrees_none();
+    struct written w;
+    assert_true(write_degrees(model, &degrees, "torchtitan", &w));
+    free_written(&w);
+    degrees.pipeline = 2;
+    assert_false(write_degrees(model, &degrees, "torchtitan", &w));
+    assert_non_null(strstr(w.diag.text, "tied embeddings"));
+    free_written(&w);
+}
+
+static void test_deepspeed_keeps_zero_3(void **state)
+{
+    (void)state;
+    struct sbp_degrees degrees = sbp_degrees_none();
+    struct written w;
+    degrees.tensor = 2;
+    degrees.zero = 3;
+    assert_true(write_degrees(models[0], &degrees, "deepspeed", &w));
+    assert_true(holds(&w, "\"stage\":\t3"));
+    assert_false(loses(&w.export, "ZeRO"));
+    free_written(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +414,10 @@ int main(void)
         cmocka_unit_test(test_reads_back_degrees),
         cmocka_unit_test(test_names_losses),
         cmocka_unit_test(test_name_is_no_code),
+        cmocka_unit_test(test_offload_is_sharded),
+        cmocka_unit_test(test_torchtitan_shards_groups),
+        cmocka_unit_test(test_torchtitan_refuses_tied_stages),
+        cmocka_unit_test(test_deepspeed_keeps_zero_3),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,13 @@ static const char *const DTENSOR_KEYS[] = {"pipeline=1",    "zero=0",         "r
 static const struct sbp_export_search dtensor_search = {.space = SBP_SPACE_FULL,
                                                         .set = DTENSOR_KEYS};
 
+/* ---- precisions ------------------------------------------------------------------------------ */
+
+enum {
+    FLOATS = BIT(SBP_EXPORT_FP32) | BIT(SBP_EXPORT_MIXED) | BIT(SBP_EXPORT_FP16),
+    EIGHTS = BIT(SBP_EXPORT_FP8) | BIT(SBP_EXPORT_MXFP8)
+};
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct sbp_export_target targets[] = {
@@ -40,6 +47,7 @@ static const struct sbp_export_target targets[] = {
      .what = "the argument list of Megatron-LM",
      .trainer = "Megatron-LM",
      .models = DECODERS,
+     .precisions = FLOATS | EIGHTS,
      .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
             SBP_EXPORT_SEQUENCE_PARALLEL | SBP_EXPORT_OFFLOAD | SBP_EXPORT_SEGMENTS |
             SBP_EXPORT_EXPERTS_BY_SEQUENCE | SBP_EXPORT_OFFLOADS_SHARDS,
@@ -51,6 +59,7 @@ static const struct sbp_export_target targets[] = {
      .what = "a function that sets the configuration of a Megatron-Bridge recipe",
      .trainer = "Megatron-Bridge",
      .models = DECODERS,
+     .precisions = BIT(SBP_EXPORT_MIXED) | BIT(SBP_EXPORT_FP16) | EIGHTS,
      .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
             SBP_EXPORT_SEQUENCE_PARALLEL | SBP_EXPORT_OFFLOAD | SBP_EXPORT_SEGMENTS |
             SBP_EXPORT_EXPERTS_BY_SEQUENCE | SBP_EXPORT_OFFLOADS_SHARDS,
@@ -63,6 +72,7 @@ static const struct sbp_export_target targets[] = {
      .what = "a function that sets the configuration classes of torchtitan",
      .trainer = "torchtitan",
      .models = MODERN,
+     .precisions = BIT(SBP_EXPORT_FP32) | BIT(SBP_EXPORT_MIXED),
      .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
             SBP_EXPORT_SEQUENCE_PARALLEL | SBP_EXPORT_EXPERTS_BY_SEQUENCE |
             SBP_EXPORT_EXPERTS_WHOLE | SBP_EXPORT_UNITS | SBP_EXPORT_SHARDS_GROUPS |
@@ -75,6 +85,7 @@ static const struct sbp_export_target targets[] = {
      .what = "the JSON configuration of DeepSpeed",
      .trainer = "DeepSpeed",
      .search = &deepspeed_search,
+     .precisions = FLOATS,
      .can = SBP_EXPORT_OFFLOAD | SBP_EXPORT_UNITS | SBP_EXPORT_OFFLOADS_SHARDS |
             SBP_EXPORT_SEGMENTS | SBP_EXPORT_SCRIPT_RECOMPUTE,
      .zero = {0, 1, 2, 3},
@@ -84,6 +95,7 @@ static const struct sbp_export_target targets[] = {
      .what = "the YAML configuration of Accelerate for FSDP2",
      .trainer = "Accelerate",
      .search = &fsdp2_search,
+     .precisions = FLOATS,
      .can = SBP_EXPORT_CONTEXT | SBP_EXPORT_UNITS | SBP_EXPORT_SCRIPT_BATCH,
      .zero = {2, 2, 2, 3},
      .recompute = RECOMPUTES(NONE, NONE, FULL, FULL),
@@ -92,7 +104,9 @@ static const struct sbp_export_target targets[] = {
      .what = "the JSON configuration of Galvatron",
      .trainer = "Galvatron",
      .models = DENSE,
-     .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_SEQUENCE_PARALLEL,
+     .precisions = FLOATS,
+     .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_SEQUENCE_PARALLEL |
+            SBP_EXPORT_SCRIPT_PRECISION,
      .schedules = SBP_EXPORT_SCHEDULE(SBP_GPIPE),
      .zero = {0, 2, 2, 3},
      .recompute = RECOMPUTES(NONE, NONE, FULL, FULL),
@@ -101,7 +115,8 @@ static const struct sbp_export_target targets[] = {
      .what = "a mesh and placements for DTensor of PyTorch",
      .trainer = "DTensor",
      .search = &dtensor_search,
-     .can = SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT | SBP_EXPORT_BY_LAYER,
+     .can = SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT | SBP_EXPORT_BY_LAYER |
+            SBP_EXPORT_SCRIPT_PRECISION,
      .write = sbp_export_dtensor},
     {.name = "chakra",
      .what = "execution traces of Chakra",

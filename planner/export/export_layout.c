@@ -256,6 +256,17 @@ static struct sbp_degrees degrees_of(const struct sbp_export *export,
 
 /* ---- prices ---------------------------------------------------------------------------------- */
 
+/* Names the model's precision as the target has it: mixed where it has it not. False: no memory. */
+static bool name_precision(const struct sbp_export *export, struct cJSON *model)
+{
+    enum sbp_export_precision precision = sbp_export_precision_of(export->given);
+    if ((export->target->precisions >> precision & 1) == 0)
+        precision = SBP_EXPORT_MIXED;
+    cJSON_DeleteItemFromObjectCaseSensitive(model, "precision");
+    return cJSON_AddStringToObject(model, "precision", sbp_export_precision_name(precision)) !=
+           NULL;
+}
+
 /* Begins a plan of the same model and cluster, under the schedule of the given one where the target
  * has it. */
 static enum sbp_status begin(const struct sbp_export *export, struct sbp_plan *plan,
@@ -264,7 +275,8 @@ static enum sbp_status begin(const struct sbp_export *export, struct sbp_plan *p
     const struct sbp_parallel *given = &export->given->cut.parallel;
     struct cJSON *model = cJSON_Duplicate(export->given->workload.model_json, true);
     struct cJSON *cluster = cJSON_Duplicate(export->given->workload.cluster_json, true);
-    if (model == NULL || cluster == NULL) {
+    const bool keeps = (export->target->can & SBP_EXPORT_BY_LAYER) != 0;
+    if (model == NULL || cluster == NULL || !(keeps || name_precision(export, model))) {
         cJSON_Delete(model);
         cJSON_Delete(cluster);
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
@@ -384,6 +396,9 @@ static enum sbp_status leave_to_script(struct sbp_export *export)
             "at a time",
             (long long)export->plan.cut.graph.global_batch,
             (long long)export->degrees.micro_batch));
+    if ((export->target->can & SBP_EXPORT_SCRIPT_PRECISION) != 0)
+        SBP_TRY(sbp_export_lose(export, "the training script has to say: precision %s",
+                                sbp_export_precision_name(sbp_export_precision_of(&export->plan))));
     if ((export->target->can & SBP_EXPORT_SCRIPT_RECOMPUTE) != 0 &&
         parallel->recompute != SBP_RECOMPUTE_NONE)
         SBP_TRY(sbp_export_lose(export, "the training script has to say: %s recompute",

@@ -163,11 +163,14 @@ static void add_parallel(struct arguments *arguments)
 
 static void add_precision(struct arguments *arguments)
 {
-    const struct sbp_precision *precision = &arguments->export->plan.cut.graph.precision;
-    add_switch(arguments, "bf16", precision->compute == SBP_BF16);
-    add_switch(arguments, "fp16", precision->compute == SBP_FP16);
-    if (precision->products == SBP_FP8)
-        add_word(arguments, "fp8-format", "hybrid");
+    const enum sbp_export_precision precision = sbp_export_precision_of(&arguments->export->plan);
+    const bool is_blocks = precision == SBP_EXPORT_MXFP8;
+    add_switch(arguments, "bf16", precision != SBP_EXPORT_FP32 && precision != SBP_EXPORT_FP16);
+    add_switch(arguments, "fp16", precision == SBP_EXPORT_FP16);
+    if (precision != SBP_EXPORT_FP8 && !is_blocks)
+        return;
+    add_word(arguments, "fp8-format", is_blocks ? "e4m3" : "hybrid");
+    add_word(arguments, "fp8-recipe", is_blocks ? "mxfp8" : "delayed");
 }
 
 static void add_sizes(struct arguments *arguments)
@@ -431,6 +434,11 @@ static void add_defaults(struct sbp_text *text)
 enum sbp_status sbp_export_megatron_bridge(struct sbp_export *export, struct sbp_text *text,
                                            struct sbp_diag *diag)
 {
+    static const char *const precisions[SBP_EXPORT_PRECISIONS] = {
+        [SBP_EXPORT_MIXED] = "bf16_mixed",
+        [SBP_EXPORT_FP16] = "fp16_mixed",
+        [SBP_EXPORT_FP8] = "bf16_with_fp8_delayed_scaling_mixed",
+        [SBP_EXPORT_MXFP8] = "bf16_with_mxfp8_mixed"};
     struct arguments arguments = {.export = export};
     add_parallel(&arguments);
     add_model(&arguments);
@@ -441,6 +449,8 @@ enum sbp_status sbp_export_megatron_bridge(struct sbp_export *export, struct sbp
     add_defaults(text);
     for (int i = 0; i < arguments.count; i++)
         add_assignment(text, &arguments.argument[i]);
+    sbp_text_add(text, "    cfg.mixed_precision = \"%s\"\n",
+                 precisions[sbp_export_precision_of(&export->plan)]);
     sbp_text_add(text, "    cfg.dataset.seq_length = %lld\n",
                  (long long)export->plan.cut.graph.sequence);
     sbp_text_add(text, "    cfg.optimizer.use_distributed_optimizer = "

@@ -38,6 +38,27 @@ bool sbp_export_is(const struct sbp_export *export, const char *architecture)
     return strcmp(sbp_export_word(export, "architecture"), architecture) == 0;
 }
 
+static const char *const PRECISIONS[] = {"fp32", "mixed", "fp16", "fp8", "mxfp8"};
+
+const char *sbp_export_precision_name(enum sbp_export_precision precision)
+{
+    return PRECISIONS[precision];
+}
+
+enum sbp_export_precision sbp_export_precision_of(const struct sbp_plan *plan)
+{
+    const struct sbp_precision *precision = &plan->workload.model.precision;
+    const char *name = cJSON_GetStringValue(
+        cJSON_GetObjectItemCaseSensitive(plan->workload.model_json, "precision"));
+    for (int i = 0; i < SBP_EXPORT_PRECISIONS && name != NULL; i++)
+        if (strcmp(PRECISIONS[i], name) == 0)
+            return (enum sbp_export_precision)i;
+    return precision->products == SBP_FP8   ? SBP_EXPORT_FP8
+           : precision->compute == SBP_BF16 ? SBP_EXPORT_MIXED
+           : precision->compute == SBP_FP16 ? SBP_EXPORT_FP16
+                                            : SBP_EXPORT_FP32;
+}
+
 void sbp_export_add_name(struct sbp_text *text, const struct sbp_export *export)
 {
     static const char legal[] =

@@ -17,18 +17,32 @@ enum {
     SBP_EXPORT_EXPERTS_BY_SEQUENCE = 1 << 6, /* sequence parallel, with experts and tensor parallel
                                               */
     SBP_EXPORT_EXPERTS_WHOLE = 1 << 7,       /* no expert is split */
-    SBP_EXPORT_OFFLOADS_SHARDS = 1 << 8,     /* offload, ZeRO 1 and more */
+    SBP_EXPORT_OFFLOADS_SHARDS = 1 << 16,    /* offload, ZeRO 1 and more */
     SBP_EXPORT_SHARDS_GROUPS = 1 << 14,      /* context, and experts beyond the tensor group, ZeRO
                                                 that shards */
     SBP_EXPORT_STAGES_UNTIED = 1 << 15,      /* stages, embeddings that are not tied */
     /* What its file leaves to the training script, which can do as the plan says. */
     SBP_EXPORT_SCRIPT_BATCH = 1 << 9,
     SBP_EXPORT_SCRIPT_RECOMPUTE = 1 << 10,
+    SBP_EXPORT_SCRIPT_PRECISION = 1 << 8,
     SBP_EXPORT_WHOLE = 1 << 12,    /* all of the plan as it is */
     SBP_EXPORT_BY_LAYER = 1 << 11, /* every layer is split as the plan has it */
 };
 
 #define SBP_EXPORT_SCHEDULE(name) (1u << (name))
+
+/* Precisions by name (docs/models.md). */
+enum sbp_export_precision {
+    SBP_EXPORT_FP32,
+    SBP_EXPORT_MIXED,
+    SBP_EXPORT_FP16,
+    SBP_EXPORT_FP8,
+    SBP_EXPORT_MXFP8,
+    SBP_EXPORT_PRECISIONS
+};
+/* Of a plan; one whose types are given one by one has that of its products, else of its compute. */
+enum sbp_export_precision sbp_export_precision_of(const struct sbp_plan *plan);
+const char *sbp_export_precision_name(enum sbp_export_precision precision);
 
 struct sbp_export_target {
     const char *name;
@@ -37,6 +51,7 @@ struct sbp_export_target {
     const char *const *models;              /* architectures, ended by NULL; NULL: all */
     const struct sbp_export_search *search; /* NULL: a search cannot be kept to it */
     unsigned can;
+    unsigned precisions;               /* a bit for each that it has; mixed stands for others */
     unsigned schedules;                /* beside 1f1b */
     uint8_t zero[4];                   /* the level that stands for each */
     uint8_t recompute[SBP_RECOMPUTES]; /* what stands for each */

@@ -406,6 +406,66 @@ static void test_deepspeed_keeps_zero_3(void **state)
     free_written(&w);
 }
 
+static struct cJSON *model_of(int model, const char *key, const char *value)
+{
+    struct cJSON *json = cJSON_Parse(models[model]);
+    cJSON_DeleteItemFromObjectCaseSensitive(json, key);
+    assert_true(cJSON_AddItemToObject(json, key, cJSON_Parse(value)));
+    return json;
+}
+
+/* The same of a model in which a key has another value. */
+static bool write_with(int model, const char *key, const char *value,
+                       const struct sbp_degrees *degrees, const char *target, struct written *w)
+{
+    struct cJSON *json = model_of(model, key, value);
+    char *text = cJSON_PrintUnformatted(json);
+    const bool legal = write_degrees(text, degrees, target, w);
+    cJSON_free(text);
+    cJSON_Delete(json);
+    return legal;
+}
+
+/* A precision is in the file, or it is lost and the price is that of the one that is. */
+static void test_precision(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *target, *precision, *says, *lost;
+    } cases[] = {
+        {"megatron", "\"mxfp8\"", "--fp8-format e4m3\n--fp8-recipe mxfp8\n", NULL},
+        {"megatron", "\"fp8\"", "--bf16\n--fp8-format hybrid\n", NULL},
+        {"megatron", "\"fp16\"", "--fp16\n", NULL},
+        {"megatron", "{\"param\": \"bf16\", \"accumulate\": \"fp32\"}", "--bf16\n",
+         "precision type by type -> mixed"},
+        {"megatron-bridge", "\"mxfp8\"", "\"bf16_with_mxfp8_mixed\"", NULL},
+        {"megatron-bridge", "\"fp32\"", "\"bf16_mixed\"", "precision fp32 -> mixed"},
+        {"torchtitan", "\"fp16\"", "\"bfloat16\"", "precision fp16 -> mixed"},
+        {"torchtitan", "\"fp8\"", "\"bfloat16\"", "precision fp8 -> mixed"},
+        {"deepspeed", "\"fp8\"", "\"bf16\"", "precision fp8 -> mixed"},
+        {"deepspeed", "\"fp16\"", "\"fp16\"", NULL},
+        {"fsdp2", "\"mxfp8\"", "mixed_precision: 'bf16'", "precision mxfp8 -> mixed"},
+        {"galvatron", "\"fp8\"", "{", "precision fp8 -> mixed"},
+        {"galvatron", "\"bf16\"", "{", "has to say: precision mixed"},
+        {"dtensor", "\"fp8\"", "{", "has to say: precision fp8"},
+    };
+    const struct sbp_degrees degrees = sbp_degrees_none();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct written w;
+        const bool is_tokens = strcmp(cases[i].target, "dtensor") != 0;
+        assert_true(write_with(is_tokens, "precision", cases[i].precision, &degrees,
+                               cases[i].target, &w));
+        if (!holds(&w, cases[i].says) ||
+            loses(&w.export, cases[i].lost == NULL ? "precision" : cases[i].lost) !=
+                (cases[i].lost != NULL))
+            fail_msg("%s of %s: %s", cases[i].target, cases[i].precision,
+                     w.files.file[0].text.bytes);
+        if (strcmp(cases[i].target, "deepspeed") == 0 && i == 8)
+            assert_int_equal(w.export.plan.cut.graph.precision.products, SBP_BF16);
+        free_written(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -418,6 +478,7 @@ int main(void)
         cmocka_unit_test(test_torchtitan_shards_groups),
         cmocka_unit_test(test_torchtitan_refuses_tied_stages),
         cmocka_unit_test(test_deepspeed_keeps_zero_3),
+        cmocka_unit_test(test_precision),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "costmodel/program/stages.h"
 #include "planner/export/export_priv.h"
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -125,6 +126,22 @@ static void add_zero(struct arguments *arguments)
     add_word(arguments, "ckpt-format", "fsdp_dtensor");
 }
 
+/* The blocks of a segment, in layers. */
+static int64_t segment_layers(struct arguments *arguments)
+{
+    const struct sbp_graph *graph = &arguments->export->plan.cut.graph;
+    struct sbp_arena *arena = &arguments->export->arena;
+    int *layer = SBP_NEW(arena, int, graph->op_count),
+        *block = SBP_NEW(arena, int, graph->op_count);
+    arguments->failed |= layer == NULL || block == NULL;
+    if (arguments->failed)
+        return 1;
+    (void)sbp_degrees_layers(graph, layer);
+    (void)sbp_stages_blocks(graph, block);
+    return arguments->export->degrees.recompute_every *
+           sbp_degrees_block_layers(graph, layer, block);
+}
+
 static void add_recompute(struct arguments *arguments)
 {
     const struct sbp_degrees *d = &arguments->export->degrees;
@@ -136,7 +153,7 @@ static void add_recompute(struct arguments *arguments)
         return;
     add_word(arguments, "recompute-granularity", "full");
     add_word(arguments, "recompute-method", "uniform");
-    add_number(arguments, "recompute-num-layers", d->recompute_every);
+    add_number(arguments, "recompute-num-layers", segment_layers(arguments));
 }
 
 static void add_parallel(struct arguments *arguments)

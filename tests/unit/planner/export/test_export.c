@@ -28,7 +28,10 @@ static const char *const models[] = {
     "{\"name\": \"d\", \"architecture\": \"deepseek\", \"layers\": 4, \"hidden\": 64, \"heads\": "
     "4, \"q_rank\": 32, \"kv_rank\": 16, \"nope\": 16, \"rope\": 8, \"value\": 16, "
     "\"dense_layers\": 1, \"ffn\": 128, \"experts\": 4, \"top_k\": 2, \"expert_ffn\": 32, "
-    "\"shared_experts\": 1, \"vocab\": 128, \"sequence\": 32, \"global_batch\": 16}"};
+    "\"shared_experts\": 1, \"vocab\": 128, \"sequence\": 32, \"global_batch\": 16}",
+    "{\"name\": \"e\", \"architecture\": \"mixtral\", \"layers\": 8, \"hidden\": 64, \"heads\": 4, "
+    "\"experts\": 4, \"top_k\": 2, \"ffn\": 32, \"moe_every\": 2, \"dense_ffn\": 128, \"vocab\": "
+    "128, \"sequence\": 32, \"global_batch\": 16}"};
 static const char cluster_text[] =
     "{\"name\": \"c\", \"levels\": [{\"name\": \"node\", \"size\": 2, \"alpha_s\": 5e-6, "
     "\"beta_s_per_byte\": 1e-9}, {\"name\": \"gpu\", \"size\": 4, \"alpha_s\": 1e-6, "
@@ -466,6 +469,43 @@ static void test_precision(void **state)
     }
 }
 
+/* Two layers repeat together; arguments count layers. */
+static void test_segments_count_layers(void **state)
+{
+    (void)state;
+    struct sbp_degrees degrees = sbp_degrees_none();
+    struct written w;
+    degrees.recompute = SBP_RECOMPUTE_FULL;
+    for (int blocks = 1; blocks <= 2; blocks++) {
+        degrees.recompute_every = blocks;
+        assert_true(write_degrees(models[4], &degrees, "megatron", &w));
+        assert_true(holds(&w, blocks == 1 ? "--recompute-num-layers 2\n"
+                                          : "--recompute-num-layers 4\n"));
+        assert_true(round_trip(4, &w.plan));
+        free_written(&w);
+    }
+}
+
+/* Layers that are no whole groups are priced as the next ones that are, which a note says. */
+static void test_segments_are_whole(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_megatron_flags flags;
+    struct sbp_diag diag = {{0}};
+    begin(4, &plan);
+    assert_int_equal(sbp_megatron_read("--recompute-granularity full --recompute-method uniform "
+                                       "--recompute-num-layers 3",
+                                       &flags, &diag),
+                     SBP_OK);
+    assert_int_equal(sbp_megatron_check(&flags, plan.workload.model_json, &plan.workload.model,
+                                        &diag),
+                     SBP_OK);
+    assert_int_equal(flags.degrees.recompute_every, 2);
+    assert_non_null(strstr(flags.note[flags.note_count - 1], "3 layers are priced as 4"));
+    sbp_plan_free(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -479,6 +519,8 @@ int main(void)
         cmocka_unit_test(test_torchtitan_refuses_tied_stages),
         cmocka_unit_test(test_deepspeed_keeps_zero_3),
         cmocka_unit_test(test_precision),
+        cmocka_unit_test(test_segments_count_layers),
+        cmocka_unit_test(test_segments_are_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

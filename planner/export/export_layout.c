@@ -385,10 +385,30 @@ static enum sbp_status take_best(struct sbp_export *export, const struct sbp_lay
     return SBP_OK;
 }
 
+/* Training that a file does not say. */
+static enum sbp_status leave_training(struct sbp_export *export)
+{
+    const unsigned can = export->target->can;
+    const struct sbp_training *training = &export->plan.cut.graph.training;
+    if ((can & SBP_EXPORT_BY_LAYER) != 0)
+        return SBP_OK;
+    if (training->update.optimizer == SBP_SGD && (can & SBP_EXPORT_SAYS_OPTIMIZER) == 0)
+        SBP_TRY(sbp_export_lose(export, "the training script has to say: optimizer sgd"));
+    if (training->clip_norm > 0 && (can & SBP_EXPORT_SAYS_CLIP) == 0)
+        SBP_TRY(sbp_export_lose(export, "the training script has to say: clip_norm %.6g",
+                                training->clip_norm));
+    if (sbp_export_real(export, "capacity", 1) > 1 && (can & SBP_EXPORT_SAYS_CAPACITY) == 0)
+        SBP_TRY(sbp_export_lose(export, "the model's capacity is not written, both prices have it"));
+    return strcmp(sbp_export_word(export, "linears"), "summa") == 0
+               ? sbp_export_lose(export, "the model's linears is not written, both prices have it")
+               : SBP_OK;
+}
+
 /* What the training script has to say as the plan does. */
 static enum sbp_status leave_to_script(struct sbp_export *export)
 {
     const struct sbp_parallel *parallel = &export->plan.cut.parallel;
+    SBP_TRY(leave_training(export));
     if ((export->target->can & SBP_EXPORT_SCRIPT_BATCH) != 0)
         SBP_TRY(sbp_export_lose(
             export,

@@ -22,7 +22,7 @@ struct argument {
     const char *value; /* "" of a switch */
 };
 
-#define MOST_ARGUMENTS 64
+#define MOST_ARGUMENTS 80
 struct arguments {
     struct sbp_export *export;
     int count;
@@ -217,6 +217,25 @@ static void add_gpt(struct arguments *arguments)
                !sbp_export_flag(export, "tied", true));
 }
 
+/* Whether every layer has the model's window: which layers do, a model does not say. */
+static bool has_window(const struct sbp_export *export)
+{
+    const int64_t layers = sbp_export_number(export, "layers", 0);
+    return sbp_export_number(export, "window", 0) > 0 &&
+           sbp_export_number(export, "window_layers", layers) == layers;
+}
+
+/* Scores of heads that no key has, and keys that a query sees beside its own. */
+static void add_scores(struct arguments *arguments)
+{
+    const struct sbp_export *export = arguments->export;
+    if (sbp_export_flag(export, "sinks", false))
+        add_word(arguments, "softmax-type", "learnable");
+    if (has_window(export))
+        add(arguments, "window-size", NUMBER, "%lld,0",
+            (long long)sbp_export_number(export, "window", 0) - 1);
+}
+
 static void add_grouped(struct arguments *arguments)
 {
     const struct sbp_export *export = arguments->export;
@@ -228,6 +247,7 @@ static void add_grouped(struct arguments *arguments)
         sbp_export_number(export, "head_dim", sbp_export_number(export, "hidden", 0) / heads));
     add_switch(arguments, "add-qkv-bias", sbp_export_flag(export, "qkv_bias", false));
     add_switch(arguments, "qk-layernorm", sbp_export_flag(export, "qk_norm", false));
+    add_scores(arguments);
 }
 
 /* DeepSeek's attention: queries, keys and values out of vectors of low rank. */
@@ -263,6 +283,42 @@ static void add_frequency(struct arguments *arguments)
             (long long)left);
 }
 
+/* Nodes that the experts of a layer lie on. */
+static int64_t expert_nodes(const struct sbp_export *export)
+{
+    const struct sbp_degrees *d = &export->degrees;
+    const struct sbp_cluster *cluster = &export->plan.workload.cluster;
+    const int64_t own = sbp_cut_devices(&export->plan.cut) / sbp_export_machines(cluster);
+    return d->expert * d->expert_tensor > own ? d->expert * d->expert_tensor / own : 1;
+}
+
+/* Nodes as groups of experts, of which a token chooses some; without effect where it may choose all
+ * of them. */
+static void add_groups(struct arguments *arguments)
+{
+    const struct sbp_export *export = arguments->export;
+    const int64_t most = sbp_export_number(export, "nodes_per_token", 0);
+    if (most == 0 || expert_nodes(export) <= most)
+        return;
+    add_number(arguments, "moe-router-num-groups", expert_nodes(export));
+    add_number(arguments, "moe-router-group-topk", most);
+}
+
+static void add_capacity(struct arguments *arguments)
+{
+    const double capacity = sbp_export_real(arguments->export, "capacity", 1);
+    if (capacity <= 1)
+        return;
+    add(arguments, "moe-expert-capacity-factor", NUMBER, "%.17g", capacity);
+    add_switch(arguments, "moe-pad-expert-input-to-capacity", true);
+}
+
+/* Whether the router's bias balances the experts; one that is learned has no argument. */
+static bool has_balancing_bias(const struct sbp_export *export)
+{
+    return sbp_export_is(export, "deepseek") && sbp_export_flag(export, "router_bias", false);
+}
+
 static void add_experts(struct arguments *arguments)
 {
     const struct sbp_export *export = arguments->export;
@@ -277,7 +333,9 @@ static void add_experts(struct arguments *arguments)
     add_frequency(arguments);
     add_word(arguments, "moe-token-dispatcher-type", "alltoall");
     add_switch(arguments, "moe-grouped-gemm", true);
-    if (!sbp_export_flag(export, "router_bias", false))
+    add_groups(arguments);
+    add_capacity(arguments);
+    if (!has_balancing_bias(export))
         return;
     add_word(arguments, "moe-router-score-function", "sigmoid");
     add_switch(arguments, "moe-router-enable-expert-bias", true);
@@ -301,6 +359,18 @@ static void add_modern(struct arguments *arguments)
                !sbp_export_flag(export, "tied", false));
 }
 
+/* Adam is the trainer's own. */
+static void add_update(struct arguments *arguments)
+{
+    const struct sbp_training *training = &arguments->export->plan.cut.graph.training;
+    if (training->update.optimizer == SBP_SGD) {
+        add_word(arguments, "optimizer", "sgd");
+        add(arguments, "sgd-momentum", NUMBER, "%.17g", training->update.momentum);
+    }
+    if (training->clip_norm > 0)
+        add(arguments, "clip-grad", NUMBER, "%.17g", training->clip_norm);
+}
+
 static void add_model(struct arguments *arguments)
 {
     const struct sbp_export *export = arguments->export;
@@ -313,48 +383,43 @@ static void add_model(struct arguments *arguments)
     add(arguments, "hidden-dropout", NUMBER, "%g", sbp_export_real(export, "dropout", 0));
     add(arguments, "attention-dropout", NUMBER, "%g",
         sbp_export_real(export, "attention_dropout", 0));
-    add_word(arguments, "attention-backend", sbp_export_keeps_scores(export) ? "unfused" : "flash");
+    add_word(arguments, "attention-backend",
+             sbp_export_keeps_scores(export)           ? "unfused"
+             : sbp_export_flag(export, "sinks", false) ? "fused"
+                                                       : "flash");
     add_precision(arguments);
+    add_update(arguments);
 }
 
 /* Keys of the model that the arguments say, or that no trainer needs to be told. */
-static const char *const WRITTEN[] = {"architecture",
-                                      "name",
-                                      "notes",
-                                      "layers",
-                                      "hidden",
-                                      "heads",
-                                      "kv_heads",
-                                      "head_dim",
-                                      "ffn",
-                                      "dense_ffn",
-                                      "expert_ffn",
-                                      "vocab",
-                                      "vocab_multiple",
-                                      "positions",
-                                      "sequence",
-                                      "global_batch",
-                                      "precision",
-                                      "attention",
-                                      "attention_dropout",
-                                      "dropout",
-                                      "tied",
-                                      "bias",
-                                      "epsilon",
-                                      "qkv_bias",
-                                      "qk_norm",
-                                      "q_rank",
-                                      "kv_rank",
-                                      "nope",
-                                      "rope",
-                                      "value",
-                                      "experts",
-                                      "top_k",
-                                      "shared_experts",
-                                      "dense_layers",
-                                      "moe_every",
-                                      "router_bias",
-                                      NULL};
+static const char *const WRITTEN[] = {
+    "architecture", "name",        "notes",      "layers",         "hidden",
+    "heads",        "kv_heads",    "head_dim",   "ffn",            "dense_ffn",
+    "expert_ffn",   "vocab",       "positions",  "vocab_multiple", "sequence",
+    "global_batch", "precision",   "attention",  "optimizer",      "clip_norm",
+    "dropout",      "tied",        "bias",       "epsilon",        "attention_dropout",
+    "qk_norm",      "q_rank",      "kv_rank",    "nope",           "rope",
+    "value",        "experts",     "top_k",      "shared_experts", "dense_layers",
+    "moe_every",    "sinks",       "capacity",   "linears", /* export_layout.c names it */
+    "nodes_per_token"};
+enum { ALWAYS = sizeof WRITTEN / sizeof *WRITTEN };
+
+/* Those, and the ones that the arguments say of some models. */
+static enum sbp_status lose_keys(struct sbp_export *export)
+{
+    const char *written[ALWAYS + 5] = {0};
+    int count = ALWAYS;
+    memcpy(written, WRITTEN, sizeof WRITTEN);
+    if (has_window(export)) {
+        written[count++] = "window";
+        written[count++] = "window_layers";
+    }
+    if (has_balancing_bias(export))
+        written[count++] = "router_bias";
+    if (!sbp_export_is(export, "deepseek"))
+        written[count++] = "qkv_bias";
+    return sbp_export_lose_keys(export, written);
+}
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -384,6 +449,11 @@ static const struct {
     {"overlap-param-gather", DDP, NULL},
     {"use-megatron-fsdp", DDP, NULL},
     {"data-parallel-sharding-strategy", DDP, NULL},
+    {"moe-expert-capacity-factor", MODEL, NULL},
+    {"moe-pad-expert-input-to-capacity", MODEL, NULL},
+    {"optimizer", OPTIMIZER, NULL},
+    {"sgd-momentum", OPTIMIZER, NULL},
+    {"clip-grad", OPTIMIZER, NULL},
     {"use-precision-aware-optimizer", OPTIMIZER, NULL},
     {"optimizer-cpu-offload", OPTIMIZER, NULL},
     {"num-layers", ASSERT, NULL},
@@ -487,7 +557,7 @@ enum sbp_status sbp_export_megatron(struct sbp_export *export, struct sbp_text *
         sbp_text_add(text, "--%s%s%s\n", argument->name, argument->kind == SWITCH ? "" : " ",
                      argument->value);
     }
-    if (arguments.failed || text->failed || sbp_export_lose_keys(export, WRITTEN) != SBP_OK)
+    if (arguments.failed || text->failed || lose_keys(export) != SBP_OK)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     return SBP_OK;
 }

@@ -21,6 +21,10 @@ enum {
     SBP_EXPORT_SHARDS_GROUPS = 1 << 14,      /* context, and experts beyond the tensor group, ZeRO
                                                 that shards */
     SBP_EXPORT_STAGES_UNTIED = 1 << 15,      /* stages, embeddings that are not tied */
+    /* What its file says of training. */
+    SBP_EXPORT_SAYS_OPTIMIZER = 1 << 17,
+    SBP_EXPORT_SAYS_CLIP = 1 << 18,
+    SBP_EXPORT_SAYS_CAPACITY = 1 << 19, /* of experts */
     /* What its file leaves to the training script, which can do as the plan says. */
     SBP_EXPORT_SCRIPT_BATCH = 1 << 9,
     SBP_EXPORT_SCRIPT_RECOMPUTE = 1 << 10,
@@ -81,9 +85,13 @@ bool sbp_export_is(const struct sbp_export *export, const char *architecture);
  * are, '_' in place of all else. */
 void sbp_export_add_name(struct sbp_text *text, const struct sbp_export *export);
 bool sbp_export_keeps_scores(const struct sbp_export *export);
-/* Adds a loss for every key of the model that is not among those written, NULL-terminated. */
+/* Adds a loss for every key of the model that is not among those written, NULL-terminated, and one
+ * that says whose the prices are. */
 enum sbp_status sbp_export_lose_keys(struct sbp_export *export,
                                      const char *const *written) SBP_MUST_USE;
+/* What a launcher starts on: members of the levels down to the innermost one named node or host,
+ * else down to the one above the innermost. */
+int64_t sbp_export_machines(const struct sbp_cluster *cluster);
 
 /* ---- writers --------------------------------------------------------------------------------- */
 

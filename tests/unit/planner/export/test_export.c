@@ -506,6 +506,66 @@ static void test_segments_are_whole(void **state)
     sbp_plan_free(&plan);
 }
 
+/* Keys of models that arguments say, that only some models' arguments say, or that none do. */
+static void test_model_keys(void **state)
+{
+    (void)state;
+    static const struct {
+        int model;
+        const char *target, *key, *value, *says, *lost;
+    } cases[] = {
+        {1, "megatron", "window", "16", "--window-size 15,0\n", NULL},
+        {1, "megatron", "sinks", "true", "--softmax-type learnable\n", NULL},
+        {1, "megatron", "sinks", "true", "--attention-backend fused\n", NULL},
+        {1, "megatron", "ffn_bias", "true", "", "the model's ffn_bias is not written"},
+        {1, "megatron", "ffn_bias", "true", "", "both prices are of the model"},
+        {2, "megatron", "capacity", "1.25", "--moe-expert-capacity-factor 1.25\n", NULL},
+        {2, "torchtitan", "capacity", "1.25", "", "the model's capacity is not written"},
+        {2, "megatron", "router_bias", "true", "", "the model's router_bias is not written"},
+        {3, "megatron", "router_bias", "true", "--moe-router-enable-expert-bias\n", NULL},
+        {0, "megatron", "optimizer", "\"sgd\"", "--optimizer sgd\n--sgd-momentum 0\n", NULL},
+        {0, "megatron-bridge", "optimizer", "\"sgd\"", "optimizer.optimizer = \"sgd\"", NULL},
+        {1, "torchtitan", "optimizer", "\"sgd\"", "", "has to say: optimizer sgd"},
+        {0, "galvatron", "optimizer", "\"sgd\"", "", "has to say: optimizer sgd"},
+        {0, "megatron", "clip_norm", "0.5", "--clip-grad 0.5\n", NULL},
+        {0, "megatron-bridge", "clip_norm", "0.5", "optimizer.clip_grad = 0.5", NULL},
+        {1, "torchtitan", "clip_norm", "0.5", "", "has to say: clip_norm 0.5"},
+        {0, "fsdp2", "clip_norm", "0.5", "", "has to say: clip_norm 0.5"},
+        {0, "deepspeed", "clip_norm", "0.5", "\"gradient_clipping\":\t0.5", NULL},
+    };
+    const struct sbp_degrees degrees = sbp_degrees_none();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct written w;
+        assert_true(write_with(cases[i].model, cases[i].key, cases[i].value, &degrees,
+                               cases[i].target, &w));
+        if (!holds(&w, cases[i].says) ||
+            loses(&w.export, cases[i].lost == NULL ? cases[i].key : cases[i].lost) !=
+                (cases[i].lost != NULL))
+            fail_msg("%s of %s: %s", cases[i].key, cases[i].target, w.files.file[0].text.bytes);
+        if (strcmp(cases[i].key, "router_bias") == 0 && cases[i].model == 2)
+            assert_false(holds(&w, "--moe-router-score-function"));
+        free_written(&w);
+    }
+}
+
+/* Experts of a layer on two nodes, of which a token goes to one. */
+static void test_node_limit(void **state)
+{
+    (void)state;
+    struct sbp_degrees degrees = sbp_degrees_none();
+    struct written w;
+    degrees.expert = 4;
+    assert_true(write_with(3, "nodes_per_token", "1", &degrees, "megatron", &w));
+    assert_false(holds(&w, "--moe-router-num-groups"));
+    free_written(&w);
+    degrees.tensor = 2;
+    degrees.expert_tensor = 2;
+    assert_true(write_with(3, "nodes_per_token", "1", &degrees, "megatron", &w));
+    assert_true(holds(&w, "--moe-router-num-groups 2\n--moe-router-group-topk 1\n"));
+    assert_false(loses(&w.export, "nodes_per_token"));
+    free_written(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -521,6 +581,8 @@ int main(void)
         cmocka_unit_test(test_precision),
         cmocka_unit_test(test_segments_count_layers),
         cmocka_unit_test(test_segments_are_whole),
+        cmocka_unit_test(test_model_keys),
+        cmocka_unit_test(test_node_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

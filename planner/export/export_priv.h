@@ -105,6 +105,7 @@ SBP_DECLARE_WRITER(deepspeed);
 SBP_DECLARE_WRITER(fsdp2);
 SBP_DECLARE_WRITER(galvatron);
 SBP_DECLARE_WRITER(dtensor);
+SBP_DECLARE_WRITER(oneflow);
 enum sbp_status sbp_export_chakra(struct sbp_export *export, const char *path,
                                   struct sbp_export_files *files,
                                   struct sbp_diag *diag) SBP_MUST_USE;

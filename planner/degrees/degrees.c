@@ -79,6 +79,19 @@ int sbp_degrees_layers(const struct sbp_graph *graph, int *layer)
     return count;
 }
 
+int sbp_degrees_block_layers(const struct sbp_graph *graph, const int *layer, const int *block)
+{
+    int most = 1, count = 0;
+    for (int op = 0; op < graph->op_count; op++) {
+        if (op == 0 || block[op] != block[op - 1])
+            count = 0;
+        count += block[op] >= 0 && layer[op] >= 0 && (count == 0 || layer[op] != layer[op - 1]);
+        if (count > most)
+            most = count;
+    }
+    return most;
+}
+
 /* ---- what fits ------------------------------------------------------------------------------ */
 
 /* The least divisor above d; 0: there is none. Looks no further than the root of the number: beyond

@@ -49,6 +49,11 @@ struct sbp_degrees_plan {
  * costmodel/program/stages.h) may be several of them, or none. layer: (op_count). */
 int sbp_degrees_layers(const struct sbp_graph *graph, int *layer);
 
+/* Layers of the largest block: 2 where every other layer has experts, which repeat in pairs; 1 in
+ * models without layers or repeats. layer, block: (op_count) as sbp_degrees_layers and
+ * sbp_stages_blocks mark them. */
+int sbp_degrees_block_layers(const struct sbp_graph *graph, const int *layer, const int *block);
+
 /* Completes the degrees. E_INPUT, "degrees: KEY: what is wrong, what is legal", names the degree
  * (tp, pp, dp, ...) that does not divide the devices, the heads, the layers or the batch. */
 enum sbp_status sbp_degrees_complete(const struct sbp_degrees *asked,

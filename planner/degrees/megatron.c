@@ -523,10 +523,24 @@ static void share_layers(struct sbp_degrees *d, int layers)
         d->stage_blocks[piece] = (uint16_t)(layers / pieces);
 }
 
+/* Segments are of whole blocks. */
+static void count_segments(struct sbp_megatron_flags *flags, int block_layers)
+{
+    const int64_t layers = flags->degrees.recompute_every;
+    flags->degrees.recompute_every = (layers + block_layers - 1) / block_layers;
+    if (layers % block_layers != 0)
+        note(flags,
+             "--recompute-num-layers: %lld layers are priced as %lld, whole groups of the %d that "
+             "repeat together",
+             (long long)layers, (long long)flags->degrees.recompute_every * block_layers,
+             block_layers);
+}
+
 /* Layers are counted; what stages are cut by are the blocks that repeat. */
-static enum sbp_status count_blocks(struct sbp_degrees *d, const struct sbp_graph *graph,
+static enum sbp_status count_blocks(struct sbp_megatron_flags *flags, const struct sbp_graph *graph,
                                     struct sbp_arena *arena, struct sbp_diag *diag)
 {
+    struct sbp_degrees *d = &flags->degrees;
     int *layer = SBP_NEW(arena, int, graph->op_count),
         *block = SBP_NEW(arena, int, graph->op_count);
     if (layer == NULL || block == NULL)
@@ -535,6 +549,7 @@ static enum sbp_status count_blocks(struct sbp_degrees *d, const struct sbp_grap
     int64_t count = 0, before = 0;
     if (layers == 0 || layers == sbp_stages_blocks(graph, block))
         return SBP_OK;
+    count_segments(flags, sbp_degrees_block_layers(graph, layer, block));
     share_layers(d, layers);
     for (int piece = 0; piece < d->stage_blocks_count; piece++) {
         count += d->stage_blocks[piece];
@@ -579,7 +594,7 @@ enum sbp_status sbp_megatron_check(struct sbp_megatron_flags *flags, const struc
     SBP_TRY(check_chunks(flags, model, diag));
     struct sbp_arena arena;
     sbp_arena_init(&arena);
-    const enum sbp_status status = count_blocks(&flags->degrees, graph, &arena, diag);
+    const enum sbp_status status = count_blocks(flags, graph, &arena, diag);
     sbp_arena_free(&arena);
     return status;
 }

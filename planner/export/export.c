@@ -33,6 +33,13 @@ static const char *const DTENSOR_KEYS[] = {"pipeline=1",    "zero=0",         "r
 static const struct sbp_export_search dtensor_search = {.space = SBP_SPACE_FULL,
                                                         .set = DTENSOR_KEYS};
 
+/* ---- precisions ------------------------------------------------------------------------------ */
+
+enum {
+    FLOATS = BIT(SBP_EXPORT_FP32) | BIT(SBP_EXPORT_MIXED) | BIT(SBP_EXPORT_FP16),
+    EIGHTS = BIT(SBP_EXPORT_FP8) | BIT(SBP_EXPORT_MXFP8)
+};
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct sbp_export_target targets[] = {
@@ -40,9 +47,11 @@ static const struct sbp_export_target targets[] = {
      .what = "the argument list of Megatron-LM",
      .trainer = "Megatron-LM",
      .models = DECODERS,
+     .precisions = FLOATS | EIGHTS,
      .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
             SBP_EXPORT_SEQUENCE_PARALLEL | SBP_EXPORT_OFFLOAD | SBP_EXPORT_SEGMENTS |
-            SBP_EXPORT_EXPERTS_BY_SEQUENCE,
+            SBP_EXPORT_EXPERTS_BY_SEQUENCE | SBP_EXPORT_OFFLOADS_SHARDS |
+            SBP_EXPORT_SAYS_OPTIMIZER | SBP_EXPORT_SAYS_CLIP | SBP_EXPORT_SAYS_CAPACITY,
      .schedules = SBP_EXPORT_SCHEDULE(SBP_INTERLEAVED),
      .zero = {0, 1, 2, 3},
      .recompute = RECOMPUTES(NONE, ATTENTION, FULL, FULL),
@@ -51,9 +60,11 @@ static const struct sbp_export_target targets[] = {
      .what = "a function that sets the configuration of a Megatron-Bridge recipe",
      .trainer = "Megatron-Bridge",
      .models = DECODERS,
+     .precisions = BIT(SBP_EXPORT_MIXED) | BIT(SBP_EXPORT_FP16) | EIGHTS,
      .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
             SBP_EXPORT_SEQUENCE_PARALLEL | SBP_EXPORT_OFFLOAD | SBP_EXPORT_SEGMENTS |
-            SBP_EXPORT_EXPERTS_BY_SEQUENCE,
+            SBP_EXPORT_EXPERTS_BY_SEQUENCE | SBP_EXPORT_OFFLOADS_SHARDS |
+            SBP_EXPORT_SAYS_OPTIMIZER | SBP_EXPORT_SAYS_CLIP | SBP_EXPORT_SAYS_CAPACITY,
      .schedules = SBP_EXPORT_SCHEDULE(SBP_INTERLEAVED),
      .zero = {0, 1, 2, 3},
      .recompute = RECOMPUTES(NONE, ATTENTION, FULL, FULL),
@@ -63,9 +74,11 @@ static const struct sbp_export_target targets[] = {
      .what = "a function that sets the configuration classes of torchtitan",
      .trainer = "torchtitan",
      .models = MODERN,
+     .precisions = BIT(SBP_EXPORT_FP32) | BIT(SBP_EXPORT_MIXED),
      .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
             SBP_EXPORT_SEQUENCE_PARALLEL | SBP_EXPORT_EXPERTS_BY_SEQUENCE |
-            SBP_EXPORT_EXPERTS_WHOLE | SBP_EXPORT_UNITS,
+            SBP_EXPORT_EXPERTS_WHOLE | SBP_EXPORT_UNITS | SBP_EXPORT_SHARDS_GROUPS |
+            SBP_EXPORT_STAGES_UNTIED,
      .schedules = SBP_EXPORT_SCHEDULE(SBP_GPIPE) | SBP_EXPORT_SCHEDULE(SBP_INTERLEAVED),
      .zero = {0, 2, 2, 3},
      .recompute = RECOMPUTES(NONE, SELECTIVE, SELECTIVE, FULL),
@@ -74,8 +87,9 @@ static const struct sbp_export_target targets[] = {
      .what = "the JSON configuration of DeepSpeed",
      .trainer = "DeepSpeed",
      .search = &deepspeed_search,
-     .can = SBP_EXPORT_OFFLOAD | SBP_EXPORT_UNITS | SBP_EXPORT_TENSOR_BELOW_ZERO_3 |
-            SBP_EXPORT_SEGMENTS | SBP_EXPORT_SCRIPT_RECOMPUTE,
+     .precisions = FLOATS,
+     .can = SBP_EXPORT_OFFLOAD | SBP_EXPORT_UNITS | SBP_EXPORT_OFFLOADS_SHARDS |
+            SBP_EXPORT_SEGMENTS | SBP_EXPORT_SCRIPT_RECOMPUTE | SBP_EXPORT_SAYS_CLIP,
      .zero = {0, 1, 2, 3},
      .recompute = RECOMPUTES(NONE, ATTENTION, SELECTIVE, FULL),
      .write = sbp_export_deepspeed},
@@ -83,6 +97,7 @@ static const struct sbp_export_target targets[] = {
      .what = "the YAML configuration of Accelerate for FSDP2",
      .trainer = "Accelerate",
      .search = &fsdp2_search,
+     .precisions = FLOATS,
      .can = SBP_EXPORT_CONTEXT | SBP_EXPORT_UNITS | SBP_EXPORT_SCRIPT_BATCH,
      .zero = {2, 2, 2, 3},
      .recompute = RECOMPUTES(NONE, NONE, FULL, FULL),
@@ -91,7 +106,9 @@ static const struct sbp_export_target targets[] = {
      .what = "the JSON configuration of Galvatron",
      .trainer = "Galvatron",
      .models = DENSE,
-     .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_SEQUENCE_PARALLEL,
+     .precisions = FLOATS,
+     .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_SEQUENCE_PARALLEL |
+            SBP_EXPORT_SCRIPT_PRECISION,
      .schedules = SBP_EXPORT_SCHEDULE(SBP_GPIPE),
      .zero = {0, 2, 2, 3},
      .recompute = RECOMPUTES(NONE, NONE, FULL, FULL),
@@ -100,8 +117,16 @@ static const struct sbp_export_target targets[] = {
      .what = "a mesh and placements for DTensor of PyTorch",
      .trainer = "DTensor",
      .search = &dtensor_search,
-     .can = SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT | SBP_EXPORT_BY_LAYER,
+     .can =
+         SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT | SBP_EXPORT_BY_LAYER | SBP_EXPORT_SCRIPT_PRECISION,
      .write = sbp_export_dtensor},
+    {.name = "oneflow",
+     .what = "a placement and SBP signatures for OneFlow's global tensors",
+     .trainer = "OneFlow",
+     .search = &dtensor_search,
+     .can =
+         SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT | SBP_EXPORT_BY_LAYER | SBP_EXPORT_SCRIPT_PRECISION,
+     .write = sbp_export_oneflow},
     {.name = "chakra",
      .what = "execution traces of Chakra",
      .trainer = "Chakra",

@@ -475,6 +475,25 @@ static bool hides(const struct sbp_runtime *runtime)
     return false;
 }
 
+/* What of the step's price no node holds. */
+static enum sbp_status lose_times(struct sbp_export *export)
+{
+    const struct sbp_runtime *runtime = &export->plan.workload.cluster.runtime;
+    if (hides(runtime))
+        SBP_TRY(sbp_export_lose(export,
+                                "what trainer %s hides within a pass follows the arithmetic",
+                                runtime->name));
+    if (runtime->host_s > 0)
+        SBP_TRY(sbp_export_lose(export,
+                                "no pass waits for the host of trainer %s, which takes %.3g us to "
+                                "launch an operator",
+                                runtime->name, runtime->host_s * 1e6));
+    return export->plan.cut.parallel.schedule == SBP_MESSAGE_DRIVEN
+               ? sbp_export_lose(export,
+                                 "works have one order, and not that in which messages come")
+               : SBP_OK;
+}
+
 enum sbp_status sbp_export_chakra(struct sbp_export *export, const char *path,
                                   struct sbp_export_files *files, struct sbp_diag *diag)
 {
@@ -484,13 +503,7 @@ enum sbp_status sbp_export_chakra(struct sbp_export *export, const char *path,
                         "a step of schedule %s has neither begin nor end, a trace has both; other "
                         "schedules are legal",
                         sbp_timeline_schedule_name(export->plan.cut.parallel.schedule));
-    if (hides(&export->plan.workload.cluster.runtime) &&
-        sbp_export_lose(export, "what trainer %s hides within a pass follows the arithmetic",
-                        export->plan.workload.cluster.runtime.name) != SBP_OK)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    if (export->plan.cut.parallel.schedule == SBP_MESSAGE_DRIVEN &&
-        sbp_export_lose(export, "works have one order, and not that in which messages come") !=
-            SBP_OK)
+    if (lose_times(export) != SBP_OK)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     SBP_TRY(make_step(&export->plan, &step, diag));
     const enum sbp_status status = trace(export, &step, path, files, diag);

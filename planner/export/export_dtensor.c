@@ -1,6 +1,6 @@
-/* The JSON of a mesh and placements for PyTorch's DTensor: of every parameter by name, and of the
- * operands of every layer, with the placements that their gradients have there. dtensor_step.py
- * trains by it.
+/* The JSON of a mesh and placements for PyTorch's DTensor, or for OneFlow's global tensors: of
+ * every parameter by name, and of the operands of every layer, with the placements that their
+ * gradients have there. dtensor_step.py trains by DTensor's.
  *
  * Dimensions are PyTorch's: a linear layer's weight is (outputs, inputs), an embedding's (rows,
  * features), an activation (batch, sequence, features), heads and what is within them side by side.
@@ -16,28 +16,42 @@
 #include "base/json/json_write.h"
 #include "planner/export/export_priv.h"
 
-#define FORMAT  "sbplan dtensor"
 #define VERSION 1
+
+/* What a library calls them. */
+struct words {
+    const char *format;              /* of the file */
+    const char *split, *sum, *whole; /* split is followed by the dimension, as in "Shard(0)" */
+};
+
+static const struct words dtensor = {"sbplan dtensor", "Shard", "Partial()", "Replicate()"};
+static const struct words oneflow = {"sbplan oneflow", "split", "partial_sum", "broadcast"};
+
+struct writer {
+    const struct sbp_plan *plan;
+    const struct words *words;
+    bool failed; /* memory is out */
+};
 
 /* ---- placements ------------------------------------------------------------------------------ */
 
-static void push_placement(struct cJSON *list, enum sbp_kind kind, int dim, bool *failed)
+static void push_placement(struct writer *w, struct cJSON *list, enum sbp_kind kind, int dim)
 {
-    char shard[16];
-    (void)snprintf(shard, sizeof shard, "Shard(%d)", dim);
+    char split[32];
+    (void)snprintf(split, sizeof split, "%s(%d)", w->words->split, dim);
     sbp_json_push_text(list,
-                       kind == SBP_SPLIT     ? shard
-                       : kind == SBP_PARTIAL ? "Partial()"
-                                             : "Replicate()",
-                       failed);
+                       kind == SBP_SPLIT     ? split
+                       : kind == SBP_PARTIAL ? w->words->sum
+                                             : w->words->whole,
+                       &w->failed);
 }
 
-static struct cJSON *push_list(struct cJSON *lists, bool *failed)
+static struct cJSON *push_list(struct writer *w, struct cJSON *lists)
 {
     struct cJSON *list = cJSON_CreateArray();
     if (list == NULL || lists == NULL || !cJSON_AddItemToArray(lists, list)) {
         cJSON_Delete(list);
-        *failed = true;
+        w->failed = true;
         return NULL;
     }
     return list;
@@ -59,31 +73,32 @@ static bool repeats(const struct sbp_plan *plan, int op, int axis)
 }
 
 /* Of an activation: where it lies, and how its gradient does there. */
-static void push_input(struct cJSON *lists, struct cJSON *gradients, const struct sbp_plan *plan,
-                       int op, int input, bool *failed)
+static void push_input(struct writer *w, struct cJSON *lists, struct cJSON *gradients, int op,
+                       int input)
 {
+    const struct sbp_plan *plan = w->plan;
     const struct sbp_cut *cut = &plan->cut;
     const struct sbp_dist dist =
         sbp_strategy_input(&cut->graph, &cut->mesh, &plan->strategy, op, input);
-    struct cJSON *placements = push_list(lists, failed), *gradient = push_list(gradients, failed);
-    for (int axis = 0; axis < cut->mesh.axis_count && !*failed; axis++) {
+    struct cJSON *placements = push_list(w, lists), *gradient = push_list(w, gradients);
+    for (int axis = 0; axis < cut->mesh.axis_count && !w->failed; axis++) {
         const struct sbp_state state = dist.axis[axis];
         const bool is_summed = state.kind == SBP_BROADCAST && !repeats(plan, op, axis);
-        push_placement(placements, (enum sbp_kind)state.kind, state.dim, failed);
-        push_placement(gradient,
+        push_placement(w, placements, (enum sbp_kind)state.kind, state.dim);
+        push_placement(w, gradient,
                        state.kind == SBP_SPLIT ? SBP_SPLIT
                        : is_summed             ? SBP_PARTIAL
                                                : SBP_BROADCAST,
-                       state.dim, failed);
+                       state.dim);
     }
 }
 
-static void put_dist(struct cJSON *object, const char *key, const struct sbp_mesh *mesh,
-                     const struct sbp_dist *dist, bool *failed)
+static void put_dist(struct writer *w, struct cJSON *object, const char *key,
+                     const struct sbp_dist *dist)
 {
-    struct cJSON *list = sbp_json_put_array(object, key, failed);
-    for (int axis = 0; axis < mesh->axis_count && !*failed; axis++)
-        push_placement(list, (enum sbp_kind)dist->axis[axis].kind, dist->axis[axis].dim, failed);
+    struct cJSON *list = sbp_json_put_array(object, key, &w->failed);
+    for (int axis = 0; axis < w->plan->cut.mesh.axis_count && !w->failed; axis++)
+        push_placement(w, list, (enum sbp_kind)dist->axis[axis].kind, dist->axis[axis].dim);
 }
 
 /* ---- parameters ------------------------------------------------------------------------------ */
@@ -107,14 +122,14 @@ static bool is_transposed(const struct sbp_graph *graph, int tensor)
     return op >= 0 && graph->op[op].kind == SBP_OP_LINEAR && weight == 0;
 }
 
-static void push_parameter(struct cJSON *list, const struct sbp_plan *plan, int tensor,
-                           const struct sbp_dist *dist, bool *failed)
+static void push_parameter(struct writer *w, struct cJSON *list, int tensor,
+                           const struct sbp_dist *dist)
 {
-    const struct sbp_graph *graph = &plan->cut.graph;
+    const struct sbp_graph *graph = &w->plan->cut.graph;
     const bool transposed = is_transposed(graph, tensor);
-    for (int axis = 0; axis < plan->cut.mesh.axis_count && !*failed; axis++)
-        push_placement(list, (enum sbp_kind)dist->axis[axis].kind,
-                       dim_of(&graph->tensor[tensor], transposed, dist->axis[axis].dim), failed);
+    for (int axis = 0; axis < w->plan->cut.mesh.axis_count && !w->failed; axis++)
+        push_placement(w, list, (enum sbp_kind)dist->axis[axis].kind,
+                       dim_of(&graph->tensor[tensor], transposed, dist->axis[axis].dim));
 }
 
 /* How sbplan run fills a parameter, by index, in the order of its rows or columns; rows from `rows`
@@ -131,10 +146,11 @@ static void put_initial(struct cJSON *object, const struct sbp_tensor *tensor, i
         sbp_json_put_number(initial, "rows", (double)tensor->valid_rows, failed);
 }
 
-static void put_parameter(struct cJSON *parameters, const struct sbp_plan *plan, int tensor,
-                          bool *failed)
+static void put_parameter(struct writer *w, struct cJSON *parameters, int tensor)
 {
+    const struct sbp_plan *plan = w->plan;
     const struct sbp_cut *cut = &plan->cut;
+    bool *failed = &w->failed;
     const struct sbp_tensor *at = &cut->graph.tensor[tensor];
     const int64_t *size = at->shape.size;
     const int64_t rows = size[0] * size[1], columns = size[2] * size[3];
@@ -148,15 +164,15 @@ static void put_parameter(struct cJSON *parameters, const struct sbp_plan *plan,
     if (rows > 1)
         sbp_json_push_number(shape, (double)(transposed ? columns : rows), failed);
     sbp_json_push_number(shape, (double)(transposed ? rows : columns), failed);
-    push_parameter(sbp_json_put_array(object, "placements", failed), plan, tensor, &dist, failed);
+    push_parameter(w, sbp_json_put_array(object, "placements", failed), tensor, &dist);
     put_initial(object, at, tensor, transposed, failed);
 }
 
 /* The placements of a gradient as the backward pass leaves it. One member alone adds a bias, or
  * positions, to a partial sum. */
-static void push_gradient(struct cJSON *lists, const struct sbp_plan *plan, int op, int weight,
-                          bool *failed)
+static void push_gradient(struct writer *w, struct cJSON *lists, int op, int weight)
 {
+    const struct sbp_plan *plan = w->plan;
     const struct sbp_cut *cut = &plan->cut;
     const struct sbp_dist output =
         sbp_strategy_output(&cut->graph, &cut->mesh, &plan->strategy, op);
@@ -169,8 +185,7 @@ static void push_gradient(struct cJSON *lists, const struct sbp_plan *plan, int 
                  cut->graph.op[op].output >= 0)
             gradient.axis[axis] = SBP_STATE_P;
     }
-    push_parameter(push_list(lists, failed), plan, cut->graph.op[op].weight[weight], &gradient,
-                   failed);
+    push_parameter(w, push_list(w, lists), cut->graph.op[op].weight[weight], &gradient);
 }
 
 /* ---- layers ---------------------------------------------------------------------------------- */
@@ -190,41 +205,44 @@ static void put_attributes(struct cJSON *layer, const struct sbp_graph *graph, i
     sbp_json_put_bool(layer, "causal", node->attention.causal, failed);
 }
 
-static void put_operands(struct cJSON *layer, const struct sbp_plan *plan, int op, bool *failed)
+static void put_operands(struct writer *w, struct cJSON *layer, int op)
 {
-    const struct sbp_graph *graph = &plan->cut.graph;
+    const struct sbp_graph *graph = &w->plan->cut.graph;
+    bool *failed = &w->failed;
     const struct sbp_op_node *node = &graph->op[op];
     struct cJSON *inputs = sbp_json_put_array(layer, "inputs", failed);
     struct cJSON *lie = sbp_json_put_array(layer, "input_placements", failed);
     struct cJSON *back = sbp_json_put_array(layer, "input_gradients", failed);
     for (int i = 0; i < node->input_count && !*failed; i++) {
         sbp_json_push_text(inputs, graph->tensor[node->input[i]].name, failed);
-        push_input(lie, back, plan, op, i, failed);
+        push_input(w, lie, back, op, i);
     }
     struct cJSON *names = sbp_json_put_array(layer, "parameters", failed);
     struct cJSON *gradients = sbp_json_put_array(layer, "parameter_gradients", failed);
-    for (int w = 0; w < node->weight_count && !*failed; w++) {
-        sbp_json_push_text(names, graph->tensor[node->weight[w]].name, failed);
-        push_gradient(gradients, plan, op, w, failed);
+    for (int i = 0; i < node->weight_count && !*failed; i++) {
+        sbp_json_push_text(names, graph->tensor[node->weight[i]].name, failed);
+        push_gradient(w, gradients, op, i);
     }
 }
 
-static void push_layer(struct cJSON *layers, const struct sbp_plan *plan, int op, bool *failed)
+static void push_layer(struct writer *w, struct cJSON *layers, int op)
 {
+    const struct sbp_plan *plan = w->plan;
     const struct sbp_cut *cut = &plan->cut;
+    bool *failed = &w->failed;
     const struct sbp_op_node *node = &cut->graph.op[op];
     const struct sbp_dist output =
         sbp_strategy_output(&cut->graph, &cut->mesh, &plan->strategy, op);
     struct cJSON *layer = sbp_json_push_object(layers, failed);
     sbp_json_put_text(layer, "name", node->name, failed);
     sbp_json_put_text(layer, "op", node->entry->name, failed);
-    put_operands(layer, plan, op, failed);
-    put_dist(layer, "output_placements", &cut->mesh, &output, failed);
+    put_operands(w, layer, op);
+    put_dist(w, layer, "output_placements", &output);
     put_attributes(layer, &cut->graph, op, failed);
     if (node->output < 0)
         return;
     sbp_json_put_text(layer, "output", cut->graph.tensor[node->output].name, failed);
-    put_dist(layer, "rest_placements", &cut->mesh, &plan->strategy.rest[node->output], failed);
+    put_dist(w, layer, "rest_placements", &plan->strategy.rest[node->output]);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -262,20 +280,21 @@ static void put_training(struct cJSON *json, const struct sbp_graph *graph, bool
     sbp_json_put_number(training, "clip_norm", graph->training.clip_norm, failed);
 }
 
-static struct cJSON *file_of(const struct sbp_plan *plan, bool *failed)
+static struct cJSON *file_of(struct writer *w)
 {
-    const struct sbp_graph *graph = &plan->cut.graph;
+    const struct sbp_graph *graph = &w->plan->cut.graph;
     struct cJSON *json = cJSON_CreateObject();
+    bool *failed = &w->failed;
     *failed = json == NULL;
-    sbp_json_put_text(json, "format", FORMAT, failed);
+    sbp_json_put_text(json, "format", w->words->format, failed);
     sbp_json_put_number(json, "version", VERSION, failed);
     sbp_json_put_text(json, "model", graph->name, failed);
-    put_mesh(json, &plan->cut, failed);
+    put_mesh(json, &w->plan->cut, failed);
     put_training(json, graph, failed);
     struct cJSON *parameters = sbp_json_put_object(json, "parameters", failed);
     for (int tensor = 0; tensor < graph->tensor_count && !*failed; tensor++)
         if (graph->tensor[tensor].kind == SBP_WEIGHT)
-            put_parameter(parameters, plan, tensor, failed);
+            put_parameter(w, parameters, tensor);
     if (graph->input >= 0)
         sbp_json_put_text(json, "input", graph->tensor[graph->input].name, failed);
     if (graph->input >= 0)
@@ -285,20 +304,32 @@ static struct cJSON *file_of(const struct sbp_plan *plan, bool *failed)
                             failed);
     struct cJSON *layers = sbp_json_put_array(json, "layers", failed);
     for (int op = 0; op < graph->op_count && !*failed; op++)
-        push_layer(layers, plan, op, failed);
+        push_layer(w, layers, op);
     return json;
+}
+
+static enum sbp_status write(const struct sbp_export *export, const struct words *words,
+                             struct sbp_text *text, struct sbp_diag *diag)
+{
+    struct writer w = {.plan = &export->plan, .words = words};
+    struct cJSON *json = file_of(&w);
+    char *written = w.failed ? NULL : sbp_json_text(json);
+    if (written != NULL)
+        sbp_text_add(text, "%s", written);
+    const bool failed = written == NULL || text->failed;
+    free(written);
+    cJSON_Delete(json);
+    return failed ? sbp_fail(diag, SBP_E_MEMORY, "out of memory") : SBP_OK;
 }
 
 enum sbp_status sbp_export_dtensor(struct sbp_export *export, struct sbp_text *text,
                                    struct sbp_diag *diag)
 {
-    bool failed;
-    struct cJSON *json = file_of(&export->plan, &failed);
-    char *written = failed ? NULL : sbp_json_text(json);
-    if (written != NULL)
-        sbp_text_add(text, "%s", written);
-    failed |= written == NULL || text->failed;
-    free(written);
-    cJSON_Delete(json);
-    return failed ? sbp_fail(diag, SBP_E_MEMORY, "out of memory") : SBP_OK;
+    return write(export, &dtensor, text, diag);
+}
+
+enum sbp_status sbp_export_oneflow(struct sbp_export *export, struct sbp_text *text,
+                                   struct sbp_diag *diag)
+{
+    return write(export, &oneflow, text, diag);
 }

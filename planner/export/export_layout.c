@@ -66,6 +66,12 @@ enum sbp_status sbp_export_check_model(const struct sbp_export_target *target,
     return by_layer == SBP_EXPORT_BY_LAYER ? check_layers(target, &workload->model, diag) : SBP_OK;
 }
 
+/* Embeddings that the first stage and the last would share. */
+static bool is_tied(const struct sbp_export *export)
+{
+    return sbp_export_flag(export, "tied", sbp_export_is(export, "gpt"));
+}
+
 static enum sbp_status check(const struct sbp_export *export, const struct sbp_layout_line *layout,
                              struct sbp_diag *diag)
 {
@@ -81,6 +87,11 @@ static enum sbp_status check(const struct sbp_export *export, const struct sbp_l
                         "the plan has %lld stages, %s says none, legal are plans of one: sbplan "
                         "search --set pipeline=1",
                         (long long)parallel->pipeline, target->what);
+    if (parallel->pipeline > 1 && (target->can & SBP_EXPORT_STAGES_UNTIED) != 0 && is_tied(export))
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "the plan has %lld stages and the model tied embeddings, %s has not both, "
+                        "legal are plans of one stage: sbplan search --set pipeline=1",
+                        (long long)parallel->pipeline, target->trainer);
     if (layout->context.common > 1 && (target->can & SBP_EXPORT_CONTEXT) == 0)
         return sbp_fail(diag, SBP_E_INPUT,
                         "the plan splits sequences %lld ways (context parallel), %s says no such "
@@ -209,6 +220,17 @@ static bool has_experts(const struct sbp_layout_line *layout)
     return false;
 }
 
+/* The level, or the first above it that the other degrees ask for. */
+static int64_t zero_beside(const struct sbp_export *export, const struct sbp_degrees *d,
+                           int64_t zero)
+{
+    const unsigned can = export->target->can;
+    const bool shards =
+        (can & SBP_EXPORT_SHARDS_GROUPS) != 0 && (d->context > 1 || d->tensor % d->expert != 0);
+    const bool offloads = (can & SBP_EXPORT_OFFLOADS_SHARDS) != 0 && d->offload;
+    return zero == 0 && (shards || offloads) ? export->target->zero[1] : zero;
+}
+
 static struct sbp_degrees degrees_of(const struct sbp_export *export,
                                      const struct sbp_layout_line *layout, int64_t tensor,
                                      int64_t zero)
@@ -217,7 +239,7 @@ static struct sbp_degrees degrees_of(const struct sbp_export *export,
     const bool experts = has_experts(layout);
     struct sbp_degrees d = common_degrees(export, layout);
     d.tensor = tensor;
-    d.zero = zero == 3 && tensor > 1 && (can & SBP_EXPORT_TENSOR_BELOW_ZERO_3) != 0 ? 2 : zero;
+    d.zero = zero_beside(export, &d, zero);
     if (experts)
         d.expert_tensor =
             tensor % layout->expert_tensor.common == 0 && (can & SBP_EXPORT_EXPERTS_WHOLE) == 0
@@ -234,6 +256,17 @@ static struct sbp_degrees degrees_of(const struct sbp_export *export,
 
 /* ---- prices ---------------------------------------------------------------------------------- */
 
+/* Names the model's precision as the target has it: mixed where it has it not. False: no memory. */
+static bool name_precision(const struct sbp_export *export, struct cJSON *model)
+{
+    enum sbp_export_precision precision = sbp_export_precision_of(export->given);
+    if ((export->target->precisions >> precision & 1) == 0)
+        precision = SBP_EXPORT_MIXED;
+    cJSON_DeleteItemFromObjectCaseSensitive(model, "precision");
+    return cJSON_AddStringToObject(model, "precision", sbp_export_precision_name(precision)) !=
+           NULL;
+}
+
 /* Begins a plan of the same model and cluster, under the schedule of the given one where the target
  * has it. */
 static enum sbp_status begin(const struct sbp_export *export, struct sbp_plan *plan,
@@ -242,7 +275,8 @@ static enum sbp_status begin(const struct sbp_export *export, struct sbp_plan *p
     const struct sbp_parallel *given = &export->given->cut.parallel;
     struct cJSON *model = cJSON_Duplicate(export->given->workload.model_json, true);
     struct cJSON *cluster = cJSON_Duplicate(export->given->workload.cluster_json, true);
-    if (model == NULL || cluster == NULL) {
+    const bool keeps = (export->target->can & SBP_EXPORT_BY_LAYER) != 0;
+    if (model == NULL || cluster == NULL || !(keeps || name_precision(export, model))) {
         cJSON_Delete(model);
         cJSON_Delete(cluster);
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
@@ -351,10 +385,30 @@ static enum sbp_status take_best(struct sbp_export *export, const struct sbp_lay
     return SBP_OK;
 }
 
+/* Training that a file does not say. */
+static enum sbp_status leave_training(struct sbp_export *export)
+{
+    const unsigned can = export->target->can;
+    const struct sbp_training *training = &export->plan.cut.graph.training;
+    if ((can & SBP_EXPORT_BY_LAYER) != 0)
+        return SBP_OK;
+    if (training->update.optimizer == SBP_SGD && (can & SBP_EXPORT_SAYS_OPTIMIZER) == 0)
+        SBP_TRY(sbp_export_lose(export, "the training script has to say: optimizer sgd"));
+    if (training->clip_norm > 0 && (can & SBP_EXPORT_SAYS_CLIP) == 0)
+        SBP_TRY(sbp_export_lose(export, "the training script has to say: clip_norm %.6g",
+                                training->clip_norm));
+    if (sbp_export_real(export, "capacity", 1) > 1 && (can & SBP_EXPORT_SAYS_CAPACITY) == 0)
+        SBP_TRY(sbp_export_lose(export, "the model's capacity is not written, both prices have it"));
+    return strcmp(sbp_export_word(export, "linears"), "summa") == 0
+               ? sbp_export_lose(export, "the model's linears is not written, both prices have it")
+               : SBP_OK;
+}
+
 /* What the training script has to say as the plan does. */
 static enum sbp_status leave_to_script(struct sbp_export *export)
 {
     const struct sbp_parallel *parallel = &export->plan.cut.parallel;
+    SBP_TRY(leave_training(export));
     if ((export->target->can & SBP_EXPORT_SCRIPT_BATCH) != 0)
         SBP_TRY(sbp_export_lose(
             export,
@@ -362,6 +416,9 @@ static enum sbp_status leave_to_script(struct sbp_export *export)
             "at a time",
             (long long)export->plan.cut.graph.global_batch,
             (long long)export->degrees.micro_batch));
+    if ((export->target->can & SBP_EXPORT_SCRIPT_PRECISION) != 0)
+        SBP_TRY(sbp_export_lose(export, "the training script has to say: precision %s",
+                                sbp_export_precision_name(sbp_export_precision_of(&export->plan))));
     if ((export->target->can & SBP_EXPORT_SCRIPT_RECOMPUTE) != 0 &&
         parallel->recompute != SBP_RECOMPUTE_NONE)
         SBP_TRY(sbp_export_lose(export, "the training script has to say: %s recompute",

@@ -189,8 +189,23 @@ static enum sbp_status compare_rests(struct sbp_export *export)
                                         count == 1 ? "it is" : "they are");
 }
 
+static enum sbp_status compare_precision(struct sbp_export *export)
+{
+    const struct cJSON *given =
+        cJSON_GetObjectItemCaseSensitive(export->given->workload.model_json, "precision");
+    const enum sbp_export_precision from = sbp_export_precision_of(export->given);
+    const enum sbp_export_precision to = sbp_export_precision_of(&export->plan);
+    const bool by_type = cJSON_IsObject(given);
+    if ((export->target->can & SBP_EXPORT_BY_LAYER) != 0 || (from == to && !by_type))
+        return SBP_OK;
+    return sbp_export_lose(export, "precision %s -> %s",
+                           by_type ? "type by type" : sbp_export_precision_name(from),
+                           sbp_export_precision_name(to));
+}
+
 enum sbp_status sbp_export_compare(struct sbp_export *export)
 {
+    SBP_TRY(compare_precision(export));
     SBP_TRY(compare_step(export));
     SBP_TRY(compare_blocks(export));
     SBP_TRY(compare_zero(export));

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "costmodel/program/stages.h"
 #include "planner/export/export_priv.h"
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -21,7 +22,7 @@ struct argument {
     const char *value; /* "" of a switch */
 };
 
-#define MOST_ARGUMENTS 64
+#define MOST_ARGUMENTS 80
 struct arguments {
     struct sbp_export *export;
     int count;
@@ -125,6 +126,22 @@ static void add_zero(struct arguments *arguments)
     add_word(arguments, "ckpt-format", "fsdp_dtensor");
 }
 
+/* The blocks of a segment, in layers. */
+static int64_t segment_layers(struct arguments *arguments)
+{
+    const struct sbp_graph *graph = &arguments->export->plan.cut.graph;
+    struct sbp_arena *arena = &arguments->export->arena;
+    int *layer = SBP_NEW(arena, int, graph->op_count),
+        *block = SBP_NEW(arena, int, graph->op_count);
+    arguments->failed |= layer == NULL || block == NULL;
+    if (arguments->failed)
+        return 1;
+    (void)sbp_degrees_layers(graph, layer);
+    (void)sbp_stages_blocks(graph, block);
+    return arguments->export->degrees.recompute_every *
+           sbp_degrees_block_layers(graph, layer, block);
+}
+
 static void add_recompute(struct arguments *arguments)
 {
     const struct sbp_degrees *d = &arguments->export->degrees;
@@ -136,7 +153,7 @@ static void add_recompute(struct arguments *arguments)
         return;
     add_word(arguments, "recompute-granularity", "full");
     add_word(arguments, "recompute-method", "uniform");
-    add_number(arguments, "recompute-num-layers", d->recompute_every);
+    add_number(arguments, "recompute-num-layers", segment_layers(arguments));
 }
 
 static void add_parallel(struct arguments *arguments)
@@ -155,6 +172,7 @@ static void add_parallel(struct arguments *arguments)
     add_number(arguments, "global-batch-size", export->plan.cut.graph.global_batch);
     add_zero(arguments);
     add_recompute(arguments);
+    add_switch(arguments, "use-precision-aware-optimizer", d->offload);
     add_switch(arguments, "optimizer-cpu-offload", d->offload);
 }
 
@@ -162,11 +180,14 @@ static void add_parallel(struct arguments *arguments)
 
 static void add_precision(struct arguments *arguments)
 {
-    const struct sbp_precision *precision = &arguments->export->plan.cut.graph.precision;
-    add_switch(arguments, "bf16", precision->compute == SBP_BF16);
-    add_switch(arguments, "fp16", precision->compute == SBP_FP16);
-    if (precision->products == SBP_FP8)
-        add_word(arguments, "fp8-format", "hybrid");
+    const enum sbp_export_precision precision = sbp_export_precision_of(&arguments->export->plan);
+    const bool is_blocks = precision == SBP_EXPORT_MXFP8;
+    add_switch(arguments, "bf16", precision != SBP_EXPORT_FP32 && precision != SBP_EXPORT_FP16);
+    add_switch(arguments, "fp16", precision == SBP_EXPORT_FP16);
+    if (precision != SBP_EXPORT_FP8 && !is_blocks)
+        return;
+    add_word(arguments, "fp8-format", is_blocks ? "e4m3" : "hybrid");
+    add_word(arguments, "fp8-recipe", is_blocks ? "mxfp8" : "delayed");
 }
 
 static void add_sizes(struct arguments *arguments)
@@ -196,6 +217,25 @@ static void add_gpt(struct arguments *arguments)
                !sbp_export_flag(export, "tied", true));
 }
 
+/* Whether every layer has the model's window: which layers do, a model does not say. */
+static bool has_window(const struct sbp_export *export)
+{
+    const int64_t layers = sbp_export_number(export, "layers", 0);
+    return sbp_export_number(export, "window", 0) > 0 &&
+           sbp_export_number(export, "window_layers", layers) == layers;
+}
+
+/* Scores of heads that no key has, and keys that a query sees beside its own. */
+static void add_scores(struct arguments *arguments)
+{
+    const struct sbp_export *export = arguments->export;
+    if (sbp_export_flag(export, "sinks", false))
+        add_word(arguments, "softmax-type", "learnable");
+    if (has_window(export))
+        add(arguments, "window-size", NUMBER, "%lld,0",
+            (long long)sbp_export_number(export, "window", 0) - 1);
+}
+
 static void add_grouped(struct arguments *arguments)
 {
     const struct sbp_export *export = arguments->export;
@@ -207,6 +247,7 @@ static void add_grouped(struct arguments *arguments)
         sbp_export_number(export, "head_dim", sbp_export_number(export, "hidden", 0) / heads));
     add_switch(arguments, "add-qkv-bias", sbp_export_flag(export, "qkv_bias", false));
     add_switch(arguments, "qk-layernorm", sbp_export_flag(export, "qk_norm", false));
+    add_scores(arguments);
 }
 
 /* DeepSeek's attention: queries, keys and values out of vectors of low rank. */
@@ -242,6 +283,42 @@ static void add_frequency(struct arguments *arguments)
             (long long)left);
 }
 
+/* Nodes that the experts of a layer lie on. */
+static int64_t expert_nodes(const struct sbp_export *export)
+{
+    const struct sbp_degrees *d = &export->degrees;
+    const struct sbp_cluster *cluster = &export->plan.workload.cluster;
+    const int64_t own = sbp_cut_devices(&export->plan.cut) / sbp_export_machines(cluster);
+    return d->expert * d->expert_tensor > own ? d->expert * d->expert_tensor / own : 1;
+}
+
+/* Nodes as groups of experts, of which a token chooses some; without effect where it may choose all
+ * of them. */
+static void add_groups(struct arguments *arguments)
+{
+    const struct sbp_export *export = arguments->export;
+    const int64_t most = sbp_export_number(export, "nodes_per_token", 0);
+    if (most == 0 || expert_nodes(export) <= most)
+        return;
+    add_number(arguments, "moe-router-num-groups", expert_nodes(export));
+    add_number(arguments, "moe-router-group-topk", most);
+}
+
+static void add_capacity(struct arguments *arguments)
+{
+    const double capacity = sbp_export_real(arguments->export, "capacity", 1);
+    if (capacity <= 1)
+        return;
+    add(arguments, "moe-expert-capacity-factor", NUMBER, "%.17g", capacity);
+    add_switch(arguments, "moe-pad-expert-input-to-capacity", true);
+}
+
+/* Whether the router's bias balances the experts; one that is learned has no argument. */
+static bool has_balancing_bias(const struct sbp_export *export)
+{
+    return sbp_export_is(export, "deepseek") && sbp_export_flag(export, "router_bias", false);
+}
+
 static void add_experts(struct arguments *arguments)
 {
     const struct sbp_export *export = arguments->export;
@@ -256,7 +333,9 @@ static void add_experts(struct arguments *arguments)
     add_frequency(arguments);
     add_word(arguments, "moe-token-dispatcher-type", "alltoall");
     add_switch(arguments, "moe-grouped-gemm", true);
-    if (!sbp_export_flag(export, "router_bias", false))
+    add_groups(arguments);
+    add_capacity(arguments);
+    if (!has_balancing_bias(export))
         return;
     add_word(arguments, "moe-router-score-function", "sigmoid");
     add_switch(arguments, "moe-router-enable-expert-bias", true);
@@ -280,6 +359,18 @@ static void add_modern(struct arguments *arguments)
                !sbp_export_flag(export, "tied", false));
 }
 
+/* Adam is the trainer's own. */
+static void add_update(struct arguments *arguments)
+{
+    const struct sbp_training *training = &arguments->export->plan.cut.graph.training;
+    if (training->update.optimizer == SBP_SGD) {
+        add_word(arguments, "optimizer", "sgd");
+        add(arguments, "sgd-momentum", NUMBER, "%.17g", training->update.momentum);
+    }
+    if (training->clip_norm > 0)
+        add(arguments, "clip-grad", NUMBER, "%.17g", training->clip_norm);
+}
+
 static void add_model(struct arguments *arguments)
 {
     const struct sbp_export *export = arguments->export;
@@ -292,48 +383,43 @@ static void add_model(struct arguments *arguments)
     add(arguments, "hidden-dropout", NUMBER, "%g", sbp_export_real(export, "dropout", 0));
     add(arguments, "attention-dropout", NUMBER, "%g",
         sbp_export_real(export, "attention_dropout", 0));
-    add_word(arguments, "attention-backend", sbp_export_keeps_scores(export) ? "unfused" : "flash");
+    add_word(arguments, "attention-backend",
+             sbp_export_keeps_scores(export)           ? "unfused"
+             : sbp_export_flag(export, "sinks", false) ? "fused"
+                                                       : "flash");
     add_precision(arguments);
+    add_update(arguments);
 }
 
 /* Keys of the model that the arguments say, or that no trainer needs to be told. */
-static const char *const WRITTEN[] = {"architecture",
-                                      "name",
-                                      "notes",
-                                      "layers",
-                                      "hidden",
-                                      "heads",
-                                      "kv_heads",
-                                      "head_dim",
-                                      "ffn",
-                                      "dense_ffn",
-                                      "expert_ffn",
-                                      "vocab",
-                                      "vocab_multiple",
-                                      "positions",
-                                      "sequence",
-                                      "global_batch",
-                                      "precision",
-                                      "attention",
-                                      "attention_dropout",
-                                      "dropout",
-                                      "tied",
-                                      "bias",
-                                      "epsilon",
-                                      "qkv_bias",
-                                      "qk_norm",
-                                      "q_rank",
-                                      "kv_rank",
-                                      "nope",
-                                      "rope",
-                                      "value",
-                                      "experts",
-                                      "top_k",
-                                      "shared_experts",
-                                      "dense_layers",
-                                      "moe_every",
-                                      "router_bias",
-                                      NULL};
+static const char *const WRITTEN[] = {
+    "architecture", "name",        "notes",      "layers",         "hidden",
+    "heads",        "kv_heads",    "head_dim",   "ffn",            "dense_ffn",
+    "expert_ffn",   "vocab",       "positions",  "vocab_multiple", "sequence",
+    "global_batch", "precision",   "attention",  "optimizer",      "clip_norm",
+    "dropout",      "tied",        "bias",       "epsilon",        "attention_dropout",
+    "qk_norm",      "q_rank",      "kv_rank",    "nope",           "rope",
+    "value",        "experts",     "top_k",      "shared_experts", "dense_layers",
+    "moe_every",    "sinks",       "capacity",   "linears", /* export_layout.c names it */
+    "nodes_per_token"};
+enum { ALWAYS = sizeof WRITTEN / sizeof *WRITTEN };
+
+/* Those, and the ones that the arguments say of some models. */
+static enum sbp_status lose_keys(struct sbp_export *export)
+{
+    const char *written[ALWAYS + 5] = {0};
+    int count = ALWAYS;
+    memcpy(written, WRITTEN, sizeof WRITTEN);
+    if (has_window(export)) {
+        written[count++] = "window";
+        written[count++] = "window_layers";
+    }
+    if (has_balancing_bias(export))
+        written[count++] = "router_bias";
+    if (!sbp_export_is(export, "deepseek"))
+        written[count++] = "qkv_bias";
+    return sbp_export_lose_keys(export, written);
+}
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -363,6 +449,12 @@ static const struct {
     {"overlap-param-gather", DDP, NULL},
     {"use-megatron-fsdp", DDP, NULL},
     {"data-parallel-sharding-strategy", DDP, NULL},
+    {"moe-expert-capacity-factor", MODEL, NULL},
+    {"moe-pad-expert-input-to-capacity", MODEL, NULL},
+    {"optimizer", OPTIMIZER, NULL},
+    {"sgd-momentum", OPTIMIZER, NULL},
+    {"clip-grad", OPTIMIZER, NULL},
+    {"use-precision-aware-optimizer", OPTIMIZER, NULL},
     {"optimizer-cpu-offload", OPTIMIZER, NULL},
     {"num-layers", ASSERT, NULL},
     {"hidden-size", ASSERT, NULL},
@@ -419,7 +511,9 @@ static void add_defaults(struct sbp_text *text)
                                         "ddp.overlap_grad_reduce = False",
                                         "ddp.overlap_param_gather = False",
                                         "ddp.use_megatron_fsdp = False",
-                                        "ddp.data_parallel_sharding_strategy = \"no_shard\""};
+                                        "ddp.data_parallel_sharding_strategy = \"no_shard\"",
+                                        "optimizer.use_precision_aware_optimizer = False",
+                                        "optimizer.optimizer_cpu_offload = False"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         sbp_text_add(text, "    cfg.%s\n", lines[i]);
 }
@@ -427,17 +521,23 @@ static void add_defaults(struct sbp_text *text)
 enum sbp_status sbp_export_megatron_bridge(struct sbp_export *export, struct sbp_text *text,
                                            struct sbp_diag *diag)
 {
+    static const char *const precisions[SBP_EXPORT_PRECISIONS] = {
+        [SBP_EXPORT_MIXED] = "bf16_mixed",
+        [SBP_EXPORT_FP16] = "fp16_mixed",
+        [SBP_EXPORT_FP8] = "bf16_with_fp8_delayed_scaling_mixed",
+        [SBP_EXPORT_MXFP8] = "bf16_with_mxfp8_mixed"};
     struct arguments arguments = {.export = export};
     add_parallel(&arguments);
     add_model(&arguments);
-    sbp_text_add(text,
-                 "def configure(cfg):\n"
-                 "    \"\"\"Sets the configuration of a recipe, which is of %s, to the "
-                 "plan.\"\"\"\n",
-                 export->plan.cut.graph.name);
+    sbp_text_add(text, "def configure(cfg):\n"
+                       "    \"\"\"Sets the configuration of a recipe, which is of ");
+    sbp_export_add_name(text, export);
+    sbp_text_add(text, ", to the plan.\"\"\"\n");
     add_defaults(text);
     for (int i = 0; i < arguments.count; i++)
         add_assignment(text, &arguments.argument[i]);
+    sbp_text_add(text, "    cfg.mixed_precision = \"%s\"\n",
+                 precisions[sbp_export_precision_of(&export->plan)]);
     sbp_text_add(text, "    cfg.dataset.seq_length = %lld\n",
                  (long long)export->plan.cut.graph.sequence);
     sbp_text_add(text, "    cfg.optimizer.use_distributed_optimizer = "
@@ -457,7 +557,7 @@ enum sbp_status sbp_export_megatron(struct sbp_export *export, struct sbp_text *
         sbp_text_add(text, "--%s%s%s\n", argument->name, argument->kind == SWITCH ? "" : " ",
                      argument->value);
     }
-    if (arguments.failed || text->failed || sbp_export_lose_keys(export, WRITTEN) != SBP_OK)
+    if (arguments.failed || text->failed || lose_keys(export) != SBP_OK)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     return SBP_OK;
 }

@@ -17,15 +17,36 @@ enum {
     SBP_EXPORT_EXPERTS_BY_SEQUENCE = 1 << 6, /* sequence parallel, with experts and tensor parallel
                                               */
     SBP_EXPORT_EXPERTS_WHOLE = 1 << 7,       /* no expert is split */
-    SBP_EXPORT_TENSOR_BELOW_ZERO_3 = 1 << 8, /* tensor parallel excludes ZeRO 3 */
+    SBP_EXPORT_OFFLOADS_SHARDS = 1 << 16,    /* offload, ZeRO 1 and more */
+    SBP_EXPORT_SHARDS_GROUPS = 1 << 14,      /* context, and experts beyond the tensor group, ZeRO
+                                                that shards */
+    SBP_EXPORT_STAGES_UNTIED = 1 << 15,      /* stages, embeddings that are not tied */
+    /* What its file says of training. */
+    SBP_EXPORT_SAYS_OPTIMIZER = 1 << 17,
+    SBP_EXPORT_SAYS_CLIP = 1 << 18,
+    SBP_EXPORT_SAYS_CAPACITY = 1 << 19, /* of experts */
     /* What its file leaves to the training script, which can do as the plan says. */
     SBP_EXPORT_SCRIPT_BATCH = 1 << 9,
     SBP_EXPORT_SCRIPT_RECOMPUTE = 1 << 10,
+    SBP_EXPORT_SCRIPT_PRECISION = 1 << 8,
     SBP_EXPORT_WHOLE = 1 << 12,    /* all of the plan as it is */
     SBP_EXPORT_BY_LAYER = 1 << 11, /* every layer is split as the plan has it */
 };
 
 #define SBP_EXPORT_SCHEDULE(name) (1u << (name))
+
+/* Precisions by name (docs/models.md). */
+enum sbp_export_precision {
+    SBP_EXPORT_FP32,
+    SBP_EXPORT_MIXED,
+    SBP_EXPORT_FP16,
+    SBP_EXPORT_FP8,
+    SBP_EXPORT_MXFP8,
+    SBP_EXPORT_PRECISIONS
+};
+/* Of a plan; one whose types are given one by one has that of its products, else of its compute. */
+enum sbp_export_precision sbp_export_precision_of(const struct sbp_plan *plan);
+const char *sbp_export_precision_name(enum sbp_export_precision precision);
 
 struct sbp_export_target {
     const char *name;
@@ -34,6 +55,7 @@ struct sbp_export_target {
     const char *const *models;              /* architectures, ended by NULL; NULL: all */
     const struct sbp_export_search *search; /* NULL: a search cannot be kept to it */
     unsigned can;
+    unsigned precisions;               /* a bit for each that it has; mixed stands for others */
     unsigned schedules;                /* beside 1f1b */
     uint8_t zero[4];                   /* the level that stands for each */
     uint8_t recompute[SBP_RECOMPUTES]; /* what stands for each */
@@ -59,10 +81,17 @@ double sbp_export_real(const struct sbp_export *export, const char *key, double 
 /* Of a key that holds a name; "" where there is none. */
 const char *sbp_export_word(const struct sbp_export *export, const char *key);
 bool sbp_export_is(const struct sbp_export *export, const char *architecture);
+/* Adds the model's name as any language may have it in a comment: letters, digits and "._-" as they
+ * are, '_' in place of all else. */
+void sbp_export_add_name(struct sbp_text *text, const struct sbp_export *export);
 bool sbp_export_keeps_scores(const struct sbp_export *export);
-/* Adds a loss for every key of the model that is not among those written, NULL-terminated. */
+/* Adds a loss for every key of the model that is not among those written, NULL-terminated, and one
+ * that says whose the prices are. */
 enum sbp_status sbp_export_lose_keys(struct sbp_export *export,
                                      const char *const *written) SBP_MUST_USE;
+/* What a launcher starts on: members of the levels down to the innermost one named node or host,
+ * else down to the one above the innermost. */
+int64_t sbp_export_machines(const struct sbp_cluster *cluster);
 
 /* ---- writers --------------------------------------------------------------------------------- */
 
@@ -76,6 +105,7 @@ SBP_DECLARE_WRITER(deepspeed);
 SBP_DECLARE_WRITER(fsdp2);
 SBP_DECLARE_WRITER(galvatron);
 SBP_DECLARE_WRITER(dtensor);
+SBP_DECLARE_WRITER(oneflow);
 enum sbp_status sbp_export_chakra(struct sbp_export *export, const char *path,
                                   struct sbp_export_files *files,
                                   struct sbp_diag *diag) SBP_MUST_USE;

@@ -97,8 +97,9 @@ enum sbp_status sbp_export_torchtitan(struct sbp_export *export, struct sbp_text
                  "from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC\n"
                  "\n\n"
                  "def configure(config):\n"
-                 "    \"\"\"Sets a Trainer.Config, whose model is %s, to the plan.\"\"\"\n",
-                 export->plan.cut.graph.name);
+                 "    \"\"\"Sets a Trainer.Config, whose model is ");
+    sbp_export_add_name(text, export);
+    sbp_text_add(text, ", to the plan.\"\"\"\n");
     sbp_text_add(text, "    assert len(config.model_spec.model.layers) == %lld\n",
                  (long long)sbp_export_number(export, "layers", 0));
     add_parallelism(text, export);

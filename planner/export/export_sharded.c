@@ -63,14 +63,6 @@ enum sbp_status sbp_export_deepspeed(struct sbp_export *export, struct sbp_text 
 
 /* ---- Accelerate ------------------------------------------------------------------------------ */
 
-static int64_t machines(const struct sbp_cluster *cluster)
-{
-    int64_t count = 1;
-    for (int level = 0; level + 1 < cluster->level_count; level++)
-        count *= cluster->level[level].size;
-    return count;
-}
-
 enum sbp_status sbp_export_fsdp2(struct sbp_export *export, struct sbp_text *text,
                                  struct sbp_diag *diag)
 {
@@ -93,7 +85,7 @@ enum sbp_status sbp_export_fsdp2(struct sbp_export *export, struct sbp_text *tex
                  : compute == SBP_FP16 ? "fp16"
                                        : "no");
     sbp_text_add(text, "num_machines: %lld\nnum_processes: %lld\n",
-                 (long long)machines(&export->plan.workload.cluster),
+                 (long long)sbp_export_machines(&export->plan.workload.cluster),
                  (long long)sbp_cut_devices(&export->plan.cut));
     sbp_text_add(text,
                  "parallelism_config:\n"

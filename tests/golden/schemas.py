@@ -232,10 +232,11 @@ def written():
         ("galvatron", "stages.json"),
         ("dtensor", "free.json"),
         ("dtensor", "mlp.json"),
+        ("oneflow", "free.json"),
     ):
         name = f"{target}-{plan}" + (".yaml" if target == "fsdp2" else "")
         sbplan(f"export {plan} --to {target} -o {name}")
-        yield target, name
+        yield "dtensor" if target == "oneflow" else target, name
 
 
 def main():

@@ -45,7 +45,6 @@ struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
         arguments->target < 0 ? &any
                               : sbp_export_search(sbp_export_search_target(arguments->target));
     return (struct sbp_request){
-        .schedules = kept->schedules,
         .zero_levels = kept->zero_levels,
         .recomputes = kept->recomputes,
         .space = (enum sbp_space_kind)arguments->space,

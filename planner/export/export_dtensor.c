@@ -9,7 +9,6 @@
  * tensor and split the work leave partial sums of its gradient.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include <cjson/cJSON.h>
 
@@ -294,11 +293,5 @@ enum sbp_status sbp_export_dtensor(struct sbp_export *export, struct sbp_text *t
 {
     bool failed;
     struct cJSON *json = file_of(&export->plan, &failed);
-    char *written = failed ? NULL : sbp_json_text(json);
-    if (written != NULL)
-        sbp_text_add(text, "%s", written);
-    failed |= written == NULL || text->failed;
-    free(written);
-    cJSON_Delete(json);
-    return failed ? sbp_fail(diag, SBP_E_MEMORY, "out of memory") : SBP_OK;
+    return sbp_export_json(json, failed, text, diag);
 }

@@ -566,6 +566,24 @@ static void test_node_limit(void **state)
     free_written(&w);
 }
 
+/* Where nothing is gathered, it does not matter what is gathered together; samples are no
+ * sequences. */
+static void test_true_losses(void **state)
+{
+    (void)state;
+    static const char images[] =
+        "{\"name\": \"v\", \"architecture\": \"vgg\", \"depth\": 11, \"image\": 32, \"classes\": "
+        "16, \"hidden\": 64, \"global_batch\": 16}";
+    const struct sbp_degrees degrees = sbp_degrees_none();
+    struct written w;
+    assert_true(write_degrees(models[0], &degrees, "deepspeed", &w));
+    assert_false(loses(&w.export, "gather_blocks"));
+    free_written(&w);
+    assert_true(write_degrees(images, &degrees, "fsdp2", &w));
+    assert_true(loses(&w.export, "16 samples a step"));
+    free_written(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -583,6 +601,7 @@ int main(void)
         cmocka_unit_test(test_segments_are_whole),
         cmocka_unit_test(test_model_keys),
         cmocka_unit_test(test_node_limit),
+        cmocka_unit_test(test_true_losses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

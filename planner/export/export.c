@@ -120,8 +120,8 @@ static const struct sbp_export_target targets[] = {
      .what = "a mesh and placements for DTensor of PyTorch",
      .trainer = "DTensor",
      .search = &dtensor_search,
-     .can = SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT | SBP_EXPORT_BY_LAYER |
-            SBP_EXPORT_SCRIPT_PRECISION,
+     .can =
+         SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT | SBP_EXPORT_BY_LAYER | SBP_EXPORT_SCRIPT_PRECISION,
      .write = sbp_export_dtensor},
     {.name = "chakra",
      .what = "execution traces of Chakra",

@@ -400,7 +400,8 @@ static enum sbp_status leave_training(struct sbp_export *export)
         SBP_TRY(sbp_export_lose(export, "the training script has to say: clip_norm %.6g",
                                 training->clip_norm));
     if (sbp_export_real(export, "capacity", 1) > 1 && (can & SBP_EXPORT_SAYS_CAPACITY) == 0)
-        SBP_TRY(sbp_export_lose(export, "the model's capacity is not written, both prices have it"));
+        SBP_TRY(
+            sbp_export_lose(export, "the model's capacity is not written, both prices have it"));
     return strcmp(sbp_export_word(export, "linears"), "summa") == 0
                ? sbp_export_lose(export, "the model's linears is not written, both prices have it")
                : SBP_OK;

@@ -419,7 +419,9 @@ static enum sbp_status leave_to_script(struct sbp_export *export)
             (long long)export->plan.cut.graph.global_batch,
             export->plan.cut.graph.sequence > 1 ? "sequences" : "samples",
             (long long)export->degrees.micro_batch));
-    if ((export->target->can & SBP_EXPORT_SCRIPT_PRECISION) != 0)
+    const bool is_default = (export->target->can & SBP_EXPORT_BY_LAYER) != 0 &&
+                            sbp_export_precision_of(&export->plan) == SBP_EXPORT_FP32;
+    if ((export->target->can & SBP_EXPORT_SCRIPT_PRECISION) != 0 && !is_default)
         SBP_TRY(sbp_export_lose(export, "the training script has to say: precision %s",
                                 sbp_export_precision_name(sbp_export_precision_of(&export->plan))));
     if ((export->target->can & SBP_EXPORT_SCRIPT_RECOMPUTE) != 0 &&

@@ -473,7 +473,7 @@ enum sbp_status sbp_cli_arguments_read(const struct sbp_command *command, int co
                                        struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     *arguments = (struct sbp_arguments){
-        .command = command, .degrees = sbp_degrees_none(), .target = -1, .to = -1};
+        .command = command, .degrees = sbp_degrees_none(), .space = -1, .target = -1, .to = -1};
     struct sbp_word_list *lists[] = {&arguments->operands, &arguments->fix, &arguments->set,
                                      &arguments->sweep, &arguments->from};
     bool complete = true;

@@ -33,7 +33,7 @@ struct sbp_arguments {
 
     bool help, json, runnable, quick, rows;
     const char *output;
-    int space, algorithm, objective; /* algorithm: 0 auto, else index */
+    int space, algorithm, objective; /* space: -1 not given; algorithm: 0 auto, else index */
     int64_t devices;                 /* 0: all */
     int64_t seed, max_evaluations, restarts, memory_limit_bytes;
     struct sbp_limit time_limit_s, search_memory_bytes;

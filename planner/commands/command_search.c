@@ -58,7 +58,7 @@ static enum sbp_status keep_to_target(struct sbp_arguments *arguments, struct sb
     const struct sbp_export_search *kept =
         sbp_export_search(sbp_export_search_target(arguments->target));
     int count = 0;
-    if (arguments->space != SBP_SPACE_FULL || sbp_degree_options_given(arguments))
+    if (arguments->space >= 0 || sbp_degree_options_given(arguments))
         return sbp_fail(diag, SBP_E_USAGE,
                         "sbplan search: --target says the space of strategies, legal without "
                         "--space and without degrees");

@@ -37,6 +37,11 @@ static unsigned given_keys(const struct cJSON *parallel)
     return given;
 }
 
+static enum sbp_space_kind space_of(const struct sbp_arguments *arguments)
+{
+    return arguments->space < 0 ? SBP_SPACE_FULL : (enum sbp_space_kind)arguments->space;
+}
+
 struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
                                       const struct sbp_settings *settings)
 {
@@ -45,10 +50,9 @@ struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
         arguments->target < 0 ? &any
                               : sbp_export_search(sbp_export_search_target(arguments->target));
     return (struct sbp_request){
-        .schedules = kept->schedules,
         .zero_levels = kept->zero_levels,
         .recomputes = kept->recomputes,
-        .space = (enum sbp_space_kind)arguments->space,
+        .space = space_of(arguments),
         .solver = arguments->algorithm > 0 ? &sbp_solvers[arguments->algorithm - 1] : NULL,
         .objective = (enum sbp_objective)arguments->objective,
         .boxing = settings->boxing,
@@ -254,8 +258,8 @@ static enum sbp_status fix_degrees(struct sbp_search_job *job, struct sbp_diag *
 
 enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag *diag)
 {
-    SBP_TRY(sbp_inputs_read(job->arguments, (enum sbp_space_kind)job->arguments->space, &job->arena,
-                            &job->settings, &job->plan, diag));
+    SBP_TRY(sbp_inputs_read(job->arguments, space_of(job->arguments), &job->arena, &job->settings,
+                            &job->plan, diag));
     job->request = sbp_search_request(job->arguments, &job->settings);
     struct sbp_diag why = {{0}};
     if (job->arguments->target >= 0 &&

@@ -2,6 +2,9 @@
 
 #include <stdlib.h>
 
+#include <cjson/cJSON.h>
+
+#include "base/json/json_write.h"
 #include "planner/export/export_priv.h"
 
 /* Architectures of model files that have a counterpart in Megatron-LM's pretrain_gpt.py. */
@@ -169,6 +172,18 @@ const char *sbp_export_search_name(int place)
 const char *sbp_export_what(const struct sbp_export_target *target)
 {
     return target->what;
+}
+
+enum sbp_status sbp_export_json(struct cJSON *json, bool failed, struct sbp_text *text,
+                                struct sbp_diag *diag)
+{
+    char *written = failed ? NULL : sbp_json_text(json);
+    if (written != NULL)
+        sbp_text_add(text, "%s", written);
+    failed |= written == NULL || text->failed;
+    free(written);
+    cJSON_Delete(json);
+    return failed ? sbp_fail(diag, SBP_E_MEMORY, "out of memory") : SBP_OK;
 }
 
 enum sbp_status sbp_export_files_make(int count, struct sbp_export_files *files,

@@ -23,12 +23,11 @@ const struct sbp_export_target *sbp_export_target(int place);
 const char *sbp_export_what(const struct sbp_export_target *target);
 
 /* How a search keeps to plans that a target can express: within a space, with keys given as by
- * --set, and of schedules, ZeRO levels and recompute modes a bit for each that may be taken (0:
- * any). */
+ * --set, and of ZeRO levels and recompute modes a bit for each that may be taken (0: any). */
 struct sbp_export_search {
     enum sbp_space_kind space;
     const char *const *set; /* "regather=true", ended by NULL */
-    unsigned schedules, zero_levels, recomputes;
+    unsigned zero_levels, recomputes;
 };
 /* NULL: nothing restricts a search to the target. */
 const struct sbp_export_search *sbp_export_search(const struct sbp_export_target *target);

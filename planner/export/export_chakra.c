@@ -480,9 +480,8 @@ static enum sbp_status lose_times(struct sbp_export *export)
 {
     const struct sbp_runtime *runtime = &export->plan.workload.cluster.runtime;
     if (hides(runtime))
-        SBP_TRY(sbp_export_lose(export,
-                                "what trainer %s hides within a pass follows the arithmetic",
-                                runtime->name));
+        SBP_TRY(sbp_export_lose(
+            export, "what trainer %s hides within a pass follows the arithmetic", runtime->name));
     if (runtime->host_s > 0)
         SBP_TRY(sbp_export_lose(export,
                                 "no pass waits for the host of trainer %s, which takes %.3g us to "

@@ -9,7 +9,6 @@
  * tensor and split the work leave partial sums of its gradient.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include <cjson/cJSON.h>
 
@@ -313,13 +312,7 @@ static enum sbp_status write(const struct sbp_export *export, const struct words
 {
     struct writer w = {.plan = &export->plan, .words = words};
     struct cJSON *json = file_of(&w);
-    char *written = w.failed ? NULL : sbp_json_text(json);
-    if (written != NULL)
-        sbp_text_add(text, "%s", written);
-    const bool failed = written == NULL || text->failed;
-    free(written);
-    cJSON_Delete(json);
-    return failed ? sbp_fail(diag, SBP_E_MEMORY, "out of memory") : SBP_OK;
+    return sbp_export_json(json, w.failed, text, diag);
 }
 
 enum sbp_status sbp_export_dtensor(struct sbp_export *export, struct sbp_text *text,

@@ -1,7 +1,5 @@
 /* The JSON of Galvatron (galvatron/core/runtime/hybrid_parallel_config.py): degrees, ZeRO 3 and
  * checkpoints layer by layer, all layers alike, and the layers of each stage. */
-#include <stdlib.h>
-
 #include <cjson/cJSON.h>
 
 #include "base/json/json_write.h"
@@ -66,11 +64,5 @@ enum sbp_status sbp_export_galvatron(struct sbp_export *export, struct sbp_text 
     if (export->degrees.tensor > 1 && !export->degrees.sequence_parallel)
         failed |= sbp_export_lose(export, "the training script has to say: sequence_parallel "
                                           "false") != SBP_OK;
-    char *written = failed ? NULL : sbp_json_text(json);
-    if (written != NULL)
-        sbp_text_add(text, "%s", written);
-    failed |= written == NULL || text->failed;
-    free(written);
-    cJSON_Delete(json);
-    return failed ? sbp_fail(diag, SBP_E_MEMORY, "out of memory") : SBP_OK;
+    return sbp_export_json(json, failed, text, diag);
 }

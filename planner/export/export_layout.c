@@ -95,11 +95,13 @@ static enum sbp_status check(const struct sbp_export *export, const struct sbp_l
     if (layout->context.common > 1 && (target->can & SBP_EXPORT_CONTEXT) == 0)
         return sbp_fail(diag, SBP_E_INPUT,
                         "the plan splits sequences %lld ways (context parallel), %s says no such "
-                        "split",
+                        "split, legal are plans of none: sbplan price --cp 1",
                         (long long)layout->context.common, target->what);
     if (layout->expert.most > 1 && (target->can & SBP_EXPORT_EXPERT) == 0)
-        return sbp_fail(diag, SBP_E_INPUT, "the experts lie %lld ways apart, %s says no such split",
-                        (long long)layout->expert.common, target->what);
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "the experts lie %lld ways apart, %s says no such split, legal are plans "
+                        "of none: sbplan price --ep 1",
+                        (long long)layout->expert.most, target->what);
     return SBP_OK;
 }
 
@@ -398,7 +400,8 @@ static enum sbp_status leave_training(struct sbp_export *export)
         SBP_TRY(sbp_export_lose(export, "the training script has to say: clip_norm %.6g",
                                 training->clip_norm));
     if (sbp_export_real(export, "capacity", 1) > 1 && (can & SBP_EXPORT_SAYS_CAPACITY) == 0)
-        SBP_TRY(sbp_export_lose(export, "the model's capacity is not written, both prices have it"));
+        SBP_TRY(
+            sbp_export_lose(export, "the model's capacity is not written, both prices have it"));
     return strcmp(sbp_export_word(export, "linears"), "summa") == 0
                ? sbp_export_lose(export, "the model's linears is not written, both prices have it")
                : SBP_OK;
@@ -412,11 +415,13 @@ static enum sbp_status leave_to_script(struct sbp_export *export)
     if ((export->target->can & SBP_EXPORT_SCRIPT_BATCH) != 0)
         SBP_TRY(sbp_export_lose(
             export,
-            "the training script has to say: %lld sequences a step, %lld on each replica "
-            "at a time",
+            "the training script has to say: %lld %s a step, %lld on each replica at a time",
             (long long)export->plan.cut.graph.global_batch,
+            export->plan.cut.graph.sequence > 1 ? "sequences" : "samples",
             (long long)export->degrees.micro_batch));
-    if ((export->target->can & SBP_EXPORT_SCRIPT_PRECISION) != 0)
+    const bool is_default = (export->target->can & SBP_EXPORT_BY_LAYER) != 0 &&
+                            sbp_export_precision_of(&export->plan) == SBP_EXPORT_FP32;
+    if ((export->target->can & SBP_EXPORT_SCRIPT_PRECISION) != 0 && !is_default)
         SBP_TRY(sbp_export_lose(export, "the training script has to say: precision %s",
                                 sbp_export_precision_name(sbp_export_precision_of(&export->plan))));
     if ((export->target->can & SBP_EXPORT_SCRIPT_RECOMPUTE) != 0 &&

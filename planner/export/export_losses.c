@@ -47,9 +47,20 @@ static const char *text_of(const struct cJSON *item, char *buffer, size_t size)
     return buffer;
 }
 
-/* ZeRO levels are compared layer by layer; where stages begin, by their blocks. */
-static bool is_compared(const char *key)
+static bool has_zero(const struct sbp_plan *plan)
 {
+    for (int op = 0; op < plan->cut.graph.op_count; op++)
+        if (plan->cut.graph.op[op].weight_count > 0 && sbp_plan_zero(plan, op) > 0)
+            return true;
+    return false;
+}
+
+/* ZeRO levels are compared layer by layer; where stages begin, by their blocks. What is gathered
+ * together means nothing where nothing is gathered. */
+static bool is_compared(const struct sbp_export *export, const char *key)
+{
+    if (strcmp(key, "gather_blocks") == 0)
+        return has_zero(export->given) && has_zero(&export->plan);
     return strcmp(key, "zero") != 0 && strcmp(key, "stage_cut") != 0;
 }
 
@@ -60,7 +71,7 @@ static enum sbp_status compare_keys(struct sbp_export *export, const struct cJSO
     for (const char *const *key = sbp_parallel_keys(); *key != NULL; key++) {
         (void)text_of(cJSON_GetObjectItemCaseSensitive(from, *key), one, sizeof one);
         (void)text_of(cJSON_GetObjectItemCaseSensitive(to, *key), two, sizeof two);
-        if (is_compared(*key) && strcmp(one, two) != 0)
+        if (is_compared(export, *key) && strcmp(one, two) != 0)
             SBP_TRY(sbp_export_lose(export, "%s %s -> %s", *key, one, two));
     }
     return SBP_OK;
@@ -101,12 +112,6 @@ static enum sbp_status compare_blocks(struct sbp_export *export)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-static int zero_of(const struct sbp_plan *plan, int op)
-{
-    const int level = plan->strategy.zero[op];
-    return level == SBP_ZERO_DEFAULT ? (int)plan->cut.parallel.zero : level;
-}
-
 /* Layers, with repeats, whose weights change from one level to another. */
 static int count_zero(const struct sbp_export *export, int from, int to)
 {
@@ -114,7 +119,7 @@ static int count_zero(const struct sbp_export *export, int from, int to)
     int count = 0;
     for (int op = 0; op < graph->op_count; op++)
         if (graph->op[op].site == op && graph->op[op].weight_count > 0 &&
-            zero_of(export->given, op) == from && zero_of(&export->plan, op) == to)
+            sbp_plan_zero(export->given, op) == from && sbp_plan_zero(&export->plan, op) == to)
             count += graph->op[op].repeats;
     return count;
 }

@@ -392,16 +392,46 @@ static void add_model(struct arguments *arguments)
 }
 
 /* Keys of the model that the arguments say, or that no trainer needs to be told. */
-static const char *const WRITTEN[] = {
-    "architecture", "name",        "notes",      "layers",         "hidden",
-    "heads",        "kv_heads",    "head_dim",   "ffn",            "dense_ffn",
-    "expert_ffn",   "vocab",       "positions",  "vocab_multiple", "sequence",
-    "global_batch", "precision",   "attention",  "optimizer",      "clip_norm",
-    "dropout",      "tied",        "bias",       "epsilon",        "attention_dropout",
-    "qk_norm",      "q_rank",      "kv_rank",    "nope",           "rope",
-    "value",        "experts",     "top_k",      "shared_experts", "dense_layers",
-    "moe_every",    "sinks",       "capacity",   "linears", /* export_layout.c names it */
-    "nodes_per_token"};
+static const char *const WRITTEN[] = {"architecture",
+                                      "name",
+                                      "notes",
+                                      "layers",
+                                      "hidden",
+                                      "heads",
+                                      "kv_heads",
+                                      "head_dim",
+                                      "ffn",
+                                      "dense_ffn",
+                                      "expert_ffn",
+                                      "vocab",
+                                      "positions",
+                                      "vocab_multiple",
+                                      "sequence",
+                                      "global_batch",
+                                      "precision",
+                                      "attention",
+                                      "optimizer",
+                                      "clip_norm",
+                                      "dropout",
+                                      "tied",
+                                      "bias",
+                                      "epsilon",
+                                      "attention_dropout",
+                                      "qk_norm",
+                                      "q_rank",
+                                      "kv_rank",
+                                      "nope",
+                                      "rope",
+                                      "value",
+                                      "experts",
+                                      "top_k",
+                                      "shared_experts",
+                                      "dense_layers",
+                                      "moe_every",
+                                      "sinks",
+                                      "capacity",
+                                      "linears", /* export_layout.c names it */
+                                      "nodes_per_token"};
 enum { ALWAYS = sizeof WRITTEN / sizeof *WRITTEN };
 
 /* Those, and the ones that the arguments say of some models. */

@@ -61,8 +61,7 @@ enum sbp_export_precision sbp_export_precision_of(const struct sbp_plan *plan)
 
 void sbp_export_add_name(struct sbp_text *text, const struct sbp_export *export)
 {
-    static const char legal[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    static const char legal[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     for (const char *at = export->plan.cut.graph.name; *at != '\0'; at++)
         sbp_text_add(text, "%c", strchr(legal, *at) != NULL ? *at : '_');
 }

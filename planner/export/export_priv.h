@@ -109,6 +109,9 @@ SBP_DECLARE_WRITER(oneflow);
 enum sbp_status sbp_export_chakra(struct sbp_export *export, const char *path,
                                   struct sbp_export_files *files,
                                   struct sbp_diag *diag) SBP_MUST_USE;
+/* Adds the text of a tree, which is deleted. failed: it is not whole. E_MEMORY. */
+enum sbp_status sbp_export_json(struct cJSON *json, bool failed, struct sbp_text *text,
+                                struct sbp_diag *diag) SBP_MUST_USE;
 /* Empty files. E_MEMORY. */
 enum sbp_status sbp_export_files_make(int count, struct sbp_export_files *files,
                                       struct sbp_diag *diag) SBP_MUST_USE;

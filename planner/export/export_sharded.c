@@ -1,7 +1,5 @@
 /* Files of trainers that shard states over replicas: the JSON of DeepSpeed (deepspeed/runtime/
  * config.py) and the YAML of Accelerate (accelerate/commands/config/config_args.py). */
-#include <stdlib.h>
-
 #include <cjson/cJSON.h>
 
 #include "base/json/json_write.h"
@@ -52,13 +50,7 @@ enum sbp_status sbp_export_deepspeed(struct sbp_export *export, struct sbp_text 
                             (double)export->degrees.tensor, &failed);
     if (clip_norm > 0)
         sbp_json_put_number(json, "gradient_clipping", clip_norm, &failed);
-    char *written = failed ? NULL : sbp_json_text(json);
-    if (written != NULL)
-        sbp_text_add(text, "%s", written);
-    failed |= written == NULL || text->failed;
-    free(written);
-    cJSON_Delete(json);
-    return failed ? sbp_fail(diag, SBP_E_MEMORY, "out of memory") : SBP_OK;
+    return sbp_export_json(json, failed, text, diag);
 }
 
 /* ---- Accelerate ------------------------------------------------------------------------------ */

@@ -391,8 +391,6 @@ static void find_open(struct lister *l)
     l->open.offload &= !sbp_request_gives(request, "offload");
     if (request->zero_levels != 0)
         l->open.zero_levels &= request->zero_levels;
-    if (request->schedules != 0)
-        l->open.schedules &= request->schedules;
     if (sbp_request_gives(request, "zero"))
         l->open.zero_levels = 1u << given->zero;
     if (sbp_request_gives(request, "schedule"))

@@ -15,6 +15,12 @@ enum sbp_status sbp_plan_load(const struct sbp_json *model, const struct sbp_jso
     return sbp_plan_cut(plan, &plain, model->diag);
 }
 
+int sbp_plan_zero(const struct sbp_plan *plan, int op)
+{
+    const int level = plan->strategy.zero[op];
+    return level == SBP_ZERO_DEFAULT ? (int)plan->cut.parallel.zero : level;
+}
+
 enum sbp_status sbp_plan_cut(struct sbp_plan *plan, const struct sbp_parallel *parallel,
                              struct sbp_diag *diag)
 {

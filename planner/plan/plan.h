@@ -40,6 +40,9 @@ enum sbp_status sbp_plan_begin(struct cJSON *model, const char *model_file, stru
 enum sbp_status sbp_plan_cut(struct sbp_plan *plan, const struct sbp_parallel *parallel,
                              struct sbp_diag *diag) SBP_MUST_USE;
 
+/* The ZeRO level of a layer's weights: its own, else the step's. */
+int sbp_plan_zero(const struct sbp_plan *plan, int op);
+
 /* Reads a plan file and checks all of it; only the lower bound of its search is believed. *plan is
  * zeroed first; on failure nothing is left allocated. E_INPUT, E_IO, E_MEMORY. */
 enum sbp_status sbp_plan_read(const char *path, struct sbp_plan *plan,

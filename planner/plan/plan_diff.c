@@ -115,12 +115,6 @@ bool sbp_plan_rests_alike(const struct sbp_plan *a, int one, const struct sbp_pl
     return true;
 }
 
-static int zero_of(const struct sbp_plan *plan, int op)
-{
-    const int level = plan->strategy.zero[op];
-    return level == SBP_ZERO_DEFAULT ? (int)plan->cut.parallel.zero : level;
-}
-
 /* How the layers of two plans differ. */
 struct layers {
     int split, rest, zero; /* layers that are split, rest, or shard their states differently */
@@ -148,7 +142,7 @@ static void compare_layer(const struct sbp_plan *before, int old, const struct s
         strcmp(roles_of(before, old, true, from), roles_of(after, op, true, to)) != 0;
     layers->rest += !sbp_plan_rests_alike(before, old, after, op);
     layers->zero += after->cut.graph.op[op].weight_count > 0 &&
-                    zero_of(before, old) != zero_of(after, op) &&
+                    sbp_plan_zero(before, old) != sbp_plan_zero(after, op) &&
                     before->cut.parallel.zero == after->cut.parallel.zero;
     if (!chooses || !levels)
         return;

@@ -59,8 +59,8 @@ struct sbp_request {
     double most_s;                   /* only plans that cost less are looked for; 0: any */
     int64_t memory_limit_bytes;      /* 0: the cluster's device memory */
     unsigned given; /* a bit for each key of sbp_parallel_keys that the user fixed */
-    unsigned schedules, zero_levels, recomputes; /* a bit for each that may be taken; 0: any */
-    bool runnable;                               /* only plans that the executor can run */
+    unsigned zero_levels, recomputes; /* a bit for each that may be taken; 0: any */
+    bool runnable;                    /* only plans that the executor can run */
     bool quick;      /* of space full, the first pass alone (planner/space/solve_request.h) */
     bool plan_alone; /* where it is proved that no plan fits, nobody asks which memory would do */
     int fix_count;

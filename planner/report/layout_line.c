@@ -52,9 +52,8 @@ static int64_t ways(const struct sbp_plan *plan, int op, enum word word)
 
 static int64_t zero_of(const struct sbp_plan *plan, int op, enum word unused)
 {
-    const int given = plan->strategy.zero[op];
     (void)unused;
-    return given == SBP_ZERO_DEFAULT ? plan->cut.parallel.zero : given;
+    return sbp_plan_zero(plan, op);
 }
 
 /* Whether a layer has weights, chooses for itself and is the first of its repeats. */

@@ -72,7 +72,7 @@ refuses 'none.json: cannot be opened' "$sbplan" bench plan.json none.json
 "$sbplan" search tiny-gpt laptop-4 --runnable --set global_batch=2048 --set 'cluster.levels[0].size=2048' \
     --set pipeline=1 --time-limit 5 -o many.json >/dev/null || fail 'no plan of 2,048 ranks'
 refuses 'many.json: plan is for 2048 ranks, the threads backend runs 1024' "$sbplan" bench plan.json many.json
-refuses 'backend nccl: plans run on threads and mpi' "$sbplan" bench plan.json --backend nccl
+refuses 'bench measures over threads and mpi' "$sbplan" bench plan.json --backend nccl
 refuses 'rounds: "0" is not legal' "$sbplan" bench plan.json --rounds 0
 refuses 'are of --bench' "$run" plan.json --rounds 3
 refuses 'no --verify, no --trace' "$run" --bench plan.json --trace trace.json

@@ -372,7 +372,7 @@ static void test_torchtitan_shards_groups(void **state)
         degrees.context = i == 2 ? 2 : 1;
         assert_true(write_degrees(models[2], &degrees, "torchtitan", &w));
         assert_int_equal(w.export.degrees.zero, i == 0 ? 0 : 2);
-        assert_true(holds(&w, i == 0 ? "data_parallel_shard_degree=1,"
+        assert_true(holds(&w, i == 0   ? "data_parallel_shard_degree=1,"
                               : i == 1 ? "data_parallel_shard_degree=4,"
                                        : "data_parallel_shard_degree=2,"));
         free_written(&w);
@@ -456,8 +456,8 @@ static void test_precision(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct written w;
         const bool is_tokens = strcmp(cases[i].target, "dtensor") != 0;
-        assert_true(write_with(is_tokens, "precision", cases[i].precision, &degrees,
-                               cases[i].target, &w));
+        assert_true(
+            write_with(is_tokens, "precision", cases[i].precision, &degrees, cases[i].target, &w));
         if (!holds(&w, cases[i].says) ||
             loses(&w.export, cases[i].lost == NULL ? "precision" : cases[i].lost) !=
                 (cases[i].lost != NULL))
@@ -479,8 +479,8 @@ static void test_segments_count_layers(void **state)
     for (int blocks = 1; blocks <= 2; blocks++) {
         degrees.recompute_every = blocks;
         assert_true(write_degrees(models[4], &degrees, "megatron", &w));
-        assert_true(holds(&w, blocks == 1 ? "--recompute-num-layers 2\n"
-                                          : "--recompute-num-layers 4\n"));
+        assert_true(
+            holds(&w, blocks == 1 ? "--recompute-num-layers 2\n" : "--recompute-num-layers 4\n"));
         assert_true(round_trip(4, &w.plan));
         free_written(&w);
     }
@@ -498,9 +498,8 @@ static void test_segments_are_whole(void **state)
                                        "--recompute-num-layers 3",
                                        &flags, &diag),
                      SBP_OK);
-    assert_int_equal(sbp_megatron_check(&flags, plan.workload.model_json, &plan.workload.model,
-                                        &diag),
-                     SBP_OK);
+    assert_int_equal(
+        sbp_megatron_check(&flags, plan.workload.model_json, &plan.workload.model, &diag), SBP_OK);
     assert_int_equal(flags.degrees.recompute_every, 2);
     assert_non_null(strstr(flags.note[flags.note_count - 1], "3 layers are priced as 4"));
     sbp_plan_free(&plan);
@@ -566,6 +565,24 @@ static void test_node_limit(void **state)
     free_written(&w);
 }
 
+/* Where nothing is gathered, it does not matter what is gathered together; samples are no
+ * sequences. */
+static void test_true_losses(void **state)
+{
+    (void)state;
+    static const char images[] =
+        "{\"name\": \"v\", \"architecture\": \"vgg\", \"depth\": 11, \"image\": 32, \"classes\": "
+        "16, \"hidden\": 64, \"global_batch\": 16}";
+    const struct sbp_degrees degrees = sbp_degrees_none();
+    struct written w;
+    assert_true(write_degrees(models[0], &degrees, "deepspeed", &w));
+    assert_false(loses(&w.export, "gather_blocks"));
+    free_written(&w);
+    assert_true(write_degrees(images, &degrees, "fsdp2", &w));
+    assert_true(loses(&w.export, "16 samples a step"));
+    free_written(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -583,6 +600,7 @@ int main(void)
         cmocka_unit_test(test_segments_are_whole),
         cmocka_unit_test(test_model_keys),
         cmocka_unit_test(test_node_limit),
+        cmocka_unit_test(test_true_losses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -456,7 +456,7 @@ static void random_llama(struct sbp_random *random, struct sbp_text *text)
                  24, layers, below(random, 2) ? 48 : 24, 24, kv_heads[below(random, 4)],
                  below(random, 2) ? 2 : 4, random_width(random, false), 24, 31 + below(random, 40));
     if (below(random, 2))
-        sbp_text_add(text, "\"window\": %d, \"window_layers\": %d, ", 1 + below(random, 24),
+        sbp_text_add(text, "\"window\": %d, \"window_layers\": %d, ", 2 + below(random, 23),
                      1 + below(random, layers));
     sbp_text_add(text,
                  "\"qk_norm\": %s, \"sandwich_norm\": %s, \"qkv_bias\": %s, \"tied\": %s, "

@@ -46,18 +46,18 @@ static struct attended attended_of(const struct sbp_lockstep *both, const struct
     const int64_t kv_heads =
         grouped ? graph->tensor[node->input[1]].shape.size[SBP_DIM_FEATURE] : heads;
     const int64_t width = grouped ? size : 3 * size, kv_width = grouped ? 2 * size : width;
-    struct attended at = {
-        .q = side_of(both, instr, SBP_AT_IN, SBP_AT_OUT, heads * width, width),
-        .k = side_of(both, instr, grouped ? SBP_AT_IN2 : SBP_AT_IN,
-                     grouped ? SBP_AT_OUT2 : SBP_AT_OUT, kv_heads * kv_width, kv_width),
-        .dy = sbp_rank_buffer(both->exact, instr->buffer[SBP_AT_DY]),
-        .y = sbp_rank_buffer(both->exact, instr->buffer[SBP_AT_SAVED2]),
-        .sequence = q[SBP_DIM_SEQUENCE],
-        .heads = heads,
-        .share = heads / kv_heads,
-        .size = size,
-        .window = grouped ? node->attention.own_window : 0,
-        .causal = node->attention.causal};
+    struct attended at = {.q = side_of(both, instr, SBP_AT_IN, SBP_AT_OUT, heads * width, width),
+                          .k = side_of(both, instr, grouped ? SBP_AT_IN2 : SBP_AT_IN,
+                                       grouped ? SBP_AT_OUT2 : SBP_AT_OUT, kv_heads * kv_width,
+                                       kv_width),
+                          .dy = sbp_rank_buffer(both->exact, instr->buffer[SBP_AT_DY]),
+                          .y = sbp_rank_buffer(both->exact, instr->buffer[SBP_AT_SAVED2]),
+                          .sequence = q[SBP_DIM_SEQUENCE],
+                          .heads = heads,
+                          .share = heads / kv_heads,
+                          .size = size,
+                          .window = grouped ? node->attention.own_window : 0,
+                          .causal = node->attention.causal};
     at.batch = sbp_rank_tokens(both->exact, instr, SBP_AT_IN) / at.sequence;
     if (!grouped)
         move_on(&at.k, size);

@@ -107,7 +107,8 @@ static void references_hold(void **state)
     sbp_random_seed(&random, seed + 500);
     for (int tries = 0; models < MODELS && tries < MOST_TRIES; tries++) {
         struct plan plan;
-        open_random(&random, kinds[models % 5], true, false, SBP_BOXING_FULL, SBP_F64, model, &plan);
+        open_random(&random, kinds[models % 5], true, false, SBP_BOXING_FULL, SBP_F64, model,
+                    &plan);
         if (plan.program->loss_buffer >= 0) {
             check_reference(&plan, model, &random, &checked);
             models++;

@@ -5,6 +5,7 @@
 #include <cjson/cJSON.h>
 
 static const double LEAST_WIDTH = 16, LEAST_SEQUENCE = 16;
+enum { LEAST_WINDOW = 4 };
 
 /* How much smaller a model becomes. */
 struct scale {
@@ -79,12 +80,16 @@ static void shrink_vocabulary(cJSON *model, const struct scale *scale)
         set(multiple, unit);
 }
 
-/* In proportion to the sequence, so that some keys stay hidden. */
+/* In proportion to the sequence, so that some keys stay hidden; but a query that saw one key alone
+ * would give its scores no gradient. */
 static int64_t shrink_window(const struct scale *scale, int64_t window)
 {
     const int64_t sequence = shrink(scale, scale->sequence, (int64_t)LEAST_SEQUENCE);
+    const int64_t least = sequence > LEAST_WINDOW ? LEAST_WINDOW : 2;
+    if (window <= least)
+        return window;
     const double small = (double)window * (double)sequence / (double)scale->sequence;
-    return small > 1 ? (int64_t)small : 1;
+    return small > (double)least ? (int64_t)small : least;
 }
 
 static void shrink_number(cJSON *item, const struct scale *scale)

@@ -185,6 +185,7 @@ struct operand {
     const double *exact;
     const float *shadow;
     double scale;
+    bool wakes;         /* what the exact rank has as 0 may be some round-off in the run */
     double *variance;   /* (tokens) mean over the features */
     double *largest;    /* (tokens) square of the largest element */
     double *by_feature; /* (features) mean over the tokens */
@@ -222,7 +223,8 @@ static struct operand look_at(const struct sbp_lockstep *both, const struct sbp_
                             .features = sbp_rank_features(both->exact, instr, place),
                             .exact = sbp_rank_buffer(both->exact, buffer),
                             .shadow = sbp_rank_buffer(both->shadow, buffer),
-                            .scale = both->scale};
+                            .scale = both->scale,
+                            .wakes = !both->by_feature};
 }
 
 void sbp_magnitude_token_variance(const struct sbp_lockstep *both, const struct sbp_instr *instr,
@@ -351,11 +353,16 @@ static void add_features(const struct operand *of, double share, double *square,
     }
 }
 
+static bool is_live(const struct operand *dy, int64_t at)
+{
+    return dy->exact[at] != 0 || (dy->wakes && dy->shadow[at] != 0);
+}
+
 static void note_live(const struct operand *dy, bool *live)
 {
     for (int64_t t = 0; t < dy->tokens; t++)
         for (int64_t i = 0; i < dy->features; i++)
-            live[i] = live[i] || dy->exact[t * dy->features + i] != 0;
+            live[i] = live[i] || is_live(dy, t * dy->features + i);
 }
 
 /* A bias, and a norm's shift: the column sums of dy. */
@@ -537,7 +544,7 @@ static void note_gain_row(const struct sbp_lockstep *both, const struct norm_row
             gain->sum[i] += absolute * (x->absolute[at] + fabs(exact.mean)) * exact.scale;
             if (gain->gradient != NULL)
                 gain->gradient[i] += dy->exact[at] * xhat;
-            gain->live[i] = gain->live[i] || dy->exact[at] != 0;
+            gain->live[i] = gain->live[i] || is_live(dy, at);
             gain->column[i] +=
                 fmax(squares, own) * absolute * absolute +
                 element_variance(dy, at / dy->features, at % dy->features) * xhat * xhat;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/math/random.h"
+#include "executor/verify/lone_keys_priv.h"
 
 enum { STREAM_OUTPUTS = 0x5a }; /* of what a sample keeps */
 
@@ -188,6 +189,11 @@ static bool bends(enum sbp_op_kind kind)
            kind == SBP_OP_SWIGLU;
 }
 
+static bool attends(enum sbp_op_kind kind)
+{
+    return kind == SBP_OP_ATTENTION || kind == SBP_OP_GROUPED_ATTENTION;
+}
+
 /* An instruction without the gradients of weights, of which a sample is formed elsewhere
  * (sbp_magnitude_note). False: then there is nothing left to do. */
 static bool leave_gradients(const struct sbp_instr *instr, struct sbp_instr *rest)
@@ -210,6 +216,10 @@ static enum sbp_status execute(struct sbp_reference *reference, const struct sbp
     if (!shadow_needs(instr))
         return SBP_OK;
     SBP_TRY(sbp_rank_execute(&reference->shadow, what, diag));
+    if (instr->kind == SBP_INSTR_BACKWARD && attends(reference->graph.op[instr->op].kind)) {
+        const struct sbp_lockstep both = lockstep(reference);
+        sbp_lone_keys_deviate(&both, instr);
+    }
     round_results(reference, instr);
     return SBP_OK;
 }

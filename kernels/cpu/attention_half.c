@@ -341,18 +341,25 @@ static bool leads(const struct cpu_attention *attention, int64_t head)
     return true;
 }
 
-static void backward(const struct pass *pass)
+/* All sequences of a head of queries. */
+static void backward_head(const struct pass *pass, int64_t own)
 {
     const struct cpu_attention *attention = &pass->attention;
     const struct sbp_attention_shape *shape = attention->shape;
-    for (int64_t i = 0; i < shape->batch * shape->heads; i++) {
+    const bool first_of_keys = leads(attention, own);
+    for (int64_t i = own; i < shape->batch * shape->heads; i += shape->heads) {
         const struct head head = head_of(pass, i);
         backward_queries(&head);
-        for (int64_t column = 0; column < head.queries.keys && leads(attention, i % shape->heads);
-             column += TILE)
+        for (int64_t column = 0; column < head.queries.keys && first_of_keys; column += TILE)
             for (int64_t first = 0; first < head.size; first += FEATURES)
                 backward_keys(pass, i, column, first);
     }
+}
+
+static void backward(const struct pass *pass)
+{
+    for (int64_t own = 0; own < pass->attention.shape->heads; own++)
+        backward_head(pass, own);
 }
 
 void CPU(attention_forward)(void *y, void *saved, void *scratch, const void *qkv,

@@ -5,15 +5,11 @@
 enum { PAIRS = 256 }; /* worked on at a time */
 static const double BASE = 10000;
 
-/* Cosines and sines of the angles of pairs first .. first + count - 1 of `size` features. */
-static void find_angles(real *cosine, real *sine, int64_t place, int64_t first, int64_t count,
-                        int64_t size)
+/* Angles by which pairs first .. first + count - 1 of `size` features turn from place to place. */
+static void find_rates(double *rate, int64_t first, int64_t count, int64_t size)
 {
-    for (int64_t i = 0; i < count; i++) {
-        const double angle = (double)place * pow(BASE, -2 * (double)(first + i) / (double)size);
-        cosine[i] = (real)cos(angle);
-        sine[i] = (real)sin(angle);
-    }
+    for (int64_t i = 0; i < count; i++)
+        rate[i] = pow(BASE, -2 * (double)(first + i) / (double)size);
 }
 
 SBP_SIMD_WIDE
@@ -27,25 +23,39 @@ static void turn(stored *x, stored *y, const real *cosine, const real *sine, int
     }
 }
 
-/* All heads of one token. */
-static void turn_token(stored *x, int64_t place, int64_t heads, int64_t width, int64_t size,
-                       bool back)
+/* Pairs of all heads that lie in one place of every sequence: `first` is their first feature. */
+struct pairs {
+    stored *x;
+    int64_t first, count, half, heads, width, batch, sequence;
+};
+
+static void turn_place(const struct pairs *pairs, int64_t local, int64_t place, const double *rate)
 {
     real cosine[PAIRS], sine[PAIRS];
-    const int64_t half = size / 2;
-    for (int64_t first = 0; first < half; first += PAIRS) {
-        const int64_t count = half - first < PAIRS ? half - first : PAIRS;
-        find_angles(cosine, sine, back ? -place : place, first, count, size);
-        for (int64_t h = 0; h < heads; h++)
-            turn(x + h * width + first, x + h * width + first + half, cosine, sine, count);
+    for (int64_t i = 0; i < pairs->count; i++) {
+        cosine[i] = (real)cos((double)place * rate[i]);
+        sine[i] = (real)sin((double)place * rate[i]);
     }
+    for (int64_t b = 0; b < pairs->batch; b++)
+        for (int64_t h = 0; h < pairs->heads; h++) {
+            const int64_t head = (b * pairs->sequence + local) * pairs->heads + h;
+            stored *const x = pairs->x + head * pairs->width + pairs->first;
+            turn(x, x + pairs->half, cosine, sine, pairs->count);
+        }
 }
 
 void CPU(rotary)(void *x, const struct sbp_digits *rows, int64_t batch, int64_t heads,
                  int64_t width, int64_t size, bool back)
 {
-    const int64_t sequence = sbp_digits_local_size(rows);
-    for (int64_t t = 0; t < batch * sequence; t++)
-        turn_token((stored *)x + t * heads * width, sbp_digits_global(rows, t % sequence), heads,
-                   width, size, back);
+    double rate[PAIRS];
+    const int64_t sequence = sbp_digits_local_size(rows), half = size / 2;
+    for (int64_t first = 0; first < half; first += PAIRS) {
+        const int64_t count = half - first < PAIRS ? half - first : PAIRS;
+        const struct pairs pairs = {x, first, count, half, heads, width, batch, sequence};
+        find_rates(rate, first, count, size);
+        for (int64_t s = 0; s < sequence; s++) {
+            const int64_t place = sbp_digits_global(rows, s);
+            turn_place(&pairs, s, back ? -place : place, rate);
+        }
+    }
 }

@@ -24,6 +24,17 @@ static enum sbp_status check_kept(const struct sbp_flow *f, const struct sbp_ins
     return SBP_OK;
 }
 
+/* An operator in place leaves in its block what it reads there. */
+static enum sbp_status check_in_place(const struct sbp_flow *f, const struct sbp_instr *instr,
+                                      int from)
+{
+    const int out = instr->buffer[SBP_AT_OUT];
+    if (!f->graph->op[instr->op].entry->in_place || out < 0 || out == instr->buffer[from])
+        return SBP_OK;
+    return sbp_verify_refuse(f->c, "%s: %s works in place and leaves its result elsewhere",
+                             sbp_verify_flow_name(f, instr), sbp_program_instr_name(instr->kind));
+}
+
 enum sbp_status sbp_verify_flow_forward(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const struct sbp_op_node *node = &f->graph->op[instr->op];
@@ -42,6 +53,7 @@ enum sbp_status sbp_verify_flow_forward(struct sbp_flow *f, const struct sbp_ins
     }
     if (node->output < 0)
         return SBP_OK;
+    SBP_TRY(check_in_place(f, instr, SBP_AT_IN));
     const struct sbp_dist made = sbp_verify_output(f->c, instr->op);
     return sbp_verify_flow_write(f, instr, SBP_AT_OUT, node->output, &made);
 }
@@ -74,6 +86,7 @@ enum sbp_status sbp_verify_flow_backward(struct sbp_flow *f, const struct sbp_in
     f->backward[instr->op]++;
     SBP_TRY(check_kept(f, instr));
     SBP_TRY(check_output_gradient(f, instr));
+    SBP_TRY(check_in_place(f, instr, SBP_AT_DY));
     SBP_TRY(sbp_verify_flow_weights(f, instr));
     for (int i = 0; i < node->input_count; i++) {
         const struct sbp_dist want = sbp_verify_input(f->c, instr->op, i);

@@ -130,6 +130,15 @@ struct result {
     double *y, *dq, *dkv;
 };
 
+/* Adds the rank's blocks of a result. */
+static void add_blocks(const struct rank *rank, int64_t size, const struct result *own,
+                       struct result *result)
+{
+    move(&rank->batch, &rank->rows, &rank->heads, size, result->y, own->y, true);
+    move(&rank->batch, &rank->rows, &rank->heads, size, result->dq, own->dq, true);
+    move(&rank->batch, &rank->kv_rows, &rank->kv_heads, 2 * size, result->dkv, own->dkv, true);
+}
+
 /* Adds what a rank computes to the result. */
 static void run_rank(struct check *check, struct problem *p, enum sbp_attention_kind kind,
                      const struct rank *rank, struct result *result)
@@ -161,12 +170,9 @@ static void run_rank(struct check *check, struct problem *p, enum sbp_attention_
     check->kernels->grouped_attention_forward(y, saved, scratch, q, kv, &groups, &shape);
     check->kernels->grouped_attention_backward(dq, dkv, scratch, dy, q, kv, y, saved, &groups,
                                                &shape);
-    move(&rank->batch, &rank->rows, &rank->heads, size, result->y, check_doubles(check, y, n),
-         true);
-    move(&rank->batch, &rank->rows, &rank->heads, size, result->dq, check_doubles(check, dq, n),
-         true);
-    move(&rank->batch, &rank->kv_rows, &rank->kv_heads, 2 * size, result->dkv,
-         check_doubles(check, dkv, keys), true);
+    const struct result own = {check_doubles(check, y, n), check_doubles(check, dq, n),
+                               check_doubles(check, dkv, keys)};
+    add_blocks(rank, size, &own, result);
 }
 
 static struct result make_result(struct check *check, const struct problem *p)

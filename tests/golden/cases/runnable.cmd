@@ -13,8 +13,6 @@ for set in chunk_factor=2 zero=1 clip_norm=1; do
 done
 sbplan search --runnable tiny-gpt laptop-4 --set micro_batch=2 --set schedule=message-driven --set pipeline=4 | head -6
 sbplan search --runnable tiny-gpt laptop-4 --set micro_batch=2 --set schedule=cdp-v1
-# Micro-batches need no less memory where all of them are in flight.
-sbplan search --runnable tiny-gpt laptop-4 --set pipeline=1 --set schedule=gpipe --memory-limit 600K
 # What a rotary would overwrite is read by others; scores that no key has are no kernel's.
 sbplan search --runnable llama-3.1-8b laptop-4 --set sinks=true
 for behind in linear tanh; do
@@ -24,3 +22,5 @@ for behind in linear tanh; do
         "$behind" "$([ $behind = tanh ] || echo ', "out": 8, "out_heads": 2')" >rotary.json
     sbplan search --runnable rotary.json laptop-4
 done
+# Micro-batches need no less memory where all of them are in flight.
+sbplan search --runnable tiny-gpt laptop-4 --set pipeline=1 --set schedule=gpipe --memory-limit 600K

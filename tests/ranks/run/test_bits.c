@@ -23,7 +23,7 @@ static bool open_drawn(struct sbp_random *random, int index, bool staged, char *
                        struct plan *plan)
 {
     const bool odd = index % 8 == 4;
-    random_model(random, odd ? ODD : index % 3, model, MODEL_BYTES);
+    random_model(random, odd ? ODD : kind_of(index), model, MODEL_BYTES);
     plan_open(plan, model, odd ? (const int[]){4, 0} : random_levels(random));
     if (!staged)
         plan_cut_step(plan, random);
@@ -454,7 +454,7 @@ static void stages_train_the_same_bits(void **state)
     for (int tries = 0; checked < PLANS && tries < 40 * MOST_TRIES; tries++) {
         struct plan plan;
         const int *const all = levels[sbp_random_below(&random, 4)];
-        random_model(&random, ties < TIES ? GPT : tries % 3, model, MODEL_BYTES);
+        random_model(&random, ties < TIES ? GPT : kind_of(tries), model, MODEL_BYTES);
         plan_open(&plan, model, all);
         if (plan.graph.loss < 0)
             plan.graph.training.update.learning_rate *= 1e-5;

@@ -285,7 +285,7 @@ static void late_messages_change_no_bits(void **state)
     sbp_random_seed(&random, seed + 3100);
     for (int tries = 0; checked < PLANS && tries < 40 * MOST_TRIES; tries++) {
         struct plan plan;
-        random_model(&random, tries % 3, model, MODEL_BYTES);
+        random_model(&random, kind_of(tries), model, MODEL_BYTES);
         plan_open(&plan, model, random_levels(&random));
         if (plan.graph.loss < 0)
             plan.graph.training.update.learning_rate *= 1e-5;

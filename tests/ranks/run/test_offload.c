@@ -45,7 +45,7 @@ static bool open_offloaded(struct sbp_random *random, int index, bool beside, en
 {
     static const int one_axis[][2] = {{1, 0}, {4, 0}};
     const bool odd = index % 8 == 4, staged = index % 2 == 1;
-    random_model(random, odd ? ODD : index % 3, model, MODEL_BYTES);
+    random_model(random, odd ? ODD : kind_of(index), model, MODEL_BYTES);
     plan_open(plan, model, index % 4 == 0 ? one_axis[odd] : random_levels(random));
     plan->cluster.host_link_bytes_per_s = 1e9;
     plan->cluster.kernel_launch_s = 1e-6;

@@ -13,7 +13,7 @@
 static bool open_beside(struct sbp_random *random, int index, enum sbp_real real, char *model,
                         struct plan *plan, struct sbp_step *plain)
 {
-    random_model(random, index % 3, model, MODEL_BYTES);
+    random_model(random, kind_of(index), model, MODEL_BYTES);
     plan_open(plan, model, random_levels(random));
     if (index % 2 == 1 && !plan_cut_stages(plan, random))
         return false;

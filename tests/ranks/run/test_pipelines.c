@@ -53,7 +53,7 @@ static void pipelines_equal_one_device(void **state)
     sbp_random_seed(&random, seed + 700);
     for (int tries = 0; tally.plans < PLANS && tries < 20 * MOST_TRIES; tries++) {
         struct plan plan;
-        random_model(&random, tally.plans % 3, model, MODEL_BYTES);
+        random_model(&random, kind_of(tally.plans), model, MODEL_BYTES);
         plan_open(&plan, model, random_levels(&random));
         if ((tries % 3 == 2 ? plan_cut_cyclic : plan_cut_stages)(&plan, &random)) {
             plan_draw_owner(&plan, random);
@@ -153,7 +153,7 @@ static void for_pipelines(uint64_t offset,
     sbp_random_seed(&random, seed + offset);
     for (int tries = 0; tally.plans < PLANS && tries < 20 * MOST_TRIES; tries++) {
         struct plan plan;
-        random_model(&random, tries % 3, model, MODEL_BYTES);
+        random_model(&random, kind_of(tries), model, MODEL_BYTES);
         plan_open(&plan, model, random_levels(&random));
         plan.graph.training.clip_norm = 0;
         if ((tries % 2 == 1 ? plan_cut_cyclic : plan_cut_stages)(&plan, &random)) {

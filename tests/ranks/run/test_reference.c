@@ -99,6 +99,7 @@ static void check_reference(const struct plan *plan, const char *model, struct s
 static void references_hold(void **state)
 {
     enum { MODELS = 9 };
+    static const int kinds[] = {PERCEPTRON, RESIDUAL, GPT, GATED, LLAMA};
     char model[MODEL_BYTES];
     struct sbp_random random;
     int checked = 0, models = 0;
@@ -106,7 +107,8 @@ static void references_hold(void **state)
     sbp_random_seed(&random, seed + 500);
     for (int tries = 0; models < MODELS && tries < MOST_TRIES; tries++) {
         struct plan plan;
-        open_random(&random, models % 3, true, false, SBP_BOXING_FULL, SBP_F64, model, &plan);
+        open_random(&random, kinds[models % 5], true, false, SBP_BOXING_FULL, SBP_F64, model,
+                    &plan);
         if (plan.program->loss_buffer >= 0) {
             check_reference(&plan, model, &random, &checked);
             models++;
@@ -117,6 +119,189 @@ static void references_hold(void **state)
                   (unsigned long long)seed, models, checked);
     assert_int_equal(models, MODELS);
     assert_true(checked > 5 * MODELS);
+}
+
+/* ---- a decoder, written out ---------------------------------------------------------------- */
+
+enum { SEQUENCES = 3, PLACES = 10, TOKENS = SEQUENCES * PLACES, HIDDEN = 16, HEADS = 6, KEYS = 2 };
+enum { SIZE = 6, FFN = 20, VOCABULARY = 32, BLOCKS = 3, WINDOW = 4, LAST = BLOCKS - 1 };
+
+/* By a block's number and what follows it in the name, or by a name in no block. */
+static const double *weight_of(struct sbp_reference *reference, int block, const char *name)
+{
+    char full[64];
+    if (block < 0)
+        (void)snprintf(full, sizeof full, "%s", name);
+    else
+        (void)snprintf(full, sizeof full, "block%d.%s", block, name);
+    for (int t = 0; t < reference->graph.tensor_count; t++)
+        if (strcmp(reference->graph.tensor[t].name, full) == 0)
+            return sbp_reference_weight(reference, t);
+    fail_msg("no weight %s", full);
+    return NULL;
+}
+
+static void norm(double *y, const double *x, const double *gain, int n)
+{
+    double squares = 0;
+    for (int i = 0; i < n; i++)
+        squares += x[i] * x[i];
+    for (int i = 0; i < n; i++)
+        y[i] = x[i] / sqrt(squares / n + 1e-5) * gain[i];
+}
+
+static void multiply(double *y, const double *x, const double *weight, int in, int out)
+{
+    for (int o = 0; o < out; o++) {
+        y[o] = 0;
+        for (int i = 0; i < in; i++)
+            y[o] += x[i] * weight[i * out + o];
+    }
+}
+
+/* A head's norm, and then its turn by the place in the sequence. */
+static void turn(double *x, const double *gain, int place)
+{
+    double y[SIZE];
+    norm(y, x, gain, SIZE);
+    for (int i = 0; i < SIZE / 2; i++) {
+        const double angle = place / pow(10000, 2.0 * i / SIZE);
+        x[i] = y[i] * cos(angle) - y[i + SIZE / 2] * sin(angle);
+        x[i + SIZE / 2] = y[i + SIZE / 2] * cos(angle) + y[i] * sin(angle);
+    }
+}
+
+/* One head's mean of the values that the query at a place sees, from `first` on. */
+static void attend(double *y, const double *q, const double *kv, int first, int place)
+{
+    double all = 0, sum[SIZE] = {0};
+    for (int j = first; j <= place; j++) {
+        const double *key = kv + j * KEYS * 2 * SIZE;
+        double score = 0;
+        for (int i = 0; i < SIZE; i++)
+            score += q[i] * key[i];
+        const double p = exp(score / sqrt(SIZE));
+        all += p;
+        for (int i = 0; i < SIZE; i++)
+            sum[i] += p * key[SIZE + i];
+    }
+    for (int i = 0; i < SIZE; i++)
+        y[i] = sum[i] / all;
+}
+
+/* Adds to a token what its norms make of a product's output. */
+static void add_normed(double *x, const double *out, const double *gain)
+{
+    double y[HIDDEN];
+    norm(y, out, gain, HIDDEN);
+    for (int i = 0; i < HIDDEN; i++)
+        x[i] += y[i];
+}
+
+static void add_attention(struct sbp_reference *r, int block, double x[PLACES][HIDDEN])
+{
+    double q[PLACES][HEADS * SIZE], kv[PLACES][KEYS * 2 * SIZE], y[HEADS * SIZE], out[HIDDEN];
+    for (int s = 0; s < PLACES; s++) {
+        norm(out, x[s], weight_of(r, block, "norm1.gain"), HIDDEN);
+        multiply(q[s], out, weight_of(r, block, "q.weight"), HIDDEN, HEADS * SIZE);
+        multiply(kv[s], out, weight_of(r, block, "kv.weight"), HIDDEN, KEYS * 2 * SIZE);
+        for (int h = 0; h < HEADS; h++)
+            turn(q[s] + h * SIZE, weight_of(r, block, "q_norm.gain"), s);
+        for (int h = 0; h < KEYS; h++)
+            turn(kv[s] + h * 2 * SIZE, weight_of(r, block, "k_norm.gain"), s);
+    }
+    for (int s = 0; s < PLACES; s++) {
+        const int first = block == LAST && s >= WINDOW ? s - WINDOW + 1 : 0;
+        for (int h = 0; h < HEADS; h++)
+            attend(y + h * SIZE, q[s] + h * SIZE, kv[0] + h / (HEADS / KEYS) * 2 * SIZE, first, s);
+        multiply(out, y, weight_of(r, block, "projection.weight"), HEADS * SIZE, HIDDEN);
+        add_normed(x[s], out, weight_of(r, block, "norm1_after.gain"));
+    }
+}
+
+static void add_gate(struct sbp_reference *r, int block, double *x)
+{
+    double normed[HIDDEN], both[2 * FFN], gated[FFN], out[HIDDEN];
+    norm(normed, x, weight_of(r, block, "norm2.gain"), HIDDEN);
+    multiply(both, normed, weight_of(r, block, "gate_up.weight"), HIDDEN, 2 * FFN);
+    for (int i = 0; i < FFN; i++)
+        gated[i] = both[2 * i] / (1 + exp(-both[2 * i])) * both[2 * i + 1];
+    multiply(out, gated, weight_of(r, block, "down.weight"), FFN, HIDDEN);
+    add_normed(x, out, weight_of(r, block, "norm2_after.gain"));
+}
+
+static double loss_of_token(struct sbp_reference *r, const double *x, int label)
+{
+    double normed[HIDDEN], logits[VOCABULARY], sum = 0;
+    norm(normed, x, weight_of(r, -1, "final_norm.gain"), HIDDEN);
+    multiply(logits, normed, weight_of(r, -1, "head.weight"), HIDDEN, VOCABULARY);
+    for (int i = 0; i < VOCABULARY; i++)
+        sum += exp(logits[i]);
+    return log(sum) - logits[label];
+}
+
+static double written_out_loss(struct sbp_reference *r)
+{
+    const int32_t *ids = sbp_rank_buffer(&r->rank, r->program->ids_buffer);
+    const int32_t *labels = sbp_rank_buffer(&r->rank, r->program->labels_buffer);
+    const double *table = weight_of(r, -1, "embedding.table");
+    double loss = 0, x[PLACES][HIDDEN];
+    for (int first = 0; first < TOKENS; first += PLACES) {
+        for (int s = 0; s < PLACES; s++)
+            memcpy(x[s], table + ids[first + s] * HIDDEN, sizeof x[s]);
+        for (int block = 0; block < BLOCKS; block++) {
+            add_attention(r, block, x);
+            for (int s = 0; s < PLACES; s++)
+                add_gate(r, block, x[s]);
+        }
+        for (int s = 0; s < PLACES; s++)
+            loss += loss_of_token(r, x[s], labels[first + s]);
+    }
+    return loss / TOKENS;
+}
+
+/* Gains differ from 1, so that each one shows. */
+static void draw_gains(struct sbp_reference *reference, struct sbp_random *random)
+{
+    for (int t = 0; t < reference->graph.tensor_count; t++) {
+        const char *end = strstr(reference->graph.tensor[t].name, ".gain");
+        const int buffer = reference->program->weight_buffer[t];
+        for (int64_t i = 0; end != NULL && i < reference->program->buffer[buffer].elements; i++)
+            sbp_reference_weight(reference, t)[i] = 0.5 + sbp_random_unit(random);
+    }
+}
+
+/* Groups of heads, their norms and turns, a window in the last of three blocks, gates. */
+static void a_decoder_is_what_is_written_out(void **state)
+{
+    char model[MODEL_BYTES];
+    struct plan plan;
+    struct sbp_reference reference;
+    struct sbp_diag diag = {0};
+    struct sbp_random random;
+    (void)state;
+    (void)snprintf(model, sizeof model,
+                   "{\"name\": \"decoder\", \"architecture\": \"llama\", \"global_batch\": %d, "
+                   "\"sequence\": %d, \"layers\": %d, \"hidden\": %d, \"heads\": %d, "
+                   "\"kv_heads\": %d, \"head_dim\": %d, \"ffn\": %d, \"vocab\": %d, "
+                   "\"qk_norm\": true, \"sandwich_norm\": true, \"window\": %d, "
+                   "\"window_layers\": 1, \"epsilon\": 1e-5}",
+                   SEQUENCES, PLACES, BLOCKS, HIDDEN, HEADS, KEYS, SIZE, FFN, VOCABULARY, WINDOW);
+    sbp_random_seed(&random, seed + 520);
+    plan_open(&plan, model, (const int[]){2, 0});
+    const struct sbp_reference_of of = {
+        .graph = &plan.graph, .cluster = &plan.cluster, .seed = seed, .real = SBP_F64};
+    expect_ok(sbp_reference_open(&reference, &of, &diag), &diag);
+    assert_int_equal(sbp_rank_fill_weights(&reference.rank), SBP_OK);
+    assert_int_equal(sbp_rank_fill_weights(&reference.shadow), SBP_OK);
+    draw_gains(&reference, &random);
+    expect_ok(sbp_reference_run(&reference, 1, &diag), &diag);
+    const double loss = written_out_loss(&reference);
+    if (!(fabs(reference.loss - loss) <= 1e-12 * fabs(loss)))
+        fail_msg("seed %llu: loss %.17g, written out %.17g", (unsigned long long)seed,
+                 reference.loss, loss);
+    sbp_reference_close(&reference);
+    plan_close(&plan);
 }
 
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
@@ -275,6 +460,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(references_hold),
+        cmocka_unit_test(a_decoder_is_what_is_written_out),
         cmocka_unit_test(counted_bytes_are_allocated),
         cmocka_unit_test(updates_follow_the_textbook),
         cmocka_unit_test(updates_of_16_bits_are_their_masters),

@@ -242,6 +242,34 @@ static void sums_that_live_on_equal_one_device(void **state)
     assert_true(worst > 0);
 }
 
+/* Where a query sees one key its score has no gradient but round-off. */
+static void lone_keys_equal_one_device(void **state)
+{
+    static const char *const models[] = {
+        "{\"name\": \"window\", \"global_batch\": 24, \"architecture\": \"llama\", \"layers\": 1, "
+        "\"hidden\": 24, \"heads\": 24, \"kv_heads\": 12, \"head_dim\": 2, \"ffn\": 24, "
+        "\"sequence\": 24, \"vocab\": 24, \"window\": 1, \"qk_norm\": true, "
+        "\"attention\": \"flash\"}",
+        "{\"name\": \"token\", \"global_batch\": 24, \"architecture\": \"gpt\", \"layers\": 2, "
+        "\"hidden\": 24, \"heads\": 12, \"sequence\": 1, \"vocab\": 24}"};
+    enum { RUNS = 24 };
+    struct sbp_random random;
+    double worst = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 450);
+    for (int i = 0; i < RUNS; i++) {
+        const enum sbp_real real = i / 2 % 2 ? SBP_F32 : SBP_F64;
+        struct plan plan;
+        plan_open(&plan, models[i % 2], (const int[]){2, 0});
+        plan_randomise(&plan, &random, false, SBP_BOXING_FULL, real);
+        const struct sbp_run_options options = options_for(real, &random);
+        check_run(&plan, &options, models[i % 2], &worst);
+        plan_close(&plan);
+    }
+    print_message("seed %llu: largest difference / bound %.3f\n", (unsigned long long)seed, worst);
+    assert_true(worst < 0.8); /* round-off that is counted leaves room */
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 /* Refused before any rank touches memory. */
@@ -363,6 +391,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(single_precision_equals_one_device),
         cmocka_unit_test(paths_equal_one_device),
         cmocka_unit_test(sums_that_live_on_equal_one_device),
+        cmocka_unit_test(lone_keys_equal_one_device),
         cmocka_unit_test(too_large_a_run_is_refused),
         cmocka_unit_test(too_large_a_verification_is_refused),
         cmocka_unit_test(too_large_a_matrix_is_refused),

@@ -355,6 +355,49 @@ static bool swap_buffer(struct bench *b, int slot)
     return false;
 }
 
+/* The first instruction from `from` on of an operator that works in place, or NULL. */
+static struct sbp_instr *find_in_place(struct bench *b, enum sbp_section section,
+                                       const struct sbp_instr *from)
+{
+    struct sbp_program *program = &b->step.program[0];
+    const int first = from == NULL ? 0 : (int)(from - program->instr) + 1;
+    for (int i = first; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        if (instr->op >= 0 && instr->section == section &&
+            (instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD) &&
+            b->plan.cut.graph.op[instr->op].entry->in_place)
+            return &program->instr[i];
+    }
+    return NULL;
+}
+
+/* One does its work twice, and the next one not at all. */
+static bool turned_twice(struct bench *b)
+{
+    const struct sbp_instr *one = find_in_place(b, SBP_SECTION_FORWARD, NULL);
+    struct sbp_instr *other = one == NULL ? NULL : find_in_place(b, SBP_SECTION_FORWARD, one);
+    if (other == NULL || other->buffer[SBP_AT_IN] == one->buffer[SBP_AT_IN])
+        return false;
+    *other = *one;
+    return true;
+}
+
+static bool leave_elsewhere(struct bench *b, enum sbp_section section)
+{
+    b->instr = find_in_place(b, section, NULL);
+    return b->instr != NULL && swap_buffer(b, SBP_AT_OUT);
+}
+
+static bool turned_elsewhere(struct bench *b)
+{
+    return leave_elsewhere(b, SBP_SECTION_FORWARD);
+}
+
+static bool turned_back_elsewhere(struct bench *b)
+{
+    return leave_elsewhere(b, SBP_SECTION_BACKWARD);
+}
+
 static bool other_weight(struct bench *b)
 {
     return swap_buffer(b, SBP_AT_W);
@@ -605,6 +648,9 @@ static const struct corruption {
     {"a missing addition", is_add, drop, NULL},
     {"a message to more stages", is_send, message_to_more, "to one other"},
     {"a narrower exchange of states", is_exchange, narrower_exchange, "of its states"},
+    {"a turn that is made twice", NULL, turned_twice, "has not formed it, or formed more"},
+    {"a turn that is left elsewhere", NULL, turned_elsewhere, "leaves its result elsewhere"},
+    {"a turn back, too", NULL, turned_back_elsewhere, "leaves its result elsewhere"},
     {"an update of another weight", is_update, other_weight, "another buffer in place of"},
     {"an update by another gradient", is_update, other_gradient, "another buffer in place of"},
     {"another gradient's sum", is_sum, other_sum, "another buffer in place of"},

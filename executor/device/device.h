@@ -34,8 +34,8 @@ struct sbp_device_ops {
      * none; E_MEMORY, E_BACKEND. On failure there is nothing to close. */
     enum sbp_status (*open)(int rank, struct sbp_diag *diag);
     void (*close)(void);
-    /* Waits for all kernels that were issued. E_BACKEND: one of them, or of those before, failed.
-     */
+    /* Waits for all kernels that were issued. E_BACKEND: one of them, or of those before, failed,
+     * or a copy; the first failure is told, and again by every later call. */
     enum sbp_status (*finish)(struct sbp_diag *diag);
     /* Seconds this rank has spent computing: thread CPU time on cpu (wall time means little when
      * ranks share cores), event time on a GPU. */

@@ -16,7 +16,7 @@ struct sbp_gpu_rank *sbp_gpu_rank_here(void)
     return &here;
 }
 
-/* ---- opening and closing --------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 static enum sbp_status check_cublas(struct sbp_diag *diag, const char *call, cublasStatus_t code)
 {
@@ -25,6 +25,53 @@ static enum sbp_status check_cublas(struct sbp_diag *diag, const char *call, cub
     return sbp_fail(diag, code == CUBLAS_STATUS_ALLOC_FAILED ? SBP_E_MEMORY : SBP_E_BACKEND,
                     "%s: %s", call, cublasGetStatusString(code));
 }
+
+/* Says which device has failed, and passes the failure on. */
+static enum sbp_status name_device(enum sbp_status status, const struct sbp_diag *why,
+                                   struct sbp_diag *diag)
+{
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "device cuda: %s", why->text);
+}
+
+static enum sbp_status take_time(struct sbp_diag *diag)
+{
+    float elapsed_ms = 0;
+    if (here.is_timed)
+        SBP_CUDA_TRY(diag, cudaEventRecord, here.behind, here.stream);
+    SBP_CUDA_TRY(diag, cudaStreamSynchronize, here.stream);
+    if (here.is_timed)
+        SBP_CUDA_TRY(diag, cudaEventElapsedTime, &elapsed_ms, here.before, here.behind);
+    here.is_timed = false;
+    here.compute_s += (double)elapsed_ms * 1e-3;
+    return SBP_OK;
+}
+
+static enum sbp_status wait(struct sbp_diag *diag)
+{
+    SBP_TRY(sbp_cuda_check(diag, "a kernel was not launched", here.cuda.error));
+    SBP_TRY(check_cublas(diag, "cublasGemmEx", here.refused));
+    return take_time(diag);
+}
+
+/* Keeps the first failure: who calls next may not pass its own on, and is told of that one. */
+static enum sbp_status keep(enum sbp_status status, const struct sbp_diag *why)
+{
+    if (here.failed == SBP_OK && status != SBP_OK) {
+        here.failed = status;
+        here.why = *why;
+    }
+    return status;
+}
+
+static enum sbp_status cuda_finish(struct sbp_diag *diag)
+{
+    struct sbp_diag why = {0};
+    if (here.failed == SBP_OK)
+        (void)keep(wait(&why), &why);
+    return name_device(here.failed, &here.why, diag);
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
 
 static enum sbp_status choose_device(int rank, struct sbp_diag *diag)
 {
@@ -58,6 +105,13 @@ static enum sbp_status make(struct sbp_gpu_rank *gpu, struct sbp_diag *diag)
     return sbp_gpu_context_open(&gpu->cuda, gpu->stream, diag);
 }
 
+/* Whether the device has code of this build: asked of the smallest kernel, and waited for. */
+static enum sbp_status try_kernel(struct sbp_gpu_rank *gpu, struct sbp_diag *diag)
+{
+    gpu->kernels[SBP_F32].absolute(&gpu->cuda, gpu->cuda.scratch, 1);
+    return wait(diag);
+}
+
 /* Ignores codes: a failure here follows one of a call that was checked, or harms nobody. */
 static void cuda_close(void)
 {
@@ -73,13 +127,6 @@ static void cuda_close(void)
     here = (struct sbp_gpu_rank){.stream = NULL};
 }
 
-/* Says which device has failed, and passes the failure on. */
-static enum sbp_status name_device(enum sbp_status status, const struct sbp_diag *why,
-                                   struct sbp_diag *diag)
-{
-    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "device cuda: %s", why->text);
-}
-
 static enum sbp_status cuda_open(int rank, struct sbp_diag *diag)
 {
     struct sbp_diag why = {0};
@@ -87,37 +134,11 @@ static enum sbp_status cuda_open(int rank, struct sbp_diag *diag)
     enum sbp_status status = choose_device(rank, &why);
     if (status == SBP_OK)
         status = make(&here, &why);
+    if (status == SBP_OK)
+        status = try_kernel(&here, &why);
     if (status != SBP_OK)
         cuda_close();
     return name_device(status, &why, diag);
-}
-
-/* ---- waiting --------------------------------------------------------------------------------- */
-
-static enum sbp_status take_time(struct sbp_diag *diag)
-{
-    float elapsed_ms = 0;
-    if (here.is_timed)
-        SBP_CUDA_TRY(diag, cudaEventRecord, here.behind, here.stream);
-    SBP_CUDA_TRY(diag, cudaStreamSynchronize, here.stream);
-    if (here.is_timed)
-        SBP_CUDA_TRY(diag, cudaEventElapsedTime, &elapsed_ms, here.before, here.behind);
-    here.is_timed = false;
-    here.compute_s += (double)elapsed_ms * 1e-3;
-    return SBP_OK;
-}
-
-static enum sbp_status wait(struct sbp_diag *diag)
-{
-    SBP_TRY(sbp_cuda_check(diag, "a kernel was not launched", here.cuda.error));
-    SBP_TRY(check_cublas(diag, "cublasGemmEx", here.refused));
-    return take_time(diag);
-}
-
-static enum sbp_status cuda_finish(struct sbp_diag *diag)
-{
-    struct sbp_diag why = {0};
-    return name_device(wait(&why), &why, diag);
 }
 
 static double cuda_compute_s(void)
@@ -129,7 +150,12 @@ static double cuda_compute_s(void)
 
 static void *device_allocate(int64_t bytes)
 {
-    return sbp_memory_cuda.allocate(bytes);
+    struct sbp_diag why = {0};
+    void *memory;
+    const enum sbp_status status = sbp_cuda_allocate(bytes, &memory, &why);
+    if (status != SBP_E_MEMORY)
+        (void)keep(status, &why);
+    return memory;
 }
 
 static void device_release(void *memory)
@@ -141,14 +167,16 @@ static void device_release(void *memory)
  * own. */
 static enum sbp_status device_to_host(void *host, const void *memory, int64_t bytes)
 {
+    struct sbp_diag why = {0};
     SBP_TRY(cuda_finish(NULL));
-    return sbp_memory_cuda.to_host(host, memory, bytes);
+    return keep(sbp_cuda_copy(host, memory, bytes, true, &why), &why);
 }
 
 static enum sbp_status device_from_host(void *memory, const void *host, int64_t bytes)
 {
+    struct sbp_diag why = {0};
     SBP_TRY(cuda_finish(NULL));
-    return sbp_memory_cuda.from_host(memory, host, bytes);
+    return keep(sbp_cuda_copy(memory, host, bytes, false, &why), &why);
 }
 
 static const struct sbp_memory_ops device_memory = {

@@ -37,6 +37,8 @@ struct sbp_device_ops {
     /* Waits for all kernels that were issued. E_BACKEND: one of them, or of those before, failed,
      * or a copy; the first failure is told, and again by every later call. */
     enum sbp_status (*finish)(struct sbp_diag *diag);
+    /* Bytes of memory that are free on it, -1: unknown; NULL: nobody looks here. */
+    int64_t (*free_bytes)(void);
     /* Seconds this rank has spent computing: thread CPU time on cpu (wall time means little when
      * ranks share cores), event time on a GPU. */
     double (*compute_s)(void);

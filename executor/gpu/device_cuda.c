@@ -148,6 +148,12 @@ static double cuda_compute_s(void)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+static int64_t device_free_bytes(void)
+{
+    size_t free_bytes, whole_bytes;
+    return cudaMemGetInfo(&free_bytes, &whole_bytes) == cudaSuccess ? (int64_t)free_bytes : -1;
+}
+
 static void *device_allocate(int64_t bytes)
 {
     struct sbp_diag why = {0};
@@ -204,6 +210,7 @@ static const struct sbp_device_ops cuda_ops = {
     .open = cuda_open,
     .close = cuda_close,
     .finish = cuda_finish,
+    .free_bytes = device_free_bytes,
     .compute_s = cuda_compute_s,
     .kernels = cuda_kernels,
 };

@@ -79,6 +79,14 @@ verified gated --dtype bf16
     --set global_batch=4 -o "$folder/llama.json" >"$folder/out" 2>"$folder/err" || complain 'no plan llama'
 fails 2 'grouped_attention' llama none
 
+# Shared memory as on sm_86, where heads of 128 features are too large in single precision alone.
+plan heads --devices 1 --tp 1 --set hidden=80 --set heads=1
+SBP_DOUBLE_SHARED=101376 fails 2 'attention has heads of 80 features, device cuda has kernels of 64 in f32' \
+    heads none
+SBP_DOUBLE_SHARED=101376 verified heads --dtype bf16
+plan large --devices 1 --tp 1 --set vocab=2000000 --set hidden=64
+fails 2 'place 0 of a stage needs .* of memory on device cuda, 1.98 GiB are free' large none
+
 # A kernel that does nothing, in the forward pass and later, and products that fail.
 for launch in 41 61 81; do
     fails 1 '^verification FAILED: step 1: ' one kernel:$launch --dtype bf16 --verify

@@ -176,6 +176,11 @@ static inline void gpu_zero(struct sbp_cuda *cuda, void *at, int64_t bytes)
                                            new gpu_host::zeros{at, bytes}));
 }
 
+template <class Kernel> static inline int gpu_load_source(Kernel *)
+{
+    return 0;
+}
+
 template <class Kernel> static inline void gpu_allow_shared(struct sbp_cuda *, Kernel *, int)
 {
 }

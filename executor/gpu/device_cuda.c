@@ -73,7 +73,7 @@ static enum sbp_status cuda_finish(struct sbp_diag *diag)
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-static enum sbp_status choose_device(int rank, struct sbp_diag *diag)
+static enum sbp_status choose_device(int place, struct sbp_diag *diag)
 {
     struct sbp_diag why = {0};
     int devices = 0;
@@ -82,9 +82,10 @@ static enum sbp_status choose_device(int rank, struct sbp_diag *diag)
     if (status == SBP_OK && devices == 0)
         status = sbp_fail(&why, SBP_E_BACKEND, "cudaGetDeviceCount: 0");
     if (status != SBP_OK)
-        return sbp_fail(diag, SBP_E_UNSUPPORTED, "rank %d finds no GPU: %s", rank, why.text);
-    if (rank >= 0)
-        SBP_CUDA_TRY(diag, cudaSetDevice, rank % devices);
+        return sbp_fail(diag, SBP_E_UNSUPPORTED, "place %d of the host finds no GPU: %s", place,
+                        why.text);
+    if (place >= 0)
+        SBP_CUDA_TRY(diag, cudaSetDevice, place % devices);
     return SBP_OK;
 }
 
@@ -127,11 +128,11 @@ static void cuda_close(void)
     here = (struct sbp_gpu_rank){.stream = NULL};
 }
 
-static enum sbp_status cuda_open(int rank, struct sbp_diag *diag)
+static enum sbp_status cuda_open(int place, struct sbp_diag *diag)
 {
     struct sbp_diag why = {0};
     here = (struct sbp_gpu_rank){.stream = NULL};
-    enum sbp_status status = choose_device(rank, &why);
+    enum sbp_status status = choose_device(place, &why);
     if (status == SBP_OK)
         status = make(&here, &why);
     if (status == SBP_OK)

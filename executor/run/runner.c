@@ -614,7 +614,10 @@ enum sbp_status sbp_runner_main(const struct sbp_comm_ops *ops, struct sbp_comm 
         return SBP_OK;
     const bool has_device = ops->memory != &sbp_device_host_memory;
     sbp_post_stay(runner.post, SBP_STAYS_FILL, 0); /* kernels may have to be compiled */
-    SBP_TRY(runner.job->device->open(has_device ? -1 : ops->rank(comm), diag));
+    int place = -1;                                /* the backend has chosen */
+    if (!has_device && runner.job->device->memory != &sbp_device_host_memory)
+        SBP_TRY(sbp_run_place_here(ops, comm, &place, diag));
+    SBP_TRY(runner.job->device->open(place, diag));
     const enum sbp_status status = tell_first(&runner, run_on(&runner, &backend, diag), diag);
     runner.job->device->close();
     return status;

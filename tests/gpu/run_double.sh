@@ -54,6 +54,10 @@ plan zero --tp 1 --zero 3 --set global_batch=4
 verified zero
 plan pipeline --pp 2 --tp 2 --set layers=2
 verified pipeline --dtype bf16
+plan context --cp 2
+verified context --dtype bf16
+plan bubble --pp 2 --set layers=2 --set schedule=zero-bubble --micro-batch 1
+verified bubble --dtype bf16
 plan offload --tp 2 --set offload=true --set bucket_parameters=1500 \
     --set cluster.device.host_link_bytes_per_s=1e10
 verified offload
@@ -102,4 +106,4 @@ fails 2 'no [0-9]* bytes on device cuda' one cudaMalloc:2
 fails 2 'device cuda: the scratch of kernels: cudaMalloc: out of memory' one cudaMalloc:1
 fails 2 'device cuda: cannot be loaded' one dlopen:1
 fails 2 'device cuda has no kernels of f64, legal are f32, bf16 and f16' one none --dtype f64
-SBP_DOUBLE_DEVICES=0 fails 2 'device cuda: rank 0 finds no GPU: cudaGetDeviceCount: ' one none
+SBP_DOUBLE_DEVICES=0 fails 2 'device cuda: place 0 of the host finds no GPU: cudaGetDeviceCount: ' one none

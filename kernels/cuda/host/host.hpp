@@ -149,6 +149,8 @@ static inline unsigned ballot(unsigned mask, bool said, place where)
 #define GPU_GRID_CONSTANT              const
 #define GPU_UNROLL
 
+enum { cudaErrorInvalidValue = 1 };
+
 static inline void gpu_note(struct sbp_cuda *cuda, int error)
 {
     if (cuda->error == 0)

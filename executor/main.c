@@ -124,8 +124,8 @@ static enum sbp_status parse(int argc, char **argv, struct options *options, str
         return SBP_OK;
     SBP_TRY(check_mode(options, diag));
     set_defaults(options);
-    if (sbp_device(options->run.device, diag) == NULL)
-        return SBP_E_UNSUPPORTED;
+    const struct sbp_device_ops *device;
+    SBP_TRY(sbp_device_find(options->run.device, &device, diag));
     return strcmp(options->run.backend, "threads") == 0 ? sbp_launcher_alone(diag) : SBP_OK;
 }
 

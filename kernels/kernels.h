@@ -58,7 +58,9 @@ struct sbp_kernels {
     const char *name; /* "cpu-f32" */
     enum sbp_real real;
     int64_t real_bytes, wide_bytes;
-    int largest_head; /* features of a head of attention; 0: any number */
+    /* Features of a head of attention that this thread's device, which is open, has kernels for;
+     * NULL: any number. */
+    int (*largest_head)(void);
 
     /* y(T,O) = x(T,I) w(I,O) [+ bias(O) when not NULL] */
     void (*linear_forward)(void *y, const void *x, const void *w, const void *bias, int64_t tokens,

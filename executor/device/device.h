@@ -28,15 +28,17 @@ extern const struct sbp_memory_ops sbp_device_host_memory;
 struct sbp_device_ops {
     const char *name;
     const struct sbp_memory_ops *memory;
-    /* Prepares this thread, a rank of the run, for a device of its host: of several the one of the
-     * rank's number, so that ranks beyond their number share devices; -1: the one that its backend
-     * has chosen. E_UNSUPPORTED: the host has
-     * none; E_MEMORY, E_BACKEND. On failure there is nothing to close. */
-    enum sbp_status (*open)(int rank, struct sbp_diag *diag);
+    /* Prepares this thread, a rank of the run, for a device of its host: of several the one of its
+     * place among the host's ranks, so that ranks beyond their number share devices; -1: the one
+     * that its backend has chosen. E_UNSUPPORTED: the host has none; E_MEMORY, E_BACKEND. On
+     * failure there is nothing to close. */
+    enum sbp_status (*open)(int place, struct sbp_diag *diag);
     void (*close)(void);
-    /* Waits for all kernels that were issued. E_BACKEND: one of them, or of those before, failed.
-     */
+    /* Waits for all kernels that were issued. E_BACKEND: one of them, or of those before, failed,
+     * or a copy; the first failure is told, and again by every later call. */
     enum sbp_status (*finish)(struct sbp_diag *diag);
+    /* Bytes of memory that are free on it, -1: unknown; NULL: nobody looks here. */
+    int64_t (*free_bytes)(void);
     /* Seconds this rank has spent computing: thread CPU time on cpu (wall time means little when
      * ranks share cores), event time on a GPU. */
     double (*compute_s)(void);
@@ -55,7 +57,10 @@ struct sbp_device_module {
 /* NULL with a text: not in this build, or the module or a library that it needs is not there. */
 const struct sbp_device_ops *sbp_device_load_cuda(struct sbp_diag *diag);
 
-/* "cpu", "cuda"; NULL with a text that says what this build has. */
+/* "cpu", "cuda". E_USAGE: another name; E_UNSUPPORTED with a text that says what this build has. */
+enum sbp_status sbp_device_find(const char *name, const struct sbp_device_ops **device,
+                                struct sbp_diag *diag) SBP_MUST_USE;
+/* The same; NULL on failure. */
 const struct sbp_device_ops *sbp_device(const char *name, struct sbp_diag *diag);
 
 #endif

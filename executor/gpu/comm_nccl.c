@@ -90,7 +90,9 @@ static enum sbp_status look_at(struct sbp_comm *comm, ncclComm_t nccl, cudaStrea
 {
     const cudaError_t code = cudaStreamQuery(stream);
     *done = code == cudaSuccess;
-    if (code != cudaErrorNotReady)
+    if (code == cudaErrorNotReady)
+        (void)cudaGetLastError(); /* or the next launch is blamed for it */
+    else
         SBP_TRY(sbp_cuda_check(&comm->diag, "cudaStreamQuery", (int)code));
     if (nccl == NULL)
         return SBP_OK;

@@ -16,10 +16,13 @@ enum sbp_status sbp_gpu_context_open(struct sbp_cuda *cuda, void *stream, struct
     SBP_CUDA_TRY(diag, cudaGetDevice, &device);
     SBP_CUDA_TRY(diag, cudaDeviceGetAttribute, &cuda->multiprocessors,
                  cudaDevAttrMultiProcessorCount, device);
-    cuda->scratch = sbp_memory_cuda.allocate(SBP_CUDA_SCRATCH_BYTES);
-    return cuda->scratch != NULL
-               ? SBP_OK
-               : sbp_fail(diag, SBP_E_MEMORY, "the GPU has no memory for the scratch of kernels");
+    SBP_CUDA_TRY(diag, cudaDeviceGetAttribute, &cuda->shared_bytes,
+                 cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    SBP_TRY(sbp_cuda_check(diag, "the GPU has no code of the kernels", sbp_cuda_kernels_load()));
+    struct sbp_diag why = {0};
+    const enum sbp_status status = sbp_cuda_allocate(SBP_CUDA_SCRATCH_BYTES, &cuda->scratch, &why);
+    return status == SBP_OK ? SBP_OK
+                            : sbp_fail(diag, status, "the scratch of kernels: %s", why.text);
 }
 
 void sbp_gpu_context_close(struct sbp_cuda *cuda)

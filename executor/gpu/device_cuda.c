@@ -16,7 +16,7 @@ struct sbp_gpu_rank *sbp_gpu_rank_here(void)
     return &here;
 }
 
-/* ---- opening and closing --------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 static enum sbp_status check_cublas(struct sbp_diag *diag, const char *call, cublasStatus_t code)
 {
@@ -26,73 +26,12 @@ static enum sbp_status check_cublas(struct sbp_diag *diag, const char *call, cub
                     "%s: %s", call, cublasGetStatusString(code));
 }
 
-static enum sbp_status choose_device(int rank, struct sbp_diag *diag)
-{
-    struct sbp_diag why = {0};
-    int devices = 0;
-    enum sbp_status status =
-        sbp_cuda_check(&why, "cudaGetDeviceCount", (int)cudaGetDeviceCount(&devices));
-    if (status == SBP_OK && devices == 0)
-        status = sbp_fail(&why, SBP_E_BACKEND, "cudaGetDeviceCount: 0");
-    if (status != SBP_OK)
-        return sbp_fail(diag, SBP_E_UNSUPPORTED, "rank %d finds no GPU: %s", rank, why.text);
-    if (rank >= 0)
-        SBP_CUDA_TRY(diag, cudaSetDevice, rank % devices);
-    return SBP_OK;
-}
-
-static enum sbp_status make(struct sbp_gpu_rank *gpu, struct sbp_diag *diag)
-{
-    SBP_CUDA_TRY(diag, cudaStreamCreateWithFlags, &gpu->stream, cudaStreamNonBlocking);
-    SBP_CUDA_TRY(diag, cudaEventCreate, &gpu->before);
-    SBP_CUDA_TRY(diag, cudaEventCreate, &gpu->behind);
-    SBP_TRY(check_cublas(diag, "cublasCreate", cublasCreate(&gpu->blas)));
-    SBP_TRY(check_cublas(diag, "cublasSetStream", cublasSetStream(gpu->blas, gpu->stream)));
-    /* Sums of products of 16 bits are not joined in 16 bits. */
-    SBP_TRY(check_cublas(
-        diag, "cublasSetMathMode",
-        cublasSetMathMode(gpu->blas, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
-    for (int real = 0; real < SBP_REALS; real++)
-        if (real != SBP_F64)
-            sbp_cuda_kernels_make(&gpu->kernels[real], (enum sbp_real)real);
-    return sbp_gpu_context_open(&gpu->cuda, gpu->stream, diag);
-}
-
-/* Ignores codes: a failure here follows one of a call that was checked, or harms nobody. */
-static void cuda_close(void)
-{
-    sbp_gpu_context_close(&here.cuda);
-    if (here.blas != NULL)
-        (void)cublasDestroy(here.blas);
-    if (here.behind != NULL)
-        (void)cudaEventDestroy(here.behind);
-    if (here.before != NULL)
-        (void)cudaEventDestroy(here.before);
-    if (here.stream != NULL)
-        (void)cudaStreamDestroy(here.stream);
-    here = (struct sbp_gpu_rank){.stream = NULL};
-}
-
 /* Says which device has failed, and passes the failure on. */
 static enum sbp_status name_device(enum sbp_status status, const struct sbp_diag *why,
                                    struct sbp_diag *diag)
 {
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "device cuda: %s", why->text);
 }
-
-static enum sbp_status cuda_open(int rank, struct sbp_diag *diag)
-{
-    struct sbp_diag why = {0};
-    here = (struct sbp_gpu_rank){.stream = NULL};
-    enum sbp_status status = choose_device(rank, &why);
-    if (status == SBP_OK)
-        status = make(&here, &why);
-    if (status != SBP_OK)
-        cuda_close();
-    return name_device(status, &why, diag);
-}
-
-/* ---- waiting --------------------------------------------------------------------------------- */
 
 static enum sbp_status take_time(struct sbp_diag *diag)
 {
@@ -114,10 +53,93 @@ static enum sbp_status wait(struct sbp_diag *diag)
     return take_time(diag);
 }
 
+/* Keeps the first failure: who calls next may not pass its own on, and is told of that one. */
+static enum sbp_status keep(enum sbp_status status, const struct sbp_diag *why)
+{
+    if (here.failed == SBP_OK && status != SBP_OK) {
+        here.failed = status;
+        here.why = *why;
+    }
+    return status;
+}
+
 static enum sbp_status cuda_finish(struct sbp_diag *diag)
 {
     struct sbp_diag why = {0};
-    return name_device(wait(&why), &why, diag);
+    if (here.failed == SBP_OK)
+        (void)keep(wait(&why), &why);
+    return name_device(here.failed, &here.why, diag);
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+static enum sbp_status choose_device(int place, struct sbp_diag *diag)
+{
+    struct sbp_diag why = {0};
+    int devices = 0;
+    enum sbp_status status =
+        sbp_cuda_check(&why, "cudaGetDeviceCount", (int)cudaGetDeviceCount(&devices));
+    if (status == SBP_OK && devices == 0)
+        status = sbp_fail(&why, SBP_E_BACKEND, "cudaGetDeviceCount: 0");
+    if (status != SBP_OK)
+        return sbp_fail(diag, SBP_E_UNSUPPORTED, "place %d of the host finds no GPU: %s", place,
+                        why.text);
+    if (place >= 0)
+        SBP_CUDA_TRY(diag, cudaSetDevice, place % devices);
+    return SBP_OK;
+}
+
+static enum sbp_status make(struct sbp_gpu_rank *gpu, struct sbp_diag *diag)
+{
+    SBP_CUDA_TRY(diag, cudaStreamCreateWithFlags, &gpu->stream, cudaStreamNonBlocking);
+    SBP_CUDA_TRY(diag, cudaEventCreate, &gpu->before);
+    SBP_CUDA_TRY(diag, cudaEventCreate, &gpu->behind);
+    SBP_TRY(check_cublas(diag, "cublasCreate", cublasCreate(&gpu->blas)));
+    SBP_TRY(check_cublas(diag, "cublasSetStream", cublasSetStream(gpu->blas, gpu->stream)));
+    /* Sums of products of 16 bits are not joined in 16 bits. */
+    SBP_TRY(check_cublas(
+        diag, "cublasSetMathMode",
+        cublasSetMathMode(gpu->blas, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)));
+    for (int real = 0; real < SBP_REALS; real++)
+        if (real != SBP_F64)
+            sbp_cuda_kernels_make(&gpu->kernels[real], (enum sbp_real)real);
+    return sbp_gpu_context_open(&gpu->cuda, gpu->stream, diag);
+}
+
+/* Whether the device has code of this build: asked of the smallest kernel, and waited for. */
+static enum sbp_status try_kernel(struct sbp_gpu_rank *gpu, struct sbp_diag *diag)
+{
+    gpu->kernels[SBP_F32].absolute(&gpu->cuda, gpu->cuda.scratch, 1);
+    return wait(diag);
+}
+
+/* Ignores codes: a failure here follows one of a call that was checked, or harms nobody. */
+static void cuda_close(void)
+{
+    sbp_gpu_context_close(&here.cuda);
+    if (here.blas != NULL)
+        (void)cublasDestroy(here.blas);
+    if (here.behind != NULL)
+        (void)cudaEventDestroy(here.behind);
+    if (here.before != NULL)
+        (void)cudaEventDestroy(here.before);
+    if (here.stream != NULL)
+        (void)cudaStreamDestroy(here.stream);
+    here = (struct sbp_gpu_rank){.stream = NULL};
+}
+
+static enum sbp_status cuda_open(int place, struct sbp_diag *diag)
+{
+    struct sbp_diag why = {0};
+    here = (struct sbp_gpu_rank){.stream = NULL};
+    enum sbp_status status = choose_device(place, &why);
+    if (status == SBP_OK)
+        status = make(&here, &why);
+    if (status == SBP_OK)
+        status = try_kernel(&here, &why);
+    if (status != SBP_OK)
+        cuda_close();
+    return name_device(status, &why, diag);
 }
 
 static double cuda_compute_s(void)
@@ -127,9 +149,20 @@ static double cuda_compute_s(void)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+static int64_t device_free_bytes(void)
+{
+    size_t free_bytes, whole_bytes;
+    return cudaMemGetInfo(&free_bytes, &whole_bytes) == cudaSuccess ? (int64_t)free_bytes : -1;
+}
+
 static void *device_allocate(int64_t bytes)
 {
-    return sbp_memory_cuda.allocate(bytes);
+    struct sbp_diag why = {0};
+    void *memory;
+    const enum sbp_status status = sbp_cuda_allocate(bytes, &memory, &why);
+    if (status != SBP_E_MEMORY)
+        (void)keep(status, &why);
+    return memory;
 }
 
 static void device_release(void *memory)
@@ -141,14 +174,16 @@ static void device_release(void *memory)
  * own. */
 static enum sbp_status device_to_host(void *host, const void *memory, int64_t bytes)
 {
+    struct sbp_diag why = {0};
     SBP_TRY(cuda_finish(NULL));
-    return sbp_memory_cuda.to_host(host, memory, bytes);
+    return keep(sbp_cuda_copy(host, memory, bytes, true, &why), &why);
 }
 
 static enum sbp_status device_from_host(void *memory, const void *host, int64_t bytes)
 {
+    struct sbp_diag why = {0};
     SBP_TRY(cuda_finish(NULL));
-    return sbp_memory_cuda.from_host(memory, host, bytes);
+    return keep(sbp_cuda_copy(memory, host, bytes, false, &why), &why);
 }
 
 static const struct sbp_memory_ops device_memory = {
@@ -176,6 +211,7 @@ static const struct sbp_device_ops cuda_ops = {
     .open = cuda_open,
     .close = cuda_close,
     .finish = cuda_finish,
+    .free_bytes = device_free_bytes,
     .compute_s = cuda_compute_s,
     .kernels = cuda_kernels,
 };

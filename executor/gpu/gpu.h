@@ -16,6 +16,12 @@ enum sbp_status sbp_cuda_check(struct sbp_diag *diag, const char *call, int code
 #define SBP_CUDA_TRY(diag, function, ...)                                                          \
     SBP_TRY(sbp_cuda_check((diag), #function, (int)function(__VA_ARGS__)))
 
+/* The calls of sbp_memory_cuda, with the reason of a failure: E_MEMORY, E_RANGE (bytes < 0), else
+ * E_BACKEND. cudaMalloc aligns to 256 bytes; *memory is NULL on failure. */
+enum sbp_status sbp_cuda_allocate(int64_t bytes, void **memory, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_cuda_copy(void *to, const void *from, int64_t bytes, bool to_host,
+                              struct sbp_diag *diag) SBP_MUST_USE;
+
 /* Memory of the thread's current device. */
 extern const struct sbp_memory_ops sbp_memory_cuda;
 

@@ -298,6 +298,12 @@ static void embedding_backward(void *dtable, void *dpositions, const int32_t *id
            vocabulary, adds);
 }
 
+static int largest_head(void)
+{
+    const struct sbp_gpu_rank *const gpu = sbp_gpu_rank_here();
+    return gpu->kernels[REAL].largest_head(&gpu->cuda);
+}
+
 static void attention_forward(void *y, void *saved, void *scratch, const void *qkv,
                               const struct sbp_attention_context *context,
                               const struct sbp_attention_shape *shape)
@@ -371,7 +377,7 @@ const struct sbp_kernels TABLE = {
     .real = REAL,
     .real_bytes = REAL_BYTES,
     .wide_bytes = sizeof(float),
-    .largest_head = SBP_CUDA_LARGEST_HEAD,
+    .largest_head = largest_head,
     .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input,
     .linear_backward_weight = linear_backward_weight,

@@ -17,6 +17,8 @@ struct sbp_gpu_rank {
     cudaEvent_t before, behind;
     bool is_timed; /* `before` was recorded, and nothing was waited for since */
     double compute_s;
+    enum sbp_status failed; /* the first failure of the device, which outlives what it fails */
+    struct sbp_diag why;
 };
 
 /* This thread's, which is about to launch something. */

@@ -2,10 +2,26 @@
 
 #include <math.h>
 
+#include "base/text.h"
 #include "executor/rank/boxing_run_priv.h"
 #include "executor/rank/context_run_priv.h"
 #include "executor/rank/rank_ops_priv.h"
 #include "executor/rank/rank_states.h"
+
+/* Sees before anything is computed that the arena fits. Ranks that share a device may find it free
+ * for each of them. */
+static enum sbp_status check_room(const struct sbp_rank *rank, struct sbp_diag *diag)
+{
+    char needs[32], has[32];
+    const struct sbp_device_ops *device = rank->device;
+    const int64_t free_bytes = device->free_bytes != NULL ? device->free_bytes() : -1;
+    if (free_bytes < 0 || rank->arena->bytes <= free_bytes)
+        return SBP_OK;
+    return sbp_fail(diag, SBP_E_MEMORY,
+                    "place %lld of a stage needs %s of memory on device %s, %s are free",
+                    (long long)rank->rank, sbp_format_bytes((double)rank->arena->bytes, needs),
+                    device->name, sbp_format_bytes((double)free_bytes, has));
+}
 
 enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_stage_layout *arena,
                               const struct sbp_device_ops *device, enum sbp_real real,
@@ -30,6 +46,7 @@ enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_stage_layo
         SBP_TRY(sbp_rank_check_kernels(rank, diag));
         SBP_TRY(sbp_rank_check_matrices(rank, diag));
     }
+    SBP_TRY(check_room(rank, diag));
     rank->memory = device->memory->allocate(arena->bytes);
     if (rank->memory == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "place %lld of a stage: no %lld bytes on device %s",

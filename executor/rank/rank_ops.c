@@ -480,17 +480,20 @@ static int64_t head_size(const struct sbp_rank *rank, const struct sbp_instr *in
 
 enum sbp_status sbp_rank_check_matrices(const struct sbp_rank *rank, struct sbp_diag *diag)
 {
+    const int64_t most =
+        rank->kernels->largest_head != NULL ? rank->kernels->largest_head() : INT64_MAX;
     for (int i = 0; i < rank->program->instr_count; i++) {
         const struct sbp_instr *instr = &rank->program->instr[i];
         if (instr->kind != SBP_INSTR_FORWARD)
             continue;
         const int64_t side = largest_side(rank, instr);
-        if (head_size(rank, instr) > rank->kernels->largest_head && rank->kernels->largest_head > 0)
+        if (head_size(rank, instr) > most)
             return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                            "operator %s has heads of %lld features, device %s has kernels of %d "
-                            "at most",
+                            "operator %s has heads of %lld features, device %s has kernels of %lld "
+                            "in %s at most",
                             node_of(rank, instr)->name, (long long)head_size(rank, instr),
-                            rank->device->name, rank->kernels->largest_head);
+                            rank->device->name, (long long)most,
+                            sbp_real_name(rank->kernels->real));
         if (side > SBP_LARGEST_MATRIX_SIDE)
             return sbp_fail(diag, SBP_E_UNSUPPORTED,
                             "operator %s has a matrix with a side of %lld on a rank, %lld is the "

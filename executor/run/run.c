@@ -164,9 +164,7 @@ static enum sbp_status check_ties(const struct sbp_run_job *job, struct sbp_diag
 static enum sbp_status find_device(struct sbp_run_job *job, struct sbp_diag *diag)
 {
     const enum sbp_real real = job->options->real;
-    job->device = sbp_device(job->options->device, diag);
-    if (job->device == NULL)
-        return SBP_E_UNSUPPORTED;
+    SBP_TRY(sbp_device_find(job->options->device, &job->device, diag));
     if (job->device->kernels(real) == NULL)
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
                         "device %s has no kernels of %s, legal are f32, bf16 and f16",

@@ -144,6 +144,47 @@ enum sbp_status sbp_run_agree(const struct sbp_run_pact *pact, const struct sbp_
     return status;
 }
 
+/* A host's name, as the doubles that its bytes fill. */
+union moved_name {
+    char name[64];
+    double moved[64 / sizeof(double)];
+};
+
+/* names, members: (size) of the ranks. */
+static enum sbp_status gather_names(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                    union moved_name *names, int *members)
+{
+    struct sbp_run_host host;
+    union moved_name own = {.moved = {0}};
+    int everybody;
+    sbp_run_host_find(&host);
+    (void)snprintf(own.name, sizeof own.name, "%s", host.name);
+    for (int r = 0; r < ops->size(comm); r++)
+        members[r] = r;
+    SBP_TRY(ops->group(comm, members, ops->size(comm), 0, &everybody));
+    return ops->all_gather(comm, everybody, names, own.moved, sizeof own.moved / sizeof(double),
+                           SBP_F64);
+}
+
+enum sbp_status sbp_run_place_here(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                   int *place, struct sbp_diag *diag)
+{
+    const int own = ops->rank(comm);
+    union moved_name *names = calloc((size_t)ops->size(comm), sizeof *names);
+    int *members = calloc((size_t)ops->size(comm), sizeof *members);
+    enum sbp_status status = names == NULL || members == NULL
+                                 ? sbp_fail(diag, SBP_E_MEMORY, "out of memory for hosts' names")
+                                 : gather_names(ops, comm, names, members);
+    *place = 0;
+    for (int r = 0; status == SBP_OK && r < own; r++)
+        *place += strcmp(names[r].name, names[own].name) == 0;
+    if (status != SBP_OK) /* of the two texts the first stays */
+        (void)sbp_fail(diag, status, "%s", ops->reason(comm));
+    free(members);
+    free(names);
+    return status;
+}
+
 /* Rank 0 speaks for itself; the others tell it, and wait for the end that it brings. */
 static enum sbp_status refusing_rank(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
                                      void *argument, struct sbp_diag *diag)

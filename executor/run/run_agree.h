@@ -24,4 +24,9 @@ enum sbp_status sbp_run_agree(const struct sbp_run_pact *pact, const struct sbp_
                               struct sbp_comm *comm, int *ranks_here,
                               struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Collective. This rank's place among those of its host, by rank. Fails as the backend does, or
+ * with E_MEMORY. */
+enum sbp_status sbp_run_place_here(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                   int *place, struct sbp_diag *diag) SBP_MUST_USE;
+
 #endif

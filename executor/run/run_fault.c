@@ -72,15 +72,37 @@ static void spoil_result(struct sbp_rank *rank, enum sbp_fault fault, const stru
         rank->kernels->scale(sbp_rank_buffer(rank, out), (double)NAN, 1);
 }
 
-static void spoil_element(struct sbp_rank *rank, const struct sbp_instr *instr)
+/* Writes a number count times, from element `first` on: by way of the device's memory, as kernels
+ * want it. */
+static enum sbp_status put(const struct sbp_rank *rank, const struct sbp_kernels *kernels, void *to,
+                           int64_t first, int64_t count, double value, struct sbp_diag *diag)
+{
+    const struct sbp_memory_ops *memory = rank->device->memory;
+    const float single = (float)value;
+    const void *wide =
+        rank->wide->real_bytes == sizeof single ? (const void *)&single : (const void *)&value;
+    void *number = memory->allocate(rank->wide->real_bytes);
+    if (number == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for a planted fault");
+    enum sbp_status status = memory->from_host(number, wide, rank->wide->real_bytes);
+    for (int64_t i = first; status == SBP_OK && i < first + count; i++)
+        kernels->from_wide((unsigned char *)to + i * kernels->real_bytes, number, 1);
+    if (status == SBP_OK)
+        status = rank->device->finish(diag);
+    memory->release(number);
+    return status;
+}
+
+static enum sbp_status spoil_element(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                     struct sbp_diag *diag)
 {
     const int out =
         instr->buffer[SBP_AT_OUT] >= 0 ? instr->buffer[SBP_AT_OUT] : instr->buffer[SBP_AT_DW];
-    const float infinite = INFINITY;
     if (!is_last(rank) || rank->step != 2 || out < 0)
-        return;
+        return SBP_OK;
     const bool is_wide = rank->program->buffer[out].type == SBP_BUFFER_STATISTIC;
-    (is_wide ? rank->wide : rank->kernels)->from_wide(sbp_rank_buffer(rank, out), &infinite, 1);
+    return put(rank, is_wide ? rank->wide : rank->kernels, sbp_rank_buffer(rank, out), 0, 1,
+               (double)INFINITY, diag);
 }
 
 static void copy(const struct sbp_rank *rank, void *to, const void *from, int64_t first,
@@ -118,24 +140,23 @@ static enum sbp_status bring_back(struct sbp_run_fault *memory, struct sbp_rank 
 }
 
 /* Large numbers of a buffer's own type, from an element of a shard on. */
-static void set_large(struct sbp_rank *rank, int tensor, int buffer, int64_t first)
+static enum sbp_status set_large(struct sbp_rank *rank, int tensor, int buffer, int64_t first,
+                                 struct sbp_diag *diag)
 {
     unsigned char *const shard = sbp_rank_shard(rank, tensor, buffer);
     if (shard == NULL)
-        return;
+        return SBP_OK;
     const int64_t bytes = sbp_rank_element_bytes(rank, buffer);
     const struct sbp_kernels *kernels =
         bytes == rank->wide->real_bytes ? rank->wide : rank->kernels;
-    const float single = (float)LARGE;
-    const void *wide =
-        rank->wide->real_bytes == sizeof single ? (const void *)&single : (const void *)&LARGE;
-    for (int64_t i = first; i < rank->program->shard[tensor].elements; i++)
-        kernels->from_wide(shard + i * bytes, wide, 1);
+    return put(rank, kernels, shard, first, rank->program->shard[tensor].elements - first, LARGE,
+               diag);
 }
 
 /* Behind the end of a shard and of its states, or in the last element of each before it. In half
  * precision after a step that did not overflow: one that does must change no state. */
-static void set_all_large(struct sbp_rank *rank, int tensor, bool behind)
+static enum sbp_status set_all_large(struct sbp_rank *rank, int tensor, bool behind,
+                                     struct sbp_diag *diag)
 {
     const struct sbp_program *program = rank->program;
     const int states[] = {program->weight_buffer[tensor], program->gradient_buffer[tensor],
@@ -143,9 +164,10 @@ static void set_all_large(struct sbp_rank *rank, int tensor, bool behind)
                           program->master[tensor]};
     const int64_t count = sbp_rank_stretch(program, tensor, rank->rank).count;
     if ((!behind && count == 0) || (rank->scaler.is_on && rank->scaler.good_steps == 0))
-        return;
+        return SBP_OK;
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
-        set_large(rank, tensor, states[i], behind ? count : count - 1);
+        SBP_TRY(set_large(rank, tensor, states[i], behind ? count : count - 1, diag));
+    return SBP_OK;
 }
 
 enum sbp_status sbp_run_fault_after(struct sbp_run_fault *memory, enum sbp_fault fault,
@@ -158,11 +180,11 @@ enum sbp_status sbp_run_fault_after(struct sbp_run_fault *memory, enum sbp_fault
     rank->version = memory->version;
     spoil_result(rank, fault, instr);
     if (fault == SBP_FAULT_INFINITY)
-        spoil_element(rank, instr);
+        SBP_TRY(spoil_element(rank, instr, diag));
     if (fault == SBP_FAULT_STALE)
         return bring_back(memory, rank, instr, diag);
     if (fault == SBP_FAULT_PADDING || fault == SBP_FAULT_LARGE)
-        set_all_large(rank, instr->tensor, fault == SBP_FAULT_PADDING);
+        return set_all_large(rank, instr->tensor, fault == SBP_FAULT_PADDING, diag);
     return SBP_OK;
 }
 

@@ -121,12 +121,9 @@ static enum sbp_status execute_timed(struct sbp_runner *runner, int64_t index, d
     const double wall_s = sbp_clock_s(), compute_s = device->compute_s();
     const double exchange_wall_s = channel->wall_s, exchange_cpu_s = channel->cpu_s;
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
-    struct sbp_diag later = {0};
-    const enum sbp_status status = takes ? execute(runner, task, diag) : SBP_OK;
-    const enum sbp_status finished = device->finish(&later);
-    if (finished != SBP_OK) /* it may be why a copy of the task failed, too */
-        return sbp_fail(diag, finished, "%s", later.text);
-    SBP_TRY(status);
+    if (takes)
+        SBP_TRY(execute(runner, task, diag));
+    SBP_TRY(device->finish(diag));
     const struct sbp_spent now = sbp_verify_spent(runner->verifier);
     struct sbp_run_interval *interval = &runner->intervals[index];
     interval->start_s = wall_s - waited_s - step_start_s;
@@ -497,8 +494,14 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
     runner->rank.labels = job->options->labels;
     sbp_post_stay(runner->post, SBP_STAYS_FILL, 0);
     runner->scratch = device->memory->allocate(sizeof(double));
-    if (runner->scratch == NULL || sbp_rank_fill_weights(&runner->rank) != SBP_OK)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the initial weights");
+    if (runner->scratch == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for a number on device %s",
+                        device->name);
+    const enum sbp_status filled = sbp_rank_fill_weights(&runner->rank);
+    if (filled != SBP_OK)
+        return sbp_fail(diag, filled, "the initial weights on device %s: %s", device->name,
+                        filled == SBP_E_MEMORY ? "out of memory" : "they cannot be written");
+    SBP_TRY(device->finish(diag));
     if (!job->options->verify)
         return SBP_OK;
     return sbp_verify_open(&runner->rank, job->cluster, job->options->sampled, &runner->verifier,
@@ -587,6 +590,19 @@ static enum sbp_status run_on(struct sbp_runner *runner, const struct sbp_endpoi
     return status;
 }
 
+/* A device that fails is seen later, by a copy or a message that fails for it: its own words come
+ * first. */
+static enum sbp_status tell_first(const struct sbp_runner *runner, enum sbp_status status,
+                                  struct sbp_diag *diag)
+{
+    struct sbp_diag first = {0};
+    const enum sbp_status failed = status == SBP_OK ? SBP_OK : runner->job->device->finish(&first);
+    if (failed == SBP_OK)
+        return status;
+    *diag = first;
+    return failed;
+}
+
 enum sbp_status sbp_runner_main(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
                                 void *argument, struct sbp_diag *diag)
 {
@@ -597,8 +613,12 @@ enum sbp_status sbp_runner_main(const struct sbp_comm_ops *ops, struct sbp_comm 
     if (runner.job->refused > 0)
         return SBP_OK;
     const bool has_device = ops->memory != &sbp_device_host_memory;
-    SBP_TRY(runner.job->device->open(has_device ? -1 : ops->rank(comm), diag));
-    const enum sbp_status status = run_on(&runner, &backend, diag);
+    sbp_post_stay(runner.post, SBP_STAYS_FILL, 0); /* kernels may have to be compiled */
+    int place = -1;                                /* the backend has chosen */
+    if (!has_device && runner.job->device->memory != &sbp_device_host_memory)
+        SBP_TRY(sbp_run_place_here(ops, comm, &place, diag));
+    SBP_TRY(runner.job->device->open(place, diag));
+    const enum sbp_status status = tell_first(&runner, run_on(&runner, &backend, diag), diag);
     runner.job->device->close();
     return status;
 }

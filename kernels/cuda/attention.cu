@@ -337,25 +337,32 @@ template <class T, int HEAD> struct launches {
     {
         return (unsigned)(gpu_ceil(rows, sizes::ROWS) * heads);
     }
+    /* Shared memory. */
+    static const int ROW_BYTES = (int)sizeof(T) * sizes::STRIDE;
+    static const int FORWARD_BYTES = ROW_BYTES * (sizes::ROWS + 2 * sizes::COLUMNS);
+    static const int QUERY_BYTES = ROW_BYTES * 2 * (sizes::ROWS + sizes::COLUMNS);
+    static const int KEY_BYTES = ROW_BYTES * 2 * (sizes::ROWS + sizes::QUERIES);
+    static bool fits(int shared_bytes)
+    {
+        const int beside = 3 * (int)sizeof(float) * sizes::QUERIES; /* of key_kernel */
+        return FORWARD_BYTES <= shared_bytes && QUERY_BYTES <= shared_bytes &&
+               KEY_BYTES + beside <= shared_bytes;
+    }
     static void forward(struct sbp_cuda *cuda, const attention<T> &a, int64_t heads)
     {
-        const int bytes = (int)sizeof(T) * sizes::STRIDE * (sizes::ROWS + 2 * sizes::COLUMNS);
         const auto kernel = forward_kernel<T, HEAD>;
-        gpu_allow_shared(cuda, kernel, bytes);
-        GPU_LAUNCH(cuda, kernel, blocks(a.rows, heads), sizes::THREADS, bytes, a);
+        gpu_allow_shared(cuda, kernel, FORWARD_BYTES);
+        GPU_LAUNCH(cuda, kernel, blocks(a.rows, heads), sizes::THREADS, FORWARD_BYTES, a);
     }
     static void backward(struct sbp_cuda *cuda, const attention<T> &a, int64_t heads)
     {
-        const int row_bytes = (int)sizeof(T) * sizes::STRIDE * 2; /* of two tiles */
-        const int query_bytes = row_bytes * (sizes::ROWS + sizes::COLUMNS);
-        const int key_bytes = row_bytes * (sizes::ROWS + sizes::QUERIES);
         const auto queries = query_kernel<T, HEAD>, keys = key_kernel<T, HEAD>;
-        gpu_allow_shared(cuda, queries, query_bytes);
-        gpu_allow_shared(cuda, keys, key_bytes);
+        gpu_allow_shared(cuda, queries, QUERY_BYTES);
+        gpu_allow_shared(cuda, keys, KEY_BYTES);
         GPU_LAUNCH(cuda, inner_kernel<T>, (unsigned)(gpu_ceil(a.rows, 4) * heads), 128, 0, a);
-        GPU_LAUNCH(cuda, queries, blocks(a.rows, heads), sizes::THREADS, query_bytes, a);
+        GPU_LAUNCH(cuda, queries, blocks(a.rows, heads), sizes::THREADS, QUERY_BYTES, a);
         GPU_LAUNCH(cuda, keys, dim3(blocks(a.keys, heads), HEAD / sizes::WIDTH), sizes::THREADS,
-                   key_bytes, a);
+                   KEY_BYTES, a);
     }
 };
 
@@ -409,9 +416,18 @@ static void backward(struct sbp_cuda *cuda, void *dqkv, const void *dy, const vo
     }
 }
 
+template <class T> static int largest_head(const struct sbp_cuda *cuda)
+{
+    const int bytes = cuda->shared_bytes;
+    return launches<T, 256>::fits(bytes)   ? SBP_CUDA_LARGEST_HEAD
+           : launches<T, 128>::fits(bytes) ? 128
+                                           : 64;
+}
+
 template <class T> static void fill(struct sbp_cuda_kernels *kernels)
 {
+    kernels->largest_head = largest_head<T>;
     kernels->attention_forward = forward<T>;
     kernels->attention_backward = backward<T>;
 }
-GPU_FILL(attention)
+GPU_FILL(attention, inner_kernel<float>)

@@ -5,8 +5,6 @@
 #ifndef SBP_KERNELS_CUDA_COLUMNS_CUH
 #define SBP_KERNELS_CUDA_COLUMNS_CUH
 
-#include <assert.h>
-
 #include "kernels/cuda/gpu.cuh"
 
 enum { COLUMNS_WIDE = 32, COLUMNS_DEEP = 8, COLUMNS_ROWS = 128 /* of a part, at least */ };
@@ -61,7 +59,10 @@ static void column_sums(struct sbp_cuda *cuda, T *first, T *second, int64_t rows
         return;
     const int64_t most = SBP_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float) / K / columns;
     const int64_t some_rows = rows > 0 ? rows : 1, wanted = gpu_ceil(some_rows, COLUMNS_ROWS);
-    assert(most > 0 && "a matrix of more than two million columns");
+    if (most == 0) { /* more than two million columns, or four */
+        gpu_note(cuda, cudaErrorInvalidValue);
+        return;
+    }
     const int64_t part_rows = gpu_ceil(some_rows, gpu_least(gpu_least(wanted, most), 512));
     const int count = (int)gpu_ceil(some_rows, part_rows);
     const auto kernel = column_parts<K, N, Source>;

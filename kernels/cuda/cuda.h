@@ -7,7 +7,8 @@
  * half precision; statistics and optimizer states are float.
  *
  * Sums have one order that their sizes and alignments fix, in every run on one kind of GPU; nothing
- * is added atomically. The largest head of attention has SBP_CUDA_LARGEST_HEAD features.
+ * is added atomically. A head of attention has SBP_CUDA_LARGEST_HEAD features at most, and fewer
+ * on a device whose blocks have little shared memory (largest_head).
  */
 #ifndef SBP_KERNELS_CUDA_CUDA_H
 #define SBP_KERNELS_CUDA_CUDA_H
@@ -26,6 +27,7 @@ struct sbp_cuda {
     void *stream;        /* cudaStream_t */
     void *scratch;       /* SBP_CUDA_SCRATCH_BYTES on the device, of this stream alone */
     int multiprocessors; /* of the device, >= 1 */
+    int shared_bytes;    /* that a block may have there */
     int error;           /* cudaError_t of the first launch that was refused; 0: none */
 };
 
@@ -134,6 +136,8 @@ struct sbp_cuda_kernels {
                                int64_t tokens, int64_t in, int64_t position_rows,
                                const struct sbp_digits *vocabulary, unsigned adds);
 
+    /* Features of the largest head that fits into the device's shared memory. */
+    int (*largest_head)(const struct sbp_cuda *cuda);
     /* Without scratch of their own. keys and key_gradients of a context lie on the device, its rows
      * on the host. */
     void (*attention_forward)(struct sbp_cuda *cuda, void *y, void *saved, const void *qkv,
@@ -184,6 +188,9 @@ struct sbp_cuda_kernels {
                         int64_t valid_rows);
 };
 
+/* Loads all kernels onto the current device, so that none is compiled there at its first launch. A
+ * cudaError_t; 0: done. */
+int sbp_cuda_kernels_load(void);
 /* Fills the table; with NULL in a build without nvcc. */
 void sbp_cuda_kernels_make(struct sbp_cuda_kernels *kernels, enum sbp_real real);
 

@@ -368,4 +368,4 @@ template <class T> static void fill(struct sbp_cuda_kernels *kernels)
     kernels->dropout_forward = dropout_forward<T>;
     kernels->dropout_backward = dropout_backward<T>;
 }
-GPU_FILL(elementwise)
+GPU_FILL(elementwise, bias_gelu_kernel<float, 1>)

@@ -142,4 +142,4 @@ template <class T> static void fill(struct sbp_cuda_kernels *kernels)
     kernels->swiglu_backward = swiglu_gradient<T>;
     kernels->rotary = rotary<T>;
 }
-GPU_FILL(gates)
+GPU_FILL(gates, swiglu_kernel<float, 1>)

@@ -18,6 +18,7 @@
 
 #define GPU_LAUNCH(cuda, kernel, grid, block, shared, ...)                                         \
     do {                                                                                           \
+        (void)cudaGetLastError(); /* of a call before, which was told of it */                     \
         (kernel)<<<(grid), (block), (shared), (cudaStream_t)(cuda)->stream>>>(__VA_ARGS__);        \
         gpu_note((cuda), cudaGetLastError());                                                      \
     } while (0)
@@ -47,6 +48,12 @@ static inline void gpu_allow_shared(struct sbp_cuda *cuda, Kernel *kernel, int b
 {
     gpu_note(cuda, cudaFuncSetAttribute((const void *)kernel,
                                         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+}
+
+template <class Kernel> static inline int gpu_load_source(Kernel *kernel)
+{
+    cudaFuncAttributes attributes;
+    return cudaFuncGetAttributes(&attributes, (const void *)kernel);
 }
 #else
 #include "kernels/cuda/host/host.hpp"
@@ -148,8 +155,13 @@ static inline unsigned gpu_row_threads(int64_t chunks, int most)
     return (unsigned)(GPU_WARP * gpu_least(warps, most / GPU_WARP));
 }
 
-/* A family's part of the table of a type. */
-#define GPU_FILL(family)                                                                           \
+/* A family's part of the table of a type. The driver compiles a source's kernels all at once, when
+ * one of them is asked for. */
+#define GPU_FILL(family, ...)                                                                      \
+    extern "C" int sbp_cuda_load_##family(void)                                                    \
+    {                                                                                              \
+        return gpu_load_source(__VA_ARGS__);                                                       \
+    }                                                                                              \
     extern "C" void sbp_cuda_fill_##family(struct sbp_cuda_kernels *kernels)                       \
     {                                                                                              \
         if (kernels->real == SBP_F32)                                                              \

@@ -217,4 +217,4 @@ template <class T> static void fill(struct sbp_cuda_kernels *kernels)
     kernels->permute = permute<T>;
     kernels->fill_normal = fill_normal<T>;
 }
-GPU_FILL(layout)
+GPU_FILL(layout, permute_kernel<uint16_t>)

@@ -73,4 +73,4 @@ template <class T> static void fill(struct sbp_cuda_kernels *kernels)
     kernels->add_bias = add_bias<T>;
     kernels->column_sums = sums<T>;
 }
-GPU_FILL(linear)
+GPU_FILL(linear, bias_kernel<float, 1>)

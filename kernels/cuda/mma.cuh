@@ -8,8 +8,9 @@
  * in a and b alike, so that accumulators can be factors without moving.
  *
  * A float is a sum of two numbers of TF32, whose 11 bits each make 22: three products of four make
- * one of 21 bits. The cores add up in float without rounding to nearest, unlike the host here, so
- * that long sums on a GPU keep fewer bits (Ootomo and Yokota, 2022, add up outside for that).
+ * one of 21 bits. The cores cut off what a sum has behind 24 bits, always toward zero, as the host
+ * does here: so a long sum of floats is not theirs, but adds up outside, where it is rounded to
+ * nearest (Ootomo and Yokota, 2022).
  */
 #ifndef SBP_KERNELS_CUDA_MMA_CUH
 #define SBP_KERNELS_CUDA_MMA_CUH
@@ -66,6 +67,7 @@ static __device__ __forceinline__ void gpu_multiply(float (&c)[4], const gpu_a<g
                    "r"(b.at[1]));
 }
 
+/* Rounded to 11 bits, ties away from zero. */
 static __device__ __forceinline__ uint32_t gpu_tf32(float x)
 {
     uint32_t bits;
@@ -80,25 +82,6 @@ static __device__ __forceinline__ void gpu_multiply_tf32(float (&c)[4], const ui
                  "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-static __device__ __forceinline__ void gpu_multiply(float (&c)[4], const gpu_a<float> &a,
-                                                    const gpu_b<float> &b)
-{
-    uint32_t a_large[4], a_small[4], b_large[2], b_small[2];
-    GPU_UNROLL
-    for (int i = 0; i < 4; i++) {
-        a_large[i] = gpu_tf32(a.at[i]);
-        a_small[i] = gpu_tf32(a.at[i] - __uint_as_float(a_large[i]));
-    }
-    GPU_UNROLL
-    for (int i = 0; i < 2; i++) {
-        b_large[i] = gpu_tf32(b.at[i]);
-        b_small[i] = gpu_tf32(b.at[i] - __uint_as_float(b_large[i]));
-    }
-    gpu_multiply_tf32(c, a_small, b_large);
-    gpu_multiply_tf32(c, a_large, b_small);
-    gpu_multiply_tf32(c, a_large, b_large);
 }
 
 /* Four matrices of 8 x 8 elements of 16 bits from shared memory: lane l names row l % 8 of matrix
@@ -122,79 +105,79 @@ static __device__ __forceinline__ void gpu_load_matrices(uint32_t (&to)[4], cons
 /* What lanes show each other need not be watched. */
 #define GPU_UNWATCHED inline __attribute__((no_sanitize("thread")))
 
-/* Element k of a row or a column out of a lane's registers, k counted as above: i says which. */
-template <class T> static GPU_UNWATCHED float gpu_part(const gpu_a<T> &a, int i, int k)
+/* Element k of a row or a column out of a lane's registers, of which its own are so many apart; k
+ * counted as above. */
+template <class T> static GPU_UNWATCHED float gpu_part(const uint32_t *at, int apart, int k)
 {
-    const uint32_t both = a.at[i + k / 8 * 2];
+    const uint32_t both = at[k / 8 * apart];
     return gpu_load(T{(uint16_t)(k % 2 == 0 ? both : both >> 16)});
 }
 
-template <class T> static GPU_UNWATCHED float gpu_part(const gpu_b<T> &b, int, int k)
+template <> GPU_UNWATCHED float gpu_part<float>(const uint32_t *at, int apart, int k)
 {
-    const uint32_t both = b.at[k / 8];
-    return gpu_load(T{(uint16_t)(k % 2 == 0 ? both : both >> 16)});
+    return __uint_as_float(at[k % 2 * apart]);
 }
 
-static GPU_UNWATCHED float gpu_part(const gpu_a<float> &a, int i, int k)
+static GPU_UNWATCHED uint32_t gpu_tf32(float x)
 {
-    return a.at[i + k % 2 * 2];
+    return (__float_as_uint(x) + 0x1000) & ~0x1fffU;
 }
 
-static GPU_UNWATCHED float gpu_part(const gpu_b<float> &b, int, int k)
+/* To a float, toward zero. */
+static GPU_UNWATCHED float gpu_cut(double x)
 {
-    return b.at[k % 2];
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits &= ~(uint64_t)0x1fffffff;
+    memcpy(&x, &bits, sizeof x);
+    return (float)x;
 }
 
-template <class T> static GPU_UNWATCHED float gpu_product(float a, float b)
-{
-    return a * b;
-}
-
-/* As the tensor cores round it: to 11 bits, ties away from zero. */
-static GPU_UNWATCHED float gpu_tf32(float x)
-{
-    return __uint_as_float((__float_as_uint(x) + 0x1000) & ~0x1fffU);
-}
-
-template <> GPU_UNWATCHED float gpu_product<float>(float a, float b)
-{
-    const float a_large = gpu_tf32(a), b_large = gpu_tf32(b);
-    const float a_small = gpu_tf32(a - a_large), b_small = gpu_tf32(b - b_large);
-    return a_small * b_large + a_large * b_small + a_large * b_large;
-}
-
-template <class T> struct gpu_factors {
-    gpu_a<T> a;
-    gpu_b<T> b;
+struct gpu_factors {
+    uint32_t a[4], b[2];
 };
 
 /* A row of a, or a column of b, which four neighbours have. */
-template <class T, class Factor>
-static GPU_UNWATCHED void gpu_gather(float (&to)[gpu_mma<T>::K], Factor gpu_factors<T>::*factor,
-                                     int lane, int i)
+template <class T>
+static GPU_UNWATCHED void gpu_gather(float (&to)[gpu_mma<T>::K], int lane, bool is_a, int i)
 {
-    const gpu_factors<T> *of[4];
+    const gpu_factors *of[4];
     for (int j = 0; j < 4; j++)
-        of[j] = (const gpu_factors<T> *)gpu_host::of_lane(lane + j);
+        of[j] = (const gpu_factors *)gpu_host::of_lane(lane + j);
     for (int k = 0; k < gpu_mma<T>::K; k++)
-        to[k] = gpu_part(of[k % 8 / 2]->*factor, i, k);
+        to[k] =
+            is_a ? gpu_part<T>(of[k % 8 / 2]->a + i, 2, k) : gpu_part<T>(of[k % 8 / 2]->b, 1, k);
 }
 
 template <class T>
 __attribute__((noinline, no_sanitize("thread"))) static void
-gpu_multiply(float (&c)[4], const gpu_a<T> &a, const gpu_b<T> &b)
+gpu_multiply_registers(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
     const int lane = gpu_host::lane();
-    const gpu_factors<T> mine = {a, b};
+    const gpu_factors mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     float rows[2][gpu_mma<T>::K], columns[2][gpu_mma<T>::K];
     gpu_host::meet(&mine, sizeof mine, GPU_HOST_PLACE("mma"), false);
     for (int i = 0; i < 2; i++) {
-        gpu_gather<T>(rows[i], &gpu_factors<T>::a, lane / 4 * 4, i);
-        gpu_gather<T>(columns[i], &gpu_factors<T>::b, (lane % 4 * 2 + i) * 4, 0);
+        gpu_gather<T>(rows[i], lane / 4 * 4, true, i);
+        gpu_gather<T>(columns[i], (lane % 4 * 2 + i) * 4, false, 0);
     }
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
+        double sum = c[i];
         for (int k = 0; k < gpu_mma<T>::K; k++)
-            c[i] += gpu_product<T>(rows[i / 2][k], columns[i % 2][k]);
+            sum += (double)rows[i / 2][k] * columns[i % 2][k];
+        c[i] = gpu_cut(sum);
+    }
+}
+
+template <class T>
+static inline void gpu_multiply(float (&c)[4], const gpu_a<T> &a, const gpu_b<T> &b)
+{
+    gpu_multiply_registers<T>(c, a.at, b.at);
+}
+
+static inline void gpu_multiply_tf32(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    gpu_multiply_registers<float>(c, a, b);
 }
 
 template <bool TURNED> static inline void gpu_load_matrices(uint32_t (&to)[4], const void *row)
@@ -209,6 +192,29 @@ template <bool TURNED> static inline void gpu_load_matrices(uint32_t (&to)[4], c
     }
 }
 #endif
+
+static __device__ __forceinline__ void gpu_multiply(float (&c)[4], const gpu_a<float> &a,
+                                                    const gpu_b<float> &b)
+{
+    uint32_t a_large[4], a_small[4], b_large[2], b_small[2];
+    float sum[4] = {0, 0, 0, 0};
+    GPU_UNROLL
+    for (int i = 0; i < 4; i++) {
+        a_large[i] = gpu_tf32(a.at[i]);
+        a_small[i] = gpu_tf32(a.at[i] - __uint_as_float(a_large[i]));
+    }
+    GPU_UNROLL
+    for (int i = 0; i < 2; i++) {
+        b_large[i] = gpu_tf32(b.at[i]);
+        b_small[i] = gpu_tf32(b.at[i] - __uint_as_float(b_large[i]));
+    }
+    gpu_multiply_tf32(sum, a_small, b_large);
+    gpu_multiply_tf32(sum, a_large, b_small);
+    gpu_multiply_tf32(sum, a_large, b_large);
+    GPU_UNROLL
+    for (int i = 0; i < 4; i++)
+        c[i] += sum[i];
+}
 
 /* ---- factors out of shared memory, and out of accumulators ---------------------------------- */
 

@@ -275,4 +275,4 @@ template <class T> static void fill(struct sbp_cuda_kernels *kernels)
     kernels->step_decide = step_decide;
     kernels->update = update<T>;
 }
-GPU_FILL(optimizer)
+GPU_FILL(optimizer, total_kernel)

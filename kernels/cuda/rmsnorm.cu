@@ -282,4 +282,4 @@ template <class T> static void fill(struct sbp_cuda_kernels *kernels)
     kernels->head_norm_forward = head_forward<T>;
     kernels->head_norm_backward = head_backward<T>;
 }
-GPU_FILL(rmsnorm)
+GPU_FILL(rmsnorm, sums_kernel<float, 1, false>)

@@ -7,9 +7,22 @@
     X(attention)                                                                                   \
     X(elementwise) X(gates) X(layernorm) X(layout) X(linear) X(optimizer) X(rmsnorm) X(vocabulary)
 
-#define DECLARE(family) void sbp_cuda_fill_##family(struct sbp_cuda_kernels *kernels);
+#define DECLARE(family)                                                                            \
+    void sbp_cuda_fill_##family(struct sbp_cuda_kernels *kernels);                                 \
+    int sbp_cuda_load_##family(void);
 extern "C" {
 FAMILIES(DECLARE)
+}
+
+int sbp_cuda_kernels_load(void)
+{
+    int error = 0;
+#define LOAD(family)                                                                               \
+    if (error == 0)                                                                                \
+        error = sbp_cuda_load_##family();
+    FAMILIES(LOAD)
+#undef LOAD
+    return error;
 }
 
 void sbp_cuda_kernels_make(struct sbp_cuda_kernels *kernels, enum sbp_real real)

@@ -366,4 +366,4 @@ template <class T> static void fill(struct sbp_cuda_kernels *kernels)
     kernels->cross_entropy_loss = loss;
     kernels->cross_entropy_backward = backward<T>;
 }
-GPU_FILL(vocabulary)
+GPU_FILL(vocabulary, embedding_kernel<float, 1>)

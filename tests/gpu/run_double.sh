@@ -54,6 +54,10 @@ plan zero --tp 1 --zero 3 --set global_batch=4
 verified zero
 plan pipeline --pp 2 --tp 2 --set layers=2
 verified pipeline --dtype bf16
+plan context --cp 2
+verified context --dtype bf16
+plan bubble --pp 2 --set layers=2 --set schedule=zero-bubble --micro-batch 1
+verified bubble --dtype bf16
 plan offload --tp 2 --set offload=true --set bucket_parameters=1500 \
     --set cluster.device.host_link_bytes_per_s=1e10
 verified offload
@@ -79,14 +83,27 @@ verified gated --dtype bf16
     --set global_batch=4 -o "$folder/llama.json" >"$folder/out" 2>"$folder/err" || complain 'no plan llama'
 fails 2 'grouped_attention' llama none
 
+# Shared memory as on sm_86, where heads of 128 features are too large in single precision alone.
+plan heads --devices 1 --tp 1 --set hidden=80 --set heads=1
+SBP_DOUBLE_SHARED=101376 fails 2 'attention has heads of 80 features, device cuda has kernels of 64 in f32' \
+    heads none
+SBP_DOUBLE_SHARED=101376 verified heads --dtype bf16
+plan large --devices 1 --tp 1 --set vocab=2000000 --set hidden=64
+fails 2 'place 0 of a stage needs .* of memory on device cuda, 1.98 GiB are free' large none
+
 # A kernel that does nothing, in the forward pass and later, and products that fail.
-for launch in 40 60 80; do
+for launch in 41 61 81; do
     fails 1 '^verification FAILED: step 1: ' one kernel:$launch --dtype bf16 --verify
 done
 fails 2 'device cuda: cudaStreamSynchronize: unspecified launch failure' one launch:40 --dtype bf16
+# The first kernel, those that fill weights, and what is waited for between: the reason is not lost.
+fails 2 'device cuda: cudaStreamSynchronize: unspecified launch failure' one launch:1
+fails 2 'device cuda: cudaStreamSynchronize: unspecified launch failure' one launch:2
+fails 2 'device cuda: cudaStreamSynchronize: an illegal memory access' one cudaStreamSynchronize:7
+fails 2 'device cuda: cudaMemcpy: an illegal memory access' one cudaMemcpy:1
 fails 2 'device cuda: cublasGemmEx: a failure of the stand-in' one cublasGemmEx:7 --dtype bf16
 fails 2 'no [0-9]* bytes on device cuda' one cudaMalloc:2
-fails 2 'device cuda: the GPU has no memory for the scratch of kernels' one cudaMalloc:1
+fails 2 'device cuda: the scratch of kernels: cudaMalloc: out of memory' one cudaMalloc:1
 fails 2 'device cuda: cannot be loaded' one dlopen:1
 fails 2 'device cuda has no kernels of f64, legal are f32, bf16 and f16' one none --dtype f64
-SBP_DOUBLE_DEVICES=0 fails 2 'device cuda: rank 0 finds no GPU: cudaGetDeviceCount: ' one none
+SBP_DOUBLE_DEVICES=0 fails 2 'device cuda: place 0 of the host finds no GPU: cudaGetDeviceCount: ' one none

@@ -49,12 +49,21 @@ static void bits(struct check *check)
     device_same(&d, "sums", again, sums, out * check->kernels->real_bytes);
 }
 
+/* More columns than scratch has sums of: refused, as a launch is. */
+static void too_wide(struct check *check)
+{
+    DEVICE_BEGIN(d, check)
+    d.kernels.column_sums(&d.cuda, NULL, NULL, 1, SBP_CUDA_SCRATCH_BYTES / 4 + 1, false);
+    assert_int_equal(d.cuda.error, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CHECK_TABLES(any_shape, 12),
         CHECK_TABLES(large, 3),
         CHECK_TABLES(bits, 4),
+        CHECK_TABLES(too_wide, 1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,6 +76,7 @@ static void test_names(void **state)
     assert_null(sbp_device("tpu", &diag));
     assert_non_null(strstr(diag.text, "legal are cpu and cuda"));
     assert_null(sbp_device("tpu", NULL));
+    assert_int_equal(sbp_device_find("tpu", &cuda, NULL), SBP_E_USAGE);
 }
 
 int main(void)

@@ -149,6 +149,8 @@ static inline unsigned ballot(unsigned mask, bool said, place where)
 #define GPU_GRID_CONSTANT              const
 #define GPU_UNROLL
 
+enum { cudaErrorInvalidValue = 1 };
+
 static inline void gpu_note(struct sbp_cuda *cuda, int error)
 {
     if (cuda->error == 0)
@@ -174,6 +176,11 @@ static inline void gpu_zero(struct sbp_cuda *cuda, void *at, int64_t bytes)
     if (bytes > 0)
         gpu_note(cuda, gpu_host::hand_over(cuda->stream, gpu_host::clear,
                                            new gpu_host::zeros{at, bytes}));
+}
+
+template <class Kernel> static inline int gpu_load_source(Kernel *)
+{
+    return 0;
 }
 
 template <class Kernel> static inline void gpu_allow_shared(struct sbp_cuda *, Kernel *, int)

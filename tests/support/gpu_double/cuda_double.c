@@ -61,16 +61,20 @@ void double_fault(void)
     atomic_store(&has_fault, true);
 }
 
+/* Of calls that tell how far a stream is, alone. */
+static _Thread_local cudaError_t last_error;
+
+cudaError_t cudaGetLastError(void)
+{
+    const cudaError_t last = last_error;
+    last_error = cudaSuccess;
+    return last;
+}
+
 static cudaError_t look_back(void)
 {
     return atomic_load(&has_fault) ? cudaErrorLaunchFailure : cudaSuccess;
 }
-
-#define MAY_FAIL(call, code)                                                                       \
-    do {                                                                                           \
-        if (double_fails(call))                                                                    \
-            return (code);                                                                         \
-    } while (0)
 
 /* --- memory --- */
 
@@ -120,6 +124,14 @@ const void *double_range(size_t *bytes)
 {
     *bytes = RANGE_BYTES;
     return range;
+}
+
+size_t double_used_bytes(void)
+{
+    (void)pthread_mutex_lock(&memory_lock);
+    const size_t bytes = used_bytes;
+    (void)pthread_mutex_unlock(&memory_lock);
+    return bytes;
 }
 
 static void protect(int protection)
@@ -399,6 +411,8 @@ cudaError_t cudaStreamQuery(cudaStream_t handle)
     (void)pthread_mutex_lock(&stream->lock);
     const bool done = stream->finished == stream->issued;
     (void)pthread_mutex_unlock(&stream->lock);
+    if (!done)
+        last_error = cudaErrorNotReady;
     return done ? look_back() : cudaErrorNotReady;
 }
 
@@ -581,123 +595,4 @@ cudaError_t cudaFreeAsync(void *memory, cudaStream_t stream)
     if (!double_is_device(memory, 0))
         return cudaErrorInvalidValue;
     return double_enqueue(stream, run_release, &memory, sizeof memory, 0);
-}
-
-/* --- devices --- */
-
-static _Thread_local int current_device;
-
-static int device_count(void)
-{
-    const char *text = getenv("SBP_DOUBLE_DEVICES");
-    return text != NULL ? atoi(text) : 4;
-}
-
-/* On the bus. */
-static int first_device(void)
-{
-    const char *text = getenv("SBP_DOUBLE_FIRST");
-    return text != NULL ? atoi(text) : 0;
-}
-
-cudaError_t cudaGetDeviceCount(int *count)
-{
-    MAY_FAIL("cudaGetDeviceCount", cudaErrorInsufficientDriver);
-    *count = device_count();
-    return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
-}
-
-cudaError_t cudaSetDevice(int device)
-{
-    MAY_FAIL("cudaSetDevice", cudaErrorDevicesUnavailable);
-    if (device < 0 || device >= device_count())
-        return cudaErrorInvalidDevice;
-    current_device = device;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGetDevice(int *device)
-{
-    *device = current_device;
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
-{
-    MAY_FAIL("cudaDeviceGetAttribute", cudaErrorInvalidDevice);
-    (void)device;
-    *value = DOUBLE_MULTIPROCESSORS;
-    return attribute == cudaDevAttrMultiProcessorCount ? cudaSuccess : cudaErrorInvalidValue;
-}
-
-cudaError_t cudaDeviceGetPCIBusId(char *address, int length, int device)
-{
-    MAY_FAIL("cudaDeviceGetPCIBusId", cudaErrorInvalidDevice);
-    (void)snprintf(address, (size_t)length, "0000:%02x:00.0", 0x10 + first_device() + device);
-    return cudaSuccess;
-}
-
-cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
-{
-    MAY_FAIL("cudaGetDeviceProperties", cudaErrorInvalidDevice);
-    (void)device;
-    memset(properties, 0, sizeof *properties);
-    (void)snprintf(properties->name, sizeof properties->name, "%s", DOUBLE_NAME);
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
-{
-    MAY_FAIL("cudaMemGetInfo", cudaErrorIllegalAddress);
-    *free_bytes = *total_bytes = DOUBLE_MEMORY_BYTES;
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
-{
-    (void)device;
-    *pool = NULL;
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value)
-{
-    MAY_FAIL("cudaMemPoolSetAttribute", cudaErrorNotSupported);
-    (void)pool, (void)value;
-    return attribute == cudaMemPoolAttrReleaseThreshold ||
-                   attribute == cudaMemPoolReuseAllowInternalDependencies
-               ? cudaSuccess
-               : cudaErrorInvalidValue;
-}
-
-cudaError_t cudaDriverGetVersion(int *version)
-{
-    *version = 13000;
-    return cudaSuccess;
-}
-
-cudaError_t cudaRuntimeGetVersion(int *version)
-{
-    *version = CUDART_VERSION;
-    return cudaSuccess;
-}
-
-const char *cudaGetErrorString(cudaError_t error)
-{
-    switch (error) {
-    case cudaSuccess:
-        return "no error";
-    case cudaErrorNoDevice:
-        return "no CUDA-capable device is detected";
-    case cudaErrorMemoryAllocation:
-        return "out of memory";
-    case cudaErrorInvalidValue:
-        return "invalid argument";
-    case cudaErrorIllegalAddress:
-        return "an illegal memory access was encountered";
-    case cudaErrorLaunchFailure:
-        return "unspecified launch failure";
-    default:
-        return "another error of the stand-in";
-    }
 }

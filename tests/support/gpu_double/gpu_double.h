@@ -14,9 +14,9 @@
  *
  * Environment: SBP_DOUBLE_DEVICES: so many devices (4), SBP_DOUBLE_FIRST: from this one on the bus
  * (0). SBP_DOUBLE_FAIL=CALL:N[@RANK]: the N-th call of a function fails, on all ranks of Open MPI
- * or one. SBP_DOUBLE_KERNEL_S: what a kernel of the project takes, instead of doing its work.
- * SBP_DOUBLE_STALL=CALL:N[@RANK]: the work that an NCCL call enqueues never ends, and NCCL
- * tells of an error.
+ * or one. SBP_DOUBLE_SHARED: bytes of shared memory that a block has. SBP_DOUBLE_KERNEL_S: what a
+ * kernel of the project takes, instead of doing its work. SBP_DOUBLE_STALL=CALL:N[@RANK]: the work
+ * that an NCCL call enqueues never ends, and NCCL tells of an error.
  */
 #ifndef SBP_TESTS_DOUBLES_GPU_DOUBLE_H
 #define SBP_TESTS_DOUBLES_GPU_DOUBLE_H
@@ -28,6 +28,7 @@
 #define DOUBLE_NAME             "stand-in GPU"
 #define DOUBLE_MEMORY_BYTES     ((size_t)2 << 30)
 #define DOUBLE_MULTIPROCESSORS  2
+#define DOUBLE_SHARED_BYTES     232448 /* of a block, as on sm_90 */
 #define DOUBLE_COPY_BYTES_PER_S 5e11
 #define DOUBLE_SUM_BYTES_PER_S  4e11 /* of element-wise sums */
 #define DOUBLE_LAUNCH_S         2e-6
@@ -45,6 +46,12 @@
 bool double_fails(const char *call);
 bool double_stalls(const char *call);
 
+#define MAY_FAIL(call, code)                                                                       \
+    do {                                                                                           \
+        if (double_fails(call))                                                                    \
+            return (code);                                                                         \
+    } while (0)
+
 /* A kernel has failed: calls that wait for work tell of it from now on. */
 void double_fault(void);
 
@@ -55,6 +62,9 @@ void double_close(void);
 
 /* Where the device's memory lies: addresses of nothing else. */
 const void *double_range(size_t *bytes);
+
+/* Bytes that are allocated. */
+size_t double_used_bytes(void);
 
 /* Whether bytes at `memory` are the device's and allocated. */
 bool double_is_device(const void *memory, size_t bytes);

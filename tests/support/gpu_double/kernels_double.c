@@ -42,6 +42,9 @@ static void run(void *argument)
 static int enqueue(void *stream, void (*work)(void *argument), void *argument)
 {
     const struct launch launch = {work, argument};
+    const cudaError_t before = cudaGetLastError(); /* a launch is blamed for it */
+    if (before != cudaSuccess)
+        return (int)before;
     const char *made_up_s = getenv("SBP_DOUBLE_KERNEL_S");
     if (made_up_s != NULL)
         return (int)double_enqueue(stream, double_run_nothing, &launch, sizeof launch,

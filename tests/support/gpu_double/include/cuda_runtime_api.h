@@ -32,7 +32,10 @@ enum cudaMemcpyKind {
     cudaMemcpyDeviceToHost = 2,
     cudaMemcpyDeviceToDevice = 3,
 };
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
+enum cudaDeviceAttr {
+    cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+};
 enum cudaMemPoolAttr {
     cudaMemPoolReuseAllowInternalDependencies = 3,
     cudaMemPoolAttrReleaseThreshold = 4,
@@ -57,6 +60,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaFree(void *memory);
 cudaError_t cudaFreeAsync(void *memory, cudaStream_t stream);
+cudaError_t cudaGetLastError(void);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);

@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include <cjson/cJSON.h>
 
 #include "planner/plan/plan.h"
@@ -253,4 +255,56 @@ int bench_repeat_of_follower(struct bench *b)
             return op;
     }
     return -1;
+}
+
+/* ---- corruptions ---------------------------------------------------------------------------- */
+
+/* An instruction of the first program for which the test holds; NULL: there is none. */
+static struct sbp_instr *find_instr(struct bench *b, instr_test *test)
+{
+    struct sbp_program *program = &b->step.program[0];
+    const int first = bench_below(b, program->instr_count);
+    for (int i = 0; i < program->instr_count; i++) {
+        struct sbp_instr *instr = &program->instr[(first + i) % program->instr_count];
+        if (test(instr))
+            return instr;
+    }
+    return NULL;
+}
+
+/* Returns whether there was something to corrupt. */
+static bool corrupt(const struct corruption *corruption, int setting, uint64_t seed)
+{
+    struct bench b;
+    struct sbp_diag diag;
+    if (!bench_open(&b, setting, seed))
+        return false;
+    if (corruption->of != NULL)
+        b.instr = find_instr(&b, corruption->of);
+    const bool changed = (corruption->of == NULL || b.instr != NULL) && corruption->corrupt(&b);
+    if (changed && check(&b, &diag) != SBP_E_INTERNAL)
+        fail_msg("setting %d seed %llu: %s was not noticed", setting, (unsigned long long)seed,
+                 corruption->name);
+    if (changed && strstr(diag.text, "no plan is written") == NULL)
+        fail_msg("%s: \"%s\"", corruption->name, diag.text);
+    if (changed && corruption->word != NULL && strstr(diag.text, corruption->word) == NULL)
+        fail_msg("setting %d seed %llu: %s: \"%s\" where \"%s\" is expected", setting,
+                 (unsigned long long)seed, corruption->name, diag.text, corruption->word);
+    bench_close(&b);
+    return changed;
+}
+
+void check_corruptions(const struct corruption *corruptions, size_t count)
+{
+    int all = 0;
+    for (size_t i = 0; i < count; i++) {
+        int done = 0;
+        for (int setting = 0; setting < setting_count(); setting++)
+            for (uint64_t seed = SEED; seed < SEED + 4; seed++)
+                done += corrupt(&corruptions[i], setting, seed);
+        if (done == 0)
+            fail_msg("%s: no plan has anything of the kind", corruptions[i].name);
+        all += done;
+    }
+    print_message("%zu kinds of corruption, %d of them tried\n", count, all);
 }

@@ -76,4 +76,20 @@ int bench_zero_level(const struct bench *b, int op);
 /* A repeat of an operator that follows its input, from a random one on; -1: there is none. */
 int bench_repeat_of_follower(struct bench *b);
 
+/* Holds for an instruction of the kind that a corruption is of. */
+typedef bool instr_test(const struct sbp_instr *instr);
+
+/* A change of one thing, which the check must refuse. */
+struct corruption {
+    const char *name;
+    instr_test
+        *of; /* an instruction of the first program that is changed; NULL: none in particular */
+    bool (*corrupt)(struct bench *b); /* false: the plan has nothing of the kind */
+    const char *word;                 /* of the refusal; NULL: whichever part notices first */
+};
+
+/* Tries each of them on plans of all settings: it is refused by the part of the check whose word it
+ * expects, and some plan must have something of its kind. */
+void check_corruptions(const struct corruption *corruptions, size_t count);
+
 #endif

@@ -45,5 +45,10 @@ static inline int64_t sbp_cut_devices(const struct sbp_cut *cut)
 enum sbp_status sbp_cut_step(const struct sbp_cut *cut, const struct sbp_strategy *strategy,
                              bool is_brief, struct sbp_step *step,
                              struct sbp_diag *diag) SBP_MUST_USE;
+/* The same, brief, with a program for every piece, so that each layer has its name; record: keeps
+ * the timeline's intervals and memory. */
+enum sbp_status sbp_cut_named_step(const struct sbp_cut *cut, const struct sbp_strategy *strategy,
+                                   bool record, struct sbp_step *step,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -198,7 +198,7 @@ static enum sbp_status write_groups(const struct tracer *tracer, struct sbp_text
 
 /* ---- one rank -------------------------------------------------------------------------------- */
 
-/* What the next node of a lane depends on. */
+/* The next node of a lane depends on these. */
 struct rank {
     struct tracer *tracer;
     struct sbp_text *out;
@@ -375,22 +375,6 @@ static enum sbp_status write_rank(struct tracer *tracer, int64_t number, struct 
 
 /* ---- all ranks ------------------------------------------------------------------------------- */
 
-/* Every piece has a program of its own, so that tensors have their names. */
-static enum sbp_status make_step(const struct sbp_plan *plan, struct sbp_step *step,
-                                 struct sbp_diag *diag)
-{
-    const struct sbp_cut *cut = &plan->cut;
-    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&cut->graph.precision);
-    const struct sbp_step_request request = {.graph = &cut->graph,
-                                             .cluster = cut->cluster,
-                                             .parallel = &cut->parallel,
-                                             .strategy = &plan->strategy,
-                                             .bytes = &bytes,
-                                             .runs = true,
-                                             .is_brief = true};
-    return sbp_step_make(&request, step, diag);
-}
-
 /* Lists the tasks of all stages, which must not be too many for all ranks. */
 static enum sbp_status list_tasks(struct tracer *tracer, struct sbp_arena *arena,
                                   struct sbp_diag *diag)
@@ -475,7 +459,7 @@ static bool hides(const struct sbp_runtime *runtime)
     return false;
 }
 
-/* What of the step's price no node holds. */
+/* Lists the parts of the step's price that no node holds. */
 static enum sbp_status lose_times(struct sbp_export *export)
 {
     const struct sbp_runtime *runtime = &export->plan.workload.cluster.runtime;
@@ -504,7 +488,7 @@ enum sbp_status sbp_export_chakra(struct sbp_export *export, const char *path,
                         sbp_timeline_schedule_name(export->plan.cut.parallel.schedule));
     if (lose_times(export) != SBP_OK)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    SBP_TRY(make_step(&export->plan, &step, diag));
+    SBP_TRY(sbp_cut_named_step(&export->plan.cut, &export->plan.strategy, false, &step, diag));
     const enum sbp_status status = trace(export, &step, path, files, diag);
     sbp_step_free(&step);
     return status == SBP_E_UNSUPPORTED ? SBP_E_INPUT : status;

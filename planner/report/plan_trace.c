@@ -10,20 +10,10 @@
  * a step of tiny-gpt in 4 stages). Where the step hides communication, they differ by more. */
 static const double MOST_APART = 0.05;
 
-/* Every piece gets a program of its own, so that each layer has its name. */
 static enum sbp_status make_step(const struct sbp_plan *plan, struct sbp_step *step,
                                  struct sbp_diag *diag)
 {
     const struct sbp_cut *cut = &plan->cut;
-    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&cut->graph.precision);
-    const struct sbp_step_request request = {.graph = &cut->graph,
-                                             .cluster = cut->cluster,
-                                             .parallel = &cut->parallel,
-                                             .strategy = &plan->strategy,
-                                             .bytes = &bytes,
-                                             .record = true,
-                                             .runs = true,
-                                             .is_brief = true};
     const int64_t works = sbp_parallel_micro_batches(&cut->parallel, &cut->graph) *
                           cut->parallel.pipeline * cut->parallel.chunks;
     if (works > MOST_WORKS)
@@ -31,7 +21,7 @@ static enum sbp_status make_step(const struct sbp_plan *plan, struct sbp_step *s
                         "sbplan explain: --trace: the step has %lld micro-batches x pieces, at "
                         "most %lld can be drawn",
                         (long long)works, (long long)MOST_WORKS);
-    return sbp_step_make(&request, step, diag);
+    return sbp_cut_named_step(cut, &plan->strategy, true, step, diag);
 }
 
 /* ---- by tasks ------------------------------------------------------------------------------ */

@@ -80,8 +80,8 @@ static void shrink_vocabulary(cJSON *model, const struct scale *scale)
         set(multiple, unit);
 }
 
-/* In proportion to the sequence, so that some keys stay hidden; but a query that saw one key alone
- * would give its scores no gradient. */
+/* The window shrinks with the sequence, so that some keys stay hidden; but a query that saw one key
+ * alone would give its scores no gradient. */
 static int64_t shrink_window(const struct scale *scale, int64_t window)
 {
     const int64_t sequence = shrink(scale, scale->sequence, (int64_t)LEAST_SEQUENCE);

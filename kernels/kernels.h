@@ -182,7 +182,7 @@ struct sbp_kernels {
                                        const void *saved, const struct sbp_attention_groups *groups,
                                        const struct sbp_attention_shape *shape);
 
-    /* In place: turns features i and i + size/2 of the first `size` of the `width` features of each
+    /* Turns in place features i and i + size/2 of the first `size` of the `width` features of each
      * head of x(B,S,H,width) by the angle p 10000^(-2i/size) (Su et al., 2021), p the place in the
      * sequence that `rows` gives; the other way for gradients (back). */
     void (*rotary)(void *x, const struct sbp_digits *rows, int64_t batch, int64_t heads,

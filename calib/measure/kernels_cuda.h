@@ -1,4 +1,4 @@
-/* What a calibration times of the project's own kernels on a GPU (kernels/cuda): causal flash
+/* The project's own kernels (kernels/cuda) as a calibration times them on a GPU: causal flash
  * attention in bf16, and rows copied into the order of their experts. Work lies in a stream when
  * these functions return.
  */
@@ -18,16 +18,16 @@ enum sbp_status sbp_kernels_gpu_open(struct sbp_kernels_gpu **work, int64_t copy
                                      void *stream, struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_kernels_gpu_close(struct sbp_kernels_gpu *work); /* NULL is legal */
 
-/* What queries, keys, values and output gradients are, on the device, so many bytes each: numbers
- * of bf16, which the caller writes. */
+/* The caller fills the queries, keys, values and output gradients on the device, so many bytes
+ * each, with numbers of bf16. */
 struct sbp_gpu_operands {
     unsigned char *qkv, *dy;
     int64_t qkv_bytes, dy_bytes;
 };
 struct sbp_gpu_operands sbp_kernels_gpu_operands(const struct sbp_kernels_gpu *work);
 
-/* What a cell needs before it is timed: a backward pass what the forward pass of its shape saved,
- * rows their order. E_MEMORY, E_BACKEND. */
+/* Makes ready what a cell reads and does not time: the saved statistics of a forward pass, the
+ * order of rows. E_MEMORY, E_BACKEND. */
 enum sbp_status sbp_kernels_gpu_prepare(struct sbp_kernels_gpu *work, const struct sbp_cell *cell,
                                         struct sbp_diag *diag) SBP_MUST_USE;
 /* Does an attention cell's pass, or copies its rows to `to` from `from`. E_BACKEND. */

@@ -387,7 +387,7 @@ static struct sbp_samples *find_grouped(const struct sbp_cell *cell,
     return &times->grouped_samples[times->grouped_count++];
 }
 
-/* Of a row's size the last size of all rows counts, as of copies. */
+/* Finds the samples of a row's size; the last size of all rows counts, as with copies. */
 static struct sbp_samples *find_rows(const struct sbp_cell *cell, struct sbp_compute_times *times)
 {
     int i = 0;

@@ -42,7 +42,7 @@ static const int64_t cpu_features[] = {48, 192, 768};
  * median error of 5.4, 6.8 and 7.8 %. */
 static const int64_t gpu_tokens[] = {128, 512, 2048, 8192};
 static const int64_t gpu_features[] = {128, 256, 768, 3072, 12288};
-/* In fp8 fewer features predict as well: 6.5 and 8.0 % on H100 and B200, those above 6.5 and 8.5.
+/* Fewer features predict fp8 as well: 6.5 and 8.0 % on H100 and B200, those above 6.5 and 8.5.
  */
 static const int64_t fp8_features[] = {256, 1024, 4096, 12288};
 enum {
@@ -101,8 +101,7 @@ static const struct sbp_attention_list cpu_attention = {
     .rows = 2048,
 };
 
-/* As many rows, of 16 heads over 16,384 tokens, as fill every GPU. Tokens of 512 to 8192 features
- * in bf16. */
+/* 16 heads over 16,384 tokens fill every GPU. Rows are tokens of 512 to 8192 features in bf16. */
 static const int64_t gpu_head_sizes[] = {32, 64, 128};
 static const int64_t gpu_sequences[] = {128, 512, 2048, 8192};
 static const struct sbp_attention_list gpu_attention = {
@@ -407,7 +406,7 @@ static void list_attention(struct list *list, const struct sbp_attention_list *a
             }
 }
 
-/* As many whole rows as a copy has bytes. */
+/* A cell copies as many whole rows as fit in the bytes of a copy. */
 static void list_rows(struct list *list, const struct sbp_product_list *products,
                       int64_t copy_bytes)
 {

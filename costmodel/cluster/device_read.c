@@ -194,7 +194,7 @@ static enum sbp_status read_grids(const struct sbp_json *device, const char *key
     return SBP_OK;
 }
 
-/* Of one size in all axes but that of a row's bytes. */
+/* Reads a grid that has one axis, a row's bytes. */
 static enum sbp_status read_dispatch(const struct sbp_json *device, struct sbp_arena *arena,
                                      struct sbp_device_rates *rates)
 {

@@ -160,7 +160,7 @@ enum sbp_status sbp_build_norm(struct sbp_builder *builder, const struct sbp_jso
 enum sbp_status sbp_build_head_norm(struct sbp_builder *builder, const struct sbp_json *at,
                                     const char *name, int input, int64_t size,
                                     double epsilon) SBP_MUST_USE;
-/* Of the first `size` features of each head. */
+/* Turns the first `size` features of each head. */
 enum sbp_status sbp_build_rotary(struct sbp_builder *builder, const struct sbp_json *at,
                                  const char *name, int input, int64_t size) SBP_MUST_USE;
 /* relu, gelu, tanh, dropout (with its probability), swiglu ((ffn, {gate, up}) to ffn). */

@@ -112,7 +112,7 @@ enum sbp_status sbp_threads_run(int ranks, sbp_rank_main main, void *argument,
  * so. */
 enum sbp_status sbp_mpi_run(sbp_rank_main main, void *argument, struct sbp_diag *diag) SBP_MUST_USE;
 
-/* What a module brings, as its symbol sbp_comm_module. */
+/* A module's communication: its symbol sbp_comm_module. */
 struct sbp_comm_module {
     const char *version; /* it was built with */
     enum sbp_status (*run)(sbp_rank_main main, void *argument, struct sbp_diag *diag);

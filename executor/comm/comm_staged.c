@@ -136,7 +136,8 @@ static enum sbp_status staged_all_to_all(struct sbp_comm *comm, int group, void 
                 real);
 }
 
-/* To or from one member, in place: the buffers of those who get nothing come back as they went. */
+/* Does a collective to or from one member in place: the buffers of those who get nothing come back
+ * as they went. */
 static enum sbp_status by_root(struct sbp_comm *comm,
                                enum sbp_status (*inner)(struct sbp_comm *comm, int group, int root,
                                                         void *buffer, int64_t count,

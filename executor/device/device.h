@@ -49,7 +49,7 @@ struct sbp_device_ops {
 
 extern const struct sbp_device_ops sbp_device_cpu;
 
-/* What a module brings, as its symbol sbp_device_module. */
+/* A module's device: its symbol sbp_device_module. */
 struct sbp_device_module {
     const char *version; /* it was built with */
     const struct sbp_device_ops *ops;

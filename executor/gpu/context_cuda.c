@@ -1,4 +1,4 @@
-/* What kernels are launched with. */
+/* The context with which kernels are launched. */
 #include <cuda_runtime_api.h>
 
 #include "executor/gpu/gpu.h"

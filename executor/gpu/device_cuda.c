@@ -170,8 +170,7 @@ static void device_release(void *memory)
     sbp_memory_cuda.release(memory);
 }
 
-/* What the stream is about to write, or still reads, comes first: copies have a stream of their
- * own. */
+/* Copies have a stream of their own, so they wait for what this one still reads or writes. */
 static enum sbp_status device_to_host(void *host, const void *memory, int64_t bytes)
 {
     struct sbp_diag why = {0};
@@ -216,7 +215,7 @@ static const struct sbp_device_ops cuda_ops = {
     .kernels = cuda_kernels,
 };
 
-/* What the module gives to the program that loads it. */
+/* The program that loads the module finds this. */
 extern const struct sbp_device_module sbp_device_module;
 __attribute__((visibility("default")))
 const struct sbp_device_module sbp_device_module = {.version = SBP_VERSION, .ops = &cuda_ops};

@@ -25,9 +25,9 @@ enum sbp_status sbp_cuda_copy(void *to, const void *from, int64_t bytes, bool to
 /* Memory of the thread's current device. */
 extern const struct sbp_memory_ops sbp_memory_cuda;
 
-/* Where kernels are launched on the current device: its multiprocessors, and scratch of `stream`
- * (cudaStream_t). E_MEMORY; E_UNSUPPORTED where the build has no kernels. On failure nothing is
- * left allocated. */
+/* Makes the context that launches kernels on the current device: its multiprocessors, and scratch
+ * of `stream` (cudaStream_t). E_MEMORY; E_UNSUPPORTED where the build has no kernels. On failure
+ * nothing is left allocated. */
 enum sbp_status sbp_gpu_context_open(struct sbp_cuda *cuda, void *stream,
                                      struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_gpu_context_close(struct sbp_cuda *cuda);

@@ -1,4 +1,4 @@
-/* What a rank's thread has on its GPU: a stream on which all that it computes follows one another.
+/* A rank's thread on its GPU: all that it computes follows one another on one stream.
  */
 #ifndef SBP_EXECUTOR_GPU_RANK_CUDA_PRIV_H
 #define SBP_EXECUTOR_GPU_RANK_CUDA_PRIV_H

@@ -279,7 +279,7 @@ static void head_norm_backward(struct sbp_rank *rank, const struct sbp_instr *in
         adds_to(rank, instr->buffer[SBP_AT_DW]));
 }
 
-/* In place, by the places of the rank's rows in the whole sequence. */
+/* Turns x in place, by the places of the rank's rows in the whole sequence. */
 static void rotary(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     const struct sbp_buffer *x = buffer_of(rank, instr, SBP_AT_OUT);

@@ -1,4 +1,4 @@
-/* Where a query sees one key, its probability is 1 whatever the score, and the score's gradient
+/* A query that sees one key has the probability 1 whatever the score, and the score's gradient
  * p (dp - sum p dp) is exactly 0: the difference of two equal sums over the features of dy v. Both
  * are rounded, and by chance alike, so that the shadow may show nothing of what the run shows. */
 #include "executor/verify/lone_keys_priv.h"

@@ -236,7 +236,7 @@ static void forward(const struct cpu_attention *attention, real *y, real *saved,
     }
 }
 
-/* What backward reads and writes beside the queries and keys. */
+/* Backward reads and writes these beside the queries and keys. */
 struct back {
     const real *dy, *y, *saved;
     real *dq, *dk; /* dk: of keys and values; both are added to */

@@ -123,7 +123,7 @@ static GPU_UNWATCHED uint32_t gpu_tf32(float x)
     return (__float_as_uint(x) + 0x1000) & ~0x1fffU;
 }
 
-/* To a float, toward zero. */
+/* Rounds to a float, toward zero. */
 static GPU_UNWATCHED float gpu_cut(double x)
 {
     uint64_t bits;

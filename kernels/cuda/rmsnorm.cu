@@ -126,7 +126,7 @@ template <class T, int N> struct gain_source {
 
 /* ---- launches ------------------------------------------------------------------------------- */
 
-/* What all of them take. Pointers that an operator has not are NULL. */
+/* All launches take these. Pointers that an operator has not are NULL. */
 template <class T> struct operands {
     struct sbp_cuda *cuda;
     T *y, *dx, *dgain;

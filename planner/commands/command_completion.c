@@ -3,7 +3,7 @@
 
 #include "planner/commands/commands.h"
 
-/* What stands for the value of an option. */
+/* Kinds of values that an option takes. */
 enum values { NAMES, RUNTIMES, FILES, OTHERS, NONE };
 
 static enum values values_of(const struct sbp_option *option)

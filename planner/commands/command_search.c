@@ -33,7 +33,7 @@ static enum sbp_status search(struct sbp_search_job *job, struct sbp_diag *diag)
                             : sbp_inputs_refuse(NULL, status, &why, diag);
 }
 
-/* Of the keys of a step a target leaves the micro-batch alone open to the user. */
+/* A target leaves the user one key of the step, the micro-batch. */
 static enum sbp_status check_keys(const struct sbp_word_list *words, struct sbp_diag *diag)
 {
     for (int i = 0; i < words->count; i++)

@@ -12,7 +12,7 @@ static const char *const DECODERS[] = {"gpt", "llama", "mixtral", "deepseek", NU
 static const char *const DENSE[] = {"gpt", "llama", NULL};
 static const char *const MODERN[] = {"llama", "mixtral", "deepseek", NULL};
 
-/* What stands for each level or kind, in their order: where the target has it, it itself. */
+/* Each level or kind is written as the one at its place here: as itself where the target has it. */
 #define RECOMPUTES(none, attention, selective, full)                                               \
     {                                                                                              \
         SBP_RECOMPUTE_##none, SBP_RECOMPUTE_##attention, SBP_RECOMPUTE_##selective,                \

@@ -22,8 +22,8 @@ const struct sbp_export_target *sbp_export_target(int place);
 /* "the argument list of Megatron-LM" */
 const char *sbp_export_what(const struct sbp_export_target *target);
 
-/* How a search keeps to plans that a target can express: within a space, with keys given as by
- * --set, and of ZeRO levels and recompute modes a bit for each that may be taken (0: any). */
+/* A search that keeps to plans that a target can express: its space, keys as of --set, and a bit
+ * for each ZeRO level and recompute mode that may be taken (0: any). */
 struct sbp_export_search {
     enum sbp_space_kind space;
     const char *const *set; /* "regather=true", ended by NULL */

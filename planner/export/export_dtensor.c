@@ -17,7 +17,7 @@
 
 #define VERSION 1
 
-/* What a library calls them. */
+/* The names that a library has for placements. */
 struct words {
     const char *format;              /* of the file */
     const char *split, *sum, *whole; /* split is followed by the dimension, as in "Shard(0)" */
@@ -71,7 +71,7 @@ static bool repeats(const struct sbp_plan *plan, int op, int axis)
     return role == sbp_op_role(entry, "replicate") || role == sbp_op_role(entry, "mirror");
 }
 
-/* Of an activation: where it lies, and how its gradient does there. */
+/* Writes where an activation lies, and how its gradient does there. */
 static void push_input(struct writer *w, struct cJSON *lists, struct cJSON *gradients, int op,
                        int input)
 {
@@ -131,8 +131,8 @@ static void push_parameter(struct writer *w, struct cJSON *list, int tensor,
                        dim_of(&graph->tensor[tensor], transposed, dist->axis[axis].dim));
 }
 
-/* How sbplan run fills a parameter, by index, in the order of its rows or columns; rows from `rows`
- * on are 0. dtensor_step.py begins with the same values. */
+/* Writes how sbplan run fills a parameter, by index, in the order of its rows or columns; rows from
+ * `rows` on are 0. dtensor_step.py begins with the same values. */
 static void put_initial(struct cJSON *object, const struct sbp_tensor *tensor, int stream,
                         bool transposed, bool *failed)
 {

@@ -191,7 +191,7 @@ static void take_blocks(const struct sbp_layout_line *layout, struct sbp_degrees
     degrees->stage_blocks_count = even ? 0 : (int)pieces;
 }
 
-/* What all tries have in common. */
+/* The degrees that all tries have in common. */
 static struct sbp_degrees common_degrees(const struct sbp_export *export,
                                          const struct sbp_layout_line *layout)
 {
@@ -407,7 +407,7 @@ static enum sbp_status leave_training(struct sbp_export *export)
                : SBP_OK;
 }
 
-/* What the training script has to say as the plan does. */
+/* Lists what the training script has to say as the plan does. */
 static enum sbp_status leave_to_script(struct sbp_export *export)
 {
     const struct sbp_parallel *parallel = &export->plan.cut.parallel;

@@ -1,4 +1,4 @@
-/* In what a plan and the plan as exported differ, a line for each. */
+/* Losses of an export: a line for each difference between a plan and the plan as exported. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

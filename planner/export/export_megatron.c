@@ -453,7 +453,8 @@ static enum sbp_status lose_keys(struct sbp_export *export)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* How Megatron-Bridge has an argument. Sizes of the model are the recipe's, which are checked. */
+/* The part of Megatron-Bridge's configuration that holds an argument. Sizes of the model are the
+ * recipe's, which are checked. */
 enum part { ASSERT, MODEL, TRAIN, DDP, OPTIMIZER };
 static const struct {
     const char *name; /* as Megatron-LM has it */
@@ -526,7 +527,7 @@ static void add_assignment(struct sbp_text *text, const struct argument *argumen
     sbp_text_add(text, "\n");
 }
 
-/* What recipes set and a plan does not ask for is set back. */
+/* Sets back what recipes set and a plan does not ask for. */
 static void add_defaults(struct sbp_text *text)
 {
     static const char *const lines[] = {"model.sequence_parallel = False",

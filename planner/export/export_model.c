@@ -1,4 +1,4 @@
-/* What a model's file says, as writers of model parts ask for it. */
+/* Keys of a model's file, for writers of model parts. */
 #include <string.h>
 
 #include <cjson/cJSON.h>

@@ -4,7 +4,7 @@
 
 #include "planner/export/export.h"
 
-/* What a target can express. */
+/* Abilities of a target, and its demands. */
 enum {
     SBP_EXPORT_PIPELINE = 1 << 0,
     SBP_EXPORT_CONTEXT = 1 << 1,
@@ -12,25 +12,25 @@ enum {
     SBP_EXPORT_SEQUENCE_PARALLEL = 1 << 3,
     SBP_EXPORT_OFFLOAD = 1 << 4,
     SBP_EXPORT_SEGMENTS = 1 << 5, /* of several blocks under full recompute */
-    SBP_EXPORT_UNITS = 1 << 13,   /* a block's weights are gathered together, at every ZeRO level */
-    /* What it asks for. */
-    SBP_EXPORT_EXPERTS_BY_SEQUENCE = 1 << 6, /* sequence parallel, with experts and tensor parallel
+    SBP_EXPORT_UNITS = 1 << 6,    /* a block's weights are gathered together, at every ZeRO level */
+    /* Beside the first, it demands the second. */
+    SBP_EXPORT_EXPERTS_BY_SEQUENCE = 1 << 7, /* sequence parallel, with experts and tensor parallel
                                               */
-    SBP_EXPORT_EXPERTS_WHOLE = 1 << 7,       /* no expert is split */
-    SBP_EXPORT_OFFLOADS_SHARDS = 1 << 16,    /* offload, ZeRO 1 and more */
-    SBP_EXPORT_SHARDS_GROUPS = 1 << 14,      /* context, and experts beyond the tensor group, ZeRO
+    SBP_EXPORT_EXPERTS_WHOLE = 1 << 8,       /* no expert is split */
+    SBP_EXPORT_OFFLOADS_SHARDS = 1 << 9,     /* offload, ZeRO 1 and more */
+    SBP_EXPORT_SHARDS_GROUPS = 1 << 10,      /* context, and experts beyond the tensor group, ZeRO
                                                 that shards */
-    SBP_EXPORT_STAGES_UNTIED = 1 << 15,      /* stages, embeddings that are not tied */
-    /* What its file says of training. */
-    SBP_EXPORT_SAYS_OPTIMIZER = 1 << 17,
-    SBP_EXPORT_SAYS_CLIP = 1 << 18,
-    SBP_EXPORT_SAYS_CAPACITY = 1 << 19, /* of experts */
-    /* What its file leaves to the training script, which can do as the plan says. */
-    SBP_EXPORT_SCRIPT_BATCH = 1 << 9,
-    SBP_EXPORT_SCRIPT_RECOMPUTE = 1 << 10,
-    SBP_EXPORT_SCRIPT_PRECISION = 1 << 8,
-    SBP_EXPORT_WHOLE = 1 << 12,    /* all of the plan as it is */
-    SBP_EXPORT_BY_LAYER = 1 << 11, /* every layer is split as the plan has it */
+    SBP_EXPORT_STAGES_UNTIED = 1 << 11,      /* stages, embeddings that are not tied */
+    /* Its file says these of training. */
+    SBP_EXPORT_SAYS_OPTIMIZER = 1 << 12,
+    SBP_EXPORT_SAYS_CLIP = 1 << 13,
+    SBP_EXPORT_SAYS_CAPACITY = 1 << 14, /* of experts */
+    /* Its file leaves these to the training script, which can do as the plan says. */
+    SBP_EXPORT_SCRIPT_BATCH = 1 << 15,
+    SBP_EXPORT_SCRIPT_RECOMPUTE = 1 << 16,
+    SBP_EXPORT_SCRIPT_PRECISION = 1 << 17,
+    SBP_EXPORT_WHOLE = 1 << 18,    /* all of the plan as it is */
+    SBP_EXPORT_BY_LAYER = 1 << 19, /* every layer is split as the plan has it */
 };
 
 #define SBP_EXPORT_SCHEDULE(name) (1u << (name))
@@ -44,7 +44,8 @@ enum sbp_export_precision {
     SBP_EXPORT_MXFP8,
     SBP_EXPORT_PRECISIONS
 };
-/* Of a plan; one whose types are given one by one has that of its products, else of its compute. */
+/* The precision of a plan; types that are given one by one count as that of their products, else of
+ * their compute. */
 enum sbp_export_precision sbp_export_precision_of(const struct sbp_plan *plan);
 const char *sbp_export_precision_name(enum sbp_export_precision precision);
 
@@ -78,7 +79,7 @@ enum sbp_status sbp_export_compare(struct sbp_export *export) SBP_MUST_USE;
 int64_t sbp_export_number(const struct sbp_export *export, const char *key, int64_t otherwise);
 bool sbp_export_flag(const struct sbp_export *export, const char *key, bool otherwise);
 double sbp_export_real(const struct sbp_export *export, const char *key, double otherwise);
-/* Of a key that holds a name; "" where there is none. */
+/* The name that a key holds; "" where there is none. */
 const char *sbp_export_word(const struct sbp_export *export, const char *key);
 bool sbp_export_is(const struct sbp_export *export, const char *architecture);
 /* Adds the model's name as any language may have it in a comment: letters, digits and "._-" as they
@@ -89,8 +90,8 @@ bool sbp_export_keeps_scores(const struct sbp_export *export);
  * that says whose the prices are. */
 enum sbp_status sbp_export_lose_keys(struct sbp_export *export,
                                      const char *const *written) SBP_MUST_USE;
-/* What a launcher starts on: members of the levels down to the innermost one named node or host,
- * else down to the one above the innermost. */
+/* Machines on which a launcher starts ranks: members of the levels down to the innermost one named
+ * node or host, else down to the one above the innermost. */
 int64_t sbp_export_machines(const struct sbp_cluster *cluster);
 
 /* ---- writers --------------------------------------------------------------------------------- */

@@ -227,8 +227,8 @@ static void test_dual(void **state)
     compare_heuristic("dual", 0.9);
 }
 
-/* With a goal below the optimum it finds nothing, and says so or that it ended before; its bound
- * holds either way. */
+/* The solver finds nothing below the optimum, and says so or that it ended before; its bound holds
+ * either way. */
 static void check_unreached(const struct recipe *recipe, const struct sbp_problem *problem,
                             const struct truth *truth)
 {

@@ -66,7 +66,7 @@ static void test_names(void **state)
 {
     struct sbp_diag diag = {0};
     (void)state;
-    /* Where CUDA is, the module can be loaded, with or without a GPU. */
+    /* The module can be loaded where CUDA is, with or without a GPU. */
     const struct sbp_device_ops *cuda = sbp_device("cuda", &diag);
     if (cuda == NULL)
         assert_non_null(strstr(diag.text, "device cuda: "));

@@ -82,7 +82,7 @@ static bool begins_with_rotary(const struct plan *plan)
     return begins;
 }
 
-/* What a stage receives is overwritten in the forward pass: recomputation must not turn it again.
+/* The forward pass overwrites what a stage receives: recomputation must not turn it again.
  */
 static void rotary_of_what_came_equals_one_device(void **state)
 {

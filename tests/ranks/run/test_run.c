@@ -242,7 +242,7 @@ static void sums_that_live_on_equal_one_device(void **state)
     assert_true(worst > 0);
 }
 
-/* Where a query sees one key its score has no gradient but round-off. */
+/* The score of a query that sees one key has no gradient but round-off. */
 static void lone_keys_equal_one_device(void **state)
 {
     static const char *const models[] = {

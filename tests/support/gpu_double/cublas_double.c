@@ -101,7 +101,7 @@ static double element(const struct product *product, const struct factor *of, in
                         of->turned ? row * of->stride + column : column * of->stride + row);
 }
 
-/* In the order of k, each sum rounded to the type of the sum, the result once. */
+/* Adds in the order of k, and rounds each sum to the type of the sum, the result once. */
 static double dot(const struct product *product, int64_t row, int64_t column, double start)
 {
     double sum = 0;

@@ -16,7 +16,7 @@ struct cublasLtContext {
     int unused;
 };
 
-/* What the library's opaque structures hold here. */
+/* The library's opaque structures hold these here. */
 struct layout {
     cudaDataType_t type;
     uint64_t rows, columns;

@@ -61,7 +61,7 @@ void double_fault(void)
     atomic_store(&has_fault, true);
 }
 
-/* Of calls that tell how far a stream is, alone. */
+/* Only calls that tell how far a stream is leave an error here. */
 static _Thread_local cudaError_t last_error;
 
 cudaError_t cudaGetLastError(void)

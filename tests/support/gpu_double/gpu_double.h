@@ -55,12 +55,12 @@ bool double_stalls(const char *call);
 /* A kernel has failed: calls that wait for work tell of it from now on. */
 void double_fault(void);
 
-/* Between these any thread may reach the device's memory; at other times that ends the program,
- * where it is compiled with DOUBLE_GUARDS. */
+/* Any thread may reach the device's memory between these two; at other times that ends a program
+ * that is compiled with DOUBLE_GUARDS. */
 void double_open(void);
 void double_close(void);
 
-/* Where the device's memory lies: addresses of nothing else. */
+/* The range of the device's memory: addresses of nothing else. */
 const void *double_range(size_t *bytes);
 
 /* Bytes that are allocated. */

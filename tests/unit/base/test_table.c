@@ -104,7 +104,7 @@ static void test_narrow(void **state)
     sbp_table_free(&table);
 }
 
-/* What has no room goes beyond the line. */
+/* Words that have no room go beyond the line. */
 static void test_too_narrow(void **state)
 {
     (void)state;

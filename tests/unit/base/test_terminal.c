@@ -1,4 +1,4 @@
-/* How wide lines may be: $COLUMNS, a terminal, or neither. */
+/* Widths of lines: by $COLUMNS, by a terminal, by neither. */
 #include <fcntl.h>
 #include <pty.h>
 #include <stdlib.h>

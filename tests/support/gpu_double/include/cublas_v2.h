@@ -1,4 +1,5 @@
-/* What the stand-in has of cuBLAS, as its documentation gives it (cuda_runtime_api.h beside). */
+/* The part of cuBLAS that the stand-in has, as its documentation gives it (cuda_runtime_api.h
+ * beside). */
 #ifndef SBP_TESTS_DOUBLES_CUBLAS_V2_H
 #define SBP_TESTS_DOUBLES_CUBLAS_V2_H
 

@@ -1,5 +1,6 @@
-/* What the stand-in has of the CUDA runtime, for machines without its headers: names and codes as
- * NVIDIA's CUDA Runtime API documentation gives them, as far as runs on a device use them. */
+/* The part of the CUDA runtime that the stand-in has, for machines without its headers: names and
+ * codes as NVIDIA's CUDA Runtime API documentation gives them, as far as runs on a device use them.
+ */
 #ifndef SBP_TESTS_DOUBLES_CUDA_RUNTIME_API_H
 #define SBP_TESTS_DOUBLES_CUDA_RUNTIME_API_H
 

@@ -249,7 +249,7 @@ static void test_products_of_experts_have_single_ones(void **state)
     }
 }
 
-/* In a build without kernels for GPUs it is not, nor are rows; and who asks for collectives alone
+/* A build without kernels for GPUs lists neither it nor rows; and who asks for collectives alone
  * gets them alone. */
 static void test_where_attention_is_not_timed(void **state)
 {

@@ -315,8 +315,8 @@ static void test_attention_grid(void **state)
     assert_near(sbp_device_attention_share(&rates, &attention), 0.9);
 }
 
-/* Between sizes the time of a row is a power of its bytes; a row below the least takes as long as
- * it; beyond the largest the share stays. */
+/* The time of a row between two sizes is a power of its bytes; a row below the least takes as long
+ * as it; beyond the largest the share stays. */
 static void test_dispatch(void **state)
 {
     (void)state;

@@ -259,7 +259,7 @@ static void test_reads_back_degrees(void **state)
     sbp_plan_free(&plan);
 }
 
-/* What another trainer lacks is named, and priced as what stands for it. */
+/* A precision that a trainer lacks is named, and priced as what stands for it. */
 static void test_names_losses(void **state)
 {
     (void)state;
@@ -338,7 +338,7 @@ static void test_name_is_no_code(void **state)
     }
 }
 
-/* What a trainer refuses side by side is not written so. */
+/* Settings that a trainer refuses side by side are not written so. */
 static void test_offload_is_sharded(void **state)
 {
     (void)state;
@@ -565,8 +565,8 @@ static void test_node_limit(void **state)
     free_written(&w);
 }
 
-/* Where nothing is gathered, it does not matter what is gathered together; samples are no
- * sequences. */
+/* A plan that gathers nothing loses nothing by what is gathered together; samples are no sequences.
+ */
 static void test_true_losses(void **state)
 {
     (void)state;

@@ -43,6 +43,14 @@ enum {
     EIGHTS = BIT(SBP_EXPORT_FP8) | BIT(SBP_EXPORT_MXFP8)
 };
 
+/* Megatron-LM is under Megatron-Bridge, too. */
+enum {
+    MEGATRON = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
+               SBP_EXPORT_SEQUENCE_PARALLEL | SBP_EXPORT_OFFLOAD | SBP_EXPORT_SEGMENTS |
+               SBP_EXPORT_EXPERTS_BY_SEQUENCE | SBP_EXPORT_OFFLOADS_SHARDS |
+               SBP_EXPORT_SAYS_OPTIMIZER | SBP_EXPORT_SAYS_CLIP | SBP_EXPORT_SAYS_CAPACITY
+};
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct sbp_export_target targets[] = {
@@ -51,10 +59,7 @@ static const struct sbp_export_target targets[] = {
      .trainer = "Megatron-LM",
      .models = DECODERS,
      .precisions = FLOATS | EIGHTS,
-     .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
-            SBP_EXPORT_SEQUENCE_PARALLEL | SBP_EXPORT_OFFLOAD | SBP_EXPORT_SEGMENTS |
-            SBP_EXPORT_EXPERTS_BY_SEQUENCE | SBP_EXPORT_OFFLOADS_SHARDS |
-            SBP_EXPORT_SAYS_OPTIMIZER | SBP_EXPORT_SAYS_CLIP | SBP_EXPORT_SAYS_CAPACITY,
+     .can = MEGATRON,
      .schedules = SBP_EXPORT_SCHEDULE(SBP_INTERLEAVED),
      .zero = {0, 1, 2, 3},
      .recompute = RECOMPUTES(NONE, ATTENTION, FULL, FULL),
@@ -64,10 +69,7 @@ static const struct sbp_export_target targets[] = {
      .trainer = "Megatron-Bridge",
      .models = DECODERS,
      .precisions = BIT(SBP_EXPORT_MIXED) | BIT(SBP_EXPORT_FP16) | EIGHTS,
-     .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
-            SBP_EXPORT_SEQUENCE_PARALLEL | SBP_EXPORT_OFFLOAD | SBP_EXPORT_SEGMENTS |
-            SBP_EXPORT_EXPERTS_BY_SEQUENCE | SBP_EXPORT_OFFLOADS_SHARDS |
-            SBP_EXPORT_SAYS_OPTIMIZER | SBP_EXPORT_SAYS_CLIP | SBP_EXPORT_SAYS_CAPACITY,
+     .can = MEGATRON,
      .schedules = SBP_EXPORT_SCHEDULE(SBP_INTERLEAVED),
      .zero = {0, 1, 2, 3},
      .recompute = RECOMPUTES(NONE, ATTENTION, FULL, FULL),

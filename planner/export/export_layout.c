@@ -191,6 +191,13 @@ static void take_blocks(const struct sbp_layout_line *layout, struct sbp_degrees
     degrees->stage_blocks_count = even ? 0 : (int)pieces;
 }
 
+/* Whether the optimizer is one whose states the target does not shard. */
+static bool keeps_states_whole(const struct sbp_export *export)
+{
+    return (export->target->can & SBP_EXPORT_SHARDS_ADAM) != 0 &&
+           export->given->cut.graph.training.update.optimizer == SBP_SGD;
+}
+
 /* The degrees that all tries have in common. */
 static struct sbp_degrees common_degrees(const struct sbp_export *export,
                                          const struct sbp_layout_line *layout)
@@ -208,7 +215,7 @@ static struct sbp_degrees common_degrees(const struct sbp_export *export,
     d.recompute_every = d.recompute == SBP_RECOMPUTE_FULL && (can & SBP_EXPORT_SEGMENTS) != 0
                             ? parallel->recompute_every
                             : 1;
-    d.offload = parallel->offload && (can & SBP_EXPORT_OFFLOAD) != 0;
+    d.offload = parallel->offload && (can & SBP_EXPORT_OFFLOAD) != 0 && !keeps_states_whole(export);
     take_blocks(layout, &d);
     return d;
 }
@@ -222,7 +229,7 @@ static bool has_experts(const struct sbp_layout_line *layout)
     return false;
 }
 
-/* The level, or the first above it that the other degrees ask for. */
+/* The level, or the first above it that the other degrees ask for; none where states stay whole. */
 static int64_t zero_beside(const struct sbp_export *export, const struct sbp_degrees *d,
                            int64_t zero)
 {
@@ -230,6 +237,8 @@ static int64_t zero_beside(const struct sbp_export *export, const struct sbp_deg
     const bool shards =
         (can & SBP_EXPORT_SHARDS_GROUPS) != 0 && (d->context > 1 || d->tensor % d->expert != 0);
     const bool offloads = (can & SBP_EXPORT_OFFLOADS_SHARDS) != 0 && d->offload;
+    if (keeps_states_whole(export))
+        return 0;
     return zero == 0 && (shards || offloads) ? export->target->zero[1] : zero;
 }
 

@@ -367,8 +367,7 @@ static void add_update(struct arguments *arguments)
         add_word(arguments, "optimizer", "sgd");
         add(arguments, "sgd-momentum", NUMBER, "%.17g", training->update.momentum);
     }
-    if (training->clip_norm > 0)
-        add(arguments, "clip-grad", NUMBER, "%.17g", training->clip_norm);
+    add(arguments, "clip-grad", NUMBER, "%.17g", training->clip_norm); /* else it is 1 */
 }
 
 static void add_model(struct arguments *arguments)
@@ -434,7 +433,7 @@ static const char *const WRITTEN[] = {"architecture",
                                       "nodes_per_token"};
 enum { ALWAYS = sizeof WRITTEN / sizeof *WRITTEN };
 
-/* Those, and the ones that the arguments say of some models. */
+/* Adds the keys that the arguments say of some models, and lists all others. */
 static enum sbp_status lose_keys(struct sbp_export *export)
 {
     const char *written[ALWAYS + 5] = {0};
@@ -482,6 +481,10 @@ static const struct {
     {"data-parallel-sharding-strategy", DDP, NULL},
     {"moe-expert-capacity-factor", MODEL, NULL},
     {"moe-pad-expert-input-to-capacity", MODEL, NULL},
+    {"moe-router-num-groups", MODEL, NULL},
+    {"moe-router-group-topk", MODEL, NULL},
+    {"window-size", MODEL, NULL},
+    {"softmax-type", MODEL, NULL},
     {"optimizer", OPTIMIZER, NULL},
     {"sgd-momentum", OPTIMIZER, NULL},
     {"clip-grad", OPTIMIZER, NULL},

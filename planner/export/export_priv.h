@@ -21,16 +21,17 @@ enum {
     SBP_EXPORT_SHARDS_GROUPS = 1 << 10,      /* context, and experts beyond the tensor group, ZeRO
                                                 that shards */
     SBP_EXPORT_STAGES_UNTIED = 1 << 11,      /* stages, embeddings that are not tied */
+    SBP_EXPORT_SHARDS_ADAM = 1 << 12,        /* ZeRO and offload, Adam */
     /* Its file says these of training. */
-    SBP_EXPORT_SAYS_OPTIMIZER = 1 << 12,
-    SBP_EXPORT_SAYS_CLIP = 1 << 13,
-    SBP_EXPORT_SAYS_CAPACITY = 1 << 14, /* of experts */
+    SBP_EXPORT_SAYS_OPTIMIZER = 1 << 13,
+    SBP_EXPORT_SAYS_CLIP = 1 << 14,
+    SBP_EXPORT_SAYS_CAPACITY = 1 << 15, /* of experts */
     /* Its file leaves these to the training script, which can do as the plan says. */
-    SBP_EXPORT_SCRIPT_BATCH = 1 << 15,
-    SBP_EXPORT_SCRIPT_RECOMPUTE = 1 << 16,
-    SBP_EXPORT_SCRIPT_PRECISION = 1 << 17,
-    SBP_EXPORT_WHOLE = 1 << 18,    /* all of the plan as it is */
-    SBP_EXPORT_BY_LAYER = 1 << 19, /* every layer is split as the plan has it */
+    SBP_EXPORT_SCRIPT_BATCH = 1 << 16,
+    SBP_EXPORT_SCRIPT_RECOMPUTE = 1 << 17,
+    SBP_EXPORT_SCRIPT_PRECISION = 1 << 18,
+    SBP_EXPORT_WHOLE = 1 << 19,    /* all of the plan as it is */
+    SBP_EXPORT_BY_LAYER = 1 << 20, /* every layer is split as the plan has it */
 };
 
 #define SBP_EXPORT_SCHEDULE(name) (1u << (name))

@@ -514,7 +514,9 @@ static void test_model_keys(void **state)
         const char *target, *key, *value, *says, *lost;
     } cases[] = {
         {1, "megatron", "window", "16", "--window-size 15,0\n", NULL},
+        {1, "megatron-bridge", "window", "16", "cfg.model.window_size = 15,0\n", NULL},
         {1, "megatron", "sinks", "true", "--softmax-type learnable\n", NULL},
+        {1, "megatron-bridge", "sinks", "true", "cfg.model.softmax_type = \"learnable\"\n", NULL},
         {1, "megatron", "sinks", "true", "--attention-backend fused\n", NULL},
         {1, "megatron", "ffn_bias", "true", "", "the model's ffn_bias is not written"},
         {1, "megatron", "ffn_bias", "true", "", "both prices are of the model"},
@@ -527,6 +529,7 @@ static void test_model_keys(void **state)
         {1, "torchtitan", "optimizer", "\"sgd\"", "", "has to say: optimizer sgd"},
         {0, "galvatron", "optimizer", "\"sgd\"", "", "has to say: optimizer sgd"},
         {0, "megatron", "clip_norm", "0.5", "--clip-grad 0.5\n", NULL},
+        {0, "megatron", "optimizer", "\"adam\"", "--clip-grad 0\n", NULL},
         {0, "megatron-bridge", "clip_norm", "0.5", "optimizer.clip_grad = 0.5", NULL},
         {1, "torchtitan", "clip_norm", "0.5", "", "has to say: clip_norm 0.5"},
         {0, "fsdp2", "clip_norm", "0.5", "", "has to say: clip_norm 0.5"},
@@ -543,6 +546,24 @@ static void test_model_keys(void **state)
             fail_msg("%s of %s: %s", cases[i].key, cases[i].target, w.files.file[0].text.bytes);
         if (strcmp(cases[i].key, "router_bias") == 0 && cases[i].model == 2)
             assert_false(holds(&w, "--moe-router-score-function"));
+        free_written(&w);
+    }
+}
+
+/* Megatron-LM shards and offloads the states of Adam alone. */
+static void test_sgd_stays_whole(void **state)
+{
+    (void)state;
+    for (int offload = 0; offload < 2; offload++) {
+        struct sbp_degrees degrees = sbp_degrees_none();
+        struct written w;
+        degrees.zero = 1;
+        degrees.offload = offload != 0;
+        assert_true(write_with(0, "optimizer", "\"sgd\"", &degrees, "megatron", &w));
+        assert_false(holds(&w, "--use-distributed-optimizer"));
+        assert_false(holds(&w, "--optimizer-cpu-offload"));
+        assert_true(loses(&w.export, "ZeRO 1 of"));
+        assert_int_equal(loses(&w.export, "offload true -> false"), offload);
         free_written(&w);
     }
 }
@@ -599,6 +620,7 @@ int main(void)
         cmocka_unit_test(test_segments_count_layers),
         cmocka_unit_test(test_segments_are_whole),
         cmocka_unit_test(test_model_keys),
+        cmocka_unit_test(test_sgd_stays_whole),
         cmocka_unit_test(test_node_limit),
         cmocka_unit_test(test_true_losses),
     };

@@ -25,7 +25,7 @@ enum sbp_status sbp_cuda_allocate(int64_t bytes, void **memory, struct sbp_diag 
     const size_t size = bytes > 0 ? (size_t)bytes : 1;
     *memory = NULL;
     if (bytes < 0)
-        return sbp_fail(diag, SBP_E_MEMORY, "cudaMalloc: a negative size");
+        return sbp_fail(diag, SBP_E_RANGE, "cudaMalloc: a negative size");
     SBP_CUDA_TRY(diag, cudaMalloc, memory, size);
     const enum sbp_status status = zero(*memory, size, diag);
     if (status == SBP_OK)
@@ -51,7 +51,7 @@ enum sbp_status sbp_cuda_copy(void *to, const void *from, int64_t bytes, bool to
 {
     const enum cudaMemcpyKind kind = to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice;
     if (bytes < 0)
-        return SBP_E_RANGE;
+        return sbp_fail(diag, SBP_E_RANGE, "cudaMemcpy: a negative size");
     if (bytes == 0)
         return SBP_OK;
     SBP_CUDA_TRY(diag, cudaMemcpy, to, from, (size_t)bytes, kind);

@@ -188,8 +188,8 @@ struct sbp_cuda_kernels {
                         int64_t valid_rows);
 };
 
-/* Loads all kernels onto the current device, so that none is compiled there at its first launch. A
- * cudaError_t; 0: done. */
+/* Loads a kernel of each source onto the current device, and with it the code of all that the
+ * source has: none is compiled there at its first launch. A cudaError_t; 0: done. */
 int sbp_cuda_kernels_load(void);
 /* Fills the table; with NULL in a build without nvcc. */
 void sbp_cuda_kernels_make(struct sbp_cuda_kernels *kernels, enum sbp_real real);

@@ -102,7 +102,7 @@ static __device__ __forceinline__ void gpu_load_matrices(uint32_t (&to)[4], cons
                      : "memory");
 }
 #else
-/* What lanes show each other need not be watched. */
+/* Lanes need not be watched in what they show each other. */
 #define GPU_UNWATCHED inline __attribute__((no_sanitize("thread")))
 
 /* Element k of a row or a column out of a lane's registers, of which its own are so many apart; k

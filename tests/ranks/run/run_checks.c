@@ -51,10 +51,19 @@ struct sbp_run_options options_for(enum sbp_real real, struct sbp_random *random
                                     .device = "cpu"};
 }
 
+/* A norm of two features leaves one direction, and that passes on what partial sums of 16 bits are
+ * off by; one device in 16 bits, which measures errors, has no partial sums. */
+static bool measures(enum sbp_real real, const char *model)
+{
+    return sbp_real_bytes(real) > 2 || strstr(model, "\"head_dim\": 2,") == NULL;
+}
+
 void open_random(struct sbp_random *random, int kind, bool wide, bool cut,
                  enum sbp_boxing_mode boxing, enum sbp_real real, char *model, struct plan *plan)
 {
-    random_model(random, kind, model, MODEL_BYTES);
+    do
+        random_model(random, kind, model, MODEL_BYTES);
+    while (!measures(real, model));
     plan_open(plan, model, random_levels(random));
     if (cut) {
         plan_cut_step(plan, random);

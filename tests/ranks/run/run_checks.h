@@ -17,8 +17,8 @@ extern uint64_t seed;
 bool may_be_zeros(const struct plan *plan, const struct sbp_instr *instr);
 void plant_fault(struct sbp_run_options *options, enum sbp_fault fault, int piece, int instr);
 
-/* Kinds of models in turn: perceptrons, residual ones, and as many transformers, of which half are
- * GPTs. */
+/* Draws kinds of models in turn: perceptrons, residual ones, and as many transformers, of which
+ * half are GPTs. */
 int kind_of(int number);
 
 void expect_ok(enum sbp_status status, const struct sbp_diag *diag);

@@ -444,21 +444,19 @@ static void random_gated(struct sbp_random *random, struct sbp_text *text)
     sbp_text_add(text, ", {\"op\": \"%s\"}]", below(random, 2) ? "cross_entropy" : "rmsnorm");
 }
 
-/* Keys of fewer heads, norms of heads, norms behind the products, windows in some of the layers. A
- * norm of two features leaves one direction, and that passes on what partial sums of 16 bits are
- * off by and one device in 16 bits, which measures errors, has not: heads have four or more. */
+/* Keys of fewer heads, norms of heads, norms behind the products, windows in some of the layers. */
 static void random_llama(struct sbp_random *random, struct sbp_text *text)
 {
-    static const int kv_heads[] = {24, 24, 12, 8};
+    static const int kv_heads[] = {24, 24, 12, 8}, sizes[] = {2, 4, 6};
     const int layers = 1 + below(random, 2);
     sbp_text_add(text,
                  "\"global_batch\": %d, \"architecture\": \"llama\", \"layers\": %d, "
                  "\"hidden\": %d, \"heads\": %d, \"kv_heads\": %d, \"head_dim\": %d, "
                  "\"ffn\": %d, \"sequence\": %d, \"vocab\": %d, \"vocab_multiple\": 24, ",
                  24, layers, below(random, 2) ? 48 : 24, 24, kv_heads[below(random, 4)],
-                 below(random, 2) ? 4 : 6, random_width(random, false), 24, 31 + below(random, 40));
+                 sizes[below(random, 3)], random_width(random, false), 24, 31 + below(random, 40));
     if (below(random, 2))
-        sbp_text_add(text, "\"window\": %d, \"window_layers\": %d, ", 2 + below(random, 23),
+        sbp_text_add(text, "\"window\": %d, \"window_layers\": %d, ", 1 + below(random, 24),
                      1 + below(random, layers));
     sbp_text_add(text,
                  "\"qk_norm\": %s, \"sandwich_norm\": %s, \"qkv_bias\": %s, \"tied\": %s, "

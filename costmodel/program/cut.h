@@ -36,7 +36,7 @@ enum sbp_status sbp_cut_make(const struct sbp_graph *model, const struct sbp_clu
 /* Devices of all stages. */
 static inline int64_t sbp_cut_devices(const struct sbp_cut *cut)
 {
-    return cut->mesh.devices * cut->parallel.pipeline;
+    return cut->mesh.devices * sbp_parallel_groups(&cut->parallel);
 }
 
 /* The whole step under a strategy, in the model's own precision: every stage's program and the

@@ -91,7 +91,8 @@ struct flag {
 #field, offsetof(struct sbp_parallel, field)                                               \
     }
 static const struct flag flags[] = {FLAG(gather_blocks), FLAG(regather), FLAG(keep_sent),
-                                    FLAG(offload), FLAG(allow_delayed_gradients)};
+                                    FLAG(offload), FLAG(allow_delayed_gradients),
+                                    FLAG(pyramid)};
 #define FLAGS ((int)(sizeof flags / sizeof flags[0]))
 
 static int64_t whole_of(const struct sbp_parallel *parallel, int i)
@@ -142,6 +143,7 @@ const char *const *sbp_parallel_keys(void)
                                        "chunk_factor",
                                        "gradient_overlap",
                                        "allow_delayed_gradients",
+                                       "pyramid",
                                        "owner",
                                        NULL};
     return keys;
@@ -347,7 +349,8 @@ static enum sbp_status share_out(const struct sbp_parallel *parallel,
                                  const struct sbp_cluster *cluster, int64_t size[SBP_MAX_LEVELS],
                                  int *level, struct sbp_diag *diag)
 {
-    int64_t left = parallel->pipeline;
+    const int64_t groups = sbp_parallel_groups(parallel);
+    int64_t left = groups;
     *level = -1;
     for (int i = 0; i < cluster->level_count; i++) {
         const int64_t whole = cluster->level[i].size;
@@ -359,6 +362,11 @@ static enum sbp_status share_out(const struct sbp_parallel *parallel,
         size[i] = whole / taken;
         left /= taken;
     }
+    if (left > 1 && parallel->pyramid)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: pyramid: its %lld groups of devices, of %lld stages, cannot "
+                        "share out the levels of cluster %s, false is legal",
+                        (long long)groups, (long long)parallel->pipeline, cluster->name);
     if (left > 1) {
         char legal[160];
         return sbp_fail(diag, SBP_E_INPUT,
@@ -383,36 +391,62 @@ enum sbp_status sbp_parallel_stage_cluster(const struct sbp_parallel *parallel,
     return SBP_OK;
 }
 
-/* Replicas hand on sums of whole gradients, chunk by chunk. */
-static enum sbp_status check_replicas(const struct sbp_parallel *parallel,
-                                      const struct sbp_graph *graph, struct sbp_diag *diag)
+/* Who hands sums of gradients on, for messages. */
+static const char *hands_on_name(const struct sbp_parallel *parallel)
+{
+    return parallel->pyramid ? "groups of a pyramid" : "replicas";
+}
+
+/* Whether counts are those of a pyramid, or of replicas. */
+static enum sbp_status check_places(const struct sbp_parallel *parallel, struct sbp_diag *diag)
 {
     const char *name = sbp_timeline_schedule_name(parallel->schedule);
     const long long stages = (long long)parallel->pipeline;
-    const bool shards = parallel->zero != 0;
-    if (parallel->chunks != parallel->pipeline)
+    if (parallel->pyramid && !sbp_timeline_delays_gradients(parallel->schedule))
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: pyramid: schedule %s has one group of devices a stage, true is "
+                        "legal with cdp-v1 and cdp-v2",
+                        name);
+    if (parallel->pyramid && (parallel->pipeline < 2 || parallel->chunks > 1))
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: pyramid: %lld stages of %lld chunks, legal are 2 and more of 1",
+                        stages, (long long)parallel->chunks);
+    if (!parallel->pyramid && parallel->chunks != parallel->pipeline)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: chunks: schedule %s has 1 on each of %lld stages, or all of as "
                         "many on each (replicas), 1 and %lld are legal",
                         name, stages, stages);
+    return SBP_OK;
+}
+
+/* Replicas, and groups of a pyramid, hand on sums of whole gradients, piece by piece. */
+static enum sbp_status check_handed(const struct sbp_parallel *parallel,
+                                    const struct sbp_graph *graph, struct sbp_diag *diag)
+{
+    const char *who = hands_on_name(parallel);
+    const long long stages = (long long)parallel->pipeline;
+    const bool shards = parallel->zero != 0;
+    SBP_TRY(check_places(parallel, diag));
     if (graph->global_batch % parallel->pipeline != 0)
         return sbp_fail(diag, SBP_E_INPUT,
-                        "parallel: pipeline: %lld replicas do not share a global batch of %lld "
+                        "parallel: pipeline: %lld %s do not share a global batch of %lld "
                         "evenly, divisors of it are legal",
-                        stages, (long long)graph->global_batch);
+                        stages, parallel->pyramid ? "micro-batches of a pyramid" : who,
+                        (long long)graph->global_batch);
     if (sbp_parallel_micro_batches(parallel, graph) != parallel->pipeline)
         return sbp_fail(diag, SBP_E_INPUT,
-                        "parallel: micro_batch: each of the %lld replicas does one a step, %lld "
-                        "sequences are legal",
-                        stages, (long long)(graph->global_batch / parallel->pipeline));
+                        "parallel: micro_batch: %s %lld %s a step, %lld sequences are legal",
+                        parallel->pyramid ? "a pyramid of" : "each of the", stages,
+                        parallel->pyramid ? "stages does as many" : "replicas does one",
+                        (long long)(graph->global_batch / parallel->pipeline));
     if (shards || parallel->owner != SBP_OWNER_NONE)
         return sbp_fail(diag, SBP_E_INPUT,
-                        "parallel: %s: replicas have all states of their weights, %s is legal",
-                        shards ? "zero" : "owner", shards ? "0" : "none");
+                        "parallel: %s: %s have all states of their weights, %s is legal",
+                        shards ? "zero" : "owner", who, shards ? "0" : "none");
     if (parallel->offload)
         return sbp_fail(diag, SBP_E_INPUT,
-                        "parallel: offload: replicas update chunk by chunk between their passes, "
-                        "false is legal");
+                        "parallel: offload: %s update %s between their passes, false is legal", who,
+                        parallel->pyramid ? "each by itself" : "chunk by chunk");
     return SBP_OK;
 }
 
@@ -439,8 +473,8 @@ static enum sbp_status check_schedule(const struct sbp_parallel *parallel,
                         "parallel: chunks: schedule %s has one chunk a stage, %lld are legal with "
                         "interleaved, cdp-v1 and cdp-v2 alone",
                         name, (long long)parallel->chunks);
-    if (sbp_parallel_replicates(parallel))
-        SBP_TRY(check_replicas(parallel, graph, diag));
+    if (sbp_parallel_hands_on(parallel))
+        SBP_TRY(check_handed(parallel, graph, diag));
     if (interleaved && micro_batches % parallel->pipeline != 0)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: micro_batch: schedule interleaved works on %lld micro-batches, "
@@ -527,21 +561,27 @@ static enum sbp_status check_stage_blocks(const struct sbp_parallel *parallel,
     return sbp_stages_cut_as(graph, parallel->stage_blocks_count, parallel, first, diag);
 }
 
-/* Replicas update a chunk before the gradients of others are there. */
-static enum sbp_status check_replicated(const struct sbp_graph *graph, struct sbp_diag *diag)
+/* Who hands sums on updates a piece before the gradients of others are there. */
+static enum sbp_status check_updates(const struct sbp_parallel *parallel,
+                                     const struct sbp_graph *graph, struct sbp_diag *diag)
 {
+    const char *who = hands_on_name(parallel), *key = parallel->pyramid ? "pyramid" : "pipeline";
+    const char *legal = parallel->pyramid ? "false" : "1";
     const struct sbp_element_bytes bytes = sbp_program_element_bytes(&graph->precision);
     if (sbp_program_has_norm(&graph->training, &bytes))
         return sbp_fail(diag, SBP_E_INPUT,
-                        "parallel: pipeline: replicas form no norm of all gradients, by which %s: "
-                        "1 is legal, or a model %s",
+                        "parallel: %s: %s form no norm of all gradients, by which %s: "
+                        "%s is legal, or a model %s",
+                        key, who,
                         bytes.scales_loss ? "a step that overflows in fp16 is found"
                                           : "these are clipped",
+                        legal,
                         bytes.scales_loss ? "of another precision" : "with clip_norm 0");
     if (sbp_graph_is_tied(graph))
         return sbp_fail(diag, SBP_E_INPUT,
-                        "parallel: pipeline: replicas do not sum gradients of a tied weight: 1 is "
-                        "legal, or a model with tied false");
+                        "parallel: %s: %s do not sum gradients of a tied weight: %s is legal, or a "
+                        "model with tied false",
+                        key, who, legal);
     return SBP_OK;
 }
 
@@ -570,7 +610,7 @@ enum sbp_status sbp_parallel_check(const struct sbp_parallel *parallel,
                         divisors(graph->global_batch, 65536, legal, sizeof legal));
     SBP_TRY(check_stage_blocks(parallel, graph, diag));
     SBP_TRY(check_schedule(parallel, graph, diag));
-    if (sbp_parallel_replicates(parallel))
-        SBP_TRY(check_replicated(graph, diag));
+    if (sbp_parallel_hands_on(parallel))
+        SBP_TRY(check_updates(parallel, graph, diag));
     return check_states(parallel, cluster, diag);
 }

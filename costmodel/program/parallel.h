@@ -9,7 +9,7 @@
 #define SBP_COSTMODEL_PROGRAM_PARALLEL_H
 
 #include "costmodel/model/graph.h"
-#include "costmodel/timeline/timeline.h"
+#include "costmodel/timeline/pyramid.h"
 
 struct cJSON;
 
@@ -74,6 +74,8 @@ struct sbp_parallel {
     double gradient_overlap;   /* share of gradient communication that may hide behind the backward
                                   pass, 0 .. 1; default: the cluster's, written as a negative */
     bool allow_delayed_gradients; /* cyclic schedules update with gradients of an older state */
+    bool pyramid; /* cyclic schedules: the j-th of N stages has N - j + 1 groups of devices, for one
+                     micro-batch each (costmodel/timeline/pyramid.h); default false: one */
     enum sbp_owner owner;
     bool gather_blocks; /* weights of a block come together and leave together, and its gradients
                            under ZeRO 3 (FSDP's units); default false: by operator */
@@ -125,6 +127,16 @@ static inline bool sbp_parallel_replicates(const struct sbp_parallel *parallel)
     return parallel->pipeline > 1 && parallel->chunks > 1 &&
            sbp_timeline_delays_gradients(parallel->schedule);
 }
+/* Whether groups of devices have the same pieces and hand sums of gradients on. */
+static inline bool sbp_parallel_hands_on(const struct sbp_parallel *parallel)
+{
+    return parallel->pyramid || sbp_parallel_replicates(parallel);
+}
+/* Groups of devices that the cluster is shared out over. */
+static inline int64_t sbp_parallel_groups(const struct sbp_parallel *parallel)
+{
+    return parallel->pyramid ? sbp_pyramid_groups(parallel->pipeline) : parallel->pipeline;
+}
 /* Stages that the model's pieces are dealt out over, and these pieces. */
 static inline int64_t sbp_parallel_parts(const struct sbp_parallel *parallel)
 {
@@ -134,11 +146,11 @@ static inline int64_t sbp_parallel_pieces(const struct sbp_parallel *parallel)
 {
     return sbp_parallel_parts(parallel) * parallel->chunks;
 }
-/* Versions of its weights that a piece of the model holds: replicas update between the works that
- * read the older and the newer ones. */
+/* Versions of its weights that a piece of the model holds: groups that hand sums on update between
+ * the works that read the older and the newer ones. */
 static inline int sbp_parallel_versions(const struct sbp_parallel *parallel, int pieces, int piece)
 {
-    return sbp_parallel_replicates(parallel)
+    return sbp_parallel_hands_on(parallel)
                ? 1
                : sbp_timeline_weight_versions(parallel->schedule, pieces, piece);
 }

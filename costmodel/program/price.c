@@ -232,8 +232,9 @@ static struct sbp_group group_of(const struct sbp_program *program,
     const struct sbp_group group = sbp_collective_group_of(&program->mesh, instr->box.axes);
     return program->scope.whole == NULL
                ? group
-               : sbp_price_stage_group(program->scope.whole, cluster, program->parallel.pipeline,
-                                       instr->stages, group);
+               : sbp_price_stage_group(program->scope.whole, cluster,
+                                       sbp_parallel_groups(&program->parallel), instr->stages,
+                                       group);
 }
 
 /* How an instruction sends tokens to experts; copies 0: it does not. */

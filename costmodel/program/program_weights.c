@@ -145,7 +145,7 @@ static enum sbp_status add_gradient(struct sbp_compiler *c, int tensor, const st
     const struct sbp_weight_plan *plan = &c->weight[tensor];
     SBP_TRY(add_state(c, SBP_USE_GRADIENT, tensor, dist,
                       plan->level < 2 ? plan->padded : plan->shard, c->program->gradient_buffer));
-    return sbp_parallel_replicates(&c->program->parallel) && c->program->bytes.sum == 0
+    return sbp_parallel_hands_on(&c->program->parallel) && c->program->bytes.sum == 0
                ? add_state(c, SBP_USE_GRADIENT, tensor, dist, plan->local,
                            c->program->other_gradient)
                : SBP_OK;
@@ -185,7 +185,7 @@ static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const stru
     if (program->bytes.sum > 0) /* no instruction reads it: no run has one */
         SBP_TRY(add_state(c, SBP_USE_SUM, tensor, dist,
                           plan->level < 2 ? plan->padded : plan->shard, c->sum));
-    if (program->bytes.sum > 0 && sbp_parallel_replicates(&program->parallel))
+    if (program->bytes.sum > 0 && sbp_parallel_hands_on(&program->parallel))
         SBP_TRY(add_state(c, SBP_USE_SUM, tensor, dist, plan->local, program->other_gradient));
     if (program->parallel.offload)
         return SBP_OK;
@@ -345,7 +345,7 @@ enum sbp_status sbp_program_gather_weights(struct sbp_compiler *c, int op, int *
     return SBP_OK;
 }
 
-/* A message between replicas with the sum of a weight's gradients. */
+/* A message between replicas, or groups of a pyramid, with the sum of a weight's gradients. */
 static enum sbp_status add_hand_on(struct sbp_compiler *c, enum sbp_instr_kind kind, int op,
                                    int tensor, enum sbp_section section)
 {
@@ -371,7 +371,7 @@ enum sbp_status sbp_program_open_gradients(struct sbp_compiler *c, int op, int *
     for (int w = 0; w < node->weight_count; w++) {
         struct sbp_weight_plan *plan = &c->weight[node->weight[w]];
         buffer[w] = c->program->gradient_buffer[node->weight[w]];
-        if (sbp_parallel_replicates(&c->program->parallel) && plan->uses_left > 0)
+        if (sbp_parallel_hands_on(&c->program->parallel) && plan->uses_left > 0)
             SBP_TRY(add_hand_on(c, SBP_INSTR_TAKE, op, node->weight[w], SBP_SECTION_BACKWARD));
         if (plan->level < 2)
             continue;
@@ -444,7 +444,7 @@ static enum sbp_status sum_gradient(struct sbp_compiler *c, int op, int index)
     const int tensor = c->graph->op[op].weight[index];
     struct sbp_weight_plan *plan = &c->weight[tensor];
     int buffer = c->program->gradient_buffer[tensor];
-    if (sbp_parallel_replicates(&c->program->parallel)) {
+    if (sbp_parallel_hands_on(&c->program->parallel)) {
         SBP_TRY(add_hand_on(c, SBP_INSTR_PASS, op, tensor, SBP_SECTION_BACKWARD));
         SBP_TRY(add_hand_on(c, SBP_INSTR_TAKE, op, tensor, SBP_SECTION_STEP));
         SBP_TRY(add_hand_on(c, SBP_INSTR_PASS, op, tensor, SBP_SECTION_STEP));

@@ -248,7 +248,7 @@ static bool take_turns(const struct sbp_step *step, int stage, struct sbp_arena 
     layout->turns = SBP_NEW(arena, int64_t, layout->chunks);
     for (int chunk = 0; layout->turns != NULL && chunk < layout->chunks; chunk++)
         layout->turns[chunk] =
-            step->replicates ? 1 : step->pieces - sbp_step_piece(step, stage, chunk);
+            sbp_step_hands_on(step) ? 1 : step->pieces - sbp_step_piece(step, stage, chunk);
     return layout->turns != NULL;
 }
 

@@ -290,7 +290,7 @@ static double add_end(const struct job *job, const struct sbp_program *program, 
 static void set_stage_costs(const struct job *job, int stage)
 {
     const struct sbp_step *step = job->step;
-    const int chunks = (int)step->parallel.chunks;
+    const int chunks = sbp_step_chunks(step);
     const double overlap = sbp_parallel_hidden_share(&step->parallel, job->request->cluster);
     double extra_s = 0;
     int64_t bucket_bytes = 0; /* there is one, as large as the largest chunk's */
@@ -298,8 +298,10 @@ static void set_stage_costs(const struct job *job, int stage)
         const struct sbp_program *program = sbp_step_chunk(step, stage, chunk);
         const int64_t bytes = bytes_of_use(program, SBP_USE_BUCKET);
         const int64_t shared = bytes < bucket_bytes ? bytes : bucket_bytes;
-        struct sbp_stage_end *end = &step->end[step->replicates ? chunk : stage];
-        step->cost[stage * chunks + chunk] =
+        const bool hands_on = sbp_step_hands_on(step);
+        const int piece = sbp_step_piece(step, stage, chunk);
+        struct sbp_stage_end *end = &step->end[hands_on ? piece : stage];
+        step->cost[hands_on ? piece : stage * chunks + chunk] =
             stage_cost_of(program, &job->request->cluster->runtime,
                           (chunk == 0 ? step->cluster.reserve_bytes : 0) - shared);
         bucket_bytes += bytes - shared;
@@ -316,11 +318,12 @@ struct sbp_timeline_request sbp_step_timeline(const struct sbp_step *step)
 {
     const struct sbp_parallel *parallel = &step->parallel;
     return (struct sbp_timeline_request){.schedule = parallel->schedule,
-                                         .stages = step->stages,
+                                         .stages = (int)parallel->pipeline,
                                          .micro_batches = (int)step->micro_batches,
                                          .chunks = step->replicates ? 1 : sbp_step_chunks(step),
-                                         .placement = step->replicates ? SBP_PLACE_REPLICAS
-                                                                       : SBP_PLACE_PIPELINE,
+                                         .placement = step->pyramid      ? SBP_PLACE_GROUPS
+                                                      : step->replicates ? SBP_PLACE_REPLICAS
+                                                                         : SBP_PLACE_PIPELINE,
                                          .pipeline_limit = (int)parallel->pipeline_limit,
                                          .stage = step->cost,
                                          .end = step->end};
@@ -352,19 +355,22 @@ static void find_hidden(const struct sbp_program *program, const struct sbp_runt
         share[i] = may_s[i] > 0 && i != SBP_SECTION_STEP ? fmin(1, compute_s[i] / may_s[i]) : 1;
 }
 
-/* Replicas all make their own updates; of finished sums one has its own and one more ends a way. */
-double sbp_step_times(const struct sbp_step *step, const struct sbp_instr *instr)
+/* Those who hand sums on all make their own updates; of finished sums one has its own and one more
+ * ends a way. A group alone hands nothing on. */
+double sbp_step_times(const struct sbp_step *step, int piece, const struct sbp_instr *instr)
 {
     const bool once = instr->section == SBP_SECTION_STEP;
-    if (once && instr->kind == SBP_INSTR_PASS)
-        return step->stages - 2;
-    return once ? sbp_step_copies(step) : (double)step->micro_batches;
+    const int copies = sbp_step_copies(step, piece);
+    if (instr->kind == SBP_INSTR_PASS && (once || copies == 1))
+        return once && copies > 1 ? copies - 2 : 0;
+    return once ? copies : (double)step->micro_batches;
 }
 
 /* Seconds and bytes of one piece in a step. */
-static void add_piece(const struct job *job, const struct sbp_program *program, int chunk,
-                      struct sbp_step_totals *totals)
+static void add_piece(const struct job *job, int piece, struct sbp_step_totals *totals)
 {
+    const struct sbp_program *program = sbp_step_program(job->step, piece);
+    const int chunk = sbp_step_chunk_of(job->step, piece);
     const struct sbp_runtime *runtime = &job->request->cluster->runtime;
     double share[SBP_SECTIONS];
     find_hidden(program, runtime, share);
@@ -373,7 +379,7 @@ static void add_piece(const struct job *job, const struct sbp_program *program, 
         const bool once = instr->section == SBP_SECTION_STEP;
         if (!counts(instr, chunk))
             continue;
-        const double times = sbp_step_times(job->step, instr);
+        const double times = sbp_step_times(job->step, piece, instr);
         double *const compute_s = once                                      ? &totals->optimizer_s
                                   : instr->section == SBP_SECTION_RECOMPUTE ? &totals->recompute_s
                                                                             : &totals->compute_s;
@@ -387,6 +393,15 @@ static void add_piece(const struct job *job, const struct sbp_program *program, 
     }
 }
 
+/* Seconds of messages with sums of a piece's gradients in a step: so far, and finished. */
+static double handed_s(const struct sbp_step *step, int piece)
+{
+    const int copies = sbp_step_copies(step, piece);
+    return copies > 1 ? (double)(step->micro_batches + copies - 2) *
+                            step->cost[piece].send_gradients_s
+                      : 0;
+}
+
 static void sum_times(const struct job *job)
 {
     struct sbp_step *step = job->step;
@@ -394,10 +409,9 @@ static void sum_times(const struct job *job)
     const double stages = step->stages;
     double sync_s = 0, send_s = 0, beside_s = 0;
     for (int piece = 0; piece < step->pieces; piece++)
-        add_piece(job, sbp_step_program(step, piece), sbp_step_chunk_of(step, piece), totals);
-    for (int i = 0; i < step->stages; i++)
-        sync_s += sbp_step_copies(step) * step->end[i].sync_s +
-                  (step->replicates ? 2 * (stages - 1) * step->cost[i].send_gradients_s : 0);
+        add_piece(job, piece, totals);
+    for (int i = 0; i < step->parallel.pipeline; i++)
+        sync_s += sbp_step_copies(step, i) * step->end[i].sync_s + handed_s(step, i);
     if (!job->request->cluster->runtime.sends_block) /* else they are a part of their passes */
         send_s = totals->by_cause_s[SBP_CAUSE_STAGE];
     for (int cause = 0; cause < SBP_CAUSES; cause++) {
@@ -450,8 +464,8 @@ static void add_memory(const struct sbp_program *program, const struct sbp_clust
 static int most_in_flight(const struct sbp_step *step, int stage)
 {
     const int first = step->timeline.device[0].in_flight;
-    if (step->replicates)
-        return step->pieces;
+    if (sbp_step_hands_on(step))
+        return sbp_step_chunks(step);
     if (sbp_step_chunks(step) > 1 && sbp_timeline_delays_gradients(step->parallel.schedule))
         return step->pieces * (step->pieces + 1) / 2;
     return sbp_timeline_is_driven(step->parallel.schedule, step->stages, stage)
@@ -536,9 +550,10 @@ static enum sbp_status allocate(struct job *job)
     struct sbp_step *step = job->step;
     struct sbp_arena *arena = &step->arena;
     step->micro_batches = sbp_parallel_micro_batches(&step->parallel, job->request->graph);
-    step->stages = (int)step->parallel.pipeline;
+    step->stages = (int)sbp_parallel_groups(&step->parallel);
     step->pieces = (int)sbp_parallel_pieces(&step->parallel);
     step->replicates = sbp_parallel_replicates(&step->parallel);
+    step->pyramid = step->parallel.pyramid;
     step->first = SBP_NEW(arena, int, step->pieces + 1);
     step->program_of = SBP_NEW(arena, int, step->pieces);
     step->holders = SBP_NEW(arena, int, job->request->graph->tensor_count + 1);
@@ -554,20 +569,23 @@ static enum sbp_status allocate(struct job *job)
 }
 
 /* Checks, beside sbp_parallel_check, what depends on the run's type and on the strategy. */
-static enum sbp_status check_replicas(const struct job *job)
+static enum sbp_status check_handed(const struct job *job)
 {
     const struct sbp_graph *graph = job->request->graph;
+    const bool pyramid = job->step->pyramid;
+    const char *who = pyramid ? "groups of a pyramid" : "replicas";
     for (int op = 0; op < graph->op_count; op++)
         if (job->request->strategy->zero[op] != SBP_ZERO_DEFAULT &&
             job->request->strategy->zero[op] != 0)
             return sbp_fail(job->diag, SBP_E_INPUT,
-                            "parallel: zero: %s shards its states, replicas have all of their "
+                            "parallel: zero: %s shards its states, %s have all of their "
                             "weights' states: 0 is legal",
-                            graph->op[op].name);
+                            graph->op[op].name, who);
     return job->request->bytes->scales_loss
                ? sbp_fail(job->diag, SBP_E_INPUT,
-                          "parallel: pipeline: replicas form no norm of all gradients, by which a "
-                          "step that overflows in f16 is found: 1 is legal, or another type")
+                          "parallel: %s: %s form no norm of all gradients, by which a step that "
+                          "overflows in f16 is found: %s is legal, or another type",
+                          pyramid ? "pyramid" : "pipeline", who, pyramid ? "false" : "1")
                : SBP_OK;
 }
 
@@ -575,9 +593,10 @@ static enum sbp_status count_holders(const struct job *job)
 {
     struct sbp_step *step = job->step;
     const struct sbp_graph *graph = job->request->graph;
-    SBP_TRY(sbp_stages_holders(graph, step->pieces, step->stages, step->first, step->holders));
-    if (step->replicates)
-        return check_replicas(job);
+    SBP_TRY(sbp_stages_holders(graph, step->pieces, (int)step->parallel.pipeline, step->first,
+                               step->holders));
+    if (sbp_step_hands_on(step))
+        return check_handed(job);
     if (step->pieces == step->stages)
         return SBP_OK;
     step->copies = SBP_NEW(&step->arena, int, (int64_t)step->stages * graph->tensor_count + 1);
@@ -618,8 +637,9 @@ static enum sbp_status assemble(struct job *job)
                                     .holders = step->holders};
     for (int piece = 0; piece < step->pieces; piece++)
         SBP_TRY(compile_piece(job, piece));
-    for (int stage = 0; stage < (step->replicates ? 1 : step->stages); stage++)
-        set_stage_costs(job, stage);
+    for (int piece = 0; piece < step->pieces; piece++) /* chunks of a stage together */
+        if (sbp_step_chunk_of(step, piece) == 0)
+            set_stage_costs(job, sbp_step_stage_of(step, piece));
     SBP_TRY(simulate(job));
     sum_times(job);
     return sum_memory(job);

@@ -71,8 +71,9 @@ struct sbp_step {
     int64_t micro_batches;      /* of a step */
     int stages, pieces;         /* pieces = stages x chunks; piece i is chunk i / stages of stage
                                    i % stages. Replicas: pieces = chunks = stages, and piece i is
-                                   chunk i of every stage */
-    bool replicates;            /* (sbp_parallel_replicates) */
+                                   chunk i of every stage. A pyramid: stages are its groups, which
+                                   have a piece each */
+    bool replicates, pyramid;   /* (sbp_parallel_replicates) */
     int *first;                 /* (pieces + 1) */
     int *program_of;            /* (pieces) */
     int *holders;               /* (tensor_count) stages that hold a weight */
@@ -80,8 +81,8 @@ struct sbp_step {
                                    one chunk */
     int program_count;
     struct sbp_program *program;     /* (program_count) */
-    struct sbp_stage_cost *cost;     /* (stages, chunks) row-major; replicas: (chunks) */
-    struct sbp_stage_end *end;       /* (stages); replicas: (chunks) */
+    struct sbp_stage_cost *cost;     /* (stages, chunks) row-major; where groups hand on: (pieces) */
+    struct sbp_stage_end *end;       /* (stages); likewise */
     struct sbp_stage_memory *memory; /* (stages) */
     struct sbp_timeline timeline;
     struct sbp_step_totals totals;
@@ -94,31 +95,53 @@ enum sbp_status sbp_step_make(const struct sbp_step_request *request, struct sbp
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_step_free(struct sbp_step *step);
 
+/* Whether stages have pieces in common, and hand sums of their gradients on. */
+static inline bool sbp_step_hands_on(const struct sbp_step *step)
+{
+    return step->replicates || step->pyramid;
+}
+
 /* The functions below alone know where pieces are; all other code calls them. */
 static inline int sbp_step_chunks(const struct sbp_step *step)
 {
-    return step->replicates ? step->pieces : step->pieces / step->stages;
+    return step->pyramid ? 1 : step->replicates ? step->pieces : step->pieces / step->stages;
 }
 static inline int sbp_step_piece(const struct sbp_step *step, int stage, int chunk)
 {
-    return step->replicates ? chunk : chunk * step->stages + stage;
+    return step->pyramid      ? sbp_pyramid_stage(step->pieces, stage)
+           : step->replicates ? chunk
+                              : chunk * step->stages + stage;
 }
 static inline int sbp_step_chunk_of(const struct sbp_step *step, int piece)
 {
-    return step->replicates ? piece : piece / step->stages;
+    return step->pyramid ? 0 : step->replicates ? piece : piece / step->stages;
 }
 static inline bool sbp_step_has(const struct sbp_step *step, int stage, int piece)
 {
-    return step->replicates || piece % step->stages == stage;
+    return step->pyramid ? sbp_pyramid_stage(step->pieces, stage) == piece
+                         : step->replicates || piece % step->stages == stage;
 }
 /* The first stage that has a piece, and how many do. */
 static inline int sbp_step_stage_of(const struct sbp_step *step, int piece)
 {
-    return step->replicates ? 0 : piece % step->stages;
+    return step->pyramid      ? sbp_pyramid_first(step->pieces, piece)
+           : step->replicates ? 0
+                              : piece % step->stages;
 }
-static inline int sbp_step_copies(const struct sbp_step *step)
+static inline int sbp_step_copies(const struct sbp_step *step, int piece)
 {
-    return step->replicates ? step->stages : 1;
+    return step->pyramid      ? sbp_pyramid_size(step->pieces, piece)
+           : step->replicates ? step->stages
+                              : 1;
+}
+/* The stage that does a micro-batch of a step, from 0, on a piece. */
+static inline int sbp_step_worker(const struct sbp_step *step, int piece, int64_t number,
+                                  int micro_batch)
+{
+    return step->pyramid
+               ? sbp_pyramid_group(step->pieces, piece, number * step->micro_batches + micro_batch)
+           : step->replicates ? sbp_replicas_micro_batch(step->stages, micro_batch)
+                              : piece % step->stages;
 }
 
 /* The program of a piece; with one chunk a stage that is the stage's. */
@@ -135,7 +158,8 @@ static inline const struct sbp_program *sbp_step_chunk(const struct sbp_step *st
 static inline const struct sbp_stage_cost *sbp_step_cost(const struct sbp_step *step, int stage,
                                                          int chunk)
 {
-    return &step->cost[step->replicates ? chunk : stage * sbp_step_chunks(step) + chunk];
+    return &step->cost[sbp_step_hands_on(step) ? sbp_step_piece(step, stage, chunk)
+                                               : stage * sbp_step_chunks(step) + chunk];
 }
 /* The first piece that holds a weight; their number: none does. */
 static inline int sbp_step_holder(const struct sbp_step *step, int tensor)
@@ -154,7 +178,7 @@ static inline bool sbp_step_holds(const struct sbp_step *step, int stage, int te
     return holds;
 }
 /* How often all devices of one place run an instruction of a piece in a step. */
-double sbp_step_times(const struct sbp_step *step, const struct sbp_instr *instr);
+double sbp_step_times(const struct sbp_step *step, int piece, const struct sbp_instr *instr);
 /* The timeline's request of a step, of the costs that it has. */
 struct sbp_timeline_request sbp_step_timeline(const struct sbp_step *step);
 

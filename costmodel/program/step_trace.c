@@ -169,6 +169,8 @@ static int64_t draw_tasks(struct device *device, int64_t first)
 {
     double begin_s = INFINITY, end_s = 0;
     int64_t end = first;
+    if (isnan(device->time[first].begin_s)) /* of another step */
+        return sbp_tasks_end(device->tasks, first);
     do {
         if (lane_of(device, end) <= COLLECTIVE && !device->tasks->task[end].is_beside) {
             begin_s = fmin(begin_s, device->time[end].begin_s);
@@ -211,12 +213,14 @@ void sbp_step_trace_played(const struct sbp_step *step, int stage, const struct 
     }
 }
 
-/* Without a flush as many micro-batches began before the step as begin in it for the next one. */
+/* Without a flush as many micro-batches began before the step as begin in it for the next one and
+ * do not come back in it. */
 static void hold_earlier(struct device *device)
 {
     int earlier = 0;
     for (int64_t i = 0; i < device->tasks->count; i++)
-        earlier += device->tasks->task[i].begins && device->tasks->task[i].is_ahead;
+        if (device->tasks->task[i].begins && device->tasks->task[i].is_ahead)
+            earlier += device->tasks->task[i].work == SBP_WORK_FORWARD ? 1 : -1;
     if (earlier == 0)
         return;
     device->process.held_bytes += earlier * cost_of(device, 0)->kept_bytes;

@@ -96,9 +96,6 @@ static void mark_ends(struct sbp_tasks *tasks, int64_t first)
 static bool is_stale(const struct lister *l, const struct sbp_timeline_work *work)
 {
     const int ahead = l->step->pieces - 1 - work->stage;
-    if (l->step->replicates)
-        return !sbp_replicas_update_first(l->step->parallel.schedule, l->step->stages, work->stage,
-                                          l->stage);
     return l->step->parallel.schedule == SBP_CDP_V1 ||
            (l->step->parallel.schedule == SBP_CDP_V2 &&
             work->micro_batch % l->step->micro_batches < ahead);
@@ -116,28 +113,28 @@ static bool does(const struct lister *l, int chunk, enum sbp_work_kind kind, int
                                   : kind == work_of(program, first_update, index);
 }
 
-/* ---- replicas ------------------------------------------------------------------------------ */
+/* ---- groups that hand sums on -------------------------------------------------------------- */
 
-static struct sbp_sum_route route_of(const struct sbp_step *step, int stage, int chunk,
-                                     const struct sbp_instr *instr)
+struct sbp_sum_route sbp_sum_route_of(const struct sbp_step *step, int stage, int chunk,
+                                      const struct sbp_instr *instr, int64_t number,
+                                      int micro_batch)
 {
-    const bool late = instr->section == SBP_SECTION_STEP;
-    return (instr->kind == SBP_INSTR_TAKE ? sbp_replicas_take : sbp_replicas_pass)(
-        step->parallel.schedule, step->stages, chunk, stage, late);
+    const bool late = instr->section == SBP_SECTION_STEP, takes = instr->kind == SBP_INSTR_TAKE;
+    const enum sbp_schedule schedule = step->parallel.schedule;
+    return step->pyramid
+               ? (takes ? sbp_pyramid_take : sbp_pyramid_pass)(schedule, step->pieces, stage,
+                                                               number, micro_batch, late)
+               : (takes ? sbp_replicas_take : sbp_replicas_pass)(schedule, step->stages, chunk,
+                                                                 stage, late);
 }
 
-struct sbp_sum_route sbp_task_route(const struct sbp_step *step, int stage,
-                                    const struct sbp_task *task)
-{
-    return route_of(step, stage, task->chunk, sbp_task_instr(step, stage, task));
-}
-
-/* Whoever finishes a sum passes it both ways right away. */
-static enum sbp_work_kind replicas_work_of(const struct lister *l, int chunk,
-                                           const struct sbp_instr *instr)
+/* A replica that finishes a sum passes it both ways right away. */
+static enum sbp_work_kind handed_work_of(const struct lister *l, int chunk,
+                                         const struct sbp_instr *instr)
 {
     const bool finishes =
-        instr->kind == SBP_INSTR_PASS && route_of(l->step, l->stage, chunk, instr).finished &&
+        l->step->replicates && instr->kind == SBP_INSTR_PASS &&
+        sbp_sum_route_of(l->step, l->stage, chunk, instr, 0, 0).finished &&
         sbp_replicas_take(l->step->parallel.schedule, l->step->stages, chunk, l->stage, true).peer <
             0;
     if (instr->section == SBP_SECTION_FORWARD)
@@ -145,28 +142,45 @@ static enum sbp_work_kind replicas_work_of(const struct lister *l, int chunk,
     return instr->section == SBP_SECTION_STEP && !finishes ? SBP_WORK_UPDATE : SBP_WORK_BACKWARD;
 }
 
-static bool passes_by(const struct lister *l, int chunk, const struct sbp_instr *instr)
+static bool passes_by(const struct lister *l, const struct sbp_instr *instr,
+                      const struct sbp_task *task)
 {
     return (instr->kind == SBP_INSTR_TAKE || instr->kind == SBP_INSTR_PASS) &&
-           route_of(l->step, l->stage, chunk, instr).peer < 0;
+           sbp_sum_route_of(l->step, l->stage, task->chunk, instr, task->phase + task->is_ahead,
+                            task->micro_batch)
+                   .peer < 0;
+}
+
+/* A work of a replica, or of a group of a pyramid, whose works are of a step each. Under cdp-v2 what
+ * reads the newest weights of a stage follows from the micro-batch. */
+static struct sbp_task handed_task(const struct lister *l, const struct sbp_timeline_work *work)
+{
+    const struct sbp_step *step = l->step;
+    const bool updates = work->kind == SBP_WORK_UPDATE;
+    const int chunk = sbp_step_chunk_of(step, work->stage), all = (int)step->micro_batches;
+    const int micro_batch = updates          ? all - 1
+                            : step->pyramid ? work->micro_batch % all
+                                            : sbp_replicas_micro_batch(step->stages, l->stage);
+    const int number = updates ? work->micro_batch : work->micro_batch / all - 1;
+    return (struct sbp_task){.chunk = (int16_t)chunk,
+                             .micro_batch = micro_batch,
+                             .work = (uint8_t)work->kind,
+                             .adds = work->kind == SBP_WORK_BACKWARD && micro_batch > 0,
+                             .is_ahead = !updates,
+                             .is_stale = step->parallel.schedule == SBP_CDP_V1 ||
+                                         micro_batch < step->pieces - 1 - work->stage,
+                             .phase = (int16_t)(step->pyramid ? number : 0)};
 }
 
 /* Backward works add to the sum so far of other stages, if there is one. */
-static void add_replicas_work(struct lister *l, const struct sbp_timeline_work *work)
+static void add_handed_work(struct lister *l, const struct sbp_timeline_work *work)
 {
     const int64_t first = l->tasks->count;
-    const int chunk = work->stage;
-    const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
-    const int micro_batch = sbp_replicas_micro_batch(l->step->stages, l->stage);
-    const struct sbp_task task = {.chunk = (int16_t)chunk,
-                                  .micro_batch = micro_batch,
-                                  .work = (uint8_t)work->kind,
-                                  .adds = work->kind == SBP_WORK_BACKWARD && micro_batch > 0,
-                                  .is_ahead = work->kind != SBP_WORK_UPDATE,
-                                  .is_stale = is_stale(l, work)};
+    const struct sbp_task task = handed_task(l, work);
+    const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, task.chunk);
     for (int i = 0; i < program->instr_count; i++)
-        if ((int)replicas_work_of(l, chunk, &program->instr[i]) == work->kind &&
-            !passes_by(l, chunk, &program->instr[i]))
+        if ((int)handed_work_of(l, task.chunk, &program->instr[i]) == work->kind &&
+            !passes_by(l, &program->instr[i], &task))
             add_task(l, task, i);
     mark_ends(l->tasks, first);
 }
@@ -178,8 +192,8 @@ static void add_work(struct lister *l, const struct sbp_timeline_work *work)
     const int chunk = sbp_step_chunk_of(l->step, work->stage);
     const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
     const int first_update = find_first_update(program);
-    if (l->step->replicates) {
-        add_replicas_work(l, work);
+    if (sbp_step_hands_on(l->step)) {
+        add_handed_work(l, work);
         return;
     }
     struct sbp_task task = {.chunk = (int16_t)chunk,
@@ -410,7 +424,7 @@ static enum sbp_status list(struct lister *l, const struct sbp_timeline_work *wo
     for (int64_t i = 0; status == SBP_OK && i < count; i++)
         add_work(l, &work[i]);
     if (status == SBP_OK) {
-        if (!l->step->replicates)
+        if (!sbp_step_hands_on(l->step))
             add_end(l);
         link_sums(l);
     }
@@ -499,7 +513,10 @@ enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sb
     struct lister lister = {.step = step, .stage = stage, .tasks = tasks};
     struct sbp_timeline_work *work;
     int64_t count, most;
-    *tasks = (struct sbp_tasks){0};
+    *tasks = (struct sbp_tasks){
+        .phases = step->pyramid
+                      ? sbp_pyramid_period(step->pieces, sbp_step_piece(step, stage, 0))
+                      : 1};
     SBP_TRY(check_buckets(step, stage, diag));
     SBP_TRY(sbp_stage_works(step, stage, arena, &work, &count, diag));
     if (!count_most(step, stage, &most))

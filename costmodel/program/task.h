@@ -28,7 +28,9 @@
  * before the last update: under cdp-v1 all are, under cdp-v2 those of micro-batches that are ahead.
  * Replicas have one version, and update chunk by chunk: there the list has all of a stage's passes
  * of the next step, which are ahead, and between them the step's own updates, as soon as their
- * weights have been read for the last time (costmodel/timeline/replicas.h).
+ * weights have been read for the last time (costmodel/timeline/replicas.h). So have groups of a
+ * pyramid, and since they take turns, their list is that of several steps, phase by phase: a step
+ * does the tasks of its own (costmodel/timeline/pyramid.h).
  */
 #ifndef SBP_COSTMODEL_PROGRAM_TASK_H
 #define SBP_COSTMODEL_PROGRAM_TASK_H
@@ -47,6 +49,7 @@ struct sbp_task {
     bool adds;         /* its gradients are added to those of another micro-batch */
     bool is_ahead;     /* its micro-batch is one of the step that follows */
     bool is_stale;     /* it reads the older of two versions that its step may read */
+    int16_t phase;     /* of a list of several steps: which of them does it; else 0 */
     bool is_beside;    /* a sum of gradients that the lane of sums does, while the stage goes on */
     int after; /* tasks from the list's first to the last sum beside that must be over before
                   it begins; 0: none */
@@ -59,18 +62,28 @@ enum sbp_round {
     SBP_ROUND_LAST,  /* the last step: those that are not */
 };
 
-static inline bool sbp_task_is_in(const struct sbp_task *task, enum sbp_round round)
-{
-    return round == SBP_ROUND_WHOLE || task->is_ahead == (round == SBP_ROUND_AHEAD);
-}
-
 struct sbp_tasks {
     struct sbp_task *task;
     int64_t count;
+    int phases; /* steps after which the list repeats; mostly 1 */
     /* (micro-batches) the first tasks of forward works, of backward works, where arrivals decide
      * between the next of each; NULL: the list is the order. */
     int64_t *begin[2];
 };
+
+/* The phase of a step, from 0; of the tasks ahead of the first one it is that before. */
+static inline int sbp_tasks_phase(const struct sbp_tasks *tasks, int64_t number)
+{
+    return (int)((number + tasks->phases) % tasks->phases);
+}
+
+/* Whether the list has a task in a step, from 0, that goes a round. */
+static inline bool sbp_tasks_have(const struct sbp_tasks *tasks, const struct sbp_task *task,
+                                  int64_t number, enum sbp_round round)
+{
+    return task->phase == sbp_tasks_phase(tasks, number) &&
+           (round == SBP_ROUND_WHOLE || task->is_ahead == (round == SBP_ROUND_AHEAD));
+}
 
 /* Whether arrivals decide what the stage does next. */
 static inline bool sbp_tasks_are_driven(const struct sbp_tasks *tasks)
@@ -96,9 +109,17 @@ static inline const struct sbp_instr *sbp_task_instr(const struct sbp_step *step
     return &sbp_step_chunk(step, stage, task->chunk)->instr[task->instr];
 }
 
-/* Where a task's sum of gradients comes from or goes to, of replicas. */
-struct sbp_sum_route sbp_task_route(const struct sbp_step *step, int stage,
-                                    const struct sbp_task *task);
+/* Where the sum of gradients of an instruction in a micro-batch of a step, from 0, comes from or
+ * goes to, where stages hand them on; and that of a task. */
+struct sbp_sum_route sbp_sum_route_of(const struct sbp_step *step, int stage, int chunk,
+                                      const struct sbp_instr *instr, int64_t number,
+                                      int micro_batch);
+static inline struct sbp_sum_route sbp_task_route(const struct sbp_step *step, int stage,
+                                                  const struct sbp_task *task)
+{
+    return sbp_sum_route_of(step, stage, task->chunk, sbp_task_instr(step, stage, task),
+                            task->phase + task->is_ahead, task->micro_batch);
+}
 
 /* The task after the work, or the step's end, that begins with a task. */
 static inline int64_t sbp_tasks_end(const struct sbp_tasks *tasks, int64_t first)

@@ -18,23 +18,24 @@ struct lane {
     double free_s, link_free_s[2];
     double sums_free_s; /* of sums beside; < 0: there was none */
     /* After each step: when the stage was through, and its links. All that follows depends on them:
-     * on its way is no message but the last one of a link. Between replicas there are more, so that
-     * the mean end of a step's tasks is kept as well. */
+     * on its way is no message but the last one of a link. Where sums are handed on there are more,
+     * so that the mean end of a step's tasks is kept as well. */
     double after_s[MOST_STEPS][4];
     double *arrival_s[2]; /* (chunks, micro_batches) of activations, of gradients; < 0: not sent */
-    double *sum_s[2];     /* (tensor_count) of replicas' sums so far, of finished ones; likewise */
+    double *sum_s[2];     /* (tensor_count) of handed sums so far, of finished ones; likewise */
 };
 
 struct player {
     const struct sbp_step *step;
-    int tensors;       /* whose sums replicas hand on; 0: there are none */
+    int tensors;       /* whose sums stages hand on; 0: there are none */
+    int phases;        /* steps after which all lists repeat */
     struct lane *lane; /* (stages) */
     int steps;
 };
 
 static bool is_due(const struct lane *lane)
 {
-    return sbp_task_is_in(&lane->tasks->task[lane->next],
+    return sbp_tasks_have(lane->tasks, &lane->tasks->task[lane->next], lane->step,
                           lane->step < 0 ? SBP_ROUND_AHEAD : SBP_ROUND_WHOLE);
 }
 
@@ -45,8 +46,11 @@ static void keep_times(const struct player *player, struct lane *lane)
     after_s[1] = lane->link_free_s[0];
     after_s[2] = lane->link_free_s[1];
     after_s[3] = 0;
-    for (int64_t i = 0; i < lane->tasks->count && player->step->replicates; i++)
-        after_s[3] += lane->end_s[i] / (double)lane->tasks->count;
+    for (int64_t i = 0; i < lane->tasks->count && player->tensors > 0; i++)
+        if (sbp_tasks_have(lane->tasks, &lane->tasks->task[i], lane->step, SBP_ROUND_WHOLE))
+            after_s[3] += lane->end_s[i] / (double)lane->tasks->count;
+        else
+            lane->begin_s[i] = lane->end_s[i] = NAN;
 }
 
 /* The stage goes on with its next task when the sums beside that it waits for are over. */
@@ -111,13 +115,13 @@ static void sum_beside(struct lane *lane)
     pass_by(lane, begin_s, lane->sums_free_s, lane->free_s);
 }
 
-/* Where the message of a task's micro-batch to a piece arrives; replicas have all of them. */
-static double *arrival_of(const struct player *player, int stage, int piece, int back,
+/* Where the message of a micro-batch of a step to a piece arrives. */
+static double *arrival_of(const struct player *player, int64_t number, int piece, int back,
                           int micro_batch)
 {
     const struct sbp_step *step = player->step;
     const int64_t frame = sbp_step_chunk_of(step, piece) * step->micro_batches + micro_batch;
-    const int to = sbp_step_has(step, stage, piece) ? stage : sbp_step_stage_of(step, piece);
+    const int to = sbp_step_worker(step, piece, number, micro_batch);
     return &player->lane[to].arrival_s[back][frame];
 }
 
@@ -133,7 +137,7 @@ static void send(struct player *player, int stage, const struct sbp_instr *instr
     const double end_s = begin_s + lane->length_s[lane->next];
     if (!is_local)
         lane->link_free_s[back] = end_s;
-    *arrival_of(player, stage, piece, back, task->micro_batch) = end_s;
+    *arrival_of(player, lane->step + task->is_ahead, piece, back, task->micro_batch) = end_s;
     pass_by(lane, begin_s, end_s, lane->free_s);
 }
 
@@ -143,7 +147,8 @@ static bool receive(struct player *player, struct lane *lane, const struct sbp_i
     const struct sbp_task *task = &lane->tasks->task[lane->next];
     const int back = instr->section == SBP_SECTION_FORWARD ? 0 : 1;
     const int piece = sbp_step_piece(player->step, lane->stage, task->chunk);
-    double *const arrival_s = arrival_of(player, lane->stage, piece, back, task->micro_batch);
+    double *const arrival_s =
+        arrival_of(player, lane->step + task->is_ahead, piece, back, task->micro_batch);
     if (*arrival_s < 0)
         return false;
     const double there_s = fmax(lane->free_s, *arrival_s);
@@ -152,7 +157,7 @@ static bool receive(struct player *player, struct lane *lane, const struct sbp_i
     return true;
 }
 
-/* Passes a sum of gradients to another replica; links carry one message after the other. False:
+/* Passes a sum of gradients to another stage; links carry one message after the other. False:
  * that has not been played so far that it took the last one. */
 static bool pass_sum(struct player *player, struct lane *lane, int tensor)
 {
@@ -242,7 +247,7 @@ static double next_arrival(const struct player *player, const struct lane *lane,
     if (lane->done[back] == player->step->micro_batches)
         return INFINITY;
     const double arrival_s =
-        *arrival_of(player, lane->stage, lane->stage, back, (int)lane->done[back]);
+        *arrival_of(player, lane->step, lane->stage, back, (int)lane->done[back]);
     return arrival_s < 0 ? INFINITY : arrival_s;
 }
 
@@ -326,7 +331,8 @@ static enum sbp_status open_lanes(struct player *player, const struct sbp_tasks 
 {
     const struct sbp_step *step = player->step;
     const int64_t frames = sbp_step_chunks(step) * step->micro_batches;
-    player->tensors = step->replicates ? sbp_step_program(step, 0)->graph->tensor_count : 0;
+    player->tensors =
+        sbp_step_hands_on(step) ? sbp_step_program(step, 0)->graph->tensor_count : 0;
     player->lane = SBP_NEW(arena, struct lane, step->stages);
     play->begin_s = SBP_NEW(arena, double *, step->stages);
     play->end_s = SBP_NEW(arena, double *, step->stages);
@@ -393,10 +399,11 @@ static bool repeats(const struct player *player, int period, double *step_s)
     return true;
 }
 
-/* Stages that wait for each other may repeat only after a few steps. */
+/* Stages that wait for each other may repeat only after a few steps, and so do those that take
+ * turns. */
 static bool is_steady(const struct player *player, double *step_s)
 {
-    for (int period = 1; period < player->steps - 1; period++)
+    for (int period = player->phases; period < player->steps - 1; period += player->phases)
         if (repeats(player, period, step_s))
             return true;
     return false;
@@ -418,8 +425,9 @@ static double mean_step_s(const struct player *player)
 static void count_from_step(const struct player *player, const struct sbp_play *play)
 {
     double first_s = INFINITY;
-    for (int stage = 0; stage < player->step->stages; stage++)
-        first_s = fmin(first_s, play->begin_s[stage][0]);
+    for (int stage = 0; stage < player->step->stages; stage++) /* what is not in it counts as none */
+        for (int64_t i = 0; i < player->lane[stage].tasks->count; i++)
+            first_s = fmin(first_s, play->begin_s[stage][i]);
     for (int stage = 0; stage < player->step->stages; stage++)
         for (int64_t i = 0; i < player->lane[stage].tasks->count; i++) {
             play->begin_s[stage][i] -= first_s;
@@ -444,12 +452,27 @@ static enum sbp_status play_steady(struct player *player, struct sbp_play *play,
     return SBP_OK;
 }
 
+/* Steps after which all lists repeat together; no more than are played. */
+static int common_phases(const struct sbp_step *step, const struct sbp_tasks *tasks)
+{
+    int phases = 1;
+    for (int stage = 0; stage < step->stages; stage++) {
+        const int own = tasks[stage].phases;
+        int all = phases;
+        while (all % own != 0 && all < MOST_STEPS)
+            all += phases;
+        phases = all;
+    }
+    return phases;
+}
+
 enum sbp_status sbp_tasks_play(const struct sbp_step *step, const struct sbp_tasks *tasks,
                                double *const *length_s, struct sbp_arena *arena,
                                struct sbp_play *play, struct sbp_diag *diag)
 {
     struct player player = {.step = step};
     *play = (struct sbp_play){0};
+    player.phases = common_phases(step, tasks);
     if (open_lanes(&player, tasks, length_s, arena, play) != SBP_OK)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the times of a step");
     if (sbp_timeline_delays_gradients(step->parallel.schedule))

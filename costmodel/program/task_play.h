@@ -21,7 +21,8 @@
 struct sbp_play {
     double **begin_s; /* (stages, tasks) */
     double **end_s;   /* likewise; of a message when it is there, of its receipt when it was waited
-                         for; without a flush of the last step played, since its first task */
+                         for; without a flush of the last step played, since its first task;
+                         of a task that is not in that step (task.h, phases) NaN */
     double step_s;    /* without a flush: from step to step */
 };
 

@@ -18,7 +18,7 @@
  * cdp-v1, cdp-v2: Fournier and Oyallon, Cyclic Data Parallelism (table 1:
  * tests/papers/cdp_count.h); their steps have no end: the optimizer runs between passes of the next
  * steps, sync_s after the last gradient, for which a pipeline's stage waits. Devices of `replicas`
- * have sync_s and optimizer_s each.
+ * and `groups` have sync_s and optimizer_s each.
  */
 #ifndef SBP_COSTMODEL_TIMELINE_TIMELINE_H
 #define SBP_COSTMODEL_TIMELINE_TIMELINE_H
@@ -62,7 +62,8 @@ int sbp_timeline_weight_versions(enum sbp_schedule schedule, int stages, int sta
     X(PYRAMID, "model-parallel") /* N - j + 1 devices of stage j, one micro-batch each */          \
     X(ZERO, "zero")              /* a device per micro-batch; a stage's states go with its work */ \
     X(REPLICAS, "replicas")      /* as data-parallel, and each device makes its own updates, of    \
-                                    sums that they hand on (costmodel/timeline/replicas.h) */
+                                    sums that they hand on (costmodel/timeline/replicas.h) */      \
+    X(GROUPS, "groups")          /* as model-parallel, likewise (costmodel/timeline/pyramid.h) */
 
 #define SBP_PLACEMENT_ENUM(symbol, name) SBP_PLACE_##symbol,
 enum sbp_placement { SBP_PLACEMENT_MAP(SBP_PLACEMENT_ENUM) SBP_PLACEMENTS };
@@ -75,7 +76,7 @@ struct sbp_stage_cost {
     double recompute_s;                     /* runs first within the backward pass */
     double send_forward_s, send_backward_s; /* to the next, to the previous virtual stage */
     double send_states_s;                   /* the stage's states to another device; zero only */
-    double send_gradients_s; /* a sum of its gradients to another device; replicas only */
+    double send_gradients_s; /* a sum of its gradients to another device; replicas and groups only */
     int64_t static_bytes;    /* parameters, gradients, optimizer states, buffers: always held */
     int64_t kept_bytes;      /* from the begin of forward to the end of the backward pass */
     int64_t transient_bytes; /* on top while any work of this chunk runs */

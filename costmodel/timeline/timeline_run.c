@@ -115,7 +115,7 @@ enum sbp_status sbp_timeline_run_start_recording(struct sbp_timeline_run *run,
     int64_t intervals = works + 3 * pairs;
     for (int s = 0; run->request->end != NULL && s < run->request->stages; s++)
         intervals += (run->steps + 2) * (2 + 4 * (int64_t)run->request->end[s].offload.buckets);
-    if (run->replicas != NULL) /* each updates every chunk, before the first step as well */
+    if (run->handed != NULL) /* each updates every chunk, before the first step as well */
         intervals += 2 * (pairs + (int64_t)run->stages * run->stages);
     timeline->interval = SBP_TAKE(arena, struct sbp_timeline_interval, intervals);
     timeline->memory = SBP_TAKE(arena, struct sbp_memory_sample, 2 * works + run->devices);

@@ -63,7 +63,7 @@ struct sbp_timeline_run {
     int64_t *first;                 /* (devices + 1) into work */
     struct sbp_awake awake;
     struct sbp_cdp_run *cdp;           /* schedule_cdp.c; NULL elsewhere */
-    struct sbp_replicas_run *replicas; /* schedule_replicas.c; NULL elsewhere */
+    struct sbp_handed_run *handed;     /* handed_priv.h; NULL elsewhere */
     bool free_sends, free_sync;
     bool recording;
     struct sbp_timeline *record;
@@ -90,7 +90,8 @@ struct sbp_schedule_entry {
 };
 extern const struct sbp_schedule_entry sbp_schedule_gpipe, sbp_schedule_1f1b,
     sbp_schedule_interleaved, sbp_schedule_zero_bubble, sbp_schedule_message_driven,
-    sbp_schedule_cdp, sbp_schedule_replicas; /* the last: cyclic ones, placed as replicas */
+    sbp_schedule_cdp, sbp_schedule_replicas,
+    sbp_schedule_pyramid; /* the last two: cyclic ones, placed as replicas, as groups */
 
 /* Whether counts and ends fit a cyclic schedule; E_INPUT. */
 enum sbp_status sbp_timeline_check_cyclic(const struct sbp_timeline_request *request,

@@ -36,9 +36,13 @@ int sbp_timeline_weight_versions(enum sbp_schedule schedule, int stages, int sta
 
 static const struct sbp_schedule_entry *entry_of(const struct sbp_timeline_request *request)
 {
-    const bool replicates = request->placement == SBP_PLACE_REPLICAS &&
-                            sbp_timeline_delays_gradients(request->schedule);
-    return replicates ? &sbp_schedule_replicas : schedules[request->schedule];
+    if (sbp_timeline_delays_gradients(request->schedule)) {
+        if (request->placement == SBP_PLACE_REPLICAS)
+            return &sbp_schedule_replicas;
+        if (request->placement == SBP_PLACE_GROUPS)
+            return &sbp_schedule_pyramid;
+    }
+    return schedules[request->schedule];
 }
 
 /* --- requests --- */
@@ -316,10 +320,11 @@ enum sbp_status sbp_timeline_simulate(const struct sbp_timeline_request *request
 
 /* --- works --- */
 
-/* Works of a device, at most; updates are works where each replica makes its own. */
+/* Works of a device, at most; updates are works where each device makes its own. The list of a
+ * pyramid's group has several steps, of which it does fewer micro-batches each. */
 static int64_t most_works(const struct sbp_timeline_request *request)
 {
-    const bool updates = request->placement == SBP_PLACE_REPLICAS;
+    const bool updates = request->placement >= SBP_PLACE_REPLICAS;
     const int kinds = schedules[request->schedule]->splits_backward || updates ? 3 : 2;
     return (int64_t)kinds * sbp_timeline_run_chunks(request) * request->micro_batches;
 }

@@ -73,6 +73,8 @@ static const struct {
     {"chunks", "N",
      "pieces of a stage: 2 or more, with interleaved; of one stage, or as many, with cdp-v1, "
      "cdp-v2"},
+    {"pyramid", "BOOL",
+     "cdp-v1, cdp-v2: N (N + 1) / 2 groups of devices for N stages, a micro-batch each at a time"},
     {"pipeline_limit", "N",
      "micro-batches in flight, of schedules message-driven and zero-bubble (default 0: as many as "
      "stages)"},

@@ -132,9 +132,20 @@ static const char *axes_text(sbp_axes axes, char text[GROUP_BYTES])
     return text;
 }
 
-static void collective_row(struct sbp_table *table, const struct sbp_report *report,
-                           const struct sbp_program *program, const struct sbp_instr *instr)
+/* Of the first piece that has a program: pieces that share it do as much, but in a pyramid, where
+ * the first has most groups. */
+static int64_t times_of(const struct sbp_report *report, int program, const struct sbp_instr *instr)
 {
+    int piece = 0;
+    while (report->step.program_of[piece] != program)
+        piece++;
+    return sbp_report_times(report, piece, instr);
+}
+
+static void collective_row(struct sbp_table *table, const struct sbp_report *report, int number,
+                           const struct sbp_instr *instr)
+{
+    const struct sbp_program *program = &report->step.program[number];
     char bytes[32], seconds[32], group[GROUP_BYTES];
     const double times = (double)instr->times;
     sbp_table_cell(table, "%s", sbp_collective_name(instr->box.kind));
@@ -143,7 +154,7 @@ static void collective_row(struct sbp_table *table, const struct sbp_report *rep
         sbp_table_cell(table, "%s", axes_text(instr->box.axes, group));
     sbp_table_cell(table, "%s", sbp_format_bytes(sbp_price_call_bytes(program, instr), bytes));
     sbp_table_cell(table, "%s", sbp_format_seconds(instr->communication_s / times, seconds));
-    sbp_table_cell(table, "%lld", (long long)(instr->times * sbp_report_times(report, instr)));
+    sbp_table_cell(table, "%lld", (long long)(instr->times * times_of(report, number, instr)));
     sbp_table_cell(table, "%s", sbp_program_cause_name(instr->cause));
     sbp_table_cell(table, "%s", moved_name(report, instr));
 }
@@ -160,7 +171,7 @@ static enum sbp_status print_collectives(const struct sbp_report *report, int op
         const struct sbp_program *program = &report->step.program[p];
         for (int i = 0; i < program->instr_count; i++)
             if (program->instr[i].op == op && sbp_program_is_call(&program->instr[i]))
-                collective_row(&table, report, program, &program->instr[i]);
+                collective_row(&table, report, p, &program->instr[i]);
     }
     enum sbp_status status = SBP_OK;
     if (table.rows > 1)
@@ -329,7 +340,7 @@ static void put_collective(struct cJSON *list, const struct sbp_report *report, 
     sbp_json_put_number(item, "bytes", sbp_price_call_bytes(&report->step.program[program], instr),
                         failed);
     sbp_json_put_number(item, "communication_s", instr->communication_s / instr->times, failed);
-    sbp_json_put_number(item, "times", (double)(instr->times * sbp_report_times(report, instr)),
+    sbp_json_put_number(item, "times", (double)(instr->times * times_of(report, program, instr)),
                         failed);
     sbp_json_put_text(item, "cause", sbp_program_cause_name(instr->cause), failed);
     if (report->step.pieces > 1)
@@ -384,8 +395,10 @@ static enum sbp_status print_trace(const char *path, const struct sbp_plan *plan
 {
     const char *by = drawn->by_tasks ? "task" : "work";
     SBP_PRINT_LINE("\nwrote %s, %s by %s", path, by, by);
-    if (drawn->stages < plan->cut.parallel.pipeline)
-        SBP_PRINT(", %d of %lld stages", drawn->stages, (long long)plan->cut.parallel.pipeline);
+    const int64_t groups = sbp_parallel_groups(&plan->cut.parallel);
+    if (drawn->stages < groups)
+        SBP_PRINT(", %d of %lld %s", drawn->stages, (long long)groups,
+                  plan->cut.parallel.pyramid ? "groups" : "stages");
     SBP_PRINT("\n");
     return SBP_OK;
 }

@@ -185,8 +185,9 @@ static enum sbp_status complete_data(struct sbp_degrees *d, const struct sbp_clu
                                      struct sbp_diag *diag)
 {
     const int64_t devices = device_count(cluster);
+    const int64_t groups = d->pyramid ? sbp_pyramid_groups(d->pipeline) : d->pipeline;
     int64_t parts;
-    if (!sbp_mul_i64(d->tensor, d->pipeline, &parts) || !sbp_mul_i64(parts, d->context, &parts))
+    if (!sbp_mul_i64(d->tensor, groups, &parts) || !sbp_mul_i64(parts, d->context, &parts))
         parts = INT64_MAX;
     if (devices % parts != 0)
         return SBP_DEGREES_REFUSE(diag,
@@ -360,6 +361,7 @@ static struct sbp_degrees over_plan(const struct sbp_degrees *asked, const struc
     struct sbp_degrees d = *asked;
     d.pipeline = d.pipeline > 0 ? d.pipeline : parallel->pipeline;
     d.chunks = d.chunks > 0 ? d.chunks : parallel->chunks;
+    d.pyramid = parallel->pyramid;
     d.zero = d.zero != SBP_ANY ? d.zero : parallel->zero;
     d.recompute = d.recompute != SBP_ANY ? d.recompute : (int)parallel->recompute;
     d.recompute_every = d.recompute_every > 0 ? d.recompute_every : parallel->recompute_every;

@@ -18,6 +18,7 @@ struct sbp_degrees {
     int64_t tensor, context;       /* ways; default 1 */
     int64_t pipeline, chunks;      /* stages, pieces of each; default 1. From 2 pieces on the
                                       schedule is interleaved unless the plan has another one */
+    bool pyramid;                  /* stages are groups of devices (struct sbp_parallel) */
     int64_t data;                  /* replicas; default: what is left of the devices */
     int64_t expert, expert_tensor; /* ways that the experts of a layer lie apart, and that each of
                                       them is split; default 1 and `tensor` */

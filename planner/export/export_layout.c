@@ -78,10 +78,11 @@ static enum sbp_status check(const struct sbp_export *export, const struct sbp_l
     const struct sbp_export_target *target = export->target;
     const struct sbp_parallel *parallel = &export->given->cut.parallel;
     SBP_TRY(sbp_export_check_model(target, &export->given->workload, diag));
-    if (sbp_parallel_replicates(parallel))
+    if (sbp_parallel_hands_on(parallel))
         return sbp_fail(diag, SBP_E_INPUT,
-                        "schedule %s on replicas is of no trainer, legal is a pipeline",
-                        sbp_timeline_schedule_name(parallel->schedule));
+                        "schedule %s on %s is of no trainer, legal is a pipeline",
+                        sbp_timeline_schedule_name(parallel->schedule),
+                        parallel->pyramid ? "a pyramid" : "replicas");
     if (parallel->pipeline > 1 && (target->can & SBP_EXPORT_PIPELINE) == 0)
         return sbp_fail(diag, SBP_E_INPUT,
                         "the plan has %lld stages, %s says none, legal are plans of one: sbplan "

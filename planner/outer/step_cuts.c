@@ -370,7 +370,7 @@ static enum sbp_status add_all(struct lister *l)
         struct sbp_diag unsaid = {{0}};
         int level;
         parallel.pipeline = stages;
-        if (devices % stages == 0 && sbp_parallel_stage_cluster(&parallel, l->given->cluster,
+        if (devices % sbp_parallel_groups(&parallel) == 0 && sbp_parallel_stage_cluster(&parallel, l->given->cluster,
                                                                 &stage, &level, &unsaid) == SBP_OK)
             SBP_TRY(add_micro_batches(l, parallel));
     }

@@ -58,13 +58,14 @@ void sbp_path_block(const struct sbp_cut *cut, struct sbp_path *path)
 }
 
 /* On the way to the last stage and back the path passes the first chunks of the other stages. A
- * replica has all chunks, and one micro-batch. */
+ * replica has all chunks, and one micro-batch; so has a group of a pyramid's first stage, for which
+ * it waits meanwhile. */
 enum sbp_status sbp_path_longest(const struct sbp_cut *cut, struct sbp_arena *arena,
                                  struct sbp_path *path)
 {
     const struct sbp_parallel *parallel = &cut->parallel;
     const int stages = (int)sbp_parallel_parts(parallel);
-    const double all = sbp_parallel_replicates(parallel)
+    const double all = sbp_parallel_hands_on(parallel)
                            ? 1
                            : (double)sbp_parallel_micro_batches(parallel, &cut->graph);
     const bool late = sbp_timeline_weights_wait(parallel->schedule);
@@ -122,7 +123,9 @@ struct sbp_timeline_request sbp_path_timeline(const struct sbp_cut *cut, int64_t
         .stages = (int)parallel->pipeline,
         .micro_batches = (int)micro_batches,
         .chunks = sbp_parallel_replicates(parallel) ? 1 : (int)parallel->chunks,
-        .placement = sbp_parallel_replicates(parallel) ? SBP_PLACE_REPLICAS : SBP_PLACE_PIPELINE,
+        .placement = parallel->pyramid                    ? SBP_PLACE_GROUPS
+                     : sbp_parallel_replicates(parallel) ? SBP_PLACE_REPLICAS
+                                                         : SBP_PLACE_PIPELINE,
         .pipeline_limit = (int)parallel->pipeline_limit,
         .stage = cost};
 }

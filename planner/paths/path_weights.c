@@ -153,9 +153,9 @@ static enum sbp_status count_kept(const struct sbp_cut *cut, struct sbp_arena *a
     const struct sbp_parallel *parallel = &cut->parallel;
     const int64_t micro_batches = sbp_parallel_micro_batches(parallel, &cut->graph);
     const int stages = (int)sbp_parallel_parts(parallel), chunks = (int)parallel->chunks;
-    for (int piece = 0; piece < chunks && sbp_parallel_replicates(parallel); piece++)
+    for (int piece = 0; piece < stages * chunks && sbp_parallel_hands_on(parallel); piece++)
         kept[piece] = 1;
-    if (sbp_parallel_replicates(parallel))
+    if (sbp_parallel_hands_on(parallel))
         return SBP_OK;
     if (parallel->schedule != SBP_GPIPE && parallel->schedule != SBP_ONE_F_ONE_B)
         SBP_TRY(simulate(cut, arena, timeline, diag));

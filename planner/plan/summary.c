@@ -144,7 +144,7 @@ void sbp_summary_put_stages(struct cJSON *parent, const struct sbp_step *step, b
     for (int stage = 0; stage < step->stages && !*failed; stage++) {
         const struct sbp_stage_memory *memory = &step->memory[stage];
         struct cJSON *item = sbp_json_push_object(stages, failed);
-        sbp_json_put_number(item, "first_op", step->first[stage], failed);
+        sbp_json_put_number(item, "first_op", step->first[sbp_step_piece(step, stage, 0)], failed);
         sbp_json_put_number(item, "parameters", (double)memory->parameters, failed);
         sbp_json_put_number(item, "compute_s", step->timeline.device[stage].compute_s, failed);
         sbp_json_put_number(item, "bubble_s", step->timeline.device[stage].bubble_s, failed);

@@ -365,9 +365,9 @@ double sbp_pricing_state_bytes(const struct sbp_space *space, int stage, int lev
         (double)(bytes->master + bytes->gradient_master + moments * bytes->moment);
     const int versions = sbp_parallel_versions(space->parallel, (int)space->parallel->pipeline,
                                                space->weights->stage[stage]);
-    const int64_t finished = !sbp_parallel_replicates(space->parallel) ? 0
-                             : bytes->sum > 0                          ? bytes->sum
-                                                                       : bytes->gradient;
+    const int64_t finished = !sbp_parallel_hands_on(space->parallel) ? 0
+                             : bytes->sum > 0                        ? bytes->sum
+                                                                     : bytes->gradient;
     return versions * (level < 3 ? local : shard) * (double)bytes->weight +
            (level < 2 ? local : shard) * (double)(bytes->gradient + bytes->sum + finished) +
            (space->parallel->offload ? 0 : (level < 1 ? local : shard) * states);

@@ -199,6 +199,8 @@ static void add_stages(struct line *line, const struct sbp_parallel *parallel)
         add(line, " x %lld", (long long)parallel->chunks);
     if (sbp_parallel_replicates(parallel))
         add(line, " on %lld replicas", (long long)parallel->pipeline);
+    if (parallel->pyramid)
+        add(line, " on %lld groups", (long long)sbp_parallel_groups(parallel));
     if (parallel->pipeline > 1)
         add(line, " %s", sbp_timeline_schedule_name(parallel->schedule));
 }

@@ -39,7 +39,8 @@ static void add_stages(struct line *line, const struct sbp_parallel *parallel)
         add(line, "pipeline %lld x %lld %s", (long long)parallel->pipeline,
             (long long)parallel->chunks, schedule);
     else if (parallel->pipeline > 1)
-        add(line, "pipeline %lld %s", (long long)parallel->pipeline, schedule);
+        add(line, "pipeline %lld %s%s", (long long)parallel->pipeline, schedule,
+            parallel->pyramid ? " pyramid" : "");
     if (parallel->pipeline > 1 && sbp_timeline_delays_gradients(parallel->schedule))
         add(line, "gradients late");
 }

@@ -15,7 +15,7 @@ static enum sbp_status make_step(const struct sbp_plan *plan, struct sbp_step *s
 {
     const struct sbp_cut *cut = &plan->cut;
     const int64_t works = sbp_parallel_micro_batches(&cut->parallel, &cut->graph) *
-                          cut->parallel.pipeline * cut->parallel.chunks;
+                          sbp_parallel_groups(&cut->parallel) * cut->parallel.chunks;
     if (works > MOST_WORKS)
         return sbp_fail(diag, SBP_E_INPUT,
                         "sbplan explain: --trace: the step has %lld micro-batches x pieces, at "

@@ -34,10 +34,10 @@ static void add_doubt(struct sbp_price_interval *trust, const struct sbp_doubt *
         trust->doubt[trust->doubt_count++] = *doubt;
 }
 
-/* Adds a program's doubtful collectives, in seconds of a device, the mean over `stages`. */
-static void doubt_program(const struct sbp_step *step, const struct sbp_program *program,
-                          struct sbp_price_interval *trust)
+/* Adds a piece's doubtful collectives, in seconds of a device, the mean over `stages`. */
+static void doubt_piece(const struct sbp_step *step, int piece, struct sbp_price_interval *trust)
 {
+    const struct sbp_program *program = sbp_step_program(step, piece);
     const struct sbp_cluster *cluster = &step->cluster;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
@@ -46,7 +46,7 @@ static void doubt_program(const struct sbp_step *step, const struct sbp_program 
             continue;
         const struct sbp_network_price price =
             sbp_price_of_network(program, cluster, instr, &group);
-        const double times = sbp_step_times(step, instr);
+        const double times = sbp_step_times(step, piece, instr);
         const double inner = group.members[cluster->level_count - 1];
         const struct sbp_doubt doubt = {
             instr->box.kind, sbp_collective_group_size(&group) / inner,    inner, price.basis,
@@ -71,7 +71,7 @@ static int compare_doubts(const void *left, const void *right)
 static void find_doubts(const struct sbp_step *step, struct sbp_price_interval *trust)
 {
     for (int piece = 0; piece < step->pieces; piece++)
-        doubt_program(step, &step->program[step->program_of[piece]], trust);
+        doubt_piece(step, piece, trust);
     qsort(trust->doubt, (size_t)trust->doubt_count, sizeof *trust->doubt, compare_doubts);
     while (trust->doubt_count > 0 &&
            trust->doubt[trust->doubt_count - 1].seconds < LEAST_SHARE * step->totals.step_s)

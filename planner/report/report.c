@@ -22,17 +22,18 @@ static struct sbp_site_cost *site_of(struct sbp_report *report, int op)
     return &report->site[report->plan->cut.graph.op[op].site];
 }
 
-int64_t sbp_report_times(const struct sbp_report *report, const struct sbp_instr *instr)
+int64_t sbp_report_times(const struct sbp_report *report, int piece, const struct sbp_instr *instr)
 {
-    return (int64_t)sbp_step_times(&report->step, instr);
+    return (int64_t)sbp_step_times(&report->step, piece, instr);
 }
 
 /* Adds the operators of all stages; a program counts once for each piece that shares it. */
-static void add_sites(struct sbp_report *report, const struct sbp_program *program)
+static void add_sites(struct sbp_report *report, int piece)
 {
+    const struct sbp_program *program = sbp_step_program(&report->step, piece);
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
-        const double times = (double)sbp_report_times(report, instr);
+        const double times = (double)sbp_report_times(report, piece, instr);
         const int op = instr->op;
         struct sbp_site_cost *cost = op < 0 ? &report->whole : site_of(report, op);
         cost->compute_s += times * instr->compute_s;
@@ -98,9 +99,8 @@ static enum sbp_status add_up(struct sbp_report *report)
     if (report->site == NULL)
         return SBP_E_MEMORY;
     for (int piece = 0; piece < step->pieces; piece++) {
-        const struct sbp_program *program = &step->program[step->program_of[piece]];
-        add_sites(report, program);
-        SBP_TRY(add_kept(report, program));
+        add_sites(report, piece);
+        SBP_TRY(add_kept(report, sbp_step_program(step, piece)));
     }
     add_operators(report);
     return SBP_OK;
@@ -202,6 +202,8 @@ static enum sbp_status print_parallel(const struct sbp_plan *plan, FILE *out)
     if (parallel->chunks > 1)
         PRINT(" in %lld chunks%s", (long long)parallel->chunks,
               sbp_parallel_replicates(parallel) ? ", all on each stage" : "");
+    if (parallel->pyramid)
+        PRINT(" on a pyramid of %lld groups", (long long)sbp_parallel_groups(parallel));
     if (*zero != '\0')
         PRINT(", %s", zero);
     if (parallel->recompute != SBP_RECOMPUTE_NONE)

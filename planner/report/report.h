@@ -34,7 +34,7 @@ enum sbp_status sbp_report_make(const struct sbp_plan *plan, struct sbp_report *
 void sbp_report_free(struct sbp_report *report);
 
 /* How often an instruction of a piece's program runs in a step, on a device that has the piece. */
-int64_t sbp_report_times(const struct sbp_report *report, const struct sbp_instr *instr);
+int64_t sbp_report_times(const struct sbp_report *report, int piece, const struct sbp_instr *instr);
 /* A site's or the whole step's seconds, which are summed over stages, as the mean of stages: these
  * add up to the step with its bubble. */
 double sbp_report_of_device_s(const struct sbp_report *report, double seconds);

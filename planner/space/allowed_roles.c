@@ -58,7 +58,7 @@ int sbp_space_zero(const struct sbp_space *space, int op, int chosen)
     if (fix != NULL && fix->zero != SBP_ANY)
         return fix->zero;
     const bool is_free = space->request->zero_is_free && !ties_stages(space, op) &&
-                         !sbp_parallel_replicates(space->parallel);
+                         !sbp_parallel_hands_on(space->parallel);
     return is_free ? chosen : (int)space->parallel->zero;
 }
 

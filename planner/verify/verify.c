@@ -27,8 +27,34 @@ bool sbp_verify_near(double a, double b)
 
 const struct sbp_program *sbp_verify_program(const struct sbp_verification *c, int stage, int chunk)
 {
-    const int piece = sbp_verify_replicates(c) ? chunk : chunk * c->step->stages + stage;
-    return sbp_step_program(c->step, piece);
+    return sbp_step_program(c->step, sbp_verify_piece(c, stage, chunk));
+}
+
+int sbp_verify_piece(const struct sbp_verification *c, int stage, int chunk)
+{
+    int piece = 0;
+    if (!sbp_verify_pyramid(c))
+        return sbp_verify_replicates(c) ? chunk : chunk * c->step->stages + stage;
+    for (int before = stage; before >= sbp_verify_copies(c, piece); piece++)
+        before -= sbp_verify_copies(c, piece);
+    return piece;
+}
+
+int sbp_verify_copies(const struct sbp_verification *c, int piece)
+{
+    return sbp_verify_pyramid(c)      ? (int)c->plan->cut.parallel.pipeline - piece
+           : sbp_verify_replicates(c) ? c->step->stages
+                                      : 1;
+}
+
+bool sbp_verify_pyramid(const struct sbp_verification *c)
+{
+    return c->plan->cut.parallel.pyramid;
+}
+
+bool sbp_verify_hands_on(const struct sbp_verification *c)
+{
+    return sbp_verify_pyramid(c) || sbp_verify_replicates(c);
 }
 
 bool sbp_verify_replicates(const struct sbp_verification *c)
@@ -62,10 +88,11 @@ static enum sbp_status check_levels(const struct sbp_verification *c)
         stages *= all / own;
         inside = inside || own > 1;
     }
-    if (stages != c->plan->cut.parallel.pipeline || c->step->stages != stages)
-        return sbp_verify_refuse(
-            c, "the levels hold %lld stages, the plan has %lld and its step %d", (long long)stages,
-            (long long)c->plan->cut.parallel.pipeline, c->step->stages);
+    const int64_t given = c->plan->cut.parallel.pipeline;
+    const int64_t groups = sbp_verify_pyramid(c) ? given * (given + 1) / 2 : given;
+    if (stages != groups || c->step->stages != stages)
+        return sbp_verify_refuse(c, "the levels hold %lld stages, the plan has %lld and its step %d",
+                                 (long long)stages, (long long)groups, c->step->stages);
     return SBP_OK;
 }
 
@@ -151,9 +178,9 @@ static enum sbp_status check_pieces(const struct sbp_verification *c)
 {
     const struct sbp_step *step = c->step;
     const int *first = step->first;
-    const int parts = sbp_verify_replicates(c) ? 1 : step->stages;
+    const int parts = sbp_verify_replicates(c) ? 1 : (int)c->plan->cut.parallel.pipeline;
     if (step->pieces != parts * (int)c->plan->cut.parallel.chunks ||
-        step->replicates != sbp_verify_replicates(c))
+        step->replicates != sbp_verify_replicates(c) || step->pyramid != sbp_verify_pyramid(c))
         return sbp_verify_refuse(c, "%d pieces of %d stages of %lld chunks", step->pieces,
                                  step->stages, (long long)c->plan->cut.parallel.chunks);
     if (first[0] != 0 || first[step->pieces] != c->graph->op_count)
@@ -195,18 +222,25 @@ static enum sbp_status count_groups(struct sbp_verification *c, int groups, int 
     return SBP_OK;
 }
 
-/* Checks that each replica has as many chunks as there are replicas and micro-batches, and each
- * weight in one of them. */
-static enum sbp_status check_replicas(const struct sbp_verification *c)
+/* Checks that there are as many micro-batches as pieces, on each replica all of these, that a
+ * pyramid's schedule has no flush, and that each weight is in one piece. */
+static enum sbp_status check_groups(const struct sbp_verification *c)
 {
-    if (!sbp_verify_replicates(c))
+    const enum sbp_schedule schedule = c->plan->cut.parallel.schedule;
+    if (!sbp_verify_hands_on(c))
         return SBP_OK;
-    if (c->step->pieces != c->step->stages || c->micro_batches != c->step->stages)
-        return sbp_verify_refuse(c, "%d replicas of %d chunks have %lld micro-batches",
+    if (c->micro_batches != c->step->pieces ||
+        (sbp_verify_replicates(c) && c->step->pieces != c->step->stages))
+        return sbp_verify_refuse(c, "%d groups hand on sums of %d pieces, of %lld micro-batches",
                                  c->step->stages, c->step->pieces, (long long)c->micro_batches);
+    if ((schedule != SBP_CDP_V1 && schedule != SBP_CDP_V2) ||
+        (sbp_verify_pyramid(c) && c->plan->cut.parallel.chunks != 1))
+        return sbp_verify_refuse(c, "a pyramid of %lld chunks a stage under schedule %s",
+                                 (long long)c->plan->cut.parallel.chunks,
+                                 sbp_timeline_schedule_name(schedule));
     for (int tensor = 0; tensor < c->graph->tensor_count; tensor++)
         if (c->pieces_of[tensor] > 1)
-            return sbp_verify_refuse(c, "%s: %d chunks of a replica hold it",
+            return sbp_verify_refuse(c, "%s: %d pieces whose sums are handed on hold it",
                                      c->graph->tensor[tensor].name, c->pieces_of[tensor]);
     return SBP_OK;
 }
@@ -214,9 +248,9 @@ static enum sbp_status check_replicas(const struct sbp_verification *c)
 static enum sbp_status count_holders(struct sbp_verification *c)
 {
     const struct sbp_step *step = c->step;
-    SBP_TRY(count_groups(c, step->stages, c->holders));
+    SBP_TRY(count_groups(c, (int)c->plan->cut.parallel.pipeline, c->holders));
     SBP_TRY(count_groups(c, step->pieces, c->pieces_of));
-    SBP_TRY(check_replicas(c));
+    SBP_TRY(check_groups(c));
     for (int tensor = 0; tensor < c->graph->tensor_count; tensor++)
         if (c->holders[tensor] != step->holders[tensor])
             return sbp_verify_refuse(c, "%s: %d stages hold it, the step says %d",

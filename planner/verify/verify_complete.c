@@ -77,8 +77,8 @@ static enum sbp_status check_weight_states(const struct sbp_flow *f, int tensor)
     if (f->stage_sums[tensor] != (held->uses > 0 && f->c->holders[tensor] > 1))
         return sbp_verify_refuse(f->c, "%s: its gradient is summed over stages %d times", name,
                                  f->stage_sums[tensor]);
-    if (f->handed[tensor] != (held->uses > 0 && sbp_verify_replicates(f->c) ? 4 : 0))
-        return sbp_verify_refuse(f->c, "%s: replicas hand its gradients on %d times of 4", name,
+    if (f->handed[tensor] != (held->uses > 0 && sbp_verify_hands_on(f->c) ? 4 : 0))
+        return sbp_verify_refuse(f->c, "%s: its gradients are handed on %d times of 4", name,
                                  f->handed[tensor]);
     if (f->chunk_sums[tensor] != (held->uses > 0 ? sbp_verify_chunk_sums(f, tensor) : 0))
         return sbp_verify_refuse(f->c, "%s: its gradient is summed over chunks %d times", name,

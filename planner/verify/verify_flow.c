@@ -27,7 +27,7 @@ static unsigned sections_of(const struct sbp_flow *f, const struct sbp_instr *in
         return AT(BACKWARD);
     case SBP_INSTR_TAKE:
     case SBP_INSTR_PASS:
-        return sbp_verify_replicates(f->c) ? AT(BACKWARD) | AT(STEP) : 0;
+        return sbp_verify_hands_on(f->c) ? AT(BACKWARD) | AT(STEP) : 0;
     case SBP_INSTR_GATHER:
         return f->held[instr->tensor].level < 3 ? AT(STEP) : forward | backward;
     case SBP_INSTR_NORM:

@@ -27,7 +27,7 @@ static int moments_of(const struct sbp_verification *c)
  * older weights, too. */
 static int64_t versions_of(const struct sbp_verification *c, int piece)
 {
-    if (sbp_verify_replicates(c)) /* each updates where nobody reads the older one any more */
+    if (sbp_verify_hands_on(c)) /* each updates where nobody reads the older one any more */
         return 1;
     switch (c->plan->cut.parallel.schedule) {
     case SBP_CDP_V1:
@@ -50,7 +50,7 @@ static void add_weight(const struct sbp_verification *c, const struct sbp_held_w
     memory->weight_bytes +=
         versions * slot(held->level < 3 ? held->padded : held->shard, bytes->weight);
     memory->gradient_bytes += slot(gradients, bytes->gradient) + slot(gradients, bytes->sum);
-    if (sbp_verify_replicates(c)) /* a finished sum beside the next one */
+    if (sbp_verify_hands_on(c)) /* a finished sum beside the next one */
         memory->gradient_bytes += slot(gradients, bytes->sum > 0 ? bytes->sum : bytes->gradient);
     if (c->plan->cut.parallel.offload)
         return;
@@ -447,6 +447,8 @@ static int in_flight_of(const struct sbp_verification *c, int stage)
         return (int)(behind < c->micro_batches ? behind : c->micro_batches);
     case SBP_CDP_V1:
     case SBP_CDP_V2:
+        if (sbp_verify_pyramid(c))
+            return 1;
         if (sbp_verify_replicates(c))
             return c->step->pieces;
         if (shares_device(c))
@@ -533,7 +535,7 @@ static enum sbp_status check_stage(struct sbp_verification *c, int stage,
     if (room == NULL)
         return SBP_E_MEMORY;
     for (int chunk = 0; chunk < chunks; chunk++) {
-        const int piece = sbp_verify_replicates(c) ? chunk : chunk * c->step->stages + stage;
+        const int piece = sbp_verify_piece(c, stage, chunk);
         SBP_TRY(add_piece(c, piece, &mine));
         room[chunk] = program[c->step->program_of[piece]];
     }

@@ -481,23 +481,26 @@ static double sent_bytes(const struct sbp_verification *c, const struct sbp_prog
     return instr->times * alpha_beta_s(instr->box.kind, g, bytes_of(c, program, instr), 0, 1);
 }
 
-/* How often all devices of one place run an instruction in a step. Of N replicas that make their
- * own updates N - 1 wait for a finished sum, and one of these passes none on. */
-static double times_of(const struct sbp_verification *c, const struct sbp_instr *instr)
+/* How often all devices of one place run an instruction of a piece in a step. Of N groups that make
+ * their own updates N - 1 wait for a finished sum, and one of these passes none on; one alone hands
+ * on nothing. */
+static double times_of(const struct sbp_verification *c, int piece, const struct sbp_instr *instr)
 {
-    const double replicas = sbp_verify_replicates(c) ? c->step->stages : 1;
+    const double copies = sbp_verify_copies(c, piece);
+    if (instr->kind == SBP_INSTR_PASS && copies == 1)
+        return 0;
     if (instr->section != SBP_SECTION_STEP)
         return (double)c->micro_batches;
-    return instr->kind == SBP_INSTR_PASS ? replicas - 2 : replicas;
+    return instr->kind == SBP_INSTR_PASS ? copies - 2 : copies;
 }
 
-static void add_piece(const struct sbp_verification *c, const struct sbp_program *program,
-                      int chunk, struct sums *sums)
+static void add_piece(const struct sbp_verification *c, int piece, int chunk, struct sums *sums)
 {
+    const struct sbp_program *program = sbp_step_program(c->step, piece);
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
         const bool once = instr->section == SBP_SECTION_STEP;
-        const double times = times_of(c, instr);
+        const double times = times_of(c, piece, instr);
         if (!sbp_verify_counts(instr, chunk))
             continue;
         *(once                                      ? &sums->optimizer_s
@@ -544,7 +547,8 @@ enum sbp_status sbp_verify_price(struct sbp_verification *c)
         sbp_arena_release(&c->scratch, mark);
     }
     for (int piece = 0; piece < c->step->pieces; piece++)
-        add_piece(c, &c->step->program[c->step->program_of[piece]],
-                  sbp_verify_replicates(c) ? piece : piece / c->step->stages, &sums);
+        add_piece(c, piece,
+                  sbp_verify_replicates(c) ? piece : piece / (int)c->plan->cut.parallel.pipeline,
+                  &sums);
     return check_totals(c, &sums);
 }

@@ -90,8 +90,14 @@ bool sbp_verify_near(double a, double b);
 /* The program of a piece, and pieces of a stage: chunk 0, 1, ... */
 const struct sbp_program *sbp_verify_program(const struct sbp_verification *c, int stage,
                                              int chunk);
-/* Whether each stage has all pieces of the model, and does one micro-batch. */
+/* Whether each stage has all pieces of the model, and does one micro-batch; or is a group of a
+ * pyramid, whose stages of the model have N, N - 1, ..., 1 of them; or either. */
 bool sbp_verify_replicates(const struct sbp_verification *c);
+bool sbp_verify_pyramid(const struct sbp_verification *c);
+bool sbp_verify_hands_on(const struct sbp_verification *c);
+/* The piece of a chunk of a stage, and the stages that have a piece. */
+int sbp_verify_piece(const struct sbp_verification *c, int stage, int chunk);
+int sbp_verify_copies(const struct sbp_verification *c, int piece);
 /* Whether an instruction counts for a chunk: sums of scalars over the whole step are made once for
  * all chunks of a stage. */
 bool sbp_verify_counts(const struct sbp_instr *instr, int chunk);

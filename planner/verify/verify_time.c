@@ -79,7 +79,8 @@ static enum sbp_status check_cost(const struct sbp_verification *c, int stage, i
 {
     const int chunks = (int)c->plan->cut.parallel.chunks;
     const struct sbp_stage_cost *given =
-        &c->step->cost[(sbp_verify_replicates(c) ? 0 : stage) * chunks + chunk];
+        &c->step->cost[sbp_verify_hands_on(c) ? sbp_verify_piece(c, stage, chunk)
+                                              : stage * chunks + chunk];
     const struct sbp_stage_cost mine = cost_of(c, sbp_verify_program(c, stage, chunk));
     if (!sbp_verify_near(mine.forward_s, given->forward_s) ||
         !sbp_verify_near(mine.recompute_s, given->recompute_s) ||
@@ -99,7 +100,8 @@ static enum sbp_status check_cost(const struct sbp_verification *c, int stage, i
  * chunks of buckets, sums over replicas belong to the buckets. */
 static enum sbp_status check_end(const struct sbp_verification *c, int stage, int first, int end)
 {
-    const struct sbp_stage_end *given = &c->step->end[sbp_verify_replicates(c) ? first : stage];
+    const struct sbp_stage_end *given =
+        &c->step->end[sbp_verify_hands_on(c) ? sbp_verify_piece(c, stage, first) : stage];
     double sync_s = 0, optimizer_s = 0;
     for (int chunk = first; chunk < end; chunk++) {
         const struct sbp_program *program = sbp_verify_program(c, stage, chunk);
@@ -283,11 +285,13 @@ static enum sbp_status simulate(struct sbp_verification *c, double *step_s)
     const struct sbp_parallel *parallel = &c->plan->cut.parallel;
     const bool replicates = sbp_verify_replicates(c);
     const struct sbp_timeline_request request = {.schedule = parallel->schedule,
-                                                 .stages = c->step->stages,
+                                                 .stages = (int)parallel->pipeline,
                                                  .micro_batches = (int)c->micro_batches,
                                                  .chunks = replicates ? 1 : (int)parallel->chunks,
-                                                 .placement = replicates ? SBP_PLACE_REPLICAS
-                                                                         : SBP_PLACE_PIPELINE,
+                                                 .placement = sbp_verify_pyramid(c)
+                                                                  ? SBP_PLACE_GROUPS
+                                                              : replicates ? SBP_PLACE_REPLICAS
+                                                                           : SBP_PLACE_PIPELINE,
                                                  .pipeline_limit = (int)parallel->pipeline_limit,
                                                  .stage = c->step->cost,
                                                  .end = c->step->end};
@@ -300,22 +304,27 @@ static enum sbp_status simulate(struct sbp_verification *c, double *step_s)
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 /* Checks that the step is no shorter than what a stage does one after the other, without what may
- * hide. */
+ * hide. A group of a pyramid does its share of its stage's micro-batches, and waits with each while
+ * the stages behind work on it. */
 static enum sbp_status check_stage(const struct sbp_verification *c, int stage)
 {
     const int chunks = (int)c->plan->cut.parallel.chunks;
     const bool replicates = sbp_verify_replicates(c);
-    const double works = replicates ? 1 : (double)c->micro_batches;
+    const int piece = sbp_verify_piece(c, stage, 0), copies = sbp_verify_copies(c, piece);
+    const double works = replicates ? 1 : (double)c->micro_batches / copies;
     double least_s = 0;
     for (int chunk = 0; chunk < chunks; chunk++) {
         SBP_TRY(check_cost(c, stage, chunk));
-        least_s += works * work_s(&c->step->cost[(replicates ? 0 : stage) * chunks + chunk]);
+        if (!sbp_verify_pyramid(c))
+            least_s += works * work_s(&c->step->cost[(replicates ? 0 : stage) * chunks + chunk]);
     }
-    for (int chunk = 0; chunk < chunks && replicates; chunk++) {
+    for (int behind = piece; behind < c->step->pieces && sbp_verify_pyramid(c); behind++)
+        least_s += works * work_s(&c->step->cost[behind]);
+    for (int chunk = 0; chunk < chunks && sbp_verify_hands_on(c); chunk++) {
         SBP_TRY(check_end(c, stage, chunk, chunk + 1));
-        least_s += steady_end_s(&c->step->end[chunk]);
+        least_s += steady_end_s(&c->step->end[sbp_verify_piece(c, stage, chunk)]);
     }
-    if (!replicates) {
+    if (!sbp_verify_hands_on(c)) {
         SBP_TRY(check_end(c, stage, 0, chunks));
         SBP_TRY(check_buckets(c, stage));
         least_s += steady_end_s(&c->step->end[stage]);

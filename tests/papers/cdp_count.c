@@ -312,7 +312,7 @@ enum sbp_status sbp_cdp_count(int n, enum sbp_placement placement, bool cyclic,
         sizes->parameter_bytes < 0 || sizes->parameter_bytes > most || sizes->boundary_bytes < 0 ||
         sizes->boundary_bytes > most)
         return sbp_fail(diag, SBP_E_INPUT, "cdp: sizes must be in 0 .. 2^40 bytes");
-    if ((int)placement < 0 || placement >= SBP_PLACEMENTS || placement == SBP_PLACE_REPLICAS ||
+    if ((int)placement < 0 || placement >= SBP_PLACEMENTS || placement >= SBP_PLACE_REPLICAS ||
         (placement == SBP_PLACE_PIPELINE && !cyclic))
         return sbp_fail(diag, SBP_E_INPUT, "cdp: a pipeline is cyclic, other placements may be");
     const struct sbp_arena_mark mark = sbp_arena_mark(arena);

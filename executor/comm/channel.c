@@ -100,7 +100,7 @@ enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_c
                                     .place = rank % devices,
                                     .tasks = tasks,
                                     .kernels = kernels};
-    const struct sbp_program *program = sbp_step_program(step, channel->stage);
+    const struct sbp_program *program = sbp_step_chunk(step, channel->stage, 0);
     channel->element_bytes[0] = program->bytes.activation;
     channel->element_bytes[1] = program->bytes.statistic;
     const enum sbp_status status =
@@ -124,10 +124,11 @@ sbp_axes sbp_channel_work_axes(const struct sbp_channel *channel, const struct s
     return axes;
 }
 
-void sbp_channel_begin_step(struct sbp_channel *channel, enum sbp_round round)
+void sbp_channel_begin_step(struct sbp_channel *channel, int64_t number, enum sbp_round round)
 {
     memset(channel->log, 0, (size_t)channel->call_count * sizeof *channel->log);
     channel->at = channel->logged = 0;
+    channel->number = number;
     channel->round = round;
 }
 
@@ -325,26 +326,16 @@ enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
 
 enum { TAG_ACTIVATION = 21, TAG_GRADIENT = 22 };
 
-/* The same place of the stage that follows; behind the last one the first goes on with its next
- * chunk. */
-static int neighbour(const struct sbp_channel *channel, bool next)
-{
-    const int stages = channel->step->stages;
-    return sbp_channel_rank(channel, (channel->stage + (next ? 1 : stages - 1)) % stages,
-                            channel->place);
-}
-
 static int message_tag(bool forward)
 {
     return forward ? TAG_ACTIVATION : TAG_GRADIENT;
 }
 
 /* What a carrier reports is said already. */
-static enum sbp_status pass(struct sbp_channel *channel, bool forward, const void *buffer,
+static enum sbp_status pass(struct sbp_channel *channel, int peer, bool forward, const void *buffer,
                             int64_t bytes, struct sbp_diag *diag)
 {
     const struct sbp_carrier *carrier = channel->carrier;
-    const int peer = neighbour(channel, forward);
     if (carrier != NULL)
         return carrier->pass(carrier->context, forward, buffer, bytes, diag);
     return backend(channel,
@@ -352,11 +343,10 @@ static enum sbp_status pass(struct sbp_channel *channel, bool forward, const voi
                    "sending to another stage", diag);
 }
 
-static enum sbp_status take(struct sbp_channel *channel, bool forward, void *buffer, int64_t bytes,
-                            struct sbp_diag *diag)
+static enum sbp_status take(struct sbp_channel *channel, int peer, bool forward, void *buffer,
+                            int64_t bytes, struct sbp_diag *diag)
 {
     const struct sbp_carrier *carrier = channel->carrier;
-    const int peer = neighbour(channel, !forward);
     if (carrier != NULL)
         return carrier->take(carrier->context, forward, buffer, bytes, diag);
     return backend(channel,
@@ -364,37 +354,39 @@ static enum sbp_status take(struct sbp_channel *channel, bool forward, void *buf
                    "receiving from another stage", diag);
 }
 
-enum sbp_status sbp_channel_pass(struct sbp_channel *channel, bool forward, const void *buffer,
-                                 int64_t count, struct sbp_diag *diag)
+enum sbp_status sbp_channel_pass(struct sbp_channel *channel, int stage, bool forward,
+                                 const void *buffer, int64_t count, struct sbp_diag *diag)
 {
+    const int peer = sbp_channel_rank(channel, stage, channel->place);
     const struct sbp_exchange exchange = {.kind = SBP_SEND_RECV, .count = count};
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     note(channel, &exchange);
     if (channel->skip)
         return SBP_OK;
     SBP_TRY(settle(channel, diag));
-    sbp_post_wait(channel->post, neighbour(channel, forward)); /* for a free slot */
+    sbp_post_wait(channel->post, peer); /* for a free slot */
     const enum sbp_status status =
-        pass(channel, forward, buffer, count * channel->kernels->real_bytes, diag);
+        pass(channel, peer, forward, buffer, count * channel->kernels->real_bytes, diag);
     spend(channel, wall_s, cpu_s);
     return status;
 }
 
-enum sbp_status sbp_channel_take(struct sbp_channel *channel, bool forward, void *buffer,
+enum sbp_status sbp_channel_take(struct sbp_channel *channel, int stage, bool forward, void *buffer,
                                  int64_t count, struct sbp_diag *diag)
 {
+    const int peer = sbp_channel_rank(channel, stage, channel->place);
     SBP_TRY(settle(channel, diag));
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
-    sbp_post_wait(channel->post, neighbour(channel, !forward));
+    sbp_post_wait(channel->post, peer);
     const enum sbp_status status =
-        take(channel, forward, buffer, count * channel->kernels->real_bytes, diag);
+        take(channel, peer, forward, buffer, count * channel->kernels->real_bytes, diag);
     spend(channel, wall_s, cpu_s);
     if (channel->skip)
         channel->kernels->zero(buffer, count);
     return status;
 }
 
-/* ---- between replicas ------------------------------------------------------------------------ */
+/* ---- between those who have the same piece ------------------------------------------------------------------------ */
 
 enum { TAG_SO_FAR = 27, TAG_FINISHED = 28 };
 
@@ -414,7 +406,7 @@ enum sbp_status sbp_channel_pass_sum(struct sbp_channel *channel, const struct s
     const enum sbp_status status = channel->ops->send(channel->comm, peer, tag_of(route), sum,
                                                       count * channel->kernels->real_bytes);
     spend(channel, wall_s, cpu_s);
-    return backend(channel, status, "sending to another replica", diag);
+    return backend(channel, status, "handing on a sum of gradients", diag);
 }
 
 enum sbp_status sbp_channel_take_sum(struct sbp_channel *channel, const struct sbp_sum_route *route,
@@ -429,7 +421,7 @@ enum sbp_status sbp_channel_take_sum(struct sbp_channel *channel, const struct s
     spend(channel, wall_s, cpu_s);
     if (channel->skip)
         channel->kernels->zero(sum, count);
-    return backend(channel, status, "receiving from another replica", diag);
+    return backend(channel, status, "taking a sum of gradients", diag);
 }
 
 enum sbp_status sbp_channel_check(const struct sbp_channel *channel, struct sbp_diag *diag)
@@ -438,7 +430,8 @@ enum sbp_status sbp_channel_check(const struct sbp_channel *channel, struct sbp_
     for (int i = 0; i < channel->call_count; i++) {
         const struct sbp_call *listed = &channel->calls[i];
         const struct sbp_logged_call *made = &channel->log[i];
-        if (!sbp_task_is_in(&channel->tasks->task[listed->instr], channel->round) ||
+        if (!sbp_tasks_have(channel->tasks, &channel->tasks->task[listed->instr], channel->number,
+                            channel->round) ||
             due++ >= channel->logged)
             continue;
         const int64_t element_bytes = channel->element_bytes[listed->statistic];
@@ -457,6 +450,15 @@ enum sbp_status sbp_channel_check(const struct sbp_channel *channel, struct sbp_
         return sbp_fail(diag, SBP_E_INTERNAL, "a step made %d collective calls, the plan lists %d",
                         channel->logged, due);
     return SBP_OK;
+}
+
+int sbp_channel_calls(const struct sbp_channel *channel)
+{
+    int calls = 0;
+    for (int i = 0; i < channel->call_count; i++)
+        calls += sbp_tasks_have(channel->tasks, &channel->tasks->task[channel->calls[i].instr],
+                                channel->number, SBP_ROUND_WHOLE);
+    return calls;
 }
 
 enum sbp_status sbp_channel_barrier(struct sbp_channel *channel, struct sbp_diag *diag)

@@ -43,7 +43,8 @@ struct sbp_channel {
     const struct sbp_call *calls;  /* the program's list of a step, (call_count) */
     int call_count;
     int64_t element_bytes[2];          /* that the program is compiled for: [1] of statistics */
-    enum sbp_round round;              /* of the step under way: which of the calls it makes */
+    enum sbp_round round;              /* of the step under way, from 0: which of the calls it */
+    int64_t number;                    /* makes */
     struct sbp_logged_call *log;       /* of the step under way, (call_count) */
     int at, logged;                    /* the next entry; entries so far */
     double wall_s, cpu_s;              /* spent in the backend since the channel was opened */
@@ -101,13 +102,14 @@ enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_c
 /* An activation, or a gradient, to the same place of another stage, and from there; in the order
  * sent, which is that in which the other stage wants them. `forward`: activations. They fail as the
  * backend does. */
-enum sbp_status sbp_channel_pass(struct sbp_channel *channel, bool forward, const void *buffer,
-                                 int64_t count, struct sbp_diag *diag) SBP_MUST_USE;
-enum sbp_status sbp_channel_take(struct sbp_channel *channel, bool forward, void *buffer,
+enum sbp_status sbp_channel_pass(struct sbp_channel *channel, int stage, bool forward,
+                                 const void *buffer, int64_t count,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_channel_take(struct sbp_channel *channel, int stage, bool forward, void *buffer,
                                  int64_t count, struct sbp_diag *diag) SBP_MUST_USE;
 
-/* A sum of gradients to the same place of another stage that is a replica, and from there; sums so
- * far, and finished ones, come in the order sent. They fail as the backend does. */
+/* A sum of gradients to the same place of another stage that has the same piece, and from there;
+ * sums so far, and finished ones, come in the order sent. They fail as the backend does. */
 enum sbp_status sbp_channel_pass_sum(struct sbp_channel *channel, const struct sbp_sum_route *route,
                                      const void *sum, int64_t count,
                                      struct sbp_diag *diag) SBP_MUST_USE;
@@ -121,10 +123,12 @@ enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
 /* Empties the log; turns to the entries of the task that comes next, where that is not the list's
  * next one; and compares the log with the program's list, as far as the round's tasks make its
  * calls: E_INTERNAL names the first entry that differs. */
-void sbp_channel_begin_step(struct sbp_channel *channel, enum sbp_round round);
+void sbp_channel_begin_step(struct sbp_channel *channel, int64_t number, enum sbp_round round);
 void sbp_channel_turn(struct sbp_channel *channel, int64_t task);
 enum sbp_status sbp_channel_check(const struct sbp_channel *channel,
                                   struct sbp_diag *diag) SBP_MUST_USE;
+/* Calls of a step like the one under way that is gone through whole. */
+int sbp_channel_calls(const struct sbp_channel *channel);
 
 /* Waits until every rank of all stages is here; outside the log. Fails as the backend does. */
 enum sbp_status sbp_channel_barrier(struct sbp_channel *channel,

@@ -73,8 +73,8 @@ void sbp_rank_turn_to(struct sbp_rank *rank, const struct sbp_task *task)
 {
     sbp_rank_turn(rank, task->chunk);
     rank->bucket = task->bucket;
-    rank->frame = sbp_stage_frame(rank->arena, task->chunk, rank->step + task->is_ahead - 1,
-                                  task->micro_batch);
+    rank->number = rank->step + task->is_ahead - 1;
+    rank->frame = sbp_stage_frame(rank->arena, task->chunk, rank->number, task->micro_batch);
 }
 
 static enum sbp_status run_data(struct sbp_rank *rank, const struct sbp_instr *instr,
@@ -117,15 +117,15 @@ static enum sbp_status run_reduce(struct sbp_rank *rank, const struct sbp_instr 
     return sbp_channel_exchange(rank->channel, &exchange, diag);
 }
 
-/* The sum of a weight's gradients, from another replica or to one. */
+/* The sum of a weight's gradients, from another stage that has it or to one. */
 static enum sbp_status run_sum_message(struct sbp_rank *rank, const struct sbp_instr *instr,
                                        struct sbp_diag *diag)
 {
-    const struct sbp_step *step = rank->channel->step;
-    const bool takes = instr->kind == SBP_INSTR_TAKE, late = instr->section == SBP_SECTION_STEP;
+    const bool takes = instr->kind == SBP_INSTR_TAKE;
     const int buffer = instr->buffer[takes ? SBP_AT_OUT : SBP_AT_IN];
-    const struct sbp_sum_route route = (takes ? sbp_replicas_take : sbp_replicas_pass)(
-        step->parallel.schedule, step->stages, rank->chunk, rank->channel->stage, late);
+    const struct sbp_sum_route route =
+        sbp_sum_route_of(rank->channel->step, rank->channel->stage, rank->chunk, instr,
+                         rank->number, (int)rank->micro_batch);
     void *const sum = sbp_rank_buffer(rank, buffer);
     const int64_t elements = instr->box.elements;
     return takes ? sbp_channel_take_sum(rank->channel, &route, sum, elements, diag)
@@ -183,6 +183,14 @@ static enum sbp_status hand_over(struct sbp_rank *rank, void *to, int buffer)
     return SBP_OK;
 }
 
+/* The stage that has the next piece, or the one before, of the micro-batch at hand. */
+static int neighbour(const struct sbp_rank *rank, bool next)
+{
+    const struct sbp_step *step = rank->channel->step;
+    const int piece = sbp_step_piece(step, rank->channel->stage, rank->chunk);
+    return sbp_step_worker(step, piece + (next ? 1 : -1), rank->number, (int)rank->micro_batch);
+}
+
 /* Activations and gradients go to the next stage and back. */
 static enum sbp_status run_send(struct sbp_rank *rank, const struct sbp_instr *instr,
                                 struct sbp_diag *diag)
@@ -190,7 +198,8 @@ static enum sbp_status run_send(struct sbp_rank *rank, const struct sbp_instr *i
     const int in = instr->buffer[SBP_AT_IN];
     if (instr->box.kind == SBP_LOCAL)
         return hand_over(rank, mail_of_neighbour(rank, instr->section), in);
-    return sbp_channel_pass(rank->channel, instr->section == SBP_SECTION_FORWARD,
+    const bool forward = instr->section == SBP_SECTION_FORWARD;
+    return sbp_channel_pass(rank->channel, neighbour(rank, forward), forward,
                             sbp_rank_buffer(rank, in), rank->program->buffer[in].elements, diag);
 }
 
@@ -200,7 +209,8 @@ static enum sbp_status run_receive(struct sbp_rank *rank, const struct sbp_instr
     const int out = instr->buffer[SBP_AT_OUT];
     if (instr->box.kind == SBP_LOCAL)
         return hand_over(rank, sbp_rank_buffer(rank, out), instr->buffer[SBP_AT_WORK]);
-    return sbp_channel_take(rank->channel, instr->section == SBP_SECTION_FORWARD,
+    const bool forward = instr->section == SBP_SECTION_FORWARD;
+    return sbp_channel_take(rank->channel, neighbour(rank, !forward), forward,
                             sbp_rank_buffer(rank, out), rank->program->buffer[out].elements, diag);
 }
 

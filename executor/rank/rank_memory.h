@@ -36,10 +36,11 @@ struct sbp_rank {
     bool skips_copy;               /* tests only: states stay where they are */
     int64_t step;                  /* from 1 */
     int64_t micro_batch;           /* of the step */
+    int64_t number;                /* from 0, of the step that the task at hand is of */
     int64_t frame;                 /* that it has, of those of its chunk */
     int version;                   /* of a weight's two versions the one at hand: by how many
                                       updates it has seen, modulo 2 */
-    int gradients;                 /* likewise of the two buffers of a gradient that replicas have:
+    int gradients;                 /* likewise of the two buffers of a gradient that is handed on:
                                       by the step that it is of */
     bool adds;                     /* gradients are added to those of the micro-batches before */
     double loss;                   /* of the micro-batches so far, summed over tokens, */

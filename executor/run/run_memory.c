@@ -13,7 +13,8 @@ int64_t sbp_run_arena_bytes(const struct sbp_step *step, int stage)
 
 /* Without a flush the backend has the copies of what a stage has sent and the next has not taken:
  * no more than of the micro-batches that the two have in flight. Replicas send sums of gradients,
- * all of a step's on two ways at the most. */
+ * all of a step's on two ways at the most; groups of a pyramid have one micro-batch in flight, and
+ * what they sent of the one before. */
 static double sent_bytes(const struct sbp_step *step, int stage)
 {
     const int before = stage > 0 ? stage - 1 : stage;
@@ -29,7 +30,7 @@ static double sent_bytes(const struct sbp_step *step, int stage)
                 bytes += (double)sbp_program_buffer_bytes(program, instr->buffer[SBP_AT_IN]);
         }
     }
-    return bytes * (step->replicates ? 1 : step->memory[before].in_flight);
+    return bytes * (step->replicates ? 1 : step->pyramid ? 2 : step->memory[before].in_flight);
 }
 
 struct sbp_run_need sbp_run_need_of(const struct sbp_step *step,

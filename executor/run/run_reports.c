@@ -116,6 +116,23 @@ static enum sbp_status hear_reports(struct sbp_runner *runner, int step,
     return SBP_OK;
 }
 
+/* Of a list of several steps: what was not played yet takes as long as where it was. */
+static enum sbp_status fill_phases(struct sbp_runner *runner, struct sbp_diag *diag)
+{
+    const struct sbp_program *program = runner->layout.program[0];
+    const struct sbp_tasks *tasks = runner->tasks;
+    double *const played_s = SBP_NEW(&runner->arena, double, program->instr_count + 1);
+    if (played_s == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
+    for (int64_t i = 0; i < tasks->count; i++)
+        played_s[tasks->task[i].instr] =
+            fmax(played_s[tasks->task[i].instr], runner->compute_s[i]);
+    for (int64_t i = 0; i < tasks->count; i++)
+        if (!(runner->compute_s[i] > 0))
+            runner->compute_s[i] = played_s[tasks->task[i].instr];
+    return SBP_OK;
+}
+
 enum sbp_status sbp_run_gather_reports(struct sbp_runner *runner, int step,
                                        const struct sbp_rank_report *report, struct sbp_diag *diag)
 {
@@ -123,6 +140,8 @@ enum sbp_status sbp_run_gather_reports(struct sbp_runner *runner, int step,
     const int64_t bytes = runner->tasks->count * (int64_t)sizeof *runner->compute_s;
     for (int64_t i = 0; i < runner->tasks->count; i++)
         runner->compute_s[i] = runner->intervals[i].compute_s;
+    if (runner->tasks->phases > 1)
+        SBP_TRY(fill_phases(runner, diag));
     if (!sbp_runner_leads(runner)) {
         SBP_TRY(
             sbp_channel_send(&runner->channel, 0, SBP_TAG_REPORT, report, sizeof *report, diag));

@@ -28,8 +28,11 @@ static void add_stage(const struct sbp_step *step, int stage, const struct sbp_t
         const struct sbp_task_price price = sbp_task_price(step, stage, &tasks->task[i]);
         computed_s += compute_s == NULL ? price.compute_s : compute_s[i];
         communicated_s += price.communication_s;
-        sums->beside_s += others_run_beside(instr) ? price.communication_s : 0;
+        sums->beside_s +=
+            others_run_beside(instr) ? price.communication_s / tasks->phases : 0;
     }
+    computed_s /= tasks->phases; /* of a step, in the mean */
+    communicated_s /= tasks->phases;
     sums->compute_s += computed_s;
     sums->communication_s += communicated_s;
     prediction->compute_s = fmax(prediction->compute_s, computed_s);

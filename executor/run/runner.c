@@ -201,11 +201,14 @@ static bool begins_together(const struct sbp_runner *runner)
     return has_flush(runner) || runner->verifier != NULL || runner->rank.step <= 1;
 }
 
-/* Passes by a work that is not in the round; a replay takes its arithmetic of the step before. */
+/* Passes by a work that is not in the round, or of another step; a replay takes its arithmetic of
+ * the last time. */
 static void skip_work(struct sbp_runner *runner, int64_t first, int64_t end, double start_s)
 {
+    const bool is_other = runner->tasks->task[first].phase !=
+                          sbp_tasks_phase(runner->tasks, runner->channel.number);
     for (int64_t i = first; i < end; i++) {
-        runner->intervals[i].start_s = sbp_clock_s() - start_s;
+        runner->intervals[i].start_s = is_other ? (double)NAN : sbp_clock_s() - start_s;
         runner->intervals[i].wall_s = runner->intervals[i].communication_s = 0;
     }
     sbp_channel_turn(&runner->channel, end);
@@ -238,7 +241,8 @@ static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_l
         const double waited_s = sbp_tasks_are_driven(runner->tasks) ? sbp_clock_s() - wall_s : 0;
         if (first == end)
             return end_tasks(runner, diag);
-        if (!sbp_task_is_in(&runner->tasks->task[first], runner->channel.round)) {
+        if (!sbp_tasks_have(runner->tasks, &runner->tasks->task[first], runner->channel.number,
+                            runner->channel.round)) {
             skip_work(runner, first, end, start_s);
             continue;
         }
@@ -255,7 +259,7 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, enum sbp_roun
 {
     struct sbp_message_lane lane;
     const bool together = begins_together(runner);
-    sbp_channel_begin_step(&runner->channel, round);
+    sbp_channel_begin_step(&runner->channel, runner->rank.step - 1, round);
     if (together)
         SBP_TRY(sbp_channel_barrier(&runner->channel, diag));
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
@@ -278,7 +282,7 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, enum sbp_roun
     SBP_TRY(check_slots(runner, &lane, diag));
     SBP_TRY(check_host(runner, diag));
     report->step.loss = sbp_rank_loss(&runner->rank);
-    report->calls = runner->channel.call_count;
+    report->calls = sbp_channel_calls(&runner->channel);
     report->has_loss = runner->layout.program[runner->layout.chunks - 1]->loss_buffer >= 0;
     report->has_odd_gradient = runner->odd_gradient >= 0;
     report->step.grad_norm = runner->rank.grad_norm;

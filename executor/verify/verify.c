@@ -113,7 +113,7 @@ static enum sbp_status allocate_outputs(struct sbp_verifier *v, int chunk)
         if (end < 0)
             continue;
         const int out = program->instr[end].buffer[SBP_AT_OUT];
-        v->output[slot] = calloc((size_t)program->scope.micro_batches,
+        v->output[slot] = calloc((size_t)sbp_verify_outputs(v->channel->step),
                                  (size_t)program->buffer[out].elements * sizeof(double));
         if (v->output[slot] == NULL)
             return SBP_E_MEMORY;
@@ -154,14 +154,14 @@ static enum sbp_status allocate_chunks(struct sbp_verifier *v)
                : SBP_OK;
 }
 
-/* Elements of a piece's outputs of all micro-batches. */
-static double output_elements(const struct sbp_program *program)
+/* Elements of a piece's outputs of all micro-batches that are kept. */
+static double output_elements(const struct sbp_step *step, const struct sbp_program *program)
 {
     double elements = 0;
     for (int t = 0; t < program->graph->tensor_count; t++) {
         const int end = sbp_reference_end_instr(program, t);
         if (end >= 0)
-            elements += (double)program->scope.micro_batches *
+            elements += (double)sbp_verify_outputs(step) *
                         (double)program->buffer[program->instr[end].buffer[SBP_AT_OUT]].elements;
     }
     return elements;
@@ -184,7 +184,7 @@ static double rank_bytes(const struct sbp_step *step, bool is_sampled, int stage
     double bytes = 8.0 * SBP_VERIFY_PIECE * sizeof(double);
     for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++) {
         const struct sbp_program *program = sbp_step_chunk(step, stage, chunk);
-        bytes += output_elements(program) * sizeof(double) + (keeps ? weight_bytes(program) : 0);
+        bytes += output_elements(step, program) * sizeof(double) + (keeps ? weight_bytes(program) : 0);
     }
     return bytes;
 }

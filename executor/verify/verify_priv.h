@@ -30,8 +30,8 @@ struct sbp_verifier {
                           master copy, after its update */
     int *end_instr;    /* (chunks, tensor_count), see sbp_reference_end_instr */
     void **output;     /* (chunks, tensor_count) this rank's blocks of such a value, one for each
-                          micro-batch (of replicas: for each of two steps that take turns), host
-                          memory; or NULL */
+                          micro-batch (of replicas: for each of two steps that take turns; of a
+                          pyramid: for either), host memory; or NULL */
     struct sbp_reference *reference; /* rank 0 only */
     bool is_sampled;
     struct sbp_arena arena;   /* owns the list of visits */
@@ -61,6 +61,20 @@ static inline bool sbp_verify_leads(const struct sbp_verifier *v)
 static inline int64_t sbp_verify_slot(const struct sbp_verifier *v, int chunk, int tensor)
 {
     return (int64_t)chunk * v->rank->program->graph->tensor_count + tensor;
+}
+
+/* The place of a micro-batch's block in output, of steps of which every second has `odd`; and how
+ * many there are. */
+static inline int64_t sbp_verify_output_at(const struct sbp_step *step, int64_t odd,
+                                           int64_t micro_batch)
+{
+    return step->pyramid      ? odd * step->micro_batches + micro_batch
+           : step->replicates ? odd
+                              : micro_batch;
+}
+static inline int64_t sbp_verify_outputs(const struct sbp_step *step)
+{
+    return step->pyramid ? 2 * step->micro_batches : step->micro_batches;
 }
 
 static inline double sbp_verify_real(const struct sbp_verifier *v, const void *values, int64_t i)

@@ -75,7 +75,7 @@ static enum sbp_status collect_some(struct sbp_verifier *v, const struct states 
 {
     const struct sbp_step *step = v->channel->step;
     for (int piece = 0; piece < step->pieces; piece++)
-        for (int copy = 0; copy < sbp_step_copies(step); copy++)
+        for (int copy = 0; copy < sbp_step_copies(step, piece); copy++)
             for (int t = first; t < end; t++)
                 SBP_TRY(collect_state(v, states, piece, sbp_step_stage_of(step, piece) + copy, t,
                                       diag));
@@ -290,7 +290,8 @@ enum sbp_status sbp_verify_watch(struct sbp_verifier *v, int instr, struct sbp_d
         return SBP_OK;
     const struct sbp_spent start = sbp_verify_start_of_check();
     const int64_t elements = program->buffer[out].elements;
-    const int64_t at = v->channel->step->replicates ? v->rank->gradients : v->rank->micro_batch;
+    const int64_t at = sbp_verify_output_at(v->channel->step, v->rank->gradients,
+                                            v->rank->micro_batch);
     char *const to = (char *)v->output[slot] + at * elements * v->rank->kernels->real_bytes;
     SBP_TRY(sbp_rank_to_host(v->rank, to, sbp_rank_buffer(v->rank, out),
                              elements * v->rank->kernels->real_bytes, diag));
@@ -390,9 +391,8 @@ static enum sbp_status collect_output(struct sbp_verifier *v, int piece, int end
     const int tensor = out->tensor;
     const int64_t bytes = out->elements * v->rank->kernels->real_bytes;
     const struct sbp_step *step = v->channel->step;
-    const int stage = step->replicates ? sbp_replicas_micro_batch(step->stages, (int)micro_batch)
-                                       : sbp_step_stage_of(step, piece);
-    const int64_t at = step->replicates ? v->rank->step & 1 : micro_batch;
+    const int stage = sbp_step_worker(step, piece, v->rank->step - 1, (int)micro_batch);
+    const int64_t at = sbp_verify_output_at(step, v->rank->step & 1, micro_batch);
     const char *output = stage == v->channel->stage
                              ? v->output[sbp_verify_slot(v, sbp_step_chunk_of(step, piece), tensor)]
                              : NULL;

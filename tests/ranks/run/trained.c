@@ -82,7 +82,7 @@ static enum sbp_status train_step(const struct school *school, struct trainee *t
     struct sbp_message_lane lane;
     struct sbp_channel *channel = &trainee->channel;
     sbp_rank_begin_step(&trainee->rank, step);
-    sbp_channel_begin_step(channel, SBP_ROUND_WHOLE);
+    sbp_channel_begin_step(channel, 0, SBP_ROUND_WHOLE);
     SBP_TRY(sbp_message_lane_begin(&lane, &school->messages, &school->tasks[channel->stage],
                                    channel, trainee->rank.memory + trainee->slots_at, diag));
     const enum sbp_status status = do_works(school, trainee, &lane, diag);

@@ -42,15 +42,19 @@ static bool is_due(const struct lane *lane)
 static void keep_times(const struct player *player, struct lane *lane)
 {
     double *const after_s = lane->after_s[lane->step];
+    int64_t played = 0;
     after_s[0] = lane->free_s;
     after_s[1] = lane->link_free_s[0];
     after_s[2] = lane->link_free_s[1];
     after_s[3] = 0;
     for (int64_t i = 0; i < lane->tasks->count && player->tensors > 0; i++)
-        if (sbp_tasks_have(lane->tasks, &lane->tasks->task[i], lane->step, SBP_ROUND_WHOLE))
-            after_s[3] += lane->end_s[i] / (double)lane->tasks->count;
-        else
+        if (sbp_tasks_have(lane->tasks, &lane->tasks->task[i], lane->step, SBP_ROUND_WHOLE)) {
+            after_s[3] += lane->end_s[i];
+            played++;
+        } else {
             lane->begin_s[i] = lane->end_s[i] = NAN;
+        }
+    after_s[3] /= (double)(played > 0 ? played : 1);
 }
 
 /* The stage goes on with its next task when the sums beside that it waits for are over. */

@@ -1,5 +1,7 @@
 #include "cyclic_plans.h"
 
+#include <math.h>
+
 enum { STEPS = 4 };
 
 double worst_of_recurrence;
@@ -24,6 +26,64 @@ void check_running_on(const struct plan *plan, struct sbp_random *random, const 
     expect_same_steps(plan, &stopped, &running, model);
     sbp_run_free(&stopped);
     sbp_run_free(&running);
+}
+
+void place_together(const struct plan *plan, enum sbp_real real, struct plan *together)
+{
+    *together = *plan;
+    together->cluster = plan->step.cluster;
+    together->parallel.chunks = together->step.pieces;
+    together->parallel.pipeline = 1;
+    together->parallel.pyramid = false;
+    plan_step(together, &together->parallel, NULL, real, &together->step);
+}
+
+int compared_bits;
+
+void check_bits(const struct plan *plan, struct sbp_random *random, const char *model)
+{
+    struct sbp_run_options options = options_for(SBP_F32, random);
+    struct sbp_run_result apart, single;
+    struct plan together;
+    options.steps = 2 * STEPS;
+    options.verify = false;
+    place_together(plan, SBP_F32, &together);
+    run_plan(plan, &options, model, &apart);
+    run_plan(&together, &options, model, &single);
+    for (int step = 0; step < options.steps; step++) {
+        const double a = apart.step[step].loss, b = single.step[step].loss;
+        if (fabs(a - b) > 1e-14 * fabs(b)) {
+            describe_plan(plan, model);
+            fail_msg("step %d: a loss of %.17g on several groups, %.17g on one", step + 1, a, b);
+        }
+        compared_bits += !isnan(a);
+    }
+    sbp_run_free(&apart);
+    sbp_run_free(&single);
+    sbp_step_free(&together.step);
+}
+
+int alike_steps;
+
+/* A run predicts message by message: it takes no longer than the timeline, where sums wait for
+ * whole chunks, and no shorter than any device computes. */
+void check_prediction(const struct plan *plan, struct sbp_random *random, const char *model)
+{
+    struct sbp_run_options options = options_for(SBP_F64, random);
+    struct sbp_run_result result;
+    run_plan(plan, &options, model, &result);
+    const double step_s = plan->step.totals.step_s, played_s = result.prediction.step_s;
+    double least_s = 0;
+    for (int d = 0; d < plan->step.timeline.devices; d++)
+        least_s = fmax(least_s, plan->step.timeline.device[d].compute_s);
+    if (played_s > step_s * (1 + 1e-9) || played_s < least_s * (1 - 1e-9)) {
+        describe_plan(plan, model);
+        fail_msg("played task by task a step takes %g s, the timeline says %g s, of which %g s are "
+                 "passes",
+                 played_s, step_s, least_s);
+    }
+    alike_steps += played_s > step_s * (1 - 1e-3);
+    sbp_run_free(&result);
 }
 
 /* Outputs without a loss pull their weights the same way in every step, and soon overflow. */

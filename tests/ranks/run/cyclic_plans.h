@@ -16,5 +16,15 @@ void for_placed(cut_function *cut, uint64_t offset, enum sbp_real real, int plan
  * is kept; and steps for which ranks do not stop, which train as those for which they do. */
 extern double worst_of_recurrence;
 check_function check_recurrence, check_running_on;
+/* The same plan with all pieces on the devices of one stage, which does all micro-batches; the step
+ * is the caller's to free. Steps train the same bits, but that losses of micro-batches are added up
+ * in another order: counts them. */
+void place_together(const struct plan *plan, enum sbp_real real, struct plan *together);
+extern int compared_bits;
+check_function check_bits;
+/* A prediction is no longer than the timeline, and no shorter than what any device computes. Counts
+ * those that are as long. */
+extern int alike_steps;
+check_function check_prediction;
 
 #endif

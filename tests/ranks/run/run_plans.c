@@ -202,7 +202,7 @@ void plan_cut_step(struct plan *plan, struct sbp_random *random)
 void plan_draw_owner(struct plan *plan, struct sbp_random random)
 {
     sbp_random_seed(&random, sbp_random_next(&random));
-    if (plan->parallel.zero == 0 && !sbp_parallel_replicates(&plan->parallel))
+    if (plan->parallel.zero == 0 && !sbp_parallel_hands_on(&plan->parallel))
         plan->parallel.owner = (enum sbp_owner)below(&random, SBP_OWNERS);
 }
 
@@ -265,9 +265,9 @@ bool plan_cut_stages(struct plan *plan, struct sbp_random *random)
     return plan_place_stages(plan);
 }
 
-/* Draws the rule and micro-batches of a step without a flush, whose stages are placed: as many as
- * these, or fewer than `more` in addition. */
-static bool cut_cyclic(struct plan *plan, int more, struct sbp_random *random)
+/* Draws the rule and micro-batches of a step without a flush, whose stages are placed, on so many
+ * devices each: as many as these, or fewer than `more` in addition. */
+static bool cut_cyclic(struct plan *plan, int more, int64_t devices, struct sbp_random *random)
 {
     struct sbp_diag diag = {0};
     struct sbp_parallel *parallel = &plan->parallel;
@@ -275,7 +275,6 @@ static bool cut_cyclic(struct plan *plan, int more, struct sbp_random *random)
     parallel->allow_delayed_gradients = true;
     parallel->stage_cut = below(random, 2) ? SBP_CUT_FLOPS : SBP_CUT_BLOCKS;
     const int64_t count = sbp_parallel_pieces(parallel) + below(random, more);
-    const int64_t devices = plan->mesh.devices / parallel->pipeline;
     if (devices == 0 || plan->graph.global_batch % (count * devices) != 0)
         return false;
     parallel->micro_batch = plan->graph.global_batch / count;
@@ -288,14 +287,14 @@ bool plan_cut_cyclic(struct plan *plan, struct sbp_random *random)
 {
     plan_cut_step(plan, random);
     plan->parallel.pipeline = 1 + below(random, 4);
-    return cut_cyclic(plan, 5, random);
+    return cut_cyclic(plan, 5, plan->mesh.devices / plan->parallel.pipeline, random);
 }
 
 bool plan_cut_on_device(struct plan *plan, struct sbp_random *random)
 {
     plan_cut_step(plan, random);
     plan->parallel.chunks = 2 + below(random, 3);
-    return cut_cyclic(plan, 5, random);
+    return cut_cyclic(plan, 5, plan->mesh.devices, random);
 }
 
 bool plan_cut_replicas(struct plan *plan, struct sbp_random *random)
@@ -303,8 +302,27 @@ bool plan_cut_replicas(struct plan *plan, struct sbp_random *random)
     plan_cut_step(plan, random);
     plan->parallel.zero = 0;
     plan->graph.training.clip_norm = 0;
-    plan->parallel.pipeline = plan->parallel.chunks = 2 + below(random, 3);
-    return !sbp_graph_is_tied(&plan->graph) && cut_cyclic(plan, 1, random);
+    const int count = 2 + below(random, 3);
+    plan->parallel.pipeline = plan->parallel.chunks = count;
+    return !sbp_graph_is_tied(&plan->graph) &&
+           cut_cyclic(plan, 1, plan->mesh.devices / count, random);
+}
+
+bool plan_cut_pyramid(struct plan *plan, struct sbp_random *random)
+{
+    plan_cut_step(plan, random);
+    plan->parallel.zero = 0;
+    plan->graph.training.clip_norm = 0;
+    plan->parallel.pyramid = true;
+    plan->parallel.pipeline = 2 + below(random, 3);
+    const int64_t groups = sbp_parallel_groups(&plan->parallel);
+    const bool alone = below(random, 2) == 0;
+    const int64_t devices = alone ? 1 : plan->mesh.devices;
+    for (int i = 0; i < plan->cluster.level_count && alone; i++)
+        plan->cluster.level[i].size = 1;
+    plan->cluster.level[0].size *= groups;
+    return !sbp_graph_is_tied(&plan->graph) && groups * devices <= 24 &&
+           cut_cyclic(plan, 1, devices, random);
 }
 
 /* Half of the operators have a level of their own. */

@@ -33,6 +33,9 @@ bool plan_cut_on_device(struct plan *plan, struct sbp_random *random);
 /* The same with all of them on each stage, of which there are as many, and nothing that replicas do
  * not take. */
 bool plan_cut_replicas(struct plan *plan, struct sbp_random *random);
+/* The same on a pyramid of groups of devices, of one each or of the plan's mesh each, of which the
+ * plan's cluster gets as many; 24 ranks at the most. */
+bool plan_cut_pyramid(struct plan *plan, struct sbp_random *random);
 /* Gives weights owners in two of three plans that shard nothing, drawn from a stream of its own:
  * all else stays the same plan. */
 void plan_draw_owner(struct plan *plan, struct sbp_random random);

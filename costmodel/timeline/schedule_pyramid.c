@@ -176,30 +176,28 @@ static void do_pass(struct sbp_handed_run *r, int stage, int micro_batch, bool i
         r->run->lane[r->run->owner[at]].free_s;
 }
 
-/* Behind the last step, where the next micro-batches would come. */
-static void update_last(struct sbp_handed_run *r, int stage)
+/* The updates before a forward pass that would come behind the last step. */
+static void update_last(struct sbp_handed_run *r, int stage, int micro_batch)
 {
-    const int last = r->run->micro_batches;
-    for (int i = last; i < last + 2 * r->count; i++) {
-        int64_t step;
-        if (sbp_pyramid_updates(rule_of(r), r->count, stage, i, &step) && step < r->run->steps)
-            update(r, stage, sbp_pyramid_group(r->count, stage, i), step);
-    }
+    int64_t step;
+    if (sbp_pyramid_updates(rule_of(r), r->count, stage, micro_batch, &step) &&
+        step < r->run->steps)
+        update(r, stage, sbp_pyramid_group(r->count, stage, micro_batch), step);
 }
 
 static enum sbp_status play(struct sbp_timeline_run *run)
 {
     struct sbp_handed_run r = *run->handed;
-    const int stages = r.count;
-    for (int slot = 0; slot < 2 * (run->micro_batches + stages); slot++)
+    const int stages = r.count, behind = run->micro_batches + 2 * stages;
+    for (int slot = 0; slot < 2 * (behind + stages); slot++)
         for (int stage = 0; stage < stages; stage++) {
             const bool is_forward = (slot - stage) % 2 == 0;
             const int twice = slot - (is_forward ? stage : 2 * stages - 1 - stage);
             if (twice >= 0 && twice / 2 < run->micro_batches)
                 do_pass(&r, stage, twice / 2, is_forward);
+            else if (twice >= 0 && is_forward && twice / 2 < behind)
+                update_last(&r, stage, twice / 2);
         }
-    for (int stage = 0; stage < stages; stage++)
-        update_last(&r, stage);
     return SBP_OK;
 }
 

@@ -308,8 +308,10 @@ bool plan_cut_replicas(struct plan *plan, struct sbp_random *random)
            cut_cyclic(plan, 1, plan->mesh.devices / count, random);
 }
 
+/* Rules take turns: draws are few. */
 bool plan_cut_pyramid(struct plan *plan, struct sbp_random *random)
 {
+    static int made;
     plan_cut_step(plan, random);
     plan->parallel.zero = 0;
     plan->graph.training.clip_norm = 0;
@@ -321,8 +323,11 @@ bool plan_cut_pyramid(struct plan *plan, struct sbp_random *random)
     for (int i = 0; i < plan->cluster.level_count && alone; i++)
         plan->cluster.level[i].size = 1;
     plan->cluster.level[0].size *= groups;
-    return !sbp_graph_is_tied(&plan->graph) && groups * devices <= 24 &&
-           cut_cyclic(plan, 1, devices, random);
+    const bool fits = !sbp_graph_is_tied(&plan->graph) && groups * devices <= 24 &&
+                      cut_cyclic(plan, 1, devices, random);
+    if (fits)
+        plan->parallel.schedule = made++ % 2 == 0 ? SBP_CDP_V1 : SBP_CDP_V2;
+    return fits;
 }
 
 /* Half of the operators have a level of their own. */

@@ -26,6 +26,11 @@
         "node", 2,                                                                                 \
         "\"beta_s_per_byte\": 1e-9") ", " LEVEL("rank", 3,                                         \
                                                 "\"beta_s_per_byte\": 1e-10") "], " DEVICE "}"
+#define TWELVE                                                                                     \
+    "{\"name\": \"twelve\", \"levels\": [" LEVEL(                                                  \
+        "node", 6, "\"beta_s_per_byte\": 1e-9") ", " LEVEL("rank", 2,                              \
+                                                           "\"beta_s_per_byte\": "                 \
+                                                           "1e-10") "], " DEVICE "}"
 
 /* Everything that a device may say of what it reaches. */
 #define RATED(more)                                                                                \
@@ -111,6 +116,12 @@ static const struct setting SETTINGS[] = {
     {SBP_BOXING_FULL, GPT(2), FLAT,
      "{\"pipeline\": 2, \"micro_batch\": 24, \"schedule\": \"cdp-v2\","
      "\"allow_delayed_gradients\": true, \"owner\": \"broadcast\"}"},
+    {SBP_BOXING_FULL, LLAMA, FLAT,
+     "{\"pipeline\": 2, \"chunks\": 2, \"micro_batch\": 12, \"schedule\": \"cdp-v2\","
+     "\"allow_delayed_gradients\": true}"},
+    {SBP_BOXING_FULL, LLAMA, TWELVE,
+     "{\"pipeline\": 3, \"micro_batch\": 8, \"schedule\": \"cdp-v1\","
+     "\"allow_delayed_gradients\": true, \"pyramid\": true}"},
     {SBP_BOXING_FULL, LLAMA, TWO, "{\"recompute\": \"attention\"}"},
     {SBP_BOXING_FULL, LLAMA, SIX, "{\"zero\": 1}"},
     {SBP_BOXING_FULL, MIXTRAL, TWO, "{}"},

@@ -106,7 +106,8 @@ static bool faster_stage(struct bench *b)
 
 static bool faster_end(struct bench *b)
 {
-    b->step.end[bench_below(b, b->step.stages)].optimizer_s *= 1 - 1e-6;
+    const int ends = b->step.pieces < b->step.stages ? b->step.pieces : b->step.stages;
+    b->step.end[bench_below(b, ends)].optimizer_s *= 1 - 1e-6;
     return true;
 }
 

@@ -40,6 +40,11 @@ static int64_t measured[RULES];                       /* the most of a rank */
 static struct sbp_stage_memory replica[RULES];
 static int64_t replica_measured[RULES];
 static double sent[RULES][STAGES]; /* bytes of messages that a worker sends a step */
+/* And of a pyramid, by the first group of each stage; what is sent is that of all groups of one. */
+enum { GROUPS = STAGES * (STAGES + 1) / 2 };
+static struct sbp_stage_memory group[RULES][STAGES];
+static int64_t group_measured[RULES];
+static double group_sent[RULES][STAGES];
 
 static void read_subject(const struct subject *subject, struct setting_model *model)
 {
@@ -50,7 +55,7 @@ static void read_subject(const struct subject *subject, struct setting_model *mo
                        subject->sizes, subject->optimizer);
 }
 
-/* A device a stage, of one chunk, or of all as many. */
+/* A device a stage, of one chunk, or of all as many; or, of more devices than stages, a pyramid. */
 static void make_step(const struct setting_model *model, const struct sbp_cluster *cluster,
                       enum sbp_schedule schedule, int64_t chunks, struct sbp_arena *arena,
                       struct sbp_strategy *strategy, struct sbp_step *step)
@@ -60,7 +65,8 @@ static void make_step(const struct setting_model *model, const struct sbp_cluste
     const struct sbp_mesh mesh = setting_mesh(&one);
     struct sbp_parallel parallel = sbp_parallel_default(&model->graph);
     struct sbp_diag diag = {{0}};
-    parallel.pipeline = sbp_cluster_devices(cluster);
+    parallel.pyramid = sbp_cluster_devices(cluster) > STAGES;
+    parallel.pipeline = parallel.pyramid ? STAGES : sbp_cluster_devices(cluster);
     parallel.chunks = chunks;
     parallel.micro_batch = model->graph.micro_batch;
     parallel.schedule = schedule;
@@ -122,7 +128,8 @@ static void train_all(void)
         }
 }
 
-/* Bytes of the sums that a worker passes on in a step; the log of a run must have as many. */
+/* Bytes of the sums that a worker passes on in a step (in the mean of those after which its list
+ * repeats); the log of a run must have as many. */
 static double sent_bytes(const struct sbp_step *step, int worker, struct sbp_arena *arena)
 {
     struct sbp_diag diag = {{0}};
@@ -134,15 +141,37 @@ static double sent_bytes(const struct sbp_step *step, int worker, struct sbp_are
         if (instr->kind == SBP_INSTR_PASS)
             bytes += (double)instr->box.elements * sizeof(double);
     }
-    return bytes;
+    return bytes / tasks.phases;
 }
 
-/* Runs the model with SGD on replicas, held to the recurrence. */
-static void run_replicas(void)
+static void keep_replicas(const struct sbp_step *step, int rule, int64_t high_water_bytes,
+                          struct sbp_arena *arena)
 {
-    const struct sbp_cluster cluster = setting_cluster(STAGES);
+    replica[rule] = step->memory[0];
+    replica_measured[rule] = high_water_bytes;
+    for (int worker = 0; worker < STAGES; worker++)
+        sent[rule][worker] = sent_bytes(step, worker, arena);
+}
+
+static void keep_groups(const struct sbp_step *step, int rule, int64_t high_water_bytes,
+                        struct sbp_arena *arena)
+{
+    group_measured[rule] = high_water_bytes;
+    for (int g = GROUPS - 1; g >= 0; g--) {
+        const int stage = sbp_step_piece(step, g, 0);
+        group[rule][stage] = step->memory[g];
+        group_sent[rule][stage] += sent_bytes(step, g, arena);
+    }
+}
+
+/* Runs the model with SGD on replicas, or on a pyramid, held to the recurrence. */
+static void run_handed(int devices, int64_t chunks,
+                       void (*keep)(const struct sbp_step *step, int rule,
+                                    int64_t high_water_bytes, struct sbp_arena *arena))
+{
+    const struct sbp_cluster cluster = setting_cluster(devices);
     const struct sbp_run_options options = {
-        .steps = 3, .verify = true, .real = SBP_F64, .backend = "threads", .device = "cpu"};
+        .steps = 4, .verify = true, .real = SBP_F64, .backend = "threads", .device = "cpu"};
     for (int rule = 1; rule < RULES; rule++) {
         struct setting_model model;
         struct sbp_arena arena = {0};
@@ -154,13 +183,10 @@ static void run_replicas(void)
         setting_must(
             sbp_graph_set_micro_batch(&model.graph, model.graph.global_batch / STAGES, &diag),
             &diag);
-        make_step(&model, &cluster, rules[rule].schedule, STAGES, &arena, &strategy, &step);
+        make_step(&model, &cluster, rules[rule].schedule, chunks, &arena, &strategy, &step);
         setting_must(sbp_run(&step, &cluster, &options, &result, &diag), &diag);
         setting_must(result.finding.found ? SBP_E_INTERNAL : SBP_OK, &diag);
-        replica[rule] = step.memory[0];
-        replica_measured[rule] = result.high_water_bytes;
-        for (int worker = 0; worker < STAGES; worker++)
-            sent[rule][worker] = sent_bytes(&step, worker, &arena);
+        keep(&step, rule, result.high_water_bytes, &arena);
         sbp_run_free(&result);
         sbp_step_free(&step);
         sbp_arena_free(&arena);
@@ -345,7 +371,7 @@ static void table_replicas(struct paper *paper)
         paper,
         "## Table 1: bytes of a worker, measured\n\n"
         "Of the row Multi-GPU DP + cyclic, for which the paper says activations 1, parameters "
-        "1, volume P and O(1) rounds on N GPUs.\nThe same model on N = %d replicas, three "
+        "1, volume P and O(1) rounds on N GPUs.\nThe same model on N = %d replicas, four "
         "steps, verified; a run ends with an error unless every rank touches these\nbytes "
         "and makes these messages. In the paper's units: activations of a micro-batch, and "
         "the model, are 1; P is what all workers\nof data parallelism send, 2 (N-1) Psi_P.\n\n",
@@ -377,6 +403,47 @@ static void table_replicas(struct paper *paper)
               "\nA worker has one version of its weights, and a second sum of gradients: finished "
               "ones wait there for their update beside\nthose of the next step. What table 1 "
               "counts is all there; it does not count gradients.\n\n");
+}
+
+static void table_groups(struct paper *paper)
+{
+    const double all_sent = 2 * (STAGES - 1) * whole(gradients_of);
+    paper_say(paper,
+              "## Table 1: bytes of a group of a pyramid, measured\n\n"
+              "Of the row DP with MP + cyclic, for which the paper says activations 1/N, parameters "
+              "1/N, volume P/2 + A and O(1) rounds\non N (N+1)/2 GPUs. The same model on %d "
+              "devices, 4 of the first of %d stages, four steps, verified. In the paper's units.\n\n",
+              GROUPS, STAGES);
+    paper_table(paper, "| rule | stage | groups | activations | parameters | versions | "
+                       "gradients, moments | arena | most measured | sums sent by all groups |");
+    for (int rule = 1; rule < RULES; rule++) {
+        double volume = 0, expected = 0, kept = 0;
+        for (int stage = 0; stage < STAGES; stage++) {
+            const struct sbp_stage_memory *m = &group[rule][stage];
+            const double own = (double)m->gradient_bytes / 2, groups = STAGES - stage;
+            paper_say(paper, "| %s | %d | %.0f | %.3f | %.3f | %.0f | %lld | %lld | %lld | %.3f P |\n",
+                      rules[rule].name, stage + 1, groups,
+                      (double)m->kept_bytes * m->in_flight / whole(kept_of),
+                      (double)m->weight_bytes / whole(weights_of),
+                      (double)m->weight_bytes / (double)memory[0][stage].weight_bytes,
+                      (long long)(m->gradient_bytes + m->moment_bytes),
+                      (long long)(m->device_bytes - m->reserve_bytes),
+                      (long long)group_measured[rule], group_sent[rule][stage] / all_sent);
+            volume += group_sent[rule][stage] / all_sent;
+            expected += groups > 1 ? (STAGES + groups - 2) * own / all_sent : 0;
+            kept += (double)m->kept_bytes * m->in_flight / whole(kept_of);
+            paper_equal(paper, "versions of a group", (double)m->weight_bytes,
+                        (double)memory[0][stage].weight_bytes, 0);
+        }
+        paper_equal(paper, "sums that groups send", volume, expected, 1e-12);
+        paper_equal(paper, "activations of one micro-batch on all stages", kept, 1, 1e-12);
+    }
+    paper_say(paper,
+              "\nA group has one micro-batch of its stage: together the stages have those of one "
+              "micro-batch of the model, 1/N each if they are\nalike. Sums are more than the "
+              "paper's P/2, which counts what has to come together from each group and go back "
+              "to it: here the\nsum goes from each micro-batch of a step to the next, N times "
+              "instead of once for each group, so that it has one order, that of\none device.\n\n");
 }
 
 /* --- figure 4 --- */
@@ -583,11 +650,13 @@ int main(int argc, char **argv)
     sbp_kernels_cpu_setup();
     paper_open(&paper, "cdp_run", "Cyclic data parallelism, trained");
     train_all();
-    run_replicas();
+    run_handed(STAGES, STAGES, keep_replicas);
+    run_handed(GROUPS, 1, keep_groups);
     table_losses(&paper);
     say_curves(&paper);
     table_bytes(&paper);
     table_replicas(&paper);
+    table_groups(&paper);
     say_memory(&paper);
     paper_say(
         &paper,

@@ -58,7 +58,8 @@ static void test_read(void **state)
                   "\"keep_sent\": true,"
                   "\"offload\": true, \"bucket_parameters\": 1024,"
                   "\"chunk_factor\": 7, \"gradient_overlap\": 0.25,"
-                  "\"allow_delayed_gradients\": true, \"owner\": \"hand-over\"}",
+                  "\"allow_delayed_gradients\": true, \"pyramid\": true, "
+                  "\"owner\": \"hand-over\"}",
                   &parallel, &diag),
         SBP_OK);
     const struct sbp_parallel expected = {.pipeline = 8,
@@ -75,6 +76,7 @@ static void test_read(void **state)
                                           .chunk_factor = 7,
                                           .gradient_overlap = 0.25,
                                           .allow_delayed_gradients = true,
+                                          .pyramid = true,
                                           .owner = SBP_OWNER_HAND_OVER,
                                           .gather_blocks = true,
                                           .regather = true,
@@ -100,7 +102,7 @@ static void test_read(void **state)
         assert_int_equal(both[i]->recompute, expected.recompute);
         assert_int_equal(both[i]->recompute_every, expected.recompute_every);
         assert_int_equal(both[i]->stage_cut, SBP_CUT_FLOPS);
-        assert_true(both[i]->offload && both[i]->allow_delayed_gradients);
+        assert_true(both[i]->offload && both[i]->allow_delayed_gradients && both[i]->pyramid);
         assert_int_equal(both[i]->bucket_parameters, expected.bucket_parameters);
         assert_int_equal(both[i]->chunk_factor, expected.chunk_factor);
         assert_true(both[i]->gradient_overlap == 0.25);

@@ -49,6 +49,13 @@ sed 's/"size": 4/"size": 8/' "$configs/clusters/laptop-4.json" >"$folder/laptop-
 "$@" -n 8 "$run" "$folder/driven.json" --backend mpi --verify --steps 2 >"$folder/out"
 grep -q '^verified' "$folder/out"
 
+# Groups of devices that take turns at the micro-batches of their stage.
+"$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
+    --set cluster.levels[0].size=6 --set tied=false --set layers=3 --set global_batch=12 --set pipeline=3 \
+    --set pyramid=true --set schedule=cdp-v2 --set allow_delayed_gradients=true -o "$folder/pyramid.json" >/dev/null
+"$@" -n 6 "$run" "$folder/pyramid.json" --backend mpi --verify=sampled --steps 4 >"$folder/out"
+grep -q '^verified' "$folder/out"
+
 # Steps that run into each other, with two versions of weights; and as the verified ones train.
 for schedule in cdp-v1 cdp-v2; do
     verify=full

@@ -318,7 +318,7 @@ struct sbp_timeline_request sbp_step_timeline(const struct sbp_step *step)
 {
     const struct sbp_parallel *parallel = &step->parallel;
     return (struct sbp_timeline_request){.schedule = parallel->schedule,
-                                         .stages = (int)parallel->pipeline,
+                                         .stages = step->pyramid ? step->pieces : step->stages,
                                          .micro_batches = (int)step->micro_batches,
                                          .chunks = step->replicates ? 1 : sbp_step_chunks(step),
                                          .placement = step->pyramid      ? SBP_PLACE_GROUPS
@@ -410,7 +410,7 @@ static void sum_times(const struct job *job)
     double sync_s = 0, send_s = 0, beside_s = 0;
     for (int piece = 0; piece < step->pieces; piece++)
         add_piece(job, piece, totals);
-    for (int i = 0; i < step->parallel.pipeline; i++)
+    for (int i = 0; i < (step->pyramid ? step->pieces : step->stages); i++)
         sync_s += sbp_step_copies(step, i) * step->end[i].sync_s + handed_s(step, i);
     if (!job->request->cluster->runtime.sends_block) /* else they are a part of their passes */
         send_s = totals->by_cause_s[SBP_CAUSE_STAGE];

@@ -65,16 +65,23 @@ enum sbp_round {
 struct sbp_tasks {
     struct sbp_task *task;
     int64_t count;
-    int phases; /* steps after which the list repeats; mostly 1 */
+    int phases; /* steps after which the list repeats, where these are several; else 0 or 1 */
     /* (micro-batches) the first tasks of forward works, of backward works, where arrivals decide
      * between the next of each; NULL: the list is the order. */
     int64_t *begin[2];
 };
 
+/* How many steps the list is of. */
+static inline int sbp_tasks_steps(const struct sbp_tasks *tasks)
+{
+    return tasks->phases > 1 ? tasks->phases : 1;
+}
+
 /* The phase of a step, from 0; of the tasks ahead of the first one it is that before. */
 static inline int sbp_tasks_phase(const struct sbp_tasks *tasks, int64_t number)
 {
-    return (int)((number + tasks->phases) % tasks->phases);
+    const int steps = sbp_tasks_steps(tasks);
+    return (int)((number + steps) % steps);
 }
 
 /* Whether the list has a task in a step, from 0, that goes a round. */

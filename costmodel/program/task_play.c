@@ -461,7 +461,7 @@ static int common_phases(const struct sbp_step *step, const struct sbp_tasks *ta
 {
     int phases = 1;
     for (int stage = 0; stage < step->stages; stage++) {
-        const int own = tasks[stage].phases;
+        const int own = sbp_tasks_steps(&tasks[stage]);
         int all = phases;
         while (all % own != 0 && all < MOST_STEPS)
             all += phases;

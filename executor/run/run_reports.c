@@ -140,7 +140,7 @@ enum sbp_status sbp_run_gather_reports(struct sbp_runner *runner, int step,
     const int64_t bytes = runner->tasks->count * (int64_t)sizeof *runner->compute_s;
     for (int64_t i = 0; i < runner->tasks->count; i++)
         runner->compute_s[i] = runner->intervals[i].compute_s;
-    if (runner->tasks->phases > 1)
+    if (sbp_tasks_steps(runner->tasks) > 1)
         SBP_TRY(fill_phases(runner, diag));
     if (!sbp_runner_leads(runner)) {
         SBP_TRY(

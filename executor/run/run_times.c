@@ -29,10 +29,10 @@ static void add_stage(const struct sbp_step *step, int stage, const struct sbp_t
         computed_s += compute_s == NULL ? price.compute_s : compute_s[i];
         communicated_s += price.communication_s;
         sums->beside_s +=
-            others_run_beside(instr) ? price.communication_s / tasks->phases : 0;
+            others_run_beside(instr) ? price.communication_s / sbp_tasks_steps(tasks) : 0;
     }
-    computed_s /= tasks->phases; /* of a step, in the mean */
-    communicated_s /= tasks->phases;
+    computed_s /= sbp_tasks_steps(tasks); /* of a step, in the mean */
+    communicated_s /= sbp_tasks_steps(tasks);
     sums->compute_s += computed_s;
     sums->communication_s += communicated_s;
     prediction->compute_s = fmax(prediction->compute_s, computed_s);

@@ -141,7 +141,7 @@ static double sent_bytes(const struct sbp_step *step, int worker, struct sbp_are
         if (instr->kind == SBP_INSTR_PASS)
             bytes += (double)instr->box.elements * sizeof(double);
     }
-    return bytes / tasks.phases;
+    return bytes / sbp_tasks_steps(&tasks);
 }
 
 static void keep_replicas(const struct sbp_step *step, int rule, int64_t high_water_bytes,

@@ -134,6 +134,7 @@ static void test_equal(void **state)
         "{\"chunk_factor\": 2}",
         "{\"gradient_overlap\": 0.5}",
         "{\"allow_delayed_gradients\": true}",
+        "{\"pyramid\": true}",
         "{\"owner\": \"broadcast\"}",
     };
     (void)state;

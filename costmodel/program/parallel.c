@@ -90,9 +90,9 @@ struct flag {
     {                                                                                              \
 #field, offsetof(struct sbp_parallel, field)                                               \
     }
-static const struct flag flags[] = {FLAG(gather_blocks), FLAG(regather), FLAG(keep_sent),
-                                    FLAG(offload), FLAG(allow_delayed_gradients),
-                                    FLAG(pyramid)};
+static const struct flag flags[] = {
+    FLAG(gather_blocks),           FLAG(regather), FLAG(keep_sent), FLAG(offload),
+    FLAG(allow_delayed_gradients), FLAG(pyramid)};
 #define FLAGS ((int)(sizeof flags / sizeof flags[0]))
 
 static int64_t whole_of(const struct sbp_parallel *parallel, int i)
@@ -575,8 +575,7 @@ static enum sbp_status check_updates(const struct sbp_parallel *parallel,
                         key, who,
                         bytes.scales_loss ? "a step that overflows in fp16 is found"
                                           : "these are clipped",
-                        legal,
-                        bytes.scales_loss ? "of another precision" : "with clip_norm 0");
+                        legal, bytes.scales_loss ? "of another precision" : "with clip_norm 0");
     if (sbp_graph_is_tied(graph))
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: %s: %s do not sum gradients of a tied weight: %s is legal, or a "

@@ -397,9 +397,9 @@ static void add_piece(const struct job *job, int piece, struct sbp_step_totals *
 static double handed_s(const struct sbp_step *step, int piece)
 {
     const int copies = sbp_step_copies(step, piece);
-    return copies > 1 ? (double)(step->micro_batches + copies - 2) *
-                            step->cost[piece].send_gradients_s
-                      : 0;
+    return copies > 1
+               ? (double)(step->micro_batches + copies - 2) * step->cost[piece].send_gradients_s
+               : 0;
 }
 
 static void sum_times(const struct job *job)

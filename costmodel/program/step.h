@@ -80,9 +80,9 @@ struct sbp_step {
     int *copies;                /* (stages, tensor_count) chunks of a stage that do; NULL: there is
                                    one chunk */
     int program_count;
-    struct sbp_program *program;     /* (program_count) */
-    struct sbp_stage_cost *cost;     /* (stages, chunks) row-major; where groups hand on: (pieces) */
-    struct sbp_stage_end *end;       /* (stages); likewise */
+    struct sbp_program *program; /* (program_count) */
+    struct sbp_stage_cost *cost; /* (stages, chunks) row-major; where groups hand on: (pieces) */
+    struct sbp_stage_end *end;   /* (stages); likewise */
     struct sbp_stage_memory *memory; /* (stages) */
     struct sbp_timeline timeline;
     struct sbp_step_totals totals;

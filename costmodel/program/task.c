@@ -115,17 +115,16 @@ static bool does(const struct lister *l, int chunk, enum sbp_work_kind kind, int
 
 /* ---- groups that hand sums on -------------------------------------------------------------- */
 
-struct sbp_sum_route sbp_sum_route_of(const struct sbp_step *step, int stage, int chunk,
-                                      const struct sbp_instr *instr, int64_t number,
-                                      int micro_batch)
+struct sbp_sum_route sbp_task_sum_route(const struct sbp_step *step, int stage, int chunk,
+                                        const struct sbp_instr *instr, int64_t number,
+                                        int micro_batch)
 {
     const bool late = instr->section == SBP_SECTION_STEP, takes = instr->kind == SBP_INSTR_TAKE;
     const enum sbp_schedule schedule = step->parallel.schedule;
-    return step->pyramid
-               ? (takes ? sbp_pyramid_take : sbp_pyramid_pass)(schedule, step->pieces, stage,
-                                                               number, micro_batch, late)
-               : (takes ? sbp_replicas_take : sbp_replicas_pass)(schedule, step->stages, chunk,
-                                                                 stage, late);
+    return step->pyramid ? (takes ? sbp_pyramid_take : sbp_pyramid_pass)(
+                               schedule, step->pieces, stage, number, micro_batch, late)
+                         : (takes ? sbp_replicas_take : sbp_replicas_pass)(schedule, step->stages,
+                                                                           chunk, stage, late);
 }
 
 /* A replica that finishes a sum passes it both ways right away. */
@@ -134,7 +133,7 @@ static enum sbp_work_kind handed_work_of(const struct lister *l, int chunk,
 {
     const bool finishes =
         l->step->replicates && instr->kind == SBP_INSTR_PASS &&
-        sbp_sum_route_of(l->step, l->stage, chunk, instr, 0, 0).finished &&
+        sbp_task_sum_route(l->step, l->stage, chunk, instr, 0, 0).finished &&
         sbp_replicas_take(l->step->parallel.schedule, l->step->stages, chunk, l->stage, true).peer <
             0;
     if (instr->section == SBP_SECTION_FORWARD)
@@ -146,19 +145,19 @@ static bool passes_by(const struct lister *l, const struct sbp_instr *instr,
                       const struct sbp_task *task)
 {
     return (instr->kind == SBP_INSTR_TAKE || instr->kind == SBP_INSTR_PASS) &&
-           sbp_sum_route_of(l->step, l->stage, task->chunk, instr, task->phase + task->is_ahead,
-                            task->micro_batch)
+           sbp_task_sum_route(l->step, l->stage, task->chunk, instr, task->phase + task->is_ahead,
+                              task->micro_batch)
                    .peer < 0;
 }
 
-/* A work of a replica, or of a group of a pyramid, whose works are of a step each. Under cdp-v2 what
- * reads the newest weights of a stage follows from the micro-batch. */
+/* A work of a replica, or of a group of a pyramid, whose works are of a step each. Under cdp-v2
+ * what reads the newest weights of a stage follows from the micro-batch. */
 static struct sbp_task handed_task(const struct lister *l, const struct sbp_timeline_work *work)
 {
     const struct sbp_step *step = l->step;
     const bool updates = work->kind == SBP_WORK_UPDATE;
     const int chunk = sbp_step_chunk_of(step, work->stage), all = (int)step->micro_batches;
-    const int micro_batch = updates          ? all - 1
+    const int micro_batch = updates         ? all - 1
                             : step->pyramid ? work->micro_batch % all
                                             : sbp_replicas_micro_batch(step->stages, l->stage);
     const int number = updates ? work->micro_batch : work->micro_batch / all - 1;
@@ -514,9 +513,8 @@ enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sb
     struct sbp_timeline_work *work;
     int64_t count, most;
     *tasks = (struct sbp_tasks){
-        .phases = step->pyramid
-                      ? sbp_pyramid_period(step->pieces, sbp_step_piece(step, stage, 0))
-                      : 1};
+        .phases =
+            step->pyramid ? sbp_pyramid_period(step->pieces, sbp_step_piece(step, stage, 0)) : 1};
     SBP_TRY(check_buckets(step, stage, diag));
     SBP_TRY(sbp_stage_works(step, stage, arena, &work, &count, diag));
     if (!count_most(step, stage, &most))

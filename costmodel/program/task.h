@@ -118,14 +118,14 @@ static inline const struct sbp_instr *sbp_task_instr(const struct sbp_step *step
 
 /* Where the sum of gradients of an instruction in a micro-batch of a step, from 0, comes from or
  * goes to, where stages hand them on; and that of a task. */
-struct sbp_sum_route sbp_sum_route_of(const struct sbp_step *step, int stage, int chunk,
-                                      const struct sbp_instr *instr, int64_t number,
-                                      int micro_batch);
+struct sbp_sum_route sbp_task_sum_route(const struct sbp_step *step, int stage, int chunk,
+                                        const struct sbp_instr *instr, int64_t number,
+                                        int micro_batch);
 static inline struct sbp_sum_route sbp_task_route(const struct sbp_step *step, int stage,
                                                   const struct sbp_task *task)
 {
-    return sbp_sum_route_of(step, stage, task->chunk, sbp_task_instr(step, stage, task),
-                            task->phase + task->is_ahead, task->micro_batch);
+    return sbp_task_sum_route(step, stage, task->chunk, sbp_task_instr(step, stage, task),
+                              task->phase + task->is_ahead, task->micro_batch);
 }
 
 /* The task after the work, or the step's end, that begins with a task. */

@@ -335,8 +335,7 @@ static enum sbp_status open_lanes(struct player *player, const struct sbp_tasks 
 {
     const struct sbp_step *step = player->step;
     const int64_t frames = sbp_step_chunks(step) * step->micro_batches;
-    player->tensors =
-        sbp_step_hands_on(step) ? sbp_step_program(step, 0)->graph->tensor_count : 0;
+    player->tensors = sbp_step_hands_on(step) ? sbp_step_program(step, 0)->graph->tensor_count : 0;
     player->lane = SBP_NEW(arena, struct lane, step->stages);
     play->begin_s = SBP_NEW(arena, double *, step->stages);
     play->end_s = SBP_NEW(arena, double *, step->stages);
@@ -429,7 +428,8 @@ static double mean_step_s(const struct player *player)
 static void count_from_step(const struct player *player, const struct sbp_play *play)
 {
     double first_s = INFINITY;
-    for (int stage = 0; stage < player->step->stages; stage++) /* what is not in it counts as none */
+    for (int stage = 0; stage < player->step->stages;
+         stage++) /* what is not in it counts as none */
         for (int64_t i = 0; i < player->lane[stage].tasks->count; i++)
             first_s = fmin(first_s, play->begin_s[stage][i]);
     for (int stage = 0; stage < player->step->stages; stage++)

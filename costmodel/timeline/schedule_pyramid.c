@@ -153,12 +153,9 @@ static void backward(struct sbp_handed_run *r, int stage, int micro_batch)
 {
     const int group = sbp_pyramid_group(r->count, stage, micro_batch);
     const int step = micro_batch / r->count, i = micro_batch % r->count;
-    const bool takes =
-        sbp_pyramid_take(rule_of(r), r->count, group, step, i, false).peer >= 0;
-    const struct sbp_sum_route pass =
-        sbp_pyramid_pass(rule_of(r), r->count, group, step, i, false);
-    const double there_s =
-        *sbp_timeline_run_arrival(r->run, SBP_TO_PREVIOUS, stage, micro_batch);
+    const bool takes = sbp_pyramid_take(rule_of(r), r->count, group, step, i, false).peer >= 0;
+    const struct sbp_sum_route pass = sbp_pyramid_pass(rule_of(r), r->count, group, step, i, false);
+    const double there_s = *sbp_timeline_run_arrival(r->run, SBP_TO_PREVIOUS, stage, micro_batch);
     sbp_timeline_run_do(r->run, group, sbp_timeline_work_of(SBP_WORK_BACKWARD, stage, micro_batch),
                         takes ? fmax(there_s, r->so_far_s[group]) : there_s);
     if (pass.peer >= 0)

@@ -69,9 +69,9 @@ static enum sbp_schedule rule_of(const struct sbp_handed_run *r)
 static double *noted_at(struct sbp_handed_run *r, int stage, int chunk, bool late)
 {
     const struct sbp_sum_route route = sbp_replicas_pass(rule_of(r), r->count, chunk, stage, late);
-    return route.peer < 0 ? NULL
-                          : &(route.finished ? r->finished_s
-                                             : r->so_far_s)[route.peer * r->count + chunk];
+    return route.peer < 0
+               ? NULL
+               : &(route.finished ? r->finished_s : r->so_far_s)[route.peer * r->count + chunk];
 }
 
 static void update(struct sbp_handed_run *r, int stage, int chunk, int step)

@@ -62,8 +62,8 @@ struct sbp_timeline_run {
     struct sbp_timeline_work *work; /* of fixed orders: devices one after the other */
     int64_t *first;                 /* (devices + 1) into work */
     struct sbp_awake awake;
-    struct sbp_cdp_run *cdp;           /* schedule_cdp.c; NULL elsewhere */
-    struct sbp_handed_run *handed;     /* handed_priv.h; NULL elsewhere */
+    struct sbp_cdp_run *cdp;       /* schedule_cdp.c; NULL elsewhere */
+    struct sbp_handed_run *handed; /* handed_priv.h; NULL elsewhere */
     bool free_sends, free_sync;
     bool recording;
     struct sbp_timeline *record;

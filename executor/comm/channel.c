@@ -386,7 +386,8 @@ enum sbp_status sbp_channel_take(struct sbp_channel *channel, int stage, bool fo
     return status;
 }
 
-/* ---- between those who have the same piece ------------------------------------------------------------------------ */
+/* ---- between those who have the same piece
+ * ------------------------------------------------------------------------ */
 
 enum { TAG_SO_FAR = 27, TAG_FINISHED = 28 };
 

@@ -124,8 +124,8 @@ static enum sbp_status run_sum_message(struct sbp_rank *rank, const struct sbp_i
     const bool takes = instr->kind == SBP_INSTR_TAKE;
     const int buffer = instr->buffer[takes ? SBP_AT_OUT : SBP_AT_IN];
     const struct sbp_sum_route route =
-        sbp_sum_route_of(rank->channel->step, rank->channel->stage, rank->chunk, instr,
-                         rank->number, (int)rank->micro_batch);
+        sbp_task_sum_route(rank->channel->step, rank->channel->stage, rank->chunk, instr,
+                           rank->number, (int)rank->micro_batch);
     void *const sum = sbp_rank_buffer(rank, buffer);
     const int64_t elements = instr->box.elements;
     return takes ? sbp_channel_take_sum(rank->channel, &route, sum, elements, diag)

@@ -125,8 +125,7 @@ static enum sbp_status fill_phases(struct sbp_runner *runner, struct sbp_diag *d
     if (played_s == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
     for (int64_t i = 0; i < tasks->count; i++)
-        played_s[tasks->task[i].instr] =
-            fmax(played_s[tasks->task[i].instr], runner->compute_s[i]);
+        played_s[tasks->task[i].instr] = fmax(played_s[tasks->task[i].instr], runner->compute_s[i]);
     for (int64_t i = 0; i < tasks->count; i++)
         if (!(runner->compute_s[i] > 0))
             runner->compute_s[i] = played_s[tasks->task[i].instr];

@@ -205,8 +205,8 @@ static bool begins_together(const struct sbp_runner *runner)
  * the last time. */
 static void skip_work(struct sbp_runner *runner, int64_t first, int64_t end, double start_s)
 {
-    const bool is_other = runner->tasks->task[first].phase !=
-                          sbp_tasks_phase(runner->tasks, runner->channel.number);
+    const bool is_other =
+        runner->tasks->task[first].phase != sbp_tasks_phase(runner->tasks, runner->channel.number);
     for (int64_t i = first; i < end; i++) {
         runner->intervals[i].start_s = is_other ? (double)NAN : sbp_clock_s() - start_s;
         runner->intervals[i].wall_s = runner->intervals[i].communication_s = 0;

@@ -184,7 +184,8 @@ static double rank_bytes(const struct sbp_step *step, bool is_sampled, int stage
     double bytes = 8.0 * SBP_VERIFY_PIECE * sizeof(double);
     for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++) {
         const struct sbp_program *program = sbp_step_chunk(step, stage, chunk);
-        bytes += output_elements(step, program) * sizeof(double) + (keeps ? weight_bytes(program) : 0);
+        bytes +=
+            output_elements(step, program) * sizeof(double) + (keeps ? weight_bytes(program) : 0);
     }
     return bytes;
 }

@@ -290,8 +290,8 @@ enum sbp_status sbp_verify_watch(struct sbp_verifier *v, int instr, struct sbp_d
         return SBP_OK;
     const struct sbp_spent start = sbp_verify_start_of_check();
     const int64_t elements = program->buffer[out].elements;
-    const int64_t at = sbp_verify_output_at(v->channel->step, v->rank->gradients,
-                                            v->rank->micro_batch);
+    const int64_t at =
+        sbp_verify_output_at(v->channel->step, v->rank->gradients, v->rank->micro_batch);
     char *const to = (char *)v->output[slot] + at * elements * v->rank->kernels->real_bytes;
     SBP_TRY(sbp_rank_to_host(v->rank, to, sbp_rank_buffer(v->rank, out),
                              elements * v->rank->kernels->real_bytes, diag));

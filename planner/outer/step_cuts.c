@@ -370,8 +370,9 @@ static enum sbp_status add_all(struct lister *l)
         struct sbp_diag unsaid = {{0}};
         int level;
         parallel.pipeline = stages;
-        if (devices % sbp_parallel_groups(&parallel) == 0 && sbp_parallel_stage_cluster(&parallel, l->given->cluster,
-                                                                &stage, &level, &unsaid) == SBP_OK)
+        if (devices % sbp_parallel_groups(&parallel) == 0 &&
+            sbp_parallel_stage_cluster(&parallel, l->given->cluster, &stage, &level, &unsaid) ==
+                SBP_OK)
             SBP_TRY(add_micro_batches(l, parallel));
     }
     return SBP_OK;

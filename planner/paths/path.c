@@ -123,7 +123,7 @@ struct sbp_timeline_request sbp_path_timeline(const struct sbp_cut *cut, int64_t
         .stages = (int)parallel->pipeline,
         .micro_batches = (int)micro_batches,
         .chunks = sbp_parallel_replicates(parallel) ? 1 : (int)parallel->chunks,
-        .placement = parallel->pyramid                    ? SBP_PLACE_GROUPS
+        .placement = parallel->pyramid                   ? SBP_PLACE_GROUPS
                      : sbp_parallel_replicates(parallel) ? SBP_PLACE_REPLICAS
                                                          : SBP_PLACE_PIPELINE,
         .pipeline_limit = (int)parallel->pipeline_limit,

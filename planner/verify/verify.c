@@ -91,7 +91,8 @@ static enum sbp_status check_levels(const struct sbp_verification *c)
     const int64_t given = c->plan->cut.parallel.pipeline;
     const int64_t groups = sbp_verify_pyramid(c) ? given * (given + 1) / 2 : given;
     if (stages != groups || c->step->stages != stages)
-        return sbp_verify_refuse(c, "the levels hold %lld stages, the plan has %lld and its step %d",
+        return sbp_verify_refuse(c,
+                                 "the levels hold %lld stages, the plan has %lld and its step %d",
                                  (long long)stages, (long long)groups, c->step->stages);
     return SBP_OK;
 }

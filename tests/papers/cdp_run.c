@@ -166,8 +166,8 @@ static void keep_groups(const struct sbp_step *step, int rule, int64_t high_wate
 
 /* Runs the model with SGD on replicas, or on a pyramid, held to the recurrence. */
 static void run_handed(int devices, int64_t chunks,
-                       void (*keep)(const struct sbp_step *step, int rule,
-                                    int64_t high_water_bytes, struct sbp_arena *arena))
+                       void (*keep)(const struct sbp_step *step, int rule, int64_t high_water_bytes,
+                                    struct sbp_arena *arena))
 {
     const struct sbp_cluster cluster = setting_cluster(devices);
     const struct sbp_run_options options = {
@@ -408,12 +408,13 @@ static void table_replicas(struct paper *paper)
 static void table_groups(struct paper *paper)
 {
     const double all_sent = 2 * (STAGES - 1) * whole(gradients_of);
-    paper_say(paper,
-              "## Table 1: bytes of a group of a pyramid, measured\n\n"
-              "Of the row DP with MP + cyclic, for which the paper says activations 1/N, parameters "
-              "1/N, volume P/2 + A and O(1) rounds\non N (N+1)/2 GPUs. The same model on %d "
-              "devices, 4 of the first of %d stages, four steps, verified. In the paper's units.\n\n",
-              GROUPS, STAGES);
+    paper_say(
+        paper,
+        "## Table 1: bytes of a group of a pyramid, measured\n\n"
+        "Of the row DP with MP + cyclic, for which the paper says activations 1/N, parameters "
+        "1/N, volume P/2 + A and O(1) rounds\non N (N+1)/2 GPUs. The same model on %d "
+        "devices, 4 of the first of %d stages, four steps, verified. In the paper's units.\n\n",
+        GROUPS, STAGES);
     paper_table(paper, "| rule | stage | groups | activations | parameters | versions | "
                        "gradients, moments | arena | most measured | sums sent by all groups |");
     for (int rule = 1; rule < RULES; rule++) {
@@ -421,7 +422,8 @@ static void table_groups(struct paper *paper)
         for (int stage = 0; stage < STAGES; stage++) {
             const struct sbp_stage_memory *m = &group[rule][stage];
             const double own = (double)m->gradient_bytes / 2, groups = STAGES - stage;
-            paper_say(paper, "| %s | %d | %.0f | %.3f | %.3f | %.0f | %lld | %lld | %lld | %.3f P |\n",
+            paper_say(paper,
+                      "| %s | %d | %.0f | %.3f | %.3f | %.0f | %lld | %lld | %lld | %.3f P |\n",
                       rules[rule].name, stage + 1, groups,
                       (double)m->kept_bytes * m->in_flight / whole(kept_of),
                       (double)m->weight_bytes / whole(weights_of),

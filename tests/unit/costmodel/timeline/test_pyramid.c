@@ -100,8 +100,7 @@ static void check_finished(enum sbp_schedule schedule, int n, int stage, int64_t
     const int finisher = sbp_pyramid_group(n, stage, step * n + n - 1);
     int at = finisher, taken = 0;
     int64_t has = backward_slot(n, step * n + n - 1, stage) + 1;
-    struct sbp_sum_route pass =
-        sbp_pyramid_pass(schedule, n, finisher, step, n - 1, false);
+    struct sbp_sum_route pass = sbp_pyramid_pass(schedule, n, finisher, step, n - 1, false);
     assert_int_equal(sbp_pyramid_take(schedule, n, finisher, step, n - 1, true).peer, -1);
     assert_true(update_slot(schedule, n, stage, finisher, step) >= has);
     while (pass.peer >= 0) {
@@ -190,11 +189,11 @@ static void test_works(void **state)
 
 /* --- time --- */
 
-/* How often a chain of waiting goes through an update. A group that takes a micro-batch back goes on
- * with the one N - j behind it; so a chain goes in such leaps through a step, whichever stages they
- * are at, and takes as long. Under cdp-v1 one of them leaves the step, with an update; under cdp-v2
- * one at stage j has an update where it begins at the first N - j micro-batches of a step (or at
- * the last one before), as leaps of 1, 2, 4, ... micro-batches do. */
+/* How often a chain of waiting goes through an update. A group that takes a micro-batch back goes
+ * on with the one N - j behind it; so a chain goes in such leaps through a step, whichever stages
+ * they are at, and takes as long. Under cdp-v1 one of them leaves the step, with an update; under
+ * cdp-v2 one at stage j has an update where it begins at the first N - j micro-batches of a step
+ * (or at the last one before), as leaps of 1, 2, 4, ... micro-batches do. */
 static int updates_in_a_row(enum sbp_schedule schedule, int n)
 {
     int updates = 0;
@@ -221,16 +220,14 @@ static void test_equal(void **state)
             }
             const struct sbp_timeline_request request = request_of((enum sbp_schedule)rule, n);
             const struct sbp_timeline timeline = simulate(&request, &arena);
-            near(timeline.makespan_s,
-                 3.0 * n + 0.25 * updates_in_a_row(request.schedule, n));
+            near(timeline.makespan_s, 3.0 * n + 0.25 * updates_in_a_row(request.schedule, n));
             near(timeline.exposed_s, 0);
             near(timeline.stale_share, rule == SBP_CDP_V1 ? 1 : (n - 1) / (2.0 * n));
             assert_int_equal(timeline.devices, sbp_pyramid_groups(n));
             for (int d = 0; d < timeline.devices; d++) {
                 assert_int_equal(timeline.device[d].in_flight, 1);
                 assert_int_equal(timeline.device[d].peak_bytes, 11);
-                near(timeline.device[d].compute_s,
-                     3.0 * n / (n - sbp_pyramid_stage(n, d)) + 0.25);
+                near(timeline.device[d].compute_s, 3.0 * n / (n - sbp_pyramid_stage(n, d)) + 0.25);
             }
             sbp_arena_free(&arena);
         }
@@ -268,8 +265,8 @@ static void gather(const struct sbp_timeline *timeline, struct played *p)
         if (!updates && !back && at->kind != SBP_INTERVAL_FORWARD)
             continue;
         const int micro_batch = at->step * p->n + at->micro_batch;
-        struct pass *pass = updates ? update_of(p, at->device, at->step)
-                                    : pass_of(p, back, at->stage, micro_batch);
+        struct pass *pass =
+            updates ? update_of(p, at->device, at->step) : pass_of(p, back, at->stage, micro_batch);
         assert_true(pass->end_s == 0);
         *pass = (struct pass){at->begin_s, at->end_s};
         assert_int_equal(sbp_pyramid_stage(p->n, at->device), at->stage);
@@ -315,9 +312,9 @@ static void check_update(const struct played *p, int group, int step)
 {
     const int stage = sbp_pyramid_stage(p->n, group), last = step * p->n + p->n - 1;
     const bool finishes = sbp_pyramid_group(p->n, stage, last) == group;
-    after(update_of(p, group, step)->begin_s,
-          pass_of(p, true, stage, last)->end_s + (finishes ? 0 : cost[stage].send_gradients_s) +
-              end[stage].sync_s);
+    after(update_of(p, group, step)->begin_s, pass_of(p, true, stage, last)->end_s +
+                                                  (finishes ? 0 : cost[stage].send_gradients_s) +
+                                                  end[stage].sync_s);
 }
 
 static void set_random(struct sbp_random *random)

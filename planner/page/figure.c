@@ -74,19 +74,17 @@ void sbp_figure_key(struct sbp_text *html, const struct sbp_part *part, int coun
 
 /* --- strips --- */
 
-static void flush(struct sbp_strip *strip, int colour)
-{
-    const int from = strip->colour[colour].from, to = strip->colour[colour].to;
-    const int end = to - from > NARROW ? to - GAP : to;
-    if (to > 0)
-        sbp_text_add(&strip->colour[colour].path, "M%d 0H%dV%dH%dz", from, end, BAR_HEIGHT, from);
-    strip->colour[colour].to = 0;
-}
-
-static int place(const struct sbp_strip *strip, double at_s)
+static double place(const struct sbp_strip *strip, double at_s)
 {
     const double share = (at_s - strip->begin_s) / (strip->end_s - strip->begin_s);
-    return (int)lround(WIDTH * fmin(fmax(share, 0), 1));
+    return fmin(fmax(share, 0), 1);
+}
+
+static void add_shares(struct sbp_strip *strip, enum sbp_colour colour, double from, double to)
+{
+    const double first = from * SBP_STRIP_MOMENTS, last = to * SBP_STRIP_MOMENTS;
+    for (int at = (int)first; at < SBP_STRIP_MOMENTS && at < last; at++)
+        strip->share[colour][at] += fmin(last, at + 1) - fmax(first, at);
 }
 
 void sbp_strip_add(struct sbp_strip *strip, enum sbp_colour colour, double begin_s, double end_s)
@@ -94,32 +92,66 @@ void sbp_strip_add(struct sbp_strip *strip, enum sbp_colour colour, double begin
     const double seconds = fmin(end_s, strip->end_s) - fmax(begin_s, strip->begin_s);
     if (!(seconds > 0))
         return;
-    strip->shown_s[colour] += seconds;
-    const int from = place(strip, begin_s);
-    int to = place(strip, end_s);
-    to = to > from ? to : from + 1;
-    const bool narrow = to - from <= NARROW && strip->colour[colour].to > 0 &&
-                        from >= strip->colour[colour].from &&
-                        from <= strip->colour[colour].to + GAP;
-    if (!narrow) {
-        flush(strip, (int)colour);
-        strip->colour[colour].from = from;
+    strip->sum_s += seconds;
+    strip->count++;
+    const double from = place(strip, begin_s), to = place(strip, end_s);
+    const int left = (int)lround(WIDTH * from), right = (int)lround(WIDTH * to);
+    const int end = right - left > NARROW ? right - GAP : right > left ? right : left + 1;
+    add_shares(strip, colour, from, to);
+    sbp_text_add(&strip->path[colour], "M%d 0H%dV%dH%dz", left, end, BAR_HEIGHT, left);
+}
+
+/* Whether intervals are mostly too narrow to be seen one by one. */
+static bool is_dense(const struct sbp_strip *strip)
+{
+    const double mean = strip->sum_s / (double)strip->count;
+    return strip->count > SBP_STRIP_MOMENTS / 4 &&
+           WIDTH * mean < NARROW * (strip->end_s - strip->begin_s);
+}
+
+/* The height of all colours up to one, in a moment. */
+static double height_at(const struct sbp_strip *strip, int colour, int at)
+{
+    double sum = 0;
+    for (int i = 0; i <= colour; i++)
+        sum += strip->share[i][at];
+    return BAR_HEIGHT * fmin(sum, 1);
+}
+
+/* An area from the bottom; those below it are drawn over it. */
+static void draw_shares(struct sbp_text *html, const struct sbp_strip *strip, int colour)
+{
+    double before = -1;
+    sbp_text_add(html, "<path class=\"%s\" d=\"M0 %d", sbp_colour_class((enum sbp_colour)colour),
+                 BAR_HEIGHT);
+    for (int at = 0; at < SBP_STRIP_MOMENTS; at++) {
+        const double top = round(10 * (BAR_HEIGHT - height_at(strip, colour, at))) / 10;
+        if (top != before)
+            sbp_text_add(html, "H%dV%g", at * (WIDTH / SBP_STRIP_MOMENTS), top);
+        before = top;
     }
-    strip->colour[colour].to = to > strip->colour[colour].to ? to : strip->colour[colour].to;
+    sbp_text_add(html, "H%dV%dz\"/>", WIDTH, BAR_HEIGHT);
+}
+
+static void draw_paths(struct sbp_text *html, const struct sbp_strip *strip, int colour)
+{
+    const struct sbp_text *path = &strip->path[colour];
+    html->failed |= path->failed;
+    if (path->bytes != NULL)
+        sbp_text_add(html, "<path class=\"%s\" d=\"%s\"/>",
+                     sbp_colour_class((enum sbp_colour)colour), path->bytes);
 }
 
 void sbp_strip_end(struct sbp_strip *strip, struct sbp_text *html, const char *css,
                    const char *label)
 {
     open_svg(html, css, BAR_HEIGHT, label);
-    for (int colour = 0; colour < SBP_COLOURS; colour++) {
-        struct sbp_text *path = &strip->colour[colour].path;
-        flush(strip, colour);
-        html->failed |= path->failed;
-        if (path->bytes != NULL)
-            sbp_text_add(html, "<path class=\"%s\" d=\"%s\"/>",
-                         sbp_colour_class((enum sbp_colour)colour), path->bytes);
-        sbp_text_free(path);
+    for (int colour = SBP_COLOURS - 1; colour >= 0; colour--) {
+        if (strip->path[colour].bytes != NULL && is_dense(strip))
+            draw_shares(html, strip, colour);
+        else
+            draw_paths(html, strip, colour);
+        sbp_text_free(&strip->path[colour]);
     }
     sbp_text_add(html, "</svg>");
 }
@@ -147,11 +179,22 @@ static double scale_of(enum sbp_unit unit, double most)
     return scale;
 }
 
-static void add_tick(struct sbp_text *html, enum sbp_unit unit, double value)
+/* Seconds as "120 s", "20 ms", "5 us": the ticks of an axis have the unit of its largest. */
+static void format_time(double seconds, double most_s, char *shown)
+{
+    const double scale = most_s >= 1 ? 1 : most_s >= 1e-3 ? 1e3 : 1e6;
+    char digits[NUMBER_BYTES];
+    (void)snprintf(shown, NUMBER_BYTES, "%.24s %s", sbp_format_digits(seconds * scale, 3, digits),
+                   scale > 1e3 ? "us"
+                   : scale > 1 ? "ms"
+                               : "s");
+}
+
+static void add_tick(struct sbp_text *html, enum sbp_unit unit, double value, double most)
 {
     char shown[NUMBER_BYTES];
     if (unit == SBP_UNIT_SECONDS)
-        (void)sbp_format_seconds(value, shown);
+        format_time(value, most, shown);
     else if (unit == SBP_UNIT_BYTES)
         (void)sbp_format_bytes(value, shown);
     else if (unit == SBP_UNIT_COUNT)
@@ -161,15 +204,23 @@ static void add_tick(struct sbp_text *html, enum sbp_unit unit, double value)
     sbp_markup_text(html, value == 0 ? "0" : shown);
 }
 
+/* A tick near the right end has its letters at its left, so that they stay on the page. */
+static void open_tick(struct sbp_text *html, double share)
+{
+    sbp_text_add(html, "<span%s style=\"left:%.2f%%\">", share > 0.8 ? " class=\"r\"" : "",
+                 100 * share);
+}
+
 void sbp_figure_time_axis(struct sbp_text *html, double begin_s, double end_s)
 {
-    const double step = nice_step(end_s - begin_s);
+    const double length_s = end_s - begin_s, step = nice_step(length_s);
     sbp_text_add(html, "<div class=\"axis\">");
-    for (double at = ceil(begin_s / step - 1e-9) * step; at <= end_s - 0.04 * (end_s - begin_s);
-         at += step) {
-        sbp_text_add(html, "<span style=\"left:%.2f%%\">",
-                     100 * (at - begin_s) / (end_s - begin_s));
-        add_tick(html, SBP_UNIT_SECONDS, fabs(at) < 1e-9 * step ? 0 : at);
+    for (int i = 0; i <= 2 * TICKS; i++) {
+        const double at = (ceil(begin_s / step - 1e-9) + i) * step;
+        if (at > end_s + 1e-9 * step)
+            break;
+        open_tick(html, (at - begin_s) / length_s);
+        add_tick(html, SBP_UNIT_SECONDS, fabs(at) < 1e-9 * step ? 0 : at, end_s);
         sbp_text_add(html, "</span>");
     }
     sbp_text_add(html, "</div>\n");
@@ -244,7 +295,7 @@ static void add_grid(struct sbp_text *html, const struct frame *frame)
     for (int i = 0; i * frame->step_y <= frame->high_y * (1 + 1e-9); i++) {
         sbp_text_add(html, "<span style=\"bottom:%.2f%%\">",
                      100 * i * frame->step_y / frame->high_y);
-        add_tick(html, frame->lines->unit, i * frame->step_y);
+        add_tick(html, frame->lines->unit, i * frame->step_y, frame->high_y);
         sbp_text_add(html, "</span>");
     }
     sbp_text_add(html, "</div>");

@@ -41,15 +41,16 @@ void sbp_figure_bar(struct sbp_text *html, const char *label, const struct sbp_p
 /* A list of the names with their colours, of the parts that are not 0. */
 void sbp_figure_key(struct sbp_text *html, const struct sbp_part *part, int count);
 
-/* Intervals in a row, by colour; those that are too short to be seen apart are joined. Zeroed but
- * for the window. */
+/* Intervals in a row, by colour. Where most of them are too short to be seen apart, the row shows
+ * the shares of each colour in every moment instead, one above the other. Zeroed but for the
+ * window. */
+#define SBP_STRIP_MOMENTS 400
 struct sbp_strip {
-    double begin_s, end_s;       /* the window */
-    double shown_s[SBP_COLOURS]; /* sums of what was added, within the window */
-    struct {
-        struct sbp_text path;
-        int from, to; /* of what waits to be drawn, in units; to 0: nothing does */
-    } colour[SBP_COLOURS];
+    double begin_s, end_s; /* the window */
+    int64_t count;
+    double sum_s; /* of what was added, within the window */
+    struct sbp_text path[SBP_COLOURS];
+    double share[SBP_COLOURS][SBP_STRIP_MOMENTS]; /* of a moment */
 };
 void sbp_strip_add(struct sbp_strip *strip, enum sbp_colour colour, double begin_s, double end_s);
 /* Appends the row and frees the strip. Class "track" or a thinner one. */

@@ -136,8 +136,9 @@ void sbp_markup_table(struct sbp_text *html, const char *label, int columns,
     sbp_markup_text(html, label);
     sbp_text_add(html, "\"><table><thead><tr>");
     for (int i = 0; i < columns; i++) {
-        sbp_text_add(html, "<th scope=\"col\">");
-        sbp_markup_text(html, titles[i]);
+        const bool words = titles[i][0] == '<';
+        sbp_text_add(html, "<th scope=\"col\"%s>", words ? " class=\"w\"" : "");
+        sbp_markup_text(html, titles[i] + words);
         sbp_text_add(html, "</th>");
     }
     sbp_text_add(html, "</tr></thead><tbody>\n");
@@ -153,6 +154,16 @@ void sbp_markup_cell(struct sbp_text *html, const char *format, ...)
     va_list arguments;
     va_start(arguments, format);
     sbp_text_add(html, "<td>");
+    add_list(html, format, arguments);
+    sbp_text_add(html, "</td>");
+    va_end(arguments);
+}
+
+void sbp_markup_words(struct sbp_text *html, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    sbp_text_add(html, "<td class=\"w\">");
     add_list(html, format, arguments);
     sbp_text_add(html, "</td>");
     va_end(arguments);

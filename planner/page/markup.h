@@ -26,12 +26,14 @@ void sbp_markup_count(struct sbp_text *html, double count);
 /* A share as a percentage, "98.4 %"; of a whole that is 0: "0.0 %". */
 void sbp_markup_share(struct sbp_text *html, double part, double whole);
 
-/* Appends a part of a table that scrolls where it is wider than the page, and by keys, too; `label`
- * says to readers of the screen what it is. The caller appends rows between. */
+/* Appends the begin of a table that scrolls where it is wider than the page, and by keys, too;
+ * `label` says to readers of the screen what it is. A title that begins with "<" heads a column of
+ * words, which are left-aligned, as the first column is. The caller appends rows. */
 void sbp_markup_table(struct sbp_text *html, const char *label, int columns,
                       const char *const *titles);
 void sbp_markup_table_end(struct sbp_text *html);
-/* A cell of a formatted text, escaped. */
+/* A cell of a formatted text, escaped; and one of a column of words. */
 void sbp_markup_cell(struct sbp_text *html, const char *format, ...) SBP_PRINTF(2, 3);
+void sbp_markup_words(struct sbp_text *html, const char *format, ...) SBP_PRINTF(2, 3);
 
 #endif

@@ -135,7 +135,7 @@ static void add_tiles(struct sbp_text *html, const struct sbp_page_plan *plan)
                      sbp_format_digits(1000 * summary->gpu_hours_per_step, 4, shown));
     sbp_text_add(html, " GPU-hours a thousand steps</small></dd></div>");
     add_memory(html, summary);
-    open_tile(html, "Among all plans");
+    sbp_text_add(html, "<div><dt>Among all plans</dt><dd class=\"long\">");
     sbp_markup_text(html, sbp_page_rank(plan->plan, rank));
     sbp_text_add(html, "</dd></div></dl>\n");
 }

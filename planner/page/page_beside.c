@@ -25,9 +25,11 @@ static void cost_parts(const struct sbp_summary *summary, struct sbp_part part[P
 static void add_step_bars(struct sbp_text *html, const struct sbp_page *page)
 {
     struct sbp_part part[PARTS];
-    double most_s = 0;
-    for (int i = 0; i < page->plan_count; i++)
+    double most_s = 0, most_bubble_s = 0;
+    for (int i = 0; i < page->plan_count; i++) {
         most_s = fmax(most_s, page->plan[i].report->summary.totals.step_s);
+        most_bubble_s = fmax(most_bubble_s, page->plan[i].report->summary.totals.bubble_s);
+    }
     sbp_text_add(html, "<div class=\"rows three\">");
     for (int i = 0; i < page->plan_count; i++) {
         const struct sbp_summary *summary = &page->plan[i].report->summary;
@@ -40,7 +42,7 @@ static void add_step_bars(struct sbp_text *html, const struct sbp_page *page)
         sbp_text_add(html, "</span>");
     }
     sbp_text_add(html, "</div>");
-    part[2].value = 1;
+    part[2].value = most_bubble_s;
     sbp_figure_key(html, part, PARTS);
 }
 
@@ -65,19 +67,19 @@ static void add_plan_row(struct sbp_text *html, const struct sbp_page *page, int
     sbp_text_add(html, "</td><td>");
     sbp_markup_share(html, summary->mfu, 1);
     sbp_text_add(html, "</td>");
-    sbp_markup_cell(html, "%s", sbp_page_rank(plan->plan, rank));
-    sbp_markup_cell(html, "%s", sbp_layout_line_text(&plan->report->layout, layout));
+    sbp_markup_words(html, "%s", sbp_page_rank(plan->plan, rank));
+    sbp_markup_words(html, "%s", sbp_layout_line_text(&plan->report->layout, layout));
     (void)sbp_plan_change(page->plan[0].plan, plan->plan, change);
-    sbp_markup_cell(html, "%s", index == 0 ? "" : change);
-    sbp_markup_cell(html, "%s", plan->file);
+    sbp_markup_words(html, "%s", index == 0 ? "" : change);
+    sbp_markup_words(html, "%s", plan->file);
     sbp_text_add(html, "</tr>\n");
 }
 
 void sbp_page_beside(struct sbp_text *html, const struct sbp_page *page)
 {
     static const char *const TITLES[] = {
-        "plan",   "step", "over plan 1", "arithmetic", "exposed comm.",       "bubble",
-        "memory", "MFU",  "rank",        "layout",     "differs from plan 1", "file"};
+        "plan",   "step", "over plan 1", "arithmetic", "exposed comm.",        "bubble",
+        "memory", "MFU",  "<rank",       "<layout",    "<differs from plan 1", "<file"};
     sbp_page_section(html, 0, "beside", "Plans beside each other");
     add_step_bars(html, page);
     sbp_markup_table(html, "Plans beside each other", (int)(sizeof TITLES / sizeof *TITLES),
@@ -284,8 +286,8 @@ static void add_swept_row(struct sbp_text *html, const struct swept *row)
     if (isfinite(row->mfu))
         sbp_markup_share(html, row->mfu, 1);
     sbp_text_add(html, "</td>");
-    sbp_markup_cell(html, "%s", row->status);
-    sbp_markup_cell(html, "%s", row->plan);
+    sbp_markup_words(html, "%s", row->status);
+    sbp_markup_words(html, "%s", row->plan);
     sbp_text_add(html, "</tr>\n");
 }
 
@@ -309,8 +311,8 @@ static enum sbp_status add_plots(struct sbp_text *html, struct sweep *sweep, str
 static enum sbp_status add_sweep(struct sbp_text *html, const struct sbp_page_file *file,
                                  struct sweep *sweep, struct sbp_diag *diag)
 {
-    static const char *const TITLES[] = {"values", "step",   "a second", "memory",
-                                         "MFU",    "status", "plan"};
+    static const char *const TITLES[] = {"values", "step",    "a second", "memory",
+                                         "MFU",    "<status", "<plan"};
     const struct cJSON *command = cJSON_GetObjectItemCaseSensitive(file->json, "command");
     sbp_text_add(html, "<p class=\"note\">");
     sbp_markup_name(html, file->name);

@@ -12,6 +12,7 @@ enum { MOST_GROUPS = 64, MOST_GRIDS = 6, MOST_DRAWN = 2048, CELL = 20, LABELLED 
 struct kind {
     sbp_axes axes;
     int stages, level;            /* level: the outermost that it crosses */
+    int tensor;                   /* that a group over stages sums: some stages hold it; -1 */
     double seconds, bytes;        /* of a device in a step, the mean of stages */
     unsigned causes, collectives; /* a bit each */
     const struct sbp_instr *instr;
@@ -41,13 +42,16 @@ static struct kind *kind_of(struct traffic *traffic, const struct sbp_instr *ins
     const bool message = instr->kind == SBP_INSTR_SEND || instr->kind == SBP_INSTR_PASS;
     const sbp_axes axes = message ? 0 : instr->box.axes;
     const int stages = message ? 0 : instr->stages;
+    const int tensor = stages > 1 ? instr->tensor : -1;
     for (int i = 0; i < traffic->count; i++)
-        if (traffic->kind[i].axes == axes && traffic->kind[i].stages == stages)
+        if (traffic->kind[i].axes == axes && traffic->kind[i].stages == stages &&
+            traffic->kind[i].tensor == tensor)
             return &traffic->kind[i];
     const int at = traffic->count < MOST_GROUPS ? traffic->count++ : MOST_GROUPS - 1;
     if (traffic->kind[at].instr == NULL)
         traffic->kind[at] = (struct kind){.axes = axes,
                                           .stages = stages,
+                                          .tensor = tensor,
                                           .level = level_of(traffic->plan->plan, instr),
                                           .instr = instr};
     return &traffic->kind[at];
@@ -152,14 +156,14 @@ static void add_level(struct sbp_text *html, const struct traffic *traffic, int 
     else
         sbp_markup_cell(html, "%s", sbp_format_seconds(link->alpha_s, latency));
     add_number_cells(html, sum.seconds, sum.bytes, traffic->plan->report->summary.totals.step_s);
-    sbp_text_add(html, "<td>");
+    sbp_text_add(html, "<td class=\"w\">");
     add_causes(html, sum.causes);
     sbp_text_add(html, "</td></tr>\n");
 }
 
 static void add_levels(struct sbp_text *html, const struct traffic *traffic)
 {
-    static const char *const TITLES[] = {"level", "link", "time", "of the step", "sent", "for"};
+    static const char *const TITLES[] = {"level", "link", "time", "of the step", "sent", "<for"};
     struct sbp_part part[SBP_MAX_LEVELS];
     const struct sbp_cluster *cluster = &traffic->plan->plan->workload.cluster;
     double whole = 0;
@@ -185,8 +189,8 @@ static void add_levels(struct sbp_text *html, const struct traffic *traffic)
 
 static void add_kinds(struct sbp_text *html, const struct traffic *traffic)
 {
-    static const char *const TITLES[] = {"group",       "collectives", "time",
-                                         "of the step", "sent",        "for"};
+    static const char *const TITLES[] = {"group",       "<collectives", "time",
+                                         "of the step", "sent",         "<for"};
     if (traffic->count == 0)
         return;
     sbp_markup_table(html, "Communication by group of ranks", 6, TITLES);
@@ -194,12 +198,12 @@ static void add_kinds(struct sbp_text *html, const struct traffic *traffic)
         const struct kind *kind = &traffic->kind[i];
         sbp_text_add(html, "<tr><td>");
         add_group_name(html, traffic, kind);
-        sbp_text_add(html, "</td><td>");
+        sbp_text_add(html, "</td><td class=\"w\">");
         add_collectives(html, kind);
         sbp_text_add(html, "</td>");
         add_number_cells(html, kind->seconds, kind->bytes,
                          traffic->plan->report->summary.totals.step_s);
-        sbp_text_add(html, "<td>");
+        sbp_text_add(html, "<td class=\"w\">");
         add_causes(html, kind->causes);
         sbp_text_add(html, "</td></tr>\n");
     }
@@ -208,15 +212,28 @@ static void add_kinds(struct sbp_text *html, const struct traffic *traffic)
 
 /* --- ranks --- */
 
-/* The number of a rank's group, from 0: the coordinates that its members share. */
-static int64_t group_number(const struct sbp_mesh *mesh, const struct kind *kind, int64_t rank)
+/* The number of a rank's group, from 0: the coordinates that its members share; -1: the rank is in
+ * none. */
+static int64_t group_number(const struct traffic *traffic, const struct kind *kind, int64_t rank)
 {
-    int64_t number = kind->stages > 1 ? 0 : rank / mesh->devices;
+    const struct sbp_step *step = &traffic->plan->report->step;
+    const struct sbp_mesh *mesh = &traffic->plan->plan->cut.mesh;
+    const int64_t stage = rank / mesh->devices;
+    int64_t number = kind->stages > 1 ? 0 : stage;
+    if (kind->tensor >= 0 && !sbp_step_holds(step, (int)stage, kind->tensor))
+        return -1;
     for (int axis = 0; axis < mesh->axis_count; axis++)
         if ((kind->axes >> axis & 1) == 0)
             number = number * mesh->axis[axis].size +
                      sbp_mesh_coordinate(mesh, rank % mesh->devices, axis);
     return number;
+}
+
+static enum sbp_colour group_colour(const struct traffic *traffic, const struct kind *kind,
+                                    int64_t rank)
+{
+    const int64_t number = group_number(traffic, kind, rank);
+    return number < 0 ? SBP_COLOUR_REST : sbp_colour_of(number);
 }
 
 /* How ranks lie on the page: devices of a node in a row, nodes below and beside each other. */
@@ -252,11 +269,10 @@ static void place_of(const struct ground *ground, int64_t rank, double *x, doubl
 static void add_cells(struct sbp_text *html, const struct traffic *traffic,
                       const struct ground *ground, const struct kind *kind, int colour)
 {
-    const struct sbp_mesh *mesh = &traffic->plan->plan->cut.mesh;
     double x, y;
     bool any = false;
     for (int64_t rank = 0; rank < ground->drawn; rank++) {
-        if ((int)sbp_colour_of(group_number(mesh, kind, rank)) != colour)
+        if ((int)group_colour(traffic, kind, rank) != colour)
             continue;
         if (!any)
             sbp_text_add(html, "<path class=\"%s\" d=\"",
@@ -274,10 +290,13 @@ static void add_numbers(struct sbp_text *html, const struct traffic *traffic,
 {
     double x, y;
     for (int64_t rank = 0; rank < ground->drawn && ground->ranks <= LABELLED; rank++) {
-        const int64_t number = group_number(&traffic->plan->plan->cut.mesh, kind, rank);
+        const int64_t number = group_number(traffic, kind, rank);
+        const enum sbp_colour colour = group_colour(traffic, kind, rank);
+        const bool light = colour == SBP_COLOUR_SEND || colour == SBP_COLOUR_RECOMPUTE;
         place_of(ground, rank, &x, &y);
-        sbp_text_add(html, "<text x=\"%g\" y=\"%g\">%lld</text>", x + (CELL - 2) / 2.0, y + 13,
-                     (long long)number);
+        if (number >= 0)
+            sbp_text_add(html, "<text%s x=\"%g\" y=\"%g\">%lld</text>", light ? " class=\"d\"" : "",
+                         x + (CELL - 2) / 2.0, y + 13, (long long)number);
     }
 }
 
@@ -295,7 +314,7 @@ static void add_grid(struct sbp_text *html, const struct traffic *traffic, const
                  "<figure><svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" "
                  "role=\"img\" aria-label=\"Ranks by group\" style=\"max-width:%gpx\">",
                  width, y + CELL, fmin(340, 1.6 * width));
-    for (int colour = 0; colour < SBP_COLOUR_REST; colour++)
+    for (int colour = 0; colour < SBP_COLOURS; colour++)
         add_cells(html, traffic, &ground, kind, colour);
     add_numbers(html, traffic, &ground, kind);
     sbp_text_add(html, "</svg><figcaption>");
@@ -325,7 +344,7 @@ static void add_grids(struct sbp_text *html, const struct traffic *traffic)
                      (long long)ground.ranks);
     sbp_text_add(html, "</p><div class=\"grids\">");
     if (plan->cut.parallel.pipeline > 1) {
-        const struct kind stages = {.axes = ~(sbp_axes)0};
+        const struct kind stages = {.axes = ~(sbp_axes)0, .tensor = -1};
         add_grid(html, traffic, &stages, "stages of the pipeline");
     }
     for (int i = 0; i < traffic->count && drawn < MOST_GRIDS; i++)

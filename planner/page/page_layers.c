@@ -18,7 +18,7 @@ static bool is_shown(const struct sbp_report *report, int op)
 
 static void add_tensors(struct sbp_text *html, const struct sbp_plan *plan, int op)
 {
-    static const char *const TITLES[] = {"use", "tensor", "shape", "distribution"};
+    static const char *const TITLES[] = {"use", "<tensor", "<shape", "<distribution"};
     struct sbp_operand operand[SBP_MOST_OPERANDS];
     const int count = sbp_operands_of(plan, op, operand);
     sbp_markup_table(html, "Tensors of the layer", 4, TITLES);
@@ -31,10 +31,10 @@ static void add_tensors(struct sbp_text *html, const struct sbp_plan *plan, int 
                              dim == 0 ? "" : " x ", (long long)tensor->shape.size[dim]);
         sbp_text_add(html, "<tr>");
         sbp_markup_cell(html, "%s", operand[i].use);
-        sbp_markup_cell(html, "%s", tensor->name);
-        sbp_markup_cell(html, "%s", shape);
-        sbp_markup_cell(html, "%s",
-                        sbp_dist_text(&plan->cut.mesh, &operand[i].dist, dist, (int)sizeof dist));
+        sbp_markup_words(html, "%s", tensor->name);
+        sbp_markup_words(html, "%s", shape);
+        sbp_markup_words(html, "%s",
+                         sbp_dist_text(&plan->cut.mesh, &operand[i].dist, dist, (int)sizeof dist));
         sbp_text_add(html, "</tr>");
     }
     sbp_markup_table_end(html);
@@ -46,16 +46,16 @@ static void add_call(struct sbp_text *html, const struct sbp_report *report,
     char group[SBP_GROUP_BYTES];
     sbp_text_add(html, "<tr>");
     sbp_markup_cell(html, "%s", sbp_collective_name(instr->box.kind));
-    sbp_markup_cell(html, "%s", sbp_group_text(report->plan, instr, group));
+    sbp_markup_words(html, "%s", sbp_group_text(report->plan, instr, group));
     sbp_text_add(html, "<td>");
     sbp_markup_bytes(html, sbp_price_call_bytes(program, instr));
     sbp_text_add(html, "</td><td>");
     sbp_markup_seconds(html, instr->communication_s / instr->times);
     sbp_text_add(html, "</td>");
     sbp_markup_cell(html, "%lld", (long long)(instr->times * sbp_report_times(report, instr)));
-    sbp_markup_cell(html, "%s", sbp_program_cause_name(instr->cause));
-    sbp_markup_cell(html, "%s",
-                    instr->tensor < 0 ? "-" : report->plan->cut.graph.tensor[instr->tensor].name);
+    sbp_markup_words(html, "%s", sbp_program_cause_name(instr->cause));
+    sbp_markup_words(html, "%s",
+                     instr->tensor < 0 ? "-" : report->plan->cut.graph.tensor[instr->tensor].name);
     sbp_text_add(html, "</tr>");
 }
 
@@ -71,8 +71,8 @@ static bool has_calls(const struct sbp_report *report, int op)
 
 static void add_calls(struct sbp_text *html, const struct sbp_report *report, int op)
 {
-    static const char *const TITLES[] = {"collective", "group", "bytes", "time",
-                                         "a step",     "cause", "tensor"};
+    static const char *const TITLES[] = {"collective", "<group", "bytes",  "time",
+                                         "a step",     "<cause", "<tensor"};
     if (!has_calls(report, op))
         return;
     sbp_markup_table(html, "Collectives of the layer", 7, TITLES);

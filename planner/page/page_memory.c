@@ -1,5 +1,5 @@
 /* What each stage holds, against what a device has. */
-#include <string.h>
+#include <math.h>
 
 #include "planner/page/page_priv.h"
 
@@ -29,18 +29,19 @@ static void add_bars(struct sbp_text *html, const struct sbp_report *report, int
 {
     const struct sbp_step *step = &report->step;
     const double limit = (double)report->summary.memory_bytes;
-    double whole = limit;
+    const double most = (double)report->summary.totals.device_bytes;
+    const bool has_limit = sbp_page_shows_limit(most, limit);
     struct sbp_part part[PARTS];
-    for (int stage = 0; stage < step->stages; stage++)
-        if ((double)step->memory[stage].device_bytes > whole)
-            whole = (double)step->memory[stage].device_bytes;
     sbp_text_add(html, "<div class=\"rows three\">");
     for (int row = 0; row < rows; row++) {
         const int stage = stage_at(step, row, rows);
         parts_of(&step->memory[stage], part);
-        sbp_text_add(html, "<span>stage %d</span>", stage);
+        if (step->stages == 1)
+            sbp_text_add(html, "<span>device</span>");
+        else
+            sbp_text_add(html, "<span>stage %d</span>", stage);
         sbp_figure_bar(html, "Memory of the stage; the table below has the numbers", part,
-                       PARTS - 1, 1.02 * whole, limit);
+                       PARTS - 1, 1.02 * fmax(most, has_limit ? limit : 0), has_limit ? limit : 0);
         sbp_text_add(html, "<span>");
         sbp_markup_bytes(html, (double)step->memory[stage].device_bytes);
         sbp_text_add(html, "</span>");
@@ -48,7 +49,8 @@ static void add_bars(struct sbp_text *html, const struct sbp_report *report, int
     sbp_text_add(html, "</div>");
     parts_of(&step->memory[report->summary.worst_stage], part);
     sbp_figure_key(html, part, PARTS - 1);
-    sbp_text_add(html, "<p class=\"note\">The line is the limit: ");
+    sbp_text_add(html, "<p class=\"note\">%s: ",
+                 has_limit ? "The line is the limit" : "The limit is far beyond the bars");
     sbp_markup_bytes(html, limit);
     sbp_text_add(html, " a device.</p>\n");
 }

@@ -10,6 +10,12 @@ extern const char sbp_page_style[]; /* the style sheet */
 /* Begins a section of plan `number`, from 1; 0: of the page. The caller ends it: </section>. */
 void sbp_page_section(struct sbp_text *html, int number, const char *id, const char *title);
 
+/* Whether a limit is drawn beside so much that is held: not where that would be a dot below it. */
+static inline bool sbp_page_shows_limit(double held_bytes, double limit_bytes)
+{
+    return held_bytes > 0.1 * limit_bytes;
+}
+
 /* --- of one plan --- */
 
 void sbp_page_time(struct sbp_text *html, const struct sbp_page_plan *plan, int number);

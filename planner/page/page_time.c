@@ -42,6 +42,7 @@ static void add_causes(struct sbp_text *html, const struct sbp_step_totals *tota
 static void add_table(struct sbp_text *html, const struct sbp_step_totals *totals)
 {
     static const char *const TITLES[] = {"of a device", "a step", "share"};
+    sbp_text_add(html, "<div class=\"plots\">");
     sbp_markup_table(html, "Parts of a step", 3, TITLES);
     add_row(html, "", "compute", totals->compute_s, totals->step_s);
     if (totals->recompute_s > 0)
@@ -51,9 +52,13 @@ static void add_table(struct sbp_text *html, const struct sbp_step_totals *total
     if (totals->bubble_s > 0)
         add_row(html, "", "bubble", totals->bubble_s, totals->step_s);
     add_row(html, " class=\"whole\"", "step", totals->step_s, totals->step_s);
-    if (totals->hidden_s > 0)
-        add_causes(html, totals, true);
     sbp_markup_table_end(html);
+    if (totals->hidden_s > 0) {
+        sbp_markup_table(html, "What is overlapped", 3, TITLES);
+        add_causes(html, totals, true);
+        sbp_markup_table_end(html);
+    }
+    sbp_text_add(html, "</div>");
 }
 
 void sbp_page_time(struct sbp_text *html, const struct sbp_page_plan *plan, int number)

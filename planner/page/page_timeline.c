@@ -6,7 +6,7 @@
 #include "planner/page/page_priv.h"
 #include "planner/report/plan_trace.h"
 
-enum { MOST_ROWS = 16, MOST_LANES = 16, POINTS = 1200, MOST_CURVES = 3, WINDOWED = 32 };
+enum { MOST_ROWS = 16, MOST_LANES = 16, POINTS = 1200, MOST_CURVES = 3, WINDOWED = 60 };
 static const double WINDOW_MOST = 0.5; /* of the step; a longer part shows no more than the whole */
 
 struct event {
@@ -220,17 +220,32 @@ static void add_key(struct sbp_text *html, const struct events *events)
     sbp_figure_key(html, part, COUNT);
 }
 
-static void add_windows(struct sbp_text *html, const struct events *events,
-                        const struct sbp_step *step)
+/* A part of the step in which works can be seen one by one: so many of them, and the time in which
+ * a pipeline fills. */
+static double window_s(const struct events *events)
 {
-    const double batches = (double)step->micro_batches + step->stages;
-    const double most = step->stages > WINDOWED / 2 ? 2.0 * step->stages : WINDOWED;
-    const double share = most / batches;
+    double sum_s = 0, fill_s = events->end_s;
+    int64_t count = 0;
+    for (size_t i = 0; i < events->event_count; i++) {
+        const struct event *event = &events->event[i];
+        if (event->beside)
+            continue;
+        sum_s += event->end_s - event->begin_s;
+        count++;
+        if (event->process == events->processes - 1)
+            fill_s = fmin(fill_s, event->begin_s);
+    }
+    return count == 0 ? events->end_s : fill_s + WINDOWED * sum_s / (double)count;
+}
+
+static void add_windows(struct sbp_text *html, const struct events *events)
+{
+    const double part_s = window_s(events);
     add_window(html, events, "The whole step", 0, events->end_s);
-    if (share > WINDOW_MOST)
+    if (part_s > WINDOW_MOST * events->end_s)
         return;
-    add_window(html, events, "Its begin", 0, share * events->end_s);
-    add_window(html, events, "Its end", (1 - share) * events->end_s, events->end_s);
+    add_window(html, events, "Its begin", 0, part_s);
+    add_window(html, events, "Its end", events->end_s - part_s, events->end_s);
 }
 
 /* --- memory over time --- */
@@ -298,9 +313,18 @@ static void add_curve(struct curves *curves, const struct events *events, int pr
     curves->count++;
 }
 
+static double most_bytes(const struct events *events)
+{
+    double most = 0;
+    for (size_t i = 0; i < events->sample_count; i++)
+        most = fmax(most, events->sample[i].bytes);
+    return most;
+}
+
 static enum sbp_status add_memory(struct sbp_text *html, const struct events *events,
                                   double limit_bytes, struct sbp_diag *diag)
 {
+    const bool has_limit = sbp_page_shows_limit(most_bytes(events), limit_bytes);
     struct curves *curves = calloc(1, sizeof *curves);
     if (curves == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
@@ -319,7 +343,7 @@ static enum sbp_status add_memory(struct sbp_text *html, const struct events *ev
                                     .label = "Memory over time, below the device's limit",
                                     .unit = SBP_UNIT_BYTES,
                                     .high_x = events->end_s,
-                                    .count = curves->count + 1,
+                                    .count = curves->count + has_limit,
                                     .series = curves->series};
     sbp_figure_lines(html, &lines);
     free(curves);
@@ -403,7 +427,7 @@ static enum sbp_status add_drawn(struct sbp_text *html, const struct sbp_page_pl
         sbp_text_add(html, " Steps have no end of their own: all that were simulated are drawn.");
     sbp_text_add(html, " Thick rows compute, thin rows send.</p>\n");
     add_key(html, events);
-    add_windows(html, events, step);
+    add_windows(html, events);
     return add_memory(html, events, (double)plan->report->summary.memory_bytes, diag);
 }
 

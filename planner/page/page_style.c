@@ -127,6 +127,6 @@ const char sbp_page_style[] =
     "@media print{:root{color-scheme:light;" LIGHT ";--bg:#fff}"
     "body{font-size:11px}section,.tiles div,figure,tr{break-inside:avoid}"
     "section:has(.layers){break-inside:auto}nav,.skip{display:none}"
-    ".scroll{overflow:visible}table{font-size:9.5px}"
+    ".scroll{overflow:visible}table{font-size:10px}.w{white-space:normal}"
     "svg,i,.bar{print-color-adjust:exact;-webkit-print-color-adjust:exact}"
     "details.plan::details-content{content-visibility:visible;display:block}}\n";

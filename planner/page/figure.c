@@ -47,11 +47,15 @@ void sbp_figure_bar(struct sbp_text *html, const char *label, const struct sbp_p
         before += part[i].value;
         if (to - from < 0.5)
             continue;
-        sbp_text_add(html, "<path class=\"%s\" d=\"M%.1f 0H%.1fV%dH%.1fz\"><title>",
+        sbp_text_add(html, "<path class=\"%s\" d=\"M%.1f 0H%.1fV%dH%.1fz\">",
                      sbp_colour_class(part[i].colour), from, to - from > NARROW ? to - 2 * GAP : to,
                      BAR_HEIGHT, from);
-        sbp_markup_add(html, "%s, %.1f %%", part[i].name, 100 * part[i].value / whole);
-        sbp_text_add(html, "</title></path>");
+        if (part[i].name != NULL) {
+            sbp_text_add(html, "<title>");
+            sbp_markup_add(html, "%s, %.1f %%", part[i].name, 100 * part[i].value / whole);
+            sbp_text_add(html, "</title>");
+        }
+        sbp_text_add(html, "</path>");
     }
     if (mark > 0 && whole > 0)
         sbp_text_add(html, "<path class=\"mark\" d=\"M%.1f 0V%d\"/>", WIDTH * mark / whole,

@@ -29,7 +29,7 @@ const char *sbp_colour_class(enum sbp_colour colour);
 enum sbp_colour sbp_colour_of(int64_t index);
 
 struct sbp_part {
-    const char *name;
+    const char *name; /* NULL: the figure alone says what it is */
     enum sbp_colour colour;
     double value; /* >= 0 */
 };

@@ -1,5 +1,6 @@
 /* What each layer does and costs: how it is split, what lies where, which collectives move it. */
 #include <math.h>
+#include <string.h>
 
 #include "planner/page/page_priv.h"
 #include "planner/plan/roles.h"
@@ -95,7 +96,7 @@ struct scale {
 static void add_time(struct sbp_text *html, const struct scale *scale, const char *name,
                      enum sbp_colour colour, double seconds)
 {
-    const struct sbp_part part = {name, colour, seconds};
+    const struct sbp_part part = {NULL, colour, seconds};
     sbp_text_add(html, "<span>");
     sbp_markup_seconds(html, seconds);
     sbp_text_add(html, " <span class=\"soft\">%s</span>", name);
@@ -120,20 +121,28 @@ static void add_summary(struct sbp_text *html, const struct scale *scale, const 
     sbp_text_add(html, "</summary>");
 }
 
+/* "768 FLOP", "8.192 kFLOP" */
+static void add_flops(struct sbp_text *html, double flops, const char *what)
+{
+    char count[32];
+    (void)sbp_format_count(flops, count);
+    sbp_markup_add(html, "%s%sFLOP %s, ", count, strchr(count, ' ') == NULL ? " " : "", what);
+}
+
 static void add_layer(struct sbp_text *html, const struct scale *scale, int op)
 {
     const struct sbp_report *report = scale->report;
     const struct sbp_op_node *node = &report->plan->cut.graph.op[op];
     const struct sbp_site_cost *cost = &report->site[op];
-    char roles[SBP_ROLES_BYTES], forward[32], backward[32], parameters[32], kept[32];
+    char roles[SBP_ROLES_BYTES], parameters[32], kept[32];
     sbp_text_add(html, "<details>");
     add_summary(html, scale, node->name, node->repeats, sbp_roles_text(report->plan, op, roles),
                 cost);
     sbp_text_add(html, "<div class=\"body\"><p class=\"note\">");
-    sbp_markup_add(html, "%s: %sFLOP forward, %sFLOP backward, %s parameters", node->entry->name,
-                   sbp_format_count(cost->forward_flops, forward),
-                   sbp_format_count(cost->backward_flops, backward),
-                   sbp_format_count(cost->parameters, parameters));
+    sbp_markup_add(html, "%s: ", node->entry->name);
+    add_flops(html, cost->forward_flops, "forward");
+    add_flops(html, cost->backward_flops, "backward");
+    sbp_markup_add(html, "%s parameters", sbp_format_count(cost->parameters, parameters));
     if (node->weight_count > 0)
         sbp_markup_add(html, ", ZeRO %d", sbp_plan_zero(report->plan, op));
     if (cost->kept_bytes > 0)

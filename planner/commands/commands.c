@@ -64,6 +64,18 @@ const struct sbp_command sbp_commands[] = {
      .options = "--runtime --objective " SOLVER_OPTIONS
                 "--search-memory --memory-limit " MODEL_OPTIONS "--json --help",
      .run = sbp_command_compare},
+    {.name = "advise",
+     OPERANDS("MODEL CLUSTER", 2, 2),
+     .summary = "say how many nodes pay, what the bottleneck is, what training takes",
+     .notes = NAMES_NOTE
+     "Searches the machine as it is and with twice or half of its nodes, bandwidths, memory, "
+     "arithmetic and batch; a device that keeps 90 % of its best rate pays. Each answer stands "
+     "above the command that shows more. --time-limit is of all searches together. Exit status: 0 "
+     "answered, 1 nothing fits, 2 bad usage or bad input. Ctrl-C, SIGTERM and SIGHUP end it with "
+     "what was searched.",
+     .options = "--runtime --quick --seed --time-limit --max-evaluations --search-memory "
+                "--memory-limit --tokens --set --json --help",
+     .run = sbp_command_advise},
     {.name = "price",
      OPERANDS("MODEL CLUSTER", 2, 2),
      .summary = "price a plan by its degrees, by flags of Megatron-LM, or by a strategy file",

@@ -39,6 +39,7 @@ SBP_DECLARE_COMMAND(sweep); /* search --sweep: one table of all rows; SBP_NO: no
 SBP_DECLARE_COMMAND(explain);
 SBP_DECLARE_COMMAND(report);
 SBP_DECLARE_COMMAND(export);
+SBP_DECLARE_COMMAND(advise); /* SBP_NO: no plan fits */
 SBP_DECLARE_COMMAND(compare);
 /* compare PLAN PLAN. E_USAGE: an option that only searches take. */
 SBP_DECLARE_COMMAND(compare_plans);

@@ -68,8 +68,13 @@ static void add_sweep(struct sbp_text *text, const struct sbp_advice *advice,
     const char *quote = strchr(question->key, '[') == NULL ? "" : "'";
     add_search(text, advice);
     sbp_text_add(text, " --sweep %s%s=", quote, question->key);
-    for (int i = 0; i < question->count; i++)
-        sbp_text_add(text, "%s%s", i > 0 ? "," : "", question->value[i].text);
+    const char *comma = "";
+    for (int i = 0; i < question->count; i++) {
+        if (question->value[i].is_illegal)
+            continue;
+        sbp_text_add(text, "%s%s", comma, question->value[i].text);
+        comma = ",";
+    }
     sbp_text_add(text, "%s", quote);
 }
 

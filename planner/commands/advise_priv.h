@@ -28,7 +28,8 @@ struct sbp_advise_value {
     const char *text; /* "16"; as --sweep takes it */
     double value;
     bool is_given;             /* the machine as it is, whose row is the whole's */
-    struct sbp_search_row row; /* else */
+    bool is_illegal;           /* other options exclude it, so that a sweep would refuse it */
+    struct sbp_search_row row; /* unless it is given */
 };
 
 struct sbp_advise_question {

@@ -160,10 +160,11 @@ static int count_searches(const struct sbp_advice *advice)
 
 /* Searches with one constant changed; where nothing is found, that is an answer, too. */
 static enum sbp_status search_value(struct sbp_advice *advice, struct searches *searches,
-                                    const char *word, double limit_s, struct sbp_search_row *row,
-                                    struct sbp_diag *diag)
+                                    const char *word, double limit_s,
+                                    struct sbp_advise_value *value, struct sbp_diag *diag)
 {
     struct sbp_arguments given = *advice->arguments;
+    struct sbp_search_row *row = &value->row;
     const char *words[] = {word};
     char label[160];
     (void)snprintf(label, sizeof label, "%s, %d left", word, searches->left);
@@ -172,6 +173,7 @@ static enum sbp_status search_value(struct sbp_advice *advice, struct searches *
         .arguments = &given, .progress = &searches->progress, .label = label};
     enum sbp_status status = sbp_search_job_open(&job, &row->why);
     job.request.solver_options.time_limit_s = limit_s;
+    value->is_illegal = status != SBP_OK;
     if (status == SBP_OK)
         status = sbp_search_job_run(&job, 1, &row->why);
     row->refused = status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED || status == SBP_E_USAGE;
@@ -207,7 +209,7 @@ static enum sbp_status search_all(struct sbp_advice *advice, struct searches *se
             (void)snprintf(word, sizeof word, "%s=%s", question->key, value->text);
             value->row.skipped = limit_s < 0;
             if (limit_s >= 0)
-                SBP_TRY(search_value(advice, searches, word, limit_s, &value->row, diag));
+                SBP_TRY(search_value(advice, searches, word, limit_s, value, diag));
             searches->left--;
             if (k == question->count - 1 && goes_on(advice, question)) {
                 SBP_TRY(add_value(advice, question, 2 * value->value, false, diag));

@@ -8,8 +8,9 @@
 #include "planner/commands/advise_priv.h"
 #include "planner/commands/commands.h"
 
-#define PAYS 0.9  /* of a device's best rate: what a node adds is worth its hours */
-#define SAME 5e-4 /* times that differ by less are called the same */
+#define PAYS      0.9  /* of a device's best rate: what a node adds is worth its hours */
+#define SAME      5e-4 /* times that differ by less are called the same */
+#define ROUND_OFF 1e-6 /* of derivatives */
 #define TOKENS_PER_WEIGHT                                                                          \
     20.0 /* Hoffmann et al., "Training compute-optimal large language models" */
 
@@ -255,8 +256,8 @@ static int shares_of(const struct sbp_advice *advice, struct share share[2 + SBP
         (void)snprintf(share[count++].name, sizeof share->name, "%s links",
                        cluster->level[level].name);
     }
-    for (int i = 1; i < count; i++) /* the largest first */
-        for (int k = i; k > 0 && share[k - 1].share < share[k].share; k--) {
+    for (int i = 1; i < count; i++) /* the largest first; the like in their order */
+        for (int k = i; k > 0 && share[k - 1].share < share[k].share - ROUND_OFF; k--) {
             const struct share moved = share[k];
             share[k] = share[k - 1];
             share[k - 1] = moved;
@@ -269,7 +270,11 @@ static void answer_bottleneck(struct answers *answers, const struct sbp_advice *
     struct answer *answer = begin(answers, "bottleneck", "");
     struct share share[2 + SBP_MAX_LEVELS];
     const int count = shares_of(advice, share);
-    sbp_text_add(&answer->text, "%s; 1 %% more saves of the step:", share[0].name);
+    double rest = 1;
+    for (int i = 0; i < count; i++)
+        rest -= share[i].share;
+    sbp_text_add(&answer->text, "%s; 1 %% more saves of the step:",
+                 rest > share[0].share ? "latencies, launches, waiting" : share[0].name);
     for (int i = 0; i < count; i++)
         sbp_text_add(&answer->text, "%s %.3f %% %s", i > 0 ? "," : "", shown_share(share[i].share),
                      share[i].name);

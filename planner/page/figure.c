@@ -175,10 +175,10 @@ static double nice_step(double most)
 }
 
 /* What a number of the unit is counted in, at such a size: bytes in GiB, not in 10^9. */
-static double scale_of(enum sbp_unit unit, double most)
+static double scale_of(enum sbp_figure_unit unit, double most)
 {
     double scale = 1;
-    while (unit == SBP_UNIT_BYTES && most / scale >= 1024)
+    while (unit == SBP_FIGURE_BYTES && most / scale >= 1024)
         scale *= 1024;
     return scale;
 }
@@ -194,14 +194,14 @@ static void format_time(double seconds, double most_s, char *shown)
                                : "s");
 }
 
-static void add_tick(struct sbp_text *html, enum sbp_unit unit, double value, double most)
+static void add_tick(struct sbp_text *html, enum sbp_figure_unit unit, double value, double most)
 {
     char shown[NUMBER_BYTES];
-    if (unit == SBP_UNIT_SECONDS)
+    if (unit == SBP_FIGURE_SECONDS)
         format_time(value, most, shown);
-    else if (unit == SBP_UNIT_BYTES)
+    else if (unit == SBP_FIGURE_BYTES)
         (void)sbp_format_bytes(value, shown);
-    else if (unit == SBP_UNIT_COUNT)
+    else if (unit == SBP_FIGURE_COUNT)
         (void)sbp_format_count(value, shown);
     else
         (void)snprintf(shown, sizeof shown, "%.0f %%", 100 * value);
@@ -224,7 +224,7 @@ void sbp_figure_time_axis(struct sbp_text *html, double begin_s, double end_s)
         if (at > end_s + 1e-9 * step)
             break;
         open_tick(html, (at - begin_s) / length_s);
-        add_tick(html, SBP_UNIT_SECONDS, fabs(at) < 1e-9 * step ? 0 : at, end_s);
+        add_tick(html, SBP_FIGURE_SECONDS, fabs(at) < 1e-9 * step ? 0 : at, end_s);
         sbp_text_add(html, "</span>");
     }
     sbp_text_add(html, "</div>\n");

@@ -57,7 +57,7 @@ void sbp_strip_add(struct sbp_strip *strip, enum sbp_colour colour, double begin
 void sbp_strip_end(struct sbp_strip *strip, struct sbp_text *html, const char *css,
                    const char *label);
 
-enum sbp_unit { SBP_UNIT_SECONDS, SBP_UNIT_BYTES, SBP_UNIT_COUNT, SBP_UNIT_SHARE };
+enum sbp_figure_unit { SBP_FIGURE_SECONDS, SBP_FIGURE_BYTES, SBP_FIGURE_COUNT, SBP_FIGURE_SHARE };
 
 /* Appends the ticks of an axis of time below a row of the same window. */
 void sbp_figure_time_axis(struct sbp_text *html, double begin_s, double end_s);
@@ -72,7 +72,7 @@ struct sbp_series {
 
 struct sbp_lines {
     const char *title, *label; /* label is read out in its place */
-    enum sbp_unit unit;        /* of y, which begins at 0 */
+    enum sbp_figure_unit unit; /* of y, which begins at 0 */
     double low_x, high_x;
     int tick_count;          /* of x; 0: times */
     const char *const *tick; /* (tick_count), at 0, 1, ... of x */

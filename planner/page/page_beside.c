@@ -240,7 +240,7 @@ static void free_curves(struct curves *curves)
 }
 
 static enum sbp_status add_plot(struct sbp_text *html, struct sweep *sweep, const char *title,
-                                enum sbp_unit unit, size_t offset, struct sbp_diag *diag)
+                                enum sbp_figure_unit unit, size_t offset, struct sbp_diag *diag)
 {
     struct curves *curves = calloc(1, sizeof *curves);
     if (curves == NULL)
@@ -295,12 +295,12 @@ static enum sbp_status add_plots(struct sbp_text *html, struct sweep *sweep, str
 {
     static const struct {
         const char *title;
-        enum sbp_unit unit;
+        enum sbp_figure_unit unit;
         size_t offset;
-    } plots[] = {{"Step", SBP_UNIT_SECONDS, offsetof(struct swept, step_s)},
-                 {"Tokens or samples a second", SBP_UNIT_COUNT, offsetof(struct swept, rate)},
-                 {"Memory of a device", SBP_UNIT_BYTES, offsetof(struct swept, device_bytes)},
-                 {"MFU", SBP_UNIT_SHARE, offsetof(struct swept, mfu)}};
+    } plots[] = {{"Step", SBP_FIGURE_SECONDS, offsetof(struct swept, step_s)},
+                 {"Tokens or samples a second", SBP_FIGURE_COUNT, offsetof(struct swept, rate)},
+                 {"Memory of a device", SBP_FIGURE_BYTES, offsetof(struct swept, device_bytes)},
+                 {"MFU", SBP_FIGURE_SHARE, offsetof(struct swept, mfu)}};
     sbp_text_add(html, "<div class=\"plots\">");
     for (size_t i = 0; i < sizeof plots / sizeof *plots; i++)
         SBP_TRY(add_plot(html, sweep, plots[i].title, plots[i].unit, plots[i].offset, diag));
@@ -509,7 +509,7 @@ static void add_losses(struct sbp_text *html, const struct run *run)
                                       .y = run->loss};
     const struct sbp_lines lines = {.title = "Loss over steps",
                                     .label = "Loss over steps",
-                                    .unit = SBP_UNIT_COUNT,
+                                    .unit = SBP_FIGURE_COUNT,
                                     .high_x = count - 1,
                                     .tick_count = 1,
                                     .tick = none,

@@ -341,7 +341,7 @@ static enum sbp_status add_memory(struct sbp_text *html, const struct events *ev
                                                         .y = curves->limit_y};
     const struct sbp_lines lines = {.title = "Memory of a device over the step",
                                     .label = "Memory over time, below the device's limit",
-                                    .unit = SBP_UNIT_BYTES,
+                                    .unit = SBP_FIGURE_BYTES,
                                     .high_x = events->end_s,
                                     .count = curves->count + has_limit,
                                     .series = curves->series};

@@ -253,8 +253,8 @@ static struct ground ground_of(const struct sbp_plan *plan)
     if (cluster->level_count == 1 || ground.in_row > 16)
         ground.in_row = ranks < 8 ? ranks : 8;
     const int64_t nodes = (ground.drawn + ground.in_row - 1) / ground.in_row;
-    while (ground.across * ground.across * (ground.in_row + 1) < nodes)
-        ground.across++;
+    while (2 * ground.across * ground.across * (ground.in_row + 1) < nodes)
+        ground.across *= 2; /* sizes of groups are powers of two, mostly */
     return ground;
 }
 

@@ -139,7 +139,7 @@ static void add_layer(struct sbp_text *html, const struct scale *scale, int op)
     add_summary(html, scale, node->name, node->repeats, sbp_roles_text(report->plan, op, roles),
                 cost);
     sbp_text_add(html, "<div class=\"body\"><p class=\"note\">");
-    sbp_markup_add(html, "%s: ", node->entry->name);
+    sbp_markup_add(html, "%s%s: ", node->entry->name, node->repeats > 1 ? ", all repeats" : "");
     add_flops(html, cost->forward_flops, "forward");
     add_flops(html, cost->backward_flops, "backward");
     sbp_markup_add(html, "%s parameters", sbp_format_count(cost->parameters, parameters));

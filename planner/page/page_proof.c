@@ -106,6 +106,11 @@ void sbp_page_proof(struct sbp_text *html, const struct sbp_page_plan *plan, int
 {
     static const char *const TITLES[] = {"", "as the plan says"};
     static const char *const KEYS[] = {"status", "space", "covers", "objective", "algorithm"};
+    static const struct {
+        const char *key, *name, *means;
+    } flags[] = {{"stopped", "ended early", "by a limit or an interrupt"},
+                 {"left_out", "left out", "strategies that needed more memory than the search had"},
+                 {"plain", "large meshes", "by plain splits alone"}};
     const struct cJSON *search = plan->plan->search;
     sbp_page_section(html, number, "proof", "What the proof says");
     add_verdict(html, search);
@@ -114,6 +119,9 @@ void sbp_page_proof(struct sbp_text *html, const struct sbp_page_plan *plan, int
         sbp_markup_table(html, "Record of the search", 2, TITLES);
         for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++)
             text_row(html, KEYS[i], text_of(search, KEYS[i]));
+        for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+            if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(search, flags[i].key)))
+                text_row(html, flags[i].name, flags[i].means);
         open_row(html, "lower bound");
         if (number_of(search, "lower_bound_s") > 0)
             sbp_markup_seconds(html, number_of(search, "lower_bound_s"));
@@ -178,7 +186,7 @@ static void constant_row(struct walk *walk, const struct cJSON *item)
     if (cJSON_IsString(item))
         sbp_markup_text(walk->html, item->valuestring);
     else if (cJSON_IsNumber(item)) {
-        (void)snprintf(number, sizeof number, "%.9g", item->valuedouble);
+        (void)snprintf(number, sizeof number, "%.12g", item->valuedouble);
         sbp_markup_value(walk->html, item->valuedouble, number);
     } else if (cJSON_IsArray(item) || cJSON_IsObject(item))
         sbp_markup_add(walk->html, "a table of %d", cJSON_GetArraySize(item));

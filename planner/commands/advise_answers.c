@@ -239,40 +239,67 @@ static void answer_other(struct answers *answers, const struct sbp_advice *advic
     add_sweep(&answer->command, advice, question);
 }
 
-/* What a machine may have more of. */
+/* What there may be more of, and what 1 % more saves of the time that a token takes. */
 struct share {
     char name[48];
     double share;
+    bool is_machine; /* a derivative of the step by one constant: these add up to 1 at most */
 };
+enum { SHARES = 4 + SBP_MAX_LEVELS };
 
-static int shares_of(const struct sbp_advice *advice, struct share share[2 + SBP_MAX_LEVELS])
+/* Memory and the batch change the plan: the mean over a doubling. False: there is no such plan. */
+static bool share_of_twice(const struct sbp_advice *advice, enum sbp_advise_kind kind,
+                           double *share)
 {
-    const struct sbp_cluster *cluster = &advice->job.plan.workload.cluster;
-    int count = 0;
-    share[count++] = (struct share){"arithmetic", advice->elasticity.arithmetic};
-    share[count++] = (struct share){"memory bandwidth", advice->elasticity.memory_bandwidth};
-    for (int level = 0; level < cluster->level_count; level++) {
-        share[count].share = advice->elasticity.link[level];
-        (void)snprintf(share[count++].name, sizeof share->name, "%s links",
-                       cluster->level[level].name);
+    for (int i = 0; i < advice->question_count; i++) {
+        const struct sbp_advise_question *question = &advice->question[i];
+        const struct sbp_search_row *row = &question->value[question->count - 1].row;
+        if (question->kind != kind || !row->found)
+            continue;
+        *share = log2(rate_of(row) / rate_of(&advice->row));
+        return true;
     }
-    for (int i = 1; i < count; i++) /* the largest first; the like in their order */
+    return false;
+}
+
+/* The largest first; the like in their order. */
+static void sort_shares(struct share *share, int count)
+{
+    for (int i = 1; i < count; i++)
         for (int k = i; k > 0 && share[k - 1].share < share[k].share - ROUND_OFF; k--) {
             const struct share moved = share[k];
             share[k] = share[k - 1];
             share[k - 1] = moved;
         }
+}
+
+static int shares_of(const struct sbp_advice *advice, struct share share[SHARES])
+{
+    const struct sbp_cluster *cluster = &advice->job.plan.workload.cluster;
+    int count = 0;
+    share[count++] = (struct share){"arithmetic", advice->elasticity.arithmetic, true};
+    share[count++] = (struct share){"memory bandwidth", advice->elasticity.memory_bandwidth, true};
+    for (int level = 0; level < cluster->level_count; level++) {
+        share[count] = (struct share){"", advice->elasticity.link[level], true};
+        (void)snprintf(share[count++].name, sizeof share->name, "%s links",
+                       cluster->level[level].name);
+    }
+    share[count] = (struct share){.name = "memory"};
+    count += share_of_twice(advice, SBP_ADVISE_MEMORY, &share[count].share);
+    share[count] = (struct share){.name = "batch"};
+    count += share_of_twice(advice, SBP_ADVISE_BATCH, &share[count].share);
+    sort_shares(share, count);
     return count;
 }
 
 static void answer_bottleneck(struct answers *answers, const struct sbp_advice *advice)
 {
     struct answer *answer = begin(answers, "bottleneck", "");
-    struct share share[2 + SBP_MAX_LEVELS];
+    struct share share[SHARES];
     const int count = shares_of(advice, share);
     double rest = 1;
     for (int i = 0; i < count; i++)
-        rest -= share[i].share;
+        rest -= share[i].is_machine ? share[i].share : 0;
     sbp_text_add(&answer->text, "%s; 1 %% more saves of the step:",
                  rest > share[0].share ? "latencies, launches, waiting" : share[0].name);
     for (int i = 0; i < count; i++)
@@ -367,7 +394,7 @@ static void put_value(struct cJSON *rows, const struct sbp_advice *advice,
 
 static void put_elasticity(struct cJSON *json, const struct sbp_advice *advice, bool *failed)
 {
-    struct share share[2 + SBP_MAX_LEVELS];
+    struct share share[SHARES];
     const int count = shares_of(advice, share);
     struct cJSON *list = sbp_json_put_array(json, "saved_by_1_percent", failed);
     for (int i = 0; i < count && !*failed; i++) {

@@ -72,10 +72,16 @@ def check_saved(advice, machine):
         cluster = json.load(file)["cluster"]
     keys = {f"{level['name']} links": (f"cluster.levels[{i}].beta_s_per_byte", level["beta_s_per_byte"], -1)
             for i, level in enumerate(cluster["levels"]) if "network" not in cluster}
+    keys["arithmetic"] = ("cluster.device.flops.fp32", cluster["device"]["flops"]["fp32"], 1)
     keys["memory bandwidth"] = ("cluster.device.memory_bytes_per_s", cluster["device"]["memory_bytes_per_s"], 1)
     saved = {item["of"]: item["percent"] for item in advice["saved_by_1_percent"]}
-    expect(set(keys) < set(saved) and "arithmetic" in saved, f"{machine}: {saved}")
-    step_s = advice["cost"]["step_s"]
+    expect(set(keys) < set(saved), f"{machine}: {saved}")
+    step_s, rate = advice["cost"]["step_s"], advice["cost"]["tokens_per_s"]
+    for sweep in advice["sweeps"]:
+        twice = sweep["rows"][-1]
+        name = {"cluster.device.memory_bytes": "memory", "global_batch": "batch", "global_batch_tokens": "batch"}
+        if sweep["key"] in name and "step_s" in twice:
+            near(saved[name[sweep["key"]]], math.log2(twice["tokens_per_s"] / rate), sweep["key"], 1e-6)
     for name, (key, value, sign) in keys.items():
         faster = said_by(shlex.join(["sbplan", "price", machine[0], machine[1], *words, "--strategy", "plan.json",
                                      "--set", f"{key}={value * 1.01**sign:.17g}"]), "--json")

@@ -184,9 +184,15 @@ static void answer_nodes(struct answers *answers, const struct sbp_advice *advic
     int64_t unused;
     const char *unit = sbp_summary_unit(&advice->job.plan.cut.graph, &unused);
     const bool tokens = strcmp(unit, "tokens") == 0;
-    sbp_text_add(&answer->text, "%.0f%s pay%s; %s/s of a device:", largest,
-                 largest >= question->value[question->count - 1].value ? " or more" : "",
-                 largest > 1 ? "" : "s", unit);
+    int found = 0;
+    for (int i = 0; i < question->count; i++)
+        found += sbp_advise_row(advice, &question->value[i])->found;
+    if (found < 2)
+        sbp_text_add(&answer->text, "how many pay is not known; %s/s of a device:", unit);
+    else
+        sbp_text_add(&answer->text, "%.0f%s pay%s; %s/s of a device:", largest,
+                     largest >= question->value[question->count - 1].value ? " or more" : "",
+                     largest > 1 ? "" : "s", unit);
     for (int i = 0; i < question->count; i++) {
         const struct sbp_search_row *row = sbp_advise_row(advice, &question->value[i]);
         const double scale = tokens ? 1 : (double)advice->job.plan.cut.graph.sequence;

@@ -39,9 +39,10 @@ const struct sbp_command sbp_commands[] = {
     {.name = "report",
      OPERANDS("FILE...", 1, INT_MAX),
      .summary = "write a page to look at: timeline, memory, layers, communication, alternatives",
-     .notes = "A FILE is a plan, or what sbplan search --sweep --json or sbplan run --json printed; "
-              "at least one is a plan, and the first one is shown in full. The page is one HTML "
-              "file that needs nothing else. Exit status: 0 written, 2 bad usage or bad input.",
+     .notes =
+         "A FILE is a plan, or what sbplan search --sweep --json or sbplan run --json printed; "
+         "at least one is a plan, and the first one is shown in full. The page is one HTML "
+         "file that needs nothing else. Exit status: 0 written, 2 bad usage or bad input.",
      .options = "-o --help",
      .run = sbp_command_report},
     {.name = "export",

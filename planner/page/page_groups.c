@@ -260,10 +260,10 @@ static struct ground ground_of(const struct sbp_plan *plan)
 
 static void place_of(const struct ground *ground, int64_t rank, double *x, double *y)
 {
-    const int64_t node = rank / ground->in_row;
+    const int64_t node = rank / ground->in_row, row = node / ground->across;
     *x = (double)(node % ground->across) * ((double)ground->in_row + 0.5) * CELL +
          (double)(rank % ground->in_row) * CELL;
-    *y = (double)(node / ground->across) * (CELL + 3);
+    *y = (double)row * (CELL + 3);
 }
 
 static void add_cells(struct sbp_text *html, const struct traffic *traffic,

@@ -88,7 +88,7 @@ static void collective_row(struct sbp_table *table, const struct sbp_report *rep
     char bytes[32], seconds[32], group[SBP_GROUP_BYTES];
     const double times = (double)instr->times;
     sbp_table_cell(table, "%s", sbp_collective_name(instr->box.kind));
-    sbp_table_cell(table, "%s", sbp_group_text(report->plan, instr, group));
+    sbp_table_cell(table, "%s", sbp_operands_group_text(report->plan, instr, group));
     if (report->plan->strategy.boxing == SBP_BOXING_PATH)
         sbp_table_cell(table, "%s", axes_text(instr->box.axes, group));
     sbp_table_cell(table, "%s", sbp_format_bytes(sbp_price_call_bytes(program, instr), bytes));
@@ -271,7 +271,7 @@ static void put_collective(struct cJSON *list, const struct sbp_report *report, 
         (double)(sbp_mesh_group_size(&report->plan->cut.mesh, instr->box.axes) * instr->stages),
         failed);
     char group[SBP_GROUP_BYTES];
-    sbp_json_put_text(item, "group", sbp_group_text(report->plan, instr, group), failed);
+    sbp_json_put_text(item, "group", sbp_operands_group_text(report->plan, instr, group), failed);
     struct cJSON *axes = sbp_json_put_array(item, "axes", failed);
     for (int axis = 0; axis < report->plan->cut.mesh.axis_count; axis++)
         if (instr->box.axes >> axis & 1)

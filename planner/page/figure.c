@@ -14,12 +14,12 @@ enum { BAR_HEIGHT = 20, PLOT_HEIGHT = 1000, TICKS = 5, NUMBER_BYTES = 48 };
 static const char *const classes[] = {SBP_COLOUR_MAP(SBP_COLOUR_NAME)};
 #undef SBP_COLOUR_NAME
 
-const char *sbp_colour_class(enum sbp_colour colour)
+const char *sbp_figure_class(enum sbp_colour colour)
 {
     return classes[colour];
 }
 
-enum sbp_colour sbp_colour_of(int64_t index)
+enum sbp_colour sbp_figure_colour(int64_t index)
 {
     return (enum sbp_colour)(index % SBP_COLOUR_REST);
 }
@@ -48,7 +48,7 @@ void sbp_figure_bar(struct sbp_text *html, const char *label, const struct sbp_p
         if (to - from < 0.5)
             continue;
         sbp_text_add(html, "<path class=\"%s\" d=\"M%.1f 0H%.1fV%dH%.1fz\">",
-                     sbp_colour_class(part[i].colour), from, to - from > NARROW ? to - 2 * GAP : to,
+                     sbp_figure_class(part[i].colour), from, to - from > NARROW ? to - 2 * GAP : to,
                      BAR_HEIGHT, from);
         if (part[i].name != NULL) {
             sbp_text_add(html, "<title>");
@@ -69,7 +69,7 @@ void sbp_figure_key(struct sbp_text *html, const struct sbp_part *part, int coun
     for (int i = 0; i < count; i++) {
         if (!(part[i].value > 0))
             continue;
-        sbp_text_add(html, "<li><i class=\"%s\"></i>", sbp_colour_class(part[i].colour));
+        sbp_text_add(html, "<li><i class=\"%s\"></i>", sbp_figure_class(part[i].colour));
         sbp_markup_text(html, part[i].name);
         sbp_text_add(html, "</li>");
     }
@@ -91,7 +91,8 @@ static void add_shares(struct sbp_strip *strip, enum sbp_colour colour, double f
         strip->share[colour][at] += fmin(last, at + 1) - fmax(first, at);
 }
 
-void sbp_strip_add(struct sbp_strip *strip, enum sbp_colour colour, double begin_s, double end_s)
+void sbp_figure_strip_add(struct sbp_strip *strip, enum sbp_colour colour, double begin_s,
+                          double end_s)
 {
     const double seconds = fmin(end_s, strip->end_s) - fmax(begin_s, strip->begin_s);
     if (!(seconds > 0))
@@ -126,7 +127,7 @@ static double height_at(const struct sbp_strip *strip, int colour, int at)
 static void draw_shares(struct sbp_text *html, const struct sbp_strip *strip, int colour)
 {
     double before = -1;
-    sbp_text_add(html, "<path class=\"%s\" d=\"M0 %d", sbp_colour_class((enum sbp_colour)colour),
+    sbp_text_add(html, "<path class=\"%s\" d=\"M0 %d", sbp_figure_class((enum sbp_colour)colour),
                  BAR_HEIGHT);
     for (int at = 0; at < SBP_STRIP_MOMENTS; at++) {
         const double top = round(10 * (BAR_HEIGHT - height_at(strip, colour, at))) / 10;
@@ -143,11 +144,11 @@ static void draw_paths(struct sbp_text *html, const struct sbp_strip *strip, int
     html->failed |= path->failed;
     if (path->bytes != NULL)
         sbp_text_add(html, "<path class=\"%s\" d=\"%s\"/>",
-                     sbp_colour_class((enum sbp_colour)colour), path->bytes);
+                     sbp_figure_class((enum sbp_colour)colour), path->bytes);
 }
 
-void sbp_strip_end(struct sbp_strip *strip, struct sbp_text *html, const char *css,
-                   const char *label)
+void sbp_figure_strip_end(struct sbp_strip *strip, struct sbp_text *html, const char *css,
+                          const char *label)
 {
     open_svg(html, css, BAR_HEIGHT, label);
     for (int colour = SBP_COLOURS - 1; colour >= 0; colour--) {
@@ -267,7 +268,7 @@ static void add_line(struct sbp_text *html, const struct frame *frame,
                      const struct sbp_series *series)
 {
     bool begun = false;
-    sbp_text_add(html, "<path class=\"line %s%s\" d=\"", sbp_colour_class(series->colour),
+    sbp_text_add(html, "<path class=\"line %s%s\" d=\"", sbp_figure_class(series->colour),
                  series->is_dashed ? " dashed" : "");
     for (int k = 0; k < series->count; k++) {
         if (!isfinite(series->y[k])) {
@@ -284,7 +285,7 @@ static void add_line(struct sbp_text *html, const struct frame *frame,
     sbp_text_add(html, "\"/>");
     if (!series->is_dotted)
         return;
-    sbp_text_add(html, "<path class=\"dots %s\" d=\"", sbp_colour_class(series->colour));
+    sbp_text_add(html, "<path class=\"dots %s\" d=\"", sbp_figure_class(series->colour));
     for (int k = 0; k < series->count; k++)
         if (isfinite(series->y[k]))
             sbp_text_add(html, "M%.0f %.1fh0", x_of(frame, series->x[k]),
@@ -321,7 +322,7 @@ static void add_series_key(struct sbp_text *html, const struct sbp_lines *lines)
     sbp_text_add(html, "<ul class=\"key\">");
     for (int i = 0; i < lines->count; i++) {
         part = (struct sbp_part){lines->series[i].name, lines->series[i].colour, 1};
-        sbp_text_add(html, "<li><i class=\"%s\"></i>", sbp_colour_class(part.colour));
+        sbp_text_add(html, "<li><i class=\"%s\"></i>", sbp_figure_class(part.colour));
         sbp_markup_text(html, part.name);
         sbp_text_add(html, "</li>");
     }

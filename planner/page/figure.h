@@ -24,9 +24,9 @@
 #define SBP_COLOUR_ENUM(symbol, name) SBP_COLOUR_##symbol,
 enum sbp_colour { SBP_COLOUR_MAP(SBP_COLOUR_ENUM) SBP_COLOURS };
 #undef SBP_COLOUR_ENUM
-const char *sbp_colour_class(enum sbp_colour colour);
+const char *sbp_figure_class(enum sbp_colour colour);
 /* One of the eight that are not grey, for series and groups without a meaning of their own. */
-enum sbp_colour sbp_colour_of(int64_t index);
+enum sbp_colour sbp_figure_colour(int64_t index);
 
 struct sbp_part {
     const char *name; /* NULL: the figure alone says what it is */
@@ -52,10 +52,11 @@ struct sbp_strip {
     struct sbp_text path[SBP_COLOURS];
     double share[SBP_COLOURS][SBP_STRIP_MOMENTS]; /* of a moment */
 };
-void sbp_strip_add(struct sbp_strip *strip, enum sbp_colour colour, double begin_s, double end_s);
+void sbp_figure_strip_add(struct sbp_strip *strip, enum sbp_colour colour, double begin_s,
+                          double end_s);
 /* Appends the row and frees the strip. Class "track" or a thinner one. */
-void sbp_strip_end(struct sbp_strip *strip, struct sbp_text *html, const char *css,
-                   const char *label);
+void sbp_figure_strip_end(struct sbp_strip *strip, struct sbp_text *html, const char *css,
+                          const char *label);
 
 enum sbp_figure_unit { SBP_FIGURE_SECONDS, SBP_FIGURE_BYTES, SBP_FIGURE_COUNT, SBP_FIGURE_SHARE };
 

@@ -224,7 +224,7 @@ static int curve_named(struct curves *curves, const struct cJSON *values)
     }
     curves->name[at] = name;
     curves->series[at] = (struct sbp_series){.name = bytes,
-                                             .colour = sbp_colour_of(at),
+                                             .colour = sbp_figure_colour(at),
                                              .is_dotted = true,
                                              .x = curves->x[at],
                                              .y = curves->y[at]};

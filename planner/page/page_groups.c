@@ -108,7 +108,7 @@ static void add_group_name(struct sbp_text *html, const struct traffic *traffic,
     if (kind->stages == 0)
         sbp_text_add(html, "messages between stages");
     else
-        sbp_markup_text(html, sbp_group_text(traffic->plan->plan, kind->instr, group));
+        sbp_markup_text(html, sbp_operands_group_text(traffic->plan->plan, kind->instr, group));
 }
 
 static void add_collectives(struct sbp_text *html, const struct kind *kind)
@@ -168,7 +168,8 @@ static void add_levels(struct sbp_text *html, const struct traffic *traffic)
     const struct sbp_cluster *cluster = &traffic->plan->plan->workload.cluster;
     double whole = 0;
     for (int level = 0; level < cluster->level_count; level++) {
-        part[level] = (struct sbp_part){cluster->level[level].name, sbp_colour_of(level + 1), 0};
+        part[level] =
+            (struct sbp_part){cluster->level[level].name, sbp_figure_colour(level + 1), 0};
         for (int i = 0; i < traffic->count; i++)
             if (traffic->kind[i].level == level)
                 part[level].value += traffic->kind[i].seconds;
@@ -233,7 +234,7 @@ static enum sbp_colour group_colour(const struct traffic *traffic, const struct 
                                     int64_t rank)
 {
     const int64_t number = group_number(traffic, kind, rank);
-    return number < 0 ? SBP_COLOUR_REST : sbp_colour_of(number);
+    return number < 0 ? SBP_COLOUR_REST : sbp_figure_colour(number);
 }
 
 /* How ranks lie on the page: devices of a node in a row, nodes below and beside each other. */
@@ -276,7 +277,7 @@ static void add_cells(struct sbp_text *html, const struct traffic *traffic,
             continue;
         if (!any)
             sbp_text_add(html, "<path class=\"%s\" d=\"",
-                         sbp_colour_class((enum sbp_colour)colour));
+                         sbp_figure_class((enum sbp_colour)colour));
         place_of(ground, rank, &x, &y);
         sbp_text_add(html, "M%g %gh%dv%dh-%dz", x, y, CELL - 2, CELL - 2, CELL - 2);
         any = true;

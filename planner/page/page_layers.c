@@ -47,7 +47,7 @@ static void add_call(struct sbp_text *html, const struct sbp_report *report,
     char group[SBP_GROUP_BYTES];
     sbp_text_add(html, "<tr>");
     sbp_markup_cell(html, "%s", sbp_collective_name(instr->box.kind));
-    sbp_markup_words(html, "%s", sbp_group_text(report->plan, instr, group));
+    sbp_markup_words(html, "%s", sbp_operands_group_text(report->plan, instr, group));
     sbp_text_add(html, "<td>");
     sbp_markup_bytes(html, sbp_price_call_bytes(program, instr));
     sbp_text_add(html, "</td><td>");

@@ -172,13 +172,13 @@ static void add_tracks(struct sbp_text *html, const struct events *events, int p
     char label[96];
     for (size_t i = 0; i < events->event_count; i++)
         if (events->event[i].process == process)
-            sbp_strip_add(events->event[i].beside ? &beside : &work, events->event[i].colour,
-                          events->event[i].begin_s, events->event[i].end_s);
+            sbp_figure_strip_add(events->event[i].beside ? &beside : &work, events->event[i].colour,
+                                 events->event[i].begin_s, events->event[i].end_s);
     (void)snprintf(label, sizeof label, "%s, what it computes", process_name(events, process));
     sbp_text_add(html, "<div>");
-    sbp_strip_end(&work, html, "track", label);
+    sbp_figure_strip_end(&work, html, "track", label);
     (void)snprintf(label, sizeof label, "%s, what it sends", process_name(events, process));
-    sbp_strip_end(&beside, html, "track thin", label);
+    sbp_figure_strip_end(&beside, html, "track thin", label);
     sbp_text_add(html, "</div>");
 }
 
@@ -361,14 +361,15 @@ static void add_section(struct sbp_text *html, const struct sbp_program *program
         const struct sbp_instr *instr = &program->instr[i];
         if (instr->section != section)
             continue;
-        sbp_strip_add(&strip, colour, at_s, at_s + instr->compute_s);
+        sbp_figure_strip_add(&strip, colour, at_s, at_s + instr->compute_s);
         at_s += instr->compute_s;
-        sbp_strip_add(&strip, SBP_COLOUR_COLLECTIVE, at_s, at_s + instr->communication_s);
+        sbp_figure_strip_add(&strip, SBP_COLOUR_COLLECTIVE, at_s, at_s + instr->communication_s);
         at_s += instr->communication_s;
     }
     if (at_s > 0) {
         sbp_text_add(html, "<span>%s</span><div>", sbp_program_section_name(section));
-        sbp_strip_end(&strip, html, "track", "Arithmetic and communication, one after the other");
+        sbp_figure_strip_end(&strip, html, "track",
+                             "Arithmetic and communication, one after the other");
         sbp_text_add(html, "</div>");
     }
 }

@@ -29,8 +29,8 @@ int sbp_operands_of(const struct sbp_plan *plan, int op,
     return count;
 }
 
-const char *sbp_group_text(const struct sbp_plan *plan, const struct sbp_instr *instr,
-                           char text[SBP_GROUP_BYTES])
+const char *sbp_operands_group_text(const struct sbp_plan *plan, const struct sbp_instr *instr,
+                                    char text[SBP_GROUP_BYTES])
 {
     const struct sbp_group group = sbp_collective_group_of(&plan->cut.mesh, instr->box.axes);
     int used = 0;

@@ -19,7 +19,7 @@ int sbp_operands_of(const struct sbp_plan *plan, int op,
 /* Members of a collective's group by level, "node 2 x gpu 4", and stages where it spans some;
  * returns text. */
 #define SBP_GROUP_BYTES 192
-const char *sbp_group_text(const struct sbp_plan *plan, const struct sbp_instr *instr,
-                           char text[SBP_GROUP_BYTES]);
+const char *sbp_operands_group_text(const struct sbp_plan *plan, const struct sbp_instr *instr,
+                                    char text[SBP_GROUP_BYTES]);
 
 #endif

@@ -184,22 +184,24 @@ static double scale_of(enum sbp_figure_unit unit, double most)
     return scale;
 }
 
-/* Seconds as "120 s", "20 ms", "5 us": the ticks of an axis have the unit of its largest. */
-static void format_time(double seconds, double most_s, char *shown)
+/* Seconds as "120 s", "20 ms", "5.5 us": the ticks of an axis have the unit of its largest, and as
+ * many decimals as tell them apart. */
+static void format_time(double seconds, double most_s, double step_s, char *shown)
 {
     const double scale = most_s >= 1 ? 1 : most_s >= 1e-3 ? 1e3 : 1e6;
-    char digits[NUMBER_BYTES];
-    (void)snprintf(shown, NUMBER_BYTES, "%.24s %s", sbp_format_digits(seconds * scale, 3, digits),
+    const int decimals = (int)fmin(fmax(ceil(-log10(step_s * scale) - 1e-9), 0), 9);
+    (void)snprintf(shown, NUMBER_BYTES, "%.*f %s", decimals, seconds * scale,
                    scale > 1e3 ? "us"
                    : scale > 1 ? "ms"
                                : "s");
 }
 
-static void add_tick(struct sbp_text *html, enum sbp_figure_unit unit, double value, double most)
+static void add_tick(struct sbp_text *html, enum sbp_figure_unit unit, double value, double most,
+                     double step)
 {
     char shown[NUMBER_BYTES];
     if (unit == SBP_FIGURE_SECONDS)
-        format_time(value, most, shown);
+        format_time(value, most, step, shown);
     else if (unit == SBP_FIGURE_BYTES)
         (void)sbp_format_bytes(value, shown);
     else if (unit == SBP_FIGURE_COUNT)
@@ -225,7 +227,7 @@ void sbp_figure_time_axis(struct sbp_text *html, double begin_s, double end_s)
         if (at > end_s + 1e-9 * step)
             break;
         open_tick(html, (at - begin_s) / length_s);
-        add_tick(html, SBP_FIGURE_SECONDS, fabs(at) < 1e-9 * step ? 0 : at, end_s);
+        add_tick(html, SBP_FIGURE_SECONDS, fabs(at) < 1e-9 * step ? 0 : at, end_s, step);
         sbp_text_add(html, "</span>");
     }
     sbp_text_add(html, "</div>\n");
@@ -300,7 +302,7 @@ static void add_grid(struct sbp_text *html, const struct frame *frame)
     for (int i = 0; i * frame->step_y <= frame->high_y * (1 + 1e-9); i++) {
         sbp_text_add(html, "<span style=\"bottom:%.2f%%\">",
                      100 * i * frame->step_y / frame->high_y);
-        add_tick(html, frame->lines->unit, i * frame->step_y, frame->high_y);
+        add_tick(html, frame->lines->unit, i * frame->step_y, frame->high_y, frame->step_y);
         sbp_text_add(html, "</span>");
     }
     sbp_text_add(html, "</div>");

@@ -114,7 +114,7 @@ void sbp_page_proof(struct sbp_text *html, const struct sbp_page_plan *plan, int
     const struct cJSON *search = plan->plan->search;
     sbp_page_section(html, number, "proof", "What the proof says");
     add_verdict(html, search);
-    if (search != NULL) {
+    if (!is_priced(search)) {
         sbp_text_add(html, "<div class=\"words\">");
         sbp_markup_table(html, "Record of the search", 2, TITLES);
         for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++)

@@ -108,13 +108,15 @@ static void add_rate(struct sbp_text *html, const struct sbp_page_plan *plan)
     sbp_text_add(html, " %s/s a device</small></dd></div>", unit);
 }
 
-static void add_memory(struct sbp_text *html, const struct sbp_summary *summary)
+static void add_memory(struct sbp_text *html, const struct sbp_page_plan *plan)
 {
+    const struct sbp_summary *summary = &plan->report->summary;
+    const double limit = sbp_page_limit_bytes(plan);
     open_tile(html, "Memory of a device");
     sbp_markup_bytes(html, (double)summary->totals.device_bytes);
     sbp_text_add(html, "<small>%sof ",
-                 summary->totals.device_bytes > summary->memory_bytes ? "too much: " : "");
-    sbp_markup_bytes(html, (double)summary->memory_bytes);
+                 (double)summary->totals.device_bytes > limit ? "too much: " : "");
+    sbp_markup_bytes(html, limit);
     sbp_text_add(html, "%s</small></dd></div>", summary->stages > 1 ? ", the fullest stage" : "");
 }
 
@@ -134,7 +136,7 @@ static void add_tiles(struct sbp_text *html, const struct sbp_page_plan *plan)
     sbp_markup_value(html, 1000 * summary->gpu_hours_per_step,
                      sbp_format_digits(1000 * summary->gpu_hours_per_step, 4, shown));
     sbp_text_add(html, " GPU-hours a thousand steps</small></dd></div>");
-    add_memory(html, summary);
+    add_memory(html, plan);
     sbp_text_add(html, "<div><dt>Among all plans</dt><dd class=\"long\">");
     sbp_markup_text(html, sbp_page_rank(plan->plan, rank));
     sbp_text_add(html, "</dd></div></dl>\n");

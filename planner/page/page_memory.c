@@ -25,10 +25,11 @@ static int stage_at(const struct sbp_step *step, int row, int rows)
     return rows == 1 ? 0 : (int)((int64_t)row * (step->stages - 1) / (rows - 1));
 }
 
-static void add_bars(struct sbp_text *html, const struct sbp_report *report, int rows)
+static void add_bars(struct sbp_text *html, const struct sbp_page_plan *plan, int rows)
 {
+    const struct sbp_report *report = plan->report;
     const struct sbp_step *step = &report->step;
-    const double limit = (double)report->summary.memory_bytes;
+    const double limit = sbp_page_limit_bytes(plan);
     const double most = (double)report->summary.totals.device_bytes;
     const bool has_limit = sbp_page_shows_limit(most, limit);
     struct sbp_part part[PARTS];
@@ -91,7 +92,7 @@ void sbp_page_memory(struct sbp_text *html, const struct sbp_page_plan *plan, in
     sbp_page_section(html, number, "memory", "Memory of each stage against its limit");
     if (rows < step->stages)
         sbp_text_add(html, "<p class=\"note\">%d of %d stages.</p>", rows, step->stages);
-    add_bars(html, plan->report, rows);
+    add_bars(html, plan, rows);
     sbp_markup_table(html, "Memory and work by stage", (int)(sizeof TITLES / sizeof *TITLES),
                      TITLES);
     for (int row = 0; row < rows; row++)

@@ -18,6 +18,9 @@ static inline bool sbp_page_shows_limit(double held_bytes, double limit_bytes)
 
 /* --- of one plan --- */
 
+/* What a device may hold: what the search was limited to, else its memory. */
+double sbp_page_limit_bytes(const struct sbp_page_plan *plan);
+
 void sbp_page_time(struct sbp_text *html, const struct sbp_page_plan *plan, int number);
 /* E_MEMORY. A step that is too long to be drawn is said to be. */
 enum sbp_status sbp_page_timeline(struct sbp_text *html, const struct sbp_page_plan *plan,

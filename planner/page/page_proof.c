@@ -20,6 +20,12 @@ static double number_of(const struct cJSON *object, const char *key)
     return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
+double sbp_page_limit_bytes(const struct sbp_page_plan *plan)
+{
+    const double limit = number_of(plan->plan->search, "memory_limit_bytes");
+    return limit >= 1 ? limit : (double)plan->report->summary.memory_bytes;
+}
+
 /* --- the proof --- */
 
 static bool is_priced(const struct cJSON *search)

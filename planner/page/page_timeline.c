@@ -429,7 +429,7 @@ static enum sbp_status add_drawn(struct sbp_text *html, const struct sbp_page_pl
     sbp_text_add(html, " Thick rows compute, thin rows send.</p>\n");
     add_key(html, events);
     add_windows(html, events);
-    return add_memory(html, events, (double)plan->report->summary.memory_bytes, diag);
+    return add_memory(html, events, sbp_page_limit_bytes(plan), diag);
 }
 
 enum sbp_status sbp_page_timeline(struct sbp_text *html, const struct sbp_page_plan *plan,

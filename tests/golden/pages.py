@@ -212,6 +212,8 @@ def check_plan(page, plan):
     near(values(tiles)[0], said["cost"]["step_s"], "the step on top")
     for what, value in (("MFU", said["cost"]["mfu"]), ("memory", said["memory"]["device_bytes"])):
         near(min(values(tiles), key=lambda shown: abs(shown - value)), value, what + " on top")
+    limit = said["search"].get("memory_limit_bytes", said["memory"]["available_bytes"])
+    expect(limit in values(tiles), "the limit of memory on top")
     check_time(page, said)
     check_memory(page, said)
     check_groups(page, said)
@@ -224,6 +226,7 @@ def check_plan(page, plan):
 
 
 PLANS = {
+    "limited": "search tiny-mlp laptop-4 --memory-limit 70000",
     "single": "search tiny-mlp laptop-4",
     "stages": "search tiny-gpt laptop-4 --runnable --set pipeline=2 --set micro_batch=2 --set schedule=1f1b",
     "replicas": "search tiny-gpt laptop-4 --set pipeline=4 --set chunks=4 --set schedule=cdp-v2"

@@ -1,6 +1,7 @@
 #include "planner/page/figure.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Units of a figure's width: finer than the pixels of any screen that shows it. */
 #define WIDTH 4000
@@ -8,7 +9,7 @@
  * shorter, so that two that meet can be told apart. */
 #define NARROW 12
 #define GAP    3
-enum { BAR_HEIGHT = 20, PLOT_HEIGHT = 1000, TICKS = 5, NUMBER_BYTES = 48 };
+enum { BAR_HEIGHT = 20, PLOT_HEIGHT = 1000, TICKS = 5, MOST_LETTERS = 36, NUMBER_BYTES = 48 };
 
 #define SBP_COLOUR_NAME(symbol, name) [SBP_COLOUR_##symbol] = (name),
 static const char *const classes[] = {SBP_COLOUR_MAP(SBP_COLOUR_NAME)};
@@ -331,6 +332,17 @@ static void add_series_key(struct sbp_text *html, const struct sbp_lines *lines)
     sbp_text_add(html, "</ul>");
 }
 
+/* Names of ticks must not meet: every so many are shown. */
+static int ticks_apart(const struct sbp_lines *lines)
+{
+    int longest = 1;
+    for (int i = 0; i < lines->tick_count; i++)
+        if ((int)strlen(lines->tick[i]) > longest)
+            longest = (int)strlen(lines->tick[i]);
+    const int most = longest + 2 < MOST_LETTERS ? MOST_LETTERS / (longest + 2) : 1;
+    return (lines->tick_count + most - 1) / most;
+}
+
 static void add_ticks_below(struct sbp_text *html, const struct frame *frame)
 {
     const struct sbp_lines *lines = frame->lines;
@@ -338,8 +350,9 @@ static void add_ticks_below(struct sbp_text *html, const struct frame *frame)
         sbp_figure_time_axis(html, lines->low_x, lines->high_x);
         return;
     }
+    const int apart = ticks_apart(lines);
     sbp_text_add(html, "<div class=\"axis mid\">");
-    for (int i = 0; i < lines->tick_count; i++) {
+    for (int i = 0; i < lines->tick_count; i += apart) {
         sbp_text_add(html, "<span style=\"left:%.2f%%\">", 100 * x_of(frame, i) / WIDTH);
         sbp_markup_text(html, lines->tick[i]);
         sbp_text_add(html, "</span>");

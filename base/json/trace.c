@@ -60,12 +60,20 @@ static void add_place(struct sbp_trace *trace, const char *of, int pid, int lane
 
 void sbp_trace_process(struct sbp_trace *trace, int pid, const char *name)
 {
+    if (trace->sink != NULL) {
+        trace->sink->process(trace->sink->context, pid, name);
+        return;
+    }
     add_name(trace, "process_name", pid, 0, name);
     add_place(trace, "process_sort_index", pid, 0, pid);
 }
 
 void sbp_trace_lane(struct sbp_trace *trace, int pid, int lane, const char *name)
 {
+    if (trace->sink != NULL) {
+        trace->sink->lane(trace->sink->context, pid, lane, name);
+        return;
+    }
     add_name(trace, "thread_name", pid, lane, name);
     add_place(trace, "thread_sort_index", pid, lane, lane);
 }
@@ -74,6 +82,10 @@ void sbp_trace_interval(struct sbp_trace *trace, int pid, int lane, const char *
                         double begin_s, double end_s, const struct sbp_trace_detail *details,
                         int detail_count)
 {
+    if (trace->sink != NULL) {
+        trace->sink->interval(trace->sink->context, pid, lane, name, begin_s, end_s);
+        return;
+    }
     struct sbp_text *text = &trace->text;
     const long long begin_ns = nanoseconds(begin_s);
     begin_event(trace, name, "X", pid, lane);
@@ -90,6 +102,10 @@ void sbp_trace_interval(struct sbp_trace *trace, int pid, int lane, const char *
 void sbp_trace_counter(struct sbp_trace *trace, int pid, const char *name, const char *unit,
                        double at_s, int64_t value)
 {
+    if (trace->sink != NULL) {
+        trace->sink->counter(trace->sink->context, pid, name, at_s, value);
+        return;
+    }
     begin_event(trace, name, "C", pid, 0);
     add_time(&trace->text, "ts", nanoseconds(at_s));
     sbp_text_add(&trace->text, ",\"args\":{");

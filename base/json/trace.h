@@ -10,8 +10,19 @@
 
 #include "base/text.h"
 
+/* Hears of events, in their order, in place of a file. Names are borrowed for the call. */
+struct sbp_trace_sink {
+    void *context;
+    void (*process)(void *context, int pid, const char *name);
+    void (*lane)(void *context, int pid, int lane, const char *name);
+    void (*interval)(void *context, int pid, int lane, const char *name, double begin_s,
+                     double end_s);
+    void (*counter)(void *context, int pid, const char *name, double at_s, int64_t value);
+};
+
 struct sbp_trace {
-    struct sbp_text text; /* zeroed: no events */
+    struct sbp_text text;              /* zeroed: no events */
+    const struct sbp_trace_sink *sink; /* borrowed; NULL: events become text */
 };
 
 /* A number that an interval shows when it is selected; `value` is finite. */

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "planner/commands/commands.h"
 #include "planner/plan/roles.h"
+#include "planner/report/operands.h"
 #include "planner/report/plan_trace.h"
 #include "planner/report/price_interval.h"
 #include "planner/report/report.h"
@@ -31,38 +32,6 @@ static enum sbp_status print_origin(const struct sbp_plan *plan)
 
 /* --- tensors of a layer --- */
 
-struct operand {
-    const char *use; /* "reads", "weight", ... */
-    int tensor;
-    struct sbp_dist dist;
-};
-#define MOST_OPERANDS (SBP_MAX_INPUTS + 2 * SBP_MAX_WEIGHTS + 2)
-
-static int operands_of(const struct sbp_plan *plan, int op, struct operand operand[MOST_OPERANDS])
-{
-    const struct sbp_graph *graph = &plan->cut.graph;
-    const struct sbp_op_node *node = &graph->op[op];
-    const struct sbp_strategy *strategy = &plan->strategy;
-    int count = 0;
-    for (int i = 0; i < node->input_count; i++)
-        operand[count++] = (struct operand){
-            "input", node->input[i], sbp_strategy_input(graph, &plan->cut.mesh, strategy, op, i)};
-    for (int w = 0; w < node->weight_count; w++) {
-        operand[count++] =
-            (struct operand){"weight", node->weight[w],
-                             sbp_strategy_weight(graph, &plan->cut.mesh, strategy, op, w)};
-        operand[count++] =
-            (struct operand){"gradient", node->weight[w],
-                             sbp_strategy_gradient(graph, &plan->cut.mesh, strategy, op, w)};
-    }
-    if (node->output >= 0) {
-        operand[count++] = (struct operand){
-            "output", node->output, sbp_strategy_output(graph, &plan->cut.mesh, strategy, op)};
-        operand[count++] = (struct operand){"rests", node->output, strategy->rest[node->output]};
-    }
-    return count;
-}
-
 static const char *shape_text(const struct sbp_shape *shape, char *buffer, size_t size)
 {
     int used = 0;
@@ -76,8 +45,8 @@ static const char *shape_text(const struct sbp_shape *shape, char *buffer, size_
 static enum sbp_status print_operands(const struct sbp_plan *plan, int op)
 {
     static const char *const TITLES[] = {"use", "tensor", "shape", "distribution"};
-    struct operand operand[MOST_OPERANDS];
-    const int count = operands_of(plan, op, operand);
+    struct sbp_operand operand[SBP_MOST_OPERANDS];
+    const int count = sbp_operands_of(plan, op, operand);
     struct sbp_table table;
     sbp_table_init(&table, 4, TITLES);
     for (int i = 0; i < count; i++) {
@@ -101,33 +70,14 @@ static const char *moved_name(const struct sbp_report *report, const struct sbp_
     return instr->tensor < 0 ? "-" : report->plan->cut.graph.tensor[instr->tensor].name;
 }
 
-#define GROUP_BYTES 192
-
-/* Members of a collective's group by level, "node 2 x gpu 4", and stages where it spans some. */
-static const char *group_text(const struct sbp_plan *plan, const struct sbp_instr *instr,
-                              char text[GROUP_BYTES])
-{
-    const struct sbp_group group = sbp_collective_group_of(&plan->cut.mesh, instr->box.axes);
-    int used = 0;
-    text[0] = '\0';
-    if (instr->stages > 1)
-        used = snprintf(text, GROUP_BYTES, "stages %d", instr->stages);
-    for (int level = 0; level < plan->cut.mesh.level_count && used < GROUP_BYTES; level++)
-        if (group.members[level] > 1)
-            used += snprintf(text + used, (size_t)(GROUP_BYTES - used), "%s%s %.0f",
-                             used > 0 ? " x " : "", plan->workload.cluster.level[level].name,
-                             group.members[level]);
-    return text;
-}
-
 /* The axes of a collective, "3, 4", counted from 0: paths cut collectives by axes. */
-static const char *axes_text(sbp_axes axes, char text[GROUP_BYTES])
+static const char *axes_text(sbp_axes axes, char text[SBP_GROUP_BYTES])
 {
     int used = 0;
     text[0] = '\0';
-    for (int axis = 0; axis < SBP_MAX_AXES && used < GROUP_BYTES; axis++)
+    for (int axis = 0; axis < SBP_MAX_AXES && used < SBP_GROUP_BYTES; axis++)
         if (axes >> axis & 1)
-            used += snprintf(text + used, (size_t)(GROUP_BYTES - used), "%s%d",
+            used += snprintf(text + used, (size_t)(SBP_GROUP_BYTES - used), "%s%d",
                              used > 0 ? ", " : "", axis);
     return text;
 }
@@ -146,10 +96,10 @@ static void collective_row(struct sbp_table *table, const struct sbp_report *rep
                            const struct sbp_instr *instr)
 {
     const struct sbp_program *program = &report->step.program[number];
-    char bytes[32], seconds[32], group[GROUP_BYTES];
+    char bytes[32], seconds[32], group[SBP_GROUP_BYTES];
     const double times = (double)instr->times;
     sbp_table_cell(table, "%s", sbp_collective_name(instr->box.kind));
-    sbp_table_cell(table, "%s", group_text(report->plan, instr, group));
+    sbp_table_cell(table, "%s", sbp_operands_group_text(report->plan, instr, group));
     if (report->plan->strategy.boxing == SBP_BOXING_PATH)
         sbp_table_cell(table, "%s", axes_text(instr->box.axes, group));
     sbp_table_cell(table, "%s", sbp_format_bytes(sbp_price_call_bytes(program, instr), bytes));
@@ -292,8 +242,8 @@ static enum sbp_status print_text(const struct sbp_report *report,
 
 static void put_tensors(struct cJSON *layer, const struct sbp_plan *plan, int op, bool *failed)
 {
-    struct operand operand[MOST_OPERANDS];
-    const int count = operands_of(plan, op, operand);
+    struct sbp_operand operand[SBP_MOST_OPERANDS];
+    const int count = sbp_operands_of(plan, op, operand);
     struct cJSON *tensors = sbp_json_put_array(layer, "tensors", failed);
     for (int i = 0; i < count && !*failed; i++) {
         const struct sbp_tensor *tensor = &plan->cut.graph.tensor[operand[i].tensor];
@@ -331,8 +281,8 @@ static void put_collective(struct cJSON *list, const struct sbp_report *report, 
         item, "members",
         (double)(sbp_mesh_group_size(&report->plan->cut.mesh, instr->box.axes) * instr->stages),
         failed);
-    char group[GROUP_BYTES];
-    sbp_json_put_text(item, "group", group_text(report->plan, instr, group), failed);
+    char group[SBP_GROUP_BYTES];
+    sbp_json_put_text(item, "group", sbp_operands_group_text(report->plan, instr, group), failed);
     struct cJSON *axes = sbp_json_put_array(item, "axes", failed);
     for (int axis = 0; axis < report->plan->cut.mesh.axis_count; axis++)
         if (instr->box.axes >> axis & 1)

@@ -37,7 +37,9 @@ extern const struct sbp_command sbp_commands[];
 SBP_DECLARE_COMMAND(search);
 SBP_DECLARE_COMMAND(sweep); /* search --sweep: one table of all rows; SBP_NO: no row has a plan */
 SBP_DECLARE_COMMAND(explain);
+SBP_DECLARE_COMMAND(report);
 SBP_DECLARE_COMMAND(export);
+SBP_DECLARE_COMMAND(advise); /* SBP_NO: no plan fits */
 SBP_DECLARE_COMMAND(compare);
 /* compare PLAN PLAN. E_USAGE: an option that only searches take. */
 SBP_DECLARE_COMMAND(compare_plans);

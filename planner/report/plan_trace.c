@@ -113,14 +113,21 @@ static enum sbp_status draw(struct sbp_trace *trace, const struct sbp_step *step
     return SBP_OK;
 }
 
+enum sbp_status sbp_plan_trace_draw(const struct sbp_plan *plan, struct sbp_trace *trace,
+                                    struct sbp_plan_trace *drawn, struct sbp_diag *diag)
+{
+    struct sbp_step step;
+    SBP_TRY(make_step(plan, &step, diag));
+    const enum sbp_status status = draw(trace, &step, drawn, diag);
+    sbp_step_free(&step);
+    return status;
+}
+
 enum sbp_status sbp_plan_trace_write(const struct sbp_plan *plan, const char *path,
                                      struct sbp_plan_trace *drawn, struct sbp_diag *diag)
 {
     struct sbp_trace trace = {0};
-    struct sbp_step step;
-    SBP_TRY(make_step(plan, &step, diag));
-    const enum sbp_status status = draw(&trace, &step, drawn, diag);
-    sbp_step_free(&step);
+    const enum sbp_status status = sbp_plan_trace_draw(plan, &trace, drawn, diag);
     if (status == SBP_OK)
         return sbp_trace_write(&trace, path, diag);
     sbp_trace_free(&trace);

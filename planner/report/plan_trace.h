@@ -8,6 +8,7 @@
 #ifndef SBP_PLANNER_REPORT_PLAN_TRACE_H
 #define SBP_PLANNER_REPORT_PLAN_TRACE_H
 
+#include "base/json/trace.h"
 #include "planner/plan/plan.h"
 
 struct sbp_plan_trace {
@@ -15,6 +16,10 @@ struct sbp_plan_trace {
     int stages; /* that are drawn, spread evenly over all */
 };
 
+/* Adds the events to a trace, or hands them to its sink. E_MEMORY; E_INPUT as below. */
+enum sbp_status sbp_plan_trace_draw(const struct sbp_plan *plan, struct sbp_trace *trace,
+                                    struct sbp_plan_trace *drawn,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
 /* Writes the file; E_IO, E_MEMORY; E_INPUT: the step has more works than can be drawn. */
 enum sbp_status sbp_plan_trace_write(const struct sbp_plan *plan, const char *path,
                                      struct sbp_plan_trace *drawn,

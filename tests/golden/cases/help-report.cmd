@@ -1,0 +1,1 @@
+sbplan report --help

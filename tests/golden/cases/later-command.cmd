@@ -1,1 +1,0 @@
-sbplan report plan.json --to megatron

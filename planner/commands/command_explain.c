@@ -82,16 +82,6 @@ static const char *axes_text(sbp_axes axes, char text[SBP_GROUP_BYTES])
     return text;
 }
 
-/* Of the first piece that has a program: pieces that share it do as much, but in a pyramid, where
- * the first has most groups. */
-static int64_t times_of(const struct sbp_report *report, int program, const struct sbp_instr *instr)
-{
-    int piece = 0;
-    while (report->step.program_of[piece] != program)
-        piece++;
-    return sbp_report_times(report, piece, instr);
-}
-
 static void collective_row(struct sbp_table *table, const struct sbp_report *report, int number,
                            const struct sbp_instr *instr)
 {
@@ -104,7 +94,8 @@ static void collective_row(struct sbp_table *table, const struct sbp_report *rep
         sbp_table_cell(table, "%s", axes_text(instr->box.axes, group));
     sbp_table_cell(table, "%s", sbp_format_bytes(sbp_price_call_bytes(program, instr), bytes));
     sbp_table_cell(table, "%s", sbp_format_seconds(instr->communication_s / times, seconds));
-    sbp_table_cell(table, "%lld", (long long)(instr->times * times_of(report, number, instr)));
+    sbp_table_cell(table, "%lld",
+                   (long long)(instr->times * sbp_report_program_times(report, number, instr)));
     sbp_table_cell(table, "%s", sbp_program_cause_name(instr->cause));
     sbp_table_cell(table, "%s", moved_name(report, instr));
 }
@@ -290,7 +281,8 @@ static void put_collective(struct cJSON *list, const struct sbp_report *report, 
     sbp_json_put_number(item, "bytes", sbp_price_call_bytes(&report->step.program[program], instr),
                         failed);
     sbp_json_put_number(item, "communication_s", instr->communication_s / instr->times, failed);
-    sbp_json_put_number(item, "times", (double)(instr->times * times_of(report, program, instr)),
+    sbp_json_put_number(item, "times",
+                        (double)(instr->times * sbp_report_program_times(report, program, instr)),
                         failed);
     sbp_json_put_text(item, "cause", sbp_program_cause_name(instr->cause), failed);
     if (report->step.pieces > 1)

@@ -57,11 +57,11 @@ static struct kind *kind_of(struct traffic *traffic, const struct sbp_instr *ins
     return &traffic->kind[at];
 }
 
-static void add_instr(struct traffic *traffic, const struct sbp_program *program,
-                      const struct sbp_instr *instr)
+static void add_instr(struct traffic *traffic, int piece, const struct sbp_instr *instr)
 {
     const struct sbp_step *step = &traffic->plan->report->step;
-    const double times = sbp_step_times(step, instr) / step->stages;
+    const struct sbp_program *program = sbp_step_program(step, piece);
+    const double times = sbp_step_times(step, piece, instr) / step->stages;
     if (!(instr->communication_s > 0))
         return;
     struct kind *kind = kind_of(traffic, instr);
@@ -78,7 +78,7 @@ static void add_up(struct traffic *traffic)
     for (int piece = 0; piece < step->pieces; piece++) {
         const struct sbp_program *program = sbp_step_program(step, piece);
         for (int i = 0; i < program->instr_count; i++)
-            add_instr(traffic, program, &program->instr[i]);
+            add_instr(traffic, piece, &program->instr[i]);
     }
     for (int i = 1; i < traffic->count; i++) { /* longest first */
         const struct kind moved = traffic->kind[i];

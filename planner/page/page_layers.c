@@ -41,9 +41,10 @@ static void add_tensors(struct sbp_text *html, const struct sbp_plan *plan, int 
     sbp_markup_table_end(html);
 }
 
-static void add_call(struct sbp_text *html, const struct sbp_report *report,
-                     const struct sbp_program *program, const struct sbp_instr *instr)
+static void add_call(struct sbp_text *html, const struct sbp_report *report, int number,
+                     const struct sbp_instr *instr)
 {
+    const struct sbp_program *program = &report->step.program[number];
     char group[SBP_GROUP_BYTES];
     sbp_text_add(html, "<tr>");
     sbp_markup_cell(html, "%s", sbp_collective_name(instr->box.kind));
@@ -53,7 +54,8 @@ static void add_call(struct sbp_text *html, const struct sbp_report *report,
     sbp_text_add(html, "</td><td>");
     sbp_markup_seconds(html, instr->communication_s / instr->times);
     sbp_text_add(html, "</td>");
-    sbp_markup_cell(html, "%lld", (long long)(instr->times * sbp_report_times(report, instr)));
+    sbp_markup_cell(html, "%lld",
+                    (long long)(instr->times * sbp_report_program_times(report, number, instr)));
     sbp_markup_words(html, "%s", sbp_program_cause_name(instr->cause));
     sbp_markup_words(html, "%s",
                      instr->tensor < 0 ? "-" : report->plan->cut.graph.tensor[instr->tensor].name);
@@ -81,7 +83,7 @@ static void add_calls(struct sbp_text *html, const struct sbp_report *report, in
         const struct sbp_program *program = &report->step.program[p];
         for (int i = 0; i < program->instr_count; i++)
             if (program->instr[i].op == op && sbp_program_is_call(&program->instr[i]))
-                add_call(html, report, program, &program->instr[i]);
+                add_call(html, report, p, &program->instr[i]);
     }
     sbp_markup_table_end(html);
 }

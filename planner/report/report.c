@@ -27,6 +27,15 @@ int64_t sbp_report_times(const struct sbp_report *report, int piece, const struc
     return (int64_t)sbp_step_times(&report->step, piece, instr);
 }
 
+int64_t sbp_report_program_times(const struct sbp_report *report, int program,
+                                 const struct sbp_instr *instr)
+{
+    int piece = 0;
+    while (report->step.program_of[piece] != program)
+        piece++;
+    return sbp_report_times(report, piece, instr);
+}
+
 /* Adds the operators of all stages; a program counts once for each piece that shares it. */
 static void add_sites(struct sbp_report *report, int piece)
 {

@@ -35,6 +35,10 @@ void sbp_report_free(struct sbp_report *report);
 
 /* How often an instruction of a piece's program runs in a step, on a device that has the piece. */
 int64_t sbp_report_times(const struct sbp_report *report, int piece, const struct sbp_instr *instr);
+/* Likewise, of the first piece that has a program (its number in the step): pieces that share it do
+ * as much, but in a pyramid, where the first has most groups. */
+int64_t sbp_report_program_times(const struct sbp_report *report, int program,
+                                 const struct sbp_instr *instr);
 /* A site's or the whole step's seconds, which are summed over stages, as the mean of stages: these
  * add up to the step with its bubble. */
 double sbp_report_of_device_s(const struct sbp_report *report, double seconds);

@@ -321,6 +321,23 @@ static void attention_backward(void *dqkv, void *scratch, const void *dy, const 
     LAUNCH(attention_backward, dqkv, dy, qkv, y, saved, context, shape);
 }
 
+static void grouped_attention_forward(void *y, void *saved, void *scratch, const void *q,
+                                      const void *kv, const struct sbp_attention_groups *groups,
+                                      const struct sbp_attention_shape *shape)
+{
+    (void)scratch;
+    LAUNCH(grouped_attention_forward, y, saved, q, kv, groups, shape);
+}
+
+static void grouped_attention_backward(void *dq, void *dkv, void *scratch, const void *dy,
+                                       const void *q, const void *kv, const void *y,
+                                       const void *saved, const struct sbp_attention_groups *groups,
+                                       const struct sbp_attention_shape *shape)
+{
+    (void)scratch;
+    LAUNCH(grouped_attention_backward, dq, dkv, dy, q, kv, y, saved, groups, shape);
+}
+
 static void cross_entropy_maxima(void *maxima, const void *logits, int64_t tokens, int64_t local,
                                  const struct sbp_digits *vocabulary, int64_t valid)
 {
@@ -415,6 +432,8 @@ const struct sbp_kernels TABLE = {
     .embedding_backward = embedding_backward,
     .attention_forward = attention_forward,
     .attention_backward = attention_backward,
+    .grouped_attention_forward = grouped_attention_forward,
+    .grouped_attention_backward = grouped_attention_backward,
     .cross_entropy_maxima = cross_entropy_maxima,
     .cross_entropy_sums = cross_entropy_sums,
     .cross_entropy_loss = cross_entropy_loss,

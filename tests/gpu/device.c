@@ -16,6 +16,7 @@ bool device_begin(struct device *device, struct check *check)
     device->cuda.multiprocessors = (int)check_integer(check, 0, 3);
     device->cuda.multiprocessors += device->cuda.multiprocessors == 0;
     device->cuda.scratch = check_bytes(check, SBP_CUDA_SCRATCH_BYTES);
+    device->cuda.scratch_bytes = SBP_CUDA_SCRATCH_BYTES;
     sbp_gpu_host_seed(check->seed);
     return true;
 }

@@ -66,7 +66,7 @@ plan mixed --tp 2 --zero 1 --set precision=mixed
 verified mixed --dtype f16
 grep -q '65536' "$folder/out" || complain 'no loss scale'
 
-# Norms by root mean square and gates; grouped attention has no kernel there.
+# Norms by root mean square and gates, without attention.
 cat >"$folder/gated.model" <<'END'
 {"name": "gated", "global_batch": 2, "sequence": 8, "precision": "fp32", "layers": [
   {"op": "embedding", "name": "embed", "vocab": 32, "hidden": 16},
@@ -78,16 +78,40 @@ END
     >"$folder/out" 2>"$folder/err" || complain 'no plan gated'
 verified gated
 verified gated --dtype bf16
-"$sbplan" price "$configs/models/llama-3.1-8b.json" "$configs/clusters/laptop-4.json" --tp 2 --set layers=1 \
-    --set hidden=64 --set heads=4 --set kv_heads=2 --set ffn=64 --set vocab=64 --set sequence=16 \
-    --set global_batch=4 -o "$folder/llama.json" >"$folder/out" 2>"$folder/err" || complain 'no plan llama'
-fails 2 'grouped_attention' llama none
+
+# NAME MODEL OPTION...: a plan for a small model of a family whose heads share keys and values.
+family() {
+    name=$1 model=$2
+    shift 2
+    "$sbplan" price "$configs/models/$model.json" "$configs/clusters/laptop-4.json" --set layers=1 \
+        --set hidden=16 --set heads=4 --set kv_heads=2 --set head_dim=8 --set ffn=16 --set vocab=32 \
+        --set sequence=8 --set global_batch=2 --set precision=fp32 "$@" -o "$folder/$name.json" \
+        >"$folder/out" 2>"$folder/err" ||
+        complain "no plan $name"
+}
+
+# Two heads of queries read one of keys, on two ranks and on four, whose keys two have; a window; queries
+# split by sequence.
+family llama llama-3.1-8b --tp 2
+verified llama
+verified llama --dtype bf16
+family shared llama-3.1-8b --tp 4
+verified shared --dtype bf16
+family split llama-3.1-8b --cp 2
+verified split
+family window gemma-3-27b --tp 2 --set layers=2 --set window=3 --set window_layers=1
+verified window --dtype bf16
 
 # Shared memory as on sm_86, where heads of 128 features are too large in single precision alone.
 plan heads --devices 1 --tp 1 --set hidden=80 --set heads=1
 SBP_DOUBLE_SHARED=101376 fails 2 'attention has heads of 80 features, device cuda has kernels of 64 in f32' \
     heads none
 SBP_DOUBLE_SHARED=101376 verified heads --dtype bf16
+family wide llama-3.1-8b --tp 2 --set head_dim=80
+SBP_DOUBLE_SHARED=101376 fails 2 'attention has heads of 80 features, device cuda has kernels of 64 in f32' \
+    wide none
+SBP_DOUBLE_SHARED=49152 fails 2 'attention has heads of 8 features, device cuda has kernels of 0 in f32' \
+    one none
 plan large --devices 1 --tp 1 --set vocab=2000000 --set hidden=64
 fails 2 'place 0 of a stage needs .* of memory on device cuda, 1.98 GiB are free' large none
 

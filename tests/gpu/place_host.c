@@ -1,0 +1,8 @@
+/* Kernels run on the host, one block and one thread after another. */
+#include "kernels/cuda/host/host.h"
+#include "tests/gpu/device.h"
+
+void device_order(uint64_t seed)
+{
+    sbp_gpu_host_seed(seed);
+}

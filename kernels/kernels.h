@@ -57,6 +57,7 @@ struct sbp_kernels {
     const char *name; /* "cpu-f32" */
     enum sbp_real real;
     int64_t real_bytes, wide_bytes;
+    bool rounds_to_tf32; /* products take their factors with 11 bits */
     /* Features of a head of attention that this thread's device, which is open, has kernels for, 0
      * of none; NULL: any number. */
     int (*largest_head)(void);

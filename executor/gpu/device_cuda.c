@@ -204,6 +204,11 @@ static const struct sbp_kernels *cuda_kernels(enum sbp_real real)
     return tables[real];
 }
 
+static const struct sbp_kernels *cuda_kernels_tf32(enum sbp_real real)
+{
+    return real == SBP_F32 ? &sbp_gpu_rank_tf32 : cuda_kernels(real);
+}
+
 static const struct sbp_device_ops cuda_ops = {
     .name = "cuda",
     .memory = &device_memory,
@@ -213,6 +218,7 @@ static const struct sbp_device_ops cuda_ops = {
     .free_bytes = device_free_bytes,
     .compute_s = cuda_compute_s,
     .kernels = cuda_kernels,
+    .kernels_tf32 = cuda_kernels_tf32,
 };
 
 /* The program that loads the module finds this. */

@@ -1,12 +1,21 @@
 /* The table of kernels of one element type on this thread's GPU: kernels of ours, and products by
- * cuBLAS. Compiled once for each type, SBP_STORED.
+ * cuBLAS. Compiled once for each type, SBP_STORED, and for single precision with products that
+ * round their factors to TF32, SBP_TF32.
  *
  * Products add up in single precision; what is added to one, a bias, is added to it as it is
  * stored.
  */
 #include "executor/gpu/rank_cuda_priv.h"
 
-#if SBP_STORED == 0
+#ifndef SBP_TF32
+#define SBP_TF32 0
+#endif
+#if SBP_TF32
+#define REAL  SBP_F32
+#define DATA  CUDA_R_32F
+#define TABLE sbp_gpu_rank_tf32
+#define NAME  "cuda-tf32"
+#elif SBP_STORED == 0
 #define REAL  SBP_F32
 #define DATA  CUDA_R_32F
 #define TABLE sbp_gpu_rank_f32
@@ -53,11 +62,11 @@ static void multiply(void *y, struct factor a, struct factor b, int64_t m, int64
             gpu->kernels[REAL].zero(&gpu->cuda, y, m * n);
         return;
     }
-    const cublasStatus_t status =
-        cublasGemmEx(gpu->blas, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
-                     a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m, (int)k, &one, b.at,
-                     DATA, (int)(b.transposed ? k : n), a.at, DATA, (int)(a.transposed ? m : k),
-                     &beta, y, DATA, (int)n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    const cublasStatus_t status = cublasGemmEx(
+        gpu->blas, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+        a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m, (int)k, &one, b.at, DATA,
+        (int)(b.transposed ? k : n), a.at, DATA, (int)(a.transposed ? m : k), &beta, y, DATA,
+        (int)n, SBP_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
     if (gpu->refused == CUBLAS_STATUS_SUCCESS)
         gpu->refused = status;
 }
@@ -394,6 +403,7 @@ const struct sbp_kernels TABLE = {
     .real = REAL,
     .real_bytes = REAL_BYTES,
     .wide_bytes = sizeof(float),
+    .rounds_to_tf32 = SBP_TF32,
     .largest_head = largest_head,
     .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input,

@@ -24,6 +24,7 @@ struct sbp_gpu_rank {
 /* This thread's, which is about to launch something. */
 struct sbp_gpu_rank *sbp_gpu_rank_here(void);
 
-extern const struct sbp_kernels sbp_gpu_rank_f32, sbp_gpu_rank_bf16, sbp_gpu_rank_fp16;
+extern const struct sbp_kernels sbp_gpu_rank_f32, sbp_gpu_rank_tf32, sbp_gpu_rank_bf16,
+    sbp_gpu_rank_fp16;
 
 #endif

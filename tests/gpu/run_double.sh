@@ -29,8 +29,10 @@ verified() {
     shift
     "$run" "$folder/$name.json" --device cuda --steps 2 --verify "$@" >"$folder/out" 2>"$folder/err" ||
         complain "$name $*: exit $?"
-    grep -q '^verified: every gradient, loss and update' "$folder/out" || complain "$name $*: not verified"
-    grep -q "(threads, cuda, " "$folder/out" || complain "$name $*: on another device"
+    grep -q -e '^verified: every gradient, loss and update' -e '"status":[[:space:]]*"passed"' "$folder/out" ||
+        complain "$name $*: not verified"
+    grep -q -e "(threads, cuda, " -e '"device":[[:space:]]*"cuda"' "$folder/out" ||
+        complain "$name $*: on another device"
 }
 
 # STATUS TEXT NAME SBP_DOUBLE_FAIL OPTION...
@@ -47,6 +49,14 @@ fails() {
 plan one --devices 1 --tp 1
 verified one
 verified one --dtype bf16
+# Factors of products have 11 bits, which shows in the loss.
+verified one --json
+exact=$(grep '"loss"' "$folder/out" | head -n 1)
+verified one --math tf32 --json
+grep -q '"math":.*"tf32"' "$folder/out" || complain 'not in tf32'
+[ "$(grep '"loss"' "$folder/out" | head -n 1)" != "$exact" ] || complain 'tf32 gives the bits of f32'
+fails 2 'math tf32 is for tensors in f32 on device cuda, not in bf16 on device cuda' one none --math tf32 \
+    --dtype bf16
 plan tensor --tp 4 --set heads=4
 verified tensor
 verified tensor --dtype bf16

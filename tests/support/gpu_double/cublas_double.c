@@ -3,6 +3,7 @@
  * they stay inside their matrices, in types that go together. */
 #include <cublas_v2.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/math/half.h"
 #include "tests/support/gpu_double/gpu_double.h"
@@ -56,6 +57,7 @@ static const struct kind {
     double flops;
 } kinds[] = {
     {CUDA_R_32F, CUBLAS_COMPUTE_32F, SBP_F32, 4, DOUBLE_FP32_FLOPS},
+    {CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, SBP_F32, 4, DOUBLE_TF32_FLOPS},
     {CUDA_R_64F, CUBLAS_COMPUTE_64F, SBP_F64, 8, DOUBLE_FP64_FLOPS},
     {CUDA_R_16BF, CUBLAS_COMPUTE_32F, SBP_REAL_BF16, 2, DOUBLE_BF16_FLOPS},
     {CUDA_R_16F, CUBLAS_COMPUTE_32F, SBP_REAL_FP16, 2, DOUBLE_FP16_FLOPS},
@@ -87,6 +89,7 @@ struct factor {
 
 struct product {
     enum sbp_real real;
+    bool is_tf32; /* what is behind 11 bits of a factor is cut off */
     int64_t m, n, k;
     struct factor a, b;
     void *c;
@@ -94,11 +97,21 @@ struct product {
     bool adds;
 };
 
+static double cut_off(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits &= ~(((uint64_t)1 << 42) - 1);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 static double element(const struct product *product, const struct factor *of, int64_t row,
                       int64_t column)
 {
-    return sbp_half_get(product->real, of->at,
-                        of->turned ? row * of->stride + column : column * of->stride + row);
+    const int64_t at = of->turned ? row * of->stride + column : column * of->stride + row;
+    const double value = sbp_half_get(product->real, of->at, at);
+    return product->is_tf32 ? cut_off(value) : value;
 }
 
 /* Adds in the order of k, and rounds each sum to the type of the sum, the result once. */
@@ -134,10 +147,10 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
     if (double_fails("cublasGemmEx"))
         return CUBLAS_STATUS_EXECUTION_FAILED;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (kinds[i].data == Atype)
+        if (kinds[i].data == Atype && kinds[i].sum == computeType)
             kind = &kinds[i];
-    if (kind == NULL || kind->sum != computeType || Btype != Atype || Ctype != Atype ||
-        handle->stream == NULL || alpha == NULL || beta == NULL || algo != CUBLAS_GEMM_DEFAULT)
+    if (kind == NULL || Btype != Atype || Ctype != Atype || handle->stream == NULL ||
+        alpha == NULL || beta == NULL || algo != CUBLAS_GEMM_DEFAULT)
         return CUBLAS_STATUS_INVALID_VALUE;
     /* They are read as the type of the sum. */
     const double by = kind->bytes == 8 ? *(const double *)alpha : (double)*(const float *)alpha;
@@ -151,6 +164,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
     const double time_s = (DOUBLE_LAUNCH_S + 2.0 * m * n * k / kind->flops) / share;
     handle->factor = A;
     const struct product product = {kind->real,
+                                    computeType == CUBLAS_COMPUTE_32F_FAST_TF32,
                                     m,
                                     n,
                                     k,

@@ -49,7 +49,7 @@ static enum sbp_status take_time(struct sbp_diag *diag)
 static enum sbp_status wait(struct sbp_diag *diag)
 {
     SBP_TRY(sbp_cuda_check(diag, "a kernel was not launched", here.cuda.error));
-    SBP_TRY(check_cublas(diag, "cublasGemmEx", here.refused));
+    SBP_TRY(check_cublas(diag, here.refused_call, here.refused));
     return take_time(diag);
 }
 
@@ -116,6 +116,7 @@ static enum sbp_status try_kernel(struct sbp_gpu_rank *gpu, struct sbp_diag *dia
 /* Ignores codes: a failure here follows one of a call that was checked, or harms nobody. */
 static void cuda_close(void)
 {
+    sbp_gpu_products_close(&here);
     sbp_gpu_context_close(&here.cuda);
     if (here.blas != NULL)
         (void)cublasDestroy(here.blas);

@@ -2,8 +2,7 @@
  * cuBLAS. Compiled once for each type, SBP_STORED, and for single precision with products that
  * round their factors to TF32, SBP_TF32.
  *
- * Products add up in single precision; what is added to one, a bias, is added to it as it is
- * stored.
+ * Products add up in single precision.
  */
 #include "executor/gpu/rank_cuda_priv.h"
 
@@ -32,6 +31,8 @@
 #define NAME  "cuda-f16"
 #endif
 #define REAL_BYTES (SBP_STORED == 0 ? 4 : 2)
+
+#define SUM (SBP_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F)
 
 /* A call of the kernel of that name. */
 #define LAUNCH(kernel, ...)                                                                        \
@@ -62,13 +63,15 @@ static void multiply(void *y, struct factor a, struct factor b, int64_t m, int64
             gpu->kernels[REAL].zero(&gpu->cuda, y, m * n);
         return;
     }
-    const cublasStatus_t status = cublasGemmEx(
-        gpu->blas, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
-        a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m, (int)k, &one, b.at, DATA,
-        (int)(b.transposed ? k : n), a.at, DATA, (int)(a.transposed ? m : k), &beta, y, DATA,
-        (int)n, SBP_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
-    if (gpu->refused == CUBLAS_STATUS_SUCCESS)
+    const cublasStatus_t status =
+        cublasGemmEx(gpu->blas, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                     a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m, (int)k, &one, b.at,
+                     DATA, (int)(b.transposed ? k : n), a.at, DATA, (int)(a.transposed ? m : k),
+                     &beta, y, DATA, (int)n, SUM, CUBLAS_GEMM_DEFAULT);
+    if (gpu->refused == CUBLAS_STATUS_SUCCESS) {
         gpu->refused = status;
+        gpu->refused_call = "cublasGemmEx";
+    }
 }
 
 static struct factor plain(const void *at)
@@ -81,8 +84,25 @@ static struct factor transposed(const void *at)
     return (struct factor){at, true};
 }
 
-static void add_bias(void *y, const void *bias, int64_t tokens, int64_t out)
+/* y(tokens,out) = x(tokens,in) w(in,out) [+ bias(out)]. Where cuBLASLt has no such product, the
+ * bias is added to the result as it is stored. */
+static void multiply_biased(void *y, const void *x, struct factor w, const void *bias,
+                            int64_t tokens, int64_t in, int64_t out)
 {
+    const struct sbp_gpu_product product = {.a = w.at,
+                                            .b = x,
+                                            .bias = bias,
+                                            .c = y,
+                                            .m = out,
+                                            .n = tokens,
+                                            .k = in,
+                                            .a_turned = w.transposed,
+                                            .data = DATA,
+                                            .sum = SUM};
+    if (bias != NULL && tokens > 0 && out > 0 && in > 0 &&
+        sbp_gpu_multiply_biased(sbp_gpu_rank_here(), &product))
+        return;
+    multiply(y, plain(x), w, tokens, out, in, false);
     if (bias != NULL)
         LAUNCH(add_bias, y, bias, tokens, out);
 }
@@ -96,8 +116,7 @@ static void sum_columns(void *dbias, const void *dy, int64_t tokens, int64_t out
 static void linear_forward(void *y, const void *x, const void *w, const void *bias, int64_t tokens,
                            int64_t in, int64_t out)
 {
-    multiply(y, plain(x), plain(w), tokens, out, in, false);
-    add_bias(y, bias, tokens, out);
+    multiply_biased(y, x, plain(w), bias, tokens, in, out);
 }
 
 static void linear_backward_input(void *dx, const void *dy, const void *w, int64_t tokens,
@@ -116,8 +135,7 @@ static void linear_backward_weight(void *dw, void *dbias, const void *x, const v
 static void linear_transposed_forward(void *y, const void *x, const void *w, const void *bias,
                                       int64_t tokens, int64_t in, int64_t out)
 {
-    multiply(y, plain(x), transposed(w), tokens, out, in, false);
-    add_bias(y, bias, tokens, out);
+    multiply_biased(y, x, transposed(w), bias, tokens, in, out);
 }
 
 static void linear_transposed_backward_input(void *dx, const void *dy, const void *w,

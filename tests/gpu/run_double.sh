@@ -57,6 +57,9 @@ grep -q '"math":.*"tf32"' "$folder/out" || complain 'not in tf32'
 [ "$(grep '"loss"' "$folder/out" | head -n 1)" != "$exact" ] || complain 'tf32 gives the bits of f32'
 fails 2 'math tf32 is for tensors in f32 on device cuda, not in bf16 on device cuda' one none --math tf32 \
     --dtype bf16
+# Two layers of one size, which one product with a bias serves.
+plan deep --devices 1 --tp 1 --set layers=2
+verified deep
 plan tensor --tp 4 --set heads=4
 verified tensor
 verified tensor --dtype bf16
@@ -136,6 +139,10 @@ fails 2 'device cuda: cudaStreamSynchronize: unspecified launch failure' one lau
 fails 2 'device cuda: cudaStreamSynchronize: an illegal memory access' one cudaStreamSynchronize:7
 fails 2 'device cuda: cudaMemcpy: an illegal memory access' one cudaMemcpy:1
 fails 2 'device cuda: cublasGemmEx: a failure of the stand-in' one cublasGemmEx:7 --dtype bf16
+fails 2 'device cuda: cublasLtMatmul: a failure of the stand-in' one cublasLtMatmul:3 --dtype bf16
+fails 2 'device cuda: cublasLtMatmul: a failure of the stand-in' one cublasLtMatmulAlgoGetHeuristic:2
+# Of some sizes there is no product with a bias: it is added behind one.
+SBP_DOUBLE_FAIL=bias:1 verified one --dtype bf16
 fails 2 'no [0-9]* bytes on device cuda' one cudaMalloc:2
 fails 2 'device cuda: the scratch of kernels: cudaMalloc: out of memory' one cudaMalloc:1
 fails 2 'device cuda: cannot be loaded' one dlopen:1

@@ -7,6 +7,7 @@
 
 #include "base/math/half.h"
 #include "tests/support/gpu_double/gpu_double.h"
+#include "tests/support/gpu_double/product_double.h"
 
 #ifndef DOUBLE_MULTIPLIES
 #define DOUBLE_MULTIPLIES 0
@@ -80,23 +81,6 @@ static bool is_factor(const void *matrix, cublasOperation_t operation, int rows,
                                       : false;
 }
 
-/* A factor by columns, (rows, columns) after the operation. */
-struct factor {
-    const void *at;
-    bool turned;
-    int64_t stride;
-};
-
-struct product {
-    enum sbp_real real;
-    bool is_tf32; /* what is behind 11 bits of a factor is cut off */
-    int64_t m, n, k;
-    struct factor a, b;
-    void *c;
-    int64_t stride;
-    bool adds;
-};
-
 static double cut_off(double value)
 {
     uint64_t bits;
@@ -106,8 +90,8 @@ static double cut_off(double value)
     return value;
 }
 
-static double element(const struct product *product, const struct factor *of, int64_t row,
-                      int64_t column)
+static double element(const struct double_product *product, const struct double_factor *of,
+                      int64_t row, int64_t column)
 {
     const int64_t at = of->turned ? row * of->stride + column : column * of->stride + row;
     const double value = sbp_half_get(product->real, of->at, at);
@@ -115,7 +99,7 @@ static double element(const struct product *product, const struct factor *of, in
 }
 
 /* Adds in the order of k, and rounds each sum to the type of the sum, the result once. */
-static double dot(const struct product *product, int64_t row, int64_t column, double start)
+static double dot(const struct double_product *product, int64_t row, int64_t column, double start)
 {
     double sum = 0;
     for (int64_t i = 0; i < product->k; i++) {
@@ -125,13 +109,16 @@ static double dot(const struct product *product, int64_t row, int64_t column, do
     return start + sum;
 }
 
-static void run_product(void *argument)
+void double_multiply(void *argument)
 {
-    const struct product *product = argument;
+    const struct double_product *product = argument;
     for (int64_t column = 0; column < product->n; column++)
         for (int64_t row = 0; row < product->m; row++) {
             const int64_t at = column * product->stride + row;
-            const double start = product->adds ? sbp_half_get(product->real, product->c, at) : 0;
+            const double start = product->adds ? sbp_half_get(product->real, product->c, at)
+                                 : product->bias != NULL
+                                     ? sbp_half_get(product->real, product->bias, row)
+                                     : 0;
             sbp_half_put(product->real, product->c, at, dot(product, row, column, start));
         }
 }
@@ -163,17 +150,18 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
     const double share = A == handle->factor ? 1 : DOUBLE_COLD_SHARE;
     const double time_s = (DOUBLE_LAUNCH_S + 2.0 * m * n * k / kind->flops) / share;
     handle->factor = A;
-    const struct product product = {kind->real,
-                                    computeType == CUBLAS_COMPUTE_32F_FAST_TF32,
-                                    m,
-                                    n,
-                                    k,
-                                    {A, transa == CUBLAS_OP_T, lda},
-                                    {B, transb == CUBLAS_OP_T, ldb},
-                                    C,
-                                    ldc,
-                                    adds == 1};
-    return double_enqueue(handle->stream, DOUBLE_MULTIPLIES ? run_product : double_run_nothing,
+    const struct double_product product = {kind->real,
+                                           computeType == CUBLAS_COMPUTE_32F_FAST_TF32,
+                                           m,
+                                           n,
+                                           k,
+                                           {A, transa == CUBLAS_OP_T, lda},
+                                           {B, transb == CUBLAS_OP_T, ldb},
+                                           C,
+                                           ldc,
+                                           adds == 1,
+                                           NULL};
+    return double_enqueue(handle->stream, DOUBLE_MULTIPLIES ? double_multiply : double_run_nothing,
                           &product, sizeof product, time_s) == cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;

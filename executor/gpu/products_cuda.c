@@ -11,7 +11,7 @@
 
 #include "executor/gpu/rank_cuda_priv.h"
 
-enum { MOST_PLANS = 64, ALIGNMENTS = 3 };
+enum { MOST_PLANS = 64, ALIGNMENTS = 3, BIAS_ALIGNMENT = 16 /* bytes: of one access */ };
 
 /* What a way depends on. */
 struct key {
@@ -197,6 +197,8 @@ bool sbp_gpu_multiply_biased(struct sbp_gpu_rank *gpu, const struct sbp_gpu_prod
 {
     const struct key key = key_of(product);
     cublasStatus_t status;
+    if (alignment_of(product->bias) < BIAS_ALIGNMENT)
+        return false;
     const struct plan *const plan = find_plan(gpu, &key, &status);
     if (status == CUBLAS_STATUS_SUCCESS && (plan == NULL || !plan->has_way))
         return false;

@@ -14,6 +14,7 @@ bool device_begin(struct device *device, struct check *check)
     /* Often one, on which loops have several turns. */
     device->cuda.multiprocessors = (int)check_integer(check, 0, 3);
     device->cuda.multiprocessors += device->cuda.multiprocessors == 0;
+    device->cuda.shared_bytes = device_shared_bytes();
     device->cuda.scratch = check_bytes(check, SBP_CUDA_SCRATCH_BYTES);
     device->cuda.scratch_bytes = SBP_CUDA_SCRATCH_BYTES;
     device_order(check->seed);

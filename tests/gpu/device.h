@@ -29,6 +29,9 @@ void device_same(const struct device *device, const char *what, const void *got,
 /* Gives the turns of threads and blocks another order, where that can be chosen: on the host. */
 void device_order(uint64_t seed);
 
+/* Shared memory that a block may have. */
+int device_shared_bytes(void);
+
 /* A number of columns: small or large, odd or a multiple of 8. */
 int64_t device_columns(struct check *check, int64_t most);
 

@@ -13,8 +13,8 @@ sbplan=${SBP_GPU_SBPLAN:-$build/planner/sbplan}
 run=${SBP_GPU_RUN:-$build/executor/sbplan-run}
 nccl_run=${SBP_GPU_NCCL_RUN:-$run}
 calibrate=${SBP_GPU_CALIBRATE:-$build/calib/sbplan-calibrate}
-checks=${SBP_GPU_CHECKS:-$(ls "$build"/tests/gpu/device_*)} # device_plans is none of them
 plans=${SBP_GPU_PLANS:-$build/tests/gpu/device_plans}
+checks=${SBP_GPU_CHECKS:-$(find "$build/tests/gpu" -maxdepth 1 -type f -name 'device_*' | sort)} # and plans
 smi=${SBP_GPU_SMI:-nvidia-smi}
 sanitizer=${SBP_GPU_SANITIZER:-compute-sanitizer}
 python=${SBP_GPU_PYTHON:-python3}
@@ -61,12 +61,14 @@ step() {
 
 # each COMMAND...: in front of every program of kernel checks, all of them.
 each() {
-    bad=0
+    bad=0 made=0
     for check in $checks; do
         [ "$check" != "$plans" ] || continue
         echo "== $check"
         "$@" "$check" || { echo "$check failed: exit status $?" && bad=1; }
+        made=$((made + 1))
     done
+    [ $made -gt 0 ] || { echo 'no program of kernel checks was built' && bad=1; }
     return $bad
 }
 

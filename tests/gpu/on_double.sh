@@ -29,7 +29,8 @@ script sanitizer 'echo "$@" >>"'"$folder"'/sanitized"; [ "$2" != "${SBP_TEST_BAD
     'shift 4; exec "$@"'
 script calibrate 'while [ "$1" != -o ]; do shift; done' \
     '[ ! -e "'"$folder"'/kept.json" ] || exec cp "'"$folder"'/kept.json" "$2"' \
-    'SBP_DOUBLE_KERNEL_S=0.1 "'"$calibrate"'" -n 2 --backend nccl "$@" && cp "$2" "'"$folder"'/kept.json"'
+    'SBP_DOUBLE_KERNEL_S=0.1 "'"$calibrate"'" -n 2 --backend nccl "$@" || exit' \
+    '[ "$OMPI_COMM_WORLD_RANK" -ne 0 ] || cp "$2" "'"$folder"'/kept.json"'
 printf '# Page\n\nFound before.\n\n## ./dev gpu\n\nIt never ran on a GPU.\n' >"$folder/page.md"
 cp "$folder/page.md" "$folder/before.md"
 mkdir "$folder/build"

@@ -33,6 +33,14 @@ void device_order(uint64_t seed)
     (void)seed;
 }
 
+int device_shared_bytes(void)
+{
+    int bytes = 0;
+    assert_int_equal(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0),
+                     cudaSuccess);
+    return bytes;
+}
+
 /* Before the runtime begins, which reads the variable then. */
 __attribute__((constructor)) static void begin(void)
 {

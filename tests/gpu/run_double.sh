@@ -107,7 +107,6 @@ family() {
 # split by sequence.
 family llama llama-3.1-8b --tp 2
 verified llama
-verified llama --dtype bf16
 family shared llama-3.1-8b --tp 4
 verified shared --dtype bf16
 family split llama-3.1-8b --cp 2

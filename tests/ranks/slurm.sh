@@ -19,6 +19,7 @@ fi
 
 folder=$2 sbplan=$(realpath "$3") calibrate=$(realpath "$4") run=$(realpath "$5") configs=$(realpath "$6")
 shift 6
+[ $# -eq 0 ] || set -- "$(realpath "$1")" "$(realpath "$2")"
 PATH=$(dirname "$sbplan"):$(dirname "$calibrate"):$(dirname "$run"):$PATH
 # Ranks outnumber the cores of most machines that run this.
 OMPI_MCA_mpi_yield_when_idle=1
@@ -70,8 +71,7 @@ if [ $# -gt 0 ]; then
     cp "$sbplan" gpus/sbplan
     # Hosts, which are one machine, have GPUs of their own.
     for name in calibrate run; do
-        printf '#!/bin/sh\nSBP_DOUBLE_FIRST=$((4 * SLURM_NODEID)) exec %s "$@"\n' "$(realpath "$1")" \
-            >gpus/sbplan-$name
+        printf '#!/bin/sh\nSBP_DOUBLE_FIRST=$((4 * SLURM_NODEID)) exec %s "$@"\n' "$1" >gpus/sbplan-$name
         chmod +x gpus/sbplan-$name
         shift
     done

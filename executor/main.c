@@ -39,6 +39,7 @@ struct options {
     bool bench;
     int rounds, warmup; /* of --bench; -1: not given */
     int dtype;          /* -1: as the plan */
+    int math;           /* of math_names */
     int labels;         /* enum sbp_token_labels */
     bool json, help;
 };
@@ -49,6 +50,8 @@ struct options {
 
 static const char *const real_names[] = {
     [SBP_F32] = "f32", [SBP_F64] = "f64", [SBP_REAL_BF16] = "bf16", [SBP_REAL_FP16] = "f16", NULL};
+
+static const char *const math_names[] = {"f32", "tf32", NULL};
 
 static const char *const label_names[] = {
     [SBP_LABELS_DRAWN] = "drawn", [SBP_LABELS_OF_IDS] = "of-ids", NULL};
@@ -73,6 +76,9 @@ static const struct sbp_option option_table[] = {
      .names = sbp_device_names + 1},
     {"--dtype", "NAME", "tensors in f32, f64, bf16 or f16 (default: as the plan)",
      FIELD(CHOICE, dtype), .names = real_names},
+    {"--math", "NAME",
+     "products of f32 tensors on GPUs in f32 (default), or in tf32, which is faster",
+     FIELD(CHOICE, math), .names = math_names},
     {"--seed", "N", "of weights, data and dropout (default 0)", FIELD(WHOLE, run.seed),
      .most = (int64_t)1 << 53},
     {"--labels", "NAME",
@@ -106,6 +112,7 @@ static enum sbp_status check_mode(const struct options *options, struct sbp_diag
 static void set_defaults(struct options *options)
 {
     options->run.trace = options->trace != NULL;
+    options->run.tf32 = options->math == 1;
     options->run.labels = (enum sbp_token_labels)options->labels;
     options->run.steps = options->run.steps > 0 ? options->run.steps : options->bench ? 3 : 1;
     options->rounds = options->rounds >= 0 ? options->rounds : SBP_BENCH_ROUNDS;

@@ -108,9 +108,10 @@ static void add_prediction(struct sbp_table *table, const struct sbp_run_predict
 static enum sbp_status print_title(const struct sbp_run_report *report, struct sbp_diag *diag)
 {
     const bool printed = sbp_text_print_line(
-        stdout, "%s: %s on %d ranks (%s, %s, %s), seed %llu\n\n", report->plan,
+        stdout, "%s: %s on %d ranks (%s, %s, %s%s), seed %llu\n\n", report->plan,
         sbp_step_program(report->step, 0)->graph->name, report->result->ranks,
         report->options->backend, report->options->device, sbp_real_name(report->options->real),
+        report->options->tf32 ? ", products in tf32" : "",
         (unsigned long long)report->options->seed);
     return written(printed ? 0 : -1, diag);
 }
@@ -363,6 +364,8 @@ enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, int step
     sbp_json_put_text(root, "backend", report->options->backend, &failed);
     sbp_json_put_text(root, "device", report->options->device, &failed);
     sbp_json_put_text(root, "dtype", sbp_real_name(report->options->real), &failed);
+    if (report->options->tf32)
+        sbp_json_put_text(root, "math", "tf32", &failed);
     sbp_json_put_number(root, "seed", (double)report->options->seed, &failed);
     sbp_json_put_bool(root, "wall_is_parallel", wall_is_parallel(report), &failed);
     put_steps(report, &result->prediction, steps, root, &failed);

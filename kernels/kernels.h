@@ -52,14 +52,14 @@ struct sbp_attention_groups {
     const struct sbp_digits *rows; /* as in a context; NULL: the queries are all of the sequence */
 };
 
-/* Pointers to reals are void *: the table's type says what they hold. Tables for GPUs lack
- * grouped attention (NULL). */
+/* Pointers to reals are void *: the table's type says what they hold. */
 struct sbp_kernels {
     const char *name; /* "cpu-f32" */
     enum sbp_real real;
     int64_t real_bytes, wide_bytes;
-    /* Features of a head of attention that this thread's device, which is open, has kernels for;
-     * NULL: any number. */
+    bool rounds_to_tf32; /* products take their factors with 11 bits */
+    /* Features of a head of attention that this thread's device, which is open, has kernels for, 0
+     * of none; NULL: any number. */
     int (*largest_head)(void);
 
     /* y(T,O) = x(T,I) w(I,O) [+ bias(O) when not NULL] */

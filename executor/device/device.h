@@ -45,6 +45,8 @@ struct sbp_device_ops {
     bool counts_thread; /* compute_s is all CPU time of the thread, whatever it does */
     /* NULL: none of this type. */
     const struct sbp_kernels *(*kernels)(enum sbp_real real);
+    /* The same, of which products in f32 round their factors to TF32; NULL: it has no such. */
+    const struct sbp_kernels *(*kernels_tf32)(enum sbp_real real);
 };
 
 extern const struct sbp_device_ops sbp_device_cpu;

@@ -7,7 +7,7 @@ enum sbp_status sbp_gpu_context_open(struct sbp_cuda *cuda, void *stream, struct
 {
     struct sbp_cuda_kernels kernels;
     int device;
-    *cuda = (struct sbp_cuda){.stream = stream};
+    *cuda = (struct sbp_cuda){.stream = stream, .scratch_bytes = SBP_CUDA_SCRATCH_BYTES};
     sbp_cuda_kernels_make(&kernels, SBP_F32);
     if (kernels.add == NULL)
         return sbp_fail(diag, SBP_E_UNSUPPORTED,

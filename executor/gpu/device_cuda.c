@@ -49,7 +49,7 @@ static enum sbp_status take_time(struct sbp_diag *diag)
 static enum sbp_status wait(struct sbp_diag *diag)
 {
     SBP_TRY(sbp_cuda_check(diag, "a kernel was not launched", here.cuda.error));
-    SBP_TRY(check_cublas(diag, "cublasGemmEx", here.refused));
+    SBP_TRY(check_cublas(diag, here.refused_call, here.refused));
     return take_time(diag);
 }
 
@@ -116,6 +116,7 @@ static enum sbp_status try_kernel(struct sbp_gpu_rank *gpu, struct sbp_diag *dia
 /* Ignores codes: a failure here follows one of a call that was checked, or harms nobody. */
 static void cuda_close(void)
 {
+    sbp_gpu_products_close(&here);
     sbp_gpu_context_close(&here.cuda);
     if (here.blas != NULL)
         (void)cublasDestroy(here.blas);
@@ -204,6 +205,11 @@ static const struct sbp_kernels *cuda_kernels(enum sbp_real real)
     return tables[real];
 }
 
+static const struct sbp_kernels *cuda_kernels_tf32(enum sbp_real real)
+{
+    return real == SBP_F32 ? &sbp_gpu_rank_tf32 : cuda_kernels(real);
+}
+
 static const struct sbp_device_ops cuda_ops = {
     .name = "cuda",
     .memory = &device_memory,
@@ -213,6 +219,7 @@ static const struct sbp_device_ops cuda_ops = {
     .free_bytes = device_free_bytes,
     .compute_s = cuda_compute_s,
     .kernels = cuda_kernels,
+    .kernels_tf32 = cuda_kernels_tf32,
 };
 
 /* The program that loads the module finds this. */

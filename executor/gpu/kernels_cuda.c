@@ -1,12 +1,20 @@
 /* The table of kernels of one element type on this thread's GPU: kernels of ours, and products by
- * cuBLAS. Compiled once for each type, SBP_STORED.
+ * cuBLAS. Compiled once for each type, SBP_STORED, and for single precision with products that
+ * round their factors to TF32, SBP_TF32.
  *
- * Products add up in single precision; what is added to one, a bias, is added to it as it is
- * stored.
+ * Products add up in single precision.
  */
 #include "executor/gpu/rank_cuda_priv.h"
 
-#if SBP_STORED == 0
+#ifndef SBP_TF32
+#define SBP_TF32 0
+#endif
+#if SBP_TF32
+#define REAL  SBP_F32
+#define DATA  CUDA_R_32F
+#define TABLE sbp_gpu_rank_tf32
+#define NAME  "cuda-tf32"
+#elif SBP_STORED == 0
 #define REAL  SBP_F32
 #define DATA  CUDA_R_32F
 #define TABLE sbp_gpu_rank_f32
@@ -23,6 +31,8 @@
 #define NAME  "cuda-f16"
 #endif
 #define REAL_BYTES (SBP_STORED == 0 ? 4 : 2)
+
+#define SUM (SBP_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F)
 
 /* A call of the kernel of that name. */
 #define LAUNCH(kernel, ...)                                                                        \
@@ -57,9 +67,11 @@ static void multiply(void *y, struct factor a, struct factor b, int64_t m, int64
         cublasGemmEx(gpu->blas, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
                      a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m, (int)k, &one, b.at,
                      DATA, (int)(b.transposed ? k : n), a.at, DATA, (int)(a.transposed ? m : k),
-                     &beta, y, DATA, (int)n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
-    if (gpu->refused == CUBLAS_STATUS_SUCCESS)
+                     &beta, y, DATA, (int)n, SUM, CUBLAS_GEMM_DEFAULT);
+    if (gpu->refused == CUBLAS_STATUS_SUCCESS) {
         gpu->refused = status;
+        gpu->refused_call = "cublasGemmEx";
+    }
 }
 
 static struct factor plain(const void *at)
@@ -72,8 +84,25 @@ static struct factor transposed(const void *at)
     return (struct factor){at, true};
 }
 
-static void add_bias(void *y, const void *bias, int64_t tokens, int64_t out)
+/* y(tokens,out) = x(tokens,in) w(in,out) [+ bias(out)]. Where cuBLASLt has no such product, the
+ * bias is added to the result as it is stored. */
+static void multiply_biased(void *y, const void *x, struct factor w, const void *bias,
+                            int64_t tokens, int64_t in, int64_t out)
 {
+    const struct sbp_gpu_product product = {.a = w.at,
+                                            .b = x,
+                                            .bias = bias,
+                                            .c = y,
+                                            .m = out,
+                                            .n = tokens,
+                                            .k = in,
+                                            .a_turned = w.transposed,
+                                            .data = DATA,
+                                            .sum = SUM};
+    if (bias != NULL && tokens > 0 && out > 0 && in > 0 &&
+        sbp_gpu_multiply_biased(sbp_gpu_rank_here(), &product))
+        return;
+    multiply(y, plain(x), w, tokens, out, in, false);
     if (bias != NULL)
         LAUNCH(add_bias, y, bias, tokens, out);
 }
@@ -87,8 +116,7 @@ static void sum_columns(void *dbias, const void *dy, int64_t tokens, int64_t out
 static void linear_forward(void *y, const void *x, const void *w, const void *bias, int64_t tokens,
                            int64_t in, int64_t out)
 {
-    multiply(y, plain(x), plain(w), tokens, out, in, false);
-    add_bias(y, bias, tokens, out);
+    multiply_biased(y, x, plain(w), bias, tokens, in, out);
 }
 
 static void linear_backward_input(void *dx, const void *dy, const void *w, int64_t tokens,
@@ -107,8 +135,7 @@ static void linear_backward_weight(void *dw, void *dbias, const void *x, const v
 static void linear_transposed_forward(void *y, const void *x, const void *w, const void *bias,
                                       int64_t tokens, int64_t in, int64_t out)
 {
-    multiply(y, plain(x), transposed(w), tokens, out, in, false);
-    add_bias(y, bias, tokens, out);
+    multiply_biased(y, x, transposed(w), bias, tokens, in, out);
 }
 
 static void linear_transposed_backward_input(void *dx, const void *dy, const void *w,
@@ -321,6 +348,23 @@ static void attention_backward(void *dqkv, void *scratch, const void *dy, const 
     LAUNCH(attention_backward, dqkv, dy, qkv, y, saved, context, shape);
 }
 
+static void grouped_attention_forward(void *y, void *saved, void *scratch, const void *q,
+                                      const void *kv, const struct sbp_attention_groups *groups,
+                                      const struct sbp_attention_shape *shape)
+{
+    (void)scratch;
+    LAUNCH(grouped_attention_forward, y, saved, q, kv, groups, shape);
+}
+
+static void grouped_attention_backward(void *dq, void *dkv, void *scratch, const void *dy,
+                                       const void *q, const void *kv, const void *y,
+                                       const void *saved, const struct sbp_attention_groups *groups,
+                                       const struct sbp_attention_shape *shape)
+{
+    (void)scratch;
+    LAUNCH(grouped_attention_backward, dq, dkv, dy, q, kv, y, saved, groups, shape);
+}
+
 static void cross_entropy_maxima(void *maxima, const void *logits, int64_t tokens, int64_t local,
                                  const struct sbp_digits *vocabulary, int64_t valid)
 {
@@ -377,6 +421,7 @@ const struct sbp_kernels TABLE = {
     .real = REAL,
     .real_bytes = REAL_BYTES,
     .wide_bytes = sizeof(float),
+    .rounds_to_tf32 = SBP_TF32,
     .largest_head = largest_head,
     .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input,
@@ -415,6 +460,8 @@ const struct sbp_kernels TABLE = {
     .embedding_backward = embedding_backward,
     .attention_forward = attention_forward,
     .attention_backward = attention_backward,
+    .grouped_attention_forward = grouped_attention_forward,
+    .grouped_attention_backward = grouped_attention_backward,
     .cross_entropy_maxima = cross_entropy_maxima,
     .cross_entropy_sums = cross_entropy_sums,
     .cross_entropy_loss = cross_entropy_loss,

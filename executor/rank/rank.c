@@ -43,7 +43,6 @@ enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_stage_layo
         (struct sbp_layout){&program->mesh, program->graph->class_count, program->strategy.split};
     for (int chunk = arena->chunks - 1; chunk >= 0; chunk--) {
         sbp_rank_turn(rank, chunk);
-        SBP_TRY(sbp_rank_check_kernels(rank, diag));
         SBP_TRY(sbp_rank_check_matrices(rank, diag));
     }
     SBP_TRY(check_room(rank, diag));

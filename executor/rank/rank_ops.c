@@ -474,8 +474,14 @@ static int64_t largest_side(const struct sbp_rank *rank, const struct sbp_instr 
 /* 0: the operator has no heads. */
 static int64_t head_size(const struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    return node_of(rank, instr)->kind == SBP_OP_ATTENTION ? attention_shape(rank, instr).head_size
-                                                          : 0;
+    switch (node_of(rank, instr)->kind) {
+    case SBP_OP_ATTENTION:
+        return attention_shape(rank, instr).head_size;
+    case SBP_OP_GROUPED_ATTENTION:
+        return grouped_shape(rank, instr).head_size;
+    default:
+        return 0;
+    }
 }
 
 enum sbp_status sbp_rank_check_matrices(const struct sbp_rank *rank, struct sbp_diag *diag)
@@ -500,40 +506,6 @@ enum sbp_status sbp_rank_check_matrices(const struct sbp_rank *rank, struct sbp_
                             "most",
                             node_of(rank, instr)->name, (long long)side,
                             (long long)SBP_LARGEST_MATRIX_SIDE);
-    }
-    return SBP_OK;
-}
-
-/* Whether a device has kernels for an operator: all have those that are not named here. */
-static bool has_kernels(const struct sbp_kernels *k, enum sbp_op_kind kind)
-{
-    switch (kind) {
-    case SBP_OP_TANH:
-        return k->tanh_forward != NULL && k->tanh_backward != NULL;
-    case SBP_OP_SWIGLU:
-        return k->swiglu_forward != NULL && k->swiglu_backward != NULL;
-    case SBP_OP_RMSNORM:
-        return k->rmsnorm_forward != NULL && k->rmsnorm_backward != NULL;
-    case SBP_OP_HEAD_NORM:
-        return k->head_norm_forward != NULL && k->head_norm_backward != NULL;
-    case SBP_OP_ROTARY:
-        return k->rotary != NULL;
-    case SBP_OP_GROUPED_ATTENTION:
-        return k->grouped_attention_forward != NULL && k->grouped_attention_backward != NULL;
-    default:
-        return true;
-    }
-}
-
-enum sbp_status sbp_rank_check_kernels(const struct sbp_rank *rank, struct sbp_diag *diag)
-{
-    for (int i = 0; i < rank->program->instr_count; i++) {
-        const struct sbp_instr *instr = &rank->program->instr[i];
-        if (instr->kind == SBP_INSTR_FORWARD &&
-            !has_kernels(rank->kernels, node_of(rank, instr)->kind))
-            return sbp_fail(diag, SBP_E_UNSUPPORTED, "operator %s: device %s has no kernel of %s",
-                            node_of(rank, instr)->name, rank->device->name,
-                            node_of(rank, instr)->entry->name);
     }
     return SBP_OK;
 }

@@ -8,10 +8,6 @@
 enum sbp_status sbp_rank_check_matrices(const struct sbp_rank *rank,
                                         struct sbp_diag *diag) SBP_MUST_USE;
 
-/* E_UNSUPPORTED names the operator that the device has no kernel of. */
-enum sbp_status sbp_rank_check_kernels(const struct sbp_rank *rank,
-                                       struct sbp_diag *diag) SBP_MUST_USE;
-
 /* A FORWARD or BACKWARD instruction, in its phase. */
 enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
                                  struct sbp_diag *diag) SBP_MUST_USE;

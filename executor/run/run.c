@@ -165,6 +165,16 @@ static enum sbp_status find_device(struct sbp_run_job *job, struct sbp_diag *dia
 {
     const enum sbp_real real = job->options->real;
     SBP_TRY(sbp_device_find(job->options->device, &job->device, diag));
+    if (job->options->tf32) {
+        if (job->device->kernels_tf32 == NULL || real != SBP_F32)
+            return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                            "--math tf32 is for tensors in f32 on device cuda, not in %s on device "
+                            "%s",
+                            sbp_real_name(real), job->device->name);
+        job->tf32_device = *job->device;
+        job->tf32_device.kernels = job->device->kernels_tf32;
+        job->device = &job->tf32_device;
+    }
     if (job->device->kernels(real) == NULL)
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
                         "device %s has no kernels of %s, legal are f32, bf16 and f16",

@@ -27,6 +27,7 @@ struct sbp_run_options {
     bool trace; /* keep the intervals of the last step; without a flush of the one before, which is
                    whole */
     enum sbp_real real;
+    bool tf32; /* products in f32 round their factors to TF32; E_UNSUPPORTED on a device without */
     uint64_t seed;
     enum sbp_token_labels labels;
     const char *backend;       /* "threads", "mpi" or "nccl" */

@@ -55,6 +55,7 @@ static uint64_t hash_pact(const struct sbp_run_pact *pact)
                              options->sampled,
                              options->trace,
                              options->real,
+                             options->tf32,
                              (int64_t)options->seed,
                              pact->step->micro_batches,
                              options->labels};

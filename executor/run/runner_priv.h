@@ -26,6 +26,7 @@ struct sbp_run_job {
     const struct sbp_cluster *cluster;
     const struct sbp_run_options *options;
     const struct sbp_device_ops *device; /* that options name */
+    struct sbp_device_ops tf32_device;   /* it, where products are in TF32 */
     struct sbp_run_result *result;
     struct sbp_watch watch;        /* over the ranks of this process */
     struct sbp_verify_need verify; /* what verification takes; nothing without it */

@@ -218,6 +218,13 @@ static enum sbp_status allocate(struct sbp_verifier *v)
                                                                      : allocate_chunks(v);
 }
 
+/* What a run's results bear that stores in this type. Factors in TF32 are rounded as they are read,
+ * to three bits more than bfloat16 has. */
+static enum sbp_real rounded_to(const struct sbp_kernels *kernels)
+{
+    return kernels->rounds_to_tf32 ? SBP_REAL_BF16 : kernels->real;
+}
+
 static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_cluster *cluster,
                                       struct sbp_diag *diag)
 {
@@ -228,7 +235,7 @@ static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_c
                                         .cluster = cluster,
                                         .step = v->channel->step,
                                         .seed = v->rank->seed,
-                                        .real = v->rank->kernels->real,
+                                        .real = rounded_to(v->rank->kernels),
                                         .is_sampled = v->is_sampled};
     const enum sbp_status status = sbp_reference_open(reference, &of, diag);
     if (status != SBP_OK) {
@@ -253,7 +260,7 @@ enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster 
     v->rank = rank;
     v->channel = rank->channel;
     v->is_sampled = is_sampled;
-    v->u = sbp_real_roundoff(rank->kernels->real);
+    v->u = sbp_real_roundoff(rounded_to(rank->kernels));
     v->wide_u = sbp_real_roundoff(rank->wide->real);
     v->scaler = sbp_loss_scaler(rank->program->bytes.scales_loss);
     v->ranks = (int)(rank->channel->step->stages * rank->program->mesh.devices);

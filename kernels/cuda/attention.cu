@@ -1,7 +1,9 @@
-/* Attention on the GPU, forward: a block works on tiles of keys for a tile of a head's queries,
- * with running maxima and sums (Dao et al., 2022). Materialised attention keeps the probabilities,
- * which a second way over the keys forms out of the log-sum-exps. */
+/* Attention on the GPU: a block works on tiles of keys for a tile of a head's queries, with running
+ * maxima and sums (Dao et al., 2022). Materialised attention keeps the probabilities, which a
+ * second way over the keys forms out of the log-sum-exps. Packed attention is grouped attention
+ * whose heads have keys each. */
 #include <assert.h>
+#include <limits.h>
 
 #include "kernels/cuda/attention.cuh"
 
@@ -38,8 +40,9 @@ scale_scores(float (&scores)[TILES][4], const attention<T> &a, const softmax_row
     for (int tile = 0; tile < TILES; tile++)
         GPU_UNROLL
     for (int i = 0; i < 4; i++)
-        scores[tile][i] =
-            column + lane_column(tile, i) <= rows.last[i / 2] ? scores[tile][i] * scale : -INFINITY;
+        scores[tile][i] = sees(a, rows.last[i / 2], column + lane_column(tile, i))
+                              ? scores[tile][i] * scale
+                              : -INFINITY;
 }
 
 /* Scores become exponentials relative to the new maxima; factor: what the sums so far shrink by. */
@@ -68,16 +71,16 @@ static __device__ __forceinline__ void exponentiate(float (&scores)[TILES][4], s
     }
 }
 
-/* Probabilities of all keys, 0 behind those that a query sees. */
+/* Probabilities of all keys, 0 but for those that a query sees. */
 template <class T, int HEAD>
-static __device__ __forceinline__ void keep_probabilities(const attention<T> &a, const T *queries,
-                                                          T *keys, const head_place &at, int first,
-                                                          int seen, const softmax_rows &rows)
+static __device__ __forceinline__ void
+keep_probabilities(const attention<T> &a, const T *queries, T *keys, const head_place &at,
+                   int first, int hidden, int seen, const softmax_rows &rows)
 {
     constexpr int COLUMNS = tiling<T, HEAD>::COLUMNS, TILES = COLUMNS / 8;
     for (int column = 0; column < a.keys; column += COLUMNS) {
         float scores[TILES][4] = {};
-        if (column < seen) {
+        if (hidden < column + COLUMNS && column < seen) {
             __syncthreads(); /* all have done with the tile before */
             load_tile<T, HEAD, COLUMNS>(keys, a.k + at.k, a.k_stride, column, a.keys, a.size,
                                         a.is_aligned);
@@ -110,13 +113,15 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     /* Causal: the queries with most keys come first. */
     const int first = (tiles - 1 - (int)(blockIdx.x % tiles)) * sizes::ROWS;
     const int end = first + sizes::ROWS < a.rows ? first + sizes::ROWS : a.rows;
-    const int seen = seen_keys(a, end), row = lane_row(0) / 16 * 16;
+    const int hidden = hidden_keys(a, first), seen = seen_keys(a, end);
+    const int row = lane_row(0) / 16 * 16;
     const head_place at = place_head(a, a.first_head + blockIdx.x / tiles);
     softmax_rows rows = begin_rows(a, first);
     float output[WIDE][4] = {};
     load_tile<T, HEAD, sizes::ROWS>(queries, a.q + at.q, a.q_stride, first, a.rows, a.size,
                                     a.is_aligned);
-    for (int column = 0; column < seen; column += sizes::COLUMNS) {
+    for (int column = hidden / sizes::COLUMNS * sizes::COLUMNS; column < seen;
+         column += sizes::COLUMNS) {
         float scores[TILES][4], factor[2];
         __syncthreads(); /* all have done with the tiles before */
         load_tile<T, HEAD, sizes::COLUMNS>(keys, a.k + at.k, a.k_stride, column, a.keys, a.size,
@@ -143,7 +148,7 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     }
     store_tile(a.to + at.y, a.y_stride, first, a.rows, 0, a.size, output, whole, a.is_aligned);
     if (a.probabilities != NULL)
-        keep_probabilities<T, HEAD>(a, queries, keys, at, first, seen, rows);
+        keep_probabilities<T, HEAD>(a, queries, keys, at, first, hidden, seen, rows);
 }
 
 /* ---- backward ------------------------------------------------------------------------------- */
@@ -168,11 +173,11 @@ static __global__ void __launch_bounds__(128) inner_kernel(GPU_GRID_CONSTANT att
 
 /* The probability of a query and key that sees it, again: out of its score, or as it was kept. */
 template <class T>
-static __device__ __forceinline__ float recall(const attention<T> &a, const head_place &at,
+static __device__ __forceinline__ float recall(const attention<T> &a, int64_t first_row,
                                                float score, int query, int key, float log_sum)
 {
     if (a.probabilities != NULL)
-        return gpu_load(a.probabilities[(at.row + query) * a.keys + key]);
+        return gpu_load(a.probabilities[(first_row + query) * a.keys + key]);
     return exp2f((score * a.scale - log_sum) * LOG2_E);
 }
 
@@ -205,7 +210,8 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
                                     a.is_aligned);
     load_tile<T, HEAD, sizes::ROWS>(gradients, a.dy + at.y, a.y_stride, first, a.rows, a.size,
                                     a.is_aligned);
-    for (int column = 0; column < seen; column += sizes::COLUMNS) {
+    for (int column = hidden_keys(a, first) / sizes::COLUMNS * sizes::COLUMNS; column < seen;
+         column += sizes::COLUMNS) {
         float scores[TILES][4], ds[TILES][4];
         __syncthreads();
         load_tile<T, HEAD, sizes::COLUMNS>(keys, a.k + at.k, a.k_stride, column, a.keys, a.size,
@@ -220,8 +226,8 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
             GPU_UNROLL
         for (int i = 0; i < 4; i++) {
             const int query = first + lane_row(i / 2), key = column + lane_column(tile, i);
-            const bool is_seen = query < a.rows && key <= rows.last[i / 2];
-            ds[tile][i] = is_seen ? recall(a, at, scores[tile][i], query, key, log_sum[i / 2]) *
+            const bool is_seen = query < a.rows && sees(a, rows.last[i / 2], key);
+            ds[tile][i] = is_seen ? recall(a, at.row, scores[tile][i], query, key, log_sum[i / 2]) *
                                         (ds[tile][i] - inner[i / 2])
                                   : 0;
         }
@@ -231,8 +237,34 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     store_tile(a.dq + at.q, a.q_stride, first, a.rows, 0, a.size, sum, scale, a.is_aligned);
 }
 
-/* dk = scale ds^T q and dv = p^T dy for a tile of keys, of the features from blockIdx.y WIDTH on;
- * rows of accumulators are keys, columns queries. */
+/* The queries of a tile, of which key_kernel has the operands in shared memory. */
+template <class T, int HEAD> struct query_tile {
+    T *queries, *gradients;
+    float *inner, *log_sum;
+    int *place;
+};
+
+/* Queries `column` and on of a head, and what is known of them; inner: its first one's. */
+template <class T, int HEAD>
+static __device__ __forceinline__ void load_queries(const query_tile<T, HEAD> &to,
+                                                    const attention<T> &a, const head_place &at,
+                                                    const float *inner, int column)
+{
+    constexpr int COLUMNS = tiling<T, HEAD>::QUERIES;
+    load_tile<T, HEAD, COLUMNS>(to.queries, a.q + at.q, a.q_stride, column, a.rows, a.size,
+                                a.is_aligned);
+    load_tile<T, HEAD, COLUMNS>(to.gradients, a.dy + at.y, a.y_stride, column, a.rows, a.size,
+                                a.is_aligned);
+    for (int i = (int)threadIdx.x; i < COLUMNS && column + i < a.rows; i += (int)blockDim.x) {
+        to.inner[i] = inner[column + i];
+        to.log_sum[i] = a.log_sums != NULL ? a.log_sums[at.row + column + i] : 0;
+        to.place[i] = a.causal ? place_of(a, column + i) : a.keys - 1;
+    }
+}
+
+/* dk = scale ds^T q and dv = p^T dy for a tile of keys, of the features from blockIdx.y WIDTH on:
+ * sums over the heads that read these keys, one after the other. Rows of accumulators are keys,
+ * columns queries. */
 template <class T, int HEAD>
 static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     key_kernel(GPU_GRID_CONSTANT attention<T> a)
@@ -246,81 +278,117 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     T *const values = keys + sizes::ROWS * sizes::STRIDE;
     T *const queries = values + sizes::ROWS * sizes::STRIDE;
     T *const gradients = queries + COLUMNS * sizes::STRIDE;
+    const query_tile<T, HEAD> tile_of = {queries, gradients, inner, log_sum, place};
     const int tiles = (a.keys + sizes::ROWS - 1) / sizes::ROWS;
     const int first = (int)(blockIdx.x % tiles) * sizes::ROWS, row = lane_row(0) / 16 * 16;
     const int feature = (int)blockIdx.y * sizes::WIDTH;
-    const int64_t head = blockIdx.x / tiles;
-    const head_place at = place_head(a, a.first_head + head);
+    const int64_t own = a.first_key_head + blockIdx.x / tiles, batch = own / a.kv_heads;
+    const int64_t global = gpu_digits_global(a.kv_digits, own % a.kv_heads);
+    const int64_t k = batch * a.keys * a.k_stride + own % a.kv_heads * a.k_head;
+    const int64_t begin = batch * a.heads + readers_before(a, global);
+    const int64_t end = batch * a.heads + readers_before(a, global + 1);
     float key_sum[WIDE][4] = {}, value_sum[WIDE][4] = {};
-    load_tile<T, HEAD, sizes::ROWS>(keys, a.k + at.k, a.k_stride, first, a.keys, a.size,
+    load_tile<T, HEAD, sizes::ROWS>(keys, a.k + k + a.first_key, a.k_stride, first, a.keys, a.size,
                                     a.is_aligned);
-    load_tile<T, HEAD, sizes::ROWS>(values, a.k + at.v, a.k_stride, first, a.keys, a.size,
-                                    a.is_aligned);
-    for (int column = 0; column < a.rows; column += COLUMNS) {
-        float p[TILES][4], ds[TILES][4];
-        if (seen_keys(a, column + COLUMNS < a.rows ? column + COLUMNS : a.rows) <= first)
-            continue; /* all of these queries come before the keys */
-        __syncthreads();
-        load_tile<T, HEAD, COLUMNS>(queries, a.q + at.q, a.q_stride, column, a.rows, a.size,
-                                    a.is_aligned);
-        load_tile<T, HEAD, COLUMNS>(gradients, a.dy + at.y, a.y_stride, column, a.rows, a.size,
-                                    a.is_aligned);
-        for (int i = (int)threadIdx.x; i < COLUMNS && column + i < a.rows; i += (int)blockDim.x) {
-            inner[i] = a.inner[head * a.rows + column + i];
-            log_sum[i] = a.log_sums != NULL ? a.log_sums[at.row + column + i] : 0;
-            place[i] = a.causal ? place_of(a, column + i) : a.keys;
-        }
-        __syncthreads();
-        multiply_rows<T, HEAD, TILES>(p, keys, row, queries);
-        multiply_rows<T, HEAD, TILES>(ds, values, row, gradients);
-        GPU_UNROLL
-        for (int tile = 0; tile < TILES; tile++)
+    load_tile<T, HEAD, sizes::ROWS>(values, a.k + k + a.first_value, a.k_stride, first, a.keys,
+                                    a.size, a.is_aligned);
+    for (int64_t head = begin; head < end; head++) {
+        const head_place at = place_head(a, head);
+        for (int column = 0; column < a.rows; column += COLUMNS) {
+            float p[TILES][4], ds[TILES][4];
+            if (seen_keys(a, column + COLUMNS < a.rows ? column + COLUMNS : a.rows) <= first ||
+                hidden_keys(a, column) >= first + sizes::ROWS)
+                continue; /* no query of these sees one of the keys */
+            __syncthreads();
+            load_queries(tile_of, a, at, a.inner + (head - a.first_head) * a.rows, column);
+            __syncthreads();
+            multiply_rows<T, HEAD, TILES>(p, keys, row, queries);
+            multiply_rows<T, HEAD, TILES>(ds, values, row, gradients);
             GPU_UNROLL
-        for (int i = 0; i < 4; i++) {
-            const int key = first + lane_row(i / 2), query = lane_column(tile, i);
-            const bool is_seen = column + query < a.rows && key < a.keys && key <= place[query];
-            p[tile][i] =
-                is_seen ? recall(a, at, p[tile][i], column + query, key, log_sum[query]) : 0;
-            ds[tile][i] = is_seen ? p[tile][i] * (ds[tile][i] - inner[query]) : 0;
+            for (int tile = 0; tile < TILES; tile++)
+                GPU_UNROLL
+            for (int i = 0; i < 4; i++) {
+                const int key = first + lane_row(i / 2), query = lane_column(tile, i);
+                const bool is_seen =
+                    column + query < a.rows && key < a.keys && sees(a, place[query], key);
+                p[tile][i] =
+                    is_seen ? recall(a, at.row, p[tile][i], column + query, key, log_sum[query])
+                            : 0;
+                ds[tile][i] = is_seen ? p[tile][i] * (ds[tile][i] - inner[query]) : 0;
+            }
+            add_weighted<T, HEAD>(value_sum, p, gradients, feature);
+            add_weighted<T, HEAD>(key_sum, ds, queries, feature);
         }
-        add_weighted<T, HEAD>(value_sum, p, gradients, feature);
-        add_weighted<T, HEAD>(key_sum, ds, queries, feature);
     }
     const float scale[2] = {a.scale, a.scale}, one[2] = {1, 1};
-    store_tile(a.dk + at.k, a.k_stride, first, a.keys, feature, a.size, key_sum, scale,
+    store_tile(a.dk + k + a.first_key, a.k_stride, first, a.keys, feature, a.size, key_sum, scale,
                a.is_aligned);
-    store_tile(a.dk + at.v, a.k_stride, first, a.keys, feature, a.size, value_sum, one,
+    store_tile(a.dk + k + a.first_value, a.k_stride, first, a.keys, feature, a.size, value_sum, one,
                a.is_aligned);
 }
 
 /* ---- launches ------------------------------------------------------------------------------- */
 
+/* What packed and grouped attention have alike; rows NULL: the queries are all of the sequence. */
 template <class T>
-static attention<T> attention_of(const struct sbp_attention_shape *shape, const void *qkv,
-                                 const void *saved, const struct sbp_attention_context *context)
+static attention<T> attention_of(const struct sbp_attention_shape *shape, const void *saved,
+                                 const struct sbp_digits *rows)
 {
     const bool is_flash = shape->kind == SBP_ATTENTION_FLASH;
-    const int64_t width = shape->heads * shape->head_size;
-    struct sbp_digits all = {};
     attention<T> a = {};
     assert(shape->head_size <= SBP_CUDA_LARGEST_HEAD);
-    all.rest = shape->sequence;
-    a.q = (const T *)qkv;
-    a.k = (const T *)(context != NULL ? context->keys : qkv);
-    a.q_stride = 3 * width;
-    a.k_stride = context != NULL ? 2 * width : 3 * width;
-    a.y_stride = width;
-    a.first_key = context != NULL ? 0 : shape->head_size;
-    a.first_value = a.first_key + shape->head_size;
+    a.y_stride = shape->heads * shape->head_size;
     a.heads = (int)shape->heads;
     a.rows = (int)shape->sequence;
-    a.keys = (int)(context != NULL ? sbp_digits_global_size(context->rows) : shape->sequence);
+    a.keys = (int)(rows != NULL ? sbp_digits_global_size(rows) : shape->sequence);
     a.size = (int)shape->head_size;
     a.causal = shape->causal;
+    a.window = INT_MAX;
     a.scale = (float)(1 / sqrt((double)shape->head_size));
-    a.digits = gpu_digits_of(context != NULL ? context->rows : &all);
     a.probabilities = is_flash ? NULL : (T *)saved;
     a.log_sums = is_flash ? (float *)saved : NULL;
+    if (rows != NULL)
+        a.digits = gpu_digits_of(rows);
+    return a;
+}
+
+template <class T>
+static attention<T> packed_of(const struct sbp_attention_shape *shape, const void *qkv,
+                              const void *saved, const struct sbp_attention_context *context)
+{
+    attention<T> a = attention_of<T>(shape, saved, context != NULL ? context->rows : NULL);
+    a.q = (const T *)qkv;
+    a.k = (const T *)(context != NULL ? context->keys : qkv);
+    a.q_head = 3 * shape->head_size;
+    a.k_head = (context != NULL ? 2 : 3) * shape->head_size;
+    a.q_stride = a.heads * a.q_head;
+    a.k_stride = a.heads * a.k_head;
+    a.first_key = context != NULL ? 0 : shape->head_size;
+    a.first_value = a.first_key + shape->head_size;
+    a.kv_heads = a.heads;
+    a.share = 1;
+    return a;
+}
+
+template <class T>
+static attention<T> grouped_of(const struct sbp_attention_shape *shape, const void *q,
+                               const void *kv, const void *saved,
+                               const struct sbp_attention_groups *groups)
+{
+    attention<T> a = attention_of<T>(shape, saved, groups->rows);
+    a.q = (const T *)q;
+    a.k = (const T *)kv;
+    a.q_head = shape->head_size;
+    a.k_head = 2 * shape->head_size;
+    a.kv_heads = (int)sbp_digits_local_size(groups->kv_heads);
+    a.q_stride = a.heads * a.q_head;
+    a.k_stride = a.kv_heads * a.k_head;
+    a.first_value = shape->head_size;
+    a.share = groups->share;
+    a.head_digits = gpu_digits_of(groups->heads);
+    a.kv_digits = gpu_digits_of(groups->kv_heads);
+    if (a.causal && groups->window > 0)
+        a.window = (int)gpu_least(groups->window, INT_MAX);
     return a;
 }
 
@@ -354,25 +422,24 @@ template <class T, int HEAD> struct launches {
         gpu_allow_shared(cuda, kernel, FORWARD_BYTES);
         GPU_LAUNCH(cuda, kernel, blocks(a.rows, heads), sizes::THREADS, FORWARD_BYTES, a);
     }
-    static void backward(struct sbp_cuda *cuda, const attention<T> &a, int64_t heads)
+    static void backward(struct sbp_cuda *cuda, const attention<T> &a, int64_t heads,
+                         int64_t kv_heads)
     {
         const auto queries = query_kernel<T, HEAD>, keys = key_kernel<T, HEAD>;
         gpu_allow_shared(cuda, queries, QUERY_BYTES);
         gpu_allow_shared(cuda, keys, KEY_BYTES);
-        GPU_LAUNCH(cuda, inner_kernel<T>, (unsigned)(gpu_ceil(a.rows, 4) * heads), 128, 0, a);
-        GPU_LAUNCH(cuda, queries, blocks(a.rows, heads), sizes::THREADS, QUERY_BYTES, a);
-        GPU_LAUNCH(cuda, keys, dim3(blocks(a.keys, heads), HEAD / sizes::WIDTH), sizes::THREADS,
+        if (heads > 0) {
+            GPU_LAUNCH(cuda, inner_kernel<T>, (unsigned)(gpu_ceil(a.rows, 4) * heads), 128, 0, a);
+            GPU_LAUNCH(cuda, queries, blocks(a.rows, heads), sizes::THREADS, QUERY_BYTES, a);
+        }
+        GPU_LAUNCH(cuda, keys, dim3(blocks(a.keys, kv_heads), HEAD / sizes::WIDTH), sizes::THREADS,
                    KEY_BYTES, a);
     }
 };
 
 template <class T>
-static void forward(struct sbp_cuda *cuda, void *y, void *saved, const void *qkv,
-                    const struct sbp_attention_context *context,
-                    const struct sbp_attention_shape *shape)
+static void launch_forward(struct sbp_cuda *cuda, void *y, attention<T> &a, int64_t heads)
 {
-    attention<T> a = attention_of<T>(shape, qkv, saved, context);
-    const int64_t heads = shape->batch * shape->heads;
     a.to = (T *)y;
     a.is_aligned = is_aligned(a);
     if (heads == 0 || a.rows == 0)
@@ -385,43 +452,102 @@ static void forward(struct sbp_cuda *cuda, void *y, void *saved, const void *qkv
         launches<T, 256>::forward(cuda, a, heads);
 }
 
-/* As many heads at a time as have room for a number a query in scratch. */
+template <class T>
+static void forward(struct sbp_cuda *cuda, void *y, void *saved, const void *qkv,
+                    const struct sbp_attention_context *context,
+                    const struct sbp_attention_shape *shape)
+{
+    attention<T> a = packed_of<T>(shape, qkv, saved, context);
+    launch_forward(cuda, y, a, shape->batch * shape->heads);
+}
+
+template <class T>
+static void grouped_forward(struct sbp_cuda *cuda, void *y, void *saved, const void *q,
+                            const void *kv, const struct sbp_attention_groups *groups,
+                            const struct sbp_attention_shape *shape)
+{
+    attention<T> a = grouped_of<T>(shape, q, kv, saved, groups);
+    launch_forward(cuda, y, a, shape->batch * shape->heads);
+}
+
+/* The first head of queries, batch by batch, that reads a head of keys or one behind it. */
+template <class T>
+static int64_t first_reader(const attention<T> &a, const struct sbp_attention_groups *groups,
+                            int64_t kv_head)
+{
+    const int64_t own = kv_head % a.kv_heads;
+    return kv_head / a.kv_heads * a.heads +
+           (groups == NULL ? own
+                           : gpu_digits_below(groups->heads,
+                                              sbp_digits_global(groups->kv_heads, own) * a.share));
+}
+
+/* As many heads of keys at a time as scratch has room for a number a query of those that read
+ * them. */
+template <class T>
+static void launch_backward(struct sbp_cuda *cuda, attention<T> &a,
+                            const struct sbp_attention_groups *groups, int64_t batch)
+{
+    const int64_t all = batch * a.kv_heads;
+    if (all == 0 || a.rows == 0)
+        return;
+    const int64_t room = cuda->scratch_bytes / (int64_t)sizeof(float) / a.rows;
+    a.inner = (float *)cuda->scratch;
+    a.is_aligned = is_aligned(a);
+    for (int64_t end = 0; a.first_key_head < all; a.first_key_head = end) {
+        a.first_head = first_reader(a, groups, a.first_key_head);
+        end = a.first_key_head + 1;
+        while (end < all && first_reader(a, groups, end + 1) - a.first_head <= room)
+            end++;
+        const int64_t heads = first_reader(a, groups, end) - a.first_head;
+        const int64_t kv_heads = end - a.first_key_head;
+        assert(heads <= room);
+        if (a.size <= 64)
+            launches<T, 64>::backward(cuda, a, heads, kv_heads);
+        else if (a.size <= 128)
+            launches<T, 128>::backward(cuda, a, heads, kv_heads);
+        else
+            launches<T, 256>::backward(cuda, a, heads, kv_heads);
+    }
+}
+
 template <class T>
 static void backward(struct sbp_cuda *cuda, void *dqkv, const void *dy, const void *qkv,
                      const void *y, const void *saved, const struct sbp_attention_context *context,
                      const struct sbp_attention_shape *shape)
 {
-    attention<T> a = attention_of<T>(shape, qkv, saved, context);
-    const int64_t all = shape->batch * shape->heads;
-    if (all == 0 || a.rows == 0)
-        return;
-    const int64_t room = SBP_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float) / a.rows;
-    assert(room > 0);
+    attention<T> a = packed_of<T>(shape, qkv, saved, context);
     a.dy = (const T *)dy;
     a.y = (const T *)y;
     a.dq = (T *)dqkv;
     a.dk = (T *)(context != NULL ? context->key_gradients : dqkv);
-    a.inner = (float *)cuda->scratch;
-    a.is_aligned = is_aligned(a);
     if (context != NULL) /* in the place of keys and values */
-        gpu_zero(cuda, dqkv, 3 * all * a.rows * a.size * (int64_t)sizeof(T));
-    for (; a.first_head < all; a.first_head += room) {
-        const int64_t heads = gpu_least(room, all - a.first_head);
-        if (a.size <= 64)
-            launches<T, 64>::backward(cuda, a, heads);
-        else if (a.size <= 128)
-            launches<T, 128>::backward(cuda, a, heads);
-        else
-            launches<T, 256>::backward(cuda, a, heads);
-    }
+        gpu_zero(cuda, dqkv, shape->batch * a.rows * a.q_stride * (int64_t)sizeof(T));
+    launch_backward(cuda, a, NULL, shape->batch);
 }
 
+template <class T>
+static void grouped_backward(struct sbp_cuda *cuda, void *dq, void *dkv, const void *dy,
+                             const void *q, const void *kv, const void *y, const void *saved,
+                             const struct sbp_attention_groups *groups,
+                             const struct sbp_attention_shape *shape)
+{
+    attention<T> a = grouped_of<T>(shape, q, kv, saved, groups);
+    a.dy = (const T *)dy;
+    a.y = (const T *)y;
+    a.dq = (T *)dq;
+    a.dk = (T *)dkv;
+    launch_backward(cuda, a, groups, shape->batch);
+}
+
+/* 0: not even the smallest fits. */
 template <class T> static int largest_head(const struct sbp_cuda *cuda)
 {
     const int bytes = cuda->shared_bytes;
     return launches<T, 256>::fits(bytes)   ? SBP_CUDA_LARGEST_HEAD
            : launches<T, 128>::fits(bytes) ? 128
-                                           : 64;
+           : launches<T, 64>::fits(bytes)  ? 64
+                                           : 0;
 }
 
 template <class T> static void fill(struct sbp_cuda_kernels *kernels)
@@ -429,5 +555,7 @@ template <class T> static void fill(struct sbp_cuda_kernels *kernels)
     kernels->largest_head = largest_head<T>;
     kernels->attention_forward = forward<T>;
     kernels->attention_backward = backward<T>;
+    kernels->grouped_attention_forward = grouped_forward<T>;
+    kernels->grouped_attention_backward = grouped_backward<T>;
 }
 GPU_FILL(attention, inner_kernel<float>)

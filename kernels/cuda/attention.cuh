@@ -2,7 +2,8 @@
  * products of tiles that all of attention is made of.
  *
  * A head of D features is worked on as one of 64, 128 or 256, filled up with zeros. A warp has 16
- * rows: of queries, or of keys for the gradients of keys and values.
+ * rows: of queries, or of keys for the gradients of keys and values. Heads of queries that read one
+ * head of keys follow each other, since global indices rise with local ones.
  */
 #ifndef SBP_KERNELS_CUDA_ATTENTION_CUH
 #define SBP_KERNELS_CUDA_ATTENTION_CUH
@@ -32,13 +33,17 @@ template <class T> struct attention {
     T *probabilities;                     /* (B,H,S,K), of materialised attention */
     float *log_sums;                      /* (B,H,S), of flash attention */
     float *inner;                         /* (heads of a launch, S): sum_d dy y */
-    int64_t q_stride, k_stride, y_stride; /* elements from row to row */
+    int64_t q_stride, k_stride, y_stride; /* elements from row to row, */
+    int64_t q_head, k_head;               /* and from head to head */
     int64_t first_key, first_value;       /* of a head in its part of a row of k */
-    int64_t first_head;                   /* of the launch */
-    int heads, rows, keys, size;
+    int64_t first_head, first_key_head;   /* of the launch: of queries, of keys and values */
+    int64_t share;                        /* heads of queries that read one of keys */
+    int heads, kv_heads, rows, keys, size;
+    int window; /* a query sees its last so many keys; INT_MAX: all */
     bool causal, is_aligned;
-    float scale;       /* of the scores */
-    gpu_digits digits; /* which rows of the sequence the queries are */
+    float scale;                       /* of the scores */
+    gpu_digits digits;                 /* which rows of the sequence the queries are, */
+    gpu_digits head_digits, kv_digits; /* and which of all heads the local ones */
 };
 
 /* Offsets of a head's operands. */
@@ -50,10 +55,27 @@ template <class T>
 static __device__ __forceinline__ head_place place_head(const attention<T> &a, int64_t index)
 {
     const int64_t batch = index / a.heads, head = index % a.heads;
-    const int64_t k = batch * a.keys * a.k_stride + head * (a.k_stride / a.heads);
-    return head_place{batch * a.rows * a.q_stride + head * 3 * a.size, k + a.first_key,
+    const int64_t read =
+        gpu_digits_local(a.kv_digits, gpu_digits_global(a.head_digits, head) / a.share);
+    const int64_t k = batch * a.keys * a.k_stride + read * a.k_head;
+    return head_place{batch * a.rows * a.q_stride + head * a.q_head, k + a.first_key,
                       k + a.first_value, batch * a.rows * a.y_stride + head * a.size,
                       index * a.rows};
+}
+
+/* How many local heads of queries come before those that read head `global` of all keys. */
+template <class T>
+static __device__ __forceinline__ int readers_before(const attention<T> &a, int64_t global)
+{
+    int low = 0, high = a.heads;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (gpu_digits_global(a.head_digits, middle) < global * a.share)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 /* A query's place in the sequence. */
@@ -62,10 +84,24 @@ template <class T> static __device__ __forceinline__ int place_of(const attentio
     return (int)gpu_digits_global(a.digits, row);
 }
 
-/* How many of the keys any of the queries before `end` sees: the first ones. */
+/* How many of the keys any of the queries before `end` sees: the first ones, */
 template <class T> static __device__ __forceinline__ int seen_keys(const attention<T> &a, int end)
 {
     return a.causal ? place_of(a, end - 1) + 1 : a.keys;
+}
+
+/* but for these, which lie before the windows of the queries from `row` on. */
+template <class T> static __device__ __forceinline__ int hidden_keys(const attention<T> &a, int row)
+{
+    const int hidden = a.causal ? place_of(a, row) + 1 - a.window : 0;
+    return hidden > 0 ? hidden : 0;
+}
+
+/* Whether a query whose last key is `last` sees a key. */
+template <class T>
+static __device__ __forceinline__ bool sees(const attention<T> &a, int last, int key)
+{
+    return (unsigned)last - (unsigned)key < (unsigned)a.window; /* huge behind the last */
 }
 
 /* ---- tiles ---------------------------------------------------------------------------------- */

@@ -57,7 +57,7 @@ static void column_sums(struct sbp_cuda *cuda, T *first, T *second, int64_t rows
 {
     if (columns == 0)
         return;
-    const int64_t most = SBP_CUDA_SCRATCH_BYTES / (int64_t)sizeof(float) / K / columns;
+    const int64_t most = cuda->scratch_bytes / (int64_t)sizeof(float) / K / columns;
     const int64_t some_rows = rows > 0 ? rows : 1, wanted = gpu_ceil(some_rows, COLUMNS_ROWS);
     if (most == 0) { /* more than two million columns, or four */
         gpu_note(cuda, cudaErrorInvalidValue);

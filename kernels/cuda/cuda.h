@@ -19,13 +19,14 @@ extern "C" {
 #include "kernels/kernels.h"
 
 #define SBP_CUDA_LARGEST_HEAD 256
-/* What the kernels of a stream use beside their arguments. */
+/* What the kernels of a stream use beside their arguments: with less they take more turns. */
 #define SBP_CUDA_SCRATCH_BYTES ((int64_t)16 << 20)
 
 /* Where kernels are launched. */
 struct sbp_cuda {
-    void *stream;        /* cudaStream_t */
-    void *scratch;       /* SBP_CUDA_SCRATCH_BYTES on the device, of this stream alone */
+    void *stream;  /* cudaStream_t */
+    void *scratch; /* on the device, of this stream alone */
+    int64_t scratch_bytes;
     int multiprocessors; /* of the device, >= 1 */
     int shared_bytes;    /* that a block may have there */
     int error;           /* cudaError_t of the first launch that was refused; 0: none */
@@ -136,7 +137,7 @@ struct sbp_cuda_kernels {
                                int64_t tokens, int64_t in, int64_t position_rows,
                                const struct sbp_digits *vocabulary, unsigned adds);
 
-    /* Features of the largest head that fits into the device's shared memory. */
+    /* Features of the largest head that fits into the device's shared memory; 0: none does. */
     int (*largest_head)(const struct sbp_cuda *cuda);
     /* Without scratch of their own. keys and key_gradients of a context lie on the device, its rows
      * on the host. */
@@ -147,6 +148,14 @@ struct sbp_cuda_kernels {
                                const void *y, const void *saved,
                                const struct sbp_attention_context *context,
                                const struct sbp_attention_shape *shape);
+    /* groups and its digits lie on the host. */
+    void (*grouped_attention_forward)(struct sbp_cuda *cuda, void *y, void *saved, const void *q,
+                                      const void *kv, const struct sbp_attention_groups *groups,
+                                      const struct sbp_attention_shape *shape);
+    void (*grouped_attention_backward)(struct sbp_cuda *cuda, void *dq, void *dkv, const void *dy,
+                                       const void *q, const void *kv, const void *y,
+                                       const void *saved, const struct sbp_attention_groups *groups,
+                                       const struct sbp_attention_shape *shape);
 
     void (*cross_entropy_maxima)(struct sbp_cuda *cuda, void *maxima, const void *logits,
                                  int64_t tokens, int64_t local, const struct sbp_digits *vocabulary,

@@ -238,6 +238,8 @@ static const struct sbp_option options[] = {
      "--verify=NAME",
      HANDED, .names = sbp_verify_names},
     {"--dtype", "NAME", "tensors in f32, f64, bf16 or f16 (default: as the plan)", HANDED},
+    {"--math", "NAME",
+     "products of f32 tensors on GPUs in f32 (default), or in tf32, which is faster", HANDED},
     {"--labels", "NAME",
      "of tokens: drawn (default), or of-ids, seven in eight by their ids, which can be learnt",
      HANDED},

@@ -157,9 +157,9 @@ const struct sbp_command sbp_commands[] = {
               "status: 0 done, 1 verification failed, a loss or gradient is no finite number, or a "
               "rank is lost, 2 bad usage or "
               "bad input, 130, 143 or 129 interrupted by SIGINT, SIGTERM or SIGHUP.",
-     .options =
-         "--steps --verify --backend --device --dtype --seed --labels --deadline --trace --json "
-         "--help",
+     .options = "--steps --verify --backend --device --dtype --math --seed --labels --deadline "
+                "--trace --json "
+                "--help",
      .forwards = true,
      .run = sbp_command_run},
     {.name = "bench",

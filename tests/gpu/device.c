@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "base/math/half.h"
-#include "kernels/cuda/host/host.h"
 
 bool device_begin(struct device *device, struct check *check)
 {
@@ -15,8 +14,10 @@ bool device_begin(struct device *device, struct check *check)
     /* Often one, on which loops have several turns. */
     device->cuda.multiprocessors = (int)check_integer(check, 0, 3);
     device->cuda.multiprocessors += device->cuda.multiprocessors == 0;
+    device->cuda.shared_bytes = device_shared_bytes();
     device->cuda.scratch = check_bytes(check, SBP_CUDA_SCRATCH_BYTES);
-    sbp_gpu_host_seed(check->seed);
+    device->cuda.scratch_bytes = SBP_CUDA_SCRATCH_BYTES;
+    device_order(check->seed);
     return true;
 }
 
@@ -46,6 +47,8 @@ void device_same(const struct device *device, const char *what, const void *got,
                  int64_t bytes)
 {
     const unsigned char *one = got, *other = want;
+    if (check_memory.wait != NULL)
+        check_memory.wait();
     for (int64_t i = 0; i < bytes; i++)
         if (one[i] != other[i])
             fail_msg("%s: byte %" PRId64 " of %" PRId64 " differs (SBP_TEST_SEED=%" PRIu64 ")",

@@ -1,5 +1,6 @@
 /* CUDA kernels beside the CPU's, on the buffers and comparisons of tests/kernels/check.h: a round
- * of a test has a type's table, a context, and the CPU's table in double, the twin. */
+ * of a test has a type's table, a context, and the CPU's table in double, the twin. Kernels run on
+ * the host (place_host.c) or, of programs that nvcc makes, on a GPU (place_gpu.c). */
 #ifndef SBP_TESTS_GPU_DEVICE_H
 #define SBP_TESTS_GPU_DEVICE_H
 
@@ -24,6 +25,12 @@ void *device_wide(struct device *device, const double *values, int64_t n);
 /* The same bytes, or the test fails with the seed. */
 void device_same(const struct device *device, const char *what, const void *got, const void *want,
                  int64_t bytes);
+
+/* Gives the turns of threads and blocks another order, where that can be chosen: on the host. */
+void device_order(uint64_t seed);
+
+/* Shared memory that a block may have. */
+int device_shared_bytes(void);
 
 /* A number of columns: small or large, odd or a multiple of 8. */
 int64_t device_columns(struct check *check, int64_t most);

@@ -1,5 +1,4 @@
 /* Biases and their gradients on the GPU, of whole numbers: exact. */
-#include "kernels/cuda/host/host.h"
 #include "tests/gpu/device.h"
 
 static void compare(struct device *d, int64_t tokens, int64_t out)
@@ -44,7 +43,7 @@ static void bits(struct check *check)
     void *sums = check_blank(check, out), *again = check_blank(check, out);
     d.kernels.column_sums(&d.cuda, sums, x, tokens, out, false);
     d.cuda.multiprocessors += 3;
-    sbp_gpu_host_seed(check->seed + 1);
+    device_order(check->seed + 1);
     d.kernels.column_sums(&d.cuda, again, x, tokens, out, false);
     device_same(&d, "sums", again, sums, out * check->kernels->real_bytes);
 }

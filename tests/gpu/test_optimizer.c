@@ -1,9 +1,7 @@
 /* Optimizer steps, sums of squares and a step's scales on the GPU: beside the CPU twin in double,
  * and loss scales beside the rules that the device follows. */
 #include <math.h>
-#include <string.h>
 
-#include "kernels/cuda/host/host.h"
 #include "tests/gpu/device.h"
 
 static struct sbp_update draw_update(struct check *check)
@@ -97,29 +95,28 @@ static void device_step(struct check *check)
     const double clip = check_integer(check, 0, 1) ? 0.5 : 0;
     const int64_t n = check_size(check, 300);
     struct weights at = draw_weights(&d, n, &u);
-    struct sbp_cuda_step step;
-    memset(&step, 0, sizeof step);
+    struct sbp_cuda_step *const step = (void *)check_bytes(check, sizeof *step);
     u.step = 1;
     for (int i = 0; i < (scales ? 3 : 2); i++) {
         double *g = check_uniform(check, n), norm = sqrt(check_dot(g, g, n));
-        d.kernels.step_begin(&d.cuda, &step, scales);
+        d.kernels.step_begin(&d.cuda, step, scales);
         const double expected = !scales ? 1 : i < 2 ? 0x1p16 : 0x1p15;
-        assert_true(step.loss_scale == (float)expected);
+        assert_true(step->loss_scale == (float)expected);
         for (int64_t j = 0; j < n; j++)
             g[j] *= 0x1p-4; /* of numbers that half precision holds when scaled */
         norm *= 0x1p-4;
-        void *gradient = scaled(&d, g, n, step.loss_scale), *squares = device_wide(&d, NULL, 1);
+        void *gradient = scaled(&d, g, n, step->loss_scale), *squares = device_wide(&d, NULL, 1);
         if (scales && i == 1)
             sbp_kernels_cpu(SBP_REAL_FP16)->scale(gradient, INFINITY, n);
         d.kernels.sum_squares(&d.cuda, squares, gradient, n, 1);
-        d.kernels.step_decide(&d.cuda, &step, squares, clip, &u, scales);
+        d.kernels.step_decide(&d.cuda, step, squares, clip, &u, scales);
         d.kernels.update(&d.cuda, at.rounded, at.master, gradient, at.unscaled, at.moment,
-                         at.square, n, &u, &step);
-        assert_int_equal(step.overflowed, scales && i == 1);
-        if (!step.overflowed) {
+                         at.square, n, &u, step);
+        assert_int_equal(step->overflowed, scales && i == 1);
+        if (!step->overflowed) {
             u.gradient_scale = clip > 0 && norm > clip ? clip / norm : 1;
             const double norms[] = {norm, u.gradient_scale};
-            const float got[] = {step.norm, step.gradient_scale};
+            const float got[] = {step->norm, step->gradient_scale};
             check_wide_near(check, "norm, scale", got, norms, 2, 4e-6);
             run_twin(&d, &at, g, u);
             u.step++;
@@ -138,17 +135,16 @@ static void begin(struct device *d, struct sbp_cuda_step *step, bool overflowed)
 static void loss_scales(struct check *check)
 {
     DEVICE_BEGIN(d, check)
-    struct sbp_cuda_step step;
-    memset(&step, 0, sizeof step);
-    begin(&d, &step, false);
+    struct sbp_cuda_step *const step = (void *)check_bytes(check, sizeof *step);
+    begin(&d, step, false);
     for (int i = 0; i < 20; i++)
-        begin(&d, &step, true);
-    assert_true(step.loss_scale == 1);
+        begin(&d, step, true);
+    assert_true(step->loss_scale == 1);
     for (int i = 0; i < 1999; i++)
-        begin(&d, &step, false);
-    assert_true(step.loss_scale == 1);
-    begin(&d, &step, false);
-    assert_true(step.loss_scale == 2 && step.good_steps == 0);
+        begin(&d, step, false);
+    assert_true(step->loss_scale == 1);
+    begin(&d, step, false);
+    assert_true(step->loss_scale == 2 && step->good_steps == 0);
 }
 
 static void sum_squares(struct check *check)
@@ -169,10 +165,10 @@ static void bits(struct check *check)
     DEVICE_BEGIN(d, check)
     const int64_t n = check_integer(check, 1, 30000);
     const void *x = device_reals(&d, check_uniform(check, n), n);
-    float sum[2];
+    float *const sum = (void *)check_bytes(check, 2 * sizeof *sum);
     d.kernels.sum_squares(&d.cuda, &sum[0], x, n, 0.3);
     d.cuda.multiprocessors += 3;
-    sbp_gpu_host_seed(check->seed + 1);
+    device_order(check->seed + 1);
     d.kernels.sum_squares(&d.cuda, &sum[1], x, n, 0.3);
     device_same(&d, "sum", &sum[1], &sum[0], (int64_t)sizeof sum[0]);
 }

@@ -127,8 +127,9 @@ static void whole(struct check *check)
 {
     DEVICE_BEGIN(d, check)
     const struct sbp_cuda_kernels *k = &d.kernels;
-    const struct sbp_cuda_step step = {.loss_scale = 4};
+    struct sbp_cuda_step *const step = (void *)check_bytes(check, sizeof *step);
     struct problem p = draw(&d, check);
+    step->loss_scale = 4;
     p.vocabulary = (struct sbp_digits){.rest = p.local};
     p.valid = check_integer(check, 1, p.local);
     p.labels = check_ids(check, p.tokens, p.valid);
@@ -143,7 +144,7 @@ static void whole(struct check *check)
     check_wide_near(check, "maxima", maxima, p.maxima, p.tokens, 0);
     check_wide_near(check, "sums", sums, p.sums, 2 * p.tokens, 4e-6);
     k->cross_entropy_backward(&d.cuda, logits, logits, p.labels, maxima, sums, p.tokens, p.local,
-                              &p.vocabulary, p.valid, p.factor, &step);
+                              &p.vocabulary, p.valid, p.factor, step);
     check_near(check, "dlogits", logits, p.dlogits, p.n, check_tolerance(check, 4e-6, 0));
 }
 

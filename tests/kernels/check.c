@@ -6,6 +6,19 @@
 
 #include "base/math/half.h"
 
+static void *from_heap(size_t bytes)
+{
+    return calloc(1, bytes);
+}
+
+struct check_memory check_memory = {.allocate = from_heap, .release = free};
+
+static void await_kernels(void)
+{
+    if (check_memory.wait != NULL)
+        check_memory.wait();
+}
+
 static uint64_t first_seed(void)
 {
     const char *text = getenv("SBP_TEST_SEED");
@@ -20,7 +33,7 @@ static void run_rounds(void (*body)(struct check *check), int rounds, enum sbp_r
         sbp_random_seed(&check.random, check.seed);
         body(&check);
         for (int i = 0; i < check.buffers; i++)
-            free(check.buffer[i]);
+            check_memory.release(check.buffer[i]);
     }
 }
 
@@ -51,7 +64,7 @@ int64_t check_size(struct check *check, int64_t high)
 static void *allocate(struct check *check, int64_t n, size_t size)
 {
     assert_true(check->buffers < CHECK_MAX_BUFFERS);
-    void *buffer = calloc(n > 0 ? (size_t)n : 1, size);
+    void *buffer = check_memory.allocate((n > 0 ? (size_t)n : 1) * size);
     assert_non_null(buffer);
     check->buffer[check->buffers++] = buffer;
     return buffer;
@@ -127,11 +140,13 @@ void *check_wide_reals(struct check *check, const double *values, int64_t n)
 
 double check_at(const struct check *check, const void *reals, int64_t i)
 {
+    await_kernels();
     return sbp_half_get(real_of(check), reals, i);
 }
 
 double check_wide_at(const struct check *check, const void *reals, int64_t i)
 {
+    await_kernels();
     return sbp_half_get(sbp_real_wide(real_of(check)), reals, i);
 }
 
@@ -147,6 +162,7 @@ double *check_doubles(struct check *check, const void *reals, int64_t n)
 static void expect(const struct check *check, enum sbp_real real, const char *what, const void *got,
                    const double *want, int64_t n, double tolerance)
 {
+    await_kernels();
     for (int64_t i = 0; i < n; i++) {
         const double value = sbp_half_get(real, got, i);
         double rounded; /* room for any real */

@@ -13,6 +13,15 @@
 
 enum { CHECK_MAX_BUFFERS = 512 };
 
+/* Where buffers lie: the host's heap, unless a program sets this before its tests. Who reads what
+ * kernels wrote waits for them first. */
+struct check_memory {
+    void *(*allocate)(size_t bytes); /* zeroed; NULL when it is out */
+    void (*release)(void *memory);
+    void (*wait)(void); /* NULL: kernels are done when they return */
+};
+extern struct check_memory check_memory;
+
 /* One round of one test on one table. */
 struct check {
     const struct sbp_kernels *kernels;

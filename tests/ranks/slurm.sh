@@ -2,7 +2,9 @@
 # Calibrations under a real Slurm, on two hosts of a cluster of this machine: what srun connects, what
 # it leaves unconnected, job scripts, ranks and jobs that are killed, and going on after them.
 #
-# usage: slurm.sh SBPLAN SBPLAN-CALIBRATE SBPLAN-RUN CONFIGS
+# With the stand-ins' programs the commands for a cluster of GPUs are among them.
+#
+# usage: slurm.sh SBPLAN SBPLAN-CALIBRATE SBPLAN-RUN CONFIGS [CALIBRATE-DOUBLE RUN-DOUBLE]
 set -eu
 
 if [ "${1-}" != --inside ]; then
@@ -16,6 +18,8 @@ if [ "${1-}" != --inside ]; then
 fi
 
 folder=$2 sbplan=$(realpath "$3") calibrate=$(realpath "$4") run=$(realpath "$5") configs=$(realpath "$6")
+shift 6
+[ $# -eq 0 ] || set -- "$(realpath "$1")" "$(realpath "$2")"
 PATH=$(dirname "$sbplan"):$(dirname "$calibrate"):$(dirname "$run"):$PATH
 # Ranks outnumber the cores of most machines that run this.
 OMPI_MCA_mpi_yield_when_idle=1
@@ -59,6 +63,30 @@ says uneven.samples.jsonl '"host_of_rank":\["n0","n0","n0","n1"\]'
     -o plan.json >search.out
 under 0 run.out srun --mpi=pmix -N 2 --ntasks-per-node=2 sbplan run plan.json --verify
 says run.out '^verified'
+
+# --- GPUs: the commands of docs/run.md over the stand-ins, smaller ---
+
+if [ $# -gt 0 ]; then
+    mkdir gpus
+    cp "$sbplan" gpus/sbplan
+    # Hosts, which are one machine, have GPUs of their own.
+    for name in calibrate run; do
+        printf '#!/bin/sh\nSBP_DOUBLE_FIRST=$((4 * SLURM_NODEID)) exec %s "$@"\n' "$1" >gpus/sbplan-$name
+        chmod +x gpus/sbplan-$name
+        shift
+    done
+    SBP_DOUBLE_RUN=$$ SBPLAN_CONFIGS=$configs
+    export SBP_DOUBLE_RUN SBPLAN_CONFIGS
+    gpus='srun --mpi=pmix --kill-on-bad-exit=1 -N 2 --ntasks-per-node=2 --gpus-per-task=1'
+    under 0 gpu.out env SBP_DOUBLE_KERNEL_S=0.1 $gpus gpus/sbplan calibrate --backend nccl $small -o gpu.json
+    says gpu.out ': 4 ranks on 2 hosts (stand-in GPU), backend nccl'
+    under 0 search.out gpus/sbplan search tiny-gpt gpu.json --runnable --set layers=1 --set hidden=16 \
+        --set heads=2 --set sequence=8 --set vocab=32 --set global_batch=4 -o gpu.plan.json
+    under 0 run.out $gpus gpus/sbplan run gpu.plan.json --backend nccl --device cuda --steps 2 --verify
+    says run.out '^verified'
+    says run.out '(nccl, cuda, '
+    rm -f /dev/shm/nccl-double-$$-*
+fi
 
 # --- what it does not ---
 

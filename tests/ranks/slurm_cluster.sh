@@ -3,7 +3,7 @@
 # each of some hosts, which are network namespaces with names of their own, joined by a bridge.
 #
 # usage: slurm_cluster.sh HOSTS CPUS COMMAND...
-#   HOSTS n0, n1, ... of CPUS processors each, however many this machine has; COMMAND finds the
+#   HOSTS n0, n1, ... of CPUS processors and as many GPUs each, however many this machine has; COMMAND finds the
 #   cluster in $SLURM_CONF, and logs of the daemons, NAME.log, beside that file
 #
 # Everything is made inside mount, network, process and host name namespaces of this command's own:
@@ -47,6 +47,7 @@ SlurmctldLogFile=$folder/slurmctld.log
 SlurmdLogFile=$folder/%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
+GresTypes=gpu
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
@@ -54,11 +55,16 @@ MessageTimeout=60
 SlurmdTimeout=0
 KillWait=5
 ReturnToService=2
-NodeName=n[0-$((hosts - 1))] CPUs=$cpus
+NodeName=n[0-$((hosts - 1))] CPUs=$cpus Gres=gpu:$cpus
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 CONF
     # Hosts share the files of this machine, and what PMIx calls a host's own must not be shared.
     echo "PMIxCliTmpDirBase=/run" >"$folder/mpi.conf"
+    # GPUs that nobody has but stand-ins: files that are there.
+    echo "Name=gpu File=$folder/gpu[0-$((cpus - 1))]" >"$folder/gres.conf"
+    for gpu in $(seq 0 $((cpus - 1))); do
+        : >"$folder/gpu$gpu"
+    done
     # No control group is made; which plugin would make them must be said where none are mounted.
     echo "CgroupPlugin=cgroup/v1" >"$folder/cgroup.conf"
 }

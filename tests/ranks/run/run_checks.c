@@ -51,9 +51,7 @@ struct sbp_run_options options_for(enum sbp_real real, struct sbp_random *random
                                     .device = "cpu"};
 }
 
-/* A norm of two features leaves one direction, and that passes on what partial sums of 16 bits are
- * off by; one device in 16 bits, which measures errors, has no partial sums. */
-static bool measures(enum sbp_real real, const char *model)
+bool is_measured(enum sbp_real real, const char *model)
 {
     return sbp_real_bytes(real) > 2 || strstr(model, "\"head_dim\": 2,") == NULL;
 }
@@ -63,7 +61,7 @@ void open_random(struct sbp_random *random, int kind, bool wide, bool cut,
 {
     do
         random_model(random, kind, model, MODEL_BYTES);
-    while (!measures(real, model));
+    while (!is_measured(real, model));
     plan_open(plan, model, random_levels(random));
     if (cut) {
         plan_cut_step(plan, random);

@@ -26,6 +26,9 @@ void expect_ok(enum sbp_status status, const struct sbp_diag *diag);
 void describe_plan(const struct plan *plan, const char *model);
 /* Two steps over threads, verified. */
 struct sbp_run_options options_for(enum sbp_real real, struct sbp_random *random);
+/* A norm of two features leaves one direction, and that passes on what partial sums of 16 bits are
+ * off by; one device in 16 bits, which measures errors, has no partial sums. */
+bool is_measured(enum sbp_real real, const char *model);
 /* A random model, as text, on a random mesh; cut: micro-batches, and ZeRO or owners, are drawn,
  * too.
  */

@@ -337,36 +337,6 @@ static void too_large_a_matrix_is_refused(void **state)
     plan_close(&plan);
 }
 
-static const struct sbp_kernels *without_norms(enum sbp_real real)
-{
-    static struct sbp_kernels kernels; /* one test uses it */
-    kernels = *sbp_kernels_cpu(real);
-    kernels.rmsnorm_forward = NULL;
-    return &kernels;
-}
-
-static void a_missing_kernel_is_refused(void **state)
-{
-    char model[MODEL_BYTES];
-    struct sbp_diag diag = {0};
-    struct sbp_random random;
-    struct sbp_rank rank;
-    struct sbp_stage_layout layout;
-    struct plan plan;
-    (void)state;
-    sbp_random_seed(&random, seed);
-    struct sbp_device_ops device = *sbp_device("cpu", &diag);
-    device.kernels = without_norms;
-    open_random(&random, GATED, false, false, SBP_BOXING_FULL, SBP_F32, model, &plan);
-    expect_ok(sbp_stage_layout_make(&plan.step, 0, &plan.arena, &layout, &diag), &diag);
-    const enum sbp_status status =
-        sbp_rank_open(&rank, &layout, &device, SBP_F32, 1, 0, NULL, &diag);
-    if (status != SBP_E_UNSUPPORTED ||
-        strstr(diag.text, "device cpu has no kernel of rmsnorm") == NULL)
-        fail_msg("%s: %s", sbp_status_name(status), diag.text);
-    plan_close(&plan);
-}
-
 static void no_bound_no_agreement(void **state)
 {
     struct sbp_verify_outcome outcome = {0};
@@ -395,7 +365,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(too_large_a_run_is_refused),
         cmocka_unit_test(too_large_a_verification_is_refused),
         cmocka_unit_test(too_large_a_matrix_is_refused),
-        cmocka_unit_test(a_missing_kernel_is_refused),
         cmocka_unit_test(no_bound_no_agreement),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);

@@ -3,9 +3,11 @@
  * they stay inside their matrices, in types that go together. */
 #include <cublas_v2.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/math/half.h"
 #include "tests/support/gpu_double/gpu_double.h"
+#include "tests/support/gpu_double/product_double.h"
 
 #ifndef DOUBLE_MULTIPLIES
 #define DOUBLE_MULTIPLIES 0
@@ -56,6 +58,7 @@ static const struct kind {
     double flops;
 } kinds[] = {
     {CUDA_R_32F, CUBLAS_COMPUTE_32F, SBP_F32, 4, DOUBLE_FP32_FLOPS},
+    {CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, SBP_F32, 4, DOUBLE_TF32_FLOPS},
     {CUDA_R_64F, CUBLAS_COMPUTE_64F, SBP_F64, 8, DOUBLE_FP64_FLOPS},
     {CUDA_R_16BF, CUBLAS_COMPUTE_32F, SBP_REAL_BF16, 2, DOUBLE_BF16_FLOPS},
     {CUDA_R_16F, CUBLAS_COMPUTE_32F, SBP_REAL_FP16, 2, DOUBLE_FP16_FLOPS},
@@ -78,31 +81,25 @@ static bool is_factor(const void *matrix, cublasOperation_t operation, int rows,
                                       : false;
 }
 
-/* A factor by columns, (rows, columns) after the operation. */
-struct factor {
-    const void *at;
-    bool turned;
-    int64_t stride;
-};
-
-struct product {
-    enum sbp_real real;
-    int64_t m, n, k;
-    struct factor a, b;
-    void *c;
-    int64_t stride;
-    bool adds;
-};
-
-static double element(const struct product *product, const struct factor *of, int64_t row,
-                      int64_t column)
+static double cut_off(double value)
 {
-    return sbp_half_get(product->real, of->at,
-                        of->turned ? row * of->stride + column : column * of->stride + row);
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits &= ~(((uint64_t)1 << 42) - 1);
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static double element(const struct double_product *product, const struct double_factor *of,
+                      int64_t row, int64_t column)
+{
+    const int64_t at = of->turned ? row * of->stride + column : column * of->stride + row;
+    const double value = sbp_half_get(product->real, of->at, at);
+    return product->is_tf32 ? cut_off(value) : value;
 }
 
 /* Adds in the order of k, and rounds each sum to the type of the sum, the result once. */
-static double dot(const struct product *product, int64_t row, int64_t column, double start)
+static double dot(const struct double_product *product, int64_t row, int64_t column, double start)
 {
     double sum = 0;
     for (int64_t i = 0; i < product->k; i++) {
@@ -112,13 +109,16 @@ static double dot(const struct product *product, int64_t row, int64_t column, do
     return start + sum;
 }
 
-static void run_product(void *argument)
+void double_multiply(void *argument)
 {
-    const struct product *product = argument;
+    const struct double_product *product = argument;
     for (int64_t column = 0; column < product->n; column++)
         for (int64_t row = 0; row < product->m; row++) {
             const int64_t at = column * product->stride + row;
-            const double start = product->adds ? sbp_half_get(product->real, product->c, at) : 0;
+            const double start = product->adds ? sbp_half_get(product->real, product->c, at)
+                                 : product->bias != NULL
+                                     ? sbp_half_get(product->real, product->bias, row)
+                                     : 0;
             sbp_half_put(product->real, product->c, at, dot(product, row, column, start));
         }
 }
@@ -134,10 +134,10 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
     if (double_fails("cublasGemmEx"))
         return CUBLAS_STATUS_EXECUTION_FAILED;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (kinds[i].data == Atype)
+        if (kinds[i].data == Atype && kinds[i].sum == computeType)
             kind = &kinds[i];
-    if (kind == NULL || kind->sum != computeType || Btype != Atype || Ctype != Atype ||
-        handle->stream == NULL || alpha == NULL || beta == NULL || algo != CUBLAS_GEMM_DEFAULT)
+    if (kind == NULL || Btype != Atype || Ctype != Atype || handle->stream == NULL ||
+        alpha == NULL || beta == NULL || algo != CUBLAS_GEMM_DEFAULT)
         return CUBLAS_STATUS_INVALID_VALUE;
     /* They are read as the type of the sum. */
     const double by = kind->bytes == 8 ? *(const double *)alpha : (double)*(const float *)alpha;
@@ -150,16 +150,18 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
     const double share = A == handle->factor ? 1 : DOUBLE_COLD_SHARE;
     const double time_s = (DOUBLE_LAUNCH_S + 2.0 * m * n * k / kind->flops) / share;
     handle->factor = A;
-    const struct product product = {kind->real,
-                                    m,
-                                    n,
-                                    k,
-                                    {A, transa == CUBLAS_OP_T, lda},
-                                    {B, transb == CUBLAS_OP_T, ldb},
-                                    C,
-                                    ldc,
-                                    adds == 1};
-    return double_enqueue(handle->stream, DOUBLE_MULTIPLIES ? run_product : double_run_nothing,
+    const struct double_product product = {kind->real,
+                                           computeType == CUBLAS_COMPUTE_32F_FAST_TF32,
+                                           m,
+                                           n,
+                                           k,
+                                           {A, transa == CUBLAS_OP_T, lda},
+                                           {B, transb == CUBLAS_OP_T, ldb},
+                                           C,
+                                           ldc,
+                                           adds == 1,
+                                           NULL};
+    return double_enqueue(handle->stream, DOUBLE_MULTIPLIES ? double_multiply : double_run_nothing,
                           &product, sizeof product, time_s) == cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;

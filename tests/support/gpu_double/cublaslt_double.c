@@ -1,7 +1,12 @@
-/* fp8 products of cuBLASLt take a made-up time, and small ones leave their result. What is checked
- * is what tensor cores of Hopper ask for: factors whose summed dimension is contiguous, one of them
- * E5M2 at the most, sizes and places of multiples of 16, scales on the device, results in bf16.
- * SBP_DOUBLE_FAIL=fp8:1 stands for a GPU without such products. */
+/* Products of cuBLASLt take a made-up time.
+ *
+ * Those in fp8 leave their result where they are small. What is checked is what tensor cores of
+ * Hopper ask for: factors whose summed dimension is contiguous, one of them E5M2 at the most, sizes
+ * and places of multiples of 16, scales on the device, results in bf16. SBP_DOUBLE_FAIL=fp8:1
+ * stands for a GPU without such products.
+ *
+ * Those with a bias are made, as cuBLAS makes its own; operands have to be aligned as was promised
+ * when the way was chosen. SBP_DOUBLE_FAIL=bias:N: of the N-th choice there is no way. */
 #include <cublasLt.h>
 #include <math.h>
 #include <stdint.h>
@@ -9,6 +14,7 @@
 #include <string.h>
 
 #include "tests/support/gpu_double/gpu_double.h"
+#include "tests/support/gpu_double/product_double.h"
 
 #define MOST_COMPUTED 2e6 /* multiplications */
 
@@ -28,9 +34,22 @@ struct product {
     cublasOperation_t transa, transb;
     int8_t is_fast;
     const float *scale[2]; /* on the device */
+    cublasLtEpilogue_t epilogue;
+    const void *bias;
+};
+struct preference {
+    uint64_t workspace_bytes;
+    uint32_t schemes, alignment[4]; /* of a, b, c, d */
+};
+/* What a way holds of them. */
+struct way {
+    uint64_t workspace_bytes;
+    uint32_t alignment[4];
 };
 _Static_assert(sizeof(struct layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "it fits");
 _Static_assert(sizeof(struct product) <= sizeof(cublasLtMatmulDescOpaque_t), "it fits");
+_Static_assert(sizeof(struct preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "it fits");
+_Static_assert(sizeof(struct way) <= sizeof(cublasLtMatmulAlgo_t), "it fits");
 
 static struct layout layout_of(cublasLtMatrixLayout_t from)
 {
@@ -70,8 +89,12 @@ const char *cublasLtGetStatusString(cublasStatus_t status)
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference)
 {
+    const struct preference made = {.schemes = 7, .alignment = {256, 256, 256, 256}};
     *preference = calloc(1, sizeof **preference);
-    return *preference != NULL ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+    if (*preference == NULL)
+        return CUBLAS_STATUS_ALLOC_FAILED;
+    memcpy(*preference, &made, sizeof made);
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference)
@@ -84,12 +107,27 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t attribute,
                                                     const void *value, size_t bytes)
 {
-    uint64_t workspace_bytes;
-    if (attribute != CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES || bytes != sizeof workspace_bytes)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    memcpy(&workspace_bytes, value, sizeof workspace_bytes);
-    memcpy(preference, &workspace_bytes, sizeof workspace_bytes);
-    return CUBLAS_STATUS_SUCCESS;
+    struct preference own;
+    memcpy(&own, preference, sizeof own);
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t attribute;
+        void *at;
+        size_t bytes;
+    } known[] = {
+        {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &own.workspace_bytes, sizeof(uint64_t)},
+        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &own.schemes, sizeof(uint32_t)},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &own.alignment[0], sizeof(uint32_t)},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &own.alignment[1], sizeof(uint32_t)},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &own.alignment[2], sizeof(uint32_t)},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &own.alignment[3], sizeof(uint32_t)},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].attribute == attribute && known[i].bytes == bytes) {
+            memcpy(known[i].at, value, bytes);
+            memcpy(preference, &own, sizeof own);
+            return CUBLAS_STATUS_SUCCESS;
+        }
+    return CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t sum,
@@ -124,6 +162,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
         {CUBLASLT_MATMUL_DESC_FAST_ACCUM, &product.is_fast, sizeof product.is_fast},
         {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &product.scale[0], sizeof product.scale[0]},
         {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &product.scale[1], sizeof product.scale[1]},
+        {CUBLASLT_MATMUL_DESC_EPILOGUE, &product.epilogue, sizeof product.epilogue},
+        {CUBLASLT_MATMUL_DESC_BIAS_POINTER, &product.bias, sizeof product.bias},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].attribute == attribute && known[i].bytes == bytes) {
@@ -160,8 +200,8 @@ static bool is_factor(const struct layout *layout)
            layout->columns % 16 == 0;
 }
 
-static bool is_legal(const struct product *product, const struct layout *a, const struct layout *b,
-                     const struct layout *c, const struct layout *d)
+static bool is_legal_fp8(const struct product *product, const struct layout *a,
+                         const struct layout *b, const struct layout *c, const struct layout *d)
 {
     return product->sum == CUBLAS_COMPUTE_32F && product->scale_type == CUDA_R_32F &&
            product->transa == CUBLAS_OP_T && product->transb == CUBLAS_OP_N &&
@@ -170,6 +210,50 @@ static bool is_legal(const struct product *product, const struct layout *a, cons
            (a->type == CUDA_R_8F_E4M3 || b->type == CUDA_R_8F_E4M3) && a->rows == b->rows &&
            d->type == CUDA_R_16BF && d->rows == a->columns && d->columns == b->columns &&
            d->stride == (int64_t)d->rows && memcmp(c, d, sizeof *d) == 0;
+}
+
+/* The factor has these sizes, and rows that follow each other, after its operation. */
+static bool has_sizes(const struct layout *of, cublasOperation_t operation, uint64_t rows,
+                      uint64_t columns)
+{
+    return of->stride == (int64_t)of->rows &&
+           (operation == CUBLAS_OP_N   ? of->rows == rows && of->columns == columns
+            : operation == CUBLAS_OP_T ? of->rows == columns && of->columns == rows
+                                       : false);
+}
+
+static bool is_biased(const struct product *product)
+{
+    return product->epilogue == CUBLASLT_EPILOGUE_BIAS;
+}
+
+static bool is_legal_biased(const struct product *product, const struct layout *a,
+                            const struct layout *b, const struct layout *c, const struct layout *d)
+{
+    const uint64_t inner = product->transa == CUBLAS_OP_N ? a->columns : a->rows;
+    const bool sums = product->sum == CUBLAS_COMPUTE_32F ||
+                      (product->sum == CUBLAS_COMPUTE_32F_FAST_TF32 && d->type == CUDA_R_32F);
+    return sums && product->scale_type == CUDA_R_32F && a->type == d->type && b->type == d->type &&
+           (d->type == CUDA_R_32F || d->type == CUDA_R_16BF || d->type == CUDA_R_16F) &&
+           inner > 0 && has_sizes(a, product->transa, d->rows, inner) &&
+           has_sizes(b, product->transb, inner, d->columns) &&
+           has_sizes(d, CUBLAS_OP_N, d->rows, d->columns) && memcmp(c, d, sizeof *d) == 0;
+}
+
+static bool is_legal(const struct product *product, const struct layout *a, const struct layout *b,
+                     const struct layout *c, const struct layout *d)
+{
+    return (is_biased(product) ? is_legal_biased : is_legal_fp8)(product, a, b, c, d);
+}
+
+/* Partial sums in the type of the result lose digits, in place they have no order. */
+static cublasLtMatmulHeuristicResult_t way_for(const struct preference *preference)
+{
+    cublasLtMatmulHeuristicResult_t result = {.state = CUBLAS_STATUS_SUCCESS};
+    struct way way = {.workspace_bytes = preference->workspace_bytes};
+    memcpy(way.alignment, preference->alignment, sizeof way.alignment);
+    memcpy(&result.algo, &way, sizeof way);
+    return result;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
@@ -181,15 +265,19 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     const struct product product = product_of(desc);
     const struct layout first = layout_of(a), second = layout_of(b), third = layout_of(c),
                         result = layout_of(d);
-    (void)handle, (void)preference;
+    struct preference wishes;
+    memcpy(&wishes, preference, sizeof wishes);
+    (void)handle;
     *found = 0;
     if (double_fails("cublasLtMatmulAlgoGetHeuristic"))
         return CUBLAS_STATUS_INTERNAL_ERROR;
-    if (double_fails("fp8"))
+    if (double_fails(is_biased(&product) ? "bias" : "fp8"))
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (is_biased(&product) && wishes.schemes != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
+        return CUBLAS_STATUS_INVALID_VALUE;
     if (wanted < 1 || !is_legal(&product, &first, &second, &third, &result))
         return CUBLAS_STATUS_INVALID_VALUE;
-    results[0] = (cublasLtMatmulHeuristicResult_t){.state = CUBLAS_STATUS_SUCCESS};
+    results[0] = way_for(&wishes);
     *found = 1;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -243,6 +331,49 @@ static bool is_there(const void *matrix, const struct layout *layout, size_t ele
            double_is_device(matrix, layout->rows * layout->columns * element);
 }
 
+static bool is_aligned(const void *at, uint32_t bytes)
+{
+    return bytes > 0 && (uintptr_t)at % bytes == 0;
+}
+
+/* With a bias: alpha is 1, beta 0. */
+static cublasStatus_t multiply_biased(const struct product *product, const struct layout *a,
+                                      const struct layout *b, const struct layout *d,
+                                      const void *const operand[3],
+                                      const cublasLtMatmulAlgo_t *algo, cudaStream_t stream)
+{
+    const bool is_wide = d->type == CUDA_R_32F;
+    const size_t bytes = is_wide ? 4 : 2;
+    const struct layout *const layouts[] = {a, b, d};
+    struct way way;
+    memcpy(&way, algo, sizeof way);
+    for (int i = 0; i < 3; i++)
+        if (!is_aligned(operand[i], way.alignment[i]) ||
+            !double_is_device(operand[i], layouts[i]->rows * layouts[i]->columns * bytes))
+            return CUBLAS_STATUS_INVALID_VALUE;
+    if (!double_is_device(product->bias, d->rows * bytes))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    const struct double_product work = {
+        .real = is_wide                  ? SBP_F32
+                : d->type == CUDA_R_16BF ? SBP_REAL_BF16
+                                         : SBP_REAL_FP16,
+        .is_tf32 = product->sum == CUBLAS_COMPUTE_32F_FAST_TF32,
+        .m = (int64_t)d->rows,
+        .n = (int64_t)d->columns,
+        .k = (int64_t)(product->transa == CUBLAS_OP_N ? a->columns : a->rows),
+        .a = {operand[0], product->transa == CUBLAS_OP_T, a->stride},
+        .b = {operand[1], product->transb == CUBLAS_OP_T, b->stride},
+        .c = (void *)(uintptr_t)operand[2],
+        .stride = d->stride,
+        .bias = product->bias};
+    const double flops = is_wide ? DOUBLE_FP32_FLOPS : DOUBLE_BF16_FLOPS;
+    const double time_s =
+        DOUBLE_LAUNCH_S + 2.0 * (double)work.m * (double)work.n * (double)work.k / flops;
+    return double_enqueue(stream, double_multiply, &work, sizeof work, time_s) == cudaSuccess
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
                               const void *A, cublasLtMatrixLayout_t Adesc, const void *B,
                               cublasLtMatrixLayout_t Bdesc, const void *beta, const void *C,
@@ -256,8 +387,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (double_fails("cublasLtMatmul"))
         return CUBLAS_STATUS_EXECUTION_FAILED;
     if (handle == NULL || algo == NULL || stream == NULL || !is_legal(&product, &a, &b, &c, &d) ||
-        *(const float *)alpha != 1 || *(const float *)beta != 0 || C != D || !is_there(A, &a, 1) ||
-        !is_there(B, &b, 1) || !is_there(D, &d, 2) || !double_is_device(workspace, workspace_bytes))
+        *(const float *)alpha != 1 || *(const float *)beta != 0 || C != D ||
+        !double_is_device(workspace, workspace_bytes))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (is_biased(&product))
+        return multiply_biased(&product, &a, &b, &d, (const void *const[]){A, B, D}, algo, stream);
+    if (!is_there(A, &a, 1) || !is_there(B, &b, 1) || !is_there(D, &d, 2))
         return CUBLAS_STATUS_INVALID_VALUE;
     const struct work work = {A,
                               B,

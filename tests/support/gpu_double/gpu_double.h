@@ -33,6 +33,7 @@
 #define DOUBLE_SUM_BYTES_PER_S  4e11 /* of element-wise sums */
 #define DOUBLE_LAUNCH_S         2e-6
 #define DOUBLE_FP32_FLOPS       1e12
+#define DOUBLE_TF32_FLOPS       4e12
 #define DOUBLE_FP64_FLOPS       5e11
 #define DOUBLE_BF16_FLOPS       8e12
 #define DOUBLE_FP16_FLOPS       4e12

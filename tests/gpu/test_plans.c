@@ -1,0 +1,74 @@
+/* Random plans on GPUs, all ranks on those of this host, verified against one device in double:
+ * strategies of one stage and pipelines, in single precision and in bfloat16.
+ *
+ * usage: PROGRAM [SEED]; SBP_TEST_PLANS: so many of them (8)
+ */
+#include <stdlib.h>
+
+#include "tests/ranks/run/run_checks.h"
+
+enum { DEFAULT_PLANS = 8 };
+
+/* Draws a plan; false: the model or the mesh has no such stages. */
+static bool open_plan(struct plan *plan, int number, enum sbp_real real, struct sbp_random *random,
+                      char *model)
+{
+    const bool is_wide = number / 2 % 2 == 0;
+    if (number % 2 == 0) {
+        open_random(random, kind_of(number), is_wide, true, SBP_BOXING_FULL, real, model, plan);
+        return true;
+    }
+    do
+        random_model(random, kind_of(number), model, MODEL_BYTES);
+    while (!is_measured(real, model));
+    plan_open(plan, model, random_levels(random));
+    if (plan_cut_stages(plan, random)) {
+        plan_draw_owner(plan, *random);
+        plan_randomise(plan, random, is_wide, SBP_BOXING_FULL, real);
+        if (has_alike_ties(plan))
+            return true;
+    }
+    plan_close(plan);
+    return false;
+}
+
+static int wanted_plans(void)
+{
+    const char *text = getenv("SBP_TEST_PLANS");
+    const int plans = text != NULL ? atoi(text) : DEFAULT_PLANS;
+    assert_true(plans > 0);
+    return plans;
+}
+
+static void plans_equal_one_device(void **state)
+{
+    const int wanted = wanted_plans();
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    double worst[] = {0, 0};
+    int plans = 0;
+    (void)state;
+    sbp_random_seed(&random, seed);
+    for (int tries = 0; plans < wanted && tries < 20 * MOST_TRIES; tries++) {
+        const bool is_half = plans / 4 % 2 == 1;
+        const enum sbp_real real = is_half ? SBP_REAL_BF16 : SBP_F32;
+        struct plan plan;
+        if (!open_plan(&plan, plans, real, &random, model))
+            continue;
+        struct sbp_run_options options = options_for(real, &random);
+        options.device = "cuda";
+        check_run(&plan, &options, model, &worst[is_half]);
+        plan_close(&plan);
+        plans++;
+    }
+    print_message("seed %llu: %d plans on GPUs, largest difference / bound %.3f in f32, %.3f in "
+                  "bf16\n",
+                  (unsigned long long)seed, plans, worst[0], worst[1]);
+    assert_int_equal(plans, wanted);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_equal_one_device)};
+    return run_all(argc, argv, tests, 1);
+}

@@ -1,0 +1,31 @@
+/* A product as the stand-in's cuBLAS and cuBLASLt make it: all is stored by columns. */
+#ifndef SBP_TESTS_DOUBLES_PRODUCT_DOUBLE_H
+#define SBP_TESTS_DOUBLES_PRODUCT_DOUBLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/math/numeric.h"
+
+/* A factor by columns, (rows, columns) after the operation. */
+struct double_factor {
+    const void *at;
+    bool turned;
+    int64_t stride;
+};
+
+struct double_product {
+    enum sbp_real real;
+    bool is_tf32; /* what is behind 11 bits of a factor is cut off */
+    int64_t m, n, k;
+    struct double_factor a, b;
+    void *c;
+    int64_t stride;
+    bool adds;
+    const void *bias; /* (m); NULL: none */
+};
+
+/* Sums in single precision (of doubles in double), and rounds the result once. */
+void double_multiply(void *product);
+
+#endif

@@ -32,6 +32,7 @@ static enum sbp_status open_tasks(struct sbp_run_job *job, struct sbp_diag *diag
                                   sbp_program_run_bytes(job->options->real).activation,
                                   &result->arena, &job->messages, diag));
     SBP_TRY(sbp_sum_plan_make(job->step, tasks, &result->arena, &job->sums, diag));
+    job->sums.is_late = job->options->fault == SBP_FAULT_NO_WAIT;
     return sbp_run_predict(job->step, tasks, &result->arena, &result->prediction, diag);
 }
 

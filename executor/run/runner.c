@@ -264,7 +264,7 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, enum sbp_roun
                                    runner->rank.memory + runner->layout.bytes - runner->slot_bytes,
                                    diag));
     enum sbp_status played = run_tasks(runner, &lane, start_s, report, diag);
-    played = sbp_sum_lane_end(&runner->sums, &runner->channel, played, diag);
+    played = sbp_sum_lane_end(&runner->sums, &runner->rank, played, diag);
     report->step.communication_s += runner->sums.waited_s;
     runner->sums.waited_s = 0;
     runner->through_s = sbp_clock_s();

@@ -93,6 +93,7 @@ static void for_beside(uint64_t stream, int plans, enum sbp_real real, check_bes
     char model[MODEL_BYTES];
     struct sbp_random random;
     int checked = 0, several = 0, staged = 0;
+    plans = draws(plans);
     sbp_random_seed(&random, seed + stream);
     for (int tries = 0; checked < plans && tries < 20 * MOST_TRIES; tries++) {
         struct plan plan;
@@ -108,7 +109,7 @@ static void for_beside(uint64_t stream, int plans, enum sbp_real real, check_bes
     print_message("seed %llu: %d plans, %d of several micro-batches, %d in stages\n",
                   (unsigned long long)seed, checked, several, staged);
     assert_int_equal(checked, plans);
-    assert_true(several > plans / 4 && staged > plans / 4);
+    assert_true(plans < 16 || (several > plans / 4 && staged > plans / 4));
 }
 
 /* ---- against one device, and without -------------------------------------------------------- */
@@ -141,7 +142,8 @@ static void sums_beside_equal_one_device(void **state)
     for (int kind = 0; kind < SUMS; kind++) {
         print_message("%d of %d sums %s were under way while the rank went on\n", sums.early[kind],
                       sums.all[kind], sum_names[kind]);
-        assert_true(sums.all[kind] > 100 && sums.early[kind] > sums.all[kind] / 20);
+        assert_true(sums.all[kind] > draws(100) / 5 &&
+                    sums.early[kind] > sums.all[kind] / (kind == WHOLE ? 20 : 50));
     }
 }
 

@@ -46,8 +46,7 @@ int64_t sbp_message_slot_bytes(const struct sbp_step *step, int stage)
     int64_t bytes = 0;
     if (step->stages == 1 || sbp_timeline_delays_gradients(step->parallel.schedule))
         return 0;
-    const bool fits =
-        add_side(step, stage, false, &bytes) && add_side(step, stage, true, &bytes) &&
-        add_side(step, before, false, &bytes) && add_side(step, behind, true, &bytes);
+    const bool fits = add_side(step, stage, false, &bytes) && add_side(step, stage, true, &bytes) &&
+                      add_side(step, before, false, &bytes) && add_side(step, behind, true, &bytes);
     return fits ? bytes : INT64_MAX;
 }

@@ -460,8 +460,9 @@ static int most_in_flight(const struct sbp_step *step, int stage)
                : step->timeline.device[stage].in_flight;
 }
 
-/* Bytes of a device's arena and reserve. Frames that differ in size may leave gaps, parts of them are not fullest at
- * the same time in a short step, and arrivals may be others, which the timeline does not see. */
+/* Bytes of a device's arena and reserve. Frames that differ in size may leave gaps, parts of them
+ * are not fullest at the same time in a short step, and arrivals may be others, which the timeline
+ * does not see. */
 static enum sbp_status device_bytes(const struct job *job, int stage, int64_t *bytes)
 {
     struct sbp_step *step = job->step;

@@ -10,8 +10,8 @@ bool sbp_sum_ends_unreduced(const struct sbp_program *program, const struct sbp_
            program->buffer[instr->buffer[SBP_AT_IN]].use == SBP_USE_UNREDUCED;
 }
 
-/* Whether an instruction alone sums a gradient: by an all-reduce in place, to shards or to an owner.
- * Ties have other sums, and paths several. sums: (tensors) of its gradient. */
+/* Whether an instruction alone sums a gradient: by an all-reduce in place, to shards or to an
+ * owner. Ties have other sums, and paths several. sums: (tensors) of its gradient. */
 static bool sums_alone(const struct sbp_instr *instr, const int *sums)
 {
     const bool in_place = instr->kind == SBP_INSTR_BOX && instr->box.kind == SBP_ALL_REDUCE &&
@@ -65,7 +65,8 @@ static void mark(const struct sbp_step *step, int stage, const struct sbp_progra
     if (would_be_late(program, stage, hides))
         return;
     for (int i = 0; i < program->instr_count; i++)
-        hides[i] |= sums_alone(&program->instr[i], sums) && may_hide(step, stage, &program->instr[i]);
+        hides[i] |=
+            sums_alone(&program->instr[i], sums) && may_hide(step, stage, &program->instr[i]);
 }
 
 enum sbp_status sbp_sums_beside_find(const struct sbp_step *step, int stage, int chunk,
@@ -98,7 +99,8 @@ struct linker {
     const struct sbp_step *step;
     int stage;
     struct sbp_stage_layout layout;
-    struct stretch *stretch; /* of sums that nobody waited for so far: from `first` to before `count` */
+    struct stretch
+        *stretch; /* of sums that nobody waited for so far: from `first` to before `count` */
     int64_t first, count;
     int last, waited; /* tasks up to the last sum, to the last one that somebody waited for */
 };
@@ -131,8 +133,7 @@ static int reaches(const struct linker *l, const struct sbp_task *task, int buff
         return 0;
     const struct stretch own = stretch_of(l, task, buffer);
     int64_t i = l->count - 1;
-    while (i >= l->first &&
-           (l->stretch[i].first >= own.end || own.first >= l->stretch[i].end))
+    while (i >= l->first && (l->stretch[i].first >= own.end || own.first >= l->stretch[i].end))
         i--;
     return i < l->first ? 0 : l->stretch[i].after;
 }

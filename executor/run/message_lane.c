@@ -57,8 +57,8 @@ static enum sbp_status count_message(const struct plan *plan, int stage, int64_t
     }
     const struct sbp_program *program =
         sbp_step_chunk(plan->step, stage, plan->tasks[stage].task[task].chunk);
-    if (!sbp_mul_i64(program->buffer[instr->buffer[SBP_AT_IN]].elements,
-                     program->bytes.activation, &bytes))
+    if (!sbp_mul_i64(program->buffer[instr->buffer[SBP_AT_IN]].elements, program->bytes.activation,
+                     &bytes))
         return SBP_E_RANGE;
     traffic->passed[back]++;
     traffic->bytes[back] = bytes > traffic->bytes[back] ? bytes : traffic->bytes[back];
@@ -179,9 +179,8 @@ enum sbp_status sbp_message_plan_make(const struct sbp_step *step, const struct 
                                       struct sbp_arena *arena, struct sbp_message_plan *messages,
                                       struct sbp_diag *diag)
 {
-    const struct plan plan = {.step = step,
-                              .tasks = tasks,
-                              .traffic = SBP_NEW(arena, struct traffic, step->stages)};
+    const struct plan plan = {
+        .step = step, .tasks = tasks, .traffic = SBP_NEW(arena, struct traffic, step->stages)};
     *messages = (struct sbp_message_plan){.slots = sbp_message_slots(step)};
     enum sbp_status status = plan.traffic == NULL ? SBP_E_MEMORY : count_messages(&plan);
     if (status == SBP_OK)

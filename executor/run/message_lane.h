@@ -1,11 +1,10 @@
 /* Messages between stages, on a lane of their own beside what a rank computes.
  *
  * A stage that sends copies its message into a free slot and goes on; one that receives copies it
- * out of the slot that a pull has filled meanwhile, and waits only where none is. Slots are those of
- * the cost model (costmodel/program/message_slots.h): that nobody waits for ever with them is proved
- * before anything runs. Without a flush
- * messages pass from one step to the next, for which actors have no acts: the backend's own calls
- * take them, which do not wait for who receives.
+ * out of the slot that a pull has filled meanwhile, and waits only where none is. Slots are those
+ * of the cost model (costmodel/program/message_slots.h): that nobody waits for ever with them is
+ * proved before anything runs. Without a flush messages pass from one step to the next, for which
+ * actors have no acts: the backend's own calls take them, which do not wait for who receives.
  *
  * Where arrivals decide what a stage does next (message-driven), its works are the actors: a
  * forward, or a backward, work can begin when its message is in a slot and a slot is free for what

@@ -531,8 +531,7 @@ static enum sbp_status join(struct sbp_runner *runner, const struct sbp_comm_ops
     if (fits)
         pact.post = runner->post = sbp_watch_post(&job->watch, ops->rank(comm));
     if (fits && sbp_run_is_mpi(job))
-        pact.need = sbp_run_need_of(job->step, ops->rank(comm), &job->verify,
-                                    job->device->memory);
+        pact.need = sbp_run_need_of(job->step, ops->rank(comm), &job->verify, job->device->memory);
     SBP_TRY(sbp_run_agree(&pact, host.ops, host.comm, &job->result->ranks_here, diag));
     if (!fits) {
         /* Every rank sees it: no need to end the others. */

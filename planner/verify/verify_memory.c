@@ -507,8 +507,9 @@ static enum sbp_status check_device(const struct sbp_verification *c, int stage,
     const int expected = in_flight_of(c, stage);
     int64_t always = given->reserve_bytes + given->message_bytes + room[0].persistent_bytes;
     if (chunks > 1)
-        always = given->reserve_bytes + given->message_bytes + given->bucket_bytes + given->weight_bytes +
-                 given->gradient_bytes + given->moment_bytes + given->master_bytes;
+        always = given->reserve_bytes + given->message_bytes + given->bucket_bytes +
+                 given->weight_bytes + given->gradient_bytes + given->moment_bytes +
+                 given->master_bytes;
     const int64_t work = room[0].arena_bytes - room[0].persistent_bytes;
     const int64_t total = shares_device(c) ? given->reserve_bytes + shared_bytes(c, room)
                                            : always + work + others_bytes(c, stage, &room[0]);

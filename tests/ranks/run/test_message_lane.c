@@ -223,8 +223,8 @@ static void copies_of_messages_are_needed(void **state)
         expect_ok(make(&b, &diag), &diag);
         for (int stage = 0; stage < step->stages; stage++) {
             const struct sbp_run_need need = sbp_run_need_of(
-                step, stage * step->mesh.devices,
-                &(struct sbp_verify_need){.rank_bytes = 0}, &sbp_device_host_memory);
+                step, stage * step->mesh.devices, &(struct sbp_verify_need){.rank_bytes = 0},
+                &sbp_device_host_memory);
             const double ahead = sent_ahead(&b, stage);
             assert_true(need.bytes == (double)sbp_run_arena_bytes(step, stage) + ahead);
             sent += ahead > 0;
@@ -279,9 +279,8 @@ static void slots_of_messages_are_needed(void **state)
             const double slots = slots_bytes(&b, stage, 0) + slots_bytes(&b, stage, 1) +
                                  slots_bytes(&b, (stage + stages - 1) % stages, 0) +
                                  slots_bytes(&b, (stage + 1) % stages, 1);
-            const struct sbp_run_need need =
-                sbp_run_need_of(step, rank, &(struct sbp_verify_need){.rank_bytes = 0},
-                                &sbp_device_host_memory);
+            const struct sbp_run_need need = sbp_run_need_of(
+                step, rank, &(struct sbp_verify_need){.rank_bytes = 0}, &sbp_device_host_memory);
             assert_true(sbp_actor_graph_bytes(&b.messages.graph, rank) == slots);
             assert_true((double)sbp_message_slot_bytes(step, stage) == slots);
             assert_int_equal(step->memory[stage].message_bytes,

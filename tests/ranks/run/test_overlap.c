@@ -8,8 +8,8 @@
 
 /* ---- plans --------------------------------------------------------------------------------- */
 
-/* Of eight plans two sum whole gradients, two may have owners, and four keep the ZeRO level that was
- * drawn. */
+/* Of eight plans two sum whole gradients, two may have owners, and four keep the ZeRO level that
+ * was drawn. */
 static void draw_sums(struct plan *plan, int index, struct sbp_random *random)
 {
     if (index / 2 % 4 < 2)
@@ -235,8 +235,8 @@ static void a_missing_wait_is_named(void **state)
     assert_int_equal(planted, FAULTS);
 }
 
-/* A pass of the first stage that waits for the room of a sum beside, where a later one has a wait of
- * its own; -1: there is none. */
+/* A pass of the first stage that waits for the room of a sum beside, where a later one has a wait
+ * of its own; -1: there is none. */
 static int find_room(const struct plan *plan)
 {
     struct sbp_arena arena = {0};

@@ -235,26 +235,27 @@ static void a_missing_wait_is_named(void **state)
     assert_int_equal(planted, FAULTS);
 }
 
-/* A pass of the first stage that waits for the room of a sum beside, where a later one has a wait
- * of its own; -1: there is none. */
+/* A pass of the first stage that waits for the room of a sum beside; -1: there is none, or no other
+ * waits later, or somebody communicates between the two, whose wait would be lost as well. */
 static int find_room(const struct plan *plan)
 {
     struct sbp_arena arena = {0};
     struct sbp_diag diag = {0};
     struct sbp_tasks tasks;
-    int found = -1, after = 0, most = 0;
+    int found = -1;
+    bool is_last = true, calls = false;
     expect_ok(sbp_tasks_make(&plan->step, 0, &arena, &tasks, &diag), &diag);
     for (int64_t i = 0; i < tasks.count; i++) {
         const struct sbp_task *task = &tasks.task[i];
-        most = task->after > 0 ? task->after : most;
-        if (task->after == 0 || task->chunk > 0 ||
-            sbp_task_instr(&plan->step, 0, task)->kind != SBP_INSTR_BACKWARD)
-            continue;
-        found = found < 0 ? task->instr : found;
-        after = task->instr == found ? task->after : after;
+        const struct sbp_instr *instr = sbp_task_instr(&plan->step, 0, task);
+        if (task->after > 0 && task->chunk == 0 && instr->kind == SBP_INSTR_BACKWARD && found < 0)
+            found = task->instr;
+        if (found >= 0 && task->after > 0)
+            is_last = task->chunk == 0 && task->instr == found;
+        calls |= found >= 0 && is_last && !task->is_beside && sbp_program_is_call(instr);
     }
     sbp_arena_free(&arena);
-    return most > after ? found : -1;
+    return is_last || calls ? -1 : found;
 }
 
 /* The gradient is overwritten on its way to its shards. */

@@ -99,8 +99,7 @@ struct linker {
     const struct sbp_step *step;
     int stage;
     struct sbp_stage_layout layout;
-    struct stretch
-        *stretch; /* of sums that nobody waited for so far: from `first` to before `count` */
+    struct stretch *stretch; /* first .. count: of sums that nobody waited for so far */
     int64_t first, count;
     int last, waited; /* tasks up to the last sum, to the last one that somebody waited for */
 };

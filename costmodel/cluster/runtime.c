@@ -60,7 +60,7 @@ enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
         "name",     "reaches",  "unfused_attention", "hides",         "host_s",      "launch_s",
         "messages", "dispatch", "experts_wait_s",    "reserve_bytes", "logit_bytes", "error",
         "source",   NULL};
-    static const char *const MESSAGES[] = {"overlap", "block", NULL};
+    static const char *const MESSAGES[] = {"overlap", "block", "slots", NULL};
     static const char *const DISPATCHES[] = {"copies", "once", NULL};
     struct sbp_json name;
     int messages = 0, dispatch = 0;
@@ -76,6 +76,7 @@ enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
     SBP_TRY(sbp_json_get_double(at, "experts_wait_s", 0, MOST_HOST_S, &runtime->experts_wait_s));
     SBP_TRY(sbp_json_get_choice(at, "messages", MESSAGES, &messages));
     runtime->sends_block = messages == 1;
+    runtime->has_slots = messages == 2;
     SBP_TRY(sbp_json_get_choice(at, "dispatch", DISPATCHES, &dispatch));
     runtime->dispatches_once = dispatch == 1;
     SBP_TRY(sbp_json_get_double(at, "error", 0, MOST_ERROR, &runtime->error));

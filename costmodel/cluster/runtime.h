@@ -51,8 +51,10 @@ struct sbp_runtime {
     bool dispatches_once;                 /* a token that several experts of a node want is sent
                                              there once (collective.h), not once for each */
     bool sends_block;                     /* a stage waits until its message to the next has left */
-    double error; /* e: nine of ten published steps t lay in p / (1 + e) .. p (1 + e) of their
-                     predictions p; 0: not known */
+    bool has_slots; /* messages wait in slots of a device's memory (message_slots.h); else where
+                       they are formed and read */
+    double error;   /* e: nine of ten published steps t lay in p / (1 + e) .. p (1 + e) of their
+                       predictions p; 0: not known */
     int64_t reserve_bytes; /* of a device that the trainer holds; default 0 */
     int64_t logit_bytes;   /* of each logit that its loss holds besides the logit and its gradient,
                               where the model's `loss` has the activations' type; default 0 */
@@ -60,9 +62,9 @@ struct sbp_runtime {
 
 /* Reads {"name", "hides"?: {"gradients"?, "weights"?, "activations"?, "context"?, "experts"?:
  * share}, "reaches"?: {"products"?, "attention"?, "streams"?: share}, "unfused_attention"?: as of a
- * device, "host_s"?, "launch_s"?, "experts_wait_s"?, "messages"?: "overlap" (default) | "block",
- * "dispatch"?: "copies" (default) | "once", "reserve_bytes"?, "logit_bytes"?, "error"?, "source"?}.
- * most_bytes: of reserve_bytes. E_INPUT. */
+ * device, "host_s"?, "launch_s"?, "experts_wait_s"?, "messages"?: "overlap" (default) | "block" |
+ * "slots", "dispatch"?: "copies" (default) | "once", "reserve_bytes"?, "logit_bytes"?, "error"?,
+ * "source"?}. most_bytes: of reserve_bytes. E_INPUT. */
 enum sbp_status sbp_runtime_read(const struct sbp_json *at, int64_t most_bytes,
                                  struct sbp_runtime *runtime) SBP_MUST_USE;
 

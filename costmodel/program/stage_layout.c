@@ -286,3 +286,25 @@ enum sbp_status sbp_stage_layout_alone(const struct sbp_program *program, struct
     }
     return said(status, diag);
 }
+
+/* ---- places -------------------------------------------------------------------------------- */
+
+/* A program has persistent buffers, the bucket last, then a frame, part by part, then the rest. */
+int64_t sbp_stage_buffer_at(const struct sbp_stage_layout *layout, int chunk, int64_t frame,
+                            const struct sbp_buffer *buffer)
+{
+    const struct sbp_program *program = layout->program[chunk];
+    const int64_t *const frame_at = layout->frame_at[chunk * layout->micro_batches + frame];
+    int64_t offset = buffer->offset_bytes;
+    if (buffer->use == SBP_USE_BUCKET)
+        return layout->bucket_at;
+    if (offset < program->persistent_bytes)
+        return layout->states_at[chunk] + offset;
+    offset -= program->persistent_bytes;
+    for (int part = 0; part < SBP_FRAME_PARTS; part++) {
+        if (offset < program->frame_bytes[part])
+            return frame_at[part] + offset;
+        offset -= program->frame_bytes[part];
+    }
+    return layout->work_at + offset;
+}

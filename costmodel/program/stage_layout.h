@@ -59,4 +59,8 @@ enum sbp_status sbp_stage_layout_alone(const struct sbp_program *program, struct
                                        struct sbp_stage_layout *layout,
                                        struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Where a buffer of a chunk's program lies in the arena, of the micro-batch that has a frame. */
+int64_t sbp_stage_buffer_at(const struct sbp_stage_layout *layout, int chunk, int64_t frame,
+                            const struct sbp_buffer *buffer);
+
 #endif

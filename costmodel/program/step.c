@@ -5,6 +5,7 @@
 
 #include "costmodel/program/buckets.h"
 #include "costmodel/program/price.h"
+#include "costmodel/program/message_slots.h"
 #include "costmodel/program/stage_layout.h"
 
 #define MOST_MICRO_BATCHES (INT64_C(1) << 20) /* of a timeline */
@@ -473,8 +474,9 @@ static int most_in_flight(const struct sbp_step *step, int stage)
                : step->timeline.device[stage].in_flight;
 }
 
-/* Bytes of a device. Frames that differ in size may leave gaps, parts of them are not fullest at
- * the same time in a short step, and arrivals may be others, which the timeline does not see. */
+/* Bytes of a device's arena and reserve. Frames that differ in size may leave gaps, parts of them
+ * are not fullest at the same time in a short step, and arrivals may be others, which the timeline
+ * does not see. */
 static enum sbp_status device_bytes(const struct job *job, int stage, int64_t *bytes)
 {
     struct sbp_step *step = job->step;
@@ -502,6 +504,7 @@ static enum sbp_status sum_memory(const struct job *job)
     struct sbp_step *step = job->step;
     struct sbp_step_totals *totals = &step->totals;
     const int chunks = sbp_step_chunks(step);
+    const bool has_slots = job->request->cluster->runtime.has_slots;
     for (int stage = 0; stage < step->stages; stage++) {
         struct sbp_stage_memory *memory = &step->memory[stage];
         SBP_TRY(device_bytes(job, stage, &memory->device_bytes));
@@ -513,6 +516,9 @@ static enum sbp_status sum_memory(const struct job *job)
             if (cost->transient_bytes > memory->transient_bytes)
                 memory->transient_bytes = cost->transient_bytes;
         }
+        memory->message_bytes = has_slots ? sbp_message_slot_bytes(step, stage) : 0;
+        if (!sbp_add_i64(memory->device_bytes, memory->message_bytes, &memory->device_bytes))
+            return sbp_fail(job->diag, SBP_E_RANGE, "memory: a device's bytes pass 2^63");
         memory->reserve_bytes = step->cluster.reserve_bytes;
         memory->in_flight = most_in_flight(step, stage);
         if (memory->device_bytes > totals->device_bytes)

@@ -29,12 +29,13 @@ struct sbp_step_request {
 };
 
 /* Bytes of a device of a stage. device = weights + gradients + moments + masters + bucket + reserve
- * + (in flight - 1) kept + the peak of one micro-batch, of which `kept` is what it holds between
- * its passes (token ids and labels included) and `transient` the rest. Under the interleaved
- * schedule kept is the mean of the chunks', and under zero-bubble a micro-batch that waits for its
- * weight gradients has `parked` in place of kept; frames lie as in stage_layout.h. */
+ * + messages + (in flight - 1) kept + the peak of one micro-batch, of which `kept` is what it holds
+ * between its passes (token ids and labels included) and `transient` the rest. Under the
+ * interleaved schedule kept is the mean of the chunks', and under zero-bubble a micro-batch that
+ * waits for its weight gradients has `parked` in place of kept; frames lie as in stage_layout.h. */
 struct sbp_stage_memory {
     int64_t weight_bytes, gradient_bytes, moment_bytes, master_bytes, bucket_bytes, reserve_bytes;
+    int64_t message_bytes; /* slots of messages between stages, of trainers that have them */
     int64_t kept_bytes, parked_bytes, transient_bytes; /* of one micro-batch */
     int in_flight; /* micro-batches (of a chunk each); under message-driven, the most that arrivals
                       can leave with the stage */

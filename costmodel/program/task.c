@@ -6,6 +6,7 @@
 
 #include "base/math/numeric.h"
 #include "costmodel/program/buckets.h"
+#include "costmodel/program/task_beside_priv.h"
 
 /* ---- the works ----------------------------------------------------------------------------- */
 
@@ -30,13 +31,6 @@ static int find_first_update(const struct sbp_program *program)
     return first;
 }
 
-/* Whole gradients on their way to shards have their memory until their sum is over. */
-static bool ends_unreduced(const struct sbp_program *program, const struct sbp_instr *instr)
-{
-    return instr->kind == SBP_INSTR_SCATTER && instr->buffer[SBP_AT_IN] >= 0 &&
-           program->buffer[instr->buffer[SBP_AT_IN]].use == SBP_USE_UNREDUCED;
-}
-
 /* Whether an instruction sums a gradient that is summed with its chunk of buckets. */
 static bool is_bucket_sum(const struct sbp_program *program, const struct sbp_instr *instr)
 {
@@ -45,21 +39,12 @@ static bool is_bucket_sum(const struct sbp_program *program, const struct sbp_in
            instr->cause == SBP_CAUSE_WEIGHT_GRADIENT && sbp_buckets_sums(program, instr->tensor);
 }
 
-/* Whether an instruction alone sums a gradient, by one all-reduce in place. Ties have other sums,
- * and paths several. sums: (tensors) of its gradient. */
-static bool sums_alone(const struct sbp_instr *instr, const int *sums)
-{
-    return instr->section == SBP_SECTION_STEP && instr->kind == SBP_INSTR_BOX &&
-           instr->cause == SBP_CAUSE_WEIGHT_GRADIENT && instr->box.kind == SBP_ALL_REDUCE &&
-           instr->buffer[SBP_AT_IN] == instr->buffer[SBP_AT_OUT] && sums[instr->tensor] == 1;
-}
-
 /* With several stages sums of gradients wait until the stage has gone back, and others need not
  * wait for them. */
 static bool runs_once(const struct sbp_program *program, int first_update, int index)
 {
     const struct sbp_instr *instr = &program->instr[index];
-    const bool waits = program->parallel.pipeline > 1 && !ends_unreduced(program, instr);
+    const bool waits = program->parallel.pipeline > 1 && !sbp_sum_ends_unreduced(program, instr);
     return instr->section == SBP_SECTION_STEP &&
            (program->scope.micro_batches > 1 || waits || index >= first_update ||
             is_bucket_sum(program, instr));
@@ -102,15 +87,16 @@ static bool is_stale(const struct lister *l, const struct sbp_timeline_work *wor
 }
 
 /* Whether a work of this kind does an instruction of a chunk; the chunk's last one that forms
- * gradients begins their sums. */
+ * gradients begins those of their sums that go beside. */
 static bool does(const struct lister *l, int chunk, enum sbp_work_kind kind, int first_update,
                  int index)
 {
     const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
     const enum sbp_work_kind forms =
         sbp_timeline_weights_wait(program->parallel.schedule) ? SBP_WORK_WEIGHT : SBP_WORK_BACKWARD;
-    return l->hides[chunk][index] ? kind == forms && l->left[chunk][kind] == 0
-                                  : kind == work_of(program, first_update, index);
+    return l->hides[chunk][index] && program->instr[index].section == SBP_SECTION_STEP
+               ? kind == forms && l->left[chunk][kind] == 0
+               : kind == work_of(program, first_update, index);
 }
 
 /* ---- groups that hand sums on -------------------------------------------------------------- */
@@ -339,64 +325,6 @@ static void add_end(struct lister *l)
     mark_ends(l->tasks, first);
 }
 
-/* ---- sums beside --------------------------------------------------------------------------- */
-
-/* Whether a task waits for the sums beside that stand before it. Updates wait for all: they follow
- * in the order of tensors, in which the first one's gradient is among the last to be summed. */
-static bool waits_for_sums(const struct sbp_instr *instr, const struct sbp_task *task)
-{
-    return task->bucket > 0 || instr->kind == SBP_INSTR_NORM || instr->kind == SBP_INSTR_UPDATE ||
-           (sbp_program_is_call(instr) && instr->kind != SBP_INSTR_SEND);
-}
-
-/* Whether collectives of a chunk's way back would wait for sums, and with them the stage before,
- * for which it has gradients: there sums lie better behind the passes, where the stage would idle.
- */
-static bool would_be_late(const struct lister *l, const struct sbp_program *program)
-{
-    const struct sbp_task plain = {.bucket = 0};
-    bool late = false;
-    for (int i = 0; i < program->instr_count && l->stage > 0; i++)
-        late |= program->instr[i].section != SBP_SECTION_FORWARD &&
-                program->instr[i].section != SBP_SECTION_STEP &&
-                waits_for_sums(&program->instr[i], &plain);
-    return late;
-}
-
-/* Finds the sums of a chunk that go beside its backward pass. */
-static enum sbp_status find_hiding(const struct lister *l, int chunk, struct sbp_arena *scratch)
-{
-    const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, chunk);
-    int *const sums = SBP_NEW(scratch, int, program->graph->tensor_count + 1);
-    bool *const hides = l->hides[chunk] = SBP_NEW(scratch, bool, program->instr_count + 1);
-    if (sums == NULL || hides == NULL)
-        return SBP_E_MEMORY;
-    if (!(l->step->end[l->stage].sync_overlap > 0) || would_be_late(l, program))
-        return SBP_OK;
-    for (int i = 0; i < program->instr_count; i++)
-        if (program->instr[i].cause == SBP_CAUSE_WEIGHT_GRADIENT)
-            sums[program->instr[i].tensor]++;
-    for (int i = 0; i < program->instr_count; i++)
-        hides[i] = sums_alone(&program->instr[i], sums);
-    return SBP_OK;
-}
-
-/* Says of the first task that needs sums beside that it waits for them: the list goes on behind it,
- * so that a wait that is lost leaves a sum without one. */
-static void link_sums(struct lister *l)
-{
-    int last = 0;
-    for (int64_t i = 0; i < l->tasks->count; i++) {
-        struct sbp_task *task = &l->tasks->task[i];
-        if (task->is_beside) {
-            last = (int)i + 1;
-        } else if (waits_for_sums(sbp_task_instr(l->step, l->stage, task), task)) {
-            task->after = last;
-            last = 0;
-        }
-    }
-}
-
 /* ---- the list ------------------------------------------------------------------------------ */
 
 static enum sbp_status open_lister(struct lister *l, const struct sbp_timeline_work *work,
@@ -411,22 +339,22 @@ static enum sbp_status open_lister(struct lister *l, const struct sbp_timeline_w
     for (int64_t i = 0; i < count; i++)
         l->left[sbp_step_chunk_of(l->step, work[i].stage)][work[i].kind]++;
     for (size_t chunk = 0; chunk < chunks; chunk++)
-        SBP_TRY(find_hiding(l, (int)chunk, scratch));
+        SBP_TRY(sbp_sums_beside_find(l->step, l->stage, (int)chunk, scratch, &l->hides[chunk]));
     return SBP_OK;
 }
 
-static enum sbp_status list(struct lister *l, const struct sbp_timeline_work *work, int64_t count)
+static enum sbp_status list(struct lister *l, const struct sbp_timeline_work *work, int64_t count,
+                            struct sbp_diag *diag)
 {
     struct sbp_arena scratch;
     sbp_arena_init(&scratch);
-    const enum sbp_status status = open_lister(l, work, count, &scratch);
+    enum sbp_status status = open_lister(l, work, count, &scratch);
     for (int64_t i = 0; status == SBP_OK && i < count; i++)
         add_work(l, &work[i]);
-    if (status == SBP_OK) {
-        if (!sbp_step_hands_on(l->step))
-            add_end(l);
-        link_sums(l);
-    }
+    if (status == SBP_OK && !sbp_step_hands_on(l->step))
+        add_end(l);
+    if (status == SBP_OK)
+        status = sbp_sums_beside_link(l->step, l->stage, l->tasks, &scratch, diag);
     sbp_arena_free(&scratch);
     return status;
 }
@@ -521,7 +449,7 @@ enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sb
         return sbp_fail(diag, SBP_E_RANGE, "a step of %lld micro-batches has more than 2^31 tasks",
                         (long long)step->micro_batches);
     tasks->task = SBP_NEW(arena, struct sbp_task, most + 1);
-    enum sbp_status status = tasks->task == NULL ? SBP_E_MEMORY : list(&lister, work, count);
+    enum sbp_status status = tasks->task == NULL ? SBP_E_MEMORY : list(&lister, work, count, diag);
     if (status == SBP_OK && sbp_timeline_is_driven(step->parallel.schedule, step->stages, stage))
         status = find_begins(step, arena, tasks);
     return status == SBP_OK ? status : sbp_fail(diag, status, "out of memory for a step's tasks");

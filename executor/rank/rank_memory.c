@@ -55,33 +55,12 @@ static int version_of(const struct sbp_rank *rank, int buffer)
     return (is_gradient ? rank->gradients : rank->version) == 1 && other >= 0 ? other : buffer;
 }
 
-/* A program has persistent buffers, the bucket last, then a frame, part by part, then the rest. */
-static int64_t offset_of(const struct sbp_rank *rank, const struct sbp_buffer *buffer)
-{
-    const struct sbp_program *program = rank->program;
-    const struct sbp_stage_layout *arena = rank->arena;
-    const int64_t *const frame_at =
-        arena->frame_at[rank->chunk * arena->micro_batches + rank->frame];
-    int64_t offset = buffer->offset_bytes;
-    if (buffer->use == SBP_USE_BUCKET)
-        return arena->bucket_at;
-    if (offset < program->persistent_bytes)
-        return arena->states_at[rank->chunk] + offset;
-    offset -= program->persistent_bytes;
-    for (int part = 0; part < SBP_FRAME_PARTS; part++) {
-        if (offset < program->frame_bytes[part])
-            return frame_at[part] + offset;
-        offset -= program->frame_bytes[part];
-    }
-    return arena->work_at + offset;
-}
-
 void *sbp_rank_buffer(struct sbp_rank *rank, int buffer)
 {
     if (buffer < 0)
         return NULL;
     const struct sbp_buffer *at = &rank->program->buffer[version_of(rank, buffer)];
-    const int64_t offset = offset_of(rank, at);
+    const int64_t offset = sbp_stage_buffer_at(rank->arena, rank->chunk, rank->frame, at);
     const int64_t end = offset + at->elements * sbp_rank_element_bytes(rank, buffer);
     if (end > rank->high_water_bytes)
         rank->high_water_bytes = end;

@@ -6,7 +6,7 @@
 #include "base/math/numeric.h"
 #include "executor/actor/actor_check.h"
 
-enum { TAG_TURN = 24, FIRST_TAG = 32, LEAST_SLOTS = 2 };
+enum { TAG_TURN = 24, FIRST_TAG = 32 };
 
 /* ---- the graph ----------------------------------------------------------------------------- */
 
@@ -16,11 +16,10 @@ struct traffic {
     int64_t bytes[2]; /* of the largest that it passes */
 };
 
-/* What the graphs with more and more slots are made of. */
+/* What the graph is made of. */
 struct plan {
     const struct sbp_step *step;
     const struct sbp_tasks *tasks;
-    int64_t real_bytes;
     struct traffic *traffic; /* (stages) */
 };
 
@@ -58,7 +57,8 @@ static enum sbp_status count_message(const struct plan *plan, int stage, int64_t
     }
     const struct sbp_program *program =
         sbp_step_chunk(plan->step, stage, plan->tasks[stage].task[task].chunk);
-    if (!sbp_mul_i64(program->buffer[instr->buffer[SBP_AT_IN]].elements, plan->real_bytes, &bytes))
+    if (!sbp_mul_i64(program->buffer[instr->buffer[SBP_AT_IN]].elements, program->bytes.activation,
+                     &bytes))
         return SBP_E_RANGE;
     traffic->passed[back]++;
     traffic->bytes[back] = bytes > traffic->bytes[back] ? bytes : traffic->bytes[back];
@@ -175,57 +175,19 @@ static enum sbp_status draw(const struct plan *plan, struct sbp_arena *arena,
     return SBP_OK;
 }
 
-/* Under message-driven there is a slot for every micro-batch in flight, of both sides together. */
-static int first_slots(const struct plan *plan)
-{
-    if (plan->step->parallel.schedule != SBP_MESSAGE_DRIVEN)
-        return LEAST_SLOTS;
-    const int half = (plan->step->memory[0].in_flight + 1) / 2;
-    return half > LEAST_SLOTS ? half : LEAST_SLOTS;
-}
-
-static int64_t most_messages(const struct plan *plan)
-{
-    int64_t most = 0;
-    for (int stage = 0; stage < plan->step->stages; stage++)
-        for (int back = 0; back < 2; back++)
-            if (plan->traffic[stage].passed[back] > most)
-                most = plan->traffic[stage].passed[back];
-    return most;
-}
-
-/* Twice as many slots while stages wait for each other; with a slot a message they never wait to
- * send. */
-static enum sbp_status draw_checked(const struct plan *plan, struct sbp_arena *arena,
-                                    struct sbp_message_plan *messages, struct sbp_diag *diag)
-{
-    const struct sbp_arena_mark mark = sbp_arena_mark(arena);
-    for (int slots = first_slots(plan);; slots *= 2) {
-        struct sbp_diag circle = {{0}};
-        messages->slots = slots;
-        SBP_TRY(draw(plan, arena, messages));
-        const enum sbp_status status = sbp_actor_check(&messages->graph, &circle);
-        if (status != SBP_E_INPUT || slots >= most_messages(plan))
-            return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", circle.text);
-        sbp_arena_release(arena, mark);
-    }
-}
-
 enum sbp_status sbp_message_plan_make(const struct sbp_step *step, const struct sbp_tasks *tasks,
-                                      int64_t real_bytes, struct sbp_arena *arena,
-                                      struct sbp_message_plan *messages, struct sbp_diag *diag)
+                                      struct sbp_arena *arena, struct sbp_message_plan *messages,
+                                      struct sbp_diag *diag)
 {
-    const struct plan plan = {.step = step,
-                              .tasks = tasks,
-                              .real_bytes = real_bytes,
-                              .traffic = SBP_NEW(arena, struct traffic, step->stages)};
-    *messages = (struct sbp_message_plan){.slots = 0};
+    const struct plan plan = {
+        .step = step, .tasks = tasks, .traffic = SBP_NEW(arena, struct traffic, step->stages)};
+    *messages = (struct sbp_message_plan){.slots = sbp_message_slots(step)};
     enum sbp_status status = plan.traffic == NULL ? SBP_E_MEMORY : count_messages(&plan);
     if (status == SBP_OK)
-        status = draw_checked(&plan, arena, messages, diag);
-    return status == SBP_OK
-               ? SBP_OK
-               : sbp_fail(diag, status, "messages between stages: %s", sbp_status_text(status));
+        status = draw(&plan, arena, messages);
+    if (status == SBP_OK)
+        return sbp_actor_check(&messages->graph, diag);
+    return sbp_fail(diag, status, "messages between stages: %s", sbp_status_text(status));
 }
 
 /* ---- a rank's lane ------------------------------------------------------------------------- */
@@ -298,13 +260,6 @@ static bool has_messages(const struct sbp_message_actors *actors)
 {
     return actors->pass[0] >= 0 || actors->pass[1] >= 0 || actors->take[0] >= 0 ||
            actors->take[1] >= 0;
-}
-
-int64_t sbp_message_slot_bytes(const struct sbp_message_plan *messages,
-                               const struct sbp_comm_ops *ops, const struct sbp_comm *comm)
-{
-    return ops->is_shared(comm) ? (int64_t)sbp_actor_graph_bytes(&messages->graph, ops->rank(comm))
-                                : 0;
 }
 
 enum sbp_status sbp_message_lane_begin(struct sbp_message_lane *lane,

@@ -1,11 +1,10 @@
 /* Messages between stages, on a lane of their own beside what a rank computes.
  *
  * A stage that sends copies its message into a free slot and goes on; one that receives copies it
- * out of the slot that a pull has filled meanwhile, and waits only where none is. Slots are what is
- * sent ahead: as few as the order of the tasks of all stages allows, at least two a direction,
- * which is found out, with proof that nobody waits for ever, before anything runs. Without a flush
- * messages pass from one step to the next, for which actors have no acts: the backend's own calls
- * take them, which do not wait for who receives.
+ * out of the slot that a pull has filled meanwhile, and waits only where none is. Slots are those
+ * of the cost model (costmodel/program/message_slots.h): that nobody waits for ever with them is
+ * proved before anything runs. Without a flush messages pass from one step to the next, for which
+ * actors have no acts: the backend's own calls take them, which do not wait for who receives.
  *
  * Where arrivals decide what a stage does next (message-driven), its works are the actors: a
  * forward, or a backward, work can begin when its message is in a slot and a slot is free for what
@@ -16,6 +15,7 @@
 #ifndef SBP_EXECUTOR_RUN_MESSAGE_LANE_H
 #define SBP_EXECUTOR_RUN_MESSAGE_LANE_H
 
+#include "costmodel/program/message_slots.h"
 #include "costmodel/program/task.h"
 #include "executor/actor/actor_run.h"
 #include "executor/comm/channel.h"
@@ -33,11 +33,10 @@ struct sbp_message_plan {
     int slots;                       /* of each side of a direction */
 };
 
-/* tasks: (stages). real_bytes: of an element of a message. Arrays are the arena's. E_INPUT: stages
- * wait for each other whatever the slots, and the text says how; E_RANGE, E_MEMORY. */
+/* tasks: (stages). Arrays are the arena's. E_INPUT: stages wait for each other, and the text says
+ * how; E_RANGE, E_MEMORY. */
 enum sbp_status sbp_message_plan_make(const struct sbp_step *step, const struct sbp_tasks *tasks,
-                                      int64_t real_bytes, struct sbp_arena *arena,
-                                      struct sbp_message_plan *messages,
+                                      struct sbp_arena *arena, struct sbp_message_plan *messages,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 
 /* A rank's messages of the step under way, and how far it is. */
@@ -58,10 +57,6 @@ struct sbp_message_lane {
     bool has_taken;           /* and whether it has its message */
 };
 
-/* Bytes of the slots that this rank has: none where the backend lets one thread alone communicate.
- */
-int64_t sbp_message_slot_bytes(const struct sbp_message_plan *messages,
-                               const struct sbp_comm_ops *ops, const struct sbp_comm *comm);
 /* Has a channel's messages taken by the lane, where its backend lets a second thread communicate
  * and the rank has any; all ranks begin and end a step together. All is borrowed; `room`: for the
  * slots. End with the status of what came between; it returns that status or the lane's own

@@ -28,10 +28,9 @@ static enum sbp_status open_tasks(struct sbp_run_job *job, struct sbp_diag *diag
         if (job->step->memory[stage].host_bytes > result->host_bytes)
             result->host_bytes = job->step->memory[stage].host_bytes;
     }
-    SBP_TRY(sbp_message_plan_make(job->step, tasks,
-                                  sbp_program_run_bytes(job->options->real).activation,
-                                  &result->arena, &job->messages, diag));
+    SBP_TRY(sbp_message_plan_make(job->step, tasks, &result->arena, &job->messages, diag));
     SBP_TRY(sbp_sum_plan_make(job->step, tasks, &result->arena, &job->sums, diag));
+    job->sums.is_late = job->options->fault == SBP_FAULT_NO_WAIT;
     return sbp_run_predict(job->step, tasks, &result->arena, &result->prediction, diag);
 }
 
@@ -93,12 +92,10 @@ static enum sbp_status prepare_process(struct sbp_run_job *job, struct sbp_diag 
             sbp_verify_count(job->step, job->cluster, job->options->sampled, &job->verify, diag));
     if (sbp_run_is_mpi(job)) {
         const int64_t own = sbp_launcher_rank(), rank = own >= 0 && own < job->ranks ? own : 0;
-        bytes = sbp_run_need_of(job->step, &job->messages, rank, &job->verify, job->device->memory)
-                    .bytes;
+        bytes = sbp_run_need_of(job->step, rank, &job->verify, job->device->memory).bytes;
         return keep_space(job, 1, bytes, diag);
     }
-    SBP_TRY(sbp_run_check_threads(job->step, &job->messages, &job->verify, job->device->memory,
-                                  &bytes, diag));
+    SBP_TRY(sbp_run_check_threads(job->step, &job->verify, job->device->memory, &bytes, diag));
     return keep_space(job, job->ranks, bytes, diag);
 }
 
@@ -207,8 +204,7 @@ enum sbp_status sbp_run_check(const struct sbp_step *step, const struct sbp_run_
     if (status == SBP_OK)
         status = check_backend(&job, diag);
     if (status == SBP_OK && !sbp_run_is_mpi(&job))
-        status = sbp_run_check_threads(step, &job.messages, &job.verify, job.device->memory, &bytes,
-                                       diag);
+        status = sbp_run_check_threads(step, &job.verify, job.device->memory, &bytes, diag);
     sbp_run_free(&result);
     return status;
 }

@@ -8,7 +8,8 @@
 
 int64_t sbp_run_arena_bytes(const struct sbp_step *step, int stage)
 {
-    return step->memory[stage].device_bytes - step->memory[stage].reserve_bytes;
+    const struct sbp_stage_memory *memory = &step->memory[stage];
+    return memory->device_bytes - memory->reserve_bytes - memory->message_bytes;
 }
 
 /* Without a flush the backend has the copies of what a stage has sent and the next has not taken:
@@ -33,8 +34,7 @@ static double sent_bytes(const struct sbp_step *step, int stage)
     return bytes * (step->replicates ? 1 : step->pyramid ? 2 : step->memory[before].in_flight);
 }
 
-struct sbp_run_need sbp_run_need_of(const struct sbp_step *step,
-                                    const struct sbp_message_plan *messages, int64_t rank,
+struct sbp_run_need sbp_run_need_of(const struct sbp_step *step, int64_t rank,
                                     const struct sbp_verify_need *verify,
                                     const struct sbp_memory_ops *arena)
 {
@@ -42,8 +42,7 @@ struct sbp_run_need sbp_run_need_of(const struct sbp_step *step,
     const double check = verify->rank_bytes + (rank == 0 ? verify->reference_bytes : 0);
     const double states = (double)step->memory[stage].host_bytes;
     /* What is sent is copied once more, until it has left. */
-    const double slots =
-        2 * sbp_actor_graph_bytes(&messages->graph, (int)rank) + sent_bytes(step, stage);
+    const double slots = 2 * (double)sbp_message_slot_bytes(step, stage) + sent_bytes(step, stage);
     const double own =
         arena == &sbp_device_host_memory ? (double)sbp_run_arena_bytes(step, stage) : 0;
     return (struct sbp_run_need){own + states + slots + check, check};
@@ -80,7 +79,6 @@ enum sbp_status sbp_run_host_check(const struct sbp_run_host *host, struct sbp_d
 }
 
 enum sbp_status sbp_run_check_threads(const struct sbp_step *step,
-                                      const struct sbp_message_plan *messages,
                                       const struct sbp_verify_need *verify,
                                       const struct sbp_memory_ops *arena, double *bytes,
                                       struct sbp_diag *diag)
@@ -92,7 +90,7 @@ enum sbp_status sbp_run_check_threads(const struct sbp_step *step,
                         (long long)ranks);
     sbp_run_host_find(&host);
     for (int64_t rank = 0; rank < ranks; rank++) {
-        const struct sbp_run_need need = sbp_run_need_of(step, messages, rank, verify, arena);
+        const struct sbp_run_need need = sbp_run_need_of(step, rank, verify, arena);
         sbp_run_host_add(&host, &need);
     }
     *bytes = host.need.bytes;

@@ -29,8 +29,7 @@ int64_t sbp_run_arena_bytes(const struct sbp_step *step, int stage);
 /* The need of one rank; the first of all holds the reference of a verification. `verify`: what that
  * takes (sbp_verify_count), zeros without it. `arena`: the memory that arenas lie in; if that is a
  * device's they are not counted, nor are the blocks that its copies go through. */
-struct sbp_run_need sbp_run_need_of(const struct sbp_step *step,
-                                    const struct sbp_message_plan *messages, int64_t rank,
+struct sbp_run_need sbp_run_need_of(const struct sbp_step *step, int64_t rank,
                                     const struct sbp_verify_need *verify,
                                     const struct sbp_memory_ops *arena);
 /* This host without ranks. */
@@ -41,7 +40,6 @@ enum sbp_status sbp_run_host_check(const struct sbp_run_host *host,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 /* The same of all ranks as threads of this process, which need *bytes. E_INPUT: too many ranks. */
 enum sbp_status sbp_run_check_threads(const struct sbp_step *step,
-                                      const struct sbp_message_plan *messages,
                                       const struct sbp_verify_need *verify,
                                       const struct sbp_memory_ops *arena, double *bytes,
                                       struct sbp_diag *diag) SBP_MUST_USE;

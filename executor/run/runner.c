@@ -268,7 +268,7 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, enum sbp_roun
                                    runner->rank.memory + runner->layout.bytes - runner->slot_bytes,
                                    diag));
     enum sbp_status played = run_tasks(runner, &lane, start_s, report, diag);
-    played = sbp_sum_lane_end(&runner->sums, &runner->channel, played, diag);
+    played = sbp_sum_lane_end(&runner->sums, &runner->rank, played, diag);
     report->step.communication_s += runner->sums.waited_s;
     runner->sums.waited_s = 0;
     runner->through_s = sbp_clock_s();
@@ -491,7 +491,8 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
     if (runner->intervals == NULL || runner->compute_s == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
     SBP_TRY(sbp_stage_layout_make(job->step, runner->stage, &runner->arena, &runner->layout, diag));
-    runner->slot_bytes = sbp_message_slot_bytes(&job->messages, ops, comm);
+    if (ops->is_shared(comm)) /* else the backend's own calls take messages */
+        runner->slot_bytes = sbp_message_slot_bytes(job->step, runner->stage);
     runner->layout.bytes += runner->slot_bytes;
     SBP_TRY(sbp_rank_open(&runner->rank, &runner->layout, device, job->options->real,
                           job->options->seed, ops->rank(comm) % devices, &runner->channel, diag));
@@ -534,8 +535,7 @@ static enum sbp_status join(struct sbp_runner *runner, const struct sbp_comm_ops
     if (fits)
         pact.post = runner->post = sbp_watch_post(&job->watch, ops->rank(comm));
     if (fits && sbp_run_is_mpi(job))
-        pact.need = sbp_run_need_of(job->step, &job->messages, ops->rank(comm), &job->verify,
-                                    job->device->memory);
+        pact.need = sbp_run_need_of(job->step, ops->rank(comm), &job->verify, job->device->memory);
     SBP_TRY(sbp_run_agree(&pact, host.ops, host.comm, &job->result->ranks_here, diag));
     if (!fits) {
         /* Every rank sees it: no need to end the others. */

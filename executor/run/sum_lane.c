@@ -1,5 +1,7 @@
 #include "executor/run/sum_lane.h"
 
+#include <time.h>
+
 #include "base/clock.h"
 #include "executor/actor/actor_check.h"
 
@@ -63,13 +65,23 @@ enum sbp_status sbp_sum_plan_make(const struct sbp_step *step, const struct sbp_
 
 /* ---- a rank's lane ------------------------------------------------------------------------- */
 
+/* As long as a rank needs to spoil what a sum still reads. */
+static void sleep_late(void)
+{
+    const struct timespec late = {.tv_nsec = 20 * 1000 * 1000};
+    (void)nanosleep(&late, NULL);
+}
+
 static enum sbp_status sum_timed(struct sbp_sum_lane *lane, int64_t index, struct sbp_diag *diag)
 {
     const struct sbp_task *task = &lane->tasks->task[index];
     struct sbp_run_interval *interval = &lane->intervals[index];
     const double wall_s = sbp_clock_s(), exchange_s = lane->channel.wall_s;
+    if (lane->is_late)
+        sleep_late();
     sbp_channel_turn(&lane->channel, index);
     sbp_rank_turn_to(&lane->rank, task);
+    lane->rank.adds = task->adds;
     SBP_TRY(sbp_rank_execute(&lane->rank, &lane->rank.program->instr[task->instr], diag));
     *interval = (struct sbp_run_interval){.start_s = wall_s - lane->step_start_s,
                                           .wall_s = sbp_clock_s() - wall_s,
@@ -104,6 +116,7 @@ enum sbp_status sbp_sum_lane_begin(struct sbp_sum_lane *lane, const struct sbp_s
     *lane = (struct sbp_sum_lane){
         .give = plan->give[own],
         .wait = plan->wait[own],
+        .is_late = plan->is_late,
         .rank = *rank,
         .channel = *channel,
         .tasks = tasks,
@@ -162,13 +175,15 @@ enum sbp_status sbp_sum_lane_wait(struct sbp_sum_lane *lane, int64_t after, stru
     return status;
 }
 
-enum sbp_status sbp_sum_lane_end(struct sbp_sum_lane *lane, struct sbp_channel *channel,
+enum sbp_status sbp_sum_lane_end(struct sbp_sum_lane *lane, struct sbp_rank *rank,
                                  enum sbp_status status, struct sbp_diag *diag)
 {
     if (lane->running == NULL)
         return status;
     status = sbp_actor_finish(lane->running, status, diag);
     lane->running = NULL;
-    channel->logged += lane->channel.logged;
+    rank->channel->logged += lane->channel.logged;
+    if (lane->rank.high_water_bytes > rank->high_water_bytes)
+        rank->high_water_bytes = lane->rank.high_water_bytes;
     return status;
 }

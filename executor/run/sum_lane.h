@@ -18,6 +18,7 @@
 struct sbp_sum_plan {
     struct sbp_actor_graph graph;
     int *give, *wait; /* (ranks); -1: the rank has none */
+    bool is_late;     /* for tests: sums begin some time after their turn */
 };
 
 /* tasks: (stages). Arrays are the arena's. Fails as the check of actors; E_MEMORY. */
@@ -30,6 +31,7 @@ struct sbp_sum_lane {
     struct sbp_actor_job job;
     struct sbp_actor_running *running; /* NULL: sums are done in their place */
     int give, wait;                    /* actors */
+    bool is_late;                      /* as of the plan */
     int64_t given, waited;             /* tasks as far as their sums were given, waited for */
     double waited_s;                   /* seconds for which the rank waited */
     struct sbp_rank rank;              /* the same memory, with a channel of its own */
@@ -53,8 +55,9 @@ enum sbp_status sbp_sum_lane_give(struct sbp_sum_lane *lane, int64_t index,
 enum sbp_status sbp_sum_lane_wait(struct sbp_sum_lane *lane, int64_t after, struct sbp_post *post,
                                   struct sbp_diag *diag) SBP_MUST_USE;
 /* Ends with the status of what came between; returns it, or the lane's own failure, or E_INTERNAL
- * where a sum was not given or not waited for. Counts the lane's calls to the rank's channel. */
-enum sbp_status sbp_sum_lane_end(struct sbp_sum_lane *lane, struct sbp_channel *channel,
+ * where a sum was not given or not waited for. Counts the lane's calls to the rank's channel, and
+ * what it reached of the arena to the rank's. */
+enum sbp_status sbp_sum_lane_end(struct sbp_sum_lane *lane, struct sbp_rank *rank,
                                  enum sbp_status status, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

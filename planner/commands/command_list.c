@@ -134,6 +134,7 @@ static void put_runtime(struct cJSON *item, const struct sbp_runtime *runtime, b
     sbp_json_put_number(item, "experts_wait_s", runtime->experts_wait_s, failed);
     sbp_json_put_bool(item, "dispatches_once", runtime->dispatches_once, failed);
     sbp_json_put_bool(item, "sends_block", runtime->sends_block, failed);
+    sbp_json_put_bool(item, "has_slots", runtime->has_slots, failed);
     sbp_json_put_number(item, "reserve_bytes", (double)runtime->reserve_bytes, failed);
 }
 

@@ -54,7 +54,7 @@ struct sbp_summary sbp_summary_make(const struct sbp_plan *plan, const struct sb
     summary.activation_bytes = memory->device_bytes - memory->weight_bytes -
                                memory->gradient_bytes - memory->moment_bytes -
                                memory->master_bytes - memory->bucket_bytes - memory->reserve_bytes -
-                               summary.index_bytes;
+                               memory->message_bytes - summary.index_bytes;
     const struct sbp_pricing pricing =
         sbp_price_setup(&plan->cut.graph, &plan->cut.stage, &step->program[0].bytes);
     const double share = sbp_op_model_flops(&plan->cut.graph) / (double)summary.devices;
@@ -133,6 +133,8 @@ void sbp_summary_put_memory(struct cJSON *parent, const struct sbp_summary *summ
     sbp_json_put_number(object, "bucket_bytes", (double)memory->bucket_bytes, failed);
     sbp_json_put_number(object, "activation_bytes", (double)summary->activation_bytes, failed);
     sbp_json_put_number(object, "index_bytes", (double)summary->index_bytes, failed);
+    if (memory->message_bytes > 0)
+        sbp_json_put_number(object, "message_bytes", (double)memory->message_bytes, failed);
     sbp_json_put_number(object, "reserve_bytes", (double)summary->reserve_bytes, failed);
     sbp_json_put_number(object, "available_bytes", (double)summary->memory_bytes, failed);
     sbp_json_put_number(object, "host_bytes", (double)summary->totals.host_bytes, failed);

@@ -1,7 +1,8 @@
 /* The memory model: bytes that certainly live together when the forward pass ends, that is,
  * weights and their states, activations that the backward pass reads, and gathered copies. It
  * bounds the program's arena from below, so that it may rule choices out; the compiled program
- * decides about the others. */
+ * decides about the others. Slots of messages, of trainers that have them, lie beside the arena:
+ * they count nothing here, which is no more than they are. */
 #include <math.h>
 
 #include "planner/pricing/pricing.h"

@@ -265,7 +265,7 @@ enum sbp_status sbp_report_print_model(const struct sbp_plan *plan, FILE *out)
 }
 
 /* The parts of a device's memory, in the order in which they are told. */
-enum { PARTS = 8 };
+enum { PARTS = 9 };
 struct part {
     const char *name;
     int64_t bytes;
@@ -281,7 +281,8 @@ static void parts_of(const struct sbp_summary *summary, struct part part[PARTS])
     part[4] = (struct part){"offload bucket", memory->bucket_bytes};
     part[5] = (struct part){"activations", summary->activation_bytes};
     part[6] = (struct part){"token ids", summary->index_bytes};
-    part[7] = (struct part){"reserve", summary->reserve_bytes};
+    part[7] = (struct part){"messages", memory->message_bytes};
+    part[8] = (struct part){"reserve", summary->reserve_bytes};
 }
 
 const char *sbp_report_memory_parts(const struct sbp_summary *summary, char *buffer)

@@ -156,6 +156,7 @@ static enum sbp_status check_states(const struct sbp_verification *c, int stage,
                 {"master copies", mine->master_bytes, given->master_bytes},
                 {"offload bucket", mine->bucket_bytes, given->bucket_bytes},
                 {"reserve", mine->reserve_bytes, given->reserve_bytes},
+                {"messages", mine->message_bytes, given->message_bytes},
                 {"host memory", mine->host_bytes, given->host_bytes},
                 {"parameters in number", mine->parameters, given->parameters}};
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
@@ -506,10 +507,11 @@ static enum sbp_status check_device(const struct sbp_verification *c, int stage,
     const struct sbp_stage_memory *given = &c->step->memory[stage];
     const int chunks = (int)c->plan->cut.parallel.chunks;
     const int expected = in_flight_of(c, stage);
-    int64_t always = given->reserve_bytes + room[0].persistent_bytes;
+    int64_t always = given->reserve_bytes + given->message_bytes + room[0].persistent_bytes;
     if (chunks > 1)
-        always = given->reserve_bytes + given->bucket_bytes + given->weight_bytes +
-                 given->gradient_bytes + given->moment_bytes + given->master_bytes;
+        always = given->reserve_bytes + given->message_bytes + given->bucket_bytes +
+                 given->weight_bytes + given->gradient_bytes + given->moment_bytes +
+                 given->master_bytes;
     const int64_t work = room[0].arena_bytes - room[0].persistent_bytes;
     const int64_t total = shares_device(c) ? given->reserve_bytes + shared_bytes(c, room)
                                            : always + work + others_bytes(c, stage, &room[0]);
@@ -526,11 +528,47 @@ static enum sbp_status check_device(const struct sbp_verification *c, int stage,
     return SBP_OK;
 }
 
+/* Slots of either side for what a stage sends in a direction: two, or half of all micro-batches
+ * that the first stage injects where arrivals decide, but one a message; each is as large as the
+ * largest message of its pieces. */
+static int64_t side_bytes(const struct sbp_verification *c, int stage, enum sbp_section section)
+{
+    const int stages = c->step->stages, in_flight = in_flight_of(c, 0);
+    const bool driven = c->plan->cut.parallel.schedule == SBP_MESSAGE_DRIVEN;
+    int64_t messages = 0, largest = 0, slots = driven && in_flight > 4 ? (in_flight + 1) / 2 : 2;
+    for (int piece = stage; piece < c->step->pieces; piece += stages) {
+        const struct sbp_program *program = &c->step->program[c->step->program_of[piece]];
+        for (int i = 0; i < program->instr_count; i++) {
+            const struct sbp_instr *instr = &program->instr[i];
+            if (instr->kind != SBP_INSTR_SEND || instr->section != section)
+                continue;
+            messages += c->micro_batches;
+            largest = instr->box.elements > largest ? instr->box.elements : largest;
+        }
+    }
+    slots = messages < slots ? messages : slots;
+    return slot(slots * largest, c->bytes.activation);
+}
+
+/* Slots of messages, of trainers that have them: of a stage's own, and of what comes to it. Without
+ * a flush there are none. */
+static int64_t slots_bytes(const struct sbp_verification *c, int stage)
+{
+    const int stages = c->step->stages;
+    if (!c->plan->workload.cluster.runtime.has_slots || stages == 1 ||
+        sbp_timeline_delays_gradients(c->plan->cut.parallel.schedule))
+        return 0;
+    return side_bytes(c, stage, SBP_SECTION_FORWARD) + side_bytes(c, stage, SBP_SECTION_BACKWARD) +
+           side_bytes(c, (stage + stages - 1) % stages, SBP_SECTION_FORWARD) +
+           side_bytes(c, (stage + 1) % stages, SBP_SECTION_BACKWARD);
+}
+
 static enum sbp_status check_stage(struct sbp_verification *c, int stage,
                                    const struct room *program)
 {
     const int chunks = (int)c->plan->cut.parallel.chunks;
-    struct sbp_stage_memory mine = {.reserve_bytes = c->plan->workload.cluster.reserve_bytes};
+    struct sbp_stage_memory mine = {.reserve_bytes = c->plan->workload.cluster.reserve_bytes,
+                                    .message_bytes = slots_bytes(c, stage)};
     struct room *room = SBP_NEW(&c->scratch, struct room, chunks);
     if (room == NULL)
         return SBP_E_MEMORY;

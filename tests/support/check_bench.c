@@ -175,6 +175,7 @@ bool bench_open(struct bench *b, int setting, uint64_t seed)
     if (sbp_plan_begin(parsed(b->setting->model), "model", parsed(b->setting->cluster), "cluster",
                        &b->plan, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
+    b->plan.workload.cluster.runtime.has_slots = seed % 2 == 1;
     set_parallel(b);
     const bool paper = b->setting->boxing == SBP_BOXING_PAPER;
     b->request = (struct sbp_request){.space = paper ? SBP_SPACE_AUTODDL : SBP_SPACE_FULL,

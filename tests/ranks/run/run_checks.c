@@ -218,6 +218,14 @@ void expect_same_training(const struct plan *plan, const struct sbp_step *plain,
     sbp_run_free(&without);
 }
 
+int draws(int count)
+{
+    const char *fewer = getenv("SBP_TEST_FEWER");
+    const int part = fewer == NULL ? 1 : (int)strtol(fewer, NULL, 10);
+    const int drawn = part > 1 ? count / part : count;
+    return drawn < 4 ? 4 : drawn;
+}
+
 int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t count)
 {
     if (argc > 1)

@@ -616,9 +616,10 @@ static void stalled_ranks_are_named(void **state)
     }
 }
 
-/* Whether the first stage, in one micro-batch, sums gradients beside, and its ranks do not meet
- * otherwise before the step's end; *late: an input gradient behind the first sum. */
-static bool sums_gradients_alone(const struct plan *plan, int *late)
+/* Whether the first stage, in one micro-batch, sums gradients beside, all by one kind of
+ * instruction, and its ranks do not meet otherwise before the step's end; *late: an input gradient
+ * behind the first sum. */
+static bool sums_gradients_alone(const struct plan *plan, enum sbp_instr_kind kind, int *late)
 {
     struct sbp_arena arena = {0};
     struct sbp_diag diag = {0};
@@ -630,7 +631,8 @@ static bool sums_gradients_alone(const struct plan *plan, int *late)
         const struct sbp_task *task = &tasks.task[i];
         const struct sbp_instr *instr = sbp_task_instr(&plan->step, 0, task);
         beside |= task->is_beside;
-        alone &= task->is_beside || !sbp_program_is_call(instr);
+        alone &= task->is_beside ? instr->kind == kind
+                                 : task->work == SBP_WORK_UPDATE || !sbp_program_is_call(instr);
         if (beside && instr->kind == SBP_INSTR_BACKWARD)
             *late = task->instr;
     }
@@ -638,13 +640,14 @@ static bool sums_gradients_alone(const struct plan *plan, int *late)
     return alone && *late >= 0;
 }
 
-/* The others have left their sums to lanes, and wait there for the rank that gives no gradient. */
-static void a_stall_behind_sums_beside_is_named(void **state)
+/* The others have left their sums to lanes, and wait there for the rank that gives no gradient.
+ * zero: whose sums are of this kind and name. */
+static void check_stall_behind_sums(int zero, enum sbp_instr_kind kind, const char *name)
 {
-    char model[MODEL_BYTES], said[1024];
+    char model[MODEL_BYTES], said[1024], at[64];
     struct sbp_random random;
     bool found = false;
-    (void)state;
+    (void)snprintf(at, sizeof at, "is at step 1, %s", name);
     sbp_random_seed(&random, seed + 3100);
     for (int tries = 0; !found && tries < 40 * MOST_TRIES; tries++) {
         struct plan plan;
@@ -652,9 +655,10 @@ static void a_stall_behind_sums_beside_is_named(void **state)
         random_model(&random, PERCEPTRON, model, MODEL_BYTES);
         plan_open(&plan, model, (const int[]){2, 0});
         plan.parallel.gradient_overlap = 1;
+        plan.parallel.zero = zero;
         plan.graph.training.clip_norm = 0;
         plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F32);
-        found = sums_gradients_alone(&plan, &late);
+        found = sums_gradients_alone(&plan, kind, &late);
         if (found) {
             struct sbp_run_options options = options_for(SBP_F32, &random);
             options.verify = false;
@@ -663,12 +667,19 @@ static void a_stall_behind_sums_beside_is_named(void **state)
             run_to_fault(&plan, &options, said, sizeof said);
             print_message("%s\n", said);
             assert_non_null(strstr(said, "stage 0) does not go on at step 1, backward"));
-            assert_non_null(strstr(said, "is at step 1, all-reduce"));
+            assert_non_null(strstr(said, at));
             assert_non_null(strstr(said, "waits for rank 1)"));
         }
         plan_close(&plan);
     }
     assert_true(found);
+}
+
+static void a_stall_behind_sums_beside_is_named(void **state)
+{
+    (void)state;
+    check_stall_behind_sums(0, SBP_INSTR_BOX, "all-reduce");
+    check_stall_behind_sums(2, SBP_INSTR_SCATTER, "scatter");
 }
 
 int main(int argc, char **argv)

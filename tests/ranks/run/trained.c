@@ -43,7 +43,8 @@ static enum sbp_status open_trainee(const struct school *school, const struct sb
     SBP_TRY(sbp_stage_layout_make(school->step, rank / devices, &trainee->arena, &trainee->layout,
                                   diag));
     trainee->slots_at = trainee->layout.bytes;
-    trainee->layout.bytes += sbp_message_slot_bytes(&school->messages, ops, comm);
+    if (ops->is_shared(comm))
+        trainee->layout.bytes += sbp_message_slot_bytes(school->step, rank / devices);
     SBP_TRY(sbp_rank_open(&trainee->rank, &trainee->layout, device, SBP_F32, school->seed,
                           rank % devices, &trainee->channel, diag));
     return sbp_rank_fill_weights(&trainee->rank);
@@ -248,13 +249,11 @@ static void allocate(const struct sbp_step *step, int steps, struct trained *tra
 static enum sbp_status open_school(struct school *school, struct sbp_diag *diag)
 {
     const struct sbp_step *step = school->step;
-    const struct sbp_element_bytes bytes = sbp_program_run_bytes(SBP_F32);
     school->tasks = SBP_NEW(&school->arena, struct sbp_tasks, step->stages);
     assert_non_null(school->tasks);
     for (int stage = 0; stage < step->stages; stage++)
         SBP_TRY(sbp_tasks_make(step, stage, &school->arena, &school->tasks[stage], diag));
-    return sbp_message_plan_make(step, school->tasks, bytes.activation, &school->arena,
-                                 &school->messages, diag);
+    return sbp_message_plan_make(step, school->tasks, &school->arena, &school->messages, diag);
 }
 
 /* Runs the ranks, and keeps what they have learned. */

@@ -38,6 +38,12 @@ static bool more_masters(struct bench *b)
     return true;
 }
 
+static bool more_messages(struct bench *b)
+{
+    any_memory(b)->message_bytes += 64;
+    return true;
+}
+
 static bool smaller_device(struct bench *b)
 {
     any_memory(b)->device_bytes -= 64;
@@ -151,6 +157,7 @@ static const struct corruption CORRUPTIONS[] = {
     {"more gradients", NULL, more_gradients, "memory: gradients"},
     {"fewer moments", NULL, fewer_moments, "memory: moments"},
     {"more master copies", NULL, more_masters, "memory: master copies"},
+    {"more messages", NULL, more_messages, "memory: messages"},
     {"a smaller device", NULL, smaller_device, "memory: a device holds"},
     {"a smaller total", NULL, smaller_total, "memory: the fullest stage"},
     {"a lower limit", NULL, lower_limit, "and has"},

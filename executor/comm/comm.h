@@ -93,10 +93,12 @@ struct sbp_comm_ops {
      * (cudaStream_t) from now on, whose other work orders them, and return; NULL as a stream, at
      * first: each is waited for. */
     void (*work_on)(struct sbp_comm *comm, void *stream);
-    /* Beside work_on: whether work that was put into streams has failed, which never ends then.
-     * What is under way is called off, so that streams come to their end, and no call is good any
-     * more. */
+    /* Beside work_on: whether work that was put into streams has failed, which never ends then; it
+     * is called off. */
     enum sbp_status (*look)(struct sbp_comm *comm);
+    /* Ends what is under way in streams, done or not; no call is good any more. For a rank that
+     * fails: others may not come to what it waits for. */
+    void (*call_off)(struct sbp_comm *comm);
     /* Ends the run for all ranks with a reason: peers blocked in a call return E_PEER and find the
      * reason with `reason` (mpi: prints it and calls MPI_Abort). */
     void (*abort)(struct sbp_comm *comm, const char *reason);

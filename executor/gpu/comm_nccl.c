@@ -98,7 +98,7 @@ static enum sbp_status look_at(struct sbp_comm *comm, ncclComm_t nccl)
 }
 
 /* Ends what NCCL has under way here, whatever others do. */
-static void abort_all(struct sbp_comm *comm)
+static void nccl_call_off(struct sbp_comm *comm)
 {
     if (comm->is_aborted)
         return;
@@ -132,7 +132,7 @@ static enum sbp_status nccl_look(struct sbp_comm *comm)
         return SBP_E_BACKEND; /* the reason stands */
     const enum sbp_status status = look_at_all(comm);
     if (status != SBP_OK)
-        abort_all(comm);
+        nccl_call_off(comm);
     return status;
 }
 
@@ -154,7 +154,7 @@ static enum sbp_status wait_for(struct sbp_comm *comm, ncclComm_t nccl, cudaStre
         if (status == SBP_OK && nccl != NULL)
             status = look_at(comm, nccl);
         if (status != SBP_OK)
-            abort_all(comm);
+            nccl_call_off(comm);
         if (status != SBP_OK || done)
             return status;
         (void)sched_yield();
@@ -610,6 +610,7 @@ static const struct sbp_comm_ops nccl_ops = {
     .barrier = nccl_barrier,
     .work_on = nccl_work_on,
     .look = nccl_look,
+    .call_off = nccl_call_off,
     .abort = nccl_abort,
     .reason = nccl_reason,
     .library = nccl_library,

@@ -27,6 +27,8 @@ enum sbp_status sbp_run_lanes_open(struct sbp_run_lanes *lanes, const struct sbp
                                    struct sbp_channel *channel, const struct sbp_tasks *tasks,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_run_lanes_close(struct sbp_run_lanes *lanes);
+/* For a rank that fails: has nothing wait for the others any more, before memory is given back. */
+void sbp_run_lanes_call_off(struct sbp_run_lanes *lanes);
 
 void sbp_run_lanes_begin_step(struct sbp_run_lanes *lanes);
 /* Around a task; a sum of gradients may be left beside. spent_s: of the rank's time between, which

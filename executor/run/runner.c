@@ -631,6 +631,8 @@ static enum sbp_status run_by(struct sbp_runner *runner, const struct sbp_endpoi
         status = release_space(runner, diag);
     if (status == SBP_OK)
         status = run_steps(runner, diag);
+    if (status != SBP_OK)
+        sbp_run_lanes_call_off(&runner->lanes);
     close_runner(runner);
     return status;
 }

@@ -56,7 +56,7 @@ static const char *const math_names[] = {"f32", "tf32", NULL};
 static const char *const label_names[] = {
     [SBP_LABELS_DRAWN] = "drawn", [SBP_LABELS_OF_IDS] = "of-ids", NULL};
 
-/* The lists without "auto", which is what stands without the option. */
+/* The list of backends without "auto", which is what stands without the option. */
 static const struct sbp_option option_table[] = {
     {"--steps", "N", "training steps (default 1; of a round 3)", FIELD(INT, run.steps), .least = 1,
      .most = 1000000},
@@ -72,8 +72,8 @@ static const struct sbp_option option_table[] = {
      FIELD(CHOICE, verify), .names = sbp_verify_names, .least = SBP_VERIFY_FULL},
     {"--backend", "NAME", "mpi (default when started by an MPI launcher), threads or nccl",
      FIELD(NAME, run.backend), .names = sbp_backend_names + 1},
-    {"--device", "NAME", "where the ranks compute: cpu (default) or cuda", FIELD(NAME, run.device),
-     .names = sbp_device_names + 1},
+    {"--device", "NAME", "where the ranks compute: auto (default), cpu or cuda",
+     FIELD(NAME, run.device), .names = sbp_device_names},
     {"--dtype", "NAME", "tensors in f32, f64, bf16 or f16 (default: as the plan)",
      FIELD(CHOICE, dtype), .names = real_names},
     {"--math", "NAME",
@@ -119,6 +119,17 @@ static void set_defaults(struct options *options)
     options->warmup = options->warmup >= 0 ? options->warmup : 1;
 }
 
+/* From here on the device has the name of one. GPUs have no kernels of f64. */
+static enum sbp_status choose_device(struct options *options, struct sbp_diag *diag)
+{
+    const struct sbp_device_ops *device;
+    const bool is_left = strcmp(options->run.device, "auto") == 0;
+    SBP_TRY(sbp_device_find(is_left && options->dtype == SBP_F64 ? "cpu" : options->run.device,
+                            &device, diag));
+    options->run.device = device->name;
+    return SBP_OK;
+}
+
 static enum sbp_status parse(int argc, char **argv, struct options *options, struct sbp_diag *diag)
 {
     options->plans.word = SBP_NEW(&options->arena, const char *, argc);
@@ -131,8 +142,7 @@ static enum sbp_status parse(int argc, char **argv, struct options *options, str
         return SBP_OK;
     SBP_TRY(check_mode(options, diag));
     set_defaults(options);
-    const struct sbp_device_ops *device;
-    SBP_TRY(sbp_device_find(options->run.device, &device, diag));
+    SBP_TRY(choose_device(options, diag));
     return strcmp(options->run.backend, "threads") == 0 ? sbp_launcher_alone(diag) : SBP_OK;
 }
 
@@ -392,7 +402,7 @@ static void on_signal(int number)
 int main(int argc, char **argv)
 {
     struct sbp_diag diag = {0};
-    struct options options = {.run = {.device = "cpu", .deadline_s = 60, .alarm = &run_alarm},
+    struct options options = {.run = {.device = "auto", .deadline_s = 60, .alarm = &run_alarm},
                               .dtype = -1,
                               .rounds = -1,
                               .warmup = -1};

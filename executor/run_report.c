@@ -137,11 +137,11 @@ enum sbp_status sbp_run_print_rows(struct sbp_run_rows *rows, const struct sbp_r
 
 static int print_legend(const struct sbp_run_report *report)
 {
-    int printed =
-        printf("\ncompute: the slowest rank's %s; communication: wall time inside "
-               "the backend, waiting included;\nreplay: measured compute on the predicted "
-               "timeline\n",
-               strcmp(report->options->device, "cpu") == 0 ? "thread CPU time" : "device time");
+    const bool on_cpu = strcmp(report->options->device, "cpu") == 0;
+    int printed = printf("\ncompute: the slowest rank's %s; communication: %s, waiting included;\n"
+                         "replay: measured compute on the predicted timeline\n",
+                         on_cpu ? "thread CPU time" : "device time",
+                         on_cpu ? "wall time inside the backend" : "likewise");
     if (printed >= 0 && !wall_is_parallel(report))
         printed = printf("%d ranks share %d cores: wall and communication are not times of a "
                          "parallel machine, compare the replay\n",

@@ -132,7 +132,8 @@ void sbp_channel_begin_step(struct sbp_channel *channel, int64_t number, enum sb
     channel->round = round;
 }
 
-void sbp_channel_turn(struct sbp_channel *channel, int64_t task)
+/* The first call of a task, or of those behind it. */
+static int find_call(const struct sbp_channel *channel, int64_t task)
 {
     int first = 0, end = channel->call_count;
     while (first < end) {
@@ -142,7 +143,22 @@ void sbp_channel_turn(struct sbp_channel *channel, int64_t task)
         else
             end = middle;
     }
-    channel->at = first;
+    return first;
+}
+
+void sbp_channel_turn(struct sbp_channel *channel, int64_t task)
+{
+    channel->at = find_call(channel, task);
+}
+
+bool sbp_channel_waits(const struct sbp_channel *channel, int64_t task, struct sbp_members *members)
+{
+    const int at = find_call(channel, task);
+    if (at == channel->call_count || channel->calls[at].instr != task ||
+        channel->calls[at].kind == SBP_SEND_RECV)
+        return false;
+    *members = members_of(&channel->calls[at]);
+    return true;
 }
 
 /* Calls beyond the program's list are only counted: the list has no entry to compare them with. */
@@ -216,11 +232,6 @@ static enum sbp_status call_backend(struct sbp_channel *channel,
     return SBP_E_INTERNAL;
 }
 
-static enum sbp_status settle(const struct sbp_channel *channel, struct sbp_diag *diag)
-{
-    return channel->settle == NULL ? SBP_OK : channel->settle(diag);
-}
-
 /* ---- from hand to hand ----------------------------------------------------------------------- */
 
 enum { TAG_WEIGHT = 23, TAG_SUM = 24 };
@@ -276,7 +287,6 @@ static enum sbp_status hand_in(struct sbp_channel *channel, const struct sbp_exc
         SBP_TRY(accept(channel, exchange, own - 1, exchange->incoming));
         channel->kernels->add(exchange->receive, exchange->receive, exchange->incoming,
                               exchange->count);
-        SBP_TRY(settle(channel, NULL));
     }
     if (own < last || own != owner)
         SBP_TRY(hand(channel, exchange, own < last ? own + 1 : owner));
@@ -313,7 +323,6 @@ enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
         exchange_nothing(channel, exchange);
     if (channel->skip || exchange->idle)
         return SBP_OK;
-    SBP_TRY(settle(channel, diag));
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     sbp_post_wait_group(channel->post, &exchange->members);
     const enum sbp_status status = by_hand ? go_from_hand_to_hand(channel, exchange)
@@ -363,7 +372,6 @@ enum sbp_status sbp_channel_pass(struct sbp_channel *channel, int stage, bool fo
     note(channel, &exchange);
     if (channel->skip)
         return SBP_OK;
-    SBP_TRY(settle(channel, diag));
     sbp_post_wait(channel->post, peer); /* for a free slot */
     const enum sbp_status status =
         pass(channel, peer, forward, buffer, count * channel->kernels->real_bytes, diag);
@@ -375,7 +383,6 @@ enum sbp_status sbp_channel_take(struct sbp_channel *channel, int stage, bool fo
                                  int64_t count, struct sbp_diag *diag)
 {
     const int peer = sbp_channel_rank(channel, stage, channel->place);
-    SBP_TRY(settle(channel, diag));
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     sbp_post_wait(channel->post, peer);
     const enum sbp_status status =
@@ -401,7 +408,6 @@ enum sbp_status sbp_channel_pass_sum(struct sbp_channel *channel, const struct s
 {
     const struct sbp_exchange exchange = {.kind = SBP_SEND_RECV, .count = count};
     const int peer = sbp_channel_rank(channel, route->peer, channel->place);
-    SBP_TRY(settle(channel, diag));
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     note(channel, &exchange);
     const enum sbp_status status = channel->ops->send(channel->comm, peer, tag_of(route), sum,
@@ -414,7 +420,6 @@ enum sbp_status sbp_channel_take_sum(struct sbp_channel *channel, const struct s
                                      void *sum, int64_t count, struct sbp_diag *diag)
 {
     const int peer = sbp_channel_rank(channel, route->peer, channel->place);
-    SBP_TRY(settle(channel, diag));
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     sbp_post_wait(channel->post, peer);
     const enum sbp_status status = channel->ops->receive(channel->comm, peer, tag_of(route), sum,

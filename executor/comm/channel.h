@@ -49,9 +49,6 @@ struct sbp_channel {
     int at, logged;                    /* the next entry; entries so far */
     double wall_s, cpu_s;              /* spent in the backend since the channel was opened */
     const struct sbp_carrier *carrier; /* of messages; NULL: the backend's own calls */
-    /* Waits for what the rank has issued, before the backend reads or writes its buffers; NULL: the
-     * backend's own copies do. */
-    enum sbp_status (*settle)(struct sbp_diag *diag);
     struct sbp_post *post; /* borrowed; where calls are noted that may wait. NULL: nobody watches */
     bool skip; /* tests only: log the next calls, but exchange nothing; messages, and what owners
                   hand out, are not sent, and come as zeros */
@@ -133,6 +130,10 @@ int sbp_channel_calls(const struct sbp_channel *channel);
 /* Waits until every rank of all stages is here; outside the log. Fails as the backend does. */
 enum sbp_status sbp_channel_barrier(struct sbp_channel *channel,
                                     struct sbp_diag *diag) SBP_MUST_USE;
+/* With whom a task of the list communicates, so that it may wait for them: false where it has no
+ * collective. */
+bool sbp_channel_waits(const struct sbp_channel *channel, int64_t task,
+                       struct sbp_members *members);
 /* Point to point, between buffers in host memory, outside the log: reports and verification. */
 enum sbp_status sbp_channel_send(struct sbp_channel *channel, int peer, int tag, const void *buffer,
                                  int64_t bytes, struct sbp_diag *diag) SBP_MUST_USE;

@@ -89,6 +89,16 @@ struct sbp_comm_ops {
      * asked again and again. */
     bool (*listen)(struct sbp_comm *comm, void (*heard)(void *context), void *context);
     enum sbp_status (*barrier)(struct sbp_comm *comm);
+    /* NULL: a call is over when it returns. Else: has collectives and messages put into a stream
+     * (cudaStream_t) from now on, whose other work orders them, and return; NULL as a stream, at
+     * first: each is waited for. */
+    void (*work_on)(struct sbp_comm *comm, void *stream);
+    /* Beside work_on: whether work that was put into streams has failed, which never ends then; it
+     * is called off. */
+    enum sbp_status (*look)(struct sbp_comm *comm);
+    /* Ends what is under way in streams, done or not; no call is good any more. For a rank that
+     * fails: others may not come to what it waits for. */
+    void (*call_off)(struct sbp_comm *comm);
     /* Ends the run for all ranks with a reason: peers blocked in a call return E_PEER and find the
      * reason with `reason` (mpi: prints it and calls MPI_Abort). */
     void (*abort)(struct sbp_comm *comm, const char *reason);

@@ -24,10 +24,50 @@ struct sbp_memory_ops {
 
 extern const struct sbp_memory_ops sbp_device_host_memory;
 
+/* What a device does beside its rank, which goes on, and beside its other lanes: each does one
+ * thing after the other. */
+enum sbp_device_lane {
+    SBP_DEVICE_COMPUTE, /* also messages, and whatever is of no task */
+    SBP_DEVICE_COLLECTIVE,
+    SBP_DEVICE_COPY_IN,
+    SBP_DEVICE_COPY_OUT,
+    SBP_DEVICE_LANES
+};
+
+/* Lanes are given tasks, by their places in a list, one at a time. Compute is the line of the rank:
+ * another lane's task comes behind all of it so far, and what compute is given next behind that
+ * task, unless it is left beside. Kernels, collectives and the memory's copies of the thread go to
+ * the lane of the task at hand; the memory's to_host waits for that lane alone. What fails is told
+ * by `finish`. */
+struct sbp_device_lanes {
+    /* Makes room for the times of a list of so many tasks. E_MEMORY, E_BACKEND. */
+    enum sbp_status (*reserve)(int64_t tasks, struct sbp_diag *diag);
+    /* Has look called again and again while the rank waits for the device, with the first task
+     * given that is not over, -1: none; its failure ends the wait, and is the device's from then
+     * on. */
+    void (*watch)(enum sbp_status (*look)(void *context, int64_t task, struct sbp_diag *diag),
+                  void *context);
+    void (*begin_step)(void); /* everything is over */
+    void (*begin)(int64_t task, enum sbp_device_lane lane);
+    void (*end)(bool beside);    /* of the task at hand, which may be left beside */
+    void (*await)(int64_t task); /* compute waits for one that was left beside */
+    void *(*stream)(void);       /* of the lane at hand: cudaStream_t */
+    /* A copy by the lane at hand; host memory is of allocate_host, and nobody touches either side
+     * until the task is over. E_RANGE: bytes < 0. */
+    enum sbp_status (*copy)(void *to, const void *from, int64_t bytes, bool to_host);
+    /* When a task of this step, which is over, began and ended, in seconds from begin_step on. */
+    void (*times)(int64_t task, double *begin_s, double *end_s);
+};
+
 /* A rank computes on one thread, from open to close; the rest but `kernels` is called between. */
 struct sbp_device_ops {
     const char *name;
     const struct sbp_memory_ops *memory;
+    int (*count)(void); /* of them that this host has */
+    /* Memory of the host for the lanes' copies; as of a table of memory. */
+    void *(*allocate_host)(int64_t bytes);
+    void (*release_host)(void *memory);
+    const struct sbp_device_lanes *lanes; /* NULL: all is done when a call returns */
     /* Prepares this thread, a rank of the run, for a device of its host: of several the one of its
      * place among the host's ranks, so that ranks beyond their number share devices; -1: the one
      * that its backend has chosen. E_UNSUPPORTED: the host has none; E_MEMORY, E_BACKEND. On
@@ -39,10 +79,9 @@ struct sbp_device_ops {
     enum sbp_status (*finish)(struct sbp_diag *diag);
     /* Bytes of memory that are free on it, -1: unknown; NULL: nobody looks here. */
     int64_t (*free_bytes)(void);
-    /* Seconds this rank has spent computing: thread CPU time on cpu (wall time means little when
-     * ranks share cores), event time on a GPU. */
+    /* Seconds this rank has spent computing, where there are no lanes, which tell times: CPU time
+     * of the thread (wall time means little when ranks share cores). */
     double (*compute_s)(void);
-    bool counts_thread; /* compute_s is all CPU time of the thread, whatever it does */
     /* NULL: none of this type. */
     const struct sbp_kernels *(*kernels)(enum sbp_real real);
     /* The same, of which products in f32 round their factors to TF32; NULL: it has no such. */
@@ -59,7 +98,8 @@ struct sbp_device_module {
 /* NULL with a text: not in this build, or the module or a library that it needs is not there. */
 const struct sbp_device_ops *sbp_device_load_cuda(struct sbp_diag *diag);
 
-/* "cpu", "cuda". E_USAGE: another name; E_UNSUPPORTED with a text that says what this build has. */
+/* "cpu", "cuda"; "auto": cuda where it can be loaded and the host has a GPU, else cpu. E_USAGE:
+ * another name; E_UNSUPPORTED with a text that says what this build has. */
 enum sbp_status sbp_device_find(const char *name, const struct sbp_device_ops **device,
                                 struct sbp_diag *diag) SBP_MUST_USE;
 /* The same; NULL on failure. */

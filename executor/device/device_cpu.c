@@ -41,6 +41,11 @@ const struct sbp_memory_ops sbp_device_host_memory = {
     .from_host = host_copy,
 };
 
+static int cpu_count(void)
+{
+    return 1;
+}
+
 static enum sbp_status cpu_open(int rank, struct sbp_diag *diag)
 {
     (void)rank, (void)diag;
@@ -60,10 +65,12 @@ static enum sbp_status cpu_finish(struct sbp_diag *diag)
 const struct sbp_device_ops sbp_device_cpu = {
     .name = "cpu",
     .memory = &sbp_device_host_memory,
+    .count = cpu_count,
+    .allocate_host = host_allocate,
+    .release_host = host_release,
     .open = cpu_open,
     .close = cpu_close,
     .finish = cpu_finish,
     .compute_s = sbp_thread_cpu_s,
-    .counts_thread = true,
     .kernels = sbp_kernels_cpu,
 };

@@ -3,11 +3,12 @@
  *
  * MPI starts the ranks and carries what NCCL needs beside its own wires: unique ids and the
  * envelopes of messages. A call enqueues on the rank's stream and comes back when the work is done,
- * looking for errors that NCCL finds meanwhile.
+ * looking for errors that NCCL finds meanwhile. A rank that has lanes gives the stream of the one
+ * at hand instead: then a call comes back at once, and who waits for the lane looks.
  *
  * Work that fails on a GPU may never end there, and whatever gives memory back would wait for it.
- * So the call that finds such a failure ends the run at once, by MPI_Abort, which takes along what
- * the processes have on their GPUs.
+ * So the call that finds such a failure aborts all communicators, which ends what they have on the
+ * rank's GPU, and then the rank fails as for any other reason, which ends the others.
  */
 #include <cuda_runtime_api.h>
 #include <limits.h>
@@ -35,6 +36,7 @@ struct member {
 struct channel {
     ncclComm_t nccl; /* NULL: not opened */
     cudaStream_t stream;
+    cudaEvent_t event; /* what it, or a lane, has come to */
 };
 
 struct envelope {
@@ -52,7 +54,9 @@ struct parcel {
 struct sbp_comm {
     struct sbp_endpoint host;
     int rank, size;
-    cudaStream_t stream; /* of all calls but the transfers of messages */
+    cudaStream_t own;    /* where calls are waited for */
+    cudaStream_t stream; /* of all calls but the transfers of messages: the own one, or a lane's */
+    bool is_aborted;
     struct member *members;
     int members_count, members_capacity;
     struct channel *to, *from;             /* (size) each */
@@ -84,35 +88,102 @@ static enum sbp_status check_host(struct sbp_comm *comm, enum sbp_status status)
     return sbp_fail(&comm->diag, status, "%s", comm->host.ops->reason(comm->host.comm));
 }
 
-/* Sets *done when the enqueued work has ended; fails when it never will. */
-static enum sbp_status look_at(struct sbp_comm *comm, ncclComm_t nccl, cudaStream_t stream,
-                               bool *done)
+/* Whether work of a communicator never ends. */
+static enum sbp_status look_at(struct sbp_comm *comm, ncclComm_t nccl)
 {
-    const cudaError_t code = cudaStreamQuery(stream);
-    *done = code == cudaSuccess;
-    if (code == cudaErrorNotReady)
-        (void)cudaGetLastError(); /* or the next launch is blamed for it */
-    else
-        SBP_TRY(sbp_cuda_check(&comm->diag, "cudaStreamQuery", (int)code));
-    if (nccl == NULL)
-        return SBP_OK;
     ncclResult_t found = ncclSuccess;
     NCCL_TRY(&comm->diag, nccl, ncclCommGetAsyncError, nccl, &found);
     return found == ncclInProgress ? SBP_OK
                                    : check_nccl(&comm->diag, nccl, "NCCL, meanwhile", found);
 }
 
+/* Ends what NCCL has under way here, whatever others do. */
+static void nccl_call_off(struct sbp_comm *comm)
+{
+    if (comm->is_aborted)
+        return;
+    comm->is_aborted = true;
+    for (int m = 0; m < comm->members_count; m++)
+        (void)ncclCommAbort(comm->members[m].nccl); /* a failure before is what is told */
+    for (int r = 0; r < comm->size; r++) {
+        if (comm->to[r].nccl != NULL)
+            (void)ncclCommAbort(comm->to[r].nccl);
+        if (comm->from[r].nccl != NULL)
+            (void)ncclCommAbort(comm->from[r].nccl);
+    }
+}
+
+static enum sbp_status look_at_all(struct sbp_comm *comm)
+{
+    for (int m = 0; m < comm->members_count; m++)
+        SBP_TRY(look_at(comm, comm->members[m].nccl));
+    for (int r = 0; r < comm->size; r++) {
+        if (comm->to[r].nccl != NULL)
+            SBP_TRY(look_at(comm, comm->to[r].nccl));
+        if (comm->from[r].nccl != NULL)
+            SBP_TRY(look_at(comm, comm->from[r].nccl));
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status nccl_look(struct sbp_comm *comm)
+{
+    if (comm->is_aborted)
+        return SBP_E_BACKEND; /* the reason stands */
+    const enum sbp_status status = look_at_all(comm);
+    if (status != SBP_OK)
+        nccl_call_off(comm);
+    return status;
+}
+
+static enum sbp_status is_through(struct sbp_comm *comm, cudaStream_t stream, bool *done)
+{
+    const cudaError_t code = cudaStreamQuery(stream);
+    *done = code == cudaSuccess;
+    if (code != cudaErrorNotReady)
+        return sbp_cuda_check(&comm->diag, "cudaStreamQuery", (int)code);
+    (void)cudaGetLastError(); /* or the next launch is blamed for it */
+    return SBP_OK;
+}
+
 /* Yields: NCCL's own threads may need the core. nccl: NULL where the work is none of NCCL's. */
 static enum sbp_status wait_for(struct sbp_comm *comm, ncclComm_t nccl, cudaStream_t stream)
 {
     for (bool done = false;;) {
-        const enum sbp_status status = look_at(comm, nccl, stream, &done);
+        enum sbp_status status = is_through(comm, stream, &done);
+        if (status == SBP_OK && nccl != NULL)
+            status = look_at(comm, nccl);
         if (status != SBP_OK)
-            comm->host.ops->abort(comm->host.comm, comm->diag.text);
+            nccl_call_off(comm);
         if (status != SBP_OK || done)
             return status;
         (void)sched_yield();
     }
+}
+
+static bool has_lanes(const struct sbp_comm *comm)
+{
+    return comm->stream != comm->own;
+}
+
+/* The end of a call: who has lanes waits for those. */
+static enum sbp_status end_call(struct sbp_comm *comm, ncclComm_t nccl)
+{
+    return has_lanes(comm) ? SBP_OK : wait_for(comm, nccl, comm->stream);
+}
+
+/* What `behind` is given next comes behind what `before` was given so far. */
+static enum sbp_status order(struct sbp_comm *comm, cudaStream_t before, cudaEvent_t event,
+                             cudaStream_t behind)
+{
+    SBP_CUDA_TRY(&comm->diag, cudaEventRecord, event, before);
+    SBP_CUDA_TRY(&comm->diag, cudaStreamWaitEvent, behind, event, 0);
+    return SBP_OK;
+}
+
+static void nccl_work_on(struct sbp_comm *comm, void *stream)
+{
+    comm->stream = stream != NULL ? stream : comm->own;
 }
 
 /* Collectives ------------------------------------------------------------------------------- */
@@ -145,7 +216,7 @@ static enum sbp_status nccl_all_reduce(struct sbp_comm *comm, int group, void *b
     SBP_TRY(find_member(comm, "all-reduce", group, count, buffer, buffer, &member));
     NCCL_TRY(&comm->diag, member->nccl, ncclAllReduce, buffer, buffer, (size_t)count, type_of(real),
              reduction == SBP_SUM ? ncclSum : ncclMax, member->nccl, comm->stream);
-    return wait_for(comm, member->nccl, comm->stream);
+    return end_call(comm, member->nccl);
 }
 
 static enum sbp_status nccl_all_gather(struct sbp_comm *comm, int group, void *receive,
@@ -155,7 +226,7 @@ static enum sbp_status nccl_all_gather(struct sbp_comm *comm, int group, void *r
     SBP_TRY(find_member(comm, "all-gather", group, count, receive, send, &member));
     NCCL_TRY(&comm->diag, member->nccl, ncclAllGather, send, receive, (size_t)count, type_of(real),
              member->nccl, comm->stream);
-    return wait_for(comm, member->nccl, comm->stream);
+    return end_call(comm, member->nccl);
 }
 
 static enum sbp_status nccl_reduce_scatter(struct sbp_comm *comm, int group, void *receive,
@@ -165,7 +236,7 @@ static enum sbp_status nccl_reduce_scatter(struct sbp_comm *comm, int group, voi
     SBP_TRY(find_member(comm, "reduce-scatter", group, count, receive, send, &member));
     NCCL_TRY(&comm->diag, member->nccl, ncclReduceScatter, send, receive, (size_t)count,
              type_of(real), ncclSum, member->nccl, comm->stream);
-    return wait_for(comm, member->nccl, comm->stream);
+    return end_call(comm, member->nccl);
 }
 
 /* A block to and from every member, its own among them, as one operation. */
@@ -196,7 +267,7 @@ static enum sbp_status nccl_all_to_all(struct sbp_comm *comm, int group, void *r
         check_nccl(&comm->diag, member->nccl, "ncclGroupEnd", ncclGroupEnd());
     SBP_TRY(status);
     SBP_TRY(ended);
-    return wait_for(comm, member->nccl, comm->stream);
+    return end_call(comm, member->nccl);
 }
 
 static enum sbp_status nccl_reduce(struct sbp_comm *comm, int group, int root, void *buffer,
@@ -208,7 +279,7 @@ static enum sbp_status nccl_reduce(struct sbp_comm *comm, int group, int root, v
         return sbp_fail(&comm->diag, SBP_E_BACKEND, "reduce: no member %d", root);
     NCCL_TRY(&comm->diag, member->nccl, ncclReduce, buffer, buffer, (size_t)count, type_of(real),
              ncclSum, root, member->nccl, comm->stream);
-    return wait_for(comm, member->nccl, comm->stream);
+    return end_call(comm, member->nccl);
 }
 
 static enum sbp_status nccl_broadcast(struct sbp_comm *comm, int group, int root, void *buffer,
@@ -220,7 +291,7 @@ static enum sbp_status nccl_broadcast(struct sbp_comm *comm, int group, int root
         return sbp_fail(&comm->diag, SBP_E_BACKEND, "broadcast: no member %d", root);
     NCCL_TRY(&comm->diag, member->nccl, ncclBroadcast, buffer, buffer, (size_t)count, type_of(real),
              root, member->nccl, comm->stream);
-    return wait_for(comm, member->nccl, comm->stream);
+    return end_call(comm, member->nccl);
 }
 
 static enum sbp_status nccl_barrier(struct sbp_comm *comm)
@@ -246,6 +317,7 @@ static enum sbp_status join_channel(struct sbp_comm *comm, struct channel *chann
                                     ncclUniqueId id)
 {
     SBP_CUDA_TRY(&comm->diag, cudaStreamCreateWithFlags, &channel->stream, cudaStreamNonBlocking);
+    SBP_CUDA_TRY(&comm->diag, cudaEventCreate, &channel->event);
     NCCL_TRY(&comm->diag, NULL, ncclCommInitRank, &channel->nccl, 2, id, sends ? 0 : 1);
     return greet(comm, channel, sends);
 }
@@ -284,7 +356,7 @@ static enum sbp_status copy_message(struct sbp_comm *comm, const void *buffer, i
     SBP_CUDA_TRY(&comm->diag, cudaMallocAsync, copy, (size_t)bytes, comm->stream);
     SBP_CUDA_TRY(&comm->diag, cudaMemcpyAsync, *copy, buffer, (size_t)bytes,
                  cudaMemcpyDeviceToDevice, comm->stream);
-    return wait_for(comm, NULL, comm->stream);
+    return end_call(comm, NULL);
 }
 
 /* Takes the data over. */
@@ -341,6 +413,7 @@ static enum sbp_status nccl_send(struct sbp_comm *comm, int peer, int tag, const
     if (bytes == 0)
         return SBP_OK;
     const struct channel *channel = &comm->to[peer];
+    SBP_TRY(order(comm, comm->stream, channel->event, channel->stream));
     NCCL_TRY(&comm->diag, channel->nccl, ncclSend, copy, (size_t)bytes, ncclUint8, 1, channel->nccl,
              channel->stream);
     SBP_CUDA_TRY(&comm->diag, cudaFreeAsync, copy, channel->stream);
@@ -352,19 +425,19 @@ static enum sbp_status fetch(struct sbp_comm *comm, int peer, void *buffer, int6
     const struct channel *channel = &comm->from[peer];
     if (bytes == 0)
         return SBP_OK;
+    SBP_TRY(order(comm, comm->stream, channel->event, channel->stream));
     NCCL_TRY(&comm->diag, channel->nccl, ncclRecv, buffer, (size_t)bytes, ncclUint8, 0,
              channel->nccl, channel->stream);
-    return wait_for(comm, channel->nccl, channel->stream);
+    SBP_TRY(order(comm, channel->stream, channel->event, comm->stream));
+    return has_lanes(comm) ? SBP_OK : wait_for(comm, channel->nccl, channel->stream);
 }
 
 static enum sbp_status fetch_parcel(struct sbp_comm *comm, int peer,
                                     const struct envelope *envelope)
 {
     void *data = NULL;
-    if (envelope->bytes > 0) {
+    if (envelope->bytes > 0)
         SBP_CUDA_TRY(&comm->diag, cudaMallocAsync, &data, (size_t)envelope->bytes, comm->stream);
-        SBP_TRY(wait_for(comm, NULL, comm->stream)); /* another stream writes to it */
-    }
     SBP_TRY(fetch(comm, peer, data, envelope->bytes));
     return keep_parcel(comm, peer, (int)envelope->tag, data, envelope->bytes);
 }
@@ -386,7 +459,7 @@ static enum sbp_status deliver(struct sbp_comm *comm, struct parcel *parcel, voi
     const enum sbp_status freed = free_parcel(comm, parcel);
     SBP_TRY(status);
     SBP_TRY(freed);
-    return wait_for(comm, NULL, comm->stream);
+    return end_call(comm, NULL);
 }
 
 /* Messages of a channel come in the order sent: those of other tags are put by. */
@@ -535,6 +608,9 @@ static const struct sbp_comm_ops nccl_ops = {
     .try_receive = nccl_try_receive,
     .listen = nccl_listen,
     .barrier = nccl_barrier,
+    .work_on = nccl_work_on,
+    .look = nccl_look,
+    .call_off = nccl_call_off,
     .abort = nccl_abort,
     .reason = nccl_reason,
     .library = nccl_library,
@@ -557,7 +633,8 @@ static enum sbp_status open_device(struct sbp_comm *comm)
                  &everything);
     SBP_CUDA_TRY(&comm->diag, cudaMemPoolSetAttribute, pool,
                  cudaMemPoolReuseAllowInternalDependencies, &never);
-    SBP_CUDA_TRY(&comm->diag, cudaStreamCreateWithFlags, &comm->stream, cudaStreamNonBlocking);
+    SBP_CUDA_TRY(&comm->diag, cudaStreamCreateWithFlags, &comm->own, cudaStreamNonBlocking);
+    comm->stream = comm->own;
     comm->greeting = sbp_memory_cuda.allocate(1);
     comm->to = calloc((size_t)comm->size, sizeof *comm->to);
     comm->from = calloc((size_t)comm->size, sizeof *comm->from);
@@ -572,6 +649,7 @@ static enum sbp_status close_channel(struct sbp_comm *comm, struct channel *chan
         return SBP_OK;
     SBP_TRY(wait_for(comm, channel->nccl, channel->stream));
     NCCL_TRY(&comm->diag, NULL, ncclCommDestroy, channel->nccl);
+    SBP_CUDA_TRY(&comm->diag, cudaEventDestroy, channel->event);
     SBP_CUDA_TRY(&comm->diag, cudaStreamDestroy, channel->stream);
     return SBP_OK;
 }
@@ -596,7 +674,7 @@ static enum sbp_status close_all(struct sbp_comm *comm)
         SBP_TRY(free_parcel(comm, parcel));
     }
     SBP_TRY(wait_for(comm, NULL, comm->stream));
-    SBP_CUDA_TRY(&comm->diag, cudaStreamDestroy, comm->stream);
+    SBP_CUDA_TRY(&comm->diag, cudaStreamDestroy, comm->own);
     sbp_memory_cuda.release(comm->greeting);
     return nccl_barrier(comm);
 }

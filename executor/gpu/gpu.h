@@ -41,9 +41,10 @@ enum sbp_status sbp_gpu_choose(const struct sbp_endpoint *host, enum sbp_status 
 
 /* Runs this process as one rank of MPI_COMM_WORLD. sbp_gpu_choose makes its GPU current while main
  * runs. NCCL moves collectives and messages between device memories, on streams of its own: what is
- * sent is there before a call, and what comes is there behind it; MPI starts the ranks and moves
- * the messages of host(). Fails as sbp_mpi_run does. Where a rank has no GPU, or two ranks have the
- * same one, every rank returns E_UNSUPPORTED and none is killed.
+ * sent is there before a call, and what comes is there behind it, unless work_on has given another
+ * stream, which orders both; MPI starts the ranks and moves the messages of host(). Fails as
+ * sbp_mpi_run does. Where a rank has no GPU, or two ranks have the same one, every rank returns
+ * E_UNSUPPORTED and none is killed.
  *
  * One promise of comm.h does not hold: the first message from one rank to another waits until that
  * one receives, because the two build a communicator for it. */

@@ -52,7 +52,7 @@ enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_stage_layo
                         (long long)place, (long long)arena->bytes, device->name);
     if (arena->host_bytes == 0)
         return SBP_OK;
-    rank->host = sbp_device_host_memory.allocate(arena->host_bytes);
+    rank->host = device->allocate_host(arena->host_bytes);
     if (rank->host != NULL)
         return SBP_OK;
     sbp_rank_close(rank);
@@ -64,7 +64,8 @@ void sbp_rank_close(struct sbp_rank *rank)
 {
     if (rank->memory != NULL)
         rank->device->memory->release(rank->memory);
-    sbp_device_host_memory.release(rank->host);
+    if (rank->host != NULL)
+        rank->device->release_host(rank->host);
     rank->memory = rank->host = NULL;
 }
 
@@ -338,7 +339,6 @@ static enum sbp_status add_squares(struct sbp_rank *rank, int tensor, void *scra
     rank->kernels->sum_squares(
         scratch, from, share.count,
         1.0 / (double)(sbp_mesh_group_size(&program->mesh, replicas) * holders));
-    SBP_TRY(rank->device->finish(NULL));
     SBP_TRY(read_real(rank, scratch, &squares));
     *sum += squares;
     return SBP_OK;
@@ -362,7 +362,6 @@ static enum sbp_status read_norm(struct sbp_rank *rank)
 {
     const double clip = rank->program->graph->training.clip_norm;
     double sum = 0;
-    SBP_TRY(rank->device->finish(NULL));
     SBP_TRY(read_real(rank, rank->norm, &sum));
     rank->norm = NULL;
     rank->grad_norm = sqrt(sum) / rank->scaler.scale;

@@ -15,15 +15,18 @@ char *sbp_rank_hosted(struct sbp_rank *rank, int kind, int64_t parameter)
 static enum sbp_status copy_kind(struct sbp_rank *rank, bool in, int kind,
                                  const struct sbp_buckets *buckets, char *on_device)
 {
-    const struct sbp_memory_ops *memory = rank->device->memory;
+    const struct sbp_device_ops *device = rank->device;
     const int64_t bucket = rank->bucket - 1;
     const int64_t bytes = sbp_buckets_size(buckets, bucket) * rank->kernels->wide_bytes;
     char *const on_host = sbp_rank_hosted(rank, kind, bucket * buckets->parameters);
     const int64_t end = on_host + bytes - (char *)rank->host;
     if (end > rank->host_high_water_bytes)
         rank->host_high_water_bytes = end;
-    return in ? memory->from_host(on_device, on_host, bytes)
-              : memory->to_host(on_host, on_device, bytes);
+    if (device->lanes != NULL)
+        return in ? device->lanes->copy(on_device, on_host, bytes, false)
+                  : device->lanes->copy(on_host, on_device, bytes, true);
+    return in ? device->memory->from_host(on_device, on_host, bytes)
+              : device->memory->to_host(on_host, on_device, bytes);
 }
 
 enum sbp_status sbp_rank_copy_states(struct sbp_rank *rank, const struct sbp_instr *instr,

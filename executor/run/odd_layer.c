@@ -36,7 +36,6 @@ enum sbp_status sbp_odd_layer_is_finite(const struct sbp_rank *rank, const void 
         double wide;
     } sum;
     rank->kernels->sum_squares(scratch, reals, elements, 1e-60);
-    SBP_TRY(rank->device->finish(diag));
     if (rank->device->memory->to_host(&sum, scratch, rank->kernels->wide_bytes) != SBP_OK)
         return sbp_fail(diag, SBP_E_BACKEND, "device %s failed", rank->device->name);
     *is_finite = rank->kernels->real == SBP_F64 ? isfinite(sum.wide) : isfinite(sum.single);

@@ -60,6 +60,7 @@ static uint64_t hash_pact(const struct sbp_run_pact *pact)
                              pact->step->micro_batches,
                              options->labels};
     uint64_t hash = mix(0, whole, (int)(sizeof whole / sizeof *whole));
+    hash = hash * 0x100000001b3 ^ sbp_hash_bytes(options->device, strlen(options->device));
     hash = mix_training(hash, &sbp_step_program(pact->step, 0)->graph->training);
     for (int piece = 0; piece < pact->step->pieces; piece++)
         hash = mix_program(hash, sbp_step_program(pact->step, piece));
@@ -104,9 +105,11 @@ static enum sbp_status hear(const struct sbp_run_pact *pact, const struct sbp_co
     if (other.status != SBP_OK)
         return sbp_fail(diag, (enum sbp_status)other.status, "rank %d: %s", peer, other.reason);
     if (other.program != own->program)
-        return sbp_fail(diag, SBP_E_INPUT,
-                        "rank %d has another plan or other options than rank 0: all must be alike",
-                        peer);
+        return sbp_fail(
+            diag, SBP_E_INPUT,
+            "rank %d has another plan, other options or another device than rank 0: all "
+            "must be alike",
+            peer);
     add_to_host(hosts, &other.host);
     return SBP_OK;
 }

@@ -72,20 +72,46 @@ static enum sbp_status execute(struct sbp_runner *runner, const struct sbp_task 
                                                             runner->second_look, diag);
 }
 
-/* Whether sums beside have a lane: where a second thread may communicate. Faults that spoil numbers
- * are planted in, and a second look is at, what is done in its place. */
+/* Whether sums beside have a lane: one of the device, or a thread where a second one may
+ * communicate. Faults that spoil numbers are planted in, and a second look is at, what is done in
+ * its place. */
 static bool has_sum_lane(const struct sbp_runner *runner)
 {
     const struct sbp_channel *channel = &runner->channel;
     const enum sbp_fault fault = runner->job->options->fault;
-    return channel->ops->is_shared(channel->comm) && runner->second_look == NULL &&
+    return (runner->lanes.ops != NULL || channel->ops->is_shared(channel->comm)) &&
+           runner->second_look == NULL &&
            (fault == SBP_FAULT_NONE || fault == SBP_FAULT_NO_WAIT || fault == SBP_FAULT_STALL);
+}
+
+/* Puts a sum into the device's lane of collectives; of buckets, all that follow it as well. */
+static enum sbp_status put_sums(struct sbp_runner *runner, int64_t index, struct sbp_diag *diag)
+{
+    const struct sbp_tasks *tasks = runner->tasks;
+    struct sbp_rank *rank = &runner->rank;
+    const bool all = sbp_task_sums_buckets(&tasks->task[index]);
+    for (int64_t i = index; i < (all ? tasks->count : index + 1); i++) {
+        const struct sbp_task *task = &tasks->task[i];
+        if (!task->is_beside || i < runner->lanes.given)
+            continue;
+        sbp_channel_turn(&runner->channel, i);
+        sbp_rank_turn_to(rank, task);
+        sbp_run_lanes_begin(&runner->lanes, i);
+        SBP_TRY(sbp_rank_execute(rank, &rank->program->instr[task->instr], diag));
+        sbp_run_lanes_end(&runner->lanes, true, 0, &runner->intervals[i]);
+        runner->lanes.given = i + 1;
+    }
+    sbp_rank_turn_to(rank, &tasks->task[index]);
+    sbp_channel_turn(&runner->channel, index + 1);
+    return SBP_OK;
 }
 
 /* Leaves a sum to the lane, whose interval that takes, and whose entry of the log. */
 static enum sbp_status give_sum(struct sbp_runner *runner, int64_t index, double step_start_s,
                                 struct sbp_diag *diag)
 {
+    if (runner->lanes.ops != NULL)
+        return put_sums(runner, index, diag);
     if (runner->sums.running == NULL)
         SBP_TRY(sbp_sum_lane_begin(&runner->sums, &runner->job->sums, &runner->rank, runner->tasks,
                                    runner->intervals, step_start_s, diag));
@@ -98,42 +124,68 @@ static enum sbp_status wait_for_sums(struct sbp_runner *runner, int64_t index,
                                      struct sbp_diag *diag)
 {
     const struct sbp_task *task = &runner->tasks->task[index];
-    if (runner->sums.running == NULL || task->after <= runner->sums.waited ||
-        fault_of(runner, task) == SBP_FAULT_NO_WAIT)
+    if (fault_of(runner, task) == SBP_FAULT_NO_WAIT)
+        return SBP_OK;
+    sbp_run_lanes_await(&runner->lanes, task->after);
+    if (runner->sums.running == NULL || task->after <= runner->sums.waited)
         return SBP_OK;
     SBP_TRY(sbp_sum_lane_wait(&runner->sums, task->after, runner->channel.post, diag));
     sbp_post_task(runner->channel.post, (int)index);
     return SBP_OK;
 }
 
-/* Runs a task and takes its time, without what verification adds to it. waited_s: what the rank
- * waited for the message of the work that the task begins, before it knew which one that is. */
+/* Of a rank's thread. */
+struct clocks {
+    double wall_s, compute_s, exchange_wall_s, exchange_cpu_s;
+    struct sbp_spent spent; /* by verification */
+};
+
+static struct clocks read_clocks(const struct sbp_runner *runner)
+{
+    const struct sbp_device_ops *device = runner->rank.device;
+    return (struct clocks){.wall_s = sbp_clock_s(),
+                           .compute_s = device->lanes != NULL ? 0 : device->compute_s(),
+                           .exchange_wall_s = runner->channel.wall_s,
+                           .exchange_cpu_s = runner->channel.cpu_s,
+                           .spent = sbp_verify_spent(runner->verifier)};
+}
+
+static void take_times(const struct clocks *from, const struct clocks *to, double waited_s,
+                       double step_start_s, struct sbp_run_interval *interval,
+                       struct sbp_rank_report *report)
+{
+    const double beside_s =
+        to->exchange_cpu_s - from->exchange_cpu_s + to->spent.cpu_s - from->spent.cpu_s;
+    interval->start_s = from->wall_s - waited_s - step_start_s;
+    interval->wall_s =
+        waited_s + to->wall_s - from->wall_s - (to->spent.wall_s - from->spent.wall_s);
+    interval->communication_s = waited_s + to->exchange_wall_s - from->exchange_wall_s;
+    interval->compute_s = fmax(0, to->compute_s - from->compute_s - beside_s);
+    report->step.compute_s += interval->compute_s;
+    report->step.communication_s += interval->communication_s;
+}
+
+/* Runs a task and takes its time, without what verification adds to it; lanes of a device tell it
+ * at the step's end. waited_s: what the rank waited for the message of the work that the task
+ * begins, before it knew which one that is. */
 static enum sbp_status execute_timed(struct sbp_runner *runner, int64_t index, double step_start_s,
                                      double waited_s, struct sbp_rank_report *report,
                                      struct sbp_diag *diag)
 {
     const struct sbp_task *task = &runner->tasks->task[index];
-    const struct sbp_device_ops *device = runner->rank.device;
-    const struct sbp_channel *channel = &runner->channel;
+    struct sbp_run_interval *interval = &runner->intervals[index];
     bool takes = true;
     if (runner->rank.program->instr[task->instr].kind == SBP_INSTR_UPDATE)
         SBP_TRY(takes_gradient(runner, &runner->rank.program->instr[task->instr], &takes, diag));
-    const double wall_s = sbp_clock_s(), compute_s = device->compute_s();
-    const double exchange_wall_s = channel->wall_s, exchange_cpu_s = channel->cpu_s;
-    const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
+    const struct clocks from = read_clocks(runner);
+    sbp_run_lanes_begin(&runner->lanes, index);
     if (takes)
         SBP_TRY(execute(runner, task, diag));
-    SBP_TRY(device->finish(diag));
-    const struct sbp_spent now = sbp_verify_spent(runner->verifier);
-    struct sbp_run_interval *interval = &runner->intervals[index];
-    interval->start_s = wall_s - waited_s - step_start_s;
-    interval->wall_s = waited_s + sbp_clock_s() - wall_s - (now.wall_s - spent.wall_s);
-    interval->communication_s = waited_s + channel->wall_s - exchange_wall_s;
-    const double beside_s = channel->cpu_s - exchange_cpu_s + now.cpu_s - spent.cpu_s;
-    interval->compute_s =
-        fmax(0, device->compute_s() - compute_s - (device->counts_thread ? beside_s : 0));
-    report->step.compute_s += interval->compute_s;
-    report->step.communication_s += interval->communication_s;
+    const struct clocks to = read_clocks(runner);
+    if (runner->lanes.ops != NULL)
+        sbp_run_lanes_end(&runner->lanes, false, to.spent.wall_s - from.spent.wall_s, interval);
+    else
+        take_times(&from, &to, waited_s, step_start_s, interval, report);
     return SBP_OK;
 }
 
@@ -254,6 +306,15 @@ static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_l
     }
 }
 
+/* The device comes to the end of the round. */
+static enum sbp_status end_lanes(struct sbp_runner *runner, enum sbp_round round,
+                                 struct sbp_rank_report *report, struct sbp_diag *diag)
+{
+    SBP_TRY(runner->rank.device->finish(diag));
+    sbp_run_lanes_times(&runner->lanes, round, runner->intervals, &report->step);
+    return SBP_OK;
+}
+
 static enum sbp_status run_instructions(struct sbp_runner *runner, enum sbp_round round,
                                         struct sbp_rank_report *report, struct sbp_diag *diag)
 {
@@ -264,6 +325,7 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, enum sbp_roun
         SBP_TRY(sbp_channel_barrier(&runner->channel, diag));
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
     const double start_s = together ? sbp_clock_s() : runner->through_s;
+    sbp_run_lanes_begin_step(&runner->lanes);
     SBP_TRY(sbp_message_lane_begin(&lane, &runner->job->messages, runner->tasks, &runner->channel,
                                    runner->rank.memory + runner->layout.bytes - runner->slot_bytes,
                                    diag));
@@ -271,6 +333,8 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, enum sbp_roun
     played = sbp_sum_lane_end(&runner->sums, &runner->rank, played, diag);
     report->step.communication_s += runner->sums.waited_s;
     runner->sums.waited_s = 0;
+    if (played == SBP_OK)
+        played = end_lanes(runner, round, report, diag);
     runner->through_s = sbp_clock_s();
     report->step.wall_s =
         runner->through_s - start_s - (sbp_verify_spent(runner->verifier).wall_s - spent.wall_s);
@@ -474,7 +538,7 @@ static enum sbp_status run_steps(struct sbp_runner *runner, struct sbp_diag *dia
 }
 
 static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_comm_ops *ops,
-                                   struct sbp_comm *comm, bool is_staged, struct sbp_diag *diag)
+                                   struct sbp_comm *comm, struct sbp_diag *diag)
 {
     const struct sbp_run_job *job = runner->job;
     const struct sbp_device_ops *device = job->device;
@@ -484,8 +548,7 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
     SBP_TRY(sbp_channel_open(&runner->channel, ops, comm, job->step, runner->tasks,
                              device->kernels(job->options->real), &runner->arena, diag));
     runner->channel.post = runner->post;
-    if (!is_staged && ops->memory != &sbp_device_host_memory)
-        runner->channel.settle = device->finish;
+    SBP_TRY(sbp_run_lanes_open(&runner->lanes, device, &runner->channel, runner->tasks, diag));
     runner->intervals = SBP_NEW(&runner->arena, struct sbp_run_interval, runner->tasks->count);
     runner->compute_s = SBP_NEW(&runner->arena, double, job->result->most_tasks + 1);
     if (runner->intervals == NULL || runner->compute_s == NULL)
@@ -558,19 +621,22 @@ static void close_runner(struct sbp_runner *runner)
     if (runner->scratch != NULL)
         runner->rank.device->memory->release(runner->scratch);
     sbp_rank_close(&runner->rank);
+    sbp_run_lanes_close(&runner->lanes);
     sbp_arena_free(&runner->arena);
     sbp_post_stay(runner->post, SBP_STAYS_LEFT, 0);
 }
 
 /* at: a backend of the device's memory. */
 static enum sbp_status run_by(struct sbp_runner *runner, const struct sbp_endpoint *at,
-                              bool is_staged, struct sbp_diag *diag)
+                              struct sbp_diag *diag)
 {
-    enum sbp_status status = open_runner(runner, at->ops, at->comm, is_staged, diag);
+    enum sbp_status status = open_runner(runner, at->ops, at->comm, diag);
     if (status == SBP_OK)
         status = release_space(runner, diag);
     if (status == SBP_OK)
         status = run_steps(runner, diag);
+    if (status != SBP_OK)
+        sbp_run_lanes_call_off(&runner->lanes);
     close_runner(runner);
     return status;
 }
@@ -587,9 +653,9 @@ static enum sbp_status run_on(struct sbp_runner *runner, const struct sbp_endpoi
     const struct sbp_memory_ops *memory = runner->job->device->memory;
     struct sbp_endpoint staged = {NULL, NULL};
     if (shares_memory(runner, backend))
-        return run_by(runner, backend, false, diag);
+        return run_by(runner, backend, diag);
     SBP_TRY(sbp_staged_open(backend, memory, &staged, diag));
-    const enum sbp_status status = run_by(runner, &staged, true, diag);
+    const enum sbp_status status = run_by(runner, &staged, diag);
     sbp_staged_close(&staged);
     return status;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "executor/rank/rank.h"
+#include "executor/run/device_lanes.h"
 #include "executor/run/message_lane.h"
 #include "executor/run/run.h"
 #include "executor/run/run_fault.h"
@@ -47,6 +48,7 @@ struct sbp_runner {
     int64_t slot_bytes;             /* of messages; as predicted */
     struct sbp_rank rank;
     struct sbp_sum_lane sums;           /* of the step under way */
+    struct sbp_run_lanes lanes;         /* of its device */
     struct sbp_verifier *verifier;      /* NULL: no verification */
     struct sbp_run_interval *intervals; /* (tasks) */
     double through_s;                   /* the clock at the end of the last step's tasks */

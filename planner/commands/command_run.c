@@ -39,7 +39,7 @@ static void choose(const struct sbp_arguments *arguments, const char *mode,
 /* Whether ranks are processes of a launcher: by NCCL, too, whose buffers lie on GPUs. */
 static bool wants_launcher(const struct sbp_arguments *arguments)
 {
-    const bool on_gpus = strcmp(sbp_device_names[arguments->device], "cuda") == 0;
+    const bool on_gpus = strcmp(sbp_device_names[arguments->device], "cpu") != 0;
     return arguments->backend == SBP_BACKEND_MPI ||
            (arguments->backend == SBP_BACKEND_NCCL && on_gpus);
 }

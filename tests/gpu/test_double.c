@@ -61,6 +61,100 @@ static void test_blocks(void **state)
     assert_int_equal(cudaFree(second), cudaErrorInvalidValue);
 }
 
+/* ---- waits between streams ------------------------------------------------------------------- */
+
+/* Two copies touch a block, one after the other or not. */
+static uint64_t first_touch;
+static bool is_ordered;
+
+static void touch(const void *memory, size_t bytes, bool writes, const char *what)
+{
+    (void)memory, (void)bytes, (void)what;
+    if (writes && first_touch == 0)
+        first_touch = double_number();
+    else if (writes)
+        is_ordered = double_is_behind(first_touch);
+}
+
+static void forget(const void *memory, size_t bytes)
+{
+    (void)memory, (void)bytes;
+}
+
+enum how { ON_ONE_STREAM, BY_EVENT, BY_EARLY_EVENT, BY_HOST, BY_CHANCE };
+
+/* Has both streams write to a block, one ordered behind the other or not. */
+static bool writes_in_order(enum how how)
+{
+    unsigned char *const to = device_block(), *const from = device_block();
+    cudaStream_t stream[2];
+    cudaEvent_t event;
+    first_touch = 0;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(cudaStreamCreateWithFlags(&stream[i], cudaStreamNonBlocking), cudaSuccess);
+    assert_int_equal(cudaEventCreate(&event), cudaSuccess);
+    const cudaStream_t behind = how == ON_ONE_STREAM ? stream[0] : stream[1];
+    if (how == BY_EARLY_EVENT)
+        assert_int_equal(cudaEventRecord(event, stream[0]), cudaSuccess);
+    assert_int_equal(cudaMemcpyAsync(to, from, BYTES, cudaMemcpyDeviceToDevice, stream[0]),
+                     cudaSuccess);
+    if (how != BY_EARLY_EVENT)
+        assert_int_equal(cudaEventRecord(event, stream[0]), cudaSuccess);
+    if (how == BY_EVENT || how == BY_EARLY_EVENT)
+        assert_int_equal(cudaStreamWaitEvent(behind, event, 0), cudaSuccess);
+    if (how == BY_HOST)
+        assert_int_equal(cudaEventSynchronize(event), cudaSuccess);
+    while (how == BY_CHANCE && cudaEventQuery(event) != cudaSuccess)
+        (void)cudaGetLastError();
+    assert_int_equal(cudaMemcpyAsync(to, from, BYTES, cudaMemcpyDeviceToDevice, behind),
+                     cudaSuccess);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(cudaStreamDestroy(stream[i]), cudaSuccess);
+    assert_int_equal(cudaEventDestroy(event), cudaSuccess);
+    assert_int_equal(cudaFree(to), cudaSuccess);
+    assert_int_equal(cudaFree(from), cudaSuccess);
+    return is_ordered;
+}
+
+static void test_waits_order_streams(void **state)
+{
+    static const struct double_finder finder = {touch, forget};
+    (void)state;
+    assert_true(double_find(&finder));
+    assert_true(writes_in_order(ON_ONE_STREAM));
+    assert_true(writes_in_order(BY_EVENT));
+    assert_false(writes_in_order(BY_EARLY_EVENT));
+    assert_true(writes_in_order(BY_HOST));
+    assert_false(writes_in_order(BY_CHANCE));
+    (void)double_find(NULL);
+}
+
+/* ---- memory of the host ---------------------------------------------------------------------- */
+
+/* A copy from pinned memory reads it late, from other memory at once. */
+static void test_pinned_memory_is_read_late(void **state)
+{
+    unsigned char *const memory = device_block(), other[1] = {1}, back[1] = {0};
+    unsigned char *pinned = NULL;
+    cudaStream_t stream;
+    (void)state;
+    assert_int_equal(cudaMallocHost((void **)&pinned, 1), cudaSuccess);
+    assert_int_equal(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    *pinned = 1;
+    for (int is_pinned = 0; is_pinned < 2; is_pinned++) {
+        unsigned char *const from = is_pinned ? pinned : other;
+        assert_int_equal(cudaMemcpyAsync(memory, from, 1, cudaMemcpyHostToDevice, stream),
+                         cudaSuccess);
+        *from = 2;
+        assert_int_equal(cudaMemcpyAsync(back, memory, 1, cudaMemcpyDeviceToHost, stream),
+                         cudaSuccess);
+        assert_int_equal(back[0], 1 + is_pinned);
+    }
+    assert_int_equal(cudaStreamDestroy(stream), cudaSuccess);
+    assert_int_equal(cudaFreeHost(pinned), cudaSuccess);
+    assert_int_equal(cudaFree(memory), cudaSuccess);
+}
+
 static void test_faults_come_back(void **state)
 {
     (void)state;
@@ -75,6 +169,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_host_is_kept_out),
         cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_waits_order_streams),
+        cmocka_unit_test(test_pinned_memory_is_read_late),
         cmocka_unit_test(test_faults_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

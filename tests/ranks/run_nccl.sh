@@ -31,5 +31,30 @@ start="$*"
 verified pipeline f32 --pp 2 --tp 2
 verified zero bf16 --tp 2 --zero 3
 code=0
-$start -n 4 "$run" "$folder/zero.json" --backend nccl >"$folder/out" 2>"$folder/err" || code=$?
+$start -n 4 "$run" "$folder/zero.json" --backend nccl --device cpu >"$folder/out" 2>"$folder/err" || code=$?
 [ $code -eq 2 ] && grep -q 'backend nccl: .* with --device cuda' "$folder/err" || complain "on cpu: exit $code"
+
+# STATUS TEXT NAME VARIABLE=CALL:N@RANK OPTION...: one step, in which something goes wrong.
+ends() {
+    expected=$1 text=$2 name=$3 planted=$4
+    shift 4
+    code=0
+    env "$planted" $start -n 4 "$run" "$folder/$name.json" --backend nccl --device cuda --dtype bf16 "$@" \
+        >"$folder/out" 2>"$folder/err" || code=$?
+    [ $code -eq "$expected" ] && grep -q "$text" "$folder/err" ||
+        complain "$name $planted: exit $code, expected $expected and: $text"
+}
+
+# Sums beside the backward pass: of gradients waits the sum, for it the optimizer; each is missed.
+export SBP_DOUBLE_DELAY=1
+verified sums bf16 --tp 1 --set layers=1 --set global_batch=4 \
+    --set cluster.gradient_overlap=1
+ends 2 'a missing wait: stream .* a collective' sums SBP_DOUBLE_FAIL=wait:1@1
+ends 2 'a missing wait: .*\(optimizer.*a collective\|a collective.*optimizer\)' sums SBP_DOUBLE_FAIL=wait:19@1
+# A message that is read before it is there.
+ends 2 'a missing wait: .* writes in a message' pipeline SBP_DOUBLE_FAIL=wait:2@2
+# A collective that fails on the device of one rank is aborted; one that hangs is named.
+ends 2 'rank 1: device cuda: all-reduce .*: nccl: NCCL, meanwhile: remote process' sums \
+    SBP_DOUBLE_STALL=ncclAllReduce:5@1
+ends 1 'lost: rank . (host .*, stage 0) is at step 1, all-reduce .* (.* s, waits for ranks .*--deadline 1' sums \
+    SBP_DOUBLE_HANG=ncclAllReduce:5@1 --deadline 1

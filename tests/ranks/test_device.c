@@ -74,8 +74,10 @@ static void test_names(void **state)
         assert_string_equal(cuda->name, "cuda");
     diag.text[0] = '\0';
     assert_null(sbp_device("tpu", &diag));
-    assert_non_null(strstr(diag.text, "legal are cpu and cuda"));
+    assert_non_null(strstr(diag.text, "legal are auto, cpu and cuda"));
     assert_null(sbp_device("tpu", NULL));
+    const struct sbp_device_ops *found = sbp_device("auto", NULL);
+    assert_string_equal(found->name, cuda != NULL && cuda->count() > 0 ? "cuda" : "cpu");
     assert_int_equal(sbp_device_find("tpu", &cuda, NULL), SBP_E_USAGE);
 }
 

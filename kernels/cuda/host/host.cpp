@@ -553,6 +553,11 @@ void sbp_gpu_host_reach(const void *first, size_t bytes)
     gpu_host::m.reach_bytes = bytes;
 }
 
+void sbp_gpu_host_number(uint64_t launch)
+{
+    gpu_host::m.launches = launch - 1;
+}
+
 void sbp_gpu_host_streams(sbp_gpu_host_enqueue enqueue)
 {
     gpu_host::streams = enqueue;

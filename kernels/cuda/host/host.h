@@ -3,6 +3,7 @@
 #ifndef SBP_KERNELS_CUDA_HOST_HOST_H
 #define SBP_KERNELS_CUDA_HOST_HOST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +14,16 @@ typedef int (*sbp_gpu_host_enqueue)(void *stream, void (*work)(void *argument), 
 void sbp_gpu_host_streams(sbp_gpu_host_enqueue enqueue);
 /* Other memory than this is out of kernels' reach, beside their own; NULL, at first: none is. */
 void sbp_gpu_host_reach(const void *first, size_t bytes);
+/* Numbers the next launch, its stream in the upper half; is_behind says whether the one that runs
+ * comes behind another for certain (NULL, at first: launches follow each other), so that an access
+ * of two of which neither waits for the other is a fault. */
+void sbp_gpu_host_number(uint64_t launch);
+void sbp_gpu_host_orders(bool (*is_behind)(uint64_t before));
+/* The same for what no kernel does, as a copy does (`what` stays); NULL: no fault, or a text as of
+ * sbp_gpu_host_try. Memory that is given back is forgotten, or who gets it next would be blamed. */
+const char *sbp_gpu_host_touch(uint64_t launch, const void *first, size_t bytes, bool writes,
+                               const char *what);
+void sbp_gpu_host_forget(const void *first, size_t bytes);
 /* Draws the orders of the launches that follow. */
 void sbp_gpu_host_seed(uint64_t seed);
 /* Runs body(argument) and returns what the first fault says, until the next call, or NULL. Without

@@ -5,6 +5,9 @@
  * keeps less than all for the same reason: a race that is hidden behind another is still found).
  * What is found is no matter of the order in which fibers ran. */
 #include "kernels/cuda/cuda.h"
+extern "C" {
+#include "kernels/cuda/host/host.h"
+}
 #include "kernels/cuda/host/host_priv.hpp"
 
 #include <cstdio>
@@ -19,8 +22,8 @@
 namespace gpu_host {
 namespace {
 struct access {
-    moment when; /* launch 0: none */
-    const void *pc;
+    moment when;    /* launch 0: none; thread -1: no kernel's */
+    const void *pc; /* or, of no kernel, what it is called */
     unsigned bytes; /* of the word, a bit each */
     bool writes;
 };
@@ -55,49 +58,86 @@ word &word_of(uintptr_t index)
     return entry.at->words[index % PAGE_WORDS];
 }
 
+bool (*is_behind)(uint64_t before); /* NULL: launches follow each other */
+
 /* Whether `before` comes before `after` for certain. Blocks have shared memory of their own. */
 bool is_ordered(const moment &before, const moment &after, bool is_shared)
 {
     if (before.launch != after.launch)
-        return true;
+        return is_shared || is_behind == NULL || is_behind(before.launch);
     if (before.block != after.block)
         return is_shared;
     return before.thread == after.thread || before.barriers != after.barriers ||
            (before.thread / 32 == after.thread / 32 && before.warp_barriers != after.warp_barriers);
 }
 
-void fail_race(const access &before, const access &after)
+void say_place(char *text, size_t size, const access &of)
 {
-    char one[700], other[700], text[1700];
-    describe(one, sizeof one, before.pc);
-    describe(other, sizeof other, after.pc);
-    snprintf(text, sizeof text, "a race: thread %d %s at %s; thread %d%s %s at %s",
-             before.when.thread, before.writes ? "writes" : "reads", one, after.when.thread,
-             before.when.block == after.when.block ? "" : " of another block",
-             after.writes ? "writes" : "reads", other);
-    fault_here(text);
+    const int length = snprintf(text, size, of.when.thread >= 0 ? "at " : "in ");
+    if (of.when.thread >= 0)
+        describe(text + length, size - (size_t)length, of.pc);
+    else
+        snprintf(text + length, size - (size_t)length, "%s", (const char *)of.pc);
 }
 
-void expect_ordered(const access &before, const access &after, bool is_shared)
+/* Streams are told apart by the upper half of a launch's number. */
+void say_race(char *text, size_t size, const access &before, const access &after)
 {
-    if (before.when.launch != 0 && (before.bytes & after.bytes) != 0 &&
-        !is_ordered(before.when, after.when, is_shared))
-        fail_race(before, after);
+    char one[700], other[700];
+    say_place(one, sizeof one, before);
+    say_place(other, sizeof other, after);
+    if (before.when.launch != after.when.launch)
+        snprintf(text, size, "a missing wait: stream %d %s %s what stream %d %s %s",
+                 (int)(after.when.launch >> 32), after.writes ? "writes" : "reads", other,
+                 (int)(before.when.launch >> 32), before.writes ? "writes" : "reads", one);
+    else
+        snprintf(text, size, "a race: thread %d %s %s; thread %d%s %s %s", before.when.thread,
+                 before.writes ? "writes" : "reads", one, after.when.thread,
+                 before.when.block == after.when.block ? "" : " of another block",
+                 after.writes ? "writes" : "reads", other);
 }
 
-void remember(word &at_word, const access &now_done, bool is_shared)
+bool are_ordered(const access &before, const access &after, bool is_shared)
 {
-    expect_ordered(at_word.write, now_done, is_shared);
+    return before.when.launch == 0 || (before.bytes & after.bytes) == 0 ||
+           is_ordered(before.when, after.when, is_shared);
+}
+
+/* Remembers an access, and finds one before it that nothing orders; launch 0: none. */
+access remember(word &at_word, const access &now_done, bool is_shared)
+{
+    access found = {};
+    if (!are_ordered(at_word.write, now_done, is_shared))
+        found = at_word.write;
     if (now_done.writes) {
-        expect_ordered(at_word.read[0], now_done, is_shared);
-        expect_ordered(at_word.read[1], now_done, is_shared);
+        for (const access &read : at_word.read)
+            if (!are_ordered(read, now_done, is_shared))
+                found = read;
         at_word.write = now_done;
-        return;
+        return found;
     }
     const access &first = at_word.read[0];
-    const bool replaces = first.when.launch == 0 || first.when.thread == now_done.when.thread ||
-                          is_ordered(first.when, now_done.when, is_shared);
+    const bool replaces =
+        first.when.launch == 0 ||
+        (first.when.launch == now_done.when.launch && first.when.thread == now_done.when.thread) ||
+        is_ordered(first.when, now_done.when, is_shared);
     at_word.read[replaces ? 0 : 1] = now_done;
+    return found;
+}
+
+/* The same of all words that bytes lie in. */
+access remember_all(const void *address, size_t bytes, access done, bool is_shared)
+{
+    access found = {};
+    const uintptr_t first = (uintptr_t)address, end = first + bytes;
+    for (uintptr_t byte = first; byte < end && found.when.launch == 0;) {
+        const uintptr_t index = byte / WORD_BYTES, next = (index + 1) * WORD_BYTES;
+        const uintptr_t stop = next < end ? next : end;
+        done.bytes = ((1U << (stop - byte)) - 1) << byte % WORD_BYTES;
+        found = remember(word_of(index), done, is_shared);
+        byte = stop;
+    }
+    return found;
 }
 
 void note(const void *address, size_t bytes, bool writes, const void *pc)
@@ -117,14 +157,12 @@ void note(const void *address, size_t bytes, bool writes, const void *pc)
     }
     done.pc = pc;
     done.writes = writes;
-    const uintptr_t first = (uintptr_t)address, end = first + bytes;
-    for (uintptr_t byte = first; byte < end;) {
-        const uintptr_t index = byte / WORD_BYTES, next = (index + 1) * WORD_BYTES;
-        const uintptr_t stop = next < end ? next : end;
-        done.bytes = ((1U << (stop - byte)) - 1) << byte % WORD_BYTES;
-        remember(word_of(index), done, kind == memory::shared);
-        byte = stop;
-    }
+    const access found = remember_all(address, bytes, done, kind == memory::shared);
+    if (found.when.launch == 0)
+        return;
+    char text[1700];
+    say_race(text, sizeof text, found, done);
+    fault_here(text);
 }
 
 int find_base(struct dl_phdr_info *info, size_t, void *base)
@@ -160,6 +198,41 @@ void describe(char *text, size_t size, const void *return_address)
     pclose(lines);
 }
 } // namespace gpu_host
+
+/* ---- what tests call ------------------------------------------------------------------------ */
+
+void sbp_gpu_host_orders(bool (*is_behind)(uint64_t before))
+{
+    gpu_host::is_behind = is_behind;
+}
+
+const char *sbp_gpu_host_touch(uint64_t launch, const void *first, size_t bytes, bool writes,
+                               const char *what)
+{
+    static char text[1700];
+    gpu_host::access done = {};
+    done.when.launch = launch;
+    done.when.thread = -1;
+    done.pc = what;
+    done.writes = writes;
+    const gpu_host::access found = gpu_host::remember_all(first, bytes, done, false);
+    if (found.when.launch == 0)
+        return NULL;
+    gpu_host::say_race(text, sizeof text, found, done);
+    return text;
+}
+
+void sbp_gpu_host_forget(const void *first, size_t bytes)
+{
+    using namespace gpu_host;
+    const uintptr_t from = (uintptr_t)first / WORD_BYTES, end = from + bytes / WORD_BYTES + 1;
+    for (uintptr_t index = from; index < end; index += PAGE_WORDS - index % PAGE_WORDS) {
+        const auto found = pages.find(index / PAGE_WORDS);
+        const uintptr_t stop = (index / PAGE_WORDS + 1) * PAGE_WORDS;
+        for (uintptr_t w = index; found != pages.end() && w < stop && w < end; w++)
+            found->second->words[w % PAGE_WORDS] = word();
+    }
+}
 
 /* ---- calls of the compilers ----------------------------------------------------------------- */
 

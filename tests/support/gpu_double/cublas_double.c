@@ -109,9 +109,26 @@ static double dot(const struct double_product *product, int64_t row, int64_t col
     return start + sum;
 }
 
+/* A factor is read. */
+static void touch(const struct double_factor *of, int64_t rows, int64_t columns, int64_t bytes)
+{
+    const int64_t length = of->turned ? columns : rows, lines = of->turned ? rows : columns;
+    for (int64_t line = 0; line < lines; line++)
+        double_touch((const char *)of->at + line * of->stride * bytes, (size_t)(length * bytes),
+                     false, "a product");
+}
+
 void double_multiply(void *argument)
 {
     const struct double_product *product = argument;
+    const int64_t bytes = product->real == SBP_F64 ? 8 : product->real == SBP_F32 ? 4 : 2;
+    touch(&product->a, product->m, product->k, bytes);
+    touch(&product->b, product->k, product->n, bytes);
+    for (int64_t column = 0; column < product->n; column++)
+        double_touch((char *)product->c + column * product->stride * bytes,
+                     (size_t)(product->m * bytes), true, "a product");
+    if (product->bias != NULL)
+        double_touch(product->bias, (size_t)(product->m * bytes), false, "a product");
     for (int64_t column = 0; column < product->n; column++)
         for (int64_t row = 0; row < product->m; row++) {
             const int64_t at = column * product->stride + row;

@@ -1,58 +1,21 @@
+/* Streams, events and copies of the stand-in. */
 #include "tests/support/gpu_double/gpu_double.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
-#define LARGE   ((size_t)1 << 20) /* beyond, copies move their first and last bytes alone */
+#ifndef DOUBLE_MULTIPLIES
+#define DOUBLE_MULTIPLIES 0
+#endif
 #define EDGE    ((size_t)64 << 10)
-#define POISON  0xa5
 #define WORK_NS 50000 /* what any work takes: long enough to be seen by who does not wait */
+#define LATE_NS 1000000
 
-/* --- what fails --- */
-
-struct trap {
-    const char *variable;
-    int seen;
-};
-
-static pthread_mutex_t trap_lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* "CALL:N" or "CALL:N@RANK" */
-static bool springs(struct trap *trap, const char *call)
-{
-    const char *text = getenv(trap->variable), *own_rank = getenv("OMPI_COMM_WORLD_RANK");
-    const size_t length = strlen(call);
-    if (text == NULL || strncmp(text, call, length) != 0 || text[length] != ':')
-        return false;
-    char *end;
-    const long wanted = strtol(text + length + 1, &end, 10);
-    if (*end == '@' && own_rank != NULL && strcmp(end + 1, own_rank) != 0)
-        return false;
-    (void)pthread_mutex_lock(&trap_lock);
-    const bool now = ++trap->seen == wanted;
-    (void)pthread_mutex_unlock(&trap_lock);
-    return now;
-}
-
-bool double_fails(const char *call)
-{
-    static struct trap trap = {"SBP_DOUBLE_FAIL", 0};
-    return springs(&trap, call);
-}
-
-bool double_stalls(const char *call)
-{
-    static struct trap trap = {"SBP_DOUBLE_STALL", 0};
-    return springs(&trap, call);
-}
+/* --- what has failed --- */
 
 static atomic_bool has_fault;
 
@@ -76,173 +39,27 @@ static cudaError_t look_back(void)
     return atomic_load(&has_fault) ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
-/* --- memory --- */
+static const struct double_finder *finder;
 
-/* The device's memory is a range of addresses. With DOUBLE_GUARDS, which takes time in proportion
- * to what is used of it, nobody may read or write there but the device, while it works, and copies.
- */
-#ifndef DOUBLE_GUARDS
-#define DOUBLE_GUARDS 0
-#endif
-#define RANGE_BYTES (2 * DOUBLE_MEMORY_BYTES) /* blocks leave gaps */
-#define PAGE_BYTES  ((size_t)4096)
-
-struct block {
-    struct block *next; /* by addresses */
-    unsigned char *at;
-    size_t bytes;
-};
-
-static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned char *range;
-static int openings;
-static struct block *blocks;
-static size_t used_bytes;
-
-static void on_access(int number, siginfo_t *info, void *context)
+bool double_find(const struct double_finder *by)
 {
-    static const char said[] = "the host reads or writes memory of the stand-in GPU\n";
-    (void)context;
-    const uintptr_t at = (uintptr_t)info->si_addr, first = (uintptr_t)range;
-    if (at >= first && at - first < RANGE_BYTES && write(2, said, sizeof said - 1) < 0)
-        _exit(99);
-    (void)signal(number, SIG_DFL); /* the access is tried again */
-}
-
-__attribute__((constructor)) static void make_range(void)
-{
-    const struct sigaction action = {.sa_sigaction = on_access, .sa_flags = SA_SIGINFO};
-    void *made = mmap(NULL, RANGE_BYTES, DOUBLE_GUARDS ? PROT_NONE : PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (made == MAP_FAILED || madvise(made, RANGE_BYTES, MADV_NOHUGEPAGE) != 0 ||
-        sigaction(SIGSEGV, &action, NULL) != 0)
-        abort();
-    range = made;
-}
-
-const void *double_range(size_t *bytes)
-{
-    *bytes = RANGE_BYTES;
-    return range;
-}
-
-size_t double_used_bytes(void)
-{
-    (void)pthread_mutex_lock(&memory_lock);
-    const size_t bytes = used_bytes;
-    (void)pthread_mutex_unlock(&memory_lock);
-    return bytes;
-}
-
-static void protect(int protection)
-{
-    if (DOUBLE_GUARDS && mprotect(range, RANGE_BYTES, protection) != 0)
-        abort();
-}
-
-void double_open(void)
-{
-    (void)pthread_mutex_lock(&memory_lock);
-    if (openings++ == 0)
-        protect(PROT_READ | PROT_WRITE);
-    (void)pthread_mutex_unlock(&memory_lock);
-}
-
-void double_close(void)
-{
-    (void)pthread_mutex_lock(&memory_lock);
-    if (--openings == 0)
-        protect(PROT_NONE);
-    (void)pthread_mutex_unlock(&memory_lock);
-}
-
-bool double_is_device(const void *memory, size_t bytes)
-{
-    const uintptr_t at = (uintptr_t)memory;
-    bool found = false;
-    (void)pthread_mutex_lock(&memory_lock);
-    for (const struct block *block = blocks; block != NULL && !found; block = block->next) {
-        const uintptr_t first = (uintptr_t)block->at;
-        found = at >= first && at - first <= block->bytes && bytes <= block->bytes - (at - first);
-    }
-    (void)pthread_mutex_unlock(&memory_lock);
-    return found;
-}
-
-/* Pages of a block. */
-static size_t taken_bytes(size_t bytes)
-{
-    return (bytes / PAGE_BYTES + 1) * PAGE_BYTES;
-}
-
-/* Enters a block in the first gap that has room. Under the lock. */
-static bool enter(struct block *block)
-{
-    struct block **at = &blocks;
-    size_t first = 0;
-    while (*at != NULL && (size_t)((*at)->at - range) - first < taken_bytes(block->bytes)) {
-        first = (size_t)((*at)->at - range) + taken_bytes((*at)->bytes);
-        at = &(*at)->next;
-    }
-    if (block->bytes > DOUBLE_MEMORY_BYTES - used_bytes ||
-        taken_bytes(block->bytes) > RANGE_BYTES - first)
-        return false;
-    block->at = range + first;
-    block->next = *at;
-    *at = block;
-    used_bytes += block->bytes;
-    return true;
-}
-
-static cudaError_t allocate(void **memory, size_t bytes)
-{
-    if (bytes > DOUBLE_MEMORY_BYTES)
-        return cudaErrorMemoryAllocation;
-    struct block *block = malloc(sizeof *block);
-    if (block != NULL)
-        block->bytes = bytes;
-    (void)pthread_mutex_lock(&memory_lock);
-    const bool fits = block != NULL && enter(block);
-    (void)pthread_mutex_unlock(&memory_lock);
-    if (!fits) {
-        free(block);
-        return cudaErrorMemoryAllocation;
-    }
-    *memory = block->at;
-    if (bytes <= LARGE) {
-        double_open();
-        memset(block->at, POISON, bytes);
-        double_close();
-    }
-    return cudaSuccess;
-}
-
-static cudaError_t release(void *memory)
-{
-    struct block *found = NULL;
-    (void)pthread_mutex_lock(&memory_lock);
-    for (struct block **at = &blocks; *at != NULL && found == NULL; at = &(*at)->next)
-        if ((*at)->at == memory) {
-            found = *at;
-            *at = found->next;
-            used_bytes -= found->bytes;
-            break;
-        }
-    /* Whoever gets it next finds zeros, or what is left of them. */
-    if (found != NULL && madvise(found->at, taken_bytes(found->bytes), MADV_DONTNEED) != 0)
-        abort();
-    (void)pthread_mutex_unlock(&memory_lock);
-    if (found == NULL)
-        return cudaErrorInvalidValue;
-    free(found);
-    return cudaSuccess;
+    finder = DOUBLE_MULTIPLIES ? by : NULL;
+    return DOUBLE_MULTIPLIES;
 }
 
 /* --- streams --- */
 
+/* How far the work of every stream is that comes before something for certain: so many of it. */
+enum { MOST_STREAMS = 256 };
+struct past {
+    uint32_t work[MOST_STREAMS];
+};
+
 struct work {
     struct work *next;
     void (*run)(void *argument);
+    struct past past; /* with itself */
+    uint64_t number;  /* its stream's, and its place there */
     _Alignas(16) unsigned char argument[];
 };
 
@@ -254,12 +71,70 @@ struct CUstream_st {
     struct work *first, **end;
     uint64_t issued, finished;
     double clock_s;
+    int number;
+    struct past past; /* of what it is given next */
+    uint64_t random;
     bool closing;
 };
 
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUstream_st *streams;
 static struct CUstream_st *default_stream;
+/* By number: how much work was given so far, also to those before it; and those that are there. */
+static uint32_t given[MOST_STREAMS];
+static bool is_taken[MOST_STREAMS];
+static atomic_int numbers;                  /* of streams, so far */
+static _Thread_local struct past host_past; /* what this thread has waited for */
+static _Thread_local const struct work *under_way;
+
+static void join_past(struct past *past, const struct past *other)
+{
+    for (int i = 0; i < atomic_load(&numbers); i++)
+        if (other->work[i] > past->work[i])
+            past->work[i] = other->work[i];
+}
+
+bool double_is_behind(uint64_t before)
+{
+    return under_way == NULL || under_way->past.work[before >> 32] >= (uint32_t)before;
+}
+
+uint64_t double_number(void)
+{
+    return under_way->number;
+}
+
+void double_touch(const void *memory, size_t bytes, bool writes, const char *what)
+{
+    if (finder != NULL && under_way != NULL && double_is_device(memory, 0))
+        finder->touch(memory, bytes, writes, what);
+}
+
+void double_forget(const void *memory, size_t bytes)
+{
+    if (finder != NULL)
+        finder->forget(memory, bytes);
+}
+
+/* A stream comes to this, then to what is behind it. */
+struct wait {
+    struct CUstream_st *stream;
+    uint64_t ticket;
+};
+
+static void wait_until(struct CUstream_st *stream, uint64_t finished)
+{
+    (void)pthread_mutex_lock(&stream->lock);
+    while (stream->finished < finished)
+        (void)pthread_cond_wait(&stream->changed, &stream->lock);
+    (void)pthread_mutex_unlock(&stream->lock);
+}
+
+static void run_wait(void *argument)
+{
+    const struct wait *wait = argument;
+    wait_until(wait->stream, wait->ticket);
+}
 
 void double_run_nothing(void *argument)
 {
@@ -268,10 +143,36 @@ void double_run_nothing(void *argument)
 
 static void move_edges(void *argument);
 
+/* With SBP_DOUBLE_DELAY, a seed, some work begins so late that whoever does not wait for it goes
+ * first. */
+static long draw_ns(struct CUstream_st *stream)
+{
+    const char *seed = getenv("SBP_DOUBLE_DELAY");
+    if (seed == NULL)
+        return WORK_NS;
+    stream->random = (stream->random + strtoull(seed, NULL, 10)) * 6364136223846793005U + 1;
+    return (stream->random >> 60) == 0 ? LATE_NS : (long)(stream->random >> 44) % WORK_NS;
+}
+
+/* Nobody but the device may reach its memory while a stream waits for another. */
+static void run_work(const struct work *work, const struct timespec *pause)
+{
+    if (work->run == run_wait) {
+        work->run((void *)(uintptr_t)work->argument);
+        return;
+    }
+    if (pause != NULL)
+        (void)nanosleep(pause, NULL);
+    under_way = work;
+    double_open();
+    work->run((void *)(uintptr_t)work->argument);
+    double_close();
+    under_way = NULL;
+}
+
 static void *work_off(void *argument)
 {
     struct CUstream_st *stream = argument;
-    const struct timespec pause = {.tv_nsec = WORK_NS};
     (void)pthread_mutex_lock(&stream->lock);
     for (;;) {
         while (stream->first == NULL && !stream->closing)
@@ -281,12 +182,9 @@ static void *work_off(void *argument)
             break;
         const bool hurries =
             (work->run == double_run_nothing || work->run == move_edges) && work->next != NULL;
+        const struct timespec pause = {.tv_nsec = draw_ns(stream)};
         (void)pthread_mutex_unlock(&stream->lock);
-        if (!hurries)
-            (void)nanosleep(&pause, NULL);
-        double_open();
-        work->run(work->argument);
-        double_close();
+        run_work(work, hurries ? NULL : &pause);
         (void)pthread_mutex_lock(&stream->lock);
         stream->first = work->next;
         if (stream->first == NULL)
@@ -314,8 +212,17 @@ static struct CUstream_st *make_stream(void)
     return stream;
 }
 
+/* Under the lock of streams. What a stream before it with this number did is over. */
 static void add_stream(struct CUstream_st *stream)
 {
+    while (is_taken[stream->number])
+        if (++stream->number == MOST_STREAMS)
+            abort();
+    is_taken[stream->number] = true;
+    if (stream->number >= atomic_load(&numbers))
+        atomic_store(&numbers, stream->number + 1);
+    stream->past.work[stream->number] = given[stream->number];
+    stream->random = (uint64_t)stream->number << 32;
     stream->next = streams;
     streams = stream;
 }
@@ -350,6 +257,10 @@ cudaError_t double_enqueue(cudaStream_t handle, void (*run)(void *argument), con
     work->run = run;
     memcpy(work->argument, argument, size);
     (void)pthread_mutex_lock(&stream->lock);
+    join_past(&stream->past, &host_past);
+    stream->past.work[stream->number] = ++given[stream->number];
+    work->past = stream->past;
+    work->number = (uint64_t)stream->number << 32 | given[stream->number];
     *stream->end = work;
     stream->end = &work->next;
     stream->issued++;
@@ -359,12 +270,14 @@ cudaError_t double_enqueue(cudaStream_t handle, void (*run)(void *argument), con
     return cudaSuccess;
 }
 
-static void wait_until(struct CUstream_st *stream, uint64_t finished)
+/* The host waits for all that a stream was given. */
+static void wait_for(struct CUstream_st *stream)
 {
     (void)pthread_mutex_lock(&stream->lock);
-    while (stream->finished < finished)
-        (void)pthread_cond_wait(&stream->changed, &stream->lock);
+    const uint64_t issued = stream->issued;
+    join_past(&host_past, &stream->past);
     (void)pthread_mutex_unlock(&stream->lock);
+    wait_until(stream, issued);
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
@@ -396,6 +309,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     (void)pthread_cond_broadcast(&stream->changed);
     (void)pthread_mutex_unlock(&stream->lock);
     (void)pthread_join(stream->worker, NULL);
+    (void)pthread_mutex_lock(&streams_lock);
+    is_taken[stream->number] = false;
+    (void)pthread_mutex_unlock(&streams_lock);
     (void)pthread_cond_destroy(&stream->changed);
     (void)pthread_mutex_destroy(&stream->lock);
     free(stream);
@@ -410,6 +326,8 @@ cudaError_t cudaStreamQuery(cudaStream_t handle)
         return cudaErrorInvalidResourceHandle;
     (void)pthread_mutex_lock(&stream->lock);
     const bool done = stream->finished == stream->issued;
+    if (done)
+        join_past(&host_past, &stream->past);
     (void)pthread_mutex_unlock(&stream->lock);
     if (!done)
         last_error = cudaErrorNotReady;
@@ -422,7 +340,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle)
     struct CUstream_st *stream = find_stream(handle);
     if (stream == NULL)
         return cudaErrorInvalidResourceHandle;
-    wait_until(stream, stream->issued);
+    wait_for(stream);
     return look_back();
 }
 
@@ -432,6 +350,7 @@ struct CUevent_st {
     struct CUstream_st *stream; /* NULL: not recorded */
     uint64_t ticket;
     double at_s;
+    struct past past;
 };
 
 cudaError_t cudaEventCreate(cudaEvent_t *event)
@@ -453,8 +372,25 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle)
     struct CUstream_st *stream = find_stream(handle);
     if (stream == NULL)
         return cudaErrorInvalidResourceHandle;
-    *event = (struct CUevent_st){stream, stream->issued, stream->clock_s};
+    (void)pthread_mutex_lock(&stream->lock);
+    *event = (struct CUevent_st){stream, stream->issued, stream->clock_s, stream->past};
+    (void)pthread_mutex_unlock(&stream->lock);
     return cudaSuccess;
+}
+
+/* That it was over when somebody happened to look orders nothing. */
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    MAY_FAIL("cudaEventQuery", cudaErrorIllegalAddress);
+    bool done = true;
+    if (event->stream != NULL) {
+        (void)pthread_mutex_lock(&event->stream->lock);
+        done = event->stream->finished >= event->ticket;
+        (void)pthread_mutex_unlock(&event->stream->lock);
+    }
+    if (!done)
+        last_error = cudaErrorNotReady;
+    return done ? look_back() : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
@@ -462,13 +398,32 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     MAY_FAIL("cudaEventSynchronize", cudaErrorIllegalAddress);
     if (event->stream != NULL)
         wait_until(event->stream, event->ticket);
+    join_past(&host_past, &event->past);
     return look_back();
+}
+
+/* SBP_DOUBLE_FAIL=wait:N: the N-th wait is left out. */
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned int flags)
+{
+    MAY_FAIL("cudaStreamWaitEvent", cudaErrorIllegalAddress);
+    struct CUstream_st *stream = find_stream(handle);
+    if (stream == NULL || flags != 0)
+        return cudaErrorInvalidValue;
+    if (event->stream == NULL || event->stream == stream || double_fails("wait"))
+        return cudaSuccess;
+    const struct wait wait = {event->stream, event->ticket};
+    (void)pthread_mutex_lock(&stream->lock);
+    join_past(&stream->past, &event->past);
+    if (event->at_s > stream->clock_s)
+        stream->clock_s = event->at_s;
+    (void)pthread_mutex_unlock(&stream->lock);
+    return double_enqueue(handle, run_wait, &wait, sizeof wait, 0);
 }
 
 cudaError_t cudaEventElapsedTime(float *time_ms, cudaEvent_t start, cudaEvent_t end)
 {
     MAY_FAIL("cudaEventElapsedTime", cudaErrorIllegalAddress);
-    if (start->stream == NULL || end->stream != start->stream)
+    if (start->stream == NULL || end->stream == NULL)
         return cudaErrorInvalidResourceHandle;
     (void)pthread_mutex_lock(&end->stream->lock);
     const bool done = end->stream->finished >= end->ticket;
@@ -488,8 +443,13 @@ struct move {
     size_t bytes;
 };
 
+/* Only new memory is filled, whose words need not all be remembered. */
 static void move_piece(const struct move *move, size_t first, size_t bytes)
 {
+    if (move->from != NULL) {
+        double_touch(move->from + first, bytes, false, "a copy");
+        double_touch(move->to + first, bytes, true, "a copy");
+    }
     if (move->from != NULL)
         memmove(move->to + first, move->from + first, bytes);
     else
@@ -511,8 +471,8 @@ static void move_edges(void *argument)
 
 static cudaError_t enqueue_move(cudaStream_t stream, const struct move *move, double time_s)
 {
-    return double_enqueue(stream, move->bytes <= LARGE ? move_all : move_edges, move, sizeof *move,
-                          time_s);
+    const bool is_whole = move->bytes <= DOUBLE_LARGE || (DOUBLE_MULTIPLIES && move->from != NULL);
+    return double_enqueue(stream, is_whole ? move_all : move_edges, move, sizeof *move, time_s);
 }
 
 static bool fits_kind(const void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
@@ -530,21 +490,30 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     struct CUstream_st *stream = find_stream(NULL);
     if (stream == NULL || !fits_kind(to, from, bytes, kind))
         return cudaErrorInvalidValue;
-    wait_until(stream, stream->issued);
+    wait_for(stream);
     double_open();
     memmove(to, from, bytes);
     double_close();
     return look_back();
 }
 
+/* Where memory of the host is not pinned it is over when this returns. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
-                            cudaStream_t stream)
+                            cudaStream_t handle)
 {
     MAY_FAIL("cudaMemcpyAsync", cudaErrorIllegalAddress);
     const struct move move = {to, from, 0, bytes};
-    if (kind != cudaMemcpyDeviceToDevice || !fits_kind(to, from, bytes, kind))
+    struct CUstream_st *stream = find_stream(handle);
+    if (stream == NULL || !fits_kind(to, from, bytes, kind))
         return cudaErrorInvalidValue;
-    return enqueue_move(stream, &move, 2 * (double)bytes / DOUBLE_COPY_BYTES_PER_S);
+    const bool is_late = kind == cudaMemcpyDeviceToDevice ||
+                         double_is_pinned(kind == cudaMemcpyHostToDevice ? from : to, bytes);
+    const int sides = kind == cudaMemcpyDeviceToDevice ? 2 : 1;
+    const cudaError_t code =
+        enqueue_move(handle, &move, sides * (double)bytes / DOUBLE_COPY_BYTES_PER_S);
+    if (code == cudaSuccess && !is_late)
+        wait_until(stream, stream->issued);
+    return code;
 }
 
 cudaError_t cudaMemset(void *memory, int value, size_t bytes)
@@ -561,7 +530,7 @@ cudaError_t cudaMemset(void *memory, int value, size_t bytes)
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
     MAY_FAIL("cudaMalloc", cudaErrorMemoryAllocation);
-    return allocate(memory, bytes);
+    return double_allocate(memory, bytes);
 }
 
 /* Waits for all streams, as it does on a device. */
@@ -571,21 +540,23 @@ cudaError_t cudaFree(void *memory)
         return cudaSuccess;
     (void)pthread_mutex_lock(&streams_lock);
     for (struct CUstream_st *stream = streams; stream != NULL; stream = stream->next)
-        wait_until(stream, stream->issued);
+        wait_for(stream);
     (void)pthread_mutex_unlock(&streams_lock);
-    return release(memory);
+    return double_release(memory);
 }
 
 cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t stream)
 {
     MAY_FAIL("cudaMallocAsync", cudaErrorMemoryAllocation);
-    return find_stream(stream) == NULL ? cudaErrorInvalidResourceHandle : allocate(memory, bytes);
+    return find_stream(stream) == NULL ? cudaErrorInvalidResourceHandle
+                                       : double_allocate(memory, bytes);
 }
 
 static void run_release(void *argument)
 {
     void **memory = argument;
-    if (release(*memory) != cudaSuccess)
+    double_touch(*memory, 1, true, "the end of memory");
+    if (double_release(*memory) != cudaSuccess)
         abort(); /* it was the device's when it was handed over */
 }
 

@@ -13,10 +13,11 @@
  * behind, /dev/shm/nccl-double-$SBP_DOUBLE_RUN-*.
  *
  * Environment: SBP_DOUBLE_DEVICES: so many devices (4), SBP_DOUBLE_FIRST: from this one on the bus
- * (0). SBP_DOUBLE_FAIL=CALL:N[@RANK]: the N-th call of a function fails, on all ranks of Open MPI
- * or one. SBP_DOUBLE_SHARED: bytes of shared memory that a block has. SBP_DOUBLE_KERNEL_S: what a
- * kernel of the project takes, instead of doing its work. SBP_DOUBLE_STALL=CALL:N[@RANK]: the work
- * that an NCCL call enqueues never ends, and NCCL tells of an error.
+ * (0). SBP_DOUBLE_DELAY: a seed, by which some work is late. SBP_DOUBLE_FAIL=CALL:N[@RANK]: the
+ * N-th call of a function fails, on all ranks of Open MPI or one. SBP_DOUBLE_SHARED: bytes of
+ * shared memory that a block has. SBP_DOUBLE_KERNEL_S: what a kernel of the project takes, instead
+ * of doing its work. SBP_DOUBLE_STALL=CALL:N[@RANK]: the work that an NCCL call enqueues never
+ * ends, and NCCL tells of an error; SBP_DOUBLE_HANG: nor does NCCL tell.
  */
 #ifndef SBP_TESTS_DOUBLES_GPU_DOUBLE_H
 #define SBP_TESTS_DOUBLES_GPU_DOUBLE_H
@@ -24,6 +25,7 @@
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define DOUBLE_NAME             "stand-in GPU"
 #define DOUBLE_MEMORY_BYTES     ((size_t)2 << 30)
@@ -43,9 +45,10 @@
     0.8 /* that a product reaches whose first factor is not the last one's                         \
          */
 
-/* Whether the environment lets this call fail, or stall; each asked once a call. */
+/* Whether the environment lets this call fail, stall, or hang; each asked once a call. */
 bool double_fails(const char *call);
 bool double_stalls(const char *call);
+bool double_hangs(const char *call);
 
 #define MAY_FAIL(call, code)                                                                       \
     do {                                                                                           \
@@ -64,6 +67,16 @@ void double_close(void);
 /* The range of the device's memory: addresses of nothing else. */
 const void *double_range(size_t *bytes);
 
+/* Beyond, new memory is not poisoned, and first and last bytes alone are moved, unless products are
+ * made, or filled. */
+#define DOUBLE_LARGE ((size_t)1 << 20)
+/* cudaMalloc, and cudaFree once nothing is under way. */
+cudaError_t double_allocate(void **memory, size_t bytes);
+cudaError_t double_release(void *memory);
+
+/* Whether bytes are memory of cudaMallocHost, which copies reach late. */
+bool double_is_pinned(const void *memory, size_t bytes);
+
 /* Bytes that are allocated. */
 size_t double_used_bytes(void);
 
@@ -77,5 +90,22 @@ void double_run_nothing(void *argument);
  * it adds to the stream's made-up clock. */
 cudaError_t double_enqueue(cudaStream_t stream, void (*run)(void *argument), const void *argument,
                            size_t size, double time_s);
+
+/* Finds two accesses of which neither stream waits for the other: touches come from threads that do
+ * work of a stream, whose number the finder asks for. */
+struct double_finder {
+    void (*touch)(const void *memory, size_t bytes, bool writes, const char *what);
+    void (*forget)(const void *memory, size_t bytes); /* it is given back */
+};
+/* False: where products are not made nobody reads, and calibrations would take minutes. */
+bool double_find(const struct double_finder *by);
+/* Of the work under way on this thread: its stream in the upper half, from 1 its place there below;
+ * and whether it comes behind other work for certain, by its stream, events, or what the host has
+ * waited for. */
+uint64_t double_number(void);
+bool double_is_behind(uint64_t before);
+/* Work says what it reads or writes of the device's memory; `what` stays. */
+void double_touch(const void *memory, size_t bytes, bool writes, const char *what);
+void double_forget(const void *memory, size_t bytes);
 
 #endif

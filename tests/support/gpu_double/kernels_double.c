@@ -1,6 +1,7 @@
 /* Kernels of the stand-in: those of kernels/cuda, run by kernels/cuda/host on the threads of
  * streams, one at a time. Linked beside cuda_double.c. A fault is told on stderr, and to the calls
- * that wait. SBP_DOUBLE_FAIL=launch:N: the N-th launch has one; kernel:N: it does nothing. */
+ * that wait; so is a wait that is missing between streams. SBP_DOUBLE_FAIL=launch:N: the N-th
+ * launch has one; kernel:N: it does nothing. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,31 @@ struct launch {
 
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
+static void say(const char *what, const char *fault)
+{
+    if (fault == NULL)
+        return;
+    (void)fprintf(stderr, "%s: %s\n", what, fault);
+    double_fault();
+}
+
+/* What no kernel reads or writes. */
+static void touch(const void *memory, size_t bytes, bool writes, const char *what)
+{
+    (void)pthread_mutex_lock(&one_at_a_time);
+    say("fault", sbp_gpu_host_touch(double_number(), memory, bytes, writes, what));
+    (void)pthread_mutex_unlock(&one_at_a_time);
+}
+
+static void forget(const void *memory, size_t bytes)
+{
+    (void)pthread_mutex_lock(&one_at_a_time);
+    sbp_gpu_host_forget(memory, bytes);
+    (void)pthread_mutex_unlock(&one_at_a_time);
+}
+
+static const struct double_finder finder = {touch, forget};
+
 static void run(void *argument)
 {
     static void *left_out; /* so that leaks are not found */
@@ -28,12 +54,9 @@ static void run(void *argument)
     size_t bytes;
     const void *const first = double_range(&bytes);
     sbp_gpu_host_reach(first, bytes);
-    const char *fault =
-        double_fails("launch") ? "planted" : sbp_gpu_host_try(launch->work, launch->argument);
-    if (fault != NULL) {
-        (void)fprintf(stderr, "kernel fault: %s\n", fault);
-        double_fault();
-    }
+    sbp_gpu_host_number(double_number());
+    say("kernel fault",
+        double_fails("launch") ? "planted" : sbp_gpu_host_try(launch->work, launch->argument));
     (void)pthread_mutex_unlock(&one_at_a_time);
 }
 
@@ -55,4 +78,6 @@ static int enqueue(void *stream, void (*work)(void *argument), void *argument)
 __attribute__((constructor)) static void begin(void)
 {
     sbp_gpu_host_streams(enqueue);
+    if (double_find(&finder))
+        sbp_gpu_host_orders(double_is_behind);
 }

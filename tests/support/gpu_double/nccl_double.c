@@ -49,6 +49,7 @@ struct ncclComm {
     int rank, size;
     atomic_int error;   /* ncclResult_t that work came to */
     atomic_int pending; /* work that was enqueued */
+    atomic_bool aborted;
 };
 
 static _Thread_local char last_error[256];
@@ -168,6 +169,14 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     return ncclSuccess;
 }
 
+/* Work comes to its end, done or not. It may wait in a stream behind that of another communicator,
+ * so that memory stays. */
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    atomic_store(&comm->aborted, true);
+    return ncclSuccess;
+}
+
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     *error = (ncclResult_t)atomic_load(&comm->error);
@@ -176,8 +185,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 
 /* --- work --- */
 
-/* Members of a communicator, in the threads that do its work. */
-static void together(const struct ncclComm *comm)
+/* Members of a communicator, in the threads that do its work; until it is aborted. */
+static void together(struct ncclComm *comm)
 {
     struct segment *segment = comm->segment;
     const int generation = atomic_load(&segment->generation);
@@ -186,14 +195,19 @@ static void together(const struct ncclComm *comm)
         (void)atomic_fetch_add(&segment->generation, 1);
         return;
     }
-    while (atomic_load(&segment->generation) == generation)
+    while (atomic_load(&segment->generation) == generation && !atomic_load(&comm->aborted))
         nap();
 }
 
-static void stall(struct ncclComm *comm)
+static bool is_aborted(struct ncclComm *comm)
 {
-    atomic_store(&comm->error, (int)ncclRemoteError);
-    for (;;)
+    return atomic_load(&comm->aborted);
+}
+
+static void stall(struct ncclComm *comm, ncclResult_t error)
+{
+    atomic_store(&comm->error, (int)error);
+    while (!is_aborted(comm))
         nap();
 }
 
@@ -210,18 +224,19 @@ struct work {
     struct call call;
     const unsigned char *send;
     unsigned char *receive;
-    bool stalls;
+    ncclResult_t stalls;
 };
 
 static bool is_agreed(const struct work *work)
 {
-    const struct ncclComm *comm = work->comm;
+    struct ncclComm *comm = work->comm;
     comm->segment->call[comm->rank] = work->call;
     together(comm);
     bool same = true;
-    for (int r = 0; r < comm->size; r++)
+    for (int r = 0; r < comm->size && !is_aborted(comm); r++)
         same = same && memcmp(&comm->segment->call[r], &work->call, sizeof work->call) == 0;
-    together(comm);
+    if (!is_aborted(comm))
+        together(comm);
     return same;
 }
 
@@ -277,29 +292,47 @@ static void take(const struct work *work, uint64_t first, uint64_t count)
     }
 }
 
+static void exchange(const struct work *work, uint64_t total)
+{
+    struct ncclComm *comm = work->comm;
+    const size_t bytes = type_bytes((ncclDataType_t)work->call.type);
+    const uint64_t step = PIECE_BYTES / bytes;
+    for (uint64_t first = 0; first < total && !is_aborted(comm); first += step) {
+        const uint64_t count = total - first < step ? total - first : step;
+        memcpy(comm->segment->piece[comm->rank], work->send + first * bytes, count * bytes);
+        together(comm);
+        if (is_aborted(comm))
+            return;
+        take(work, first, count);
+        together(comm);
+    }
+}
+
 static void run_collective(void *argument)
 {
     const struct work *work = argument;
     struct ncclComm *comm = work->comm;
     const size_t bytes = type_bytes((ncclDataType_t)work->call.type);
-    const uint64_t step = PIECE_BYTES / bytes;
-    uint64_t total = work->call.count;
-    if (work->stalls)
-        stall(comm);
-    if (!is_agreed(work)) {
-        atomic_store(&comm->error, (int)ncclInvalidUsage);
-        stall(comm); /* as calls that differ do */
-    }
-    if (work->call.kind == REDUCE_SCATTER)
-        total *= (uint64_t)comm->size;
-    for (uint64_t first = 0; first < total; first += step) {
-        const uint64_t count = total - first < step ? total - first : step;
-        memcpy(comm->segment->piece[comm->rank], work->send + first * bytes, count * bytes);
-        together(comm);
-        take(work, first, count);
-        together(comm);
-    }
+    const uint64_t count = work->call.count, all = count * (uint64_t)comm->size;
+    const uint64_t total = work->call.kind == REDUCE_SCATTER ? all : count;
+    double_touch(work->send, total * bytes, false, "a collective");
+    double_touch(work->receive, (work->call.kind == ALL_GATHER ? all : count) * bytes, true,
+                 "a collective");
+    if (work->stalls != ncclSuccess)
+        stall(comm, work->stalls);
+    else if (!is_aborted(comm) && !is_agreed(work))
+        stall(comm, ncclInvalidUsage); /* as calls that differ do */
+    else
+        exchange(work, total);
     (void)atomic_fetch_sub(&comm->pending, 1);
+}
+
+/* What NCCL tells of a stall: an error, or that nothing has happened. */
+static ncclResult_t stalls_by(const char *name)
+{
+    return double_hangs(name)    ? ncclInProgress
+           : double_stalls(name) ? ncclRemoteError
+                                 : ncclSuccess;
 }
 
 static ncclResult_t enqueue(const char *name, ncclComm_t comm, struct call call, const void *send,
@@ -313,7 +346,7 @@ static ncclResult_t enqueue(const char *name, ncclComm_t comm, struct call call,
     if (call.count > 0 &&
         (!double_is_device(send, sends * bytes) || !double_is_device(receive, receives * bytes)))
         return refuse(ncclInvalidArgument, "a buffer is not the device's, or too short");
-    const struct work work = {comm, call, send, receive, double_stalls(name)};
+    const struct work work = {comm, call, send, receive, stalls_by(name)};
     (void)atomic_fetch_add(&comm->pending, 1);
     return double_enqueue(stream, run_collective, &work, sizeof work, 0) == cudaSuccess
                ? ncclSuccess
@@ -374,7 +407,7 @@ struct message {
 struct bundle {
     ncclComm_t comm;
     cudaStream_t stream;
-    bool stalls;
+    ncclResult_t stalls;
     int count;
     struct message message[MOST_GROUPED];
 };
@@ -395,8 +428,8 @@ static bool advance(struct ncclComm *comm, struct message *message)
         box->bytes = left < BOX_BYTES ? left : BOX_BYTES;
         memcpy(box->data, message->data + message->moved, box->bytes);
     } else if (box->total != message->total) {
-        atomic_store(&comm->error, (int)ncclInvalidUsage);
-        stall(comm);
+        stall(comm, ncclInvalidUsage);
+        return false;
     } else {
         memcpy(message->data + message->moved, box->data, box->bytes);
     }
@@ -408,9 +441,12 @@ static bool advance(struct ncclComm *comm, struct message *message)
 static void run_bundle(void *argument)
 {
     struct bundle *bundle = argument;
-    if (bundle->stalls)
-        stall(bundle->comm);
-    for (bool done = false; !done;) {
+    for (int i = 0; i < bundle->count; i++)
+        double_touch(bundle->message[i].data, bundle->message[i].total, !bundle->message[i].sends,
+                     "a message");
+    if (bundle->stalls != ncclSuccess)
+        stall(bundle->comm, bundle->stalls);
+    for (bool done = false; !done && !is_aborted(bundle->comm);) {
         bool moved = false;
         done = true;
         for (int i = 0; i < bundle->count; i++) {
@@ -432,7 +468,7 @@ static ncclResult_t issue(struct bundle *bundle)
     (void)atomic_fetch_add(&bundle->comm->pending, 1);
     const cudaError_t code = double_enqueue(bundle->stream, run_bundle, bundle, sizeof *bundle, 0);
     bundle->count = 0;
-    bundle->stalls = false;
+    bundle->stalls = ncclSuccess;
     return code == cudaSuccess ? ncclSuccess : refuse(ncclUnhandledCudaError, "no such stream");
 }
 
@@ -453,7 +489,8 @@ static ncclResult_t add(const char *name, bool sends, void *data, size_t count, 
         return refuse(ncclInvalidUsage, "more than the stand-in groups");
     grouped.comm = comm;
     grouped.stream = stream;
-    grouped.stalls = double_stalls(name) || grouped.stalls;
+    const ncclResult_t stalls = stalls_by(name);
+    grouped.stalls = stalls != ncclSuccess ? stalls : grouped.stalls;
     grouped.message[grouped.count++] = (struct message){sends, peer, data, bytes, 0};
     return group_depth > 0 ? ncclSuccess : issue(&grouped);
 }

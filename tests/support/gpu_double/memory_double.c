@@ -1,0 +1,274 @@
+/* Memory of the stand-in, the device's and the host's that is pinned, and what fails of its calls.
+ */
+#include "tests/support/gpu_double/gpu_double.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define POISON 0xa5
+
+/* --- what fails --- */
+
+struct trap {
+    const char *variable;
+    int seen;
+};
+
+static pthread_mutex_t trap_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* "CALL:N" or "CALL:N@RANK" */
+static bool springs(struct trap *trap, const char *call)
+{
+    const char *text = getenv(trap->variable), *own_rank = getenv("OMPI_COMM_WORLD_RANK");
+    const size_t length = strlen(call);
+    if (text == NULL || strncmp(text, call, length) != 0 || text[length] != ':')
+        return false;
+    char *end;
+    const long wanted = strtol(text + length + 1, &end, 10);
+    if (*end == '@' && own_rank != NULL && strcmp(end + 1, own_rank) != 0)
+        return false;
+    (void)pthread_mutex_lock(&trap_lock);
+    const bool now = ++trap->seen == wanted;
+    (void)pthread_mutex_unlock(&trap_lock);
+    return now;
+}
+
+bool double_fails(const char *call)
+{
+    static struct trap trap = {"SBP_DOUBLE_FAIL", 0};
+    return springs(&trap, call);
+}
+
+bool double_stalls(const char *call)
+{
+    static struct trap trap = {"SBP_DOUBLE_STALL", 0};
+    return springs(&trap, call);
+}
+
+bool double_hangs(const char *call)
+{
+    static struct trap trap = {"SBP_DOUBLE_HANG", 0};
+    return springs(&trap, call);
+}
+
+/* --- memory --- */
+
+/* The device's memory is a range of addresses. With DOUBLE_GUARDS, which takes time in proportion
+ * to what is used of it, nobody may read or write there but the device, while it works, and copies.
+ */
+#ifndef DOUBLE_GUARDS
+#define DOUBLE_GUARDS 0
+#endif
+#define RANGE_BYTES (2 * DOUBLE_MEMORY_BYTES) /* blocks leave gaps */
+#define PAGE_BYTES  ((size_t)4096)
+
+struct block {
+    struct block *next; /* by addresses */
+    unsigned char *at;
+    size_t bytes;
+};
+
+static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned char *range;
+static int openings;
+static struct block *blocks;
+static size_t used_bytes;
+
+static void on_access(int number, siginfo_t *info, void *context)
+{
+    static const char said[] = "the host reads or writes memory of the stand-in GPU\n";
+    (void)context;
+    const uintptr_t at = (uintptr_t)info->si_addr, first = (uintptr_t)range;
+    if (at >= first && at - first < RANGE_BYTES && write(2, said, sizeof said - 1) < 0)
+        _exit(99);
+    (void)signal(number, SIG_DFL); /* the access is tried again */
+}
+
+__attribute__((constructor)) static void make_range(void)
+{
+    const struct sigaction action = {.sa_sigaction = on_access, .sa_flags = SA_SIGINFO};
+    void *made = mmap(NULL, RANGE_BYTES, DOUBLE_GUARDS ? PROT_NONE : PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (made == MAP_FAILED || madvise(made, RANGE_BYTES, MADV_NOHUGEPAGE) != 0 ||
+        sigaction(SIGSEGV, &action, NULL) != 0)
+        abort();
+    range = made;
+}
+
+const void *double_range(size_t *bytes)
+{
+    *bytes = RANGE_BYTES;
+    return range;
+}
+
+size_t double_used_bytes(void)
+{
+    (void)pthread_mutex_lock(&memory_lock);
+    const size_t bytes = used_bytes;
+    (void)pthread_mutex_unlock(&memory_lock);
+    return bytes;
+}
+
+static void protect(int protection)
+{
+    if (DOUBLE_GUARDS && mprotect(range, RANGE_BYTES, protection) != 0)
+        abort();
+}
+
+void double_open(void)
+{
+    (void)pthread_mutex_lock(&memory_lock);
+    if (openings++ == 0)
+        protect(PROT_READ | PROT_WRITE);
+    (void)pthread_mutex_unlock(&memory_lock);
+}
+
+void double_close(void)
+{
+    (void)pthread_mutex_lock(&memory_lock);
+    if (--openings == 0)
+        protect(PROT_NONE);
+    (void)pthread_mutex_unlock(&memory_lock);
+}
+
+bool double_is_device(const void *memory, size_t bytes)
+{
+    const uintptr_t at = (uintptr_t)memory;
+    bool found = false;
+    (void)pthread_mutex_lock(&memory_lock);
+    for (const struct block *block = blocks; block != NULL && !found; block = block->next) {
+        const uintptr_t first = (uintptr_t)block->at;
+        found = at >= first && at - first <= block->bytes && bytes <= block->bytes - (at - first);
+    }
+    (void)pthread_mutex_unlock(&memory_lock);
+    return found;
+}
+
+/* Pages of a block. */
+static size_t taken_bytes(size_t bytes)
+{
+    return (bytes / PAGE_BYTES + 1) * PAGE_BYTES;
+}
+
+/* Enters a block in the first gap that has room. Under the lock. */
+static bool enter(struct block *block)
+{
+    struct block **at = &blocks;
+    size_t first = 0;
+    while (*at != NULL && (size_t)((*at)->at - range) - first < taken_bytes(block->bytes)) {
+        first = (size_t)((*at)->at - range) + taken_bytes((*at)->bytes);
+        at = &(*at)->next;
+    }
+    if (block->bytes > DOUBLE_MEMORY_BYTES - used_bytes ||
+        taken_bytes(block->bytes) > RANGE_BYTES - first)
+        return false;
+    block->at = range + first;
+    block->next = *at;
+    *at = block;
+    used_bytes += block->bytes;
+    return true;
+}
+
+cudaError_t double_allocate(void **memory, size_t bytes)
+{
+    if (bytes > DOUBLE_MEMORY_BYTES)
+        return cudaErrorMemoryAllocation;
+    struct block *block = malloc(sizeof *block);
+    if (block != NULL)
+        block->bytes = bytes;
+    (void)pthread_mutex_lock(&memory_lock);
+    const bool fits = block != NULL && enter(block);
+    (void)pthread_mutex_unlock(&memory_lock);
+    if (!fits) {
+        free(block);
+        return cudaErrorMemoryAllocation;
+    }
+    *memory = block->at;
+    if (bytes <= DOUBLE_LARGE) {
+        double_open();
+        memset(block->at, POISON, bytes);
+        double_close();
+    }
+    return cudaSuccess;
+}
+
+cudaError_t double_release(void *memory)
+{
+    struct block *found = NULL;
+    (void)pthread_mutex_lock(&memory_lock);
+    for (struct block **at = &blocks; *at != NULL && found == NULL; at = &(*at)->next)
+        if ((*at)->at == memory) {
+            found = *at;
+            *at = found->next;
+            used_bytes -= found->bytes;
+            break;
+        }
+    /* Whoever gets it next finds zeros, or what is left of them. */
+    if (found != NULL && madvise(found->at, taken_bytes(found->bytes), MADV_DONTNEED) != 0)
+        abort();
+    (void)pthread_mutex_unlock(&memory_lock);
+    if (found == NULL)
+        return cudaErrorInvalidValue;
+    double_forget(found->at, found->bytes);
+    free(found);
+    return cudaSuccess;
+}
+
+/* --- memory of the host --- */
+
+/* Pinned memory of the host, which copies reach late. */
+struct pinned {
+    struct pinned *next;
+    unsigned char *at;
+    size_t bytes;
+};
+static struct pinned *pinned;
+
+cudaError_t cudaMallocHost(void **memory, size_t bytes)
+{
+    MAY_FAIL("cudaMallocHost", cudaErrorMemoryAllocation);
+    struct pinned *made = malloc(sizeof *made);
+    *memory = malloc(bytes);
+    if (made == NULL || *memory == NULL) {
+        free(made);
+        free(*memory);
+        return cudaErrorMemoryAllocation;
+    }
+    memset(*memory, POISON, bytes);
+    (void)pthread_mutex_lock(&memory_lock);
+    *made = (struct pinned){pinned, *memory, bytes};
+    pinned = made;
+    (void)pthread_mutex_unlock(&memory_lock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+    (void)pthread_mutex_lock(&memory_lock);
+    struct pinned **at = &pinned;
+    while (*at != NULL && (*at)->at != memory)
+        at = &(*at)->next;
+    struct pinned *const found = *at;
+    if (found != NULL)
+        *at = found->next;
+    (void)pthread_mutex_unlock(&memory_lock);
+    free(found);
+    free(found != NULL ? memory : NULL);
+    return found != NULL ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+bool double_is_pinned(const void *memory, size_t bytes)
+{
+    const uintptr_t at = (uintptr_t)memory;
+    bool found = false;
+    (void)pthread_mutex_lock(&memory_lock);
+    for (const struct pinned *one = pinned; one != NULL && !found; one = one->next)
+        found = at >= (uintptr_t)one->at && at + bytes <= (uintptr_t)one->at + one->bytes;
+    (void)pthread_mutex_unlock(&memory_lock);
+    return found;
+}

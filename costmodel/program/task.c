@@ -44,7 +44,7 @@ static bool is_bucket_sum(const struct sbp_program *program, const struct sbp_in
 static bool runs_once(const struct sbp_program *program, int first_update, int index)
 {
     const struct sbp_instr *instr = &program->instr[index];
-    const bool waits = program->parallel.pipeline > 1 && !sbp_sum_ends_unreduced(program, instr);
+    const bool waits = program->parallel.pipeline > 1 && !sbp_task_ends_unreduced(program, instr);
     return instr->section == SBP_SECTION_STEP &&
            (program->scope.micro_batches > 1 || waits || index >= first_update ||
             is_bucket_sum(program, instr));
@@ -339,7 +339,7 @@ static enum sbp_status open_lister(struct lister *l, const struct sbp_timeline_w
     for (int64_t i = 0; i < count; i++)
         l->left[sbp_step_chunk_of(l->step, work[i].stage)][work[i].kind]++;
     for (size_t chunk = 0; chunk < chunks; chunk++)
-        SBP_TRY(sbp_sums_beside_find(l->step, l->stage, (int)chunk, scratch, &l->hides[chunk]));
+        SBP_TRY(sbp_task_beside_find(l->step, l->stage, (int)chunk, scratch, &l->hides[chunk]));
     return SBP_OK;
 }
 
@@ -354,7 +354,7 @@ static enum sbp_status list(struct lister *l, const struct sbp_timeline_work *wo
     if (status == SBP_OK && !sbp_step_hands_on(l->step))
         add_end(l);
     if (status == SBP_OK)
-        status = sbp_sums_beside_link(l->step, l->stage, l->tasks, &scratch, diag);
+        status = sbp_task_beside_link(l->step, l->stage, l->tasks, &scratch, diag);
     sbp_arena_free(&scratch);
     return status;
 }

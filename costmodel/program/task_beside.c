@@ -4,7 +4,7 @@
 
 /* ---- which go beside ------------------------------------------------------------------------ */
 
-bool sbp_sum_ends_unreduced(const struct sbp_program *program, const struct sbp_instr *instr)
+bool sbp_task_ends_unreduced(const struct sbp_program *program, const struct sbp_instr *instr)
 {
     return instr->kind == SBP_INSTR_SCATTER && instr->buffer[SBP_AT_IN] >= 0 &&
            program->buffer[instr->buffer[SBP_AT_IN]].use == SBP_USE_UNREDUCED;
@@ -60,7 +60,7 @@ static void mark(const struct sbp_step *step, int stage, const struct sbp_progra
 {
     for (int i = 0; i < program->instr_count; i++)
         hides[i] = sums_alone(&program->instr[i], sums) &&
-                   sbp_sum_ends_unreduced(program, &program->instr[i]) &&
+                   sbp_task_ends_unreduced(program, &program->instr[i]) &&
                    may_hide(step, stage, &program->instr[i]);
     if (would_be_late(program, stage, hides))
         return;
@@ -69,7 +69,7 @@ static void mark(const struct sbp_step *step, int stage, const struct sbp_progra
             sums_alone(&program->instr[i], sums) && may_hide(step, stage, &program->instr[i]);
 }
 
-enum sbp_status sbp_sums_beside_find(const struct sbp_step *step, int stage, int chunk,
+enum sbp_status sbp_task_beside_find(const struct sbp_step *step, int stage, int chunk,
                                      struct sbp_arena *arena, bool **hides)
 {
     const struct sbp_program *program = sbp_step_chunk(step, stage, chunk);
@@ -171,7 +171,7 @@ static void link_task(struct linker *l, struct sbp_task *task)
         l->first++;
 }
 
-enum sbp_status sbp_sums_beside_link(const struct sbp_step *step, int stage,
+enum sbp_status sbp_task_beside_link(const struct sbp_step *step, int stage,
                                      struct sbp_tasks *tasks, struct sbp_arena *scratch,
                                      struct sbp_diag *diag)
 {

@@ -11,15 +11,15 @@
 #include "costmodel/program/task.h"
 
 /* Whether an instruction sums a whole gradient that has its memory until the sum is over. */
-bool sbp_sum_ends_unreduced(const struct sbp_program *program, const struct sbp_instr *instr);
+bool sbp_task_ends_unreduced(const struct sbp_program *program, const struct sbp_instr *instr);
 
 /* *hides: (instructions of the chunk) sums that go beside the backward pass; the arena's. E_MEMORY.
  */
-enum sbp_status sbp_sums_beside_find(const struct sbp_step *step, int stage, int chunk,
+enum sbp_status sbp_task_beside_find(const struct sbp_step *step, int stage, int chunk,
                                      struct sbp_arena *arena, bool **hides) SBP_MUST_USE;
 /* Says of the tasks of a whole list for which of its sums beside they wait. Fails as the layout of
  * a stage does; E_MEMORY. */
-enum sbp_status sbp_sums_beside_link(const struct sbp_step *step, int stage,
+enum sbp_status sbp_task_beside_link(const struct sbp_step *step, int stage,
                                      struct sbp_tasks *tasks, struct sbp_arena *scratch,
                                      struct sbp_diag *diag) SBP_MUST_USE;
 

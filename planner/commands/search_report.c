@@ -242,6 +242,15 @@ static enum sbp_status print_needed(const struct sbp_shortage *shortage)
     return SBP_OK;
 }
 
+/* Of an answer without a layout, whose line says them: a batch may be too large by mistake. */
+static enum sbp_status print_tokens(const struct sbp_graph *graph)
+{
+    if (graph->sequence > 1)
+        SBP_PRINT("           %lld tokens a step\n",
+                  (long long)(graph->global_batch * graph->sequence));
+    return SBP_OK;
+}
+
 static enum sbp_status print_shortage(const struct sbp_search_job *job,
                                       const struct sbp_shortage *shortage)
 {
@@ -250,6 +259,7 @@ static enum sbp_status print_shortage(const struct sbp_search_job *job,
     (void)sbp_format_bytes(shortage->limit_bytes, limit);
     SBP_TRY(sbp_report_print_model(&job->plan, stdout));
     SBP_TRY(print_search(job));
+    SBP_TRY(print_tokens(&job->plan.cut.graph));
     if ((job->outcome.stopped || job->outcome.left_out) && !(shortage->needed_bytes > 0)) {
         SBP_PRINT("\nno strategy of space %s was found before the search was stopped: %s\n", space,
                   stop_reason(job));

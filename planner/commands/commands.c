@@ -45,7 +45,7 @@ const struct sbp_command sbp_commands[] = {
      .options = "--to -o --json --help",
      .run = sbp_command_export},
     {.name = "compare",
-     OPERANDS("MODEL CLUSTER", 2, 2),
+     OPERANDS("MODEL CLUSTER, or PLAN PLAN", 2, 2),
      .summary = "search every space of strategies and show the best of each in one table",
      .notes = NAMES_NOTE
      "--time-limit is of all spaces together: each may take an equal share of what those before it "

@@ -12,3 +12,6 @@ for other in pp zero3 again twice a100 half dp; do
 done &&
 sbplan diff pp.json zero3.json | head -n 3 &&
 sbplan diff half.json dp.json --json | grep -E -A 4 '"faster"'
+sbplan diff dp.json 2>&1
+sbplan diff gpt2-small dp.json 2>&1
+sbplan diff dp.json nosuch.json 2>&1

@@ -79,9 +79,10 @@ void sbp_contrast_make(const struct sbp_report *first, const struct sbp_report *
     contrast->faster = fabs(more_s) <= SBP_REPORT_ROUND_OFF * contrast->step_s[0] ? -1
                        : more_s < 0                                               ? 1
                                                                                   : 0;
+    const bool stages = first->summary.stages > 1 || second->summary.stages > 1;
     for (int i = 0; i < SBP_CONTRAST_PARTS; i++) {
         struct sbp_contrast_part *part = &contrast->part[i];
-        part->what = NAMES[i];
+        part->what = strcmp(NAMES[i], "bubble") == 0 && !stages ? "waiting for hosts" : NAMES[i];
         part->saved_s = (part->seconds[1] - part->seconds[0]) * (contrast->faster == 1 ? -1 : 1);
     }
     order(contrast);

@@ -43,8 +43,10 @@ static void cost_rows(struct sbp_table *table, const struct pair *pair)
     time_row(table, "step", a->totals.step_s, b->totals.step_s);
     time_row(table, "compute", sbp_summary_work_s(a), sbp_summary_work_s(b));
     time_row(table, "exposed communication", a->totals.exposed_s, b->totals.exposed_s);
-    if (a->stages > 1 || b->stages > 1)
-        time_row(table, "bubble", a->totals.bubble_s, b->totals.bubble_s);
+    const bool stages = a->stages > 1 || b->stages > 1;
+    if (stages || a->totals.bubble_s > 0 || b->totals.bubble_s > 0)
+        time_row(table, stages ? "bubble" : "waiting for hosts", a->totals.bubble_s,
+                 b->totals.bubble_s);
     name_row(table, "rate", sbp_report_rate(&pair->report[0], one),
              sbp_report_rate(&pair->report[1], two));
     name_row(table, "memory", sbp_format_bytes((double)a->totals.device_bytes, one),

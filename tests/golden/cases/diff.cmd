@@ -11,6 +11,10 @@ for other in pp zero3 again twice a100 half dp; do
     sbplan diff dp.json $other.json | head -n 3
 done &&
 sbplan diff pp.json zero3.json | head -n 3 &&
+# Small shards wait for the host that launches them.
+sbplan price gpt2-small h100-sxm-8 --pp 1 -o wide.json >price.txt &&
+sbplan price gpt2-small h100-sxm-8 --pp 1 --tp 4 -o narrow.json >price.txt &&
+sbplan diff wide.json narrow.json | grep -E '^(because|waiting)' &&
 sbplan diff half.json dp.json --json | grep -E -A 4 '"faster"'
 sbplan diff dp.json 2>&1
 sbplan diff gpt2-small dp.json 2>&1

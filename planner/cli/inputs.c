@@ -311,3 +311,28 @@ enum sbp_status sbp_inputs_read_around(struct sbp_plan *plan, struct sbp_setting
     cJSON_Delete(root);
     return status;
 }
+
+/* --- what is read in the place of a model --- */
+
+enum sbp_status sbp_inputs_refuse_name(const char *word, const char *wanted, const char *option,
+                                       enum sbp_status status, const struct sbp_diag *why,
+                                       struct sbp_diag *diag)
+{
+    enum sbp_config_kind kind;
+    if (status != SBP_E_IO || !sbp_config_is_listed(word, &kind))
+        return sbp_fail(diag, status, "%s", why->text);
+    const bool model = kind == SBP_CONFIG_MODEL;
+    return sbp_fail(diag, SBP_E_INPUT,
+                    "%s: this is a listed %s, not a %s: sbplan search %s %s %s makes one", word,
+                    sbp_config_kind_name(kind), wanted, model ? word : "MODEL",
+                    model ? "CLUSTER" : word, option);
+}
+
+enum sbp_status sbp_inputs_read_plan(const char *path, struct sbp_plan *plan, struct sbp_diag *diag)
+{
+    struct sbp_diag why = {{0}};
+    const enum sbp_status status = sbp_plan_read(path, plan, &why);
+    return status == SBP_OK
+               ? SBP_OK
+               : sbp_inputs_refuse_name(path, "plan", "-o plan.json", status, &why, diag);
+}

@@ -26,6 +26,16 @@ void sbp_inputs_free_settings(struct sbp_settings *settings);
 enum sbp_status sbp_inputs_refuse(const char *file, enum sbp_status status,
                                   const struct sbp_diag *why, struct sbp_diag *diag);
 
+/* Reads a plan file; the name of a model or a cluster in its place is refused with the search that
+ * makes one. As sbp_plan_read. */
+enum sbp_status sbp_inputs_read_plan(const char *path, struct sbp_plan *plan,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
+/* Whether a word, which could not be read, is such a name, and then the refusal; `wanted` is
+ * "plan", `option` "-o plan.json", which makes one. Else fails with status and why. */
+enum sbp_status sbp_inputs_refuse_name(const char *word, const char *wanted, const char *option,
+                                       enum sbp_status status, const struct sbp_diag *why,
+                                       struct sbp_diag *diag);
+
 /* Sets the plan's parallel: the "parallel" object of a strategy file or a plan file, where it has
  * one, changed by --set. The boxing of a plan file becomes the settings' unless --set gives it.
  * E_INPUT. */

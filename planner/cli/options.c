@@ -287,6 +287,21 @@ static bool is_flag(const struct sbp_option *option)
 
 #define REFUSE(...) sbp_fail(diag, SBP_E_USAGE, __VA_ARGS__)
 
+/* Words of other tools that are near to no legal one, or to a wrong one. */
+static const struct {
+    const char *option, *word, *meant;
+} MEANT[] = {{"--device", "gpu", "cuda"},        {"--backend", "gpu", "nccl"},
+             {"--backend", "gloo", "mpi"},       {"--precision", "bfloat16", "bf16"},
+             {"--precision", "float16", "fp16"}, {"--precision", "float32", "fp32"}};
+
+static const char *meant_value(const struct sbp_option *option, const char *value)
+{
+    for (size_t i = 0; i < sizeof MEANT / sizeof *MEANT; i++)
+        if (strcmp(option->name, MEANT[i].option) == 0 && strcmp(value, MEANT[i].word) == 0)
+            return MEANT[i].meant;
+    return NULL;
+}
+
 static enum sbp_status refuse_value(const struct sbp_command *command,
                                     const struct sbp_option *option, const char *value,
                                     struct sbp_diag *diag)
@@ -298,7 +313,8 @@ static enum sbp_status refuse_value(const struct sbp_command *command,
     if (advice != NULL && option->name_at == space_at)
         return REFUSE("sbplan %s: %s: unknown value \"%.60s\": %s", command->name, option->name,
                       value, advice);
-    const char *nearest = sbp_text_nearest(value, names);
+    const char *meant = meant_value(option, value);
+    const char *nearest = meant != NULL ? meant : sbp_text_nearest(value, names);
     if (nearest != NULL)
         return REFUSE("sbplan %s: %s: unknown value \"%.60s\", did you mean \"%s\"?", command->name,
                       option->name, value, nearest);
@@ -341,6 +357,18 @@ static bool has_set(const struct sbp_command *command)
     return strstr(command->options, "--set ") != NULL;
 }
 
+/* Of `run` and `bench`, whose ranks the plan says; NULL. */
+static const char *ranks_advice(const struct sbp_command *command, const char *name)
+{
+    static const char *const WORDS[] = {"-n", "-np", "--np", "--ranks", "--nproc", "--devices"};
+    const bool trains = strcmp(command->name, "run") == 0 || strcmp(command->name, "bench") == 0;
+    for (size_t i = 0; trains && i < sizeof WORDS / sizeof *WORDS; i++)
+        if (strcmp(name, WORDS[i]) == 0)
+            return "a run has the plan's devices as ranks: sbplan search ... --devices N makes a "
+                   "plan for N of them";
+    return NULL;
+}
+
 static enum sbp_status refuse_option(const struct sbp_command *command, const char *word,
                                      size_t length, struct sbp_diag *diag)
 {
@@ -351,7 +379,8 @@ static enum sbp_status refuse_option(const struct sbp_command *command, const ch
     const struct sbp_option *option = NULL;
     while ((option = sbp_options_next(command, option)) != NULL)
         names[count++] = option->name;
-    const char *advice = has_set(command) ? sbp_foreign_words_advice(name, strlen(name)) : NULL;
+    const char *advice = has_set(command) ? sbp_foreign_words_advice(name, strlen(name))
+                                          : ranks_advice(command, name);
     if (advice != NULL)
         return REFUSE("sbplan %s: unknown option \"%s\": %s", command->name, name, advice);
     const char *nearest = sbp_text_nearest(name, names);

@@ -38,7 +38,10 @@ static enum sbp_status measure(const struct sbp_arguments *arguments, struct sbp
                                 .arguments = arguments,
                                 .extra = {"--backend", backend, NULL}};
     if (only_plans(arguments)) { /* without ranks, except a launcher's */
-        launch.extra[0] = NULL;
+        if (arguments->backend == SBP_BACKEND_AUTO)
+            launch.extra[0] = NULL;
+        else
+            launch.extra[1] = sbp_backend_names[arguments->backend];
         return sbp_launch(&launch, diag);
     }
     if (mpi && !available && !rank)

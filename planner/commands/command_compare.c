@@ -407,9 +407,9 @@ static enum sbp_status compare(struct comparison *comparison, struct sbp_diag *d
     return comparison->found > 0 ? SBP_OK : SBP_NO;
 }
 
-static bool are_plans(const struct sbp_word_list *operands)
+static bool has_plan(const struct sbp_word_list *operands)
 {
-    return sbp_input_kind_is(operands->word[0], SBP_INPUT_PLAN) &&
+    return sbp_input_kind_is(operands->word[0], SBP_INPUT_PLAN) ||
            sbp_input_kind_is(operands->word[1], SBP_INPUT_PLAN);
 }
 
@@ -417,7 +417,7 @@ enum sbp_status sbp_command_compare(const struct sbp_arguments *arguments, struc
 {
     struct comparison comparison = {.job = {.arguments = arguments}, .plan_of = FULL_ROW};
     struct sbp_search_job *job = &comparison.job;
-    if (are_plans(&arguments->operands))
+    if (has_plan(&arguments->operands))
         return sbp_command_compare_plans(arguments, diag);
     enum sbp_status status =
         sbp_inputs_read(arguments, SBP_SPACE_FULL, &job->arena, &job->settings, &job->plan, diag);

@@ -7,6 +7,7 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "planner/cli/inputs.h"
 #include "planner/commands/commands.h"
 #include "planner/plan/roles.h"
 #include "planner/report/operands.h"
@@ -367,7 +368,7 @@ enum sbp_status sbp_command_explain(const struct sbp_arguments *arguments, struc
 {
     struct sbp_plan plan;
     SBP_TRY(check_trace(arguments, diag));
-    SBP_TRY(sbp_plan_read(arguments->operands.word[0], &plan, diag));
+    SBP_TRY(sbp_inputs_read_plan(arguments->operands.word[0], &plan, diag));
     const enum sbp_status status = explain(arguments, &plan, diag);
     sbp_plan_free(&plan);
     return status;

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json/json_write.h"
 #include "planner/cli/outputs.h"
+#include "planner/cli/inputs.h"
 #include "planner/commands/commands.h"
 #include "planner/export/export.h"
 #include "planner/limits.h"
@@ -194,7 +195,7 @@ enum sbp_status sbp_command_export(const struct sbp_arguments *arguments, struct
     struct sbp_export export = {0};
     struct sbp_export_files files = {0};
     SBP_TRY(check_arguments(arguments, diag));
-    SBP_TRY(sbp_plan_read(arguments->operands.word[0], &plan, diag));
+    SBP_TRY(sbp_inputs_read_plan(arguments->operands.word[0], &plan, diag));
     const enum sbp_status status = export_plan(arguments, &plan, &export, &files, diag);
     sbp_export_files_free(&files);
     sbp_export_free(&export);

@@ -2,6 +2,7 @@
 
 #include "base/launcher.h"
 #include "costmodel/program/runnable.h"
+#include "planner/cli/inputs.h"
 #include "planner/cli/launch.h"
 #include "planner/commands/commands.h"
 #include "planner/plan/plan.h"
@@ -11,7 +12,7 @@ static enum sbp_status count_ranks(const char *path, int64_t *ranks, struct sbp_
 {
     struct sbp_plan plan;
     struct sbp_diag reason = {0};
-    SBP_TRY(sbp_plan_read(path, &plan, diag));
+    SBP_TRY(sbp_inputs_read_plan(path, &plan, diag));
     const enum sbp_status status = sbp_runnable_check(&plan.cut.graph, &plan.cut.mesh,
                                                       &plan.strategy, &plan.cut.parallel, &reason);
     *ranks = sbp_cut_devices(&plan.cut);

@@ -6,7 +6,9 @@
 #include "base/clock.h"
 #include "base/json/json_write.h"
 #include "base/text.h"
+#include "planner/cli/inputs.h"
 #include "planner/commands/commands.h"
+#include "planner/plan/input_kind.h"
 #include "planner/solvers/solver.h"
 
 struct answer {
@@ -105,10 +107,27 @@ static enum sbp_status print_json(const struct answer *answer, struct sbp_diag *
     return sbp_json_finish(json, failed, diag);
 }
 
+/* Reads the problem; another file of sbplan's, or a model's name, in its place is called by its
+ * kind. */
+static enum sbp_status read_problem(const char *path, struct sbp_problem *problem,
+                                    struct sbp_diag *diag)
+{
+    struct sbp_diag why = {{0}};
+    struct cJSON *root = NULL;
+    struct sbp_json at;
+    const enum sbp_status status = sbp_problem_read(path, problem, &why);
+    if (status == SBP_OK)
+        return SBP_OK;
+    if (status == SBP_E_INPUT)
+        SBP_TRY(sbp_input_kind_open(path, SBP_INPUT_PROBLEM, &root, &at, diag));
+    cJSON_Delete(root);
+    return sbp_inputs_refuse_name(path, "problem", "--problem FILE", status, &why, diag);
+}
+
 enum sbp_status sbp_command_solve(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     struct sbp_problem problem;
-    SBP_TRY(sbp_problem_read(arguments->operands.word[0], &problem, diag));
+    SBP_TRY(read_problem(arguments->operands.word[0], &problem, diag));
     struct answer answer = {.arguments = arguments, .problem = &problem};
     enum sbp_status status = solve(&answer, diag);
     if (status == SBP_OK)

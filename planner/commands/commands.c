@@ -54,14 +54,15 @@ const struct sbp_command sbp_commands[] = {
      .options = "--to -o --json --help",
      .run = sbp_command_export},
     {.name = "compare",
-     OPERANDS("MODEL CLUSTER", 2, 2),
+     OPERANDS("MODEL CLUSTER, or PLAN PLAN", 2, 2),
      .summary = "search every space of strategies and show the best of each in one table",
      .notes = NAMES_NOTE
      "--time-limit is of all spaces together: each may take an equal share of what those before it "
      "left. --max-evaluations and --search-memory are each space's. Ctrl-C, SIGTERM and SIGHUP end "
      "it; spaces that were not searched say so. Exit status: 0 some space has a plan, 1 none has, "
      "2 "
-     "bad usage or bad input. Two plan files in their place are compared with each other.",
+     "bad usage or bad input. Two plan files in their place are compared with each other: which is "
+     "faster, and why. `sbplan diff PLAN PLAN` is the same.",
      .options = "--runtime --objective " SOLVER_OPTIONS
                 "--search-memory --memory-limit " MODEL_OPTIONS "--json --help",
      .run = sbp_command_compare},
@@ -260,7 +261,7 @@ enum sbp_status sbp_commands_run(int argc, char **argv, const atomic_int *stop,
         (void)printf("sbplan " SBP_VERSION "\n");
         return SBP_OK;
     }
-    const struct sbp_command *command = find_command(word);
+    const struct sbp_command *command = find_command(strcmp(word, "diff") == 0 ? "compare" : word);
     if (command == NULL)
         return refuse_command(word, diag);
     if (asks) {

@@ -106,6 +106,22 @@ static enum sbp_status put_simplest(struct cJSON *json, const struct sbp_search_
     return SBP_OK;
 }
 
+/* A micro-batch that is given in another tool's meaning, of one replica, keeps replicas away. */
+static enum sbp_status print_replicas(const struct sbp_search_job *job)
+{
+    const struct sbp_cut *cut = &job->plan.cut;
+    const int64_t micro_batch = cut->parallel.micro_batch;
+    const bool given =
+        cJSON_GetObjectItemCaseSensitive(job->settings.parallel, "micro_batch") != NULL;
+    if (!given || job->priced != NULL ||
+        micro_batch * cut->parallel.pipeline >= sbp_cut_devices(cut))
+        return SBP_OK;
+    SBP_PRINT("           micro_batch=%lld is of all replicas of a stage together: DP is %lld at "
+              "most; --micro-batch, beside --pp, is of each\n",
+              (long long)micro_batch, (long long)micro_batch);
+    return SBP_OK;
+}
+
 static enum sbp_status print_text(const struct sbp_search_job *job, const struct sbp_report *report,
                                   struct sbp_diag *diag)
 {
@@ -115,6 +131,7 @@ static enum sbp_status print_text(const struct sbp_search_job *job, const struct
     SBP_TRY(sbp_report_print_model(&job->plan, stdout));
     SBP_TRY(print_search(job));
     SBP_TRY(print_notes(job));
+    SBP_TRY(print_replicas(job));
     SBP_TRY(sbp_report_print_cost(report, &options, stdout));
     SBP_TRY(sbp_price_interval_print(&trust, report->summary.totals.step_s, stdout));
     SBP_TRY(print_simplest(job, report->summary.totals.step_s, diag));
@@ -242,6 +259,15 @@ static enum sbp_status print_needed(const struct sbp_shortage *shortage)
     return SBP_OK;
 }
 
+/* Of an answer without a layout, whose line says them: a batch may be too large by mistake. */
+static enum sbp_status print_tokens(const struct sbp_graph *graph)
+{
+    if (graph->sequence > 1)
+        SBP_PRINT("           %lld tokens a step\n",
+                  (long long)(graph->global_batch * graph->sequence));
+    return SBP_OK;
+}
+
 static enum sbp_status print_shortage(const struct sbp_search_job *job,
                                       const struct sbp_shortage *shortage)
 {
@@ -250,6 +276,7 @@ static enum sbp_status print_shortage(const struct sbp_search_job *job,
     (void)sbp_format_bytes(shortage->limit_bytes, limit);
     SBP_TRY(sbp_report_print_model(&job->plan, stdout));
     SBP_TRY(print_search(job));
+    SBP_TRY(print_tokens(&job->plan.cut.graph));
     if ((job->outcome.stopped || job->outcome.left_out) && !(shortage->needed_bytes > 0)) {
         SBP_PRINT("\nno strategy of space %s was found before the search was stopped: %s\n", space,
                   stop_reason(job));

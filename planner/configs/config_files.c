@@ -246,6 +246,20 @@ enum sbp_status sbp_config_find(enum sbp_config_kind kind, const char *word,
     return is_file(word) ? SBP_OK : refuse_name(kind, word, arena, diag);
 }
 
+bool sbp_config_is_listed(const char *word, enum sbp_config_kind *kind)
+{
+    struct sbp_diag unused = {{0}};
+    struct sbp_arena arena = {0};
+    bool found = false;
+    for (int i = SBP_CONFIG_MODEL; i <= SBP_CONFIG_CLUSTER && !found; i++) {
+        struct sbp_config_names names;
+        *kind = (enum sbp_config_kind)i;
+        found = sbp_config_list(*kind, &arena, &names, &unused) == SBP_OK && is_named(&names, word);
+    }
+    sbp_arena_free(&arena);
+    return found && !is_file(word);
+}
+
 /* --- parts of a cluster --- */
 
 /* Puts a part in the place of what the cluster has under the key; takes the part over. */

@@ -39,6 +39,9 @@ enum sbp_status sbp_config_find(enum sbp_config_kind kind, const char *word,
                                 struct sbp_arena *arena, const char **path,
                                 struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Whether a word, which is no file, is the name of a model or a cluster, and of which. */
+bool sbp_config_is_listed(const char *word, enum sbp_config_kind *kind);
+
 /* Replaces "runtime": "NAME" in a cluster's tree by the object of the file that the name or the
  * path stands for (configs/runtimes), so that a plan carries all that its price depends on.
  * runtime: that of --runtime, which stands in its place, "none" takes it away; NULL: as the cluster

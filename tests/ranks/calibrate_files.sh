@@ -1,9 +1,9 @@
 #!/bin/sh
 # Files of samples: a killed calibration continues to the same list of cells as one that was left
 # alone, others are refused or dropped, merged and compared; the cells of the plan are measured.
-# usage: calibrate_files.sh CALIBRATE FIT EXPECTED
+# usage: calibrate_files.sh SBPLAN CALIBRATE FIT EXPECTED
 set -eu
-calibrate=$(realpath "$1") fit=$(realpath "$2") expected=$3
+sbplan=$(realpath "$1") calibrate=$(realpath "$2") fit=$(realpath "$3") expected=$4
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
@@ -37,6 +37,10 @@ asked='--collectives all-reduce,send-recv --method paper --statistic least --wei
 status=0
 "$calibrate" --print-sbatch --merge 'old one.json' 2>err || status=$?
 [ $status -eq 2 ] && grep -q -- '--merge old one.json: cannot stand' err || fail "job: $(cat err)"
+
+"$sbplan" calibrate --print-sbatch --backend nccl --nodes 2 --ranks-per-node 8 >job.out
+grep -q '^#SBATCH --gpus-per-node=8$' job.out && grep -q 'sbplan-calibrate --backend nccl ' job.out ||
+    fail "the job of GPUs measures otherwise: $(cat job.out)"
 
 # Processes of srun that do not know each other: the first says so. What sanitizers find inside of MPI
 # libraries is not ours.

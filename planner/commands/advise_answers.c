@@ -1,4 +1,5 @@
 /* The answers of `sbplan advise`. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -14,7 +15,8 @@
 #define TOKENS_PER_WEIGHT                                                                          \
     20.0 /* Hoffmann et al., "Training compute-optimal large language models" */
 
-enum { ANSWERS = 6 + SBP_MAX_LEVELS };
+/* One of each question; plan, time, bottleneck and training. */
+enum { ANSWERS = SBP_ADVISE_MOST_QUESTIONS + 4 };
 
 struct answer {
     char name[48];
@@ -28,6 +30,7 @@ struct answers {
 
 static struct answer *begin(struct answers *answers, const char *name, const char *of)
 {
+    assert(answers->count < ANSWERS);
     struct answer *answer = &answers->answer[answers->count++];
     (void)snprintf(answer->name, sizeof answer->name, "%s%s", of, name);
     return answer;

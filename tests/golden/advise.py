@@ -18,7 +18,7 @@ SMALL = ("--quick", "--set", "cluster.levels[0].size=2", "--set", "cluster.level
 MACHINES = [
     ("tiny-gpt", "laptop-4", "--tokens", "3e9"),
     ("tiny-gpt", "laptop-4", "--set", "global_batch_tokens=128", "--set", "pipeline=2"),
-    ("tiny-mlp", "v100-roce-4x8", *SMALL),
+    ("tiny-mlp", "summit-v100", "--tokens", "3e9", *SMALL, "--set", "cluster.levels[2].size=2"),
     ("tiny-mlp", "polaris", *SMALL),
 ]
 

@@ -205,6 +205,7 @@ static void answer_nodes(struct answers *answers, const struct sbp_advice *advic
             row->found ? sbp_format_count(rate_of(row) / scale / (double)row->summary.devices, rate)
                        : lack_of(row),
             question->value[i].text);
+        add_gap(&answer->text, row);
     }
     add_sweep(&answer->command, advice, question);
 }
@@ -307,10 +308,12 @@ static void answer_bottleneck(struct answers *answers, const struct sbp_advice *
     struct share share[SHARES];
     const int count = shares_of(advice, share);
     double rest = 1;
+    int64_t unused;
     for (int i = 0; i < count; i++)
         rest -= share[i].is_machine ? share[i].share : 0;
-    sbp_text_add(&answer->text, "%s; 1 %% more saves of the step:",
-                 rest > share[0].share ? "latencies, launches, waiting" : share[0].name);
+    sbp_text_add(&answer->text, "%s; 1 %% more saves of the time that %s take:",
+                 rest > share[0].share ? "latencies, launches, waiting" : share[0].name,
+                 sbp_summary_unit(&advice->job.plan.cut.graph, &unused));
     for (int i = 0; i < count; i++)
         sbp_text_add(&answer->text, "%s %.3f %% %s", i > 0 ? "," : "", shown_share(share[i].share),
                      share[i].name);
@@ -344,7 +347,7 @@ static void answer_training(struct answers *answers, const struct sbp_advice *ad
                  sbp_format_digits(cost.days, SBP_REPORT_DIGITS, days),
                  sbp_format_count(cost.gpu_hours, hours));
     add_search(&answer->command, advice);
-    sbp_text_add(&answer->command, " --tokens %.0f", tokens);
+    sbp_text_add(&answer->command, " --tokens %.17g", tokens);
 }
 
 static void answer_all(struct answers *answers, const struct sbp_advice *advice)
@@ -416,8 +419,7 @@ static void put_elasticity(struct cJSON *json, const struct sbp_advice *advice, 
 static enum sbp_status print_json(const struct answers *answers, const struct sbp_advice *advice,
                                   struct sbp_diag *diag)
 {
-    const struct sbp_report_options options = {
-        .tokens = tokens_of(advice), .memory_limit_bytes = advice->arguments->memory_limit_bytes};
+    const struct sbp_report_options options = {.tokens = tokens_of(advice)};
     struct cJSON *json = cJSON_CreateObject();
     bool failed = json == NULL;
     sbp_search_put(json, &advice->job, &advice->job.outcome, &failed);

@@ -104,7 +104,7 @@ enum { MOST_SWEPT = 256, MOST_SERIES = 8, MOST_KEYS = 4 };
 struct swept {
     const struct cJSON *values; /* KEY: text */
     const char *status, *plan;
-    double step_s, rate, mfu, device_bytes, available_bytes; /* NAN: no plan */
+    double step_s, rate, mfu, device_bytes; /* NAN: no plan */
 };
 
 struct sweep {
@@ -152,8 +152,7 @@ static enum sbp_status read_row(const struct sbp_json *at, struct swept *row)
     SBP_TRY(read_number(at, "cost", "step_s", &row->step_s));
     SBP_TRY(read_number(at, "cost", "tokens_per_s", &row->rate));
     SBP_TRY(read_number(at, "cost", "mfu", &row->mfu));
-    SBP_TRY(read_number(at, "memory", "device_bytes", &row->device_bytes));
-    return read_number(at, "memory", "available_bytes", &row->available_bytes);
+    return read_number(at, "memory", "device_bytes", &row->device_bytes);
 }
 
 static const struct cJSON *last_of(const struct cJSON *values)
@@ -499,7 +498,8 @@ static void add_pair(struct sbp_text *html, const struct run *run)
 static void add_losses(struct sbp_text *html, const struct run *run)
 {
     const int count = run->steps < SHOWN_STEPS ? run->steps : SHOWN_STEPS;
-    static const char *const none[] = {"first step", "last shown"};
+    static const char *const first[] = {"first step"};
+    char title[64];
     if (run->steps < 3)
         return;
     const struct sbp_series series = {.name = "loss",
@@ -507,12 +507,14 @@ static void add_losses(struct sbp_text *html, const struct run *run)
                                       .count = count,
                                       .x = run->step,
                                       .y = run->loss};
-    const struct sbp_lines lines = {.title = "Loss over steps",
-                                    .label = "Loss over steps",
+    (void)snprintf(title, sizeof title, "Loss over %s%d steps",
+                   count < run->steps ? "the first " : "", count);
+    const struct sbp_lines lines = {.title = title,
+                                    .label = title,
                                     .unit = SBP_FIGURE_COUNT,
                                     .high_x = count - 1,
                                     .tick_count = 1,
-                                    .tick = none,
+                                    .tick = first,
                                     .count = 1,
                                     .series = &series};
     sbp_figure_lines(html, &lines);

@@ -12,6 +12,7 @@
 #define PAYS      0.9  /* of a device's best rate: what a node adds is worth its hours */
 #define SAME      5e-4 /* times that differ by less are called the same */
 #define ROUND_OFF 1e-6 /* of derivatives */
+#define HALF      "half"
 #define TOKENS_PER_WEIGHT                                                                          \
     20.0 /* Hoffmann et al., "Training compute-optimal large language models" */
 
@@ -123,12 +124,22 @@ static void add_change(struct sbp_text *text, double before, double after, const
         sbp_text_add(text, "%.1f %% %s %s", 100 * fabs(change), change < 0 ? "less" : "more", what);
 }
 
+/* Whether a search ended too early to find what is as good as the plan that is there, which a
+ * machine with more of something can play, too. */
+static bool fell_short(const struct sbp_advice *advice, const struct sbp_search_row *row)
+{
+    return row->found && row->outcome.status == SBP_PLAN_FEASIBLE &&
+           rate_of(row) < rate_of(&advice->row) * (1 - SAME);
+}
+
 static void add_row(struct sbp_text *text, const struct sbp_advice *advice,
                     const struct sbp_advise_value *value, const char *name, bool by_rate)
 {
     sbp_text_add(text, "%s: ", name);
     if (!value->row.found)
         sbp_text_add(text, "%s", lack_of(&value->row));
+    else if (strcmp(name, HALF) != 0 && fell_short(advice, &value->row))
+        sbp_text_add(text, "no better plan was found");
     else if (by_rate)
         add_change(text, rate_of(&advice->row), rate_of(&value->row), "a second");
     else
@@ -243,7 +254,7 @@ static void answer_other(struct answers *answers, const struct sbp_advice *advic
         if (value->is_given)
             continue;
         sbp_text_add(&answer->text, "%s", before);
-        add_row(&answer->text, advice, value, i == 0 ? "half" : "twice", by_rate);
+        add_row(&answer->text, advice, value, i == 0 ? HALF : "twice", by_rate);
         before = "; ";
     }
     add_sweep(&answer->command, advice, question);
@@ -264,7 +275,7 @@ static bool share_of_twice(const struct sbp_advice *advice, enum sbp_advise_kind
     for (int i = 0; i < advice->question_count; i++) {
         const struct sbp_advise_question *question = &advice->question[i];
         const struct sbp_search_row *row = &question->value[question->count - 1].row;
-        if (question->kind != kind || !row->found)
+        if (question->kind != kind || !row->found || fell_short(advice, row))
             continue;
         *share = log2(rate_of(row) / rate_of(&advice->row));
         return true;

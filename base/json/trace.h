@@ -10,7 +10,8 @@
 
 #include "base/text.h"
 
-/* Hears of events, in their order, in place of a file. Names are borrowed for the call. */
+/* Hears of events, in their order, in place of a file. Names of lanes are static, others
+ * borrowed for the call. */
 struct sbp_trace_sink {
     void *context;
     void (*process)(void *context, int pid, const char *name);

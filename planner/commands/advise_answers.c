@@ -1,4 +1,5 @@
 /* The answers of `sbplan advise`. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -11,10 +12,12 @@
 #define PAYS      0.9  /* of a device's best rate: what a node adds is worth its hours */
 #define SAME      5e-4 /* times that differ by less are called the same */
 #define ROUND_OFF 1e-6 /* of derivatives */
+#define HALF      "half"
 #define TOKENS_PER_WEIGHT                                                                          \
     20.0 /* Hoffmann et al., "Training compute-optimal large language models" */
 
-enum { ANSWERS = 6 + SBP_MAX_LEVELS };
+/* One of each question; plan, time, bottleneck and training. */
+enum { ANSWERS = SBP_ADVISE_MOST_QUESTIONS + 4 };
 
 struct answer {
     char name[48];
@@ -28,6 +31,7 @@ struct answers {
 
 static struct answer *begin(struct answers *answers, const char *name, const char *of)
 {
+    assert(answers->count < ANSWERS);
     struct answer *answer = &answers->answer[answers->count++];
     (void)snprintf(answer->name, sizeof answer->name, "%s%s", of, name);
     return answer;
@@ -120,12 +124,22 @@ static void add_change(struct sbp_text *text, double before, double after, const
         sbp_text_add(text, "%.1f %% %s %s", 100 * fabs(change), change < 0 ? "less" : "more", what);
 }
 
+/* Whether a search ended too early to find what is as good as the plan that is there, which a
+ * machine with more of something can play, too. */
+static bool fell_short(const struct sbp_advice *advice, const struct sbp_search_row *row)
+{
+    return row->found && row->outcome.status == SBP_PLAN_FEASIBLE &&
+           rate_of(row) < rate_of(&advice->row) * (1 - SAME);
+}
+
 static void add_row(struct sbp_text *text, const struct sbp_advice *advice,
                     const struct sbp_advise_value *value, const char *name, bool by_rate)
 {
     sbp_text_add(text, "%s: ", name);
     if (!value->row.found)
         sbp_text_add(text, "%s", lack_of(&value->row));
+    else if (strcmp(name, HALF) != 0 && fell_short(advice, &value->row))
+        sbp_text_add(text, "no better plan was found");
     else if (by_rate)
         add_change(text, rate_of(&advice->row), rate_of(&value->row), "a second");
     else
@@ -202,6 +216,7 @@ static void answer_nodes(struct answers *answers, const struct sbp_advice *advic
             row->found ? sbp_format_count(rate_of(row) / scale / (double)row->summary.devices, rate)
                        : lack_of(row),
             question->value[i].text);
+        add_gap(&answer->text, row);
     }
     add_sweep(&answer->command, advice, question);
 }
@@ -239,7 +254,7 @@ static void answer_other(struct answers *answers, const struct sbp_advice *advic
         if (value->is_given)
             continue;
         sbp_text_add(&answer->text, "%s", before);
-        add_row(&answer->text, advice, value, i == 0 ? "half" : "twice", by_rate);
+        add_row(&answer->text, advice, value, i == 0 ? HALF : "twice", by_rate);
         before = "; ";
     }
     add_sweep(&answer->command, advice, question);
@@ -260,7 +275,7 @@ static bool share_of_twice(const struct sbp_advice *advice, enum sbp_advise_kind
     for (int i = 0; i < advice->question_count; i++) {
         const struct sbp_advise_question *question = &advice->question[i];
         const struct sbp_search_row *row = &question->value[question->count - 1].row;
-        if (question->kind != kind || !row->found)
+        if (question->kind != kind || !row->found || fell_short(advice, row))
             continue;
         *share = log2(rate_of(row) / rate_of(&advice->row));
         return true;
@@ -304,10 +319,12 @@ static void answer_bottleneck(struct answers *answers, const struct sbp_advice *
     struct share share[SHARES];
     const int count = shares_of(advice, share);
     double rest = 1;
+    int64_t unused;
     for (int i = 0; i < count; i++)
         rest -= share[i].is_machine ? share[i].share : 0;
-    sbp_text_add(&answer->text, "%s; 1 %% more saves of the step:",
-                 rest > share[0].share ? "latencies, launches, waiting" : share[0].name);
+    sbp_text_add(&answer->text, "%s; 1 %% more saves of the time that %s take:",
+                 rest > share[0].share ? "latencies, launches, waiting" : share[0].name,
+                 sbp_summary_unit(&advice->job.plan.cut.graph, &unused));
     for (int i = 0; i < count; i++)
         sbp_text_add(&answer->text, "%s %.3f %% %s", i > 0 ? "," : "", shown_share(share[i].share),
                      share[i].name);
@@ -341,7 +358,7 @@ static void answer_training(struct answers *answers, const struct sbp_advice *ad
                  sbp_format_digits(cost.days, SBP_REPORT_DIGITS, days),
                  sbp_format_count(cost.gpu_hours, hours));
     add_search(&answer->command, advice);
-    sbp_text_add(&answer->command, " --tokens %.0f", tokens);
+    sbp_text_add(&answer->command, " --tokens %.17g", tokens);
 }
 
 static void answer_all(struct answers *answers, const struct sbp_advice *advice)
@@ -413,8 +430,7 @@ static void put_elasticity(struct cJSON *json, const struct sbp_advice *advice, 
 static enum sbp_status print_json(const struct answers *answers, const struct sbp_advice *advice,
                                   struct sbp_diag *diag)
 {
-    const struct sbp_report_options options = {
-        .tokens = tokens_of(advice), .memory_limit_bytes = advice->arguments->memory_limit_bytes};
+    const struct sbp_report_options options = {.tokens = tokens_of(advice)};
     struct cJSON *json = cJSON_CreateObject();
     bool failed = json == NULL;
     sbp_search_put(json, &advice->job, &advice->job.outcome, &failed);

@@ -69,25 +69,27 @@ static enum sbp_status ask_nodes(struct sbp_advice *advice, struct sbp_diag *dia
     return add_value(advice, question, 2 * (double)size, false, diag);
 }
 
-/* Whether prices of a level follow its beta, not what was measured. */
-static bool has_beta(const struct sbp_cluster *cluster, int level)
+/* Whether prices of a level follow what was measured, not its beta. */
+static bool is_measured(const struct sbp_cluster *cluster, int level)
 {
     bool curves = false;
     for (int i = 0; i < cluster->curves.curve_count; i++)
         curves |= cluster->curves.curve[i].level == level;
-    return !curves && !sbp_network_is_given(&cluster->network) &&
-           cluster->level[level].beta_s_per_byte > 0;
+    return curves || sbp_network_is_given(&cluster->network);
 }
 
+/* Of every level that has links, and links that are not free. */
 static enum sbp_status ask_links(struct sbp_advice *advice, struct sbp_diag *diag)
 {
     const struct sbp_cluster *cluster = &advice->job.plan.workload.cluster;
     for (int level = 0; level < cluster->level_count; level++) {
-        if (cluster->level[level].size < 2)
+        const struct sbp_level *link = &cluster->level[level];
+        const bool measured = is_measured(cluster, level);
+        if (link->size < 2 || (!measured && !(link->beta_s_per_byte > 0)))
             continue;
         SBP_TRY(ask(advice, SBP_ADVISE_LINK, level, "cluster.levels[#].beta_s_per_byte",
-                    cluster->level[level].beta_s_per_byte, has_beta(cluster, level), false, diag));
-        if (!has_beta(cluster, level))
+                    link->beta_s_per_byte, !measured, false, diag));
+        if (measured)
             advice->question[advice->question_count - 1].key = NULL;
     }
     return SBP_OK;

@@ -33,16 +33,6 @@ static enum sbp_status print_origin(const struct sbp_plan *plan)
 
 /* --- tensors of a layer --- */
 
-static const char *shape_text(const struct sbp_shape *shape, char *buffer, size_t size)
-{
-    int used = 0;
-    buffer[0] = '\0';
-    for (int dim = 0; dim < SBP_MAX_DIMS && used < (int)size; dim++)
-        used += snprintf(buffer + used, size - (size_t)used, "%s%lld", dim == 0 ? "" : "x",
-                         (long long)shape->size[dim]);
-    return buffer;
-}
-
 static enum sbp_status print_operands(const struct sbp_plan *plan, int op)
 {
     static const char *const TITLES[] = {"use", "tensor", "shape", "distribution"};
@@ -52,10 +42,10 @@ static enum sbp_status print_operands(const struct sbp_plan *plan, int op)
     sbp_table_init(&table, 4, TITLES);
     for (int i = 0; i < count; i++) {
         const struct sbp_tensor *tensor = &plan->cut.graph.tensor[operand[i].tensor];
-        char shape[96], dist[DIST_BYTES];
+        char shape[SBP_SHAPE_BYTES], dist[DIST_BYTES];
         sbp_table_cell(&table, "%s", operand[i].use);
         sbp_table_cell(&table, "%s", tensor->name);
-        sbp_table_cell(&table, "%s", shape_text(&tensor->shape, shape, sizeof shape));
+        sbp_table_cell(&table, "%s", sbp_operands_shape_text(&tensor->shape, shape));
         sbp_table_cell(&table, "%s",
                        sbp_dist_text(&plan->cut.mesh, &operand[i].dist, dist, (int)sizeof dist));
     }

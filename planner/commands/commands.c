@@ -76,7 +76,7 @@ const struct sbp_command sbp_commands[] = {
      "answered, 1 nothing fits, 2 bad usage or bad input. Ctrl-C, SIGTERM and SIGHUP end it with "
      "what was searched.",
      .options = "--runtime --quick --seed --time-limit --max-evaluations --search-memory "
-                "--memory-limit --tokens --set --json --help",
+                "--tokens --set --json --help",
      .run = sbp_command_advise},
     {.name = "price",
      OPERANDS("MODEL CLUSTER", 2, 2),

@@ -164,7 +164,7 @@ void sbp_figure_strip_end(struct sbp_strip *strip, struct sbp_text *html, const 
 
 /* --- axes --- */
 
-/* The largest of 1, 2, 5, 10, ... that parts `most` into TICKS or more, but for rounding. */
+/* The least of 1, 2, 5, 10, ... that parts `most` into TICKS or fewer, but for rounding. */
 static double nice_step(double most)
 {
     static const double nice[] = {1, 2, 5};
@@ -185,13 +185,17 @@ static double scale_of(enum sbp_figure_unit unit, double most)
     return scale;
 }
 
-/* Seconds as "120 s", "20 ms", "5.5 us": the ticks of an axis have the unit of its largest, and as
- * many decimals as tell them apart. */
+/* So many as tell ticks apart. */
+static int decimals_of(double step)
+{
+    return (int)fmin(fmax(ceil(-log10(step) - 1e-9), 0), 9);
+}
+
+/* Seconds as "120 s", "20 ms", "5.5 us": the ticks of an axis have the unit of its largest. */
 static void format_time(double seconds, double most_s, double step_s, char *shown)
 {
     const double scale = most_s >= 1 ? 1 : most_s >= 1e-3 ? 1e3 : 1e6;
-    const int decimals = (int)fmin(fmax(ceil(-log10(step_s * scale) - 1e-9), 0), 9);
-    (void)snprintf(shown, NUMBER_BYTES, "%.*f %s", decimals, seconds * scale,
+    (void)snprintf(shown, NUMBER_BYTES, "%.*f %s", decimals_of(step_s * scale), seconds * scale,
                    scale > 1e3 ? "us"
                    : scale > 1 ? "ms"
                                : "s");
@@ -208,7 +212,7 @@ static void add_tick(struct sbp_text *html, enum sbp_figure_unit unit, double va
     else if (unit == SBP_FIGURE_COUNT)
         (void)sbp_format_count(value, shown);
     else
-        (void)snprintf(shown, sizeof shown, "%.0f %%", 100 * value);
+        (void)snprintf(shown, sizeof shown, "%.*f %%", decimals_of(100 * step), 100 * value);
     sbp_markup_text(html, value == 0 ? "0" : shown);
 }
 

@@ -137,7 +137,7 @@ static void add_tiles(struct sbp_text *html, const struct sbp_page_plan *plan)
                      sbp_format_digits(1000 * summary->gpu_hours_per_step, 4, shown));
     sbp_text_add(html, " GPU-hours a thousand steps</small></dd></div>");
     add_memory(html, plan);
-    sbp_text_add(html, "<div><dt>Among all plans</dt><dd class=\"long\">");
+    sbp_text_add(html, "<div><dt>Among plans searched</dt><dd class=\"long\">");
     sbp_markup_text(html, sbp_page_rank(plan->plan, rank));
     sbp_text_add(html, "</dd></div></dl>\n");
 }
@@ -153,7 +153,8 @@ static void add_about(struct sbp_text *html, const struct sbp_page_plan *plan)
                    (long long)graph->global_batch);
     if (graph->sequence > 1)
         sbp_markup_add(html, " x sequence %lld", (long long)graph->sequence);
-    sbp_markup_add(html, "; %lld devices", (long long)plan->report->summary.devices);
+    sbp_markup_add(html, "; %lld device%s", (long long)plan->report->summary.devices,
+                   plan->report->summary.devices == 1 ? "" : "s");
     for (int i = 0; cluster->level_count > 1 && i < cluster->level_count; i++)
         sbp_markup_add(html, "%s%s %lld", i == 0 ? " = " : " x ", cluster->level[i].name,
                        (long long)cluster->level[i].size);

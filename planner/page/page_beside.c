@@ -46,16 +46,28 @@ static void add_step_bars(struct sbp_text *html, const struct sbp_page *page)
     sbp_figure_key(html, part, PARTS);
 }
 
+/* Whether two steps do the same, so that their times compare. */
+static bool is_same_work(const struct sbp_plan *a, const struct sbp_plan *b)
+{
+    const struct sbp_graph *one = &a->cut.graph, *two = &b->cut.graph;
+    return strcmp(one->name, two->name) == 0 && one->global_batch == two->global_batch &&
+           one->sequence == two->sequence && one->parameters == two->parameters;
+}
+
 static void add_plan_row(struct sbp_text *html, const struct sbp_page *page, int index)
 {
     const struct sbp_page_plan *plan = &page->plan[index];
     const struct sbp_summary *summary = &plan->report->summary;
     const double first_s = page->plan[0].report->summary.totals.step_s;
+    const bool same_work = is_same_work(page->plan[0].plan, plan->plan);
     char layout[SBP_LAYOUT_BYTES], change[SBP_PLAN_CHANGE_BYTES], rank[SBP_PAGE_RANK_BYTES];
     sbp_text_add(html, "<tr><td>%d</td><td>", index + 1);
     sbp_markup_seconds(html, summary->totals.step_s);
     sbp_text_add(html, "</td>");
-    sbp_markup_cell(html, "%+.2f %%", 100 * (summary->totals.step_s / first_s - 1));
+    if (same_work)
+        sbp_markup_cell(html, "%+.2f %%", 100 * (summary->totals.step_s / first_s - 1));
+    else
+        sbp_markup_cell(html, "-");
     sbp_text_add(html, "<td>");
     sbp_markup_seconds(html, sbp_summary_work_s(summary));
     sbp_text_add(html, "</td><td>");
@@ -70,7 +82,8 @@ static void add_plan_row(struct sbp_text *html, const struct sbp_page *page, int
     sbp_markup_words(html, "%s", sbp_page_rank(plan->plan, rank));
     sbp_markup_words(html, "%s", sbp_layout_line_text(&plan->report->layout, layout));
     (void)sbp_plan_change(page->plan[0].plan, plan->plan, change);
-    sbp_markup_words(html, "%s", index == 0 ? "" : change);
+    sbp_markup_words(html, "%s%s", same_work ? "" : "another model or batch; ",
+                     index == 0 ? "" : change);
     sbp_markup_words(html, "%s", plan->file);
     sbp_text_add(html, "</tr>\n");
 }
@@ -104,7 +117,7 @@ enum { MOST_SWEPT = 256, MOST_SERIES = 8, MOST_KEYS = 4 };
 struct swept {
     const struct cJSON *values; /* KEY: text */
     const char *status, *plan;
-    double step_s, rate, mfu, device_bytes, available_bytes; /* NAN: no plan */
+    double step_s, rate, mfu, device_bytes; /* NAN: no plan */
 };
 
 struct sweep {
@@ -152,8 +165,7 @@ static enum sbp_status read_row(const struct sbp_json *at, struct swept *row)
     SBP_TRY(read_number(at, "cost", "step_s", &row->step_s));
     SBP_TRY(read_number(at, "cost", "tokens_per_s", &row->rate));
     SBP_TRY(read_number(at, "cost", "mfu", &row->mfu));
-    SBP_TRY(read_number(at, "memory", "device_bytes", &row->device_bytes));
-    return read_number(at, "memory", "available_bytes", &row->available_bytes);
+    return read_number(at, "memory", "device_bytes", &row->device_bytes);
 }
 
 static const struct cJSON *last_of(const struct cJSON *values)
@@ -499,7 +511,8 @@ static void add_pair(struct sbp_text *html, const struct run *run)
 static void add_losses(struct sbp_text *html, const struct run *run)
 {
     const int count = run->steps < SHOWN_STEPS ? run->steps : SHOWN_STEPS;
-    static const char *const none[] = {"first step", "last shown"};
+    static const char *const first[] = {"first step"};
+    char title[64];
     if (run->steps < 3)
         return;
     const struct sbp_series series = {.name = "loss",
@@ -507,12 +520,14 @@ static void add_losses(struct sbp_text *html, const struct run *run)
                                       .count = count,
                                       .x = run->step,
                                       .y = run->loss};
-    const struct sbp_lines lines = {.title = "Loss over steps",
-                                    .label = "Loss over steps",
+    (void)snprintf(title, sizeof title, "Loss over %s%d steps",
+                   count < run->steps ? "the first " : "", count);
+    const struct sbp_lines lines = {.title = title,
+                                    .label = title,
                                     .unit = SBP_FIGURE_COUNT,
                                     .high_x = count - 1,
                                     .tick_count = 1,
-                                    .tick = none,
+                                    .tick = first,
                                     .count = 1,
                                     .series = &series};
     sbp_figure_lines(html, &lines);

@@ -6,7 +6,7 @@
 #include "planner/page/page_priv.h"
 #include "planner/report/operands.h"
 
-enum { MOST_GROUPS = 64, MOST_GRIDS = 6, MOST_DRAWN = 2048, CELL = 20, LABELLED = 128 };
+enum { MOST_GROUPS = 256, MOST_GRIDS = 6, MOST_DRAWN = 2048, CELL = 20, LABELLED = 128 };
 
 /* Collectives over one set of axes, of all layers; or messages between stages. */
 struct kind {

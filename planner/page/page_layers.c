@@ -6,7 +6,7 @@
 #include "planner/plan/roles.h"
 #include "planner/report/operands.h"
 
-enum { DIST_BYTES = 96, SHAPE_BYTES = 96 };
+enum { DIST_BYTES = 96 };
 
 /* Whether a layer has a row: followers that move nothing have none. */
 static bool is_shown(const struct sbp_report *report, int op)
@@ -25,15 +25,11 @@ static void add_tensors(struct sbp_text *html, const struct sbp_plan *plan, int 
     sbp_markup_table(html, "Tensors of the layer", 4, TITLES);
     for (int i = 0; i < count; i++) {
         const struct sbp_tensor *tensor = &plan->cut.graph.tensor[operand[i].tensor];
-        char shape[SHAPE_BYTES] = "", dist[DIST_BYTES];
-        int used = 0;
-        for (int dim = 0; dim < SBP_MAX_DIMS && used < SHAPE_BYTES; dim++)
-            used += snprintf(shape + used, (size_t)(SHAPE_BYTES - used), "%s%lld",
-                             dim == 0 ? "" : " x ", (long long)tensor->shape.size[dim]);
+        char shape[SBP_SHAPE_BYTES], dist[DIST_BYTES];
         sbp_text_add(html, "<tr>");
         sbp_markup_cell(html, "%s", operand[i].use);
         sbp_markup_words(html, "%s", tensor->name);
-        sbp_markup_words(html, "%s", shape);
+        sbp_markup_words(html, "%s", sbp_operands_shape_text(&tensor->shape, shape));
         sbp_markup_words(html, "%s",
                          sbp_dist_text(&plan->cut.mesh, &operand[i].dist, dist, (int)sizeof dist));
         sbp_text_add(html, "</tr>");

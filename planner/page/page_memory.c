@@ -19,12 +19,6 @@ static void parts_of(const struct sbp_stage_memory *memory, struct sbp_part part
     part[5] = (struct sbp_part){"in host memory", SBP_COLOUR_COPY, (double)memory->host_bytes};
 }
 
-/* The stage of row i of `rows`: all, or some spread evenly, the first and the last among them. */
-static int stage_at(const struct sbp_step *step, int row, int rows)
-{
-    return rows == 1 ? 0 : (int)((int64_t)row * (step->stages - 1) / (rows - 1));
-}
-
 static void add_bars(struct sbp_text *html, const struct sbp_page_plan *plan, int rows)
 {
     const struct sbp_report *report = plan->report;
@@ -35,7 +29,7 @@ static void add_bars(struct sbp_text *html, const struct sbp_page_plan *plan, in
     struct sbp_part part[PARTS];
     sbp_text_add(html, "<div class=\"rows three\">");
     for (int row = 0; row < rows; row++) {
-        const int stage = stage_at(step, row, rows);
+        const int stage = sbp_page_spread(row, rows, step->stages);
         parts_of(&step->memory[stage], part);
         if (step->stages == 1)
             sbp_text_add(html, "<span>device</span>");
@@ -96,7 +90,7 @@ void sbp_page_memory(struct sbp_text *html, const struct sbp_page_plan *plan, in
     sbp_markup_table(html, "Memory and work by stage", (int)(sizeof TITLES / sizeof *TITLES),
                      TITLES);
     for (int row = 0; row < rows; row++)
-        add_row(html, step, stage_at(step, row, rows));
+        add_row(html, step, sbp_page_spread(row, rows, step->stages));
     sbp_markup_table_end(html);
     sbp_text_add(html, "</section>\n");
 }

@@ -16,6 +16,13 @@ static inline bool sbp_page_shows_limit(double held_bytes, double limit_bytes)
     return held_bytes > 0.1 * limit_bytes;
 }
 
+/* Which of `all` stages row i of `rows` shows: all, or some spread evenly, the first and the last
+ * among them. */
+static inline int sbp_page_spread(int row, int rows, int all)
+{
+    return rows == 1 ? 0 : (int)((int64_t)row * (all - 1) / (rows - 1));
+}
+
 /* --- of one plan --- */
 
 /* What a device may hold: what the search was limited to, else its memory. */
@@ -33,8 +40,9 @@ void sbp_page_layers(struct sbp_text *html, const struct sbp_page_plan *plan, in
 void sbp_page_proof(struct sbp_text *html, const struct sbp_page_plan *plan, int number);
 void sbp_page_assumed(struct sbp_text *html, const struct sbp_page_plan *plan, int number);
 void sbp_page_origin(struct sbp_text *html, const struct sbp_page_plan *plan, int number);
-/* "optimal", "at most 1.2 % above the least", "priced": what is known of a plan's rank. */
-#define SBP_PAGE_RANK_BYTES 96
+/* "optimal over common roles and rests", "at most 1.2 % above the best over ...", "priced, not
+ * searched": what is known of a plan's rank. */
+#define SBP_PAGE_RANK_BYTES 128
 const char *sbp_page_rank(const struct sbp_plan *plan, char buffer[SBP_PAGE_RANK_BYTES]);
 
 /* --- of several files --- */

@@ -48,18 +48,31 @@ static double gap_of(const struct cJSON *search)
     return bound_s > 0 ? number_of(search, "objective_s") / bound_s - 1 : -1;
 }
 
+/* What the bound is about where that is not the step: " in communication". */
+static const char *objective_of(const struct cJSON *search)
+{
+    const char *objective = text_of(search, "objective");
+    return objective != NULL && strcmp(objective, "communication") == 0 ? " in communication" : "";
+}
+
 const char *sbp_page_rank(const struct sbp_plan *plan, char buffer[SBP_PAGE_RANK_BYTES])
 {
     const struct cJSON *search = plan->search;
     const double gap = gap_of(search);
+    const char *covers = text_of(search, "covers");
+    int used;
     if (is_priced(search))
         (void)snprintf(buffer, SBP_PAGE_RANK_BYTES, "priced, not searched");
-    else if (is_optimal(search))
-        (void)snprintf(buffer, SBP_PAGE_RANK_BYTES, "optimal");
-    else if (gap >= 0)
-        (void)snprintf(buffer, SBP_PAGE_RANK_BYTES, "at most %.3g %% above the best", 100 * gap);
-    else
+    else if (!is_optimal(search) && gap < 0)
         (void)snprintf(buffer, SBP_PAGE_RANK_BYTES, "feasible, no bound");
+    else {
+        used = is_optimal(search) ? snprintf(buffer, SBP_PAGE_RANK_BYTES, "optimal")
+                                  : snprintf(buffer, SBP_PAGE_RANK_BYTES,
+                                             "at most %.3g %% above the best", 100 * gap);
+        (void)snprintf(buffer + used, SBP_PAGE_RANK_BYTES - (size_t)used, "%s%s%.48s",
+                       objective_of(search), covers == NULL ? "" : " over ",
+                       covers == NULL ? "" : covers);
+    }
     return buffer;
 }
 
@@ -84,23 +97,32 @@ static void text_row(struct sbp_text *html, const char *name, const char *text)
     close_row(html);
 }
 
+/* A bound holds for what the command allows (degrees that it fixes, a space), and of that for what
+ * the search covers. */
+static void add_bound(struct sbp_text *html, const struct cJSON *search)
+{
+    const char *covers = text_of(search, "covers");
+    sbp_text_add(html, "No plan that its command allows");
+    if (covers != NULL)
+        sbp_markup_add(html, " (over %s)", covers);
+    sbp_text_add(html, " costs less%s than ", objective_of(search));
+    sbp_markup_seconds(html, number_of(search, "lower_bound_s"));
+    if (is_optimal(search)) {
+        sbp_text_add(html, ", which is what this one takes.");
+        return;
+    }
+    sbp_text_add(html, "; this one is at most ");
+    sbp_markup_share(html, gap_of(search), 1);
+    sbp_text_add(html, " above the best.");
+}
+
 static void add_verdict(struct sbp_text *html, const struct cJSON *search)
 {
-    const double gap = gap_of(search);
     sbp_text_add(html, "<p>");
     if (is_priced(search)) {
         sbp_text_add(html, "This plan was given and priced. Nothing is claimed of others.");
-    } else if (is_optimal(search)) {
-        sbp_text_add(html, "No other plan of the space costs less: the search bounded all of them "
-                           "by ");
-        sbp_markup_seconds(html, number_of(search, "lower_bound_s"));
-        sbp_text_add(html, ", which is what this one takes.");
-    } else if (gap >= 0) {
-        sbp_text_add(html, "No plan of the space costs less than ");
-        sbp_markup_seconds(html, number_of(search, "lower_bound_s"));
-        sbp_text_add(html, "; this one is at most ");
-        sbp_markup_share(html, gap, 1);
-        sbp_text_add(html, " above the best.");
+    } else if (is_optimal(search) || gap_of(search) >= 0) {
+        add_bound(html, search);
     } else {
         sbp_text_add(html, "The search gives no bound for this request: a better plan may exist.");
     }

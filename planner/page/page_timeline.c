@@ -158,12 +158,6 @@ static int row_count(const struct events *events)
     return events->processes < MOST_ROWS ? events->processes : MOST_ROWS;
 }
 
-static int process_at(const struct events *events, int row)
-{
-    const int rows = row_count(events);
-    return rows == 1 ? 0 : (int)((int64_t)row * (events->processes - 1) / (rows - 1));
-}
-
 static void add_tracks(struct sbp_text *html, const struct events *events, int process,
                        double begin_s, double end_s)
 {
@@ -187,7 +181,7 @@ static void add_window(struct sbp_text *html, const struct events *events, const
 {
     sbp_text_add(html, "<figure><figcaption>%s</figcaption><div class=\"rows\">", caption);
     for (int row = 0; row < row_count(events); row++) {
-        const int process = process_at(events, row);
+        const int process = sbp_page_spread(row, row_count(events), events->processes);
         sbp_text_add(html, "<span>");
         sbp_markup_text(html, process_name(events, process));
         sbp_text_add(html, "</span>");
@@ -261,7 +255,7 @@ static int curve_of(const struct events *events, int process, double *x, double 
         const struct sample *sample = &events->sample[i];
         if (sample->process != process)
             continue;
-        const double at_s = floor(sample->at_s / moment_s) * moment_s;
+        const double at_s = floor(fmin(sample->at_s, events->end_s) / moment_s) * moment_s;
         if (count > 0 && at_s < x[count - 1] + moment_s / 2) {
             y[count - 1] = fmax(y[count - 1], sample->bytes);
         } else {

@@ -29,6 +29,16 @@ int sbp_operands_of(const struct sbp_plan *plan, int op,
     return count;
 }
 
+const char *sbp_operands_shape_text(const struct sbp_shape *shape, char text[SBP_SHAPE_BYTES])
+{
+    int used = 0;
+    text[0] = '\0';
+    for (int dim = 0; dim < SBP_MAX_DIMS && used < SBP_SHAPE_BYTES; dim++)
+        used += snprintf(text + used, (size_t)(SBP_SHAPE_BYTES - used), "%s%lld",
+                         dim == 0 ? "" : "x", (long long)shape->size[dim]);
+    return text;
+}
+
 const char *sbp_operands_group_text(const struct sbp_plan *plan, const struct sbp_instr *instr,
                                     char text[SBP_GROUP_BYTES])
 {

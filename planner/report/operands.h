@@ -16,6 +16,10 @@ struct sbp_operand {
 int sbp_operands_of(const struct sbp_plan *plan, int op,
                     struct sbp_operand operand[SBP_MOST_OPERANDS]);
 
+/* "16x1x48x1"; returns text. */
+#define SBP_SHAPE_BYTES 96
+const char *sbp_operands_shape_text(const struct sbp_shape *shape, char text[SBP_SHAPE_BYTES]);
+
 /* Members of a collective's group by level, "node 2 x gpu 4", and stages where it spans some;
  * returns text. */
 #define SBP_GROUP_BYTES 192

@@ -100,6 +100,12 @@ class Page:
         expect(len(ids) == len(set(ids)), f"{self.path}: an id twice")
         for link in self.tree.iter(HTML + "a"):
             expect(link.attrib["href"][1:] in ids, f"{self.path}: {link.attrib} leads nowhere")
+        for axis in self.tree.iter(HTML + "div"):
+            if axis.get("class") in ("axis", "axis mid", "ys"):
+                ticks = [text_of(tick) for tick in axis]
+                expect(len(ticks) == len(set(ticks)), f"{self.path}: a tick twice: {ticks}")
+        wrong = re.findall(rb'="[^"]*(?<![a-z])-?(?:nan|inf)\b[^"]*"', self.bytes)
+        expect(not wrong, f"{self.path}: not numbers: {wrong[:3]}")
         style = self.tree.find(f".//{HTML}style").text
         expect("url(" not in style and "@import" not in style, f"{self.path}: a style from outside")
 
@@ -319,7 +325,8 @@ def check_hostile(scratch):
     out = os.path.join(scratch, "hostile.html")
     sbplan("search", write(scratch, "m.json", model), write(scratch, "c.json", cluster), "-o", plan)
     run = write(scratch, "<i>run.json", {**RUN, "model": model["name"], "backend": HOSTILE})
-    row = {"values": {HOSTILE: HOSTILE}, "status": HOSTILE, "plan": HOSTILE}
+    small = {"cost": {"step_s": 1e-9, "tokens_per_s": 0.012, "mfu": 0.00011}, "memory": {"device_bytes": 7}}
+    row = {"values": {HOSTILE: HOSTILE}, "status": HOSTILE, "plan": HOSTILE, **small}
     sweep = write(scratch, "<i>sweep.json", {"command": HOSTILE, "rows": [row, row]})
     sbplan("report", plan, plan, run, sweep, "-o", out)
     page = Page(out)

@@ -142,6 +142,13 @@ static int64_t times_of(const struct sbp_report *report, int program, const stru
     return sbp_report_times(report, piece, instr);
 }
 
+/* Whether a step makes the call: stages that one group has hand no sums on, and those that two have
+ * pass the finished one on no further. */
+static bool is_made(const struct sbp_report *report, int program, const struct sbp_instr *instr)
+{
+    return sbp_program_is_call(instr) && times_of(report, program, instr) > 0;
+}
+
 static void collective_row(struct sbp_table *table, const struct sbp_report *report, int number,
                            const struct sbp_instr *instr)
 {
@@ -170,7 +177,7 @@ static enum sbp_status print_collectives(const struct sbp_report *report, int op
     for (int p = 0; p < report->step.program_count; p++) {
         const struct sbp_program *program = &report->step.program[p];
         for (int i = 0; i < program->instr_count; i++)
-            if (program->instr[i].op == op && sbp_program_is_call(&program->instr[i]))
+            if (program->instr[i].op == op && is_made(report, p, &program->instr[i]))
                 collective_row(&table, report, p, &program->instr[i]);
     }
     enum sbp_status status = SBP_OK;
@@ -357,7 +364,7 @@ static void put_collectives(struct cJSON *json, const struct sbp_report *report,
     for (int p = 0; p < report->step.program_count; p++) {
         const struct sbp_program *program = &report->step.program[p];
         for (int i = 0; i < program->instr_count && !*failed; i++)
-            if (sbp_program_is_call(&program->instr[i]))
+            if (is_made(report, p, &program->instr[i]))
                 put_collective(list, report, p, &program->instr[i], failed);
     }
 }

@@ -386,8 +386,7 @@ enum sbp_status sbp_channel_take(struct sbp_channel *channel, int stage, bool fo
     return status;
 }
 
-/* ---- between those who have the same piece
- * ------------------------------------------------------------------------ */
+/* ---- sums that are handed on ----------------------------------------------------------------- */
 
 enum { TAG_SO_FAR = 27, TAG_FINISHED = 28 };
 

@@ -43,8 +43,8 @@ struct sbp_channel {
     const struct sbp_call *calls;  /* the program's list of a step, (call_count) */
     int call_count;
     int64_t element_bytes[2];          /* that the program is compiled for: [1] of statistics */
-    enum sbp_round round;              /* of the step under way, from 0: which of the calls it */
-    int64_t number;                    /* makes */
+    int64_t number;                    /* of the step under way, from 0, */
+    enum sbp_round round;              /* and its round: which of the calls it makes */
     struct sbp_logged_call *log;       /* of the step under way, (call_count) */
     int at, logged;                    /* the next entry; entries so far */
     double wall_s, cpu_s;              /* spent in the backend since the channel was opened */

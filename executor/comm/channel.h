@@ -108,6 +108,12 @@ enum sbp_status sbp_channel_pass(struct sbp_channel *channel, int stage, bool fo
 enum sbp_status sbp_channel_take(struct sbp_channel *channel, int stage, bool forward, void *buffer,
                                  int64_t count, struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Has this rank send its first message to each stage that it sends to, all ranks in one order: nccl
+ * connects two ranks when both are there, which stages without a flush would wait for in a circle.
+ * Collective over the stages; tasks: (stages). E_MEMORY, or as the backend does. */
+enum sbp_status sbp_channel_greet(struct sbp_channel *channel, const struct sbp_tasks *tasks,
+                                  struct sbp_arena *arena, struct sbp_diag *diag) SBP_MUST_USE;
+
 /* A sum of gradients to the same place of another stage that has the same piece, and from there;
  * sums so far, and finished ones, come in the order sent. They fail as the backend does. */
 enum sbp_status sbp_channel_pass_sum(struct sbp_channel *channel, const struct sbp_sum_route *route,

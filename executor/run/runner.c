@@ -484,6 +484,8 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
     SBP_TRY(sbp_channel_open(&runner->channel, ops, comm, job->step, runner->tasks,
                              device->kernels(job->options->real), &runner->arena, diag));
     runner->channel.post = runner->post;
+    if (!has_flush(runner))
+        SBP_TRY(sbp_channel_greet(&runner->channel, job->tasks, &runner->arena, diag));
     if (!is_staged && ops->memory != &sbp_device_host_memory)
         runner->channel.settle = device->finish;
     runner->intervals = SBP_NEW(&runner->arena, struct sbp_run_interval, runner->tasks->count);

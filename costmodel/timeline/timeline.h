@@ -76,10 +76,9 @@ struct sbp_stage_cost {
     double recompute_s;                     /* runs first within the backward pass */
     double send_forward_s, send_backward_s; /* to the next, to the previous virtual stage */
     double send_states_s;                   /* the stage's states to another device; zero only */
-    double
-        send_gradients_s; /* a sum of its gradients to another device; replicas and groups only */
-    int64_t static_bytes; /* parameters, gradients, optimizer states, buffers: always held */
-    int64_t kept_bytes;   /* from the begin of forward to the end of the backward pass */
+    double send_gradients_s; /* a sum of its gradients to another device that has the stage */
+    int64_t static_bytes;    /* parameters, gradients, optimizer states, buffers: always held */
+    int64_t kept_bytes;      /* from the begin of forward to the end of the backward pass */
     int64_t transient_bytes; /* on top while any work of this chunk runs */
     /* Zero-bubble alone has them: the part of kept_bytes that stays to the end of the weight
      * gradients, and what joins it at the begin of the input gradients. */

@@ -324,7 +324,8 @@ enum sbp_status sbp_timeline_simulate(const struct sbp_timeline_request *request
  * pyramid's group has several steps, of which it does fewer micro-batches each. */
 static int64_t most_works(const struct sbp_timeline_request *request)
 {
-    const bool updates = request->placement >= SBP_PLACE_REPLICAS;
+    const bool updates =
+        request->placement == SBP_PLACE_REPLICAS || request->placement == SBP_PLACE_GROUPS;
     const int kinds = schedules[request->schedule]->splits_backward || updates ? 3 : 2;
     return (int64_t)kinds * sbp_timeline_run_chunks(request) * request->micro_batches;
 }

@@ -393,8 +393,7 @@ enum sbp_status sbp_channel_take(struct sbp_channel *channel, int stage, bool fo
     return status;
 }
 
-/* ---- between those who have the same piece
- * ------------------------------------------------------------------------ */
+/* ---- sums that are handed on ----------------------------------------------------------------- */
 
 enum { TAG_SO_FAR = 27, TAG_FINISHED = 28 };
 
@@ -428,6 +427,58 @@ enum sbp_status sbp_channel_take_sum(struct sbp_channel *channel, const struct s
     if (channel->skip)
         channel->kernels->zero(sum, count);
     return backend(channel, status, "taking a sum of gradients", diag);
+}
+
+/* ---- first messages ------------------------------------------------------------------------- */
+
+enum { TAG_GREETING = 29 };
+
+/* Marks the stages that a stage sends to. Micro-batches of a piece come to all groups of the next.
+ */
+static void mark_receivers(const struct sbp_step *step, int stage, const struct sbp_tasks *tasks,
+                           bool *sends)
+{
+    for (int64_t i = 0; i < tasks->count; i++) {
+        const struct sbp_task *task = &tasks->task[i];
+        const struct sbp_instr *instr = sbp_task_instr(step, stage, task);
+        const int piece = sbp_step_piece(step, stage, task->chunk);
+        const int next = instr->section == SBP_SECTION_FORWARD ? piece + 1 : piece - 1;
+        if (instr->kind == SBP_INSTR_PASS)
+            sends[sbp_task_route(step, stage, task).peer] = true;
+        for (int to = 0; to < step->stages && instr->kind == SBP_INSTR_SEND; to++)
+            sends[to] |= instr->box.kind != SBP_LOCAL && sbp_step_has(step, to, next);
+    }
+}
+
+static enum sbp_status greet(struct sbp_channel *channel, int from, int to, struct sbp_diag *diag)
+{
+    const int sender = sbp_channel_rank(channel, from, channel->place);
+    const int receiver = sbp_channel_rank(channel, to, channel->place);
+    if (from == channel->stage)
+        SBP_TRY(backend(channel, channel->ops->send(channel->comm, receiver, TAG_GREETING, NULL, 0),
+                        "greeting another stage", diag));
+    return to == channel->stage
+               ? backend(channel,
+                         channel->ops->receive(channel->comm, sender, TAG_GREETING, NULL, 0),
+                         "hearing of another stage", diag)
+               : SBP_OK;
+}
+
+enum sbp_status sbp_channel_greet(struct sbp_channel *channel, const struct sbp_tasks *tasks,
+                                  struct sbp_arena *arena, struct sbp_diag *diag)
+{
+    const int stages = channel->step->stages;
+    bool *const sends = SBP_NEW(arena, bool, stages);
+    if (sends == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for who sends to whom");
+    for (int from = 0; from < stages; from++) {
+        memset(sends, 0, (size_t)stages * sizeof *sends);
+        mark_receivers(channel->step, from, &tasks[from], sends);
+        for (int to = 0; to < stages; to++)
+            if (sends[to] && to != from)
+                SBP_TRY(greet(channel, from, to, diag));
+    }
+    return SBP_OK;
 }
 
 enum sbp_status sbp_channel_check(const struct sbp_channel *channel, struct sbp_diag *diag)

@@ -43,8 +43,8 @@ struct sbp_channel {
     const struct sbp_call *calls;  /* the program's list of a step, (call_count) */
     int call_count;
     int64_t element_bytes[2];          /* that the program is compiled for: [1] of statistics */
-    enum sbp_round round;              /* of the step under way, from 0: which of the calls it */
-    int64_t number;                    /* makes */
+    int64_t number;                    /* of the step under way, from 0, */
+    enum sbp_round round;              /* and its round: which of the calls it makes */
     struct sbp_logged_call *log;       /* of the step under way, (call_count) */
     int at, logged;                    /* the next entry; entries so far */
     double wall_s, cpu_s;              /* spent in the backend since the channel was opened */
@@ -104,6 +104,12 @@ enum sbp_status sbp_channel_pass(struct sbp_channel *channel, int stage, bool fo
                                  struct sbp_diag *diag) SBP_MUST_USE;
 enum sbp_status sbp_channel_take(struct sbp_channel *channel, int stage, bool forward, void *buffer,
                                  int64_t count, struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Has this rank send its first message to each stage that it sends to, all ranks in one order: nccl
+ * connects two ranks when both are there, which stages without a flush would wait for in a circle.
+ * Collective over the stages; tasks: (stages). E_MEMORY, or as the backend does. */
+enum sbp_status sbp_channel_greet(struct sbp_channel *channel, const struct sbp_tasks *tasks,
+                                  struct sbp_arena *arena, struct sbp_diag *diag) SBP_MUST_USE;
 
 /* A sum of gradients to the same place of another stage that has the same piece, and from there;
  * sums so far, and finished ones, come in the order sent. They fail as the backend does. */

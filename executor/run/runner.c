@@ -548,6 +548,8 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
     SBP_TRY(sbp_channel_open(&runner->channel, ops, comm, job->step, runner->tasks,
                              device->kernels(job->options->real), &runner->arena, diag));
     runner->channel.post = runner->post;
+    if (!has_flush(runner))
+        SBP_TRY(sbp_channel_greet(&runner->channel, job->tasks, &runner->arena, diag));
     SBP_TRY(sbp_run_lanes_open(&runner->lanes, device, &runner->channel, runner->tasks, diag));
     runner->intervals = SBP_NEW(&runner->arena, struct sbp_run_interval, runner->tasks->count);
     runner->compute_s = SBP_NEW(&runner->arena, double, job->result->most_tasks + 1);

@@ -73,6 +73,13 @@ static const char *axes_text(sbp_axes axes, char text[SBP_GROUP_BYTES])
     return text;
 }
 
+/* Whether a step makes the call: stages that one group has hand no sums on, and those that two have
+ * pass the finished one on no further. */
+static bool is_made(const struct sbp_report *report, int program, const struct sbp_instr *instr)
+{
+    return sbp_program_is_call(instr) && sbp_report_program_times(report, program, instr) > 0;
+}
+
 static void collective_row(struct sbp_table *table, const struct sbp_report *report, int number,
                            const struct sbp_instr *instr)
 {
@@ -102,7 +109,7 @@ static enum sbp_status print_collectives(const struct sbp_report *report, int op
     for (int p = 0; p < report->step.program_count; p++) {
         const struct sbp_program *program = &report->step.program[p];
         for (int i = 0; i < program->instr_count; i++)
-            if (program->instr[i].op == op && sbp_program_is_call(&program->instr[i]))
+            if (program->instr[i].op == op && is_made(report, p, &program->instr[i]))
                 collective_row(&table, report, p, &program->instr[i]);
     }
     enum sbp_status status = SBP_OK;
@@ -290,7 +297,7 @@ static void put_collectives(struct cJSON *json, const struct sbp_report *report,
     for (int p = 0; p < report->step.program_count; p++) {
         const struct sbp_program *program = &report->step.program[p];
         for (int i = 0; i < program->instr_count && !*failed; i++)
-            if (sbp_program_is_call(&program->instr[i]))
+            if (is_made(report, p, &program->instr[i]))
                 put_collective(list, report, p, &program->instr[i], failed);
     }
 }

@@ -386,19 +386,28 @@ enum sbp_status sbp_path_weights_make(const struct sbp_cut *cut, const struct sb
     return count_launches(cut, path, arena, weights);
 }
 
+/* Groups of devices that update a piece. */
+static double holders_of(const struct sbp_parallel *parallel, int piece)
+{
+    const int stages = (int)parallel->pipeline;
+    return parallel->pyramid                   ? sbp_pyramid_size(stages, piece)
+           : sbp_parallel_replicates(parallel) ? stages
+                                               : 1;
+}
+
 enum sbp_status sbp_path_weights_mean(const struct sbp_cut *cut, struct sbp_arena *arena,
                                       struct sbp_path_weights *weights, struct sbp_diag *diag)
 {
-    const double stages = (double)cut->parallel.pipeline;
-    const double ends = (double)sbp_parallel_parts(&cut->parallel); /* replicas all have them */
-    const double each = (double)sbp_parallel_micro_batches(&cut->parallel, &cut->graph) / stages;
+    const double groups = (double)sbp_parallel_groups(&cut->parallel);
+    const double each = (double)sbp_parallel_micro_batches(&cut->parallel, &cut->graph) / groups;
     struct sbp_path path;
     SBP_TRY(begin(cut, arena, weights, diag));
     SBP_TRY(sbp_path_longest(cut, arena, &path));
-    for (int op = 0; op < cut->graph.op_count; op++) {
+    for (int op = 0; op < cut->graph.op_count; op++)
         weights->forward[op] = weights->backward[op] = weights->weight[op] = each;
-        weights->end[op] = 1 / ends;
-    }
+    for (int piece = 0; piece < weights->pieces; piece++)
+        for (int op = weights->first[piece]; op < weights->first[piece + 1]; op++)
+            weights->end[op] = holders_of(&cut->parallel, piece) / groups;
     for (int piece = 0; piece < path.pieces; piece++) {
         path.sent[piece] = piece + 1 < path.pieces ? each : 0;
         path.returned[piece] = piece > 0 ? each : 0;

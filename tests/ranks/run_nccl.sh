@@ -21,15 +21,19 @@ verified() { # NAME DTYPE OPTION...: a plan by these options, two steps
     "$sbplan" price "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" --set hidden=16 \
         --set heads=2 --set sequence=8 --set vocab=32 --set global_batch=2 "$@" \
         -o "$folder/$name.json" >"$folder/out" 2>"$folder/err" || complain "no plan $name"
-    $start -n 4 "$run" "$folder/$name.json" --backend nccl --device cuda --dtype "$dtype" --steps 2 \
+    $start -n "$ranks" "$run" "$folder/$name.json" --backend nccl --device cuda --dtype "$dtype" --steps 2 \
         --verify >"$folder/out" 2>"$folder/err" || complain "$name: exit $?"
     grep -q '^verified: every gradient, loss and update' "$folder/out" &&
         grep -q '(nccl, cuda, ' "$folder/out" || complain "$name: not verified"
 }
 
-start="$*"
+start="$*" ranks=4
 verified pipeline f32 --pp 2 --tp 2
 verified zero bf16 --tp 2 --zero 3
+# Groups that hand sums on in a ring.
+ranks=3
+verified pyramid f32 --pp 2 --set cluster.levels[0].size=3 --set tied=false --set pyramid=true \
+    --set schedule=cdp-v1 --set allow_delayed_gradients=true
 code=0
 $start -n 4 "$run" "$folder/zero.json" --backend nccl --device cpu >"$folder/out" 2>"$folder/err" || code=$?
 [ $code -eq 2 ] && grep -q 'backend nccl: .* with --device cuda' "$folder/err" || complain "on cpu: exit $code"

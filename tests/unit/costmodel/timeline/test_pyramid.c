@@ -32,9 +32,9 @@ static bool reads_newest(enum sbp_schedule schedule, int n, int i, int j)
     return schedule == SBP_CDP_V2 && j >= n - i + 1;
 }
 
-static int64_t forward_slot(int n, int64_t micro_batch, int stage)
+static int64_t forward_slot(int64_t micro_batch, int stage)
 {
-    return 2 * micro_batch + stage + 0 * n;
+    return 2 * micro_batch + stage;
 }
 
 static int64_t backward_slot(int n, int64_t micro_batch, int stage)
@@ -59,7 +59,7 @@ static void check_stage(int n, int stage)
         int64_t next = m + 1;
         while (sbp_pyramid_group(n, stage, next) != group)
             next++;
-        assert_int_equal(forward_slot(n, next, stage), backward_slot(n, m, stage) + 1);
+        assert_int_equal(forward_slot(next, stage), backward_slot(n, m, stage) + 1);
         assert_int_equal(sbp_pyramid_group(n, stage, m + (int64_t)period * n), group);
     }
     for (int shorter = 1; shorter < period; shorter++)
@@ -86,7 +86,7 @@ static int64_t update_slot(enum sbp_schedule schedule, int n, int stage, int gro
         int64_t made;
         if (sbp_pyramid_group(n, stage, m) == group &&
             sbp_pyramid_updates(schedule, n, stage, m, &made) && made == step)
-            return forward_slot(n, m, stage);
+            return forward_slot(m, stage);
     }
     fail_msg("group %d never makes the update of step %d", group, (int)step);
     return -1;

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "costmodel/program/buckets.h"
-#include "costmodel/program/price.h"
 #include "costmodel/program/message_slots.h"
+#include "costmodel/program/price.h"
 #include "costmodel/program/stage_layout.h"
 
 #define MOST_MICRO_BATCHES (INT64_C(1) << 20) /* of a timeline */

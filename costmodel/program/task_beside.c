@@ -1,5 +1,7 @@
 #include "costmodel/program/task_beside_priv.h"
 
+#include <assert.h>
+
 #include "costmodel/program/price.h"
 
 /* ---- which go beside ------------------------------------------------------------------------ */
@@ -88,7 +90,9 @@ enum sbp_status sbp_task_beside_find(const struct sbp_step *step, int stage, int
 
 /* ---- who waits ------------------------------------------------------------------------------ */
 
-/* Bytes of the arena, from first to before end, that a sum works in. */
+/* Bytes of the arena, from first to before end, that a sum works in. It has no more than these two
+ * besides what persists: the whole gradient, and room for what comes to an owner. */
+enum { MOST_STRETCHES = 2 };
 struct stretch {
     int64_t first, end;
     int after; /* tasks up to the sum's own */
@@ -118,11 +122,14 @@ static void add_sum(struct linker *l, const struct sbp_task *task, int64_t index
 {
     const struct sbp_program *program = sbp_step_chunk(l->step, l->stage, task->chunk);
     const struct sbp_instr *instr = &program->instr[task->instr];
+    const int64_t begin = l->count;
     l->last = (int)index + 1;
     for (int k = 0; k < SBP_INSTR_BUFFERS; k++)
         if (instr->buffer[k] >= 0 &&
-            !sbp_program_buffer_persists(&program->buffer[instr->buffer[k]]))
+            !sbp_program_buffer_persists(&program->buffer[instr->buffer[k]])) {
+            assert(l->count < begin + MOST_STRETCHES);
             l->stretch[l->count++] = stretch_of(l, task, instr->buffer[k]);
+        }
 }
 
 /* The last sum, of those that nobody waited for, that works where a buffer lies; 0: none. */
@@ -182,7 +189,7 @@ enum sbp_status sbp_task_beside_link(const struct sbp_step *step, int stage,
     if (sums == 0)
         return SBP_OK;
     SBP_TRY(sbp_stage_layout_make(step, stage, scratch, &l.layout, diag));
-    l.stretch = SBP_NEW(scratch, struct stretch, 2 * sums);
+    l.stretch = SBP_NEW(scratch, struct stretch, MOST_STRETCHES * sums);
     if (l.stretch == NULL)
         return SBP_E_MEMORY;
     for (int64_t i = 0; i < tasks->count; i++)

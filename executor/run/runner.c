@@ -197,9 +197,9 @@ static enum sbp_status do_task(struct sbp_runner *runner, int64_t index, double 
     const struct sbp_task *task = &runner->tasks->task[index];
     sbp_post_task(runner->channel.post, (int)index);
     sbp_rank_turn_to(&runner->rank, task);
+    SBP_TRY(wait_for_sums(runner, index, diag)); /* before tables are written where one works */
     if (task->begins)
         SBP_TRY(sbp_rank_begin_work(&runner->rank, task, diag));
-    SBP_TRY(wait_for_sums(runner, index, diag));
     if (task->is_beside && has_sum_lane(runner))
         SBP_TRY(give_sum(runner, index, step_start_s, diag));
     else

@@ -67,7 +67,9 @@ static enum sbp_status print_faster(const struct pair *pair)
         (void)sbp_report_seconds(contrast->step_s[one], a);
         (void)sbp_report_seconds(contrast->step_s[other], b);
     }
-    if (contrast->faster < 0)
+    if (!contrast->same_unit)
+        SBP_PRINT_LINE("faster     neither: rates of %s and of %s are not compared\n", a, b);
+    else if (contrast->faster < 0)
         SBP_PRINT_LINE("faster     neither: %s both\n", a);
     else if (contrast->same_batch)
         SBP_PRINT_LINE("faster     %s: %s a step, %s takes %.3g %% more, %s\n", pair->path[one], a,

@@ -5,8 +5,8 @@
 
 #include "base/file.h"
 #include "base/json/json_write.h"
-#include "planner/cli/outputs.h"
 #include "planner/cli/inputs.h"
+#include "planner/cli/outputs.h"
 #include "planner/commands/commands.h"
 #include "planner/export/export.h"
 #include "planner/limits.h"

@@ -17,6 +17,18 @@ static double exposed_s(const struct sbp_step_totals *totals, enum sbp_cause cau
     return totals->by_cause_s[cause] - totals->hidden_by_cause_s[cause];
 }
 
+static const char *const NAMES[SBP_CONTRAST_PARTS] = {
+    "compute",
+    "recompute",
+    "optimizer",
+    "bubble",
+    "exposed activation collectives (TP, SP)",
+    "exposed collectives inside layers (CP, EP, loss)",
+    "exposed gradient reduction (DP)",
+    "exposed parameter gathers (ZeRO)",
+    "exposed messages between stages (PP)",
+    "exposed scalars"};
+
 /* Fills seconds[which] of all parts, in the order of NAMES. */
 static void fill(struct sbp_contrast *contrast, int which, double scale)
 {
@@ -57,22 +69,17 @@ static void order(struct sbp_contrast *contrast)
 void sbp_contrast_make(const struct sbp_report *first, const struct sbp_report *second,
                        struct sbp_contrast *contrast)
 {
-    static const char *const NAMES[SBP_CONTRAST_PARTS] = {
-        "compute",
-        "recompute",
-        "optimizer",
-        "bubble",
-        "exposed activation collectives (TP, SP)",
-        "exposed collectives inside layers (CP, EP, loss)",
-        "exposed gradient reduction (DP)",
-        "exposed parameter gathers (ZeRO)",
-        "exposed messages between stages (PP)",
-        "exposed scalars"};
     int64_t count[2];
+    const char *unit[2];
     *contrast = (struct sbp_contrast){.report = {first, second}};
     for (int i = 0; i < 2; i++)
-        (void)sbp_summary_unit(&contrast->report[i]->plan->cut.graph, &count[i]);
-    contrast->same_batch = count[0] == count[1];
+        unit[i] = sbp_summary_unit(&contrast->report[i]->plan->cut.graph, &count[i]);
+    contrast->same_unit = strcmp(unit[0], unit[1]) == 0;
+    contrast->same_batch = contrast->same_unit && count[0] == count[1];
+    if (!contrast->same_unit) {
+        contrast->faster = -1;
+        return;
+    }
     fill(contrast, 0, 1);
     fill(contrast, 1, (double)count[0] / (double)count[1]);
     const double more_s = contrast->step_s[1] - contrast->step_s[0];

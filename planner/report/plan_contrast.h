@@ -16,9 +16,10 @@ struct sbp_contrast_part {
 
 struct sbp_contrast {
     const struct sbp_report *report[2]; /* borrowed */
-    int faster;                         /* 0, 1; -1: the same rate but for rounding */
+    int faster;       /* 0, 1; -1: the same rate but for rounding, or rates of other units */
     double step_s[2]; /* the second, with all its parts, is scaled to the batch of the first */
-    bool same_batch;  /* both steps train as many tokens (images, samples) */
+    bool same_unit;   /* both train tokens, images or samples; else there is no more than this */
+    bool same_batch;  /* and both steps as many of them */
     int count;        /* parts that differ, what is saved most first */
     struct sbp_contrast_part part[SBP_CONTRAST_PARTS];
 };

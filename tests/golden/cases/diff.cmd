@@ -15,6 +15,10 @@ sbplan diff pp.json zero3.json | head -n 3 &&
 sbplan price gpt2-small h100-sxm-8 --pp 1 -o wide.json >price.txt &&
 sbplan price gpt2-small h100-sxm-8 --pp 1 --tp 4 -o narrow.json >price.txt &&
 sbplan diff wide.json narrow.json | grep -E '^(because|waiting)' &&
+# Images are no tokens.
+sbplan price vit-b-16 h100-sxm-8 --pp 1 -o images.json >price.txt &&
+sbplan diff wide.json images.json | head -n 1 &&
+sbplan diff wide.json images.json --json | grep -A 1 '"faster"' &&
 sbplan diff half.json dp.json --json | grep -E -A 4 '"faster"'
 sbplan diff dp.json 2>&1
 sbplan diff gpt2-small dp.json 2>&1

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "executor/rank/boxing_run_priv.h"
 #include "executor/rank/context_run_priv.h"
+#include "executor/rank/mixture_run_priv.h"
 #include "executor/rank/rank_ops_priv.h"
 #include "executor/rank/rank_states.h"
 
@@ -245,8 +246,11 @@ static enum sbp_status run_stage_sum(struct sbp_rank *rank, const struct sbp_ins
 static enum sbp_status run_inner(struct sbp_rank *rank, const struct sbp_instr *instr,
                                  struct sbp_diag *diag)
 {
-    return (instr->cause == SBP_CAUSE_OPERATOR ? sbp_rank_share_context
-                                               : run_stage_sum)(rank, instr, diag);
+    if (instr->cause != SBP_CAUSE_OPERATOR)
+        return run_stage_sum(rank, instr, diag);
+    return (rank->program->graph->op[instr->op].kind == SBP_OP_MOE
+                ? sbp_rank_send_copies
+                : sbp_rank_share_context)(rank, instr, diag);
 }
 
 /* From shards, or from the owner, whose copy is handed out as it lies in its own place. */

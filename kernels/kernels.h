@@ -52,9 +52,9 @@ struct sbp_attention_groups {
     const struct sbp_digits *rows; /* as in a context; NULL: the queries are all of the sequence */
 };
 
-/* The local tokens of a mixture of experts: T, all experts (E), experts that a token chooses (K), and
- * slots of each expert for their copies (C). A table (T,K,2) says of every copy its expert and its
- * slot, -1: it was dropped. */
+/* The local tokens of a mixture of experts: T, all experts (E), experts that a token chooses (K),
+ * and slots of each expert for their copies (C). A table (T,K,2) says of every copy its expert and
+ * its slot, -1: it was dropped. */
 struct sbp_mixture {
     int64_t tokens, experts, top_k, capacity, in;
 };

@@ -282,8 +282,8 @@ enum {
  * DY. Moe: forward 0 writes scores and copies of tokens to SAVED, their experts and slots to
  * SAVED3, 1 all else of SAVED, 2 OUT; INNER behind 0 and behind 1 sends copies by way of WORK where
  * experts lie apart; backward 0 to 2 go back, write OUT, and leave gradients in SAVED, from which 3
- * writes DW. Dropout: SAVED = mask. Backward with instr.factor == 1 adds to DW instead of writing it
- * (the second use of a tied weight). Where the box of an instruction's output has P axes, one
+ * writes DW. Dropout: SAVED = mask. Backward with instr.factor == 1 adds to DW instead of writing
+ * it (the second use of a tied weight). Where the box of an instruction's output has P axes, one
  * member (coordinate 0 on all of them) adds bias or positions. Operators in place: forward has IN =
  * OUT, backward DY = OUT.
  */

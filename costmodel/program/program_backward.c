@@ -181,8 +181,8 @@ static enum sbp_status backward_moe(struct sbp_compiler *c, int op, struct backw
 {
     while (backward->phase < sbp_op_weight_phase(SBP_OP_MOE)) {
         SBP_TRY(add_backward(c, op, backward));
-        SBP_TRY(sbp_emit_journey(c, op, SBP_PASS_INPUT_GRADIENT, backward->phase++,
-                                 backward->work));
+        SBP_TRY(
+            sbp_emit_journey(c, op, SBP_PASS_INPUT_GRADIENT, backward->phase++, backward->work));
     }
     return SBP_OK;
 }

@@ -52,8 +52,8 @@ static bool overwrites(const struct sbp_graph *graph, const struct sbp_op_node *
            (readers == 1 && graph->op[reader[0]].kind == SBP_OP_ADD);
 }
 
-/* Experts with gates whose tokens choose them by scores alone; the gradient of their input is formed
- * before those of weights, which need what that leaves. */
+/* Experts with gates whose tokens choose them by scores alone; the gradient of their input is
+ * formed before those of weights, which need what that leaves. */
 static enum sbp_status check_mixture(const struct sbp_graph *graph, int op, struct sbp_diag *diag)
 {
     const struct sbp_op_node *node = &graph->op[op];
@@ -67,8 +67,7 @@ static enum sbp_status check_mixture(const struct sbp_graph *graph, int op, stru
     if (node->moe.nodes_per_token > 0)
         return refuse(diag, node->name, "a limit of the nodes of a token's experts",
                       "none is legal");
-    if (node->weight_count > 3 &&
-        graph->tensor[node->weight[3]].shape.size[SBP_DIM_IN] == experts)
+    if (node->weight_count > 3 && graph->tensor[node->weight[3]].shape.size[SBP_DIM_IN] == experts)
         return refuse(diag, node->name, "biases of experts", "a bias of the router is legal");
     return SBP_OK;
 }

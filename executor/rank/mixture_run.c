@@ -37,12 +37,12 @@ struct sbp_rank_mixture sbp_rank_mixture_of(const struct sbp_program *program, i
                                        .ffn = (int64_t)first[2],
                                        .gates = (int64_t)first[3]};
     const int64_t experts = graph->tensor[node->weight[0]].shape.size[SBP_DIM_OUT];
-    mixture.tokens = (struct sbp_mixture){
-        .tokens = (int64_t)(input[SBP_DIM_BATCH] * input[SBP_DIM_SEQUENCE]),
-        .experts = experts,
-        .top_k = node->moe.top_k,
-        .capacity = mixture.slots / experts,
-        .in = mixture.hidden};
+    mixture.tokens =
+        (struct sbp_mixture){.tokens = (int64_t)(input[SBP_DIM_BATCH] * input[SBP_DIM_SEQUENCE]),
+                             .experts = experts,
+                             .top_k = node->moe.top_k,
+                             .capacity = mixture.slots / experts,
+                             .in = mixture.hidden};
     find_held(program, op, place, &mixture);
     return mixture;
 }
@@ -266,21 +266,19 @@ static void form_gradients(const struct work *w)
 {
     const struct sbp_rank_mixture *m = &w->mixture;
     const int64_t rows = m->slots / m->experts, wide = m->ffn * m->gates;
-    w->k->linear_backward_weight(operand(w, SBP_AT_DW), operand(w, SBP_AT_DW + 3),
-                                 operand(w, SBP_AT_IN), w->kept.scores, m->tokens.tokens,
-                                 m->hidden, m->tokens.experts,
-                                 (adds_to(w, 0) ? SBP_ADDS_FIRST : 0U) |
-                                     (adds_to(w, 3) ? SBP_ADDS_REST : 0U));
+    w->k->linear_backward_weight(
+        operand(w, SBP_AT_DW), operand(w, SBP_AT_DW + 3), operand(w, SBP_AT_IN), w->kept.scores,
+        m->tokens.tokens, m->hidden, m->tokens.experts,
+        (adds_to(w, 0) ? SBP_ADDS_FIRST : 0U) | (adds_to(w, 3) ? SBP_ADDS_REST : 0U));
     for (int64_t e = 0; e < m->experts; e++) {
         w->k->linear_backward_weight(of_expert(w, operand(w, SBP_AT_DW2), e, m->hidden * wide),
                                      NULL, of_expert(w, w->kept.copies, e, rows * m->hidden),
                                      of_expert(w, w->kept.first, e, rows * wide), rows, m->hidden,
                                      wide, adds_to(w, 1) ? SBP_ADDS_FIRST : 0U);
-        w->k->linear_backward_weight(
-            of_expert(w, operand(w, SBP_AT_DW + 2), e, m->ffn * m->hidden), NULL,
-            of_expert(w, w->kept.activation, e, rows * m->ffn),
-            of_expert(w, w->kept.second, e, rows * m->hidden), rows, m->ffn, m->hidden,
-            adds_to(w, 2) ? SBP_ADDS_FIRST : 0U);
+        w->k->linear_backward_weight(of_expert(w, operand(w, SBP_AT_DW + 2), e, m->ffn * m->hidden),
+                                     NULL, of_expert(w, w->kept.activation, e, rows * m->ffn),
+                                     of_expert(w, w->kept.second, e, rows * m->hidden), rows,
+                                     m->ffn, m->hidden, adds_to(w, 2) ? SBP_ADDS_FIRST : 0U);
     }
 }
 

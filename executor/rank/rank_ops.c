@@ -517,8 +517,8 @@ static bool has_kernels(const struct sbp_kernels *k, enum sbp_op_kind kind)
         return k->head_norm_forward != NULL && k->head_norm_backward != NULL;
     case SBP_OP_ROTARY:
         return k->rotary != NULL;
-    case SBP_OP_MOE: /* 16 bits: see docs/run.md */
-        return k->moe_route != NULL && k->real_bytes == k->wide_bytes;
+    case SBP_OP_MOE:
+        return k->moe_route != NULL && k->moe_combine_backward != NULL;
     case SBP_OP_GROUPED_ATTENTION:
         return k->grouped_attention_forward != NULL && k->grouped_attention_backward != NULL;
     default:
@@ -570,14 +570,21 @@ enum sbp_status sbp_rank_backward(struct sbp_rank *rank, const struct sbp_instr 
                                   struct sbp_diag *diag)
 {
     static const run_op backward[SBP_OP_KINDS] = {
-        [SBP_OP_LINEAR] = linear_backward,       [SBP_OP_RELU] = relu_backward,
-        [SBP_OP_GELU] = gelu_backward,           [SBP_OP_TANH] = tanh_backward,
-        [SBP_OP_SWIGLU] = swiglu_backward,       [SBP_OP_EMBEDDING] = embedding_backward,
-        [SBP_OP_LAYERNORM] = layernorm_backward, [SBP_OP_RMSNORM] = rmsnorm_backward,
-        [SBP_OP_HEAD_NORM] = head_norm_backward, [SBP_OP_ROTARY] = rotary,
-        [SBP_OP_ATTENTION] = attention_backward, [SBP_OP_GROUPED_ATTENTION] = grouped_backward,
+        [SBP_OP_LINEAR] = linear_backward,
+        [SBP_OP_RELU] = relu_backward,
+        [SBP_OP_GELU] = gelu_backward,
+        [SBP_OP_TANH] = tanh_backward,
+        [SBP_OP_SWIGLU] = swiglu_backward,
+        [SBP_OP_EMBEDDING] = embedding_backward,
+        [SBP_OP_LAYERNORM] = layernorm_backward,
+        [SBP_OP_RMSNORM] = rmsnorm_backward,
+        [SBP_OP_HEAD_NORM] = head_norm_backward,
+        [SBP_OP_ROTARY] = rotary,
+        [SBP_OP_ATTENTION] = attention_backward,
+        [SBP_OP_GROUPED_ATTENTION] = grouped_backward,
         [SBP_OP_MOE] = sbp_rank_mix_backward,
-        [SBP_OP_DROPOUT] = dropout_backward,     [SBP_OP_CROSS_ENTROPY] = cross_entropy_backward,
+        [SBP_OP_DROPOUT] = dropout_backward,
+        [SBP_OP_CROSS_ENTROPY] = cross_entropy_backward,
     };
     const enum sbp_op_kind kind = node_of(rank, instr)->kind;
     if (backward[kind] == NULL) /* the gradient of a sum is the one of its operands: no kernel */

@@ -83,10 +83,10 @@ enum sbp_status sbp_choices_keep(struct sbp_verifier *v, const struct sbp_instr 
         instr->phase != 0 || !is_mixture(rank->program, instr->op))
         return SBP_OK;
     const struct sbp_rank_mixture mixture = sbp_rank_mixture_of(rank->program, instr->op, 0);
-    return sbp_rank_to_host(
-        rank, table_of(v, rank->chunk, instr->op, rank->gradients, rank->micro_batch),
-        sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED3]),
-        count_of(&mixture) * (int64_t)sizeof(int32_t), diag);
+    return sbp_rank_to_host(rank,
+                            table_of(v, rank->chunk, instr->op, rank->gradients, rank->micro_batch),
+                            sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED3]),
+                            count_of(&mixture) * (int64_t)sizeof(int32_t), diag);
 }
 
 /* ---- on rank 0 ------------------------------------------------------------------------------- */
@@ -144,9 +144,8 @@ static void check_slots(const struct choices *c, const struct sbp_region *region
         for (int64_t t = 0; t < m->tokens; t++) {
             const int32_t *copy = c->table + 2 * (t * m->top_k + k);
             const int64_t before = c->taken[copy[0]]++;
-            const int64_t slot = before < m->capacity
-                                     ? sbp_rank_mixture_slot(&c->mixture, copy[0], before)
-                                     : -1;
+            const int64_t slot =
+                before < m->capacity ? sbp_rank_mixture_slot(&c->mixture, copy[0], before) : -1;
             if (copy[1] != slot)
                 report(c, "slot of a token's copy", token_of(c, region, t) * m->top_k + k, copy[1],
                        slot);
@@ -190,17 +189,15 @@ static void take(const struct choices *c)
 }
 
 /* One rank's table, if this is that rank or rank 0. */
-static enum sbp_status collect_place(struct choices *c, int piece, int stage,
-                                     struct sbp_diag *diag)
+static enum sbp_status collect_place(struct choices *c, int piece, int stage, struct sbp_diag *diag)
 {
     struct sbp_verifier *const v = c->v;
     const int own = sbp_verify_rank(v);
     const int64_t bytes = count_of(&c->mixture) * (int64_t)sizeof(int32_t);
     c->rank = sbp_channel_rank(v->channel, stage, c->place);
-    const int32_t *mine = own != c->rank
-                              ? NULL
-                              : table_of(v, sbp_step_chunk_of(v->channel->step, piece), c->op,
-                                         v->rank->step, c->micro_batch);
+    const int32_t *mine = own != c->rank ? NULL
+                                         : table_of(v, sbp_step_chunk_of(v->channel->step, piece),
+                                                    c->op, v->rank->step, c->micro_batch);
     if (own != 0)
         return mine == NULL ? SBP_OK
                             : sbp_channel_send(v->channel, 0, TAG_CHOICES, mine, bytes, diag);

@@ -67,8 +67,11 @@ enum sbp_status sbp_magnitude_open(struct sbp_magnitude *magnitude,
 {
     int64_t rows, columns;
     set_sides(of, &rows, &columns);
-    *magnitude = (struct sbp_magnitude){
-        .rows = rows, .columns = columns, .blocks = of->blocks, .by_row = of->by_row, .key = of->key};
+    *magnitude = (struct sbp_magnitude){.rows = rows,
+                                        .columns = columns,
+                                        .blocks = of->blocks,
+                                        .by_row = of->by_row,
+                                        .key = of->key};
     const struct vectors vectors = vectors_of(magnitude);
     const int64_t by_column = of->blocks * columns;
     magnitude->sum = calloc((size_t)(rows * columns), sizeof(double));
@@ -245,10 +248,9 @@ static struct operand look_at(const struct sbp_lockstep *both, const struct sbp_
                               int place)
 {
     const int buffer = instr->buffer[place];
-    return make_operand(both, sbp_rank_buffer(both->exact, buffer),
-                        sbp_rank_buffer(both->shadow, buffer),
-                        sbp_rank_tokens(both->exact, instr, place),
-                        sbp_rank_features(both->exact, instr, place));
+    return make_operand(
+        both, sbp_rank_buffer(both->exact, buffer), sbp_rank_buffer(both->shadow, buffer),
+        sbp_rank_tokens(both->exact, instr, place), sbp_rank_features(both->exact, instr, place));
 }
 
 void sbp_magnitude_token_variance(const struct sbp_lockstep *both, const struct sbp_instr *instr,
@@ -668,10 +670,8 @@ static enum sbp_status note_products(const struct products *p)
     clear(p->weight);
     for (int64_t b = 0; b < p->blocks && status == SBP_OK; b++) {
         const int64_t from = b * p->tokens * p->in, to = b * p->tokens * p->out;
-        struct operand x =
-            make_operand(p->both, p->x + from, p->shadow_x + from, p->tokens, p->in);
-        struct operand dy =
-            make_operand(p->both, p->dy + to, p->shadow_dy + to, p->tokens, p->out);
+        struct operand x = make_operand(p->both, p->x + from, p->shadow_x + from, p->tokens, p->in);
+        struct operand dy = make_operand(p->both, p->dy + to, p->shadow_dy + to, p->tokens, p->out);
         status = measure_all(&x);
         if (status == SBP_OK)
             status = measure_all(&dy);
@@ -691,18 +691,37 @@ static enum sbp_status note_mixture(const struct sbp_lockstep *both, const struc
     const struct sbp_rank_mixture m = sbp_rank_mixture_of(program, instr->op, 0);
     const struct sbp_rank_kept kept = sbp_rank_mixture_kept(both->exact, instr, &m);
     const struct sbp_rank_kept shadow = sbp_rank_mixture_kept(both->shadow, instr, &m);
-    const int64_t rows = m.slots / m.experts, in = instr->buffer[SBP_AT_IN];
-    const struct products router = {
-        both, both->magnitude[node->weight[0]],
-        node->weight_count > 3 ? both->magnitude[node->weight[3]] : NULL, 1, m.tokens.tokens,
-        m.hidden, m.tokens.experts, sbp_rank_buffer(both->exact, (int)in), kept.scores,
-        sbp_rank_buffer(both->shadow, (int)in), shadow.scores};
-    const struct products first = {both, both->magnitude[node->weight[1]], NULL, m.experts, rows,
-                                   m.hidden, m.ffn * m.gates, kept.copies, kept.first,
-                                   shadow.copies, shadow.first};
-    const struct products second = {both, both->magnitude[node->weight[2]], NULL, m.experts, rows,
-                                    m.ffn, m.hidden, kept.activation, kept.second,
-                                    shadow.activation, shadow.second};
+    const int64_t rows = m.slots / m.experts;
+    const int in = instr->buffer[SBP_AT_IN];
+    const struct products router = {both,
+                                    both->magnitude[node->weight[0]],
+                                    node->weight_count > 3 ? both->magnitude[node->weight[3]]
+                                                           : NULL,
+                                    1,
+                                    m.tokens.tokens,
+                                    m.hidden,
+                                    m.tokens.experts,
+                                    sbp_rank_buffer(both->exact, in),
+                                    kept.scores,
+                                    sbp_rank_buffer(both->shadow, in),
+                                    shadow.scores};
+    const struct products first = {both,
+                                   both->magnitude[node->weight[1]],
+                                   NULL,
+                                   m.experts,
+                                   rows,
+                                   m.hidden,
+                                   m.ffn * m.gates,
+                                   kept.copies,
+                                   kept.first,
+                                   shadow.copies,
+                                   shadow.first};
+    const struct products second = {both,         both->magnitude[node->weight[2]],
+                                    NULL,         m.experts,
+                                    rows,         m.ffn,
+                                    m.hidden,     kept.activation,
+                                    kept.second,  shadow.activation,
+                                    shadow.second};
     SBP_TRY(note_products(&router));
     SBP_TRY(note_products(&first));
     return note_products(&second);

@@ -18,8 +18,8 @@
  * (those where it bends), and one sample of each says too little: before it the shadow's inputs are
  * moved to deviate by no less than is typical of their token.
  *
- * The weights of a mixture's experts are blocks of one matrix, one below the other, each with tokens
- * of its own: what is measured by column is measured block by block.
+ * The weights of a mixture's experts are blocks of one matrix, one below the other, each with
+ * tokens of its own: what is measured by column is measured block by block.
  *
  * A sampled verification keeps some outputs of a weight, drawn anew for each step. It forms the
  * gradient of these in double here as well, since nobody holds all of it.
@@ -52,8 +52,8 @@ struct sbp_magnitude {
     double *row, *column;
     double *row_square, *row_variance, *column_square, *column_variance;
     int64_t blocks; /* of rows, each of which has (columns) of its own in what is by column */
-    bool by_row; /* whether the operator's outputs are the rows (tables) */
-    bool *live;  /* (rows, or blocks and columns) of outputs; the others get exactly 0 */
+    bool by_row;    /* whether the operator's outputs are the rows (tables) */
+    bool *live;     /* (rows, or blocks and columns) of outputs; the others get exactly 0 */
 };
 
 /* A parameter whose gradient is noted. */

@@ -54,8 +54,7 @@ int64_t sbp_reference_choices(const struct sbp_reference *reference, int op)
 {
     const struct sbp_op_node *node = &reference->graph.op[op];
     const int64_t *size = reference->graph.tensor[node->input[0]].shape.size;
-    return reference->layers.times * size[SBP_DIM_BATCH] * size[SBP_DIM_SEQUENCE] *
-           node->moe.top_k;
+    return reference->layers.times * size[SBP_DIM_BATCH] * size[SBP_DIM_SEQUENCE] * node->moe.top_k;
 }
 
 /* Slots of all experts for the tokens of all ranks, which each have as many as the run's rank has:
@@ -529,6 +528,15 @@ double sbp_reference_sum(const struct sbp_reference *reference, int tensor, int6
 {
     return reference->delayed.step != NULL ? reference->delayed.sum[tensor][place]
                                            : reference->magnitude[tensor]->sum[place];
+}
+
+double sbp_reference_terms(const struct sbp_reference *reference, int tensor)
+{
+    const struct sbp_graph *graph = &reference->graph;
+    const double tokens = (double)(graph->global_batch * graph->sequence);
+    const struct sbp_op_node *reader = reader_of(graph, tensor);
+    const double experts = (double)blocks_of(graph, reader, tensor);
+    return experts > 1 ? fmax(1, tokens * (double)reader->moe.top_k / experts) : tokens;
 }
 
 double sbp_reference_inherited(const struct sbp_reference *reference, int tensor, int64_t place)

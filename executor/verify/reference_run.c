@@ -182,8 +182,8 @@ static void judge_choices(struct sbp_reference *reference, const struct sbp_inst
                     sqrt(2 * sbp_magnitude_row_variance(&both, own, shadow + t * tokens->experts,
                                                         tokens->experts))};
             const int64_t before = reference->rank.micro_batch * tokens->tokens;
-            reference->judge(reference->judge_context, instr->op,
-                             (before + t) * tokens->top_k + k, own[run], own[best], &size);
+            reference->judge(reference->judge_context, instr->op, (before + t) * tokens->top_k + k,
+                             own[run], own[best], &size);
         }
     }
 }
@@ -248,6 +248,24 @@ static void round_results(struct sbp_reference *reference, const struct sbp_inst
     }
 }
 
+/* Gradients that a mixture's backward pass leaves in place of what forward kept: of scores first,
+ * then of both products. What scratch has of them in between is rounded where it arrives. */
+static void round_mixture(struct sbp_reference *reference, const struct sbp_instr *instr)
+{
+    if (sbp_real_bytes(reference->real) > 2 || instr->kind != SBP_INSTR_BACKWARD ||
+        reference->graph.op[instr->op].kind != SBP_OP_MOE)
+        return;
+    const struct sbp_rank_mixture m = sbp_rank_mixture_of(reference->program, instr->op, 0);
+    const struct sbp_rank_kept kept = sbp_rank_mixture_kept(&reference->shadow, instr, &m);
+    const double scale = reference->loss_scale;
+    if (instr->phase == 0)
+        round_shadow(reference, kept.scores, m.tokens.tokens * m.tokens.experts, scale);
+    if (instr->phase != 1)
+        return;
+    round_shadow(reference, kept.first, m.slots * m.ffn * m.gates, scale);
+    round_shadow(reference, kept.second, m.slots * m.hidden, scale);
+}
+
 static bool bends(enum sbp_op_kind kind)
 {
     return kind == SBP_OP_RELU || kind == SBP_OP_GELU || kind == SBP_OP_TANH ||
@@ -286,6 +304,7 @@ static enum sbp_status execute(struct sbp_reference *reference, const struct sbp
         sbp_lone_keys_deviate(&both, instr);
     }
     round_results(reference, instr);
+    round_mixture(reference, instr);
     return SBP_OK;
 }
 

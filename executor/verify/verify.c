@@ -210,10 +210,11 @@ enum sbp_status sbp_verify_count(const struct sbp_step *step, const struct sbp_c
     *need = (struct sbp_verify_need){0};
     for (int op = 0; op < of.graph->op_count && is_sampled; op++)
         if (of.graph->op[op].kind == SBP_OP_MOE)
-            return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                            "operator %s: --verify=sampled computes a step before it runs, and knows "
-                            "no experts of tokens then: full and shrunk are legal",
-                            of.graph->op[op].name);
+            return sbp_fail(
+                diag, SBP_E_UNSUPPORTED,
+                "operator %s: --verify=sampled computes a step before it runs, and knows "
+                "no experts of tokens then: full and shrunk are legal",
+                of.graph->op[op].name);
     for (int stage = 0; stage < step->stages; stage++)
         need->rank_bytes = fmax(need->rank_bytes, rank_bytes(step, is_sampled, stage));
     return sbp_reference_bytes(&of, &need->reference_bytes, diag);

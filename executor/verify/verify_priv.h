@@ -32,8 +32,8 @@ struct sbp_verifier {
     void **output;     /* (chunks, tensor_count) this rank's blocks of such a value, one for each
                           micro-batch (of replicas: for each of two steps that take turns), host
                           memory; or NULL */
-    int32_t **chosen; /* (chunks, op_count) this rank's tables of a mixture of two steps that take
-                         turns, (2, micro-batches, tokens, top_k, 2); or NULL */
+    int32_t **chosen;  /* (chunks, op_count) this rank's tables of a mixture of two steps that take
+                          turns, (2, micro-batches, tokens, top_k, 2); or NULL */
     struct sbp_reference *reference; /* rank 0 only */
     bool is_sampled;
     struct sbp_arena arena;   /* owns the list of visits */

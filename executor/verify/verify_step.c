@@ -331,6 +331,7 @@ static void take_gradient(void *context, const struct sbp_rank_blocks *blocks,
     const double *gradient = sbp_reference_gradient(v->reference, tensor);
     const struct sbp_weight_shard *shard = &program->shard[tensor];
     const bool counts = first_replica(v, blocks, shard->level > 0 ? shard->axes : 0, values->place);
+    const double terms = sbp_reference_terms(v->reference, tensor);
     double squares = 0;
     for (int64_t i = 0; i < values->count; i++) {
         const int64_t at = values->global + i;
@@ -347,8 +348,7 @@ static void take_gradient(void *context, const struct sbp_rank_blocks *blocks,
         const double sum = sbp_reference_sum(v->reference, tensor, place);
         if (inherited >= 0 || !may_wake(v, tensor))
             sbp_verify_compare(v, "gradient", program->graph->tensor[tensor].name, values->rank, at,
-                               value, gradient[place],
-                               sbp_verify_bound(v, (double)v->tokens, sum, inherited));
+                               value, gradient[place], sbp_verify_bound(v, terms, sum, inherited));
     }
     if (counts)
         v->squares += squares;
@@ -362,8 +362,8 @@ static void take_output(void *context, const struct sbp_rank_blocks *blocks,
     const struct sbp_reference_output *output = v->reference->output[blocks->tensor];
     for (int64_t i = 0; i < values->count; i++) {
         const int64_t at = values->global + i;
-        const double bound =
-            sbp_verify_bound(v, output->terms, output->sum[at], output->inherited[at / output->features]);
+        const double bound = sbp_verify_bound(v, output->terms, output->sum[at],
+                                              output->inherited[at / output->features]);
         const bool is_gradient = blocks->tensor == graph->input;
         const double value =
             sbp_verify_real(v, values->at, i) / (is_gradient ? v->scaler.scale : 1);

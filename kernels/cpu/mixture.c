@@ -151,9 +151,8 @@ static double weight_gradient(const struct sbp_mixture *mixture, const stored *d
 
 /* Gradients of a softmax's scores s from those of its weights w: w (dw - sum w dw). They take the
  * scores' place; `mean` is the sum. */
-static void score_gradients(stored *row, const struct sbp_mixture *mixture,
-                            const struct weights *w, const stored *dy, const stored *slots,
-                            double mean)
+static void score_gradients(stored *row, const struct sbp_mixture *mixture, const struct weights *w,
+                            const stored *dy, const stored *slots, double mean)
 {
     for (int64_t e = 0; e < mixture->experts; e++) {
         const double share = exponential(w, e) / w->sum;

@@ -37,10 +37,12 @@ static unsigned declared(const struct sbp_flow *f, int op, bool forward)
 static enum sbp_status check_operator(const struct sbp_flow *f, int op)
 {
     const struct sbp_op_node *node = &f->graph->op[op];
-    if (f->forward[op] != sbp_op_forward_phases(node->kind) || f->backward[op] != backward_phases(f, op))
-        return sbp_verify_refuse(
-            f->c, "%s: runs in %d forward and %d backward phases, not %d and %d", node->name,
-            f->forward[op], f->backward[op], sbp_op_forward_phases(node->kind), backward_phases(f, op));
+    if (f->forward[op] != sbp_op_forward_phases(node->kind) ||
+        f->backward[op] != backward_phases(f, op))
+        return sbp_verify_refuse(f->c,
+                                 "%s: runs in %d forward and %d backward phases, not %d and %d",
+                                 node->name, f->forward[op], f->backward[op],
+                                 sbp_op_forward_phases(node->kind), backward_phases(f, op));
     if (f->again[op] != 0 && f->again[op] != sbp_op_forward_phases(node->kind))
         return sbp_verify_refuse(f->c, "%s: %d of its %d forward phases are done again", node->name,
                                  f->again[op], sbp_op_forward_phases(node->kind));

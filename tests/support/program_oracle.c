@@ -293,11 +293,11 @@ static void check_phases(const struct oracle_setting *s)
                 continue;
             skipped = backward == 0 ? instr->phase : skipped;
             assert_int_equal(instr->phase, skipped + backward++);
-            assert_int_equal(instr->section, sbp_op_has_weight_phase(graph, op) &&
-                                                     instr->phase ==
-                                                         (node->kind == SBP_OP_MOE ? 3 : 1)
-                                                 ? SBP_SECTION_BACKWARD_WEIGHT
-                                                 : SBP_SECTION_BACKWARD);
+            assert_int_equal(instr->section,
+                             sbp_op_has_weight_phase(graph, op) &&
+                                     instr->phase == (node->kind == SBP_OP_MOE ? 3 : 1)
+                                 ? SBP_SECTION_BACKWARD_WEIGHT
+                                 : SBP_SECTION_BACKWARD);
             if (node->kind == SBP_OP_CROSS_ENTROPY) /* the mean over all tokens */
                 oracle_near("factor", instr->factor,
                             1.0 / (double)(graph->global_batch * graph->sequence * parts));

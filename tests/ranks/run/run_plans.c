@@ -466,18 +466,20 @@ static void random_llama(struct sbp_random *random, struct sbp_text *text)
                  below(random, 2) ? "materialised" : "flash");
 }
 
-/* Layers of their own with experts, of tokens of which some find no slot, and decoders with some. */
+/* Layers of their own with experts, of tokens of which some find no slot, and decoders with some.
+ */
 static void random_mixture(struct sbp_random *random, struct sbp_text *text)
 {
     const int layers = 1 + below(random, 2), width = random_width(random, false);
     const char *loss = below(random, 3) ? "cross_entropy" : "rmsnorm";
     sbp_text_add(text, "\"global_batch\": 24, \"sequence\": 24, ");
     if (below(random, 3) == 0) {
-        sbp_text_add(text,
-                     "\"architecture\": \"mixtral\", \"layers\": %d, \"hidden\": 24, \"heads\": 24, "
-                     "\"kv_heads\": 24, \"head_dim\": 4, \"ffn\": 24, \"vocab\": 48, "
-                     "\"shared_experts\": %d, \"moe_every\": %d, \"dense_ffn\": 24, ",
-                     layers, below(random, 2), 1 + below(random, layers));
+        sbp_text_add(
+            text,
+            "\"architecture\": \"mixtral\", \"layers\": %d, \"hidden\": 24, \"heads\": 24, "
+            "\"kv_heads\": 24, \"head_dim\": 4, \"ffn\": 24, \"vocab\": 48, "
+            "\"shared_experts\": %d, \"moe_every\": %d, \"dense_ffn\": 24, ",
+            layers, below(random, 2), 1 + below(random, layers));
     } else {
         sbp_text_add(text,
                      "\"input\": \"%s\", \"layers\": [{\"op\": \"linear\", \"name\": \"sum0\", "

@@ -55,7 +55,7 @@ struct sbp_attention_groups {
 /* The local tokens of a mixture of experts: T, all experts (E), experts that a token chooses (K),
  * and slots of each expert for their copies (C). A table (T,K,2) says of every copy its expert and
  * its slot, -1: it was dropped. */
-struct sbp_mixture {
+struct sbp_routing {
     int64_t tokens, experts, top_k, capacity, in;
 };
 
@@ -200,19 +200,19 @@ struct sbp_kernels {
      * tokens, then for second ones (Lepikhin et al., GShard, 2020, algorithm 1); copies that find
      * none are dropped. taken(E): scratch. */
     void (*moe_route)(int32_t *table, int32_t *taken, const void *scores,
-                      const struct sbp_mixture *mixture);
+                      const struct sbp_routing *mixture);
     /* slots(E C,I) = copies of x(T,I), zeros where there is none; dx += gradients of copies. */
     void (*moe_dispatch)(void *slots, const void *x, const int32_t *table,
-                         const struct sbp_mixture *mixture);
+                         const struct sbp_routing *mixture);
     void (*moe_dispatch_backward)(void *dx, const void *dslots, const int32_t *table,
-                                  const struct sbp_mixture *mixture);
+                                  const struct sbp_routing *mixture);
     /* y(T,I) = sum over a token's copies of weight times slots(E C,I), weights a softmax over the
      * scores of its K experts, or, where K is 1, of all. Backward writes dslots, and the gradients
      * of the scores in their place. */
     void (*moe_combine)(void *y, const void *slots, const void *scores, const int32_t *table,
-                        const struct sbp_mixture *mixture);
+                        const struct sbp_routing *mixture);
     void (*moe_combine_backward)(void *dslots, void *scores, const void *dy, const void *slots,
-                                 const int32_t *table, const struct sbp_mixture *mixture);
+                                 const int32_t *table, const struct sbp_routing *mixture);
 
     /* Softmax cross-entropy over a vocabulary of which V rows are local; entries whose global index
      * is >= valid are padding: they take no part and get no gradient.

@@ -5,7 +5,7 @@
 #include "executor/rank/rank_memory.h"
 
 struct sbp_rank_mixture {
-    struct sbp_mixture tokens; /* the local ones; its capacity is of them */
+    struct sbp_routing tokens; /* the local ones; its capacity is of them */
     int64_t slots;             /* S */
     int64_t experts, members;  /* held here; over which all of them are split */
     int64_t hidden, ffn, gates;

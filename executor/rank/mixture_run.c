@@ -38,7 +38,7 @@ struct sbp_rank_mixture sbp_rank_mixture_of(const struct sbp_program *program, i
                                        .gates = (int64_t)first[3]};
     const int64_t experts = graph->tensor[node->weight[0]].shape.size[SBP_DIM_OUT];
     mixture.tokens =
-        (struct sbp_mixture){.tokens = (int64_t)(input[SBP_DIM_BATCH] * input[SBP_DIM_SEQUENCE]),
+        (struct sbp_routing){.tokens = (int64_t)(input[SBP_DIM_BATCH] * input[SBP_DIM_SEQUENCE]),
                              .experts = experts,
                              .top_k = node->moe.top_k,
                              .capacity = mixture.slots / experts,
@@ -151,7 +151,7 @@ enum sbp_status sbp_rank_send_copies(struct sbp_rank *rank, const struct sbp_ins
 /* The rank's own choice, or the one that it is given. */
 static void route(const struct work *w)
 {
-    const struct sbp_mixture *tokens = &w->mixture.tokens;
+    const struct sbp_routing *tokens = &w->mixture.tokens;
     const int64_t copies = tokens->tokens * tokens->top_k;
     if (w->rank->given != NULL) {
         memcpy(w->kept.table,
@@ -169,7 +169,7 @@ static void route(const struct work *w)
 
 static void begin(const struct work *w)
 {
-    const struct sbp_mixture *tokens = &w->mixture.tokens;
+    const struct sbp_routing *tokens = &w->mixture.tokens;
     w->k->linear_forward(w->kept.scores, operand(w, SBP_AT_IN), operand(w, SBP_AT_W),
                          operand(w, SBP_AT_W + 3), tokens->tokens, tokens->in, tokens->experts);
     route(w);
@@ -251,7 +251,7 @@ static void ask_experts_back(const struct work *w)
 
 static void give_back(const struct work *w)
 {
-    const struct sbp_mixture *tokens = &w->mixture.tokens;
+    const struct sbp_routing *tokens = &w->mixture.tokens;
     w->k->linear_backward_input(operand(w, SBP_AT_OUT), w->kept.scores, operand(w, SBP_AT_W),
                                 tokens->tokens, tokens->in, tokens->experts);
     w->k->moe_dispatch_backward(operand(w, SBP_AT_OUT), w->scratch[0], w->kept.table, tokens);

@@ -122,7 +122,7 @@ static int64_t token_of(const struct choices *c, const struct sbp_region *region
 /* Whether a token's experts are experts, and different ones; what is none becomes one. */
 static void check_experts(const struct choices *c, int32_t *copies, int64_t first)
 {
-    const struct sbp_mixture *m = &c->mixture.tokens;
+    const struct sbp_routing *m = &c->mixture.tokens;
     for (int64_t k = 0; k < m->top_k; k++) {
         bool is_other = copies[2 * k] >= 0 && copies[2 * k] < m->experts;
         for (int64_t before = 0; before < k; before++)
@@ -138,7 +138,7 @@ static void check_experts(const struct choices *c, int32_t *copies, int64_t firs
  * any. */
 static void check_slots(const struct choices *c, const struct sbp_region *region)
 {
-    const struct sbp_mixture *m = &c->mixture.tokens;
+    const struct sbp_routing *m = &c->mixture.tokens;
     memset(c->taken, 0, (size_t)m->experts * sizeof *c->taken);
     for (int64_t k = 0; k < m->top_k; k++)
         for (int64_t t = 0; t < m->tokens; t++) {
@@ -156,7 +156,7 @@ static void check_slots(const struct choices *c, const struct sbp_region *region
  * ranks that have the token must have chosen the same. */
 static void enter(const struct choices *c, const struct sbp_region *region)
 {
-    const struct sbp_mixture *m = &c->mixture.tokens;
+    const struct sbp_routing *m = &c->mixture.tokens;
     int32_t *const whole = c->v->reference->given.table[c->op];
     for (int64_t i = 0; i < m->tokens * m->top_k; i++) {
         const int64_t copy = token_of(c, region, i / m->top_k) * m->top_k + i % m->top_k;
@@ -176,7 +176,7 @@ static void take(const struct choices *c)
     const struct sbp_graph *graph = c->program->graph;
     const struct sbp_layout layout = {&c->program->mesh, graph->class_count,
                                       c->program->strategy.split};
-    const struct sbp_mixture *m = &c->mixture.tokens;
+    const struct sbp_routing *m = &c->mixture.tokens;
     const struct sbp_dist dist =
         sbp_strategy_input(graph, &c->program->mesh, &c->program->strategy, c->op, 0);
     struct sbp_region region;

@@ -146,7 +146,7 @@ static int64_t best_left(const double *scores, int64_t experts, const int64_t *b
 
 /* The sum of the absolute values of the terms of a token's score. */
 static double score_sum(struct sbp_rank *rank, const struct sbp_instr *instr,
-                        const struct sbp_mixture *mixture, int64_t token, int64_t expert)
+                        const struct sbp_routing *mixture, int64_t token, int64_t expert)
 {
     const double *x = sbp_rank_buffer(rank, instr->buffer[SBP_AT_IN]);
     const double *weight = sbp_rank_buffer(rank, instr->buffer[SBP_AT_W]);
@@ -163,7 +163,7 @@ static void judge_choices(struct sbp_reference *reference, const struct sbp_inst
 {
     const struct sbp_lockstep both = lockstep(reference);
     const struct sbp_rank_mixture m = sbp_rank_mixture_of(reference->program, instr->op, 0);
-    const struct sbp_mixture *tokens = &m.tokens;
+    const struct sbp_routing *tokens = &m.tokens;
     const double *scores = sbp_rank_mixture_kept(&reference->rank, instr, &m).scores;
     const float *shadow = sbp_rank_mixture_kept(&reference->shadow, instr, &m).scores;
     const int32_t *table = sbp_rank_mixture_kept(&reference->rank, instr, &m).table;

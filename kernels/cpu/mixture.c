@@ -40,7 +40,7 @@ static int64_t next_best(const stored *scores, int64_t experts, int64_t last)
 }
 
 void CPU(moe_route)(int32_t *table, int32_t *taken, const void *scores,
-                    const struct sbp_mixture *mixture)
+                    const struct sbp_routing *mixture)
 {
     const int64_t experts = mixture->experts, top_k = mixture->top_k;
     for (int64_t t = 0; t < mixture->tokens; t++)
@@ -59,7 +59,7 @@ void CPU(moe_route)(int32_t *table, int32_t *taken, const void *scores,
 }
 
 void CPU(moe_dispatch)(void *slots, const void *x, const int32_t *table,
-                       const struct sbp_mixture *mixture)
+                       const struct sbp_routing *mixture)
 {
     const int64_t in = mixture->in;
     CPU(zero)(slots, mixture->experts * mixture->capacity * in);
@@ -81,7 +81,7 @@ static void add_row(stored *to, const stored *from, real factor, int64_t n)
 }
 
 void CPU(moe_dispatch_backward)(void *dx, const void *dslots, const int32_t *table,
-                                const struct sbp_mixture *mixture)
+                                const struct sbp_routing *mixture)
 {
     for (int64_t copy = 0; copy < mixture->tokens * mixture->top_k; copy++) {
         const int64_t slot = slot_of(table + 2 * copy);
@@ -103,17 +103,17 @@ static double exponential(const struct weights *w, int64_t expert)
     return exp((double)score_of(w->scores[expert]) - w->largest);
 }
 
-static int64_t members(const struct sbp_mixture *mixture)
+static int64_t members(const struct sbp_routing *mixture)
 {
     return mixture->top_k > 1 ? mixture->top_k : mixture->experts;
 }
 
-static int64_t member(const struct weights *w, const struct sbp_mixture *mixture, int64_t i)
+static int64_t member(const struct weights *w, const struct sbp_routing *mixture, int64_t i)
 {
     return mixture->top_k > 1 ? expert_of(w->copies + 2 * i) : i;
 }
 
-static struct weights weights_of(const struct sbp_mixture *mixture, const void *scores,
+static struct weights weights_of(const struct sbp_routing *mixture, const void *scores,
                                  const int32_t *table, int64_t token)
 {
     struct weights w = {.scores = (const stored *)scores + token * mixture->experts,
@@ -127,7 +127,7 @@ static struct weights weights_of(const struct sbp_mixture *mixture, const void *
 }
 
 void CPU(moe_combine)(void *y, const void *slots, const void *scores, const int32_t *table,
-                      const struct sbp_mixture *mixture)
+                      const struct sbp_routing *mixture)
 {
     CPU(zero)(y, mixture->tokens * mixture->in);
     for (int64_t t = 0; t < mixture->tokens; t++) {
@@ -143,7 +143,7 @@ void CPU(moe_combine)(void *y, const void *slots, const void *scores, const int3
 }
 
 /* The gradient of a copy's weight; a copy that was dropped has none. */
-static double weight_gradient(const struct sbp_mixture *mixture, const stored *dy,
+static double weight_gradient(const struct sbp_routing *mixture, const stored *dy,
                               const stored *slots, int64_t slot)
 {
     return slot < 0 ? 0 : CPU(row_dot)(dy, slots + slot * mixture->in, mixture->in);
@@ -151,7 +151,7 @@ static double weight_gradient(const struct sbp_mixture *mixture, const stored *d
 
 /* Gradients of a softmax's scores s from those of its weights w: w (dw - sum w dw). They take the
  * scores' place; `mean` is the sum. */
-static void score_gradients(stored *row, const struct sbp_mixture *mixture, const struct weights *w,
+static void score_gradients(stored *row, const struct sbp_routing *mixture, const struct weights *w,
                             const stored *dy, const stored *slots, double mean)
 {
     for (int64_t e = 0; e < mixture->experts; e++) {
@@ -168,7 +168,7 @@ static void score_gradients(stored *row, const struct sbp_mixture *mixture, cons
 }
 
 void CPU(moe_combine_backward)(void *dslots, void *scores, const void *dy, const void *slots,
-                               const int32_t *table, const struct sbp_mixture *mixture)
+                               const int32_t *table, const struct sbp_routing *mixture)
 {
     const int64_t in = mixture->in;
     CPU(zero)(dslots, mixture->experts * mixture->capacity * in);

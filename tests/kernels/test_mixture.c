@@ -6,7 +6,7 @@
 
 struct problem {
     struct check *check;
-    struct sbp_mixture m;
+    struct sbp_routing m;
     int64_t copies, slots; /* elements of a table are twice the copies */
     double *x, *scores, *slot_values, *dy;
     int32_t *table;
@@ -30,7 +30,7 @@ static int64_t better(const double *scores, int64_t experts, int64_t expert)
 
 static void naive_route(const struct problem *p)
 {
-    const struct sbp_mixture *m = &p->m;
+    const struct sbp_routing *m = &p->m;
     for (int64_t t = 0; t < m->tokens; t++)
         for (int64_t e = 0; e < m->experts; e++) {
             const int64_t place = better(p->scores + t * m->experts, m->experts, e);

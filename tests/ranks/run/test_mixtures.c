@@ -60,16 +60,16 @@ static int plans(int count)
 static void mixtures_equal_one_device(void **state)
 {
     (void)state;
-    check_random(plans(16), false, SBP_F64);
-    check_random(plans(20), true, SBP_F64);
-    check_random(plans(12), true, SBP_F32);
+    check_random(plans(10), false, SBP_F64);
+    check_random(plans(12), true, SBP_F64);
+    check_random(plans(8), true, SBP_F32);
 }
 
 static void mixtures_in_16_bits_equal_one_device(void **state)
 {
     (void)state;
-    check_random(plans(6), true, SBP_REAL_BF16);
-    check_random(plans(6), true, SBP_REAL_FP16);
+    check_random(plans(4), true, SBP_REAL_BF16);
+    check_random(plans(4), true, SBP_REAL_FP16);
 }
 
 static void pipelines_equal_one_device(void **state)
@@ -80,7 +80,7 @@ static void pipelines_equal_one_device(void **state)
     int held = 0;
     (void)state;
     sbp_random_seed(&random, seed + 710);
-    for (int tries = 0; held < plans(14) && tries < MOST_TRIES; tries++) {
+    for (int tries = 0; held < plans(10) && tries < MOST_TRIES; tries++) {
         const enum sbp_real real = tries % 4 == 0 ? SBP_F32 : SBP_F64;
         struct plan plan;
         random_model(&random, MIXTURE, model, MODEL_BYTES);
@@ -95,7 +95,7 @@ static void pipelines_equal_one_device(void **state)
     }
     print_message("seed %llu: %d plans, largest difference / bound %.3f\n",
                   (unsigned long long)seed, held, worst);
-    assert_int_equal(held, plans(14));
+    assert_int_equal(held, plans(10));
 }
 
 /* ---- written out ------------------------------------------------------------------------------
@@ -359,7 +359,7 @@ static int check_gradient(struct sbp_reference *reference, struct sbp_random *ra
 
 static void gradients_are_differences(void **state)
 {
-    enum { PICKS = 12 };
+    enum { PICKS = 8 };
     char model[MODEL_BYTES];
     struct sbp_random random;
     (void)state;
@@ -461,26 +461,29 @@ static void choices_are_judged(void **state)
     plan_close(&plan);
 }
 
-/* Half of many experts chosen: in single precision some are ranked otherwise than in double. */
+/* Half of many experts chosen: in 16 bits some are ranked otherwise than in double. */
 static void near_ties_are_no_alarm(void **state)
 {
     static const char model[] =
         "{\"name\": \"ties\", \"global_batch\": 16, \"sequence\": 16, \"input\": \"free\", "
         "\"layers\": [{\"op\": \"linear\", \"name\": \"in\", \"in\": 16, \"out\": 16}, "
-        "{\"op\": \"moe\", \"name\": \"moe\", \"experts\": 256, \"top_k\": 128, \"ffn\": 2}, "
+        "{\"op\": \"moe\", \"name\": \"moe\", \"experts\": 128, \"top_k\": 64, \"ffn\": 2}, "
         "{\"op\": \"linear\", \"name\": \"out\", \"out\": 8}]}";
+    static const enum sbp_real reals[] = {SBP_REAL_BF16, SBP_F32};
     struct sbp_random random;
-    struct plan plan;
     double worst = 0;
     (void)state;
     sbp_random_seed(&random, seed + 740);
-    plan_open(&plan, model, (const int[]){4, 0});
-    plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F32);
-    struct sbp_run_options options = options_for(SBP_F32, &random);
-    options.steps = 1;
-    check_run(&plan, &options, model, &worst);
+    for (int i = 0; i < 2; i++) {
+        struct plan plan;
+        plan_open(&plan, model, (const int[]){4, 0});
+        plan_randomise(&plan, &random, false, SBP_BOXING_FULL, reals[i]);
+        struct sbp_run_options options = options_for(reals[i], &random);
+        options.steps = 1;
+        check_run(&plan, &options, model, &worst);
+        plan_close(&plan);
+    }
     print_message("seed %llu: largest difference / bound %.3f\n", (unsigned long long)seed, worst);
-    plan_close(&plan);
 }
 
 /* ---- faults ------------------------------------------------------------------------------------

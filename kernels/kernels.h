@@ -52,7 +52,15 @@ struct sbp_attention_groups {
     const struct sbp_digits *rows; /* as in a context; NULL: the queries are all of the sequence */
 };
 
-/* Pointers to reals are void *: the table's type says what they hold. */
+/* The local tokens of a mixture of experts: T, all experts (E), experts that a token chooses (K),
+ * and slots of each expert for their copies (C). A table (T,K,2) says of every copy its expert and
+ * its slot, -1: it was dropped. */
+struct sbp_routing {
+    int64_t tokens, experts, top_k, capacity, in;
+};
+
+/* Pointers to reals are void *: the table's type says what they hold. Tables for GPUs lack
+ * mixtures (NULL). */
 struct sbp_kernels {
     const char *name; /* "cpu-f32" */
     enum sbp_real real;
@@ -187,6 +195,25 @@ struct sbp_kernels {
      * sequence that `rows` gives; the other way for gradients (back). */
     void (*rotary)(void *x, const struct sbp_digits *rows, int64_t batch, int64_t heads,
                    int64_t width, int64_t size, bool back);
+
+    /* Mixtures of experts, from scores(T,E). Route fills a table: each token's experts from the
+     * best one on, and slots of an expert (0 to C - 1) first for first choices in the order of
+     * tokens, then for second ones (Lepikhin et al., GShard, 2020, algorithm 1); copies that find
+     * none are dropped. taken(E): scratch. */
+    void (*moe_route)(int32_t *table, int32_t *taken, const void *scores,
+                      const struct sbp_routing *mixture);
+    /* slots(E C,I) = copies of x(T,I), zeros where there is none; dx += gradients of copies. */
+    void (*moe_dispatch)(void *slots, const void *x, const int32_t *table,
+                         const struct sbp_routing *mixture);
+    void (*moe_dispatch_backward)(void *dx, const void *dslots, const int32_t *table,
+                                  const struct sbp_routing *mixture);
+    /* y(T,I) = sum over a token's copies of weight times slots(E C,I), weights a softmax over the
+     * scores of its K experts, or, where K is 1, of all. Backward writes dslots, and the gradients
+     * of the scores in their place. */
+    void (*moe_combine)(void *y, const void *slots, const void *scores, const int32_t *table,
+                        const struct sbp_routing *mixture);
+    void (*moe_combine_backward)(void *dslots, void *scores, const void *dy, const void *slots,
+                                 const int32_t *table, const struct sbp_routing *mixture);
 
     /* Softmax cross-entropy over a vocabulary of which V rows are local; entries whose global index
      * is >= valid are padding: they take no part and get no gradient.

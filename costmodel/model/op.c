@@ -192,7 +192,8 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
      * 1, experts, 1) is optional (DeepSeek-V3, 2.1.2). Biases of the experts (experts, 1, {gate,
      * up} x feed-forward + hidden, 1) are its like and stand in its place, with the router's as one
      * more of each (gpt-oss): every member holds all of them, 1/hidden of the experts. */
-    [SBP_OP_MOE] = {ENTRY("moe", 1, 4, BY_BATCH, BY_SEQUENCE, APART("expert", BATCH, true),
+    [SBP_OP_MOE] = {.runs = true,
+                    ENTRY("moe", 1, 4, BY_BATCH, BY_SEQUENCE, APART("expert", BATCH, true),
                           APART("expert_sequence", SEQ, false),
                           {.name = "column",
                            .input = {B},
@@ -227,6 +228,18 @@ const struct sbp_op_entry *sbp_op(enum sbp_op_kind kind)
 int sbp_op_norm_sums(enum sbp_op_kind kind)
 {
     return kind == SBP_OP_LAYERNORM ? 2 : kind == SBP_OP_RMSNORM ? 1 : 0;
+}
+
+int sbp_op_forward_phases(enum sbp_op_kind kind)
+{
+    return kind == SBP_OP_CROSS_ENTROPY || kind == SBP_OP_MOE ? 3
+           : sbp_op_norm_sums(kind) > 0                       ? 2
+                                                              : 1;
+}
+
+int sbp_op_weight_phase(enum sbp_op_kind kind)
+{
+    return kind == SBP_OP_MOE ? 3 : 1;
 }
 
 int sbp_op_role(const struct sbp_op_entry *entry, const char *name)

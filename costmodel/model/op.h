@@ -95,6 +95,12 @@ const struct sbp_op_entry *sbp_op(enum sbp_op_kind kind);
 /* Statistics a token of a norm whose hidden dimension may be split, so that it runs in two phases;
  * 0: another operator. */
 int sbp_op_norm_sums(enum sbp_op_kind kind);
+/* Phases of an operator's forward pass: collectives of norms, losses and mixtures stand between
+ * them. */
+int sbp_op_forward_phases(enum sbp_op_kind kind);
+/* Of one whose backward pass has a phase for the gradients of weights: which that is, behind those
+ * for gradients of inputs. */
+int sbp_op_weight_phase(enum sbp_op_kind kind);
 /* The role of that name, -1 when the operator has none. */
 int sbp_op_role(const struct sbp_op_entry *entry, const char *name);
 /* Names as in model files, NULL-terminated, in the order of the enum. */

@@ -25,6 +25,12 @@ struct sbp_op_sizes {
 struct sbp_op_sizes sbp_op_sizes(const struct sbp_graph *graph, int op,
                                  const struct sbp_factor *factor);
 
+/* Token copies that a device sends and also receives, since each member of its group sends as many
+ * to the experts that it holds. A device keeps equally many slots for every expert, full or not:
+ * tokens x top_k / experts x capacity, rounded up (Lepikhin et al., GShard, 2020, section 2.2;
+ * Fedus et al., Switch Transformers, 2021, equation 3). The product can miss a whole number by
+ * roundoff. */
+double sbp_op_slots(const struct sbp_op_node *node, const struct sbp_op_sizes *sizes);
 /* A product (m, k) x (k, n), `count` times: a call of a matrix library each. */
 struct sbp_product {
     double count, m, n, k;

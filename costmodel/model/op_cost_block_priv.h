@@ -46,13 +46,6 @@ struct sbp_op_scores sbp_op_scores(const struct sbp_graph *graph, int op,
 /* Elements of keys and values (with the keys' shared part) that a device holds itself. */
 double sbp_op_own_keys(const struct sbp_op_node *node, const struct sbp_op_sizes *sizes);
 
-/* Token copies that a device sends and also receives, since each member of its group sends as many
- * to the experts that it holds. A device keeps equally many slots for every expert, full or not:
- * tokens x top_k / experts x capacity, rounded up (Lepikhin et al., GShard, 2020, section 2.2;
- * Fedus et al., Switch Transformers, 2021, equation 3). The product can miss a whole number by
- * roundoff. */
-double sbp_op_slots(const struct sbp_op_node *node, const struct sbp_op_sizes *sizes);
-
 /* SUMMA's grid and its panels. A panel is the inner features that one member of the grid's longer
  * side holds, and that it broadcasts. X's features are split by columns and W's rows by grid rows,
  * each by its own digits (distribution.h), so the other operand's share of a panel lies with all

@@ -111,8 +111,9 @@ static void inner_experts(struct inner_list *list, const struct sbp_op_sizes *si
 {
     const double sent = sbp_op_slots(list->node, sizes) * sizes->weight[1][1];
     const unsigned apart = role_bit(list, "expert") | role_bit(list, "expert_sequence");
-    add_over_roles(list, apart, SBP_PASS_FORWARD, SBP_ALL_TO_ALL, sent, 2);
-    add_over_roles(list, apart, SBP_PASS_INPUT_GRADIENT, SBP_ALL_TO_ALL, sent, 2);
+    for (int pass = SBP_PASS_FORWARD; pass <= SBP_PASS_INPUT_GRADIENT; pass++)
+        for (int way = 0; way < 2; way++) /* the experts work in between */
+            add_over_roles(list, apart, (enum sbp_pass)pass, SBP_ALL_TO_ALL, sent, 1);
     if (list->no_input_gradient) /* the experts need dY for their weights */
         add_over_roles(list, apart, SBP_PASS_WEIGHT_GRADIENT, SBP_ALL_TO_ALL, sent, 1);
 }

@@ -190,7 +190,7 @@ static double compute_s(const struct sbp_pricing *pricing, const struct sbp_prog
         sbp_strategy_factor(program->graph, &program->mesh, &program->strategy, instr->op);
     const enum sbp_op_kind kind = program->graph->op[instr->op].kind;
     if (instr->kind == SBP_INSTR_FORWARD) {
-        const bool phased = sbp_op_norm_sums(kind) > 0 || kind == SBP_OP_CROSS_ENTROPY;
+        const bool phased = sbp_op_forward_phases(kind) > 1;
         const bool half = instr->section == SBP_SECTION_RECOMPUTE &&
                           program->parallel.recompute == SBP_RECOMPUTE_SELECTIVE &&
                           sbp_op_has_weight_phase(program->graph, instr->op);
@@ -199,10 +199,14 @@ static double compute_s(const struct sbp_pricing *pricing, const struct sbp_prog
                    : sbp_price_pass_s(pricing, instr->op, &factor, SBP_PASS_FORWARD) /
                          (half ? 2 : 1);
     }
-    if (sbp_op_has_weight_phase(program->graph, instr->op))
-        return sbp_price_pass_s(pricing, instr->op, &factor,
-                                instr->phase == 0 ? SBP_PASS_INPUT_GRADIENT
-                                                  : SBP_PASS_WEIGHT_GRADIENT);
+    if (sbp_op_has_weight_phase(program->graph, instr->op)) {
+        const int weights = sbp_op_weight_phase(kind);
+        return instr->phase == weights
+                   ? sbp_price_pass_s(pricing, instr->op, &factor, SBP_PASS_WEIGHT_GRADIENT)
+               : instr->phase == weights / 2 /* the middle one, where the experts work */
+                   ? sbp_price_pass_s(pricing, instr->op, &factor, SBP_PASS_INPUT_GRADIENT)
+                   : 0;
+    }
     if ((sbp_op_norm_sums(kind) > 0 && instr->phase == 0) ||
         (kind == SBP_OP_CROSS_ENTROPY && instr->phase == 1))
         return 0;

@@ -101,7 +101,8 @@ static enum sbp_status add_backward(struct sbp_compiler *c, int op, const struct
     const struct sbp_op_node *node = &c->graph->op[op];
     const struct sbp_factor factor = sbp_emit_factor(c, op);
     const struct sbp_op_kept kept = sbp_op_kept(c->graph, op, &factor);
-    const bool gradients_come_later = c->program->parallel.regather && backward->phase == 0 &&
+    const bool gradients_come_later = c->program->parallel.regather &&
+                                      backward->phase < sbp_op_weight_phase(node->kind) &&
                                       sbp_op_has_weight_phase(c->graph, op);
     struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_BACKWARD, op, backward->phase);
     if (instr == NULL)
@@ -175,6 +176,17 @@ static enum sbp_status backward_cross_entropy(struct sbp_compiler *c, int op)
     return give_gradients(c, op, dx);
 }
 
+/* The way back of a mixture's forward pass. */
+static enum sbp_status backward_moe(struct sbp_compiler *c, int op, struct backward *backward)
+{
+    while (backward->phase < sbp_op_weight_phase(SBP_OP_MOE)) {
+        SBP_TRY(add_backward(c, op, backward));
+        SBP_TRY(
+            sbp_emit_journey(c, op, SBP_PASS_INPUT_GRADIENT, backward->phase++, backward->work));
+    }
+    return SBP_OK;
+}
+
 /* Gradients of inputs, with those of weights where there is no phase for them. */
 static enum sbp_status backward_inputs(struct sbp_compiler *c, int op, int dy, bool with_weights)
 {
@@ -189,8 +201,12 @@ static enum sbp_status backward_inputs(struct sbp_compiler *c, int op, int dy, b
     }
     SBP_TRY(sbp_emit_work(
         c, sbp_op_scratch_elements(c->graph, op, &factor, SBP_PASS_INPUT_GRADIENT), &work));
-    SBP_TRY(sbp_emit_inner(c, op, SBP_PASS_INPUT_GRADIENT, work));
     backward.work = work;
+    if (c->graph->op[op].kind == SBP_OP_MOE) {
+        SBP_TRY(backward_moe(c, op, &backward));
+        return give_gradients(c, op, dx);
+    }
+    SBP_TRY(sbp_emit_inner(c, op, SBP_PASS_INPUT_GRADIENT, work));
     if (with_weights) {
         SBP_TRY(sbp_program_open_gradients(c, op, gradient));
         SBP_TRY(sbp_emit_inner(c, op, SBP_PASS_WEIGHT_GRADIENT, work));
@@ -212,8 +228,11 @@ static enum sbp_status backward_weights(struct sbp_compiler *c, int op, int dy)
     SBP_TRY(sbp_emit_work(
         c, sbp_op_scratch_elements(c->graph, op, &factor, SBP_PASS_WEIGHT_GRADIENT), &work));
     SBP_TRY(sbp_emit_inner(c, op, SBP_PASS_WEIGHT_GRADIENT, work));
-    SBP_TRY(add_backward(
-        c, op, &(struct backward){.phase = 1, .dy = dy, .work = work, .gradient = gradient}));
+    const struct backward backward = {.phase = sbp_op_weight_phase(c->graph->op[op].kind),
+                                      .dy = dy,
+                                      .work = work,
+                                      .gradient = gradient};
+    SBP_TRY(add_backward(c, op, &backward));
     SBP_TRY(sbp_program_close_gradients(c, op));
     c->section = SBP_SECTION_BACKWARD;
     return SBP_OK;

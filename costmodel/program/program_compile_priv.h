@@ -97,6 +97,10 @@ enum sbp_status sbp_emit_reduce(struct sbp_compiler *c, int op, sbp_axes axes, i
  * computes; they work on `scratch` where there is one. */
 enum sbp_status sbp_emit_inner(struct sbp_compiler *c, int op, enum sbp_pass pass,
                                int scratch) SBP_MUST_USE;
+/* The collective of a mixture behind a phase, which takes copies of tokens to their experts (0) or
+ * back (1) through what forward keeps and `scratch`; nothing where there is none. */
+enum sbp_status sbp_emit_journey(struct sbp_compiler *c, int op, enum sbp_pass pass, int phase,
+                                 int scratch) SBP_MUST_USE;
 /* Those, behind the gradients `dx` (SBP_MAX_INPUTS) of the inputs. */
 enum sbp_status sbp_emit_inner_sums(struct sbp_compiler *c, int op, int scratch,
                                     const int *dx) SBP_MUST_USE;

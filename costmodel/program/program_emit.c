@@ -279,6 +279,22 @@ enum sbp_status sbp_emit_inner(struct sbp_compiler *c, int op, enum sbp_pass pas
     return emit_inner(c, op, pass, false, scratch, c->input[op][keys_of(c, op)]);
 }
 
+enum sbp_status sbp_emit_journey(struct sbp_compiler *c, int op, enum sbp_pass pass, int phase,
+                                 int scratch)
+{
+    const struct sbp_factor factor = sbp_emit_factor(c, op);
+    struct sbp_op_inner inner[SBP_MAX_INNER];
+    const int count = sbp_op_inner(c->graph, op, &factor, inner);
+    for (int i = 0, behind = 0; i < count; i++)
+        if (inner[i].pass == pass && behind++ == phase) {
+            SBP_TRY(add_inner(c, op, &inner[i], scratch, -1));
+            struct sbp_instr *instr = &c->program->instr[c->program->instr_count - 1];
+            instr->phase = phase;
+            instr->buffer[SBP_AT_SAVED] = c->saved[op][0];
+        }
+    return SBP_OK;
+}
+
 enum sbp_status sbp_emit_inner_sums(struct sbp_compiler *c, int op, int scratch, const int *dx)
 {
     return emit_inner(c, op, SBP_PASS_INPUT_GRADIENT, true, scratch, dx[keys_of(c, op)]);

@@ -215,6 +215,22 @@ static enum sbp_status forward_generic(struct sbp_compiler *c, int op, const int
     return add_forward(c, op, 0, weight, work);
 }
 
+/* Copies of tokens to their slots, the experts, and the sum over a token's experts; between them
+ * copies travel where experts lie apart. */
+static enum sbp_status forward_moe(struct sbp_compiler *c, int op, const int *weight)
+{
+    const struct sbp_factor factor = sbp_emit_factor(c, op);
+    int work = -1;
+    SBP_TRY(add_saved(c, op));
+    SBP_TRY(
+        sbp_emit_work(c, sbp_op_scratch_elements(c->graph, op, &factor, SBP_PASS_FORWARD), &work));
+    for (int phase = 0; phase < sbp_op_forward_phases(SBP_OP_MOE); phase++) {
+        SBP_TRY(add_forward(c, op, phase, weight, work));
+        SBP_TRY(sbp_emit_journey(c, op, SBP_PASS_FORWARD, phase, work));
+    }
+    return SBP_OK;
+}
+
 /* Under selective recompute the first pass over a product keeps half of its output, which the
  * second pass need not recompute. */
 static bool keeps_half(const struct sbp_compiler *c, int op)
@@ -242,6 +258,8 @@ static enum sbp_status forward_operator(struct sbp_compiler *c, int op, const st
         SBP_TRY(keep_half(c, op));
     if (sbp_op_norm_sums(node->kind) > 0)
         return forward_norm(c, op, weight, dist);
+    if (node->kind == SBP_OP_MOE)
+        return forward_moe(c, op, weight);
     if (node->kind == SBP_OP_EMBEDDING)
         SBP_TRY(add_tokens(c, op, dist));
     return forward_generic(c, op, weight);

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "costmodel/model/op_cost.h"
+
 static enum sbp_status refuse(struct sbp_diag *diag, const char *where, const char *what,
                               const char *legal)
 {
@@ -50,6 +52,26 @@ static bool overwrites(const struct sbp_graph *graph, const struct sbp_op_node *
            (readers == 1 && graph->op[reader[0]].kind == SBP_OP_ADD);
 }
 
+/* Experts with gates whose tokens choose them by scores alone; the gradient of their input is
+ * formed before those of weights, which need what that leaves. */
+static enum sbp_status check_mixture(const struct sbp_graph *graph, int op, struct sbp_diag *diag)
+{
+    const struct sbp_op_node *node = &graph->op[op];
+    const int64_t *first = graph->tensor[node->weight[1]].shape.size;
+    const int64_t experts = first[0];
+    if (!sbp_op_forms_input_gradient(graph, op))
+        return refuse(diag, node->name, "moe of the model's input",
+                      "an operator with weights before it is legal");
+    if (first[SBP_DIM_OUT_INNER] != 2)
+        return refuse(diag, node->name, "a mixture of experts without gates", "gated is legal");
+    if (node->moe.nodes_per_token > 0)
+        return refuse(diag, node->name, "a limit of the nodes of a token's experts",
+                      "none is legal");
+    if (node->weight_count > 3 && graph->tensor[node->weight[3]].shape.size[SBP_DIM_IN] == experts)
+        return refuse(diag, node->name, "biases of experts", "a bias of the router is legal");
+    return SBP_OK;
+}
+
 static enum sbp_status check_op(const struct sbp_graph *graph, int op, struct sbp_diag *diag)
 {
     const struct sbp_op_node *node = &graph->op[op];
@@ -65,6 +87,8 @@ static enum sbp_status check_op(const struct sbp_graph *graph, int op, struct sb
     if (node->entry->in_place && overwrites(graph, node))
         return refuse(diag, node->name, "rotary behind attention or tanh, or alone before add",
                       "a linear or a norm before it and attention behind it are legal");
+    if (node->kind == SBP_OP_MOE)
+        SBP_TRY(check_mixture(graph, op, diag));
     if (node->kind == SBP_OP_EMBEDDING && node->weight_count > 2)
         return refuse(diag, node->name, "an embedding of token types",
                       "a table and positions are legal");

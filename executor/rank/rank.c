@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "executor/rank/boxing_run_priv.h"
 #include "executor/rank/context_run_priv.h"
+#include "executor/rank/mixture_run_priv.h"
 #include "executor/rank/rank_ops_priv.h"
 #include "executor/rank/rank_states.h"
 
@@ -43,6 +44,7 @@ enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_stage_layo
         (struct sbp_layout){&program->mesh, program->graph->class_count, program->strategy.split};
     for (int chunk = arena->chunks - 1; chunk >= 0; chunk--) {
         sbp_rank_turn(rank, chunk);
+        SBP_TRY(sbp_rank_check_kernels(rank, diag));
         SBP_TRY(sbp_rank_check_matrices(rank, diag));
     }
     SBP_TRY(check_room(rank, diag));
@@ -255,8 +257,11 @@ static enum sbp_status run_stage_sum(struct sbp_rank *rank, const struct sbp_ins
 static enum sbp_status run_inner(struct sbp_rank *rank, const struct sbp_instr *instr,
                                  struct sbp_diag *diag)
 {
-    return (instr->cause == SBP_CAUSE_OPERATOR ? sbp_rank_share_context
-                                               : run_stage_sum)(rank, instr, diag);
+    if (instr->cause != SBP_CAUSE_OPERATOR)
+        return run_stage_sum(rank, instr, diag);
+    return (rank->program->graph->op[instr->op].kind == SBP_OP_MOE
+                ? sbp_rank_send_copies
+                : sbp_rank_share_context)(rank, instr, diag);
 }
 
 /* From shards, or from the owner, whose copy is handed out as it lies in its own place. */

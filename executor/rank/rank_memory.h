@@ -16,6 +16,12 @@
  * that of the token's id. */
 enum sbp_token_labels { SBP_LABELS_DRAWN, SBP_LABELS_OF_IDS };
 
+/* Tables of a mixture (kernels.h) that a rank takes instead of choosing experts itself: by
+ * operator, (micro-batches, tokens, top_k, 2) with slots as the rank has them; NULL: no mixture. */
+struct sbp_given_experts {
+    int32_t **table; /* (op_count) */
+};
+
 struct sbp_rank {
     const struct sbp_stage_layout *arena; /* borrowed: its chunks and where they lie */
     const struct sbp_program *program;    /* of the chunk at work */
@@ -42,6 +48,7 @@ struct sbp_rank {
                                       updates it has seen, modulo 2 */
     int gradients;                 /* likewise of the two buffers of a gradient that is handed on:
                                       by the step that it is of */
+    const struct sbp_given_experts *given; /* of a reference; borrowed. NULL: it chooses */
     bool adds;                     /* gradients are added to those of the micro-batches before */
     double loss;                   /* of the micro-batches so far, summed over tokens, */
     double loss_ahead;             /* and of those of the step that follows */

@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "executor/rank/context_run_priv.h"
+#include "executor/rank/mixture_run_priv.h"
 
 typedef void (*run_op)(struct sbp_rank *rank, const struct sbp_instr *instr);
 
@@ -38,9 +39,7 @@ static void *added_once(struct sbp_rank *rank, const struct sbp_instr *instr, in
     return sbp_rank_leads(rank, partial) ? operand(rank, instr, place) : NULL;
 }
 
-/* Gradients that stay where they are formed are sums over micro-batches; those on their way to
- * shards begin anew. */
-static bool adds_to(const struct sbp_rank *rank, int buffer)
+bool sbp_rank_adds_to(const struct sbp_rank *rank, int buffer)
 {
     return rank->adds && buffer >= 0 && rank->program->buffer[buffer].use == SBP_USE_GRADIENT;
 }
@@ -48,8 +47,8 @@ static bool adds_to(const struct sbp_rank *rank, int buffer)
 /* A tied weight's second use adds to the first one, too. */
 static unsigned adds_of(const struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    const bool first = instr->factor == 1.0 || adds_to(rank, instr->buffer[SBP_AT_DW]);
-    const bool rest = adds_to(rank, instr->buffer[SBP_AT_DW2]);
+    const bool first = instr->factor == 1.0 || sbp_rank_adds_to(rank, instr->buffer[SBP_AT_DW]);
+    const bool rest = sbp_rank_adds_to(rank, instr->buffer[SBP_AT_DW2]);
     return (first ? SBP_ADDS_FIRST : 0U) | (rest ? SBP_ADDS_REST : 0U);
 }
 
@@ -211,7 +210,7 @@ static void layernorm_backward(struct sbp_rank *rank, const struct sbp_instr *in
             operand(rank, instr, SBP_AT_DW2), operand(rank, instr, SBP_AT_DY),
             operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_SAVED),
             operand(rank, instr, SBP_AT_SAVED2), operand(rank, instr, SBP_AT_W), tokens, features,
-            hidden(rank, instr), epsilon, adds_to(rank, instr->buffer[SBP_AT_DW]));
+            hidden(rank, instr), epsilon, sbp_rank_adds_to(rank, instr->buffer[SBP_AT_DW]));
 }
 
 static void rmsnorm_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
@@ -242,7 +241,7 @@ static void rmsnorm_backward(struct sbp_rank *rank, const struct sbp_instr *inst
             operand(rank, instr, SBP_AT_DY), operand(rank, instr, SBP_AT_IN),
             operand(rank, instr, SBP_AT_SAVED), operand(rank, instr, SBP_AT_SAVED2),
             operand(rank, instr, SBP_AT_W), tokens, features, hidden(rank, instr),
-            node_of(rank, instr)->epsilon, adds_to(rank, instr->buffer[SBP_AT_DW]));
+            node_of(rank, instr)->epsilon, sbp_rank_adds_to(rank, instr->buffer[SBP_AT_DW]));
 }
 
 /* Heads of all tokens, and how many of the features of each are normalised. */
@@ -276,7 +275,7 @@ static void head_norm_backward(struct sbp_rank *rank, const struct sbp_instr *in
         operand(rank, instr, SBP_AT_DY), operand(rank, instr, SBP_AT_IN),
         operand(rank, instr, SBP_AT_SAVED), operand(rank, instr, SBP_AT_W), heads.count,
         heads.width, heads.size, node_of(rank, instr)->epsilon,
-        adds_to(rank, instr->buffer[SBP_AT_DW]));
+        sbp_rank_adds_to(rank, instr->buffer[SBP_AT_DW]));
 }
 
 /* Turns x in place, by the places of the rank's rows in the whole sequence. */
@@ -510,6 +509,31 @@ enum sbp_status sbp_rank_check_matrices(const struct sbp_rank *rank, struct sbp_
     return SBP_OK;
 }
 
+/* Whether a device has kernels for an operator: all have those that are not named here. */
+static bool has_kernels(const struct sbp_kernels *k, enum sbp_op_kind kind)
+{
+    switch (kind) {
+    case SBP_OP_MOE:
+        return k->moe_route != NULL && k->moe_combine_backward != NULL;
+    default:
+        return true;
+    }
+}
+
+enum sbp_status sbp_rank_check_kernels(const struct sbp_rank *rank, struct sbp_diag *diag)
+{
+    for (int i = 0; i < rank->program->instr_count; i++) {
+        const struct sbp_instr *instr = &rank->program->instr[i];
+        if (instr->kind == SBP_INSTR_FORWARD &&
+            !has_kernels(rank->kernels, node_of(rank, instr)->kind))
+            return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                            "operator %s: device %s has no kernel of %s in %s",
+                            node_of(rank, instr)->name, rank->device->name,
+                            node_of(rank, instr)->entry->name, sbp_real_name(rank->kernels->real));
+    }
+    return SBP_OK;
+}
+
 enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
                                  struct sbp_diag *diag)
 {
@@ -526,6 +550,7 @@ enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *
         [SBP_OP_ROTARY] = rotary,
         [SBP_OP_ATTENTION] = attention_forward,
         [SBP_OP_GROUPED_ATTENTION] = grouped_forward,
+        [SBP_OP_MOE] = sbp_rank_mix,
         [SBP_OP_ADD] = add_forward,
         [SBP_OP_DROPOUT] = dropout_forward,
         [SBP_OP_CROSS_ENTROPY] = cross_entropy_forward,
@@ -539,13 +564,21 @@ enum sbp_status sbp_rank_backward(struct sbp_rank *rank, const struct sbp_instr 
                                   struct sbp_diag *diag)
 {
     static const run_op backward[SBP_OP_KINDS] = {
-        [SBP_OP_LINEAR] = linear_backward,       [SBP_OP_RELU] = relu_backward,
-        [SBP_OP_GELU] = gelu_backward,           [SBP_OP_TANH] = tanh_backward,
-        [SBP_OP_SWIGLU] = swiglu_backward,       [SBP_OP_EMBEDDING] = embedding_backward,
-        [SBP_OP_LAYERNORM] = layernorm_backward, [SBP_OP_RMSNORM] = rmsnorm_backward,
-        [SBP_OP_HEAD_NORM] = head_norm_backward, [SBP_OP_ROTARY] = rotary,
-        [SBP_OP_ATTENTION] = attention_backward, [SBP_OP_GROUPED_ATTENTION] = grouped_backward,
-        [SBP_OP_DROPOUT] = dropout_backward,     [SBP_OP_CROSS_ENTROPY] = cross_entropy_backward,
+        [SBP_OP_LINEAR] = linear_backward,
+        [SBP_OP_RELU] = relu_backward,
+        [SBP_OP_GELU] = gelu_backward,
+        [SBP_OP_TANH] = tanh_backward,
+        [SBP_OP_SWIGLU] = swiglu_backward,
+        [SBP_OP_EMBEDDING] = embedding_backward,
+        [SBP_OP_LAYERNORM] = layernorm_backward,
+        [SBP_OP_RMSNORM] = rmsnorm_backward,
+        [SBP_OP_HEAD_NORM] = head_norm_backward,
+        [SBP_OP_ROTARY] = rotary,
+        [SBP_OP_ATTENTION] = attention_backward,
+        [SBP_OP_GROUPED_ATTENTION] = grouped_backward,
+        [SBP_OP_MOE] = sbp_rank_mix_backward,
+        [SBP_OP_DROPOUT] = dropout_backward,
+        [SBP_OP_CROSS_ENTROPY] = cross_entropy_backward,
     };
     const enum sbp_op_kind kind = node_of(rank, instr)->kind;
     if (backward[kind] == NULL) /* the gradient of a sum is the one of its operands: no kernel */

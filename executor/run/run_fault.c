@@ -57,6 +57,17 @@ void sbp_run_fault_begin_step(enum sbp_fault fault, struct sbp_rank *rank)
         rank->scaler.scale /= 2;
 }
 
+/* Of the first token's first copy, which has one, and of the last copy; on a CPU. */
+static void exchange_slots(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    int32_t *const table = sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED3]);
+    const int64_t numbers =
+        rank->program->buffer[instr->buffer[SBP_AT_SAVED3]].elements / (int64_t)sizeof *table;
+    const int32_t kept = table[1];
+    table[1] = table[numbers - 1];
+    table[numbers - 1] = kept;
+}
+
 /* Spoils an instruction's result on the stage's last rank, or never comes back from it. */
 static void spoil_result(struct sbp_rank *rank, enum sbp_fault fault, const struct sbp_instr *instr)
 {
@@ -65,6 +76,8 @@ static void spoil_result(struct sbp_rank *rank, enum sbp_fault fault, const stru
         return;
     while (fault == SBP_FAULT_STALL)
         (void)pause();
+    if (fault == SBP_FAULT_SLOT)
+        exchange_slots(rank, instr);
     if (fault == SBP_FAULT_SCALE && out >= 0)
         rank->kernels->scale(sbp_rank_buffer(rank, out), SCALE,
                              rank->program->buffer[out].elements);

@@ -23,6 +23,7 @@ enum sbp_fault {
     SBP_FAULT_NO_COPY,    /* from step 2 on the second bucket's states do not come, or do not go */
     SBP_FAULT_VERSION,    /* from step 2 on an instruction reads the other one of a weight's two
                              versions, and an update works on the one that it should begin with */
+    SBP_FAULT_SLOT,       /* on one rank two copies of tokens have each other's slot of an expert */
     SBP_FAULT_NO_WAIT,    /* an instruction does not wait for the sum beside of its gradient */
 };
 

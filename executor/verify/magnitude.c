@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/math/random.h"
+#include "executor/rank/mixture.h"
 #include "executor/verify/verify.h"
 
 static const double OUTLIER = 4; /* squared deviations over this many variances stand alone */
@@ -66,15 +67,19 @@ enum sbp_status sbp_magnitude_open(struct sbp_magnitude *magnitude,
 {
     int64_t rows, columns;
     set_sides(of, &rows, &columns);
-    *magnitude = (struct sbp_magnitude){
-        .rows = rows, .columns = columns, .by_row = of->by_row, .key = of->key};
+    *magnitude = (struct sbp_magnitude){.rows = rows,
+                                        .columns = columns,
+                                        .blocks = of->blocks,
+                                        .by_row = of->by_row,
+                                        .key = of->key};
     const struct vectors vectors = vectors_of(magnitude);
+    const int64_t by_column = of->blocks * columns;
     magnitude->sum = calloc((size_t)(rows * columns), sizeof(double));
-    magnitude->live = calloc((size_t)(of->by_row ? rows : columns), sizeof(bool));
+    magnitude->live = calloc((size_t)(of->by_row ? rows : by_column), sizeof(bool));
     bool complete = magnitude->sum != NULL && magnitude->live != NULL;
     for (int i = 0; i < 3; i++) {
         *vectors.row[i] = calloc((size_t)rows, sizeof(double));
-        *vectors.column[i] = calloc((size_t)columns, sizeof(double));
+        *vectors.column[i] = calloc((size_t)by_column, sizeof(double));
         complete = complete && *vectors.row[i] != NULL && *vectors.column[i] != NULL;
     }
     return complete ? open_kept(magnitude, of) : SBP_E_MEMORY;
@@ -101,9 +106,18 @@ double sbp_magnitude_bytes(const struct sbp_magnitude_of *of)
     set_sides(of, &rows, &columns);
     const bool draws = kept_of(of) < outputs_of(of);
     const double elements = (double)rows * (double)columns;
-    return (elements * (of->is_sampled ? 2 : 1) + 3 * (double)(rows + columns) +
+    return (elements * (of->is_sampled ? 2 : 1) + 3 * (double)(rows + of->blocks * columns) +
             (draws ? (double)(outputs_of(of) + kept_of(of)) : 0)) *
            sizeof(double);
+}
+
+/* Absolute values of both operands of its largest product. */
+static double mixture_bytes(const struct sbp_program *program, int op)
+{
+    const struct sbp_rank_mixture m = sbp_rank_mixture_of(program, op, 0);
+    const double rows = (double)m.slots / (double)m.experts;
+    const double router = (double)m.tokens.tokens * (double)(m.hidden + m.tokens.experts);
+    return fmax(router, rows * (double)(m.hidden + m.ffn * m.gates)) * sizeof(double);
 }
 
 /* Both operands' absolute values, and of a sample the values of its outputs; vectors of them are
@@ -111,6 +125,8 @@ double sbp_magnitude_bytes(const struct sbp_magnitude_of *of)
 double sbp_magnitude_note_bytes(const struct sbp_program *program, const struct sbp_instr *instr,
                                 bool is_sampled)
 {
+    if (instr->kind == SBP_INSTR_BACKWARD && program->graph->op[instr->op].kind == SBP_OP_MOE)
+        return mixture_bytes(program, instr->op);
     const int x = instr->buffer[SBP_AT_IN], dy = instr->buffer[SBP_AT_DY];
     if (instr->kind != SBP_INSTR_BACKWARD || x < 0 || dy < 0)
         return 0;
@@ -135,7 +151,8 @@ int64_t sbp_magnitude_place(const struct sbp_magnitude *m, int64_t index)
 
 double sbp_magnitude_inherited(const struct sbp_magnitude *m, int64_t place)
 {
-    const int64_t i = place / m->columns, j = place % m->columns;
+    const int64_t i = place / m->columns;
+    const int64_t j = i / (m->rows / m->blocks) * m->columns + place % m->columns;
     if (!m->live[m->by_row ? i : j])
         return -1;
     return sqrt(m->row[i] + m->column[j] + m->row_square[i] * m->column_variance[j] +
@@ -145,10 +162,11 @@ double sbp_magnitude_inherited(const struct sbp_magnitude *m, int64_t place)
 static void clear(struct sbp_magnitude *magnitude)
 {
     const struct vectors vectors = vectors_of(magnitude);
-    const int64_t outputs = magnitude->by_row ? magnitude->rows : magnitude->columns;
+    const int64_t by_column = magnitude->blocks * magnitude->columns;
+    const int64_t outputs = magnitude->by_row ? magnitude->rows : by_column;
     for (int i = 0; i < 3; i++) {
         memset(*vectors.row[i], 0, (size_t)magnitude->rows * sizeof(double));
-        memset(*vectors.column[i], 0, (size_t)magnitude->columns * sizeof(double));
+        memset(*vectors.column[i], 0, (size_t)by_column * sizeof(double));
     }
     memset(magnitude->live, 0, (size_t)outputs * sizeof *magnitude->live);
 }
@@ -215,16 +233,24 @@ static double token_variance(const struct operand *operand, int64_t token)
     return count > 0 ? sum / (double)count : 0;
 }
 
+static struct operand make_operand(const struct sbp_lockstep *both, const double *exact,
+                                   const float *shadow, int64_t tokens, int64_t features)
+{
+    return (struct operand){.tokens = tokens,
+                            .features = features,
+                            .exact = exact,
+                            .shadow = shadow,
+                            .scale = both->scale,
+                            .wakes = !both->by_feature};
+}
+
 static struct operand look_at(const struct sbp_lockstep *both, const struct sbp_instr *instr,
                               int place)
 {
     const int buffer = instr->buffer[place];
-    return (struct operand){.tokens = sbp_rank_tokens(both->exact, instr, place),
-                            .features = sbp_rank_features(both->exact, instr, place),
-                            .exact = sbp_rank_buffer(both->exact, buffer),
-                            .shadow = sbp_rank_buffer(both->shadow, buffer),
-                            .scale = both->scale,
-                            .wakes = !both->by_feature};
+    return make_operand(
+        both, sbp_rank_buffer(both->exact, buffer), sbp_rank_buffer(both->shadow, buffer),
+        sbp_rank_tokens(both->exact, instr, place), sbp_rank_features(both->exact, instr, place));
 }
 
 void sbp_magnitude_token_variance(const struct sbp_lockstep *both, const struct sbp_instr *instr,
@@ -233,6 +259,13 @@ void sbp_magnitude_token_variance(const struct sbp_lockstep *both, const struct 
     const struct operand operand = look_at(both, instr, place);
     for (int64_t t = 0; t < operand.tokens; t++)
         variance[t] = token_variance(&operand, t);
+}
+
+double sbp_magnitude_row_variance(const struct sbp_lockstep *both, const double *exact,
+                                  const float *shadow, int64_t count)
+{
+    const struct operand row = make_operand(both, exact, shadow, 1, count);
+    return token_variance(&row, 0);
 }
 
 static void close_operand(struct operand *operand)
@@ -597,6 +630,103 @@ static enum sbp_status note_norm(const struct sbp_lockstep *both, const struct s
     return status;
 }
 
+/* ---- mixtures ------------------------------------------------------------------------------ */
+
+/* A product of a mixture, of which a weight has `blocks`, one an expert or one of all tokens. */
+struct products {
+    const struct sbp_lockstep *both;
+    struct sbp_magnitude *weight, *bias; /* bias: NULL, there is none */
+    int64_t blocks, tokens, in, out;     /* tokens: of a block */
+    const double *x, *dy;                /* (blocks, tokens, in or out) */
+    const float *shadow_x, *shadow_dy;
+};
+
+static void note_block(const struct products *p, int64_t block, const struct operand *x,
+                       const struct operand *dy)
+{
+    struct sbp_magnitude *const weight = p->weight;
+    const int64_t row = block * p->in, column = block * p->out;
+    p->both->exact->kernels->linear_backward_weight(
+        weight->sum + row * p->out, p->bias != NULL ? p->bias->sum : NULL, x->absolute,
+        dy->absolute, p->tokens, p->in, p->out, 0);
+    add_product_variance(x, dy, weight->row + row);
+    add_product_variance(dy, x, weight->column + column);
+    add_features(x, 1, weight->row_square + row, weight->row_variance + row);
+    add_features(dy, 1, weight->column_square + column, weight->column_variance + column);
+    note_live(dy, weight->live + column);
+    if (p->bias != NULL)
+        note_column_sums(dy, false, p->bias);
+}
+
+static enum sbp_status measure_all(struct operand *operand)
+{
+    SBP_TRY(measure_tokens(operand));
+    return measure_features(operand);
+}
+
+static enum sbp_status note_products(const struct products *p)
+{
+    enum sbp_status status = SBP_OK;
+    clear(p->weight);
+    for (int64_t b = 0; b < p->blocks && status == SBP_OK; b++) {
+        const int64_t from = b * p->tokens * p->in, to = b * p->tokens * p->out;
+        struct operand x = make_operand(p->both, p->x + from, p->shadow_x + from, p->tokens, p->in);
+        struct operand dy = make_operand(p->both, p->dy + to, p->shadow_dy + to, p->tokens, p->out);
+        status = measure_all(&x);
+        if (status == SBP_OK)
+            status = measure_all(&dy);
+        if (status == SBP_OK)
+            note_block(p, b, &x, &dy);
+        close_operand(&x);
+        close_operand(&dy);
+    }
+    return status;
+}
+
+/* The router, and both products of each expert. */
+static enum sbp_status note_mixture(const struct sbp_lockstep *both, const struct sbp_instr *instr)
+{
+    const struct sbp_program *program = both->exact->program;
+    const struct sbp_op_node *node = &program->graph->op[instr->op];
+    const struct sbp_rank_mixture m = sbp_rank_mixture_of(program, instr->op, 0);
+    const struct sbp_rank_kept kept = sbp_rank_mixture_kept(both->exact, instr, &m);
+    const struct sbp_rank_kept shadow = sbp_rank_mixture_kept(both->shadow, instr, &m);
+    const int64_t rows = m.slots / m.experts;
+    const int in = instr->buffer[SBP_AT_IN];
+    const struct products router = {both,
+                                    both->magnitude[node->weight[0]],
+                                    node->weight_count > 3 ? both->magnitude[node->weight[3]]
+                                                           : NULL,
+                                    1,
+                                    m.tokens.tokens,
+                                    m.hidden,
+                                    m.tokens.experts,
+                                    sbp_rank_buffer(both->exact, in),
+                                    kept.scores,
+                                    sbp_rank_buffer(both->shadow, in),
+                                    shadow.scores};
+    const struct products first = {both,
+                                   both->magnitude[node->weight[1]],
+                                   NULL,
+                                   m.experts,
+                                   rows,
+                                   m.hidden,
+                                   m.ffn * m.gates,
+                                   kept.copies,
+                                   kept.first,
+                                   shadow.copies,
+                                   shadow.first};
+    const struct products second = {both,         both->magnitude[node->weight[2]],
+                                    NULL,         m.experts,
+                                    rows,         m.ffn,
+                                    m.hidden,     kept.activation,
+                                    kept.second,  shadow.activation,
+                                    shadow.second};
+    SBP_TRY(note_products(&router));
+    SBP_TRY(note_products(&first));
+    return note_products(&second);
+}
+
 /* Whether an instruction writes gradients of parameters. */
 static bool is_weight_gradient(const struct sbp_instr *instr)
 {
@@ -611,6 +741,8 @@ enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both, const struct
     switch (both->exact->program->graph->op[instr->op].kind) {
     case SBP_OP_LINEAR:
         return note_linear(both, instr);
+    case SBP_OP_MOE:
+        return note_mixture(both, instr);
     case SBP_OP_EMBEDDING:
         return note_embedding(both, instr);
     case SBP_OP_LAYERNORM:

@@ -18,6 +18,9 @@
  * (those where it bends), and one sample of each says too little: before it the shadow's inputs are
  * moved to deviate by no less than is typical of their token.
  *
+ * The weights of a mixture's experts are blocks of one matrix, one below the other, each with
+ * tokens of its own: what is measured by column is measured block by block.
+ *
  * A sampled verification keeps some outputs of a weight, drawn anew for each step. It forms the
  * gradient of these in double here as well, since nobody holds all of it.
  */
@@ -48,13 +51,15 @@ struct sbp_magnitude {
      * row_variance[i] column_square[j]: what is measured by token, and by feature. */
     double *row, *column;
     double *row_square, *row_variance, *column_square, *column_variance;
-    bool by_row; /* whether the operator's outputs are the rows (tables) */
-    bool *live;  /* (rows or columns) of outputs; the others get exactly 0 */
+    int64_t blocks; /* of rows, each of which has (columns) of its own in what is by column */
+    bool by_row;    /* whether the operator's outputs are the rows (tables) */
+    bool *live;     /* (rows, or blocks and columns) of outputs; the others get exactly 0 */
 };
 
 /* A parameter whose gradient is noted. */
 struct sbp_magnitude_of {
     const struct sbp_shape *shape;
+    int64_t blocks; /* 1, or experts, of a whole verification */
     bool by_row;
     bool is_sampled;
     bool keeps_all; /* also of a sample: a norm's */
@@ -100,6 +105,10 @@ enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both,
 /* Mean variance of the elements of an operand, by token: (tokens) in the caller's array. */
 void sbp_magnitude_token_variance(const struct sbp_lockstep *both, const struct sbp_instr *instr,
                                   int place, double *variance);
+
+/* The same of one row of elements in both. */
+double sbp_magnitude_row_variance(const struct sbp_lockstep *both, const double *exact,
+                                  const float *shadow, int64_t count);
 
 /* Before an activation: moves the shadow's inputs. Those of all but a relu deviate by at least the
  * token's standard deviation. A relu's get the sign that the exact ones have, except where the run

@@ -6,6 +6,7 @@
 
 #include "costmodel/program/cut.h"
 #include "costmodel/program/stages.h"
+#include "executor/rank/mixture.h"
 
 static bool is_output(const struct sbp_graph *graph, int tensor)
 {
@@ -45,6 +46,68 @@ int sbp_reference_end_instr(const struct sbp_program *program, int tensor)
             found = i;
     }
     return found;
+}
+
+/* ---- mixtures ------------------------------------------------------------------------------- */
+
+int64_t sbp_reference_choices(const struct sbp_reference *reference, int op)
+{
+    const struct sbp_op_node *node = &reference->graph.op[op];
+    const int64_t *size = reference->graph.tensor[node->input[0]].shape.size;
+    return reference->layers.times * size[SBP_DIM_BATCH] * size[SBP_DIM_SEQUENCE] * node->moe.top_k;
+}
+
+/* Slots of all experts for the tokens of all ranks, which each have as many as the run's rank has:
+ * a rank rounds up the number of its own. */
+static double capacity_of(const struct sbp_graph *graph, int op, const struct sbp_step *step)
+{
+    const struct sbp_op_node *node = &graph->op[op];
+    const int64_t *size = graph->tensor[node->input[0]].shape.size;
+    int piece = 0;
+    while (sbp_step_program(step, piece)->scope.end_op <= op)
+        piece++;
+    const struct sbp_rank_mixture of_rank =
+        sbp_rank_mixture_of(sbp_step_program(step, piece), op, 0);
+    const double tokens = (double)(size[SBP_DIM_BATCH] * size[SBP_DIM_SEQUENCE]);
+    const double share = tokens * (double)node->moe.top_k / (double)of_rank.tokens.experts;
+    return tokens / (double)of_rank.tokens.tokens * (double)of_rank.tokens.capacity / share;
+}
+
+/* Gives a graph's mixtures room for all copies that the run's ranks keep. */
+static enum sbp_status widen_mixtures(struct sbp_graph *graph, const struct sbp_step *step,
+                                      struct sbp_arena *arena)
+{
+    struct sbp_op_node *nodes = SBP_NEW(arena, struct sbp_op_node, graph->op_count);
+    if (nodes == NULL)
+        return SBP_E_MEMORY;
+    memcpy(nodes, graph->op, (size_t)graph->op_count * sizeof *nodes);
+    for (int op = 0; op < graph->op_count; op++)
+        if (graph->op[op].kind == SBP_OP_MOE)
+            nodes[op].moe.capacity = capacity_of(graph, op, step);
+    graph->op = nodes;
+    return SBP_OK;
+}
+
+static enum sbp_status open_choices(struct sbp_reference *reference)
+{
+    const struct sbp_graph *graph = &reference->graph;
+    int64_t most = 1;
+    reference->given.table = SBP_NEW(&reference->arena, int32_t *, graph->op_count);
+    if (reference->given.table == NULL)
+        return SBP_E_MEMORY;
+    for (int op = 0; op < graph->op_count; op++) {
+        if (graph->op[op].kind != SBP_OP_MOE)
+            continue;
+        const int64_t experts = graph->tensor[graph->op[op].weight[0]].shape.size[SBP_DIM_OUT];
+        most = experts > most ? experts : most;
+        reference->given.table[op] =
+            SBP_NEW(&reference->arena, int32_t, 2 * sbp_reference_choices(reference, op));
+        if (reference->given.table[op] == NULL)
+            return SBP_E_MEMORY;
+    }
+    reference->taken = SBP_NEW(&reference->arena, int32_t, most);
+    reference->rank.given = reference->shadow.given = &reference->given;
+    return reference->taken == NULL ? SBP_E_MEMORY : SBP_OK;
 }
 
 static bool delays(const struct sbp_step *step)
@@ -130,12 +193,22 @@ static const struct sbp_op_node *reader_of(const struct sbp_graph *graph, int te
     return NULL;
 }
 
+/* Both products of experts. */
+static int64_t blocks_of(const struct sbp_graph *graph, const struct sbp_op_node *reader,
+                         int tensor)
+{
+    const bool experts = reader != NULL && reader->kind == SBP_OP_MOE &&
+                         (tensor == reader->weight[1] || tensor == reader->weight[2]);
+    return experts ? graph->tensor[tensor].shape.size[0] : 1;
+}
+
 static struct sbp_magnitude_of magnitude_of(const struct sbp_reference *reference, int tensor)
 {
     const struct sbp_graph *graph = &reference->graph;
     const struct sbp_op_node *reader = reader_of(graph, tensor);
     return (struct sbp_magnitude_of){
         .shape = &graph->tensor[tensor].shape,
+        .blocks = blocks_of(graph, reader, tensor),
         .by_row = is_table(graph, tensor),
         .is_sampled = reference->is_sampled,
         .key = is_table(graph, tensor) || reader == NULL ? tensor : reader->weight[0],
@@ -287,6 +360,8 @@ static enum sbp_status prepare(struct sbp_reference *reference, const struct sbp
     if (reference->piece == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(sbp_cut_graph(of->graph, layers->rows, arena, &reference->graph, diag));
+    if (of->step != NULL)
+        SBP_TRY(widen_mixtures(&reference->graph, of->step, arena));
     reference->graph.training = (struct sbp_training){.update = {.optimizer = SBP_SGD}};
     return compile(reference, of->cluster, diag);
 }
@@ -304,6 +379,8 @@ enum sbp_status sbp_reference_open(struct sbp_reference *reference,
         status = open_sizes(reference);
     if (status == SBP_OK)
         status = open_boundaries(reference);
+    if (status == SBP_OK && of->step != NULL)
+        status = open_choices(reference);
     if (status == SBP_OK && delays(of->step) && !of->is_sampled)
         status = open_delayed(reference, of->step);
     if (status == SBP_E_MEMORY)
@@ -396,6 +473,9 @@ enum sbp_status sbp_reference_bytes(const struct sbp_reference_of *of, double *b
         *bytes = arena_bytes(&reference) + passing_bytes(&reference);
         for (int t = 0; t < reference.graph.tensor_count; t++)
             *bytes += tensor_bytes(&reference, t, delays(of->step) && !of->is_sampled);
+        for (int op = 0; op < reference.graph.op_count; op++)
+            if (reference.graph.op[op].kind == SBP_OP_MOE)
+                *bytes += 2 * sizeof(int32_t) * (double)sbp_reference_choices(&reference, op);
     } else if (status == SBP_E_MEMORY) {
         sbp_fail(diag, status, "out of memory for the reference of the verification");
     }
@@ -448,6 +528,15 @@ double sbp_reference_sum(const struct sbp_reference *reference, int tensor, int6
 {
     return reference->delayed.step != NULL ? reference->delayed.sum[tensor][place]
                                            : reference->magnitude[tensor]->sum[place];
+}
+
+double sbp_reference_terms(const struct sbp_reference *reference, int tensor)
+{
+    const struct sbp_graph *graph = &reference->graph;
+    const double tokens = (double)(graph->global_batch * graph->sequence);
+    const struct sbp_op_node *reader = reader_of(graph, tensor);
+    const double experts = (double)blocks_of(graph, reader, tensor);
+    return experts > 1 ? fmax(1, tokens * (double)reader->moe.top_k / experts) : tokens;
 }
 
 double sbp_reference_inherited(const struct sbp_reference *reference, int tensor, int64_t place)

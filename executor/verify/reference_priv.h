@@ -29,6 +29,12 @@ struct sbp_reference_output {
     int64_t features;
 };
 
+/* What two scores may be off by: terms of each, the sum of the absolute values of all of them, and
+ * the standard deviation of what they inherit. */
+struct sbp_reference_score {
+    double terms, sum, inherited;
+};
+
 /* A piece of the model, in double and in single precision. */
 struct sbp_reference_piece {
     struct sbp_program program, shadow_program;
@@ -55,6 +61,13 @@ struct sbp_reference {
     struct sbp_reference_output *
         *output; /* (tensor_count), NULL unless sbp_reference_end_instr says so */
     double loss, loss_sum, loss_inherited;
+    struct sbp_given_experts given; /* of mixtures, those of the run; NULL: it is of no run */
+    int32_t *taken;                 /* (most experts) scratch */
+    /* Holds the score of an expert that the run chose to the best one that was left: they differ by
+     * no more than sums of so many terms, and of such a size, may. `copy`: of all tokens. */
+    void (*judge)(void *context, int op, int64_t copy, double run, double best,
+                  const struct sbp_reference_score *size);
+    void *judge_context;
     struct sbp_post *post; /* borrowed: shows that it is at work; NULL: nobody watches */
     bool is_sampled;
     /* Sets the weights of the piece at hand for a sampled verification; the older ones where the
@@ -117,6 +130,11 @@ const double *sbp_reference_gradient(struct sbp_reference *reference, int tensor
  * deviation of the errors that these bring along; -1: it is exactly 0. */
 double sbp_reference_sum(const struct sbp_reference *reference, int tensor, int64_t place);
 double sbp_reference_inherited(const struct sbp_reference *reference, int tensor, int64_t place);
+/* How many terms it sums in the mean: all tokens, or those that an expert gets. */
+double sbp_reference_terms(const struct sbp_reference *reference, int tensor);
+
+/* Copies of the tokens of the whole batch that a mixture has. */
+int64_t sbp_reference_choices(const struct sbp_reference *reference, int op);
 
 /* Forward and backward of a step (from 1) from the weights that were set, and those before. */
 enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,

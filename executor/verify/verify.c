@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/math/random.h"
+#include "executor/verify/choices_priv.h"
 #include "executor/verify/verify_priv.h"
 
 /* ---- findings ------------------------------------------------------------------------------ */
@@ -41,6 +42,13 @@ void sbp_verify_compare(struct sbp_verifier *v, const char *what, const char *te
 {
     if (!sbp_verify_is_near(&v->outcome, run, reference, bound))
         sbp_verify_report(v, what, tensor, rank, index, run, reference, bound);
+}
+
+double sbp_verify_bound(const struct sbp_verifier *v, double terms, double sum, double inherited)
+{
+    const double arithmetic = (sqrt(terms) + v->log2_ranks) * v->wide_u * sum;
+    const double storing = v->u > v->wide_u ? (1 + v->log2_ranks) * v->u * sum / sqrt(terms) : 0;
+    return inherited < 0 ? 0 : SBP_VERIFY_C * (arithmetic + storing + inherited);
 }
 
 struct sbp_spent sbp_verify_start_of_check(void)
@@ -149,6 +157,7 @@ static enum sbp_status allocate_chunks(struct sbp_verifier *v)
         return SBP_E_MEMORY;
     for (int chunk = 0; chunk < v->rank->arena->chunks; chunk++)
         SBP_TRY(allocate_outputs(v, chunk));
+    SBP_TRY(sbp_choices_open(v));
     return v->is_sampled && sbp_timeline_delays_gradients(v->channel->step->parallel.schedule)
                ? allocate_older(v)
                : SBP_OK;
@@ -184,8 +193,8 @@ static double rank_bytes(const struct sbp_step *step, bool is_sampled, int stage
     double bytes = 8.0 * SBP_VERIFY_PIECE * sizeof(double);
     for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++) {
         const struct sbp_program *program = sbp_step_chunk(step, stage, chunk);
-        bytes +=
-            output_elements(step, program) * sizeof(double) + (keeps ? weight_bytes(program) : 0);
+        bytes += output_elements(step, program) * sizeof(double) + sbp_choices_bytes(program) +
+                 (keeps ? weight_bytes(program) : 0);
     }
     return bytes;
 }
@@ -199,6 +208,13 @@ enum sbp_status sbp_verify_count(const struct sbp_step *step, const struct sbp_c
                                         .step = step,
                                         .is_sampled = is_sampled};
     *need = (struct sbp_verify_need){0};
+    for (int op = 0; op < of.graph->op_count && is_sampled; op++)
+        if (of.graph->op[op].kind == SBP_OP_MOE)
+            return sbp_fail(
+                diag, SBP_E_UNSUPPORTED,
+                "operator %s: --verify=sampled computes a step before it runs, and knows "
+                "no experts of tokens then: full and shrunk are legal",
+                of.graph->op[op].name);
     for (int stage = 0; stage < step->stages; stage++)
         need->rank_bytes = fmax(need->rank_bytes, rank_bytes(step, is_sampled, stage));
     return sbp_reference_bytes(&of, &need->reference_bytes, diag);
@@ -225,6 +241,14 @@ static enum sbp_real rounded_to(const struct sbp_kernels *kernels)
     return kernels->rounds_to_tf32 ? SBP_REAL_BF16 : kernels->real;
 }
 
+static void judge_choice(void *context, int op, int64_t copy, double run, double best,
+                         const struct sbp_reference_score *size)
+{
+    struct sbp_verifier *const v = context;
+    sbp_verify_compare(v, "choice of experts", v->rank->program->graph->op[op].name, 0, copy, run,
+                       best, sbp_verify_bound(v, size->terms, size->sum, size->inherited));
+}
+
 static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_cluster *cluster,
                                       struct sbp_diag *diag)
 {
@@ -244,6 +268,8 @@ static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_c
     }
     reference->post = v->channel->post;
     reference->rank.labels = reference->shadow.labels = v->rank->labels;
+    reference->judge = judge_choice;
+    reference->judge_context = v;
     v->reference = reference;
     return SBP_OK;
 }
@@ -295,6 +321,7 @@ void sbp_verify_close(struct sbp_verifier *v)
     for (int64_t i = 0; v->older != NULL && i < v->slots; i++)
         free(v->older[i]);
     free(v->older);
+    sbp_choices_close(v);
     free(v->output);
     free(v->end_instr);
     free(v->updated);

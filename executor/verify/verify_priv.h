@@ -32,6 +32,8 @@ struct sbp_verifier {
     void **output;     /* (chunks, tensor_count) this rank's blocks of such a value, one for each
                           micro-batch (of replicas: for each of two steps that take turns; of a
                           pyramid: for either), host memory; or NULL */
+    int32_t **chosen;  /* (chunks, op_count) this rank's tables of a mixture of two steps that take
+                          turns, (2, micro-batches, tokens, top_k, 2); or NULL */
     struct sbp_reference *reference; /* rank 0 only */
     bool is_sampled;
     struct sbp_arena arena;   /* owns the list of visits */
@@ -88,6 +90,8 @@ void sbp_verify_report(struct sbp_verifier *v, const char *what, const char *ten
 /* Reports values that are not near. */
 void sbp_verify_compare(struct sbp_verifier *v, const char *what, const char *tensor, int64_t rank,
                         int64_t index, double run, double reference, double bound);
+/* The bound of verify.h; 0 when `inherited` is negative, which says that both must be the same. */
+double sbp_verify_bound(const struct sbp_verifier *v, double terms, double sum, double inherited);
 /* The time of checks within the step is taken off the step's: between these two. */
 struct sbp_spent sbp_verify_start_of_check(void);
 void sbp_verify_spend_since(struct sbp_verifier *v, struct sbp_spent start);

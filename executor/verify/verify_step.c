@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "base/math/random.h"
+#include "executor/verify/choices_priv.h"
 #include "executor/verify/verify_priv.h"
 
 enum { TAG_STEP = 13, TAG_SCALE = 14 };
@@ -286,6 +287,7 @@ enum sbp_status sbp_verify_watch(struct sbp_verifier *v, int instr, struct sbp_d
     const int out = program->instr[instr].buffer[SBP_AT_OUT];
     const int tensor = out < 0 ? -1 : program->buffer[out].tensor;
     const int64_t slot = sbp_verify_slot(v, v->rank->chunk, tensor);
+    SBP_TRY(sbp_choices_keep(v, &program->instr[instr], diag));
     if (tensor < 0 || v->end_instr[slot] != instr)
         return SBP_OK;
     const struct sbp_spent start = sbp_verify_start_of_check();
@@ -300,14 +302,6 @@ enum sbp_status sbp_verify_watch(struct sbp_verifier *v, int instr, struct sbp_d
 }
 
 /* ---- the step's end: gradients, outputs, loss, norm ---------------------------------------- */
-
-/* The bound of verify.h; 0 when `inherited` is negative, which says that both must be the same. */
-static double bound_of(const struct sbp_verifier *v, double terms, double sum, double inherited)
-{
-    const double arithmetic = (sqrt(terms) + v->log2_ranks) * v->wide_u * sum;
-    const double storing = v->u > v->wide_u ? (1 + v->log2_ranks) * v->u * sum / sqrt(terms) : 0;
-    return inherited < 0 ? 0 : SBP_VERIFY_C * (arithmetic + storing + inherited);
-}
 
 /* In a run that scales its loss, values may overflow: then all ranks leave the step out. */
 static bool is_number(const struct sbp_verifier *v, double value)
@@ -338,6 +332,7 @@ static void take_gradient(void *context, const struct sbp_rank_blocks *blocks,
     const double *gradient = sbp_reference_gradient(v->reference, tensor);
     const struct sbp_weight_shard *shard = &program->shard[tensor];
     const bool counts = first_replica(v, blocks, shard->level > 0 ? shard->axes : 0, values->place);
+    const double terms = sbp_reference_terms(v->reference, tensor);
     double squares = 0;
     for (int64_t i = 0; i < values->count; i++) {
         const int64_t at = values->global + i;
@@ -354,8 +349,7 @@ static void take_gradient(void *context, const struct sbp_rank_blocks *blocks,
         const double sum = sbp_reference_sum(v->reference, tensor, place);
         if (inherited >= 0 || !may_wake(v, tensor))
             sbp_verify_compare(v, "gradient", program->graph->tensor[tensor].name, values->rank, at,
-                               value, gradient[place],
-                               bound_of(v, (double)v->tokens, sum, inherited));
+                               value, gradient[place], sbp_verify_bound(v, terms, sum, inherited));
     }
     if (counts)
         v->squares += squares;
@@ -369,8 +363,8 @@ static void take_output(void *context, const struct sbp_rank_blocks *blocks,
     const struct sbp_reference_output *output = v->reference->output[blocks->tensor];
     for (int64_t i = 0; i < values->count; i++) {
         const int64_t at = values->global + i;
-        const double bound =
-            bound_of(v, output->terms, output->sum[at], output->inherited[at / output->features]);
+        const double bound = sbp_verify_bound(v, output->terms, output->sum[at],
+                                              output->inherited[at / output->features]);
         const bool is_gradient = blocks->tensor == graph->input;
         const double value =
             sbp_verify_real(v, values->at, i) / (is_gradient ? v->scaler.scale : 1);
@@ -518,6 +512,7 @@ enum sbp_status sbp_verify_end_step(struct sbp_verifier *v, struct sbp_diag *dia
     SBP_TRY(check_scales(v, diag));
     v->squares = 0;
     v->overflows = false;
+    SBP_TRY(sbp_choices_collect(v, diag));
     if (sbp_verify_leads(v) && !v->is_sampled) {
         v->reference->loss_scale = v->scaler.scale;
         SBP_TRY(sbp_reference_run(v->reference, v->rank->step, diag));

@@ -133,6 +133,11 @@ static inline stored store(real x)
     X(grouped_attention_forward)                                                                   \
     X(grouped_attention_backward)                                                                  \
     X(rotary)                                                                                      \
+    X(moe_route)                                                                                   \
+    X(moe_dispatch)                                                                                \
+    X(moe_dispatch_backward)                                                                       \
+    X(moe_combine)                                                                                 \
+    X(moe_combine_backward)                                                                        \
     X(cross_entropy_maxima)                                                                        \
     X(cross_entropy_sums)                                                                          \
     X(cross_entropy_loss)                                                                          \

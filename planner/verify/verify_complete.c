@@ -1,11 +1,6 @@
 /* Checks that nothing is missing from a program (after verify_flow.c). */
 #include "planner/verify/verify_flow_priv.h"
 
-static int forward_phases(const struct sbp_op_node *node)
-{
-    return sbp_op_norm_sums(node->kind) > 0 ? 2 : node->kind == SBP_OP_CROSS_ENTROPY ? 3 : 1;
-}
-
 /* Instructions of a backward pass: gradients of inputs and of weights are two in products; a sum
  * passes its gradient on; a loss in a type of its own converts its gradient. */
 static int backward_phases(const struct sbp_flow *f, int op)
@@ -19,7 +14,7 @@ static int backward_phases(const struct sbp_flow *f, int op)
     if (sbp_op_norm_sums(node->kind) > 0)
         return 2;
     if (sbp_op_has_weight_phase(f->graph, op))
-        return inputs ? 2 : 1;
+        return inputs ? sbp_op_weight_phase(node->kind) + 1 : 1;
     return inputs || node->weight_count > 0 ? 1 : 0;
 }
 
@@ -42,13 +37,15 @@ static unsigned declared(const struct sbp_flow *f, int op, bool forward)
 static enum sbp_status check_operator(const struct sbp_flow *f, int op)
 {
     const struct sbp_op_node *node = &f->graph->op[op];
-    if (f->forward[op] != forward_phases(node) || f->backward[op] != backward_phases(f, op))
-        return sbp_verify_refuse(
-            f->c, "%s: runs in %d forward and %d backward phases, not %d and %d", node->name,
-            f->forward[op], f->backward[op], forward_phases(node), backward_phases(f, op));
-    if (f->again[op] != 0 && f->again[op] != forward_phases(node))
+    if (f->forward[op] != sbp_op_forward_phases(node->kind) ||
+        f->backward[op] != backward_phases(f, op))
+        return sbp_verify_refuse(f->c,
+                                 "%s: runs in %d forward and %d backward phases, not %d and %d",
+                                 node->name, f->forward[op], f->backward[op],
+                                 sbp_op_forward_phases(node->kind), backward_phases(f, op));
+    if (f->again[op] != 0 && f->again[op] != sbp_op_forward_phases(node->kind))
         return sbp_verify_refuse(f->c, "%s: %d of its %d forward phases are done again", node->name,
-                                 f->again[op], forward_phases(node));
+                                 f->again[op], sbp_op_forward_phases(node->kind));
     if (f->inner[op] != declared(f, op, false) ||
         f->inner_again[op] != (f->again[op] > 0 ? declared(f, op, true) : 0))
         return sbp_verify_refuse(f->c, "%s: a collective inside it is missing", node->name);

@@ -125,7 +125,7 @@ static int access_of(const struct sbp_program *program, const struct sbp_instr *
     const bool norm = op == SBP_OP_LAYERNORM || op == SBP_OP_RMSNORM;
     switch (slot) {
     case SBP_AT_OUT: /* the last phase writes it */
-        if (forward && instr->phase < (op == SBP_OP_CROSS_ENTROPY ? 2 : norm))
+        if (forward && instr->phase + 1 < sbp_op_forward_phases(op))
             return 0;
         return instr->kind == SBP_INSTR_REDUCE ? READS | WRITES : WRITES;
     case SBP_AT_DW: /* the second use of a tied weight adds */

@@ -256,9 +256,10 @@ static int backward_phases(const struct oracle_setting *s, const struct sbp_op_n
         return 2;
     case SBP_OP_LINEAR:
     case SBP_OP_CONV2D:
-    case SBP_OP_MOE:
     case SBP_OP_SUMMA_LINEAR:
         return wanted ? 2 : 1;
+    case SBP_OP_MOE:
+        return wanted ? 4 : 1;
     case SBP_OP_CUSTOM:
         return node->weight_count > 0 && wanted ? 2 : node->weight_count > 0 || wanted;
     case SBP_OP_EMBEDDING:
@@ -292,17 +293,21 @@ static void check_phases(const struct oracle_setting *s)
                 continue;
             skipped = backward == 0 ? instr->phase : skipped;
             assert_int_equal(instr->phase, skipped + backward++);
-            assert_int_equal(instr->section, sbp_op_has_weight_phase(graph, op) && instr->phase == 1
-                                                 ? SBP_SECTION_BACKWARD_WEIGHT
-                                                 : SBP_SECTION_BACKWARD);
+            assert_int_equal(instr->section,
+                             sbp_op_has_weight_phase(graph, op) &&
+                                     instr->phase == (node->kind == SBP_OP_MOE ? 3 : 1)
+                                 ? SBP_SECTION_BACKWARD_WEIGHT
+                                 : SBP_SECTION_BACKWARD);
             if (node->kind == SBP_OP_CROSS_ENTROPY) /* the mean over all tokens */
                 oracle_near("factor", instr->factor,
                             1.0 / (double)(graph->global_batch * graph->sequence * parts));
         }
         const bool norm = node->kind == SBP_OP_LAYERNORM || node->kind == SBP_OP_RMSNORM;
-        assert_int_equal(forward, node->kind == SBP_OP_CROSS_ENTROPY ? 3 : norm ? 2 : 1);
+        const bool three = node->kind == SBP_OP_CROSS_ENTROPY || node->kind == SBP_OP_MOE;
+        const bool weights = phases == 1 && sbp_op_has_weight_phase(graph, op);
+        assert_int_equal(forward, three ? 3 : norm ? 2 : 1);
         assert_int_equal(backward, phases);
-        assert_int_equal(skipped, phases == 1 && sbp_op_has_weight_phase(graph, op));
+        assert_int_equal(skipped, !weights ? 0 : node->kind == SBP_OP_MOE ? 3 : 1);
     }
 }
 

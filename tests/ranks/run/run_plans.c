@@ -489,6 +489,42 @@ static void random_llama(struct sbp_random *random, struct sbp_text *text)
                  below(random, 2) ? "materialised" : "flash");
 }
 
+/* Layers of their own with experts, of tokens of which some find no slot, and decoders with some.
+ */
+static void random_mixture(struct sbp_random *random, struct sbp_text *text)
+{
+    const int layers = 1 + below(random, 2), width = random_width(random, false);
+    const char *loss = below(random, 3) ? "cross_entropy" : "rmsnorm";
+    sbp_text_add(text, "\"global_batch\": 24, \"sequence\": 24, ");
+    if (below(random, 3) == 0) {
+        sbp_text_add(
+            text,
+            "\"architecture\": \"mixtral\", \"layers\": %d, \"hidden\": 24, \"heads\": 24, "
+            "\"kv_heads\": 24, \"head_dim\": 4, \"ffn\": 24, \"vocab\": 48, "
+            "\"shared_experts\": %d, \"moe_every\": %d, \"dense_ffn\": 24, ",
+            layers, below(random, 2), 1 + below(random, layers));
+    } else {
+        sbp_text_add(text,
+                     "\"input\": \"%s\", \"layers\": [{\"op\": \"linear\", \"name\": \"sum0\", "
+                     "\"in\": %d, \"out\": %d}",
+                     below(random, 2) ? "free" : "split", random_width(random, false), width);
+        for (int i = 0; i < layers; i++)
+            sbp_text_add(text,
+                         ", {\"op\": \"rmsnorm\", \"inputs\": [\"sum%d\"]}, {\"op\": \"moe\", "
+                         "\"name\": \"moe%d\", \"experts\": 24, \"top_k\": %d, \"ffn\": %d, "
+                         "\"capacity\": %s, \"router_bias\": %s}, {\"op\": \"add\", "
+                         "\"name\": \"sum%d\", \"inputs\": [\"sum%d\", \"moe%d\"]}",
+                         i, i, 1 + below(random, 3), random_width(random, false),
+                         below(random, 2) ? "1" : "1.5", below(random, 2) ? "true" : "false", i + 1,
+                         i, i);
+        sbp_text_add(text, ", {\"op\": \"%s\"}]", loss);
+        return;
+    }
+    sbp_text_add(text, "\"experts\": 24, \"top_k\": %d, \"capacity\": %s, \"router_bias\": %s",
+                 1 + below(random, 3), below(random, 2) ? "1" : "1.5",
+                 below(random, 2) ? "true" : "false");
+}
+
 void random_model(struct sbp_random *random, int kind, char *buffer, int size)
 {
     struct sbp_text text = {0};
@@ -500,6 +536,8 @@ void random_model(struct sbp_random *random, int kind, char *buffer, int size)
         random_gated(random, &text);
     else if (kind == 5)
         random_llama(random, &text);
+    else if (kind == 6)
+        random_mixture(random, &text);
     else
         random_perceptron(random, kind == 1, kind == 3, &text);
     sbp_text_add(&text, "}");

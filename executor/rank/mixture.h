@@ -1,0 +1,29 @@
+/* Sizes of a mixture of experts on a rank, and what it keeps (mixture_run_priv.h). */
+#ifndef SBP_EXECUTOR_RANK_MIXTURE_H
+#define SBP_EXECUTOR_RANK_MIXTURE_H
+
+#include "executor/rank/rank_memory.h"
+
+struct sbp_rank_mixture {
+    struct sbp_routing tokens; /* the local ones; its capacity is of them */
+    int64_t slots;             /* S */
+    int64_t experts, members;  /* held here; over which all of them are split */
+    int64_t hidden, ffn, gates;
+    struct sbp_digits held; /* which experts of all the local ones are */
+};
+
+/* Of an operator in a program, on the rank at a place of its mesh. */
+struct sbp_rank_mixture sbp_rank_mixture_of(const struct sbp_program *program, int op,
+                                            int64_t place);
+/* Where the copy stands that has the slot `slot`, 0 to C - 1, of an expert: as in a table. */
+int64_t sbp_rank_mixture_slot(const struct sbp_rank_mixture *mixture, int64_t expert, int64_t slot);
+
+/* Blocks of what forward keeps. */
+struct sbp_rank_kept {
+    void *copies, *first, *activation, *second, *scores;
+    int32_t *table;
+};
+struct sbp_rank_kept sbp_rank_mixture_kept(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                           const struct sbp_rank_mixture *mixture);
+
+#endif

@@ -12,6 +12,10 @@ enum sbp_status sbp_rank_check_matrices(const struct sbp_rank *rank,
 enum sbp_status sbp_rank_check_kernels(const struct sbp_rank *rank,
                                        struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Whether a weight's gradient is added to what its buffer has: gradients that stay where they are
+ * formed are sums over micro-batches; those on their way to shards begin anew. */
+bool sbp_rank_adds_to(const struct sbp_rank *rank, int buffer);
+
 /* A FORWARD or BACKWARD instruction, in its phase. */
 enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
                                  struct sbp_diag *diag) SBP_MUST_USE;

@@ -16,10 +16,10 @@
 #ifndef SBP_EXECUTOR_VERIFY_REFERENCE_PRIV_H
 #define SBP_EXECUTOR_VERIFY_REFERENCE_PRIV_H
 
+#include "executor/rank/rank.h"
 #include "executor/verify/delayed_priv.h"
 #include "executor/verify/layers_priv.h"
 #include "executor/verify/magnitude_priv.h"
-#include "executor/rank/rank.h"
 
 /* A value that is no parameter gradient, with the sizes that its bound is made of. */
 struct sbp_reference_output {
@@ -42,6 +42,7 @@ struct sbp_reference {
     struct sbp_graph graph; /* the run's, of the rows that it takes at a time; no moments, no
                                clipping */
     struct sbp_layers layers;
+    struct sbp_norm_groups groups;
     struct sbp_delayed delayed; /* without a step: gradients are of the weights as they stand */
     struct sbp_reference_piece *piece;                  /* (layers.pieces) */
     const struct sbp_program *program, *shadow_program; /* of the piece at hand */

@@ -186,7 +186,7 @@ static void round_results(struct sbp_reference *reference, const struct sbp_inst
 static bool bends(enum sbp_op_kind kind)
 {
     return kind == SBP_OP_RELU || kind == SBP_OP_GELU || kind == SBP_OP_TANH ||
-           kind == SBP_OP_SWIGLU;
+           kind == SBP_OP_SWIGLU || kind == SBP_OP_MAXPOOL;
 }
 
 static bool attends(enum sbp_op_kind kind)
@@ -199,7 +199,8 @@ static bool attends(enum sbp_op_kind kind)
 static bool leave_gradients(const struct sbp_instr *instr, struct sbp_instr *rest)
 {
     *rest = *instr;
-    rest->buffer[SBP_AT_DW] = rest->buffer[SBP_AT_DW2] = -1;
+    for (int w = 0; w < SBP_MAX_WEIGHTS; w++)
+        rest->buffer[SBP_AT_DW + w] = -1;
     return instr->kind != SBP_INSTR_BACKWARD || instr->buffer[SBP_AT_DW] < 0 ||
            instr->buffer[SBP_AT_OUT] >= 0;
 }

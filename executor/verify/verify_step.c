@@ -328,6 +328,21 @@ static bool may_wake(const struct sbp_verifier *v, int tensor)
     return v->u > v->wide_u && !v->reference->magnitude[tensor]->by_row;
 }
 
+/* Terms that a gradient sums: of all tokens, or of all places of images. */
+static double terms_of(const struct sbp_verifier *v, const struct sbp_graph *graph, int tensor)
+{
+    for (int op = 0; op < graph->op_count; op++) {
+        const struct sbp_op_node *node = &graph->op[op];
+        const bool places = node->kind == SBP_OP_CONV2D || node->kind == SBP_OP_BATCHNORM;
+        const int64_t *size = node->output < 0 ? NULL : graph->tensor[node->output].shape.size;
+        for (int w = 0; w < node->weight_count && places; w++)
+            if (node->weight[w] == tensor)
+                return (double)graph->global_batch * (double)size[SBP_DIM_SEQUENCE] *
+                       (double)size[SBP_DIM_INNER];
+    }
+    return (double)v->tokens;
+}
+
 static void take_gradient(void *context, const struct sbp_rank_blocks *blocks,
                           const struct sbp_block_values *values)
 {
@@ -337,6 +352,7 @@ static void take_gradient(void *context, const struct sbp_rank_blocks *blocks,
     const double *gradient = sbp_reference_gradient(v->reference, tensor);
     const struct sbp_weight_shard *shard = &program->shard[tensor];
     const bool counts = first_replica(v, blocks, shard->level > 0 ? shard->axes : 0, values->place);
+    const double terms = terms_of(v, program->graph, tensor);
     double squares = 0;
     for (int64_t i = 0; i < values->count; i++) {
         const int64_t at = values->global + i;
@@ -354,7 +370,7 @@ static void take_gradient(void *context, const struct sbp_rank_blocks *blocks,
         if (inherited >= 0 || !may_wake(v, tensor))
             sbp_verify_compare(v, "gradient", program->graph->tensor[tensor].name, values->rank, at,
                                value, gradient[place],
-                               bound_of(v, (double)v->tokens, sum, inherited));
+                               bound_of(v, terms, sum, inherited));
     }
     if (counts)
         v->squares += squares;

@@ -737,8 +737,9 @@ static void note_features(const struct operand *operand, double *variance)
 enum sbp_status sbp_magnitude_bend_shadow(const struct sbp_lockstep *both,
                                           const struct sbp_instr *instr)
 {
-    const bool relu = both->exact->program->graph->op[instr->op].kind == SBP_OP_RELU;
-    if (both->exact->program->graph->op[instr->op].kind == SBP_OP_MAXPOOL)
+    const enum sbp_op_kind kind = both->exact->program->graph->op[instr->op].kind;
+    const bool relu = kind == SBP_OP_RELU, norm = kind == SBP_OP_BATCHNORM;
+    if (kind == SBP_OP_MAXPOOL)
         return sbp_magnitude_bend_windows(both, instr);
     const struct operand x = look_at(both, instr, SBP_AT_IN);
     float *shadow = sbp_rank_buffer(both->shadow, instr->buffer[SBP_AT_IN]);
@@ -751,7 +752,7 @@ enum sbp_status sbp_magnitude_bend_shadow(const struct sbp_lockstep *both,
         const double token = token_variance(&x, t);
         for (int64_t i = 0; i < x.features; i++) {
             const int64_t at = t * x.features + i;
-            const double open = both->either * sqrt(fmax(token, feature[i]));
+            const double open = norm ? 0 : both->either * sqrt(fmax(token, feature[i]));
             shadow[at] = relu ? relu_input(x.exact[at], shadow[at], open)
                               : gelu_input(x.exact[at], shadow[at], sqrt(token) / x.scale, open);
         }

@@ -265,7 +265,7 @@ struct channel {
     struct source x, dy;
     double mean, rstd, shadow_mean, shadow_rstd, scale;
     bool wakes;
-    double xhat_variance, dy_variance; /* means over its elements */
+    double xhat_variance, dy_variance; /* means over its elements, of dy at least a typical one */
 };
 
 static double square_of(double deviation)
@@ -329,27 +329,57 @@ static void note_channel(const struct channel *c, struct sbp_magnitude *gain,
         }
 }
 
-/* `statistics` and `shadow`: (channels, 2) of these rows. */
+/* Room for statistics of all channels in both precisions, and for what is measured of each. */
+struct norm_space {
+    double *statistics, *variance;
+    float *shadow;
+    struct channel *channel;
+};
+
+static int by_size(const void *a, const void *b)
+{
+    const double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+/* Few rows say too little of one channel's errors, and a mean over channels is that of those that
+ * hardly vary: each has at least what half of them have. */
+static double typical_variance(const struct norm_space *space, int64_t channels)
+{
+    for (int64_t i = 0; i < channels; i++)
+        space->variance[i] = space->channel[i].dy_variance;
+    qsort(space->variance, (size_t)channels, sizeof *space->variance, by_size);
+    return space->variance[channels / 2];
+}
+
 static void note_group(const struct sbp_lockstep *both, const struct sbp_instr *instr,
-                       const struct sbp_norm_rows *rows, double *statistics, float *shadow)
+                       const struct sbp_norm_rows *rows, const struct norm_space *space)
 {
     const struct sbp_op_node *node = node_of(both, instr);
     const struct source x = source_of(both, instr->buffer[SBP_AT_IN]);
-    both->exact->kernels->batchnorm_statistics(statistics, x.exact, rows, node->epsilon);
-    both->shadow->kernels->batchnorm_statistics(shadow, x.shadow, rows, node->epsilon);
+    const double *const statistics = space->statistics;
+    const float *const shadow = space->shadow;
+    both->exact->kernels->batchnorm_statistics(space->statistics, x.exact, rows, node->epsilon);
+    both->shadow->kernels->batchnorm_statistics(space->shadow, x.shadow, rows, node->epsilon);
     for (int64_t index = 0; index < rows->channels; index++) {
-        struct channel c = {.rows = rows,
-                            .index = index,
-                            .x = x,
-                            .dy = source_of(both, instr->buffer[SBP_AT_DY]),
-                            .mean = statistics[2 * index],
-                            .rstd = statistics[2 * index + 1],
-                            .shadow_mean = (double)shadow[2 * index],
-                            .shadow_rstd = (double)shadow[2 * index + 1],
-                            .scale = both->scale,
-                            .wakes = !both->by_feature};
-        measure_channel(&c);
-        note_channel(&c, both->magnitude[node->weight[0]], both->magnitude[node->weight[1]]);
+        struct channel *const c = &space->channel[index];
+        *c = (struct channel){.rows = rows,
+                              .index = index,
+                              .x = x,
+                              .dy = source_of(both, instr->buffer[SBP_AT_DY]),
+                              .mean = statistics[2 * index],
+                              .rstd = statistics[2 * index + 1],
+                              .shadow_mean = (double)shadow[2 * index],
+                              .shadow_rstd = (double)shadow[2 * index + 1],
+                              .scale = both->scale,
+                              .wakes = !both->by_feature};
+        measure_channel(c);
+    }
+    const double typical = typical_variance(space, rows->channels);
+    for (int64_t index = 0; index < rows->channels; index++) {
+        struct channel *const c = &space->channel[index];
+        c->dy_variance = fmax(c->dy_variance, typical);
+        note_channel(c, both->magnitude[node->weight[0]], both->magnitude[node->weight[1]]);
     }
 }
 
@@ -361,17 +391,22 @@ enum sbp_status sbp_magnitude_note_batchnorm(const struct sbp_lockstep *both,
     const struct sbp_norm_rows all = {.count = size[0] * size[1],
                                       .channels = size[SBP_DIM_FEATURE],
                                       .width = size[SBP_DIM_INNER]};
-    double *statistics = malloc((size_t)(2 * all.channels) * sizeof *statistics);
-    float *shadow = malloc((size_t)(2 * all.channels) * sizeof *shadow);
-    const bool complete = statistics != NULL && shadow != NULL;
+    const size_t channels = (size_t)all.channels;
+    const struct norm_space space = {.statistics = malloc(2 * channels * sizeof(double)),
+                                     .variance = malloc(channels * sizeof(double)),
+                                     .shadow = malloc(2 * channels * sizeof(float)),
+                                     .channel = malloc(channels * sizeof(struct channel))};
+    const bool complete = space.statistics != NULL && space.variance != NULL &&
+                          space.shadow != NULL && space.channel != NULL;
+    const int count = groups == NULL ? 1 : groups->of[instr->op].count;
     for (int w = 0; w < 2 && complete; w++)
         sbp_magnitude_begin(both, node_of(both, instr)->weight[w]);
-    const int count = groups == NULL ? 1 : groups->of[instr->op].count;
     for (int i = 0; i < count && complete; i++)
-        note_group(both, instr, groups == NULL ? &all : &groups->of[instr->op].rows[i], statistics,
-                   shadow);
-    free(statistics);
-    free(shadow);
+        note_group(both, instr, groups == NULL ? &all : &groups->of[instr->op].rows[i], &space);
+    free(space.statistics);
+    free(space.variance);
+    free(space.shadow);
+    free(space.channel);
     return complete ? SBP_OK : SBP_E_MEMORY;
 }
 

@@ -186,7 +186,7 @@ static void round_results(struct sbp_reference *reference, const struct sbp_inst
 static bool bends(enum sbp_op_kind kind)
 {
     return kind == SBP_OP_RELU || kind == SBP_OP_GELU || kind == SBP_OP_TANH ||
-           kind == SBP_OP_SWIGLU || kind == SBP_OP_MAXPOOL;
+           kind == SBP_OP_SWIGLU || kind == SBP_OP_MAXPOOL || kind == SBP_OP_BATCHNORM;
 }
 
 static bool attends(enum sbp_op_kind kind)

@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "executor/rank/rank.h"
 #include "executor/rank/rank_ops_priv.h"
 
 static const struct sbp_op_node *node_of(const struct sbp_rank *rank, const struct sbp_instr *instr)
@@ -110,9 +111,8 @@ void sbp_rank_patches_backward(struct sbp_rank *rank, const struct sbp_instr *in
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* `in` and `out`: operands that are as the input and the output; -1: none is as the input. */
-static struct sbp_windows windows_of(const struct sbp_rank *rank, const struct sbp_instr *instr,
-                                     int in, int out)
+struct sbp_windows sbp_rank_windows(const struct sbp_rank *rank, const struct sbp_instr *instr,
+                                    int in, int out)
 {
     const struct sbp_op_node *node = node_of(rank, instr);
     struct sbp_windows windows = {
@@ -141,7 +141,7 @@ static const void *bias_of(struct sbp_rank *rank, const struct sbp_instr *instr)
 
 void sbp_rank_conv2d(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    const struct sbp_windows windows = windows_of(rank, instr, SBP_AT_IN, SBP_AT_OUT);
+    const struct sbp_windows windows = sbp_rank_windows(rank, instr, SBP_AT_IN, SBP_AT_OUT);
     rank->kernels->conv2d_forward(at(rank, instr, SBP_AT_OUT), at(rank, instr, SBP_AT_IN),
                                   at(rank, instr, SBP_AT_W), bias_of(rank, instr), &windows,
                                   local_size(rank, instr, SBP_AT_OUT, SBP_DIM_FEATURE));
@@ -152,7 +152,7 @@ void sbp_rank_conv2d_backward(struct sbp_rank *rank, const struct sbp_instr *ins
     const struct sbp_kernels *k = rank->kernels;
     const int64_t out = local_size(rank, instr, SBP_AT_DY, SBP_DIM_FEATURE);
     const struct sbp_windows windows =
-        windows_of(rank, instr, instr->phase == 0 ? SBP_AT_OUT : SBP_AT_IN, SBP_AT_DY);
+        sbp_rank_windows(rank, instr, instr->phase == 0 ? SBP_AT_OUT : SBP_AT_IN, SBP_AT_DY);
     if (instr->phase == 0)
         k->conv2d_backward_input(at(rank, instr, SBP_AT_OUT), at(rank, instr, SBP_AT_DY),
                                  at(rank, instr, SBP_AT_W), &windows, out);
@@ -164,7 +164,7 @@ void sbp_rank_conv2d_backward(struct sbp_rank *rank, const struct sbp_instr *ins
 
 void sbp_rank_pool(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    const struct sbp_windows windows = windows_of(rank, instr, SBP_AT_IN, SBP_AT_OUT);
+    const struct sbp_windows windows = sbp_rank_windows(rank, instr, SBP_AT_IN, SBP_AT_OUT);
     void *const y = at(rank, instr, SBP_AT_OUT);
     const void *const x = at(rank, instr, SBP_AT_IN);
     if (node_of(rank, instr)->kind == SBP_OP_MAXPOOL)
@@ -175,7 +175,7 @@ void sbp_rank_pool(struct sbp_rank *rank, const struct sbp_instr *instr)
 
 void sbp_rank_pool_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    const struct sbp_windows windows = windows_of(rank, instr, SBP_AT_OUT, SBP_AT_DY);
+    const struct sbp_windows windows = sbp_rank_windows(rank, instr, SBP_AT_OUT, SBP_AT_DY);
     void *const dx = at(rank, instr, SBP_AT_OUT);
     const void *const dy = at(rank, instr, SBP_AT_DY);
     if (node_of(rank, instr)->kind == SBP_OP_MAXPOOL)

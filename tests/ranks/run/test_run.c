@@ -134,6 +134,29 @@ static void llamas_equal_one_device(void **state)
     check_random(LLAMA, 6, true, SBP_F32);
 }
 
+static void encoders_equal_one_device(void **state)
+{
+    (void)state;
+    check_random(ENCODER, 6, false, SBP_F64);
+    check_random(ENCODER, 6, true, SBP_F32);
+}
+
+static void patches_equal_one_device(void **state)
+{
+    (void)state;
+    check_random(PATCHES, 10, false, SBP_F64);
+    check_random(PATCHES, 6, true, SBP_F32);
+}
+
+/* Batch normalisation is by each rank's images of a micro-batch, which one device follows. */
+static void images_equal_one_device(void **state)
+{
+    (void)state;
+    check_random(IMAGES, 10, false, SBP_F64);
+    check_random(IMAGES, 6, true, SBP_F64);
+    check_random(IMAGES, 3, true, SBP_F32);
+}
+
 /* Micro-batches one after the other, states in shards, and work done once more. */
 static void cut_steps_equal_one_device(void **state)
 {
@@ -387,6 +410,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(gpts_equal_one_device),
         cmocka_unit_test(gates_equal_one_device),
         cmocka_unit_test(llamas_equal_one_device),
+        cmocka_unit_test(encoders_equal_one_device),
+        cmocka_unit_test(patches_equal_one_device),
+        cmocka_unit_test(images_equal_one_device),
         cmocka_unit_test(cut_steps_equal_one_device),
         cmocka_unit_test(single_precision_equals_one_device),
         cmocka_unit_test(paths_equal_one_device),

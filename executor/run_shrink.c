@@ -83,8 +83,7 @@ enum { VGG_HIDDEN = 4096 };
 
 static bool lacks_hidden(const cJSON *model)
 {
-    return is_network(model, "vgg") &&
-           cJSON_GetObjectItemCaseSensitive(model, "hidden") == NULL;
+    return is_network(model, "vgg") && cJSON_GetObjectItemCaseSensitive(model, "hidden") == NULL;
 }
 
 /* The common divisor of all widths below `item`, and the smallest of them. */

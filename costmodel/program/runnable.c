@@ -28,8 +28,7 @@ static const char *operators_that_run(char *text, size_t size)
 bool sbp_runnable_role(const struct sbp_op_node *node, int role)
 {
     const bool ring = node->attention.ring && role == sbp_op_role(node->entry, "context");
-    const bool halo =
-        node->kind == SBP_OP_CONV2D && role == sbp_op_role(node->entry, "height");
+    const bool halo = node->kind == SBP_OP_CONV2D && role == sbp_op_role(node->entry, "height");
     return !ring && !halo;
 }
 

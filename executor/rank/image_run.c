@@ -89,11 +89,10 @@ void sbp_rank_patches(struct sbp_rank *rank, const struct sbp_instr *instr)
     sbp_rank_region(rank, instr->buffer[SBP_AT_OUT], &region);
     const struct sbp_patches patches = patches_of(rank, instr, SBP_AT_OUT, &region);
     sbp_rank_fill_patches(rank, instr, &patches);
-    rank->kernels->patches_forward(at(rank, instr, SBP_AT_OUT), at(rank, instr, SBP_AT_SAVED),
-                                   at(rank, instr, SBP_AT_W),
-                                   beside(rank, instr, SBP_AT_W, node->bias),
-                                   beside(rank, instr, SBP_AT_W, node->class_token),
-                                   beside(rank, instr, SBP_AT_W, node->positions), &patches);
+    rank->kernels->patches_forward(
+        at(rank, instr, SBP_AT_OUT), at(rank, instr, SBP_AT_SAVED), at(rank, instr, SBP_AT_W),
+        beside(rank, instr, SBP_AT_W, node->bias), beside(rank, instr, SBP_AT_W, node->class_token),
+        beside(rank, instr, SBP_AT_W, node->positions), &patches);
 }
 
 void sbp_rank_patches_backward(struct sbp_rank *rank, const struct sbp_instr *instr)

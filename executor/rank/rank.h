@@ -38,8 +38,8 @@ enum sbp_status sbp_rank_end_work(struct sbp_rank *rank, const struct sbp_task *
  * device does. */
 enum sbp_status sbp_rank_end_step(struct sbp_rank *rank, struct sbp_diag *diag) SBP_MUST_USE;
 
-/* The windows of a convolution or pool over images: `in` and `out` are places of operands that are as
- * its input and its output. */
+/* The windows of a convolution or pool over images: `in` and `out` are places of operands that are
+ * as its input and its output. */
 struct sbp_windows sbp_rank_windows(const struct sbp_rank *rank, const struct sbp_instr *instr,
                                     int in, int out);
 

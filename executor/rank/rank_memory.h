@@ -22,7 +22,7 @@ struct sbp_norm_groups {
     struct sbp_norm_groups_of {
         int count; /* 0: no batchnorm */
         struct sbp_norm_rows *rows;
-    } *of; /* (op_count) */
+    } * of; /* (op_count) */
 };
 
 struct sbp_rank {

@@ -576,8 +576,7 @@ enum sbp_status sbp_rank_check_kernels(const struct sbp_rank *rank, struct sbp_d
 {
     for (int i = 0; i < rank->program->instr_count; i++) {
         const struct sbp_instr *instr = &rank->program->instr[i];
-        if (instr->kind == SBP_INSTR_FORWARD &&
-            !has_kernels(rank->kernels, node_of(rank, instr)))
+        if (instr->kind == SBP_INSTR_FORWARD && !has_kernels(rank->kernels, node_of(rank, instr)))
             return sbp_fail(diag, SBP_E_UNSUPPORTED, "operator %s: device %s has no kernel of %s",
                             node_of(rank, instr)->name, rank->device->name,
                             node_of(rank, instr)->entry->name);
@@ -621,13 +620,20 @@ enum sbp_status sbp_rank_backward(struct sbp_rank *rank, const struct sbp_instr 
                                   struct sbp_diag *diag)
 {
     static const run_op backward[SBP_OP_KINDS] = {
-        [SBP_OP_LINEAR] = linear_backward,       [SBP_OP_RELU] = relu_backward,
-        [SBP_OP_GELU] = gelu_backward,           [SBP_OP_TANH] = tanh_backward,
-        [SBP_OP_SWIGLU] = swiglu_backward,       [SBP_OP_EMBEDDING] = embedding_backward,
-        [SBP_OP_LAYERNORM] = layernorm_backward, [SBP_OP_RMSNORM] = rmsnorm_backward,
-        [SBP_OP_HEAD_NORM] = head_norm_backward, [SBP_OP_ROTARY] = rotary,
-        [SBP_OP_ATTENTION] = attention_backward, [SBP_OP_GROUPED_ATTENTION] = grouped_backward,
-        [SBP_OP_DROPOUT] = dropout_backward,     [SBP_OP_CROSS_ENTROPY] = cross_entropy_backward,
+        [SBP_OP_LINEAR] = linear_backward,
+        [SBP_OP_RELU] = relu_backward,
+        [SBP_OP_GELU] = gelu_backward,
+        [SBP_OP_TANH] = tanh_backward,
+        [SBP_OP_SWIGLU] = swiglu_backward,
+        [SBP_OP_EMBEDDING] = embedding_backward,
+        [SBP_OP_LAYERNORM] = layernorm_backward,
+        [SBP_OP_RMSNORM] = rmsnorm_backward,
+        [SBP_OP_HEAD_NORM] = head_norm_backward,
+        [SBP_OP_ROTARY] = rotary,
+        [SBP_OP_ATTENTION] = attention_backward,
+        [SBP_OP_GROUPED_ATTENTION] = grouped_backward,
+        [SBP_OP_DROPOUT] = dropout_backward,
+        [SBP_OP_CROSS_ENTROPY] = cross_entropy_backward,
         [SBP_OP_FIRST_TOKEN] = sbp_rank_first_token_backward,
         [SBP_OP_FLATTEN] = sbp_rank_flatten,
         [SBP_OP_PATCH_EMBEDDING] = sbp_rank_patches_backward,

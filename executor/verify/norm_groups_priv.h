@@ -1,5 +1,6 @@
-/* Which rows of images share the statistics of a batch normalisation in a run: those of one member's
- * block of one micro-batch. The reference, which has all rows on one device, normalises by them.
+/* Which rows of images share the statistics of a batch normalisation in a run: those of one
+ * member's block of one micro-batch. The reference, which has all rows on one device, normalises by
+ * them.
  */
 #ifndef SBP_EXECUTOR_VERIFY_NORM_GROUPS_PRIV_H
 #define SBP_EXECUTOR_VERIFY_NORM_GROUPS_PRIV_H

@@ -143,11 +143,10 @@ static struct sbp_magnitude_of magnitude_of(const struct sbp_reference *referenc
         .by_row = is_table(graph, tensor),
         .is_sampled = reference->is_sampled,
         .key = is_table(graph, tensor) || reader == NULL ? tensor : reader->weight[0],
-        .keeps_all = reader != NULL && (sbp_op_norm_sums(reader->kind) > 0 ||
-                                        reader->kind == SBP_OP_HEAD_NORM ||
-                                        reader->kind == SBP_OP_BATCHNORM ||
-                                        (reader->class_token > 0 &&
-                                         reader->weight[reader->class_token] == tensor))};
+        .keeps_all = reader != NULL &&
+                     (sbp_op_norm_sums(reader->kind) > 0 || reader->kind == SBP_OP_HEAD_NORM ||
+                      reader->kind == SBP_OP_BATCHNORM ||
+                      (reader->class_token > 0 && reader->weight[reader->class_token] == tensor))};
 }
 
 static enum sbp_status open_magnitude(struct sbp_reference *reference, int tensor)

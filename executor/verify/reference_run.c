@@ -60,9 +60,8 @@ static void absolute_windows(struct sbp_reference *reference, const struct sbp_i
 {
     const struct sbp_rank *rank = &reference->rank;
     const bool forward = instr->kind == SBP_INSTR_FORWARD;
-    const struct sbp_windows windows =
-        sbp_rank_windows(rank, instr, forward ? SBP_AT_IN : SBP_AT_OUT,
-                         forward ? SBP_AT_OUT : SBP_AT_DY);
+    const struct sbp_windows windows = sbp_rank_windows(
+        rank, instr, forward ? SBP_AT_IN : SBP_AT_OUT, forward ? SBP_AT_OUT : SBP_AT_DY);
     const int64_t out =
         reference->graph.tensor[reference->graph.op[instr->op].output].shape.size[SBP_DIM_FEATURE];
     if (forward)

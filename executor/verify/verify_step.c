@@ -369,8 +369,7 @@ static void take_gradient(void *context, const struct sbp_rank_blocks *blocks,
         const double sum = sbp_reference_sum(v->reference, tensor, place);
         if (inherited >= 0 || !may_wake(v, tensor))
             sbp_verify_compare(v, "gradient", program->graph->tensor[tensor].name, values->rank, at,
-                               value, gradient[place],
-                               bound_of(v, terms, sum, inherited));
+                               value, gradient[place], bound_of(v, terms, sum, inherited));
     }
     if (counts)
         v->squares += squares;

@@ -66,7 +66,8 @@ static struct cpu_matrix load_windows(const void *of, const struct cpu_block *bl
                 ((place.image * at->height + row) * at->channels + term / area(at)) * at->width +
                 column;
             tile[i * block->columns + j] =
-                is_within(row, at->height) && is_within(column, at->width) ? load(work->x[from]) : 0;
+                is_within(row, at->height) && is_within(column, at->width) ? load(work->x[from])
+                                                                           : 0;
         }
     }
     return cpu_plain(tile, block->columns);
@@ -183,8 +184,7 @@ static void store_kernels(const void *of, const struct cpu_block *block, const r
 void CPU(conv2d_forward)(void *y, const void *x, const void *w, const void *bias,
                          const struct sbp_windows *windows, int64_t out)
 {
-    const struct work work = {
-        .at = windows, .out = out, .x = x, .w = w, .bias = bias, .y = y};
+    const struct work work = {.at = windows, .out = out, .x = x, .w = w, .bias = bias, .y = y};
     CPU(tiled_product)
     (&(struct cpu_tiles){.m = out,
                          .n = windows->batch * windows->out_height * windows->out_width,

@@ -107,10 +107,10 @@ static struct cpu_matrix load_gradients(const void *of, const struct cpu_block *
 {
     const struct work *work = of;
     for (int64_t i = 0; i < block->rows; i++)
-        CPU(to_wide)(tile + i * block->columns,
-                     work->dy + token_of(&work->tokens, block->row + i) * work->p->features +
-                         block->column,
-                     block->columns);
+        CPU(to_wide)
+        (tile + i * block->columns,
+         work->dy + token_of(&work->tokens, block->row + i) * work->p->features + block->column,
+         block->columns);
     return cpu_plain(tile, block->columns);
 }
 
@@ -130,8 +130,8 @@ static double sum_of(const struct work *work, int64_t first, int64_t rows, int64
     double sum = 0;
     for (int64_t b = 0; b < work->p->batch; b++)
         for (int64_t row = first; row < first + rows; row++)
-            sum += (double)load(
-                work->dy[(b * work->tokens.rows + row) * work->p->features + feature]);
+            sum +=
+                (double)load(work->dy[(b * work->tokens.rows + row) * work->p->features + feature]);
     return sum;
 }
 
@@ -152,9 +152,8 @@ static void sum_positions(const struct work *work, void *dpositions, bool adds)
     if (!adds)
         CPU(zero)(dpositions, sbp_digits_global_size(work->p->rows) * features);
     for (int64_t row = 0; row < work->tokens.rows; row++)
-        sum_rows(work,
-                 (stored *)dpositions + sbp_digits_global(work->p->rows, row) * features, row, 1,
-                 adds);
+        sum_rows(work, (stored *)dpositions + sbp_digits_global(work->p->rows, row) * features, row,
+                 1, adds);
 }
 
 void CPU(patches_backward)(void *dw, void *dbias, void *dclass, void *dpositions, const void *x,

@@ -110,8 +110,8 @@ static void pool_plane(const struct plane *plane, stored *y, void *index, const 
 
 void CPU(maxpool_forward)(void *y, void *index, const void *x, const struct sbp_windows *windows)
 {
-    FOR_PLANES (plane, windows)
-        pool_plane(&plane, y, index, x);
+    FOR_PLANES(plane, windows)
+    pool_plane(&plane, y, index, x);
 }
 
 /* What all windows give to a place: those that chose it, or, without an index, all alike. */
@@ -125,9 +125,8 @@ static double gathered(const struct plane *plane, const void *index, const store
     for (int64_t i = down.first; i < down.end; i++)
         for (int64_t j = right.first; j < right.end; j++) {
             const int64_t from = out_at(plane, i, j);
-            const int64_t tap =
-                (row + at->padding[0] - i * at->stride[0]) * at->kernel[1] + column +
-                at->padding[1] - j * at->stride[1];
+            const int64_t tap = (row + at->padding[0] - i * at->stride[0]) * at->kernel[1] +
+                                column + at->padding[1] - j * at->stride[1];
             if (index == NULL || index_at(index, has_bytes(at), from) == tap)
                 sum += (double)load(dy[from]);
         }
@@ -137,11 +136,11 @@ static double gathered(const struct plane *plane, const void *index, const store
 static void gather(stored *dx, const void *index, const void *dy, const struct sbp_windows *windows,
                    double factor)
 {
-    FOR_PLANES (plane, windows)
-        for (int64_t row = 0; row < windows->height; row++)
-            for (int64_t column = 0; column < windows->width; column++)
-                dx[in_at(&plane, row, column)] =
-                    store((real)(gathered(&plane, index, dy, row, column) * factor));
+    FOR_PLANES(plane, windows)
+    for (int64_t row = 0; row < windows->height; row++)
+        for (int64_t column = 0; column < windows->width; column++)
+            dx[in_at(&plane, row, column)] =
+                store((real)(gathered(&plane, index, dy, row, column) * factor));
 }
 
 void CPU(maxpool_backward)(void *dx, const void *index, const void *dy,
@@ -171,11 +170,11 @@ static double share(const struct sbp_windows *windows)
 
 void CPU(avgpool_forward)(void *y, const void *x, const struct sbp_windows *windows)
 {
-    FOR_PLANES (plane, windows)
-        for (int64_t row = 0; row < windows->out_height; row++)
-            for (int64_t column = 0; column < windows->out_width; column++)
-                ((stored *)y)[out_at(&plane, row, column)] =
-                    store((real)(window_sum(&plane, x, row, column) * share(windows)));
+    FOR_PLANES(plane, windows)
+    for (int64_t row = 0; row < windows->out_height; row++)
+        for (int64_t column = 0; column < windows->out_width; column++)
+            ((stored *)y)[out_at(&plane, row, column)] =
+                store((real)(window_sum(&plane, x, row, column) * share(windows)));
 }
 
 void CPU(avgpool_backward)(void *dx, const void *dy, const struct sbp_windows *windows)

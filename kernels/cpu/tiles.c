@@ -36,8 +36,8 @@ struct cpu_matrix CPU(load_rows)(const stored *w, int64_t stride, const struct c
                                  real *tile)
 {
     for (int64_t i = 0; i < block->rows; i++)
-        CPU(to_wide)(tile + i * block->columns, w + (block->row + i) * stride + block->column,
-                     block->columns);
+        CPU(to_wide)
+        (tile + i * block->columns, w + (block->row + i) * stride + block->column, block->columns);
     return cpu_plain(tile, block->columns);
 }
 

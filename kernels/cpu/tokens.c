@@ -15,7 +15,8 @@ void CPU(token_types_forward)(void *y, const int32_t *position_of, const void *t
 {
     for (int64_t t = 0; t < tokens; t++) {
         stored *const to = (stored *)y + t * in;
-        const stored *const from = (const stored *)types + type_of(position_of[t], rows, sequence) * in;
+        const stored *const from =
+            (const stored *)types + type_of(position_of[t], rows, sequence) * in;
         for (int64_t i = 0; i < in; i++)
             to[i] = store(load(to[i]) + load(from[i]));
     }

@@ -68,8 +68,8 @@ static double convolve(const struct problem *p, int64_t place[4])
         for (int64_t i = 0; i < at->kernel[0]; i++)
             for (int64_t j = 0; j < at->kernel[1]; j++)
                 if (find(p, place, c, i, j, &value))
-                    sum += value * p->w[((c * at->kernel[0] + i) * at->kernel[1] + j) * p->out +
-                                        place[2]];
+                    sum += value *
+                           p->w[((c * at->kernel[0] + i) * at->kernel[1] + j) * p->out + place[2]];
     return sum;
 }
 
@@ -98,8 +98,8 @@ static const double *naive(const struct problem *p)
     const struct sbp_windows *at = &p->at;
     for (int64_t i = 0; i < p->out_elements; i++) {
         int64_t place[4] = {i / at->out_width / p->out / at->out_height,
-                            i / at->out_width / p->out % at->out_height,
-                            i / at->out_width % p->out, i % at->out_width};
+                            i / at->out_width / p->out % at->out_height, i / at->out_width % p->out,
+                            i % at->out_width};
         p->y[i] = p->forward(p, place);
     }
     return p->y;
@@ -338,7 +338,7 @@ static void chosen_rows(struct check *check)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(conv2d, 15),     CHECK_TABLES(wide_conv2d, 1),  CHECK_TABLES(pools, 15),
+        CHECK_TABLES(conv2d, 15),      CHECK_TABLES(wide_conv2d, 1), CHECK_TABLES(pools, 15),
         CHECK_TABLES(large_window, 1), CHECK_TABLES(batchnorm, 15),  CHECK_TABLES(chosen_rows, 5),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -512,17 +512,19 @@ static void random_images(struct sbp_random *random, struct sbp_text *text)
                  stride);
     if (norms)
         sbp_text_add(text, "{\"op\": \"batchnorm\"}, ");
-    sbp_text_add(text, "{\"op\": \"relu\", \"name\": \"x\"}, {\"op\": \"conv2d\", "
-                       "\"name\": \"inner\", \"out\": %d, \"kernel\": 1}, ",
+    sbp_text_add(text,
+                 "{\"op\": \"relu\", \"name\": \"x\"}, {\"op\": \"conv2d\", "
+                 "\"name\": \"inner\", \"out\": %d, \"kernel\": 1}, ",
                  width);
     if (norms)
         sbp_text_add(text, "{\"op\": \"batchnorm\", \"name\": \"normed\"}, ");
-    sbp_text_add(text, "{\"op\": \"add\", \"name\": \"sum\", \"inputs\": [\"x\", "
-                       "\"%s\"]}, {\"op\": \"maxpool\", \"kernel\": [%d, 2], \"stride\": "
-                       "[%d, 1], \"padding\": [%d, 0]}, ",
+    sbp_text_add(text,
+                 "{\"op\": \"add\", \"name\": \"sum\", \"inputs\": [\"x\", "
+                 "\"%s\"]}, {\"op\": \"maxpool\", \"kernel\": [%d, 2], \"stride\": "
+                 "[%d, 1], \"padding\": [%d, 0]}, ",
                  norms ? "normed" : "inner", 2 + flat, 2, flat);
-    sbp_text_add(text, flat ? "{\"op\": \"flatten\"}, "
-                            : "{\"op\": \"avgpool\", \"global\": true}, ");
+    sbp_text_add(text,
+                 flat ? "{\"op\": \"flatten\"}, " : "{\"op\": \"avgpool\", \"global\": true}, ");
     sbp_text_add(text, "{\"op\": \"linear\", \"out\": 24}, {\"op\": \"cross_entropy\"}]");
 }
 

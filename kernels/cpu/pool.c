@@ -103,15 +103,22 @@ static void pool_plane(const struct plane *plane, stored *y, void *index, const 
         }
 }
 
-/* Of all planes, in the order of memory. */
-#define FOR_PLANES(plane, windows)                                                                 \
-    for (struct plane plane = {.at = (windows)}; plane.image < (windows)->batch; plane.image++)    \
-        for (plane.channel = 0; plane.channel < (windows)->channels; plane.channel++)
+static int64_t planes(const struct sbp_windows *windows)
+{
+    return windows->batch * windows->channels;
+}
+
+static struct plane plane_at(const struct sbp_windows *windows, int64_t i)
+{
+    return (struct plane){windows, i / windows->channels, i % windows->channels};
+}
 
 void CPU(maxpool_forward)(void *y, void *index, const void *x, const struct sbp_windows *windows)
 {
-    FOR_PLANES(plane, windows)
-    pool_plane(&plane, y, index, x);
+    for (int64_t i = 0; i < planes(windows); i++) {
+        const struct plane plane = plane_at(windows, i);
+        pool_plane(&plane, y, index, x);
+    }
 }
 
 /* What all windows give to a place: those that chose it, or, without an index, all alike. */
@@ -136,11 +143,13 @@ static double gathered(const struct plane *plane, const void *index, const store
 static void gather(stored *dx, const void *index, const void *dy, const struct sbp_windows *windows,
                    double factor)
 {
-    FOR_PLANES(plane, windows)
-    for (int64_t row = 0; row < windows->height; row++)
-        for (int64_t column = 0; column < windows->width; column++)
-            dx[in_at(&plane, row, column)] =
-                store((real)(gathered(&plane, index, dy, row, column) * factor));
+    for (int64_t i = 0; i < planes(windows); i++) {
+        const struct plane plane = plane_at(windows, i);
+        for (int64_t row = 0; row < windows->height; row++)
+            for (int64_t column = 0; column < windows->width; column++)
+                dx[in_at(&plane, row, column)] =
+                    store((real)(gathered(&plane, index, dy, row, column) * factor));
+    }
 }
 
 void CPU(maxpool_backward)(void *dx, const void *index, const void *dy,
@@ -170,11 +179,13 @@ static double share(const struct sbp_windows *windows)
 
 void CPU(avgpool_forward)(void *y, const void *x, const struct sbp_windows *windows)
 {
-    FOR_PLANES(plane, windows)
-    for (int64_t row = 0; row < windows->out_height; row++)
-        for (int64_t column = 0; column < windows->out_width; column++)
-            ((stored *)y)[out_at(&plane, row, column)] =
-                store((real)(window_sum(&plane, x, row, column) * share(windows)));
+    for (int64_t i = 0; i < planes(windows); i++) {
+        const struct plane plane = plane_at(windows, i);
+        for (int64_t row = 0; row < windows->out_height; row++)
+            for (int64_t column = 0; column < windows->out_width; column++)
+                ((stored *)y)[out_at(&plane, row, column)] =
+                    store((real)(window_sum(&plane, x, row, column) * share(windows)));
+    }
 }
 
 void CPU(avgpool_backward)(void *dx, const void *dy, const struct sbp_windows *windows)

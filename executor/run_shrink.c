@@ -12,6 +12,7 @@ struct scale {
     int64_t devices;         /* of a stage: no split has more parts */
     int64_t divisor;         /* of widths */
     bool few_heads;          /* as few as the devices let them; else all */
+    bool small_images;       /* of networks of convolutions */
     int64_t sequences, rows; /* of the batch and of a micro-batch */
     int64_t sequence;        /* of the plan's model, by which windows shrink */
 };
@@ -32,6 +33,11 @@ static int64_t shrink(const struct scale *scale, int64_t size, int64_t least)
 
 /* ---- the model's file ---------------------------------------------------------------------- */
 
+static void set(cJSON *item, int64_t value)
+{
+    (void)cJSON_SetNumberValue(item, (double)value);
+}
+
 static bool is_among(const char *key, const char *const *names)
 {
     while (*names != NULL && strcmp(*names, key) != 0)
@@ -45,6 +51,41 @@ static bool is_width(const cJSON *item)
     return cJSON_IsNumber(item) && item->string != NULL && is_among(item->string, names);
 }
 
+/* ---- images ---- */
+
+static bool is_network(const cJSON *model, const char *name)
+{
+    const cJSON *kind = cJSON_GetObjectItemCaseSensitive(model, "architecture");
+    return cJSON_IsString(kind) && strcmp(kind->valuestring, name) == 0;
+}
+
+/* Halves images while their last pool, which a batch normalisation may follow, has places enough to
+ * tell a variance. */
+static void shrink_images(cJSON *model, const struct scale *scale)
+{
+    const bool norms = is_network(model, "resnet") ||
+                       cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(model, "batch_norm"));
+    const int64_t least = norms ? 112 : 64; /* 2 x 2 places behind a VGG's pools */
+    cJSON *image = cJSON_GetObjectItemCaseSensitive(model, "image");
+    if (!scale->small_images || !cJSON_IsNumber(image) ||
+        !(is_network(model, "vgg") || is_network(model, "resnet")))
+        return;
+    int64_t side = (int64_t)image->valuedouble;
+    if (is_network(model, "vgg")) /* which takes multiples of 32 */
+        side = side < least ? side : (least + 31) / 32 * 32;
+    while (side % 2 == 0 && side / 2 >= least)
+        side /= 2;
+    set(image, side);
+}
+
+/* A VGG's linears have a width that its file need not give. */
+enum { VGG_HIDDEN = 4096 };
+
+static bool lacks_hidden(const cJSON *model)
+{
+    return is_network(model, "vgg") && cJSON_GetObjectItemCaseSensitive(model, "hidden") == NULL;
+}
+
 /* The common divisor of all widths below `item`, and the smallest of them. */
 static void find_widths(const cJSON *item, int64_t *common, double *smallest)
 {
@@ -54,11 +95,6 @@ static void find_widths(const cJSON *item, int64_t *common, double *smallest)
     }
     for (const cJSON *child = item->child; child != NULL; child = child->next)
         find_widths(child, common, smallest);
-}
-
-static void set(cJSON *item, int64_t value)
-{
-    (void)cJSON_SetNumberValue(item, (double)value);
 }
 
 /* A vocabulary that is padded stays so. */
@@ -188,6 +224,9 @@ static enum sbp_status try_scale(const struct sbp_plan *plan, const struct scale
         cJSON_Delete(cluster);
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for a smaller model");
     }
+    if (lacks_hidden(model))
+        (void)cJSON_AddNumberToObject(model, "hidden", VGG_HIDDEN);
+    shrink_images(model, scale);
     shrink_item(model, scale);
     SBP_TRY(sbp_plan_begin(model, "smaller model", cluster, "cluster", small, diag));
     const enum sbp_status status = cut(plan, scale, bytes, small, step, diag);
@@ -207,10 +246,15 @@ enum sbp_status sbp_run_shrink(const struct sbp_plan *plan, const struct sbp_ele
     int64_t common = 0;
     shrink_batch(plan, &scale);
     find_widths(plan->workload.model_json, &common, &smallest);
+    if (lacks_hidden(plan->workload.model_json)) {
+        common = common_divisor(common, VGG_HIDDEN);
+        smallest = smallest < VGG_HIDDEN ? smallest : VGG_HIDDEN;
+    }
     const int64_t most = common > 0 ? (int64_t)(smallest / LEAST_WIDTH) : 1;
     for (scale.divisor = most > 1 ? most : 1; scale.divisor >= 1; scale.divisor--)
-        for (int heads = 0; heads < 2 && common % scale.divisor == 0; heads++) {
-            scale.few_heads = heads == 0;
+        for (int few = 3; few >= 0 && common % scale.divisor == 0; few--) {
+            scale.few_heads = (few & 1) != 0;
+            scale.small_images = (few & 2) != 0;
             const enum sbp_status status = try_scale(plan, &scale, bytes, small, step, &why);
             if (status == SBP_OK || status == SBP_E_MEMORY)
                 return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", why.text);

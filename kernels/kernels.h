@@ -59,8 +59,30 @@ struct sbp_routing {
     int64_t tokens, experts, top_k, capacity, in;
 };
 
-/* Pointers to reals are void *: the table's type says what they hold. Tables for GPUs lack
- * mixtures (NULL). */
+/* Images cut into patches, of which a rank has some rows of the tokens (digits of the sequence):
+ * x(B,patches here,pixels) without a place for the class token, which is row 0 of all. */
+struct sbp_patches {
+    const struct sbp_digits *rows; /* S of all rows of the sequence are here */
+    int64_t batch, pixels, features;
+    bool class_token;
+};
+
+/* Windows that slide over images x(B,H,C,W) and give y(B,OH,O,OW): heights and widths of both, and
+ * of each side the kernel, its stride and the zeros (of maxima: nothing) around the image. */
+struct sbp_windows {
+    int64_t batch, channels, height, width, out_height, out_width;
+    int64_t kernel[2], stride[2], padding[2];
+};
+
+/* Rows (image and height) that share their statistics: all of a block, or those in `row`. */
+struct sbp_norm_rows {
+    int64_t count;
+    const int64_t *row; /* (count) of the block; NULL: 0 .. count - 1 */
+    int64_t channels, width;
+};
+
+/* Pointers to reals are void *: the table's type says what they hold. Tables for GPUs lack some
+ * operators (NULL), which executor/rank/rank_ops.c names. */
 struct sbp_kernels {
     const char *name; /* "cpu-f32" */
     enum sbp_real real;
@@ -167,6 +189,59 @@ struct sbp_kernels {
                                const int32_t *position_of, const void *dy, int64_t tokens,
                                int64_t in, int64_t position_rows,
                                const struct sbp_digits *vocabulary, unsigned adds);
+
+    /* Adds types(rows,I)[position_of[t] rows / sequence] to y(T,I): the first part of a sequence is
+     * of the first type. backward: dtypes(rows,I) by scatter-add, written or added to. */
+    void (*token_types_forward)(void *y, const int32_t *position_of, const void *types,
+                                int64_t tokens, int64_t in, int64_t rows, int64_t sequence);
+    void (*token_types_backward)(void *dtypes, const int32_t *position_of, const void *dy,
+                                 int64_t tokens, int64_t in, int64_t rows, int64_t sequence,
+                                 bool adds);
+
+    /* y(B,I) = the first of the S rows of x(B,S,I); the others get no gradient. */
+    void (*first_token_forward)(void *y, const void *x, int64_t batch, int64_t sequence,
+                                int64_t in);
+    void (*first_token_backward)(void *dx, const void *dy, int64_t batch, int64_t sequence,
+                                 int64_t in);
+
+    /* y(B,S,F) = x w(pixels,F) + bias(F), with the class token(F) as the first row of all, +
+     * positions(all rows,F) of each; what is NULL is not added. backward: gradients of these (NULL:
+     * not wanted), of positions that are not here 0; adds: enum sbp_adds. */
+    void (*patches_forward)(void *y, const void *x, const void *w, const void *bias,
+                            const void *class_token, const void *positions,
+                            const struct sbp_patches *patches);
+    void (*patches_backward)(void *dw, void *dbias, void *dclass, void *dpositions, const void *x,
+                             const void *dy, const struct sbp_patches *patches, unsigned adds);
+
+    /* y(B,OH,O,OW) = the windows of x times w(C,kernel height,kernel width,O) [+ bias(O)]; O is
+     * `out`. backward: dx, dw and dbias (NULL: not wanted); adds: enum sbp_adds. */
+    void (*conv2d_forward)(void *y, const void *x, const void *w, const void *bias,
+                           const struct sbp_windows *windows, int64_t out);
+    void (*conv2d_backward_input)(void *dx, const void *dy, const void *w,
+                                  const struct sbp_windows *windows, int64_t out);
+    void (*conv2d_backward_weight)(void *dw, void *dbias, const void *x, const void *dy,
+                                   const struct sbp_windows *windows, int64_t out, unsigned adds);
+
+    /* The largest element of each window, the first of equals, and its place in the window, row by
+     * row: index(B,OH,C,OW), bytes where a window has 256 places at most, else int32_t. The mean of
+     * each window, zeros around the image included. */
+    void (*maxpool_forward)(void *y, void *index, const void *x, const struct sbp_windows *windows);
+    void (*maxpool_backward)(void *dx, const void *index, const void *dy,
+                             const struct sbp_windows *windows);
+    void (*avgpool_forward)(void *y, const void *x, const struct sbp_windows *windows);
+    void (*avgpool_backward)(void *dx, const void *dy, const struct sbp_windows *windows);
+
+    /* statistics(C,2), wide: mean and 1 / sqrt(variance + epsilon) of each channel over all rows
+     * and places of images x(rows,C,W) (Ioffe and Szegedy, 2015); then y = (x - mean) rstd gain(C)
+     * + shift(C). backward: dx, and dgain(C), dshift(C) (NULL: not wanted) over the rows, written
+     * or added to. */
+    void (*batchnorm_statistics)(void *statistics, const void *x, const struct sbp_norm_rows *rows,
+                                 double epsilon);
+    void (*batchnorm_forward)(void *y, const void *x, const void *statistics, const void *gain,
+                              const void *shift, const struct sbp_norm_rows *rows);
+    void (*batchnorm_backward)(void *dx, void *dgain, void *dshift, const void *dy, const void *x,
+                               const void *statistics, const void *gain,
+                               const struct sbp_norm_rows *rows, bool adds);
 
     /* qkv(B,S,H,3,D) -> y(B,S,H,D). saved: B*H*S*K probabilities or, of flash attention, B*H*S
      * log-sum-exps (wide); scratch: sbp_attention_scratch_elements (base/math/numeric.h) of a

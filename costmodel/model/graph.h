@@ -79,6 +79,8 @@ struct sbp_op_node {
         int64_t kernel[2], stride[2], padding[2]; /* height, width; conv2d, pools, patches */
     } window;
     int64_t patches; /* patch_embedding: of an image, without the class token */
+    /* Places in `weight` of what embedding and patch_embedding need not have; 0: it is not there */
+    int bias, class_token, positions, types;
     struct {
         int64_t top_k;           /* experts that a token is sent to */
         double capacity;         /* slots / (tokens x top_k / experts), >= 1: the rest is padding */

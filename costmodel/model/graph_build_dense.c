@@ -116,7 +116,9 @@ enum sbp_status sbp_build_embedding(struct sbp_builder *builder, const struct sb
     sbp_build_set_dim(&table, SBP_DIM_OUT, embedding->hidden, hidden);
     SBP_TRY(sbp_build_weight(builder, at, op, ".table", &table, 0, SBP_INIT_SPREAD));
     set_padding(builder, op->weight[0], SBP_DIM_IN, embedding->valid_vocab);
+    op->positions = embedding->positions > 0 ? op->weight_count : 0;
     SBP_TRY(add_rows(builder, at, op, ".positions", embedding->positions, table));
+    op->types = embedding->types > 0 ? op->weight_count : 0;
     SBP_TRY(add_rows(builder, at, op, ".types", embedding->types, table));
     const struct sbp_shape tokens = sbp_build_tokens(builder);
     const struct sbp_shape shape = sbp_build_with_features(&tokens, embedding->hidden, hidden, 1);

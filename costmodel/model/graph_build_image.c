@@ -164,11 +164,14 @@ enum sbp_status sbp_build_patches(struct sbp_builder *builder, const struct sbp_
     sbp_build_set_dim(&table, SBP_DIM_IN, pixels, SBP_NO_CLASS);
     SBP_TRY(sbp_build_weight(builder, at, op, ".weight", &table, 0,
                              sbp_build_spread(builder, (double)pixels)));
+    op->bias = patches->bias ? op->weight_count : 0;
     if (patches->bias)
         SBP_TRY(sbp_build_bias(builder, at, op, &row));
+    op->class_token = patches->class_token ? op->weight_count : 0;
     if (patches->class_token)
         SBP_TRY(sbp_build_weight(builder, at, op, ".class", &row, 0, SBP_INIT_SPREAD));
     sbp_build_set_dim(&table, SBP_DIM_IN, rows, SBP_NO_CLASS);
+    op->positions = patches->positions ? op->weight_count : 0;
     if (patches->positions)
         SBP_TRY(sbp_build_weight(builder, at, op, ".positions", &table, 0, SBP_INIT_SPREAD));
     return sbp_build_output(builder, at, op, &output);

@@ -166,23 +166,30 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                {.name = "vocab", .input = {S(FEATURE)}, .output = B, .paper = true}, REPEATED)},
     /* Height: rows split; what windows reach of others' rows is fetched, and its gradient sent
        back. */
-    [SBP_OP_CONV2D] = {ENTRY("conv2d", 1, 2, BY_BATCH, BY_HEIGHT, COLUMN, ROW("row"), PARTIAL,
+    [SBP_OP_CONV2D] = {.runs = true,
+                       ENTRY("conv2d", 1, 2, BY_BATCH, BY_HEIGHT, COLUMN, ROW("row"), PARTIAL,
                              REPEATED)},
     /* Statistics are of the device's own images (AutoDDL trains so, as data parallelism does). */
     [SBP_OP_BATCHNORM] = {.follows = true,
+                          .runs = true,
                           ENTRY("batchnorm", 1, 2, BY_BATCH, BY_HEIGHT, FEATURES("channel"),
                                 REPEATED)},
-    [SBP_OP_MAXPOOL] = {ENTRY("maxpool", 1, 0, BY_BATCH, FEATURES("channel"), REPEATED)},
-    [SBP_OP_AVGPOOL] = {ENTRY("avgpool", 1, 0, BY_BATCH, FEATURES("channel"), PARTIAL, REPEATED)},
+    [SBP_OP_MAXPOOL] = {.runs = true,
+                        ENTRY("maxpool", 1, 0, BY_BATCH, FEATURES("channel"), REPEATED)},
+    [SBP_OP_AVGPOOL] = {.runs = true,
+                        ENTRY("avgpool", 1, 0, BY_BATCH, FEATURES("channel"), PARTIAL, REPEATED)},
     /* The token that stands for a sequence: (batch, sequence, hidden, 1) to (batch, 1, hidden, 1).
      */
-    [SBP_OP_FIRST_TOKEN] = {ENTRY("first_token", 1, 0, BY_BATCH, FEATURES("feature"), PARTIAL,
+    [SBP_OP_FIRST_TOKEN] = {.runs = true,
+                            ENTRY("first_token", 1, 0, BY_BATCH, FEATURES("feature"), PARTIAL,
                                   REPEATED)},
     /* (batch, height, channels, width) to (batch, 1, channels, height x width). */
-    [SBP_OP_FLATTEN] = {ENTRY("flatten", 1, 0, BY_BATCH, FEATURES("channel"), PARTIAL, REPEATED)},
+    [SBP_OP_FLATTEN] = {.runs = true,
+                        ENTRY("flatten", 1, 0, BY_BATCH, FEATURES("channel"), PARTIAL, REPEATED)},
     /* Reads the model's images; weights: kernel (patch pixels x colours, 1, hidden, 1), bias, class
      * token, positions. */
-    [SBP_OP_PATCH_EMBEDDING] = {ENTRY("patch_embedding", 0, 4, BY_BATCH, BY_SEQUENCE, COLUMN,
+    [SBP_OP_PATCH_EMBEDDING] = {.runs = true,
+                                ENTRY("patch_embedding", 0, 4, BY_BATCH, BY_SEQUENCE, COLUMN,
                                       REPEATED)},
     /* Weights: router (hidden, 1, experts, 1), first (experts, hidden, feed-forward, {gate, up}),
      * second (experts, feed-forward, hidden, 1). Expert and expert_sequence: tokens, by batch or by

@@ -251,7 +251,7 @@ static enum sbp_status add_inner(struct sbp_compiler *c, int op, const struct sb
     instr->statistic = inner->statistic;
     instr->cause = inner->scalar ? SBP_CAUSE_SCALAR : SBP_CAUSE_OPERATOR;
     instr->buffer[SBP_AT_WORK] = scratch;
-    if (c->graph->op[op].entry->runs)
+    if (c->graph->op[op].entry->runs && c->graph->op[op].kind != SBP_OP_CONV2D)
         instr->buffer[is_result(inner) ? SBP_AT_OUT : SBP_AT_IN] = keys;
     return SBP_OK;
 }

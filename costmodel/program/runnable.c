@@ -25,10 +25,13 @@ static const char *operators_that_run(char *text, size_t size)
     return text;
 }
 
-/* Keys and values are gathered: kernels take no blocks of them as a ring passes them on. */
+/* Keys and values are gathered: kernels take no blocks of them as a ring passes them on. Rows of
+ * images that windows reach beyond a member's own are priced, not fetched. */
 bool sbp_runnable_role(const struct sbp_op_node *node, int role)
 {
-    return !node->attention.ring || role != sbp_op_role(node->entry, "context");
+    const bool ring = node->attention.ring && role == sbp_op_role(node->entry, "context");
+    const bool halo = node->kind == SBP_OP_CONV2D && role == sbp_op_role(node->entry, "height");
+    return !ring && !halo;
 }
 
 /* A bias that has more than the output's features: scores of heads that no key has. */
@@ -89,9 +92,6 @@ static enum sbp_status check_op(const struct sbp_graph *graph, int op, struct sb
                       "a linear or a norm before it and attention behind it are legal");
     if (node->kind == SBP_OP_MOE)
         SBP_TRY(check_mixture(graph, op, diag));
-    if (node->kind == SBP_OP_EMBEDDING && node->weight_count > 2)
-        return refuse(diag, node->name, "an embedding of token types",
-                      "a table and positions are legal");
     for (int other = 0; other < op; other++)
         if (node->kind == SBP_OP_EMBEDDING && graph->op[other].kind == SBP_OP_EMBEDDING)
             return refuse(diag, node->name, "a second embedding", "one is legal");
@@ -106,8 +106,12 @@ static enum sbp_status check_axis(const struct sbp_graph *graph,
     char what[96];
     if (role < 0 || sbp_runnable_role(&graph->op[op], role))
         return SBP_OK;
-    (void)snprintf(what, sizeof what, "role context by a ring (axis %d)", axis);
-    return refuse(diag, graph->op[op].name, what, "context \"gather\" is legal, or another role");
+    const bool ring = graph->op[op].attention.ring;
+    (void)snprintf(what, sizeof what, "role %s (axis %d)",
+                   ring ? "context by a ring" : "height of conv2d", axis);
+    return refuse(diag, graph->op[op].name, what,
+                  ring ? "context \"gather\" is legal, or another role"
+                       : "batch, column and row are legal");
 }
 
 static enum sbp_status check_parallel(const struct sbp_graph *graph,

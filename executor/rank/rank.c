@@ -473,10 +473,13 @@ enum sbp_status sbp_rank_end_work(struct sbp_rank *rank, const struct sbp_task *
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "reading the loss");
 }
 
+/* Rows of logits of a sample: its tokens, unless one of them stands for all. */
 double sbp_rank_loss(const struct sbp_rank *rank)
 {
     const struct sbp_graph *graph = rank->program->graph;
-    return rank->arena->program[rank->arena->chunks - 1]->loss_buffer < 0
-               ? (double)NAN
-               : rank->loss / (double)(graph->global_batch * graph->sequence);
+    if (rank->arena->program[rank->arena->chunks - 1]->loss_buffer < 0)
+        return (double)NAN;
+    const int logits = graph->op[graph->loss].input[0];
+    const int64_t rows = graph->tensor[logits].shape.size[SBP_DIM_SEQUENCE];
+    return rank->loss / (double)(graph->global_batch * rows);
 }

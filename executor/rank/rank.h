@@ -38,6 +38,11 @@ enum sbp_status sbp_rank_end_work(struct sbp_rank *rank, const struct sbp_task *
  * device does. */
 enum sbp_status sbp_rank_end_step(struct sbp_rank *rank, struct sbp_diag *diag) SBP_MUST_USE;
 
+/* The windows of a convolution or pool over images: `in` and `out` are places of operands that are
+ * as its input and its output. */
+struct sbp_windows sbp_rank_windows(const struct sbp_rank *rank, const struct sbp_instr *instr,
+                                    int in, int out);
+
 /* The mean loss over the global tokens, the same on all ranks of the stage that has it after the
  * step; NaN on others, and in a model without one. */
 double sbp_rank_loss(const struct sbp_rank *rank);

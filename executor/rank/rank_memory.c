@@ -367,3 +367,40 @@ void sbp_rank_fill_data(struct sbp_rank *rank, const struct sbp_instr *instr)
     const double spread = instr->kind == SBP_INSTR_INPUT ? 1 : rank->scaler.scale;
     rank->kernels->fill_normal(out, &region, 0, spread, rank->step_seed, stream, INT64_MAX);
 }
+
+/* The run of tokens from local row `row` on that follow each other, and the patch of the first. */
+static int64_t run_of(const struct sbp_digits *rows, int64_t row, int64_t *first)
+{
+    const int64_t size = sbp_digits_local_size(rows);
+    int64_t count = 1;
+    *first = sbp_digits_global(rows, row);
+    while (row + count < size && sbp_digits_global(rows, row + count) == *first + count)
+        count++;
+    return count;
+}
+
+void sbp_rank_fill_patches(struct sbp_rank *rank, const struct sbp_instr *instr,
+                           const struct sbp_patches *patches)
+{
+    const int64_t all = sbp_digits_global_size(patches->rows);
+    const int64_t rows = sbp_digits_local_size(patches->rows);
+    char *to = sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED]);
+    struct sbp_region region;
+    sbp_rank_batch_region(rank, instr->buffer[SBP_AT_OUT], &region);
+    for (int64_t b = 0; b < patches->batch; b++) {
+        const int64_t image = region.first + sbp_digits_global(&region.dim[SBP_DIM_BATCH], b);
+        for (int64_t row = 0, count; row < rows; row += count) {
+            int64_t first;
+            count = run_of(patches->rows, row, &first);
+            const int64_t left_out = patches->class_token && first == 0 ? 1 : 0;
+            const int64_t filled = count - left_out;
+            const struct sbp_region run = {
+                .dim = {{.rest = filled}, {.rest = 1}, {.rest = 1}, {.rest = patches->pixels}},
+                .first = image * all + first + left_out};
+            if (filled > 0)
+                rank->kernels->fill_normal(to, &run, 0, 1, rank->step_seed, STREAM_INPUT,
+                                           INT64_MAX);
+            to += filled * patches->pixels * rank->kernels->real_bytes;
+        }
+    }
+}

@@ -22,6 +22,15 @@ struct sbp_given_experts {
     int32_t **table; /* (op_count) */
 };
 
+/* Of each operator, rows of its input that share their statistics, which the members of a plan have
+ * apart: what a reference of one device computes batchnorms by. */
+struct sbp_norm_groups {
+    struct sbp_norm_groups_of {
+        int count; /* 0: no batchnorm */
+        struct sbp_norm_rows *rows;
+    } * of; /* (op_count) */
+};
+
 struct sbp_rank {
     const struct sbp_stage_layout *arena; /* borrowed: its chunks and where they lie */
     const struct sbp_program *program;    /* of the chunk at work */
@@ -49,6 +58,7 @@ struct sbp_rank {
     int gradients;                 /* likewise of the two buffers of a gradient that is handed on:
                                       by the step that it is of */
     const struct sbp_given_experts *given; /* of a reference; borrowed. NULL: it chooses */
+    const struct sbp_norm_groups *groups;  /* borrowed; NULL: a block's rows are one */
     bool adds;                     /* gradients are added to those of the micro-batches before */
     double loss;                   /* of the micro-batches so far, summed over tokens, */
     double loss_ahead;             /* and of those of the step that follows */
@@ -118,5 +128,9 @@ struct sbp_stretch sbp_rank_share(const struct sbp_program *program, int tensor,
 /* Fills the OUT of an INPUT or OUTPUT_GRADIENT instruction with standard normal values by global
  * index. One member holds the value of a partial tensor, the others hold zeros. */
 void sbp_rank_fill_data(struct sbp_rank *rank, const struct sbp_instr *instr);
+/* Fills what a patch embedding keeps of its images, cut into patches: (batch, patches here, pixels)
+ * of standard normal data by global index, the class token's row left out. */
+void sbp_rank_fill_patches(struct sbp_rank *rank, const struct sbp_instr *instr,
+                           const struct sbp_patches *patches);
 
 #endif

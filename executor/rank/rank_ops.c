@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "executor/rank/context_run_priv.h"
+#include "executor/rank/image_run_priv.h"
 #include "executor/rank/mixture_run_priv.h"
 
 typedef void (*run_op)(struct sbp_rank *rank, const struct sbp_instr *instr);
@@ -146,29 +147,63 @@ static void swiglu_backward(struct sbp_rank *rank, const struct sbp_instr *instr
                                    buffer_of(rank, instr, SBP_AT_DY)->elements);
 }
 
+/* The place of what an operator need not have, behind that of its first weight; -1: none. */
+static int place_of(const struct sbp_instr *instr, int first, int weight)
+{
+    return weight > 0 && instr->buffer[first + weight] >= 0 ? first + weight : -1;
+}
+
+static int64_t rows_of(const struct sbp_rank *rank, int tensor)
+{
+    return rank->program->graph->tensor[tensor].shape.size[SBP_DIM_IN];
+}
+
+static int64_t sequence_of(const struct sbp_rank *rank, const struct sbp_op_node *node)
+{
+    return rank->program->graph->tensor[node->output].shape.size[SBP_DIM_SEQUENCE];
+}
+
 static void embedding_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
+    const struct sbp_op_node *node = node_of(rank, instr);
+    const int positions = place_of(instr, SBP_AT_W, node->positions);
+    const int types = place_of(instr, SBP_AT_W, node->types);
+    const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_OUT);
+    const int64_t features = sbp_rank_features(rank, instr, SBP_AT_OUT);
     struct sbp_digits vocabulary;
     sbp_rank_vocabulary(rank, instr->buffer[SBP_AT_W], SBP_DIM_IN, &vocabulary);
     rank->kernels->embedding_forward(
         operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
         operand(rank, instr, SBP_AT_IN2), operand(rank, instr, SBP_AT_W),
-        added_once(rank, instr, SBP_AT_W2), sbp_rank_tokens(rank, instr, SBP_AT_OUT),
-        sbp_rank_features(rank, instr, SBP_AT_OUT), &vocabulary);
+        positions < 0 ? NULL : added_once(rank, instr, positions), tokens, features, &vocabulary);
+    const void *type_rows = types < 0 ? NULL : added_once(rank, instr, types);
+    if (type_rows != NULL)
+        rank->kernels->token_types_forward(
+            operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN2), type_rows, tokens,
+            features, rows_of(rank, node->weight[node->types]), sequence_of(rank, node));
 }
 
 static void embedding_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
+    const struct sbp_op_node *node = node_of(rank, instr);
+    const int positions = place_of(instr, SBP_AT_DW, node->positions);
+    const int types = place_of(instr, SBP_AT_DW, node->types);
+    const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_DY);
+    const int64_t features = sbp_rank_features(rank, instr, SBP_AT_DY);
     struct sbp_digits vocabulary;
     sbp_rank_vocabulary(rank, instr->buffer[SBP_AT_DW], SBP_DIM_IN, &vocabulary);
-    const bool positions = instr->buffer[SBP_AT_DW2] >= 0;
     rank->kernels->embedding_backward(
-        operand(rank, instr, SBP_AT_DW), operand(rank, instr, SBP_AT_DW2),
+        operand(rank, instr, SBP_AT_DW), positions < 0 ? NULL : operand(rank, instr, positions),
         operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_IN2),
-        operand(rank, instr, SBP_AT_DY), sbp_rank_tokens(rank, instr, SBP_AT_DY),
-        sbp_rank_features(rank, instr, SBP_AT_DY),
-        positions ? local_size(rank, buffer_of(rank, instr, SBP_AT_DW2), SBP_DIM_IN) : 0,
-        &vocabulary, adds_of(rank, instr));
+        operand(rank, instr, SBP_AT_DY), tokens, features,
+        positions < 0 ? 0 : rows_of(rank, node->weight[node->positions]), &vocabulary,
+        adds_of(rank, instr));
+    if (types >= 0)
+        rank->kernels->token_types_backward(
+            operand(rank, instr, types), operand(rank, instr, SBP_AT_IN2),
+            operand(rank, instr, SBP_AT_DY), tokens, features,
+            rows_of(rank, node->weight[node->types]), sequence_of(rank, node),
+            sbp_rank_adds_to(rank, instr->buffer[types]));
 }
 
 /* The size of the normalised dimension over all ranks. */
@@ -510,9 +545,23 @@ enum sbp_status sbp_rank_check_matrices(const struct sbp_rank *rank, struct sbp_
 }
 
 /* Whether a device has kernels for an operator: all have those that are not named here. */
-static bool has_kernels(const struct sbp_kernels *k, enum sbp_op_kind kind)
+static bool has_kernels(const struct sbp_kernels *k, const struct sbp_op_node *node)
 {
-    switch (kind) {
+    switch (node->kind) {
+    case SBP_OP_EMBEDDING:
+        return node->types == 0 || k->token_types_forward != NULL;
+    case SBP_OP_FIRST_TOKEN:
+        return k->first_token_forward != NULL;
+    case SBP_OP_PATCH_EMBEDDING:
+        return k->patches_forward != NULL;
+    case SBP_OP_CONV2D:
+        return k->conv2d_forward != NULL;
+    case SBP_OP_MAXPOOL:
+        return k->maxpool_forward != NULL;
+    case SBP_OP_AVGPOOL:
+        return k->avgpool_forward != NULL;
+    case SBP_OP_BATCHNORM:
+        return k->batchnorm_forward != NULL;
     case SBP_OP_MOE:
         return k->moe_route != NULL && k->moe_combine_backward != NULL;
     default:
@@ -524,8 +573,7 @@ enum sbp_status sbp_rank_check_kernels(const struct sbp_rank *rank, struct sbp_d
 {
     for (int i = 0; i < rank->program->instr_count; i++) {
         const struct sbp_instr *instr = &rank->program->instr[i];
-        if (instr->kind == SBP_INSTR_FORWARD &&
-            !has_kernels(rank->kernels, node_of(rank, instr)->kind))
+        if (instr->kind == SBP_INSTR_FORWARD && !has_kernels(rank->kernels, node_of(rank, instr)))
             return sbp_fail(diag, SBP_E_UNSUPPORTED,
                             "operator %s: device %s has no kernel of %s in %s",
                             node_of(rank, instr)->name, rank->device->name,
@@ -554,6 +602,13 @@ enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *
         [SBP_OP_ADD] = add_forward,
         [SBP_OP_DROPOUT] = dropout_forward,
         [SBP_OP_CROSS_ENTROPY] = cross_entropy_forward,
+        [SBP_OP_FIRST_TOKEN] = sbp_rank_first_token,
+        [SBP_OP_FLATTEN] = sbp_rank_flatten,
+        [SBP_OP_PATCH_EMBEDDING] = sbp_rank_patches,
+        [SBP_OP_CONV2D] = sbp_rank_conv2d,
+        [SBP_OP_MAXPOOL] = sbp_rank_pool,
+        [SBP_OP_AVGPOOL] = sbp_rank_pool,
+        [SBP_OP_BATCHNORM] = sbp_rank_batchnorm,
     };
     (void)diag;
     forward[node_of(rank, instr)->kind](rank, instr);
@@ -579,6 +634,13 @@ enum sbp_status sbp_rank_backward(struct sbp_rank *rank, const struct sbp_instr 
         [SBP_OP_MOE] = sbp_rank_mix_backward,
         [SBP_OP_DROPOUT] = dropout_backward,
         [SBP_OP_CROSS_ENTROPY] = cross_entropy_backward,
+        [SBP_OP_FIRST_TOKEN] = sbp_rank_first_token_backward,
+        [SBP_OP_FLATTEN] = sbp_rank_flatten,
+        [SBP_OP_PATCH_EMBEDDING] = sbp_rank_patches_backward,
+        [SBP_OP_CONV2D] = sbp_rank_conv2d_backward,
+        [SBP_OP_MAXPOOL] = sbp_rank_pool_backward,
+        [SBP_OP_AVGPOOL] = sbp_rank_pool_backward,
+        [SBP_OP_BATCHNORM] = sbp_rank_batchnorm_backward,
     };
     const enum sbp_op_kind kind = node_of(rank, instr)->kind;
     if (backward[kind] == NULL) /* the gradient of a sum is the one of its operands: no kernel */

@@ -1,6 +1,7 @@
 #include "executor/verify/layers_priv.h"
 
 #include "costmodel/program/stages.h"
+#include "executor/verify/norm_groups_priv.h"
 
 enum sbp_status sbp_layers_whole(const struct sbp_graph *graph, int64_t rows,
                                  struct sbp_arena *arena, struct sbp_layers *layers)
@@ -16,9 +17,11 @@ enum sbp_status sbp_layers_whole(const struct sbp_graph *graph, int64_t rows,
 }
 
 /* The most rows of a micro-batch that are no more tokens than go through at a time; at least one.
- */
+ * Images that share statistics go through together. */
 static int64_t rows_of(const struct sbp_graph *graph)
 {
+    if (sbp_norm_groups_has(graph))
+        return graph->micro_batch;
     for (int64_t rows = graph->micro_batch; rows > 1; rows--)
         if (graph->micro_batch % rows == 0 && rows * graph->sequence <= SBP_LAYERS_TOKENS)
             return rows;

@@ -1,4 +1,4 @@
-#include "executor/verify/magnitude_priv.h"
+#include "executor/verify/magnitude_image_priv.h"
 
 #include <float.h>
 #include <math.h>
@@ -128,7 +128,12 @@ double sbp_magnitude_note_bytes(const struct sbp_program *program, const struct 
     if (instr->kind == SBP_INSTR_BACKWARD && program->graph->op[instr->op].kind == SBP_OP_MOE)
         return mixture_bytes(program, instr->op);
     const int x = instr->buffer[SBP_AT_IN], dy = instr->buffer[SBP_AT_DY];
-    if (instr->kind != SBP_INSTR_BACKWARD || x < 0 || dy < 0)
+    if (instr->kind != SBP_INSTR_BACKWARD || dy < 0)
+        return 0;
+    if (program->graph->op[instr->op].kind == SBP_OP_CONV2D ||
+        program->graph->op[instr->op].kind == SBP_OP_PATCH_EMBEDDING)
+        return sbp_magnitude_image_bytes(program, instr);
+    if (x < 0)
         return 0;
     const bool picks = is_sampled && program->graph->op[instr->op].kind == SBP_OP_LINEAR;
     const struct sbp_shape *shape = &program->graph->tensor[program->buffer[dy].tensor].shape;
@@ -409,6 +414,14 @@ static void note_column_sums(const struct operand *dy, bool adds, struct sbp_mag
             magnitude->column[i] += element_variance(dy, t, i);
 }
 
+/* What is added to a product in every row; NULL: nothing. */
+static struct sbp_magnitude *bias_of(const struct sbp_lockstep *both,
+                                     const struct sbp_op_node *node)
+{
+    const int bias = node->kind == SBP_OP_PATCH_EMBEDDING ? node->bias : node->weight_count > 1;
+    return bias > 0 ? both->magnitude[node->weight[bias]] : NULL;
+}
+
 /* Sums of absolute values of the terms, and of the terms where a sample is kept. */
 static void add_product(const struct sbp_lockstep *both, const struct sbp_instr *instr,
                         const struct operand *x, const struct operand *dy, bool adds)
@@ -416,8 +429,7 @@ static void add_product(const struct sbp_lockstep *both, const struct sbp_instr 
     const struct sbp_op_node *node = &both->exact->program->graph->op[instr->op];
     const struct sbp_kernels *k = both->exact->kernels;
     const struct sbp_magnitude *weight = both->magnitude[node->weight[0]];
-    const struct sbp_magnitude *bias =
-        node->weight_count > 1 ? both->magnitude[node->weight[1]] : NULL;
+    const struct sbp_magnitude *bias = bias_of(both, node);
     void (*const product)(void *, void *, const void *, const void *, int64_t, int64_t, int64_t,
                           unsigned) =
         node->transposed_weight ? k->linear_transposed_backward_weight : k->linear_backward_weight;
@@ -446,8 +458,8 @@ static void note_product(const struct sbp_lockstep *both, const struct sbp_instr
     add_features(dy, both->share, transposed ? weight->row_square : weight->column_square,
                  transposed ? weight->row_variance : weight->column_variance);
     note_live(dy, weight->live);
-    if (node->weight_count > 1)
-        note_column_sums(dy, both->adds, both->magnitude[node->weight[1]]);
+    if (bias_of(both, node) != NULL)
+        note_column_sums(dy, both->adds, bias_of(both, node));
 }
 
 static enum sbp_status note_linear(const struct sbp_lockstep *both, const struct sbp_instr *instr)
@@ -499,10 +511,10 @@ static enum sbp_status note_embedding(const struct sbp_lockstep *both,
     const enum sbp_status status = open_operand(both, instr, SBP_AT_DY, NULL, &dy);
     if (status == SBP_OK)
         note_rows(&dy, ids, instr->factor == 1.0 || both->adds, both->magnitude[node->weight[0]]);
-    if (status == SBP_OK && node->weight_count > 1)
-        note_rows(&dy, positions_of, both->adds, both->magnitude[node->weight[1]]);
+    if (status == SBP_OK && node->positions > 0)
+        note_rows(&dy, positions_of, both->adds, both->magnitude[node->weight[node->positions]]);
     close_operand(&dy);
-    return status;
+    return status == SBP_OK && node->types > 0 ? sbp_magnitude_note_types(both, instr) : status;
 }
 
 /* The rows that a norm normalises: tokens, or each head's first `size` of `width` features. */
@@ -727,6 +739,70 @@ static enum sbp_status note_mixture(const struct sbp_lockstep *both, const struc
     return note_products(&second);
 }
 
+/* ---- operands that are not buffers (magnitude_image.c) -------------------------------------- */
+
+static enum sbp_status open_values(const struct sbp_lockstep *both, const struct sbp_values *values,
+                                   const struct sbp_magnitude *of, struct operand *operand)
+{
+    *operand = (struct operand){.tokens = values->tokens,
+                                .features = values->features,
+                                .exact = values->exact,
+                                .shadow = values->shadow,
+                                .scale = both->scale,
+                                .wakes = !both->by_feature};
+    SBP_TRY(measure_tokens(operand));
+    if (of != NULL && of->kept.output != NULL)
+        SBP_TRY(pick(operand, &of->kept));
+    return measure_features(operand);
+}
+
+enum sbp_status sbp_magnitude_note_product(const struct sbp_lockstep *both,
+                                           const struct sbp_instr *instr,
+                                           const struct sbp_values *x, const struct sbp_values *dy)
+{
+    const int tensor = both->exact->program->graph->op[instr->op].weight[0];
+    struct operand left = {0}, right = {0};
+    enum sbp_status status = open_values(both, x, NULL, &left);
+    if (status == SBP_OK)
+        status = open_values(both, dy, both->magnitude[tensor], &right);
+    if (status == SBP_OK)
+        note_product(both, instr, &left, &right);
+    close_operand(&left);
+    close_operand(&right);
+    return status;
+}
+
+enum sbp_status sbp_magnitude_note_sums(const struct sbp_lockstep *both,
+                                        const struct sbp_values *dy, int tensor)
+{
+    struct operand operand = {0};
+    const enum sbp_status status = open_values(both, dy, NULL, &operand);
+    if (status == SBP_OK)
+        note_shift(&operand, both->adds, both->magnitude[tensor]);
+    close_operand(&operand);
+    return status;
+}
+
+enum sbp_status sbp_magnitude_note_table(const struct sbp_lockstep *both,
+                                         const struct sbp_values *dy, const int32_t *row_of,
+                                         int tensor)
+{
+    struct operand operand = {0};
+    const enum sbp_status status = open_values(both, dy, NULL, &operand);
+    if (status == SBP_OK)
+        note_rows(&operand, row_of, both->adds, both->magnitude[tensor]);
+    close_operand(&operand);
+    return status;
+}
+
+void sbp_magnitude_begin(const struct sbp_lockstep *both, int tensor)
+{
+    if (both->adds)
+        return;
+    clear(both->magnitude[tensor]);
+    clear_sum(both->magnitude[tensor]);
+}
+
 /* Whether an instruction writes gradients of parameters. */
 static bool is_weight_gradient(const struct sbp_instr *instr)
 {
@@ -749,6 +825,12 @@ enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both, const struct
     case SBP_OP_RMSNORM:
     case SBP_OP_HEAD_NORM:
         return note_norm(both, instr);
+    case SBP_OP_CONV2D:
+        return sbp_magnitude_note_windows(both, instr);
+    case SBP_OP_PATCH_EMBEDDING:
+        return sbp_magnitude_note_patches(both, instr);
+    case SBP_OP_BATCHNORM:
+        return sbp_magnitude_note_batchnorm(both, instr);
     default:
         return SBP_E_INTERNAL;
     }
@@ -787,7 +869,10 @@ static void note_features(const struct operand *operand, double *variance)
 enum sbp_status sbp_magnitude_bend_shadow(const struct sbp_lockstep *both,
                                           const struct sbp_instr *instr)
 {
-    const bool relu = both->exact->program->graph->op[instr->op].kind == SBP_OP_RELU;
+    const enum sbp_op_kind kind = both->exact->program->graph->op[instr->op].kind;
+    const bool relu = kind == SBP_OP_RELU, norm = kind == SBP_OP_BATCHNORM;
+    if (kind == SBP_OP_MAXPOOL)
+        return sbp_magnitude_bend_windows(both, instr);
     const struct operand x = look_at(both, instr, SBP_AT_IN);
     float *shadow = sbp_rank_buffer(both->shadow, instr->buffer[SBP_AT_IN]);
     double *feature = calloc((size_t)x.features + 1, sizeof *feature);
@@ -799,7 +884,7 @@ enum sbp_status sbp_magnitude_bend_shadow(const struct sbp_lockstep *both,
         const double token = token_variance(&x, t);
         for (int64_t i = 0; i < x.features; i++) {
             const int64_t at = t * x.features + i;
-            const double open = both->either * sqrt(fmax(token, feature[i]));
+            const double open = norm ? 0 : both->either * sqrt(fmax(token, feature[i]));
             shadow[at] = relu ? relu_input(x.exact[at], shadow[at], open)
                               : gelu_input(x.exact[at], shadow[at], sqrt(token) / x.scale, open);
         }

@@ -7,6 +7,7 @@
 #include "costmodel/program/cut.h"
 #include "costmodel/program/stages.h"
 #include "executor/rank/mixture.h"
+#include "executor/verify/norm_groups_priv.h"
 
 static bool is_output(const struct sbp_graph *graph, int tensor)
 {
@@ -170,7 +171,10 @@ static bool is_table(const struct sbp_graph *graph, int tensor)
 {
     for (int op = 0; op < graph->op_count; op++)
         for (int w = 0; w < graph->op[op].weight_count; w++)
-            if (graph->op[op].weight[w] == tensor && graph->op[op].kind == SBP_OP_EMBEDDING)
+            if (graph->op[op].weight[w] == tensor &&
+                (graph->op[op].kind == SBP_OP_EMBEDDING ||
+                 (graph->op[op].kind == SBP_OP_PATCH_EMBEDDING && w > 0 &&
+                  w == graph->op[op].positions)))
                 return true;
     return false;
 }
@@ -213,7 +217,9 @@ static struct sbp_magnitude_of magnitude_of(const struct sbp_reference *referenc
         .is_sampled = reference->is_sampled,
         .key = is_table(graph, tensor) || reader == NULL ? tensor : reader->weight[0],
         .keeps_all = reader != NULL &&
-                     (sbp_op_norm_sums(reader->kind) > 0 || reader->kind == SBP_OP_HEAD_NORM)};
+                     (sbp_op_norm_sums(reader->kind) > 0 || reader->kind == SBP_OP_HEAD_NORM ||
+                      reader->kind == SBP_OP_BATCHNORM ||
+                      (reader->class_token > 0 && reader->weight[reader->class_token] == tensor))};
 }
 
 static enum sbp_status open_magnitude(struct sbp_reference *reference, int tensor)
@@ -308,6 +314,15 @@ static enum sbp_status open_ranks(struct sbp_reference *reference, uint64_t seed
     return SBP_OK;
 }
 
+/* Batch normalisation by the run's members and micro-batches; without a step all rows are one. */
+static enum sbp_status open_groups(struct sbp_reference *reference, const struct sbp_step *step)
+{
+    if (step == NULL || !sbp_norm_groups_has(&reference->graph))
+        return SBP_OK;
+    reference->rank.groups = reference->shadow.groups = &reference->groups;
+    return sbp_norm_groups_make(&reference->graph, step, &reference->arena, &reference->groups);
+}
+
 /* Elements of what comes into a piece; 0: the model begins there. */
 static int64_t boundary_elements(const struct sbp_reference *reference, int piece)
 {
@@ -377,6 +392,8 @@ enum sbp_status sbp_reference_open(struct sbp_reference *reference,
         status = open_ranks(reference, of->seed, diag);
     if (status == SBP_OK)
         status = open_sizes(reference);
+    if (status == SBP_OK)
+        status = open_groups(reference, of->step);
     if (status == SBP_OK)
         status = open_boundaries(reference);
     if (status == SBP_OK && of->step != NULL)
@@ -530,11 +547,20 @@ double sbp_reference_sum(const struct sbp_reference *reference, int tensor, int6
                                            : reference->magnitude[tensor]->sum[place];
 }
 
+/* Places of an image. */
+static double places_of(const struct sbp_graph *graph, int tensor)
+{
+    const int64_t *size = graph->tensor[tensor].shape.size;
+    return (double)size[SBP_DIM_SEQUENCE] * (double)size[SBP_DIM_INNER];
+}
+
 double sbp_reference_terms(const struct sbp_reference *reference, int tensor)
 {
     const struct sbp_graph *graph = &reference->graph;
     const double tokens = (double)(graph->global_batch * graph->sequence);
     const struct sbp_op_node *reader = reader_of(graph, tensor);
+    if (reader->kind == SBP_OP_CONV2D || reader->kind == SBP_OP_BATCHNORM)
+        return (double)graph->global_batch * places_of(graph, reader->output);
     const double experts = (double)blocks_of(graph, reader, tensor);
     return experts > 1 ? fmax(1, tokens * (double)reader->moe.top_k / experts) : tokens;
 }

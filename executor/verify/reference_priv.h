@@ -16,10 +16,10 @@
 #ifndef SBP_EXECUTOR_VERIFY_REFERENCE_PRIV_H
 #define SBP_EXECUTOR_VERIFY_REFERENCE_PRIV_H
 
+#include "executor/rank/rank.h"
 #include "executor/verify/delayed_priv.h"
 #include "executor/verify/layers_priv.h"
 #include "executor/verify/magnitude_priv.h"
-#include "executor/rank/rank.h"
 
 /* A value that is no parameter gradient, with the sizes that its bound is made of. */
 struct sbp_reference_output {
@@ -48,6 +48,7 @@ struct sbp_reference {
     struct sbp_graph graph; /* the run's, of the rows that it takes at a time; no moments, no
                                clipping */
     struct sbp_layers layers;
+    struct sbp_norm_groups groups;
     struct sbp_delayed delayed; /* without a step: gradients are of the weights as they stand */
     struct sbp_reference_piece *piece;                  /* (layers.pieces) */
     const struct sbp_program *program, *shadow_program; /* of the piece at hand */
@@ -130,7 +131,8 @@ const double *sbp_reference_gradient(struct sbp_reference *reference, int tensor
  * deviation of the errors that these bring along; -1: it is exactly 0. */
 double sbp_reference_sum(const struct sbp_reference *reference, int tensor, int64_t place);
 double sbp_reference_inherited(const struct sbp_reference *reference, int tensor, int64_t place);
-/* How many terms it sums in the mean: all tokens, or those that an expert gets. */
+/* How many terms it sums in the mean: all tokens, those that an expert gets, or places of images.
+ */
 double sbp_reference_terms(const struct sbp_reference *reference, int tensor);
 
 /* Copies of the tokens of the whole batch that a mixture has. */

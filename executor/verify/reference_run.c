@@ -56,6 +56,21 @@ static enum sbp_status note_loss(struct sbp_reference *reference, const struct s
     return SBP_OK;
 }
 
+static void absolute_windows(struct sbp_reference *reference, const struct sbp_instr *instr,
+                             double *const *operand, double *sum)
+{
+    const struct sbp_rank *rank = &reference->rank;
+    const bool forward = instr->kind == SBP_INSTR_FORWARD;
+    const struct sbp_windows windows = sbp_rank_windows(
+        rank, instr, forward ? SBP_AT_IN : SBP_AT_OUT, forward ? SBP_AT_OUT : SBP_AT_DY);
+    const int64_t out =
+        reference->graph.tensor[reference->graph.op[instr->op].output].shape.size[SBP_DIM_FEATURE];
+    if (forward)
+        rank->kernels->conv2d_forward(sum, operand[0], operand[1], operand[2], &windows, out);
+    else
+        rank->kernels->conv2d_backward_input(sum, operand[0], operand[1], &windows, out);
+}
+
 /* A product on absolute values: |x| |w| + |bias|, or backward |dy| |w|^T. */
 static void absolute_product(struct sbp_reference *reference, const struct sbp_instr *instr,
                              double *const *operand, double *sum)
@@ -64,6 +79,10 @@ static void absolute_product(struct sbp_reference *reference, const struct sbp_i
     const struct sbp_kernels *k = rank->kernels;
     const bool transposed = reference->graph.op[instr->op].transposed_weight;
     const bool forward = instr->kind == SBP_INSTR_FORWARD;
+    if (reference->graph.op[instr->op].kind == SBP_OP_CONV2D) {
+        absolute_windows(reference, instr, operand, sum);
+        return;
+    }
     const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_OUT);
     const int64_t to = sbp_rank_features(rank, instr, SBP_AT_OUT);
     const int64_t from = sbp_rank_features(rank, instr, forward ? SBP_AT_IN : SBP_AT_DY);
@@ -103,6 +122,26 @@ static enum sbp_status product_sum(struct sbp_reference *reference, const struct
     return status;
 }
 
+static bool is_product(const struct sbp_reference *reference, const struct sbp_instr *instr)
+{
+    return instr->op >= 0 &&
+           (instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD) &&
+           (reference->graph.op[instr->op].kind == SBP_OP_LINEAR ||
+            reference->graph.op[instr->op].kind == SBP_OP_CONV2D);
+}
+
+/* Terms that an element of a product sums. */
+static double terms_of(const struct sbp_reference *reference, const struct sbp_instr *instr)
+{
+    const int from = instr->kind == SBP_INSTR_FORWARD ? SBP_AT_IN : SBP_AT_DY;
+    const struct sbp_op_node *node = &reference->graph.op[instr->op];
+    const int tensor = reference->program->buffer[instr->buffer[from]].tensor;
+    if (node->kind != SBP_OP_CONV2D)
+        return (double)sbp_rank_features(&reference->rank, instr, from);
+    return (double)reference->graph.tensor[tensor].shape.size[SBP_DIM_FEATURE] *
+           (double)(node->window.kernel[0] * node->window.kernel[1]);
+}
+
 /* Keeps a value that the step ends with. Where it is no product, it counts as its only term. */
 static enum sbp_status keep_output(struct sbp_reference *reference, const struct sbp_instr *instr,
                                    struct sbp_reference_output *output)
@@ -111,8 +150,7 @@ static enum sbp_status keep_output(struct sbp_reference *reference, const struct
     const struct sbp_lockstep both = lockstep(reference);
     const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_OUT);
     const size_t bytes = (size_t)(tokens * output->features) * sizeof(double);
-    const bool product = instr->op >= 0 && reference->graph.op[instr->op].kind == SBP_OP_LINEAR &&
-                         (instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD);
+    const bool product = is_product(reference, instr);
     const int64_t first = rank->micro_batch * tokens;
     double *const value = output->value + first * output->features;
     double *const sum = output->sum + first * output->features;
@@ -123,8 +161,7 @@ static enum sbp_status keep_output(struct sbp_reference *reference, const struct
         mean += output->inherited[t] / (double)tokens;
     for (int64_t t = first; t < first + tokens; t++) /* one sample of a token says too little */
         output->inherited[t] = sqrt(output->inherited[t] + mean);
-    const int from = instr->kind == SBP_INSTR_FORWARD ? SBP_AT_IN : SBP_AT_DY;
-    output->terms = (double)(product ? sbp_rank_features(rank, instr, from) : output->features);
+    output->terms = product ? terms_of(reference, instr) : (double)output->features;
     if (product)
         return product_sum(reference, instr, sum);
     memcpy(sum, value, bytes);
@@ -269,7 +306,7 @@ static void round_mixture(struct sbp_reference *reference, const struct sbp_inst
 static bool bends(enum sbp_op_kind kind)
 {
     return kind == SBP_OP_RELU || kind == SBP_OP_GELU || kind == SBP_OP_TANH ||
-           kind == SBP_OP_SWIGLU;
+           kind == SBP_OP_SWIGLU || kind == SBP_OP_MAXPOOL || kind == SBP_OP_BATCHNORM;
 }
 
 static bool attends(enum sbp_op_kind kind)
@@ -282,7 +319,8 @@ static bool attends(enum sbp_op_kind kind)
 static bool leave_gradients(const struct sbp_instr *instr, struct sbp_instr *rest)
 {
     *rest = *instr;
-    rest->buffer[SBP_AT_DW] = rest->buffer[SBP_AT_DW2] = -1;
+    for (int w = 0; w < SBP_MAX_WEIGHTS; w++)
+        rest->buffer[SBP_AT_DW + w] = -1;
     return instr->kind != SBP_INSTR_BACKWARD || instr->buffer[SBP_AT_DW] < 0 ||
            instr->buffer[SBP_AT_OUT] >= 0;
 }

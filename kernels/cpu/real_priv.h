@@ -128,6 +128,22 @@ static inline stored store(real x)
     X(head_norm_backward)                                                                          \
     X(embedding_forward)                                                                           \
     X(embedding_backward)                                                                          \
+    X(token_types_forward)                                                                         \
+    X(token_types_backward)                                                                        \
+    X(first_token_forward)                                                                         \
+    X(first_token_backward)                                                                        \
+    X(patches_forward)                                                                             \
+    X(patches_backward)                                                                            \
+    X(conv2d_forward)                                                                              \
+    X(conv2d_backward_input)                                                                       \
+    X(conv2d_backward_weight)                                                                      \
+    X(maxpool_forward)                                                                             \
+    X(maxpool_backward)                                                                            \
+    X(avgpool_forward)                                                                             \
+    X(avgpool_backward)                                                                            \
+    X(batchnorm_statistics)                                                                        \
+    X(batchnorm_forward)                                                                           \
+    X(batchnorm_backward)                                                                          \
     X(attention_forward)                                                                           \
     X(attention_backward)                                                                          \
     X(grouped_attention_forward)                                                                   \

@@ -1,5 +1,6 @@
 #include "run_plans.h"
 #include "base/text.h"
+#include "costmodel/program/runnable.h"
 #include "tests/support/searched_roles.h"
 #include "tests/support/unit.h"
 
@@ -96,11 +97,13 @@ static int repeated_role(struct sbp_random random, const struct sbp_op_entry *en
 
 /* A random role. `wide` also draws, half of the time, roles that searches leave out: partial sums
  * that are kept, attention split by sequence, and work that is repeated. */
-static uint8_t random_role(struct sbp_random *random, const struct sbp_op_entry *entry, bool wide)
+static uint8_t random_role(struct sbp_random *random, const struct sbp_op_node *node, bool wide)
 {
+    const struct sbp_op_entry *entry = node->entry;
     const int partial = sbp_op_role(entry, "partial");
     const int spare = partial < 0 || below(random, 2) ? repeated_role(*random, entry) : partial;
-    return (uint8_t)(!wide || below(random, 2) ? below(random, searched_roles(entry)) : spare);
+    const int role = !wide || below(random, 2) ? below(random, searched_roles(entry)) : spare;
+    return (uint8_t)(sbp_runnable_role(node, role) ? role : 0);
 }
 
 /* Where an activation may rest: producers' splits stay or are gathered, sums may stay where they
@@ -147,11 +150,10 @@ static void mirror_rest(const struct plan *plan, struct sbp_random *random, stru
 static void randomise_op(struct plan *plan, struct sbp_random *random, bool wide, int op)
 {
     const struct sbp_op_node *node = &plan->graph.op[op];
-    const struct sbp_op_entry *entry = node->entry;
     for (int axis = 0; axis < plan->mesh.axis_count; axis++)
         plan->strategy.op[op].role[axis] = node->transposed_weight
                                                ? tied_role(random, plan, op, axis)
-                                               : random_role(random, entry, wide);
+                                               : random_role(random, node, wide);
     if (wide && !node->transposed_weight)
         mirror_op(plan, random, op);
     if (node->output < 0)
@@ -525,6 +527,66 @@ static void random_mixture(struct sbp_random *random, struct sbp_text *text)
                  below(random, 2) ? "true" : "false");
 }
 
+/* Types of tokens, norms behind the sums; all tokens have a loss, or the first one a pooler. */
+static void random_encoder(struct sbp_random *random, struct sbp_text *text)
+{
+    sbp_text_add(text,
+                 "\"global_batch\": %d, \"architecture\": \"bert\", \"layers\": 1, "
+                 "\"hidden\": %d, \"heads\": %d, \"sequence\": %d, \"positions\": %d, "
+                 "\"vocab\": %d, \"vocab_multiple\": 24, \"types\": %d, \"head\": \"%s\"",
+                 24, below(random, 2) ? 48 : 24, 24, 24, 24 + below(random, 4),
+                 31 + below(random, 40), 1 + below(random, 3), below(random, 2) ? "mlm" : "pooler");
+}
+
+/* Images of one row of patches, the class token of which makes up for one that is missing. */
+static void random_patches(struct sbp_random *random, struct sbp_text *text)
+{
+    const int class_token = below(random, 2);
+    sbp_text_add(text,
+                 "\"global_batch\": %d, \"sequence\": 24, \"input\": {\"height\": 2, "
+                 "\"width\": %d, \"channels\": %d}, \"layers\": [{\"op\": "
+                 "\"patch_embedding\", \"patch\": 2, \"hidden\": %d, \"bias\": %s, "
+                 "\"class_token\": %s, \"positions\": %s}, {\"op\": \"layernorm\"}, "
+                 "{\"op\": \"linear\", \"out\": %d}, {\"op\": \"gelu\"}, ",
+                 24, 2 * (24 - class_token), 1 + below(random, 3), below(random, 2) ? 48 : 24,
+                 below(random, 2) ? "true" : "false", class_token ? "true" : "false",
+                 below(random, 3) ? "true" : "false", random_width(random, false));
+    if (below(random, 2))
+        sbp_text_add(text, "{\"op\": \"first_token\"}, ");
+    sbp_text_add(text, "{\"op\": \"linear\", \"out\": 24, \"bias\": true}, {\"op\": "
+                       "\"cross_entropy\"}]");
+}
+
+/* A residual block of convolutions, with norms and strides or without, pools and a classifier. */
+static void random_images(struct sbp_random *random, struct sbp_text *text)
+{
+    const bool norms = below(random, 2) == 0, flat = below(random, 2) == 0;
+    const int stride = 1 + below(random, 2), width = below(random, 2) ? 24 : 48;
+    sbp_text_add(text,
+                 "\"global_batch\": 24, \"input\": {\"height\": 24, \"width\": %d, "
+                 "\"channels\": 24, \"split\": %s}, \"layers\": [{\"op\": \"conv2d\", "
+                 "\"name\": \"stem\", \"out\": %d, \"kernel\": [%d, 3], \"stride\": "
+                 "[%d, 1], \"padding\": [1, 1], \"bias\": true}, ",
+                 3 + below(random, 2), below(random, 2) ? "true" : "false", width, 2 + stride % 2,
+                 stride);
+    if (norms)
+        sbp_text_add(text, "{\"op\": \"batchnorm\"}, ");
+    sbp_text_add(text,
+                 "{\"op\": \"relu\", \"name\": \"x\"}, {\"op\": \"conv2d\", "
+                 "\"name\": \"inner\", \"out\": %d, \"kernel\": 1}, ",
+                 width);
+    if (norms)
+        sbp_text_add(text, "{\"op\": \"batchnorm\", \"name\": \"normed\"}, ");
+    sbp_text_add(text,
+                 "{\"op\": \"add\", \"name\": \"sum\", \"inputs\": [\"x\", "
+                 "\"%s\"]}, {\"op\": \"maxpool\", \"kernel\": [%d, 2], \"stride\": "
+                 "[%d, 1], \"padding\": [%d, 0]}, ",
+                 norms ? "normed" : "inner", 2 + flat, 2, flat);
+    sbp_text_add(text,
+                 flat ? "{\"op\": \"flatten\"}, " : "{\"op\": \"avgpool\", \"global\": true}, ");
+    sbp_text_add(text, "{\"op\": \"linear\", \"out\": 24}, {\"op\": \"cross_entropy\"}]");
+}
+
 void random_model(struct sbp_random *random, int kind, char *buffer, int size)
 {
     struct sbp_text text = {0};
@@ -538,6 +600,12 @@ void random_model(struct sbp_random *random, int kind, char *buffer, int size)
         random_llama(random, &text);
     else if (kind == 6)
         random_mixture(random, &text);
+    else if (kind == 7)
+        random_encoder(random, &text);
+    else if (kind == 8)
+        random_patches(random, &text);
+    else if (kind == 9)
+        random_images(random, &text);
     else
         random_perceptron(random, kind == 1, kind == 3, &text);
     sbp_text_add(&text, "}");

@@ -134,6 +134,29 @@ static void llamas_equal_one_device(void **state)
     check_random(LLAMA, 6, true, SBP_F32);
 }
 
+static void encoders_equal_one_device(void **state)
+{
+    (void)state;
+    check_random(ENCODER, 6, false, SBP_F64);
+    check_random(ENCODER, 6, true, SBP_F32);
+}
+
+static void patches_equal_one_device(void **state)
+{
+    (void)state;
+    check_random(PATCHES, 10, false, SBP_F64);
+    check_random(PATCHES, 6, true, SBP_F32);
+}
+
+/* Batch normalisation is by each rank's images of a micro-batch, which one device follows. */
+static void images_equal_one_device(void **state)
+{
+    (void)state;
+    check_random(IMAGES, 10, false, SBP_F64);
+    check_random(IMAGES, 6, true, SBP_F64);
+    check_random(IMAGES, 3, true, SBP_F32);
+}
+
 /* Micro-batches one after the other, states in shards, and work done once more. */
 static void cut_steps_equal_one_device(void **state)
 {
@@ -337,6 +360,36 @@ static void too_large_a_matrix_is_refused(void **state)
     plan_close(&plan);
 }
 
+static const struct sbp_kernels *without_convolutions(enum sbp_real real)
+{
+    static struct sbp_kernels kernels; /* one test uses it */
+    kernels = *sbp_kernels_cpu(real);
+    kernels.conv2d_forward = NULL;
+    return &kernels;
+}
+
+static void a_missing_kernel_is_refused(void **state)
+{
+    char model[MODEL_BYTES];
+    struct sbp_diag diag = {0};
+    struct sbp_random random;
+    struct sbp_rank rank;
+    struct sbp_stage_layout layout;
+    struct plan plan;
+    (void)state;
+    sbp_random_seed(&random, seed);
+    struct sbp_device_ops device = *sbp_device("cpu", &diag);
+    device.kernels = without_convolutions;
+    open_random(&random, IMAGES, false, false, SBP_BOXING_FULL, SBP_F32, model, &plan);
+    expect_ok(sbp_stage_layout_make(&plan.step, 0, &plan.arena, &layout, &diag), &diag);
+    const enum sbp_status status =
+        sbp_rank_open(&rank, &layout, &device, SBP_F32, 1, 0, NULL, &diag);
+    if (status != SBP_E_UNSUPPORTED ||
+        strstr(diag.text, "device cpu has no kernel of conv2d in f32") == NULL)
+        fail_msg("%s: %s", sbp_status_name(status), diag.text);
+    plan_close(&plan);
+}
+
 static void no_bound_no_agreement(void **state)
 {
     struct sbp_verify_outcome outcome = {0};
@@ -357,6 +410,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(gpts_equal_one_device),
         cmocka_unit_test(gates_equal_one_device),
         cmocka_unit_test(llamas_equal_one_device),
+        cmocka_unit_test(encoders_equal_one_device),
+        cmocka_unit_test(patches_equal_one_device),
+        cmocka_unit_test(images_equal_one_device),
         cmocka_unit_test(cut_steps_equal_one_device),
         cmocka_unit_test(single_precision_equals_one_device),
         cmocka_unit_test(paths_equal_one_device),
@@ -365,6 +421,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(too_large_a_run_is_refused),
         cmocka_unit_test(too_large_a_verification_is_refused),
         cmocka_unit_test(too_large_a_matrix_is_refused),
+        cmocka_unit_test(a_missing_kernel_is_refused),
         cmocka_unit_test(no_bound_no_agreement),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);

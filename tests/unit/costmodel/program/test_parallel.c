@@ -613,8 +613,8 @@ static void test_what_runs(void **state)
     }
     strategy.op[0].role[0] = 0;
     strategy.rest[model.graph.op[0].output].axis[0] = SBP_STATE_S(0);
-    model.graph.op[1].entry = sbp_op(SBP_OP_AVGPOOL);
-    refused(&model, &strategy, &mesh, NULL, (const char *[]){"avgpool", "linear, relu", NULL});
+    model.graph.op[1].entry = sbp_op(SBP_OP_SUMMA_LINEAR);
+    refused(&model, &strategy, &mesh, NULL, (const char *[]){"summa_linear", "linear, relu", NULL});
     sbp_arena_free(&arena);
     oracle_model_drop(&model);
 }
@@ -632,16 +632,33 @@ static void test_what_runs_of_attention(void **state)
     }
 }
 
+/* Convolutions run in all roles but the one that needs rows of other members. */
+static void test_what_runs_of_convolutions(void **state)
+{
+    (void)state;
+    const struct sbp_op_node node = {.kind = SBP_OP_CONV2D, .entry = sbp_op(SBP_OP_CONV2D)};
+    for (int role = 0; role < node.entry->role_count; role++)
+        assert_int_equal(sbp_runnable_role(&node, role), role != sbp_op_role(node.entry, "height"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equal),         cmocka_unit_test(test_read),
-        cmocka_unit_test(test_refused_texts), cmocka_unit_test(test_stage_clusters),
-        cmocka_unit_test(test_checks),        cmocka_unit_test(test_micro_batch),
-        cmocka_unit_test(test_block_cuts),    cmocka_unit_test(test_given_cuts),
-        cmocka_unit_test(test_balanced_cuts), cmocka_unit_test(test_holders),
-        cmocka_unit_test(test_segments),      cmocka_unit_test(test_segments_without_blocks),
-        cmocka_unit_test(test_what_runs),     cmocka_unit_test(test_what_runs_of_attention),
+        cmocka_unit_test(test_equal),
+        cmocka_unit_test(test_read),
+        cmocka_unit_test(test_refused_texts),
+        cmocka_unit_test(test_stage_clusters),
+        cmocka_unit_test(test_checks),
+        cmocka_unit_test(test_micro_batch),
+        cmocka_unit_test(test_block_cuts),
+        cmocka_unit_test(test_given_cuts),
+        cmocka_unit_test(test_balanced_cuts),
+        cmocka_unit_test(test_holders),
+        cmocka_unit_test(test_segments),
+        cmocka_unit_test(test_segments_without_blocks),
+        cmocka_unit_test(test_what_runs),
+        cmocka_unit_test(test_what_runs_of_attention),
+        cmocka_unit_test(test_what_runs_of_convolutions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static void open_plan(const struct sbp_parallel *how, double alpha_s, struct sbp
 }
 
 /* Returns the cost of the cheapest known plan along a path. */
-static double least_s(const struct sbp_routing *mixture, const struct sbp_path *path)
+static double least_s(const struct sbp_mixture *mixture, const struct sbp_path *path)
 {
     double least = INFINITY;
     for (int x = 0; x < mixture->plan_count; x++)
@@ -48,7 +48,7 @@ static double least_s(const struct sbp_routing *mixture, const struct sbp_path *
 
 /* A mixture of some of the known paths: as often at an end as one path, and of no more messages and
  * works than the longest of them; nearly as long as the longest path for the cheapest plan. */
-static void check_mixture(const struct sbp_routing *mixture)
+static void check_mixture(const struct sbp_mixture *mixture)
 {
     const struct sbp_path *const path = &mixture->path;
     double ends = 0;
@@ -78,7 +78,7 @@ static struct gaps measure(struct sbp_plan *plan)
 {
     struct gaps gaps = {INFINITY, 0, 0, 0};
     struct sbp_diag diag = {{0}};
-    struct sbp_routing mixture;
+    struct sbp_mixture mixture;
     bool more = true;
     assert_int_equal(sbp_mixture_begin(&plan->cut, &plan->arena, &mixture, &diag), SBP_OK);
     for (; more && gaps.rounds < SBP_PATHS_ROUNDS; gaps.rounds++) {
@@ -130,7 +130,7 @@ static void test_gaps(void **state)
 }
 
 /* A mixture of the paths of a plan, and the best strategy along none of them. */
-static void begin_mixture(struct sbp_plan *plan, struct sbp_routing *mixture)
+static void begin_mixture(struct sbp_plan *plan, struct sbp_mixture *mixture)
 {
     struct sbp_outcome found;
     struct sbp_diag diag = {{0}};
@@ -143,7 +143,7 @@ static void begin_mixture(struct sbp_plan *plan, struct sbp_routing *mixture)
 }
 
 /* Whether there is more to look along once the plan's strategy is known. */
-static bool add_strategy(struct sbp_routing *mixture, const struct sbp_plan *plan)
+static bool add_strategy(struct sbp_mixture *mixture, const struct sbp_plan *plan)
 {
     struct sbp_diag diag = {{0}};
     bool more;
@@ -153,7 +153,7 @@ static bool add_strategy(struct sbp_routing *mixture, const struct sbp_plan *pla
 }
 
 /* Whether there is more once no plan was found. */
-static bool skip_path(struct sbp_routing *mixture)
+static bool skip_path(struct sbp_mixture *mixture)
 {
     bool more;
     assert_int_equal(sbp_mixture_skip(mixture, &more), SBP_OK);
@@ -165,7 +165,7 @@ static void test_known_plan(void **state)
 {
     (void)state;
     struct sbp_plan plan;
-    struct sbp_routing mixture;
+    struct sbp_mixture mixture;
     begin_mixture(&plan, &mixture);
     assert_true(add_strategy(&mixture, &plan));
     assert_true(mixture.path_count == 2 && !mixture.is_played);
@@ -182,7 +182,7 @@ static void test_no_plan(void **state)
 {
     (void)state;
     struct sbp_plan plan;
-    struct sbp_routing mixture;
+    struct sbp_mixture mixture;
     begin_mixture(&plan, &mixture);
     assert_false(skip_path(&mixture));
     (void)add_strategy(&mixture, &plan);
@@ -204,7 +204,7 @@ static void test_best(void **state)
     static const double bounds_s[] = {-INFINITY, 2, 1, 2, 3};
     static const double best[] = {0, 1, 1, 1, 4};
     struct sbp_plan plan;
-    struct sbp_routing mixture;
+    struct sbp_mixture mixture;
     begin_mixture(&plan, &mixture);
     assert_true(sbp_path_equal(&mixture.best, &mixture.known[0]));
     assert_true(sbp_path_equal(&mixture.path, &mixture.known[0]));

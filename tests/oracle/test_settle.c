@@ -28,7 +28,7 @@ static bool cut(struct sbp_plan *plan, enum sbp_schedule schedule)
 }
 
 /* Until the first mixture: the fewer paths are known, the more is left to settle. */
-static void play(struct small_instance *instance, struct sbp_routing *mixture)
+static void play(struct small_instance *instance, struct sbp_mixture *mixture)
 {
     struct sbp_plan *const plan = &instance->plan;
     struct sbp_diag diag = {{0}};
@@ -59,7 +59,7 @@ static void keep_least(void *context, const struct sbp_strategy *strategy, doubl
  * nothing that was asked is left open. */
 static double settle(struct small_instance *instance, double least_s, double goal_s)
 {
-    struct sbp_routing mixture;
+    struct sbp_mixture mixture;
     struct sbp_diag diag = {{0}};
     double offered_s = INFINITY;
     play(instance, &mixture);

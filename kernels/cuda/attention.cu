@@ -501,7 +501,10 @@ static void launch_backward(struct sbp_cuda *cuda, attention<T> &a,
             end++;
         const int64_t heads = first_reader(a, groups, end) - a.first_head;
         const int64_t kv_heads = end - a.first_key_head;
-        assert(heads <= room);
+        if (heads > room) { /* the readers of one head of keys have too many queries */
+            gpu_note(cuda, cudaErrorInvalidValue);
+            return;
+        }
         if (a.size <= 64)
             launches<T, 64>::backward(cuda, a, heads, kv_heads);
         else if (a.size <= 128)

@@ -159,6 +159,20 @@ static void little_scratch(struct check *check)
     compare(&d, &p);
 }
 
+/* Less room than the readers of one head of keys need. */
+static void too_little_scratch(struct check *check)
+{
+    DEVICE_BEGIN(d, check)
+    const struct problem p = draw(check, 40, 8);
+    const struct sizes n = sizes_of(&p);
+    const struct sbp_attention_groups groups = groups_of(&p);
+    void *q = device_reals(&d, NULL, n.q), *kv = device_reals(&d, NULL, n.kv);
+    const void *saved = device_wide(&d, NULL, n.saved);
+    d.cuda.scratch_bytes = 4 * p.shape.sequence * p.share - 1;
+    d.kernels.grouped_attention_backward(&d.cuda, q, kv, q, q, kv, q, saved, &groups, &p.shape);
+    assert_int_not_equal(d.cuda.error, 0);
+}
+
 /* A dimension of which the outer digit is one axis's, the next one another's. */
 static struct sbp_digits split(int64_t outer, int64_t at, int64_t inner, int64_t place,
                                int64_t rest)
@@ -195,8 +209,12 @@ int main(void)
 {
     sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(any_shape, 1),      CHECK_TABLES(large_heads, 2), CHECK_TABLES(windows, 1),
-        CHECK_TABLES(little_scratch, 4), CHECK_TABLES(split_heads, 6),
+        CHECK_TABLES(any_shape, 1),
+        CHECK_TABLES(large_heads, 2),
+        CHECK_TABLES(windows, 1),
+        CHECK_TABLES(little_scratch, 4),
+        CHECK_TABLES(too_little_scratch, 1),
+        CHECK_TABLES(split_heads, 6),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

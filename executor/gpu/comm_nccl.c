@@ -97,12 +97,14 @@ static enum sbp_status look_at(struct sbp_comm *comm, ncclComm_t nccl)
                                    : check_nccl(&comm->diag, nccl, "NCCL, meanwhile", found);
 }
 
-/* Ends what NCCL has under way here, whatever others do. */
+/* Ends what NCCL has under way here, whatever others do. As a group: to abort one communicator
+ * waits for its work, which may lie in a stream behind that of another one. */
 static void nccl_call_off(struct sbp_comm *comm)
 {
     if (comm->is_aborted)
         return;
     comm->is_aborted = true;
+    (void)ncclGroupStart();
     for (int m = 0; m < comm->members_count; m++)
         (void)ncclCommAbort(comm->members[m].nccl); /* a failure before is what is told */
     for (int r = 0; r < comm->size; r++) {
@@ -111,6 +113,7 @@ static void nccl_call_off(struct sbp_comm *comm)
         if (comm->from[r].nccl != NULL)
             (void)ncclCommAbort(comm->from[r].nccl);
     }
+    (void)ncclGroupEnd();
 }
 
 static enum sbp_status look_at_all(struct sbp_comm *comm)
@@ -313,9 +316,23 @@ static enum sbp_status greet(struct sbp_comm *comm, const struct channel *channe
     return wait_for(comm, channel->nccl, channel->stream);
 }
 
+/* Waits for all that the calls' stream was given. Setting up a communicator may wait for the whole
+ * device, and work that is still there for ranks that come to it only after they have joined. */
+static enum sbp_status settle(struct sbp_comm *comm)
+{
+    for (bool done = false;;) {
+        SBP_TRY(is_through(comm, comm->stream, &done));
+        if (done)
+            return SBP_OK;
+        SBP_TRY(nccl_look(comm));
+        (void)sched_yield();
+    }
+}
+
 static enum sbp_status join_channel(struct sbp_comm *comm, struct channel *channel, bool sends,
                                     ncclUniqueId id)
 {
+    SBP_TRY(settle(comm));
     SBP_CUDA_TRY(&comm->diag, cudaStreamCreateWithFlags, &channel->stream, cudaStreamNonBlocking);
     SBP_CUDA_TRY(&comm->diag, cudaEventCreate, &channel->event);
     NCCL_TRY(&comm->diag, NULL, ncclCommInitRank, &channel->nccl, 2, id, sends ? 0 : 1);

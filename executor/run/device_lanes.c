@@ -28,32 +28,35 @@ static enum sbp_device_lane lane_of(const struct sbp_run_lanes *lanes, int64_t t
 
 /* ---- while the rank waits -------------------------------------------------------------------- */
 
-/* The rank that a task's message comes from. */
+/* The stage that a task's message comes from; -1: it takes none of another one. */
 static int sender(const struct sbp_run_lanes *lanes, int64_t task)
 {
-    const struct sbp_channel *channel = lanes->channel;
+    const struct sbp_step *step = lanes->channel->step;
+    const int stage = lanes->channel->stage;
     const struct sbp_task *own = &lanes->tasks->task[task];
-    const bool comes_back = instr_of(lanes, task)->section != SBP_SECTION_FORWARD;
-    const int piece = sbp_step_piece(channel->step, channel->stage, own->chunk);
-    const int stage = sbp_step_worker(channel->step, piece + (comes_back ? 1 : -1),
-                                      channel->number + own->is_ahead, own->micro_batch);
-    return sbp_channel_rank(channel, stage, channel->place);
+    const struct sbp_instr *instr = instr_of(lanes, task);
+    const bool comes_back = instr->section != SBP_SECTION_FORWARD;
+    if (instr->kind == SBP_INSTR_TAKE)
+        return sbp_task_route(step, stage, own).peer;
+    if (instr->kind != SBP_INSTR_RECEIVE || instr->box.kind == SBP_LOCAL)
+        return -1;
+    return sbp_step_worker(step, sbp_step_piece(step, stage, own->chunk) + (comes_back ? 1 : -1),
+                           lanes->channel->number + own->is_ahead, own->micro_batch);
 }
 
 /* Notes on the post what the device is at, whom that may wait for with it. */
 static void note(struct sbp_run_lanes *lanes, int64_t task)
 {
     const struct sbp_channel *channel = lanes->channel;
-    const struct sbp_instr *instr = instr_of(lanes, task);
+    const int stage = sender(lanes, task);
     struct sbp_members members;
     lanes->noted = task;
     sbp_post_task(channel->post, (int)task);
     if (sbp_channel_waits(channel, task, &members))
         sbp_post_wait_group(channel->post, &members);
-    else if (instr->kind == SBP_INSTR_RECEIVE && instr->box.kind != SBP_LOCAL)
-        sbp_post_wait(channel->post, sender(lanes, task));
     else
-        sbp_post_wait(channel->post, SBP_WAITS_NOT);
+        sbp_post_wait(channel->post,
+                      stage < 0 ? SBP_WAITS_NOT : sbp_channel_rank(channel, stage, channel->place));
 }
 
 /* A note is written once: the watch looks for how long nothing was. */

@@ -93,7 +93,6 @@ plan mixed --tp 2 --zero 1 --set precision=mixed
 verified mixed --dtype f16
 grep -q '65536' "$folder/out" || complain 'no loss scale'
 
-
 # A GPU where one is, the module is, and kernels are.
 takes cuda one
 takes cpu one SBP_DOUBLE_DEVICES=0

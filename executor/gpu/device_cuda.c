@@ -208,22 +208,25 @@ static void device_release(void *memory)
     sbp_memory_cuda.release(memory);
 }
 
-/* Waits for the lane at hand alone: what other lanes do is ordered by events. A copy to memory that
- * is not pinned would wait, too, but without looking. */
-static enum sbp_status device_to_host(void *host, const void *memory, int64_t bytes)
+/* Waits for the lane at hand alone: what other lanes do is ordered by events. A copy of memory that
+ * is not pinned would wait for what comes before it, too, but without looking. */
+static enum sbp_status copy_now(void *to, const void *from, int64_t bytes, bool to_host)
 {
     SBP_TRY(sbp_gpu_rank_wait(here.lane));
-    SBP_TRY(sbp_gpu_rank_lanes.copy(host, memory, bytes, true));
+    SBP_TRY(sbp_gpu_rank_lanes.copy(to, from, bytes, to_host));
     return sbp_gpu_rank_wait(here.lane);
+}
+
+static enum sbp_status device_to_host(void *host, const void *memory, int64_t bytes)
+{
+    return copy_now(host, memory, bytes, true);
 }
 
 /* Small pieces are on their way behind what the lane does when this returns, in a copy. */
 static enum sbp_status device_from_host(void *memory, const void *host, int64_t bytes)
 {
-    if (bytes < 0 || bytes > STAGING_BYTES) {
-        SBP_TRY(sbp_gpu_rank_lanes.copy(memory, host, bytes, false));
-        return sbp_gpu_rank_wait(here.lane);
-    }
+    if (bytes < 0 || bytes > STAGING_BYTES)
+        return copy_now(memory, host, bytes, false);
     if (bytes > STAGING_BYTES - here.staged_bytes)
         SBP_TRY(cuda_finish(NULL));
     unsigned char *const copy = here.staging + here.staged_bytes;

@@ -34,6 +34,11 @@ verified zero bf16 --tp 2 --zero 3
 ranks=3
 verified pyramid f32 --pp 2 --set cluster.levels[0].size=3 --set tied=false --set pyramid=true \
     --set schedule=cdp-v1 --set allow_delayed_gradients=true
+# Sums that stages hand on are received behind the next barrier.
+ranks=2
+verified replicas bf16 --devices 2 --pp 2 --tp 1 --set layers=2 --set tied=false --set chunks=2 \
+    --set schedule=cdp-v1 --set allow_delayed_gradients=true
+ranks=4
 code=0
 $start -n 4 "$run" "$folder/zero.json" --backend nccl --device cpu >"$folder/out" 2>"$folder/err" || code=$?
 [ $code -eq 2 ] && grep -q 'backend nccl: .* with --device cuda' "$folder/err" || complain "on cpu: exit $code"
@@ -43,7 +48,7 @@ ends() {
     expected=$1 text=$2 name=$3 planted=$4
     shift 4
     code=0
-    env "$planted" $start -n 4 "$run" "$folder/$name.json" --backend nccl --device cuda --dtype bf16 "$@" \
+    env "$planted" $start -n $ranks "$run" "$folder/$name.json" --backend nccl --device cuda --dtype bf16 "$@" \
         >"$folder/out" 2>"$folder/err" || code=$?
     [ $code -eq "$expected" ] && grep -q "$text" "$folder/err" ||
         complain "$name $planted: exit $code, expected $expected and: $text"
@@ -62,3 +67,6 @@ ends 2 'rank 1: device cuda: all-reduce .*: nccl: NCCL, meanwhile: remote proces
     SBP_DOUBLE_STALL=ncclAllReduce:5@1
 ends 1 'lost: rank . (host .*, stage 0) is at step 1, all-reduce .* (.* s, waits for ranks .*--deadline 1' sums \
     SBP_DOUBLE_HANG=ncclAllReduce:5@1 --deadline 1
+ranks=2
+ends 1 'rank 1 (host .*, stage 1) is at step 1, take .* (.* s, waits for rank 0)' replicas \
+    SBP_DOUBLE_HANG=ncclRecv:5@1 --deadline 1

@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/json/json_write.h"
+#include "base/math/portable.h"
 #include "planner/commands/advise_priv.h"
 #include "planner/commands/commands.h"
 
@@ -277,7 +278,7 @@ static bool share_of_twice(const struct sbp_advice *advice, enum sbp_advise_kind
         const struct sbp_search_row *row = &question->value[question->count - 1].row;
         if (question->kind != kind || !row->found || fell_short(advice, row))
             continue;
-        *share = log2(rate_of(row) / rate_of(&advice->row));
+        *share = sbp_log2(rate_of(row) / rate_of(&advice->row));
         return true;
     }
     return false;

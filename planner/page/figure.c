@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/math/portable.h"
+
 /* Units of a figure's width: finer than the pixels of any screen that shows it. */
 #define WIDTH 4000
 /* Intervals that are narrower are joined with their neighbours; wider ones are drawn a little
@@ -164,12 +166,18 @@ void sbp_figure_strip_end(struct sbp_strip *strip, struct sbp_text *html, const 
 
 /* --- axes --- */
 
+static double digits_of(double number)
+{
+    static const double DIGITS_A_BIT = 0.30102999566398119521;
+    return DIGITS_A_BIT * sbp_log2(number);
+}
+
 /* The least of 1, 2, 5, 10, ... that parts `most` into TICKS or fewer, but for rounding. */
 static double nice_step(double most)
 {
     static const double nice[] = {1, 2, 5};
     const double least = most / TICKS;
-    const double power = pow(10, floor(log10(least)));
+    const double power = sbp_pow(10, floor(digits_of(least)));
     for (int i = 0; i < 3; i++)
         if (nice[i] * power >= least * (1 - 1e-9))
             return nice[i] * power;
@@ -188,7 +196,7 @@ static double scale_of(enum sbp_figure_unit unit, double most)
 /* So many as tell ticks apart. */
 static int decimals_of(double step)
 {
-    return (int)fmin(fmax(ceil(-log10(step) - 1e-9), 0), 9);
+    return (int)fmin(fmax(ceil(-digits_of(step) - 1e-9), 0), 9);
 }
 
 /* Seconds as "120 s", "20 ms", "5.5 us": the ticks of an axis have the unit of its largest. */

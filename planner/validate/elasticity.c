@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/math/portable.h"
+
 /* A machine that is so much faster; small beside the bends of a price, large beside round-off. */
 #define FASTER 1.001
 
@@ -61,7 +63,7 @@ static enum sbp_status saved(const struct sbp_plan *plan, int what, double step_
     if (status == SBP_OK)
         status = sbp_cut_step(&cut, &plan->strategy, true, &step, diag);
     if (status == SBP_OK) {
-        *share = log(step_s / step.totals.step_s) / log(FASTER);
+        *share = sbp_log(step_s / step.totals.step_s) / sbp_log(FASTER);
         sbp_step_free(&step);
     }
     sbp_arena_free(&arena);

@@ -1,5 +1,6 @@
 #include "executor/verify/choices_priv.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -250,6 +251,7 @@ static void deal_slots(struct sbp_reference *reference, int op)
         if (i % at_a_time == 0)
             memset(taken, 0, (size_t)m.tokens.experts * sizeof *taken);
         int32_t *const copy = table + 2 * i;
+        assert(copy[0] != NOT_KNOWN); /* ranks have all tokens among them */
         if (copy[1] >= 0)
             copy[1] = taken[copy[0]] < m.tokens.capacity
                           ? (int32_t)(copy[0] * m.tokens.capacity + taken[copy[0]]++)

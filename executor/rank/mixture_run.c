@@ -159,7 +159,9 @@ static void route(const struct work *w)
                (size_t)copies * 2 * sizeof(int32_t));
         return;
     }
-    w->k->moe_route(w->kept.table, (int32_t *)(void *)w->scratch[0], w->kept.scores, tokens);
+    /* What is kept is formed behind this, and has room for a count of 4 bytes an expert: scratch,
+     * with one hidden feature of 16 bits, has not. */
+    w->k->moe_route(w->kept.table, w->kept.copies, w->kept.scores, tokens);
     for (int64_t i = 0; i < copies; i++) {
         int32_t *const copy = w->kept.table + 2 * i;
         if (copy[1] >= 0)

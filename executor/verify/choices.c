@@ -1,5 +1,6 @@
 #include "executor/verify/choices_priv.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,10 +84,13 @@ enum sbp_status sbp_choices_keep(struct sbp_verifier *v, const struct sbp_instr 
         instr->phase != 0 || !is_mixture(rank->program, instr->op))
         return SBP_OK;
     const struct sbp_rank_mixture mixture = sbp_rank_mixture_of(rank->program, instr->op, 0);
-    return sbp_rank_to_host(rank,
-                            table_of(v, rank->chunk, instr->op, rank->gradients, rank->micro_batch),
-                            sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED3]),
-                            count_of(&mixture) * (int64_t)sizeof(int32_t), diag);
+    const struct sbp_spent start = sbp_verify_start_of_check();
+    SBP_TRY(sbp_rank_to_host(
+        rank, table_of(v, rank->chunk, instr->op, rank->gradients, rank->micro_batch),
+        sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED3]),
+        count_of(&mixture) * (int64_t)sizeof(int32_t), diag));
+    sbp_verify_spend_since(v, start);
+    return SBP_OK;
 }
 
 /* ---- on rank 0 ------------------------------------------------------------------------------- */
@@ -250,6 +254,7 @@ static void deal_slots(struct sbp_reference *reference, int op)
         if (i % at_a_time == 0)
             memset(taken, 0, (size_t)m.tokens.experts * sizeof *taken);
         int32_t *const copy = table + 2 * i;
+        assert(copy[0] != NOT_KNOWN); /* ranks have all tokens among them */
         if (copy[1] >= 0)
             copy[1] = taken[copy[0]] < m.tokens.capacity
                           ? (int32_t)(copy[0] * m.tokens.capacity + taken[copy[0]]++)

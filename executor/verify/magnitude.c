@@ -1,204 +1,11 @@
-#include "executor/verify/magnitude_image_priv.h"
-
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/math/random.h"
-#include "executor/rank/mixture.h"
-#include "executor/verify/verify.h"
+#include "executor/verify/magnitude_image_priv.h"
+#include "executor/verify/magnitude_mixture_priv.h"
 
 static const double OUTLIER = 4; /* squared deviations over this many variances stand alone */
-
-/* ---- storage ------------------------------------------------------------------------------- */
-
-/* The vectors of a magnitude, for loops over them: place and whether it has an entry a row. */
-struct vectors {
-    double **row[3], **column[3];
-};
-
-static struct vectors vectors_of(struct sbp_magnitude *m)
-{
-    return (struct vectors){{&m->row, &m->row_square, &m->row_variance},
-                            {&m->column, &m->column_square, &m->column_variance}};
-}
-
-static int64_t outputs_of(const struct sbp_magnitude_of *of)
-{
-    const int64_t *size = of->shape->size;
-    return of->by_row ? size[0] * size[1] : size[2] * size[3];
-}
-
-static int64_t kept_of(const struct sbp_magnitude_of *of)
-{
-    const int64_t all = outputs_of(of), share = all / SBP_VERIFY_ONE_IN;
-    const int64_t count = share > SBP_KEPT_LEAST ? share : SBP_KEPT_LEAST;
-    return !of->is_sampled || of->keeps_all || all < count ? all : count;
-}
-
-/* Rows and columns of what is kept. */
-static void set_sides(const struct sbp_magnitude_of *of, int64_t *rows, int64_t *columns)
-{
-    const int64_t *size = of->shape->size;
-    *rows = of->by_row ? kept_of(of) : size[0] * size[1];
-    *columns = of->by_row ? size[2] * size[3] : kept_of(of);
-}
-
-static enum sbp_status open_kept(struct sbp_magnitude *magnitude, const struct sbp_magnitude_of *of)
-{
-    struct sbp_kept *const kept = &magnitude->kept;
-    const int64_t elements = magnitude->rows * magnitude->columns;
-    *kept = (struct sbp_kept){.all = outputs_of(of), .count = kept_of(of)};
-    if (!of->is_sampled)
-        return SBP_OK;
-    magnitude->gradient = calloc((size_t)elements, sizeof(double));
-    if (magnitude->gradient == NULL)
-        return SBP_E_MEMORY;
-    if (kept->count == kept->all)
-        return SBP_OK;
-    kept->output = calloc((size_t)kept->count, sizeof *kept->output);
-    kept->place = calloc((size_t)kept->all, sizeof *kept->place);
-    return kept->output != NULL && kept->place != NULL ? SBP_OK : SBP_E_MEMORY;
-}
-
-enum sbp_status sbp_magnitude_open(struct sbp_magnitude *magnitude,
-                                   const struct sbp_magnitude_of *of)
-{
-    int64_t rows, columns;
-    set_sides(of, &rows, &columns);
-    *magnitude = (struct sbp_magnitude){.rows = rows,
-                                        .columns = columns,
-                                        .blocks = of->blocks,
-                                        .by_row = of->by_row,
-                                        .key = of->key};
-    const struct vectors vectors = vectors_of(magnitude);
-    const int64_t by_column = of->blocks * columns;
-    magnitude->sum = calloc((size_t)(rows * columns), sizeof(double));
-    magnitude->live = calloc((size_t)(of->by_row ? rows : by_column), sizeof(bool));
-    bool complete = magnitude->sum != NULL && magnitude->live != NULL;
-    for (int i = 0; i < 3; i++) {
-        *vectors.row[i] = calloc((size_t)rows, sizeof(double));
-        *vectors.column[i] = calloc((size_t)by_column, sizeof(double));
-        complete = complete && *vectors.row[i] != NULL && *vectors.column[i] != NULL;
-    }
-    return complete ? open_kept(magnitude, of) : SBP_E_MEMORY;
-}
-
-void sbp_magnitude_close(struct sbp_magnitude *magnitude)
-{
-    const struct vectors vectors = vectors_of(magnitude);
-    for (int i = 0; i < 3; i++) {
-        free(*vectors.row[i]);
-        free(*vectors.column[i]);
-    }
-    free(magnitude->sum);
-    free(magnitude->live);
-    free(magnitude->gradient);
-    free(magnitude->kept.output);
-    free(magnitude->kept.place);
-    *magnitude = (struct sbp_magnitude){0};
-}
-
-double sbp_magnitude_bytes(const struct sbp_magnitude_of *of)
-{
-    int64_t rows, columns;
-    set_sides(of, &rows, &columns);
-    const bool draws = kept_of(of) < outputs_of(of);
-    const double elements = (double)rows * (double)columns;
-    return (elements * (of->is_sampled ? 2 : 1) + 3 * (double)(rows + of->blocks * columns) +
-            (draws ? (double)(outputs_of(of) + kept_of(of)) : 0)) *
-           sizeof(double);
-}
-
-/* Absolute values of both operands of its largest product. */
-static double mixture_bytes(const struct sbp_program *program, int op)
-{
-    const struct sbp_rank_mixture m = sbp_rank_mixture_of(program, op, 0);
-    const double rows = (double)m.slots / (double)m.experts;
-    const double router = (double)m.tokens.tokens * (double)(m.hidden + m.tokens.experts);
-    return fmax(router, rows * (double)(m.hidden + m.ffn * m.gates)) * sizeof(double);
-}
-
-/* Both operands' absolute values, and of a sample the values of its outputs; vectors of them are
- * small beside these. */
-double sbp_magnitude_note_bytes(const struct sbp_program *program, const struct sbp_instr *instr,
-                                bool is_sampled)
-{
-    if (instr->kind == SBP_INSTR_BACKWARD && program->graph->op[instr->op].kind == SBP_OP_MOE)
-        return mixture_bytes(program, instr->op);
-    const int x = instr->buffer[SBP_AT_IN], dy = instr->buffer[SBP_AT_DY];
-    if (instr->kind != SBP_INSTR_BACKWARD || dy < 0)
-        return 0;
-    if (program->graph->op[instr->op].kind == SBP_OP_CONV2D ||
-        program->graph->op[instr->op].kind == SBP_OP_PATCH_EMBEDDING)
-        return sbp_magnitude_image_bytes(program, instr);
-    if (x < 0)
-        return 0;
-    const bool picks = is_sampled && program->graph->op[instr->op].kind == SBP_OP_LINEAR;
-    const struct sbp_shape *shape = &program->graph->tensor[program->buffer[dy].tensor].shape;
-    const struct sbp_magnitude_of outputs = {.shape = shape, .is_sampled = picks};
-    const double tokens = (double)(shape->size[0] * shape->size[1]);
-    const double kept = tokens * (double)kept_of(&outputs);
-    const size_t element = picks ? 2 * sizeof(double) + sizeof(float) : sizeof(double);
-    return (double)program->buffer[x].elements * sizeof(double) + kept * (double)element;
-}
-
-int64_t sbp_magnitude_place(const struct sbp_magnitude *m, int64_t index)
-{
-    if (m->kept.output == NULL)
-        return index;
-    const int64_t all = m->by_row ? m->columns : m->kept.all;
-    const int64_t i = index / all, j = index % all;
-    const int64_t place = m->kept.place[m->by_row ? i : j];
-    return place < 0 ? -1 : m->by_row ? place * all + j : i * m->columns + place;
-}
-
-double sbp_magnitude_inherited(const struct sbp_magnitude *m, int64_t place)
-{
-    const int64_t i = place / m->columns;
-    const int64_t j = i / (m->rows / m->blocks) * m->columns + place % m->columns;
-    if (!m->live[m->by_row ? i : j])
-        return -1;
-    return sqrt(m->row[i] + m->column[j] + m->row_square[i] * m->column_variance[j] +
-                m->row_variance[i] * m->column_square[j]);
-}
-
-static void clear(struct sbp_magnitude *magnitude)
-{
-    const struct vectors vectors = vectors_of(magnitude);
-    const int64_t by_column = magnitude->blocks * magnitude->columns;
-    const int64_t outputs = magnitude->by_row ? magnitude->rows : by_column;
-    for (int i = 0; i < 3; i++) {
-        memset(*vectors.row[i], 0, (size_t)magnitude->rows * sizeof(double));
-        memset(*vectors.column[i], 0, (size_t)by_column * sizeof(double));
-    }
-    memset(magnitude->live, 0, (size_t)outputs * sizeof *magnitude->live);
-}
-
-static void clear_sum(struct sbp_magnitude *magnitude)
-{
-    memset(magnitude->sum, 0, (size_t)(magnitude->rows * magnitude->columns) * sizeof(double));
-}
-
-void sbp_magnitude_draw(struct sbp_magnitude *magnitude, uint64_t number)
-{
-    struct sbp_kept *const kept = &magnitude->kept;
-    clear(magnitude);
-    clear_sum(magnitude);
-    memset(magnitude->gradient, 0, (size_t)(magnitude->rows * magnitude->columns) * sizeof(double));
-    if (kept->output == NULL)
-        return;
-    for (int64_t i = 0; i < kept->all; i++)
-        kept->place[i] = -1;
-    for (int64_t k = 0; k < kept->count; k++) {
-        const int64_t first = k * kept->all / kept->count;
-        const int64_t length = (k + 1) * kept->all / kept->count - first;
-        const uint64_t drawn = sbp_random_bits_at(number, (uint64_t)magnitude->key, (uint64_t)k);
-        kept->output[k] = first + (int64_t)(drawn % (uint64_t)length);
-        kept->place[kept->output[k]] = k;
-    }
-}
 
 /* ---- operands in both precisions ----------------------------------------------------------- */
 
@@ -341,15 +148,20 @@ static enum sbp_status measure_features(struct operand *operand)
 }
 
 /* `of`: whose outputs the features are, some of which may be kept; NULL: all. */
+static enum sbp_status measure(struct operand *operand, const struct sbp_magnitude *of)
+{
+    SBP_TRY(measure_tokens(operand));
+    if (of != NULL && of->kept.output != NULL)
+        SBP_TRY(pick(operand, &of->kept));
+    return measure_features(operand);
+}
+
 static enum sbp_status open_operand(const struct sbp_lockstep *both, const struct sbp_instr *instr,
                                     int place, const struct sbp_magnitude *of,
                                     struct operand *operand)
 {
     *operand = look_at(both, instr, place);
-    SBP_TRY(measure_tokens(operand));
-    if (of != NULL && of->kept.output != NULL)
-        SBP_TRY(pick(operand, &of->kept));
-    return measure_features(operand);
+    return measure(operand, of);
 }
 
 static double expected_variance(const struct operand *operand, int64_t token, int64_t feature)
@@ -407,7 +219,7 @@ static void note_live(const struct operand *dy, bool *live)
 static void note_column_sums(const struct operand *dy, bool adds, struct sbp_magnitude *magnitude)
 {
     if (!adds)
-        clear(magnitude);
+        sbp_magnitude_clear(magnitude);
     note_live(dy, magnitude->live);
     for (int64_t t = 0; t < dy->tokens; t++)
         for (int64_t i = 0; i < dy->features; i++)
@@ -449,7 +261,7 @@ static void note_product(const struct sbp_lockstep *both, const struct sbp_instr
     const bool adds = instr->factor == 1.0 || both->adds;
     add_product(both, instr, x, dy, adds);
     if (!adds)
-        clear(weight);
+        sbp_magnitude_clear(weight);
     const bool transposed = node->transposed_weight;
     add_product_variance(x, dy, transposed ? weight->column : weight->row);
     add_product_variance(dy, x, transposed ? weight->row : weight->column);
@@ -481,8 +293,8 @@ static void note_rows(const struct operand *dy, const int32_t *row_of, bool adds
                       struct sbp_magnitude *table)
 {
     if (!adds) {
-        clear(table);
-        clear_sum(table);
+        sbp_magnitude_clear(table);
+        sbp_magnitude_clear_sum(table);
     }
     for (int64_t t = 0; t < dy->tokens; t++) {
         const int64_t row = table->kept.output == NULL ? row_of[t] : table->kept.place[row_of[t]];
@@ -611,7 +423,7 @@ static void note_gain(const struct sbp_lockstep *both, const struct sbp_instr *i
 static void note_shift(const struct operand *dy, bool adds, struct sbp_magnitude *shift)
 {
     if (!adds)
-        clear_sum(shift);
+        sbp_magnitude_clear_sum(shift);
     note_column_sums(dy, adds, shift);
     for (int64_t at = 0; at < dy->tokens * dy->features; at++) {
         shift->sum[at % dy->features] += dy->absolute[at];
@@ -629,8 +441,8 @@ static enum sbp_status note_norm(const struct sbp_lockstep *both, const struct s
     if (status == SBP_OK)
         status = open_operand(both, instr, SBP_AT_DY, NULL, &dy);
     if (status == SBP_OK && !both->adds) {
-        clear(gain);
-        clear_sum(gain);
+        sbp_magnitude_clear(gain);
+        sbp_magnitude_clear_sum(gain);
     }
     if (status == SBP_OK) {
         note_gain(both, instr, &x, &dy, gain);
@@ -642,118 +454,13 @@ static enum sbp_status note_norm(const struct sbp_lockstep *both, const struct s
     return status;
 }
 
-/* ---- mixtures ------------------------------------------------------------------------------ */
-
-/* A product of a mixture, of which a weight has `blocks`, one an expert or one of all tokens. */
-struct products {
-    const struct sbp_lockstep *both;
-    struct sbp_magnitude *weight, *bias; /* bias: NULL, there is none */
-    int64_t blocks, tokens, in, out;     /* tokens: of a block */
-    const double *x, *dy;                /* (blocks, tokens, in or out) */
-    const float *shadow_x, *shadow_dy;
-};
-
-static void note_block(const struct products *p, int64_t block, const struct operand *x,
-                       const struct operand *dy)
-{
-    struct sbp_magnitude *const weight = p->weight;
-    const int64_t row = block * p->in, column = block * p->out;
-    p->both->exact->kernels->linear_backward_weight(
-        weight->sum + row * p->out, p->bias != NULL ? p->bias->sum : NULL, x->absolute,
-        dy->absolute, p->tokens, p->in, p->out, 0);
-    add_product_variance(x, dy, weight->row + row);
-    add_product_variance(dy, x, weight->column + column);
-    add_features(x, 1, weight->row_square + row, weight->row_variance + row);
-    add_features(dy, 1, weight->column_square + column, weight->column_variance + column);
-    note_live(dy, weight->live + column);
-    if (p->bias != NULL)
-        note_column_sums(dy, false, p->bias);
-}
-
-static enum sbp_status measure_all(struct operand *operand)
-{
-    SBP_TRY(measure_tokens(operand));
-    return measure_features(operand);
-}
-
-static enum sbp_status note_products(const struct products *p)
-{
-    enum sbp_status status = SBP_OK;
-    clear(p->weight);
-    for (int64_t b = 0; b < p->blocks && status == SBP_OK; b++) {
-        const int64_t from = b * p->tokens * p->in, to = b * p->tokens * p->out;
-        struct operand x = make_operand(p->both, p->x + from, p->shadow_x + from, p->tokens, p->in);
-        struct operand dy = make_operand(p->both, p->dy + to, p->shadow_dy + to, p->tokens, p->out);
-        status = measure_all(&x);
-        if (status == SBP_OK)
-            status = measure_all(&dy);
-        if (status == SBP_OK)
-            note_block(p, b, &x, &dy);
-        close_operand(&x);
-        close_operand(&dy);
-    }
-    return status;
-}
-
-/* The router, and both products of each expert. */
-static enum sbp_status note_mixture(const struct sbp_lockstep *both, const struct sbp_instr *instr)
-{
-    const struct sbp_program *program = both->exact->program;
-    const struct sbp_op_node *node = &program->graph->op[instr->op];
-    const struct sbp_rank_mixture m = sbp_rank_mixture_of(program, instr->op, 0);
-    const struct sbp_rank_kept kept = sbp_rank_mixture_kept(both->exact, instr, &m);
-    const struct sbp_rank_kept shadow = sbp_rank_mixture_kept(both->shadow, instr, &m);
-    const int64_t rows = m.slots / m.experts;
-    const int in = instr->buffer[SBP_AT_IN];
-    const struct products router = {both,
-                                    both->magnitude[node->weight[0]],
-                                    node->weight_count > 3 ? both->magnitude[node->weight[3]]
-                                                           : NULL,
-                                    1,
-                                    m.tokens.tokens,
-                                    m.hidden,
-                                    m.tokens.experts,
-                                    sbp_rank_buffer(both->exact, in),
-                                    kept.scores,
-                                    sbp_rank_buffer(both->shadow, in),
-                                    shadow.scores};
-    const struct products first = {both,
-                                   both->magnitude[node->weight[1]],
-                                   NULL,
-                                   m.experts,
-                                   rows,
-                                   m.hidden,
-                                   m.ffn * m.gates,
-                                   kept.copies,
-                                   kept.first,
-                                   shadow.copies,
-                                   shadow.first};
-    const struct products second = {both,         both->magnitude[node->weight[2]],
-                                    NULL,         m.experts,
-                                    rows,         m.ffn,
-                                    m.hidden,     kept.activation,
-                                    kept.second,  shadow.activation,
-                                    shadow.second};
-    SBP_TRY(note_products(&router));
-    SBP_TRY(note_products(&first));
-    return note_products(&second);
-}
-
-/* ---- operands that are not buffers (magnitude_image.c) -------------------------------------- */
+/* ---- operands that are not buffers (magnitude_values_priv.h) --------------------------------- */
 
 static enum sbp_status open_values(const struct sbp_lockstep *both, const struct sbp_values *values,
                                    const struct sbp_magnitude *of, struct operand *operand)
 {
-    *operand = (struct operand){.tokens = values->tokens,
-                                .features = values->features,
-                                .exact = values->exact,
-                                .shadow = values->shadow,
-                                .scale = both->scale,
-                                .wakes = !both->by_feature};
-    SBP_TRY(measure_tokens(operand));
-    if (of != NULL && of->kept.output != NULL)
-        SBP_TRY(pick(operand, &of->kept));
-    return measure_features(operand);
+    *operand = make_operand(both, values->exact, values->shadow, values->tokens, values->features);
+    return measure(operand, of);
 }
 
 enum sbp_status sbp_magnitude_note_product(const struct sbp_lockstep *both,
@@ -767,6 +474,39 @@ enum sbp_status sbp_magnitude_note_product(const struct sbp_lockstep *both,
         status = open_values(both, dy, both->magnitude[tensor], &right);
     if (status == SBP_OK)
         note_product(both, instr, &left, &right);
+    close_operand(&left);
+    close_operand(&right);
+    return status;
+}
+
+static void note_block(const struct sbp_lockstep *both, const struct sbp_block *block,
+                       const struct operand *x, const struct operand *dy)
+{
+    struct sbp_magnitude *const weight = both->magnitude[block->weight];
+    struct sbp_magnitude *const bias = block->bias < 0 ? NULL : both->magnitude[block->bias];
+    const int64_t row = block->number * x->features, column = block->number * dy->features;
+    both->exact->kernels->linear_backward_weight(
+        weight->sum + row * dy->features, bias != NULL ? bias->sum : NULL, x->absolute,
+        dy->absolute, x->tokens, x->features, dy->features, 0);
+    add_product_variance(x, dy, weight->row + row);
+    add_product_variance(dy, x, weight->column + column);
+    add_features(x, 1, weight->row_square + row, weight->row_variance + row);
+    add_features(dy, 1, weight->column_square + column, weight->column_variance + column);
+    note_live(dy, weight->live + column);
+    if (bias != NULL)
+        note_column_sums(dy, false, bias);
+}
+
+enum sbp_status sbp_magnitude_note_block(const struct sbp_lockstep *both,
+                                         const struct sbp_block *block, const struct sbp_values *x,
+                                         const struct sbp_values *dy)
+{
+    struct operand left = {0}, right = {0};
+    enum sbp_status status = open_values(both, x, NULL, &left);
+    if (status == SBP_OK)
+        status = open_values(both, dy, NULL, &right);
+    if (status == SBP_OK)
+        note_block(both, block, &left, &right);
     close_operand(&left);
     close_operand(&right);
     return status;
@@ -799,8 +539,8 @@ void sbp_magnitude_begin(const struct sbp_lockstep *both, int tensor)
 {
     if (both->adds)
         return;
-    clear(both->magnitude[tensor]);
-    clear_sum(both->magnitude[tensor]);
+    sbp_magnitude_clear(both->magnitude[tensor]);
+    sbp_magnitude_clear_sum(both->magnitude[tensor]);
 }
 
 /* Whether an instruction writes gradients of parameters. */
@@ -818,7 +558,7 @@ enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both, const struct
     case SBP_OP_LINEAR:
         return note_linear(both, instr);
     case SBP_OP_MOE:
-        return note_mixture(both, instr);
+        return sbp_magnitude_note_mixture(both, instr);
     case SBP_OP_EMBEDDING:
         return note_embedding(both, instr);
     case SBP_OP_LAYERNORM:

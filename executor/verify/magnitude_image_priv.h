@@ -6,29 +6,7 @@
 #ifndef SBP_EXECUTOR_VERIFY_MAGNITUDE_IMAGE_PRIV_H
 #define SBP_EXECUTOR_VERIFY_MAGNITUDE_IMAGE_PRIV_H
 
-#include "executor/verify/magnitude_priv.h"
-
-/* An operand (tokens, features) as the reference and its shadow have it. */
-struct sbp_values {
-    int64_t tokens, features;
-    const double *exact;
-    const float *shadow;
-};
-
-/* What magnitude.c notes of such operands, E_MEMORY: the product of an operator's first weight with
- * its bias; a vector's gradient, which is the column sums of dy; a table's, of the tokens that
- * looked its rows up. */
-enum sbp_status sbp_magnitude_note_product(const struct sbp_lockstep *both,
-                                           const struct sbp_instr *instr,
-                                           const struct sbp_values *x,
-                                           const struct sbp_values *dy) SBP_MUST_USE;
-enum sbp_status sbp_magnitude_note_sums(const struct sbp_lockstep *both,
-                                        const struct sbp_values *dy, int tensor) SBP_MUST_USE;
-enum sbp_status sbp_magnitude_note_table(const struct sbp_lockstep *both,
-                                         const struct sbp_values *dy, const int32_t *row_of,
-                                         int tensor) SBP_MUST_USE;
-/* Forgets what a step noted of a weight, unless that is added to. */
-void sbp_magnitude_begin(const struct sbp_lockstep *both, int tensor);
+#include "executor/verify/magnitude_values_priv.h"
 
 /* What a BACKWARD instruction adds, by its operator (sbp_magnitude_note); E_MEMORY. */
 enum sbp_status sbp_magnitude_note_windows(const struct sbp_lockstep *both,

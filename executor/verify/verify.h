@@ -38,7 +38,7 @@
 /* The first value that is off. */
 struct sbp_finding {
     bool found;
-    char what[32];   /* "gradient", "loss", "weight after the update", ... */
+    char what[40];   /* "gradient", "loss", "weight after the update", ... */
     char tensor[64]; /* name, or "" */
     int64_t index;   /* row-major in the whole tensor */
     int64_t rank;    /* whose value it is */

@@ -23,31 +23,36 @@ static int count_role(const struct plan *plan, const char *name)
     return count;
 }
 
-static void check_random(int count, bool cut, enum sbp_real real)
+static const char *const role_names[] = {"batch",           "sequence", "expert",
+                                         "expert_sequence", "column",   "mirror"};
+enum { ROLES = sizeof role_names / sizeof role_names[0] };
+
+/* Adds up on how many axes mixtures played each role. */
+static void check_random(int count, bool cut, enum sbp_real real, int *seen)
 {
-    static const char *const roles[] = {"batch",           "sequence", "expert",
-                                        "expert_sequence", "column",   "mirror"};
     char model[MODEL_BYTES];
     struct sbp_random random;
     double worst = 0;
-    int seen[6] = {0};
     sbp_random_seed(&random, seed + 700 + (cut ? 1 : 0) + 2 * (uint64_t)real);
     for (int i = 0; i < count; i++) {
         struct plan plan;
         open_random(&random, MIXTURE, i % 2 == 0, cut, SBP_BOXING_FULL, real, model, &plan);
         const struct sbp_run_options options = options_for(real, &random);
         check_run(&plan, &options, model, &worst);
-        for (int r = 0; r < 6; r++)
-            seen[r] += count_role(&plan, roles[r]);
+        for (int r = 0; r < ROLES; r++)
+            seen[r] += count_role(&plan, role_names[r]);
         plan_close(&plan);
     }
-    print_message("seed %llu: %d plans, largest difference / bound %.3f; axes:",
+    print_message("seed %llu: %d plans, largest difference / bound %.3f\n",
                   (unsigned long long)seed, count, worst);
-    for (int r = 0; r < 6; r++)
-        print_message(" %d %s", seen[r], roles[r]);
-    print_message("\n");
-    for (int r = 0; r < 5 && count >= 10; r++)
+}
+
+static void expect_roles(const int *seen)
+{
+    for (int r = 0; r < ROLES; r++) {
+        print_message(" %d %s%s", seen[r], role_names[r], r + 1 < ROLES ? "," : " axes\n");
         assert_true(seen[r] > 0);
+    }
 }
 
 /* How many plans each draw has; more by SBP_MIXTURES, a factor. */
@@ -59,17 +64,20 @@ static int plans(int count)
 
 static void mixtures_equal_one_device(void **state)
 {
+    int seen[ROLES] = {0};
     (void)state;
-    check_random(plans(10), false, SBP_F64);
-    check_random(plans(12), true, SBP_F64);
-    check_random(plans(8), true, SBP_F32);
+    check_random(plans(10), false, SBP_F64, seen);
+    check_random(plans(12), true, SBP_F64, seen);
+    check_random(plans(8), true, SBP_F32, seen);
+    expect_roles(seen);
 }
 
 static void mixtures_in_16_bits_equal_one_device(void **state)
 {
+    int seen[ROLES] = {0};
     (void)state;
-    check_random(plans(4), true, SBP_REAL_BF16);
-    check_random(plans(4), true, SBP_REAL_FP16);
+    check_random(plans(4), true, SBP_REAL_BF16, seen);
+    check_random(plans(4), true, SBP_REAL_FP16, seen);
 }
 
 static void pipelines_equal_one_device(void **state)

@@ -1,0 +1,66 @@
+#include "executor/verify/magnitude_mixture_priv.h"
+
+#include <math.h>
+
+#include "executor/rank/mixture.h"
+#include "executor/verify/magnitude_values_priv.h"
+
+/* A product of a mixture: `blocks` of a weight with tokens of their own, one below the other. */
+struct products {
+    int weight, bias; /* tensors; bias: -1, there is none */
+    int64_t blocks;
+    struct sbp_values x, dy; /* of the first block, which the others follow */
+};
+
+static struct sbp_values of_block(const struct sbp_values *first, int64_t block)
+{
+    const int64_t at = block * first->tokens * first->features;
+    return (struct sbp_values){first->tokens, first->features, first->exact + at,
+                               first->shadow + at};
+}
+
+static enum sbp_status note_products(const struct sbp_lockstep *both, const struct products *p)
+{
+    sbp_magnitude_begin(both, p->weight);
+    for (int64_t b = 0; b < p->blocks; b++) {
+        const struct sbp_block block = {p->weight, p->bias, b};
+        const struct sbp_values x = of_block(&p->x, b), dy = of_block(&p->dy, b);
+        SBP_TRY(sbp_magnitude_note_block(both, &block, &x, &dy));
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_magnitude_note_mixture(const struct sbp_lockstep *both,
+                                           const struct sbp_instr *instr)
+{
+    const struct sbp_program *program = both->exact->program;
+    const struct sbp_op_node *node = &program->graph->op[instr->op];
+    const struct sbp_rank_mixture m = sbp_rank_mixture_of(program, instr->op, 0);
+    const struct sbp_rank_kept kept = sbp_rank_mixture_kept(both->exact, instr, &m);
+    const struct sbp_rank_kept shadow = sbp_rank_mixture_kept(both->shadow, instr, &m);
+    const int64_t tokens = m.tokens.tokens, rows = m.slots / m.experts, wide = m.ffn * m.gates;
+    const int in = instr->buffer[SBP_AT_IN];
+    const struct products router = {node->weight[0], node->weight_count > 3 ? node->weight[3] : -1,
+                                    1,
+                                    .x = {tokens, m.hidden, sbp_rank_buffer(both->exact, in),
+                                          sbp_rank_buffer(both->shadow, in)},
+                                    .dy = {tokens, m.tokens.experts, kept.scores, shadow.scores}};
+    const struct products first = {node->weight[1], -1, m.experts,
+                                   .x = {rows, m.hidden, kept.copies, shadow.copies},
+                                   .dy = {rows, wide, kept.first, shadow.first}};
+    const struct products second = {node->weight[2], -1, m.experts,
+                                    .x = {rows, m.ffn, kept.activation, shadow.activation},
+                                    .dy = {rows, m.hidden, kept.second, shadow.second}};
+    SBP_TRY(note_products(both, &router));
+    SBP_TRY(note_products(both, &first));
+    return note_products(both, &second);
+}
+
+/* Absolute values of both operands of its largest product. */
+double sbp_magnitude_mixture_bytes(const struct sbp_program *program, int op)
+{
+    const struct sbp_rank_mixture m = sbp_rank_mixture_of(program, op, 0);
+    const double rows = (double)m.slots / (double)m.experts;
+    const double router = (double)m.tokens.tokens * (double)(m.hidden + m.tokens.experts);
+    return fmax(router, rows * (double)(m.hidden + m.ffn * m.gates)) * sizeof(double);
+}

@@ -272,7 +272,8 @@ static void sums_of_images_equal_one_device(void **state)
     static const char model[] =
         "{\"name\": \"images\", \"global_batch\": 24, \"optimizer\": \"adam\", \"input\": {"
         "\"height\": 4, \"width\": 4, \"channels\": 8}, \"layers\": ["
-        "{\"op\": \"conv2d\", \"name\": \"u\", \"out\": 8, \"kernel\": 3, \"padding\": 1}, "
+        "{\"op\": \"conv2d\", \"name\": \"u\", \"out\": 8, \"kernel\": 3, \"padding\": 1, "
+        "\"bias\": true}, "
         "{\"op\": \"conv2d\", \"name\": \"v\", \"out\": 8, \"kernel\": 2, \"bias\": true}]}";
     struct sbp_random random;
     struct sbp_diag diag = {0};

@@ -30,11 +30,6 @@ static int64_t local_size(const struct sbp_rank *rank, const struct sbp_instr *i
                                dim);
 }
 
-static unsigned adds_of(const struct sbp_rank *rank, const struct sbp_instr *instr)
-{
-    return sbp_rank_adds_to(rank, instr->buffer[SBP_AT_DW]) ? SBP_ADDS_FIRST | SBP_ADDS_REST : 0U;
-}
-
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
 void sbp_rank_first_token(struct sbp_rank *rank, const struct sbp_instr *instr)
@@ -105,7 +100,7 @@ void sbp_rank_patches_backward(struct sbp_rank *rank, const struct sbp_instr *in
         at(rank, instr, SBP_AT_DW), beside(rank, instr, SBP_AT_DW, node->bias),
         beside(rank, instr, SBP_AT_DW, node->class_token),
         beside(rank, instr, SBP_AT_DW, node->positions), at(rank, instr, SBP_AT_SAVED),
-        at(rank, instr, SBP_AT_DY), &patches, adds_of(rank, instr));
+        at(rank, instr, SBP_AT_DY), &patches, sbp_rank_adds_of(rank, instr));
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
@@ -158,7 +153,7 @@ void sbp_rank_conv2d_backward(struct sbp_rank *rank, const struct sbp_instr *ins
     else
         k->conv2d_backward_weight(at(rank, instr, SBP_AT_DW), at(rank, instr, SBP_AT_DW2),
                                   at(rank, instr, SBP_AT_IN), at(rank, instr, SBP_AT_DY), &windows,
-                                  out, adds_of(rank, instr));
+                                  out, sbp_rank_adds_of(rank, instr));
 }
 
 void sbp_rank_pool(struct sbp_rank *rank, const struct sbp_instr *instr)

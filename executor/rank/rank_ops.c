@@ -45,8 +45,7 @@ bool sbp_rank_adds_to(const struct sbp_rank *rank, int buffer)
     return rank->adds && buffer >= 0 && rank->program->buffer[buffer].use == SBP_USE_GRADIENT;
 }
 
-/* A tied weight's second use adds to the first one, too. */
-static unsigned adds_of(const struct sbp_rank *rank, const struct sbp_instr *instr)
+unsigned sbp_rank_adds_of(const struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     const bool first = instr->factor == 1.0 || sbp_rank_adds_to(rank, instr->buffer[SBP_AT_DW]);
     const bool rest = sbp_rank_adds_to(rank, instr->buffer[SBP_AT_DW2]);
@@ -81,7 +80,7 @@ static void linear_backward_weight(struct sbp_rank *rank, const struct sbp_instr
         operand(rank, instr, SBP_AT_DW), operand(rank, instr, SBP_AT_DW2),
         operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_DY),
         sbp_rank_tokens(rank, instr, SBP_AT_IN), sbp_rank_features(rank, instr, SBP_AT_IN),
-        sbp_rank_features(rank, instr, SBP_AT_DY), adds_of(rank, instr));
+        sbp_rank_features(rank, instr, SBP_AT_DY), sbp_rank_adds_of(rank, instr));
 }
 
 static void linear_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
@@ -197,7 +196,7 @@ static void embedding_backward(struct sbp_rank *rank, const struct sbp_instr *in
         operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_IN2),
         operand(rank, instr, SBP_AT_DY), tokens, features,
         positions < 0 ? 0 : rows_of(rank, node->weight[node->positions]), &vocabulary,
-        adds_of(rank, instr));
+        sbp_rank_adds_of(rank, instr));
     if (types >= 0)
         rank->kernels->token_types_backward(
             operand(rank, instr, types), operand(rank, instr, SBP_AT_IN2),

@@ -15,6 +15,9 @@ enum sbp_status sbp_rank_check_kernels(const struct sbp_rank *rank,
 /* Whether a weight's gradient is added to what its buffer has: gradients that stay where they are
  * formed are sums over micro-batches; those on their way to shards begin anew. */
 bool sbp_rank_adds_to(const struct sbp_rank *rank, int buffer);
+/* Whether those of an instruction's first weight and of those beside it are (enum sbp_adds), which
+ * need not lie alike; a tied weight's second use adds to the first one, too. */
+unsigned sbp_rank_adds_of(const struct sbp_rank *rank, const struct sbp_instr *instr);
 
 /* A FORWARD or BACKWARD instruction, in its phase. */
 enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *instr,

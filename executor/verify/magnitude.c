@@ -215,15 +215,33 @@ static void note_live(const struct operand *dy, bool *live)
             live[i] = live[i] || is_live(dy, t * dy->features + i);
 }
 
+/* What the errors of a column add up to, squared: its mean over the features. Tokens whose
+ * gradients are alike are rounded alike, and such errors do not cancel. */
+static double square_of_sums(const struct operand *dy)
+{
+    double mean = 0;
+    for (int64_t i = 0; i < dy->features; i++) {
+        double sum = 0;
+        for (int64_t at = i; at < dy->tokens * dy->features; at += dy->features)
+            sum += ((double)dy->shadow[at] - dy->exact[at]) * dy->scale;
+        mean += isfinite(sum) ? sum * sum / (double)dy->features : 0;
+    }
+    return mean;
+}
+
 /* A bias, and a norm's shift: the column sums of dy. */
 static void note_column_sums(const struct operand *dy, bool adds, struct sbp_magnitude *magnitude)
 {
+    const double together = square_of_sums(dy);
     if (!adds)
         sbp_magnitude_clear(magnitude);
     note_live(dy, magnitude->live);
-    for (int64_t t = 0; t < dy->tokens; t++)
-        for (int64_t i = 0; i < dy->features; i++)
-            magnitude->column[i] += element_variance(dy, t, i);
+    for (int64_t i = 0; i < dy->features; i++) {
+        double apart = 0;
+        for (int64_t t = 0; t < dy->tokens; t++)
+            apart += element_variance(dy, t, i);
+        magnitude->column[i] += fmax(apart, together);
+    }
 }
 
 /* What is added to a product in every row; NULL: nothing. */

@@ -547,22 +547,21 @@ double sbp_reference_sum(const struct sbp_reference *reference, int tensor, int6
                                            : reference->magnitude[tensor]->sum[place];
 }
 
-/* Places of an image. */
-static double places_of(const struct sbp_graph *graph, int tensor)
+/* Rows of a sample that give a weight its gradient: tokens, or places of an image. */
+static double rows_of(const struct sbp_graph *graph, const struct sbp_op_node *reader)
 {
-    const int64_t *size = graph->tensor[tensor].shape.size;
-    return (double)size[SBP_DIM_SEQUENCE] * (double)size[SBP_DIM_INNER];
+    const int64_t *size = graph->tensor[reader->output].shape.size;
+    const bool image = reader->kind == SBP_OP_CONV2D || reader->kind == SBP_OP_BATCHNORM;
+    return (double)size[SBP_DIM_SEQUENCE] * (image ? (double)size[SBP_DIM_INNER] : 1);
 }
 
 double sbp_reference_terms(const struct sbp_reference *reference, int tensor)
 {
     const struct sbp_graph *graph = &reference->graph;
-    const double tokens = (double)(graph->global_batch * graph->sequence);
     const struct sbp_op_node *reader = reader_of(graph, tensor);
-    if (reader->kind == SBP_OP_CONV2D || reader->kind == SBP_OP_BATCHNORM)
-        return (double)graph->global_batch * places_of(graph, reader->output);
+    const double rows = (double)graph->global_batch * rows_of(graph, reader);
     const double experts = (double)blocks_of(graph, reader, tensor);
-    return experts > 1 ? fmax(1, tokens * (double)reader->moe.top_k / experts) : tokens;
+    return experts > 1 ? fmax(1, rows * (double)reader->moe.top_k / experts) : rows;
 }
 
 double sbp_reference_inherited(const struct sbp_reference *reference, int tensor, int64_t place)

@@ -131,8 +131,8 @@ const double *sbp_reference_gradient(struct sbp_reference *reference, int tensor
  * deviation of the errors that these bring along; -1: it is exactly 0. */
 double sbp_reference_sum(const struct sbp_reference *reference, int tensor, int64_t place);
 double sbp_reference_inherited(const struct sbp_reference *reference, int tensor, int64_t place);
-/* How many terms it sums in the mean: all tokens, those that an expert gets, or places of images.
- */
+/* How many terms it sums in the mean: rows of its operator's output (places of images), or those
+ * that an expert gets. */
 double sbp_reference_terms(const struct sbp_reference *reference, int tensor);
 
 /* Copies of the tokens of the whole batch that a mixture has. */

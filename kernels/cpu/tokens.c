@@ -22,23 +22,33 @@ void CPU(token_types_forward)(void *y, const int32_t *position_of, const void *t
     }
 }
 
+/* Some features of the sum over all tokens of a type. */
+static void sum_type(double *sum, int64_t type, int64_t first, int64_t width,
+                     const int32_t *position_of, const stored *dy, int64_t tokens, int64_t in,
+                     int64_t rows, int64_t sequence)
+{
+    for (int64_t t = 0; t < tokens; t++) {
+        if (type_of(position_of[t], rows, sequence) != type)
+            continue;
+        for (int64_t i = 0; i < width; i++)
+            sum[i] += (double)load(dy[t * in + first + i]);
+    }
+}
+
 /* Adds what all tokens of a type give, so that it is rounded once. */
 void CPU(token_types_backward)(void *dtypes, const int32_t *position_of, const void *dy,
                                int64_t tokens, int64_t in, int64_t rows, int64_t sequence,
                                bool adds)
 {
-    for (int64_t at = 0; at < rows * in; at += FEATURE_TILE) {
-        double sum[FEATURE_TILE] = {0};
-        const int64_t row = at / in, first = at % in;
-        const int64_t width = in - first < FEATURE_TILE ? in - first : FEATURE_TILE;
-        stored *const to = (stored *)dtypes + at;
-        for (int64_t t = 0; t < tokens; t++)
-            for (int64_t i = 0; i < width && type_of(position_of[t], rows, sequence) == row; i++)
-                sum[i] += (double)load(((const stored *)dy)[t * in + first + i]);
-        for (int64_t i = 0; i < width; i++)
-            to[i] = store((adds ? load(to[i]) : 0) + (real)sum[i]);
-        at += width - FEATURE_TILE;
-    }
+    for (int64_t type = 0; type < rows; type++)
+        for (int64_t first = 0; first < in; first += FEATURE_TILE) {
+            double sum[FEATURE_TILE] = {0};
+            const int64_t width = in - first < FEATURE_TILE ? in - first : FEATURE_TILE;
+            stored *const to = (stored *)dtypes + type * in + first;
+            sum_type(sum, type, first, width, position_of, dy, tokens, in, rows, sequence);
+            for (int64_t i = 0; i < width; i++)
+                to[i] = store((adds ? load(to[i]) : 0) + (real)sum[i]);
+        }
 }
 
 void CPU(first_token_forward)(void *y, const void *x, int64_t batch, int64_t sequence, int64_t in)

@@ -265,6 +265,36 @@ static void sums_that_live_on_equal_one_device(void **state)
     assert_true(worst > 0);
 }
 
+/* The kernel's gradient is a sum over members that its bias has whole: one goes to shards after
+ * every micro-batch, the other stays and is added up. */
+static void sums_of_images_equal_one_device(void **state)
+{
+    static const char model[] =
+        "{\"name\": \"images\", \"global_batch\": 24, \"optimizer\": \"adam\", \"input\": {"
+        "\"height\": 4, \"width\": 4, \"channels\": 8}, \"layers\": ["
+        "{\"op\": \"conv2d\", \"name\": \"u\", \"out\": 8, \"kernel\": 3, \"padding\": 1, "
+        "\"bias\": true}, "
+        "{\"op\": \"conv2d\", \"name\": \"v\", \"out\": 8, \"kernel\": 2, \"bias\": true}]}";
+    struct sbp_random random;
+    struct sbp_diag diag = {0};
+    struct plan plan;
+    double worst = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 425);
+    plan_open(&plan, model, (const int[]){2, 0});
+    plan.parallel.zero = 2;
+    plan.parallel.micro_batch = 8;
+    expect_ok(sbp_graph_set_micro_batch(&plan.graph, 8, &diag), &diag);
+    let_sums_live(&plan, 0);
+    const struct sbp_op_node *last = &plan.graph.op[plan.graph.op_count - 1];
+    assert_int_equal(plan.program->shard[last->weight[0]].level, 2);
+    assert_int_equal(plan.program->shard[last->weight[1]].level, 0);
+    const struct sbp_run_options options = options_for(SBP_F64, &random);
+    check_run(&plan, &options, model, &worst);
+    plan_close(&plan);
+    assert_true(worst > 0);
+}
+
 /* The score of a query that sees one key has no gradient but round-off. */
 static void lone_keys_equal_one_device(void **state)
 {
@@ -417,6 +447,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(single_precision_equals_one_device),
         cmocka_unit_test(paths_equal_one_device),
         cmocka_unit_test(sums_that_live_on_equal_one_device),
+        cmocka_unit_test(sums_of_images_equal_one_device),
         cmocka_unit_test(lone_keys_equal_one_device),
         cmocka_unit_test(too_large_a_run_is_refused),
         cmocka_unit_test(too_large_a_verification_is_refused),

@@ -189,9 +189,11 @@ static enum sbp_status open_channel(const struct problem *p, const struct sbp_co
                                     struct sbp_comm *comm, struct sbp_arena *arena,
                                     struct sbp_channel *channel, struct sbp_diag *diag)
 {
-    struct sbp_tasks tasks;
-    SBP_TRY(sbp_tasks_make(&p->step, 0, arena, &tasks, diag));
-    return sbp_channel_open(channel, ops, comm, &p->step, &tasks, sbp_kernels_cpu(SBP_F64), arena,
+    struct sbp_tasks *const tasks = SBP_NEW(arena, struct sbp_tasks, 1);
+    if (tasks == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(sbp_tasks_make(&p->step, 0, arena, tasks, diag));
+    return sbp_channel_open(channel, ops, comm, &p->step, tasks, sbp_kernels_cpu(SBP_F64), arena,
                             diag);
 }
 

@@ -174,12 +174,8 @@ static enum sbp_status make_step(enum sbp_real real, const struct sbp_plan *plan
                                  struct sbp_diag *diag)
 {
     const struct sbp_element_bytes bytes = sbp_program_run_bytes(real);
-    const struct sbp_step_request request = {.graph = &plan->cut.graph,
-                                             .cluster = plan->cut.cluster,
-                                             .parallel = &plan->cut.parallel,
-                                             .strategy = &plan->strategy,
-                                             .bytes = &bytes,
-                                             .runs = true};
+    struct sbp_step_request request = sbp_cut_request(&plan->cut, &plan->strategy, &bytes);
+    request.runs = true;
     SBP_TRY(sbp_runnable_check(&plan->cut.graph, &plan->cut.mesh, &plan->strategy,
                                &plan->cut.parallel, diag));
     return small != NULL ? sbp_run_shrink(plan, &bytes, small, step, diag)

@@ -203,13 +203,9 @@ static enum sbp_status cut(const struct sbp_plan *plan, const struct scale *scal
     SBP_TRY(sbp_stages_cut_as(&plan->cut.graph, pieces, &parallel, first, diag));
     SBP_TRY(sbp_plan_cut(small, &parallel, diag));
     SBP_TRY(adopt(plan, small, diag));
-    const struct sbp_step_request request = {.graph = &small->cut.graph,
-                                             .cluster = small->cut.cluster,
-                                             .parallel = &small->cut.parallel,
-                                             .strategy = &small->strategy,
-                                             .bytes = bytes,
-                                             .first = first,
-                                             .runs = true};
+    struct sbp_step_request request = sbp_cut_request(&small->cut, &small->strategy, bytes);
+    request.first = first;
+    request.runs = true;
     return sbp_step_make(&request, step, diag);
 }
 

@@ -51,7 +51,7 @@ struct sbp_runtime {
     bool dispatches_once;                 /* a token that several experts of a node want is sent
                                              there once (collective.h), not once for each */
     bool sends_block;                     /* a stage waits until its message to the next has left */
-    bool has_slots; /* messages wait in slots of a device's memory (message_slots.h); else where
+    bool has_slots; /* messages wait in slots of a device's memory (stage_layout.h); else where
                        they are formed and read */
     double error;   /* e: nine of ten published steps t lay in p / (1 + e) .. p (1 + e) of their
                        predictions p; 0: not known */

@@ -98,8 +98,8 @@ int sbp_op_norm_sums(enum sbp_op_kind kind);
 /* Phases of an operator's forward pass: collectives of norms, losses and mixtures stand between
  * them. */
 int sbp_op_forward_phases(enum sbp_op_kind kind);
-/* Of one whose backward pass has a phase for the gradients of weights: which that is, behind those
- * for gradients of inputs. */
+/* The phase of the backward pass that forms gradients of weights, behind those for gradients of
+ * inputs; for operators that part their backward pass. */
 int sbp_op_weight_phase(enum sbp_op_kind kind);
 /* The role of that name, -1 when the operator has none. */
 int sbp_op_role(const struct sbp_op_entry *entry, const char *name);

@@ -34,12 +34,8 @@ enum sbp_status sbp_cut_step(const struct sbp_cut *cut, const struct sbp_strateg
                              bool is_brief, struct sbp_step *step, struct sbp_diag *diag)
 {
     const struct sbp_element_bytes bytes = sbp_program_element_bytes(&cut->graph.precision);
-    const struct sbp_step_request request = {.graph = &cut->graph,
-                                             .cluster = cut->cluster,
-                                             .parallel = &cut->parallel,
-                                             .strategy = strategy,
-                                             .bytes = &bytes,
-                                             .is_brief = is_brief};
+    struct sbp_step_request request = sbp_cut_request(cut, strategy, &bytes);
+    request.is_brief = is_brief;
     return sbp_step_make(&request, step, diag);
 }
 
@@ -47,13 +43,8 @@ enum sbp_status sbp_cut_named_step(const struct sbp_cut *cut, const struct sbp_s
                                    bool record, struct sbp_step *step, struct sbp_diag *diag)
 {
     const struct sbp_element_bytes bytes = sbp_program_element_bytes(&cut->graph.precision);
-    const struct sbp_step_request request = {.graph = &cut->graph,
-                                             .cluster = cut->cluster,
-                                             .parallel = &cut->parallel,
-                                             .strategy = strategy,
-                                             .bytes = &bytes,
-                                             .record = record,
-                                             .runs = true,
-                                             .is_brief = true};
+    struct sbp_step_request request = sbp_cut_request(cut, strategy, &bytes);
+    request.record = record;
+    request.runs = request.is_brief = true;
     return sbp_step_make(&request, step, diag);
 }

@@ -39,6 +39,19 @@ static inline int64_t sbp_cut_devices(const struct sbp_cut *cut)
     return cut->mesh.devices * sbp_parallel_groups(&cut->parallel);
 }
 
+/* What makes the step of a cut under a strategy, with elements of so many bytes; all are borrowed.
+ * Callers set what else they want. */
+static inline struct sbp_step_request sbp_cut_request(const struct sbp_cut *cut,
+                                                      const struct sbp_strategy *strategy,
+                                                      const struct sbp_element_bytes *bytes)
+{
+    return (struct sbp_step_request){.graph = &cut->graph,
+                                     .cluster = cut->cluster,
+                                     .parallel = &cut->parallel,
+                                     .strategy = strategy,
+                                     .bytes = bytes};
+}
+
 /* The whole step under a strategy, in the model's own precision: every stage's program and the
  * timeline. Brief: times and memory alone, in half the time. The step must not be moved, nor
  * outlive the cut and the strategy. Fails as sbp_step_make. */

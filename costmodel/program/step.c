@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "costmodel/program/buckets.h"
-#include "costmodel/program/message_slots.h"
 #include "costmodel/program/price.h"
 #include "costmodel/program/stage_layout.h"
 
@@ -516,7 +515,7 @@ static enum sbp_status sum_memory(const struct job *job)
             if (cost->transient_bytes > memory->transient_bytes)
                 memory->transient_bytes = cost->transient_bytes;
         }
-        memory->message_bytes = has_slots ? sbp_message_slot_bytes(step, stage) : 0;
+        memory->message_bytes = has_slots ? sbp_stage_slot_bytes(step, stage) : 0;
         if (!sbp_add_i64(memory->device_bytes, memory->message_bytes, &memory->device_bytes))
             return sbp_fail(job->diag, SBP_E_RANGE, "memory: a device's bytes pass 2^63");
         memory->reserve_bytes = step->cluster.reserve_bytes;

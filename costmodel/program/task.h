@@ -14,9 +14,9 @@
  * Where gradients may hide behind the backward pass (sync_overlap > 0), those that one collective
  * sums, in place, to shards or to an owner, are summed beside it: they stand in the chunk's last
  * work that forms gradients, those of each micro-batch in its own, and go to a lane of their own.
- * That does them in the list's order, and a task that communicates with the stage's devices waits
- * for those before it, so that all ranks make their collectives in one order, one at a time; so
- * does one that works where a sum has its gradient.
+ * The lane does them in the list's order, and a task that communicates with the stage's devices
+ * waits for those before it, so that all ranks make their collectives in one order, one at a time;
+ * so does one that works where a sum has its gradient.
  *
  * Where arrivals decide what a stage does next (message-driven), the list is one order of several:
  * whoever plays it takes forward works one after the other, and backward works likewise, but begins

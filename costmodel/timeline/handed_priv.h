@@ -1,5 +1,5 @@
-/* What plays of cyclic data parallelism have in common where devices make their own updates, of
- * sums of gradients that they hand on: replicas and pyramids.
+/* Replicas and pyramids, the two plays of cyclic data parallelism whose devices hand sums of
+ * gradients on and make their own updates, share this.
  */
 #ifndef SBP_COSTMODEL_TIMELINE_HANDED_PRIV_H
 #define SBP_COSTMODEL_TIMELINE_HANDED_PRIV_H

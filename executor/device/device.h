@@ -24,8 +24,8 @@ struct sbp_memory_ops {
 
 extern const struct sbp_memory_ops sbp_device_host_memory;
 
-/* What a device does beside its rank, which goes on, and beside its other lanes: each does one
- * thing after the other. */
+/* A device works in lanes, beside its rank, which goes on, and beside each other. Each lane does
+ * one thing after the other. */
 enum sbp_device_lane {
     SBP_DEVICE_COMPUTE, /* also messages, and whatever is of no task */
     SBP_DEVICE_COLLECTIVE,

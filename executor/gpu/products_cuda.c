@@ -1,6 +1,6 @@
 /* Products to which cuBLASLt adds a bias, in single precision, before it rounds the result.
  *
- * What it is told of a product, and the way that it chose, are kept for the next one of the same
+ * A product's description and the library's way for it are kept for the next one of the same
  * sizes: asking takes longer than the product. Ways that join partial sums in the result's type,
  * or in no fixed order, are not asked for. Epilogues with a gelu are left alone: the gelu is an
  * instruction of its own, with a buffer for what it reads; so is the sum of a bias's gradient,
@@ -13,7 +13,7 @@
 
 enum { MOST_PLANS = 64, ALIGNMENTS = 3, BIAS_ALIGNMENT = 16 /* bytes: of one access */ };
 
-/* What a way depends on. */
+/* A way is chosen for these. */
 struct key {
     int64_t m, n, k;
     bool a_turned, b_turned;

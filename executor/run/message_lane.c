@@ -181,7 +181,7 @@ enum sbp_status sbp_message_plan_make(const struct sbp_step *step, const struct 
 {
     const struct plan plan = {
         .step = step, .tasks = tasks, .traffic = SBP_NEW(arena, struct traffic, step->stages)};
-    *messages = (struct sbp_message_plan){.slots = sbp_message_slots(step)};
+    *messages = (struct sbp_message_plan){.slots = sbp_stage_slots(step)};
     enum sbp_status status = plan.traffic == NULL ? SBP_E_MEMORY : count_messages(&plan);
     if (status == SBP_OK)
         status = draw(&plan, arena, messages);

@@ -2,7 +2,7 @@
  *
  * A stage that sends copies its message into a free slot and goes on; one that receives copies it
  * out of the slot that a pull has filled meanwhile, and waits only where none is. Slots are those
- * of the cost model (costmodel/program/message_slots.h): that nobody waits for ever with them is
+ * of the cost model (costmodel/program/stage_layout.h): that nobody waits for ever with them is
  * proved before anything runs. Without a flush messages pass from one step to the next, for which
  * actors have no acts: the backend's own calls take them, which do not wait for who receives.
  *
@@ -15,7 +15,7 @@
 #ifndef SBP_EXECUTOR_RUN_MESSAGE_LANE_H
 #define SBP_EXECUTOR_RUN_MESSAGE_LANE_H
 
-#include "costmodel/program/message_slots.h"
+#include "costmodel/program/stage_layout.h"
 #include "costmodel/program/task.h"
 #include "executor/actor/actor_run.h"
 #include "executor/comm/channel.h"

@@ -42,7 +42,7 @@ struct sbp_run_need sbp_run_need_of(const struct sbp_step *step, int64_t rank,
     const double check = verify->rank_bytes + (rank == 0 ? verify->reference_bytes : 0);
     const double states = (double)step->memory[stage].host_bytes;
     /* What is sent is copied once more, until it has left. */
-    const double slots = 2 * (double)sbp_message_slot_bytes(step, stage) + sent_bytes(step, stage);
+    const double slots = 2 * (double)sbp_stage_slot_bytes(step, stage) + sent_bytes(step, stage);
     const double own =
         arena == &sbp_device_host_memory ? (double)sbp_run_arena_bytes(step, stage) : 0;
     return (struct sbp_run_need){own + states + slots + check, check};

@@ -557,7 +557,7 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
     SBP_TRY(sbp_stage_layout_make(job->step, runner->stage, &runner->arena, &runner->layout, diag));
     if (ops->is_shared(comm)) /* else the backend's own calls take messages */
-        runner->slot_bytes = sbp_message_slot_bytes(job->step, runner->stage);
+        runner->slot_bytes = sbp_stage_slot_bytes(job->step, runner->stage);
     runner->layout.bytes += runner->slot_bytes;
     SBP_TRY(sbp_rank_open(&runner->rank, &runner->layout, device, job->options->real,
                           job->options->seed, ops->rank(comm) % devices, &runner->channel, diag));

@@ -237,13 +237,8 @@ enum sbp_status sbp_path_of_step(const struct sbp_cut *cut, const struct sbp_str
                                  struct sbp_path *times, struct sbp_diag *diag)
 {
     const struct sbp_element_bytes bytes = sbp_program_element_bytes(&cut->graph.precision);
-    const struct sbp_step_request request = {.graph = &cut->graph,
-                                             .cluster = cut->cluster,
-                                             .parallel = &cut->parallel,
-                                             .strategy = strategy,
-                                             .bytes = &bytes,
-                                             .record = true,
-                                             .is_brief = true};
+    struct sbp_step_request request = sbp_cut_request(cut, strategy, &bytes);
+    request.record = request.is_brief = true;
     struct sbp_step step;
     SBP_TRY(sbp_path_longest(cut, arena, path));
     SBP_TRY(sbp_step_make(&request, &step, diag));

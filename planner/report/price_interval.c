@@ -90,11 +90,8 @@ static enum sbp_status step_at(const struct sbp_plan *plan, enum sbp_bound bound
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     *cluster = plan->workload.cluster;
     cluster->network.bound = bound;
-    const struct sbp_step_request request = {.graph = &plan->cut.graph,
-                                             .cluster = cluster,
-                                             .parallel = &plan->cut.parallel,
-                                             .strategy = &plan->strategy,
-                                             .bytes = &bytes};
+    struct sbp_step_request request = sbp_cut_request(&plan->cut, &plan->strategy, &bytes);
+    request.cluster = cluster;
     const enum sbp_status status = sbp_step_make(&request, &step, diag);
     if (status == SBP_OK) {
         *step_s = step.totals.step_s;

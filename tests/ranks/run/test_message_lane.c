@@ -282,7 +282,7 @@ static void slots_of_messages_are_needed(void **state)
             const struct sbp_run_need need = sbp_run_need_of(
                 step, rank, &(struct sbp_verify_need){.rank_bytes = 0}, &sbp_device_host_memory);
             assert_true(sbp_actor_graph_bytes(&b.messages.graph, rank) == slots);
-            assert_true((double)sbp_message_slot_bytes(step, stage) == slots);
+            assert_true((double)sbp_stage_slot_bytes(step, stage) == slots);
             assert_int_equal(step->memory[stage].message_bytes,
                              b.plan.cluster.runtime.has_slots ? (int64_t)slots : 0);
             assert_true(need.bytes == (double)sbp_run_arena_bytes(step, stage) +

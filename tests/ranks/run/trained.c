@@ -44,7 +44,7 @@ static enum sbp_status open_trainee(const struct school *school, const struct sb
                                   diag));
     trainee->slots_at = trainee->layout.bytes;
     if (ops->is_shared(comm))
-        trainee->layout.bytes += sbp_message_slot_bytes(school->step, rank / devices);
+        trainee->layout.bytes += sbp_stage_slot_bytes(school->step, rank / devices);
     SBP_TRY(sbp_rank_open(&trainee->rank, &trainee->layout, device, SBP_F32, school->seed,
                           rank % devices, &trainee->channel, diag));
     return sbp_rank_fill_weights(&trainee->rank);

@@ -1,7 +1,7 @@
 /* Slots of messages between stages: under no order of works do stages wait for each other, even
  * with one on either side, and their bytes are a part of a stage's memory where the trainer has
  * them. */
-#include "costmodel/program/message_slots.h"
+#include "costmodel/program/stage_layout.h"
 #include "costmodel/timeline/works.h"
 #include "tests/support/step_bench.h"
 
@@ -102,7 +102,7 @@ static void check_bytes(enum sbp_schedule schedule, int64_t slots)
         bench_open(&b[has], model, &cluster, &parallel);
         bench_run(&b[has]);
     }
-    assert_int_equal(sbp_message_slots(&b[0].step), slots);
+    assert_int_equal(sbp_stage_slots(&b[0].step), slots);
     for (int stage = 0; stage < STAGES; stage++) {
         const int sides = stage == 0 || stage == STAGES - 1 ? 2 : 4;
         assert_int_equal(b[0].step.memory[stage].message_bytes, 0);

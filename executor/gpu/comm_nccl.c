@@ -2,16 +2,16 @@
  * communicator of NCCL.
  *
  * MPI starts the ranks and carries what NCCL needs beside its own wires: unique ids and the
- * envelopes of messages. A call enqueues on the rank's stream and comes back when the work is done,
- * looking for errors that NCCL finds meanwhile. A rank that has lanes gives the stream of the one
- * at hand instead: then a call comes back at once, and who waits for the lane looks.
+ * envelopes of messages, which messages_nccl.c moves. A call enqueues on the rank's stream and
+ * comes back when the work is done, looking for errors that NCCL finds meanwhile. A rank that has
+ * lanes gives the stream of the one at hand instead: then a call comes back at once, and who waits
+ * for the lane looks.
  *
  * Work that fails on a GPU may never end there, and whatever gives memory back would wait for it.
  * So the call that finds such a failure aborts all communicators, which ends what they have on the
  * rank's GPU, and then the rank fails as for any other reason, which ends the others.
  */
 #include <cuda_runtime_api.h>
-#include <limits.h>
 #include <nccl.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -21,53 +21,16 @@
 
 #include "base/status.h"
 #include "executor/comm/comm_backend.h"
+#include "executor/gpu/comm_nccl_priv.h"
 #include "executor/gpu/gpu.h"
-
-/* Tags of this backend's own messages through the host endpoint. */
-enum { CHANNEL_TAG = 0x4e43, ENVELOPE_TAG = 0x4e44 };
 
 struct member {
     ncclComm_t nccl;
     int size;
 };
 
-/* One direction of a pair of ranks, by a communicator of two: the sender is 0. Its stream may wait
- * for the other rank without anything else waiting. */
-struct channel {
-    ncclComm_t nccl; /* NULL: not opened */
-    cudaStream_t stream;
-    cudaEvent_t event; /* what it, or a lane, has come to */
-};
-
-struct envelope {
-    int64_t tag, bytes;
-};
-
-/* A message that came before it was asked for. */
-struct parcel {
-    struct parcel *next;
-    int peer, tag;
-    int64_t bytes;
-    void *data; /* (bytes), of the device's pool; NULL: empty */
-};
-
-struct sbp_comm {
-    struct sbp_endpoint host;
-    int rank, size;
-    cudaStream_t own;    /* where calls are waited for */
-    cudaStream_t stream; /* of all calls but the transfers of messages: the own one, or a lane's */
-    bool is_aborted;
-    struct member *members;
-    int members_count, members_capacity;
-    struct channel *to, *from;             /* (size) each */
-    struct parcel *parcels, **parcels_end; /* oldest first */
-    unsigned char *greeting;               /* one byte of the device: what opens a channel */
-    struct sbp_diag diag;
-};
-
-/* The one place where a code of NCCL becomes a status; nccl: NULL, or where it was. */
-static enum sbp_status check_nccl(struct sbp_diag *diag, ncclComm_t nccl, const char *call,
-                                  ncclResult_t code)
+enum sbp_status sbp_nccl_check(struct sbp_diag *diag, ncclComm_t nccl, const char *call,
+                               ncclResult_t code)
 {
     if (code == ncclSuccess)
         return SBP_OK;
@@ -77,11 +40,7 @@ static enum sbp_status check_nccl(struct sbp_diag *diag, ncclComm_t nccl, const 
                     says_more ? ": " : "", says_more ? last : "");
 }
 
-#define NCCL_TRY(diag, nccl, function, ...)                                                        \
-    SBP_TRY(check_nccl((diag), (nccl), #function, function(__VA_ARGS__)))
-
-/* Copies the reason of a failure of the host endpoint, which keeps a text of its own. */
-static enum sbp_status check_host(struct sbp_comm *comm, enum sbp_status status)
+enum sbp_status sbp_nccl_check_host(struct sbp_comm *comm, enum sbp_status status)
 {
     if (status == SBP_OK)
         return SBP_OK;
@@ -92,9 +51,24 @@ static enum sbp_status check_host(struct sbp_comm *comm, enum sbp_status status)
 static enum sbp_status look_at(struct sbp_comm *comm, ncclComm_t nccl)
 {
     ncclResult_t found = ncclSuccess;
-    NCCL_TRY(&comm->diag, nccl, ncclCommGetAsyncError, nccl, &found);
+    SBP_NCCL_TRY(&comm->diag, nccl, ncclCommGetAsyncError, nccl, &found);
     return found == ncclInProgress ? SBP_OK
-                                   : check_nccl(&comm->diag, nccl, "NCCL, meanwhile", found);
+                                   : sbp_nccl_check(&comm->diag, nccl, "NCCL, meanwhile", found);
+}
+
+static enum sbp_status abort_one(struct sbp_comm *comm, ncclComm_t nccl)
+{
+    (void)comm;
+    (void)ncclCommAbort(nccl); /* a failure before is what is told */
+    return SBP_OK;
+}
+
+/* Calls `visit` for the communicator of each group and channel, until it fails. */
+static enum sbp_status visit_all(struct sbp_comm *comm, sbp_nccl_visit *visit)
+{
+    for (int m = 0; m < comm->members_count; m++)
+        SBP_TRY(visit(comm, comm->members[m].nccl));
+    return sbp_nccl_messages_visit(comm, visit);
 }
 
 /* Ends what NCCL has under way here, whatever others do. As a group: to abort one communicator
@@ -105,35 +79,15 @@ static void nccl_call_off(struct sbp_comm *comm)
         return;
     comm->is_aborted = true;
     (void)ncclGroupStart();
-    for (int m = 0; m < comm->members_count; m++)
-        (void)ncclCommAbort(comm->members[m].nccl); /* a failure before is what is told */
-    for (int r = 0; r < comm->size; r++) {
-        if (comm->to[r].nccl != NULL)
-            (void)ncclCommAbort(comm->to[r].nccl);
-        if (comm->from[r].nccl != NULL)
-            (void)ncclCommAbort(comm->from[r].nccl);
-    }
+    (void)visit_all(comm, abort_one);
     (void)ncclGroupEnd();
-}
-
-static enum sbp_status look_at_all(struct sbp_comm *comm)
-{
-    for (int m = 0; m < comm->members_count; m++)
-        SBP_TRY(look_at(comm, comm->members[m].nccl));
-    for (int r = 0; r < comm->size; r++) {
-        if (comm->to[r].nccl != NULL)
-            SBP_TRY(look_at(comm, comm->to[r].nccl));
-        if (comm->from[r].nccl != NULL)
-            SBP_TRY(look_at(comm, comm->from[r].nccl));
-    }
-    return SBP_OK;
 }
 
 static enum sbp_status nccl_look(struct sbp_comm *comm)
 {
     if (comm->is_aborted)
         return SBP_E_BACKEND; /* the reason stands */
-    const enum sbp_status status = look_at_all(comm);
+    const enum sbp_status status = visit_all(comm, look_at);
     if (status != SBP_OK)
         nccl_call_off(comm);
     return status;
@@ -149,8 +103,8 @@ static enum sbp_status is_through(struct sbp_comm *comm, cudaStream_t stream, bo
     return SBP_OK;
 }
 
-/* Yields: NCCL's own threads may need the core. nccl: NULL where the work is none of NCCL's. */
-static enum sbp_status wait_for(struct sbp_comm *comm, ncclComm_t nccl, cudaStream_t stream)
+/* Yields: NCCL's own threads may need the core. */
+enum sbp_status sbp_nccl_wait(struct sbp_comm *comm, ncclComm_t nccl, cudaStream_t stream)
 {
     for (bool done = false;;) {
         enum sbp_status status = is_through(comm, stream, &done);
@@ -164,24 +118,21 @@ static enum sbp_status wait_for(struct sbp_comm *comm, ncclComm_t nccl, cudaStre
     }
 }
 
-static bool has_lanes(const struct sbp_comm *comm)
+enum sbp_status sbp_nccl_settle(struct sbp_comm *comm)
 {
-    return comm->stream != comm->own;
+    for (bool done = false;;) {
+        SBP_TRY(is_through(comm, comm->stream, &done));
+        if (done)
+            return SBP_OK;
+        SBP_TRY(nccl_look(comm));
+        (void)sched_yield();
+    }
 }
 
-/* The end of a call: who has lanes waits for those. */
-static enum sbp_status end_call(struct sbp_comm *comm, ncclComm_t nccl)
+enum sbp_status sbp_nccl_end_call(struct sbp_comm *comm, ncclComm_t nccl, cudaStream_t stream)
 {
-    return has_lanes(comm) ? SBP_OK : wait_for(comm, nccl, comm->stream);
-}
-
-/* What `behind` is given next comes behind what `before` was given so far. */
-static enum sbp_status order(struct sbp_comm *comm, cudaStream_t before, cudaEvent_t event,
-                             cudaStream_t behind)
-{
-    SBP_CUDA_TRY(&comm->diag, cudaEventRecord, event, before);
-    SBP_CUDA_TRY(&comm->diag, cudaStreamWaitEvent, behind, event, 0);
-    return SBP_OK;
+    const bool has_lanes = comm->stream != comm->own;
+    return has_lanes ? SBP_OK : sbp_nccl_wait(comm, nccl, stream);
 }
 
 static void nccl_work_on(struct sbp_comm *comm, void *stream)
@@ -217,9 +168,10 @@ static enum sbp_status nccl_all_reduce(struct sbp_comm *comm, int group, void *b
 {
     const struct member *member;
     SBP_TRY(find_member(comm, "all-reduce", group, count, buffer, buffer, &member));
-    NCCL_TRY(&comm->diag, member->nccl, ncclAllReduce, buffer, buffer, (size_t)count, type_of(real),
-             reduction == SBP_SUM ? ncclSum : ncclMax, member->nccl, comm->stream);
-    return end_call(comm, member->nccl);
+    SBP_NCCL_TRY(&comm->diag, member->nccl, ncclAllReduce, buffer, buffer, (size_t)count,
+                 type_of(real), reduction == SBP_SUM ? ncclSum : ncclMax, member->nccl,
+                 comm->stream);
+    return sbp_nccl_end_call(comm, member->nccl, comm->stream);
 }
 
 static enum sbp_status nccl_all_gather(struct sbp_comm *comm, int group, void *receive,
@@ -227,9 +179,9 @@ static enum sbp_status nccl_all_gather(struct sbp_comm *comm, int group, void *r
 {
     const struct member *member;
     SBP_TRY(find_member(comm, "all-gather", group, count, receive, send, &member));
-    NCCL_TRY(&comm->diag, member->nccl, ncclAllGather, send, receive, (size_t)count, type_of(real),
-             member->nccl, comm->stream);
-    return end_call(comm, member->nccl);
+    SBP_NCCL_TRY(&comm->diag, member->nccl, ncclAllGather, send, receive, (size_t)count,
+                 type_of(real), member->nccl, comm->stream);
+    return sbp_nccl_end_call(comm, member->nccl, comm->stream);
 }
 
 static enum sbp_status nccl_reduce_scatter(struct sbp_comm *comm, int group, void *receive,
@@ -237,9 +189,9 @@ static enum sbp_status nccl_reduce_scatter(struct sbp_comm *comm, int group, voi
 {
     const struct member *member;
     SBP_TRY(find_member(comm, "reduce-scatter", group, count, receive, send, &member));
-    NCCL_TRY(&comm->diag, member->nccl, ncclReduceScatter, send, receive, (size_t)count,
-             type_of(real), ncclSum, member->nccl, comm->stream);
-    return end_call(comm, member->nccl);
+    SBP_NCCL_TRY(&comm->diag, member->nccl, ncclReduceScatter, send, receive, (size_t)count,
+                 type_of(real), ncclSum, member->nccl, comm->stream);
+    return sbp_nccl_end_call(comm, member->nccl, comm->stream);
 }
 
 /* A block to and from every member, its own among them, as one operation. */
@@ -249,10 +201,10 @@ static enum sbp_status exchange(struct sbp_comm *comm, const struct member *memb
 {
     const size_t block = count * (size_t)sbp_comm_real_bytes(real);
     for (int m = 0; m < member->size; m++) {
-        NCCL_TRY(&comm->diag, member->nccl, ncclSend, send + (size_t)m * block, count,
-                 type_of(real), m, member->nccl, comm->stream);
-        NCCL_TRY(&comm->diag, member->nccl, ncclRecv, receive + (size_t)m * block, count,
-                 type_of(real), m, member->nccl, comm->stream);
+        SBP_NCCL_TRY(&comm->diag, member->nccl, ncclSend, send + (size_t)m * block, count,
+                     type_of(real), m, member->nccl, comm->stream);
+        SBP_NCCL_TRY(&comm->diag, member->nccl, ncclRecv, receive + (size_t)m * block, count,
+                     type_of(real), m, member->nccl, comm->stream);
     }
     return SBP_OK;
 }
@@ -264,13 +216,13 @@ static enum sbp_status nccl_all_to_all(struct sbp_comm *comm, int group, void *r
     SBP_TRY(find_member(comm, "all-to-all", group, count, receive, send, &member));
     if (count == 0)
         return SBP_OK;
-    NCCL_TRY(&comm->diag, member->nccl, ncclGroupStart);
+    SBP_NCCL_TRY(&comm->diag, member->nccl, ncclGroupStart);
     const enum sbp_status status = exchange(comm, member, receive, send, (size_t)count, real);
     const enum sbp_status ended =
-        check_nccl(&comm->diag, member->nccl, "ncclGroupEnd", ncclGroupEnd());
+        sbp_nccl_check(&comm->diag, member->nccl, "ncclGroupEnd", ncclGroupEnd());
     SBP_TRY(status);
     SBP_TRY(ended);
-    return end_call(comm, member->nccl);
+    return sbp_nccl_end_call(comm, member->nccl, comm->stream);
 }
 
 static enum sbp_status nccl_reduce(struct sbp_comm *comm, int group, int root, void *buffer,
@@ -280,9 +232,9 @@ static enum sbp_status nccl_reduce(struct sbp_comm *comm, int group, int root, v
     SBP_TRY(find_member(comm, "reduce", group, count, buffer, buffer, &member));
     if (root < 0 || root >= member->size)
         return sbp_fail(&comm->diag, SBP_E_BACKEND, "reduce: no member %d", root);
-    NCCL_TRY(&comm->diag, member->nccl, ncclReduce, buffer, buffer, (size_t)count, type_of(real),
-             ncclSum, root, member->nccl, comm->stream);
-    return end_call(comm, member->nccl);
+    SBP_NCCL_TRY(&comm->diag, member->nccl, ncclReduce, buffer, buffer, (size_t)count,
+                 type_of(real), ncclSum, root, member->nccl, comm->stream);
+    return sbp_nccl_end_call(comm, member->nccl, comm->stream);
 }
 
 static enum sbp_status nccl_broadcast(struct sbp_comm *comm, int group, int root, void *buffer,
@@ -292,215 +244,14 @@ static enum sbp_status nccl_broadcast(struct sbp_comm *comm, int group, int root
     SBP_TRY(find_member(comm, "broadcast", group, count, buffer, buffer, &member));
     if (root < 0 || root >= member->size)
         return sbp_fail(&comm->diag, SBP_E_BACKEND, "broadcast: no member %d", root);
-    NCCL_TRY(&comm->diag, member->nccl, ncclBroadcast, buffer, buffer, (size_t)count, type_of(real),
-             root, member->nccl, comm->stream);
-    return end_call(comm, member->nccl);
+    SBP_NCCL_TRY(&comm->diag, member->nccl, ncclBroadcast, buffer, buffer, (size_t)count,
+                 type_of(real), root, member->nccl, comm->stream);
+    return sbp_nccl_end_call(comm, member->nccl, comm->stream);
 }
 
 static enum sbp_status nccl_barrier(struct sbp_comm *comm)
 {
-    return check_host(comm, comm->host.ops->barrier(comm->host.comm));
-}
-
-/* Channels ---------------------------------------------------------------------------------- */
-
-/* NCCL connects two ranks at their first transfer: a byte, here, so that no later one waits. */
-static enum sbp_status greet(struct sbp_comm *comm, const struct channel *channel, bool sends)
-{
-    if (sends)
-        NCCL_TRY(&comm->diag, channel->nccl, ncclSend, comm->greeting, 1, ncclUint8, 1,
-                 channel->nccl, channel->stream);
-    else
-        NCCL_TRY(&comm->diag, channel->nccl, ncclRecv, comm->greeting, 1, ncclUint8, 0,
-                 channel->nccl, channel->stream);
-    return wait_for(comm, channel->nccl, channel->stream);
-}
-
-/* Waits for all that the calls' stream was given. Setting up a communicator may wait for the whole
- * device, and work that is still there for ranks that come to it only after they have joined. */
-static enum sbp_status settle(struct sbp_comm *comm)
-{
-    for (bool done = false;;) {
-        SBP_TRY(is_through(comm, comm->stream, &done));
-        if (done)
-            return SBP_OK;
-        SBP_TRY(nccl_look(comm));
-        (void)sched_yield();
-    }
-}
-
-static enum sbp_status join_channel(struct sbp_comm *comm, struct channel *channel, bool sends,
-                                    ncclUniqueId id)
-{
-    SBP_TRY(settle(comm));
-    SBP_CUDA_TRY(&comm->diag, cudaStreamCreateWithFlags, &channel->stream, cudaStreamNonBlocking);
-    SBP_CUDA_TRY(&comm->diag, cudaEventCreate, &channel->event);
-    NCCL_TRY(&comm->diag, NULL, ncclCommInitRank, &channel->nccl, 2, id, sends ? 0 : 1);
-    return greet(comm, channel, sends);
-}
-
-/* Waits until `peer` receives from this rank. */
-static enum sbp_status open_to(struct sbp_comm *comm, int peer)
-{
-    ncclUniqueId id;
-    if (comm->to[peer].nccl != NULL)
-        return SBP_OK;
-    NCCL_TRY(&comm->diag, NULL, ncclGetUniqueId, &id);
-    SBP_TRY(check_host(
-        comm, comm->host.ops->send(comm->host.comm, peer, CHANNEL_TAG, &id, (int64_t)sizeof id)));
-    return join_channel(comm, &comm->to[peer], true, id);
-}
-
-static enum sbp_status open_from(struct sbp_comm *comm, int peer)
-{
-    ncclUniqueId id;
-    if (comm->from[peer].nccl != NULL)
-        return SBP_OK;
-    SBP_TRY(check_host(comm, comm->host.ops->receive(comm->host.comm, peer, CHANNEL_TAG, &id,
-                                                     (int64_t)sizeof id)));
-    return join_channel(comm, &comm->from[peer], false, id);
-}
-
-/* Point to point ---------------------------------------------------------------------------- */
-
-/* A copy that the sender's buffer may change behind; NULL for no bytes. */
-static enum sbp_status copy_message(struct sbp_comm *comm, const void *buffer, int64_t bytes,
-                                    void **copy)
-{
-    *copy = NULL;
-    if (bytes == 0)
-        return SBP_OK;
-    SBP_CUDA_TRY(&comm->diag, cudaMallocAsync, copy, (size_t)bytes, comm->stream);
-    SBP_CUDA_TRY(&comm->diag, cudaMemcpyAsync, *copy, buffer, (size_t)bytes,
-                 cudaMemcpyDeviceToDevice, comm->stream);
-    return end_call(comm, NULL);
-}
-
-/* Takes the data over. */
-static enum sbp_status keep_parcel(struct sbp_comm *comm, int peer, int tag, void *data,
-                                   int64_t bytes)
-{
-    struct parcel *parcel = malloc(sizeof *parcel);
-    if (parcel == NULL)
-        return sbp_fail(&comm->diag, SBP_E_MEMORY, "a message of tag %d: out of memory", tag);
-    *parcel = (struct parcel){.peer = peer, .tag = tag, .bytes = bytes, .data = data};
-    *comm->parcels_end = parcel;
-    comm->parcels_end = &parcel->next;
-    return SBP_OK;
-}
-
-static enum sbp_status free_parcel(struct sbp_comm *comm, struct parcel *parcel)
-{
-    enum sbp_status status = SBP_OK;
-    if (parcel->data != NULL)
-        status = sbp_cuda_check(&comm->diag, "cudaFreeAsync",
-                                (int)cudaFreeAsync(parcel->data, comm->stream));
-    free(parcel);
-    return status;
-}
-
-/* The oldest of a peer and tag, taken out of the list; NULL. */
-static struct parcel *take_parcel(struct sbp_comm *comm, int peer, int tag)
-{
-    for (struct parcel **at = &comm->parcels; *at != NULL; at = &(*at)->next) {
-        struct parcel *parcel = *at;
-        if (parcel->peer != peer || parcel->tag != tag)
-            continue;
-        *at = parcel->next;
-        if (comm->parcels_end == &parcel->next)
-            comm->parcels_end = at;
-        return parcel;
-    }
-    return NULL;
-}
-
-static enum sbp_status nccl_send(struct sbp_comm *comm, int peer, int tag, const void *buffer,
-                                 int64_t bytes)
-{
-    const struct envelope envelope = {tag, bytes};
-    void *copy;
-    SBP_TRY(sbp_comm_check_message(comm->size, peer, tag, INT_MAX, buffer, bytes, &comm->diag));
-    if (peer != comm->rank)
-        SBP_TRY(open_to(comm, peer));
-    SBP_TRY(copy_message(comm, buffer, bytes, &copy));
-    if (peer == comm->rank)
-        return keep_parcel(comm, peer, tag, copy, bytes);
-    SBP_TRY(check_host(comm, comm->host.ops->send(comm->host.comm, peer, ENVELOPE_TAG, &envelope,
-                                                  (int64_t)sizeof envelope)));
-    if (bytes == 0)
-        return SBP_OK;
-    const struct channel *channel = &comm->to[peer];
-    SBP_TRY(order(comm, comm->stream, channel->event, channel->stream));
-    NCCL_TRY(&comm->diag, channel->nccl, ncclSend, copy, (size_t)bytes, ncclUint8, 1, channel->nccl,
-             channel->stream);
-    SBP_CUDA_TRY(&comm->diag, cudaFreeAsync, copy, channel->stream);
-    return SBP_OK;
-}
-
-static enum sbp_status fetch(struct sbp_comm *comm, int peer, void *buffer, int64_t bytes)
-{
-    const struct channel *channel = &comm->from[peer];
-    if (bytes == 0)
-        return SBP_OK;
-    SBP_TRY(order(comm, comm->stream, channel->event, channel->stream));
-    NCCL_TRY(&comm->diag, channel->nccl, ncclRecv, buffer, (size_t)bytes, ncclUint8, 0,
-             channel->nccl, channel->stream);
-    SBP_TRY(order(comm, channel->stream, channel->event, comm->stream));
-    return has_lanes(comm) ? SBP_OK : wait_for(comm, channel->nccl, channel->stream);
-}
-
-static enum sbp_status fetch_parcel(struct sbp_comm *comm, int peer,
-                                    const struct envelope *envelope)
-{
-    void *data = NULL;
-    if (envelope->bytes > 0)
-        SBP_CUDA_TRY(&comm->diag, cudaMallocAsync, &data, (size_t)envelope->bytes, comm->stream);
-    SBP_TRY(fetch(comm, peer, data, envelope->bytes));
-    return keep_parcel(comm, peer, (int)envelope->tag, data, envelope->bytes);
-}
-
-/* Takes the parcel. */
-static enum sbp_status deliver(struct sbp_comm *comm, struct parcel *parcel, void *buffer,
-                               int64_t bytes)
-{
-    enum sbp_status status = SBP_OK;
-    if (parcel->bytes != bytes)
-        status =
-            sbp_fail(&comm->diag, SBP_E_BACKEND,
-                     "rank %d expects %lld bytes from rank %d, tag %d; it sent %lld", comm->rank,
-                     (long long)bytes, parcel->peer, parcel->tag, (long long)parcel->bytes);
-    else if (bytes > 0)
-        status = sbp_cuda_check(&comm->diag, "cudaMemcpyAsync",
-                                (int)cudaMemcpyAsync(buffer, parcel->data, (size_t)bytes,
-                                                     cudaMemcpyDeviceToDevice, comm->stream));
-    const enum sbp_status freed = free_parcel(comm, parcel);
-    SBP_TRY(status);
-    SBP_TRY(freed);
-    return end_call(comm, NULL);
-}
-
-/* Messages of a channel come in the order sent: those of other tags are put by. */
-static enum sbp_status nccl_receive(struct sbp_comm *comm, int peer, int tag, void *buffer,
-                                    int64_t bytes)
-{
-    SBP_TRY(sbp_comm_check_message(comm->size, peer, tag, INT_MAX, buffer, bytes, &comm->diag));
-    struct parcel *parcel = take_parcel(comm, peer, tag);
-    if (parcel == NULL && peer == comm->rank)
-        return sbp_fail(&comm->diag, SBP_E_BACKEND,
-                        "rank %d waits for a message of its own, tag %d, that it has not sent",
-                        peer, tag);
-    if (parcel == NULL)
-        SBP_TRY(open_from(comm, peer));
-    while (parcel == NULL) {
-        struct envelope envelope;
-        SBP_TRY(check_host(comm, comm->host.ops->receive(comm->host.comm, peer, ENVELOPE_TAG,
-                                                         &envelope, (int64_t)sizeof envelope)));
-        if (envelope.tag == tag && envelope.bytes == bytes)
-            return fetch(comm, peer, buffer, bytes);
-        SBP_TRY(fetch_parcel(comm, peer, &envelope));
-        parcel = take_parcel(comm, peer, tag);
-    }
-    return deliver(comm, parcel, buffer, bytes);
+    return sbp_nccl_check_host(comm, comm->host.ops->barrier(comm->host.comm));
 }
 
 /* Groups ------------------------------------------------------------------------------------ */
@@ -520,7 +271,7 @@ static enum sbp_status nccl_group(struct sbp_comm *comm, const int *ranks, int c
     union moved_id id = {.moved = {0}};
     ncclComm_t made;
     int hosts, index = 0;
-    SBP_TRY(check_host(comm, host->ops->group(host->comm, ranks, count, key, &hosts)));
+    SBP_TRY(sbp_nccl_check_host(comm, host->ops->group(host->comm, ranks, count, key, &hosts)));
     struct member *members = sbp_comm_reserve_group(
         comm->members, sizeof *members, comm->members_count, &comm->members_capacity, &comm->diag);
     if (members == NULL)
@@ -529,14 +280,17 @@ static enum sbp_status nccl_group(struct sbp_comm *comm, const int *ranks, int c
     while (ranks[index] != comm->rank)
         index++;
     if (index == 0)
-        NCCL_TRY(&comm->diag, NULL, ncclGetUniqueId, &id.id);
-    SBP_TRY(check_host(comm, host->ops->broadcast(host->comm, hosts, 0, id.moved,
-                                                  sizeof id.moved / sizeof *id.moved, SBP_F64)));
-    NCCL_TRY(&comm->diag, NULL, ncclCommInitRank, &made, count, id.id, index);
+        SBP_NCCL_TRY(&comm->diag, NULL, ncclGetUniqueId, &id.id);
+    SBP_TRY(sbp_nccl_check_host(comm,
+                                host->ops->broadcast(host->comm, hosts, 0, id.moved,
+                                                     sizeof id.moved / sizeof *id.moved, SBP_F64)));
+    SBP_NCCL_TRY(&comm->diag, NULL, ncclCommInitRank, &made, count, id.id, index);
     *group = comm->members_count++;
     comm->members[*group] = (struct member){made, count};
     return SBP_OK;
 }
+
+/* Endpoint ---------------------------------------------------------------------------------- */
 
 /* NCCL knows no message before it is received, and its streams have one caller. */
 static bool nccl_is_shared(const struct sbp_comm *comm)
@@ -563,8 +317,6 @@ static bool nccl_listen(struct sbp_comm *comm, void (*heard)(void *context), voi
     (void)context;
     return false;
 }
-
-/* Endpoint ---------------------------------------------------------------------------------- */
 
 static int nccl_rank(const struct sbp_comm *comm)
 {
@@ -619,8 +371,8 @@ static const struct sbp_comm_ops nccl_ops = {
     .all_to_all = nccl_all_to_all,
     .reduce = nccl_reduce,
     .broadcast = nccl_broadcast,
-    .send = nccl_send,
-    .receive = nccl_receive,
+    .send = sbp_nccl_send,
+    .receive = sbp_nccl_receive,
     .is_shared = nccl_is_shared,
     .try_receive = nccl_try_receive,
     .listen = nccl_listen,
@@ -652,23 +404,7 @@ static enum sbp_status open_device(struct sbp_comm *comm)
                  cudaMemPoolReuseAllowInternalDependencies, &never);
     SBP_CUDA_TRY(&comm->diag, cudaStreamCreateWithFlags, &comm->own, cudaStreamNonBlocking);
     comm->stream = comm->own;
-    comm->greeting = sbp_memory_cuda.allocate(1);
-    comm->to = calloc((size_t)comm->size, sizeof *comm->to);
-    comm->from = calloc((size_t)comm->size, sizeof *comm->from);
-    if (comm->greeting == NULL || comm->to == NULL || comm->from == NULL)
-        return sbp_fail(&comm->diag, SBP_E_MEMORY, "%d ranks: out of memory", comm->size);
-    return SBP_OK;
-}
-
-static enum sbp_status close_channel(struct sbp_comm *comm, struct channel *channel)
-{
-    if (channel->nccl == NULL)
-        return SBP_OK;
-    SBP_TRY(wait_for(comm, channel->nccl, channel->stream));
-    NCCL_TRY(&comm->diag, NULL, ncclCommDestroy, channel->nccl);
-    SBP_CUDA_TRY(&comm->diag, cudaEventDestroy, channel->event);
-    SBP_CUDA_TRY(&comm->diag, cudaStreamDestroy, channel->stream);
-    return SBP_OK;
+    return sbp_nccl_messages_open(comm);
 }
 
 /* NCCL may wait for the other members here, so that all ranks go in one order: groups as they were
@@ -677,22 +413,9 @@ static enum sbp_status close_channel(struct sbp_comm *comm, struct channel *chan
 static enum sbp_status close_all(struct sbp_comm *comm)
 {
     for (int m = 0; m < comm->members_count; m++)
-        NCCL_TRY(&comm->diag, NULL, ncclCommDestroy, comm->members[m].nccl);
-    for (int sender = 0; sender < comm->size; sender++)
-        for (int receiver = 0; receiver < comm->size; receiver++) {
-            if (sender == comm->rank)
-                SBP_TRY(close_channel(comm, &comm->to[receiver]));
-            else if (receiver == comm->rank)
-                SBP_TRY(close_channel(comm, &comm->from[sender]));
-        }
-    while (comm->parcels != NULL) {
-        struct parcel *parcel = comm->parcels;
-        comm->parcels = parcel->next;
-        SBP_TRY(free_parcel(comm, parcel));
-    }
-    SBP_TRY(wait_for(comm, NULL, comm->stream));
+        SBP_NCCL_TRY(&comm->diag, NULL, ncclCommDestroy, comm->members[m].nccl);
+    SBP_TRY(sbp_nccl_messages_close(comm));
     SBP_CUDA_TRY(&comm->diag, cudaStreamDestroy, comm->own);
-    sbp_memory_cuda.release(comm->greeting);
     return nccl_barrier(comm);
 }
 
@@ -716,12 +439,10 @@ static enum sbp_status run_rank(const struct sbp_comm_ops *ops, struct sbp_comm 
 {
     struct run *run = argument;
     struct sbp_comm comm = {.host = {ops, mpi}, .rank = ops->rank(mpi), .size = ops->size(mpi)};
-    comm.parcels_end = &comm.parcels;
     enum sbp_status status = sbp_gpu_choose(&comm.host, &run->refused, &run->why, &comm.diag);
     if (status == SBP_OK && run->refused == SBP_OK)
         status = run_on_device(&comm, run, diag);
-    free(comm.from);
-    free(comm.to);
+    sbp_nccl_messages_free(&comm);
     free(comm.members);
     if (status != SBP_OK && diag->text[0] == '\0')
         (void)sbp_fail(diag, status, "%s",

@@ -23,6 +23,8 @@ void plan_open(struct plan *plan, const char *model, const int *levels);
 void plan_cut_step(struct plan *plan, struct sbp_random *random);
 /* Makes the mesh of a stage of plan->parallel; false: the model or the mesh has no such stages. */
 bool plan_place_stages(struct plan *plan);
+/* What draws how a plan is cut, as the functions below do. */
+typedef bool cut_function(struct plan *plan, struct sbp_random *random);
 /* Draws several stages and their schedule, which has a flush, too; false: the model or the mesh has
  * none. */
 bool plan_cut_stages(struct plan *plan, struct sbp_random *random);

@@ -1,8 +1,5 @@
 /* Cyclic data parallelism: steps that run into each other, held to the literal recurrence in double
  * on one device, with the versions of weights that memory has for it. */
-#include <math.h>
-#include <string.h>
-
 #include "cyclic_plans.h"
 
 enum { STEPS = 4 };
@@ -77,31 +74,11 @@ static void check_odd(const struct plan *plan, struct sbp_random *random, const 
 {
     const struct sbp_program *last = sbp_step_program(&plan->step, plan->step.stages - 1);
     struct sbp_run_options options = options_for(SBP_F64, random);
-    struct sbp_run_result result;
-    int instr = last->instr_count - 1;
-    while (instr >= 0 && (last->instr[instr].kind != SBP_INSTR_FORWARD ||
-                          last->instr[instr].section != SBP_SECTION_FORWARD ||
-                          plan->graph.op[last->instr[instr].op].kind != SBP_OP_LINEAR))
-        instr--;
-    if (last->loss_buffer < 0 || instr < 0) /* the loss may be alone in its stage */
+    if (last->loss_buffer < 0 || /* the loss may be alone in its stage */
+        !draw_odd(plan, last, STEPS, random, &options))
         return;
-    options.steps = 1 + (int)sbp_random_below(random, STEPS);
-    options.verify = sbp_random_below(random, 2) == 0;
-    options.trace = sbp_random_below(random, 2) == 0;
-    options.fault = SBP_FAULT_ODD;
-    options.fault_instr = instr;
     options.fault_piece = plan->step.stages - 1;
-    run_plan(plan, &options, model, &result);
-    if (result.odd.step > 0) { /* where the element is not one that the rank's own roles drop */
-        assert_int_equal(result.odd.step, 1);
-        assert_int_equal(result.steps, 1);
-        assert_true(result.odd.layer.found);
-        assert_string_equal(result.odd.layer.layer, plan->graph.op[last->instr[instr].op].name);
-        for (int step = 1; step < options.steps; step++)
-            assert_true(result.step[step].wall_s == 0);
-        odd++;
-    }
-    sbp_run_free(&result);
+    odd += ends_where_odd(plan, last, 1, &options, model);
 }
 
 static void odd_steps_end_the_run(void **state)

@@ -5,10 +5,7 @@
 static void stages_of_one_device_follow_the_recurrence(void **state)
 {
     (void)state;
-    worst_of_recurrence = 0;
-    for_placed(plan_cut_on_device, 500, SBP_F64, 20, check_recurrence);
-    for_placed(plan_cut_on_device, 600, SBP_F32, 10, check_recurrence);
-    print_message("largest difference / bound %.3f\n", worst_of_recurrence);
+    hold_to_recurrence(plan_cut_on_device, 500, 20, 10);
 }
 
 static void stages_of_one_device_run_on(void **state)

@@ -1,8 +1,6 @@
 /* Cyclic data parallelism on a pyramid: N (N + 1) / 2 groups of devices for N stages, which take
  * turns at micro-batches. Held to the literal recurrence in double on one device, and to the same
  * bits as all micro-batches on one stage. */
-#include <string.h>
-
 #include "cyclic_plans.h"
 
 enum { STEPS = 5 };
@@ -10,10 +8,7 @@ enum { STEPS = 5 };
 static void pyramids_follow_the_recurrence(void **state)
 {
     (void)state;
-    worst_of_recurrence = 0;
-    for_placed(plan_cut_pyramid, 2900, SBP_F64, 30, check_recurrence);
-    for_placed(plan_cut_pyramid, 3000, SBP_F32, 10, check_recurrence);
-    print_message("largest difference / bound %.3f\n", worst_of_recurrence);
+    hold_to_recurrence(plan_cut_pyramid, 2900, 30, 10);
 }
 
 static void pyramids_run_on(void **state)
@@ -25,9 +20,7 @@ static void pyramids_run_on(void **state)
 static void pyramids_train_the_same_bits(void **state)
 {
     (void)state;
-    compared_bits = 0;
-    for_placed(plan_cut_pyramid, 3200, SBP_F32, 12, check_bits);
-    assert_true(compared_bits > 20);
+    hold_to_bits(plan_cut_pyramid, 3200, 12, 20);
 }
 
 /* A group has one piece of the model with one version of its weights, a second sum of gradients,
@@ -71,45 +64,10 @@ static void groups_hold_one_micro_batch(void **state)
 static void tasks_take_as_long_as_the_timeline(void **state)
 {
     (void)state;
-    alike_steps = 0;
-    for_placed(plan_cut_pyramid, 3400, SBP_F64, 15, check_prediction);
-    print_message("%d of 15 as long as the timeline\n", alike_steps);
-    assert_true(alike_steps > 5);
+    hold_to_prediction(plan_cut_pyramid, 3400, 15, 5);
 }
 
 /* ---- faults -------------------------------------------------------------------------------- */
-
-static int planted, found;
-
-/* Plants a fault in the first such instruction of a group. */
-static void check_fault(const struct plan *plan, struct sbp_random *random, const char *model,
-                        enum sbp_fault fault, enum sbp_instr_kind kind, enum sbp_section section,
-                        int group, const char *what)
-{
-    const struct sbp_program *program = sbp_step_chunk(&plan->step, group, 0);
-    struct sbp_run_options options = options_for(SBP_F64, random);
-    struct sbp_run_result result;
-    int instr = 0;
-    while (instr < program->instr_count &&
-           (program->instr[instr].kind != kind || program->instr[instr].section != section))
-        instr++;
-    if (instr == program->instr_count)
-        return;
-    options.steps = STEPS;
-    plant_fault(&options, fault, group, instr);
-    run_plan(plan, &options, model, &result);
-    planted++;
-    if (result.finding.found) {
-        char text[512];
-        found++;
-        (void)sbp_verify_finding_text(&result.finding, text, (int)sizeof text);
-        if (strstr(text, what) == NULL) {
-            describe_plan(plan, model);
-            fail_msg("planted in %s, found as: %s", what, text);
-        }
-    }
-    sbp_run_free(&result);
-}
 
 /* A group of a stage that has several; but the first one of all takes no sums so far, since it has
  * the first micro-batch of every step. */
@@ -121,8 +79,7 @@ static int several_of(const struct plan *plan, struct sbp_random *random)
 /* A group adds its gradients to nothing. */
 static void check_dropped(const struct plan *plan, struct sbp_random *random, const char *model)
 {
-    check_fault(plan, random, model, SBP_FAULT_SKIP, SBP_INSTR_TAKE, SBP_SECTION_BACKWARD,
-                several_of(plan, random), "gradient");
+    check_fault(plan, random, model, DROPPED, STEPS, several_of(plan, random), 0);
 }
 
 /* The first group of a stage of several, which finishes the sum of no or of some steps alone, gets
@@ -131,43 +88,31 @@ static void check_unfinished(const struct plan *plan, struct sbp_random *random,
 {
     const int n = (int)plan->parallel.pipeline;
     const int stage = (int)sbp_random_below(random, (uint64_t)n - 1);
-    check_fault(plan, random, model, SBP_FAULT_SKIP, SBP_INSTR_TAKE, SBP_SECTION_STEP,
-                sbp_pyramid_first(n, stage), "gradient");
+    check_fault(plan, random, model, UNFINISHED, STEPS, sbp_pyramid_first(n, stage), 0);
 }
 
 /* A group goes back to the weights of the first step, whatever it updates. */
 static void check_stale(const struct plan *plan, struct sbp_random *random, const char *model)
 {
-    check_fault(plan, random, model, SBP_FAULT_STALE, SBP_INSTR_UPDATE, SBP_SECTION_STEP,
-                (int)sbp_random_below(random, (uint64_t)plan->step.stages), "weight");
+    const int group = (int)sbp_random_below(random, (uint64_t)plan->step.stages);
+    check_fault(plan, random, model, STALE, STEPS, group, 0);
 }
 
 /* A group of the second stage gets zeros for the activations of its micro-batches. */
 static void check_lost(const struct plan *plan, struct sbp_random *random, const char *model)
 {
     const int n = (int)plan->parallel.pipeline;
-    check_fault(plan, random, model, SBP_FAULT_SKIP, SBP_INSTR_RECEIVE, SBP_SECTION_FORWARD,
-                n + (int)sbp_random_below(random, (uint64_t)n - 1), "");
-}
-
-static void expect_found(const char *fault)
-{
-    print_message("%s: %d planted, %d found\n", fault, planted, found);
-    assert_true(planted > 4 && 10 * found >= 8 * planted); /* a gradient may be zeros */
-    planted = found = 0;
+    const int group = n + (int)sbp_random_below(random, (uint64_t)n - 1);
+    check_fault(plan, random, model, LOST, STEPS, group, 0);
 }
 
 static void faults_are_found(void **state)
 {
     (void)state;
-    for_placed(plan_cut_pyramid, 3500, SBP_F64, 10, check_dropped);
-    expect_found("dropped");
-    for_placed(plan_cut_pyramid, 3600, SBP_F64, 10, check_unfinished);
-    expect_found("unfinished");
-    for_placed(plan_cut_pyramid, 3700, SBP_F64, 10, check_stale);
-    expect_found("stale");
-    for_placed(plan_cut_pyramid, 3800, SBP_F64, 10, check_lost);
-    expect_found("lost");
+    hold_to_finding(plan_cut_pyramid, 3500, 10, DROPPED, check_dropped, 4);
+    hold_to_finding(plan_cut_pyramid, 3600, 10, UNFINISHED, check_unfinished, 4);
+    hold_to_finding(plan_cut_pyramid, 3700, 10, STALE, check_stale, 4);
+    hold_to_finding(plan_cut_pyramid, 3800, 10, LOST, check_lost, 4);
 }
 
 static int odd;
@@ -178,26 +123,10 @@ static void check_odd(const struct plan *plan, struct sbp_random *random, const 
     const int group = (int)sbp_random_below(random, (uint64_t)plan->step.stages);
     const struct sbp_program *program = sbp_step_chunk(&plan->step, group, 0);
     struct sbp_run_options options = options_for(SBP_F64, random);
-    struct sbp_run_result result;
-    int instr = program->instr_count - 1;
-    while (instr >= 0 && (program->instr[instr].kind != SBP_INSTR_FORWARD ||
-                          program->instr[instr].section != SBP_SECTION_FORWARD ||
-                          plan->graph.op[program->instr[instr].op].kind != SBP_OP_LINEAR))
-        instr--;
-    if (instr < 0)
+    if (!draw_odd(plan, program, STEPS, random, &options))
         return;
-    options.steps = 1 + (int)sbp_random_below(random, STEPS);
-    options.verify = sbp_random_below(random, 2) == 0;
-    options.trace = sbp_random_below(random, 2) == 0;
-    plant_fault(&options, SBP_FAULT_ODD, group, instr);
-    run_plan(plan, &options, model, &result);
-    if (result.odd.step > 0) { /* where no dropout, and none of the rank's own roles, drops it */
-        assert_int_equal(result.steps, result.odd.step);
-        assert_true(result.odd.layer.found);
-        assert_string_equal(result.odd.layer.layer, plan->graph.op[program->instr[instr].op].name);
-        odd++;
-    }
-    sbp_run_free(&result);
+    options.fault_piece = group;
+    odd += ends_where_odd(plan, program, STEPS, &options, model);
 }
 
 static void odd_steps_end_the_run(void **state)

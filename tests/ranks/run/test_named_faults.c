@@ -55,12 +55,12 @@ static void run_to_fault(const struct plan *plan, const struct sbp_run_options *
 struct named_fault {
     enum sbp_fault fault;
     bool (*is_place)(const struct plan *plan, int stage, int instr);
-    bool (*cut)(struct plan *plan, struct sbp_random *random); /* NULL: one stage with a flush */
-    enum sbp_real half;                                        /* of 16 bits; 0: in double */
-    int step;                                                  /* whose verification finds it */
-    const char *what;                                          /* of the finding; NULL: any */
-    bool of_tensor; /* the finding is of the instruction's tensor */
-    bool sampled;   /* verified by a sample */
+    cut_function *cut;  /* NULL: one stage with a flush */
+    enum sbp_real half; /* of 16 bits; 0: in double */
+    int step;           /* whose verification finds it */
+    const char *what;   /* of the finding; NULL: any */
+    bool of_tensor;     /* the finding is of the instruction's tensor */
+    bool sampled;       /* verified by a sample */
 };
 
 static const struct sbp_instr *instr_of(const struct plan *plan, int stage, int instr)
@@ -316,48 +316,55 @@ static void a_lost_message_ends_the_run(void **state)
         10, check_lost);
 }
 
+/* Faults of no gradient, which a sample of those finds as well. */
+enum { EARLY_FRAME, OTHER_ROWS, STALE_GATHER, STALE_REPLICA, STALE_UPDATED, STALE_VERSION, FAULTS };
+static const struct named_fault of_no_gradient[FAULTS] = {
+    [EARLY_FRAME] = {.fault = SBP_FAULT_FRAME,
+                     .is_place = keeps,
+                     .cut = plan_cut_stages,
+                     .step = 1},
+    [OTHER_ROWS] = {.fault = SBP_FAULT_ROWS, .is_place = reads_rows, .step = 1},
+    [STALE_GATHER] = {.fault = SBP_FAULT_STALE, .is_place = gathers_weight, .step = 2},
+    [STALE_REPLICA] = {.fault = SBP_FAULT_STALE,
+                       .is_place = gathers_update,
+                       .step = 3,
+                       .what = "replica of the weight",
+                       .of_tensor = true},
+    [STALE_UPDATED] = {.fault = SBP_FAULT_STALE,
+                       .is_place = updates,
+                       .step = 3,
+                       .what = "weight since its update",
+                       .of_tensor = true},
+    [STALE_VERSION] = {.fault = SBP_FAULT_VERSION,
+                       .is_place = reads_version,
+                       .cut = plan_cut_cyclic,
+                       .step = 2},
+};
+
 static void a_frame_used_too_early_is_found(void **state)
 {
     (void)state;
-    check_places(
-        &(struct named_fault){
-            .fault = SBP_FAULT_FRAME, .is_place = keeps, .cut = plan_cut_stages, .step = 1},
-        12, check_named);
+    check_places(&of_no_gradient[EARLY_FRAME], 12, check_named);
 }
 
 static void rows_of_another_micro_batch_are_found(void **state)
 {
     (void)state;
-    check_places(&(struct named_fault){.fault = SBP_FAULT_ROWS, .is_place = reads_rows, .step = 1},
-                 12, check_named);
+    check_places(&of_no_gradient[OTHER_ROWS], 12, check_named);
 }
 
 static void a_stale_weight_is_found(void **state)
 {
     (void)state;
-    check_places(
-        &(struct named_fault){.fault = SBP_FAULT_STALE, .is_place = gathers_weight, .step = 2}, 12,
-        check_named);
-    check_places(&(struct named_fault){.fault = SBP_FAULT_STALE,
-                                       .is_place = gathers_update,
-                                       .step = 3,
-                                       .what = "replica of the weight",
-                                       .of_tensor = true},
-                 12, check_named);
-    check_places(&(struct named_fault){.fault = SBP_FAULT_STALE,
-                                       .is_place = updates,
-                                       .step = 3,
-                                       .what = "weight since its update",
-                                       .of_tensor = true},
-                 12, check_named);
+    for (int fault = STALE_GATHER; fault <= STALE_UPDATED; fault++)
+        check_places(&of_no_gradient[fault], 12, check_named);
 }
 
-static void check_versions(bool (*cut)(struct plan *plan, struct sbp_random *random))
+static void check_versions(cut_function *cut)
 {
-    check_places(
-        &(struct named_fault){
-            .fault = SBP_FAULT_VERSION, .is_place = reads_version, .cut = cut, .step = 2},
-        24, check_named);
+    struct named_fault stale = of_no_gradient[STALE_VERSION];
+    stale.cut = cut;
+    check_places(&stale, 24, check_named);
     check_places(&(struct named_fault){.fault = SBP_FAULT_VERSION,
                                        .is_place = updates_version,
                                        .cut = cut,
@@ -370,25 +377,9 @@ static void check_versions(bool (*cut)(struct plan *plan, struct sbp_random *ran
 /* A sample is of gradients: all else is compared whole. */
 static void a_sample_finds_what_is_no_gradient(void **state)
 {
-    static const struct named_fault faults[] = {
-        {.fault = SBP_FAULT_FRAME, .is_place = keeps, .cut = plan_cut_stages, .step = 1},
-        {.fault = SBP_FAULT_ROWS, .is_place = reads_rows, .step = 1},
-        {.fault = SBP_FAULT_STALE, .is_place = gathers_weight, .step = 2},
-        {.fault = SBP_FAULT_STALE,
-         .is_place = gathers_update,
-         .step = 3,
-         .what = "replica of the weight",
-         .of_tensor = true},
-        {.fault = SBP_FAULT_STALE,
-         .is_place = updates,
-         .step = 3,
-         .what = "weight since its update",
-         .of_tensor = true},
-        {.fault = SBP_FAULT_VERSION, .is_place = reads_version, .cut = plan_cut_cyclic, .step = 2},
-    };
     (void)state;
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
-        struct named_fault fault = faults[i];
+    for (int i = 0; i < FAULTS; i++) {
+        struct named_fault fault = of_no_gradient[i];
         fault.sampled = true;
         check_places(&fault, 12, check_named);
     }
@@ -521,8 +512,7 @@ static bool check_odd(const struct plan *plan, struct sbp_random *random, const 
 
 /* Plants so many, in plans that `cut` cuts by turns (NULL: one stage with a flush); at least
  * `least` must be seen, and of gradients a fourth of that. */
-static void check_odd_layers(bool (*const cut[4])(struct plan *plan, struct sbp_random *random),
-                             uint64_t stream, int most, int least)
+static void check_odd_layers(cut_function *const cut[4], uint64_t stream, int most, int least)
 {
     char model[MODEL_BYTES];
     struct sbp_random random;
@@ -552,19 +542,17 @@ static void check_odd_layers(bool (*const cut[4])(struct plan *plan, struct sbp_
 static void odd_layers_are_named(void **state)
 {
     (void)state;
-    check_odd_layers((bool (*const[4])(struct plan *, struct sbp_random *)){plan_cut_stages, NULL,
-                                                                            plan_cut_cyclic, NULL},
-                     2000, 72, 48);
+    check_odd_layers((cut_function *const[]){plan_cut_stages, NULL, plan_cut_cyclic, NULL}, 2000,
+                     72, 48);
 }
 
 /* All stages of a cyclic step on each device. */
 static void odd_layers_of_chunks_are_named(void **state)
 {
     (void)state;
-    check_odd_layers(
-        (bool (*const[4])(struct plan *, struct sbp_random *)){
-            plan_cut_on_device, plan_cut_on_device, plan_cut_on_device, plan_cut_on_device},
-        2500, 24, 12);
+    check_odd_layers((cut_function *const[]){plan_cut_on_device, plan_cut_on_device,
+                                             plan_cut_on_device, plan_cut_on_device},
+                     2500, 24, 12);
 }
 
 /* ---- ranks that do not go on --------------------------------------------------------------- */

@@ -181,19 +181,49 @@ static void sums_beside_train_the_same_bits(void **state)
 
 /* ---- faults -------------------------------------------------------------------------------- */
 
-/* The update of the last sum beside of a stage; -1: it has none, or others wait for that, too, or
- * communicate behind it. */
-static int find_update(const struct plan *plan, int stage)
+/* Leaves out a wait of the first stage that `find` finds (-1: there is none), in plans enough, and
+ * checks what comes of it. */
+static void for_waits(uint64_t stream, int (*find)(const struct plan *plan),
+                      void (*check)(const struct plan *plan, const struct sbp_run_options *options,
+                                    const char *model))
+{
+    enum { FAULTS = 8 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    int planted = 0;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* finds the race that is planted */
+#endif
+    sbp_random_seed(&random, seed + stream);
+    for (int tries = 0; planted < FAULTS && tries < 20 * MOST_TRIES; tries++) {
+        struct plan plan;
+        struct sbp_step plain = {0};
+        const bool opened = open_beside(&random, tries, SBP_F64, model, &plan, &plain);
+        const int instr = opened && has_alike_ties(&plan) ? find(&plan) : -1;
+        if (instr >= 0) {
+            struct sbp_run_options options = options_for(SBP_F64, &random);
+            plant_fault(&options, SBP_FAULT_NO_WAIT, 0, instr);
+            check(&plan, &options, model);
+            planted++;
+        }
+        close_beside(&plan, &plain);
+    }
+    assert_int_equal(planted, FAULTS);
+}
+
+/* The update of the first stage's last sum beside; -1: it has none, or others wait for that, too,
+ * or communicate behind it. */
+static int find_update(const struct plan *plan)
 {
     struct sbp_arena arena = {0};
     struct sbp_diag diag = {0};
     struct sbp_tasks tasks;
     int found = -1, last = 0, others = 0;
-    expect_ok(sbp_tasks_make(&plan->step, stage, &arena, &tasks, &diag), &diag);
+    expect_ok(sbp_tasks_make(&plan->step, 0, &arena, &tasks, &diag), &diag);
     for (int64_t i = 0; i < tasks.count; i++) {
         const struct sbp_task *task = &tasks.task[i];
         last = task->is_beside ? (int)i + 1 : last;
-        const struct sbp_instr *instr = sbp_task_instr(&plan->step, stage, task);
+        const struct sbp_instr *instr = sbp_task_instr(&plan->step, 0, task);
         const bool waits = last > 0 && task->after == last;
         if (waits && found < 0 && task->chunk == 0 && instr->kind == SBP_INSTR_UPDATE)
             found = task->instr;
@@ -204,35 +234,20 @@ static int find_update(const struct plan *plan, int stage)
     return others == 0 ? found : -1;
 }
 
+static void check_refused(const struct plan *plan, const struct sbp_run_options *options,
+                          const char *model)
+{
+    struct sbp_run_result result;
+    struct sbp_diag diag = {0};
+    (void)model;
+    assert_int_equal(sbp_run(&plan->step, &plan->cluster, options, &result, &diag), SBP_E_INTERNAL);
+    assert_non_null(strstr(diag.text, "wait for a sum is left out"));
+}
+
 static void a_missing_wait_is_named(void **state)
 {
-    enum { FAULTS = 8 };
-    char model[MODEL_BYTES];
-    struct sbp_random random;
-    int planted = 0;
     (void)state;
-#ifdef __SANITIZE_THREAD__
-    skip(); /* finds the race that is planted */
-#endif
-    sbp_random_seed(&random, seed + 4300);
-    for (int tries = 0; planted < FAULTS && tries < 20 * MOST_TRIES; tries++) {
-        struct plan plan;
-        struct sbp_step plain = {0};
-        const bool opened = open_beside(&random, tries, SBP_F64, model, &plan, &plain);
-        const int instr = opened ? find_update(&plan, 0) : -1;
-        if (instr >= 0 && has_alike_ties(&plan)) {
-            struct sbp_run_options options = options_for(SBP_F64, &random);
-            struct sbp_run_result result;
-            struct sbp_diag diag = {0};
-            plant_fault(&options, SBP_FAULT_NO_WAIT, 0, instr);
-            assert_int_equal(sbp_run(&plan.step, &plan.cluster, &options, &result, &diag),
-                             SBP_E_INTERNAL);
-            assert_non_null(strstr(diag.text, "wait for a sum is left out"));
-            planted++;
-        }
-        close_beside(&plan, &plain);
-    }
-    assert_int_equal(planted, FAULTS);
+    for_waits(4300, find_update, check_refused);
 }
 
 /* A pass of the first stage that waits for the room of a sum beside; -1: there is none, or no other
@@ -259,37 +274,22 @@ static int find_room(const struct plan *plan)
 }
 
 /* The gradient is overwritten on its way to its shards. */
+static void check_spoilt(const struct plan *plan, const struct sbp_run_options *options,
+                         const char *model)
+{
+    struct sbp_run_result result;
+    run_plan(plan, options, model, &result);
+    if (!result.finding.found)
+        describe_plan(plan, model);
+    assert_true(result.finding.found);
+    assert_string_equal(result.finding.what, "gradient");
+    sbp_run_free(&result);
+}
+
 static void a_missing_wait_for_room_spoils_the_sum(void **state)
 {
-    enum { FAULTS = 8 };
-    char model[MODEL_BYTES];
-    struct sbp_random random;
-    int planted = 0;
     (void)state;
-#ifdef __SANITIZE_THREAD__
-    skip(); /* finds the race that is planted */
-#endif
-    sbp_random_seed(&random, seed + 4400);
-    for (int tries = 0; planted < FAULTS && tries < 20 * MOST_TRIES; tries++) {
-        struct plan plan;
-        struct sbp_step plain = {0};
-        const bool opened = open_beside(&random, tries, SBP_F64, model, &plan, &plain);
-        const int instr = opened && has_alike_ties(&plan) ? find_room(&plan) : -1;
-        if (instr >= 0) {
-            struct sbp_run_options options = options_for(SBP_F64, &random);
-            struct sbp_run_result result;
-            plant_fault(&options, SBP_FAULT_NO_WAIT, 0, instr);
-            run_plan(&plan, &options, model, &result);
-            if (!result.finding.found)
-                describe_plan(&plan, model);
-            assert_true(result.finding.found);
-            assert_string_equal(result.finding.what, "gradient");
-            sbp_run_free(&result);
-            planted++;
-        }
-        close_beside(&plan, &plain);
-    }
-    assert_int_equal(planted, FAULTS);
+    for_waits(4400, find_room, check_spoilt);
 }
 
 int main(int argc, char **argv)

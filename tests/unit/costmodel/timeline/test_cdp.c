@@ -21,13 +21,7 @@ static struct sbp_stage_end end[MOST_N];
 static struct sbp_timeline_request request_of(enum sbp_schedule schedule, int n, int micro_batches,
                                               enum sbp_placement placement)
 {
-    return (struct sbp_timeline_request){.schedule = schedule,
-                                         .stages = n,
-                                         .micro_batches = micro_batches,
-                                         .placement = placement,
-                                         .record = true,
-                                         .stage = cost,
-                                         .end = end};
+    return cyclic_request(schedule, n, micro_batches, placement, cost, end);
 }
 
 static void set_equal(double update_s)
@@ -237,12 +231,6 @@ static void gather(struct played *played, struct sbp_arena *arena)
     }
     for (int k = 0; k < 2 * steps * request->stages * request->micro_batches; k++)
         assert_true(played->pass[k].known);
-}
-
-static void after(double begin_s, double end_s)
-{
-    if (begin_s < end_s - 1e-9)
-        fail_msg("begins at %.17g, before %.17g", begin_s, end_s);
 }
 
 /* Messages and parameters of one (step, stage, micro-batch). */

@@ -17,13 +17,7 @@ static struct sbp_stage_end end[MOST_N];
 
 static struct sbp_timeline_request request_of(enum sbp_schedule schedule, int n)
 {
-    return (struct sbp_timeline_request){.schedule = schedule,
-                                         .stages = n,
-                                         .micro_batches = n,
-                                         .placement = SBP_PLACE_GROUPS,
-                                         .record = true,
-                                         .stage = cost,
-                                         .end = end};
+    return cyclic_request(schedule, n, n, SBP_PLACE_GROUPS, cost, end);
 }
 
 /* u_ij: theta_t, else theta_{t-1}. */
@@ -273,13 +267,6 @@ static void gather(const struct sbp_timeline *timeline, struct played *p)
         if (!updates)
             assert_int_equal(at->device, sbp_pyramid_group(p->n, at->stage, micro_batch));
     }
-}
-
-#define after(later_s, earlier_s) after_at((later_s), (earlier_s), __LINE__)
-static void after_at(double later_s, double earlier_s, int line)
-{
-    if (later_s < earlier_s - 1e-9 * (1 + earlier_s))
-        fail_msg("line %d: %.17g is before %.17g", line, later_s, earlier_s);
 }
 
 /* Messages of activations and gradients, sums, versions, and one micro-batch at a time. */

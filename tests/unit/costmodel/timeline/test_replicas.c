@@ -16,13 +16,7 @@ static struct sbp_stage_end end[MOST_N];
 
 static struct sbp_timeline_request request_of(enum sbp_schedule schedule, int n)
 {
-    return (struct sbp_timeline_request){.schedule = schedule,
-                                         .stages = n,
-                                         .micro_batches = n,
-                                         .placement = SBP_PLACE_REPLICAS,
-                                         .record = true,
-                                         .stage = cost,
-                                         .end = end};
+    return cyclic_request(schedule, n, n, SBP_PLACE_REPLICAS, cost, end);
 }
 
 /* --- routes --- */
@@ -213,11 +207,6 @@ static void gather(const struct sbp_timeline *timeline, struct played *played)
         if (kind != SBP_WORK_UPDATE)
             assert_int_equal(at->micro_batch, sbp_replicas_micro_batch(played->n, at->device));
     }
-}
-
-static void after(double later_s, double earlier_s)
-{
-    assert_true(later_s >= earlier_s - 1e-9 * (1 + earlier_s));
 }
 
 /* Sums are complete before they are used: each backward pass begins after that of the micro-batch

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import tempfile
 
+from checks import end, expect, near
+
 program, root = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 os.environ["SBPLAN_CONFIGS"] = root + "/configs"
-failed = 0
 UNHURRIED = ("--time-limit", "none")
 SMALL = ("--quick", "--set", "cluster.levels[0].size=2", "--set", "cluster.levels[1].size=2")
 MACHINES = [
@@ -22,17 +23,6 @@ MACHINES = [
     ("tiny-mlp", "summit-v100", "--tokens", "3e9", *SMALL, "--set", "cluster.levels[2].size=2"),
     ("tiny-mlp", "polaris", *SMALL),
 ]
-
-
-def expect(holds, what):
-    global failed
-    if not holds:
-        failed += 1
-        print("FAILED", what)
-
-
-def near(a, b, what, most=1e-9):
-    expect(abs(a - b) <= most * max(abs(a), abs(b), 1e-300), f"{what}: {a!r} beside {b!r}")
 
 
 def sbplan(words):
@@ -120,5 +110,4 @@ with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
     for one in MACHINES:
         check(one)
-print(f"{len(MACHINES)} machines, {failed} complaints")
-sys.exit(failed > 0)
+end(f"{len(MACHINES)} machines")

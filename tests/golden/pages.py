@@ -13,6 +13,8 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ET
 
+from checks import end, expect, near
+
 program, root = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 os.environ["SBPLAN_CONFIGS"] = root + "/configs"
 HTML = "{http://www.w3.org/1999/xhtml}"
@@ -25,18 +27,6 @@ ELEMENTS = {
 } | {SVG + name for name in "svg path title text".split()}
 VOID = {"meta", "link"}
 HOSTILE = "<script>alert('x')</script>&amp;\"><img src=x onerror=alert(1)> \u202eabc]]>"
-failed = 0
-
-
-def expect(holds, what):
-    global failed
-    if not holds:
-        failed += 1
-        print("FAILED", what)
-
-
-def near(a, b, what, most=1e-9):
-    expect(abs(a - b) <= most * max(abs(a), abs(b), 1e-300), f"{what}: {a!r} beside {b!r}")
 
 
 def sbplan(*words, status=0):
@@ -371,5 +361,4 @@ with tempfile.TemporaryDirectory() as folder:
     check_several(folder)
     check_hostile(folder)
     check_mutations(folder)
-print(f"{len(PLANS)} plans, {failed} complaints")
-sys.exit(failed > 0)
+end(f"{len(PLANS)} plans")

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tempfile
 
+from checks import end, expect
+
 program, root, chromium = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
 os.environ["SBPLAN_CONFIGS"] = root + "/configs"
 NAME = "<script>alert('x')</script><img src=x onerror=alert(1)>"
@@ -30,14 +32,6 @@ FRAME = """<!DOCTYPE html><html style="color-scheme: light dark"><body>
 <iframe id="page" style="width: %dpx; height: 900px; border: 0" srcdoc="%s"></iframe><script>
 onload = () => document.documentElement.dataset.found = page.contentDocument.documentElement.dataset.found;
 </script></body></html>"""
-failed = 0
-
-
-def expect(holds, what):
-    global failed
-    if not holds:
-        failed += 1
-        print("FAILED", what)
 
 
 def sbplan(*words):
@@ -92,5 +86,4 @@ with tempfile.TemporaryDirectory() as folder:
             text = file.read()
         said = check(name, text.replace("</body>", PROBE), folder)
         expect(name != "hostile" or said["title"] == NAME + " on laptop-4", f"a title {said['title']}")
-print(f"3 pages, {failed} complaints")
-sys.exit(failed > 0)
+end("3 pages")

@@ -17,7 +17,8 @@ enum sbp_status sbp_dual_ascent_init(struct sbp_dual_ascent *ascent, struct sbp_
         .choice = SBP_NEW(&dual->arena, int, dual->variable_count),
         .usage = SBP_NEW(&dual->arena, double, points),
         .average = SBP_NEW(&dual->arena, double, points),
-        .scale = 1};
+        .scale = 1,
+        .gainful = 1};
     return ascent->repair.relief == NULL || ascent->choice == NULL || ascent->usage == NULL ||
                    ascent->average == NULL
                ? SBP_E_MEMORY
@@ -58,9 +59,10 @@ bool sbp_dual_ascent_try(struct sbp_dual_ascent *ascent)
 static void note_bound(struct sbp_dual_ascent *ascent, double bound)
 {
     struct sbp_dual *dual = ascent->state->dual;
-    if (bound > dual->bound + SBP_PROBLEM_DUAL_GAIN * fabs(bound))
+    if (bound > dual->bound + SBP_PROBLEM_DUAL_GAIN * fabs(bound)) {
         ascent->stalled = 0;
-    else if (++ascent->stalled > SBP_PROBLEM_DUAL_PATIENCE) {
+        ascent->gainful = ascent->scale;
+    } else if (++ascent->stalled > SBP_PROBLEM_DUAL_PATIENCE) {
         ascent->stalled = 0;
         ascent->scale *= SBP_PROBLEM_PRICE_DECAY;
         ascent->goes_back = true;
@@ -86,8 +88,8 @@ static void step(struct sbp_dual_ascent *ascent, double bound)
             square += ascent->average[p] * ascent->average[p];
     }
     ascent->is_done = !(square > 0);
-    if (ascent->scale < SBP_PROBLEM_DUAL_LEAST_SCALE) {
-        ascent->scale = SBP_PROBLEM_DUAL_NEW_SCALE;
+    if (ascent->scale < ascent->gainful * SBP_PROBLEM_DUAL_LEAST_SCALE) {
+        ascent->scale = ascent->gainful * SBP_PROBLEM_DUAL_NEW_SCALE;
         memset(ascent->average, 0, (size_t)dual->point_count * sizeof *ascent->average);
     }
     if (ascent->is_done)

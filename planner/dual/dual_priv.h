@@ -185,7 +185,7 @@ struct sbp_dual_ascent {
     double *usage;                 /* (points) of it, and over the capacity */
     double *average;               /* (points) of that over iterations, the latest counting most */
     double scale;                  /* of the step */
-    double share;                  /* of the latest excess in the average, at most */
+    double gainful;                /* scale of the last step that raised the bound */
     int iterations, stalled;
     bool goes_back; /* the next step is from the best prices */
     bool is_done;   /* no step is left */

@@ -460,6 +460,7 @@ static enum sbp_status look_again(struct sbp_runner *runner, int steps, struct s
                                   struct sbp_diag *diag)
 {
     struct sbp_odd_layer other = {.found = false};
+    runner->rank.keeps_apart = true;
     runner->second_look = &other;
     if (!has_flush(runner) && steps < runner->job->options->steps)
         SBP_TRY(run_round(runner, steps + 1, SBP_ROUND_LAST, diag));

@@ -60,6 +60,22 @@ fails() {
         complain "$name $trap $*: exit $code, expected $status and: $text"
 }
 
+# NAME: microseconds that the first task of that name took of the device, in the last trace.
+time_of() {
+    grep "\"name\":\"$1[ \"]" "$folder/trace" | sed -n 's/.*"pid":2,.*"dur":\([0-9.]*\).*/\1/p' | head -n 1
+}
+
+# EPILOGUE NAME OTHER: tasks of which the first takes no time, and the second less, where the library
+# has products with that epilogue; without, too, the plan is verified.
+joins() {
+    verified deep --dtype bf16 --trace "$folder/trace"
+    first=$(time_of "$2") second=$(time_of "$3")
+    SBP_DOUBLE_FAIL=$1:1 verified deep --dtype bf16 --trace "$folder/trace"
+    awk -v a="$first" -v b="$(time_of "$2")" -v c="$second" -v d="$(time_of "$3")" \
+        'BEGIN { exit !(a != "" && c != "" && a < b && c <= d) }' ||
+        complain "$1: $2 takes $first and $(time_of "$2"), $3 $second and $(time_of "$3")"
+}
+
 plan one --devices 1 --tp 1
 verified one
 verified one --dtype bf16
@@ -74,6 +90,15 @@ fails 2 'math tf32 is for tensors in f32 on device cuda, not in bf16 on device c
 # Two layers of one size, which one product with a bias serves.
 plan deep --devices 1 --tp 1 --set layers=2
 verified deep
+# A gelu, its slope and sums of a bias's gradient are done by the products beside them.
+joins gelu 'forward block0.gelu' 'forward block0.up'
+joins dgelu 'backward block1.gelu' 'backward block1.down'
+joins bgrad 'backward block1.down.1' 'backward block1.up.1'
+plan stepwise --devices 1 --tp 1 --set global_batch=4 --micro-batch 1
+for dtype in f32 bf16 f16; do
+    verified stepwise --dtype $dtype
+done
+unset dtype
 plan tensor --tp 4 --set heads=4
 verified tensor
 verified tensor --dtype bf16

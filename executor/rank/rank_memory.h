@@ -48,6 +48,8 @@ struct sbp_rank {
     unsigned char *host;           /* offloaded optimizer states, in host memory; NULL: none */
     int64_t host_high_water_bytes; /* end of the highest one that was copied */
     int64_t bucket;                /* of the task at hand (task.h) */
+    int places;                    /* of buckets on the device, in turn; 0: one */
+    int64_t place_bytes;           /* of each; they begin with the arena's own bucket */
     bool skips_copy;               /* tests only: states stay where they are */
     int64_t step;                  /* from 1 */
     int64_t micro_batch;           /* of the step */

@@ -131,13 +131,38 @@ SBP_DOUBLE_DELAY=2 verified sums --dtype bf16
 plan buckets --devices 2 --tp 1 --set offload=true --set bucket_parameters=1500 \
     --set chunk_factor=2 --set cluster.device.host_link_bytes_per_s=1e10
 SBP_DOUBLE_DELAY=3 verified buckets --dtype bf16
+# TYPE: where the link takes 10 us for each, copies of states follow each other one way, half and more of
+# them begin while one goes the other way, and all take less time than one after the other.
+overlaps() {
+    SBP_DOUBLE_LINK_S=1e-5 "$run" "$folder/hosted.json" --device cuda --dtype "$1" --trace "$folder/trace" \
+        >"$folder/out" 2>"$folder/err" || complain "hosted: exit $?"
+    sed -n 's/.*"name":"\(copy-[a-z]*\) .*"pid":2,.*"ts":\([0-9.]*\),"dur":\([0-9.]*\).*/\1 \2 \3/p' \
+        "$folder/trace" | sort -n -k 2 | awk '
+            NR == 1 { begin = $2 }
+            {
+                both += $2 < end[$1 == "copy-in" ? "copy-out" : "copy-in"] - 0.01
+                early += $2 < end[$1] - 0.01
+                spent += $3
+                end[$1] = $2 + $3
+                last = end[$1] > last ? end[$1] : last
+            }
+            END {
+                print NR " copies, " both + 0 " beside another way, " early + 0 " beside one of their own, " \
+                    spent " us in " last - begin
+                exit !(NR > 8 && both >= NR / 2 && early == 0 && last - begin < 0.75 * spent)
+            }' >"$folder/sums" || complain "copies in $1: $(cat "$folder/sums")"
+    cat "$folder/sums"
+}
+
 # Waits that are left out, whatever the times: of an update for its states, of their copy back for the
-# update, and of the next bucket's copy for that, which has its place.
-plan hosted --devices 1 --tp 1 --set offload=true --set bucket_parameters=1500 \
+# update, and of the fourth bucket's copy for that of the first, which has its place.
+plan hosted --devices 1 --tp 1 --set offload=true --set bucket_parameters=200 \
     --set cluster.device.host_link_bytes_per_s=1e10
-misses 2 'optimizer.*a copy\|a copy.*optimizer' hosted
-misses 3 'optimizer.*a copy\|a copy.*optimizer' hosted
-misses 4 'a copy what .* a copy' hosted
+overlaps f32
+overlaps bf16
+misses 4 'optimizer.*a copy\|a copy.*optimizer' hosted
+misses 5 'optimizer.*a copy\|a copy.*optimizer' hosted
+misses 7 'a copy what .* a copy' hosted
 
 # Norms by root mean square and gates, without attention.
 cat >"$folder/gated.model" <<'END'

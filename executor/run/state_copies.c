@@ -44,20 +44,12 @@ static enum sbp_status bring_ahead(struct sbp_state_copies *copies, struct sbp_d
     return SBP_OK;
 }
 
-/* Activations end with the sums of gradients, whose messages lie among them, and the norm. */
-static enum sbp_status end_activations(struct sbp_state_copies *copies, int64_t index,
-                                       struct sbp_diag *diag)
-{
-    sbp_run_lanes_await(copies->lanes, index);
-    return sbp_rank_end_step(copies->rank, diag);
-}
-
 enum sbp_status sbp_state_copies_do(struct sbp_state_copies *copies, int64_t index,
                                     struct sbp_diag *diag)
 {
     const bool in = instr_of(copies, index)->kind == SBP_INSTR_COPY_IN;
-    if (in && copies->next <= index)
-        SBP_TRY(end_activations(copies, index, diag));
+    /* The norm lies among activations; sums of gradients beside are over (task.h). */
+    SBP_TRY(sbp_rank_end_step(copies->rank, diag));
     if (in) {
         copies->due = index;
     } else {

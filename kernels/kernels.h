@@ -101,7 +101,14 @@ struct sbp_kernels {
     /* dw(I,O) = x^T dy; dbias(O) = column sums of dy when not NULL. adds: enum sbp_adds. */
     void (*linear_backward_weight)(void *dw, void *dbias, const void *x, const void *dy,
                                    int64_t tokens, int64_t in, int64_t out, unsigned adds);
-    /* The same with the weight stored transposed, w(O,I): the head tied to an embedding table. */
+    /* z(T,O) = x w + bias and y = gelu(z); dx(T,I) = (dy w^T) gelu'(z(T,I)), of a product behind a
+     * gelu. Memory of the operands is apart. False: the device has no such product of these sizes,
+     * and nothing was done; NULL: of none. */
+    bool (*linear_gelu_forward)(void *y, void *z, const void *x, const void *w, const void *bias,
+                                int64_t tokens, int64_t in, int64_t out);
+    bool (*linear_gelu_backward_input)(void *dx, const void *z, const void *dy, const void *w,
+                                       int64_t tokens, int64_t in, int64_t out);
+    /* Products with the weight stored transposed, w(O,I): the head tied to an embedding table. */
     void (*linear_transposed_forward)(void *y, const void *x, const void *w, const void *bias,
                                       int64_t tokens, int64_t in, int64_t out);
     void (*linear_transposed_backward_input)(void *dx, const void *dy, const void *w,

@@ -7,12 +7,13 @@
 enum { NAME_BYTES = 160 };
 
 /* From 1, since 0 is the process's own. */
-enum lane { COMPUTE = 1, COLLECTIVE, TO_NEXT, TO_PREVIOUS, RECEIVE, COPY, LANES };
+enum lane { COMPUTE = 1, COLLECTIVE, TO_NEXT, TO_PREVIOUS, RECEIVE, COPY, COPY_BACK, LANES };
 
 static const char *const lane_names[LANES] = {
     [COMPUTE] = "compute",      [COLLECTIVE] = "collective",
     [TO_NEXT] = "send to next", [TO_PREVIOUS] = "send to previous",
     [RECEIVE] = "receive",      [COPY] = "copy",
+    [COPY_BACK] = "copy back",
 };
 
 /* A device as far as it is drawn. */
@@ -102,7 +103,7 @@ static enum lane lane_of(const struct device *device, int64_t index)
     if (instr->kind == SBP_INSTR_RECEIVE || instr->kind == SBP_INSTR_TAKE)
         return RECEIVE;
     if (sbp_program_is_host_copy(instr))
-        return COPY;
+        return instr->kind == SBP_INSTR_COPY_IN ? COPY : COPY_BACK;
     return sbp_program_is_call(instr) ? COLLECTIVE : COMPUTE;
 }
 

@@ -48,7 +48,8 @@ struct sbp_device_lanes {
     void (*watch)(enum sbp_status (*look)(void *context, int64_t task, struct sbp_diag *diag),
                   void *context);
     void (*begin_step)(void); /* everything is over */
-    void (*begin)(int64_t task, enum sbp_device_lane lane);
+    /* Also behind one of the step that was left beside, -1: behind none. */
+    void (*begin)(int64_t task, enum sbp_device_lane lane, int64_t behind);
     void (*end)(bool beside);    /* of the task at hand, which may be left beside */
     void (*await)(int64_t task); /* compute waits for one that was left beside */
     void *(*stream)(void);       /* of the lane at hand: cudaStream_t */

@@ -84,33 +84,75 @@ static struct factor transposed(const void *at)
     return (struct factor){at, true};
 }
 
-/* y(tokens,out) = x(tokens,in) w(in,out) [+ bias(out)]. Where cuBLASLt has no such product, the
- * bias is added to the result as it is stored. */
+/* y(tokens,out) = x(tokens,in) w(in,out), as cuBLASLt has it. */
+static struct sbp_gpu_product product_of(void *y, const void *x, struct factor w, int64_t tokens,
+                                         int64_t in, int64_t out)
+{
+    return (struct sbp_gpu_product){.a = w.at,
+                                    .b = x,
+                                    .c = y,
+                                    .m = out,
+                                    .n = tokens,
+                                    .k = in,
+                                    .a_turned = w.transposed,
+                                    .data = DATA,
+                                    .sum = SUM};
+}
+
+/* The same [+ bias(out)]. Where cuBLASLt has no such product, the bias is added to the result as it
+ * is stored. */
 static void multiply_biased(void *y, const void *x, struct factor w, const void *bias,
                             int64_t tokens, int64_t in, int64_t out)
 {
-    const struct sbp_gpu_product product = {.a = w.at,
-                                            .b = x,
-                                            .bias = bias,
-                                            .c = y,
-                                            .m = out,
-                                            .n = tokens,
-                                            .k = in,
-                                            .a_turned = w.transposed,
-                                            .data = DATA,
-                                            .sum = SUM};
-    if (bias != NULL && tokens > 0 && out > 0 && in > 0 &&
-        sbp_gpu_multiply_biased(sbp_gpu_rank_here(), &product))
+    struct sbp_gpu_product product = product_of(y, x, w, tokens, in, out);
+    product.bias = bias;
+    if (bias != NULL && sbp_gpu_multiply_further(sbp_gpu_rank_here(), &product))
         return;
     multiply(y, plain(x), w, tokens, out, in, false);
     if (bias != NULL)
         LAUNCH(add_bias, y, bias, tokens, out);
 }
 
+static bool linear_gelu_forward(void *y, void *z, const void *x, const void *w, const void *bias,
+                                int64_t tokens, int64_t in, int64_t out)
+{
+    struct sbp_gpu_product product = product_of(y, x, plain(w), tokens, in, out);
+    product.bias = bias;
+    product.before_gelu = z;
+    return sbp_gpu_multiply_further(sbp_gpu_rank_here(), &product);
+}
+
+static bool linear_gelu_backward_input(void *dx, const void *z, const void *dy, const void *w,
+                                       int64_t tokens, int64_t in, int64_t out)
+{
+    struct sbp_gpu_product product = product_of(dx, dy, transposed(w), tokens, out, in);
+    product.gelu_of = z;
+    return sbp_gpu_multiply_further(sbp_gpu_rank_here(), &product);
+}
+
 static void sum_columns(void *dbias, const void *dy, int64_t tokens, int64_t out, unsigned adds)
 {
     if (dbias != NULL)
         LAUNCH(column_sums, dbias, dy, tokens, out, (adds & SBP_ADDS_REST) != 0);
+}
+
+/* Both gradients, while dy is read once. The library writes the bias's: what is to be added to that
+ * of micro-batches before comes by way of the scratch. */
+static bool multiply_and_sum(void *dw, void *dbias, const void *x, const void *dy, int64_t tokens,
+                             int64_t in, int64_t out, unsigned adds)
+{
+    void *const apart = (char *)sbp_gpu_rank_here()->cuda.scratch + SBP_GPU_WORKSPACE_BYTES;
+    const bool is_added = (adds & SBP_ADDS_REST) != 0;
+    struct sbp_gpu_product product = product_of(dw, x, plain(dy), in, tokens, out);
+    product.b_turned = true;
+    product.row_sums = is_added ? apart : dbias;
+    product.adds = (adds & SBP_ADDS_FIRST) != 0;
+    if ((is_added && (size_t)out > SBP_GPU_ROWS_BYTES / REAL_BYTES) ||
+        !sbp_gpu_multiply_further(sbp_gpu_rank_here(), &product))
+        return false;
+    if (is_added)
+        LAUNCH(add, dbias, dbias, apart, out);
+    return true;
 }
 
 static void linear_forward(void *y, const void *x, const void *w, const void *bias, int64_t tokens,
@@ -128,6 +170,8 @@ static void linear_backward_input(void *dx, const void *dy, const void *w, int64
 static void linear_backward_weight(void *dw, void *dbias, const void *x, const void *dy,
                                    int64_t tokens, int64_t in, int64_t out, unsigned adds)
 {
+    if (dbias != NULL && multiply_and_sum(dw, dbias, x, dy, tokens, in, out, adds))
+        return;
     multiply(dw, transposed(x), plain(dy), in, out, tokens, (adds & SBP_ADDS_FIRST) != 0);
     sum_columns(dbias, dy, tokens, out, adds);
 }
@@ -426,6 +470,8 @@ const struct sbp_kernels TABLE = {
     .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input,
     .linear_backward_weight = linear_backward_weight,
+    .linear_gelu_forward = linear_gelu_forward,
+    .linear_gelu_backward_input = linear_gelu_backward_input,
     .linear_transposed_forward = linear_transposed_forward,
     .linear_transposed_backward_input = linear_transposed_backward_input,
     .linear_transposed_backward_weight = linear_transposed_backward_weight,

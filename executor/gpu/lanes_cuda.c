@@ -24,24 +24,31 @@ static void order(struct sbp_gpu_rank *gpu, enum sbp_device_lane before, cudaEve
     sbp_gpu_rank_keep("cudaStreamWaitEvent", cudaStreamWaitEvent(gpu->stream[behind], event, 0));
 }
 
+/* A lane waits for the end of a task that was given. */
+static void await(const struct sbp_gpu_rank *gpu, enum sbp_device_lane lane, int64_t task)
+{
+    sbp_gpu_rank_keep("cudaStreamWaitEvent",
+                      cudaStreamWaitEvent(gpu->stream[lane], gpu->task[task].end, 0));
+}
+
 /* The event of the task's begin marks first where compute is, then when its own lane comes to it:
  * a wait is for the record before it. */
-static void lanes_begin(int64_t task, enum sbp_device_lane lane)
+static void lanes_begin(int64_t task, enum sbp_device_lane lane, int64_t behind)
 {
     struct sbp_gpu_rank *const gpu = sbp_gpu_rank_here();
     gpu->given[gpu->given_count++] = task;
     gpu->is_in_task = true;
     if (lane != SBP_DEVICE_COMPUTE)
         order(gpu, SBP_DEVICE_COMPUTE, gpu->task[task].begin, lane);
+    if (behind >= 0)
+        await(gpu, lane, behind);
     turn(gpu, lane);
     sbp_gpu_rank_keep("cudaEventRecord", cudaEventRecord(gpu->task[task].begin, gpu->stream[lane]));
 }
 
 static void lanes_await(int64_t task)
 {
-    const struct sbp_gpu_rank *const gpu = sbp_gpu_rank_here();
-    sbp_gpu_rank_keep("cudaStreamWaitEvent",
-                      cudaStreamWaitEvent(gpu->stream[SBP_DEVICE_COMPUTE], gpu->task[task].end, 0));
+    await(sbp_gpu_rank_here(), SBP_DEVICE_COMPUTE, task);
 }
 
 static void lanes_end(bool beside)

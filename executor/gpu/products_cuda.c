@@ -1,17 +1,21 @@
-/* Products to which cuBLASLt adds a bias, in single precision, before it rounds the result.
+/* Products of which cuBLASLt does more, in single precision, before it rounds the result: it adds a
+ * bias, applies a gelu or its slope, or sums a factor's rows on the way.
  *
  * A product's description and the library's way for it are kept for the next one of the same
  * sizes: asking takes longer than the product. Ways that join partial sums in the result's type,
- * or in no fixed order, are not asked for. Epilogues with a gelu are left alone: the gelu is an
- * instruction of its own, with a buffer for what it reads; so is the sum of a bias's gradient,
- * which adds to that of the micro-batch before.
+ * or in no fixed order, are not asked for.
  */
 #include <cublasLt.h>
 #include <stdlib.h>
 
 #include "executor/gpu/rank_cuda_priv.h"
 
-enum { MOST_PLANS = 64, ALIGNMENTS = 3, BIAS_ALIGNMENT = 16 /* bytes: of one access */ };
+enum {
+    MOST_PLANS = 64,
+    ALIGNMENTS = 5,
+    LEAST_ALIGNMENT = 16, /* bytes, of what an epilogue reads and writes: of one access */
+    AUX_ROWS = 8          /* of which those of a gelu's argument are a multiple */
+};
 
 /* A way is chosen for these. */
 struct key {
@@ -19,7 +23,8 @@ struct key {
     bool a_turned, b_turned;
     cudaDataType_t data;
     cublasComputeType_t sum;
-    uint32_t alignment[ALIGNMENTS]; /* of a, b, c */
+    cublasLtEpilogue_t epilogue;
+    uint32_t alignment[ALIGNMENTS]; /* of a, b, c, the vector, aux */
 };
 
 struct plan {
@@ -65,13 +70,38 @@ static uint32_t alignment_of(const void *at)
     return bytes;
 }
 
+/* What an epilogue reads or writes of a number a row. */
+static const void *vector_of(const struct sbp_gpu_product *of)
+{
+    return of->row_sums != NULL ? of->row_sums : of->bias;
+}
+
+static cublasLtEpilogue_t epilogue_of(const struct sbp_gpu_product *of)
+{
+    if (of->row_sums != NULL)
+        return CUBLASLT_EPILOGUE_BGRADA;
+    if (of->gelu_of != NULL)
+        return CUBLASLT_EPILOGUE_DGELU;
+    return of->before_gelu != NULL ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_BIAS;
+}
+
+static const void *aux_of(const struct sbp_gpu_product *of)
+{
+    return of->before_gelu != NULL ? of->before_gelu : of->gelu_of;
+}
+
 static struct key key_of(const struct sbp_gpu_product *of)
 {
-    return (struct key){
-        of->m,        of->n,
-        of->k,        of->a_turned,
-        of->b_turned, of->data,
-        of->sum,      {alignment_of(of->a), alignment_of(of->b), alignment_of(of->c)}};
+    return (struct key){.m = of->m,
+                        .n = of->n,
+                        .k = of->k,
+                        .a_turned = of->a_turned,
+                        .b_turned = of->b_turned,
+                        .data = of->data,
+                        .sum = of->sum,
+                        .epilogue = epilogue_of(of),
+                        .alignment = {alignment_of(of->a), alignment_of(of->b), alignment_of(of->c),
+                                      alignment_of(vector_of(of)), alignment_of(aux_of(of))}};
 }
 
 static bool is_same(const struct key *one, const struct key *other)
@@ -81,7 +111,7 @@ static bool is_same(const struct key *one, const struct key *other)
             return false;
     return one->m == other->m && one->n == other->n && one->k == other->k &&
            one->a_turned == other->a_turned && one->b_turned == other->b_turned &&
-           one->data == other->data && one->sum == other->sum;
+           one->data == other->data && one->sum == other->sum && one->epilogue == other->epilogue;
 }
 
 /* Goes on where all went well so far. */
@@ -92,20 +122,35 @@ static bool is_same(const struct key *one, const struct key *other)
             return lt_status;                                                                      \
     } while (0)
 
-static cublasStatus_t describe(struct plan *plan)
+static cublasStatus_t set(cublasLtMatmulDesc_t product, cublasLtMatmulDescAttributes_t attribute,
+                          const void *value, size_t bytes)
+{
+    return cublasLtMatmulDescSetAttribute(product, attribute, value, bytes);
+}
+
+/* A way is chosen by the alignment of these addresses, too. */
+static cublasStatus_t set_pointers(cublasLtMatmulDesc_t product, const struct sbp_gpu_product *of)
+{
+    const void *const vector = vector_of(of), *const aux = aux_of(of);
+    if (vector != NULL)
+        LT_TRY(set(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector));
+    if (aux == NULL)
+        return CUBLAS_STATUS_SUCCESS;
+    LT_TRY(set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux));
+    return set(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &of->m, sizeof of->m);
+}
+
+static cublasStatus_t describe(struct plan *plan, const struct sbp_gpu_product *of)
 {
     const struct key *key = &plan->key;
     const cublasOperation_t a = key->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t b = key->b_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     const uint64_t m = (uint64_t)key->m, n = (uint64_t)key->n, k = (uint64_t)key->k;
     LT_TRY(cublasLtMatmulDescCreate(&plan->product, key->sum, CUDA_R_32F));
-    LT_TRY(
-        cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a));
-    LT_TRY(
-        cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b));
-    LT_TRY(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-                                          sizeof epilogue));
+    LT_TRY(set(plan->product, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a));
+    LT_TRY(set(plan->product, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b));
+    LT_TRY(set(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &key->epilogue, sizeof key->epilogue));
+    LT_TRY(set_pointers(plan->product, of));
     LT_TRY(cublasLtMatrixLayoutCreate(&plan->a, key->data, key->a_turned ? k : m,
                                       key->a_turned ? m : k, key->a_turned ? key->k : key->m));
     LT_TRY(cublasLtMatrixLayoutCreate(&plan->b, key->data, key->b_turned ? n : k,
@@ -115,7 +160,7 @@ static cublasStatus_t describe(struct plan *plan)
 
 static cublasStatus_t set_preference(cublasLtMatmulPreference_t preference, const struct key *key)
 {
-    const size_t bytes = (size_t)SBP_CUDA_SCRATCH_BYTES;
+    const size_t bytes = SBP_GPU_WORKSPACE_BYTES;
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const struct {
         cublasLtMatmulPreferenceAttributes_t attribute;
@@ -157,9 +202,10 @@ static cublasStatus_t choose(struct sbp_gpu_rank *gpu, struct plan *plan)
 }
 
 /* NULL where memory is out: the caller does without. */
-static struct plan *find_plan(struct sbp_gpu_rank *gpu, const struct key *key,
+static struct plan *find_plan(struct sbp_gpu_rank *gpu, const struct sbp_gpu_product *of,
                               cublasStatus_t *status)
 {
+    const struct key key = key_of(of);
     *status = CUBLAS_STATUS_SUCCESS;
     if (gpu->products == NULL)
         gpu->products = calloc(1, sizeof *gpu->products);
@@ -167,12 +213,12 @@ static struct plan *find_plan(struct sbp_gpu_rank *gpu, const struct key *key,
     if (products == NULL)
         return NULL;
     for (int i = 0; i < products->count; i++)
-        if (is_same(&products->plan[i].key, key))
+        if (is_same(&products->plan[i].key, &key))
             return &products->plan[i];
     struct plan *const plan = &products->plan[products->next];
     forget(plan);
-    plan->key = *key;
-    *status = describe(plan);
+    plan->key = key;
+    *status = describe(plan, of);
     if (*status == CUBLAS_STATUS_SUCCESS)
         *status = choose(gpu, plan);
     if (products->count < MOST_PLANS)
@@ -184,22 +230,28 @@ static struct plan *find_plan(struct sbp_gpu_rank *gpu, const struct key *key,
 static cublasStatus_t multiply(struct sbp_gpu_rank *gpu, const struct plan *plan,
                                const struct sbp_gpu_product *of)
 {
-    const float one = 1, zero = 0;
-    LT_TRY(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                          &of->bias, sizeof of->bias));
+    const float one = 1, beta = of->adds ? 1 : 0;
+    LT_TRY(set_pointers(plan->product, of));
     return cublasLtMatmul((cublasLtHandle_t)gpu->blas, plan->product, &one, of->a, plan->a, of->b,
-                          plan->b, &zero, of->c, plan->c, of->c, plan->c, &plan->way,
-                          gpu->cuda.scratch, (size_t)gpu->cuda.scratch_bytes,
+                          plan->b, &beta, of->c, plan->c, of->c, plan->c, &plan->way,
+                          gpu->cuda.scratch, SBP_GPU_WORKSPACE_BYTES,
                           (cudaStream_t)gpu->cuda.stream);
 }
 
-bool sbp_gpu_multiply_biased(struct sbp_gpu_rank *gpu, const struct sbp_gpu_product *product)
+/* Whether the library takes what its epilogue is to read and write. */
+static bool is_legal(const struct sbp_gpu_product *of)
 {
-    const struct key key = key_of(product);
+    return of->m > 0 && of->n > 0 && of->k > 0 && alignment_of(vector_of(of)) >= LEAST_ALIGNMENT &&
+           alignment_of(aux_of(of)) >= LEAST_ALIGNMENT &&
+           (aux_of(of) == NULL || of->m % AUX_ROWS == 0);
+}
+
+bool sbp_gpu_multiply_further(struct sbp_gpu_rank *gpu, const struct sbp_gpu_product *product)
+{
     cublasStatus_t status;
-    if (alignment_of(product->bias) < BIAS_ALIGNMENT)
+    if (!is_legal(product))
         return false;
-    const struct plan *const plan = find_plan(gpu, &key, &status);
+    const struct plan *const plan = find_plan(gpu, product, &status);
     if (status == CUBLAS_STATUS_SUCCESS && (plan == NULL || !plan->has_way))
         return false;
     if (status == CUBLAS_STATUS_SUCCESS)

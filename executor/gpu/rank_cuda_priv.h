@@ -50,10 +50,19 @@ extern const struct sbp_device_lanes sbp_gpu_rank_lanes;
 enum sbp_status sbp_gpu_lanes_open(struct sbp_gpu_rank *gpu, struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_gpu_lanes_close(struct sbp_gpu_rank *gpu);
 
-/* c(m,n) = a(m,k) b(k,n) + bias(m) in every column; all is stored by columns, closely, a turned
- * factor as its transpose. */
+/* Of the scratch of compute: what cuBLASLt works in, and behind it room for a number a row. */
+#define SBP_GPU_ROWS_BYTES      ((size_t)1 << 20)
+#define SBP_GPU_WORKSPACE_BYTES ((size_t)SBP_CUDA_SCRATCH_BYTES - SBP_GPU_ROWS_BYTES)
+
+/* c(m,n) = a(m,k) b(k,n), and more; all is stored by columns, closely, a turned factor as its
+ * transpose. NULL where nothing is to be done. */
 struct sbp_gpu_product {
-    const void *a, *b, *bias;
+    const void *a, *b;
+    const void *bias;    /* (m) is added to every column */
+    void *before_gelu;   /* (m,n) with a bias: is the sum, and c its gelu, of the tanh form */
+    const void *gelu_of; /* (m,n) c is multiplied by the gelu's slope there */
+    void *row_sums;      /* (m) of a, which is not turned; nothing else is done then */
+    bool adds;           /* c is added to */
     void *c;
     int64_t m, n, k;
     bool a_turned, b_turned;
@@ -61,7 +70,7 @@ struct sbp_gpu_product {
     cublasComputeType_t sum;
 };
 /* False: there is no such product, and nothing was done. */
-bool sbp_gpu_multiply_biased(struct sbp_gpu_rank *gpu, const struct sbp_gpu_product *product);
+bool sbp_gpu_multiply_further(struct sbp_gpu_rank *gpu, const struct sbp_gpu_product *product);
 void sbp_gpu_products_close(struct sbp_gpu_rank *gpu);
 
 extern const struct sbp_kernels sbp_gpu_rank_f32, sbp_gpu_rank_tf32, sbp_gpu_rank_bf16,

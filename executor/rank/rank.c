@@ -452,6 +452,7 @@ enum sbp_status sbp_rank_begin_work(struct sbp_rank *rank, const struct sbp_task
     const int64_t step = rank->step + task->is_ahead;
     const bool is_update = task->work == SBP_WORK_UPDATE;
     rank->adds = task->adds;
+    rank->done_gelu = rank->waiting_product = NULL;
     sbp_rank_turn_data(rank, step);
     sbp_rank_turn_gradients(rank, step);
     sbp_rank_turn_version(rank, is_update ? step : step - 1 - task->is_stale);

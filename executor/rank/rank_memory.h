@@ -48,6 +48,8 @@ struct sbp_rank {
     unsigned char *host;           /* offloaded optimizer states, in host memory; NULL: none */
     int64_t host_high_water_bytes; /* end of the highest one that was copied */
     int64_t bucket;                /* of the task at hand (task.h) */
+    int places;                    /* of buckets on the device, in turn; 0: one */
+    int64_t place_bytes;           /* of each; they begin with the arena's own bucket */
     bool skips_copy;               /* tests only: states stay where they are */
     int64_t step;                  /* from 1 */
     int64_t micro_batch;           /* of the step */
@@ -59,11 +61,14 @@ struct sbp_rank {
                                       by the step that it is of */
     const struct sbp_given_experts *given; /* of a reference; borrowed. NULL: it chooses */
     const struct sbp_norm_groups *groups;  /* borrowed; NULL: a block's rows are one */
-    bool adds;                     /* gradients are added to those of the micro-batches before */
-    double loss;                   /* of the micro-batches so far, summed over tokens, */
-    double loss_ahead;             /* and of those of the step that follows */
-    uint64_t step_seed;            /* of the micro-batch: data differ from step to step */
-    double squares;                /* of the gradients of the chunks whose NORM is over */
+    bool adds;        /* gradients are added to those of the micro-batches before */
+    bool keeps_apart; /* each instruction leaves what it writes, for who looks */
+    const struct sbp_instr *done_gelu;       /* forward, by the product before it; NULL: none */
+    const struct sbp_instr *waiting_product; /* backward, for its gelu; NULL: none */
+    double loss;                             /* of the micro-batches so far, summed over tokens, */
+    double loss_ahead;                       /* and of those of the step that follows */
+    uint64_t step_seed;                      /* of the micro-batch: data differ from step to step */
+    double squares;                          /* of the gradients of the chunks whose NORM is over */
     void *norm;                    /* what the last NORM wrote, the sum over ranks after it; NULL
                                       once it has been read */
     double grad_norm;              /* -1 until it is known, and without a NORM */

@@ -4,6 +4,7 @@
 
 #include "executor/rank/context_run_priv.h"
 #include "executor/rank/image_run_priv.h"
+#include "executor/rank/linear_run_priv.h"
 #include "executor/rank/mixture_run_priv.h"
 
 typedef void (*run_op)(struct sbp_rank *rank, const struct sbp_instr *instr);
@@ -31,9 +32,7 @@ static int64_t local_size(const struct sbp_rank *rank, const struct sbp_buffer *
                                dim);
 }
 
-/* An operand that is added to a partial sum, such as a bias: one member adds it, the others get
- * NULL. */
-static void *added_once(struct sbp_rank *rank, const struct sbp_instr *instr, int place)
+void *sbp_rank_added_once(struct sbp_rank *rank, const struct sbp_instr *instr, int place)
 {
     const struct sbp_dist *output = &buffer_of(rank, instr, SBP_AT_OUT)->dist;
     const sbp_axes partial = sbp_dist_of_kind(&rank->program->mesh, output, SBP_PARTIAL);
@@ -50,42 +49,6 @@ unsigned sbp_rank_adds_of(const struct sbp_rank *rank, const struct sbp_instr *i
     const bool first = instr->factor == 1.0 || sbp_rank_adds_to(rank, instr->buffer[SBP_AT_DW]);
     const bool rest = sbp_rank_adds_to(rank, instr->buffer[SBP_AT_DW2]);
     return (first ? SBP_ADDS_FIRST : 0U) | (rest ? SBP_ADDS_REST : 0U);
-}
-
-static void linear_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
-{
-    const struct sbp_kernels *k = rank->kernels;
-    (node_of(rank, instr)->transposed_weight ? k->linear_transposed_forward : k->linear_forward)(
-        operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
-        operand(rank, instr, SBP_AT_W), added_once(rank, instr, SBP_AT_W2),
-        sbp_rank_tokens(rank, instr, SBP_AT_OUT), sbp_rank_features(rank, instr, SBP_AT_IN),
-        sbp_rank_features(rank, instr, SBP_AT_OUT));
-}
-
-static void linear_backward_input(struct sbp_rank *rank, const struct sbp_instr *instr)
-{
-    const struct sbp_kernels *k = rank->kernels;
-    (node_of(rank, instr)->transposed_weight ? k->linear_transposed_backward_input
-                                             : k->linear_backward_input)(
-        operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_DY),
-        operand(rank, instr, SBP_AT_W), sbp_rank_tokens(rank, instr, SBP_AT_OUT),
-        sbp_rank_features(rank, instr, SBP_AT_OUT), sbp_rank_features(rank, instr, SBP_AT_DY));
-}
-
-static void linear_backward_weight(struct sbp_rank *rank, const struct sbp_instr *instr)
-{
-    const struct sbp_kernels *k = rank->kernels;
-    (node_of(rank, instr)->transposed_weight ? k->linear_transposed_backward_weight
-                                             : k->linear_backward_weight)(
-        operand(rank, instr, SBP_AT_DW), operand(rank, instr, SBP_AT_DW2),
-        operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_DY),
-        sbp_rank_tokens(rank, instr, SBP_AT_IN), sbp_rank_features(rank, instr, SBP_AT_IN),
-        sbp_rank_features(rank, instr, SBP_AT_DY), sbp_rank_adds_of(rank, instr));
-}
-
-static void linear_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
-{
-    (instr->phase == 0 ? linear_backward_input : linear_backward_weight)(rank, instr);
 }
 
 static void activate(struct sbp_rank *rank, const struct sbp_instr *instr,
@@ -110,16 +73,6 @@ static void relu_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 static void relu_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     activate_backward(rank, instr, rank->kernels->relu_backward);
-}
-
-static void gelu_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
-{
-    activate(rank, instr, rank->kernels->gelu_forward);
-}
-
-static void gelu_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
-{
-    activate_backward(rank, instr, rank->kernels->gelu_backward);
 }
 
 static void tanh_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
@@ -174,8 +127,9 @@ static void embedding_forward(struct sbp_rank *rank, const struct sbp_instr *ins
     rank->kernels->embedding_forward(
         operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
         operand(rank, instr, SBP_AT_IN2), operand(rank, instr, SBP_AT_W),
-        positions < 0 ? NULL : added_once(rank, instr, positions), tokens, features, &vocabulary);
-    const void *type_rows = types < 0 ? NULL : added_once(rank, instr, types);
+        positions < 0 ? NULL : sbp_rank_added_once(rank, instr, positions), tokens, features,
+        &vocabulary);
+    const void *type_rows = types < 0 ? NULL : sbp_rank_added_once(rank, instr, types);
     if (type_rows != NULL)
         rank->kernels->token_types_forward(
             operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN2), type_rows, tokens,
@@ -585,9 +539,9 @@ enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *
                                  struct sbp_diag *diag)
 {
     static const run_op forward[SBP_OP_KINDS] = {
-        [SBP_OP_LINEAR] = linear_forward,
+        [SBP_OP_LINEAR] = sbp_rank_linear,
         [SBP_OP_RELU] = relu_forward,
-        [SBP_OP_GELU] = gelu_forward,
+        [SBP_OP_GELU] = sbp_rank_gelu,
         [SBP_OP_TANH] = tanh_forward,
         [SBP_OP_SWIGLU] = swiglu_forward,
         [SBP_OP_EMBEDDING] = embedding_forward,
@@ -618,9 +572,9 @@ enum sbp_status sbp_rank_backward(struct sbp_rank *rank, const struct sbp_instr 
                                   struct sbp_diag *diag)
 {
     static const run_op backward[SBP_OP_KINDS] = {
-        [SBP_OP_LINEAR] = linear_backward,
+        [SBP_OP_LINEAR] = sbp_rank_linear_backward,
         [SBP_OP_RELU] = relu_backward,
-        [SBP_OP_GELU] = gelu_backward,
+        [SBP_OP_GELU] = sbp_rank_gelu_backward,
         [SBP_OP_TANH] = tanh_backward,
         [SBP_OP_SWIGLU] = swiglu_backward,
         [SBP_OP_EMBEDDING] = embedding_backward,

@@ -19,6 +19,10 @@ bool sbp_rank_adds_to(const struct sbp_rank *rank, int buffer);
  * need not lie alike; a tied weight's second use adds to the first one, too. */
 unsigned sbp_rank_adds_of(const struct sbp_rank *rank, const struct sbp_instr *instr);
 
+/* An operand that is added to a partial sum, such as a bias: one member adds it, the others get
+ * NULL. */
+void *sbp_rank_added_once(struct sbp_rank *rank, const struct sbp_instr *instr, int place);
+
 /* A FORWARD or BACKWARD instruction, in its phase. */
 enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
                                  struct sbp_diag *diag) SBP_MUST_USE;

@@ -11,6 +11,42 @@ char *sbp_rank_hosted(struct sbp_rank *rank, int kind, int64_t parameter)
     return (char *)rank->host + rank->arena->host_at[rank->chunk] + at * rank->kernels->wide_bytes;
 }
 
+/* ---- on the device --------------------------------------------------------------------------- */
+
+void sbp_rank_find_places(struct sbp_rank *rank, int64_t end)
+{
+    rank->places = 0;
+    rank->place_bytes = 0;
+    for (int chunk = 0; chunk < rank->arena->chunks; chunk++)
+        if (rank->arena->program[chunk]->bucket_bytes > rank->place_bytes)
+            rank->place_bytes = rank->arena->program[chunk]->bucket_bytes;
+    while (rank->place_bytes > 0 && rank->places < SBP_RANK_MOST_PLACES &&
+           rank->arena->bucket_at + (rank->places + 1) * rank->place_bytes <= end)
+        rank->places++;
+}
+
+int sbp_rank_bucket_place(const struct sbp_rank *rank)
+{
+    return rank->places == 0 ? 0 : (int)((rank->bucket - 1) % rank->places);
+}
+
+static int find_bucket_buffer(const struct sbp_program *program)
+{
+    int buffer = 0;
+    while (program->buffer[buffer].use != SBP_USE_BUCKET)
+        buffer++;
+    return buffer;
+}
+
+/* The bucket at hand. */
+static char *bucket_memory(struct sbp_rank *rank)
+{
+    char *const first = sbp_rank_buffer(rank, find_bucket_buffer(rank->program));
+    return first + sbp_rank_bucket_place(rank) * rank->place_bytes;
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
 /* States of a kind stand together on either side. */
 static enum sbp_status copy_kind(struct sbp_rank *rank, bool in, int kind,
                                  const struct sbp_buckets *buckets, char *on_device)
@@ -34,7 +70,7 @@ enum sbp_status sbp_rank_copy_states(struct sbp_rank *rank, const struct sbp_ins
 {
     const struct sbp_buckets buckets = sbp_buckets_of(rank->program);
     const bool in = instr->kind == SBP_INSTR_COPY_IN;
-    char *const bucket = sbp_rank_buffer(rank, instr->buffer[in ? SBP_AT_OUT : SBP_AT_IN]);
+    char *const bucket = bucket_memory(rank);
     const int64_t kind_bytes = buckets.buffer * rank->kernels->wide_bytes;
     if (rank->skips_copy)
         return SBP_OK;
@@ -49,14 +85,6 @@ enum sbp_status sbp_rank_copy_states(struct sbp_rank *rank, const struct sbp_ins
 
 /* ---- what an update works on ------------------------------------------------------------------
  */
-
-static int find_bucket_buffer(const struct sbp_program *program)
-{
-    int buffer = 0;
-    while (program->buffer[buffer].use != SBP_USE_BUCKET)
-        buffer++;
-    return buffer;
-}
 
 /* States of a part, of which the first kind begins at `at`, each next one so many bytes behind. */
 static void place_states(const struct sbp_rank *rank, const struct sbp_buckets *buckets, char *at,
@@ -75,8 +103,7 @@ static void take_from_bucket(struct sbp_rank *rank, int tensor, struct sbp_rank_
     const struct sbp_bucket_part part =
         sbp_buckets_part(program, &buckets, tensor, rank->bucket - 1);
     const int64_t kind_bytes = buckets.buffer * rank->kernels->wide_bytes;
-    char *const at = (char *)sbp_rank_buffer(rank, find_bucket_buffer(program)) +
-                     part.at * rank->kernels->wide_bytes;
+    char *const at = bucket_memory(rank) + part.at * rank->kernels->wide_bytes;
     place_states(rank, &buckets, at, kind_bytes, states);
     states->gradient_master =
         program->bytes.gradient_master > 0 ? at + buckets.kinds * kind_bytes : NULL;

@@ -7,6 +7,14 @@
 #include "costmodel/program/buckets.h"
 #include "executor/rank/rank_memory.h"
 
+/* Places of buckets on a device at most: one comes, one is updated, one goes back. */
+enum { SBP_RANK_MOST_PLACES = 3 };
+/* Finds room for more buckets than one, behind that of the arena and before its byte `end`, where
+ * activations lie until updates begin. */
+void sbp_rank_find_places(struct sbp_rank *rank, int64_t end);
+/* The place of the bucket at hand, from 0. */
+int sbp_rank_bucket_place(const struct sbp_rank *rank);
+
 /* What an UPDATE reads and writes: a weight's shard, or the part of it that is of the bucket at
  * hand. Pointers are to its first element. */
 struct sbp_rank_states {

@@ -126,12 +126,12 @@ void sbp_run_lanes_begin_step(struct sbp_run_lanes *lanes)
         lanes->ops->begin_step();
 }
 
-void sbp_run_lanes_begin(struct sbp_run_lanes *lanes, int64_t task)
+void sbp_run_lanes_begin(struct sbp_run_lanes *lanes, int64_t task, int64_t behind)
 {
     lanes->at = task;
     if (lanes->ops == NULL)
         return;
-    lanes->ops->begin(task, lane_of(lanes, task));
+    lanes->ops->begin(task, lane_of(lanes, task), behind);
     work_on(lanes, lanes->ops->stream());
     if (lanes->noted >= 0)
         note(lanes, task);
@@ -198,10 +198,25 @@ static double stood_s(const struct sbp_run_lanes *lanes, const struct sbp_run_in
     return sum < 0 ? 0 : fmax(0, intervals[sum].start_s + intervals[sum].wall_s - line_s);
 }
 
+/* What the rank's line stood still for: copies to the device that an update waits for. */
+static double copied_s(const struct sbp_run_lanes *lanes, const struct sbp_run_interval *interval,
+                       int64_t task, double *in_s, double line_s)
+{
+    double stood_s = 0;
+    const enum sbp_instr_kind kind = instr_of(lanes, task)->kind;
+    if (kind == SBP_INSTR_COPY_IN)
+        *in_s = interval->start_s + interval->wall_s;
+    if (kind == SBP_INSTR_UPDATE && *in_s > 0) {
+        stood_s = fmax(0, *in_s - line_s);
+        *in_s = 0;
+    }
+    return stood_s;
+}
+
 void sbp_run_lanes_times(const struct sbp_run_lanes *lanes, enum sbp_round round,
                          struct sbp_run_interval *intervals, struct sbp_run_step *step)
 {
-    double line_s = 0;
+    double line_s = 0, in_s = 0, out_s = 0; /* in_s, out_s: a copy's end */
     if (lanes->ops == NULL)
         return;
     for (int64_t i = 0; i < lanes->tasks->count; i++)
@@ -211,10 +226,16 @@ void sbp_run_lanes_times(const struct sbp_run_lanes *lanes, enum sbp_round round
         const bool is_left = lanes->tasks->task[i].is_beside && i < lanes->given;
         if (!is_in(lanes, i, round) || is_left)
             continue;
+        step->compute_s += copied_s(lanes, &intervals[i], i, &in_s, line_s);
+        if (sbp_program_is_host_copy(instr_of(lanes, i))) {
+            out_s = fmax(out_s, intervals[i].start_s + intervals[i].wall_s);
+            continue;
+        }
         step->compute_s += intervals[i].compute_s;
         step->communication_s += intervals[i].communication_s;
         if (lanes->given > 0 && line_s > 0)
             step->communication_s += stood_s(lanes, intervals, i, line_s);
         line_s = intervals[i].start_s + intervals[i].wall_s;
     }
+    step->compute_s += fmax(0, out_s - line_s);
 }

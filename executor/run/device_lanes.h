@@ -32,14 +32,14 @@ void sbp_run_lanes_call_off(struct sbp_run_lanes *lanes);
 
 void sbp_run_lanes_begin_step(struct sbp_run_lanes *lanes);
 /* Around a task; a sum of gradients may be left beside. spent_s: of the rank's time between, which
- * is not the task's. */
-void sbp_run_lanes_begin(struct sbp_run_lanes *lanes, int64_t task);
+ * is not the task's. behind: a task that was left beside, behind which it comes, too; -1: none. */
+void sbp_run_lanes_begin(struct sbp_run_lanes *lanes, int64_t task, int64_t behind);
 void sbp_run_lanes_end(struct sbp_run_lanes *lanes, bool beside, double spent_s,
                        struct sbp_run_interval *interval);
 /* Has what follows wait for the sums beside of so many tasks from the first. */
 void sbp_run_lanes_await(struct sbp_run_lanes *lanes, int64_t after);
-/* Once the device has finished: fills the round's intervals, and adds them up. Of a sum beside only
- * the time counts for which the rank's own line stood still. */
+/* Once the device has finished: fills the round's intervals, and adds them up. Of a sum beside and
+ * of copies of states only the time counts for which the rank's own line stood still. */
 void sbp_run_lanes_times(const struct sbp_run_lanes *lanes, enum sbp_round round,
                          struct sbp_run_interval *intervals, struct sbp_run_step *step);
 

@@ -3,7 +3,66 @@
 #include <math.h>
 #include <string.h>
 
+#include "executor/run/run_memory.h"
 #include "executor/run/run_times.h"
+
+/* ---- a rank's own ---------------------------------------------------------------------------- */
+
+static enum sbp_status check_high_water(const struct sbp_runner *runner, struct sbp_diag *diag)
+{
+    const int64_t rounded = (runner->rank.high_water_bytes + 63) / 64 * 64;
+    const int64_t planned = sbp_run_arena_bytes(runner->job->step, runner->stage);
+    if (rounded == planned)
+        return SBP_OK;
+    return sbp_fail(diag, SBP_E_INTERNAL,
+                    "rank %d used %lld bytes of its arena, the plan says %lld",
+                    sbp_runner_world_rank(runner), (long long)rounded, (long long)planned);
+}
+
+/* Slots of messages between stages, of the step. */
+static enum sbp_status check_slots(const struct sbp_runner *runner,
+                                   const struct sbp_message_lane *lane, struct sbp_diag *diag)
+{
+    const int64_t rounded = (lane->high_water_bytes + 63) / 64 * 64;
+    if (rounded == runner->slot_bytes)
+        return SBP_OK;
+    return sbp_fail(
+        diag, SBP_E_INTERNAL, "rank %d used %lld bytes of slots of messages, %lld are predicted",
+        sbp_runner_world_rank(runner), (long long)rounded, (long long)runner->slot_bytes);
+}
+
+static enum sbp_status check_host(const struct sbp_runner *runner, struct sbp_diag *diag)
+{
+    const int64_t planned = runner->job->step->memory[runner->stage].host_bytes;
+    if (runner->rank.host_high_water_bytes == planned)
+        return SBP_OK;
+    return sbp_fail(diag, SBP_E_INTERNAL,
+                    "rank %d used %lld bytes of host memory, the plan says %lld",
+                    sbp_runner_world_rank(runner), (long long)runner->rank.host_high_water_bytes,
+                    (long long)planned);
+}
+
+enum sbp_status sbp_run_fill_report(const struct sbp_runner *runner,
+                                    const struct sbp_message_lane *lane,
+                                    struct sbp_rank_report *report, struct sbp_diag *diag)
+{
+    SBP_TRY(check_high_water(runner, diag));
+    SBP_TRY(check_slots(runner, lane, diag));
+    SBP_TRY(check_host(runner, diag));
+    report->step.loss = sbp_rank_loss(&runner->rank);
+    report->calls = sbp_channel_calls(&runner->channel);
+    report->has_loss = runner->layout.program[runner->layout.chunks - 1]->loss_buffer >= 0;
+    report->has_odd_gradient = runner->odd_gradient >= 0;
+    report->step.grad_norm = runner->rank.grad_norm;
+    report->step.loss_scale = runner->rank.scaler.scale;
+    report->step.left_out = runner->rank.scaler.overflowed;
+    report->high_water_bytes = (runner->rank.high_water_bytes + 63) / 64 * 64;
+    report->slot_high_water_bytes = (lane->high_water_bytes + 63) / 64 * 64;
+    report->host_high_water_bytes = runner->rank.host_high_water_bytes;
+    return SBP_OK;
+}
+
+/* ---- all ranks' ------------------------------------------------------------------------------ */
 
 /* The first of loss, norm and gradients that is no finite number. */
 static void keep_odd(struct sbp_run_result *result, int step, const struct sbp_rank_report *report)

@@ -96,7 +96,7 @@ static enum sbp_status put_sums(struct sbp_runner *runner, int64_t index, struct
             continue;
         sbp_channel_turn(&runner->channel, i);
         sbp_rank_turn_to(rank, task);
-        sbp_run_lanes_begin(&runner->lanes, i);
+        sbp_run_lanes_begin(&runner->lanes, i, -1);
         SBP_TRY(sbp_rank_execute(rank, &rank->program->instr[task->instr], diag));
         sbp_run_lanes_end(&runner->lanes, true, 0, &runner->intervals[i]);
         runner->lanes.given = i + 1;
@@ -178,7 +178,9 @@ static enum sbp_status execute_timed(struct sbp_runner *runner, int64_t index, d
     if (runner->rank.program->instr[task->instr].kind == SBP_INSTR_UPDATE)
         SBP_TRY(takes_gradient(runner, &runner->rank.program->instr[task->instr], &takes, diag));
     const struct clocks from = read_clocks(runner);
-    sbp_run_lanes_begin(&runner->lanes, index);
+    if (runner->lanes.ops != NULL && task->work == SBP_WORK_UPDATE)
+        sbp_state_copies_await(&runner->copies);
+    sbp_run_lanes_begin(&runner->lanes, index, -1);
     if (takes)
         SBP_TRY(execute(runner, task, diag));
     const struct clocks to = read_clocks(runner);
@@ -202,43 +204,12 @@ static enum sbp_status do_task(struct sbp_runner *runner, int64_t index, double 
         SBP_TRY(sbp_rank_begin_work(&runner->rank, task, diag));
     if (task->is_beside && has_sum_lane(runner))
         SBP_TRY(give_sum(runner, index, step_start_s, diag));
+    else if (runner->lanes.ops != NULL &&
+             sbp_program_is_host_copy(&runner->rank.program->instr[task->instr]))
+        SBP_TRY(sbp_state_copies_do(&runner->copies, index, diag));
     else
         SBP_TRY(execute_timed(runner, index, step_start_s, waited_s, report, diag));
     return task->ends ? sbp_rank_end_work(&runner->rank, task, diag) : SBP_OK;
-}
-
-static enum sbp_status check_high_water(const struct sbp_runner *runner, struct sbp_diag *diag)
-{
-    const int64_t rounded = (runner->rank.high_water_bytes + 63) / 64 * 64;
-    const int64_t planned = sbp_run_arena_bytes(runner->job->step, runner->stage);
-    if (rounded == planned)
-        return SBP_OK;
-    return sbp_fail(diag, SBP_E_INTERNAL,
-                    "rank %d used %lld bytes of its arena, the plan says %lld",
-                    sbp_runner_world_rank(runner), (long long)rounded, (long long)planned);
-}
-
-/* Slots of messages between stages, of the step. */
-static enum sbp_status check_slots(const struct sbp_runner *runner,
-                                   const struct sbp_message_lane *lane, struct sbp_diag *diag)
-{
-    const int64_t rounded = (lane->high_water_bytes + 63) / 64 * 64;
-    if (rounded == runner->slot_bytes)
-        return SBP_OK;
-    return sbp_fail(
-        diag, SBP_E_INTERNAL, "rank %d used %lld bytes of slots of messages, %lld are predicted",
-        sbp_runner_world_rank(runner), (long long)rounded, (long long)runner->slot_bytes);
-}
-
-static enum sbp_status check_host(const struct sbp_runner *runner, struct sbp_diag *diag)
-{
-    const int64_t planned = runner->job->step->memory[runner->stage].host_bytes;
-    if (runner->rank.host_high_water_bytes == planned)
-        return SBP_OK;
-    return sbp_fail(diag, SBP_E_INTERNAL,
-                    "rank %d used %lld bytes of host memory, the plan says %lld",
-                    sbp_runner_world_rank(runner), (long long)runner->rank.host_high_water_bytes,
-                    (long long)planned);
 }
 
 /* Without a flush a stage goes on with the next step while others are still at this one. */
@@ -326,6 +297,7 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, enum sbp_roun
     const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
     const double start_s = together ? sbp_clock_s() : runner->through_s;
     sbp_run_lanes_begin_step(&runner->lanes);
+    sbp_state_copies_begin_step(&runner->copies);
     SBP_TRY(sbp_message_lane_begin(&lane, &runner->job->messages, runner->tasks, &runner->channel,
                                    runner->rank.memory + runner->layout.bytes - runner->slot_bytes,
                                    diag));
@@ -342,20 +314,7 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, enum sbp_roun
     SBP_TRY(sbp_channel_check(&runner->channel, diag));
     if (round == SBP_ROUND_AHEAD)
         return SBP_OK;
-    SBP_TRY(check_high_water(runner, diag));
-    SBP_TRY(check_slots(runner, &lane, diag));
-    SBP_TRY(check_host(runner, diag));
-    report->step.loss = sbp_rank_loss(&runner->rank);
-    report->calls = sbp_channel_calls(&runner->channel);
-    report->has_loss = runner->layout.program[runner->layout.chunks - 1]->loss_buffer >= 0;
-    report->has_odd_gradient = runner->odd_gradient >= 0;
-    report->step.grad_norm = runner->rank.grad_norm;
-    report->step.loss_scale = runner->rank.scaler.scale;
-    report->step.left_out = runner->rank.scaler.overflowed;
-    report->high_water_bytes = (runner->rank.high_water_bytes + 63) / 64 * 64;
-    report->slot_high_water_bytes = (lane.high_water_bytes + 63) / 64 * 64;
-    report->host_high_water_bytes = runner->rank.host_high_water_bytes;
-    return SBP_OK;
+    return sbp_run_fill_report(runner, &lane, report, diag);
 }
 
 /* Called between the parts of a step only: a terminal must not slow down the timed part. */
@@ -460,6 +419,7 @@ static enum sbp_status look_again(struct sbp_runner *runner, int steps, struct s
                                   struct sbp_diag *diag)
 {
     struct sbp_odd_layer other = {.found = false};
+    runner->rank.keeps_apart = true;
     runner->second_look = &other;
     if (!has_flush(runner) && steps < runner->job->options->steps)
         SBP_TRY(run_round(runner, steps + 1, SBP_ROUND_LAST, diag));
@@ -562,6 +522,12 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
     SBP_TRY(sbp_rank_open(&runner->rank, &runner->layout, device, job->options->real,
                           job->options->seed, ops->rank(comm) % devices, &runner->channel, diag));
     runner->rank.labels = job->options->labels;
+    runner->copies = (struct sbp_state_copies){.lanes = &runner->lanes,
+                                               .rank = &runner->rank,
+                                               .tasks = runner->tasks,
+                                               .intervals = runner->intervals};
+    if (device->lanes != NULL)
+        sbp_rank_find_places(&runner->rank, runner->layout.bytes - runner->slot_bytes);
     sbp_post_stay(runner->post, SBP_STAYS_FILL, 0);
     runner->scratch = device->memory->allocate(sizeof(double));
     if (runner->scratch == NULL)

@@ -11,6 +11,7 @@
 #include "executor/run/run.h"
 #include "executor/run/run_fault.h"
 #include "executor/run/odd_layer.h"
+#include "executor/run/state_copies.h"
 #include "executor/run/sum_lane.h"
 #include "executor/run/watch.h"
 #include "executor/verify/verify.h"
@@ -49,6 +50,7 @@ struct sbp_runner {
     struct sbp_rank rank;
     struct sbp_sum_lane sums;           /* of the step under way */
     struct sbp_run_lanes lanes;         /* of its device */
+    struct sbp_state_copies copies;     /* on them */
     struct sbp_verifier *verifier;      /* NULL: no verification */
     struct sbp_run_interval *intervals; /* (tasks) */
     double through_s;                   /* the clock at the end of the last step's tasks */
@@ -91,6 +93,12 @@ static inline bool sbp_run_is_mpi(const struct sbp_run_job *job)
 /* One rank's run, as sbp_threads_run and sbp_mpi_run call it; argument: the job. */
 enum sbp_status sbp_runner_main(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
                                 void *argument, struct sbp_diag *diag) SBP_MUST_USE;
+/* After a step: what this rank says of it. E_INTERNAL where its memory is not as full as the plan
+ * says. */
+enum sbp_status sbp_run_fill_report(const struct sbp_runner *runner,
+                                    const struct sbp_message_lane *lane,
+                                    struct sbp_rank_report *report,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
 /* Collective: rank 0 keeps what all ranks say of a step in the job's result, and sends the others
  * its verdict, the odd step that the run ends with (0: none), by SBP_TAG_VERDICT. */
 enum sbp_status sbp_run_gather_reports(struct sbp_runner *runner, int step,

@@ -60,6 +60,22 @@ fails() {
         complain "$name $trap $*: exit $code, expected $status and: $text"
 }
 
+# NAME: microseconds that the first task of that name took of the device, in the last trace.
+time_of() {
+    grep "\"name\":\"$1[ \"]" "$folder/trace" | sed -n 's/.*"pid":2,.*"dur":\([0-9.]*\).*/\1/p' | head -n 1
+}
+
+# EPILOGUE NAME OTHER: tasks of which the first takes no time, and the second less, where the library
+# has products with that epilogue; without, too, the plan is verified.
+joins() {
+    verified deep --dtype bf16 --trace "$folder/trace"
+    first=$(time_of "$2") second=$(time_of "$3")
+    SBP_DOUBLE_FAIL=$1:1 verified deep --dtype bf16 --trace "$folder/trace"
+    awk -v a="$first" -v b="$(time_of "$2")" -v c="$second" -v d="$(time_of "$3")" \
+        'BEGIN { exit !(a != "" && c != "" && a < b && c <= d) }' ||
+        complain "$1: $2 takes $first and $(time_of "$2"), $3 $second and $(time_of "$3")"
+}
+
 plan one --devices 1 --tp 1
 verified one
 verified one --dtype bf16
@@ -74,6 +90,15 @@ fails 2 'math tf32 is for tensors in f32 on device cuda, not in bf16 on device c
 # Two layers of one size, which one product with a bias serves.
 plan deep --devices 1 --tp 1 --set layers=2
 verified deep
+# A gelu, its slope and sums of a bias's gradient are done by the products beside them.
+joins gelu 'forward block0.gelu' 'forward block0.up'
+joins dgelu 'backward block1.gelu' 'backward block1.down'
+joins bgrad 'backward block1.down.1' 'backward block1.up.1'
+plan stepwise --devices 1 --tp 1 --set global_batch=4 --micro-batch 1
+for dtype in f32 bf16 f16; do
+    verified stepwise --dtype $dtype
+done
+unset dtype
 plan tensor --tp 4 --set heads=4
 verified tensor
 verified tensor --dtype bf16
@@ -106,13 +131,43 @@ SBP_DOUBLE_DELAY=2 verified sums --dtype bf16
 plan buckets --devices 2 --tp 1 --set offload=true --set bucket_parameters=1500 \
     --set chunk_factor=2 --set cluster.device.host_link_bytes_per_s=1e10
 SBP_DOUBLE_DELAY=3 verified buckets --dtype bf16
+# TYPE: where the link takes 10 us for each, copies of states follow each other one way, many of them
+# begin while one goes the other way, and all take less time than one after the other.
+overlaps() {
+    SBP_DOUBLE_LINK_S=1e-5 "$run" "$folder/hosted.json" --device cuda --dtype "$1" --trace "$folder/trace" \
+        >"$folder/out" 2>"$folder/err" || complain "hosted: exit $?"
+    sed -n 's/.*"name":"\(copy-[a-z]*\) .*"pid":2,.*"ts":\([0-9.]*\),"dur":\([0-9.]*\).*/\1 \2 \3/p' \
+        "$folder/trace" | sort -n -k 2 | awk '
+            NR == 1 { begin = $2 }
+            {
+                both += $2 < end[$1 == "copy-in" ? "copy-out" : "copy-in"] - 0.01
+                early += $2 < end[$1] - 0.01
+                spent += $3
+                end[$1] = $2 + $3
+                last = end[$1] > last ? end[$1] : last
+            }
+            END {
+                print NR " copies, " both + 0 " beside another way, " early + 0 " beside one of their own, " \
+                    spent " us in " last - begin
+                exit !(NR > 8 && both >= NR / 4 && early == 0 && last - begin < 0.75 * spent)
+            }' >"$folder/sums" || complain "copies in $1: $(cat "$folder/sums")"
+    cat "$folder/sums"
+}
+
 # Waits that are left out, whatever the times: of an update for its states, of their copy back for the
-# update, and of the next bucket's copy for that, which has its place.
-plan hosted --devices 1 --tp 1 --set offload=true --set bucket_parameters=1500 \
+# update, and of the fourth bucket's copy for that of the first, which has its place.
+plan hosted --devices 1 --tp 1 --set offload=true --set bucket_parameters=200 \
     --set cluster.device.host_link_bytes_per_s=1e10
-misses 2 'optimizer.*a copy\|a copy.*optimizer' hosted
-misses 3 'optimizer.*a copy\|a copy.*optimizer' hosted
-misses 4 'a copy what .* a copy' hosted
+overlaps f32
+overlaps bf16
+# The norm, and sums on their way to shards, beside the backward pass, lie where buckets come to.
+SBP_DOUBLE_DELAY=4 verified hosted --dtype f16
+plan lapped --devices 2 --tp 1 --zero 2 --set cluster.gradient_overlap=1 --set clip_norm=0 --set offload=true \
+    --set bucket_parameters=200 --set cluster.device.host_link_bytes_per_s=1e10
+SBP_DOUBLE_DELAY=5 verified lapped
+misses 4 'optimizer.*a copy\|a copy.*optimizer' hosted
+misses 5 'optimizer.*a copy\|a copy.*optimizer' hosted
+misses 7 'a copy what .* a copy' hosted
 
 # Norms by root mean square and gates, without attention.
 cat >"$folder/gated.model" <<'END'

@@ -2,6 +2,7 @@
  * device's are; else they leave their result alone, for nobody reads it. What is checked is that
  * they stay inside their matrices, in types that go together. */
 #include <cublas_v2.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,17 +119,66 @@ static void touch(const struct double_factor *of, int64_t rows, int64_t columns,
                      false, "a product");
 }
 
-void double_multiply(void *argument)
+/* What an epilogue reads or writes: as many columns as the result, or one. */
+static void touch_further(const struct double_product *product, const void *at, int64_t columns,
+                          int64_t bytes, bool writes)
 {
-    const struct double_product *product = argument;
+    if (at != NULL)
+        double_touch(at, (size_t)(product->m * columns * bytes), writes, "a product");
+}
+
+static void touch_all(const struct double_product *product)
+{
     const int64_t bytes = product->real == SBP_F64 ? 8 : product->real == SBP_F32 ? 4 : 2;
     touch(&product->a, product->m, product->k, bytes);
     touch(&product->b, product->k, product->n, bytes);
     for (int64_t column = 0; column < product->n; column++)
         double_touch((char *)product->c + column * product->stride * bytes,
                      (size_t)(product->m * bytes), true, "a product");
-    if (product->bias != NULL)
-        double_touch(product->bias, (size_t)(product->m * bytes), false, "a product");
+    touch_further(product, product->bias, 1, bytes, false);
+    touch_further(product, product->before_gelu, product->n, bytes, true);
+    touch_further(product, product->gelu_of, product->n, bytes, false);
+    touch_further(product, product->row_sums, 1, bytes, true);
+}
+
+/* x/2 (1 + tanh u), u = sqrt(2/pi) (x + 0.044715 x^3), and its slope. */
+static double gelu(double x, double *slope)
+{
+    const double root = sqrt(2 / acos(-1.0)), t = tanh(root * (x + 0.044715 * x * x * x));
+    *slope = (1 + t) / 2 + x / 2 * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x);
+    return x / 2 * (1 + t);
+}
+
+/* An element of the result, before it is rounded. */
+static double finish(const struct double_product *product, int64_t at, double sum)
+{
+    double slope;
+    if (product->before_gelu != NULL) {
+        sbp_half_put(product->real, product->before_gelu, at, sum);
+        return gelu(sum, &slope);
+    }
+    if (product->gelu_of == NULL)
+        return sum;
+    (void)gelu(sbp_half_get(product->real, product->gelu_of, at), &slope);
+    return sum * slope;
+}
+
+static void sum_rows(const struct double_product *product)
+{
+    for (int64_t row = 0; row < product->m; row++) {
+        float sum = 0;
+        for (int64_t i = 0; i < product->k; i++)
+            sum += (float)sbp_half_get(product->real, product->a.at,
+                                       product->a.turned ? row * product->a.stride + i
+                                                         : i * product->a.stride + row);
+        sbp_half_put(product->real, product->row_sums, row, (double)sum);
+    }
+}
+
+void double_multiply(void *argument)
+{
+    const struct double_product *product = argument;
+    touch_all(product);
     for (int64_t column = 0; column < product->n; column++)
         for (int64_t row = 0; row < product->m; row++) {
             const int64_t at = column * product->stride + row;
@@ -136,8 +186,11 @@ void double_multiply(void *argument)
                                  : product->bias != NULL
                                      ? sbp_half_get(product->real, product->bias, row)
                                      : 0;
-            sbp_half_put(product->real, product->c, at, dot(product, row, column, start));
+            const double sum = dot(product, row, column, start);
+            sbp_half_put(product->real, product->c, at, finish(product, at, sum));
         }
+    if (product->row_sums != NULL)
+        sum_rows(product);
 }
 
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
@@ -177,6 +230,9 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
                                            C,
                                            ldc,
                                            adds == 1,
+                                           NULL,
+                                           NULL,
+                                           NULL,
                                            NULL};
     return double_enqueue(handle->stream, DOUBLE_MULTIPLIES ? double_multiply : double_run_nothing,
                           &product, sizeof product, time_s) == cudaSuccess

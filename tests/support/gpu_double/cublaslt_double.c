@@ -5,8 +5,10 @@
  * and places of multiples of 16, scales on the device, results in bf16. SBP_DOUBLE_FAIL=fp8:1
  * stands for a GPU without such products.
  *
- * Those with a bias are made, as cuBLAS makes its own; operands have to be aligned as was promised
- * when the way was chosen. SBP_DOUBLE_FAIL=bias:N: of the N-th choice there is no way. */
+ * Those with an epilogue are made, as cuBLAS makes its own; operands have to be aligned as was
+ * promised when the way was chosen, and what the epilogue reads and writes as it was then. Rows of
+ * a gelu's argument are a multiple of 8. SBP_DOUBLE_FAIL=bias:N (gelu:N, dgelu:N, bgrad:N): of the
+ * N-th choice with that epilogue there is no way. */
 #include <cublasLt.h>
 #include <math.h>
 #include <stdint.h>
@@ -35,7 +37,8 @@ struct product {
     int8_t is_fast;
     const float *scale[2]; /* on the device */
     cublasLtEpilogue_t epilogue;
-    const void *bias;
+    const void *vector, *aux; /* of the epilogue */
+    int64_t aux_rows;
 };
 struct preference {
     uint64_t workspace_bytes;
@@ -44,7 +47,7 @@ struct preference {
 /* What a way holds of them. */
 struct way {
     uint64_t workspace_bytes;
-    uint32_t alignment[4];
+    uint32_t alignment[6]; /* of a, b, c, d, the vector, aux */
 };
 _Static_assert(sizeof(struct layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "it fits");
 _Static_assert(sizeof(struct product) <= sizeof(cublasLtMatmulDescOpaque_t), "it fits");
@@ -163,7 +166,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
         {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &product.scale[0], sizeof product.scale[0]},
         {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &product.scale[1], sizeof product.scale[1]},
         {CUBLASLT_MATMUL_DESC_EPILOGUE, &product.epilogue, sizeof product.epilogue},
-        {CUBLASLT_MATMUL_DESC_BIAS_POINTER, &product.bias, sizeof product.bias},
+        {CUBLASLT_MATMUL_DESC_BIAS_POINTER, &product.vector, sizeof product.vector},
+        {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &product.aux, sizeof product.aux},
+        {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &product.aux_rows, sizeof product.aux_rows},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].attribute == attribute && known[i].bytes == bytes) {
@@ -222,20 +227,46 @@ static bool has_sizes(const struct layout *of, cublasOperation_t operation, uint
                                        : false);
 }
 
-static bool is_biased(const struct product *product)
+static const struct epilogue {
+    cublasLtEpilogue_t kind;
+    const char *trap;
+    bool has_vector, has_aux;
+} epilogues[] = {
+    {CUBLASLT_EPILOGUE_BIAS, "bias", true, false},
+    {CUBLASLT_EPILOGUE_GELU_AUX_BIAS, "gelu", true, true},
+    {CUBLASLT_EPILOGUE_DGELU, "dgelu", false, true},
+    {CUBLASLT_EPILOGUE_BGRADA, "bgrad", true, false},
+};
+
+/* NULL: it is a product in fp8. */
+static const struct epilogue *epilogue_of(const struct product *product)
 {
-    return product->epilogue == CUBLASLT_EPILOGUE_BIAS;
+    for (size_t i = 0; i < sizeof epilogues / sizeof *epilogues; i++)
+        if (epilogues[i].kind == product->epilogue)
+            return &epilogues[i];
+    return NULL;
 }
 
-static bool is_legal_biased(const struct product *product, const struct layout *a,
-                            const struct layout *b, const struct layout *c, const struct layout *d)
+/* Rows are counted by eights, and none is cut off. */
+static bool is_legal_epilogue(const struct product *product, const struct layout *d)
+{
+    const struct epilogue *epilogue = epilogue_of(product);
+    return epilogue->has_vector == (product->vector != NULL) &&
+           epilogue->has_aux == (product->aux != NULL) &&
+           (!epilogue->has_aux ||
+            (product->aux_rows % 8 == 0 && product->aux_rows == (int64_t)d->rows));
+}
+
+static bool is_legal_wide(const struct product *product, const struct layout *a,
+                          const struct layout *b, const struct layout *c, const struct layout *d)
 {
     const uint64_t inner = product->transa == CUBLAS_OP_N ? a->columns : a->rows;
     const bool sums = product->sum == CUBLAS_COMPUTE_32F ||
                       (product->sum == CUBLAS_COMPUTE_32F_FAST_TF32 && d->type == CUDA_R_32F);
     return sums && product->scale_type == CUDA_R_32F && a->type == d->type && b->type == d->type &&
            (d->type == CUDA_R_32F || d->type == CUDA_R_16BF || d->type == CUDA_R_16F) &&
-           inner > 0 && has_sizes(a, product->transa, d->rows, inner) &&
+           is_legal_epilogue(product, d) && inner > 0 &&
+           has_sizes(a, product->transa, d->rows, inner) &&
            has_sizes(b, product->transb, inner, d->columns) &&
            has_sizes(d, CUBLAS_OP_N, d->rows, d->columns) && memcmp(c, d, sizeof *d) == 0;
 }
@@ -243,15 +274,26 @@ static bool is_legal_biased(const struct product *product, const struct layout *
 static bool is_legal(const struct product *product, const struct layout *a, const struct layout *b,
                      const struct layout *c, const struct layout *d)
 {
-    return (is_biased(product) ? is_legal_biased : is_legal_fp8)(product, a, b, c, d);
+    return (epilogue_of(product) != NULL ? is_legal_wide : is_legal_fp8)(product, a, b, c, d);
 }
 
-/* Partial sums in the type of the result lose digits, in place they have no order. */
-static cublasLtMatmulHeuristicResult_t way_for(const struct preference *preference)
+/* The widest access that an address allows. */
+static uint32_t access_at(const void *at)
+{
+    uint32_t bytes = 1;
+    while (bytes < 16 && (uintptr_t)at % (2 * bytes) == 0)
+        bytes *= 2;
+    return bytes;
+}
+
+static cublasLtMatmulHeuristicResult_t way_for(const struct preference *preference,
+                                               const struct product *product)
 {
     cublasLtMatmulHeuristicResult_t result = {.state = CUBLAS_STATUS_SUCCESS};
     struct way way = {.workspace_bytes = preference->workspace_bytes};
-    memcpy(way.alignment, preference->alignment, sizeof way.alignment);
+    memcpy(way.alignment, preference->alignment, sizeof preference->alignment);
+    way.alignment[4] = access_at(product->vector);
+    way.alignment[5] = access_at(product->aux);
     memcpy(&result.algo, &way, sizeof way);
     return result;
 }
@@ -271,13 +313,15 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     *found = 0;
     if (double_fails("cublasLtMatmulAlgoGetHeuristic"))
         return CUBLAS_STATUS_INTERNAL_ERROR;
-    if (double_fails(is_biased(&product) ? "bias" : "fp8"))
+    const struct epilogue *epilogue = epilogue_of(&product);
+    if (double_fails(epilogue != NULL ? epilogue->trap : "fp8"))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (is_biased(&product) && wishes.schemes != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
+    /* Partial sums in the type of the result lose digits, in place they have no order. */
+    if (epilogue != NULL && wishes.schemes != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (wanted < 1 || !is_legal(&product, &first, &second, &third, &result))
         return CUBLAS_STATUS_INVALID_VALUE;
-    results[0] = way_for(&wishes);
+    results[0] = way_for(&wishes, &product);
     *found = 1;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -336,25 +380,27 @@ static bool is_aligned(const void *at, uint32_t bytes)
     return bytes > 0 && (uintptr_t)at % bytes == 0;
 }
 
-/* With a bias: alpha is 1, beta 0. */
-static cublasStatus_t multiply_biased(const struct product *product, const struct layout *a,
-                                      const struct layout *b, const struct layout *d,
-                                      const void *const operand[3],
-                                      const cublasLtMatmulAlgo_t *algo, cudaStream_t stream)
+/* Whether what the epilogue reads and writes is there, and as the way has it. */
+static bool has_further(const struct product *product, const struct layout *d,
+                        const struct way *way, size_t bytes)
 {
-    const bool is_wide = d->type == CUDA_R_32F;
-    const size_t bytes = is_wide ? 4 : 2;
-    const struct layout *const layouts[] = {a, b, d};
-    struct way way;
-    memcpy(&way, algo, sizeof way);
-    for (int i = 0; i < 3; i++)
-        if (!is_aligned(operand[i], way.alignment[i]) ||
-            !double_is_device(operand[i], layouts[i]->rows * layouts[i]->columns * bytes))
-            return CUBLAS_STATUS_INVALID_VALUE;
-    if (!double_is_device(product->bias, d->rows * bytes))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    const struct double_product work = {
-        .real = is_wide                  ? SBP_F32
+    const bool has_vector =
+        product->vector == NULL || (is_aligned(product->vector, way->alignment[4]) &&
+                                    double_is_device(product->vector, d->rows * bytes));
+    return has_vector &&
+           (product->aux == NULL || (is_aligned(product->aux, way->alignment[5]) &&
+                                     double_is_device(product->aux, d->rows * d->columns * bytes)));
+}
+
+/* The product as cuBLAS makes it, with its epilogue. */
+static struct double_product whole(const struct product *product, const struct layout *a,
+                                   const struct layout *b, const struct layout *d,
+                                   const void *const operand[3], bool adds)
+{
+    void *const vector = (void *)(uintptr_t)product->vector;
+    void *const aux = (void *)(uintptr_t)product->aux;
+    return (struct double_product){
+        .real = d->type == CUDA_R_32F    ? SBP_F32
                 : d->type == CUDA_R_16BF ? SBP_REAL_BF16
                                          : SBP_REAL_FP16,
         .is_tf32 = product->sum == CUBLAS_COMPUTE_32F_FAST_TF32,
@@ -365,7 +411,32 @@ static cublasStatus_t multiply_biased(const struct product *product, const struc
         .b = {operand[1], product->transb == CUBLAS_OP_T, b->stride},
         .c = (void *)(uintptr_t)operand[2],
         .stride = d->stride,
-        .bias = product->bias};
+        .adds = adds,
+        .bias = product->epilogue == CUBLASLT_EPILOGUE_BGRADA ? NULL : vector,
+        .before_gelu = product->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ? aux : NULL,
+        .gelu_of = product->epilogue == CUBLASLT_EPILOGUE_DGELU ? aux : NULL,
+        .row_sums = product->epilogue == CUBLASLT_EPILOGUE_BGRADA ? vector : NULL};
+}
+
+/* With an epilogue: alpha is 1, beta 0 or, of sums of rows, 1. */
+static cublasStatus_t multiply_wide(const struct product *product, const struct layout *a,
+                                    const struct layout *b, const struct layout *d,
+                                    const void *const operand[3], bool adds,
+                                    const cublasLtMatmulAlgo_t *algo, cudaStream_t stream)
+{
+    const bool is_wide = d->type == CUDA_R_32F;
+    const size_t bytes = is_wide ? 4 : 2;
+    const struct layout *const layouts[] = {a, b, d};
+    struct way way;
+    memcpy(&way, algo, sizeof way);
+    for (int i = 0; i < 3; i++)
+        if (!is_aligned(operand[i], way.alignment[i]) ||
+            !double_is_device(operand[i], layouts[i]->rows * layouts[i]->columns * bytes))
+            return CUBLAS_STATUS_INVALID_VALUE;
+    if (!has_further(product, d, &way, bytes) ||
+        (adds && product->epilogue != CUBLASLT_EPILOGUE_BGRADA))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    const struct double_product work = whole(product, a, b, d, operand, adds);
     const double flops = is_wide ? DOUBLE_FP32_FLOPS : DOUBLE_BF16_FLOPS;
     const double time_s =
         DOUBLE_LAUNCH_S + 2.0 * (double)work.m * (double)work.n * (double)work.k / flops;
@@ -386,13 +457,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                         d = layout_of(Ddesc);
     if (double_fails("cublasLtMatmul"))
         return CUBLAS_STATUS_EXECUTION_FAILED;
+    const float by = *(const float *)alpha, before = *(const float *)beta;
     if (handle == NULL || algo == NULL || stream == NULL || !is_legal(&product, &a, &b, &c, &d) ||
-        *(const float *)alpha != 1 || *(const float *)beta != 0 || C != D ||
+        by != 1 || (before != 0 && before != 1) || C != D ||
         !double_is_device(workspace, workspace_bytes))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (is_biased(&product))
-        return multiply_biased(&product, &a, &b, &d, (const void *const[]){A, B, D}, algo, stream);
-    if (!is_there(A, &a, 1) || !is_there(B, &b, 1) || !is_there(D, &d, 2))
+    if (epilogue_of(&product) != NULL)
+        return multiply_wide(&product, &a, &b, &d, (const void *const[]){A, B, D}, before == 1,
+                             algo, stream);
+    if (before != 0 || !is_there(A, &a, 1) || !is_there(B, &b, 1) || !is_there(D, &d, 2))
         return CUBLAS_STATUS_INVALID_VALUE;
     const struct work work = {A,
                               B,

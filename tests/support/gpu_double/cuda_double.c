@@ -509,8 +509,10 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     const bool is_late = kind == cudaMemcpyDeviceToDevice ||
                          double_is_pinned(kind == cudaMemcpyHostToDevice ? from : to, bytes);
     const int sides = kind == cudaMemcpyDeviceToDevice ? 2 : 1;
-    const cudaError_t code =
-        enqueue_move(handle, &move, sides * (double)bytes / DOUBLE_COPY_BYTES_PER_S);
+    const char *link_s = is_late && sides == 1 ? getenv("SBP_DOUBLE_LINK_S") : NULL;
+    const cudaError_t code = enqueue_move(
+        handle, &move,
+        link_s != NULL ? atof(link_s) : sides * (double)bytes / DOUBLE_COPY_BYTES_PER_S);
     if (code == cudaSuccess && !is_late)
         wait_until(stream, stream->issued);
     return code;

@@ -16,7 +16,8 @@
  * (0). SBP_DOUBLE_DELAY: a seed, by which some work is late. SBP_DOUBLE_FAIL=CALL:N[@RANK]: the
  * N-th call of a function fails, on all ranks of Open MPI or one. SBP_DOUBLE_SHARED: bytes of
  * shared memory that a block has. SBP_DOUBLE_KERNEL_S: what a kernel of the project takes, instead
- * of doing its work. SBP_DOUBLE_STALL=CALL:N[@RANK]: the work that an NCCL call enqueues never
+ * of doing its work. SBP_DOUBLE_LINK_S: what a copy between a device and pinned memory takes.
+ * SBP_DOUBLE_STALL=CALL:N[@RANK]: the work that an NCCL call enqueues never
  * ends, and NCCL tells of an error; SBP_DOUBLE_HANG: nor does NCCL tell.
  */
 #ifndef SBP_TESTS_DOUBLES_GPU_DOUBLE_H

@@ -23,6 +23,11 @@ struct double_product {
     int64_t stride;
     bool adds;
     const void *bias; /* (m); NULL: none */
+    /* A gelu of the sum and the bias, of the tanh form, with what it is of (m,n) written here; the
+     * product times its slope at what is here; sums of a's rows (m). NULL: nothing of that. */
+    void *before_gelu;
+    const void *gelu_of;
+    void *row_sums;
 };
 
 /* Sums in single precision (of doubles in double), and rounds the result once. */

@@ -59,6 +59,7 @@ static enum sbp_status print_job(const struct sbp_measure_settings *settings,
             settings->backend == SBP_BACKEND_NCCL ? SBP_PRODUCTS_GPU : SBP_PRODUCTS_CPU;
         job.layout.copy_bytes = sbp_sweep_products(job.layout.products)->copy_bytes;
         job.layout.kinds = settings->kinds;
+        job.layout.budget_s = settings->budget_s;
     }
     if (job.layout.nodes * job.layout.ranks_per_node < 2)
         return sbp_fail(diag, SBP_E_USAGE,

@@ -186,6 +186,15 @@ static void fit_products(const struct sbp_compute_times *times, struct sbp_calib
             fit_type(times, calibrated, (enum sbp_type)type);
 }
 
+/* Sorts the shares. */
+static struct sbp_measured_shares sum_up(double *share, int count)
+{
+    if (count == 0)
+        return (struct sbp_measured_shares){0};
+    const double middle = sbp_median(share, count);
+    return (struct sbp_measured_shares){count, share[0], middle, share[count - 1]};
+}
+
 /* Compares each group of products with a single one of the same sizes, so that no error of a grid
  * is part of the share. On a GPU single products find small matrices in its cache, those of experts
  * never: the share holds that, too. */
@@ -201,13 +210,25 @@ static void fit_grouped(const struct sbp_compute_times *times, struct sbp_calibr
                 share[count++] =
                     (double)point->experts * single_s / times->grouped_samples[i].median_s;
         }
-        if (count == 0)
-            continue;
-        calibrated->grouped[pass].sizes = count;
-        calibrated->grouped[pass].middle = sbp_median(share, count); /* sorts */
-        calibrated->grouped[pass].least = share[0];
-        calibrated->grouped[pass].most = share[count - 1];
+        calibrated->grouped[pass] = sum_up(share, count);
     }
+}
+
+/* What a collective adds to the time of products that outlast it is what it did not hide. */
+static void fit_hidden(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated)
+{
+    double share[SBP_MAX_BESIDE], all[SBP_MAX_BESIDE];
+    int every = 0;
+    for (int kind = 0; kind < SBP_COLLECTIVES; kind++) {
+        int count = 0;
+        for (int i = 0; i < times->beside_count; i++) {
+            const double added = sbp_points_added_share(times, i);
+            if ((int)times->beside[i].kind == kind && added >= 0)
+                share[count++] = all[every++] = fmax(0, 1 - added);
+        }
+        calibrated->hidden[kind] = sum_up(share, count);
+    }
+    calibrated->hidden_of_all = sum_up(all, every);
 }
 
 /* Rows come as they were timed, and are written by size. */
@@ -253,6 +274,7 @@ static void rate_compute(const struct sbp_compute_times *times, struct sbp_calib
     rate_rows(times, calibrated);
     fit_products(times, calibrated);
     fit_grouped(times, calibrated);
+    fit_hidden(times, calibrated);
     sbp_attention_fit(times, &calibrated->attention);
 }
 

@@ -51,6 +51,13 @@ enum sbp_status sbp_calibrate_network(const struct sbp_calibration *calibration,
                                       struct sbp_calibrated_network *network,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Shares that were measured of several sizes: the middle one, the least and the most; sizes 0: not
+ * timed. */
+struct sbp_measured_shares {
+    int sizes;
+    double least, middle, most;
+};
+
 #define SBP_MAX_PRODUCT_GRIDS   2
 #define SBP_LEAST_TYPE_PRODUCTS 8 /* fewer tell the rate of a type alone */
 struct sbp_calibrated {
@@ -69,12 +76,10 @@ struct sbp_calibrated {
         enum sbp_type type;
         struct sbp_grid_fit pass[SBP_PASSES]; /* over m, n and k */
     } grids[SBP_MAX_PRODUCT_GRIDS];           /* (grid_count) */
-    /* Products of experts reach this share of the rate of single products of the same sizes:
-     * the middle of the sizes that were timed, their least and most; sizes 0: not timed. */
-    struct {
-        int sizes;
-        double least, middle, most;
-    } grouped[SBP_PASSES];
+    /* Products of experts reach these shares of the rate of single products of the same sizes. */
+    struct sbp_measured_shares grouped[SBP_PASSES];
+    /* Of a collective's time these shares hide behind products: by kind, and of all. */
+    struct sbp_measured_shares hidden[SBP_COLLECTIVES], hidden_of_all;
     double copy_bytes_per_s, stream_bytes_per_s; /* read and written; 0: not timed */
     /* Rows in another order; sizes 0: not timed. */
     struct {

@@ -4,7 +4,8 @@
  *
  * All ranks work at the same time, as in a step, and the slowest counts. Times are those of the
  * processor's own clock: on a CPU the thread's CPU time, because wall time says nothing about a
- * kernel while ranks share cores; on a GPU events before and behind the work.
+ * kernel while ranks share cores; on a GPU events before and behind the work. What a host takes to
+ * launch work ahead of a GPU is its thread's CPU time.
  */
 #ifndef SBP_CALIB_MEASURE_COMPUTE_H
 #define SBP_CALIB_MEASURE_COMPUTE_H
@@ -12,6 +13,15 @@
 #include "calib/samples/sweep.h"
 
 struct sbp_compute; /* one rank's matrices and clocks */
+
+/* A call of the network that runs beside products. */
+struct sbp_beside {
+    /* Puts it into the stream, or, where that is NULL, returns when it is over. */
+    enum sbp_status (*call)(void *context, void *stream, struct sbp_diag *diag);
+    /* Fails where what was put into a stream never ends. */
+    enum sbp_status (*look)(void *context, struct sbp_diag *diag);
+    void *context;
+};
 
 /* The processor of one rank. */
 struct sbp_processor {
@@ -34,6 +44,12 @@ struct sbp_compute_ops {
      * or what the largest of the list has, those of a group together. E_BACKEND. */
     enum sbp_status (*repeat)(struct sbp_compute *compute, const struct sbp_cell *cell,
                               double *time_s, struct sbp_diag *diag);
+    /* Does so many products of a cell's sizes one behind the other, and the call (NULL: none)
+     * beside them, and times until all are over, by one clock for both: that of the wall on a CPU.
+     * E_BACKEND, E_MEMORY, and as the call fails. */
+    enum sbp_status (*beside)(struct sbp_compute *compute, const struct sbp_cell *cell,
+                              int products, const struct sbp_beside *beside, double *time_s,
+                              struct sbp_diag *diag);
 };
 
 extern const struct sbp_compute_ops sbp_compute_cpu;

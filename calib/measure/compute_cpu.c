@@ -1,5 +1,6 @@
 #include "calib/measure/compute.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -278,6 +279,48 @@ static void prepare(struct sbp_compute *compute, const struct sbp_cell *cell)
         attend_forward(&compute->attention, &shape);
 }
 
+/* --- beside a collective --- */
+
+struct lane {
+    const struct sbp_beside *beside;
+    enum sbp_status status;
+    struct sbp_diag *diag; /* products need none meanwhile */
+};
+
+static void *call(void *argument)
+{
+    struct lane *lane = argument;
+    lane->status = lane->beside->call(lane->beside->context, NULL, lane->diag);
+    return NULL;
+}
+
+static void multiply_all(struct sbp_compute *compute, const struct sbp_cell *product, int products)
+{
+    for (int i = 0; i < products; i++) {
+        prepare(compute, product);
+        multiply(compute, product);
+    }
+}
+
+/* The call has a thread of its own, as sums beside a backward pass have in a step. */
+static enum sbp_status cpu_beside(struct sbp_compute *compute, const struct sbp_cell *cell,
+                                  int products, const struct sbp_beside *beside, double *time_s,
+                                  struct sbp_diag *diag)
+{
+    struct sbp_cell product = *cell;
+    struct lane lane = {beside, SBP_OK, diag};
+    pthread_t thread;
+    product.work = SBP_CELL_GEMM;
+    const double start_s = sbp_clock_s();
+    if (beside != NULL && pthread_create(&thread, NULL, call, &lane) != 0)
+        return sbp_fail(diag, SBP_E_BACKEND, "no thread for collectives beside products");
+    multiply_all(compute, &product, products);
+    if (beside != NULL)
+        (void)pthread_join(thread, NULL);
+    *time_s = sbp_clock_s() - start_s;
+    return lane.status;
+}
+
 static enum sbp_status cpu_repeat(struct sbp_compute *compute, const struct sbp_cell *cell,
                                   double *time_s, struct sbp_diag *diag)
 {
@@ -301,4 +344,5 @@ const struct sbp_compute_ops sbp_compute_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .repeat = cpu_repeat,
+    .beside = cpu_beside,
 };

@@ -4,9 +4,11 @@
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/math/random.h"
 #include "calib/measure/fp8_cuda.h"
 #include "calib/measure/gpu.h"
@@ -26,19 +28,19 @@
  * batch (10 us a product, measured on a host of H100), else small products would wait for it. */
 #define HANDOVER_S       15e-6
 #define MOST_BYTES_PER_S 8e12 /* that a device copies, so that copies last long enough */
-/* Load under which a device comes to the clocks that its power and heat allow. */
-#define LOAD_S     3.0
+/* Products that follow each other without a look at the clock, under load. */
 #define LOAD_BATCH 16
+#define CALL_AHEAD 8 /* calls that a collective takes to hand over, as NCCL does */
 
 struct sbp_compute {
     int64_t copy_bytes;
     unsigned char *y, *a, *b; /* the largest over the shapes; a and b serve the copy as well */
     int64_t a_bytes, b_bytes;
     int64_t y_bytes;
-    int filled;     /* enum sbp_type that a and b hold numbers of; NONE */
-    bool is_loaded; /* the device comes from a sustained load */
-    cudaStream_t stream;
-    cudaEvent_t before, behind;
+    int filled;                /* enum sbp_type that a and b hold numbers of; NONE */
+    bool is_loaded;            /* the device comes from a sustained load */
+    cudaStream_t stream, lane; /* lane: of collectives beside products; NULL before the first */
+    cudaEvent_t before, behind, joined; /* joined: the end of a collective */
     cublasHandle_t blas;
     struct sbp_fp8 *fp8;          /* NULL before the first product in it */
     struct sbp_kernels_gpu *work; /* NULL before the first attention, or rows */
@@ -103,6 +105,10 @@ static void cuda_close(struct sbp_compute *compute)
     sbp_fp8_close(compute->fp8);
     if (compute->blas != NULL)
         (void)cublasDestroy(compute->blas);
+    if (compute->joined != NULL)
+        (void)cudaEventDestroy(compute->joined);
+    if (compute->lane != NULL)
+        (void)cudaStreamDestroy(compute->lane);
     if (compute->behind != NULL)
         (void)cudaEventDestroy(compute->behind);
     if (compute->before != NULL)
@@ -338,10 +344,22 @@ static enum sbp_status time_batch(struct sbp_compute *compute, const struct sbp_
 static enum sbp_status time_sustained(struct sbp_compute *compute, const struct sbp_cell *cell,
                                       double *time_s, struct sbp_diag *diag)
 {
-    for (double load_s = 0; !compute->is_loaded && load_s < LOAD_S; load_s += LOAD_BATCH * *time_s)
+    const double most_s = (double)cell->load_s;
+    for (double load_s = 0; !compute->is_loaded && load_s < most_s; load_s += LOAD_BATCH * *time_s)
         SBP_TRY(time_batch(compute, cell, LOAD_BATCH, time_s, diag));
     compute->is_loaded = true;
     return time_batch(compute, cell, LOAD_BATCH, time_s, diag);
+}
+
+/* The host's own time for launches that the device need not be done with. */
+static enum sbp_status time_host(struct sbp_compute *compute, const struct sbp_cell *cell,
+                                 double *time_s, struct sbp_diag *diag)
+{
+    const double start_s = sbp_thread_cpu_s();
+    SBP_TRY(enqueue(compute, cell, MOST_BATCH, diag));
+    *time_s = (sbp_thread_cpu_s() - start_s) / MOST_BATCH;
+    SBP_CUDA_TRY(diag, cudaStreamSynchronize, compute->stream);
+    return SBP_OK;
 }
 
 static enum sbp_status plan_fp8(struct sbp_compute *compute, const struct sbp_cell *cell,
@@ -392,8 +410,71 @@ static enum sbp_status cuda_repeat(struct sbp_compute *compute, const struct sbp
     if (cell->work == SBP_CELL_SUSTAINED)
         return time_sustained(compute, cell, time_s, diag);
     compute->is_loaded = false;
+    if (cell->work == SBP_CELL_HOST)
+        return time_host(compute, cell, time_s, diag);
     SBP_TRY(start_ahead(compute, batch * products_of(cell), diag));
     return time_batch(compute, cell, batch, time_s, diag);
+}
+
+/* --- beside a collective --- */
+
+static enum sbp_status open_lane(struct sbp_compute *compute, struct sbp_diag *diag)
+{
+    if (compute->lane == NULL)
+        SBP_CUDA_TRY(diag, cudaStreamCreateWithFlags, &compute->lane, cudaStreamNonBlocking);
+    if (compute->joined == NULL)
+        SBP_CUDA_TRY(diag, cudaEventCreate, &compute->joined);
+    return SBP_OK;
+}
+
+/* Puts the call into the lane, which it shares with nothing, from where `before` is on. */
+static enum sbp_status fork_call(struct sbp_compute *compute, const struct sbp_beside *beside,
+                                 struct sbp_diag *diag)
+{
+    SBP_CUDA_TRY(diag, cudaStreamWaitEvent, compute->lane, compute->before, 0);
+    SBP_TRY(beside->call(beside->context, compute->lane, diag));
+    SBP_CUDA_TRY(diag, cudaEventRecord, compute->joined, compute->lane);
+    return SBP_OK;
+}
+
+/* Looks at the call meanwhile: what NCCL fails at may never end. */
+static enum sbp_status wait_beside(struct sbp_compute *compute, const struct sbp_beside *beside,
+                                   struct sbp_diag *diag)
+{
+    for (;;) {
+        const cudaError_t code = cudaEventQuery(compute->behind);
+        if (code != cudaErrorNotReady)
+            return sbp_cuda_check(diag, "cudaEventQuery", (int)code);
+        (void)cudaGetLastError(); /* or the next launch is blamed for it */
+        if (beside != NULL)
+            SBP_TRY(beside->look(beside->context, diag));
+        (void)sched_yield();
+    }
+}
+
+static enum sbp_status cuda_beside(struct sbp_compute *compute, const struct sbp_cell *cell,
+                                   int products, const struct sbp_beside *beside, double *time_s,
+                                   struct sbp_diag *diag)
+{
+    struct sbp_cell product = *cell;
+    float elapsed_ms;
+    product.work = SBP_CELL_GEMM;
+    compute->is_loaded = false;
+    SBP_TRY(open_lane(compute, diag));
+    SBP_TRY(fill(compute, product.type, diag));
+    SBP_TRY(
+        start_ahead(compute, CALL_AHEAD + (products < MOST_BATCH ? products : MOST_BATCH), diag));
+    SBP_CUDA_TRY(diag, cudaEventRecord, compute->before, compute->stream);
+    if (beside != NULL)
+        SBP_TRY(fork_call(compute, beside, diag));
+    SBP_TRY(enqueue(compute, &product, products, diag));
+    if (beside != NULL)
+        SBP_CUDA_TRY(diag, cudaStreamWaitEvent, compute->stream, compute->joined, 0);
+    SBP_CUDA_TRY(diag, cudaEventRecord, compute->behind, compute->stream);
+    SBP_TRY(wait_beside(compute, beside, diag));
+    SBP_CUDA_TRY(diag, cudaEventElapsedTime, &elapsed_ms, compute->before, compute->behind);
+    *time_s = (double)elapsed_ms * 1e-3;
+    return SBP_OK;
 }
 
 const struct sbp_compute_ops sbp_compute_cuda = {
@@ -402,4 +483,5 @@ const struct sbp_compute_ops sbp_compute_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .repeat = cuda_repeat,
+    .beside = cuda_beside,
 };

@@ -10,7 +10,8 @@
 #define AROUND_S        1e-4 /* of a cell: barriers, agreeing on its times */
 #define PAIR_TIMES      10
 #define ATTENTION_SHARE 0.3 /* of the rate of products */
-#define LOAD_S          3.5 /* before and during a product under load */
+#define LOADED_S        0.5 /* of a product under load, behind it */
+#define BESIDE_TIMES    4   /* what a collective beside products takes, with them and they alone */
 #define HOUR_S          3600.0
 #define MINUTE_S        60
 #define SPARE_SHARE     0.2 /* of a job's time over the budget: starting, the last cell, fitting */
@@ -47,7 +48,10 @@ static double cell_s(const struct sbp_measure_job *job, const struct sbp_cell *c
     case SBP_CELL_GELU: /* as long as two copies (measured: AMD EPYC) */
         return AROUND_S + REPEATS * 2 * (double)cell->bytes / products->copy_bytes_per_s;
     case SBP_CELL_SUSTAINED:
-        return LOAD_S;
+        return (double)cell->load_s + LOADED_S;
+    case SBP_CELL_BESIDE:
+        return AROUND_S +
+               (sbp_cell_is_alone(cell) ? 1 : BESIDE_TIMES) * REPEATS * collective_s(job, cell);
     case SBP_CELL_ROWS: /* up to three times as long as a copy (measured: AMD EPYC) */
     case SBP_CELL_STREAM:
         return AROUND_S + REPEATS * 3 * (double)cell->bytes / products->copy_bytes_per_s;
@@ -125,12 +129,18 @@ static enum sbp_status print_rows(const struct sbp_measure_job *job,
     static const struct {
         enum sbp_cell_work work;
         const char *name;
-    } others[] = {
-        {SBP_CELL_PAIRS, "pairs of ranks"},        {SBP_CELL_GEMM, "matrix products"},
-        {SBP_CELL_GROUPED, "products of experts"}, {SBP_CELL_COPY, "copy"},
-        {SBP_CELL_LAUNCH, "smallest product"},     {SBP_CELL_SUSTAINED, "sustained product"},
-        {SBP_CELL_STREAM, "element-wise sum"},     {SBP_CELL_GELU, "GELU"},
-        {SBP_CELL_ATTENTION, "attention"},         {SBP_CELL_ROWS, "rows by expert"}};
+    } others[] = {{SBP_CELL_PAIRS, "pairs of ranks"},
+                  {SBP_CELL_GEMM, "matrix products"},
+                  {SBP_CELL_GROUPED, "products of experts"},
+                  {SBP_CELL_COPY, "copy"},
+                  {SBP_CELL_LAUNCH, "smallest product"},
+                  {SBP_CELL_SUSTAINED, "sustained product"},
+                  {SBP_CELL_STREAM, "element-wise sum"},
+                  {SBP_CELL_GELU, "GELU"},
+                  {SBP_CELL_ATTENTION, "attention"},
+                  {SBP_CELL_ROWS, "rows by expert"},
+                  {SBP_CELL_HOST, "launch by the host"},
+                  {SBP_CELL_BESIDE, "collectives beside products"}};
     struct sbp_table table;
     sbp_table_init(&table, 4, titles);
     add_shapes(&table, job, sweep);

@@ -60,7 +60,7 @@ static enum sbp_status measure_samples(struct pass *pass, double cap_s, struct s
     result->median_s = samples->median_s;
     result->low_s = samples->low_s;
     result->high_s = samples->high_s;
-    if (result->cell.work == SBP_CELL_COLLECTIVE)
+    if (result->cell.work == SBP_CELL_COLLECTIVE || result->cell.work == SBP_CELL_BESIDE)
         return SBP_OK;
     return find_slowest(pass, own, samples->count, result, diag);
 }

@@ -1,11 +1,14 @@
 #include "calib/measure/perform.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 
-#define NO_GROUP (-1)
+#define NO_GROUP      (-1)
+#define COVER         1.5 /* times a collective's own time that products beside it take */
+#define MOST_COVERING 1e6
 
 /* --- one repetition --- */
 
@@ -104,11 +107,84 @@ static enum sbp_status check(const struct sbp_performer *performer, enum sbp_sta
     return sbp_fail(diag, status, "%s", performer->ranks.ops->reason(performer->ranks.comm));
 }
 
-enum sbp_status sbp_perform(void *context, double *time_s, struct sbp_diag *diag)
+/* --- beside products --- */
+
+bool sbp_perform_has_lane(const struct sbp_endpoint *ranks)
+{
+    return ranks->ops->work_on != NULL || ranks->ops->is_shared(ranks->comm);
+}
+
+static enum sbp_status call_beside(void *context, void *stream, struct sbp_diag *diag)
 {
     const struct sbp_performer *performer = context;
+    const struct sbp_cell *cell = performer->cell;
+    const struct sbp_comm_ops *ops = performer->ranks.ops;
+    if (stream != NULL)
+        ops->work_on(performer->ranks.comm, stream);
+    const enum sbp_status status =
+        call(performer, *group_of(performer, cell->nodes, cell->ranks_per_node));
+    if (stream != NULL)
+        ops->work_on(performer->ranks.comm, NULL);
+    return check(performer, status, diag);
+}
+
+static enum sbp_status look_beside(void *context, struct sbp_diag *diag)
+{
+    const struct sbp_performer *performer = context;
+    return check(performer, performer->ranks.ops->look(performer->ranks.comm), diag);
+}
+
+/* Times the work of a cell beside products: so many of these, and the collective or not. */
+static enum sbp_status time_beside(struct sbp_performer *performer, int products, bool calls,
+                                   double *time_s, struct sbp_diag *diag)
+{
+    const struct sbp_beside beside = {call_beside, look_beside, performer};
+    return performer->compute->beside(performer->work, performer->cell, products,
+                                      calls ? &beside : NULL, time_s, diag);
+}
+
+/* Counts the products that outlast the collective; its very first use does not count. */
+static enum sbp_status cover(struct sbp_performer *performer, struct sbp_diag *diag)
+{
+    double collective_s, product_s;
+    for (int i = 0; i < 2; i++)
+        SBP_TRY(time_beside(performer, 0, true, &collective_s, diag));
+    for (int i = 0; i < 2; i++)
+        SBP_TRY(time_beside(performer, 1, false, &product_s, diag));
+    const double products = COVER * collective_s / fmax(product_s, SBP_LEAST_TIME_S);
+    performer->products = (int)fmax(1, fmin(MOST_COVERING, ceil(products)));
+    performer->covered = performer->cell;
+    return SBP_OK;
+}
+
+/* What a hidden collective adds to products may be lost in how their own times vary. */
+static enum sbp_status perform_beside(struct sbp_performer *performer, double *time_s,
+                                      struct sbp_diag *diag)
+{
+    const struct sbp_cell *cell = performer->cell;
+    const struct sbp_endpoint *ranks = &performer->ranks;
+    const bool waits = *group_of(performer, cell->nodes, cell->ranks_per_node) == NO_GROUP;
+    double alone_s = 0, both_s = 0;
+    if (sbp_cell_is_alone(cell))
+        return waits ? SBP_OK : time_beside(performer, 0, true, time_s, diag);
+    if (!waits && performer->covered != cell)
+        SBP_TRY(cover(performer, diag));
+    if (!waits)
+        SBP_TRY(time_beside(performer, performer->products, false, &alone_s, diag));
+    SBP_TRY(check(performer, ranks->ops->barrier(ranks->comm), diag));
+    if (!waits)
+        SBP_TRY(time_beside(performer, performer->products, true, &both_s, diag));
+    *time_s = fmax(SBP_LEAST_TIME_S, both_s - alone_s);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_perform(void *context, double *time_s, struct sbp_diag *diag)
+{
+    struct sbp_performer *performer = context;
     *time_s = 0;
     switch (performer->cell->work) {
+    case SBP_CELL_BESIDE:
+        return perform_beside(performer, time_s, diag);
     case SBP_CELL_COLLECTIVE:
         return check(performer, perform_collective(performer, time_s), diag);
     case SBP_CELL_PAIRS:

@@ -3,6 +3,10 @@
  * Collectives run over the library's own calls on groups of neighbouring nodes and neighbouring
  * ranks of each. Of the groups that a node has room for, the cell's first `groups` work and the
  * ranks of the others wait. Send-recv is half a round trip between a group's first and last member.
+ *
+ * Beside products a collective runs in a lane of its own (a stream of a GPU, a thread of a CPU
+ * rank) while as many products follow each other as outlast it: it takes what they end later with
+ * it than without.
  */
 #ifndef SBP_CALIB_MEASURE_PERFORM_H
 #define SBP_CALIB_MEASURE_PERFORM_H
@@ -21,8 +25,10 @@ struct sbp_performer {
                               shape; owned */
     float *send, *receive; /* (largest message) in the memory of the ranks' endpoint; owned. Zeros,
                               so that sums of them stay finite */
-    struct sbp_compute *work;    /* owned */
-    const struct sbp_cell *cell; /* under way */
+    struct sbp_compute *work;       /* owned */
+    const struct sbp_cell *cell;    /* under way */
+    const struct sbp_cell *covered; /* beside which `products` products outlast the collective */
+    int products;
 };
 
 /* Makes the groups and buffers. Collective. E_MEMORY, E_BACKEND, E_PEER; nothing is left allocated
@@ -33,6 +39,9 @@ enum sbp_status sbp_perform_open(struct sbp_performer *performer, struct sbp_end
                                  const struct sbp_sample_sweep *sweep,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_perform_close(struct sbp_performer *performer);
+
+/* Whether collectives of an endpoint may run beside products. */
+bool sbp_perform_has_lane(const struct sbp_endpoint *ranks);
 
 /* A repetition (calib/measure/sampler.h) of performer->cell; 0 s on ranks that wait. Of a pair the
  * lower rank has its time. */

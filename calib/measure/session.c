@@ -13,6 +13,7 @@
 #include "base/machine.h"
 #include "calib/measure/measure.h"
 #include "calib/measure/origin_find.h"
+#include "calib/measure/perform.h"
 #include "calib/samples/sample_file_writer.h"
 
 /* --- before measuring --- */
@@ -110,9 +111,11 @@ static enum sbp_status find_origin(struct part *part, struct sbp_diag *diag)
 static enum sbp_status make_sweep(struct part *part, struct sbp_diag *diag)
 {
     double most[1 + SBP_LACKS] = {-(double)part->processor.copy_bytes};
+    const unsigned own =
+        part->processor.lacks | (sbp_perform_has_lane(&part->ranks) ? 0 : SBP_LACKS_LANE);
     unsigned lacks = 0; /* what any rank does */
     for (int i = 0; i < SBP_LACKS; i++)
-        most[1 + i] = part->processor.lacks >> i & 1;
+        most[1 + i] = own >> i & 1;
     SBP_TRY(sbp_sampler_largest(part->sampler, most, 1 + SBP_LACKS, diag));
     for (int i = 0; i < SBP_LACKS; i++)
         lacks |= most[1 + i] > 0 ? 1u << i : 0;
@@ -122,7 +125,8 @@ static enum sbp_status make_sweep(struct part *part, struct sbp_diag *diag)
                                               .copy_bytes = (int64_t)-most[0],
                                               .products = part->session->compute->products,
                                               .kinds = part->session->settings->kinds,
-                                              .lacks = lacks};
+                                              .lacks = lacks,
+                                              .budget_s = part->session->settings->budget_s};
     return sbp_sweep_init(&part->sweep, &options, diag);
 }
 

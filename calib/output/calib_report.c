@@ -260,7 +260,7 @@ static bool print_device(const struct sbp_calibration *calibration,
 {
     char rate[UNIT], copy[UNIT], memory[UNIT];
     struct sbp_text reach = {0};
-    char sustained[48] = "", streams[48] = "", vectors[48] = "";
+    char sustained[64] = "", streams[48] = "", vectors[48] = "", host[48] = "";
     if (calibrated->stream_bytes_per_s > 0)
         (void)snprintf(streams, sizeof streams, ", streams %.0f %% of it",
                        100 * calibrated->stream_bytes_per_s / calibrated->copy_bytes_per_s);
@@ -270,18 +270,21 @@ static bool print_device(const struct sbp_calibration *calibration,
     for (int i = 0; i < calibrated->grid_count; i++)
         say_reach(calibration, calibrated, calibrated->grids[i].type, &reach);
     if (calibrated->sustained > 0)
-        (void)snprintf(sustained, sizeof sustained, "; sustained load leaves %.0f %%",
-                       100 * calibrated->sustained);
+        (void)snprintf(sustained, sizeof sustained, "; %lld s of load leave %.0f %%",
+                       (long long)calibration->compute.load_s, 100 * calibrated->sustained);
+    if (calibration->compute.host_s > 0)
+        (void)snprintf(host, sizeof host, "; the host launches in %s",
+                       sbp_format_seconds(calibration->compute.host_s, rate));
     bool done = fprintf(out, "device:") >= 0;
     for (int type = 0; type < SBP_TYPES; type++)
         if (calibrated->flops[type] > 0)
             done = done && fprintf(out, " %s %sFLOP/s,", sbp_cluster_type_name((enum sbp_type)type),
                                    sbp_format_count(calibrated->flops[type], rate)) >= 0;
     done = done && !reach.failed &&
-           fprintf(out, " copy %s/s%s%s, memory %s%s%s\n",
+           fprintf(out, " copy %s/s%s%s, memory %s%s%s%s\n",
                    sbp_format_bytes(calibrated->copy_bytes_per_s, copy), streams, vectors,
                    sbp_format_bytes((double)calibration->origin.memory_bytes, memory),
-                   reach.bytes == NULL ? "" : reach.bytes, sustained) >= 0;
+                   reach.bytes == NULL ? "" : reach.bytes, sustained, host) >= 0;
     sbp_text_free(&reach);
     return done;
 }
@@ -330,6 +333,26 @@ static bool print_experts(const struct sbp_calibrated *calibrated, FILE *out)
         before = ",";
     }
     return done && (before[0] == 'e' || fprintf(out, " of the rate of single ones\n") >= 0);
+}
+
+/* "overlap: behind products hide 80 % (75 to 85) of all-reduce, 90 % (88 to 92) of all-gather;
+ * products take the rest longer" */
+static bool print_overlap(const struct sbp_calibrated *calibrated, FILE *out)
+{
+    const char *before = "overlap: behind products hide";
+    bool done = true;
+    if (calibrated->hidden_of_all.sizes == 0)
+        return true;
+    for (int kind = 0; kind < SBP_COLLECTIVES; kind++) {
+        const struct sbp_measured_shares *hidden = &calibrated->hidden[kind];
+        if (hidden->sizes == 0)
+            continue;
+        done = done && fprintf(out, "%s %.0f %% (%.0f to %.0f) of %s", before, 100 * hidden->middle,
+                               100 * hidden->least, 100 * hidden->most,
+                               sbp_collective_name((enum sbp_collective)kind)) >= 0;
+        before = ",";
+    }
+    return done && fprintf(out, "; products take the rest longer\n") >= 0;
 }
 
 /* "dispatch: rows of 512 B to 32768 B by expert reach 18 to 69 % of copies" */
@@ -388,8 +411,8 @@ enum sbp_status sbp_calib_report(const struct sbp_calibration *calibration,
         SBP_TRY(calibrated->network == NULL ? print_line(calibration, calibrated, out)
                                             : print_curves(calibrated->network, out));
     return print_device(calibration, calibrated, out) && print_experts(calibrated, out) &&
-                   print_dispatch(calibrated, out) && print_attention(calibrated, out) &&
-                   print_findings(&calibration->findings, out)
+                   print_overlap(calibrated, out) && print_dispatch(calibrated, out) &&
+                   print_attention(calibrated, out) && print_findings(&calibration->findings, out)
                ? SBP_OK
                : SBP_E_IO;
 }

@@ -262,6 +262,12 @@ static void put_own_device(struct cJSON *root, const struct sbp_calibration *cal
     if (calibrated->vector_operations_per_s > 0)
         sbp_json_put_measured(device, "vector_operations_per_s",
                               calibrated->vector_operations_per_s, failed);
+    if (calibrated->hidden_of_all.sizes > 0)
+        sbp_json_put_measured(device, "overlap_efficiency",
+                              fmax(SBP_DEVICE_LEAST_SHARE, calibrated->hidden_of_all.middle),
+                              failed);
+    if (calibration->compute.host_s > 0)
+        sbp_json_put_measured(device, "host_launch_s", calibration->compute.host_s, failed);
     put_dispatch(device, calibrated, failed);
     put_grouped(device, calibrated, failed);
     put_attention(device, calibrated, failed);
@@ -458,6 +464,24 @@ static void put_calibration(struct cJSON *measured, const struct sbp_calibration
     sbp_json_put_measured(measured, "wall_s", origin->wall_s, failed);
 }
 
+/* What stands behind single numbers of the device: shares that hide by collective, and how long the
+ * load was that left the sustained rate. */
+static void put_details(struct cJSON *measured, const struct sbp_calibration *calibration,
+                        const struct sbp_calibrated *calibrated, bool *failed)
+{
+    struct cJSON *hidden = NULL;
+    if (calibrated->sustained > 0)
+        sbp_json_put_number(measured, "load_s", (double)calibration->compute.load_s, failed);
+    for (int kind = 0; kind < SBP_COLLECTIVES; kind++) {
+        if (calibrated->hidden[kind].sizes == 0)
+            continue;
+        if (hidden == NULL)
+            hidden = sbp_json_put_object(measured, "overlap", failed);
+        sbp_json_put_measured(hidden, sbp_collective_name((enum sbp_collective)kind),
+                              calibrated->hidden[kind].middle, failed);
+    }
+}
+
 static void put_error(struct cJSON *object, const struct sbp_fit_error *error, bool *failed)
 {
     sbp_json_put_measured(object, "median_relative_error", error->median, failed);
@@ -525,6 +549,7 @@ struct cJSON *sbp_cluster_file_of_calibration(const struct sbp_calibration *cali
     put_own_device(root, calibration, calibrated, &failed);
     struct cJSON *measured = sbp_json_put_object(root, "measured", &failed);
     put_calibration(measured, calibration, &failed);
+    put_details(measured, calibration, calibrated, &failed);
     sbp_json_put_text(measured, "samples", sbp_file_name(calibration->samples_path), &failed);
     if (!sbp_calibrate_is_alone(calibration)) {
         put_fits(measured, calibrated, &failed);

@@ -12,7 +12,10 @@
 #define MOST_EDGE  ((int64_t)1 << 30)
 #define CONFIDENCE 0.95
 #define TOLERANCE  0.05
-#define MOVED      3 /* operands of a stream, its result among them */
+/* Of a sustained product. */
+#define OLDER_LOAD_S 3
+#define MOST_LOAD_S  86400
+#define MOVED        3 /* operands of a stream, its result among them */
 
 static const char *const kind_names[] = {
     "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-recv", "broadcast", NULL};
@@ -43,6 +46,7 @@ int sbp_cell_compare(const struct sbp_cell *a, const struct sbp_cell *b)
         a->n - b->n,
         a->k - b->k,
         a->experts - b->experts,
+        a->load_s - b->load_s,
         (int64_t)a->round - b->round,
         a->row_bytes - b->row_bytes,
         a->bytes - b->bytes,
@@ -67,6 +71,11 @@ struct sbp_gemm_point sbp_cell_product(const struct sbp_cell *cell)
 bool sbp_cell_product_same(const struct sbp_gemm_point *a, const struct sbp_gemm_point *b)
 {
     return a->type == b->type && a->pass == b->pass && a->m == b->m && a->n == b->n && a->k == b->k;
+}
+
+bool sbp_cell_is_alone(const struct sbp_cell *cell)
+{
+    return cell->m == 0;
 }
 
 double sbp_cell_product_flops(const struct sbp_cell *cell)
@@ -110,6 +119,10 @@ double sbp_cell_least_collective_s(enum sbp_collective kind, double members, dou
 double sbp_cell_least_s(const struct sbp_cell *cell)
 {
     switch (cell->work) {
+    case SBP_CELL_BESIDE: /* what is hidden wholly adds nothing */
+        if (!sbp_cell_is_alone(cell))
+            return SBP_LEAST_TIME_S;
+        /* fall through */
     case SBP_CELL_COLLECTIVE:
         return sbp_cell_least_collective_s(cell->kind, (double)cell->nodes * cell->ranks_per_node,
                                            (double)cell->bytes);
@@ -121,6 +134,7 @@ double sbp_cell_least_s(const struct sbp_cell *cell)
     case SBP_CELL_GEMM:
     case SBP_CELL_SUSTAINED:
     case SBP_CELL_LAUNCH:
+    case SBP_CELL_HOST:
     case SBP_CELL_GROUPED:
         return fmax(SBP_LEAST_TIME_S, sbp_cell_product_flops(cell) / SBP_MOST_FLOPS);
     case SBP_CELL_STREAM:
@@ -150,6 +164,14 @@ const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer)
         (void)snprintf(buffer, SBP_CELL_NAME, "%s of %d x %d ranks, %d group%s a node, %s",
                        sbp_collective_name(cell->kind), cell->nodes, cell->ranks_per_node,
                        cell->groups, cell->groups == 1 ? "" : "s", bytes);
+        break;
+    case SBP_CELL_BESIDE:
+        (void)snprintf(buffer, SBP_CELL_NAME, "%s of %d x %d ranks, %s, %s products",
+                       sbp_collective_name(cell->kind), cell->nodes, cell->ranks_per_node, bytes,
+                       sbp_cell_is_alone(cell) ? "timed without" : "beside");
+        break;
+    case SBP_CELL_HOST:
+        (void)snprintf(buffer, SBP_CELL_NAME, "launch by the host");
         break;
     case SBP_CELL_GEMM:
     case SBP_CELL_SUSTAINED:
@@ -215,21 +237,41 @@ static void write_product(const char *key, const struct sbp_cell *cell, struct s
         sbp_text_add(text, ",\"pass\":\"%s\"", sbp_device_pass_name(cell->pass));
 }
 
+static void write_collective(const char *key, const struct sbp_cell *cell, struct sbp_text *text)
+{
+    sbp_text_add(text,
+                 "\"%s\":\"%s\",\"nodes\":%d,\"ranks_per_node\":%d,\"groups\":%d,\"bytes\":%lld",
+                 key, sbp_collective_name(cell->kind), cell->nodes, cell->ranks_per_node,
+                 cell->groups, (long long)cell->bytes);
+}
+
+static void write_beside(const struct sbp_cell *cell, struct sbp_text *text)
+{
+    write_collective("beside", cell, text);
+    if (sbp_cell_is_alone(cell))
+        return;
+    sbp_text_add(text, ",");
+    write_product("products", cell, text);
+}
+
 void sbp_cell_write(const struct sbp_cell *cell, struct sbp_text *text)
 {
     switch (cell->work) {
     case SBP_CELL_COLLECTIVE:
-        sbp_text_add(text,
-                     "\"collective\":\"%s\",\"nodes\":%d,\"ranks_per_node\":%d,\"groups\":%d,"
-                     "\"bytes\":%lld",
-                     sbp_collective_name(cell->kind), cell->nodes, cell->ranks_per_node,
-                     cell->groups, (long long)cell->bytes);
+        write_collective("collective", cell, text);
+        break;
+    case SBP_CELL_BESIDE:
+        write_beside(cell, text);
+        break;
+    case SBP_CELL_HOST:
+        sbp_text_add(text, "\"host\":true");
         break;
     case SBP_CELL_GEMM:
         write_product("gemm", cell, text);
         break;
     case SBP_CELL_SUSTAINED:
         write_product("sustained", cell, text);
+        sbp_text_add(text, ",\"load_s\":%lld", (long long)cell->load_s);
         break;
     case SBP_CELL_GROUPED:
         write_product("grouped", cell, text);
@@ -287,10 +329,11 @@ static enum sbp_status read_choice(const struct sbp_json *object, const char *ke
     return sbp_json_choice(&at, names, index);
 }
 
-static enum sbp_status read_collective(const struct sbp_json *object, struct sbp_cell *cell)
+static enum sbp_status read_members(const struct sbp_json *object, const char *key,
+                                    struct sbp_cell *cell)
 {
     int kind;
-    SBP_TRY(read_choice(object, "collective", kind_names, &kind));
+    SBP_TRY(read_choice(object, key, kind_names, &kind));
     cell->kind = kinds[kind];
     SBP_TRY(read_int(object, "nodes", 1, &cell->nodes));
     SBP_TRY(read_int(object, "ranks_per_node", 1, &cell->ranks_per_node));
@@ -299,6 +342,11 @@ static enum sbp_status read_collective(const struct sbp_json *object, struct sbp
     if ((int64_t)cell->nodes * cell->ranks_per_node < 2)
         return sbp_json_refuse(object, "a group of 1 rank, legal are 2 and more");
     return SBP_OK;
+}
+
+static enum sbp_status read_collective(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    return read_members(object, "collective", cell);
 }
 
 /* The type under the key, and the pass, one of the first `passes`. */
@@ -330,9 +378,18 @@ static enum sbp_status read_gemm(const struct sbp_json *object, struct sbp_cell 
     return read_product(object, "gemm", cell);
 }
 
+/* Older files do not say how long the load was. */
 static enum sbp_status read_sustained(const struct sbp_json *object, struct sbp_cell *cell)
 {
-    return read_product(object, "sustained", cell);
+    SBP_TRY(read_product(object, "sustained", cell));
+    cell->load_s = OLDER_LOAD_S;
+    return sbp_json_get_int64(object, "load_s", 1, MOST_LOAD_S, &cell->load_s);
+}
+
+static enum sbp_status read_beside(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    SBP_TRY(read_members(object, "beside", cell));
+    return sbp_json_has(object, "products") ? read_product(object, "products", cell) : SBP_OK;
 }
 
 static enum sbp_status read_grouped(const struct sbp_json *object, struct sbp_cell *cell)
@@ -346,14 +403,25 @@ static enum sbp_status read_copy(const struct sbp_json *object, struct sbp_cell 
     return read_int64(object, "copy", 1, MOST_SIZE, &cell->bytes);
 }
 
-static enum sbp_status read_launch(const struct sbp_json *object, struct sbp_cell *cell)
+static enum sbp_status read_smallest(const struct sbp_json *object, const char *key,
+                                     struct sbp_cell *cell)
 {
     struct sbp_json at;
     bool is_there;
     cell->type = SBP_FP32;
     cell->m = cell->n = cell->k = 1;
-    SBP_TRY(sbp_json_member(object, "launch", &at));
+    SBP_TRY(sbp_json_member(object, key, &at));
     return sbp_json_bool(&at, &is_there);
+}
+
+static enum sbp_status read_launch(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    return read_smallest(object, "launch", cell);
+}
+
+static enum sbp_status read_host(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    return read_smallest(object, "host", cell);
 }
 
 static enum sbp_status read_pairs(const struct sbp_json *object, struct sbp_cell *cell)
@@ -411,6 +479,8 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
         [SBP_CELL_GELU] = {"gelu", read_gelu},
         [SBP_CELL_GROUPED] = {"grouped", read_grouped},
         [SBP_CELL_ROWS] = {"rows", read_rows},
+        [SBP_CELL_BESIDE] = {"beside", read_beside},
+        [SBP_CELL_HOST] = {"host", read_host},
     };
     for (int work = 0; work < SBP_CELL_WORKS; work++) {
         if (!sbp_json_has(object, works[work].key))
@@ -420,8 +490,8 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
     }
     return sbp_json_refuse(
         object, "no \"collective\", \"gemm\", \"copy\", \"launch\", \"pairs\", "
-                "\"sustained\", \"stream\", \"attention\", \"gelu\", \"grouped\" or \"rows\": "
-                "one of them says what was measured");
+                "\"sustained\", \"stream\", \"attention\", \"gelu\", \"grouped\", \"rows\", "
+                "\"beside\" or \"host\": one of them says what was measured");
 }
 
 /* --- samples --- */

@@ -31,8 +31,10 @@ enum sbp_cell_work {
     SBP_CELL_GELU,    /* GELU of so many bytes in fp32: bound by arithmetic where memory is fast */
     SBP_CELL_GROUPED, /* products of experts, one behind the other, each of matrices of its own */
     SBP_CELL_ROWS,    /* rows copied into the order of their experts */
+    SBP_CELL_BESIDE,  /* a collective beside products: what it adds to their time; alone its own */
+    SBP_CELL_HOST,    /* the smallest product: what the host takes to launch it ahead of a GPU */
 };
-#define SBP_CELL_WORKS 11
+#define SBP_CELL_WORKS 13
 
 /* Causal flash attention over whole sequences in one element type; its backward pass is that of the
  * gradient of the input. */
@@ -47,16 +49,17 @@ sbp_cell_attention_flops(const struct sbp_attention_point *point); /* as sbp_op_
 
 struct sbp_cell {
     enum sbp_cell_work work;
-    enum sbp_collective kind;          /* of a collective; not local */
-    int nodes, ranks_per_node, groups; /* of a collective; groups of a node at the same time */
+    enum sbp_collective kind;          /* of a collective, and beside products; not local */
+    int nodes, ranks_per_node, groups; /* likewise; groups of a node at the same time */
     int64_t bytes; /* n of the cost formula, of a copy, a stream, all rows, or one message between a
                       pair */
     int64_t row_bytes;  /* of a row; `bytes` is a multiple */
     enum sbp_type type; /* of a product */
     enum sbp_pass pass; /* whose operands a product has, as they lie in memory */
-    int64_t m, n, k;
-    int64_t experts; /* of grouped products: so many of these sizes each */
-    int round;       /* of pairs */
+    int64_t m, n, k;    /* beside a collective, 0: none is */
+    int64_t experts;    /* of grouped products: so many of these sizes each */
+    int64_t load_s;     /* of a sustained product, before it is timed */
+    int round;          /* of pairs */
     struct sbp_attention_point attention;
 };
 
@@ -69,6 +72,9 @@ struct sbp_gemm_point {
 };
 struct sbp_gemm_point sbp_cell_product(const struct sbp_cell *cell); /* one of grouped ones */
 bool sbp_cell_product_same(const struct sbp_gemm_point *a, const struct sbp_gemm_point *b);
+
+/* Of a collective that is timed beside products: whether it has none beside it. */
+bool sbp_cell_is_alone(const struct sbp_cell *cell);
 
 /* The operations of a cell's product, or of all of its products of experts. */
 double sbp_cell_product_flops(const struct sbp_cell *cell);

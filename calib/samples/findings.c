@@ -124,7 +124,8 @@ static int find_slow_computer(const struct sbp_record *record, int ranks, int *t
         for (int i = 0; i < record->result_count; i++) {
             const struct sbp_result *result = &record->result[i];
             if (!is_last(record, result) || result->slowest_rank < 0 ||
-                result->slowest_rank >= ranks || result->cell.work == SBP_CELL_LAUNCH)
+                result->slowest_rank >= ranks || result->cell.work == SBP_CELL_LAUNCH ||
+                result->cell.work == SBP_CELL_HOST)
                 continue;
             const bool is_slow = result->slowest_ratio >= SBP_SLOW_COMPUTE;
             *cells += pass == 0;

@@ -400,6 +400,43 @@ static struct sbp_samples *find_rows(const struct sbp_cell *cell, struct sbp_com
     return find_bytes(cell, &times->rows[i].bytes, &times->rows_samples[i]);
 }
 
+static struct sbp_samples *find_beside(const struct sbp_cell *cell, struct sbp_compute_times *times)
+{
+    for (int i = 0; i < times->beside_count; i++)
+        if (sbp_cell_same(&times->beside[i], cell))
+            return &times->beside_samples[i];
+    if (times->beside_count == SBP_MAX_BESIDE)
+        return NULL;
+    times->beside[times->beside_count] = *cell;
+    return &times->beside_samples[times->beside_count++];
+}
+
+double sbp_points_added_share(const struct sbp_compute_times *times, int beside)
+{
+    struct sbp_cell alone = times->beside[beside];
+    if (sbp_cell_is_alone(&alone))
+        return -1;
+    alone.type = (enum sbp_type)0;
+    alone.m = alone.n = alone.k = 0;
+    for (int i = 0; i < times->beside_count; i++)
+        if (sbp_cell_same(&times->beside[i], &alone))
+            return times->beside_samples[beside].median_s / times->beside_samples[i].median_s;
+    return -1;
+}
+
+/* Finds the samples of a product under load: shorter loads do not count beside longer ones. */
+static struct sbp_samples *find_loaded(const struct sbp_cell *cell, struct sbp_compute_times *times,
+                                       struct sbp_samples *samples)
+{
+    if (cell->load_s < times->load_s)
+        return NULL;
+    if (cell->load_s > times->load_s)
+        *samples = (struct sbp_samples){0};
+    times->load_s = cell->load_s;
+    times->loaded = sbp_cell_product(cell);
+    return samples;
+}
+
 double sbp_points_product_s(const struct sbp_compute_times *times,
                             const struct sbp_gemm_point *product)
 {
@@ -412,7 +449,7 @@ double sbp_points_product_s(const struct sbp_compute_times *times,
 void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample_runs *runs,
                         struct sbp_compute_times *times)
 {
-    struct sbp_samples launch = {0}, loaded = {0}, stream = {0}, gelu = {0};
+    struct sbp_samples launch = {0}, loaded = {0}, stream = {0}, gelu = {0}, host = {0};
     *times = (struct sbp_compute_times){0};
     for (int i = 0; i < record->result_count; i++) {
         const struct sbp_result *result = &record->result[i];
@@ -427,8 +464,7 @@ void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample
         } else if (result->cell.work == SBP_CELL_LAUNCH) {
             samples = &launch;
         } else if (result->cell.work == SBP_CELL_SUSTAINED) {
-            samples = &loaded;
-            times->loaded = sbp_cell_product(&result->cell);
+            samples = find_loaded(&result->cell, times, &loaded);
         } else if (result->cell.work == SBP_CELL_STREAM) {
             samples = find_bytes(&result->cell, &times->stream_bytes, &stream);
         } else if (result->cell.work == SBP_CELL_GELU) {
@@ -439,6 +475,10 @@ void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample
             samples = find_grouped(&result->cell, times);
         } else if (result->cell.work == SBP_CELL_ROWS) {
             samples = find_rows(&result->cell, times);
+        } else if (result->cell.work == SBP_CELL_BESIDE) {
+            samples = find_beside(&result->cell, times);
+        } else if (result->cell.work == SBP_CELL_HOST) {
+            samples = &host;
         }
         if (samples != NULL)
             sbp_samples_add(samples, &result->median_s, 1);
@@ -447,4 +487,5 @@ void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample
     times->loaded_s = loaded.count > 0 ? loaded.median_s : 0;
     times->stream_s = stream.count > 0 ? stream.median_s : 0;
     times->gelu_s = gelu.count > 0 ? gelu.median_s : 0;
+    times->host_s = host.count > 0 ? host.median_s : 0;
 }

@@ -89,6 +89,7 @@ struct sbp_grouped_point {
 #define SBP_MAX_ATTENTION 64
 #define SBP_MAX_GROUPED   64
 #define SBP_MAX_ROWS      16
+#define SBP_MAX_BESIDE    64
 struct sbp_compute_times {
     int gemm_count;
     struct sbp_gemm_point gemm[SBP_MAX_GEMMS];
@@ -98,6 +99,8 @@ struct sbp_compute_times {
     double launch_s;              /* of the smallest product; 0: not timed */
     struct sbp_gemm_point loaded; /* the product that was timed again under load, for */
     double loaded_s;              /* 0: none */
+    int64_t load_s;               /* the longest load before it, which counts */
+    double host_s;                /* of a launch, of the host; 0: not timed */
     int64_t stream_bytes;         /* of either operand and of the result */
     double stream_s;              /* of an element-wise sum; 0: not timed */
     int64_t gelu_bytes;           /* of the operand and of the result */
@@ -111,11 +114,17 @@ struct sbp_compute_times {
     int rows_count;
     struct sbp_cell rows[SBP_MAX_ROWS];            /* differ in the bytes of a row */
     struct sbp_samples rows_samples[SBP_MAX_ROWS]; /* (rows_count) */
+    int beside_count;
+    struct sbp_cell beside[SBP_MAX_BESIDE]; /* collectives beside products, and timed alone */
+    struct sbp_samples beside_samples[SBP_MAX_BESIDE]; /* (beside_count) */
 };
 
 /* The median of a single product's runs; 0: it was not timed. */
 double sbp_points_product_s(const struct sbp_compute_times *times,
                             const struct sbp_gemm_point *product);
+/* Of a collective that was timed beside products, the share of its own time that it adds to theirs;
+ * below 0: its own time is not known, or the cell is of that. */
+double sbp_points_added_share(const struct sbp_compute_times *times, int beside);
 bool sbp_points_same_grouped(const struct sbp_grouped_point *a, const struct sbp_grouped_point *b);
 
 /* Compute of all good runs; zeros where nothing was measured. */

@@ -11,6 +11,10 @@
 #define REQUIRED_BYTES   ((int64_t)1 << 20) /* no larger message is measured whatever the time */
 #define LATENCY_BYTES    ((int64_t)4 << 10) /* of pairs */
 #define BANDWIDTH_BYTES  ((int64_t)1 << 20)
+#define BESIDE_BYTES     ((int64_t)64 << 10) /* of a collective beside products, at least */
+/* Clocks settle within a minute of load; three runs of it leave most of the time to the rest. */
+#define MOST_LOAD_S 60
+#define LOAD_SHARE  0.1 /* of the budget */
 
 static const enum sbp_collective kinds[] = {SBP_ALL_REDUCE, SBP_ALL_GATHER, SBP_REDUCE_SCATTER,
                                             SBP_ALL_TO_ALL, SBP_SEND_RECV,  SBP_BROADCAST_COLL};
@@ -132,6 +136,7 @@ static const struct sbp_product_list lists[] = {
                           .flops = 1e10,
                           .copy_bytes_per_s = 1e10,
                           .has_gelu = true,
+                          .beside = {SBP_FP32, 256, 256, 256},
                           .attention = &cpu_attention,
                           .row_sizes = sizeof cpu_row_bytes / sizeof *cpu_row_bytes,
                           .row_bytes = cpu_row_bytes},
@@ -145,6 +150,8 @@ static const struct sbp_product_list lists[] = {
                           .small = 1024.0 * 1024 * 1024,
                           .copy_bytes = (int64_t)512 << 20,
                           .sustains = true,
+                          .has_host = true,
+                          .beside = {SBP_BF16, 2048, 3072, 3072},
                           .flops = 1e14,
                           .copy_bytes_per_s = 1e12,
                           .attention = &gpu_attention,
@@ -418,6 +425,12 @@ static void list_rows(struct list *list, const struct sbp_product_list *products
     }
 }
 
+static int64_t load_of(double budget_s)
+{
+    const double load_s = LOAD_SHARE * budget_s;
+    return load_s >= MOST_LOAD_S ? MOST_LOAD_S : load_s >= 1 ? (int64_t)load_s : 1;
+}
+
 /* With --collectives only what a cluster file cannot do without. */
 static void list_compute(struct list *list, const struct sbp_sweep_options *options)
 {
@@ -426,8 +439,10 @@ static void list_compute(struct list *list, const struct sbp_sweep_options *opti
     const struct sbp_cell stream = {.work = SBP_CELL_STREAM, .bytes = options->copy_bytes / 2};
     const struct sbp_cell gelu = {.work = SBP_CELL_GELU, .bytes = options->copy_bytes / 2};
     const struct sbp_cell launch = {.work = SBP_CELL_LAUNCH, .m = 1, .n = 1, .k = 1};
+    const struct sbp_cell host = {.work = SBP_CELL_HOST, .m = 1, .n = 1, .k = 1};
     struct sbp_cell sustained = shape_product(&products->shape[0]);
     sustained.work = SBP_CELL_SUSTAINED;
+    sustained.load_s = load_of(options->budget_s);
     add(list, 0, &copy);
     list_shapes(list, options, 0, products->required);
     add(list, 1, &launch);
@@ -440,6 +455,8 @@ static void list_compute(struct list *list, const struct sbp_sweep_options *opti
     list_experts(list, products);
     if (products->sustains)
         add(list, 1, &sustained);
+    if (products->has_host)
+        add(list, 1, &host);
     if (stream.bytes > 0)
         add(list, 1, &stream);
     if (products->has_gelu && gelu.bytes > 0)
@@ -448,6 +465,44 @@ static void list_compute(struct list *list, const struct sbp_sweep_options *opti
         return;
     list_attention(list, products->attention, products->training);
     list_rows(list, products, options->copy_bytes);
+}
+
+/* Each is timed alone, too, by the same clock. */
+static void list_beside_of(struct list *list, const struct sbp_sweep_options *options, int nodes,
+                           int ranks_per_node)
+{
+    static const enum sbp_collective summed[] = {SBP_ALL_REDUCE, SBP_ALL_GATHER,
+                                                 SBP_REDUCE_SCATTER};
+    const struct sbp_product_shape *shape = &sbp_sweep_products(options->products)->beside;
+    struct sbp_cell alone = {.work = SBP_CELL_BESIDE,
+                             .nodes = nodes,
+                             .ranks_per_node = ranks_per_node,
+                             .groups = options->ranks_per_node / ranks_per_node};
+    for (size_t k = 0; k < sizeof summed / sizeof *summed; k++)
+        for (int64_t part = 4; part <= 16; part *= 4) {
+            const int64_t bytes = options->max_bytes / part;
+            alone.kind = summed[k];
+            alone.bytes = sbp_cell_whole_bytes(alone.kind, nodes * ranks_per_node, bytes);
+            if (bytes < BESIDE_BYTES && part > 4)
+                continue;
+            struct sbp_cell beside = alone;
+            beside.type = shape->type;
+            beside.m = shape->m;
+            beside.n = shape->n;
+            beside.k = shape->k;
+            add(list, 2, &alone);
+            add(list, 2, &beside);
+        }
+}
+
+static void list_beside(struct list *list, const struct sbp_sweep_options *options)
+{
+    if (options->kinds != 0 || (options->lacks & SBP_LACKS_LANE) != 0)
+        return;
+    for (int nodes = 1; nodes <= options->nodes; nodes++)
+        for (int ranks = 1; ranks <= options->ranks_per_node; ranks++)
+            if (nodes * ranks > 1 && is_first_shape(options, nodes, ranks))
+                list_beside_of(list, options, nodes, ranks);
 }
 
 /* The rounds of a tournament in which every two of `players` meet once. */
@@ -520,13 +575,14 @@ bool sbp_sweep_partner(const struct sbp_sweep_options *options, int round, int n
 static void list_all(struct list *list, const struct sbp_sweep_options *options)
 {
     list_compute(list, options);
+    list_beside(list, options);
     list_pairs(list, options);
     list_collectives(list, options);
 }
 
 static bool is_required(const struct sbp_cell *cell)
 {
-    return cell->work != SBP_CELL_PAIRS &&
+    return cell->work != SBP_CELL_PAIRS && cell->work != SBP_CELL_BESIDE &&
            (cell->work != SBP_CELL_COLLECTIVE || cell->bytes <= REQUIRED_BYTES);
 }
 

@@ -9,6 +9,8 @@
  * - Compute: a copy, products of linear layers over a grid, those of experts, the smallest product,
  *   an element-wise sum, and GELU, attention over a grid and rows put in the order of experts where
  *   there are kernels of them.
+ * - Overlap: all-reduces, all-gathers and reduce-scatters of large messages beside products, in the
+ *   widest shapes within a node, between nodes and of both, all groups at once.
  * - Pairs: rounds of a tournament, all ranks of a node, then all nodes by each of their ranks.
  *
  * The first stage holds the cells that a cluster file needs (the widest shapes within a node and
@@ -27,8 +29,12 @@
 
 /* The compute that is timed of one kind of processor, and what of it some lack, as bits. */
 enum sbp_products { SBP_PRODUCTS_CPU, SBP_PRODUCTS_GPU };
-enum sbp_lack { SBP_LACKS_FP8 = 1, SBP_LACKS_KERNELS = 2 }; /* kernels: of attention and rows */
-#define SBP_LACKS 2
+enum sbp_lack {
+    SBP_LACKS_FP8 = 1,
+    SBP_LACKS_KERNELS = 2, /* of attention and rows */
+    SBP_LACKS_LANE = 4,    /* of collectives beside products */
+};
+#define SBP_LACKS 3
 struct sbp_product_shape {
     enum sbp_type type;
     int64_t m, n, k;
@@ -64,11 +70,13 @@ struct sbp_product_list {
     int layer_lists;
     const struct sbp_layer_list *layers; /* (layer_lists), of a type each */
     const struct sbp_expert_list *experts;
-    double small;                   /* multiplications up to which a product counts as small */
-    int64_t copy_bytes;             /* beyond a rank's caches; less where memory is scarce */
-    bool sustains;                  /* the first product is timed under load, too */
-    bool has_gelu;                  /* there is a kernel of it */
-    double flops, copy_bytes_per_s; /* that an estimate of the time assumes */
+    double small;                    /* multiplications up to which a product counts as small */
+    int64_t copy_bytes;              /* beyond a rank's caches; less where memory is scarce */
+    bool sustains;                   /* the first product is timed under load, too */
+    bool has_host;                   /* that launches work ahead of the processor */
+    struct sbp_product_shape beside; /* collectives; one of the products above */
+    bool has_gelu;                   /* there is a kernel of it */
+    double flops, copy_bytes_per_s;  /* that an estimate of the time assumes */
     const struct sbp_attention_list *attention;
     int row_sizes;
     const int64_t *row_bytes; /* (row_sizes), rising: of copies into another order */
@@ -85,9 +93,10 @@ struct sbp_sweep_options {
     int64_t max_bytes;         /* SBP_SWEEP_LEAST_MAX_BYTES .. SBP_SWEEP_LARGEST_MAX_BYTES */
     int64_t copy_bytes; /* of the copy: the least over nodes; a stream's operands have half */
     enum sbp_products products;
-    unsigned kinds; /* 0: everything; else a bit for each collective to measure, with only the
-                       required compute */
-    unsigned lacks; /* bits of enum sbp_lack: cells that the processor of a rank cannot do */
+    unsigned kinds;  /* 0: everything; else a bit for each collective to measure, with only the
+                        required compute */
+    unsigned lacks;  /* bits of enum sbp_lack: cells that the processor of a rank cannot do */
+    double budget_s; /* of all runs: decides how long the load before a sustained product is */
 };
 
 struct sbp_sample_sweep {

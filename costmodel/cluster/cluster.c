@@ -189,16 +189,28 @@ static void reach(const struct sbp_runtime *runtime, struct sbp_device_rates *ra
         rates->unfused = runtime->unfused;
 }
 
+/* What the machine leaves of a trainer's profile. A share of a profile that was fitted to steps
+ * holds what communication took from the arithmetic beside it, so that the lesser of both counts,
+ * not their product. */
+static void limit(const struct sbp_device_rates *rates, struct sbp_runtime *runtime)
+{
+    for (int i = 0; i < SBP_HIDINGS; i++)
+        runtime->hidden[i] = fmin(runtime->hidden[i], sbp_device_factor(rates->overlap_share));
+    runtime->host_s = fmax(runtime->host_s, rates->host_launch_s);
+}
+
 /* A runtime adds to the machine how a trainer behaves. An older key, gradient_overlap of the
  * device, says the same of gradients alone. */
 static enum sbp_status read_runtime(const struct sbp_json *at, struct sbp_cluster *cluster)
 {
     struct sbp_runtime *runtime = &cluster->runtime;
     struct sbp_json member;
+    limit(&cluster->rates, runtime);
     if (!sbp_json_has(at, "runtime"))
         return SBP_OK;
     SBP_TRY(sbp_json_member(at, "runtime", &member));
     SBP_TRY(sbp_runtime_read(&member, cluster->memory_bytes - cluster->reserve_bytes, runtime));
+    limit(&cluster->rates, runtime);
     reach(runtime, &cluster->rates);
     cluster->reserve_bytes += runtime->reserve_bytes;
     cluster->kernel_launch_s += runtime->launch_s;

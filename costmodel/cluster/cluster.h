@@ -62,8 +62,9 @@ struct sbp_cluster {
  * costmodel/cluster/device.h}, "runtime"?: {...}, "network"?: {...}, "measured"?: {...}, "source"?:
  * ...}. Curves: costmodel/cluster/curve.h; network: costmodel/cluster/network.h; runtime:
  * costmodel/cluster/runtime.h, whose gradients stand for gradient_overlap and whose reserve is
- * added to the device's. "measured" and "source" are carried along, not interpreted. Devices in
- * all: 1 .. 2^40, of at most SBP_MAX_AXES prime factors. The tables of device rates live in the
+ * added to the device's; of it no more hides than the device's overlap_efficiency, and its host
+ * takes host_launch_s at least. "measured" and "source" are carried along, not interpreted. Devices
+ * in all: 1 .. 2^40, of at most SBP_MAX_AXES prime factors. The tables of device rates live in the
  * arena, for as long as the cluster or a copy of it is used. E_INPUT, E_MEMORY. */
 enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_arena *arena,
                                  struct sbp_cluster *cluster) SBP_MUST_USE;

@@ -68,6 +68,10 @@ struct sbp_device_rates {
     double dispatch_share;            /* of rows in another order, beside their table */
     /* The rate of element-wise kernels in 4-byte types; 0: memory alone bounds them. */
     double vector_operations_per_s;
+    /* What a machine leaves to every trainer. */
+    double overlap_share; /* of a communication's time, the most that hides behind arithmetic: what
+                             it takes from products beside it shows; 0: not given, which means 1 */
+    double host_launch_s; /* that a host takes to launch an operator's pass at least; default 0 */
     struct {
         double multiple, share; /* a contiguous size that the multiple does not divide is slower */
     } alignment;
@@ -88,6 +92,8 @@ struct sbp_device_rates {
  *   "stream_efficiency"
  *   "dispatch_efficiency" {"row_bytes", "efficiency", "source"?}: sizes, rising, and their shares
  *   "vector_operations_per_s" 1 .. 1e30
+ *   "overlap_efficiency"
+ *   "host_launch_s"       0 .. 1
  *   "sustained"           of all types, or {type: share...}
  * Tables are made in the arena and live as long as it. E_INPUT: a share outside 1e-9 .. 1, sizes
  * that do not rise, a wrong number of shares, two grids of one type and pass; E_MEMORY. */

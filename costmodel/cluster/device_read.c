@@ -11,6 +11,7 @@
 #define MOST_SHARES (1 << 20)          /* of a grid */
 #define MOST_PASSES 1000               /* of unfused attention over its scores */
 #define MOST_RATE   1e30
+#define MOST_HOST_S 1 /* of a launch */
 
 const char *const sbp_device_rate_keys[] = {"gemm",
                                             "gemm_grids",
@@ -22,6 +23,8 @@ const char *const sbp_device_rate_keys[] = {"gemm",
                                             "stream_efficiency",
                                             "dispatch_efficiency",
                                             "vector_operations_per_s",
+                                            "overlap_efficiency",
+                                            "host_launch_s",
                                             "sustained",
                                             NULL};
 
@@ -307,5 +310,7 @@ enum sbp_status sbp_device_rates_read(const struct sbp_json *device, struct sbp_
     SBP_TRY(read_share(device, "stream_efficiency", &rates->stream_share));
     SBP_TRY(sbp_json_get_double(device, "vector_operations_per_s", 1, MOST_RATE,
                                 &rates->vector_operations_per_s));
+    SBP_TRY(read_share(device, "overlap_efficiency", &rates->overlap_share));
+    SBP_TRY(sbp_json_get_double(device, "host_launch_s", 0, MOST_HOST_S, &rates->host_launch_s));
     return read_sustained(device, rates);
 }

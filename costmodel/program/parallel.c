@@ -1,5 +1,6 @@
 #include "costmodel/program/parallel.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -504,7 +505,9 @@ double sbp_parallel_hidden_share(const struct sbp_parallel *parallel,
 {
     if (sbp_timeline_delays_gradients(parallel->schedule))
         return 0;
-    return parallel->gradient_overlap >= 0 ? parallel->gradient_overlap : cluster->gradient_overlap;
+    return fmin(parallel->gradient_overlap >= 0 ? parallel->gradient_overlap
+                                                : cluster->gradient_overlap,
+                sbp_device_factor(cluster->rates.overlap_share));
 }
 
 static enum sbp_status check_overlap(const struct sbp_parallel *parallel, struct sbp_diag *diag)

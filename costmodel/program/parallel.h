@@ -117,8 +117,9 @@ enum sbp_status sbp_parallel_stage_cluster(const struct sbp_parallel *parallel,
                                            struct sbp_diag *diag) SBP_MUST_USE;
 int64_t sbp_parallel_micro_batches(const struct sbp_parallel *parallel,
                                    const struct sbp_graph *graph);
-/* The share of gradient communication that may hide behind the backward pass. Without a flush there
- * is none: a stage goes on with the next step meanwhile. */
+/* The share of gradient communication that may hide behind the backward pass, at most what the
+ * device's overlap_efficiency leaves. Without a flush there is none: a stage goes on with the next
+ * step meanwhile. */
 double sbp_parallel_hidden_share(const struct sbp_parallel *parallel,
                                  const struct sbp_cluster *cluster);
 /* Whether each stage has all pieces of the model, and does one micro-batch of a step. */

@@ -70,7 +70,8 @@ static bool range_of(const struct sbp_cluster *cluster, enum sbp_constant cause,
                      struct range *range)
 {
     const double host_s = cluster->runtime.host_s;
-    double hidden = fmax(LEAST_SHARE, cluster->gradient_overlap);
+    const double most_hidden = sbp_device_factor(cluster->rates.overlap_share);
+    double hidden = fmax(LEAST_SHARE, fmin(cluster->gradient_overlap, most_hidden));
     *range = (struct range){1, longer ? 1 / MOST_TIMES : MOST_TIMES};
     if (cause == SBP_CONSTANT_HOST) {
         *range = (struct range){fmax(host_s, LEAST_SHARE * MOST_LAUNCH_S), MOST_LAUNCH_S};
@@ -79,8 +80,8 @@ static bool range_of(const struct sbp_cluster *cluster, enum sbp_constant cause,
     if (cause == SBP_CONSTANT_HIDING) {
         for (int kind = 0; kind < SBP_HIDINGS; kind++)
             hidden = fmax(hidden, cluster->runtime.hidden[kind]);
-        *range = (struct range){hidden, 1};
-        return !longer && hidden < 1;
+        *range = (struct range){hidden, most_hidden};
+        return !longer && hidden < most_hidden;
     }
     return true;
 }

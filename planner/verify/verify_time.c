@@ -336,13 +336,14 @@ static enum sbp_status check_stage(const struct sbp_verification *c, int stage)
 }
 
 /* Checks that the step is the sum of its parts, with one stage and a trainer of which nothing is
- * known, so that nothing hides and no host is waited for. */
+ * known, so that nothing hides, and a host that is not waited for. */
 static enum sbp_status check_sum(const struct sbp_verification *c)
 {
     const struct sbp_step_totals *totals = &c->step->totals;
+    const struct sbp_runtime *trainer = &c->plan->workload.cluster.runtime;
     const double sum_s =
         totals->compute_s + totals->recompute_s + totals->optimizer_s + totals->communication_s;
-    if (c->step->stages == 1 && c->plan->workload.cluster.runtime.name[0] == '\0' &&
+    if (c->step->stages == 1 && trainer->name[0] == '\0' && !(trainer->host_s > 0) &&
         !(c->step->end[0].sync_overlap > 0) && !c->plan->cut.parallel.offload &&
         !sbp_verify_near(sum_s, totals->step_s))
         return sbp_verify_refuse(c, "its parts add up to %.17g s, the step takes %.17g s", sum_s,

@@ -533,6 +533,9 @@ static void put_rates(struct sbp_random *random, struct small_text *text)
     else
         small_put(text, ", \"sustained\": {\"fp32\": %.3g, \"bf16\": %.3g, \"fp8\": %.3g}",
                   draw_power(random, -1, 0), draw_power(random, -1, 0), draw_power(random, -1, 0));
+    if (small_chance(random, 0.3))
+        small_put(text, ", \"overlap_efficiency\": %.3g, \"host_launch_s\": %.3g",
+                  draw_power(random, -1, 0), draw_power(random, -9, -5));
     small_put(text,
               ", \"stream_efficiency\": %.3g, \"vector_operations_per_s\": %.3g, "
               "\"pass_efficiency\": {\"input_gradient\": 0.7}, \"grouped_efficiency\": "

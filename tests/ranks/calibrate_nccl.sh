@@ -53,10 +53,25 @@ expect_refusal 'ranks 0 and 4 (host .*) have the same GPU, 0000:10:00.0: ' "$@" 
 expect_refusal 'rank 0 (host .*) has no GPU: cudaGetDeviceCount: no CUDA-capable device' \
     env SBP_DOUBLE_DEVICES=0 "$@" -n 2 "$calibrate"
 expect_refusal 'there is 1 rank' "$@" -n 1 "$calibrate"
-"$@" -n 1 "$calibrate" -n 1 --backend nccl -o "$folder/one.json" --runs 1 --budget-s 60 >"$folder/out" \
-    2>"$folder/err" || complain 'a GPU alone'
+# The stand-in is hot after 40 s of products, and the budget gives it 60.
+SBP_DOUBLE_HOST_S=1e-3 "$@" -n 1 "$calibrate" -n 1 --backend nccl -o "$folder/one.json" --runs 1 --budget-s 600 \
+    >"$folder/out" 2>"$folder/err" || complain 'a GPU alone'
 expect_rate stream_efficiency 0.8 one.json
-awk '/"sustained"/ { getline; exit !($2 + 0 == 1) }' "$folder/one.json" || complain 'load changes rates'
+awk '/"sustained"/ { getline; exit !($2 > 0.899 && $2 < 0.901) }' "$folder/one.json" || complain 'load leaves another rate'
+expect_rate load_s 60 one.json
+grep -q '60 s of load leave 90 %; the host launches in 1\.' "$folder/out" || complain 'load and host are not told'
+# Above what the host spends, by what the stand-in's own call takes.
+awk '/"host_launch_s"/ { exit !($2 > 0.999e-3 && $2 < 1.25e-3) }' "$folder/one.json" || complain 'launches by the host'
+! grep -q overlap "$folder/one.json" || complain 'a GPU alone overlaps with nobody'
+
+# Of collectives that take 1 ms of the stand-in, and 0.3 ms from products beside them, 0.7 hides.
+SBP_DOUBLE_BESIDE=0.3 "$@" -n 2 "$calibrate" --backend nccl -o "$folder/beside.json" --runs 1 --max-bytes 4K \
+    --budget-s 600 >"$folder/out" 2>"$folder/err" || complain 'collectives beside products'
+expect_rate overlap_efficiency 0.7 beside.json
+for kind in all-reduce all-gather reduce-scatter; do
+    grep -A 4 '"overlap":' "$folder/beside.json" | grep -q "\"$kind\":.*0\.[67]" || complain "no overlap of $kind"
+    grep '^overlap: ' "$folder/out" | grep -q "70 % (70 to 70) of $kind" || complain "overlap of $kind is not told"
+done
 for type in bf16 fp8; do
     for pass in input_gradient weight_gradient; do
         grep -A 1 "\"type\":[[:space:]]*\"$type\"" "$folder/one.json" | grep -q "$pass" ||
@@ -93,12 +108,12 @@ grep -q '^note: products in fp8 were not timed' "$folder/out" && ! grep -q '"fp8
 for pass in forward input_gradient weight_gradient; do
     expect_rate $pass 0.8 one.json
 done
-step_of() { # MODEL [OPTION...]: as if kernels that are made up slow were not timed
+step_of() { # MODEL [OPTION...]: as if kernels and launches that are made up slow were not timed
     model=$1
     shift
     "$sbplan" search "$configs/models/$model.json" "$folder/one.json" --set layers=2 --set hidden=256 \
         --set ffn=512 --set vocab=1024 --set sequence=128 --set global_batch=16 \
-        --set cluster.device.attention_grids=[] --set cluster.device.dispatch_efficiency.efficiency=[1,1,1] "$@" >"$folder/out" ||
+        --set cluster.device.attention_grids=[] --set cluster.device.host_launch_s=0 --set cluster.device.dispatch_efficiency.efficiency=[1,1,1] "$@" >"$folder/out" ||
         complain "the search of $model refuses it"
     sed -n 's/^step *\([0-9.]* [a-z]*\) = .*/\1/p' "$folder/out"
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/math/half.h"
 #include "tests/support/gpu_double/gpu_double.h"
@@ -193,6 +194,21 @@ void double_multiply(void *argument)
         sum_rows(product);
 }
 
+static double thread_s(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void spend_host_time(void)
+{
+    const char *text = getenv("SBP_DOUBLE_HOST_S");
+    const double until_s = thread_s() + (text != NULL ? strtod(text, NULL) : 0);
+    while (thread_s() < until_s) {
+    }
+}
+
 cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
                             cublasOperation_t transb, int m, int n, int k, const void *alpha,
                             const void *A, cudaDataType Atype, int lda, const void *B,
@@ -218,7 +234,10 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
         !is_factor(B, transb, k, n, ldb, kind->bytes) || !is_matrix(C, m, n, ldc, kind->bytes))
         return CUBLAS_STATUS_INVALID_VALUE;
     const double share = A == handle->factor ? 1 : DOUBLE_COLD_SHARE;
-    const double time_s = (DOUBLE_LAUNCH_S + 2.0 * m * n * k / kind->flops) / share;
+    const double time_s =
+        double_product_s((DOUBLE_LAUNCH_S + 2.0 * m * n * k / kind->flops) / share);
+    if (m == 1 && n == 1 && k == 1)
+        spend_host_time();
     handle->factor = A;
     const struct double_product product = {kind->real,
                                            computeType == CUBLAS_COMPUTE_32F_FAST_TF32,

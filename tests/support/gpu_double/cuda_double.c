@@ -47,6 +47,40 @@ bool double_find(const struct double_finder *by)
     return DOUBLE_MULTIPLIES;
 }
 
+/* --- what is slower than by itself --- */
+
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+static double load_s;  /* of products since the last copy */
+static double taken_s; /* by collectives from the next product */
+
+double double_product_s(double time_s)
+{
+    (void)pthread_mutex_lock(&load_lock);
+    const double longer_s = (load_s >= DOUBLE_HOT_S ? time_s / DOUBLE_HOT_SHARE : time_s) + taken_s;
+    load_s += longer_s;
+    taken_s = 0;
+    (void)pthread_mutex_unlock(&load_lock);
+    return longer_s;
+}
+
+double double_collective_s(void)
+{
+    const char *share = getenv("SBP_DOUBLE_BESIDE");
+    if (share == NULL)
+        return 0;
+    (void)pthread_mutex_lock(&load_lock);
+    taken_s += strtod(share, NULL) * DOUBLE_COLLECTIVE_S;
+    (void)pthread_mutex_unlock(&load_lock);
+    return DOUBLE_COLLECTIVE_S;
+}
+
+static void cool(void)
+{
+    (void)pthread_mutex_lock(&load_lock);
+    load_s = 0;
+    (void)pthread_mutex_unlock(&load_lock);
+}
+
 /* --- streams --- */
 
 /* How far the work of every stream is that comes before something for certain: so many of it. */
@@ -509,6 +543,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     const bool is_late = kind == cudaMemcpyDeviceToDevice ||
                          double_is_pinned(kind == cudaMemcpyHostToDevice ? from : to, bytes);
     const int sides = kind == cudaMemcpyDeviceToDevice ? 2 : 1;
+    cool();
     const char *link_s = is_late && sides == 1 ? getenv("SBP_DOUBLE_LINK_S") : NULL;
     const cudaError_t code = enqueue_move(
         handle, &move,

@@ -17,8 +17,10 @@
  * N-th call of a function fails, on all ranks of Open MPI or one. SBP_DOUBLE_SHARED: bytes of
  * shared memory that a block has. SBP_DOUBLE_KERNEL_S: what a kernel of the project takes, instead
  * of doing its work. SBP_DOUBLE_LINK_S: what a copy between a device and pinned memory takes.
- * SBP_DOUBLE_STALL=CALL:N[@RANK]: the work that an NCCL call enqueues never
- * ends, and NCCL tells of an error; SBP_DOUBLE_HANG: nor does NCCL tell.
+ * SBP_DOUBLE_HOST_S: what the smallest product takes of the host's thread that launches it.
+ * SBP_DOUBLE_BESIDE=SHARE: a collective takes DOUBLE_COLLECTIVE_S, and this share of it from the
+ * next product. SBP_DOUBLE_STALL=CALL:N[@RANK]: the work that an NCCL call enqueues never ends, and
+ * NCCL tells of an error; SBP_DOUBLE_HANG: nor does NCCL tell.
  */
 #ifndef SBP_TESTS_DOUBLES_GPU_DOUBLE_H
 #define SBP_TESTS_DOUBLES_GPU_DOUBLE_H
@@ -42,6 +44,9 @@
 #define DOUBLE_FP16_FLOPS       4e12
 #define DOUBLE_FP8_FLOPS        16e12
 #define DOUBLE_FP8_EXACT_FLOPS  12e12 /* summed exactly, as of gradients */
+#define DOUBLE_COLLECTIVE_S     1e-3  /* with SBP_DOUBLE_BESIDE, else nothing */
+#define DOUBLE_HOT_S            40.0  /* of products without a copy between them, behind which */
+#define DOUBLE_HOT_SHARE        0.9   /* of their rate is left */
 #define DOUBLE_COLD_SHARE                                                                          \
     0.8 /* that a product reaches whose first factor is not the last one's                         \
          */
@@ -91,6 +96,12 @@ void double_run_nothing(void *argument);
  * it adds to the stream's made-up clock. */
 cudaError_t double_enqueue(cudaStream_t stream, void (*run)(void *argument), const void *argument,
                            size_t size, double time_s);
+
+/* What a product takes that takes time_s by itself: longer on a hot device, or beside a collective.
+ */
+double double_product_s(double time_s);
+/* What a collective takes, which the next product is told of; SBP_DOUBLE_BESIDE. */
+double double_collective_s(void);
 
 /* Finds two accesses of which neither stream waits for the other: touches come from threads that do
  * work of a stream, whose number the finder asks for. */

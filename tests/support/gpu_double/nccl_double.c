@@ -348,7 +348,8 @@ static ncclResult_t enqueue(const char *name, ncclComm_t comm, struct call call,
         return refuse(ncclInvalidArgument, "a buffer is not the device's, or too short");
     const struct work work = {comm, call, send, receive, stalls_by(name)};
     (void)atomic_fetch_add(&comm->pending, 1);
-    return double_enqueue(stream, run_collective, &work, sizeof work, 0) == cudaSuccess
+    return double_enqueue(stream, run_collective, &work, sizeof work, double_collective_s()) ==
+                   cudaSuccess
                ? ncclSuccess
                : refuse(ncclUnhandledCudaError, "no such stream");
 }

@@ -7,7 +7,7 @@
 
 static struct sbp_sample_sweep make(void)
 {
-    const struct sbp_sweep_options options = {1, 1, 4096, COPY_BYTES, SBP_PRODUCTS_CPU, 0, 0};
+    const struct sbp_sweep_options options = {1, 1, 4096, COPY_BYTES, SBP_PRODUCTS_CPU, 0, 0, 0};
     struct sbp_sample_sweep sweep;
     assert_int_equal(sbp_sweep_init(&sweep, &options, NULL), SBP_OK);
     return sweep;

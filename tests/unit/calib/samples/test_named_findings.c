@@ -26,7 +26,7 @@ static double pair_time(const struct world *world, int a, int b)
 
 static struct sbp_sample_findings look(const struct world *world)
 {
-    const struct sbp_sweep_options options = {4, 2, 1 << 20, 1, SBP_PRODUCTS_CPU, 0, 0};
+    const struct sbp_sweep_options options = {4, 2, 1 << 20, 1, SBP_PRODUCTS_CPU, 0, 0, 0};
     struct sbp_calibration_origin origin = sample_text_origin();
     struct sbp_sample_findings findings = {0};
     struct sbp_text text = {0};

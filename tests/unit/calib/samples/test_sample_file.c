@@ -20,7 +20,25 @@ static void test_lines_read_back(void **state)
          .m = 3,
          .n = 4,
          .k = 5},
-        {.work = SBP_CELL_SUSTAINED, .type = SBP_BF16, .m = 3, .n = 4, .k = 5},
+        {.work = SBP_CELL_SUSTAINED, .type = SBP_BF16, .m = 3, .n = 4, .k = 5, .load_s = 60},
+        {.work = SBP_CELL_SUSTAINED, .type = SBP_BF16, .m = 3, .n = 4, .k = 5, .load_s = 3},
+        {.work = SBP_CELL_HOST, .m = 1, .n = 1, .k = 1},
+        {.work = SBP_CELL_BESIDE,
+         .kind = SBP_ALL_GATHER,
+         .nodes = 3,
+         .ranks_per_node = 2,
+         .groups = 4,
+         .bytes = 24},
+        {.work = SBP_CELL_BESIDE,
+         .kind = SBP_ALL_GATHER,
+         .nodes = 3,
+         .ranks_per_node = 2,
+         .groups = 4,
+         .bytes = 24,
+         .type = SBP_BF16,
+         .m = 7,
+         .n = 8,
+         .k = 9},
         {.work = SBP_CELL_STREAM, .bytes = 32 << 20},
         {.work = SBP_CELL_GELU, .bytes = 32 << 20},
         {.work = SBP_CELL_ROWS, .bytes = 32 << 20, .row_bytes = 2048},
@@ -323,6 +341,24 @@ static void test_impossible_times_are_left_out(void **state)
          2 * 1048576.0 * 1048576 * 1048576 / 1e18},
         {{.work = SBP_CELL_COPY, .bytes = (int64_t)1 << 40}, 2 * 1099511627776.0 / 1e15},
         {{.work = SBP_CELL_LAUNCH, .m = 1, .n = 1, .k = 1}, 1e-9},
+        {{.work = SBP_CELL_HOST, .m = 1, .n = 1, .k = 1}, 1e-9},
+        {{.work = SBP_CELL_BESIDE,
+          .kind = SBP_ALL_REDUCE,
+          .nodes = 2,
+          .ranks_per_node = 4,
+          .groups = 1,
+          .bytes = (int64_t)1 << 32},
+         1.75 * 4294967296 / 1e13},
+        {{.work = SBP_CELL_BESIDE,
+          .kind = SBP_ALL_REDUCE,
+          .nodes = 2,
+          .ranks_per_node = 4,
+          .groups = 1,
+          .bytes = (int64_t)1 << 32,
+          .m = 1 << 20,
+          .n = 1 << 20,
+          .k = 1 << 20},
+         1e-9},
         {{.work = SBP_CELL_GROUPED, .m = 1 << 20, .n = 1 << 10, .k = 1 << 10, .experts = 1 << 20},
          2 * 1152921504606846976.0 / 1e18},
         {{.work = SBP_CELL_STREAM, .bytes = (int64_t)1 << 40}, 3 * 1099511627776.0 / 1e15},
@@ -351,7 +387,8 @@ static void test_impossible_times_are_left_out(void **state)
             const int counted = measured.count + times.gemm_count + times.samples[0].count +
                                 times.attention_count + (times.stream_s > 0 ? 1 : 0) +
                                 times.grouped_count + (times.launch_s > 0 ? 1 : 0) +
-                                (times.gelu_s > 0 ? 1 : 0) + times.rows_count;
+                                (times.gelu_s > 0 ? 1 : 0) + times.rows_count +
+                                (times.host_s > 0 ? 1 : 0) + times.beside_count;
             if (counted != !is_short)
                 fail_msg("case %zu: %d points of %.9g s", i, counted, time_s);
             sbp_findings_of_times(&record, &findings);

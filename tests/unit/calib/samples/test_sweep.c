@@ -18,7 +18,7 @@ static struct sbp_sample_sweep make_of(const struct sbp_sweep_options *options)
 static struct sbp_sample_sweep make(int nodes, int ranks_per_node, int64_t max_bytes)
 {
     const struct sbp_sweep_options options = {
-        nodes, ranks_per_node, max_bytes, 1 << 20, SBP_PRODUCTS_CPU, 0, 0};
+        nodes, ranks_per_node, max_bytes, 1 << 20, SBP_PRODUCTS_CPU, 0, 0, 0};
     return make_of(&options);
 }
 
@@ -224,7 +224,7 @@ static void test_products_of_experts_have_single_ones(void **state)
     (void)state;
     for (int which = SBP_PRODUCTS_CPU; which <= SBP_PRODUCTS_GPU; which++) {
         const struct sbp_sweep_options options = {1, 1, 4096, 1 << 20, (enum sbp_products)which,
-                                                  0, 0};
+                                                  0, 0, 0};
         const struct sbp_product_list *list = sbp_sweep_products((enum sbp_products)which);
         struct sbp_sample_sweep sweep = make_of(&options);
         int64_t y_bytes = 0, a_bytes = 0, b_bytes = 0;
@@ -255,9 +255,9 @@ static void test_where_attention_is_not_timed(void **state)
 {
     (void)state;
     const struct sbp_sweep_options gpu = {
-        1, 2, 4096, 1 << 20, SBP_PRODUCTS_GPU, 0, SBP_LACKS_KERNELS};
+        1, 2, 4096, 1 << 20, SBP_PRODUCTS_GPU, 0, SBP_LACKS_KERNELS, 0};
     const struct sbp_sweep_options few = {
-        1, 2, 4096, 1 << 20, SBP_PRODUCTS_CPU, 1u << SBP_ALL_REDUCE, 0};
+        1, 2, 4096, 1 << 20, SBP_PRODUCTS_CPU, 1u << SBP_ALL_REDUCE, 0, 0};
     struct sbp_sample_sweep sweep = make_of(&gpu);
     assert_int_equal(count_work(&sweep, SBP_CELL_ATTENTION), 0);
     assert_int_equal(count_work(&sweep, SBP_CELL_ROWS), 0);
@@ -281,7 +281,7 @@ static int count_type(const struct sbp_sample_sweep *sweep, enum sbp_type type)
 static void test_what_a_processor_lacks(void **state)
 {
     (void)state;
-    struct sbp_sweep_options options = {1, 2, 4096, 1 << 20, SBP_PRODUCTS_GPU, 0, 0};
+    struct sbp_sweep_options options = {1, 2, 4096, 1 << 20, SBP_PRODUCTS_GPU, 0, 0, 0};
     struct sbp_sample_sweep all = make_of(&options);
     options.lacks = SBP_LACKS_FP8;
     struct sbp_sample_sweep rest = make_of(&options);
@@ -291,6 +291,78 @@ static void test_what_a_processor_lacks(void **state)
     assert_int_equal(rest.required, all.required - 1);
     sbp_sweep_free(&rest);
     sbp_sweep_free(&all);
+}
+
+/* Collectives beside products: the widest shapes, all groups at once, each alone as well; not where
+ * nobody may call beside, nor with --collectives. */
+static void test_collectives_beside_products(void **state)
+{
+    (void)state;
+    for (int which = SBP_PRODUCTS_CPU; which <= SBP_PRODUCTS_GPU; which++) {
+        struct sbp_sweep_options options = {2, 4, 1 << 20, 1 << 20, (enum sbp_products)which,
+                                            0, 0, 0};
+        struct sbp_sample_sweep sweep = make_of(&options);
+        const struct sbp_product_shape *shape =
+            &sbp_sweep_products((enum sbp_products)which)->beside;
+        int shapes[3] = {0};
+        for (int i = 0; i < sweep.count; i++) {
+            const struct sbp_cell *cell = &sweep.cell[i];
+            struct sbp_cell twin = *cell;
+            if (cell->work != SBP_CELL_BESIDE)
+                continue;
+            assert_true(cell->bytes == 1 << 18 || cell->bytes == 1 << 16);
+            assert_int_equal(cell->groups, 4 / cell->ranks_per_node);
+            shapes[cell->nodes == 1 ? 0 : cell->ranks_per_node == 1 ? 1 : 2]++;
+            assert_true(cell->ranks_per_node == 4 || cell->nodes == 2);
+            const bool alone = sbp_cell_is_alone(cell);
+            twin.type = alone ? shape->type : SBP_FP32;
+            twin.m = alone ? shape->m : 0;
+            twin.n = alone ? shape->n : 0;
+            twin.k = alone ? shape->k : 0;
+            int twins = 0;
+            for (int j = 0; j < sweep.count; j++)
+                twins += sbp_cell_same(&sweep.cell[j], &twin);
+            assert_int_equal(twins, 1);
+            assert_true(i >= sweep.required);
+        }
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(shapes[i], 3 * 2 * 2);
+        assert_true(3 * 3 * 2 * 2 <= SBP_MAX_BESIDE);
+        assert_int_equal(count_work(&sweep, SBP_CELL_HOST), which == SBP_PRODUCTS_GPU);
+        sbp_sweep_free(&sweep);
+        options.lacks = SBP_LACKS_LANE;
+        sweep = make_of(&options);
+        assert_int_equal(count_work(&sweep, SBP_CELL_BESIDE), 0);
+        sbp_sweep_free(&sweep);
+        options.lacks = 0;
+        options.kinds = 1u << SBP_ALL_REDUCE;
+        sweep = make_of(&options);
+        assert_int_equal(count_work(&sweep, SBP_CELL_BESIDE), 0);
+        sbp_sweep_free(&sweep);
+    }
+}
+
+/* A minute of load where the budget has ten, else a tenth of it. */
+static void test_load_follows_the_budget(void **state)
+{
+    (void)state;
+    static const struct {
+        double budget_s;
+        int64_t load_s;
+    } cases[] = {{0.5, 1}, {10, 1}, {30, 3}, {120, 12}, {600, 60}, {86400, 60}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct sbp_sweep_options options = {
+            1, 1, 4096, 1 << 20, SBP_PRODUCTS_GPU, 0, 0, cases[i].budget_s};
+        struct sbp_sample_sweep sweep = make_of(&options);
+        int found = 0;
+        for (int c = 0; c < sweep.count; c++)
+            if (sweep.cell[c].work == SBP_CELL_SUSTAINED) {
+                assert_int_equal(sweep.cell[c].load_s, cases[i].load_s);
+                found++;
+            }
+        assert_int_equal(found, 1);
+        sbp_sweep_free(&sweep);
+    }
 }
 
 /* Rows are whole, as many as the copy has bytes. */
@@ -322,6 +394,8 @@ int main(void)
         cmocka_unit_test(test_where_attention_is_not_timed),
         cmocka_unit_test(test_what_a_processor_lacks),
         cmocka_unit_test(test_rows_of_every_size),
+        cmocka_unit_test(test_collectives_beside_products),
+        cmocka_unit_test(test_load_follows_the_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

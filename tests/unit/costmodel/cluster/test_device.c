@@ -435,6 +435,10 @@ static void test_refusals(void **state)
         {"{\"unfused_attention\": {\"forward_passes\": 6, \"backward_passes\": 1, \"efficiency\": "
          "1}}",
          "d.json: unfused_attention.backward_passes: 1 is out of range, legal is 2 to 1000"},
+        {"{\"overlap_efficiency\": 0}", "d.json: overlap_efficiency: 0 is out of range"},
+        {"{\"overlap_efficiency\": 1.1}", "d.json: overlap_efficiency: 1.1 is out of range"},
+        {"{\"host_launch_s\": -1}", "d.json: host_launch_s: -1 is out of range, legal is 0 to 1"},
+        {"{\"host_launch_s\": 2}", "d.json: host_launch_s: 2 is out of range, legal is 0 to 1"},
         {"{\"stream_efficiency\": 0}", "d.json: stream_efficiency: 0 is out of range"},
         {"{\"dispatch_efficiency\": 0.5}", "d.json: dispatch_efficiency: expected an object"},
         {"{\"dispatch_efficiency\": {\"row_bytes\": [8, 8], \"efficiency\": [1, 1]}}",

@@ -4,6 +4,7 @@
 #include <cjson/cJSON.h>
 
 #include "costmodel/cluster/cluster.h"
+#include "costmodel/program/parallel.h"
 #include "tests/support/unit.h"
 
 #define CLUSTER(runtime)                                                                           \
@@ -103,6 +104,53 @@ static void test_defaults_hide_nothing(void **state)
     assert_int_equal(cluster.reserve_bytes, 10);
 }
 
+#define ON_DEVICE(rates, members)                                                                  \
+    "{\"name\": \"c\", \"levels\": [{\"name\": \"l\", \"size\": 2, \"alpha_s\": 0, "               \
+    "\"beta_s_per_byte\": 0}], \"device\": {\"memory_bytes\": 100, \"flops\": {\"fp32\": 1}, "     \
+    "\"memory_bytes_per_s\": 1, " rates "}" members "}"
+
+/* Of a profile the device leaves no more than it can; what is less stays, for it was fitted on a
+ * machine that had this limit, too. */
+static void test_device_limits(void **state)
+{
+    (void)state;
+    struct sbp_cluster cluster;
+    struct sbp_diag diag;
+    const struct sbp_runtime *runtime = &cluster.runtime;
+    struct sbp_parallel parallel = {.schedule = SBP_ONE_F_ONE_B, .gradient_overlap = -1};
+    assert_int_equal(
+        read_text(ON_DEVICE("\"overlap_efficiency\": 0.75, \"host_launch_s\": 2e-6",
+                            ", \"runtime\": {\"name\": \"t\", \"hides\": {\"gradients\": 1, "
+                            "\"weights\": 0.5, \"activations\": 0.8}, \"host_s\": 1e-6}"),
+                  &cluster, &diag),
+        SBP_OK);
+    assert_true(runtime->hidden[SBP_HIDES_GRADIENTS] == 0.75);
+    assert_true(runtime->hidden[SBP_HIDES_ACTIVATIONS] == 0.75);
+    assert_true(runtime->hidden[SBP_HIDES_WEIGHTS] == 0.5);
+    assert_true(runtime->hidden[SBP_HIDES_CONTEXT] == 0);
+    assert_true(cluster.gradient_overlap == 0.75 && runtime->host_s == 2e-6);
+    assert_true(sbp_parallel_hidden_share(&parallel, &cluster) == 0.75);
+    parallel.gradient_overlap = 1;
+    assert_true(sbp_parallel_hidden_share(&parallel, &cluster) == 0.75);
+    parallel.gradient_overlap = 0.5;
+    assert_true(sbp_parallel_hidden_share(&parallel, &cluster) == 0.5);
+    /* A slower trainer keeps its own time. */
+    assert_int_equal(read_text(ON_DEVICE("\"host_launch_s\": 2e-6",
+                                         ", \"runtime\": {\"name\": \"t\", \"hides\": "
+                                         "{\"weights\": 1}, \"host_s\": 3e-6}"),
+                               &cluster, &diag),
+                     SBP_OK);
+    assert_true(runtime->host_s == 3e-6 && runtime->hidden[SBP_HIDES_WEIGHTS] == 1);
+    /* Without a trainer the host launches as fast as it can. */
+    assert_int_equal(read_text(ON_DEVICE("\"host_launch_s\": 2e-6, \"overlap_efficiency\": 0.25",
+                                         ", \"gradient_overlap\": 0.5"),
+                               &cluster, &diag),
+                     SBP_OK);
+    parallel.gradient_overlap = -1;
+    assert_true(runtime->host_s == 2e-6);
+    assert_true(sbp_parallel_hidden_share(&parallel, &cluster) == 0.25);
+}
+
 static void test_refuses(void **state)
 {
     (void)state;
@@ -176,7 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads_every_key),        cmocka_unit_test(test_reaches),
         cmocka_unit_test(test_defaults_hide_nothing),  cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_pass_takes_the_slowest),
+        cmocka_unit_test(test_pass_takes_the_slowest), cmocka_unit_test(test_device_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

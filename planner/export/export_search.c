@@ -126,6 +126,16 @@ static enum sbp_status keep(struct search *s, const struct sbp_plan *plan,
     return SBP_OK;
 }
 
+/* The cost that nothing of a layout can stay below and be looked for. Degrees mostly leave one
+ * strategy, whose price is then the layout's (axes have the names that `price` gives them): where
+ * the bound is below it, or it does not fit as compiled, there is nothing left to find. */
+static double left_s(const struct search *s, const struct sbp_outcome *one)
+{
+    const bool is_one = !one->stopped && !one->left_out && !one->is_plain && !one->is_narrow &&
+                        one->space_size_log10 == 0;
+    return is_one ? one->objective_s : fmax(one->lower_bound_s, s->floor_s);
+}
+
 /* Adds what the search of one layout says of the whole. */
 static void note(struct search *s, const struct sbp_outcome *one)
 {
@@ -139,7 +149,7 @@ static void note(struct search *s, const struct sbp_outcome *one)
         out->algorithm = one->algorithm;
     if (one->unbounded != NULL)
         out->unbounded = one->unbounded;
-    s->open_s = fmin(s->open_s, fmax(one->lower_bound_s, s->floor_s));
+    s->open_s = fmin(s->open_s, left_s(s, one));
     if (one->least_bytes > 0 && (out->least_bytes == 0 || one->least_bytes < out->least_bytes))
         out->least_bytes = one->least_bytes;
 }

@@ -49,6 +49,20 @@ static enum sbp_status check_keys(const struct sbp_word_list *words, struct sbp_
     return SBP_OK;
 }
 
+/* Layouts leave no layer to fix, have no one problem, and are ranked by the best plan alone. */
+static enum sbp_status check_layouts(const struct sbp_arguments *arguments,
+                                     const struct sbp_export_search *kept, struct sbp_diag *diag)
+{
+    const bool asks_more =
+        arguments->fix.count > 0 || arguments->problem != NULL || arguments->top > 1;
+    if (!kept->layouts || !asks_more)
+        return SBP_OK;
+    return sbp_fail(diag, SBP_E_USAGE,
+                    "sbplan search: --target %s searches layouts, in which all layers are split "
+                    "alike, legal without --fix, --problem and --top",
+                    sbp_export_search_name(arguments->target));
+}
+
 /* Makes what a target can express arguments: the space, and keys before those of --set. */
 static enum sbp_status keep_to_target(struct sbp_arguments *arguments, struct sbp_arena *arena,
                                       struct sbp_diag *diag)
@@ -58,6 +72,9 @@ static enum sbp_status keep_to_target(struct sbp_arguments *arguments, struct sb
     const struct sbp_export_search *kept =
         sbp_export_search(sbp_export_search_target(arguments->target));
     int count = 0;
+    if (kept->all)
+        return SBP_OK;
+    SBP_TRY(check_layouts(arguments, kept, diag));
     if (arguments->space >= 0 || sbp_degree_options_given(arguments))
         return sbp_fail(diag, SBP_E_USAGE,
                         "sbplan search: --target says the space of strategies, legal without "

@@ -10,6 +10,7 @@
 #include "costmodel/program/runnable.h"
 #include "planner/commands/commands.h"
 #include "planner/commands/search_session_priv.h"
+#include "planner/export/export.h"
 #include "planner/limits.h"
 #include "planner/report/price_interval.h"
 #include "planner/space/space_table.h"
@@ -47,10 +48,14 @@ static enum sbp_status print_search(const struct sbp_search_job *job)
     char verdict[SBP_VERDICT_BYTES], count[32], wall[32];
     if (job->priced != NULL)
         return print_priced(job);
-    SBP_PRINT("search     space %s, ", sbp_request_space_name(job->request.space));
+    if (sbp_search_layouts_of(job) != NULL)
+        SBP_PRINT("search     %d layouts of %s, ", job->layouts,
+                  sbp_export_search_name(job->arguments->target));
+    else
+        SBP_PRINT("search     space %s, ", sbp_request_space_name(job->request.space));
     if (outcome->space_size_log10 > 0)
         SBP_PRINT("10^%.1f strategies, ", outcome->space_size_log10);
-    else if (outcome->evaluations > 0) /* 0: not counted */
+    else if (outcome->evaluations > 0 && job->layouts == 0) /* 0: not counted */
         SBP_PRINT("1 strategy, ");
     SBP_PRINT("%s boxing; ", sbp_strategy_boxing_name(job->request.boxing));
     if (outcome->algorithm != NULL)
@@ -272,23 +277,26 @@ static enum sbp_status print_shortage(const struct sbp_search_job *job,
                                       const struct sbp_shortage *shortage)
 {
     char limit[32];
-    const char *space = sbp_request_space_name(job->request.space);
+    char all[SBP_VERDICT_BYTES];
+    if (sbp_search_layouts_of(job) != NULL)
+        (void)snprintf(all, sizeof all, "layout of %s",
+                       sbp_export_search_name(job->arguments->target));
+    else
+        (void)snprintf(all, sizeof all, "strategy of space %s",
+                       sbp_request_space_name(job->request.space));
     (void)sbp_format_bytes(shortage->limit_bytes, limit);
     SBP_TRY(sbp_report_print_model(&job->plan, stdout));
     SBP_TRY(print_search(job));
     SBP_TRY(print_tokens(&job->plan.cut.graph));
     if ((job->outcome.stopped || job->outcome.left_out) && !(shortage->needed_bytes > 0)) {
-        SBP_PRINT("\nno strategy of space %s was found before the search was stopped: %s\n", space,
-                  stop_reason(job));
+        SBP_PRINT("\nno %s was found before the search was stopped: %s\n", all, stop_reason(job));
         return SBP_OK;
     }
     if (job->outcome.status == SBP_PLAN_INFEASIBLE)
-        SBP_PRINT("\ninfeasible: no strategy of space %s fits %s a device", space, limit);
+        SBP_PRINT("\ninfeasible: no %s fits %s a device", all, limit);
     else
-        SBP_PRINT(
-            "\nno strategy of space %s was found that fits %s a device, nor a proof that there "
-            "is none",
-            space, limit);
+        SBP_PRINT("\nno %s was found that fits %s a device, nor a proof that there is none", all,
+                  limit);
     if (shortage->needed_bytes > 0)
         SBP_TRY(print_needed(shortage));
     else

@@ -109,6 +109,50 @@ static void limit_memory(struct sbp_search_job *job, struct sbp_request *request
     request->search_memory = most_bytes > 0 ? &job->search_memory : NULL;
 }
 
+const struct sbp_export_target *sbp_search_layouts_of(const struct sbp_search_job *job)
+{
+    const int place = job->arguments->target;
+    const struct sbp_export_target *target = place < 0 ? NULL : sbp_export_search_target(place);
+    return target != NULL && sbp_export_search(target)->layouts ? target : NULL;
+}
+
+/* Searches the layouts of a target; the best one becomes the plan, and its degrees the fixes that
+ * the plan is checked against. */
+static enum sbp_status run_layouts(struct sbp_search_job *job, const struct sbp_request *request,
+                                   const struct sbp_export_target *target, struct sbp_diag *diag)
+{
+    struct sbp_export_found found;
+    struct sbp_degrees_plan made;
+    struct sbp_plan *plan = &job->plan;
+    const enum sbp_status status =
+        sbp_export_find(plan, target, request, &plan->arena, &found, diag);
+    job->outcome = found.outcome;
+    job->layouts = found.layouts;
+    if (status != SBP_OK || !sbp_search_outcome_has_plan(&job->outcome))
+        return status;
+    SBP_TRY(
+        sbp_export_lay_out(plan, target, &found.degrees, found.schedule, &job->arena, &made, diag));
+    SBP_TRY(sbp_plan_cut(plan, &found.parallel, diag));
+    plan->strategy = found.outcome.strategy;
+    job->request.fix = made.fix;
+    job->request.fix_count = made.fix_count;
+    for (int i = 0; i < made.note_count; i++)
+        SBP_TRY(sbp_search_job_note(job, made.note[i], diag));
+    return SBP_OK;
+}
+
+static enum sbp_status run(struct sbp_search_job *job, const struct sbp_request *request, int most,
+                           struct sbp_diag *diag)
+{
+    const struct sbp_export_target *target = sbp_search_layouts_of(job);
+    if (target != NULL)
+        return run_layouts(job, request, target, diag);
+    const enum sbp_status status = sbp_outer_search(&job->plan, request, most, &job->plan.arena,
+                                                    &job->pool, &job->outcome, diag);
+    return status == SBP_OK && job->pool.count > 0 ? take(&job->plan, &job->pool.plan[0], diag)
+                                                   : status;
+}
+
 enum sbp_status sbp_search_job_run(struct sbp_search_job *job, int most, struct sbp_diag *diag)
 {
     struct sbp_progress own;
@@ -121,14 +165,12 @@ enum sbp_status sbp_search_job_run(struct sbp_search_job *job, int most, struct 
         sbp_progress_start(&own);
         job->progress = &own;
     }
-    const enum sbp_status status = sbp_outer_search(&job->plan, &watched, most, &job->plan.arena,
-                                                    &job->pool, &job->outcome, diag);
+    const enum sbp_status status = run(job, &watched, most, diag);
     if (has_own) {
         sbp_progress_end(&own);
         job->progress = NULL;
     }
-    return status == SBP_OK && job->pool.count > 0 ? take(&job->plan, &job->pool.plan[0], diag)
-                                                   : status;
+    return status;
 }
 
 bool sbp_search_outcome_has_plan(const struct sbp_outcome *outcome)
@@ -139,10 +181,13 @@ bool sbp_search_outcome_has_plan(const struct sbp_outcome *outcome)
 /* --- records --- */
 
 /* The roles over which status and bound hold. */
-static const char *covered(const struct sbp_request *request, const struct sbp_outcome *outcome)
+static const char *covered(const struct sbp_search_job *job, const struct sbp_outcome *outcome)
 {
+    const struct sbp_request *request = &job->request;
     if (outcome->is_narrow)
         return "common roles and rests";
+    if (sbp_search_layouts_of(job) != NULL)
+        return "layouts of the target";
     return sbp_space_rule(request->space)->plays_spare ? "every role of every operator"
                                                        : "roles of the space";
 }
@@ -163,7 +208,7 @@ void sbp_search_put(struct cJSON *json, const struct sbp_search_job *job,
     sbp_json_put_text(json, "objective", communication ? "communication" : "step-time", failed);
     sbp_json_put_number(json, "objective_s", outcome->objective_s, failed);
     sbp_json_put_number(json, "lower_bound_s", outcome->lower_bound_s, failed);
-    sbp_json_put_text(json, "covers", covered(request, outcome), failed);
+    sbp_json_put_text(json, "covers", covered(job, outcome), failed);
     sbp_json_put_text(json, "algorithm", outcome->algorithm == NULL ? "none" : outcome->algorithm,
                       failed);
     sbp_json_put_number(json, "seed", (double)request->solver_options.seed, failed);

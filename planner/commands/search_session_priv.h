@@ -34,6 +34,7 @@ struct sbp_search_job {
     struct sbp_request request;
     struct sbp_outcome outcome;
     struct sbp_pool pool;  /* with --top */
+    int layouts;           /* of a --target whose layers are split alike: how many were searched */
     bool may_be_too_large; /* a plan need not fit in memory */
     const char *priced;    /* "plan.json says": who says the strategy; NULL: it is searched */
     int note_count;        /* lines for people beside the plan */
@@ -61,7 +62,10 @@ enum sbp_status sbp_search_job_take_degrees(struct sbp_search_job *job,
 /* Adds a line for people, which is copied; more than there is room for are left out. E_MEMORY. */
 enum sbp_status sbp_search_job_note(struct sbp_search_job *job, const char *note,
                                     struct sbp_diag *diag) SBP_MUST_USE;
-/* Runs sbp_outer_search with a progress line for the `most` best plans; the best becomes the job's.
+/* The target whose layouts are searched, by sbp_export_find; NULL: the space's plans are. */
+struct sbp_export_target;
+const struct sbp_export_target *sbp_search_layouts_of(const struct sbp_search_job *job);
+/* Runs the search with a progress line for the `most` best plans; the best becomes the job's.
  */
 enum sbp_status sbp_search_job_run(struct sbp_search_job *job, int most,
                                    struct sbp_diag *diag) SBP_MUST_USE;

@@ -35,6 +35,12 @@ static const char *const DTENSOR_KEYS[] = {"pipeline=1",    "zero=0",         "r
                                            "offload=false", "regather=false", NULL};
 static const struct sbp_export_search dtensor_search = {.space = SBP_SPACE_FULL,
                                                         .set = DTENSOR_KEYS};
+/* The target's own table says the rest. */
+static const char *const NO_KEYS[] = {NULL};
+static const struct sbp_export_search layouts_search = {
+    .space = SBP_SPACE_FULL, .set = NO_KEYS, .layouts = true};
+static const struct sbp_export_search chakra_search = {
+    .space = SBP_SPACE_FULL, .set = NO_KEYS, .all = true};
 
 /* ---- precisions ------------------------------------------------------------------------------ */
 
@@ -58,6 +64,7 @@ static const struct sbp_export_target targets[] = {
     {.name = "megatron",
      .what = "the argument list of Megatron-LM",
      .trainer = "Megatron-LM",
+     .search = &layouts_search,
      .models = DECODERS,
      .precisions = FLOATS | EIGHTS,
      .can = MEGATRON,
@@ -68,6 +75,7 @@ static const struct sbp_export_target targets[] = {
     {.name = "megatron-bridge",
      .what = "a function that sets the configuration of a Megatron-Bridge recipe",
      .trainer = "Megatron-Bridge",
+     .search = &layouts_search,
      .models = DECODERS,
      .precisions = BIT(SBP_EXPORT_MIXED) | BIT(SBP_EXPORT_FP16) | EIGHTS,
      .can = MEGATRON,
@@ -79,6 +87,7 @@ static const struct sbp_export_target targets[] = {
     {.name = "torchtitan",
      .what = "a function that sets the configuration classes of torchtitan",
      .trainer = "torchtitan",
+     .search = &layouts_search,
      .models = MODERN,
      .precisions = BIT(SBP_EXPORT_FP32) | BIT(SBP_EXPORT_MIXED),
      .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT |
@@ -111,6 +120,7 @@ static const struct sbp_export_target targets[] = {
     {.name = "galvatron",
      .what = "the JSON configuration of Galvatron",
      .trainer = "Galvatron",
+     .search = &layouts_search,
      .models = DENSE,
      .precisions = FLOATS,
      .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_SEQUENCE_PARALLEL |
@@ -136,6 +146,7 @@ static const struct sbp_export_target targets[] = {
     {.name = "chakra",
      .what = "execution traces of Chakra",
      .trainer = "Chakra",
+     .search = &chakra_search,
      .can = SBP_EXPORT_PIPELINE | SBP_EXPORT_CONTEXT | SBP_EXPORT_EXPERT | SBP_EXPORT_BY_LAYER |
             SBP_EXPORT_WHOLE,
      .write_all = sbp_export_chakra},

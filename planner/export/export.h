@@ -11,6 +11,7 @@
 
 #include "base/text.h"
 #include "planner/degrees/degrees.h"
+#include "planner/inner/cut_solve.h"
 #include "planner/plan/request.h"
 
 struct sbp_export_target;
@@ -28,12 +29,39 @@ struct sbp_export_search {
     enum sbp_space_kind space;
     const char *const *set; /* "regather=true", ended by NULL */
     unsigned zero_levels, recomputes;
+    bool layouts; /* all layers split alike: sbp_export_find searches */
+    bool all;     /* the target keeps every plan: nothing is restricted */
 };
 /* NULL: nothing restricts a search to the target. */
 const struct sbp_export_search *sbp_export_search(const struct sbp_export_target *target);
 /* Names of the targets that have one, NULL behind the last; the target at a place of these. */
 const char *sbp_export_search_name(int place);
 const struct sbp_export_target *sbp_export_search_target(int place);
+
+/* The best plan of a target whose layers are all split alike. */
+struct sbp_export_found {
+    struct sbp_outcome outcome; /* its strategies are of `arena`, below */
+    struct sbp_degrees degrees; /* with a plan: all given */
+    struct sbp_parallel parallel;
+    enum sbp_schedule schedule; /* beside the degrees */
+    int layouts;                /* how many there are */
+};
+/* Searches all layouts that the target can express of the plan's model and cluster, each by
+ * sbp_outer_search under the degrees' fixes; the plan is only read. Stages are cut as
+ * sbp_export_list_layouts says, full recompute is of one block at a time. micro_batch: of the
+ * request's given keys, that of plan->cut.parallel is kept; other keys are the layouts'. The
+ * request's limits hold over all of them. A layout that is refuted costs no less than the plan
+ * found, so that the outcome's bound holds over all. E_INPUT: no layout has a legal strategy, why
+ * of the first; E_MEMORY. */
+enum sbp_status sbp_export_find(const struct sbp_plan *plan, const struct sbp_export_target *target,
+                                const struct sbp_request *request, struct sbp_arena *arena,
+                                struct sbp_export_found *found, struct sbp_diag *diag) SBP_MUST_USE;
+/* Cuts a plan, which has no strategy, under the schedule and with the units of what was found, and
+ * makes the fixes of its degrees; the strategy is the caller's to set. As sbp_degrees_apply. */
+enum sbp_status sbp_export_lay_out(struct sbp_plan *plan, const struct sbp_export_target *target,
+                                   const struct sbp_degrees *degrees, enum sbp_schedule schedule,
+                                   struct sbp_arena *arena, struct sbp_degrees_plan *made,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Whether the target trains a model at all. E_INPUT: what is legal. */
 enum sbp_status sbp_export_check_model(const struct sbp_export_target *target,

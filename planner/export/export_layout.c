@@ -66,8 +66,7 @@ enum sbp_status sbp_export_check_model(const struct sbp_export_target *target,
     return by_layer == SBP_EXPORT_BY_LAYER ? check_layers(target, &workload->model, diag) : SBP_OK;
 }
 
-/* Embeddings that the first stage and the last would share. */
-static bool is_tied(const struct sbp_export *export)
+bool sbp_export_is_tied(const struct sbp_export *export)
 {
     return sbp_export_flag(export, "tied", sbp_export_is(export, "gpt"));
 }
@@ -88,7 +87,8 @@ static enum sbp_status check(const struct sbp_export *export, const struct sbp_l
                         "the plan has %lld stages, %s says none, legal are plans of one: sbplan "
                         "search --set pipeline=1",
                         (long long)parallel->pipeline, target->what);
-    if (parallel->pipeline > 1 && (target->can & SBP_EXPORT_STAGES_UNTIED) != 0 && is_tied(export))
+    if (parallel->pipeline > 1 && (target->can & SBP_EXPORT_STAGES_UNTIED) != 0 &&
+        sbp_export_is_tied(export))
         return sbp_fail(diag, SBP_E_INPUT,
                         "the plan has %lld stages and the model tied embeddings, %s has not both, "
                         "legal are plans of one stage: sbplan search --set pipeline=1",
@@ -192,8 +192,7 @@ static void take_blocks(const struct sbp_layout_line *layout, struct sbp_degrees
     degrees->stage_blocks_count = even ? 0 : (int)pieces;
 }
 
-/* Whether the optimizer is one whose states the target does not shard. */
-static bool keeps_states_whole(const struct sbp_export *export)
+bool sbp_export_keeps_states_whole(const struct sbp_export *export)
 {
     return (export->target->can & SBP_EXPORT_SHARDS_ADAM) != 0 &&
            export->given->cut.graph.training.update.optimizer == SBP_SGD;
@@ -216,29 +215,28 @@ static struct sbp_degrees common_degrees(const struct sbp_export *export,
     d.recompute_every = d.recompute == SBP_RECOMPUTE_FULL && (can & SBP_EXPORT_SEGMENTS) != 0
                             ? parallel->recompute_every
                             : 1;
-    d.offload = parallel->offload && (can & SBP_EXPORT_OFFLOAD) != 0 && !keeps_states_whole(export);
+    d.offload = parallel->offload && (can & SBP_EXPORT_OFFLOAD) != 0 &&
+                !sbp_export_keeps_states_whole(export);
     take_blocks(layout, &d);
     return d;
 }
 
-static bool has_experts(const struct sbp_layout_line *layout)
+bool sbp_export_has_experts(const struct sbp_graph *graph)
 {
-    const struct sbp_graph *graph = &layout->plan->cut.graph;
     for (int op = 0; op < graph->op_count; op++)
         if (graph->op[op].kind == SBP_OP_MOE)
             return true;
     return false;
 }
 
-/* The level, or the first above it that the other degrees ask for; none where states stay whole. */
-static int64_t zero_beside(const struct sbp_export *export, const struct sbp_degrees *d,
-                           int64_t zero)
+int64_t sbp_export_zero_beside(const struct sbp_export *export, const struct sbp_degrees *d,
+                               int64_t zero)
 {
     const unsigned can = export->target->can;
     const bool shards =
         (can & SBP_EXPORT_SHARDS_GROUPS) != 0 && (d->context > 1 || d->tensor % d->expert != 0);
     const bool offloads = (can & SBP_EXPORT_OFFLOADS_SHARDS) != 0 && d->offload;
-    if (keeps_states_whole(export))
+    if (sbp_export_keeps_states_whole(export))
         return 0;
     return zero == 0 && (shards || offloads) ? export->target->zero[1] : zero;
 }
@@ -248,10 +246,10 @@ static struct sbp_degrees degrees_of(const struct sbp_export *export,
                                      int64_t zero)
 {
     const unsigned can = export->target->can;
-    const bool experts = has_experts(layout);
+    const bool experts = sbp_export_has_experts(&layout->plan->cut.graph);
     struct sbp_degrees d = common_degrees(export, layout);
     d.tensor = tensor;
-    d.zero = zero_beside(export, &d, zero);
+    d.zero = sbp_export_zero_beside(export, &d, zero);
     if (experts)
         d.expert_tensor =
             tensor % layout->expert_tensor.common == 0 && (can & SBP_EXPORT_EXPERTS_WHOLE) == 0

@@ -68,6 +68,38 @@ struct sbp_export_target {
                                  struct sbp_diag *diag); /* of several, in its place */
 };
 
+/* ---- rules of layouts -------------------------------------------------------------------------
+ */
+
+/* Embeddings that the first stage and the last would share. */
+bool sbp_export_is_tied(const struct sbp_export *export);
+/* Whether the optimizer is one whose states the target does not shard. */
+bool sbp_export_keeps_states_whole(const struct sbp_export *export);
+bool sbp_export_has_experts(const struct sbp_graph *graph);
+/* The ZeRO level, or the first above it that the other degrees ask for; none where states stay
+ * whole. */
+int64_t sbp_export_zero_beside(const struct sbp_export *export, const struct sbp_degrees *d,
+                               int64_t zero);
+
+/* Layouts that a target can express, those of fewer stages first, and of these those that split
+ * layers less. */
+struct sbp_export_layout {
+    struct sbp_degrees degrees; /* all that layouts say but data, micro-batch, recompute and offload
+                                 */
+    enum sbp_schedule schedule;
+};
+struct sbp_export_layouts {
+    int count;
+    struct sbp_export_layout *layout;
+};
+/* Lists them for the model and the cluster of export->given, whose target is export's; nothing else
+ * of it is read. Stages hold equally many blocks, or as many as make their flops most even; pieces
+ * of interleaved ones divide the blocks. Arrays come out of the arena. E_MEMORY; E_INPUT, with the
+ * reason of the first: degrees fit none. */
+enum sbp_status sbp_export_list_layouts(const struct sbp_export *export, struct sbp_arena *arena,
+                                        struct sbp_export_layouts *layouts,
+                                        struct sbp_diag *diag) SBP_MUST_USE;
+
 /* Adds a loss; those for which there is no room are left out, the last line says so. E_MEMORY. */
 enum sbp_status sbp_export_lose(struct sbp_export *export, const char *format, ...)
     SBP_PRINTF(2, 3);

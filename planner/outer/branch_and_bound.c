@@ -25,8 +25,8 @@ enum sbp_status sbp_outer_cut(struct sbp_branch_and_bound *e, const struct sbp_p
 
 /* ---- what is open ---------------------------------------------------------------------------- */
 
-/* Where weight gradients wait, every stage holds as many micro-batches, so that there is no stage to
- * spare: what did not fit without the memory limit says little of what does. */
+/* Where weight gradients wait, every stage holds as many micro-batches, so that there is no stage
+ * to spare: what did not fit without the memory limit says little of what does. */
 static double expected_ratio(const struct sbp_node *node)
 {
     const bool says_little =
@@ -287,7 +287,7 @@ static void conclude(struct sbp_branch_and_bound *e)
 static enum sbp_status search_pass(struct sbp_branch_and_bound *e)
 {
     SBP_TRY(begin(e));
-    if (e->pool->count == 0)
+    if (e->pool->count == 0 && !e->request->is_fixed)
         SBP_TRY(sbp_outer_open_promising(e));
     SBP_TRY(search_all(e));
     drop_stale(e, &e->queue);
@@ -307,7 +307,7 @@ static void set_pass(struct sbp_branch_and_bound *e, bool is_first)
 static enum sbp_status search_first_pass(struct sbp_branch_and_bound *e)
 {
     if (!sbp_space_rule(e->request->space)->plays_spare || !sbp_outer_proves(e) ||
-        e->pool->most > 1 || e->request->quick)
+        e->pool->most > 1 || e->request->quick || e->request->is_fixed)
         return SBP_OK;
     set_pass(e, true);
     SBP_TRY(search_pass(e));

@@ -351,7 +351,8 @@ static enum sbp_status add_micro_batches(struct lister *l, struct sbp_parallel p
         return add_stages(l, parallel);
     for (int64_t count = 1; count <= batch && count <= SBP_OUTER_MICRO_BATCHES; count++) {
         parallel.micro_batch = batch / count;
-        if (batch % count == 0)
+        if (batch % count == 0 &&
+            (l->request->replicas == 0 || parallel.micro_batch % l->request->replicas == 0))
             SBP_TRY(add_stages(l, parallel));
     }
     return SBP_OK;

@@ -63,6 +63,9 @@ struct sbp_request {
     bool runnable;                    /* only plans that the executor can run */
     bool quick;      /* of space full, the first pass alone (planner/space/solve_request.h) */
     bool plan_alone; /* where it is proved that no plan fits, nobody asks which memory would do */
+    bool is_fixed;   /* fixes say how every layer is split: no plan is sought beforehand */
+    int64_t
+        replicas; /* of such fixes: micro-batches are shared out evenly over them; 0: not given */
     int fix_count;
     const struct sbp_fix *fix; /* (fix_count) */
     struct sbp_solver_options solver_options;

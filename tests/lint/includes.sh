@@ -44,7 +44,7 @@ planner/validate base costmodel planner/plan planner/degrees planner/inner plann
 planner/configs base costmodel planner/plan planner/validate
 planner/import base costmodel
 planner/report base costmodel planner planner/problem planner/plan planner/paths planner/space planner/inner
-planner/export base costmodel planner/problem planner/plan planner/degrees planner/validate planner/report
+planner/export base costmodel planner planner/problem planner/plan planner/degrees planner/inner planner/outer planner/validate planner/report
 planner/page base costmodel planner planner/problem planner/plan planner/paths planner/space planner/inner planner/report
 planner/cli base costmodel planner planner/problem planner/plan planner/degrees planner/export planner/paths planner/space planner/inner planner/configs
 planner/commands base costmodel planner/*

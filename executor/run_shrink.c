@@ -47,7 +47,8 @@ static bool is_among(const char *key, const char *const *names)
 
 static bool is_width(const cJSON *item)
 {
-    static const char *const names[] = {"hidden", "ffn", "in", "out", "features", NULL};
+    static const char *const names[] = {"hidden",    "ffn",    "in",      "out",        "features",
+                                        "dense_ffn", "q_rank", "kv_rank", "expert_ffn", NULL};
     return cJSON_IsNumber(item) && item->string != NULL && is_among(item->string, names);
 }
 
@@ -144,10 +145,37 @@ static void shrink_number(cJSON *item, const struct scale *scale)
         set(item, scale->sequences);
 }
 
+static int64_t number_of(const cJSON *item, const char *key, int64_t otherwise)
+{
+    const cJSON *member = cJSON_GetObjectItemCaseSensitive(item, key);
+    return cJSON_IsNumber(member) ? (int64_t)member->valuedouble : otherwise;
+}
+
+/* Twice as many experts as a token takes, and in each of its groups as many as it may take there.
+ */
+static void shrink_experts(cJSON *model, const struct scale *scale)
+{
+    cJSON *experts = cJSON_GetObjectItemCaseSensitive(model, "experts");
+    const int64_t top_k = number_of(model, "top_k", 1),
+                  nodes = number_of(model, "nodes_per_token", 1);
+    const int64_t groups = number_of(model, "expert_groups", 1);
+    if (!cJSON_IsNumber(experts))
+        return;
+    const int64_t all = (int64_t)experts->valuedouble, unit = common_divisor(all, scale->devices);
+    const int64_t step = unit / common_divisor(unit, groups) * groups;
+    const int64_t in_group = (top_k + nodes - 1) / nodes * groups;
+    const int64_t least = 2 * top_k > in_group ? 2 * top_k : in_group;
+    const int64_t small = (least + step - 1) / step * step;
+    if (small < all)
+        set(experts, small);
+}
+
 static void shrink_item(cJSON *item, const struct scale *scale)
 {
-    if (cJSON_IsObject(item))
+    if (cJSON_IsObject(item)) {
         shrink_vocabulary(item, scale);
+        shrink_experts(item, scale);
+    }
     if (cJSON_IsNumber(item) && item->string != NULL)
         shrink_number(item, scale);
     for (cJSON *child = item->child; child != NULL; child = child->next)

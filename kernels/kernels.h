@@ -52,11 +52,25 @@ struct sbp_attention_groups {
     const struct sbp_digits *rows; /* as in a context; NULL: the queries are all of the sequence */
 };
 
+/* Keys and values of latent attention over all of the sequence: kv(B,K,H,{nope, value}), and the
+ * rotated part of the keys that all heads share, shared(B,K,rope), which is turned only where it is
+ * read. Rows of both may lie further apart than they are long. */
+struct sbp_latent_keys {
+    const void *kv, *shared;
+    void *kv_gradients,
+        *shared_gradients;      /* likewise, of the local queries: backward writes them */
+    int64_t kv_row, shared_row; /* elements from row to row */
+    struct sbp_latent_parts parts;
+    const struct sbp_digits *rows; /* as in a context; NULL: the queries are all of the sequence */
+};
+
 /* The local tokens of a mixture of experts: T, all experts (E), experts that a token chooses (K),
  * and slots of each expert for their copies (C). A table (T,K,2) says of every copy its expert and
  * its slot, -1: it was dropped. */
 struct sbp_routing {
     int64_t tokens, experts, top_k, capacity, in;
+    int64_t groups, most_groups; /* a token's experts are of so many of so many; 0: of any */
+    bool sigmoid;                /* weights are of sigmoids of the scores, else of a softmax */
 };
 
 /* Images cut into patches, of which a rank has some rows of the tokens (digits of the sequence):
@@ -272,6 +286,18 @@ struct sbp_kernels {
                                        const void *saved, const struct sbp_attention_groups *groups,
                                        const struct sbp_attention_shape *shape);
 
+    /* The same with q(B,S,H,{rope, nope}), turned, and keys of heads that have the shared part
+     * turned by the places of the sequence (DeepSeek-V2, 2024, section 2.1.3) in front of their
+     * own: y(B,S,H,value). The shape's head_size is rope + nope; scratch:
+     * sbp_latent_scratch_elements. */
+    void (*latent_attention_forward)(void *y, void *saved, void *scratch, const void *q,
+                                     const struct sbp_latent_keys *keys,
+                                     const struct sbp_attention_shape *shape);
+    void (*latent_attention_backward)(void *dq, void *scratch, const void *dy, const void *q,
+                                      const void *y, const void *saved,
+                                      const struct sbp_latent_keys *keys,
+                                      const struct sbp_attention_shape *shape);
+
     /* Turns in place features i and i + size/2 of the first `size` of the `width` features of each
      * head of x(B,S,H,width) by the angle p 10000^(-2i/size) (Su et al., 2021), p the place in the
      * sequence that `rows` gives; the other way for gradients (back). */
@@ -281,8 +307,10 @@ struct sbp_kernels {
     /* Mixtures of experts, from scores(T,E). Route fills a table: each token's experts from the
      * best one on, and slots of an expert (0 to C - 1) first for first choices in the order of
      * tokens, then for second ones (Lepikhin et al., GShard, 2020, algorithm 1); copies that find
-     * none are dropped. taken(E): scratch. */
-    void (*moe_route)(int32_t *table, int32_t *taken, const void *scores,
+     * none are dropped. Sigmoids are compared after bias(E) (NULL: none) is added. Of groups those
+     * are chosen whose best K / most_groups experts, rounded up, have the largest sum (DeepSeek-V3,
+     * 2024, section 2.1.2). taken(E): scratch. */
+    void (*moe_route)(int32_t *table, int32_t *taken, const void *scores, const void *bias,
                       const struct sbp_routing *mixture);
     /* slots(E C,I) = copies of x(T,I), zeros where there is none; dx += gradients of copies. */
     void (*moe_dispatch)(void *slots, const void *x, const int32_t *table,
@@ -290,8 +318,9 @@ struct sbp_kernels {
     void (*moe_dispatch_backward)(void *dx, const void *dslots, const int32_t *table,
                                   const struct sbp_routing *mixture);
     /* y(T,I) = sum over a token's copies of weight times slots(E C,I), weights a softmax over the
-     * scores of its K experts, or, where K is 1, of all. Backward writes dslots, and the gradients
-     * of the scores in their place. */
+     * scores of its K experts, or, where K is 1, of all; or sigmoids of scores over the sum of its
+     * K ones, or, where K is 1, alone. Backward writes dslots, and the gradients of the scores in
+     * their place. */
     void (*moe_combine)(void *y, const void *slots, const void *scores, const int32_t *table,
                         const struct sbp_routing *mixture);
     void (*moe_combine_backward)(void *dslots, void *scores, const void *dy, const void *slots,

@@ -65,3 +65,12 @@ int64_t sbp_attention_scratch_elements(const struct sbp_attention_shape *shape)
         return 2 * tile * tile + 2 * tile;    /* two score tiles, two numbers a row */
     return plus(times(tile, sequence), tile); /* score gradients of some rows, a number a row */
 }
+
+int64_t sbp_latent_scratch_elements(const struct sbp_attention_shape *shape,
+                                    const struct sbp_latent_parts *parts, bool backward)
+{
+    const int64_t keys = times(shape->sequence, plus(parts->rope, parts->nope));
+    const int64_t sums = times(2, times(shape->sequence, parts->rope)); /* wide: twice as wide */
+    const int64_t tiles = sbp_attention_scratch_elements(shape);
+    return backward ? plus(tiles, plus(sums, plus(keys, keys))) : plus(tiles, keys);
+}

@@ -51,6 +51,15 @@ struct sbp_attention_shape {
 };
 /* Elements of scratch that forward or backward needs at most, the same for both element types. */
 int64_t sbp_attention_scratch_elements(const struct sbp_attention_shape *shape);
+/* Parts of the heads of latent attention (DeepSeek-V2, 2024, section 2.1): the rotated features of
+ * queries and keys, the others, and the features of values. */
+struct sbp_latent_parts {
+    int64_t rope, nope, value;
+};
+/* The same of latent attention, of whose shape head_size is rope + nope: keys of a head put
+ * together, their gradient, and sums over heads in the wide type, which come first. */
+int64_t sbp_latent_scratch_elements(const struct sbp_attention_shape *shape,
+                                    const struct sbp_latent_parts *parts, bool backward);
 /* Rows of queries (and columns of keys) that attention handles at a time. */
 #define SBP_ATTENTION_TILE 64
 

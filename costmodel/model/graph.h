@@ -85,6 +85,8 @@ struct sbp_op_node {
         int64_t top_k;           /* experts that a token is sent to */
         double capacity;         /* slots / (tokens x top_k / experts), >= 1: the rest is padding */
         int64_t nodes_per_token; /* on which these experts lie at most; 0: any */
+        int64_t groups;          /* of experts, each of one node; 0: nobody says which */
+        bool sigmoid;            /* scores of experts, else a softmax */
     } moe;
     const struct sbp_custom *custom; /* NULL: not a custom operator */
     int64_t valid_vocabulary;        /* cross-entropy */
@@ -165,8 +167,9 @@ struct sbp_graph {
  *   latent_attention   heads, nope, rope, value; inputs (heads, nope + rope), (heads, nope +
  *                      value), (rope, 1)
  *   all attention      causal? (true), dropout? (0), context? ("gather", "ring")
- *   moe                experts, top_k, ffn, capacity? (1), nodes_per_token?, gated? (true),
- *                      router_bias? (false), expert_bias? (false)
+ *   moe                experts, top_k, ffn, capacity? (1), nodes_per_token?, expert_groups?,
+ *                      scoring? ("softmax", "sigmoid"), gated? (true), router_bias? (false),
+ *                      expert_bias? (false)
  *   conv2d             out, kernel, stride? (1), padding? (0), bias? (false); sides are a number
  *                      or [height, width]
  *   maxpool, avgpool   kernel, stride? (kernel), padding?; or global: true
@@ -187,9 +190,9 @@ struct sbp_graph {
  *             feed-forward; window? tokens that a query sees in window_layers? (all) of the layers
  *             (every layer is priced as their mean); sinks? (false): a score of
  *             each head that no key has, which lies with the bias of the queries
- *   mixtral   as llama; ffn of an expert, experts, top_k, capacity? (1), router_bias? expert_bias?
- *             (false), shared_experts? dense_layers? (0), moe_every? (1) layer after them has
- *             experts, the others are of width dense_ffn
+ *   mixtral   as llama; ffn of an expert, experts, top_k, capacity? (1), nodes_per_token?
+ *             expert_groups? scoring? router_bias? expert_bias? (false), shared_experts?
+ * dense_layers? (0), moe_every? (1) layer after them has experts, the others are of width dense_ffn
  *   deepseek  layers, hidden, heads, vocab, ...; q_rank?, kv_rank, nope, rope, value;
  *             dense_layers? (0) of width ffn, then experts, top_k, expert_ffn, shared_experts? (0)
  *   bert      as gpt; positions? (512), types? (2), epsilon? (1e-12), head? ("pooler": of the first

@@ -127,6 +127,39 @@ enum sbp_status sbp_build_embedding(struct sbp_builder *builder, const struct sb
 
 /* --- mixture of experts --- */
 
+enum sbp_status sbp_build_read_router(const struct sbp_json *at, struct sbp_build_moe *moe)
+{
+    static const char *const SCORINGS[] = {"softmax", "sigmoid", NULL};
+    int scoring = 0;
+    SBP_TRY(sbp_json_get_int64(at, "nodes_per_token", 1, moe->top_k, &moe->nodes_per_token));
+    SBP_TRY(sbp_json_get_int64(at, "expert_groups", 1, moe->experts, &moe->groups));
+    SBP_TRY(sbp_json_get_choice(at, "scoring", SCORINGS, &scoring));
+    moe->sigmoid = scoring == 1;
+    return sbp_json_get_bool(at, "router_bias", &moe->router_bias);
+}
+
+/* Groups are alike, and those of a token have as many experts as it takes. */
+static enum sbp_status check_groups(const struct sbp_json *at, const struct sbp_build_moe *moe)
+{
+    if (moe->groups == 0)
+        return SBP_OK;
+    if (moe->experts % moe->groups != 0)
+        return SBP_BUILD_REFUSE(at, "expert_groups", "%lld groups do not divide %lld experts",
+                                (long long)moe->groups, (long long)moe->experts);
+    if (moe->nodes_per_token == 0 || moe->nodes_per_token > moe->groups)
+        return SBP_BUILD_REFUSE(at, "expert_groups",
+                                "%lld groups need nodes_per_token: how many a token's experts are "
+                                "of, legal are 1 to %lld",
+                                (long long)moe->groups, (long long)moe->groups);
+    if (moe->top_k > moe->experts / moe->groups * moe->nodes_per_token)
+        return SBP_BUILD_REFUSE(at, "expert_groups",
+                                "%lld experts in each of %lld groups are fewer than the %lld that "
+                                "a token takes",
+                                (long long)(moe->experts / moe->groups),
+                                (long long)moe->nodes_per_token, (long long)moe->top_k);
+    return SBP_OK;
+}
+
 static enum sbp_status check_moe(const struct sbp_builder *builder, const struct sbp_json *at,
                                  const struct sbp_build_moe *moe)
 {
@@ -136,6 +169,7 @@ static enum sbp_status check_moe(const struct sbp_builder *builder, const struct
         return sbp_json_refuse(&top_k, "%lld of %lld experts for a token, legal are 1 to %lld",
                                (long long)moe->top_k, (long long)moe->experts,
                                (long long)moe->experts);
+    SBP_TRY(check_groups(at, moe));
     if (input.size[SBP_DIM_INNER] != 1)
         return SBP_BUILD_REFUSE(at, "inputs", "%lld x %lld features: experts need unpacked ones",
                                 (long long)input.size[SBP_DIM_FEATURE],
@@ -186,6 +220,8 @@ enum sbp_status sbp_build_moe(struct sbp_builder *builder, const struct sbp_json
     op->moe.top_k = moe->top_k;
     op->moe.capacity = moe->capacity;
     op->moe.nodes_per_token = moe->nodes_per_token;
+    op->moe.groups = moe->groups;
+    op->moe.sigmoid = moe->sigmoid;
     const struct sbp_shape scores = sbp_build_with_features(&input, moe->experts, experts, 1);
     struct sbp_shape router = linear_shape(&input, &scores);
     struct sbp_shape first = expert_shape(moe->experts, experts, &input, moe->ffn, ffn);

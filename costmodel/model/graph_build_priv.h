@@ -144,9 +144,15 @@ struct sbp_build_moe {
     int64_t experts, top_k, ffn;
     double capacity;         /* >= 1 */
     int64_t nodes_per_token; /* 0: any */
+    int64_t groups;          /* of experts; 0: nobody says which */
+    bool sigmoid;            /* scores, else a softmax */
     bool gated;              /* {gate, up}, as swiglu */
     bool router_bias, expert_bias;
 };
+/* Reads what says how the router chooses: nodes_per_token (of top_k), expert_groups, scoring,
+ * router_bias. */
+enum sbp_status sbp_build_read_router(const struct sbp_json *at,
+                                      struct sbp_build_moe *moe) SBP_MUST_USE;
 enum sbp_status sbp_build_moe(struct sbp_builder *builder, const struct sbp_json *at,
                               const struct sbp_build_moe *moe) SBP_MUST_USE;
 

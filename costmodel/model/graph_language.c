@@ -227,8 +227,13 @@ static enum sbp_status read_experts(const struct sbp_json *at, const char *ffn,
     SBP_TRY(sbp_build_require(at, "top_k", SBP_MOST_WIDTH, &t->moe.top_k));
     SBP_TRY(sbp_build_require(at, ffn, SBP_MOST_WIDTH, &t->moe.ffn));
     SBP_TRY(sbp_json_get_double(at, "capacity", 1, 1e6, &t->moe.capacity));
-    SBP_TRY(sbp_json_get_int64(at, "nodes_per_token", 1, t->moe.top_k, &t->moe.nodes_per_token));
-    return sbp_json_get_bool(at, "router_bias", &t->moe.router_bias);
+    struct sbp_build_moe router = {.experts = t->moe.experts, .top_k = t->moe.top_k};
+    SBP_TRY(sbp_build_read_router(at, &router));
+    t->moe.nodes_per_token = router.nodes_per_token;
+    t->moe.groups = router.groups;
+    t->moe.sigmoid = router.sigmoid;
+    t->moe.router_bias = router.router_bias;
+    return SBP_OK;
 }
 
 static enum sbp_status read_shared(const struct sbp_json *at, struct sbp_transformer *t)
@@ -266,8 +271,8 @@ static enum sbp_status read_mixtral(struct sbp_blocks *blocks, struct sbp_graph 
 const struct sbp_architecture sbp_graph_mixtral = {
     "mixtral",
     {"layers", "hidden", "heads", GROUPED_KEYS, TOKEN_KEYS, "ffn", "experts", "top_k", "capacity",
-     "nodes_per_token", "router_bias", "expert_bias", "shared_experts", "dense_layers", "dense_ffn",
-     "moe_every"},
+     "nodes_per_token", "expert_groups", "scoring", "router_bias", "expert_bias", "shared_experts",
+     "dense_layers", "dense_ffn", "moe_every"},
     read_mixtral};
 
 /* ---- deepseek ---- */
@@ -301,10 +306,10 @@ static enum sbp_status read_deepseek(struct sbp_blocks *blocks, struct sbp_graph
 
 const struct sbp_architecture sbp_graph_deepseek = {
     "deepseek",
-    {"layers",     "hidden",         "heads",    "q_rank",          "kv_rank",     "nope",
-     "rope",       "value",          "ffn",      "dense_layers",    "experts",     "top_k",
-     "expert_ffn", "shared_experts", "capacity", "nodes_per_token", "router_bias", TOKEN_KEYS,
-     "qkv_bias",   "projection_bias"},
+    {"layers",      "hidden",         "heads",    "q_rank",          "kv_rank",       "nope",
+     "rope",        "value",          "ffn",      "dense_layers",    "experts",       "top_k",
+     "expert_ffn",  "shared_experts", "capacity", "nodes_per_token", "expert_groups", "scoring",
+     "router_bias", TOKEN_KEYS,       "qkv_bias", "projection_bias"},
     read_deepseek};
 
 /* ---- bert ---- */

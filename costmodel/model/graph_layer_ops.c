@@ -81,9 +81,8 @@ static enum sbp_status read_moe(const struct sbp_layer *layer)
     SBP_TRY(sbp_build_require(&layer->at, "top_k", SBP_MOST_SIZE, &moe.top_k));
     SBP_TRY(sbp_build_require(&layer->at, "ffn", SBP_MOST_SIZE, &moe.ffn));
     SBP_TRY(sbp_json_get_double(&layer->at, "capacity", 1, 1e6, &moe.capacity));
-    SBP_TRY(sbp_json_get_int64(&layer->at, "nodes_per_token", 1, moe.top_k, &moe.nodes_per_token));
+    SBP_TRY(sbp_build_read_router(&layer->at, &moe));
     SBP_TRY(sbp_json_get_bool(&layer->at, "gated", &moe.gated));
-    SBP_TRY(sbp_json_get_bool(&layer->at, "router_bias", &moe.router_bias));
     SBP_TRY(sbp_json_get_bool(&layer->at, "expert_bias", &moe.expert_bias));
     return sbp_build_moe(layer->builder, &layer->at, &moe);
 }
@@ -306,8 +305,8 @@ static const struct {
     [SBP_OP_SUMMA_LINEAR] = {read_linear, {"in", "out", "out_heads", "bias"}},
     [SBP_OP_EMBEDDING] = {read_embedding, {"vocab", "hidden", "positions", "types"}},
     [SBP_OP_MOE] = {read_moe,
-                    {"experts", "top_k", "ffn", "capacity", "nodes_per_token", "gated",
-                     "router_bias", "expert_bias"}},
+                    {"experts", "top_k", "ffn", "capacity", "nodes_per_token", "expert_groups",
+                     "scoring", "gated", "router_bias", "expert_bias"}},
     [SBP_OP_RELU] = {read_elementwise, {NULL}},
     [SBP_OP_GELU] = {read_elementwise, {NULL}},
     [SBP_OP_TANH] = {read_elementwise, {NULL}},

@@ -8,7 +8,7 @@
 
 #include "costmodel/model/graph_blocks_priv.h"
 
-#define SBP_MODEL_MOST_KEYS 40
+#define SBP_MODEL_MOST_KEYS 42
 /* Readers of the list form and of the training keys, and the check of legal keys: `own` (NULL at
  * the end, at most SBP_MODEL_MOST_KEYS with the common ones) lists those of one form. */
 enum sbp_status sbp_graph_read_layers(const struct sbp_json *at, struct sbp_graph *graph,

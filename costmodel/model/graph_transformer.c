@@ -92,7 +92,8 @@ static enum sbp_status grouped_attention(struct sbp_blocks *blocks, const struct
 }
 
 /* Queries, keys and values out of low-rank vectors, each with a norm; the keys' rotary part comes
- * straight from the stream, one for all heads, and is rotated where attention reads it. */
+ * straight from the stream, one for all heads, and is rotated where attention reads it. Of a head
+ * of queries it is the first features. */
 static enum sbp_status latent_attention(struct sbp_blocks *blocks, const struct sbp_transformer *t,
                                         int *stream)
 {
@@ -109,7 +110,7 @@ static enum sbp_status latent_attention(struct sbp_blocks *blocks, const struct 
         SBP_TRY(sbp_blocks_norm(blocks, t->norm, "q_norm", &input[0]));
     }
     SBP_TRY(sbp_blocks_linear(blocks, "q_up", q_up, &input[0]));
-    SBP_TRY(rotary(blocks, t->latent.nope + t->latent.rope, "q_rotary", &input[0]));
+    SBP_TRY(rotary(blocks, t->latent.rope, "q_rotary", &input[0]));
     SBP_TRY(sbp_blocks_linear(blocks, "kv_down", kv_down, &input[1]));
     SBP_TRY(sbp_blocks_norm(blocks, t->norm, "kv_norm", &input[1]));
     SBP_TRY(sbp_blocks_linear(blocks, "kv_up", kv_up, &input[1]));
@@ -147,6 +148,8 @@ static enum sbp_status experts(struct sbp_blocks *blocks, const struct sbp_trans
                                       .ffn = t->moe.ffn,
                                       .capacity = t->moe.capacity,
                                       .nodes_per_token = t->moe.nodes_per_token,
+                                      .groups = t->moe.groups,
+                                      .sigmoid = t->moe.sigmoid,
                                       .gated = t->activation == SBP_OP_SWIGLU,
                                       .router_bias = t->moe.router_bias,
                                       .expert_bias = t->moe.expert_bias};

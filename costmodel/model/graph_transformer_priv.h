@@ -28,8 +28,8 @@ struct sbp_transformer {
         int64_t dense, every, experts, top_k, ffn;
         int64_t shared_ffn; /* of the experts that every token takes, together; 0: none */
         double capacity;
-        int64_t nodes_per_token; /* 0: any */
-        bool router_bias, expert_bias;
+        int64_t nodes_per_token, groups; /* 0: any, none */
+        bool sigmoid, router_bias, expert_bias;
     } moe; /* experts 0: no block has */
 };
 

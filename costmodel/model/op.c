@@ -152,10 +152,13 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                {.name = "query", .input = {S(FEATURE), B}, .output = S(FEATURE)}, REPEATED)},
     /* Inputs: queries (heads, nope + rope), keys and values (heads, nope + value), and the rotary
      * part of the keys, which all heads share (DeepSeek-V2, section 2.1). */
-    [SBP_OP_LATENT_ATTENTION] = {ENTRY(
-        "latent_attention", 3, 0, BY_BATCH,
-        {.name = "head", .input = {S(FEATURE), S(FEATURE), B}, .output = S(FEATURE), .paper = true},
-        BY_CONTEXT, REPEATED)},
+    [SBP_OP_LATENT_ATTENTION] = {.runs = true,
+                                 ENTRY("latent_attention", 3, 0, BY_BATCH,
+                                       {.name = "head",
+                                        .input = {S(FEATURE), S(FEATURE), B},
+                                        .output = S(FEATURE),
+                                        .paper = true},
+                                       BY_CONTEXT, REPEATED)},
     /* The maximum and (sum of exponentials, target logit) are all-reduced over vocabulary axes. */
     [SBP_OP_CROSS_ENTROPY] =
         {.follows = true,

@@ -99,6 +99,15 @@ struct sbp_op_kept sbp_op_kept(const struct sbp_graph *graph, int op,
     return kept;
 }
 
+struct sbp_latent_parts sbp_op_latent_parts(const struct sbp_graph *graph,
+                                            const struct sbp_op_node *node)
+{
+    const int shared = node->input_count - 1;
+    const int64_t rope = graph->tensor[node->input[shared]].shape.size[SBP_DIM_FEATURE];
+    return (struct sbp_latent_parts){rope, node->attention.qk_size - rope,
+                                     node->attention.value_size};
+}
+
 double sbp_op_scratch_elements(const struct sbp_graph *graph, int op,
                                const struct sbp_factor *factor, enum sbp_pass pass)
 {
@@ -114,14 +123,17 @@ double sbp_op_scratch_elements(const struct sbp_graph *graph, int op,
         const struct sbp_attention_shape shape = {.batch = (int64_t)sizes.output[SBP_DIM_BATCH],
                                                   .sequence = keys, /* a tile of rows of them */
                                                   .heads = (int64_t)sizes.output[SBP_DIM_FEATURE],
-                                                  .head_size = node->attention.value_size,
+                                                  .head_size = node->attention.qk_size,
                                                   .causal = node->attention.causal,
                                                   .kind = node->attention.kind};
         /* As gathered and in order, the gradients then in place of what was gathered; or one block
          * here and one on its way, gradients likewise. */
         const double ring = backward ? 4 : 2;
         const double blocks = ways <= 1 ? 0 : node->attention.ring ? ring : 2 * ways;
-        return (double)sbp_attention_scratch_elements(&shape) +
+        const struct sbp_latent_parts parts = sbp_op_latent_parts(graph, node);
+        return (double)(node->kind == SBP_OP_LATENT_ATTENTION
+                            ? sbp_latent_scratch_elements(&shape, &parts, backward)
+                            : sbp_attention_scratch_elements(&shape)) +
                blocks * sbp_op_own_keys(node, &sizes);
     }
     case SBP_OP_MOE:

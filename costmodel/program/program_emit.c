@@ -238,8 +238,9 @@ static bool is_result(const struct sbp_op_inner *inner)
     return inner->kind == SBP_REDUCE_SCATTER;
 }
 
+/* keys: buffers of an operator's inputs, or of their gradients, from its keys on; NULL: none. */
 static enum sbp_status add_inner(struct sbp_compiler *c, int op, const struct sbp_op_inner *inner,
-                                 int scratch, int keys)
+                                 int scratch, const int *keys)
 {
     struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_INNER, op, 0);
     if (instr == NULL)
@@ -251,13 +252,16 @@ static enum sbp_status add_inner(struct sbp_compiler *c, int op, const struct sb
     instr->statistic = inner->statistic;
     instr->cause = inner->scalar ? SBP_CAUSE_SCALAR : SBP_CAUSE_OPERATOR;
     instr->buffer[SBP_AT_WORK] = scratch;
-    if (c->graph->op[op].entry->runs && c->graph->op[op].kind != SBP_OP_CONV2D)
-        instr->buffer[is_result(inner) ? SBP_AT_OUT : SBP_AT_IN] = keys;
+    const enum sbp_op_kind kind = c->graph->op[op].kind;
+    if (keys != NULL && c->graph->op[op].entry->runs && kind != SBP_OP_CONV2D)
+        instr->buffer[is_result(inner) ? SBP_AT_OUT : SBP_AT_IN] = keys[0];
+    if (keys != NULL && kind == SBP_OP_LATENT_ATTENTION)
+        instr->buffer[is_result(inner) ? SBP_AT_OUT2 : SBP_AT_IN2] = keys[1];
     return SBP_OK;
 }
 
 static enum sbp_status emit_inner(struct sbp_compiler *c, int op, enum sbp_pass pass, bool results,
-                                  int scratch, int keys)
+                                  int scratch, const int *keys)
 {
     const struct sbp_factor factor = sbp_emit_factor(c, op);
     struct sbp_op_inner inner[SBP_MAX_INNER];
@@ -268,15 +272,17 @@ static enum sbp_status emit_inner(struct sbp_compiler *c, int op, enum sbp_pass 
     return SBP_OK;
 }
 
-/* Which input of attention has the keys and values. */
+/* Which input of attention has the keys and values; latent attention's next one has more of the
+ * keys. */
 static int keys_of(const struct sbp_compiler *c, int op)
 {
-    return c->graph->op[op].kind == SBP_OP_GROUPED_ATTENTION ? 1 : 0;
+    const enum sbp_op_kind kind = c->graph->op[op].kind;
+    return kind == SBP_OP_GROUPED_ATTENTION || kind == SBP_OP_LATENT_ATTENTION ? 1 : 0;
 }
 
 enum sbp_status sbp_emit_inner(struct sbp_compiler *c, int op, enum sbp_pass pass, int scratch)
 {
-    return emit_inner(c, op, pass, false, scratch, c->input[op][keys_of(c, op)]);
+    return emit_inner(c, op, pass, false, scratch, &c->input[op][keys_of(c, op)]);
 }
 
 enum sbp_status sbp_emit_journey(struct sbp_compiler *c, int op, enum sbp_pass pass, int phase,
@@ -287,7 +293,7 @@ enum sbp_status sbp_emit_journey(struct sbp_compiler *c, int op, enum sbp_pass p
     const int count = sbp_op_inner(c->graph, op, &factor, inner);
     for (int i = 0, behind = 0; i < count; i++)
         if (inner[i].pass == pass && behind++ == phase) {
-            SBP_TRY(add_inner(c, op, &inner[i], scratch, -1));
+            SBP_TRY(add_inner(c, op, &inner[i], scratch, NULL));
             struct sbp_instr *instr = &c->program->instr[c->program->instr_count - 1];
             instr->phase = phase;
             instr->buffer[SBP_AT_SAVED] = c->saved[op][0];
@@ -297,5 +303,5 @@ enum sbp_status sbp_emit_journey(struct sbp_compiler *c, int op, enum sbp_pass p
 
 enum sbp_status sbp_emit_inner_sums(struct sbp_compiler *c, int op, int scratch, const int *dx)
 {
-    return emit_inner(c, op, SBP_PASS_INPUT_GRADIENT, true, scratch, dx[keys_of(c, op)]);
+    return emit_inner(c, op, SBP_PASS_INPUT_GRADIENT, true, scratch, &dx[keys_of(c, op)]);
 }

@@ -67,9 +67,9 @@ static enum sbp_status check_mixture(const struct sbp_graph *graph, int op, stru
                       "an operator with weights before it is legal");
     if (first[SBP_DIM_OUT_INNER] != 2)
         return refuse(diag, node->name, "a mixture of experts without gates", "gated is legal");
-    if (node->moe.nodes_per_token > 0)
+    if (node->moe.nodes_per_token > 0 && node->moe.groups == 0)
         return refuse(diag, node->name, "a limit of the nodes of a token's experts",
-                      "none is legal");
+                      "expert_groups says which lie on a node");
     if (node->weight_count > 3 && graph->tensor[node->weight[3]].shape.size[SBP_DIM_IN] == experts)
         return refuse(diag, node->name, "biases of experts", "a bias of the router is legal");
     return SBP_OK;

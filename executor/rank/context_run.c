@@ -1,16 +1,26 @@
 #include "executor/rank/context_run_priv.h"
 
+#include <stddef.h>
+
+#include "costmodel/model/op_cost.h"
 #include "executor/rank/boxing_run_priv.h"
 
-/* Keys and values, of a packed projection (B,S,H,3,D) or a tensor of their own (B,S,KH,2,D), and
- * the two blocks of all of them in an instruction's scratch. */
+/* Keys and values, of a packed projection (B,S,H,3,D), a tensor of their own (B,S,KH,2,D), or one
+ * (B,S,H,nope + value) and the shared part (B,S,rope), and the two blocks of all of them in an
+ * instruction's scratch. */
 struct keys {
     bool packed;
-    struct sbp_shape shape;      /* (B,S,H,2,D) over all ranks */
+    struct sbp_shape shape; /* (B,S,H,2,D) over all ranks; latent: of whole rows, not of heads */
     struct sbp_boxing_step step; /* to all of them */
     int64_t count, own;          /* elements of all, of this rank's */
-    int64_t head_size;
+    int64_t width;               /* elements here that are copied as one */
+    int64_t shared;              /* of them, those of the shared part; 0: there is none */
     unsigned char *first, *second;
+};
+
+/* Where keys and values lie, and the shared part of the keys (NULL: there is none). */
+struct held {
+    unsigned char *keys, *shared;
 };
 
 static sbp_axes context_axes(const struct sbp_rank *rank, int held)
@@ -28,38 +38,68 @@ static struct sbp_dist with_axes(const struct sbp_dist *dist, sbp_axes axes, str
     return with;
 }
 
+static enum sbp_op_kind kind_of(const struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    return rank->program->graph->op[instr->op].kind;
+}
+
 /* Elements that the kernel takes of the scratch. */
 static int64_t kernel_scratch(const struct sbp_rank *rank, const struct sbp_instr *instr,
-                              const struct keys *keys)
+                              int64_t sequence)
 {
+    const struct sbp_graph *graph = rank->program->graph;
+    const struct sbp_op_node *node = &graph->op[instr->op];
+    const struct sbp_latent_parts parts = sbp_op_latent_parts(graph, node);
     const struct sbp_attention_shape shape = {
-        .sequence = keys->shape.size[SBP_DIM_SEQUENCE],
-        .head_size = keys->head_size,
-        .kind = rank->program->graph->op[instr->op].attention.kind};
-    return sbp_attention_scratch_elements(&shape);
+        .sequence = sequence, .head_size = node->attention.qk_size, .kind = node->attention.kind};
+    return node->kind == SBP_OP_LATENT_ATTENTION
+               ? sbp_latent_scratch_elements(&shape, &parts, instr->section == SBP_SECTION_BACKWARD)
+               : sbp_attention_scratch_elements(&shape);
 }
 
-static bool is_packed(const struct sbp_rank *rank, const struct sbp_instr *instr)
+/* Elements of a row of keys and values of the local heads. */
+static int64_t local_row(const struct sbp_rank *rank, int held)
 {
-    return rank->program->graph->op[instr->op].kind == SBP_OP_ATTENTION;
+    const struct sbp_buffer *buffer = &rank->program->buffer[held];
+    const struct sbp_shape *shape = &rank->program->graph->tensor[buffer->tensor].shape;
+    return sbp_dist_local_size(&rank->program->mesh, shape, &buffer->dist, SBP_DIM_FEATURE) *
+           shape->size[SBP_DIM_INNER];
 }
 
-/* `held`: a buffer of the projection, of keys and values, or of its gradient. */
-static struct keys find_keys(struct sbp_rank *rank, const struct sbp_instr *instr, int held)
+/* What is copied as one, where it is not all; `shared`: the buffer of the shared part, -1: none. */
+static void set_rows(const struct sbp_rank *rank, int held, int shared, struct keys *keys)
+{
+    int64_t *const size = keys->shape.size;
+    if (shared >= 0) {
+        keys->shared = size[SBP_DIM_FEATURE];
+        keys->width = local_row(rank, held) + keys->shared;
+        size[SBP_DIM_FEATURE] = keys->width;
+        keys->shape.dim_class[SBP_DIM_FEATURE] = SBP_NO_CLASS;
+    } else if (keys->packed) {
+        size[SBP_DIM_INNER] = keys->width = size[SBP_DIM_INNER] / 3 * 2;
+    }
+}
+
+/* `held`: a buffer of the projection, of keys and values, or of its gradient; `shared`: likewise of
+ * the shared part. */
+static struct keys find_keys(struct sbp_rank *rank, const struct sbp_instr *instr, int held,
+                             int shared)
 {
     const struct sbp_mesh *mesh = &rank->program->mesh;
-    const struct sbp_buffer *buffer = &rank->program->buffer[held];
-    struct keys keys = {.packed = is_packed(rank, instr),
+    const struct sbp_buffer *buffer = &rank->program->buffer[shared >= 0 ? shared : held];
+    struct keys keys = {.packed = kind_of(rank, instr) == SBP_OP_ATTENTION,
                         .shape = rank->program->graph->tensor[buffer->tensor].shape};
-    keys.head_size = keys.shape.size[SBP_DIM_INNER] / (keys.packed ? 3 : 2);
-    keys.shape.size[SBP_DIM_INNER] = 2 * keys.head_size;
+    set_rows(rank, held, shared, &keys);
     keys.step = (struct sbp_boxing_step){
         .kind = SBP_ALL_GATHER, .axes = context_axes(rank, held), .from = buffer->dist};
     keys.step.to = with_axes(&buffer->dist, keys.step.axes, SBP_STATE_B);
     keys.count = keys.step.elements = sbp_dist_local_elements(mesh, &keys.shape, &keys.step.to);
     keys.own = sbp_dist_local_elements(mesh, &keys.shape, &keys.step.from);
+    if (keys.width == 0) /* all of them lie as they are gathered */
+        keys.width = keys.own;
     keys.first = sbp_rank_buffer(rank, instr->buffer[SBP_AT_WORK]);
-    keys.first += kernel_scratch(rank, instr, &keys) * rank->kernels->real_bytes;
+    keys.first +=
+        kernel_scratch(rank, instr, keys.shape.size[SBP_DIM_SEQUENCE]) * rank->kernels->real_bytes;
     keys.second = keys.first + keys.count * rank->kernels->real_bytes;
     return keys;
 }
@@ -67,11 +107,13 @@ static struct keys find_keys(struct sbp_rank *rank, const struct sbp_instr *inst
 bool sbp_rank_find_context(struct sbp_rank *rank, const struct sbp_instr *instr,
                            struct sbp_rank_context *at)
 {
-    const int held = instr->buffer[is_packed(rank, instr) ? SBP_AT_IN : SBP_AT_IN2];
+    const bool packed = kind_of(rank, instr) == SBP_OP_ATTENTION;
+    const int held = instr->buffer[packed ? SBP_AT_IN : SBP_AT_IN2];
     struct sbp_region region;
     if (context_axes(rank, held) == 0)
         return false;
-    const struct keys keys = find_keys(rank, instr, held);
+    const struct keys keys = find_keys(rank, instr, held, instr->buffer[SBP_AT_IN3]);
+    at->row = keys.width;
     sbp_rank_region(rank, held, &region);
     at->rows = region.dim[SBP_DIM_SEQUENCE];
     at->context = (struct sbp_attention_context){
@@ -79,25 +121,32 @@ bool sbp_rank_find_context(struct sbp_rank *rank, const struct sbp_instr *instr,
     return true;
 }
 
-/* Copies the keys and values of every head of this rank's rows out of where they are held, or their
- * gradients back in: in a packed projection queries lie between them. */
-static void copy_rows(const struct sbp_rank *rank, const struct keys *keys, unsigned char *apart,
-                      unsigned char *held, bool out)
+static void copy(const struct sbp_rank *rank, unsigned char *apart, unsigned char *held, int64_t n,
+                 bool out)
 {
-    const int64_t bytes = rank->kernels->real_bytes;
-    const int64_t width = keys->packed ? 2 * keys->head_size : keys->own;
     const int order = 0;
-    for (int64_t row = 0; row < keys->own / width; row++) {
-        unsigned char *const in_apart = apart + row * width * bytes;
-        unsigned char *const in_held =
-            held + (keys->packed ? (3 * row + 1) * keys->head_size * bytes : 0);
-        rank->kernels->permute(out ? in_apart : in_held, out ? in_held : in_apart, 1, &width,
-                               &order);
+    rank->kernels->permute(out ? apart : held, out ? held : apart, 1, &n, &order);
+}
+
+/* Copies the keys and values of every head of this rank's rows out of where they are held, or their
+ * gradients back in: in a packed projection queries lie between them, and the shared part of the
+ * keys lies elsewhere. */
+static void copy_rows(const struct sbp_rank *rank, const struct keys *keys, unsigned char *apart,
+                      const struct held *held, bool out)
+{
+    const int64_t bytes = rank->kernels->real_bytes, own = keys->width - keys->shared;
+    const int64_t step = keys->packed ? own / 2 * 3 : own, first = step - own;
+    for (int64_t row = 0; row < keys->own / keys->width; row++) {
+        unsigned char *const at = apart + row * keys->width * bytes;
+        copy(rank, at, held->keys + (row * step + first) * bytes, own, out);
+        if (keys->shared > 0)
+            copy(rank, at + own * bytes, held->shared + row * keys->shared * bytes, keys->shared,
+                 out);
     }
 }
 
-static enum sbp_status gather(struct sbp_rank *rank, const struct keys *keys, unsigned char *held,
-                              struct sbp_diag *diag)
+static enum sbp_status gather(struct sbp_rank *rank, const struct keys *keys,
+                              const struct held *held, struct sbp_diag *diag)
 {
     struct sbp_permutation unpack;
     sbp_boxing_unpack(&rank->layout, &keys->shape, &keys->step, &unpack);
@@ -117,8 +166,8 @@ static enum sbp_status gather(struct sbp_rank *rank, const struct keys *keys, un
 
 /* Nobody reads the gathered keys any more: gradients are packed into their place. The sum is
  * received into the gradients' own place, or into that of the keys where nothing is packed. */
-static enum sbp_status scatter(struct sbp_rank *rank, const struct keys *keys, unsigned char *held,
-                               struct sbp_diag *diag)
+static enum sbp_status scatter(struct sbp_rank *rank, const struct keys *keys,
+                               const struct held *held, struct sbp_diag *diag)
 {
     struct sbp_boxing_step step = keys->step;
     struct sbp_permutation pack;
@@ -143,7 +192,9 @@ enum sbp_status sbp_rank_share_context(struct sbp_rank *rank, const struct sbp_i
                                        struct sbp_diag *diag)
 {
     const bool gathers = instr->box.kind == SBP_ALL_GATHER;
-    const int held = instr->buffer[gathers ? SBP_AT_IN : SBP_AT_OUT];
-    const struct keys keys = find_keys(rank, instr, held);
-    return (gathers ? gather : scatter)(rank, &keys, sbp_rank_buffer(rank, held), diag);
+    const int own = instr->buffer[gathers ? SBP_AT_IN : SBP_AT_OUT];
+    const int shared = instr->buffer[gathers ? SBP_AT_IN2 : SBP_AT_OUT2];
+    const struct keys keys = find_keys(rank, instr, own, shared);
+    const struct held held = {sbp_rank_buffer(rank, own), sbp_rank_buffer(rank, shared)};
+    return (gathers ? gather : scatter)(rank, &keys, &held, diag);
 }

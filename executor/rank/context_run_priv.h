@@ -2,10 +2,11 @@
  *
  * The members' keys and values are all-gathered before a pass, and the gradients of all of them,
  * which each member has from its own queries, are reduce-scattered after backward: a boxing of two
- * thirds of the packed projection, or of the keys and values of grouped attention, by the digit
- * rule like any other. A pass's scratch has room for
- * the sequence twice behind what the kernel takes of it: as gathered and in order; in backward also
- * for the gradients, once the keys are in order, and for what is packed of them.
+ * thirds of the packed projection, of the keys and values of grouped attention, or of rows of those
+ * of latent attention with the keys' shared part behind them, by the digit rule like any other. A
+ * pass's scratch has room for the sequence twice behind what the kernel takes of it: as gathered
+ * and in order; in backward also for the gradients, once the keys are in order, and for what is
+ * packed of them.
  */
 #ifndef SBP_EXECUTOR_RANK_CONTEXT_RUN_PRIV_H
 #define SBP_EXECUTOR_RANK_CONTEXT_RUN_PRIV_H
@@ -16,15 +17,17 @@
 struct sbp_rank_context {
     struct sbp_digits rows;               /* of the sequence, that the rank's queries are */
     struct sbp_attention_context context; /* points to `rows`: not to be copied */
+    int64_t row;                          /* elements of a row of all that is gathered */
 };
 
 /* Sets *at from an attention's pass, whose keys are gathered: IN is the packed projection, or IN2
- * has the keys and values. False: nothing splits its queries by sequence. */
+ * has the keys and values, and IN3 more of the keys. False: nothing splits its queries by sequence.
+ */
 bool sbp_rank_find_context(struct sbp_rank *rank, const struct sbp_instr *instr,
                            struct sbp_rank_context *at);
 
-/* An INNER instruction of attention: the keys and values that IN has are gathered, or their
- * gradients summed into OUT. Fails as the backend does. */
+/* An INNER instruction of attention: the keys and values that IN (and IN2) have are gathered, or
+ * their gradients summed into OUT (and OUT2). Fails as the backend does. */
 enum sbp_status sbp_rank_share_context(struct sbp_rank *rank, const struct sbp_instr *instr,
                                        struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -10,6 +10,7 @@ struct sbp_rank_mixture {
     int64_t experts, members;  /* held here; over which all of them are split */
     int64_t hidden, ffn, gates;
     struct sbp_digits held; /* which experts of all the local ones are */
+    bool chooses_by_bias;   /* which then has no part in scores, and no gradient */
 };
 
 /* Of an operator in a program, on the rank at a place of its mesh. */

@@ -42,7 +42,11 @@ struct sbp_rank_mixture sbp_rank_mixture_of(const struct sbp_program *program, i
                              .experts = experts,
                              .top_k = node->moe.top_k,
                              .capacity = mixture.slots / experts,
-                             .in = mixture.hidden};
+                             .in = mixture.hidden,
+                             .groups = node->moe.groups,
+                             .most_groups = node->moe.nodes_per_token,
+                             .sigmoid = node->moe.sigmoid};
+    mixture.chooses_by_bias = node->moe.sigmoid && node->weight_count > 3;
     find_held(program, op, place, &mixture);
     return mixture;
 }
@@ -161,7 +165,8 @@ static void route(const struct work *w)
     }
     /* What is kept is formed behind this, and has room for a count of 4 bytes an expert: scratch,
      * with one hidden feature of 16 bits, has not. */
-    w->k->moe_route(w->kept.table, w->kept.copies, w->kept.scores, tokens);
+    w->k->moe_route(w->kept.table, w->kept.copies, w->kept.scores,
+                    w->mixture.chooses_by_bias ? operand(w, SBP_AT_W + 3) : NULL, tokens);
     for (int64_t i = 0; i < copies; i++) {
         int32_t *const copy = w->kept.table + 2 * i;
         if (copy[1] >= 0)
@@ -173,7 +178,8 @@ static void begin(const struct work *w)
 {
     const struct sbp_routing *tokens = &w->mixture.tokens;
     w->k->linear_forward(w->kept.scores, operand(w, SBP_AT_IN), operand(w, SBP_AT_W),
-                         operand(w, SBP_AT_W + 3), tokens->tokens, tokens->in, tokens->experts);
+                         w->mixture.chooses_by_bias ? NULL : operand(w, SBP_AT_W + 3),
+                         tokens->tokens, tokens->in, tokens->experts);
     route(w);
     w->k->moe_dispatch(w->apart ? w->kept.second : w->kept.copies, operand(w, SBP_AT_IN),
                        w->kept.table, tokens);
@@ -268,9 +274,12 @@ static void form_gradients(const struct work *w)
 {
     const struct sbp_rank_mixture *m = &w->mixture;
     const int64_t rows = m->slots / m->experts, wide = m->ffn * m->gates;
+    const bool chooses = m->chooses_by_bias;
+    if (chooses && !adds_to(w, 3))
+        w->k->zero(operand(w, SBP_AT_DW + 3), m->tokens.experts);
     w->k->linear_backward_weight(
-        operand(w, SBP_AT_DW), operand(w, SBP_AT_DW + 3), operand(w, SBP_AT_IN), w->kept.scores,
-        m->tokens.tokens, m->hidden, m->tokens.experts,
+        operand(w, SBP_AT_DW), chooses ? NULL : operand(w, SBP_AT_DW + 3), operand(w, SBP_AT_IN),
+        w->kept.scores, m->tokens.tokens, m->hidden, m->tokens.experts,
         (adds_to(w, 0) ? SBP_ADDS_FIRST : 0U) | (adds_to(w, 3) ? SBP_ADDS_REST : 0U));
     for (int64_t e = 0; e < m->experts; e++) {
         w->k->linear_backward_weight(of_expert(w, operand(w, SBP_AT_DW2), e, m->hidden * wide),

@@ -4,6 +4,7 @@
 
 #include "executor/rank/context_run_priv.h"
 #include "executor/rank/image_run_priv.h"
+#include "executor/rank/latent_run_priv.h"
 #include "executor/rank/linear_run_priv.h"
 #include "executor/rank/mixture_run_priv.h"
 
@@ -443,7 +444,8 @@ static void cross_entropy_backward(struct sbp_rank *rank, const struct sbp_instr
 static int64_t largest_side(const struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     const enum sbp_op_kind kind = node_of(rank, instr)->kind;
-    const bool attends = kind == SBP_OP_ATTENTION || kind == SBP_OP_GROUPED_ATTENTION;
+    const bool attends = kind == SBP_OP_ATTENTION || kind == SBP_OP_GROUPED_ATTENTION ||
+                         kind == SBP_OP_LATENT_ATTENTION;
     if (kind != SBP_OP_LINEAR && !attends)
         return 0;
     const struct sbp_buffer *in = buffer_of(rank, instr, SBP_AT_IN);
@@ -466,6 +468,8 @@ static int64_t head_size(const struct sbp_rank *rank, const struct sbp_instr *in
         return attention_shape(rank, instr).head_size;
     case SBP_OP_GROUPED_ATTENTION:
         return grouped_shape(rank, instr).head_size;
+    case SBP_OP_LATENT_ATTENTION:
+        return sbp_rank_latent_shape(rank, instr).head_size;
     default:
         return 0;
     }
@@ -515,6 +519,8 @@ static bool has_kernels(const struct sbp_kernels *k, const struct sbp_op_node *n
         return k->avgpool_forward != NULL;
     case SBP_OP_BATCHNORM:
         return k->batchnorm_forward != NULL;
+    case SBP_OP_LATENT_ATTENTION:
+        return k->latent_attention_forward != NULL;
     case SBP_OP_MOE:
         return k->moe_route != NULL && k->moe_combine_backward != NULL;
     default:
@@ -551,6 +557,7 @@ enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *
         [SBP_OP_ROTARY] = rotary,
         [SBP_OP_ATTENTION] = attention_forward,
         [SBP_OP_GROUPED_ATTENTION] = grouped_forward,
+        [SBP_OP_LATENT_ATTENTION] = sbp_rank_latent,
         [SBP_OP_MOE] = sbp_rank_mix,
         [SBP_OP_ADD] = add_forward,
         [SBP_OP_DROPOUT] = dropout_forward,
@@ -584,6 +591,7 @@ enum sbp_status sbp_rank_backward(struct sbp_rank *rank, const struct sbp_instr 
         [SBP_OP_ROTARY] = rotary,
         [SBP_OP_ATTENTION] = attention_backward,
         [SBP_OP_GROUPED_ATTENTION] = grouped_backward,
+        [SBP_OP_LATENT_ATTENTION] = sbp_rank_latent_backward,
         [SBP_OP_MOE] = sbp_rank_mix_backward,
         [SBP_OP_DROPOUT] = dropout_backward,
         [SBP_OP_CROSS_ENTROPY] = cross_entropy_backward,

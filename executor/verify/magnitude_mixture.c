@@ -40,8 +40,8 @@ enum sbp_status sbp_magnitude_note_mixture(const struct sbp_lockstep *both,
     const struct sbp_rank_kept shadow = sbp_rank_mixture_kept(both->shadow, instr, &m);
     const int64_t tokens = m.tokens.tokens, rows = m.slots / m.experts, wide = m.ffn * m.gates;
     const int in = instr->buffer[SBP_AT_IN];
-    const struct products router = {node->weight[0], node->weight_count > 3 ? node->weight[3] : -1,
-                                    1,
+    const bool adds_bias = node->weight_count > 3 && !m.chooses_by_bias;
+    const struct products router = {node->weight[0], adds_bias ? node->weight[3] : -1, 1,
                                     .x = {tokens, m.hidden, sbp_rank_buffer(both->exact, in),
                                           sbp_rank_buffer(both->shadow, in)},
                                     .dy = {tokens, m.tokens.experts, kept.scores, shadow.scores}};
@@ -51,6 +51,8 @@ enum sbp_status sbp_magnitude_note_mixture(const struct sbp_lockstep *both,
     const struct products second = {node->weight[2], -1, m.experts,
                                     .x = {rows, m.ffn, kept.activation, shadow.activation},
                                     .dy = {rows, m.hidden, kept.second, shadow.second}};
+    if (m.chooses_by_bias) /* which has no gradient */
+        sbp_magnitude_begin(both, node->weight[3]);
     SBP_TRY(note_products(both, &router));
     SBP_TRY(note_products(both, &first));
     return note_products(both, &second);

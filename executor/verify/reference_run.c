@@ -7,6 +7,7 @@
 
 #include "base/math/random.h"
 #include "executor/rank/mixture.h"
+#include "executor/verify/judge_priv.h"
 #include "executor/verify/lone_keys_priv.h"
 
 enum { STREAM_OUTPUTS = 0x5a }; /* of what a sample keeps */
@@ -169,62 +170,6 @@ static enum sbp_status keep_output(struct sbp_reference *reference, const struct
     return SBP_OK;
 }
 
-/* The best expert by the exact scores that is not among the first `count` of `copies`. */
-static int64_t best_left(const double *scores, int64_t experts, const int64_t *before)
-{
-    int64_t best = -1;
-    for (int64_t e = 0; e < experts; e++)
-        if ((*before < 0 || scores[e] < scores[*before] ||
-             (scores[e] == scores[*before] && e > *before)) &&
-            (best < 0 || scores[e] > scores[best]))
-            best = e;
-    return best;
-}
-
-/* The sum of the absolute values of the terms of a token's score. */
-static double score_sum(struct sbp_rank *rank, const struct sbp_instr *instr,
-                        const struct sbp_routing *mixture, int64_t token, int64_t expert)
-{
-    const double *x = sbp_rank_buffer(rank, instr->buffer[SBP_AT_IN]);
-    const double *weight = sbp_rank_buffer(rank, instr->buffer[SBP_AT_W]);
-    const double *bias = sbp_rank_buffer(rank, instr->buffer[SBP_AT_W + 3]);
-    double sum = bias == NULL ? 0 : fabs(bias[expert]);
-    for (int64_t i = 0; i < mixture->in; i++)
-        sum += fabs(x[token * mixture->in + i] * weight[i * mixture->experts + expert]);
-    return sum;
-}
-
-/* Holds the experts that the run chose to those that the exact scores rank in their places: each
- * may be another one only where the two are as good but for round-off. */
-static void judge_choices(struct sbp_reference *reference, const struct sbp_instr *instr)
-{
-    const struct sbp_lockstep both = lockstep(reference);
-    const struct sbp_rank_mixture m = sbp_rank_mixture_of(reference->program, instr->op, 0);
-    const struct sbp_routing *tokens = &m.tokens;
-    const double *scores = sbp_rank_mixture_kept(&reference->rank, instr, &m).scores;
-    const float *shadow = sbp_rank_mixture_kept(&reference->shadow, instr, &m).scores;
-    const int32_t *table = sbp_rank_mixture_kept(&reference->rank, instr, &m).table;
-    for (int64_t t = 0; t < tokens->tokens; t++) {
-        const double *const own = scores + t * tokens->experts;
-        for (int64_t k = 0, best = -1; k < tokens->top_k; k++) {
-            const int64_t run = table[2 * (t * tokens->top_k + k)];
-            best = best_left(own, tokens->experts, &best);
-            if (best < 0 || run == best)
-                continue;
-            const struct sbp_reference_score size = {
-                .terms = (double)tokens->in,
-                .sum = score_sum(&reference->rank, instr, tokens, t, run) +
-                       score_sum(&reference->rank, instr, tokens, t, best),
-                .inherited =
-                    sqrt(2 * sbp_magnitude_row_variance(&both, own, shadow + t * tokens->experts,
-                                                        tokens->experts))};
-            const int64_t before = reference->rank.micro_batch * tokens->tokens;
-            reference->judge(reference->judge_context, instr->op, (before + t) * tokens->top_k + k,
-                             own[run], own[best], &size);
-        }
-    }
-}
-
 static bool chooses(const struct sbp_reference *reference, const struct sbp_instr *instr)
 {
     return reference->judge != NULL && instr->kind == SBP_INSTR_FORWARD && instr->phase == 0 &&
@@ -239,7 +184,7 @@ static enum sbp_status note_sizes(struct sbp_reference *reference, int index)
     const int out = instr->buffer[SBP_AT_OUT];
     const int tensor = out < 0 ? -1 : program->buffer[out].tensor;
     if (chooses(reference, instr))
-        judge_choices(reference, instr);
+        SBP_TRY(sbp_judge_choices(reference, &both, instr));
     if (tensor >= 0 && reference->output[tensor] != NULL &&
         sbp_reference_end_instr(program, tensor) == index)
         SBP_TRY(keep_output(reference, instr, reference->output[tensor]));
@@ -311,7 +256,8 @@ static bool bends(enum sbp_op_kind kind)
 
 static bool attends(enum sbp_op_kind kind)
 {
-    return kind == SBP_OP_ATTENTION || kind == SBP_OP_GROUPED_ATTENTION;
+    return kind == SBP_OP_ATTENTION || kind == SBP_OP_GROUPED_ATTENTION ||
+           kind == SBP_OP_LATENT_ATTENTION;
 }
 
 /* An instruction without the gradients of weights, of which a sample is formed elsewhere

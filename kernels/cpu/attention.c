@@ -5,19 +5,20 @@
  * their log-sum-exp, out of which backward recomputes the probabilities (Dao et al., 2022,
  * algorithms 1 and 4). Tiles that the causal mask hides as a whole are never formed.
  */
-#include "kernels/cpu/attention_priv.h"
 #include "kernels/cpu/gemm_priv.h"
+#include "kernels/cpu/latent_priv.h"
 #include "kernels/cpu/rows_priv.h"
 
 #if !STORES_HALF /* attention_half.c */
 
-/* One head of one sequence: q and dq have rows `q_stride` apart, k, v and their gradients
- * `k_stride`, y (forward writes it, backward reads it as `output`) and dy `y_stride`. What a
- * direction does not need is NULL. */
+/* One head of one sequence: q and dq have rows `q_stride` apart, k and v and their gradients
+ * `k_stride` and `v_stride`, y (forward writes it, backward reads it as `output`) and dy
+ * `y_stride`. A row of q or k has `size` features, one of v or y `value`. What a direction does not
+ * need is NULL. */
 struct head {
     const real *q, *k, *v, *dy, *output;
     real *y, *dq, *dk, *dv;
-    int64_t q_stride, k_stride, y_stride, size;
+    int64_t q_stride, k_stride, v_stride, y_stride, size, value;
     struct cpu_queries queries;
     real scale;
 };
@@ -35,8 +36,8 @@ static void tile_output(const struct head *head, const real *weights, const stru
                         bool accumulate)
 {
     cpu_gemm(head->y + tile->row * head->y_stride, head->y_stride, cpu_plain(weights, tile->stride),
-             cpu_plain(head->v + tile->column * head->k_stride, head->k_stride), tile->rows,
-             head->size, tile->columns, 1, accumulate ? 1 : 0);
+             cpu_plain(head->v + tile->column * head->v_stride, head->v_stride), tile->rows,
+             head->value, tile->columns, 1, accumulate ? 1 : 0);
 }
 
 /* row = exp(row - shift) from `first` up to n, 0 before and up to `end`. */
@@ -94,7 +95,7 @@ static void rescale_rows(const struct head *head, const struct cpu_tile *tile, i
         sum[i] = (real)((double)sum[i] * (double)factor + CPU(row_sum)(at, seen));
         maximum[i] = largest;
         if (tile->column > first && factor != 1)
-            scale_row(head->y + (tile->row + i) * head->y_stride, head->size, factor);
+            scale_row(head->y + (tile->row + i) * head->y_stride, head->value, factor);
     }
 }
 
@@ -118,7 +119,7 @@ static void forward_flash(const struct head *head, real *log_sums, real *scratch
             tile_output(head, scores, &tile, column > first);
         }
         for (int64_t i = 0; i < queries.rows; i++) {
-            scale_row(head->y + (row + i) * head->y_stride, head->size, 1 / sum[i]);
+            scale_row(head->y + (row + i) * head->y_stride, head->value, 1 / sum[i]);
             log_sums[row + i] = maximum[i] + real_log(sum[i]);
         }
     }
@@ -139,7 +140,7 @@ static void row_terms(real *inner, const struct head *head, const struct cpu_til
 {
     for (int64_t i = 0; i < queries->rows; i++) {
         const int64_t at = (queries->row + i) * head->y_stride;
-        inner[i] = (real)CPU(row_dot)(head->dy + at, head->output + at, head->size);
+        inner[i] = (real)CPU(row_dot)(head->dy + at, head->output + at, head->value);
     }
 }
 
@@ -160,12 +161,14 @@ static void backward_tile(const struct head *head, const struct cpu_tile *tile, 
                           real *ds, const real *inner)
 {
     const int64_t columns = tile->columns, keys = tile->column * head->k_stride;
+    const int64_t values = tile->column * head->v_stride;
     const int64_t queries = tile->row * head->q_stride;
     const real *dy = head->dy + tile->row * head->y_stride;
-    cpu_gemm(head->dv + keys, head->k_stride, cpu_transposed(p, tile->stride),
-             cpu_plain(dy, head->y_stride), columns, head->size, tile->rows, 1, 1);
+    cpu_gemm(head->dv + values, head->v_stride, cpu_transposed(p, tile->stride),
+             cpu_plain(dy, head->y_stride), columns, head->value, tile->rows, 1, 1);
     cpu_gemm(ds, columns, cpu_plain(dy, head->y_stride),
-             cpu_transposed(head->v + keys, head->k_stride), tile->rows, columns, head->size, 1, 0);
+             cpu_transposed(head->v + values, head->v_stride), tile->rows, columns, head->value, 1,
+             0);
     score_gradients(ds, p, inner, tile);
     cpu_gemm(head->dq + queries, head->q_stride, cpu_plain(ds, columns),
              cpu_plain(head->k + keys, head->k_stride), tile->rows, head->size, columns,
@@ -216,8 +219,10 @@ static struct head head_of(const struct cpu_attention *attention, int64_t index,
                          .v = (const real *)attention->k + at->v,
                          .q_stride = attention->q_stride,
                          .k_stride = attention->k_stride,
+                         .v_stride = attention->k_stride,
                          .y_stride = attention->y_stride,
                          .size = attention->shape->head_size,
+                         .value = attention->shape->head_size,
                          .queries = attention->queries,
                          .scale = (real)(1 / sqrt((double)attention->shape->head_size))};
 }
@@ -304,6 +309,45 @@ void CPU(grouped_attention_backward)(void *dq, void *dkv, void *scratch, const v
     CPU(zero)(dq, shape->batch * shape->sequence * attention.q_stride);
     CPU(zero)(dkv, shape->batch * attention.queries.keys * attention.k_stride);
     backward(&attention, &back, scratch);
+}
+
+static struct head latent_head(const struct cpu_latent_head *latent)
+{
+    return (struct head){.q = latent->q,
+                         .k = latent->k,
+                         .v = latent->v,
+                         .dy = latent->dy,
+                         .output = latent->y,
+                         .y = latent->y,
+                         .dq = latent->dq,
+                         .dk = latent->dk,
+                         .dv = latent->dv,
+                         .q_stride = latent->q_row,
+                         .k_stride = latent->size,
+                         .v_stride = latent->v_row,
+                         .y_stride = latent->y_row,
+                         .size = latent->size,
+                         .value = latent->value,
+                         .queries = latent->queries,
+                         .scale = (real)(1 / sqrt((double)latent->size))};
+}
+
+void CPU(latent_head_forward)(const struct cpu_latent_head *latent, void *scratch)
+{
+    const struct head head = latent_head(latent);
+    if (latent->kind == SBP_ATTENTION_FLASH)
+        forward_flash(&head, latent->saved, scratch);
+    else
+        forward_materialised(&head, latent->saved);
+}
+
+void CPU(latent_head_backward)(const struct cpu_latent_head *latent, void *scratch)
+{
+    const struct head head = latent_head(latent);
+    if (latent->kind == SBP_ATTENTION_FLASH)
+        backward_flash(&head, latent->saved, scratch);
+    else
+        backward_materialised(&head, latent->saved, scratch);
 }
 
 #endif

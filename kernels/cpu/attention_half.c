@@ -8,20 +8,21 @@
  * attention keeps the probabilities, rounded, and flash attention the log-sum-exps. Features are
  * worked on FEATURES at a time, so that tiles on the stack have one size.
  */
-#include "kernels/cpu/attention_priv.h"
 #include "kernels/cpu/gemm_priv.h"
+#include "kernels/cpu/latent_priv.h"
 #include "kernels/cpu/rows_priv.h"
 
 #if STORES_HALF
 
 enum { TILE = SBP_ATTENTION_TILE, FEATURES = 256 };
 
-/* One head of one sequence: q and dq have rows `q_stride` apart, k, v and their gradients
- * `k_stride`, y and dy `y_stride`. What a direction does not need is NULL. */
+/* One head of one sequence: q and dq have rows `q_stride` apart, k and v and their gradients
+ * `k_stride` and `v_stride`, y and dy `y_stride`. A row of q or k has `size` features, one of v or
+ * y `value`. What a direction does not need is NULL. */
 struct head {
     const stored *q, *k, *v, *dy, *output;
     stored *y, *dq, *dk, *dv;
-    int64_t q_stride, k_stride, y_stride, size;
+    int64_t q_stride, k_stride, v_stride, y_stride, size, value;
     struct cpu_queries queries;
     real scale;
     stored *probabilities; /* (S,K), or NULL: */
@@ -161,15 +162,15 @@ static void form_outputs(const struct head *head, const struct cpu_tile *queries
                          const real *log_sums, int64_t first)
 {
     real p[TILE * TILE], sum[TILE * FEATURES] = {0};
-    const int64_t width = cpu_least(FEATURES, head->size - first);
+    const int64_t width = cpu_least(FEATURES, head->value - first);
     for (int64_t column = cpu_first_column(&head->queries, queries); column < queries->columns;
          column += TILE) {
         const struct cpu_tile tile = cpu_key_tile(queries, column);
         form_probabilities(p, head, &tile, log_sums);
         if (head->probabilities != NULL)
             keep_probabilities(head, &tile, p);
-        add_weighted(sum, tile.rows, cpu_plain(p, TILE), head->v + column * head->k_stride + first,
-                     head->k_stride, tile.columns, width, 1);
+        add_weighted(sum, tile.rows, cpu_plain(p, TILE), head->v + column * head->v_stride + first,
+                     head->v_stride, tile.columns, width, 1);
     }
     store_rows(head->y + queries->row * head->y_stride + first, head->y_stride, sum, queries->rows,
                width);
@@ -184,7 +185,7 @@ static void forward_head(const struct head *head)
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
         queries = cpu_query_tile(&head->queries, row);
         find_log_sums(head, &queries, log_sums);
-        for (int64_t first = 0; first < head->size; first += FEATURES)
+        for (int64_t first = 0; first < head->value; first += FEATURES)
             form_outputs(head, &queries, log_sums, first);
         for (int64_t i = 0; head->log_sums != NULL && i < queries.rows; i++)
             head->log_sums[row + i] = log_sums[i];
@@ -205,11 +206,11 @@ static void form_gradients(real *p, real *ds, const struct head *head, const str
 {
     const int64_t at = tile->row * head->y_stride;
     recall_probabilities(p, head, tile);
-    multiply_rows(ds, tile, head->dy + at, head->y_stride, head->v + tile->column * head->k_stride,
-                  head->k_stride, head->size, 1);
+    multiply_rows(ds, tile, head->dy + at, head->y_stride, head->v + tile->column * head->v_stride,
+                  head->v_stride, head->value, 1);
     for (int64_t i = 0; i < tile->rows; i++) {
         const int64_t row = at + i * head->y_stride;
-        const double inner = CPU(row_dot)(head->dy + row, head->output + row, head->size);
+        const double inner = CPU(row_dot)(head->dy + row, head->output + row, head->value);
         weigh_row(ds + i * TILE, p + i * TILE, tile->columns, (real)inner);
     }
 }
@@ -230,12 +231,26 @@ static void query_gradients(const struct head *head, const struct cpu_tile *quer
                width);
 }
 
-/* A tile of keys, features `first` to `first` + width of which are worked on, and their gradients
- * so far. */
+/* A tile of keys, features from `first` on of which are worked on, `width` of keys and `value` of
+ * values, and their gradients so far. */
 struct key_tile {
-    int64_t column, first, width;
+    int64_t column, first, width, value;
     real keys[TILE * FEATURES], values[TILE * FEATURES];
 };
+
+/* How many of a row's features are worked on from `first` on. */
+static int64_t width_from(int64_t first, int64_t size)
+{
+    return size > first ? cpu_least(FEATURES, size - first) : 0;
+}
+
+static struct key_tile key_tile_of(const struct head *head, int64_t column, int64_t first)
+{
+    return (struct key_tile){.column = column,
+                             .first = first,
+                             .width = width_from(first, head->size),
+                             .value = width_from(first, head->value)};
+}
 
 /* Adds what a head of queries gives: dk += scale ds^T q and dv += p^T dy. */
 static void add_key_gradients(const struct head *head, struct key_tile *at)
@@ -251,11 +266,20 @@ static void add_key_gradients(const struct head *head, struct key_tile *at)
         form_gradients(p, ds, head, &tile);
         add_weighted(at->values, tile.columns, cpu_transposed(p, TILE),
                      head->dy + row * head->y_stride + at->first, head->y_stride, tile.rows,
-                     at->width, 1);
+                     at->value, 1);
         add_weighted(at->keys, tile.columns, cpu_transposed(ds, TILE),
                      head->q + row * head->q_stride + at->first, head->q_stride, tile.rows,
                      at->width, head->scale);
     }
+}
+
+static void store_key_gradients(const struct head *head, const struct key_tile *at)
+{
+    const int64_t rows = cpu_least(TILE, head->queries.keys - at->column);
+    store_rows(head->dk + at->column * head->k_stride + at->first, head->k_stride, at->keys, rows,
+               at->width);
+    store_rows(head->dv + at->column * head->v_stride + at->first, head->v_stride, at->values, rows,
+               at->value);
 }
 
 /* ---- all heads ------------------------------------------------------------------------------ */
@@ -286,8 +310,10 @@ static struct head head_of(const struct pass *pass, int64_t index)
                          .dv = back ? pass->dk + at.v : NULL,
                          .q_stride = attention->q_stride,
                          .k_stride = attention->k_stride,
+                         .v_stride = attention->k_stride,
                          .y_stride = attention->y_stride,
                          .size = attention->shape->head_size,
+                         .value = attention->shape->head_size,
                          .queries = attention->queries,
                          .scale = (real)(1 / sqrt((double)attention->shape->head_size)),
                          .probabilities = flash ? NULL : (stored *)pass->saved + at.saved,
@@ -320,16 +346,13 @@ static void backward_keys(const struct pass *pass, int64_t index, int64_t column
     const struct cpu_attention *attention = &pass->attention;
     const int64_t heads = attention->shape->heads, own = index % heads;
     const struct head head = head_of(pass, index);
-    struct key_tile at = {
-        .column = column, .first = first, .width = cpu_least(FEATURES, head.size - first)};
+    struct key_tile at = key_tile_of(&head, column, first);
     for (int64_t h = own; h < heads; h++) {
         const struct head other = head_of(pass, index - own + h);
         if (other.k == head.k)
             add_key_gradients(&other, &at);
     }
-    const int64_t rows = cpu_least(TILE, head.queries.keys - column);
-    store_rows(head.dk + column * head.k_stride + first, head.k_stride, at.keys, rows, at.width);
-    store_rows(head.dv + column * head.k_stride + first, head.k_stride, at.values, rows, at.width);
+    store_key_gradients(&head, &at);
 }
 
 /* Whether a head of queries is the first of those that read its keys. */
@@ -371,12 +394,6 @@ void CPU(attention_forward)(void *y, void *saved, void *scratch, const void *qkv
         &(struct pass){.attention = cpu_attention_of(shape, qkv, context), .saved = saved, .y = y});
 }
 
-/* Backward changes neither what forward saved nor its output. */
-static void *unchanged(const void *from)
-{
-    return (void *)(uintptr_t)from;
-}
-
 void CPU(attention_backward)(void *dqkv, void *scratch, const void *dy, const void *qkv,
                              const void *y, const void *saved,
                              const struct sbp_attention_context *context,
@@ -386,8 +403,8 @@ void CPU(attention_backward)(void *dqkv, void *scratch, const void *dy, const vo
     if (context != NULL) /* in the place of keys and values */
         CPU(zero)(dqkv, 3 * shape->batch * shape->sequence * shape->heads * shape->head_size);
     backward(&(struct pass){.attention = cpu_attention_of(shape, qkv, context),
-                            .saved = unchanged(saved),
-                            .y = unchanged(y),
+                            .saved = cpu_unchanged(saved),
+                            .y = cpu_unchanged(y),
                             .dy = dy,
                             .dq = dqkv,
                             .dk = context == NULL ? dqkv : context->key_gradients});
@@ -409,14 +426,59 @@ void CPU(grouped_attention_backward)(void *dq, void *dkv, void *scratch, const v
                                      const struct sbp_attention_shape *shape)
 {
     const struct pass pass = {.attention = cpu_grouped_of(shape, q, kv, groups),
-                              .saved = unchanged(saved),
-                              .y = unchanged(y),
+                              .saved = cpu_unchanged(saved),
+                              .y = cpu_unchanged(y),
                               .dy = dy,
                               .dq = dq,
                               .dk = dkv};
     (void)scratch;
     CPU(zero)(dkv, shape->batch * pass.attention.queries.keys * pass.attention.k_stride);
     backward(&pass);
+}
+
+static struct head latent_head(const struct cpu_latent_head *latent)
+{
+    const bool flash = latent->kind == SBP_ATTENTION_FLASH;
+    return (struct head){.q = latent->q,
+                         .k = latent->k,
+                         .v = latent->v,
+                         .dy = latent->dy,
+                         .output = latent->y,
+                         .y = latent->y,
+                         .dq = latent->dq,
+                         .dk = latent->dk,
+                         .dv = latent->dv,
+                         .q_stride = latent->q_row,
+                         .k_stride = latent->size,
+                         .v_stride = latent->v_row,
+                         .y_stride = latent->y_row,
+                         .size = latent->size,
+                         .value = latent->value,
+                         .queries = latent->queries,
+                         .scale = (real)(1 / sqrt((double)latent->size)),
+                         .probabilities = flash ? NULL : latent->saved,
+                         .log_sums = flash ? latent->saved : NULL};
+}
+
+void CPU(latent_head_forward)(const struct cpu_latent_head *latent, void *scratch)
+{
+    const struct head head = latent_head(latent);
+    (void)scratch;
+    forward_head(&head);
+}
+
+void CPU(latent_head_backward)(const struct cpu_latent_head *latent, void *scratch)
+{
+    const struct head head = latent_head(latent);
+    const int64_t most = head.size > head.value ? head.size : head.value;
+    (void)scratch;
+    backward_queries(&head);
+    for (int64_t column = 0; column < head.queries.keys; column += TILE)
+        for (int64_t first = 0; first < most; first += FEATURES) {
+            struct key_tile at = key_tile_of(&head, column, first);
+            add_key_gradients(&head, &at);
+            store_key_gradients(&head, &at);
+        }
 }
 
 #endif

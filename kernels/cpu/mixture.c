@@ -2,7 +2,9 @@
  *
  * A token's copies weigh what a softmax over the scores of its experts says, and with one expert
  * what a softmax over all of them does (Fedus et al., Switch Transformers, 2021, equation 2): a
- * weight of 1 would not train the router.
+ * weight of 1 would not train the router. Sigmoids are divided by their sum over the token's
+ * experts, and one alone is taken as it is (DeepSeek-V3, 2024, equations 13 to 16); a bias takes
+ * part in the choice alone.
  */
 #include "kernels/cpu/rows_priv.h"
 
@@ -24,30 +26,107 @@ static real score_of(stored score)
     return value == value ? value : -(real)INFINITY;
 }
 
-/* The best expert behind the one that was chosen last, of equal ones the first; `last` < 0: there
- * is none yet. */
-static int64_t next_best(const stored *scores, int64_t experts, int64_t last)
+/* A token's choice: its scores, and which groups are open. */
+struct choice {
+    const stored *scores, *bias; /* bias NULL: none */
+    const int32_t *open;         /* (groups), or NULL: all are */
+    int64_t in_group;            /* experts */
+    bool sigmoid;
+};
+
+static double sigmoid(double score)
 {
+    return 1 / (1 + exp(-score));
+}
+
+/* What experts are ranked by. */
+static double rank_of(const struct choice *choice, int64_t expert)
+{
+    const double score = (double)score_of(choice->scores[expert]);
+    if (!choice->sigmoid)
+        return score;
+    return sigmoid(score) + (choice->bias == NULL ? 0 : (double)load(choice->bias[expert]));
+}
+
+/* The best expert of `first` to `end` behind the one that was chosen last, of equal ones the first;
+ * `last` < 0: there is none yet. */
+static int64_t next_best(const struct choice *choice, int64_t first, int64_t end, int64_t last)
+{
+    const double before = last < 0 ? 0 : rank_of(choice, last);
+    double most = 0;
     int64_t best = -1;
-    for (int64_t e = 0; e < experts; e++) {
-        const real score = score_of(scores[e]);
-        const bool is_left = last < 0 || score < score_of(scores[last]) ||
-                             (score == score_of(scores[last]) && e > last);
-        if (is_left && (best < 0 || score > score_of(scores[best])))
+    for (int64_t e = first; e < end; e++) {
+        if (choice->open != NULL && choice->open[e / choice->in_group] == 0)
+            continue;
+        const double rank = rank_of(choice, e);
+        const bool is_left = last < 0 || rank < before || (rank == before && e > last);
+        if (is_left && (best < 0 || rank > most)) {
             best = e;
+            most = rank;
+        }
     }
     return best;
 }
 
-void CPU(moe_route)(int32_t *table, int32_t *taken, const void *scores,
+/* The sum of a group's best experts. */
+static double group_rank(const struct choice *choice, const struct sbp_routing *mixture,
+                         int64_t group)
+{
+    const int64_t first = group * choice->in_group;
+    const int64_t share = (mixture->top_k + mixture->most_groups - 1) / mixture->most_groups;
+    double sum = 0;
+    for (int64_t k = 0, last = -1; k < share && k < choice->in_group; k++) {
+        last = next_best(choice, first, first + choice->in_group, last);
+        sum += rank_of(choice, last);
+    }
+    return sum;
+}
+
+/* Opens the best groups, of equal ones the first. */
+static void open_groups(const struct choice *choice, const struct sbp_routing *mixture,
+                        int32_t *open)
+{
+    for (int64_t g = 0; g < mixture->groups; g++)
+        open[g] = 0;
+    for (int64_t k = 0; k < mixture->most_groups; k++) {
+        int64_t best = -1;
+        double most = 0;
+        for (int64_t g = 0; g < mixture->groups; g++) {
+            const double rank = open[g] != 0 ? 0 : group_rank(choice, mixture, g);
+            if (open[g] == 0 && (best < 0 || rank > most)) {
+                best = g;
+                most = rank;
+            }
+        }
+        open[best] = 1;
+    }
+}
+
+static void choose(int32_t *copies, int32_t *open, const struct choice *of,
+                   const struct sbp_routing *mixture)
+{
+    struct choice choice = *of;
+    if (mixture->groups > 0) {
+        choice.in_group = mixture->experts / mixture->groups;
+        open_groups(&choice, mixture, open);
+        choice.open = open;
+    }
+    for (int64_t k = 0, last = -1; k < mixture->top_k; k++) {
+        last = next_best(&choice, 0, mixture->experts, last);
+        copies[2 * k] = (int32_t)last;
+    }
+}
+
+void CPU(moe_route)(int32_t *table, int32_t *taken, const void *scores, const void *bias,
                     const struct sbp_routing *mixture)
 {
     const int64_t experts = mixture->experts, top_k = mixture->top_k;
-    for (int64_t t = 0; t < mixture->tokens; t++)
-        for (int64_t k = 0, last = -1; k < top_k; k++) {
-            last = next_best((const stored *)scores + t * experts, experts, last);
-            table[2 * (t * top_k + k)] = (int32_t)last;
-        }
+    for (int64_t t = 0; t < mixture->tokens; t++) {
+        const struct choice choice = {.scores = (const stored *)scores + t * experts,
+                                      .bias = bias,
+                                      .sigmoid = mixture->sigmoid};
+        choose(table + 2 * t * top_k, taken, &choice, mixture);
+    }
     for (int64_t e = 0; e < experts; e++)
         taken[e] = 0;
     for (int64_t k = 0; k < top_k; k++)
@@ -91,39 +170,50 @@ void CPU(moe_dispatch_backward)(void *dx, const void *dslots, const int32_t *tab
     }
 }
 
-/* Of a token: the softmax that its copies' weights are of. */
+/* Of a token: what its copies' weights are shares of. */
 struct weights {
+    const struct sbp_routing *mixture;
     const stored *scores;
     const int32_t *copies;
     double largest, sum;
 };
 
-static double exponential(const struct weights *w, int64_t expert)
+/* An expert's part of the sum. */
+static double part_of(const struct weights *w, int64_t expert)
 {
-    return exp((double)score_of(w->scores[expert]) - w->largest);
+    const double score = (double)score_of(w->scores[expert]);
+    return w->mixture->sigmoid ? sigmoid(score) : exp(score - w->largest);
 }
 
+/* Experts whose parts are summed. */
 static int64_t members(const struct sbp_routing *mixture)
 {
-    return mixture->top_k > 1 ? mixture->top_k : mixture->experts;
+    return mixture->top_k > 1 ? mixture->top_k : mixture->sigmoid ? 0 : mixture->experts;
 }
 
-static int64_t member(const struct weights *w, const struct sbp_routing *mixture, int64_t i)
+static int64_t member(const struct weights *w, int64_t i)
 {
-    return mixture->top_k > 1 ? expert_of(w->copies + 2 * i) : i;
+    return w->mixture->top_k > 1 ? expert_of(w->copies + 2 * i) : i;
 }
 
 static struct weights weights_of(const struct sbp_routing *mixture, const void *scores,
                                  const int32_t *table, int64_t token)
 {
-    struct weights w = {.scores = (const stored *)scores + token * mixture->experts,
+    struct weights w = {.mixture = mixture,
+                        .scores = (const stored *)scores + token * mixture->experts,
                         .copies = table + 2 * token * mixture->top_k,
-                        .largest = -INFINITY};
+                        .largest = -INFINITY,
+                        .sum = members(mixture) > 0 ? 0 : 1};
     for (int64_t i = 0; i < members(mixture); i++)
-        w.largest = fmax(w.largest, (double)score_of(w.scores[member(&w, mixture, i)]));
+        w.largest = fmax(w.largest, (double)score_of(w.scores[member(&w, i)]));
     for (int64_t i = 0; i < members(mixture); i++)
-        w.sum += exponential(&w, member(&w, mixture, i));
+        w.sum += part_of(&w, member(&w, i));
     return w;
+}
+
+static double weight_of(const struct weights *w, int64_t k)
+{
+    return part_of(w, expert_of(w->copies + 2 * k)) / w->sum;
 }
 
 void CPU(moe_combine)(void *y, const void *slots, const void *scores, const int32_t *table,
@@ -134,7 +224,7 @@ void CPU(moe_combine)(void *y, const void *slots, const void *scores, const int3
         const struct weights w = weights_of(mixture, scores, table, t);
         for (int64_t k = 0; k < mixture->top_k; k++) {
             const int64_t slot = slot_of(w.copies + 2 * k);
-            const double weight = exponential(&w, expert_of(w.copies + 2 * k)) / w.sum;
+            const double weight = weight_of(&w, k);
             if (slot >= 0)
                 add_row((stored *)y + t * mixture->in, (const stored *)slots + slot * mixture->in,
                         (real)weight, mixture->in);
@@ -149,19 +239,23 @@ static double weight_gradient(const struct sbp_routing *mixture, const stored *d
     return slot < 0 ? 0 : CPU(row_dot)(dy, slots + slot * mixture->in, mixture->in);
 }
 
-/* Gradients of a softmax's scores s from those of its weights w: w (dw - sum w dw). They take the
- * scores' place; `mean` is the sum. */
-static void score_gradients(stored *row, const struct sbp_routing *mixture, const struct weights *w,
-                            const stored *dy, const stored *slots, double mean)
+/* Gradients of scores s from those of weights w, which take the scores' place; `mean` is sum w dw.
+ * A softmax has w (dw - mean), a sigmoid that times 1 minus itself, and without the mean where it
+ * is no share of a sum. */
+static void score_gradients(stored *row, const struct weights *w, const stored *dy,
+                            const stored *slots, double mean)
 {
+    const struct sbp_routing *mixture = w->mixture;
+    const bool shares = mixture->top_k > 1, softmax = !mixture->sigmoid;
     for (int64_t e = 0; e < mixture->experts; e++) {
-        const double share = exponential(w, e) / w->sum;
-        double gradient = mixture->top_k > 1 ? 0 : -share * mean;
+        const double part = part_of(w, e), share = part / w->sum;
+        double gradient = shares || !softmax ? 0 : -share * mean;
         for (int64_t k = 0; k < mixture->top_k; k++) {
             const int32_t *const copy = w->copies + 2 * k;
-            const double own = mixture->top_k > 1 ? mean : 0;
+            const double own = shares ? mean : 0;
             if (expert_of(copy) == e)
-                gradient += share * (weight_gradient(mixture, dy, slots, slot_of(copy)) - own);
+                gradient += share * (softmax ? 1 : 1 - part) *
+                            (weight_gradient(mixture, dy, slots, slot_of(copy)) - own);
         }
         row[e] = store((real)gradient);
     }
@@ -178,11 +272,11 @@ void CPU(moe_combine_backward)(void *dslots, void *scores, const void *dy, const
         double mean = 0;
         for (int64_t k = 0; k < mixture->top_k; k++) {
             const int64_t slot = slot_of(w.copies + 2 * k);
-            const double weight = exponential(&w, expert_of(w.copies + 2 * k)) / w.sum;
+            const double weight = weight_of(&w, k);
             mean += weight * weight_gradient(mixture, row, slots, slot);
             if (slot >= 0)
                 add_row((stored *)dslots + slot * in, row, (real)weight, in);
         }
-        score_gradients((stored *)scores + t * mixture->experts, mixture, &w, row, slots, mean);
+        score_gradients((stored *)scores + t * mixture->experts, &w, row, slots, mean);
     }
 }

@@ -148,6 +148,8 @@ static inline stored store(real x)
     X(attention_backward)                                                                          \
     X(grouped_attention_forward)                                                                   \
     X(grouped_attention_backward)                                                                  \
+    X(latent_attention_forward)                                                                    \
+    X(latent_attention_backward)                                                                   \
     X(rotary)                                                                                      \
     X(moe_route)                                                                                   \
     X(moe_dispatch)                                                                                \

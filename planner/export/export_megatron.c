@@ -292,15 +292,16 @@ static int64_t expert_nodes(const struct sbp_export *export)
     return d->expert * d->expert_tensor > own ? d->expert * d->expert_tensor / own : 1;
 }
 
-/* Nodes as groups of experts, of which a token chooses some; without effect where it may choose all
- * of them. */
+/* Groups of experts, of which a token chooses some: the model's, else those of a node; without
+ * effect where it may choose all of them. */
 static void add_groups(struct arguments *arguments)
 {
     const struct sbp_export *export = arguments->export;
     const int64_t most = sbp_export_number(export, "nodes_per_token", 0);
-    if (most == 0 || expert_nodes(export) <= most)
+    const int64_t groups = sbp_export_number(export, "expert_groups", expert_nodes(export));
+    if (most == 0 || groups <= most)
         return;
-    add_number(arguments, "moe-router-num-groups", expert_nodes(export));
+    add_number(arguments, "moe-router-num-groups", groups);
     add_number(arguments, "moe-router-group-topk", most);
 }
 
@@ -313,10 +314,20 @@ static void add_capacity(struct arguments *arguments)
     add_switch(arguments, "moe-pad-expert-input-to-capacity", true);
 }
 
+/* Whether the router chooses by sigmoids: where a decoder as DeepSeek's with a bias does not say
+ * how, it does. */
+static bool has_sigmoids(const struct sbp_export *export)
+{
+    const char *scoring = sbp_export_word(export, "scoring");
+    if (scoring != NULL)
+        return strcmp(scoring, "sigmoid") == 0;
+    return sbp_export_is(export, "deepseek") && sbp_export_flag(export, "router_bias", false);
+}
+
 /* Whether the router's bias balances the experts; one that is learned has no argument. */
 static bool has_balancing_bias(const struct sbp_export *export)
 {
-    return sbp_export_is(export, "deepseek") && sbp_export_flag(export, "router_bias", false);
+    return has_sigmoids(export) && sbp_export_flag(export, "router_bias", false);
 }
 
 static void add_experts(struct arguments *arguments)
@@ -335,10 +346,10 @@ static void add_experts(struct arguments *arguments)
     add_switch(arguments, "moe-grouped-gemm", true);
     add_groups(arguments);
     add_capacity(arguments);
-    if (!has_balancing_bias(export))
-        return;
-    add_word(arguments, "moe-router-score-function", "sigmoid");
-    add_switch(arguments, "moe-router-enable-expert-bias", true);
+    if (has_sigmoids(export))
+        add_word(arguments, "moe-router-score-function", "sigmoid");
+    if (has_balancing_bias(export))
+        add_switch(arguments, "moe-router-enable-expert-bias", true);
 }
 
 /* Blocks with RMS norm, rotary positions and SwiGLU. */
@@ -430,7 +441,9 @@ static const char *const WRITTEN[] = {"architecture",
                                       "sinks",
                                       "capacity",
                                       "linears", /* export_layout.c names it */
-                                      "nodes_per_token"};
+                                      "nodes_per_token",
+                                      "expert_groups",
+                                      "scoring"};
 enum { ALWAYS = sizeof WRITTEN / sizeof *WRITTEN };
 
 /* Adds the keys that the arguments say of some models, and lists all others. */

@@ -112,12 +112,20 @@ static enum sbp_status put_limited_nodes(struct sbp_import *import)
                     "on one node",
                     (long long)chosen, (long long)groups);
     sbp_import_put_number(import, "nodes_per_token", (double)chosen);
+    sbp_import_put_number(import, "expert_groups", (double)groups);
     return SBP_OK;
 }
 
-/* A bias of the router balances the loads without a loss (DeepSeek-V3, section 2.1.2). */
+/* Sigmoids of scores, and a bias of the router that balances the loads without a loss (DeepSeek-V3,
+ * section 2.1.2). */
+static void put_sigmoids(struct sbp_import *import)
+{
+    sbp_import_put_flag(import, "router_bias", true);
+    sbp_import_put_text(import, "scoring", "sigmoid");
+}
+
 static enum sbp_status finish_deepseek(struct sbp_import *import, int64_t dense, int64_t shared,
-                                       bool router_bias)
+                                       bool sigmoids)
 {
     sbp_import_note_decoder(import);
     SBP_TRY(sbp_import_must_be(import, "moe_layer_freq", 1,
@@ -125,7 +133,10 @@ static enum sbp_status finish_deepseek(struct sbp_import *import, int64_t dense,
     SBP_TRY(put_query_rank(import));
     SBP_TRY(sbp_import_put_count(import, "dense_layers", "first_k_dense_replace", dense));
     SBP_TRY(sbp_import_put_count(import, "shared_experts", "n_shared_experts", shared));
-    sbp_import_put_flag(import, "router_bias", router_bias);
+    if (sigmoids)
+        put_sigmoids(import);
+    else
+        sbp_import_put_flag(import, "router_bias", false);
     SBP_TRY(put_limited_nodes(import));
     note_predicted(import);
     return sbp_import_put_biases(import, false, true);
@@ -178,7 +189,7 @@ static enum sbp_status rest_of_glm4_moe(struct sbp_import *import)
     sbp_import_note_decoder(import);
     SBP_TRY(sbp_import_put_count(import, "dense_layers", "first_k_dense_replace", 1));
     SBP_TRY(sbp_import_put_count(import, "shared_experts", "n_shared_experts", 1));
-    sbp_import_put_flag(import, "router_bias", true);
+    put_sigmoids(import);
     note_predicted(import);
     return sbp_import_put_biases(import, false, false);
 }

@@ -7,8 +7,8 @@
 struct problem {
     struct check *check;
     struct sbp_routing m;
-    int64_t copies, slots; /* elements of a table are twice the copies */
-    double *x, *scores, *slot_values, *dy;
+    int64_t copies, slots;                        /* elements of a table are twice the copies */
+    double *x, *scores, *bias, *slot_values, *dy; /* bias: NULL for none */
     int32_t *table;
 };
 
@@ -19,21 +19,49 @@ static int32_t *make_table(const struct problem *p)
     return table;
 }
 
-/* The rank of an expert among a token's: how many are better, of equal ones those before it. */
-static int64_t better(const double *scores, int64_t experts, int64_t expert)
+/* How many of `n` are better, of equal ones those before it. */
+static int64_t better(const double *values, int64_t n, int64_t at)
 {
     int64_t count = 0;
-    for (int64_t e = 0; e < experts; e++)
-        count += scores[e] > scores[expert] || (scores[e] == scores[expert] && e < expert);
+    for (int64_t i = 0; i < n; i++)
+        count += values[i] > values[at] || (values[i] == values[at] && i < at);
     return count;
+}
+
+/* Takes experts out of groups that are not among the best. */
+static void close_groups(const struct sbp_routing *m, double *ranks)
+{
+    const int64_t size = m->experts / m->groups;
+    const int64_t share = (m->top_k + m->most_groups - 1) / m->most_groups;
+    double sum[16] = {0};
+    for (int64_t e = 0; e < m->experts; e++)
+        if (better(ranks + e / size * size, size, e % size) < share)
+            sum[e / size] += ranks[e];
+    for (int64_t e = 0; e < m->experts; e++)
+        if (better(sum, m->groups, e / size) >= m->most_groups)
+            ranks[e] = -INFINITY;
+}
+
+/* What a token ranks experts by. */
+static void find_ranks(const struct problem *p, int64_t token, double *ranks)
+{
+    for (int64_t e = 0; e < p->m.experts; e++) {
+        const double score = p->scores[token * p->m.experts + e];
+        ranks[e] = !p->m.sigmoid ? score : 1 / (1 + exp(-score));
+        ranks[e] += p->bias == NULL ? 0 : p->bias[e];
+    }
+    if (p->m.groups > 0)
+        close_groups(&p->m, ranks);
 }
 
 static void naive_route(const struct problem *p)
 {
     const struct sbp_routing *m = &p->m;
+    double ranks[16];
     for (int64_t t = 0; t < m->tokens; t++)
         for (int64_t e = 0; e < m->experts; e++) {
-            const int64_t place = better(p->scores + t * m->experts, m->experts, e);
+            find_ranks(p, t, ranks);
+            const int64_t place = better(ranks, m->experts, e);
             if (place < m->top_k)
                 p->table[2 * (t * m->top_k + place)] = (int32_t)e;
         }
@@ -57,12 +85,29 @@ static void number_slots(int32_t *table, const struct problem *p)
             table[2 * i + 1] += table[2 * i] * (int32_t)p->m.capacity;
 }
 
+/* Sigmoids in half of the problems, groups in a third. */
+static void draw_router(struct check *check, struct problem *p)
+{
+    const bool groups = check_integer(check, 0, 2) == 0;
+    p->m.sigmoid = check_integer(check, 0, 1) == 0;
+    p->m.experts = check_integer(check, 1, 6);
+    p->m.top_k = check_integer(check, 1, p->m.experts);
+    if (groups) {
+        const int64_t size = check_integer(check, 1, 3);
+        p->m.groups = check_integer(check, 1, 5);
+        p->m.most_groups = check_integer(check, 1, p->m.groups);
+        p->m.experts = p->m.groups * size;
+        p->m.top_k = check_integer(check, p->m.most_groups, p->m.most_groups * size);
+    }
+    if (p->m.sigmoid && check_integer(check, 0, 1))
+        p->bias = check_uniform(check, p->m.experts);
+}
+
 static struct problem draw(struct check *check)
 {
     struct problem p = {.check = check};
     p.m.tokens = check_size(check, 9);
-    p.m.experts = check_integer(check, 1, 6);
-    p.m.top_k = check_integer(check, 1, p.m.experts);
+    draw_router(check, &p);
     p.m.in = check_size(check, 9);
     p.m.capacity = check_integer(check, 1, p.m.tokens);
     p.copies = p.m.tokens * p.m.top_k;
@@ -84,8 +129,11 @@ static double weight_of(const struct problem *p, int64_t token, int64_t k)
         bool counts = p->m.top_k == 1;
         for (int64_t i = 0; i < p->m.top_k; i++)
             counts = counts || copies[2 * i] == e;
-        sum += counts ? exp(scores[e]) : 0;
+        const double part = p->m.sigmoid ? 1 / (1 + exp(-scores[e])) : exp(scores[e]);
+        sum += counts ? part : 0;
     }
+    if (p->m.sigmoid)
+        return 1 / (1 + exp(-scores[copies[2 * k]])) / (p->m.top_k == 1 ? 1 : sum);
     return exp(scores[copies[2 * k]]) / sum;
 }
 
@@ -119,7 +167,8 @@ static void check_route(const struct problem *p)
 {
     const struct sbp_kernels *k = p->check->kernels;
     int32_t *table = make_table(p), *taken = check_ids(p->check, p->m.experts, 1);
-    k->moe_route(table, taken, check_reals(p->check, p->scores, p->m.tokens * p->m.experts), &p->m);
+    k->moe_route(table, taken, check_reals(p->check, p->scores, p->m.tokens * p->m.experts),
+                 p->bias == NULL ? NULL : check_reals(p->check, p->bias, p->m.experts), &p->m);
     for (int64_t i = 0; i < 2 * p->copies; i++)
         if (table[i] != p->table[i])
             fail_msg("seed %llu: entry %lld of the table is %d, expected %d",
@@ -186,6 +235,6 @@ static void a_mixture(struct check *check)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {CHECK_TABLES(a_mixture, 60)};
+    const struct CMUnitTest tests[] = {CHECK_TABLES(a_mixture, 120)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

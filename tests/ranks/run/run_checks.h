@@ -7,7 +7,7 @@
 #include "run_plans.h"
 #include "tests/support/unit.h"
 
-enum { PERCEPTRON, RESIDUAL, GPT, ODD, GATED, LLAMA, MIXTURE, ENCODER, PATCHES, IMAGES };
+enum { PERCEPTRON, RESIDUAL, GPT, ODD, GATED, LLAMA, MIXTURE, ENCODER, PATCHES, IMAGES, DEEPSEEK };
 enum { MODEL_BYTES = 4096, MOST_TRIES = 400 };
 
 extern uint64_t seed;

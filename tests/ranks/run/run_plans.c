@@ -491,6 +491,18 @@ static void random_llama(struct sbp_random *random, struct sbp_text *text)
                  below(random, 2) ? "materialised" : "flash");
 }
 
+/* How a router chooses: by a softmax or by sigmoids, of all of 24 experts or of some groups. */
+static void add_router(struct sbp_random *random, int top_k, struct sbp_text *text)
+{
+    sbp_text_add(text, "\"experts\": 24, \"top_k\": %d, \"capacity\": %s, \"router_bias\": %s",
+                 top_k, below(random, 2) ? "1" : "1.5", below(random, 2) ? "true" : "false");
+    if (below(random, 2))
+        sbp_text_add(text, ", \"scoring\": \"sigmoid\"");
+    if (below(random, 3) == 0)
+        sbp_text_add(text, ", \"expert_groups\": 6, \"nodes_per_token\": %d",
+                     1 + below(random, top_k));
+}
+
 /* Layers of their own with experts, of tokens of which some find no slot, and decoders with some.
  */
 static void random_mixture(struct sbp_random *random, struct sbp_text *text)
@@ -510,21 +522,42 @@ static void random_mixture(struct sbp_random *random, struct sbp_text *text)
                      "\"input\": \"%s\", \"layers\": [{\"op\": \"linear\", \"name\": \"sum0\", "
                      "\"in\": %d, \"out\": %d}",
                      below(random, 2) ? "free" : "split", random_width(random, false), width);
-        for (int i = 0; i < layers; i++)
+        for (int i = 0; i < layers; i++) {
             sbp_text_add(text,
                          ", {\"op\": \"rmsnorm\", \"inputs\": [\"sum%d\"]}, {\"op\": \"moe\", "
-                         "\"name\": \"moe%d\", \"experts\": 24, \"top_k\": %d, \"ffn\": %d, "
-                         "\"capacity\": %s, \"router_bias\": %s}, {\"op\": \"add\", "
-                         "\"name\": \"sum%d\", \"inputs\": [\"sum%d\", \"moe%d\"]}",
-                         i, i, 1 + below(random, 3), random_width(random, false),
-                         below(random, 2) ? "1" : "1.5", below(random, 2) ? "true" : "false", i + 1,
-                         i, i);
+                         "\"name\": \"moe%d\", \"ffn\": %d, ",
+                         i, i, random_width(random, false));
+            add_router(random, 1 + below(random, 3), text);
+            sbp_text_add(text,
+                         "}, {\"op\": \"add\", \"name\": \"sum%d\", "
+                         "\"inputs\": [\"sum%d\", \"moe%d\"]}",
+                         i + 1, i, i);
+        }
         sbp_text_add(text, ", {\"op\": \"%s\"}]", loss);
         return;
     }
-    sbp_text_add(text, "\"experts\": 24, \"top_k\": %d, \"capacity\": %s, \"router_bias\": %s",
-                 1 + below(random, 3), below(random, 2) ? "1" : "1.5",
-                 below(random, 2) ? "true" : "false");
+    add_router(random, 1 + below(random, 3), text);
+}
+
+/* Latent attention, of queries that are compressed or not, with values of another size than keys;
+ * dense blocks, and some with experts. */
+static void random_deepseek(struct sbp_random *random, struct sbp_text *text)
+{
+    const int layers = 1 + below(random, 2), top_k = 1 + below(random, 3);
+    sbp_text_add(text,
+                 "\"global_batch\": 24, \"sequence\": 24, \"architecture\": \"deepseek\", "
+                 "\"layers\": %d, \"hidden\": %d, \"heads\": 24, \"kv_rank\": %d, \"nope\": %d, "
+                 "\"rope\": %d, \"value\": %d, \"dense_layers\": %d, \"ffn\": 24, "
+                 "\"expert_ffn\": %d, \"shared_experts\": %d, \"vocab\": %d, "
+                 "\"vocab_multiple\": 24, \"tied\": %s, \"attention\": \"%s\", ",
+                 layers, below(random, 2) ? 48 : 24, random_width(random, false),
+                 1 + below(random, 4), 2 + 2 * below(random, 2), 1 + below(random, 6),
+                 below(random, layers + 1), random_width(random, false), below(random, 2),
+                 31 + below(random, 40), below(random, 2) ? "true" : "false",
+                 below(random, 2) ? "materialised" : "flash");
+    if (below(random, 3))
+        sbp_text_add(text, "\"q_rank\": %d, ", random_width(random, false));
+    add_router(random, top_k, text);
 }
 
 /* Types of tokens, norms behind the sums; all tokens have a loss, or the first one a pooler. */
@@ -606,6 +639,8 @@ void random_model(struct sbp_random *random, int kind, char *buffer, int size)
         random_patches(random, &text);
     else if (kind == 9)
         random_images(random, &text);
+    else if (kind == 10)
+        random_deepseek(random, &text);
     else
         random_perceptron(random, kind == 1, kind == 3, &text);
     sbp_text_add(&text, "}");

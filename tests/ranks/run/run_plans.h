@@ -54,7 +54,8 @@ void plan_close(struct plan *plan);
 /* A random model as text: kind 0 perceptron, 1 residual perceptron, 2 GPT, 3 perceptron of widths
  * that no group divides, for a mesh of one axis: roles and rests that divide are many, and legal
  * ones few; 4 residual perceptron with norms and gates, 5 decoder as Llama, Qwen3 or Gemma,
- * 6 mixture of experts; 7 encoder as BERT, 8 images cut into patches, 9 convolutions. */
+ * 6 mixture of experts; 7 encoder as BERT, 8 images cut into patches, 9 convolutions; 10 decoder as
+ * DeepSeek. */
 void random_model(struct sbp_random *random, int kind, char *text, int size);
 /* Levels of a mesh of 2, 4, 6 or 8 ranks. */
 const int *random_levels(struct sbp_random *random);

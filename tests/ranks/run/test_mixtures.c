@@ -1,5 +1,5 @@
-/* Mixtures of experts: runs by random plans against one device, a mixture that is written out, the
- * judgement of a run's choice of experts, faults, and what is refused. */
+/* Mixtures of experts: one that is written out, gradients by differences, the judgement of a run's
+ * choice of experts, faults, and what is refused. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,103 +8,6 @@
 #include "costmodel/program/runnable.h"
 #include "executor/verify/reference_priv.h"
 #include "run_checks.h"
-
-/* ---- random plans ---------------------------------------------------------------------------- */
-
-/* Axes on which mixtures play a role. */
-static int count_role(const struct plan *plan, const char *name)
-{
-    int count = 0;
-    for (int op = 0; op < plan->graph.op_count; op++)
-        for (int axis = 0; axis < plan->mesh.axis_count; axis++)
-            count += plan->graph.op[op].kind == SBP_OP_MOE &&
-                     sbp_strategy_role(&plan->graph, &plan->strategy, op, axis) ==
-                         sbp_op_role(plan->graph.op[op].entry, name);
-    return count;
-}
-
-static const char *const role_names[] = {"batch",           "sequence", "expert",
-                                         "expert_sequence", "column",   "mirror"};
-enum { ROLES = sizeof role_names / sizeof role_names[0] };
-
-/* Adds up on how many axes mixtures played each role. */
-static void check_random(int count, bool cut, enum sbp_real real, int *seen)
-{
-    char model[MODEL_BYTES];
-    struct sbp_random random;
-    double worst = 0;
-    sbp_random_seed(&random, seed + 700 + (cut ? 1 : 0) + 2 * (uint64_t)real);
-    for (int i = 0; i < count; i++) {
-        struct plan plan;
-        open_random(&random, MIXTURE, i % 2 == 0, cut, SBP_BOXING_FULL, real, model, &plan);
-        const struct sbp_run_options options = options_for(real, &random);
-        check_run(&plan, &options, model, &worst);
-        for (int r = 0; r < ROLES; r++)
-            seen[r] += count_role(&plan, role_names[r]);
-        plan_close(&plan);
-    }
-    print_message("seed %llu: %d plans, largest difference / bound %.3f\n",
-                  (unsigned long long)seed, count, worst);
-}
-
-static void expect_roles(const int *seen)
-{
-    for (int r = 0; r < ROLES; r++) {
-        print_message(" %d %s%s", seen[r], role_names[r], r + 1 < ROLES ? "," : " axes\n");
-        assert_true(seen[r] > 0);
-    }
-}
-
-/* How many plans each draw has; more by SBP_MIXTURES, a factor. */
-static int plans(int count)
-{
-    const char *factor = getenv("SBP_MIXTURES");
-    return factor == NULL ? count : count * atoi(factor);
-}
-
-static void mixtures_equal_one_device(void **state)
-{
-    int seen[ROLES] = {0};
-    (void)state;
-    check_random(plans(10), false, SBP_F64, seen);
-    check_random(plans(12), true, SBP_F64, seen);
-    check_random(plans(8), true, SBP_F32, seen);
-    expect_roles(seen);
-}
-
-static void mixtures_in_16_bits_equal_one_device(void **state)
-{
-    int seen[ROLES] = {0};
-    (void)state;
-    check_random(plans(4), true, SBP_REAL_BF16, seen);
-    check_random(plans(4), true, SBP_REAL_FP16, seen);
-}
-
-static void pipelines_equal_one_device(void **state)
-{
-    char model[MODEL_BYTES];
-    struct sbp_random random;
-    double worst = 0;
-    int held = 0;
-    (void)state;
-    sbp_random_seed(&random, seed + 710);
-    for (int tries = 0; held < plans(10) && tries < MOST_TRIES; tries++) {
-        const enum sbp_real real = tries % 4 == 0 ? SBP_F32 : SBP_F64;
-        struct plan plan;
-        random_model(&random, MIXTURE, model, MODEL_BYTES);
-        plan_open(&plan, model, random_levels(&random));
-        if (tries % 3 == 0 ? plan_cut_cyclic(&plan, &random) : plan_cut_stages(&plan, &random)) {
-            plan_randomise(&plan, &random, false, SBP_BOXING_FULL, real);
-            const struct sbp_run_options options = options_for(real, &random);
-            check_run(&plan, &options, model, &worst);
-            held++;
-        }
-        plan_close(&plan);
-    }
-    print_message("seed %llu: %d plans, largest difference / bound %.3f\n",
-                  (unsigned long long)seed, held, worst);
-    assert_int_equal(held, plans(10));
-}
 
 /* ---- written out ------------------------------------------------------------------------------
  */
@@ -130,22 +33,42 @@ static void multiply(double *y, const double *x, const double *weight, int in, i
     }
 }
 
-/* Of all tokens: scores, and the experts from the best one on; whether a copy has a slot. */
+/* Of all tokens: scores, what experts are ranked by, and these from the best one on; whether a copy
+ * has a slot. */
 struct routing {
-    int top_k;
-    double score[TOKENS][EXPERTS];
+    int top_k, groups, nodes; /* groups 0: experts are of any */
+    bool sigmoid;
+    double score[TOKENS][EXPERTS], rank[TOKENS][EXPERTS];
     int expert[TOKENS][MOST_TOP];
     bool kept[TOKENS][MOST_TOP];
     int dropped;
 };
 
+/* Groups have two experts each, of which top_k / nodes count, rounded up. */
+static double rank_of_group(const struct routing *r, int token, int group)
+{
+    const double *pair = &r->rank[token][2 * group];
+    return r->top_k > r->nodes ? pair[0] + pair[1] : fmax(pair[0], pair[1]);
+}
+
+static void close_groups(const struct routing *r, int token, bool *taken)
+{
+    for (int g = 0; g < r->groups; g++) {
+        int better = 0;
+        for (int other = 0; other < r->groups; other++)
+            better += rank_of_group(r, token, other) > rank_of_group(r, token, g);
+        taken[2 * g] = taken[2 * g + 1] = better >= r->nodes;
+    }
+}
+
 static void choose(struct routing *r, int token)
 {
     bool taken[EXPERTS] = {false};
+    close_groups(r, token, taken);
     for (int k = 0; k < r->top_k; k++) {
         int best = -1;
         for (int e = 0; e < EXPERTS; e++)
-            if (!taken[e] && (best < 0 || r->score[token][e] > r->score[token][best]))
+            if (!taken[e] && (best < 0 || r->rank[token][e] > r->rank[token][best]))
                 best = e;
         taken[best] = true;
         r->expert[token][k] = best;
@@ -169,9 +92,19 @@ static void deal(struct routing *r, int groups, double capacity)
     }
 }
 
+static double sigmoid(double score)
+{
+    return 1 / (1 + exp(-score));
+}
+
 static double weight_in_sum(const struct routing *r, int token, int k)
 {
     double sum = 0;
+    if (r->sigmoid) {
+        for (int i = 0; i < r->top_k; i++)
+            sum += sigmoid(r->score[token][r->expert[token][i]]);
+        return sigmoid(r->score[token][r->expert[token][k]]) / (r->top_k > 1 ? sum : 1);
+    }
     for (int i = 0; i < (r->top_k > 1 ? r->top_k : EXPERTS); i++)
         sum += exp(r->score[token][r->top_k > 1 ? r->expert[token][i] : i]);
     return exp(r->score[token][r->expert[token][k]]) / sum;
@@ -212,8 +145,10 @@ static double written_out_loss(struct sbp_reference *reference, int groups, doub
     for (int t = 0; t < TOKENS; t++) {
         multiply(r->score[t], table + ids[t] * HIDDEN, weight_of(reference, "moe.router"), HIDDEN,
                  EXPERTS);
-        for (int e = 0; e < EXPERTS; e++)
-            r->score[t][e] += bias[e];
+        for (int e = 0; e < EXPERTS; e++) {
+            r->score[t][e] += r->sigmoid ? 0 : bias[e];
+            r->rank[t][e] = r->sigmoid ? sigmoid(r->score[t][e]) + bias[e] : r->score[t][e];
+        }
         choose(r, t);
     }
     deal(r, groups, capacity);
@@ -229,17 +164,39 @@ static double written_out_loss(struct sbp_reference *reference, int groups, doub
     return loss / TOKENS;
 }
 
-static void write_model(char *model, int top_k, double capacity)
+/* Ways to choose take turns: by a softmax, by sigmoids, and of groups of two experts. */
+enum { WAYS = 3 };
+
+static struct routing routing_of(int top_k, int way)
 {
+    return (struct routing){.top_k = top_k,
+                            .sigmoid = way > 0,
+                            .groups = way == 2 ? EXPERTS / 2 : 0,
+                            .nodes = way == 2 ? (top_k + 1) / 2 : 0};
+}
+
+static void write_router(char *text, const struct routing *r)
+{
+    (void)snprintf(text, 128, "%s", r->sigmoid ? ", \"scoring\": \"sigmoid\"" : "");
+    if (r->groups > 0)
+        (void)snprintf(text, 128,
+                       ", \"scoring\": \"sigmoid\", \"expert_groups\": %d, \"nodes_per_token\": %d",
+                       r->groups, r->nodes);
+}
+
+static void write_model(char *model, const struct routing *r, double capacity)
+{
+    char router[128];
+    write_router(router, r);
     (void)snprintf(model, MODEL_BYTES,
                    "{\"name\": \"mixture\", \"global_batch\": %d, \"sequence\": %d, \"layers\": ["
                    "{\"op\": \"embedding\", \"name\": \"embed\", \"vocab\": 24, \"hidden\": %d}, "
                    "{\"op\": \"moe\", \"name\": \"moe\", \"experts\": %d, \"top_k\": %d, "
-                   "\"ffn\": %d, \"capacity\": %g, \"router_bias\": true}, "
+                   "\"ffn\": %d, \"capacity\": %g, \"router_bias\": true%s}, "
                    "{\"op\": \"add\", \"name\": \"sum\", \"inputs\": [\"embed\", \"moe\"]}, "
                    "{\"op\": \"linear\", \"name\": \"head\", \"out\": %d}, "
                    "{\"op\": \"cross_entropy\"}]}",
-                   SEQUENCES, PLACES, HIDDEN, EXPERTS, top_k, FFN, capacity, VOCABULARY);
+                   SEQUENCES, PLACES, HIDDEN, EXPERTS, r->top_k, FFN, capacity, router, VOCABULARY);
 }
 
 /* The same role of every operator on all axes, but of the mixture. */
@@ -298,14 +255,15 @@ static void a_mixture_is_what_is_written_out(void **state)
     (void)state;
     sbp_random_seed(&random, seed + 720);
     for (int top_k = 1; top_k <= MOST_TOP; top_k++)
-        for (int i = 0; i < 2; i++) {
+        for (int way = 0; way < 2 * WAYS; way++) {
+            const int i = way / WAYS;
             const double capacity = 1 + 0.25 * i;
-            struct routing routing = {.top_k = top_k};
+            struct routing routing = routing_of(top_k, way % WAYS);
             struct sbp_run_options options = options_for(SBP_F64, &random);
             struct sbp_reference reference;
             struct sbp_run_result result;
             struct plan plan;
-            write_model(model, top_k, capacity);
+            write_model(model, &routing, capacity);
             plan_open(&plan, model, (const int[]){4, 0});
             set_roles(&plan, "batch", roles[i]);
             open_reference(&reference, &plan, NULL, options.seed);
@@ -372,17 +330,19 @@ static void gradients_are_differences(void **state)
     struct sbp_random random;
     (void)state;
     sbp_random_seed(&random, seed + 730);
-    for (int top_k = 1; top_k <= MOST_TOP; top_k++) {
+    for (int way = 0; way < WAYS * MOST_TOP; way++) {
+        const struct routing routing = routing_of(1 + way / WAYS, way % WAYS);
         struct sbp_reference reference;
         struct plan plan;
-        write_model(model, top_k, 1.25);
+        write_model(model, &routing, 1.25);
         plan_open(&plan, model, (const int[]){2, 0});
         open_reference(&reference, &plan, NULL, seed);
         for (int t = 0; t < reference.graph.tensor_count; t++) {
             int held = 0;
             for (int i = 0; i < PICKS && reference.program->weight_buffer[t] >= 0; i++)
                 held += check_gradient(&reference, &random, t);
-            if (reference.program->weight_buffer[t] >= 0 && held == 0)
+            const bool chooses = routing.sigmoid && t == plan.graph.op[1].weight[3];
+            if (reference.program->weight_buffer[t] >= 0 && (held == 0) != chooses)
                 fail_msg("seed %llu: no element of %s held", (unsigned long long)seed,
                          reference.graph.tensor[t].name);
         }
@@ -431,13 +391,13 @@ static void give(struct sbp_reference *reference, int op, const struct routing *
 static void choices_are_judged(void **state)
 {
     char model[MODEL_BYTES];
-    struct routing routing = {.top_k = 2};
+    struct routing routing = routing_of(2, 0);
     struct sbp_reference reference;
     struct judged judged = {{0}, {0}};
     struct plan plan;
     const int op = 1;
     (void)state;
-    write_model(model, 2, 1);
+    write_model(model, &routing, 1);
     plan_open(&plan, model, (const int[]){2, 0});
     set_roles(&plan, "batch", "batch");
     open_reference(&reference, &plan, &plan.step, seed);
@@ -465,6 +425,53 @@ static void choices_are_judged(void **state)
     (void)run_reference(&reference);
     assert_int_equal(judged.near[0], 1);
     assert_int_equal(judged.far[1], 1);
+    sbp_reference_close(&reference);
+    plan_close(&plan);
+}
+
+/* The same of a token that takes both experts of one group, which is the worst of four, or as good
+ * as the best but for round-off of single precision. */
+static void groups_are_judged(void **state)
+{
+    char model[MODEL_BYTES];
+    struct routing routing = routing_of(2, 2);
+    struct sbp_reference reference;
+    struct judged judged = {{0}, {0}};
+    struct plan plan;
+    const int op = 1;
+    (void)state;
+    write_model(model, &routing, 1);
+    plan_open(&plan, model, (const int[]){2, 0});
+    set_roles(&plan, "batch", "batch");
+    open_reference(&reference, &plan, &plan.step, seed);
+    give(&reference, op, &routing, -1, 0, 0);
+    (void)run_reference(&reference); /* for the ids */
+    double *const bias = sbp_reference_weight(&reference, plan.graph.op[op].weight[3]);
+    reference.judge = judge;
+    reference.judge_context = &judged;
+    for (int near = 0; near < 2; near++) {
+        (void)written_out_loss(&reference, 1, 1, &routing);
+        give(&reference, op, &routing, -1, 0, 0);
+        (void)run_reference(&reference);
+        assert_int_equal(judged.near[0] + judged.far[0], 0);
+        int worst = 0;
+        for (int g = 0; g < routing.groups; g++)
+            worst = rank_of_group(&routing, 5, g) < rank_of_group(&routing, 5, worst) ? g : worst;
+        const double off = rank_of_group(&routing, 5, routing.expert[5][0] / 2) -
+                           rank_of_group(&routing, 5, worst);
+        for (int i = 0; i < 2 && near; i++)
+            bias[2 * worst + i] += (off - 0x1p-28) / 2;
+        (void)written_out_loss(&reference, 1, 1, &routing);
+        const double *rank = routing.rank[5] + 2 * worst;
+        routing.expert[5][0] = 2 * worst + (rank[1] > rank[0]);
+        routing.expert[5][1] = 2 * worst + (rank[1] <= rank[0]);
+        give(&reference, op, &routing, -1, 0, 0);
+        (void)run_reference(&reference);
+        assert_int_equal(judged.near[0], near);
+        assert_int_equal(judged.far[0], 1 - near);
+        assert_int_equal(judged.far[1], 1);
+        judged = (struct judged){{0}, {0}};
+    }
     sbp_reference_close(&reference);
     plan_close(&plan);
 }
@@ -533,7 +540,8 @@ static void faults_are_found(void **state)
     struct plan plan;
     (void)state;
     sbp_random_seed(&random, seed + 750);
-    write_model(model, 2, 1.5);
+    const struct routing routing = routing_of(2, 0);
+    write_model(model, &routing, 1.5);
     plan_open(&plan, model, (const int[]){4, 0});
     set_roles(&plan, "batch", "expert");
     const enum sbp_section there = SBP_SECTION_FORWARD, back = SBP_SECTION_BACKWARD;
@@ -589,7 +597,8 @@ static void what_does_not_run_is_refused(void **state)
     expect_refused(", \"nodes_per_token\": 1", "a limit of the nodes");
     expect_refused(", \"expert_bias\": true", "biases of experts");
     sbp_random_seed(&random, seed + 760);
-    write_model(model, 2, 1);
+    const struct routing routing = routing_of(2, 0);
+    write_model(model, &routing, 1);
     plan_open(&plan, model, (const int[]){2, 0});
     set_roles(&plan, "batch", "batch");
     struct sbp_run_options options = options_for(SBP_F64, &random);
@@ -603,12 +612,10 @@ static void what_does_not_run_is_refused(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mixtures_equal_one_device),
-        cmocka_unit_test(mixtures_in_16_bits_equal_one_device),
-        cmocka_unit_test(pipelines_equal_one_device),
         cmocka_unit_test(a_mixture_is_what_is_written_out),
         cmocka_unit_test(gradients_are_differences),
         cmocka_unit_test(choices_are_judged),
+        cmocka_unit_test(groups_are_judged),
         cmocka_unit_test(near_ties_are_no_alarm),
         cmocka_unit_test(faults_are_found),
         cmocka_unit_test(what_does_not_run_is_refused),

@@ -524,6 +524,7 @@ static void test_model_keys(void **state)
         {2, "torchtitan", "capacity", "1.25", "", "the model's capacity is not written"},
         {2, "megatron", "router_bias", "true", "", "the model's router_bias is not written"},
         {3, "megatron", "router_bias", "true", "--moe-router-enable-expert-bias\n", NULL},
+        {2, "megatron", "scoring", "\"sigmoid\"", "--moe-router-score-function sigmoid\n", NULL},
         {0, "megatron", "optimizer", "\"sgd\"", "--optimizer sgd\n--sgd-momentum 0\n", NULL},
         {0, "megatron-bridge", "optimizer", "\"sgd\"", "optimizer.optimizer = \"sgd\"", NULL},
         {1, "torchtitan", "optimizer", "\"sgd\"", "", "has to say: optimizer sgd"},

@@ -78,18 +78,37 @@ static void shuffle(struct sbp_random *random, int *values, int count)
 
 /* Groups ------------------------------------------------------------------------------------ */
 
-static enum sbp_status add_family(struct context *context, const struct family *family)
+static void add_family(struct context *context, const struct family *family)
 {
-    struct family *added = &context->families[context->families_count];
+    struct family *added = &context->families[context->families_count++];
     *added = *family;
     for (int i = 0; i < family->count; i++)
         added->index = family->ranks[i] == context->rank ? i : added->index;
-    const enum sbp_status status = context->ops->group(context->comm, added->ranks, added->count,
-                                                       context->families_count, &added->handle);
-    if (status != SBP_OK)
-        return sbp_fail(context->diag, status, "group: %s", context->ops->reason(context->comm));
-    context->families_count++;
-    return SBP_OK;
+}
+
+static enum sbp_status name_families(struct context *context)
+{
+    static _Thread_local int ranks[MAX_FAMILIES * MAX_WORLD];
+    int counts[MAX_FAMILIES], *at = ranks;
+    for (int f = 0; f < context->families_count; f++) {
+        counts[f] = context->families[f].count;
+        memcpy(at, context->families[f].ranks, (size_t)counts[f] * sizeof *at);
+        at += counts[f];
+    }
+    return context->ops->name_groups(context->comm, ranks, counts, context->families_count);
+}
+
+static enum sbp_status make_families(struct context *context)
+{
+    enum sbp_status status = context->ops->name_groups != NULL ? name_families(context) : SBP_OK;
+    for (int f = 0; status == SBP_OK && f < context->families_count; f++) {
+        struct family *family = &context->families[f];
+        status =
+            context->ops->group(context->comm, family->ranks, family->count, f, &family->handle);
+    }
+    return status == SBP_OK
+               ? SBP_OK
+               : sbp_fail(context->diag, status, "group: %s", context->ops->reason(context->comm));
 }
 
 /* Prime factors of the world's size, in random order: a mesh. Returns the number of axes. */
@@ -117,7 +136,7 @@ static bool shares_group(int rank, int other, const int *axes, int axes_count, u
 
 /* Every subset of axes gives a family of groups; their order is rank order or, every other time,
  * one that all members draw alike. */
-static enum sbp_status add_mesh_families(struct context *context, struct sbp_random *random)
+static void add_mesh_families(struct context *context, struct sbp_random *random)
 {
     int axes[MAX_AXES];
     const int axes_count = make_mesh(random, context->size, axes);
@@ -131,13 +150,12 @@ static enum sbp_status add_mesh_families(struct context *context, struct sbp_ran
         sbp_random_seed(&order, key + (uint64_t)family.ranks[0]);
         if (key % 2 == 1)
             shuffle(&order, family.ranks, family.count);
-        SBP_TRY(add_family(context, &family));
+        add_family(context, &family);
     }
-    return SBP_OK;
 }
 
 /* A random order of all ranks, cut at random places. */
-static enum sbp_status add_partition(struct context *context, struct sbp_random *random)
+static void add_partition(struct context *context, struct sbp_random *random)
 {
     int order[MAX_WORLD];
     for (int r = 0; r < context->size; r++)
@@ -154,7 +172,7 @@ static enum sbp_status add_partition(struct context *context, struct sbp_random 
         own = mine ? family : own;
         first += family.count;
     }
-    return add_family(context, &own);
+    add_family(context, &own);
 }
 
 static enum sbp_status start(struct context *context, const struct comm_checks *checks,
@@ -428,9 +446,10 @@ static enum sbp_status run_rounds(struct context *context)
 {
     struct sbp_random random;
     sbp_random_seed(&random, context->checks->seed);
-    SBP_TRY(add_mesh_families(context, &random));
+    add_mesh_families(context, &random);
     for (int p = 0; p < PARTITIONS; p++)
-        SBP_TRY(add_partition(context, &random));
+        add_partition(context, &random);
+    SBP_TRY(make_families(context));
     for (int round = 0; round < context->checks->rounds; round++) {
         const struct family *family = &context->families[below(&random, context->families_count)];
         const struct trial trial = draw_trial(context, family, round);

@@ -13,12 +13,14 @@
  * rank's GPU, and then the rank fails as for any other reason, which ends the others.
  */
 #include <cuda_runtime_api.h>
+#include <limits.h>
 #include <nccl.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/status.h"
 #include "executor/comm/comm_backend.h"
@@ -30,11 +32,22 @@ struct member {
     int size;
 };
 
-/* The code of a call that is through. Yields: NCCL's own threads may need the core. */
+/* Yields at first: NCCL's own threads may need the core. */
+static void pass_time(int looks)
+{
+    enum { YIELDS = 64 };
+    const struct timespec pause = {.tv_nsec = 20000};
+    if (looks < YIELDS)
+        (void)sched_yield();
+    else
+        (void)nanosleep(&pause, NULL);
+}
+
+/* The code of a call that is through. */
 static ncclResult_t last_code(ncclComm_t nccl, ncclResult_t code)
 {
-    while (code == ncclInProgress && nccl != NULL) {
-        (void)sched_yield();
+    for (int looks = 0; code == ncclInProgress && nccl != NULL; looks += looks < INT_MAX) {
+        pass_time(looks);
         const ncclResult_t asked = ncclCommGetAsyncError(nccl, &code);
         if (asked != ncclSuccess)
             return asked;

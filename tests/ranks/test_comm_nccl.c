@@ -334,6 +334,7 @@ static enum sbp_status run_checks(struct sbp_comm *staged, struct comm_checks *c
     checks->rounds /= 10;
     SBP_TRY(comm_checks_messages(&staged_ops, staged, checks, diag));
     SBP_TRY(wrong_lengths(staged, diag));
+    SBP_TRY(comm_checks_fingerprints(staged->real.ops, staged->real.comm, NULL, diag));
     SBP_TRY(zeroed_memory(staged->real.ops->memory, diag));
     SBP_TRY(bad_arguments(&staged->real, diag));
     return late_receiver(staged);

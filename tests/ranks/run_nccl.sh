@@ -22,7 +22,7 @@ verified() { # NAME DTYPE OPTION...: a plan by these options, two steps
         --set heads=2 --set sequence=8 --set vocab=32 --set global_batch=2 "$@" \
         -o "$folder/$name.json" >"$folder/out" 2>"$folder/err" || complain "no plan $name"
     $start -n "$ranks" "$run" "$folder/$name.json" --backend nccl --device cuda --dtype "$dtype" --steps 2 \
-        --verify >"$folder/out" 2>"$folder/err" || complain "$name: exit $?"
+        --check-collectives --verify >"$folder/out" 2>"$folder/err" || complain "$name: exit $?"
     grep -q '^verified: every gradient, loss and update' "$folder/out" &&
         grep -q '(nccl, cuda, ' "$folder/out" || complain "$name: not verified"
 }

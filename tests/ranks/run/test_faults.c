@@ -270,13 +270,13 @@ static void other_counts_are_named(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_counts_are_named),
         cmocka_unit_test(skipped_communication_is_found),
         cmocka_unit_test(skipped_gradients_of_mirrored_work_are_found),
         cmocka_unit_test(skipped_communication_of_16_bits_is_found),
         cmocka_unit_test(scaled_results_are_found),
         cmocka_unit_test(faults_between_stages_are_found),
         cmocka_unit_test(faults_between_chunks_are_found),
-        cmocka_unit_test(other_counts_are_named),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

@@ -74,7 +74,7 @@ static enum sbp_status make_groups(struct sbp_channel *channel, const int *ranks
                         "naming the groups", diag));
     for (int g = 0; g < channel->group_count; g++) {
         const struct sbp_members *members = &channel->members[g];
-        channel->circle[g] = sbp_circle_of(ranks, counts[g], ops->rank(channel->comm));
+        channel->circle[g] = sbp_fingerprint_circle(ranks, counts[g], ops->rank(channel->comm));
         const int key = members->crosses ? 2 * (members->tensor + 1) : 2 * g + 1;
         SBP_TRY(backend(channel,
                         ops->group(channel->comm, ranks, counts[g], key, &channel->group[g]),

@@ -6,7 +6,7 @@
 
 enum { TAG_FINGERPRINT = 30 };
 
-struct sbp_circle sbp_circle_of(const int *ranks, int count, int rank)
+struct sbp_circle sbp_fingerprint_circle(const int *ranks, int count, int rank)
 {
     int own = 0;
     while (own < count - 1 && ranks[own] != rank)

@@ -10,7 +10,7 @@
 #ifndef SBP_EXECUTOR_COMM_FINGERPRINT_H
 #define SBP_EXECUTOR_COMM_FINGERPRINT_H
 
-#include "costmodel/cluster/collective_kind.h"
+#include "costmodel/program/task.h"
 #include "executor/comm/comm.h"
 
 /* A group, as one of its members sees it. */
@@ -33,7 +33,7 @@ struct sbp_fingerprint {
 };
 
 /* ranks: (count) of the group, in order, `rank` among them. */
-struct sbp_circle sbp_circle_of(const int *ranks, int count, int rank);
+struct sbp_circle sbp_fingerprint_circle(const int *ranks, int count, int rank);
 
 /* Collective over the members. Fails with E_INTERNAL where the member before is about to call
  * something else, and says which rank at which task, and what differs; or as the endpoint does. */

@@ -636,7 +636,7 @@ static enum sbp_status check_planted(const struct sbp_endpoint *host,
     for (int r = 0; r < size; r++)
         ranks[r] = r;
     struct sbp_fingerprint own = rank == size - 1 ? planted->other : *same;
-    struct sbp_circle circle = sbp_circle_of(ranks, size, rank);
+    struct sbp_circle circle = sbp_fingerprint_circle(ranks, size, rank);
     own.group += circle.group;
     const bool sees_it =
         size > 1 && planted->what != NULL && (rank == size - 1 || circle.behind == 1 % size);

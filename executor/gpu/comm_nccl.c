@@ -47,10 +47,11 @@ static void pass_time(int looks)
 static ncclResult_t last_code(ncclComm_t nccl, ncclResult_t code)
 {
     for (int looks = 0; code == ncclInProgress && nccl != NULL; looks += looks < INT_MAX) {
-        pass_time(looks);
         const ncclResult_t asked = ncclCommGetAsyncError(nccl, &code);
         if (asked != ncclSuccess)
             return asked;
+        if (code == ncclInProgress)
+            pass_time(looks);
     }
     return code;
 }

@@ -65,14 +65,12 @@ const char *ncclGetLastError(ncclComm_t comm)
     return last_error;
 }
 
-/* A call that does not block is through when it was asked for twice. */
+/* A call that does not block does its work when it is asked for. */
 static ncclResult_t go_on(struct ncclComm *comm)
 {
     struct later *later = &comm->later;
     if (later->size == 0)
         return ncclSuccess;
-    if (later->asked++ == 0)
-        return ncclInProgress;
     const cudaError_t code =
         double_enqueue(later->stream, later->run, later->argument, later->size, 0);
     later->size = 0;
@@ -100,7 +98,6 @@ static ncclResult_t put_work(struct ncclComm *comm, cudaStream_t stream,
         return double_refuse(ncclInternalError, "too much work");
     later->run = run;
     later->stream = stream;
-    later->asked = comm->blocks;
     later->size = size;
     memcpy(later->argument, argument, size);
     (void)atomic_fetch_add(&comm->pending, 1);

@@ -44,7 +44,6 @@ struct segment {
 struct later {
     void (*run)(void *argument);
     cudaStream_t stream;
-    int asked;
     size_t size; /* 0: none */
     unsigned char argument[4096];
 };

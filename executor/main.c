@@ -87,6 +87,9 @@ static const struct sbp_option option_table[] = {
     {"--deadline", "S",
      "seconds beside a step's predicted time for which ranks may wait (default 60)",
      FIELD(RATE, run.deadline_s), .most = 1000000000},
+    {"--check-collectives", NULL,
+     "before every collective its ranks compare what they are about to call",
+     FIELD(FLAG, run.compares)},
     {"--trace", "FILE", "write the timeline of the last step", FIELD(TEXT, trace)},
     {"--json", NULL, "print one JSON object", FIELD(FLAG, json)},
     {"--help", NULL, "print this", FIELD(FLAG, help)},
@@ -97,8 +100,10 @@ static enum sbp_status check_mode(const struct options *options, struct sbp_diag
 {
     if (options->plans.count == 0)
         return sbp_fail(diag, SBP_E_USAGE, "no plan given, see --help");
-    if (options->bench && (options->verify != SBP_VERIFY_NONE || options->trace != NULL))
-        return sbp_fail(diag, SBP_E_USAGE, "--bench measures alone: no --verify, no --trace");
+    if (options->bench &&
+        (options->verify != SBP_VERIFY_NONE || options->trace != NULL || options->run.compares))
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "--bench measures alone: no --verify, no --trace, no --check-collectives");
     if (options->bench && strcmp(options->run.backend, "nccl") == 0)
         return sbp_fail(diag, SBP_E_USAGE, "--bench measures over threads and mpi");
     if (!options->bench && options->plans.count > 1)

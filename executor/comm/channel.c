@@ -54,16 +54,34 @@ int sbp_channel_members(const struct sbp_step *step, int stage, int64_t place,
     return count;
 }
 
-static enum sbp_status add_group(struct sbp_channel *channel, const struct sbp_members *members,
-                                 int *ranks, struct sbp_diag *diag)
+static void list_members(struct sbp_channel *channel)
 {
-    const int count =
-        sbp_channel_members(channel->step, channel->stage, channel->place, members, ranks);
-    const int key = members->crosses ? 2 * (members->tensor + 1) : 2 * channel->group_count + 1;
-    channel->members[channel->group_count] = *members;
-    int *const handle = &channel->group[channel->group_count++];
-    return backend(channel, channel->ops->group(channel->comm, ranks, count, key, handle),
-                   "creating a group", diag);
+    for (int i = 0; i < channel->call_count; i++) {
+        const struct sbp_members members = members_of(&channel->calls[i]);
+        if (channel->calls[i].kind != SBP_SEND_RECV && find_group(channel, &members) < 0)
+            channel->members[channel->group_count++] = members;
+    }
+}
+
+/* ranks, counts: of the groups, as name_groups takes them. */
+static enum sbp_status make_groups(struct sbp_channel *channel, const int *ranks, const int *counts,
+                                   struct sbp_diag *diag)
+{
+    const struct sbp_comm_ops *ops = channel->ops;
+    if (ops->name_groups != NULL)
+        SBP_TRY(backend(channel,
+                        ops->name_groups(channel->comm, ranks, counts, channel->group_count),
+                        "naming the groups", diag));
+    for (int g = 0; g < channel->group_count; g++) {
+        const struct sbp_members *members = &channel->members[g];
+        channel->circle[g] = sbp_fingerprint_circle(ranks, counts[g], ops->rank(channel->comm));
+        const int key = members->crosses ? 2 * (members->tensor + 1) : 2 * g + 1;
+        SBP_TRY(backend(channel,
+                        ops->group(channel->comm, ranks, counts[g], key, &channel->group[g]),
+                        "creating a group", diag));
+        ranks += counts[g];
+    }
+    return SBP_OK;
 }
 
 /* Ranks that share several groups list them in one order: those of a stage have one list of calls,
@@ -72,18 +90,24 @@ static enum sbp_status add_groups(struct sbp_channel *channel, struct sbp_arena 
                                   struct sbp_diag *diag)
 {
     const int64_t world = channel->step->stages * channel->step->mesh.devices;
-    int *ranks = SBP_NEW(arena, int, world);
     channel->members = SBP_NEW(arena, struct sbp_members, channel->call_count);
     channel->group = SBP_NEW(arena, int, channel->call_count);
+    channel->circle = SBP_NEW(arena, struct sbp_circle, channel->call_count);
     channel->log = SBP_NEW(arena, struct sbp_logged_call, channel->call_count);
-    if (ranks == NULL || channel->members == NULL || channel->group == NULL || channel->log == NULL)
+    int *counts = SBP_NEW(arena, int, channel->call_count);
+    if (channel->members == NULL || channel->group == NULL || channel->circle == NULL ||
+        channel->log == NULL || counts == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the communication groups");
-    for (int i = 0; i < channel->call_count; i++) {
-        const struct sbp_members members = members_of(&channel->calls[i]);
-        if (channel->calls[i].kind != SBP_SEND_RECV && find_group(channel, &members) < 0)
-            SBP_TRY(add_group(channel, &members, ranks, diag));
+    list_members(channel);
+    int *ranks = SBP_NEW(arena, int, channel->group_count *world), *at = ranks;
+    if (ranks == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the ranks of groups");
+    for (int g = 0; g < channel->group_count; g++) {
+        counts[g] = sbp_channel_members(channel->step, channel->stage, channel->place,
+                                        &channel->members[g], at);
+        at += counts[g];
     }
-    return SBP_OK;
+    return make_groups(channel, ranks, counts, diag);
 }
 
 enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_comm_ops *ops,
@@ -232,6 +256,46 @@ static enum sbp_status call_backend(struct sbp_channel *channel,
     return SBP_E_INTERNAL;
 }
 
+/* What the rank is about to call; the log's last entry is its. */
+static struct sbp_fingerprint fingerprint(const struct sbp_channel *channel,
+                                          const struct sbp_exchange *exchange, int group)
+{
+    const int call = channel->at - 1;
+    const int64_t task = call < 0 ? -1 : channel->calls[call].instr;
+    const bool is_own = !exchange->members.crosses;
+    struct sbp_fingerprint own = {
+        .kind = (int64_t)exchange->kind,
+        .count = exchange->count,
+        .element_bytes =
+            exchange->statistic ? channel->kernels->wide_bytes : channel->kernels->real_bytes,
+        .reduction = (int64_t)exchange->reduction,
+        .owner = exchange->owner,
+        .to_owner = exchange->to_owner,
+        .group = channel->circle[group].group,
+        .step = is_own ? channel->number : -1,
+        .task = is_own ? task : -1,
+        .at_step = channel->number + 1,
+    };
+    if (task >= 0)
+        sbp_task_name(
+            sbp_step_chunk(channel->step, channel->stage, channel->tasks->task[task].chunk),
+            &channel->tasks->task[task], own.name, sizeof own.name);
+    return own;
+}
+
+static enum sbp_status call_group(struct sbp_channel *channel, const struct sbp_exchange *exchange,
+                                  int group, struct sbp_diag *diag)
+{
+    const struct sbp_endpoint host = channel->ops->host(channel->comm);
+    struct sbp_exchange made = *exchange;
+    made.count -= channel->shortens;
+    const struct sbp_fingerprint own = fingerprint(channel, &made, group);
+    if (channel->compares)
+        SBP_TRY(sbp_fingerprint_compare(&host, &channel->circle[group], &own, diag));
+    return backend(channel, call_backend(channel, &made, channel->group[group]),
+                   sbp_collective_name(exchange->kind), diag);
+}
+
 /* ---- from hand to hand ----------------------------------------------------------------------- */
 
 enum { TAG_WEIGHT = 23, TAG_SUM = 24 };
@@ -325,10 +389,12 @@ enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
         return SBP_OK;
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     sbp_post_wait_group(channel->post, &exchange->members);
-    const enum sbp_status status = by_hand ? go_from_hand_to_hand(channel, exchange)
-                                           : call_backend(channel, exchange, channel->group[group]);
+    const enum sbp_status status = by_hand
+                                       ? backend(channel, go_from_hand_to_hand(channel, exchange),
+                                                 sbp_collective_name(exchange->kind), diag)
+                                       : call_group(channel, exchange, group, diag);
     spend(channel, wall_s, cpu_s);
-    return backend(channel, status, sbp_collective_name(exchange->kind), diag);
+    return status;
 }
 
 /* ---- between stages ------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "costmodel/program/task.h"
 #include "executor/comm/comm.h"
+#include "executor/comm/fingerprint.h"
 #include "executor/comm/post.h"
 
 struct sbp_logged_call {
@@ -39,6 +40,8 @@ struct sbp_channel {
     int group_count;
     struct sbp_members *members;   /* (group_count) */
     int *group;                    /* (group_count) handles of the backend */
+    struct sbp_circle *circle;     /* (group_count) */
+    bool compares;                 /* fingerprints before each collective, with its members */
     const struct sbp_tasks *tasks; /* of the stage; borrowed */
     const struct sbp_call *calls;  /* the program's list of a step, (call_count) */
     int call_count;
@@ -50,6 +53,7 @@ struct sbp_channel {
     double wall_s, cpu_s;              /* spent in the backend since the channel was opened */
     const struct sbp_carrier *carrier; /* of messages; NULL: the backend's own calls */
     struct sbp_post *post; /* borrowed; where calls are noted that may wait. NULL: nobody watches */
+    bool shortens;         /* tests only: the next collectives are of one element less */
     bool skip; /* tests only: log the next calls, but exchange nothing; messages, and what owners
                   hand out, are not sent, and come as zeros */
 };

@@ -40,6 +40,12 @@ struct sbp_comm_ops {
     int (*rank)(const struct sbp_comm *comm);
     int (*size)(const struct sbp_comm *comm);
 
+    /* NULL: there is nothing to name. Else: collective over all ranks, before their first groups:
+     * each names the groups that it is going to make, so that they are made at once. ranks: (sum of
+     * counts), group by group, this rank in each; counts: (groups). Groups that nobody names are
+     * legal. */
+    enum sbp_status (*name_groups)(struct sbp_comm *comm, const int *ranks, const int *counts,
+                                   int groups);
     /* Registers a group that this rank is a member of: `ranks` in group order, this rank among
      * them. Collective over the members (mpi: MPI_Comm_create_group with `key` as tag, so that
      * disjoint groups may be made at the same time). *group is a handle of this endpoint. */

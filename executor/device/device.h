@@ -47,6 +47,7 @@ struct sbp_device_lanes {
      * on. */
     void (*watch)(enum sbp_status (*look)(void *context, int64_t task, struct sbp_diag *diag),
                   void *context);
+    void (*look)(void);       /* has it called once, as a wait would */
     void (*begin_step)(void); /* everything is over */
     /* Also behind one of the step that was left beside, -1: behind none. */
     void (*begin)(int64_t task, enum sbp_device_lane lane, int64_t behind);

@@ -1,9 +1,10 @@
 /* The `nccl` backend: a rank is a process of MPI_COMM_WORLD with a GPU of its own, a group is a
  * communicator of NCCL.
  *
- * MPI starts the ranks and carries what NCCL needs beside its own wires: unique ids and the
- * envelopes of messages, which messages_nccl.c moves. A call enqueues on the rank's stream and
- * comes back when the work is done, looking for errors that NCCL finds meanwhile. A rank that has
+ * MPI starts the ranks and carries what NCCL needs beside its own wires: unique ids, by which
+ * teams_nccl.c makes communicators, and the envelopes of messages, which messages_nccl.c moves. A
+ * call enqueues on the rank's stream and comes back when the work is done, looking for errors that
+ * NCCL finds meanwhile. A rank that has
  * lanes gives the stream of the one at hand instead: then a call comes back at once, and who waits
  * for the lane looks.
  *
@@ -12,12 +13,14 @@
  * rank's GPU, and then the rank fails as for any other reason, which ends the others.
  */
 #include <cuda_runtime_api.h>
+#include <limits.h>
 #include <nccl.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/status.h"
 #include "executor/comm/comm_backend.h"
@@ -29,9 +32,34 @@ struct member {
     int size;
 };
 
+/* Yields at first: NCCL's own threads may need the core. */
+static void pass_time(int looks)
+{
+    enum { YIELDS = 64 };
+    const struct timespec pause = {.tv_nsec = 20000};
+    if (looks < YIELDS)
+        (void)sched_yield();
+    else
+        (void)nanosleep(&pause, NULL);
+}
+
+/* The code of a call that is through. */
+static ncclResult_t last_code(ncclComm_t nccl, ncclResult_t code)
+{
+    for (int looks = 0; code == ncclInProgress && nccl != NULL; looks += looks < INT_MAX) {
+        const ncclResult_t asked = ncclCommGetAsyncError(nccl, &code);
+        if (asked != ncclSuccess)
+            return asked;
+        if (code == ncclInProgress)
+            pass_time(looks);
+    }
+    return code;
+}
+
 enum sbp_status sbp_nccl_check(struct sbp_diag *diag, ncclComm_t nccl, const char *call,
                                ncclResult_t code)
 {
+    code = last_code(nccl, code);
     if (code == ncclSuccess)
         return SBP_OK;
     const char *last = ncclGetLastError(nccl);
@@ -63,11 +91,10 @@ static enum sbp_status abort_one(struct sbp_comm *comm, ncclComm_t nccl)
     return SBP_OK;
 }
 
-/* Calls `visit` for the communicator of each group and channel, until it fails. */
+/* Calls `visit` for the communicator of each team and channel, until it fails. */
 static enum sbp_status visit_all(struct sbp_comm *comm, sbp_nccl_visit *visit)
 {
-    for (int m = 0; m < comm->members_count; m++)
-        SBP_TRY(visit(comm, comm->members[m].nccl));
+    SBP_TRY(sbp_nccl_teams_visit(comm, visit));
     return sbp_nccl_messages_visit(comm, visit);
 }
 
@@ -256,38 +283,35 @@ static enum sbp_status nccl_barrier(struct sbp_comm *comm)
 
 /* Groups ------------------------------------------------------------------------------------ */
 
-/* An id travels as the doubles that its bytes fill: a broadcast moves bits. */
-union moved_id {
-    ncclUniqueId id;
-    double moved[sizeof(ncclUniqueId) / sizeof(double)];
-};
-_Static_assert(sizeof(ncclUniqueId) % sizeof(double) == 0, "an id is whole doubles");
-
-/* The host endpoint checks ranks and key. */
 static enum sbp_status nccl_group(struct sbp_comm *comm, const int *ranks, int count, int key,
                                   int *group)
 {
-    const struct sbp_endpoint *host = &comm->host;
-    union moved_id id = {.moved = {0}};
-    ncclComm_t made;
-    int hosts, index = 0;
-    SBP_TRY(sbp_nccl_check_host(comm, host->ops->group(host->comm, ranks, count, key, &hosts)));
+    const struct sbp_wave_group who = {ranks, count};
+    const struct sbp_nccl_team *team;
     struct member *members = sbp_comm_reserve_group(
         comm->members, sizeof *members, comm->members_count, &comm->members_capacity, &comm->diag);
     if (members == NULL)
         return SBP_E_MEMORY;
     comm->members = members;
-    while (ranks[index] != comm->rank)
-        index++;
-    if (index == 0)
-        SBP_NCCL_TRY(&comm->diag, NULL, ncclGetUniqueId, &id.id);
-    SBP_TRY(sbp_nccl_check_host(comm,
-                                host->ops->broadcast(host->comm, hosts, 0, id.moved,
-                                                     sizeof id.moved / sizeof *id.moved, SBP_F64)));
-    SBP_NCCL_TRY(&comm->diag, NULL, ncclCommInitRank, &made, count, id.id, index);
+    SBP_TRY(sbp_nccl_team(comm, &who, key, &team));
     *group = comm->members_count++;
-    comm->members[*group] = (struct member){made, count};
+    comm->members[*group] = (struct member){team->nccl, count};
     return SBP_OK;
+}
+
+static enum sbp_status nccl_name_groups(struct sbp_comm *comm, const int *ranks, const int *counts,
+                                        int groups)
+{
+    struct sbp_wave_group *named = calloc((size_t)groups + 1, sizeof *named);
+    if (named == NULL)
+        return sbp_fail(&comm->diag, SBP_E_MEMORY, "%d groups: out of memory", groups);
+    for (int g = 0; g < groups; g++) {
+        named[g] = (struct sbp_wave_group){ranks, counts[g]};
+        ranks += counts[g];
+    }
+    const enum sbp_status status = sbp_nccl_name_groups(comm, named, groups);
+    free(named);
+    return status;
 }
 
 /* Endpoint ---------------------------------------------------------------------------------- */
@@ -364,6 +388,7 @@ static const struct sbp_comm_ops nccl_ops = {
     .host = nccl_host,
     .rank = nccl_rank,
     .size = nccl_size,
+    .name_groups = nccl_name_groups,
     .group = nccl_group,
     .all_reduce = nccl_all_reduce,
     .all_gather = nccl_all_gather,
@@ -407,13 +432,12 @@ static enum sbp_status open_device(struct sbp_comm *comm)
     return sbp_nccl_messages_open(comm);
 }
 
-/* NCCL may wait for the other members here, so that all ranks go in one order: groups as they were
+/* NCCL may wait for the other members here, so that all ranks go in one order: teams as they were
  * made, then channels by sender and receiver. None leaves before all are through: a launcher may
  * not end a job in which some have finished. */
 static enum sbp_status close_all(struct sbp_comm *comm)
 {
-    for (int m = 0; m < comm->members_count; m++)
-        SBP_NCCL_TRY(&comm->diag, NULL, ncclCommDestroy, comm->members[m].nccl);
+    SBP_TRY(sbp_nccl_teams_close(comm));
     SBP_TRY(sbp_nccl_messages_close(comm));
     SBP_CUDA_TRY(&comm->diag, cudaStreamDestroy, comm->own);
     return nccl_barrier(comm);
@@ -443,6 +467,7 @@ static enum sbp_status run_rank(const struct sbp_comm_ops *ops, struct sbp_comm 
     if (status == SBP_OK && run->refused == SBP_OK)
         status = run_on_device(&comm, run, diag);
     sbp_nccl_messages_free(&comm);
+    sbp_nccl_teams_free(&comm);
     free(comm.members);
     if (status != SBP_OK && diag->text[0] == '\0')
         (void)sbp_fail(diag, status, "%s",

@@ -171,6 +171,7 @@ static enum sbp_status lanes_reserve(int64_t tasks, struct sbp_diag *diag)
 const struct sbp_device_lanes sbp_gpu_rank_lanes = {
     .reserve = lanes_reserve,
     .watch = lanes_watch,
+    .look = sbp_gpu_rank_look,
     .begin_step = lanes_begin_step,
     .begin = lanes_begin,
     .end = lanes_end,

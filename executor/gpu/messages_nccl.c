@@ -65,7 +65,7 @@ static enum sbp_status join_channel(struct sbp_comm *comm, struct channel *chann
     SBP_TRY(sbp_nccl_settle(comm));
     SBP_CUDA_TRY(&comm->diag, cudaStreamCreateWithFlags, &channel->stream, cudaStreamNonBlocking);
     SBP_CUDA_TRY(&comm->diag, cudaEventCreate, &channel->event);
-    SBP_NCCL_TRY(&comm->diag, NULL, ncclCommInitRank, &channel->nccl, 2, id, sends ? 0 : 1);
+    SBP_TRY(sbp_nccl_join(comm, &id, 2, sends ? 0 : 1, &channel->nccl));
     return greet(comm, channel, sends);
 }
 
@@ -279,7 +279,7 @@ static enum sbp_status close_channel(struct sbp_comm *comm, struct channel *chan
     if (channel->nccl == NULL)
         return SBP_OK;
     SBP_TRY(sbp_nccl_wait(comm, channel->nccl, channel->stream));
-    SBP_NCCL_TRY(&comm->diag, NULL, ncclCommDestroy, channel->nccl);
+    SBP_TRY(sbp_nccl_leave(comm, channel->nccl));
     SBP_CUDA_TRY(&comm->diag, cudaEventDestroy, channel->event);
     SBP_CUDA_TRY(&comm->diag, cudaStreamDestroy, channel->stream);
     return SBP_OK;

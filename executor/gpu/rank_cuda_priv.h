@@ -42,6 +42,8 @@ struct sbp_gpu_rank *sbp_gpu_rank_here(void);
 
 /* Keeps the first failure of a call that is not waited for: who waits is told of it. */
 void sbp_gpu_rank_keep(const char *call, cudaError_t code);
+/* Looks once, and keeps what fails. */
+void sbp_gpu_rank_look(void);
 /* Waits for a lane, looking meanwhile. Fails as the device did first. */
 enum sbp_status sbp_gpu_rank_wait(enum sbp_device_lane lane) SBP_MUST_USE;
 

@@ -101,10 +101,13 @@ enum sbp_status sbp_run_lanes_open(struct sbp_run_lanes *lanes, const struct sbp
     return SBP_OK;
 }
 
+/* A call fails, too, for what fails on the device: then the device tells at which task that was. */
 void sbp_run_lanes_call_off(struct sbp_run_lanes *lanes)
 {
-    if (lanes->ops != NULL && lanes->channel->ops->call_off != NULL)
-        lanes->channel->ops->call_off(lanes->channel->comm);
+    if (lanes->ops == NULL || lanes->channel->ops->call_off == NULL)
+        return;
+    lanes->ops->look();
+    lanes->channel->ops->call_off(lanes->channel->comm);
 }
 
 void sbp_run_lanes_close(struct sbp_run_lanes *lanes)

@@ -26,6 +26,7 @@ struct sbp_run_options {
     bool sampled; /* which has a sample of the gradients, and a piece of the model at a time */
     bool trace; /* keep the intervals of the last step; without a flush of the one before, which is
                    whole */
+    bool compares; /* fingerprints of every collective, before it is called (fingerprint.h) */
     enum sbp_real real;
     bool tf32; /* products in f32 round their factors to TF32; E_UNSUPPORTED on a device without */
     uint64_t seed;

@@ -32,6 +32,8 @@ enum sbp_status sbp_run_fault_before(struct sbp_run_fault *memory, enum sbp_faul
 {
     if (fault == SBP_FAULT_SKIP)
         rank->channel->skip = true;
+    rank->channel->shortens =
+        fault == SBP_FAULT_COUNT && rank->rank == rank->program->mesh.devices - 1;
     if (fault == SBP_FAULT_LEAVE_OUT)
         rank->kernels->zero(sbp_rank_shard(rank, instr->tensor, instr->buffer[SBP_AT_OUT]),
                             (int64_t)instr->inner_elements);
@@ -187,7 +189,7 @@ enum sbp_status sbp_run_fault_after(struct sbp_run_fault *memory, enum sbp_fault
                                     struct sbp_rank *rank, const struct sbp_instr *instr,
                                     struct sbp_diag *diag)
 {
-    rank->channel->skip = rank->skips_copy = false;
+    rank->channel->skip = rank->channel->shortens = rank->skips_copy = false;
     rank->micro_batch = memory->micro_batch;
     rank->frame = memory->frame;
     rank->version = memory->version;

@@ -24,6 +24,7 @@ enum sbp_fault {
     SBP_FAULT_VERSION,    /* from step 2 on an instruction reads the other one of a weight's two
                              versions, and an update works on the one that it should begin with */
     SBP_FAULT_SLOT,       /* on one rank two copies of tokens have each other's slot of an expert */
+    SBP_FAULT_COUNT,      /* on one rank a collective is of one element less */
     SBP_FAULT_NO_WAIT,    /* an instruction does not wait for the sum beside of its gradient */
 };
 

@@ -508,6 +508,7 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
     SBP_TRY(sbp_channel_open(&runner->channel, ops, comm, job->step, runner->tasks,
                              device->kernels(job->options->real), &runner->arena, diag));
     runner->channel.post = runner->post;
+    runner->channel.compares = job->options->compares;
     if (!has_flush(runner))
         SBP_TRY(sbp_channel_greet(&runner->channel, job->tasks, &runner->arena, diag));
     SBP_TRY(sbp_run_lanes_open(&runner->lanes, device, &runner->channel, runner->tasks, diag));

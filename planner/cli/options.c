@@ -245,6 +245,8 @@ static const struct sbp_option options[] = {
      HANDED},
     {"--deadline", "S",
      "seconds beside a step's predicted time for which ranks may wait (default 60)", HANDED},
+    {"--check-collectives", NULL,
+     "before every collective its ranks compare what they are about to call", HANDED},
     {"--trace", "FILE",
      "write the timeline of the step (of a run: predicted, and measured of the last one), which "
      "Perfetto and chrome://tracing open",

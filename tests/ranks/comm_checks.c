@@ -8,6 +8,7 @@
 
 #include "base/math/half.h"
 #include "base/math/random.h"
+#include "executor/comm/fingerprint.h"
 
 enum { MAX_WORLD = 64, MAX_AXES = 6, MAX_FAMILIES = 80, PARTITIONS = 6, GUARD_BYTES = 64 };
 
@@ -78,18 +79,37 @@ static void shuffle(struct sbp_random *random, int *values, int count)
 
 /* Groups ------------------------------------------------------------------------------------ */
 
-static enum sbp_status add_family(struct context *context, const struct family *family)
+static void add_family(struct context *context, const struct family *family)
 {
-    struct family *added = &context->families[context->families_count];
+    struct family *added = &context->families[context->families_count++];
     *added = *family;
     for (int i = 0; i < family->count; i++)
         added->index = family->ranks[i] == context->rank ? i : added->index;
-    const enum sbp_status status = context->ops->group(context->comm, added->ranks, added->count,
-                                                       context->families_count, &added->handle);
-    if (status != SBP_OK)
-        return sbp_fail(context->diag, status, "group: %s", context->ops->reason(context->comm));
-    context->families_count++;
-    return SBP_OK;
+}
+
+static enum sbp_status name_families(struct context *context)
+{
+    static _Thread_local int ranks[MAX_FAMILIES * MAX_WORLD];
+    int counts[MAX_FAMILIES], *at = ranks;
+    for (int f = 0; f < context->families_count; f++) {
+        counts[f] = context->families[f].count;
+        memcpy(at, context->families[f].ranks, (size_t)counts[f] * sizeof *at);
+        at += counts[f];
+    }
+    return context->ops->name_groups(context->comm, ranks, counts, context->families_count);
+}
+
+static enum sbp_status make_families(struct context *context)
+{
+    enum sbp_status status = context->ops->name_groups != NULL ? name_families(context) : SBP_OK;
+    for (int f = 0; status == SBP_OK && f < context->families_count; f++) {
+        struct family *family = &context->families[f];
+        status =
+            context->ops->group(context->comm, family->ranks, family->count, f, &family->handle);
+    }
+    return status == SBP_OK
+               ? SBP_OK
+               : sbp_fail(context->diag, status, "group: %s", context->ops->reason(context->comm));
 }
 
 /* Prime factors of the world's size, in random order: a mesh. Returns the number of axes. */
@@ -117,7 +137,7 @@ static bool shares_group(int rank, int other, const int *axes, int axes_count, u
 
 /* Every subset of axes gives a family of groups; their order is rank order or, every other time,
  * one that all members draw alike. */
-static enum sbp_status add_mesh_families(struct context *context, struct sbp_random *random)
+static void add_mesh_families(struct context *context, struct sbp_random *random)
 {
     int axes[MAX_AXES];
     const int axes_count = make_mesh(random, context->size, axes);
@@ -131,13 +151,12 @@ static enum sbp_status add_mesh_families(struct context *context, struct sbp_ran
         sbp_random_seed(&order, key + (uint64_t)family.ranks[0]);
         if (key % 2 == 1)
             shuffle(&order, family.ranks, family.count);
-        SBP_TRY(add_family(context, &family));
+        add_family(context, &family);
     }
-    return SBP_OK;
 }
 
 /* A random order of all ranks, cut at random places. */
-static enum sbp_status add_partition(struct context *context, struct sbp_random *random)
+static void add_partition(struct context *context, struct sbp_random *random)
 {
     int order[MAX_WORLD];
     for (int r = 0; r < context->size; r++)
@@ -154,7 +173,7 @@ static enum sbp_status add_partition(struct context *context, struct sbp_random 
         own = mine ? family : own;
         first += family.count;
     }
-    return add_family(context, &own);
+    add_family(context, &own);
 }
 
 static enum sbp_status start(struct context *context, const struct comm_checks *checks,
@@ -428,9 +447,10 @@ static enum sbp_status run_rounds(struct context *context)
 {
     struct sbp_random random;
     sbp_random_seed(&random, context->checks->seed);
-    SBP_TRY(add_mesh_families(context, &random));
+    add_mesh_families(context, &random);
     for (int p = 0; p < PARTITIONS; p++)
-        SBP_TRY(add_partition(context, &random));
+        add_partition(context, &random);
+    SBP_TRY(make_families(context));
     for (int round = 0; round < context->checks->rounds; round++) {
         const struct family *family = &context->families[below(&random, context->families_count)];
         const struct trial trial = draw_trial(context, family, round);
@@ -586,4 +606,70 @@ enum sbp_status comm_checks_messages(const struct sbp_comm_ops *ops, struct sbp_
     free(context);
     free(notes);
     return status;
+}
+
+/* Fingerprints ------------------------------------------------------------------------------- */
+
+struct planted {
+    const char *what;
+    struct sbp_fingerprint other; /* of the last rank */
+};
+
+/* What a rank's neighbours say, whose calls differ: `what`, both ranks, and both calls. */
+static bool names_it(const char *text, const char *what, int rank, int before)
+{
+    char expected[160];
+    (void)snprintf(expected, sizeof expected,
+                   "ranks %d and %d come to collectives of another %s: rank %d to ", before, rank,
+                   what, rank);
+    return strncmp(text, expected, strlen(expected)) == 0 &&
+           strstr(text, "all-reduce of 16 elements of 4 bytes at sum of step 1") != NULL;
+}
+
+static enum sbp_status check_planted(const struct sbp_endpoint *host,
+                                     const struct sbp_fingerprint *same,
+                                     const struct planted *planted, struct sbp_diag *diag)
+{
+    int ranks[MAX_WORLD];
+    struct sbp_diag found = {0};
+    const int rank = host->ops->rank(host->comm), size = host->ops->size(host->comm);
+    for (int r = 0; r < size; r++)
+        ranks[r] = r;
+    struct sbp_fingerprint own = rank == size - 1 ? planted->other : *same;
+    struct sbp_circle circle = sbp_fingerprint_circle(ranks, size, rank);
+    own.group += circle.group;
+    const bool sees_it =
+        size > 1 && planted->what != NULL && (rank == size - 1 || circle.behind == 1 % size);
+    const enum sbp_status status = sbp_fingerprint_compare(host, &circle, &own, &found);
+    if (status != (sees_it ? SBP_E_INTERNAL : SBP_OK) ||
+        (sees_it && !names_it(found.text, planted->what, rank, circle.before)))
+        return sbp_fail(diag, SBP_E_INTERNAL, "rank %d, %s planted: %s %s", rank,
+                        planted->what == NULL ? "nothing" : planted->what, sbp_status_name(status),
+                        found.text);
+    return SBP_OK;
+}
+
+enum sbp_status comm_checks_fingerprints(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                         void *argument, struct sbp_diag *diag)
+{
+    const struct sbp_endpoint host = ops->host(comm);
+    const struct sbp_fingerprint same = {.kind = SBP_ALL_REDUCE,
+                                         .count = 16,
+                                         .element_bytes = 4,
+                                         .task = 7,
+                                         .at_step = 1,
+                                         .name = "sum"};
+    struct planted planted[] = {{NULL, same},           {"kind", same}, {"count", same},
+                                {"element type", same}, {"task", same}, {"group", same},
+                                {"reduction", same},    {NULL, same}};
+    (void)argument;
+    planted[1].other.kind = SBP_ALL_GATHER;
+    planted[2].other.count = 15;
+    planted[3].other.element_bytes = 8;
+    planted[4].other.task = 8; /* the order of two calls that are alike */
+    planted[5].other.group = 1;
+    planted[6].other.reduction = SBP_MAX;
+    for (size_t i = 0; i < sizeof planted / sizeof *planted; i++)
+        SBP_TRY(check_planted(&host, &same, &planted[i], diag));
+    return SBP_OK;
 }

@@ -24,6 +24,11 @@ enum sbp_status comm_checks_collectives(const struct sbp_comm_ops *ops, struct s
 enum sbp_status comm_checks_messages(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
                                      void *argument, struct sbp_diag *diag);
 
+/* Fingerprints of collectives: equal ones are, and on the last rank another count, another order
+ * and another kind are named, by the ranks that see them. */
+enum sbp_status comm_checks_fingerprints(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                         void *argument, struct sbp_diag *diag);
+
 /* The seed of a test program: SBP_TEST_SEED in the environment, or a fixed one; printed. */
 uint64_t comm_checks_seed(void);
 

@@ -22,8 +22,8 @@ for level in 1 2 3; do
     "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
         --set pipeline=1 --set micro_batch=2 --set zero=$level --set recompute=full --set clip_norm=0.5 \
         -o "$folder/cut.json" >/dev/null
-    "$@" -n 4 "$run" "$folder/cut.json" --backend mpi --verify --steps 2 --trace "$folder/cut-trace.json" \
-        >"$folder/out"
+    "$@" -n 4 "$run" "$folder/cut.json" --backend mpi --verify --steps 2 --check-collectives \
+        --trace "$folder/cut-trace.json" >"$folder/out"
     grep -q '^verified' "$folder/out"
     grep -q '\[3\]' "$folder/cut-trace.json" # the last micro-batch
 done

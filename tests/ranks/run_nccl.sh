@@ -22,7 +22,7 @@ verified() { # NAME DTYPE OPTION...: a plan by these options, two steps
         --set heads=2 --set sequence=8 --set vocab=32 --set global_batch=2 "$@" \
         -o "$folder/$name.json" >"$folder/out" 2>"$folder/err" || complain "no plan $name"
     $start -n "$ranks" "$run" "$folder/$name.json" --backend nccl --device cuda --dtype "$dtype" --steps 2 \
-        --verify >"$folder/out" 2>"$folder/err" || complain "$name: exit $?"
+        --check-collectives --verify >"$folder/out" 2>"$folder/err" || complain "$name: exit $?"
     grep -q '^verified: every gradient, loss and update' "$folder/out" &&
         grep -q '(nccl, cuda, ' "$folder/out" || complain "$name: not verified"
 }
@@ -63,10 +63,12 @@ ends 2 'a missing wait: .*\(optimizer.*a collective\|a collective.*optimizer\)' 
 # A message that is read before it is there.
 ends 2 'a missing wait: .* writes in a message' pipeline SBP_DOUBLE_FAIL=wait:2@2
 # A collective that fails on the device of one rank is aborted; one that hangs is named.
-ends 2 'rank 1: device cuda: all-reduce .*: nccl: NCCL, meanwhile: remote process' sums \
+ends 2 'rank 1: device cuda: all-reduce .*: nccl: \(NCCL, meanwhile\|ncclAllReduce\): remote process' sums \
     SBP_DOUBLE_STALL=ncclAllReduce:5@1
 ends 1 'lost: rank . (host .*, stage 0) is at step 1, all-reduce .* (.* s, waits for ranks .*--deadline 1' sums \
     SBP_DOUBLE_HANG=ncclAllReduce:5@1 --deadline 1
+# Communicators that are not made come to the deadline, too.
+ends 1 'lost: rank . .* is at its start' sums SBP_DOUBLE_HANG=ncclCommSplit:1@1 --deadline 0.1
 ranks=2
 ends 1 'rank 1 (host .*, stage 1) is at step 1, take .* (.* s, waits for rank 0)' replicas \
     SBP_DOUBLE_HANG=ncclRecv:5@1 --deadline 1

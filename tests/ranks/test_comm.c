@@ -536,6 +536,14 @@ static void test_arguments(void **state)
     assert_int_equal(sbp_threads_run(1025, bad_arguments, NULL, NULL), SBP_E_RANGE);
 }
 
+static void test_fingerprints(void **state)
+{
+    struct sbp_diag diag = {0};
+    (void)state;
+    for (int ranks = 1; ranks <= 5; ranks++)
+        expect_ok(sbp_threads_run(ranks, comm_checks_fingerprints, NULL, &diag), &diag);
+}
+
 int main(void)
 {
     uint64_t seed = comm_checks_seed();
@@ -550,6 +558,7 @@ int main(void)
         cmocka_unit_test_prestate(test_mismatches, &seed),
         cmocka_unit_test_prestate(test_stuck, &seed),
         cmocka_unit_test_prestate(test_arguments, &seed),
+        cmocka_unit_test(test_fingerprints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

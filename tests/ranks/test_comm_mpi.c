@@ -131,6 +131,7 @@ static enum sbp_status all_checks(const struct sbp_comm_ops *ops, struct sbp_com
     SBP_TRY(comm_checks_collectives(ops, comm, checks, diag));
     SBP_TRY(against_mpi(ops, comm, checks, diag));
     SBP_TRY(wrong_lengths(ops, comm, checks, diag));
+    SBP_TRY(comm_checks_fingerprints(ops, comm, NULL, diag));
     checks->rounds /= 10;
     return comm_checks_messages(ops, comm, checks, diag);
 }

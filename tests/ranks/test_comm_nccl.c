@@ -1,6 +1,8 @@
 /* The nccl backend over the stand-in of tests/support/gpu_double, under mpirun. Without arguments:
- * all checks. `fail` and `abort`: one rank fails while the others wait; the run must end with its
- * reason. `work`: a little of everything, for failures that the stand-in injects.
+ * all checks; `unnamed`: of groups that nobody named before. `fail` and `abort`: one rank fails
+ * while the others wait; the run must end with its reason. `work`: a little of everything, for
+ * failures that the stand-in injects. `mesh`: groups of four ranks, whose splits the stand-in
+ * counts. `called off`: work of groups and of open channels that never ends is called off.
  */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -75,6 +77,12 @@ static enum sbp_status staged_group(struct sbp_comm *comm, const int *ranks, int
         return sbp_fail(&comm->diag, SBP_E_RANGE, "more than %d groups", SIZES);
     group_sizes[*group] = count;
     return SBP_OK;
+}
+
+static enum sbp_status staged_name_groups(struct sbp_comm *comm, const int *ranks,
+                                          const int *counts, int groups)
+{
+    return check(comm, comm->real.ops->name_groups(comm->real.comm, ranks, counts, groups));
 }
 
 static enum sbp_status staged_all_reduce(struct sbp_comm *comm, int group, void *buffer,
@@ -182,7 +190,8 @@ static const char *staged_reason(const struct sbp_comm *comm)
     return comm->diag.text;
 }
 
-static const struct sbp_comm_ops staged_ops = {
+/* name_groups: to be set where groups are named. */
+static struct sbp_comm_ops staged_ops = {
     .name = "nccl, staged",
     .rank = staged_rank,
     .size = staged_size,
@@ -325,6 +334,7 @@ static enum sbp_status run_checks(struct sbp_comm *staged, struct comm_checks *c
     checks->rounds /= 10;
     SBP_TRY(comm_checks_messages(&staged_ops, staged, checks, diag));
     SBP_TRY(wrong_lengths(staged, diag));
+    SBP_TRY(comm_checks_fingerprints(staged->real.ops, staged->real.comm, NULL, diag));
     SBP_TRY(zeroed_memory(staged->real.ops->memory, diag));
     SBP_TRY(bad_arguments(&staged->real, diag));
     return late_receiver(staged);
@@ -373,14 +383,96 @@ static enum sbp_status one_fails(const struct sbp_comm_ops *ops, struct sbp_comm
     return sbp_fail(diag, SBP_E_INPUT, "planted failure");
 }
 
+/* A mesh of 2 x 2 ranks, whose first axis is named twice, and the world: two splits make it. */
+static enum sbp_status mesh(const struct sbp_comm_ops *ops, struct sbp_comm *comm, void *argument,
+                            struct sbp_diag *diag)
+{
+    const int own = ops->rank(comm), counts[] = {2, 4, 2, 2}, keys[] = {1, 2, 3, 4};
+    const int ranks[] = {own / 2 * 2, own / 2 * 2 + 1, 0,           1,           2,
+                         3,           own % 2,         own % 2 + 2, own / 2 * 2, own / 2 * 2 + 1};
+    double *number = ops->memory->allocate(sizeof *number), value = own + 1.0, sums[4];
+    (void)argument;
+    if (number == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "no device memory");
+    SBP_TRY(ops->name_groups(comm, ranks, counts, 4));
+    for (int g = 0, at = 0; g < 4; at += counts[g], g++) {
+        int group;
+        SBP_TRY(ops->group(comm, &ranks[at], counts[g], keys[g], &group));
+        SBP_TRY(ops->memory->from_host(number, &value, sizeof value));
+        SBP_TRY(ops->all_reduce(comm, group, number, 1, SBP_F64, SBP_SUM));
+        SBP_TRY(ops->memory->to_host(&sums[g], number, sizeof value));
+    }
+    ops->memory->release(number);
+    const double expected[] = {own < 2 ? 3 : 7, 10, own % 2 == 0 ? 4 : 6, own < 2 ? 3 : 7};
+    for (int g = 0; g < 4; g++)
+        if (sums[g] != expected[g])
+            return sbp_fail(diag, SBP_E_INTERNAL, "group %d: sum %g, expected %g", g, sums[g],
+                            expected[g]);
+    return ops->name_groups(comm, ranks, counts, 1) == SBP_E_BACKEND
+               ? SBP_OK
+               : sbp_fail(diag, SBP_E_INTERNAL, "groups are named behind the first one");
+}
+
+enum { STAYS_BYTES = 100000 };
+
+/* Rank 0 leaves under way a message, on a channel that is open, and a sum; rank 1 comes to neither.
+ */
+static enum sbp_status begin_what_stays(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                        int everybody, void *memory, cudaStream_t stream)
+{
+    if (ops->rank(comm) == 0) {
+        SBP_TRY(ops->send(comm, 1, 1, memory, 64)); /* which opens the channel, and comes */
+        SBP_TRY(ops->barrier(comm));
+        SBP_TRY(ops->send(comm, 1, 2, memory, STAYS_BYTES));
+        return ops->all_reduce(comm, everybody, memory, 16, SBP_F32, SBP_SUM);
+    }
+    SBP_TRY(ops->receive(comm, 0, 1, memory, 64));
+    return cudaStreamSynchronize(stream) == cudaSuccess ? ops->barrier(comm) : SBP_E_BACKEND;
+}
+
+/* Memory is given back when nothing is under way any more. */
+static enum sbp_status called_off(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                  void *argument, struct sbp_diag *diag)
+{
+    const int ranks[] = {0, 1};
+    cudaStream_t stream;
+    int everybody;
+    (void)argument;
+    void *memory = ops->memory->allocate(STAYS_BYTES);
+    SBP_TRY(ops->group(comm, ranks, 2, 0, &everybody));
+    if (memory == NULL || cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess)
+        return sbp_fail(diag, SBP_E_MEMORY, "no device memory, or no stream");
+    ops->work_on(comm, stream);
+    SBP_TRY(begin_what_stays(ops, comm, everybody, memory, stream));
+    if (ops->look(comm) != SBP_OK)
+        return sbp_fail(diag, SBP_E_INTERNAL, "what waits looks like a failure: %s",
+                        ops->reason(comm));
+    if (ops->rank(comm) == 0 && cudaStreamQuery(stream) != cudaErrorNotReady)
+        return sbp_fail(diag, SBP_E_INTERNAL, "the sum is over without rank 1");
+    ops->call_off(comm);
+    ops->call_off(comm); /* once more does nothing */
+    if (cudaStreamSynchronize(stream) != cudaSuccess || ops->look(comm) != SBP_E_BACKEND)
+        return sbp_fail(diag, SBP_E_INTERNAL, "what was called off looks sound");
+    ops->memory->release(memory);
+    SBP_TRY(ops->barrier(comm));
+    return sbp_fail(diag, SBP_E_INPUT, "called off");
+}
+
 int main(int argc, char **argv)
 {
     struct sbp_diag diag = {0};
     struct comm_checks checks = {.rounds = 200};
     enum sbp_status status;
-    if (argc > 1 && strcmp(argv[1], "work") == 0) {
+    const char *const what = argc > 1 ? argv[1] : "";
+    const bool is_unnamed = strcmp(what, "unnamed") == 0;
+    staged_ops.name_groups = is_unnamed ? NULL : staged_name_groups;
+    if (strcmp(what, "work") == 0) {
         status = sbp_nccl_run(work, NULL, &diag);
-    } else if (argc > 1) {
+    } else if (strcmp(what, "mesh") == 0) {
+        status = sbp_nccl_run(mesh, NULL, &diag);
+    } else if (strcmp(what, "called off") == 0) {
+        status = sbp_nccl_run(called_off, NULL, &diag);
+    } else if (argc > 1 && !is_unnamed) {
         status = sbp_nccl_run(one_fails, argv[1], &diag);
     } else {
         checks.seed = comm_checks_seed();

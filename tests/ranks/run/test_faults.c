@@ -232,9 +232,45 @@ static void faults_between_chunks_are_found(void **state)
     check_faults_between(SBP_INTERLEAVED, 1200);
 }
 
+/* The collective of a rank that has one element less is named before it is called. */
+static void other_counts_are_named(void **state)
+{
+    static const enum sbp_collective kinds[] = {SBP_ALL_REDUCE, SBP_ALL_GATHER, SBP_REDUCE_SCATTER,
+                                                SBP_ALL_TO_ALL};
+    enum { COUNTS = 5 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    int named[4] = {0};
+    (void)state;
+    sbp_random_seed(&random, seed + 3000);
+    for (int tries = 0; tries < 4 * MOST_TRIES; tries++) {
+        struct plan plan;
+        struct sbp_diag diag = {0};
+        struct sbp_run_result result;
+        open_random(&random, kind_of(tries), false, false, SBP_BOXING_FULL, SBP_F32, model, &plan);
+        const int instr = find_instr(&plan, &random, SBP_INSTR_BOX, kinds[tries % 4]);
+        if (instr >= 0 && named[tries % 4] < COUNTS) {
+            struct sbp_run_options options = options_for(SBP_F32, &random);
+            options.verify = false;
+            options.compares = true;
+            plant_fault(&options, SBP_FAULT_COUNT, 0, instr);
+            assert_int_equal(sbp_run(&plan.step, &plan.cluster, &options, &result, &diag),
+                             SBP_E_INTERNAL);
+            assert_non_null(strstr(diag.text, " come to collectives of another count: rank "));
+            assert_non_null(strstr(diag.text, sbp_collective_name(kinds[tries % 4])));
+            assert_non_null(strstr(diag.text, " of step 1, rank "));
+            named[tries % 4]++;
+        }
+        plan_close(&plan);
+    }
+    for (int kind = 0; kind < 4; kind++)
+        assert_int_equal(named[kind], COUNTS);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_counts_are_named),
         cmocka_unit_test(skipped_communication_is_found),
         cmocka_unit_test(skipped_gradients_of_mirrored_work_are_found),
         cmocka_unit_test(skipped_communication_of_16_bits_is_found),

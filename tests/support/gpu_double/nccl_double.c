@@ -1,66 +1,33 @@
-/* NCCL between processes of one machine: members of a communicator meet in a segment of shared
- * memory that its unique id names, and move pieces through it. */
-#include <fcntl.h>
+/* NCCL between processes of one machine: members of a communicator (nccl_team_double.c) move pieces
+ * through a segment of shared memory. */
 #include <nccl.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/math/half.h"
-#include "tests/support/gpu_double/gpu_double.h"
+#include "tests/support/gpu_double/nccl_double.h"
 
 /* The header has these without a prototype. */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 
-enum { MOST_MEMBERS = 16, PIECE_BYTES = 32 << 10, BOX_BYTES = 4 << 10, MOST_GROUPED = 64 };
+enum { MOST_GROUPED = 64 };
 
 enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, REDUCE, BROADCAST };
 
-/* The call that a member is about to do; members must agree. */
-struct call {
-    int kind, type, reduction, root;
-    uint64_t count;
-};
-
-/* A piece on its way from one member to another. */
-struct box {
-    atomic_int full;
-    uint64_t total; /* of the whole message */
-    uint64_t bytes;
-    unsigned char data[BOX_BYTES];
-};
-
-struct segment {
-    atomic_int joined, ready, arrived, generation;
-    atomic_int device[MOST_MEMBERS]; /* and 1; 0: not there yet */
-    struct call call[MOST_MEMBERS];
-    unsigned char piece[MOST_MEMBERS][PIECE_BYTES];
-    struct box box[MOST_MEMBERS][MOST_MEMBERS]; /* from, to */
-};
-
-struct ncclComm {
-    struct segment *segment;
-    int rank, size;
-    atomic_int error;   /* ncclResult_t that work came to */
-    atomic_int pending; /* work that was enqueued */
-    atomic_bool aborted;
-};
-
 static _Thread_local char last_error[256];
 
-static ncclResult_t refuse(ncclResult_t code, const char *what)
+ncclResult_t double_refuse(ncclResult_t code, const char *what)
 {
     (void)snprintf(last_error, sizeof last_error, "stand-in: %s", what);
     return code;
 }
 
-static void nap(void)
+void double_nap(void)
 {
     const struct timespec pause = {.tv_nsec = 20000};
     (void)nanosleep(&pause, NULL);
@@ -83,6 +50,8 @@ const char *ncclGetErrorString(ncclResult_t code)
         return "invalid argument";
     case ncclInvalidUsage:
         return "invalid usage";
+    case ncclInProgress:
+        return "in progress";
     case ncclRemoteError:
         return "remote process exited or there was a network error";
     default:
@@ -96,91 +65,45 @@ const char *ncclGetLastError(ncclComm_t comm)
     return last_error;
 }
 
-ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+/* A call that does not block does its work when it is asked for. */
+static ncclResult_t go_on(struct ncclComm *comm)
 {
-    static atomic_int made;
-    if (double_fails("ncclGetUniqueId"))
-        return refuse(ncclSystemError, "no id");
-    const char *run = getenv("SBP_DOUBLE_RUN");
-    memset(id, 0, sizeof *id);
-    (void)snprintf(id->internal, sizeof id->internal, "/nccl-double-%s-%ld-%d",
-                   run != NULL ? run : "0", (long)getpid(), atomic_fetch_add(&made, 1));
-    return ncclSuccess;
-}
-
-static struct segment *open_segment(const char *name)
-{
-    const int file = shm_open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file < 0)
-        return NULL;
-    void *at = MAP_FAILED;
-    if (ftruncate(file, sizeof(struct segment)) == 0)
-        at = mmap(NULL, sizeof(struct segment), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    (void)close(file);
-    return at == MAP_FAILED ? NULL : at;
-}
-
-/* All members are there, on devices of their own. */
-static ncclResult_t meet(struct segment *segment, int size, int rank)
-{
-    char bus[32];
-    int device, nobody = 0;
-    if (cudaGetDevice(&device) != cudaSuccess ||
-        cudaDeviceGetPCIBusId(bus, sizeof bus, device) != cudaSuccess)
-        return ncclUnhandledCudaError;
-    device = (int)strtol(bus + 5, NULL, 16);
-    if (!atomic_compare_exchange_strong(&segment->device[rank], &nobody, device + 1))
-        return refuse(ncclInvalidUsage, "two members have the same rank");
-    (void)atomic_fetch_add(&segment->joined, 1);
-    while (atomic_load(&segment->joined) < size)
-        nap();
-    for (int a = 0; a < size; a++)
-        for (int b = 0; b < a; b++)
-            if (atomic_load(&segment->device[a]) == atomic_load(&segment->device[b]))
-                return refuse(ncclInvalidUsage, "two members have the same device");
-    return ncclSuccess;
-}
-
-ncclResult_t ncclCommInitRank(ncclComm_t *comm, int size, ncclUniqueId id, int rank)
-{
-    if (double_fails("ncclCommInitRank"))
-        return refuse(ncclSystemError, "no communicator");
-    if (size < 1 || size > MOST_MEMBERS || rank < 0 || rank >= size || id.internal[0] != '/')
-        return refuse(ncclInvalidArgument, "no such member");
-    struct segment *segment = open_segment(id.internal);
-    *comm = calloc(1, sizeof **comm);
-    if (segment == NULL || *comm == NULL)
-        return refuse(ncclSystemError, "no shared memory");
-    **comm = (struct ncclComm){.segment = segment, .rank = rank, .size = size};
-    const ncclResult_t result = meet(segment, size, rank);
-    if (atomic_fetch_add(&segment->ready, 1) + 1 == size)
-        (void)shm_unlink(id.internal); /* all have it open */
-    return result;
-}
-
-ncclResult_t ncclCommDestroy(ncclComm_t comm)
-{
-    if (double_fails("ncclCommDestroy"))
-        return refuse(ncclInternalError, "not destroyed");
-    if (atomic_load(&comm->pending) > 0)
-        return refuse(ncclInvalidUsage, "destroyed while work is under way");
-    (void)munmap(comm->segment, sizeof *comm->segment);
-    free(comm);
-    return ncclSuccess;
-}
-
-/* Work comes to its end, done or not. It may wait in a stream behind that of another communicator,
- * so that memory stays. */
-ncclResult_t ncclCommAbort(ncclComm_t comm)
-{
-    atomic_store(&comm->aborted, true);
-    return ncclSuccess;
+    struct later *later = &comm->later;
+    if (later->size == 0)
+        return ncclSuccess;
+    const cudaError_t code =
+        double_enqueue(later->stream, later->run, later->argument, later->size, later->takes_s);
+    later->size = 0;
+    return code == cudaSuccess ? ncclSuccess
+                               : double_refuse(ncclUnhandledCudaError, "no such stream");
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
-    *error = (ncclResult_t)atomic_load(&comm->error);
+    const int state = atomic_load(&comm->state), failed = atomic_load(&comm->error);
+    *error = state != (int)ncclSuccess    ? (ncclResult_t)state
+             : failed != (int)ncclSuccess ? (ncclResult_t)failed
+                                          : go_on(comm);
     return ncclSuccess;
+}
+
+/* Puts work into a stream, or leaves it until the caller asks how its call went. */
+static ncclResult_t put_work(struct ncclComm *comm, cudaStream_t stream,
+                             void (*run)(void *argument), const void *argument, size_t size,
+                             double takes_s)
+{
+    struct later *later = &comm->later;
+    if (atomic_load(&comm->state) != (int)ncclSuccess || later->size != 0)
+        return double_refuse(ncclInvalidUsage, "called before the last call was through");
+    if (size > sizeof later->argument)
+        return double_refuse(ncclInternalError, "too much work");
+    later->run = run;
+    later->stream = stream;
+    later->size = size;
+    later->takes_s = takes_s;
+    memcpy(later->argument, argument, size);
+    (void)atomic_fetch_add(&comm->pending, 1);
+    return comm->blocks ? go_on(comm) : ncclInProgress;
 }
 
 /* --- work --- */
@@ -188,27 +111,14 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 /* Members of a communicator, in the threads that do its work; until it is aborted. */
 static void together(struct ncclComm *comm)
 {
-    struct segment *segment = comm->segment;
-    const int generation = atomic_load(&segment->generation);
-    if (atomic_fetch_add(&segment->arrived, 1) + 1 == comm->size) {
-        atomic_store(&segment->arrived, 0);
-        (void)atomic_fetch_add(&segment->generation, 1);
-        return;
-    }
-    while (atomic_load(&segment->generation) == generation && !atomic_load(&comm->aborted))
-        nap();
-}
-
-static bool is_aborted(struct ncclComm *comm)
-{
-    return atomic_load(&comm->aborted);
+    double_meet(comm, &comm->segment->work);
 }
 
 static void stall(struct ncclComm *comm, ncclResult_t error)
 {
     atomic_store(&comm->error, (int)error);
-    while (!is_aborted(comm))
-        nap();
+    while (!double_is_aborted(comm))
+        double_nap();
 }
 
 static size_t type_bytes(ncclDataType_t type)
@@ -233,9 +143,9 @@ static bool is_agreed(const struct work *work)
     comm->segment->call[comm->rank] = work->call;
     together(comm);
     bool same = true;
-    for (int r = 0; r < comm->size && !is_aborted(comm); r++)
+    for (int r = 0; r < comm->size && !double_is_aborted(comm); r++)
         same = same && memcmp(&comm->segment->call[r], &work->call, sizeof work->call) == 0;
-    if (!is_aborted(comm))
+    if (!double_is_aborted(comm))
         together(comm);
     return same;
 }
@@ -297,11 +207,11 @@ static void exchange(const struct work *work, uint64_t total)
     struct ncclComm *comm = work->comm;
     const size_t bytes = type_bytes((ncclDataType_t)work->call.type);
     const uint64_t step = PIECE_BYTES / bytes;
-    for (uint64_t first = 0; first < total && !is_aborted(comm); first += step) {
+    for (uint64_t first = 0; first < total && !double_is_aborted(comm); first += step) {
         const uint64_t count = total - first < step ? total - first : step;
         memcpy(comm->segment->piece[comm->rank], work->send + first * bytes, count * bytes);
         together(comm);
-        if (is_aborted(comm))
+        if (double_is_aborted(comm))
             return;
         take(work, first, count);
         together(comm);
@@ -320,19 +230,11 @@ static void run_collective(void *argument)
                  "a collective");
     if (work->stalls != ncclSuccess)
         stall(comm, work->stalls);
-    else if (!is_aborted(comm) && !is_agreed(work))
+    else if (!double_is_aborted(comm) && !is_agreed(work))
         stall(comm, ncclInvalidUsage); /* as calls that differ do */
     else
         exchange(work, total);
     (void)atomic_fetch_sub(&comm->pending, 1);
-}
-
-/* What NCCL tells of a stall: an error, or that nothing has happened. */
-static ncclResult_t stalls_by(const char *name)
-{
-    return double_hangs(name)    ? ncclInProgress
-           : double_stalls(name) ? ncclRemoteError
-                                 : ncclSuccess;
 }
 
 static ncclResult_t enqueue(const char *name, ncclComm_t comm, struct call call, const void *send,
@@ -340,18 +242,14 @@ static ncclResult_t enqueue(const char *name, ncclComm_t comm, struct call call,
 {
     const size_t bytes = type_bytes((ncclDataType_t)call.type);
     if (double_fails(name))
-        return refuse(ncclInternalError, name);
+        return double_refuse(ncclInternalError, name);
     if (bytes == 1) /* no type of numbers */
-        return refuse(ncclInvalidArgument, "element type");
+        return double_refuse(ncclInvalidArgument, "element type");
     if (call.count > 0 &&
         (!double_is_device(send, sends * bytes) || !double_is_device(receive, receives * bytes)))
-        return refuse(ncclInvalidArgument, "a buffer is not the device's, or too short");
-    const struct work work = {comm, call, send, receive, stalls_by(name)};
-    (void)atomic_fetch_add(&comm->pending, 1);
-    return double_enqueue(stream, run_collective, &work, sizeof work, double_collective_s()) ==
-                   cudaSuccess
-               ? ncclSuccess
-               : refuse(ncclUnhandledCudaError, "no such stream");
+        return double_refuse(ncclInvalidArgument, "a buffer is not the device's, or too short");
+    const struct work work = {comm, call, send, receive, double_stall_of(name)};
+    return put_work(comm, stream, run_collective, &work, sizeof work, double_collective_s());
 }
 
 ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count, ncclDataType_t type,
@@ -382,7 +280,7 @@ ncclResult_t ncclReduce(const void *send, void *receive, size_t count, ncclDataT
 {
     const struct call call = {REDUCE, (int)type, (int)op, root, count};
     if (root < 0 || root >= comm->size)
-        return refuse(ncclInvalidArgument, "root");
+        return double_refuse(ncclInvalidArgument, "root");
     return enqueue("ncclReduce", comm, call, send, count, receive, count, stream);
 }
 
@@ -391,7 +289,7 @@ ncclResult_t ncclBroadcast(const void *send, void *receive, size_t count, ncclDa
 {
     const struct call call = {BROADCAST, (int)type, 0, root, count};
     if (root < 0 || root >= comm->size)
-        return refuse(ncclInvalidArgument, "root");
+        return double_refuse(ncclInvalidArgument, "root");
     return enqueue("ncclBroadcast", comm, call, send, count, receive, count, stream);
 }
 
@@ -447,7 +345,7 @@ static void run_bundle(void *argument)
                      "a message");
     if (bundle->stalls != ncclSuccess)
         stall(bundle->comm, bundle->stalls);
-    for (bool done = false; !done && !is_aborted(bundle->comm);) {
+    for (bool done = false; !done && !double_is_aborted(bundle->comm);) {
         bool moved = false;
         done = true;
         for (int i = 0; i < bundle->count; i++) {
@@ -457,7 +355,7 @@ static void run_bundle(void *argument)
             done = done && message->moved == message->total;
         }
         if (!moved && !done)
-            nap();
+            double_nap();
     }
     (void)atomic_fetch_sub(&bundle->comm->pending, 1);
 }
@@ -466,11 +364,11 @@ static ncclResult_t issue(struct bundle *bundle)
 {
     if (bundle->count == 0)
         return ncclSuccess;
-    (void)atomic_fetch_add(&bundle->comm->pending, 1);
-    const cudaError_t code = double_enqueue(bundle->stream, run_bundle, bundle, sizeof *bundle, 0);
+    const ncclResult_t result =
+        put_work(bundle->comm, bundle->stream, run_bundle, bundle, sizeof *bundle, 0);
     bundle->count = 0;
     bundle->stalls = ncclSuccess;
-    return code == cudaSuccess ? ncclSuccess : refuse(ncclUnhandledCudaError, "no such stream");
+    return result;
 }
 
 static ncclResult_t add(const char *name, bool sends, void *data, size_t count, ncclDataType_t type,
@@ -478,19 +376,19 @@ static ncclResult_t add(const char *name, bool sends, void *data, size_t count, 
 {
     const uint64_t bytes = count * type_bytes(type);
     if (double_fails(name))
-        return refuse(ncclInternalError, name);
+        return double_refuse(ncclInternalError, name);
     if (peer < 0 || peer >= comm->size || count == 0)
-        return refuse(ncclInvalidArgument, "peer or count");
+        return double_refuse(ncclInvalidArgument, "peer or count");
     if (peer == comm->rank && group_depth == 0)
-        return refuse(ncclInvalidUsage, "a message to oneself outside of a group");
+        return double_refuse(ncclInvalidUsage, "a message to oneself outside of a group");
     if (!double_is_device(data, bytes))
-        return refuse(ncclInvalidArgument, "a buffer is not the device's, or too short");
+        return double_refuse(ncclInvalidArgument, "a buffer is not the device's, or too short");
     if (grouped.count == MOST_GROUPED ||
         (grouped.count > 0 && (grouped.comm != comm || grouped.stream != stream)))
-        return refuse(ncclInvalidUsage, "more than the stand-in groups");
+        return double_refuse(ncclInvalidUsage, "more than the stand-in groups");
     grouped.comm = comm;
     grouped.stream = stream;
-    const ncclResult_t stalls = stalls_by(name);
+    const ncclResult_t stalls = double_stall_of(name);
     grouped.stalls = stalls != ncclSuccess ? stalls : grouped.stalls;
     grouped.message[grouped.count++] = (struct message){sends, peer, data, bytes, 0};
     return group_depth > 0 ? ncclSuccess : issue(&grouped);
@@ -517,6 +415,6 @@ ncclResult_t ncclGroupStart(void)
 ncclResult_t ncclGroupEnd(void)
 {
     if (double_fails("ncclGroupEnd"))
-        return refuse(ncclInternalError, "ncclGroupEnd");
+        return double_refuse(ncclInternalError, "ncclGroupEnd");
     return --group_depth > 0 ? ncclSuccess : issue(&grouped);
 }

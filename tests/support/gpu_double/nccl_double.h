@@ -1,0 +1,75 @@
+/* What the stand-in's communicators (nccl_team_double.c) and their work (nccl_double.c) share. */
+#ifndef SBP_TESTS_DOUBLES_NCCL_DOUBLE_H
+#define SBP_TESTS_DOUBLES_NCCL_DOUBLE_H
+
+#include <nccl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tests/support/gpu_double/gpu_double.h"
+
+enum { MOST_MEMBERS = 16, PIECE_BYTES = 32 << 10, BOX_BYTES = 4 << 10 };
+
+/* The call that a member is about to do; members must agree. */
+struct call {
+    int kind, type, reduction, root;
+    uint64_t count;
+};
+
+/* A piece on its way from one member to another. */
+struct box {
+    atomic_int full;
+    uint64_t total; /* of the whole message */
+    uint64_t bytes;
+    unsigned char data[BOX_BYTES];
+};
+
+/* Members who wait for each other. */
+struct meeting {
+    atomic_int arrived, generation;
+};
+
+struct segment {
+    atomic_int joined, ready;
+    struct meeting work, split;
+    atomic_int device[MOST_MEMBERS];            /* and 1; 0: not there yet */
+    int color[MOST_MEMBERS], key[MOST_MEMBERS]; /* of the split under way */
+    struct call call[MOST_MEMBERS];
+    unsigned char piece[MOST_MEMBERS][PIECE_BYTES];
+    struct box box[MOST_MEMBERS][MOST_MEMBERS]; /* from, to */
+};
+
+/* Work that a call which does not block has yet to enqueue. */
+struct later {
+    void (*run)(void *argument);
+    cudaStream_t stream;
+    size_t size; /* 0: none */
+    double takes_s;
+    unsigned char argument[4096];
+};
+
+struct ncclComm {
+    struct segment *segment;
+    char name[128]; /* of the segment */
+    int rank, size, device, splits;
+    bool blocks;
+    atomic_int state;   /* ncclResult_t of making it, or of its last split */
+    atomic_int error;   /* ncclResult_t that work came to */
+    atomic_int pending; /* work that was enqueued */
+    atomic_bool aborted;
+    struct later later;
+};
+
+/* Keeps the text that ncclGetLastError tells, and returns the code. */
+ncclResult_t double_refuse(ncclResult_t code, const char *what);
+/* Sleeps for a moment. */
+void double_nap(void);
+bool double_is_aborted(struct ncclComm *comm);
+/* What NCCL tells of a stall that the environment asks for: an error, or that nothing has happened;
+ * ncclSuccess: none. */
+ncclResult_t double_stall_of(const char *call);
+/* All members come to the meeting; or one's communicator is aborted. */
+void double_meet(struct ncclComm *comm, struct meeting *meeting);
+
+#endif

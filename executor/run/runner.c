@@ -134,7 +134,6 @@ static enum sbp_status wait_for_sums(struct sbp_runner *runner, int64_t index,
     return SBP_OK;
 }
 
-/* Of a rank's thread. */
 struct clocks {
     double wall_s, compute_s, exchange_wall_s, exchange_cpu_s;
     struct sbp_spent spent; /* by verification */

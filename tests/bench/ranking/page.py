@@ -116,14 +116,15 @@ def gains(group):
 
 HEAD = """# Predicted and measured steps of one cluster
 
-AutoDDL's figure 4, and in small its figures 9 and 10, run by `./dev bench ranking` at commit {commit}, sbplan
-{version}, seed {seed}, on {cores} cores ({took:.0f} minutes, load average {load:.1f} at the end, its own ranks included).
+AutoDDL's figure 4, and in small its figures 9 and 10, run by `./dev bench ranking` at commit {commit}, {version},
+seed {seed}, on {cores} cores ({took:.0f} minutes, load average {load:.1f} at the end, its own ranks included).
 
 Eight ranks train on virtual clusters: hosts are network namespaces with shaped links
-(tests/ranks/virtual_cluster.sh; {clusters}), devices rest after they computed, so that each is 1/{slowdown:g} of
-a core (`slowdown`, docs/cluster-file.md). Ranks share {cores} cores, and still compute side by side: measured is the
-wall time of a step, with all that ranks wait. Ranks that wait sleep (tests/ranks/rest_when_idle.c), in the calibration as in
-the run. Each cluster was calibrated first (`sbplan calibrate`, {budget} s); nothing was fitted to a run.
+(tests/ranks/virtual_cluster.sh; {clusters}),
+devices rest after they computed, so that each is 1/{slowdown:g} of a core
+([`slowdown`](../docs/cluster-file.md)). Ranks share {cores} cores, and still compute side by side: **measured is the wall
+time of a step**, with all that ranks wait. Ranks that wait sleep (tests/ranks/rest_when_idle.c), in the calibration as
+in the run. Each cluster was calibrated first (`sbplan calibrate`, {budget} s); nothing was fitted to a run.
 Strategies of a model took turns, {rounds} rounds of {steps} steps that count, after one that does not; the range is
 that of the rounds.
 

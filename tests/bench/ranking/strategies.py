@@ -9,8 +9,8 @@ RANKS = 8
 
 # Hosts, ranks of each, and the shaped rate of every host's link.
 CLUSTERS = {
-    "2x4": {"hosts": 2, "ranks": 4, "mbit": 500},
-    "4x2": {"hosts": 4, "ranks": 2, "mbit": 1000},
+    "2x4": {"hosts": 2, "ranks": 4, "mbit": 300},
+    "4x2": {"hosts": 4, "ranks": 2, "mbit": 400},
 }
 
 TRANSFORMER = {"layers": 4, "hidden": 256, "heads": 8, "vocab": 1024, "sequence": 64,

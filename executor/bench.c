@@ -107,7 +107,7 @@ static void keep_prediction(struct sbp_bench_row *row, const struct sbp_run_resu
     row->predicted_s[SBP_BENCH_EXPOSED] = prediction->exposed_s;
     row->predicted_s[SBP_BENCH_BUBBLE] = prediction->bubble_s;
     row->ranks = run->ranks;
-    row->has_cores = run->ranks_here <= run->cores;
+    row->has_cores = sbp_run_has_cores(run);
     row->arena_bytes = run->arena_bytes;
     row->high_water_bytes = run->high_water_bytes;
 }

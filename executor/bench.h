@@ -50,7 +50,7 @@ struct sbp_bench_row {
     double predicted_s[SBP_BENCH_METRICS]; /* wall: as replay */
     int64_t units;                         /* tokens, images or samples of a step */
     int ranks;
-    bool has_cores;                        /* one a rank */
+    bool has_cores;                        /* one a rank, whenever it wants one */
     int64_t arena_bytes, high_water_bytes; /* of a rank: predicted, touched */
     /* The first step of a run, from 1, whose loss or norm is no number; 0: none. Steps after it
      * were not run, so that such a plan has no times and is compared with none. */

@@ -20,7 +20,7 @@ static int stage_of(const struct sbp_run_report *report, int rank)
  * replay does: it plays the measured computing with the network times that the plan expects. */
 static bool wall_is_parallel(const struct sbp_run_report *report)
 {
-    return report->result->ranks_here <= report->result->cores;
+    return sbp_run_has_cores(report->result);
 }
 
 static bool has_loss(const struct sbp_run_report *report)

@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST_COUNT (INT64_C(1) << 53) /* whole numbers that a JSON number holds exactly */
-#define MOST_RATE  1e30
+#define MOST_COUNT    (INT64_C(1) << 53) /* whole numbers that a JSON number holds exactly */
+#define MOST_RATE     1e30
+#define MOST_SLOWDOWN 1e6
 
 static const struct {
     const char *name;
@@ -111,10 +112,16 @@ static enum sbp_status read_flops(const struct sbp_json *device, struct sbp_clus
 /* The keys of a device: its own and those of its rates. */
 static enum sbp_status check_device_keys(const struct sbp_json *device)
 {
-    static const char *const OWN[] = {
-        "name",           "memory_bytes",       "reserve_bytes",     "flops",
-        "source",         "memory_bytes_per_s", "host_memory_bytes", "host_link_bytes_per_s",
-        "kernel_launch_s"};
+    static const char *const OWN[] = {"name",
+                                      "memory_bytes",
+                                      "reserve_bytes",
+                                      "flops",
+                                      "source",
+                                      "memory_bytes_per_s",
+                                      "host_memory_bytes",
+                                      "host_link_bytes_per_s",
+                                      "kernel_launch_s",
+                                      "slowdown"};
     const char *keys[32] = {0};
     int count = 0;
     for (size_t i = 0; i < sizeof OWN / sizeof *OWN; i++)
@@ -123,6 +130,20 @@ static enum sbp_status check_device_keys(const struct sbp_json *device)
         keys[count++] = sbp_device_rate_keys[i];
     assert(count < (int)(sizeof keys / sizeof *keys));
     return sbp_json_keys(device, keys);
+}
+
+/* Has everything that a device does take as many times as long; its rates are shares of these. */
+static enum sbp_status read_slowdown(const struct sbp_json *device, struct sbp_cluster *cluster)
+{
+    cluster->slowdown = 1;
+    SBP_TRY(sbp_json_get_double(device, "slowdown", 1, MOST_SLOWDOWN, &cluster->slowdown));
+    for (int type = 0; type < SBP_TYPES; type++)
+        cluster->flops[type] /= cluster->slowdown;
+    cluster->memory_bytes_per_s /= cluster->slowdown;
+    cluster->host_link_bytes_per_s /= cluster->slowdown;
+    cluster->rates.vector_operations_per_s /= cluster->slowdown;
+    cluster->kernel_launch_s *= cluster->slowdown;
+    return SBP_OK;
 }
 
 static enum sbp_status read_device(const struct sbp_json *device, struct sbp_arena *arena,
@@ -142,7 +163,8 @@ static enum sbp_status read_device(const struct sbp_json *device, struct sbp_are
                                 &cluster->host_link_bytes_per_s));
     SBP_TRY(sbp_json_get_double(device, "kernel_launch_s", 0, 1e6, &cluster->kernel_launch_s));
     SBP_TRY(read_flops(device, cluster));
-    return sbp_device_rates_read(device, arena, &cluster->rates);
+    SBP_TRY(sbp_device_rates_read(device, arena, &cluster->rates));
+    return read_slowdown(device, cluster);
 }
 
 enum sbp_status sbp_cluster_read_device(const struct sbp_json *device, struct sbp_arena *arena,

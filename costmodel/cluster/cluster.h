@@ -48,9 +48,11 @@ struct sbp_cluster {
     int64_t reserve_bytes;   /* of it, held by others than the trainer, default 0 */
     double flops[SBP_TYPES]; /* peak rate by type; 0: not given */
     double memory_bytes_per_s;
-    int64_t host_memory_bytes;     /* host memory for each device; 0: not given */
-    double host_link_bytes_per_s;  /* between a device and it, in one direction; 0: not given */
-    double kernel_launch_s;        /* of one kernel, beside flops and bytes; default 0 */
+    int64_t host_memory_bytes;    /* host memory for each device; 0: not given */
+    double host_link_bytes_per_s; /* between a device and it, in one direction; 0: not given */
+    double kernel_launch_s;       /* of one kernel, beside flops and bytes; default 0 */
+    double slowdown; /* of a virtual device, that takes so many times as long as the one that the
+                        file describes: >= 1, of a file that gives none 1. Rates hold it already */
     struct sbp_runtime runtime;    /* the trainer; its reserve is on top of the device's */
     struct sbp_device_rates rates; /* shares of the peaks; its tables are borrowed */
 };
@@ -58,8 +60,9 @@ struct sbp_cluster {
 /* Reads {"name", "collectives"?: "ring" (default) | "hierarchical", "gradient_overlap"?, "levels":
  * [{"name", "size", "alpha_s", "beta_s_per_byte", "ports"?, "curves"?: {...}}...], "device":
  * {"memory_bytes", "reserve_bytes"?, "flops": {type: rate}, "memory_bytes_per_s",
- * "host_memory_bytes"?, "host_link_bytes_per_s"?, "kernel_launch_s"?, and rates as in
- * costmodel/cluster/device.h}, "runtime"?: {...}, "network"?: {...}, "measured"?: {...}, "source"?:
+ * "host_memory_bytes"?, "host_link_bytes_per_s"?, "kernel_launch_s"?, "slowdown"?, and
+ * rates as in costmodel/cluster/device.h}, "runtime"?: {...}, "network"?: {...}, "measured"?:
+ * {...}, "source"?:
  * ...}. Curves: costmodel/cluster/curve.h; network: costmodel/cluster/network.h; runtime:
  * costmodel/cluster/runtime.h, whose gradients stand for gradient_overlap and whose reserve is
  * added to the device's; of it no more hides than the device's overlap_efficiency, and its host

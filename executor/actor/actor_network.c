@@ -122,6 +122,20 @@ static void heard(void *lane)
     sbp_actor_lane_poke(lane);
 }
 
+/* Stays until everything has left: the rank may compute for long before it communicates again, and
+ * whoever receives a message that does not come can serve nobody meanwhile. */
+static enum sbp_status see_off(const struct network *network)
+{
+    const struct sbp_endpoint *endpoint = &network->endpoint;
+    bool all = endpoint->ops->have_left == NULL;
+    while (!all && sbp_actor_lane_take(network->lane)) {
+        SBP_TRY(check(network, endpoint->ops->have_left(endpoint->comm, &all)));
+        if (!all)
+            sbp_actor_lane_wait(network->lane, FIRST_NAP_NS);
+    }
+    return SBP_OK;
+}
+
 static enum sbp_status play(const struct network *network, bool hears)
 {
     struct sbp_actor_lane_run *lane = network->lane;
@@ -135,7 +149,7 @@ static enum sbp_status play(const struct network *network, bool hears)
         if (!moved && !sbp_actor_is_home(network->state, SBP_LANE_NETWORK))
             sbp_actor_lane_wait(lane, hears ? 0 : nap_ns);
     }
-    return SBP_OK;
+    return see_off(network);
 }
 
 static bool is_served(const struct network *network, int read)

@@ -90,6 +90,10 @@ struct sbp_comm_ops {
      * E_UNSUPPORTED: nccl. */
     enum sbp_status (*try_receive)(struct sbp_comm *comm, int peer, int tag, void *buffer,
                                    int64_t bytes, bool *arrived);
+    /* NULL: what was sent goes on its way by itself. Else: whether all of it has left; large
+     * messages leave only while somebody asks, or calls anything else of the table. The thread that
+     * sends and calls try_receive may. */
+    enum sbp_status (*have_left)(struct sbp_comm *comm, bool *all);
     /* Has `heard` called, by any thread, whenever a message comes or the run ends; it may take
      * locks, but not call this table. NULL: no longer. False: the backend cannot tell, and must be
      * asked again and again. */

@@ -439,6 +439,16 @@ static enum sbp_status mpi_try_receive(struct sbp_comm *comm, int peer, int tag,
     return SBP_OK;
 }
 
+/* Long messages wait for the receiver's answer (rendezvous), which MPI sees when it is called. */
+static enum sbp_status mpi_have_left(struct sbp_comm *comm, bool *all)
+{
+    (void)pthread_mutex_lock(&comm->sends);
+    const enum sbp_status status = finish_sends(comm, false);
+    *all = comm->in_flight == NULL;
+    (void)pthread_mutex_unlock(&comm->sends);
+    return status;
+}
+
 /* MPI calls nobody back. */
 static bool mpi_listen(struct sbp_comm *comm, void (*heard)(void *context), void *context)
 {
@@ -563,6 +573,7 @@ static const struct sbp_comm_ops mpi_ops = {
     .receive = mpi_receive,
     .is_shared = mpi_is_shared,
     .try_receive = mpi_try_receive,
+    .have_left = mpi_have_left,
     .listen = mpi_listen,
     .barrier = mpi_barrier,
     .abort = mpi_abort,

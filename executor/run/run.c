@@ -1,5 +1,6 @@
 #include "executor/run/run.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,6 +35,11 @@ static enum sbp_status open_tasks(struct sbp_run_job *job, struct sbp_diag *diag
     return sbp_run_predict(job->step, tasks, &result->arena, &result->prediction, diag);
 }
 
+bool sbp_run_has_cores(const struct sbp_run_result *result)
+{
+    return result->ranks_here <= result->cores * result->slowdown;
+}
+
 static enum sbp_status open_result(struct sbp_run_job *job, struct sbp_diag *diag)
 {
     const struct sbp_run_options *options = job->options;
@@ -43,6 +49,7 @@ static enum sbp_status open_result(struct sbp_run_job *job, struct sbp_diag *dia
     *result = (struct sbp_run_result){.ranks = (int)job->ranks,
                                       .steps = options->steps,
                                       .cores = machine.cores,
+                                      .slowdown = fmax(1, job->step->cluster.slowdown),
                                       .verified = options->verify,
                                       .sampled = options->verify && options->sampled};
     SBP_TRY(open_tasks(job, diag));

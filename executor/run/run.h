@@ -76,6 +76,7 @@ struct sbp_run_result {
     bool filled;               /* this process ran rank 0 */
     int ranks, steps, calls;   /* steps: finished; calls: of one step, the most of a rank */
     int ranks_here, cores;     /* of rank 0's host */
+    double slowdown;           /* of virtual devices (pace.h); 1: ranks do not rest */
     struct sbp_run_step *step; /* (steps) */
     struct sbp_run_interval
         *intervals;                /* (ranks, most_tasks) of the last step, NULL without trace */
@@ -106,6 +107,9 @@ enum sbp_status sbp_run(const struct sbp_step *step, const struct sbp_cluster *c
                         const struct sbp_run_options *options, struct sbp_run_result *result,
                         struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_run_free(struct sbp_run_result *result);
+/* Whether each rank finds a core when it wants one, so that wall times are those of a parallel
+ * machine: there are as many cores, or ranks rest for as long as the others have theirs. */
+bool sbp_run_has_cores(const struct sbp_run_result *result);
 
 /* Whether sbp_run would start ranks: all of its refusals that need none, before any is started. */
 enum sbp_status sbp_run_check(const struct sbp_step *step, const struct sbp_run_options *options,

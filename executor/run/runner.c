@@ -134,7 +134,6 @@ static enum sbp_status wait_for_sums(struct sbp_runner *runner, int64_t index,
     return SBP_OK;
 }
 
-/* Of a rank's thread. */
 struct clocks {
     double wall_s, compute_s, exchange_wall_s, exchange_cpu_s;
     struct sbp_spent spent; /* by verification */
@@ -150,8 +149,8 @@ static struct clocks read_clocks(const struct sbp_runner *runner)
                            .spent = sbp_verify_spent(runner->verifier)};
 }
 
-static void take_times(const struct clocks *from, const struct clocks *to, double waited_s,
-                       double step_start_s, struct sbp_run_interval *interval,
+static void take_times(struct sbp_pace *pace, const struct clocks *from, const struct clocks *to,
+                       double waited_s, double step_start_s, struct sbp_run_interval *interval,
                        struct sbp_rank_report *report)
 {
     const double beside_s =
@@ -161,6 +160,9 @@ static void take_times(const struct clocks *from, const struct clocks *to, doubl
         waited_s + to->wall_s - from->wall_s - (to->spent.wall_s - from->spent.wall_s);
     interval->communication_s = waited_s + to->exchange_wall_s - from->exchange_wall_s;
     interval->compute_s = fmax(0, to->compute_s - from->compute_s - beside_s);
+    interval->wall_s +=
+        sbp_pace_rest(pace, interval->compute_s, interval->wall_s - interval->communication_s);
+    interval->compute_s *= fmax(1, pace->slowdown);
     report->step.compute_s += interval->compute_s;
     report->step.communication_s += interval->communication_s;
 }
@@ -187,7 +189,7 @@ static enum sbp_status execute_timed(struct sbp_runner *runner, int64_t index, d
     if (runner->lanes.ops != NULL)
         sbp_run_lanes_end(&runner->lanes, false, to.spent.wall_s - from.spent.wall_s, interval);
     else
-        take_times(&from, &to, waited_s, step_start_s, interval, report);
+        take_times(&runner->pace, &from, &to, waited_s, step_start_s, interval, report);
     return SBP_OK;
 }
 
@@ -298,6 +300,7 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, enum sbp_roun
     const double start_s = together ? sbp_clock_s() : runner->through_s;
     sbp_run_lanes_begin_step(&runner->lanes);
     sbp_state_copies_begin_step(&runner->copies);
+    runner->pace = (struct sbp_pace){.slowdown = runner->job->step->cluster.slowdown};
     SBP_TRY(sbp_message_lane_begin(&lane, &runner->job->messages, runner->tasks, &runner->channel,
                                    runner->rank.memory + runner->layout.bytes - runner->slot_bytes,
                                    diag));

@@ -12,6 +12,7 @@
 #include "executor/run/run_fault.h"
 #include "executor/run/odd_layer.h"
 #include "executor/run/state_copies.h"
+#include "executor/run/pace.h"
 #include "executor/run/sum_lane.h"
 #include "executor/run/watch.h"
 #include "executor/verify/verify.h"
@@ -51,6 +52,7 @@ struct sbp_runner {
     struct sbp_sum_lane sums;           /* of the step under way */
     struct sbp_run_lanes lanes;         /* of its device */
     struct sbp_state_copies copies;     /* on them */
+    struct sbp_pace pace;               /* of the step under way, of a virtual device */
     struct sbp_verifier *verifier;      /* NULL: no verification */
     struct sbp_run_interval *intervals; /* (tasks) */
     double through_s;                   /* the clock at the end of the last step's tasks */

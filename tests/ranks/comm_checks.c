@@ -590,6 +590,40 @@ static enum sbp_status check_absence(struct context *context)
                           : sbp_fail(context->diag, SBP_E_INTERNAL, "a byte is not as sent");
 }
 
+/* All ranks send before any receives: what is too long to be kept by others on its way has not left
+ * then, and leaves while it is asked for. */
+static enum sbp_status pass_on(struct context *context, char *bytes, int64_t count)
+{
+    const struct sbp_comm_ops *ops = context->ops;
+    const int next = (context->rank + 1) % context->size;
+    const int before = (context->rank + context->size - 1) % context->size;
+    bool left = true, arrived = false;
+    memset(bytes, context->rank, (size_t)count);
+    SBP_TRY(ops->send(context->comm, next, TAGS, bytes, count));
+    SBP_TRY(ops->have_left(context->comm, &left));
+    if (left)
+        return sbp_fail(context->diag, SBP_E_INTERNAL, "a message left for nobody");
+    SBP_TRY(ops->barrier(context->comm));
+    while (!arrived)
+        SBP_TRY(ops->try_receive(context->comm, before, TAGS, bytes, count, &arrived));
+    while (!left)
+        SBP_TRY(ops->have_left(context->comm, &left));
+    return bytes[count - 1] == before ? SBP_OK
+                                      : sbp_fail(context->diag, SBP_E_INTERNAL, "not as sent");
+}
+
+static enum sbp_status check_leaving(struct context *context)
+{
+    enum { LONG_BYTES = 8 << 20 };
+    if (context->ops->have_left == NULL || context->size < 2)
+        return SBP_OK;
+    char *bytes = malloc(LONG_BYTES);
+    const enum sbp_status status =
+        bytes == NULL ? SBP_E_MEMORY : pass_on(context, bytes, LONG_BYTES);
+    free(bytes);
+    return status;
+}
+
 enum sbp_status comm_checks_messages(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
                                      void *argument, struct sbp_diag *diag)
 {
@@ -602,6 +636,8 @@ enum sbp_status comm_checks_messages(const struct sbp_comm_ops *ops, struct sbp_
             status = run_bursts(context, notes);
         if (status == SBP_OK && context->checks->polled)
             status = check_absence(context);
+        if (status == SBP_OK)
+            status = check_leaving(context);
     }
     free(context);
     free(notes);

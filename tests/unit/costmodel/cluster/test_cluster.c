@@ -102,6 +102,34 @@ static void test_defaults(void **state)
     assert_int_equal(cluster.host_memory_bytes, 0);
     assert_true(cluster.host_link_bytes_per_s == 0);
     assert_true(cluster.kernel_launch_s == 0);
+    assert_true(cluster.slowdown == 1);
+}
+
+/* Each of a device's rates is a time's inverse, or a time, and all times are as many times as long.
+ */
+static void test_a_slow_device_takes_longer(void **state)
+{
+    (void)state;
+#define RATES                                                                                      \
+    "\"memory_bytes\": 100, \"flops\": {\"fp32\": 1e12, \"bf16\": 3e12}, "                         \
+    "\"memory_bytes_per_s\": 1e11, \"host_link_bytes_per_s\": 1e10, \"kernel_launch_s\": 2e-6, "   \
+    "\"vector_operations_per_s\": 1e10, \"stream_efficiency\": 0.5"
+    const struct sbp_device_product product = {.type = SBP_FP32, .m = 64, .n = 64, .k = 64};
+    struct sbp_cluster cluster, slow;
+    must_read(CLUSTER(LEVEL("a", "2"), "\"device\": {" RATES "}"), &cluster);
+    must_read(CLUSTER(LEVEL("a", "2"), "\"device\": {" RATES ", \"slowdown\": 4}"), &slow);
+    assert_true(cluster.slowdown == 1 && slow.slowdown == 4);
+    assert_true(slow.flops[SBP_FP32] == 2.5e11 && slow.flops[SBP_BF16] == 7.5e11);
+    assert_true(slow.flops[SBP_FP64] == 0);
+    assert_true(slow.host_link_bytes_per_s == 2.5e9);
+    assert_true(slow.kernel_launch_s == 8e-6);
+    assert_true(sbp_cluster_product_s(&slow, &product) ==
+                4 * sbp_cluster_product_s(&cluster, &product));
+    assert_true(sbp_cluster_kernel_s(&slow, SBP_FP32, 0, 1e6) ==
+                4 * sbp_cluster_kernel_s(&cluster, SBP_FP32, 0, 1e6));
+    assert_true(sbp_cluster_vector_s(&slow, SBP_FP32, 1e6) ==
+                4 * sbp_cluster_vector_s(&cluster, SBP_FP32, 1e6));
+    assert_true(slow.level[0].alpha_s == cluster.level[0].alpha_s);
 }
 
 static void test_refusals(void **state)
@@ -169,6 +197,10 @@ static void test_refusals(void **state)
                  "\"device\": {\"memory_bytes\": 1, \"memory_bytes_per_s\": 1, \"flops\": "
                  "{\"fp32\": 1e9}, \"kernel_launch_s\": -1}"),
          "c.json: device.kernel_launch_s: "},
+        {CLUSTER(LEVEL("a", "2"),
+                 "\"device\": {\"memory_bytes\": 1, \"memory_bytes_per_s\": 1, \"flops\": "
+                 "{\"fp32\": 1e9}, \"slowdown\": 0.5}"),
+         "c.json: device.slowdown: "},
         {CLUSTER(LEVEL("a", "2"),
                  "\"device\": {\"memory_bytes\": 1, \"memory_bytes_per_s\": 1, \"flops\": "
                  "{\"fp32\": 1e9}, \"host_link_bytes_per_s\": -1}"),
@@ -365,6 +397,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads_every_key),
         cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_a_slow_device_takes_longer),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_shrink),

@@ -615,7 +615,7 @@ static enum sbp_status pass_on(struct context *context, char *bytes, int64_t cou
 static enum sbp_status check_leaving(struct context *context)
 {
     enum { LONG_BYTES = 8 << 20 };
-    if (context->ops->have_left == NULL || context->size < 2)
+    if (context->size < 2)
         return SBP_OK;
     char *bytes = malloc(LONG_BYTES);
     const enum sbp_status status =
@@ -636,7 +636,7 @@ enum sbp_status comm_checks_messages(const struct sbp_comm_ops *ops, struct sbp_
             status = run_bursts(context, notes);
         if (status == SBP_OK && context->checks->polled)
             status = check_absence(context);
-        if (status == SBP_OK)
+        if (status == SBP_OK && context->checks->waits)
             status = check_leaving(context);
     }
     free(context);

@@ -16,6 +16,7 @@ struct comm_checks {
     bool ordered;  /* reductions are left folds in group order, to the bit */
     bool polled;   /* the backend has try_receive */
     bool half;     /* elements of 16 bits, too */
+    bool waits;    /* a long message leaves when its receiver is there (have_left) */
 };
 
 /* sbp_rank_main; argument is a const struct comm_checks *. */

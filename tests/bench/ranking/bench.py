@@ -134,7 +134,7 @@ def read_options():
     parser.add_argument("--steps", type=int, default=2, help="of a round that count")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--slowdown", type=float, default=8.0, help="of a virtual device")
-    parser.add_argument("--budget-s", type=int, default=150, help="of a calibration")
+    parser.add_argument("--budget-s", type=int, default=130, help="of a calibration")
     parser.add_argument("--folder", help="keeps calibrations and plans, and takes calibrations of it")
     return parser.parse_args()
 

@@ -114,7 +114,7 @@ def gains(group):
 
 # --- the page ---
 
-HEAD = """# Predicted and measured steps of one cluster
+HEAD = """# Ranking strategies: predicted and measured steps
 
 AutoDDL's figure 4, and in small its figures 9 and 10, run by `./dev bench ranking` at commit {commit}, {version},
 seed {seed}, on {cores} cores ({took:.0f} minutes, load average {load:.1f} at the end, its own ranks included).

@@ -150,8 +150,8 @@ static void clear_values(const struct pass *pass, int64_t batch)
     stored *const gradients = pass->keys->kv_gradients;
     for (int64_t row = 0; row < pass->queries.keys; row++)
         CPU(zero)
-        (gradients + kv_at(pass, batch, 0) + row * pass->keys->kv_row,
-         pass->shape->heads * kv_width(pass));
+    (gradients + kv_at(pass, batch, 0) + row * pass->keys->kv_row,
+     pass->shape->heads * kv_width(pass));
     for (int64_t i = 0; i < pass->queries.keys * pass->keys->parts.rope; i++)
         pass->sums[i] = 0;
 }

@@ -319,7 +319,7 @@ static void add_capacity(struct arguments *arguments)
 static bool has_sigmoids(const struct sbp_export *export)
 {
     const char *scoring = sbp_export_word(export, "scoring");
-    if (scoring != NULL)
+    if (scoring[0] != '\0')
         return strcmp(scoring, "sigmoid") == 0;
     return sbp_export_is(export, "deepseek") && sbp_export_flag(export, "router_bias", false);
 }

@@ -218,7 +218,8 @@ static void test_attention_scratch(void **state)
                tile + 2 * keys / 4);
     must_equal("ring", sbp_op_scratch_elements(&bench.graph, 0, &split, SBP_PASS_INPUT_GRADIENT),
                tile + 4 * keys / 4);
-    /* Latent: a head's keys; backward their gradient and sums of 8 bytes for 4 of the shared part. */
+    /* Latent: a head's keys; backward their gradient and sums of 8 bytes for 4 of the shared part.
+     */
     make_attention(&bench, &ATTENTIONS[6]);
     must_equal("keys", sbp_op_scratch_elements(&bench.graph, 0, &whole, SBP_PASS_FORWARD),
                tile + 24 * 12);

@@ -180,7 +180,8 @@ static cublasStatus_t set_preference(cublasLtMatmulPreference_t preference, cons
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* The library's guess of the fastest way; there may be none. */
+/* The library's guess of the fastest way; there may be none, of which it says that it supports
+ * none, or that no such product can be. */
 static cublasStatus_t choose(struct sbp_gpu_rank *gpu, struct plan *plan)
 {
     cublasLtMatmulPreference_t preference;
@@ -193,7 +194,7 @@ static cublasStatus_t choose(struct sbp_gpu_rank *gpu, struct plan *plan)
             cublasLtMatmulAlgoGetHeuristic((cublasLtHandle_t)gpu->blas, plan->product, plan->a,
                                            plan->b, plan->c, plan->c, preference, 1, &best, &found);
     (void)cublasLtMatmulPreferenceDestroy(preference);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED)
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
         return CUBLAS_STATUS_SUCCESS;
     plan->has_way = status == CUBLAS_STATUS_SUCCESS && found > 0;
     if (plan->has_way)

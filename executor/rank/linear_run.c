@@ -38,8 +38,8 @@ static bool overlap(const struct sbp_rank *rank, int one, int other)
            b_at < a_at + a->elements * sbp_rank_element_bytes(rank, one);
 }
 
-/* Whether an instruction works in the place of what the product reads, which may be dead by then.
- */
+/* Whether an instruction works in the place of what the product reads, which may be dead by then,
+ * or writes it. */
 static bool overwrites(const struct sbp_rank *rank, const struct sbp_instr *instr,
                        const struct sbp_instr *product)
 {
@@ -49,7 +49,8 @@ static bool overwrites(const struct sbp_rank *rank, const struct sbp_instr *inst
     for (int k = 0; k < SBP_INSTR_BUFFERS; k++)
         for (int r = 0; r < 2; r++) {
             const int buffer = instr->buffer[k];
-            if (buffer >= 0 && read[r] >= 0 && buffer != read[r] && overlap(rank, buffer, read[r]))
+            if (buffer >= 0 && read[r] >= 0 &&
+                (buffer == read[r] ? k == SBP_AT_OUT : overlap(rank, buffer, read[r])))
                 return true;
         }
     return false;
@@ -93,11 +94,12 @@ static const struct sbp_instr *find_gelu(const struct sbp_rank *rank,
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* A product with the gelu behind it; false: there is none, or no such product. */
+/* A product with the gelu behind it; false: there is none, or no such product, or a sum of
+ * gradients may still be where the gelu writes. */
 static bool linear_gelu_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     const void *const bias = sbp_rank_added_once(rank, instr, SBP_AT_W2);
-    if (rank->kernels->linear_gelu_forward == NULL || bias == NULL)
+    if (rank->kernels->linear_gelu_forward == NULL || bias == NULL || rank->next_waits)
         return false;
     const struct sbp_instr *const gelu = find_gelu(rank, instr);
     if (gelu == NULL ||

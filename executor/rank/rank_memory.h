@@ -63,6 +63,7 @@ struct sbp_rank {
     const struct sbp_norm_groups *groups;  /* borrowed; NULL: a block's rows are one */
     bool adds;        /* gradients are added to those of the micro-batches before */
     bool keeps_apart; /* each instruction leaves what it writes, for who looks */
+    bool next_waits;  /* the task behind the one at hand, for a sum beside (task.h) */
     const struct sbp_instr *done_gelu;       /* forward, by the product before it; NULL: none */
     const struct sbp_instr *waiting_product; /* backward, for its gelu; NULL: none */
     double loss;                             /* of the micro-batches so far, summed over tokens, */

@@ -201,6 +201,7 @@ static enum sbp_status do_task(struct sbp_runner *runner, int64_t index, double 
     const struct sbp_task *task = &runner->tasks->task[index];
     sbp_post_task(runner->channel.post, (int)index);
     sbp_rank_turn_to(&runner->rank, task);
+    runner->rank.next_waits = index + 1 < runner->tasks->count && task[1].after > 0;
     SBP_TRY(wait_for_sums(runner, index, diag)); /* before tables are written where one works */
     if (task->begins)
         SBP_TRY(sbp_rank_begin_work(&runner->rank, task, diag));

@@ -14,7 +14,6 @@
  * one; and there is nothing to save: where NCCL connects ranks at their first call, from 2.22 on,
  * the world's communicator has no buffers.
  */
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 

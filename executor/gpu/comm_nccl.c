@@ -4,9 +4,8 @@
  * MPI starts the ranks and carries what NCCL needs beside its own wires: unique ids, by which
  * teams_nccl.c makes communicators, and the envelopes of messages, which messages_nccl.c moves. A
  * call enqueues on the rank's stream and comes back when the work is done, looking for errors that
- * NCCL finds meanwhile. A rank that has
- * lanes gives the stream of the one at hand instead: then a call comes back at once, and who waits
- * for the lane looks.
+ * NCCL finds meanwhile. A rank that has lanes gives the stream of the one at hand instead: then a
+ * call comes back at once, and who waits for the lane looks.
  *
  * Work that fails on a GPU may never end there, and whatever gives memory back would wait for it.
  * So the call that finds such a failure aborts all communicators, which ends what they have on the

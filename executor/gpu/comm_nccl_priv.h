@@ -30,7 +30,8 @@ struct sbp_comm {
     bool is_aborted;
     struct member *members; /* of its groups, comm_nccl.c's */
     int members_count, members_capacity;
-    struct sbp_nccl_team *teams; /* as they were made; the first one is the world's, if any split */
+    struct sbp_nccl_team
+        *teams; /* as they were made; the first one is the world's, if any split: of no group */
     int teams_count, teams_capacity;
     ncclComm_t splitting; /* where NCCL puts the communicator of the split under way */
     struct sbp_nccl_messages *messages; /* messages_nccl.c's; NULL: not opened */
@@ -67,9 +68,9 @@ enum sbp_status sbp_nccl_end_call(struct sbp_comm *comm, ncclComm_t nccl,
 typedef enum sbp_status sbp_nccl_visit(struct sbp_comm *comm, ncclComm_t nccl);
 
 /* Makes a communicator with those who have the same id, and gives one back. Collective over them.
- */
+ * blocks: to make it, as its calls later. */
 enum sbp_status sbp_nccl_join(struct sbp_comm *comm, const ncclUniqueId *id, int size, int index,
-                              ncclComm_t *made) SBP_MUST_USE;
+                              bool blocks, ncclComm_t *made) SBP_MUST_USE;
 enum sbp_status sbp_nccl_leave(struct sbp_comm *comm, ncclComm_t nccl) SBP_MUST_USE;
 
 /* As name_groups of comm.h. Before the first team. */

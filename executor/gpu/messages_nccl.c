@@ -65,7 +65,7 @@ static enum sbp_status join_channel(struct sbp_comm *comm, struct channel *chann
     SBP_TRY(sbp_nccl_settle(comm));
     SBP_CUDA_TRY(&comm->diag, cudaStreamCreateWithFlags, &channel->stream, cudaStreamNonBlocking);
     SBP_CUDA_TRY(&comm->diag, cudaEventCreate, &channel->event);
-    SBP_TRY(sbp_nccl_join(comm, &id, 2, sends ? 0 : 1, &channel->nccl));
+    SBP_TRY(sbp_nccl_join(comm, &id, 2, sends ? 0 : 1, true, &channel->nccl));
     return greet(comm, channel, sends);
 }
 

@@ -4,16 +4,16 @@
  * that no unique id has to travel; others are made by their members from an id. Groups of the same
  * ranks in the same order share a team.
  *
- * Nothing blocks inside of NCCL: a call that is not through says so, and is asked until it is.
- * Meanwhile the watch over the run sees that nothing goes on, and an error of another rank is
- * found.
+ * The world's communicator, which calls nothing, does not block: to make it, and to split it, says
+ * that it is not through, and is asked until it is. Meanwhile the watch over the run sees that
+ * nothing goes on, and an error of another rank is found. Those that work do block, which is until
+ * the work is in its stream: from 2.23 on NCCL starts a thread for each call of one that does not.
  *
  * Split communicators share no resources with the world's (splitShare is 0, which is NCCL's
  * default). Ones that share must not work at the same time as their parent, and all are lost with
  * one; and there is nothing to save: where NCCL connects ranks at their first call, from 2.22 on,
- * the world's communicator, which calls nothing, has no buffers.
+ * the world's communicator has no buffers.
  */
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,15 +45,16 @@ static enum sbp_status share_id(struct sbp_comm *comm, int hosts, bool makes, nc
 }
 
 enum sbp_status sbp_nccl_join(struct sbp_comm *comm, const ncclUniqueId *id, int size, int index,
-                              ncclComm_t *made)
+                              bool blocks, ncclComm_t *made)
 {
     *made = NULL;
 #if HAS_SPLIT
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
+    config.blocking = blocks;
     const ncclResult_t code = ncclCommInitRankConfig(made, size, *id, index, &config);
     return sbp_nccl_check(&comm->diag, *made, "ncclCommInitRankConfig", code);
 #else
+    (void)blocks;
     return sbp_nccl_check(&comm->diag, NULL, "ncclCommInitRank",
                           ncclCommInitRank(made, size, *id, index));
 #endif
@@ -80,7 +81,7 @@ static enum sbp_status add_team(struct sbp_comm *comm, const struct sbp_wave_gro
     if (teams == NULL)
         return SBP_E_MEMORY;
     comm->teams = teams;
-    int *const ranks = malloc((size_t)who->count * sizeof *ranks);
+    int *const ranks = malloc(((size_t)who->count + 1) * sizeof *ranks);
     if (ranks == NULL)
         return sbp_fail(&comm->diag, SBP_E_MEMORY, "a group of %d: out of memory", who->count);
     memcpy(ranks, who->ranks, (size_t)who->count * sizeof *ranks);
@@ -114,7 +115,7 @@ enum sbp_status sbp_nccl_team(struct sbp_comm *comm, const struct sbp_wave_group
     const int index = sbp_wave_group_place(who, comm->rank);
     SBP_TRY(share_id(comm, hosts, index == 0, &id));
     SBP_TRY(add_team(comm, who, &team));
-    SBP_TRY(sbp_nccl_join(comm, &id, who->count, index, &team->nccl));
+    SBP_TRY(sbp_nccl_join(comm, &id, who->count, index, true, &team->nccl));
     *found = team;
     return SBP_OK;
 }
@@ -249,15 +250,15 @@ static enum sbp_status read_roll(struct sbp_comm *comm, struct roll *roll)
                : no_memory(comm);
 }
 
-/* The world's communicator, which is the team of a group of all ranks, too. */
+/* The world's communicator. No group is its team's, which has none of the ranks to be found by. */
 static enum sbp_status make_world(struct sbp_comm *comm, const struct roll *roll)
 {
-    const struct sbp_wave_group everybody = {roll->ranks, comm->size};
+    const struct sbp_wave_group nobody = {roll->ranks, 0};
     struct sbp_nccl_team *team;
     ncclUniqueId id;
     SBP_TRY(share_id(comm, roll->everybody, comm->rank == 0, &id));
-    SBP_TRY(add_team(comm, &everybody, &team));
-    return sbp_nccl_join(comm, &id, comm->size, comm->rank, &team->nccl);
+    SBP_TRY(add_team(comm, &nobody, &team));
+    return sbp_nccl_join(comm, &id, comm->size, comm->rank, false, &team->nccl);
 }
 
 /* NCCL writes the new communicator when it is through: to where it stays. */
@@ -272,23 +273,16 @@ static enum sbp_status split(struct sbp_comm *comm, const struct roll *roll, int
             key = place;
         }
     }
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 1;
     comm->splitting = NULL;
-    SBP_NCCL_TRY(&comm->diag, world, ncclCommSplit, world, color, key, &comm->splitting, NULL);
+    SBP_NCCL_TRY(&comm->diag, world, ncclCommSplit, world, color, key, &comm->splitting, &config);
     if (color == NCCL_SPLIT_NOCOLOR)
         return SBP_OK;
     struct sbp_nccl_team *team;
     SBP_TRY(add_team(comm, &roll->groups[color], &team));
     team->nccl = comm->splitting;
     return sbp_nccl_check(&comm->diag, team->nccl, "ncclCommSplit", ncclInProgress);
-}
-
-/* Groups of all ranks are the world's; their wave has no other ones. */
-static bool is_world(const struct sbp_comm *comm, const struct roll *roll, int wave)
-{
-    for (int g = 0; g < roll->count; g++)
-        if (roll->wave[g] == wave && sbp_wave_group_equal(&roll->groups[g], &comm->teams[0].who))
-            return true;
-    return false;
 }
 
 static enum sbp_status split_all(struct sbp_comm *comm, const struct sbp_wave_group *groups,
@@ -308,8 +302,7 @@ static enum sbp_status split_all(struct sbp_comm *comm, const struct sbp_wave_gr
         return SBP_OK;
     SBP_TRY(make_world(comm, roll));
     for (int wave = 0; wave < roll->waves; wave++)
-        if (!is_world(comm, roll, wave))
-            SBP_TRY(split(comm, roll, wave));
+        SBP_TRY(split(comm, roll, wave));
     return SBP_OK;
 }
 

@@ -45,9 +45,9 @@ expect_end 'rank 1: group: ncclCommSplit: remote' SBP_DOUBLE_STALL=ncclCommSplit
 for call in ncclAllReduce ncclAllGather ncclRecv; do
     expect_end 'rank 1: .*NCCL, meanwhile: remote process exited' SBP_DOUBLE_STALL=$call:2@1 "$@"
 done
-# Two axes and the world are two splits, whatever is named twice: there is no third one to fail.
-ends 2 'rank 3: ncclCommSplit: unhandled' SBP_DOUBLE_FAIL=ncclCommSplit:2@3 "$@" -n 4 "$program" mesh
-ends 0 '' SBP_DOUBLE_FAIL=ncclCommSplit:3@3 "$@" -n 4 "$program" mesh
+# Two axes and the world are three splits, whatever is named twice: there is no fourth one to fail.
+ends 2 'rank 3: ncclCommSplit: unhandled' SBP_DOUBLE_FAIL=ncclCommSplit:3@3 "$@" -n 4 "$program" mesh
+ends 0 '' SBP_DOUBLE_FAIL=ncclCommSplit:4@3 "$@" -n 4 "$program" mesh
 # Work of a group, and of an open channel, that never ends is called off.
 ends 2 'rank [01]: called off' SBP_DOUBLE_RUN=$$ "$@" -n 2 "$program" 'called off'
 exit $bad

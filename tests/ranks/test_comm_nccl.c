@@ -383,7 +383,7 @@ static enum sbp_status one_fails(const struct sbp_comm_ops *ops, struct sbp_comm
     return sbp_fail(diag, SBP_E_INPUT, "planted failure");
 }
 
-/* A mesh of 2 x 2 ranks, whose first axis is named twice, and the world: two splits make it. */
+/* A mesh of 2 x 2 ranks, whose first axis is named twice, and the world: three splits make it. */
 static enum sbp_status mesh(const struct sbp_comm_ops *ops, struct sbp_comm *comm, void *argument,
                             struct sbp_diag *diag)
 {

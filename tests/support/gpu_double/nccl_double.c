@@ -65,45 +65,27 @@ const char *ncclGetLastError(ncclComm_t comm)
     return last_error;
 }
 
-/* A call that does not block does its work when it is asked for. */
-static ncclResult_t go_on(struct ncclComm *comm)
-{
-    struct later *later = &comm->later;
-    if (later->size == 0)
-        return ncclSuccess;
-    const cudaError_t code =
-        double_enqueue(later->stream, later->run, later->argument, later->size, later->takes_s);
-    later->size = 0;
-    return code == cudaSuccess ? ncclSuccess
-                               : double_refuse(ncclUnhandledCudaError, "no such stream");
-}
-
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     const int state = atomic_load(&comm->state), failed = atomic_load(&comm->error);
-    *error = state != (int)ncclSuccess    ? (ncclResult_t)state
-             : failed != (int)ncclSuccess ? (ncclResult_t)failed
-                                          : go_on(comm);
+    *error = (ncclResult_t)(state != (int)ncclSuccess ? state : failed);
     return ncclSuccess;
 }
 
-/* Puts work into a stream, or leaves it until the caller asks how its call went. */
+/* Puts work into a stream. A communicator that does not block is refused, which NCCL would take: it
+ * would start a thread for each call. */
 static ncclResult_t put_work(struct ncclComm *comm, cudaStream_t stream,
                              void (*run)(void *argument), const void *argument, size_t size,
                              double takes_s)
 {
-    struct later *later = &comm->later;
-    if (atomic_load(&comm->state) != (int)ncclSuccess || later->size != 0)
-        return double_refuse(ncclInvalidUsage, "called before the last call was through");
-    if (size > sizeof later->argument)
-        return double_refuse(ncclInternalError, "too much work");
-    later->run = run;
-    later->stream = stream;
-    later->size = size;
-    later->takes_s = takes_s;
-    memcpy(later->argument, argument, size);
+    if (!comm->blocks)
+        return double_refuse(ncclInvalidUsage, "work of a communicator that does not block");
+    if (atomic_load(&comm->state) != (int)ncclSuccess)
+        return double_refuse(ncclInvalidUsage, "called before the communicator was made");
     (void)atomic_fetch_add(&comm->pending, 1);
-    return comm->blocks ? go_on(comm) : ncclInProgress;
+    return double_enqueue(stream, run, argument, size, takes_s) == cudaSuccess
+               ? ncclSuccess
+               : double_refuse(ncclUnhandledCudaError, "no such stream");
 }
 
 /* --- work --- */

@@ -40,15 +40,6 @@ struct segment {
     struct box box[MOST_MEMBERS][MOST_MEMBERS]; /* from, to */
 };
 
-/* Work that a call which does not block has yet to enqueue. */
-struct later {
-    void (*run)(void *argument);
-    cudaStream_t stream;
-    size_t size; /* 0: none */
-    double takes_s;
-    unsigned char argument[4096];
-};
-
 struct ncclComm {
     struct segment *segment;
     char name[128]; /* of the segment */
@@ -58,7 +49,6 @@ struct ncclComm {
     atomic_int error;   /* ncclResult_t that work came to */
     atomic_int pending; /* work that was enqueued */
     atomic_bool aborted;
-    struct later later;
 };
 
 /* Keeps the text that ncclGetLastError tells, and returns the code. */

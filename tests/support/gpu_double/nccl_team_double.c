@@ -207,9 +207,8 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *ma
     *made = NULL;
     if (double_fails("ncclCommSplit"))
         return double_refuse(ncclSystemError, "not split");
-    if (config != NULL || (color < 0 && color != NCCL_SPLIT_NOCOLOR))
-        return double_refuse(ncclInvalidArgument,
-                             "color, or another configuration than the parent's");
+    if (color < 0 && color != NCCL_SPLIT_NOCOLOR)
+        return double_refuse(ncclInvalidArgument, "color");
     if (atomic_load(&parent->pending) > 0 || atomic_load(&parent->state) != (int)ncclSuccess)
         return double_refuse(ncclInvalidUsage, "split while work is under way");
     if (color != NCCL_SPLIT_NOCOLOR) {
@@ -217,7 +216,7 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *ma
         if (comm == NULL)
             return double_refuse(ncclSystemError, "no memory");
         comm->device = parent->device;
-        comm->blocks = parent->blocks;
+        comm->blocks = config != NULL ? config->blocking != 0 : parent->blocks;
     }
     const struct making making = {comm, parent, made, color, key, double_stall_of("ncclCommSplit")};
     return begin(&making);

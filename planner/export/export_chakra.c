@@ -468,9 +468,10 @@ static enum sbp_status lose_times(struct sbp_export *export)
             export, "what trainer %s hides within a pass follows the arithmetic", runtime->name));
     if (runtime->host_s > 0)
         SBP_TRY(sbp_export_lose(export,
-                                "no pass waits for the host of trainer %s, which takes %.3g us to "
-                                "launch an operator",
-                                runtime->name, runtime->host_s * 1e6));
+                                "no pass waits for the host%s%s, which takes %.3g us to launch an "
+                                "operator",
+                                runtime->name[0] == '\0' ? "" : " of trainer ", runtime->name,
+                                runtime->host_s * 1e6));
     return export->plan.cut.parallel.schedule == SBP_MESSAGE_DRIVEN
                ? sbp_export_lose(export,
                                  "works have one order, and not that in which messages come")

@@ -278,14 +278,26 @@ static void add_constants(struct sbp_text *html, const char *title, const struct
     sbp_text_add(html, "</div></details>\n");
 }
 
+/* Without a trainer the machine alone says what its host takes. */
+static void add_host(struct sbp_text *html, const struct sbp_runtime *runtime)
+{
+    if (runtime->host_s > 0) {
+        sbp_text_add(html, "; the host takes ");
+        sbp_markup_seconds(html, runtime->host_s);
+        sbp_text_add(html, " to launch an operator's pass.</p>\n");
+    } else {
+        sbp_text_add(html, " and launches are free.</p>\n");
+    }
+}
+
 static void add_trainer(struct sbp_text *html, const struct sbp_cluster *cluster)
 {
     const struct sbp_runtime *runtime = &cluster->runtime;
     bool hides = false;
     sbp_text_add(html, "<p>Trainer: ");
     if (runtime->name[0] == '\0') {
-        sbp_text_add(html, "none is given, so that nothing hides behind arithmetic and launches "
-                           "are free.</p>\n");
+        sbp_text_add(html, "none is given, so that nothing hides behind arithmetic");
+        add_host(html, runtime);
         return;
     }
     sbp_markup_name(html, runtime->name);

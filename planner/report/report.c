@@ -344,7 +344,8 @@ static enum sbp_status print_step(const struct sbp_summary *summary, FILE *out)
     char step[UNIT_BYTES], work[UNIT_BYTES], communication[UNIT_BYTES], bubble[UNIT_BYTES];
     (void)sbp_report_seconds(totals->step_s, step);
     (void)sbp_report_seconds(sbp_summary_work_s(summary), work);
-    if (summary->stages == 1 && totals->hidden_s <= 0) {
+    const bool waits = totals->bubble_s > SBP_INNER_ROUND_OFF * totals->step_s;
+    if (summary->stages == 1 && totals->hidden_s <= 0 && !waits) {
         PRINT("step       %s = compute %s + communication %s\n", step, work,
               sbp_report_seconds(totals->communication_s, communication));
         return SBP_OK;
@@ -353,6 +354,8 @@ static enum sbp_status print_step(const struct sbp_summary *summary, FILE *out)
           sbp_report_seconds(totals->exposed_s, communication));
     if (summary->stages > 1)
         PRINT(", bubble %s (mean of stages)", sbp_report_seconds(totals->bubble_s, bubble));
+    else if (waits)
+        PRINT(", waiting for hosts %s", sbp_report_seconds(totals->bubble_s, bubble));
     PRINT("\n");
     return SBP_OK;
 }

@@ -88,11 +88,10 @@ static enum sbp_status add_experts(struct lister *l, int64_t devices)
         return add_sequence(l);
     const int64_t most = can(l, SBP_EXPORT_EXPERT) ? devices : 1;
     const int64_t most_split = can(l, SBP_EXPORT_EXPERTS_WHOLE) ? 1 : d->tensor;
-    for (d->expert = 1; d->expert <= most; d->expert++)
-        for (d->expert_tensor = 1; devices % d->expert == 0 && d->expert_tensor <= most_split;
-             d->expert_tensor++)
-            if (d->tensor % d->expert_tensor == 0)
-                SBP_TRY(add_sequence(l));
+    for (d->expert = 1; d->expert > 0; d->expert = sbp_degrees_next_divisor(most, d->expert))
+        for (d->expert_tensor = 1; d->expert_tensor > 0;
+             d->expert_tensor = sbp_degrees_next_divisor(most_split, d->expert_tensor))
+            SBP_TRY(add_sequence(l));
     d->expert = d->expert_tensor = 1;
     return SBP_OK;
 }
@@ -101,11 +100,11 @@ static enum sbp_status add_experts(struct lister *l, int64_t devices)
 static enum sbp_status add_stage(struct lister *l, int64_t devices)
 {
     struct sbp_degrees *d = &l->at.degrees;
-    for (d->tensor = 1; d->tensor <= devices; d->tensor++) {
-        const int64_t left = devices % d->tensor == 0 ? devices / d->tensor : 0;
-        const int64_t most = can(l, SBP_EXPORT_CONTEXT) || left == 0 ? left : 1;
-        for (d->context = 1; d->context <= most; d->context++)
-            if (left % d->context == 0 && divides(l))
+    for (d->tensor = 1; d->tensor > 0; d->tensor = sbp_degrees_next_divisor(devices, d->tensor)) {
+        const int64_t most = can(l, SBP_EXPORT_CONTEXT) ? devices / d->tensor : 1;
+        for (d->context = 1; d->context > 0;
+             d->context = sbp_degrees_next_divisor(most, d->context))
+            if (divides(l))
                 SBP_TRY(add_experts(l, devices));
     }
     d->tensor = d->context = 1;

@@ -150,8 +150,6 @@ static void note(struct search *s, const struct sbp_outcome *one)
     if (one->unbounded != NULL)
         out->unbounded = one->unbounded;
     s->open_s = fmin(s->open_s, left_s(s, one));
-    if (one->least_bytes > 0 && (out->least_bytes == 0 || one->least_bytes < out->least_bytes))
-        out->least_bytes = one->least_bytes;
 }
 
 static enum sbp_status search_layout(struct search *s, struct sbp_plan *plan,

@@ -113,13 +113,12 @@ static enum sbp_status add_stage(struct lister *l, int64_t devices)
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-/* The blocks that begin in each piece. False: a middle piece has none, or there are too many. */
+/* The blocks that begin in each piece, of which there are SBP_MOST_GIVEN_PIECES at most. False: a
+ * middle piece has none. */
 static bool count_blocks(const struct lister *l, const int *first, int pieces, uint16_t *blocks)
 {
     const int *block = l->block;
     memset(blocks, 0, SBP_MOST_GIVEN_PIECES * sizeof *blocks);
-    if (pieces > SBP_MOST_GIVEN_PIECES)
-        return false;
     for (int piece = 0; piece < pieces; piece++) {
         for (int op = first[piece]; op < first[piece + 1]; op++)
             if (block[op] >= 0 && (op == 0 || block[op - 1] != block[op]))
@@ -160,8 +159,11 @@ static enum sbp_status add_cuts(struct lister *l, int64_t devices)
     uint16_t even[SBP_MOST_GIVEN_PIECES], by_flops[SBP_MOST_GIVEN_PIECES];
     struct sbp_degrees *d = &l->at.degrees;
     memset(even, 0, sizeof even);
-    if (d->pipeline * d->chunks > l->blocks)
+    const int64_t pieces = d->pipeline * d->chunks;
+    if (pieces > l->blocks)
         return SBP_OK;
+    if (pieces > SBP_MOST_GIVEN_PIECES) /* even ones alone can be said */
+        return l->blocks % pieces == 0 ? add_stage(l, devices) : SBP_OK;
     SBP_TRY(add_cut(l, SBP_CUT_BLOCKS, devices, even, NULL));
     SBP_TRY(add_cut(l, SBP_CUT_FLOPS, devices, by_flops, even));
     d->stage_blocks_count = 0;

@@ -126,9 +126,10 @@ static enum sbp_status keep(struct search *s, const struct sbp_plan *plan,
     return SBP_OK;
 }
 
-/* The cost that nothing of a layout can stay below and be looked for. Degrees mostly leave one
- * strategy, whose price is then the layout's (axes have the names that `price` gives them): where
- * the bound is below it, or it does not fit as compiled, there is nothing left to find. */
+/* The cost below which nothing of a layout is left to look for. Its degrees leave the names of axes
+ * open, and where few tensors rest; its price is that of the strategy that its search takes among
+ * these, as `price` does, and it has none where that strategy does not fit. So a bound below the
+ * price says no more, unless layers have a choice or the search was not whole. */
 static double left_s(const struct search *s, const struct sbp_outcome *one)
 {
     const bool is_one = !one->stopped && !one->left_out && !one->is_plain && !one->is_narrow &&

@@ -1,7 +1,6 @@
 /* The best plan that a target can express, where that is a list of layouts: each is searched in
  * what its degrees leave open, against the best of those before. */
 #include <math.h>
-#include <string.h>
 
 #include <cjson/cJSON.h>
 
@@ -61,16 +60,6 @@ enum sbp_status sbp_export_lay_out(struct sbp_plan *plan, const struct sbp_expor
     return sbp_degrees_apply(degrees, plan, arena, made, diag);
 }
 
-/* The bit of a key, by its place among all. */
-static unsigned bit_of(const char *key)
-{
-    const char *const *keys = sbp_parallel_keys();
-    int place = 0;
-    while (keys[place] != NULL && strcmp(keys[place], key) != 0)
-        place++;
-    return 1u << place;
-}
-
 /* The micro-batch, recompute and offload are open where the target has them. */
 static struct sbp_request request_of(const struct search *s, const struct sbp_degrees_plan *made)
 {
@@ -80,11 +69,11 @@ static struct sbp_request request_of(const struct search *s, const struct sbp_de
                           ((can & SBP_EXPORT_OFFLOADS_SHARDS) == 0 || made->degrees.zero > 0);
     struct sbp_request request = *s->request;
     request.space = SBP_SPACE_FULL;
-    request.given = ~bit_of("recompute");
+    request.given = ~sbp_request_bit("recompute");
     if (!sbp_request_gives(s->request, "micro_batch"))
-        request.given &= ~bit_of("micro_batch");
+        request.given &= ~sbp_request_bit("micro_batch");
     if (offloads)
-        request.given &= ~bit_of("offload");
+        request.given &= ~sbp_request_bit("offload");
     request.recomputes = 0;
     for (int mode = 0; mode < SBP_RECOMPUTES; mode++)
         if (s->export.target->recompute[mode] == mode)

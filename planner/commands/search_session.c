@@ -16,16 +16,6 @@
 #include "planner/space/space_table.h"
 #include "planner/verify/verify.h"
 
-/* The bit of a key in the request's `given`: its index in sbp_parallel_keys. */
-static unsigned key_bit(const char *key)
-{
-    const char *const *keys = sbp_parallel_keys();
-    int i = 0;
-    while (keys[i] != NULL && strcmp(keys[i], key) != 0)
-        i++;
-    return keys[i] == NULL ? 0 : 1u << i;
-}
-
 /* The keys that --set gives. */
 static unsigned given_keys(const struct cJSON *parallel)
 {
@@ -33,7 +23,7 @@ static unsigned given_keys(const struct cJSON *parallel)
     unsigned given = 0;
     for (int i = 0; keys[i] != NULL; i++)
         if (cJSON_GetObjectItemCaseSensitive(parallel, keys[i]) != NULL)
-            given |= key_bit(keys[i]);
+            given |= sbp_request_bit(keys[i]);
     return given;
 }
 
@@ -297,7 +287,7 @@ static enum sbp_status fix_degrees(struct sbp_search_job *job, struct sbp_diag *
                         "of a stage, legal together with --pp");
     SBP_TRY(sbp_search_job_take_degrees(job, &degrees, diag));
     if (degrees.micro_batch > 0)
-        job->request.given |= key_bit("micro_batch");
+        job->request.given |= sbp_request_bit("micro_batch");
     return SBP_OK;
 }
 

@@ -94,9 +94,9 @@ int sbp_degrees_block_layers(const struct sbp_graph *graph, const int *layer, co
 
 /* ---- what fits ------------------------------------------------------------------------------ */
 
-/* The least divisor above d; 0: there is none. Looks no further than the root of the number: beyond
- * it a divisor is the number over one below. */
-static int64_t next_divisor(int64_t number, int64_t d)
+/* Looks no further than the root of the number: beyond it a divisor is the number over one below.
+ */
+int64_t sbp_degrees_next_divisor(int64_t number, int64_t d)
 {
     int64_t next = d + 1;
     for (; next <= number / next; next++)
@@ -114,7 +114,8 @@ static const char *divisors(int64_t number, char *buffer)
 {
     size_t used = 0;
     buffer[0] = '\0';
-    for (int64_t d = next_divisor(number, 0); d > 0; d = next_divisor(number, d)) {
+    for (int64_t d = sbp_degrees_next_divisor(number, 0); d > 0;
+         d = sbp_degrees_next_divisor(number, d)) {
         if (used + 16 > LEGAL_BYTES) {
             (void)snprintf(buffer + used, LEGAL_BYTES - used, ", ...");
             break;

@@ -55,6 +55,9 @@ int sbp_degrees_layers(const struct sbp_graph *graph, int *layer);
  * sbp_stages_blocks mark them. */
 int sbp_degrees_block_layers(const struct sbp_graph *graph, const int *layer, const int *block);
 
+/* The least divisor of a number above d, which is at least 0; 0: there is none. */
+int64_t sbp_degrees_next_divisor(int64_t number, int64_t d);
+
 /* Completes the degrees. E_INPUT, "degrees: KEY: what is wrong, what is legal", names the degree
  * (tp, pp, dp, ...) that does not divide the devices, the heads, the layers or the batch. */
 enum sbp_status sbp_degrees_complete(const struct sbp_degrees *asked,

@@ -88,11 +88,10 @@ static enum sbp_status add_experts(struct lister *l, int64_t devices)
         return add_sequence(l);
     const int64_t most = can(l, SBP_EXPORT_EXPERT) ? devices : 1;
     const int64_t most_split = can(l, SBP_EXPORT_EXPERTS_WHOLE) ? 1 : d->tensor;
-    for (d->expert = 1; d->expert <= most; d->expert++)
-        for (d->expert_tensor = 1; devices % d->expert == 0 && d->expert_tensor <= most_split;
-             d->expert_tensor++)
-            if (d->tensor % d->expert_tensor == 0)
-                SBP_TRY(add_sequence(l));
+    for (d->expert = 1; d->expert > 0; d->expert = sbp_degrees_next_divisor(most, d->expert))
+        for (d->expert_tensor = 1; d->expert_tensor > 0;
+             d->expert_tensor = sbp_degrees_next_divisor(most_split, d->expert_tensor))
+            SBP_TRY(add_sequence(l));
     d->expert = d->expert_tensor = 1;
     return SBP_OK;
 }
@@ -101,11 +100,11 @@ static enum sbp_status add_experts(struct lister *l, int64_t devices)
 static enum sbp_status add_stage(struct lister *l, int64_t devices)
 {
     struct sbp_degrees *d = &l->at.degrees;
-    for (d->tensor = 1; d->tensor <= devices; d->tensor++) {
-        const int64_t left = devices % d->tensor == 0 ? devices / d->tensor : 0;
-        const int64_t most = can(l, SBP_EXPORT_CONTEXT) || left == 0 ? left : 1;
-        for (d->context = 1; d->context <= most; d->context++)
-            if (left % d->context == 0 && divides(l))
+    for (d->tensor = 1; d->tensor > 0; d->tensor = sbp_degrees_next_divisor(devices, d->tensor)) {
+        const int64_t most = can(l, SBP_EXPORT_CONTEXT) ? devices / d->tensor : 1;
+        for (d->context = 1; d->context > 0;
+             d->context = sbp_degrees_next_divisor(most, d->context))
+            if (divides(l))
                 SBP_TRY(add_experts(l, devices));
     }
     d->tensor = d->context = 1;
@@ -114,13 +113,12 @@ static enum sbp_status add_stage(struct lister *l, int64_t devices)
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-/* The blocks that begin in each piece. False: a middle piece has none, or there are too many. */
+/* The blocks that begin in each piece, of which there are SBP_MOST_GIVEN_PIECES at most. False: a
+ * middle piece has none. */
 static bool count_blocks(const struct lister *l, const int *first, int pieces, uint16_t *blocks)
 {
     const int *block = l->block;
     memset(blocks, 0, SBP_MOST_GIVEN_PIECES * sizeof *blocks);
-    if (pieces > SBP_MOST_GIVEN_PIECES)
-        return false;
     for (int piece = 0; piece < pieces; piece++) {
         for (int op = first[piece]; op < first[piece + 1]; op++)
             if (block[op] >= 0 && (op == 0 || block[op - 1] != block[op]))
@@ -161,8 +159,11 @@ static enum sbp_status add_cuts(struct lister *l, int64_t devices)
     uint16_t even[SBP_MOST_GIVEN_PIECES], by_flops[SBP_MOST_GIVEN_PIECES];
     struct sbp_degrees *d = &l->at.degrees;
     memset(even, 0, sizeof even);
-    if (d->pipeline * d->chunks > l->blocks)
+    const int64_t pieces = d->pipeline * d->chunks;
+    if (pieces > l->blocks)
         return SBP_OK;
+    if (pieces > SBP_MOST_GIVEN_PIECES) /* even ones alone can be said */
+        return l->blocks % pieces == 0 ? add_stage(l, devices) : SBP_OK;
     SBP_TRY(add_cut(l, SBP_CUT_BLOCKS, devices, even, NULL));
     SBP_TRY(add_cut(l, SBP_CUT_FLOPS, devices, by_flops, even));
     d->stage_blocks_count = 0;

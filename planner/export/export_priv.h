@@ -93,9 +93,10 @@ struct sbp_export_layouts {
     struct sbp_export_layout *layout;
 };
 /* Lists them for the model and the cluster of export->given, whose target is export's; nothing else
- * of it is read. Stages hold equally many blocks, or as many as make their flops most even; pieces
- * of interleaved ones divide the blocks. Arrays come out of the arena. E_MEMORY; E_INPUT, with the
- * reason of the first: degrees fit none. */
+ * of it is read. Stages hold equally many blocks, or as many as make their flops most even (of
+ * more than SBP_MOST_GIVEN_PIECES pieces, equally many alone); pieces of interleaved ones divide
+ * the blocks. Arrays come out of the arena. E_MEMORY; E_INPUT, with the reason of the first:
+ * degrees fit none. */
 enum sbp_status sbp_export_list_layouts(const struct sbp_export *export, struct sbp_arena *arena,
                                         struct sbp_export_layouts *layouts,
                                         struct sbp_diag *diag) SBP_MUST_USE;

@@ -1,7 +1,6 @@
 /* The best plan that a target can express, where that is a list of layouts: each is searched in
  * what its degrees leave open, against the best of those before. */
 #include <math.h>
-#include <string.h>
 
 #include <cjson/cJSON.h>
 
@@ -61,16 +60,6 @@ enum sbp_status sbp_export_lay_out(struct sbp_plan *plan, const struct sbp_expor
     return sbp_degrees_apply(degrees, plan, arena, made, diag);
 }
 
-/* The bit of a key, by its place among all. */
-static unsigned bit_of(const char *key)
-{
-    const char *const *keys = sbp_parallel_keys();
-    int place = 0;
-    while (keys[place] != NULL && strcmp(keys[place], key) != 0)
-        place++;
-    return 1u << place;
-}
-
 /* The micro-batch, recompute and offload are open where the target has them. */
 static struct sbp_request request_of(const struct search *s, const struct sbp_degrees_plan *made)
 {
@@ -80,11 +69,11 @@ static struct sbp_request request_of(const struct search *s, const struct sbp_de
                           ((can & SBP_EXPORT_OFFLOADS_SHARDS) == 0 || made->degrees.zero > 0);
     struct sbp_request request = *s->request;
     request.space = SBP_SPACE_FULL;
-    request.given = ~bit_of("recompute");
+    request.given = ~sbp_request_bit("recompute");
     if (!sbp_request_gives(s->request, "micro_batch"))
-        request.given &= ~bit_of("micro_batch");
+        request.given &= ~sbp_request_bit("micro_batch");
     if (offloads)
-        request.given &= ~bit_of("offload");
+        request.given &= ~sbp_request_bit("offload");
     request.recomputes = 0;
     for (int mode = 0; mode < SBP_RECOMPUTES; mode++)
         if (s->export.target->recompute[mode] == mode)
@@ -126,9 +115,10 @@ static enum sbp_status keep(struct search *s, const struct sbp_plan *plan,
     return SBP_OK;
 }
 
-/* The cost that nothing of a layout can stay below and be looked for. Degrees mostly leave one
- * strategy, whose price is then the layout's (axes have the names that `price` gives them): where
- * the bound is below it, or it does not fit as compiled, there is nothing left to find. */
+/* The cost below which nothing of a layout is left to look for. Its degrees leave the names of axes
+ * open, and where few tensors rest; its price is that of the strategy that its search takes among
+ * these, as `price` does, and it has none where that strategy does not fit. So a bound below the
+ * price says no more, unless layers have a choice or the search was not whole. */
 static double left_s(const struct search *s, const struct sbp_outcome *one)
 {
     const bool is_one = !one->stopped && !one->left_out && !one->is_plain && !one->is_narrow &&
@@ -150,8 +140,6 @@ static void note(struct search *s, const struct sbp_outcome *one)
     if (one->unbounded != NULL)
         out->unbounded = one->unbounded;
     s->open_s = fmin(s->open_s, left_s(s, one));
-    if (one->least_bytes > 0 && (out->least_bytes == 0 || one->least_bytes < out->least_bytes))
-        out->least_bytes = one->least_bytes;
 }
 
 static enum sbp_status search_layout(struct search *s, struct sbp_plan *plan,

@@ -22,11 +22,16 @@ const char *const *sbp_request_space_names(void)
     return space_names;
 }
 
-bool sbp_request_gives(const struct sbp_request *request, const char *key)
+unsigned sbp_request_bit(const char *key)
 {
     const char *const *keys = sbp_parallel_keys();
     for (int i = 0; keys[i] != NULL; i++)
         if (strcmp(keys[i], key) == 0)
-            return request->given >> i & 1;
-    return false;
+            return 1u << i;
+    return 0;
+}
+
+bool sbp_request_gives(const struct sbp_request *request, const char *key)
+{
+    return (request->given & sbp_request_bit(key)) != 0;
 }

@@ -72,6 +72,8 @@ struct sbp_request {
     struct sbp_arena_budget *search_memory; /* what the search itself may hold; NULL: any amount */
 };
 
+/* The bit of a key in `given`; 0: no key of the step. */
+unsigned sbp_request_bit(const char *key);
 /* Whether the user gave a key of --set; key: one of sbp_parallel_keys. */
 bool sbp_request_gives(const struct sbp_request *request, const char *key);
 

@@ -19,10 +19,13 @@ static const char *const models[] = {
     "{\"name\": \"m\", \"architecture\": \"mixtral\", \"layers\": 2, \"hidden\": 64, \"heads\": 4, "
     "\"kv_heads\": 2, \"ffn\": 96, \"vocab\": 128, \"sequence\": 32, \"global_batch\": 4, "
     "\"experts\": 4, \"top_k\": 2, \"precision\": \"mixed\"}",
+    "{\"name\": \"m\", \"architecture\": \"mixtral\", \"layers\": 2, \"hidden\": 64, \"heads\": 4, "
+    "\"kv_heads\": 2, \"ffn\": 96, \"vocab\": 128, \"sequence\": 32, \"global_batch\": 4294967296, "
+    "\"experts\": 4, \"top_k\": 2, \"precision\": \"mixed\"}",
 };
 
 static const char cluster_text[] =
-    "{\"name\": \"c\", \"levels\": [{\"name\": \"node\", \"size\": 2, \"alpha_s\": 1e-6, "
+    "{\"name\": \"c\", \"levels\": [{\"name\": \"node\", \"size\": %d, \"alpha_s\": 1e-6, "
     "\"beta_s_per_byte\": 1e-9}, {\"name\": \"gpu\", \"size\": 2, \"alpha_s\": 1e-6, "
     "\"beta_s_per_byte\": 1e-10}], \"device\": {\"memory_bytes\": %.0f, "
     "\"host_link_bytes_per_s\": 1e9, \"flops\": {\"fp32\": 1e12, \"bf16\": 2e12}, "
@@ -41,11 +44,13 @@ static const struct rules rules[] = {
     {"galvatron", true, false, false, false, true, false, true, false, "023", "03"},
 };
 
-static void begin(int model, double memory_bytes, struct sbp_plan *plan)
+#define NODES 2
+
+static void begin(int model, int nodes, double memory_bytes, struct sbp_plan *plan)
 {
     char cluster[sizeof cluster_text + 32];
     struct sbp_diag diag = {{0}};
-    (void)snprintf(cluster, sizeof cluster, cluster_text, memory_bytes);
+    (void)snprintf(cluster, sizeof cluster, cluster_text, nodes, memory_bytes);
     if (sbp_plan_begin(cJSON_Parse(models[model]), "model", cJSON_Parse(cluster), "cluster", plan,
                        &diag) != SBP_OK)
         fail_msg("%s", diag.text);
@@ -75,7 +80,7 @@ static void price(struct all *all, const struct sbp_degrees *degrees, enum sbp_s
     struct sbp_plan plan;
     struct sbp_diag why = {{0}};
     double step_s = INFINITY;
-    begin(all->model, all->memory_bytes, &plan);
+    begin(all->model, NODES, all->memory_bytes, &plan);
     struct sbp_parallel parallel = plan.cut.parallel;
     parallel.gather_blocks = all->rules->units;
     parallel.schedule = degrees->chunks > 1 ? SBP_ONE_F_ONE_B : schedule;
@@ -205,7 +210,7 @@ static void check(const struct rules *rule, int model, double memory_bytes)
     struct sbp_export_found found;
     struct sbp_plan plan;
     price_all(&all);
-    begin(model, memory_bytes, &plan);
+    begin(model, NODES, memory_bytes, &plan);
     const bool is_found = find(target, &plan, &found);
     const double found_s = found.outcome.objective_s;
     print_message("%s, model %d, %.3g bytes: %d priced, best %.9g s, found %.9g s\n", rule->name,
@@ -237,23 +242,29 @@ static void test_best(void **state)
         check(&rules[cases[i].rule], cases[i].model, cases[i].memory_bytes);
 }
 
-/* A search that is stopped at once has no plan, and no proof that there is none. */
+/* A search that is stopped at once has no plan, and no proof that there is none; its layouts are
+ * listed in no time, however many devices there are. */
 static void test_stops(void **state)
 {
     (void)state;
+    static const struct {
+        int model, nodes;
+    } cases[] = {{1, NODES}, {3, 1 << 30}};
     const atomic_int stop = 1;
     const struct sbp_request request = {.boxing = SBP_BOXING_FULL, .solver_options.stop = &stop};
-    struct sbp_export_found found;
-    struct sbp_plan plan;
-    struct sbp_diag diag = {{0}};
-    begin(1, 1e9, &plan);
-    assert_int_equal(
-        sbp_export_find(&plan, target_named("megatron"), &request, &plan.arena, &found, &diag),
-        SBP_OK);
-    assert_int_equal(found.outcome.status, SBP_PLAN_TIME_LIMIT);
-    assert_true(found.outcome.stopped);
-    assert_true(found.outcome.lower_bound_s > 0);
-    sbp_plan_free(&plan);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sbp_export_found found;
+        struct sbp_plan plan;
+        struct sbp_diag diag = {{0}};
+        begin(cases[i].model, cases[i].nodes, 1e9, &plan);
+        assert_int_equal(
+            sbp_export_find(&plan, target_named("megatron"), &request, &plan.arena, &found, &diag),
+            SBP_OK);
+        assert_int_equal(found.outcome.status, SBP_PLAN_TIME_LIMIT);
+        assert_true(found.outcome.stopped);
+        assert_true(found.outcome.lower_bound_s > 0);
+        sbp_plan_free(&plan);
+    }
 }
 
 int main(void)

@@ -39,13 +39,14 @@ static double sigmoid(double score)
     return 1 / (1 + exp(-score));
 }
 
-/* What experts are ranked by. */
+/* What experts are ranked by; those whose bias is no number are chosen last, too. */
 static double rank_of(const struct choice *choice, int64_t expert)
 {
     const double score = (double)score_of(choice->scores[expert]);
     if (!choice->sigmoid)
         return score;
-    return sigmoid(score) + (choice->bias == NULL ? 0 : (double)load(choice->bias[expert]));
+    const double bias = choice->bias == NULL ? 0 : (double)load(choice->bias[expert]);
+    return bias == bias ? sigmoid(score) + bias : -INFINITY;
 }
 
 /* The best expert of `first` to `end` behind the one that was chosen last, of equal ones the first;

@@ -19,7 +19,7 @@ static int32_t slot_of(const int32_t *copy)
     return copy[1];
 }
 
-/* What is no number is chosen last. */
+/* What is no number weighs nothing. */
 static real score_of(stored score)
 {
     const real value = load(score);
@@ -39,14 +39,13 @@ static double sigmoid(double score)
     return 1 / (1 + exp(-score));
 }
 
-/* What experts are ranked by; those whose bias is no number are chosen last, too. */
+/* What experts are ranked by; what is no number comes last. */
 static double rank_of(const struct choice *choice, int64_t expert)
 {
-    const double score = (double)score_of(choice->scores[expert]);
-    if (!choice->sigmoid)
-        return score;
+    const double score = (double)load(choice->scores[expert]);
     const double bias = choice->bias == NULL ? 0 : (double)load(choice->bias[expert]);
-    return bias == bias ? sigmoid(score) + bias : -INFINITY;
+    const double rank = choice->sigmoid ? sigmoid(score) + bias : score;
+    return rank == rank ? rank : -INFINITY;
 }
 
 /* The best expert of `first` to `end` behind the one that was chosen last, of equal ones the first;

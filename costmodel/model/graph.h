@@ -192,7 +192,8 @@ struct sbp_graph {
  *             each head that no key has, which lies with the bias of the queries
  *   mixtral   as llama; ffn of an expert, experts, top_k, capacity? (1), nodes_per_token?
  *             expert_groups? scoring? router_bias? expert_bias? (false), shared_experts?
- * dense_layers? (0), moe_every? (1) layer after them has experts, the others are of width dense_ffn
+ *             dense_layers? (0), moe_every? (1) layer after them has experts, the others are of
+ *             width dense_ffn
  *   deepseek  layers, hidden, heads, vocab, ...; q_rank?, kv_rank, nope, rope, value;
  *             dense_layers? (0) of width ffn, then experts, top_k, expert_ffn, shared_experts? (0)
  *   bert      as gpt; positions? (512), types? (2), epsilon? (1e-12), head? ("pooler": of the first

@@ -60,6 +60,11 @@ enum sbp_status sbp_build_rotary(struct sbp_builder *builder, const struct sbp_j
 {
     const struct sbp_shape shape = sbp_build_shape(builder, input);
     const int64_t inner = shape.size[SBP_DIM_INNER];
+    if (size % 2 != 0 && size != inner)
+        return SBP_BUILD_REFUSE(at, "size",
+                                "%lld features of each head are turned in pairs, legal is an even "
+                                "number",
+                                (long long)size);
     if (size % 2 != 0)
         return SBP_BUILD_REFUSE(at, "inputs",
                                 "rotary needs heads of an even size, this input has %lld x %lld "

@@ -85,6 +85,9 @@ static enum sbp_status check_op(const struct sbp_graph *graph, int op, struct sb
     }
     if (node->attention.dropout > 0)
         return refuse(diag, node->name, "dropout in attention", "0 is legal");
+    if (node->kind == SBP_OP_LATENT_ATTENTION && sbp_op_latent_parts(graph, node).rope % 2 != 0)
+        return refuse(diag, node->name, "an odd number of features that are turned in pairs",
+                      "an even rope is legal");
     if (has_sinks(graph, node))
         return refuse(diag, node->name, "a score of each head that no key has", "none is legal");
     if (node->entry->in_place && overwrites(graph, node))

@@ -25,6 +25,14 @@ static double sigmoid(double score)
     return 1 / (1 + exp(-score));
 }
 
+/* What an expert is ranked by; what is no number comes last, as in the run. */
+static double rank_of(const struct judged *j, double score, int64_t expert)
+{
+    const double rank =
+        !j->mixture.sigmoid ? score : sigmoid(score) + (j->apart ? j->bias[expert] : 0);
+    return isnan(rank) ? -INFINITY : rank;
+}
+
 static int64_t in_group(const struct judged *j)
 {
     return j->mixture.experts / j->mixture.groups;
@@ -214,7 +222,7 @@ static void judge_tokens(struct judged *j, const struct sbp_lockstep *both,
         const double *const scores = (const double *)kept.scores + t * m->experts;
         const float *const other = (const float *)shadow.scores + t * m->experts;
         for (int64_t e = 0; e < m->experts; e++)
-            j->rank[e] = m->sigmoid ? sigmoid(scores[e]) + (j->apart ? j->bias[e] : 0) : scores[e];
+            j->rank[e] = rank_of(j, scores[e], e);
         j->x = x + t * m->in;
         j->copies = kept.table + 2 * t * m->top_k;
         j->variance = sbp_magnitude_row_variance(both, scores, other, m->experts);

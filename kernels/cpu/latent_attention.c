@@ -147,11 +147,11 @@ static void give_shared(const struct pass *pass, int64_t batch)
 /* The gradients of keys and values of a sequence, in rows that others may lie between. */
 static void clear_values(const struct pass *pass, int64_t batch)
 {
-    stored *const gradients = pass->keys->kv_gradients;
-    for (int64_t row = 0; row < pass->queries.keys; row++)
-        CPU(zero)
-    (gradients + kv_at(pass, batch, 0) + row * pass->keys->kv_row,
-     pass->shape->heads * kv_width(pass));
+    stored *const first = (stored *)pass->keys->kv_gradients + kv_at(pass, batch, 0);
+    const int64_t width = pass->shape->heads * kv_width(pass);
+    for (int64_t row = 0; row < pass->queries.keys; row++) {
+        CPU(zero)(first + row * pass->keys->kv_row, width);
+    }
     for (int64_t i = 0; i < pass->queries.keys * pass->keys->parts.rope; i++)
         pass->sums[i] = 0;
 }

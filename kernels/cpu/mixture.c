@@ -19,7 +19,7 @@ static int32_t slot_of(const int32_t *copy)
     return copy[1];
 }
 
-/* What is no number is chosen last. */
+/* What is no number weighs nothing. */
 static real score_of(stored score)
 {
     const real value = load(score);
@@ -39,13 +39,13 @@ static double sigmoid(double score)
     return 1 / (1 + exp(-score));
 }
 
-/* What experts are ranked by. */
+/* What experts are ranked by; what is no number comes last. */
 static double rank_of(const struct choice *choice, int64_t expert)
 {
-    const double score = (double)score_of(choice->scores[expert]);
-    if (!choice->sigmoid)
-        return score;
-    return sigmoid(score) + (choice->bias == NULL ? 0 : (double)load(choice->bias[expert]));
+    const double score = (double)load(choice->scores[expert]);
+    const double bias = choice->bias == NULL ? 0 : (double)load(choice->bias[expert]);
+    const double rank = choice->sigmoid ? sigmoid(score) + bias : score;
+    return rank == rank ? rank : -INFINITY;
 }
 
 /* The best expert of `first` to `end` behind the one that was chosen last, of equal ones the first;

@@ -9,6 +9,7 @@ struct problem {
     struct sbp_latent_parts parts;
     int64_t queries, keys, shared, outputs; /* elements of q, kv, the shared part, y */
     double *q, *kv, *rope, *dy, *y;
+    double *turned; /* of the definition: the shared part, turned */
 };
 
 static void fill(struct check *check, struct problem *p)
@@ -24,6 +25,7 @@ static void fill(struct check *check, struct problem *p)
     p->rope = check_uniform(check, p->shared);
     p->dy = check_uniform(check, p->outputs);
     p->y = check_zeros(check, p->outputs);
+    p->turned = check_zeros(check, p->shared);
 }
 
 static struct problem draw(struct check *check, int64_t longest)
@@ -42,12 +44,12 @@ static struct problem draw(struct check *check, int64_t longest)
 /* ---- the definition ------------------------------------------------------------------------- */
 
 /* Feature `i` of the shared part of a token's keys, turned by its place. */
-static long double turned(const struct problem *p, int64_t b, int64_t s, int64_t i)
+static long double turned(const struct problem *p, int64_t token, int64_t i)
 {
     const int64_t rope = p->parts.rope, half = rope / 2, pair = i % half;
-    const double *x = p->rope + (b * p->shape.sequence + s) * rope;
-    const long double angle =
-        (long double)s * powl(10000, -2 * (long double)pair / (long double)rope);
+    const double *x = p->rope + token * rope;
+    const long double angle = (long double)(token % p->shape.sequence) *
+                              powl(10000, -2 * (long double)pair / (long double)rope);
     const long double first = (long double)x[pair], second = (long double)x[pair + half];
     return i < half ? first * cosl(angle) - second * sinl(angle)
                     : second * cosl(angle) + first * sinl(angle);
@@ -68,9 +70,9 @@ static void naive_row(const struct problem *p, int64_t b, int64_t s, int64_t h, 
     long double total = 0, sum[512] = {0};
     for (int64_t j = 0; j < end; j++) {
         const double *own = own_of(p, b, j, h);
-        long double score = (long double)check_dot(q + p->parts.rope, own, p->parts.nope);
-        for (int64_t i = 0; i < p->parts.rope; i++)
-            score += (long double)q[i] * turned(p, b, j, i);
+        const double *shared = p->turned + (b * sequence + j) * p->parts.rope;
+        const long double score = (long double)check_dot(q + p->parts.rope, own, p->parts.nope) +
+                                  (long double)check_dot(q, shared, p->parts.rope);
         const long double weight = expl(score / sqrtl((long double)p->shape.head_size));
         total += weight;
         for (int64_t d = 0; d < p->parts.value; d++)
@@ -83,6 +85,8 @@ static void naive_row(const struct problem *p, int64_t b, int64_t s, int64_t h, 
 static double *naive_forward(const struct problem *p)
 {
     const int64_t heads = p->shape.heads, sequence = p->shape.sequence;
+    for (int64_t i = 0; i < p->shared; i++)
+        p->turned[i] = (double)turned(p, i / p->parts.rope, i % p->parts.rope);
     for (int64_t i = 0; i < p->outputs / p->parts.value; i++)
         naive_row(p, i / heads / sequence, i / heads % sequence, i % heads,
                   p->y + i * p->parts.value);

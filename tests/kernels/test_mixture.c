@@ -49,6 +49,8 @@ static void find_ranks(const struct problem *p, int64_t token, double *ranks)
         const double score = p->scores[token * p->m.experts + e];
         ranks[e] = !p->m.sigmoid ? score : 1 / (1 + exp(-score));
         ranks[e] += p->bias == NULL ? 0 : p->bias[e];
+        if (isnan(ranks[e])) /* before what no group has */
+            ranks[e] = -1e300;
     }
     if (p->m.groups > 0)
         close_groups(&p->m, ranks);
@@ -85,7 +87,7 @@ static void number_slots(int32_t *table, const struct problem *p)
             table[2 * i + 1] += table[2 * i] * (int32_t)p->m.capacity;
 }
 
-/* Sigmoids in half of the problems, groups in a third. */
+/* Sigmoids in half of the problems, groups in a third; one bias may be no number. */
 static void draw_router(struct check *check, struct problem *p)
 {
     const bool groups = check_integer(check, 0, 2) == 0;
@@ -101,6 +103,8 @@ static void draw_router(struct check *check, struct problem *p)
     }
     if (p->m.sigmoid && check_integer(check, 0, 1))
         p->bias = check_uniform(check, p->m.experts);
+    if (p->bias != NULL && check_integer(check, 0, 2) == 0)
+        p->bias[check_integer(check, 0, p->m.experts - 1)] = NAN;
 }
 
 static struct problem draw(struct check *check)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "costmodel/program/runnable.h"
 #include "executor/verify/reference_priv.h"
 #include "run_checks.h"
 
@@ -247,6 +248,38 @@ static void faults_are_found(void **state)
     plan_close(&plan);
 }
 
+/* ---- refusals ----------------------------------------------------------------------------------
+ */
+
+static void odd_turned_features_are_refused(void **state)
+{
+    char model[MODEL_BYTES];
+    (void)state;
+    for (int rope = 2; rope < 4; rope++) {
+        struct sbp_diag diag = {0};
+        struct plan plan;
+        (void)snprintf(
+            model, sizeof model,
+            "{\"name\": \"odd\", \"global_batch\": 4, \"sequence\": 4, \"layers\": ["
+            "{\"op\": \"embedding\", \"name\": \"e\", \"vocab\": 8, \"hidden\": 6}, "
+            "{\"op\": \"linear\", \"name\": \"q\", \"out\": %d, \"out_heads\": 2, "
+            "\"inputs\": [\"e\"]}, "
+            "{\"op\": \"linear\", \"name\": \"kv\", \"out\": 6, \"out_heads\": 2, "
+            "\"inputs\": [\"e\"]}, "
+            "{\"op\": \"linear\", \"name\": \"kr\", \"out\": %d, \"inputs\": [\"e\"]}, "
+            "{\"op\": \"latent_attention\", \"name\": \"a\", \"inputs\": [\"q\", \"kv\", "
+            "\"kr\"], \"heads\": 2, \"nope\": 1, \"rope\": %d, \"value\": 2}]}",
+            2 * (1 + rope), rope, rope);
+        plan_open(&plan, model, (const int[]){2, 0});
+        const enum sbp_status status = sbp_runnable_begin(&plan.graph, &plan.parallel, &diag);
+        if (rope == 2)
+            expect_ok(status, &diag);
+        else if (status != SBP_E_UNSUPPORTED || strstr(diag.text, "a: an odd number") == NULL)
+            fail_msg("rope %d: %s", rope, diag.text);
+        plan_close(&plan);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +288,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(pipelines_equal_one_device),
         cmocka_unit_test(gradients_are_differences),
         cmocka_unit_test(faults_are_found),
+        cmocka_unit_test(odd_turned_features_are_refused),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

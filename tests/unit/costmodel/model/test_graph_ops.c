@@ -377,6 +377,8 @@ static void test_custom(void **state)
 #define QUERIES                                                                                    \
     "{\"op\": \"linear\", \"name\": \"q\", \"inputs\": [\"e\"], \"out\": 8, \"out_heads\": 4}, "   \
     "{\"op\": \"linear\", \"name\": \"k\", \"inputs\": [\"e\"], \"out\": 8, \"out_heads\": 2}"
+/* Up to how many groups. */
+#define GROUPS "{\"op\": \"moe\", \"experts\": 8, \"top_k\": 3, \"ffn\": 3, \"expert_groups\": "
 
 static const struct refusal REFUSED[] = {
     /* the model's input */
@@ -428,6 +430,10 @@ static const struct refusal REFUSED[] = {
     {HEAD "\"layers\": [" EMBED ", {\"op\": \"rotary\"}]}",
      "m.json: layers[1]: rotary needs heads of an even size, this input has 6 x 1"},
     {HEAD "\"layers\": [" EMBED ", {\"op\": \"linear\", \"name\": \"l\", \"out\": 8, "
+          "\"out_heads\": 2}, {\"op\": \"rotary\", \"size\": 3}]}",
+     "m.json: layers[2].size: 3 features of each head are turned in pairs, legal is an even "
+     "number"},
+    {HEAD "\"layers\": [" EMBED ", {\"op\": \"linear\", \"name\": \"l\", \"out\": 8, "
           "\"out_heads\": 4}, {\"op\": \"rotary\", \"name\": \"r\"}, {\"op\": \"add\", \"inputs\": "
           "[\"l\", \"r\"]}]}",
      "m.json: layers[2]: rotary works in place: no other layer may read \"l\""},
@@ -467,6 +473,18 @@ static const struct refusal REFUSED[] = {
      "m.json: layers[1]: key \"value\" is missing"},
     {HEAD "\"layers\": [" EMBED ", {\"op\": \"moe\", \"experts\": 4, \"top_k\": 5, \"ffn\": 3}]}",
      "m.json: layers[1].top_k: 5 of 4 experts for a token, legal are 1 to 4"},
+    {HEAD "\"layers\": [" EMBED ", " GROUPS "3, \"nodes_per_token\": 1}]}",
+     "m.json: layers[1].expert_groups: 3 groups do not divide 8 experts"},
+    {HEAD "\"layers\": [" EMBED ", " GROUPS "2}]}",
+     "m.json: layers[1].expert_groups: 2 groups need nodes_per_token: how many a token's experts "
+     "are of, legal are 1 to 2"},
+    {HEAD "\"layers\": [" EMBED ", " GROUPS "2, \"nodes_per_token\": 3}]}",
+     "m.json: layers[1].expert_groups: 2 groups need nodes_per_token"},
+    {HEAD "\"layers\": [" EMBED ", " GROUPS "4, \"nodes_per_token\": 1}]}",
+     "m.json: layers[1].expert_groups: 2 experts in each of 1 groups are fewer than the 3 that a "
+     "token takes"},
+    {HEAD "\"layers\": [" EMBED ", " GROUPS "2, \"nodes_per_token\": 1, \"scoring\": \"tanh\"}]}",
+     "m.json: layers[1].scoring: "},
     {HEAD "\"layers\": [" EMBED ", {\"op\": \"moe\", \"experts\": 4, \"top_k\": 2, \"ffn\": 3, "
           "\"capacity\": 0.9}]}",
      "m.json: layers[1].capacity: "},

@@ -46,12 +46,13 @@ static enum sbp_status open_result(struct sbp_run_job *job, struct sbp_diag *dia
     struct sbp_run_result *result = job->result;
     struct sbp_machine machine;
     sbp_machine_find(SBP_CONTROL_GROUP, &machine);
-    *result = (struct sbp_run_result){.ranks = (int)job->ranks,
-                                      .steps = options->steps,
-                                      .cores = machine.cores,
-                                      .slowdown = fmax(1, job->step->cluster.slowdown),
-                                      .verified = options->verify,
-                                      .sampled = options->verify && options->sampled};
+    *result = (struct sbp_run_result){
+        .ranks = (int)job->ranks,
+        .steps = options->steps,
+        .cores = machine.cores,
+        .slowdown = job->device->lanes != NULL ? 1 : fmax(1, job->step->cluster.slowdown),
+        .verified = options->verify,
+        .sampled = options->verify && options->sampled};
     SBP_TRY(open_tasks(job, diag));
     result->step = SBP_NEW(&result->arena, struct sbp_run_step, options->steps);
     int64_t count = 0;

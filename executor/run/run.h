@@ -76,7 +76,7 @@ struct sbp_run_result {
     bool filled;               /* this process ran rank 0 */
     int ranks, steps, calls;   /* steps: finished; calls: of one step, the most of a rank */
     int ranks_here, cores;     /* of rank 0's host */
-    double slowdown;           /* of virtual devices (pace.h); 1: ranks do not rest */
+    double slowdown;           /* of virtual devices on CPUs (pace.h); 1: ranks do not rest */
     struct sbp_run_step *step; /* (steps) */
     struct sbp_run_interval
         *intervals;                /* (ranks, most_tasks) of the last step, NULL without trace */

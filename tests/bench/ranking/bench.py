@@ -96,7 +96,7 @@ class Bench:
                 call([self.sbplan, *words, "-o", path], label)
                 made[label] = path
             except Refused as reason:
-                refused[label] = str(reason)
+                refused[label] = str(reason).split(": ", 1)[1]
         return made, refused
 
     def measure(self, cluster, paths):

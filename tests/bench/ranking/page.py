@@ -116,8 +116,8 @@ def gains(group):
 
 HEAD = """# Ranking strategies: predicted and measured steps
 
-AutoDDL's figure 4, and in small its figures 9 and 10, run by `./dev bench ranking` at commit {commit}, {version},
-seed {seed}, on {cores} cores ({took:.0f} minutes, load average {load:.1f} at the end, its own ranks included).
+AutoDDL's figure 4, and in small its figures 9 and 10, run by `./dev bench ranking` (tests/bench/ranking/bench.py with
+`--rounds {rounds} --steps {steps} --budget-s {budget}`) at commit {commit}, {version}, seed {seed}, on {cores} cores ({took:.0f} minutes, load average {load:.1f} at the end, its own ranks included).
 
 Eight ranks train on virtual clusters: hosts are network namespaces with shaped links
 (tests/ranks/virtual_cluster.sh; {clusters}),

@@ -17,7 +17,8 @@
  * N-th call of a function fails, on all ranks of Open MPI or one. SBP_DOUBLE_SHARED: bytes of
  * shared memory that a block has. SBP_DOUBLE_KERNEL_S: what a kernel of the project takes, instead
  * of doing its work. SBP_DOUBLE_STALL=CALL:N[@RANK]: the work that an NCCL call enqueues never
- * ends, and NCCL tells of an error; SBP_DOUBLE_HANG: nor does NCCL tell.
+ * ends, and NCCL tells of an error; SBP_DOUBLE_HANG: nor does NCCL tell. SBP_DOUBLE_SLOW=CALL: each
+ * call of a function takes 20 ms longer.
  */
 #ifndef SBP_TESTS_DOUBLES_GPU_DOUBLE_H
 #define SBP_TESTS_DOUBLES_GPU_DOUBLE_H

@@ -91,5 +91,5 @@ ends 1 'lost: rank . .* is at its start' sums SBP_DOUBLE_HANG=ncclCommSplit:1@1 
 ranks=2
 ends 1 'rank 1 (host .*, stage 1) is at step 1, take .* (.* s, waits for rank 0)' replicas \
     SBP_DOUBLE_HANG=ncclRecv:5@1 --deadline 1 --messages nccl
-# By the host: memory for the way there is out; a rank that comes to no message is waited for.
+# By the host, for which there is no pinned memory.
 ends 2 'rank 1: .*cudaMallocHost: out of memory' replicas SBP_DOUBLE_FAIL=cudaMallocHost:2@1 --messages mpi

@@ -54,13 +54,15 @@ code=0
 $start -n 4 "$run" "$folder/zero.json" --backend nccl --device cpu >"$folder/out" 2>"$folder/err" || code=$?
 [ $code -eq 2 ] && grep -q 'backend nccl: .* with --device cuda' "$folder/err" || complain "on cpu: exit $code"
 
-# The way that is slow is not taken; at the start alone, messages of nccl are two calls of it a rank.
+# The way that is slow is not taken.
 for slow in 'ncclSend mpi' 'cudaMemcpyAsync nccl'; do
-    export SBP_DOUBLE_SLOW="${slow% *}"
-    verified pipeline f32 --pp 2 --tp 2
-    chose "${slow#* }"
+    SBP_DOUBLE_SLOW="${slow% *}" $start -n 4 "$run" "$folder/pipeline.json" --backend nccl --device cuda --json \
+        >"$folder/out" 2>"$folder/err" || complain "slow $slow: exit $?"
+    for key in "messages\":[[:space:]]*\"${slow#* }" 'message_bytes":[[:space:]]*512' \
+        'message_nccl_s":[[:space:]]*[0-9]' 'message_mpi_s":[[:space:]]*[0-9]'; do
+        grep -q "\"$key" "$folder/out" || complain "slow $slow: no $key"
+    done
 done
-unset SBP_DOUBLE_SLOW
 
 # STATUS TEXT NAME VARIABLE=CALL:N@RANK OPTION...: one step, in which something goes wrong.
 ends() {

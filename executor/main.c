@@ -41,6 +41,7 @@ struct options {
     int dtype;          /* -1: as the plan */
     int math;           /* of math_names */
     int labels;         /* enum sbp_token_labels */
+    int messages;       /* enum sbp_message_way */
     bool json, help;
 };
 
@@ -90,6 +91,10 @@ static const struct sbp_option option_table[] = {
     {"--check-collectives", NULL,
      "before every collective its ranks compare what they are about to call",
      FIELD(FLAG, run.compares)},
+    {"--messages", "NAME",
+     "with --backend nccl, between stages: by nccl, by mpi through host memory, or auto (default), "
+     "the faster one by a few of them",
+     FIELD(CHOICE, messages), .names = sbp_message_way_names},
     {"--trace", "FILE", "write the timeline of the last step", FIELD(TEXT, trace)},
     {"--json", NULL, "print one JSON object", FIELD(FLAG, json)},
     {"--help", NULL, "print this", FIELD(FLAG, help)},
@@ -106,6 +111,8 @@ static enum sbp_status check_mode(const struct options *options, struct sbp_diag
                         "--bench measures alone: no --verify, no --trace, no --check-collectives");
     if (options->bench && strcmp(options->run.backend, "nccl") == 0)
         return sbp_fail(diag, SBP_E_USAGE, "--bench measures over threads and mpi");
+    if (options->messages != SBP_MESSAGE_AUTO && strcmp(options->run.backend, "nccl") != 0)
+        return sbp_fail(diag, SBP_E_USAGE, "--messages is of --backend nccl");
     if (!options->bench && options->plans.count > 1)
         return sbp_fail(diag, SBP_E_USAGE, "\"%s\" is one plan too many without --bench",
                         options->plans.word[1]);
@@ -119,6 +126,7 @@ static void set_defaults(struct options *options)
     options->run.trace = options->trace != NULL;
     options->run.tf32 = options->math == 1;
     options->run.labels = (enum sbp_token_labels)options->labels;
+    options->run.messages = (enum sbp_message_way)options->messages;
     options->run.steps = options->run.steps > 0 ? options->run.steps : options->bench ? 3 : 1;
     options->rounds = options->rounds >= 0 ? options->rounds : SBP_BENCH_ROUNDS;
     options->warmup = options->warmup >= 0 ? options->warmup : 1;

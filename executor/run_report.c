@@ -105,15 +105,29 @@ static void add_prediction(struct sbp_table *table, const struct sbp_run_predict
     add_seconds(table, prediction->step_s);
 }
 
+/* Which way they go, where that was timed. */
+static int print_messages(const struct sbp_message_times *times)
+{
+    char nccl[32], mpi[32], size[32];
+    return times->nccl_s <= 0 ? 0
+                              : printf("messages: nccl %s, mpi %s a message of %s: %s\n",
+                                       sbp_format_seconds(times->nccl_s, nccl),
+                                       sbp_format_seconds(times->mpi_s, mpi),
+                                       sbp_format_bytes((double)times->bytes, size),
+                                       sbp_message_way_names[times->way]);
+}
+
 static enum sbp_status print_title(const struct sbp_run_report *report, struct sbp_diag *diag)
 {
     const bool printed = sbp_text_print_line(
-        stdout, "%s: %s on %d ranks (%s, %s, %s%s), seed %llu\n\n", report->plan,
+        stdout, "%s: %s on %d ranks (%s, %s, %s%s), seed %llu\n", report->plan,
         sbp_step_program(report->step, 0)->graph->name, report->result->ranks,
         report->options->backend, report->options->device, sbp_real_name(report->options->real),
         report->options->tf32 ? ", products in tf32" : "",
         (unsigned long long)report->options->seed);
-    return written(printed ? 0 : -1, diag);
+    SBP_TRY(written(printed ? 0 : -1, diag));
+    SBP_TRY(written(print_messages(&report->result->messages), diag));
+    return written(printf("\n"), diag);
 }
 
 enum sbp_status sbp_run_print_rows(struct sbp_run_rows *rows, const struct sbp_run_report *report,
@@ -334,6 +348,17 @@ static void put_verification(const struct sbp_run_report *report, struct cJSON *
     sbp_json_put_number(first, "bound", finding->bound, failed);
 }
 
+static void put_messages(const struct sbp_message_times *times, struct cJSON *root, bool *failed)
+{
+    if (times->way != SBP_MESSAGE_AUTO)
+        sbp_json_put_text(root, "messages", sbp_message_way_names[times->way], failed);
+    if (times->nccl_s <= 0)
+        return;
+    sbp_json_put_number(root, "message_bytes", (double)times->bytes, failed);
+    sbp_json_put_number(root, "message_nccl_s", times->nccl_s, failed);
+    sbp_json_put_number(root, "message_mpi_s", times->mpi_s, failed);
+}
+
 /* What is known of a whole run only. */
 static void put_end(const struct sbp_run_report *report, struct cJSON *root, bool *failed)
 {
@@ -367,6 +392,7 @@ enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, int step
     if (report->options->tf32)
         sbp_json_put_text(root, "math", "tf32", &failed);
     sbp_json_put_number(root, "seed", (double)report->options->seed, &failed);
+    put_messages(&result->messages, root, &failed);
     sbp_json_put_bool(root, "wall_is_parallel", wall_is_parallel(report), &failed);
     put_steps(report, &result->prediction, steps, root, &failed);
     sbp_json_put_number(root, "stages", report->step->stages, &failed);

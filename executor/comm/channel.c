@@ -499,11 +499,11 @@ enum sbp_status sbp_channel_take_sum(struct sbp_channel *channel, const struct s
 
 enum { TAG_GREETING = 29 };
 
-/* Marks the stages that a stage sends to. Micro-batches of a piece come to all groups of the next.
- */
-static void mark_receivers(const struct sbp_step *step, int stage, const struct sbp_tasks *tasks,
+/* Micro-batches of a piece come to all groups of the next. */
+void sbp_channel_receivers(const struct sbp_step *step, int stage, const struct sbp_tasks *tasks,
                            bool *sends)
 {
+    memset(sends, 0, (size_t)step->stages * sizeof *sends);
     for (int64_t i = 0; i < tasks->count; i++) {
         const struct sbp_task *task = &tasks->task[i];
         const struct sbp_instr *instr = sbp_task_instr(step, stage, task);
@@ -538,8 +538,7 @@ enum sbp_status sbp_channel_greet(struct sbp_channel *channel, const struct sbp_
     if (sends == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for who sends to whom");
     for (int from = 0; from < stages; from++) {
-        memset(sends, 0, (size_t)stages * sizeof *sends);
-        mark_receivers(channel->step, from, &tasks[from], sends);
+        sbp_channel_receivers(channel->step, from, &tasks[from], sends);
         for (int to = 0; to < stages; to++)
             if (sends[to] && to != from)
                 SBP_TRY(greet(channel, from, to, diag));

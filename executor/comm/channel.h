@@ -109,6 +109,11 @@ enum sbp_status sbp_channel_pass(struct sbp_channel *channel, int stage, bool fo
 enum sbp_status sbp_channel_take(struct sbp_channel *channel, int stage, bool forward, void *buffer,
                                  int64_t count, struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Marks the stages that a stage sends messages to, maybe itself. tasks: of that stage; sends:
+ * (stages). */
+void sbp_channel_receivers(const struct sbp_step *step, int stage, const struct sbp_tasks *tasks,
+                           bool *sends);
+
 /* Has this rank send its first message to each stage that it sends to, all ranks in one order: nccl
  * connects two ranks when both are there, which stages without a flush would wait for in a circle.
  * Collective over the stages; tasks: (stages). E_MEMORY, or as the backend does. */

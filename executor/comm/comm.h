@@ -83,6 +83,10 @@ struct sbp_comm_ops {
                             int64_t bytes);
     enum sbp_status (*receive)(struct sbp_comm *comm, int peer, int tag, void *buffer,
                                int64_t bytes);
+    /* NULL: messages have one way. Else: has them go by the endpoint of host(), through copies in
+     * host memory; or, as at first, without. All ranks call it alike, where none is under way;
+     * before calls are put into streams, since room for a message of largest_bytes may be made. */
+    enum sbp_status (*by_host)(struct sbp_comm *comm, bool by_host, int64_t largest_bytes);
     /* Whether another thread may send and try_receive. False: nccl, and mpi where the library lets
      * one thread alone call it. */
     bool (*is_shared)(const struct sbp_comm *comm);

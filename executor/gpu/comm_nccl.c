@@ -397,6 +397,7 @@ static const struct sbp_comm_ops nccl_ops = {
     .broadcast = nccl_broadcast,
     .send = sbp_nccl_send,
     .receive = sbp_nccl_receive,
+    .by_host = sbp_nccl_by_host,
     .is_shared = nccl_is_shared,
     .try_receive = nccl_try_receive,
     .listen = nccl_listen,

@@ -104,5 +104,8 @@ enum sbp_status sbp_nccl_send(struct sbp_comm *comm, int peer, int tag, const vo
                               int64_t bytes) SBP_MUST_USE;
 enum sbp_status sbp_nccl_receive(struct sbp_comm *comm, int peer, int tag, void *buffer,
                                  int64_t bytes) SBP_MUST_USE;
+/* As by_host of comm.h. */
+enum sbp_status sbp_nccl_by_host(struct sbp_comm *comm, bool by_host,
+                                 int64_t largest_bytes) SBP_MUST_USE;
 
 #endif

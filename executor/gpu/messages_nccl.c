@@ -3,6 +3,8 @@
  * The host endpoint carries an envelope before a message, so that the receiver knows its tag and
  * size, and then NCCL carries its bytes. A channel delivers in the order sent: what comes before it
  * is asked for waits as a parcel. A rank's messages to itself are parcels, too.
+ *
+ * By the host, the bytes follow their envelope there, from and to pinned memory; no channel opens.
  */
 #include <cuda_runtime_api.h>
 #include <limits.h>
@@ -15,7 +17,7 @@
 #include "executor/gpu/gpu.h"
 
 /* Tags of this backend's own messages through the host endpoint. */
-enum { CHANNEL_TAG = 0x4e43, ENVELOPE_TAG = 0x4e44 };
+enum { CHANNEL_TAG = 0x4e43, ENVELOPE_TAG = 0x4e44, BYTES_TAG = 0x4e45 };
 
 /* One direction of a pair of ranks, by a communicator of two: the sender is 0. Its stream may wait
  * for the other rank without anything else waiting. */
@@ -41,6 +43,9 @@ struct sbp_nccl_messages {
     struct channel *to, *from;             /* (ranks) each */
     struct parcel *parcels, **parcels_end; /* oldest first */
     unsigned char *greeting;               /* one byte of the device: what opens a channel */
+    bool by_host;
+    void *room; /* (room_bytes) of pinned memory: a message on its way by the host */
+    int64_t room_bytes;
 };
 
 /* Channels ---------------------------------------------------------------------------------- */
@@ -101,6 +106,58 @@ static enum sbp_status order(struct sbp_comm *comm, cudaStream_t before, cudaEve
     return SBP_OK;
 }
 
+/* By the host ------------------------------------------------------------------------------- */
+
+static enum sbp_status release_room(struct sbp_comm *comm)
+{
+    void *const room = comm->messages->room;
+    comm->messages->room = NULL;
+    comm->messages->room_bytes = 0;
+    if (room != NULL)
+        SBP_CUDA_TRY(&comm->diag, cudaFreeHost, room);
+    return SBP_OK;
+}
+
+static enum sbp_status reserve_room(struct sbp_comm *comm, int64_t bytes)
+{
+    void *room = NULL;
+    if (bytes <= comm->messages->room_bytes)
+        return SBP_OK;
+    SBP_TRY(release_room(comm));
+    SBP_CUDA_TRY(&comm->diag, cudaMallocHost, &room, (size_t)bytes);
+    comm->messages->room = room;
+    comm->messages->room_bytes = bytes;
+    return SBP_OK;
+}
+
+enum sbp_status sbp_nccl_by_host(struct sbp_comm *comm, bool by_host, int64_t largest_bytes)
+{
+    comm->messages->by_host = by_host;
+    return by_host ? reserve_room(comm, largest_bytes) : SBP_OK;
+}
+
+/* The host endpoint takes a copy of its own, so that the room is free again. */
+static enum sbp_status send_by_host(struct sbp_comm *comm, int peer, const void *buffer,
+                                    int64_t bytes)
+{
+    SBP_TRY(reserve_room(comm, bytes));
+    SBP_CUDA_TRY(&comm->diag, cudaMemcpyAsync, comm->messages->room, buffer, (size_t)bytes,
+                 cudaMemcpyDeviceToHost, comm->stream);
+    SBP_TRY(sbp_nccl_settle(comm));
+    return sbp_nccl_check_host(
+        comm, comm->host.ops->send(comm->host.comm, peer, BYTES_TAG, comm->messages->room, bytes));
+}
+
+static enum sbp_status fetch_by_host(struct sbp_comm *comm, int peer, void *buffer, int64_t bytes)
+{
+    SBP_TRY(reserve_room(comm, bytes));
+    SBP_TRY(sbp_nccl_check_host(comm, comm->host.ops->receive(comm->host.comm, peer, BYTES_TAG,
+                                                              comm->messages->room, bytes)));
+    SBP_CUDA_TRY(&comm->diag, cudaMemcpyAsync, buffer, comm->messages->room, (size_t)bytes,
+                 cudaMemcpyHostToDevice, comm->stream);
+    return sbp_nccl_settle(comm); /* the room is the next message's */
+}
+
 /* Point to point ---------------------------------------------------------------------------- */
 
 /* A copy that the sender's buffer may change behind; NULL for no bytes. */
@@ -158,17 +215,21 @@ enum sbp_status sbp_nccl_send(struct sbp_comm *comm, int peer, int tag, const vo
                               int64_t bytes)
 {
     const struct envelope envelope = {tag, bytes};
-    void *copy;
+    const bool by_host = comm->messages->by_host && peer != comm->rank;
+    void *copy = NULL;
     SBP_TRY(sbp_comm_check_message(comm->size, peer, tag, INT_MAX, buffer, bytes, &comm->diag));
-    if (peer != comm->rank)
+    if (!by_host && peer != comm->rank)
         SBP_TRY(open_to(comm, peer));
-    SBP_TRY(copy_message(comm, buffer, bytes, &copy));
+    if (!by_host)
+        SBP_TRY(copy_message(comm, buffer, bytes, &copy));
     if (peer == comm->rank)
         return keep_parcel(comm, peer, tag, copy, bytes);
     SBP_TRY(sbp_nccl_check_host(comm, comm->host.ops->send(comm->host.comm, peer, ENVELOPE_TAG,
                                                            &envelope, (int64_t)sizeof envelope)));
     if (bytes == 0)
         return SBP_OK;
+    if (by_host)
+        return send_by_host(comm, peer, buffer, bytes);
     const struct channel *channel = &comm->messages->to[peer];
     SBP_TRY(order(comm, comm->stream, channel->event, channel->stream));
     SBP_NCCL_TRY(&comm->diag, channel->nccl, ncclSend, copy, (size_t)bytes, ncclUint8, 1,
@@ -182,6 +243,8 @@ static enum sbp_status fetch(struct sbp_comm *comm, int peer, void *buffer, int6
     const struct channel *channel = &comm->messages->from[peer];
     if (bytes == 0)
         return SBP_OK;
+    if (comm->messages->by_host)
+        return fetch_by_host(comm, peer, buffer, bytes);
     SBP_TRY(order(comm, comm->stream, channel->event, channel->stream));
     SBP_NCCL_TRY(&comm->diag, channel->nccl, ncclRecv, buffer, (size_t)bytes, ncclUint8, 0,
                  channel->nccl, channel->stream);
@@ -229,7 +292,7 @@ enum sbp_status sbp_nccl_receive(struct sbp_comm *comm, int peer, int tag, void 
         return sbp_fail(&comm->diag, SBP_E_BACKEND,
                         "rank %d waits for a message of its own, tag %d, that it has not sent",
                         peer, tag);
-    if (parcel == NULL)
+    if (parcel == NULL && !comm->messages->by_host)
         SBP_TRY(open_from(comm, peer));
     while (parcel == NULL) {
         struct envelope envelope;
@@ -310,7 +373,7 @@ enum sbp_status sbp_nccl_messages_close(struct sbp_comm *comm)
     }
     SBP_TRY(sbp_nccl_wait(comm, NULL, comm->stream));
     sbp_memory_cuda.release(messages->greeting);
-    return SBP_OK;
+    return release_room(comm);
 }
 
 void sbp_nccl_messages_free(struct sbp_comm *comm)

@@ -12,6 +12,7 @@
 #include "base/signals.h"
 #include "costmodel/program/task.h"
 #include "executor/comm/comm.h"
+#include "executor/comm/message_way.h"
 #include "executor/run/odd_layer.h"
 #include "executor/run/run_fault.h"
 #include "executor/run/run_times.h"
@@ -27,6 +28,7 @@ struct sbp_run_options {
     bool trace; /* keep the intervals of the last step; without a flush of the one before, which is
                    whole */
     bool compares; /* fingerprints of every collective, before it is called (fingerprint.h) */
+    enum sbp_message_way messages; /* between stages, with nccl */
     enum sbp_real real;
     bool tf32; /* products in f32 round their factors to TF32; E_UNSUPPORTED on a device without */
     uint64_t seed;
@@ -83,8 +85,9 @@ struct sbp_run_result {
     const struct sbp_tasks *tasks; /* (stages) of a step */
     int64_t most_tasks;            /* of a stage */
     struct sbp_run_prediction prediction;
-    int64_t arena_bytes;      /* that the plan says, the most of a stage */
-    int64_t high_water_bytes; /* the most over the ranks */
+    struct sbp_message_times messages; /* before the first step; nothing without two ways */
+    int64_t arena_bytes;               /* that the plan says, the most of a stage */
+    int64_t high_water_bytes;          /* the most over the ranks */
     int64_t slot_bytes; /* of messages between stages behind the arena, as predicted, likewise */
     int64_t host_bytes; /* of offloaded states, that the plan says, the most of a stage */
     int64_t host_high_water_bytes;

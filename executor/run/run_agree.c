@@ -48,11 +48,11 @@ static uint64_t hash_pact(const struct sbp_run_pact *pact)
 {
     const struct sbp_run_options *options = pact->options;
     const int64_t whole[] = {
-        pact->ranks,    pact->step->stages,     (int64_t)pact->step->parallel.schedule,
-        options->steps, options->verify,        options->sampled,
-        options->trace, options->compares,      options->real,
-        options->tf32,  (int64_t)options->seed, pact->step->micro_batches,
-        options->labels};
+        pact->ranks,     pact->step->stages,     (int64_t)pact->step->parallel.schedule,
+        options->steps,  options->verify,        options->sampled,
+        options->trace,  options->compares,      options->real,
+        options->tf32,   (int64_t)options->seed, pact->step->micro_batches,
+        options->labels, options->messages};
     uint64_t hash = mix(0, whole, (int)(sizeof whole / sizeof *whole));
     hash = hash * 0x100000001b3 ^ sbp_hash_bytes(options->device, strlen(options->device));
     hash = mix_training(hash, &sbp_step_program(pact->step, 0)->graph->training);

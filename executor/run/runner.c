@@ -513,6 +513,8 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
                              device->kernels(job->options->real), &runner->arena, diag));
     runner->channel.post = runner->post;
     runner->channel.compares = job->options->compares;
+    SBP_TRY(sbp_message_way_choose(&runner->channel, job->tasks, job->options->messages,
+                                   &runner->arena, &job->result->messages, diag));
     if (!has_flush(runner))
         SBP_TRY(sbp_channel_greet(&runner->channel, job->tasks, &runner->arena, diag));
     SBP_TRY(sbp_run_lanes_open(&runner->lanes, device, &runner->channel, runner->tasks, diag));

@@ -247,6 +247,10 @@ static const struct sbp_option options[] = {
      "seconds beside a step's predicted time for which ranks may wait (default 60)", HANDED},
     {"--check-collectives", NULL,
      "before every collective its ranks compare what they are about to call", HANDED},
+    {"--messages", "NAME",
+     "with --backend nccl, between stages: by nccl, by mpi through host memory, or auto (default), "
+     "the faster one by a few of them",
+     HANDED},
     {"--trace", "FILE",
      "write the timeline of the step (of a run: predicted, and measured of the last one), which "
      "Perfetto and chrome://tracing open",

@@ -159,7 +159,7 @@ const struct sbp_command sbp_commands[] = {
               "rank is lost, 2 bad usage or "
               "bad input, 130, 143 or 129 interrupted by SIGINT, SIGTERM or SIGHUP.",
      .options = "--steps --verify --backend --device --dtype --math --seed --labels --deadline "
-                "--check-collectives --trace --json --help",
+                "--check-collectives --messages --trace --json --help",
      .forwards = true,
      .run = sbp_command_run},
     {.name = "bench",

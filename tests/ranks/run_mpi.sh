@@ -187,4 +187,5 @@ done
 for start in "$run" "$sbplan run"; do
     expect_refusal 'device cuda' $start "$folder/plan.json" --device cuda --dtype f64
     expect_refusal 'backend nccl: plans run on threads and mpi, and with --device cuda on nccl' $start "$folder/plan.json" --backend nccl
+    expect_refusal 'messages is of --backend nccl' $start "$folder/plan.json" --messages mpi
 done

@@ -22,13 +22,24 @@ verified() { # NAME DTYPE OPTION...: a plan by these options, two steps
         --set heads=2 --set sequence=8 --set vocab=32 --set global_batch=2 "$@" \
         -o "$folder/$name.json" >"$folder/out" 2>"$folder/err" || complain "no plan $name"
     $start -n "$ranks" "$run" "$folder/$name.json" --backend nccl --device cuda --dtype "$dtype" --steps 2 \
-        --check-collectives --verify >"$folder/out" 2>"$folder/err" || complain "$name: exit $?"
+        --check-collectives --messages "$messages" --verify >"$folder/out" 2>"$folder/err" || complain "$name: exit $?"
     grep -q '^verified: every gradient, loss and update' "$folder/out" &&
         grep -q '(nccl, cuda, ' "$folder/out" || complain "$name: not verified"
 }
 
-start="$*" ranks=4
+chose() { # WAY: the last plan's run timed both
+    grep -Eqx "messages: nccl [0-9.]+ [mu]s, mpi [0-9.]+ [mu]s a message of 512 B: $1" "$folder/out" ||
+        complain "$name: messages are not by $1"
+}
+
+start="$*" ranks=4 messages=auto
 verified pipeline f32 --pp 2 --tp 2
+chose '(nccl|mpi)'
+for messages in nccl mpi; do
+    verified pipeline f32 --pp 2 --tp 2
+    ! grep -q '^messages' "$folder/out" || complain "$messages: timed"
+done
+messages=auto
 verified zero bf16 --tp 2 --zero 3
 # Groups that hand sums on in a ring.
 ranks=3
@@ -42,6 +53,16 @@ ranks=4
 code=0
 $start -n 4 "$run" "$folder/zero.json" --backend nccl --device cpu >"$folder/out" 2>"$folder/err" || code=$?
 [ $code -eq 2 ] && grep -q 'backend nccl: .* with --device cuda' "$folder/err" || complain "on cpu: exit $code"
+
+# The way that is slow is not taken.
+for slow in 'ncclSend mpi' 'cudaMemcpyAsync nccl'; do
+    SBP_DOUBLE_SLOW="${slow% *}" $start -n 4 "$run" "$folder/pipeline.json" --backend nccl --device cuda --json \
+        >"$folder/out" 2>"$folder/err" || complain "slow $slow: exit $?"
+    for key in "messages\":[[:space:]]*\"${slow#* }" 'message_bytes":[[:space:]]*512' \
+        'message_nccl_s":[[:space:]]*[0-9]' 'message_mpi_s":[[:space:]]*[0-9]'; do
+        grep -q "\"$key" "$folder/out" || complain "slow $slow: no $key"
+    done
+done
 
 # STATUS TEXT NAME VARIABLE=CALL:N@RANK OPTION...: one step, in which something goes wrong.
 ends() {
@@ -61,7 +82,7 @@ verified sums bf16 --tp 1 --set layers=1 --set global_batch=4 \
 ends 2 'a missing wait: stream .* a collective' sums SBP_DOUBLE_FAIL=wait:1@1
 ends 2 'a missing wait: .*\(optimizer.*a collective\|a collective.*optimizer\)' sums SBP_DOUBLE_FAIL=wait:19@1
 # A message that is read before it is there.
-ends 2 'a missing wait: .* writes in a message' pipeline SBP_DOUBLE_FAIL=wait:2@2
+ends 2 'a missing wait: .* writes in a message' pipeline SBP_DOUBLE_FAIL=wait:2@2 --messages nccl
 # A collective that fails on the device of one rank is aborted; one that hangs is named.
 ends 2 'rank 1: device cuda: all-reduce .*: nccl: \(NCCL, meanwhile\|ncclAllReduce\): remote process' sums \
     SBP_DOUBLE_STALL=ncclAllReduce:5@1
@@ -71,4 +92,6 @@ ends 1 'lost: rank . (host .*, stage 0) is at step 1, all-reduce .* (.* s, waits
 ends 1 'lost: rank . .* is at its start' sums SBP_DOUBLE_HANG=ncclCommSplit:1@1 --deadline 0.1
 ranks=2
 ends 1 'rank 1 (host .*, stage 1) is at step 1, take .* (.* s, waits for rank 0)' replicas \
-    SBP_DOUBLE_HANG=ncclRecv:5@1 --deadline 1
+    SBP_DOUBLE_HANG=ncclRecv:5@1 --deadline 1 --messages nccl
+# By the host, for which there is no pinned memory.
+ends 2 'rank 1: .*cudaMallocHost: out of memory' replicas SBP_DOUBLE_FAIL=cudaMallocHost:2@1 --messages mpi

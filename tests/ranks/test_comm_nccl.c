@@ -249,6 +249,17 @@ static enum sbp_status wrong_lengths(struct sbp_comm *staged, struct sbp_diag *d
     return staged_barrier(staged);
 }
 
+/* Messages by the host's endpoint, larger than the room that was made first, and back again. */
+static enum sbp_status by_host(struct sbp_comm *staged, struct comm_checks *checks,
+                               struct sbp_diag *diag)
+{
+    const struct sbp_endpoint *real = &staged->real;
+    SBP_TRY(check(staged, real->ops->by_host(real->comm, true, 16)));
+    SBP_TRY(comm_checks_messages(&staged_ops, staged, checks, diag));
+    SBP_TRY(wrong_lengths(staged, diag));
+    return check(staged, real->ops->by_host(real->comm, false, 0));
+}
+
 /* Memory is zeroed when it is handed out, for streams that wait for no other one, too. */
 static enum sbp_status zeroed_memory(const struct sbp_memory_ops *memory, struct sbp_diag *diag)
 {
@@ -330,8 +341,9 @@ static enum sbp_status run_checks(struct sbp_comm *staged, struct comm_checks *c
 {
     SBP_TRY(check_names(&staged->real, diag));
     SBP_TRY(comm_checks_collectives(&staged_ops, staged, checks, diag));
-    SBP_TRY(open_channels(staged));
     checks->rounds /= 10;
+    SBP_TRY(by_host(staged, checks, diag));
+    SBP_TRY(open_channels(staged));
     SBP_TRY(comm_checks_messages(&staged_ops, staged, checks, diag));
     SBP_TRY(wrong_lengths(staged, diag));
     SBP_TRY(comm_checks_fingerprints(staged->real.ops, staged->real.comm, NULL, diag));

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define POISON 0xa5
@@ -38,9 +39,19 @@ static bool springs(struct trap *trap, const char *call)
     return now;
 }
 
+/* SBP_DOUBLE_SLOW=CALL: each such call takes longer. */
+static void slow_down(const char *call)
+{
+    const struct timespec pause = {.tv_nsec = 20000000};
+    const char *slow = getenv("SBP_DOUBLE_SLOW");
+    if (slow != NULL && strcmp(slow, call) == 0)
+        (void)nanosleep(&pause, NULL);
+}
+
 bool double_fails(const char *call)
 {
     static struct trap trap = {"SBP_DOUBLE_FAIL", 0};
+    slow_down(call);
     return springs(&trap, call);
 }
 

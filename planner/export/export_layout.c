@@ -431,6 +431,7 @@ price_modules(const struct sbp_export *export, const struct sbp_export_modules *
     if (status == SBP_OK) {
         memcpy(zero, plan->strategy.zero, (size_t)graph->op_count);
         sbp_strategy_copy(graph, &export->given->strategy, &plan->strategy);
+        sbp_export_modules_straighten(modules, &plan->strategy);
         memcpy(plan->strategy.zero, zero, (size_t)graph->op_count);
         status = measure(plan, &candidate->step_s, &candidate->bytes, diag);
     }

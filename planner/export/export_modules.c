@@ -176,26 +176,17 @@ static bool adds_in(const struct sbp_export_modules *m, int op, enum sbp_export_
            sbp_export_lie_rest(m, op) == lie;
 }
 
-/* A linear layer whose input and output are no sums that live on. */
+/* A linear layer that reads no sum. */
 static bool is_linear_said(const struct sbp_export_modules *m, int op)
 {
     return is_whole_or_split(sbp_export_lie_in(m, op)) &&
-           sbp_export_lie_out(m, op) != SBP_EXPORT_LIES_MIXED &&
-           is_whole_or_split(sbp_export_lie_rest(m, op));
+           sbp_export_lie_out(m, op) != SBP_EXPORT_LIES_MIXED;
 }
 
 static bool lies_by_feature(const struct sbp_export_modules *m, int op)
 {
     return sbp_export_lie_out(m, op) == SBP_EXPORT_LIES_BY_FEATURE &&
            sbp_export_lie_rest(m, op) == SBP_EXPORT_LIES_BY_FEATURE;
-}
-
-/* Whether what comes out of `op`, which no module bounds, is brought straight to what `reader`
- * needs. */
-static bool goes_straight(const struct sbp_export_modules *m, int op, int reader)
-{
-    const enum sbp_export_lie rest = sbp_export_lie_rest(m, op);
-    return rest == sbp_export_lie_out(m, op) || rest == sbp_export_lie_in(m, reader);
 }
 
 static bool is_attention_said(const struct sbp_export_modules *m, const int *block)
@@ -206,7 +197,6 @@ static bool is_attention_said(const struct sbp_export_modules *m, const int *blo
     return sbp_export_lie_in(m, block[SBP_EXPORT_Q]) == SBP_EXPORT_LIES_WHOLE &&
            sbp_export_lie_in(m, block[SBP_EXPORT_KV]) == SBP_EXPORT_LIES_WHOLE &&
            sbp_export_lie_out(m, block[SBP_EXPORT_HEADS]) == SBP_EXPORT_LIES_BY_FEATURE &&
-           goes_straight(m, block[SBP_EXPORT_HEADS], block[SBP_EXPORT_PROJECTION]) &&
            is_linear_said(m, block[SBP_EXPORT_PROJECTION]);
 }
 
@@ -214,14 +204,11 @@ static bool is_block_said(const struct sbp_export_modules *m, const int *block)
 {
     const enum sbp_export_lie residual = m->residual;
     return is_whole_or_split(sbp_export_lie_rest(m, block[SBP_EXPORT_NORM1])) &&
-           is_attention_said(m, block) &&
-           goes_straight(m, block[SBP_EXPORT_PROJECTION], block[SBP_EXPORT_ADD1]) &&
-           adds_in(m, block[SBP_EXPORT_ADD1], residual) &&
+           is_attention_said(m, block) && adds_in(m, block[SBP_EXPORT_ADD1], residual) &&
            is_whole_or_split(sbp_export_lie_rest(m, block[SBP_EXPORT_NORM2])) &&
            is_linear_said(m, block[SBP_EXPORT_GATE_UP]) &&
-           goes_straight(m, block[SBP_EXPORT_SWIGLU], block[SBP_EXPORT_DOWN]) &&
+           is_whole_or_split(sbp_export_lie_rest(m, block[SBP_EXPORT_GATE_UP])) &&
            is_linear_said(m, block[SBP_EXPORT_DOWN]) &&
-           goes_straight(m, block[SBP_EXPORT_DOWN], block[SBP_EXPORT_ADD2]) &&
            adds_in(m, block[SBP_EXPORT_ADD2], residual);
 }
 
@@ -257,6 +244,37 @@ bool sbp_export_modules_of(const struct sbp_plan *plan, struct sbp_export_module
         if (!is_block_said(m, block))
             return false;
     return are_ends_said(m, op);
+}
+
+/* Lets an output that rests neither as it is made nor as it is read rest as it is read, if it is a
+ * sum, else as it is made. */
+static void straighten(const struct sbp_export_modules *m, int op, int reader,
+                       struct sbp_strategy *strategy)
+{
+    const struct sbp_cut *cut = &m->plan->cut;
+    const enum sbp_export_lie made = sbp_export_lie_out(m, op), rest = sbp_export_lie_rest(m, op);
+    if (rest == sbp_export_lie_in(m, reader) || (rest == made && rest != SBP_EXPORT_LIES_SUMMED))
+        return;
+    const struct sbp_dist dist =
+        made == SBP_EXPORT_LIES_SUMMED
+            ? sbp_strategy_input(&cut->graph, &cut->mesh, &m->plan->strategy, reader, 0)
+            : sbp_strategy_output(&cut->graph, &cut->mesh, &m->plan->strategy, op);
+    strategy->rest[cut->graph.op[op].output] = dist;
+}
+
+void sbp_export_modules_straighten(const struct sbp_export_modules *m,
+                                   struct sbp_strategy *strategy)
+{
+    static const enum sbp_export_part ways[][2] = {
+        {SBP_EXPORT_HEADS, SBP_EXPORT_PROJECTION},
+        {SBP_EXPORT_PROJECTION, SBP_EXPORT_ADD1},
+        {SBP_EXPORT_SWIGLU, SBP_EXPORT_DOWN},
+        {SBP_EXPORT_DOWN, SBP_EXPORT_ADD2},
+    };
+    int block[SBP_EXPORT_PARTS];
+    for (int op = 1; sbp_export_block(&m->plan->cut.graph, op, block); op += SBP_EXPORT_PARTS)
+        for (size_t way = 0; way < sizeof ways / sizeof *ways; way++)
+            straighten(m, block[ways[way][0]], block[ways[way][1]], strategy);
 }
 
 bool sbp_export_modules_repeat(const struct sbp_export_modules *m)

@@ -46,6 +46,10 @@ bool sbp_export_modules_of(const struct sbp_plan *plan, struct sbp_export_module
 int64_t sbp_export_modules_ways(const struct sbp_export_modules *m, sbp_axes axes);
 /* Whether the axes of another plan, of the same layers and devices, are at the same levels. */
 bool sbp_export_modules_placed(const struct sbp_export_modules *m, const struct sbp_plan *plan);
+/* Changes rests of a copy of the plan's strategy to those of torchtitan, where a module moves its
+ * input or its output at once. */
+void sbp_export_modules_straighten(const struct sbp_export_modules *m,
+                                   struct sbp_strategy *strategy);
 /* Whether a linear layer's weights are whole over the tensor axes. */
 bool sbp_export_modules_repeat(const struct sbp_export_modules *m);
 

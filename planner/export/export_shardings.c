@@ -51,8 +51,7 @@ static void add_attention(struct sbp_text *text, const struct sbp_export_modules
     add_module(text, "        layer.attention_norm", m->residual, m->residual, m->residual, normed);
     add_boundary(text, "attention", "x_TD", normed, sbp_export_lie_in(m, block[SBP_EXPORT_Q]));
     add_module(text, "        layer.attention.wo", sbp_export_lie_out(m, block[SBP_EXPORT_HEADS]),
-               sbp_export_lie_in(m, projection), sbp_export_lie_out(m, projection),
-               m->residual);
+               sbp_export_lie_in(m, projection), sbp_export_lie_out(m, projection), m->residual);
 }
 
 static void add_feed_forward(struct sbp_text *text, const struct sbp_export_modules *m,

@@ -74,6 +74,7 @@ struct sbp_export {
     const struct sbp_plan *given; /* borrowed */
     struct sbp_plan plan;         /* as exported; must not be moved */
     struct sbp_degrees degrees;   /* all given */
+    bool by_module;               /* layers are split as given, beside what the degrees say */
     int pieces, given_pieces;
     const int *blocks, *given_blocks; /* (pieces) of each, in the model's order */
     const int *layers;                /* (pieces) the same; a block may be several layers, and a

@@ -4,7 +4,10 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/export/export_modules.h"
 #include "planner/export/export_priv.h"
+#include "planner/plan/plan_diff.h"
+#include "planner/plan/roles.h"
 #include "planner/report/layout_line.h"
 #include "planner/validate/layout_search.h"
 
@@ -395,6 +398,107 @@ static enum sbp_status take_best(struct sbp_export *export, const struct sbp_lay
     return SBP_OK;
 }
 
+/* ---- layers one by one ----------------------------------------------------------------------- */
+
+/* Whether layers or rests are other ones than in the given plan. */
+static bool differs(const struct sbp_export *export, const struct sbp_plan *plan)
+{
+    const struct sbp_graph *graph = &plan->cut.graph;
+    char one[SBP_ROLES_BYTES], two[SBP_ROLES_BYTES];
+    for (int op = 0; op < graph->op_count; op++)
+        if (strcmp(sbp_roles_text(export->given, op, one), sbp_roles_text(plan, op, two)) != 0 ||
+            (graph->op[op].output >= 0 && !sbp_plan_rests_alike(export->given, op, plan, op)))
+            return true;
+    return false;
+}
+
+/* Lays degrees out and splits layers as the given plan does; ZeRO levels are the degrees'. A weight
+ * that is whole over the tensor axes is sharded over them here and not there: then level 0 alone.
+ * NO: the trainer has these degrees on other devices, or all of it is said by the degrees. */
+static enum sbp_status
+price_modules(const struct sbp_export *export, const struct sbp_export_modules *modules,
+              const struct sbp_degrees *degrees, const struct sbp_solver_options *options,
+              struct sbp_plan *plan, struct candidate *candidate, struct sbp_diag *diag)
+{
+    SBP_TRY(price(export, degrees, options, plan, candidate, diag));
+    const struct sbp_graph *graph = &plan->cut.graph;
+    const bool can = sbp_export_modules_placed(modules, plan) && differs(export, plan) &&
+                     (degrees->zero == 0 || !sbp_export_modules_repeat(modules));
+    enum sbp_status status = can ? SBP_OK : SBP_NO;
+    uint8_t *zero = SBP_NEW(&plan->arena, uint8_t, graph->op_count);
+    if (zero == NULL)
+        status = sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    if (status == SBP_OK) {
+        memcpy(zero, plan->strategy.zero, (size_t)graph->op_count);
+        sbp_strategy_copy(graph, &export->given->strategy, &plan->strategy);
+        sbp_export_modules_straighten(modules, &plan->strategy);
+        memcpy(plan->strategy.zero, zero, (size_t)graph->op_count);
+        status = measure(plan, &candidate->step_s, &candidate->bytes, diag);
+    }
+    if (status != SBP_OK)
+        sbp_plan_free(plan);
+    else
+        candidate->fits = candidate->bytes <= plan->workload.cluster.memory_bytes;
+    return status;
+}
+
+static struct sbp_degrees modules_degrees(const struct sbp_export *export,
+                                          const struct sbp_layout_line *layout,
+                                          const struct sbp_export_modules *modules, int64_t zero)
+{
+    struct sbp_layout_line own = *layout;
+    own.context.common = sbp_export_modules_ways(modules, modules->context);
+    own.sequence_parallel = modules->residual == SBP_EXPORT_LIES_BY_TOKEN;
+    return degrees_of(export, &own, sbp_export_modules_ways(modules, modules->tensor), zero);
+}
+
+/* Keeps layers as they are split where the trainer can, at the best of the plan's ZeRO levels. NO:
+ * it cannot. */
+static enum sbp_status take_modules(struct sbp_export *export, const struct sbp_layout_line *layout,
+                                    const struct sbp_solver_options *options, struct sbp_diag *diag)
+{
+    const struct choices zero = zero_choices(export, &layout->zero);
+    struct sbp_export_modules modules;
+    struct candidate best = {0};
+    struct sbp_degrees degrees = {0};
+    bool found = false;
+    if ((export->target->can & SBP_EXPORT_BY_MODULE) == 0 || !sbp_export_is(export, "llama") ||
+        !sbp_export_modules_of(export->given, &modules))
+        return SBP_NO;
+    for (int i = 0; i < zero.count; i++) {
+        struct candidate tried = {0};
+        struct sbp_plan plan;
+        const struct sbp_degrees asked = modules_degrees(export, layout, &modules, zero.value[i]);
+        const enum sbp_status status =
+            price_modules(export, &modules, &asked, options, &plan, &tried, diag);
+        if (status == SBP_E_MEMORY)
+            return status;
+        if (status != SBP_OK)
+            continue;
+        sbp_plan_free(&plan);
+        if (!found || is_better(&tried, &best)) {
+            best = tried;
+            degrees = asked;
+        }
+        found = true;
+    }
+    if (!found)
+        return SBP_NO;
+    SBP_TRY(price_modules(export, &modules, &degrees, options, &export->plan, &best, diag));
+    export->degrees = best.degrees;
+    export->by_module = true;
+    return SBP_OK;
+}
+
+static enum sbp_status take_layout(struct sbp_export *export, const struct sbp_layout_line *layout,
+                                   const struct sbp_solver_options *options, struct sbp_diag *diag)
+{
+    const enum sbp_status status = take_modules(export, layout, options, diag);
+    return status == SBP_NO ? take_best(export, layout, options, diag) : status;
+}
+
+/* ---- what the training script has to say ----------------------------------------------------- */
+
 /* Training that a file does not say. */
 static enum sbp_status leave_training(struct sbp_export *export)
 {
@@ -504,7 +608,7 @@ enum sbp_status sbp_export_make(const struct sbp_plan *given,
     export->given_blocks = layout.blocks;
     SBP_TRY(check(export, &layout, diag));
     SBP_TRY((target->can & SBP_EXPORT_BY_LAYER) != 0 ? keep_layers(export, diag)
-                                                     : take_best(export, &layout, options, diag));
+                                                     : take_layout(export, &layout, options, diag));
     SBP_TRY(layout_of(export, &export->plan, &layout, &export->exported_s, &export->exported_bytes,
                       diag));
     export->pieces = layout.pieces;

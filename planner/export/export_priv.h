@@ -30,8 +30,9 @@ enum {
     SBP_EXPORT_SCRIPT_BATCH = 1 << 16,
     SBP_EXPORT_SCRIPT_RECOMPUTE = 1 << 17,
     SBP_EXPORT_SCRIPT_PRECISION = 1 << 18,
-    SBP_EXPORT_WHOLE = 1 << 19,    /* all of the plan as it is */
-    SBP_EXPORT_BY_LAYER = 1 << 20, /* every layer is split as the plan has it */
+    SBP_EXPORT_WHOLE = 1 << 19,     /* all of the plan as it is */
+    SBP_EXPORT_BY_LAYER = 1 << 20,  /* every layer is split as the plan has it */
+    SBP_EXPORT_BY_MODULE = 1 << 21, /* so are modules of llama over one mesh (export_modules.h) */
 };
 
 #define SBP_EXPORT_SCHEDULE(name) (1u << (name))
@@ -144,6 +145,10 @@ SBP_DECLARE_WRITER(oneflow);
 enum sbp_status sbp_export_chakra(struct sbp_export *export, const char *path,
                                   struct sbp_export_files *files,
                                   struct sbp_diag *diag) SBP_MUST_USE;
+/* The parts of torchtitan's file that shard modules, where the export does: what is in front of the
+ * function that sets the configuration, and behind it. */
+void sbp_export_add_sharding_imports(struct sbp_text *text, const struct sbp_export *export);
+void sbp_export_add_shardings(struct sbp_text *text, const struct sbp_export *export);
 /* Adds the text of a tree, which is deleted. failed: it is not whole. E_MEMORY. */
 enum sbp_status sbp_export_json(struct cJSON *json, bool failed, struct sbp_text *text,
                                 struct sbp_diag *diag) SBP_MUST_USE;

@@ -1,5 +1,6 @@
 /* The configuration classes of torchtitan (torchtitan/config/configs.py), set by a function. Its
- * models bring the shardings of their modules themselves: those of the exported layout. */
+ * models bring the shardings of their modules themselves, those of the exported layout; other ones
+ * are written behind it (export_shardings.c). */
 #include "planner/export/export_priv.h"
 
 /* ---- where stages begin ---------------------------------------------------------------------- */
@@ -93,18 +94,27 @@ enum sbp_status sbp_export_torchtitan(struct sbp_export *export, struct sbp_text
         [SBP_RECOMPUTE_SELECTIVE] = "SelectiveAC.Config()",
         [SBP_RECOMPUTE_FULL] = "FullAC.Config()"};
     sbp_text_add(text,
-                 "from torchtitan.config import ParallelismConfig\n"
-                 "from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC\n"
-                 "\n\n"
-                 "def configure(config):\n"
-                 "    \"\"\"Sets a Trainer.Config, whose model is ");
+                 "%sfrom torchtitan.config import ParallelismConfig\n"
+                 "%sfrom torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC\n",
+                 export->by_module ? "from dataclasses import replace\n\n"
+                                     "import spmd_types as spmd\n"
+                                   : "",
+                 export->by_module ? "from torchtitan.config.override import override\n" : "");
+    sbp_export_add_sharding_imports(text, export);
+    sbp_text_add(text, "\n\n"
+                       "def configure(config):\n"
+                       "    \"\"\"Sets a Trainer.Config, whose model is ");
     sbp_export_add_name(text, export);
     sbp_text_add(text, ", to the plan.\"\"\"\n");
     sbp_text_add(text, "    assert len(config.model_spec.model.layers) == %lld\n",
                  (long long)sbp_export_number(export, "layers", 0));
     add_parallelism(text, export);
     add_training(text, export);
-    sbp_text_add(text, "    config.activation_checkpoint = %s\n    return config\n",
+    sbp_text_add(text, "    config.activation_checkpoint = %s\n",
                  checkpoints[export->plan.cut.parallel.recompute]);
+    if (export->by_module)
+        sbp_text_add(text, "    config.override.imports.append(f\"{__name__}.shard_modules\")\n");
+    sbp_text_add(text, "    return config\n");
+    sbp_export_add_shardings(text, export);
     return text->failed ? sbp_fail(diag, SBP_E_MEMORY, "out of memory") : SBP_OK;
 }

@@ -289,9 +289,10 @@ static enum sbp_status call_group(struct sbp_channel *channel, const struct sbp_
     const struct sbp_endpoint host = channel->ops->host(channel->comm);
     struct sbp_exchange made = *exchange;
     made.count -= channel->shortens;
-    const struct sbp_fingerprint own = fingerprint(channel, &made, group);
-    if (channel->compares)
+    if (channel->compares) {
+        const struct sbp_fingerprint own = fingerprint(channel, &made, group);
         SBP_TRY(sbp_fingerprint_compare(&host, &channel->circle[group], &own, diag));
+    }
     return backend(channel, call_backend(channel, &made, channel->group[group]),
                    sbp_collective_name(exchange->kind), diag);
 }

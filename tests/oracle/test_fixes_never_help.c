@@ -25,7 +25,7 @@ enum {
 };
 
 static uint64_t first_seed = 20260711;
-static int fix_count = 200;
+static int fix_count = 100;
 
 struct setting {
     const char *model, *cluster; /* shipped; NULL: tiny ones */

@@ -193,6 +193,9 @@ enum { SBP_PRICING_MOST_PLACES = 1 << 20 };
 /* Tuples that are looked at, each with all of an edge's other end, between two looks at the clock
  * (bench scale). */
 enum { SBP_PRICING_CLOCK_PERIOD = 16 };
+/* Likewise entries of the tables by families: each may take a price, some microseconds (gpt2-medium
+ * on four levels of 720: one edge took 20 s). */
+enum { SBP_PRICING_CLOCK_ENTRIES = 4096 };
 
 /* Prices that the tables of all edges of a space remember together: 128 MiB (bench scale: ResNet-50
  * on 1,296 devices, which took 5.8 GB without a limit). */

@@ -26,6 +26,7 @@ struct spread {
     int families;
     struct column column[SBP_MAX_AXES + 1];
     const struct sbp_patterns *source, *target;
+    int64_t entries; /* of partial tables since the last look at the clock */
     bool is_stopped; /* by the user or the deadline */
     int *target_at;  /* (places at the targets' end) the tuple there; -1: none */
     double *to;
@@ -225,18 +226,27 @@ static double least_of(const struct sbp_space_edge *edge, const struct partial *
     return least >= SBP_FORBIDDEN ? INFINITY : least;
 }
 
+/* Counts the entries of a partial table: any of them may ask for a price that was never worked out.
+ */
+static void look_at_clock(struct spread *s, int64_t entries)
+{
+    s->entries += entries;
+    if (s->entries < SBP_PRICING_CLOCK_ENTRIES)
+        return;
+    s->entries = 0;
+    s->is_stopped = sbp_space_interrupted(s->edge->ends.space);
+}
+
 /* partial: (families + 1); the first holds the sources' costs. */
 static void descend(struct spread *s, int family, int place, struct partial *partial)
 {
     const struct column *c = &s->column[family];
     for (int t = 0; t < c->targets && !s->is_stopped; t++) {
-        /* The innermost loops are too short for a look at the clock. */
-        s->is_stopped =
-            family < 2 && family + 2 < s->families && sbp_space_interrupted(s->edge->ends.space);
         const int there = place * c->targets + t;
         if (!c->target[t])
             continue;
         take_family(c, t, &partial[family], &partial[family + 1]);
+        look_at_clock(s, (int64_t)partial[family + 1].count * c->after);
         if (family + 1 < s->families)
             descend(s, family + 1, there, partial);
         else if (s->target_at[there] >= 0)

@@ -259,6 +259,64 @@ static void test_many_tables(void **state)
     sbp_plan_free(&plan);
 }
 
+static int prices_known(const struct sbp_space_edge *edge)
+{
+    int known = 0;
+    for (int64_t i = 0; i < edge->slots; i++)
+        known += edge->price[i].place >= 0;
+    return known;
+}
+
+static enum sbp_status spread_all(const struct sbp_space_edge *edge, int sources, int targets,
+                                  struct sbp_arena *arena)
+{
+    struct sbp_tuples source = {.tuple = SBP_NEW(arena, int, sources)};
+    struct sbp_tuples target = {.tuple = SBP_NEW(arena, int, targets)};
+    double *const from = SBP_NEW(arena, double, sources);
+    double *const to = SBP_NEW(arena, double, targets);
+    while (source.count < sources)
+        source.tuple[source.count] = source.count, source.count++;
+    while (target.count < targets)
+        target.tuple[target.count] = target.count, target.count++;
+    return sbp_edge_spread(edge, true, &source, from, &target, to, arena);
+}
+
+/* Who stops does not wait for an edge of a million prices. */
+static void test_stop(void **state)
+{
+    (void)state;
+    atomic_int stop = 0;
+    const struct sbp_solve_request full = {
+        .asked = {.space = SBP_SPACE_FULL, .quick = true, .solver_options.stop = &stop}};
+    struct sbp_plan plan;
+    struct sbp_space space;
+    struct sbp_space_edges edges;
+    struct sbp_arena arena;
+    int stopped = 0;
+    sbp_arena_init(&arena);
+    open_plan(FAN, four, &plan);
+    make(&plan, &full, &space);
+    assert_int_equal(sbp_pricing_make_edges(&space, &arena, &edges), SBP_OK);
+    for (int e = 0; e < edges.count; e++) {
+        const struct sbp_space_edge *const edge = &edges.edge[e];
+        const int sources = space.variable[edge->ends.from.variable].tuple_count;
+        const int targets = space.variable[edge->ends.to.variable].tuple_count;
+        const int before = prices_known(edge);
+        stop = 1;
+        stopped += spread_all(edge, sources, targets, &arena) == SBP_STOPPED;
+        const int looked_at = prices_known(edge) - before;
+        assert_true(looked_at <= 4096);
+        stop = 0;
+        assert_int_equal(spread_all(edge, sources, targets, &arena), SBP_OK);
+        print_message("edge %d: %d prices after a stop, %d of all\n", e, looked_at,
+                      prices_known(edge));
+    }
+    assert_true(stopped > 0);
+    sbp_arena_free(&arena);
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+}
+
 /* --- reducing --- */
 
 static double optimum(const struct sbp_space *space, double capacity)
@@ -483,8 +541,8 @@ static void test_goals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_edges), cmocka_unit_test(test_large_tables),
-        cmocka_unit_test(test_many_tables), cmocka_unit_test(test_reductions),
-        cmocka_unit_test(test_goals)};
+        cmocka_unit_test(test_edges),       cmocka_unit_test(test_large_tables),
+        cmocka_unit_test(test_many_tables), cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_reductions),  cmocka_unit_test(test_goals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

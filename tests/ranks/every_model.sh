@@ -1,0 +1,59 @@
+#!/bin/sh
+# Every shipped model, in the plan that each space's search finds for 4 and for 8 ranks: shrunk, run for
+# 20 steps and verified against one device in double. Where no plan of a space fits or runs, the line says
+# why. Half an hour long, so that no suite runs it: ./dev test models.
+# usage: every_model.sh SBPLAN SBPLAN-RUN CONFIGS [MODEL...]
+set -u
+sbplan=$(realpath "$1") run=$(realpath "$2")
+SBPLAN_CONFIGS=$(realpath "$3")
+export SBPLAN_CONFIGS
+shift 3
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 99
+# shellcheck disable=SC2046 # words
+[ $# -gt 0 ] || set -- $(basename -s .json "$SBPLAN_CONFIGS"/models/*.json)
+verified=0 absent=0 failed=0
+
+# What keeps a model from seconds and --verify=shrunk does not change.
+smaller() { # MODEL
+    case $1 in
+    resnet-50 | vgg-13) echo '--set image=64' ;;
+    esac
+}
+
+# The plan of a space, on devices that hold ten times as much where it does not fit.
+find() { # MODEL DEVICES SPACE
+    for bytes in 40G 400G 1e14; do
+        # shellcheck disable=SC2046 # words
+        "$sbplan" search "$1" gcp-a100-2x4 --devices "$2" --space "$3" --runnable --quick --time-limit 20 \
+            --memory-limit $bytes $(smaller "$1") -o plan.json >found 2>said
+        status=$?
+        [ $status -eq 1 ] || return $status
+    done
+    return 1
+}
+
+# Counts and tells one plan: verified, absent (no plan of this space is legal), or failed.
+check() { # MODEL DEVICES SPACE
+    if ! find "$@"; then
+        absent=$((absent + 1))
+        echo "$1, $2 ranks, $3: no plan: $(cat said found | head -n 1)"
+    elif "$run" plan.json --verify=shrunk --steps 20 >out 2>said; then
+        verified=$((verified + 1))
+        echo "$1, $2 ranks, $3: $(sed -n 's/^layout *//p' found): $(sed -n 's/^verified.*difference is/verified,/p' out)"
+    else
+        failed=$((failed + 1))
+        echo "$1, $2 ranks, $3: FAILED: $(head -n 1 said)"
+    fi
+}
+
+for model in "$@"; do
+    for devices in 4 8; do
+        for space in full autoddl data-parallel zero megatron megatron-3d gshard summa myelin cdp; do
+            check "$model" $devices $space
+        done
+    done
+done
+echo "$verified plans ran and were verified, $absent searches had none, $failed failed"
+[ $verified -gt 0 ] && [ $failed -eq 0 ]

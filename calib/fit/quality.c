@@ -92,7 +92,8 @@ static enum sbp_status sum_up(const struct trials *trials, struct sbp_arena *are
     return SBP_OK;
 }
 
-/* The error e that nine of ten predictions keep, either way: t / (1 + e) .. t (1 + e). */
+/* The error e that nine of ten predictions keep, either way: t / (1 + e) .. t (1 + e); at most what
+ * a file may hold. */
 static double bar(const struct trials *trials, int from, double *scratch)
 {
     const int count = trials->count - from;
@@ -102,7 +103,7 @@ static double bar(const struct trials *trials, int from, double *scratch)
         scratch[i] = fmax(ratio, 1 / ratio) - 1;
     }
     (void)sbp_median(scratch, count); /* sorts */
-    return scratch[(int)ceil(MOST_SHARE * (count - 1))];
+    return fmin(scratch[(int)ceil(MOST_SHARE * (count - 1))], SBP_NETWORK_MOST_ERROR);
 }
 
 static double median_off(const struct trials *trials, int from, double *scratch)

@@ -233,10 +233,11 @@ struct sbp_program {
     int *master, *gradient_master;     /* (tensor_count), -1 where there is none */
     struct sbp_weight_shard *shard;    /* (tensor_count) */
     int64_t parameters; /* elements of weights that the device works with: whole blocks */
-    int ids_buffer, labels_buffer, positions_buffer, loss_buffer; /* -1: none */
-    int groups;                                                   /* of buffers */
-    int64_t arena_bytes; /* high-water mark: end of the last buffer */
-    int64_t live_bytes;  /* most that is in use at once: an arena without gaps */
+    int *ids_buffer, *positions_buffer; /* (op_count) of tables of tokens; -1 */
+    int labels_buffer, loss_buffer;     /* -1: none */
+    int groups;                         /* of buffers */
+    int64_t arena_bytes;                /* high-water mark: end of the last buffer */
+    int64_t live_bytes;                 /* most that is in use at once: an arena without gaps */
     /* The arena in its order; micro-batches in flight need a frame each (program_layout.c). */
     int64_t persistent_bytes; /* what keeps its value from step to step; a bucket is the last */
     int64_t bucket_bytes;     /* of these, which chunks of a stage share */

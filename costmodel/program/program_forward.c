@@ -168,8 +168,7 @@ static enum sbp_status forward_cross_entropy(struct sbp_compiler *c, int op)
     return sbp_emit_reduce(c, op, token_axes, program->loss_buffer, 0, SBP_CAUSE_SCALAR);
 }
 
-/* Buffers of token ids and row numbers. The program names those of the first embedding, which the
- * run fills. */
+/* Buffers of token ids and row numbers, which the run fills. */
 static enum sbp_status add_tokens(struct sbp_compiler *c, int op, const struct sbp_dist *dist)
 {
     struct sbp_program *program = c->program;
@@ -178,10 +177,8 @@ static enum sbp_status add_tokens(struct sbp_compiler *c, int op, const struct s
         return SBP_OK;
     SBP_TRY(sbp_emit_index(c, tensor, dist, &c->input[op][0]));
     SBP_TRY(sbp_emit_index(c, tensor, dist, &c->input[op][1]));
-    if (program->ids_buffer >= 0)
-        return SBP_OK;
-    program->ids_buffer = c->input[op][0];
-    program->positions_buffer = c->input[op][1];
+    program->ids_buffer[op] = c->input[op][0];
+    program->positions_buffer[op] = c->input[op][1];
     return SBP_OK;
 }
 

@@ -74,8 +74,9 @@ static enum sbp_status prepare(struct sbp_compiler *c)
     program->master = filled(arena, tensors, -1);
     program->gradient_master = filled(arena, tensors, -1);
     program->shard = SBP_NEW(arena, struct sbp_weight_shard, tensors);
-    program->ids_buffer = program->labels_buffer = -1;
-    program->positions_buffer = program->loss_buffer = -1;
+    program->ids_buffer = filled(arena, ops, -1);
+    program->positions_buffer = filled(arena, ops, -1);
+    program->labels_buffer = program->loss_buffer = -1;
     c->value = filled(arena, tensors, -1);
     c->gatherer = filled(arena, tensors, -1);
     c->kept = filled(arena, tensors, -1);
@@ -94,10 +95,10 @@ static enum sbp_status prepare(struct sbp_compiler *c)
         program->other_version == NULL || program->other_gradient == NULL ||
         program->first_moment == NULL || program->second_moment == NULL ||
         program->master == NULL || program->gradient_master == NULL || program->shard == NULL ||
-        c->value == NULL || c->gatherer == NULL || c->kept == NULL || c->gradient == NULL ||
-        c->weight == NULL || c->output == NULL || c->segment == NULL || c->half == NULL ||
-        c->block == NULL || c->gathered == NULL || c->sum == NULL || inputs == NULL ||
-        saved == NULL)
+        program->ids_buffer == NULL || program->positions_buffer == NULL || c->value == NULL ||
+        c->gatherer == NULL || c->kept == NULL || c->gradient == NULL || c->weight == NULL ||
+        c->output == NULL || c->segment == NULL || c->half == NULL || c->block == NULL ||
+        c->gathered == NULL || c->sum == NULL || inputs == NULL || saved == NULL)
         return SBP_E_MEMORY;
     for (int t = 0; t < tensors; t++) {
         c->weight[t].first_user = -1;

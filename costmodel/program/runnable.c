@@ -95,9 +95,6 @@ static enum sbp_status check_op(const struct sbp_graph *graph, int op, struct sb
                       "a linear or a norm before it and attention behind it are legal");
     if (node->kind == SBP_OP_MOE)
         SBP_TRY(check_mixture(graph, op, diag));
-    for (int other = 0; other < op; other++)
-        if (node->kind == SBP_OP_EMBEDDING && graph->op[other].kind == SBP_OP_EMBEDDING)
-            return refuse(diag, node->name, "a second embedding", "one is legal");
     return SBP_OK;
 }
 

@@ -158,11 +158,12 @@ static int touches(const struct linker *l, const struct sbp_task *task)
         return 0;
     for (int k = 0; k < SBP_INSTR_BUFFERS; k++)
         after = most(after, reaches(l, task, program->instr[task->instr].buffer[k]));
-    if (task->begins && task->work == SBP_WORK_FORWARD)
-        after = most(most(after, reaches(l, task, program->ids_buffer)),
-                     most(reaches(l, task, program->labels_buffer),
-                          reaches(l, task, program->positions_buffer)));
-    return after;
+    if (!task->begins || task->work != SBP_WORK_FORWARD)
+        return after;
+    for (int op = 0; op < program->graph->op_count; op++)
+        after = most(after, most(reaches(l, task, program->ids_buffer[op]),
+                                 reaches(l, task, program->positions_buffer[op])));
+    return most(after, reaches(l, task, program->labels_buffer));
 }
 
 /* The list goes on behind a task that waits, so that a wait that is lost leaves a sum without one.

@@ -260,6 +260,7 @@ enum sbp_status sbp_rank_fill_weights(struct sbp_rank *rank)
 /* Index tables: one entry a token of the block of dimensions 0 and 1. */
 enum table { TABLE_IDS, TABLE_LABELS, TABLE_POSITIONS };
 
+/* Of the model's first table of tokens, or of its loss. */
 static int64_t valid_vocabulary(const struct sbp_graph *graph, enum table table)
 {
     for (int op = 0; op < graph->op_count; op++) {
@@ -295,8 +296,8 @@ static int32_t table_entry(const struct sbp_rank *rank, enum table table, int64_
     return (int32_t)(label_of(id) % (uint64_t)valid);
 }
 
-static enum sbp_status fill_table(struct sbp_rank *rank, enum table table, int buffer,
-                                  struct sbp_diag *diag)
+static enum sbp_status fill_table(struct sbp_rank *rank, enum table table, int64_t valid,
+                                  int buffer, struct sbp_diag *diag)
 {
     if (buffer < 0)
         return SBP_OK;
@@ -304,7 +305,6 @@ static enum sbp_status fill_table(struct sbp_rank *rank, enum table table, int b
     sbp_rank_batch_region(rank, buffer, &region);
     const int64_t rows = sbp_digits_local_size(&region.dim[SBP_DIM_BATCH]);
     const int64_t columns = sbp_digits_local_size(&region.dim[SBP_DIM_SEQUENCE]);
-    const int64_t valid = valid_vocabulary(rank->program->graph, table);
     const size_t bytes = (size_t)(rows * columns) * sizeof(int32_t);
     int32_t *entries = malloc(bytes);
     if (entries == NULL)
@@ -345,10 +345,17 @@ enum sbp_status sbp_rank_begin_micro_batch(struct sbp_rank *rank, int64_t micro_
                                            struct sbp_diag *diag)
 {
     const struct sbp_program *program = rank->program;
+    const struct sbp_graph *graph = program->graph;
     rank->micro_batch = micro_batch;
-    SBP_TRY(fill_table(rank, TABLE_IDS, program->ids_buffer, diag));
-    SBP_TRY(fill_table(rank, TABLE_LABELS, program->labels_buffer, diag));
-    return fill_table(rank, TABLE_POSITIONS, program->positions_buffer, diag);
+    for (int op = 0; op < graph->op_count; op++) {
+        const int ids = program->ids_buffer[op], positions = program->positions_buffer[op];
+        if (ids >= 0)
+            SBP_TRY(fill_table(rank, TABLE_IDS, graph->tensor[graph->op[op].weight[0]].valid_rows,
+                               ids, diag));
+        SBP_TRY(fill_table(rank, TABLE_POSITIONS, 1, positions, diag));
+    }
+    return fill_table(rank, TABLE_LABELS, valid_vocabulary(graph, TABLE_LABELS),
+                      program->labels_buffer, diag);
 }
 
 /* Standard normal data by global index; a partial tensor's value stands on one member. */

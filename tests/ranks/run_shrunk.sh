@@ -51,6 +51,7 @@ check_large qwen3-8b gcp-a100-2x4
 check_large gemma-3-27b gcp-a100-2x4 --set layers=6 --set window_layers=5
 check_large deepseek-v3 gcp-a100-2x4 --set layers=5 --set dense_layers=1 --set global_batch=64 \
     --set cluster.device.memory_bytes=1e13
+check_large wide-deep gcp-a100-2x4
 check_large autoddl-mlp gcp-a100-2x8
 "$run" "$folder/plan.json" --verify=small 2>"$folder/err" && exit 1
 grep -q -e '--verify: "small" is not legal; legal: none, full, sampled, shrunk' "$folder/err"

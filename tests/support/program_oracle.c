@@ -197,14 +197,6 @@ static void check_box(const struct oracle_setting *s, int at)
     check_holds(s, at, SBP_AT_OUT, instr->tensor, &step->to);
 }
 
-static int first_table(const struct sbp_graph *graph)
-{
-    for (int op = 0; op < graph->op_count; op++)
-        if (graph->op[op].kind == SBP_OP_EMBEDDING)
-            return graph->op[op].weight[0];
-    return -1;
-}
-
 /* Every slot holds a buffer of its kind; indices stand where an operator looks for them. */
 static void check_slots(const struct oracle_setting *s, int at)
 {
@@ -230,10 +222,9 @@ static void check_slots(const struct oracle_setting *s, int at)
         return;
     const struct sbp_op_node *node = &program->graph->op[instr->op];
     if (node->kind == SBP_OP_EMBEDDING) {
-        const bool first = node->weight[0] == first_table(program->graph);
-        assert_true(program->ids_buffer >= 0);
-        assert_int_equal(instr->buffer[SBP_AT_IN] == program->ids_buffer, first);
-        assert_int_equal(instr->buffer[SBP_AT_IN2] == program->positions_buffer, first);
+        assert_true(program->ids_buffer[instr->op] >= 0);
+        assert_int_equal(instr->buffer[SBP_AT_IN], program->ids_buffer[instr->op]);
+        assert_int_equal(instr->buffer[SBP_AT_IN2], program->positions_buffer[instr->op]);
     }
     if (node->kind == SBP_OP_CROSS_ENTROPY) {
         assert_int_equal(instr->buffer[SBP_AT_IN2], program->labels_buffer);
@@ -347,7 +338,9 @@ static void check_contents(const struct oracle_setting *s)
     check_phases(s);
     assert_int_equal(s->program.loss_buffer >= 0, s->model.graph.loss >= 0);
     assert_int_equal(s->program.labels_buffer >= 0, s->model.graph.loss >= 0);
-    assert_int_equal(s->program.ids_buffer >= 0, first_table(&s->model.graph) >= 0);
+    for (int op = 0; op < s->model.graph.op_count; op++)
+        assert_int_equal(s->program.ids_buffer[op] >= 0,
+                         s->model.graph.op[op].kind == SBP_OP_EMBEDDING);
     for (int at = 0; at < s->program.instr_count; at++) {
         check_slots(s, at);
         check_moves(s, at);

@@ -135,7 +135,7 @@ static double loss_of_token(struct sbp_reference *reference, const double *x, in
 static double written_out_loss(struct sbp_reference *reference, int groups, double capacity,
                                struct routing *r)
 {
-    const int32_t *ids = sbp_rank_buffer(&reference->rank, reference->program->ids_buffer);
+    const int32_t *ids = sbp_rank_buffer(&reference->rank, reference->program->ids_buffer[0]);
     const int32_t *labels = sbp_rank_buffer(&reference->rank, reference->program->labels_buffer);
     const double *table = weight_of(reference, "embed.table");
     const double *bias = weight_of(reference, "moe.router_bias");

@@ -242,7 +242,7 @@ static double loss_of_token(struct sbp_reference *r, const double *x, int label)
 
 static double written_out_loss(struct sbp_reference *r)
 {
-    const int32_t *ids = sbp_rank_buffer(&r->rank, r->program->ids_buffer);
+    const int32_t *ids = sbp_rank_buffer(&r->rank, r->program->ids_buffer[0]);
     const int32_t *labels = sbp_rank_buffer(&r->rank, r->program->labels_buffer);
     const double *table = weight_of(r, -1, "embedding.table");
     double loss = 0, x[PLACES][HIDDEN];
@@ -300,6 +300,38 @@ static void a_decoder_is_what_is_written_out(void **state)
     if (!(fabs(reference.loss - loss) <= 1e-12 * fabs(loss)))
         fail_msg("seed %llu: loss %.17g, written out %.17g", (unsigned long long)seed,
                  reference.loss, loss);
+    sbp_reference_close(&reference);
+    plan_close(&plan);
+}
+
+/* Every table of a model reads the samples' ids: the same where it has as many rows. */
+static void tables_read_the_same_ids(void **state)
+{
+    enum { ROWS = 97, SAMPLES = 8, IDS = 5 };
+    static const char model[] =
+        "{\"name\": \"tables\", \"architecture\": \"wide-deep\", \"global_batch\": 8, "
+        "\"sequence\": 5, \"vocab\": 97, \"hidden\": 4, \"features\": 3, \"layers\": 2, "
+        "\"ffn\": 8, \"precision\": \"fp32\"}";
+    struct sbp_reference reference;
+    struct sbp_diag diag = {0};
+    struct plan plan;
+    const int32_t *ids[2];
+    int tables = 0, sum = 0;
+    (void)state;
+    plan_open(&plan, model, (const int[]){2, 0});
+    const struct sbp_reference_of of = {
+        .graph = &plan.graph, .cluster = &plan.cluster, .seed = seed, .real = SBP_F64};
+    expect_ok(sbp_reference_open(&reference, &of, &diag), &diag);
+    expect_ok(sbp_rank_begin_micro_batch(&reference.rank, 0, &diag), &diag);
+    for (int op = 0; op < plan.graph.op_count; op++)
+        if (plan.graph.op[op].kind == SBP_OP_EMBEDDING && tables < 2)
+            ids[tables++] = sbp_rank_buffer(&reference.rank, reference.program->ids_buffer[op]);
+    assert_int_equal(tables, 2);
+    for (int i = 0; i < SAMPLES * IDS; i++) {
+        assert_true(ids[0][i] >= 0 && ids[0][i] < ROWS && ids[1][i] == ids[0][i]);
+        sum += ids[0][i];
+    }
+    assert_true(sum > SAMPLES * IDS * ROWS / 4);
     sbp_reference_close(&reference);
     plan_close(&plan);
 }
@@ -461,6 +493,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(references_hold),
         cmocka_unit_test(a_decoder_is_what_is_written_out),
+        cmocka_unit_test(tables_read_the_same_ids),
         cmocka_unit_test(counted_bytes_are_allocated),
         cmocka_unit_test(updates_follow_the_textbook),
         cmocka_unit_test(updates_of_16_bits_are_their_masters),

@@ -1,5 +1,6 @@
 #include "calib/output/compare.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -251,6 +252,35 @@ static bool print_middle(const char *what, double ratio, int count, FILE *out)
            fprintf(out, "%s: new/old %.2f in the middle of %d\n", what, ratio, count) >= 0;
 }
 
+/* A product under another load is another measurement. */
+static bool print_loaded(const struct sbp_compute_times *older,
+                         const struct sbp_compute_times *newer, FILE *out)
+{
+    return !(newer->loaded_s > 0) || !(older->loaded_s > 0) || newer->load_s != older->load_s ||
+           !sbp_cell_product_same(&newer->loaded, &older->loaded) ||
+           fprintf(out, "product under load: new/old %.2f\n", newer->loaded_s / older->loaded_s) >=
+               0;
+}
+
+/* Ratios of what collectives add to products mislead, since most of them add nearly nothing. */
+static bool print_hidden(const struct sbp_compute_times *older,
+                         const struct sbp_compute_times *newer, FILE *out)
+{
+    double was[SBP_MAX_BESIDE], is[SBP_MAX_BESIDE];
+    int count = 0;
+    for (int i = 0; i < newer->beside_count; i++)
+        for (int j = 0; j < older->beside_count; j++) {
+            const double to = sbp_points_added_share(newer, i);
+            const double from = sbp_points_added_share(older, j);
+            if (to < 0 || from < 0 || !sbp_cell_same(&newer->beside[i], &older->beside[j]))
+                continue;
+            was[count] = 100 * fmax(0, 1 - from);
+            is[count++] = 100 * fmax(0, 1 - to);
+        }
+    return count == 0 || fprintf(out, "behind products hide %.0f -> %.0f %% in the middle of %d\n",
+                                 sbp_median(was, count), sbp_median(is, count), count) >= 0;
+}
+
 static bool print_compute(const struct sbp_compute_times *older,
                           const struct sbp_compute_times *newer, FILE *out)
 {
@@ -271,8 +301,12 @@ static bool print_compute(const struct sbp_compute_times *older,
         done = fprintf(out, "GELU: new/old %.2f\n", newer->gelu_s / older->gelu_s) >= 0;
     const double attention = attention_ratio(older, newer, &shapes);
     const double dispatch = rows_ratio(older, newer, &rows);
+    if (done && newer->host_s > 0 && older->host_s > 0)
+        done =
+            fprintf(out, "launch by the host: new/old %.2f\n", newer->host_s / older->host_s) >= 0;
     return done && print_middle("attention", attention, shapes, out) &&
-           print_middle("rows by expert", dispatch, rows, out);
+           print_middle("rows by expert", dispatch, rows, out) && print_loaded(older, newer, out) &&
+           print_hidden(older, newer, out);
 }
 
 enum sbp_status sbp_compare_print(const struct sbp_record *older, const struct sbp_record *newer,

@@ -16,6 +16,8 @@ done >>c.samples.jsonl
 echo '{"run":0,'$group'0,"products":"fp32","m":256,"n":256,"k":256,"s":[9]}' >>c.samples.jsonl
 sbplan calibrate --from c.samples.jsonl --method paper -o c.json | grep -e overlap -e device
 grep -e overlap_eff -e host_launch -A 3 -e '"load_s"' c.json
+sed -e '/"host"/s/3e-6/4.5e-6/' -e '/"load_s":60/s/0.00025/0.0003/' -e '/"products"/s/0.0004/0.0005/' c.samples.jsonl >slower.samples.jsonl
+sbplan calibrate --from slower.samples.jsonl --diff c.samples.jsonl --method paper | grep -e host -e load: -e hide.*-
 for runtime in none sbplan; do
     for more in '' .overlap_efficiency=1 .host_launch_s=0 .host_launch_s=6e-3; do
         sbplan price gpt2-small c.json --tp 2 --set global_batch=64 --runtime $runtime \

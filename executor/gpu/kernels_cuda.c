@@ -409,6 +409,37 @@ static void grouped_attention_backward(void *dq, void *dkv, void *scratch, const
     LAUNCH(grouped_attention_backward, dq, dkv, dy, q, kv, y, saved, groups, shape);
 }
 
+static void moe_route(int32_t *table, int32_t *taken, const void *scores, const void *bias,
+                      const struct sbp_digits *held, const struct sbp_routing *mixture)
+{
+    (void)taken; /* counts stay on the chip */
+    LAUNCH(moe_route, table, scores, bias, held, mixture);
+}
+
+static void moe_dispatch(void *slots, const void *x, const int32_t *table,
+                         const struct sbp_routing *mixture)
+{
+    LAUNCH(moe_dispatch, slots, x, table, mixture);
+}
+
+static void moe_dispatch_backward(void *dx, const void *dslots, const int32_t *table,
+                                  const struct sbp_routing *mixture)
+{
+    LAUNCH(moe_dispatch_backward, dx, dslots, table, mixture);
+}
+
+static void moe_combine(void *y, const void *slots, const void *scores, const int32_t *table,
+                        const struct sbp_routing *mixture)
+{
+    LAUNCH(moe_combine, y, slots, scores, table, mixture);
+}
+
+static void moe_combine_backward(void *dslots, void *scores, const void *dy, const void *slots,
+                                 const int32_t *table, const struct sbp_routing *mixture)
+{
+    LAUNCH(moe_combine_backward, dslots, scores, dy, slots, table, mixture);
+}
+
 static void cross_entropy_maxima(void *maxima, const void *logits, int64_t tokens, int64_t local,
                                  const struct sbp_digits *vocabulary, int64_t valid)
 {
@@ -508,6 +539,11 @@ const struct sbp_kernels TABLE = {
     .attention_backward = attention_backward,
     .grouped_attention_forward = grouped_attention_forward,
     .grouped_attention_backward = grouped_attention_backward,
+    .moe_route = moe_route,
+    .moe_dispatch = moe_dispatch,
+    .moe_dispatch_backward = moe_dispatch_backward,
+    .moe_combine = moe_combine,
+    .moe_combine_backward = moe_combine_backward,
     .cross_entropy_maxima = cross_entropy_maxima,
     .cross_entropy_sums = cross_entropy_sums,
     .cross_entropy_loss = cross_entropy_loss,

@@ -157,6 +157,19 @@ struct sbp_cuda_kernels {
                                        const void *saved, const struct sbp_attention_groups *groups,
                                        const struct sbp_attention_shape *shape);
 
+    /* held lies on the host. Of 2000 experts at most. */
+    void (*moe_route)(struct sbp_cuda *cuda, int32_t *table, const void *scores, const void *bias,
+                      const struct sbp_digits *held, const struct sbp_routing *mixture);
+    void (*moe_dispatch)(struct sbp_cuda *cuda, void *slots, const void *x, const int32_t *table,
+                         const struct sbp_routing *mixture);
+    void (*moe_dispatch_backward)(struct sbp_cuda *cuda, void *dx, const void *dslots,
+                                  const int32_t *table, const struct sbp_routing *mixture);
+    void (*moe_combine)(struct sbp_cuda *cuda, void *y, const void *slots, const void *scores,
+                        const int32_t *table, const struct sbp_routing *mixture);
+    void (*moe_combine_backward)(struct sbp_cuda *cuda, void *dslots, void *scores, const void *dy,
+                                 const void *slots, const int32_t *table,
+                                 const struct sbp_routing *mixture);
+
     void (*cross_entropy_maxima)(struct sbp_cuda *cuda, void *maxima, const void *logits,
                                  int64_t tokens, int64_t local, const struct sbp_digits *vocabulary,
                                  int64_t valid);

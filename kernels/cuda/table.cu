@@ -5,7 +5,8 @@
 
 #define FAMILIES(X)                                                                                \
     X(attention)                                                                                   \
-    X(elementwise) X(gates) X(layernorm) X(layout) X(linear) X(optimizer) X(rmsnorm) X(vocabulary)
+    X(elementwise)                                                                                 \
+    X(gates) X(layernorm) X(layout) X(linear) X(mixture) X(optimizer) X(rmsnorm) X(vocabulary)
 
 #define DECLARE(family)                                                                            \
     void sbp_cuda_fill_##family(struct sbp_cuda_kernels *kernels);                                 \

@@ -95,7 +95,7 @@ struct sbp_norm_rows {
     int64_t channels, width;
 };
 
-/* Pointers to reals are void *: the table's type says what they hold. Tables for GPUs lack some
+/* Pointers to reals are void *: the table's type says what they hold. A device's table may lack
  * operators (NULL), which executor/rank/rank_ops.c names. */
 struct sbp_kernels {
     const char *name; /* "cpu-f32" */

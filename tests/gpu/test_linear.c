@@ -74,11 +74,8 @@ static void too_wide(struct check *check)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(any_shape, 12),
-        CHECK_TABLES(large, 3),
-        CHECK_TABLES(bits, 4),
-        CHECK_TABLES(put_sums, 4),
-        CHECK_TABLES(too_wide, 1),
+        CHECK_TABLES(any_shape, 12), CHECK_TABLES(large, 3),    CHECK_TABLES(bits, 4),
+        CHECK_TABLES(put_sums, 4),   CHECK_TABLES(too_wide, 1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

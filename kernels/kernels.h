@@ -95,7 +95,7 @@ struct sbp_norm_rows {
     int64_t channels, width;
 };
 
-/* Pointers to reals are void *: the table's type says what they hold. Tables for GPUs lack some
+/* Pointers to reals are void *: the table's type says what they hold. A device's table may lack
  * operators (NULL), which executor/rank/rank_ops.c names. */
 struct sbp_kernels {
     const char *name; /* "cpu-f32" */
@@ -307,11 +307,13 @@ struct sbp_kernels {
     /* Mixtures of experts, from scores(T,E). Route fills a table: each token's experts from the
      * best one on, and slots of an expert (0 to C - 1) first for first choices in the order of
      * tokens, then for second ones (Lepikhin et al., GShard, 2020, algorithm 1); copies that find
-     * none are dropped. Sigmoids are compared after bias(E) (NULL: none) is added. Of groups those
+     * none are dropped. `held` says which experts one of the members that share them has: slots are
+     * then those of all, (E C), of a member's experts behind those of the member before (NULL: of
+     * each expert). Sigmoids are compared after bias(E) (NULL: none) is added. Of groups those
      * are chosen whose best K / most_groups experts, rounded up, have the largest sum (DeepSeek-V3,
      * 2024, section 2.1.2). taken(E): scratch. */
     void (*moe_route)(int32_t *table, int32_t *taken, const void *scores, const void *bias,
-                      const struct sbp_routing *mixture);
+                      const struct sbp_digits *held, const struct sbp_routing *mixture);
     /* slots(E C,I) = copies of x(T,I), zeros where there is none; dx += gradients of copies. */
     void (*moe_dispatch)(void *slots, const void *x, const int32_t *table,
                          const struct sbp_routing *mixture);

@@ -67,6 +67,26 @@ int64_t sbp_digits_local(const struct sbp_digits *digits, int64_t global)
     return local;
 }
 
+int64_t sbp_digits_owner(const struct sbp_digits *digits, int64_t global, int64_t *local)
+{
+    int64_t owner = 0, step = 1, place = digits->rest;
+    *local = global % digits->rest;
+    global /= digits->rest;
+    for (int i = digits->count - 1; i >= 0; i--) {
+        const int64_t digit = global % digits->size[i];
+        global /= digits->size[i];
+        if (digits->fixed[i] < 0) {
+            *local += digit * place;
+            place *= digits->size[i];
+        } else {
+            owner += digit * step;
+            step *= digits->size[i];
+        }
+    }
+    assert(global == 0);
+    return owner;
+}
+
 int64_t sbp_region_elements(const struct sbp_region *region)
 {
     int64_t elements = 1;

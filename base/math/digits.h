@@ -37,6 +37,9 @@ int64_t sbp_digits_local_size(const struct sbp_digits *digits);
 int64_t sbp_digits_global(const struct sbp_digits *digits, int64_t local);
 /* Local index of a global one, or -1 when another rank owns it. */
 int64_t sbp_digits_local(const struct sbp_digits *digits, int64_t global);
+/* The owner of a global index among all that the fixed digits tell apart, both in mesh order, and
+ * its local index there. */
+int64_t sbp_digits_owner(const struct sbp_digits *digits, int64_t global, int64_t *local);
 
 /* Elements of the block, and the row-major global index of a local element, `first` included. */
 int64_t sbp_region_elements(const struct sbp_region *region);

@@ -1,45 +1,9 @@
 /* The table of kernels of one element type on this thread's GPU: kernels of ours, and products by
- * cuBLAS. Compiled once for each type, SBP_STORED, and for single precision with products that
- * round their factors to TF32, SBP_TF32.
+ * cuBLAS. Compiled once for each type (type_cuda_priv.h).
  *
  * Products add up in single precision.
  */
-#include "executor/gpu/rank_cuda_priv.h"
-
-#ifndef SBP_TF32
-#define SBP_TF32 0
-#endif
-#if SBP_TF32
-#define REAL  SBP_F32
-#define DATA  CUDA_R_32F
-#define TABLE sbp_gpu_rank_tf32
-#define NAME  "cuda-tf32"
-#elif SBP_STORED == 0
-#define REAL  SBP_F32
-#define DATA  CUDA_R_32F
-#define TABLE sbp_gpu_rank_f32
-#define NAME  "cuda-f32"
-#elif SBP_STORED == 2
-#define REAL  SBP_REAL_BF16
-#define DATA  CUDA_R_16BF
-#define TABLE sbp_gpu_rank_bf16
-#define NAME  "cuda-bf16"
-#else
-#define REAL  SBP_REAL_FP16
-#define DATA  CUDA_R_16F
-#define TABLE sbp_gpu_rank_fp16
-#define NAME  "cuda-f16"
-#endif
-#define REAL_BYTES (SBP_STORED == 0 ? 4 : 2)
-
-#define SUM (SBP_TF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F)
-
-/* A call of the kernel of that name. */
-#define LAUNCH(kernel, ...)                                                                        \
-    do {                                                                                           \
-        struct sbp_gpu_rank *const gpu = sbp_gpu_rank_here();                                      \
-        gpu->kernels[REAL].kernel(&gpu->cuda, __VA_ARGS__);                                        \
-    } while (0)
+#include "executor/gpu/type_cuda_priv.h"
 
 /* ---- products -------------------------------------------------------------------------------- */
 
@@ -63,15 +27,11 @@ static void multiply(void *y, struct factor a, struct factor b, int64_t m, int64
             gpu->kernels[REAL].zero(&gpu->cuda, y, m * n);
         return;
     }
-    const cublasStatus_t status =
-        cublasGemmEx(gpu->blas, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
-                     a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m, (int)k, &one, b.at,
-                     DATA, (int)(b.transposed ? k : n), a.at, DATA, (int)(a.transposed ? m : k),
-                     &beta, y, DATA, (int)n, SUM, CUBLAS_GEMM_DEFAULT);
-    if (gpu->refused == CUBLAS_STATUS_SUCCESS) {
-        gpu->refused = status;
-        gpu->refused_call = "cublasGemmEx";
-    }
+    note_product(gpu, cublasGemmEx(gpu->blas, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                                   a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m, (int)k,
+                                   &one, b.at, DATA, (int)(b.transposed ? k : n), a.at, DATA,
+                                   (int)(a.transposed ? m : k), &beta, y, DATA, (int)n, SUM,
+                                   CUBLAS_GEMM_DEFAULT));
 }
 
 static struct factor plain(const void *at)
@@ -409,6 +369,52 @@ static void grouped_attention_backward(void *dq, void *dkv, void *scratch, const
     LAUNCH(grouped_attention_backward, dq, dkv, dy, q, kv, y, saved, groups, shape);
 }
 
+static void latent_attention_forward(void *y, void *saved, void *scratch, const void *q,
+                                     const struct sbp_latent_keys *keys,
+                                     const struct sbp_attention_shape *shape)
+{
+    LAUNCH(latent_attention_forward, y, saved, scratch, q, keys, shape);
+}
+
+static void latent_attention_backward(void *dq, void *scratch, const void *dy, const void *q,
+                                      const void *y, const void *saved,
+                                      const struct sbp_latent_keys *keys,
+                                      const struct sbp_attention_shape *shape)
+{
+    LAUNCH(latent_attention_backward, dq, scratch, dy, q, y, saved, keys, shape);
+}
+
+static void moe_route(int32_t *table, int32_t *taken, const void *scores, const void *bias,
+                      const struct sbp_digits *held, const struct sbp_routing *mixture)
+{
+    (void)taken; /* counts stay on the chip */
+    LAUNCH(moe_route, table, scores, bias, held, mixture);
+}
+
+static void moe_dispatch(void *slots, const void *x, const int32_t *table,
+                         const struct sbp_routing *mixture)
+{
+    LAUNCH(moe_dispatch, slots, x, table, mixture);
+}
+
+static void moe_dispatch_backward(void *dx, const void *dslots, const int32_t *table,
+                                  const struct sbp_routing *mixture)
+{
+    LAUNCH(moe_dispatch_backward, dx, dslots, table, mixture);
+}
+
+static void moe_combine(void *y, const void *slots, const void *scores, const int32_t *table,
+                        const struct sbp_routing *mixture)
+{
+    LAUNCH(moe_combine, y, slots, scores, table, mixture);
+}
+
+static void moe_combine_backward(void *dslots, void *scores, const void *dy, const void *slots,
+                                 const int32_t *table, const struct sbp_routing *mixture)
+{
+    LAUNCH(moe_combine_backward, dslots, scores, dy, slots, table, mixture);
+}
+
 static void cross_entropy_maxima(void *maxima, const void *logits, int64_t tokens, int64_t local,
                                  const struct sbp_digits *vocabulary, int64_t valid)
 {
@@ -460,6 +466,7 @@ static void fill_normal(void *x, const struct sbp_region *region, double mean, d
     LAUNCH(fill_normal, x, region, mean, spread, seed, stream, valid_rows);
 }
 
+#define IMAGE_ENTRY(name) .name = TYPED(name),
 const struct sbp_kernels TABLE = {
     .name = NAME,
     .real = REAL,
@@ -508,6 +515,13 @@ const struct sbp_kernels TABLE = {
     .attention_backward = attention_backward,
     .grouped_attention_forward = grouped_attention_forward,
     .grouped_attention_backward = grouped_attention_backward,
+    .latent_attention_forward = latent_attention_forward,
+    .latent_attention_backward = latent_attention_backward,
+    .moe_route = moe_route,
+    .moe_dispatch = moe_dispatch,
+    .moe_dispatch_backward = moe_dispatch_backward,
+    .moe_combine = moe_combine,
+    .moe_combine_backward = moe_combine_backward,
     .cross_entropy_maxima = cross_entropy_maxima,
     .cross_entropy_sums = cross_entropy_sums,
     .cross_entropy_loss = cross_entropy_loss,
@@ -516,4 +530,4 @@ const struct sbp_kernels TABLE = {
     .update = update,
     .permute = permute,
     .fill_normal = fill_normal,
-};
+    IMAGE_OPERATORS(IMAGE_ENTRY)};

@@ -51,24 +51,10 @@ struct sbp_rank_mixture sbp_rank_mixture_of(const struct sbp_program *program, i
     return mixture;
 }
 
-/* The digits of an expert's number that the split fixes are the member's place in its group, the
- * others the number there: both in mesh order. */
 int64_t sbp_rank_mixture_slot(const struct sbp_rank_mixture *mixture, int64_t expert, int64_t slot)
 {
-    const struct sbp_digits *held = &mixture->held;
-    int64_t member = 0, place = 1, local = expert % held->rest, width = held->rest;
-    int64_t left = expert / held->rest;
-    for (int i = held->count - 1; i >= 0; i--) {
-        const int64_t digit = left % held->size[i];
-        left /= held->size[i];
-        if (held->fixed[i] < 0) {
-            local += digit * width;
-            width *= held->size[i];
-        } else {
-            member += digit * place;
-            place *= held->size[i];
-        }
-    }
+    int64_t local;
+    const int64_t member = sbp_digits_owner(&mixture->held, expert, &local);
     return (member * mixture->experts + local) * mixture->tokens.capacity + slot;
 }
 
@@ -166,12 +152,8 @@ static void route(const struct work *w)
     /* What is kept is formed behind this, and has room for a count of 4 bytes an expert: scratch,
      * with one hidden feature of 16 bits, has not. */
     w->k->moe_route(w->kept.table, w->kept.copies, w->kept.scores,
-                    w->mixture.chooses_by_bias ? operand(w, SBP_AT_W + 3) : NULL, tokens);
-    for (int64_t i = 0; i < copies; i++) {
-        int32_t *const copy = w->kept.table + 2 * i;
-        if (copy[1] >= 0)
-            copy[1] = (int32_t)sbp_rank_mixture_slot(&w->mixture, copy[0], copy[1]);
-    }
+                    w->mixture.chooses_by_bias ? operand(w, SBP_AT_W + 3) : NULL, &w->mixture.held,
+                    tokens);
 }
 
 static void begin(const struct work *w)
@@ -234,9 +216,10 @@ static void bend_back(const struct work *w, int64_t expert, int64_t rows)
         w->k->linear_backward_input(w->scratch[1],
                                     of_expert(w, w->kept.second, expert, rows * m->hidden),
                                     second + from * m->hidden * bytes, rows, width, m->hidden);
-        for (int64_t row = 0; row < rows; row++) {
+        const int64_t stretch = width == m->ffn ? rows : 1; /* of rows that follow each other */
+        for (int64_t row = 0; row < rows; row += stretch) {
             unsigned char *const at = first + (row * wide + from * m->gates) * bytes;
-            w->k->swiglu_backward(at, at, w->scratch[1] + row * width * bytes, width);
+            w->k->swiglu_backward(at, at, w->scratch[1] + row * width * bytes, stretch * width);
         }
     }
 }

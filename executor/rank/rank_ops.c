@@ -468,8 +468,11 @@ static int64_t head_size(const struct sbp_rank *rank, const struct sbp_instr *in
         return attention_shape(rank, instr).head_size;
     case SBP_OP_GROUPED_ATTENTION:
         return grouped_shape(rank, instr).head_size;
-    case SBP_OP_LATENT_ATTENTION:
-        return sbp_rank_latent_shape(rank, instr).head_size;
+    case SBP_OP_LATENT_ATTENTION: {
+        const int64_t keys = sbp_rank_latent_shape(rank, instr).head_size;
+        const int64_t values = node_of(rank, instr)->attention.value_size;
+        return keys > values ? keys : values;
+    }
     default:
         return 0;
     }

@@ -117,8 +117,18 @@ static void choose(int32_t *copies, int32_t *open, const struct choice *of,
     }
 }
 
+/* Of an expert: slots of all begin with those of the first member's experts. */
+static int32_t first_slot(const struct sbp_digits *held, int64_t expert,
+                          const struct sbp_routing *mixture)
+{
+    int64_t local = 0;
+    const int64_t member = held == NULL ? 0 : sbp_digits_owner(held, expert, &local);
+    const int64_t before = held == NULL ? 0 : member * sbp_digits_local_size(held);
+    return (int32_t)((before + local) * mixture->capacity);
+}
+
 void CPU(moe_route)(int32_t *table, int32_t *taken, const void *scores, const void *bias,
-                    const struct sbp_routing *mixture)
+                    const struct sbp_digits *held, const struct sbp_routing *mixture)
 {
     const int64_t experts = mixture->experts, top_k = mixture->top_k;
     for (int64_t t = 0; t < mixture->tokens; t++) {
@@ -133,7 +143,9 @@ void CPU(moe_route)(int32_t *table, int32_t *taken, const void *scores, const vo
         for (int64_t t = 0; t < mixture->tokens; t++) {
             int32_t *const copy = table + 2 * (t * top_k + k);
             int32_t *const count = &taken[expert_of(copy)];
-            copy[1] = *count < mixture->capacity ? (*count)++ : -1;
+            copy[1] = *count < mixture->capacity
+                          ? first_slot(held, expert_of(copy), mixture) + (*count)++
+                          : -1;
         }
 }
 

@@ -1,333 +1,9 @@
-/* Attention on the GPU: a block works on tiles of keys for a tile of a head's queries, with running
- * maxima and sums (Dao et al., 2022). Materialised attention keeps the probabilities, which a
- * second way over the keys forms out of the log-sum-exps. Packed attention is grouped attention
- * whose heads have keys each. */
+/* Attention on the GPU, packed and grouped: packed attention is grouped attention whose heads have
+ * keys each (flash.cuh). */
 #include <assert.h>
 #include <limits.h>
 
-#include "kernels/cuda/attention.cuh"
-
-#define LOG2_E 1.4426950408889634F
-#define LN_2   0.6931471805599453F
-
-/* The queries of a lane, and what it knows of them so far; scores are in units of ln 2. */
-struct softmax_rows {
-    int last[2]; /* the last key that it sees */
-    float maximum[2], sum[2];
-};
-
-template <class T>
-static __device__ __forceinline__ softmax_rows begin_rows(const attention<T> &a, int first)
-{
-    softmax_rows rows;
-    GPU_UNROLL
-    for (int half = 0; half < 2; half++) {
-        const int row = first + lane_row(half);
-        rows.last[half] = a.causal && row < a.rows ? place_of(a, row) : a.keys - 1;
-        rows.maximum[half] = -INFINITY;
-        rows.sum[half] = 0;
-    }
-    return rows;
-}
-
-/* Multiplied by the scale, and hidden where a query does not see the key. */
-template <class T, int TILES>
-static __device__ __forceinline__ void
-scale_scores(float (&scores)[TILES][4], const attention<T> &a, const softmax_rows &rows, int column)
-{
-    const float scale = a.scale * LOG2_E;
-    GPU_UNROLL
-    for (int tile = 0; tile < TILES; tile++)
-        GPU_UNROLL
-    for (int i = 0; i < 4; i++)
-        scores[tile][i] = sees(a, rows.last[i / 2], column + lane_column(tile, i))
-                              ? scores[tile][i] * scale
-                              : -INFINITY;
-}
-
-/* Scores become exponentials relative to the new maxima; factor: what the sums so far shrink by. */
-template <int TILES>
-static __device__ __forceinline__ void exponentiate(float (&scores)[TILES][4], softmax_rows &rows,
-                                                    float (&factor)[2])
-{
-    GPU_UNROLL
-    for (int half = 0; half < 2; half++) {
-        float largest = rows.maximum[half], sum = 0;
-        GPU_UNROLL
-        for (int tile = 0; tile < TILES; tile++)
-            largest = fmaxf(largest, fmaxf(scores[tile][2 * half], scores[tile][2 * half + 1]));
-        largest = gpu_warp_reduce(largest, gpu_max(), 4);
-        const float shift = largest == -INFINITY ? 0 : largest;
-        factor[half] = exp2f(rows.maximum[half] - shift);
-        GPU_UNROLL
-        for (int tile = 0; tile < TILES; tile++)
-            GPU_UNROLL
-        for (int i = 2 * half; i < 2 * half + 2; i++) {
-            scores[tile][i] = exp2f(scores[tile][i] - shift);
-            sum += scores[tile][i];
-        }
-        rows.sum[half] = rows.sum[half] * factor[half] + sum; /* of this lane's columns */
-        rows.maximum[half] = largest;
-    }
-}
-
-/* Probabilities of all keys, 0 but for those that a query sees. */
-template <class T, int HEAD>
-static __device__ __forceinline__ void
-keep_probabilities(const attention<T> &a, const T *queries, T *keys, const head_place &at,
-                   int first, int hidden, int seen, const softmax_rows &rows)
-{
-    constexpr int COLUMNS = tiling<T, HEAD>::COLUMNS, TILES = COLUMNS / 8;
-    for (int column = 0; column < a.keys; column += COLUMNS) {
-        float scores[TILES][4] = {};
-        if (hidden < column + COLUMNS && column < seen) {
-            __syncthreads(); /* all have done with the tile before */
-            load_tile<T, HEAD, COLUMNS>(keys, a.k + at.k, a.k_stride, column, a.keys, a.size,
-                                        a.is_aligned);
-            __syncthreads();
-            multiply_rows<T, HEAD, TILES>(scores, queries, lane_row(0) / 16 * 16, keys);
-        }
-        scale_scores(scores, a, rows, column);
-        GPU_UNROLL
-        for (int tile = 0; tile < TILES; tile++)
-            GPU_UNROLL
-        for (int i = 0; i < 4; i++) {
-            const int row = first + lane_row(i / 2), key = column + lane_column(tile, i);
-            if (row < a.rows && key < a.keys)
-                a.probabilities[(at.row + row) * a.keys + key] =
-                    gpu_store<T>(exp2f(scores[tile][i] - rows.maximum[i / 2]) / rows.sum[i / 2]);
-        }
-    }
-}
-
-template <class T, int HEAD>
-static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
-    forward_kernel(GPU_GRID_CONSTANT attention<T> a)
-{
-    typedef tiling<T, HEAD> sizes;
-    constexpr int TILES = sizes::COLUMNS / 8, WIDE = HEAD / 8;
-    GPU_DYNAMIC_SHARED(T, queries);
-    T *const keys = queries + sizes::ROWS * sizes::STRIDE;
-    T *const values = keys + sizes::COLUMNS * sizes::STRIDE;
-    const int tiles = (a.rows + sizes::ROWS - 1) / sizes::ROWS;
-    /* Causal: the queries with most keys come first. */
-    const int first = (tiles - 1 - (int)(blockIdx.x % tiles)) * sizes::ROWS;
-    const int end = first + sizes::ROWS < a.rows ? first + sizes::ROWS : a.rows;
-    const int hidden = hidden_keys(a, first), seen = seen_keys(a, end);
-    const int row = lane_row(0) / 16 * 16;
-    const head_place at = place_head(a, a.first_head + blockIdx.x / tiles);
-    softmax_rows rows = begin_rows(a, first);
-    float output[WIDE][4] = {};
-    load_tile<T, HEAD, sizes::ROWS>(queries, a.q + at.q, a.q_stride, first, a.rows, a.size,
-                                    a.is_aligned);
-    for (int column = hidden / sizes::COLUMNS * sizes::COLUMNS; column < seen;
-         column += sizes::COLUMNS) {
-        float scores[TILES][4], factor[2];
-        __syncthreads(); /* all have done with the tiles before */
-        load_tile<T, HEAD, sizes::COLUMNS>(keys, a.k + at.k, a.k_stride, column, a.keys, a.size,
-                                           a.is_aligned);
-        load_tile<T, HEAD, sizes::COLUMNS>(values, a.k + at.v, a.k_stride, column, a.keys, a.size,
-                                           a.is_aligned);
-        __syncthreads();
-        multiply_rows<T, HEAD, TILES>(scores, queries, row, keys);
-        scale_scores(scores, a, rows, column);
-        exponentiate(scores, rows, factor);
-        GPU_UNROLL
-        for (int i = 0; i < WIDE * 4; i++)
-            output[i / 4][i % 4] *= factor[i % 4 / 2];
-        add_weighted<T, HEAD>(output, scores, values, 0);
-    }
-    float whole[2];
-    GPU_UNROLL
-    for (int half = 0; half < 2; half++) {
-        rows.sum[half] = gpu_warp_reduce(rows.sum[half], gpu_plus(), 4);
-        whole[half] = 1 / rows.sum[half];
-        const int query = first + lane_row(half);
-        if (a.log_sums != NULL && query < a.rows && gpu_lane() % 4 == 0)
-            a.log_sums[at.row + query] = (rows.maximum[half] + log2f(rows.sum[half])) * LN_2;
-    }
-    store_tile(a.to + at.y, a.y_stride, first, a.rows, 0, a.size, output, whole, a.is_aligned);
-    if (a.probabilities != NULL)
-        keep_probabilities<T, HEAD>(a, queries, keys, at, first, hidden, seen, rows);
-}
-
-/* ---- backward ------------------------------------------------------------------------------- */
-
-/* inner = sum_d dy y of every query, a warp each: the softmax gradient's row term. */
-template <class T>
-static __global__ void __launch_bounds__(128) inner_kernel(GPU_GRID_CONSTANT attention<T> a)
-{
-    const int row = (int)(blockIdx.x % ((a.rows + 3) / 4)) * 4 + (int)threadIdx.x / GPU_WARP;
-    const int64_t head = blockIdx.x / ((a.rows + 3) / 4);
-    const head_place at = place_head(a, a.first_head + head);
-    float sum = 0;
-    if (row >= a.rows)
-        return;
-    for (int i = gpu_lane(); i < a.size; i += GPU_WARP)
-        sum = fmaf(gpu_load(a.dy[at.y + row * a.y_stride + i]),
-                   gpu_load(a.y[at.y + row * a.y_stride + i]), sum);
-    sum = gpu_warp_reduce(sum, gpu_plus());
-    if (gpu_lane() == 0)
-        a.inner[head * a.rows + row] = sum;
-}
-
-/* The probability of a query and key that sees it, again: out of its score, or as it was kept. */
-template <class T>
-static __device__ __forceinline__ float recall(const attention<T> &a, int64_t first_row,
-                                               float score, int query, int key, float log_sum)
-{
-    if (a.probabilities != NULL)
-        return gpu_load(a.probabilities[(first_row + query) * a.keys + key]);
-    return exp2f((score * a.scale - log_sum) * LOG2_E);
-}
-
-/* dq = scale ds k with ds = p (dy v^T - inner), for a tile of queries. */
-template <class T, int HEAD>
-static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
-    query_kernel(GPU_GRID_CONSTANT attention<T> a)
-{
-    typedef tiling<T, HEAD> sizes;
-    constexpr int TILES = sizes::COLUMNS / 8, WIDE = HEAD / 8;
-    GPU_DYNAMIC_SHARED(T, queries);
-    T *const gradients = queries + sizes::ROWS * sizes::STRIDE;
-    T *const keys = gradients + sizes::ROWS * sizes::STRIDE;
-    T *const values = keys + sizes::COLUMNS * sizes::STRIDE;
-    const int tiles = (a.rows + sizes::ROWS - 1) / sizes::ROWS;
-    const int first = (tiles - 1 - (int)(blockIdx.x % tiles)) * sizes::ROWS;
-    const int end = first + sizes::ROWS < a.rows ? first + sizes::ROWS : a.rows;
-    const int seen = seen_keys(a, end), row = lane_row(0) / 16 * 16;
-    const int64_t head = blockIdx.x / tiles;
-    const head_place at = place_head(a, a.first_head + head);
-    const softmax_rows rows = begin_rows(a, first);
-    float inner[2], log_sum[2], sum[WIDE][4] = {};
-    GPU_UNROLL
-    for (int half = 0; half < 2; half++) {
-        const int query = first + lane_row(half);
-        inner[half] = query < a.rows ? a.inner[head * a.rows + query] : 0;
-        log_sum[half] = a.log_sums != NULL && query < a.rows ? a.log_sums[at.row + query] : 0;
-    }
-    load_tile<T, HEAD, sizes::ROWS>(queries, a.q + at.q, a.q_stride, first, a.rows, a.size,
-                                    a.is_aligned);
-    load_tile<T, HEAD, sizes::ROWS>(gradients, a.dy + at.y, a.y_stride, first, a.rows, a.size,
-                                    a.is_aligned);
-    for (int column = hidden_keys(a, first) / sizes::COLUMNS * sizes::COLUMNS; column < seen;
-         column += sizes::COLUMNS) {
-        float scores[TILES][4], ds[TILES][4];
-        __syncthreads();
-        load_tile<T, HEAD, sizes::COLUMNS>(keys, a.k + at.k, a.k_stride, column, a.keys, a.size,
-                                           a.is_aligned);
-        load_tile<T, HEAD, sizes::COLUMNS>(values, a.k + at.v, a.k_stride, column, a.keys, a.size,
-                                           a.is_aligned);
-        __syncthreads();
-        multiply_rows<T, HEAD, TILES>(scores, queries, row, keys);
-        multiply_rows<T, HEAD, TILES>(ds, gradients, row, values);
-        GPU_UNROLL
-        for (int tile = 0; tile < TILES; tile++)
-            GPU_UNROLL
-        for (int i = 0; i < 4; i++) {
-            const int query = first + lane_row(i / 2), key = column + lane_column(tile, i);
-            const bool is_seen = query < a.rows && sees(a, rows.last[i / 2], key);
-            ds[tile][i] = is_seen ? recall(a, at.row, scores[tile][i], query, key, log_sum[i / 2]) *
-                                        (ds[tile][i] - inner[i / 2])
-                                  : 0;
-        }
-        add_weighted<T, HEAD>(sum, ds, keys, 0);
-    }
-    const float scale[2] = {a.scale, a.scale};
-    store_tile(a.dq + at.q, a.q_stride, first, a.rows, 0, a.size, sum, scale, a.is_aligned);
-}
-
-/* The queries of a tile, of which key_kernel has the operands in shared memory. */
-template <class T, int HEAD> struct query_tile {
-    T *queries, *gradients;
-    float *inner, *log_sum;
-    int *place;
-};
-
-/* Queries `column` and on of a head, and what is known of them; inner: its first one's. */
-template <class T, int HEAD>
-static __device__ __forceinline__ void load_queries(const query_tile<T, HEAD> &to,
-                                                    const attention<T> &a, const head_place &at,
-                                                    const float *inner, int column)
-{
-    constexpr int COLUMNS = tiling<T, HEAD>::QUERIES;
-    load_tile<T, HEAD, COLUMNS>(to.queries, a.q + at.q, a.q_stride, column, a.rows, a.size,
-                                a.is_aligned);
-    load_tile<T, HEAD, COLUMNS>(to.gradients, a.dy + at.y, a.y_stride, column, a.rows, a.size,
-                                a.is_aligned);
-    for (int i = (int)threadIdx.x; i < COLUMNS && column + i < a.rows; i += (int)blockDim.x) {
-        to.inner[i] = inner[column + i];
-        to.log_sum[i] = a.log_sums != NULL ? a.log_sums[at.row + column + i] : 0;
-        to.place[i] = a.causal ? place_of(a, column + i) : a.keys - 1;
-    }
-}
-
-/* dk = scale ds^T q and dv = p^T dy for a tile of keys, of the features from blockIdx.y WIDTH on:
- * sums over the heads that read these keys, one after the other. Rows of accumulators are keys,
- * columns queries. */
-template <class T, int HEAD>
-static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
-    key_kernel(GPU_GRID_CONSTANT attention<T> a)
-{
-    typedef tiling<T, HEAD> sizes;
-    constexpr int COLUMNS = sizes::QUERIES, TILES = COLUMNS / 8, WIDE = sizes::WIDTH / 8;
-    GPU_DYNAMIC_SHARED(T, keys);
-    GPU_SHARED(float, inner, COLUMNS);
-    GPU_SHARED(float, log_sum, COLUMNS);
-    GPU_SHARED(int, place, COLUMNS);
-    T *const values = keys + sizes::ROWS * sizes::STRIDE;
-    T *const queries = values + sizes::ROWS * sizes::STRIDE;
-    T *const gradients = queries + COLUMNS * sizes::STRIDE;
-    const query_tile<T, HEAD> tile_of = {queries, gradients, inner, log_sum, place};
-    const int tiles = (a.keys + sizes::ROWS - 1) / sizes::ROWS;
-    const int first = (int)(blockIdx.x % tiles) * sizes::ROWS, row = lane_row(0) / 16 * 16;
-    const int feature = (int)blockIdx.y * sizes::WIDTH;
-    const int64_t own = a.first_key_head + blockIdx.x / tiles, batch = own / a.kv_heads;
-    const int64_t global = gpu_digits_global(a.kv_digits, own % a.kv_heads);
-    const int64_t k = batch * a.keys * a.k_stride + own % a.kv_heads * a.k_head;
-    const int64_t begin = batch * a.heads + readers_before(a, global);
-    const int64_t end = batch * a.heads + readers_before(a, global + 1);
-    float key_sum[WIDE][4] = {}, value_sum[WIDE][4] = {};
-    load_tile<T, HEAD, sizes::ROWS>(keys, a.k + k + a.first_key, a.k_stride, first, a.keys, a.size,
-                                    a.is_aligned);
-    load_tile<T, HEAD, sizes::ROWS>(values, a.k + k + a.first_value, a.k_stride, first, a.keys,
-                                    a.size, a.is_aligned);
-    for (int64_t head = begin; head < end; head++) {
-        const head_place at = place_head(a, head);
-        for (int column = 0; column < a.rows; column += COLUMNS) {
-            float p[TILES][4], ds[TILES][4];
-            if (seen_keys(a, column + COLUMNS < a.rows ? column + COLUMNS : a.rows) <= first ||
-                hidden_keys(a, column) >= first + sizes::ROWS)
-                continue; /* no query of these sees one of the keys */
-            __syncthreads();
-            load_queries(tile_of, a, at, a.inner + (head - a.first_head) * a.rows, column);
-            __syncthreads();
-            multiply_rows<T, HEAD, TILES>(p, keys, row, queries);
-            multiply_rows<T, HEAD, TILES>(ds, values, row, gradients);
-            GPU_UNROLL
-            for (int tile = 0; tile < TILES; tile++)
-                GPU_UNROLL
-            for (int i = 0; i < 4; i++) {
-                const int key = first + lane_row(i / 2), query = lane_column(tile, i);
-                const bool is_seen =
-                    column + query < a.rows && key < a.keys && sees(a, place[query], key);
-                p[tile][i] =
-                    is_seen ? recall(a, at.row, p[tile][i], column + query, key, log_sum[query])
-                            : 0;
-                ds[tile][i] = is_seen ? p[tile][i] * (ds[tile][i] - inner[query]) : 0;
-            }
-            add_weighted<T, HEAD>(value_sum, p, gradients, feature);
-            add_weighted<T, HEAD>(key_sum, ds, queries, feature);
-        }
-    }
-    const float scale[2] = {a.scale, a.scale}, one[2] = {1, 1};
-    store_tile(a.dk + k + a.first_key, a.k_stride, first, a.keys, feature, a.size, key_sum, scale,
-               a.is_aligned);
-    store_tile(a.dk + k + a.first_value, a.k_stride, first, a.keys, feature, a.size, value_sum, one,
-               a.is_aligned);
-}
-
-/* ---- launches ------------------------------------------------------------------------------- */
+#include "kernels/cuda/flash.cuh"
 
 /* What packed and grouped attention have alike; rows NULL: the queries are all of the sequence. */
 template <class T>
@@ -341,7 +17,7 @@ static attention<T> attention_of(const struct sbp_attention_shape *shape, const 
     a.heads = (int)shape->heads;
     a.rows = (int)shape->sequence;
     a.keys = (int)(rows != NULL ? sbp_digits_global_size(rows) : shape->sequence);
-    a.size = (int)shape->head_size;
+    a.size = a.value = (int)shape->head_size;
     a.causal = shape->causal;
     a.window = INT_MAX;
     a.scale = (float)(1 / sqrt((double)shape->head_size));
@@ -399,44 +75,6 @@ template <class T> static bool is_aligned(const attention<T> &a)
            gpu_aligned<N>(a.to) && gpu_aligned<N>(a.dq) && gpu_aligned<N>(a.dk);
 }
 
-template <class T, int HEAD> struct launches {
-    typedef tiling<T, HEAD> sizes;
-    static unsigned blocks(int rows, int64_t heads)
-    {
-        return (unsigned)(gpu_ceil(rows, sizes::ROWS) * heads);
-    }
-    /* Shared memory. */
-    static const int ROW_BYTES = (int)sizeof(T) * sizes::STRIDE;
-    static const int FORWARD_BYTES = ROW_BYTES * (sizes::ROWS + 2 * sizes::COLUMNS);
-    static const int QUERY_BYTES = ROW_BYTES * 2 * (sizes::ROWS + sizes::COLUMNS);
-    static const int KEY_BYTES = ROW_BYTES * 2 * (sizes::ROWS + sizes::QUERIES);
-    static bool fits(int shared_bytes)
-    {
-        const int beside = 3 * (int)sizeof(float) * sizes::QUERIES; /* of key_kernel */
-        return FORWARD_BYTES <= shared_bytes && QUERY_BYTES <= shared_bytes &&
-               KEY_BYTES + beside <= shared_bytes;
-    }
-    static void forward(struct sbp_cuda *cuda, const attention<T> &a, int64_t heads)
-    {
-        const auto kernel = forward_kernel<T, HEAD>;
-        gpu_allow_shared(cuda, kernel, FORWARD_BYTES);
-        GPU_LAUNCH(cuda, kernel, blocks(a.rows, heads), sizes::THREADS, FORWARD_BYTES, a);
-    }
-    static void backward(struct sbp_cuda *cuda, const attention<T> &a, int64_t heads,
-                         int64_t kv_heads)
-    {
-        const auto queries = query_kernel<T, HEAD>, keys = key_kernel<T, HEAD>;
-        gpu_allow_shared(cuda, queries, QUERY_BYTES);
-        gpu_allow_shared(cuda, keys, KEY_BYTES);
-        if (heads > 0) {
-            GPU_LAUNCH(cuda, inner_kernel<T>, (unsigned)(gpu_ceil(a.rows, 4) * heads), 128, 0, a);
-            GPU_LAUNCH(cuda, queries, blocks(a.rows, heads), sizes::THREADS, QUERY_BYTES, a);
-        }
-        GPU_LAUNCH(cuda, keys, dim3(blocks(a.keys, kv_heads), HEAD / sizes::WIDTH), sizes::THREADS,
-                   KEY_BYTES, a);
-    }
-};
-
 template <class T>
 static void launch_forward(struct sbp_cuda *cuda, void *y, attention<T> &a, int64_t heads)
 {
@@ -445,11 +83,11 @@ static void launch_forward(struct sbp_cuda *cuda, void *y, attention<T> &a, int6
     if (heads == 0 || a.rows == 0)
         return;
     if (a.size <= 64)
-        launches<T, 64>::forward(cuda, a, heads);
+        launches<T, 64, attention<T>>::forward(cuda, a, heads);
     else if (a.size <= 128)
-        launches<T, 128>::forward(cuda, a, heads);
+        launches<T, 128, attention<T>>::forward(cuda, a, heads);
     else
-        launches<T, 256>::forward(cuda, a, heads);
+        launches<T, 256, attention<T>>::forward(cuda, a, heads);
 }
 
 template <class T>
@@ -506,11 +144,11 @@ static void launch_backward(struct sbp_cuda *cuda, attention<T> &a,
             return;
         }
         if (a.size <= 64)
-            launches<T, 64>::backward(cuda, a, heads, kv_heads);
+            launches<T, 64, attention<T>>::backward(cuda, a, heads, kv_heads);
         else if (a.size <= 128)
-            launches<T, 128>::backward(cuda, a, heads, kv_heads);
+            launches<T, 128, attention<T>>::backward(cuda, a, heads, kv_heads);
         else
-            launches<T, 256>::backward(cuda, a, heads, kv_heads);
+            launches<T, 256, attention<T>>::backward(cuda, a, heads, kv_heads);
     }
 }
 
@@ -547,10 +185,10 @@ static void grouped_backward(struct sbp_cuda *cuda, void *dq, void *dkv, const v
 template <class T> static int largest_head(const struct sbp_cuda *cuda)
 {
     const int bytes = cuda->shared_bytes;
-    return launches<T, 256>::fits(bytes)   ? SBP_CUDA_LARGEST_HEAD
-           : launches<T, 128>::fits(bytes) ? 128
-           : launches<T, 64>::fits(bytes)  ? 64
-                                           : 0;
+    return launches<T, 256, attention<T>>::fits(bytes)   ? SBP_CUDA_LARGEST_HEAD
+           : launches<T, 128, attention<T>>::fits(bytes) ? 128
+           : launches<T, 64, attention<T>>::fits(bytes)  ? 64
+                                                         : 0;
 }
 
 template <class T> static void fill(struct sbp_cuda_kernels *kernels)

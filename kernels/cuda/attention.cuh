@@ -38,8 +38,9 @@ template <class T> struct attention {
     int64_t first_key, first_value;       /* of a head in its part of a row of k */
     int64_t first_head, first_key_head;   /* of the launch: of queries, of keys and values */
     int64_t share;                        /* heads of queries that read one of keys */
-    int heads, kv_heads, rows, keys, size;
-    int window; /* a query sees its last so many keys; INT_MAX: all */
+    int heads, kv_heads, rows, keys;
+    int size, value; /* features of queries and keys, of values */
+    int window;      /* a query sees its last so many keys; INT_MAX: all */
     bool causal, is_aligned;
     float scale;                       /* of the scores */
     gpu_digits digits;                 /* which rows of the sequence the queries are, */
@@ -59,7 +60,7 @@ static __device__ __forceinline__ head_place place_head(const attention<T> &a, i
         gpu_digits_local(a.kv_digits, gpu_digits_global(a.head_digits, head) / a.share);
     const int64_t k = batch * a.keys * a.k_stride + read * a.k_head;
     return head_place{batch * a.rows * a.q_stride + head * a.q_head, k + a.first_key,
-                      k + a.first_value, batch * a.rows * a.y_stride + head * a.size,
+                      k + a.first_value, batch * a.rows * a.y_stride + head * a.value,
                       index * a.rows};
 }
 

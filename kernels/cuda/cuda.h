@@ -55,6 +55,9 @@ struct sbp_cuda_kernels {
     void (*column_sums)(struct sbp_cuda *cuda, void *sums, const void *x, int64_t tokens,
                         int64_t out, bool adds);
 
+    /* to(n) = sums(n) of a product in single precision, or is added to. */
+    void (*put_sums)(struct sbp_cuda *cuda, void *to, const void *sums, int64_t n, bool adds);
+
     void (*tanh_forward)(struct sbp_cuda *cuda, void *y, const void *x, int64_t n);
     void (*tanh_backward)(struct sbp_cuda *cuda, void *dx, const void *y, const void *dy,
                           int64_t n);
@@ -137,6 +140,68 @@ struct sbp_cuda_kernels {
                                int64_t tokens, int64_t in, int64_t position_rows,
                                const struct sbp_digits *vocabulary, unsigned adds);
 
+    void (*token_types_forward)(struct sbp_cuda *cuda, void *y, const int32_t *position_of,
+                                const void *types, int64_t tokens, int64_t in, int64_t rows,
+                                int64_t sequence);
+    void (*token_types_backward)(struct sbp_cuda *cuda, void *dtypes, const int32_t *position_of,
+                                 const void *dy, int64_t tokens, int64_t in, int64_t rows,
+                                 int64_t sequence, bool adds);
+    void (*first_token_forward)(struct sbp_cuda *cuda, void *y, const void *x, int64_t batch,
+                                int64_t sequence, int64_t in);
+    void (*first_token_backward)(struct sbp_cuda *cuda, void *dx, const void *dy, int64_t batch,
+                                 int64_t sequence, int64_t in);
+
+    /* What patches have beside products. put: tokens of patches first .. first + count - 1 of all
+     * images, of single precision from(count,F); put_class: the class tokens, if they are here;
+     * take: to(count,F) = gradients of tokens of patches; sums: those of bias, class token and
+     * positions. Structures lie on the host. */
+    void (*patches_put)(struct sbp_cuda *cuda, void *y, const void *from, const void *bias,
+                        const void *positions, const struct sbp_patches *patches, int64_t first,
+                        int64_t count);
+    void (*patches_put_class)(struct sbp_cuda *cuda, void *y, const void *class_token,
+                              const void *positions, const struct sbp_patches *patches);
+    void (*patches_take)(struct sbp_cuda *cuda, void *to, const void *dy,
+                         const struct sbp_patches *patches, int64_t first, int64_t count);
+    void (*patches_sums)(struct sbp_cuda *cuda, void *dbias, void *dclass, void *dpositions,
+                         const void *dy, const struct sbp_patches *patches, bool adds);
+
+    /* What convolutions have beside products, of places first_place .. first_place + places - 1 of
+     * all images, row by row. windows: to(terms,places) = terms first_term and on of the windows of
+     * outputs; sources: to(kernel places O,places) = what outputs give to places of the input, by
+     * kernel place and output channel. take: to(C,places) of images x(rows,C,W); put: x of single
+     * precision from(C,places) [+ bias(C)]; images_sums: sums(C) over rows and W. */
+    void (*conv2d_windows)(struct sbp_cuda *cuda, void *to, const void *x,
+                           const struct sbp_windows *windows, int64_t first_term, int64_t terms,
+                           int64_t first_place, int64_t places);
+    void (*conv2d_sources)(struct sbp_cuda *cuda, void *to, const void *dy,
+                           const struct sbp_windows *windows, int64_t out, int64_t first_place,
+                           int64_t places);
+    void (*images_take)(struct sbp_cuda *cuda, void *to, const void *x, int64_t channels,
+                        int64_t width, int64_t first_place, int64_t places);
+    void (*images_put)(struct sbp_cuda *cuda, void *x, const void *from, const void *bias,
+                       int64_t channels, int64_t width, int64_t first_place, int64_t places);
+    void (*images_sums)(struct sbp_cuda *cuda, void *sums, const void *x, int64_t rows,
+                        int64_t channels, int64_t width, bool adds);
+
+    void (*maxpool_forward)(struct sbp_cuda *cuda, void *y, void *index, const void *x,
+                            const struct sbp_windows *windows);
+    void (*maxpool_backward)(struct sbp_cuda *cuda, void *dx, const void *index, const void *dy,
+                             const struct sbp_windows *windows);
+    void (*avgpool_forward)(struct sbp_cuda *cuda, void *y, const void *x,
+                            const struct sbp_windows *windows);
+    void (*avgpool_backward)(struct sbp_cuda *cuda, void *dx, const void *dy,
+                             const struct sbp_windows *windows);
+
+    /* Of all rows of a block: `row` is NULL. */
+    void (*batchnorm_statistics)(struct sbp_cuda *cuda, void *statistics, const void *x,
+                                 const struct sbp_norm_rows *rows, double epsilon);
+    void (*batchnorm_forward)(struct sbp_cuda *cuda, void *y, const void *x, const void *statistics,
+                              const void *gain, const void *shift,
+                              const struct sbp_norm_rows *rows);
+    void (*batchnorm_backward)(struct sbp_cuda *cuda, void *dx, void *dgain, void *dshift,
+                               const void *dy, const void *x, const void *statistics,
+                               const void *gain, const struct sbp_norm_rows *rows, bool adds);
+
     /* Features of the largest head that fits into the device's shared memory; 0: none does. */
     int (*largest_head)(const struct sbp_cuda *cuda);
     /* Without scratch of their own. keys and key_gradients of a context lie on the device, its rows
@@ -156,6 +221,29 @@ struct sbp_cuda_kernels {
                                        const void *q, const void *kv, const void *y,
                                        const void *saved, const struct sbp_attention_groups *groups,
                                        const struct sbp_attention_shape *shape);
+
+    /* Pointers in keys lie on the device, its rows on the host. Values have SBP_CUDA_LARGEST_HEAD
+     * features at most, too. */
+    void (*latent_attention_forward)(struct sbp_cuda *cuda, void *y, void *saved, void *scratch,
+                                     const void *q, const struct sbp_latent_keys *keys,
+                                     const struct sbp_attention_shape *shape);
+    void (*latent_attention_backward)(struct sbp_cuda *cuda, void *dq, void *scratch,
+                                      const void *dy, const void *q, const void *y,
+                                      const void *saved, const struct sbp_latent_keys *keys,
+                                      const struct sbp_attention_shape *shape);
+
+    /* held lies on the host. Of 2000 experts at most. */
+    void (*moe_route)(struct sbp_cuda *cuda, int32_t *table, const void *scores, const void *bias,
+                      const struct sbp_digits *held, const struct sbp_routing *mixture);
+    void (*moe_dispatch)(struct sbp_cuda *cuda, void *slots, const void *x, const int32_t *table,
+                         const struct sbp_routing *mixture);
+    void (*moe_dispatch_backward)(struct sbp_cuda *cuda, void *dx, const void *dslots,
+                                  const int32_t *table, const struct sbp_routing *mixture);
+    void (*moe_combine)(struct sbp_cuda *cuda, void *y, const void *slots, const void *scores,
+                        const int32_t *table, const struct sbp_routing *mixture);
+    void (*moe_combine_backward)(struct sbp_cuda *cuda, void *dslots, void *scores, const void *dy,
+                                 const void *slots, const int32_t *table,
+                                 const struct sbp_routing *mixture);
 
     void (*cross_entropy_maxima)(struct sbp_cuda *cuda, void *maxima, const void *logits,
                                  int64_t tokens, int64_t local, const struct sbp_digits *vocabulary,

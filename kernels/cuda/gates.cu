@@ -1,6 +1,7 @@
 /* Activations with a gate beside what it lets through, tanh, and rotary embedding: a thread takes
  * some elements, or some pairs of them. */
 #include "kernels/cuda/place.cuh"
+#include "kernels/cuda/rotary.cuh"
 
 enum { THREADS = 256 };
 
@@ -100,8 +101,7 @@ template <class T> static void tanh_value(struct sbp_cuda *cuda, void *y, const 
 
 /* ---- rotary --------------------------------------------------------------------------------- */
 
-/* A thread turns one pair of every head of a token: angles take double precision, since places are
- * large. */
+/* A thread turns one pair of every head of a token. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     rotary_kernel(T *x, GPU_GRID_CONSTANT gpu_digits rows, int64_t sequence, int64_t pairs,
@@ -111,13 +111,12 @@ static __global__ void __launch_bounds__(THREADS)
     for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < pairs; at += step) {
         const int64_t token = at / half, i = at % half;
         const double place = (double)gpu_digits_global(rows, token % sequence);
-        const double angle = sign * place * pow(10000.0, -(double)i / (double)half);
-        const float cosine = (float)cos(angle), sine = (float)sin(angle);
+        const gpu_turn turn = gpu_turn_of(sign * place, i, half);
         for (int64_t h = 0; h < heads; h++) {
             T *const first = x + (token * heads + h) * width + i, *const second = first + half;
             const float a = gpu_load(*first), b = gpu_load(*second);
-            *first = gpu_store<T>(a * cosine - b * sine);
-            *second = gpu_store<T>(b * cosine + a * sine);
+            *first = gpu_store<T>(gpu_turn_first(turn, a, b));
+            *second = gpu_store<T>(gpu_turn_second(turn, a, b));
         }
     }
 }

@@ -62,6 +62,11 @@ template <class Kernel> static inline int gpu_load_source(Kernel *kernel)
 #define GPU_ALL_LANES 0xffffffffU
 enum { GPU_WARP = 32 };
 
+static __device__ __forceinline__ int gpu_lane()
+{
+    return (int)threadIdx.x % GPU_WARP;
+}
+
 /* ---- element types -------------------------------------------------------------------------- */
 
 struct gpu_bf16 {

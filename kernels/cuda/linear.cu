@@ -43,6 +43,24 @@ static void add_bias(struct sbp_cuda *cuda, void *y, const void *bias, int64_t t
         launch_bias<T, 1>(cuda, (T *)y, (const T *)bias, tokens, out);
 }
 
+/* What a product left in single precision is rounded once. */
+template <class T>
+static __global__ void __launch_bounds__(THREADS)
+    put_kernel(T *to, const float *sums, int64_t n, bool adds)
+{
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
+        to[i] = gpu_store<T>((adds ? gpu_load(to[i]) : 0) + sums[i]);
+}
+
+template <class T>
+static void put_sums(struct sbp_cuda *cuda, void *to, const void *sums, int64_t n, bool adds)
+{
+    if (n > 0)
+        GPU_LAUNCH(cuda, put_kernel<T>, gpu_loop_blocks(cuda, n, THREADS), THREADS, 0, (T *)to,
+                   (const float *)sums, n, adds);
+}
+
 template <class T, int N> struct plain_source {
     const T *x;
     int64_t out;
@@ -72,5 +90,6 @@ template <class T> static void fill(struct sbp_cuda_kernels *kernels)
 {
     kernels->add_bias = add_bias<T>;
     kernels->column_sums = sums<T>;
+    kernels->put_sums = put_sums<T>;
 }
 GPU_FILL(linear, bias_kernel<float, 1>)

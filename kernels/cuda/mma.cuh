@@ -34,11 +34,6 @@ template <class T> struct gpu_b {
     typename gpu_mma<T>::b_type at[2];
 };
 
-static __device__ __forceinline__ int gpu_lane()
-{
-    return (int)threadIdx.x % GPU_WARP;
-}
-
 template <class T> static __device__ __forceinline__ uint32_t gpu_pack(T low, T high)
 {
     return (uint32_t)low.bits | (uint32_t)high.bits << 16;

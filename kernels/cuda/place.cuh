@@ -123,6 +123,25 @@ static __device__ __forceinline__ int64_t gpu_digits_local(const gpu_digits &dig
     return local;
 }
 
+/* The owner among all that the fixed digits tell apart, and the local index there. */
+static __device__ __forceinline__ int64_t gpu_digits_owner(const gpu_digits &digits, int64_t global,
+                                                           int64_t *local)
+{
+    int64_t owner = 0, step = 1, place = digits.rest;
+    *local = digits.count == 0 ? global : global % digits.rest;
+    global /= digits.rest;
+    for (int i = 0; i < digits.count; i++) {
+        const int64_t size = digits.size[i], digit = global % size;
+        const bool is_fixed = digits.fixed[i] >= 0;
+        *local += is_fixed ? 0 : digit * place;
+        place *= is_fixed ? 1 : size;
+        owner += is_fixed ? digit * step : 0;
+        step *= is_fixed ? size : 1;
+        global /= size;
+    }
+    return owner;
+}
+
 static __device__ __forceinline__ int64_t gpu_region_global(const gpu_region &region, int64_t local)
 {
     int64_t global = 0, stride = 1;

@@ -5,7 +5,21 @@
 
 #define FAMILIES(X)                                                                                \
     X(attention)                                                                                   \
-    X(elementwise) X(gates) X(layernorm) X(layout) X(linear) X(optimizer) X(rmsnorm) X(vocabulary)
+    X(batchnorm)                                                                                   \
+    X(conv2d)                                                                                      \
+    X(elementwise)                                                                                 \
+    X(gates)                                                                                       \
+    X(latent_attention)                                                                            \
+    X(layernorm)                                                                                   \
+    X(layout)                                                                                      \
+    X(linear)                                                                                      \
+    X(mixture)                                                                                     \
+    X(optimizer)                                                                                   \
+    X(patches)                                                                                     \
+    X(pool)                                                                                        \
+    X(rmsnorm)                                                                                     \
+    X(tokens)                                                                                      \
+    X(vocabulary)
 
 #define DECLARE(family)                                                                            \
     void sbp_cuda_fill_##family(struct sbp_cuda_kernels *kernels);                                 \

@@ -204,6 +204,45 @@ verified split
 family window gemma-3-27b --tp 2 --set layers=2 --set window=3 --set window_layers=1
 verified window --dtype bf16
 
+# NAME MODEL OPTION...: a plan for one small layer of a model of another kind.
+other() {
+    name=$1 model=$2
+    shift 2
+    "$sbplan" price "$configs/models/$model.json" "$configs/clusters/laptop-4.json" --set layers=1 \
+        --set hidden=16 --set heads=2 --set global_batch=2 --set precision=fp32 "$@" \
+        -o "$folder/$name.json" >"$folder/out" 2>"$folder/err" || complain "no plan $name"
+}
+
+# Experts on four ranks; latent attention and experts in groups, by heads and with queries split by
+# sequence; tokens with types; patches with a class token; convolutions, pools and batch normalisation.
+other mixture mixtral-8x7b --tp 1 --ep 4 --set heads=4 --set kv_heads=2 --set head_dim=8 --set ffn=16 \
+    --set vocab=32 --set sequence=8 --set global_batch=4 --set experts=4
+verified mixture --dtype bf16
+latent='--set dense_layers=0 --set ffn=16 --set q_rank=8 --set kv_rank=8 --set nope=8 --set rope=4 --set value=8
+    --set experts=8 --set expert_groups=4 --set nodes_per_token=2 --set top_k=4 --set expert_ffn=8 --set vocab=32
+    --set sequence=8'
+other latent deepseek-v3 --devices 2 --tp 2 $latent
+verified latent --dtype bf16
+other gathered deepseek-v3 --devices 2 --cp 2 $latent
+verified gathered
+other types bert-large --devices 2 --tp 2 --set vocab=32 --set sequence=8 --set dropout=0 --set attention_dropout=0
+verified types --dtype bf16
+other patches vit-b-16 --devices 2 --tp 2 --set image=48 --set classes=10
+verified patches --dtype f16
+cat >"$folder/images.model" <<'END'
+{"name": "images", "global_batch": 4, "precision": "fp32", "input": {"height": 12, "width": 12, "channels": 3},
+ "layers": [
+  {"op": "conv2d", "name": "stem", "out": 8, "kernel": 3, "padding": 1},
+  {"op": "batchnorm"}, {"op": "relu"}, {"op": "maxpool", "kernel": 3, "stride": 2, "padding": 1},
+  {"op": "conv2d", "name": "inner", "out": 8, "kernel": 3, "stride": 2, "padding": 1, "bias": true},
+  {"op": "batchnorm"}, {"op": "relu"}, {"op": "avgpool", "kernel": 3}, {"op": "flatten"},
+  {"op": "linear", "name": "head", "out": 10}, {"op": "cross_entropy", "name": "loss"}]}
+END
+"$sbplan" search "$folder/images.model" "$configs/clusters/laptop-4.json" --runnable -o "$folder/images.json" \
+    >"$folder/out" 2>"$folder/err" || complain 'no plan images'
+verified images
+verified images --dtype bf16
+
 # Shared memory as on sm_86, where heads of 128 features are too large in single precision alone.
 plan heads --devices 1 --tp 1 --set hidden=80 --set heads=1
 SBP_DOUBLE_SHARED=101376 fails 2 'attention has heads of 80 features, device cuda has kernels of 64 in f32' \

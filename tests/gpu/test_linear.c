@@ -48,6 +48,21 @@ static void bits(struct check *check)
     device_same(&d, "sums", again, sums, out * check->kernels->real_bytes);
 }
 
+/* What a product left in single precision, stored and added. */
+static void put_sums(struct check *check)
+{
+    DEVICE_BEGIN(d, check)
+    const int64_t n = check_size(check, 3000);
+    const double *sums = check_uniform(check, n);
+    double *want = check_uniform(check, n);
+    const bool adds = check_integer(check, 0, 1) == 1;
+    void *to = device_reals(&d, adds ? want : NULL, n);
+    for (int64_t i = 0; i < n; i++)
+        want[i] = sums[i] + (adds ? want[i] : 0);
+    d.kernels.put_sums(&d.cuda, to, device_wide(&d, sums, n), n, adds);
+    check_equal(check, "sums", to, want, n);
+}
+
 /* More columns than scratch has sums of: refused, as a launch is. */
 static void too_wide(struct check *check)
 {
@@ -59,10 +74,8 @@ static void too_wide(struct check *check)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(any_shape, 12),
-        CHECK_TABLES(large, 3),
-        CHECK_TABLES(bits, 4),
-        CHECK_TABLES(too_wide, 1),
+        CHECK_TABLES(any_shape, 12), CHECK_TABLES(large, 3),    CHECK_TABLES(bits, 4),
+        CHECK_TABLES(put_sums, 4),   CHECK_TABLES(too_wide, 1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

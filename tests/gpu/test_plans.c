@@ -9,13 +9,21 @@
 
 enum { DEFAULT_PLANS = 8 };
 
+/* The first plans, which a stand-in may run, have operators that take it little time; of the others
+ * of one stage every second one has what came later. */
+static int sort_of(int number)
+{
+    static const int later[] = {MIXTURE, ENCODER, PATCHES, IMAGES, DEEPSEEK};
+    return number < DEFAULT_PLANS || number % 4 != 0 ? kind_of(number) : later[number / 4 % 5];
+}
+
 /* Draws a plan; false: the model or the mesh has no such stages. */
 static bool open_plan(struct plan *plan, int number, enum sbp_real real, struct sbp_random *random,
                       char *model)
 {
     const bool is_wide = number / 2 % 2 == 0;
     if (number % 2 == 0) {
-        open_random(random, kind_of(number), is_wide, true, SBP_BOXING_FULL, real, model, plan);
+        open_random(random, sort_of(number), is_wide, true, SBP_BOXING_FULL, real, model, plan);
         return true;
     }
     do
@@ -50,7 +58,7 @@ static void plans_equal_one_device(void **state)
     (void)state;
     sbp_random_seed(&random, seed);
     for (int tries = 0; plans < wanted && tries < 20 * MOST_TRIES; tries++) {
-        const bool is_half = plans / 4 % 2 == 1;
+        const bool is_half = plans / 4 % 2 == 1 && sort_of(plans) != IMAGES;
         const enum sbp_real real = is_half ? SBP_REAL_BF16 : SBP_F32;
         struct plan plan;
         if (!open_plan(&plan, plans, real, &random, model))

@@ -10,6 +10,8 @@ struct problem {
     int64_t copies, slots;                        /* elements of a table are twice the copies */
     double *x, *scores, *bias, *slot_values, *dy; /* bias: NULL for none */
     int32_t *table;
+    struct check_split split; /* of the experts over members, where slots are those of all */
+    bool is_split;
 };
 
 static int32_t *make_table(const struct problem *p)
@@ -94,6 +96,12 @@ static void draw_router(struct check *check, struct problem *p)
     p->m.sigmoid = check_integer(check, 0, 1) == 0;
     p->m.experts = check_integer(check, 1, 6);
     p->m.top_k = check_integer(check, 1, p->m.experts);
+    p->split = check_split(check, 2);
+    p->is_split = !groups && p->split.global <= 12 && check_integer(check, 0, 1) == 1;
+    if (p->is_split) {
+        p->m.experts = p->split.global;
+        p->m.top_k = check_integer(check, 1, p->m.experts);
+    }
     if (groups) {
         const int64_t size = check_integer(check, 1, 3);
         p->m.groups = check_integer(check, 1, 5);
@@ -122,6 +130,21 @@ static struct problem draw(struct check *check)
     p.slot_values = check_uniform(check, p.slots * p.m.in);
     p.table = make_table(&p);
     return p;
+}
+
+/* The first slot of an expert: members count in mesh order, each one's experts in theirs. */
+static int32_t first_slot(const struct problem *p, int64_t expert)
+{
+    for (int64_t rank = 0; p->is_split && rank < p->split.ranks; rank++) {
+        const struct sbp_digits digits = check_rank_digits(&p->split, rank);
+        const int64_t local = sbp_digits_local(&digits, expert);
+        int64_t member = 0;
+        for (int i = 0; i < digits.count; i++)
+            member = digits.fixed[i] < 0 ? member : member * digits.size[i] + digits.fixed[i];
+        if (local >= 0)
+            return (int32_t)((member * p->split.local + local) * p->m.capacity);
+    }
+    return 0;
 }
 
 static double weight_of(const struct problem *p, int64_t token, int64_t k)
@@ -171,12 +194,18 @@ static void check_route(const struct problem *p)
 {
     const struct sbp_kernels *k = p->check->kernels;
     int32_t *table = make_table(p), *taken = check_ids(p->check, p->m.experts, 1);
+    const struct sbp_digits held =
+        check_rank_digits(&p->split, check_integer(p->check, 0, p->split.ranks - 1));
     k->moe_route(table, taken, check_reals(p->check, p->scores, p->m.tokens * p->m.experts),
-                 p->bias == NULL ? NULL : check_reals(p->check, p->bias, p->m.experts), &p->m);
-    for (int64_t i = 0; i < 2 * p->copies; i++)
-        if (table[i] != p->table[i])
+                 p->bias == NULL ? NULL : check_reals(p->check, p->bias, p->m.experts),
+                 p->is_split ? &held : NULL, &p->m);
+    for (int64_t i = 0; i < 2 * p->copies; i++) {
+        const bool has_slot = i % 2 == 1 && p->table[i] >= 0;
+        const int32_t want = p->table[i] + (has_slot ? first_slot(p, p->table[i - 1]) : 0);
+        if (table[i] != want)
             fail_msg("seed %llu: entry %lld of the table is %d, expected %d",
-                     (unsigned long long)p->check->seed, (long long)i, table[i], p->table[i]);
+                     (unsigned long long)p->check->seed, (long long)i, table[i], want);
+    }
 }
 
 static void check_dispatch(const struct problem *p)

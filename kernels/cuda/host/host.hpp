@@ -121,6 +121,7 @@ static inline unsigned ballot(unsigned mask, bool said, place where)
 
 #define __global__
 #define __device__
+#define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define threadIdx gpu_host::at.thread
@@ -260,6 +261,11 @@ static inline double __dadd_rn(double a, double b)
 static inline double __dmul_rn(double a, double b)
 {
     return a * b;
+}
+
+static inline int __popc(unsigned bits)
+{
+    return __builtin_popcount(bits);
 }
 
 /* The place of the least bit that is set, counted from 1. */

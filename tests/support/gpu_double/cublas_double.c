@@ -130,12 +130,12 @@ static void touch_further(const struct double_product *product, const void *at, 
 
 static void touch_all(const struct double_product *product)
 {
-    const int64_t bytes = product->real == SBP_F64 ? 8 : product->real == SBP_F32 ? 4 : 2;
+    const int64_t bytes = sbp_real_bytes(product->real), of_c = sbp_real_bytes(product->of_c);
     touch(&product->a, product->m, product->k, bytes);
     touch(&product->b, product->k, product->n, bytes);
     for (int64_t column = 0; column < product->n; column++)
-        double_touch((char *)product->c + column * product->stride * bytes,
-                     (size_t)(product->m * bytes), true, "a product");
+        double_touch((char *)product->c + column * product->stride * of_c,
+                     (size_t)(product->m * of_c), true, "a product");
     touch_further(product, product->bias, 1, bytes, false);
     touch_further(product, product->before_gelu, product->n, bytes, true);
     touch_further(product, product->gelu_of, product->n, bytes, false);
@@ -183,12 +183,12 @@ void double_multiply(void *argument)
     for (int64_t column = 0; column < product->n; column++)
         for (int64_t row = 0; row < product->m; row++) {
             const int64_t at = column * product->stride + row;
-            const double start = product->adds ? sbp_half_get(product->real, product->c, at)
+            const double start = product->adds ? sbp_half_get(product->of_c, product->c, at)
                                  : product->bias != NULL
                                      ? sbp_half_get(product->real, product->bias, row)
                                      : 0;
             const double sum = dot(product, row, column, start);
-            sbp_half_put(product->real, product->c, at, finish(product, at, sum));
+            sbp_half_put(product->of_c, product->c, at, finish(product, at, sum));
         }
     if (product->row_sums != NULL)
         sum_rows(product);
@@ -222,7 +222,9 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (kinds[i].data == Atype && kinds[i].sum == computeType)
             kind = &kinds[i];
-    if (kind == NULL || Btype != Atype || Ctype != Atype || handle->stream == NULL ||
+    /* Sums of factors of 16 bits may stay in single precision. */
+    const bool is_wide = kind != NULL && kind->bytes == 2 && Ctype == CUDA_R_32F;
+    if (kind == NULL || Btype != Atype || (Ctype != Atype && !is_wide) || handle->stream == NULL ||
         alpha == NULL || beta == NULL || algo != CUBLAS_GEMM_DEFAULT)
         return CUBLAS_STATUS_INVALID_VALUE;
     /* They are read as the type of the sum. */
@@ -231,7 +233,8 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
     if (by != 1 || (adds != 0 && adds != 1))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!is_factor(A, transa, m, k, lda, kind->bytes) ||
-        !is_factor(B, transb, k, n, ldb, kind->bytes) || !is_matrix(C, m, n, ldc, kind->bytes))
+        !is_factor(B, transb, k, n, ldb, kind->bytes) ||
+        !is_matrix(C, m, n, ldc, is_wide ? sizeof(float) : kind->bytes))
         return CUBLAS_STATUS_INVALID_VALUE;
     const double share = A == handle->factor ? 1 : DOUBLE_COLD_SHARE;
     const double time_s =
@@ -240,6 +243,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
         spend_host_time();
     handle->factor = A;
     const struct double_product product = {kind->real,
+                                           is_wide ? SBP_F32 : kind->real,
                                            computeType == CUBLAS_COMPUTE_32F_FAST_TF32,
                                            m,
                                            n,

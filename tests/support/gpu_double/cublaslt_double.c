@@ -399,10 +399,12 @@ static struct double_product whole(const struct product *product, const struct l
 {
     void *const vector = (void *)(uintptr_t)product->vector;
     void *const aux = (void *)(uintptr_t)product->aux;
+    const enum sbp_real real = d->type == CUDA_R_32F    ? SBP_F32
+                               : d->type == CUDA_R_16BF ? SBP_REAL_BF16
+                                                        : SBP_REAL_FP16;
     return (struct double_product){
-        .real = d->type == CUDA_R_32F    ? SBP_F32
-                : d->type == CUDA_R_16BF ? SBP_REAL_BF16
-                                         : SBP_REAL_FP16,
+        .real = real,
+        .of_c = real,
         .is_tf32 = product->sum == CUBLAS_COMPUTE_32F_FAST_TF32,
         .m = (int64_t)d->rows,
         .n = (int64_t)d->columns,

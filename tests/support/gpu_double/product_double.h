@@ -15,8 +15,9 @@ struct double_factor {
 };
 
 struct double_product {
-    enum sbp_real real;
-    bool is_tf32; /* what is behind 11 bits of a factor is cut off */
+    enum sbp_real real; /* of the factors, and of */
+    enum sbp_real of_c; /* the result */
+    bool is_tf32;       /* what is behind 11 bits of a factor is cut off */
     int64_t m, n, k;
     struct double_factor a, b;
     void *c;

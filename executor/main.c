@@ -92,8 +92,9 @@ static const struct sbp_option option_table[] = {
      "before every collective its ranks compare what they are about to call",
      FIELD(FLAG, run.compares)},
     {"--messages", "NAME",
-     "with --backend nccl, between stages: by nccl, by mpi through host memory, or auto (default), "
-     "the faster one by a few of them",
+     "with --backend nccl, between stages: by nccl, by mpi (out of GPU memory where it can), or "
+     "auto "
+     "(default), the faster one by a few of them",
      FIELD(CHOICE, messages), .names = sbp_message_way_names},
     {"--trace", "FILE", "write the timeline of the last step", FIELD(TEXT, trace)},
     {"--json", NULL, "print one JSON object", FIELD(FLAG, json)},

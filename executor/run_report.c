@@ -105,16 +105,25 @@ static void add_prediction(struct sbp_table *table, const struct sbp_run_predict
     add_seconds(table, prediction->step_s);
 }
 
-/* Which way they go, where that was timed. */
+static const char *mpi_kind(const struct sbp_message_times *times)
+{
+    return times->direct ? "GPU-aware" : "staged";
+}
+
+/* Which way they go, where that was timed, or MPI asked for. */
 static int print_messages(const struct sbp_message_times *times)
 {
     char nccl[32], mpi[32], size[32];
-    return times->nccl_s <= 0 ? 0
-                              : printf("messages: nccl %s, mpi %s a message of %s: %s\n",
-                                       sbp_format_seconds(times->nccl_s, nccl),
-                                       sbp_format_seconds(times->mpi_s, mpi),
-                                       sbp_format_bytes((double)times->bytes, size),
-                                       sbp_message_way_names[times->way]);
+    if (times->nccl_s > 0)
+        return printf("messages: nccl %s, mpi, %s %s a message of %s: %s\n",
+                      sbp_format_seconds(times->nccl_s, nccl), mpi_kind(times),
+                      sbp_format_seconds(times->mpi_s, mpi),
+                      sbp_format_bytes((double)times->bytes, size),
+                      sbp_message_way_names[times->way]);
+    if (times->way != SBP_MESSAGE_MPI)
+        return 0;
+    return printf("messages: mpi, %s: the MPI library %s that it takes a GPU's memory\n",
+                  mpi_kind(times), times->direct ? "says" : "does not say");
 }
 
 static enum sbp_status print_title(const struct sbp_run_report *report, struct sbp_diag *diag)
@@ -352,6 +361,8 @@ static void put_messages(const struct sbp_message_times *times, struct cJSON *ro
 {
     if (times->way != SBP_MESSAGE_AUTO)
         sbp_json_put_text(root, "messages", sbp_message_way_names[times->way], failed);
+    if (times->way == SBP_MESSAGE_MPI || times->nccl_s > 0)
+        sbp_json_put_text(root, "messages_mpi", mpi_kind(times), failed);
     if (times->nccl_s <= 0)
         return;
     sbp_json_put_number(root, "message_bytes", (double)times->bytes, failed);

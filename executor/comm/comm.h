@@ -12,6 +12,7 @@
 #ifndef SBP_EXECUTOR_COMM_COMM_H
 #define SBP_EXECUTOR_COMM_COMM_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -83,8 +84,16 @@ struct sbp_comm_ops {
                             int64_t bytes);
     enum sbp_status (*receive)(struct sbp_comm *comm, int peer, int tag, void *buffer,
                                int64_t bytes);
-    /* NULL: messages have one way. Else: has them go by the endpoint of host(), through copies in
-     * host memory; or, as at first, without. All ranks call it alike, where none is under way;
+    /* NULL: no. Else: whether `lend` and `receive` take buffers of a GPU's memory, as the library
+     * says. */
+    bool (*takes_devices)(const struct sbp_comm *comm);
+    /* NULL where takes_devices is. As send, but of the buffer itself, which must stay as it is
+     * until a call of this table has set *left, which is false before. */
+    enum sbp_status (*lend)(struct sbp_comm *comm, int peer, int tag, const void *buffer,
+                            int64_t bytes, atomic_bool *left);
+    /* NULL: messages have one way. Else: has them go by the endpoint of host(), out of the
+     * device's memory where that takes_devices, else through copies in host memory; or, as at
+     * first, without. All ranks call it alike, where none is under way;
      * before calls are put into streams, since room for a message of largest_bytes may be made. */
     enum sbp_status (*by_host)(struct sbp_comm *comm, bool by_host, int64_t largest_bytes);
     /* Whether another thread may send and try_receive. False: nccl, and mpi where the library lets

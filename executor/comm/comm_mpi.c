@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <mpi.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,10 +31,11 @@ struct member {
     int size;
 };
 
-/* A message that was sent and may still be in flight; it owns its bytes. */
+/* A message that was sent and may still be in flight; it owns its bytes, unless they are lent. */
 struct sending {
     struct sending *next;
     MPI_Request request;
+    atomic_bool *left; /* whom the last piece of a lent one tells; NULL */
     unsigned char data[];
 };
 
@@ -341,24 +343,27 @@ static enum sbp_status finish_sends(struct sbp_comm *comm, bool all)
         comm->in_flight = sending->next;
         if (comm->in_flight == NULL)
             comm->in_flight_end = &comm->in_flight;
+        if (sending->left != NULL)
+            atomic_store(sending->left, true);
         free(sending);
     }
     return SBP_OK;
 }
 
-/* A copy is sent, so that the caller goes on whether or not the receiver is there: two ranks may
- * send to each other before either receives. Under the lock. */
+/* The caller goes on whether or not the receiver is there, since two ranks may send to each other
+ * before either receives: so a copy is sent, or what is lent. Under the lock. */
 static enum sbp_status send_piece(struct sbp_comm *comm, int peer, int tag, const void *data,
-                                  int bytes)
+                                  int bytes, bool copies, atomic_bool *left)
 {
-    struct sending *sending = malloc(sizeof *sending + (size_t)bytes);
+    struct sending *sending = malloc(sizeof *sending + (copies ? (size_t)bytes : 0));
     if (sending == NULL)
         return sbp_fail(&comm->diag, SBP_E_MEMORY, "message of %d bytes: out of memory", bytes);
     sending->next = NULL;
-    if (bytes > 0)
+    sending->left = left;
+    if (copies && bytes > 0)
         memcpy(sending->data, data, (size_t)bytes);
-    const int code =
-        MPI_Isend(sending->data, bytes, MPI_BYTE, peer, tag, comm->world, &sending->request);
+    const int code = MPI_Isend(copies ? sending->data : data, bytes, MPI_BYTE, peer, tag,
+                               comm->world, &sending->request);
     if (code != MPI_SUCCESS) {
         free(sending);
         return sbp_mpi_check(&comm->diag, "MPI_Isend", code);
@@ -370,8 +375,8 @@ static enum sbp_status send_piece(struct sbp_comm *comm, int peer, int tag, cons
 
 /* A message is pieces up to and with the first short one (it may be empty), so that a receiver that
  * expects another length always notices. */
-static enum sbp_status mpi_send(struct sbp_comm *comm, int peer, int tag, const void *buffer,
-                                int64_t bytes)
+static enum sbp_status mpi_lend(struct sbp_comm *comm, int peer, int tag, const void *buffer,
+                                int64_t bytes, atomic_bool *left)
 {
     SBP_TRY(sbp_comm_check_message(comm->size, peer, tag, comm->largest_tag, buffer, bytes,
                                    &comm->diag));
@@ -381,10 +386,22 @@ static enum sbp_status mpi_send(struct sbp_comm *comm, int peer, int tag, const 
     for (int64_t first = 0; status == SBP_OK && piece == SBP_MPI_PIECE; first += piece) {
         piece = smaller(bytes - first, SBP_MPI_PIECE);
         status = send_piece(comm, peer, tag, bytes > 0 ? (const char *)buffer + first : buffer,
-                            (int)piece);
+                            (int)piece, left == NULL, piece < SBP_MPI_PIECE ? left : NULL);
     }
     (void)pthread_mutex_unlock(&comm->sends);
     return status;
+}
+
+static enum sbp_status mpi_send(struct sbp_comm *comm, int peer, int tag, const void *buffer,
+                                int64_t bytes)
+{
+    return mpi_lend(comm, peer, tag, buffer, bytes, NULL);
+}
+
+static bool mpi_takes_devices(const struct sbp_comm *comm)
+{
+    (void)comm;
+    return sbp_mpi_takes_devices();
 }
 
 static enum sbp_status receive_piece(struct sbp_comm *comm, int peer, int tag, void *data,
@@ -571,6 +588,8 @@ static const struct sbp_comm_ops mpi_ops = {
     .broadcast = mpi_broadcast,
     .send = mpi_send,
     .receive = mpi_receive,
+    .takes_devices = mpi_takes_devices,
+    .lend = mpi_lend,
     .is_shared = mpi_is_shared,
     .try_receive = mpi_try_receive,
     .have_left = mpi_have_left,

@@ -19,5 +19,7 @@ enum sbp_status sbp_mpi_start(bool *started, struct sbp_diag *diag) SBP_MUST_USE
 enum sbp_status sbp_mpi_refuse_launcher(int64_t processes, struct sbp_diag *diag) SBP_MUST_USE;
 /* "Open MPI v4.1.4": the library's version as far as the first comma or line. */
 void sbp_mpi_library(char *text, int size);
+/* comm_mpi_device.c: whether the library takes buffers in a GPU's memory, asked as it runs. */
+bool sbp_mpi_takes_devices(void);
 
 #endif

@@ -179,7 +179,10 @@ enum sbp_status sbp_message_way_choose(struct sbp_channel *channel, const struct
     SBP_TRY(checked(
         channel, channel->ops->by_host(channel->comm, times.way == SBP_MESSAGE_MPI, timing.bytes),
         diag));
-    if (channel->ops->rank(channel->comm) == 0)
+    if (channel->ops->rank(channel->comm) == 0) {
+        const struct sbp_endpoint host = channel->ops->host(channel->comm);
         *found = times;
+        found->direct = host.ops->takes_devices != NULL && host.ops->takes_devices(host.comm);
+    }
     return SBP_OK;
 }

@@ -1,5 +1,5 @@
 /* Which way messages between stages go, over a backend that knows two: its own, between the
- * devices' memories, or MPI's, through copies in host memory.
+ * devices' memories, or MPI's, which is GPU-aware or goes through copies in host memory.
  *
  * Asked to choose, all ranks time both before the first step, each pair of stages that exchanges
  * messages with the plan's largest one, and take the one that takes less time in all.
@@ -18,6 +18,7 @@ extern const char *const sbp_message_way_names[];
 
 struct sbp_message_times {
     enum sbp_message_way way;
+    bool direct;          /* MPI's is out of the devices' memories, on rank 0 */
     int64_t bytes;        /* of the largest message */
     double nccl_s, mpi_s; /* of one with its answer, mean over pairs of ranks; 0: not timed */
 };

@@ -113,7 +113,9 @@ static enum sbp_status nccl_look(struct sbp_comm *comm)
 {
     if (comm->is_aborted)
         return SBP_E_BACKEND; /* the reason stands */
-    const enum sbp_status status = visit_all(comm, look_at);
+    enum sbp_status status = visit_all(comm, look_at);
+    if (status == SBP_OK)
+        status = sbp_nccl_messages_look(comm);
     if (status != SBP_OK)
         nccl_call_off(comm);
     return status;

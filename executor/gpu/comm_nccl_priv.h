@@ -99,6 +99,9 @@ void sbp_nccl_messages_free(struct sbp_comm *comm);
 /* Calls `visit` for the communicator of each open channel, until it fails. */
 enum sbp_status sbp_nccl_messages_visit(struct sbp_comm *comm, sbp_nccl_visit *visit) SBP_MUST_USE;
 
+/* Has messages by the host leave, which some libraries move only while they are called. */
+enum sbp_status sbp_nccl_messages_look(struct sbp_comm *comm) SBP_MUST_USE;
+
 /* As send and receive of comm.h, but for what gpu.h says of the first message. */
 enum sbp_status sbp_nccl_send(struct sbp_comm *comm, int peer, int tag, const void *buffer,
                               int64_t bytes) SBP_MUST_USE;

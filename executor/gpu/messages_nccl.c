@@ -4,11 +4,14 @@
  * size, and then NCCL carries its bytes. A channel delivers in the order sent: what comes before it
  * is asked for waits as a parcel. A rank's messages to itself are parcels, too.
  *
- * By the host, the bytes follow their envelope there, from and to pinned memory; no channel opens.
+ * By the host, the bytes follow their envelope there, and no channel opens: from and to the
+ * device's memory where the library takes that, else through pinned memory.
  */
 #include <cuda_runtime_api.h>
 #include <limits.h>
 #include <nccl.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/status.h"
@@ -39,11 +42,22 @@ struct parcel {
     void *data; /* (bytes), of the device's pool; NULL: empty */
 };
 
+/* A copy of a message on the device that MPI reads; others take it over once it has left. It is no
+ * memory of the pool, which libraries cannot share with other processes. */
+struct loan {
+    struct loan *next;
+    void *data; /* (bytes) */
+    int64_t bytes;
+    atomic_bool left;
+};
+
 struct sbp_nccl_messages {
     struct channel *to, *from;             /* (ranks) each */
     struct parcel *parcels, **parcels_end; /* oldest first */
     unsigned char *greeting;               /* one byte of the device: what opens a channel */
     bool by_host;
+    bool direct; /* by the host, out of the device's memory */
+    struct loan *loans;
     void *room; /* (room_bytes) of pinned memory: a message on its way by the host */
     int64_t room_bytes;
 };
@@ -106,7 +120,83 @@ static enum sbp_status order(struct sbp_comm *comm, cudaStream_t before, cudaEve
     return SBP_OK;
 }
 
-/* By the host ------------------------------------------------------------------------------- */
+/* By the host, out of the device's memory --------------------------------------------------- */
+
+static enum sbp_status add_loan(struct sbp_comm *comm, int64_t bytes, struct loan **made)
+{
+    struct loan *loan = malloc(sizeof *loan);
+    *made = loan;
+    if (loan == NULL)
+        return sbp_fail(&comm->diag, SBP_E_MEMORY, "a message: out of memory");
+    const int code = (int)cudaMalloc(&loan->data, (size_t)bytes);
+    if (code != (int)cudaSuccess) {
+        free(loan);
+        return sbp_cuda_check(&comm->diag, "cudaMalloc", code);
+    }
+    loan->bytes = bytes;
+    atomic_init(&loan->left, true);
+    loan->next = comm->messages->loans;
+    comm->messages->loans = loan;
+    return SBP_OK;
+}
+
+/* One that no message is in. */
+static enum sbp_status find_loan(struct sbp_comm *comm, int64_t bytes, struct loan **found)
+{
+    for (*found = comm->messages->loans; *found != NULL; *found = (*found)->next)
+        if ((*found)->bytes >= bytes && atomic_load(&(*found)->left))
+            return SBP_OK;
+    SBP_TRY(sbp_nccl_settle(comm)); /* to allocate may wait for the device */
+    return add_loan(comm, bytes, found);
+}
+
+/* The stream is waited for, since MPI knows no streams. */
+static enum sbp_status lend_to_host(struct sbp_comm *comm, int peer, const void *buffer,
+                                    int64_t bytes)
+{
+    struct loan *loan;
+    SBP_TRY(find_loan(comm, bytes, &loan));
+    SBP_CUDA_TRY(&comm->diag, cudaMemcpyAsync, loan->data, buffer, (size_t)bytes,
+                 cudaMemcpyDeviceToDevice, comm->stream);
+    SBP_TRY(sbp_nccl_settle(comm));
+    atomic_store(&loan->left, false);
+    return sbp_nccl_check_host(comm, comm->host.ops->lend(comm->host.comm, peer, BYTES_TAG,
+                                                          loan->data, bytes, &loan->left));
+}
+
+/* What the stream was given before may still read the buffer. */
+static enum sbp_status fetch_direct(struct sbp_comm *comm, int peer, void *buffer, int64_t bytes)
+{
+    SBP_TRY(sbp_nccl_settle(comm));
+    return sbp_nccl_check_host(
+        comm, comm->host.ops->receive(comm->host.comm, peer, BYTES_TAG, buffer, bytes));
+}
+
+enum sbp_status sbp_nccl_messages_look(struct sbp_comm *comm)
+{
+    bool all;
+    return comm->messages->by_host
+               ? sbp_nccl_check_host(comm, comm->host.ops->have_left(comm->host.comm, &all))
+               : SBP_OK;
+}
+
+static enum sbp_status release_loans(struct sbp_comm *comm)
+{
+    while (comm->messages->loans != NULL) {
+        struct loan *loan = comm->messages->loans;
+        bool all;
+        while (!atomic_load(&loan->left)) {
+            SBP_TRY(sbp_nccl_check_host(comm, comm->host.ops->have_left(comm->host.comm, &all)));
+            (void)sched_yield();
+        }
+        comm->messages->loans = loan->next;
+        sbp_memory_cuda.release(loan->data);
+        free(loan);
+    }
+    return SBP_OK;
+}
+
+/* By the host, through pinned memory -------------------------------------------------------- */
 
 static enum sbp_status release_room(struct sbp_comm *comm)
 {
@@ -132,7 +222,11 @@ static enum sbp_status reserve_room(struct sbp_comm *comm, int64_t bytes)
 
 enum sbp_status sbp_nccl_by_host(struct sbp_comm *comm, bool by_host, int64_t largest_bytes)
 {
+    struct loan *loan;
     comm->messages->by_host = by_host;
+    comm->messages->direct = by_host && comm->host.ops->takes_devices(comm->host.comm);
+    if (comm->messages->direct)
+        return find_loan(comm, largest_bytes, &loan);
     return by_host ? reserve_room(comm, largest_bytes) : SBP_OK;
 }
 
@@ -229,7 +323,8 @@ enum sbp_status sbp_nccl_send(struct sbp_comm *comm, int peer, int tag, const vo
     if (bytes == 0)
         return SBP_OK;
     if (by_host)
-        return send_by_host(comm, peer, buffer, bytes);
+        return comm->messages->direct ? lend_to_host(comm, peer, buffer, bytes)
+                                      : send_by_host(comm, peer, buffer, bytes);
     const struct channel *channel = &comm->messages->to[peer];
     SBP_TRY(order(comm, comm->stream, channel->event, channel->stream));
     SBP_NCCL_TRY(&comm->diag, channel->nccl, ncclSend, copy, (size_t)bytes, ncclUint8, 1,
@@ -244,7 +339,8 @@ static enum sbp_status fetch(struct sbp_comm *comm, int peer, void *buffer, int6
     if (bytes == 0)
         return SBP_OK;
     if (comm->messages->by_host)
-        return fetch_by_host(comm, peer, buffer, bytes);
+        return comm->messages->direct ? fetch_direct(comm, peer, buffer, bytes)
+                                      : fetch_by_host(comm, peer, buffer, bytes);
     SBP_TRY(order(comm, comm->stream, channel->event, channel->stream));
     SBP_NCCL_TRY(&comm->diag, channel->nccl, ncclRecv, buffer, (size_t)bytes, ncclUint8, 0,
                  channel->nccl, channel->stream);
@@ -365,6 +461,7 @@ static enum sbp_status close_channels(struct sbp_comm *comm)
 enum sbp_status sbp_nccl_messages_close(struct sbp_comm *comm)
 {
     struct sbp_nccl_messages *messages = comm->messages;
+    SBP_TRY(release_loans(comm));
     SBP_TRY(close_channels(comm));
     while (messages->parcels != NULL) {
         struct parcel *parcel = messages->parcels;

@@ -248,8 +248,9 @@ static const struct sbp_option options[] = {
     {"--check-collectives", NULL,
      "before every collective its ranks compare what they are about to call", HANDED},
     {"--messages", "NAME",
-     "with --backend nccl, between stages: by nccl, by mpi through host memory, or auto (default), "
-     "the faster one by a few of them",
+     "with --backend nccl, between stages: by nccl, by mpi (out of GPU memory where it can), or "
+     "auto "
+     "(default), the faster one by a few of them",
      HANDED},
     {"--trace", "FILE",
      "write the timeline of the step (of a run: predicted, and measured of the last one), which "

@@ -123,7 +123,7 @@ fi
 # needs neither MPI nor BLAS nor CUDA.
 # shellcheck disable=SC2086 # paths are words
 found=$(grep -nE 'include *<(mpi|cblas|cuda|cublas|nccl)[^>]*>' $code |
-    grep -vE '^(executor/comm/comm_mpi(_start)?\.c|executor/gpu/[^:]*|calib/measure/(compute|fp8)_cuda\.c|kernels/cpu/[^:]*|kernels/cuda/gpu\.cuh):')
+    grep -vE '^(executor/comm/comm_mpi(_start|_device)?\.c|executor/gpu/[^:]*|calib/measure/(compute|fp8)_cuda\.c|kernels/cpu/[^:]*|kernels/cuda/gpu\.cuh):')
 if [ -n "$found" ]; then
     printf 'these need no such header:\n%s\n' "$found"
     bad=1

@@ -28,18 +28,41 @@ verified() { # NAME DTYPE OPTION...: a plan by these options, two steps
 }
 
 chose() { # WAY: the last plan's run timed both
-    grep -Eqx "messages: nccl [0-9.]+ [mu]s, mpi [0-9.]+ [mu]s a message of 512 B: $1" "$folder/out" ||
+    grep -Eqx "messages: nccl [0-9.]+ [mu]s, mpi, $kind [0-9.]+ [mu]s a message of 512 B: $1" "$folder/out" ||
         complain "$name: messages are not by $1"
 }
 
-start="$*" ranks=4 messages=auto
+# The last step's loss and norm, as many digits as there are.
+numbers() { # FILE
+    $start -n "$ranks" "$run" "$folder/$name.json" --backend nccl --device cuda --dtype f32 --steps 3 \
+        --messages "$messages" --json >"$folder/out" 2>"$folder/err" || complain "$name, $messages: exit $?"
+    grep -E '"(loss|gradient_norm)"' "$folder/out" >"$1" || complain "$name: no loss"
+}
+
+start="$*" ranks=4 messages=auto kind=staged
 verified pipeline f32 --pp 2 --tp 2
 chose '(nccl|mpi)'
-for messages in nccl mpi; do
+messages=nccl
+verified pipeline f32 --pp 2 --tp 2
+! grep -q '^messages' "$folder/out" || complain 'nccl: timed'
+numbers "$folder/by_nccl"
+messages=mpi
+for kind in staged GPU-aware; do
+    [ $kind = staged ] || export SBP_DOUBLE_AWARE=1 SBP_DOUBLE_DELAY=1
+    says=$([ $kind = staged ] && echo 'does not say' || echo says)
     verified pipeline f32 --pp 2 --tp 2
-    ! grep -q '^messages' "$folder/out" || complain "$messages: timed"
+    grep -qx "messages: mpi, $kind: the MPI library $says that it takes a GPU's memory" "$folder/out" ||
+        complain "mpi: not $kind"
+    numbers "$folder/by_mpi"
+    cmp "$folder/by_nccl" "$folder/by_mpi" >&2 || complain "$kind: other numbers than by nccl"
+    grep -q "\"messages_mpi\":[[:space:]]*\"$kind\"" "$folder/out" || complain "json: not $kind"
 done
+# Four stages, of which some send what comes next before the last message has left.
+verified deep bf16 --pp 4 --tp 1 --set layers=4 --set global_batch=4 --set tied=false
 messages=auto
+verified pipeline f32 --pp 2 --tp 2
+chose '(nccl|mpi)'
+unset SBP_DOUBLE_AWARE SBP_DOUBLE_DELAY
 verified zero bf16 --tp 2 --zero 3
 # Groups that hand sums on in a ring.
 ranks=3

@@ -21,7 +21,7 @@
  * SBP_DOUBLE_BESIDE=SHARE: a collective takes DOUBLE_COLLECTIVE_S, and this share of it from the
  * next product. SBP_DOUBLE_STALL=CALL:N[@RANK]: the work that an NCCL call enqueues never ends, and
  * NCCL tells of an error; SBP_DOUBLE_HANG: nor does NCCL tell. SBP_DOUBLE_SLOW=CALL: each call of a
- * function takes 20 ms longer.
+ * function takes 20 ms longer. SBP_DOUBLE_AWARE=1: MPI takes the device's memory (mpi_double.c).
  */
 #ifndef SBP_TESTS_DOUBLES_GPU_DOUBLE_H
 #define SBP_TESTS_DOUBLES_GPU_DOUBLE_H

@@ -92,8 +92,7 @@ static enum sbp_status sum_up(const struct trials *trials, struct sbp_arena *are
     return SBP_OK;
 }
 
-/* The error e that nine of ten predictions keep, either way: t / (1 + e) .. t (1 + e); at most what
- * a file may hold. */
+/* The error e that nine of ten predictions keep, either way: t / (1 + e) .. t (1 + e). */
 static double bar(const struct trials *trials, int from, double *scratch)
 {
     const int count = trials->count - from;
@@ -103,7 +102,7 @@ static double bar(const struct trials *trials, int from, double *scratch)
         scratch[i] = fmax(ratio, 1 / ratio) - 1;
     }
     (void)sbp_median(scratch, count); /* sorts */
-    return fmin(scratch[(int)ceil(MOST_SHARE * (count - 1))], SBP_NETWORK_MOST_ERROR);
+    return scratch[(int)ceil(MOST_SHARE * (count - 1))];
 }
 
 static double median_off(const struct trials *trials, int from, double *scratch)

@@ -35,10 +35,9 @@
 #include "base/json/json.h"
 #include "costmodel/cluster/collective_kind.h"
 
-#define SBP_NETWORK_SEGMENTS   3
-#define SBP_NETWORK_CURVES     128 /* of a cluster */
-#define SBP_NETWORK_TERMS      5
-#define SBP_NETWORK_MOST_ERROR 1e3 /* e that a file may hold: beyond, nothing is known */
+#define SBP_NETWORK_SEGMENTS 3
+#define SBP_NETWORK_CURVES   128 /* of a cluster */
+#define SBP_NETWORK_TERMS    5
 
 /* Seconds at n bytes, first_bytes <= n <= last_bytes: alpha_s + n beta_s_per_byte, both >= 0. */
 struct sbp_segment {

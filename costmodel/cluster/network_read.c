@@ -6,7 +6,8 @@
 #define MOST_BYTES    1e18
 #define MOST_SECONDS  1e6
 #define LEAST_SECONDS 1e-15 /* keeps quotients and logarithms finite */
-#define ROUNDING      1e-4  /* share by which numbers rounded to a few digits may fall */
+#define MOST_ERROR    1e3
+#define ROUNDING      1e-4 /* share by which numbers rounded to a few digits may fall */
 
 static enum sbp_status read_number(const struct sbp_json *at, const char *key, double least,
                                    double most, double *value)
@@ -91,7 +92,7 @@ static enum sbp_status read_curve(const struct sbp_json *at, const struct sbp_ne
     SBP_TRY(sbp_json_int64(&member, 1, MOST_MEMBERS, &curve->nodes));
     SBP_TRY(sbp_json_member(at, "ranks_per_node", &member));
     SBP_TRY(sbp_json_int64(&member, 1, MOST_MEMBERS, &curve->ranks_per_node));
-    SBP_TRY(sbp_json_get_double(at, "error", 0, SBP_NETWORK_MOST_ERROR, &curve->error));
+    SBP_TRY(sbp_json_get_double(at, "error", 0, MOST_ERROR, &curve->error));
     SBP_TRY(check_new(at, network, curve));
     return read_segments(at, curve);
 }
@@ -133,10 +134,9 @@ static enum sbp_status read_formula(const struct sbp_json *at, struct sbp_formul
     if (!(sum > 0))
         return sbp_json_refuse(&member, "has no term above 0");
     formula->is_given = true;
-    SBP_TRY(sbp_json_get_double(&member, "error", 0, SBP_NETWORK_MOST_ERROR, &formula->error));
+    SBP_TRY(sbp_json_get_double(&member, "error", 0, MOST_ERROR, &formula->error));
     formula->beyond_error = formula->error;
-    return sbp_json_get_double(&member, "beyond_error", 0, SBP_NETWORK_MOST_ERROR,
-                               &formula->beyond_error);
+    return sbp_json_get_double(&member, "beyond_error", 0, MOST_ERROR, &formula->beyond_error);
 }
 
 static enum sbp_status read_kind(const struct sbp_json *at, enum sbp_collective kind,

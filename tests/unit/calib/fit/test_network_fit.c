@@ -87,27 +87,6 @@ static void test_truth(void **state)
     }
 }
 
-/* A hundred thousand times too slow on the most nodes: whatever is measured, a file may hold its
- * errors. */
-static void test_most_error(void **state)
-{
-    (void)state;
-    struct sbp_random random;
-    static struct sbp_network_fit fit;
-    const struct sbp_network_options options = {0};
-    sbp_random_seed(&random, SEED);
-    struct sbp_measured measured = make(SBP_ALL_GATHER, &random);
-    for (int i = 0; i < measured.count; i++)
-        if (measured.point[i].nodes == 8)
-            measured.point[i].time_s *= 1e5;
-    assert_int_equal(sbp_network_fit(&measured, &options, &fit, NULL), SBP_OK);
-    const struct sbp_formula *formula = &fit.network.formula[SBP_ALL_GATHER];
-    assert_true(formula->beyond_error == SBP_NETWORK_MOST_ERROR);
-    assert_true(formula->error <= SBP_NETWORK_MOST_ERROR);
-    sbp_network_fit_free(&fit);
-    sbp_arena_free(&measured.arena);
-}
-
 /* Two nodes three times as fast as the formula says: told where it was measured, and only there. */
 static void test_two_nodes(void **state)
 {
@@ -461,21 +440,13 @@ static void test_shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_truth),
-        cmocka_unit_test(test_two_nodes),
-        cmocka_unit_test(test_most_error),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_few_sizes),
-        cmocka_unit_test(test_few_messages),
-        cmocka_unit_test(test_more_shapes_than_a_file_holds),
-        cmocka_unit_test(test_paper),
-        cmocka_unit_test(test_pairs),
-        cmocka_unit_test(test_falling),
-        cmocka_unit_test(test_floor),
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_ports),
-        cmocka_unit_test(test_no_ports),
-        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_truth),        cmocka_unit_test(test_two_nodes),
+        cmocka_unit_test(test_errors),       cmocka_unit_test(test_few_sizes),
+        cmocka_unit_test(test_few_messages), cmocka_unit_test(test_more_shapes_than_a_file_holds),
+        cmocka_unit_test(test_paper),        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_falling),      cmocka_unit_test(test_floor),
+        cmocka_unit_test(test_messages),     cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_no_ports),     cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

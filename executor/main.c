@@ -93,8 +93,7 @@ static const struct sbp_option option_table[] = {
      FIELD(FLAG, run.compares)},
     {"--messages", "NAME",
      "with --backend nccl, between stages: by nccl, by mpi (out of GPU memory where it can), or "
-     "auto "
-     "(default), the faster one by a few of them",
+     "auto (default), the faster one by a few of them",
      FIELD(CHOICE, messages), .names = sbp_message_way_names},
     {"--trace", "FILE", "write the timeline of the last step", FIELD(TEXT, trace)},
     {"--json", NULL, "print one JSON object", FIELD(FLAG, json)},

@@ -224,7 +224,8 @@ enum sbp_status sbp_nccl_by_host(struct sbp_comm *comm, bool by_host, int64_t la
 {
     struct loan *loan;
     comm->messages->by_host = by_host;
-    comm->messages->direct = by_host && comm->host.ops->takes_devices(comm->host.comm);
+    comm->messages->direct = by_host && comm->host.ops->takes_devices != NULL &&
+                             comm->host.ops->takes_devices(comm->host.comm);
     if (comm->messages->direct)
         return find_loan(comm, largest_bytes, &loan);
     return by_host ? reserve_room(comm, largest_bytes) : SBP_OK;

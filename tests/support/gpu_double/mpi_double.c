@@ -1,8 +1,8 @@
 /* MPI that takes the memory of the stand-in GPU, with SBP_DOUBLE_AWARE=1; else it is refused there.
  *
- * A message out of that memory leaves late: in a call of MPI that waits, or 20 ms after it was
- * given. It must still be what it was then, so that who does not wait for the stream that writes
- * it, or writes there before it has left, is found out. Other messages go as ever. */
+ * A message out of that memory leaves late: in a call of MPI that waits, or half a second after it
+ * was given. It must still be what it was then, so that who does not wait for the stream that
+ * writes it, or writes there before it has left, is found out. Other messages go as ever. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "executor/comm/comm_mpi_priv.h"
 #include "tests/support/gpu_double/gpu_double.h"
 
-#define LEAVES_AFTER_S 0.02
+#define LEAVES_AFTER_S 0.5
 
 struct held {
     struct held *next;

@@ -18,10 +18,12 @@ struct timing {
     int64_t bytes;
 };
 
-/* A rank's seconds as a sender, summed over the stages that it sends to. */
+/* A rank's seconds as a sender, summed over the stages that it sends to, and whether its MPI takes
+ * devices' memory. */
 struct sums {
     double nccl_s, mpi_s;
     int64_t pairs;
+    bool direct;
 };
 
 static enum sbp_status checked(const struct sbp_channel *channel, enum sbp_status status,
@@ -117,7 +119,8 @@ static enum sbp_status time_way(const struct timing *timing, bool by_host, doubl
     return SBP_OK;
 }
 
-/* Rank 0 adds what all ranks found, and tells them which way takes less. */
+/* Rank 0 adds what all ranks found, and tells them which way is taken: asked to choose, the one
+ * that takes less. */
 static enum sbp_status agree(struct sbp_channel *channel, struct sums *own,
                              struct sbp_message_times *times, struct sbp_diag *diag)
 {
@@ -132,8 +135,11 @@ static enum sbp_status agree(struct sbp_channel *channel, struct sums *own,
         own->nccl_s += other.nccl_s;
         own->mpi_s += other.mpi_s;
         own->pairs += other.pairs;
+        own->direct = own->direct && other.direct;
     }
-    times->way = own->mpi_s < own->nccl_s ? SBP_MESSAGE_MPI : SBP_MESSAGE_NCCL;
+    if (times->way == SBP_MESSAGE_AUTO)
+        times->way = own->mpi_s < own->nccl_s ? SBP_MESSAGE_MPI : SBP_MESSAGE_NCCL;
+    times->direct = own->direct;
     if (own->pairs > 0) {
         times->nccl_s = own->nccl_s / (double)own->pairs;
         times->mpi_s = own->mpi_s / (double)own->pairs;
@@ -143,11 +149,10 @@ static enum sbp_status agree(struct sbp_channel *channel, struct sums *own,
     return SBP_OK;
 }
 
-static enum sbp_status time_ways(struct timing *timing, struct sbp_arena *arena,
-                                 struct sbp_message_times *times, struct sbp_diag *diag)
+static enum sbp_status time_ways(struct timing *timing, struct sbp_arena *arena, struct sums *own,
+                                 struct sbp_diag *diag)
 {
     const struct sbp_memory_ops *memory = timing->channel->ops->memory;
-    struct sums own;
     timing->sends = SBP_NEW(arena, bool, timing->channel->step->stages);
     timing->buffer = memory->allocate(timing->bytes);
     enum sbp_status status =
@@ -155,11 +160,9 @@ static enum sbp_status time_ways(struct timing *timing, struct sbp_arena *arena,
     if (status != SBP_OK)
         (void)sbp_fail(diag, status, "no %lld bytes to time a message", (long long)timing->bytes);
     if (status == SBP_OK)
-        status = time_way(timing, false, &own.nccl_s, &own.pairs, diag);
+        status = time_way(timing, false, &own->nccl_s, &own->pairs, diag);
     if (status == SBP_OK)
-        status = time_way(timing, true, &own.mpi_s, &own.pairs, diag);
-    if (status == SBP_OK)
-        status = agree(timing->channel, &own, times, diag);
+        status = time_way(timing, true, &own->mpi_s, &own->pairs, diag);
     if (status == SBP_OK) /* a device that failed might never answer */
         memory->release(timing->buffer);
     return status;
@@ -171,18 +174,19 @@ enum sbp_status sbp_message_way_choose(struct sbp_channel *channel, const struct
 {
     struct timing timing = {.channel = channel, .tasks = tasks};
     struct sbp_message_times times = {.way = wanted};
+    struct sums own = {0};
     timing.bytes = times.bytes = largest_bytes(channel, tasks);
     if (channel->ops->by_host == NULL || timing.bytes == 0)
         return SBP_OK;
+    const struct sbp_endpoint host = channel->ops->host(channel->comm);
+    own.direct = host.ops->takes_devices != NULL && host.ops->takes_devices(host.comm);
     if (wanted == SBP_MESSAGE_AUTO)
-        SBP_TRY(time_ways(&timing, arena, &times, diag));
+        SBP_TRY(time_ways(&timing, arena, &own, diag));
+    SBP_TRY(agree(channel, &own, &times, diag));
     SBP_TRY(checked(
         channel, channel->ops->by_host(channel->comm, times.way == SBP_MESSAGE_MPI, timing.bytes),
         diag));
-    if (channel->ops->rank(channel->comm) == 0) {
-        const struct sbp_endpoint host = channel->ops->host(channel->comm);
+    if (channel->ops->rank(channel->comm) == 0)
         *found = times;
-        found->direct = host.ops->takes_devices != NULL && host.ops->takes_devices(host.comm);
-    }
     return SBP_OK;
 }

@@ -18,7 +18,7 @@ extern const char *const sbp_message_way_names[];
 
 struct sbp_message_times {
     enum sbp_message_way way;
-    bool direct;          /* MPI's is out of the devices' memories, on rank 0 */
+    bool direct;          /* MPI's is out of the devices' memories, on all ranks */
     int64_t bytes;        /* of the largest message */
     double nccl_s, mpi_s; /* of one with its answer, mean over pairs of ranks; 0: not timed */
 };

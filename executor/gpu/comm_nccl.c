@@ -138,6 +138,8 @@ enum sbp_status sbp_nccl_wait(struct sbp_comm *comm, ncclComm_t nccl, cudaStream
         enum sbp_status status = is_through(comm, stream, &done);
         if (status == SBP_OK && nccl != NULL)
             status = look_at(comm, nccl);
+        if (status == SBP_OK && !done)
+            status = sbp_nccl_messages_look(comm);
         if (status != SBP_OK)
             nccl_call_off(comm);
         if (status != SBP_OK || done)
@@ -434,11 +436,12 @@ static enum sbp_status open_device(struct sbp_comm *comm)
     return sbp_nccl_messages_open(comm);
 }
 
-/* NCCL may wait for the other members here, so that all ranks go in one order: teams as they were
- * made, then channels by sender and receiver. None leaves before all are through: a launcher may
- * not end a job in which some have finished. */
+/* NCCL may wait for the other members here, so that all ranks go in one order: messages by the host
+ * leave, teams as they were made, then channels by sender and receiver. None leaves before all are
+ * through: a launcher may not end a job in which some have finished. */
 static enum sbp_status close_all(struct sbp_comm *comm)
 {
+    SBP_TRY(sbp_nccl_by_host(comm, false, 0));
     SBP_TRY(sbp_nccl_teams_close(comm));
     SBP_TRY(sbp_nccl_messages_close(comm));
     SBP_CUDA_TRY(&comm->diag, cudaStreamDestroy, comm->own);

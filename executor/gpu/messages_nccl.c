@@ -42,14 +42,17 @@ struct parcel {
     void *data; /* (bytes), of the device's pool; NULL: empty */
 };
 
-/* A copy of a message on the device that MPI reads; others take it over once it has left. It is no
- * memory of the pool, which libraries cannot share with other processes. */
+/* A copy of a message on the device that MPI reads; the next message may take it once it has left.
+ * It is no memory of the pool, which libraries cannot share with other processes. */
 struct loan {
-    struct loan *next;
-    void *data; /* (bytes) */
+    void *data; /* (bytes); NULL: none */
     int64_t bytes;
     atomic_bool left;
 };
+
+/* A stage sends ahead and back; what comes while both are on their way goes through pinned memory.
+ */
+enum { LOANS = 2 };
 
 struct sbp_nccl_messages {
     struct channel *to, *from;             /* (ranks) each */
@@ -57,7 +60,7 @@ struct sbp_nccl_messages {
     unsigned char *greeting;               /* one byte of the device: what opens a channel */
     bool by_host;
     bool direct; /* by the host, out of the device's memory */
-    struct loan *loans;
+    struct loan loan[LOANS];
     void *room; /* (room_bytes) of pinned memory: a message on its way by the host */
     int64_t room_bytes;
 };
@@ -120,82 +123,6 @@ static enum sbp_status order(struct sbp_comm *comm, cudaStream_t before, cudaEve
     return SBP_OK;
 }
 
-/* By the host, out of the device's memory --------------------------------------------------- */
-
-static enum sbp_status add_loan(struct sbp_comm *comm, int64_t bytes, struct loan **made)
-{
-    struct loan *loan = malloc(sizeof *loan);
-    *made = loan;
-    if (loan == NULL)
-        return sbp_fail(&comm->diag, SBP_E_MEMORY, "a message: out of memory");
-    const int code = (int)cudaMalloc(&loan->data, (size_t)bytes);
-    if (code != (int)cudaSuccess) {
-        free(loan);
-        return sbp_cuda_check(&comm->diag, "cudaMalloc", code);
-    }
-    loan->bytes = bytes;
-    atomic_init(&loan->left, true);
-    loan->next = comm->messages->loans;
-    comm->messages->loans = loan;
-    return SBP_OK;
-}
-
-/* One that no message is in. */
-static enum sbp_status find_loan(struct sbp_comm *comm, int64_t bytes, struct loan **found)
-{
-    for (*found = comm->messages->loans; *found != NULL; *found = (*found)->next)
-        if ((*found)->bytes >= bytes && atomic_load(&(*found)->left))
-            return SBP_OK;
-    SBP_TRY(sbp_nccl_settle(comm)); /* to allocate may wait for the device */
-    return add_loan(comm, bytes, found);
-}
-
-/* The stream is waited for, since MPI knows no streams. */
-static enum sbp_status lend_to_host(struct sbp_comm *comm, int peer, const void *buffer,
-                                    int64_t bytes)
-{
-    struct loan *loan;
-    SBP_TRY(find_loan(comm, bytes, &loan));
-    SBP_CUDA_TRY(&comm->diag, cudaMemcpyAsync, loan->data, buffer, (size_t)bytes,
-                 cudaMemcpyDeviceToDevice, comm->stream);
-    SBP_TRY(sbp_nccl_settle(comm));
-    atomic_store(&loan->left, false);
-    return sbp_nccl_check_host(comm, comm->host.ops->lend(comm->host.comm, peer, BYTES_TAG,
-                                                          loan->data, bytes, &loan->left));
-}
-
-/* What the stream was given before may still read the buffer. */
-static enum sbp_status fetch_direct(struct sbp_comm *comm, int peer, void *buffer, int64_t bytes)
-{
-    SBP_TRY(sbp_nccl_settle(comm));
-    return sbp_nccl_check_host(
-        comm, comm->host.ops->receive(comm->host.comm, peer, BYTES_TAG, buffer, bytes));
-}
-
-enum sbp_status sbp_nccl_messages_look(struct sbp_comm *comm)
-{
-    bool all;
-    return comm->messages->by_host
-               ? sbp_nccl_check_host(comm, comm->host.ops->have_left(comm->host.comm, &all))
-               : SBP_OK;
-}
-
-static enum sbp_status release_loans(struct sbp_comm *comm)
-{
-    while (comm->messages->loans != NULL) {
-        struct loan *loan = comm->messages->loans;
-        bool all;
-        while (!atomic_load(&loan->left)) {
-            SBP_TRY(sbp_nccl_check_host(comm, comm->host.ops->have_left(comm->host.comm, &all)));
-            (void)sched_yield();
-        }
-        comm->messages->loans = loan->next;
-        sbp_memory_cuda.release(loan->data);
-        free(loan);
-    }
-    return SBP_OK;
-}
-
 /* By the host, through pinned memory -------------------------------------------------------- */
 
 static enum sbp_status release_room(struct sbp_comm *comm)
@@ -220,20 +147,9 @@ static enum sbp_status reserve_room(struct sbp_comm *comm, int64_t bytes)
     return SBP_OK;
 }
 
-enum sbp_status sbp_nccl_by_host(struct sbp_comm *comm, bool by_host, int64_t largest_bytes)
-{
-    struct loan *loan;
-    comm->messages->by_host = by_host;
-    comm->messages->direct = by_host && comm->host.ops->takes_devices != NULL &&
-                             comm->host.ops->takes_devices(comm->host.comm);
-    if (comm->messages->direct)
-        return find_loan(comm, largest_bytes, &loan);
-    return by_host ? reserve_room(comm, largest_bytes) : SBP_OK;
-}
-
 /* The host endpoint takes a copy of its own, so that the room is free again. */
-static enum sbp_status send_by_host(struct sbp_comm *comm, int peer, const void *buffer,
-                                    int64_t bytes)
+static enum sbp_status send_staged(struct sbp_comm *comm, int peer, const void *buffer,
+                                   int64_t bytes)
 {
     SBP_TRY(reserve_room(comm, bytes));
     SBP_CUDA_TRY(&comm->diag, cudaMemcpyAsync, comm->messages->room, buffer, (size_t)bytes,
@@ -243,7 +159,7 @@ static enum sbp_status send_by_host(struct sbp_comm *comm, int peer, const void 
         comm, comm->host.ops->send(comm->host.comm, peer, BYTES_TAG, comm->messages->room, bytes));
 }
 
-static enum sbp_status fetch_by_host(struct sbp_comm *comm, int peer, void *buffer, int64_t bytes)
+static enum sbp_status fetch_staged(struct sbp_comm *comm, int peer, void *buffer, int64_t bytes)
 {
     SBP_TRY(reserve_room(comm, bytes));
     SBP_TRY(sbp_nccl_check_host(comm, comm->host.ops->receive(comm->host.comm, peer, BYTES_TAG,
@@ -251,6 +167,100 @@ static enum sbp_status fetch_by_host(struct sbp_comm *comm, int peer, void *buff
     SBP_CUDA_TRY(&comm->diag, cudaMemcpyAsync, buffer, comm->messages->room, (size_t)bytes,
                  cudaMemcpyHostToDevice, comm->stream);
     return sbp_nccl_settle(comm); /* the room is the next message's */
+}
+
+/* By the host, out of the device's memory --------------------------------------------------- */
+
+/* To allocate may wait for the device, on which a sum may wait for another rank that waits for this
+ * one: so no loan is made while a step runs. */
+static enum sbp_status make_loans(struct sbp_comm *comm, int64_t bytes)
+{
+    for (int i = 0; i < LOANS; i++) {
+        struct loan *loan = &comm->messages->loan[i];
+        if (loan->data != NULL)
+            continue;
+        SBP_CUDA_TRY(&comm->diag, cudaMalloc, &loan->data, (size_t)bytes);
+        loan->bytes = bytes;
+        atomic_store(&loan->left, true);
+    }
+    return SBP_OK;
+}
+
+/* Waits until their messages have left. */
+static enum sbp_status release_loans(struct sbp_comm *comm)
+{
+    for (int i = 0; i < LOANS; i++) {
+        struct loan *loan = &comm->messages->loan[i];
+        bool all;
+        while (loan->data != NULL && !atomic_load(&loan->left)) {
+            SBP_TRY(sbp_nccl_check_host(comm, comm->host.ops->have_left(comm->host.comm, &all)));
+            (void)sched_yield();
+        }
+        sbp_memory_cuda.release(loan->data);
+        loan->data = NULL;
+    }
+    return SBP_OK;
+}
+
+/* One that no message is in; NULL. */
+static struct loan *free_loan(struct sbp_comm *comm, int64_t bytes)
+{
+    for (int i = 0; i < LOANS; i++) {
+        struct loan *loan = &comm->messages->loan[i];
+        if (loan->data != NULL && loan->bytes >= bytes && atomic_load(&loan->left))
+            return loan;
+    }
+    return NULL;
+}
+
+/* MPI knows no streams, so the stream is waited for. */
+static enum sbp_status send_loan(struct sbp_comm *comm, int peer, struct loan *loan,
+                                 const void *buffer, int64_t bytes)
+{
+    SBP_CUDA_TRY(&comm->diag, cudaMemcpyAsync, loan->data, buffer, (size_t)bytes,
+                 cudaMemcpyDeviceToDevice, comm->stream);
+    SBP_TRY(sbp_nccl_settle(comm));
+    atomic_store(&loan->left, false);
+    return sbp_nccl_check_host(comm, comm->host.ops->lend(comm->host.comm, peer, BYTES_TAG,
+                                                          loan->data, bytes, &loan->left));
+}
+
+/* The receiver cannot tell the two ways apart. */
+static enum sbp_status send_by_host(struct sbp_comm *comm, int peer, const void *buffer,
+                                    int64_t bytes)
+{
+    struct loan *loan = free_loan(comm, bytes);
+    return loan != NULL ? send_loan(comm, peer, loan, buffer, bytes)
+                        : send_staged(comm, peer, buffer, bytes);
+}
+
+/* Work that the stream was given before may still read the buffer. */
+static enum sbp_status fetch_direct(struct sbp_comm *comm, int peer, void *buffer, int64_t bytes)
+{
+    SBP_TRY(sbp_nccl_settle(comm));
+    return sbp_nccl_check_host(
+        comm, comm->host.ops->receive(comm->host.comm, peer, BYTES_TAG, buffer, bytes));
+}
+
+enum sbp_status sbp_nccl_messages_look(struct sbp_comm *comm)
+{
+    bool all;
+    return comm->messages->by_host
+               ? sbp_nccl_check_host(comm, comm->host.ops->have_left(comm->host.comm, &all))
+               : SBP_OK;
+}
+
+enum sbp_status sbp_nccl_by_host(struct sbp_comm *comm, bool by_host, int64_t largest_bytes)
+{
+    struct sbp_nccl_messages *messages = comm->messages;
+    if (!by_host)
+        SBP_TRY(release_loans(comm));
+    messages->by_host = by_host;
+    messages->direct = by_host && comm->host.ops->takes_devices != NULL &&
+                       comm->host.ops->takes_devices(comm->host.comm);
+    if (messages->direct)
+        SBP_TRY(make_loans(comm, largest_bytes));
+    return by_host ? reserve_room(comm, largest_bytes) : SBP_OK;
 }
 
 /* Point to point ---------------------------------------------------------------------------- */
@@ -324,8 +334,7 @@ enum sbp_status sbp_nccl_send(struct sbp_comm *comm, int peer, int tag, const vo
     if (bytes == 0)
         return SBP_OK;
     if (by_host)
-        return comm->messages->direct ? lend_to_host(comm, peer, buffer, bytes)
-                                      : send_by_host(comm, peer, buffer, bytes);
+        return send_by_host(comm, peer, buffer, bytes);
     const struct channel *channel = &comm->messages->to[peer];
     SBP_TRY(order(comm, comm->stream, channel->event, channel->stream));
     SBP_NCCL_TRY(&comm->diag, channel->nccl, ncclSend, copy, (size_t)bytes, ncclUint8, 1,
@@ -341,7 +350,7 @@ static enum sbp_status fetch(struct sbp_comm *comm, int peer, void *buffer, int6
         return SBP_OK;
     if (comm->messages->by_host)
         return comm->messages->direct ? fetch_direct(comm, peer, buffer, bytes)
-                                      : fetch_by_host(comm, peer, buffer, bytes);
+                                      : fetch_staged(comm, peer, buffer, bytes);
     SBP_TRY(order(comm, comm->stream, channel->event, channel->stream));
     SBP_NCCL_TRY(&comm->diag, channel->nccl, ncclRecv, buffer, (size_t)bytes, ncclUint8, 0,
                  channel->nccl, channel->stream);
@@ -355,7 +364,9 @@ static enum sbp_status fetch_parcel(struct sbp_comm *comm, int peer,
     void *data = NULL;
     if (envelope->bytes > 0)
         SBP_CUDA_TRY(&comm->diag, cudaMallocAsync, &data, (size_t)envelope->bytes, comm->stream);
-    SBP_TRY(fetch(comm, peer, data, envelope->bytes));
+    /* MPI takes no memory of the pool. */
+    SBP_TRY(comm->messages->direct && data != NULL ? fetch_staged(comm, peer, data, envelope->bytes)
+                                                   : fetch(comm, peer, data, envelope->bytes));
     return keep_parcel(comm, peer, (int)envelope->tag, data, envelope->bytes);
 }
 
@@ -462,7 +473,6 @@ static enum sbp_status close_channels(struct sbp_comm *comm)
 enum sbp_status sbp_nccl_messages_close(struct sbp_comm *comm)
 {
     struct sbp_nccl_messages *messages = comm->messages;
-    SBP_TRY(release_loans(comm));
     SBP_TRY(close_channels(comm));
     while (messages->parcels != NULL) {
         struct parcel *parcel = messages->parcels;
@@ -474,6 +484,7 @@ enum sbp_status sbp_nccl_messages_close(struct sbp_comm *comm)
     return release_room(comm);
 }
 
+/* After a failure loans stay, since MPI may still read them. */
 void sbp_nccl_messages_free(struct sbp_comm *comm)
 {
     if (comm->messages == NULL)

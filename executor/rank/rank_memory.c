@@ -260,7 +260,7 @@ enum sbp_status sbp_rank_fill_weights(struct sbp_rank *rank)
 /* Index tables: one entry a token of the block of dimensions 0 and 1. */
 enum table { TABLE_IDS, TABLE_LABELS, TABLE_POSITIONS };
 
-/* Of the model's first table of tokens, or of its loss. */
+/* The model's first table of tokens, or its loss, says how many rows are valid. */
 static int64_t valid_vocabulary(const struct sbp_graph *graph, enum table table)
 {
     for (int op = 0; op < graph->op_count; op++) {
@@ -352,7 +352,7 @@ enum sbp_status sbp_rank_begin_micro_batch(struct sbp_rank *rank, int64_t micro_
         if (ids >= 0)
             SBP_TRY(fill_table(rank, TABLE_IDS, graph->tensor[graph->op[op].weight[0]].valid_rows,
                                ids, diag));
-        SBP_TRY(fill_table(rank, TABLE_POSITIONS, 1, positions, diag));
+        SBP_TRY(fill_table(rank, TABLE_POSITIONS, 0, positions, diag)); /* no vocabulary */
     }
     return fill_table(rank, TABLE_LABELS, valid_vocabulary(graph, TABLE_LABELS),
                       program->labels_buffer, diag);

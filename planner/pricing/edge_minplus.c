@@ -215,19 +215,6 @@ static void take_family(const struct column *c, int target, const struct partial
     }
 }
 
-static double least_of(const struct sbp_space_edge *edge, const struct partial *partial)
-{
-    double least = INFINITY;
-    for (int i = 0; i < partial->count; i++)
-        if (partial->least[i] < least) {
-            const double sum = partial->least[i] + sbp_edge_price_at(edge, partial->place[i]);
-            least = sum < least ? sum : least;
-        }
-    return least >= SBP_FORBIDDEN ? INFINITY : least;
-}
-
-/* Counts the entries of a partial table: any of them may ask for a price that was never worked out.
- */
 static void look_at_clock(struct spread *s, int64_t entries)
 {
     s->entries += entries;
@@ -235,6 +222,20 @@ static void look_at_clock(struct spread *s, int64_t entries)
         return;
     s->entries = 0;
     s->is_stopped = sbp_space_interrupted(s->edge->ends.space);
+}
+
+/* Any entry may ask for a price that was never worked out. */
+static double least_of(struct spread *s, const struct partial *partial)
+{
+    double least = INFINITY;
+    for (int i = 0; i < partial->count && !s->is_stopped; i++) {
+        look_at_clock(s, 1);
+        if (partial->least[i] >= least)
+            continue;
+        const double sum = partial->least[i] + sbp_edge_price_at(s->edge, partial->place[i]);
+        least = sum < least ? sum : least;
+    }
+    return least >= SBP_FORBIDDEN ? INFINITY : least;
 }
 
 /* partial: (families + 1); the first holds the sources' costs. */
@@ -250,7 +251,7 @@ static void descend(struct spread *s, int family, int place, struct partial *par
         if (family + 1 < s->families)
             descend(s, family + 1, there, partial);
         else if (s->target_at[there] >= 0)
-            s->to[s->target_at[there]] = least_of(s->edge, &partial[family + 1]);
+            s->to[s->target_at[there]] = least_of(s, &partial[family + 1]);
     }
 }
 

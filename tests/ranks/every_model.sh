@@ -29,23 +29,29 @@ smaller() { # MODEL
 }
 
 # The plan of a space, on devices that hold ten times as much where it does not fit.
-find() { # MODEL DEVICES SPACE
+plan_for() { # MODEL DEVICES SPACE
     for bytes in 40G 400G 1e14; do
+        rm -f plan.json
+        status=0
         # shellcheck disable=SC2046 # words
         "$sbplan" search "$1" gcp-a100-2x4 --devices "$2" --space "$3" --runnable --quick --time-limit 20 \
-            --memory-limit $bytes $(smaller "$1") -o plan.json >found 2>said
-        status=$?
-        [ $status -eq 1 ] || return $status
+            --memory-limit $bytes $(smaller "$1") -o plan.json >found 2>said || status=$?
+        [ $status -eq 1 ] || break
     done
-    return 1
 }
 
-# Counts and tells one plan: verified, absent (no plan of this space is legal), or failed.
+# Whether no plan of the space is legal, or none runs, and the search says so.
+is_told() {
+    [ $status -eq 1 ] || { [ $status -eq 2 ] && grep -q 'is searched and priced, not run' said; }
+}
+
+# Counts and tells one plan: verified, absent, or failed.
 check() { # MODEL DEVICES SPACE
-    if ! find "$@"; then
+    plan_for "$@"
+    if is_told; then
         absent=$((absent + 1))
         echo "$1, $2 ranks, $3: no plan: $(cat said found | head -n 1)"
-    elif "$run" plan.json --verify=shrunk --steps 20 >out 2>said; then
+    elif [ $status -eq 0 ] && [ -s plan.json ] && "$run" plan.json --verify=shrunk --steps 20 >out 2>said; then
         verified=$((verified + 1))
         echo "$1, $2 ranks, $3: $(sed -n 's/^layout *//p' found): $(sed -n 's/^verified.*difference is/verified,/p' out)"
     else

@@ -116,5 +116,11 @@ ends 1 'lost: rank . .* is at its start' sums SBP_DOUBLE_HANG=ncclCommSplit:1@1 
 ranks=2
 ends 1 'rank 1 (host .*, stage 1) is at step 1, take .* (.* s, waits for rank 0)' replicas \
     SBP_DOUBLE_HANG=ncclRecv:5@1 --deadline 1 --messages nccl
+# GPU-aware, without memory for a copy, and with a rank that never answers.
+export SBP_DOUBLE_AWARE=1
+ends 2 'rank 1: .*cudaMalloc: out of memory' replicas SBP_DOUBLE_FAIL=cudaMalloc:3@1 --messages mpi
+ends 1 'rank 1 (host .*, stage 1) is at step 1, take .* (.* s, waits for rank 0)' replicas SBP_DOUBLE_HANG=MPI_Recv:1@1 \
+    --deadline 1 --messages mpi
+unset SBP_DOUBLE_AWARE
 # By the host, for which there is no pinned memory.
 ends 2 'rank 1: .*cudaMallocHost: out of memory' replicas SBP_DOUBLE_FAIL=cudaMallocHost:2@1 --messages mpi

@@ -567,7 +567,7 @@ cudaError_t cudaMemset(void *memory, int value, size_t bytes)
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
     MAY_FAIL("cudaMalloc", cudaErrorMemoryAllocation);
-    return double_allocate(memory, bytes);
+    return double_allocate(memory, bytes, false);
 }
 
 /* Waits for all streams, as it does on a device. */
@@ -586,7 +586,7 @@ cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t stream)
 {
     MAY_FAIL("cudaMallocAsync", cudaErrorMemoryAllocation);
     return find_stream(stream) == NULL ? cudaErrorInvalidResourceHandle
-                                       : double_allocate(memory, bytes);
+                                       : double_allocate(memory, bytes, true);
 }
 
 static void run_release(void *argument)

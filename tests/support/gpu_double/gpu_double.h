@@ -78,7 +78,7 @@ const void *double_range(size_t *bytes);
  * made, or filled. */
 #define DOUBLE_LARGE ((size_t)1 << 20)
 /* cudaMalloc, and cudaFree once nothing is under way. */
-cudaError_t double_allocate(void **memory, size_t bytes);
+cudaError_t double_allocate(void **memory, size_t bytes, bool pooled);
 cudaError_t double_release(void *memory);
 
 /* Whether bytes are memory of cudaMallocHost, which copies reach late. */
@@ -89,6 +89,8 @@ size_t double_used_bytes(void);
 
 /* Whether bytes at `memory` are the device's and allocated. */
 bool double_is_device(const void *memory, size_t bytes);
+/* Whether they are of cudaMallocAsync, which other processes cannot open. */
+bool double_is_pooled(const void *memory);
 
 /* Work without a result, which nobody can be seen not to wait for. It is done without delay where
  * other work is behind it, as are copies of which the edges alone are moved. */

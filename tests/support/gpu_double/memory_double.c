@@ -82,6 +82,7 @@ struct block {
     struct block *next; /* by addresses */
     unsigned char *at;
     size_t bytes;
+    bool pooled;
 };
 
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -147,17 +148,33 @@ void double_close(void)
     (void)pthread_mutex_unlock(&memory_lock);
 }
 
-bool double_is_device(const void *memory, size_t bytes)
+/* The block that holds these bytes, or NULL. Under the lock. */
+static const struct block *holder(const void *memory, size_t bytes)
 {
     const uintptr_t at = (uintptr_t)memory;
-    bool found = false;
-    (void)pthread_mutex_lock(&memory_lock);
-    for (const struct block *block = blocks; block != NULL && !found; block = block->next) {
+    for (const struct block *block = blocks; block != NULL; block = block->next) {
         const uintptr_t first = (uintptr_t)block->at;
-        found = at >= first && at - first <= block->bytes && bytes <= block->bytes - (at - first);
+        if (at >= first && at - first <= block->bytes && bytes <= block->bytes - (at - first))
+            return block;
     }
+    return NULL;
+}
+
+bool double_is_device(const void *memory, size_t bytes)
+{
+    (void)pthread_mutex_lock(&memory_lock);
+    const bool found = holder(memory, bytes) != NULL;
     (void)pthread_mutex_unlock(&memory_lock);
     return found;
+}
+
+bool double_is_pooled(const void *memory)
+{
+    (void)pthread_mutex_lock(&memory_lock);
+    const struct block *block = holder(memory, 0);
+    const bool pooled = block != NULL && block->pooled;
+    (void)pthread_mutex_unlock(&memory_lock);
+    return pooled;
 }
 
 /* Pages of a block. */
@@ -185,13 +202,13 @@ static bool enter(struct block *block)
     return true;
 }
 
-cudaError_t double_allocate(void **memory, size_t bytes)
+cudaError_t double_allocate(void **memory, size_t bytes, bool pooled)
 {
     if (bytes > DOUBLE_MEMORY_BYTES)
         return cudaErrorMemoryAllocation;
     struct block *block = malloc(sizeof *block);
     if (block != NULL)
-        block->bytes = bytes;
+        *block = (struct block){.bytes = bytes, .pooled = pooled};
     (void)pthread_mutex_lock(&memory_lock);
     const bool fits = block != NULL && enter(block);
     (void)pthread_mutex_unlock(&memory_lock);

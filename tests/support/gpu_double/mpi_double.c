@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "executor/comm/comm_mpi_priv.h"
@@ -20,7 +21,7 @@ struct held {
     MPI_Request request;
     const void *device;
     void *bytes; /* (count) as they were given */
-    int count;
+    int count, peer, tag;
     double given_s;
     bool started;
 };
@@ -51,9 +52,9 @@ static int check_device(const void *memory, int count)
 {
     if (!sbp_mpi_takes_devices())
         return refuse("a buffer is the device's");
-    return double_is_device(memory, (size_t)count)
-               ? MPI_SUCCESS
-               : refuse("a buffer is not the device's any more, or too short");
+    if (!double_is_device(memory, (size_t)count))
+        return refuse("a buffer is not the device's any more, or too short");
+    return double_is_pooled(memory) ? refuse("a buffer is of a pool of the device") : MPI_SUCCESS;
 }
 
 static int start(struct held *one)
@@ -83,32 +84,63 @@ static int start_held(bool all)
     return code;
 }
 
-int MPI_Isend(const void *buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
-              MPI_Request *request)
+/* No message overtakes another one of its peer and tag. */
+static int start_before(int peer, int tag)
 {
-    if (count == 0 || !is_in_range(buffer))
-        return PMPI_Isend(buffer, count, type, peer, tag, comm, request);
-    int code = check_device(buffer, count);
-    struct held *one = calloc(1, sizeof *one);
-    if (one != NULL)
-        one->bytes = malloc((size_t)count);
-    if (code != MPI_SUCCESS || one == NULL || one->bytes == NULL)
-        return code != MPI_SUCCESS ? code : MPI_ERR_NO_MEM;
+    int code = MPI_SUCCESS;
+    (void)pthread_mutex_lock(&held_lock);
+    for (struct held *one = held; one != NULL && code == MPI_SUCCESS; one = one->next)
+        if (!one->started && one->peer == peer && one->tag == tag)
+            code = start(one);
+    (void)pthread_mutex_unlock(&held_lock);
+    return code;
+}
+
+/* Makes the request of a message, of a copy of its bytes. */
+static int hold(struct held *one, MPI_Datatype type, MPI_Comm comm)
+{
+    one->bytes = malloc((size_t)one->count);
+    if (one->bytes == NULL)
+        return MPI_ERR_NO_MEM;
     double_open();
-    memcpy(one->bytes, buffer, (size_t)count);
+    memcpy(one->bytes, one->device, (size_t)one->count);
     double_close();
-    code = PMPI_Send_init(one->bytes, count, type, peer, tag, comm, &one->request);
-    one->device = buffer;
-    one->count = count;
     one->given_s = sbp_clock_s();
-    *request = one->request;
+    return PMPI_Send_init(one->bytes, one->count, type, one->peer, one->tag, comm, &one->request);
+}
+
+static void append(struct held *one)
+{
     (void)pthread_mutex_lock(&held_lock);
     struct held **end = &held;
     while (*end != NULL)
         end = &(*end)->next;
     *end = one;
     (void)pthread_mutex_unlock(&held_lock);
-    return code;
+}
+
+int MPI_Isend(const void *buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm,
+              MPI_Request *request)
+{
+    if (count == 0 || !is_in_range(buffer)) {
+        const int before = start_before(peer, tag);
+        return before == MPI_SUCCESS ? PMPI_Isend(buffer, count, type, peer, tag, comm, request)
+                                     : before;
+    }
+    int code = check_device(buffer, count);
+    struct held *one = code == MPI_SUCCESS ? malloc(sizeof *one) : NULL;
+    if (one == NULL)
+        return code != MPI_SUCCESS ? code : MPI_ERR_NO_MEM;
+    *one = (struct held){.device = buffer, .count = count, .peer = peer, .tag = tag};
+    code = hold(one, type, comm);
+    if (code != MPI_SUCCESS) {
+        free(one->bytes);
+        free(one);
+        return code;
+    }
+    *request = one->request;
+    append(one);
+    return MPI_SUCCESS;
 }
 
 /* The place of a request in the list; NULL: it is none of these. */
@@ -161,6 +193,9 @@ int MPI_Recv(void *buffer, int count, MPI_Datatype type, int peer, int tag, MPI_
     int code = start_held(true);
     if (code != MPI_SUCCESS || count == 0 || !is_in_range(buffer))
         return code != MPI_SUCCESS ? code : PMPI_Recv(buffer, count, type, peer, tag, comm, status);
+    if (double_hangs("MPI_Recv"))
+        for (;;)
+            (void)pause();
     code = check_device(buffer, count);
     void *bytes = code == MPI_SUCCESS ? malloc((size_t)count) : NULL;
     if (bytes == NULL)

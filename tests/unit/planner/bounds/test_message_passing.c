@@ -12,6 +12,7 @@
 #include "base/math/random.h"
 #include "planner/bounds/lagrangian.h"
 #include "planner/bounds/message_passing.h"
+#include "planner/limits.h"
 #include "tests/support/unit.h"
 
 #define CLOSE 1e-9
@@ -195,22 +196,41 @@ static void test_edges(void **state)
         check_edges(CHAIN, meshes[l], paper, 100 + l);
 }
 
+/* The edges of a model's space on four levels. */
+struct opened {
+    struct sbp_plan plan;
+    struct sbp_space space;
+    struct sbp_space_edges edges;
+    struct sbp_arena arena;
+};
+
+static void open_edges(const char *model, const struct sbp_solve_request *request,
+                       struct opened *opened)
+{
+    sbp_arena_init(&opened->arena);
+    open_plan(model, four, &opened->plan);
+    make(&opened->plan, request, &opened->space);
+    assert_int_equal(sbp_pricing_make_edges(&opened->space, &opened->arena, &opened->edges),
+                     SBP_OK);
+}
+
+static void close_edges(struct opened *opened)
+{
+    sbp_arena_free(&opened->arena);
+    sbp_space_free(&opened->space);
+    sbp_plan_free(&opened->plan);
+}
+
 /* Places that share a slot are told apart. */
 static void test_large_tables(void **state)
 {
     (void)state;
     const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
-    struct sbp_plan plan;
-    struct sbp_space space;
-    struct sbp_space_edges edges;
-    struct sbp_arena arena;
+    struct opened o;
     int told = 0;
-    sbp_arena_init(&arena);
-    open_plan(FAN, four, &plan);
-    make(&plan, &full, &space);
-    assert_int_equal(sbp_pricing_make_edges(&space, &arena, &edges), SBP_OK);
-    for (int e = 0; e < edges.count; e++) {
-        const struct sbp_space_edge *const edge = &edges.edge[e];
+    open_edges(FAN, &full, &o);
+    for (int e = 0; e < o.edges.count; e++) {
+        const struct sbp_space_edge *const edge = &o.edges.edge[e];
         const int64_t places = edge->stride[0] * edge->kinds[0];
         for (int64_t place = 0; place + edge->slots < places; place += 997) {
             const double one = sbp_edge_price_at(edge, place);
@@ -220,9 +240,7 @@ static void test_large_tables(void **state)
         }
     }
     assert_true(told > 100);
-    sbp_arena_free(&arena);
-    sbp_space_free(&space);
-    sbp_plan_free(&plan);
+    close_edges(&o);
 }
 
 /* Prices that are kept take 128 MiB at most, of however many edges. */
@@ -232,10 +250,7 @@ static void test_many_tables(void **state)
     enum { FANS = 8 };
     char model[128 + 160 * FANS];
     const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL, .asked.quick = true};
-    struct sbp_plan plan;
-    struct sbp_space space;
-    struct sbp_space_edges edges;
-    struct sbp_arena arena;
+    struct opened o;
     size_t bytes = 0;
     int used = snprintf(model, sizeof model,
                         "{\"name\": \"m\", \"global_batch\": 16, \"sequence\": 16, "
@@ -246,17 +261,12 @@ static void test_many_tables(void **state)
                          "{\"op\": \"linear\", \"name\": \"b%d\", \"out\": 16}, "
                          "{\"op\": \"add\", \"inputs\": [\"a%d\", \"b%d\"]}%s",
                          i, i, i, i, i + 1 < FANS ? ", " : "]}");
-    sbp_arena_init(&arena);
-    open_plan(model, four, &plan);
-    make(&plan, &full, &space);
-    assert_int_equal(sbp_pricing_make_edges(&space, &arena, &edges), SBP_OK);
-    for (int e = 0; e < edges.count; e++)
-        bytes += (size_t)edges.edge[e].slots * sizeof(struct sbp_edge_price);
-    print_message("%d edges, %zu bytes\n", edges.count, bytes);
+    open_edges(model, &full, &o);
+    for (int e = 0; e < o.edges.count; e++)
+        bytes += (size_t)o.edges.edge[e].slots * sizeof(struct sbp_edge_price);
+    print_message("%d edges, %zu bytes\n", o.edges.count, bytes);
     assert_true(bytes <= (size_t)128 << 20);
-    sbp_arena_free(&arena);
-    sbp_space_free(&space);
-    sbp_plan_free(&plan);
+    close_edges(&o);
 }
 
 static int prices_known(const struct sbp_space_edge *edge)
@@ -288,33 +298,25 @@ static void test_stop(void **state)
     atomic_int stop = 0;
     const struct sbp_solve_request full = {
         .asked = {.space = SBP_SPACE_FULL, .quick = true, .solver_options.stop = &stop}};
-    struct sbp_plan plan;
-    struct sbp_space space;
-    struct sbp_space_edges edges;
-    struct sbp_arena arena;
+    struct opened o;
     int stopped = 0;
-    sbp_arena_init(&arena);
-    open_plan(FAN, four, &plan);
-    make(&plan, &full, &space);
-    assert_int_equal(sbp_pricing_make_edges(&space, &arena, &edges), SBP_OK);
-    for (int e = 0; e < edges.count; e++) {
-        const struct sbp_space_edge *const edge = &edges.edge[e];
-        const int sources = space.variable[edge->ends.from.variable].tuple_count;
-        const int targets = space.variable[edge->ends.to.variable].tuple_count;
+    open_edges(FAN, &full, &o);
+    for (int e = 0; e < o.edges.count; e++) {
+        const struct sbp_space_edge *const edge = &o.edges.edge[e];
+        const int sources = o.space.variable[edge->ends.from.variable].tuple_count;
+        const int targets = o.space.variable[edge->ends.to.variable].tuple_count;
         const int before = prices_known(edge);
         stop = 1;
-        stopped += spread_all(edge, sources, targets, &arena) == SBP_STOPPED;
+        stopped += spread_all(edge, sources, targets, &o.arena) == SBP_STOPPED;
         const int looked_at = prices_known(edge) - before;
-        assert_true(looked_at <= 4096);
+        assert_true(looked_at <= SBP_PRICING_CLOCK_ENTRIES);
         stop = 0;
-        assert_int_equal(spread_all(edge, sources, targets, &arena), SBP_OK);
+        assert_int_equal(spread_all(edge, sources, targets, &o.arena), SBP_OK);
         print_message("edge %d: %d prices after a stop, %d of all\n", e, looked_at,
                       prices_known(edge));
     }
     assert_true(stopped > 0);
-    sbp_arena_free(&arena);
-    sbp_space_free(&space);
-    sbp_plan_free(&plan);
+    close_edges(&o);
 }
 
 /* --- reducing --- */

@@ -36,13 +36,13 @@ plan_for() { # MODEL DEVICES SPACE
         # shellcheck disable=SC2046 # words
         "$sbplan" search "$1" gcp-a100-2x4 --devices "$2" --space "$3" --runnable --quick --time-limit 20 \
             --memory-limit $bytes $(smaller "$1") -o plan.json >found 2>said || status=$?
-        [ $status -eq 1 ] || break
+        [ "$status" -eq 1 ] || break
     done
 }
 
 # Whether no plan of the space is legal, or none runs, and the search says so.
 is_told() {
-    [ $status -eq 1 ] || { [ $status -eq 2 ] && grep -q 'is searched and priced, not run' said; }
+    [ "$status" -eq 1 ] || { [ "$status" -eq 2 ] && grep -q 'is searched and priced, not run' said; }
 }
 
 # Counts and tells one plan: verified, absent, or failed.
@@ -51,7 +51,7 @@ check() { # MODEL DEVICES SPACE
     if is_told; then
         absent=$((absent + 1))
         echo "$1, $2 ranks, $3: no plan: $(cat said found | head -n 1)"
-    elif [ $status -eq 0 ] && [ -s plan.json ] && "$run" plan.json --verify=shrunk --steps 20 >out 2>said; then
+    elif [ "$status" -eq 0 ] && [ -s plan.json ] && "$run" plan.json --verify=shrunk --steps 20 >out 2>said; then
         verified=$((verified + 1))
         echo "$1, $2 ranks, $3: $(sed -n 's/^layout *//p' found): $(sed -n 's/^verified.*difference is/verified,/p' out)"
     else

@@ -162,8 +162,9 @@ static void turn(struct sbp_cuda *cuda, const operands<T> &o, const latent<T> &a
 {
     const T *const from = (const T *)o.keys->shared + batch * a.keys * o.keys->shared_row;
     const int64_t half = a.rope / 2, pairs = a.keys * half;
-    GPU_LAUNCH(cuda, turn_kernel<T>, gpu_loop_blocks(cuda, pairs, THREADS), THREADS, 0, o.turned,
-               from, o.keys->shared_row, (int64_t)a.keys, half);
+    if (pairs > 0)
+        GPU_LAUNCH(cuda, turn_kernel<T>, gpu_loop_blocks(cuda, pairs, THREADS), THREADS, 0,
+                   o.turned, from, o.keys->shared_row, (int64_t)a.keys, half);
 }
 
 template <class T> static bool is_empty(const operands<T> &o)
@@ -202,9 +203,10 @@ static void launch_heads(struct sbp_cuda *cuda, const operands<T> &o, latent<T> 
         launches<T, HEAD, latent<T>>::backward(cuda, a, heads, heads);
     }
     T *const to = (T *)o.keys->shared_gradients + batch * a.keys * o.keys->shared_row;
-    GPU_LAUNCH(cuda, turn_back_kernel<T>, gpu_loop_blocks(cuda, shared / 2, THREADS), THREADS, 0,
-               to, o.keys->shared_row, (const float *)a.sums, most, (int64_t)a.keys,
-               (int64_t)a.rope / 2);
+    if (shared > 0)
+        GPU_LAUNCH(cuda, turn_back_kernel<T>, gpu_loop_blocks(cuda, shared / 2, THREADS), THREADS,
+                   0, to, o.keys->shared_row, (const float *)a.sums, most, (int64_t)a.keys,
+                   (int64_t)a.rope / 2);
 }
 
 template <class T, int HEAD> static void launch_backward(struct sbp_cuda *cuda, operands<T> &o)

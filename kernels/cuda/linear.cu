@@ -1,5 +1,5 @@
-/* What linear operators have beside their products, which cuBLAS makes: biases and their
- * gradients. */
+/* cuBLAS makes the products of linear operators, these kernels do the rest: they add biases, and
+ * sum the biases' gradients. */
 #include "kernels/cuda/columns.cuh"
 
 enum { THREADS = 256 };
@@ -43,7 +43,7 @@ static void add_bias(struct sbp_cuda *cuda, void *y, const void *bias, int64_t t
         launch_bias<T, 1>(cuda, (T *)y, (const T *)bias, tokens, out);
 }
 
-/* What a product left in single precision is rounded once. */
+/* Rounds sums, which a product left in single precision, once: as they are stored. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     put_kernel(T *to, const float *sums, int64_t n, bool adds)

@@ -4,26 +4,7 @@
  * Products leave single precision there, which is rounded once, where it is stored. */
 #include "executor/gpu/type_cuda_priv.h"
 
-/* ---- products in single precision ------------------------------------------------------------ */
-
-/* A factor as its rows lie in memory, so many elements apart; transposed: of its transpose. */
-struct side {
-    const void *at;
-    int64_t row;
-    bool transposed;
-};
-
-/* y(m,n) = a(m,k) b(k,n), or is added to. cuBLAS stores by columns: y^T(n,m) has the rows of y. */
-static void multiply(float *y, struct side a, struct side b, int64_t m, int64_t n, int64_t k,
-                     bool adds)
-{
-    struct sbp_gpu_rank *const gpu = sbp_gpu_rank_here();
-    const float one = 1, beta = adds ? 1 : 0;
-    note_product(gpu, cublasGemmEx(gpu->blas, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
-                                   a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m, (int)k,
-                                   &one, b.at, DATA, (int)b.row, a.at, DATA, (int)a.row, &beta, y,
-                                   CUDA_R_32F, (int)n, SUM, CUBLAS_GEMM_DEFAULT));
-}
+/* ---- scratch --------------------------------------------------------------------------------- */
 
 /* Two parts of the scratch: single precision, of a product, and behind it its factors. */
 struct room {
@@ -42,10 +23,10 @@ static int64_t least(int64_t a, int64_t b)
 static bool find_room(struct room *room, int64_t fixed, int64_t numbers, int64_t elements,
                       int64_t columns)
 {
-    enum { APART = 256 /* bytes: for accesses of any width */, ALIKE = 64 };
+    enum { ALIKE = 64 };
     const struct sbp_gpu_rank *const gpu = sbp_gpu_rank_here();
     const int64_t single = sizeof(float),
-                  free_bytes = gpu->cuda.scratch_bytes - APART - fixed * single;
+                  free_bytes = gpu->cuda.scratch_bytes - SCRATCH_APART - fixed * single;
     const int64_t each = numbers * single + elements * REAL_BYTES;
     int64_t count = free_bytes > 0 ? least(columns, free_bytes / each) : 0;
     if (count > ALIKE && count < columns)
@@ -53,7 +34,7 @@ static bool find_room(struct room *room, int64_t fixed, int64_t numbers, int64_t
     const int64_t sums = (fixed + count * numbers) * single;
     *room = (struct room){.sums = gpu->cuda.scratch,
                           .factors = (unsigned char *)gpu->cuda.scratch +
-                                     (sums + APART - 1) / APART * APART,
+                                     (sums + SCRATCH_APART - 1) / SCRATCH_APART * SCRATCH_APART,
                           .count = count};
     if (count == 0)
         sbp_gpu_rank_keep("the scratch of products", cudaErrorMemoryAllocation);
@@ -107,8 +88,8 @@ void TYPED(conv2d_forward)(void *y, const void *x, const void *w, const void *bi
     for (int64_t first = 0; first < places; first += room.count) {
         const int64_t count = least(room.count, places - first);
         LAUNCH(conv2d_windows, room.factors, x, windows, 0, terms, first, count);
-        multiply(room.sums, (struct side){w, out, true}, (struct side){room.factors, count, false},
-                 out, count, terms, false);
+        multiply(room.sums, CUDA_R_32F, (struct factor){w, out, true},
+                 (struct factor){room.factors, count, false}, out, count, terms, false);
         LAUNCH(images_put, y, room.sums, bias, out, windows->out_width, first, count);
     }
 }
@@ -124,8 +105,8 @@ void TYPED(conv2d_backward_input)(void *dx, const void *dy, const void *w,
     for (int64_t first = 0; first < places; first += room.count) {
         const int64_t count = least(room.count, places - first);
         LAUNCH(conv2d_sources, room.factors, dy, windows, out, first, count);
-        multiply(room.sums, (struct side){w, lines, false},
-                 (struct side){room.factors, count, false}, channels, count, lines, false);
+        multiply(room.sums, CUDA_R_32F, (struct factor){w, lines, false},
+                 (struct factor){room.factors, count, false}, channels, count, lines, false);
         LAUNCH(images_put, dx, room.sums, NULL, channels, windows->width, first, count);
     }
 }
@@ -142,8 +123,8 @@ static void sum_terms(const struct room *room, const void *x, const void *dy,
         const int64_t count = least(room->count, places - first);
         LAUNCH(conv2d_windows, room->factors, x, windows, first_term, terms, first, count);
         LAUNCH(images_take, gradients, dy, out, windows->out_width, first, count);
-        multiply(room->sums, (struct side){room->factors, count, false},
-                 (struct side){gradients, count, true}, terms, out, count, true);
+        multiply(room->sums, CUDA_R_32F, (struct factor){room->factors, count, false},
+                 (struct factor){gradients, count, true}, terms, out, count, true);
     }
 }
 
@@ -190,9 +171,9 @@ void TYPED(patches_forward)(void *y, const void *x, const void *w, const void *b
         return;
     for (int64_t first = 0; first < all; first += room.count) {
         const int64_t count = least(room.count, all - first);
-        multiply(room.sums,
-                 (struct side){element(x, first * patches->pixels), patches->pixels, false},
-                 (struct side){w, features, false}, count, features, patches->pixels, false);
+        multiply(room.sums, CUDA_R_32F,
+                 (struct factor){element(x, first * patches->pixels), patches->pixels, false},
+                 (struct factor){w, features, false}, count, features, patches->pixels, false);
         LAUNCH(patches_put, y, room.sums, bias, positions, patches, first, count);
     }
 }
@@ -206,9 +187,10 @@ static void sum_pixels(const struct room *room, const void *x, const void *dy,
     for (int64_t first = 0; first < all; first += room->count) {
         const int64_t count = least(room->count, all - first);
         LAUNCH(patches_take, room->factors, dy, p, first, count);
-        multiply(
-            room->sums, (struct side){element(x, first * p->pixels + first_pixel), p->pixels, true},
-            (struct side){room->factors, p->features, false}, pixels, p->features, count, true);
+        multiply(room->sums, CUDA_R_32F,
+                 (struct factor){element(x, first * p->pixels + first_pixel), p->pixels, true},
+                 (struct factor){room->factors, p->features, false}, pixels, p->features, count,
+                 true);
     }
 }
 

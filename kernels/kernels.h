@@ -106,10 +106,10 @@ struct sbp_kernels {
     /* Features of a head of attention that this thread's device, which is open, has kernels for, 0
      * of none; NULL: any number. */
     int (*largest_head)(void);
-    int64_t most_experts; /* that moe_route chooses from; 0: any number */
-    /* Numbers of a column, of which operators on images have one on the device at a time at least;
-     * 0: any number. (C + O) places of the kernel of a convolution, F of patches, 2 C of a batch
-     * normalisation. */
+    int64_t most_experts; /* of a mixture that moe_route takes; 0: any number */
+    /* Numbers that an operator may keep of one place of an image, of which it works on some at a
+     * time: (C + O) times the kernel's places of a convolution, F of patches, 2 C of a batch
+     * normalisation; 0: any number. */
     int64_t largest_column;
 
     /* y(T,O) = x(T,I) w(I,O) [+ bias(O) when not NULL] */

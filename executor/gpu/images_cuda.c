@@ -13,11 +13,6 @@ struct room {
     int64_t count; /* places, or patches, at a time */
 };
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Room for `fixed` numbers, and for as many columns as there are, each of so many numbers and of so
  * many elements of factors. False, and the rank fails: not even for one. */
 static bool find_room(struct room *room, int64_t fixed, int64_t numbers, int64_t elements,
@@ -28,7 +23,7 @@ static bool find_room(struct room *room, int64_t fixed, int64_t numbers, int64_t
     const int64_t single = sizeof(float),
                   free_bytes = gpu->cuda.scratch_bytes - SCRATCH_APART - fixed * single;
     const int64_t each = numbers * single + elements * REAL_BYTES;
-    int64_t count = free_bytes > 0 ? least(columns, free_bytes / each) : 0;
+    int64_t count = free_bytes > 0 ? sbp_least_i64(columns, free_bytes / each) : 0;
     if (count > ALIKE && count < columns)
         count -= count % ALIKE;
     const int64_t sums = (fixed + count * numbers) * single;
@@ -47,7 +42,7 @@ static int64_t gradient_rows(int64_t rows, int64_t columns)
 {
     const int64_t half = sbp_gpu_rank_here()->cuda.scratch_bytes / 2;
     const int64_t most = half / (int64_t)sizeof(float) / columns;
-    return least(rows, most > 0 ? most : 1);
+    return sbp_least_i64(rows, most > 0 ? most : 1);
 }
 
 static void clear(float *sums, int64_t n)
@@ -86,7 +81,7 @@ void TYPED(conv2d_forward)(void *y, const void *x, const void *w, const void *bi
     if (places == 0 || out == 0 || !find_room(&room, 0, out, terms, places))
         return;
     for (int64_t first = 0; first < places; first += room.count) {
-        const int64_t count = least(room.count, places - first);
+        const int64_t count = sbp_least_i64(room.count, places - first);
         LAUNCH(conv2d_windows, room.factors, x, windows, 0, terms, first, count);
         multiply(room.sums, CUDA_R_32F, (struct factor){w, out, true},
                  (struct factor){room.factors, count, false}, out, count, terms, false);
@@ -103,7 +98,7 @@ void TYPED(conv2d_backward_input)(void *dx, const void *dy, const void *w,
     if (places == 0 || channels == 0 || !find_room(&room, 0, channels, lines, places))
         return;
     for (int64_t first = 0; first < places; first += room.count) {
-        const int64_t count = least(room.count, places - first);
+        const int64_t count = sbp_least_i64(room.count, places - first);
         LAUNCH(conv2d_sources, room.factors, dy, windows, out, first, count);
         multiply(room.sums, CUDA_R_32F, (struct factor){w, lines, false},
                  (struct factor){room.factors, count, false}, channels, count, lines, false);
@@ -120,7 +115,7 @@ static void sum_terms(const struct room *room, const void *x, const void *dy,
     unsigned char *const gradients = element_to(room->factors, terms * room->count);
     clear(room->sums, terms * out);
     for (int64_t first = 0; first < places; first += room->count) {
-        const int64_t count = least(room->count, places - first);
+        const int64_t count = sbp_least_i64(room->count, places - first);
         LAUNCH(conv2d_windows, room->factors, x, windows, first_term, terms, first, count);
         LAUNCH(images_take, gradients, dy, out, windows->out_width, first, count);
         multiply(room->sums, CUDA_R_32F, (struct factor){room->factors, count, false},
@@ -138,7 +133,7 @@ void TYPED(conv2d_backward_weight)(void *dw, void *dbias, const void *x, const v
         if (!find_room(&room, rows * out, 0, rows + out, outputs(windows) + 1))
             return;
         for (int64_t first = 0; first < terms; first += rows) {
-            const int64_t count = least(rows, terms - first);
+            const int64_t count = sbp_least_i64(rows, terms - first);
             sum_terms(&room, x, dy, windows, out, first, count);
             LAUNCH(put_sums, element_to(dw, first * out), room.sums, count * out,
                    (adds & SBP_ADDS_FIRST) != 0);
@@ -170,7 +165,7 @@ void TYPED(patches_forward)(void *y, const void *x, const void *w, const void *b
     if (all == 0 || !find_room(&room, 0, features, 0, all))
         return;
     for (int64_t first = 0; first < all; first += room.count) {
-        const int64_t count = least(room.count, all - first);
+        const int64_t count = sbp_least_i64(room.count, all - first);
         multiply(room.sums, CUDA_R_32F,
                  (struct factor){element(x, first * patches->pixels), patches->pixels, false},
                  (struct factor){w, features, false}, count, features, patches->pixels, false);
@@ -185,7 +180,7 @@ static void sum_pixels(const struct room *room, const void *x, const void *dy,
     const int64_t all = patches_here(p);
     clear(room->sums, pixels * p->features);
     for (int64_t first = 0; first < all; first += room->count) {
-        const int64_t count = least(room->count, all - first);
+        const int64_t count = sbp_least_i64(room->count, all - first);
         LAUNCH(patches_take, room->factors, dy, p, first, count);
         multiply(room->sums, CUDA_R_32F,
                  (struct factor){element(x, first * p->pixels + first_pixel), p->pixels, true},
@@ -204,7 +199,7 @@ void TYPED(patches_backward)(void *dw, void *dbias, void *dclass, void *dpositio
         if (!find_room(&room, rows * features, 0, features, patches_here(patches) + 1))
             return;
         for (int64_t first = 0; first < patches->pixels; first += rows) {
-            const int64_t count = least(rows, patches->pixels - first);
+            const int64_t count = sbp_least_i64(rows, patches->pixels - first);
             sum_pixels(&room, x, dy, patches, first, count);
             LAUNCH(put_sums, element_to(dw, first * features), room.sums, count * features,
                    (adds & SBP_ADDS_FIRST) != 0);

@@ -125,7 +125,7 @@ template <class T> struct sum_result {
 
 static dim3 grid_of(int64_t places, int64_t lines)
 {
-    return dim3((unsigned)gpu_ceil(places, THREADS), (unsigned)gpu_least(lines, MOST_LINES));
+    return dim3((unsigned)gpu_ceil(places, THREADS), (unsigned)sbp_least_i64(lines, MOST_LINES));
 }
 
 template <class T>

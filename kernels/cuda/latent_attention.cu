@@ -189,7 +189,7 @@ static void launch_heads(struct sbp_cuda *cuda, const operands<T> &o, latent<T> 
 {
     const int64_t room = cuda->scratch_bytes / (int64_t)sizeof(float);
     const int64_t shared = (int64_t)a.keys * a.rope, both = room / (a.rows + shared);
-    const int64_t most = both > 0 ? gpu_least(both, a.heads) : room / a.rows > 0;
+    const int64_t most = both > 0 ? sbp_least_i64(both, a.heads) : room / a.rows > 0;
     a.inner = (float *)cuda->scratch;
     a.sums = both > 0 ? a.inner + most * a.rows : o.apart;
     if (most == 0) { /* a head has too many queries */
@@ -197,7 +197,7 @@ static void launch_heads(struct sbp_cuda *cuda, const operands<T> &o, latent<T> 
         return;
     }
     for (a.first_head = 0; a.first_head < a.heads; a.first_head += most) {
-        const int64_t heads = gpu_least(most, a.heads - a.first_head);
+        const int64_t heads = sbp_least_i64(most, a.heads - a.first_head);
         a.first_key_head = a.first_head;
         a.adds = a.first_head > 0;
         launches<T, HEAD, latent<T>>::backward(cuda, a, heads, heads);

@@ -27,7 +27,7 @@ static void launch_bias(struct sbp_cuda *cuda, T *y, const T *bias, int64_t toke
     const int64_t chunks = gpu_ceil(out, N);
     const unsigned threads = gpu_row_threads(chunks, THREADS);
     const dim3 grid((unsigned)gpu_ceil(chunks, threads),
-                    (unsigned)gpu_least(tokens, (int64_t)16 * cuda->multiprocessors));
+                    (unsigned)sbp_least_i64(tokens, (int64_t)16 * cuda->multiprocessors));
     const auto kernel = bias_kernel<T, N>;
     if (tokens > 0 && out > 0)
         GPU_LAUNCH(cuda, kernel, grid, threads, 0, y, bias, tokens, out);

@@ -371,7 +371,7 @@ static __global__ void __launch_bounds__(THREADS)
 template <class T> static void choose(struct sbp_cuda *cuda, const router<T> &r)
 {
     const int64_t bytes = (int64_t)sizeof(double) * chooser_doubles(r.experts, r.groups);
-    const int64_t warps = gpu_least(CHOOSERS, SHARED_BYTES / bytes);
+    const int64_t warps = sbp_least_i64(CHOOSERS, SHARED_BYTES / bytes);
     const auto kernel = choose_kernel<T>;
     GPU_LAUNCH(cuda, kernel, (unsigned)gpu_ceil(r.tokens, warps), (unsigned)(warps * GPU_WARP),
                (size_t)(warps * bytes), r);

@@ -24,8 +24,9 @@
 
 /* A permutation's dimensions: a digit of every axis that moves, and what lies between them. */
 #define SBP_MOST_PERMUTED (2 * SBP_MAX_AXES + 1)
-/* The largest number of rows or columns in a linear operator, of tokens in a sequence, and of a
- * token's features in attention: BLAS counts in int. */
+/* The largest number of rows or columns in a product, of copies in a mixture of experts, of tokens
+ * in a sequence, of a token's features in attention, and of places in a window: BLAS and kernels
+ * count in int. */
 #define SBP_LARGEST_MATRIX_SIDE INT32_MAX
 
 /* Which gradients of an operator's weights a backward kernel adds to, as it does to both of
@@ -96,7 +97,7 @@ struct sbp_norm_rows {
 };
 
 /* Pointers to reals are void *: the table's type says what they hold. A device's table may lack
- * operators (NULL), which executor/rank/rank_ops.c names. */
+ * operators (NULL), which executor/rank/rank_check.c names. */
 struct sbp_kernels {
     const char *name; /* "cpu-f32" */
     enum sbp_real real;
@@ -105,6 +106,11 @@ struct sbp_kernels {
     /* Features of a head of attention that this thread's device, which is open, has kernels for, 0
      * of none; NULL: any number. */
     int (*largest_head)(void);
+    int64_t most_experts; /* of a mixture that moe_route takes; 0: any number */
+    /* Numbers that an operator may keep of one place of an image, of which it works on some at a
+     * time: (C + O) times the kernel's places of a convolution, F of patches, 2 C of a batch
+     * normalisation; 0: any number. */
+    int64_t largest_column;
 
     /* y(T,O) = x(T,I) w(I,O) [+ bias(O) when not NULL] */
     void (*linear_forward)(void *y, const void *x, const void *w, const void *bias, int64_t tokens,

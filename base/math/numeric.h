@@ -1,4 +1,4 @@
-/* Numbers that several folders must agree on: checked products of sizes, element types, an
+/* Numbers that several folders must agree on: products of sizes, element types, an
  * optimizer step, and the sizes of attention.
  *
  * The cost model predicts memory and the kernels use it; both take the sizes from here, so a
@@ -13,6 +13,10 @@
 /* Products and sums of sizes that refuse to wrap: false on overflow or a negative operand. */
 bool sbp_mul_i64(int64_t a, int64_t b, int64_t *product);
 bool sbp_add_i64(int64_t a, int64_t b, int64_t *sum);
+static inline int64_t sbp_least_i64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 /* Types in which runs keep their tensors. Kernels compute in single precision on those of 16 bits.
  */

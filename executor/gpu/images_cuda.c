@@ -4,26 +4,7 @@
  * Products leave single precision there, which is rounded once, where it is stored. */
 #include "executor/gpu/type_cuda_priv.h"
 
-/* ---- products in single precision ------------------------------------------------------------ */
-
-/* A factor as its rows lie in memory, so many elements apart; transposed: of its transpose. */
-struct side {
-    const void *at;
-    int64_t row;
-    bool transposed;
-};
-
-/* y(m,n) = a(m,k) b(k,n), or is added to. cuBLAS stores by columns: y^T(n,m) has the rows of y. */
-static void multiply(float *y, struct side a, struct side b, int64_t m, int64_t n, int64_t k,
-                     bool adds)
-{
-    struct sbp_gpu_rank *const gpu = sbp_gpu_rank_here();
-    const float one = 1, beta = adds ? 1 : 0;
-    note_product(gpu, cublasGemmEx(gpu->blas, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
-                                   a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m, (int)k,
-                                   &one, b.at, DATA, (int)b.row, a.at, DATA, (int)a.row, &beta, y,
-                                   CUDA_R_32F, (int)n, SUM, CUBLAS_GEMM_DEFAULT));
-}
+/* ---- scratch --------------------------------------------------------------------------------- */
 
 /* Two parts of the scratch: single precision, of a product, and behind it its factors. */
 struct room {
@@ -32,28 +13,23 @@ struct room {
     int64_t count; /* places, or patches, at a time */
 };
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Room for `fixed` numbers, and for as many columns as there are, each of so many numbers and of so
  * many elements of factors. False, and the rank fails: not even for one. */
 static bool find_room(struct room *room, int64_t fixed, int64_t numbers, int64_t elements,
                       int64_t columns)
 {
-    enum { APART = 256 /* bytes: for accesses of any width */, ALIKE = 64 };
+    enum { ALIKE = 64 };
     const struct sbp_gpu_rank *const gpu = sbp_gpu_rank_here();
     const int64_t single = sizeof(float),
-                  free_bytes = gpu->cuda.scratch_bytes - APART - fixed * single;
+                  free_bytes = gpu->cuda.scratch_bytes - SCRATCH_APART - fixed * single;
     const int64_t each = numbers * single + elements * REAL_BYTES;
-    int64_t count = free_bytes > 0 ? least(columns, free_bytes / each) : 0;
+    int64_t count = free_bytes > 0 ? sbp_least_i64(columns, free_bytes / each) : 0;
     if (count > ALIKE && count < columns)
         count -= count % ALIKE;
     const int64_t sums = (fixed + count * numbers) * single;
     *room = (struct room){.sums = gpu->cuda.scratch,
                           .factors = (unsigned char *)gpu->cuda.scratch +
-                                     (sums + APART - 1) / APART * APART,
+                                     (sums + SCRATCH_APART - 1) / SCRATCH_APART * SCRATCH_APART,
                           .count = count};
     if (count == 0)
         sbp_gpu_rank_keep("the scratch of products", cudaErrorMemoryAllocation);
@@ -66,7 +42,7 @@ static int64_t gradient_rows(int64_t rows, int64_t columns)
 {
     const int64_t half = sbp_gpu_rank_here()->cuda.scratch_bytes / 2;
     const int64_t most = half / (int64_t)sizeof(float) / columns;
-    return least(rows, most > 0 ? most : 1);
+    return sbp_least_i64(rows, most > 0 ? most : 1);
 }
 
 static void clear(float *sums, int64_t n)
@@ -105,10 +81,10 @@ void TYPED(conv2d_forward)(void *y, const void *x, const void *w, const void *bi
     if (places == 0 || out == 0 || !find_room(&room, 0, out, terms, places))
         return;
     for (int64_t first = 0; first < places; first += room.count) {
-        const int64_t count = least(room.count, places - first);
+        const int64_t count = sbp_least_i64(room.count, places - first);
         LAUNCH(conv2d_windows, room.factors, x, windows, 0, terms, first, count);
-        multiply(room.sums, (struct side){w, out, true}, (struct side){room.factors, count, false},
-                 out, count, terms, false);
+        multiply(room.sums, CUDA_R_32F, (struct factor){w, out, true},
+                 (struct factor){room.factors, count, false}, out, count, terms, false);
         LAUNCH(images_put, y, room.sums, bias, out, windows->out_width, first, count);
     }
 }
@@ -122,10 +98,10 @@ void TYPED(conv2d_backward_input)(void *dx, const void *dy, const void *w,
     if (places == 0 || channels == 0 || !find_room(&room, 0, channels, lines, places))
         return;
     for (int64_t first = 0; first < places; first += room.count) {
-        const int64_t count = least(room.count, places - first);
+        const int64_t count = sbp_least_i64(room.count, places - first);
         LAUNCH(conv2d_sources, room.factors, dy, windows, out, first, count);
-        multiply(room.sums, (struct side){w, lines, false},
-                 (struct side){room.factors, count, false}, channels, count, lines, false);
+        multiply(room.sums, CUDA_R_32F, (struct factor){w, lines, false},
+                 (struct factor){room.factors, count, false}, channels, count, lines, false);
         LAUNCH(images_put, dx, room.sums, NULL, channels, windows->width, first, count);
     }
 }
@@ -139,11 +115,11 @@ static void sum_terms(const struct room *room, const void *x, const void *dy,
     unsigned char *const gradients = element_to(room->factors, terms * room->count);
     clear(room->sums, terms * out);
     for (int64_t first = 0; first < places; first += room->count) {
-        const int64_t count = least(room->count, places - first);
+        const int64_t count = sbp_least_i64(room->count, places - first);
         LAUNCH(conv2d_windows, room->factors, x, windows, first_term, terms, first, count);
         LAUNCH(images_take, gradients, dy, out, windows->out_width, first, count);
-        multiply(room->sums, (struct side){room->factors, count, false},
-                 (struct side){gradients, count, true}, terms, out, count, true);
+        multiply(room->sums, CUDA_R_32F, (struct factor){room->factors, count, false},
+                 (struct factor){gradients, count, true}, terms, out, count, true);
     }
 }
 
@@ -157,7 +133,7 @@ void TYPED(conv2d_backward_weight)(void *dw, void *dbias, const void *x, const v
         if (!find_room(&room, rows * out, 0, rows + out, outputs(windows) + 1))
             return;
         for (int64_t first = 0; first < terms; first += rows) {
-            const int64_t count = least(rows, terms - first);
+            const int64_t count = sbp_least_i64(rows, terms - first);
             sum_terms(&room, x, dy, windows, out, first, count);
             LAUNCH(put_sums, element_to(dw, first * out), room.sums, count * out,
                    (adds & SBP_ADDS_FIRST) != 0);
@@ -189,10 +165,10 @@ void TYPED(patches_forward)(void *y, const void *x, const void *w, const void *b
     if (all == 0 || !find_room(&room, 0, features, 0, all))
         return;
     for (int64_t first = 0; first < all; first += room.count) {
-        const int64_t count = least(room.count, all - first);
-        multiply(room.sums,
-                 (struct side){element(x, first * patches->pixels), patches->pixels, false},
-                 (struct side){w, features, false}, count, features, patches->pixels, false);
+        const int64_t count = sbp_least_i64(room.count, all - first);
+        multiply(room.sums, CUDA_R_32F,
+                 (struct factor){element(x, first * patches->pixels), patches->pixels, false},
+                 (struct factor){w, features, false}, count, features, patches->pixels, false);
         LAUNCH(patches_put, y, room.sums, bias, positions, patches, first, count);
     }
 }
@@ -204,11 +180,12 @@ static void sum_pixels(const struct room *room, const void *x, const void *dy,
     const int64_t all = patches_here(p);
     clear(room->sums, pixels * p->features);
     for (int64_t first = 0; first < all; first += room->count) {
-        const int64_t count = least(room->count, all - first);
+        const int64_t count = sbp_least_i64(room->count, all - first);
         LAUNCH(patches_take, room->factors, dy, p, first, count);
-        multiply(
-            room->sums, (struct side){element(x, first * p->pixels + first_pixel), p->pixels, true},
-            (struct side){room->factors, p->features, false}, pixels, p->features, count, true);
+        multiply(room->sums, CUDA_R_32F,
+                 (struct factor){element(x, first * p->pixels + first_pixel), p->pixels, true},
+                 (struct factor){room->factors, p->features, false}, pixels, p->features, count,
+                 true);
     }
 }
 
@@ -222,7 +199,7 @@ void TYPED(patches_backward)(void *dw, void *dbias, void *dclass, void *dpositio
         if (!find_room(&room, rows * features, 0, features, patches_here(patches) + 1))
             return;
         for (int64_t first = 0; first < patches->pixels; first += rows) {
-            const int64_t count = least(rows, patches->pixels - first);
+            const int64_t count = sbp_least_i64(rows, patches->pixels - first);
             sum_pixels(&room, x, dy, patches, first, count);
             LAUNCH(put_sums, element_to(dw, first * features), room.sums, count * features,
                    (adds & SBP_ADDS_FIRST) != 0);

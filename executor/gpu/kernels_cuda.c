@@ -7,41 +7,14 @@
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* A factor as it lies in memory; transposed: a(m,k) as (k,m), b(k,n) as (n,k). */
-struct factor {
-    const void *at;
-    bool transposed;
-};
-
-/* y(m,n) = a(m,k) b(k,n), or is added to. cuBLAS stores by columns: y^T(n,m) = b^T(n,k) a^T(k,m)
- * has the rows of y. A factor that lies transposed in memory has its own rows by columns. */
-static void multiply(void *y, struct factor a, struct factor b, int64_t m, int64_t n, int64_t k,
-                     bool adds)
+static struct factor plain(const void *at, int64_t row)
 {
-    struct sbp_gpu_rank *const gpu = sbp_gpu_rank_here();
-    const float one = 1, beta = adds ? 1 : 0;
-    if (m == 0 || n == 0)
-        return;
-    if (k == 0) {
-        if (!adds)
-            gpu->kernels[REAL].zero(&gpu->cuda, y, m * n);
-        return;
-    }
-    note_product(gpu, cublasGemmEx(gpu->blas, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
-                                   a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m, (int)k,
-                                   &one, b.at, DATA, (int)(b.transposed ? k : n), a.at, DATA,
-                                   (int)(a.transposed ? m : k), &beta, y, DATA, (int)n, SUM,
-                                   CUBLAS_GEMM_DEFAULT));
+    return (struct factor){at, row, false};
 }
 
-static struct factor plain(const void *at)
+static struct factor transposed(const void *at, int64_t row)
 {
-    return (struct factor){at, false};
-}
-
-static struct factor transposed(const void *at)
-{
-    return (struct factor){at, true};
+    return (struct factor){at, row, true};
 }
 
 /* y(tokens,out) = x(tokens,in) w(in,out), as cuBLASLt has it. */
@@ -68,7 +41,7 @@ static void multiply_biased(void *y, const void *x, struct factor w, const void 
     product.bias = bias;
     if (bias != NULL && sbp_gpu_multiply_further(sbp_gpu_rank_here(), &product))
         return;
-    multiply(y, plain(x), w, tokens, out, in, false);
+    multiply(y, DATA, plain(x, in), w, tokens, out, in, false);
     if (bias != NULL)
         LAUNCH(add_bias, y, bias, tokens, out);
 }
@@ -76,7 +49,7 @@ static void multiply_biased(void *y, const void *x, struct factor w, const void 
 static bool linear_gelu_forward(void *y, void *z, const void *x, const void *w, const void *bias,
                                 int64_t tokens, int64_t in, int64_t out)
 {
-    struct sbp_gpu_product product = product_of(y, x, plain(w), tokens, in, out);
+    struct sbp_gpu_product product = product_of(y, x, plain(w, out), tokens, in, out);
     product.bias = bias;
     product.before_gelu = z;
     return sbp_gpu_multiply_further(sbp_gpu_rank_here(), &product);
@@ -85,7 +58,7 @@ static bool linear_gelu_forward(void *y, void *z, const void *x, const void *w, 
 static bool linear_gelu_backward_input(void *dx, const void *z, const void *dy, const void *w,
                                        int64_t tokens, int64_t in, int64_t out)
 {
-    struct sbp_gpu_product product = product_of(dx, dy, transposed(w), tokens, out, in);
+    struct sbp_gpu_product product = product_of(dx, dy, transposed(w, out), tokens, out, in);
     product.gelu_of = z;
     return sbp_gpu_multiply_further(sbp_gpu_rank_here(), &product);
 }
@@ -103,7 +76,7 @@ static bool multiply_and_sum(void *dw, void *dbias, const void *x, const void *d
 {
     void *const apart = (char *)sbp_gpu_rank_here()->cuda.scratch + SBP_GPU_WORKSPACE_BYTES;
     const bool is_added = (adds & SBP_ADDS_REST) != 0;
-    struct sbp_gpu_product product = product_of(dw, x, plain(dy), in, tokens, out);
+    struct sbp_gpu_product product = product_of(dw, x, plain(dy, out), in, tokens, out);
     product.b_turned = true;
     product.row_sums = is_added ? apart : dbias;
     product.adds = (adds & SBP_ADDS_FIRST) != 0;
@@ -118,13 +91,13 @@ static bool multiply_and_sum(void *dw, void *dbias, const void *x, const void *d
 static void linear_forward(void *y, const void *x, const void *w, const void *bias, int64_t tokens,
                            int64_t in, int64_t out)
 {
-    multiply_biased(y, x, plain(w), bias, tokens, in, out);
+    multiply_biased(y, x, plain(w, out), bias, tokens, in, out);
 }
 
 static void linear_backward_input(void *dx, const void *dy, const void *w, int64_t tokens,
                                   int64_t in, int64_t out)
 {
-    multiply(dx, plain(dy), transposed(w), tokens, in, out, false);
+    multiply(dx, DATA, plain(dy, out), transposed(w, out), tokens, in, out, false);
 }
 
 static void linear_backward_weight(void *dw, void *dbias, const void *x, const void *dy,
@@ -132,27 +105,29 @@ static void linear_backward_weight(void *dw, void *dbias, const void *x, const v
 {
     if (dbias != NULL && multiply_and_sum(dw, dbias, x, dy, tokens, in, out, adds))
         return;
-    multiply(dw, transposed(x), plain(dy), in, out, tokens, (adds & SBP_ADDS_FIRST) != 0);
+    multiply(dw, DATA, transposed(x, in), plain(dy, out), in, out, tokens,
+             (adds & SBP_ADDS_FIRST) != 0);
     sum_columns(dbias, dy, tokens, out, adds);
 }
 
 static void linear_transposed_forward(void *y, const void *x, const void *w, const void *bias,
                                       int64_t tokens, int64_t in, int64_t out)
 {
-    multiply_biased(y, x, transposed(w), bias, tokens, in, out);
+    multiply_biased(y, x, transposed(w, in), bias, tokens, in, out);
 }
 
 static void linear_transposed_backward_input(void *dx, const void *dy, const void *w,
                                              int64_t tokens, int64_t in, int64_t out)
 {
-    multiply(dx, plain(dy), plain(w), tokens, in, out, false);
+    multiply(dx, DATA, plain(dy, out), plain(w, in), tokens, in, out, false);
 }
 
 static void linear_transposed_backward_weight(void *dw, void *dbias, const void *x, const void *dy,
                                               int64_t tokens, int64_t in, int64_t out,
                                               unsigned adds)
 {
-    multiply(dw, transposed(dy), plain(x), out, in, tokens, (adds & SBP_ADDS_FIRST) != 0);
+    multiply(dw, DATA, transposed(dy, out), plain(x, in), out, in, tokens,
+             (adds & SBP_ADDS_FIRST) != 0);
     sum_columns(dbias, dy, tokens, out, adds);
 }
 
@@ -474,6 +449,8 @@ const struct sbp_kernels TABLE = {
     .wide_bytes = sizeof(float),
     .rounds_to_tf32 = SBP_TF32,
     .largest_head = largest_head,
+    .most_experts = SBP_CUDA_MOST_EXPERTS,
+    .largest_column = LARGEST_COLUMN,
     .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input,
     .linear_backward_weight = linear_backward_weight,
@@ -530,4 +507,6 @@ const struct sbp_kernels TABLE = {
     .update = update,
     .permute = permute,
     .fill_normal = fill_normal,
-    IMAGE_OPERATORS(IMAGE_ENTRY)};
+    IMAGE_OPERATORS(IMAGE_ENTRY) /* a comma is behind each */
+};
+#undef IMAGE_ENTRY

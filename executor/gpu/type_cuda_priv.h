@@ -45,14 +45,54 @@
         gpu->kernels[REAL].kernel(&gpu->cuda, __VA_ARGS__);                                        \
     } while (0)
 
-/* Keeps the first product that was refused. */
-static inline void note_product(struct sbp_gpu_rank *gpu, cublasStatus_t status)
+/* A factor as its rows lie in memory, `row` elements from one to the next; transposed: of its
+ * transpose. */
+struct factor {
+    const void *at;
+    int64_t row;
+    bool transposed;
+};
+
+/* Whether cuBLAS, which counts in int, has such a product. */
+static inline bool is_countable(int64_t m, int64_t n, int64_t k, int64_t a_row, int64_t b_row)
 {
+    const int64_t most = SBP_LARGEST_MATRIX_SIDE;
+    return m <= most && n <= most && k <= most && a_row <= most && b_row <= most;
+}
+
+/* y(m,n) = a(m,k) b(k,n), or is added to; y is of single precision (CUDA_R_32F) or as its factors
+ * are (DATA). cuBLAS stores by columns: y^T(n,m) = b^T(n,k) a^T(k,m) has the rows of y. Keeps the
+ * first product that was refused. */
+static inline void multiply(void *y, cudaDataType_t type, struct factor a, struct factor b,
+                            int64_t m, int64_t n, int64_t k, bool adds)
+{
+    struct sbp_gpu_rank *const gpu = sbp_gpu_rank_here();
+    const float one = 1, beta = adds ? 1 : 0;
+    if (m == 0 || n == 0 || (k == 0 && adds))
+        return;
+    if (k == 0) {
+        gpu->kernels[type == DATA ? REAL : SBP_F32].zero(&gpu->cuda, y, m * n);
+        return;
+    }
+    const cublasStatus_t status =
+        is_countable(m, n, k, a.row, b.row)
+            ? cublasGemmEx(gpu->blas, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                           a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, (int)n, (int)m, (int)k, &one,
+                           b.at, DATA, (int)b.row, a.at, DATA, (int)a.row, &beta, y, type, (int)n,
+                           SUM, CUBLAS_GEMM_DEFAULT)
+            : CUBLAS_STATUS_INVALID_VALUE;
     if (gpu->refused == CUBLAS_STATUS_SUCCESS) {
         gpu->refused = status;
         gpu->refused_call = "cublasGemmEx";
     }
 }
+
+/* In the scratch a product's factors lie behind its sums, at a multiple of so many bytes, for
+ * accesses of any width. */
+#define SCRATCH_APART 256
+/* Numbers of 4 bytes that half of the scratch has room for: a column of a product's factors and
+ * sums, while rows of a weight's gradient have the other half. */
+#define LARGEST_COLUMN ((SBP_CUDA_SCRATCH_BYTES / 2 - SCRATCH_APART) / (int64_t)sizeof(float))
 
 /* Operators of images and of their tokens, which have a file of their own. */
 #define IMAGE_OPERATORS(X)                                                                         \

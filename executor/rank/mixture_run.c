@@ -1,5 +1,6 @@
 #include "executor/rank/mixture_run_priv.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -144,6 +145,7 @@ static void route(const struct work *w)
     const struct sbp_routing *tokens = &w->mixture.tokens;
     const int64_t copies = tokens->tokens * tokens->top_k;
     if (w->rank->given != NULL) {
+        assert(w->rank->device->memory == &sbp_device_host_memory); /* references run on the CPU */
         memcpy(w->kept.table,
                w->rank->given->table[w->instr->op] + 2 * w->rank->micro_batch * copies,
                (size_t)copies * 2 * sizeof(int32_t));

@@ -6,6 +6,7 @@
 #include "executor/rank/boxing_run_priv.h"
 #include "executor/rank/context_run_priv.h"
 #include "executor/rank/mixture_run_priv.h"
+#include "executor/rank/rank_check_priv.h"
 #include "executor/rank/rank_ops_priv.h"
 #include "executor/rank/rank_states.h"
 
@@ -45,7 +46,7 @@ enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_stage_layo
     for (int chunk = arena->chunks - 1; chunk >= 0; chunk--) {
         sbp_rank_turn(rank, chunk);
         SBP_TRY(sbp_rank_check_kernels(rank, diag));
-        SBP_TRY(sbp_rank_check_matrices(rank, diag));
+        SBP_TRY(sbp_rank_check_sizes(rank, diag));
     }
     SBP_TRY(check_room(rank, diag));
     rank->memory = device->memory->allocate(arena->bytes);

@@ -4,14 +4,6 @@
 
 #include "executor/rank/rank_memory.h"
 
-/* E_UNSUPPORTED names the operator with a local matrix that the kernels cannot count. */
-enum sbp_status sbp_rank_check_matrices(const struct sbp_rank *rank,
-                                        struct sbp_diag *diag) SBP_MUST_USE;
-
-/* E_UNSUPPORTED names the operator that the device has no kernel of. */
-enum sbp_status sbp_rank_check_kernels(const struct sbp_rank *rank,
-                                       struct sbp_diag *diag) SBP_MUST_USE;
-
 /* Whether a weight's gradient is added to what its buffer has: gradients that stay where they are
  * formed are sums over micro-batches; those on their way to shards begin anew. */
 bool sbp_rank_adds_to(const struct sbp_rank *rank, int buffer);

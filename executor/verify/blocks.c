@@ -4,11 +4,6 @@
 
 enum { TAG_GO = 11, TAG_BLOCK = 12 };
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Local indices k * run ... (k + 1) * run - 1 have consecutive global indices. */
 static int64_t run_length(const struct sbp_region *region)
 {
@@ -30,7 +25,7 @@ static void take_piece(const struct sbp_rank_blocks *blocks, int64_t place,
 {
     const int64_t run = run_length(region), bytes = blocks->rank->kernels->real_bytes;
     for (int64_t at = start; at < start + count;) {
-        const int64_t length = least(run - at % run, start + count - at);
+        const int64_t length = sbp_least_i64(run - at % run, start + count - at);
         const struct sbp_block_values values = {
             place, sbp_channel_rank(blocks->rank->channel, blocks->stage, place),
             sbp_region_global(region, at), length,
@@ -77,7 +72,7 @@ static enum sbp_status collect_from(const struct sbp_rank_blocks *blocks, int64_
     if (peer != 0)
         SBP_TRY(sbp_channel_send(channel, peer, TAG_GO, &go, sizeof go, diag));
     for (int64_t start = 0; start < stretch.count; start += SBP_BLOCKS_PIECE) {
-        const int64_t count = least(stretch.count - start, SBP_BLOCKS_PIECE);
+        const int64_t count = sbp_least_i64(stretch.count - start, SBP_BLOCKS_PIECE);
         if (peer == 0)
             SBP_TRY(load_piece(blocks, start, count, diag));
         else
@@ -95,7 +90,7 @@ static enum sbp_status offer(const struct sbp_rank_blocks *blocks, struct sbp_di
     const struct sbp_stretch stretch = stretch_of(blocks, rank->rank);
     SBP_TRY(sbp_channel_receive(rank->channel, 0, TAG_GO, &go, sizeof go, diag));
     for (int64_t start = 0; start < stretch.count; start += SBP_BLOCKS_PIECE) {
-        const int64_t count = least(stretch.count - start, SBP_BLOCKS_PIECE);
+        const int64_t count = sbp_least_i64(stretch.count - start, SBP_BLOCKS_PIECE);
         SBP_TRY(load_piece(blocks, start, count, diag));
         SBP_TRY(sbp_channel_send(rank->channel, 0, TAG_BLOCK, blocks->message,
                                  count * rank->kernels->real_bytes, diag));

@@ -43,7 +43,7 @@ static void tile_output(const struct head *head, const real *weights, const stru
 /* row = exp(row - shift) from `first` up to n, 0 before and up to `end`. */
 static void exponentiate(real *row, int64_t first, int64_t n, int64_t end, real shift)
 {
-    CPU(zero)(row, cpu_least(first, end));
+    CPU(zero)(row, sbp_least_i64(first, end));
     if (first < n)
         CPU(row_exp)(row + first, row + first, n - first, shift, 1);
     else
@@ -102,7 +102,7 @@ static void rescale_rows(const struct head *head, const struct cpu_tile *tile, i
 /* scratch: one score tile, then each row's maximum and sum. */
 static void forward_flash(const struct head *head, real *log_sums, real *scratch)
 {
-    const int64_t side = cpu_least(SBP_ATTENTION_TILE, head->queries.keys);
+    const int64_t side = sbp_least_i64(SBP_ATTENTION_TILE, head->queries.keys);
     real *scores = scratch, *maximum = scores + side * side, *sum = maximum + side;
     struct cpu_tile queries;
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
@@ -182,7 +182,7 @@ static void backward_tile(const struct head *head, const struct cpu_tile *tile, 
 static void backward_materialised(const struct head *head, const real *probabilities, real *scratch)
 {
     const int64_t keys = head->queries.keys;
-    real *inner = scratch, *ds = inner + cpu_least(SBP_ATTENTION_TILE, keys);
+    real *inner = scratch, *ds = inner + sbp_least_i64(SBP_ATTENTION_TILE, keys);
     struct cpu_tile tile;
     for (int64_t row = 0; row < head->queries.rows; row += tile.rows) {
         tile = cpu_query_tile(&head->queries, row);
@@ -194,7 +194,7 @@ static void backward_materialised(const struct head *head, const real *probabili
 /* scratch: a number a row, then a tile of probabilities and one of score gradients. */
 static void backward_flash(const struct head *head, const real *log_sums, real *scratch)
 {
-    const int64_t side = cpu_least(SBP_ATTENTION_TILE, head->queries.keys);
+    const int64_t side = sbp_least_i64(SBP_ATTENTION_TILE, head->queries.keys);
     real *inner = scratch, *p = inner + side, *ds = p + side * side;
     struct cpu_tile queries;
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {

@@ -50,7 +50,7 @@ static void multiply_rows(real *of, const struct cpu_tile *tile, const stored *a
 {
     real left[TILE * FEATURES], right[TILE * FEATURES];
     for (int64_t first = 0; first < size; first += FEATURES) {
-        const int64_t width = cpu_least(FEATURES, size - first);
+        const int64_t width = sbp_least_i64(FEATURES, size - first);
         load_rows(left, a + first, a_stride, tile->rows, width);
         load_rows(right, b + first, b_stride, tile->columns, width);
         cpu_gemm(of, TILE, cpu_plain(left, width), cpu_transposed(right, width), tile->rows,
@@ -77,7 +77,7 @@ static void form_scores(real *scores, const struct head *head, const struct cpu_
 SBP_SIMD_WIDE
 static void exponentiate(real *row, int64_t first, int64_t n, int64_t end, real shift)
 {
-    for (int64_t i = 0; i < cpu_least(first, end); i++)
+    for (int64_t i = 0; i < sbp_least_i64(first, end); i++)
         row[i] = 0;
     for (int64_t i = first; i < n; i++)
         row[i] = real_exp(row[i] - shift);
@@ -162,7 +162,7 @@ static void form_outputs(const struct head *head, const struct cpu_tile *queries
                          const real *log_sums, int64_t first)
 {
     real p[TILE * TILE], sum[TILE * FEATURES] = {0};
-    const int64_t width = cpu_least(FEATURES, head->value - first);
+    const int64_t width = sbp_least_i64(FEATURES, head->value - first);
     for (int64_t column = cpu_first_column(&head->queries, queries); column < queries->columns;
          column += TILE) {
         const struct cpu_tile tile = cpu_key_tile(queries, column);
@@ -219,7 +219,7 @@ static void form_gradients(real *p, real *ds, const struct head *head, const str
 static void query_gradients(const struct head *head, const struct cpu_tile *queries, int64_t first)
 {
     real p[TILE * TILE], ds[TILE * TILE], sum[TILE * FEATURES] = {0};
-    const int64_t width = cpu_least(FEATURES, head->size - first);
+    const int64_t width = sbp_least_i64(FEATURES, head->size - first);
     for (int64_t column = cpu_first_column(&head->queries, queries); column < queries->columns;
          column += TILE) {
         const struct cpu_tile tile = cpu_key_tile(queries, column);
@@ -241,7 +241,7 @@ struct key_tile {
 /* How many of a row's features are worked on from `first` on. */
 static int64_t width_from(int64_t first, int64_t size)
 {
-    return size > first ? cpu_least(FEATURES, size - first) : 0;
+    return size > first ? sbp_least_i64(FEATURES, size - first) : 0;
 }
 
 static struct key_tile key_tile_of(const struct head *head, int64_t column, int64_t first)
@@ -275,7 +275,7 @@ static void add_key_gradients(const struct head *head, struct key_tile *at)
 
 static void store_key_gradients(const struct head *head, const struct key_tile *at)
 {
-    const int64_t rows = cpu_least(TILE, head->queries.keys - at->column);
+    const int64_t rows = sbp_least_i64(TILE, head->queries.keys - at->column);
     store_rows(head->dk + at->column * head->k_stride + at->first, head->k_stride, at->keys, rows,
                at->width);
     store_rows(head->dv + at->column * head->v_stride + at->first, head->v_stride, at->values, rows,

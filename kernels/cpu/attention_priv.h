@@ -12,11 +12,6 @@
 
 #include "kernels/cpu/cpu_priv.h"
 
-static inline int64_t cpu_least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Backward changes neither what forward saved nor its output. */
 static inline void *cpu_unchanged(const void *from)
 {
@@ -42,7 +37,7 @@ struct cpu_tile {
 /* The tile of queries that begins with a row, and all keys up to the last that any of them sees. */
 static inline struct cpu_tile cpu_query_tile(const struct cpu_queries *queries, int64_t row)
 {
-    const int64_t rows = cpu_least(SBP_ATTENTION_TILE, queries->run - row % queries->run);
+    const int64_t rows = sbp_least_i64(SBP_ATTENTION_TILE, queries->run - row % queries->run);
     const int64_t place = queries->digits == NULL ? row : sbp_digits_global(queries->digits, row);
     return (struct cpu_tile){.row = row,
                              .rows = rows,
@@ -56,7 +51,7 @@ static inline struct cpu_tile cpu_key_tile(const struct cpu_tile *queries, int64
 {
     struct cpu_tile tile = *queries;
     tile.column = column;
-    tile.columns = tile.stride = cpu_least(SBP_ATTENTION_TILE, queries->columns - column);
+    tile.columns = tile.stride = sbp_least_i64(SBP_ATTENTION_TILE, queries->columns - column);
     return tile;
 }
 
@@ -67,7 +62,7 @@ static inline int64_t cpu_visible(const struct cpu_queries *queries, const struc
     const int64_t seen = tile->place + i + 1 - tile->column;
     if (!queries->causal)
         return tile->columns;
-    return seen < 0 ? 0 : cpu_least(tile->columns, seen);
+    return seen < 0 ? 0 : sbp_least_i64(tile->columns, seen);
 }
 
 /* The first of the tile's columns that query `i` sees; no less than cpu_visible: it sees none. */

@@ -40,11 +40,6 @@ static struct operand transposed(const void *at, int64_t stride)
 
 #if STORES_HALF
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* A block of an operand, which lies in memory as it does there. */
 static struct cpu_matrix load_block(real *block, const struct operand *of, int64_t row,
                                     int64_t rows, int64_t column, int64_t columns)
@@ -72,13 +67,14 @@ static void product(stored *y, struct operand a, struct operand b, int64_t m, in
     real left[SIDE * SIDE], right[SIDE * SIDE], tile[SIDE * SIDE];
     for (int64_t row = 0; row < m; row += SIDE)
         for (int64_t column = 0; column < n; column += SIDE) {
-            const int64_t rows = least(SIDE, m - row), columns = least(SIDE, n - column);
+            const int64_t rows = sbp_least_i64(SIDE, m - row),
+                          columns = sbp_least_i64(SIDE, n - column);
             stored *const to = y + row * n + column;
             bool sums =
                 load_sum(tile, to, n, rows, columns, bias == NULL ? NULL : bias + column, adds);
             int64_t inner = 0;
             do {
-                const int64_t depth = least(SIDE, k - inner);
+                const int64_t depth = sbp_least_i64(SIDE, k - inner);
                 cpu_gemm(tile, columns, load_block(left, &a, row, rows, inner, depth),
                          load_block(right, &b, inner, depth, column, columns), rows, columns, depth,
                          1, sums);

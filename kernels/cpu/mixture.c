@@ -117,7 +117,7 @@ static void choose(int32_t *copies, int32_t *open, const struct choice *of,
     }
 }
 
-/* Of an expert: slots of all begin with those of the first member's experts. */
+/* The number of an expert's first slot: slots of the first member's experts come first. */
 static int32_t first_slot(const struct sbp_digits *held, int64_t expert,
                           const struct sbp_routing *mixture)
 {

@@ -29,11 +29,6 @@ struct span {
     int64_t first, end;
 };
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static int64_t most(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -42,7 +37,7 @@ static int64_t most(int64_t a, int64_t b)
 static struct span taps(const struct sbp_windows *at, int side, int64_t out, int64_t size)
 {
     const int64_t start = out * at->stride[side] - at->padding[side];
-    return (struct span){most(0, -start), least(at->kernel[side], size - start)};
+    return (struct span){most(0, -start), sbp_least_i64(at->kernel[side], size - start)};
 }
 
 /* The outputs along one side whose windows have a place of the input. */
@@ -51,7 +46,7 @@ static struct span outputs(const struct sbp_windows *at, int side, int64_t place
     const int64_t reached = place + at->padding[side], before = reached - at->kernel[side] + 1;
     const int64_t stride = at->stride[side];
     return (struct span){before > 0 ? (before + stride - 1) / stride : 0,
-                         least(size, reached / stride + 1)};
+                         sbp_least_i64(size, reached / stride + 1)};
 }
 
 static int64_t index_at(const void *index, bool bytes, int64_t i)

@@ -1,17 +1,12 @@
 #include "kernels/cpu/tiles_priv.h"
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void form_tile(const struct cpu_tiles *tiles, const struct cpu_block *to, real *tile)
 {
     real a[TILE_SIDE * TILE_DEPTH], b[TILE_DEPTH * TILE_SIDE];
     for (int64_t i = 0; tiles->k == 0 && i < to->rows * to->columns; i++)
         tile[i] = 0;
     for (int64_t inner = 0; inner < tiles->k; inner += TILE_DEPTH) {
-        const int64_t depth = least(TILE_DEPTH, tiles->k - inner);
+        const int64_t depth = sbp_least_i64(TILE_DEPTH, tiles->k - inner);
         const struct cpu_block left = {to->row, to->rows, inner, depth};
         const struct cpu_block right = {inner, depth, to->column, to->columns};
         const struct cpu_matrix x = tiles->a(tiles->of, &left, a);
@@ -25,8 +20,8 @@ void CPU(tiled_product)(const struct cpu_tiles *tiles)
     real tile[TILE_SIDE * TILE_SIDE];
     for (int64_t row = 0; row < tiles->m; row += TILE_SIDE)
         for (int64_t column = 0; column < tiles->n; column += TILE_SIDE) {
-            const struct cpu_block to = {row, least(TILE_SIDE, tiles->m - row), column,
-                                         least(TILE_SIDE, tiles->n - column)};
+            const struct cpu_block to = {row, sbp_least_i64(TILE_SIDE, tiles->m - row), column,
+                                         sbp_least_i64(TILE_SIDE, tiles->n - column)};
             form_tile(tiles, &to, tile);
             tiles->store(tiles->of, &to, tile);
         }
@@ -37,7 +32,7 @@ struct cpu_matrix CPU(load_rows)(const stored *w, int64_t stride, const struct c
 {
     for (int64_t i = 0; i < block->rows; i++)
         CPU(to_wide)
-        (tile + i * block->columns, w + (block->row + i) * stride + block->column, block->columns);
+    (tile + i * block->columns, w + (block->row + i) * stride + block->column, block->columns);
     return cpu_plain(tile, block->columns);
 }
 

@@ -64,7 +64,7 @@ static attention<T> grouped_of(const struct sbp_attention_shape *shape, const vo
     a.head_digits = gpu_digits_of(groups->heads);
     a.kv_digits = gpu_digits_of(groups->kv_heads);
     if (a.causal && groups->window > 0)
-        a.window = (int)gpu_least(groups->window, INT_MAX);
+        a.window = (int)sbp_least_i64(groups->window, INT_MAX);
     return a;
 }
 

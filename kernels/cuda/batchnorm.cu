@@ -1,6 +1,4 @@
 /* Batch normalisation of rows of images x(rows, channels, width) (Ioffe and Szegedy, 2015). */
-#include <assert.h>
-
 #include "kernels/cuda/channels.cuh"
 
 enum { THREADS = 256 };
@@ -58,17 +56,22 @@ struct spread_result {
     }
 };
 
-static images images_of(const struct sbp_norm_rows *rows)
+/* False, and an error is kept: rows are named one by one. */
+static bool find_images(struct sbp_cuda *cuda, images &of, const struct sbp_norm_rows *rows)
 {
-    assert(rows->row == NULL);
-    return images{rows->count, rows->channels, rows->width};
+    of = images{rows->count, rows->channels, rows->width};
+    if (rows->row != NULL)
+        gpu_note(cuda, cudaErrorInvalidValue);
+    return rows->row == NULL;
 }
 
 template <class T>
 static void statistics(struct sbp_cuda *cuda, void *to, const void *x,
                        const struct sbp_norm_rows *rows, double epsilon)
 {
-    const images of = images_of(rows);
+    images of;
+    if (!find_images(cuda, of, rows))
+        return;
     const float count = (float)(of.rows * of.width);
     const value_source<T> values = {(const T *)x, of};
     const square_source<T> squares = {(const T *)x, (const float *)to, of};
@@ -106,7 +109,9 @@ static void forward(struct sbp_cuda *cuda, void *y, const void *x, const void *s
                     const void *gain, const void *shift, const struct sbp_norm_rows *rows)
 {
     constexpr int N = gpu_width<T>;
-    const images of = images_of(rows);
+    images of;
+    if (!find_images(cuda, of, rows))
+        return;
     const bool is_wide = gpu_aligned<N>((const T *)y, of.width) && gpu_aligned<N>((const T *)x);
     const int64_t chunks = of.rows * of.channels * of.width / (is_wide ? N : 1);
     const auto kernel = is_wide ? forward_kernel<T, N> : forward_kernel<T, 1>;
@@ -180,7 +185,9 @@ static void backward(struct sbp_cuda *cuda, void *dx, void *dgain, void *dshift,
                      const struct sbp_norm_rows *rows, bool adds)
 {
     constexpr int N = gpu_width<T>;
-    const images of = images_of(rows);
+    images of;
+    if (!find_images(cuda, of, rows))
+        return;
     const bool is_wide = gpu_aligned<N>((const T *)dx, of.width) && gpu_aligned<N>((const T *)x) &&
                          gpu_aligned<N>((const T *)dy);
     const int64_t chunks = of.rows * of.channels * of.width / (is_wide ? N : 1);

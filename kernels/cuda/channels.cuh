@@ -51,12 +51,12 @@ static void channel_sums(struct sbp_cuda *cuda, int64_t rows, int64_t channels, 
     if (channels == 0)
         return;
     const int64_t most = (cuda->scratch_bytes / (int64_t)sizeof(float) - kept) / (K * channels);
-    if (most <= 0) { /* more than half a million channels */
+    if (most <= 0) { /* more than a million channels */
         gpu_note(cuda, cudaErrorInvalidValue);
         return;
     }
     const int64_t part =
-        gpu_ceil(some, gpu_least(gpu_least(gpu_ceil(some, CHANNELS_PART), most), 64));
+        gpu_ceil(some, sbp_least_i64(sbp_least_i64(gpu_ceil(some, CHANNELS_PART), most), 64));
     const int64_t count = gpu_ceil(some, part);
     float *const scratch = (float *)cuda->scratch + kept;
     GPU_LAUNCH(cuda, parts, dim3((unsigned)channels, (unsigned)count), dim3(CHANNELS_THREADS), 0,

@@ -63,7 +63,7 @@ static void column_sums(struct sbp_cuda *cuda, T *first, T *second, int64_t rows
         gpu_note(cuda, cudaErrorInvalidValue);
         return;
     }
-    const int64_t part_rows = gpu_ceil(some_rows, gpu_least(gpu_least(wanted, most), 512));
+    const int64_t part_rows = gpu_ceil(some_rows, sbp_least_i64(sbp_least_i64(wanted, most), 512));
     const int count = (int)gpu_ceil(some_rows, part_rows);
     const auto kernel = column_parts<K, N, Source>;
     GPU_LAUNCH(cuda, kernel, dim3((unsigned)gpu_ceil(columns, COLUMNS_WIDE * N), (unsigned)count),

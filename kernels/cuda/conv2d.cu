@@ -1,6 +1,7 @@
-/* What convolutions have beside their products, which cuBLAS makes (executor/gpu/images_cuda.c):
- * the terms of windows (Chetlur et al., cuDNN, 2014, section 3.2), what outputs give to places of
- * the input, both as matrices of some places, and rows of images out of such and back.
+/* cuBLAS makes the products of convolutions (executor/gpu/images_cuda.c), these kernels do the
+ * rest: they write the terms of windows (Chetlur et al., cuDNN, 2014, section 3.2) and what outputs
+ * give to places of the input, both as matrices of some places, and turn such matrices into rows of
+ * images and back.
  *
  * A place is (image, row, column); the terms of a window are (input channel, kernel row, kernel
  * column), as the rows of a weight are. Neighbouring threads have neighbouring places. */
@@ -124,7 +125,7 @@ template <class T> struct sum_result {
 
 static dim3 grid_of(int64_t places, int64_t lines)
 {
-    return dim3((unsigned)gpu_ceil(places, THREADS), (unsigned)gpu_least(lines, MOST_LINES));
+    return dim3((unsigned)gpu_ceil(places, THREADS), (unsigned)sbp_least_i64(lines, MOST_LINES));
 }
 
 template <class T>

@@ -19,6 +19,8 @@ extern "C" {
 #include "kernels/kernels.h"
 
 #define SBP_CUDA_LARGEST_HEAD 256
+/* Experts of a mixture that moe_route chooses from, on every device. */
+#define SBP_CUDA_MOST_EXPERTS 2000
 /* What the kernels of a stream use beside their arguments: with less they take more turns. */
 #define SBP_CUDA_SCRATCH_BYTES ((int64_t)16 << 20)
 
@@ -151,10 +153,10 @@ struct sbp_cuda_kernels {
     void (*first_token_backward)(struct sbp_cuda *cuda, void *dx, const void *dy, int64_t batch,
                                  int64_t sequence, int64_t in);
 
-    /* What patches have beside products. put: tokens of patches first .. first + count - 1 of all
-     * images, of single precision from(count,F); put_class: the class tokens, if they are here;
-     * take: to(count,F) = gradients of tokens of patches; sums: those of bias, class token and
-     * positions. Structures lie on the host. */
+    /* cuBLAS makes the products of patches, these kernels do the rest. put: tokens of patches first
+     * .. first + count - 1 of all images, of single precision from(count,F); put_class: the class
+     * tokens, if they are here; take: to(count,F) = gradients of tokens of patches; sums: those of
+     * bias, class token and positions. Structures lie on the host. */
     void (*patches_put)(struct sbp_cuda *cuda, void *y, const void *from, const void *bias,
                         const void *positions, const struct sbp_patches *patches, int64_t first,
                         int64_t count);
@@ -165,11 +167,12 @@ struct sbp_cuda_kernels {
     void (*patches_sums)(struct sbp_cuda *cuda, void *dbias, void *dclass, void *dpositions,
                          const void *dy, const struct sbp_patches *patches, bool adds);
 
-    /* What convolutions have beside products, of places first_place .. first_place + places - 1 of
-     * all images, row by row. windows: to(terms,places) = terms first_term and on of the windows of
-     * outputs; sources: to(kernel places O,places) = what outputs give to places of the input, by
-     * kernel place and output channel. take: to(C,places) of images x(rows,C,W); put: x of single
-     * precision from(C,places) [+ bias(C)]; images_sums: sums(C) over rows and W. */
+    /* cuBLAS makes the products of convolutions, these kernels do the rest, for places first_place
+     * .. first_place + places - 1 of all images, row by row. windows: to(terms,places) = terms
+     * first_term and on of the windows of outputs; sources: to(kernel places O,places) = what
+     * outputs give to places of the input, by kernel place and output channel. take: to(C,places)
+     * of images x(rows,C,W); put: x of single precision from(C,places) [+ bias(C)]; images_sums:
+     * sums(C) over rows and W. */
     void (*conv2d_windows)(struct sbp_cuda *cuda, void *to, const void *x,
                            const struct sbp_windows *windows, int64_t first_term, int64_t terms,
                            int64_t first_place, int64_t places);
@@ -192,7 +195,8 @@ struct sbp_cuda_kernels {
     void (*avgpool_backward)(struct sbp_cuda *cuda, void *dx, const void *dy,
                              const struct sbp_windows *windows);
 
-    /* Of all rows of a block: `row` is NULL. */
+    /* These take all rows of a block: where `row` is not NULL nothing is done, and the error is
+     * kept. */
     void (*batchnorm_statistics)(struct sbp_cuda *cuda, void *statistics, const void *x,
                                  const struct sbp_norm_rows *rows, double epsilon);
     void (*batchnorm_forward)(struct sbp_cuda *cuda, void *y, const void *x, const void *statistics,
@@ -232,7 +236,8 @@ struct sbp_cuda_kernels {
                                       const void *saved, const struct sbp_latent_keys *keys,
                                       const struct sbp_attention_shape *shape);
 
-    /* held lies on the host. Of 2000 experts at most. */
+    /* held lies on the host. Of more than SBP_CUDA_MOST_EXPERTS nothing is chosen, and the error is
+     * kept. */
     void (*moe_route)(struct sbp_cuda *cuda, int32_t *table, const void *scores, const void *bias,
                       const struct sbp_digits *held, const struct sbp_routing *mixture);
     void (*moe_dispatch)(struct sbp_cuda *cuda, void *slots, const void *x, const int32_t *table,

@@ -221,7 +221,7 @@ static void launch_bias_gelu(struct sbp_cuda *cuda, T *y, T *x, const T *bias, i
     const int64_t chunks = gpu_ceil(out, N);
     const unsigned threads = gpu_row_threads(chunks, THREADS);
     const dim3 grid((unsigned)gpu_ceil(chunks, threads),
-                    (unsigned)gpu_least(tokens, (int64_t)16 * cuda->multiprocessors));
+                    (unsigned)sbp_least_i64(tokens, (int64_t)16 * cuda->multiprocessors));
     const auto kernel = bias_gelu_kernel<T, N>;
     if (tokens > 0 && out > 0)
         GPU_LAUNCH(cuda, kernel, grid, threads, 0, y, x, bias, tokens, out);

@@ -142,22 +142,17 @@ static inline int64_t gpu_ceil(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-static inline int64_t gpu_least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Blocks for a loop whose threads take one turn after another. */
 static inline unsigned gpu_loop_blocks(const struct sbp_cuda *cuda, int64_t turns, int threads)
 {
-    return (unsigned)gpu_least(gpu_ceil(turns, threads), (int64_t)16 * cuda->multiprocessors);
+    return (unsigned)sbp_least_i64(gpu_ceil(turns, threads), (int64_t)16 * cuda->multiprocessors);
 }
 
 /* Threads of a block that shares a row of so many chunks. */
 static inline unsigned gpu_row_threads(int64_t chunks, int most)
 {
     const int64_t warps = gpu_ceil(chunks > 0 ? chunks : 1, GPU_WARP);
-    return (unsigned)(GPU_WARP * gpu_least(warps, most / GPU_WARP));
+    return (unsigned)(GPU_WARP * sbp_least_i64(warps, most / GPU_WARP));
 }
 
 /* A family's part of the table of a type. The driver compiles a source's kernels all at once, when

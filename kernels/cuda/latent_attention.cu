@@ -162,8 +162,9 @@ static void turn(struct sbp_cuda *cuda, const operands<T> &o, const latent<T> &a
 {
     const T *const from = (const T *)o.keys->shared + batch * a.keys * o.keys->shared_row;
     const int64_t half = a.rope / 2, pairs = a.keys * half;
-    GPU_LAUNCH(cuda, turn_kernel<T>, gpu_loop_blocks(cuda, pairs, THREADS), THREADS, 0, o.turned,
-               from, o.keys->shared_row, (int64_t)a.keys, half);
+    if (pairs > 0)
+        GPU_LAUNCH(cuda, turn_kernel<T>, gpu_loop_blocks(cuda, pairs, THREADS), THREADS, 0,
+                   o.turned, from, o.keys->shared_row, (int64_t)a.keys, half);
 }
 
 template <class T> static bool is_empty(const operands<T> &o)
@@ -188,7 +189,7 @@ static void launch_heads(struct sbp_cuda *cuda, const operands<T> &o, latent<T> 
 {
     const int64_t room = cuda->scratch_bytes / (int64_t)sizeof(float);
     const int64_t shared = (int64_t)a.keys * a.rope, both = room / (a.rows + shared);
-    const int64_t most = both > 0 ? gpu_least(both, a.heads) : room / a.rows > 0;
+    const int64_t most = both > 0 ? sbp_least_i64(both, a.heads) : room / a.rows > 0;
     a.inner = (float *)cuda->scratch;
     a.sums = both > 0 ? a.inner + most * a.rows : o.apart;
     if (most == 0) { /* a head has too many queries */
@@ -196,15 +197,16 @@ static void launch_heads(struct sbp_cuda *cuda, const operands<T> &o, latent<T> 
         return;
     }
     for (a.first_head = 0; a.first_head < a.heads; a.first_head += most) {
-        const int64_t heads = gpu_least(most, a.heads - a.first_head);
+        const int64_t heads = sbp_least_i64(most, a.heads - a.first_head);
         a.first_key_head = a.first_head;
         a.adds = a.first_head > 0;
         launches<T, HEAD, latent<T>>::backward(cuda, a, heads, heads);
     }
     T *const to = (T *)o.keys->shared_gradients + batch * a.keys * o.keys->shared_row;
-    GPU_LAUNCH(cuda, turn_back_kernel<T>, gpu_loop_blocks(cuda, shared / 2, THREADS), THREADS, 0,
-               to, o.keys->shared_row, (const float *)a.sums, most, (int64_t)a.keys,
-               (int64_t)a.rope / 2);
+    if (shared > 0)
+        GPU_LAUNCH(cuda, turn_back_kernel<T>, gpu_loop_blocks(cuda, shared / 2, THREADS), THREADS,
+                   0, to, o.keys->shared_row, (const float *)a.sums, most, (int64_t)a.keys,
+                   (int64_t)a.rope / 2);
 }
 
 template <class T, int HEAD> static void launch_backward(struct sbp_cuda *cuda, operands<T> &o)

@@ -204,7 +204,8 @@ static void fill_normal(struct sbp_cuda *cuda, void *x, const struct sbp_region 
 {
     const int64_t n = sbp_region_elements(region);
     const gpu_region places = gpu_region_of(region);
-    int64_t padding = gpu_least(valid_rows < 0 ? 0 : valid_rows, region->first + places.global[0]);
+    int64_t padding =
+        sbp_least_i64(valid_rows < 0 ? 0 : valid_rows, region->first + places.global[0]);
     for (int i = 1; i < SBP_MAX_DIMS; i++)
         padding *= places.global[i];
     if (n > 0)

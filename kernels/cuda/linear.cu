@@ -1,5 +1,5 @@
-/* What linear operators have beside their products, which cuBLAS makes: biases and their
- * gradients. */
+/* cuBLAS makes the products of linear operators, these kernels do the rest: they add biases, and
+ * sum the biases' gradients. */
 #include "kernels/cuda/columns.cuh"
 
 enum { THREADS = 256 };
@@ -27,7 +27,7 @@ static void launch_bias(struct sbp_cuda *cuda, T *y, const T *bias, int64_t toke
     const int64_t chunks = gpu_ceil(out, N);
     const unsigned threads = gpu_row_threads(chunks, THREADS);
     const dim3 grid((unsigned)gpu_ceil(chunks, threads),
-                    (unsigned)gpu_least(tokens, (int64_t)16 * cuda->multiprocessors));
+                    (unsigned)sbp_least_i64(tokens, (int64_t)16 * cuda->multiprocessors));
     const auto kernel = bias_kernel<T, N>;
     if (tokens > 0 && out > 0)
         GPU_LAUNCH(cuda, kernel, grid, threads, 0, y, bias, tokens, out);
@@ -43,7 +43,7 @@ static void add_bias(struct sbp_cuda *cuda, void *y, const void *bias, int64_t t
         launch_bias<T, 1>(cuda, (T *)y, (const T *)bias, tokens, out);
 }
 
-/* What a product left in single precision is rounded once. */
+/* Rounds sums, which a product left in single precision, once: as they are stored. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     put_kernel(T *to, const float *sums, int64_t n, bool adds)

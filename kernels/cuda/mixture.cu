@@ -95,10 +95,16 @@ static __device__ __forceinline__ void close_groups(double *ranks, const double 
 }
 
 /* Shared memory of a warp: ranks of experts, sums of groups, and which of these are open. */
-static __host__ __device__ __forceinline__ int chooser_doubles(int experts, int groups)
+static constexpr __host__ __device__ __forceinline__ int chooser_doubles(int experts, int groups)
 {
     return experts + groups + (groups + 1) / 2;
 }
+
+/* What a block has on every device. */
+constexpr int SHARED_BYTES = 48 << 10;
+static_assert(SHARED_BYTES >= (int)sizeof(double) *
+                                  chooser_doubles(SBP_CUDA_MOST_EXPERTS, SBP_CUDA_MOST_EXPERTS),
+              "a warp chooses from the most experts, each a group of its own");
 
 template <class T>
 static __global__ void __launch_bounds__(CHOOSERS *GPU_WARP)
@@ -153,23 +159,24 @@ static __global__ void __launch_bounds__(THREADS)
     const int warp = (int)threadIdx.x / GPU_WARP, expert = (int)blockIdx.x;
     const int64_t first = first_slot(order, expert);
     int64_t given = 0;
-    for (int64_t from = 0; from < tokens * top_k; from += THREADS) {
-        const int64_t i = from + threadIdx.x;
-        int32_t *const copy = table + 2 * (i % tokens * top_k + i / tokens);
-        const bool is_own = i < tokens * top_k && copy[0] == expert;
-        const unsigned own = __ballot_sync(GPU_ALL_LANES, is_own);
-        int64_t slot = given + __popc(own & ((1U << gpu_lane()) - 1));
-        if (gpu_lane() == 0)
-            counts[warp] = __popc(own);
-        __syncthreads();
-        for (int w = 0; w < THREADS / GPU_WARP; w++) {
-            slot += w < warp ? counts[w] : 0;
-            given += counts[w];
+    for (int64_t k = 0; k < top_k; k++)
+        for (int64_t from = 0; from < tokens; from += THREADS) {
+            const int64_t token = from + threadIdx.x;
+            int32_t *const copy = table + 2 * (token * top_k + k);
+            const bool is_own = token < tokens && copy[0] == expert;
+            const unsigned own = __ballot_sync(GPU_ALL_LANES, is_own);
+            int64_t slot = given + __popc(own & ((1U << gpu_lane()) - 1));
+            if (gpu_lane() == 0)
+                counts[warp] = __popc(own);
+            __syncthreads();
+            for (int w = 0; w < THREADS / GPU_WARP; w++) {
+                slot += w < warp ? counts[w] : 0;
+                given += counts[w];
+            }
+            if (is_own)
+                copy[1] = slot < order.capacity ? (int32_t)(first + slot) : -1;
+            __syncthreads(); /* all have read the counts */
         }
-        if (is_own)
-            copy[1] = slot < order.capacity ? (int32_t)(first + slot) : -1;
-        __syncthreads(); /* all have read the counts */
-    }
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -361,18 +368,13 @@ static __global__ void __launch_bounds__(THREADS)
 /* ---- launches -------------------------------------------------------------------------------- */
 
 /* As many warps a block as shared memory has room for. */
-template <class T> static bool choose(struct sbp_cuda *cuda, const router<T> &r)
+template <class T> static void choose(struct sbp_cuda *cuda, const router<T> &r)
 {
     const int64_t bytes = (int64_t)sizeof(double) * chooser_doubles(r.experts, r.groups);
-    const int64_t warps = gpu_least(CHOOSERS, gpu_least(cuda->shared_bytes, 48 << 10) / bytes);
+    const int64_t warps = sbp_least_i64(CHOOSERS, SHARED_BYTES / bytes);
     const auto kernel = choose_kernel<T>;
-    if (warps == 0) { /* more than 6100 experts, or 2400 that are a group each */
-        gpu_note(cuda, cudaErrorInvalidValue);
-        return false;
-    }
     GPU_LAUNCH(cuda, kernel, (unsigned)gpu_ceil(r.tokens, warps), (unsigned)(warps * GPU_WARP),
                (size_t)(warps * bytes), r);
-    return true;
 }
 
 template <class T>
@@ -391,14 +393,20 @@ static void route(struct sbp_cuda *cuda, int32_t *table, const void *scores, con
                          groups > 0 ? (int)of->experts / groups : 0,
                          of->sigmoid};
     slot_order order = {};
+    if (of->experts > SBP_CUDA_MOST_EXPERTS) {
+        gpu_note(cuda, cudaErrorInvalidValue);
+        return;
+    }
+    if (of->tokens == 0)
+        return;
     order.capacity = of->capacity;
     if (held != NULL) {
         order.held = gpu_digits_of(held);
         order.experts = sbp_digits_local_size(held);
     }
-    if (of->tokens > 0 && choose(cuda, r))
-        GPU_LAUNCH(cuda, slots_kernel, (unsigned)of->experts, THREADS, 0, table, order, of->tokens,
-                   of->top_k);
+    choose(cuda, r);
+    GPU_LAUNCH(cuda, slots_kernel, (unsigned)of->experts, THREADS, 0, table, order, of->tokens,
+               of->top_k);
 }
 
 /* Whether rows of both are taken 16 bytes at a time. */

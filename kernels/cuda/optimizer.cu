@@ -47,7 +47,7 @@ template <class T>
 static void sum_squares(struct sbp_cuda *cuda, void *sum, const void *x, int64_t n, double factor)
 {
     constexpr int N = gpu_width<T>;
-    const int64_t wanted = gpu_least(gpu_ceil(n, PART_ELEMENTS), PARTS);
+    const int64_t wanted = sbp_least_i64(gpu_ceil(n, PART_ELEMENTS), PARTS);
     const int64_t part = n > 0 ? gpu_ceil(gpu_ceil(n, wanted), N) * N : N;
     const int count = (int)gpu_ceil(n, part);
     double *const parts = (double *)cuda->scratch;

@@ -1,5 +1,5 @@
-/* What patches of images have beside their products, which cuBLAS makes: tokens out of rows of a
- * product, these back, the class token, and sums of gradients over tokens.
+/* cuBLAS makes the products of patches of images, these kernels do the rest: they turn rows of a
+ * product into tokens and back, place the class token, and sum gradients over tokens.
  *
  * A token is row t of an image's `rows`, of which `first`, 0 or 1, are no patches. */
 #include "kernels/cuda/columns.cuh"

@@ -175,6 +175,14 @@ void sbp_planted_run(enum planted what, float *to, const float *from)
     case PLANTED_UNSET:
         GPU_LAUNCH(&cuda, unset_kernel, 1, block, 0, to);
         break;
+    case PLANTED_NO_BLOCKS_X:
+    case PLANTED_NO_BLOCKS_Y:
+    case PLANTED_NO_BLOCKS_Z:
+        GPU_LAUNCH(&cuda, sum_kernel,
+                   dim3(what != PLANTED_NO_BLOCKS_X, what != PLANTED_NO_BLOCKS_Y,
+                        what != PLANTED_NO_BLOCKS_Z),
+                   block, 0, to, from);
+        break;
     default:
         GPU_LAUNCH(&cuda, order_kernel, 6, block, 0, to);
     }

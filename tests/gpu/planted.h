@@ -19,7 +19,10 @@ enum planted {
     PLANTED_SOME_LANES,
     PLANTED_BEYOND_SHARED,
     PLANTED_BEYOND_BUFFER,
-    PLANTED_UNSET, /* shared memory is read that nobody wrote */
+    PLANTED_UNSET,       /* shared memory is read that nobody wrote */
+    PLANTED_NO_BLOCKS_X, /* a grid without blocks, of each side */
+    PLANTED_NO_BLOCKS_Y,
+    PLANTED_NO_BLOCKS_Z,
     PLANTED_ORDER, /* the blocks say when they run */
     PLANTED_COUNT
 };

@@ -243,6 +243,22 @@ END
 verified images
 verified images --dtype bf16
 
+# More than kernels have room for is refused before anything starts, by name.
+other crowd mixtral-8x7b --devices 1 --tp 1 --set kv_heads=2 --set head_dim=8 --set ffn=16 --set vocab=32 \
+    --set sequence=8 --set experts=2001
+fails 2 'operator .*moe has 2001 experts, device cuda has kernels for 2000 at most' crowd none --dtype bf16
+# IMAGES NAME LAYERS: a plan for images of so many pixels a side.
+layers() {
+    cat >"$folder/$2.model" <<END
+{"name": "$2", "global_batch": 1, "precision": "fp32", "input": {"height": $1, "width": $1, "channels": 3},
+ "layers": [$3, {"op": "flatten"}, {"op": "linear", "name": "head", "out": 10}, {"op": "cross_entropy", "name": "loss"}]}
+END
+    "$sbplan" search "$folder/$2.model" "$configs/clusters/laptop-4.json" --set devices=1 --runnable \
+        -o "$folder/$2.json" >"$folder/out" 2>"$folder/err" || complain "no plan $2"
+}
+layers 440 wide '{"op": "conv2d", "name": "stem", "out": 8, "kernel": 440}'
+fails 2 'operator stem has columns of 2129600 numbers on a rank, device cuda has room for 2097088' wide none
+
 # Shared memory as on sm_86, where heads of 128 features are too large in single precision alone.
 plan heads --devices 1 --tp 1 --set hidden=80 --set heads=1
 SBP_DOUBLE_SHARED=101376 fails 2 'attention has heads of 80 features, device cuda has kernels of 64 in f32' \

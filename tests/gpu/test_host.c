@@ -151,6 +151,16 @@ static void shared_memory_begins_poisoned(void **state)
         assert_true(isnan(call.to[i]));
 }
 
+/* CUDA refuses such a launch. */
+static void empty_grids_are_named(void **state)
+{
+    (void)state;
+    static struct call call;
+    expect_text(fault_of(&call, PLANTED_NO_BLOCKS_X, 1), "no blocks");
+    expect_text(fault_of(&call, PLANTED_NO_BLOCKS_Y, 1), "no blocks");
+    expect_text(fault_of(&call, PLANTED_NO_BLOCKS_Z, 1), "no blocks");
+}
+
 static void orders_come_from_the_seed(void **state)
 {
     (void)state;
@@ -177,6 +187,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(divergent_meetings_are_named),
         cmocka_unit_test(shared_memory_is_bounded),
         cmocka_unit_test(shared_memory_begins_poisoned),
+        cmocka_unit_test(empty_grids_are_named),
         cmocka_unit_test(orders_come_from_the_seed),
     };
     if (argc != 2) {

@@ -202,6 +202,65 @@ static void few_places_at_a_time(void **state)
     }
 }
 
+/* Columns as large as those that a table takes for the whole scratch, of one place: here in one of
+ * 16 KiB, with as many numbers less as half of what is missing has. */
+static void largest_columns(void **state)
+{
+    static const int64_t sides[][2] = {{0, 1}, {1, 0}}; /* of channels, and of outputs */
+    (void)state;
+    for (uint64_t i = 0; i < 2; i++) {
+        struct bench b = bench_open(SBP_F32, i);
+        const int64_t bytes = 16 << 10, missing = SBP_CUDA_SCRATCH_BYTES - bytes;
+        const int64_t most = b.k->largest_column - missing / 2 / (int64_t)sizeof(float) - 1;
+        const int64_t out = sides[i][0] * most + sides[i][1], in = most + 1 - out;
+        const struct sbp_windows at = {1, in, 1, 1, 1, 1, {1, 1}, {1, 1}, {0, 0}};
+        const double *x = values(&b, in), *w = values(&b, in * out), *dy = values(&b, out);
+        double *y = values(&b, out), *dx = values(&b, in), *dw = values(&b, in * out);
+        void *y_to = put(&b, NULL, out), *dx_to = put(&b, NULL, in),
+             *dw_to = put(&b, NULL, in * out);
+        const void *x_at = put(&b, x, in), *w_at = put(&b, w, in * out), *dy_at = put(&b, dy, out);
+        b.twin->conv2d_forward(y, x, w, NULL, &at, out);
+        b.twin->conv2d_backward_input(dx, dy, w, &at, out);
+        b.twin->conv2d_backward_weight(dw, NULL, x, dy, &at, out, 0);
+        leave(bytes);
+        b.k->conv2d_forward(y_to, x_at, w_at, NULL, &at, out);
+        b.k->conv2d_backward_input(dx_to, dy_at, w_at, &at, out);
+        b.k->conv2d_backward_weight(dw_to, NULL, x_at, dy_at, &at, out, 0);
+        expect(&b, "y", y_to, y, out, in);
+        expect(&b, "dx", dx_to, dx, in, out);
+        expect(&b, "dw", dw_to, dw, in * out, 1);
+        bench_close(&b);
+    }
+}
+
+/* A product over nothing is 0: the bias is left. */
+static void no_terms(void **state)
+{
+    const struct sbp_windows at = {1, 0, 1, 1, 1, 1, {1, 1}, {1, 1}, {0, 0}};
+    (void)state;
+    struct bench b = bench_open(SBP_REAL_BF16, 0);
+    const double *bias = values(&b, 4);
+    void *const y = put(&b, NULL, 4);
+    b.k->conv2d_forward(y, NULL, NULL, put(&b, bias, 4), &at, 4);
+    expect(&b, "y", y, bias, 4, 1);
+    bench_close(&b);
+}
+
+/* A side whose low 32 bits are a small number is refused, not taken for it. */
+static void more_than_int(void **state)
+{
+    struct sbp_diag diag = {0};
+    (void)state;
+    struct bench b = bench_open(SBP_F32, 0);
+    void *const at = put(&b, NULL, 16);
+    b.k->linear_forward(at, at, at, NULL, 1, 1, (INT64_C(1) << 32) + 1);
+    assert_int_not_equal(b.device->finish(&diag), SBP_OK);
+    assert_non_null(strstr(diag.text, "cublasGemmEx"));
+    while (b.memories > 0)
+        b.device->memory->release(b.memory[--b.memories]);
+    b.device->close();
+}
+
 /* Not even one: the device fails, as when it is out of memory. */
 static void no_room(void **state)
 {
@@ -221,8 +280,9 @@ static void no_room(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(few_places_at_a_time),
-                                       cmocka_unit_test(no_room)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(few_places_at_a_time), cmocka_unit_test(largest_columns),
+        cmocka_unit_test(no_terms), cmocka_unit_test(more_than_int), cmocka_unit_test(no_room)};
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : seed;
     sbp_kernels_cpu_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -128,6 +128,28 @@ static void batchnorm(struct check *check)
     normalise(check, &rows);
 }
 
+/* Rows that are named are refused, as launches are, by each kernel, and nothing is written. */
+static void named_rows(struct check *check)
+{
+    DEVICE_BEGIN(d, check)
+    static const int64_t row[] = {1};
+    const struct sbp_norm_rows rows = {.count = 1, .row = row, .channels = 1, .width = 1};
+    const float untouched = 7;
+    float *to = (float *)check_bytes(check, 2 * sizeof *to);
+    for (int kernel = 0; kernel < 3; kernel++) {
+        d.cuda.error = 0;
+        to[0] = to[1] = untouched;
+        if (kernel == 0)
+            d.kernels.batchnorm_statistics(&d.cuda, to, to, &rows, EPSILON);
+        else if (kernel == 1)
+            d.kernels.batchnorm_forward(&d.cuda, to, to, to, to, to, &rows);
+        else
+            d.kernels.batchnorm_backward(&d.cuda, to, to, to, to, to, to, to, &rows, false);
+        assert_int_equal(d.cuda.error, 1);
+        assert_true(to[0] == untouched && to[1] == untouched);
+    }
+}
+
 /* More elements of a channel than a part has. */
 static void large(struct check *check)
 {
@@ -234,9 +256,9 @@ int main(void)
 {
     sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(maxpool, 9), CHECK_TABLES(avgpool, 8), CHECK_TABLES(batchnorm, 8),
-        CHECK_TABLES(large, 1),   CHECK_TABLES(terms, 10),  CHECK_TABLES(sources, 6),
-        CHECK_TABLES(rows, 10),
+        CHECK_TABLES(maxpool, 9),    CHECK_TABLES(avgpool, 8), CHECK_TABLES(batchnorm, 8),
+        CHECK_TABLES(named_rows, 1), CHECK_TABLES(large, 1),   CHECK_TABLES(terms, 10),
+        CHECK_TABLES(sources, 6),    CHECK_TABLES(rows, 10),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,6 +136,16 @@ static void any_shape(struct check *check)
     compare(&d, &p);
 }
 
+/* Keys without a shared part: no kernel is launched for it. */
+static void no_shared_part(struct check *check)
+{
+    DEVICE_BEGIN(d, check)
+    struct problem p = draw(check, 12);
+    set_parts(&p, 0, p.parts.nope, p.parts.value);
+    compare(&d, &p);
+    assert_int_equal(d.cuda.error, 0);
+}
+
 /* Several tiles of keys and of queries, of which the last is cut. */
 static void long_sequences(struct check *check)
 {
@@ -192,7 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CHECK_TABLES(any_shape, 6),          CHECK_TABLES(long_sequences, 1),
         CHECK_TABLES(large_heads, 3),        CHECK_TABLES(little_scratch, 2),
-        CHECK_TABLES(too_little_scratch, 1),
+        CHECK_TABLES(too_little_scratch, 1), CHECK_TABLES(no_shared_part, 4),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static void bits(struct check *check)
     device_same(&d, "sums", again, sums, out * check->kernels->real_bytes);
 }
 
-/* What a product left in single precision, stored and added. */
+/* Sums in single precision are stored, or added to what is there. */
 static void put_sums(struct check *check)
 {
     DEVICE_BEGIN(d, check)

@@ -125,13 +125,22 @@ static void large(struct check *check)
     run(check, &d, &copies);
 }
 
-/* Experts of which shared memory has no room for ranks: refused, as a launch is. */
-static void too_many(struct check *check)
+/* The most experts, each a group of its own, so that a warp takes most of shared memory; and one
+ * more, which is refused as a launch is. */
+static void most(struct check *check)
 {
     DEVICE_BEGIN(d, check)
-    const struct sbp_routing many = {.tokens = 1, .experts = 6200, .top_k = 1};
-    int32_t *table = check_ids(check, 2, 1);
-    d.kernels.moe_route(&d.cuda, table, NULL, NULL, NULL, &many);
+    const int64_t experts = SBP_CUDA_MOST_EXPERTS;
+    struct problem p = {
+        .m = {.tokens = 3, .experts = experts, .top_k = 4, .groups = experts, .most_groups = 4}};
+    p.split = check_split(check, 4); /* is not used */
+    p.m.capacity = 1;
+    p.copies = p.m.tokens * p.m.top_k;
+    p.scores = check_uniform(check, p.m.tokens * experts);
+    (void)choose(&d, &p);
+    assert_int_equal(d.cuda.error, 0);
+    p.m.experts++;
+    d.kernels.moe_route(&d.cuda, check_ids(check, 2 * p.copies, 1), NULL, NULL, NULL, &p.m);
     assert_int_equal(d.cuda.error, 1);
 }
 
@@ -140,7 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CHECK_TABLES(any_shape, 14),
         CHECK_TABLES(large, 1),
-        CHECK_TABLES(too_many, 1),
+        CHECK_TABLES(most, 1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

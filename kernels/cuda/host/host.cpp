@@ -395,8 +395,12 @@ void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*body)(void *), vo
             size_t argument_bytes)
 {
     const int threads = (int)(block.x * block.y * block.z);
-    if (threads <= 0 || threads > MOST_THREADS || threads % WARP != 0 || grid.x == 0) {
-        fail("a launch of no blocks, or of blocks that are not whole warps, at most 1024 threads");
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
+        fail("a launch of no blocks");
+        return;
+    }
+    if (threads <= 0 || threads > MOST_THREADS || threads % WARP != 0) {
+        fail("a launch of blocks that are not whole warps, at most 1024 threads");
         return;
     }
     if (m.stacks == NULL)

@@ -1,5 +1,6 @@
 /* Runs of random strategies of one stage against one device, and runs that are refused. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -367,27 +368,80 @@ static void too_large_a_verification_is_refused(void **state)
     plan_close(&plan);
 }
 
-static void too_large_a_matrix_is_refused(void **state)
+/* Opens a rank of a plan for a model of layers, of which one is named `wide`. */
+static void expect_refused(const char *input, const char *layers,
+                           const struct sbp_device_ops *device, const char *what)
 {
-    static const char model[] =
-        "{\"name\": \"long\", \"precision\": \"fp32\", \"global_batch\": 2, \"sequence\": 1, "
-        "\"input\": \"free\", \"layers\": [{\"op\": \"linear\", \"name\": \"wide\", "
-        "\"in\": 8589934592, \"out\": 2, \"bias\": false}]}";
+    char model[MODEL_BYTES];
     struct sbp_diag diag = {0};
     struct sbp_random random;
     struct sbp_rank rank;
     struct sbp_stage_layout layout;
     struct plan plan;
-    (void)state;
+    assert_in_range(snprintf(model, sizeof model,
+                             "{\"name\": \"long\", \"precision\": \"fp32\", \"global_batch\": 2, "
+                             "\"input\": %s, \"layers\": [%s]}",
+                             input, layers),
+                    1, sizeof model - 1);
     sbp_random_seed(&random, seed);
     plan_open(&plan, model, (const int[]){2, 0});
     plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F32);
     expect_ok(sbp_stage_layout_make(&plan.step, 0, &plan.arena, &layout, &diag), &diag);
     const enum sbp_status status =
-        sbp_rank_open(&rank, &layout, sbp_device("cpu", &diag), SBP_F32, 1, 0, NULL, &diag);
-    if (status != SBP_E_UNSUPPORTED || strstr(diag.text, "operator wide") == NULL)
-        fail_msg("%s: %s", sbp_status_name(status), diag.text);
+        sbp_rank_open(&rank, &layout, device, SBP_F32, 1, 0, NULL, &diag);
+    if (status != SBP_E_UNSUPPORTED || strstr(diag.text, "operator wide has ") == NULL ||
+        strstr(diag.text, what) == NULL)
+        fail_msg("%s: %s: %s", layers, sbp_status_name(status), diag.text);
     plan_close(&plan);
+}
+
+#define TOKENS      "\"free\", \"sequence\": 1"
+#define PIXELS(...) "{\"height\": 128, \"width\": 64, \"channels\": " __VA_ARGS__ "}"
+#define WIDE(op)    "{\"op\": \"" op "\", \"name\": \"wide\", "
+
+static void too_large_a_matrix_is_refused(void **state)
+{
+    static const char *const models[][2] = {
+        {TOKENS, WIDE("linear") "\"in\": 8589934592, \"out\": 2, \"bias\": false}"},
+        {TOKENS, "{\"op\": \"linear\", \"in\": 2, \"out\": 4}, " WIDE(
+                     "moe") "\"experts\": 2, \"top_k\": 1, \"ffn\": 8589934592}"},
+        {PIXELS("1048576"), WIDE("conv2d") "\"out\": 2, \"kernel\": [128, 64]}"},
+        {PIXELS("2"), WIDE("conv2d") "\"out\": 1048576, \"kernel\": [128, 64]}"},
+        {PIXELS("2") ", \"sequence\": 2",
+         WIDE("patch_embedding") "\"patch\": 64, \"hidden\": 8589934592, \"class_token\": false}"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        expect_refused(models[i][0], models[i][1], &sbp_device_cpu, "a matrix with a side of ");
+}
+
+static const struct sbp_kernels *with_little_room(enum sbp_real real)
+{
+    static struct sbp_kernels kernels; /* one test uses it */
+    kernels = *sbp_kernels_cpu(real);
+    kernels.most_experts = 3;
+    kernels.largest_column = 63;
+    return &kernels;
+}
+
+static void too_little_room_is_refused(void **state)
+{
+    static const char *const models[][3] = {
+        {TOKENS,
+         "{\"op\": \"linear\", \"in\": 2, \"out\": 4}, " WIDE(
+             "moe") "\"experts\": 4, \"top_k\": 1, \"ffn\": 8}",
+         "4 experts, device cpu has kernels for 3 at most"},
+        {PIXELS("8"), WIDE("conv2d") "\"out\": 8, \"kernel\": 4}", "has room for 63 at most"},
+        {PIXELS("128"), WIDE("batchnorm") "\"epsilon\": 1e-5}", "has room for 63 at most"},
+        {PIXELS("2") ", \"sequence\": 2",
+         WIDE("patch_embedding") "\"patch\": 64, \"hidden\": 128, \"class_token\": false}",
+         "has room for 63 at most"},
+    };
+    (void)state;
+    struct sbp_device_ops device = sbp_device_cpu;
+    device.kernels = with_little_room;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        expect_refused(models[i][0], models[i][1], &device, models[i][2]);
 }
 
 static const struct sbp_kernels *without_convolutions(enum sbp_real real)
@@ -452,6 +506,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(too_large_a_run_is_refused),
         cmocka_unit_test(too_large_a_verification_is_refused),
         cmocka_unit_test(too_large_a_matrix_is_refused),
+        cmocka_unit_test(too_little_room_is_refused),
         cmocka_unit_test(a_missing_kernel_is_refused),
         cmocka_unit_test(no_bound_no_agreement),
     };

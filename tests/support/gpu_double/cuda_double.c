@@ -114,6 +114,7 @@ struct CUstream_st {
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUstream_st *streams;
 static struct CUstream_st *default_stream;
+static struct CUstream_st *ended_streams; /* events and waits of others may still name them */
 /* By number: how much work was given so far, also to those before it; and those that are there. */
 static uint32_t given[MOST_STREAMS];
 static bool is_taken[MOST_STREAMS];
@@ -345,10 +346,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     (void)pthread_join(stream->worker, NULL);
     (void)pthread_mutex_lock(&streams_lock);
     is_taken[stream->number] = false;
+    stream->next = ended_streams;
+    ended_streams = stream;
     (void)pthread_mutex_unlock(&streams_lock);
-    (void)pthread_cond_destroy(&stream->changed);
-    (void)pthread_mutex_destroy(&stream->lock);
-    free(stream);
     return cudaSuccess;
 }
 

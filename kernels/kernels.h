@@ -115,6 +115,9 @@ struct sbp_kernels {
     /* y(T,O) = x(T,I) w(I,O) [+ bias(O) when not NULL] */
     void (*linear_forward)(void *y, const void *x, const void *w, const void *bias, int64_t tokens,
                            int64_t in, int64_t out);
+    /* y(T,O) += x(T,I) w(I,O) */
+    void (*linear_add)(void *y, const void *x, const void *w, int64_t tokens, int64_t in,
+                       int64_t out);
     /* dx(T,I) = dy(T,O) w^T */
     void (*linear_backward_input)(void *dx, const void *dy, const void *w, int64_t tokens,
                                   int64_t in, int64_t out);

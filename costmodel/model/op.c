@@ -215,7 +215,8 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
     /* A grid of rows (tokens) and columns (features): panels of X are broadcast along the columns'
      * axes, panels of W along the rows' (van de Geijn and Watts, 1997; AutoDDL, section 4.2.1). The
      * bias lies with the columns; rows hold it alike. */
-    [SBP_OP_SUMMA_LINEAR] = {ENTRY("summa_linear", 1, 2, BY_BATCH,
+    [SBP_OP_SUMMA_LINEAR] = {.runs = true,
+                             ENTRY("summa_linear", 1, 2, BY_BATCH,
                                    {.name = "grid_row",
                                     .input = {S(BATCH)},
                                     .weight = {S(IN), B},

@@ -284,12 +284,6 @@ static enum sbp_status backward_operator(struct sbp_compiler *c, int op, int dy)
 
 /* ---- recomputation -------------------------------------------------------------------------- */
 
-static bool is_attention(enum sbp_op_kind kind)
-{
-    return kind == SBP_OP_ATTENTION || kind == SBP_OP_GROUPED_ATTENTION ||
-           kind == SBP_OP_LATENT_ATTENTION;
-}
-
 /* Before the backward pass of a segment's last operator, its forward pass once more. */
 static enum sbp_status form_again(struct sbp_compiler *c, int op)
 {
@@ -298,11 +292,11 @@ static enum sbp_status form_again(struct sbp_compiler *c, int op)
     c->section = SBP_SECTION_RECOMPUTE;
     if (c->segment[op] >= 0 && last)
         for (int again = c->segment[op]; again <= op; again++)
-            SBP_TRY(selective && is_attention(c->graph->op[again].kind)
+            SBP_TRY(selective && sbp_compiler_is_attention(c->graph->op[again].kind)
                         ? sbp_program_box_inputs(c, again)
                         : sbp_program_compile_forward(c, again));
     if (c->program->parallel.recompute == SBP_RECOMPUTE_ATTENTION &&
-        is_attention(c->graph->op[op].kind))
+        sbp_compiler_is_attention(c->graph->op[op].kind))
         SBP_TRY(sbp_program_compile_attention_again(c, op));
     c->section = SBP_SECTION_BACKWARD;
     return SBP_OK;

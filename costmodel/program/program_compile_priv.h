@@ -60,6 +60,12 @@ static inline bool sbp_compiler_parts_backward(const struct sbp_compiler *c)
     return sbp_timeline_weights_wait(c->program->parallel.schedule);
 }
 
+static inline bool sbp_compiler_is_attention(enum sbp_op_kind kind)
+{
+    return kind == SBP_OP_ATTENTION || kind == SBP_OP_GROUPED_ATTENTION ||
+           kind == SBP_OP_LATENT_ATTENTION;
+}
+
 /* ---- growing (program_emit.c) -------------------------------------------------------------- */
 
 /* A new instruction with no buffers; NULL when memory is out. Valid until the next one. */

@@ -220,18 +220,6 @@ enum sbp_status sbp_emit_reduce(struct sbp_compiler *c, int op, sbp_axes axes, i
     return SBP_OK;
 }
 
-/* Axes that play any of the roles. */
-static sbp_axes axes_of_roles(const struct sbp_compiler *c, int op, unsigned roles)
-{
-    sbp_axes axes = 0;
-    for (int axis = 0; axis < c->mesh->axis_count; axis++) {
-        const int role = sbp_strategy_role(c->graph, c->strategy, op, axis);
-        if (role >= 0 && (roles >> role & 1) != 0)
-            axes |= (sbp_axes)1 << axis;
-    }
-    return axes;
-}
-
 /* Whether a collective sums what the pass computes. */
 static bool is_result(const struct sbp_op_inner *inner)
 {
@@ -246,14 +234,14 @@ static enum sbp_status add_inner(struct sbp_compiler *c, int op, const struct sb
     if (instr == NULL)
         return SBP_E_MEMORY;
     instr->box.kind = inner->kind;
-    instr->box.axes = axes_of_roles(c, op, inner->roles);
+    instr->box.axes = sbp_strategy_axes(c->graph, c->mesh, c->strategy, op, inner->roles);
     instr->inner_elements = inner->elements;
     instr->times = inner->count;
     instr->statistic = inner->statistic;
     instr->cause = inner->scalar ? SBP_CAUSE_SCALAR : SBP_CAUSE_OPERATOR;
     instr->buffer[SBP_AT_WORK] = scratch;
     const enum sbp_op_kind kind = c->graph->op[op].kind;
-    if (keys != NULL && c->graph->op[op].entry->runs && kind != SBP_OP_CONV2D)
+    if (keys != NULL && sbp_compiler_is_attention(kind))
         instr->buffer[is_result(inner) ? SBP_AT_OUT : SBP_AT_IN] = keys[0];
     if (keys != NULL && kind == SBP_OP_LATENT_ATTENTION)
         instr->buffer[is_result(inner) ? SBP_AT_OUT2 : SBP_AT_IN2] = keys[1];

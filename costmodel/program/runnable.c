@@ -37,7 +37,8 @@ bool sbp_runnable_role(const struct sbp_op_node *node, int role)
 /* A bias that has more than the output's features: scores of heads that no key has. */
 static bool has_sinks(const struct sbp_graph *graph, const struct sbp_op_node *node)
 {
-    if (node->kind != SBP_OP_LINEAR || node->weight_count < 2)
+    const bool is_linear = node->kind == SBP_OP_LINEAR || node->kind == SBP_OP_SUMMA_LINEAR;
+    if (!is_linear || node->weight_count < 2)
         return false;
     const int64_t *bias = graph->tensor[node->weight[1]].shape.size;
     return bias[SBP_DIM_OUT_INNER] != graph->tensor[node->output].shape.size[SBP_DIM_INNER];

@@ -59,6 +59,18 @@ int sbp_strategy_role(const struct sbp_graph *graph, const struct sbp_strategy *
     return -1;
 }
 
+sbp_axes sbp_strategy_axes(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                           const struct sbp_strategy *strategy, int op, unsigned roles)
+{
+    sbp_axes axes = 0;
+    for (int axis = 0; axis < mesh->axis_count; axis++) {
+        const int role = sbp_strategy_role(graph, strategy, op, axis);
+        if (role >= 0 && (roles >> role & 1) != 0)
+            axes |= (sbp_axes)1 << axis;
+    }
+    return axes;
+}
+
 struct sbp_factor sbp_strategy_factor(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                       const struct sbp_strategy *strategy, int op)
 {

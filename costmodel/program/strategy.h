@@ -55,6 +55,9 @@ void sbp_strategy_copy(const struct sbp_graph *graph, const struct sbp_strategy 
  * a state that it cannot run in). */
 int sbp_strategy_role(const struct sbp_graph *graph, const struct sbp_strategy *strategy, int op,
                       int axis);
+/* The axes on which it plays one of some roles; bit r: role r. */
+sbp_axes sbp_strategy_axes(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                           const struct sbp_strategy *strategy, int op, unsigned roles);
 /* Distributions of an operator's operands; a follower's are its input's rest state. */
 struct sbp_dist sbp_strategy_input(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                    const struct sbp_strategy *strategy, int op, int input);

@@ -464,13 +464,11 @@ struct chunk_calls {
     int *first; /* (instr_count) of the first call of each instruction; -1: it has none */
 };
 
-/* Calls of one instruction, which follow each other in the program's own list. */
-static int calls_of(const struct chunk_calls *calls, int first)
+/* Lists the calls of one instruction, which follow each other in the program's own list. */
+static void add_calls(const struct chunk_calls *once, int instr, struct sbp_call *calls, int *count)
 {
-    int end = first;
-    while (end < calls->count && calls->call[end].instr == calls->call[first].instr)
-        end++;
-    return end - first;
+    for (int c = once->first[instr]; c >= 0 && c < once->count && once->call[c].instr == instr; c++)
+        calls[(*count)++] = once->call[c];
 }
 
 static enum sbp_status open_chunk(const struct sbp_program *program, struct sbp_arena *arena,
@@ -513,6 +511,30 @@ static struct sbp_bucket_sum sum_of(const struct sbp_program *program, const str
     return sbp_buckets_sum(program, &buckets, task->bucket - 1, program->instr[task->instr].tensor);
 }
 
+/* Whether an instruction stands for calls that the product behind it makes, panel by panel: one of
+ * SUMMA's. */
+static bool is_of_panels(const struct sbp_program *program, int index)
+{
+    const struct sbp_instr *instr = &program->instr[index];
+    return instr->kind == SBP_INSTR_INNER && instr->cause == SBP_CAUSE_OPERATOR &&
+           program->graph->op[instr->op].kind == SBP_OP_SUMMA_LINEAR;
+}
+
+/* Lists for each panel a call of every instruction before a product that stands for some: X's
+ * first, but W's where the product is X's gradient. */
+static void add_panels(const struct sbp_program *program, const struct chunk_calls *once,
+                       int product, struct sbp_call *calls, int *count)
+{
+    const struct sbp_instr *to = &program->instr[product];
+    const bool reversed = to->kind == SBP_INSTR_BACKWARD && to->phase == 0;
+    int first = product;
+    while (first > 0 && is_of_panels(program, first - 1))
+        first--;
+    for (int panel = 0; first < product && panel < program->instr[first].times; panel++)
+        for (int i = first; i < product; i++)
+            calls[(*count)++] = once->call[once->first[reversed ? first + product - 1 - i : i]];
+}
+
 enum sbp_status sbp_tasks_calls(const struct sbp_step *step, int stage,
                                 const struct sbp_tasks *tasks, struct sbp_arena *arena,
                                 struct sbp_call **calls, int *count)
@@ -525,16 +547,18 @@ enum sbp_status sbp_tasks_calls(const struct sbp_step *step, int stage,
         return SBP_E_MEMORY;
     *count = 0;
     for (int64_t t = 0; t < tasks->count; t++) {
-        const struct chunk_calls *once = &chunk[tasks->task[t].chunk];
-        const int at = once->first[tasks->task[t].instr];
-        for (int k = 0; at >= 0 && k < calls_of(once, at); k++) {
-            struct sbp_call *call = &(*calls)[(*count)++];
-            *call = once->call[at + k];
-            call->instr = (int)t;
-            if (sbp_task_sums_buckets(&tasks->task[t]))
-                call->count =
-                    sum_of(sbp_step_chunk(step, stage, tasks->task[t].chunk), &tasks->task[t])
-                        .elements;
+        const struct sbp_task *task = &tasks->task[t];
+        const struct sbp_program *program = sbp_step_chunk(step, stage, task->chunk);
+        const struct chunk_calls *once = &chunk[task->chunk];
+        const int first = *count;
+        if (!is_of_panels(program, task->instr)) {
+            add_panels(program, once, task->instr, *calls, count);
+            add_calls(once, task->instr, *calls, count);
+        }
+        for (int c = first; c < *count; c++) {
+            (*calls)[c].instr = (int)t;
+            if (sbp_task_sums_buckets(task))
+                (*calls)[c].count = sum_of(program, task).elements;
         }
     }
     return SBP_OK;

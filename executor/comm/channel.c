@@ -206,6 +206,24 @@ static void copy(const struct sbp_channel *channel, void *to, const void *from, 
     channel->kernels->permute(to, from, 1, &count, &order);
 }
 
+/* What the backend is asked for. */
+static struct sbp_exchange as_called(const struct sbp_channel *channel,
+                                     const struct sbp_exchange *exchange)
+{
+    const struct sbp_mesh *mesh = &channel->step->mesh;
+    const sbp_axes axes = exchange->members.axes;
+    struct sbp_exchange called = *exchange;
+    if (exchange->kind != SBP_BROADCAST_COLL || exchange->owner != SBP_OWNED_IN_PARTS)
+        return called;
+    called.kind = exchange->to_owner ? SBP_REDUCE_SCATTER : SBP_ALL_GATHER;
+    called.count = exchange->count / sbp_mesh_group_size(mesh, axes);
+    void *const own = (char *)exchange->receive + sbp_mesh_group_place(mesh, axes, channel->place) *
+                                                      called.count * channel->kernels->real_bytes;
+    called.send = exchange->to_owner ? exchange->receive : own;
+    called.receive = exchange->to_owner ? own : exchange->receive;
+    return called;
+}
+
 /* Leaves a rank with its own data in every place, as if its peers sent nothing; with zeros where it
  * has none. For tests. */
 static void exchange_nothing(const struct sbp_channel *channel, const struct sbp_exchange *exchange)
@@ -287,7 +305,7 @@ static enum sbp_status call_group(struct sbp_channel *channel, const struct sbp_
                                   int group, struct sbp_diag *diag)
 {
     const struct sbp_endpoint host = channel->ops->host(channel->comm);
-    struct sbp_exchange made = *exchange;
+    struct sbp_exchange made = as_called(channel, exchange);
     made.count -= channel->shortens;
     if (channel->compares) {
         const struct sbp_fingerprint own = fingerprint(channel, &made, group);
@@ -384,8 +402,9 @@ enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
         return sbp_fail(diag, SBP_E_INTERNAL, "%s over axes 0x%x: the plan lists no such group",
                         sbp_collective_name(exchange->kind), (unsigned)exchange->members.axes);
     note(channel, exchange);
+    const struct sbp_exchange called = as_called(channel, exchange);
     if (channel->skip)
-        exchange_nothing(channel, exchange);
+        exchange_nothing(channel, &called);
     if (channel->skip || exchange->idle)
         return SBP_OK;
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();

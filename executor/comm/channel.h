@@ -77,7 +77,10 @@ int sbp_channel_members(const struct sbp_step *step, int stage, int64_t place,
  * the buffer of an all-reduce, and of those with an owner. These are a broadcast, or the reduce
  * that is its converse, or, of kind send-recv, go from hand to hand: a weight from its owner to the
  * others in group order, each of which sends it on; a sum of gradients through all members in that
- * order, which add theirs, and from the last one to the owner. */
+ * order, which add theirs, and from the last one to the owner. A broadcast of what is owned in parts
+ * is one of each member's, by its place in the group, which the backend does at once: as an
+ * all-gather in place, and its converse as a reduce-scatter. */
+enum { SBP_OWNED_IN_PARTS = -1 };
 struct sbp_exchange {
     enum sbp_collective kind;
     struct sbp_members members;
@@ -86,7 +89,7 @@ struct sbp_exchange {
     const void *send;
     int64_t count;
     bool statistic; /* elements are wide, else the run's reals */
-    int64_t owner;  /* in group order */
+    int64_t owner;  /* in group order, or SBP_OWNED_IN_PARTS */
     bool to_owner;  /* a sum, else from it */
     void *incoming; /* (count) room for what comes from hand to hand, to be added */
     bool idle;      /* the rank has nothing to add: the call is noted, the backend is not called */

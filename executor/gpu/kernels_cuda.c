@@ -94,6 +94,12 @@ static void linear_forward(void *y, const void *x, const void *w, const void *bi
     multiply_biased(y, x, plain(w, out), bias, tokens, in, out);
 }
 
+static void linear_add(void *y, const void *x, const void *w, int64_t tokens, int64_t in,
+                       int64_t out)
+{
+    multiply(y, DATA, plain(x, in), plain(w, out), tokens, out, in, true);
+}
+
 static void linear_backward_input(void *dx, const void *dy, const void *w, int64_t tokens,
                                   int64_t in, int64_t out)
 {
@@ -452,6 +458,7 @@ const struct sbp_kernels TABLE = {
     .most_experts = SBP_CUDA_MOST_EXPERTS,
     .largest_column = LARGEST_COLUMN,
     .linear_forward = linear_forward,
+    .linear_add = linear_add,
     .linear_backward_input = linear_backward_input,
     .linear_backward_weight = linear_backward_weight,
     .linear_gelu_forward = linear_gelu_forward,

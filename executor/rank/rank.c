@@ -258,11 +258,13 @@ static enum sbp_status run_stage_sum(struct sbp_rank *rank, const struct sbp_ins
 static enum sbp_status run_inner(struct sbp_rank *rank, const struct sbp_instr *instr,
                                  struct sbp_diag *diag)
 {
+    const enum sbp_op_kind kind =
+        instr->op >= 0 ? rank->program->graph->op[instr->op].kind : SBP_OP_KINDS;
     if (instr->cause != SBP_CAUSE_OPERATOR)
         return run_stage_sum(rank, instr, diag);
-    return (rank->program->graph->op[instr->op].kind == SBP_OP_MOE
-                ? sbp_rank_send_copies
-                : sbp_rank_share_context)(rank, instr, diag);
+    if (kind == SBP_OP_SUMMA_LINEAR) /* the product behind it makes these calls, panel by panel */
+        return SBP_OK;
+    return (kind == SBP_OP_MOE ? sbp_rank_send_copies : sbp_rank_share_context)(rank, instr, diag);
 }
 
 /* From shards, or from the owner, whose copy is handed out as it lies in its own place. */

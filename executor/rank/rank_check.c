@@ -192,6 +192,7 @@ static int64_t largest_side(const struct sbp_rank *rank, const struct sbp_instr 
     int64_t side[SIDES] = {0};
     switch (node_of(rank, instr)->kind) {
     case SBP_OP_LINEAR:
+    case SBP_OP_SUMMA_LINEAR:
         linear_sides(side, rank, instr);
         break;
     case SBP_OP_ATTENTION:

@@ -7,6 +7,7 @@
 #include "executor/rank/latent_run_priv.h"
 #include "executor/rank/linear_run_priv.h"
 #include "executor/rank/mixture_run_priv.h"
+#include "executor/rank/panels_run_priv.h"
 
 typedef void (*run_op)(struct sbp_rank *rank, const struct sbp_instr *instr);
 
@@ -470,7 +471,8 @@ enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *
         [SBP_OP_AVGPOOL] = sbp_rank_pool,
         [SBP_OP_BATCHNORM] = sbp_rank_batchnorm,
     };
-    (void)diag;
+    if (node_of(rank, instr)->kind == SBP_OP_SUMMA_LINEAR)
+        return sbp_rank_panels(rank, instr, diag);
     forward[node_of(rank, instr)->kind](rank, instr);
     return SBP_OK;
 }
@@ -504,6 +506,8 @@ enum sbp_status sbp_rank_backward(struct sbp_rank *rank, const struct sbp_instr 
         [SBP_OP_BATCHNORM] = sbp_rank_batchnorm_backward,
     };
     const enum sbp_op_kind kind = node_of(rank, instr)->kind;
+    if (kind == SBP_OP_SUMMA_LINEAR)
+        return sbp_rank_panels(rank, instr, diag);
     if (backward[kind] == NULL) /* the gradient of a sum is the one of its operands: no kernel */
         return sbp_fail(diag, SBP_E_INTERNAL, "%s has no backward kernel", sbp_op(kind)->name);
     backward[kind](rank, instr);

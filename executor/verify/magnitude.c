@@ -574,6 +574,7 @@ enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both, const struct
         return SBP_OK;
     switch (both->exact->program->graph->op[instr->op].kind) {
     case SBP_OP_LINEAR:
+    case SBP_OP_SUMMA_LINEAR:
         return note_linear(both, instr);
     case SBP_OP_MOE:
         return sbp_magnitude_note_mixture(both, instr);

@@ -121,7 +121,8 @@ double sbp_magnitude_note_bytes(const struct sbp_program *program, const struct 
         return sbp_magnitude_image_bytes(program, instr);
     if (x < 0)
         return 0;
-    const bool picks = is_sampled && program->graph->op[instr->op].kind == SBP_OP_LINEAR;
+    const enum sbp_op_kind kind = program->graph->op[instr->op].kind;
+    const bool picks = is_sampled && (kind == SBP_OP_LINEAR || kind == SBP_OP_SUMMA_LINEAR);
     const struct sbp_shape *shape = &program->graph->tensor[program->buffer[dy].tensor].shape;
     const struct sbp_magnitude_of outputs = {.shape = shape, .is_sampled = picks};
     const double tokens = (double)(shape->size[0] * shape->size[1]);

@@ -128,6 +128,7 @@ static bool is_product(const struct sbp_reference *reference, const struct sbp_i
     return instr->op >= 0 &&
            (instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD) &&
            (reference->graph.op[instr->op].kind == SBP_OP_LINEAR ||
+            reference->graph.op[instr->op].kind == SBP_OP_SUMMA_LINEAR ||
             reference->graph.op[instr->op].kind == SBP_OP_CONV2D);
 }
 

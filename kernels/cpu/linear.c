@@ -113,6 +113,11 @@ void CPU(linear_forward)(void *y, const void *x, const void *w, const void *bias
     product(y, plain(x, in), plain(w, out), tokens, out, in, bias, false);
 }
 
+void CPU(linear_add)(void *y, const void *x, const void *w, int64_t tokens, int64_t in, int64_t out)
+{
+    product(y, plain(x, in), plain(w, out), tokens, out, in, NULL, true);
+}
+
 void CPU(linear_backward_input)(void *dx, const void *dy, const void *w, int64_t tokens, int64_t in,
                                 int64_t out)
 {

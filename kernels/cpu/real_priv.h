@@ -95,6 +95,7 @@ static inline stored store(real x)
 /* Every function pointer of struct sbp_kernels. */
 #define CPU_OPERATORS(X)                                                                           \
     X(linear_forward)                                                                              \
+    X(linear_add)                                                                                  \
     X(linear_backward_input)                                                                       \
     X(linear_backward_weight)                                                                      \
     X(linear_transposed_forward)                                                                   \

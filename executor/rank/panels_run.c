@@ -1,0 +1,275 @@
+#include "executor/rank/panels_run_priv.h"
+
+#include <stddef.h>
+
+#include "executor/rank/linear_run_priv.h"
+#include "executor/rank/rank_ops_priv.h"
+
+/* ---- the grid -------------------------------------------------------------------------------- */
+
+/* Both operands of a product, the features of which a grid splits. */
+enum side { OF_X, OF_W };
+
+/* What a rank does of a product. */
+struct grid {
+    struct sbp_rank *rank;
+    const struct sbp_kernels *k;
+    const struct sbp_instr *instr;
+    sbp_axes axes[2];       /* that split an operand's features */
+    int64_t members[2];     /* of the group over them, */
+    int64_t place[2];       /* and this rank's place there */
+    enum side whole;        /* whose panels lie with one member each; the other's lie in parts */
+    int64_t panels, parts;  /* of a panel: members of the longer, of the shorter side */
+    sbp_axes digits;        /* of the features */
+    int64_t run;            /* features that no digit parts */
+    int64_t others;         /* digits of axes that split neither operand's features */
+    int64_t rows, columns;  /* of Y here */
+    int64_t width;          /* features of a panel */
+    unsigned char *room[2]; /* a panel: X's (rows, width) or (parts, rows, width / parts), and W's
+                               (width, columns) */
+};
+
+static void *operand(const struct grid *g, int place)
+{
+    return sbp_rank_buffer(g->rank, g->instr->buffer[place]);
+}
+
+static void find_sides(struct grid *g)
+{
+    static const char *const roles[] = {"grid_column", "grid_row"};
+    const struct sbp_program *program = g->rank->program;
+    const struct sbp_op_entry *entry = program->graph->op[g->instr->op].entry;
+    for (int side = OF_X; side <= OF_W; side++) {
+        g->axes[side] = sbp_strategy_axes(program->graph, &program->mesh, &program->strategy,
+                                          g->instr->op, 1U << sbp_op_role(entry, roles[side]));
+        g->members[side] = sbp_mesh_group_size(&program->mesh, g->axes[side]);
+        g->place[side] = sbp_mesh_group_place(&program->mesh, g->axes[side], g->rank->rank);
+    }
+    g->whole = g->members[OF_W] > g->members[OF_X] ? OF_W : OF_X;
+    g->panels = g->members[g->whole];
+    g->parts = g->members[1 - g->whole];
+}
+
+static void find_features(struct grid *g)
+{
+    const struct sbp_program *program = g->rank->program;
+    const struct sbp_graph *graph = program->graph;
+    const struct sbp_shape *x = &graph->tensor[graph->op[g->instr->op].input[0]].shape;
+    const int dim_class = x->dim_class[SBP_DIM_FEATURE];
+    const int64_t features = x->size[SBP_DIM_FEATURE] * x->size[SBP_DIM_INNER];
+    g->digits = dim_class == SBP_NO_CLASS ? 0 : program->strategy.split[dim_class];
+    g->run = features / sbp_mesh_group_size(&program->mesh, g->digits);
+    g->width = features / g->panels;
+    g->others = g->width / g->parts / g->run;
+}
+
+static struct grid find_grid(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const int y = instr->kind == SBP_INSTR_FORWARD ? SBP_AT_OUT : SBP_AT_DY;
+    struct grid g = {.rank = rank,
+                     .k = rank->kernels,
+                     .instr = instr,
+                     .rows = sbp_rank_tokens(rank, instr, y),
+                     .columns = sbp_rank_features(rank, instr, y)};
+    find_sides(&g);
+    find_features(&g);
+    g.room[OF_X] = operand(&g, SBP_AT_WORK);
+    g.room[OF_W] = g.room[OF_X] + g.rows * g.width * g.k->real_bytes;
+    return g;
+}
+
+/* ---- between an operand and a panel ---------------------------------------------------------- */
+
+/* Where the features behind each other in a panel that one index stands for lie in this rank's
+ * block of an operand. A panel has the digits of the shorter side first, then those of others. */
+static int64_t find_local(const struct grid *g, enum side side, int64_t panel, int64_t index)
+{
+    const struct sbp_mesh *mesh = &g->rank->program->mesh;
+    int64_t part = index / g->others, other = index % g->others, local = 0, stride = g->run;
+    for (int axis = mesh->axis_count - 1; axis >= 0; axis--) {
+        const sbp_axes bit = (sbp_axes)1 << axis;
+        const int64_t size = mesh->axis[axis].size;
+        int64_t *const left = (bit & g->axes[g->whole]) != 0       ? &panel
+                              : (bit & g->axes[1 - g->whole]) != 0 ? &part
+                                                                   : &other;
+        if ((bit & g->digits) == 0)
+            continue;
+        if ((bit & g->axes[side]) == 0) {
+            local += *left % size * stride;
+            stride *= size;
+        }
+        *left /= size;
+    }
+    return local;
+}
+
+/* Features that lie behind each other in a block of an operand, and in a panel as well. */
+struct stretch {
+    int64_t local, panel, count;
+};
+
+/* The next one of what this rank holds of a panel; *index: begins with 0. */
+static bool next_stretch(const struct grid *g, enum side side, int64_t panel, int64_t *index,
+                         struct stretch *stretch)
+{
+    const bool is_whole = side == g->whole;
+    const int64_t end = is_whole ? (g->place[side] == panel) * g->parts * g->others : g->others;
+    const int64_t first = is_whole ? 0 : g->place[side] * g->others;
+    if (*index >= end)
+        return false;
+    *stretch = (struct stretch){.local = find_local(g, side, panel, first + *index),
+                                .panel = (first + *index) * g->run,
+                                .count = g->run};
+    while (++*index < end &&
+           find_local(g, side, panel, first + *index) == stretch->local + stretch->count)
+        stretch->count += g->run;
+    return true;
+}
+
+/* What becomes of elements of an operand or of a panel. */
+enum way { INTO_PANEL, OUT_OF_PANEL, ADDED };
+
+static void move(const struct grid *g, unsigned char *block, unsigned char *panel, int64_t elements,
+                 enum way way)
+{
+    const int order = 0;
+    if (way == ADDED)
+        g->k->add(block, block, panel, elements);
+    else
+        g->k->permute(way == INTO_PANEL ? panel : block, way == INTO_PANEL ? block : panel, 1,
+                      &elements, &order);
+}
+
+static void move_w(const struct grid *g, unsigned char *block, int64_t panel, enum way way)
+{
+    const int64_t row_bytes = g->columns * g->k->real_bytes;
+    struct stretch s;
+    for (int64_t index = 0; next_stretch(g, OF_W, panel, &index, &s);)
+        move(g, block + s.local * row_bytes, g->room[OF_W] + s.panel * row_bytes,
+             s.count * g->columns, way);
+}
+
+/* A panel in parts has a matrix of each. Columns that are all of both matrices are one stretch. */
+static void move_x(const struct grid *g, unsigned char *block, int64_t panel, enum way way)
+{
+    const int64_t bytes = g->k->real_bytes, own = g->width * g->panels / g->members[OF_X];
+    const int64_t wide = g->whole == OF_X ? g->width : g->width / g->parts;
+    struct stretch s;
+    for (int64_t index = 0; next_stretch(g, OF_X, panel, &index, &s);) {
+        const int64_t rows = s.count == own && s.count == wide ? g->rows : 1;
+        unsigned char *const to = g->room[OF_X] + s.panel / wide * wide * g->rows * bytes;
+        for (int64_t row = 0; row < g->rows; row += rows)
+            move(g, block + (row * own + s.local) * bytes,
+                 to + (row * wide + s.panel % wide) * bytes, rows * s.count, way);
+    }
+}
+
+/* The panel goes from who holds it to all, or its sum there. */
+static enum sbp_status share(const struct grid *g, enum side side, int64_t panel, bool sums,
+                             struct sbp_diag *diag)
+{
+    const struct sbp_exchange exchange = {.kind = SBP_BROADCAST_COLL,
+                                          .members.axes = g->axes[side],
+                                          .receive = g->room[side],
+                                          .count = g->width * (side == OF_X ? g->rows : g->columns),
+                                          .owner = side == g->whole ? panel : SBP_OWNED_IN_PARTS,
+                                          .to_owner = sums};
+    return g->members[side] == 1 ? SBP_OK : sbp_channel_exchange(g->rank->channel, &exchange, diag);
+}
+
+static enum sbp_status bring(const struct grid *g, enum side side, int at, int64_t panel,
+                             struct sbp_diag *diag)
+{
+    (side == OF_X ? move_x : move_w)(g, operand(g, at), panel, INTO_PANEL);
+    return share(g, side, panel, false, diag);
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* The matrices of which a panel of X consists, with the rows of W's panel for each. */
+struct factors {
+    void *x, *w;
+    int64_t features;
+};
+
+static int64_t count_factors(const struct grid *g)
+{
+    return g->whole == OF_X ? 1 : g->parts;
+}
+
+static struct factors factors_of(const struct grid *g, int64_t i)
+{
+    const int64_t features = g->width / count_factors(g), bytes = g->k->real_bytes;
+    return (struct factors){.x = g->room[OF_X] + i * features * g->rows * bytes,
+                            .w = g->room[OF_W] + i * features * g->columns * bytes,
+                            .features = features};
+}
+
+static enum sbp_status form_output(const struct grid *g, struct sbp_diag *diag)
+{
+    void *const y = operand(g, SBP_AT_OUT);
+    const void *const bias = sbp_rank_added_once(g->rank, g->instr, SBP_AT_W2);
+    for (int64_t panel = 0; panel < g->panels; panel++) {
+        SBP_TRY(bring(g, OF_X, SBP_AT_IN, panel, diag));
+        SBP_TRY(bring(g, OF_W, SBP_AT_W, panel, diag));
+        for (int64_t i = 0; i < count_factors(g); i++) {
+            const struct factors f = factors_of(g, i);
+            if (panel == 0 && i == 0)
+                g->k->linear_forward(y, f.x, f.w, bias, g->rows, f.features, g->columns);
+            else
+                g->k->linear_add(y, f.x, f.w, g->rows, f.features, g->columns);
+        }
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status form_input_gradient(const struct grid *g, struct sbp_diag *diag)
+{
+    for (int64_t panel = 0; panel < g->panels; panel++) {
+        SBP_TRY(bring(g, OF_W, SBP_AT_W, panel, diag));
+        for (int64_t i = 0; i < count_factors(g); i++) {
+            const struct factors f = factors_of(g, i);
+            g->k->linear_backward_input(f.x, operand(g, SBP_AT_DY), f.w, g->rows, f.features,
+                                        g->columns);
+        }
+        SBP_TRY(share(g, OF_X, panel, true, diag));
+        move_x(g, operand(g, SBP_AT_OUT), panel, OUT_OF_PANEL);
+    }
+    return SBP_OK;
+}
+
+/* The bias's gradient, which no panel has a part in, is formed beside the first product. */
+static enum sbp_status form_weight_gradient(const struct grid *g, struct sbp_diag *diag)
+{
+    const unsigned adds = sbp_rank_adds_of(g->rank, g->instr);
+    for (int64_t panel = 0; panel < g->panels; panel++) {
+        SBP_TRY(bring(g, OF_X, SBP_AT_IN, panel, diag));
+        for (int64_t i = 0; i < count_factors(g); i++) {
+            const struct factors f = factors_of(g, i);
+            g->k->linear_backward_weight(f.w, panel == 0 && i == 0 ? operand(g, SBP_AT_DW2) : NULL,
+                                         f.x, operand(g, SBP_AT_DY), g->rows, f.features,
+                                         g->columns, adds & SBP_ADDS_REST);
+        }
+        SBP_TRY(share(g, OF_W, panel, true, diag));
+        move_w(g, operand(g, SBP_AT_DW), panel,
+               (adds & SBP_ADDS_FIRST) != 0 ? ADDED : OUT_OF_PANEL);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status multiply_alone(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    (instr->kind == SBP_INSTR_FORWARD ? sbp_rank_linear : sbp_rank_linear_backward)(rank, instr);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_rank_panels(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                struct sbp_diag *diag)
+{
+    const struct grid g = find_grid(rank, instr); /* the arena has its room, used or not */
+    if (g.panels == 1)
+        return multiply_alone(rank, instr);
+    if (instr->kind == SBP_INSTR_FORWARD)
+        return form_output(&g, diag);
+    return (instr->phase == 0 ? form_input_gradient : form_weight_gradient)(&g, diag);
+}

@@ -71,6 +71,19 @@ static void forward(struct check *check)
     }
 }
 
+static void added(struct check *check)
+{
+    const struct problem p = draw(check);
+    const int64_t n = p.tokens * p.out;
+    double *want = product(check, p.x, false, p.w, false, p.tokens, p.out, p.in);
+    void *y = check_reals(check, p.dy, n);
+    check->kernels->linear_add(y, check_reals(check, p.x, p.tokens * p.in),
+                               check_reals(check, p.w, p.in * p.out), p.tokens, p.in, p.out);
+    for (int64_t i = 0; i < n; i++)
+        want[i] += p.dy[i];
+    check_equal(check, "y with what was there", y, want, n);
+}
+
 static void backward_input(struct check *check)
 {
     const struct problem p = draw(check);
@@ -152,11 +165,9 @@ int main(void)
 {
     sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(forward, 30),
-        CHECK_TABLES(backward_input, 30),
-        CHECK_TABLES(backward_weight, 30),
-        CHECK_TABLES(gemm, 10),
-        CHECK_TABLES(empty, 1),
+        CHECK_TABLES(forward, 30),        CHECK_TABLES(added, 30),
+        CHECK_TABLES(backward_input, 30), CHECK_TABLES(backward_weight, 30),
+        CHECK_TABLES(gemm, 10),           CHECK_TABLES(empty, 1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,20 @@
 #include "run_plans.h"
 #include "tests/support/unit.h"
 
-enum { PERCEPTRON, RESIDUAL, GPT, ODD, GATED, LLAMA, MIXTURE, ENCODER, PATCHES, IMAGES, DEEPSEEK };
+enum {
+    PERCEPTRON,
+    RESIDUAL,
+    GPT,
+    ODD,
+    GATED,
+    LLAMA,
+    MIXTURE,
+    ENCODER,
+    PATCHES,
+    IMAGES,
+    DEEPSEEK,
+    GRIDS
+};
 enum { MODEL_BYTES = 4096, MOST_TRIES = 400 };
 
 extern uint64_t seed;

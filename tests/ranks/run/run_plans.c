@@ -622,9 +622,14 @@ static void random_images(struct sbp_random *random, struct sbp_text *text)
 
 void random_model(struct sbp_random *random, int kind, char *buffer, int size)
 {
+    static const int with_grids[] = {0, 1, 2, 4, 5, 8};
     struct sbp_text text = {0};
     sbp_text_add(&text, "{\"name\": \"random%d\", \"optimizer\": %s, \"clip_norm\": %s, ", kind,
                  random_optimizer(random), below(random, 2) ? "0.5" : "0");
+    if (kind == 11) {
+        sbp_text_add(&text, "\"linears\": \"summa\", ");
+        kind = with_grids[below(random, 6)];
+    }
     if (kind == 2)
         random_gpt(random, &text);
     else if (kind == 4)

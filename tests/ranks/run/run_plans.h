@@ -55,7 +55,7 @@ void plan_close(struct plan *plan);
  * that no group divides, for a mesh of one axis: roles and rests that divide are many, and legal
  * ones few; 4 residual perceptron with norms and gates, 5 decoder as Llama, Qwen3 or Gemma,
  * 6 mixture of experts; 7 encoder as BERT, 8 images cut into patches, 9 convolutions; 10 decoder as
- * DeepSeek. */
+ * DeepSeek; 11 one of the others' kinds, the linears of which are SUMMA's. */
 void random_model(struct sbp_random *random, int kind, char *text, int size);
 /* Levels of a mesh of 2, 4, 6 or 8 ranks. */
 const int *random_levels(struct sbp_random *random);

@@ -13,7 +13,8 @@ static bool is_message(const struct sbp_instr *instr)
            instr->kind == SBP_INSTR_TAKE || instr->kind == SBP_INSTR_PASS;
 }
 
-/* Messages between stages stay in the rank's line, so that none waits for a sum beside. */
+/* Messages between stages stay in the rank's line, so that none waits for a sum beside; so do
+ * SUMMA's panels, since the line multiplies them as they come. */
 static enum sbp_device_lane lane_of(const struct sbp_run_lanes *lanes, int64_t task)
 {
     struct sbp_members members;
@@ -22,8 +23,9 @@ static enum sbp_device_lane lane_of(const struct sbp_run_lanes *lanes, int64_t t
         return SBP_DEVICE_COPY_IN;
     if (instr->kind == SBP_INSTR_COPY_OUT)
         return SBP_DEVICE_COPY_OUT;
-    return sbp_channel_waits(lanes->channel, task, &members) ? SBP_DEVICE_COLLECTIVE
-                                                             : SBP_DEVICE_COMPUTE;
+    return sbp_program_is_call(instr) && sbp_channel_waits(lanes->channel, task, &members)
+               ? SBP_DEVICE_COLLECTIVE
+               : SBP_DEVICE_COMPUTE;
 }
 
 /* ---- while the rank waits -------------------------------------------------------------------- */
@@ -182,11 +184,10 @@ static void time_task(const struct sbp_run_lanes *lanes, int64_t task,
                       struct sbp_run_interval *interval)
 {
     double begin_s, end_s;
-    struct sbp_members members;
     lanes->ops->times(task, &begin_s, &end_s);
     const double wall_s = fmax(0, end_s - begin_s + interval->compute_s);
     const bool waits =
-        sbp_channel_waits(lanes->channel, task, &members) || is_message(instr_of(lanes, task));
+        lane_of(lanes, task) == SBP_DEVICE_COLLECTIVE || is_message(instr_of(lanes, task));
     *interval = (struct sbp_run_interval){.start_s = begin_s,
                                           .wall_s = wall_s,
                                           .compute_s = waits ? 0 : wall_s,

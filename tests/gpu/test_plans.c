@@ -13,8 +13,8 @@ enum { DEFAULT_PLANS = 8 };
  * of one stage every second one has what came later. */
 static int sort_of(int number)
 {
-    static const int later[] = {MIXTURE, ENCODER, PATCHES, IMAGES, DEEPSEEK};
-    return number < DEFAULT_PLANS || number % 4 != 0 ? kind_of(number) : later[number / 4 % 5];
+    static const int later[] = {MIXTURE, ENCODER, PATCHES, IMAGES, DEEPSEEK, GRIDS};
+    return number < DEFAULT_PLANS || number % 4 != 0 ? kind_of(number) : later[number / 4 % 6];
 }
 
 /* Draws a plan; false: the model or the mesh has no such stages. */

@@ -280,7 +280,8 @@ enum {
  * values of IN (grouped: IN2) into the same WORK before each pass, and sums their gradients there
  * into OUT, the gradient of IN (of IN2: OUT2), after backward. Products with weights (linear,
  * conv2d, summa_linear, custom): backward 0 writes OUT = input gradient, 1 writes DW from IN and
- * DY. Moe: forward 0 writes scores and copies of tokens to SAVED, their experts and slots to
+ * DY; INNER before one of summa_linear stands for calls that the product makes, with panels in
+ * WORK. Moe: forward 0 writes scores and copies of tokens to SAVED, their experts and slots to
  * SAVED3, 1 all else of SAVED, 2 OUT; INNER behind 0 and behind 1 sends copies by way of WORK where
  * experts lie apart; backward 0 to 2 go back, write OUT, and leave gradients in SAVED, from which 3
  * writes DW. Dropout: SAVED = mask. Backward with instr.factor == 1 adds to DW instead of writing

@@ -106,6 +106,12 @@ plan zero --tp 1 --zero 3 --set global_batch=4
 verified zero
 plan pipeline --pp 2 --tp 2 --set layers=2
 verified pipeline --dtype bf16
+"$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" --space summa \
+    --set layers=1 --set hidden=16 --set heads=4 --set sequence=8 --set vocab=32 --set global_batch=4 \
+    --set micro_batch=2 --set pipeline=1 --set zero=1 --set cluster.gradient_overlap=1 -o "$folder/panels.json" \
+    >"$folder/out" 2>"$folder/err" && grep -q 'grid_row 2 x grid_column 2' "$folder/out" || complain 'no plan panels'
+SBP_DOUBLE_DELAY=2 verified panels
+SBP_DOUBLE_DELAY=2 verified panels --dtype bf16
 plan context --cp 2
 verified context --dtype bf16
 plan bubble --pp 2 --set layers=2 --set schedule=zero-bubble --micro-batch 1

@@ -28,6 +28,16 @@ for level in 1 2 3; do
     grep -q '\[3\]' "$folder/cut-trace.json" # the last micro-batch
 done
 
+# Products by panels, over grids of 2 x 2 and of 3 x 2.
+for ranks in 4 6; do
+    "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" --space summa \
+        --set cluster.levels[0].size=$ranks --set hidden=48 --set heads=6 --set sequence=24 --set global_batch=12 \
+        --set micro_batch=6 --set pipeline=1 --set zero=1 -o "$folder/panels.json" >"$folder/found"
+    grep -q "grid_row $((ranks / 2)) x grid_column 2" "$folder/found"
+    "$@" -n $ranks "$run" "$folder/panels.json" --backend mpi --verify --steps 2 --check-collectives >"$folder/out"
+    grep -q '^verified' "$folder/out"
+done
+
 # Stages, with a tied weight and a norm that are summed over them; every stage has its prediction.
 for stages in 2 4; do
     for schedule in gpipe 1f1b zero-bubble message-driven; do

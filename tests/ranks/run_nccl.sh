@@ -98,6 +98,13 @@ ends() {
         complain "$name $planted: exit $code, expected $expected and: $text"
 }
 
+# Products by panels, over a grid.
+"$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" --space summa \
+    --set hidden=16 --set heads=2 --set sequence=8 --set vocab=32 --set global_batch=2 --set pipeline=1 \
+    -o "$folder/grid.json" >"$folder/out" 2>"$folder/err" || complain 'no plan of a grid'
+grep -q 'grid_row 2 x grid_column 2' "$folder/out" || complain 'no grid of 2 x 2'
+verified panels bf16 --set linears=summa --strategy "$folder/grid.json"
+
 # Sums beside the backward pass: of gradients waits the sum, for it the optimizer; each is missed.
 export SBP_DOUBLE_DELAY=1
 verified sums bf16 --tp 1 --set layers=1 --set global_batch=4 \

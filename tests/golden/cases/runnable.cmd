@@ -1,5 +1,6 @@
 # Search asks what `run` asks: operators that have kernels, cuts of a step that run.
-sbplan search --runnable tiny-gpt laptop-4 --space summa
+sbplan search --runnable "$DATA/custom-layer.json" laptop-4
+sbplan search --runnable tiny-gpt laptop-4 --space summa | grep -E '^(search|step|block0.qkv)'
 sbplan search --runnable vgg-13 laptop-4 --set global_batch=8 --quick | head -3
 sbplan search --runnable tiny-gpt laptop-4 --set zero=1 --set pipeline=1
 sbplan search --runnable tiny-gpt laptop-4 --set micro_batch=2 --set pipeline=1

@@ -613,8 +613,8 @@ static void test_what_runs(void **state)
     }
     strategy.op[0].role[0] = 0;
     strategy.rest[model.graph.op[0].output].axis[0] = SBP_STATE_S(0);
-    model.graph.op[1].entry = sbp_op(SBP_OP_SUMMA_LINEAR);
-    refused(&model, &strategy, &mesh, NULL, (const char *[]){"summa_linear", "linear, relu", NULL});
+    model.graph.op[1].entry = sbp_op(SBP_OP_CUSTOM);
+    refused(&model, &strategy, &mesh, NULL, (const char *[]){"custom", "linear, relu", NULL});
     sbp_arena_free(&arena);
     oracle_model_drop(&model);
 }

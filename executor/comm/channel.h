@@ -77,8 +77,8 @@ int sbp_channel_members(const struct sbp_step *step, int stage, int64_t place,
  * the buffer of an all-reduce, and of those with an owner. These are a broadcast, or the reduce
  * that is its converse, or, of kind send-recv, go from hand to hand: a weight from its owner to the
  * others in group order, each of which sends it on; a sum of gradients through all members in that
- * order, which add theirs, and from the last one to the owner. A broadcast of what is owned in parts
- * is one of each member's, by its place in the group, which the backend does at once: as an
+ * order, which add theirs, and from the last one to the owner. A broadcast of what is owned in
+ * parts is one of each member's, by its place in the group, which the backend does at once: as an
  * all-gather in place, and its converse as a reduce-scatter. */
 enum { SBP_OWNED_IN_PARTS = -1 };
 struct sbp_exchange {

@@ -98,8 +98,8 @@ static void check_reference(const struct plan *plan, const char *model, struct s
 
 static void references_hold(void **state)
 {
-    enum { MODELS = 9 };
-    static const int kinds[] = {PERCEPTRON, RESIDUAL, GPT, GATED, LLAMA};
+    enum { KINDS = 6, MODELS = 12 };
+    static const int kinds[KINDS] = {PERCEPTRON, RESIDUAL, GPT, GATED, LLAMA, GRIDS};
     char model[MODEL_BYTES];
     struct sbp_random random;
     int checked = 0, models = 0;
@@ -107,7 +107,7 @@ static void references_hold(void **state)
     sbp_random_seed(&random, seed + 500);
     for (int tries = 0; models < MODELS && tries < MOST_TRIES; tries++) {
         struct plan plan;
-        open_random(&random, kinds[models % 5], true, false, SBP_BOXING_FULL, SBP_F64, model,
+        open_random(&random, kinds[models % KINDS], true, false, SBP_BOXING_FULL, SBP_F64, model,
                     &plan);
         if (plan.program->loss_buffer >= 0) {
             check_reference(&plan, model, &random, &checked);

@@ -22,7 +22,7 @@ struct grid {
     int64_t panels, parts;  /* of a panel: members of the longer, of the shorter side */
     sbp_axes digits;        /* of the features */
     int64_t run;            /* features that no digit parts */
-    int64_t others;         /* digits of axes that split neither operand's features */
+    int64_t others;         /* runs of a part: digits of axes that split neither operand's */
     int64_t rows, columns;  /* of Y here */
     int64_t width;          /* features of a panel */
     unsigned char *room[2]; /* a panel: X's (rows, width) or (parts, rows, width / parts), and W's

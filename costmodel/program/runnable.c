@@ -83,8 +83,6 @@ static enum sbp_status check_op(const struct sbp_graph *graph, int op, struct sb
         (void)snprintf(legal, sizeof legal, "legal are %s", operators_that_run(list, sizeof list));
         return refuse(diag, node->name, node->entry->name, legal);
     }
-    if (node->attention.dropout > 0)
-        return refuse(diag, node->name, "dropout in attention", "0 is legal");
     if (node->kind == SBP_OP_LATENT_ATTENTION && sbp_op_latent_parts(graph, node).rope % 2 != 0)
         return refuse(diag, node->name, "an odd number of features that are turned in pairs",
                       "an even rope is legal");

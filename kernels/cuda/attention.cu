@@ -75,19 +75,30 @@ template <class T> static bool is_aligned(const attention<T> &a)
            gpu_aligned<N>(a.to) && gpu_aligned<N>(a.dq) && gpu_aligned<N>(a.dk);
 }
 
-template <class T>
-static void launch_forward(struct sbp_cuda *cuda, void *y, attention<T> &a, int64_t heads)
+template <class T, class A>
+static void launch_forward_of(struct sbp_cuda *cuda, const A &a, int64_t heads)
 {
+    if (a.size <= 64)
+        launches<T, 64, A>::forward(cuda, a, heads);
+    else if (a.size <= 128)
+        launches<T, 128, A>::forward(cuda, a, heads);
+    else
+        launches<T, 256, A>::forward(cuda, a, heads);
+}
+
+template <class T>
+static void launch_forward(struct sbp_cuda *cuda, void *y, attention<T> &a,
+                           const struct sbp_attention_shape *shape)
+{
+    const int64_t heads = shape->batch * shape->heads;
     a.to = (T *)y;
     a.is_aligned = is_aligned(a);
     if (heads == 0 || a.rows == 0)
         return;
-    if (a.size <= 64)
-        launches<T, 64, attention<T>>::forward(cuda, a, heads);
-    else if (a.size <= 128)
-        launches<T, 128, attention<T>>::forward(cuda, a, heads);
+    if (shape->dropout != NULL)
+        launch_forward_of<T>(cuda, dropping_of(a, shape->dropout), heads);
     else
-        launches<T, 256, attention<T>>::forward(cuda, a, heads);
+        launch_forward_of<T>(cuda, a, heads);
 }
 
 template <class T>
@@ -96,7 +107,7 @@ static void forward(struct sbp_cuda *cuda, void *y, void *saved, const void *qkv
                     const struct sbp_attention_shape *shape)
 {
     attention<T> a = packed_of<T>(shape, qkv, saved, context);
-    launch_forward(cuda, y, a, shape->batch * shape->heads);
+    launch_forward(cuda, y, a, shape);
 }
 
 template <class T>
@@ -105,7 +116,7 @@ static void grouped_forward(struct sbp_cuda *cuda, void *y, void *saved, const v
                             const struct sbp_attention_shape *shape)
 {
     attention<T> a = grouped_of<T>(shape, q, kv, saved, groups);
-    launch_forward(cuda, y, a, shape->batch * shape->heads);
+    launch_forward(cuda, y, a, shape);
 }
 
 /* The first head of queries, batch by batch, that reads a head of keys or one behind it. */
@@ -122,9 +133,9 @@ static int64_t first_reader(const attention<T> &a, const struct sbp_attention_gr
 
 /* As many heads of keys at a time as scratch has room for a number a query of those that read
  * them. */
-template <class T>
-static void launch_backward(struct sbp_cuda *cuda, attention<T> &a,
-                            const struct sbp_attention_groups *groups, int64_t batch)
+template <class T, class A>
+static void launch_backward_of(struct sbp_cuda *cuda, A &a,
+                               const struct sbp_attention_groups *groups, int64_t batch)
 {
     const int64_t all = batch * a.kv_heads;
     if (all == 0 || a.rows == 0)
@@ -144,12 +155,25 @@ static void launch_backward(struct sbp_cuda *cuda, attention<T> &a,
             return;
         }
         if (a.size <= 64)
-            launches<T, 64, attention<T>>::backward(cuda, a, heads, kv_heads);
+            launches<T, 64, A>::backward(cuda, a, heads, kv_heads);
         else if (a.size <= 128)
-            launches<T, 128, attention<T>>::backward(cuda, a, heads, kv_heads);
+            launches<T, 128, A>::backward(cuda, a, heads, kv_heads);
         else
-            launches<T, 256, attention<T>>::backward(cuda, a, heads, kv_heads);
+            launches<T, 256, A>::backward(cuda, a, heads, kv_heads);
     }
+}
+
+template <class T>
+static void launch_backward(struct sbp_cuda *cuda, attention<T> &a,
+                            const struct sbp_attention_groups *groups,
+                            const struct sbp_attention_shape *shape)
+{
+    if (shape->dropout == NULL) {
+        launch_backward_of<T>(cuda, a, groups, shape->batch);
+        return;
+    }
+    dropping<attention<T>> d = dropping_of(a, shape->dropout);
+    launch_backward_of<T>(cuda, d, groups, shape->batch);
 }
 
 template <class T>
@@ -164,7 +188,7 @@ static void backward(struct sbp_cuda *cuda, void *dqkv, const void *dy, const vo
     a.dk = (T *)(context != NULL ? context->key_gradients : dqkv);
     if (context != NULL) /* in the place of keys and values */
         gpu_zero(cuda, dqkv, shape->batch * a.rows * a.q_stride * (int64_t)sizeof(T));
-    launch_backward(cuda, a, NULL, shape->batch);
+    launch_backward(cuda, a, NULL, shape);
 }
 
 template <class T>
@@ -178,7 +202,7 @@ static void grouped_backward(struct sbp_cuda *cuda, void *dq, void *dkv, const v
     a.y = (const T *)y;
     a.dq = (T *)dq;
     a.dk = (T *)dkv;
-    launch_backward(cuda, a, groups, shape->batch);
+    launch_backward(cuda, a, groups, shape);
 }
 
 /* 0: not even the smallest fits. */

@@ -225,7 +225,7 @@ other latent deepseek-v3 --devices 2 --tp 2 $latent
 verified latent --dtype bf16
 other gathered deepseek-v3 --devices 2 --cp 2 $latent
 verified gathered
-other types bert-large --devices 2 --tp 2 --set vocab=32 --set sequence=8 --set dropout=0 --set attention_dropout=0
+other types bert-large --devices 2 --tp 2 --set vocab=32 --set sequence=8 --set dropout=0
 verified types --dtype bf16
 other patches vit-b-16 --devices 2 --tp 2 --set image=48 --set classes=10
 verified patches --dtype f16

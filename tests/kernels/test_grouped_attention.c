@@ -9,6 +9,7 @@ struct problem {
     int64_t kv_heads, share, window;
     int64_t outputs, keys; /* elements of q and y, of kv */
     double *q, *kv, *dy, *y;
+    struct check_chance chance;
 };
 
 static void fill(struct check *check, struct problem *p)
@@ -22,6 +23,7 @@ static void fill(struct check *check, struct problem *p)
     p->kv = check_uniform(check, p->keys);
     p->dy = check_uniform(check, p->outputs);
     p->y = check_zeros(check, p->outputs);
+    p->chance = check_chance(check);
 }
 
 /* A window only where queries see no key behind them. */
@@ -56,9 +58,10 @@ static void naive_row(const struct problem *p, int64_t b, int64_t s, int64_t h, 
     for (int64_t j = first; j < end; j++) {
         const double score = check_dot(q, part(p, b, j, kv, 0), size);
         const long double weight = expl((long double)score / sqrtl((long double)size));
+        const double left = check_left(&p->chance, b, p->shape.heads, h, sequence, s, j);
         total += weight;
         for (int64_t d = 0; d < size; d++)
-            sum[d] += weight * (long double)part(p, b, j, kv, 1)[d];
+            sum[d] += weight * (long double)left * (long double)part(p, b, j, kv, 1)[d];
     }
     for (int64_t d = 0; d < size; d++)
         y[d] = (double)(sum[d] / total);
@@ -161,8 +164,12 @@ static void run_rank(struct check *check, struct problem *p, enum sbp_attention_
     const void *q = check_reals(check, own_queries(check, rank, p->q, n, size), n);
     const void *dy = check_reals(check, own_queries(check, rank, p->dy, n, size), n);
     const void *kv = check_reals(check, own_kv, keys);
-    void *saved = kind == SBP_ATTENTION_FLASH ? check_wide_blank(check, saved_rows)
-                                              : check_blank(check, saved_rows * sequence);
+    const bool flash = kind == SBP_ATTENTION_FLASH;
+    void *saved =
+        flash ? check_wide_blank(check, saved_rows) : check_blank(check, 2 * saved_rows * sequence);
+    struct check_dropping at = {
+        .region = {.dim = {rank->batch, rank->rows, rank->heads, {.rest = size}}}};
+    shape.dropout = check_dropping(check, &p->chance, flash ? 0 : saved_rows * sequence, &at);
     void *y = check_blank(check, n), *dq = check_blank(check, n), *dkv = check_blank(check, keys);
     struct sbp_attention_shape tiles = shape; /* a tile of rows of all keys */
     tiles.sequence = sequence;
@@ -226,7 +233,7 @@ static void long_sequences(struct check *check)
 {
     struct problem p = draw(check, 200);
     if (check->round == 0) { /* more features than kernels of 16 bits take at a time */
-        p.shape = (struct sbp_attention_shape){1, 150, 4, 300, true, p.shape.kind};
+        p.shape = (struct sbp_attention_shape){1, 150, 4, 300, true, p.shape.kind, NULL};
         p.kv_heads = 2;
         p.window = 40;
         fill(check, &p);

@@ -61,7 +61,6 @@ static enum sbp_status check_mixture(const struct sbp_graph *graph, int op, stru
 {
     const struct sbp_op_node *node = &graph->op[op];
     const int64_t *first = graph->tensor[node->weight[1]].shape.size;
-    const int64_t experts = first[0];
     if (!sbp_op_forms_input_gradient(graph, op))
         return refuse(diag, node->name, "moe of the model's input",
                       "an operator with weights before it is legal");
@@ -70,8 +69,6 @@ static enum sbp_status check_mixture(const struct sbp_graph *graph, int op, stru
     if (node->moe.nodes_per_token > 0 && node->moe.groups == 0)
         return refuse(diag, node->name, "a limit of the nodes of a token's experts",
                       "expert_groups says which lie on a node");
-    if (node->weight_count > 3 && graph->tensor[node->weight[3]].shape.size[SBP_DIM_IN] == experts)
-        return refuse(diag, node->name, "biases of experts", "a bias of the router is legal");
     return SBP_OK;
 }
 

@@ -508,6 +508,8 @@ static void add_router(struct sbp_random *random, int top_k, struct sbp_text *te
     if (below(random, 3) == 0)
         sbp_text_add(text, ", \"expert_groups\": 6, \"nodes_per_token\": %d",
                      1 + below(random, top_k));
+    if (drawn_apart(*random, 2))
+        sbp_text_add(text, ", \"expert_bias\": true");
 }
 
 /* Layers of their own with experts, of tokens of which some find no slot, and decoders with some.

@@ -51,6 +51,11 @@ struct sbp_attention_groups {
     int64_t share;
     int64_t window;                /* a causal query sees its last so many keys; 0: all */
     const struct sbp_digits *rows; /* as in a context; NULL: the queries are all of the sequence */
+    /* Of flash attention: a score of each local head (H) that joins the softmax's sum and has no
+     * value, or NULL; backward writes or adds to its gradient over the local queries. */
+    const void *sinks;
+    void *sink_gradients;
+    bool adds;
 };
 
 /* Keys and values of latent attention over all of the sequence: kv(B,K,H,{nope, value}), and the

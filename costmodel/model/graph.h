@@ -189,7 +189,7 @@ struct sbp_graph {
  *             grouped attention, swiglu; sandwich_norm? (false): also norms behind attention and
  *             feed-forward; window? tokens that a query sees in window_layers? (all) of the layers
  *             (every layer is priced as their mean); sinks? (false): a score of
- *             each head that no key has, which lies with the bias of the queries
+ *             each head that no key has, a weight of its attention
  *   mixtral   as llama; ffn of an expert, experts, top_k, capacity? (1), nodes_per_token?
  *             expert_groups? scoring? router_bias? expert_bias? (false), shared_experts?
  *             dense_layers? (0), moe_every? (1) layer after them has experts, the others are of

@@ -34,15 +34,6 @@ bool sbp_runnable_role(const struct sbp_op_node *node, int role)
     return !ring && !halo;
 }
 
-/* A bias that has more than the output's features: scores of heads that no key has. */
-static bool has_sinks(const struct sbp_graph *graph, const struct sbp_op_node *node)
-{
-    if (node->kind != SBP_OP_LINEAR || node->weight_count < 2)
-        return false;
-    const int64_t *bias = graph->tensor[node->weight[1]].shape.size;
-    return bias[SBP_DIM_OUT_INNER] != graph->tensor[node->output].shape.size[SBP_DIM_INNER];
-}
-
 /* An operator in place overwrites what nobody else reads any more: neither the gradient of its
  * input's producer, nor, of its own gradient, the other operand of a sum that shares it. */
 static bool overwrites(const struct sbp_graph *graph, const struct sbp_op_node *node)
@@ -83,8 +74,10 @@ static enum sbp_status check_op(const struct sbp_graph *graph, int op, struct sb
     if (node->kind == SBP_OP_LATENT_ATTENTION && sbp_op_latent_parts(graph, node).rope % 2 != 0)
         return refuse(diag, node->name, "an odd number of features that are turned in pairs",
                       "an even rope is legal");
-    if (has_sinks(graph, node))
-        return refuse(diag, node->name, "a score of each head that no key has", "none is legal");
+    if (node->kind == SBP_OP_GROUPED_ATTENTION && node->weight_count > 0 &&
+        node->attention.kind != SBP_ATTENTION_FLASH)
+        return refuse(diag, node->name, "a sink of each head beside probabilities that are kept",
+                      "attention \"flash\" is legal");
     if (node->entry->in_place && overwrites(graph, node))
         return refuse(diag, node->name, "rotary behind attention or tanh, or alone before add",
                       "a linear or a norm before it and attention behind it are legal");

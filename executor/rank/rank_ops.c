@@ -361,7 +361,10 @@ static void find_groups(struct sbp_rank *rank, const struct sbp_instr *instr, st
         .share = graph->tensor[node->input[0]].shape.size[SBP_DIM_FEATURE] /
                  graph->tensor[node->input[1]].shape.size[SBP_DIM_FEATURE],
         .window = node->attention.own_window,
-        .rows = has_context ? &g->at.rows : NULL};
+        .rows = has_context ? &g->at.rows : NULL,
+        .sinks = operand(rank, instr, SBP_AT_W),
+        .sink_gradients = operand(rank, instr, SBP_AT_DW),
+        .adds = sbp_rank_adds_to(rank, instr->buffer[SBP_AT_DW])};
     g->kv = has_context ? g->at.context.keys : operand(rank, instr, SBP_AT_IN2);
     g->dkv = has_context ? g->at.context.key_gradients : operand(rank, instr, SBP_AT_OUT2);
 }

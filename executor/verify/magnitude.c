@@ -4,6 +4,7 @@
 
 #include "executor/verify/magnitude_image_priv.h"
 #include "executor/verify/magnitude_mixture_priv.h"
+#include "executor/verify/magnitude_sinks_priv.h"
 
 static const double OUTLIER = 4; /* squared deviations over this many variances stand alone */
 
@@ -601,6 +602,8 @@ enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both, const struct
     case SBP_OP_RMSNORM:
     case SBP_OP_HEAD_NORM:
         return note_norm(both, instr);
+    case SBP_OP_GROUPED_ATTENTION:
+        return sbp_magnitude_note_sinks(both, instr);
     case SBP_OP_CONV2D:
         return sbp_magnitude_note_windows(both, instr);
     case SBP_OP_PATCH_EMBEDDING:

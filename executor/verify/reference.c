@@ -231,7 +231,8 @@ static struct sbp_magnitude_of magnitude_of(const struct sbp_reference *referenc
         .keeps_all =
             reader != NULL &&
             (sbp_op_norm_sums(reader->kind) > 0 || reader->kind == SBP_OP_HEAD_NORM ||
-             reader->kind == SBP_OP_BATCHNORM || has_experts_biases(graph, reader, tensor) ||
+             reader->kind == SBP_OP_GROUPED_ATTENTION || reader->kind == SBP_OP_BATCHNORM ||
+             has_experts_biases(graph, reader, tensor) ||
              (reader->class_token > 0 && reader->weight[reader->class_token] == tensor))};
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/cpu/gemm_priv.h"
 #include "kernels/cpu/latent_priv.h"
 #include "kernels/cpu/rows_priv.h"
+#include "kernels/cpu/sinks_priv.h"
 
 #if !STORES_HALF /* attention_half.c */
 
@@ -22,6 +23,7 @@ struct head {
     struct cpu_queries queries;
     struct cpu_dropout dropout;
     real scale;
+    real sink; /* a score that joins the sums of flash attention; -infinity: none */
 };
 
 /* scores = scale q k^T, masked entries included. */
@@ -132,8 +134,8 @@ static void forward_flash(const struct head *head, real *log_sums, real *scratch
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
         queries = cpu_query_tile(&head->queries, row);
         for (int64_t i = 0; i < queries.rows; i++) {
-            maximum[i] = -(real)INFINITY;
-            sum[i] = 0;
+            maximum[i] = head->sink;
+            sum[i] = isinf(head->sink) ? (real)0 : (real)1;
         }
         const int64_t first = cpu_first_column(&head->queries, &queries);
         for (int64_t column = first; column < queries.columns; column += SBP_ATTENTION_TILE) {
@@ -261,7 +263,8 @@ static struct head head_of(const struct cpu_attention *attention, int64_t index,
                          .value = attention->shape->head_size,
                          .queries = attention->queries,
                          .dropout = cpu_dropout_of(attention->shape, index, &attention->queries),
-                         .scale = (real)(1 / sqrt((double)attention->shape->head_size))};
+                         .scale = (real)(1 / sqrt((double)attention->shape->head_size)),
+                         .sink = CPU(sink_of)(attention, index)};
 }
 
 static void forward(const struct cpu_attention *attention, real *y, real *saved, real *scratch)
@@ -346,6 +349,7 @@ void CPU(grouped_attention_backward)(void *dq, void *dkv, void *scratch, const v
     CPU(zero)(dq, shape->batch * shape->sequence * attention.q_stride);
     CPU(zero)(dkv, shape->batch * attention.queries.keys * attention.k_stride);
     backward(&attention, &back, scratch);
+    CPU(sink_gradients)(&attention, dy, y, saved);
 }
 
 static struct head latent_head(const struct cpu_latent_head *latent)
@@ -367,7 +371,8 @@ static struct head latent_head(const struct cpu_latent_head *latent)
                          .value = latent->value,
                          .queries = latent->queries,
                          .dropout = latent->dropout,
-                         .scale = (real)(1 / sqrt((double)latent->size))};
+                         .scale = (real)(1 / sqrt((double)latent->size)),
+                         .sink = -(real)INFINITY};
 }
 
 void CPU(latent_head_forward)(const struct cpu_latent_head *latent, void *scratch)

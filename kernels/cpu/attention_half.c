@@ -11,6 +11,7 @@
 #include "kernels/cpu/gemm_priv.h"
 #include "kernels/cpu/latent_priv.h"
 #include "kernels/cpu/rows_priv.h"
+#include "kernels/cpu/sinks_priv.h"
 
 #if STORES_HALF
 
@@ -26,6 +27,7 @@ struct head {
     struct cpu_queries queries;
     struct cpu_dropout dropout;
     real scale;
+    real sink;             /* a score that joins the sums of flash attention; -infinity: none */
     stored *probabilities; /* (S,K), or NULL: */
     real *log_sums;        /* (S), of flash attention */
 };
@@ -149,9 +151,11 @@ static void add_row(const real *row, int64_t n, real *maximum, double *sum)
 static void find_log_sums(const struct head *head, const struct cpu_tile *queries, real *log_sums)
 {
     real scores[TILE * TILE], maximum[TILE];
-    double sum[TILE] = {0};
-    for (int64_t i = 0; i < TILE; i++)
-        maximum[i] = -(real)INFINITY;
+    double sum[TILE];
+    for (int64_t i = 0; i < TILE; i++) {
+        maximum[i] = head->sink;
+        sum[i] = isinf(head->sink) ? 0 : 1;
+    }
     for (int64_t column = cpu_first_column(&head->queries, queries); column < queries->columns;
          column += TILE) {
         const struct cpu_tile tile = cpu_key_tile(queries, column);
@@ -339,6 +343,7 @@ static struct head head_of(const struct pass *pass, int64_t index)
                          .queries = attention->queries,
                          .dropout = cpu_dropout_of(attention->shape, index, &attention->queries),
                          .scale = (real)(1 / sqrt((double)attention->shape->head_size)),
+                         .sink = CPU(sink_of)(attention, index),
                          .probabilities = flash ? NULL : (stored *)pass->saved + at.saved,
                          .log_sums = flash ? (real *)pass->saved + at.saved : NULL};
 }
@@ -457,6 +462,7 @@ void CPU(grouped_attention_backward)(void *dq, void *dkv, void *scratch, const v
     (void)scratch;
     CPU(zero)(dkv, shape->batch * pass.attention.queries.keys * pass.attention.k_stride);
     backward(&pass);
+    CPU(sink_gradients)(&pass.attention, dy, y, saved);
 }
 
 static struct head latent_head(const struct cpu_latent_head *latent)
@@ -480,6 +486,7 @@ static struct head latent_head(const struct cpu_latent_head *latent)
                          .queries = latent->queries,
                          .dropout = latent->dropout,
                          .scale = (real)(1 / sqrt((double)latent->size)),
+                         .sink = -(real)INFINITY,
                          .probabilities = flash ? NULL : latent->saved,
                          .log_sums = flash ? latent->saved : NULL};
 }

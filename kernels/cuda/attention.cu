@@ -5,6 +5,8 @@
 
 #include "kernels/cuda/flash.cuh"
 
+enum { SINK_THREADS = 256 };
+
 /* What packed and grouped attention have alike; rows NULL: the queries are all of the sequence. */
 template <class T>
 static attention<T> attention_of(const struct sbp_attention_shape *shape, const void *saved,
@@ -63,6 +65,7 @@ static attention<T> grouped_of(const struct sbp_attention_shape *shape, const vo
     a.share = groups->share;
     a.head_digits = gpu_digits_of(groups->heads);
     a.kv_digits = gpu_digits_of(groups->kv_heads);
+    a.sinks = (const T *)groups->sinks;
     if (a.causal && groups->window > 0)
         a.window = (int)sbp_least_i64(groups->window, INT_MAX);
     return a;
@@ -191,6 +194,38 @@ static void backward(struct sbp_cuda *cuda, void *dqkv, const void *dy, const vo
     launch_backward(cuda, a, NULL, shape);
 }
 
+/* The gradient of a head's sink: of each query of each sequence, minus the sink's share of the
+ * softmax times sum_d dy y. A block takes a head, its warps some queries each. */
+template <class T>
+static __global__ void __launch_bounds__(SINK_THREADS)
+    sink_kernel(T *gradients, GPU_GRID_CONSTANT attention<T> a, int64_t batch, bool adds)
+{
+    GPU_SHARED(float, sums, SINK_THREADS / GPU_WARP);
+    const int64_t head = blockIdx.x, queries = batch * a.rows;
+    const float sink = gpu_load(a.sinks[head]);
+    const int warp = (int)threadIdx.x / GPU_WARP;
+    float sum = 0;
+    for (int64_t query = warp; query < queries; query += SINK_THREADS / GPU_WARP) {
+        const int64_t b = query / a.rows, row = query % a.rows;
+        const int64_t at = (b * a.rows + row) * a.y_stride + head * a.value;
+        float inner = 0;
+        for (int i = gpu_lane(); i < a.value; i += GPU_WARP)
+            inner = fmaf(gpu_load(a.dy[at + i]), gpu_load(a.y[at + i]), inner);
+        inner = gpu_warp_reduce(inner, gpu_plus());
+        sum = fmaf(-exp2f((sink - a.log_sums[(b * a.heads + head) * a.rows + row]) * LOG2_E), inner,
+                   sum);
+    }
+    if (gpu_lane() == 0)
+        sums[warp] = sum;
+    __syncthreads();
+    if (threadIdx.x > 0)
+        return;
+    float all = adds ? gpu_load(gradients[head]) : 0;
+    for (int i = 0; i < SINK_THREADS / GPU_WARP; i++)
+        all += sums[i];
+    gradients[head] = gpu_store<T>(all);
+}
+
 template <class T>
 static void grouped_backward(struct sbp_cuda *cuda, void *dq, void *dkv, const void *dy,
                              const void *q, const void *kv, const void *y, const void *saved,
@@ -202,6 +237,9 @@ static void grouped_backward(struct sbp_cuda *cuda, void *dq, void *dkv, const v
     a.y = (const T *)y;
     a.dq = (T *)dq;
     a.dk = (T *)dkv;
+    if (a.sinks != NULL && groups->sink_gradients != NULL && a.heads > 0)
+        GPU_LAUNCH(cuda, sink_kernel<T>, (unsigned)a.heads, SINK_THREADS, 0,
+                   (T *)groups->sink_gradients, a, shape->batch, groups->adds);
     launch_backward(cuda, a, groups, shape);
 }
 

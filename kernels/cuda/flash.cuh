@@ -18,16 +18,20 @@ struct softmax_rows {
     float maximum[2], sum[2];
 };
 
+/* head: the local one, of which lanes of a row that adds its columns up count the sink once. */
 template <class T>
-static __device__ __forceinline__ softmax_rows begin_rows(const attention<T> &a, int first)
+static __device__ __forceinline__ softmax_rows begin_rows(const attention<T> &a, int64_t head,
+                                                          int first)
 {
+    const bool sinks = a.sinks != NULL;
+    const float sink = sinks ? gpu_load(a.sinks[head % a.heads]) * LOG2_E : -INFINITY;
     softmax_rows rows;
     GPU_UNROLL
     for (int half = 0; half < 2; half++) {
         const int row = first + lane_row(half);
         rows.last[half] = a.causal && row < a.rows ? place_of(a, row) : a.keys - 1;
-        rows.maximum[half] = -INFINITY;
-        rows.sum[half] = 0;
+        rows.maximum[half] = sink;
+        rows.sum[half] = sinks && gpu_lane() % 4 == 0 ? 1 : 0;
     }
     return rows;
 }
@@ -144,7 +148,7 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     const int row = lane_row(0) / 16 * 16;
     const int64_t head = a.first_head + blockIdx.x / tiles;
     const head_place at = place_head(a, head);
-    softmax_rows rows = begin_rows(a, first);
+    softmax_rows rows = begin_rows(a, head, first);
     const uint64_t in_whole[2] = {first_of(a, head, first + lane_row(0)),
                                   first_of(a, head, first + lane_row(1))};
     float output[WIDE][4] = {};
@@ -228,7 +232,7 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     const int seen = seen_keys(a, end), row = lane_row(0) / 16 * 16;
     const int64_t head = blockIdx.x / tiles;
     const head_place at = place_head(a, a.first_head + head);
-    const softmax_rows rows = begin_rows(a, first);
+    const softmax_rows rows = begin_rows(a, head, first);
     const uint64_t in_whole[2] = {first_of(a, a.first_head + head, first + lane_row(0)),
                                   first_of(a, a.first_head + head, first + lane_row(1))};
     float inner[2], log_sum[2], sum[WIDE][4] = {};

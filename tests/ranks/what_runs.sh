@@ -23,7 +23,7 @@ judge() { # MODEL CLUSTER
         said=$(sed -n '1s/^.*plan\.json: plan: //p' said)
         case $said in
         *'not run: legal are linear, '* | \
-            *': a score of each head '*) kernels=$((kernels + 1)) ;;
+            *': a sink of each head '*) kernels=$((kernels + 1)) ;;
         *) others=$((others + 1)) ;;
         esac
     fi

@@ -469,6 +469,13 @@ static void random_gated(struct sbp_random *random, struct sbp_text *text)
     sbp_text_add(text, ", {\"op\": \"%s\"}]", below(random, 2) ? "cross_entropy" : "rmsnorm");
 }
 
+/* True in one of so many cases, by a stream of its own: all else stays the same model. */
+static bool drawn_apart(struct sbp_random random, int of)
+{
+    sbp_random_seed(&random, sbp_random_next(&random));
+    return below(&random, of) == 0;
+}
+
 /* Keys of fewer heads, norms of heads, norms behind the products, windows in some of the layers. */
 static void random_llama(struct sbp_random *random, struct sbp_text *text)
 {
@@ -489,13 +496,8 @@ static void random_llama(struct sbp_random *random, struct sbp_text *text)
                  below(random, 2) ? "true" : "false", below(random, 3) ? "false" : "true",
                  below(random, 3) ? "false" : "true", below(random, 2) ? "true" : "false",
                  below(random, 2) ? "materialised" : "flash");
-}
-
-/* True in one of so many cases, by a stream of its own: all else stays the same model. */
-static bool drawn_apart(struct sbp_random random, int of)
-{
-    sbp_random_seed(&random, sbp_random_next(&random));
-    return below(&random, of) == 0;
+    if (strstr(text->bytes, "flash") != NULL && drawn_apart(*random, 2))
+        sbp_text_add(text, ", \"sinks\": true");
 }
 
 /* How a router chooses: by a softmax or by sigmoids, of all of 24 experts or of some groups. */

@@ -162,8 +162,8 @@ struct sbp_graph {
  *   swiglu             input (ffn, {gate, up}), a linear's with out_heads = ffn, out = 2 ffn
  *   rotary             size? (all) even number of features of each head; works in place
  *   attention          heads; input (heads, {q, k, v} x size)
- *   grouped_attention  heads, kv_heads? (heads), head_dim, window? (none); inputs (heads,
- *                      head_dim), (kv_heads, 2 head_dim)
+ *   grouped_attention  heads, kv_heads? (heads), head_dim, window? (none), sinks? (false); inputs
+ *                      (heads, head_dim), (kv_heads, 2 head_dim)
  *   latent_attention   heads, nope, rope, value; inputs (heads, nope + rope), (heads, nope +
  *                      value), (rope, 1)
  *   all attention      causal? (true), dropout? (0), context? ("gather", "ring")

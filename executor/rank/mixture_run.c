@@ -297,11 +297,11 @@ static void form_gradients(const struct work *w)
     const unsigned rest = adds_to(w, 3) ? SBP_ADDS_REST : 0U;
     if ((m->biases_experts || m->chooses_by_bias) && rest == 0) /* of others' experts it stays 0 */
         w->k->zero(operand(w, SBP_AT_DW + 3), w->rank->program->buffer[biases].elements);
-    w->k->linear_backward_weight(
-        operand(w, SBP_AT_DW),
-        m->biases_router && !m->chooses_by_bias ? operand(w, SBP_AT_DW + 3) : NULL,
-        operand(w, SBP_AT_IN), w->kept.scores, m->tokens.tokens, m->hidden, m->tokens.experts,
-        (adds_to(w, 0) ? SBP_ADDS_FIRST : 0U) | rest);
+    w->k->linear_backward_weight(operand(w, SBP_AT_DW),
+                                 m->biases_router && !m->chooses_by_bias ? operand(w, SBP_AT_DW + 3)
+                                                                         : NULL,
+                                 operand(w, SBP_AT_IN), w->kept.scores, m->tokens.tokens, m->hidden,
+                                 m->tokens.experts, (adds_to(w, 0) ? SBP_ADDS_FIRST : 0U) | rest);
     for (int64_t e = 0; e < m->experts; e++) {
         w->k->linear_backward_weight(of_expert(w, operand(w, SBP_AT_DW2), e, m->hidden * wide),
                                      bias_of(w, SBP_AT_DW, e, false),

@@ -51,6 +51,11 @@ struct sbp_attention_groups {
     int64_t share;
     int64_t window;                /* a causal query sees its last so many keys; 0: all */
     const struct sbp_digits *rows; /* as in a context; NULL: the queries are all of the sequence */
+    /* Of flash attention: a score of each local head (H) that joins the softmax's sum and has no
+     * value, or NULL; backward writes or adds to its gradient over the local queries. */
+    const void *sinks;
+    void *sink_gradients;
+    bool adds;
 };
 
 /* Keys and values of latent attention over all of the sequence: kv(B,K,H,{nope, value}), and the
@@ -274,10 +279,11 @@ struct sbp_kernels {
                                const struct sbp_norm_rows *rows, bool adds);
 
     /* qkv(B,S,H,3,D) -> y(B,S,H,D). saved: B*H*S*K probabilities or, of flash attention, B*H*S
-     * log-sum-exps (wide); scratch: sbp_attention_scratch_elements (base/math/numeric.h) of a
-     * sequence of K, which kernels of 16 bits do not touch. Without a context (NULL) the sequence
-     * is whole, K = S. With one, keys and values of qkv are not read, and their gradients in dqkv
-     * are 0. */
+     * log-sum-exps (wide); behind probabilities with dropout as many that are left of them, which
+     * kernels of 16 bits and GPUs form anew and do not touch. scratch:
+     * sbp_attention_scratch_elements (base/math/numeric.h) of a sequence of K, which kernels of 16
+     * bits do not touch. Without a context (NULL) the sequence is whole, K = S. With one, keys and
+     * values of qkv are not read, and their gradients in dqkv are 0. */
     void (*attention_forward)(void *y, void *saved, void *scratch, const void *qkv,
                               const struct sbp_attention_context *context,
                               const struct sbp_attention_shape *shape);

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/math/digits.h"
+
 /* Products and sums of sizes that refuse to wrap: false on overflow or a negative operand. */
 bool sbp_mul_i64(int64_t a, int64_t b, int64_t *product);
 bool sbp_add_i64(int64_t a, int64_t b, int64_t *sum);
@@ -52,6 +54,17 @@ struct sbp_attention_shape {
     int64_t batch, sequence, heads, head_size; /* local; scores are scaled by 1/sqrt(head_size) */
     bool causal;
     enum sbp_attention_kind kind;
+    const struct sbp_attention_dropout *dropout; /* NULL: none */
+};
+/* Keeps a probability of attention with probability 1 - p and scales it by 1/(1-p); decided by
+ * (seed, stream, index in (samples, heads, queries, keys) of the whole), so that it does not depend
+ * on the split. */
+struct sbp_attention_dropout {
+    double p;
+    uint64_t seed, stream;
+    const struct sbp_region *region; /* of the output (B,S,H,.): which of the whole are here */
+    uint8_t *mask; /* (B,H,S,K), 1 = kept, which forward writes and backward reads; NULL of flash
+                      attention: both decide */
 };
 /* Elements of scratch that forward or backward needs at most, the same for both element types. */
 int64_t sbp_attention_scratch_elements(const struct sbp_attention_shape *shape);

@@ -162,8 +162,8 @@ struct sbp_graph {
  *   swiglu             input (ffn, {gate, up}), a linear's with out_heads = ffn, out = 2 ffn
  *   rotary             size? (all) even number of features of each head; works in place
  *   attention          heads; input (heads, {q, k, v} x size)
- *   grouped_attention  heads, kv_heads? (heads), head_dim, window? (none); inputs (heads,
- *                      head_dim), (kv_heads, 2 head_dim)
+ *   grouped_attention  heads, kv_heads? (heads), head_dim, window? (none), sinks? (false); inputs
+ *                      (heads, head_dim), (kv_heads, 2 head_dim)
  *   latent_attention   heads, nope, rope, value; inputs (heads, nope + rope), (heads, nope +
  *                      value), (rope, 1)
  *   all attention      causal? (true), dropout? (0), context? ("gather", "ring")
@@ -189,7 +189,7 @@ struct sbp_graph {
  *             grouped attention, swiglu; sandwich_norm? (false): also norms behind attention and
  *             feed-forward; window? tokens that a query sees in window_layers? (all) of the layers
  *             (every layer is priced as their mean); sinks? (false): a score of
- *             each head that no key has, which lies with the bias of the queries
+ *             each head that no key has, a weight of its attention
  *   mixtral   as llama; ffn of an expert, experts, top_k, capacity? (1), nodes_per_token?
  *             expert_groups? scoring? router_bias? expert_bias? (false), shared_experts?
  *             dense_layers? (0), moe_every? (1) layer after them has experts, the others are of

@@ -50,7 +50,6 @@ enum sbp_status sbp_blocks_linear(struct sbp_blocks *blocks, const char *part,
                                           .out = linear.out,
                                           .heads = linear.heads,
                                           .bias = linear.bias,
-                                          .sinks = linear.sinks,
                                           .table = -1,
                                           .out_class = linear.out_class == NULL ? NULL : out.text};
     SBP_TRY(sbp_build_linear(&blocks->builder, &blocks->at, &spec));

@@ -27,7 +27,7 @@ void sbp_blocks_repeat(struct sbp_blocks *blocks, int first, int64_t count);
 
 struct sbp_blocks_linear {
     int64_t out, heads; /* heads 0: out features, unpacked */
-    bool bias, sinks;
+    bool bias;
     const char *out_class; /* NULL: the layer's name */
 };
 enum sbp_status sbp_blocks_linear(struct sbp_blocks *blocks, const char *part,

@@ -107,6 +107,15 @@ static void set_sizes(struct sbp_op_node *op, const struct sbp_build_attention *
     }
 }
 
+/* A score of each head that joins the softmax's sum and has no value (gpt-oss). */
+static enum sbp_status add_sinks(struct sbp_builder *builder, const struct sbp_json *at,
+                                 struct sbp_op_node *op, const struct sbp_shape *queries)
+{
+    struct sbp_shape sinks = sbp_build_vector(queries);
+    sinks.size[SBP_DIM_OUT_INNER] = 1;
+    return sbp_build_weight(builder, at, op, ".sinks", &sinks, 0, SBP_INIT_SPREAD);
+}
+
 enum sbp_status sbp_build_attention(struct sbp_builder *builder, const struct sbp_json *at,
                                     const struct sbp_build_attention *a)
 {
@@ -124,6 +133,8 @@ enum sbp_status sbp_build_attention(struct sbp_builder *builder, const struct sb
     op->attention.own_window = a->own_window;
     set_sizes(op, a, shape.size[SBP_DIM_INNER]);
     name_heads(builder, a);
+    if (a->sinks)
+        SBP_TRY(add_sinks(builder, at, op, &shape));
     shape.size[SBP_DIM_INNER] = op->attention.value_size;
     return sbp_build_output(builder, at, op, &shape);
 }

@@ -70,13 +70,10 @@ enum sbp_status sbp_build_linear(struct sbp_builder *builder, const struct sbp_j
         SBP_TRY(tie_weight(builder, at, op, linear->table, &output));
     else
         SBP_TRY(own_weight(builder, at, op, linear, &output));
-    if (linear->bias || linear->sinks) {
+    if (linear->bias) {
         const struct sbp_tensor *weight = &builder->graph->tensor[op->weight[0]];
         const int64_t valid = weight->valid_dim >= 0 ? weight->valid_rows : 0;
-        struct sbp_shape biased = output;
-        biased.size[SBP_DIM_INNER] =
-            (linear->bias ? output.size[SBP_DIM_INNER] : 0) + (linear->sinks ? 1 : 0);
-        SBP_TRY(sbp_build_bias(builder, at, op, &biased));
+        SBP_TRY(sbp_build_bias(builder, at, op, &output));
         set_padding(builder, op->weight[1], SBP_DIM_OUT, valid);
     }
     return sbp_build_output(builder, at, op, &output);

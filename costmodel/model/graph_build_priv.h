@@ -120,7 +120,6 @@ struct sbp_build_linear {
     int64_t heads;     /* out = heads x inner; 0: inner is 1 */
     int64_t valid_out; /* less than out: the rest is padding; 0: all valid */
     bool bias;
-    bool sinks;            /* the bias has one number more for each head: attention's sinks */
     bool summa;            /* summa_linear: no table */
     int table;             /* embedding table that is its weight, transposed; -1: its own */
     const char *out_class; /* name of the output's class; NULL: "NAME.out" */
@@ -191,7 +190,7 @@ struct sbp_build_attention {
     double windowed;
     int64_t own_window; /* of this one, which may stand for others */
     double dropout;
-    bool causal, ring;
+    bool causal, ring, sinks; /* sinks: of grouped attention, a score of each head without a key */
 };
 enum sbp_status sbp_build_attention(struct sbp_builder *builder, const struct sbp_json *at,
                                     const struct sbp_build_attention *attention) SBP_MUST_USE;

@@ -170,6 +170,7 @@ static enum sbp_status read_head_sizes(const struct sbp_layer *layer,
     attention->windowed = 1;
     SBP_TRY(sbp_json_get_int64(&layer->at, "window", 1, INT32_MAX, &attention->window));
     attention->own_window = attention->window;
+    SBP_TRY(sbp_json_get_bool(&layer->at, "sinks", &attention->sinks));
     SBP_TRY(sbp_json_get_int64(&layer->at, "kv_heads", 1, most, &attention->kv_heads));
     return sbp_build_require(&layer->at, "head_dim", most, &attention->head_size);
 }
@@ -322,7 +323,7 @@ static const struct {
     [SBP_OP_ATTENTION] = {read_attention, {"heads", "causal", "dropout", "context"}},
     [SBP_OP_GROUPED_ATTENTION] = {read_attention,
                                   {"heads", "kv_heads", "head_dim", "causal", "dropout", "context",
-                                   "window"}},
+                                   "window", "sinks"}},
     [SBP_OP_LATENT_ATTENTION] = {read_attention,
                                  {"heads", "nope", "rope", "value", "causal", "dropout",
                                   "context"}},

@@ -27,7 +27,8 @@ static enum sbp_status attend(struct sbp_blocks *blocks, const struct sbp_transf
                                             .dropout = t->attention_dropout,
                                             .window = t->window,
                                             .causal = t->causal,
-                                            .ring = t->ring};
+                                            .ring = t->ring,
+                                            .sinks = t->sinks};
     if (t->window > 0)
         attention.windowed = (double)t->windowed_blocks / (double)t->blocks;
     if (is_windowed(blocks, t))
@@ -79,7 +80,7 @@ static enum sbp_status grouped_attention(struct sbp_blocks *blocks, const struct
 {
     int input[SBP_MAX_INPUTS] = {*stream, *stream};
     const struct sbp_blocks_linear q = {
-        .out = t->heads * t->head_size, .heads = t->heads, .bias = t->qkv_bias, .sinks = t->sinks};
+        .out = t->heads * t->head_size, .heads = t->heads, .bias = t->qkv_bias};
     const struct sbp_blocks_linear kv = {
         .out = 2 * t->kv_heads * t->head_size, .heads = t->kv_heads, .bias = t->qkv_bias};
     SBP_TRY(sbp_blocks_linear(blocks, "q", q, &input[0]));

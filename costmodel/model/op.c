@@ -143,13 +143,19 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
         {.runs = true,
          ENTRY("attention", 1, 0, BY_BATCH, FEATURES("head"),
                {.name = "context", .input = {S(SEQ)}, .output = S(SEQ), .spare = true}, REPEATED)},
-    /* Inputs: queries (heads, head size), keys and values (kv heads, 2 x head size). Where the
-     * heads are split further than the kv heads, the low digits of the heads are `query` axes: keys
-     * and values are whole there, and their gradients partial (DESIGN.md, section 4). */
-    [SBP_OP_GROUPED_ATTENTION] =
-        {.runs = true,
-         ENTRY("grouped_attention", 2, 0, BY_BATCH, FEATURES("head"), BY_CONTEXT,
-               {.name = "query", .input = {S(FEATURE), B}, .output = S(FEATURE)}, REPEATED)},
+    /* Inputs: queries (heads, head size), keys and values (kv heads, 2 x head size); weight: a sink
+     * of each head, where it has them (gpt-oss). Where the heads are split further than the kv
+     * heads, the low digits of the heads are `query` axes: keys and values are whole there, and
+     * their gradients partial (DESIGN.md, section 4). */
+    [SBP_OP_GROUPED_ATTENTION] = {.runs = true,
+                                  ENTRY("grouped_attention", 2, 1, BY_BATCH, FEATURES("head"),
+                                        BY_CONTEXT,
+                                        {.name = "query",
+                                         .input = {S(FEATURE), B},
+                                         .weight = {S(OUT)},
+                                         .gradient = {S(OUT)},
+                                         .output = S(FEATURE)},
+                                        REPEATED)},
     /* Inputs: queries (heads, nope + rope), keys and values (heads, nope + value), and the rotary
      * part of the keys, which all heads share (DeepSeek-V2, section 2.1). */
     [SBP_OP_LATENT_ATTENTION] = {.runs = true,

@@ -306,6 +306,8 @@ enum sbp_status sbp_program_compile_forward(struct sbp_compiler *c, int op)
 
 enum sbp_status sbp_program_compile_attention_again(struct sbp_compiler *c, int op)
 {
+    int weight[SBP_MAX_WEIGHTS];
     c->saved[op][1] = -1;
-    return forward_generic(c, op, NULL);
+    SBP_TRY(sbp_program_gather_weights(c, op, weight));
+    return forward_generic(c, op, weight);
 }

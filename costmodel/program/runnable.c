@@ -34,16 +34,6 @@ bool sbp_runnable_role(const struct sbp_op_node *node, int role)
     return !ring && !halo;
 }
 
-/* A bias that has more than the output's features: scores of heads that no key has. */
-static bool has_sinks(const struct sbp_graph *graph, const struct sbp_op_node *node)
-{
-    const bool is_linear = node->kind == SBP_OP_LINEAR || node->kind == SBP_OP_SUMMA_LINEAR;
-    if (!is_linear || node->weight_count < 2)
-        return false;
-    const int64_t *bias = graph->tensor[node->weight[1]].shape.size;
-    return bias[SBP_DIM_OUT_INNER] != graph->tensor[node->output].shape.size[SBP_DIM_INNER];
-}
-
 /* An operator in place overwrites what nobody else reads any more: neither the gradient of its
  * input's producer, nor, of its own gradient, the other operand of a sum that shares it. */
 static bool overwrites(const struct sbp_graph *graph, const struct sbp_op_node *node)
@@ -62,7 +52,6 @@ static enum sbp_status check_mixture(const struct sbp_graph *graph, int op, stru
 {
     const struct sbp_op_node *node = &graph->op[op];
     const int64_t *first = graph->tensor[node->weight[1]].shape.size;
-    const int64_t experts = first[0];
     if (!sbp_op_forms_input_gradient(graph, op))
         return refuse(diag, node->name, "moe of the model's input",
                       "an operator with weights before it is legal");
@@ -71,8 +60,6 @@ static enum sbp_status check_mixture(const struct sbp_graph *graph, int op, stru
     if (node->moe.nodes_per_token > 0 && node->moe.groups == 0)
         return refuse(diag, node->name, "a limit of the nodes of a token's experts",
                       "expert_groups says which lie on a node");
-    if (node->weight_count > 3 && graph->tensor[node->weight[3]].shape.size[SBP_DIM_IN] == experts)
-        return refuse(diag, node->name, "biases of experts", "a bias of the router is legal");
     return SBP_OK;
 }
 
@@ -84,13 +71,13 @@ static enum sbp_status check_op(const struct sbp_graph *graph, int op, struct sb
         (void)snprintf(legal, sizeof legal, "legal are %s", operators_that_run(list, sizeof list));
         return refuse(diag, node->name, node->entry->name, legal);
     }
-    if (node->attention.dropout > 0)
-        return refuse(diag, node->name, "dropout in attention", "0 is legal");
     if (node->kind == SBP_OP_LATENT_ATTENTION && sbp_op_latent_parts(graph, node).rope % 2 != 0)
         return refuse(diag, node->name, "an odd number of features that are turned in pairs",
                       "an even rope is legal");
-    if (has_sinks(graph, node))
-        return refuse(diag, node->name, "a score of each head that no key has", "none is legal");
+    if (node->kind == SBP_OP_GROUPED_ATTENTION && node->weight_count > 0 &&
+        node->attention.kind != SBP_ATTENTION_FLASH)
+        return refuse(diag, node->name, "a sink of each head beside probabilities that are kept",
+                      "attention \"flash\" is legal");
     if (node->entry->in_place && overwrites(graph, node))
         return refuse(diag, node->name, "rotary behind attention or tanh, or alone before add",
                       "a linear or a norm before it and attention behind it are legal");

@@ -121,6 +121,26 @@ bool sbp_rank_find_context(struct sbp_rank *rank, const struct sbp_instr *instr,
     return true;
 }
 
+/* Scores of a query lie as its output does; backward has it among what forward saved. */
+const struct sbp_attention_dropout *
+sbp_rank_find_attention_dropout(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                struct sbp_rank_attention_dropout *at)
+{
+    const double p = rank->program->graph->op[instr->op].attention.dropout;
+    const bool back = instr->kind == SBP_INSTR_BACKWARD;
+    const int mask = instr->buffer[SBP_AT_SAVED3];
+    if (p <= 0)
+        return NULL;
+    sbp_rank_batch_region(rank, instr->buffer[back ? SBP_AT_SAVED2 : SBP_AT_OUT], &at->region);
+    at->dropout =
+        (struct sbp_attention_dropout){.p = p,
+                                       .seed = rank->step_seed,
+                                       .stream = sbp_rank_dropout_stream(instr),
+                                       .region = &at->region,
+                                       .mask = mask < 0 ? NULL : sbp_rank_buffer(rank, mask)};
+    return &at->dropout;
+}
+
 static void copy(const struct sbp_rank *rank, unsigned char *apart, unsigned char *held, int64_t n,
                  bool out)
 {

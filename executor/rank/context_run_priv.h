@@ -20,6 +20,17 @@ struct sbp_rank_context {
     int64_t row;                          /* elements of a row of all that is gathered */
 };
 
+/* Dropout of the probabilities of an attention's pass, of the step and micro-batch at hand. */
+struct sbp_rank_attention_dropout {
+    struct sbp_region region;
+    struct sbp_attention_dropout dropout; /* points to `region`: not to be copied */
+};
+
+/* NULL: there is none. */
+const struct sbp_attention_dropout *
+sbp_rank_find_attention_dropout(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                struct sbp_rank_attention_dropout *at);
+
 /* Sets *at from an attention's pass, whose keys are gathered: IN is the packed projection, or IN2
  * has the keys and values, and IN3 more of the keys. False: nothing splits its queries by sequence.
  */

@@ -59,9 +59,11 @@ static struct sbp_latent_keys find_keys(struct sbp_rank *rank, const struct sbp_
 
 void sbp_rank_latent(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    const struct sbp_attention_shape shape = sbp_rank_latent_shape(rank, instr);
+    struct sbp_rank_attention_dropout dropout;
+    struct sbp_attention_shape shape = sbp_rank_latent_shape(rank, instr);
     struct sbp_rank_context context;
     const struct sbp_latent_keys keys = find_keys(rank, instr, &context);
+    shape.dropout = sbp_rank_find_attention_dropout(rank, instr, &dropout);
     rank->kernels->latent_attention_forward(
         at(rank, instr, SBP_AT_OUT), at(rank, instr, SBP_AT_SAVED), at(rank, instr, SBP_AT_WORK),
         at(rank, instr, SBP_AT_IN), &keys, &shape);
@@ -69,9 +71,11 @@ void sbp_rank_latent(struct sbp_rank *rank, const struct sbp_instr *instr)
 
 void sbp_rank_latent_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    const struct sbp_attention_shape shape = sbp_rank_latent_shape(rank, instr);
+    struct sbp_rank_attention_dropout dropout;
+    struct sbp_attention_shape shape = sbp_rank_latent_shape(rank, instr);
     struct sbp_rank_context context;
     const struct sbp_latent_keys keys = find_keys(rank, instr, &context);
+    shape.dropout = sbp_rank_find_attention_dropout(rank, instr, &dropout);
     rank->kernels->latent_attention_backward(
         at(rank, instr, SBP_AT_OUT), at(rank, instr, SBP_AT_WORK), at(rank, instr, SBP_AT_DY),
         at(rank, instr, SBP_AT_IN), at(rank, instr, SBP_AT_SAVED2), at(rank, instr, SBP_AT_SAVED),

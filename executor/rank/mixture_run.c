@@ -9,7 +9,28 @@
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Which experts a rank holds, and over how many members they are split. */
+/* Of the fourth weight: the router's biases (experts), then those of the first products (experts,
+ * ffn, gates), then of the second ones (experts, hidden), all of them on each rank. */
+static void find_biases(const struct sbp_graph *graph, const struct sbp_op_node *node,
+                        const struct sbp_digits *ffn, struct sbp_rank_mixture *mixture)
+{
+    if (node->weight_count <= 3)
+        return;
+    const int64_t experts = mixture->tokens.experts;
+    const int64_t *size = graph->tensor[node->weight[3]].shape.size;
+    const int64_t apart = sbp_digits_global_size(ffn) * mixture->gates;
+    mixture->biases_experts = size[SBP_DIM_IN] == experts;
+    mixture->biases_router =
+        !mixture->biases_experts || size[SBP_DIM_OUT] > apart + mixture->hidden;
+    mixture->chooses_by_bias = mixture->biases_router && node->moe.sigmoid;
+    const int64_t begin = mixture->biases_router ? experts : 0;
+    mixture->first_apart = apart;
+    mixture->first_bias = begin + sbp_digits_global(ffn, 0) * mixture->gates;
+    mixture->second_bias = begin + experts * apart;
+}
+
+/* Which experts a rank holds, and over how many members they are split; no other operator splits
+ * their columns, so that the local ones follow each other. */
 static void find_held(const struct sbp_program *program, int op, int64_t place,
                       struct sbp_rank_mixture *mixture)
 {
@@ -19,6 +40,8 @@ static void find_held(const struct sbp_program *program, int op, int64_t place,
         sbp_strategy_weight(graph, &program->mesh, &program->strategy, op, 1);
     struct sbp_region region;
     sbp_dist_region(&layout, &graph->tensor[graph->op[op].weight[1]].shape, &dist, place, &region);
+    find_biases(graph, &graph->op[op], &region.dim[2], mixture);
+    mixture->parts = sbp_dist_split(&program->mesh, &dist, 2);
     mixture->held = region.dim[0];
     mixture->experts = sbp_digits_local_size(&mixture->held);
     mixture->members = mixture->tokens.experts / mixture->experts;
@@ -47,7 +70,6 @@ struct sbp_rank_mixture sbp_rank_mixture_of(const struct sbp_program *program, i
                              .groups = node->moe.groups,
                              .most_groups = node->moe.nodes_per_token,
                              .sigmoid = node->moe.sigmoid};
-    mixture.chooses_by_bias = node->moe.sigmoid && node->weight_count > 3;
     find_held(program, op, place, &mixture);
     return mixture;
 }
@@ -112,6 +134,17 @@ static void *of_expert(const struct work *w, void *block, int64_t expert, int64_
     return (unsigned char *)block + expert * elements * w->k->real_bytes;
 }
 
+/* Biases of an expert that is held here, of the weight or its gradient (SBP_AT_W or SBP_AT_DW).
+ * Products whose sum is the second one have its bias in one of them. NULL: none. */
+static void *bias_of(const struct work *w, int weights, int64_t expert, bool second)
+{
+    const struct sbp_rank_mixture *m = &w->mixture;
+    if (!m->biases_experts || (second && !sbp_rank_leads(w->rank, m->parts)))
+        return NULL;
+    return sbp_rank_expert_bias(m, operand(w, weights + 3), w->k->real_bytes,
+                                sbp_digits_global(&m->held, expert), second);
+}
+
 /* From slots by member to slots by expert, or back. */
 static void sort(const struct work *w, void *to, const void *from, bool by_expert)
 {
@@ -161,9 +194,10 @@ static void route(const struct work *w)
 static void begin(const struct work *w)
 {
     const struct sbp_routing *tokens = &w->mixture.tokens;
-    w->k->linear_forward(w->kept.scores, operand(w, SBP_AT_IN), operand(w, SBP_AT_W),
-                         w->mixture.chooses_by_bias ? NULL : operand(w, SBP_AT_W + 3),
-                         tokens->tokens, tokens->in, tokens->experts);
+    w->k->linear_forward(
+        w->kept.scores, operand(w, SBP_AT_IN), operand(w, SBP_AT_W),
+        w->mixture.biases_router && !w->mixture.chooses_by_bias ? operand(w, SBP_AT_W + 3) : NULL,
+        tokens->tokens, tokens->in, tokens->experts);
     route(w);
     w->k->moe_dispatch(w->apart ? w->kept.second : w->kept.copies, operand(w, SBP_AT_IN),
                        w->kept.table, tokens);
@@ -179,12 +213,12 @@ static void ask_experts(const struct work *w)
         void *const first = of_expert(w, w->kept.first, e, rows * wide);
         void *const activation = of_expert(w, w->kept.activation, e, rows * m->ffn);
         w->k->linear_forward(first, of_expert(w, w->kept.copies, e, rows * m->hidden),
-                             of_expert(w, operand(w, SBP_AT_W2), e, m->hidden * wide), NULL, rows,
-                             m->hidden, wide);
+                             of_expert(w, operand(w, SBP_AT_W2), e, m->hidden * wide),
+                             bias_of(w, SBP_AT_W, e, false), rows, m->hidden, wide);
         w->k->swiglu_forward(activation, first, rows * m->ffn);
         w->k->linear_forward(of_expert(w, w->kept.second, e, rows * m->hidden), activation,
-                             of_expert(w, operand(w, SBP_AT_W + 2), e, m->ffn * m->hidden), NULL,
-                             rows, m->ffn, m->hidden);
+                             of_expert(w, operand(w, SBP_AT_W + 2), e, m->ffn * m->hidden),
+                             bias_of(w, SBP_AT_W, e, true), rows, m->ffn, m->hidden);
     }
     if (w->apart)
         sort(w, w->scratch[0], w->kept.second, false);
@@ -259,22 +293,26 @@ static void form_gradients(const struct work *w)
 {
     const struct sbp_rank_mixture *m = &w->mixture;
     const int64_t rows = m->slots / m->experts, wide = m->ffn * m->gates;
-    const bool chooses = m->chooses_by_bias;
-    if (chooses && !adds_to(w, 3))
-        w->k->zero(operand(w, SBP_AT_DW + 3), m->tokens.experts);
-    w->k->linear_backward_weight(
-        operand(w, SBP_AT_DW), chooses ? NULL : operand(w, SBP_AT_DW + 3), operand(w, SBP_AT_IN),
-        w->kept.scores, m->tokens.tokens, m->hidden, m->tokens.experts,
-        (adds_to(w, 0) ? SBP_ADDS_FIRST : 0U) | (adds_to(w, 3) ? SBP_ADDS_REST : 0U));
+    const int biases = w->instr->buffer[SBP_AT_DW + 3];
+    const unsigned rest = adds_to(w, 3) ? SBP_ADDS_REST : 0U;
+    if ((m->biases_experts || m->chooses_by_bias) && rest == 0) /* of others' experts it stays 0 */
+        w->k->zero(operand(w, SBP_AT_DW + 3), w->rank->program->buffer[biases].elements);
+    w->k->linear_backward_weight(operand(w, SBP_AT_DW),
+                                 m->biases_router && !m->chooses_by_bias ? operand(w, SBP_AT_DW + 3)
+                                                                         : NULL,
+                                 operand(w, SBP_AT_IN), w->kept.scores, m->tokens.tokens, m->hidden,
+                                 m->tokens.experts, (adds_to(w, 0) ? SBP_ADDS_FIRST : 0U) | rest);
     for (int64_t e = 0; e < m->experts; e++) {
         w->k->linear_backward_weight(of_expert(w, operand(w, SBP_AT_DW2), e, m->hidden * wide),
-                                     NULL, of_expert(w, w->kept.copies, e, rows * m->hidden),
+                                     bias_of(w, SBP_AT_DW, e, false),
+                                     of_expert(w, w->kept.copies, e, rows * m->hidden),
                                      of_expert(w, w->kept.first, e, rows * wide), rows, m->hidden,
-                                     wide, adds_to(w, 1) ? SBP_ADDS_FIRST : 0U);
-        w->k->linear_backward_weight(of_expert(w, operand(w, SBP_AT_DW + 2), e, m->ffn * m->hidden),
-                                     NULL, of_expert(w, w->kept.activation, e, rows * m->ffn),
-                                     of_expert(w, w->kept.second, e, rows * m->hidden), rows,
-                                     m->ffn, m->hidden, adds_to(w, 2) ? SBP_ADDS_FIRST : 0U);
+                                     wide, (adds_to(w, 1) ? SBP_ADDS_FIRST : 0U) | rest);
+        w->k->linear_backward_weight(
+            of_expert(w, operand(w, SBP_AT_DW + 2), e, m->ffn * m->hidden),
+            bias_of(w, SBP_AT_DW, e, true), of_expert(w, w->kept.activation, e, rows * m->ffn),
+            of_expert(w, w->kept.second, e, rows * m->hidden), rows, m->ffn, m->hidden,
+            (adds_to(w, 2) ? SBP_ADDS_FIRST : 0U) | rest);
     }
 }
 

@@ -117,6 +117,11 @@ enum sbp_status sbp_rank_begin_micro_batch(struct sbp_rank *rank, int64_t micro_
                                            struct sbp_diag *diag) SBP_MUST_USE;
 /* The same of a tensor whose dimension 0 is the batch: with the micro-batch's place in it. */
 void sbp_rank_batch_region(const struct sbp_rank *rank, int buffer, struct sbp_region *region);
+/* The stream of an operator's masks, beyond those of the data. */
+static inline uint64_t sbp_rank_dropout_stream(const struct sbp_instr *instr)
+{
+    return (uint64_t)instr->op + 16;
+}
 /* This rank's shard in a buffer of a weight, or of its gradient: all of the buffer where it holds
  * no more, or the weight is not shared out. */
 void *sbp_rank_shard(struct sbp_rank *rank, int tensor, int buffer);

@@ -281,8 +281,9 @@ static void rotary(struct sbp_rank *rank, const struct sbp_instr *instr)
 }
 
 /* The input is the packed (heads, 3, head size) projection. */
-static struct sbp_attention_shape attention_shape(const struct sbp_rank *rank,
-                                                  const struct sbp_instr *instr)
+static struct sbp_attention_shape attention_shape(struct sbp_rank *rank,
+                                                  const struct sbp_instr *instr,
+                                                  struct sbp_rank_attention_dropout *dropout)
 {
     const struct sbp_buffer *qkv = buffer_of(rank, instr, SBP_AT_IN);
     const struct sbp_op_node *node = node_of(rank, instr);
@@ -293,12 +294,14 @@ static struct sbp_attention_shape attention_shape(const struct sbp_rank *rank,
         .head_size = local_size(rank, qkv, SBP_DIM_INNER) / 3,
         .causal = node->attention.causal,
         .kind = node->attention.kind,
+        .dropout = sbp_rank_find_attention_dropout(rank, instr, dropout),
     };
 }
 
 static void attention_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    const struct sbp_attention_shape shape = attention_shape(rank, instr);
+    struct sbp_rank_attention_dropout dropout;
+    const struct sbp_attention_shape shape = attention_shape(rank, instr, &dropout);
     struct sbp_rank_context at;
     const bool has_context = sbp_rank_find_context(rank, instr, &at);
     rank->kernels->attention_forward(
@@ -309,7 +312,8 @@ static void attention_forward(struct sbp_rank *rank, const struct sbp_instr *ins
 
 static void attention_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    const struct sbp_attention_shape shape = attention_shape(rank, instr);
+    struct sbp_rank_attention_dropout dropout;
+    const struct sbp_attention_shape shape = attention_shape(rank, instr, &dropout);
     struct sbp_rank_context at;
     const bool has_context = sbp_rank_find_context(rank, instr, &at);
     rank->kernels->attention_backward(
@@ -319,8 +323,9 @@ static void attention_backward(struct sbp_rank *rank, const struct sbp_instr *in
         has_context ? &at.context : NULL, &shape);
 }
 
-static struct sbp_attention_shape grouped_shape(const struct sbp_rank *rank,
-                                                const struct sbp_instr *instr)
+static struct sbp_attention_shape grouped_shape(struct sbp_rank *rank,
+                                                const struct sbp_instr *instr,
+                                                struct sbp_rank_attention_dropout *dropout)
 {
     const struct sbp_buffer *q = buffer_of(rank, instr, SBP_AT_IN);
     const struct sbp_op_node *node = node_of(rank, instr);
@@ -331,6 +336,7 @@ static struct sbp_attention_shape grouped_shape(const struct sbp_rank *rank,
         .head_size = local_size(rank, q, SBP_DIM_INNER),
         .causal = node->attention.causal,
         .kind = node->attention.kind,
+        .dropout = sbp_rank_find_attention_dropout(rank, instr, dropout),
     };
 }
 
@@ -356,14 +362,18 @@ static void find_groups(struct sbp_rank *rank, const struct sbp_instr *instr, st
         .share = graph->tensor[node->input[0]].shape.size[SBP_DIM_FEATURE] /
                  graph->tensor[node->input[1]].shape.size[SBP_DIM_FEATURE],
         .window = node->attention.own_window,
-        .rows = has_context ? &g->at.rows : NULL};
+        .rows = has_context ? &g->at.rows : NULL,
+        .sinks = operand(rank, instr, SBP_AT_W),
+        .sink_gradients = operand(rank, instr, SBP_AT_DW),
+        .adds = sbp_rank_adds_to(rank, instr->buffer[SBP_AT_DW])};
     g->kv = has_context ? g->at.context.keys : operand(rank, instr, SBP_AT_IN2);
     g->dkv = has_context ? g->at.context.key_gradients : operand(rank, instr, SBP_AT_OUT2);
 }
 
 static void grouped_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    const struct sbp_attention_shape shape = grouped_shape(rank, instr);
+    struct sbp_rank_attention_dropout dropout;
+    const struct sbp_attention_shape shape = grouped_shape(rank, instr, &dropout);
     struct grouped g;
     find_groups(rank, instr, &g);
     rank->kernels->grouped_attention_forward(
@@ -374,7 +384,8 @@ static void grouped_forward(struct sbp_rank *rank, const struct sbp_instr *instr
 
 static void grouped_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    const struct sbp_attention_shape shape = grouped_shape(rank, instr);
+    struct sbp_rank_attention_dropout dropout;
+    const struct sbp_attention_shape shape = grouped_shape(rank, instr, &dropout);
     struct grouped g;
     find_groups(rank, instr, &g);
     rank->kernels->grouped_attention_backward(
@@ -394,11 +405,10 @@ static void dropout_forward(struct sbp_rank *rank, const struct sbp_instr *instr
 {
     struct sbp_region region;
     sbp_rank_batch_region(rank, instr->buffer[SBP_AT_OUT], &region);
-    /* The mask's stream starts beyond those of the data. */
     rank->kernels->dropout_forward(
         operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_SAVED),
         operand(rank, instr, SBP_AT_IN), &region, node_of(rank, instr)->probability,
-        rank->step_seed, (uint64_t)instr->op + 16);
+        rank->step_seed, sbp_rank_dropout_stream(instr));
 }
 
 static void dropout_backward(struct sbp_rank *rank, const struct sbp_instr *instr)

@@ -240,7 +240,9 @@ enum sbp_status sbp_judge_choices(struct sbp_reference *reference, const struct 
                        .instr = instr,
                        .mixture = mixture.tokens,
                        .router = sbp_rank_buffer(&reference->rank, instr->buffer[SBP_AT_W]),
-                       .bias = sbp_rank_buffer(&reference->rank, instr->buffer[SBP_AT_W + 3]),
+                       .bias = mixture.biases_router
+                                   ? sbp_rank_buffer(&reference->rank, instr->buffer[SBP_AT_W + 3])
+                                   : NULL,
                        .apart = mixture.chooses_by_bias,
                        .rank = malloc((size_t)experts * sizeof(double)),
                        .group = malloc((size_t)experts * sizeof(double)),

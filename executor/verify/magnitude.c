@@ -4,6 +4,7 @@
 
 #include "executor/verify/magnitude_image_priv.h"
 #include "executor/verify/magnitude_mixture_priv.h"
+#include "executor/verify/magnitude_sinks_priv.h"
 
 static const double OUTLIER = 4; /* squared deviations over this many variances stand alone */
 
@@ -229,18 +230,17 @@ static double square_of_sums(const struct operand *dy)
     return mean;
 }
 
-/* A bias, and a norm's shift: the column sums of dy. */
-static void note_column_sums(const struct operand *dy, bool adds, struct sbp_magnitude *magnitude)
+/* A bias, and a norm's shift: the column sums of dy, from element `first` of them on. */
+static void note_column_sums(const struct operand *dy, struct sbp_magnitude *magnitude,
+                             int64_t first)
 {
     const double together = square_of_sums(dy);
-    if (!adds)
-        sbp_magnitude_clear(magnitude);
-    note_live(dy, magnitude->live);
+    note_live(dy, magnitude->live + first);
     for (int64_t i = 0; i < dy->features; i++) {
         double apart = 0;
         for (int64_t t = 0; t < dy->tokens; t++)
             apart += element_variance(dy, t, i);
-        magnitude->column[i] += fmax(apart, together);
+        magnitude->column[first + i] += fmax(apart, together);
     }
 }
 
@@ -288,8 +288,11 @@ static void note_product(const struct sbp_lockstep *both, const struct sbp_instr
     add_features(dy, both->share, transposed ? weight->row_square : weight->column_square,
                  transposed ? weight->row_variance : weight->column_variance);
     note_live(dy, weight->live);
-    if (bias_of(both, node) != NULL)
-        note_column_sums(dy, both->adds, bias_of(both, node));
+    if (bias_of(both, node) != NULL) {
+        if (!both->adds)
+            sbp_magnitude_clear(bias_of(both, node));
+        note_column_sums(dy, bias_of(both, node), 0);
+    }
 }
 
 static enum sbp_status note_linear(const struct sbp_lockstep *both, const struct sbp_instr *instr)
@@ -438,16 +441,24 @@ static void note_gain(const struct sbp_lockstep *both, const struct sbp_instr *i
                       shadow_moments(&rows, shadow_sums, row), x, dy, gain);
 }
 
+/* Of a vector, from element `first` on. */
+static void note_part(const struct operand *dy, struct sbp_magnitude *shift, int64_t first)
+{
+    note_column_sums(dy, shift, first);
+    for (int64_t at = 0; at < dy->tokens * dy->features; at++) {
+        shift->sum[first + at % dy->features] += dy->absolute[at];
+        if (shift->gradient != NULL)
+            shift->gradient[first + at % dy->features] += dy->exact[at];
+    }
+}
+
 static void note_shift(const struct operand *dy, bool adds, struct sbp_magnitude *shift)
 {
-    if (!adds)
+    if (!adds) {
+        sbp_magnitude_clear(shift);
         sbp_magnitude_clear_sum(shift);
-    note_column_sums(dy, adds, shift);
-    for (int64_t at = 0; at < dy->tokens * dy->features; at++) {
-        shift->sum[at % dy->features] += dy->absolute[at];
-        if (shift->gradient != NULL)
-            shift->gradient[at % dy->features] += dy->exact[at];
     }
+    note_part(dy, shift, 0);
 }
 
 static enum sbp_status note_norm(const struct sbp_lockstep *both, const struct sbp_instr *instr)
@@ -501,18 +512,15 @@ static void note_block(const struct sbp_lockstep *both, const struct sbp_block *
                        const struct operand *x, const struct operand *dy)
 {
     struct sbp_magnitude *const weight = both->magnitude[block->weight];
-    struct sbp_magnitude *const bias = block->bias < 0 ? NULL : both->magnitude[block->bias];
     const int64_t row = block->number * x->features, column = block->number * dy->features;
-    both->exact->kernels->linear_backward_weight(
-        weight->sum + row * dy->features, bias != NULL ? bias->sum : NULL, x->absolute,
-        dy->absolute, x->tokens, x->features, dy->features, 0);
+    both->exact->kernels->linear_backward_weight(weight->sum + row * dy->features, NULL,
+                                                 x->absolute, dy->absolute, x->tokens, x->features,
+                                                 dy->features, 0);
     add_product_variance(x, dy, weight->row + row);
     add_product_variance(dy, x, weight->column + column);
     add_features(x, 1, weight->row_square + row, weight->row_variance + row);
     add_features(dy, 1, weight->column_square + column, weight->column_variance + column);
     note_live(dy, weight->live + column);
-    if (bias != NULL)
-        note_column_sums(dy, false, bias);
 }
 
 enum sbp_status sbp_magnitude_note_block(const struct sbp_lockstep *both,
@@ -537,6 +545,17 @@ enum sbp_status sbp_magnitude_note_sums(const struct sbp_lockstep *both,
     const enum sbp_status status = open_values(both, dy, NULL, &operand);
     if (status == SBP_OK)
         note_shift(&operand, both->adds, both->magnitude[tensor]);
+    close_operand(&operand);
+    return status;
+}
+
+enum sbp_status sbp_magnitude_note_part(const struct sbp_lockstep *both,
+                                        const struct sbp_values *dy, int tensor, int64_t first)
+{
+    struct operand operand = {0};
+    const enum sbp_status status = open_values(both, dy, NULL, &operand);
+    if (status == SBP_OK)
+        note_part(&operand, both->magnitude[tensor], first);
     close_operand(&operand);
     return status;
 }
@@ -584,6 +603,8 @@ enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both, const struct
     case SBP_OP_RMSNORM:
     case SBP_OP_HEAD_NORM:
         return note_norm(both, instr);
+    case SBP_OP_GROUPED_ATTENTION:
+        return sbp_magnitude_note_sinks(both, instr);
     case SBP_OP_CONV2D:
         return sbp_magnitude_note_windows(both, instr);
     case SBP_OP_PATCH_EMBEDDING:

@@ -7,7 +7,7 @@
 
 /* A product of a mixture: `blocks` of a weight with tokens of their own, one below the other. */
 struct products {
-    int weight, bias; /* tensors; bias: -1, there is none */
+    int weight; /* its tensor */
     int64_t blocks;
     struct sbp_values x, dy; /* of the first block, which the others follow */
 };
@@ -19,11 +19,22 @@ static struct sbp_values of_block(const struct sbp_values *first, int64_t block)
                                first->shadow + at};
 }
 
+/* Biases of the blocks' products, each `apart` from the one before in their tensor. */
+static enum sbp_status note_biases(const struct sbp_lockstep *both, const struct products *p,
+                                   int tensor, int64_t first, int64_t apart)
+{
+    for (int64_t b = 0; b < p->blocks; b++) {
+        const struct sbp_values dy = of_block(&p->dy, b);
+        SBP_TRY(sbp_magnitude_note_part(both, &dy, tensor, first + b * apart));
+    }
+    return SBP_OK;
+}
+
 static enum sbp_status note_products(const struct sbp_lockstep *both, const struct products *p)
 {
     sbp_magnitude_begin(both, p->weight);
     for (int64_t b = 0; b < p->blocks; b++) {
-        const struct sbp_block block = {p->weight, p->bias, b};
+        const struct sbp_block block = {p->weight, b};
         const struct sbp_values x = of_block(&p->x, b), dy = of_block(&p->dy, b);
         SBP_TRY(sbp_magnitude_note_block(both, &block, &x, &dy));
     }
@@ -40,19 +51,25 @@ enum sbp_status sbp_magnitude_note_mixture(const struct sbp_lockstep *both,
     const struct sbp_rank_kept shadow = sbp_rank_mixture_kept(both->shadow, instr, &m);
     const int64_t tokens = m.tokens.tokens, rows = m.slots / m.experts, wide = m.ffn * m.gates;
     const int in = instr->buffer[SBP_AT_IN];
-    const bool adds_bias = node->weight_count > 3 && !m.chooses_by_bias;
-    const struct products router = {node->weight[0], adds_bias ? node->weight[3] : -1, 1,
+    const bool adds_bias = m.biases_router && !m.chooses_by_bias;
+    const struct products router = {node->weight[0], 1,
                                     .x = {tokens, m.hidden, sbp_rank_buffer(both->exact, in),
                                           sbp_rank_buffer(both->shadow, in)},
                                     .dy = {tokens, m.tokens.experts, kept.scores, shadow.scores}};
-    const struct products first = {node->weight[1], -1, m.experts,
+    const struct products first = {node->weight[1], m.experts,
                                    .x = {rows, m.hidden, kept.copies, shadow.copies},
                                    .dy = {rows, wide, kept.first, shadow.first}};
-    const struct products second = {node->weight[2], -1, m.experts,
+    const struct products second = {node->weight[2], m.experts,
                                     .x = {rows, m.ffn, kept.activation, shadow.activation},
                                     .dy = {rows, m.hidden, kept.second, shadow.second}};
-    if (m.chooses_by_bias) /* which has no gradient */
+    if (node->weight_count > 3)
         sbp_magnitude_begin(both, node->weight[3]);
+    if (adds_bias) /* which has no gradient where it chooses alone */
+        SBP_TRY(note_biases(both, &router, node->weight[3], 0, 0));
+    if (m.biases_experts) {
+        SBP_TRY(note_biases(both, &first, node->weight[3], m.first_bias, m.first_apart));
+        SBP_TRY(note_biases(both, &second, node->weight[3], m.second_bias, m.hidden));
+    }
     SBP_TRY(note_products(both, &router));
     SBP_TRY(note_products(both, &first));
     return note_products(both, &second);

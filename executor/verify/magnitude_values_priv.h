@@ -13,10 +13,9 @@ struct sbp_values {
     const float *shadow;
 };
 
-/* A block of rows of a weight, as many as x has features: an expert's; the tensor of a bias, -1:
- * none. */
+/* A block of rows of a weight, as many as x has features: an expert's. */
 struct sbp_block {
-    int weight, bias;
+    int weight;
     int64_t number;
 };
 
@@ -32,6 +31,10 @@ enum sbp_status sbp_magnitude_note_block(const struct sbp_lockstep *both,
                                          const struct sbp_values *dy) SBP_MUST_USE;
 enum sbp_status sbp_magnitude_note_sums(const struct sbp_lockstep *both,
                                         const struct sbp_values *dy, int tensor) SBP_MUST_USE;
+/* The same of a part of a vector, from an element on; nothing is forgotten. */
+enum sbp_status sbp_magnitude_note_part(const struct sbp_lockstep *both,
+                                        const struct sbp_values *dy, int tensor,
+                                        int64_t first) SBP_MUST_USE;
 enum sbp_status sbp_magnitude_note_table(const struct sbp_lockstep *both,
                                          const struct sbp_values *dy, const int32_t *row_of,
                                          int tensor) SBP_MUST_USE;

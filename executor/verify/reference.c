@@ -197,13 +197,25 @@ static const struct sbp_op_node *reader_of(const struct sbp_graph *graph, int te
     return NULL;
 }
 
-/* Both products of experts. */
+/* Biases of experts, one behind the other in a tensor. */
+static bool has_experts_biases(const struct sbp_graph *graph, const struct sbp_op_node *reader,
+                               int tensor)
+{
+    return reader != NULL && reader->kind == SBP_OP_MOE && reader->weight_count > 3 &&
+           tensor == reader->weight[3] &&
+           graph->tensor[tensor].shape.size[SBP_DIM_IN] ==
+               graph->tensor[reader->weight[1]].shape.size[0];
+}
+
+/* Both products of experts, and their biases. */
 static int64_t blocks_of(const struct sbp_graph *graph, const struct sbp_op_node *reader,
                          int tensor)
 {
     const bool experts = reader != NULL && reader->kind == SBP_OP_MOE &&
                          (tensor == reader->weight[1] || tensor == reader->weight[2]);
-    return experts ? graph->tensor[tensor].shape.size[0] : 1;
+    return experts || has_experts_biases(graph, reader, tensor)
+               ? graph->tensor[tensor].shape.size[0]
+               : 1;
 }
 
 static struct sbp_magnitude_of magnitude_of(const struct sbp_reference *reference, int tensor)
@@ -216,10 +228,12 @@ static struct sbp_magnitude_of magnitude_of(const struct sbp_reference *referenc
         .by_row = is_table(graph, tensor),
         .is_sampled = reference->is_sampled,
         .key = is_table(graph, tensor) || reader == NULL ? tensor : reader->weight[0],
-        .keeps_all = reader != NULL &&
-                     (sbp_op_norm_sums(reader->kind) > 0 || reader->kind == SBP_OP_HEAD_NORM ||
-                      reader->kind == SBP_OP_BATCHNORM ||
-                      (reader->class_token > 0 && reader->weight[reader->class_token] == tensor))};
+        .keeps_all =
+            reader != NULL &&
+            (sbp_op_norm_sums(reader->kind) > 0 || reader->kind == SBP_OP_HEAD_NORM ||
+             reader->kind == SBP_OP_GROUPED_ATTENTION || reader->kind == SBP_OP_BATCHNORM ||
+             has_experts_biases(graph, reader, tensor) ||
+             (reader->class_token > 0 && reader->weight[reader->class_token] == tensor))};
 }
 
 static enum sbp_status open_magnitude(struct sbp_reference *reference, int tensor)

@@ -8,6 +8,7 @@
 #include "kernels/cpu/gemm_priv.h"
 #include "kernels/cpu/latent_priv.h"
 #include "kernels/cpu/rows_priv.h"
+#include "kernels/cpu/sinks_priv.h"
 
 #if !STORES_HALF /* attention_half.c */
 
@@ -20,7 +21,9 @@ struct head {
     real *y, *dq, *dk, *dv;
     int64_t q_stride, k_stride, v_stride, y_stride, size, value;
     struct cpu_queries queries;
+    struct cpu_dropout dropout;
     real scale;
+    real sink; /* a score that joins the sums of flash attention; -infinity: none */
 };
 
 /* scores = scale q k^T, masked entries included. */
@@ -56,6 +59,25 @@ static void scale_row(real *row, int64_t n, real factor)
     CPU(scale)(row, (double)factor, n);
 }
 
+/* to = what dropout leaves of x; to may be x. */
+SBP_SIMD_WIDE
+static void keep_row(real *to, const uint8_t *mask, const real *x, int64_t n, real factor)
+{
+    SBP_INDEPENDENT
+    for (int64_t j = 0; j < n; j++)
+        to[j] = mask[j] ? x[j] * factor : 0;
+}
+
+/* The same of a tile, whose rows in both are `tile->stride` apart. */
+static void keep_tile(real *to, const struct head *head, const struct cpu_tile *tile, const real *x)
+{
+    uint8_t own[SBP_ATTENTION_TILE];
+    const real factor = (real)(1 / (1 - head->dropout.p));
+    for (int64_t i = 0; i < tile->rows; i++)
+        keep_row(to + i * tile->stride, cpu_row_mask(&head->dropout, tile, i, own),
+                 x + i * tile->stride, tile->columns, factor);
+}
+
 static void forward_materialised(const struct head *head, real *probabilities)
 {
     const int64_t keys = head->queries.keys;
@@ -72,7 +94,11 @@ static void forward_materialised(const struct head *head, real *probabilities)
             exponentiate(at, hidden, seen, keys, largest);
             scale_row(at, seen, (real)(1 / CPU(row_sum)(at, seen)));
         }
-        tile_output(head, scores, &tile, false);
+        if (head->dropout.p > 0) {
+            cpu_keep_mask(&head->dropout, &tile);
+            keep_tile(scores + head->dropout.apart, head, &tile, scores);
+        }
+        tile_output(head, scores + head->dropout.apart, &tile, false);
     }
 }
 
@@ -108,14 +134,16 @@ static void forward_flash(const struct head *head, real *log_sums, real *scratch
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
         queries = cpu_query_tile(&head->queries, row);
         for (int64_t i = 0; i < queries.rows; i++) {
-            maximum[i] = -(real)INFINITY;
-            sum[i] = 0;
+            maximum[i] = head->sink;
+            sum[i] = isinf(head->sink) ? (real)0 : (real)1;
         }
         const int64_t first = cpu_first_column(&head->queries, &queries);
         for (int64_t column = first; column < queries.columns; column += SBP_ATTENTION_TILE) {
             const struct cpu_tile tile = cpu_key_tile(&queries, column);
             tile_scores(scores, head, &tile);
             rescale_rows(head, &tile, first, scores, maximum, sum);
+            if (head->dropout.p > 0)
+                keep_tile(scores, head, &tile, scores);
             tile_output(head, scores, &tile, column > first);
         }
         for (int64_t i = 0; i < queries.rows; i++) {
@@ -156,19 +184,25 @@ static void score_gradients(real *restrict ds, const real *restrict p, const rea
 }
 
 /* Adds one tile's share to dq, dk and dv: with dp = dy v^T and ds = p (dp - inner),
- * dv += p^T dy, dq += scale ds k, dk += scale ds^T q. ds is scratch of the tile's size. */
+ * dv += p^T dy, dq += scale ds k, dk += scale ds^T q. Where there is dropout, dv takes what is left
+ * of p (`left`), and what is left of dp is dp. ds is scratch of the tile's size. */
 static void backward_tile(const struct head *head, const struct cpu_tile *tile, const real *p,
-                          real *ds, const real *inner)
+                          const real *left, real *ds, const real *inner)
 {
     const int64_t columns = tile->columns, keys = tile->column * head->k_stride;
     const int64_t values = tile->column * head->v_stride;
     const int64_t queries = tile->row * head->q_stride;
     const real *dy = head->dy + tile->row * head->y_stride;
-    cpu_gemm(head->dv + values, head->v_stride, cpu_transposed(p, tile->stride),
+    cpu_gemm(head->dv + values, head->v_stride, cpu_transposed(left, tile->stride),
              cpu_plain(dy, head->y_stride), columns, head->value, tile->rows, 1, 1);
     cpu_gemm(ds, columns, cpu_plain(dy, head->y_stride),
              cpu_transposed(head->v + values, head->v_stride), tile->rows, columns, head->value, 1,
              0);
+    if (head->dropout.p > 0) {
+        struct cpu_tile close = *tile; /* as ds lies */
+        close.stride = columns;
+        keep_tile(ds, head, &close, ds);
+    }
     score_gradients(ds, p, inner, tile);
     cpu_gemm(head->dq + queries, head->q_stride, cpu_plain(ds, columns),
              cpu_plain(head->k + keys, head->k_stride), tile->rows, head->size, columns,
@@ -186,8 +220,9 @@ static void backward_materialised(const struct head *head, const real *probabili
     struct cpu_tile tile;
     for (int64_t row = 0; row < head->queries.rows; row += tile.rows) {
         tile = cpu_query_tile(&head->queries, row);
+        const real *const p = probabilities + row * keys;
         row_terms(inner, head, &tile);
-        backward_tile(head, &tile, probabilities + row * keys, ds, inner);
+        backward_tile(head, &tile, p, p + head->dropout.apart, ds, inner);
     }
 }
 
@@ -196,6 +231,7 @@ static void backward_flash(const struct head *head, const real *log_sums, real *
 {
     const int64_t side = sbp_least_i64(SBP_ATTENTION_TILE, head->queries.keys);
     real *inner = scratch, *p = inner + side, *ds = p + side * side;
+    real left[SBP_ATTENTION_TILE * SBP_ATTENTION_TILE];
     struct cpu_tile queries;
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
         queries = cpu_query_tile(&head->queries, row);
@@ -204,7 +240,9 @@ static void backward_flash(const struct head *head, const real *log_sums, real *
              column += SBP_ATTENTION_TILE) {
             const struct cpu_tile tile = cpu_key_tile(&queries, column);
             recompute_tile(p, head, &tile, log_sums);
-            backward_tile(head, &tile, p, ds, inner);
+            if (head->dropout.p > 0)
+                keep_tile(left, head, &tile, p);
+            backward_tile(head, &tile, p, head->dropout.p > 0 ? left : p, ds, inner);
         }
     }
 }
@@ -224,7 +262,9 @@ static struct head head_of(const struct cpu_attention *attention, int64_t index,
                          .size = attention->shape->head_size,
                          .value = attention->shape->head_size,
                          .queries = attention->queries,
-                         .scale = (real)(1 / sqrt((double)attention->shape->head_size))};
+                         .dropout = cpu_dropout_of(attention->shape, index, &attention->queries),
+                         .scale = (real)(1 / sqrt((double)attention->shape->head_size)),
+                         .sink = CPU(sink_of)(attention, index)};
 }
 
 static void forward(const struct cpu_attention *attention, real *y, real *saved, real *scratch)
@@ -309,6 +349,7 @@ void CPU(grouped_attention_backward)(void *dq, void *dkv, void *scratch, const v
     CPU(zero)(dq, shape->batch * shape->sequence * attention.q_stride);
     CPU(zero)(dkv, shape->batch * attention.queries.keys * attention.k_stride);
     backward(&attention, &back, scratch);
+    CPU(sink_gradients)(&attention, dy, y, saved);
 }
 
 static struct head latent_head(const struct cpu_latent_head *latent)
@@ -329,7 +370,9 @@ static struct head latent_head(const struct cpu_latent_head *latent)
                          .size = latent->size,
                          .value = latent->value,
                          .queries = latent->queries,
-                         .scale = (real)(1 / sqrt((double)latent->size))};
+                         .dropout = latent->dropout,
+                         .scale = (real)(1 / sqrt((double)latent->size)),
+                         .sink = -(real)INFINITY};
 }
 
 void CPU(latent_head_forward)(const struct cpu_latent_head *latent, void *scratch)

@@ -11,6 +11,7 @@
 #include "kernels/cpu/gemm_priv.h"
 #include "kernels/cpu/latent_priv.h"
 #include "kernels/cpu/rows_priv.h"
+#include "kernels/cpu/sinks_priv.h"
 
 #if STORES_HALF
 
@@ -24,7 +25,9 @@ struct head {
     stored *y, *dq, *dk, *dv;
     int64_t q_stride, k_stride, v_stride, y_stride, size, value;
     struct cpu_queries queries;
+    struct cpu_dropout dropout;
     real scale;
+    real sink;             /* a score that joins the sums of flash attention; -infinity: none */
     stored *probabilities; /* (S,K), or NULL: */
     real *log_sums;        /* (S), of flash attention */
 };
@@ -114,6 +117,19 @@ static void recall_probabilities(real *p, const struct head *head, const struct 
     }
 }
 
+/* What dropout leaves of a tile; rows are TILE apart. */
+SBP_SIMD_WIDE
+static void keep_tile(real *x, const struct head *head, const struct cpu_tile *tile)
+{
+    uint8_t own[TILE];
+    const real factor = (real)(1 / (1 - head->dropout.p));
+    for (int64_t i = 0; i < tile->rows; i++) {
+        const uint8_t *mask = cpu_row_mask(&head->dropout, tile, i, own);
+        for (int64_t j = 0; j < tile->columns; j++)
+            x[i * TILE + j] = mask[j] ? x[i * TILE + j] * factor : 0;
+    }
+}
+
 /* ---- forward -------------------------------------------------------------------------------- */
 
 /* Adds a tile's scores to a row's running maximum and sum of exponentials. */
@@ -135,9 +151,11 @@ static void add_row(const real *row, int64_t n, real *maximum, double *sum)
 static void find_log_sums(const struct head *head, const struct cpu_tile *queries, real *log_sums)
 {
     real scores[TILE * TILE], maximum[TILE];
-    double sum[TILE] = {0};
-    for (int64_t i = 0; i < TILE; i++)
-        maximum[i] = -(real)INFINITY;
+    double sum[TILE];
+    for (int64_t i = 0; i < TILE; i++) {
+        maximum[i] = head->sink;
+        sum[i] = isinf(head->sink) ? 0 : 1;
+    }
     for (int64_t column = cpu_first_column(&head->queries, queries); column < queries->columns;
          column += TILE) {
         const struct cpu_tile tile = cpu_key_tile(queries, column);
@@ -169,6 +187,8 @@ static void form_outputs(const struct head *head, const struct cpu_tile *queries
         form_probabilities(p, head, &tile, log_sums);
         if (head->probabilities != NULL)
             keep_probabilities(head, &tile, p);
+        if (head->dropout.p > 0)
+            keep_tile(p, head, &tile);
         add_weighted(sum, tile.rows, cpu_plain(p, TILE), head->v + column * head->v_stride + first,
                      head->v_stride, tile.columns, width, 1);
     }
@@ -184,6 +204,7 @@ static void forward_head(const struct head *head)
         CPU(zero)(head->probabilities, head->queries.rows * head->queries.keys);
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
         queries = cpu_query_tile(&head->queries, row);
+        cpu_keep_mask(&head->dropout, &queries);
         find_log_sums(head, &queries, log_sums);
         for (int64_t first = 0; first < head->value; first += FEATURES)
             form_outputs(head, &queries, log_sums, first);
@@ -201,18 +222,23 @@ static void weigh_row(real *restrict ds, const real *restrict p, int64_t n, real
         ds[j] = p[j] * (ds[j] - inner);
 }
 
-/* p and ds = p (dy v^T - sum_d dy y) of a tile: the softmax gradient. */
+/* ds = p (dy v^T - sum_d dy y) of a tile: the softmax gradient; and p, of which dropout, as of
+ * dy v^T, has left what it leaves. */
 static void form_gradients(real *p, real *ds, const struct head *head, const struct cpu_tile *tile)
 {
     const int64_t at = tile->row * head->y_stride;
     recall_probabilities(p, head, tile);
     multiply_rows(ds, tile, head->dy + at, head->y_stride, head->v + tile->column * head->v_stride,
                   head->v_stride, head->value, 1);
+    if (head->dropout.p > 0)
+        keep_tile(ds, head, tile);
     for (int64_t i = 0; i < tile->rows; i++) {
         const int64_t row = at + i * head->y_stride;
         const double inner = CPU(row_dot)(head->dy + row, head->output + row, head->value);
         weigh_row(ds + i * TILE, p + i * TILE, tile->columns, (real)inner);
     }
+    if (head->dropout.p > 0)
+        keep_tile(p, head, tile);
 }
 
 /* dq = scale ds k, for a tile of queries. */
@@ -315,7 +341,9 @@ static struct head head_of(const struct pass *pass, int64_t index)
                          .size = attention->shape->head_size,
                          .value = attention->shape->head_size,
                          .queries = attention->queries,
+                         .dropout = cpu_dropout_of(attention->shape, index, &attention->queries),
                          .scale = (real)(1 / sqrt((double)attention->shape->head_size)),
+                         .sink = CPU(sink_of)(attention, index),
                          .probabilities = flash ? NULL : (stored *)pass->saved + at.saved,
                          .log_sums = flash ? (real *)pass->saved + at.saved : NULL};
 }
@@ -434,6 +462,7 @@ void CPU(grouped_attention_backward)(void *dq, void *dkv, void *scratch, const v
     (void)scratch;
     CPU(zero)(dkv, shape->batch * pass.attention.queries.keys * pass.attention.k_stride);
     backward(&pass);
+    CPU(sink_gradients)(&pass.attention, dy, y, saved);
 }
 
 static struct head latent_head(const struct cpu_latent_head *latent)
@@ -455,7 +484,9 @@ static struct head latent_head(const struct cpu_latent_head *latent)
                          .size = latent->size,
                          .value = latent->value,
                          .queries = latent->queries,
+                         .dropout = latent->dropout,
                          .scale = (real)(1 / sqrt((double)latent->size)),
+                         .sink = -(real)INFINITY,
                          .probabilities = flash ? NULL : latent->saved,
                          .log_sums = flash ? latent->saved : NULL};
 }

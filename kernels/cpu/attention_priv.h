@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 
+#include "base/math/random.h"
 #include "kernels/cpu/cpu_priv.h"
 
 /* Backward changes neither what forward saved nor its output. */
@@ -79,6 +80,58 @@ static inline int64_t cpu_first_column(const struct cpu_queries *queries,
 {
     const int64_t first = tile->place + 1 - queries->window;
     return queries->window == 0 || first < 0 ? 0 : first / SBP_ATTENTION_TILE * SBP_ATTENTION_TILE;
+}
+
+/* Dropout of a head's probabilities. */
+struct cpu_dropout {
+    double p;       /* 0: none */
+    uint64_t key;   /* of seed and stream */
+    uint64_t first; /* the index in the whole of the sequence's first query and key */
+    int64_t keys;
+    int64_t apart; /* elements from a probability that is kept to what is left of it */
+    uint8_t *mask; /* (S,K), or NULL */
+};
+
+/* Head `index` (batch-major). */
+static inline struct cpu_dropout cpu_dropout_of(const struct sbp_attention_shape *shape,
+                                                int64_t index, const struct cpu_queries *queries)
+{
+    const struct sbp_attention_dropout *of = shape->dropout;
+    const int64_t rows = shape->sequence, keys = queries->keys;
+    if (of == NULL || of->p <= 0)
+        return (struct cpu_dropout){0};
+    const struct sbp_digits *samples = &of->region->dim[0], *heads = &of->region->dim[2];
+    const int64_t sample = of->region->first + sbp_digits_global(samples, index / shape->heads);
+    const int64_t head =
+        sample * sbp_digits_global_size(heads) + sbp_digits_global(heads, index % shape->heads);
+    return (struct cpu_dropout){.p = of->p,
+                                .key = sbp_random_key(of->seed, of->stream),
+                                .first = (uint64_t)head * (uint64_t)(keys * keys),
+                                .keys = keys,
+                                .apart = shape->batch * shape->heads * rows * keys,
+                                .mask = of->mask == NULL ? NULL : of->mask + index * rows * keys};
+}
+
+/* The mask of a tile's row `i`, where it is kept or, decided anew, in `own` (the tile's columns).
+ */
+static inline const uint8_t *cpu_row_mask(const struct cpu_dropout *dropout,
+                                          const struct cpu_tile *tile, int64_t i, uint8_t *own)
+{
+    const int64_t query = tile->place + i;
+    if (dropout->mask != NULL)
+        return dropout->mask + (tile->row + i) * dropout->keys + tile->column;
+    sbp_cpu_decide_dropout(own, tile->columns, dropout->p, dropout->key,
+                           dropout->first + (uint64_t)(query * dropout->keys + tile->column));
+    return own;
+}
+
+/* Decides the rows of `tile->rows` queries for all keys, where the mask is kept. */
+static inline void cpu_keep_mask(const struct cpu_dropout *dropout, const struct cpu_tile *tile)
+{
+    for (int64_t i = 0; i < tile->rows && dropout->mask != NULL; i++)
+        sbp_cpu_decide_dropout(dropout->mask + (tile->row + i) * dropout->keys, dropout->keys,
+                               dropout->p, dropout->key,
+                               dropout->first + (uint64_t)((tile->place + i) * dropout->keys));
 }
 
 struct cpu_attention {

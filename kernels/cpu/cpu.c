@@ -1,7 +1,10 @@
 /* The parts of the CPU kernels that are the same for all element types: the choice of a table, the
- * number of BLAS threads, and the lengths of runs. */
+ * number of BLAS threads, the lengths of runs, and masks of dropout. */
 #include <cblas.h>
+#include <math.h>
 
+#include "base/math/lanes.h"
+#include "base/math/simd.h"
 #include "kernels/cpu/cpu_priv.h"
 
 const struct sbp_kernels *sbp_kernels_cpu(enum sbp_real real)
@@ -49,4 +52,15 @@ int64_t sbp_cpu_region_run(const struct sbp_region *region)
             break;
     }
     return run;
+}
+
+/* The uniform number of an element's upper 53 bits is at or over p where the bits are at or over
+ * p 2^53. */
+SBP_SIMD_WIDE
+void sbp_cpu_decide_dropout(uint8_t *restrict mask, int64_t n, double p, uint64_t key,
+                            uint64_t first)
+{
+    const int64_t least = (int64_t)ceil(p * 0x1p53);
+    for (int64_t i = 0; i < n; i++)
+        mask[i] = (int64_t)(sbp_lanes_bits(key, first + (uint64_t)i) >> 11) >= least;
 }

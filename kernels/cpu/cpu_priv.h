@@ -21,4 +21,8 @@ void sbp_cpu_f64_gemm(void *y, struct sbp_gemm_factor a, struct sbp_gemm_factor 
 int64_t sbp_cpu_digits_run(const struct sbp_digits *digits);
 int64_t sbp_cpu_region_run(const struct sbp_region *region);
 
+/* mask(n) of dropout (1 = kept), of elements from the global index `first` on; key: sbp_random_key
+ * of seed and stream. */
+void sbp_cpu_decide_dropout(uint8_t *mask, int64_t n, double p, uint64_t key, uint64_t first);
+
 #endif

@@ -161,16 +161,6 @@ void CPU(from_wide)(void *x, const void *wide, int64_t n)
         to[i] = store(from[i]);
 }
 
-/* The uniform number of an element's upper 53 bits is at or over p where the bits are at or over
- * p 2^53. */
-SBP_SIMD_WIDE
-static void decide(uint8_t *restrict mask, int64_t n, double p, uint64_t key, uint64_t first)
-{
-    const int64_t least = (int64_t)ceil(p * 0x1p53);
-    for (int64_t i = 0; i < n; i++)
-        mask[i] = (int64_t)(sbp_lanes_bits(key, first + (uint64_t)i) >> 11) >= least;
-}
-
 SBP_SIMD_WIDE
 static void keep(stored *y, const uint8_t *mask, const stored *x, int64_t n, real factor)
 {
@@ -185,7 +175,8 @@ void CPU(dropout_forward)(void *y, uint8_t *mask, const void *x, const struct sb
     const int64_t n = sbp_region_elements(region), run = sbp_cpu_region_run(region);
     const uint64_t key = sbp_random_key(seed, stream);
     for (int64_t start = 0; start < n; start += run)
-        decide(mask + start, run, p, key, (uint64_t)sbp_region_global(region, start));
+        sbp_cpu_decide_dropout(mask + start, run, p, key,
+                               (uint64_t)sbp_region_global(region, start));
     keep(y, mask, x, n, (real)(1 / (1 - p)));
 }
 

@@ -98,6 +98,7 @@ static struct cpu_latent_head head_of(const struct pass *pass, int64_t batch, in
         .size = shape->head_size,
         .value = parts->value,
         .queries = pass->queries,
+        .dropout = cpu_dropout_of(shape, index, &pass->queries),
         .kind = shape->kind};
 }
 

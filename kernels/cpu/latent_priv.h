@@ -17,6 +17,7 @@ struct cpu_latent_head {
     int64_t q_row, v_row, y_row;
     int64_t size, value; /* features of queries and keys, of values */
     struct cpu_queries queries;
+    struct cpu_dropout dropout;
     enum sbp_attention_kind kind;
 };
 

@@ -5,6 +5,8 @@
 
 #include "kernels/cuda/flash.cuh"
 
+enum { SINK_THREADS = 256 };
+
 /* What packed and grouped attention have alike; rows NULL: the queries are all of the sequence. */
 template <class T>
 static attention<T> attention_of(const struct sbp_attention_shape *shape, const void *saved,
@@ -63,6 +65,7 @@ static attention<T> grouped_of(const struct sbp_attention_shape *shape, const vo
     a.share = groups->share;
     a.head_digits = gpu_digits_of(groups->heads);
     a.kv_digits = gpu_digits_of(groups->kv_heads);
+    a.sinks = (const T *)groups->sinks;
     if (a.causal && groups->window > 0)
         a.window = (int)sbp_least_i64(groups->window, INT_MAX);
     return a;
@@ -75,19 +78,30 @@ template <class T> static bool is_aligned(const attention<T> &a)
            gpu_aligned<N>(a.to) && gpu_aligned<N>(a.dq) && gpu_aligned<N>(a.dk);
 }
 
-template <class T>
-static void launch_forward(struct sbp_cuda *cuda, void *y, attention<T> &a, int64_t heads)
+template <class T, class A>
+static void launch_forward_of(struct sbp_cuda *cuda, const A &a, int64_t heads)
 {
+    if (a.size <= 64)
+        launches<T, 64, A>::forward(cuda, a, heads);
+    else if (a.size <= 128)
+        launches<T, 128, A>::forward(cuda, a, heads);
+    else
+        launches<T, 256, A>::forward(cuda, a, heads);
+}
+
+template <class T>
+static void launch_forward(struct sbp_cuda *cuda, void *y, attention<T> &a,
+                           const struct sbp_attention_shape *shape)
+{
+    const int64_t heads = shape->batch * shape->heads;
     a.to = (T *)y;
     a.is_aligned = is_aligned(a);
     if (heads == 0 || a.rows == 0)
         return;
-    if (a.size <= 64)
-        launches<T, 64, attention<T>>::forward(cuda, a, heads);
-    else if (a.size <= 128)
-        launches<T, 128, attention<T>>::forward(cuda, a, heads);
+    if (shape->dropout != NULL)
+        launch_forward_of<T>(cuda, dropping_of(a, shape->dropout), heads);
     else
-        launches<T, 256, attention<T>>::forward(cuda, a, heads);
+        launch_forward_of<T>(cuda, a, heads);
 }
 
 template <class T>
@@ -96,7 +110,7 @@ static void forward(struct sbp_cuda *cuda, void *y, void *saved, const void *qkv
                     const struct sbp_attention_shape *shape)
 {
     attention<T> a = packed_of<T>(shape, qkv, saved, context);
-    launch_forward(cuda, y, a, shape->batch * shape->heads);
+    launch_forward(cuda, y, a, shape);
 }
 
 template <class T>
@@ -105,7 +119,7 @@ static void grouped_forward(struct sbp_cuda *cuda, void *y, void *saved, const v
                             const struct sbp_attention_shape *shape)
 {
     attention<T> a = grouped_of<T>(shape, q, kv, saved, groups);
-    launch_forward(cuda, y, a, shape->batch * shape->heads);
+    launch_forward(cuda, y, a, shape);
 }
 
 /* The first head of queries, batch by batch, that reads a head of keys or one behind it. */
@@ -122,9 +136,9 @@ static int64_t first_reader(const attention<T> &a, const struct sbp_attention_gr
 
 /* As many heads of keys at a time as scratch has room for a number a query of those that read
  * them. */
-template <class T>
-static void launch_backward(struct sbp_cuda *cuda, attention<T> &a,
-                            const struct sbp_attention_groups *groups, int64_t batch)
+template <class T, class A>
+static void launch_backward_of(struct sbp_cuda *cuda, A &a,
+                               const struct sbp_attention_groups *groups, int64_t batch)
 {
     const int64_t all = batch * a.kv_heads;
     if (all == 0 || a.rows == 0)
@@ -144,12 +158,25 @@ static void launch_backward(struct sbp_cuda *cuda, attention<T> &a,
             return;
         }
         if (a.size <= 64)
-            launches<T, 64, attention<T>>::backward(cuda, a, heads, kv_heads);
+            launches<T, 64, A>::backward(cuda, a, heads, kv_heads);
         else if (a.size <= 128)
-            launches<T, 128, attention<T>>::backward(cuda, a, heads, kv_heads);
+            launches<T, 128, A>::backward(cuda, a, heads, kv_heads);
         else
-            launches<T, 256, attention<T>>::backward(cuda, a, heads, kv_heads);
+            launches<T, 256, A>::backward(cuda, a, heads, kv_heads);
     }
+}
+
+template <class T>
+static void launch_backward(struct sbp_cuda *cuda, attention<T> &a,
+                            const struct sbp_attention_groups *groups,
+                            const struct sbp_attention_shape *shape)
+{
+    if (shape->dropout == NULL) {
+        launch_backward_of<T>(cuda, a, groups, shape->batch);
+        return;
+    }
+    dropping<attention<T>> d = dropping_of(a, shape->dropout);
+    launch_backward_of<T>(cuda, d, groups, shape->batch);
 }
 
 template <class T>
@@ -164,7 +191,39 @@ static void backward(struct sbp_cuda *cuda, void *dqkv, const void *dy, const vo
     a.dk = (T *)(context != NULL ? context->key_gradients : dqkv);
     if (context != NULL) /* in the place of keys and values */
         gpu_zero(cuda, dqkv, shape->batch * a.rows * a.q_stride * (int64_t)sizeof(T));
-    launch_backward(cuda, a, NULL, shape->batch);
+    launch_backward(cuda, a, NULL, shape);
+}
+
+/* The gradient of a head's sink: of each query of each sequence, minus the sink's share of the
+ * softmax times sum_d dy y. A block takes a head, its warps some queries each. */
+template <class T>
+static __global__ void __launch_bounds__(SINK_THREADS)
+    sink_kernel(T *gradients, GPU_GRID_CONSTANT attention<T> a, int64_t batch, bool adds)
+{
+    GPU_SHARED(float, sums, SINK_THREADS / GPU_WARP);
+    const int64_t head = blockIdx.x, queries = batch * a.rows;
+    const float sink = gpu_load(a.sinks[head]);
+    const int warp = (int)threadIdx.x / GPU_WARP;
+    float sum = 0;
+    for (int64_t query = warp; query < queries; query += SINK_THREADS / GPU_WARP) {
+        const int64_t b = query / a.rows, row = query % a.rows;
+        const int64_t at = (b * a.rows + row) * a.y_stride + head * a.value;
+        float inner = 0;
+        for (int i = gpu_lane(); i < a.value; i += GPU_WARP)
+            inner = fmaf(gpu_load(a.dy[at + i]), gpu_load(a.y[at + i]), inner);
+        inner = gpu_warp_reduce(inner, gpu_plus());
+        sum = fmaf(-exp2f((sink - a.log_sums[(b * a.heads + head) * a.rows + row]) * LOG2_E), inner,
+                   sum);
+    }
+    if (gpu_lane() == 0)
+        sums[warp] = sum;
+    __syncthreads();
+    if (threadIdx.x > 0)
+        return;
+    float all = adds ? gpu_load(gradients[head]) : 0;
+    for (int i = 0; i < SINK_THREADS / GPU_WARP; i++)
+        all += sums[i];
+    gradients[head] = gpu_store<T>(all);
 }
 
 template <class T>
@@ -178,7 +237,10 @@ static void grouped_backward(struct sbp_cuda *cuda, void *dq, void *dkv, const v
     a.y = (const T *)y;
     a.dq = (T *)dq;
     a.dk = (T *)dkv;
-    launch_backward(cuda, a, groups, shape->batch);
+    if (a.sinks != NULL && groups->sink_gradients != NULL && a.heads > 0)
+        GPU_LAUNCH(cuda, sink_kernel<T>, (unsigned)a.heads, SINK_THREADS, 0,
+                   (T *)groups->sink_gradients, a, shape->batch, groups->adds);
+    launch_backward(cuda, a, groups, shape);
 }
 
 /* 0: not even the smallest fits. */

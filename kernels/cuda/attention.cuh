@@ -33,6 +33,7 @@ template <class T> struct attention {
     T *probabilities;                     /* (B,H,S,K), of materialised attention */
     float *log_sums;                      /* (B,H,S), of flash attention */
     float *inner;                         /* (heads of a launch, S): sum_d dy y */
+    const T *sinks;                       /* (H) scores that join the sums; NULL: none */
     int64_t q_stride, k_stride, y_stride; /* elements from row to row, */
     int64_t q_head, k_head;               /* and from head to head */
     int64_t first_key, first_value;       /* of a head in its part of a row of k */

@@ -7,7 +7,7 @@
 #ifndef SBP_KERNELS_CUDA_FLASH_CUH
 #define SBP_KERNELS_CUDA_FLASH_CUH
 
-#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/dropping.cuh"
 
 #define LOG2_E 1.4426950408889634F
 #define LN_2   0.6931471805599453F
@@ -18,16 +18,20 @@ struct softmax_rows {
     float maximum[2], sum[2];
 };
 
+/* head: the local one, of which lanes of a row that adds its columns up count the sink once. */
 template <class T>
-static __device__ __forceinline__ softmax_rows begin_rows(const attention<T> &a, int first)
+static __device__ __forceinline__ softmax_rows begin_rows(const attention<T> &a, int64_t head,
+                                                          int first)
 {
+    const bool sinks = a.sinks != NULL;
+    const float sink = sinks ? gpu_load(a.sinks[head % a.heads]) * LOG2_E : -INFINITY;
     softmax_rows rows;
     GPU_UNROLL
     for (int half = 0; half < 2; half++) {
         const int row = first + lane_row(half);
         rows.last[half] = a.causal && row < a.rows ? place_of(a, row) : a.keys - 1;
-        rows.maximum[half] = -INFINITY;
-        rows.sum[half] = 0;
+        rows.maximum[half] = sink;
+        rows.sum[half] = sinks && gpu_lane() % 4 == 0 ? 1 : 0;
     }
     return rows;
 }
@@ -101,7 +105,7 @@ static __device__ __forceinline__ void store_keys(const attention<T> &a, int64_t
 template <class T, int HEAD, class A>
 static __device__ __forceinline__ void
 keep_probabilities(const A &a, const T *queries, T *keys, const head_place &at, int first,
-                   int hidden, int seen, const softmax_rows &rows)
+                   int hidden, int seen, const softmax_rows &rows, const uint64_t (&whole)[2])
 {
     constexpr int COLUMNS = tiling<T, HEAD>::COLUMNS, TILES = COLUMNS / 8;
     for (int column = 0; column < a.keys; column += COLUMNS) {
@@ -118,9 +122,11 @@ keep_probabilities(const A &a, const T *queries, T *keys, const head_place &at, 
             GPU_UNROLL
         for (int i = 0; i < 4; i++) {
             const int row = first + lane_row(i / 2), key = column + lane_column(tile, i);
-            if (row < a.rows && key < a.keys)
+            if (row < a.rows && key < a.keys) {
                 a.probabilities[(at.row + row) * a.keys + key] =
                     gpu_store<T>(exp2f(scores[tile][i] - rows.maximum[i / 2]) / rows.sum[i / 2]);
+                keep_mask(a, whole[i / 2], at.row, row, key);
+            }
         }
     }
 }
@@ -140,8 +146,11 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     const int end = first + sizes::ROWS < a.rows ? first + sizes::ROWS : a.rows;
     const int hidden = hidden_keys(a, first), seen = seen_keys(a, end);
     const int row = lane_row(0) / 16 * 16;
-    const head_place at = place_head(a, a.first_head + blockIdx.x / tiles);
-    softmax_rows rows = begin_rows(a, first);
+    const int64_t head = a.first_head + blockIdx.x / tiles;
+    const head_place at = place_head(a, head);
+    softmax_rows rows = begin_rows(a, head, first);
+    const uint64_t in_whole[2] = {first_of(a, head, first + lane_row(0)),
+                                  first_of(a, head, first + lane_row(1))};
     float output[WIDE][4] = {};
     load_tile<T, HEAD, sizes::ROWS>(queries, a.q + at.q, a.q_stride, first, a.rows, a.size,
                                     a.is_aligned);
@@ -158,6 +167,7 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
         GPU_UNROLL
         for (int i = 0; i < WIDE * 4; i++)
             output[i / 4][i % 4] *= factor[i % 4 / 2];
+        drop(scores, a, in_whole, column);
         add_weighted<T, HEAD>(output, scores, values, 0);
     }
     float whole[2];
@@ -171,7 +181,7 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     }
     store_tile(a.to + at.y, a.y_stride, first, a.rows, 0, a.value, output, whole, a.is_aligned);
     if (a.probabilities != NULL)
-        keep_probabilities<T, HEAD>(a, queries, keys, at, first, hidden, seen, rows);
+        keep_probabilities<T, HEAD>(a, queries, keys, at, first, hidden, seen, rows, in_whole);
 }
 
 /* ---- backward ------------------------------------------------------------------------------- */
@@ -204,7 +214,8 @@ static __device__ __forceinline__ float recall(const attention<T> &a, int64_t fi
     return exp2f((score * a.scale - log_sum) * LOG2_E);
 }
 
-/* dq = scale ds k with ds = p (dy v^T - inner), for a tile of queries. */
+/* dq = scale ds k with ds = p (dy v^T - inner), for a tile of queries; of p and dy v^T what dropout
+ * leaves. */
 template <class T, int HEAD, class A>
 static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     query_kernel(GPU_GRID_CONSTANT A a)
@@ -221,7 +232,9 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     const int seen = seen_keys(a, end), row = lane_row(0) / 16 * 16;
     const int64_t head = blockIdx.x / tiles;
     const head_place at = place_head(a, a.first_head + head);
-    const softmax_rows rows = begin_rows(a, first);
+    const softmax_rows rows = begin_rows(a, head, first);
+    const uint64_t in_whole[2] = {first_of(a, a.first_head + head, first + lane_row(0)),
+                                  first_of(a, a.first_head + head, first + lane_row(1))};
     float inner[2], log_sum[2], sum[WIDE][4] = {};
     GPU_UNROLL
     for (int half = 0; half < 2; half++) {
@@ -248,9 +261,12 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
         for (int i = 0; i < 4; i++) {
             const int query = first + lane_row(i / 2), key = column + lane_column(tile, i);
             const bool is_seen = query < a.rows && sees(a, rows.last[i / 2], key);
-            ds[tile][i] = is_seen ? recall(a, at.row, scores[tile][i], query, key, log_sum[i / 2]) *
-                                        (ds[tile][i] - inner[i / 2])
-                                  : 0;
+            ds[tile][i] =
+                is_seen
+                    ? recall(a, at.row, scores[tile][i], query, key, log_sum[i / 2]) *
+                          (kept_of(a, is_seen, in_whole[i / 2], at.row, query, key) * ds[tile][i] -
+                           inner[i / 2])
+                    : 0;
         }
         add_weighted<T, HEAD>(sum, ds, keys, 0);
     }
@@ -332,7 +348,10 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS) key_kernel(GP
                 p[tile][i] =
                     is_seen ? recall(a, at.row, p[tile][i], column + query, key, log_sum[query])
                             : 0;
-                ds[tile][i] = is_seen ? p[tile][i] * (ds[tile][i] - inner[query]) : 0;
+                const float kept = kept_of(a, is_seen, first_of(a, head, column + query), at.row,
+                                           column + query, key);
+                ds[tile][i] = is_seen ? p[tile][i] * (kept * ds[tile][i] - inner[query]) : 0;
+                p[tile][i] *= kept;
             }
             add_weighted<T, HEAD>(value_sum, p, gradients, feature);
             add_weighted<T, HEAD>(key_sum, ds, queries, feature);

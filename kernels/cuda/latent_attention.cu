@@ -167,6 +167,19 @@ static void turn(struct sbp_cuda *cuda, const operands<T> &o, const latent<T> &a
                    o.turned, from, o.keys->shared_row, (int64_t)a.keys, half);
 }
 
+/* A sequence, with dropout. */
+template <class T>
+static dropping<latent<T>> dropping_of(const latent<T> &a,
+                                       const struct sbp_attention_dropout *dropout, int64_t batch)
+{
+    dropping<latent<T>> d = dropping_of(a, dropout);
+    d.first_sample += sbp_digits_global(&dropout->region->dim[0], batch);
+    d.samples = gpu_digits{};
+    if (d.mask != NULL)
+        d.mask += batch * a.heads * (int64_t)a.rows * a.keys;
+    return d;
+}
+
 template <class T> static bool is_empty(const operands<T> &o)
 {
     return o.shape->batch == 0 || o.shape->heads == 0 || o.shape->sequence == 0;
@@ -179,13 +192,17 @@ template <class T, int HEAD> static void launch_forward(struct sbp_cuda *cuda, o
         a.to = o.y + b * a.rows * a.y_stride;
         a.is_aligned = is_aligned(a);
         turn(cuda, o, a, b);
-        launches<T, HEAD, latent<T>>::forward(cuda, a, a.heads);
+        if (o.shape->dropout != NULL)
+            launches<T, HEAD, dropping<latent<T>>>::forward(
+                cuda, dropping_of(a, o.shape->dropout, b), a.heads);
+        else
+            launches<T, HEAD, latent<T>>::forward(cuda, a, a.heads);
     }
 }
 
 /* All heads of a sequence, some at a time. */
-template <class T, int HEAD>
-static void launch_heads(struct sbp_cuda *cuda, const operands<T> &o, latent<T> &a, int64_t batch)
+template <class T, int HEAD, class A>
+static void launch_heads(struct sbp_cuda *cuda, const operands<T> &o, A &a, int64_t batch)
 {
     const int64_t room = cuda->scratch_bytes / (int64_t)sizeof(float);
     const int64_t shared = (int64_t)a.keys * a.rope, both = room / (a.rows + shared);
@@ -200,7 +217,7 @@ static void launch_heads(struct sbp_cuda *cuda, const operands<T> &o, latent<T> 
         const int64_t heads = sbp_least_i64(most, a.heads - a.first_head);
         a.first_key_head = a.first_head;
         a.adds = a.first_head > 0;
-        launches<T, HEAD, latent<T>>::backward(cuda, a, heads, heads);
+        launches<T, HEAD, A>::backward(cuda, a, heads, heads);
     }
     T *const to = (T *)o.keys->shared_gradients + batch * a.keys * o.keys->shared_row;
     if (shared > 0)
@@ -219,7 +236,12 @@ template <class T, int HEAD> static void launch_backward(struct sbp_cuda *cuda, 
         a.dk = (T *)o.keys->kv_gradients + b * a.keys * a.k_stride;
         a.is_aligned = is_aligned(a);
         turn(cuda, o, a, b);
-        launch_heads<T, HEAD>(cuda, o, a, b);
+        if (o.shape->dropout == NULL) {
+            launch_heads<T, HEAD>(cuda, o, a, b);
+            continue;
+        }
+        dropping<latent<T>> d = dropping_of(a, o.shape->dropout, b);
+        launch_heads<T, HEAD>(cuda, o, d, b);
     }
 }
 

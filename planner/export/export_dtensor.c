@@ -202,6 +202,8 @@ static void put_attributes(struct cJSON *layer, const struct sbp_graph *graph, i
         return;
     sbp_json_put_number(layer, "head_size", (double)node->attention.qk_size, failed);
     sbp_json_put_bool(layer, "causal", node->attention.causal, failed);
+    if (node->attention.dropout > 0)
+        sbp_json_put_number(layer, "dropout", node->attention.dropout, failed);
 }
 
 static void put_operands(struct writer *w, struct cJSON *layer, int op)

@@ -219,11 +219,14 @@ other() {
         -o "$folder/$name.json" >"$folder/out" 2>"$folder/err" || complain "no plan $name"
 }
 
-# Experts on four ranks; latent attention and experts in groups, by heads and with queries split by
-# sequence; tokens with types; patches with a class token; convolutions, pools and batch normalisation.
+# Experts on four ranks; sinks of attention and biases of experts; latent attention and experts in groups, by
+# heads and with queries split by sequence; tokens with types; patches with a class token; convolutions, pools and batch normalisation.
 other mixture mixtral-8x7b --tp 1 --ep 4 --set heads=4 --set kv_heads=2 --set head_dim=8 --set ffn=16 \
     --set vocab=32 --set sequence=8 --set global_batch=4 --set experts=4
 verified mixture --dtype bf16
+other sinks gpt-oss-120b --devices 2 --tp 2 --set window_layers=1 --set window=3 --set heads=4 --set kv_heads=2 \
+    --set head_dim=8 --set ffn=16 --set vocab=32 --set sequence=8 --set experts=4 --set top_k=2
+verified sinks --dtype bf16
 latent='--set dense_layers=0 --set ffn=16 --set q_rank=8 --set kv_rank=8 --set nope=8 --set rope=4 --set value=8
     --set experts=8 --set expert_groups=4 --set nodes_per_token=2 --set top_k=4 --set expert_ffn=8 --set vocab=32
     --set sequence=8'
@@ -231,7 +234,7 @@ other latent deepseek-v3 --devices 2 --tp 2 $latent
 verified latent --dtype bf16
 other gathered deepseek-v3 --devices 2 --cp 2 $latent
 verified gathered
-other types bert-large --devices 2 --tp 2 --set vocab=32 --set sequence=8 --set dropout=0 --set attention_dropout=0
+other types bert-large --devices 2 --tp 2 --set vocab=32 --set sequence=8 --set dropout=0
 verified types --dtype bf16
 other patches vit-b-16 --devices 2 --tp 2 --set image=48 --set classes=10
 verified patches --dtype f16

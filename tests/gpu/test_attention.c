@@ -9,6 +9,7 @@ struct problem {
     int64_t outputs; /* elements of y; qkv has three times as many */
     int64_t keys, saved_count;
     double *qkv, *dy, *y, *dqkv; /* y, dqkv: the twin's */
+    struct check_chance chance;
 };
 
 static struct problem draw(struct check *check, int64_t longest, int64_t head_size)
@@ -35,6 +36,7 @@ static void fill(struct check *check, struct problem *p)
     p->dy = check_uniform(check, p->outputs);
     p->y = check_zeros(check, p->outputs);
     p->dqkv = check_zeros(check, 3 * p->outputs);
+    p->chance = check_chance(check);
 }
 
 /* Probabilities or log-sum-exps, in the type that the kind keeps them in. */
@@ -54,6 +56,23 @@ static void expect_saved(const struct check *check, const struct problem *p, con
                    check_tolerance(check, 2e-6, 0));
 }
 
+/* The shape with the dropout that is drawn, and a mask of its own. */
+static struct sbp_attention_shape dropping(struct check *check, const struct problem *p,
+                                           const struct sbp_attention_context *context,
+                                           struct check_dropping *at)
+{
+    struct sbp_attention_shape shape = p->shape;
+    at->region = (struct sbp_region){.dim = {{.rest = shape.batch},
+                                             {.rest = shape.sequence},
+                                             {.rest = shape.heads},
+                                             {.rest = shape.head_size}}};
+    if (context != NULL)
+        at->region.dim[1] = *context->rows;
+    shape.dropout = check_dropping(
+        check, &p->chance, shape.kind == SBP_ATTENTION_MATERIALISED ? p->saved_count : 0, at);
+    return shape;
+}
+
 /* key_gradients: NULL without a context. Factors of products are rounded to 16 bits: probabilities,
  * and gradients of scores. */
 static void compare(struct device *d, struct problem *p,
@@ -64,18 +83,23 @@ static void compare(struct device *d, struct problem *p,
     struct sbp_attention_shape longest = p->shape;
     longest.sequence = p->keys;
     double *scratch = check_zeros(check, sbp_attention_scratch_elements(&longest));
-    double *saved = check_zeros(check, p->saved_count);
+    double *saved = check_zeros(check, 2 * p->saved_count);
+    struct check_dropping twins, own;
+    const struct sbp_attention_shape twin_shape = dropping(check, p, context, &twins);
+    const struct sbp_attention_shape shape = dropping(check, p, context, &own);
     void *got_saved = blank_saved(d, p), *y = device_reals(d, NULL, p->outputs);
     void *dqkv = device_reals(d, NULL, 3 * p->outputs);
     const void *qkv = device_reals(d, p->qkv, 3 * p->outputs);
-    d->twin->attention_forward(p->y, saved, scratch, p->qkv, twin_context, &p->shape);
+    d->twin->attention_forward(p->y, saved, scratch, p->qkv, twin_context, &twin_shape);
     d->twin->attention_backward(p->dqkv, scratch, p->dy, p->qkv, p->y, saved, twin_context,
-                                &p->shape);
-    d->kernels.attention_forward(&d->cuda, y, got_saved, qkv, context, &p->shape);
+                                &twin_shape);
+    d->kernels.attention_forward(&d->cuda, y, got_saved, qkv, context, &shape);
     check_near(check, "y", y, p->y, p->outputs, check_roundings(check, 5e-6, 0, 2));
     expect_saved(check, p, got_saved, saved);
+    if (shape.dropout != NULL && shape.dropout->mask != NULL)
+        device_same(d, "mask", own.dropout.mask, twins.dropout.mask, p->saved_count);
     d->kernels.attention_backward(&d->cuda, dqkv, device_reals(d, p->dy, p->outputs), qkv, y,
-                                  got_saved, context, &p->shape);
+                                  got_saved, context, &shape);
     check_near(check, "dqkv", dqkv, p->dqkv, 3 * p->outputs, check_roundings(check, 3e-5, 0, 16));
     if (context != NULL)
         check_near(check, "dk, dv", context->key_gradients, twin_context->key_gradients,
@@ -145,6 +169,8 @@ static void split_by_sequence(struct check *check)
     const struct sbp_attention_context context = {.rows = &rows,
                                                   .keys = device_reals(&d, keys, n),
                                                   .key_gradients = device_reals(&d, NULL, n)};
+    if (check->round % 2 == 0)
+        p.chance.p = 0.3;
     compare(&d, &p, &twin, &context);
 }
 

@@ -1,5 +1,7 @@
 /* Attention on the GPU whose heads share keys and values, beside its CPU twin in double: windows,
  * heads of any size, heads and queries split over ranks, and scratch for few heads at a time. */
+#include <string.h>
+
 #include "tests/gpu/device.h"
 
 struct problem {
@@ -7,6 +9,8 @@ struct problem {
     struct sbp_digits heads, kv_heads, rows; /* rows: count 0, all of the sequence */
     int64_t share, window;
     int64_t keys; /* of the sequence */
+    struct check_chance chance;
+    bool sinks, adds; /* adds: to what the sinks' gradients have */
 };
 
 static struct sbp_digits whole(int64_t size)
@@ -25,7 +29,10 @@ static struct problem draw(struct check *check, int64_t longest, int64_t head_si
                                               ? SBP_ATTENTION_MATERIALISED
                                               : SBP_ATTENTION_FLASH},
                         .kv_heads = whole(check_integer(check, 1, 2)),
-                        .share = check_integer(check, 1, 3)};
+                        .share = check_integer(check, 1, 3),
+                        .chance = check_chance(check),
+                        .sinks = check_integer(check, 0, 1) == 1,
+                        .adds = check_integer(check, 0, 1) == 1};
     p.heads = whole(p.kv_heads.rest * p.share);
     p.shape.heads = p.heads.rest;
     p.rows = whole(p.shape.sequence);
@@ -59,26 +66,65 @@ static struct sizes sizes_of(const struct problem *p)
                           .saved = shape->kind == SBP_ATTENTION_FLASH ? rows : rows * p->keys};
 }
 
+/* The shape with the dropout that is drawn, and a mask of its own. */
+static struct sbp_attention_shape dropping(struct check *check, const struct problem *p,
+                                           const struct sizes *n, struct check_dropping *at)
+{
+    struct sbp_attention_shape shape = p->shape;
+    at->region =
+        (struct sbp_region){.dim = {whole(shape.batch), p->rows, p->heads, whole(shape.head_size)}};
+    shape.dropout = check_dropping(check, &p->chance,
+                                   shape.kind == SBP_ATTENTION_MATERIALISED ? n->saved : 0, at);
+    return shape;
+}
+
+/* Masks of materialised attention. */
+static void expect_masks(const struct device *d, const struct check_dropping *got,
+                         const struct check_dropping *want, const struct sbp_attention_shape *shape,
+                         int64_t n)
+{
+    if (shape->dropout != NULL && shape->dropout->mask != NULL)
+        device_same(d, "mask", got->dropout.mask, want->dropout.mask, n);
+}
+
+static bool has_sinks(const struct problem *p)
+{
+    return p->sinks && p->shape.kind == SBP_ATTENTION_FLASH;
+}
+
 /* Inputs, and what the twin makes of them. */
 struct twin {
-    double *q, *kv, *dy, *y, *saved, *dq, *dkv;
+    double *q, *kv, *dy, *y, *saved, *dq, *dkv, *sinks, *dsinks, *before;
 };
 
-static struct twin run_twin(struct device *d, const struct problem *p, const struct sizes *n)
+static struct twin run_twin(struct device *d, const struct problem *p, const struct sizes *n,
+                            const struct sbp_attention_shape *shape)
 {
     struct check *check = d->check;
-    const struct sbp_attention_groups groups = groups_of(p);
+    struct sbp_attention_groups groups = groups_of(p);
     struct sbp_attention_shape longest = p->shape;
     longest.sequence = p->keys;
     double *scratch = check_zeros(check, sbp_attention_scratch_elements(&longest));
-    struct twin twin = {check_uniform(check, n->q),   check_uniform(check, n->kv),
-                        check_uniform(check, n->q),   check_zeros(check, n->q),
-                        check_zeros(check, n->saved), check_zeros(check, n->q),
-                        check_zeros(check, n->kv)};
+    struct twin twin = {.q = check_uniform(check, n->q),
+                        .kv = check_uniform(check, n->kv),
+                        .dy = check_uniform(check, n->q),
+                        .y = check_zeros(check, n->q),
+                        .saved = check_zeros(check, 2 * n->saved),
+                        .dq = check_zeros(check, n->q),
+                        .dkv = check_zeros(check, n->kv)};
+    if (has_sinks(p)) {
+        twin.sinks = check_uniform(check, shape->heads);
+        twin.before = check_uniform(check, shape->heads);
+        twin.dsinks = check_zeros(check, shape->heads);
+        memcpy(twin.dsinks, twin.before, (size_t)shape->heads * sizeof(double));
+        groups.sinks = twin.sinks;
+        groups.sink_gradients = twin.dsinks;
+        groups.adds = p->adds;
+    }
     d->twin->grouped_attention_forward(twin.y, twin.saved, scratch, twin.q, twin.kv, &groups,
-                                       &p->shape);
+                                       shape);
     d->twin->grouped_attention_backward(twin.dq, twin.dkv, scratch, twin.dy, twin.q, twin.kv,
-                                        twin.y, twin.saved, &groups, &p->shape);
+                                        twin.y, twin.saved, &groups, shape);
     return twin;
 }
 
@@ -96,22 +142,33 @@ static void compare(struct device *d, const struct problem *p)
 {
     struct check *check = d->check;
     const struct sizes n = sizes_of(p);
-    const struct sbp_attention_groups groups = groups_of(p);
-    const struct twin twin = run_twin(d, p, &n);
+    struct sbp_attention_groups groups = groups_of(p);
+    struct check_dropping twins, own;
+    const struct sbp_attention_shape twin_shape = dropping(check, p, &n, &twins);
+    const struct sbp_attention_shape shape = dropping(check, p, &n, &own);
+    const struct twin twin = run_twin(d, p, &n, &twin_shape);
     const void *q = device_reals(d, twin.q, n.q), *kv = device_reals(d, twin.kv, n.kv);
     const void *dy = device_reals(d, twin.dy, n.q);
     void *saved = p->shape.kind == SBP_ATTENTION_FLASH ? device_wide(d, NULL, n.saved)
                                                        : device_reals(d, NULL, n.saved);
     void *y = device_reals(d, NULL, n.q), *dq = device_reals(d, NULL, n.q);
-    void *dkv = device_reals(d, NULL, n.kv);
-    d->kernels.grouped_attention_forward(&d->cuda, y, saved, q, kv, &groups, &p->shape);
+    void *dkv = device_reals(d, NULL, n.kv), *dsinks = NULL;
+    if (has_sinks(p)) {
+        groups.sinks = device_reals(d, twin.sinks, shape.heads);
+        groups.sink_gradients = dsinks = device_reals(d, p->adds ? twin.before : NULL, shape.heads);
+        groups.adds = p->adds;
+    }
+    d->kernels.grouped_attention_forward(&d->cuda, y, saved, q, kv, &groups, &shape);
     check_near(check, "y", y, twin.y, n.q, check_roundings(check, 5e-6, 0, 2));
     expect_saved(check, p, saved, twin.saved, n.saved);
-    d->kernels.grouped_attention_backward(&d->cuda, dq, dkv, dy, q, kv, y, saved, &groups,
-                                          &p->shape);
+    expect_masks(d, &own, &twins, &shape, n.saved);
+    d->kernels.grouped_attention_backward(&d->cuda, dq, dkv, dy, q, kv, y, saved, &groups, &shape);
     check_near(check, "dq", dq, twin.dq, n.q, check_roundings(check, 3e-5, 0, 16));
     check_near(check, "dkv", dkv, twin.dkv, n.kv,
                check_roundings(check, 3e-5, 0, 16 * (double)p->share));
+    if (dsinks != NULL)
+        check_near(check, "dsinks", dsinks, twin.dsinks, shape.heads,
+                   check_roundings(check, 3e-5, 0, 16));
 }
 
 static void any_shape(struct check *check)
@@ -159,6 +216,21 @@ static void little_scratch(struct check *check)
     compare(&d, &p);
 }
 
+/* Dropout, of heads of every tiling and of both kinds. */
+static void dropped(struct check *check)
+{
+    DEVICE_BEGIN(d, check)
+    static const int64_t sizes[] = {40, 96, 201};
+    struct problem p = draw(check, 70, sizes[check->round % 3]);
+    if (p.shape.head_size > d.kernels.largest_head(&d.cuda))
+        return;
+    p.chance.p = 0.3;
+    p.shape.kind = check->round < 3 ? SBP_ATTENTION_FLASH : SBP_ATTENTION_MATERIALISED;
+    p.kv_heads.rest = 1;
+    p.shape.heads = p.heads.rest = p.share;
+    compare(&d, &p);
+}
+
 /* Less room than the readers of one head of keys need. */
 static void too_little_scratch(struct check *check)
 {
@@ -202,6 +274,9 @@ static void split_heads(struct check *check)
     p.keys = rows.global;
     if (p.window > 0)
         p.window = check_integer(check, 1, p.keys + 2);
+    if (check->round % 2 == 0)
+        p.chance.p = 0.3;
+    p.sinks = check->round % 3 > 0;
     compare(&d, &p);
 }
 
@@ -209,11 +284,9 @@ int main(void)
 {
     sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(any_shape, 1),
-        CHECK_TABLES(large_heads, 2),
-        CHECK_TABLES(windows, 1),
-        CHECK_TABLES(little_scratch, 4),
-        CHECK_TABLES(too_little_scratch, 1),
+        CHECK_TABLES(any_shape, 1),   CHECK_TABLES(large_heads, 2),
+        CHECK_TABLES(windows, 1),     CHECK_TABLES(little_scratch, 4),
+        CHECK_TABLES(dropped, 6),     CHECK_TABLES(too_little_scratch, 1),
         CHECK_TABLES(split_heads, 6),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@ struct problem {
     struct sbp_digits rows; /* count 0: all of the sequence */
     int64_t keys;           /* of the sequence */
     bool gathered;          /* the shared part lies behind the others, in rows with them */
+    struct check_chance chance;
 };
 
 static void set_parts(struct problem *p, int64_t rope, int64_t nope, int64_t value)
@@ -27,7 +28,8 @@ static struct problem draw(struct check *check, int64_t longest)
                                               : SBP_ATTENTION_FLASH},
                         .rows = check_rank_digits(&split, check_integer(check, 0, split.ranks - 1)),
                         .keys = split.global,
-                        .gathered = check_integer(check, 0, 1) == 1};
+                        .gathered = check_integer(check, 0, 1) == 1,
+                        .chance = check_chance(check)};
     const int64_t wide = check_integer(check, 0, 1) == 1 ? 8 : 1;
     p.shape.sequence = split.local;
     set_parts(&p, 2 * wide * check_integer(check, 1, 2), wide * check_integer(check, 1, 3),
@@ -70,6 +72,18 @@ static struct sbp_latent_keys keys_of(const struct problem *p, int64_t bytes, co
         .rows = p->rows.count > 0 ? &p->rows : NULL};
 }
 
+/* The shape with the dropout that is drawn, and a mask of its own. */
+static struct sbp_attention_shape dropping(struct check *check, const struct problem *p,
+                                           const struct sizes *n, struct check_dropping *at)
+{
+    struct sbp_attention_shape shape = p->shape;
+    at->region = (struct sbp_region){
+        .dim = {{.rest = shape.batch}, p->rows, {.rest = shape.heads}, {.rest = p->parts.value}}};
+    shape.dropout = check_dropping(check, &p->chance,
+                                   shape.kind == SBP_ATTENTION_MATERIALISED ? n->saved : 0, at);
+    return shape;
+}
+
 /* Inputs, and what the twin makes of them. */
 struct twin {
     double *q, *kv, *shared, *dy, *y, *saved, *dq, *dkv, *dshared;
@@ -82,18 +96,19 @@ static int64_t scratch_elements(const struct problem *p)
     return sbp_latent_scratch_elements(&longest, &p->parts, true);
 }
 
-static struct twin run_twin(struct device *d, const struct problem *p, const struct sizes *n)
+static struct twin run_twin(struct device *d, const struct problem *p, const struct sizes *n,
+                            const struct sbp_attention_shape *shape)
 {
     struct check *check = d->check;
     double *scratch = check_zeros(check, scratch_elements(p));
     const struct twin t = {
         check_uniform(check, n->q), check_uniform(check, n->keys), check_uniform(check, n->shared),
-        check_uniform(check, n->y), check_zeros(check, n->y),      check_zeros(check, n->saved),
+        check_uniform(check, n->y), check_zeros(check, n->y),      check_zeros(check, 2 * n->saved),
         check_zeros(check, n->q),   check_zeros(check, n->keys),   check_zeros(check, n->shared)};
     const struct sbp_latent_keys keys =
         keys_of(p, sizeof(double), t.kv, t.shared, t.dkv, t.dshared);
-    d->twin->latent_attention_forward(t.y, t.saved, scratch, t.q, &keys, &p->shape);
-    d->twin->latent_attention_backward(t.dq, scratch, t.dy, t.q, t.y, t.saved, &keys, &p->shape);
+    d->twin->latent_attention_forward(t.y, t.saved, scratch, t.q, &keys, shape);
+    d->twin->latent_attention_backward(t.dq, scratch, t.dy, t.q, t.y, t.saved, &keys, shape);
     return t;
 }
 
@@ -102,7 +117,10 @@ static void compare(struct device *d, const struct problem *p)
 {
     struct check *check = d->check;
     const struct sizes n = sizes_of(p);
-    const struct twin t = run_twin(d, p, &n);
+    struct check_dropping twins, own;
+    const struct sbp_attention_shape twin_shape = dropping(check, p, &n, &twins);
+    const struct sbp_attention_shape shape = dropping(check, p, &n, &own);
+    const struct twin t = run_twin(d, p, &n, &twin_shape);
     const bool is_flash = p->shape.kind == SBP_ATTENTION_FLASH;
     const void *q = device_reals(d, t.q, n.q), *dy = device_reals(d, t.dy, n.y);
     void *y = device_reals(d, NULL, n.y), *dq = device_reals(d, NULL, n.q);
@@ -112,8 +130,8 @@ static void compare(struct device *d, const struct problem *p)
     const struct sbp_latent_keys keys =
         keys_of(p, check->kernels->real_bytes, device_reals(d, t.kv, n.keys),
                 device_reals(d, t.shared, n.shared), dkv, dshared);
-    d->kernels.latent_attention_forward(&d->cuda, y, saved, scratch, q, &keys, &p->shape);
-    d->kernels.latent_attention_backward(&d->cuda, dq, scratch, dy, q, y, saved, &keys, &p->shape);
+    d->kernels.latent_attention_forward(&d->cuda, y, saved, scratch, q, &keys, &shape);
+    d->kernels.latent_attention_backward(&d->cuda, dq, scratch, dy, q, y, saved, &keys, &shape);
     check_near(check, "y", y, t.y, n.y, check_roundings(check, 1e-5, 0, 6));
     if (is_flash)
         check_wide_near(check, "log-sum-exps", saved, t.saved, n.saved,
@@ -132,7 +150,9 @@ static void compare(struct device *d, const struct problem *p)
 static void any_shape(struct check *check)
 {
     DEVICE_BEGIN(d, check)
-    const struct problem p = draw(check, 15);
+    struct problem p = draw(check, 15);
+    if (check->round % 2 == 0)
+        p.chance.p = 0.3;
     compare(&d, &p);
 }
 

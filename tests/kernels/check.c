@@ -284,3 +284,37 @@ void check_put_columns(double *whole, const double *part, int64_t rows,
         for (int64_t i = 0; i < local; i++)
             whole[t * global + sbp_digits_global(digits, i)] = part[t * local + i];
 }
+
+struct check_chance check_chance(struct check *check)
+{
+    static const double chances[] = {0, 0, 0, 0.1, 0.25, 0.5};
+    return (struct check_chance){.p = chances[check_integer(check, 0, 5)],
+                                 .seed = sbp_random_next(&check->random),
+                                 .stream = sbp_random_next(&check->random),
+                                 .first_sample = check_integer(check, 0, 5)};
+}
+
+const struct sbp_attention_dropout *check_dropping(struct check *check,
+                                                   const struct check_chance *chance,
+                                                   int64_t mask_bytes, struct check_dropping *at)
+{
+    if (chance->p <= 0)
+        return NULL;
+    at->region.first = chance->first_sample;
+    at->dropout = (struct sbp_attention_dropout){
+        .p = chance->p,
+        .seed = chance->seed,
+        .stream = chance->stream,
+        .region = &at->region,
+        .mask = mask_bytes > 0 ? check_bytes(check, mask_bytes) : NULL};
+    return &at->dropout;
+}
+
+double check_left(const struct check_chance *chance, int64_t sample, int64_t heads, int64_t head,
+                  int64_t keys, int64_t query, int64_t key)
+{
+    const int64_t row = ((chance->first_sample + sample) * heads + head) * keys + query;
+    const double unit =
+        sbp_random_unit_at(chance->seed, chance->stream, (uint64_t)(row * keys + key));
+    return chance->p <= 0 ? 1 : unit >= chance->p ? 1 / (1 - chance->p) : 0;
+}

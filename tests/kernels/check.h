@@ -87,6 +87,27 @@ double *check_gradient(struct check *check, double (*evaluate)(void *context), v
 /* sum a b */
 double check_dot(const double *a, const double *b, int64_t n);
 
+/* Dropout of attention's probabilities, of a micro-batch that begins somewhere; p is 0 in half of
+ * the rounds. */
+struct check_chance {
+    double p;
+    uint64_t seed, stream;
+    int64_t first_sample;
+};
+struct check_chance check_chance(struct check *check);
+/* The same for a kernel, with a mask of so many bytes (0: none); NULL where p is 0. The region's
+ * digits say which samples, queries and heads are here; *at is not to be copied. */
+struct check_dropping {
+    struct sbp_region region;
+    struct sbp_attention_dropout dropout;
+};
+const struct sbp_attention_dropout *check_dropping(struct check *check,
+                                                   const struct check_chance *chance,
+                                                   int64_t mask_bytes, struct check_dropping *at);
+/* What is left of a probability of 1, by definition, of so many heads and keys of all. */
+double check_left(const struct check_chance *chance, int64_t sample, int64_t heads, int64_t head,
+                  int64_t keys, int64_t query, int64_t key);
+
 /* A dimension of random digits whose split ones await their rank; ranks counts the combinations of
  * their coordinates. */
 struct check_split {

@@ -8,6 +8,7 @@ struct problem {
     struct sbp_attention_shape shape;
     int64_t outputs; /* elements of y; qkv has three times as many */
     double *qkv, *dy, *y;
+    struct check_chance chance;
 };
 
 static void resize(struct check *check, struct problem *p, struct sbp_attention_shape shape)
@@ -17,6 +18,7 @@ static void resize(struct check *check, struct problem *p, struct sbp_attention_
     p->qkv = check_uniform(check, 3 * p->outputs);
     p->dy = check_uniform(check, p->outputs);
     p->y = check_zeros(check, p->outputs);
+    p->chance = check_chance(check);
 }
 
 static struct problem draw(struct check *check, int64_t longest)
@@ -45,9 +47,10 @@ static void naive_row(const struct problem *p, int64_t b, int64_t s, int64_t h, 
     for (int64_t j = 0; j < keys; j++) {
         const double score = check_dot(part(p, b, s, h, 0), part(p, b, j, h, 1), shape->head_size);
         const long double weight = expl((long double)score / sqrtl((long double)shape->head_size));
+        const double left = check_left(&p->chance, b, shape->heads, h, shape->sequence, s, j);
         total += weight;
         for (int64_t d = 0; d < shape->head_size; d++)
-            sum[d] += weight * (long double)part(p, b, j, h, 2)[d];
+            sum[d] += weight * (long double)left * (long double)part(p, b, j, h, 2)[d];
     }
     for (int64_t d = 0; d < shape->head_size; d++)
         y[d] = (double)(sum[d] / total);
@@ -68,11 +71,23 @@ static double evaluate(void *context)
     return check_dot(naive_forward(p), p->dy, p->outputs);
 }
 
-/* Probabilities, or a log-sum-exp a row, which is wide. */
+/* Probabilities, and as many behind them that dropout leaves, or a log-sum-exp a row, which is
+ * wide. */
 static int64_t saved_elements(const struct sbp_attention_shape *shape, int64_t keys)
 {
     const int64_t rows = shape->batch * shape->heads * shape->sequence;
-    return shape->kind == SBP_ATTENTION_FLASH ? rows : rows * keys;
+    return shape->kind == SBP_ATTENTION_FLASH ? rows : 2 * rows * keys;
+}
+
+/* Sets the shape's dropout, of some rows of the sequence. */
+static void set_dropout(struct check *check, const struct problem *p, const struct sbp_digits *rows,
+                        struct sbp_attention_shape *shape, struct check_dropping *at)
+{
+    const bool keeps = shape->kind == SBP_ATTENTION_MATERIALISED;
+    at->region = (struct sbp_region){
+        .dim = {{.rest = shape->batch}, *rows, {.rest = shape->heads}, {.rest = shape->head_size}}};
+    shape->dropout = check_dropping(check, &p->chance,
+                                    keeps ? saved_elements(shape, p->shape.sequence) / 2 : 0, at);
 }
 
 struct result {
@@ -82,7 +97,9 @@ struct result {
 static struct result run(struct check *check, const struct problem *p, enum sbp_attention_kind kind)
 {
     struct sbp_attention_shape shape = p->shape;
+    struct check_dropping dropping;
     shape.kind = kind;
+    set_dropout(check, p, &(struct sbp_digits){.rest = shape.sequence}, &shape, &dropping);
     void *saved = kind == SBP_ATTENTION_FLASH
                       ? check_wide_blank(check, saved_elements(&shape, shape.sequence))
                       : check_blank(check, saved_elements(&shape, shape.sequence));
@@ -115,7 +132,7 @@ static void long_sequences(struct check *check)
 {
     struct problem p = draw(check, 200);
     if (check->round == 0) /* more features than kernels of 16 bits take at a time */
-        resize(check, &p, (struct sbp_attention_shape){1, 70, 2, 300, true, p.shape.kind});
+        resize(check, &p, (struct sbp_attention_shape){1, 70, 2, 300, true, p.shape.kind, NULL});
     const double *y = naive_forward(&p);
     const struct result flash = run(check, &p, SBP_ATTENTION_FLASH);
     const struct result kept = run(check, &p, SBP_ATTENTION_MATERIALISED);
@@ -149,7 +166,7 @@ static void saved_probabilities(struct check *check)
     struct problem p = draw(check, 150);
     struct sbp_attention_shape shape = p.shape;
     shape.kind = SBP_ATTENTION_MATERIALISED;
-    const int64_t n = saved_elements(&shape, shape.sequence), sequence = shape.sequence;
+    const int64_t n = saved_elements(&shape, shape.sequence) / 2, sequence = shape.sequence;
     void *saved = check_blank(check, n), *y = check_blank(check, p.outputs);
     check->kernels->attention_forward(y, saved,
                                       check_blank(check, sbp_attention_scratch_elements(&shape)),
@@ -201,6 +218,8 @@ static void attend_rows(struct check *check, const struct problem *p, const stru
     shape.sequence = sbp_digits_local_size(rows);
     const int64_t outputs = shape.batch * shape.sequence * width;
     const int64_t saved_count = saved_elements(&shape, p->shape.sequence);
+    struct check_dropping dropping;
+    set_dropout(check, p, rows, &shape, &dropping);
     double *qkv = rows_of(check, p->qkv, shape.batch, 3 * width, rows);
     for (int64_t i = 0; i < 3 * outputs; i++)
         qkv[i] = i / size % 3 == 0 ? qkv[i] : (double)NAN;

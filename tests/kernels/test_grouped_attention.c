@@ -9,6 +9,8 @@ struct problem {
     int64_t kv_heads, share, window;
     int64_t outputs, keys; /* elements of q and y, of kv */
     double *q, *kv, *dy, *y;
+    struct check_chance chance;
+    double *sinks; /* (heads), which flash attention has; NULL: none */
 };
 
 static void fill(struct check *check, struct problem *p)
@@ -22,6 +24,8 @@ static void fill(struct check *check, struct problem *p)
     p->kv = check_uniform(check, p->keys);
     p->dy = check_uniform(check, p->outputs);
     p->y = check_zeros(check, p->outputs);
+    p->chance = check_chance(check);
+    p->sinks = check_integer(check, 0, 1) ? check_uniform(check, shape->heads) : NULL;
 }
 
 /* A window only where queries see no key behind them. */
@@ -56,10 +60,13 @@ static void naive_row(const struct problem *p, int64_t b, int64_t s, int64_t h, 
     for (int64_t j = first; j < end; j++) {
         const double score = check_dot(q, part(p, b, j, kv, 0), size);
         const long double weight = expl((long double)score / sqrtl((long double)size));
+        const double left = check_left(&p->chance, b, p->shape.heads, h, sequence, s, j);
         total += weight;
         for (int64_t d = 0; d < size; d++)
-            sum[d] += weight * (long double)part(p, b, j, kv, 1)[d];
+            sum[d] += weight * (long double)left * (long double)part(p, b, j, kv, 1)[d];
     }
+    if (p->sinks != NULL)
+        total += expl((long double)p->sinks[h]);
     for (int64_t d = 0; d < size; d++)
         y[d] = (double)(sum[d] / total);
 }
@@ -83,6 +90,7 @@ static double evaluate(void *context)
 
 struct rank {
     struct sbp_digits batch, rows, heads, kv_rows, kv_heads;
+    bool adds; /* to what the gradient of sinks has */
 };
 
 static struct sbp_digits whole(int64_t size)
@@ -92,8 +100,8 @@ static struct sbp_digits whole(int64_t size)
 
 static struct rank alone(const struct problem *p)
 {
-    return (struct rank){whole(p->shape.batch), whole(p->shape.sequence), whole(p->shape.heads),
-                         whole(p->shape.sequence), whole(p->kv_heads)};
+    return (struct rank){whole(p->shape.batch),    whole(p->shape.sequence), whole(p->shape.heads),
+                         whole(p->shape.sequence), whole(p->kv_heads),       false};
 }
 
 /* A rank's rows and heads of a tensor (batch, sequence, heads, width), copied out of the whole or
@@ -127,7 +135,7 @@ static double *own_queries(struct check *check, const struct rank *rank, double 
 }
 
 struct result {
-    double *y, *dq, *dkv;
+    double *y, *dq, *dkv, *dsinks;
 };
 
 /* Adds the rank's blocks of a result. */
@@ -137,6 +145,8 @@ static void add_blocks(const struct rank *rank, int64_t size, const struct resul
     move(&rank->batch, &rank->rows, &rank->heads, size, result->y, own->y, true);
     move(&rank->batch, &rank->rows, &rank->heads, size, result->dq, own->dq, true);
     move(&rank->batch, &rank->kv_rows, &rank->kv_heads, 2 * size, result->dkv, own->dkv, true);
+    for (int64_t h = 0; own->dsinks != NULL && h < sbp_digits_local_size(&rank->heads); h++)
+        result->dsinks[sbp_digits_global(&rank->heads, h)] += own->dsinks[h];
 }
 
 /* Adds what a rank computes to the result. */
@@ -151,18 +161,31 @@ static void run_rank(struct check *check, struct problem *p, enum sbp_attention_
     const int64_t kv_heads = sbp_digits_local_size(&rank->kv_heads);
     const int64_t saved_rows = shape.batch * shape.heads * shape.sequence;
     const int64_t n = saved_rows * size, keys = 2 * shape.batch * sequence * kv_heads * size;
-    const struct sbp_attention_groups groups = {.heads = &rank->heads,
-                                                .kv_heads = &rank->kv_heads,
-                                                .share = p->share,
-                                                .window = p->window,
-                                                .rows = rank->rows.count > 0 ? &rank->rows : NULL};
+    const bool flash = kind == SBP_ATTENTION_FLASH, sinks = p->sinks != NULL && flash;
+    double *own_sinks = check_zeros(check, shape.heads);
+    for (int64_t h = 0; sinks && h < shape.heads; h++)
+        own_sinks[h] = p->sinks[sbp_digits_global(&rank->heads, h)];
+    void *dsinks =
+        rank->adds ? check_reals(check, own_sinks, shape.heads) : check_blank(check, shape.heads);
+    const struct sbp_attention_groups groups = {
+        .heads = &rank->heads,
+        .kv_heads = &rank->kv_heads,
+        .share = p->share,
+        .window = p->window,
+        .rows = rank->rows.count > 0 ? &rank->rows : NULL,
+        .sinks = sinks ? check_reals(check, own_sinks, shape.heads) : NULL,
+        .sink_gradients = dsinks,
+        .adds = rank->adds};
     double *own_kv = check_zeros(check, keys);
     move(&rank->batch, &rank->kv_rows, &rank->kv_heads, 2 * size, p->kv, own_kv, false);
     const void *q = check_reals(check, own_queries(check, rank, p->q, n, size), n);
     const void *dy = check_reals(check, own_queries(check, rank, p->dy, n, size), n);
     const void *kv = check_reals(check, own_kv, keys);
-    void *saved = kind == SBP_ATTENTION_FLASH ? check_wide_blank(check, saved_rows)
-                                              : check_blank(check, saved_rows * sequence);
+    void *saved =
+        flash ? check_wide_blank(check, saved_rows) : check_blank(check, 2 * saved_rows * sequence);
+    struct check_dropping at = {
+        .region = {.dim = {rank->batch, rank->rows, rank->heads, {.rest = size}}}};
+    shape.dropout = check_dropping(check, &p->chance, flash ? 0 : saved_rows * sequence, &at);
     void *y = check_blank(check, n), *dq = check_blank(check, n), *dkv = check_blank(check, keys);
     struct sbp_attention_shape tiles = shape; /* a tile of rows of all keys */
     tiles.sequence = sequence;
@@ -171,14 +194,17 @@ static void run_rank(struct check *check, struct problem *p, enum sbp_attention_
     check->kernels->grouped_attention_backward(dq, dkv, scratch, dy, q, kv, y, saved, &groups,
                                                &shape);
     const struct result own = {check_doubles(check, y, n), check_doubles(check, dq, n),
-                               check_doubles(check, dkv, keys)};
+                               check_doubles(check, dkv, keys),
+                               sinks ? check_doubles(check, dsinks, shape.heads) : NULL};
+    for (int64_t h = 0; sinks && rank->adds && h < shape.heads; h++)
+        own.dsinks[h] -= own_sinks[h];
     add_blocks(rank, size, &own, result);
 }
 
 static struct result make_result(struct check *check, const struct problem *p)
 {
     return (struct result){check_zeros(check, p->outputs), check_zeros(check, p->outputs),
-                           check_zeros(check, p->keys)};
+                           check_zeros(check, p->keys), check_zeros(check, p->shape.heads)};
 }
 
 static struct result run(struct check *check, struct problem *p, enum sbp_attention_kind kind)
@@ -202,6 +228,8 @@ static void expect_same(const struct check *check, const struct problem *p,
     expect(check, "y", got->y, want->y, p->outputs, tolerance);
     expect(check, "dq", got->dq, want->dq, p->outputs, tolerance);
     expect(check, "dkv", got->dkv, want->dkv, p->keys, tolerance);
+    expect(check, "dsinks", got->dsinks, want->dsinks, p->shape.heads,
+           tolerance * (double)(p->shape.batch * p->shape.sequence));
 }
 
 /* ---- tests ---------------------------------------------------------------------------------- */
@@ -211,10 +239,15 @@ static void definition(struct check *check)
     struct problem p = draw(check, 9);
     const double *dq = check_gradient(check, evaluate, &p, p.q, p.outputs);
     const double *dkv = check_gradient(check, evaluate, &p, p.kv, p.keys);
+    const double *dsinks =
+        p.sinks == NULL ? NULL : check_gradient(check, evaluate, &p, p.sinks, p.shape.heads);
     const double *y = naive_forward(&p);
-    for (int kind = 0; kind < 2; kind++) {
+    for (int kind = p.sinks != NULL; kind < 2; kind++) { /* of materialised attention none */
         const struct result got =
             run(check, &p, kind ? SBP_ATTENTION_FLASH : SBP_ATTENTION_MATERIALISED);
+        if (dsinks != NULL)
+            expect(check, "dsinks", got.dsinks, dsinks, p.shape.heads,
+                   check_roundings(check, 2e-5, 1e-8, 8));
         expect(check, "y", got.y, y, p.outputs, check_tolerance(check, 2e-6, 1e-14));
         expect(check, "dq", got.dq, dq, p.outputs, check_roundings(check, 1e-5, 1e-8, 8));
         expect(check, "dkv", got.dkv, dkv, p.keys, check_roundings(check, 2e-5, 1e-8, 8));
@@ -226,15 +259,19 @@ static void long_sequences(struct check *check)
 {
     struct problem p = draw(check, 200);
     if (check->round == 0) { /* more features than kernels of 16 bits take at a time */
-        p.shape = (struct sbp_attention_shape){1, 150, 4, 300, true, p.shape.kind};
+        p.shape = (struct sbp_attention_shape){1, 150, 4, 300, true, p.shape.kind, NULL};
         p.kv_heads = 2;
         p.window = 40;
         fill(check, &p);
     }
+    if (check->round % 2 == 0)
+        p.sinks = NULL;
     const double *y = naive_forward(&p);
     const struct result flash = run(check, &p, SBP_ATTENTION_FLASH);
-    const struct result materialised = run(check, &p, SBP_ATTENTION_MATERIALISED);
     expect(check, "flash y", flash.y, y, p.outputs, check_tolerance(check, 5e-6, 1e-13));
+    if (p.sinks != NULL)
+        return;
+    const struct result materialised = run(check, &p, SBP_ATTENTION_MATERIALISED);
     expect(check, "y", materialised.y, y, p.outputs, check_tolerance(check, 5e-6, 1e-13));
     expect_same(check, &p, &flash, &materialised, check_roundings(check, 3e-5, 1e-12, 8));
 }
@@ -270,6 +307,7 @@ static void split_heads(struct check *check)
         rank.heads = split(outer, at, inner, place, rest);
         rank.kv_heads = split(outer, at, 1, 0, kv_rest);
         rank.rows = split(1, 0, parts, row, p.shape.sequence / parts);
+        rank.adds = check_integer(check, 0, 1) == 1;
         run_rank(check, &p, kind, &rank, &got);
     }
     const struct result want = run(check, &p, kind);

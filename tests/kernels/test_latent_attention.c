@@ -9,6 +9,7 @@ struct problem {
     struct sbp_latent_parts parts;
     int64_t queries, keys, shared, outputs; /* elements of q, kv, the shared part, y */
     double *q, *kv, *rope, *dy, *y;
+    struct check_chance chance;
     double *turned; /* of the definition: the shared part, turned */
 };
 
@@ -26,6 +27,7 @@ static void fill(struct check *check, struct problem *p)
     p->dy = check_uniform(check, p->outputs);
     p->y = check_zeros(check, p->outputs);
     p->turned = check_zeros(check, p->shared);
+    p->chance = check_chance(check);
 }
 
 static struct problem draw(struct check *check, int64_t longest)
@@ -74,9 +76,10 @@ static void naive_row(const struct problem *p, int64_t b, int64_t s, int64_t h, 
         const long double score = (long double)check_dot(q + p->parts.rope, own, p->parts.nope) +
                                   (long double)check_dot(q, shared, p->parts.rope);
         const long double weight = expl(score / sqrtl((long double)p->shape.head_size));
+        const double left = check_left(&p->chance, b, p->shape.heads, h, sequence, s, j);
         total += weight;
         for (int64_t d = 0; d < p->parts.value; d++)
-            sum[d] += weight * (long double)own[p->parts.nope + d];
+            sum[d] += weight * (long double)left * (long double)own[p->parts.nope + d];
     }
     for (int64_t d = 0; d < p->parts.value; d++)
         y[d] = (double)(sum[d] / total);
@@ -184,8 +187,12 @@ static void run_rank(struct check *check, struct problem *p, enum sbp_attention_
     struct sbp_attention_shape tiles = shape; /* a tile of rows of all keys */
     tiles.sequence = p->shape.sequence;
     void *scratch = check_blank(check, sbp_latent_scratch_elements(&tiles, &p->parts, true));
+    const int64_t scores = kind == SBP_ATTENTION_FLASH ? 0 : rows * p->shape.sequence;
     void *saved = kind == SBP_ATTENTION_FLASH ? check_wide_blank(check, rows)
-                                              : check_blank(check, rows * p->shape.sequence);
+                                              : check_blank(check, 2 * scores);
+    struct check_dropping at = {
+        .region = {.dim = {{.rest = shape.batch}, rank->rows, rank->heads, {.rest = value}}}};
+    shape.dropout = check_dropping(check, &p->chance, scores, &at);
     void *y = check_blank(check, rows * value), *dq = check_blank(check, n);
     const void *queries = check_reals(check, q, n);
     check->kernels->latent_attention_forward(y, saved, scratch, queries, &latent, &shape);
@@ -254,7 +261,7 @@ static void long_sequences(struct check *check)
 {
     struct problem p = draw(check, 200);
     if (check->round < 2) {
-        p.shape = (struct sbp_attention_shape){1, 150, 2, 0, true, p.shape.kind};
+        p.shape = (struct sbp_attention_shape){1, 150, 2, 0, true, p.shape.kind, NULL};
         p.parts = check->round == 0 ? (struct sbp_latent_parts){40, 260, 30}
                                     : (struct sbp_latent_parts){6, 20, 300};
         fill(check, &p);

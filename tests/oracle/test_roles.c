@@ -36,7 +36,7 @@ static const char *const heads_alone =
     BATCH(1, "\"features\": 8, ")
     LINEAR("q", "input", 32, 16) ", " LINEAR("kv", "input", 16, 4) ", "
     "{\"op\": \"grouped_attention\", \"name\": \"a\", \"inputs\": [\"q\", \"kv\"], \"heads\": 16, "
-    "\"kv_heads\": 4, \"head_dim\": 2}]}";
+    "\"kv_heads\": 4, \"head_dim\": 2, \"sinks\": true}]}";
 static const char *const latent =
     HEAD("\"features\": 8, \"sequence\": 4, ")
     LINEAR("q", "input", 12, 4) ", " LINEAR("kv", "input", 16, 4) ", "

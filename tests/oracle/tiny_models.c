@@ -122,8 +122,9 @@ static void put_grouped_attention(struct stream *s)
     put_layer(s, "grouped_attention", NULL);
     small_put(s->text,
               ", \"inputs\": [\"%s\", \"%s\"], \"heads\": %d, \"kv_heads\": %d, \"head_dim\": %d, "
-              "\"context\": \"%s\"}",
-              queries, keys, heads, kv_heads, size, context_of(s));
+              "\"context\": \"%s\", \"sinks\": %s}",
+              queries, keys, heads, kv_heads, size, context_of(s),
+              small_chance(s->random, 0.4) ? "true" : "false");
     s->features = heads * size;
     s->inner = size;
 }

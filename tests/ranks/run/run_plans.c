@@ -469,6 +469,13 @@ static void random_gated(struct sbp_random *random, struct sbp_text *text)
     sbp_text_add(text, ", {\"op\": \"%s\"}]", below(random, 2) ? "cross_entropy" : "rmsnorm");
 }
 
+/* True in one of so many cases, by a stream of its own: all else stays the same model. */
+static bool drawn_apart(struct sbp_random random, int of)
+{
+    sbp_random_seed(&random, sbp_random_next(&random));
+    return below(&random, of) == 0;
+}
+
 /* Keys of fewer heads, norms of heads, norms behind the products, windows in some of the layers. */
 static void random_llama(struct sbp_random *random, struct sbp_text *text)
 {
@@ -489,6 +496,8 @@ static void random_llama(struct sbp_random *random, struct sbp_text *text)
                  below(random, 2) ? "true" : "false", below(random, 3) ? "false" : "true",
                  below(random, 3) ? "false" : "true", below(random, 2) ? "true" : "false",
                  below(random, 2) ? "materialised" : "flash");
+    if (strstr(text->bytes, "flash") != NULL && drawn_apart(*random, 2))
+        sbp_text_add(text, ", \"sinks\": true");
 }
 
 /* How a router chooses: by a softmax or by sigmoids, of all of 24 experts or of some groups. */
@@ -501,6 +510,8 @@ static void add_router(struct sbp_random *random, int top_k, struct sbp_text *te
     if (below(random, 3) == 0)
         sbp_text_add(text, ", \"expert_groups\": 6, \"nodes_per_token\": %d",
                      1 + below(random, top_k));
+    if (drawn_apart(*random, 2))
+        sbp_text_add(text, ", \"expert_bias\": true");
 }
 
 /* Layers of their own with experts, of tokens of which some find no slot, and decoders with some.
@@ -620,6 +631,14 @@ static void random_images(struct sbp_random *random, struct sbp_text *text)
     sbp_text_add(text, "{\"op\": \"linear\", \"out\": 24}, {\"op\": \"cross_entropy\"}]");
 }
 
+/* Dropout of attention in half of the models, drawn from a stream of its own: all else stays the
+ * same model. */
+static void add_attention_dropout(struct sbp_random random, struct sbp_text *text)
+{
+    if (drawn_apart(random, 2))
+        sbp_text_add(text, ", \"attention_dropout\": %s", drawn_apart(random, 4) ? "0.1" : "0.4");
+}
+
 void random_model(struct sbp_random *random, int kind, char *buffer, int size)
 {
     static const int with_grids[] = {0, 1, 2, 4, 5, 8};
@@ -648,6 +667,8 @@ void random_model(struct sbp_random *random, int kind, char *buffer, int size)
         random_deepseek(random, &text);
     else
         random_perceptron(random, kind == 1, kind == 3, &text);
+    if (kind == 2 || kind == 5 || kind == 7 || kind == 10)
+        add_attention_dropout(*random, &text);
     sbp_text_add(&text, "}");
     assert_false(text.failed);
     assert_true(snprintf(buffer, (size_t)size, "%s", text.bytes) < size);

@@ -37,7 +37,7 @@ static void multiply(double *y, const double *x, const double *weight, int in, i
  * has a slot. */
 struct routing {
     int top_k, groups, nodes; /* groups 0: experts are of any */
-    bool sigmoid;
+    bool sigmoid, biased;     /* biased: so are the experts, behind the router, in one weight */
     double score[TOKENS][EXPERTS], rank[TOKENS][EXPERTS];
     int expert[TOKENS][MOST_TOP];
     bool kept[TOKENS][MOST_TOP];
@@ -110,17 +110,30 @@ static double weight_in_sum(const struct routing *r, int token, int k)
     return exp(r->score[token][r->expert[token][k]]) / sum;
 }
 
-static void add_expert(double *y, struct sbp_reference *reference, const double *x, int expert,
-                       double weight)
+/* Biases of experts: of all first products, then of all second ones; zeros where there are none. */
+static const double *biases_of(struct sbp_reference *reference, const struct routing *r, int expert,
+                               bool second)
 {
+    static const double none[2 * FFN + HIDDEN] = {0};
+    const int at = EXPERTS + (second ? EXPERTS * 2 * FFN + expert * HIDDEN : expert * 2 * FFN);
+    return r->biased ? weight_of(reference, "moe.biases") + at : none;
+}
+
+static void add_expert(double *y, struct sbp_reference *reference, const struct routing *r,
+                       const double *x, int expert, double weight)
+{
+    const double *bias = biases_of(reference, r, expert, false);
     double both[2 * FFN], gated[FFN], out[HIDDEN];
     multiply(both, x, weight_of(reference, "moe.first") + expert * HIDDEN * 2 * FFN, HIDDEN,
              2 * FFN);
+    for (int i = 0; i < 2 * FFN; i++)
+        both[i] += bias[i];
+    bias = biases_of(reference, r, expert, true);
     for (int i = 0; i < FFN; i++)
         gated[i] = both[2 * i] / (1 + exp(-both[2 * i])) * both[2 * i + 1];
     multiply(out, gated, weight_of(reference, "moe.second") + expert * FFN * HIDDEN, FFN, HIDDEN);
     for (int i = 0; i < HIDDEN; i++)
-        y[i] += weight * out[i];
+        y[i] += weight * (out[i] + bias[i]);
 }
 
 static double loss_of_token(struct sbp_reference *reference, const double *x, int label)
@@ -138,7 +151,7 @@ static double written_out_loss(struct sbp_reference *reference, int groups, doub
     const int32_t *ids = sbp_rank_buffer(&reference->rank, reference->program->ids_buffer[0]);
     const int32_t *labels = sbp_rank_buffer(&reference->rank, reference->program->labels_buffer);
     const double *table = weight_of(reference, "embed.table");
-    const double *bias = weight_of(reference, "moe.router_bias");
+    const double *bias = weight_of(reference, r->biased ? "moe.biases" : "moe.router_bias");
     struct sbp_diag diag = {0};
     double loss = 0;
     expect_ok(sbp_rank_begin_micro_batch(&reference->rank, 0, &diag), &diag); /* ids, labels */
@@ -158,7 +171,7 @@ static double written_out_loss(struct sbp_reference *reference, int groups, doub
         memcpy(y, x, sizeof y);
         for (int k = 0; k < r->top_k; k++)
             if (r->kept[t][k])
-                add_expert(y, reference, x, r->expert[t][k], weight_in_sum(r, t, k));
+                add_expert(y, reference, r, x, r->expert[t][k], weight_in_sum(r, t, k));
         loss += loss_of_token(reference, y, labels[t]);
     }
     return loss / TOKENS;
@@ -171,6 +184,7 @@ static struct routing routing_of(int top_k, int way)
 {
     return (struct routing){.top_k = top_k,
                             .sigmoid = way > 0,
+                            .biased = (top_k + way) % 2 == 1,
                             .groups = way == 2 ? EXPERTS / 2 : 0,
                             .nodes = way == 2 ? (top_k + 1) / 2 : 0};
 }
@@ -192,11 +206,12 @@ static void write_model(char *model, const struct routing *r, double capacity)
                    "{\"name\": \"mixture\", \"global_batch\": %d, \"sequence\": %d, \"layers\": ["
                    "{\"op\": \"embedding\", \"name\": \"embed\", \"vocab\": 24, \"hidden\": %d}, "
                    "{\"op\": \"moe\", \"name\": \"moe\", \"experts\": %d, \"top_k\": %d, "
-                   "\"ffn\": %d, \"capacity\": %g, \"router_bias\": true%s}, "
+                   "\"ffn\": %d, \"capacity\": %g, \"router_bias\": true%s%s}, "
                    "{\"op\": \"add\", \"name\": \"sum\", \"inputs\": [\"embed\", \"moe\"]}, "
                    "{\"op\": \"linear\", \"name\": \"head\", \"out\": %d}, "
                    "{\"op\": \"cross_entropy\"}]}",
-                   SEQUENCES, PLACES, HIDDEN, EXPERTS, r->top_k, FFN, capacity, router, VOCABULARY);
+                   SEQUENCES, PLACES, HIDDEN, EXPERTS, r->top_k, FFN, capacity, router,
+                   r->biased ? ", \"expert_bias\": true" : "", VOCABULARY);
 }
 
 /* The same role of every operator on all axes, but of the mixture. */
@@ -341,7 +356,8 @@ static void gradients_are_differences(void **state)
             int held = 0;
             for (int i = 0; i < PICKS && reference.program->weight_buffer[t] >= 0; i++)
                 held += check_gradient(&reference, &random, t);
-            const bool chooses = routing.sigmoid && t == plan.graph.op[1].weight[3];
+            const bool chooses =
+                routing.sigmoid && !routing.biased && t == plan.graph.op[1].weight[3];
             if (reference.program->weight_buffer[t] >= 0 && (held == 0) != chooses)
                 fail_msg("seed %llu: no element of %s held", (unsigned long long)seed,
                          reference.graph.tensor[t].name);
@@ -595,7 +611,7 @@ static void what_does_not_run_is_refused(void **state)
     expect_refused(", \"router_bias\": true", NULL);
     expect_refused(", \"gated\": false", "without gates");
     expect_refused(", \"nodes_per_token\": 1", "a limit of the nodes");
-    expect_refused(", \"expert_bias\": true", "biases of experts");
+    expect_refused(", \"expert_bias\": true", NULL);
     sbp_random_seed(&random, seed + 760);
     const struct routing routing = routing_of(2, 0);
     write_model(model, &routing, 1);

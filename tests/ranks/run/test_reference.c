@@ -172,9 +172,9 @@ static void turn(double *x, const double *gain, int place)
 }
 
 /* One head's mean of the values that the query at a place sees, from `first` on. */
-static void attend(double *y, const double *q, const double *kv, int first, int place)
+static void attend(double *y, const double *q, const double *kv, double sink, int first, int place)
 {
-    double all = 0, sum[SIZE] = {0};
+    double all = exp(sink), sum[SIZE] = {0};
     for (int j = first; j <= place; j++) {
         const double *key = kv + j * KEYS * 2 * SIZE;
         double score = 0;
@@ -213,7 +213,8 @@ static void add_attention(struct sbp_reference *r, int block, double x[PLACES][H
     for (int s = 0; s < PLACES; s++) {
         const int first = block == LAST && s >= WINDOW ? s - WINDOW + 1 : 0;
         for (int h = 0; h < HEADS; h++)
-            attend(y + h * SIZE, q[s] + h * SIZE, kv[0] + h / (HEADS / KEYS) * 2 * SIZE, first, s);
+            attend(y + h * SIZE, q[s] + h * SIZE, kv[0] + h / (HEADS / KEYS) * 2 * SIZE,
+                   weight_of(r, block, "attention.sinks")[h], first, s);
         multiply(out, y, weight_of(r, block, "projection.weight"), HEADS * SIZE, HIDDEN);
         add_normed(x[s], out, weight_of(r, block, "norm1_after.gain"));
     }
@@ -271,7 +272,7 @@ static void draw_gains(struct sbp_reference *reference, struct sbp_random *rando
     }
 }
 
-/* Groups of heads, their norms and turns, a window in the last of three blocks, gates. */
+/* Groups of heads, their norms, turns and sinks, a window in the last of three blocks, gates. */
 static void a_decoder_is_what_is_written_out(void **state)
 {
     char model[MODEL_BYTES];
@@ -280,13 +281,14 @@ static void a_decoder_is_what_is_written_out(void **state)
     struct sbp_diag diag = {0};
     struct sbp_random random;
     (void)state;
-    (void)snprintf(model, sizeof model,
-                   "{\"name\": \"decoder\", \"architecture\": \"llama\", \"global_batch\": %d, "
-                   "\"sequence\": %d, \"layers\": %d, \"hidden\": %d, \"heads\": %d, "
-                   "\"kv_heads\": %d, \"head_dim\": %d, \"ffn\": %d, \"vocab\": %d, "
-                   "\"qk_norm\": true, \"sandwich_norm\": true, \"window\": %d, "
-                   "\"window_layers\": 1, \"epsilon\": 1e-5}",
-                   SEQUENCES, PLACES, BLOCKS, HIDDEN, HEADS, KEYS, SIZE, FFN, VOCABULARY, WINDOW);
+    (void)snprintf(
+        model, sizeof model,
+        "{\"name\": \"decoder\", \"architecture\": \"llama\", \"global_batch\": %d, "
+        "\"sequence\": %d, \"layers\": %d, \"hidden\": %d, \"heads\": %d, "
+        "\"kv_heads\": %d, \"head_dim\": %d, \"ffn\": %d, \"vocab\": %d, "
+        "\"qk_norm\": true, \"sandwich_norm\": true, \"sinks\": true, "
+        "\"attention\": \"flash\", \"window\": %d, \"window_layers\": 1, \"epsilon\": 1e-5}",
+        SEQUENCES, PLACES, BLOCKS, HIDDEN, HEADS, KEYS, SIZE, FFN, VOCABULARY, WINDOW);
     sbp_random_seed(&random, seed + 520);
     plan_open(&plan, model, (const int[]){2, 0});
     const struct sbp_reference_of of = {

@@ -149,6 +149,51 @@ static void patches_equal_one_device(void **state)
     check_random(PATCHES, 6, true, SBP_F32);
 }
 
+/* A step's loss with so many samples in a micro-batch, on so many ranks; attention keeps its
+ * probabilities or not. */
+static double loss_in_parts(const char *attention, int samples, int ranks)
+{
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    struct sbp_diag diag = {0};
+    struct sbp_run_result result;
+    struct plan plan;
+    sbp_random_seed(&random, seed + 310);
+    (void)snprintf(model, sizeof model,
+                   "{\"name\": \"parts\", \"global_batch\": 24, \"architecture\": \"gpt\", "
+                   "\"layers\": 1, \"hidden\": 24, \"heads\": 12, \"sequence\": 12, \"vocab\": 24, "
+                   "\"attention_dropout\": 0.4, \"attention\": \"%s\"}",
+                   attention);
+    plan_open(&plan, model, (const int[]){ranks, 0});
+    plan.parallel.micro_batch = samples;
+    expect_ok(sbp_graph_set_micro_batch(&plan.graph, samples, &diag), &diag);
+    plan_randomise(&plan, &random, true, SBP_BOXING_FULL, SBP_F64);
+    struct sbp_run_options options = options_for(SBP_F64, &random);
+    options.seed = seed;
+    run_plan(&plan, &options, model, &result);
+    assert_false(result.finding.found);
+    const double loss = result.step[0].loss;
+    sbp_run_free(&result);
+    plan_close(&plan);
+    return loss;
+}
+
+/* One device that draws the same mask for each micro-batch agrees with ranks that do. */
+static void micro_batches_drop_the_same(void **state)
+{
+    static const char *const kinds[] = {"materialised", "flash"};
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        const double whole = loss_in_parts(kinds[kind], 24, 2);
+        const double parts[] = {loss_in_parts(kinds[kind], 12, 4),
+                                loss_in_parts(kinds[kind], 6, 2)};
+        for (int i = 0; i < 2; i++)
+            if (!(fabs(parts[i] - whole) <= 1e-12 * whole))
+                fail_msg("seed %llu, %s: loss %.17g, in parts %.17g", (unsigned long long)seed,
+                         kinds[kind], whole, parts[i]);
+    }
+}
+
 /* Batch normalisation is by each rank's images of a micro-batch, which one device follows. */
 static void images_equal_one_device(void **state)
 {
@@ -498,6 +543,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(patches_equal_one_device),
         cmocka_unit_test(images_equal_one_device),
         cmocka_unit_test(cut_steps_equal_one_device),
+        cmocka_unit_test(micro_batches_drop_the_same),
         cmocka_unit_test(single_precision_equals_one_device),
         cmocka_unit_test(paths_equal_one_device),
         cmocka_unit_test(sums_that_live_on_equal_one_device),

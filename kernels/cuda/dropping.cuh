@@ -1,0 +1,107 @@
+/* Dropout of attention's probabilities: which are kept is decided by their index in the whole, or,
+ * where probabilities are kept, read of the mask that forward wrote. Kernels call these functions
+ * for every attention; of those without dropout they do nothing.
+ */
+#ifndef SBP_KERNELS_CUDA_DROPPING_CUH
+#define SBP_KERNELS_CUDA_DROPPING_CUH
+
+#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/random.cuh"
+
+/* Attention A with dropout of its probabilities. */
+template <class A> struct dropping : A {
+    gpu_digits samples, own_heads; /* which of the whole are here */
+    int64_t first_sample, all_heads;
+    uint64_t key;  /* of seed and stream */
+    int64_t least; /* of the upper 53 bits of an element that is kept */
+    float factor;
+    uint8_t *mask; /* (B,H,S,K), of materialised attention */
+};
+
+template <class A>
+static dropping<A> dropping_of(const A &a, const struct sbp_attention_dropout *dropout)
+{
+    const struct sbp_region *region = dropout->region;
+    dropping<A> d = {};
+    (A &)d = a;
+    d.samples = gpu_digits_of(&region->dim[0]);
+    d.own_heads = gpu_digits_of(&region->dim[2]);
+    d.first_sample = region->first;
+    d.all_heads = sbp_digits_global_size(&region->dim[2]);
+    d.key = sbp_random_key(dropout->seed, dropout->stream);
+    d.least = (int64_t)ceil(dropout->p * 0x1p53);
+    d.factor = (float)(1 / (1 - dropout->p));
+    d.mask = dropout->mask;
+    return d;
+}
+
+/* The index in the whole of a query of head `index` and the first key. */
+template <class T>
+static __device__ __forceinline__ uint64_t first_of(const attention<T> &, int64_t, int)
+{
+    return 0;
+}
+
+template <class A>
+static __device__ __forceinline__ uint64_t first_of(const dropping<A> &a, int64_t index, int row)
+{
+    const int64_t sample = a.first_sample + gpu_digits_global(a.samples, index / a.heads);
+    const int64_t head = sample * a.all_heads + gpu_digits_global(a.own_heads, index % a.heads);
+    return (uint64_t)((head * a.keys + place_of(a, row)) * a.keys);
+}
+
+/* What a probability that is seen is multiplied by; first_row: the head's, among all heads'. */
+template <class T>
+static __device__ __forceinline__ float kept_of(const attention<T> &, bool, uint64_t, int64_t, int,
+                                                int)
+{
+    return 1;
+}
+
+template <class A>
+static __device__ __forceinline__ bool decides(const dropping<A> &a, uint64_t first, int key)
+{
+    return (int64_t)(gpu_random_bits(a.key, first + (uint64_t)key) >> 11) >= a.least;
+}
+
+template <class A>
+static __device__ __forceinline__ float kept_of(const dropping<A> &a, bool is_seen, uint64_t first,
+                                                int64_t first_row, int query, int key)
+{
+    if (!is_seen)
+        return 0;
+    const bool is_kept =
+        a.mask != NULL ? a.mask[(first_row + query) * a.keys + key] != 0 : decides(a, first, key);
+    return is_kept ? a.factor : 0;
+}
+
+template <class T>
+static __device__ __forceinline__ void keep_mask(const attention<T> &, uint64_t, int64_t, int, int)
+{
+}
+
+template <class A>
+static __device__ __forceinline__ void keep_mask(const dropping<A> &a, uint64_t first,
+                                                 int64_t first_row, int query, int key)
+{
+    a.mask[(first_row + query) * a.keys + key] = decides(a, first, key);
+}
+
+/* Exponentials of a tile are multiplied before they meet the values; first: of both rows. */
+template <class T, int TILES>
+static __device__ __forceinline__ void drop(float (&)[TILES][4], const attention<T> &,
+                                            const uint64_t (&)[2], int)
+{
+}
+
+template <class A, int TILES>
+static __device__ __forceinline__ void drop(float (&of)[TILES][4], const dropping<A> &a,
+                                            const uint64_t (&first)[2], int column)
+{
+    GPU_UNROLL
+    for (int i = 0; i < TILES * 4; i++)
+        of[i / 4][i % 4] *=
+            decides(a, first[i % 4 / 2], column + lane_column(i / 4, i % 4)) ? a.factor : 0;
+}
+
+#endif

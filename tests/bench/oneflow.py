@@ -365,4 +365,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Refused as reason:
+        sys.exit(f"oneflow: {reason}")

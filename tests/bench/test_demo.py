@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""What the demo says of plans and measurements that are worked out by hand."""
+
+import unittest
+
+import demo
+
+
+def plan(step_s, **search):
+    return {"cost": {"step_s": step_s}, "search": search}
+
+
+def row(predicted_s, wall_s, replay_s, parallel=True):
+    measured = {"wall_s": {"median": wall_s}, "replay_s": {"median": replay_s}, "compute_s": {"median": replay_s},
+                "arena_bytes": 2**20}
+    return {"predicted": {"wall_s": predicted_s, "compute_s": predicted_s}, "measured": measured,
+            "wall_is_parallel": parallel}
+
+
+class Story(unittest.TestCase):
+    def test_plans_that_cost_alike_are_measured_once(self):
+        plans = {"data": plan(1.5), "megatron": plan(1.005), "found": plan(1.0)}
+        self.assertEqual(demo.told_apart(plans), ["data", "found"])
+        rows = {"data": row(1.5, 1.6, 1.5), "found": row(1.0, 0.8, 0.8)}
+        self.assertEqual(list(demo.gain(plans, rows)),
+                         ["2.00 times as fast as data parallelism, predicted 1.50 times",
+                          "Megatron costs 0.5 % more by prediction: too little to measure"])
+
+    def test_what_does_not_fit_is_said(self):
+        plans = {"data": None, "megatron": plan(2.0), "found": plan(1.0)}
+        self.assertEqual(demo.told_apart(plans), ["megatron", "found"])
+        rows = {"megatron": row(2.0, 2.0, 2.0), "found": row(1.0, 1.0, 1.0)}
+        self.assertEqual(next(demo.gain(plans, rows)), "data parallelism does not fit the memory of a rank")
+
+    def test_ranks_that_waited_are_compared_by_what_they_computed(self):
+        plans = {"data": plan(1.5), "megatron": None, "found": plan(1.0)}
+        for rows in ({"data": row(1.5, 9.0, 1.8), "found": row(1.0, 1.0, 1.0)},
+                     {"data": row(1.5, 1.0, 1.8, False), "found": row(1.0, 1.0, 1.0, False)}):
+            self.assertTrue(next(demo.gain(plans, rows)).startswith("1.80 times"))
+
+    def test_proof(self):
+        optimal = plan(1.0, status="optimal", objective_s=1.0, lower_bound_s=1.0)["search"]
+        self.assertTrue(demo.proof(optimal, "10^8.4 strategies").startswith("optimal: of 10^8.4 strategies none"))
+        feasible = plan(1.0, status="feasible", objective_s=1.05, lower_bound_s=1.0)["search"]
+        self.assertIn("at most 5 % above the best", demo.proof(feasible, "10^8.4 strategies"))
+
+    def test_table_lines_up(self):
+        rows = {"data": row(1.5, 9.0, 1.8), "found": row(0.01, 0.01, 0.01)}
+        lines = list(demo.aligned(demo.table(rows)))
+        self.assertEqual(len({len(line) for line in lines}), 1)
+        self.assertIn("  6.00  ", lines[1])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -45,14 +45,15 @@
 
 /* dual (bench iopddl). Passes of messages at the first prices and at later ones; iterations that
  * raise nothing until the step shrinks, and what counts as nothing, as a share of the bound; the
- * share of earlier iterations in the direction; the least scale of the step and the one that it is
- * set to then, as shares of the last that raised the bound; the least rise of the bound that a step
- * aims at. */
+ * share of earlier iterations in the direction; as shares of the last scale that raised the bound,
+ * the least of a round of steps, that of the first round, and the one with which a round begins;
+ * the least rise of the bound that a step aims at. */
 enum { SBP_PROBLEM_DUAL_FIRST_PASSES = 60, SBP_PROBLEM_DUAL_PASSES = 3 };
 enum { SBP_PROBLEM_DUAL_PATIENCE = 8 };
 #define SBP_PROBLEM_DUAL_GAIN        1e-7
 #define SBP_PROBLEM_DUAL_SMOOTHING   0.8
 #define SBP_PROBLEM_DUAL_LEAST_SCALE 0.125
+#define SBP_PROBLEM_DUAL_FIRST_LEAST 1e-3
 #define SBP_PROBLEM_DUAL_NEW_SCALE   4.0
 #define SBP_PROBLEM_DUAL_LEAST_RISE  1e-6
 #define SBP_PROBLEM_DUAL_OPEN        1e-9 /* share of the cost that a proof leaves open */

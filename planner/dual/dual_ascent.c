@@ -18,7 +18,8 @@ enum sbp_status sbp_dual_ascent_init(struct sbp_dual_ascent *ascent, struct sbp_
         .usage = SBP_NEW(&dual->arena, double, points),
         .average = SBP_NEW(&dual->arena, double, points),
         .scale = 1,
-        .gainful = 1};
+        .gainful = 1,
+        .least = SBP_PROBLEM_DUAL_FIRST_LEAST};
     return ascent->repair.relief == NULL || ascent->choice == NULL || ascent->usage == NULL ||
                    ascent->average == NULL
                ? SBP_E_MEMORY
@@ -62,6 +63,7 @@ static void note_bound(struct sbp_dual_ascent *ascent, double bound)
     if (bound > dual->bound + SBP_PROBLEM_DUAL_GAIN * fabs(bound)) {
         ascent->stalled = 0;
         ascent->gainful = ascent->scale;
+        ascent->has_gained = true;
     } else if (++ascent->stalled > SBP_PROBLEM_DUAL_PATIENCE) {
         ascent->stalled = 0;
         ascent->scale *= SBP_PROBLEM_PRICE_DECAY;
@@ -71,6 +73,18 @@ static void note_bound(struct sbp_dual_ascent *ascent, double bound)
         dual->bound = bound;
         memcpy(dual->best_price, dual->price, (size_t)dual->point_count * sizeof *dual->price);
     }
+}
+
+/* Begins anew with steps near those that last raised the bound. Behind a round that raised nothing,
+ * the next one goes on to smaller steps; the first round takes all of them. */
+static void begin_round(struct sbp_dual_ascent *ascent)
+{
+    const double wider = ascent->least * SBP_PROBLEM_DUAL_LEAST_SCALE;
+    const bool widens = !ascent->has_gained && wider > SBP_PROBLEM_DUAL_FIRST_LEAST;
+    ascent->least = widens ? wider : SBP_PROBLEM_DUAL_LEAST_SCALE;
+    ascent->has_gained = false;
+    ascent->scale = ascent->gainful * SBP_PROBLEM_DUAL_NEW_SCALE;
+    memset(ascent->average, 0, (size_t)ascent->state->dual->point_count * sizeof *ascent->average);
 }
 
 /* Polyak's step along the smoothed excess. */
@@ -88,10 +102,8 @@ static void step(struct sbp_dual_ascent *ascent, double bound)
             square += ascent->average[p] * ascent->average[p];
     }
     ascent->is_done = !(square > 0);
-    if (ascent->scale < ascent->gainful * SBP_PROBLEM_DUAL_LEAST_SCALE) {
-        ascent->scale = ascent->gainful * SBP_PROBLEM_DUAL_NEW_SCALE;
-        memset(ascent->average, 0, (size_t)dual->point_count * sizeof *ascent->average);
-    }
+    if (ascent->scale < ascent->gainful * ascent->least)
+        begin_round(ascent);
     if (ascent->is_done)
         return;
     const double rise = fmax(target - bound, SBP_PROBLEM_DUAL_LEAST_RISE * fabs(bound));

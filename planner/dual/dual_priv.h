@@ -186,9 +186,11 @@ struct sbp_dual_ascent {
     double *average;               /* (points) of that over iterations, the latest counting most */
     double scale;                  /* of the step */
     double gainful;                /* scale of the last step that raised the bound */
+    double least;                  /* share of it at which a round of steps ends */
     int iterations, stalled;
-    bool goes_back; /* the next step is from the best prices */
-    bool is_done;   /* no step is left */
+    bool has_gained; /* a step of this round raised the bound */
+    bool goes_back;  /* the next step is from the best prices */
+    bool is_done;    /* no step is left */
 };
 enum sbp_status sbp_dual_ascent_init(struct sbp_dual_ascent *ascent, struct sbp_dual_state *state,
                                      const struct sbp_dual_blocks *blocks) SBP_MUST_USE;

@@ -22,10 +22,12 @@ SPACES = {"data": ("data-parallel", "data parallelism"), "megatron": ("megatron"
 APART = 0.01
 # A step that takes so many times what its ranks computed and sent waited for other programs.
 DISTURBED = 1.25
+# How a search says that it has no plan, with a proof or without.
+NO_PLAN = "^(infeasible|no ).*"
 
 
 def ranks():
-    """A power of two, which divides heads and sequences: one rank a core, but two at least, eight at most."""
+    """A power of two, which divides batches and sequences: one rank a core, but two at least, eight at most."""
     cores = len(os.sched_getaffinity(0))
     return max(2, min(8, 2 ** int(math.log2(cores))))
 
@@ -65,8 +67,10 @@ class Demo:
         return dict(zip(plans, answer["plans"]))
 
     def said(self, name, pattern):
-        """What a command printed into the file NAME that matches."""
-        return re.search(pattern, (self.out / name).read_text(), re.MULTILINE).group()
+        """What a command printed into the file NAME that matches; where nothing does, the file ends the demo."""
+        text = (self.out / name).read_text()
+        match = re.search(pattern, text, re.MULTILINE)
+        return match.group() if match else sys.exit(text)
 
     def play(self):
         count = ranks()
@@ -74,20 +78,26 @@ class Demo:
                                       self.options.budget_s, "-o", self.out / "cluster.json"])
         plans = {plan: self.search(plan, count) for plan in SPACES}
         if not plans["found"]:
-            sys.exit(self.said("found.txt", "^infeasible.*"))
+            sys.exit(self.said("found.txt", NO_PLAN))
         rows = self.measure(told_apart(plans))
         self.sbplan("run.txt", ["run", self.out / "found.json", "--steps", 1, "--verify", "--trace",
                                 self.out / "trace.json"])
-        print("", *story(plans, rows, self.said("found.txt", "10\\^[.0-9]+ strategies")), sep="\n")
+        print("", *story(plans, rows, counted((self.out / "found.txt").read_text())), sep="\n")
         print(self.said("run.txt", "^verified: .*").replace(": ", "   ", 1))
         print(f"timeline   {self.out}/trace.json, predicted and measured: open it in ui.perfetto.dev")
 
 
+def counted(text):
+    """The strategies of a search, which it does not always count."""
+    match = re.search("10\\^[.0-9]+ strategies|1 strategy", text)
+    return match.group() if match else "its strategies"
+
+
 def told_apart(plans):
-    """The plans to measure: the found one, and those that fit and cost more."""
+    """The plans to measure: the found one, and those that fit and do not cost the same."""
     found = plans["found"]["cost"]["step_s"]
     return [plan for plan, value in plans.items()
-            if value and (plan == "found" or value["cost"]["step_s"] / found - 1 >= APART)]
+            if value and (plan == "found" or abs(value["cost"]["step_s"] / found - 1) >= APART)]
 
 
 def undisturbed(rows):
@@ -104,11 +114,12 @@ def gain(plans, rows):
     for plan in ("data", "megatron"):
         name = SPACES[plan][1]
         if not plans[plan]:
-            yield f"{name} does not fit the memory of a rank"
+            yield f"{name}: no plan was found that fits the memory of a rank"
             continue
         predicted = plans[plan]["cost"]["step_s"] / found
         if plan not in rows:
-            yield f"{name} costs {100 * (predicted - 1):.2g} % more by prediction: too little to measure"
+            more = "more" if predicted >= 1 else "less"
+            yield f"{name} costs {100 * abs(predicted - 1):.2g} % {more} by prediction: too little to measure"
             continue
         times = [rows[name]["measured"][clock]["median"] for name in (plan, "found")]
         yield f"{times[0] / times[1]:.2f} times as fast as {name}, predicted {predicted:.2f} times"
@@ -117,8 +128,11 @@ def gain(plans, rows):
 def proof(search, strategies):
     if search["status"] == "optimal":
         return f"optimal: of {strategies} none costs less, by the cost model of these ranks"
-    bound = search["objective_s"] / search["lower_bound_s"]
-    return f"at most {100 * (bound - 1):.2g} % above the best of {strategies}, by the cost model of these ranks"
+    bound_s = search.get("lower_bound_s", 0)
+    if not bound_s > 0:
+        return f"no bound was proved: how far the plan is from the best of {strategies} is not known"
+    gap = 100 * (search["objective_s"] / bound_s - 1)
+    return f"at most {gap:.2g} % above the best of {strategies}, by the cost model of these ranks"
 
 
 def milliseconds(seconds):

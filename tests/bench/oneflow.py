@@ -35,7 +35,19 @@ GPT = ["tiny-gpt", "layers=4", "hidden=128", "heads=8", "vocab=2048", "sequence=
 
 
 class Refused(Exception):
-    """A program said no; the text is its reason."""
+    """A program said no, or cannot be read; the text is the reason."""
+
+
+def output_of(words):
+    """What a program prints."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise Refused(f"{words[0]}: {error.strerror}") from error
+    if done.returncode != 0:
+        lines = (done.stdout + done.stderr).strip().splitlines() or [f"{words[0]}: exit {done.returncode}"]
+        raise Refused(next((line for line in lines if line.startswith("infeasible")), lines[-1]))
+    return done.stdout
 
 
 class Row:
@@ -62,11 +74,7 @@ class Bench:
         self.commands.append(f"(ulimit -v {limit_kb}; {said})" if limit_kb else said)
         print("$", self.commands[-1], flush=True)
         limit = ["sh", "-c", f'ulimit -v {limit_kb}; exec "$@"', "sh"] if limit_kb else []
-        done = subprocess.run([*limit, self.program, *words], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            lines = (done.stdout + done.stderr).strip().splitlines() or ["nothing said"]
-            raise Refused(next((line for line in lines if line.startswith("infeasible")), lines[-1]))
-        return done.stdout
+        return output_of([*limit, self.program, *words])
 
     def make(self, label, command, model, *words):
         """A plan of `sbplan search` or `sbplan price`; a word with "=" but no dash is a --set."""
@@ -77,6 +85,13 @@ class Bench:
         self.sbplan(command, model[0], self.folder / "cluster.json", *(w for w in words if not is_set(w)), *sets,
                     "-o", file)
         return Row(label, file)
+
+    def calibrated(self):
+        """The machine that was calibrated: its processor and cores."""
+        return json.loads((self.folder / "cluster.json").read_text())["measured"]
+
+    def cores(self):
+        return self.calibrated()["cores"]
 
     def measure(self, rows):
         """Verifies each plan by a step, then lets them take turns."""
@@ -120,7 +135,7 @@ def rates(row):
 def cells(row):
     predicted_s, measured_s, replayed_s = step_s(row)
     return [row.label, *map(page.ms, (predicted_s, measured_s)), f"{measured_s / predicted_s:.2f}", page.ms(replayed_s),
-            f"{replayed_s / predicted_s:.2f}", f"{rates(row)[1]:.4g}",
+            f"{replayed_s / predicted_s:.2f}", page.four(rates(row)[1]),
             f"{row.times['measured']['arena_bytes'] / 2**20:.1f}", f"{row.verified:.2f}"]
 
 
@@ -130,26 +145,32 @@ def table(rows, more=(), extra=None):
     return page.markdown(columns, [cells(row) + (extra(row) if extra else []) for row in rows])
 
 
-def times(numbers):
-    """How many times as long or fast by prediction, by the clock and replayed."""
-    predicted, measured, replayed = numbers
-    return f"{predicted:.2f} times by prediction, {measured:.2f} measured, {replayed:.2f} replayed"
-
-
 def over(row, other):
+    """A step of one plan over that of another: by prediction, by the clock and replayed."""
     return [mine / its for mine, its in zip(step_s(row), step_s(other))]
+
+
+def ratios(row, other):
+    predicted, measured, replayed = over(row, other)
+    return f"{predicted:.2f} by prediction, {measured:.2f} measured, {replayed:.2f} replayed"
 
 
 # --- the figures: each returns paragraphs of the page ---
 
 
+def actor_row(said, name):
+    """A row of what bench_actors prints: CPU times of four stages, then four numbers."""
+    match = re.search(f"^ *{name}((?: +[.0-9]+){{8}})", said, re.MULTILINE)
+    if match is None:
+        raise Refused(f"bench_actors prints no row of eight numbers for: {name}")
+    numbers = match.group(1).split()
+    return [name, " / ".join(numbers[:4]), *numbers[4:]]
+
+
 def figure_9(bench):
-    program = bench.program.parent.parent / "tests/bench/bench_actors"
-    said = subprocess.run([program], capture_output=True, text=True, check=True).stdout
-    rows = []
-    for name in ("synthetic data", "pipeline of actors, 2 slots each", "one stage after the other"):
-        numbers = re.search(f"^ *{name} +(.*)", said, re.MULTILINE).group(1).split()
-        rows.append([name, " / ".join(numbers[:4]), *numbers[4:]])
+    said = output_of([bench.program.parent.parent / "tests/bench/bench_actors"])
+    rows = [actor_row(said, name)
+            for name in ("synthetic data", "pipeline of actors, 2 slots each", "one stage after the other")]
     bench.commands.append("./dev bench actors")
     columns = ["way", "CPU ms of reading / preparing / copying / training", "wall, ms", "of synthetic",
                "a core a lane, by CPU, ms", "of synthetic"]
@@ -157,8 +178,9 @@ def figure_9(bench):
             "loaders are well below, DALI near. Ours: reader, preprocessing, copy and training are actors with two "
             "slots for each result, as theirs with two registers; a step trains a matrix on 256 records of 1,024 bytes "
             "of a file.", page.markdown(columns, rows),
-            "By the CPU time of its stages the pipeline is as close to synthetic data as theirs. By the clock it needs "
-            "a core for each lane, of which this machine has fewer than lanes. No GPU, no JPEGs and no other framework ran."]
+            "CPU times are the least of all rounds, wall times medians; `of synthetic` beside these is the median of the "
+            "ratios of rounds. What a step takes with a core for each of the four lanes is computed from the CPU times, "
+            f"not measured: {bench.cores()} cores ran them. No GPU, no JPEGs and no other framework ran."]
 
 
 def scaling(bench, model, per_rank):
@@ -183,8 +205,7 @@ def figure_10(bench):
     return parts + ["Steps of one rank hold no communication, those of eight all of it, and what ranks wait for cores "
                     "that others use; replayed is without that wait. Clipping adds one all-reduce of a number and a "
                     "pass over the gradients: MXNet's BERT, which does not clip, has that much less to do. "
-                    "Convolutions on maps this small take longer than the products that they are priced as, most of "
-                    "all the backward pass of the last ones (`sbplan run --trace`)."]
+                    "`sbplan run --trace` shows which tasks take longer than their price."]
 
 
 def figure_12(bench):
@@ -193,7 +214,7 @@ def figure_12(bench):
              "batch (18 layers, 16 images of 16 x 16, 4 ranks), the layer over the classes once by batch and once by "
              "class. Its softmax then takes two all-reduces of a number a sample, of the maximum and of the sum, as "
              "theirs (figure 11)."]
-    rows, faster = [], []
+    rows, gains = [], []
     for classes in (2048, 8192, 32768):
         model = [*FACE, f"classes={classes}"]
         whole = bench.make(f"{classes} classes, by batch", "search", model, "--runnable", "--space", "data-parallel",
@@ -201,10 +222,10 @@ def figure_12(bench):
         split = strategy(bench, whole, f"classes-{classes}", {"head": {"column": [4]}})
         pair = [whole, bench.make(f"{classes} classes, by class", "price", model, "--devices", 4, "--strategy", split)]
         rows += bench.measure(pair)
-        faster.append(f"with {classes} {times(over(*pair))}")
+        gains.append(f"of {classes} classes {ratios(*pair)}")
     parts.append(table(rows))
-    return parts + [f"Split by class a step is so much faster: {'; '.join(faster)}. Gradients of the classes are not "
-                    "summed, their update is shared, and a rank holds a quarter of them. Where the classes are few the backbone decides."]
+    return parts + [f"Ratios of a step by batch to one by class: {'; '.join(gains)}. By class gradients of the classes are "
+                    "not summed, their update is shared, and a rank holds a quarter of them."]
 
 
 def figure_13(bench):
@@ -213,42 +234,52 @@ def figure_13(bench):
              "51.2 M ids; OneFlow needs less of both, with tables split by ids or by columns. Ours: one table for the "
              f"wide and one, 16 wide, for the deep part on 4 ranks that have {CAP_MIB} MiB each (`--memory-limit {cap}`). "
              "Every rank's arena has the size that is predicted, to the byte, or the run ends with an error."]
-    rows, refused = [], []
+    rows, refused, everywhere = {}, {}, {}
     for ids in (125000, 250000, 500000, 1000000):
         model = [*TABLES, f"vocab={ids}"]
         try:
             whole = bench.make(f"{ids} ids, on every rank", "search", model, "--runnable", "--space", "data-parallel",
                                "--devices", 4, "--memory-limit", cap, "micro_batch=256")
-            group = [whole]
+            group = {"on every rank": whole}
         except Refused as reason:
             whole = bench.make("", "search", model, "--runnable", "--space", "data-parallel", "--devices", 4,
                                "micro_batch=256")
-            refused.append((ids, reason, whole))
-            group = []
+            refused[ids] = reason
+            group = {}
+        everywhere[ids] = whole
         for name, role in (("by ids", "vocab"), ("by columns", "column")):
             split = strategy(bench, whole, f"{role}-{ids}", {"wide": {"vocab": [4]}, "deep": {role: [4]}})
-            group.append(bench.make(f"{ids} ids, {name}", "price", model, "--devices", 4, "--memory-limit", cap,
-                                    "--strategy", split))
-        rows += bench.measure(group)
-    parts.append(table(rows))
-    for ids, reason, _ in refused:
-        parts.append(f"With {ids} ids on every rank: `{reason}`")
-    parts.append(held_by_the_system(bench, refused[-1][2], rows[-2]))
-    return parts + [f"Tables on every rank are also updated on every rank: of 250000 ids a step takes as long as by "
-                    f"columns {times(over(rows[3], rows[5]))}. Split by ids, rows come from all ranks and are summed; "
-                    "split by columns each rank has a part of every row. No HugeCTR runs here; theirs are V100 of 16 GB."]
+            group[name] = bench.make(f"{ids} ids, {name}", "price", model, "--devices", 4, "--memory-limit", cap,
+                                     "--strategy", split)
+        bench.measure(list(group.values()))
+        rows.update({(ids, way): row for way, row in group.items()})
+    parts.append(table(rows.values()))
+    parts += [f"With {ids} ids on every rank: `{reason}`" for ids, reason in refused.items()]
+    most = max(everywhere)
+    parts.append(f"Run where the system gives no more than `ulimit -v {RUN_CAP_KB}`, the plan of {most} ids on every rank"
+                 f"{', made without the limit,' if most in refused else ''} {under_limit(bench, everywhere[most])}; that "
+                 f"of {most} by ids {under_limit(bench, rows[most, 'by ids'])}.")
+    return parts + [f"Tables on every rank are also updated on every rank. {on_every_rank(rows)}Split by ids, rows come "
+                    "from all ranks and are summed; split by columns each rank has a part of every row. No HugeCTR runs "
+                    "here; theirs are V100 of 16 GB."]
 
 
-def held_by_the_system(bench, whole, split):
-    """What happens to a plan that does not fit, run nevertheless under a limit of the system."""
+def under_limit(bench, row):
+    """What becomes of a plan that is run under a limit of the system."""
     try:
-        bench.sbplan("run", whole.file, limit_kb=RUN_CAP_KB)
-        answer = "ran"
+        bench.sbplan("run", row.file, limit_kb=RUN_CAP_KB)
     except Refused as reason:
-        answer = f"`{reason}`"
-    bench.sbplan("run", split.file, limit_kb=RUN_CAP_KB)
-    return (f"A plan of the last one, made without the limit, is refused by the run itself where the system gives no "
-            f"more (`ulimit -v {RUN_CAP_KB}`): {answer}. Under the same limit the one split by ids runs.")
+        return f"is refused: `{reason}`"
+    return "runs"
+
+
+def on_every_rank(rows):
+    """What tables on every rank cost, of the largest that fit; rows: by ids and way."""
+    fit = [ids for ids, way in rows if way == "on every rank"]
+    if not fit:
+        return ""
+    whole, split = rows[max(fit), "on every rank"], rows[max(fit), "by columns"]
+    return f"Ratios of such a step to one by columns, of {max(fit)} ids: {ratios(whole, split)}. "
 
 
 def figure_15(bench):
@@ -262,12 +293,12 @@ def figure_15(bench):
     return ["Theirs: memory and throughput of GPT-2 beside ZeRO-DP with activations checkpointed or not: less memory "
             "at a higher rate. Ours: a GPT of 4 layers, 128 wide, 2,048 words, on 4 replicas, in single precision with Adam, "
             "optimizer states (1), gradients (2) and weights (3) shared out:", table(rows),
-            f"Level 3 takes {times(over(rows[3], rows[0]))} as long as none, recomputing "
-            f"{times(over(rows[7], rows[4]))}.",
+            f"Ratios of a step of level 3 to one of none: {ratios(rows[3], rows[0])}; recomputing "
+            f"{ratios(rows[7], rows[4])}.",
             f"All states shared out leave {page.percent(memory[3] / memory[0])} of the memory, with recomputation "
             f"{page.percent(memory[7] / memory[0])}. Replicas share the updates from level 1 on; level 3 gathers "
-            "weights twice. Why it is not as theirs: no ZeRO-DP runs here to compare with, and no mixed precision, "
-            "whose fp32 master copies make the share of the states larger."]
+            "weights twice. No ZeRO-DP runs here to compare with, and no mixed precision, whose fp32 master copies make "
+            "the share of the states larger."]
 
 
 def figure_16(bench):
@@ -278,20 +309,26 @@ def figure_16(bench):
             for label, data, tensor, stages in shapes]
     rows.append(bench.make("found by the search", "search", GPT, "--runnable"))
     rows = bench.measure(rows)
-    search = rows[-1].plan()["search"]
     fastest = [min(rows, key=lambda row: step_s(row)[way]).label for way in (0, 1, 2)]
     return ["Theirs: throughput of GPT-2 beside Megatron-LM by pure data, pure tensor, data with tensor, and data with "
             "tensor and pipeline parallelism (1F1B): OneFlow is ahead in all, by fused kernels. Ours: the same four kinds of "
             "plans of the GPT above on 8 ranks, and the one that the search finds:", table(rows),
-            f"The search says `{search['status']}`"
-            f"{PROVES[search['status'] == 'optimal']}. "
-            f"The shortest step: by prediction {fastest[0]}, as measured {fastest[1]}, replayed {fastest[2]}. Why they "
-            "differ: products of an eighth of a layer this small are priced by the rates of a calibration, which are "
-            "least certain there; and no second framework runs here to compare kernels with."]
+            f"{proof(rows[-1].plan()['search'])} "
+            f"The shortest step: by prediction {fastest[0]}, as measured {fastest[1]}, replayed {fastest[2]}. No second "
+            "framework runs here to compare kernels with."]
 
 
-PROVES = {True: ": no plan that runs costs less by the prices",
-          False: ": others may cost less, by the gap that it prints"}
+def proof(search):
+    """What a search proves of its plan."""
+    says = f"The search says `{search['status']}`: "
+    if search["status"] == "optimal":
+        return says + "no plan that runs costs less by the prices."
+    bound_s = search.get("lower_bound_s", 0)
+    if not bound_s > 0:
+        return says + "others may cost less by the prices, no bound was proved."
+    return says + f"its plan costs at most {page.percent(search['objective_s'] / bound_s - 1)} more than the cheapest."
+
+
 FIGURES = [("9", "data pipeline", figure_9), ("10", "data parallelism", figure_10),
            ("11 and 12", "classes split", figure_12), ("13", "tables split", figure_13),
            ("14 and 15", "sharded optimizer", figure_15), ("16", "hybrid parallelism", figure_16)]
@@ -313,18 +350,17 @@ def wrapped(paragraph):
 
 
 def head(bench):
-    cluster = json.loads((bench.folder / "cluster.json").read_text())
-    measured = cluster["measured"]
-    version = subprocess.run([bench.program, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+    version = output_of([bench.program, "--version"]).split()[1]
     return f"""# OneFlow's experiments, run
 
-Measured once, by `./dev bench oneflow` of version {version} ({measured['cpu']}, {measured['cores']}
-cores, with a load of {os.getloadavg()[1]:.0f} by all programs). Section 6 of the paper, small: its numbers are in pictures,
-which its text lacks, so that theirs are what the text says. Signatures and boxing volumes are in [oneflow.md](oneflow.md).
+Measured once, by `./dev bench oneflow` of version {version} ({bench.calibrated()['cpu']}, {bench.cores()}
+cores, with a load of {os.getloadavg()[1]:.0f} by all programs before the first figure). Section 6 of the paper,
+small: its numbers are in pictures, which its text lacks, so that theirs are what the text says. Signatures and boxing
+volumes are in [oneflow.md](oneflow.md).
 
 Ranks are threads on CPUs, in single precision. Devices are virtual: a rank rests for {SLOWDOWN - 1} times what it
-computed, so that ranks which share cores work side by side. `cluster.json` is of `sbplan calibrate -n 8 --backend
-threads --method paper --budget-s 30`, on the machine that ran the rest.
+computed, so that ranks which share cores work side by side. `cluster.json` is of `sbplan calibrate -n {RANKS} --backend
+threads --method paper --budget-s {bench.options.budget_s}`, on the machine that ran the rest.
 
 | column | is |
 | --- | --- |
@@ -347,7 +383,7 @@ def write(bench, out):
         paragraphs = figure(bench)
         parts += [f"## Figure{'s' if ' ' in number else ''} {number}: {title}\n",
                   *(f"{wrapped(paragraph)}\n" for paragraph in paragraphs), f"```sh\n{shortest(bench.commands)}\n```\n"]
-        (pathlib.Path(out) / "oneflow_run.md").write_text("\n".join(parts))
+    (pathlib.Path(out) / "oneflow_run.md").write_text("\n".join(parts))
 
 
 def main():

@@ -54,8 +54,14 @@ def row_of(labels, plan, layout):
 # --- tables ---
 
 
+def four(number):
+    """Four digits that count, without an exponent where the number is large."""
+    text = f"{number:.4g}"
+    return f"{float(text):.0f}" if "e+" in text else text
+
+
 def ms(seconds):
-    return f"{1e3 * seconds:.4g}"
+    return four(1e3 * seconds)
 
 
 def percent(share):

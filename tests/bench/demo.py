@@ -136,7 +136,7 @@ def proof(search, strategies):
 
 
 def milliseconds(seconds):
-    return f"{1e3 * seconds:.4g} ms"
+    return f"{1e3 * seconds:.4g} ms" if seconds < 9.9 else f"{1e3 * seconds:.0f} ms"
 
 
 def table(rows):

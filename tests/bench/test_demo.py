@@ -82,6 +82,10 @@ class Story(unittest.TestCase):
         self.assertEqual(len({len(line) for line in lines}), 1)
         self.assertIn("  6.00  ", lines[1])
 
+    def test_long_steps_have_no_exponent(self):
+        self.assertEqual([demo.milliseconds(step_s) for step_s in (0.8902, 8.444, 11.614)],
+                         ["890.2 ms", "8444 ms", "11614 ms"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -520,8 +520,9 @@ static bool is_of_panels(const struct sbp_program *program, int index)
            program->graph->op[instr->op].kind == SBP_OP_SUMMA_LINEAR;
 }
 
-/* Lists for each panel a call of every instruction before a product that stands for some: X's
- * first, but W's where the product is X's gradient. */
+/* The instructions before a product of SUMMA each stand for one call a panel. This lists these
+ * calls panel by panel: in each panel X's call comes first, but W's where the product forms X's
+ * gradient. */
 static void add_panels(const struct sbp_program *program, const struct chunk_calls *once,
                        int product, struct sbp_call *calls, int *count)
 {

@@ -301,18 +301,19 @@ static struct sbp_fingerprint fingerprint(const struct sbp_channel *channel,
     return own;
 }
 
-static enum sbp_status call_group(struct sbp_channel *channel, const struct sbp_exchange *exchange,
+/* called: as the backend is asked for it. */
+static enum sbp_status call_group(struct sbp_channel *channel, const struct sbp_exchange *called,
                                   int group, struct sbp_diag *diag)
 {
     const struct sbp_endpoint host = channel->ops->host(channel->comm);
-    struct sbp_exchange made = as_called(channel, exchange);
+    struct sbp_exchange made = *called;
     made.count -= channel->shortens;
     if (channel->compares) {
         const struct sbp_fingerprint own = fingerprint(channel, &made, group);
         SBP_TRY(sbp_fingerprint_compare(&host, &channel->circle[group], &own, diag));
     }
     return backend(channel, call_backend(channel, &made, channel->group[group]),
-                   sbp_collective_name(exchange->kind), diag);
+                   sbp_collective_name(made.kind), diag);
 }
 
 /* ---- from hand to hand ----------------------------------------------------------------------- */
@@ -412,7 +413,7 @@ enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
     const enum sbp_status status = by_hand
                                        ? backend(channel, go_from_hand_to_hand(channel, exchange),
                                                  sbp_collective_name(exchange->kind), diag)
-                                       : call_group(channel, exchange, group, diag);
+                                       : call_group(channel, &called, group, diag);
     spend(channel, wall_s, cpu_s);
     return status;
 }

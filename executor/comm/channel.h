@@ -1,8 +1,10 @@
 /* A rank's side of all communication of a program: its groups and the log of its backend calls.
  *
- * Every collective of a run goes through a channel, so the log holds the calls that the backend
- * really got. The check of the log against the program's own list, entry by entry, proves that
- * the run called exactly the collectives that the plan priced.
+ * Every collective of a run goes through a channel, so the log holds all calls that the run made,
+ * each as the plan prices it: a broadcast of what is owned in parts is one in the log, while the
+ * backend is asked for an all-gather or a reduce-scatter (struct sbp_exchange). The check of the
+ * log against the program's own list, entry by entry, proves that the run called exactly the
+ * collectives that the plan priced.
  */
 #ifndef SBP_EXECUTOR_COMM_CHANNEL_H
 #define SBP_EXECUTOR_COMM_CHANNEL_H
@@ -73,6 +75,8 @@ static inline int sbp_channel_rank(const struct sbp_channel *channel, int stage,
 int sbp_channel_members(const struct sbp_step *step, int stage, int64_t place,
                         const struct sbp_members *members, int *ranks);
 
+enum { SBP_OWNED_IN_PARTS = -1 };
+
 /* One communication: all pointers as the backend's function of that kind takes them; `receive` is
  * the buffer of an all-reduce, and of those with an owner. These are a broadcast, or the reduce
  * that is its converse, or, of kind send-recv, go from hand to hand: a weight from its owner to the
@@ -80,7 +84,6 @@ int sbp_channel_members(const struct sbp_step *step, int stage, int64_t place,
  * order, which add theirs, and from the last one to the owner. A broadcast of what is owned in
  * parts is one of each member's, by its place in the group, which the backend does at once: as an
  * all-gather in place, and its converse as a reduce-scatter. */
-enum { SBP_OWNED_IN_PARTS = -1 };
 struct sbp_exchange {
     enum sbp_collective kind;
     struct sbp_members members;

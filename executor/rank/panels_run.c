@@ -7,7 +7,7 @@
 
 /* ---- the grid -------------------------------------------------------------------------------- */
 
-/* Both operands of a product, the features of which a grid splits. */
+/* The operands of a product: a grid splits the features of both. */
 enum side { OF_X, OF_W };
 
 /* What a rank does of a product. */
@@ -15,14 +15,17 @@ struct grid {
     struct sbp_rank *rank;
     const struct sbp_kernels *k;
     const struct sbp_instr *instr;
-    sbp_axes axes[2];       /* that split an operand's features */
-    int64_t members[2];     /* of the group over them, */
-    int64_t place[2];       /* and this rank's place there */
-    enum side whole;        /* whose panels lie with one member each; the other's lie in parts */
-    int64_t panels, parts;  /* of a panel: members of the longer, of the shorter side */
-    sbp_axes digits;        /* of the features */
-    int64_t run;            /* features that no digit parts */
-    int64_t others;         /* runs of a part: digits of axes that split neither operand's */
+    sbp_axes axes[2];       /* the axes by which the grid splits each operand's features */
+    int64_t members[2];     /* how many ranks the group over these axes has */
+    int64_t place[2];       /* which of them this rank is */
+    enum side whole;        /* one member holds each panel of this operand; of the other operand,
+                               all members hold parts of each panel */
+    int64_t panels;         /* how many there are: as many as the longer side has members */
+    int64_t parts;          /* how many a panel has: as many as the shorter side has members */
+    sbp_axes digits;        /* the axes whose digits say where a feature lies */
+    int64_t run;            /* how many features lie behind each other whatever the digits are */
+    int64_t others;         /* how many runs a part has: one for each value of the digits of axes
+                               that are not of the grid */
     int64_t rows, columns;  /* of Y here */
     int64_t width;          /* features of a panel */
     unsigned char *room[2]; /* a panel: X's (rows, width) or (parts, rows, width / parts), and W's
@@ -80,8 +83,9 @@ static struct grid find_grid(struct sbp_rank *rank, const struct sbp_instr *inst
 
 /* ---- between an operand and a panel ---------------------------------------------------------- */
 
-/* Where the features behind each other in a panel that one index stands for lie in this rank's
- * block of an operand. A panel has the digits of the shorter side first, then those of others. */
+/* A panel is a row of runs, and `index` is the place of one: this finds where that run begins in
+ * this rank's block of an operand. The digits of the shorter side lead in the order of a panel's
+ * runs, those of axes outside the grid follow. */
 static int64_t find_local(const struct grid *g, enum side side, int64_t panel, int64_t index)
 {
     const struct sbp_mesh *mesh = &g->rank->program->mesh;
@@ -266,7 +270,8 @@ static enum sbp_status multiply_alone(struct sbp_rank *rank, const struct sbp_in
 enum sbp_status sbp_rank_panels(struct sbp_rank *rank, const struct sbp_instr *instr,
                                 struct sbp_diag *diag)
 {
-    const struct grid g = find_grid(rank, instr); /* the arena has its room, used or not */
+    /* The arena has room for a panel even where the grid has one rank, which needs none. */
+    const struct grid g = find_grid(rank, instr);
     if (g.panels == 1)
         return multiply_alone(rank, instr);
     if (instr->kind == SBP_INSTR_FORWARD)

@@ -112,6 +112,17 @@ verified pipeline --dtype bf16
     >"$folder/out" 2>"$folder/err" && grep -q 'grid_row 2 x grid_column 2' "$folder/out" || complain 'no plan panels'
 SBP_DOUBLE_DELAY=2 verified panels
 SBP_DOUBLE_DELAY=2 verified panels --dtype bf16
+# More rows than columns: a rank's activations lie in several panels, and are copied row by row.
+cat >"$folder/tall.model" <<'END'
+{"name": "tall", "global_batch": 12, "input": "split", "precision": "fp32", "layers": [
+  {"op": "summa_linear", "name": "one", "in": 24, "out": 12, "bias": true}, {"op": "gelu"},
+  {"op": "summa_linear", "name": "other", "out": 24}, {"op": "cross_entropy"}]}
+END
+"$sbplan" search "$folder/tall.model" "$configs/clusters/laptop-4.json" --set 'cluster.levels[0].size=6' --runnable \
+    --fix one=grid_row:3,grid_column:2 --fix other=grid_row:3,grid_column:2 -o "$folder/tall.json" \
+    >"$folder/out" 2>"$folder/err" || complain 'no plan tall'
+SBP_DOUBLE_DELAY=2 verified tall
+SBP_DOUBLE_DELAY=2 verified tall --dtype bf16
 plan context --cp 2
 verified context --dtype bf16
 plan bubble --pp 2 --set layers=2 --set schedule=zero-bubble --micro-batch 1

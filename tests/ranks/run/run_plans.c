@@ -513,6 +513,10 @@ static void add_router(struct sbp_random *random, int top_k, struct sbp_text *te
     if (below(random, 3) == 0)
         sbp_text_add(text, ", \"expert_groups\": 6, \"nodes_per_token\": %d",
                      1 + below(random, top_k));
+}
+
+static void add_expert_bias(const struct sbp_random *random, struct sbp_text *text)
+{
     if (drawn_apart(*random, APART_EXPERT_BIAS, 2))
         sbp_text_add(text, ", \"expert_bias\": true");
 }
@@ -542,6 +546,7 @@ static void random_mixture(struct sbp_random *random, struct sbp_text *text)
                          "\"name\": \"moe%d\", \"ffn\": %d, ",
                          i, i, random_width(random, false));
             add_router(random, 1 + below(random, 3), text);
+            add_expert_bias(random, text);
             sbp_text_add(text,
                          "}, {\"op\": \"add\", \"name\": \"sum%d\", "
                          "\"inputs\": [\"sum%d\", \"moe%d\"]}",
@@ -551,6 +556,7 @@ static void random_mixture(struct sbp_random *random, struct sbp_text *text)
         return;
     }
     add_router(random, 1 + below(random, 3), text);
+    add_expert_bias(random, text);
 }
 
 /* Latent attention, of queries that are compressed or not, with values of another size than keys;

@@ -51,11 +51,11 @@ struct sbp_attention_groups {
     int64_t share;
     int64_t window;                /* a causal query sees its last so many keys; 0: all */
     const struct sbp_digits *rows; /* as in a context; NULL: the queries are all of the sequence */
-    /* Of flash attention: a score of each local head (H) that joins the softmax's sum and has no
-     * value, or NULL; backward writes or adds to its gradient over the local queries. */
+    /* A score of each local head (H) that joins the softmax's sum and has no value; NULL: there is
+     * none, as always in materialised attention. */
     const void *sinks;
-    void *sink_gradients;
-    bool adds;
+    void *sink_gradients; /* (H) theirs over the local queries, by backward; NULL: not wanted */
+    bool adds;            /* backward adds to them; false: it overwrites them */
 };
 
 /* Keys and values of latent attention over all of the sequence: kv(B,K,H,{nope, value}), and the

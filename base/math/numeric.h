@@ -63,8 +63,8 @@ struct sbp_attention_dropout {
     double p;
     uint64_t seed, stream;
     const struct sbp_region *region; /* of the output (B,S,H,.): which of the whole are here */
-    uint8_t *mask; /* (B,H,S,K), 1 = kept, which forward writes and backward reads; NULL of flash
-                      attention: both decide */
+    uint8_t *mask; /* (B,H,S,K), 1 = kept: materialised attention writes it forward and reads it
+                      backward; NULL: flash attention has none, and decides anew backward */
 };
 /* Elements of scratch that forward or backward needs at most, the same for both element types. */
 int64_t sbp_attention_scratch_elements(const struct sbp_attention_shape *shape);

@@ -121,7 +121,8 @@ bool sbp_rank_find_context(struct sbp_rank *rank, const struct sbp_instr *instr,
     return true;
 }
 
-/* Scores of a query lie as its output does; backward has it among what forward saved. */
+/* A query's probabilities are split over ranks as its output is. A backward pass has the output as
+ * one of the operands that the forward pass saved. */
 const struct sbp_attention_dropout *
 sbp_rank_find_attention_dropout(struct sbp_rank *rank, const struct sbp_instr *instr,
                                 struct sbp_rank_attention_dropout *at)

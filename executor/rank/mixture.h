@@ -11,7 +11,8 @@ struct sbp_rank_mixture {
     int64_t hidden, ffn, gates;
     struct sbp_digits held; /* which experts of all the local ones are */
     bool biases_router;     /* the fourth weight begins with a bias of each expert's score, */
-    bool chooses_by_bias;   /* which then has no part in scores, and no gradient; */
+    bool adds_bias;         /* which scores include, */
+    bool chooses_by_bias;   /* or which has no part in scores, and no gradient; */
     bool biases_experts;    /* behind it follow those of both products of experts: */
     int64_t first_bias;     /* of the first local column of expert 0's first product, */
     int64_t second_bias;    /* and of its second one, in that weight; from expert to expert: */
@@ -22,15 +23,10 @@ struct sbp_rank_mixture {
 /* Of an operator in a program, on the rank at a place of its mesh. */
 struct sbp_rank_mixture sbp_rank_mixture_of(const struct sbp_program *program, int op,
                                             int64_t place);
-/* Where the local columns of an expert of all (`expert`) have their biases in the fourth weight or
- * its gradient (`biases`). */
-static inline void *sbp_rank_expert_bias(const struct sbp_rank_mixture *mixture, void *biases,
-                                         int64_t real_bytes, int64_t expert, bool second)
-{
-    const int64_t at = second ? mixture->second_bias + expert * mixture->hidden
-                              : mixture->first_bias + expert * mixture->first_apart;
-    return (unsigned char *)biases + at * real_bytes;
-}
+/* Whether the fourth weight of a mixture has biases of the experts' products: a row of each expert,
+ * which has room for them. A bias of the router alone is one row, which with one expert looks like
+ * the row of that expert, but is shorter. */
+bool sbp_rank_biases_experts(const struct sbp_graph *graph, const struct sbp_op_node *node);
 /* Where the copy stands that has the slot `slot`, 0 to C - 1, of an expert: as in a table. */
 int64_t sbp_rank_mixture_slot(const struct sbp_rank_mixture *mixture, int64_t expert, int64_t slot);
 

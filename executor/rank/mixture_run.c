@@ -9,6 +9,15 @@
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
+bool sbp_rank_biases_experts(const struct sbp_graph *graph, const struct sbp_op_node *node)
+{
+    if (node->weight_count <= 3)
+        return false;
+    const int64_t *first = graph->tensor[node->weight[1]].shape.size;
+    const int64_t *biases = graph->tensor[node->weight[3]].shape.size;
+    return biases[SBP_DIM_IN] == first[0] && biases[SBP_DIM_OUT] >= first[2] * first[3] + first[1];
+}
+
 /* Of the fourth weight: the router's biases (experts), then those of the first products (experts,
  * ffn, gates), then of the second ones (experts, hidden), all of them on each rank. */
 static void find_biases(const struct sbp_graph *graph, const struct sbp_op_node *node,
@@ -19,10 +28,11 @@ static void find_biases(const struct sbp_graph *graph, const struct sbp_op_node 
     const int64_t experts = mixture->tokens.experts;
     const int64_t *size = graph->tensor[node->weight[3]].shape.size;
     const int64_t apart = sbp_digits_global_size(ffn) * mixture->gates;
-    mixture->biases_experts = size[SBP_DIM_IN] == experts;
+    mixture->biases_experts = sbp_rank_biases_experts(graph, node);
     mixture->biases_router =
         !mixture->biases_experts || size[SBP_DIM_OUT] > apart + mixture->hidden;
     mixture->chooses_by_bias = mixture->biases_router && node->moe.sigmoid;
+    mixture->adds_bias = mixture->biases_router && !mixture->chooses_by_bias;
     const int64_t begin = mixture->biases_router ? experts : 0;
     mixture->first_apart = apart;
     mixture->first_bias = begin + sbp_digits_global(ffn, 0) * mixture->gates;
@@ -141,8 +151,10 @@ static void *bias_of(const struct work *w, int weights, int64_t expert, bool sec
     const struct sbp_rank_mixture *m = &w->mixture;
     if (!m->biases_experts || (second && !sbp_rank_leads(w->rank, m->parts)))
         return NULL;
-    return sbp_rank_expert_bias(m, operand(w, weights + 3), w->k->real_bytes,
-                                sbp_digits_global(&m->held, expert), second);
+    const int64_t of_all = sbp_digits_global(&m->held, expert);
+    const int64_t at =
+        second ? m->second_bias + of_all * m->hidden : m->first_bias + of_all * m->first_apart;
+    return of_expert(w, operand(w, weights + 3), at, 1);
 }
 
 /* From slots by member to slots by expert, or back. */
@@ -194,10 +206,9 @@ static void route(const struct work *w)
 static void begin(const struct work *w)
 {
     const struct sbp_routing *tokens = &w->mixture.tokens;
-    w->k->linear_forward(
-        w->kept.scores, operand(w, SBP_AT_IN), operand(w, SBP_AT_W),
-        w->mixture.biases_router && !w->mixture.chooses_by_bias ? operand(w, SBP_AT_W + 3) : NULL,
-        tokens->tokens, tokens->in, tokens->experts);
+    w->k->linear_forward(w->kept.scores, operand(w, SBP_AT_IN), operand(w, SBP_AT_W),
+                         w->mixture.adds_bias ? operand(w, SBP_AT_W + 3) : NULL, tokens->tokens,
+                         tokens->in, tokens->experts);
     route(w);
     w->k->moe_dispatch(w->apart ? w->kept.second : w->kept.copies, operand(w, SBP_AT_IN),
                        w->kept.table, tokens);
@@ -298,8 +309,7 @@ static void form_gradients(const struct work *w)
     if ((m->biases_experts || m->chooses_by_bias) && rest == 0) /* of others' experts it stays 0 */
         w->k->zero(operand(w, SBP_AT_DW + 3), w->rank->program->buffer[biases].elements);
     w->k->linear_backward_weight(operand(w, SBP_AT_DW),
-                                 m->biases_router && !m->chooses_by_bias ? operand(w, SBP_AT_DW + 3)
-                                                                         : NULL,
+                                 m->adds_bias ? operand(w, SBP_AT_DW + 3) : NULL,
                                  operand(w, SBP_AT_IN), w->kept.scores, m->tokens.tokens, m->hidden,
                                  m->tokens.experts, (adds_to(w, 0) ? SBP_ADDS_FIRST : 0U) | rest);
     for (int64_t e = 0; e < m->experts; e++) {

@@ -604,7 +604,8 @@ enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both, const struct
     case SBP_OP_HEAD_NORM:
         return note_norm(both, instr);
     case SBP_OP_GROUPED_ATTENTION:
-        return sbp_magnitude_note_sinks(both, instr);
+        sbp_magnitude_note_sinks(both, instr);
+        return SBP_OK;
     case SBP_OP_CONV2D:
         return sbp_magnitude_note_windows(both, instr);
     case SBP_OP_PATCH_EMBEDDING:

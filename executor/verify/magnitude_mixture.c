@@ -51,7 +51,6 @@ enum sbp_status sbp_magnitude_note_mixture(const struct sbp_lockstep *both,
     const struct sbp_rank_kept shadow = sbp_rank_mixture_kept(both->shadow, instr, &m);
     const int64_t tokens = m.tokens.tokens, rows = m.slots / m.experts, wide = m.ffn * m.gates;
     const int in = instr->buffer[SBP_AT_IN];
-    const bool adds_bias = m.biases_router && !m.chooses_by_bias;
     const struct products router = {node->weight[0], 1,
                                     .x = {tokens, m.hidden, sbp_rank_buffer(both->exact, in),
                                           sbp_rank_buffer(both->shadow, in)},
@@ -64,7 +63,7 @@ enum sbp_status sbp_magnitude_note_mixture(const struct sbp_lockstep *both,
                                     .dy = {rows, m.hidden, kept.second, shadow.second}};
     if (node->weight_count > 3)
         sbp_magnitude_begin(both, node->weight[3]);
-    if (adds_bias) /* which has no gradient where it chooses alone */
+    if (m.adds_bias) /* which has no gradient where it chooses alone */
         SBP_TRY(note_biases(both, &router, node->weight[3], 0, 0));
     if (m.biases_experts) {
         SBP_TRY(note_biases(both, &first, node->weight[3], m.first_bias, m.first_apart));

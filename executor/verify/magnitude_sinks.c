@@ -79,13 +79,11 @@ static void note_head(const struct sbp_lockstep *both, const struct attended *a,
     sinks->column[head] += fmax(apart, together * together);
 }
 
-enum sbp_status sbp_magnitude_note_sinks(const struct sbp_lockstep *both,
-                                         const struct sbp_instr *instr)
+void sbp_magnitude_note_sinks(const struct sbp_lockstep *both, const struct sbp_instr *instr)
 {
     const int tensor = both->exact->program->graph->op[instr->op].weight[0];
     const struct attended a = attended_of(both, instr);
     sbp_magnitude_begin(both, tensor);
     for (int64_t head = 0; head < a.heads; head++)
         note_head(both, &a, head, both->magnitude[tensor]);
-    return SBP_OK;
 }

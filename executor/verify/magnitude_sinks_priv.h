@@ -6,8 +6,7 @@
 
 /* After the BACKWARD instruction of a grouped attention with sinks: the gradient of a head's is the
  * sum over its queries of -p sum_d dy y, with p the sink's share of the softmax. Its terms are the
- * products dy y; they inherit what y, dy and p deviate by in the shadow. E_MEMORY. */
-enum sbp_status sbp_magnitude_note_sinks(const struct sbp_lockstep *both,
-                                         const struct sbp_instr *instr) SBP_MUST_USE;
+ * products dy y; they inherit what y, dy and p deviate by in the shadow. */
+void sbp_magnitude_note_sinks(const struct sbp_lockstep *both, const struct sbp_instr *instr);
 
 #endif

@@ -201,10 +201,8 @@ static const struct sbp_op_node *reader_of(const struct sbp_graph *graph, int te
 static bool has_experts_biases(const struct sbp_graph *graph, const struct sbp_op_node *reader,
                                int tensor)
 {
-    return reader != NULL && reader->kind == SBP_OP_MOE && reader->weight_count > 3 &&
-           tensor == reader->weight[3] &&
-           graph->tensor[tensor].shape.size[SBP_DIM_IN] ==
-               graph->tensor[reader->weight[1]].shape.size[0];
+    return reader != NULL && reader->kind == SBP_OP_MOE && sbp_rank_biases_experts(graph, reader) &&
+           tensor == reader->weight[3];
 }
 
 /* Both products of experts, and their biases. */

@@ -184,8 +184,9 @@ static void score_gradients(real *restrict ds, const real *restrict p, const rea
 }
 
 /* Adds one tile's share to dq, dk and dv: with dp = dy v^T and ds = p (dp - inner),
- * dv += p^T dy, dq += scale ds k, dk += scale ds^T q. Where there is dropout, dv takes what is left
- * of p (`left`), and what is left of dp is dp. ds is scratch of the tile's size. */
+ * dv += left^T dy, dq += scale ds k, dk += scale ds^T q. `left` is p without dropout. With dropout
+ * it is p after its mask, and the same mask is applied to dy v^T before that becomes dp. ds is
+ * scratch of the tile's size. */
 static void backward_tile(const struct head *head, const struct cpu_tile *tile, const real *p,
                           const real *left, real *ds, const real *inner)
 {

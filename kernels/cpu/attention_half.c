@@ -222,8 +222,8 @@ static void weigh_row(real *restrict ds, const real *restrict p, int64_t n, real
         ds[j] = p[j] * (ds[j] - inner);
 }
 
-/* ds = p (dy v^T - sum_d dy y) of a tile: the softmax gradient; and p, of which dropout, as of
- * dy v^T, has left what it leaves. */
+/* ds = p (dp - sum_d dy y) of a tile, the softmax gradient, with dp = dy v^T; and p. With dropout
+ * its mask is applied to dp before ds is formed, and to p afterwards. */
 static void form_gradients(real *p, real *ds, const struct head *head, const struct cpu_tile *tile)
 {
     const int64_t at = tile->row * head->y_stride;

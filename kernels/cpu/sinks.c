@@ -1,11 +1,14 @@
 #include "kernels/cpu/sinks_priv.h"
 
+#include <assert.h>
+
 #include "kernels/cpu/rows_priv.h"
 
 real CPU(sink_of)(const struct cpu_attention *attention, int64_t index)
 {
     if (attention->groups == NULL || attention->groups->sinks == NULL)
         return -(real)INFINITY;
+    assert(attention->shape->kind == SBP_ATTENTION_FLASH); /* kernels.h: no other has sinks */
     return load(((const stored *)attention->groups->sinks)[index % attention->shape->heads]);
 }
 

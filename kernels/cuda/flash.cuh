@@ -214,8 +214,9 @@ static __device__ __forceinline__ float recall(const attention<T> &a, int64_t fi
     return exp2f((score * a.scale - log_sum) * LOG2_E);
 }
 
-/* dq = scale ds k with ds = p (dy v^T - inner), for a tile of queries; of p and dy v^T what dropout
- * leaves. */
+/* dq = scale ds k with ds = p (left(dy v^T) - inner), for a tile of queries. left() is 0 where
+ * dropout takes the probability, and scales up where it keeps it; without dropout it changes
+ * nothing. */
 template <class T, int HEAD, class A>
 static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     query_kernel(GPU_GRID_CONSTANT A a)
@@ -232,7 +233,7 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     const int seen = seen_keys(a, end), row = lane_row(0) / 16 * 16;
     const int64_t head = blockIdx.x / tiles;
     const head_place at = place_head(a, a.first_head + head);
-    const softmax_rows rows = begin_rows(a, head, first);
+    const softmax_rows rows = begin_rows(a, a.first_head + head, first);
     const uint64_t in_whole[2] = {first_of(a, a.first_head + head, first + lane_row(0)),
                                   first_of(a, a.first_head + head, first + lane_row(1))};
     float inner[2], log_sum[2], sum[WIDE][4] = {};
@@ -299,9 +300,9 @@ static __device__ __forceinline__ void load_queries(const query_tile<T, HEAD> &t
     }
 }
 
-/* dk = scale ds^T q and dv = p^T dy for a tile of keys, of the features from blockIdx.y WIDTH on:
- * sums over the heads that read these keys, one after the other. Rows of accumulators are keys,
- * columns queries. */
+/* dk = scale ds^T q and dv = left(p)^T dy for a tile of keys, of the features from blockIdx.y WIDTH
+ * on, with ds and left() as in query_kernel: sums over the heads that read these keys, one after
+ * the other. Rows of accumulators are keys, columns queries. */
 template <class T, int HEAD, class A>
 static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS) key_kernel(GPU_GRID_CONSTANT A a)
 {

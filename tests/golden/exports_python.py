@@ -1,5 +1,6 @@
 """The Python that `sbplan export` writes for torchtitan and Megatron-Bridge: it compiles, and sets what the
-degrees say on stand-ins that have the names of torchtitan/config/configs.py and no others.
+degrees say on stand-ins that have the names of torchtitan/config/configs.py and no others. What the trainer of
+DTensor's files refuses.
 
 Usage: exports_python.py SBPLAN ROOT
 """
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import types
+import unittest.mock
 
 import checks
 
@@ -327,7 +329,32 @@ def test_no_shardings(*roles):
     return " x 3," in exported["said"]
 
 
+def test_dropout_refused():
+    """The trainer of DTensor's files, which needs no PyTorch to refuse one."""
+    parts = ("", ".nn", ".nn.functional", ".distributed", ".distributed.device_mesh", ".distributed.tensor")
+    sys.modules.update({"torch" + part: unittest.mock.MagicMock() for part in parts})
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, os.path.join(root, "planner/export"))
+    trainer = __import__("dtensor_step")
+    trainer.run_rank = lambda *_: os._exit(0)
+    for dropout in ("0", "0.1"):
+        with tempfile.TemporaryDirectory() as folder:
+            plan, file = os.path.join(folder, "plan.json"), os.path.join(folder, "dtensor.json")
+            made = ["price", "tiny-gpt", "laptop-4", "--tp", "2", "--set", f"attention_dropout={dropout}"]
+            for words in ([*made, "-o", plan], ["export", plan, "--to", "dtensor", "-o", file]):
+                subprocess.run([program, *words], env=environment, check=True, capture_output=True)
+            with open(file, encoding="utf-8") as text:
+                written = json.load(text)
+        refusal = ""
+        try:
+            trainer.run_ranks(written, 1, 0, None)
+        except SystemExit as said:
+            refusal = str(said)
+        checks.expect(("attention with dropout" in refusal) == (dropout != "0"), f"dropout {dropout}: {refusal}")
+
+
 stand_in()
+test_dropout_refused()
 test_torchtitan(
     "--tp 2 --cp 2 --pp 4 --zero 3 --recompute full --micro-batch 2",
     {

@@ -223,7 +223,8 @@ def written():
     sbplan("price llama-3.1-8b dgx-h100-8x8 --pp 2 --tp 2 --zero 1 -o stages.json")
     sbplan("price tiny-gpt laptop-4 --tp 2 --zero 2 --set clip_norm=1 --set precision=mixed -o tp.json")
     sbplan("price tiny-mlp laptop-4 --dp 4 -o mlp.json")
-    yield from (("plan", name) for name in ("free.json", "stages.json", "tp.json", "mlp.json"))
+    sbplan("price tiny-gpt laptop-4 --tp 2 --set attention_dropout=0.1 -o dropped.json")
+    yield from (("plan", name) for name in ("free.json", "stages.json", "tp.json", "mlp.json", "dropped.json"))
     yield "problem", "problem.json"
     for target, plan in (
         ("deepspeed", "tp.json"),
@@ -232,6 +233,7 @@ def written():
         ("galvatron", "stages.json"),
         ("dtensor", "free.json"),
         ("dtensor", "mlp.json"),
+        ("dtensor", "dropped.json"),
         ("oneflow", "free.json"),
     ):
         name = f"{target}-{plan}" + (".yaml" if target == "fsdp2" else "")

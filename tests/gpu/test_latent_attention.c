@@ -139,6 +139,8 @@ static void compare(struct device *d, const struct problem *p)
     else
         check_near(check, "probabilities", saved, t.saved, n.saved,
                    check_roundings(check, 1e-5, 0, 6));
+    if (shape.dropout != NULL && shape.dropout->mask != NULL)
+        device_same(d, "mask", own.dropout.mask, twins.dropout.mask, n.saved);
     check_near(check, "dq", dq, t.dq, n.q, check_roundings(check, 5e-5, 0, 24));
     check_near(check, "dkv", dkv, t.dkv, n.keys,
                check_roundings(check, 5e-5, 0, 24 * (double)p->shape.heads));

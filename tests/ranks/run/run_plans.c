@@ -469,10 +469,13 @@ static void random_gated(struct sbp_random *random, struct sbp_text *text)
     sbp_text_add(text, ", {\"op\": \"%s\"}]", below(random, 2) ? "cross_entropy" : "rmsnorm");
 }
 
-/* True in one of so many cases, by a stream of its own: all else stays the same model. */
-static bool drawn_apart(struct sbp_random random, int of)
+/* What is drawn apart; each by a stream of its own, so that one says nothing of another. */
+enum apart { APART_SINKS, APART_EXPERT_BIAS, APART_DROPOUT, APART_CHANCE };
+
+/* True in one of so many cases, by a copy of the generator: all else stays the same model. */
+static bool drawn_apart(struct sbp_random random, enum apart what, int of)
 {
-    sbp_random_seed(&random, sbp_random_next(&random));
+    sbp_random_seed(&random, sbp_random_next(&random) + (uint64_t)what);
     return below(&random, of) == 0;
 }
 
@@ -496,7 +499,7 @@ static void random_llama(struct sbp_random *random, struct sbp_text *text)
                  below(random, 2) ? "true" : "false", below(random, 3) ? "false" : "true",
                  below(random, 3) ? "false" : "true", below(random, 2) ? "true" : "false",
                  below(random, 2) ? "materialised" : "flash");
-    if (strstr(text->bytes, "flash") != NULL && drawn_apart(*random, 2))
+    if (strstr(text->bytes, "flash") != NULL && drawn_apart(*random, APART_SINKS, 2))
         sbp_text_add(text, ", \"sinks\": true");
 }
 
@@ -510,7 +513,11 @@ static void add_router(struct sbp_random *random, int top_k, struct sbp_text *te
     if (below(random, 3) == 0)
         sbp_text_add(text, ", \"expert_groups\": 6, \"nodes_per_token\": %d",
                      1 + below(random, top_k));
-    if (drawn_apart(*random, 2))
+}
+
+static void add_expert_bias(const struct sbp_random *random, struct sbp_text *text)
+{
+    if (drawn_apart(*random, APART_EXPERT_BIAS, 2))
         sbp_text_add(text, ", \"expert_bias\": true");
 }
 
@@ -539,6 +546,7 @@ static void random_mixture(struct sbp_random *random, struct sbp_text *text)
                          "\"name\": \"moe%d\", \"ffn\": %d, ",
                          i, i, random_width(random, false));
             add_router(random, 1 + below(random, 3), text);
+            add_expert_bias(random, text);
             sbp_text_add(text,
                          "}, {\"op\": \"add\", \"name\": \"sum%d\", "
                          "\"inputs\": [\"sum%d\", \"moe%d\"]}",
@@ -548,6 +556,7 @@ static void random_mixture(struct sbp_random *random, struct sbp_text *text)
         return;
     }
     add_router(random, 1 + below(random, 3), text);
+    add_expert_bias(random, text);
 }
 
 /* Latent attention, of queries that are compressed or not, with values of another size than keys;
@@ -631,12 +640,12 @@ static void random_images(struct sbp_random *random, struct sbp_text *text)
     sbp_text_add(text, "{\"op\": \"linear\", \"out\": 24}, {\"op\": \"cross_entropy\"}]");
 }
 
-/* Dropout of attention in half of the models, drawn from a stream of its own: all else stays the
- * same model. */
+/* Dropout of attention in half of the models. */
 static void add_attention_dropout(struct sbp_random random, struct sbp_text *text)
 {
-    if (drawn_apart(random, 2))
-        sbp_text_add(text, ", \"attention_dropout\": %s", drawn_apart(random, 4) ? "0.1" : "0.4");
+    if (drawn_apart(random, APART_DROPOUT, 2))
+        sbp_text_add(text, ", \"attention_dropout\": %s",
+                     drawn_apart(random, APART_CHANCE, 4) ? "0.1" : "0.4");
 }
 
 void random_model(struct sbp_random *random, int kind, char *buffer, int size)

@@ -36,8 +36,8 @@ static void multiply(double *y, const double *x, const double *weight, int in, i
 /* Of all tokens: scores, what experts are ranked by, and these from the best one on; whether a copy
  * has a slot. */
 struct routing {
-    int top_k, groups, nodes; /* groups 0: experts are of any */
-    bool sigmoid, biased;     /* biased: so are the experts, behind the router, in one weight */
+    int experts, top_k, groups, nodes; /* groups 0: experts are of any */
+    bool sigmoid, biased; /* biased: so are the experts, behind the router, in one weight */
     double score[TOKENS][EXPERTS], rank[TOKENS][EXPERTS];
     int expert[TOKENS][MOST_TOP];
     bool kept[TOKENS][MOST_TOP];
@@ -67,7 +67,7 @@ static void choose(struct routing *r, int token)
     close_groups(r, token, taken);
     for (int k = 0; k < r->top_k; k++) {
         int best = -1;
-        for (int e = 0; e < EXPERTS; e++)
+        for (int e = 0; e < r->experts; e++)
             if (!taken[e] && (best < 0 || r->rank[token][e] > r->rank[token][best]))
                 best = e;
         taken[best] = true;
@@ -80,7 +80,7 @@ static void choose(struct routing *r, int token)
 static void deal(struct routing *r, int groups, double capacity)
 {
     const int tokens = TOKENS / groups;
-    const int slots = (int)ceil(tokens * r->top_k * capacity / EXPERTS - 1e-9);
+    const int slots = (int)ceil(tokens * r->top_k * capacity / r->experts - 1e-9);
     r->dropped = 0;
     for (int g = 0; g < groups; g++) {
         int used[EXPERTS] = {0};
@@ -105,7 +105,7 @@ static double weight_in_sum(const struct routing *r, int token, int k)
             sum += sigmoid(r->score[token][r->expert[token][i]]);
         return sigmoid(r->score[token][r->expert[token][k]]) / (r->top_k > 1 ? sum : 1);
     }
-    for (int i = 0; i < (r->top_k > 1 ? r->top_k : EXPERTS); i++)
+    for (int i = 0; i < (r->top_k > 1 ? r->top_k : r->experts); i++)
         sum += exp(r->score[token][r->top_k > 1 ? r->expert[token][i] : i]);
     return exp(r->score[token][r->expert[token][k]]) / sum;
 }
@@ -115,7 +115,8 @@ static const double *biases_of(struct sbp_reference *reference, const struct rou
                                bool second)
 {
     static const double none[2 * FFN + HIDDEN] = {0};
-    const int at = EXPERTS + (second ? EXPERTS * 2 * FFN + expert * HIDDEN : expert * 2 * FFN);
+    const int at =
+        r->experts + (second ? r->experts * 2 * FFN + expert * HIDDEN : expert * 2 * FFN);
     return r->biased ? weight_of(reference, "moe.biases") + at : none;
 }
 
@@ -157,8 +158,8 @@ static double written_out_loss(struct sbp_reference *reference, int groups, doub
     expect_ok(sbp_rank_begin_micro_batch(&reference->rank, 0, &diag), &diag); /* ids, labels */
     for (int t = 0; t < TOKENS; t++) {
         multiply(r->score[t], table + ids[t] * HIDDEN, weight_of(reference, "moe.router"), HIDDEN,
-                 EXPERTS);
-        for (int e = 0; e < EXPERTS; e++) {
+                 r->experts);
+        for (int e = 0; e < r->experts; e++) {
             r->score[t][e] += r->sigmoid ? 0 : bias[e];
             r->rank[t][e] = r->sigmoid ? sigmoid(r->score[t][e]) + bias[e] : r->score[t][e];
         }
@@ -182,7 +183,8 @@ enum { WAYS = 3 };
 
 static struct routing routing_of(int top_k, int way)
 {
-    return (struct routing){.top_k = top_k,
+    return (struct routing){.experts = EXPERTS,
+                            .top_k = top_k,
                             .sigmoid = way > 0,
                             .biased = (top_k + way) % 2 == 1,
                             .groups = way == 2 ? EXPERTS / 2 : 0,
@@ -210,7 +212,7 @@ static void write_model(char *model, const struct routing *r, double capacity)
                    "{\"op\": \"add\", \"name\": \"sum\", \"inputs\": [\"embed\", \"moe\"]}, "
                    "{\"op\": \"linear\", \"name\": \"head\", \"out\": %d}, "
                    "{\"op\": \"cross_entropy\"}]}",
-                   SEQUENCES, PLACES, HIDDEN, EXPERTS, r->top_k, FFN, capacity, router,
+                   SEQUENCES, PLACES, HIDDEN, r->experts, r->top_k, FFN, capacity, router,
                    r->biased ? ", \"expert_bias\": true" : "", VOCABULARY);
 }
 
@@ -260,42 +262,60 @@ static void expect_loss(const char *what, double loss, double written_out)
                  loss, written_out);
 }
 
-/* On one device, and on four, whose tokens are groups of their own. */
+/* On one device, and on four, whose tokens are groups of their own. How many copies are dropped. */
+static int check_written_out(struct routing *routing, double capacity, const char *role,
+                             struct sbp_random *random)
+{
+    char model[MODEL_BYTES];
+    const struct sbp_run_options options = options_for(SBP_F64, random);
+    struct sbp_reference reference;
+    struct sbp_run_result result;
+    struct plan plan;
+    write_model(model, routing, capacity);
+    plan_open(&plan, model, (const int[]){4, 0});
+    set_roles(&plan, "batch", role);
+    open_reference(&reference, &plan, NULL, options.seed);
+    const double loss = run_reference(&reference);
+    expect_loss("one device", loss, written_out_loss(&reference, 1, capacity, routing));
+    int dropped = routing->dropped;
+    run_plan(&plan, &options, model, &result);
+    assert_false(result.finding.found);
+    expect_loss(role, result.step[0].loss, written_out_loss(&reference, 4, capacity, routing));
+    dropped += routing->dropped;
+    sbp_run_free(&result);
+    sbp_reference_close(&reference);
+    plan_close(&plan);
+    return dropped;
+}
+
 static void a_mixture_is_what_is_written_out(void **state)
 {
     static const char *const roles[] = {"batch", "expert"};
-    char model[MODEL_BYTES];
     struct sbp_random random;
     int dropped = 0;
     (void)state;
     sbp_random_seed(&random, seed + 720);
     for (int top_k = 1; top_k <= MOST_TOP; top_k++)
         for (int way = 0; way < 2 * WAYS; way++) {
-            const int i = way / WAYS;
-            const double capacity = 1 + 0.25 * i;
             struct routing routing = routing_of(top_k, way % WAYS);
-            struct sbp_run_options options = options_for(SBP_F64, &random);
-            struct sbp_reference reference;
-            struct sbp_run_result result;
-            struct plan plan;
-            write_model(model, &routing, capacity);
-            plan_open(&plan, model, (const int[]){4, 0});
-            set_roles(&plan, "batch", roles[i]);
-            open_reference(&reference, &plan, NULL, options.seed);
-            const double loss = run_reference(&reference);
-            expect_loss("one device", loss, written_out_loss(&reference, 1, capacity, &routing));
-            dropped += routing.dropped;
-            run_plan(&plan, &options, model, &result);
-            assert_false(result.finding.found);
-            expect_loss(roles[i], result.step[0].loss,
-                        written_out_loss(&reference, 4, capacity, &routing));
-            dropped += routing.dropped;
-            sbp_run_free(&result);
-            sbp_reference_close(&reference);
-            plan_close(&plan);
+            const int i = way / WAYS;
+            dropped += check_written_out(&routing, 1 + 0.25 * i, roles[i], &random);
         }
     print_message("seed %llu: %d copies dropped\n", (unsigned long long)seed, dropped);
     assert_true(dropped > 20);
+}
+
+/* A router's bias of one expert has the rows that biases of experts have: one. */
+static void one_expert_is_what_is_written_out(void **state)
+{
+    struct sbp_random random;
+    (void)state;
+    sbp_random_seed(&random, seed + 725);
+    for (int way = 0; way < 4; way++) {
+        struct routing routing = {
+            .experts = 1, .top_k = 1, .sigmoid = way % 2 == 1, .biased = way / 2 == 1};
+        assert_int_equal(check_written_out(&routing, 1, "batch", &random), 0);
+    }
 }
 
 /* ---- gradients by differences ------------------------------------------------------------------
@@ -629,6 +649,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mixture_is_what_is_written_out),
+        cmocka_unit_test(one_expert_is_what_is_written_out),
         cmocka_unit_test(gradients_are_differences),
         cmocka_unit_test(choices_are_judged),
         cmocka_unit_test(groups_are_judged),

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "executor/rank/context_run_priv.h"
 #include "executor/rank/rank.h"
+#include "executor/verify/reference_priv.h"
 #include "executor/verify/verify.h"
 #include "run_checks.h"
 
@@ -149,9 +151,18 @@ static void patches_equal_one_device(void **state)
     check_random(PATCHES, 6, true, SBP_F32);
 }
 
+static void write_dropping(char *model, const char *attention, double chance)
+{
+    (void)snprintf(model, MODEL_BYTES,
+                   "{\"name\": \"parts\", \"global_batch\": 24, \"architecture\": \"gpt\", "
+                   "\"layers\": 2, \"hidden\": 24, \"heads\": 12, \"sequence\": 12, \"vocab\": 24, "
+                   "\"attention_dropout\": %g, \"attention\": \"%s\"}",
+                   chance, attention);
+}
+
 /* A step's loss with so many samples in a micro-batch, on so many ranks; attention keeps its
- * probabilities or not. */
-static double loss_in_parts(const char *attention, int samples, int ranks)
+ * probabilities or not, and drops them with a chance. */
+static double loss_in_parts(const char *attention, double chance, int samples, int ranks)
 {
     char model[MODEL_BYTES];
     struct sbp_random random;
@@ -159,11 +170,7 @@ static double loss_in_parts(const char *attention, int samples, int ranks)
     struct sbp_run_result result;
     struct plan plan;
     sbp_random_seed(&random, seed + 310);
-    (void)snprintf(model, sizeof model,
-                   "{\"name\": \"parts\", \"global_batch\": 24, \"architecture\": \"gpt\", "
-                   "\"layers\": 1, \"hidden\": 24, \"heads\": 12, \"sequence\": 12, \"vocab\": 24, "
-                   "\"attention_dropout\": 0.4, \"attention\": \"%s\"}",
-                   attention);
+    write_dropping(model, attention, chance);
     plan_open(&plan, model, (const int[]){ranks, 0});
     plan.parallel.micro_batch = samples;
     expect_ok(sbp_graph_set_micro_batch(&plan.graph, samples, &diag), &diag);
@@ -178,20 +185,80 @@ static double loss_in_parts(const char *attention, int samples, int ranks)
     return loss;
 }
 
-/* One device that draws the same mask for each micro-batch agrees with ranks that do. */
+/* One device that draws the same mask for each micro-batch agrees with ranks that do, and one that
+ * drops nothing with ranks that drop nothing. */
 static void micro_batches_drop_the_same(void **state)
 {
     static const char *const kinds[] = {"materialised", "flash"};
     (void)state;
     for (int kind = 0; kind < 2; kind++) {
-        const double whole = loss_in_parts(kinds[kind], 24, 2);
-        const double parts[] = {loss_in_parts(kinds[kind], 12, 4),
-                                loss_in_parts(kinds[kind], 6, 2)};
+        const double whole = loss_in_parts(kinds[kind], 0.4, 24, 2);
+        const double parts[] = {loss_in_parts(kinds[kind], 0.4, 12, 4),
+                                loss_in_parts(kinds[kind], 0.4, 6, 2)};
+        const double undropped = loss_in_parts(kinds[kind], 0, 24, 2);
+        if (!(fabs(undropped - whole) > 1e-6 * whole))
+            fail_msg("seed %llu, %s: loss %.17g without dropout, %.17g with it",
+                     (unsigned long long)seed, kinds[kind], undropped, whole);
         for (int i = 0; i < 2; i++)
             if (!(fabs(parts[i] - whole) <= 1e-12 * whole))
                 fail_msg("seed %llu, %s: loss %.17g, in parts %.17g", (unsigned long long)seed,
                          kinds[kind], whole, parts[i]);
     }
+}
+
+/* What decides a mask, apart from an element's index. */
+struct decided {
+    uint64_t seed, stream;
+};
+
+/* Of both layers' attention, in the order of the program. */
+static void find_decided(struct sbp_rank *rank, struct decided decided[2])
+{
+    int layers = 0;
+    for (int i = 0; i < rank->program->instr_count; i++) {
+        const struct sbp_instr *instr = &rank->program->instr[i];
+        struct sbp_rank_attention_dropout at;
+        if (instr->kind != SBP_INSTR_FORWARD || instr->section != SBP_SECTION_FORWARD ||
+            rank->program->graph->op[instr->op].kind != SBP_OP_ATTENTION)
+            continue;
+        const struct sbp_attention_dropout *dropout =
+            sbp_rank_find_attention_dropout(rank, instr, &at);
+        assert_non_null(dropout);
+        assert_true(dropout->p == 0.4 && layers < 2);
+        decided[layers++] = (struct decided){dropout->seed, dropout->stream};
+    }
+    assert_int_equal(layers, 2);
+}
+
+/* No two of two runs, two steps of each, and two layers have the same mask. Losses do not tell:
+ * with the seed and the step the tokens change, too. */
+static void masks_are_drawn_anew(void **state)
+{
+    char model[MODEL_BYTES];
+    struct decided decided[8];
+    struct plan plan;
+    (void)state;
+    write_dropping(model, "flash", 0.4);
+    plan_open(&plan, model, (const int[]){2, 0});
+    for (int run = 0; run < 2; run++) {
+        struct sbp_diag diag = {0};
+        struct sbp_reference reference;
+        const struct sbp_reference_of of = {.graph = &plan.graph,
+                                            .cluster = &plan.cluster,
+                                            .seed = seed + (uint64_t)run,
+                                            .real = SBP_F64};
+        expect_ok(sbp_reference_open(&reference, &of, &diag), &diag);
+        for (int step = 0; step < 2; step++) {
+            sbp_rank_turn_data(&reference.rank, step + 1);
+            find_decided(&reference.rank, decided + 4 * run + 2 * step);
+        }
+        sbp_reference_close(&reference);
+    }
+    for (int a = 0; a < 8; a++)
+        for (int b = 0; b < a; b++)
+            assert_false(decided[a].seed == decided[b].seed &&
+                         decided[a].stream == decided[b].stream);
+    plan_close(&plan);
 }
 
 /* Batch normalisation is by each rank's images of a micro-batch, which one device follows. */
@@ -544,6 +611,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(images_equal_one_device),
         cmocka_unit_test(cut_steps_equal_one_device),
         cmocka_unit_test(micro_batches_drop_the_same),
+        cmocka_unit_test(masks_are_drawn_anew),
         cmocka_unit_test(single_precision_equals_one_device),
         cmocka_unit_test(paths_equal_one_device),
         cmocka_unit_test(sums_that_live_on_equal_one_device),

@@ -46,8 +46,8 @@
 /* dual (bench iopddl). Passes of messages at the first prices and at later ones; iterations that
  * raise nothing until the step shrinks, and what counts as nothing, as a share of the bound; the
  * share of earlier iterations in the direction; as shares of the last scale that raised the bound,
- * the least of a round of steps, that of the first round, and the one with which a round begins;
- * the least rise of the bound that a step aims at. */
+ * the least of a round of steps, that of the widest round and, of one, of the first round, and the
+ * one with which a round begins; the least rise of the bound that a step aims at. */
 enum { SBP_PROBLEM_DUAL_FIRST_PASSES = 60, SBP_PROBLEM_DUAL_PASSES = 3 };
 enum { SBP_PROBLEM_DUAL_PATIENCE = 8 };
 #define SBP_PROBLEM_DUAL_GAIN        1e-7

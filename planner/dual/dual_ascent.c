@@ -76,14 +76,14 @@ static void note_bound(struct sbp_dual_ascent *ascent, double bound)
 }
 
 /* Begins anew with steps near those that last raised the bound. Behind a round that raised nothing,
- * the next one goes on to smaller steps; the first round takes all of them. */
+ * the next one goes on to smaller steps. */
 static void begin_round(struct sbp_dual_ascent *ascent)
 {
-    const double wider = ascent->least * SBP_PROBLEM_DUAL_LEAST_SCALE;
-    const bool widens = !ascent->has_gained && wider > SBP_PROBLEM_DUAL_FIRST_LEAST;
-    ascent->least = widens ? wider : SBP_PROBLEM_DUAL_LEAST_SCALE;
+    const double gainful = ascent->gainful, wider = ascent->least * SBP_PROBLEM_DUAL_LEAST_SCALE;
+    const bool widens = !ascent->has_gained && wider > gainful * SBP_PROBLEM_DUAL_FIRST_LEAST;
+    ascent->least = widens ? wider : gainful * SBP_PROBLEM_DUAL_LEAST_SCALE;
     ascent->has_gained = false;
-    ascent->scale = ascent->gainful * SBP_PROBLEM_DUAL_NEW_SCALE;
+    ascent->scale = gainful * SBP_PROBLEM_DUAL_NEW_SCALE;
     memset(ascent->average, 0, (size_t)ascent->state->dual->point_count * sizeof *ascent->average);
 }
 
@@ -102,7 +102,7 @@ static void step(struct sbp_dual_ascent *ascent, double bound)
             square += ascent->average[p] * ascent->average[p];
     }
     ascent->is_done = !(square > 0);
-    if (ascent->scale < ascent->gainful * ascent->least)
+    if (ascent->scale < ascent->least)
         begin_round(ascent);
     if (ascent->is_done)
         return;

@@ -186,7 +186,7 @@ struct sbp_dual_ascent {
     double *average;               /* (points) of that over iterations, the latest counting most */
     double scale;                  /* of the step */
     double gainful;                /* scale of the last step that raised the bound */
-    double least;                  /* share of it at which a round of steps ends */
+    double least;                  /* scale at which a round of steps ends */
     int iterations, stalled;
     bool has_gained; /* a step of this round raised the bound */
     bool goes_back;  /* the next step is from the best prices */

@@ -206,7 +206,7 @@ static void copy(const struct sbp_channel *channel, void *to, const void *from, 
     channel->kernels->permute(to, from, 1, &count, &order);
 }
 
-/* What the backend is asked for. */
+/* Turns an exchange of what is owned in parts into the one that the backend is called for. */
 static struct sbp_exchange as_called(const struct sbp_channel *channel,
                                      const struct sbp_exchange *exchange)
 {

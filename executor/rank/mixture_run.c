@@ -18,8 +18,8 @@ bool sbp_rank_biases_experts(const struct sbp_graph *graph, const struct sbp_op_
     return biases[SBP_DIM_IN] == first[0] && biases[SBP_DIM_OUT] >= first[2] * first[3] + first[1];
 }
 
-/* Of the fourth weight: the router's biases (experts), then those of the first products (experts,
- * ffn, gates), then of the second ones (experts, hidden), all of them on each rank. */
+/* The fourth weight holds the router's biases (experts), those of the first products (experts, ffn,
+ * gates), and those of the second ones (experts, hidden); each rank has all of them. */
 static void find_biases(const struct sbp_graph *graph, const struct sbp_op_node *node,
                         const struct sbp_digits *ffn, struct sbp_rank_mixture *mixture)
 {

@@ -10,7 +10,7 @@
 /* The operands of a product: a grid splits the features of both. */
 enum side { OF_X, OF_W };
 
-/* What a rank does of a product. */
+/* One rank's part of a product. */
 struct grid {
     struct sbp_rank *rank;
     const struct sbp_kernels *k;
@@ -130,7 +130,7 @@ static bool next_stretch(const struct grid *g, enum side side, int64_t panel, in
     return true;
 }
 
-/* What becomes of elements of an operand or of a panel. */
+/* `move` copies elements of an operand into a panel, copies them back, or adds them. */
 enum way { INTO_PANEL, OUT_OF_PANEL, ADDED };
 
 static void move(const struct grid *g, unsigned char *block, unsigned char *panel, int64_t elements,

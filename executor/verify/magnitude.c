@@ -441,7 +441,7 @@ static void note_gain(const struct sbp_lockstep *both, const struct sbp_instr *i
                       shadow_moments(&rows, shadow_sums, row), x, dy, gain);
 }
 
-/* Of a vector, from element `first` on. */
+/* Notes the part of a vector that begins with element `first`. */
 static void note_part(const struct operand *dy, struct sbp_magnitude *shift, int64_t first)
 {
     note_column_sums(dy, shift, first);

@@ -1,4 +1,4 @@
-/* What the gradients of attention's sinks may be off by. Internal. */
+/* Bounds of the error of the gradients of attention's sinks. Internal. */
 #ifndef SBP_EXECUTOR_VERIFY_MAGNITUDE_SINKS_PRIV_H
 #define SBP_EXECUTOR_VERIFY_MAGNITUDE_SINKS_PRIV_H
 

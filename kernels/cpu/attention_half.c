@@ -117,7 +117,7 @@ static void recall_probabilities(real *p, const struct head *head, const struct 
     }
 }
 
-/* What dropout leaves of a tile; rows are TILE apart. */
+/* Applies dropout to a tile, whose rows are TILE apart. */
 SBP_SIMD_WIDE
 static void keep_tile(real *x, const struct head *head, const struct cpu_tile *tile)
 {

@@ -6,7 +6,7 @@
 #include "kernels/cpu/attention_priv.h"
 #include "kernels/cpu/real_priv.h"
 
-/* Of head `index` (batch-major); -infinity: there is none. */
+/* Returns the sink of head `index` (batch-major), -infinity where there is none. */
 real CPU(sink_of)(const struct cpu_attention *attention, int64_t index);
 /* The gradients of all heads' sinks, where there are some, by y, its gradient, and the log-sum-exps
  * that forward left: a sink has a share p of each query's softmax and gets -p sum_d dy y. */

@@ -12,11 +12,26 @@ struct products {
     struct sbp_values x, dy; /* of the first block, which the others follow */
 };
 
-static struct sbp_values of_block(const struct sbp_values *first, int64_t block)
+/* Rows up to the last that holds a copy, one at least: the empty slots behind it would dilute what
+ * is measured in the mean. */
+static int64_t filled_rows(const struct sbp_values *x)
+{
+    int64_t last = x->tokens * x->features - 1;
+    while (last >= 0 && x->exact[last] == 0)
+        last--;
+    return last < 0 ? 1 : last / x->features + 1;
+}
+
+static struct sbp_values of_block(const struct sbp_values *first, int64_t block, int64_t rows)
 {
     const int64_t at = block * first->tokens * first->features;
-    return (struct sbp_values){first->tokens, first->features, first->exact + at,
-                               first->shadow + at};
+    return (struct sbp_values){rows, first->features, first->exact + at, first->shadow + at};
+}
+
+static int64_t rows_of_block(const struct products *p, int64_t block)
+{
+    const struct sbp_values x = of_block(&p->x, block, p->x.tokens);
+    return filled_rows(&x);
 }
 
 /* Biases of the blocks' products, each `apart` from the one before in their tensor. */
@@ -24,7 +39,7 @@ static enum sbp_status note_biases(const struct sbp_lockstep *both, const struct
                                    int tensor, int64_t first, int64_t apart)
 {
     for (int64_t b = 0; b < p->blocks; b++) {
-        const struct sbp_values dy = of_block(&p->dy, b);
+        const struct sbp_values dy = of_block(&p->dy, b, rows_of_block(p, b));
         SBP_TRY(sbp_magnitude_note_part(both, &dy, tensor, first + b * apart));
     }
     return SBP_OK;
@@ -35,7 +50,8 @@ static enum sbp_status note_products(const struct sbp_lockstep *both, const stru
     sbp_magnitude_begin(both, p->weight);
     for (int64_t b = 0; b < p->blocks; b++) {
         const struct sbp_block block = {p->weight, b};
-        const struct sbp_values x = of_block(&p->x, b), dy = of_block(&p->dy, b);
+        const int64_t rows = rows_of_block(p, b);
+        const struct sbp_values x = of_block(&p->x, b, rows), dy = of_block(&p->dy, b, rows);
         SBP_TRY(sbp_magnitude_note_block(both, &block, &x, &dy));
     }
     return SBP_OK;

@@ -35,19 +35,32 @@ static dropping<A> dropping_of(const A &a, const struct sbp_attention_dropout *d
     return d;
 }
 
-/* The index in the whole of a query of head `index` and the first key. */
+/* The index in the whole of head `index`'s first query and key. */
 template <class T>
-static __device__ __forceinline__ uint64_t first_of(const attention<T> &, int64_t, int)
+static __device__ __forceinline__ uint64_t first_of_head(const attention<T> &, int64_t)
 {
     return 0;
 }
 
 template <class A>
-static __device__ __forceinline__ uint64_t first_of(const dropping<A> &a, int64_t index, int row)
+static __device__ __forceinline__ uint64_t first_of_head(const dropping<A> &a, int64_t index)
 {
     const int64_t sample = a.first_sample + gpu_digits_global(a.samples, index / a.heads);
     const int64_t head = sample * a.all_heads + gpu_digits_global(a.own_heads, index % a.heads);
-    return (uint64_t)((head * a.keys + place_of(a, row)) * a.keys);
+    return (uint64_t)(head * a.keys * a.keys);
+}
+
+/* The same of a query of that head and the first key. */
+template <class A>
+static __device__ __forceinline__ uint64_t first_of_row(const A &a, uint64_t of_head, int row)
+{
+    return of_head + (uint64_t)place_of(a, row) * (uint64_t)a.keys;
+}
+
+template <class A>
+static __device__ __forceinline__ uint64_t first_of(const A &a, int64_t index, int row)
+{
+    return first_of_row(a, first_of_head(a, index), row);
 }
 
 /* What a probability that is seen is multiplied by; first_row: the head's, among all heads'. */

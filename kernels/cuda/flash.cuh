@@ -329,6 +329,7 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS) key_kernel(GP
     load_values<T, HEAD, sizes::ROWS>(values, a, k + a.first_value, first);
     for (int64_t head = begin; head < end; head++) {
         const head_place at = place_head(a, head);
+        const uint64_t in_whole = first_of_head(a, head);
         for (int column = 0; column < a.rows; column += COLUMNS) {
             float p[TILES][4], ds[TILES][4];
             if (seen_keys(a, column + COLUMNS < a.rows ? column + COLUMNS : a.rows) <= first ||
@@ -349,8 +350,8 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS) key_kernel(GP
                 p[tile][i] =
                     is_seen ? recall(a, at.row, p[tile][i], column + query, key, log_sum[query])
                             : 0;
-                const float kept = kept_of(a, is_seen, first_of(a, head, column + query), at.row,
-                                           column + query, key);
+                const float kept = kept_of(a, is_seen, first_of_row(a, in_whole, column + query),
+                                           at.row, column + query, key);
                 ds[tile][i] = is_seen ? p[tile][i] * (kept * ds[tile][i] - inner[query]) : 0;
                 p[tile][i] *= kept;
             }

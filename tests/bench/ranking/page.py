@@ -145,7 +145,7 @@ much longer the predicted best takes than the measured best.
 GAINS = """
 ## The searched plan and others
 
-Best of each family as `sbplan search --space` finds it, all run. SUMMA did not run when this was measured.
+Best of each family as `sbplan search --space` finds it, all run.
 Gains are the row's step over that of the searched plan; communication is all time within the backend,
 waiting included.
 """

@@ -47,6 +47,7 @@ BASELINES = {
     "Megatron": "megatron",
     "ZeRO": "zero",
     "GShard": "gshard",
+    "SUMMA": "summa",
     "Myelin": "myelin",
     SEARCHED: "full",
 }

@@ -5,6 +5,7 @@
 #include "base/launcher.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "calib/measure/perform.h"
 
 #define REPEATS         12   /* of a cell that settles early, warm-ups included */
 #define AROUND_S        1e-4 /* of a cell: barriers, agreeing on its times */
@@ -41,7 +42,7 @@ static double cell_s(const struct sbp_measure_job *job, const struct sbp_cell *c
         .kind = SBP_SEND_RECV, .nodes = 2, .ranks_per_node = 1, .groups = 1, .bytes = cell->bytes};
     switch (cell->work) {
     case SBP_CELL_COLLECTIVE:
-        return AROUND_S + REPEATS * collective_s(job, cell);
+        return AROUND_S + REPEATS * sbp_perform_calls(cell) * collective_s(job, cell);
     case SBP_CELL_PAIRS:
         return AROUND_S + PAIR_TIMES * 2 * collective_s(job, &message);
     case SBP_CELL_COPY:

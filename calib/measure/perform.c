@@ -78,9 +78,11 @@ static enum sbp_status perform_collective(const struct sbp_performer *performer,
                                             first_local + cell->ranks_per_node - 1);
         return bounce(performer, first, last, cell->bytes, time_s);
     }
+    const int calls = sbp_perform_calls(cell);
     const double start_s = sbp_clock_s();
-    SBP_TRY(call(performer, group));
-    *time_s = sbp_clock_s() - start_s;
+    for (int i = 0; i < calls; i++)
+        SBP_TRY(call(performer, group));
+    *time_s = (sbp_clock_s() - start_s) / calls;
     return SBP_OK;
 }
 

@@ -4,6 +4,10 @@
  * ranks of each. Of the groups that a node has room for, the cell's first `groups` work and the
  * ranks of the others wait. Send-recv is half a round trip between a group's first and last member.
  *
+ * Groups that work side by side call several times, one behind the other, and the time is the mean:
+ * as in a step, where one group's latency falls into another one's transfer. In a single call from
+ * a common start all would wait, and then all send, at the same time.
+ *
  * Beside products a collective runs in a lane of its own (a stream of a GPU, a thread of a CPU
  * rank) while as many products follow each other as outlast it: it takes what they end later with
  * it than without.
@@ -14,6 +18,16 @@
 #include "calib/measure/compute.h"
 #include "calib/samples/placement.h"
 #include "executor/comm/comm.h"
+
+enum { SBP_CALLS_BESIDE = 4 };
+
+/* Calls of a collective within one repetition. */
+static inline int sbp_perform_calls(const struct sbp_cell *cell)
+{
+    return cell->work == SBP_CELL_COLLECTIVE && cell->kind != SBP_SEND_RECV && cell->groups > 1
+               ? SBP_CALLS_BESIDE
+               : 1;
+}
 
 struct sbp_performer {
     struct sbp_endpoint ranks;             /* whose calls are timed */

@@ -50,11 +50,12 @@ static bool look_for_choice(struct searching *s, double work)
     return true;
 }
 
-/* Loads the choice that the best prices lead to, repaired. False: it does not fit. */
+/* Loads the choice that the best prices lead to, repaired; behind parts of a division messages
+ * begin almost anew. False: it does not fit. */
 static bool load_priced(struct searching *s)
 {
     struct sbp_dual *dual = &s->dual;
-    (void)sbp_dual_pass(dual, 1);
+    (void)sbp_dual_pass(dual, s->branch.has_begun ? SBP_PROBLEM_DUAL_FIRST_PASSES : 1);
     sbp_dual_read(dual, s->ascent.choice);
     sbp_dual_relax(dual, s->ascent.choice);
     sbp_dual_state_load(&s->state, s->ascent.choice);
@@ -69,7 +70,7 @@ static bool search_around(struct searching *s, int turn, double work)
     sbp_dual_set_prices(&s->dual, s->dual.best_price);
     if (!(s->run.solution->cost < INFINITY))
         return look_for_choice(s, work);
-    if (turn % 2 == 0 || s->branch.has_begun || !load_priced(s))
+    if (turn % 2 == 0 || !load_priced(s))
         sbp_dual_state_load(&s->state, s->run.solution->choice);
     return sbp_dual_search_run(&s->search, work);
 }

@@ -10,16 +10,17 @@ struct products {
     int weight; /* its tensor */
     int64_t blocks;
     struct sbp_values x, dy; /* of the first block, which the others follow */
+    struct sbp_values held;  /* what is 0 in empty slots: the copies, to which no bias was added */
 };
 
 /* Rows up to the last that holds a copy, one at least: the empty slots behind it would dilute what
  * is measured in the mean. */
-static int64_t filled_rows(const struct sbp_values *x)
+static int64_t filled_rows(const struct sbp_values *held)
 {
-    int64_t last = x->tokens * x->features - 1;
-    while (last >= 0 && x->exact[last] == 0)
+    int64_t last = held->tokens * held->features - 1;
+    while (last >= 0 && held->exact[last] == 0)
         last--;
-    return last < 0 ? 1 : last / x->features + 1;
+    return last < 0 ? 1 : last / held->features + 1;
 }
 
 static struct sbp_values of_block(const struct sbp_values *first, int64_t block, int64_t rows)
@@ -30,8 +31,8 @@ static struct sbp_values of_block(const struct sbp_values *first, int64_t block,
 
 static int64_t rows_of_block(const struct products *p, int64_t block)
 {
-    const struct sbp_values x = of_block(&p->x, block, p->x.tokens);
-    return filled_rows(&x);
+    const struct sbp_values held = of_block(&p->held, block, p->held.tokens);
+    return filled_rows(&held);
 }
 
 /* Biases of the blocks' products, each `apart` from the one before in their tensor. */
@@ -67,16 +68,16 @@ enum sbp_status sbp_magnitude_note_mixture(const struct sbp_lockstep *both,
     const struct sbp_rank_kept shadow = sbp_rank_mixture_kept(both->shadow, instr, &m);
     const int64_t tokens = m.tokens.tokens, rows = m.slots / m.experts, wide = m.ffn * m.gates;
     const int in = instr->buffer[SBP_AT_IN];
-    const struct products router = {node->weight[0], 1,
-                                    .x = {tokens, m.hidden, sbp_rank_buffer(both->exact, in),
-                                          sbp_rank_buffer(both->shadow, in)},
+    const struct sbp_values every = {tokens, m.hidden, sbp_rank_buffer(both->exact, in),
+                                     sbp_rank_buffer(both->shadow, in)};
+    const struct sbp_values copies = {rows, m.hidden, kept.copies, shadow.copies};
+    const struct products router = {node->weight[0], 1, .x = every, .held = every,
                                     .dy = {tokens, m.tokens.experts, kept.scores, shadow.scores}};
-    const struct products first = {node->weight[1], m.experts,
-                                   .x = {rows, m.hidden, kept.copies, shadow.copies},
+    const struct products first = {node->weight[1], m.experts, .x = copies, .held = copies,
                                    .dy = {rows, wide, kept.first, shadow.first}};
-    const struct products second = {node->weight[2], m.experts,
-                                    .x = {rows, m.ffn, kept.activation, shadow.activation},
-                                    .dy = {rows, m.hidden, kept.second, shadow.second}};
+    const struct products second = {
+        node->weight[2], m.experts, .x = {rows, m.ffn, kept.activation, shadow.activation},
+        .dy = {rows, m.hidden, kept.second, shadow.second}, .held = copies};
     if (node->weight_count > 3)
         sbp_magnitude_begin(both, node->weight[3]);
     if (m.adds_bias) /* which has no gradient where it chooses alone */

@@ -56,6 +56,8 @@ static bool load_priced(struct searching *s)
 {
     struct sbp_dual *dual = &s->dual;
     (void)sbp_dual_pass(dual, s->branch.has_begun ? SBP_PROBLEM_DUAL_FIRST_PASSES : 1);
+    if (s->run.solution->stopped)
+        return false;
     sbp_dual_read(dual, s->ascent.choice);
     sbp_dual_relax(dual, s->ascent.choice);
     sbp_dual_state_load(&s->state, s->ascent.choice);

@@ -1,5 +1,6 @@
 #include "executor/rank/context_run_priv.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 #include "costmodel/model/op_cost.h"
@@ -269,7 +270,7 @@ struct ring {
     int64_t members, place;
 };
 
-/* Places in scratch. */
+/* Places in scratch, which has the last two backward alone. */
 enum { KEYS, COMING_KEYS, GRADIENTS, COMING_GRADIENTS };
 
 static unsigned char *place_of(const struct ring *ring, int which)
@@ -283,6 +284,14 @@ static unsigned char *keys_of_round(const struct ring *ring, int64_t round)
     return place_of(ring, round % 2 == 0 ? KEYS : COMING_KEYS);
 }
 
+/* The end of what the plan counts as scratch. */
+static const unsigned char *scratch_end(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const int work = instr->buffer[SBP_AT_WORK];
+    const unsigned char *const first = sbp_rank_buffer(rank, work);
+    return first + rank->program->buffer[work].elements * rank->kernels->real_bytes;
+}
+
 static struct ring find_ring(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     struct ring ring = {
@@ -292,6 +301,8 @@ static struct ring find_ring(struct sbp_rank *rank, const struct sbp_instr *inst
     const struct sbp_mesh *mesh = &rank->program->mesh;
     ring.members = sbp_mesh_group_size(mesh, ring.keys.step.axes);
     ring.place = sbp_mesh_group_place(mesh, ring.keys.step.axes, rank->rank);
+    assert(place_of(&ring, instr->kind == SBP_INSTR_BACKWARD ? COMING_GRADIENTS + 1 : GRADIENTS) ==
+           scratch_end(rank, instr));
     return ring;
 }
 

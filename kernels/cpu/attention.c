@@ -152,7 +152,8 @@ static real block_maximum(const struct block_tile *at, int64_t i)
     struct cpu_tile run;
     for (int64_t column = 0; (run = next_run(at, column)).columns > 0; column = next_column(&run)) {
         const int64_t hidden = cpu_hidden(queries, &run, i), seen = cpu_visible(queries, &run, i);
-        largest = CPU(row_maximum)(row + run.column + hidden, seen - hidden, largest);
+        if (hidden < seen)
+            largest = CPU(row_maximum)(row + run.column + hidden, seen - hidden, largest);
     }
     return largest;
 }
@@ -165,31 +166,40 @@ static double block_exponentials(const struct block_tile *at, int64_t i, real la
     struct cpu_tile run;
     double sum = 0;
     for (int64_t column = 0; (run = next_run(at, column)).columns > 0; column = next_column(&run)) {
+        const int64_t hidden = cpu_hidden(queries, &run, i), seen = cpu_visible(queries, &run, i);
         real *const to = row + run.column;
-        exponentiate(to, cpu_hidden(queries, &run, i), cpu_visible(queries, &run, i), run.columns,
-                     largest);
+        if (hidden < seen)
+            exponentiate(to, hidden, seen, run.columns, largest);
+        else
+            CPU(zero)(to, run.columns);
         sum += CPU(row_sum)(to, run.columns);
     }
     return sum;
 }
 
-/* Divides what is kept of query i by what the block adds to its sum, and keeps the block's share.
- */
+/* Leaves a share of what is kept of query i, and of y. */
+static void weaken_row(const struct block_tile *at, int64_t i, real share)
+{
+    const struct head *head = at->head;
+    real *const kept = at->probabilities + i * head->queries.all;
+    scale_row(kept, head->queries.all, share);
+    if (head->dropout.apart > 0)
+        scale_row(kept + head->dropout.apart, head->queries.all, share);
+    scale_row(head->y + (at->queries.row + i) * head->y_stride, head->value, share);
+}
+
+/* Adds the block's exponentials to the sum of query i, and keeps the block's probabilities. */
 static void keep_block_row(const struct block_tile *at, int64_t i)
 {
     const struct head *head = at->head;
-    const int64_t all = head->queries.all;
-    real *const kept = at->probabilities + i * all;
+    real *const kept = at->probabilities + i * head->queries.all;
     const real largest = block_maximum(at, i);
     const double before = isinf(at->log_sums[i]) ? 0 : (double)real_exp(at->log_sums[i] - largest);
     const double sum = before + block_exponentials(at, i, largest);
     struct cpu_tile run;
     if (!(sum > 0))
         return;
-    scale_row(kept, all, (real)(before / sum));
-    if (head->dropout.apart > 0)
-        scale_row(kept + head->dropout.apart, all, (real)(before / sum));
-    scale_row(head->y + (at->queries.row + i) * head->y_stride, head->value, (real)(before / sum));
+    weaken_row(at, i, (real)(before / sum));
     for (int64_t column = 0; (run = next_run(at, column)).columns > 0; column = next_column(&run))
         for (int64_t j = 0; j < run.columns; j++)
             kept[run.key + j] =
@@ -204,7 +214,7 @@ static void begin_block_rows(const struct block_tile *at)
         CPU(zero)(at->probabilities + i * head->queries.all, head->queries.all);
         if (head->dropout.apart > 0)
             CPU(zero)
-            (at->probabilities + head->dropout.apart + i * head->queries.all, head->queries.all);
+        (at->probabilities + head->dropout.apart + i * head->queries.all, head->queries.all);
         CPU(zero)(head->y + (at->queries.row + i) * head->y_stride, head->value);
         at->log_sums[i] = -(real)INFINITY;
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "executor/rank/rank.h"
+#include "executor/run/run_memory.h"
 #include "run_checks.h"
 
 /* ---- what was drawn -------------------------------------------------------------------------- */
@@ -305,6 +306,24 @@ static void faults_are_found(void **state)
     assert_int_equal(found, 18 * 2); /* a pass forward and one backward */
 }
 
+/* Copies of blocks on their way are needed beside the arena: three of keys and values, and four of
+ * their gradients. */
+static void copies_of_blocks_are_needed(void **state)
+{
+    const int64_t block =
+        2 * (240 / 4) * 2 * 2 * 8; /* of 2 sequences and 2 heads of keys, values */
+    const struct sbp_verify_need none = {0};
+    char model[MODEL_BYTES];
+    struct plan plan;
+    (void)state;
+    open_layer("\"attention\": \"flash\"", (const int[]){4, 0}, SBP_F32, model, &plan);
+    const struct sbp_run_need need = sbp_run_need_of(&plan.step, 1, &none, &sbp_device_host_memory);
+    const double expected = (double)(sbp_run_arena_bytes(&plan.step, 0) + 7 * block * 4);
+    if (!(need.bytes == expected))
+        fail_msg("%.0f bytes are needed, expected %.0f", need.bytes, expected);
+    plan_close(&plan);
+}
+
 /* A device whose kernels take no blocks says so before anything runs. */
 static const struct sbp_kernels *without_blocks(enum sbp_real real)
 {
@@ -329,7 +348,8 @@ static void a_missing_kernel_is_refused(void **state)
     const enum sbp_status status =
         sbp_rank_open(&rank, &layout, &device, SBP_F32, 1, 0, NULL, &diag);
     if (status != SBP_E_UNSUPPORTED ||
-        strstr(diag.text, "device cpu has no kernel of grouped_attention by a ring") == NULL)
+        strstr(diag.text, "device cpu has no kernel of grouped_attention by a ring in f32: context "
+                          "\"gather\" is legal") == NULL)
         fail_msg("%s: %s", sbp_status_name(status), diag.text);
     plan_close(&plan);
 }
@@ -343,6 +363,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(replicas_equal_one_device),
         cmocka_unit_test(long_blocks_equal_one_device),
         cmocka_unit_test(faults_are_found),
+        cmocka_unit_test(copies_of_blocks_are_needed),
         cmocka_unit_test(a_missing_kernel_is_refused),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);

@@ -256,7 +256,7 @@ static void long_blocks_equal_one_device(void **state)
     sbp_random_seed(&random, seed + 2400);
     for (size_t r = 0; r < sizeof reals / sizeof reals[0]; r++) {
         double worst = 0;
-        for (int n = 0; n < 16; n++) {
+        for (int n = 0; n < draws(16); n++) {
             struct plan plan;
             open_layer(keys[n % 4], levels[n / 4], reals[r], model, &plan);
             const struct sbp_run_options options = options_for(reals[r], &random);

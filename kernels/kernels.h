@@ -36,11 +36,24 @@ enum sbp_adds {
     SBP_ADDS_REST = 2   /* bias, positions */
 };
 
-/* Attention on queries of some rows of the sequence, and on keys and values of all of it. */
+/* Keys and values of some rows of the sequence (KB of K), where they come block by block, each in
+ * a call of its own, in any order. After a forward call y and what is saved are those of attention
+ * to the keys so far: the running maximum and sum of a row are one log-sum-exp, since y is always
+ * divided by the sum (Liu et al., 2023, section 3.1, has numerator, denominator and maximum;
+ * Milakov and Gimelshein, 2018, section 3). A backward call adds to the gradients of queries; it
+ * takes y and what is saved as the last forward call left them. */
+struct sbp_attention_block {
+    const struct sbp_digits *keys; /* which rows of the sequence they are */
+    bool first;                    /* of the pass: y, saved and gradients of queries begin here */
+};
+
+/* Attention on queries of some rows of the sequence, and on keys and values of all of it, or of a
+ * block: then of KB rows instead of K. */
 struct sbp_attention_context {
     const struct sbp_digits *rows; /* which rows of the sequence (K) the queries (S) are */
     const void *keys;              /* (B,K,H,2,D) keys and values */
     void *key_gradients; /* (B,K,H,2,D) theirs, by the local queries: backward writes them */
+    const struct sbp_attention_block *block; /* NULL: they are of all of the sequence */
 };
 
 /* Heads of queries of which `share` at a time read one head of keys and values: head h of all reads
@@ -51,10 +64,12 @@ struct sbp_attention_groups {
     int64_t share;
     int64_t window;                /* a causal query sees its last so many keys; 0: all */
     const struct sbp_digits *rows; /* as in a context; NULL: the queries are all of the sequence */
+    const struct sbp_attention_block *block; /* as in a context; there are rows */
     /* A score of each local head (H) that joins the softmax's sum and has no value; NULL: there is
      * none, as always in materialised attention. */
     const void *sinks;
-    void *sink_gradients; /* (H) theirs over the local queries, by backward; NULL: not wanted */
+    void *sink_gradients; /* (H) theirs over the local queries, by backward, with the first block;
+                             NULL: not wanted */
     bool adds;            /* backward adds to them; false: it overwrites them */
 };
 
@@ -68,6 +83,7 @@ struct sbp_latent_keys {
     int64_t kv_row, shared_row; /* elements from row to row */
     struct sbp_latent_parts parts;
     const struct sbp_digits *rows; /* as in a context; NULL: the queries are all of the sequence */
+    const struct sbp_attention_block *block; /* as in a context; there are rows */
 };
 
 /* The local tokens of a mixture of experts: T, all experts (E), experts that a token chooses (K),
@@ -108,6 +124,7 @@ struct sbp_kernels {
     enum sbp_real real;
     int64_t real_bytes, wide_bytes;
     bool rounds_to_tf32; /* products take their factors with 11 bits */
+    bool attends_blocks; /* attention takes keys and values block by block */
     /* Features of a head of attention that this thread's device, which is open, has kernels for, 0
      * of none; NULL: any number. */
     int (*largest_head)(void);
@@ -283,7 +300,9 @@ struct sbp_kernels {
      * kernels of 16 bits and GPUs form anew and do not touch. scratch:
      * sbp_attention_scratch_elements (base/math/numeric.h) of a sequence of K, which kernels of 16
      * bits do not touch. Without a context (NULL) the sequence is whole, K = S. With one, keys and
-     * values of qkv are not read, and their gradients in dqkv are 0. */
+     * values of qkv are not read, and their gradients in dqkv are 0. With a block, the scratch of
+     * forward materialised attention begins with sbp_attention_sums_elements that stay as they are
+     * from call to call: log-sum-exps. */
     void (*attention_forward)(void *y, void *saved, void *scratch, const void *qkv,
                               const struct sbp_attention_context *context,
                               const struct sbp_attention_shape *shape);

@@ -66,6 +66,13 @@ int64_t sbp_attention_scratch_elements(const struct sbp_attention_shape *shape)
     return plus(times(tile, sequence), tile); /* score gradients of some rows, a number a row */
 }
 
+int64_t sbp_attention_sums_elements(const struct sbp_attention_shape *shape)
+{
+    if (shape->kind == SBP_ATTENTION_FLASH)
+        return 0;
+    return times(2, times(shape->batch, times(shape->sequence, shape->heads)));
+}
+
 int64_t sbp_latent_scratch_elements(const struct sbp_attention_shape *shape,
                                     const struct sbp_latent_parts *parts, bool backward)
 {

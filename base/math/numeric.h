@@ -68,6 +68,10 @@ struct sbp_attention_dropout {
 };
 /* Elements of scratch that forward or backward needs at most, the same for both element types. */
 int64_t sbp_attention_scratch_elements(const struct sbp_attention_shape *shape);
+/* Elements in front of it where keys come block by block: a wide number for each row of the local
+ * queries, which materialised attention has in its forward pass. 0 of flash attention, which keeps
+ * them as statistics. */
+int64_t sbp_attention_sums_elements(const struct sbp_attention_shape *shape);
 /* Parts of the heads of latent attention (DeepSeek-V2, 2024, section 2.1): the rotated features of
  * queries and keys, the others, and the features of values. */
 struct sbp_latent_parts {

@@ -105,7 +105,8 @@ struct sbp_op_kept sbp_op_kept(const struct sbp_graph *graph, int op,
 struct sbp_latent_parts sbp_op_latent_parts(const struct sbp_graph *graph,
                                             const struct sbp_op_node *node);
 /* Scratch elements (activation type) that the operator needs during a pass: gathered keys and
- * values, a tile of scores, tokens on their way to experts, SUMMA's panels. */
+ * values, or two blocks of a ring's, a tile of scores, tokens on their way to experts, SUMMA's
+ * panels. */
 double sbp_op_scratch_elements(const struct sbp_graph *graph, int op,
                                const struct sbp_factor *factor, enum sbp_pass pass);
 

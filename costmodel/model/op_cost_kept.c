@@ -126,15 +126,20 @@ double sbp_op_scratch_elements(const struct sbp_graph *graph, int op,
                                                   .head_size = node->attention.qk_size,
                                                   .causal = node->attention.causal,
                                                   .kind = node->attention.kind};
+        struct sbp_attention_shape rows = shape;
+        rows.sequence = (int64_t)sizes.output[SBP_DIM_SEQUENCE];
         /* As gathered and in order, the gradients then in place of what was gathered; or one block
-         * here and one on its way, gradients likewise. */
+         * here and one on its way, gradients likewise, and what probabilities that are kept are
+         * divided by so far. */
+        const bool rings = node->attention.ring && ways > 1;
         const double ring = backward ? 4 : 2;
-        const double blocks = ways <= 1 ? 0 : node->attention.ring ? ring : 2 * ways;
+        const double blocks = ways <= 1 ? 0 : rings ? ring : 2 * ways;
+        const double sums = rings && !backward ? (double)sbp_attention_sums_elements(&rows) : 0;
         const struct sbp_latent_parts parts = sbp_op_latent_parts(graph, node);
         return (double)(node->kind == SBP_OP_LATENT_ATTENTION
                             ? sbp_latent_scratch_elements(&shape, &parts, backward)
                             : sbp_attention_scratch_elements(&shape)) +
-               blocks * sbp_op_own_keys(node, &sizes);
+               sums + blocks * sbp_op_own_keys(node, &sizes);
     }
     case SBP_OP_MOE:
         return (backward ? 2 : 1) * sbp_op_slots(node, &sizes) * sizes.weight[1][1];

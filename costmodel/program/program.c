@@ -172,6 +172,14 @@ bool sbp_program_is_call(const struct sbp_instr *instr)
     }
 }
 
+bool sbp_program_is_operators_own(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    if (instr->kind != SBP_INSTR_INNER || instr->cause != SBP_CAUSE_OPERATOR)
+        return false;
+    const struct sbp_op_node *node = &program->graph->op[instr->op];
+    return node->kind == SBP_OP_SUMMA_LINEAR || node->attention.ring;
+}
+
 enum sbp_status sbp_program_calls(const struct sbp_program *program, struct sbp_arena *arena,
                                   struct sbp_call **calls, int *count)
 {

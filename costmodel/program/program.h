@@ -338,6 +338,9 @@ struct sbp_totals sbp_program_totals(const struct sbp_program *program,
  * weight gradients count in the type that they are summed in, weights in their own, statistics in
  * theirs, all else as activations. */
 bool sbp_program_is_call(const struct sbp_instr *instr);
+/* Whether it stands for calls that the operator behind it makes as it goes: SUMMA's, panel by
+ * panel, and those of attention by a ring, block by block. */
+bool sbp_program_is_operators_own(const struct sbp_program *program, const struct sbp_instr *instr);
 /* Whether it brings offloaded states to the device, or takes them back. */
 static inline bool sbp_program_is_host_copy(const struct sbp_instr *instr)
 {

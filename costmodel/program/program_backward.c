@@ -206,12 +206,13 @@ static enum sbp_status backward_inputs(struct sbp_compiler *c, int op, int dy, b
         SBP_TRY(backward_moe(c, op, &backward));
         return give_gradients(c, op, dx);
     }
-    SBP_TRY(sbp_emit_inner(c, op, SBP_PASS_INPUT_GRADIENT, work));
-    if (with_weights) {
+    if (with_weights) { /* before collectives that the operator itself makes, which it follows */
         SBP_TRY(sbp_program_open_gradients(c, op, gradient));
-        SBP_TRY(sbp_emit_inner(c, op, SBP_PASS_WEIGHT_GRADIENT, work));
         backward.gradient = gradient;
     }
+    SBP_TRY(sbp_emit_inner(c, op, SBP_PASS_INPUT_GRADIENT, work));
+    if (with_weights)
+        SBP_TRY(sbp_emit_inner(c, op, SBP_PASS_WEIGHT_GRADIENT, work));
     SBP_TRY(add_backward(c, op, &backward));
     SBP_TRY(sbp_emit_inner_sums(c, op, work, dx));
     SBP_TRY(give_gradients(c, op, dx));

@@ -511,29 +511,28 @@ static struct sbp_bucket_sum sum_of(const struct sbp_program *program, const str
     return sbp_buckets_sum(program, &buckets, task->bucket - 1, program->instr[task->instr].tensor);
 }
 
-/* Whether an instruction stands for calls that the product behind it makes, panel by panel: one of
- * SUMMA's. */
-static bool is_of_panels(const struct sbp_program *program, int index)
+/* Lists the calls that an operator makes as it goes, which the instructions before it stand for:
+ * those before a product of SUMMA for one call a panel each, those before attention by a ring for
+ * one a block, the last of which, of gradients alone, takes them home. This lists the calls panel
+ * by panel, or block by block: in each panel X's call comes first, but W's where the product forms
+ * X's gradient. */
+static void add_own(const struct sbp_program *program, const struct chunk_calls *once, int end,
+                    struct sbp_call *calls, int *count)
 {
-    const struct sbp_instr *instr = &program->instr[index];
-    return instr->kind == SBP_INSTR_INNER && instr->cause == SBP_CAUSE_OPERATOR &&
-           program->graph->op[instr->op].kind == SBP_OP_SUMMA_LINEAR;
-}
-
-/* The instructions before a product of SUMMA each stand for one call a panel. This lists these
- * calls panel by panel: in each panel X's call comes first, but W's where the product forms X's
- * gradient. */
-static void add_panels(const struct sbp_program *program, const struct chunk_calls *once,
-                       int product, struct sbp_call *calls, int *count)
-{
-    const struct sbp_instr *to = &program->instr[product];
-    const bool reversed = to->kind == SBP_INSTR_BACKWARD && to->phase == 0;
-    int first = product;
-    while (first > 0 && is_of_panels(program, first - 1))
+    const struct sbp_instr *to = &program->instr[end];
+    const bool reversed = to->kind == SBP_INSTR_BACKWARD && to->phase == 0 &&
+                          program->graph->op[to->op].kind == SBP_OP_SUMMA_LINEAR;
+    int first = end, rounds = 0;
+    while (first > 0 && sbp_program_is_operators_own(program, &program->instr[first - 1])) {
         first--;
-    for (int panel = 0; first < product && panel < program->instr[first].times; panel++)
-        for (int i = first; i < product; i++)
-            calls[(*count)++] = once->call[once->first[reversed ? first + product - 1 - i : i]];
+        rounds = program->instr[first].times > rounds ? program->instr[first].times : rounds;
+    }
+    for (int round = 0; round < rounds; round++)
+        for (int i = first; i < end; i++) {
+            const int from = reversed ? first + end - 1 - i : i;
+            if (round < program->instr[from].times)
+                calls[(*count)++] = once->call[once->first[from]];
+        }
 }
 
 enum sbp_status sbp_tasks_calls(const struct sbp_step *step, int stage,
@@ -552,8 +551,8 @@ enum sbp_status sbp_tasks_calls(const struct sbp_step *step, int stage,
         const struct sbp_program *program = sbp_step_chunk(step, stage, task->chunk);
         const struct chunk_calls *once = &chunk[task->chunk];
         const int first = *count;
-        if (!is_of_panels(program, task->instr)) {
-            add_panels(program, once, task->instr, *calls, count);
+        if (!sbp_program_is_operators_own(program, &program->instr[task->instr])) {
+            add_own(program, once, task->instr, *calls, count);
             add_calls(once, task->instr, *calls, count);
         }
         for (int c = first; c < *count; c++) {

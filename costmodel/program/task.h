@@ -107,7 +107,8 @@ enum sbp_status sbp_tasks_make(const struct sbp_step *step, int stage, struct sb
                                struct sbp_tasks *tasks, struct sbp_diag *diag) SBP_MUST_USE;
 /* Calls of the step in order, whose `instr` are tasks of the stage; *calls is the arena's. Those of
  * SUMMA's panels, which instructions INNER stand for, are the product's behind them: panel by panel
- * one of each operand. E_RANGE, E_MEMORY. */
+ * one of each operand. Likewise attention's behind those of a ring: block by block one of keys and
+ * values, and backward one of gradients. E_RANGE, E_MEMORY. */
 enum sbp_status sbp_tasks_calls(const struct sbp_step *step, int stage,
                                 const struct sbp_tasks *tasks, struct sbp_arena *arena,
                                 struct sbp_call **calls, int *count) SBP_MUST_USE;

@@ -320,18 +320,17 @@ static enum sbp_status call_group(struct sbp_channel *channel, const struct sbp_
 
 enum { TAG_WEIGHT = 23, TAG_SUM = 24 };
 
-static int rank_of(const struct sbp_channel *channel, const struct sbp_exchange *exchange,
-                   int64_t member)
+static int rank_of(const struct sbp_channel *channel, sbp_axes axes, int64_t member)
 {
     return sbp_channel_rank(
         channel, channel->stage,
-        sbp_mesh_group_rank(&channel->step->mesh, exchange->members.axes, channel->place, member));
+        sbp_mesh_group_rank(&channel->step->mesh, axes, channel->place, member));
 }
 
 static enum sbp_status hand(struct sbp_channel *channel, const struct sbp_exchange *exchange,
                             int64_t to)
 {
-    return channel->ops->send(channel->comm, rank_of(channel, exchange, to),
+    return channel->ops->send(channel->comm, rank_of(channel, exchange->members.axes, to),
                               exchange->to_owner ? TAG_SUM : TAG_WEIGHT, exchange->receive,
                               exchange->count * channel->kernels->real_bytes);
 }
@@ -339,7 +338,7 @@ static enum sbp_status hand(struct sbp_channel *channel, const struct sbp_exchan
 static enum sbp_status accept(struct sbp_channel *channel, const struct sbp_exchange *exchange,
                               int64_t from, void *buffer)
 {
-    const int peer = rank_of(channel, exchange, from);
+    const int peer = rank_of(channel, exchange->members.axes, from);
     sbp_post_wait(channel->post, peer);
     return channel->ops->receive(channel->comm, peer, exchange->to_owner ? TAG_SUM : TAG_WEIGHT,
                                  buffer, exchange->count * channel->kernels->real_bytes);
@@ -514,6 +513,53 @@ enum sbp_status sbp_channel_take_sum(struct sbp_channel *channel, const struct s
     if (channel->skip)
         channel->kernels->zero(sum, count);
     return backend(channel, status, "taking a sum of gradients", diag);
+}
+
+/* ---- round a ring ---------------------------------------------------------------------------- */
+
+enum { TAG_BLOCK = 25, TAG_BLOCK_GRADIENT = 26 };
+
+/* The member that is so many places further on. */
+static int member_behind(const struct sbp_channel *channel, sbp_axes axes, int64_t places)
+{
+    const struct sbp_mesh *mesh = &channel->step->mesh;
+    const int64_t members = sbp_mesh_group_size(mesh, axes);
+    const int64_t own = sbp_mesh_group_place(mesh, axes, channel->place);
+    return rank_of(channel, axes, (own + places) % members);
+}
+
+enum sbp_status sbp_channel_pass_block(struct sbp_channel *channel, sbp_axes axes, bool gradients,
+                                       const void *block, int64_t count, struct sbp_diag *diag)
+{
+    const struct sbp_exchange exchange = {
+        .kind = SBP_SEND_RECV, .members.axes = axes, .count = count};
+    const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
+    note(channel, &exchange);
+    if (channel->skip)
+        return SBP_OK;
+    const enum sbp_status status = channel->ops->send(
+        channel->comm, member_behind(channel, axes, 1), gradients ? TAG_BLOCK_GRADIENT : TAG_BLOCK,
+        block, count * channel->kernels->real_bytes);
+    spend(channel, wall_s, cpu_s);
+    return backend(channel, status, "passing on a block", diag);
+}
+
+enum sbp_status sbp_channel_take_block(struct sbp_channel *channel, sbp_axes axes, bool gradients,
+                                       void *block, int64_t count, struct sbp_diag *diag)
+{
+    const int64_t members = sbp_mesh_group_size(&channel->step->mesh, axes);
+    const int peer = member_behind(channel, axes, members - 1);
+    const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
+    if (channel->skip) {
+        channel->kernels->zero(block, count);
+        return SBP_OK;
+    }
+    sbp_post_wait(channel->post, peer);
+    const enum sbp_status status =
+        channel->ops->receive(channel->comm, peer, gradients ? TAG_BLOCK_GRADIENT : TAG_BLOCK,
+                              block, count * channel->kernels->real_bytes);
+    spend(channel, wall_s, cpu_s);
+    return backend(channel, status, "taking a block", diag);
 }
 
 /* ---- first messages ------------------------------------------------------------------------- */

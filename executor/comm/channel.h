@@ -134,6 +134,15 @@ enum sbp_status sbp_channel_pass_sum(struct sbp_channel *channel, const struct s
 enum sbp_status sbp_channel_take_sum(struct sbp_channel *channel, const struct sbp_sum_route *route,
                                      void *sum, int64_t count, struct sbp_diag *diag) SBP_MUST_USE;
 
+/* A block of a ring over some axes to the next member, and from the one before, in the order sent;
+ * `gradients` go beside the blocks that they are of. They fail as the backend does. */
+enum sbp_status sbp_channel_pass_block(struct sbp_channel *channel, sbp_axes axes, bool gradients,
+                                       const void *block, int64_t count,
+                                       struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_channel_take_block(struct sbp_channel *channel, sbp_axes axes, bool gradients,
+                                       void *block, int64_t count,
+                                       struct sbp_diag *diag) SBP_MUST_USE;
+
 enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
                                      const struct sbp_exchange *exchange,
                                      struct sbp_diag *diag) SBP_MUST_USE;

@@ -1,5 +1,6 @@
 #include "executor/rank/context_run_priv.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 #include "costmodel/model/op_cost.h"
@@ -38,9 +39,43 @@ static struct sbp_dist with_axes(const struct sbp_dist *dist, sbp_axes axes, str
     return with;
 }
 
+/* The buffer of an attention's pass that has the keys and values. */
+static int held_by(const struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const bool packed = rank->program->graph->op[instr->op].kind == SBP_OP_ATTENTION;
+    return instr->buffer[packed ? SBP_AT_IN : SBP_AT_IN2];
+}
+
+bool sbp_rank_has_ring(const struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    return rank->program->graph->op[instr->op].attention.ring &&
+           context_axes(rank, held_by(rank, instr)) != 0;
+}
+
 static enum sbp_op_kind kind_of(const struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     return rank->program->graph->op[instr->op].kind;
+}
+
+static int64_t local_size(const struct sbp_rank *rank, int held, int dim)
+{
+    const struct sbp_buffer *buffer = &rank->program->buffer[held];
+    return sbp_dist_local_size(&rank->program->mesh,
+                               &rank->program->graph->tensor[buffer->tensor].shape, &buffer->dist,
+                               dim);
+}
+
+/* Elements of log-sum-exps of the local queries that stay while blocks go round. */
+static int64_t block_sums(const struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const int y = instr->buffer[SBP_AT_OUT];
+    if (instr->kind != SBP_INSTR_FORWARD || !sbp_rank_has_ring(rank, instr))
+        return 0;
+    return sbp_attention_sums_elements(
+        &(struct sbp_attention_shape){.batch = local_size(rank, y, SBP_DIM_BATCH),
+                                      .sequence = local_size(rank, y, SBP_DIM_SEQUENCE),
+                                      .heads = local_size(rank, y, SBP_DIM_FEATURE),
+                                      .kind = rank->program->graph->op[instr->op].attention.kind});
 }
 
 /* Elements that the kernel takes of the scratch. */
@@ -52,18 +87,19 @@ static int64_t kernel_scratch(const struct sbp_rank *rank, const struct sbp_inst
     const struct sbp_latent_parts parts = sbp_op_latent_parts(graph, node);
     const struct sbp_attention_shape shape = {
         .sequence = sequence, .head_size = node->attention.qk_size, .kind = node->attention.kind};
-    return node->kind == SBP_OP_LATENT_ATTENTION
-               ? sbp_latent_scratch_elements(&shape, &parts, instr->section == SBP_SECTION_BACKWARD)
-               : sbp_attention_scratch_elements(&shape);
+    return block_sums(rank, instr) +
+           (node->kind == SBP_OP_LATENT_ATTENTION
+                ? sbp_latent_scratch_elements(&shape, &parts,
+                                              instr->section == SBP_SECTION_BACKWARD)
+                : sbp_attention_scratch_elements(&shape));
 }
 
 /* Elements of a row of keys and values of the local heads. */
 static int64_t local_row(const struct sbp_rank *rank, int held)
 {
-    const struct sbp_buffer *buffer = &rank->program->buffer[held];
-    const struct sbp_shape *shape = &rank->program->graph->tensor[buffer->tensor].shape;
-    return sbp_dist_local_size(&rank->program->mesh, shape, &buffer->dist, SBP_DIM_FEATURE) *
-           shape->size[SBP_DIM_INNER];
+    const int tensor = rank->program->buffer[held].tensor;
+    return local_size(rank, held, SBP_DIM_FEATURE) *
+           rank->program->graph->tensor[tensor].shape.size[SBP_DIM_INNER];
 }
 
 /* What is copied as one, where it is not all; `shared`: the buffer of the shared part, -1: none. */
@@ -107,8 +143,7 @@ static struct keys find_keys(struct sbp_rank *rank, const struct sbp_instr *inst
 bool sbp_rank_find_context(struct sbp_rank *rank, const struct sbp_instr *instr,
                            struct sbp_rank_context *at)
 {
-    const bool packed = kind_of(rank, instr) == SBP_OP_ATTENTION;
-    const int held = instr->buffer[packed ? SBP_AT_IN : SBP_AT_IN2];
+    const int held = held_by(rank, instr);
     struct sbp_region region;
     if (context_axes(rank, held) == 0)
         return false;
@@ -118,6 +153,11 @@ bool sbp_rank_find_context(struct sbp_rank *rank, const struct sbp_instr *instr,
     at->rows = region.dim[SBP_DIM_SEQUENCE];
     at->context = (struct sbp_attention_context){
         .rows = &at->rows, .keys = keys.first, .key_gradients = keys.second};
+    if (rank->block != NULL)
+        at->context = (struct sbp_attention_context){.rows = &at->rows,
+                                                     .keys = rank->block->keys,
+                                                     .key_gradients = rank->block->gradients,
+                                                     .block = &rank->block->of};
     return true;
 }
 
@@ -218,4 +258,137 @@ enum sbp_status sbp_rank_share_context(struct sbp_rank *rank, const struct sbp_i
     const struct keys keys = find_keys(rank, instr, own, shared);
     const struct held held = {sbp_rank_buffer(rank, own), sbp_rank_buffer(rank, shared)};
     return (gathers ? gather : scatter)(rank, &keys, &held, diag);
+}
+
+/* ---- round a ring ---------------------------------------------------------------------------- */
+
+/* A pass whose keys go round. */
+struct ring {
+    struct sbp_rank *rank;
+    const struct sbp_instr *instr;
+    struct keys keys; /* `own` elements in a block */
+    int64_t members, place;
+};
+
+/* Places in scratch, which has the last two backward alone. */
+enum { KEYS, COMING_KEYS, GRADIENTS, COMING_GRADIENTS };
+
+static unsigned char *place_of(const struct ring *ring, int which)
+{
+    return ring->keys.first + which * ring->keys.own * ring->rank->kernels->real_bytes;
+}
+
+/* Keys at hand and those that come change places from round to round. */
+static unsigned char *keys_of_round(const struct ring *ring, int64_t round)
+{
+    return place_of(ring, round % 2 == 0 ? KEYS : COMING_KEYS);
+}
+
+/* The end of what the plan counts as scratch. */
+static const unsigned char *scratch_end(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const int work = instr->buffer[SBP_AT_WORK];
+    const unsigned char *const first = sbp_rank_buffer(rank, work);
+    return first + rank->program->buffer[work].elements * rank->kernels->real_bytes;
+}
+
+static struct ring find_ring(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    struct ring ring = {
+        .rank = rank,
+        .instr = instr,
+        .keys = find_keys(rank, instr, held_by(rank, instr), instr->buffer[SBP_AT_IN3])};
+    const struct sbp_mesh *mesh = &rank->program->mesh;
+    ring.members = sbp_mesh_group_size(mesh, ring.keys.step.axes);
+    ring.place = sbp_mesh_group_place(mesh, ring.keys.step.axes, rank->rank);
+    assert(place_of(&ring, instr->kind == SBP_INSTR_BACKWARD ? COMING_GRADIENTS + 1 : GRADIENTS) ==
+           scratch_end(rank, instr));
+    return ring;
+}
+
+/* Which rows of the sequence the block at hand has: those of the member so many places before. */
+static struct sbp_digits rows_of_round(const struct ring *ring, int64_t round)
+{
+    const struct sbp_rank *rank = ring->rank;
+    const struct sbp_buffer *held = &rank->program->buffer[held_by(rank, ring->instr)];
+    const int64_t member = (ring->place + ring->members - round) % ring->members;
+    struct sbp_region region;
+    sbp_dist_region(
+        &rank->layout, &rank->program->graph->tensor[held->tensor].shape, &held->dist,
+        sbp_mesh_group_rank(&rank->program->mesh, ring->keys.step.axes, rank->rank, member),
+        &region);
+    return region.dim[SBP_DIM_SEQUENCE];
+}
+
+static enum sbp_status pass_on(const struct ring *ring, bool gradients, const void *block,
+                               struct sbp_diag *diag)
+{
+    return sbp_channel_pass_block(ring->rank->channel, ring->keys.step.axes, gradients, block,
+                                  ring->keys.own, diag);
+}
+
+static enum sbp_status take(const struct ring *ring, bool gradients, void *block,
+                            struct sbp_diag *diag)
+{
+    return sbp_channel_take_block(ring->rank->channel, ring->keys.step.axes, gradients, block,
+                                  ring->keys.own, diag);
+}
+
+/* Adds the gradients so far of the block at hand to those by the local queries. */
+static enum sbp_status pass_gradients(const struct ring *ring, int64_t round, struct sbp_diag *diag)
+{
+    unsigned char *const sum = place_of(ring, GRADIENTS);
+    if (round > 0) {
+        SBP_TRY(take(ring, true, place_of(ring, COMING_GRADIENTS), diag));
+        ring->rank->kernels->add(sum, sum, place_of(ring, COMING_GRADIENTS), ring->keys.own);
+    }
+    return pass_on(ring, true, sum, diag);
+}
+
+/* The sum that comes home is the gradient of the rank's own keys. */
+static enum sbp_status take_home(const struct ring *ring, struct sbp_diag *diag)
+{
+    struct sbp_rank *rank = ring->rank;
+    const struct sbp_instr *instr = ring->instr;
+    const int own = instr->buffer[ring->keys.packed ? SBP_AT_OUT : SBP_AT_OUT2];
+    const struct held held = {sbp_rank_buffer(rank, own),
+                              sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT3])};
+    SBP_TRY(take(ring, true, place_of(ring, GRADIENTS), diag));
+    copy_rows(rank, &ring->keys, place_of(ring, GRADIENTS), &held, false);
+    return SBP_OK;
+}
+
+static void attend(const struct ring *ring, int64_t round,
+                   void (*op)(struct sbp_rank *rank, const struct sbp_instr *instr))
+{
+    const struct sbp_digits rows = rows_of_round(ring, round);
+    const bool back = ring->instr->kind == SBP_INSTR_BACKWARD;
+    const struct sbp_rank_block block = {.of = {.keys = &rows, .first = round == 0},
+                                         .keys = keys_of_round(ring, round),
+                                         .gradients = back ? place_of(ring, GRADIENTS) : NULL};
+    ring->rank->block = &block;
+    op(ring->rank, ring->instr);
+    ring->rank->block = NULL;
+}
+
+enum sbp_status sbp_rank_go_round(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                  void (*op)(struct sbp_rank *rank, const struct sbp_instr *instr),
+                                  struct sbp_diag *diag)
+{
+    const struct ring ring = find_ring(rank, instr);
+    const bool back = instr->kind == SBP_INSTR_BACKWARD;
+    const struct held held = {sbp_rank_buffer(rank, held_by(rank, instr)),
+                              sbp_rank_buffer(rank, instr->buffer[SBP_AT_IN3])};
+    copy_rows(rank, &ring.keys, place_of(&ring, KEYS), &held, true);
+    for (int64_t round = 0; round < ring.members; round++) {
+        const bool goes_on = round + 1 < ring.members;
+        if (goes_on)
+            SBP_TRY(pass_on(&ring, false, keys_of_round(&ring, round), diag));
+        attend(&ring, round, op);
+        if (back)
+            SBP_TRY(pass_gradients(&ring, round, diag));
+        if (goes_on)
+            SBP_TRY(take(&ring, false, keys_of_round(&ring, round + 1), diag));
+    }
+    return back ? take_home(&ring, diag) : SBP_OK;
 }

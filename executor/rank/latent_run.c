@@ -54,7 +54,8 @@ static struct sbp_latent_keys find_keys(struct sbp_rank *rank, const struct sbp_
                                     .kv_row = context->row,
                                     .shared_row = context->row,
                                     .parts = parts,
-                                    .rows = all->rows};
+                                    .rows = all->rows,
+                                    .block = all->block};
 }
 
 void sbp_rank_latent(struct sbp_rank *rank, const struct sbp_instr *instr)

@@ -61,6 +61,8 @@ struct sbp_rank {
                                       by the step that it is of */
     const struct sbp_given_experts *given; /* of a reference; borrowed. NULL: it chooses */
     const struct sbp_norm_groups *groups;  /* borrowed; NULL: a block's rows are one */
+    const struct sbp_rank_block *block;    /* of keys that go round a ring (context_run_priv.h), at
+                                              hand; NULL: they do not */
     bool adds;        /* gradients are added to those of the micro-batches before */
     bool keeps_apart; /* each instruction leaves what it writes, for who looks */
     bool next_waits;  /* the task behind the one at hand, for a sum beside (task.h) */

@@ -363,6 +363,7 @@ static void find_groups(struct sbp_rank *rank, const struct sbp_instr *instr, st
                  graph->tensor[node->input[1]].shape.size[SBP_DIM_FEATURE],
         .window = node->attention.own_window,
         .rows = has_context ? &g->at.rows : NULL,
+        .block = has_context ? g->at.context.block : NULL,
         .sinks = operand(rank, instr, SBP_AT_W),
         .sink_gradients = operand(rank, instr, SBP_AT_DW),
         .adds = sbp_rank_adds_to(rank, instr->buffer[SBP_AT_DW])};
@@ -452,6 +453,12 @@ static void cross_entropy_backward(struct sbp_rank *rank, const struct sbp_instr
         node_of(rank, instr)->valid_vocabulary, instr->factor * rank->scaler.scale);
 }
 
+static enum sbp_status run_whole(struct sbp_rank *rank, const struct sbp_instr *instr, run_op op)
+{
+    op(rank, instr);
+    return SBP_OK;
+}
+
 enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
                                  struct sbp_diag *diag)
 {
@@ -483,8 +490,9 @@ enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *
     };
     if (node_of(rank, instr)->kind == SBP_OP_SUMMA_LINEAR)
         return sbp_rank_panels(rank, instr, diag);
-    forward[node_of(rank, instr)->kind](rank, instr);
-    return SBP_OK;
+    return sbp_rank_has_ring(rank, instr)
+               ? sbp_rank_go_round(rank, instr, forward[node_of(rank, instr)->kind], diag)
+               : run_whole(rank, instr, forward[node_of(rank, instr)->kind]);
 }
 
 enum sbp_status sbp_rank_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
@@ -520,6 +528,6 @@ enum sbp_status sbp_rank_backward(struct sbp_rank *rank, const struct sbp_instr 
         return sbp_rank_panels(rank, instr, diag);
     if (backward[kind] == NULL) /* the gradient of a sum is the one of its operands: no kernel */
         return sbp_fail(diag, SBP_E_INTERNAL, "%s has no backward kernel", sbp_op(kind)->name);
-    backward[kind](rank, instr);
-    return SBP_OK;
+    return sbp_rank_has_ring(rank, instr) ? sbp_rank_go_round(rank, instr, backward[kind], diag)
+                                          : run_whole(rank, instr, backward[kind]);
 }

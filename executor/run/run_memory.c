@@ -1,5 +1,6 @@
 #include "executor/run/run_memory.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -34,6 +35,27 @@ static double sent_bytes(const struct sbp_step *step, int stage)
     return bytes * (step->replicates ? 1 : step->pyramid ? 2 : step->memory[before].in_flight);
 }
 
+/* The backend has the copies of the blocks of a ring that a rank has passed on and the next has not
+ * taken. Each waits for the one before, and so a rank, round the whole ring, for the next one: it
+ * is no more rounds ahead than there are other members, within which it sends what one pass does.
+ */
+static double passed_bytes(const struct sbp_step *step, int stage)
+{
+    double most = 0;
+    for (int chunk = 0; chunk < sbp_step_chunks(step); chunk++) {
+        const struct sbp_program *program = sbp_step_chunk(step, stage, chunk);
+        double of_pass = 0;
+        for (int i = 0; i < program->instr_count; i++) {
+            const struct sbp_instr *instr = &program->instr[i];
+            const bool passes =
+                instr->box.kind == SBP_SEND_RECV && sbp_program_is_operators_own(program, instr);
+            of_pass = passes ? of_pass + instr->times * sbp_price_call_bytes(program, instr) : 0;
+            most = fmax(most, of_pass);
+        }
+    }
+    return most;
+}
+
 struct sbp_run_need sbp_run_need_of(const struct sbp_step *step, int64_t rank,
                                     const struct sbp_verify_need *verify,
                                     const struct sbp_memory_ops *arena)
@@ -42,7 +64,8 @@ struct sbp_run_need sbp_run_need_of(const struct sbp_step *step, int64_t rank,
     const double check = verify->rank_bytes + (rank == 0 ? verify->reference_bytes : 0);
     const double states = (double)step->memory[stage].host_bytes;
     /* What is sent is copied once more, until it has left. */
-    const double slots = 2 * (double)sbp_stage_slot_bytes(step, stage) + sent_bytes(step, stage);
+    const double slots = 2 * (double)sbp_stage_slot_bytes(step, stage) + sent_bytes(step, stage) +
+                         passed_bytes(step, stage);
     const double own =
         arena == &sbp_device_host_memory ? (double)sbp_run_arena_bytes(step, stage) : 0;
     return (struct sbp_run_need){own + states + slots + check, check};

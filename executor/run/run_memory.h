@@ -3,7 +3,7 @@
  * Linux hands out memory that is not there and ends a process, or another one, when it is touched;
  * so the need is compared first with what is free (base/machine.h). It is the ranks' arenas and
  * offloaded states, as the plan counts them, messages between stages on their way, in slots or as
- * the backend's copies, and what verification holds beside them.
+ * the backend's copies, blocks of a ring as such copies, and what verification holds beside them.
  */
 #ifndef SBP_EXECUTOR_RUN_RUN_MEMORY_H
 #define SBP_EXECUTOR_RUN_RUN_MEMORY_H

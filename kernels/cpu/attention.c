@@ -3,7 +3,8 @@
  * Materialised keeps the probabilities of every row; a tile has all keys that its queries see.
  * Flash cuts the keys into tiles as well, keeps the running maximum and sum of each row, and saves
  * their log-sum-exp, out of which backward recomputes the probabilities (Dao et al., 2022,
- * algorithms 1 and 4). Tiles that the causal mask hides as a whole are never formed.
+ * algorithms 1 and 4). Tiles that the causal mask hides as a whole are never formed. Where keys
+ * come block by block, a row's log-sum-exp is its running maximum, with a sum of 1.
  */
 #include "kernels/cpu/gemm_priv.h"
 #include "kernels/cpu/latent_priv.h"
@@ -102,9 +103,162 @@ static void forward_materialised(const struct head *head, real *probabilities)
     }
 }
 
+/* ---- materialised attention, block by block -------------------------------------------------- */
+
+/* A tile of queries with the keys of a block: scores have a column for each of these. */
+struct block_tile {
+    const struct head *head;
+    struct cpu_tile queries;
+    real *scores;        /* (tile's rows, keys of the block) */
+    real *probabilities; /* (tile's rows, K), as they are kept */
+    real *log_sums;      /* (tile's rows) of the keys so far */
+};
+
+/* The run of keys behind a column that some query sees; columns 0: there is none. */
+static struct cpu_tile next_run(const struct block_tile *at, int64_t column)
+{
+    const struct cpu_queries *queries = &at->head->queries;
+    struct cpu_tile run = {.columns = 0};
+    while (column < queries->keys) {
+        run = cpu_key_run(queries, &at->queries, column);
+        if (cpu_sees(queries, &run))
+            return run;
+        column += run.columns;
+    }
+    run.columns = 0;
+    return run;
+}
+
+static int64_t next_column(const struct cpu_tile *run)
+{
+    return run->column + run->columns;
+}
+
+static void block_scores(const struct block_tile *at)
+{
+    struct cpu_tile run;
+    for (int64_t column = 0; (run = next_run(at, column)).columns > 0; column = next_column(&run)) {
+        run.stride = at->head->queries.keys;
+        tile_scores(at->scores + run.column, at->head, &run);
+    }
+}
+
+/* The greatest score of query i, and of its keys so far. */
+static real block_maximum(const struct block_tile *at, int64_t i)
+{
+    const struct cpu_queries *queries = &at->head->queries;
+    const real *row = at->scores + i * queries->keys;
+    real largest = at->log_sums[i];
+    struct cpu_tile run;
+    for (int64_t column = 0; (run = next_run(at, column)).columns > 0; column = next_column(&run)) {
+        const int64_t hidden = cpu_hidden(queries, &run, i), seen = cpu_visible(queries, &run, i);
+        if (hidden < seen)
+            largest = CPU(row_maximum)(row + run.column + hidden, seen - hidden, largest);
+    }
+    return largest;
+}
+
+/* Scores of query i become exponentials, 0 where it sees nothing; returns their sum. */
+static double block_exponentials(const struct block_tile *at, int64_t i, real largest)
+{
+    const struct cpu_queries *queries = &at->head->queries;
+    real *row = at->scores + i * queries->keys;
+    struct cpu_tile run;
+    double sum = 0;
+    for (int64_t column = 0; (run = next_run(at, column)).columns > 0; column = next_column(&run)) {
+        const int64_t hidden = cpu_hidden(queries, &run, i), seen = cpu_visible(queries, &run, i);
+        real *const to = row + run.column;
+        if (hidden < seen)
+            exponentiate(to, hidden, seen, run.columns, largest);
+        else
+            CPU(zero)(to, run.columns);
+        sum += CPU(row_sum)(to, run.columns);
+    }
+    return sum;
+}
+
+/* Leaves a share of what is kept of query i, and of y. */
+static void weaken_row(const struct block_tile *at, int64_t i, real share)
+{
+    const struct head *head = at->head;
+    real *const kept = at->probabilities + i * head->queries.all;
+    scale_row(kept, head->queries.all, share);
+    if (head->dropout.apart > 0)
+        scale_row(kept + head->dropout.apart, head->queries.all, share);
+    scale_row(head->y + (at->queries.row + i) * head->y_stride, head->value, share);
+}
+
+/* Adds the block's exponentials to the sum of query i, and keeps the block's probabilities. */
+static void keep_block_row(const struct block_tile *at, int64_t i)
+{
+    const struct head *head = at->head;
+    real *const kept = at->probabilities + i * head->queries.all;
+    const real largest = block_maximum(at, i);
+    const double before = isinf(at->log_sums[i]) ? 0 : (double)real_exp(at->log_sums[i] - largest);
+    const double sum = before + block_exponentials(at, i, largest);
+    struct cpu_tile run;
+    if (!(sum > 0))
+        return;
+    weaken_row(at, i, (real)(before / sum));
+    for (int64_t column = 0; (run = next_run(at, column)).columns > 0; column = next_column(&run))
+        for (int64_t j = 0; j < run.columns; j++)
+            kept[run.key + j] =
+                (real)((double)at->scores[i * head->queries.keys + run.column + j] / sum);
+    at->log_sums[i] = largest + (real)log(sum);
+}
+
+static void begin_block_rows(const struct block_tile *at)
+{
+    const struct head *head = at->head;
+    for (int64_t i = 0; i < at->queries.rows; i++) {
+        CPU(zero)(at->probabilities + i * head->queries.all, head->queries.all);
+        if (head->dropout.apart > 0)
+            CPU(zero)
+        (at->probabilities + head->dropout.apart + i * head->queries.all, head->queries.all);
+        CPU(zero)(head->y + (at->queries.row + i) * head->y_stride, head->value);
+        at->log_sums[i] = -(real)INFINITY;
+    }
+    if (head->dropout.p > 0)
+        cpu_keep_mask(&head->dropout, &at->queries);
+}
+
+static void block_output(const struct block_tile *at)
+{
+    const struct head *head = at->head;
+    struct cpu_tile run;
+    for (int64_t column = 0; (run = next_run(at, column)).columns > 0; column = next_column(&run)) {
+        real *const p = at->probabilities + run.key;
+        if (head->dropout.p > 0)
+            keep_tile(p + head->dropout.apart, head, &run, p);
+        tile_output(head, p + head->dropout.apart, &run, true);
+    }
+}
+
+/* scratch: as many rows of scores as a tile has. */
+static void forward_block(const struct head *head, real *probabilities, real *log_sums,
+                          real *scratch)
+{
+    struct block_tile at = {.head = head, .scores = scratch};
+    for (int64_t row = 0; row < head->queries.rows; row += at.queries.rows) {
+        at.queries = cpu_query_tile(&head->queries, row);
+        at.probabilities = probabilities + row * head->queries.all;
+        at.log_sums = log_sums + row;
+        if (head->queries.block->first)
+            begin_block_rows(&at);
+        if (next_run(&at, 0).columns == 0)
+            continue;
+        block_scores(&at);
+        for (int64_t i = 0; i < at.queries.rows; i++)
+            keep_block_row(&at, i);
+        block_output(&at);
+    }
+}
+
+/* ---- flash attention ------------------------------------------------------------------------- */
+
 /* Brings a tile's rows to a new running maximum: scores become exponentials, what y and the sums
- * hold so far, of columns from `first` on, is scaled down to match. */
-static void rescale_rows(const struct head *head, const struct cpu_tile *tile, int64_t first,
+ * hold so far, if there is any, is scaled down to match. */
+static void rescale_rows(const struct head *head, const struct cpu_tile *tile, bool has_begun,
                          real *scores, real *maximum, real *sum)
 {
     for (int64_t i = 0; i < tile->rows; i++) {
@@ -120,36 +274,58 @@ static void rescale_rows(const struct head *head, const struct cpu_tile *tile, i
         exponentiate(at, hidden, seen, tile->columns, largest);
         sum[i] = (real)((double)sum[i] * (double)factor + CPU(row_sum)(at, seen));
         maximum[i] = largest;
-        if (tile->column > first && factor != 1)
+        if (has_begun && factor != 1)
             scale_row(head->y + (tile->row + i) * head->y_stride, head->value, factor);
+    }
+}
+
+/* What the rows of a tile of queries begin with: the sink, or the keys so far. */
+static void begin_rows(const struct head *head, const struct cpu_tile *queries,
+                       const real *log_sums, real *maximum, real *sum)
+{
+    for (int64_t i = 0; i < queries->rows; i++) {
+        maximum[i] = cpu_has_begun(&head->queries) ? log_sums[queries->row + i] : head->sink;
+        sum[i] = isinf(maximum[i]) ? (real)0 : (real)1;
+    }
+}
+
+/* A row that has seen nothing so far, of a block, is 0. */
+static void end_rows(const struct head *head, const struct cpu_tile *queries, real *log_sums,
+                     const real *maximum, const real *sum)
+{
+    for (int64_t i = 0; i < queries->rows; i++) {
+        const real factor = sum[i] > 0 ? 1 / sum[i] : (real)0;
+        if (factor != 1)
+            scale_row(head->y + (queries->row + i) * head->y_stride, head->value, factor);
+        log_sums[queries->row + i] = sum[i] > 0 ? maximum[i] + real_log(sum[i]) : -(real)INFINITY;
     }
 }
 
 /* scratch: one score tile, then each row's maximum and sum. */
 static void forward_flash(const struct head *head, real *log_sums, real *scratch)
 {
-    const int64_t side = sbp_least_i64(SBP_ATTENTION_TILE, head->queries.keys);
+    const int64_t side = sbp_least_i64(SBP_ATTENTION_TILE, head->queries.all);
     real *scores = scratch, *maximum = scores + side * side, *sum = maximum + side;
-    struct cpu_tile queries;
+    struct cpu_tile queries, tile;
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
+        bool has_begun = cpu_has_begun(&head->queries);
         queries = cpu_query_tile(&head->queries, row);
-        for (int64_t i = 0; i < queries.rows; i++) {
-            maximum[i] = head->sink;
-            sum[i] = isinf(head->sink) ? (real)0 : (real)1;
-        }
-        const int64_t first = cpu_first_column(&head->queries, &queries);
-        for (int64_t column = first; column < queries.columns; column += SBP_ATTENTION_TILE) {
-            const struct cpu_tile tile = cpu_key_tile(&queries, column);
+        begin_rows(head, &queries, log_sums, maximum, sum);
+        for (int64_t column = cpu_first_column(&head->queries, &queries); column < queries.columns;
+             column += tile.columns) {
+            tile = cpu_key_tile(&head->queries, &queries, column);
+            if (!cpu_sees(&head->queries, &tile))
+                continue;
             tile_scores(scores, head, &tile);
-            rescale_rows(head, &tile, first, scores, maximum, sum);
+            rescale_rows(head, &tile, has_begun, scores, maximum, sum);
             if (head->dropout.p > 0)
                 keep_tile(scores, head, &tile, scores);
-            tile_output(head, scores, &tile, column > first);
+            tile_output(head, scores, &tile, has_begun);
+            has_begun = true;
         }
-        for (int64_t i = 0; i < queries.rows; i++) {
-            scale_row(head->y + (row + i) * head->y_stride, head->value, 1 / sum[i]);
-            log_sums[row + i] = maximum[i] + real_log(sum[i]);
-        }
+        for (int64_t i = 0; i < queries.rows && !has_begun; i++)
+            CPU(zero)(head->y + (row + i) * head->y_stride, head->value);
+        end_rows(head, &queries, log_sums, maximum, sum);
     }
 }
 
@@ -216,30 +392,36 @@ static void backward_tile(const struct head *head, const struct cpu_tile *tile, 
 /* scratch: a number a row, then the score gradients of a tile. */
 static void backward_materialised(const struct head *head, const real *probabilities, real *scratch)
 {
-    const int64_t keys = head->queries.keys;
-    real *inner = scratch, *ds = inner + sbp_least_i64(SBP_ATTENTION_TILE, keys);
-    struct cpu_tile tile;
-    for (int64_t row = 0; row < head->queries.rows; row += tile.rows) {
-        tile = cpu_query_tile(&head->queries, row);
-        const real *const p = probabilities + row * keys;
-        row_terms(inner, head, &tile);
-        backward_tile(head, &tile, p, p + head->dropout.apart, ds, inner);
+    const int64_t all = head->queries.all;
+    real *inner = scratch, *ds = inner + sbp_least_i64(SBP_ATTENTION_TILE, all);
+    struct cpu_tile queries, run;
+    for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
+        queries = cpu_query_tile(&head->queries, row);
+        row_terms(inner, head, &queries);
+        for (int64_t column = 0; column < queries.columns; column += run.columns) {
+            run = cpu_key_run(&head->queries, &queries, column);
+            const real *const p = probabilities + row * all + run.key;
+            if (cpu_sees(&head->queries, &run))
+                backward_tile(head, &run, p, p + head->dropout.apart, ds, inner);
+        }
     }
 }
 
 /* scratch: a number a row, then a tile of probabilities and one of score gradients. */
 static void backward_flash(const struct head *head, const real *log_sums, real *scratch)
 {
-    const int64_t side = sbp_least_i64(SBP_ATTENTION_TILE, head->queries.keys);
+    const int64_t side = sbp_least_i64(SBP_ATTENTION_TILE, head->queries.all);
     real *inner = scratch, *p = inner + side, *ds = p + side * side;
     real left[SBP_ATTENTION_TILE * SBP_ATTENTION_TILE];
-    struct cpu_tile queries;
+    struct cpu_tile queries, tile;
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
         queries = cpu_query_tile(&head->queries, row);
         row_terms(inner, head, &queries);
         for (int64_t column = cpu_first_column(&head->queries, &queries); column < queries.columns;
-             column += SBP_ATTENTION_TILE) {
-            const struct cpu_tile tile = cpu_key_tile(&queries, column);
+             column += tile.columns) {
+            tile = cpu_key_tile(&head->queries, &queries, column);
+            if (!cpu_sees(&head->queries, &tile))
+                continue;
             recompute_tile(p, head, &tile, log_sums);
             if (head->dropout.p > 0)
                 keep_tile(left, head, &tile, p);
@@ -268,17 +450,30 @@ static struct head head_of(const struct cpu_attention *attention, int64_t index,
                          .sink = CPU(sink_of)(attention, index)};
 }
 
+/* A head of materialised attention; log_sums: of a block's. */
+static void forward_kept(const struct head *head, real *probabilities, real *log_sums,
+                         real *scratch)
+{
+    if (head->queries.block == NULL)
+        forward_materialised(head, probabilities);
+    else
+        forward_block(head, probabilities, log_sums, scratch);
+}
+
+/* scratch begins with a block's log-sum-exps. */
 static void forward(const struct cpu_attention *attention, real *y, real *saved, real *scratch)
 {
     const struct sbp_attention_shape *shape = attention->shape;
+    const bool has_sums = attention->queries.block != NULL;
+    real *const tiles = scratch + (has_sums ? sbp_attention_sums_elements(shape) : 0);
     for (int64_t i = 0; i < shape->batch * shape->heads; i++) {
         struct cpu_head_at at;
         struct head head = head_of(attention, i, &at);
         head.y = y + at.y;
         if (shape->kind == SBP_ATTENTION_FLASH)
-            forward_flash(&head, saved + at.saved, scratch);
+            forward_flash(&head, saved + at.saved, tiles);
         else
-            forward_materialised(&head, saved + at.saved);
+            forward_kept(&head, saved + at.saved, scratch + i * shape->sequence, tiles);
     }
 }
 
@@ -326,7 +521,8 @@ void CPU(attention_backward)(void *dqkv, void *scratch, const void *dy, const vo
                               .saved = saved,
                               .dq = dqkv,
                               .dk = context == NULL ? dqkv : context->key_gradients};
-    CPU(zero)(dqkv, 3 * heads * shape->sequence * shape->head_size);
+    if (!cpu_has_begun(&attention.queries))
+        CPU(zero)(dqkv, 3 * heads * shape->sequence * shape->head_size);
     if (context != NULL)
         CPU(zero)(back.dk, 2 * heads * attention.queries.keys * shape->head_size);
     backward(&attention, &back, scratch);
@@ -347,7 +543,8 @@ void CPU(grouped_attention_backward)(void *dq, void *dkv, void *scratch, const v
 {
     const struct cpu_attention attention = cpu_grouped_of(shape, q, kv, groups);
     const struct back back = {.dy = dy, .y = y, .saved = saved, .dq = dq, .dk = dkv};
-    CPU(zero)(dq, shape->batch * shape->sequence * attention.q_stride);
+    if (!cpu_has_begun(&attention.queries))
+        CPU(zero)(dq, shape->batch * shape->sequence * attention.q_stride);
     CPU(zero)(dkv, shape->batch * attention.queries.keys * attention.k_stride);
     backward(&attention, &back, scratch);
     CPU(sink_gradients)(&attention, dy, y, saved);
@@ -382,7 +579,7 @@ void CPU(latent_head_forward)(const struct cpu_latent_head *latent, void *scratc
     if (latent->kind == SBP_ATTENTION_FLASH)
         forward_flash(&head, latent->saved, scratch);
     else
-        forward_materialised(&head, latent->saved);
+        forward_kept(&head, latent->saved, latent->log_sums, scratch);
 }
 
 void CPU(latent_head_backward)(const struct cpu_latent_head *latent, void *scratch)

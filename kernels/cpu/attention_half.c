@@ -6,7 +6,8 @@
  * sweeps over the queries for dq and over the keys for dk and dv, and forms probabilities in both
  * (Dao, 2023, section 3.1, has the second sweep alone and adds to a wide dq). Materialised
  * attention keeps the probabilities, rounded, and flash attention the log-sum-exps. Features are
- * worked on FEATURES at a time, so that tiles on the stack have one size.
+ * worked on FEATURES at a time, so that tiles on the stack have one size. Where keys come block by
+ * block, y and dq do wait, rounded once a block, and so do probabilities.
  */
 #include "kernels/cpu/gemm_priv.h"
 #include "kernels/cpu/latent_priv.h"
@@ -29,7 +30,7 @@ struct head {
     real scale;
     real sink;             /* a score that joins the sums of flash attention; -infinity: none */
     stored *probabilities; /* (S,K), or NULL: */
-    real *log_sums;        /* (S), of flash attention */
+    real *log_sums;        /* (S), of flash attention, or of what comes block by block */
 };
 
 static void load_rows(real *to, const stored *from, int64_t stride, int64_t rows, int64_t width)
@@ -101,7 +102,7 @@ static void form_probabilities(real *p, const struct head *head, const struct cp
 /* A tile's share of a row of probabilities that forward keeps. */
 static stored *kept_row(const struct head *head, const struct cpu_tile *tile, int64_t i)
 {
-    return head->probabilities + (tile->row + i) * head->queries.keys + tile->column;
+    return head->probabilities + (tile->row + i) * head->queries.all + tile->key;
 }
 
 /* As forward left them. */
@@ -147,18 +148,44 @@ static void add_row(const real *row, int64_t n, real *maximum, double *sum)
     *maximum = largest;
 }
 
+/* The first tile of keys behind a column that some query sees; columns 0: there is none. */
+static struct cpu_tile next_tile(const struct head *head, const struct cpu_tile *queries,
+                                 int64_t column)
+{
+    struct cpu_tile tile = {.columns = 0};
+    while (column < queries->columns) {
+        tile = cpu_key_tile(&head->queries, queries, column);
+        if (cpu_sees(&head->queries, &tile))
+            return tile;
+        column += tile.columns;
+    }
+    tile.columns = 0;
+    return tile;
+}
+
+static struct cpu_tile first_tile(const struct head *head, const struct cpu_tile *queries)
+{
+    return next_tile(head, queries, cpu_first_column(&head->queries, queries));
+}
+
+static struct cpu_tile tile_behind(const struct head *head, const struct cpu_tile *queries,
+                                   const struct cpu_tile *tile)
+{
+    return next_tile(head, queries, tile->column + tile->columns);
+}
+
 /* The log-sum-exps of the rows of a tile of queries. */
 static void find_log_sums(const struct head *head, const struct cpu_tile *queries, real *log_sums)
 {
     real scores[TILE * TILE], maximum[TILE];
     double sum[TILE];
-    for (int64_t i = 0; i < TILE; i++) {
-        maximum[i] = head->sink;
-        sum[i] = isinf(head->sink) ? 0 : 1;
+    for (int64_t i = 0; i < queries->rows; i++) {
+        maximum[i] = cpu_has_begun(&head->queries) ? head->log_sums[queries->row + i] : head->sink;
+        sum[i] = isinf(maximum[i]) ? 0 : 1;
     }
-    for (int64_t column = cpu_first_column(&head->queries, queries); column < queries->columns;
-         column += TILE) {
-        const struct cpu_tile tile = cpu_key_tile(queries, column);
+    struct cpu_tile tile;
+    for (tile = first_tile(head, queries); tile.columns > 0;
+         tile = tile_behind(head, queries, &tile)) {
         form_scores(scores, head, &tile);
         for (int64_t i = 0; i < tile.rows; i++) {
             const int64_t hidden = cpu_hidden(&head->queries, &tile, i);
@@ -176,21 +203,56 @@ static void keep_probabilities(const struct head *head, const struct cpu_tile *t
         CPU(from_wide)(kept_row(head, tile, i), p + i * TILE, tile->columns);
 }
 
+/* What is left of the weight of the keys so far: of a row that had none, 0. */
+static real share_so_far(const struct head *head, const struct cpu_tile *queries,
+                         const real *log_sums, int64_t i)
+{
+    const real before = head->log_sums[queries->row + i];
+    return isinf(before) ? (real)0 : real_exp(before - log_sums[i]);
+}
+
+/* Loads y as the keys so far left it, by what is left of their weight. */
+static void load_so_far(const struct head *head, const struct cpu_tile *queries,
+                        const real *log_sums, int64_t first, int64_t width, real *sum)
+{
+    load_rows(sum, head->y + queries->row * head->y_stride + first, head->y_stride, queries->rows,
+              width);
+    for (int64_t i = 0; i < queries->rows; i++) {
+        const real share = share_so_far(head, queries, log_sums, i);
+        for (int64_t j = 0; j < width; j++)
+            sum[i * width + j] *= share;
+    }
+}
+
+static void weaken_probabilities(const struct head *head, const struct cpu_tile *queries,
+                                 const real *log_sums)
+{
+    for (int64_t i = 0; i < queries->rows; i++) {
+        stored *const row = head->probabilities + (queries->row + i) * head->queries.all;
+        const real share = share_so_far(head, queries, log_sums, i);
+        for (int64_t j = 0; j < head->queries.all && share != 1; j++)
+            row[j] = store(load(row[j]) * share);
+    }
+}
+
 static void form_outputs(const struct head *head, const struct cpu_tile *queries,
                          const real *log_sums, int64_t first)
 {
     real p[TILE * TILE], sum[TILE * FEATURES] = {0};
     const int64_t width = sbp_least_i64(FEATURES, head->value - first);
-    for (int64_t column = cpu_first_column(&head->queries, queries); column < queries->columns;
-         column += TILE) {
-        const struct cpu_tile tile = cpu_key_tile(queries, column);
+    if (cpu_has_begun(&head->queries))
+        load_so_far(head, queries, log_sums, first, width, sum);
+    struct cpu_tile tile;
+    for (tile = first_tile(head, queries); tile.columns > 0;
+         tile = tile_behind(head, queries, &tile)) {
         form_probabilities(p, head, &tile, log_sums);
         if (head->probabilities != NULL)
             keep_probabilities(head, &tile, p);
         if (head->dropout.p > 0)
             keep_tile(p, head, &tile);
-        add_weighted(sum, tile.rows, cpu_plain(p, TILE), head->v + column * head->v_stride + first,
-                     head->v_stride, tile.columns, width, 1);
+        add_weighted(sum, tile.rows, cpu_plain(p, TILE),
+                     head->v + tile.column * head->v_stride + first, head->v_stride, tile.columns,
+                     width, 1);
     }
     store_rows(head->y + queries->row * head->y_stride + first, head->y_stride, sum, queries->rows,
                width);
@@ -198,14 +260,20 @@ static void form_outputs(const struct head *head, const struct cpu_tile *queries
 
 static void forward_head(const struct head *head)
 {
+    const bool has_begun = cpu_has_begun(&head->queries), keeps = head->probabilities != NULL;
     real log_sums[TILE];
     struct cpu_tile queries;
-    if (head->probabilities != NULL)
-        CPU(zero)(head->probabilities, head->queries.rows * head->queries.keys);
+    if (keeps && !has_begun)
+        CPU(zero)(head->probabilities, head->queries.rows * head->queries.all);
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
         queries = cpu_query_tile(&head->queries, row);
-        cpu_keep_mask(&head->dropout, &queries);
+        if (has_begun && first_tile(head, &queries).columns == 0)
+            continue;
+        if (!has_begun)
+            cpu_keep_mask(&head->dropout, &queries);
         find_log_sums(head, &queries, log_sums);
+        if (keeps && has_begun)
+            weaken_probabilities(head, &queries, log_sums);
         for (int64_t first = 0; first < head->value; first += FEATURES)
             form_outputs(head, &queries, log_sums, first);
         for (int64_t i = 0; head->log_sums != NULL && i < queries.rows; i++)
@@ -241,20 +309,23 @@ static void form_gradients(real *p, real *ds, const struct head *head, const str
         keep_tile(p, head, tile);
 }
 
-/* dq = scale ds k, for a tile of queries. */
+/* dq = scale ds k, for a tile of queries; added to that of blocks before. */
 static void query_gradients(const struct head *head, const struct cpu_tile *queries, int64_t first)
 {
     real p[TILE * TILE], ds[TILE * TILE], sum[TILE * FEATURES] = {0};
     const int64_t width = sbp_least_i64(FEATURES, head->size - first);
-    for (int64_t column = cpu_first_column(&head->queries, queries); column < queries->columns;
-         column += TILE) {
-        const struct cpu_tile tile = cpu_key_tile(queries, column);
+    stored *const dq = head->dq + queries->row * head->q_stride + first;
+    if (cpu_has_begun(&head->queries))
+        load_rows(sum, dq, head->q_stride, queries->rows, width);
+    struct cpu_tile tile;
+    for (tile = first_tile(head, queries); tile.columns > 0;
+         tile = tile_behind(head, queries, &tile)) {
         form_gradients(p, ds, head, &tile);
-        add_weighted(sum, tile.rows, cpu_plain(ds, TILE), head->k + column * head->k_stride + first,
-                     head->k_stride, tile.columns, width, head->scale);
+        add_weighted(sum, tile.rows, cpu_plain(ds, TILE),
+                     head->k + tile.column * head->k_stride + first, head->k_stride, tile.columns,
+                     width, head->scale);
     }
-    store_rows(head->dq + queries->row * head->q_stride + first, head->q_stride, sum, queries->rows,
-               width);
+    store_rows(dq, head->q_stride, sum, queries->rows, width);
 }
 
 /* A tile of keys, features from `first` on of which are worked on, `width` of keys and `value` of
@@ -285,10 +356,11 @@ static void add_key_gradients(const struct head *head, struct key_tile *at)
     struct cpu_tile queries;
     for (int64_t row = 0; row < head->queries.rows; row += queries.rows) {
         queries = cpu_query_tile(&head->queries, row);
-        if (queries.columns <= at->column ||
-            cpu_first_column(&head->queries, &queries) > at->column)
+        if (queries.columns <= at->column)
             continue;
-        const struct cpu_tile tile = cpu_key_tile(&queries, at->column);
+        const struct cpu_tile tile = cpu_key_tile(&head->queries, &queries, at->column);
+        if (!cpu_sees(&head->queries, &tile))
+            continue;
         form_gradients(p, ds, head, &tile);
         add_weighted(at->values, tile.columns, cpu_transposed(p, TILE),
                      head->dy + row * head->y_stride + at->first, head->y_stride, tile.rows,
@@ -299,9 +371,15 @@ static void add_key_gradients(const struct head *head, struct key_tile *at)
     }
 }
 
+/* How many keys a tile has from a column on, whoever sees them. */
+static int64_t tile_keys(const struct head *head, int64_t column)
+{
+    return sbp_least_i64(TILE, head->queries.key_run - column % head->queries.key_run);
+}
+
 static void store_key_gradients(const struct head *head, const struct key_tile *at)
 {
-    const int64_t rows = sbp_least_i64(TILE, head->queries.keys - at->column);
+    const int64_t rows = tile_keys(head, at->column);
     store_rows(head->dk + at->column * head->k_stride + at->first, head->k_stride, at->keys, rows,
                at->width);
     store_rows(head->dv + at->column * head->v_stride + at->first, head->v_stride, at->values, rows,
@@ -317,6 +395,7 @@ struct pass {
     stored *y;
     const stored *dy;
     stored *dq, *dk; /* dk: of keys and values */
+    real *log_sums;  /* (B,H,S): forward, of materialised attention to blocks; NULL */
 };
 
 /* Head `index` (batch-major) and where it lies: the same offsets hold for gradients. */
@@ -345,7 +424,10 @@ static struct head head_of(const struct pass *pass, int64_t index)
                          .scale = (real)(1 / sqrt((double)attention->shape->head_size)),
                          .sink = CPU(sink_of)(attention, index),
                          .probabilities = flash ? NULL : (stored *)pass->saved + at.saved,
-                         .log_sums = flash ? (real *)pass->saved + at.saved : NULL};
+                         .log_sums = flash ? (real *)pass->saved + at.saved
+                                     : pass->log_sums == NULL
+                                         ? NULL
+                                         : pass->log_sums + index * attention->shape->sequence};
 }
 
 static void forward(const struct pass *pass)
@@ -401,7 +483,8 @@ static void backward_head(const struct pass *pass, int64_t own)
     for (int64_t i = own; i < shape->batch * shape->heads; i += shape->heads) {
         const struct head head = head_of(pass, i);
         backward_queries(&head);
-        for (int64_t column = 0; column < head.queries.keys && first_of_keys; column += TILE)
+        for (int64_t column = 0; column < head.queries.keys && first_of_keys;
+             column += tile_keys(&head, column))
             for (int64_t first = 0; first < head.size; first += FEATURES)
                 backward_keys(pass, i, column, first);
     }
@@ -417,9 +500,11 @@ void CPU(attention_forward)(void *y, void *saved, void *scratch, const void *qkv
                             const struct sbp_attention_context *context,
                             const struct sbp_attention_shape *shape)
 {
-    (void)scratch;
-    forward(
-        &(struct pass){.attention = cpu_attention_of(shape, qkv, context), .saved = saved, .y = y});
+    const struct cpu_attention attention = cpu_attention_of(shape, qkv, context);
+    forward(&(struct pass){.attention = attention,
+                           .saved = saved,
+                           .y = y,
+                           .log_sums = attention.queries.block == NULL ? NULL : scratch});
 }
 
 void CPU(attention_backward)(void *dqkv, void *scratch, const void *dy, const void *qkv,
@@ -428,7 +513,8 @@ void CPU(attention_backward)(void *dqkv, void *scratch, const void *dy, const vo
                              const struct sbp_attention_shape *shape)
 {
     (void)scratch;
-    if (context != NULL) /* in the place of keys and values */
+    if (context != NULL && (context->block == NULL || context->block->first))
+        /* in the place of keys and values */
         CPU(zero)(dqkv, 3 * shape->batch * shape->sequence * shape->heads * shape->head_size);
     backward(&(struct pass){.attention = cpu_attention_of(shape, qkv, context),
                             .saved = cpu_unchanged(saved),
@@ -442,9 +528,10 @@ void CPU(grouped_attention_forward)(void *y, void *saved, void *scratch, const v
                                     const void *kv, const struct sbp_attention_groups *groups,
                                     const struct sbp_attention_shape *shape)
 {
-    (void)scratch;
-    forward(
-        &(struct pass){.attention = cpu_grouped_of(shape, q, kv, groups), .saved = saved, .y = y});
+    forward(&(struct pass){.attention = cpu_grouped_of(shape, q, kv, groups),
+                           .saved = saved,
+                           .y = y,
+                           .log_sums = groups->block == NULL ? NULL : scratch});
 }
 
 /* No local head of queries may read a head of keys: its gradient is 0. */
@@ -488,7 +575,7 @@ static struct head latent_head(const struct cpu_latent_head *latent)
                          .scale = (real)(1 / sqrt((double)latent->size)),
                          .sink = -(real)INFINITY,
                          .probabilities = flash ? NULL : latent->saved,
-                         .log_sums = flash ? latent->saved : NULL};
+                         .log_sums = flash ? latent->saved : latent->log_sums};
 }
 
 void CPU(latent_head_forward)(const struct cpu_latent_head *latent, void *scratch)
@@ -504,7 +591,7 @@ void CPU(latent_head_backward)(const struct cpu_latent_head *latent, void *scrat
     const int64_t most = head.size > head.value ? head.size : head.value;
     (void)scratch;
     backward_queries(&head);
-    for (int64_t column = 0; column < head.queries.keys; column += TILE)
+    for (int64_t column = 0; column < head.queries.keys; column += tile_keys(&head, column))
         for (int64_t first = 0; first < most; first += FEATURES) {
             struct key_tile at = key_tile_of(&head, column, first);
             add_key_gradients(&head, &at);

@@ -3,7 +3,8 @@
  * Packed and without a context, keys and values lie beside the queries, in rows of {q, k, v}. With
  * one they are all of the sequence, in rows of {k, v}, and the local queries are some of its rows,
  * in runs that follow each other there: no tile of queries goes beyond its run. Grouped, they are
- * always in rows of {k, v}, and several heads of queries read one of these.
+ * always in rows of {k, v}, and several heads of queries read one of these. Keys and values of a
+ * block are some rows of the sequence, too, in runs of their own.
  */
 #ifndef SBP_KERNELS_CPU_ATTENTION_PRIV_H
 #define SBP_KERNELS_CPU_ATTENTION_PRIV_H
@@ -21,21 +22,31 @@ static inline void *cpu_unchanged(const void *from)
 
 /* The queries of a head. */
 struct cpu_queries {
-    int64_t rows, keys;
+    int64_t rows, keys;              /* keys: those at hand, */
+    int64_t all;                     /* and in the sequence */
     int64_t run;                     /* rows that follow each other in the sequence; divides rows */
+    int64_t key_run;                 /* likewise keys */
     const struct sbp_digits *digits; /* which rows they are; NULL: all, in order */
-    bool causal;                     /* a query sees no key behind its place, */
-    int64_t window;                  /* and its last so many alone; 0: all */
+    const struct sbp_attention_block *block; /* which the keys are; NULL: all, in order */
+    bool causal;                             /* a query sees no key behind its place, */
+    int64_t window;                          /* and its last so many alone; 0: all */
 };
 
 /* Rows are queries, columns keys. */
 struct cpu_tile {
-    int64_t row, rows, place; /* place: the first query's, in the sequence */
-    int64_t column, columns;
+    int64_t row, rows, place;     /* place: the first query's, in the sequence */
+    int64_t column, columns, key; /* key: the place of the first column */
     int64_t stride; /* elements between rows of its scores, where these are kept closely */
 };
 
-/* The tile of queries that begins with a row, and all keys up to the last that any of them sees. */
+/* Whether other keys came before those at hand. */
+static inline bool cpu_has_begun(const struct cpu_queries *queries)
+{
+    return queries->block != NULL && !queries->block->first;
+}
+
+/* The tile of queries that begins with a row, and all keys up to the last that any of them sees;
+ * or all of a block. */
 static inline struct cpu_tile cpu_query_tile(const struct cpu_queries *queries, int64_t row)
 {
     const int64_t rows = sbp_least_i64(SBP_ATTENTION_TILE, queries->run - row % queries->run);
@@ -43,16 +54,30 @@ static inline struct cpu_tile cpu_query_tile(const struct cpu_queries *queries, 
     return (struct cpu_tile){.row = row,
                              .rows = rows,
                              .place = place,
-                             .columns = queries->causal ? place + rows : queries->keys,
-                             .stride = queries->keys};
+                             .columns = queries->causal && queries->block == NULL ? place + rows
+                                                                                  : queries->keys,
+                             .stride = queries->all};
 }
 
-/* The keys of a tile go no further than its queries see. */
-static inline struct cpu_tile cpu_key_tile(const struct cpu_tile *queries, int64_t column)
+/* The keys that follow each other in the sequence from a column on, no further than the tile's
+ * queries see. */
+static inline struct cpu_tile cpu_key_run(const struct cpu_queries *queries,
+                                          const struct cpu_tile *of, int64_t column)
 {
-    struct cpu_tile tile = *queries;
+    const int64_t left = queries->key_run - column % queries->key_run;
+    struct cpu_tile tile = *of;
     tile.column = column;
-    tile.columns = tile.stride = sbp_least_i64(SBP_ATTENTION_TILE, queries->columns - column);
+    tile.columns = sbp_least_i64(left, of->columns - column);
+    tile.key = queries->block == NULL ? column : sbp_digits_global(queries->block->keys, column);
+    return tile;
+}
+
+/* The same, of no more than a tile's side. */
+static inline struct cpu_tile cpu_key_tile(const struct cpu_queries *queries,
+                                           const struct cpu_tile *of, int64_t column)
+{
+    struct cpu_tile tile = cpu_key_run(queries, of, column);
+    tile.columns = tile.stride = sbp_least_i64(SBP_ATTENTION_TILE, tile.columns);
     return tile;
 }
 
@@ -60,7 +85,7 @@ static inline struct cpu_tile cpu_key_tile(const struct cpu_tile *queries, int64
 static inline int64_t cpu_visible(const struct cpu_queries *queries, const struct cpu_tile *tile,
                                   int64_t i)
 {
-    const int64_t seen = tile->place + i + 1 - tile->column;
+    const int64_t seen = tile->place + i + 1 - tile->key;
     if (!queries->causal)
         return tile->columns;
     return seen < 0 ? 0 : sbp_least_i64(tile->columns, seen);
@@ -70,16 +95,26 @@ static inline int64_t cpu_visible(const struct cpu_queries *queries, const struc
 static inline int64_t cpu_hidden(const struct cpu_queries *queries, const struct cpu_tile *tile,
                                  int64_t i)
 {
-    const int64_t first = tile->place + i + 1 - queries->window - tile->column;
+    const int64_t first = tile->place + i + 1 - queries->window - tile->key;
     return queries->window == 0 || first < 0 ? 0 : first;
 }
 
-/* The first column, a multiple of a tile's side, that any query of a tile sees. */
+/* Whether any query of the tile sees any key of it. */
+static inline bool cpu_sees(const struct cpu_queries *queries, const struct cpu_tile *tile)
+{
+    return cpu_visible(queries, tile, tile->rows - 1) > 0 &&
+           cpu_hidden(queries, tile, 0) < tile->columns;
+}
+
+/* The first column, a multiple of a tile's side, that any query of a tile sees; those of a block
+ * are looked at one by one. */
 static inline int64_t cpu_first_column(const struct cpu_queries *queries,
                                        const struct cpu_tile *tile)
 {
     const int64_t first = tile->place + 1 - queries->window;
-    return queries->window == 0 || first < 0 ? 0 : first / SBP_ATTENTION_TILE * SBP_ATTENTION_TILE;
+    return queries->window == 0 || queries->block != NULL || first < 0
+               ? 0
+               : first / SBP_ATTENTION_TILE * SBP_ATTENTION_TILE;
 }
 
 /* Dropout of a head's probabilities. */
@@ -97,7 +132,7 @@ static inline struct cpu_dropout cpu_dropout_of(const struct sbp_attention_shape
                                                 int64_t index, const struct cpu_queries *queries)
 {
     const struct sbp_attention_dropout *of = shape->dropout;
-    const int64_t rows = shape->sequence, keys = queries->keys;
+    const int64_t rows = shape->sequence, keys = queries->all;
     if (of == NULL || of->p <= 0)
         return (struct cpu_dropout){0};
     const struct sbp_digits *samples = &of->region->dim[0], *heads = &of->region->dim[2];
@@ -119,9 +154,9 @@ static inline const uint8_t *cpu_row_mask(const struct cpu_dropout *dropout,
 {
     const int64_t query = tile->place + i;
     if (dropout->mask != NULL)
-        return dropout->mask + (tile->row + i) * dropout->keys + tile->column;
+        return dropout->mask + (tile->row + i) * dropout->keys + tile->key;
     sbp_cpu_decide_dropout(own, tile->columns, dropout->p, dropout->key,
-                           dropout->first + (uint64_t)(query * dropout->keys + tile->column));
+                           dropout->first + (uint64_t)(query * dropout->keys + tile->key));
     return own;
 }
 
@@ -154,16 +189,19 @@ static inline int64_t cpu_key_head(const struct cpu_attention *attention, int64_
                                   sbp_digits_global(groups->heads, head) / groups->share);
 }
 
-/* Queries of some rows of the sequence. */
+/* Queries of some rows of the sequence, and keys of all or of a block. */
 static inline struct cpu_queries cpu_queries_of(int64_t rows, const struct sbp_digits *digits,
+                                                const struct sbp_attention_block *block,
                                                 bool causal)
 {
-    if (digits == NULL)
-        return (struct cpu_queries){.rows = rows, .keys = rows, .run = rows, .causal = causal};
+    const int64_t all = digits == NULL ? rows : sbp_digits_global_size(digits);
     return (struct cpu_queries){.rows = rows,
-                                .keys = sbp_digits_global_size(digits),
-                                .run = sbp_cpu_digits_run(digits),
+                                .keys = block == NULL ? all : sbp_digits_local_size(block->keys),
+                                .all = all,
+                                .run = digits == NULL ? rows : sbp_cpu_digits_run(digits),
+                                .key_run = block == NULL ? all : sbp_cpu_digits_run(block->keys),
                                 .digits = digits,
+                                .block = block,
                                 .causal = causal};
 }
 
@@ -172,18 +210,18 @@ static inline struct cpu_attention cpu_attention_of(const struct sbp_attention_s
                                                     const struct sbp_attention_context *context)
 {
     const int64_t y_stride = shape->heads * shape->head_size, head = shape->head_size;
-    struct cpu_attention attention = {.shape = shape,
-                                      .q = qkv,
-                                      .k = qkv,
-                                      .q_stride = 3 * y_stride,
-                                      .k_stride = 3 * y_stride,
-                                      .y_stride = y_stride,
-                                      .q_head = 3 * head,
-                                      .k_head = 3 * head,
-                                      .first_key = head,
-                                      .first_value = 2 * head,
-                                      .queries =
-                                          cpu_queries_of(shape->sequence, NULL, shape->causal)};
+    struct cpu_attention attention = {
+        .shape = shape,
+        .q = qkv,
+        .k = qkv,
+        .q_stride = 3 * y_stride,
+        .k_stride = 3 * y_stride,
+        .y_stride = y_stride,
+        .q_head = 3 * head,
+        .k_head = 3 * head,
+        .first_key = head,
+        .first_value = 2 * head,
+        .queries = cpu_queries_of(shape->sequence, NULL, NULL, shape->causal)};
     if (context == NULL)
         return attention;
     attention.k = context->keys;
@@ -191,7 +229,8 @@ static inline struct cpu_attention cpu_attention_of(const struct sbp_attention_s
     attention.k_head = 2 * head;
     attention.first_key = 0;
     attention.first_value = head;
-    attention.queries = cpu_queries_of(shape->sequence, context->rows, shape->causal);
+    attention.queries =
+        cpu_queries_of(shape->sequence, context->rows, context->block, shape->causal);
     return attention;
 }
 
@@ -211,7 +250,7 @@ static inline struct cpu_attention cpu_grouped_of(const struct sbp_attention_sha
         .q_head = shape->head_size,
         .k_head = 2 * shape->head_size,
         .first_value = shape->head_size,
-        .queries = cpu_queries_of(shape->sequence, groups->rows, shape->causal)};
+        .queries = cpu_queries_of(shape->sequence, groups->rows, groups->block, shape->causal)};
     attention.queries.window = groups->window;
     return attention;
 }
@@ -227,7 +266,7 @@ static inline struct cpu_head_at cpu_head_at(const struct cpu_attention *attenti
     const struct sbp_attention_shape *shape = attention->shape;
     const struct cpu_queries *queries = &attention->queries;
     const int64_t batch = index / shape->heads, head = index % shape->heads;
-    const int64_t a_row = shape->kind == SBP_ATTENTION_FLASH ? 1 : queries->keys;
+    const int64_t a_row = shape->kind == SBP_ATTENTION_FLASH ? 1 : queries->all;
     const int64_t k = batch * queries->keys * attention->k_stride +
                       cpu_key_head(attention, head) * attention->k_head;
     return (struct cpu_head_at){

@@ -12,6 +12,7 @@ struct pass {
     const stored *q, *dy;
     stored *y, *dq;
     void *saved;
+    real *log_sums;       /* (B,H,S): forward, of materialised attention to blocks; NULL */
     real *sums;           /* (K, rope): gradients of the shared part, over heads */
     stored *whole, *back; /* (K, rope + nope): a head's keys, and their gradient */
     stored *tiles;        /* the rest of scratch */
@@ -23,7 +24,8 @@ static struct pass pass_of(const struct sbp_latent_keys *keys,
 {
     struct pass pass = {.keys = keys,
                         .shape = shape,
-                        .queries = cpu_queries_of(shape->sequence, keys->rows, shape->causal),
+                        .queries =
+                            cpu_queries_of(shape->sequence, keys->rows, keys->block, shape->causal),
                         .q = q,
                         .sums = scratch,
                         .whole = scratch};
@@ -31,6 +33,9 @@ static struct pass pass_of(const struct sbp_latent_keys *keys,
     if (backward) { /* sums have room for reals twice as wide as what is stored */
         pass.whole += 2 * pass.queries.keys * keys->parts.rope;
         pass.back = pass.whole + size;
+    } else if (keys->block != NULL && shape->kind != SBP_ATTENTION_FLASH) {
+        pass.log_sums = scratch;
+        pass.whole += sbp_attention_sums_elements(shape);
     }
     pass.tiles = pass.whole + (backward ? 2 : 1) * size;
     return pass;
@@ -54,11 +59,18 @@ static int64_t kv_at(const struct pass *pass, int64_t batch, int64_t head)
     return batch * pass->queries.keys * pass->keys->kv_row + head * kv_width(pass);
 }
 
+/* Which rows of the sequence the keys are. */
+static struct sbp_digits places_of(const struct pass *pass)
+{
+    return pass->keys->block == NULL ? (struct sbp_digits){.rest = pass->queries.keys}
+                                     : *pass->keys->block->keys;
+}
+
 /* The shared part of all keys of a sequence, which stays there while heads take turns. */
 static void put_shared(const struct pass *pass, int64_t batch)
 {
     const int64_t keys = pass->queries.keys, rope = pass->keys->parts.rope;
-    const struct sbp_digits places = {.rest = keys};
+    const struct sbp_digits places = places_of(pass);
     const stored *from = (const stored *)pass->keys->shared + batch * keys * pass->keys->shared_row;
     for (int64_t row = 0; row < keys; row++)
         copy(pass->whole + row * pass->shape->head_size, from + row * pass->keys->shared_row, rope);
@@ -80,7 +92,7 @@ static struct cpu_latent_head head_of(const struct pass *pass, int64_t batch, in
     const int64_t rows = pass->queries.rows, index = batch * shape->heads + head;
     const int64_t row = batch * rows * shape->heads + head, values = kv_at(pass, batch, head);
     const bool flash = shape->kind == SBP_ATTENTION_FLASH, back = pass->back != NULL;
-    const int64_t saved = index * rows * (flash ? 1 : pass->queries.keys);
+    const int64_t saved = index * rows * (flash ? 1 : pass->queries.all);
     return (struct cpu_latent_head){
         .q = pass->q + row * shape->head_size,
         .k = pass->whole,
@@ -92,6 +104,7 @@ static struct cpu_latent_head head_of(const struct pass *pass, int64_t batch, in
         .dv = back ? (stored *)pass->keys->kv_gradients + values + parts->nope : NULL,
         .saved =
             flash ? (void *)((real *)pass->saved + saved) : (void *)((stored *)pass->saved + saved),
+        .log_sums = pass->log_sums == NULL ? NULL : pass->log_sums + index * rows,
         .q_row = shape->heads * shape->head_size,
         .v_row = pass->keys->kv_row,
         .y_row = shape->heads * parts->value,
@@ -138,7 +151,7 @@ static void give_shared(const struct pass *pass, int64_t batch)
 {
     const int64_t keys = pass->queries.keys, rope = pass->keys->parts.rope;
     const int64_t apart = pass->keys->shared_row;
-    const struct sbp_digits places = {.rest = keys};
+    const struct sbp_digits places = places_of(pass);
     stored *to = (stored *)pass->keys->shared_gradients + batch * keys * apart;
     sbp_kernels_cpu(sbp_real_wide(CPU_REAL))->rotary(pass->sums, &places, 1, 1, rope, rope, true);
     for (int64_t row = 0; row < keys; row++)
@@ -168,7 +181,8 @@ void CPU(latent_attention_backward)(void *dq, void *scratch, const void *dy, con
     pass.saved = cpu_unchanged(saved);
     pass.dy = dy;
     pass.dq = dq;
-    CPU(zero)(dq, shape->batch * shape->sequence * shape->heads * shape->head_size);
+    if (!cpu_has_begun(&pass.queries))
+        CPU(zero)(dq, shape->batch * shape->sequence * shape->heads * shape->head_size);
     for (int64_t b = 0; b < shape->batch; b++) {
         put_shared(&pass, b);
         clear_values(&pass, b);

@@ -32,7 +32,8 @@ void CPU(sink_gradients)(const struct cpu_attention *attention, const void *dy, 
 {
     const struct sbp_attention_groups *groups = attention->groups;
     const int64_t heads = attention->shape->heads;
-    if (groups->sinks == NULL || groups->sink_gradients == NULL)
+    if (groups->sinks == NULL || groups->sink_gradients == NULL ||
+        cpu_has_begun(&attention->queries))
         return;
     for (int64_t head = 0; head < heads; head++) {
         stored *const to = (stored *)groups->sink_gradients + head;

@@ -4,6 +4,7 @@
  * usage: PROGRAM [SEED]; SBP_TEST_PLANS: so many of them (8)
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/ranks/run/run_checks.h"
 
@@ -63,6 +64,10 @@ static void plans_equal_one_device(void **state)
         struct plan plan;
         if (!open_plan(&plan, plans, real, &random, model))
             continue;
+        if (strstr(model, "\"ring\"") != NULL) { /* which kernels of GPUs do not know */
+            plan_close(&plan);
+            continue;
+        }
         struct sbp_run_options options = options_for(real, &random);
         options.device = "cuda";
         check_run(&plan, &options, model, &worst[is_half]);

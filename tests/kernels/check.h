@@ -11,7 +11,7 @@
 #include "kernels/kernels.h"
 #include "tests/support/unit.h"
 
-enum { CHECK_MAX_BUFFERS = 512 };
+enum { CHECK_MAX_BUFFERS = 1024 };
 
 /* Where buffers lie: the host's heap, unless a program sets this before its tests. Who reads what
  * kernels wrote waits for them first. */

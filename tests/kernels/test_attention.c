@@ -272,13 +272,143 @@ static void split_by_sequence(struct check *check)
                check_roundings(check, 5e-5, 1e-13, 8 + (double)split.ranks));
 }
 
+/* ---- keys and values block by block ---------------------------------------------------------- */
+
+/* The keys and values of a rank's rows. */
+static void *block_keys(struct check *check, const struct problem *p, const struct sbp_digits *rows)
+{
+    const int64_t size = p->shape.head_size, width = p->shape.heads * size;
+    const double *keys = parts_of(check, p->qkv, p->outputs / size, size, 1, 2);
+    return check_reals(check, rows_of(check, keys, p->shape.batch, 2 * width, rows),
+                       2 * p->shape.batch * sbp_digits_local_size(rows) * width);
+}
+
+/* Adds a block's gradients to those of the whole. */
+static void add_block(struct check *check, const struct problem *p, const struct sbp_digits *rows,
+                      const void *gradients, double *all)
+{
+    const int64_t local = sbp_digits_local_size(rows),
+                  width = 2 * p->shape.heads * p->shape.head_size;
+    const double *own = check_doubles(check, gradients, p->shape.batch * local * width);
+    for (int64_t row = 0; row < p->shape.batch * local; row++)
+        for (int64_t i = 0; i < width; i++)
+            all[(row / local * p->shape.sequence + sbp_digits_global(rows, row % local)) * width +
+                i] += own[row * width + i];
+}
+
+/* What a rank's queries give, of all blocks one after the other from its own on. */
+struct attended {
+    struct sbp_attention_shape shape;
+    struct sbp_digits rows;
+    void *y, *saved, *dqkv;
+};
+
+static void attend_blocks(struct check *check, const struct problem *p,
+                          const struct check_split *split, int64_t rank, struct attended *at,
+                          double *key_gradients)
+{
+    const int64_t width = p->shape.heads * p->shape.head_size;
+    const int64_t outputs = at->shape.batch * at->shape.sequence * width;
+    const void *q = check_reals(
+        check, rows_of(check, p->qkv, at->shape.batch, 3 * width, &at->rows), 3 * outputs);
+    const void *dy =
+        check_reals(check, rows_of(check, p->dy, at->shape.batch, width, &at->rows), outputs);
+    void *scratch = check_blank(check, sbp_attention_scratch_elements(&p->shape) +
+                                           sbp_attention_sums_elements(&at->shape));
+    for (int back = 0; back < 2; back++)
+        for (int64_t i = 0; i < split->ranks; i++) {
+            const struct sbp_digits keys =
+                check_rank_digits(split, (rank + split->ranks - i) % split->ranks);
+            const struct sbp_attention_block block = {.keys = &keys, .first = i == 0};
+            const struct sbp_attention_context context = {.rows = &at->rows,
+                                                          .keys = block_keys(check, p, &keys),
+                                                          .key_gradients =
+                                                              check_blank(check, 2 * outputs),
+                                                          .block = &block};
+            if (back == 0) {
+                check->kernels->attention_forward(at->y, at->saved, scratch, q, &context,
+                                                  &at->shape);
+                continue;
+            }
+            check->kernels->attention_backward(at->dqkv, scratch, dy, q, at->y, at->saved, &context,
+                                               &at->shape);
+            add_block(check, p, &keys, context.key_gradients, key_gradients);
+        }
+}
+
+static struct check_split split_in_few(struct check *check, int64_t longest)
+{
+    struct check_split split = check_split(check, longest);
+    while (split.ranks < 2 || split.ranks > 4)
+        split = check_split(check, longest);
+    return split;
+}
+
+/* Two to four ranks that have some rows of the queries, and get keys and values in blocks, compute
+ * what one does that has all rows; digits lie in between, so that blocks are runs of any length. */
+static void blocks_of(struct check *check, int64_t longest, enum sbp_attention_kind kind)
+{
+    const struct check_split split = split_in_few(check, longest);
+    const double roundings = 4 * (double)split.ranks;
+    struct problem p = draw(check, 1);
+    p.shape.sequence = split.global;
+    p.shape.kind = kind;
+    resize(check, &p, p.shape);
+    const int64_t width = p.shape.heads * p.shape.head_size, size = p.shape.head_size;
+    const struct result want = run(check, &p, kind);
+    double *sum = check_zeros(check, 2 * p.outputs);
+    const double *all = check_doubles(check, want.dqkv, 3 * p.outputs);
+    for (int64_t rank = 0; rank < split.ranks; rank++) {
+        struct check_dropping dropping;
+        struct attended at = {.shape = p.shape, .rows = check_rank_digits(&split, rank)};
+        at.shape.sequence = sbp_digits_local_size(&at.rows);
+        const int64_t outputs = at.shape.batch * at.shape.sequence * width;
+        const int64_t saved = saved_elements(&at.shape, p.shape.sequence);
+        set_dropout(check, &p, &at.rows, &at.shape, &dropping);
+        at.y = check_blank(check, outputs);
+        at.dqkv = check_blank(check, 3 * outputs);
+        at.saved = kind == SBP_ATTENTION_FLASH ? check_wide_blank(check, saved)
+                                               : check_blank(check, saved);
+        attend_blocks(check, &p, &split, rank, &at, sum);
+        double *gradient = rows_of(check, all, at.shape.batch, 3 * width, &at.rows);
+        for (int64_t i = 0; i < 3 * outputs; i++)
+            gradient[i] = i / size % 3 == 0 ? gradient[i] : 0;
+        check_near(check, "y", at.y,
+                   rows_of(check, check_doubles(check, want.y, p.outputs), at.shape.batch, width,
+                           &at.rows),
+                   outputs, check_roundings(check, 5e-6, 1e-12, 2 + roundings));
+        check_near(check, "dqkv", at.dqkv, gradient, 3 * outputs,
+                   check_roundings(check, 3e-5, 1e-12, 8 + roundings));
+    }
+    check_near(check, "dk, dv", check_reals(check, sum, 2 * p.outputs),
+               parts_of(check, all, p.outputs / size, size, 1, 2), 2 * p.outputs,
+               check_roundings(check, 5e-5, 1e-12, 8 + roundings));
+}
+
+static void blocks_equal_the_whole(struct check *check)
+{
+    for (int kind = 0; kind < 2; kind++)
+        blocks_of(check, 30, kind ? SBP_ATTENTION_FLASH : SBP_ATTENTION_MATERIALISED);
+}
+
+/* Blocks of several tiles. */
+static void long_blocks_equal_the_whole(struct check *check)
+{
+    for (int kind = 0; kind < 2; kind++)
+        blocks_of(check, 400, kind ? SBP_ATTENTION_FLASH : SBP_ATTENTION_MATERIALISED);
+}
+
 int main(void)
 {
     sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(definition, 30),        CHECK_TABLES(long_sequences, 12),
-        CHECK_TABLES(large_scores, 1),       CHECK_TABLES(saved_probabilities, 10),
+        CHECK_TABLES(definition, 30),
+        CHECK_TABLES(long_sequences, 12),
+        CHECK_TABLES(large_scores, 1),
+        CHECK_TABLES(saved_probabilities, 10),
         CHECK_TABLES(split_by_sequence, 20),
+        CHECK_TABLES(blocks_equal_the_whole, 30),
+        CHECK_TABLES(long_blocks_equal_the_whole, 8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

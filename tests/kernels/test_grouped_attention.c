@@ -90,7 +90,8 @@ static double evaluate(void *context)
 
 struct rank {
     struct sbp_digits batch, rows, heads, kv_rows, kv_heads;
-    bool adds; /* to what the gradient of sinks has */
+    bool adds;      /* to what the gradient of sinks has */
+    int64_t blocks; /* in which keys come; 0: all at once */
 };
 
 static struct sbp_digits whole(int64_t size)
@@ -98,10 +99,26 @@ static struct sbp_digits whole(int64_t size)
     return (struct sbp_digits){.rest = size};
 }
 
+/* The keys of a call: those of all rows, or the rows of block `i` of so many that follow each
+ * other. */
+static struct sbp_digits key_rows(const struct rank *rank, int64_t i)
+{
+    const int64_t rows = sbp_digits_global_size(&rank->kv_rows);
+    return rank->blocks == 0
+               ? rank->kv_rows
+               : (struct sbp_digits){
+                     .count = 1, .size = {rank->blocks}, .fixed = {i}, .rest = rows / rank->blocks};
+}
+
 static struct rank alone(const struct problem *p)
 {
-    return (struct rank){whole(p->shape.batch),    whole(p->shape.sequence), whole(p->shape.heads),
-                         whole(p->shape.sequence), whole(p->kv_heads),       false};
+    return (struct rank){whole(p->shape.batch),
+                         whole(p->shape.sequence),
+                         whole(p->shape.heads),
+                         whole(p->shape.sequence),
+                         whole(p->kv_heads),
+                         false,
+                         0};
 }
 
 /* A rank's rows and heads of a tensor (batch, sequence, heads, width), copied out of the whole or
@@ -138,65 +155,94 @@ struct result {
     double *y, *dq, *dkv, *dsinks;
 };
 
-/* Adds the rank's blocks of a result. */
+/* Adds the rank's blocks of a result, but those of keys. */
 static void add_blocks(const struct rank *rank, int64_t size, const struct result *own,
                        struct result *result)
 {
     move(&rank->batch, &rank->rows, &rank->heads, size, result->y, own->y, true);
     move(&rank->batch, &rank->rows, &rank->heads, size, result->dq, own->dq, true);
-    move(&rank->batch, &rank->kv_rows, &rank->kv_heads, 2 * size, result->dkv, own->dkv, true);
     for (int64_t h = 0; own->dsinks != NULL && h < sbp_digits_local_size(&rank->heads); h++)
         result->dsinks[sbp_digits_global(&rank->heads, h)] += own->dsinks[h];
+}
+
+/* A rank's operands of a call, and what it gives. */
+struct operands {
+    struct sbp_attention_shape shape;
+    struct sbp_attention_groups groups;
+    const void *q, *dy;
+    void *y, *dq, *saved, *scratch;
+};
+
+/* Forward, or backward, whose gradients of keys are added to the result: of all keys at once, or
+ * block by block. */
+static void pass(struct check *check, struct problem *p, const struct rank *rank,
+                 struct operands *of, bool back, struct result *result)
+{
+    const int64_t size = p->shape.head_size, blocks = rank->blocks == 0 ? 1 : rank->blocks;
+    for (int64_t i = 0; i < blocks; i++) {
+        const struct sbp_digits rows = key_rows(rank, i);
+        const struct sbp_attention_block block = {.keys = &rows, .first = i == 0};
+        const int64_t keys = 2 * of->shape.batch * sbp_digits_local_size(&rows) *
+                             sbp_digits_local_size(&rank->kv_heads) * size;
+        double *own = check_zeros(check, keys);
+        of->groups.block = rank->blocks == 0 ? NULL : &block;
+        move(&rank->batch, &rows, &rank->kv_heads, 2 * size, p->kv, own, false);
+        const void *kv = check_reals(check, own, keys);
+        if (!back) {
+            check->kernels->grouped_attention_forward(of->y, of->saved, of->scratch, of->q, kv,
+                                                      &of->groups, &of->shape);
+            continue;
+        }
+        void *dkv = check_blank(check, keys);
+        check->kernels->grouped_attention_backward(of->dq, dkv, of->scratch, of->dy, of->q, kv,
+                                                   of->y, of->saved, &of->groups, &of->shape);
+        move(&rank->batch, &rows, &rank->kv_heads, 2 * size, result->dkv,
+             check_doubles(check, dkv, keys), true);
+    }
 }
 
 /* Adds what a rank computes to the result. */
 static void run_rank(struct check *check, struct problem *p, enum sbp_attention_kind kind,
                      const struct rank *rank, struct result *result)
 {
-    struct sbp_attention_shape shape = p->shape;
-    const int64_t size = shape.head_size, sequence = shape.sequence;
-    shape.kind = kind;
-    shape.sequence = sbp_digits_local_size(&rank->rows);
-    shape.heads = sbp_digits_local_size(&rank->heads);
-    const int64_t kv_heads = sbp_digits_local_size(&rank->kv_heads);
-    const int64_t saved_rows = shape.batch * shape.heads * shape.sequence;
-    const int64_t n = saved_rows * size, keys = 2 * shape.batch * sequence * kv_heads * size;
+    struct operands of = {.shape = p->shape};
+    const int64_t size = of.shape.head_size, sequence = of.shape.sequence;
+    of.shape.kind = kind;
+    of.shape.sequence = sbp_digits_local_size(&rank->rows);
+    const int64_t heads = of.shape.heads = sbp_digits_local_size(&rank->heads);
+    const int64_t saved_rows = of.shape.batch * heads * of.shape.sequence, n = saved_rows * size;
     const bool flash = kind == SBP_ATTENTION_FLASH, sinks = p->sinks != NULL && flash;
-    double *own_sinks = check_zeros(check, shape.heads);
-    for (int64_t h = 0; sinks && h < shape.heads; h++)
+    double *own_sinks = check_zeros(check, heads);
+    for (int64_t h = 0; sinks && h < heads; h++)
         own_sinks[h] = p->sinks[sbp_digits_global(&rank->heads, h)];
-    void *dsinks =
-        rank->adds ? check_reals(check, own_sinks, shape.heads) : check_blank(check, shape.heads);
-    const struct sbp_attention_groups groups = {
-        .heads = &rank->heads,
-        .kv_heads = &rank->kv_heads,
-        .share = p->share,
-        .window = p->window,
-        .rows = rank->rows.count > 0 ? &rank->rows : NULL,
-        .sinks = sinks ? check_reals(check, own_sinks, shape.heads) : NULL,
-        .sink_gradients = dsinks,
-        .adds = rank->adds};
-    double *own_kv = check_zeros(check, keys);
-    move(&rank->batch, &rank->kv_rows, &rank->kv_heads, 2 * size, p->kv, own_kv, false);
-    const void *q = check_reals(check, own_queries(check, rank, p->q, n, size), n);
-    const void *dy = check_reals(check, own_queries(check, rank, p->dy, n, size), n);
-    const void *kv = check_reals(check, own_kv, keys);
-    void *saved =
+    void *dsinks = rank->adds ? check_reals(check, own_sinks, heads) : check_blank(check, heads);
+    of.groups =
+        (struct sbp_attention_groups){.heads = &rank->heads,
+                                      .kv_heads = &rank->kv_heads,
+                                      .share = p->share,
+                                      .window = p->window,
+                                      .rows = rank->rows.count > 0 ? &rank->rows : NULL,
+                                      .sinks = sinks ? check_reals(check, own_sinks, heads) : NULL,
+                                      .sink_gradients = dsinks,
+                                      .adds = rank->adds};
+    of.q = check_reals(check, own_queries(check, rank, p->q, n, size), n);
+    of.dy = check_reals(check, own_queries(check, rank, p->dy, n, size), n);
+    of.saved =
         flash ? check_wide_blank(check, saved_rows) : check_blank(check, 2 * saved_rows * sequence);
     struct check_dropping at = {
         .region = {.dim = {rank->batch, rank->rows, rank->heads, {.rest = size}}}};
-    shape.dropout = check_dropping(check, &p->chance, flash ? 0 : saved_rows * sequence, &at);
-    void *y = check_blank(check, n), *dq = check_blank(check, n), *dkv = check_blank(check, keys);
-    struct sbp_attention_shape tiles = shape; /* a tile of rows of all keys */
+    of.shape.dropout = check_dropping(check, &p->chance, flash ? 0 : saved_rows * sequence, &at);
+    of.y = check_blank(check, n);
+    of.dq = check_blank(check, n);
+    struct sbp_attention_shape tiles = of.shape; /* a tile of rows of all keys */
     tiles.sequence = sequence;
-    void *scratch = check_blank(check, sbp_attention_scratch_elements(&tiles));
-    check->kernels->grouped_attention_forward(y, saved, scratch, q, kv, &groups, &shape);
-    check->kernels->grouped_attention_backward(dq, dkv, scratch, dy, q, kv, y, saved, &groups,
-                                               &shape);
-    const struct result own = {check_doubles(check, y, n), check_doubles(check, dq, n),
-                               check_doubles(check, dkv, keys),
-                               sinks ? check_doubles(check, dsinks, shape.heads) : NULL};
-    for (int64_t h = 0; sinks && rank->adds && h < shape.heads; h++)
+    of.scratch = check_blank(check, sbp_attention_scratch_elements(&tiles) +
+                                        sbp_attention_sums_elements(&of.shape));
+    pass(check, p, rank, &of, false, result);
+    pass(check, p, rank, &of, true, result);
+    const struct result own = {check_doubles(check, of.y, n), check_doubles(check, of.dq, n), NULL,
+                               sinks ? check_doubles(check, dsinks, heads) : NULL};
+    for (int64_t h = 0; sinks && rank->adds && h < heads; h++)
         own.dsinks[h] -= own_sinks[h];
     add_blocks(rank, size, &own, result);
 }
@@ -328,6 +374,34 @@ static void split_heads(struct check *check)
                 check_roundings(check, 5e-5, 1e-12, 8 + (double)(inner * parts)));
 }
 
+/* Ranks that have some rows of the queries, and of the heads, and get keys and values in blocks; in
+ * each of two layouts blocks are of several tiles, which windows hide some of. */
+static void blocks_equal_the_whole(struct check *check)
+{
+    const int64_t parts = check_integer(check, 2, 4), outer = check_integer(check, 1, 2);
+    struct problem p = draw(check, check->round % 4 == 0 ? 120 : 12);
+    p.kv_heads *= outer;
+    p.shape.heads *= outer;
+    p.shape.sequence *= parts;
+    fill(check, &p);
+    for (int kind = p.sinks != NULL; kind < 2; kind++) { /* of materialised attention none */
+        const enum sbp_attention_kind of = kind ? SBP_ATTENTION_FLASH : SBP_ATTENTION_MATERIALISED;
+        struct result got = make_result(check, &p);
+        for (int64_t i = 0; i < parts * outer; i++) {
+            struct rank rank = alone(&p);
+            rank.rows = split(1, 0, parts, i % parts, p.shape.sequence / parts);
+            rank.heads = split(outer, i / parts, 1, 0, p.shape.heads / outer);
+            rank.kv_heads = split(outer, i / parts, 1, 0, p.kv_heads / outer);
+            rank.blocks = parts;
+            rank.adds = check_integer(check, 0, 1) == 1;
+            run_rank(check, &p, of, &rank, &got);
+        }
+        const struct result want = run(check, &p, of);
+        expect_same(check, &p, &got, &want,
+                    check_roundings(check, 5e-5, 1e-12, 8 + 5 * (double)parts));
+    }
+}
+
 int main(void)
 {
     sbp_kernels_cpu_setup();
@@ -335,6 +409,7 @@ int main(void)
         CHECK_TABLES(definition, 30),
         CHECK_TABLES(long_sequences, 8),
         CHECK_TABLES(split_heads, 20),
+        CHECK_TABLES(blocks_equal_the_whole, 24),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

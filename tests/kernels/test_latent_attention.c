@@ -117,7 +117,8 @@ static struct result make_result(struct check *check, const struct problem *p)
 /* Rows of the sequence, and heads: whole ones, or a rank's. */
 struct rank {
     struct sbp_digits rows, heads;
-    bool gathered; /* keys and values lie in rows with the shared part behind them */
+    bool gathered;  /* keys and values lie in rows with the shared part behind them, */
+    int64_t blocks; /* and come in so many blocks; 0: all at once */
 };
 
 /* A block (batch, rows, heads, width) out of the whole, or added to it. */
@@ -150,71 +151,132 @@ static void interleave(double *apart_rows, int64_t apart, double *rows, int64_t 
     }
 }
 
+/* A rank's operands of a call, and what it gives. */
+struct operands {
+    struct sbp_attention_shape shape;
+    const void *q, *dy;
+    void *y, *dq, *saved, *scratch;
+};
+
+/* Keys and values of some rows, their gradients in the same layout, and the call. */
+struct call {
+    struct sbp_digits rows;
+    struct sbp_attention_block block;
+    struct sbp_latent_keys keys;
+    void *gradients, *shared;
+    int64_t tokens, row, apart; /* elements of a row, and from one to the next */
+};
+
+/* Of all rows, or of block `i` of those that follow each other. */
+static void open_call(struct check *check, struct problem *p, const struct rank *rank, int64_t i,
+                      struct call *call)
+{
+    const struct sbp_digits one = {.rest = 1};
+    const int64_t rope = p->parts.rope, bytes = check->kernels->real_bytes;
+    const int64_t own = p->parts.nope + p->parts.value, all = p->shape.sequence;
+    call->rows = (struct sbp_digits){.rest = all};
+    if (rank->blocks > 0)
+        call->rows = (struct sbp_digits){
+            .count = 1, .size = {rank->blocks}, .fixed = {i}, .rest = all / rank->blocks};
+    call->block = (struct sbp_attention_block){.keys = &call->rows, .first = i == 0};
+    call->tokens = p->shape.batch * sbp_digits_local_size(&call->rows);
+    call->row = sbp_digits_local_size(&rank->heads) * own;
+    call->apart = rank->gathered ? call->row + rope : call->row;
+    const int64_t count = call->tokens * call->apart, shared = call->tokens * rope;
+    double *kv = check_zeros(check, call->tokens * call->row), *part = check_zeros(check, shared);
+    double *packed = check_zeros(check, count);
+    move(p, &call->rows, &rank->heads, own, p->kv, kv, false);
+    move(p, &call->rows, &one, rope, p->rope, part, false);
+    interleave(packed, call->apart, kv, call->row, call->tokens, false);
+    if (rank->gathered)
+        interleave(packed + call->row, call->apart, part, rope, call->tokens, false);
+    const void *keys = check_reals(check, packed, count);
+    call->gradients = check_blank(check, count);
+    call->shared = check_blank(check, shared);
+    call->keys = (struct sbp_latent_keys){
+        .kv = keys,
+        .shared = rank->gathered ? (const unsigned char *)keys + call->row * bytes
+                                 : check_reals(check, part, shared),
+        .kv_gradients = call->gradients,
+        .shared_gradients =
+            rank->gathered ? (unsigned char *)call->gradients + call->row * bytes : call->shared,
+        .kv_row = call->apart,
+        .shared_row = rank->gathered ? call->apart : rope,
+        .parts = p->parts,
+        .rows = rank->rows.count > 0 ? &rank->rows : NULL,
+        .block = rank->blocks > 0 ? &call->block : NULL};
+}
+
+/* Adds the gradients of keys and values of a call. */
+static void add_keys(struct check *check, const struct problem *p, const struct rank *rank,
+                     const struct call *call, struct result *result)
+{
+    const struct sbp_digits one = {.rest = 1};
+    const int64_t rope = p->parts.rope, shared = call->tokens * rope;
+    double *both = check_doubles(check, call->gradients, call->tokens * call->apart);
+    double *kv = check_zeros(check, call->tokens * call->row);
+    double *part = check_doubles(check, call->shared, shared);
+    interleave(both, call->apart, kv, call->row, call->tokens, true);
+    if (rank->gathered)
+        interleave(both + call->row, call->apart, part, rope, call->tokens, true);
+    move(p, &call->rows, &rank->heads, p->parts.nope + p->parts.value, result->dkv, kv, true);
+    move(p, &call->rows, &one, rope, result->drope, part, true);
+}
+
+static void pass(struct check *check, struct problem *p, const struct rank *rank,
+                 const struct operands *of, bool back, struct result *result)
+{
+    for (int64_t i = 0; i < (rank->blocks == 0 ? 1 : rank->blocks); i++) {
+        struct call call;
+        open_call(check, p, rank, i, &call);
+        if (!back) {
+            check->kernels->latent_attention_forward(of->y, of->saved, of->scratch, of->q,
+                                                     &call.keys, &of->shape);
+            continue;
+        }
+        check->kernels->latent_attention_backward(of->dq, of->scratch, of->dy, of->q, of->y,
+                                                  of->saved, &call.keys, &of->shape);
+        add_keys(check, p, rank, &call, result);
+    }
+}
+
 static void run_rank(struct check *check, struct problem *p, enum sbp_attention_kind kind,
                      const struct rank *rank, struct result *result)
 {
-    struct sbp_attention_shape shape = p->shape;
-    const struct sbp_digits all = {.rest = shape.sequence}, one = {.rest = 1};
-    const int64_t rope = p->parts.rope, value = p->parts.value, own = p->parts.nope + value;
-    const int64_t tokens = shape.batch * shape.sequence;
-    shape.kind = kind;
-    shape.sequence = sbp_digits_local_size(&rank->rows);
-    shape.heads = sbp_digits_local_size(&rank->heads);
-    const int64_t rows = shape.batch * shape.sequence * shape.heads, row = shape.heads * own;
-    const int64_t apart = rank->gathered ? row + rope : row, kv = tokens * row;
-    const int64_t n = rows * shape.head_size, count = rank->gathered ? tokens * apart : kv;
+    struct operands of = {.shape = p->shape};
+    const int64_t value = p->parts.value, size = p->shape.head_size;
+    of.shape.kind = kind;
+    of.shape.sequence = sbp_digits_local_size(&rank->rows);
+    of.shape.heads = sbp_digits_local_size(&rank->heads);
+    const int64_t rows = of.shape.batch * of.shape.sequence * of.shape.heads, n = rows * size;
     double *q = check_zeros(check, n), *dy = check_zeros(check, rows * value);
-    double *own_kv = check_zeros(check, kv), *packed = check_zeros(check, count);
-    move(p, &rank->rows, &rank->heads, shape.head_size, p->q, q, false);
+    move(p, &rank->rows, &rank->heads, size, p->q, q, false);
     move(p, &rank->rows, &rank->heads, value, p->dy, dy, false);
-    move(p, &all, &rank->heads, own, p->kv, own_kv, false);
-    interleave(packed, apart, own_kv, row, tokens, false);
-    if (rank->gathered)
-        interleave(packed + row, apart, p->rope, rope, tokens, false);
-    const void *keys = check_reals(check, packed, count);
-    void *gradients = check_blank(check, count), *shared = check_blank(check, p->shared);
-    const int64_t bytes = check->kernels->real_bytes;
-    const struct sbp_latent_keys latent = {
-        .kv = keys,
-        .shared = rank->gathered ? (const unsigned char *)keys + row * bytes
-                                 : check_reals(check, p->rope, p->shared),
-        .kv_gradients = gradients,
-        .shared_gradients = rank->gathered ? (unsigned char *)gradients + row * bytes : shared,
-        .kv_row = apart,
-        .shared_row = rank->gathered ? apart : rope,
-        .parts = p->parts,
-        .rows = rank->rows.count > 0 ? &rank->rows : NULL};
-    struct sbp_attention_shape tiles = shape; /* a tile of rows of all keys */
+    struct sbp_attention_shape tiles = of.shape; /* a tile of rows of all keys */
     tiles.sequence = p->shape.sequence;
-    void *scratch = check_blank(check, sbp_latent_scratch_elements(&tiles, &p->parts, true));
+    of.scratch = check_blank(check, sbp_latent_scratch_elements(&tiles, &p->parts, true) +
+                                        sbp_attention_sums_elements(&of.shape));
     const int64_t scores = kind == SBP_ATTENTION_FLASH ? 0 : rows * p->shape.sequence;
-    void *saved = kind == SBP_ATTENTION_FLASH ? check_wide_blank(check, rows)
-                                              : check_blank(check, 2 * scores);
+    of.saved = kind == SBP_ATTENTION_FLASH ? check_wide_blank(check, rows)
+                                           : check_blank(check, 2 * scores);
     struct check_dropping at = {
-        .region = {.dim = {{.rest = shape.batch}, rank->rows, rank->heads, {.rest = value}}}};
-    shape.dropout = check_dropping(check, &p->chance, scores, &at);
-    void *y = check_blank(check, rows * value), *dq = check_blank(check, n);
-    const void *queries = check_reals(check, q, n);
-    check->kernels->latent_attention_forward(y, saved, scratch, queries, &latent, &shape);
-    check->kernels->latent_attention_backward(dq, scratch, check_reals(check, dy, rows * value),
-                                              queries, y, saved, &latent, &shape);
-    double *both = check_doubles(check, gradients, count);
-    double *drope = check_doubles(check, shared, p->shared);
-    interleave(both, apart, own_kv, row, tokens, true);
-    if (rank->gathered)
-        interleave(both + row, apart, drope, rope, tokens, true);
-    move(p, &rank->rows, &rank->heads, value, result->y, check_doubles(check, y, rows * value),
+        .region = {.dim = {{.rest = of.shape.batch}, rank->rows, rank->heads, {.rest = value}}}};
+    of.shape.dropout = check_dropping(check, &p->chance, scores, &at);
+    of.y = check_blank(check, rows * value);
+    of.dq = check_blank(check, n);
+    of.q = check_reals(check, q, n);
+    of.dy = check_reals(check, dy, rows * value);
+    pass(check, p, rank, &of, false, result);
+    pass(check, p, rank, &of, true, result);
+    move(p, &rank->rows, &rank->heads, value, result->y, check_doubles(check, of.y, rows * value),
          true);
-    move(p, &rank->rows, &rank->heads, shape.head_size, result->dq, check_doubles(check, dq, n),
-         true);
-    move(p, &all, &rank->heads, own, result->dkv, own_kv, true);
-    move(p, &all, &one, rope, result->drope, drope, true);
+    move(p, &rank->rows, &rank->heads, size, result->dq, check_doubles(check, of.dq, n), true);
 }
 
 static struct result run(struct check *check, struct problem *p, enum sbp_attention_kind kind)
 {
     struct result result = make_result(check, p);
-    const struct rank rank = {{.rest = p->shape.sequence}, {.rest = p->shape.heads}, false};
+    const struct rank rank = {{.rest = p->shape.sequence}, {.rest = p->shape.heads}, false, 0};
     run_rank(check, p, kind, &rank, &result);
     return result;
 }
@@ -295,12 +357,34 @@ static void split_heads_and_rows(struct check *check)
     struct result got = make_result(check, &p);
     for (int64_t i = 0; i < outer * parts; i++) {
         const struct rank rank = {split(parts, i / outer, rows), split(outer, i % outer, heads),
-                                  true};
+                                  true, 0};
         run_rank(check, &p, kind, &rank, &got);
     }
     const struct result want = run(check, &p, kind);
     expect_same(check, &p, &got, &want,
                 check_roundings(check, 5e-5, 1e-12, 16 + (double)(outer * parts)));
+}
+
+/* The same, of ranks that get keys in blocks; in a quarter of the rounds of several tiles. */
+static void blocks_equal_the_whole(struct check *check)
+{
+    const int64_t outer = check_integer(check, 1, 2), parts = check_integer(check, 2, 4);
+    struct problem p = draw(check, check->round % 4 == 0 ? 120 : 12);
+    const int64_t heads = p.shape.heads, rows = p.shape.sequence;
+    p.shape.heads *= outer;
+    p.shape.sequence *= parts;
+    fill(check, &p);
+    const enum sbp_attention_kind kind =
+        check->round / 4 % 2 ? SBP_ATTENTION_FLASH : SBP_ATTENTION_MATERIALISED;
+    struct result got = make_result(check, &p);
+    for (int64_t i = 0; i < outer * parts; i++) {
+        const struct rank rank = {split(parts, i / outer, rows), split(outer, i % outer, heads),
+                                  true, parts};
+        run_rank(check, &p, kind, &rank, &got);
+    }
+    const struct result want = run(check, &p, kind);
+    expect_same(check, &p, &got, &want,
+                check_roundings(check, 5e-5, 1e-12, 16 + 5 * (double)(outer * parts)));
 }
 
 int main(void)
@@ -310,6 +394,7 @@ int main(void)
         CHECK_TABLES(definition, 30),
         CHECK_TABLES(long_sequences, 8),
         CHECK_TABLES(split_heads_and_rows, 20),
+        CHECK_TABLES(blocks_equal_the_whole, 24),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

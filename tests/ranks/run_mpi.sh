@@ -38,6 +38,15 @@ for ranks in 4 6; do
     grep -q '^verified' "$folder/out"
 done
 
+# Keys and values round a ring of four, and of two beside stages.
+for set in pipeline=1 pipeline=2; do
+    "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
+        --set context=ring --fix block0.attention=context:$((4 / ${set#*=})) --set $set --set micro_batch=2 \
+        --set clip_norm=0.5 -o "$folder/ring.json" >/dev/null
+    "$@" -n 4 "$run" "$folder/ring.json" --backend mpi --verify --steps 2 --check-collectives >"$folder/out"
+    grep -q '^verified' "$folder/out"
+done
+
 # Stages, with a tied weight and a norm that are summed over them; every stage has its prediction.
 for stages in 2 4; do
     for schedule in gpipe 1f1b zero-bubble message-driven; do

@@ -36,7 +36,9 @@ plan twice tiny-gpt --set global_batch=16
 plan two tiny-gpt --devices 2
 plan other tiny-mlp
 plan odd tiny-gpt --set 'optimizer={"name":"sgd","learning_rate":1000000}' --set zero=0
-"$sbplan" search tiny-gpt laptop-4 --set context=ring --fix block0.attention=context:4 -o context.json >/dev/null || fail 'no plan context'
+"$sbplan" search tiny-gpt laptop-4 --set offload=true --set chunk_factor=2 --set zero=1 --set pipeline=1 \
+    --set cluster.device.host_link_bytes_per_s=1e10 --set cluster.device.host_memory_bytes=1e10 \
+    -o sums.json >/dev/null || fail 'no plan sums'
 
 # The plans of --top, as they lie there; each has its head, and measured stands beside predicted.
 expect 0 "$sbplan" bench plan.json plan-2.json plan-3.json --steps 1
@@ -66,8 +68,8 @@ refuses() { # TEXT COMMAND...
     grep -q "$said" err && [ ! -s out ] || fail "$*: no \"$said\""
 }
 refuses 'other.json: trains tiny-mlp' "$sbplan" bench plan.json other.json
-refuses 'context.json: plan: block0.attention: role context by a ring (axis 0) is searched' \
-    "$sbplan" bench plan.json context.json
+refuses 'sums.json: plan: parallel: chunk_factor: sums over shards beside the optimizer is searched' \
+    "$sbplan" bench plan.json sums.json
 refuses 'none.json: cannot be opened' "$sbplan" bench plan.json none.json
 "$sbplan" search tiny-gpt laptop-4 --runnable --set global_batch=2048 --set 'cluster.levels[0].size=2048' \
     --set pipeline=1 --time-limit 5 -o many.json >/dev/null || fail 'no plan of 2,048 ranks'

@@ -470,7 +470,7 @@ static void random_gated(struct sbp_random *random, struct sbp_text *text)
 }
 
 /* What is drawn apart; each by a stream of its own, so that one says nothing of another. */
-enum apart { APART_SINKS, APART_EXPERT_BIAS, APART_DROPOUT, APART_CHANCE };
+enum apart { APART_SINKS, APART_EXPERT_BIAS, APART_DROPOUT, APART_CHANCE, APART_RING };
 
 /* True in one of so many cases, by a copy of the generator: all else stays the same model. */
 static bool drawn_apart(struct sbp_random random, enum apart what, int of)
@@ -648,6 +648,13 @@ static void add_attention_dropout(struct sbp_random random, struct sbp_text *tex
                      drawn_apart(random, APART_CHANCE, 4) ? "0.1" : "0.4");
 }
 
+/* Keys and values round a ring, where attention is split by sequence, in half of the models. */
+static void add_ring(struct sbp_random random, struct sbp_text *text)
+{
+    if (drawn_apart(random, APART_RING, 2))
+        sbp_text_add(text, ", \"context\": \"ring\"");
+}
+
 void random_model(struct sbp_random *random, int kind, char *buffer, int size)
 {
     static const int with_grids[] = {0, 1, 2, 4, 5, 8};
@@ -678,6 +685,8 @@ void random_model(struct sbp_random *random, int kind, char *buffer, int size)
         random_perceptron(random, kind == 1, kind == 3, &text);
     if (kind == 2 || kind == 5 || kind == 7 || kind == 10)
         add_attention_dropout(*random, &text);
+    if (strstr(text.bytes, "\"architecture\"") != NULL)
+        add_ring(*random, &text);
     sbp_text_add(&text, "}");
     assert_false(text.failed);
     assert_true(snprintf(buffer, (size_t)size, "%s", text.bytes) < size);

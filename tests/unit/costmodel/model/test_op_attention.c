@@ -197,7 +197,9 @@ static void test_kept_attention(void **state)
 }
 
 /* Scratch of attention: tiles of scores; what context axes gather, and the same in order, backward
- * as gradients; or a block here and one on its way, and gradients of as many backward. */
+ * as gradients; or a block here and one on its way, and gradients of as many backward.
+ * Probabilities that are kept have a log-sum-exp a row, of up to 8 bytes for 4, while blocks go
+ * round. */
 static void test_attention_scratch(void **state)
 {
     (void)state;
@@ -214,10 +216,15 @@ static void test_attention_scratch(void **state)
                sbp_op_scratch_elements(&bench.graph, 0, &split, SBP_PASS_INPUT_GRADIENT),
                tile + 2 * keys);
     bench.node.attention.ring = true;
+    const double sums = 2 * 4 * 24 * 12 / 4.0;
     must_equal("ring", sbp_op_scratch_elements(&bench.graph, 0, &split, SBP_PASS_FORWARD),
-               tile + 2 * keys / 4);
+               tile + 2 * keys / 4 + sums);
     must_equal("ring", sbp_op_scratch_elements(&bench.graph, 0, &split, SBP_PASS_INPUT_GRADIENT),
                tile + 4 * keys / 4);
+    must_equal("no ring", sbp_op_scratch_elements(&bench.graph, 0, &whole, SBP_PASS_FORWARD), tile);
+    bench.node.attention.kind = SBP_ATTENTION_FLASH;
+    must_equal("ring, flash", sbp_op_scratch_elements(&bench.graph, 0, &split, SBP_PASS_FORWARD),
+               2 * 24 * 24 + 2 * 24 + 2 * keys / 4);
     /* Latent: a head's keys; backward their gradient and sums of 8 bytes for 4 of the shared part.
      */
     make_attention(&bench, &ATTENTIONS[6]);

@@ -49,7 +49,33 @@ static bool is_within(int64_t index, int64_t size)
 
 /* ---- what products read ---------------------------------------------------------------------- */
 
-/* The terms of windows: (terms, places of outputs) of the unfolded input. */
+/* Where a row of an image begins in a channel: in the block, or around it; NULL: it is one of
+ * zeros.
+ */
+static const stored *find_row(const struct work *work, int64_t image, int64_t row, int64_t channel)
+{
+    const struct sbp_windows *at = work->at;
+    const stored *const around = at->around;
+    if (is_within(row, at->height))
+        return work->x + ((image * at->height + row) * at->channels + channel) * at->width;
+    if (row < -at->above || row >= at->height + at->below)
+        return NULL;
+    const int64_t place = row < 0 ? row + at->above : row - at->height + at->above;
+    return around + ((place * at->batch + image) * at->channels + channel) * at->width;
+}
+
+/* Every stride-th element of a row from `first` on, zeros where it has none. */
+static void take_row(real *to, const stored *row, int64_t width, int64_t first, int64_t stride,
+                     int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t column = first + i * stride;
+        to[i] = row != NULL && is_within(column, width) ? load(row[column]) : 0;
+    }
+}
+
+/* The terms of windows: (terms, places of outputs) of the unfolded input, a row of an image at a
+ * time. */
 static struct cpu_matrix load_windows(const void *of, const struct cpu_block *block, real *tile)
 {
     const struct work *work = of;
@@ -58,16 +84,13 @@ static struct cpu_matrix load_windows(const void *of, const struct cpu_block *bl
         const int64_t term = block->row + i, tap = term % area(at);
         const int64_t down = tap / at->kernel[1] - at->padding[0];
         const int64_t right = tap % at->kernel[1] - at->padding[1];
-        struct place place = place_at(block->column, at->out_height, at->out_width);
-        for (int64_t j = 0; j < block->columns; j++, go_on(&place)) {
-            const int64_t row = place.row * at->stride[0] + down;
-            const int64_t column = place.column * at->stride[1] + right;
-            const int64_t from =
-                ((place.image * at->height + row) * at->channels + term / area(at)) * at->width +
-                column;
-            tile[i * block->columns + j] =
-                is_within(row, at->height) && is_within(column, at->width) ? load(work->x[from])
-                                                                           : 0;
+        int64_t count;
+        for (int64_t j = 0; j < block->columns; j += count) {
+            const struct place place = place_at(block->column + j, at->out_height, at->out_width);
+            count = sbp_least_i64(at->out_width - place.column, block->columns - j);
+            take_row(tile + i * block->columns + j,
+                     find_row(work, place.image, place.row * at->stride[0] + down, term / area(at)),
+                     at->width, place.column * at->stride[1] + right, at->stride[1], count);
         }
     }
     return cpu_plain(tile, block->columns);

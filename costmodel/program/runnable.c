@@ -25,13 +25,10 @@ static const char *operators_that_run(char *text, size_t size)
     return text;
 }
 
-/* Keys and values are gathered: kernels take no blocks of them as a ring passes them on. Rows of
- * images that windows reach beyond a member's own are priced, not fetched. */
+/* Keys and values are gathered: kernels take no blocks of them as a ring passes them on. */
 bool sbp_runnable_role(const struct sbp_op_node *node, int role)
 {
-    const bool ring = node->attention.ring && role == sbp_op_role(node->entry, "context");
-    const bool halo = node->kind == SBP_OP_CONV2D && role == sbp_op_role(node->entry, "height");
-    return !ring && !halo;
+    return !node->attention.ring || role != sbp_op_role(node->entry, "context");
 }
 
 /* An operator in place overwrites what nobody else reads any more: neither the gradient of its
@@ -94,12 +91,8 @@ static enum sbp_status check_axis(const struct sbp_graph *graph,
     char what[96];
     if (role < 0 || sbp_runnable_role(&graph->op[op], role))
         return SBP_OK;
-    const bool ring = graph->op[op].attention.ring;
-    (void)snprintf(what, sizeof what, "role %s (axis %d)",
-                   ring ? "context by a ring" : "height of conv2d", axis);
-    return refuse(diag, graph->op[op].name, what,
-                  ring ? "context \"gather\" is legal, or another role"
-                       : "batch, column and row are legal");
+    (void)snprintf(what, sizeof what, "role context by a ring (axis %d)", axis);
+    return refuse(diag, graph->op[op].name, what, "context \"gather\" is legal, or another role");
 }
 
 static enum sbp_status check_parallel(const struct sbp_graph *graph,

@@ -94,9 +94,10 @@ static enum sbp_status add_groups(struct sbp_channel *channel, struct sbp_arena 
     channel->group = SBP_NEW(arena, int, channel->call_count);
     channel->circle = SBP_NEW(arena, struct sbp_circle, channel->call_count);
     channel->log = SBP_NEW(arena, struct sbp_logged_call, channel->call_count);
+    channel->reached = SBP_NEW(arena, bool, world);
     int *counts = SBP_NEW(arena, int, channel->call_count);
-    if (channel->members == NULL || channel->group == NULL || channel->circle == NULL ||
-        channel->log == NULL || counts == NULL)
+    if (channel->members == NULL || channel->reached == NULL || channel->group == NULL ||
+        channel->circle == NULL || channel->log == NULL || counts == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the communication groups");
     list_members(channel);
     int *ranks = SBP_NEW(arena, int, channel->group_count *world), *at = ranks;
@@ -232,7 +233,9 @@ static void exchange_nothing(const struct sbp_channel *channel, const struct sbp
     const int64_t members = sbp_mesh_group_size(mesh, exchange->members.axes);
     const int64_t bytes = exchange->count * channel->kernels->real_bytes;
     const int64_t place = sbp_mesh_group_place(mesh, exchange->members.axes, channel->place);
-    if (exchange->kind == SBP_REDUCE_SCATTER)
+    if (exchange->shift != 0)
+        channel->kernels->zero(exchange->receive, exchange->received);
+    else if (exchange->kind == SBP_REDUCE_SCATTER)
         copy(channel, exchange->receive, (const char *)exchange->send + place * bytes,
              exchange->count);
     else if (exchange->kind == SBP_ALL_TO_ALL)
@@ -318,7 +321,7 @@ static enum sbp_status call_group(struct sbp_channel *channel, const struct sbp_
 
 /* ---- from hand to hand ----------------------------------------------------------------------- */
 
-enum { TAG_WEIGHT = 23, TAG_SUM = 24 };
+enum { TAG_WEIGHT = 23, TAG_SUM = 24, TAG_SHIFT = 25 };
 
 static int rank_of(const struct sbp_channel *channel, const struct sbp_exchange *exchange,
                    int64_t member)
@@ -387,6 +390,65 @@ static enum sbp_status go_from_hand_to_hand(struct sbp_channel *channel,
         sbp_mesh_group_size(mesh, axes));
 }
 
+/* ---- around the circle ------------------------------------------------------------------------
+ */
+
+/* What goes around a circle, from one member and to another. */
+struct turn {
+    int64_t own, from;    /* places in the circle */
+    int sender, receiver; /* ranks: from whom, and to whom */
+};
+
+static struct turn turn_of(const struct sbp_channel *channel, const struct sbp_exchange *exchange)
+{
+    const struct sbp_mesh *mesh = &channel->step->mesh;
+    const sbp_axes axes = exchange->members.axes;
+    const int64_t members = sbp_mesh_group_size(mesh, axes);
+    const int64_t own = sbp_mesh_group_place(mesh, axes, channel->place);
+    const int64_t from = (own - exchange->shift + members) % members;
+    const int64_t to = (own + exchange->shift + members) % members;
+    return (struct turn){.own = own,
+                         .from = from,
+                         .sender = rank_of(channel, exchange, from),
+                         .receiver = rank_of(channel, exchange, to)};
+}
+
+static enum sbp_status send_on(struct sbp_channel *channel, const struct sbp_exchange *exchange,
+                               const struct turn *turn)
+{
+    if (exchange->sent == 0)
+        return SBP_OK;
+    channel->reached[turn->receiver] = true;
+    return channel->ops->send(channel->comm, turn->receiver, TAG_SHIFT, exchange->send,
+                              exchange->sent * channel->kernels->real_bytes);
+}
+
+static enum sbp_status take_up(struct sbp_channel *channel, const struct sbp_exchange *exchange,
+                               const struct turn *turn)
+{
+    if (exchange->received == 0)
+        return SBP_OK;
+    sbp_post_wait(channel->post, turn->sender);
+    return channel->ops->receive(channel->comm, turn->sender, TAG_SHIFT, exchange->receive,
+                                 exchange->received * channel->kernels->real_bytes);
+}
+
+/* Who sends waits for nobody, so that all send first; but a first message may wait (nccl), and
+ * those go one behind the other, in the order of their senders. */
+static enum sbp_status shift(struct sbp_channel *channel, const struct sbp_exchange *exchange)
+{
+    const struct turn turn = turn_of(channel, exchange);
+    const bool sends_first = channel->reached[turn.receiver] || turn.own < turn.from;
+    SBP_TRY((sends_first ? send_on : take_up)(channel, exchange, &turn));
+    return (sends_first ? take_up : send_on)(channel, exchange, &turn);
+}
+
+static enum sbp_status send_and_receive(struct sbp_channel *channel,
+                                        const struct sbp_exchange *exchange)
+{
+    return (exchange->shift != 0 ? shift : go_from_hand_to_hand)(channel, exchange);
+}
+
 static void spend(struct sbp_channel *channel, double wall_s, double cpu_s)
 {
     sbp_post_wait(channel->post, SBP_WAITS_NOT);
@@ -410,10 +472,9 @@ enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
         return SBP_OK;
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     sbp_post_wait_group(channel->post, &exchange->members);
-    const enum sbp_status status = by_hand
-                                       ? backend(channel, go_from_hand_to_hand(channel, exchange),
-                                                 sbp_collective_name(exchange->kind), diag)
-                                       : call_group(channel, &called, group, diag);
+    const enum sbp_status status = by_hand ? backend(channel, send_and_receive(channel, exchange),
+                                                     sbp_collective_name(exchange->kind), diag)
+                                           : call_group(channel, &called, group, diag);
     spend(channel, wall_s, cpu_s);
     return status;
 }

@@ -632,15 +632,6 @@ static void test_what_runs_of_attention(void **state)
     }
 }
 
-/* Convolutions run in all roles but the one that needs rows of other members. */
-static void test_what_runs_of_convolutions(void **state)
-{
-    (void)state;
-    const struct sbp_op_node node = {.kind = SBP_OP_CONV2D, .entry = sbp_op(SBP_OP_CONV2D)};
-    for (int role = 0; role < node.entry->role_count; role++)
-        assert_int_equal(sbp_runnable_role(&node, role), role != sbp_op_role(node.entry, "height"));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -658,7 +649,6 @@ int main(void)
         cmocka_unit_test(test_segments_without_blocks),
         cmocka_unit_test(test_what_runs),
         cmocka_unit_test(test_what_runs_of_attention),
-        cmocka_unit_test(test_what_runs_of_convolutions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

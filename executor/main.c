@@ -189,8 +189,7 @@ static enum sbp_status make_step(enum sbp_real real, const struct sbp_plan *plan
     const struct sbp_element_bytes bytes = sbp_program_run_bytes(real);
     struct sbp_step_request request = sbp_cut_request(&plan->cut, &plan->strategy, &bytes);
     request.runs = true;
-    SBP_TRY(sbp_runnable_check(&plan->cut.graph, &plan->cut.mesh, &plan->strategy,
-                               &plan->cut.parallel, diag));
+    SBP_TRY(sbp_runnable_check(&plan->cut.graph, &plan->cut.parallel, diag));
     return small != NULL ? sbp_run_shrink(plan, &bytes, small, step, diag)
                          : sbp_step_make(&request, step, diag);
 }

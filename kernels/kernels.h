@@ -104,10 +104,14 @@ struct sbp_patches {
 };
 
 /* Windows that slide over images x(B,H,C,W) and give y(B,OH,O,OW): heights and widths of both, and
- * of each side the kernel, its stride and the zeros (of maxima: nothing) around the image. */
+ * of each side the kernel, its stride and the zeros (of maxima: nothing) around the image. A block
+ * of some rows of images has in `padding` by how much the first window begins before its first row,
+ * which may be less than nothing, and rows around it that convolutions read beside it. */
 struct sbp_windows {
     int64_t batch, channels, height, width, out_height, out_width;
     int64_t kernel[2], stride[2], padding[2];
+    int64_t above, below; /* rows around the block; beyond them, too, there are zeros */
+    const void *around;   /* (above + below,B,C,W), from top to bottom; NULL: there are none */
 };
 
 /* Rows (image and height) that share their statistics: all of a block, or those in `row`. */

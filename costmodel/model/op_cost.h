@@ -106,7 +106,7 @@ struct sbp_latent_parts sbp_op_latent_parts(const struct sbp_graph *graph,
                                             const struct sbp_op_node *node);
 /* Scratch elements (activation type) that the operator needs during a pass: gathered keys and
  * values, or two blocks of a ring's, a tile of scores, tokens on their way to experts, SUMMA's
- * panels. */
+ * panels, rows of images on their way to other members. */
 double sbp_op_scratch_elements(const struct sbp_graph *graph, int op,
                                const struct sbp_factor *factor, enum sbp_pass pass);
 
@@ -128,10 +128,10 @@ struct sbp_dispatch sbp_op_dispatch(const struct sbp_op_node *node,
 /* Lists the collectives inside the operator and returns how many; groups of one member and
  * gradients of a free input have none. Layer norm and cross-entropy: statistics and the loss.
  * Attention on context axes: keys and values are all-gathered (their gradients reduce-scattered,
- * and gathered again in backward) or passed round a ring (Liu et al., 2023). conv2d: halo rows of
- * the member that misses most. Mixtures: tokens to experts and back, output gradients to experts
- * and token gradients back. SUMMA: panels of two operands a product, as reductions where the result
- * is the sum. */
+ * and gathered again in backward) or passed round a ring (Liu et al., 2023). conv2d: halo rows
+ * (halo.h), and their gradients back. Mixtures: tokens to experts and back, output gradients to
+ * experts and token gradients back. SUMMA: panels of two operands a product, as reductions where
+ * the result is the sum. */
 int sbp_op_inner(const struct sbp_graph *graph, int op, const struct sbp_factor *factor,
                  struct sbp_op_inner inner[SBP_MAX_INNER]);
 

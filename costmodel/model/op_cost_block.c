@@ -160,44 +160,13 @@ double sbp_op_custom_parts(const struct sbp_graph *graph, const struct sbp_op_no
            (double)graph->micro_batch;
 }
 
-static struct sbp_op_halo halo_of(const struct sbp_op_node *node, double rank, double rows_in,
-                                  double rows_out, double ways)
+struct sbp_halo sbp_op_halo(const struct sbp_graph *graph, const struct sbp_op_node *node,
+                            const struct sbp_factor *factor)
 {
-    const double kernel = (double)node->window.kernel[0], stride = (double)node->window.stride[0];
-    const double padding = (double)node->window.padding[0];
-    const double own = rank * rows_in, next = own + rows_in;
-    const double first = fmax(0, rank * rows_out * stride - padding);
-    const double end =
-        fmin(ways * rows_in, ((rank + 1) * rows_out - 1) * stride - padding + kernel);
-    return (struct sbp_op_halo){.above = fmax(0, fmin(end, own) - first),
-                                .below = fmax(0, end - fmax(first, next))};
-}
-
-struct sbp_op_halo sbp_op_halo(const struct sbp_graph *graph, const struct sbp_op_node *node,
-                               const struct sbp_factor *factor)
-{
-    const double ways = sbp_op_factor_of(node, factor, "height");
-    const struct sbp_shape *in = &graph->tensor[node->input[0]].shape;
-    const struct sbp_shape *out = &graph->tensor[node->output].shape;
-    const double rows_in = (double)in->size[SBP_DIM_SEQUENCE] / ways;
-    const double rows_out = (double)out->size[SBP_DIM_SEQUENCE] / ways;
-    struct sbp_op_halo worst = {0, 0};
-    for (double rank = 0; rank < ways && ways > 1; rank++) {
-        const struct sbp_op_halo halo = halo_of(node, rank, rows_in, rows_out, ways);
-        if (halo.above + halo.below > worst.above + worst.below)
-            worst = halo;
-    }
-    return worst;
+    return sbp_halo_of(graph, node, sbp_op_factor_of(node, factor, "height"));
 }
 
 double sbp_op_row_elements(const struct sbp_op_sizes *sizes)
 {
     return sizes->input[0][SBP_DIM_BATCH] * sbp_op_features(sizes->input[0]);
-}
-
-double sbp_op_halo_elements(const struct sbp_graph *graph, const struct sbp_op_node *node,
-                            const struct sbp_factor *factor, const struct sbp_op_sizes *sizes)
-{
-    const struct sbp_op_halo halo = sbp_op_halo(graph, node, factor);
-    return (halo.above + halo.below) * sbp_op_row_elements(sizes);
 }

@@ -5,6 +5,7 @@
 #ifndef SBP_COSTMODEL_MODEL_OP_COST_BLOCK_PRIV_H
 #define SBP_COSTMODEL_MODEL_OP_COST_BLOCK_PRIV_H
 
+#include "costmodel/model/halo.h"
 #include "costmodel/model/op_cost.h"
 
 static inline double sbp_op_volume(const double size[SBP_MAX_DIMS])
@@ -66,19 +67,11 @@ double sbp_op_parts_of(const struct sbp_op_node *node, const struct sbp_factor *
 double sbp_op_custom_parts(const struct sbp_graph *graph, const struct sbp_op_node *node,
                            const struct sbp_factor *factor);
 
-/* Input rows that a member's windows reach but other members hold, above and below its own rows. */
-struct sbp_op_halo {
-    double above, below;
-};
-/* Halo of the member that fetches most rows; others have an image's edge on one side. Members hold
- * consecutive runs of rows. */
-struct sbp_op_halo sbp_op_halo(const struct sbp_graph *graph, const struct sbp_op_node *node,
-                               const struct sbp_factor *factor);
+/* Rows that members of the role `height` fetch of each other. */
+struct sbp_halo sbp_op_halo(const struct sbp_graph *graph, const struct sbp_op_node *node,
+                            const struct sbp_factor *factor);
 
 /* Elements of one row of the images on a device. */
 double sbp_op_row_elements(const struct sbp_op_sizes *sizes);
-
-double sbp_op_halo_elements(const struct sbp_graph *graph, const struct sbp_op_node *node,
-                            const struct sbp_factor *factor, const struct sbp_op_sizes *sizes);
 
 #endif

@@ -83,17 +83,27 @@ static void inner_context(struct inner_list *list, const struct sbp_op_sizes *si
     add_over(list, "context", SBP_PASS_INPUT_GRADIENT, SBP_REDUCE_SCATTER, ways * own, 1);
 }
 
-/* One message for each member that holds rows above or below the member's own: a large kernel
- * reaches past the neighbours. Backward is the dual: the same rows of dX go back and are summed. */
+/* A message of a pass, or one more of those that are as large. */
+static void add_message(struct inner_list *list, enum sbp_pass pass, double elements)
+{
+    for (int i = 0; i < list->count; i++)
+        if (list->inner[i].pass == pass && list->inner[i].elements == elements) {
+            list->inner[i].count++;
+            return;
+        }
+    add_over(list, "height", pass, SBP_SEND_RECV, elements, 1);
+}
+
+/* A message a step (halo.h), as large as the member needs that fetches most in it: they have three
+ * sizes at most. Backward is the dual: gradients of the same rows go back and are added. */
 static void inner_halo(struct inner_list *list, const struct sbp_op_sizes *sizes)
 {
-    const struct sbp_op_halo halo = sbp_op_halo(list->graph, list->node, list->factor);
-    const double side[] = {halo.above, halo.below};
+    const struct sbp_halo halo = sbp_op_halo(list->graph, list->node, list->factor);
     for (int pass = SBP_PASS_FORWARD; pass <= SBP_PASS_INPUT_GRADIENT; pass++)
-        for (int i = 0; i < 2; i++) {
-            const double messages = ceil(side[i] / sizes->input[0][SBP_DIM_SEQUENCE]);
-            add_over(list, "height", (enum sbp_pass)pass, SBP_SEND_RECV,
-                     side[i] / messages * sbp_op_row_elements(sizes), (int)messages);
+        for (double shift = 1; shift < halo.members; shift++) {
+            const double rows = sbp_halo_message(&halo, shift);
+            if (rows > 0)
+                add_message(list, (enum sbp_pass)pass, rows * sbp_op_row_elements(sizes));
         }
 }
 

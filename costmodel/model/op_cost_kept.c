@@ -71,7 +71,7 @@ struct sbp_op_kept sbp_op_kept(const struct sbp_graph *graph, int op,
                                .statistics = statistics(node, sizes.input[0])};
     switch (node->kind) {
     case SBP_OP_CONV2D: /* with the neighbours' rows, which dW reads again */
-        kept.elements = sbp_op_halo_elements(graph, node, factor, &sizes);
+        kept.elements = sbp_op_halo(graph, node, factor).total * sbp_op_row_elements(&sizes);
         break;
     case SBP_OP_DROPOUT: /* its mask */
         kept.bytes = sbp_op_volume(sizes.output);
@@ -106,6 +106,23 @@ struct sbp_latent_parts sbp_op_latent_parts(const struct sbp_graph *graph,
     const int64_t rope = graph->tensor[node->input[shared]].shape.size[SBP_DIM_FEATURE];
     return (struct sbp_latent_parts){rope, node->attention.qk_size - rope,
                                      node->attention.value_size};
+}
+
+/* Rows at the edges of a block are sent one behind the other; their gradients come so, and are
+ * added from there. Those of rows that were fetched are formed before they go back. */
+static double halo_scratch_rows(const struct sbp_graph *graph, const struct sbp_op_node *node,
+                                const struct sbp_factor *factor, enum sbp_pass pass)
+{
+    const struct sbp_halo halo = sbp_op_halo(graph, node, factor);
+    const double message = sbp_halo_largest_message(&halo);
+    switch (pass) {
+    case SBP_PASS_FORWARD:
+        return message;
+    case SBP_PASS_INPUT_GRADIENT:
+        return halo.total + message;
+    default:
+        return 0;
+    }
 }
 
 double sbp_op_scratch_elements(const struct sbp_graph *graph, int op,
@@ -143,8 +160,8 @@ double sbp_op_scratch_elements(const struct sbp_graph *graph, int op,
     }
     case SBP_OP_MOE:
         return (backward ? 2 : 1) * sbp_op_slots(node, &sizes) * sizes.weight[1][1];
-    case SBP_OP_CONV2D: /* what neighbours add to the gradient of rows at the edge */
-        return backward ? sbp_op_halo_elements(graph, node, factor, &sizes) : 0;
+    case SBP_OP_CONV2D:
+        return halo_scratch_rows(graph, node, factor, pass) * sbp_op_row_elements(&sizes);
     case SBP_OP_SUMMA_LINEAR: { /* a panel of each operand */
         const struct sbp_op_grid grid = sbp_op_grid(node, factor, &sizes);
         return grid.m * grid.width + grid.width * grid.n;

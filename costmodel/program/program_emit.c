@@ -220,16 +220,21 @@ enum sbp_status sbp_emit_reduce(struct sbp_compiler *c, int op, sbp_axes axes, i
     return SBP_OK;
 }
 
-/* Whether a collective sums what the pass computes. */
-static bool is_result(const struct sbp_op_inner *inner)
+/* Whether a collective takes what the pass computes: sums of it, or gradients of other members'
+ * rows. */
+static bool is_result(enum sbp_op_kind kind, const struct sbp_op_inner *inner)
 {
-    return inner->kind == SBP_REDUCE_SCATTER;
+    return inner->kind == SBP_REDUCE_SCATTER ||
+           (kind == SBP_OP_CONV2D && inner->pass == SBP_PASS_INPUT_GRADIENT);
 }
 
-/* keys: buffers of an operator's inputs, or of their gradients, from its keys on; NULL: none. */
+/* shared: buffers of what members share of an operator's inputs, or of their gradients, from the
+ * first such input on; NULL: none. */
 static enum sbp_status add_inner(struct sbp_compiler *c, int op, const struct sbp_op_inner *inner,
-                                 int scratch, const int *keys)
+                                 int scratch, const int *shared)
 {
+    const enum sbp_op_kind kind = c->graph->op[op].kind;
+    const bool results = is_result(kind, inner);
     struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_INNER, op, 0);
     if (instr == NULL)
         return SBP_E_MEMORY;
@@ -240,29 +245,31 @@ static enum sbp_status add_inner(struct sbp_compiler *c, int op, const struct sb
     instr->statistic = inner->statistic;
     instr->cause = inner->scalar ? SBP_CAUSE_SCALAR : SBP_CAUSE_OPERATOR;
     instr->buffer[SBP_AT_WORK] = scratch;
-    const enum sbp_op_kind kind = c->graph->op[op].kind;
-    if (keys != NULL && sbp_compiler_is_attention(kind))
-        instr->buffer[is_result(inner) ? SBP_AT_OUT : SBP_AT_IN] = keys[0];
-    if (keys != NULL && kind == SBP_OP_LATENT_ATTENTION)
-        instr->buffer[is_result(inner) ? SBP_AT_OUT2 : SBP_AT_IN2] = keys[1];
+    if (shared != NULL && (sbp_compiler_is_attention(kind) || kind == SBP_OP_CONV2D))
+        instr->buffer[results ? SBP_AT_OUT : SBP_AT_IN] = shared[0];
+    if (shared != NULL && kind == SBP_OP_LATENT_ATTENTION)
+        instr->buffer[results ? SBP_AT_OUT2 : SBP_AT_IN2] = shared[1];
+    if (kind == SBP_OP_CONV2D && !results)
+        instr->buffer[SBP_AT_SAVED] = c->saved[op][0];
     return SBP_OK;
 }
 
 static enum sbp_status emit_inner(struct sbp_compiler *c, int op, enum sbp_pass pass, bool results,
-                                  int scratch, const int *keys)
+                                  int scratch, const int *shared)
 {
+    const enum sbp_op_kind kind = c->graph->op[op].kind;
     const struct sbp_factor factor = sbp_emit_factor(c, op);
     struct sbp_op_inner inner[SBP_MAX_INNER];
     const int count = sbp_op_inner(c->graph, op, &factor, inner);
     for (int i = 0; i < count; i++)
-        if (inner[i].pass == pass && is_result(&inner[i]) == results)
-            SBP_TRY(add_inner(c, op, &inner[i], scratch, keys));
+        if (inner[i].pass == pass && is_result(kind, &inner[i]) == results)
+            SBP_TRY(add_inner(c, op, &inner[i], scratch, shared));
     return SBP_OK;
 }
 
-/* Which input of attention has the keys and values; latent attention's next one has more of the
- * keys. */
-static int keys_of(const struct sbp_compiler *c, int op)
+/* Which input members share: of attention keys and values, and latent attention's next one has more
+ * of the keys; rows of images. */
+static int shared_of(const struct sbp_compiler *c, int op)
 {
     const enum sbp_op_kind kind = c->graph->op[op].kind;
     return kind == SBP_OP_GROUPED_ATTENTION || kind == SBP_OP_LATENT_ATTENTION ? 1 : 0;
@@ -270,7 +277,7 @@ static int keys_of(const struct sbp_compiler *c, int op)
 
 enum sbp_status sbp_emit_inner(struct sbp_compiler *c, int op, enum sbp_pass pass, int scratch)
 {
-    return emit_inner(c, op, pass, false, scratch, &c->input[op][keys_of(c, op)]);
+    return emit_inner(c, op, pass, false, scratch, &c->input[op][shared_of(c, op)]);
 }
 
 enum sbp_status sbp_emit_journey(struct sbp_compiler *c, int op, enum sbp_pass pass, int phase,
@@ -291,5 +298,5 @@ enum sbp_status sbp_emit_journey(struct sbp_compiler *c, int op, enum sbp_pass p
 
 enum sbp_status sbp_emit_inner_sums(struct sbp_compiler *c, int op, int scratch, const int *dx)
 {
-    return emit_inner(c, op, SBP_PASS_INPUT_GRADIENT, true, scratch, &dx[keys_of(c, op)]);
+    return emit_inner(c, op, SBP_PASS_INPUT_GRADIENT, true, scratch, &dx[shared_of(c, op)]);
 }

@@ -25,12 +25,6 @@ static const char *operators_that_run(char *text, size_t size)
     return text;
 }
 
-/* Rows of images that windows reach beyond a member's own are priced, not fetched. */
-bool sbp_runnable_role(const struct sbp_op_node *node, int role)
-{
-    return node->kind != SBP_OP_CONV2D || role != sbp_op_role(node->entry, "height");
-}
-
 /* An operator in place overwrites what nobody else reads any more: neither the gradient of its
  * input's producer, nor, of its own gradient, the other operand of a sum that shares it. */
 static bool overwrites(const struct sbp_graph *graph, const struct sbp_op_node *node)
@@ -83,18 +77,6 @@ static enum sbp_status check_op(const struct sbp_graph *graph, int op, struct sb
     return SBP_OK;
 }
 
-static enum sbp_status check_axis(const struct sbp_graph *graph,
-                                  const struct sbp_strategy *strategy, int op, int axis,
-                                  struct sbp_diag *diag)
-{
-    const int role = sbp_strategy_role(graph, strategy, op, axis);
-    char what[96];
-    if (role < 0 || sbp_runnable_role(&graph->op[op], role))
-        return SBP_OK;
-    (void)snprintf(what, sizeof what, "role height of conv2d (axis %d)", axis);
-    return refuse(diag, graph->op[op].name, what, "batch, column and row are legal");
-}
-
 static enum sbp_status check_parallel(const struct sbp_graph *graph,
                                       const struct sbp_parallel *parallel, struct sbp_diag *diag)
 {
@@ -111,25 +93,12 @@ static enum sbp_status check_parallel(const struct sbp_graph *graph,
     return SBP_OK;
 }
 
-enum sbp_status sbp_runnable_begin(const struct sbp_graph *graph,
-                                   const struct sbp_parallel *parallel, struct sbp_diag *diag)
-{
-    SBP_TRY(check_parallel(graph, parallel, diag));
-    for (int op = 0; op < graph->op_count; op++)
-        SBP_TRY(check_op(graph, op, diag));
-    return SBP_OK;
-}
-
-enum sbp_status sbp_runnable_check(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
-                                   const struct sbp_strategy *strategy,
+enum sbp_status sbp_runnable_check(const struct sbp_graph *graph,
                                    const struct sbp_parallel *parallel, struct sbp_diag *diag)
 {
     if (parallel != NULL)
         SBP_TRY(check_parallel(graph, parallel, diag));
-    for (int op = 0; op < graph->op_count; op++) {
+    for (int op = 0; op < graph->op_count; op++)
         SBP_TRY(check_op(graph, op, diag));
-        for (int axis = 0; axis < mesh->axis_count; axis++)
-            SBP_TRY(check_axis(graph, strategy, op, axis, diag));
-    }
     return SBP_OK;
 }

@@ -8,20 +8,10 @@
 #define SBP_COSTMODEL_PROGRAM_RUNNABLE_H
 
 #include "costmodel/program/parallel.h"
-#include "costmodel/program/strategy.h"
 
-/* Whether an operator that has kernels runs in a role of its own. */
-bool sbp_runnable_role(const struct sbp_op_node *node, int role);
-
-/* Whether some strategy of a model and a cut can run. Fails as the next one. */
-enum sbp_status sbp_runnable_begin(const struct sbp_graph *graph,
-                                   const struct sbp_parallel *parallel,
-                                   struct sbp_diag *diag) SBP_MUST_USE;
-
-/* The strategy is closed; parallel may be NULL: a plain step. E_UNSUPPORTED with "plan: WHERE: what
- * it is, what runs". */
-enum sbp_status sbp_runnable_check(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
-                                   const struct sbp_strategy *strategy,
+/* By whatever strategy: every role runs. parallel may be NULL: a plain step. E_UNSUPPORTED with
+ * "plan: WHERE: what it is, what runs". */
+enum sbp_status sbp_runnable_check(const struct sbp_graph *graph,
                                    const struct sbp_parallel *parallel,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -1,12 +1,11 @@
-#include "executor/comm/channel.h"
+#include "executor/comm/channel_priv.h"
 
 #include <string.h>
 
 #include "base/clock.h"
 
-/* The backend's own reason. */
-static enum sbp_status backend(struct sbp_channel *channel, enum sbp_status status,
-                               const char *what, struct sbp_diag *diag)
+enum sbp_status sbp_channel_backend(struct sbp_channel *channel, enum sbp_status status,
+                                    const char *what, struct sbp_diag *diag)
 {
     if (status == SBP_OK)
         return SBP_OK;
@@ -69,16 +68,16 @@ static enum sbp_status make_groups(struct sbp_channel *channel, const int *ranks
 {
     const struct sbp_comm_ops *ops = channel->ops;
     if (ops->name_groups != NULL)
-        SBP_TRY(backend(channel,
-                        ops->name_groups(channel->comm, ranks, counts, channel->group_count),
-                        "naming the groups", diag));
+        SBP_TRY(sbp_channel_backend(
+            channel, ops->name_groups(channel->comm, ranks, counts, channel->group_count),
+            "naming the groups", diag));
     for (int g = 0; g < channel->group_count; g++) {
         const struct sbp_members *members = &channel->members[g];
         channel->circle[g] = sbp_fingerprint_circle(ranks, counts[g], ops->rank(channel->comm));
         const int key = members->crosses ? 2 * (members->tensor + 1) : 2 * g + 1;
-        SBP_TRY(backend(channel,
-                        ops->group(channel->comm, ranks, counts[g], key, &channel->group[g]),
-                        "creating a group", diag));
+        SBP_TRY(sbp_channel_backend(
+            channel, ops->group(channel->comm, ranks, counts[g], key, &channel->group[g]),
+            "creating a group", diag));
         ranks += counts[g];
     }
     return SBP_OK;
@@ -94,9 +93,10 @@ static enum sbp_status add_groups(struct sbp_channel *channel, struct sbp_arena 
     channel->group = SBP_NEW(arena, int, channel->call_count);
     channel->circle = SBP_NEW(arena, struct sbp_circle, channel->call_count);
     channel->log = SBP_NEW(arena, struct sbp_logged_call, channel->call_count);
+    channel->reached = SBP_NEW(arena, bool, world);
     int *counts = SBP_NEW(arena, int, channel->call_count);
-    if (channel->members == NULL || channel->group == NULL || channel->circle == NULL ||
-        channel->log == NULL || counts == NULL)
+    if (channel->members == NULL || channel->reached == NULL || channel->group == NULL ||
+        channel->circle == NULL || channel->log == NULL || counts == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the communication groups");
     list_members(channel);
     int *ranks = SBP_NEW(arena, int, channel->group_count *world), *at = ranks;
@@ -185,8 +185,7 @@ bool sbp_channel_waits(const struct sbp_channel *channel, int64_t task, struct s
     return true;
 }
 
-/* Calls beyond the program's list are only counted: the list has no entry to compare them with. */
-static void note(struct sbp_channel *channel, const struct sbp_exchange *exchange)
+void sbp_channel_note(struct sbp_channel *channel, const struct sbp_exchange *exchange)
 {
     if (channel->at < channel->call_count)
         channel->log[channel->at++] = (struct sbp_logged_call){
@@ -232,7 +231,9 @@ static void exchange_nothing(const struct sbp_channel *channel, const struct sbp
     const int64_t members = sbp_mesh_group_size(mesh, exchange->members.axes);
     const int64_t bytes = exchange->count * channel->kernels->real_bytes;
     const int64_t place = sbp_mesh_group_place(mesh, exchange->members.axes, channel->place);
-    if (exchange->kind == SBP_REDUCE_SCATTER)
+    if (exchange->shift != 0)
+        channel->kernels->zero(exchange->receive, exchange->received);
+    else if (exchange->kind == SBP_REDUCE_SCATTER)
         copy(channel, exchange->receive, (const char *)exchange->send + place * bytes,
              exchange->count);
     else if (exchange->kind == SBP_ALL_TO_ALL)
@@ -312,15 +313,15 @@ static enum sbp_status call_group(struct sbp_channel *channel, const struct sbp_
         const struct sbp_fingerprint own = fingerprint(channel, &made, group);
         SBP_TRY(sbp_fingerprint_compare(&host, &channel->circle[group], &own, diag));
     }
-    return backend(channel, call_backend(channel, &made, channel->group[group]),
-                   sbp_collective_name(made.kind), diag);
+    return sbp_channel_backend(channel, call_backend(channel, &made, channel->group[group]),
+                               sbp_collective_name(made.kind), diag);
 }
 
 /* ---- from hand to hand ----------------------------------------------------------------------- */
 
-enum { TAG_WEIGHT = 23, TAG_SUM = 24 };
+enum { TAG_WEIGHT = 23, TAG_SUM = 24, TAG_SHIFT = 20 };
 
-static int rank_of(const struct sbp_channel *channel, sbp_axes axes, int64_t member)
+int sbp_channel_rank_of(const struct sbp_channel *channel, sbp_axes axes, int64_t member)
 {
     return sbp_channel_rank(
         channel, channel->stage,
@@ -330,7 +331,8 @@ static int rank_of(const struct sbp_channel *channel, sbp_axes axes, int64_t mem
 static enum sbp_status hand(struct sbp_channel *channel, const struct sbp_exchange *exchange,
                             int64_t to)
 {
-    return channel->ops->send(channel->comm, rank_of(channel, exchange->members.axes, to),
+    return channel->ops->send(channel->comm,
+                              sbp_channel_rank_of(channel, exchange->members.axes, to),
                               exchange->to_owner ? TAG_SUM : TAG_WEIGHT, exchange->receive,
                               exchange->count * channel->kernels->real_bytes);
 }
@@ -338,7 +340,7 @@ static enum sbp_status hand(struct sbp_channel *channel, const struct sbp_exchan
 static enum sbp_status accept(struct sbp_channel *channel, const struct sbp_exchange *exchange,
                               int64_t from, void *buffer)
 {
-    const int peer = rank_of(channel, exchange->members.axes, from);
+    const int peer = sbp_channel_rank_of(channel, exchange->members.axes, from);
     sbp_post_wait(channel->post, peer);
     return channel->ops->receive(channel->comm, peer, exchange->to_owner ? TAG_SUM : TAG_WEIGHT,
                                  buffer, exchange->count * channel->kernels->real_bytes);
@@ -386,7 +388,65 @@ static enum sbp_status go_from_hand_to_hand(struct sbp_channel *channel,
         sbp_mesh_group_size(mesh, axes));
 }
 
-static void spend(struct sbp_channel *channel, double wall_s, double cpu_s)
+/* ---- around the circle ---------------------------------------------------------------------- */
+
+/* What goes around a circle, from one member and to another. */
+struct turn {
+    int64_t own, from;    /* places in the circle */
+    int sender, receiver; /* ranks: from whom, and to whom */
+};
+
+static struct turn turn_of(const struct sbp_channel *channel, const struct sbp_exchange *exchange)
+{
+    const struct sbp_mesh *mesh = &channel->step->mesh;
+    const sbp_axes axes = exchange->members.axes;
+    const int64_t members = sbp_mesh_group_size(mesh, axes);
+    const int64_t own = sbp_mesh_group_place(mesh, axes, channel->place);
+    const int64_t from = (own - exchange->shift + members) % members;
+    const int64_t to = (own + exchange->shift + members) % members;
+    return (struct turn){.own = own,
+                         .from = from,
+                         .sender = sbp_channel_rank_of(channel, exchange->members.axes, from),
+                         .receiver = sbp_channel_rank_of(channel, exchange->members.axes, to)};
+}
+
+static enum sbp_status send_on(struct sbp_channel *channel, const struct sbp_exchange *exchange,
+                               const struct turn *turn)
+{
+    if (exchange->sent == 0)
+        return SBP_OK;
+    channel->reached[turn->receiver] = true;
+    return channel->ops->send(channel->comm, turn->receiver, TAG_SHIFT, exchange->send,
+                              exchange->sent * channel->kernels->real_bytes);
+}
+
+static enum sbp_status take_up(struct sbp_channel *channel, const struct sbp_exchange *exchange,
+                               const struct turn *turn)
+{
+    if (exchange->received == 0)
+        return SBP_OK;
+    sbp_post_wait(channel->post, turn->sender);
+    return channel->ops->receive(channel->comm, turn->sender, TAG_SHIFT, exchange->receive,
+                                 exchange->received * channel->kernels->real_bytes);
+}
+
+/* Who sends waits for nobody, so that all send first; but a first message may wait (nccl), and
+ * those go one behind the other, in the order of their senders. */
+static enum sbp_status shift(struct sbp_channel *channel, const struct sbp_exchange *exchange)
+{
+    const struct turn turn = turn_of(channel, exchange);
+    const bool sends_first = channel->reached[turn.receiver] || turn.own < turn.from;
+    SBP_TRY((sends_first ? send_on : take_up)(channel, exchange, &turn));
+    return (sends_first ? take_up : send_on)(channel, exchange, &turn);
+}
+
+static enum sbp_status send_and_receive(struct sbp_channel *channel,
+                                        const struct sbp_exchange *exchange)
+{
+    return (exchange->shift != 0 ? shift : go_from_hand_to_hand)(channel, exchange);
+}
+
+void sbp_channel_spend(struct sbp_channel *channel, double wall_s, double cpu_s)
 {
     sbp_post_wait(channel->post, SBP_WAITS_NOT);
     channel->wall_s += sbp_clock_s() - wall_s;
@@ -401,7 +461,7 @@ enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
     if (group < 0)
         return sbp_fail(diag, SBP_E_INTERNAL, "%s over axes 0x%x: the plan lists no such group",
                         sbp_collective_name(exchange->kind), (unsigned)exchange->members.axes);
-    note(channel, exchange);
+    sbp_channel_note(channel, exchange);
     const struct sbp_exchange called = as_called(channel, exchange);
     if (channel->skip)
         exchange_nothing(channel, &called);
@@ -409,11 +469,11 @@ enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
         return SBP_OK;
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
     sbp_post_wait_group(channel->post, &exchange->members);
-    const enum sbp_status status = by_hand
-                                       ? backend(channel, go_from_hand_to_hand(channel, exchange),
-                                                 sbp_collective_name(exchange->kind), diag)
-                                       : call_group(channel, &called, group, diag);
-    spend(channel, wall_s, cpu_s);
+    const enum sbp_status status =
+        by_hand ? sbp_channel_backend(channel, send_and_receive(channel, exchange),
+                                      sbp_collective_name(exchange->kind), diag)
+                : call_group(channel, &called, group, diag);
+    sbp_channel_spend(channel, wall_s, cpu_s);
     return status;
 }
 
@@ -433,9 +493,9 @@ static enum sbp_status pass(struct sbp_channel *channel, int peer, bool forward,
     const struct sbp_carrier *carrier = channel->carrier;
     if (carrier != NULL)
         return carrier->pass(carrier->context, forward, buffer, bytes, diag);
-    return backend(channel,
-                   channel->ops->send(channel->comm, peer, message_tag(forward), buffer, bytes),
-                   "sending to another stage", diag);
+    return sbp_channel_backend(
+        channel, channel->ops->send(channel->comm, peer, message_tag(forward), buffer, bytes),
+        "sending to another stage", diag);
 }
 
 static enum sbp_status take(struct sbp_channel *channel, int peer, bool forward, void *buffer,
@@ -444,9 +504,9 @@ static enum sbp_status take(struct sbp_channel *channel, int peer, bool forward,
     const struct sbp_carrier *carrier = channel->carrier;
     if (carrier != NULL)
         return carrier->take(carrier->context, forward, buffer, bytes, diag);
-    return backend(channel,
-                   channel->ops->receive(channel->comm, peer, message_tag(forward), buffer, bytes),
-                   "receiving from another stage", diag);
+    return sbp_channel_backend(
+        channel, channel->ops->receive(channel->comm, peer, message_tag(forward), buffer, bytes),
+        "receiving from another stage", diag);
 }
 
 enum sbp_status sbp_channel_pass(struct sbp_channel *channel, int stage, bool forward,
@@ -455,13 +515,13 @@ enum sbp_status sbp_channel_pass(struct sbp_channel *channel, int stage, bool fo
     const int peer = sbp_channel_rank(channel, stage, channel->place);
     const struct sbp_exchange exchange = {.kind = SBP_SEND_RECV, .count = count};
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
-    note(channel, &exchange);
+    sbp_channel_note(channel, &exchange);
     if (channel->skip)
         return SBP_OK;
     sbp_post_wait(channel->post, peer); /* for a free slot */
     const enum sbp_status status =
         pass(channel, peer, forward, buffer, count * channel->kernels->real_bytes, diag);
-    spend(channel, wall_s, cpu_s);
+    sbp_channel_spend(channel, wall_s, cpu_s);
     return status;
 }
 
@@ -473,7 +533,7 @@ enum sbp_status sbp_channel_take(struct sbp_channel *channel, int stage, bool fo
     sbp_post_wait(channel->post, peer);
     const enum sbp_status status =
         take(channel, peer, forward, buffer, count * channel->kernels->real_bytes, diag);
-    spend(channel, wall_s, cpu_s);
+    sbp_channel_spend(channel, wall_s, cpu_s);
     if (channel->skip)
         channel->kernels->zero(buffer, count);
     return status;
@@ -494,11 +554,11 @@ enum sbp_status sbp_channel_pass_sum(struct sbp_channel *channel, const struct s
     const struct sbp_exchange exchange = {.kind = SBP_SEND_RECV, .count = count};
     const int peer = sbp_channel_rank(channel, route->peer, channel->place);
     const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
-    note(channel, &exchange);
+    sbp_channel_note(channel, &exchange);
     const enum sbp_status status = channel->ops->send(channel->comm, peer, tag_of(route), sum,
                                                       count * channel->kernels->real_bytes);
-    spend(channel, wall_s, cpu_s);
-    return backend(channel, status, "handing on a sum of gradients", diag);
+    sbp_channel_spend(channel, wall_s, cpu_s);
+    return sbp_channel_backend(channel, status, "handing on a sum of gradients", diag);
 }
 
 enum sbp_status sbp_channel_take_sum(struct sbp_channel *channel, const struct sbp_sum_route *route,
@@ -509,57 +569,10 @@ enum sbp_status sbp_channel_take_sum(struct sbp_channel *channel, const struct s
     sbp_post_wait(channel->post, peer);
     const enum sbp_status status = channel->ops->receive(channel->comm, peer, tag_of(route), sum,
                                                          count * channel->kernels->real_bytes);
-    spend(channel, wall_s, cpu_s);
+    sbp_channel_spend(channel, wall_s, cpu_s);
     if (channel->skip)
         channel->kernels->zero(sum, count);
-    return backend(channel, status, "taking a sum of gradients", diag);
-}
-
-/* ---- round a ring ---------------------------------------------------------------------------- */
-
-enum { TAG_BLOCK = 25, TAG_BLOCK_GRADIENT = 26 };
-
-/* The member that is so many places further on. */
-static int member_behind(const struct sbp_channel *channel, sbp_axes axes, int64_t places)
-{
-    const struct sbp_mesh *mesh = &channel->step->mesh;
-    const int64_t members = sbp_mesh_group_size(mesh, axes);
-    const int64_t own = sbp_mesh_group_place(mesh, axes, channel->place);
-    return rank_of(channel, axes, (own + places) % members);
-}
-
-enum sbp_status sbp_channel_pass_block(struct sbp_channel *channel, sbp_axes axes, bool gradients,
-                                       const void *block, int64_t count, struct sbp_diag *diag)
-{
-    const struct sbp_exchange exchange = {
-        .kind = SBP_SEND_RECV, .members.axes = axes, .count = count};
-    const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
-    note(channel, &exchange);
-    if (channel->skip)
-        return SBP_OK;
-    const enum sbp_status status = channel->ops->send(
-        channel->comm, member_behind(channel, axes, 1), gradients ? TAG_BLOCK_GRADIENT : TAG_BLOCK,
-        block, count * channel->kernels->real_bytes);
-    spend(channel, wall_s, cpu_s);
-    return backend(channel, status, "passing on a block", diag);
-}
-
-enum sbp_status sbp_channel_take_block(struct sbp_channel *channel, sbp_axes axes, bool gradients,
-                                       void *block, int64_t count, struct sbp_diag *diag)
-{
-    const int64_t members = sbp_mesh_group_size(&channel->step->mesh, axes);
-    const int peer = member_behind(channel, axes, members - 1);
-    const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
-    if (channel->skip) {
-        channel->kernels->zero(block, count);
-        return SBP_OK;
-    }
-    sbp_post_wait(channel->post, peer);
-    const enum sbp_status status =
-        channel->ops->receive(channel->comm, peer, gradients ? TAG_BLOCK_GRADIENT : TAG_BLOCK,
-                              block, count * channel->kernels->real_bytes);
-    spend(channel, wall_s, cpu_s);
-    return backend(channel, status, "taking a block", diag);
+    return sbp_channel_backend(channel, status, "taking a sum of gradients", diag);
 }
 
 /* ---- first messages ------------------------------------------------------------------------- */
@@ -588,12 +601,13 @@ static enum sbp_status greet(struct sbp_channel *channel, int from, int to, stru
     const int sender = sbp_channel_rank(channel, from, channel->place);
     const int receiver = sbp_channel_rank(channel, to, channel->place);
     if (from == channel->stage)
-        SBP_TRY(backend(channel, channel->ops->send(channel->comm, receiver, TAG_GREETING, NULL, 0),
-                        "greeting another stage", diag));
+        SBP_TRY(sbp_channel_backend(
+            channel, channel->ops->send(channel->comm, receiver, TAG_GREETING, NULL, 0),
+            "greeting another stage", diag));
     return to == channel->stage
-               ? backend(channel,
-                         channel->ops->receive(channel->comm, sender, TAG_GREETING, NULL, 0),
-                         "hearing of another stage", diag)
+               ? sbp_channel_backend(
+                     channel, channel->ops->receive(channel->comm, sender, TAG_GREETING, NULL, 0),
+                     "hearing of another stage", diag)
                : SBP_OK;
 }
 
@@ -655,14 +669,15 @@ enum sbp_status sbp_channel_barrier(struct sbp_channel *channel, struct sbp_diag
     sbp_post_wait(channel->post, SBP_WAITS_ALL);
     const enum sbp_status status = channel->ops->barrier(channel->comm);
     sbp_post_wait(channel->post, SBP_WAITS_NOT);
-    return backend(channel, status, "barrier", diag);
+    return sbp_channel_backend(channel, status, "barrier", diag);
 }
 
 enum sbp_status sbp_channel_send(struct sbp_channel *channel, int peer, int tag, const void *buffer,
                                  int64_t bytes, struct sbp_diag *diag)
 {
     const struct sbp_endpoint host = channel->ops->host(channel->comm);
-    return backend(channel, host.ops->send(host.comm, peer, tag, buffer, bytes), "send", diag);
+    return sbp_channel_backend(channel, host.ops->send(host.comm, peer, tag, buffer, bytes), "send",
+                               diag);
 }
 
 enum sbp_status sbp_channel_receive(struct sbp_channel *channel, int peer, int tag, void *buffer,
@@ -672,5 +687,5 @@ enum sbp_status sbp_channel_receive(struct sbp_channel *channel, int peer, int t
     sbp_post_wait(channel->post, peer);
     const enum sbp_status status = host.ops->receive(host.comm, peer, tag, buffer, bytes);
     sbp_post_wait(channel->post, SBP_WAITS_NOT);
-    return backend(channel, status, "receive", diag);
+    return sbp_channel_backend(channel, status, "receive", diag);
 }

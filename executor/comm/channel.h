@@ -43,6 +43,7 @@ struct sbp_channel {
     struct sbp_members *members;   /* (group_count) */
     int *group;                    /* (group_count) handles of the backend */
     struct sbp_circle *circle;     /* (group_count) */
+    bool *reached;                 /* (ranks) whom a shift has sent something to */
     bool compares;                 /* fingerprints before each collective, with its members */
     const struct sbp_tasks *tasks; /* of the stage; borrowed */
     const struct sbp_call *calls;  /* the program's list of a step, (call_count) */
@@ -83,7 +84,9 @@ enum { SBP_OWNED_IN_PARTS = -1 };
  * others in group order, each of which sends it on; a sum of gradients through all members in that
  * order, which add theirs, and from the last one to the owner. A broadcast of what is owned in
  * parts is one of each member's, by its place in the group, which the backend does at once: as an
- * all-gather in place, and its converse as a reduce-scatter. */
+ * all-gather in place, and its converse as a reduce-scatter. A shift is a send-recv around the
+ * circle of members: to the one so many places behind and from the one as many before, or, of less
+ * than 0, the other way; a member may have less than `count` to send or to receive, or nothing. */
 struct sbp_exchange {
     enum sbp_collective kind;
     struct sbp_members members;
@@ -91,11 +94,13 @@ struct sbp_exchange {
     void *receive;
     const void *send;
     int64_t count;
-    bool statistic; /* elements are wide, else the run's reals */
-    int64_t owner;  /* in group order, or SBP_OWNED_IN_PARTS */
-    bool to_owner;  /* a sum, else from it */
-    void *incoming; /* (count) room for what comes from hand to hand, to be added */
-    bool idle;      /* the rank has nothing to add: the call is noted, the backend is not called */
+    bool statistic;         /* elements are wide, else the run's reals */
+    int64_t owner;          /* in group order, or SBP_OWNED_IN_PARTS */
+    bool to_owner;          /* a sum, else from it */
+    void *incoming;         /* (count) room for what comes from hand to hand, to be added */
+    int64_t shift;          /* 0: it is none */
+    int64_t sent, received; /* of a shift: elements of `send` and `receive` */
+    bool idle; /* the rank has nothing to add: the call is noted, the backend is not called */
 };
 
 /* Creates the groups that the calls of the tasks of this rank's stage use; collective over all

@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "executor/rank/halo_run_priv.h"
 #include "executor/rank/rank.h"
 #include "executor/rank/rank_ops_priv.h"
 
@@ -135,7 +136,8 @@ static const void *bias_of(struct sbp_rank *rank, const struct sbp_instr *instr)
 
 void sbp_rank_conv2d(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    const struct sbp_windows windows = sbp_rank_windows(rank, instr, SBP_AT_IN, SBP_AT_OUT);
+    struct sbp_windows windows = sbp_rank_windows(rank, instr, SBP_AT_IN, SBP_AT_OUT);
+    sbp_rank_reach(rank, instr, SBP_AT_IN, &windows);
     rank->kernels->conv2d_forward(at(rank, instr, SBP_AT_OUT), at(rank, instr, SBP_AT_IN),
                                   at(rank, instr, SBP_AT_W), bias_of(rank, instr), &windows,
                                   local_size(rank, instr, SBP_AT_OUT, SBP_DIM_FEATURE));
@@ -145,15 +147,18 @@ void sbp_rank_conv2d_backward(struct sbp_rank *rank, const struct sbp_instr *ins
 {
     const struct sbp_kernels *k = rank->kernels;
     const int64_t out = local_size(rank, instr, SBP_AT_DY, SBP_DIM_FEATURE);
-    const struct sbp_windows windows =
-        sbp_rank_windows(rank, instr, instr->phase == 0 ? SBP_AT_OUT : SBP_AT_IN, SBP_AT_DY);
-    if (instr->phase == 0)
-        k->conv2d_backward_input(at(rank, instr, SBP_AT_OUT), at(rank, instr, SBP_AT_DY),
-                                 at(rank, instr, SBP_AT_W), &windows, out);
-    else
+    const int images = instr->phase == 0 ? SBP_AT_OUT : SBP_AT_IN;
+    struct sbp_windows windows = sbp_rank_windows(rank, instr, images, SBP_AT_DY);
+    sbp_rank_reach(rank, instr, images, &windows);
+    if (instr->phase == 1) {
         k->conv2d_backward_weight(at(rank, instr, SBP_AT_DW), at(rank, instr, SBP_AT_DW2),
                                   at(rank, instr, SBP_AT_IN), at(rank, instr, SBP_AT_DY), &windows,
                                   out, sbp_rank_adds_of(rank, instr));
+        return;
+    }
+    k->conv2d_backward_input(at(rank, instr, SBP_AT_OUT), at(rank, instr, SBP_AT_DY),
+                             at(rank, instr, SBP_AT_W), &windows, out);
+    sbp_rank_form_around(rank, instr, &windows);
 }
 
 void sbp_rank_pool(struct sbp_rank *rank, const struct sbp_instr *instr)

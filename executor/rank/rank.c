@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "executor/rank/boxing_run_priv.h"
 #include "executor/rank/context_run_priv.h"
+#include "executor/rank/halo_run_priv.h"
 #include "executor/rank/mixture_run_priv.h"
 #include "executor/rank/rank_check_priv.h"
 #include "executor/rank/rank_ops_priv.h"
@@ -265,6 +266,8 @@ static enum sbp_status run_inner(struct sbp_rank *rank, const struct sbp_instr *
     if (sbp_program_is_operators_own(rank->program,
                                      instr)) /* the one behind it makes these calls */
         return SBP_OK;
+    if (kind == SBP_OP_CONV2D)
+        return sbp_rank_share_rows(rank, instr, diag);
     return (kind == SBP_OP_MOE ? sbp_rank_send_copies : sbp_rank_share_context)(rank, instr, diag);
 }
 

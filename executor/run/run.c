@@ -192,8 +192,7 @@ static enum sbp_status open_job(struct sbp_run_job *job, struct sbp_diag *diag)
 {
     const struct sbp_program *program = &job->step->program[0];
     *job->result = (struct sbp_run_result){0};
-    SBP_TRY(sbp_runnable_check(program->graph, &program->mesh, &program->strategy,
-                               &program->parallel, diag));
+    SBP_TRY(sbp_runnable_check(program->graph, &program->parallel, diag));
     SBP_TRY(check_ties(job, diag));
     SBP_TRY(find_device(job, diag));
     return open_result(job, diag);

@@ -22,6 +22,20 @@ static __device__ __forceinline__ spot spot_at(int64_t index, int height, int wi
     return spot{row / height, (int)(row % height), (int)(index % width)};
 }
 
+/* Where a row of an image begins in a channel: in the block, or around it; nullptr: it is one of
+ * zeros. */
+template <class T>
+static __device__ __forceinline__ const T *row_at(const T *x, const gpu_windows &w, int64_t image,
+                                                  int row, int64_t channel)
+{
+    if (row >= 0 && row < w.height)
+        return x + ((image * w.height + row) * w.channels + channel) * w.width;
+    if (row < -w.above || row >= w.height + w.below)
+        return nullptr;
+    const int64_t place = row < 0 ? row + w.above : row - w.height + w.above;
+    return (const T *)w.around + ((place * w.batch + image) * w.channels + channel) * w.width;
+}
+
 /* to(lines, places): a line is a term. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
@@ -36,12 +50,11 @@ static __global__ void __launch_bounds__(THREADS)
     for (int64_t line = blockIdx.y; line < lines; line += gridDim.y) {
         const int64_t channel = (first_term + line) / area;
         const int tap = (int)((first_term + line) % area);
-        const int row = at.row * w.stride[0] - w.padding[0] + tap / w.kernel[1];
+        const T *row = row_at(x, w, at.image,
+                              at.row * w.stride[0] - w.padding[0] + tap / w.kernel[1], channel);
         const int column = at.column * w.stride[1] - w.padding[1] + tap % w.kernel[1];
-        const bool is_within = row >= 0 && row < w.height && column >= 0 && column < w.width;
-        const int64_t from =
-            ((at.image * w.height + row) * w.channels + channel) * w.width + column;
-        to[line * places + place] = is_within ? x[from] : gpu_store<T>(0);
+        const bool is_within = row != nullptr && column >= 0 && column < w.width;
+        to[line * places + place] = is_within ? row[column] : gpu_store<T>(0);
     }
 }
 

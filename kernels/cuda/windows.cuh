@@ -7,6 +7,8 @@
 struct gpu_windows {
     int channels, height, width, out_height, out_width;
     int kernel[2], stride[2], padding[2];
+    int batch, above, below;
+    const void *around;
 };
 
 static inline gpu_windows gpu_windows_of(const struct sbp_windows *of)
@@ -18,7 +20,11 @@ static inline gpu_windows gpu_windows_of(const struct sbp_windows *of)
                      (int)of->out_width,
                      {},
                      {},
-                     {}};
+                     {},
+                     (int)of->batch,
+                     (int)of->above,
+                     (int)of->below,
+                     of->around};
     for (int side = 0; side < 2; side++) {
         w.kernel[side] = (int)of->kernel[side];
         w.stride[side] = (int)of->stride[side];

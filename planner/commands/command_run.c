@@ -13,8 +13,7 @@ static enum sbp_status count_ranks(const char *path, int64_t *ranks, struct sbp_
     struct sbp_plan plan;
     struct sbp_diag reason = {0};
     SBP_TRY(sbp_inputs_read_plan(path, &plan, diag));
-    const enum sbp_status status = sbp_runnable_check(&plan.cut.graph, &plan.cut.mesh,
-                                                      &plan.strategy, &plan.cut.parallel, &reason);
+    const enum sbp_status status = sbp_runnable_check(&plan.cut.graph, &plan.cut.parallel, &reason);
     *ranks = sbp_cut_devices(&plan.cut);
     sbp_plan_free(&plan);
     return status == SBP_OK ? status : sbp_fail(diag, status, "%s: %s", path, reason.text);

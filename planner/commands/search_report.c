@@ -175,7 +175,7 @@ static bool may_give(const struct sbp_search_job *job, const char *key,
 {
     const struct sbp_workload *workload = &job->plan.workload;
     const bool runs =
-        !job->request.runnable || sbp_runnable_begin(&job->plan.cut.graph, changed, NULL) == SBP_OK;
+        !job->request.runnable || sbp_runnable_check(&job->plan.cut.graph, changed, NULL) == SBP_OK;
     return runs && !was_searched(job, key) &&
            sbp_parallel_check(changed, &workload->model, &workload->cluster, NULL) == SBP_OK;
 }

@@ -305,7 +305,7 @@ enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag 
     if (status != SBP_OK)
         return refuse_space(job->arguments, status, &why, diag);
     if (job->request.runnable)
-        SBP_TRY(sbp_runnable_begin(&job->plan.cut.graph, &job->plan.cut.parallel, diag));
+        SBP_TRY(sbp_runnable_check(&job->plan.cut.graph, &job->plan.cut.parallel, diag));
     SBP_TRY(sbp_fixes_parse(&job->plan, &job->arguments->fix, &job->arena, &job->request.fix,
                             &job->request.fix_count, diag));
     return fix_degrees(job, diag);
@@ -319,7 +319,7 @@ static enum sbp_status check_run(const struct sbp_search_job *job, const struct 
     struct sbp_arena scratch;
     struct sbp_tasks tasks;
     enum sbp_status status = SBP_OK;
-    SBP_TRY(sbp_runnable_check(&cut->graph, &cut->mesh, &job->plan.strategy, &cut->parallel, diag));
+    SBP_TRY(sbp_runnable_check(&cut->graph, &cut->parallel, diag));
     sbp_arena_init(&scratch);
     for (int stage = 0; cut->parallel.chunk_factor > 0 && stage < step->stages; stage++)
         if (status == SBP_OK)

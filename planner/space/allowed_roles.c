@@ -2,7 +2,6 @@
  * those that a request fixes, and last resorts where sizes leave nothing else. */
 #include <string.h>
 
-#include "costmodel/program/runnable.h"
 #include "planner/space/domain_build.h"
 #include "planner/space/space_table.h"
 
@@ -106,12 +105,6 @@ static bool divides(const struct sbp_space *space, int op, int role)
         ->divides(sbp_space_entry(space->graph, op), role);
 }
 
-/* Whether the executor knows the role, where it is to run the plan. */
-static bool runs(const struct sbp_space *space, int op, int role)
-{
-    return !space->request->asked.runnable || sbp_runnable_role(&space->graph->op[op], role);
-}
-
 /* Roles of a variable that all its operators take. */
 static unsigned common_roles(const struct sbp_space *space, int variable,
                              bool (*takes)(const struct sbp_space *space, int op, int role))
@@ -129,9 +122,8 @@ static unsigned common_roles(const struct sbp_space *space, int variable,
 unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
-    const unsigned run = common_roles(space, variable, runs);
     if (space->is_open)
-        return run;
+        return (1u << v->role_count) - 1;
     unsigned allowed = common_roles(space, variable, plays);
     const struct sbp_list *ops = &space->links.ops;
     for (int op = ops->first[variable]; op >= 0; op = ops->next[op])
@@ -139,7 +131,7 @@ unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)
             if (is_asked_for(space, op, space->op_role[op][r]) ||
                 goes_on(space, op, space->op_role[op][r]))
                 allowed |= 1u << r;
-    return allowed & run;
+    return allowed;
 }
 
 unsigned sbp_space_dividing_roles(const struct sbp_space *space, int variable)
@@ -273,6 +265,5 @@ unsigned sbp_space_last_resorts(const struct sbp_space *space, int variable)
     for (int r = 0; r < v->role_count; r++)
         if (rule->resorts(sbp_space_entry(space->graph, v->op), r))
             roles |= 1u << r;
-    roles &= common_roles(space, variable, runs);
     return sbp_space_fix(space, v->op) == NULL ? roles : roles & fixed_roles(space, v->op);
 }

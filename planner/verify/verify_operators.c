@@ -155,6 +155,23 @@ static bool is_pass(const struct sbp_instr *instr, enum sbp_pass pass)
     return forward == (pass == SBP_PASS_FORWARD);
 }
 
+/* Convolutions fetch rows of the images that they read before they do, and gradients of rows are
+ * added to those that they have formed by then. */
+static enum sbp_status check_rows(struct sbp_flow *f, const struct sbp_instr *instr)
+{
+    const bool again = instr->section == SBP_SECTION_RECOMPUTE;
+    const bool fetches = is_pass(instr, SBP_PASS_FORWARD);
+    const struct sbp_dist want = sbp_verify_input(f->c, instr->op, 0);
+    const struct sbp_dist dual = sbp_verify_dual(&want);
+    if (f->graph->op[instr->op].kind != SBP_OP_CONV2D)
+        return SBP_OK;
+    if (fetches && (again ? f->again : f->forward)[instr->op] > 0)
+        return sbp_verify_refuse(f->c, "%s: fetches rows that it has read by then",
+                                 sbp_verify_flow_name(f, instr));
+    return sbp_verify_flow_read(f, instr, fetches ? SBP_AT_IN : SBP_AT_OUT,
+                                f->graph->op[instr->op].input[0], fetches ? &want : &dual);
+}
+
 /* A collective that the operator declares for this pass and that was not seen before. */
 enum sbp_status sbp_verify_flow_declared(struct sbp_flow *f, const struct sbp_instr *instr)
 {
@@ -171,7 +188,7 @@ enum sbp_status sbp_verify_flow_declared(struct sbp_flow *f, const struct sbp_in
             sbp_verify_near(inner[i].elements, elements) && inner[i].count == instr->times &&
             inner[i].statistic == instr->statistic && (*seen >> i & 1) == 0) {
             *seen |= 1u << i;
-            return SBP_OK;
+            return check_rows(f, instr);
         }
     return sbp_verify_refuse(f->c, "%s: %s of %g elements is no collective of its %s pass",
                              sbp_verify_flow_name(f, instr), sbp_collective_name(instr->box.kind),

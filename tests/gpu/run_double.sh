@@ -262,6 +262,11 @@ END
     >"$folder/out" 2>"$folder/err" || complain 'no plan images'
 verified images
 verified images --dtype bf16
+"$sbplan" search "$(dirname "$0")/../golden/data/image-rows.json" "$configs/clusters/laptop-4.json" --runnable \
+    --fix narrow=height:4 --fix wide=height:4 --fix strided=height:4 -o "$folder/rows.json" \
+    >"$folder/out" 2>"$folder/err" || complain 'no plan rows'
+verified rows
+verified rows --dtype bf16
 
 # More than kernels have room for is refused before anything starts, by name.
 other crowd mixtral-8x7b --devices 1 --tp 1 --set kv_heads=2 --set head_dim=8 --set ffn=16 --set vocab=32 \

@@ -110,6 +110,19 @@ static void leave(int64_t bytes)
     sbp_gpu_rank_here()->cuda.scratch_bytes = bytes;
 }
 
+/* A window of one place, over as many channels. */
+static struct sbp_windows one_place(int64_t channels)
+{
+    return (struct sbp_windows){.batch = 1,
+                                .channels = channels,
+                                .height = 1,
+                                .width = 1,
+                                .out_height = 1,
+                                .out_width = 1,
+                                .kernel = {1, 1},
+                                .stride = {1, 1}};
+}
+
 static struct sbp_windows draw_windows(struct bench *b)
 {
     struct sbp_windows at = {.batch = draw(b, 1, 2), .channels = draw(b, 1, 6)};
@@ -126,11 +139,17 @@ static struct sbp_windows draw_windows(struct bench *b)
 
 static void convolve(struct bench *b)
 {
-    const struct sbp_windows at = draw_windows(b);
+    struct sbp_windows at = draw_windows(b);
     const int64_t out = draw(b, 1, 20), terms = at.channels * at.kernel[0] * at.kernel[1];
     const int64_t in_n = at.batch * at.height * at.channels * at.width;
     const int64_t places = at.batch * at.out_height * at.out_width, out_n = places * out;
     const unsigned adds = (unsigned)draw(b, 0, 3);
+    at.above = draw(b, 0, 2);
+    at.below = draw(b, 0, 2);
+    const int64_t around_n = (at.above + at.below) * at.batch * at.channels * at.width;
+    struct sbp_windows here = at;
+    at.around = values(b, around_n);
+    here.around = put(b, at.around, around_n);
     double *x = values(b, in_n), *w = values(b, terms * out), *dy = values(b, out_n);
     double *bias = values(b, out), *y = values(b, out_n), *dx = values(b, in_n);
     double *dw = values(b, terms * out), *dbias = values(b, out);
@@ -144,11 +163,11 @@ static void convolve(struct bench *b)
     b->twin->conv2d_backward_input(dx, dy, w, &at, out);
     b->twin->conv2d_backward_weight(dw, dbias, x, dy, &at, out, adds);
     leave(256 + draw(b, 1, 30) * (terms + out) * 4);
-    b->k->conv2d_forward(y_to, x_at, w_at, bias_at, &at, out);
+    b->k->conv2d_forward(y_to, x_at, w_at, bias_at, &here, out);
     leave(256 + draw(b, 1, 30) * (terms * out + at.channels) * 4);
-    b->k->conv2d_backward_input(dx_to, dy_at, w_at, &at, out);
+    b->k->conv2d_backward_input(dx_to, dy_at, w_at, &here, out);
     leave(512 + 8 * (terms + out + draw(b, 0, terms * out / 2)));
-    b->k->conv2d_backward_weight(dw_to, dbias_to, x_at, dy_at, &at, out, adds);
+    b->k->conv2d_backward_weight(dw_to, dbias_to, x_at, dy_at, &here, out, adds);
     expect(b, "y", y_to, y, out_n, terms);
     expect(b, "dx", dx_to, dx, in_n, out * at.kernel[0] * at.kernel[1]);
     expect(b, "dw", dw_to, dw, terms * out, places);
@@ -213,7 +232,7 @@ static void largest_columns(void **state)
         const int64_t bytes = 16 << 10, missing = SBP_CUDA_SCRATCH_BYTES - bytes;
         const int64_t most = b.k->largest_column - missing / 2 / (int64_t)sizeof(float) - 1;
         const int64_t out = sides[i][0] * most + sides[i][1], in = most + 1 - out;
-        const struct sbp_windows at = {1, in, 1, 1, 1, 1, {1, 1}, {1, 1}, {0, 0}};
+        const struct sbp_windows at = one_place(in);
         const double *x = values(&b, in), *w = values(&b, in * out), *dy = values(&b, out);
         double *y = values(&b, out), *dx = values(&b, in), *dw = values(&b, in * out);
         void *y_to = put(&b, NULL, out), *dx_to = put(&b, NULL, in),
@@ -236,7 +255,7 @@ static void largest_columns(void **state)
 /* A product over nothing is 0: the bias is left. */
 static void no_terms(void **state)
 {
-    const struct sbp_windows at = {1, 0, 1, 1, 1, 1, {1, 1}, {1, 1}, {0, 0}};
+    const struct sbp_windows at = one_place(0);
     (void)state;
     struct bench b = bench_open(SBP_REAL_BF16, 0);
     const double *bias = values(&b, 4);
@@ -264,7 +283,7 @@ static void more_than_int(void **state)
 /* Not even one: the device fails, as when it is out of memory. */
 static void no_room(void **state)
 {
-    const struct sbp_windows at = {1, 64, 1, 1, 1, 1, {1, 1}, {1, 1}, {0, 0}};
+    const struct sbp_windows at = one_place(64);
     struct sbp_diag diag = {0};
     (void)state;
     struct bench b = bench_open(SBP_F32, 0);

@@ -163,17 +163,35 @@ static void *taken(struct device *d, int64_t n)
     return device_reals(d, NULL, n);
 }
 
-/* Terms of some windows, and what outputs give to some places, by their definition. */
+/* A term's row of an image of a channel; NULL: beside the image. The last rows of `x` are those
+ * around the block: (above + below, batch, channels, width). */
+static const double *row_of(const struct sbp_windows *at, const double *x, int64_t image,
+                            int64_t channel, int64_t row)
+{
+    const double *around = x + inputs(at);
+    if (row < -at->above || row >= at->height + at->below)
+        return NULL;
+    if (row >= 0 && row < at->height)
+        return x + ((image * at->height + row) * at->channels + channel) * at->width;
+    const int64_t place = row < 0 ? row + at->above : row - at->height + at->above;
+    return around + ((place * at->batch + image) * at->channels + channel) * at->width;
+}
+
+/* Terms of some windows, by their definition. */
 static void terms(struct check *check)
 {
     DEVICE_BEGIN(d, check)
-    const struct sbp_windows at = draw(check, 4);
+    struct sbp_windows at = draw(check, 4);
     const int64_t area = at.kernel[0] * at.kernel[1], all = at.channels * area;
     const int64_t outs = outputs(&at, 1), first = check_integer(check, 0, outs - 1);
     const int64_t from = check_integer(check, 0, all - 1),
                   count = check_integer(check, 1, all - from);
     const int64_t places = check_integer(check, 1, outs - first);
-    const double *x = check_uniform(check, inputs(&at));
+    at.above = check_integer(check, 0, 2);
+    at.below = check_integer(check, 0, 2);
+    at.padding[0] += check_integer(check, -2, 2);
+    const int64_t rows = (at.above + at.below) * at.batch * at.channels * at.width;
+    const double *x = check_uniform(check, inputs(&at) + rows);
     double *want = check_zeros(check, count * places);
     for (int64_t i = 0; i < count * places; i++) {
         const int64_t place = first + i % places, term = from + i / places, tap = term % area;
@@ -181,12 +199,12 @@ static void terms(struct check *check)
                             tap / at.kernel[1];
         const int64_t column =
             place % at.out_width * at.stride[1] - at.padding[1] + tap % at.kernel[1];
-        const int64_t image = place / at.out_width / at.out_height;
-        if (row >= 0 && row < at.height && column >= 0 && column < at.width)
-            want[i] =
-                x[((image * at.height + row) * at.channels + term / area) * at.width + column];
+        const double *of = row_of(&at, x, place / at.out_width / at.out_height, term / area, row);
+        if (of != NULL && column >= 0 && column < at.width)
+            want[i] = of[column];
     }
     void *to = taken(&d, count * places);
+    at.around = rows > 0 ? device_reals(&d, x + inputs(&at), rows) : NULL;
     d.kernels.conv2d_windows(&d.cuda, to, device_reals(&d, x, inputs(&at)), &at, from, count, first,
                              places);
     check_equal(check, "terms", to, want, count * places);

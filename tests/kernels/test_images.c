@@ -144,6 +144,106 @@ static void conv2d(struct check *check)
     check_near(check, "dbias of two", dbias, twice(check, bias, p.out), p.out, tolerance);
 }
 
+/* Some rows of the images, and of the outputs, of a problem. */
+struct part {
+    int64_t first, end, out_first, out_end;
+    struct sbp_windows at;
+};
+
+static struct part draw_part(struct check *check, const struct sbp_windows *whole)
+{
+    struct part part = {.at = *whole};
+    part.first = check_integer(check, 0, whole->height - 1);
+    part.end = check_integer(check, part.first + 1, whole->height);
+    part.out_first = check_integer(check, 0, whole->out_height - 1);
+    part.out_end = check_integer(check, part.out_first + 1, whole->out_height);
+    const int64_t begin = part.out_first * whole->stride[0] - whole->padding[0];
+    const int64_t reach =
+        (part.out_end - 1) * whole->stride[0] - whole->padding[0] + whole->kernel[0];
+    const int64_t above = begin > 0 ? begin : 0;
+    const int64_t below = reach < whole->height ? reach : whole->height;
+    part.at.height = part.end - part.first;
+    part.at.out_height = part.out_end - part.out_first;
+    part.at.padding[0] = part.first - begin;
+    part.at.above = part.first > above ? part.first - above : 0;
+    part.at.below = below > part.end ? below - part.end : 0;
+    return part;
+}
+
+/* Rows first .. end - 1 of images of so many rows, as they lie in a block, or row by row. */
+static double *rows_of(struct check *check, const double *x, const struct sbp_windows *at,
+                       int64_t height, int64_t line, int64_t first, int64_t end, bool by_row)
+{
+    const int64_t rows = end - first;
+    double *to = check_zeros(check, at->batch * rows * line);
+    for (int64_t image = 0; image < at->batch; image++)
+        for (int64_t row = 0; row < rows; row++)
+            for (int64_t i = 0; i < line; i++)
+                to[(by_row ? row * at->batch + image : image * rows + row) * line + i] =
+                    x[(image * height + first + row) * line + i];
+    return to;
+}
+
+/* What lies around a part, above and below it. */
+static const void *around(struct check *check, const struct problem *p, const struct part *part)
+{
+    const int64_t line = p->at.channels * p->at.width, row = p->at.batch * line;
+    const double *above = rows_of(check, p->x, &p->at, p->at.height, line,
+                                  part->first - part->at.above, part->first, true);
+    const double *below = rows_of(check, p->x, &p->at, p->at.height, line, part->end,
+                                  part->end + part->at.below, true);
+    double *both = check_zeros(check, (part->at.above + part->at.below) * row);
+    for (int64_t i = 0; i < part->at.above * row; i++)
+        both[i] = above[i];
+    for (int64_t i = 0; i < part->at.below * row; i++)
+        both[part->at.above * row + i] = below[i];
+    return check_reals(check, both, (part->at.above + part->at.below) * row);
+}
+
+/* Rows of outputs by rows of images and those around them, and the gradients that they give, as of
+ * the whole images where other rows of outputs give none. Whole numbers are exact. */
+static void conv2d_of_rows(struct check *check)
+{
+    struct problem p = draw(check, false, true);
+    const struct sbp_kernels *k = check->kernels;
+    const struct sbp_windows *whole = &p.at;
+    struct part part = draw_part(check, whole);
+    const int64_t line = whole->channels * whole->width, out_line = p.out * whole->out_width;
+    const int64_t in = whole->batch * part.at.height * line;
+    const int64_t out = whole->batch * part.at.out_height * out_line;
+    p.forward = convolve;
+    part.at.around = around(check, &p, &part);
+    const void *x = check_reals(
+        check, rows_of(check, p.x, whole, whole->height, line, part.first, part.end, false), in);
+    const double *dy = rows_of(check, p.dy, whole, whole->out_height, out_line, part.out_first,
+                               part.out_end, false);
+    double *alone = check_zeros(check, p.out_elements);
+    for (int64_t image = 0; image < whole->batch; image++)
+        for (int64_t i = 0; i < part.at.out_height * out_line; i++)
+            alone[(image * whole->out_height + part.out_first) * out_line + i] =
+                dy[image * part.at.out_height * out_line + i];
+    const void *w = check_reals(check, p.w, p.weights),
+               *all = check_reals(check, alone, p.out_elements);
+    void *y = check_blank(check, out), *dx = check_blank(check, in);
+    void *dw = check_blank(check, p.weights), *want = check_blank(check, p.weights);
+    void *dx_all = check_blank(check, p.in_elements);
+    k->conv2d_forward(y, x, w, check_reals(check, p.bias, p.out), &part.at, p.out);
+    check_equal(check, "y", y,
+                rows_of(check, naive(&p), whole, whole->out_height, out_line, part.out_first,
+                        part.out_end, false),
+                out);
+    k->conv2d_backward_input(dx, check_reals(check, dy, out), w, &part.at, p.out);
+    k->conv2d_backward_input(dx_all, all, w, whole, p.out);
+    check_equal(check, "dx", dx,
+                rows_of(check, check_doubles(check, dx_all, p.in_elements), whole, whole->height,
+                        line, part.first, part.end, false),
+                in);
+    k->conv2d_backward_weight(dw, NULL, x, check_reals(check, dy, out), &part.at, p.out, 0);
+    k->conv2d_backward_weight(want, NULL, check_reals(check, p.x, p.in_elements), all, whole, p.out,
+                              0);
+    check_equal(check, "dw", dw, check_doubles(check, want, p.weights), p.weights);
+}
+
 /* More channels and places than a tile has, of whole numbers, which are exact. */
 static void wide_conv2d(struct check *check)
 {
@@ -338,8 +438,10 @@ static void chosen_rows(struct check *check)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(conv2d, 15),      CHECK_TABLES(wide_conv2d, 1), CHECK_TABLES(pools, 15),
-        CHECK_TABLES(large_window, 1), CHECK_TABLES(batchnorm, 15),  CHECK_TABLES(chosen_rows, 5),
+        CHECK_TABLES(conv2d, 15),      CHECK_TABLES(conv2d_of_rows, 40),
+        CHECK_TABLES(wide_conv2d, 1),  CHECK_TABLES(pools, 15),
+        CHECK_TABLES(large_window, 1), CHECK_TABLES(batchnorm, 15),
+        CHECK_TABLES(chosen_rows, 5),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

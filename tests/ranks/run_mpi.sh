@@ -60,6 +60,16 @@ for stages in 2 4; do
     done
 done
 
+# Rows of images that ranks fetch of each other, past the neighbours too, and their gradients.
+for steps in "" "--set pipeline=2 --set micro_batch=2"; do
+    rows=$([ -z "$steps" ] && echo 4 || echo 2)
+    # shellcheck disable=SC2086 # words
+    "$sbplan" search --runnable "$(dirname "$0")/../golden/data/image-rows.json" "$configs/clusters/laptop-4.json" \
+        --fix narrow=height:$rows --fix wide=height:$rows --fix strided=height:$rows $steps -o "$folder/rows.json" >/dev/null
+    "$@" -n 4 "$run" "$folder/rows.json" --backend mpi --verify --steps 2 >"$folder/out"
+    grep -q '^verified' "$folder/out"
+done
+
 # Stages of two ranks that communicate within works, which arrivals order.
 sed 's/"size": 4/"size": 8/' "$configs/clusters/laptop-4.json" >"$folder/laptop-8.json"
 "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$folder/laptop-8.json" \

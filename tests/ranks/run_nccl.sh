@@ -105,6 +105,14 @@ ends() {
 grep -q 'grid_row 2 x grid_column 2' "$folder/out" || complain 'no grid of 2 x 2'
 verified panels bf16 --set linears=summa --strategy "$folder/grid.json"
 
+# Rows of images by messages, whose first ones meet a rank that sends as well.
+"$sbplan" search "$(dirname "$0")/../golden/data/image-rows.json" "$configs/clusters/laptop-4.json" --runnable \
+    --fix narrow=height:4 --fix wide=height:4 --fix strided=height:4 -o "$folder/rows.json" \
+    >"$folder/out" 2>"$folder/err" || complain 'no plan of rows'
+$start -n 4 "$run" "$folder/rows.json" --backend nccl --device cuda --dtype f32 --steps 2 --verify \
+    >"$folder/out" 2>"$folder/err" || complain "rows: exit $?"
+grep -q '^verified: every gradient, loss and update' "$folder/out" || complain 'rows: not verified'
+
 # Sums beside the backward pass: of gradients waits the sum, for it the optimizer; each is missed.
 export SBP_DOUBLE_DELAY=1
 verified sums bf16 --tp 1 --set layers=1 --set global_batch=4 \

@@ -114,6 +114,18 @@ void oracle_check_memory(const struct oracle_setting *s)
 
 enum { READS = 1, WRITES = 2 };
 
+/* Convolutions: rows are fetched to SAVED before the forward pass reads them there; their
+ * gradients, which the backward pass leaves in WORK, are added to OUT. */
+static int access_of_rows(const struct sbp_instr *instr, int slot)
+{
+    const bool inner = instr->kind == SBP_INSTR_INNER, fetches = instr->buffer[SBP_AT_IN] >= 0;
+    if (slot == SBP_AT_SAVED)
+        return inner ? WRITES : READS;
+    if (slot == SBP_AT_WORK)
+        return inner && !fetches ? READS | WRITES : WRITES;
+    return inner ? READS | WRITES : WRITES; /* OUT */
+}
+
 /* Says whether an instruction reads or writes the buffer in a slot, by the list of phases. */
 static int access_of(const struct sbp_program *program, const struct sbp_instr *instr, int slot)
 {
@@ -123,6 +135,10 @@ static int access_of(const struct sbp_program *program, const struct sbp_instr *
             : SBP_OP_KINDS;
     const bool forward = instr->kind == SBP_INSTR_FORWARD;
     const bool norm = op == SBP_OP_LAYERNORM || op == SBP_OP_RMSNORM;
+    const bool computes = op != SBP_OP_KINDS || instr->kind == SBP_INSTR_INNER;
+    if (computes && instr->op >= 0 && program->graph->op[instr->op].kind == SBP_OP_CONV2D &&
+        (slot == SBP_AT_SAVED || slot == SBP_AT_WORK || slot == SBP_AT_OUT))
+        return access_of_rows(instr, slot);
     switch (slot) {
     case SBP_AT_OUT: /* the last phase writes it */
         if (forward && instr->phase + 1 < sbp_op_forward_phases(op))

@@ -271,7 +271,7 @@ static void odd_turned_features_are_refused(void **state)
             "\"kr\"], \"heads\": 2, \"nope\": 1, \"rope\": %d, \"value\": 2}]}",
             2 * (1 + rope), rope, rope);
         plan_open(&plan, model, (const int[]){2, 0});
-        const enum sbp_status status = sbp_runnable_begin(&plan.graph, &plan.parallel, &diag);
+        const enum sbp_status status = sbp_runnable_check(&plan.graph, &plan.parallel, &diag);
         if (rope == 2)
             expect_ok(status, &diag);
         else if (status != SBP_E_UNSUPPORTED || strstr(diag.text, "a: an odd number") == NULL)

@@ -611,7 +611,7 @@ static void expect_refused(const char *key, const char *word)
         "\"name\": \"mix\", \"experts\": 8, \"top_k\": 2, \"ffn\": 8%s}]}",
         key);
     plan_open(&plan, model, (const int[]){2, 0});
-    const enum sbp_status status = sbp_runnable_begin(&plan.graph, &plan.parallel, &diag);
+    const enum sbp_status status = sbp_runnable_check(&plan.graph, &plan.parallel, &diag);
     if (word == NULL)
         expect_ok(status, &diag);
     else if (status != SBP_E_UNSUPPORTED || strstr(diag.text, word) == NULL ||

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/math/random.h"
+#include "costmodel/model/halo.h"
 #include "tests/support/op_bench.h"
 #include "tests/support/seeded.h"
 #include "tests/support/unit.h"
@@ -124,36 +125,72 @@ static void test_conv2d(void **state)
     must_be_product("dK", &work, 0, 1, 4 * 9, 2, 6 * 4 * 8);
 }
 
-/* Input rows that each rank's windows read and that others hold, one by one; the rank that misses
- * most, and in how many messages they come: one from each rank that has some. */
+enum { MOST_WAYS = 8 };
+
+/* Input rows that each rank's windows read and that others hold, one by one: of each other rank,
+ * and before the first of these; the most that a rank misses, or sends; the most that a rank misses
+ * of the one so many places before it, all ranks in a circle. */
 struct missing {
-    int64_t rows, messages;
+    int64_t of[MOST_WAYS][MOST_WAYS], before[MOST_WAYS][MOST_WAYS];
+    int64_t rows, sent, step[MOST_WAYS];
 };
+
+static bool is_read(const struct conv *c, int64_t rank, int64_t ways, int64_t row)
+{
+    const int64_t out = windows(c->height, c) / ways;
+    bool read = false;
+    for (int64_t o = rank * out; o < (rank + 1) * out; o++)
+        read |= row >= o * c->stride - c->padding && row < o * c->stride - c->padding + c->kernel;
+    return read;
+}
 
 static struct missing missing_rows(const struct conv *c, int64_t ways)
 {
-    const int64_t own = c->height / ways, out = windows(c->height, c) / ways;
-    struct missing worst = {0, 0};
-    for (int64_t rank = 0; rank < ways; rank++) {
-        struct missing here = {0, 0};
-        for (int64_t other = 0; other < ways; other++) {
-            int64_t rows = 0;
-            for (int64_t row = other * own; row < (other + 1) * own && other != rank; row++) {
-                bool read = false;
-                for (int64_t o = rank * out; o < (rank + 1) * out; o++)
-                    read |= row >= o * c->stride - c->padding &&
-                            row < o * c->stride - c->padding + c->kernel;
-                rows += read;
-            }
-            here.rows += rows;
-            here.messages += rows > 0;
+    const int64_t own = c->height / ways;
+    struct missing m = {0};
+    for (int64_t rank = 0; rank < ways; rank++)
+        for (int64_t row = 0, found = 0; row < c->height; row++) {
+            const int64_t other = row / own;
+            if (other == rank || !is_read(c, rank, ways, row))
+                continue;
+            if (m.of[rank][other]++ == 0)
+                m.before[rank][other] = found;
+            found++;
         }
-        if (here.rows > worst.rows)
-            worst = here;
+    for (int64_t rank = 0; rank < ways; rank++) {
+        int64_t misses = 0, sends = 0;
+        for (int64_t shift = 1; shift < ways; shift++) {
+            const int64_t rows = m.of[rank][(rank + ways - shift) % ways];
+            misses += rows;
+            sends += m.of[(rank + shift) % ways][rank];
+            m.step[shift] = rows > m.step[shift] ? rows : m.step[shift];
+        }
+        m.rows = misses > m.rows ? misses : m.rows;
+        m.sent = sends > m.sent ? sends : m.sent;
     }
-    return worst;
+    return m;
 }
 
+/* What each rank fetches of which other, and where that lies among all. */
+static void must_fetch(const struct bench *bench, const struct missing *m, int64_t ways)
+{
+    const struct sbp_halo halo = sbp_halo_of(&bench->graph, &bench->node, (double)ways);
+    must_equal("halo's rows", halo.total, (double)m->rows);
+    for (int64_t shift = 1; shift < ways; shift++) {
+        must_equal("a step", sbp_halo_message(&halo, (double)shift), (double)m->step[shift]);
+        for (int64_t rank = 0; rank < ways; rank++) {
+            const int64_t other = (rank + ways - shift) % ways;
+            must_equal("fetched", sbp_halo_fetched(&halo, (double)rank, (double)shift),
+                       (double)m->of[rank][other]);
+            if (m->of[rank][other] > 0)
+                must_equal("their place", sbp_halo_place(&halo, (double)rank, (double)shift),
+                           (double)m->before[rank][other]);
+        }
+    }
+}
+
+/* Steps take as long as the rank that sends or misses most would by itself, where each has as large
+ * a share of the windows as of the rows. */
 static void must_have_halo(const struct conv *c, int64_t ways)
 {
     struct bench bench;
@@ -161,27 +198,52 @@ static void must_have_halo(const struct conv *c, int64_t ways)
     const struct missing missing = missing_rows(c, ways);
     const double row = (double)(c->batch * c->in * c->width);
     make_conv(&bench, c);
+    must_fetch(&bench, &missing, ways);
     const struct ways *height = WAYS({"height", (double)ways});
     const struct sbp_factor factor = factor_of(&bench, height);
     const int count = sbp_op_inner(&bench.graph, 0, &factor, inner);
-    double elements[SBP_PASSES] = {0}, messages[SBP_PASSES] = {0};
+    double elements[SBP_PASSES] = {0}, messages[SBP_PASSES] = {0}, rows = 0, steps = 0, most = 0;
     for (int i = 0; i < count; i++) {
         assert_int_equal(inner[i].kind, SBP_SEND_RECV);
         assert_int_equal(inner[i].roles, 1u << sbp_op_role(bench.node.entry, "height"));
         elements[inner[i].pass] += inner[i].count * inner[i].elements;
         messages[inner[i].pass] += inner[i].count;
     }
+    for (int64_t shift = 1; shift < ways; shift++) {
+        rows += (double)missing.step[shift];
+        steps += missing.step[shift] > 0;
+        most = fmax(most, (double)missing.step[shift]);
+    }
+    assert_true(rows >= (double)missing.rows && rows >= (double)missing.sent);
+    if (windows(c->height, c) * c->stride == c->height)
+        must_equal("rows of the busiest", rows, (double)missing.rows);
     /* dX's rows go back the way that X's came; dW reads X's, which are kept. */
     for (int pass = 0; pass < SBP_PASSES; pass++) {
         const bool moves = pass != SBP_PASS_WEIGHT_GRADIENT;
-        must_equal("halo", elements[pass], moves ? (double)missing.rows * row : 0);
-        must_equal("messages", messages[pass], moves ? (double)missing.messages : 0);
+        must_equal("halo", elements[pass], moves ? rows * row : 0);
+        must_equal("messages", messages[pass], moves ? steps : 0);
     }
     must_equal("kept halo", kept_of(&bench, height).elements, (double)missing.rows * row);
     assert_int_equal(kept_of(&bench, height).inputs, 1);
-    must_equal("halo's gradients",
-               sbp_op_scratch_elements(&bench.graph, 0, &factor, SBP_PASS_INPUT_GRADIENT),
-               (double)missing.rows * row);
+    /* A message is packed, or comes to be added, and gradients are formed before they go. */
+    const double scratch[SBP_PASSES] = {most, (double)missing.rows + most, 0};
+    for (int pass = 0; pass < SBP_PASSES; pass++)
+        must_equal("halo's scratch",
+                   sbp_op_scratch_elements(&bench.graph, 0, &factor, (enum sbp_pass)pass),
+                   scratch[pass] * row);
+}
+
+static double messages_of(const struct conv *c, int64_t ways)
+{
+    struct bench bench;
+    struct sbp_op_inner inner[SBP_MAX_INNER];
+    double messages = 0;
+    make_conv(&bench, c);
+    const struct sbp_factor factor = factor_of(&bench, WAYS({"height", (double)ways}));
+    const int count = sbp_op_inner(&bench.graph, 0, &factor, inner);
+    for (int i = 0; i < count; i++)
+        messages += inner[i].pass == SBP_PASS_FORWARD ? inner[i].count : 0;
+    return messages;
 }
 
 static void test_halo(void **state)
@@ -206,10 +268,12 @@ static void test_halo(void **state)
         must_have_halo(&c, ways);
         cases++;
     }
-    /* VGG's: a row from each neighbour; of two ranks, each has one neighbour. */
+    /* VGG's: a row from each neighbour; of two ranks, each has one neighbour, and both messages go
+     * at the same time. */
     const struct conv vgg = {1, 224, 9, 3, 2, 3, 1, 1};
     assert_int_equal(missing_rows(&vgg, 4).rows, 2);
     assert_int_equal(missing_rows(&vgg, 2).rows, 1);
+    assert_true(messages_of(&vgg, 4) == 2 && messages_of(&vgg, 2) == 1);
     must_have_halo(&vgg, 4);
     must_have_halo(&vgg, 2);
     /* The stride leaves the row below to the next window. */
@@ -220,8 +284,13 @@ static void test_halo(void **state)
      */
     const struct conv wide = {1, 8, 9, 3, 2, 7, 1, 3};
     assert_int_equal(missing_rows(&wide, 8).rows, 6);
-    assert_int_equal(missing_rows(&wide, 8).messages, 6);
+    assert_true(messages_of(&wide, 8) == 6);
     must_have_halo(&wide, 8);
+    /* Windows that drift away from their rank's rows: the middle one sends 4 rows each way. */
+    const struct conv drifting = {1, 36, 9, 3, 2, 7, 1, 0};
+    assert_int_equal(missing_rows(&drifting, 3).rows, 4);
+    assert_int_equal(missing_rows(&drifting, 3).sent, 8);
+    must_have_halo(&drifting, 3);
 }
 
 /* The first layer of a model whose images lie anywhere forms no gradient of them. */
@@ -239,7 +308,8 @@ static void test_free_input(void **state)
         assert_int_equal(inner[i].pass, SBP_PASS_FORWARD);
     bench.graph.input_split = true;
     count = sbp_op_inner(&bench.graph, 0, &factor, inner);
-    assert_int_equal(count, 4);
+    assert_int_equal(count, 2); /* of two messages each */
+    assert_true(inner[0].count == 2 && inner[1].count == 2);
 }
 
 /* --- patches --- */

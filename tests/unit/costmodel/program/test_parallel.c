@@ -549,13 +549,11 @@ static void test_segments_without_blocks(void **state)
 
 /* --- what runs --- */
 
-static void refused(const struct oracle_model *model, const struct sbp_strategy *strategy,
-                    const struct sbp_mesh *mesh, const struct sbp_parallel *parallel,
+static void refused(const struct oracle_model *model, const struct sbp_parallel *parallel,
                     const char *const *words)
 {
     struct sbp_diag diag = {{0}};
-    assert_int_equal(sbp_runnable_check(&model->graph, mesh, strategy, parallel, &diag),
-                     SBP_E_UNSUPPORTED);
+    assert_int_equal(sbp_runnable_check(&model->graph, parallel, &diag), SBP_E_UNSUPPORTED);
     assert_int_equal(strncmp(diag.text, "plan: ", 6), 0);
     has_words(diag.text, words);
 }
@@ -564,100 +562,52 @@ static void test_what_runs(void **state)
 {
     (void)state;
     struct oracle_model model;
-    struct sbp_mesh mesh;
-    struct sbp_arena arena = {0};
-    struct sbp_strategy strategy;
     struct sbp_diag diag = {{0}};
-    const struct sbp_cluster cluster = oracle_cluster(1, (int64_t[]){2});
     oracle_model_read(&model, MLP);
-    assert_int_equal(sbp_mesh_make(&cluster, &mesh, &diag), SBP_OK);
-    assert_int_equal(sbp_strategy_alloc(&model.graph, &arena, &strategy), SBP_OK);
-    for (int t = 0; t < model.graph.tensor_count; t++)
-        strategy.rest[t] = sbp_dist_all(SBP_STATE_S(SBP_DIM_BATCH));
     struct sbp_parallel plain = sbp_parallel_default(&model.graph), p = plain;
-    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, NULL, &diag), SBP_OK);
-    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &plain, &diag), SBP_OK);
+    assert_int_equal(sbp_runnable_check(&model.graph, NULL, &diag), SBP_OK);
+    assert_int_equal(sbp_runnable_check(&model.graph, &plain, &diag), SBP_OK);
     p.pipeline = 2;
-    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
+    assert_int_equal(sbp_runnable_check(&model.graph, &p, &diag), SBP_OK);
     p.schedule = SBP_MESSAGE_DRIVEN, p.pipeline_limit = 3;
-    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
+    assert_int_equal(sbp_runnable_check(&model.graph, &p, &diag), SBP_OK);
     p.schedule = SBP_ZERO_BUBBLE;
-    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
+    assert_int_equal(sbp_runnable_check(&model.graph, &p, &diag), SBP_OK);
     p.schedule = SBP_INTERLEAVED, p.chunks = 2;
-    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
+    assert_int_equal(sbp_runnable_check(&model.graph, &p, &diag), SBP_OK);
     p = plain, p.micro_batch = 8, p.schedule = SBP_GPIPE;
-    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
+    assert_int_equal(sbp_runnable_check(&model.graph, &p, &diag), SBP_OK);
     p = plain, p.micro_batch = 8, p.zero = 3, p.recompute = SBP_RECOMPUTE_FULL, p.regather = true;
-    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
+    assert_int_equal(sbp_runnable_check(&model.graph, &p, &diag), SBP_OK);
     p = plain, p.schedule = SBP_CDP_V1;
     assert_false(sbp_parallel_is_plain(&p, &model.graph));
-    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
+    assert_int_equal(sbp_runnable_check(&model.graph, &p, &diag), SBP_OK);
     p = plain, p.offload = true;
     for (int owner = 0; owner < SBP_OWNERS; owner++) {
         p.owner = (enum sbp_owner)owner;
-        assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
+        assert_int_equal(sbp_runnable_check(&model.graph, &p, &diag), SBP_OK);
     }
     p.chunk_factor = 2;
-    refused(&model, &strategy, &mesh, &p, (const char *[]){"chunk_factor", "owner", NULL});
+    refused(&model, &p, (const char *[]){"chunk_factor", "owner", NULL});
     p.owner = SBP_OWNER_NONE;
-    assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &p, &diag), SBP_OK);
+    assert_int_equal(sbp_runnable_check(&model.graph, &p, &diag), SBP_OK);
     p.zero = 1;
-    refused(&model, &strategy, &mesh, &p, (const char *[]){"chunk_factor", NULL});
-    /* Work that is repeated, sums that live on and what rests whole do. */
-    for (int spare = 0; spare < 2; spare++) {
-        strategy.op[0].role[0] =
-            (uint8_t)oracle_role_named(SBP_OP_LINEAR, spare == 0 ? "replicate" : "partial");
-        strategy.rest[model.graph.op[0].output].axis[0] = spare == 0 ? SBP_STATE_B : SBP_STATE_P;
-        model.graph.op[1].entry = sbp_op(SBP_OP_DROPOUT);
-        assert_int_equal(sbp_runnable_check(&model.graph, &mesh, &strategy, &plain, &diag), SBP_OK);
-    }
-    strategy.op[0].role[0] = 0;
-    strategy.rest[model.graph.op[0].output].axis[0] = SBP_STATE_S(0);
+    refused(&model, &p, (const char *[]){"chunk_factor", NULL});
     model.graph.op[1].entry = sbp_op(SBP_OP_CUSTOM);
-    refused(&model, &strategy, &mesh, NULL, (const char *[]){"custom", "linear, relu", NULL});
-    sbp_arena_free(&arena);
+    refused(&model, NULL, (const char *[]){"custom", "linear, relu", NULL});
     oracle_model_drop(&model);
-}
-
-/* Attention runs in all its roles, whether keys and values are gathered or go round a ring. */
-static void test_what_runs_of_attention(void **state)
-{
-    (void)state;
-    struct sbp_op_node node = {.kind = SBP_OP_ATTENTION, .entry = sbp_op(SBP_OP_ATTENTION)};
-    for (int ring = 0; ring < 2; ring++) {
-        node.attention.ring = ring == 1;
-        for (int role = 0; role < node.entry->role_count; role++)
-            assert_true(sbp_runnable_role(&node, role));
-    }
-}
-
-/* Convolutions run in all roles but the one that needs rows of other members. */
-static void test_what_runs_of_convolutions(void **state)
-{
-    (void)state;
-    const struct sbp_op_node node = {.kind = SBP_OP_CONV2D, .entry = sbp_op(SBP_OP_CONV2D)};
-    for (int role = 0; role < node.entry->role_count; role++)
-        assert_int_equal(sbp_runnable_role(&node, role), role != sbp_op_role(node.entry, "height"));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equal),
-        cmocka_unit_test(test_read),
-        cmocka_unit_test(test_refused_texts),
-        cmocka_unit_test(test_stage_clusters),
-        cmocka_unit_test(test_checks),
-        cmocka_unit_test(test_micro_batch),
-        cmocka_unit_test(test_block_cuts),
-        cmocka_unit_test(test_given_cuts),
-        cmocka_unit_test(test_balanced_cuts),
-        cmocka_unit_test(test_holders),
-        cmocka_unit_test(test_segments),
-        cmocka_unit_test(test_segments_without_blocks),
+        cmocka_unit_test(test_equal),         cmocka_unit_test(test_read),
+        cmocka_unit_test(test_refused_texts), cmocka_unit_test(test_stage_clusters),
+        cmocka_unit_test(test_checks),        cmocka_unit_test(test_micro_batch),
+        cmocka_unit_test(test_block_cuts),    cmocka_unit_test(test_given_cuts),
+        cmocka_unit_test(test_balanced_cuts), cmocka_unit_test(test_holders),
+        cmocka_unit_test(test_segments),      cmocka_unit_test(test_segments_without_blocks),
         cmocka_unit_test(test_what_runs),
-        cmocka_unit_test(test_what_runs_of_attention),
-        cmocka_unit_test(test_what_runs_of_convolutions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,6 +76,12 @@ static bool is_inner(const struct sbp_instr *instr)
             (instr->kind == SBP_INSTR_INNER && instr->cause == SBP_CAUSE_OPERATOR));
 }
 
+/* Of a convolution: its rows of other members, or the gradients of these. */
+static bool moves_rows(const struct sbp_instr *instr)
+{
+    return is_inner(instr) && instr->box.kind == SBP_SEND_RECV;
+}
+
 static bool is_add(const struct sbp_instr *instr)
 {
     return instr->kind == SBP_INSTR_ADD_GRADIENT;
@@ -254,6 +260,22 @@ static bool fewer_elements(struct bench *b)
 static bool missing_inner(struct bench *b)
 {
     return b->instr->section != SBP_SECTION_RECOMPUTE && drop(b);
+}
+
+/* Rows are fetched behind their reader, or gradients of rows go before they are formed. */
+static bool rows_at_another_time(struct bench *b)
+{
+    const bool fetches = b->instr->buffer[SBP_AT_IN] >= 0;
+    const enum sbp_instr_kind past = fetches ? SBP_INSTR_FORWARD : SBP_INSTR_BACKWARD;
+    struct sbp_instr *at = b->instr;
+    do {
+        struct sbp_instr *const next = fetches ? at + 1 : at - 1;
+        const struct sbp_instr moved = *at;
+        *at = *next;
+        *next = moved;
+        at = next;
+    } while ((fetches ? at - 1 : at + 1)->kind != past);
+    return true;
 }
 
 static bool message_to_more(struct bench *b)
@@ -485,6 +507,7 @@ static const struct corruption CORRUPTIONS[] = {
     {"a cheaper copy of states", is_host_copy, cheaper_compute, "price"},
     {"a missing forward pass", is_forward, drop, NULL},
     {"a missing collective inside", is_inner, missing_inner, "inside it is missing"},
+    {"rows at another time", moves_rows, rows_at_another_time, NULL},
     {"a missing addition", is_add, drop, NULL},
     {"a message to more stages", is_send, message_to_more, "to one other"},
     {"a narrower exchange of states", is_exchange, narrower_exchange, "of its states"},

@@ -197,7 +197,7 @@ static void keep_block_row(const struct block_tile *at, int64_t i)
     const double before = isinf(at->log_sums[i]) ? 0 : (double)real_exp(at->log_sums[i] - largest);
     const double sum = before + block_exponentials(at, i, largest);
     struct cpu_tile run;
-    if (!(sum > 0))
+    if (sum == 0) /* not-a-number goes on to y */
         return;
     weaken_row(at, i, (real)(before / sum));
     for (int64_t column = 0; (run = next_run(at, column)).columns > 0; column = next_column(&run))
@@ -294,10 +294,10 @@ static void end_rows(const struct head *head, const struct cpu_tile *queries, re
                      const real *maximum, const real *sum)
 {
     for (int64_t i = 0; i < queries->rows; i++) {
-        const real factor = sum[i] > 0 ? 1 / sum[i] : (real)0;
+        const real factor = sum[i] == 0 ? (real)0 : 1 / sum[i];
         if (factor != 1)
             scale_row(head->y + (queries->row + i) * head->y_stride, head->value, factor);
-        log_sums[queries->row + i] = sum[i] > 0 ? maximum[i] + real_log(sum[i]) : -(real)INFINITY;
+        log_sums[queries->row + i] = sum[i] == 0 ? -(real)INFINITY : maximum[i] + real_log(sum[i]);
     }
 }
 

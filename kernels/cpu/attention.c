@@ -177,11 +177,13 @@ static double block_exponentials(const struct block_tile *at, int64_t i, real la
     return sum;
 }
 
-/* Leaves a share of what is kept of query i, and of y. */
+/* Leaves a share of what is kept of query i, and of y; the first block finds them 0. */
 static void weaken_row(const struct block_tile *at, int64_t i, real share)
 {
     const struct head *head = at->head;
     real *const kept = at->probabilities + i * head->queries.all;
+    if (head->queries.block->first || share == 1)
+        return;
     scale_row(kept, head->queries.all, share);
     if (head->dropout.apart > 0)
         scale_row(kept + head->dropout.apart, head->queries.all, share);

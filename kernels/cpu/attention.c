@@ -213,10 +213,10 @@ static void begin_block_rows(const struct block_tile *at)
 {
     const struct head *head = at->head;
     for (int64_t i = 0; i < at->queries.rows; i++) {
-        CPU(zero)(at->probabilities + i * head->queries.all, head->queries.all);
+        real *const kept = at->probabilities + i * head->queries.all;
+        CPU(zero)(kept, head->queries.all);
         if (head->dropout.apart > 0)
-            CPU(zero)
-        (at->probabilities + head->dropout.apart + i * head->queries.all, head->queries.all);
+            CPU(zero)(kept + head->dropout.apart, head->queries.all);
         CPU(zero)(head->y + (at->queries.row + i) * head->y_stride, head->value);
         at->log_sums[i] = -(real)INFINITY;
     }

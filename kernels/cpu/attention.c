@@ -117,16 +117,7 @@ struct block_tile {
 /* The run of keys behind a column that some query sees; columns 0: there is none. */
 static struct cpu_tile next_run(const struct block_tile *at, int64_t column)
 {
-    const struct cpu_queries *queries = &at->head->queries;
-    struct cpu_tile run = {.columns = 0};
-    while (column < queries->keys) {
-        run = cpu_key_run(queries, &at->queries, column);
-        if (cpu_sees(queries, &run))
-            return run;
-        column += run.columns;
-    }
-    run.columns = 0;
-    return run;
+    return cpu_next_seen(&at->head->queries, &at->queries, column, false);
 }
 
 static int64_t next_column(const struct cpu_tile *run)

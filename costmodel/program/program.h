@@ -278,16 +278,18 @@ enum {
  * that to OUT. Attention: OUT = y, SAVED = what backward needs, WORK = scratch; backward: OUT =
  * gradient of IN, SAVED2 = y. Where its queries are split by sequence, INNER gathers keys and
  * values of IN (grouped: IN2) into the same WORK before each pass, and sums their gradients there
- * into OUT, the gradient of IN (of IN2: OUT2), after backward. Products with weights (linear,
- * conv2d, summa_linear, custom): backward 0 writes OUT = input gradient, 1 writes DW from IN and
- * DY; INNER before one of summa_linear stands for calls that the product makes, with panels in
- * WORK. Where conv2d's images are split by rows, INNER before it fetches the rows of other members
- * that windows reach to SAVED, by way of WORK; backward 0 leaves their gradients in WORK, and INNER
- * behind it brings them to their owners, who add them to OUT. Moe: forward 0 writes scores and
- * copies of tokens to SAVED, their experts and slots to SAVED3, 1 all else of SAVED, 2 OUT; INNER
- * behind 0 and behind 1 sends copies by way of WORK where experts lie apart; backward 0 to 2 go
- * back, write OUT, and leave gradients in SAVED, from which 3 writes DW. Dropout: SAVED = mask.
- * Backward with instr.factor == 1 adds to DW instead of writing it (the second use of a tied
+ * into OUT, the gradient of IN (of IN2: OUT2), after backward. By a ring INNER before a pass stands
+ * for calls that the attention makes, with blocks in WORK, and backward itself writes the gradients
+ * of keys and values there (OUT, OUT2, OUT3). Products with weights (linear, conv2d, summa_linear,
+ * custom): backward 0 writes OUT = input gradient, 1 writes DW from IN and DY; INNER before one of
+ * summa_linear stands for calls that the product makes, with panels in WORK. Where conv2d's images
+ * are split by rows, INNER before it fetches the rows of other members that windows reach to SAVED,
+ * by way of WORK; backward 0 leaves their gradients in WORK, and INNER behind it brings them to
+ * their owners, who add them to OUT. Moe: forward 0 writes scores and copies of tokens to SAVED,
+ * their experts and slots to SAVED3, 1 all else of SAVED, 2 OUT; INNER behind 0 and behind 1 sends
+ * copies by way of WORK where experts lie apart; backward 0 to 2 go back, write OUT, and leave
+ * gradients in SAVED, from which 3 writes DW. Dropout: SAVED = mask. Backward with instr.factor ==
+ * 1 adds to DW instead of writing it (the second use of a tied
  * weight). Where the box of an instruction's output has P axes, one member (coordinate 0 on all of
  * them) adds bias or positions. Operators in place: forward has IN = OUT, backward DY = OUT.
  */

@@ -263,8 +263,8 @@ static enum sbp_status run_inner(struct sbp_rank *rank, const struct sbp_instr *
         instr->op >= 0 ? rank->program->graph->op[instr->op].kind : SBP_OP_KINDS;
     if (instr->cause != SBP_CAUSE_OPERATOR)
         return run_stage_sum(rank, instr, diag);
-    if (sbp_program_is_operators_own(rank->program,
-                                     instr)) /* the one behind it makes these calls */
+    /* The instruction behind it makes these calls. */
+    if (sbp_program_is_operators_own(rank->program, instr))
         return SBP_OK;
     if (kind == SBP_OP_CONV2D)
         return sbp_rank_share_rows(rank, instr, diag);

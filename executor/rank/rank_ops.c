@@ -453,8 +453,12 @@ static void cross_entropy_backward(struct sbp_rank *rank, const struct sbp_instr
         node_of(rank, instr)->valid_vocabulary, instr->factor * rank->scaler.scale);
 }
 
-static enum sbp_status run_whole(struct sbp_rank *rank, const struct sbp_instr *instr, run_op op)
+/* At once, or block by block. */
+static enum sbp_status run_kernel(struct sbp_rank *rank, const struct sbp_instr *instr, run_op op,
+                                  struct sbp_diag *diag)
 {
+    if (sbp_rank_has_ring(rank, instr))
+        return sbp_rank_go_round(rank, instr, op, diag);
     op(rank, instr);
     return SBP_OK;
 }
@@ -490,9 +494,7 @@ enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *
     };
     if (node_of(rank, instr)->kind == SBP_OP_SUMMA_LINEAR)
         return sbp_rank_panels(rank, instr, diag);
-    return sbp_rank_has_ring(rank, instr)
-               ? sbp_rank_go_round(rank, instr, forward[node_of(rank, instr)->kind], diag)
-               : run_whole(rank, instr, forward[node_of(rank, instr)->kind]);
+    return run_kernel(rank, instr, forward[node_of(rank, instr)->kind], diag);
 }
 
 enum sbp_status sbp_rank_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
@@ -528,6 +530,5 @@ enum sbp_status sbp_rank_backward(struct sbp_rank *rank, const struct sbp_instr 
         return sbp_rank_panels(rank, instr, diag);
     if (backward[kind] == NULL) /* the gradient of a sum is the one of its operands: no kernel */
         return sbp_fail(diag, SBP_E_INTERNAL, "%s has no backward kernel", sbp_op(kind)->name);
-    return sbp_rank_has_ring(rank, instr) ? sbp_rank_go_round(rank, instr, backward[kind], diag)
-                                          : run_whole(rank, instr, backward[kind]);
+    return run_kernel(rank, instr, backward[kind], diag);
 }

@@ -14,7 +14,7 @@ static bool is_message(const struct sbp_instr *instr)
 }
 
 /* Messages between stages stay in the rank's line, so that none waits for a sum beside; so do
- * SUMMA's panels, since the line multiplies them as they come. */
+ * SUMMA's panels and a ring's blocks, since the line works on them as they come. */
 static enum sbp_device_lane lane_of(const struct sbp_run_lanes *lanes, int64_t task)
 {
     struct sbp_members members;

@@ -36,9 +36,10 @@ static double sent_bytes(const struct sbp_step *step, int stage)
 }
 
 /* The backend has the copies of the blocks of a ring that a rank has passed on and the next has not
- * taken. Each waits for the one before, and so a rank, round the whole ring, for the next one: it
- * is no more rounds ahead than there are other members, within which it sends what one pass does.
- */
+ * taken. Each waits for the one before, and so a rank, round the whole ring, for the next one: of
+ * N members it is no more than N - 1 rounds ahead. It may have N blocks out, those of one pass
+ * forward and the first of the next; backward, which every program with a ring has, one pass sends
+ * 2 N - 1, no fewer, and that is the most counted here. */
 static double passed_bytes(const struct sbp_step *step, int stage)
 {
     double most = 0;

@@ -117,16 +117,7 @@ struct block_tile {
 /* The run of keys behind a column that some query sees; columns 0: there is none. */
 static struct cpu_tile next_run(const struct block_tile *at, int64_t column)
 {
-    const struct cpu_queries *queries = &at->head->queries;
-    struct cpu_tile run = {.columns = 0};
-    while (column < queries->keys) {
-        run = cpu_key_run(queries, &at->queries, column);
-        if (cpu_sees(queries, &run))
-            return run;
-        column += run.columns;
-    }
-    run.columns = 0;
-    return run;
+    return cpu_next_seen(&at->head->queries, &at->queries, column, false);
 }
 
 static int64_t next_column(const struct cpu_tile *run)
@@ -177,11 +168,13 @@ static double block_exponentials(const struct block_tile *at, int64_t i, real la
     return sum;
 }
 
-/* Leaves a share of what is kept of query i, and of y. */
+/* Leaves a share of what is kept of query i, and of y; the first block finds them 0. */
 static void weaken_row(const struct block_tile *at, int64_t i, real share)
 {
     const struct head *head = at->head;
     real *const kept = at->probabilities + i * head->queries.all;
+    if (head->queries.block->first || share == 1)
+        return;
     scale_row(kept, head->queries.all, share);
     if (head->dropout.apart > 0)
         scale_row(kept + head->dropout.apart, head->queries.all, share);
@@ -197,7 +190,7 @@ static void keep_block_row(const struct block_tile *at, int64_t i)
     const double before = isinf(at->log_sums[i]) ? 0 : (double)real_exp(at->log_sums[i] - largest);
     const double sum = before + block_exponentials(at, i, largest);
     struct cpu_tile run;
-    if (!(sum > 0))
+    if (sum == 0) /* not-a-number goes on to y */
         return;
     weaken_row(at, i, (real)(before / sum));
     for (int64_t column = 0; (run = next_run(at, column)).columns > 0; column = next_column(&run))
@@ -211,10 +204,10 @@ static void begin_block_rows(const struct block_tile *at)
 {
     const struct head *head = at->head;
     for (int64_t i = 0; i < at->queries.rows; i++) {
-        CPU(zero)(at->probabilities + i * head->queries.all, head->queries.all);
+        real *const kept = at->probabilities + i * head->queries.all;
+        CPU(zero)(kept, head->queries.all);
         if (head->dropout.apart > 0)
-            CPU(zero)
-        (at->probabilities + head->dropout.apart + i * head->queries.all, head->queries.all);
+            CPU(zero)(kept + head->dropout.apart, head->queries.all);
         CPU(zero)(head->y + (at->queries.row + i) * head->y_stride, head->value);
         at->log_sums[i] = -(real)INFINITY;
     }
@@ -294,10 +287,10 @@ static void end_rows(const struct head *head, const struct cpu_tile *queries, re
                      const real *maximum, const real *sum)
 {
     for (int64_t i = 0; i < queries->rows; i++) {
-        const real factor = sum[i] > 0 ? 1 / sum[i] : (real)0;
+        const real factor = sum[i] == 0 ? (real)0 : 1 / sum[i];
         if (factor != 1)
             scale_row(head->y + (queries->row + i) * head->y_stride, head->value, factor);
-        log_sums[queries->row + i] = sum[i] > 0 ? maximum[i] + real_log(sum[i]) : -(real)INFINITY;
+        log_sums[queries->row + i] = sum[i] == 0 ? -(real)INFINITY : maximum[i] + real_log(sum[i]);
     }
 }
 

@@ -148,30 +148,15 @@ static void add_row(const real *row, int64_t n, real *maximum, double *sum)
     *maximum = largest;
 }
 
-/* The first tile of keys behind a column that some query sees; columns 0: there is none. */
-static struct cpu_tile next_tile(const struct head *head, const struct cpu_tile *queries,
-                                 int64_t column)
-{
-    struct cpu_tile tile = {.columns = 0};
-    while (column < queries->columns) {
-        tile = cpu_key_tile(&head->queries, queries, column);
-        if (cpu_sees(&head->queries, &tile))
-            return tile;
-        column += tile.columns;
-    }
-    tile.columns = 0;
-    return tile;
-}
-
 static struct cpu_tile first_tile(const struct head *head, const struct cpu_tile *queries)
 {
-    return next_tile(head, queries, cpu_first_column(&head->queries, queries));
+    return cpu_next_seen(&head->queries, queries, cpu_first_column(&head->queries, queries), true);
 }
 
 static struct cpu_tile tile_behind(const struct head *head, const struct cpu_tile *queries,
                                    const struct cpu_tile *tile)
 {
-    return next_tile(head, queries, tile->column + tile->columns);
+    return cpu_next_seen(&head->queries, queries, tile->column + tile->columns, true);
 }
 
 /* The log-sum-exps of the rows of a tile of queries. */

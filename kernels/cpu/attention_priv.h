@@ -106,6 +106,21 @@ static inline bool cpu_sees(const struct cpu_queries *queries, const struct cpu_
            cpu_hidden(queries, tile, 0) < tile->columns;
 }
 
+/* The first run of keys behind a column, or the first tile of them, that some query sees; columns
+ * 0: there is none. */
+static inline struct cpu_tile cpu_next_seen(const struct cpu_queries *queries,
+                                            const struct cpu_tile *of, int64_t column, bool by_tile)
+{
+    while (column < of->columns) {
+        const struct cpu_tile tile =
+            by_tile ? cpu_key_tile(queries, of, column) : cpu_key_run(queries, of, column);
+        if (cpu_sees(queries, &tile))
+            return tile;
+        column += tile.columns;
+    }
+    return (struct cpu_tile){.columns = 0};
+}
+
 /* The first column, a multiple of a tile's side, that any query of a tile sees; those of a block
  * are looked at one by one. */
 static inline int64_t cpu_first_column(const struct cpu_queries *queries,

@@ -344,31 +344,49 @@ static struct check_split split_in_few(struct check *check, int64_t longest)
     return split;
 }
 
+/* A problem whose sequence is split so. */
+static struct problem draw_split(struct check *check, const struct check_split *split,
+                                 enum sbp_attention_kind kind)
+{
+    struct problem p = draw(check, 1);
+    p.shape.sequence = split->global;
+    p.shape.kind = kind;
+    resize(check, &p, p.shape);
+    return p;
+}
+
+static struct attended attended_of(struct check *check, const struct problem *p,
+                                   const struct check_split *split, int64_t rank,
+                                   struct check_dropping *dropping)
+{
+    struct attended at = {.shape = p->shape, .rows = check_rank_digits(split, rank)};
+    at.shape.sequence = sbp_digits_local_size(&at.rows);
+    const int64_t outputs =
+        at.shape.batch * at.shape.sequence * p->shape.heads * p->shape.head_size;
+    const int64_t saved = saved_elements(&at.shape, p->shape.sequence);
+    set_dropout(check, p, &at.rows, &at.shape, dropping);
+    at.y = check_blank(check, outputs);
+    at.dqkv = check_blank(check, 3 * outputs);
+    at.saved = p->shape.kind == SBP_ATTENTION_FLASH ? check_wide_blank(check, saved)
+                                                    : check_blank(check, saved);
+    return at;
+}
+
 /* Two to four ranks that have some rows of the queries, and get keys and values in blocks, compute
  * what one does that has all rows; digits lie in between, so that blocks are runs of any length. */
 static void blocks_of(struct check *check, int64_t longest, enum sbp_attention_kind kind)
 {
     const struct check_split split = split_in_few(check, longest);
     const double roundings = 4 * (double)split.ranks;
-    struct problem p = draw(check, 1);
-    p.shape.sequence = split.global;
-    p.shape.kind = kind;
-    resize(check, &p, p.shape);
+    const struct problem p = draw_split(check, &split, kind);
     const int64_t width = p.shape.heads * p.shape.head_size, size = p.shape.head_size;
     const struct result want = run(check, &p, kind);
     double *sum = check_zeros(check, 2 * p.outputs);
     const double *all = check_doubles(check, want.dqkv, 3 * p.outputs);
     for (int64_t rank = 0; rank < split.ranks; rank++) {
         struct check_dropping dropping;
-        struct attended at = {.shape = p.shape, .rows = check_rank_digits(&split, rank)};
-        at.shape.sequence = sbp_digits_local_size(&at.rows);
+        struct attended at = attended_of(check, &p, &split, rank, &dropping);
         const int64_t outputs = at.shape.batch * at.shape.sequence * width;
-        const int64_t saved = saved_elements(&at.shape, p.shape.sequence);
-        set_dropout(check, &p, &at.rows, &at.shape, &dropping);
-        at.y = check_blank(check, outputs);
-        at.dqkv = check_blank(check, 3 * outputs);
-        at.saved = kind == SBP_ATTENTION_FLASH ? check_wide_blank(check, saved)
-                                               : check_blank(check, saved);
         attend_blocks(check, &p, &split, rank, &at, sum);
         double *gradient = rows_of(check, all, at.shape.batch, 3 * width, &at.rows);
         for (int64_t i = 0; i < 3 * outputs; i++)
@@ -398,6 +416,43 @@ static void long_blocks_equal_the_whole(struct check *check)
         blocks_of(check, 400, kind ? SBP_ATTENTION_FLASH : SBP_ATTENTION_MATERIALISED);
 }
 
+/* One query that is not-a-number, or one whose score by the key of its place overflows. */
+static int64_t poison(struct check *check, struct problem *p, bool overflows)
+{
+    const int64_t size = p->shape.head_size, row = check_integer(check, 0, p->outputs / size - 1);
+    double *const q = p->qkv + row * 3 * size + check_integer(check, 0, size - 1);
+    p->chance.p = 0;
+    q[0] = overflows ? check_tolerance(check, 1e30, 1e200) : (double)NAN;
+    if (overflows)
+        q[size] = q[0];
+    return row;
+}
+
+/* What it makes of the output of all keys at once, it makes of that of blocks. */
+static void poison_reaches_the_output(struct check *check)
+{
+    const enum sbp_attention_kind kind =
+        check->round % 2 ? SBP_ATTENTION_FLASH : SBP_ATTENTION_MATERIALISED;
+    const struct check_split split = split_in_few(check, 30);
+    struct problem p = draw_split(check, &split, kind);
+    const int64_t width = p.shape.heads * p.shape.head_size;
+    const int64_t row = poison(check, &p, check->round / 2 % 2);
+    const double *all = check_doubles(check, run(check, &p, kind).y, p.outputs);
+    double *gradients = check_zeros(check, 2 * p.outputs);
+    assert_true(isnan(all[row * p.shape.head_size]));
+    for (int64_t rank = 0; rank < split.ranks; rank++) {
+        struct check_dropping dropping;
+        struct attended at = attended_of(check, &p, &split, rank, &dropping);
+        const int64_t outputs = at.shape.batch * at.shape.sequence * width;
+        const double *want = rows_of(check, all, at.shape.batch, width, &at.rows);
+        attend_blocks(check, &p, &split, rank, &at, gradients);
+        for (int64_t i = 0; i < outputs; i++)
+            if (isnan(want[i]) && !isnan(check_at(check, at.y, i)))
+                fail_msg("seed %llu: y[%lld] of rank %lld is a number",
+                         (unsigned long long)check->seed, (long long)i, (long long)rank);
+    }
+}
+
 int main(void)
 {
     sbp_kernels_cpu_setup();
@@ -409,6 +464,7 @@ int main(void)
         CHECK_TABLES(split_by_sequence, 20),
         CHECK_TABLES(blocks_equal_the_whole, 30),
         CHECK_TABLES(long_blocks_equal_the_whole, 8),
+        CHECK_TABLES(poison_reaches_the_output, 16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,4 @@
-/* Convolutions whose images are split by rows, which ranks fetch of each other, against one device.
- */
+/* Convolutions by rows of images, which ranks fetch of each other, against one device. */
 #include <stdio.h>
 #include <string.h>
 
@@ -279,39 +278,48 @@ static void every_window_equals_one_device(void **state)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* Rows, or their gradients, that are not exchanged, in each message of some windows. */
+/* Leaves out each message of rows by itself, and returns how many there were. */
+static int skip_each(const struct plan *plan, const char *window, struct sbp_random *random)
+{
+    int skipped = 0;
+    for (int i = 0; i < plan->program->instr_count; i++) {
+        struct sbp_run_options options = options_for(SBP_F64, random);
+        struct sbp_run_result result;
+        if (plan->program->instr[i].kind != SBP_INSTR_INNER)
+            continue;
+        plant_fault(&options, SBP_FAULT_SKIP, 0, i);
+        run_plan(plan, &options, window, &result);
+        if (!result.finding.found)
+            fail_msg("%s: instruction %d went unnoticed", window, i);
+        skipped++;
+        sbp_run_free(&result);
+    }
+    return skipped;
+}
+
+/* Rows, or their gradients, that are not exchanged: both ways in every window. */
 static void faults_are_found(void **state)
 {
     static const struct window windows[] = {
-        {3, 1, 1, 12}, {7, 2, 3, 24}, {5, 1, 0, 16}, {7, 1, 3, 4}, {2, 1, 1, 11}};
+        {3, 1, 1, 12}, {7, 2, 3, 24}, {5, 1, 0, 16}, {7, 1, 3, 4}, {4, 2, 1, 16}};
     struct sbp_random random;
     int found = 0;
     (void)state;
     sbp_random_seed(&random, seed + 2250);
     for (size_t n = 0; n < 2 * sizeof windows / sizeof windows[0]; n++) {
+        char text[64];
         struct plan plan;
+        const struct window *w = &windows[n / 2];
         const int members = n % 2 == 0 ? 2 : 4;
-        struct window w = windows[n / 2];
-        if (w.height % members != 0)
-            continue;
-        open_window(&w, members, SBP_F64, &plan);
-        for (int i = 0; i < plan.program->instr_count; i++) {
-            struct sbp_run_options options = options_for(SBP_F64, &random);
-            struct sbp_run_result result;
-            if (plan.program->instr[i].kind != SBP_INSTR_INNER)
-                continue;
-            plant_fault(&options, SBP_FAULT_SKIP, 0, i);
-            run_plan(&plan, &options, "a window", &result);
-            if (!result.finding.found)
-                fail_msg("kernel %d, %d members: instruction %d went unnoticed", w.kernel, members,
-                         i);
-            found++;
-            sbp_run_free(&result);
-        }
+        (void)snprintf(text, sizeof text, "kernel %d, %d members", w->kernel, members);
+        assert_int_equal(w->height % members, 0);
+        open_window(w, members, SBP_F64, &plan);
+        const int skipped = skip_each(&plan, text, &random);
+        assert_true(skipped >= 2);
+        found += skipped;
         plan_close(&plan);
     }
     print_message("%d faults found\n", found);
-    assert_true(found >= 16);
 }
 
 int main(int argc, char **argv)

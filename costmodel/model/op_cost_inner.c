@@ -38,11 +38,10 @@ static void add_over_roles(struct inner_list *list, unsigned roles, enum sbp_pas
         return;
     if (pass == SBP_PASS_INPUT_GRADIENT && list->no_input_gradient)
         return;
-    add_entry(list, (struct sbp_op_inner){.pass = pass,
-                                          .kind = kind,
-                                          .roles = roles,
-                                          .elements = elements,
-                                          .count = count});
+    add_entry(
+        list,
+        (struct sbp_op_inner){
+            .pass = pass, .kind = kind, .roles = roles, .elements = elements, .count = count});
 }
 
 static void add_over(struct inner_list *list, const char *role, enum sbp_pass pass,
@@ -107,7 +106,8 @@ static void add_message(struct inner_list *list, enum sbp_pass pass, double elem
 static const double LEAST_ROWS = 1e-9;
 
 /* A message a step (halo.h), as large as the member needs that fetches most in it: they have three
- * sizes at most, of all a member's rows or of what a reach leaves above or below. Backward is the dual: gradients of the same rows go back and are added. */
+ * sizes at most, of all a member's rows or of what a reach leaves above or below. Backward is the
+ * dual: gradients of the same rows go back and are added. */
 static void inner_halo(struct inner_list *list, const struct sbp_op_sizes *sizes)
 {
     const struct sbp_halo halo = sbp_op_halo(list->graph, list->node, list->factor);

@@ -129,9 +129,9 @@ struct sbp_dispatch sbp_op_dispatch(const struct sbp_op_node *node,
  * gradients of a free input have none. Layer norm and cross-entropy: statistics and the loss.
  * Attention on context axes: keys and values are all-gathered (their gradients reduce-scattered,
  * and gathered again in backward) or passed round a ring (Liu et al., 2023). conv2d: halo rows
- * (halo.h), and their gradients back. Mixtures: tokens to experts and back, output gradients to experts
- * and token gradients back. SUMMA: panels of two operands a product, as reductions where the result
- * is the sum. */
+ * (halo.h), and their gradients back. Mixtures: tokens to experts and back, output gradients to
+ * experts and token gradients back. SUMMA: panels of two operands a product, as reductions where
+ * the result is the sum. */
 int sbp_op_inner(const struct sbp_graph *graph, int op, const struct sbp_factor *factor,
                  struct sbp_op_inner inner[SBP_MAX_INNER]);
 

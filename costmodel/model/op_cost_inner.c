@@ -2,7 +2,7 @@
  * SUMMA. */
 #include "costmodel/model/op_cost_block_priv.h"
 
-#include <math.h>
+#include <assert.h>
 
 /* ---- collectives inside --------------------------------------------------------------------- */
 
@@ -25,6 +25,12 @@ static unsigned role_bit(const struct inner_list *list, const char *role)
     return index >= 0 && list->factor->of[index] > 1 ? 1u << index : 0;
 }
 
+static void add_entry(struct inner_list *list, struct sbp_op_inner entry)
+{
+    assert(list->count < SBP_MAX_INNER);
+    list->inner[list->count++] = entry;
+}
+
 static void add_over_roles(struct inner_list *list, unsigned roles, enum sbp_pass pass,
                            enum sbp_collective kind, double elements, int count)
 {
@@ -32,8 +38,10 @@ static void add_over_roles(struct inner_list *list, unsigned roles, enum sbp_pas
         return;
     if (pass == SBP_PASS_INPUT_GRADIENT && list->no_input_gradient)
         return;
-    list->inner[list->count++] = (struct sbp_op_inner){
-        .pass = pass, .kind = kind, .roles = roles, .elements = elements, .count = count};
+    add_entry(
+        list,
+        (struct sbp_op_inner){
+            .pass = pass, .kind = kind, .roles = roles, .elements = elements, .count = count});
 }
 
 static void add_over(struct inner_list *list, const char *role, enum sbp_pass pass,
@@ -59,13 +67,13 @@ static void inner_loss(struct inner_list *list)
         if (list->node->entry->role[r].output.kind == SBP_PARTIAL && list->factor->of[r] > 1)
             roles |= 1u << r;
     if (roles != 0)
-        list->inner[list->count++] = (struct sbp_op_inner){.pass = SBP_PASS_FORWARD,
-                                                           .kind = SBP_ALL_REDUCE,
-                                                           .roles = roles,
-                                                           .elements = 1,
-                                                           .count = 1,
-                                                           .statistic = true,
-                                                           .scalar = true};
+        add_entry(list, (struct sbp_op_inner){.pass = SBP_PASS_FORWARD,
+                                              .kind = SBP_ALL_REDUCE,
+                                              .roles = roles,
+                                              .elements = 1,
+                                              .count = 1,
+                                              .statistic = true,
+                                              .scalar = true});
 }
 
 static void inner_context(struct inner_list *list, const struct sbp_op_sizes *sizes)
@@ -94,15 +102,19 @@ static void add_message(struct inner_list *list, enum sbp_pass pass, double elem
     add_over(list, "height", pass, SBP_SEND_RECV, elements, 1);
 }
 
+/* Rows of less are roundoff, where the search asks for rows that are not whole. */
+static const double LEAST_ROWS = 1e-9;
+
 /* A message a step (halo.h), as large as the member needs that fetches most in it: they have three
- * sizes at most. Backward is the dual: gradients of the same rows go back and are added. */
+ * sizes at most, of all a member's rows or of what a reach leaves above or below. Backward is the
+ * dual: gradients of the same rows go back and are added. */
 static void inner_halo(struct inner_list *list, const struct sbp_op_sizes *sizes)
 {
     const struct sbp_halo halo = sbp_op_halo(list->graph, list->node, list->factor);
     for (int pass = SBP_PASS_FORWARD; pass <= SBP_PASS_INPUT_GRADIENT; pass++)
         for (double shift = 1; shift < halo.members; shift++) {
             const double rows = sbp_halo_message(&halo, shift);
-            if (rows > 0)
+            if (rows > LEAST_ROWS)
                 add_message(list, (enum sbp_pass)pass, rows * sbp_op_row_elements(sizes));
         }
 }

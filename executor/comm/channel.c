@@ -94,9 +94,10 @@ static enum sbp_status add_groups(struct sbp_channel *channel, struct sbp_arena 
     channel->circle = SBP_NEW(arena, struct sbp_circle, channel->call_count);
     channel->log = SBP_NEW(arena, struct sbp_logged_call, channel->call_count);
     channel->reached = SBP_NEW(arena, bool, world);
+    channel->heard = SBP_NEW(arena, bool, world);
     int *counts = SBP_NEW(arena, int, channel->call_count);
-    if (channel->members == NULL || channel->reached == NULL || channel->group == NULL ||
-        channel->circle == NULL || channel->log == NULL || counts == NULL)
+    if (channel->members == NULL || channel->reached == NULL || channel->heard == NULL ||
+        channel->group == NULL || channel->circle == NULL || channel->log == NULL || counts == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the communication groups");
     list_members(channel);
     int *ranks = SBP_NEW(arena, int, channel->group_count *world), *at = ranks;
@@ -388,7 +389,7 @@ static enum sbp_status go_from_hand_to_hand(struct sbp_channel *channel,
         sbp_mesh_group_size(mesh, axes));
 }
 
-/* ---- around the circle ---------------------------------------------------------------------- */
+/* ---- around the circle ----------------------------------------------------------------------- */
 
 /* What goes around a circle, from one member and to another. */
 struct turn {
@@ -425,17 +426,22 @@ static enum sbp_status take_up(struct sbp_channel *channel, const struct sbp_exc
 {
     if (exchange->received == 0)
         return SBP_OK;
+    channel->heard[turn->sender] = true;
     sbp_post_wait(channel->post, turn->sender);
     return channel->ops->receive(channel->comm, turn->sender, TAG_SHIFT, exchange->receive,
                                  exchange->received * channel->kernels->real_bytes);
 }
 
-/* Who sends waits for nobody, so that all send first; but a first message may wait (nccl), and
- * those go one behind the other, in the order of their senders. */
+/* Who sends waits for nobody, so that all send first; but a first message (nccl) waits until it is
+ * taken, and to set it up both sides may wait for what they have sent before. So a rank with a
+ * first contact on either side sends first only where it comes before its sender, which cannot be
+ * so all around: at its end somebody takes at once. Others take first, from one who sends in the
+ * end. */
 static enum sbp_status shift(struct sbp_channel *channel, const struct sbp_exchange *exchange)
 {
     const struct turn turn = turn_of(channel, exchange);
-    const bool sends_first = channel->reached[turn.receiver] || turn.own < turn.from;
+    const bool knows = channel->reached[turn.receiver] && channel->heard[turn.sender];
+    const bool sends_first = knows || turn.own < turn.from;
     SBP_TRY((sends_first ? send_on : take_up)(channel, exchange, &turn));
     return (sends_first ? take_up : send_on)(channel, exchange, &turn);
 }

@@ -43,7 +43,7 @@ struct sbp_channel {
     struct sbp_members *members;   /* (group_count) */
     int *group;                    /* (group_count) handles of the backend */
     struct sbp_circle *circle;     /* (group_count) */
-    bool *reached;                 /* (ranks) whom a shift has sent something to */
+    bool *reached, *heard;         /* (ranks) whom a shift has sent something to, and from whom */
     bool compares;                 /* fingerprints before each collective, with its members */
     const struct sbp_tasks *tasks; /* of the stage; borrowed */
     const struct sbp_call *calls;  /* the program's list of a step, (call_count) */

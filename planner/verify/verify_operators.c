@@ -155,21 +155,70 @@ static bool is_pass(const struct sbp_instr *instr, enum sbp_pass pass)
     return forward == (pass == SBP_PASS_FORWARD);
 }
 
-/* Convolutions fetch rows of the images that they read before they do, and gradients of rows are
- * added to those that they have formed by then. */
-static enum sbp_status check_rows(struct sbp_flow *f, const struct sbp_instr *instr)
+/* The nearest pass of the operator that an instruction serves, its first phase, in the
+ * instruction's section; step: 1 behind it, -1 before it. NULL: there is none. */
+static const struct sbp_instr *find_pass(const struct sbp_flow *f, const struct sbp_instr *instr,
+                                         enum sbp_instr_kind kind, int step)
 {
-    const bool again = instr->section == SBP_SECTION_RECOMPUTE;
-    const bool fetches = is_pass(instr, SBP_PASS_FORWARD);
+    const struct sbp_program *program = f->program;
+    for (int64_t i = instr - program->instr + step; i >= 0 && i < program->instr_count; i += step) {
+        const struct sbp_instr *at = &program->instr[i];
+        if (at->kind == kind && at->op == instr->op && at->phase == 0 &&
+            at->section == instr->section)
+            return at;
+    }
+    return NULL;
+}
+
+/* Convolutions fetch rows of the images that they read before they do, to where they read them. */
+static enum sbp_status check_fetched(const struct sbp_flow *f, const struct sbp_instr *instr)
+{
     const struct sbp_dist want = sbp_verify_input(f->c, instr->op, 0);
-    const struct sbp_dist dual = sbp_verify_dual(&want);
-    if (f->graph->op[instr->op].kind != SBP_OP_CONV2D)
-        return SBP_OK;
-    if (fetches && (again ? f->again : f->forward)[instr->op] > 0)
+    const struct sbp_instr *reader = find_pass(f, instr, SBP_INSTR_FORWARD, 1);
+    if (reader == NULL)
         return sbp_verify_refuse(f->c, "%s: fetches rows that it has read by then",
                                  sbp_verify_flow_name(f, instr));
-    return sbp_verify_flow_read(f, instr, fetches ? SBP_AT_IN : SBP_AT_OUT,
-                                f->graph->op[instr->op].input[0], fetches ? &want : &dual);
+    if (instr->buffer[SBP_AT_SAVED] < 0 ||
+        instr->buffer[SBP_AT_SAVED] != reader->buffer[SBP_AT_SAVED])
+        return sbp_verify_refuse(f->c, "%s: fetches rows to where it does not read them",
+                                 sbp_verify_flow_name(f, instr));
+    return sbp_verify_flow_read(f, instr, SBP_AT_IN, f->graph->op[instr->op].input[0], &want);
+}
+
+static bool has_operand(const struct sbp_instr *instr, int buffer)
+{
+    for (int i = 0; i < SBP_INSTR_BUFFERS; i++)
+        if (instr->buffer[i] == buffer)
+            return true;
+    return false;
+}
+
+/* Gradients of rows come from where they were formed, and are added to the gradient of the images
+ * before others read it. */
+static enum sbp_status check_brought(const struct sbp_flow *f, const struct sbp_instr *instr)
+{
+    const struct sbp_dist want = sbp_verify_input(f->c, instr->op, 0);
+    const struct sbp_dist dual = sbp_verify_dual(&want);
+    const struct sbp_instr *former = find_pass(f, instr, SBP_INSTR_BACKWARD, -1);
+    SBP_TRY(sbp_verify_flow_read(f, instr, SBP_AT_OUT, f->graph->op[instr->op].input[0], &dual));
+    if (former == NULL || instr->buffer[SBP_AT_WORK] < 0 ||
+        instr->buffer[SBP_AT_WORK] != former->buffer[SBP_AT_WORK] ||
+        instr->buffer[SBP_AT_OUT] != former->buffer[SBP_AT_OUT])
+        return sbp_verify_refuse(f->c, "%s: brings back rows from where it has not formed them",
+                                 sbp_verify_flow_name(f, instr));
+    for (const struct sbp_instr *at = former + 1; at < instr; at++)
+        if (at->kind != SBP_INSTR_INNER && has_operand(at, instr->buffer[SBP_AT_OUT]))
+            return sbp_verify_refuse(f->c, "%s: brings back rows that %s has read by then",
+                                     sbp_verify_flow_name(f, instr),
+                                     sbp_program_instr_name(at->kind));
+    return SBP_OK;
+}
+
+static enum sbp_status check_rows(const struct sbp_flow *f, const struct sbp_instr *instr)
+{
+    if (f->graph->op[instr->op].kind != SBP_OP_CONV2D)
+        return SBP_OK;
+    return (is_pass(instr, SBP_PASS_FORWARD) ? check_fetched : check_brought)(f, instr);
 }
 
 /* A collective that the operator declares for this pass and that was not seen before. */

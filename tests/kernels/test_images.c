@@ -200,6 +200,18 @@ static const void *around(struct check *check, const struct problem *p, const st
     return check_reals(check, both, (part->at.above + part->at.below) * row);
 }
 
+/* Gradients of a part's rows of outputs in those of the whole, which are zeros elsewhere. */
+static double *alone_in(struct check *check, const struct problem *p, const struct part *part,
+                        const double *dy)
+{
+    const int64_t line = p->out * p->at.out_width, block = part->at.out_height * line;
+    double *alone = check_zeros(check, p->out_elements);
+    for (int64_t image = 0; image < p->at.batch; image++)
+        for (int64_t i = 0; i < block; i++)
+            alone[(image * p->at.out_height + part->out_first) * line + i] = dy[image * block + i];
+    return alone;
+}
+
 /* Rows of outputs by rows of images and those around them, and the gradients that they give, as of
  * the whole images where other rows of outputs give none. Whole numbers are exact. */
 static void conv2d_of_rows(struct check *check)
@@ -217,11 +229,7 @@ static void conv2d_of_rows(struct check *check)
         check, rows_of(check, p.x, whole, whole->height, line, part.first, part.end, false), in);
     const double *dy = rows_of(check, p.dy, whole, whole->out_height, out_line, part.out_first,
                                part.out_end, false);
-    double *alone = check_zeros(check, p.out_elements);
-    for (int64_t image = 0; image < whole->batch; image++)
-        for (int64_t i = 0; i < part.at.out_height * out_line; i++)
-            alone[(image * whole->out_height + part.out_first) * out_line + i] =
-                dy[image * part.at.out_height * out_line + i];
+    const double *alone = alone_in(check, &p, &part, dy);
     const void *w = check_reals(check, p.w, p.weights),
                *all = check_reals(check, alone, p.out_elements);
     void *y = check_blank(check, out), *dx = check_blank(check, in);

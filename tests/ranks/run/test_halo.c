@@ -1,5 +1,4 @@
-/* Convolutions whose images are split by rows, which ranks fetch of each other, against one device.
- */
+/* Convolutions by rows of images, which ranks fetch of each other, against one device. */
 #include <stdio.h>
 #include <string.h>
 
@@ -160,22 +159,22 @@ static void check_plans(enum sbp_real real, int plans, struct seen *seen)
 static void double_precision_equals_one_device(void **state)
 {
     struct seen seen = {0};
-    const int plans = draws(120);
+    const int plans = draws(84);
     (void)state;
     check_plans(SBP_F64, plans, &seen);
-    assert_true(plans < 120 || (seen.of[2] > 10 && seen.of[3] > 2 && seen.of[4] > 0 &&
-                                seen.uneven > 4 && seen.again > 4 && seen.several > 10));
+    assert_true(plans < 84 || (seen.of[2] > 10 && seen.of[3] > 2 && seen.of[4] + seen.of[6] > 0 &&
+                               seen.uneven > 4 && seen.again > 4 && seen.several > 10));
 }
 
 static void shorter_types_equal_one_device(void **state)
 {
     static const enum sbp_real reals[] = {SBP_F32, SBP_REAL_BF16, SBP_REAL_FP16};
-    const int plans = draws(24);
+    const int plans = draws(16);
     (void)state;
     for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {
         struct seen seen = {0};
         check_plans(reals[i], plans, &seen);
-        assert_true(plans < 24 || seen.split > 6);
+        assert_true(plans < 16 || seen.split > 2);
     }
 }
 
@@ -185,7 +184,7 @@ static void stages_equal_one_device(void **state)
     struct sbp_random random;
     struct seen seen = {0};
     double worst = 0;
-    const int plans = draws(40);
+    const int plans = draws(30);
     (void)state;
     sbp_random_seed(&random, seed + 2150);
     for (int tries = 0; seen.plans < plans && tries < 20 * MOST_TRIES; tries++) {
@@ -202,7 +201,7 @@ static void stages_equal_one_device(void **state)
     }
     print_seen(SBP_F64, &seen, worst);
     assert_int_equal(seen.plans, plans);
-    assert_true(plans < 40 || (seen.split > 10 && seen.staged > 6 && seen.several > 6));
+    assert_true(plans < 30 || (seen.split > 10 && seen.staged > 6 && seen.several > 6));
 }
 
 /* ---- every window ---------------------------------------------------------------------------- */
@@ -279,39 +278,48 @@ static void every_window_equals_one_device(void **state)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* Rows, or their gradients, that are not exchanged, in each message of some windows. */
+/* Leaves out each message of rows by itself, and returns how many there were. */
+static int skip_each(const struct plan *plan, const char *window, struct sbp_random *random)
+{
+    int skipped = 0;
+    for (int i = 0; i < plan->program->instr_count; i++) {
+        struct sbp_run_options options = options_for(SBP_F64, random);
+        struct sbp_run_result result;
+        if (plan->program->instr[i].kind != SBP_INSTR_INNER)
+            continue;
+        plant_fault(&options, SBP_FAULT_SKIP, 0, i);
+        run_plan(plan, &options, window, &result);
+        if (!result.finding.found)
+            fail_msg("%s: instruction %d went unnoticed", window, i);
+        skipped++;
+        sbp_run_free(&result);
+    }
+    return skipped;
+}
+
+/* Rows, or their gradients, that are not exchanged: both ways in every window. */
 static void faults_are_found(void **state)
 {
     static const struct window windows[] = {
-        {3, 1, 1, 12}, {7, 2, 3, 24}, {5, 1, 0, 16}, {7, 1, 3, 4}, {2, 1, 1, 11}};
+        {3, 1, 1, 12}, {7, 2, 3, 24}, {5, 1, 0, 16}, {7, 1, 3, 4}, {4, 2, 1, 16}};
     struct sbp_random random;
     int found = 0;
     (void)state;
     sbp_random_seed(&random, seed + 2250);
     for (size_t n = 0; n < 2 * sizeof windows / sizeof windows[0]; n++) {
+        char text[64];
         struct plan plan;
+        const struct window *w = &windows[n / 2];
         const int members = n % 2 == 0 ? 2 : 4;
-        struct window w = windows[n / 2];
-        if (w.height % members != 0)
-            continue;
-        open_window(&w, members, SBP_F64, &plan);
-        for (int i = 0; i < plan.program->instr_count; i++) {
-            struct sbp_run_options options = options_for(SBP_F64, &random);
-            struct sbp_run_result result;
-            if (plan.program->instr[i].kind != SBP_INSTR_INNER)
-                continue;
-            plant_fault(&options, SBP_FAULT_SKIP, 0, i);
-            run_plan(&plan, &options, "a window", &result);
-            if (!result.finding.found)
-                fail_msg("kernel %d, %d members: instruction %d went unnoticed", w.kernel, members,
-                         i);
-            found++;
-            sbp_run_free(&result);
-        }
+        (void)snprintf(text, sizeof text, "kernel %d, %d members", w->kernel, members);
+        assert_int_equal(w->height % members, 0);
+        open_window(w, members, SBP_F64, &plan);
+        const int skipped = skip_each(&plan, text, &random);
+        assert_true(skipped >= 2);
+        found += skipped;
         plan_close(&plan);
     }
     print_message("%d faults found\n", found);
-    assert_true(found >= 16);
 }
 
 int main(int argc, char **argv)

@@ -189,48 +189,91 @@ static void must_fetch(const struct bench *bench, const struct missing *m, int64
     }
 }
 
+/* Rows of all steps and of the largest one, and how many steps have any. */
+struct steps {
+    double rows, most, count;
+};
+
+static struct steps steps_of(const struct missing *missing, int64_t ways)
+{
+    struct steps steps = {0};
+    for (int64_t shift = 1; shift < ways; shift++) {
+        steps.rows += (double)missing->step[shift];
+        steps.count += missing->step[shift] > 0;
+        steps.most = fmax(steps.most, (double)missing->step[shift]);
+    }
+    return steps;
+}
+
+/* dX's rows go back the way that X's came; dW reads X's, which are kept. */
+static void must_exchange(const struct bench *bench, const struct sbp_factor *factor,
+                          const struct steps *steps, double row)
+{
+    struct sbp_op_inner inner[SBP_MAX_INNER];
+    const int count = sbp_op_inner(&bench->graph, 0, factor, inner);
+    double elements[SBP_PASSES] = {0}, messages[SBP_PASSES] = {0};
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(inner[i].kind, SBP_SEND_RECV);
+        assert_int_equal(inner[i].roles, 1u << sbp_op_role(bench->node.entry, "height"));
+        elements[inner[i].pass] += inner[i].count * inner[i].elements;
+        messages[inner[i].pass] += inner[i].count;
+    }
+    for (int pass = 0; pass < SBP_PASSES; pass++) {
+        const bool moves = pass != SBP_PASS_WEIGHT_GRADIENT;
+        must_equal("halo", elements[pass], moves ? steps->rows * row : 0);
+        must_equal("messages", messages[pass], moves ? steps->count : 0);
+    }
+}
+
 /* Steps take as long as the rank that sends or misses most would by itself, where each has as large
  * a share of the windows as of the rows. */
 static void must_have_halo(const struct conv *c, int64_t ways)
 {
     struct bench bench;
-    struct sbp_op_inner inner[SBP_MAX_INNER];
     const struct missing missing = missing_rows(c, ways);
-    const double row = (double)(c->batch * c->in * c->width);
+    const struct steps steps = steps_of(&missing, ways);
+    const double row = (double)(c->batch * c->in * c->width), kept = (double)missing.rows;
     make_conv(&bench, c);
     must_fetch(&bench, &missing, ways);
     const struct ways *height = WAYS({"height", (double)ways});
     const struct sbp_factor factor = factor_of(&bench, height);
-    const int count = sbp_op_inner(&bench.graph, 0, &factor, inner);
-    double elements[SBP_PASSES] = {0}, messages[SBP_PASSES] = {0}, rows = 0, steps = 0, most = 0;
-    for (int i = 0; i < count; i++) {
-        assert_int_equal(inner[i].kind, SBP_SEND_RECV);
-        assert_int_equal(inner[i].roles, 1u << sbp_op_role(bench.node.entry, "height"));
-        elements[inner[i].pass] += inner[i].count * inner[i].elements;
-        messages[inner[i].pass] += inner[i].count;
-    }
-    for (int64_t shift = 1; shift < ways; shift++) {
-        rows += (double)missing.step[shift];
-        steps += missing.step[shift] > 0;
-        most = fmax(most, (double)missing.step[shift]);
-    }
-    assert_true(rows >= (double)missing.rows && rows >= (double)missing.sent);
+    assert_true(steps.rows >= kept && steps.rows >= (double)missing.sent);
     if (windows(c->height, c) * c->stride == c->height)
-        must_equal("rows of the busiest", rows, (double)missing.rows);
-    /* dX's rows go back the way that X's came; dW reads X's, which are kept. */
-    for (int pass = 0; pass < SBP_PASSES; pass++) {
-        const bool moves = pass != SBP_PASS_WEIGHT_GRADIENT;
-        must_equal("halo", elements[pass], moves ? rows * row : 0);
-        must_equal("messages", messages[pass], moves ? steps : 0);
-    }
-    must_equal("kept halo", kept_of(&bench, height).elements, (double)missing.rows * row);
+        must_equal("rows of the busiest", steps.rows, kept);
+    must_exchange(&bench, &factor, &steps, row);
+    must_equal("kept halo", kept_of(&bench, height).elements, kept * row);
     assert_int_equal(kept_of(&bench, height).inputs, 1);
     /* A message is packed, or comes to be added, and gradients are formed before they go. */
-    const double scratch[SBP_PASSES] = {most, (double)missing.rows + most, 0};
+    const double scratch[SBP_PASSES] = {steps.most, kept + steps.most, 0};
     for (int pass = 0; pass < SBP_PASSES; pass++)
         must_equal("halo's scratch",
                    sbp_op_scratch_elements(&bench.graph, 0, &factor, (enum sbp_pass)pass),
                    scratch[pass] * row);
+}
+
+/* The search asks for shares of rows that are not whole, of which no message is roundoff: an edge
+ * moves by parts of a row as large as one over the members. */
+static void test_halo_of_parts_of_rows(void **state)
+{
+    int found = 0;
+    (void)state;
+    for (int64_t height = 1; height <= 24; height++)
+        for (int64_t padding = 0; padding <= 12; padding++)
+            for (double ways = 2; ways <= 12; ways++) {
+                const struct conv c = {1, height, 3, 2, 2, 2 * padding + 1, 1, padding};
+                struct bench bench;
+                struct sbp_op_inner inner[SBP_MAX_INNER];
+                if (height <= padding)
+                    continue;
+                make_conv(&bench, &c);
+                const struct sbp_factor factor = factor_of(&bench, WAYS({"height", ways}));
+                const int count = sbp_op_inner(&bench.graph, 0, &factor, inner);
+                assert_true(count <= 6);
+                for (int i = 0; i < count; i++)
+                    assert_true(inner[i].elements > 0.5 / ways);
+                found += count;
+            }
+    assert_true(found > 1000);
 }
 
 static double messages_of(const struct conv *c, int64_t ways)
@@ -583,13 +626,10 @@ static void test_custom(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),
-        cmocka_unit_test(test_conv2d),
-        cmocka_unit_test(test_halo),
-        cmocka_unit_test(test_free_input),
-        cmocka_unit_test(test_patch_embedding),
-        cmocka_unit_test(test_moe),
-        cmocka_unit_test(test_summa),
+        cmocka_unit_test(test_linear),     cmocka_unit_test(test_conv2d),
+        cmocka_unit_test(test_halo),       cmocka_unit_test(test_halo_of_parts_of_rows),
+        cmocka_unit_test(test_free_input), cmocka_unit_test(test_patch_embedding),
+        cmocka_unit_test(test_moe),        cmocka_unit_test(test_summa),
         cmocka_unit_test(test_custom),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

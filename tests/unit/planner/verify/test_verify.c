@@ -278,6 +278,53 @@ static bool rows_at_another_time(struct bench *b)
     return true;
 }
 
+static bool brings_back(const struct sbp_instr *instr)
+{
+    return moves_rows(instr) && instr->buffer[SBP_AT_OUT] >= 0;
+}
+
+static bool fetches_rows(const struct sbp_instr *instr)
+{
+    return moves_rows(instr) && instr->buffer[SBP_AT_IN] >= 0;
+}
+
+static bool other_work(struct bench *b)
+{
+    b->instr->buffer[SBP_AT_WORK] = b->instr->buffer[SBP_AT_OUT];
+    return true;
+}
+
+static bool other_saved(struct bench *b)
+{
+    b->instr->buffer[SBP_AT_SAVED] = b->instr->buffer[SBP_AT_IN];
+    return true;
+}
+
+static bool has_operand(const struct sbp_instr *instr, int buffer)
+{
+    for (int i = 0; i < SBP_INSTR_BUFFERS; i++)
+        if (instr->buffer[i] == buffer)
+            return true;
+    return false;
+}
+
+/* Gradients of rows go once others have read what they are added to. */
+static bool brought_back_late(struct bench *b)
+{
+    const struct sbp_program *program = &b->step.program[0];
+    const struct sbp_instr *const end = program->instr + program->instr_count;
+    const struct sbp_instr brought = *b->instr;
+    struct sbp_instr *reader = b->instr + 1;
+    while (reader < end &&
+           (reader->kind == SBP_INSTR_INNER || !has_operand(reader, brought.buffer[SBP_AT_OUT])))
+        reader++;
+    if (reader == end)
+        return false;
+    memmove(b->instr, b->instr + 1, (size_t)(reader - b->instr) * sizeof *reader);
+    *reader = brought;
+    return true;
+}
+
 static bool message_to_more(struct bench *b)
 {
     b->instr->stages = 3;
@@ -508,6 +555,9 @@ static const struct corruption CORRUPTIONS[] = {
     {"a missing forward pass", is_forward, drop, NULL},
     {"a missing collective inside", is_inner, missing_inner, "inside it is missing"},
     {"rows at another time", moves_rows, rows_at_another_time, NULL},
+    {"other WORK", brings_back, other_work, "from where it has not formed them"},
+    {"other SAVED", fetches_rows, other_saved, "to where it does not read them"},
+    {"brought back behind its reader", brings_back, brought_back_late, "has read by then"},
     {"a missing addition", is_add, drop, NULL},
     {"a message to more stages", is_send, message_to_more, "to one other"},
     {"a narrower exchange of states", is_exchange, narrower_exchange, "of its states"},

@@ -30,7 +30,7 @@ struct sbp_halo {
 /* The halo of a convolution that so many members split by rows; of one: empty. */
 struct sbp_halo sbp_halo_of(const struct sbp_graph *graph, const struct sbp_op_node *node,
                             double members);
-/* What a member, from 0, fetches from each side. */
+/* Rows that a member, counted from 0, fetches from each side. */
 struct sbp_halo_rows sbp_halo_reach(const struct sbp_halo *halo, double member);
 /* Rows that a member fetches in a step; shift: 1 .. members - 1. Those of one side are the last of
  * their holder's rows where it comes before the member, else the first ones. */

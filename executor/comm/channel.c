@@ -391,7 +391,7 @@ static enum sbp_status go_from_hand_to_hand(struct sbp_channel *channel,
 
 /* ---- around the circle ----------------------------------------------------------------------- */
 
-/* What goes around a circle, from one member and to another. */
+/* One shift around a circle: a member receives from one and sends to another. */
 struct turn {
     int64_t own, from;    /* places in the circle */
     int sender, receiver; /* ranks: from whom, and to whom */

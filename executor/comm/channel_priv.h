@@ -1,5 +1,5 @@
-/* What the files of a channel share: whom a member is, what a call is noted and timed as, and whose
- * reason a failure has. */
+/* The files of a channel share these: a member's rank, the log and the times of calls, the
+ * backend's reason for a failure. */
 #ifndef SBP_EXECUTOR_COMM_CHANNEL_PRIV_H
 #define SBP_EXECUTOR_COMM_CHANNEL_PRIV_H
 

@@ -85,7 +85,7 @@ struct edge {
     int64_t first, count;
 };
 
-/* What the member that a shift leads to reaches here: the last rows, or the first ones of who comes
+/* Rows that the member at the end of a shift reaches here: the last, or the first ones of who comes
  * before. */
 static struct edge find_edge(const struct rows *rows, int64_t shift)
 {
@@ -144,7 +144,7 @@ static enum sbp_status fetch(struct sbp_rank *rank, const struct sbp_instr *inst
     return sbp_channel_exchange(rank->channel, &exchange, diag);
 }
 
-/* What comes lies behind what goes. */
+/* Rows that come lie behind those that go. */
 static enum sbp_status bring_back(struct sbp_rank *rank, const struct sbp_instr *instr,
                                   const struct rows *rows, int64_t shift, struct sbp_diag *diag)
 {

@@ -272,7 +272,7 @@ static void rescale_rows(const struct head *head, const struct cpu_tile *tile, b
     }
 }
 
-/* What the rows of a tile of queries begin with: the sink, or the keys so far. */
+/* Rows of a tile of queries begin with the sink, or with the keys so far. */
 static void begin_rows(const struct head *head, const struct cpu_tile *queries,
                        const real *log_sums, real *maximum, real *sum)
 {

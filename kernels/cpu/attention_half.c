@@ -188,7 +188,7 @@ static void keep_probabilities(const struct head *head, const struct cpu_tile *t
         CPU(from_wide)(kept_row(head, tile, i), p + i * TILE, tile->columns);
 }
 
-/* What is left of the weight of the keys so far: of a row that had none, 0. */
+/* The share that the keys so far keep of their weight; 0 in a row that had none. */
 static real share_so_far(const struct head *head, const struct cpu_tile *queries,
                          const real *log_sums, int64_t i)
 {

@@ -112,7 +112,7 @@ static int64_t divide_up(int64_t number, int64_t by)
     return number > 0 ? (number + by - 1) / by : 0;
 }
 
-/* What windows have under a tap of the kernel, of some places of outputs. */
+/* Elements that lie under a tap of the kernel in the windows of some outputs. */
 static void list_windows(struct runs *runs, const struct sbp_windows *at, int64_t tap,
                          int64_t first, int64_t places)
 {

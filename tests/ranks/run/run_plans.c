@@ -102,8 +102,7 @@ static uint8_t random_role(struct sbp_random *random, const struct sbp_op_node *
     const struct sbp_op_entry *entry = node->entry;
     const int partial = sbp_op_role(entry, "partial");
     const int spare = partial < 0 || below(random, 2) ? repeated_role(*random, entry) : partial;
-    const int role = !wide || below(random, 2) ? below(random, searched_roles(entry)) : spare;
-    return (uint8_t)role;
+    return (uint8_t)(!wide || below(random, 2) ? below(random, searched_roles(entry)) : spare);
 }
 
 /* Where an activation may rest: producers' splits stay or are gathered, sums may stay where they

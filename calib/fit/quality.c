@@ -87,7 +87,7 @@ static enum sbp_status sum_up(const struct trials *trials, struct sbp_arena *are
     for (int i = 0; i < trials->count; i++)
         values[i] = off(trials, i);
     errors->median = sbp_median(values, trials->count); /* sorts */
-    errors->most = values[(int)(MOST_SHARE * (trials->count - 1))];
+    errors->most = values[(int)ceil(MOST_SHARE * trials->count) - 1];
     count_pairs(trials, errors);
     return SBP_OK;
 }
@@ -171,6 +171,13 @@ static enum sbp_status hold_out_from(const struct sbp_measured_group *shape, int
     return SBP_OK;
 }
 
+/* Nothing asks a curve for less than its smallest size, which tells latency alone: of few sizes, a
+ * line of the others may meet 0 there, and be off by any factor. */
+static int first_held_out(const struct sbp_measured_group *shape)
+{
+    return shape->count < FEW_SIZES ? 1 : 0;
+}
+
 static enum sbp_status hold_out_sizes(struct judge *judge)
 {
     struct trials trials;
@@ -178,7 +185,7 @@ static enum sbp_status hold_out_sizes(struct judge *judge)
     for (int s = 0; s < judge->shapes->count; s++) {
         const struct sbp_measured_group *shape = &judge->shapes->shape[s];
         const int from = trials.count, step = shape->count < FEW_SIZES ? shape->count : 2;
-        for (int first = 0; first < step; first++)
+        for (int first = first_held_out(shape); first < step; first++)
             SBP_TRY(hold_out_from(shape, first, step, &trials, judge->diag));
         judge->quality->shape[s].held_out_sizes = median_off(&trials, from, judge->scratch);
         judge->network->curve[s].error = fmax(LEAST_ERROR, bar(&trials, from, judge->scratch));

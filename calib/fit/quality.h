@@ -2,7 +2,8 @@
  *
  * - Errors are |predicted / measured - 1|.
  * - Held-out sizes: a curve of the other sizes, with method and segments chosen anew, predicts
- *   every second size of a shape; of fewer than eight sizes all others predict each one.
+ *   every second size of a shape; of fewer than eight sizes all others predict each one but the
+ *   smallest.
  * - Held-out shapes: the curves and formulas of all other shapes predict a shape. Shapes between
  *   others are told from those beyond them (more nodes or fewer, or the only ones over several).
  * - Mis-ordered pairs: measured times differ by over 1.2x and the prediction puts the longer one

@@ -159,6 +159,8 @@ void expect_all(const struct tally *tally, int plans)
 {
     print_tally(tally);
     assert_int_equal(tally->plans, plans);
+    if (plans < PLANS_OF_ALL)
+        return;
     for (int schedule = 0; schedule < SBP_SCHEDULES; schedule++)
         assert_true(tally->of[schedule] > plans / 60);
 }
@@ -225,7 +227,7 @@ int draws(int count)
     const char *fewer = getenv("SBP_TEST_FEWER");
     const int part = fewer == NULL ? 1 : (int)strtol(fewer, NULL, 10);
     const int drawn = part > 1 ? count / part : count;
-    return drawn < 4 ? 4 : drawn;
+    return drawn >= 4 ? drawn : count < 4 ? count : 4;
 }
 
 int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t count)

@@ -58,7 +58,6 @@ static void make_variant(const struct plan *plan, const struct sbp_parallel *par
     strategy.zero = zero;
     strategy.boxing = boxing;
     plan_step(plan, parallel, &strategy, SBP_F32, step);
-    plan_step(plan, parallel, &strategy, SBP_F32, step);
 }
 
 static void train_variant(const struct plan *plan, const struct sbp_parallel *parallel,

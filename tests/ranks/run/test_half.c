@@ -13,8 +13,9 @@ static struct sbp_run_options half_options(enum sbp_real real, struct sbp_random
     return options;
 }
 
-static void check_half(int kind, int count, bool cut, enum sbp_real real)
+static void check_half(int kind, int most, bool cut, enum sbp_real real)
 {
+    const int count = draws(most);
     char model[MODEL_BYTES];
     struct sbp_random random;
     double worst = 0;
@@ -54,14 +55,14 @@ static void half_precision_equals_one_device(void **state)
 
 static void pipelines_equal_one_device(void **state)
 {
-    enum { PLANS = 48 };
+    const int plans = draws(48);
     char model[MODEL_BYTES];
     struct sbp_random random;
     double worst = 0;
     struct tally tally = {0};
     (void)state;
     sbp_random_seed(&random, seed + 1150);
-    for (int tries = 0; tally.plans < PLANS && tries < 20 * MOST_TRIES; tries++) {
+    for (int tries = 0; tally.plans < plans && tries < 20 * MOST_TRIES; tries++) {
         struct plan plan;
         const enum sbp_real real = tally.plans % 2 == 0 ? SBP_REAL_BF16 : SBP_REAL_FP16;
         random_model(&random, tally.plans % 3, model, MODEL_BYTES);
@@ -78,7 +79,7 @@ static void pipelines_equal_one_device(void **state)
         plan_close(&plan);
     }
     print_message("largest difference / bound %.3f\n", worst);
-    expect_all(&tally, PLANS);
+    expect_all(&tally, plans);
 }
 
 /* ---- overflows ------------------------------------------------------------------------------ */

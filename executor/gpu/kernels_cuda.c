@@ -320,8 +320,7 @@ static void attention_forward(void *y, void *saved, void *scratch, const void *q
                               const struct sbp_attention_context *context,
                               const struct sbp_attention_shape *shape)
 {
-    (void)scratch; /* it stays on the chip */
-    LAUNCH(attention_forward, y, saved, qkv, context, shape);
+    LAUNCH(attention_forward, y, saved, scratch, qkv, context, shape);
 }
 
 static void attention_backward(void *dqkv, void *scratch, const void *dy, const void *qkv,
@@ -329,7 +328,7 @@ static void attention_backward(void *dqkv, void *scratch, const void *dy, const 
                                const struct sbp_attention_context *context,
                                const struct sbp_attention_shape *shape)
 {
-    (void)scratch;
+    (void)scratch; /* it stays on the chip */
     LAUNCH(attention_backward, dqkv, dy, qkv, y, saved, context, shape);
 }
 
@@ -337,8 +336,7 @@ static void grouped_attention_forward(void *y, void *saved, void *scratch, const
                                       const void *kv, const struct sbp_attention_groups *groups,
                                       const struct sbp_attention_shape *shape)
 {
-    (void)scratch;
-    LAUNCH(grouped_attention_forward, y, saved, q, kv, groups, shape);
+    LAUNCH(grouped_attention_forward, y, saved, scratch, q, kv, groups, shape);
 }
 
 static void grouped_attention_backward(void *dq, void *dkv, void *scratch, const void *dy,

@@ -128,7 +128,6 @@ struct sbp_kernels {
     enum sbp_real real;
     int64_t real_bytes, wide_bytes;
     bool rounds_to_tf32; /* products take their factors with 11 bits */
-    bool attends_blocks; /* attention takes keys and values block by block */
     /* Features of a head of attention that this thread's device, which is open, has kernels for, 0
      * of none; NULL: any number. */
     int (*largest_head)(void);

@@ -379,6 +379,7 @@ enum sbp_status sbp_rank_go_round(struct sbp_rank *rank, const struct sbp_instr 
     const bool back = instr->kind == SBP_INSTR_BACKWARD;
     const struct held held = {sbp_rank_buffer(rank, held_by(rank, instr)),
                               sbp_rank_buffer(rank, instr->buffer[SBP_AT_IN3])};
+    SBP_TRY(sbp_channel_meet_ring(rank->channel, ring.keys.step.axes, diag));
     copy_rows(rank, &ring.keys, place_of(&ring, KEYS), &held, true);
     for (int64_t round = 0; round < ring.members; round++) {
         const bool goes_on = round + 1 < ring.members;

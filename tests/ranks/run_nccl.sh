@@ -59,10 +59,16 @@ for kind in staged GPU-aware; do
 done
 # Four stages, of which some send what comes next before the last message has left.
 verified deep bf16 --pp 4 --tp 1 --set layers=4 --set global_batch=4 --set tied=false
+# Blocks of a ring are larger than what stages send, by the host and by NCCL.
+verified stages-ring f32 --pp 2 --cp 2 --set context=ring
 messages=auto
 verified pipeline f32 --pp 2 --tp 2
 chose '(nccl|mpi)'
 unset SBP_DOUBLE_AWARE SBP_DOUBLE_DELAY
+# A ring's first messages meet ranks that send as well.
+verified ring f32 --cp 4 --set context=ring
+SBP_DOUBLE_DELAY=1 verified ring bf16 --cp 4 --set context=ring --set attention=materialised
+verified stages-ring bf16 --pp 2 --cp 2 --set context=ring
 verified zero bf16 --tp 2 --zero 3
 # Groups that hand sums on in a ring.
 ranks=3

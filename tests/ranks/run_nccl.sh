@@ -66,8 +66,8 @@ verified pipeline f32 --pp 2 --tp 2
 chose '(nccl|mpi)'
 unset SBP_DOUBLE_AWARE SBP_DOUBLE_DELAY
 # A ring's first messages meet ranks that send as well.
-verified ring f32 --cp 4 --set context=ring
-SBP_DOUBLE_DELAY=1 verified ring bf16 --cp 4 --set context=ring --set attention=materialised
+verified ring f32 --cp 4 --set layers=1 --set context=ring
+SBP_DOUBLE_DELAY=1 verified ring bf16 --cp 4 --set layers=1 --set context=ring --set attention=materialised
 verified stages-ring bf16 --pp 2 --cp 2 --set context=ring
 verified zero bf16 --tp 2 --zero 3
 # Groups that hand sums on in a ring.

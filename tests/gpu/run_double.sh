@@ -126,11 +126,10 @@ SBP_DOUBLE_DELAY=2 verified tall --dtype bf16
 plan context --cp 2
 verified context --dtype bf16
 # Keys and values round rings of four and of two, of which each rank's first block is its own.
-for kind in flash materialised; do
-    plan ring-$kind --cp 4 --set context=ring --set attention=$kind --set attention_dropout=0.1
-    SBP_DOUBLE_DELAY=6 verified ring-$kind
-    verified ring-$kind --dtype bf16
-done
+plan ring --cp 4 --set context=ring --set attention_dropout=0.1
+SBP_DOUBLE_DELAY=6 verified ring --dtype bf16
+plan kept-ring --devices 2 --cp 2 --set context=ring --set attention=materialised --set attention_dropout=0.1
+verified kept-ring
 plan pipelined-ring --pp 2 --cp 2 --set layers=2 --set context=ring
 SBP_DOUBLE_DELAY=7 verified pipelined-ring --dtype f16
 plan bubble --pp 2 --set layers=2 --set schedule=zero-bubble --micro-batch 1
@@ -226,8 +225,8 @@ family shared llama-3.1-8b --tp 4
 verified shared --dtype bf16
 family split llama-3.1-8b --cp 2
 verified split
-family ring llama-3.1-8b --tp 2 --cp 2 --set context=ring
-verified ring
+family head-ring llama-3.1-8b --tp 2 --cp 2 --set context=ring
+verified head-ring --dtype bf16
 family ring-window gemma-3-27b --cp 4 --set layers=2 --set window=3 --set window_layers=1 --set context=ring
 verified ring-window --dtype bf16
 family window gemma-3-27b --tp 2 --set layers=2 --set window=3 --set window_layers=1
@@ -252,7 +251,7 @@ other sinks gpt-oss-120b --devices 2 --tp 2 --set window_layers=1 --set window=3
 verified sinks --dtype bf16
 other ring-sinks gpt-oss-120b --devices 2 --cp 2 --set window_layers=1 --set window=3 --set heads=4 --set kv_heads=2 \
     --set head_dim=8 --set ffn=16 --set vocab=32 --set sequence=8 --set experts=4 --set top_k=2 --set context=ring
-verified ring-sinks
+verified ring-sinks --dtype bf16
 latent='--set dense_layers=0 --set ffn=16 --set q_rank=8 --set kv_rank=8 --set nope=8 --set rope=4 --set value=8
     --set experts=8 --set expert_groups=4 --set nodes_per_token=2 --set top_k=4 --set expert_ffn=8 --set vocab=32
     --set sequence=8'

@@ -365,14 +365,13 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS) key_kernel(GP
                 GPU_UNROLL
             for (int i = 0; i < 4; i++) {
                 const int key = first + lane_row(i / 2), query = lane_column(tile, i);
-                const int place = places[i / 2];
                 const bool is_seen = column + query < a.rows && key < a.keys &&
                                      sees(last[query], count_listed(a, count, query), key);
-                p[tile][i] =
-                    is_seen ? recall(a, at.row, p[tile][i], column + query, place, log_sum[query])
-                            : 0;
+                p[tile][i] = is_seen ? recall(a, at.row, p[tile][i], column + query, places[i / 2],
+                                              log_sum[query])
+                                     : 0;
                 const float kept = kept_of(a, is_seen, first_of_row(a, in_whole, column + query),
-                                           at.row, column + query, place);
+                                           at.row, column + query, places[i / 2]);
                 ds[tile][i] = is_seen ? p[tile][i] * (kept * ds[tile][i] - inner[query]) : 0;
                 p[tile][i] *= kept;
             }

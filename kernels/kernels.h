@@ -395,6 +395,9 @@ struct sbp_kernels {
     /* dst gets src with its `dims` dimensions (row-major sizes `shape`, dims <= SBP_MOST_PERMUTED)
      * reordered: dst's dimension i is src's dimension order[i]. The boxing pack and unpack. */
     void (*permute)(void *dst, const void *src, int dims, const int64_t *shape, const int *order);
+    /* Copies rows of n elements each, which begin `to_row` and `from_row` elements apart. */
+    void (*copy_rows)(void *to, int64_t to_row, const void *from, int64_t from_row, int64_t n,
+                      int64_t rows);
 
     /* Fills a block with mean + spread * normal(seed, stream, global index), or with a constant
      * when spread is 0; elements of dimension 0 at or over valid_rows are 0 (padding). */

@@ -439,6 +439,12 @@ static void permute(void *dst, const void *src, int dims, const int64_t *shape, 
     LAUNCH(permute, dst, src, dims, shape, order);
 }
 
+static void copy_rows(void *to, int64_t to_row, const void *from, int64_t from_row, int64_t n,
+                      int64_t rows)
+{
+    LAUNCH(copy_rows, to, to_row, from, from_row, n, rows);
+}
+
 static void fill_normal(void *x, const struct sbp_region *region, double mean, double spread,
                         uint64_t seed, uint64_t stream, int64_t valid_rows)
 {
@@ -511,6 +517,7 @@ const struct sbp_kernels TABLE = {
     .sum_squares = sum_squares,
     .update = update,
     .permute = permute,
+    .copy_rows = copy_rows,
     .fill_normal = fill_normal,
     IMAGE_OPERATORS(IMAGE_ENTRY) /* a comma is behind each */
 };

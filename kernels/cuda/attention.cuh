@@ -125,8 +125,8 @@ template <class A> static __device__ __forceinline__ int hidden_keys(const A &a,
     return hidden > 0 ? keys_before(a, hidden) : 0;
 }
 
-/* How many keys a query sees whose last one is `last`; of all of the sequence, no fewer than there
- * are. */
+/* How many keys a query sees, of which `last` is the last. Of all keys of the sequence the answer
+ * may be more than there are: `sees` looks at no key before the first. */
 template <class T> static __device__ __forceinline__ int count_seen(const attention<T> &a, int, int)
 {
     return a.window;

@@ -4,8 +4,8 @@
  *
  * The keys of a block lie anywhere in the sequence, those of smaller places first: what a query
  * sees of them are neighbours. Kernels call these functions for every attention; of all keys at
- * once they say what those of the sequence say, in order. Whether there is dropout is looked at
- * here, lest there be kernels with and without.
+ * once they say what those of the sequence say, in order. Whether there is dropout is asked while
+ * the kernel runs: kernels with and without it would double the time of compilation.
  */
 #ifndef SBP_KERNELS_CUDA_BLOCKS_CUH
 #define SBP_KERNELS_CUDA_BLOCKS_CUH
@@ -52,7 +52,8 @@ template <class A> static __device__ __forceinline__ int place_of_key(const bloc
     return (int)gpu_digits_global(a.key_digits, key);
 }
 
-/* The same of the columns of a tile, which a block lists in shared memory: */
+/* The same of the columns of a tile. A block lists them in shared memory, where somebody asks for
+ * them (lists_places). */
 template <class A> struct tile_places {
     int first;
     __device__ __forceinline__ int operator()(int column) const
@@ -83,7 +84,7 @@ static __device__ __forceinline__ tile_places<blocked<A>> places_of(const blocke
     return {list};
 }
 
-/* only where somebody asks for them, which all threads say alike. */
+/* Whether somebody asks for the places of a tile's keys; all threads say the same. */
 template <class T> static __device__ __forceinline__ bool lists_places(const attention<T> &)
 {
     return false;

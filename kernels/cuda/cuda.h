@@ -287,6 +287,8 @@ struct sbp_cuda_kernels {
 
     void (*permute)(struct sbp_cuda *cuda, void *dst, const void *src, int dims,
                     const int64_t *shape, const int *order);
+    void (*copy_rows)(struct sbp_cuda *cuda, void *to, int64_t to_row, const void *from,
+                      int64_t from_row, int64_t n, int64_t rows);
     void (*fill_normal)(struct sbp_cuda *cuda, void *x, const struct sbp_region *region,
                         double mean, double spread, uint64_t seed, uint64_t stream,
                         int64_t valid_rows);

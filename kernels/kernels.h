@@ -128,7 +128,6 @@ struct sbp_kernels {
     enum sbp_real real;
     int64_t real_bytes, wide_bytes;
     bool rounds_to_tf32; /* products take their factors with 11 bits */
-    bool attends_blocks; /* attention takes keys and values block by block */
     /* Features of a head of attention that this thread's device, which is open, has kernels for, 0
      * of none; NULL: any number. */
     int (*largest_head)(void);
@@ -396,6 +395,9 @@ struct sbp_kernels {
     /* dst gets src with its `dims` dimensions (row-major sizes `shape`, dims <= SBP_MOST_PERMUTED)
      * reordered: dst's dimension i is src's dimension order[i]. The boxing pack and unpack. */
     void (*permute)(void *dst, const void *src, int dims, const int64_t *shape, const int *order);
+    /* Copies rows of n elements each, which begin `to_row` and `from_row` elements apart. */
+    void (*copy_rows)(void *to, int64_t to_row, const void *from, int64_t from_row, int64_t n,
+                      int64_t rows);
 
     /* Fills a block with mean + spread * normal(seed, stream, global index), or with a constant
      * when spread is 0; elements of dimension 0 at or over valid_rows are 0 (padding). */

@@ -118,7 +118,7 @@ static enum sbp_status attend(struct sbp_kernels_gpu *work, const struct sbp_att
         return look(work, "the backward pass of attention", diag);
     }
     work->saved_shape = *shape;
-    work->kernel.attention_forward(&work->cuda, work->y, work->saved, work->qkv, NULL, shape);
+    work->kernel.attention_forward(&work->cuda, work->y, work->saved, NULL, work->qkv, NULL, shape);
     return look(work, "attention", diag);
 }
 

@@ -43,7 +43,7 @@ struct sbp_channel {
     struct sbp_members *members;   /* (group_count) */
     int *group;                    /* (group_count) handles of the backend */
     struct sbp_circle *circle;     /* (group_count) */
-    bool *reached, *heard;         /* (ranks) whom a shift has sent something to, and from whom */
+    bool *reached, *heard;         /* (ranks) whom a shift or a ring has sent to, and heard from */
     bool compares;                 /* fingerprints before each collective, with its members */
     const struct sbp_tasks *tasks; /* of the stage; borrowed */
     const struct sbp_call *calls;  /* the program's list of a step, (call_count) */
@@ -139,6 +139,11 @@ enum sbp_status sbp_channel_pass_sum(struct sbp_channel *channel, const struct s
 enum sbp_status sbp_channel_take_sum(struct sbp_channel *channel, const struct sbp_sum_route *route,
                                      void *sum, int64_t count, struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Before the blocks of a ring: the first message between two ranks (nccl) waits until it is taken,
+ * and all members would send theirs at once. So each member whose neighbour does not know it greets
+ * it, the first one at once, the others once they are greeted. Fails as the backend does. */
+enum sbp_status sbp_channel_meet_ring(struct sbp_channel *channel, sbp_axes axes,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
 /* A block of a ring over some axes to the next member, and from the one before, in the order sent;
  * `gradients` go beside the blocks that they are of. They fail as the backend does. */
 enum sbp_status sbp_channel_pass_block(struct sbp_channel *channel, sbp_axes axes, bool gradients,

@@ -15,7 +15,8 @@ struct timing {
     const struct sbp_tasks *tasks; /* (stages) */
     bool *sends;                   /* (stages) */
     void *buffer;                  /* (bytes) of the device */
-    int64_t bytes;
+    int64_t bytes;                 /* of the largest message between stages, */
+    int64_t room_bytes;            /* and of any */
 };
 
 /* A rank's seconds as a sender, summed over the stages that it sends to, and whether its MPI takes
@@ -47,12 +48,22 @@ static int64_t message_elements(const struct sbp_step *step, int stage, const st
     return sbp_step_chunk(step, stage, task->chunk)->buffer[instr->buffer[SBP_AT_IN]].elements;
 }
 
-static int64_t largest_bytes(const struct sbp_channel *channel, const struct sbp_tasks *tasks)
+/* Elements of a message to another rank of the stage: a block of a ring, or rows of images. */
+static int64_t inner_elements(const struct sbp_step *step, int stage, const struct sbp_task *task)
+{
+    const struct sbp_instr *instr = sbp_task_instr(step, stage, task);
+    const bool sends = instr->kind == SBP_INSTR_INNER && instr->box.kind == SBP_SEND_RECV;
+    return sends ? (int64_t)instr->inner_elements : 0;
+}
+
+static int64_t largest_bytes(const struct sbp_channel *channel, const struct sbp_tasks *tasks,
+                             int64_t (*elements_of)(const struct sbp_step *step, int stage,
+                                                    const struct sbp_task *task))
 {
     int64_t most = 0;
     for (int stage = 0; stage < channel->step->stages; stage++)
         for (int64_t i = 0; i < tasks[stage].count; i++) {
-            const int64_t elements = message_elements(channel->step, stage, &tasks[stage].task[i]);
+            const int64_t elements = elements_of(channel->step, stage, &tasks[stage].task[i]);
             most = elements > most ? elements : most;
         }
     return most * channel->kernels->real_bytes;
@@ -101,7 +112,8 @@ static enum sbp_status time_way(const struct timing *timing, bool by_host, doubl
     double best_s;
     *sum_s = 0;
     *pairs = 0;
-    SBP_TRY(checked(channel, channel->ops->by_host(channel->comm, by_host, timing->bytes), diag));
+    SBP_TRY(
+        checked(channel, channel->ops->by_host(channel->comm, by_host, timing->room_bytes), diag));
     for (int from = 0; from < step->stages; from++) {
         sbp_channel_receivers(step, from, &timing->tasks[from], timing->sends);
         for (int to = 0; to < step->stages; to++) {
@@ -175,7 +187,9 @@ enum sbp_status sbp_message_way_choose(struct sbp_channel *channel, const struct
     struct timing timing = {.channel = channel, .tasks = tasks};
     struct sbp_message_times times = {.way = wanted};
     struct sums own = {0};
-    timing.bytes = times.bytes = largest_bytes(channel, tasks);
+    timing.bytes = times.bytes = largest_bytes(channel, tasks, message_elements);
+    timing.room_bytes = largest_bytes(channel, tasks, inner_elements);
+    timing.room_bytes = timing.room_bytes > timing.bytes ? timing.room_bytes : timing.bytes;
     if (channel->ops->by_host == NULL || timing.bytes == 0)
         return SBP_OK;
     const struct sbp_endpoint host = channel->ops->host(channel->comm);
@@ -184,7 +198,8 @@ enum sbp_status sbp_message_way_choose(struct sbp_channel *channel, const struct
         SBP_TRY(time_ways(&timing, arena, &own, diag));
     SBP_TRY(agree(channel, &own, &times, diag));
     SBP_TRY(checked(
-        channel, channel->ops->by_host(channel->comm, times.way == SBP_MESSAGE_MPI, timing.bytes),
+        channel,
+        channel->ops->by_host(channel->comm, times.way == SBP_MESSAGE_MPI, timing.room_bytes),
         diag));
     if (channel->ops->rank(channel->comm) == 0)
         *found = times;

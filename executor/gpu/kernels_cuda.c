@@ -320,8 +320,7 @@ static void attention_forward(void *y, void *saved, void *scratch, const void *q
                               const struct sbp_attention_context *context,
                               const struct sbp_attention_shape *shape)
 {
-    (void)scratch; /* it stays on the chip */
-    LAUNCH(attention_forward, y, saved, qkv, context, shape);
+    LAUNCH(attention_forward, y, saved, scratch, qkv, context, shape);
 }
 
 static void attention_backward(void *dqkv, void *scratch, const void *dy, const void *qkv,
@@ -329,7 +328,7 @@ static void attention_backward(void *dqkv, void *scratch, const void *dy, const 
                                const struct sbp_attention_context *context,
                                const struct sbp_attention_shape *shape)
 {
-    (void)scratch;
+    (void)scratch; /* it stays on the chip */
     LAUNCH(attention_backward, dqkv, dy, qkv, y, saved, context, shape);
 }
 
@@ -337,8 +336,7 @@ static void grouped_attention_forward(void *y, void *saved, void *scratch, const
                                       const void *kv, const struct sbp_attention_groups *groups,
                                       const struct sbp_attention_shape *shape)
 {
-    (void)scratch;
-    LAUNCH(grouped_attention_forward, y, saved, q, kv, groups, shape);
+    LAUNCH(grouped_attention_forward, y, saved, scratch, q, kv, groups, shape);
 }
 
 static void grouped_attention_backward(void *dq, void *dkv, void *scratch, const void *dy,
@@ -441,6 +439,12 @@ static void permute(void *dst, const void *src, int dims, const int64_t *shape, 
     LAUNCH(permute, dst, src, dims, shape, order);
 }
 
+static void copy_rows(void *to, int64_t to_row, const void *from, int64_t from_row, int64_t n,
+                      int64_t rows)
+{
+    LAUNCH(copy_rows, to, to_row, from, from_row, n, rows);
+}
+
 static void fill_normal(void *x, const struct sbp_region *region, double mean, double spread,
                         uint64_t seed, uint64_t stream, int64_t valid_rows)
 {
@@ -513,6 +517,7 @@ const struct sbp_kernels TABLE = {
     .sum_squares = sum_squares,
     .update = update,
     .permute = permute,
+    .copy_rows = copy_rows,
     .fill_normal = fill_normal,
     IMAGE_OPERATORS(IMAGE_ENTRY) /* a comma is behind each */
 };

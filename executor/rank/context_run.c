@@ -182,11 +182,14 @@ sbp_rank_find_attention_dropout(struct sbp_rank *rank, const struct sbp_instr *i
     return &at->dropout;
 }
 
-static void copy(const struct sbp_rank *rank, unsigned char *apart, unsigned char *held, int64_t n,
-                 bool out)
+/* Rows of n elements that begin so far apart in both places. */
+static void copy(const struct sbp_rank *rank, unsigned char *apart, int64_t apart_row,
+                 unsigned char *held, int64_t held_row, int64_t n, int64_t rows, bool out)
 {
-    const int order = 0;
-    rank->kernels->permute(out ? apart : held, out ? held : apart, 1, &n, &order);
+    if (out)
+        rank->kernels->copy_rows(apart, apart_row, held, held_row, n, rows);
+    else
+        rank->kernels->copy_rows(held, held_row, apart, apart_row, n, rows);
 }
 
 /* Copies the keys and values of every head of this rank's rows out of where they are held, or their
@@ -197,13 +200,11 @@ static void copy_rows(const struct sbp_rank *rank, const struct keys *keys, unsi
 {
     const int64_t bytes = rank->kernels->real_bytes, own = keys->width - keys->shared;
     const int64_t step = keys->packed ? own / 2 * 3 : own, first = step - own;
-    for (int64_t row = 0; row < keys->own / keys->width; row++) {
-        unsigned char *const at = apart + row * keys->width * bytes;
-        copy(rank, at, held->keys + (row * step + first) * bytes, own, out);
-        if (keys->shared > 0)
-            copy(rank, at + own * bytes, held->shared + row * keys->shared * bytes, keys->shared,
-                 out);
-    }
+    const int64_t rows = keys->own / keys->width;
+    copy(rank, apart, keys->width, held->keys + first * bytes, step, own, rows, out);
+    if (keys->shared > 0)
+        copy(rank, apart + own * bytes, keys->width, held->shared, keys->shared, keys->shared, rows,
+             out);
 }
 
 static enum sbp_status gather(struct sbp_rank *rank, const struct keys *keys,
@@ -379,6 +380,7 @@ enum sbp_status sbp_rank_go_round(struct sbp_rank *rank, const struct sbp_instr 
     const bool back = instr->kind == SBP_INSTR_BACKWARD;
     const struct held held = {sbp_rank_buffer(rank, held_by(rank, instr)),
                               sbp_rank_buffer(rank, instr->buffer[SBP_AT_IN3])};
+    SBP_TRY(sbp_channel_meet_ring(rank->channel, ring.keys.step.axes, diag));
     copy_rows(rank, &ring.keys, place_of(&ring, KEYS), &held, true);
     for (int64_t round = 0; round < ring.members; round++) {
         const bool goes_on = round + 1 < ring.members;

@@ -94,20 +94,25 @@ static struct edge find_edge(const struct rows *rows, int64_t shift)
     return (struct edge){.first = other > rows->member ? rows->height - count : 0, .count = count};
 }
 
-/* Copies rows out of the images, or adds what lies apart to them. */
-static void move_edge(const struct sbp_rank *rank, const struct rows *rows, const struct edge *edge,
-                      bool adds)
+/* Copies rows out of the images. */
+static void copy_edge(const struct sbp_rank *rank, const struct rows *rows, const struct edge *edge)
 {
     const int64_t bytes = rows->line * rank->kernels->real_bytes;
-    const int order = 0;
+    for (int64_t row = 0; row < edge->count; row++)
+        rank->kernels->copy_rows(edge->apart + row * rows->images * bytes, rows->line,
+                                 edge->images + (edge->first + row) * bytes,
+                                 rows->height * rows->line, rows->line, rows->images);
+}
+
+/* Adds what lies apart to the rows of the images. */
+static void add_edge(const struct sbp_rank *rank, const struct rows *rows, const struct edge *edge)
+{
+    const int64_t bytes = rows->line * rank->kernels->real_bytes;
     for (int64_t i = 0; i < edge->count * rows->images; i++) {
         const int64_t row = i / rows->images, image = i % rows->images;
         unsigned char *const held =
             edge->images + (image * rows->height + edge->first + row) * bytes;
-        if (adds)
-            rank->kernels->add(held, held, edge->apart + i * bytes, rows->line);
-        else
-            rank->kernels->permute(edge->apart + i * bytes, held, 1, &rows->line, &order);
+        rank->kernels->add(held, held, edge->apart + i * bytes, rows->line);
     }
 }
 
@@ -131,7 +136,7 @@ static enum sbp_status fetch(struct sbp_rank *rank, const struct sbp_instr *inst
     struct edge edge = find_edge(rows, shift);
     edge.images = sbp_rank_buffer(rank, instr->buffer[SBP_AT_IN]);
     edge.apart = sbp_rank_buffer(rank, instr->buffer[SBP_AT_WORK]);
-    move_edge(rank, rows, &edge, false);
+    copy_edge(rank, rows, &edge);
     const struct sbp_exchange exchange = {
         .kind = SBP_SEND_RECV,
         .members.axes = rows->axes,
@@ -162,7 +167,7 @@ static enum sbp_status bring_back(struct sbp_rank *rank, const struct sbp_instr 
         .received = edge.count * rows->row,
         .count = (int64_t)instr->inner_elements};
     SBP_TRY(sbp_channel_exchange(rank->channel, &exchange, diag));
-    move_edge(rank, rows, &edge, true);
+    add_edge(rank, rows, &edge);
     return SBP_OK;
 }
 

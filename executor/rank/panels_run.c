@@ -133,24 +133,35 @@ static bool next_stretch(const struct grid *g, enum side side, int64_t panel, in
 /* `move` copies elements of an operand into a panel, copies them back, or adds them. */
 enum way { INTO_PANEL, OUT_OF_PANEL, ADDED };
 
-static void move(const struct grid *g, unsigned char *block, unsigned char *panel, int64_t elements,
-                 enum way way)
+/* Rows of an operand and of a panel, in elements. */
+struct moved {
+    int64_t count, rows;
+    int64_t block_row, panel_row; /* from one to the next */
+};
+
+static void move(const struct grid *g, unsigned char *block, unsigned char *panel,
+                 const struct moved *of, enum way way)
 {
-    const int order = 0;
-    if (way == ADDED)
-        g->k->add(block, block, panel, elements);
+    const int64_t bytes = g->k->real_bytes;
+    if (way == INTO_PANEL)
+        g->k->copy_rows(panel, of->panel_row, block, of->block_row, of->count, of->rows);
+    else if (way == OUT_OF_PANEL)
+        g->k->copy_rows(block, of->block_row, panel, of->panel_row, of->count, of->rows);
     else
-        g->k->permute(way == INTO_PANEL ? panel : block, way == INTO_PANEL ? block : panel, 1,
-                      &elements, &order);
+        for (int64_t row = 0; row < of->rows; row++) {
+            unsigned char *const to = block + row * of->block_row * bytes;
+            g->k->add(to, to, panel + row * of->panel_row * bytes, of->count);
+        }
 }
 
 static void move_w(const struct grid *g, unsigned char *block, int64_t panel, enum way way)
 {
     const int64_t row_bytes = g->columns * g->k->real_bytes;
     struct stretch s;
-    for (int64_t index = 0; next_stretch(g, OF_W, panel, &index, &s);)
-        move(g, block + s.local * row_bytes, g->room[OF_W] + s.panel * row_bytes,
-             s.count * g->columns, way);
+    for (int64_t index = 0; next_stretch(g, OF_W, panel, &index, &s);) {
+        const struct moved all = {.count = s.count * g->columns, .rows = 1};
+        move(g, block + s.local * row_bytes, g->room[OF_W] + s.panel * row_bytes, &all, way);
+    }
 }
 
 /* A panel in parts has a matrix of each. Columns that are all of both matrices are one stretch. */
@@ -160,11 +171,10 @@ static void move_x(const struct grid *g, unsigned char *block, int64_t panel, en
     const int64_t wide = g->whole == OF_X ? g->width : g->width / g->parts;
     struct stretch s;
     for (int64_t index = 0; next_stretch(g, OF_X, panel, &index, &s);) {
-        const int64_t rows = s.count == own && s.count == wide ? g->rows : 1;
+        const int64_t together = s.count == own && s.count == wide ? g->rows : 1;
+        const struct moved rows = {s.count * together, g->rows / together, own, wide};
         unsigned char *const to = g->room[OF_X] + s.panel / wide * wide * g->rows * bytes;
-        for (int64_t row = 0; row < g->rows; row += rows)
-            move(g, block + (row * own + s.local) * bytes,
-                 to + (row * wide + s.panel % wide) * bytes, rows * s.count, way);
+        move(g, block + s.local * bytes, to + s.panel % wide * bytes, &rows, way);
     }
 }
 

@@ -2,7 +2,6 @@
 
 #include <stddef.h>
 
-#include "executor/rank/context_run_priv.h"
 #include "executor/rank/latent_run_priv.h"
 #include "executor/rank/mixture.h"
 #include "executor/rank/rank.h"
@@ -42,12 +41,11 @@ static bool has_kernels(const struct sbp_kernels *k, const struct sbp_op_node *n
 }
 
 static enum sbp_status refuse(const struct sbp_rank *rank, const struct sbp_op_node *node,
-                              bool rings, struct sbp_diag *diag)
+                              struct sbp_diag *diag)
 {
-    return sbp_fail(diag, SBP_E_UNSUPPORTED, "operator %s: device %s has no kernel of %s%s in %s%s",
-                    node->name, rank->device->name, node->entry->name, rings ? " by a ring" : "",
-                    sbp_real_name(rank->kernels->real),
-                    rings ? ": context \"gather\" is legal" : "");
+    return sbp_fail(diag, SBP_E_UNSUPPORTED, "operator %s: device %s has no kernel of %s in %s",
+                    node->name, rank->device->name, node->entry->name,
+                    sbp_real_name(rank->kernels->real));
 }
 
 enum sbp_status sbp_rank_check_kernels(const struct sbp_rank *rank, struct sbp_diag *diag)
@@ -57,9 +55,7 @@ enum sbp_status sbp_rank_check_kernels(const struct sbp_rank *rank, struct sbp_d
         if (instr->kind != SBP_INSTR_FORWARD)
             continue;
         if (!has_kernels(rank->kernels, node_of(rank, instr)))
-            return refuse(rank, node_of(rank, instr), false, diag);
-        if (sbp_rank_has_ring(rank, instr) && !rank->kernels->attends_blocks)
-            return refuse(rank, node_of(rank, instr), true, diag);
+            return refuse(rank, node_of(rank, instr), diag);
     }
     return SBP_OK;
 }

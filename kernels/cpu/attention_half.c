@@ -89,6 +89,13 @@ static void exponentiate(real *row, int64_t first, int64_t n, int64_t end, real 
         row[i] = 0;
 }
 
+/* What is taken off scores of which this is the largest, or log-sum-exp. Where all of a block's are
+ * -infinity, they count for nothing: another block may have larger ones. */
+static real shift_of(const struct head *head, real largest)
+{
+    return head->queries.block != NULL && largest == -(real)INFINITY ? 0 : largest;
+}
+
 /* log_sums: of the tile's rows. */
 static void form_probabilities(real *p, const struct head *head, const struct cpu_tile *tile,
                                const real *log_sums)
@@ -96,7 +103,8 @@ static void form_probabilities(real *p, const struct head *head, const struct cp
     form_scores(p, head, tile);
     for (int64_t i = 0; i < tile->rows; i++)
         exponentiate(p + i * TILE, cpu_hidden(&head->queries, tile, i),
-                     cpu_visible(&head->queries, tile, i), tile->columns, log_sums[i]);
+                     cpu_visible(&head->queries, tile, i), tile->columns,
+                     shift_of(head, log_sums[i]));
 }
 
 /* A tile's share of a row of probabilities that forward keeps. */
@@ -134,17 +142,18 @@ static void keep_tile(real *x, const struct head *head, const struct cpu_tile *t
 /* ---- forward -------------------------------------------------------------------------------- */
 
 /* Adds a tile's scores to a row's running maximum and sum of exponentials. */
-static void add_row(const real *row, int64_t n, real *maximum, double *sum)
+static void add_row(const struct head *head, const real *row, int64_t n, real *maximum, double *sum)
 {
     real largest = *maximum;
     for (int64_t i = 0; i < n; i++)
         largest = row[i] > largest ? row[i] : largest;
     if (n <= 0)
         return;
+    const real shift = shift_of(head, largest);
     double total = 0;
     for (int64_t i = 0; i < n; i++)
-        total += (double)real_exp(row[i] - largest);
-    *sum = *sum * (double)real_exp(*maximum - largest) + total;
+        total += (double)real_exp(row[i] - shift);
+    *sum = *sum * (double)real_exp(*maximum - shift) + total;
     *maximum = largest;
 }
 
@@ -174,8 +183,8 @@ static void find_log_sums(const struct head *head, const struct cpu_tile *querie
         form_scores(scores, head, &tile);
         for (int64_t i = 0; i < tile.rows; i++) {
             const int64_t hidden = cpu_hidden(&head->queries, &tile, i);
-            add_row(scores + i * TILE + hidden, cpu_visible(&head->queries, &tile, i) - hidden,
-                    &maximum[i], &sum[i]);
+            add_row(head, scores + i * TILE + hidden,
+                    cpu_visible(&head->queries, &tile, i) - hidden, &maximum[i], &sum[i]);
         }
     }
     for (int64_t i = 0; i < queries->rows; i++)

@@ -77,6 +77,14 @@ void CPU(permute)(void *dst, const void *src, int dims, const int64_t *shape, co
     }
 }
 
+void CPU(copy_rows)(void *to, int64_t to_row, const void *from, int64_t from_row, int64_t n,
+                    int64_t rows)
+{
+    for (int64_t row = 0; row < rows; row++)
+        memcpy((stored *)to + row * to_row, (const stored *)from + row * from_row,
+               (size_t)n * sizeof(stored));
+}
+
 /* The first global index that is padding: dimension 0 is the outermost, so that the padded rows
  * are a tail of the tensor. */
 static int64_t padding_start(const struct sbp_region *region, int64_t valid_rows)

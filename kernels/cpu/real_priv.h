@@ -164,6 +164,7 @@ static inline stored store(real x)
     X(sum_squares)                                                                                 \
     X(update)                                                                                      \
     X(permute)                                                                                     \
+    X(copy_rows)                                                                                   \
     X(fill_normal)
 
 enum { LANES = 16 };

@@ -7,7 +7,6 @@ const struct sbp_kernels CPU(table) = {.name = CPU_NAME,
                                        .real = CPU_REAL,
                                        .real_bytes = sizeof(stored),
                                        .wide_bytes = sizeof(real),
-                                       .attends_blocks = true,
                                        CPU_OPERATORS(CPU_ENTRY)};
 
 #if !STORES_HALF

@@ -1,5 +1,5 @@
 /* Attention on the GPU, packed and grouped: packed attention is grouped attention whose heads have
- * keys each (flash.cuh). */
+ * keys each (flash.cuh). Keys at hand are those of the sequence, or of a block (blocks.cuh). */
 #include <assert.h>
 #include <limits.h>
 
@@ -7,10 +7,30 @@
 
 enum { SINK_THREADS = 256 };
 
-/* What packed and grouped attention have alike; rows NULL: the queries are all of the sequence. */
+/* Which keys there are: rows and block as in a context, NULL: of all of the sequence. */
+struct keys_at_hand {
+    const struct sbp_digits *rows;
+    const struct sbp_attention_block *block;
+    int all; /* keys of the sequence */
+};
+
+static keys_at_hand keys_of(const struct sbp_attention_shape *shape, const struct sbp_digits *rows,
+                            const struct sbp_attention_block *block)
+{
+    return keys_at_hand{rows, block,
+                        (int)(rows != NULL ? sbp_digits_global_size(rows) : shape->sequence)};
+}
+
+/* Whether other keys came before. */
+static bool has_begun(const keys_at_hand &of)
+{
+    return of.block != NULL && !of.block->first;
+}
+
+/* What packed and grouped attention have alike. */
 template <class T>
 static attention<T> attention_of(const struct sbp_attention_shape *shape, const void *saved,
-                                 const struct sbp_digits *rows)
+                                 const keys_at_hand &of)
 {
     const bool is_flash = shape->kind == SBP_ATTENTION_FLASH;
     attention<T> a = {};
@@ -18,23 +38,36 @@ static attention<T> attention_of(const struct sbp_attention_shape *shape, const 
     a.y_stride = shape->heads * shape->head_size;
     a.heads = (int)shape->heads;
     a.rows = (int)shape->sequence;
-    a.keys = (int)(rows != NULL ? sbp_digits_global_size(rows) : shape->sequence);
+    a.keys = of.block != NULL ? (int)sbp_digits_local_size(of.block->keys) : of.all;
     a.size = a.value = (int)shape->head_size;
     a.causal = shape->causal;
     a.window = INT_MAX;
     a.scale = (float)(1 / sqrt((double)shape->head_size));
     a.probabilities = is_flash ? NULL : (T *)saved;
     a.log_sums = is_flash ? (float *)saved : NULL;
-    if (rows != NULL)
-        a.digits = gpu_digits_of(rows);
+    if (of.rows != NULL)
+        a.digits = gpu_digits_of(of.rows);
     return a;
+}
+
+static keys_at_hand packed_keys(const struct sbp_attention_shape *shape,
+                                const struct sbp_attention_context *context)
+{
+    return context == NULL ? keys_of(shape, NULL, NULL)
+                           : keys_of(shape, context->rows, context->block);
+}
+
+static keys_at_hand grouped_keys(const struct sbp_attention_shape *shape,
+                                 const struct sbp_attention_groups *groups)
+{
+    return keys_of(shape, groups->rows, groups->block);
 }
 
 template <class T>
 static attention<T> packed_of(const struct sbp_attention_shape *shape, const void *qkv,
                               const void *saved, const struct sbp_attention_context *context)
 {
-    attention<T> a = attention_of<T>(shape, saved, context != NULL ? context->rows : NULL);
+    attention<T> a = attention_of<T>(shape, saved, packed_keys(shape, context));
     a.q = (const T *)qkv;
     a.k = (const T *)(context != NULL ? context->keys : qkv);
     a.q_head = 3 * shape->head_size;
@@ -53,7 +86,7 @@ static attention<T> grouped_of(const struct sbp_attention_shape *shape, const vo
                                const void *kv, const void *saved,
                                const struct sbp_attention_groups *groups)
 {
-    attention<T> a = attention_of<T>(shape, saved, groups->rows);
+    attention<T> a = attention_of<T>(shape, saved, grouped_keys(shape, groups));
     a.q = (const T *)q;
     a.k = (const T *)kv;
     a.q_head = shape->head_size;
@@ -89,37 +122,66 @@ static void launch_forward_of(struct sbp_cuda *cuda, const A &a, int64_t heads)
         launches<T, 256, A>::forward(cuda, a, heads);
 }
 
+/* Without dropout what decides of it is not looked at. */
 template <class T>
-static void launch_forward(struct sbp_cuda *cuda, void *y, attention<T> &a,
-                           const struct sbp_attention_shape *shape)
+static blocked<attention<T>> block_of(const attention<T> &a, const keys_at_hand &of,
+                                      const struct sbp_attention_shape *shape)
+{
+    dropping<attention<T>> d = {};
+    (attention<T> &)d = a;
+    if (shape->dropout != NULL)
+        d = dropping_of(a, shape->dropout);
+    return blocked_of(d, of.block, of.all, shape->dropout != NULL);
+}
+
+/* The first block of a pass finds no probabilities; scratch has the log-sum-exps of those that are
+ * kept. */
+template <class T>
+static void launch_block(struct sbp_cuda *cuda, attention<T> &a, void *scratch,
+                         const keys_at_hand &of, const struct sbp_attention_shape *shape)
+{
+    const int64_t heads = shape->batch * shape->heads;
+    if (a.probabilities != NULL)
+        a.log_sums = (float *)scratch;
+    if (a.probabilities != NULL && of.block->first)
+        gpu_zero(cuda, a.probabilities, heads * a.rows * of.all * (int64_t)sizeof(T));
+    launch_forward_of<T>(cuda, block_of(a, of, shape), heads);
+}
+
+template <class T>
+static void launch_forward(struct sbp_cuda *cuda, void *y, void *scratch, attention<T> &a,
+                           const keys_at_hand &of, const struct sbp_attention_shape *shape)
 {
     const int64_t heads = shape->batch * shape->heads;
     a.to = (T *)y;
     a.is_aligned = is_aligned(a);
     if (heads == 0 || a.rows == 0)
         return;
-    if (shape->dropout != NULL)
+    if (of.block != NULL)
+        launch_block(cuda, a, scratch, of, shape);
+    else if (shape->dropout != NULL)
         launch_forward_of<T>(cuda, dropping_of(a, shape->dropout), heads);
     else
         launch_forward_of<T>(cuda, a, heads);
 }
 
 template <class T>
-static void forward(struct sbp_cuda *cuda, void *y, void *saved, const void *qkv,
+static void forward(struct sbp_cuda *cuda, void *y, void *saved, void *scratch, const void *qkv,
                     const struct sbp_attention_context *context,
                     const struct sbp_attention_shape *shape)
 {
     attention<T> a = packed_of<T>(shape, qkv, saved, context);
-    launch_forward(cuda, y, a, shape);
+    launch_forward(cuda, y, scratch, a, packed_keys(shape, context), shape);
 }
 
 template <class T>
-static void grouped_forward(struct sbp_cuda *cuda, void *y, void *saved, const void *q,
-                            const void *kv, const struct sbp_attention_groups *groups,
+static void grouped_forward(struct sbp_cuda *cuda, void *y, void *saved, void *scratch,
+                            const void *q, const void *kv,
+                            const struct sbp_attention_groups *groups,
                             const struct sbp_attention_shape *shape)
 {
     attention<T> a = grouped_of<T>(shape, q, kv, saved, groups);
-    launch_forward(cuda, y, a, shape);
+    launch_forward(cuda, y, scratch, a, grouped_keys(shape, groups), shape);
 }
 
 /* The first head of queries, batch by batch, that reads a head of keys or one behind it. */
@@ -167,16 +229,19 @@ static void launch_backward_of(struct sbp_cuda *cuda, A &a,
 }
 
 template <class T>
-static void launch_backward(struct sbp_cuda *cuda, attention<T> &a,
+static void launch_backward(struct sbp_cuda *cuda, attention<T> &a, const keys_at_hand &of,
                             const struct sbp_attention_groups *groups,
                             const struct sbp_attention_shape *shape)
 {
-    if (shape->dropout == NULL) {
+    if (of.block != NULL) {
+        blocked<attention<T>> b = block_of(a, of, shape);
+        launch_backward_of<T>(cuda, b, groups, shape->batch);
+    } else if (shape->dropout != NULL) {
+        dropping<attention<T>> d = dropping_of(a, shape->dropout);
+        launch_backward_of<T>(cuda, d, groups, shape->batch);
+    } else {
         launch_backward_of<T>(cuda, a, groups, shape->batch);
-        return;
     }
-    dropping<attention<T>> d = dropping_of(a, shape->dropout);
-    launch_backward_of<T>(cuda, d, groups, shape->batch);
 }
 
 template <class T>
@@ -184,14 +249,15 @@ static void backward(struct sbp_cuda *cuda, void *dqkv, const void *dy, const vo
                      const void *y, const void *saved, const struct sbp_attention_context *context,
                      const struct sbp_attention_shape *shape)
 {
+    const keys_at_hand of = packed_keys(shape, context);
     attention<T> a = packed_of<T>(shape, qkv, saved, context);
     a.dy = (const T *)dy;
     a.y = (const T *)y;
     a.dq = (T *)dqkv;
     a.dk = (T *)(context != NULL ? context->key_gradients : dqkv);
-    if (context != NULL) /* in the place of keys and values */
+    if (context != NULL && !has_begun(of)) /* in the place of keys and values */
         gpu_zero(cuda, dqkv, shape->batch * a.rows * a.q_stride * (int64_t)sizeof(T));
-    launch_backward(cuda, a, NULL, shape);
+    launch_backward(cuda, a, of, NULL, shape);
 }
 
 /* The gradient of a head's sink: of each query of each sequence, minus the sink's share of the
@@ -237,20 +303,22 @@ static void grouped_backward(struct sbp_cuda *cuda, void *dq, void *dkv, const v
     a.y = (const T *)y;
     a.dq = (T *)dq;
     a.dk = (T *)dkv;
-    if (a.sinks != NULL && groups->sink_gradients != NULL && a.heads > 0)
+    const keys_at_hand of = grouped_keys(shape, groups);
+    if (a.sinks != NULL && groups->sink_gradients != NULL && a.heads > 0 && !has_begun(of))
         GPU_LAUNCH(cuda, sink_kernel<T>, (unsigned)a.heads, SINK_THREADS, 0,
                    (T *)groups->sink_gradients, a, shape->batch, groups->adds);
-    launch_backward(cuda, a, groups, shape);
+    launch_backward(cuda, a, of, groups, shape);
 }
 
 /* 0: not even the smallest fits. */
 template <class T> static int largest_head(const struct sbp_cuda *cuda)
 {
+    typedef blocked<attention<T>> most;
     const int bytes = cuda->shared_bytes;
-    return launches<T, 256, attention<T>>::fits(bytes)   ? SBP_CUDA_LARGEST_HEAD
-           : launches<T, 128, attention<T>>::fits(bytes) ? 128
-           : launches<T, 64, attention<T>>::fits(bytes)  ? 64
-                                                         : 0;
+    return launches<T, 256, most>::fits(bytes)   ? SBP_CUDA_LARGEST_HEAD
+           : launches<T, 128, most>::fits(bytes) ? 128
+           : launches<T, 64, most>::fits(bytes)  ? 64
+                                                 : 0;
 }
 
 template <class T> static void fill(struct sbp_cuda_kernels *kernels)

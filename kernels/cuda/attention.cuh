@@ -39,14 +39,17 @@ template <class T> struct attention {
     int64_t first_key, first_value;       /* of a head in its part of a row of k */
     int64_t first_head, first_key_head;   /* of the launch: of queries, of keys and values */
     int64_t share;                        /* heads of queries that read one of keys */
-    int heads, kv_heads, rows, keys;
-    int size, value; /* features of queries and keys, of values */
-    int window;      /* a query sees its last so many keys; INT_MAX: all */
+    int heads, kv_heads, rows, keys;      /* keys: those at hand */
+    int size, value;                      /* features of queries and keys, of values */
+    int window;                           /* a query sees its last so many keys; INT_MAX: all */
     bool causal, is_aligned;
     float scale;                       /* of the scores */
     gpu_digits digits;                 /* which rows of the sequence the queries are, */
     gpu_digits head_digits, kv_digits; /* and which of all heads the local ones */
 };
+
+/* Attention A to keys that come block by block (blocks.cuh). */
+template <class A> struct blocked;
 
 /* Offsets of a head's operands. */
 struct head_place {
@@ -86,24 +89,59 @@ template <class T> static __device__ __forceinline__ int place_of(const attentio
     return (int)gpu_digits_global(a.digits, row);
 }
 
-/* How many of the keys any of the queries before `end` sees: the first ones, */
-template <class T> static __device__ __forceinline__ int seen_keys(const attention<T> &a, int end)
+/* How many keys the sequence has. */
+template <class T> static __device__ __forceinline__ int all_keys(const attention<T> &a)
 {
-    return a.causal ? place_of(a, end - 1) + 1 : a.keys;
+    return a.keys;
+}
+
+template <class A> static __device__ __forceinline__ int all_keys(const blocked<A> &a)
+{
+    return a.all;
+}
+
+/* How many of the keys at hand lie before a place: the first ones. */
+template <class T>
+static __device__ __forceinline__ int keys_before(const attention<T> &, int place)
+{
+    return place;
+}
+
+template <class A> static __device__ __forceinline__ int keys_before(const blocked<A> &a, int place)
+{
+    return (int)gpu_digits_before(a.key_digits, place);
+}
+
+/* How many of the keys any of the queries before `end` sees: the first ones, */
+template <class A> static __device__ __forceinline__ int seen_keys(const A &a, int end)
+{
+    return a.causal ? keys_before(a, place_of(a, end - 1) + 1) : a.keys;
 }
 
 /* but for these, which lie before the windows of the queries from `row` on. */
-template <class T> static __device__ __forceinline__ int hidden_keys(const attention<T> &a, int row)
+template <class A> static __device__ __forceinline__ int hidden_keys(const A &a, int row)
 {
     const int hidden = a.causal ? place_of(a, row) + 1 - a.window : 0;
-    return hidden > 0 ? hidden : 0;
+    return hidden > 0 ? keys_before(a, hidden) : 0;
 }
 
-/* Whether a query whose last key is `last` sees a key. */
-template <class T>
-static __device__ __forceinline__ bool sees(const attention<T> &a, int last, int key)
+/* How many keys a query sees, of which `last` is the last. Of all keys of the sequence the answer
+ * may be more than there are: `sees` looks at no key before the first. */
+template <class T> static __device__ __forceinline__ int count_seen(const attention<T> &a, int, int)
 {
-    return (unsigned)last - (unsigned)key < (unsigned)a.window; /* huge behind the last */
+    return a.window;
+}
+
+template <class A>
+static __device__ __forceinline__ int count_seen(const blocked<A> &a, int row, int last)
+{
+    return last + 1 - hidden_keys(a, row);
+}
+
+/* Whether a query that sees so many keys, up to its last one, sees this one. */
+static __device__ __forceinline__ bool sees(int last, int count, int key)
+{
+    return (unsigned)last - (unsigned)key < (unsigned)count; /* huge behind the last */
 }
 
 /* ---- tiles ---------------------------------------------------------------------------------- */
@@ -178,6 +216,20 @@ static __device__ __forceinline__ int lane_row(int half)
 static __device__ __forceinline__ int lane_column(int tile, int i)
 {
     return 8 * tile + gpu_lane() % 4 * 2 + i % 2;
+}
+
+/* The accumulators, multiplied, and such rows of a matrix are added up. */
+template <class T, int WIDE>
+static __device__ __forceinline__ void add_tile(float (&to)[WIDE][4], float factor, const T *from,
+                                                int64_t stride, int first_row, int rows, int size)
+{
+    GPU_UNROLL
+    for (int i = 0; i < WIDE * 4; i++) {
+        const int row = first_row + lane_row(i % 4 / 2), column = lane_column(i / 4, i % 4);
+        const float before =
+            row < rows && column < size ? gpu_load(from[row * stride + column]) : 0;
+        to[i / 4][i % 4] = to[i / 4][i % 4] * factor + before;
+    }
 }
 
 /* Rows of a matrix out of accumulators, multiplied; from `rows` and `size` on there is none. */

@@ -208,18 +208,20 @@ struct sbp_cuda_kernels {
 
     /* Features of the largest head that fits into the device's shared memory; 0: none does. */
     int (*largest_head)(const struct sbp_cuda *cuda);
-    /* Without scratch of their own. keys and key_gradients of a context lie on the device, its rows
-     * on the host. */
-    void (*attention_forward)(struct sbp_cuda *cuda, void *y, void *saved, const void *qkv,
-                              const struct sbp_attention_context *context,
+    /* Scratch is for log-sum-exps alone, of probabilities that are kept block by block; else NULL is
+     * legal. keys and key_gradients of a context lie on the device, its rows and the digits of a
+     * block on the host. */
+    void (*attention_forward)(struct sbp_cuda *cuda, void *y, void *saved, void *scratch,
+                              const void *qkv, const struct sbp_attention_context *context,
                               const struct sbp_attention_shape *shape);
     void (*attention_backward)(struct sbp_cuda *cuda, void *dqkv, const void *dy, const void *qkv,
                                const void *y, const void *saved,
                                const struct sbp_attention_context *context,
                                const struct sbp_attention_shape *shape);
     /* groups and its digits lie on the host. */
-    void (*grouped_attention_forward)(struct sbp_cuda *cuda, void *y, void *saved, const void *q,
-                                      const void *kv, const struct sbp_attention_groups *groups,
+    void (*grouped_attention_forward)(struct sbp_cuda *cuda, void *y, void *saved, void *scratch,
+                                      const void *q, const void *kv,
+                                      const struct sbp_attention_groups *groups,
                                       const struct sbp_attention_shape *shape);
     void (*grouped_attention_backward)(struct sbp_cuda *cuda, void *dq, void *dkv, const void *dy,
                                        const void *q, const void *kv, const void *y,
@@ -285,6 +287,8 @@ struct sbp_cuda_kernels {
 
     void (*permute)(struct sbp_cuda *cuda, void *dst, const void *src, int dims,
                     const int64_t *shape, const int *order);
+    void (*copy_rows)(struct sbp_cuda *cuda, void *to, int64_t to_row, const void *from,
+                      int64_t from_row, int64_t n, int64_t rows);
     void (*fill_normal)(struct sbp_cuda *cuda, void *x, const struct sbp_region *region,
                         double mean, double spread, uint64_t seed, uint64_t stream,
                         int64_t valid_rows);

@@ -7,33 +7,23 @@
 #ifndef SBP_KERNELS_CUDA_FLASH_CUH
 #define SBP_KERNELS_CUDA_FLASH_CUH
 
-#include "kernels/cuda/dropping.cuh"
+#include "kernels/cuda/blocks.cuh"
 
-#define LOG2_E 1.4426950408889634F
-#define LN_2   0.6931471805599453F
-
-/* The queries of a lane, and what it knows of them so far; scores are in units of ln 2. */
-struct softmax_rows {
-    int last[2]; /* the last key that it sees */
-    float maximum[2], sum[2];
-};
-
-/* head: the local one, of which lanes of a row that adds its columns up count the sink once. */
-template <class T>
-static __device__ __forceinline__ softmax_rows begin_rows(const attention<T> &a, int64_t head,
-                                                          int first)
+/* The last key at hand that a query sees; of one behind the last query, anything. */
+template <class A> static __device__ __forceinline__ int last_seen(const A &a, int row)
 {
-    const bool sinks = a.sinks != NULL;
-    const float sink = sinks ? gpu_load(a.sinks[head % a.heads]) * LOG2_E : -INFINITY;
-    softmax_rows rows;
+    return a.causal && row < a.rows ? seen_keys(a, row + 1) - 1 : a.keys - 1;
+}
+
+template <class A>
+static __device__ __forceinline__ void find_seen(softmax_rows &rows, const A &a, int first)
+{
     GPU_UNROLL
     for (int half = 0; half < 2; half++) {
         const int row = first + lane_row(half);
-        rows.last[half] = a.causal && row < a.rows ? place_of(a, row) : a.keys - 1;
-        rows.maximum[half] = sink;
-        rows.sum[half] = sinks && gpu_lane() % 4 == 0 ? 1 : 0;
+        rows.last[half] = last_seen(a, row);
+        rows.count[half] = count_seen(a, row, rows.last[half]);
     }
-    return rows;
 }
 
 /* Multiplied by the scale, and hidden where a query does not see the key. */
@@ -46,7 +36,7 @@ scale_scores(float (&scores)[TILES][4], const attention<T> &a, const softmax_row
     for (int tile = 0; tile < TILES; tile++)
         GPU_UNROLL
     for (int i = 0; i < 4; i++)
-        scores[tile][i] = sees(a, rows.last[i / 2], column + lane_column(tile, i))
+        scores[tile][i] = sees(rows.last[i / 2], rows.count[i / 2], column + lane_column(tile, i))
                               ? scores[tile][i] * scale
                               : -INFINITY;
 }
@@ -101,30 +91,36 @@ static __device__ __forceinline__ void store_keys(const attention<T> &a, int64_t
     store_tile(a.dk + k, a.k_stride, first, a.keys, feature, a.size, sum, scale, a.is_aligned);
 }
 
-/* Probabilities of all keys, 0 but for those that a query sees. */
+/* Probabilities of all keys at hand, 0 but for those that a query sees. list: of a block. */
 template <class T, int HEAD, class A>
 static __device__ __forceinline__ void
-keep_probabilities(const A &a, const T *queries, T *keys, const head_place &at, int first,
-                   int hidden, int seen, const softmax_rows &rows, const uint64_t (&whole)[2])
+keep_probabilities(const A &a, const T *queries, T *keys, int *list, const head_place &at,
+                   int first, int hidden, int seen, const softmax_rows &rows,
+                   const uint64_t (&whole)[2])
 {
     constexpr int COLUMNS = tiling<T, HEAD>::COLUMNS, TILES = COLUMNS / 8;
     for (int column = 0; column < a.keys; column += COLUMNS) {
+        const bool is_seen = hidden < column + COLUMNS && column < seen;
+        const auto places = places_of(a, list, column);
         float scores[TILES][4] = {};
-        if (hidden < column + COLUMNS && column < seen) {
+        if (is_seen || lists_places(a)) {
             __syncthreads(); /* all have done with the tile before */
-            load_keys<T, HEAD, COLUMNS>(keys, a, at.k, column);
+            if (is_seen)
+                load_keys<T, HEAD, COLUMNS>(keys, a, at.k, column);
+            list_places(a, list, column, COLUMNS);
             __syncthreads();
-            multiply_rows<T, HEAD, TILES>(scores, queries, lane_row(0) / 16 * 16, keys);
         }
+        if (is_seen)
+            multiply_rows<T, HEAD, TILES>(scores, queries, lane_row(0) / 16 * 16, keys);
         scale_scores(scores, a, rows, column);
         GPU_UNROLL
         for (int tile = 0; tile < TILES; tile++)
             GPU_UNROLL
         for (int i = 0; i < 4; i++) {
-            const int row = first + lane_row(i / 2), key = column + lane_column(tile, i);
-            if (row < a.rows && key < a.keys) {
-                a.probabilities[(at.row + row) * a.keys + key] =
-                    gpu_store<T>(exp2f(scores[tile][i] - rows.maximum[i / 2]) / rows.sum[i / 2]);
+            const int row = first + lane_row(i / 2), key = places(lane_column(tile, i));
+            if (row < a.rows && column + lane_column(tile, i) < a.keys) {
+                a.probabilities[(at.row + row) * all_keys(a) + key] =
+                    gpu_store<T>(weigh(a, scores[tile][i], rows, i / 2));
                 keep_mask(a, whole[i / 2], at.row, row, key);
             }
         }
@@ -140,6 +136,7 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     GPU_DYNAMIC_SHARED(T, queries);
     T *const keys = queries + sizes::ROWS * sizes::STRIDE;
     T *const values = keys + sizes::COLUMNS * sizes::STRIDE;
+    int *const list = (int *)(values + sizes::COLUMNS * sizes::STRIDE);
     const int tiles = (a.rows + sizes::ROWS - 1) / sizes::ROWS;
     /* Causal: the queries with most keys come first. */
     const int first = (tiles - 1 - (int)(blockIdx.x % tiles)) * sizes::ROWS;
@@ -148,10 +145,15 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     const int row = lane_row(0) / 16 * 16;
     const int64_t head = a.first_head + blockIdx.x / tiles;
     const head_place at = place_head(a, head);
-    softmax_rows rows = begin_rows(a, head, first);
+    if (has_begun(a) && seen <= hidden && a.probabilities == NULL)
+        return;
+    softmax_rows rows;
+    find_seen(rows, a, first);
+    begin_sums(rows, a, head, first);
     const uint64_t in_whole[2] = {first_of(a, head, first + lane_row(0)),
                                   first_of(a, head, first + lane_row(1))};
     float output[WIDE][4] = {};
+    begin_output(output, a, at.y, first);
     load_tile<T, HEAD, sizes::ROWS>(queries, a.q + at.q, a.q_stride, first, a.rows, a.size,
                                     a.is_aligned);
     for (int column = hidden / sizes::COLUMNS * sizes::COLUMNS; column < seen;
@@ -160,6 +162,7 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
         __syncthreads(); /* all have done with the tiles before */
         load_keys<T, HEAD, sizes::COLUMNS>(keys, a, at.k, column);
         load_values<T, HEAD, sizes::COLUMNS>(values, a, at.v, column);
+        list_places(a, list, column, sizes::COLUMNS);
         __syncthreads();
         multiply_rows<T, HEAD, TILES>(scores, queries, row, keys);
         scale_scores(scores, a, rows, column);
@@ -167,21 +170,26 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
         GPU_UNROLL
         for (int i = 0; i < WIDE * 4; i++)
             output[i / 4][i % 4] *= factor[i % 4 / 2];
-        drop(scores, a, in_whole, column);
+        drop(scores, a, in_whole, places_of(a, list, column));
         add_weighted<T, HEAD>(output, scores, values, 0);
     }
     float whole[2];
     GPU_UNROLL
     for (int half = 0; half < 2; half++) {
         rows.sum[half] = gpu_warp_reduce(rows.sum[half], gpu_plus(), 4);
-        whole[half] = 1 / rows.sum[half];
+        whole[half] = invert(a, rows.sum[half]);
+    }
+    weaken_kept(a, at.row, first, rows);
+    GPU_UNROLL
+    for (int half = 0; half < 2; half++) {
         const int query = first + lane_row(half);
         if (a.log_sums != NULL && query < a.rows && gpu_lane() % 4 == 0)
             a.log_sums[at.row + query] = (rows.maximum[half] + log2f(rows.sum[half])) * LN_2;
     }
     store_tile(a.to + at.y, a.y_stride, first, a.rows, 0, a.value, output, whole, a.is_aligned);
     if (a.probabilities != NULL)
-        keep_probabilities<T, HEAD>(a, queries, keys, at, first, hidden, seen, rows, in_whole);
+        keep_probabilities<T, HEAD>(a, queries, keys, list, at, first, hidden, seen, rows,
+                                    in_whole);
 }
 
 /* ---- backward ------------------------------------------------------------------------------- */
@@ -204,13 +212,14 @@ static __global__ void __launch_bounds__(128) inner_kernel(GPU_GRID_CONSTANT att
         a.inner[head * a.rows + row] = sum;
 }
 
-/* The probability of a query and key that sees it, again: out of its score, or as it was kept. */
-template <class T>
-static __device__ __forceinline__ float recall(const attention<T> &a, int64_t first_row,
-                                               float score, int query, int key, float log_sum)
+/* The probability of a query and a key that it sees, by the key's place, again: out of its score,
+ * or as it was kept. */
+template <class A>
+static __device__ __forceinline__ float recall(const A &a, int64_t first_row, float score,
+                                               int query, int key, float log_sum)
 {
     if (a.probabilities != NULL)
-        return gpu_load(a.probabilities[(first_row + query) * a.keys + key]);
+        return gpu_load(a.probabilities[(first_row + query) * all_keys(a) + key]);
     return exp2f((score * a.scale - log_sum) * LOG2_E);
 }
 
@@ -227,13 +236,18 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     T *const gradients = queries + sizes::ROWS * sizes::STRIDE;
     T *const keys = gradients + sizes::ROWS * sizes::STRIDE;
     T *const values = keys + sizes::COLUMNS * sizes::STRIDE;
+    int *const list = (int *)(values + sizes::COLUMNS * sizes::STRIDE);
     const int tiles = (a.rows + sizes::ROWS - 1) / sizes::ROWS;
     const int first = (tiles - 1 - (int)(blockIdx.x % tiles)) * sizes::ROWS;
     const int end = first + sizes::ROWS < a.rows ? first + sizes::ROWS : a.rows;
-    const int seen = seen_keys(a, end), row = lane_row(0) / 16 * 16;
+    const int hidden = hidden_keys(a, first), seen = seen_keys(a, end);
+    const int row = lane_row(0) / 16 * 16;
     const int64_t head = blockIdx.x / tiles;
     const head_place at = place_head(a, a.first_head + head);
-    const softmax_rows rows = begin_rows(a, a.first_head + head, first);
+    if (has_begun(a) && seen <= hidden)
+        return;
+    softmax_rows rows;
+    find_seen(rows, a, first);
     const uint64_t in_whole[2] = {first_of(a, a.first_head + head, first + lane_row(0)),
                                   first_of(a, a.first_head + head, first + lane_row(1))};
     float inner[2], log_sum[2], sum[WIDE][4] = {};
@@ -247,12 +261,14 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
                                     a.is_aligned);
     load_tile<T, HEAD, sizes::ROWS>(gradients, a.dy + at.y, a.y_stride, first, a.rows, a.value,
                                     a.is_aligned);
-    for (int column = hidden_keys(a, first) / sizes::COLUMNS * sizes::COLUMNS; column < seen;
+    for (int column = hidden / sizes::COLUMNS * sizes::COLUMNS; column < seen;
          column += sizes::COLUMNS) {
+        const auto places = places_of(a, list, column);
         float scores[TILES][4], ds[TILES][4];
         __syncthreads();
         load_keys<T, HEAD, sizes::COLUMNS>(keys, a, at.k, column);
         load_values<T, HEAD, sizes::COLUMNS>(values, a, at.v, column);
+        list_places(a, list, column, sizes::COLUMNS);
         __syncthreads();
         multiply_rows<T, HEAD, TILES>(scores, queries, row, keys);
         multiply_rows<T, HEAD, TILES>(ds, gradients, row, values);
@@ -261,32 +277,32 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
             GPU_UNROLL
         for (int i = 0; i < 4; i++) {
             const int query = first + lane_row(i / 2), key = column + lane_column(tile, i);
-            const bool is_seen = query < a.rows && sees(a, rows.last[i / 2], key);
-            ds[tile][i] =
-                is_seen
-                    ? recall(a, at.row, scores[tile][i], query, key, log_sum[i / 2]) *
-                          (kept_of(a, is_seen, in_whole[i / 2], at.row, query, key) * ds[tile][i] -
-                           inner[i / 2])
-                    : 0;
+            const int place = places(lane_column(tile, i));
+            const bool is_seen = query < a.rows && sees(rows.last[i / 2], rows.count[i / 2], key);
+            ds[tile][i] = is_seen
+                              ? recall(a, at.row, scores[tile][i], query, place, log_sum[i / 2]) *
+                                    (kept_of(a, is_seen, in_whole[i / 2], at.row, query, place) *
+                                         ds[tile][i] -
+                                     inner[i / 2])
+                              : 0;
         }
         add_weighted<T, HEAD>(sum, ds, keys, 0);
     }
-    const float scale[2] = {a.scale, a.scale};
-    store_tile(a.dq + at.q, a.q_stride, first, a.rows, 0, a.size, sum, scale, a.is_aligned);
+    store_queries(a, at.q, first, sum);
 }
 
 /* The queries of a tile, of which key_kernel has the operands in shared memory. */
 template <class T, int HEAD> struct query_tile {
     T *queries, *gradients;
     float *inner, *log_sum;
-    int *place;
+    int *last, *count; /* the last key at hand that each sees, and, of a block, how many */
 };
 
 /* Queries `column` and on of a head, and what is known of them; inner: its first one's. */
-template <class T, int HEAD>
-static __device__ __forceinline__ void load_queries(const query_tile<T, HEAD> &to,
-                                                    const attention<T> &a, const head_place &at,
-                                                    const float *inner, int column)
+template <class T, int HEAD, class A>
+static __device__ __forceinline__ void load_queries(const query_tile<T, HEAD> &to, const A &a,
+                                                    const head_place &at, const float *inner,
+                                                    int column)
 {
     constexpr int COLUMNS = tiling<T, HEAD>::QUERIES;
     load_tile<T, HEAD, COLUMNS>(to.queries, a.q + at.q, a.q_stride, column, a.rows, a.size,
@@ -296,7 +312,8 @@ static __device__ __forceinline__ void load_queries(const query_tile<T, HEAD> &t
     for (int i = (int)threadIdx.x; i < COLUMNS && column + i < a.rows; i += (int)blockDim.x) {
         to.inner[i] = inner[column + i];
         to.log_sum[i] = a.log_sums != NULL ? a.log_sums[at.row + column + i] : 0;
-        to.place[i] = a.causal ? place_of(a, column + i) : a.keys - 1;
+        to.last[i] = last_seen(a, column + i);
+        list_count(a, to.count, i, column + i, to.last[i]);
     }
 }
 
@@ -311,11 +328,12 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS) key_kernel(GP
     GPU_DYNAMIC_SHARED(T, keys);
     GPU_SHARED(float, inner, COLUMNS);
     GPU_SHARED(float, log_sum, COLUMNS);
-    GPU_SHARED(int, place, COLUMNS);
+    GPU_SHARED(int, last, COLUMNS);
     T *const values = keys + sizes::ROWS * sizes::STRIDE;
     T *const queries = values + sizes::ROWS * sizes::STRIDE;
     T *const gradients = queries + COLUMNS * sizes::STRIDE;
-    const query_tile<T, HEAD> tile_of = {queries, gradients, inner, log_sum, place};
+    int *const count = (int *)(gradients + COLUMNS * sizes::STRIDE);
+    const query_tile<T, HEAD> tile_of = {queries, gradients, inner, log_sum, last, count};
     const int tiles = (a.keys + sizes::ROWS - 1) / sizes::ROWS;
     const int first = (int)(blockIdx.x % tiles) * sizes::ROWS, row = lane_row(0) / 16 * 16;
     const int feature = (int)blockIdx.y * sizes::WIDTH;
@@ -324,6 +342,8 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS) key_kernel(GP
     const int64_t k = batch * a.keys * a.k_stride + own % a.kv_heads * a.k_head;
     const int64_t begin = batch * a.heads + readers_before(a, global);
     const int64_t end = batch * a.heads + readers_before(a, global + 1);
+    const int places[2] = {place_of_key(a, first + lane_row(0)),
+                           place_of_key(a, first + lane_row(1))};
     float key_sum[WIDE][4] = {}, value_sum[WIDE][4] = {};
     load_keys<T, HEAD, sizes::ROWS>(keys, a, k + a.first_key, first);
     load_values<T, HEAD, sizes::ROWS>(values, a, k + a.first_value, first);
@@ -345,13 +365,13 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS) key_kernel(GP
                 GPU_UNROLL
             for (int i = 0; i < 4; i++) {
                 const int key = first + lane_row(i / 2), query = lane_column(tile, i);
-                const bool is_seen =
-                    column + query < a.rows && key < a.keys && sees(a, place[query], key);
-                p[tile][i] =
-                    is_seen ? recall(a, at.row, p[tile][i], column + query, key, log_sum[query])
-                            : 0;
+                const bool is_seen = column + query < a.rows && key < a.keys &&
+                                     sees(last[query], count_listed(a, count, query), key);
+                p[tile][i] = is_seen ? recall(a, at.row, p[tile][i], column + query, places[i / 2],
+                                              log_sum[query])
+                                     : 0;
                 const float kept = kept_of(a, is_seen, first_of_row(a, in_whole, column + query),
-                                           at.row, column + query, key);
+                                           at.row, column + query, places[i / 2]);
                 ds[tile][i] = is_seen ? p[tile][i] * (kept * ds[tile][i] - inner[query]) : 0;
                 p[tile][i] *= kept;
             }
@@ -376,9 +396,13 @@ template <class T, int HEAD, class A> struct launches {
     }
     /* Shared memory. */
     static const int ROW_BYTES = (int)sizeof(T) * sizes::STRIDE;
-    static const int FORWARD_BYTES = ROW_BYTES * (sizes::ROWS + 2 * sizes::COLUMNS);
-    static const int QUERY_BYTES = ROW_BYTES * 2 * (sizes::ROWS + sizes::COLUMNS);
-    static const int KEY_BYTES = ROW_BYTES * 2 * (sizes::ROWS + sizes::QUERIES);
+    static const int LISTED_BYTES = is_blocked<A> ? (int)sizeof(int) : 0;
+    static const int FORWARD_BYTES =
+        ROW_BYTES * (sizes::ROWS + 2 * sizes::COLUMNS) + LISTED_BYTES * sizes::COLUMNS;
+    static const int QUERY_BYTES =
+        ROW_BYTES * 2 * (sizes::ROWS + sizes::COLUMNS) + LISTED_BYTES * sizes::COLUMNS;
+    static const int KEY_BYTES =
+        ROW_BYTES * 2 * (sizes::ROWS + sizes::QUERIES) + LISTED_BYTES * sizes::QUERIES;
     static bool fits(int shared_bytes)
     {
         const int beside = 3 * (int)sizeof(float) * sizes::QUERIES; /* of key_kernel */

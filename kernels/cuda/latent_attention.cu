@@ -63,16 +63,17 @@ static __device__ __forceinline__ void store_keys(const latent<T> &a, int64_t k,
 
 /* ---- the shared part ------------------------------------------------------------------------- */
 
-/* A sequence's, turned; a thread takes some pairs. */
+/* A sequence's, turned, of keys in these places of it; a thread takes some pairs. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
-    turn_kernel(T *to, const T *from, int64_t row, int64_t keys, int64_t half)
+    turn_kernel(T *to, const T *from, int64_t row, int64_t keys, int64_t half,
+                GPU_GRID_CONSTANT gpu_digits places)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < keys * half;
          at += step) {
         const int64_t key = at / half, i = at % half;
-        const gpu_turn turn = gpu_turn_of((double)key, i, half);
+        const gpu_turn turn = gpu_turn_of((double)gpu_digits_global(places, key), i, half);
         const float a = gpu_load(from[key * row + i]), b = gpu_load(from[key * row + half + i]);
         to[key * 2 * half + i] = gpu_store<T>(gpu_turn_first(turn, a, b));
         to[key * 2 * half + half + i] = gpu_store<T>(gpu_turn_second(turn, a, b));
@@ -83,13 +84,13 @@ static __global__ void __launch_bounds__(THREADS)
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     turn_back_kernel(T *to, int64_t row, const float *sums, int64_t parts, int64_t keys,
-                     int64_t half)
+                     int64_t half, GPU_GRID_CONSTANT gpu_digits places)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < keys * half;
          at += step) {
         const int64_t key = at / half, i = at % half;
-        const gpu_turn turn = gpu_turn_of(-(double)key, i, half);
+        const gpu_turn turn = gpu_turn_of(-(double)gpu_digits_global(places, key), i, half);
         float a = 0, b = 0;
         for (int64_t part = 0; part < parts; part++) {
             const float *const from = sums + (part * keys + key) * 2 * half + i;
@@ -110,8 +111,21 @@ template <class T> struct operands {
     const T *q, *dy;
     T *y, *dq, *turned; /* y is read backward */
     void *saved;        /* likewise */
+    float *log_sums;    /* (B,H,S) forward, of probabilities that are kept block by block */
     float *apart;       /* (keys, rope): where scratch has no room for sums of one head */
 };
+
+/* Keys of the sequence. */
+template <class T> static int all_keys(const operands<T> &o)
+{
+    return (int)(o.keys->rows != NULL ? sbp_digits_global_size(o.keys->rows) : o.shape->sequence);
+}
+
+/* Which rows of it those at hand are. */
+template <class T> static gpu_digits places_of(const operands<T> &o)
+{
+    return o.keys->block != NULL ? gpu_digits_of(o.keys->block->keys) : gpu_digits{};
+}
 
 template <class T> static bool is_aligned(const latent<T> &a)
 {
@@ -130,7 +144,7 @@ template <class T> static latent<T> latent_of(const operands<T> &o, int64_t batc
     latent<T> a = {};
     a.heads = a.kv_heads = (int)shape->heads;
     a.rows = (int)shape->sequence;
-    a.keys = (int)(o.keys->rows != NULL ? sbp_digits_global_size(o.keys->rows) : shape->sequence);
+    a.keys = o.keys->block != NULL ? (int)sbp_digits_local_size(o.keys->block->keys) : all_keys(o);
     a.size = (int)shape->head_size;
     a.value = (int)parts->value;
     a.rope = (int)parts->rope;
@@ -149,8 +163,8 @@ template <class T> static latent<T> latent_of(const operands<T> &o, int64_t batc
     a.k = (const T *)o.keys->kv + batch * a.keys * a.k_stride;
     a.shared = o.turned;
     const int64_t rows = batch * a.heads * a.rows;
-    a.probabilities = is_flash ? NULL : (T *)o.saved + rows * a.keys;
-    a.log_sums = is_flash ? (float *)o.saved + rows : NULL;
+    a.probabilities = is_flash ? NULL : (T *)o.saved + rows * all_keys(o);
+    a.log_sums = is_flash ? (float *)o.saved + rows : o.log_sums != NULL ? o.log_sums + rows : NULL;
     if (o.keys->rows != NULL)
         a.digits = gpu_digits_of(o.keys->rows);
     return a;
@@ -164,20 +178,32 @@ static void turn(struct sbp_cuda *cuda, const operands<T> &o, const latent<T> &a
     const int64_t half = a.rope / 2, pairs = a.keys * half;
     if (pairs > 0)
         GPU_LAUNCH(cuda, turn_kernel<T>, gpu_loop_blocks(cuda, pairs, THREADS), THREADS, 0,
-                   o.turned, from, o.keys->shared_row, (int64_t)a.keys, half);
+                   o.turned, from, o.keys->shared_row, (int64_t)a.keys, half, places_of(o));
 }
 
 /* A sequence, with dropout. */
 template <class T>
-static dropping<latent<T>> dropping_of(const latent<T> &a,
-                                       const struct sbp_attention_dropout *dropout, int64_t batch)
+static dropping<latent<T>>
+dropping_of(const latent<T> &a, const struct sbp_attention_dropout *dropout, int64_t batch, int all)
 {
     dropping<latent<T>> d = dropping_of(a, dropout);
     d.first_sample += sbp_digits_global(&dropout->region->dim[0], batch);
     d.samples = gpu_digits{};
     if (d.mask != NULL)
-        d.mask += batch * a.heads * (int64_t)a.rows * a.keys;
+        d.mask += batch * a.heads * (int64_t)a.rows * all;
     return d;
+}
+
+/* A sequence's keys of a block. */
+template <class T>
+static blocked<latent<T>> block_of(const operands<T> &o, const latent<T> &a, int64_t batch)
+{
+    const struct sbp_attention_dropout *const dropout = o.shape->dropout;
+    dropping<latent<T>> d = {};
+    (latent<T> &)d = a;
+    if (dropout != NULL)
+        d = dropping_of(a, dropout, batch, all_keys(o));
+    return blocked_of(d, o.keys->block, all_keys(o), dropout != NULL);
 }
 
 template <class T> static bool is_empty(const operands<T> &o)
@@ -192,9 +218,11 @@ template <class T, int HEAD> static void launch_forward(struct sbp_cuda *cuda, o
         a.to = o.y + b * a.rows * a.y_stride;
         a.is_aligned = is_aligned(a);
         turn(cuda, o, a, b);
-        if (o.shape->dropout != NULL)
+        if (o.keys->block != NULL)
+            launches<T, HEAD, blocked<latent<T>>>::forward(cuda, block_of(o, a, b), a.heads);
+        else if (o.shape->dropout != NULL)
             launches<T, HEAD, dropping<latent<T>>>::forward(
-                cuda, dropping_of(a, o.shape->dropout, b), a.heads);
+                cuda, dropping_of(a, o.shape->dropout, b, a.keys), a.heads);
         else
             launches<T, HEAD, latent<T>>::forward(cuda, a, a.heads);
     }
@@ -223,7 +251,7 @@ static void launch_heads(struct sbp_cuda *cuda, const operands<T> &o, A &a, int6
     if (shared > 0)
         GPU_LAUNCH(cuda, turn_back_kernel<T>, gpu_loop_blocks(cuda, shared / 2, THREADS), THREADS,
                    0, to, o.keys->shared_row, (const float *)a.sums, most, (int64_t)a.keys,
-                   (int64_t)a.rope / 2);
+                   (int64_t)a.rope / 2, places_of(o));
 }
 
 template <class T, int HEAD> static void launch_backward(struct sbp_cuda *cuda, operands<T> &o)
@@ -236,12 +264,15 @@ template <class T, int HEAD> static void launch_backward(struct sbp_cuda *cuda, 
         a.dk = (T *)o.keys->kv_gradients + b * a.keys * a.k_stride;
         a.is_aligned = is_aligned(a);
         turn(cuda, o, a, b);
-        if (o.shape->dropout == NULL) {
+        if (o.keys->block != NULL) {
+            blocked<latent<T>> block = block_of(o, a, b);
+            launch_heads<T, HEAD>(cuda, o, block, b);
+        } else if (o.shape->dropout != NULL) {
+            dropping<latent<T>> d = dropping_of(a, o.shape->dropout, b, a.keys);
+            launch_heads<T, HEAD>(cuda, o, d, b);
+        } else {
             launch_heads<T, HEAD>(cuda, o, a, b);
-            continue;
         }
-        dropping<latent<T>> d = dropping_of(a, o.shape->dropout, b);
-        launch_heads<T, HEAD>(cuda, o, d, b);
     }
 }
 
@@ -249,6 +280,20 @@ template <class T, int HEAD> static void launch_backward(struct sbp_cuda *cuda, 
 static int64_t widest(const struct sbp_latent_keys *keys, const struct sbp_attention_shape *shape)
 {
     return keys->parts.value > shape->head_size ? keys->parts.value : shape->head_size;
+}
+
+/* Log-sum-exps of probabilities that are kept come first in scratch; the first block of a pass
+ * finds no probabilities. */
+template <class T> static void begin_block(struct sbp_cuda *cuda, operands<T> &o, void *scratch)
+{
+    const struct sbp_attention_shape *const shape = o.shape;
+    if (shape->kind == SBP_ATTENTION_FLASH)
+        return;
+    o.log_sums = (float *)scratch;
+    o.turned += sbp_attention_sums_elements(shape);
+    if (o.keys->block->first)
+        gpu_zero(cuda, o.saved,
+                 shape->batch * shape->heads * shape->sequence * all_keys(o) * (int64_t)sizeof(T));
 }
 
 template <class T>
@@ -264,6 +309,8 @@ static void forward(struct sbp_cuda *cuda, void *y, void *saved, void *scratch, 
     o.turned = (T *)scratch;
     if (is_empty(o))
         return;
+    if (keys->block != NULL)
+        begin_block(cuda, o, scratch);
     if (widest(keys, shape) <= 64)
         launch_forward<T, 64>(cuda, o);
     else if (widest(keys, shape) <= 128)
@@ -278,8 +325,6 @@ static void backward(struct sbp_cuda *cuda, void *dq, void *scratch, const void 
                      const void *y, const void *saved, const struct sbp_latent_keys *keys,
                      const struct sbp_attention_shape *shape)
 {
-    const int64_t sequence =
-        keys->rows != NULL ? sbp_digits_global_size(keys->rows) : shape->sequence;
     operands<T> o = {};
     o.keys = keys;
     o.shape = shape;
@@ -289,7 +334,7 @@ static void backward(struct sbp_cuda *cuda, void *dq, void *scratch, const void 
     o.saved = (void *)(uintptr_t)saved;
     o.dq = (T *)dq;
     o.apart = (float *)scratch;
-    o.turned = (T *)scratch + 2 * sequence * keys->parts.rope;
+    o.turned = (T *)scratch + 2 * (int64_t)all_keys(o) * keys->parts.rope;
     if (is_empty(o))
         return;
     if (widest(keys, shape) <= 64)

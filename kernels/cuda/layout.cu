@@ -153,6 +153,50 @@ struct alignas(16) sixteen_bytes {
     uint64_t half[2];
 };
 
+/* ---- rows that lie apart --------------------------------------------------------------------- */
+
+/* Lengths and distances in units. */
+struct strided {
+    int64_t n, to_row, from_row;
+};
+
+template <class Unit>
+static __global__ void __launch_bounds__(THREADS)
+    rows_kernel(Unit *to, const Unit *from, strided rows, int64_t elements)
+{
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < elements; i += step)
+        to[i / rows.n * rows.to_row + i % rows.n] = from[i / rows.n * rows.from_row + i % rows.n];
+}
+
+template <class Unit>
+static void launch_rows(struct sbp_cuda *cuda, void *to, const void *from, strided of, int64_t rows,
+                        int64_t bytes)
+{
+    const int64_t unit = (int64_t)sizeof(Unit), elements = of.n * bytes / unit * rows;
+    of = strided{of.n * bytes / unit, of.to_row * bytes / unit, of.from_row * bytes / unit};
+    GPU_LAUNCH(cuda, rows_kernel<Unit>, gpu_loop_blocks(cuda, elements, THREADS), THREADS, 0,
+               (Unit *)to, (const Unit *)from, of, elements);
+}
+
+template <class T>
+static void copy_rows(struct sbp_cuda *cuda, void *to, int64_t to_row, const void *from,
+                      int64_t from_row, int64_t n, int64_t rows)
+{
+    const int64_t bytes = (int64_t)sizeof(T);
+    const uint64_t ends = ((uint64_t)n | (uint64_t)to_row | (uint64_t)from_row) * (uint64_t)bytes |
+                          (uint64_t)(uintptr_t)to | (uint64_t)(uintptr_t)from;
+    const strided of = {n, to_row, from_row};
+    if (n == 0 || rows == 0)
+        return;
+    if (ends % 16 == 0)
+        launch_rows<sixteen_bytes>(cuda, to, from, of, rows, bytes);
+    else
+        launch_rows<T>(cuda, to, from, of, rows, bytes);
+}
+
+/* ---- permutations, by the units that fit ----------------------------------------------------- */
+
 template <class T>
 static void permute(struct sbp_cuda *cuda, void *dst, const void *src, int dims,
                     const int64_t *shape, const int *order)
@@ -216,6 +260,7 @@ static void fill_normal(struct sbp_cuda *cuda, void *x, const struct sbp_region 
 template <class T> static void fill(struct sbp_cuda_kernels *kernels)
 {
     kernels->permute = permute<T>;
+    kernels->copy_rows = copy_rows<T>;
     kernels->fill_normal = fill_normal<T>;
 }
 GPU_FILL(layout, permute_kernel<uint16_t>)

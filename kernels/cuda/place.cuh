@@ -123,6 +123,23 @@ static __device__ __forceinline__ int64_t gpu_digits_local(const gpu_digits &dig
     return local;
 }
 
+/* How many local indices have a global one below `end`: the first ones. */
+static __device__ __forceinline__ int64_t gpu_digits_before(const gpu_digits &digits, int64_t end)
+{
+    int64_t count = end % digits.rest, place = digits.rest;
+    end /= digits.rest;
+    for (int i = 0; i < digits.count; i++) {
+        const int64_t size = digits.size[i], fixed = digits.fixed[i], digit = end % size;
+        if (fixed < 0)
+            count += digit * place;
+        else if (fixed != digit)
+            count = fixed < digit ? place : 0;
+        place *= fixed < 0 ? size : 1;
+        end /= size;
+    }
+    return end > 0 ? place : count;
+}
+
 /* The owner among all that the fixed digits tell apart, and the local index there. */
 static __device__ __forceinline__ int64_t gpu_digits_owner(const gpu_digits &digits, int64_t global,
                                                            int64_t *local)

@@ -125,6 +125,13 @@ SBP_DOUBLE_DELAY=2 verified tall
 SBP_DOUBLE_DELAY=2 verified tall --dtype bf16
 plan context --cp 2
 verified context --dtype bf16
+# Keys and values round rings of four and of two, of which each rank's first block is its own.
+plan ring --cp 4 --set context=ring --set attention_dropout=0.1
+SBP_DOUBLE_DELAY=6 verified ring --dtype bf16
+plan kept-ring --devices 2 --cp 2 --set context=ring --set attention=materialised --set attention_dropout=0.1
+verified kept-ring
+plan pipelined-ring --pp 2 --cp 2 --set layers=2 --set context=ring
+SBP_DOUBLE_DELAY=7 verified pipelined-ring --dtype f16
 plan bubble --pp 2 --set layers=2 --set schedule=zero-bubble --micro-batch 1
 verified bubble --dtype bf16
 plan offload --tp 2 --set offload=true --set bucket_parameters=1500 \
@@ -211,13 +218,17 @@ family() {
 }
 
 # Two heads of queries read one of keys, on two ranks and on four, whose keys two have; a window; queries
-# split by sequence.
+# split by sequence, and keys round rings.
 family llama llama-3.1-8b --tp 2
 verified llama
 family shared llama-3.1-8b --tp 4
 verified shared --dtype bf16
 family split llama-3.1-8b --cp 2
 verified split
+family head-ring llama-3.1-8b --tp 2 --cp 2 --set context=ring
+verified head-ring --dtype bf16
+family ring-window gemma-3-27b --cp 4 --set layers=2 --set window=3 --set window_layers=1 --set context=ring
+verified ring-window --dtype bf16
 family window gemma-3-27b --tp 2 --set layers=2 --set window=3 --set window_layers=1
 verified window --dtype bf16
 
@@ -231,13 +242,16 @@ other() {
 }
 
 # Experts on four ranks; sinks of attention and biases of experts; latent attention and experts in groups, by
-# heads and with queries split by sequence; tokens with types; patches with a class token; convolutions, pools and batch normalisation.
+# heads and with queries split by sequence, or round a ring; tokens with types; patches with a class token; convolutions, pools and batch normalisation.
 other mixture mixtral-8x7b --tp 1 --ep 4 --set heads=4 --set kv_heads=2 --set head_dim=8 --set ffn=16 \
     --set vocab=32 --set sequence=8 --set global_batch=4 --set experts=4
 verified mixture --dtype bf16
 other sinks gpt-oss-120b --devices 2 --tp 2 --set window_layers=1 --set window=3 --set heads=4 --set kv_heads=2 \
     --set head_dim=8 --set ffn=16 --set vocab=32 --set sequence=8 --set experts=4 --set top_k=2
 verified sinks --dtype bf16
+other ring-sinks gpt-oss-120b --devices 2 --cp 2 --set window_layers=1 --set window=3 --set heads=4 --set kv_heads=2 \
+    --set head_dim=8 --set ffn=16 --set vocab=32 --set sequence=8 --set experts=4 --set top_k=2 --set context=ring
+verified ring-sinks --dtype bf16
 latent='--set dense_layers=0 --set ffn=16 --set q_rank=8 --set kv_rank=8 --set nope=8 --set rope=4 --set value=8
     --set experts=8 --set expert_groups=4 --set nodes_per_token=2 --set top_k=4 --set expert_ffn=8 --set vocab=32
     --set sequence=8'
@@ -245,6 +259,8 @@ other latent deepseek-v3 --devices 2 --tp 2 $latent
 verified latent --dtype bf16
 other gathered deepseek-v3 --devices 2 --cp 2 $latent
 verified gathered
+other latent-ring deepseek-v3 --cp 4 --set context=ring $latent
+verified latent-ring --dtype bf16
 other types bert-large --devices 2 --tp 2 --set vocab=32 --set sequence=8 --set dropout=0
 verified types --dtype bf16
 other patches vit-b-16 --devices 2 --tp 2 --set image=48 --set classes=10

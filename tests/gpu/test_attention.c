@@ -93,7 +93,7 @@ static void compare(struct device *d, struct problem *p,
     d->twin->attention_forward(p->y, saved, scratch, p->qkv, twin_context, &twin_shape);
     d->twin->attention_backward(p->dqkv, scratch, p->dy, p->qkv, p->y, saved, twin_context,
                                 &twin_shape);
-    d->kernels.attention_forward(&d->cuda, y, got_saved, qkv, context, &shape);
+    d->kernels.attention_forward(&d->cuda, y, got_saved, NULL, qkv, context, &shape);
     check_near(check, "y", y, p->y, p->outputs, check_roundings(check, 5e-6, 0, 2));
     expect_saved(check, p, got_saved, saved);
     if (shape.dropout != NULL && shape.dropout->mask != NULL)
@@ -147,7 +147,8 @@ static void large_scores(struct check *check)
         p.y[s] = 149;
     }
     void *y = device_reals(&d, NULL, 150), *saved = blank_saved(&d, &p);
-    d.kernels.attention_forward(&d.cuda, y, saved, device_reals(&d, p.qkv, 450), NULL, &p.shape);
+    d.kernels.attention_forward(&d.cuda, y, saved, NULL, device_reals(&d, p.qkv, 450), NULL,
+                                &p.shape);
     check_equal(check, "y", y, p.y, 150);
 }
 

@@ -158,7 +158,7 @@ static void compare(struct device *d, const struct problem *p)
         groups.sink_gradients = dsinks = device_reals(d, p->adds ? twin.before : NULL, shape.heads);
         groups.adds = p->adds;
     }
-    d->kernels.grouped_attention_forward(&d->cuda, y, saved, q, kv, &groups, &shape);
+    d->kernels.grouped_attention_forward(&d->cuda, y, saved, NULL, q, kv, &groups, &shape);
     check_near(check, "y", y, twin.y, n.q, check_roundings(check, 5e-6, 0, 2));
     expect_saved(check, p, saved, twin.saved, n.saved);
     expect_masks(d, &own, &twins, &shape, n.saved);

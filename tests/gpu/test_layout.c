@@ -60,6 +60,24 @@ static void runs(struct check *check)
     compare(&d, 3, shape, order);
 }
 
+/* In units of 16 bytes where lengths and distances allow it; what lies between rows stays. */
+static void rows(struct check *check)
+{
+    DEVICE_BEGIN(d, check)
+    const int64_t unit = check_integer(check, 0, 1) ? 8 : 1, first = check_integer(check, 0, 3);
+    const int64_t n = unit * check_integer(check, 0, 20), rows = check_integer(check, 0, 9);
+    const int64_t to_row = n + unit * check_integer(check, 0, 3);
+    const int64_t from_row = n + unit * check_integer(check, 0, 3);
+    const int64_t to_count = rows * to_row + 1, from_count = rows * from_row + first + 1;
+    const int64_t bytes = check->kernels->real_bytes;
+    const double *held = check_uniform(check, to_count);
+    const char *from = device_reals(&d, check_uniform(check, from_count), from_count);
+    void *to = device_reals(&d, held, to_count), *want = check_reals(check, held, to_count);
+    check->kernels->copy_rows(want, to_row, from + first * bytes, from_row, n, rows);
+    d.kernels.copy_rows(&d.cuda, to, to_row, from + first * bytes, from_row, n, rows);
+    device_same(&d, "rows", to, want, to_count * bytes);
+}
+
 static void fill_normal(struct check *check)
 {
     DEVICE_BEGIN(d, check)
@@ -82,10 +100,8 @@ static void fill_normal(struct check *check)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(any_order, 40),
-        CHECK_TABLES(transposed, 20),
-        CHECK_TABLES(runs, 20),
-        CHECK_TABLES(fill_normal, 40),
+        CHECK_TABLES(any_order, 40), CHECK_TABLES(transposed, 20),  CHECK_TABLES(runs, 20),
+        CHECK_TABLES(rows, 60),      CHECK_TABLES(fill_normal, 40),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -453,6 +453,40 @@ static void poison_reaches_the_output(struct check *check)
     }
 }
 
+/* The only scores of the first block are beyond what sums hold, and count for nothing beside those
+ * of the next one. */
+static void scores_of_a_block_overflow(struct check *check)
+{
+    const enum sbp_real real = check->kernels->real;
+    const double large = real == SBP_F64 ? 0x1p600 : 0x1p100;
+    const double qkv[] = {large, NAN, NAN}, keys[][2] = {{-large, 3}, {0, 5}}, want = 5;
+    const struct sbp_digits half = {.count = 1, .size = {2}, .fixed = {0}, .rest = 1};
+    struct sbp_digits rows = half;
+    rows.fixed[0] = 1;
+    if (real == SBP_REAL_FP16) /* whose products never are */
+        return;
+    for (int flash = 0; flash < 2; flash++) {
+        const struct sbp_attention_shape shape = {.batch = 1,
+                                                  .sequence = 1,
+                                                  .heads = 1,
+                                                  .head_size = 1,
+                                                  .causal = true,
+                                                  .kind = flash ? SBP_ATTENTION_FLASH
+                                                                : SBP_ATTENTION_MATERIALISED};
+        void *const scratch = check_blank(check, sbp_attention_scratch_elements(&shape) + 64);
+        void *const y = check_blank(check, 1), *const saved = check_wide_blank(check, 2);
+        for (int i = 0; i < 2; i++) {
+            const struct sbp_attention_block block = {.keys = i == 0 ? &half : &rows,
+                                                      .first = i == 0};
+            const struct sbp_attention_context context = {
+                .rows = &rows, .keys = check_reals(check, keys[i], 2), .block = &block};
+            check->kernels->attention_forward(y, saved, scratch, check_reals(check, qkv, 3),
+                                              &context, &shape);
+        }
+        check_equal(check, "y", y, &want, 1);
+    }
+}
+
 int main(void)
 {
     sbp_kernels_cpu_setup();
@@ -465,6 +499,7 @@ int main(void)
         CHECK_TABLES(blocks_equal_the_whole, 30),
         CHECK_TABLES(long_blocks_equal_the_whole, 8),
         CHECK_TABLES(poison_reaches_the_output, 16),
+        CHECK_TABLES(scores_of_a_block_overflow, 1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,6 +48,24 @@ static void permute(struct check *check)
     check_equal(check, "dst", dst, want, n);
 }
 
+/* Rows apart in both places; what lies between them stays. */
+static void copy_rows(struct check *check)
+{
+    const int64_t n = check_integer(check, 0, 40), rows = check_integer(check, 0, 9);
+    const int64_t to_row = n + check_integer(check, 0, 5),
+                  from_row = n + check_integer(check, 0, 5);
+    const int64_t to_count = rows * to_row + 1, from_count = rows * from_row + 1;
+    const double *src = check_whole(check, from_count), *held = check_whole(check, to_count);
+    double *want = check_zeros(check, to_count);
+    for (int64_t i = 0; i < to_count; i++) {
+        const int64_t row = i / (to_row > 0 ? to_row : 1), at = i - row * to_row;
+        want[i] = row < rows && at < n ? src[row * from_row + at] : held[i];
+    }
+    void *dst = check_reals(check, held, to_count);
+    check->kernels->copy_rows(dst, to_row, check_reals(check, src, from_count), from_row, n, rows);
+    check_equal(check, "rows", dst, want, to_count);
+}
+
 static void permute_identity(struct check *check)
 {
     const int64_t shape[] = {2, 3, 1, 4}, empty[] = {2, 0, 3};
@@ -112,10 +130,8 @@ static void test_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(permute, 200),
-        CHECK_TABLES(permute_identity, 1),
-        CHECK_TABLES(fill, 60),
-        cmocka_unit_test(test_tables),
+        CHECK_TABLES(permute, 200), CHECK_TABLES(permute_identity, 1), CHECK_TABLES(copy_rows, 100),
+        CHECK_TABLES(fill, 60),     cmocka_unit_test(test_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

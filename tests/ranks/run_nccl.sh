@@ -59,10 +59,15 @@ for kind in staged GPU-aware; do
 done
 # Four stages, of which some send what comes next before the last message has left.
 verified deep bf16 --pp 4 --tp 1 --set layers=4 --set global_batch=4 --set tied=false
+# Blocks of a ring are larger than what stages send, by the host and by NCCL.
+verified stages-ring f32 --pp 2 --cp 2 --set context=ring
 messages=auto
 verified pipeline f32 --pp 2 --tp 2
 chose '(nccl|mpi)'
 unset SBP_DOUBLE_AWARE SBP_DOUBLE_DELAY
+# A ring's first messages meet ranks that send as well.
+SBP_DOUBLE_DELAY=1 verified ring bf16 --cp 4 --set layers=1 --set context=ring --set attention=materialised
+verified stages-ring bf16 --pp 2 --cp 2 --set context=ring
 verified zero bf16 --tp 2 --zero 3
 # Groups that hand sums on in a ring.
 ranks=3
@@ -121,6 +126,11 @@ ends 2 'a missing wait: stream .* a collective' sums SBP_DOUBLE_FAIL=wait:1@1
 ends 2 'a missing wait: .*\(optimizer.*a collective\|a collective.*optimizer\)' sums SBP_DOUBLE_FAIL=wait:19@1
 # A message that is read before it is there.
 ends 2 'a missing wait: .* writes in a message' pipeline SBP_DOUBLE_FAIL=wait:2@2 --messages nccl
+# A block that comes while the one before is still read.
+ranks=2
+verified two-ring bf16 --devices 2 --cp 2 --set layers=1 --set context=ring
+ends 2 'a missing wait: .* writes in a message' two-ring SBP_DOUBLE_FAIL=wait:3@1
+ranks=4
 # A collective that fails on the device of one rank is aborted; one that hangs is named.
 ends 2 'rank 1: device cuda: all-reduce .*: nccl: \(NCCL, meanwhile\|ncclAllReduce\): remote process' sums \
     SBP_DOUBLE_STALL=ncclAllReduce:5@1

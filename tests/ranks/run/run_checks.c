@@ -237,3 +237,32 @@ int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t count)
     sbp_kernels_cpu_setup();
     return _cmocka_run_group_tests("tests", tests, count, NULL, NULL);
 }
+
+/* ---- rings ----------------------------------------------------------------------------------- */
+
+int64_t ways(const struct plan *plan, int op, const char *name, int *axes)
+{
+    const int role = sbp_op_role(plan->graph.op[op].entry, name);
+    int64_t members = 1;
+    *axes = 0;
+    for (int axis = 0; axis < plan->mesh.axis_count && role >= 0; axis++)
+        if (sbp_strategy_role(&plan->graph, &plan->strategy, op, axis) == role) {
+            members *= plan->mesh.axis[axis].size;
+            ++*axes;
+        }
+    return members;
+}
+
+bool is_ring(const struct plan *plan, int op)
+{
+    int axes;
+    return plan->graph.op[op].attention.ring && ways(plan, op, "context", &axes) > 1;
+}
+
+bool has_ring(const struct plan *plan)
+{
+    bool has = false;
+    for (int op = 0; op < plan->graph.op_count; op++)
+        has |= is_ring(plan, op);
+    return has;
+}

@@ -81,4 +81,10 @@ int draws(int count);
 /* The body of main. */
 int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t count);
 
+/* How many ranks the axes of an operator's role have, and how many axes there are. */
+int64_t ways(const struct plan *plan, int op, const char *name, int *axes);
+/* Whether keys and values of an attention go round a ring of several ranks; of any attention. */
+bool is_ring(const struct plan *plan, int op);
+bool has_ring(const struct plan *plan);
+
 #endif

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "executor/rank/rank.h"
 #include "executor/run/run_memory.h"
 #include "run_checks.h"
 
@@ -15,34 +14,6 @@ struct rings {
     int axes, beside_heads, beside_batch;
     int causal, all_keys, windows, sinks, shared_heads, latent, flash, kept, dropped, recomputed;
 };
-
-/* How many ranks the axes of a role have, and how many axes there are. */
-static int64_t ways(const struct plan *plan, int op, const char *name, int *axes)
-{
-    const int role = sbp_op_role(plan->graph.op[op].entry, name);
-    int64_t members = 1;
-    *axes = 0;
-    for (int axis = 0; axis < plan->mesh.axis_count && role >= 0; axis++)
-        if (sbp_strategy_role(&plan->graph, &plan->strategy, op, axis) == role) {
-            members *= plan->mesh.axis[axis].size;
-            ++*axes;
-        }
-    return members;
-}
-
-static bool is_ring(const struct plan *plan, int op)
-{
-    int axes;
-    return plan->graph.op[op].attention.ring && ways(plan, op, "context", &axes) > 1;
-}
-
-static bool has_ring(const struct plan *plan)
-{
-    bool has = false;
-    for (int op = 0; op < plan->graph.op_count; op++)
-        has |= is_ring(plan, op);
-    return has;
-}
 
 static bool is_recomputed(const struct plan *plan, int op)
 {
@@ -336,36 +307,6 @@ static void copies_of_blocks_are_needed(void **state)
     plan_close(&plan);
 }
 
-/* A device whose kernels take no blocks says so before anything runs. */
-static const struct sbp_kernels *without_blocks(enum sbp_real real)
-{
-    static struct sbp_kernels kernels; /* one test uses it */
-    kernels = *sbp_kernels_cpu(real);
-    kernels.attends_blocks = false;
-    return &kernels;
-}
-
-static void a_missing_kernel_is_refused(void **state)
-{
-    char model[MODEL_BYTES];
-    struct sbp_diag diag = {0};
-    struct sbp_stage_layout layout;
-    struct sbp_rank rank;
-    struct plan plan;
-    (void)state;
-    struct sbp_device_ops device = *sbp_device("cpu", &diag);
-    device.kernels = without_blocks;
-    open_layer(LLAMA "\"attention\": \"flash\"", (const int[]){2, 0}, SBP_F32, model, &plan);
-    expect_ok(sbp_stage_layout_make(&plan.step, 0, &plan.arena, &layout, &diag), &diag);
-    const enum sbp_status status =
-        sbp_rank_open(&rank, &layout, &device, SBP_F32, 1, 0, NULL, &diag);
-    if (status != SBP_E_UNSUPPORTED ||
-        strstr(diag.text, "device cpu has no kernel of grouped_attention by a ring in f32: context "
-                          "\"gather\" is legal") == NULL)
-        fail_msg("%s: %s", sbp_status_name(status), diag.text);
-    plan_close(&plan);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -376,7 +317,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(long_blocks_equal_one_device),
         cmocka_unit_test(faults_are_found),
         cmocka_unit_test(copies_of_blocks_are_needed),
-        cmocka_unit_test(a_missing_kernel_is_refused),
     };
     return run_all(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

@@ -139,7 +139,8 @@ static ncclResult_t make(const struct making *making)
     return making->comm != NULL && !double_is_aborted(parent) ? join(making->comm) : ncclSuccess;
 }
 
-/* Says how it went where callers ask: of a split first the parent. */
+/* Says how it went where callers ask: of a split the parent, at the end, since its caller goes on
+ * then, and may split again. */
 static void *make_later(void *argument)
 {
     struct making *making = argument;
@@ -150,7 +151,7 @@ static void *make_later(void *argument)
         double_nap();
     if (making->stalls == ncclSuccess) {
         const ncclResult_t result = make(making);
-        if (making->comm != NULL)
+        if (making->comm != NULL && making->comm != asked)
             atomic_store(&making->comm->state, (int)result);
         *making->made = making->comm;
         atomic_store(&asked->state, (int)result);

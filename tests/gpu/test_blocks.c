@@ -383,6 +383,28 @@ static void long_sequences(struct check *check)
     compare(&d, &p);
 }
 
+/* Two blocks, in each other's gaps, of more keys than a tile has, whole tiles of which lie before a
+ * window of five keys, or are seen but by queries behind them. */
+static void tiles_of_a_block(struct check *check)
+{
+    DEVICE_BEGIN(d, check)
+    struct problem p = draw(check, GROUPED, 1);
+    const int64_t rest = check_integer(check, 66, 72);
+    const struct sbp_digits of = {
+        .count = 2, .size = {2, 2}, .fixed = {-1, check_integer(check, 0, 1) == 1}, .rest = rest};
+    p.shape.causal = true;
+    p.shape.batch = 1;
+    p.shape.kind = check->round / 2 % 2 ? SBP_ATTENTION_MATERIALISED : SBP_ATTENTION_FLASH;
+    p.sinks = p.sinks && p.shape.kind == SBP_ATTENTION_FLASH;
+    p.window = check->round % 2 ? 0 : 5;
+    p.all = 4 * rest;
+    p.shape.sequence = 2 * rest;
+    p.blocks = 2;
+    p.rows = p.block[0] = p.block[1] = of;
+    p.block[1].fixed[1] = 1 - of.fixed[1];
+    compare(&d, &p);
+}
+
 /* Queries come first in the sequence and the keys that they see last, so that the blocks before say
  * nothing. */
 static void nothing_is_seen_at_first(struct check *check)
@@ -457,11 +479,9 @@ int main(void)
 {
     sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(any_shape, 12),
-        CHECK_TABLES(long_sequences, 3),
-        CHECK_TABLES(nothing_is_seen_at_first, 6),
-        CHECK_TABLES(large_heads, 6),
-        CHECK_TABLES(scores_overflow, 1),
+        CHECK_TABLES(any_shape, 12),       CHECK_TABLES(long_sequences, 3),
+        CHECK_TABLES(tiles_of_a_block, 4), CHECK_TABLES(nothing_is_seen_at_first, 6),
+        CHECK_TABLES(large_heads, 6),      CHECK_TABLES(scores_overflow, 1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

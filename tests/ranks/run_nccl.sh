@@ -103,6 +103,13 @@ ends() {
         complain "$name $planted: exit $code, expected $expected and: $text"
 }
 
+# A wait that is left out. A host that a sanitizer slows is never ahead of its GPU, and needs none.
+misses() {
+    text=$1
+    shift
+    [ -n "${SBP_IS_SANITIZED-}" ] || ends 2 "a missing wait: $text" "$@"
+}
+
 # Products by panels, over a grid.
 "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" --space summa \
     --set hidden=16 --set heads=2 --set sequence=8 --set vocab=32 --set global_batch=2 --set pipeline=1 \
@@ -122,14 +129,14 @@ grep -q '^verified: every gradient, loss and update' "$folder/out" || complain '
 export SBP_DOUBLE_DELAY=1
 verified sums bf16 --tp 1 --set layers=1 --set global_batch=4 \
     --set cluster.gradient_overlap=1
-ends 2 'a missing wait: stream .* a collective' sums SBP_DOUBLE_FAIL=wait:1@1
-ends 2 'a missing wait: .*\(optimizer.*a collective\|a collective.*optimizer\)' sums SBP_DOUBLE_FAIL=wait:19@1
+misses 'stream .* a collective' sums SBP_DOUBLE_FAIL=wait:1@1
+misses '.*\(optimizer.*a collective\|a collective.*optimizer\)' sums SBP_DOUBLE_FAIL=wait:19@1
 # A message that is read before it is there.
-ends 2 'a missing wait: .* writes in a message' pipeline SBP_DOUBLE_FAIL=wait:2@2 --messages nccl
+misses '.* writes in a message' pipeline SBP_DOUBLE_FAIL=wait:2@2 --messages nccl
 # A block that comes while the one before is still read.
 ranks=2
 verified two-ring bf16 --devices 2 --cp 2 --set layers=1 --set context=ring
-ends 2 'a missing wait: .* writes in a message' two-ring SBP_DOUBLE_FAIL=wait:3@1
+misses '.* writes in a message' two-ring SBP_DOUBLE_FAIL=wait:3@1
 ranks=4
 # A collective that fails on the device of one rank is aborted; one that hangs is named.
 ends 2 'rank 1: device cuda: all-reduce .*: nccl: \(NCCL, meanwhile\|ncclAllReduce\): remote process' sums \

@@ -103,13 +103,6 @@ static void forward_materialised(const struct head *head, real *probabilities)
     }
 }
 
-/* What is taken off scores of which this is the largest. Where all of a block's are -infinity, they
- * count for nothing: another block may have larger ones. */
-static real shift_of(const struct head *head, real largest)
-{
-    return head->queries.block != NULL && largest == -(real)INFINITY ? 0 : largest;
-}
-
 /* ---- materialised attention, block by block -------------------------------------------------- */
 
 /* A tile of queries with the keys of a block: scores have a column for each of these. */
@@ -193,7 +186,7 @@ static void keep_block_row(const struct block_tile *at, int64_t i)
 {
     const struct head *head = at->head;
     real *const kept = at->probabilities + i * head->queries.all;
-    const real largest = shift_of(head, block_maximum(at, i));
+    const real largest = cpu_shift_of(&head->queries, block_maximum(at, i));
     const double before = isinf(at->log_sums[i]) ? 0 : (double)real_exp(at->log_sums[i] - largest);
     const double sum = before + block_exponentials(at, i, largest);
     struct cpu_tile run;
@@ -270,7 +263,8 @@ static void rescale_rows(const struct head *head, const struct cpu_tile *tile, b
             continue;
         }
         const real largest = CPU(row_maximum)(at + hidden, seen - hidden, maximum[i]);
-        const real shift = shift_of(head, largest), factor = real_exp(maximum[i] - shift);
+        const real shift = cpu_shift_of(&head->queries, largest),
+                   factor = real_exp(maximum[i] - shift);
         exponentiate(at, hidden, seen, tile->columns, shift);
         sum[i] = (real)((double)sum[i] * (double)factor + CPU(row_sum)(at, seen));
         maximum[i] = largest;

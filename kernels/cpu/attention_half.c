@@ -89,13 +89,6 @@ static void exponentiate(real *row, int64_t first, int64_t n, int64_t end, real 
         row[i] = 0;
 }
 
-/* What is taken off scores of which this is the largest, or log-sum-exp. Where all of a block's are
- * -infinity, they count for nothing: another block may have larger ones. */
-static real shift_of(const struct head *head, real largest)
-{
-    return head->queries.block != NULL && largest == -(real)INFINITY ? 0 : largest;
-}
-
 /* log_sums: of the tile's rows. */
 static void form_probabilities(real *p, const struct head *head, const struct cpu_tile *tile,
                                const real *log_sums)
@@ -104,7 +97,7 @@ static void form_probabilities(real *p, const struct head *head, const struct cp
     for (int64_t i = 0; i < tile->rows; i++)
         exponentiate(p + i * TILE, cpu_hidden(&head->queries, tile, i),
                      cpu_visible(&head->queries, tile, i), tile->columns,
-                     shift_of(head, log_sums[i]));
+                     cpu_shift_of(&head->queries, log_sums[i]));
 }
 
 /* A tile's share of a row of probabilities that forward keeps. */
@@ -149,7 +142,7 @@ static void add_row(const struct head *head, const real *row, int64_t n, real *m
         largest = row[i] > largest ? row[i] : largest;
     if (n <= 0)
         return;
-    const real shift = shift_of(head, largest);
+    const real shift = cpu_shift_of(&head->queries, largest);
     double total = 0;
     for (int64_t i = 0; i < n; i++)
         total += (double)real_exp(row[i] - shift);

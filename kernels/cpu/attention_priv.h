@@ -13,6 +13,7 @@
 
 #include "base/math/random.h"
 #include "kernels/cpu/cpu_priv.h"
+#include "kernels/cpu/real_priv.h"
 
 /* Backward changes neither what forward saved nor its output. */
 static inline void *cpu_unchanged(const void *from)
@@ -38,6 +39,13 @@ struct cpu_tile {
     int64_t column, columns, key; /* key: the place of the first column */
     int64_t stride; /* elements between rows of its scores, where these are kept closely */
 };
+
+/* Exponentials are formed of scores minus this, for their largest one or log-sum-exp. Where all of
+ * a block's scores are -infinity they count for nothing: another block may have larger ones. */
+static inline real cpu_shift_of(const struct cpu_queries *queries, real largest)
+{
+    return queries->block != NULL && largest == -(real)INFINITY ? 0 : largest;
+}
 
 /* Whether other keys came before those at hand. */
 static inline bool cpu_has_begun(const struct cpu_queries *queries)

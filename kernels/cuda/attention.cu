@@ -27,7 +27,7 @@ static bool has_begun(const keys_at_hand &of)
     return of.block != NULL && !of.block->first;
 }
 
-/* What packed and grouped attention have alike. */
+/* Packed and grouped attention have this alike. */
 template <class T>
 static attention<T> attention_of(const struct sbp_attention_shape *shape, const void *saved,
                                  const keys_at_hand &of)

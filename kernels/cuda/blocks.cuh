@@ -25,7 +25,7 @@ template <class A> struct blocked : dropping<A> {
 template <class A> constexpr bool is_blocked = false;
 template <class A> constexpr bool is_blocked<blocked<A>> = true;
 
-/* Of attention with the block's keys at hand. */
+/* Makes a block's attention out of one whose keys at hand are the block's. */
 template <class A>
 static blocked<A> blocked_of(const dropping<A> &a, const struct sbp_attention_block *block, int all,
                              bool drops)

@@ -89,7 +89,7 @@ static __device__ __forceinline__ int64_t mask_at(const A &a, int64_t first_row,
     return (first_row + query) * all_keys(a) + key;
 }
 
-/* What a probability that is seen is multiplied by. */
+/* Dropout multiplies a probability that is seen by this. */
 template <class T>
 static __device__ __forceinline__ float kept_of(const attention<T> &, bool, uint64_t, int64_t, int,
                                                 int)

@@ -130,7 +130,7 @@ static int64_t scratch_elements(const struct problem *p)
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-/* What a pass reads and writes; keys and their gradients are those of the block, NULL: of all. */
+/* A pass reads and writes these; keys and their gradients are those of the block, NULL: of all. */
 struct operands {
     struct sbp_attention_shape shape;
     const struct sbp_attention_block *block;

@@ -132,7 +132,6 @@ static enum sbp_status calibrate(const struct sbp_measure_settings *settings, co
                                               .compute = &sbp_compute_cpu,
                                               .command = command,
                                               .progress = &progress};
-    sbp_kernels_cpu_setup();
     enum sbp_status status = run_ranks(&session, diag);
     if (status == SBP_OK && session.is_root)
         status = session.verdict != SBP_OK

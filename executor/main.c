@@ -422,7 +422,6 @@ int main(int argc, char **argv)
     if (status == SBP_OK)
         status = parse(argc, argv, &options, &diag);
     options.run.progress = &progress;
-    sbp_kernels_cpu_setup();
     if (status == SBP_OK && options.help && speaks)
         print_help();
     else if (status == SBP_OK && !options.help)

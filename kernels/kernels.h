@@ -418,8 +418,6 @@ struct sbp_gemm_factor {
 };
 void sbp_kernels_cpu_gemm(enum sbp_real real, void *y, struct sbp_gemm_factor a,
                           struct sbp_gemm_factor b, int64_t m, int64_t n, int64_t k);
-/* Keeps BLAS to one thread a call; called once by every program before it starts rank threads. */
-void sbp_kernels_cpu_setup(void);
 /* Address space that BLAS maps for every thread that multiplies at a time (measured: OpenBLAS on
  * x86-64). Where there is none left, OpenBLAS tries again for ever. */
 #define SBP_KERNELS_CPU_SPACE_BYTES ((int64_t)128 << 20)

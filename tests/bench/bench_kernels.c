@@ -306,7 +306,6 @@ int main(void)
 {
     static struct setting setting;
     struct sbp_diag diag = {{0}};
-    sbp_kernels_cpu_setup();
     enum sbp_status status = open_setting(&setting, &diag);
     if (status == SBP_OK)
         status = time_all(&setting, &diag);

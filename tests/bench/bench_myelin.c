@@ -92,7 +92,6 @@ int main(void)
     struct sbp_diag diag = {{0}};
     struct sbp_table table;
     bool leads = true;
-    sbp_kernels_cpu_setup();
     sbp_table_init(&table, (int)(sizeof titles / sizeof *titles), titles);
     enum sbp_status status = time_all(&table, &leads, &diag);
     if (status == SBP_OK) {

@@ -340,7 +340,6 @@ int main(void)
     struct sbp_diag diag = {{0}};
     struct sbp_table table;
     bool near = true;
-    sbp_kernels_cpu_setup();
     sbp_table_init(&table, (int)(sizeof titles / sizeof *titles), titles);
     enum sbp_status status = hold_all(&table, &near, &diag);
     if (status == SBP_OK) {

@@ -481,7 +481,6 @@ int main(int argc, char **argv)
         (void)fprintf(stderr, "usage: bench_prices CLUSTER.json... (1 to %d)\n", MOST_FILES);
         return 2;
     }
-    sbp_kernels_cpu_setup();
     for (int f = 0; f < argc - 1 && status == SBP_OK; f++) {
         bench.file[f].path = argv[f + 1];
         status = open_json(argv[f + 1], read_file, &bench, &diag);

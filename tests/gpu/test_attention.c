@@ -204,7 +204,6 @@ static void long_sums(struct check *check)
 
 int main(void)
 {
-    sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
         CHECK_TABLES(long_sums, 1),          CHECK_TABLES(any_shape, 12),
         CHECK_TABLES(large_heads, 6),        CHECK_TABLES(large_scores, 1),

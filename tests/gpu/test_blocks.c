@@ -477,7 +477,6 @@ static void scores_overflow(struct check *check)
 
 int main(void)
 {
-    sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
         CHECK_TABLES(any_shape, 12),       CHECK_TABLES(long_sequences, 3),
         CHECK_TABLES(tiles_of_a_block, 4), CHECK_TABLES(nothing_is_seen_at_first, 6),

@@ -282,7 +282,6 @@ static void split_heads(struct check *check)
 
 int main(void)
 {
-    sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
         CHECK_TABLES(any_shape, 1),   CHECK_TABLES(large_heads, 2),
         CHECK_TABLES(windows, 1),     CHECK_TABLES(little_scratch, 4),

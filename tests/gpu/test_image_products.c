@@ -303,6 +303,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(few_places_at_a_time), cmocka_unit_test(largest_columns),
         cmocka_unit_test(no_terms), cmocka_unit_test(more_than_int), cmocka_unit_test(no_room)};
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : seed;
-    sbp_kernels_cpu_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -272,7 +272,6 @@ static void rows(struct check *check)
 
 int main(void)
 {
-    sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
         CHECK_TABLES(maxpool, 9),    CHECK_TABLES(avgpool, 8), CHECK_TABLES(batchnorm, 8),
         CHECK_TABLES(named_rows, 1), CHECK_TABLES(large, 1),   CHECK_TABLES(terms, 10),

@@ -220,7 +220,6 @@ static void too_little_scratch(struct check *check)
 
 int main(void)
 {
-    sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
         CHECK_TABLES(any_shape, 6),          CHECK_TABLES(long_sequences, 1),
         CHECK_TABLES(large_heads, 3),        CHECK_TABLES(little_scratch, 2),

@@ -131,7 +131,6 @@ static void patches_back(struct check *check)
 
 int main(void)
 {
-    sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
         CHECK_TABLES(types, 6),
         CHECK_TABLES(first, 6),

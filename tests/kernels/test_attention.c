@@ -489,7 +489,6 @@ static void scores_of_a_block_overflow(struct check *check)
 
 int main(void)
 {
-    sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
         CHECK_TABLES(definition, 30),
         CHECK_TABLES(long_sequences, 12),

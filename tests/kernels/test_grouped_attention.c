@@ -404,7 +404,6 @@ static void blocks_equal_the_whole(struct check *check)
 
 int main(void)
 {
-    sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
         CHECK_TABLES(definition, 30),
         CHECK_TABLES(long_sequences, 8),

@@ -163,7 +163,6 @@ static void empty(struct check *check)
 
 int main(void)
 {
-    sbp_kernels_cpu_setup();
     const struct CMUnitTest tests[] = {
         CHECK_TABLES(forward, 30),        CHECK_TABLES(added, 30),
         CHECK_TABLES(backward_input, 30), CHECK_TABLES(backward_weight, 30),

@@ -649,7 +649,6 @@ static void say_memory(struct paper *paper)
 int main(int argc, char **argv)
 {
     struct paper paper;
-    sbp_kernels_cpu_setup();
     paper_open(&paper, "cdp_run", "Cyclic data parallelism, trained");
     train_all();
     run_handed(STAGES, STAGES, keep_replicas);

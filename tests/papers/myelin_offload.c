@@ -180,7 +180,6 @@ static void rows(struct paper *paper)
 int main(int argc, char **argv)
 {
     struct paper paper;
-    sbp_kernels_cpu_setup();
     paper_open(&paper, "myelin_offload", "Myelin: optimizer states in host memory, run");
     paper_say(
         &paper,

@@ -267,7 +267,6 @@ static void say_figure_11(struct paper *paper)
 int main(int argc, char **argv)
 {
     struct paper paper;
-    sbp_kernels_cpu_setup();
     paper_open(&paper, "myelin_run", "Myelin, trained");
     train_figure_9();
     say_figure_9(&paper);

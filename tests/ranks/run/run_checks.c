@@ -234,7 +234,6 @@ int run_all(int argc, char **argv, const struct CMUnitTest *tests, size_t count)
 {
     if (argc > 1)
         seed = strtoull(argv[1], NULL, 10);
-    sbp_kernels_cpu_setup();
     return _cmocka_run_group_tests("tests", tests, count, NULL, NULL);
 }
 

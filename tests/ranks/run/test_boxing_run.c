@@ -270,6 +270,5 @@ int main(int argc, char **argv)
                                        cmocka_unit_test(paths_keep_the_tensor)};
     if (argc > 1)
         seed = strtoull(argv[1], NULL, 10);
-    sbp_kernels_cpu_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,6 +55,8 @@ class Bench:
         self.calibrate_program = build / "calib/sbplan-calibrate"
         self.ahead = AHEAD if subprocess.run([*AHEAD, "true"], check=False).returncode == 0 else []
         self.rest = build / "tests/ranks/rest_when_idle.so"
+        if not self.rest.exists():
+            raise Refused(f"{self.rest}: not built, ranks that wait would take the cores of others")
 
     def on_cluster(self, cluster, words, what):
         of = strategies.CLUSTERS[cluster]

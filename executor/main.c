@@ -132,11 +132,23 @@ static void set_defaults(struct options *options)
     options->warmup = options->warmup >= 0 ? options->warmup : 1;
 }
 
+/* CUDA reads both as it starts. A kernel that it loads at its first use, or queues behind another
+ * stream's, may wait for a message that waits for another rank. What the user set stays. */
+static enum sbp_status keep_kernels_from_waiting(struct sbp_diag *diag)
+{
+    return setenv("CUDA_MODULE_LOADING", "EAGER", 0) == 0 &&
+                   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0
+               ? SBP_OK
+               : sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+}
+
 /* From here on the device has the name of one. GPUs have no kernels of f64. */
 static enum sbp_status choose_device(struct options *options, struct sbp_diag *diag)
 {
     const struct sbp_device_ops *device;
     const bool is_left = strcmp(options->run.device, "auto") == 0;
+    if (strcmp(options->run.backend, "nccl") == 0)
+        SBP_TRY(keep_kernels_from_waiting(diag));
     SBP_TRY(sbp_device_find(is_left && options->dtype == SBP_F64 ? "cpu" : options->run.device,
                             &device, diag));
     options->run.device = device->name;

@@ -65,8 +65,8 @@ messages=auto
 verified pipeline f32 --pp 2 --tp 2
 chose '(nccl|mpi)'
 unset SBP_DOUBLE_AWARE SBP_DOUBLE_DELAY
-# A ring's first messages meet ranks that send as well.
-SBP_DOUBLE_DELAY=1 verified ring bf16 --cp 4 --set layers=1 --set context=ring --set attention=materialised
+# A ring's first messages meet ranks that send as well, and no kernel would have to wait for one.
+SBP_DOUBLE_FAIL=waiting:1 SBP_DOUBLE_DELAY=1 verified ring bf16 --cp 4 --set layers=1 --set context=ring --set attention=materialised
 verified stages-ring bf16 --pp 2 --cp 2 --set context=ring
 verified zero bf16 --tp 2 --zero 3
 # Groups that hand sums on in a ring.

@@ -376,9 +376,20 @@ static ncclResult_t add(const char *name, bool sends, void *data, size_t count, 
     return group_depth > 0 ? ncclSuccess : issue(&grouped);
 }
 
+/* Whether CUDA, as a GPU has it, would let a kernel wait for a message under way: one that it loads
+ * at its first use, or has no queue of its own for. */
+static bool may_wait(void)
+{
+    const char *loading = getenv("CUDA_MODULE_LOADING");
+    const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    return loading == NULL || strcmp(loading, "EAGER") != 0 || queues == NULL || atoi(queues) < 32;
+}
+
 ncclResult_t ncclSend(const void *data, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream)
 {
+    if (double_fails("waiting") && may_wait())
+        return double_refuse(ncclInvalidUsage, "ncclSend: a kernel may wait for it");
     return add("ncclSend", true, (void *)(uintptr_t)data, count, type, peer, comm, stream);
 }
 

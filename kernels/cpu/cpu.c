@@ -2,22 +2,16 @@
  * number of BLAS threads, the lengths of runs, and masks of dropout. */
 #include <cblas.h>
 #include <math.h>
-#include <pthread.h>
 
 #include "base/math/lanes.h"
 #include "base/math/simd.h"
 #include "kernels/cpu/cpu_priv.h"
 
+/* A rank has one core: a product that BLAS spread over more would take those of other ranks. */
 static void keep_to_one_thread(void)
 {
-    openblas_set_num_threads(1);
-}
-
-/* A rank has one core: a product that BLAS spread over more would take those of other ranks. */
-static void prepare_blas(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, keep_to_one_thread);
+    if (openblas_get_num_threads() != 1)
+        openblas_set_num_threads(1);
 }
 
 const struct sbp_kernels *sbp_kernels_cpu(enum sbp_real real)
@@ -28,14 +22,14 @@ const struct sbp_kernels *sbp_kernels_cpu(enum sbp_real real)
         [SBP_REAL_BF16] = &sbp_cpu_bf16_table,
         [SBP_REAL_FP16] = &sbp_cpu_fp16_table,
     };
-    prepare_blas();
+    keep_to_one_thread();
     return tables[real];
 }
 
 void sbp_kernels_cpu_gemm(enum sbp_real real, void *y, struct sbp_gemm_factor a,
                           struct sbp_gemm_factor b, int64_t m, int64_t n, int64_t k)
 {
-    prepare_blas();
+    keep_to_one_thread();
     (real == SBP_F64 ? sbp_cpu_f64_gemm : sbp_cpu_f32_gemm)(y, a, b, m, n, k);
 }
 

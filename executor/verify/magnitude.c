@@ -131,6 +131,17 @@ static enum sbp_status pick(struct operand *operand, const struct sbp_kept *kept
     return SBP_OK;
 }
 
+/* The mean over few tokens may be small by chance: the mean over all features counts as that of one
+ * token more. */
+static void add_token(struct operand *operand)
+{
+    double mean = 0;
+    for (int64_t t = 0; t < operand->tokens; t++)
+        mean += operand->variance[t] / (double)operand->tokens;
+    for (int64_t i = 0; i < operand->features; i++)
+        operand->by_feature[i] += mean / (double)operand->tokens;
+}
+
 static enum sbp_status measure_features(struct operand *operand)
 {
     operand->by_feature = calloc((size_t)operand->features, sizeof(double));
@@ -145,6 +156,7 @@ static enum sbp_status measure_features(struct operand *operand)
             operand->by_feature[i] += squared_deviation(operand, at) / (double)operand->tokens;
             operand->square[i] += operand->exact[at] * operand->exact[at];
         }
+    add_token(operand);
     return SBP_OK;
 }
 

@@ -56,7 +56,7 @@ check() { # MODEL DEVICES SPACE
         echo "$1, $2 ranks, $3: $(sed -n 's/^layout *//p' found): $(sed -n 's/^verified.*difference is/verified,/p' out)"
     else
         failed=$((failed + 1))
-        echo "$1, $2 ranks, $3: FAILED: $(head -n 1 said)"
+        echo "$1, $2 ranks, $3: FAILED: $({ cat said && tail -n 1 out; } | head -n 1)"
     fi
 }
 

@@ -100,17 +100,15 @@ for dtype in f32 bf16 f16; do
 done
 unset dtype
 plan tensor --tp 4 --set heads=4
-verified tensor
 verified tensor --dtype bf16
 plan zero --tp 1 --zero 3 --set global_batch=4
-verified zero
+verified zero --dtype bf16
 plan pipeline --pp 2 --tp 2 --set layers=2
 verified pipeline --dtype bf16
 "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" --space summa \
     --set layers=1 --set hidden=16 --set heads=4 --set sequence=8 --set vocab=32 --set global_batch=4 \
     --set micro_batch=2 --set pipeline=1 --set zero=1 --set cluster.gradient_overlap=1 -o "$folder/panels.json" \
     >"$folder/out" 2>"$folder/err" && grep -q 'grid_row 2 x grid_column 2' "$folder/out" || complain 'no plan panels'
-SBP_DOUBLE_DELAY=2 verified panels
 SBP_DOUBLE_DELAY=2 verified panels --dtype bf16
 # More rows than columns: a rank's activations lie in several panels, and are copied row by row.
 cat >"$folder/tall.model" <<'END'
@@ -129,7 +127,7 @@ verified context --dtype bf16
 plan ring --cp 4 --set context=ring --set attention_dropout=0.1
 SBP_DOUBLE_DELAY=6 verified ring --dtype bf16
 plan kept-ring --devices 2 --cp 2 --set context=ring --set attention=materialised --set attention_dropout=0.1
-verified kept-ring
+verified kept-ring --dtype bf16
 plan pipelined-ring --pp 2 --cp 2 --set layers=2 --set context=ring
 SBP_DOUBLE_DELAY=7 verified pipelined-ring --dtype f16
 plan bubble --pp 2 --set layers=2 --set schedule=zero-bubble --micro-batch 1
@@ -220,11 +218,11 @@ family() {
 # Two heads of queries read one of keys, on two ranks and on four, whose keys two have; a window; queries
 # split by sequence, and keys round rings.
 family llama llama-3.1-8b --tp 2
-verified llama
+verified llama --dtype bf16
 family shared llama-3.1-8b --tp 4
 verified shared --dtype bf16
 family split llama-3.1-8b --cp 2
-verified split
+verified split --dtype bf16
 family head-ring llama-3.1-8b --tp 2 --cp 2 --set context=ring
 verified head-ring --dtype bf16
 family ring-window gemma-3-27b --cp 4 --set layers=2 --set window=3 --set window_layers=1 --set context=ring
@@ -258,7 +256,7 @@ latent='--set dense_layers=0 --set ffn=16 --set q_rank=8 --set kv_rank=8 --set n
 other latent deepseek-v3 --devices 2 --tp 2 $latent
 verified latent --dtype bf16
 other gathered deepseek-v3 --devices 2 --cp 2 $latent
-verified gathered
+verified gathered --dtype bf16
 other latent-ring deepseek-v3 --cp 4 --set context=ring $latent
 verified latent-ring --dtype bf16
 other types bert-large --devices 2 --tp 2 --set vocab=32 --set sequence=8 --set dropout=0

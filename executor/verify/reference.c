@@ -393,12 +393,35 @@ static enum sbp_status prepare(struct sbp_reference *reference, const struct sbp
     return compile(reference, of->cluster, diag);
 }
 
+static bool sums_panels(const struct sbp_program *program)
+{
+    for (int i = 0; i < program->instr_count; i++)
+        if (program->instr[i].kind == SBP_INSTR_INNER &&
+            program->instr[i].box.kind == SBP_BROADCAST_COLL)
+            return true;
+    return false;
+}
+
+/* How often the variance that the shadow measures. SUMMA adds the product of each panel to those
+ * before and rounds each of these sums to 16 bits, of which one device has the last alone. */
+static double variances_of(const struct sbp_reference_of *of)
+{
+    if (of->step == NULL || sbp_real_bytes(of->real) != 2)
+        return 1;
+    for (int p = 0; p < of->step->program_count; p++)
+        if (sums_panels(&of->step->program[p]))
+            return 2;
+    return 1;
+}
+
 enum sbp_status sbp_reference_open(struct sbp_reference *reference,
                                    const struct sbp_reference_of *of, struct sbp_diag *diag)
 {
     const double u = sbp_real_roundoff(sbp_real_wide(of->real));
-    *reference = (struct sbp_reference){
-        .scale = hypot(u, 0x1p-53) / 0x1p-24, .real = of->real, .loss_scale = 1};
+    *reference =
+        (struct sbp_reference){.scale = sqrt(variances_of(of)) * hypot(u, 0x1p-53) / 0x1p-24,
+                               .real = of->real,
+                               .loss_scale = 1};
     enum sbp_status status = prepare(reference, of, diag);
     if (status == SBP_OK)
         status = open_ranks(reference, of->seed, diag);

@@ -131,8 +131,8 @@ static enum sbp_status pick(struct operand *operand, const struct sbp_kept *kept
     return SBP_OK;
 }
 
-/* The mean over few tokens may be small by chance: the mean over all features counts as that of one
- * token more. */
+/* The mean over few tokens may be small by chance: a token's share of the mean over all features is
+ * added to it, which is little where there are many tokens. There is one at least. */
 static void add_token(struct operand *operand)
 {
     double mean = 0;

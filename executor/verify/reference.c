@@ -402,8 +402,8 @@ static bool sums_panels(const struct sbp_program *program)
     return false;
 }
 
-/* How often the variance that the shadow measures. SUMMA adds the product of each panel to those
- * before and rounds each of these sums to 16 bits, of which one device has the last alone. */
+/* The factor on the variance that the shadow measures. SUMMA rounds to 16 bits behind each panel;
+ * one device rounds once, at the end. 2 is by measurement, on grids of 4 and 8. */
 static double variances_of(const struct sbp_reference_of *of)
 {
     if (of->step == NULL || sbp_real_bytes(of->real) != 2)

@@ -163,7 +163,7 @@ static void empty(struct check *check)
     check_equal(check, "dbias of no tokens", dbias, zero, 3);
 }
 
-/* Main asked for two, as BLAS has by itself on two cores, before the first table was had. */
+/* Main asks BLAS for two threads before any test asks for a table. */
 static void one_thread(struct check *check)
 {
     (void)check;

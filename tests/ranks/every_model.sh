@@ -31,7 +31,7 @@ smaller() { # MODEL
 # The plan of a space, on devices that hold ten times as much where it does not fit.
 plan_for() { # MODEL DEVICES SPACE
     for bytes in 40G 400G 1e14; do
-        rm -f plan.json
+        rm -f plan.json out
         status=0
         # shellcheck disable=SC2046 # words
         "$sbplan" search "$1" gcp-a100-2x4 --devices "$2" --space "$3" --runnable --quick --time-limit 20 \

@@ -7,6 +7,7 @@ run=$1 sbplan=$2 configs=$3
 shift 3
 folder=$(mktemp -d)
 export SBP_DOUBLE_RUN=$$
+unset CUDA_MODULE_LOADING CUDA_DEVICE_MAX_CONNECTIONS # which a run sets where nobody did
 trap 'rm -rf "$folder" /dev/shm/nccl-double-$$-*' EXIT
 
 complain() {

@@ -4,7 +4,9 @@
 #include "executor/verify/choices_priv.h"
 #include "executor/verify/verify_priv.h"
 
-enum { TAG_STEP = 13, TAG_SCALE = 14 };
+enum { TAG_STEP = 13, TAG_SCALE = 14, TAG_DOUBT = 16 };
+enum { OPINIONS = 3 };                     /* of round-off in 16 bits, */
+static const double SLIGHTLY_BEYOND = 1.2; /* of the bound, as far as a second one is heard */
 
 /* The values that every rank sends to rank 0 at a step's end. */
 struct summary {
@@ -507,20 +509,60 @@ static enum sbp_status check_scales(struct sbp_verifier *v, struct sbp_diag *dia
     return SBP_OK;
 }
 
-enum sbp_status sbp_verify_end_step(struct sbp_verifier *v, struct sbp_diag *diag)
+/* Compares gradients and outputs with the reference and the errors that its shadow shows. */
+static enum sbp_status compare_step(struct sbp_verifier *v, int opinion, struct sbp_diag *diag)
 {
-    SBP_TRY(check_scales(v, diag));
     v->squares = 0;
     v->overflows = false;
-    SBP_TRY(sbp_choices_collect(v, diag));
     if (sbp_verify_leads(v) && !v->is_sampled) {
         v->reference->loss_scale = v->scaler.scale;
+        v->reference->opinion = opinion;
         SBP_TRY(sbp_reference_run(v->reference, v->rank->step, diag));
     }
     for (int piece = 0; piece < v->channel->step->pieces; piece++)
         SBP_TRY(collect_outputs(v, piece, diag));
-    SBP_TRY(collect_all(
-        v, &(struct states){.gradients = true, .sharded_from = 1, .take = take_gradient}, diag));
+    return collect_all(
+        v, &(struct states){.gradients = true, .sharded_from = 1, .take = take_gradient}, diag);
+}
+
+/* Tells all ranks whether rank 0 found something that another opinion may see otherwise. */
+static enum sbp_status share_doubt(struct sbp_verifier *v, bool *doubts, struct sbp_diag *diag)
+{
+    if (!sbp_verify_leads(v))
+        return sbp_channel_receive(v->channel, 0, TAG_DOUBT, doubts, sizeof *doubts, diag);
+    for (int peer = 1; peer < v->ranks; peer++)
+        SBP_TRY(sbp_channel_send(v->channel, peer, TAG_DOUBT, doubts, sizeof *doubts, diag));
+    return SBP_OK;
+}
+
+/* A shadow is one sample of round-off in 16 bits. Where few values carry all of a token's error it
+ * may be right by chance, and the run is not; what three samples exclude is no round-off. What is
+ * far beyond the first one's bound is none either. */
+static enum sbp_status compare_by_opinions(struct sbp_verifier *v, struct sbp_diag *diag)
+{
+    const struct sbp_verify_outcome before = v->outcome;
+    SBP_TRY(compare_step(v, 0, diag));
+    const struct sbp_verify_outcome first = v->outcome;
+    bool doubts = first.first.found && !before.first.found && first.worst_ratio < SLIGHTLY_BEYOND;
+    if (v->u <= v->wide_u || v->is_sampled)
+        return SBP_OK;
+    SBP_TRY(share_doubt(v, &doubts, diag));
+    for (int opinion = 1; opinion < OPINIONS && doubts; opinion++) {
+        v->outcome = before;
+        SBP_TRY(compare_step(v, opinion, diag));
+        doubts = v->outcome.first.found;
+        SBP_TRY(share_doubt(v, &doubts, diag));
+    }
+    if (doubts)
+        v->outcome = first;
+    return SBP_OK;
+}
+
+enum sbp_status sbp_verify_end_step(struct sbp_verifier *v, struct sbp_diag *diag)
+{
+    SBP_TRY(check_scales(v, diag));
+    SBP_TRY(sbp_choices_collect(v, diag));
+    SBP_TRY(compare_by_opinions(v, diag));
     SBP_TRY(exchange_summaries(v, diag));
     v->scaler.overflowed = v->overflows;
     return SBP_OK;

@@ -306,6 +306,64 @@ static void a_decoder_is_what_is_written_out(void **state)
     plan_close(&plan);
 }
 
+/* The root mean square of what the elements of all gradients inherit. */
+static double inherited_mean(struct sbp_reference *reference)
+{
+    double squares = 0;
+    int64_t elements = 0;
+    for (int t = 0; t < reference->graph.tensor_count; t++) {
+        const struct sbp_magnitude *m = reference->magnitude[t];
+        for (int64_t i = 0; m != NULL && i < m->rows * m->columns; i++) {
+            const double inherited = fmax(0, sbp_reference_inherited(reference, t, i));
+            squares += inherited * inherited;
+            elements++;
+        }
+    }
+    return sqrt(squares / (double)elements);
+}
+
+/* Each opinion is another sample of errors of one size, beside the same gradients. */
+static void check_opinions(struct sbp_reference *reference)
+{
+    double mean[3], gradient[3];
+    struct sbp_diag diag = {0};
+    const int tensor = reference->graph.op[1].weight[0];
+    for (reference->opinion = 0; reference->opinion < 3; reference->opinion++) {
+        expect_ok(sbp_reference_run(reference, 1, &diag), &diag);
+        mean[reference->opinion] = inherited_mean(reference);
+        gradient[reference->opinion] = sbp_reference_gradient(reference, tensor)[0];
+    }
+    for (int i = 1; i < 3; i++) {
+        assert_true(gradient[i] == gradient[0]);
+        if (!(mean[i] != mean[i - 1] && fabs(mean[i] / mean[0] - 1) < 0.1))
+            fail_msg("seed %llu, %s: opinions %.6g and %.6g", (unsigned long long)seed,
+                     sbp_real_name(reference->real), mean[0], mean[i]);
+    }
+}
+
+static void opinions_are_samples(void **state)
+{
+    static const char model[] =
+        "{\"name\": \"m\", \"architecture\": \"gpt\", \"global_batch\": 8, \"sequence\": 32, "
+        "\"layers\": 2, \"hidden\": 64, \"heads\": 4, \"ffn\": 128, \"vocab\": 96}";
+    static const enum sbp_real reals[] = {SBP_REAL_BF16, SBP_REAL_FP16};
+    struct sbp_reference reference;
+    struct sbp_diag diag = {0};
+    struct plan plan;
+    (void)state;
+    plan_open(&plan, model, (const int[]){2, 0});
+    for (int i = 0; i < 2; i++) {
+        const struct sbp_reference_of of = {
+            .graph = &plan.graph, .cluster = &plan.cluster, .seed = seed, .real = reals[i]};
+        expect_ok(sbp_reference_open(&reference, &of, &diag), &diag);
+        assert_int_equal(sbp_rank_fill_weights(&reference.rank), SBP_OK);
+        assert_int_equal(sbp_rank_fill_weights(&reference.shadow), SBP_OK);
+        check_opinions(&reference);
+        sbp_reference_close(&reference);
+    }
+    plan_close(&plan);
+}
+
 /* Every table of a model reads the samples' ids: the same where it has as many rows. */
 static void tables_read_the_same_ids(void **state)
 {
@@ -495,6 +553,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(references_hold),
         cmocka_unit_test(a_decoder_is_what_is_written_out),
+        cmocka_unit_test(opinions_are_samples),
         cmocka_unit_test(tables_read_the_same_ids),
         cmocka_unit_test(counted_bytes_are_allocated),
         cmocka_unit_test(updates_follow_the_textbook),

@@ -128,13 +128,13 @@ static bool check_zero(struct plan *plan, const char *model, struct sbp_random *
 
 static void zero_levels_train_the_same_bits(void **state)
 {
-    enum { PLANS = 40 };
+    const int plans = draws(40);
     char model[MODEL_BYTES];
     struct sbp_random random;
     int checked = 0, single = 0, differ = 0;
     (void)state;
     sbp_random_seed(&random, seed + 2000);
-    for (int tries = 0; checked < PLANS && tries < MOST_TRIES; tries++) {
+    for (int tries = 0; checked < plans && tries < MOST_TRIES; tries++) {
         struct plan plan;
         if (open_drawn(&random, tries, tries % 4 == 3, model, &plan)) {
             checked++;
@@ -146,8 +146,8 @@ static void zero_levels_train_the_same_bits(void **state)
     print_message("seed %llu: %d plans, %d of one micro-batch; in %d of the others levels 0 and 3 "
                   "differ\n",
                   (unsigned long long)seed, checked, single, differ);
-    assert_int_equal(checked, PLANS);
-    assert_true(single > PLANS / 8 && differ > (PLANS - single) / 2);
+    assert_int_equal(checked, plans);
+    assert_true(single > plans / 8 && differ > (plans - single) / 2);
 }
 
 /* ---- owners -------------------------------------------------------------------------------- */
@@ -176,13 +176,13 @@ static void check_owners(struct plan *plan, const char *model)
 /* A norm is summed otherwise: each rank has the squares of what it owns. */
 static void owners_train_the_same_bits(void **state)
 {
-    enum { PLANS = 40 };
+    const int plans = draws(40);
     char model[MODEL_BYTES];
     struct sbp_random random;
     int checked = 0, several = 0;
     (void)state;
     sbp_random_seed(&random, seed + 2050);
-    for (int tries = 0; checked < PLANS && tries < 2 * MOST_TRIES; tries++) {
+    for (int tries = 0; checked < plans && tries < 2 * MOST_TRIES; tries++) {
         struct plan plan;
         if (open_drawn(&random, tries, tries % 4 == 3, model, &plan) && has_alike_ties(&plan)) {
             plan.graph.training.clip_norm = 0;
@@ -194,8 +194,8 @@ static void owners_train_the_same_bits(void **state)
     }
     print_message("seed %llu: %d plans, %d of several micro-batches\n", (unsigned long long)seed,
                   checked, several);
-    assert_int_equal(checked, PLANS);
-    assert_true(several > PLANS / 4);
+    assert_int_equal(checked, plans);
+    assert_true(several > plans / 4);
 }
 
 /* ---- recomputation ------------------------------------------------------------------------- */
@@ -223,13 +223,13 @@ static void check_kept(const struct plan *plan, const char *model)
 
 static void recomputing_trains_the_same_bits(void **state)
 {
-    enum { PLANS = 40 };
+    const int plans = draws(40);
     char model[MODEL_BYTES];
     struct sbp_random random;
     int checked = 0;
     (void)state;
     sbp_random_seed(&random, seed + 2100);
-    for (int tries = 0; checked < PLANS && tries < 2 * MOST_TRIES; tries++) {
+    for (int tries = 0; checked < plans && tries < 2 * MOST_TRIES; tries++) {
         struct plan plan;
         if (open_drawn(&random, tries, tries % 4 == 3, model, &plan) && has_alike_ties(&plan)) {
             check_kept(&plan, model);
@@ -239,7 +239,7 @@ static void recomputing_trains_the_same_bits(void **state)
     }
     print_message("seed %llu: %d plans, %d ways to keep each\n", (unsigned long long)seed, checked,
                   SBP_RECOMPUTES);
-    assert_int_equal(checked, PLANS);
+    assert_int_equal(checked, plans);
 }
 
 /* ---- boxing -------------------------------------------------------------------------------- */
@@ -317,13 +317,13 @@ static enum outcome check_boxing(const struct plan *plan, const char *model, boo
 
 static void boxing_trains_the_same_bits(void **state)
 {
-    enum { PLANS = 60 };
+    const int plans = draws(60);
     char model[MODEL_BYTES];
     struct sbp_random random;
     int checked = 0, differ = 0, count[3] = {0};
     (void)state;
     sbp_random_seed(&random, seed + 2200);
-    for (int tries = 0; checked < PLANS && tries < 2 * MOST_TRIES; tries++) {
+    for (int tries = 0; checked < plans && tries < 2 * MOST_TRIES; tries++) {
         struct plan plan;
         if (open_drawn(&random, tries, tries % 4 == 3, model, &plan) && has_alike_ties(&plan)) {
             bool other = false;
@@ -336,7 +336,7 @@ static void boxing_trains_the_same_bits(void **state)
     print_message("seed %llu: %d plans; boxing has another list of the same sums in %d, other sums "
                   "in %d, other bits in %d of these\n",
                   (unsigned long long)seed, checked, count[SAME_SUMS], count[OTHER_SUMS], differ);
-    assert_int_equal(checked, PLANS);
+    assert_int_equal(checked, plans);
     assert_true(count[SAME_SUMS] > 0 && differ > 0);
 }
 
@@ -443,14 +443,15 @@ static void check_untied(struct plan *plan, const char *model, const int *levels
 
 static void stages_train_the_same_bits(void **state)
 {
-    enum { PLANS = 60, TIES = 5 };
+    enum { TIES = 5 };
+    const int plans = draws(60);
     static const int levels[][4] = {{2, 2, 0}, {2, 3, 0}, {3, 2, 0}, {2, 2, 2, 0}};
     char model[MODEL_BYTES];
     struct sbp_random random;
     int checked = 0, ties = 0, clipped = 0;
     (void)state;
     sbp_random_seed(&random, seed + 2300);
-    for (int tries = 0; checked < PLANS && tries < 40 * MOST_TRIES; tries++) {
+    for (int tries = 0; checked < plans && tries < 40 * MOST_TRIES; tries++) {
         struct plan plan;
         const int *const all = levels[sbp_random_below(&random, 4)];
         random_model(&random, ties < TIES ? GPT : kind_of(tries), model, MODEL_BYTES);
@@ -474,8 +475,8 @@ static void stages_train_the_same_bits(void **state)
     }
     print_message("seed %llu: %d pipelines, %d with tied weights, %d that clip\n",
                   (unsigned long long)seed, checked, ties, clipped);
-    assert_int_equal(checked, PLANS);
-    assert_true(ties >= TIES && clipped > PLANS / 4);
+    assert_int_equal(checked, plans);
+    assert_true(ties >= TIES && clipped > plans / 4);
 }
 
 int main(int argc, char **argv)

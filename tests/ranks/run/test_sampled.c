@@ -272,8 +272,9 @@ static bool draw_plan(struct sbp_random *random, int kind, cut cuts, enum sbp_re
     return has_alike_ties(plan);
 }
 
-static void check_right_runs(cut cuts, enum sbp_real real, int count, uint64_t stream)
+static void check_right_runs(cut cuts, enum sbp_real real, int most, uint64_t stream)
 {
+    const int count = draws(most);
     char model[MODEL_BYTES];
     struct sbp_random random;
     double worst = 0;

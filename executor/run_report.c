@@ -231,7 +231,7 @@ static int count_left_out(const struct sbp_run_result *result)
 
 static int print_verdict(const struct sbp_run_report *report)
 {
-    char text[512], sampled[128] = "";
+    char text[512], sampled[128] = "", again[80] = "";
     const struct sbp_run_result *result = report->result;
     if (result->odd.step > 0 && print_odd(&result->odd) < 0)
         return -1;
@@ -248,11 +248,14 @@ static int print_verdict(const struct sbp_run_report *report)
     if (left_out > 0 && left_out == result->steps)
         return printf("verified: every loss and output agrees with one device in double, but no "
                       "gradient or update: each step overflowed and was left out (--steps)\n");
+    if (result->remeasured > 0)
+        (void)snprintf(again, sizeof again, "; of %lld step%s round-off was measured again",
+                       (long long)result->remeasured, result->remeasured > 1 ? "s" : "");
     return printf("verified: every %sloss and update%s%s agree%s with one device in double; "
-                  "largest difference is %.2f of its bound\n",
+                  "largest difference is %.2f of its bound%s\n",
                   result->sampled ? "" : "gradient, ",
                   left_out > 0 ? " of steps that were not left out" : "", sampled,
-                  result->sampled ? "" : "s", result->worst_ratio);
+                  result->sampled ? "" : "s", result->worst_ratio, again);
 }
 
 /* What the run had to make and hold as the plan says, or it would have failed. */
@@ -339,6 +342,8 @@ static void put_verification(const struct sbp_run_report *report, struct cJSON *
         put_odd(&result->odd, verification, failed);
     if (result->verified)
         sbp_json_put_number(verification, "worst_ratio", result->worst_ratio, failed);
+    if (result->remeasured > 0)
+        sbp_json_put_number(verification, "remeasured_steps", (double)result->remeasured, failed);
     if (result->sampled)
         sbp_json_put_number(verification, "sampled_one_in", SBP_VERIFY_ONE_IN, failed);
     if (report->whole != NULL)

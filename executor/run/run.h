@@ -95,6 +95,7 @@ struct sbp_run_result {
     bool verified, sampled;     /* verification was asked for; of a sample */
     struct sbp_finding finding; /* the first tensor that is off */
     double worst_ratio;         /* largest difference / bound seen */
+    int64_t remeasured;         /* steps whose round-off was measured again (verify.h) */
 };
 
 /* Runs a step that was made for a run (struct sbp_step_request), with the bytes of its type.

@@ -496,6 +496,7 @@ static enum sbp_status run_steps(struct sbp_runner *runner, struct sbp_diag *dia
         const struct sbp_verify_outcome *outcome = sbp_verify_outcome(runner->verifier);
         result->finding = outcome->first;
         result->worst_ratio = outcome->worst_ratio;
+        result->remeasured = outcome->remeasured;
     }
     result->filled = true;
     return SBP_OK;

@@ -16,11 +16,12 @@
 #ifndef SBP_EXECUTOR_VERIFY_REFERENCE_PRIV_H
 #define SBP_EXECUTOR_VERIFY_REFERENCE_PRIV_H
 
-#include "base/math/random.h"
 #include "executor/rank/rank.h"
 #include "executor/verify/delayed_priv.h"
 #include "executor/verify/layers_priv.h"
 #include "executor/verify/magnitude_priv.h"
+
+enum { SBP_SHADOWS = 3 }; /* with other roundings to 16 bits each */
 
 /* A value that is no parameter gradient, with the sizes that its bound is made of. */
 struct sbp_reference_output {
@@ -59,8 +60,7 @@ struct sbp_reference {
     double scale;                     /* as in struct sbp_lockstep */
     enum sbp_real real;               /* the run's */
     double loss_scale;                /* of the step's gradients in the run */
-    int opinion;                      /* 0, or another shadow that rounds to 16 bits otherwise: */
-    struct sbp_random stretch;        /* the grid of each of its roundings */
+    int shadow_number;                /* below SBP_SHADOWS: on which grid it rounds to 16 bits */
     struct sbp_magnitude **magnitude; /* (tensor_count), NULL for what is no parameter */
     struct sbp_reference_output *
         *output; /* (tensor_count), NULL unless sbp_reference_end_instr says so */
@@ -142,7 +142,7 @@ double sbp_reference_terms(const struct sbp_reference *reference, int tensor);
 int64_t sbp_reference_choices(const struct sbp_reference *reference, int op);
 
 /* Forward and backward of a step (from 1) from the weights that were set, and those before. It may
- * run again with another opinion, which changes inherited errors alone; not of a sample. */
+ * run again with another shadow, which changes inherited errors alone; not of a sample. */
 enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,
                                   struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -16,6 +16,11 @@ enum { STREAM_OUTPUTS = 0x5a }; /* of what a sample keeps */
  * hide what is wrong. */
 static const double EITHER = 8, EITHER_HALF = 5;
 
+enum { PIECE = 512 }; /* elements that are rounded at a time */
+
+/* Of each shadow's grid of 16 bits; that of the first one is the run's. */
+static const float STRETCH[SBP_SHADOWS] = {1, 0.94F, 0.87F};
+
 static struct sbp_lockstep lockstep(struct sbp_reference *reference)
 {
     const bool half = sbp_real_bytes(reference->real) == 2;
@@ -202,41 +207,30 @@ static bool shadow_needs(const struct sbp_instr *instr)
     return instr->kind != SBP_INSTR_BACKWARD || instr->buffer[SBP_AT_OUT] >= 0;
 }
 
-enum { PIECE = 512 }; /* elements that are rounded at a time */
-
-/* What the run's type has no value for goes to a grid that is stretched at random, element by
- * element: its round-off is as large as the run's, and another one. */
-static void round_elsewhere(struct sbp_random *stretch, const struct sbp_kernels *half, float *x,
-                            int64_t count)
+/* Values of the run's type are kept. Others are rounded on the grid of that type divided by
+ * `stretch`, where what was rounded before stays as it is. */
+static void round_piece(const struct sbp_kernels *half, float stretch, float *x, int64_t count)
 {
-    float nearest[PIECE], factor[PIECE];
+    float nearest[PIECE], other[PIECE];
     uint16_t stored[PIECE];
+    for (int64_t i = 0; i < count; i++)
+        other[i] = x[i] * stretch;
     half->from_wide(stored, x, count);
     half->to_wide(nearest, stored, count);
-    for (int64_t i = 0; i < count; i++) {
-        factor[i] = nearest[i] == x[i] ? 1 : (float)(1 - sbp_random_unit(stretch) / 2);
-        x[i] *= factor[i];
-    }
-    half->from_wide(stored, x, count);
-    half->to_wide(x, stored, count);
+    half->from_wide(stored, other, count);
+    half->to_wide(other, stored, count);
     for (int64_t i = 0; i < count; i++)
-        x[i] /= factor[i];
+        x[i] = nearest[i] == x[i] || !isfinite(nearest[i]) ? nearest[i] : other[i] / stretch;
 }
 
 /* Rounds as the run stores: gradients with their loss scale. */
-static void round_shadow(struct sbp_reference *reference, float *x, int64_t n, double scale)
+static void round_shadow(const struct sbp_reference *reference, float *x, int64_t n, double scale)
 {
     const struct sbp_kernels *half = sbp_kernels_cpu(reference->real);
-    uint16_t stored[PIECE];
     for (int64_t i = 0; i < n; i += PIECE) {
         const int64_t count = n - i < PIECE ? n - i : PIECE;
         reference->shadow.kernels->scale(x + i, scale, count);
-        if (reference->opinion > 0) {
-            round_elsewhere(&reference->stretch, half, x + i, count);
-        } else {
-            half->from_wide(stored, x + i, count);
-            half->to_wide(x + i, stored, count);
-        }
+        round_piece(half, STRETCH[reference->shadow_number], x + i, count);
         reference->shadow.kernels->scale(x + i, 1 / scale, count);
     }
 }
@@ -428,7 +422,6 @@ enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,
     sbp_rank_begin_step(&reference->shadow, step);
     const uint64_t number =
         sbp_random_bits_at(reference->rank.seed, STREAM_OUTPUTS, (uint64_t)step);
-    sbp_random_seed(&reference->stretch, number + (uint64_t)reference->opinion);
     reference->loss_sum = reference->loss_inherited = 0;
     for (int t = 0; reference->is_sampled && t < reference->graph.tensor_count; t++)
         if (reference->magnitude[t] != NULL)

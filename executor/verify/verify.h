@@ -18,15 +18,14 @@
  * is added for what ranks, micro-batches and hops store on the way, with u' = 2^-8 (bfloat16) or
  * 2^-11 (half precision): partial sums of terms that differ in sign are sqrt(n) terms large. Their
  * inherited part is measured by a shadow that rounds where the run stores, with twice its variance
- * under SUMMA, which rounds the sum of every panel. One shadow is one sample: where it is passed by
- * less than a fifth, two more that round otherwise are asked in turn, and a step is right if all of
- * it agrees with one of the three. By measurement right runs passed the first bound by 14 % at most,
- * and planted faults that pass it by less stay beyond the others'. Runs in single precision
- * whose products round their factors to TF32 are held as those in bfloat16. Of a step in which
- * gradients overflow, all ranks must leave out the update: their states keep every bit.
- * What is exactly 0 by construction (padding, rows of a table that no
- * token looks up) must be 0; but what only a relu makes 0, in 16 bits need not be: it is not
- * compared.
+ * under SUMMA, which rounds the sum of every panel. A shadow is one measurement of round-off, and
+ * by chance a narrow one: where the largest excess over a bound is below a fifth, a second and a
+ * third shadow round on other grids, and gradients and outputs of the step are right if all of them
+ * agree with one of the three (not of a sampled verification, whose reference is computed before
+ * the step). Runs in single precision whose products round their factors to TF32 are held as those
+ * in bfloat16. Of a step in which gradients overflow, all ranks must leave out the update: their
+ * states keep every bit. What is exactly 0 by construction (padding, rows of a table that no token
+ * looks up) must be 0; but what only a relu makes 0, in 16 bits need not be: it is not compared.
  *
  * A sampled verification compares of each weight's gradient one output in 32, at least 8, others in
  * each step, and all else as above. Its reference is computed before the step, from weights that
@@ -54,6 +53,7 @@ struct sbp_finding {
 struct sbp_verify_outcome {
     struct sbp_finding first;
     double worst_ratio; /* the largest |difference| / bound, over bounds that are not 0 */
+    int64_t remeasured; /* steps that agree with the second or third shadow alone */
 };
 
 /* Describes a finding for people in one line; returns buffer. */

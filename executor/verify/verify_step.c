@@ -5,8 +5,9 @@
 #include "executor/verify/verify_priv.h"
 
 enum { TAG_STEP = 13, TAG_SCALE = 14, TAG_DOUBT = 16 };
-enum { OPINIONS = 3 };                     /* of round-off in 16 bits, */
-static const double SLIGHTLY_BEYOND = 1.2; /* of the bound, as far as a second one is heard */
+
+/* Times the bound of 16 bits: what is farther off is no round-off. */
+static const double SLIGHTLY_BEYOND = 1.2;
 
 /* The values that every rank sends to rank 0 at a step's end. */
 struct summary {
@@ -509,14 +510,14 @@ static enum sbp_status check_scales(struct sbp_verifier *v, struct sbp_diag *dia
     return SBP_OK;
 }
 
-/* Compares gradients and outputs with the reference and the errors that its shadow shows. */
-static enum sbp_status compare_step(struct sbp_verifier *v, int opinion, struct sbp_diag *diag)
+/* Compares gradients and outputs with the reference and the errors that a shadow of it shows. */
+static enum sbp_status compare_step(struct sbp_verifier *v, int shadow, struct sbp_diag *diag)
 {
     v->squares = 0;
     v->overflows = false;
     if (sbp_verify_leads(v) && !v->is_sampled) {
         v->reference->loss_scale = v->scaler.scale;
-        v->reference->opinion = opinion;
+        v->reference->shadow_number = shadow;
         SBP_TRY(sbp_reference_run(v->reference, v->rank->step, diag));
     }
     for (int piece = 0; piece < v->channel->step->pieces; piece++)
@@ -525,7 +526,7 @@ static enum sbp_status compare_step(struct sbp_verifier *v, int opinion, struct 
         v, &(struct states){.gradients = true, .sharded_from = 1, .take = take_gradient}, diag);
 }
 
-/* Tells all ranks whether rank 0 found something that another opinion may see otherwise. */
+/* Tells all ranks whether rank 0 wants to compare once more. */
 static enum sbp_status share_doubt(struct sbp_verifier *v, bool *doubts, struct sbp_diag *diag)
 {
     if (!sbp_verify_leads(v))
@@ -535,21 +536,29 @@ static enum sbp_status share_doubt(struct sbp_verifier *v, bool *doubts, struct 
     return SBP_OK;
 }
 
-/* A shadow is one sample of round-off in 16 bits. Where few values carry all of a token's error it
- * may be right by chance, and the run is not; what three samples exclude is no round-off. What is
- * far beyond the first one's bound is none either. */
-static enum sbp_status compare_by_opinions(struct sbp_verifier *v, struct sbp_diag *diag)
+/* A finding that is no more than a value slightly beyond its bound. */
+static bool is_slight(const struct sbp_verify_outcome *outcome)
+{
+    return outcome->first.found && outcome->first.bound > 0 &&
+           outcome->worst_ratio < SLIGHTLY_BEYOND;
+}
+
+/* A shadow is one measurement of round-off. In 16 bits, where few values carry all of a token's
+ * error, it may show hardly any by chance, and its bound is too narrow then. So two shadows with
+ * other roundings are computed in turn before a slight finding counts; it is the first one's. */
+static enum sbp_status compare_with_shadows(struct sbp_verifier *v, struct sbp_diag *diag)
 {
     const struct sbp_verify_outcome before = v->outcome;
     SBP_TRY(compare_step(v, 0, diag));
-    const struct sbp_verify_outcome first = v->outcome;
-    bool doubts = first.first.found && !before.first.found && first.worst_ratio < SLIGHTLY_BEYOND;
     if (v->u <= v->wide_u || v->is_sampled)
         return SBP_OK;
+    const struct sbp_verify_outcome first = v->outcome;
+    bool doubts = is_slight(&first) && !before.first.found;
     SBP_TRY(share_doubt(v, &doubts, diag));
-    for (int opinion = 1; opinion < OPINIONS && doubts; opinion++) {
+    for (int shadow = 1; shadow < SBP_SHADOWS && doubts; shadow++) {
         v->outcome = before;
-        SBP_TRY(compare_step(v, opinion, diag));
+        v->outcome.remeasured = before.remeasured + 1;
+        SBP_TRY(compare_step(v, shadow, diag));
         doubts = v->outcome.first.found;
         SBP_TRY(share_doubt(v, &doubts, diag));
     }
@@ -562,7 +571,7 @@ enum sbp_status sbp_verify_end_step(struct sbp_verifier *v, struct sbp_diag *dia
 {
     SBP_TRY(check_scales(v, diag));
     SBP_TRY(sbp_choices_collect(v, diag));
-    SBP_TRY(compare_by_opinions(v, diag));
+    SBP_TRY(compare_with_shadows(v, diag));
     SBP_TRY(exchange_summaries(v, diag));
     v->scaler.overflowed = v->overflows;
     return SBP_OK;

@@ -135,6 +135,11 @@ static __device__ __forceinline__ int count_listed(const blocked<A> &, const int
 
 /* ---- dropout -------------------------------------------------------------------------------- */
 
+template <class A> static __device__ __forceinline__ bool drops(const blocked<A> &a)
+{
+    return a.drops;
+}
+
 template <class A>
 static __device__ __forceinline__ uint64_t first_of_head(const blocked<A> &a, int64_t index)
 {
@@ -146,29 +151,6 @@ static __device__ __forceinline__ uint64_t first_of_row(const blocked<A> &a, uin
                                                         int row)
 {
     return a.drops ? row_by_chance(a, of_head, row) : 0;
-}
-
-template <class A>
-static __device__ __forceinline__ float kept_of(const blocked<A> &a, bool is_seen, uint64_t first,
-                                                int64_t first_row, int query, int key)
-{
-    return a.drops ? kept_by_chance(a, is_seen, first, first_row, query, key) : 1;
-}
-
-template <class A>
-static __device__ __forceinline__ void keep_mask(const blocked<A> &a, uint64_t first,
-                                                 int64_t first_row, int query, int key)
-{
-    if (a.drops)
-        a.mask[mask_at(a, first_row, query, key)] = decides(a, first, key);
-}
-
-template <class A, int TILES, class P>
-static __device__ __forceinline__ void drop(float (&of)[TILES][4], const blocked<A> &a,
-                                            const uint64_t (&first)[2], const P &places)
-{
-    if (a.drops)
-        drop_by_chance(of, a, first, places);
 }
 
 /* ---- what queries have so far --------------------------------------------------------------- */

@@ -75,9 +75,38 @@ static __device__ __forceinline__ uint64_t first_of(const A &a, int64_t index, i
     return first_of_row(a, first_of_head(a, index), row);
 }
 
-/* Keys are named by their places in the sequence from here on. */
+/* Whether there is dropout: a block asks while it runs (blocks.cuh). */
+template <class T> static __device__ __forceinline__ bool drops(const attention<T> &)
+{
+    return false;
+}
+
+template <class A> static __device__ __forceinline__ bool drops(const dropping<A> &)
+{
+    return true;
+}
+
+/* What it multiplies probabilities by that it keeps. */
+template <class T> static __device__ __forceinline__ float factor_of(const attention<T> &)
+{
+    return 1;
+}
+
+template <class A> static __device__ __forceinline__ float factor_of(const dropping<A> &a)
+{
+    return a.factor;
+}
+
+/* Whether chance keeps a probability. Keys are named by their places in the sequence from here on.
+ */
+template <class T>
+static __device__ __forceinline__ bool decides(const attention<T> &, uint64_t, int)
+{
+    return true;
+}
+
 template <class A>
-static __device__ __forceinline__ bool decides(const A &a, uint64_t first, int key)
+static __device__ __forceinline__ bool decides(const dropping<A> &a, uint64_t first, int key)
 {
     return (int64_t)(gpu_random_bits(a.key, first + (uint64_t)key) >> 11) >= a.least;
 }
@@ -89,67 +118,53 @@ static __device__ __forceinline__ int64_t mask_at(const A &a, int64_t first_row,
     return (first_row + query) * all_keys(a) + key;
 }
 
-/* Dropout multiplies a probability that is seen by this. */
+/* The same backward, where the mask knows what is kept; at: its place there. */
 template <class T>
-static __device__ __forceinline__ float kept_of(const attention<T> &, bool, uint64_t, int64_t, int,
-                                                int)
+static __device__ __forceinline__ bool recalls(const attention<T> &, uint64_t, int, int64_t)
 {
-    return 1;
+    return true;
 }
 
 template <class A>
-static __device__ __forceinline__ float kept_by_chance(const A &a, bool is_seen, uint64_t first,
-                                                       int64_t first_row, int query, int key)
+static __device__ __forceinline__ bool recalls(const dropping<A> &a, uint64_t first, int key,
+                                               int64_t at)
 {
-    if (!is_seen)
-        return 0;
-    const bool is_kept =
-        a.mask != NULL ? a.mask[mask_at(a, first_row, query, key)] != 0 : decides(a, first, key);
-    return is_kept ? a.factor : 0;
+    return a.mask != NULL ? a.mask[at] != 0 : decides(a, first, key);
 }
 
-template <class A>
-static __device__ __forceinline__ float kept_of(const dropping<A> &a, bool is_seen, uint64_t first,
-                                                int64_t first_row, int query, int key)
+/* Which of a lane's elements of tiles is_kept(tile, i) names, a bit each; without dropout all. The
+ * loop over tiles stays a loop: unrolled, the bits of chance were four fifths of a kernel. */
+template <int TILES, class A, class F>
+static __device__ __forceinline__ uint32_t keep_tiles(const A &a, const F &is_kept)
 {
-    return kept_by_chance(a, is_seen, first, first_row, query, key);
+    static_assert(TILES * 4 <= 32, "a bit an element");
+    uint32_t kept = 0;
+    if (!drops(a))
+        return ~0U;
+    GPU_LOOP
+    for (int tile = 0; tile < TILES; tile++)
+        GPU_UNROLL
+    for (int i = 0; i < 4; i++)
+        kept |= (uint32_t)is_kept(tile, i) << (4 * tile + i);
+    return kept;
+}
+
+/* What dropout multiplies an element by. */
+template <class A>
+static __device__ __forceinline__ float kept_of(const A &a, uint32_t kept, int tile, int i)
+{
+    return !drops(a) ? 1 : kept >> (4 * tile + i) & 1 ? factor_of(a) : 0;
 }
 
 template <class T>
-static __device__ __forceinline__ void keep_mask(const attention<T> &, uint64_t, int64_t, int, int)
+static __device__ __forceinline__ void keep_mask(const attention<T> &, bool, int64_t)
 {
 }
 
 template <class A>
-static __device__ __forceinline__ void keep_mask(const dropping<A> &a, uint64_t first,
-                                                 int64_t first_row, int query, int key)
+static __device__ __forceinline__ void keep_mask(const dropping<A> &a, bool is_kept, int64_t at)
 {
-    a.mask[mask_at(a, first_row, query, key)] = decides(a, first, key);
-}
-
-/* Exponentials of a tile are multiplied before they meet the values; first: of both rows, places:
- * of its columns. */
-template <class T, int TILES, class P>
-static __device__ __forceinline__ void drop(float (&)[TILES][4], const attention<T> &,
-                                            const uint64_t (&)[2], const P &)
-{
-}
-
-template <class A, int TILES, class P>
-static __device__ __forceinline__ void drop_by_chance(float (&of)[TILES][4], const A &a,
-                                                      const uint64_t (&first)[2], const P &places)
-{
-    GPU_UNROLL
-    for (int i = 0; i < TILES * 4; i++)
-        of[i / 4][i % 4] *=
-            decides(a, first[i % 4 / 2], places(lane_column(i / 4, i % 4))) ? a.factor : 0;
-}
-
-template <class A, int TILES, class P>
-static __device__ __forceinline__ void drop(float (&of)[TILES][4], const dropping<A> &a,
-                                            const uint64_t (&first)[2], const P &places)
-{
-    drop_by_chance(of, a, first, places);
+    a.mask[at] = is_kept;
 }
 
 #endif

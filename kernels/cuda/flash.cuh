@@ -110,6 +110,9 @@ keep_probabilities(const A &a, const T *queries, T *keys, int *list, const head_
             list_places(a, list, column, COLUMNS);
             __syncthreads();
         }
+        const uint32_t kept = keep_tiles<TILES>(a, [&](int tile, int i) {
+            return decides(a, whole[i / 2], places(lane_column(tile, i)));
+        });
         if (is_seen)
             multiply_rows<T, HEAD, TILES>(scores, queries, lane_row(0) / 16 * 16, keys);
         scale_scores(scores, a, rows, column);
@@ -121,7 +124,8 @@ keep_probabilities(const A &a, const T *queries, T *keys, int *list, const head_
             if (row < a.rows && column + lane_column(tile, i) < a.keys) {
                 a.probabilities[(at.row + row) * all_keys(a) + key] =
                     gpu_store<T>(weigh(a, scores[tile][i], rows, i / 2));
-                keep_mask(a, whole[i / 2], at.row, row, key);
+                if (drops(a))
+                    keep_mask(a, kept >> (4 * tile + i) & 1, mask_at(a, at.row, row, key));
             }
         }
     }
@@ -158,19 +162,25 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
                                     a.is_aligned);
     for (int column = hidden / sizes::COLUMNS * sizes::COLUMNS; column < seen;
          column += sizes::COLUMNS) {
+        const auto places = places_of(a, list, column);
         float scores[TILES][4], factor[2];
         __syncthreads(); /* all have done with the tiles before */
         load_keys<T, HEAD, sizes::COLUMNS>(keys, a, at.k, column);
         load_values<T, HEAD, sizes::COLUMNS>(values, a, at.v, column);
         list_places(a, list, column, sizes::COLUMNS);
         __syncthreads();
+        const uint32_t kept = keep_tiles<TILES>(a, [&](int tile, int i) {
+            return decides(a, in_whole[i / 2], places(lane_column(tile, i)));
+        });
         multiply_rows<T, HEAD, TILES>(scores, queries, row, keys);
         scale_scores(scores, a, rows, column);
         exponentiate(scores, rows, factor);
         GPU_UNROLL
         for (int i = 0; i < WIDE * 4; i++)
             output[i / 4][i % 4] *= factor[i % 4 / 2];
-        drop(scores, a, in_whole, places_of(a, list, column));
+        GPU_UNROLL
+        for (int i = 0; i < TILES * 4; i++)
+            scores[i / 4][i % 4] *= kept_of(a, kept, i / 4, i % 4);
         add_weighted<T, HEAD>(output, scores, values, 0);
     }
     float whole[2];
@@ -270,22 +280,26 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
         load_values<T, HEAD, sizes::COLUMNS>(values, a, at.v, column);
         list_places(a, list, column, sizes::COLUMNS);
         __syncthreads();
+        const auto is_seen = [&](int tile, int i) {
+            return first + lane_row(i / 2) < a.rows &&
+                   sees(rows.last[i / 2], rows.count[i / 2], column + lane_column(tile, i));
+        };
+        const uint32_t kept = keep_tiles<TILES>(a, [&](int tile, int i) {
+            const int place = places(lane_column(tile, i));
+            return is_seen(tile, i) && recalls(a, in_whole[i / 2], place,
+                                               mask_at(a, at.row, first + lane_row(i / 2), place));
+        });
         multiply_rows<T, HEAD, TILES>(scores, queries, row, keys);
         multiply_rows<T, HEAD, TILES>(ds, gradients, row, values);
         GPU_UNROLL
         for (int tile = 0; tile < TILES; tile++)
             GPU_UNROLL
-        for (int i = 0; i < 4; i++) {
-            const int query = first + lane_row(i / 2), key = column + lane_column(tile, i);
-            const int place = places(lane_column(tile, i));
-            const bool is_seen = query < a.rows && sees(rows.last[i / 2], rows.count[i / 2], key);
-            ds[tile][i] = is_seen
-                              ? recall(a, at.row, scores[tile][i], query, place, log_sum[i / 2]) *
-                                    (kept_of(a, is_seen, in_whole[i / 2], at.row, query, place) *
-                                         ds[tile][i] -
-                                     inner[i / 2])
+        for (int i = 0; i < 4; i++)
+            ds[tile][i] = is_seen(tile, i)
+                              ? recall(a, at.row, scores[tile][i], first + lane_row(i / 2),
+                                       places(lane_column(tile, i)), log_sum[i / 2]) *
+                                    (kept_of(a, kept, tile, i) * ds[tile][i] - inner[i / 2])
                               : 0;
-        }
         add_weighted<T, HEAD>(sum, ds, keys, 0);
     }
     store_queries(a, at.q, first, sum);
@@ -358,22 +372,31 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS) key_kernel(GP
             __syncthreads();
             load_queries(tile_of, a, at, a.inner + (head - a.first_head) * a.rows, column);
             __syncthreads();
+            const auto is_seen = [&](int tile, int i) {
+                const int key = first + lane_row(i / 2), query = lane_column(tile, i);
+                return column + query < a.rows && key < a.keys &&
+                       sees(last[query], count_listed(a, count, query), key);
+            };
+            const uint32_t kept = keep_tiles<TILES>(a, [&](int tile, int i) {
+                const int query = column + lane_column(tile, i);
+                return is_seen(tile, i) &&
+                       recalls(a, first_of_row(a, in_whole, query), places[i / 2],
+                               mask_at(a, at.row, query, places[i / 2]));
+            });
             multiply_rows<T, HEAD, TILES>(p, keys, row, queries);
             multiply_rows<T, HEAD, TILES>(ds, values, row, gradients);
             GPU_UNROLL
             for (int tile = 0; tile < TILES; tile++)
                 GPU_UNROLL
             for (int i = 0; i < 4; i++) {
-                const int key = first + lane_row(i / 2), query = lane_column(tile, i);
-                const bool is_seen = column + query < a.rows && key < a.keys &&
-                                     sees(last[query], count_listed(a, count, query), key);
-                p[tile][i] = is_seen ? recall(a, at.row, p[tile][i], column + query, places[i / 2],
-                                              log_sum[query])
-                                     : 0;
-                const float kept = kept_of(a, is_seen, first_of_row(a, in_whole, column + query),
-                                           at.row, column + query, places[i / 2]);
-                ds[tile][i] = is_seen ? p[tile][i] * (kept * ds[tile][i] - inner[query]) : 0;
-                p[tile][i] *= kept;
+                const int query = lane_column(tile, i);
+                const float left = kept_of(a, kept, tile, i);
+                p[tile][i] = is_seen(tile, i) ? recall(a, at.row, p[tile][i], column + query,
+                                                       places[i / 2], log_sum[query])
+                                              : 0;
+                ds[tile][i] =
+                    is_seen(tile, i) ? p[tile][i] * (left * ds[tile][i] - inner[query]) : 0;
+                p[tile][i] *= left;
             }
             add_weighted<T, HEAD>(value_sum, p, gradients, feature);
             add_weighted<T, HEAD>(key_sum, ds, queries, feature);

@@ -29,6 +29,8 @@
 #define GPU_GRID_CONSTANT const __grid_constant__
 /* Before loops over arrays that are to stay in registers. */
 #define GPU_UNROLL _Pragma("unroll")
+/* Before loops whose code is to be there once. */
+#define GPU_LOOP _Pragma("unroll 1")
 
 static inline void gpu_note(struct sbp_cuda *cuda, cudaError_t error)
 {

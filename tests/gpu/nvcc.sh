@@ -10,9 +10,14 @@ work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
 cd "$root" || exit 99
 
+# As kernels/cuda/meson.build does: attention takes minutes.
+split=
+"$nvcc" --help | grep -q -e --split-compile && split='--split-compile 0'
+
 compile() { # SOURCE ARCHITECTURE: FILE.rc, FILE.log
     at=$work/$(basename "$1" .cu)-$2
-    "$nvcc" -std=c++17 -Werror all-warnings -Xcompiler -Wall,-Wextra -Xptxas -v -I. -arch="$2" -cubin \
+    # shellcheck disable=SC2086 # words
+    "$nvcc" $split -std=c++17 -Werror all-warnings -Xcompiler -Wall,-Wextra -Xptxas -v -I. -arch="$2" -cubin \
         -o "$at.cubin" "$1" >"$at.log" 2>&1 || echo failed >"$at.failed"
 }
 

@@ -46,6 +46,7 @@ struct sbp_run_options {
     void *context;        /* its own */
     enum sbp_fault fault; /* that a test plants in an instruction of a piece's program */
     int fault_piece, fault_instr;
+    bool remeasures; /* tests only: each step is compared with all shadows (verify.h) */
 };
 
 /* The time that a task took on a rank. Compute is the device's time (thread CPU time on a

@@ -548,8 +548,10 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
     SBP_TRY(device->finish(diag));
     if (!job->options->verify)
         return SBP_OK;
-    return sbp_verify_open(&runner->rank, job->cluster, job->options->sampled, &runner->verifier,
-                           diag);
+    SBP_TRY(sbp_verify_open(&runner->rank, job->cluster, job->options->sampled, &runner->verifier,
+                            diag));
+    sbp_verify_remeasure(runner->verifier, job->options->remeasures);
+    return SBP_OK;
 }
 
 /* Leaves the kernels the address space that was kept for them, now that all ranks of this process

@@ -337,6 +337,11 @@ void sbp_verify_close(struct sbp_verifier *v)
     free(v);
 }
 
+void sbp_verify_remeasure(struct sbp_verifier *v, bool remeasures)
+{
+    v->remeasures = remeasures;
+}
+
 const struct sbp_verify_outcome *sbp_verify_outcome(const struct sbp_verifier *v)
 {
     return &v->outcome;

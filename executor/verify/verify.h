@@ -84,6 +84,8 @@ struct sbp_verifier;
 enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster *cluster,
                                 bool is_sampled, struct sbp_verifier **verifier,
                                 struct sbp_diag *diag) SBP_MUST_USE;
+/* Tests only, alike on all ranks: whether steps in 16 bits are compared with all three shadows. */
+void sbp_verify_remeasure(struct sbp_verifier *verifier, bool remeasures);
 void sbp_verify_close(struct sbp_verifier *verifier);
 
 /* After sbp_rank_begin_step, before the step's first instruction; runs the reference of a sample.

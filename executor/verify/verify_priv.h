@@ -36,6 +36,7 @@ struct sbp_verifier {
                           turns, (2, micro-batches, tokens, top_k, 2); or NULL */
     struct sbp_reference *reference; /* rank 0 only */
     bool is_sampled;
+    bool remeasures;          /* tests only: with each shadow, in 16 bits */
     struct sbp_arena arena;   /* owns the list of visits */
     struct sbp_layers layers; /* of a sample: all ranks give their weights at each visit */
     void **older;   /* (chunks, tensor_count) of a sample without a flush: this rank's part of a

@@ -553,16 +553,16 @@ static enum sbp_status compare_with_shadows(struct sbp_verifier *v, struct sbp_d
     if (v->u <= v->wide_u || v->is_sampled)
         return SBP_OK;
     const struct sbp_verify_outcome first = v->outcome;
-    bool doubts = is_slight(&first) && !before.first.found;
+    bool doubts = v->remeasures || (is_slight(&first) && !before.first.found);
     SBP_TRY(share_doubt(v, &doubts, diag));
     for (int shadow = 1; shadow < SBP_SHADOWS && doubts; shadow++) {
         v->outcome = before;
         v->outcome.remeasured = before.remeasured + 1;
         SBP_TRY(compare_step(v, shadow, diag));
-        doubts = v->outcome.first.found;
+        doubts = v->remeasures || v->outcome.first.found;
         SBP_TRY(share_doubt(v, &doubts, diag));
     }
-    if (doubts)
+    if (v->outcome.first.found)
         v->outcome = first;
     return SBP_OK;
 }

@@ -47,6 +47,7 @@ struct sbp_run_options options_for(enum sbp_real real, struct sbp_random *random
     return (struct sbp_run_options){.steps = 2,
                                     .verify = true,
                                     .compares = drawn % 2 == 1,
+                                    .remeasures = drawn / 2 % 4 == 1,
                                     .real = real,
                                     .seed = drawn,
                                     .backend = "threads",

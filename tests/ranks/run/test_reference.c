@@ -327,7 +327,7 @@ static void check_shadows(struct sbp_reference *reference)
 {
     double mean[SBP_SHADOWS], gradient[SBP_SHADOWS];
     struct sbp_diag diag = {0};
-    const int tensor = reference->graph.op[1].weight[0];
+    const int tensor = reference->graph.op[0].weight[0];
     for (int i = 0; i < SBP_SHADOWS; i++) {
         reference->shadow_number = i;
         expect_ok(sbp_reference_run(reference, 1, &diag), &diag);

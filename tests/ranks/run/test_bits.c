@@ -443,7 +443,7 @@ static void check_untied(struct plan *plan, const char *model, const int *levels
 
 static void stages_train_the_same_bits(void **state)
 {
-    enum { TIES = 5 };
+    enum { TIES = 4 };
     const int plans = draws(60);
     static const int levels[][4] = {{2, 2, 0}, {2, 3, 0}, {3, 2, 0}, {2, 2, 2, 0}};
     char model[MODEL_BYTES];

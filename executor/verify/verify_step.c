@@ -539,8 +539,7 @@ static enum sbp_status share_doubt(struct sbp_verifier *v, bool *doubts, struct 
 /* A finding that is no more than a value slightly beyond its bound. */
 static bool is_slight(const struct sbp_verify_outcome *outcome)
 {
-    return outcome->first.found && outcome->first.bound > 0 &&
-           outcome->worst_ratio < SLIGHTLY_BEYOND;
+    return outcome->first.bound > 0 && outcome->worst_ratio < SLIGHTLY_BEYOND;
 }
 
 /* A shadow is one measurement of round-off. In 16 bits, where few values carry all of a token's
@@ -553,7 +552,8 @@ static enum sbp_status compare_with_shadows(struct sbp_verifier *v, struct sbp_d
     if (v->u <= v->wide_u || v->is_sampled)
         return SBP_OK;
     const struct sbp_verify_outcome first = v->outcome;
-    bool doubts = v->remeasures || (is_slight(&first) && !before.first.found);
+    const bool stands = first.first.found && (before.first.found || !is_slight(&first));
+    bool doubts = v->remeasures || (first.first.found && !stands);
     SBP_TRY(share_doubt(v, &doubts, diag));
     for (int shadow = 1; shadow < SBP_SHADOWS && doubts; shadow++) {
         v->outcome = before;
@@ -562,7 +562,7 @@ static enum sbp_status compare_with_shadows(struct sbp_verifier *v, struct sbp_d
         doubts = v->remeasures || v->outcome.first.found;
         SBP_TRY(share_doubt(v, &doubts, diag));
     }
-    if (v->outcome.first.found)
+    if (stands || v->outcome.first.found)
         v->outcome = first;
     return SBP_OK;
 }

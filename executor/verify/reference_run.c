@@ -18,7 +18,7 @@ static const double EITHER = 8, EITHER_HALF = 5;
 
 enum { PIECE = 512 }; /* elements that are rounded at a time */
 
-/* Of each shadow's grid of 16 bits; that of the first one is the run's. */
+/* Each shadow divides the grid of 16 bits by its own; the first one rounds as the run does. */
 static const float STRETCH[SBP_SHADOWS] = {1, 0.94F, 0.87F};
 
 static struct sbp_lockstep lockstep(struct sbp_reference *reference)

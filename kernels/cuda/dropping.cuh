@@ -86,7 +86,7 @@ template <class A> static __device__ __forceinline__ bool drops(const dropping<A
     return true;
 }
 
-/* What it multiplies probabilities by that it keeps. */
+/* Dropout multiplies probabilities that it keeps by this. */
 template <class T> static __device__ __forceinline__ float factor_of(const attention<T> &)
 {
     return 1;
@@ -149,7 +149,7 @@ static __device__ __forceinline__ uint32_t keep_tiles(const A &a, const F &is_ke
     return kept;
 }
 
-/* What dropout multiplies an element by. */
+/* The factor of an element: 0 where dropout takes it, 1 without dropout. */
 template <class A>
 static __device__ __forceinline__ float kept_of(const A &a, uint32_t kept, int tile, int i)
 {

@@ -267,7 +267,7 @@ static int print_held(const struct sbp_run_report *report)
     char bytes[32], host[32], slots[96] = "";
     (void)sbp_format_bytes((double)result->high_water_bytes, bytes);
     if (result->slot_bytes > 0)
-        (void)snprintf(slots, sizeof slots, "; %s of slots for messages behind it, as predicted",
+        (void)snprintf(slots, sizeof slots, "; %s of slots for messages, as predicted",
                        sbp_format_bytes((double)result->slot_bytes, host));
     if (result->host_bytes == 0)
         return printf("%s%d collective calls a step and %s of arena a rank, as %s%s\n", most,

@@ -124,7 +124,8 @@ enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_c
                                     .stage = (int)(rank / devices),
                                     .place = rank % devices,
                                     .tasks = tasks,
-                                    .kernels = kernels};
+                                    .kernels = kernels,
+                                    .by_host = ops->by_host == NULL};
     const struct sbp_program *program = sbp_step_chunk(step, channel->stage, 0);
     channel->element_bytes[0] = program->bytes.activation;
     channel->element_bytes[1] = program->bytes.statistic;

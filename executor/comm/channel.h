@@ -54,6 +54,7 @@ struct sbp_channel {
     struct sbp_logged_call *log;       /* of the step under way, (call_count) */
     int at, logged;                    /* the next entry; entries so far */
     double wall_s, cpu_s;              /* spent in the backend since the channel was opened */
+    bool by_host;                      /* messages go through the host's memory and endpoint */
     const struct sbp_carrier *carrier; /* of messages; NULL: the backend's own calls */
     struct sbp_post *post; /* borrowed; where calls are noted that may wait. NULL: nobody watches */
     bool shortens;         /* tests only: the next collectives are of one element less */

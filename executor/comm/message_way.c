@@ -197,10 +197,9 @@ enum sbp_status sbp_message_way_choose(struct sbp_channel *channel, const struct
     if (wanted == SBP_MESSAGE_AUTO)
         SBP_TRY(time_ways(&timing, arena, &own, diag));
     SBP_TRY(agree(channel, &own, &times, diag));
+    channel->by_host = times.way == SBP_MESSAGE_MPI;
     SBP_TRY(checked(
-        channel,
-        channel->ops->by_host(channel->comm, times.way == SBP_MESSAGE_MPI, timing.room_bytes),
-        diag));
+        channel, channel->ops->by_host(channel->comm, channel->by_host, timing.room_bytes), diag));
     if (channel->ops->rank(channel->comm) == 0)
         *found = times;
     return SBP_OK;

@@ -190,6 +190,44 @@ enum sbp_status sbp_message_plan_make(const struct sbp_step *step, const struct 
     return sbp_fail(diag, status, "messages between stages: %s", sbp_status_text(status));
 }
 
+/* ---- who takes messages, and slots ---------------------------------------------------------- */
+
+void sbp_messenger_find(struct sbp_messenger *messenger, const struct sbp_channel *channel,
+                        const struct sbp_device_ops *device)
+{
+    const struct sbp_endpoint own = {channel->ops, channel->comm}, host = own.ops->host(own.comm);
+    const bool is_driven = channel->step->parallel.schedule == SBP_MESSAGE_DRIVEN;
+    *messenger = (struct sbp_messenger){.device = device};
+    if (own.ops->is_shared(own.comm))
+        messenger->endpoint = own;
+    else if (is_driven && channel->by_host && host.ops->is_shared(host.comm))
+        messenger->endpoint = host;
+    else
+        return;
+    messenger->slot_bytes = sbp_stage_slot_bytes(channel->step, channel->stage);
+    messenger->behind_bytes = messenger->endpoint.ops == own.ops ? messenger->slot_bytes : 0;
+}
+
+enum sbp_status sbp_messenger_open(struct sbp_messenger *messenger, void *behind,
+                                   struct sbp_diag *diag)
+{
+    const int64_t bytes = messenger->slot_bytes;
+    if (bytes == 0)
+        return SBP_OK;
+    messenger->slots =
+        messenger->behind_bytes > 0 ? behind : messenger->device->allocate_host(bytes);
+    return messenger->slots != NULL
+               ? SBP_OK
+               : sbp_fail(diag, SBP_E_MEMORY, "no %lld bytes of host memory for messages",
+                          (long long)bytes);
+}
+
+void sbp_messenger_close(struct sbp_messenger *messenger)
+{
+    if (messenger->slots != NULL && messenger->behind_bytes == 0)
+        messenger->device->release_host(messenger->slots);
+}
+
 /* ---- a rank's lane ------------------------------------------------------------------------- */
 
 /* Begins to act, unless the work that acts is under way. */
@@ -220,7 +258,7 @@ static enum sbp_status left_out(const struct sbp_message_lane *lane, struct sbp_
 
 static void note_slot(struct sbp_message_lane *lane, const struct sbp_actor_slot *slot)
 {
-    const int64_t end = (char *)slot->memory - lane->room + slot->bytes;
+    const int64_t end = (char *)slot->memory - (char *)lane->messenger->slots + slot->bytes;
     if (end > lane->high_water_bytes)
         lane->high_water_bytes = end;
 }
@@ -235,7 +273,8 @@ static enum sbp_status pass(void *context, bool forward, const void *buffer, int
     const struct sbp_actor_slot *slot = &lane->act.out[0];
     assert(bytes <= slot->bytes);
     note_slot(lane, slot);
-    const enum sbp_status status = lane->job.memory->from_host(slot->memory, buffer, bytes);
+    const enum sbp_status status =
+        lane->messenger->device->memory->to_host(slot->memory, buffer, bytes);
     leave(lane);
     return status;
 }
@@ -249,7 +288,8 @@ static enum sbp_status take(void *context, bool forward, void *buffer, int64_t b
     const struct sbp_actor_slot *slot = &lane->act.in[0];
     assert(bytes <= slot->bytes);
     note_slot(lane, slot);
-    const enum sbp_status status = lane->job.memory->to_host(buffer, slot->memory, bytes);
+    const enum sbp_status status =
+        lane->messenger->device->memory->from_host(buffer, slot->memory, bytes);
     lane->has_taken = true;
     if (!sbp_tasks_are_driven(lane->tasks))
         leave(lane);
@@ -265,23 +305,22 @@ static bool has_messages(const struct sbp_message_actors *actors)
 enum sbp_status sbp_message_lane_begin(struct sbp_message_lane *lane,
                                        const struct sbp_message_plan *messages,
                                        const struct sbp_tasks *tasks, struct sbp_channel *channel,
-                                       void *room, struct sbp_diag *diag)
+                                       const struct sbp_messenger *messenger, struct sbp_diag *diag)
 {
-    const struct sbp_comm_ops *ops = channel->ops;
     *lane = (struct sbp_message_lane){
-        .actors = &messages->rank[ops->rank(channel->comm)],
+        .actors = &messages->rank[channel->ops->rank(channel->comm)],
         .tasks = tasks,
         .channel = channel,
+        .messenger = messenger,
         .job = {.graph = &messages->graph,
-                .endpoint = {ops, channel->comm},
+                .endpoint = messenger->endpoint,
                 .first_tag = FIRST_TAG,
-                .memory = ops->memory,
-                .room = room},
-        .room = room,
+                .memory = &sbp_device_host_memory,
+                .room = messenger->slots},
         .carrier = {.pass = pass, .take = take, .context = lane},
         .together = sbp_tasks_are_driven(tasks) ? sbp_channel_work_axes(channel, tasks) : 0,
     };
-    if (!has_messages(lane->actors) || !ops->is_shared(channel->comm))
+    if (!has_messages(lane->actors) || messenger->endpoint.ops == NULL)
         return SBP_OK;
     SBP_TRY(sbp_actor_start(&lane->job, &lane->running, diag));
     channel->carrier = &lane->carrier;

@@ -10,7 +10,8 @@
  * forward, or a backward, work can begin when its message is in a slot and a slot is free for what
  * it sends, and of both the backward one begins. They have no order, so that the proof holds for
  * all orders. Slots are then for all micro-batches in flight: nobody waits to send. Ranks of a
- * stage that communicate within works do them in one order, that of the first of them.
+ * stage that communicate within works do them in one order, that of the first of them. Beside a
+ * device, slots are in the host's memory then, where what has come is seen.
  */
 #ifndef SBP_EXECUTOR_RUN_MESSAGE_LANE_H
 #define SBP_EXECUTOR_RUN_MESSAGE_LANE_H
@@ -19,6 +20,7 @@
 #include "costmodel/program/task.h"
 #include "executor/actor/actor_run.h"
 #include "executor/comm/channel.h"
+#include "executor/device/device.h"
 
 /* Of a rank: forward, back. -1: it has none of them. Where arrivals decide, one actor takes a
  * message and passes the next one: the work between. */
@@ -39,36 +41,52 @@ enum sbp_status sbp_message_plan_make(const struct sbp_step *step, const struct 
                                       struct sbp_arena *arena, struct sbp_message_plan *messages,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Who takes a rank's messages while it computes, and slots for them. */
+struct sbp_messenger {
+    struct sbp_endpoint endpoint;        /* ops NULL: nobody, the backend's own calls take them */
+    const struct sbp_device_ops *device; /* of the rank's buffers */
+    int64_t slot_bytes, behind_bytes; /* slots, and those of them behind the arena: all or none */
+    void *slots;
+};
+
+/* The backend takes them if it lets a second thread communicate; where arrivals decide, the host of
+ * one whose messages go by it. The same on all ranks. All is borrowed. */
+void sbp_messenger_find(struct sbp_messenger *messenger, const struct sbp_channel *channel,
+                        const struct sbp_device_ops *device);
+/* behind: the arena's end. E_MEMORY. Close after success or failure, before the device. */
+enum sbp_status sbp_messenger_open(struct sbp_messenger *messenger, void *behind,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_messenger_close(struct sbp_messenger *messenger); /* zeroed is legal */
+
 /* A rank's messages of the step under way, and how far it is. */
 struct sbp_message_lane {
     const struct sbp_message_actors *actors;
     const struct sbp_tasks *tasks; /* of the rank's stage */
     struct sbp_channel *channel;
+    const struct sbp_messenger *messenger;
     struct sbp_actor_job job;
     struct sbp_actor_running *running; /* NULL: the backend's own calls take the messages */
     struct sbp_carrier carrier;
     int64_t at;               /* the task that comes next in the list */
     int64_t done[2];          /* forward, backward works, where arrivals decide */
-    char *room;               /* for the slots of this rank, */
-    int64_t high_water_bytes; /* and the end of the highest one that it touched */
+    int64_t high_water_bytes; /* the end of the highest slot that it touched */
     sbp_axes together;        /* axes whose ranks do these in one order */
     struct sbp_act act;       /* the work under way, */
     bool is_acting;           /* as long as it has not sent, */
     bool has_taken;           /* and whether it has its message */
 };
 
-/* Has a channel's messages taken by the lane, where its backend lets a second thread communicate
- * and the rank has any; all ranks begin and end a step together. All is borrowed; `room`: for the
- * slots. End with the status of what came between; it returns that status or the lane's own
- * failure. */
+/* Has a channel's messages taken by the lane, if there is a messenger and the rank has any; all
+ * ranks begin and end a step together. All is borrowed. End with the status of what came between;
+ * it returns that status or the lane's own failure. */
 enum sbp_status sbp_message_lane_begin(struct sbp_message_lane *lane,
                                        const struct sbp_message_plan *messages,
                                        const struct sbp_tasks *tasks, struct sbp_channel *channel,
-                                       void *room, struct sbp_diag *diag) SBP_MUST_USE;
+                                       const struct sbp_messenger *messenger,
+                                       struct sbp_diag *diag) SBP_MUST_USE;
 /* The rank's next work, or the step's end: tasks from *first to before *end. *first == *end: the
- * step is over. Waits for a message where arrivals decide, which a backend that lets one thread
- * alone communicate cannot tell: there the list is the order. Fails as another rank or the lane
- * does. */
+ * step is over. Waits for a message where arrivals decide; without a messenger the list is the
+ * order. Fails as another rank or the lane does. */
 enum sbp_status sbp_message_lane_next(struct sbp_message_lane *lane, int64_t *first, int64_t *end,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 enum sbp_status sbp_message_lane_end(struct sbp_message_lane *lane, enum sbp_status status,

@@ -24,11 +24,11 @@ static enum sbp_status check_slots(const struct sbp_runner *runner,
                                    const struct sbp_message_lane *lane, struct sbp_diag *diag)
 {
     const int64_t rounded = (lane->high_water_bytes + 63) / 64 * 64;
-    if (rounded == runner->slot_bytes)
+    if (rounded == runner->messenger.slot_bytes)
         return SBP_OK;
     return sbp_fail(
         diag, SBP_E_INTERNAL, "rank %d used %lld bytes of slots of messages, %lld are predicted",
-        sbp_runner_world_rank(runner), (long long)rounded, (long long)runner->slot_bytes);
+        sbp_runner_world_rank(runner), (long long)rounded, (long long)runner->messenger.slot_bytes);
 }
 
 static enum sbp_status check_host(const struct sbp_runner *runner, struct sbp_diag *diag)

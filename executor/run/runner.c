@@ -303,8 +303,7 @@ static enum sbp_status run_instructions(struct sbp_runner *runner, enum sbp_roun
     sbp_state_copies_begin_step(&runner->copies);
     runner->pace = (struct sbp_pace){.slowdown = runner->job->step->cluster.slowdown};
     SBP_TRY(sbp_message_lane_begin(&lane, &runner->job->messages, runner->tasks, &runner->channel,
-                                   runner->rank.memory + runner->layout.bytes - runner->slot_bytes,
-                                   diag));
+                                   &runner->messenger, diag));
     enum sbp_status played = run_tasks(runner, &lane, start_s, report, diag);
     played = sbp_sum_lane_end(&runner->sums, &runner->rank, played, diag);
     report->step.communication_s += runner->sums.waited_s;
@@ -524,9 +523,9 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
     if (runner->intervals == NULL || runner->compute_s == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
     SBP_TRY(sbp_stage_layout_make(job->step, runner->stage, &runner->arena, &runner->layout, diag));
-    if (ops->is_shared(comm)) /* else the backend's own calls take messages */
-        runner->slot_bytes = sbp_stage_slot_bytes(job->step, runner->stage);
-    runner->layout.bytes += runner->slot_bytes;
+    sbp_messenger_find(&runner->messenger, &runner->channel, device);
+    const int64_t arena_bytes = runner->layout.bytes;
+    runner->layout.bytes += runner->messenger.behind_bytes;
     SBP_TRY(sbp_rank_open(&runner->rank, &runner->layout, device, job->options->real,
                           job->options->seed, ops->rank(comm) % devices, &runner->channel, diag));
     runner->rank.labels = job->options->labels;
@@ -535,7 +534,8 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
                                                .tasks = runner->tasks,
                                                .intervals = runner->intervals};
     if (device->lanes != NULL)
-        sbp_rank_find_places(&runner->rank, runner->layout.bytes - runner->slot_bytes);
+        sbp_rank_find_places(&runner->rank, arena_bytes);
+    SBP_TRY(sbp_messenger_open(&runner->messenger, runner->rank.memory + arena_bytes, diag));
     sbp_post_stay(runner->post, SBP_STAYS_FILL, 0);
     runner->scratch = device->memory->allocate(sizeof(double));
     if (runner->scratch == NULL)
@@ -598,6 +598,7 @@ static void close_runner(struct sbp_runner *runner)
     sbp_run_fault_free(&runner->fault, &runner->rank);
     if (runner->scratch != NULL)
         runner->rank.device->memory->release(runner->scratch);
+    sbp_messenger_close(&runner->messenger);
     sbp_rank_close(&runner->rank);
     sbp_run_lanes_close(&runner->lanes);
     sbp_arena_free(&runner->arena);

@@ -47,7 +47,7 @@ struct sbp_runner {
     struct sbp_arena arena;
     struct sbp_channel channel;
     struct sbp_stage_layout layout; /* of the arena, and slots behind it */
-    int64_t slot_bytes;             /* of messages; as predicted */
+    struct sbp_messenger messenger; /* of messages between stages */
     struct sbp_rank rank;
     struct sbp_sum_lane sums;           /* of the step under way */
     struct sbp_run_lanes lanes;         /* of its device */

@@ -146,13 +146,6 @@ static __device__ __forceinline__ uint64_t first_of_head(const blocked<A> &a, in
     return a.drops ? first_by_chance(a, index) : 0;
 }
 
-template <class A>
-static __device__ __forceinline__ uint64_t first_of_row(const blocked<A> &a, uint64_t of_head,
-                                                        int row)
-{
-    return a.drops ? row_by_chance(a, of_head, row) : 0;
-}
-
 /* ---- what queries have so far --------------------------------------------------------------- */
 
 /* The queries of a lane, and what it knows of them so far; scores are in units of ln 2. */

@@ -35,6 +35,17 @@ static dropping<A> dropping_of(const A &a, const struct sbp_attention_dropout *d
     return d;
 }
 
+/* Whether there is dropout: of attention in blocks, only its launch tells (blocks.cuh). */
+template <class T> static __device__ __forceinline__ bool drops(const attention<T> &)
+{
+    return false;
+}
+
+template <class A> static __device__ __forceinline__ bool drops(const dropping<A> &)
+{
+    return true;
+}
+
 /* The index in the whole of head `index`'s first query and key. */
 template <class T>
 static __device__ __forceinline__ uint64_t first_of_head(const attention<T> &, int64_t)
@@ -58,32 +69,15 @@ static __device__ __forceinline__ uint64_t first_of_head(const dropping<A> &a, i
 
 /* The same of a query of that head and the first key. */
 template <class A>
-static __device__ __forceinline__ uint64_t row_by_chance(const A &a, uint64_t of_head, int row)
-{
-    return of_head + (uint64_t)place_of(a, row) * (uint64_t)all_keys(a);
-}
-
-template <class A>
 static __device__ __forceinline__ uint64_t first_of_row(const A &a, uint64_t of_head, int row)
 {
-    return row_by_chance(a, of_head, row);
+    return drops(a) ? of_head + (uint64_t)place_of(a, row) * (uint64_t)all_keys(a) : 0;
 }
 
 template <class A>
 static __device__ __forceinline__ uint64_t first_of(const A &a, int64_t index, int row)
 {
     return first_of_row(a, first_of_head(a, index), row);
-}
-
-/* Whether there is dropout: a block asks while it runs (blocks.cuh). */
-template <class T> static __device__ __forceinline__ bool drops(const attention<T> &)
-{
-    return false;
-}
-
-template <class A> static __device__ __forceinline__ bool drops(const dropping<A> &)
-{
-    return true;
 }
 
 /* Dropout multiplies probabilities that it keeps by this. */
@@ -97,51 +91,76 @@ template <class A> static __device__ __forceinline__ float factor_of(const dropp
     return a.factor;
 }
 
-/* Whether chance keeps a probability. Keys are named by their places in the sequence from here on.
- */
+/* Whether chance keeps a probability; first: the index of its query and the first key. Keys are
+ * named by their places in the sequence from here on. */
 template <class T>
-static __device__ __forceinline__ bool decides(const attention<T> &, uint64_t, int)
+static __device__ __forceinline__ bool is_kept_by_chance(const attention<T> &, uint64_t, int)
 {
     return true;
 }
 
 template <class A>
-static __device__ __forceinline__ bool decides(const dropping<A> &a, uint64_t first, int key)
+static __device__ __forceinline__ bool is_kept_by_chance(const dropping<A> &a, uint64_t first,
+                                                         int key)
 {
     return (int64_t)(gpu_random_bits(a.key, first + (uint64_t)key) >> 11) >= a.least;
 }
 
-/* Where the mask that is kept has a probability; first_row: the head's, among all heads'. */
+/* ---- the mask of materialised attention ----------------------------------------------------- */
+
+template <class T> static __device__ __forceinline__ bool has_mask(const attention<T> &)
+{
+    return false;
+}
+
+template <class A> static __device__ __forceinline__ bool has_mask(const dropping<A> &a)
+{
+    return a.mask != NULL;
+}
+
+/* Where the mask has a probability; first_row: the head's, among all heads'. */
 template <class A>
 static __device__ __forceinline__ int64_t mask_at(const A &a, int64_t first_row, int query, int key)
 {
     return (first_row + query) * all_keys(a) + key;
 }
 
-/* The same backward, where the mask knows what is kept; at: its place there. */
 template <class T>
-static __device__ __forceinline__ bool recalls(const attention<T> &, uint64_t, int, int64_t)
+static __device__ __forceinline__ bool is_kept_by_mask(const attention<T> &, int64_t)
 {
     return true;
 }
 
 template <class A>
-static __device__ __forceinline__ bool recalls(const dropping<A> &a, uint64_t first, int key,
-                                               int64_t at)
+static __device__ __forceinline__ bool is_kept_by_mask(const dropping<A> &a, int64_t at)
 {
-    return a.mask != NULL ? a.mask[at] != 0 : decides(a, first, key);
+    return a.mask[at] != 0;
 }
 
-/* Which of a lane's elements of tiles is_kept(tile, i) names, a bit each; without dropout all. The
- * loop over tiles stays a loop: unrolled, the bits of chance were four fifths of a kernel. */
+template <class T>
+static __device__ __forceinline__ void store_mask(const attention<T> &, bool, int64_t)
+{
+}
+
+template <class A>
+static __device__ __forceinline__ void store_mask(const dropping<A> &a, bool is_kept, int64_t at)
+{
+    a.mask[at] = is_kept;
+}
+
+/* ---- a lane's elements of tiles, a bit each ------------------------------------------------- */
+
+/* Bit 4 tile + i tells whether dropout keeps element i of a tile, which is_kept(tile, i) says.
+ * Without dropout all bits are set. The loop over tiles is not unrolled: the bits of chance were
+ * four fifths of a kernel's code. */
 template <int TILES, class A, class F>
-static __device__ __forceinline__ uint32_t keep_tiles(const A &a, const F &is_kept)
+static __device__ __forceinline__ uint32_t dropout_bits(const A &a, const F &is_kept)
 {
     static_assert(TILES * 4 <= 32, "a bit an element");
-    uint32_t kept = 0;
     if (!drops(a))
         return ~0U;
-    GPU_LOOP
+    uint32_t kept = 0;
+    GPU_NO_UNROLL
     for (int tile = 0; tile < TILES; tile++)
         GPU_UNROLL
     for (int i = 0; i < 4; i++)
@@ -149,22 +168,26 @@ static __device__ __forceinline__ uint32_t keep_tiles(const A &a, const F &is_ke
     return kept;
 }
 
-/* The factor of an element: 0 where dropout takes it, 1 without dropout. */
-template <class A>
-static __device__ __forceinline__ float kept_of(const A &a, uint32_t kept, int tile, int i)
+/* Decides by chance where rows are queries; first: of the lane's two. places(column) are keys'. */
+template <int TILES, class A, class P>
+static __device__ __forceinline__ uint32_t chance_bits(const A &a, const uint64_t (&first)[2],
+                                                       const P &places)
 {
-    return !drops(a) ? 1 : kept >> (4 * tile + i) & 1 ? factor_of(a) : 0;
+    return dropout_bits<TILES>(a, [&](int tile, int i) {
+        return is_kept_by_chance(a, first[i / 2], places(lane_column(tile, i)));
+    });
 }
 
-template <class T>
-static __device__ __forceinline__ void keep_mask(const attention<T> &, bool, int64_t)
+static __device__ __forceinline__ bool is_kept(uint32_t kept, int tile, int i)
 {
+    return kept >> (4 * tile + i) & 1;
 }
 
+/* Dropout multiplies an element by this: 0 where it is taken, 1 without dropout. */
 template <class A>
-static __device__ __forceinline__ void keep_mask(const dropping<A> &a, bool is_kept, int64_t at)
+static __device__ __forceinline__ float dropout_factor(const A &a, uint32_t kept, int tile, int i)
 {
-    a.mask[at] = is_kept;
+    return !drops(a) ? 1 : is_kept(kept, tile, i) ? factor_of(a) : 0;
 }
 
 #endif

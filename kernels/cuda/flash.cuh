@@ -67,6 +67,17 @@ static __device__ __forceinline__ void exponentiate(float (&scores)[TILES][4], s
     }
 }
 
+template <int TILES, class A>
+static __device__ __forceinline__ void apply_dropout(float (&scores)[TILES][4], const A &a,
+                                                     uint32_t kept)
+{
+    if (!drops(a))
+        return;
+    GPU_UNROLL
+    for (int i = 0; i < TILES * 4; i++)
+        scores[i / 4][i % 4] *= dropout_factor(a, kept, i / 4, i % 4);
+}
+
 /* Keys and values of a head, where they lie in one row: features of keys, then of values. */
 template <class T, int HEAD, int ROWS>
 static __device__ __forceinline__ void load_keys(T *to, const attention<T> &a, int64_t k, int first)
@@ -94,26 +105,24 @@ static __device__ __forceinline__ void store_keys(const attention<T> &a, int64_t
 /* Probabilities of all keys at hand, 0 but for those that a query sees. list: of a block. */
 template <class T, int HEAD, class A>
 static __device__ __forceinline__ void
-keep_probabilities(const A &a, const T *queries, T *keys, int *list, const head_place &at,
-                   int first, int hidden, int seen, const softmax_rows &rows,
-                   const uint64_t (&whole)[2])
+store_probabilities(const A &a, const T *queries, T *keys, int *list, const head_place &at,
+                    int first, int hidden, int seen, const softmax_rows &rows,
+                    const uint64_t (&whole)[2])
 {
     constexpr int COLUMNS = tiling<T, HEAD>::COLUMNS, TILES = COLUMNS / 8;
     for (int column = 0; column < a.keys; column += COLUMNS) {
-        const bool is_seen = hidden < column + COLUMNS && column < seen;
+        const bool is_any_seen = hidden < column + COLUMNS && column < seen;
         const auto places = places_of(a, list, column);
         float scores[TILES][4] = {};
-        if (is_seen || lists_places(a)) {
+        if (is_any_seen || lists_places(a)) {
             __syncthreads(); /* all have done with the tile before */
-            if (is_seen)
+            if (is_any_seen)
                 load_keys<T, HEAD, COLUMNS>(keys, a, at.k, column);
             list_places(a, list, column, COLUMNS);
             __syncthreads();
         }
-        const uint32_t kept = keep_tiles<TILES>(a, [&](int tile, int i) {
-            return decides(a, whole[i / 2], places(lane_column(tile, i)));
-        });
-        if (is_seen)
+        const uint32_t kept = chance_bits<TILES>(a, whole, places);
+        if (is_any_seen)
             multiply_rows<T, HEAD, TILES>(scores, queries, lane_row(0) / 16 * 16, keys);
         scale_scores(scores, a, rows, column);
         GPU_UNROLL
@@ -125,7 +134,7 @@ keep_probabilities(const A &a, const T *queries, T *keys, int *list, const head_
                 a.probabilities[(at.row + row) * all_keys(a) + key] =
                     gpu_store<T>(weigh(a, scores[tile][i], rows, i / 2));
                 if (drops(a))
-                    keep_mask(a, kept >> (4 * tile + i) & 1, mask_at(a, at.row, row, key));
+                    store_mask(a, is_kept(kept, tile, i), mask_at(a, at.row, row, key));
             }
         }
     }
@@ -169,18 +178,14 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
         load_values<T, HEAD, sizes::COLUMNS>(values, a, at.v, column);
         list_places(a, list, column, sizes::COLUMNS);
         __syncthreads();
-        const uint32_t kept = keep_tiles<TILES>(a, [&](int tile, int i) {
-            return decides(a, in_whole[i / 2], places(lane_column(tile, i)));
-        });
+        const uint32_t kept = chance_bits<TILES>(a, in_whole, places);
         multiply_rows<T, HEAD, TILES>(scores, queries, row, keys);
         scale_scores(scores, a, rows, column);
         exponentiate(scores, rows, factor);
         GPU_UNROLL
         for (int i = 0; i < WIDE * 4; i++)
             output[i / 4][i % 4] *= factor[i % 4 / 2];
-        GPU_UNROLL
-        for (int i = 0; i < TILES * 4; i++)
-            scores[i / 4][i % 4] *= kept_of(a, kept, i / 4, i % 4);
+        apply_dropout(scores, a, kept);
         add_weighted<T, HEAD>(output, scores, values, 0);
     }
     float whole[2];
@@ -198,8 +203,8 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
     }
     store_tile(a.to + at.y, a.y_stride, first, a.rows, 0, a.value, output, whole, a.is_aligned);
     if (a.probabilities != NULL)
-        keep_probabilities<T, HEAD>(a, queries, keys, list, at, first, hidden, seen, rows,
-                                    in_whole);
+        store_probabilities<T, HEAD>(a, queries, keys, list, at, first, hidden, seen, rows,
+                                     in_whole);
 }
 
 /* ---- backward ------------------------------------------------------------------------------- */
@@ -284,11 +289,12 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
             return first + lane_row(i / 2) < a.rows &&
                    sees(rows.last[i / 2], rows.count[i / 2], column + lane_column(tile, i));
         };
-        const uint32_t kept = keep_tiles<TILES>(a, [&](int tile, int i) {
-            const int place = places(lane_column(tile, i));
-            return is_seen(tile, i) && recalls(a, in_whole[i / 2], place,
-                                               mask_at(a, at.row, first + lane_row(i / 2), place));
-        });
+        const auto is_in_mask = [&](int tile, int i) {
+            const int query = first + lane_row(i / 2), key = places(lane_column(tile, i));
+            return is_seen(tile, i) && is_kept_by_mask(a, mask_at(a, at.row, query, key));
+        };
+        const uint32_t kept = has_mask(a) ? dropout_bits<TILES>(a, is_in_mask)
+                                          : chance_bits<TILES>(a, in_whole, places);
         multiply_rows<T, HEAD, TILES>(scores, queries, row, keys);
         multiply_rows<T, HEAD, TILES>(ds, gradients, row, values);
         GPU_UNROLL
@@ -298,7 +304,7 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS)
             ds[tile][i] = is_seen(tile, i)
                               ? recall(a, at.row, scores[tile][i], first + lane_row(i / 2),
                                        places(lane_column(tile, i)), log_sum[i / 2]) *
-                                    (kept_of(a, kept, tile, i) * ds[tile][i] - inner[i / 2])
+                                    (dropout_factor(a, kept, tile, i) * ds[tile][i] - inner[i / 2])
                               : 0;
         add_weighted<T, HEAD>(sum, ds, keys, 0);
     }
@@ -377,12 +383,17 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS) key_kernel(GP
                 return column + query < a.rows && key < a.keys &&
                        sees(last[query], count_listed(a, count, query), key);
             };
-            const uint32_t kept = keep_tiles<TILES>(a, [&](int tile, int i) {
+            const auto is_in_mask = [&](int tile, int i) {
                 const int query = column + lane_column(tile, i);
                 return is_seen(tile, i) &&
-                       recalls(a, first_of_row(a, in_whole, query), places[i / 2],
-                               mask_at(a, at.row, query, places[i / 2]));
-            });
+                       is_kept_by_mask(a, mask_at(a, at.row, query, places[i / 2]));
+            };
+            const auto is_decided = [&](int tile, int i) {
+                const int query = column + lane_column(tile, i);
+                return is_kept_by_chance(a, first_of_row(a, in_whole, query), places[i / 2]);
+            };
+            const uint32_t kept = has_mask(a) ? dropout_bits<TILES>(a, is_in_mask)
+                                              : dropout_bits<TILES>(a, is_decided);
             multiply_rows<T, HEAD, TILES>(p, keys, row, queries);
             multiply_rows<T, HEAD, TILES>(ds, values, row, gradients);
             GPU_UNROLL
@@ -390,13 +401,13 @@ static __global__ void __launch_bounds__(tiling<T, HEAD>::THREADS) key_kernel(GP
                 GPU_UNROLL
             for (int i = 0; i < 4; i++) {
                 const int query = lane_column(tile, i);
-                const float left = kept_of(a, kept, tile, i);
-                p[tile][i] = is_seen(tile, i) ? recall(a, at.row, p[tile][i], column + query,
-                                                       places[i / 2], log_sum[query])
-                                              : 0;
-                ds[tile][i] =
-                    is_seen(tile, i) ? p[tile][i] * (left * ds[tile][i] - inner[query]) : 0;
-                p[tile][i] *= left;
+                const float factor = dropout_factor(a, kept, tile, i);
+                const bool sees_key = is_seen(tile, i);
+                p[tile][i] = sees_key ? recall(a, at.row, p[tile][i], column + query, places[i / 2],
+                                               log_sum[query])
+                                      : 0;
+                ds[tile][i] = sees_key ? p[tile][i] * (factor * ds[tile][i] - inner[query]) : 0;
+                p[tile][i] *= factor;
             }
             add_weighted<T, HEAD>(value_sum, p, gradients, feature);
             add_weighted<T, HEAD>(key_sum, ds, queries, feature);

@@ -29,8 +29,8 @@
 #define GPU_GRID_CONSTANT const __grid_constant__
 /* Before loops over arrays that are to stay in registers. */
 #define GPU_UNROLL _Pragma("unroll")
-/* Before loops whose code is to be there once. */
-#define GPU_LOOP _Pragma("unroll 1")
+/* Before loops that would be long programs when unrolled. */
+#define GPU_NO_UNROLL _Pragma("unroll 1")
 
 static inline void gpu_note(struct sbp_cuda *cuda, cudaError_t error)
 {

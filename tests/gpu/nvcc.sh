@@ -27,18 +27,18 @@ to_ptx() { # SOURCE
         echo failed >"$at.failed"
 }
 
-# "SOURCE ARCHITECTURE KERNEL REGISTERS SPILL_STORES SPILL_LOADS" out of what ptxas says.
+# "SOURCE ARCHITECTURE KERNEL REGISTERS STACK SPILL_STORES SPILL_LOADS" out of what ptxas says.
 rows() { # SOURCE ARCHITECTURE
     c++filt <"$work/$1-$2.log" | awk -v source="$1" -v arch="$2" '
         /Compiling entry function/ { name = ""; next }
         /Function properties for/ { sub(/^.*Function properties for /, ""); name = $0; next }
-        /bytes spill stores/ { stores = $5; loads = $9; next }
+        /bytes spill stores/ { stack = $1; stores = $5; loads = $9; next }
         /Used [0-9]+ registers/ {
             sub(/^void /, "", name)
             sub(/\(.*$/, "", name)
             gsub(/ /, "", name)
             match($0, /Used [0-9]+/)
-            print source, arch, name, substr($0, RSTART + 5, RLENGTH - 5), stores, loads
+            print source, arch, name, substr($0, RSTART + 5, RLENGTH - 5), stack, stores, loads
         }'
 }
 
@@ -60,7 +60,7 @@ for failed in "$work"/*.failed; do
     exit 1
 done
 {
-    echo "# nvcc $version: source, architecture, kernel, registers, bytes of spill stores and loads."
+    echo "# nvcc $version: source, architecture, kernel, registers, bytes of stack, of spill stores and of loads."
     echo "# Made by tests/gpu/nvcc.sh --rewrite; no kernel of it was run on a GPU."
     for source in $sources; do
         for arch in sm_80 sm_90 sm_100; do

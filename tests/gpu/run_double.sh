@@ -105,6 +105,14 @@ plan zero --tp 1 --zero 3 --set global_batch=4
 verified zero --dtype bf16
 plan pipeline --pp 2 --tp 2 --set layers=2
 verified pipeline --dtype bf16
+# All ranks on one GPU.
+SBP_DOUBLE_DEVICES=1 verified pipeline --dtype bf16
+# Where arrivals decide, messages come to slots in the host's memory.
+plan driven --pp 4 --tp 1 --set layers=4 --set schedule=message-driven --set global_batch=4 --micro-batch 1
+SBP_DOUBLE_DELAY=8 verified driven --dtype bf16
+grep -q 'of slots for messages' "$folder/out" || complain 'driven: no slots'
+plan turns --pp 2 --tp 2 --set layers=4 --set chunks=2 --set schedule=interleaved --set global_batch=4 --micro-batch 1
+SBP_DOUBLE_DELAY=9 verified turns --dtype bf16
 "$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" --space summa \
     --set layers=1 --set hidden=16 --set heads=4 --set sequence=8 --set vocab=32 --set global_batch=4 \
     --set micro_batch=2 --set pipeline=1 --set zero=1 --set cluster.gradient_overlap=1 -o "$folder/panels.json" \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every shipped model, in the plan that each space's search finds for 4 and for 8 ranks: shrunk, run for
-# 20 steps and verified against one device in double. Where no plan of a space fits or runs, the line says
-# why. Half an hour long, so that no suite runs it: ./dev test models.
+# 20 steps and verified against one device in double. A plan that several spaces find runs once. Where no plan
+# of a space fits or runs, the line says why. Hours long, so that no other suite runs it: ./dev test models.
 # usage: every_model.sh SBPLAN SBPLAN-RUN CONFIGS [MODEL...]
 set -u
 sbplan=$(realpath "$1") run=$(realpath "$2")
@@ -13,7 +13,7 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 99
 # shellcheck disable=SC2046 # words
 [ $# -gt 0 ] || set -- $(basename -s .json "$SBPLAN_CONFIGS"/models/*.json)
-verified=0 absent=0 failed=0
+verified=0 again=0 absent=0 failed=0
 
 # What keeps a model from seconds and --verify=shrunk does not change.
 smaller() { # MODEL
@@ -42,13 +42,25 @@ plan_for() { # MODEL DEVICES SPACE
 
 # Whether no plan of the space is legal, or none runs, and the search says so.
 is_told() {
-    [ "$status" -eq 1 ] || { [ "$status" -eq 2 ] && grep -q 'is searched and priced, not run' said; }
+    [ "$status" -eq 1 ] ||
+        { [ "$status" -eq 2 ] && grep -q -e 'is searched and priced, not run' -e '--set: no legal way to cut' said; }
+}
+
+# The space that found the same plan before.
+found_before() { # MODEL DEVICES SPACE
+    sum=$(sed -n '/^\t"parallel":/,$p' plan.json | cksum)
+    sed -n "s/^$sum //p" "plans-$1-$2" 2>/dev/null | grep . && return
+    echo "$sum $3" >>"plans-$1-$2"
+    return 1
 }
 
 # Counts and tells one plan: verified, absent, or failed.
 check() { # MODEL DEVICES SPACE
     plan_for "$@"
-    if is_told; then
+    if [ "$status" -eq 0 ] && space=$(found_before "$@"); then
+        again=$((again + 1))
+        echo "$1, $2 ranks, $3: the plan of $space"
+    elif is_told; then
         absent=$((absent + 1))
         echo "$1, $2 ranks, $3: no plan: $(cat said found | head -n 1)"
     elif [ "$status" -eq 0 ] && [ -s plan.json ] && "$run" plan.json --verify=shrunk --steps 20 >out 2>said; then
@@ -67,5 +79,5 @@ for model in "$@"; do
         done
     done
 done
-echo "$verified plans ran and were verified, $absent searches had none, $failed failed"
+echo "$verified plans ran and were verified, $again were found again, $absent searches had none, $failed failed"
 [ $verified -gt 0 ] && [ $failed -eq 0 ]

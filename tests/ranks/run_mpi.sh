@@ -121,7 +121,7 @@ for set in pipeline=2 chunk_factor=2; do
     "$@" -n 4 "$run" "$folder/hosted.json" --backend mpi --verify --steps 3 \
         --trace "$folder/hosted-trace.json" >"$folder/out"
     grep -q '^verified' "$folder/out"
-    slots='; .* of slots for messages behind it, as predicted' # where there are stages
+    slots='; .* of slots for messages, as predicted' # where there are stages
     test $set = pipeline=2 || slots=
     grep -q "of host memory a rank, as the plan says$slots\$" "$folder/out"
     grep -q '"copy-out {3}"' "$folder/hosted-trace.json"

@@ -16,16 +16,19 @@ complain() {
     exit 1
 }
 
+backend=nccl
 verified() { # NAME DTYPE OPTION...: a plan by these options, two steps
     name=$1 dtype=$2
     shift 2
     "$sbplan" price "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" --set hidden=16 \
         --set heads=2 --set sequence=8 --set vocab=32 --set global_batch=2 "$@" \
         -o "$folder/$name.json" >"$folder/out" 2>"$folder/err" || complain "no plan $name"
-    $start -n "$ranks" "$run" "$folder/$name.json" --backend nccl --device cuda --dtype "$dtype" --steps 2 \
-        --check-collectives --messages "$messages" --verify >"$folder/out" 2>"$folder/err" || complain "$name: exit $?"
+    set --
+    [ $backend != nccl ] || set -- --messages "$messages"
+    $start -n "$ranks" "$run" "$folder/$name.json" --backend $backend --device cuda --dtype "$dtype" --steps 2 \
+        --check-collectives "$@" --verify >"$folder/out" 2>"$folder/err" || complain "$name: exit $?"
     grep -q '^verified: every gradient, loss and update' "$folder/out" &&
-        grep -q '(nccl, cuda, ' "$folder/out" || complain "$name: not verified"
+        grep -q "($backend, cuda, " "$folder/out" || complain "$name: not verified"
 }
 
 chose() { # WAY: the last plan's run timed both
@@ -62,6 +65,14 @@ done
 verified deep bf16 --pp 4 --tp 1 --set layers=4 --set global_batch=4 --set tied=false
 # Blocks of a ring are larger than what stages send, by the host and by NCCL.
 verified stages-ring f32 --pp 2 --cp 2 --set context=ring
+# Arrivals decide what comes next where messages go by the host, and take slots there; the bits stay.
+for messages in nccl mpi; do
+    verified driven f32 --pp 4 --tp 1 --set layers=4 --set global_batch=4 --set tied=false \
+        --micro-batch 1 --set schedule=message-driven
+    [ $messages = nccl ] || grep -q 'of slots for messages' "$folder/out" || complain 'driven: no slots'
+    numbers "$folder/by_$messages"
+done
+cmp "$folder/by_nccl" "$folder/by_mpi" >&2 || complain 'driven: other numbers than by nccl'
 messages=auto
 verified pipeline f32 --pp 2 --tp 2
 chose '(nccl|mpi)'
@@ -70,6 +81,13 @@ unset SBP_DOUBLE_AWARE SBP_DOUBLE_DELAY
 SBP_DOUBLE_FAIL=waiting:1 SBP_DOUBLE_DELAY=1 verified ring bf16 --cp 4 --set layers=1 --set context=ring --set attention=materialised
 verified stages-ring bf16 --pp 2 --cp 2 --set context=ring
 verified zero bf16 --tp 2 --zero 3
+verified mixed f16 --tp 2 --zero 1 --set precision=mixed
+verified offload bf16 --tp 2 --set layers=1 --set offload=true --set bucket_parameters=1500 \
+    --set cluster.device.host_link_bytes_per_s=1e10
+# By MPI alone, which is given copies in host memory.
+backend=mpi
+verified copies bf16 --pp 2 --tp 2
+backend=nccl
 # Groups that hand sums on in a ring.
 ranks=3
 verified pyramid f32 --pp 2 --set cluster.levels[0].size=3 --set tied=false --set pyramid=true \

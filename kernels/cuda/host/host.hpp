@@ -149,7 +149,7 @@ static inline unsigned ballot(unsigned mask, bool said, place where)
 #define GPU_DYNAMIC_SHARED(type, name) type *const name = (type *)gpu_host::dynamic_shared()
 #define GPU_GRID_CONSTANT              const
 #define GPU_UNROLL
-#define GPU_LOOP
+#define GPU_NO_UNROLL
 
 enum { cudaErrorInvalidValue = 1 };
 

@@ -14,7 +14,8 @@ enum { MOST_RANKS = 16, MOST_WORKS = 256, STEPS = 2 };
 /* What ranks did, and what makes their messages late. Counts are of all steps. */
 struct disturbed {
     const struct sbp_step *step;
-    int limit; /* micro-batches in flight, at most */
+    int limit;   /* micro-batches in flight, at most */
+    bool staged; /* as if buffers were a device's */
     uint64_t draw;
     atomic_int begun[MOST_RANKS][2];        /* forward, backward works */
     int asked_for[MOST_RANKS][2];           /* one more than the number of the last message */
@@ -117,7 +118,7 @@ static void train_late(struct disturbed *d, bool (*is_late)(void *, int, bool, i
                        const struct trained *expected)
 {
     const struct disturbance disturbance = {is_late, is_late == is_seen ? begins_and_waits : begins,
-                                            d};
+                                            d, d->staged};
     struct trained trained;
     char text[256];
     train_disturbed(d->step, STEPS, seed, &disturbance, &trained);
@@ -155,11 +156,11 @@ static void open_three(struct plan *plan, struct sbp_random *random, int devices
 }
 
 /* The order of the middle stage's ranks in every step, with messages that come late. */
-static void expect_order(const struct sbp_step *step, int limit,
+static void expect_order(const struct sbp_step *step, int limit, bool staged,
                          bool (*is_late)(void *, int, bool, int), const struct trained *expected,
                          const char *order)
 {
-    struct disturbed d = {.step = step, .limit = limit};
+    struct disturbed d = {.step = step, .limit = limit, .staged = staged};
     const int devices = (int)step->mesh.devices, works = 2 * MICRO_BATCHES;
     train_late(&d, is_late, expected);
     for (int rank = devices; rank < 2 * devices; rank++)
@@ -234,9 +235,11 @@ static void orders_follow_what_comes(void **state)
         open_three(&plan, &random, devices);
         make_step(&plan, SBP_MESSAGE_DRIVEN, LIMIT, &step);
         train(&plan.step, STEPS, seed, &expected);
-        expect_order(&step, LIMIT, are_gradients_late, &expected, "FFFFBFBFBBBB");
-        expect_order(&step, LIMIT, are_activations_late, &expected, "FBFBFBFBFBFB");
-        expect_order(&step, LIMIT, NULL, &expected, "FFFFBFBFBBBB");
+        for (int staged = 0; staged < 2; staged++) {
+            expect_order(&step, LIMIT, staged, are_gradients_late, &expected, "FFFFBFBFBBBB");
+            expect_order(&step, LIMIT, staged, are_activations_late, &expected, "FBFBFBFBFBFB");
+            expect_order(&step, LIMIT, staged, NULL, &expected, "FFFFBFBFBBBB");
+        }
         trained_free(&expected);
         sbp_step_free(&step);
         plan_close(&plan);
@@ -267,6 +270,7 @@ static bool check_random(const struct plan *plan, struct sbp_random *random)
     for (int i = 0; i < 2; i++) {
         d[i] = (struct disturbed){.step = &step,
                                   .limit = asked > 0 ? (int)asked : step.stages,
+                                  .staged = sbp_random_below(random, 2) == 1,
                                   .draw = sbp_random_next(random)};
         train_late(&d[i], is_late_at_random, &expected);
     }

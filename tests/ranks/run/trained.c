@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "executor/comm/comm_staged.h"
 #include "executor/rank/rank.h"
 #include "executor/run/message_lane.h"
 #include "tests/support/unit.h"
@@ -15,8 +16,8 @@
 struct trainee {
     struct sbp_arena arena;
     struct sbp_stage_layout layout;
-    int64_t slots_at; /* in the rank's memory, behind the arena */
     struct sbp_channel channel;
+    struct sbp_messenger messenger;
     struct sbp_rank rank;
 };
 
@@ -42,11 +43,14 @@ static enum sbp_status open_trainee(const struct school *school, const struct sb
                              &trainee->arena, diag));
     SBP_TRY(sbp_stage_layout_make(school->step, rank / devices, &trainee->arena, &trainee->layout,
                                   diag));
-    trainee->slots_at = trainee->layout.bytes;
-    if (ops->is_shared(comm))
-        trainee->layout.bytes += sbp_stage_slot_bytes(school->step, rank / devices);
+    const int64_t arena_bytes = trainee->layout.bytes;
+    if (school->disturbance != NULL && school->disturbance->is_late == NULL)
+        trainee->channel.by_host = false;
+    sbp_messenger_find(&trainee->messenger, &trainee->channel, device);
+    trainee->layout.bytes += trainee->messenger.behind_bytes;
     SBP_TRY(sbp_rank_open(&trainee->rank, &trainee->layout, device, SBP_F32, school->seed,
                           rank % devices, &trainee->channel, diag));
+    SBP_TRY(sbp_messenger_open(&trainee->messenger, trainee->rank.memory + arena_bytes, diag));
     return sbp_rank_fill_weights(&trainee->rank);
 }
 
@@ -85,7 +89,7 @@ static enum sbp_status train_step(const struct school *school, struct trainee *t
     sbp_rank_begin_step(&trainee->rank, step);
     sbp_channel_begin_step(channel, 0, SBP_ROUND_WHOLE);
     SBP_TRY(sbp_message_lane_begin(&lane, &school->messages, &school->tasks[channel->stage],
-                                   channel, trainee->rank.memory + trainee->slots_at, diag));
+                                   channel, &trainee->messenger, diag));
     const enum sbp_status status = do_works(school, trainee, &lane, diag);
     SBP_TRY(sbp_message_lane_end(&lane, status, diag));
     return sbp_channel_check(channel, diag);
@@ -169,7 +173,14 @@ static enum sbp_status train_late(const struct sbp_comm_ops *ops, struct sbp_com
     if (late.school->disturbance->is_late == NULL)
         own.is_shared = is_shared_never;
     atomic_store(&late.real, ops);
-    return train_rank(&own, comm, argument, diag);
+    if (!late.school->disturbance->staged)
+        return train_rank(&own, comm, argument, diag);
+    const struct sbp_endpoint inner = {&own, comm};
+    struct sbp_endpoint staged;
+    SBP_TRY(sbp_staged_open(&inner, &sbp_device_host_memory, &staged, diag));
+    const enum sbp_status status = train_rank(staged.ops, staged.comm, argument, diag);
+    sbp_staged_close(&staged);
+    return status;
 }
 
 /* ---- collecting ---------------------------------------------------------------------------- */
@@ -283,6 +294,7 @@ static void run_school(struct school *school, sbp_rank_main main)
         const int64_t bytes = (trainee->rank.high_water_bytes + 63) / 64 * 64;
         assert_int_equal(bytes, school->step->memory[trainee->channel.stage].device_bytes);
         collect_all(&trainee->rank, school->trained);
+        sbp_messenger_close(&trainee->messenger);
         sbp_rank_close(&trainee->rank);
         sbp_arena_free(&trainee->arena);
     }

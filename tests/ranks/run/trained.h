@@ -29,6 +29,7 @@ struct disturbance {
     /* A rank begins a work, or the step's end. By the rank's thread. */
     void (*begins)(void *context, int rank, const struct sbp_task *task);
     void *context;
+    bool staged; /* buffers are a device's for the backend: it copies them */
 };
 /* The same, disturbed. Of one test at a time. */
 void train_disturbed(const struct sbp_step *step, int steps, uint64_t seed,

@@ -267,6 +267,8 @@ static void rate_compute(const struct sbp_compute_times *times, struct sbp_calib
     if (times->stream_s > 0)
         calibrated->stream_bytes_per_s =
             STREAM_OPERANDS * (double)times->stream_bytes / times->stream_s;
+    if (times->link_s > 0)
+        calibrated->host_link_bytes_per_s = 2 * (double)times->link_bytes / times->link_s;
     if (times->gelu_s > 0)
         calibrated->vector_operations_per_s = SBP_DEVICE_GELU_OPERATIONS *
                                               ((double)times->gelu_bytes / GELU_ELEMENT_BYTES) /

@@ -81,6 +81,7 @@ struct sbp_calibrated {
     /* Of a collective's time these shares hide behind products: by kind, and of all. */
     struct sbp_measured_shares hidden[SBP_COLLECTIVES], hidden_of_all;
     double copy_bytes_per_s, stream_bytes_per_s; /* read and written; 0: not timed */
+    double host_link_bytes_per_s; /* one way, where all GPUs copy at a time; 0: not timed */
     /* Rows in another order; sizes 0: not timed. */
     struct {
         int sizes;

@@ -39,9 +39,10 @@ struct sbp_compute_ops {
     enum sbp_status (*open)(struct sbp_compute **compute, int64_t copy_bytes,
                             struct sbp_diag *diag);
     void (*close)(struct sbp_compute *compute); /* NULL is legal */
-    /* Does the work of a cell (product, grouped products, copy, launch, stream; GELU, attention and
-     * rows where the list of products has them) once and times it. A matrix has up to copy_bytes,
-     * or what the largest of the list has, those of a group together. E_BACKEND. */
+    /* Does the work of a cell (product, grouped products, copy, launch, stream; GELU, attention,
+     * rows and the link to the host where the list of products has them) once and times it. A
+     * matrix has up to copy_bytes, or what the largest of the list has, those of a group together.
+     * E_BACKEND. */
     enum sbp_status (*repeat)(struct sbp_compute *compute, const struct sbp_cell *cell,
                               double *time_s, struct sbp_diag *diag);
     /* Does so many products of a cell's sizes one behind the other, and the call (NULL: none)

@@ -37,6 +37,7 @@ struct sbp_compute {
     unsigned char *y, *a, *b; /* the largest over the shapes; a and b serve the copy as well */
     int64_t a_bytes, b_bytes;
     int64_t y_bytes;
+    void *host;                /* of the host, for the link's bytes; NULL before the first */
     int filled;                /* enum sbp_type that a and b hold numbers of; NONE */
     bool is_loaded;            /* the device comes from a sustained load */
     cudaStream_t stream, lane; /* lane: of collectives beside products; NULL before the first */
@@ -115,6 +116,8 @@ static void cuda_close(struct sbp_compute *compute)
         (void)cudaEventDestroy(compute->before);
     if (compute->stream != NULL)
         (void)cudaStreamDestroy(compute->stream);
+    if (compute->host != NULL)
+        (void)cudaFreeHost(compute->host);
     sbp_memory_cuda.release(compute->b);
     sbp_memory_cuda.release(compute->a);
     sbp_memory_cuda.release(compute->y);
@@ -281,7 +284,8 @@ static bool is_kernel(const struct sbp_cell *cell)
 
 static bool is_product(const struct sbp_cell *cell)
 {
-    return cell->work != SBP_CELL_COPY && cell->work != SBP_CELL_STREAM && !is_kernel(cell);
+    return cell->work != SBP_CELL_COPY && cell->work != SBP_CELL_LINK &&
+           cell->work != SBP_CELL_STREAM && !is_kernel(cell);
 }
 
 static int batch_of(const struct sbp_cell *cell)
@@ -293,6 +297,16 @@ static int batch_of(const struct sbp_cell *cell)
     return flop * most <= BATCH_FLOP ? most : (int)(BATCH_FLOP / flop);
 }
 
+static enum sbp_status copy_there_and_back(struct sbp_compute *compute, int64_t bytes,
+                                           struct sbp_diag *diag)
+{
+    SBP_CUDA_TRY(diag, cudaMemcpyAsync, compute->host, compute->a, (size_t)bytes,
+                 cudaMemcpyDeviceToHost, compute->stream);
+    SBP_CUDA_TRY(diag, cudaMemcpyAsync, compute->a, compute->host, (size_t)bytes,
+                 cudaMemcpyHostToDevice, compute->stream);
+    return SBP_OK;
+}
+
 static enum sbp_status enqueue(struct sbp_compute *compute, const struct sbp_cell *cell, int batch,
                                struct sbp_diag *diag)
 {
@@ -302,6 +316,8 @@ static enum sbp_status enqueue(struct sbp_compute *compute, const struct sbp_cel
         return sbp_kernels_gpu_launch(compute->work, cell, compute->b, compute->a, diag);
     if (cell->work == SBP_CELL_STREAM)
         return stream(compute, cell->bytes, diag);
+    if (cell->work == SBP_CELL_LINK)
+        return copy_there_and_back(compute, cell->bytes, diag);
     if (cell->work == SBP_CELL_COPY) {
         SBP_CUDA_TRY(diag, cudaMemcpyAsync, compute->b, compute->a, (size_t)compute->copy_bytes,
                      cudaMemcpyDeviceToDevice, compute->stream);
@@ -405,6 +421,8 @@ static enum sbp_status cuda_repeat(struct sbp_compute *compute, const struct sbp
         SBP_TRY(fill(compute, cell->type, diag));
     if (is_kernel(cell))
         SBP_TRY(prepare_kernel(compute, cell, diag));
+    if (cell->work == SBP_CELL_LINK && compute->host == NULL)
+        SBP_CUDA_TRY(diag, cudaMallocHost, &compute->host, (size_t)cell->bytes);
     if (cell->type == SBP_FP8)
         SBP_TRY(plan_fp8(compute, cell, diag));
     if (cell->work == SBP_CELL_SUSTAINED)

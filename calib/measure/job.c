@@ -10,9 +10,10 @@
 #define REPEATS         12   /* of a cell that settles early, warm-ups included */
 #define AROUND_S        1e-4 /* of a cell: barriers, agreeing on its times */
 #define PAIR_TIMES      10
-#define ATTENTION_SHARE 0.3 /* of the rate of products */
-#define LOADED_S        0.5 /* of a product under load, behind it */
-#define BESIDE_TIMES    4   /* what a collective beside products takes, with them and they alone */
+#define ATTENTION_SHARE 0.3  /* of the rate of products */
+#define LOADED_S        0.5  /* of a product under load, behind it */
+#define BESIDE_TIMES    4    /* what a collective beside products takes, with them and they alone */
+#define LINK_RATE       1e10 /* bytes a second to a host and back */
 #define HOUR_S          3600.0
 #define MINUTE_S        60
 #define SPARE_SHARE     0.2 /* of a job's time over the budget: starting, the last cell, fitting */
@@ -48,6 +49,8 @@ static double cell_s(const struct sbp_measure_job *job, const struct sbp_cell *c
     case SBP_CELL_COPY:
     case SBP_CELL_GELU: /* as long as two copies (measured: AMD EPYC) */
         return AROUND_S + REPEATS * 2 * (double)cell->bytes / products->copy_bytes_per_s;
+    case SBP_CELL_LINK:
+        return AROUND_S + REPEATS * 2 * (double)cell->bytes / LINK_RATE;
     case SBP_CELL_SUSTAINED:
         return (double)cell->load_s + LOADED_S;
     case SBP_CELL_BESIDE:
@@ -141,6 +144,7 @@ static enum sbp_status print_rows(const struct sbp_measure_job *job,
                   {SBP_CELL_ATTENTION, "attention"},
                   {SBP_CELL_ROWS, "rows by expert"},
                   {SBP_CELL_HOST, "launch by the host"},
+                  {SBP_CELL_LINK, "copies to the host"},
                   {SBP_CELL_BESIDE, "collectives beside products"}};
     struct sbp_table table;
     sbp_table_init(&table, 4, titles);

@@ -260,7 +260,7 @@ static bool print_device(const struct sbp_calibration *calibration,
 {
     char rate[UNIT], copy[UNIT], memory[UNIT];
     struct sbp_text reach = {0};
-    char sustained[64] = "", streams[48] = "", vectors[48] = "", host[48] = "";
+    char sustained[64] = "", streams[48] = "", vectors[48] = "", host[48] = "", link[64] = "";
     if (calibrated->stream_bytes_per_s > 0)
         (void)snprintf(streams, sizeof streams, ", streams %.0f %% of it",
                        100 * calibrated->stream_bytes_per_s / calibrated->copy_bytes_per_s);
@@ -275,16 +275,19 @@ static bool print_device(const struct sbp_calibration *calibration,
     if (calibration->compute.host_s > 0)
         (void)snprintf(host, sizeof host, "; the host launches in %s",
                        sbp_format_seconds(calibration->compute.host_s, rate));
+    if (calibrated->host_link_bytes_per_s > 0)
+        (void)snprintf(link, sizeof link, "; its link moves %s/s one way",
+                       sbp_format_bytes(calibrated->host_link_bytes_per_s, rate));
     bool done = fprintf(out, "device:") >= 0;
     for (int type = 0; type < SBP_TYPES; type++)
         if (calibrated->flops[type] > 0)
             done = done && fprintf(out, " %s %sFLOP/s,", sbp_cluster_type_name((enum sbp_type)type),
                                    sbp_format_count(calibrated->flops[type], rate)) >= 0;
     done = done && !reach.failed &&
-           fprintf(out, " copy %s/s%s%s, memory %s%s%s%s\n",
+           fprintf(out, " copy %s/s%s%s, memory %s%s%s%s%s\n",
                    sbp_format_bytes(calibrated->copy_bytes_per_s, copy), streams, vectors,
                    sbp_format_bytes((double)calibration->origin.memory_bytes, memory),
-                   reach.bytes == NULL ? "" : reach.bytes, sustained, host) >= 0;
+                   reach.bytes == NULL ? "" : reach.bytes, sustained, host, link) >= 0;
     sbp_text_free(&reach);
     return done;
 }

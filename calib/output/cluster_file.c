@@ -252,6 +252,9 @@ static void put_own_device(struct cJSON *root, const struct sbp_calibration *cal
     /* Kernels of a GPU follow each other, and times of products hold the gaps between them. */
     if (calibration->compute.launch_s > 0 && !sbp_calibrate_is_gpu(calibration))
         sbp_json_put_measured(device, "kernel_launch_s", calibration->compute.launch_s, failed);
+    if (calibrated->host_link_bytes_per_s > 0)
+        sbp_json_put_measured(device, "host_link_bytes_per_s", calibrated->host_link_bytes_per_s,
+                              failed);
     if (calibrated->sustained > 0)
         sbp_json_put_measured(sbp_json_put_object(device, "sustained", failed),
                               sbp_cluster_type_name(calibration->compute.loaded.type),

@@ -299,6 +299,9 @@ static bool print_compute(const struct sbp_compute_times *older,
                        newer->stream_s / older->stream_s) >= 0;
     if (done && newer->gelu_s > 0 && older->gelu_s > 0 && newer->gelu_bytes == older->gelu_bytes)
         done = fprintf(out, "GELU: new/old %.2f\n", newer->gelu_s / older->gelu_s) >= 0;
+    if (done && newer->link_s > 0 && older->link_s > 0 && newer->link_bytes == older->link_bytes)
+        done =
+            fprintf(out, "copies to the host: new/old %.2f\n", newer->link_s / older->link_s) >= 0;
     const double attention = attention_ratio(older, newer, &shapes);
     const double dispatch = rows_ratio(older, newer, &rows);
     if (done && newer->host_s > 0 && older->host_s > 0)

@@ -129,6 +129,7 @@ double sbp_cell_least_s(const struct sbp_cell *cell)
     case SBP_CELL_PAIRS:
         return sbp_cell_least_collective_s(SBP_SEND_RECV, 2, (double)cell->bytes);
     case SBP_CELL_COPY:
+    case SBP_CELL_LINK:
     case SBP_CELL_ROWS:
         return fmax(SBP_LEAST_TIME_S, 2 * (double)cell->bytes / SBP_MOST_COPY_BYTES_PER_S);
     case SBP_CELL_GEMM:
@@ -188,6 +189,9 @@ const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer)
         break;
     case SBP_CELL_COPY:
         (void)snprintf(buffer, SBP_CELL_NAME, "copy of %s", bytes);
+        break;
+    case SBP_CELL_LINK:
+        (void)snprintf(buffer, SBP_CELL_NAME, "copies of %s to the host and back", bytes);
         break;
     case SBP_CELL_LAUNCH:
         (void)snprintf(buffer, SBP_CELL_NAME, "smallest product");
@@ -279,6 +283,9 @@ void sbp_cell_write(const struct sbp_cell *cell, struct sbp_text *text)
         break;
     case SBP_CELL_COPY:
         sbp_text_add(text, "\"copy\":%lld", (long long)cell->bytes);
+        break;
+    case SBP_CELL_LINK:
+        sbp_text_add(text, "\"link\":%lld", (long long)cell->bytes);
         break;
     case SBP_CELL_LAUNCH:
         sbp_text_add(text, "\"launch\":true");
@@ -403,6 +410,11 @@ static enum sbp_status read_copy(const struct sbp_json *object, struct sbp_cell 
     return read_int64(object, "copy", 1, MOST_SIZE, &cell->bytes);
 }
 
+static enum sbp_status read_link(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    return read_int64(object, "link", 1, MOST_SIZE, &cell->bytes);
+}
+
 static enum sbp_status read_smallest(const struct sbp_json *object, const char *key,
                                      struct sbp_cell *cell)
 {
@@ -481,6 +493,7 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
         [SBP_CELL_ROWS] = {"rows", read_rows},
         [SBP_CELL_BESIDE] = {"beside", read_beside},
         [SBP_CELL_HOST] = {"host", read_host},
+        [SBP_CELL_LINK] = {"link", read_link},
     };
     for (int work = 0; work < SBP_CELL_WORKS; work++) {
         if (!sbp_json_has(object, works[work].key))
@@ -491,7 +504,7 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
     return sbp_json_refuse(
         object, "no \"collective\", \"gemm\", \"copy\", \"launch\", \"pairs\", "
                 "\"sustained\", \"stream\", \"attention\", \"gelu\", \"grouped\", \"rows\", "
-                "\"beside\" or \"host\": one of them says what was measured");
+                "\"beside\", \"host\" or \"link\": one of them says what was measured");
 }
 
 /* --- samples --- */

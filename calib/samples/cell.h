@@ -33,8 +33,9 @@ enum sbp_cell_work {
     SBP_CELL_ROWS,    /* rows copied into the order of their experts */
     SBP_CELL_BESIDE,  /* a collective beside products: what it adds to their time; alone its own */
     SBP_CELL_HOST,    /* the smallest product: what the host takes to launch it ahead of a GPU */
+    SBP_CELL_LINK,    /* bytes of a GPU copied to its host and back, all GPUs at a time */
 };
-#define SBP_CELL_WORKS 13
+#define SBP_CELL_WORKS 14
 
 /* Causal flash attention over whole sequences in one element type; its backward pass is that of the
  * gradient of the input. */
@@ -51,8 +52,8 @@ struct sbp_cell {
     enum sbp_cell_work work;
     enum sbp_collective kind;          /* of a collective, and beside products; not local */
     int nodes, ranks_per_node, groups; /* likewise; groups of a node at the same time */
-    int64_t bytes; /* n of the cost formula, of a copy, a stream, all rows, or one message between a
-                      pair */
+    int64_t bytes; /* n of the cost formula, of a copy, a link, a stream, all rows, or one message
+                      between a pair */
     int64_t row_bytes;  /* of a row; `bytes` is a multiple */
     enum sbp_type type; /* of a product */
     enum sbp_pass pass; /* whose operands a product has, as they lie in memory */

@@ -450,6 +450,7 @@ void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample
                         struct sbp_compute_times *times)
 {
     struct sbp_samples launch = {0}, loaded = {0}, stream = {0}, gelu = {0}, host = {0};
+    struct sbp_samples link = {0};
     *times = (struct sbp_compute_times){0};
     for (int i = 0; i < record->result_count; i++) {
         const struct sbp_result *result = &record->result[i];
@@ -479,6 +480,8 @@ void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample
             samples = find_beside(&result->cell, times);
         } else if (result->cell.work == SBP_CELL_HOST) {
             samples = &host;
+        } else if (result->cell.work == SBP_CELL_LINK) {
+            samples = find_bytes(&result->cell, &times->link_bytes, &link);
         }
         if (samples != NULL)
             sbp_samples_add(samples, &result->median_s, 1);
@@ -488,4 +491,5 @@ void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample
     times->stream_s = stream.count > 0 ? stream.median_s : 0;
     times->gelu_s = gelu.count > 0 ? gelu.median_s : 0;
     times->host_s = host.count > 0 ? host.median_s : 0;
+    times->link_s = link.count > 0 ? link.median_s : 0;
 }

@@ -101,6 +101,8 @@ struct sbp_compute_times {
     double loaded_s;              /* 0: none */
     int64_t load_s;               /* the longest load before it, which counts */
     double host_s;                /* of a launch, of the host; 0: not timed */
+    int64_t link_bytes;           /* to the host, and back */
+    double link_s;                /* of both; 0: not timed */
     int64_t stream_bytes;         /* of either operand and of the result */
     double stream_s;              /* of an element-wise sum; 0: not timed */
     int64_t gelu_bytes;           /* of the operand and of the result */

@@ -12,6 +12,7 @@
 #define LATENCY_BYTES    ((int64_t)4 << 10) /* of pairs */
 #define BANDWIDTH_BYTES  ((int64_t)1 << 20)
 #define BESIDE_BYTES     ((int64_t)64 << 10) /* of a collective beside products, at least */
+#define LINK_BYTES       ((int64_t)64 << 20) /* of pinned host memory a rank, at most */
 /* Clocks settle within a minute of load; three runs of it leave most of the time to the rest. */
 #define MOST_LOAD_S 60
 #define LOAD_SHARE  0.1 /* of the budget */
@@ -440,6 +441,8 @@ static void list_compute(struct list *list, const struct sbp_sweep_options *opti
     const struct sbp_cell gelu = {.work = SBP_CELL_GELU, .bytes = options->copy_bytes / 2};
     const struct sbp_cell launch = {.work = SBP_CELL_LAUNCH, .m = 1, .n = 1, .k = 1};
     const struct sbp_cell host = {.work = SBP_CELL_HOST, .m = 1, .n = 1, .k = 1};
+    const int64_t link_bytes = options->copy_bytes < LINK_BYTES ? options->copy_bytes : LINK_BYTES;
+    const struct sbp_cell link = {.work = SBP_CELL_LINK, .bytes = link_bytes};
     struct sbp_cell sustained = shape_product(&products->shape[0]);
     sustained.work = SBP_CELL_SUSTAINED;
     sustained.load_s = load_of(options->budget_s);
@@ -455,8 +458,10 @@ static void list_compute(struct list *list, const struct sbp_sweep_options *opti
     list_experts(list, products);
     if (products->sustains)
         add(list, 1, &sustained);
-    if (products->has_host)
+    if (products->has_host) {
         add(list, 1, &host);
+        add(list, 1, &link);
+    }
     if (stream.bytes > 0)
         add(list, 1, &stream);
     if (products->has_gelu && gelu.bytes > 0)

@@ -23,6 +23,7 @@ static void test_lines_read_back(void **state)
         {.work = SBP_CELL_SUSTAINED, .type = SBP_BF16, .m = 3, .n = 4, .k = 5, .load_s = 60},
         {.work = SBP_CELL_SUSTAINED, .type = SBP_BF16, .m = 3, .n = 4, .k = 5, .load_s = 3},
         {.work = SBP_CELL_HOST, .m = 1, .n = 1, .k = 1},
+        {.work = SBP_CELL_LINK, .bytes = 4096},
         {.work = SBP_CELL_BESIDE,
          .kind = SBP_ALL_GATHER,
          .nodes = 3,
@@ -342,6 +343,7 @@ static void test_impossible_times_are_left_out(void **state)
         {{.work = SBP_CELL_COPY, .bytes = (int64_t)1 << 40}, 2 * 1099511627776.0 / 1e15},
         {{.work = SBP_CELL_LAUNCH, .m = 1, .n = 1, .k = 1}, 1e-9},
         {{.work = SBP_CELL_HOST, .m = 1, .n = 1, .k = 1}, 1e-9},
+        {{.work = SBP_CELL_LINK, .bytes = (int64_t)1 << 40}, 2 * 1099511627776.0 / 1e15},
         {{.work = SBP_CELL_BESIDE,
           .kind = SBP_ALL_REDUCE,
           .nodes = 2,
@@ -384,11 +386,11 @@ static void test_impossible_times_are_left_out(void **state)
             struct sbp_record record = sample_text_parse(&text);
             assert_int_equal(sbp_points(&record, SBP_OF_MEDIANS, &measured, &runs, NULL), SBP_OK);
             sbp_points_compute(&record, &runs, &times);
-            const int counted = measured.count + times.gemm_count + times.samples[0].count +
-                                times.attention_count + (times.stream_s > 0 ? 1 : 0) +
-                                times.grouped_count + (times.launch_s > 0 ? 1 : 0) +
-                                (times.gelu_s > 0 ? 1 : 0) + times.rows_count +
-                                (times.host_s > 0 ? 1 : 0) + times.beside_count;
+            const int counted =
+                measured.count + times.gemm_count + times.samples[0].count + times.attention_count +
+                (times.stream_s > 0 ? 1 : 0) + times.grouped_count + (times.launch_s > 0 ? 1 : 0) +
+                (times.gelu_s > 0 ? 1 : 0) + times.rows_count + (times.host_s > 0 ? 1 : 0) +
+                (times.link_s > 0 ? 1 : 0) + times.beside_count;
             if (counted != !is_short)
                 fail_msg("case %zu: %d points of %.9g s", i, counted, time_s);
             sbp_findings_of_times(&record, &findings);

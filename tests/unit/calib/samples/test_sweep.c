@@ -329,6 +329,7 @@ static void test_collectives_beside_products(void **state)
             assert_int_equal(shapes[i], 3 * 2 * 2);
         assert_true(3 * 3 * 2 * 2 <= SBP_MAX_BESIDE);
         assert_int_equal(count_work(&sweep, SBP_CELL_HOST), which == SBP_PRODUCTS_GPU);
+        assert_int_equal(count_work(&sweep, SBP_CELL_LINK), which == SBP_PRODUCTS_GPU);
         sbp_sweep_free(&sweep);
         options.lacks = SBP_LACKS_LANE;
         sweep = make_of(&options);

@@ -19,7 +19,7 @@
  * 2^-11 (half precision): partial sums of terms that differ in sign are sqrt(n) terms large. Their
  * inherited part is measured by a shadow that rounds where the run stores, with twice its variance
  * under SUMMA, which rounds the sum of every panel. A shadow is one measurement of round-off, and
- * by chance a narrow one: where the largest excess over a bound is below a fifth, a second and a
+ * by chance a narrow one: where the largest excess over a bound is below a half, a second and a
  * third shadow round on other grids, and gradients and outputs of the step are right if all of them
  * agree with one of the three (not of a sampled verification, whose reference is computed before
  * the step). Runs in single precision whose products round their factors to TF32 are held as those

@@ -211,6 +211,14 @@ struct sbp_kernels {
                                const void *sums, const void *backward_sums, const void *gain,
                                int64_t tokens, int64_t in, int64_t hidden, double epsilon,
                                bool adds);
+    /* Both phases at once of a hidden dimension that is whole, which read a token once; forward
+     * writes sums(T,2). NULL: the device has the phases alone. */
+    void (*layernorm_whole_forward)(void *y, void *sums, const void *x, const void *gain,
+                                    const void *shift, int64_t tokens, int64_t hidden,
+                                    double epsilon);
+    void (*layernorm_whole_backward)(void *dx, void *dgain, void *dshift, const void *dy,
+                                     const void *x, const void *sums, const void *gain,
+                                     int64_t tokens, int64_t hidden, double epsilon, bool adds);
 
     /* Root mean square norm over a hidden dimension of which I of `hidden` features are local:
      * sums(T) = sum x^2 over the local features, to be summed over the ranks that share a token;
@@ -376,6 +384,10 @@ struct sbp_kernels {
     void (*cross_entropy_sums)(void *sums, const void *logits, const int32_t *labels,
                                const void *maxima, int64_t tokens, int64_t local,
                                const struct sbp_digits *vocabulary, int64_t valid);
+    /* Both of a vocabulary that is whole, which read logits once; NULL as above. */
+    void (*cross_entropy_whole_sums)(void *maxima, void *sums, const void *logits,
+                                     const int32_t *labels, int64_t tokens, int64_t local,
+                                     int64_t valid);
     void (*cross_entropy_loss)(void *sum, const void *sums, int64_t tokens);
     void (*cross_entropy_backward)(void *dlogits, const void *logits, const int32_t *labels,
                                    const void *maxima, const void *sums, int64_t tokens,

@@ -250,6 +250,21 @@ static void layernorm_backward(void *dx, void *dgain, void *dshift, const void *
            hidden, epsilon, adds);
 }
 
+static void layernorm_whole_forward(void *y, void *sums, const void *x, const void *gain,
+                                    const void *shift, int64_t tokens, int64_t hidden,
+                                    double epsilon)
+{
+    LAUNCH(layernorm_whole_forward, y, sums, x, gain, shift, tokens, hidden, epsilon);
+}
+
+static void layernorm_whole_backward(void *dx, void *dgain, void *dshift, const void *dy,
+                                     const void *x, const void *sums, const void *gain,
+                                     int64_t tokens, int64_t hidden, double epsilon, bool adds)
+{
+    LAUNCH(layernorm_whole_backward, dx, dgain, dshift, dy, x, sums, gain, tokens, hidden, epsilon,
+           adds);
+}
+
 static void rmsnorm_sums(void *sums, const void *x, int64_t tokens, int64_t in)
 {
     LAUNCH(rmsnorm_sums, sums, x, tokens, in);
@@ -407,6 +422,13 @@ static void cross_entropy_sums(void *sums, const void *logits, const int32_t *la
     LAUNCH(cross_entropy_sums, sums, logits, labels, maxima, tokens, local, vocabulary, valid);
 }
 
+static void cross_entropy_whole_sums(void *maxima, void *sums, const void *logits,
+                                     const int32_t *labels, int64_t tokens, int64_t local,
+                                     int64_t valid)
+{
+    LAUNCH(cross_entropy_whole_sums, maxima, sums, logits, labels, tokens, local, valid);
+}
+
 static void cross_entropy_loss(void *sum, const void *sums, int64_t tokens)
 {
     LAUNCH(cross_entropy_loss, sum, sums, tokens);
@@ -490,6 +512,8 @@ const struct sbp_kernels TABLE = {
     .layernorm_forward = layernorm_forward,
     .layernorm_backward_sums = layernorm_backward_sums,
     .layernorm_backward = layernorm_backward,
+    .layernorm_whole_forward = layernorm_whole_forward,
+    .layernorm_whole_backward = layernorm_whole_backward,
     .rmsnorm_sums = rmsnorm_sums,
     .rmsnorm_forward = rmsnorm_forward,
     .rmsnorm_backward_sums = rmsnorm_backward_sums,
@@ -512,6 +536,7 @@ const struct sbp_kernels TABLE = {
     .moe_combine_backward = moe_combine_backward,
     .cross_entropy_maxima = cross_entropy_maxima,
     .cross_entropy_sums = cross_entropy_sums,
+    .cross_entropy_whole_sums = cross_entropy_whole_sums,
     .cross_entropy_loss = cross_entropy_loss,
     .cross_entropy_backward = cross_entropy_backward,
     .sum_squares = sum_squares,

@@ -169,11 +169,47 @@ static int64_t hidden(const struct sbp_rank *rank, const struct sbp_instr *instr
     return size[SBP_DIM_FEATURE] * size[SBP_DIM_INNER];
 }
 
+/* Whether two phases of an operator are done in the second one, at once: features are whole, so
+ * that nobody sums between, and nobody looks at what the first phase writes. */
+static bool works_at_once(const struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    return !rank->keeps_apart &&
+           sbp_dist_split(&rank->program->mesh, &buffer_of(rank, instr, SBP_AT_IN)->dist,
+                          SBP_DIM_FEATURE) == 0;
+}
+
+static void layernorm_whole_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    if (instr->phase > 0)
+        rank->kernels->layernorm_whole_forward(
+            operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_SAVED),
+            operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_W),
+            operand(rank, instr, SBP_AT_W2), sbp_rank_tokens(rank, instr, SBP_AT_IN),
+            hidden(rank, instr), node_of(rank, instr)->epsilon);
+}
+
+/* What the second phase has of the first one's sums is room that a plan counts, and a run touches.
+ */
+static void layernorm_whole_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    (void)operand(rank, instr, SBP_AT_SAVED2);
+    if (instr->phase > 0)
+        rank->kernels->layernorm_whole_backward(
+            operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_DW),
+            operand(rank, instr, SBP_AT_DW2), operand(rank, instr, SBP_AT_DY),
+            operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_SAVED),
+            operand(rank, instr, SBP_AT_W), sbp_rank_tokens(rank, instr, SBP_AT_IN),
+            hidden(rank, instr), node_of(rank, instr)->epsilon,
+            sbp_rank_adds_to(rank, instr->buffer[SBP_AT_DW]));
+}
+
 static void layernorm_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_IN);
     const int64_t features = sbp_rank_features(rank, instr, SBP_AT_IN);
-    if (instr->phase == 0)
+    if (rank->kernels->layernorm_whole_forward != NULL && works_at_once(rank, instr))
+        layernorm_whole_forward(rank, instr);
+    else if (instr->phase == 0)
         rank->kernels->layernorm_sums(operand(rank, instr, SBP_AT_SAVED),
                                       operand(rank, instr, SBP_AT_IN), tokens, features);
     else
@@ -189,7 +225,9 @@ static void layernorm_backward(struct sbp_rank *rank, const struct sbp_instr *in
     const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_IN);
     const int64_t features = sbp_rank_features(rank, instr, SBP_AT_IN);
     const double epsilon = node_of(rank, instr)->epsilon;
-    if (instr->phase == 0)
+    if (rank->kernels->layernorm_whole_backward != NULL && works_at_once(rank, instr))
+        layernorm_whole_backward(rank, instr);
+    else if (instr->phase == 0)
         rank->kernels->layernorm_backward_sums(
             operand(rank, instr, SBP_AT_SAVED2), operand(rank, instr, SBP_AT_DY),
             operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_SAVED),
@@ -427,7 +465,14 @@ static void cross_entropy_forward(struct sbp_rank *rank, const struct sbp_instr 
     const int64_t local = sbp_rank_features(rank, instr, SBP_AT_IN);
     struct sbp_digits vocabulary;
     sbp_rank_vocabulary(rank, instr->buffer[SBP_AT_IN], SBP_DIM_FEATURE, &vocabulary);
-    if (instr->phase == 0)
+    const bool at_once =
+        rank->kernels->cross_entropy_whole_sums != NULL && works_at_once(rank, instr);
+    if (at_once && instr->phase == 1)
+        rank->kernels->cross_entropy_whole_sums(
+            operand(rank, instr, SBP_AT_SAVED), operand(rank, instr, SBP_AT_SAVED2),
+            operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_IN2), tokens, local,
+            valid);
+    else if (instr->phase == 0 && !at_once)
         rank->kernels->cross_entropy_maxima(operand(rank, instr, SBP_AT_SAVED),
                                             operand(rank, instr, SBP_AT_IN), tokens, local,
                                             &vocabulary, valid);
@@ -436,7 +481,7 @@ static void cross_entropy_forward(struct sbp_rank *rank, const struct sbp_instr 
             operand(rank, instr, SBP_AT_SAVED2), operand(rank, instr, SBP_AT_IN),
             operand(rank, instr, SBP_AT_IN2), operand(rank, instr, SBP_AT_SAVED), tokens, local,
             &vocabulary, valid);
-    else
+    else if (instr->phase == 2)
         rank->kernels->cross_entropy_loss(operand(rank, instr, SBP_AT_OUT),
                                           operand(rank, instr, SBP_AT_SAVED2), tokens);
 }

@@ -5,6 +5,7 @@
 #include "executor/verify/magnitude_image_priv.h"
 #include "executor/verify/magnitude_mixture_priv.h"
 #include "executor/verify/magnitude_sinks_priv.h"
+#include "executor/verify/together_priv.h"
 
 static const double OUTLIER = 4; /* squared deviations over this many variances stand alone */
 
@@ -16,6 +17,7 @@ struct operand {
     const double *exact;
     const float *shadow;
     double scale;
+    double together;    /* what its errors in a product are larger for not being independent */
     bool wakes;         /* what the exact rank has as 0 may be some round-off in the run */
     double *variance;   /* (tokens) mean over the features */
     double *largest;    /* (tokens) square of the largest element */
@@ -54,6 +56,7 @@ static struct operand make_operand(const struct sbp_lockstep *both, const double
                             .exact = exact,
                             .shadow = shadow,
                             .scale = both->scale,
+                            .together = 1,
                             .wakes = !both->by_feature};
 }
 
@@ -201,9 +204,10 @@ static void add_product_variance(const struct operand *of, const struct operand 
         for (int64_t i = 0; i < of->features; i++) {
             const int64_t at = t * of->features + i;
             const double own = squared_deviation(of, at);
-            variance[i] += other->variance[t] * of->absolute[at] * of->absolute[at];
+            variance[i] +=
+                other->together * other->variance[t] * of->absolute[at] * of->absolute[at];
             if (own > OUTLIER * expected_variance(of, t, i))
-                variance[i] += own * other->largest[t];
+                variance[i] += of->together * own * other->largest[t];
         }
 }
 
@@ -212,7 +216,7 @@ static void add_features(const struct operand *of, double share, double *square,
 {
     for (int64_t i = 0; i < of->features; i++) {
         square[i] += of->square[i];
-        variance[i] += share * of->by_feature[i];
+        variance[i] += share * of->together * of->by_feature[i];
     }
 }
 
@@ -228,25 +232,28 @@ static void note_live(const struct operand *dy, bool *live)
             live[i] = live[i] || is_live(dy, t * dy->features + i);
 }
 
-/* What the errors of a column add up to, squared: its mean over the features. Tokens whose
- * gradients are alike are rounded alike, and such errors do not cancel. */
-static double square_of_sums(const struct operand *dy)
+static struct sbp_deviating deviating(const struct operand *of)
 {
-    double mean = 0;
-    for (int64_t i = 0; i < dy->features; i++) {
-        double sum = 0;
-        for (int64_t at = i; at < dy->tokens * dy->features; at += dy->features)
-            sum += ((double)dy->shadow[at] - dy->exact[at]) * dy->scale;
-        mean += isfinite(sum) ? sum * sum / (double)dy->features : 0;
-    }
-    return mean;
+    return (struct sbp_deviating){of->exact, of->shadow, of->tokens, of->features};
+}
+
+/* Measures for both operands of a product whether errors of tokens are one error. */
+static enum sbp_status correlate(const struct sbp_lockstep *both, struct operand *x,
+                                 struct operand *dy)
+{
+    const struct sbp_deviating left = deviating(x), right = deviating(dy);
+    if (!both->correlates)
+        return SBP_OK;
+    SBP_TRY(sbp_together_product(&left, &right, &x->together));
+    return sbp_together_product(&right, &left, &dy->together);
 }
 
 /* A bias, and a norm's shift: the column sums of dy, from element `first` of them on. */
 static void note_column_sums(const struct operand *dy, struct sbp_magnitude *magnitude,
                              int64_t first)
 {
-    const double together = square_of_sums(dy);
+    const struct sbp_deviating errors = deviating(dy);
+    const double together = dy->scale * dy->scale * sbp_together_sums(&errors);
     note_live(dy, magnitude->live + first);
     for (int64_t i = 0; i < dy->features; i++) {
         double apart = 0;
@@ -314,6 +321,8 @@ static enum sbp_status note_linear(const struct sbp_lockstep *both, const struct
     enum sbp_status status = open_operand(both, instr, SBP_AT_IN, NULL, &x);
     if (status == SBP_OK)
         status = open_operand(both, instr, SBP_AT_DY, both->magnitude[tensor], &dy);
+    if (status == SBP_OK)
+        status = correlate(both, &x, &dy);
     if (status == SBP_OK)
         note_product(both, instr, &x, &dy);
     close_operand(&x);
@@ -514,6 +523,8 @@ enum sbp_status sbp_magnitude_note_product(const struct sbp_lockstep *both,
     if (status == SBP_OK)
         status = open_values(both, dy, both->magnitude[tensor], &right);
     if (status == SBP_OK)
+        status = correlate(both, &left, &right);
+    if (status == SBP_OK)
         note_product(both, instr, &left, &right);
     close_operand(&left);
     close_operand(&right);
@@ -543,6 +554,8 @@ enum sbp_status sbp_magnitude_note_block(const struct sbp_lockstep *both,
     enum sbp_status status = open_values(both, x, NULL, &left);
     if (status == SBP_OK)
         status = open_values(both, dy, NULL, &right);
+    if (status == SBP_OK)
+        status = correlate(both, &left, &right);
     if (status == SBP_OK)
         note_block(both, block, &left, &right);
     close_operand(&left);

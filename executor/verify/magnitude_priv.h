@@ -78,6 +78,12 @@ double sbp_magnitude_bytes(const struct sbp_magnitude_of *of);
 double sbp_magnitude_note_bytes(const struct sbp_program *program, const struct sbp_instr *instr,
                                 bool is_sampled);
 
+/* Calls `take` for each array of variances, and of what they are multiplied by, which is the same
+ * whatever the shadow; and how many numbers they have. */
+void sbp_magnitude_each(struct sbp_magnitude *magnitude,
+                        void (*take)(void *context, double *at, int64_t count), void *context);
+double sbp_magnitude_numbers(const struct sbp_magnitude_of *of);
+
 /* Where an element of the whole gradient stands in what is kept; -1: nowhere. */
 int64_t sbp_magnitude_place(const struct sbp_magnitude *magnitude, int64_t index);
 
@@ -92,8 +98,9 @@ struct sbp_lockstep {
     double either;   /* standard deviations from 0 in which the sign before a relu is open, */
     bool by_feature; /* of the feature, too, where that has more than the token */
     struct sbp_magnitude **magnitude; /* (tensor_count), NULL for what is no parameter */
-    bool adds;    /* to what was noted of other micro-batches, which are alike, */
-    double share; /* of this one among them all */
+    bool adds;       /* to what was noted of other micro-batches, which are alike, */
+    double share;    /* of this one among them all */
+    bool correlates; /* looks for errors of tokens that are one error, in products */
 };
 
 /* Notes what a BACKWARD instruction adds to its parameters' gradients; nothing when it has none.

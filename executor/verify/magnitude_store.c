@@ -95,13 +95,30 @@ void sbp_magnitude_close(struct sbp_magnitude *magnitude)
     *magnitude = (struct sbp_magnitude){0};
 }
 
+void sbp_magnitude_each(struct sbp_magnitude *magnitude,
+                        void (*take)(void *context, double *at, int64_t count), void *context)
+{
+    const struct vectors vectors = vectors_of(magnitude);
+    for (int i = 0; i < 3; i++) {
+        take(context, *vectors.row[i], magnitude->rows);
+        take(context, *vectors.column[i], magnitude->blocks * magnitude->columns);
+    }
+}
+
+double sbp_magnitude_numbers(const struct sbp_magnitude_of *of)
+{
+    int64_t rows, columns;
+    set_sides(of, &rows, &columns);
+    return 3 * (double)(rows + of->blocks * columns);
+}
+
 double sbp_magnitude_bytes(const struct sbp_magnitude_of *of)
 {
     int64_t rows, columns;
     set_sides(of, &rows, &columns);
     const bool draws = kept_of(of) < outputs_of(of);
     const double elements = (double)rows * (double)columns;
-    return (elements * (of->is_sampled ? 2 : 1) + 3 * (double)(rows + of->blocks * columns) +
+    return (elements * (of->is_sampled ? 2 : 1) + sbp_magnitude_numbers(of) +
             (draws ? (double)(outputs_of(of) + kept_of(of)) : 0)) *
            sizeof(double);
 }

@@ -8,6 +8,7 @@
 #include "costmodel/program/stages.h"
 #include "executor/rank/mixture.h"
 #include "executor/verify/norm_groups_priv.h"
+#include "executor/verify/shadows_priv.h"
 
 static bool is_output(const struct sbp_graph *graph, int tensor)
 {
@@ -414,6 +415,12 @@ static double variances_of(const struct sbp_reference_of *of)
     return 1;
 }
 
+/* Whether several shadows measure round-off. */
+static bool has_shadows(const struct sbp_reference_of *of)
+{
+    return sbp_real_bytes(of->real) == 2 && !of->is_sampled;
+}
+
 enum sbp_status sbp_reference_open(struct sbp_reference *reference,
                                    const struct sbp_reference_of *of, struct sbp_diag *diag)
 {
@@ -435,6 +442,8 @@ enum sbp_status sbp_reference_open(struct sbp_reference *reference,
         status = open_choices(reference);
     if (status == SBP_OK && delays(of->step) && !of->is_sampled)
         status = open_delayed(reference, of->step);
+    if (status == SBP_OK && has_shadows(of))
+        status = sbp_shadows_open(reference);
     if (status == SBP_E_MEMORY)
         sbp_fail(diag, status, "out of memory for the reference of the verification");
     if (status != SBP_OK)
@@ -460,6 +469,21 @@ void sbp_reference_close(struct sbp_reference *reference)
     free(reference->shadow_back);
     sbp_arena_free(&reference->arena);
     *reference = (struct sbp_reference){0};
+}
+
+/* What the mean of several shadows takes for a tensor. */
+static double mean_bytes(const struct sbp_reference *reference, int tensor, bool delays)
+{
+    const struct sbp_graph *graph = &reference->graph;
+    const int64_t *size = graph->tensor[tensor].shape.size;
+    const double tokens = (double)(size[0] * size[1]);
+    const struct sbp_magnitude_of of = magnitude_of(reference, tensor);
+    if (is_weight(reference, tensor))
+        return sizeof(double) *
+               (delays ? tokens * (double)(size[2] * size[3]) : sbp_magnitude_numbers(&of));
+    if (!is_output(graph, tensor) && !is_split_input(graph, tensor))
+        return 0;
+    return (double)reference->layers.times * tokens * sizeof(double);
 }
 
 /* Sizes that bounds are made of, and outputs with theirs. */
@@ -524,7 +548,8 @@ enum sbp_status sbp_reference_bytes(const struct sbp_reference_of *of, double *b
     if (status == SBP_OK) {
         *bytes = arena_bytes(&reference) + passing_bytes(&reference);
         for (int t = 0; t < reference.graph.tensor_count; t++)
-            *bytes += tensor_bytes(&reference, t, delays(of->step) && !of->is_sampled);
+            *bytes += tensor_bytes(&reference, t, delays(of->step) && !of->is_sampled) +
+                      (has_shadows(of) ? mean_bytes(&reference, t, delays(of->step)) : 0);
         for (int op = 0; op < reference.graph.op_count; op++)
             if (reference.graph.op[op].kind == SBP_OP_MOE)
                 *bytes += 2 * sizeof(int32_t) * (double)sbp_reference_choices(&reference, op);

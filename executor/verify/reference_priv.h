@@ -21,7 +21,7 @@
 #include "executor/verify/layers_priv.h"
 #include "executor/verify/magnitude_priv.h"
 
-enum { SBP_SHADOWS = 3 }; /* with other roundings to 16 bits each */
+enum { SBP_SHADOWS = 5 }; /* with other roundings to 16 bits each */
 
 /* A value that is no parameter gradient, with the sizes that its bound is made of. */
 struct sbp_reference_output {
@@ -65,6 +65,7 @@ struct sbp_reference {
     struct sbp_reference_output *
         *output; /* (tensor_count), NULL unless sbp_reference_end_instr says so */
     double loss, loss_sum, loss_inherited;
+    double *variance; /* the mean of shadows so far (shadows_priv.h); NULL: there is one alone */
     struct sbp_given_experts given; /* of mixtures, those of the run; NULL: it is of no run */
     int32_t *taken;                 /* (most experts) scratch */
     /* Holds the score of an expert that the run chose to the best one that was left: they differ by

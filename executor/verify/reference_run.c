@@ -19,7 +19,7 @@ static const double EITHER = 8, EITHER_HALF = 5;
 enum { PIECE = 512 }; /* elements that are rounded at a time */
 
 /* Each shadow divides the grid of 16 bits by its own; the first one rounds as the run does. */
-static const float STRETCH[SBP_SHADOWS] = {1, 0.94F, 0.87F};
+static const float STRETCH[SBP_SHADOWS] = {1, 0.94F, 0.87F, 0.81F, 0.76F};
 
 static struct sbp_lockstep lockstep(struct sbp_reference *reference)
 {
@@ -32,7 +32,8 @@ static struct sbp_lockstep lockstep(struct sbp_reference *reference)
         .by_feature = half,
         .magnitude = reference->magnitude,
         .adds = reference->is_sampled,
-        .share = reference->is_sampled ? 1 / (double)reference->layers.times : 1};
+        .share = reference->is_sampled ? 1 / (double)reference->layers.times : 1,
+        .correlates = reference->shadow_number > 0};
 }
 
 /* Terms of the mean loss: log sum exp(z - max) and target - max, each with the rounding of the

@@ -2,12 +2,13 @@
 
 #include "base/math/random.h"
 #include "executor/verify/choices_priv.h"
+#include "executor/verify/shadows_priv.h"
 #include "executor/verify/verify_priv.h"
 
 enum { TAG_STEP = 13, TAG_SCALE = 14, TAG_DOUBT = 16 };
 
 /* Times the bound of 16 bits: what is farther off is no round-off. */
-static const double SLIGHTLY_BEYOND = 1.5;
+static const double SLIGHTLY_BEYOND = 3;
 
 /* The values that every rank sends to rank 0 at a step's end. */
 struct summary {
@@ -510,7 +511,8 @@ static enum sbp_status check_scales(struct sbp_verifier *v, struct sbp_diag *dia
     return SBP_OK;
 }
 
-/* Compares gradients and outputs with the reference and the errors that a shadow of it shows. */
+/* Compares gradients and outputs with the reference and the errors that its shadows show, up to one
+ * that is computed now. */
 static enum sbp_status compare_step(struct sbp_verifier *v, int shadow, struct sbp_diag *diag)
 {
     v->squares = 0;
@@ -519,6 +521,8 @@ static enum sbp_status compare_step(struct sbp_verifier *v, int shadow, struct s
         v->reference->loss_scale = v->scaler.scale;
         v->reference->shadow_number = shadow;
         SBP_TRY(sbp_reference_run(v->reference, v->rank->step, diag));
+        if (v->reference->variance != NULL)
+            sbp_shadows_take(v->reference, shadow);
     }
     for (int piece = 0; piece < v->channel->step->pieces; piece++)
         SBP_TRY(collect_outputs(v, piece, diag));
@@ -543,8 +547,9 @@ static bool is_slight(const struct sbp_verify_outcome *outcome)
 }
 
 /* A shadow is one measurement of round-off. In 16 bits, where few values carry all of a token's
- * error, it may show hardly any by chance, and its bound is too narrow then. So two shadows with
- * other roundings are computed in turn before a slight finding counts; it is the first one's. */
+ * error, it may show hardly any by chance, and its bound is too narrow then. So before a slight
+ * finding counts, more shadows with other roundings are computed in turn, and the mean of what all
+ * of them show decides; the finding is the first one's. */
 static enum sbp_status compare_with_shadows(struct sbp_verifier *v, struct sbp_diag *diag)
 {
     const struct sbp_verify_outcome before = v->outcome;

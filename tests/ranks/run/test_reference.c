@@ -5,7 +5,9 @@
 
 #include "base/math/half.h"
 #include "executor/verify/reference_priv.h"
+#include "executor/verify/shadows_priv.h"
 #include "executor/verify/textbook_priv.h"
+#include "executor/verify/together_priv.h"
 #include "run_checks.h"
 
 /* ---- the reference ------------------------------------------------------------------------- */
@@ -322,10 +324,11 @@ static double inherited_mean(struct sbp_reference *reference)
     return sqrt(squares / (double)elements);
 }
 
-/* Each shadow is another sample of errors of one size, beside the same gradients. */
+/* Each shadow is another sample of errors of one size, beside the same gradients, and taken
+ * together they show their mean. Those behind the first one look for what tokens have in common. */
 static void check_shadows(struct sbp_reference *reference)
 {
-    double mean[SBP_SHADOWS], gradient[SBP_SHADOWS];
+    double mean[SBP_SHADOWS], gradient[SBP_SHADOWS], squares = 0;
     struct sbp_diag diag = {0};
     const int tensor = reference->graph.op[0].weight[0];
     for (int i = 0; i < SBP_SHADOWS; i++) {
@@ -334,13 +337,41 @@ static void check_shadows(struct sbp_reference *reference)
         mean[i] = inherited_mean(reference);
         gradient[i] = sbp_reference_gradient(reference, tensor)[0];
         assert_true(gradient[i] == gradient[0]);
+        squares += mean[i] * mean[i];
+        sbp_shadows_take(reference, i);
+        assert_true(fabs(inherited_mean(reference) / sqrt(squares / (i + 1)) - 1) < 1e-9);
     }
     for (int i = 0; i < SBP_SHADOWS; i++) {
         const double other = mean[(i + 1) % SBP_SHADOWS];
-        if (!(mean[i] != other && fabs(mean[i] / other - 1) < 0.2))
+        if (!(mean[i] != other && fabs(mean[i] / other - 1) < 0.35))
             fail_msg("seed %llu, %s: shadows show %.6g and %.6g", (unsigned long long)seed,
                      sbp_real_name(reference->real), mean[i], other);
     }
+}
+
+/* Errors that all tokens share add up in a product whose other factor they share as well; those of
+ * each token by itself do not. */
+static void common_errors_add_up(void **state)
+{
+    enum { ROWS = 200, IN = 12, OUT = 40 };
+    static double x[ROWS * IN], y[ROWS * OUT];
+    static float shadow[ROWS * IN];
+    const struct sbp_deviating erring = {x, shadow, ROWS, IN}, other = {y, NULL, ROWS, OUT};
+    double factor[2], spread;
+    struct sbp_random random;
+    (void)state;
+    sbp_random_seed(&random, seed + 530);
+    for (int i = 0; i < ROWS * OUT; i++)
+        y[i] = 1 + 0.1 * sbp_random_unit(&random);
+    for (int together = 0; together < 2; together++) {
+        for (int i = 0; i < ROWS * IN; i++)
+            shadow[i] = (float)(together ? 0.01 * (1 + i % IN) : sbp_random_unit(&random) - 0.5);
+        assert_int_equal(sbp_together_product(&erring, &other, &factor[together]), SBP_OK);
+    }
+    spread = 4 * sqrt(2.0 / IN); /* of squares of sums of random terms */
+    if (factor[0] > 1 + spread || fabs(factor[1] / ROWS - 1) > 0.7)
+        fail_msg("seed %llu: factors %g and %g, not 1 and %d", (unsigned long long)seed, factor[0],
+                 factor[1], ROWS);
 }
 
 static void shadows_are_samples(void **state)
@@ -560,6 +591,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(references_hold),
         cmocka_unit_test(a_decoder_is_what_is_written_out),
+        cmocka_unit_test(common_errors_add_up),
         cmocka_unit_test(shadows_are_samples),
         cmocka_unit_test(tables_read_the_same_ids),
         cmocka_unit_test(counted_bytes_are_allocated),

@@ -19,13 +19,14 @@
  * 2^-11 (half precision): partial sums of terms that differ in sign are sqrt(n) terms large. Their
  * inherited part is measured by a shadow that rounds where the run stores, with twice its variance
  * under SUMMA, which rounds the sum of every panel. A shadow is one measurement of round-off, and
- * by chance a narrow one: where the largest excess over a bound is below a half, a second and a
- * third shadow round on other grids, and gradients and outputs of the step are right if all of them
- * agree with one of the three (not of a sampled verification, whose reference is computed before
- * the step). Runs in single precision whose products round their factors to TF32 are held as those
- * in bfloat16. Of a step in which gradients overflow, all ranks must leave out the update: their
- * states keep every bit. What is exactly 0 by construction (padding, rows of a table that no token
- * looks up) must be 0; but what only a relu makes 0, in 16 bits need not be: it is not compared.
+ * by chance a narrow one: where a bound is passed by less than three times, up to four more shadows
+ * round on other grids, gradients and outputs of the step are held to the mean of their variances
+ * (shadows_priv.h), and those of products count errors that tokens share (together_priv.h); not of
+ * a sampled verification, whose reference is computed before the step. Runs in single precision
+ * whose products round their factors to TF32 are held as those in bfloat16. Of a step in which
+ * gradients overflow, all ranks must leave out the update: their states keep every bit. What is
+ * exactly 0 by construction (padding, rows of a table that no token looks up) must be 0; but what
+ * only a relu makes 0, in 16 bits need not be: it is not compared.
  *
  * A sampled verification compares of each weight's gradient one output in 32, at least 8, others in
  * each step, and all else as above. Its reference is computed before the step, from weights that
@@ -53,7 +54,7 @@ struct sbp_finding {
 struct sbp_verify_outcome {
     struct sbp_finding first;
     double worst_ratio; /* the largest |difference| / bound, over bounds that are not 0 */
-    int64_t remeasured; /* steps that agree with the second or third shadow alone */
+    int64_t remeasured; /* steps that agree with the mean of several shadows alone */
 };
 
 /* Describes a finding for people in one line; returns buffer. */
@@ -84,7 +85,7 @@ struct sbp_verifier;
 enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster *cluster,
                                 bool is_sampled, struct sbp_verifier **verifier,
                                 struct sbp_diag *diag) SBP_MUST_USE;
-/* Tests only, alike on all ranks: whether steps in 16 bits are compared with all three shadows. */
+/* Tests only, alike on all ranks: whether steps in 16 bits are compared with all shadows. */
 void sbp_verify_remeasure(struct sbp_verifier *verifier, bool remeasures);
 void sbp_verify_close(struct sbp_verifier *verifier);
 

@@ -37,7 +37,8 @@ struct sbp_compute {
     unsigned char *y, *a, *b; /* the largest over the shapes; a and b serve the copy as well */
     int64_t a_bytes, b_bytes;
     int64_t y_bytes;
-    void *host;                /* of the host, for the link's bytes; NULL before the first */
+    void *host; /* (host_bytes) of the host, for the link; NULL before the first */
+    int64_t host_bytes;
     int filled;                /* enum sbp_type that a and b hold numbers of; NONE */
     bool is_loaded;            /* the device comes from a sustained load */
     cudaStream_t stream, lane; /* lane: of collectives beside products; NULL before the first */
@@ -297,6 +298,20 @@ static int batch_of(const struct sbp_cell *cell)
     return flop * most <= BATCH_FLOP ? most : (int)(BATCH_FLOP / flop);
 }
 
+static enum sbp_status reserve_host(struct sbp_compute *compute, int64_t bytes,
+                                    struct sbp_diag *diag)
+{
+    if (bytes <= compute->host_bytes)
+        return SBP_OK;
+    if (compute->host != NULL)
+        SBP_CUDA_TRY(diag, cudaFreeHost, compute->host);
+    compute->host = NULL;
+    compute->host_bytes = 0;
+    SBP_CUDA_TRY(diag, cudaMallocHost, &compute->host, (size_t)bytes);
+    compute->host_bytes = bytes;
+    return SBP_OK;
+}
+
 static enum sbp_status copy_there_and_back(struct sbp_compute *compute, int64_t bytes,
                                            struct sbp_diag *diag)
 {
@@ -421,8 +436,8 @@ static enum sbp_status cuda_repeat(struct sbp_compute *compute, const struct sbp
         SBP_TRY(fill(compute, cell->type, diag));
     if (is_kernel(cell))
         SBP_TRY(prepare_kernel(compute, cell, diag));
-    if (cell->work == SBP_CELL_LINK && compute->host == NULL)
-        SBP_CUDA_TRY(diag, cudaMallocHost, &compute->host, (size_t)cell->bytes);
+    if (cell->work == SBP_CELL_LINK)
+        SBP_TRY(reserve_host(compute, cell->bytes, diag));
     if (cell->type == SBP_FP8)
         SBP_TRY(plan_fp8(compute, cell, diag));
     if (cell->work == SBP_CELL_SUSTAINED)

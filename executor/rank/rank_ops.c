@@ -188,8 +188,7 @@ static void layernorm_whole_forward(struct sbp_rank *rank, const struct sbp_inst
             hidden(rank, instr), node_of(rank, instr)->epsilon);
 }
 
-/* What the second phase has of the first one's sums is room that a plan counts, and a run touches.
- */
+/* Sums of the first phase have room in the plan, which a run must touch. */
 static void layernorm_whole_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
     (void)operand(rank, instr, SBP_AT_SAVED2);

@@ -192,8 +192,8 @@ enum sbp_status sbp_message_plan_make(const struct sbp_step *step, const struct 
 
 /* ---- who takes messages, and slots ---------------------------------------------------------- */
 
-void sbp_messenger_find(struct sbp_messenger *messenger, const struct sbp_channel *channel,
-                        const struct sbp_device_ops *device)
+void sbp_message_lane_find(struct sbp_messenger *messenger, const struct sbp_channel *channel,
+                           const struct sbp_device_ops *device)
 {
     const struct sbp_endpoint own = {channel->ops, channel->comm}, host = own.ops->host(own.comm);
     const bool is_driven = channel->step->parallel.schedule == SBP_MESSAGE_DRIVEN;
@@ -208,8 +208,8 @@ void sbp_messenger_find(struct sbp_messenger *messenger, const struct sbp_channe
     messenger->behind_bytes = messenger->endpoint.ops == own.ops ? messenger->slot_bytes : 0;
 }
 
-enum sbp_status sbp_messenger_open(struct sbp_messenger *messenger, void *behind,
-                                   struct sbp_diag *diag)
+enum sbp_status sbp_message_lane_reserve(struct sbp_messenger *messenger, void *behind,
+                                         struct sbp_diag *diag)
 {
     const int64_t bytes = messenger->slot_bytes;
     if (bytes == 0)
@@ -222,7 +222,7 @@ enum sbp_status sbp_messenger_open(struct sbp_messenger *messenger, void *behind
                           (long long)bytes);
 }
 
-void sbp_messenger_close(struct sbp_messenger *messenger)
+void sbp_message_lane_release(struct sbp_messenger *messenger)
 {
     if (messenger->slots != NULL && messenger->behind_bytes == 0)
         messenger->device->release_host(messenger->slots);

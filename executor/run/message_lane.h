@@ -45,18 +45,19 @@ enum sbp_status sbp_message_plan_make(const struct sbp_step *step, const struct 
 struct sbp_messenger {
     struct sbp_endpoint endpoint;        /* ops NULL: nobody, the backend's own calls take them */
     const struct sbp_device_ops *device; /* of the rank's buffers */
-    int64_t slot_bytes, behind_bytes; /* slots, and those of them behind the arena: all or none */
+    int64_t slot_bytes;                  /* of slots, */
+    int64_t behind_bytes;                /* and those of them behind the arena: as many, or none */
     void *slots;
 };
 
 /* The backend takes them if it lets a second thread communicate; where arrivals decide, the host of
  * one whose messages go by it. The same on all ranks. All is borrowed. */
-void sbp_messenger_find(struct sbp_messenger *messenger, const struct sbp_channel *channel,
-                        const struct sbp_device_ops *device);
+void sbp_message_lane_find(struct sbp_messenger *messenger, const struct sbp_channel *channel,
+                           const struct sbp_device_ops *device);
 /* behind: the arena's end. E_MEMORY. Close after success or failure, before the device. */
-enum sbp_status sbp_messenger_open(struct sbp_messenger *messenger, void *behind,
-                                   struct sbp_diag *diag) SBP_MUST_USE;
-void sbp_messenger_close(struct sbp_messenger *messenger); /* zeroed is legal */
+enum sbp_status sbp_message_lane_reserve(struct sbp_messenger *messenger, void *behind,
+                                         struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_message_lane_release(struct sbp_messenger *messenger); /* zeroed is legal */
 
 /* A rank's messages of the step under way, and how far it is. */
 struct sbp_message_lane {

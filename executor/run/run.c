@@ -96,8 +96,8 @@ static enum sbp_status prepare_process(struct sbp_run_job *job, struct sbp_diag 
 {
     double bytes;
     if (job->options->verify)
-        SBP_TRY(
-            sbp_verify_count(job->step, job->cluster, job->options->sampled, &job->verify, diag));
+        SBP_TRY(sbp_verify_count(job->step, job->cluster, job->options->real, job->options->sampled,
+                                 &job->verify, diag));
     if (sbp_run_is_mpi(job)) {
         const int64_t own = sbp_launcher_rank(), rank = own >= 0 && own < job->ranks ? own : 0;
         bytes = sbp_run_need_of(job->step, rank, &job->verify, job->device->memory).bytes;

@@ -89,7 +89,7 @@ struct sbp_run_result {
     struct sbp_message_times messages; /* before the first step; nothing without two ways */
     int64_t arena_bytes;               /* that the plan says, the most of a stage */
     int64_t high_water_bytes;          /* the most over the ranks */
-    int64_t slot_bytes; /* of messages between stages behind the arena, as predicted, likewise */
+    int64_t slot_bytes; /* of slots for messages between stages, as predicted, likewise */
     int64_t host_bytes; /* of offloaded states, that the plan says, the most of a stage */
     int64_t host_high_water_bytes;
     struct sbp_run_odd odd;     /* the last step, where it was so */

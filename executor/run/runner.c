@@ -523,7 +523,7 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
     if (runner->intervals == NULL || runner->compute_s == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
     SBP_TRY(sbp_stage_layout_make(job->step, runner->stage, &runner->arena, &runner->layout, diag));
-    sbp_messenger_find(&runner->messenger, &runner->channel, device);
+    sbp_message_lane_find(&runner->messenger, &runner->channel, device);
     const int64_t arena_bytes = runner->layout.bytes;
     runner->layout.bytes += runner->messenger.behind_bytes;
     SBP_TRY(sbp_rank_open(&runner->rank, &runner->layout, device, job->options->real,
@@ -535,7 +535,7 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
                                                .intervals = runner->intervals};
     if (device->lanes != NULL)
         sbp_rank_find_places(&runner->rank, arena_bytes);
-    SBP_TRY(sbp_messenger_open(&runner->messenger, runner->rank.memory + arena_bytes, diag));
+    SBP_TRY(sbp_message_lane_reserve(&runner->messenger, runner->rank.memory + arena_bytes, diag));
     sbp_post_stay(runner->post, SBP_STAYS_FILL, 0);
     runner->scratch = device->memory->allocate(sizeof(double));
     if (runner->scratch == NULL)
@@ -598,7 +598,7 @@ static void close_runner(struct sbp_runner *runner)
     sbp_run_fault_free(&runner->fault, &runner->rank);
     if (runner->scratch != NULL)
         runner->rank.device->memory->release(runner->scratch);
-    sbp_messenger_close(&runner->messenger);
+    sbp_message_lane_release(&runner->messenger);
     sbp_rank_close(&runner->rank);
     sbp_run_lanes_close(&runner->lanes);
     sbp_arena_free(&runner->arena);

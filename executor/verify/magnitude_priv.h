@@ -78,8 +78,8 @@ double sbp_magnitude_bytes(const struct sbp_magnitude_of *of);
 double sbp_magnitude_note_bytes(const struct sbp_program *program, const struct sbp_instr *instr,
                                 bool is_sampled);
 
-/* Calls `take` for each array of variances, and of what they are multiplied by, which is the same
- * whatever the shadow; and how many numbers they have. */
+/* Calls `take` for each of its vectors: variances, and squares of exact values, which all shadows
+ * have alike. The other: how many numbers they have together. */
 void sbp_magnitude_each(struct sbp_magnitude *magnitude,
                         void (*take)(void *context, double *at, int64_t count), void *context);
 double sbp_magnitude_numbers(const struct sbp_magnitude_of *of);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/math/random.h"
+#include "executor/verify/together_priv.h"
 #include "executor/verify/verify.h"
 
 /* The vectors of a magnitude, for loops over them: place and whether it has an entry a row. */
@@ -123,8 +124,8 @@ double sbp_magnitude_bytes(const struct sbp_magnitude_of *of)
            sizeof(double);
 }
 
-/* Both operands' absolute values, and of a sample the values of its outputs; vectors of them are
- * small beside these. */
+/* Both operands' absolute values, of a sample the values of its outputs, and the sums by which
+ * errors that tokens share are looked for; other vectors are small beside these. */
 double sbp_magnitude_note_bytes(const struct sbp_program *program, const struct sbp_instr *instr,
                                 bool is_sampled)
 {
@@ -145,7 +146,10 @@ double sbp_magnitude_note_bytes(const struct sbp_program *program, const struct 
     const double tokens = (double)(shape->size[0] * shape->size[1]);
     const double kept = tokens * (double)kept_of(&outputs);
     const size_t element = picks ? 2 * sizeof(double) + sizeof(float) : sizeof(double);
-    return (double)program->buffer[x].elements * sizeof(double) + kept * (double)element;
+    return (double)program->buffer[x].elements * sizeof(double) + kept * (double)element +
+           (is_sampled
+                ? 0
+                : sbp_together_bytes(fmax((double)program->buffer[x].elements, kept) / tokens));
 }
 
 int64_t sbp_magnitude_place(const struct sbp_magnitude *m, int64_t index)

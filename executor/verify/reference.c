@@ -471,7 +471,7 @@ void sbp_reference_close(struct sbp_reference *reference)
     *reference = (struct sbp_reference){0};
 }
 
-/* What the mean of several shadows takes for a tensor. */
+/* Bytes that the mean of several shadows takes for a tensor. */
 static double mean_bytes(const struct sbp_reference *reference, int tensor, bool delays)
 {
     const struct sbp_graph *graph = &reference->graph;

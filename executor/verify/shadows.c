@@ -4,10 +4,16 @@
 
 /* The arrays of a reference that say what is inherited, one after the other. */
 struct taker {
-    double *mean;  /* of variances; of the array at hand. NULL: arrays are counted */
+    double *mean;  /* of the variances of the array at hand; NULL: arrays are counted */
     int64_t count; /* numbers of all arrays */
     int shadow;
 };
+
+/* The mean of one shadow more; of the first one itself, whatever another step has left. */
+static double mean_with(const struct taker *taker, double mean, double own)
+{
+    return taker->shadow == 0 ? own : (taker->shadow * mean + own) / (taker->shadow + 1);
+}
 
 /* Variances become the mean of those so far. */
 static void take_variances(void *context, double *at, int64_t count)
@@ -17,7 +23,7 @@ static void take_variances(void *context, double *at, int64_t count)
     if (taker->mean == NULL)
         return;
     for (int64_t i = 0; i < count; i++)
-        at[i] = taker->mean[i] = (taker->shadow * taker->mean[i] + at[i]) / (taker->shadow + 1);
+        at[i] = taker->mean[i] = mean_with(taker, taker->mean[i], at[i]);
     taker->mean += count;
 }
 
@@ -28,8 +34,7 @@ static void take_deviations(struct taker *taker, double *at, int64_t count)
     if (taker->mean == NULL)
         return;
     for (int64_t i = 0; i < count; i++) {
-        const double own = at[i] < 0 ? 0 : at[i] * at[i];
-        taker->mean[i] = (taker->shadow * taker->mean[i] + own) / (taker->shadow + 1);
+        taker->mean[i] = mean_with(taker, taker->mean[i], at[i] < 0 ? 0 : at[i] * at[i]);
         at[i] = at[i] < 0 ? at[i] : sqrt(taker->mean[i]);
     }
     taker->mean += count;

@@ -1,4 +1,4 @@
-/* What several shadows of one step show of round-off: the mean of their variances.
+/* The mean of the variances that several shadows of one step show of round-off.
  *
  * A shadow is one sample of round-off. Where the errors of all of a gradient's terms are one error,
  * as behind the one token that the loss reads, the run's error over the shadow's is the quotient of

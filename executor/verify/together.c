@@ -41,6 +41,11 @@ static double probe_token(const struct sbp_deviating *of, int64_t token, double 
     return squares;
 }
 
+double sbp_together_bytes(double features)
+{
+    return PROBES * features * sizeof(double);
+}
+
 enum sbp_status sbp_together_product(const struct sbp_deviating *x, const struct sbp_deviating *y,
                                      double *factor)
 {

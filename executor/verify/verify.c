@@ -200,12 +200,13 @@ static double rank_bytes(const struct sbp_step *step, bool is_sampled, int stage
 }
 
 enum sbp_status sbp_verify_count(const struct sbp_step *step, const struct sbp_cluster *cluster,
-                                 bool is_sampled, struct sbp_verify_need *need,
+                                 enum sbp_real real, bool is_sampled, struct sbp_verify_need *need,
                                  struct sbp_diag *diag)
 {
     const struct sbp_reference_of of = {.graph = step->program[0].graph,
                                         .cluster = cluster,
                                         .step = step,
+                                        .real = real,
                                         .is_sampled = is_sampled};
     *need = (struct sbp_verify_need){0};
     for (int op = 0; op < of.graph->op_count && is_sampled; op++)

@@ -20,9 +20,10 @@
  * inherited part is measured by a shadow that rounds where the run stores, with twice its variance
  * under SUMMA, which rounds the sum of every panel. A shadow is one measurement of round-off, and
  * by chance a narrow one: where a bound is passed by less than three times, up to four more shadows
- * round on other grids, gradients and outputs of the step are held to the mean of their variances
- * (shadows_priv.h), and those of products count errors that tokens share (together_priv.h); not of
- * a sampled verification, whose reference is computed before the step. Runs in single precision
+ * round on other grids. Gradients and outputs of the step are held to the mean of their variances
+ * then (shadows_priv.h), which count errors that tokens share (together_priv.h); choices of experts
+ * to one of the shadows. A sampled verification has one shadow: its reference is computed before
+ * the step. Runs in single precision
  * whose products round their factors to TF32 are held as those in bfloat16. Of a step in which
  * gradients overflow, all ranks must leave out the update: their states keep every bit. What is
  * exactly 0 by construction (padding, rows of a table that no token looks up) must be 0; but what
@@ -75,7 +76,7 @@ struct sbp_verify_need {
 };
 /* Fails as compiling the reference does; E_MEMORY when there is not even room for its programs. */
 enum sbp_status sbp_verify_count(const struct sbp_step *step, const struct sbp_cluster *cluster,
-                                 bool is_sampled, struct sbp_verify_need *need,
+                                 enum sbp_real real, bool is_sampled, struct sbp_verify_need *need,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 
 struct sbp_verifier;

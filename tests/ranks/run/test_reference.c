@@ -442,7 +442,7 @@ static double allocated(void)
     return (double)info.uordblks + (double)info.hblkhd;
 }
 
-static void check_counted(bool is_sampled, double operands)
+static void check_counted(bool is_sampled, enum sbp_real real, double operands)
 {
     static const char model[] =
         "{\"name\": \"large\", \"precision\": \"fp32\", \"global_batch\": 256, \"sequence\": 1, "
@@ -458,7 +458,7 @@ static void check_counted(bool is_sampled, double operands)
     const struct sbp_reference_of of = {.graph = &plan.graph,
                                         .cluster = &plan.cluster,
                                         .seed = 1,
-                                        .real = SBP_F32,
+                                        .real = real,
                                         .is_sampled = is_sampled};
     expect_ok(sbp_reference_open(&reference, &of, &diag), &diag);
     const double taken = allocated() - before;
@@ -470,13 +470,15 @@ static void check_counted(bool is_sampled, double operands)
     plan_close(&plan);
 }
 
-/* Counted from compiled programs: what opening allocates, and the operands of one product, of which
- * a sample has 32 features. */
+/* Counted from compiled programs: what opening allocates, the operands of one product, of which a
+ * sample has 32 features, and 64 sums for each feature of its wider one. */
 static void counted_bytes_are_allocated(void **state)
 {
     (void)state;
-    check_counted(false, 256 * (2048 + 1024) * 8);
-    check_counted(true, 256 * (2048 * 8 + 32 * 20));
+    const double operands = 256 * (2048 + 1024) * 8 + 64 * 2048 * 8;
+    check_counted(false, SBP_F32, operands);
+    check_counted(false, SBP_REAL_BF16, operands);
+    check_counted(true, SBP_F32, 256 * (2048 * 8 + 32 * 20));
 }
 #else
 static void counted_bytes_are_allocated(void **state)

@@ -46,11 +46,12 @@ static enum sbp_status open_trainee(const struct school *school, const struct sb
     const int64_t arena_bytes = trainee->layout.bytes;
     if (school->disturbance != NULL && school->disturbance->is_late == NULL)
         trainee->channel.by_host = false;
-    sbp_messenger_find(&trainee->messenger, &trainee->channel, device);
+    sbp_message_lane_find(&trainee->messenger, &trainee->channel, device);
     trainee->layout.bytes += trainee->messenger.behind_bytes;
     SBP_TRY(sbp_rank_open(&trainee->rank, &trainee->layout, device, SBP_F32, school->seed,
                           rank % devices, &trainee->channel, diag));
-    SBP_TRY(sbp_messenger_open(&trainee->messenger, trainee->rank.memory + arena_bytes, diag));
+    SBP_TRY(
+        sbp_message_lane_reserve(&trainee->messenger, trainee->rank.memory + arena_bytes, diag));
     return sbp_rank_fill_weights(&trainee->rank);
 }
 
@@ -294,7 +295,7 @@ static void run_school(struct school *school, sbp_rank_main main)
         const int64_t bytes = (trainee->rank.high_water_bytes + 63) / 64 * 64;
         assert_int_equal(bytes, school->step->memory[trainee->channel.stage].device_bytes);
         collect_all(&trainee->rank, school->trained);
-        sbp_messenger_close(&trainee->messenger);
+        sbp_message_lane_release(&trainee->messenger);
         sbp_rank_close(&trainee->rank);
         sbp_arena_free(&trainee->arena);
     }

@@ -54,7 +54,8 @@ struct sbp_messenger {
  * one whose messages go by it. The same on all ranks. All is borrowed. */
 void sbp_message_lane_find(struct sbp_messenger *messenger, const struct sbp_channel *channel,
                            const struct sbp_device_ops *device);
-/* behind: the arena's end. E_MEMORY. Close after success or failure, before the device. */
+/* Makes room for slots; behind: the arena's end. E_MEMORY. Release after success or failure, before
+ * the device. */
 enum sbp_status sbp_message_lane_reserve(struct sbp_messenger *messenger, void *behind,
                                          struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_message_lane_release(struct sbp_messenger *messenger); /* zeroed is legal */

@@ -55,8 +55,10 @@ static const char *const real_names[] = {
 
 static const char *const math_names[] = {"f32", "tf32", NULL};
 
-static const char *const label_names[] = {
-    [SBP_LABELS_DRAWN] = "drawn", [SBP_LABELS_OF_IDS] = "of-ids", NULL};
+static const char *const label_names[] = {[SBP_LABELS_DRAWN] = "drawn",
+                                          [SBP_LABELS_OF_IDS] = "of-ids",
+                                          [SBP_LABELS_MASKED] = "masked",
+                                          NULL};
 
 /* The list of backends without "auto", which is what stands without the option. */
 static const struct sbp_option option_table[] = {
@@ -84,7 +86,8 @@ static const struct sbp_option option_table[] = {
     {"--seed", "N", "of weights, data and dropout (default 0)", FIELD(WHOLE, run.seed),
      .most = (int64_t)1 << 53},
     {"--labels", "NAME",
-     "of tokens: drawn (default), or of-ids, seven in eight by their ids, which can be learnt",
+     "of tokens: drawn (default); of-ids, seven in eight by their ids, which can be learnt; or "
+     "masked, of one token in seven",
      FIELD(CHOICE, labels), .names = label_names},
     {"--deadline", "S",
      "seconds beside a step's predicted time for which ranks may wait (default 60)",

@@ -374,11 +374,12 @@ struct sbp_kernels {
                                  const int32_t *table, const struct sbp_routing *mixture);
 
     /* Softmax cross-entropy over a vocabulary of which V rows are local; entries whose global index
-     * is >= valid are padding: they take no part and get no gradient.
-     * maxima(T): local row maxima (-infinity where no valid entry is local), reduced by max;
-     * sums(T,2) = (sum exp(z - max), z[label] - max if the label is local else 0), reduced by sum;
-     * loss: *sum (one, wide) = sum over local tokens of log(sumexp) - target;
-     * backward: dlogits = (softmax - onehot) * factor (factor = 1 / global tokens). */
+     * is >= valid are padding: they take no part and get no gradient. A token whose label is below
+     * 0 is ignored: it has no loss and no gradient, and its sums are 0. maxima(T): local row maxima
+     * (-infinity where no valid entry is local), reduced by max; sums(T,2) = (sum exp(z - max),
+     * z[label] - max if the label is local else 0), reduced by sum; loss: *sum (one, wide) = sum
+     * over local tokens of log(sumexp) - target; backward: dlogits = (softmax - onehot) * factor
+     * (factor = 1 / global tokens). */
     void (*cross_entropy_maxima)(void *maxima, const void *logits, int64_t tokens, int64_t local,
                                  const struct sbp_digits *vocabulary, int64_t valid);
     void (*cross_entropy_sums)(void *sums, const void *logits, const int32_t *labels,

@@ -282,13 +282,15 @@ static uint64_t label_of(uint64_t id)
 static int32_t table_entry(const struct sbp_rank *rank, enum table table, int64_t valid,
                            int64_t batch, int64_t position)
 {
-    enum { ONE_IN = 8 }; /* labels that are drawn all the same */
+    enum { ONE_IN = 8, MASKED_IN = 7, IGNORED = -1 }; /* labels that are drawn all the same */
     if (table == TABLE_POSITIONS)
         return (int32_t)position;
     const uint64_t token = (uint64_t)(batch * rank->program->graph->sequence + position);
     const uint64_t stream = table == TABLE_IDS ? STREAM_IDS : STREAM_LABELS;
     const uint64_t drawn = sbp_random_bits_at(rank->step_seed, stream, token);
     const bool is_of_id = table == TABLE_LABELS && rank->labels == SBP_LABELS_OF_IDS;
+    if (table == TABLE_LABELS && rank->labels == SBP_LABELS_MASKED && (drawn >> 32) % MASKED_IN > 0)
+        return IGNORED;
     if (!is_of_id || (drawn >> 32) % ONE_IN == 0)
         return (int32_t)(drawn % (uint64_t)valid);
     const int64_t ids = valid_vocabulary(rank->program->graph, TABLE_IDS);

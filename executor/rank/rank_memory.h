@@ -12,9 +12,9 @@
 #include "executor/device/device.h"
 #include "executor/rank/loss_scale.h"
 
-/* What labels of tokens are: drawn, so that there is nothing to learn; or, seven times in eight,
- * that of the token's id. */
-enum sbp_token_labels { SBP_LABELS_DRAWN, SBP_LABELS_OF_IDS };
+/* Labels of tokens are drawn, so that there is nothing to learn; or are, seven times in eight, that
+ * of the token's id; or are drawn of one token in seven, and the others have none. */
+enum sbp_token_labels { SBP_LABELS_DRAWN, SBP_LABELS_OF_IDS, SBP_LABELS_MASKED };
 
 /* Tables of a mixture (kernels.h) that a rank takes instead of choosing experts itself: by
  * operator, (micro-batches, tokens, top_k, 2) with slots as the rank has them; NULL: no mixture. */

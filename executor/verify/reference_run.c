@@ -53,6 +53,8 @@ static enum sbp_status note_loss(struct sbp_reference *reference, const struct s
         return SBP_E_MEMORY;
     sbp_magnitude_token_variance(&both, instr, SBP_AT_IN, variance);
     for (int64_t t = 0; t < tokens; t++) {
+        if (sums[2 * t] == 0)
+            continue; /* the token is ignored */
         sum += 1 + fabs(log(sums[2 * t])) + fabs(sums[2 * t + 1]) + fabs(maxima[t]);
         inherited += 2 * variance[t];
     }

@@ -105,12 +105,12 @@ static int64_t valid_entries(const struct sbp_digits *vocabulary, int64_t start,
     return left < 0 ? 0 : left < run ? left : run;
 }
 
-/* Local index of a label, -1 when another rank has it. */
+/* Local index of a label, -1 when another rank has it, or nobody. */
 static int64_t local_label(const struct sbp_digits *vocabulary, int32_t label, int64_t valid)
 {
-    assert(label >= 0 && label < valid);
+    assert(label < valid);
     (void)valid;
-    return sbp_digits_local(vocabulary, label);
+    return label < 0 ? -1 : sbp_digits_local(vocabulary, label);
 }
 
 void CPU(cross_entropy_maxima)(void *maxima, const void *logits, int64_t tokens, int64_t local,
@@ -137,7 +137,7 @@ void CPU(cross_entropy_sums)(void *sums, const void *logits, const int32_t *labe
         const stored *row = (const stored *)logits + t * local;
         const real largest = ((const real *)maxima)[t];
         double sum = 0;
-        for (int64_t start = 0; start < local; start += run) {
+        for (int64_t start = 0; start < local && labels[t] >= 0; start += run) {
             const int64_t count = valid_entries(vocabulary, start, run, valid);
             sum += CPU(row_exp_sum)(row + start, count, largest);
         }
@@ -153,7 +153,8 @@ void CPU(cross_entropy_loss)(void *sum, const void *sums, int64_t tokens)
     const real *from = sums;
     double total = 0;
     for (int64_t t = 0; t < tokens; t++)
-        total += log((double)from[2 * t]) - (double)from[2 * t + 1];
+        if (from[2 * t] != 0) /* else the token is ignored */
+            total += log((double)from[2 * t]) - (double)from[2 * t + 1];
     *(real *)sum = (real)total;
 }
 
@@ -168,6 +169,10 @@ void CPU(cross_entropy_backward)(void *dlogits, const void *logits, const int32_
         stored *to = (stored *)dlogits + t * local;
         const real largest = ((const real *)maxima)[t];
         const real scale = (real)(factor / (double)((const real *)sums)[2 * t]);
+        if (labels[t] < 0)
+            CPU(zero)(to, local);
+        if (labels[t] < 0)
+            continue;
         for (int64_t start = 0; start < local; start += run) {
             const int64_t count = valid_entries(vocabulary, start, run, valid);
             CPU(row_exp)(to + start, row + start, count, largest, scale);

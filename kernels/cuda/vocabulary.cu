@@ -197,11 +197,11 @@ static __global__ void __launch_bounds__(THREADS)
 /* sums(T,2): the sum, and the label's logit if it is here, relative to the maximum. */
 template <class T>
 static __device__ __forceinline__ void put_sums(float *sums, const T *row, int64_t label,
-                                                running of)
+                                                bool is_ignored, running of)
 {
     float *const to = sums + 2 * (int64_t)blockIdx.x;
-    to[0] = of.sum;
-    to[1] = label >= 0 ? gpu_load(row[label]) - of.maximum : 0;
+    to[0] = is_ignored ? 0 : of.sum;
+    to[1] = !is_ignored && label >= 0 ? gpu_load(row[label]) - of.maximum : 0;
 }
 
 /* WHOLE: maxima are found on the way (Milakov and Gimelshein, 2018), else read. */
@@ -236,7 +236,8 @@ static __global__ void __launch_bounds__(THREADS)
         return;
     if (WHOLE)
         maxima[blockIdx.x] = mine.maximum;
-    put_sums(sums, row, gpu_digits_local(vocabulary, labels[blockIdx.x]), mine);
+    const int32_t label = labels[blockIdx.x];
+    put_sums(sums, row, gpu_digits_local(vocabulary, label < 0 ? 0 : label), label < 0, mine);
 }
 
 /* One block, in an order that the number of tokens fixes. */
@@ -245,7 +246,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     double total[1] = {0};
     for (int64_t t = threadIdx.x; t < tokens; t += blockDim.x)
-        total[0] += (double)(logf(sums[2 * t]) - sums[2 * t + 1]);
+        total[0] += sums[2 * t] != 0 ? (double)(logf(sums[2 * t]) - sums[2 * t + 1]) : 0;
     gpu_block_reduce(total, gpu_plus());
     if (threadIdx.x == 0)
         *sum = (float)total[0];
@@ -257,9 +258,11 @@ static __global__ void __launch_bounds__(THREADS)
                     const float *sums, int64_t local, int64_t valid, float factor,
                     const struct sbp_cuda_step *step, GPU_GRID_CONSTANT gpu_digits vocabulary)
 {
-    const int64_t t = blockIdx.x, label = gpu_digits_local(vocabulary, labels[t]);
-    const float all = step != NULL ? factor * step->loss_scale : factor;
-    const float largest = maxima[t], scale = all / sums[2 * t];
+    const int64_t t = blockIdx.x;
+    const bool is_ignored = labels[t] < 0;
+    const int64_t label = gpu_digits_local(vocabulary, is_ignored ? 0 : labels[t]);
+    const float all = is_ignored ? 0 : step != NULL ? factor * step->loss_scale : factor;
+    const float largest = maxima[t], scale = is_ignored ? 0 : all / sums[2 * t];
     for (int64_t i = (int64_t)threadIdx.x * N; i < local; i += (int64_t)blockDim.x * N) {
         const gpu_chunk<T, N> z = gpu_get<N>(logits + t * local + i);
         gpu_chunk<T, N> to;

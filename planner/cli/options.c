@@ -241,7 +241,8 @@ static const struct sbp_option options[] = {
     {"--math", "NAME",
      "products of f32 tensors on GPUs in f32 (default), or in tf32, which is faster", HANDED},
     {"--labels", "NAME",
-     "of tokens: drawn (default), or of-ids, seven in eight by their ids, which can be learnt",
+     "of tokens: drawn (default); of-ids, seven in eight by their ids, which can be learnt; or "
+     "masked, of one token in seven",
      HANDED},
     {"--deadline", "S",
      "seconds beside a step's predicted time for which ranks may wait (default 60)", HANDED},

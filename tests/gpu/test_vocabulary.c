@@ -61,6 +61,16 @@ struct problem {
     double loss, factor;
 };
 
+/* A quarter of the tokens, more or less, is ignored. */
+static const int32_t *draw_labels(struct check *check, int64_t tokens, int64_t valid)
+{
+    int32_t *labels = check_ids(check, tokens, valid);
+    for (int64_t t = 0; t < tokens; t++)
+        if (check_integer(check, 0, 3) == 0)
+            labels[t] = -1;
+    return labels;
+}
+
 /* The twin's results; where all ranks' sums would meet, this rank's stand for them, beside a logit
  * of 0 on another rank. */
 static struct problem draw(const struct device *d, struct check *check)
@@ -72,7 +82,7 @@ static struct problem draw(const struct device *d, struct check *check)
     p.local = sbp_digits_local_size(&p.vocabulary);
     p.n = p.tokens * p.local;
     p.valid = check_integer(check, global > 20 ? global - 20 : 1, global);
-    p.labels = check_ids(check, p.tokens, p.valid);
+    p.labels = draw_labels(check, p.tokens, p.valid);
     p.logits = check_uniform(check, p.n);
     for (int64_t i = 0; i < p.n; i++)
         p.logits[i] *= 8;
@@ -89,7 +99,7 @@ static void finish(const struct device *d, struct problem *p)
     k->cross_entropy_sums(p->sums, p->logits, p->labels, p->maxima, p->tokens, p->local,
                           &p->vocabulary, p->valid);
     for (int64_t t = 0; t < p->tokens; t++)
-        p->sums[2 * t] += p->sums[2 * t] == 0;
+        p->sums[2 * t] += p->labels[t] >= 0 && p->sums[2 * t] == 0;
     k->cross_entropy_loss(&p->loss, p->sums, p->tokens);
     k->cross_entropy_backward(p->dlogits, p->logits, p->labels, p->maxima, p->sums, p->tokens,
                               p->local, &p->vocabulary, p->valid, p->factor);
@@ -113,7 +123,7 @@ static void phases(struct check *check)
                           p.valid);
     finish(&d, &p);
     for (int64_t t = 0; t < p.tokens; t++)
-        ((float *)sums)[2 * t] += (float)(((float *)sums)[2 * t] == 0);
+        ((float *)sums)[2 * t] += (float)(p.labels[t] >= 0 && ((float *)sums)[2 * t] == 0);
     check_wide_near(check, "sums", sums, p.sums, 2 * p.tokens, 4e-6);
     k->cross_entropy_loss(&d.cuda, loss, sums, p.tokens);
     check_wide_near(check, "loss", loss, &p.loss, 1, 4e-6);
@@ -132,7 +142,7 @@ static void whole(struct check *check)
     step->loss_scale = 4;
     p.vocabulary = (struct sbp_digits){.rest = p.local};
     p.valid = check_integer(check, 1, p.local);
-    p.labels = check_ids(check, p.tokens, p.valid);
+    p.labels = draw_labels(check, p.tokens, p.valid);
     d.twin->cross_entropy_maxima(p.maxima, p.logits, p.tokens, p.local, &p.vocabulary, p.valid);
     finish(&d, &p);
     for (int64_t i = 0; i < p.n; i++)

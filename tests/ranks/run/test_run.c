@@ -86,7 +86,8 @@ static void check_random(int kind, int most, bool cut, enum sbp_real real)
     for (int i = 0; i < count; i++) {
         struct plan plan;
         open_random(&random, kind, i % 2 == 0, cut, SBP_BOXING_FULL, real, model, &plan);
-        const struct sbp_run_options options = options_for(real, &random);
+        struct sbp_run_options options = options_for(real, &random);
+        options.labels = i % 3 == 2 ? SBP_LABELS_MASKED : SBP_LABELS_DRAWN;
         check_run(&plan, &options, model, &worst);
         mirrored += count_mirrored(&plan);
         contexts += count_axes(&plan, "context");

@@ -156,6 +156,15 @@ static const char *const pass_words[SBP_PASSES] = {
     [SBP_PASS_WEIGHT_GRADIENT] = " of a weight gradient",
 };
 
+static void name_attention(const struct sbp_attention_point *attention, char *buffer)
+{
+    (void)snprintf(buffer, SBP_CELL_NAME, "%s attention, %lld x %lld heads of %lld over %lld%s",
+                   sbp_cluster_type_name(attention->type), (long long)attention->batch,
+                   (long long)attention->heads, (long long)attention->head_size,
+                   (long long)attention->sequence,
+                   attention->pass == SBP_PASS_FORWARD ? "" : ", backward");
+}
+
 const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer)
 {
     char size[32];
@@ -210,11 +219,7 @@ const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer)
                        (long long)cell->row_bytes, bytes);
         break;
     case SBP_CELL_ATTENTION:
-        (void)snprintf(buffer, SBP_CELL_NAME, "%s attention, %lld x %lld heads of %lld over %lld%s",
-                       sbp_cluster_type_name(cell->attention.type),
-                       (long long)cell->attention.batch, (long long)cell->attention.heads,
-                       (long long)cell->attention.head_size, (long long)cell->attention.sequence,
-                       cell->attention.pass == SBP_PASS_FORWARD ? "" : ", backward");
+        name_attention(&cell->attention, buffer);
         break;
     }
     return buffer;

@@ -121,6 +121,26 @@ struct sbp_norm_rows {
     int64_t channels, width;
 };
 
+/* What a step knows of its loss, its norm and its scales, in the device's memory, so that no task of
+ * it waits for the host. Before the first step_begin all of it is 0. */
+struct sbp_step_state {
+    double loss, loss_ahead; /* sums over tokens, of the step under way and of the one behind it */
+    double squares;          /* of this rank's gradients */
+    double loss_scale;       /* of the step under way, a power of 2; 1 where nothing is scaled
+                                (Micikevicius et al., 2018, section 3.2) */
+    double grad_norm;        /* without the loss scale; -1: none is formed, or not yet */
+    double gradient_scale;   /* what clipping multiplies gradients by; at most 1 */
+    double first_unbias, second_unbias; /* 1/(1 - beta1^t), 1/sqrt(1 - beta2^t): a GPU's, where each
+                                           thread would have to compute them */
+    double squares_at_hand;             /* room for one real */
+    int64_t good_steps;                 /* since the loss scale last changed */
+    int64_t left_out;                   /* steps before the one under way that changed nothing */
+    int32_t has_begun;
+    int32_t overflowed;       /* of a scaled step: it changes nothing */
+    int32_t leaves_out;       /* updates from here on, or that at hand */
+    int32_t has_odd_gradient; /* one that step_watch left out */
+};
+
 /* Pointers to reals are void *: the table's type says what they hold. A device's table may lack
  * operators (NULL), which executor/rank/rank_check.c names. */
 struct sbp_kernels {
@@ -379,7 +399,7 @@ struct sbp_kernels {
      * (-infinity where no valid entry is local), reduced by max; sums(T,2) = (sum exp(z - max),
      * z[label] - max if the label is local else 0), reduced by sum; loss: *sum (one, wide) = sum
      * over local tokens of log(sumexp) - target; backward: dlogits = (softmax - onehot) * factor
-     * (factor = 1 / global tokens). */
+     * (factor = 1 / global tokens), times the loss scale of `step`, where that is not NULL. */
     void (*cross_entropy_maxima)(void *maxima, const void *logits, int64_t tokens, int64_t local,
                                  const struct sbp_digits *vocabulary, int64_t valid);
     void (*cross_entropy_sums)(void *sums, const void *logits, const int32_t *labels,
@@ -393,17 +413,34 @@ struct sbp_kernels {
     void (*cross_entropy_backward)(void *dlogits, const void *logits, const int32_t *labels,
                                    const void *maxima, const void *sums, int64_t tokens,
                                    int64_t local, const struct sbp_digits *vocabulary,
-                                   int64_t valid, double factor);
+                                   int64_t valid, double factor, const struct sbp_step_state *step);
 
     /* *sum (one, wide) = sum of squares times factor (1 / how many ranks hold the same elements).
      */
     void (*sum_squares)(void *sum, const void *x, int64_t n, double factor);
+
+    /* Before a step's work: its loss scale, out of what the step before says. scales: the scale is
+     * dynamic; else 1. */
+    void (*step_begin)(struct sbp_step_state *step, bool scales);
+    /* *sum += *value; *value = *sum (value: one, wide; sum: of a state). */
+    void (*step_add)(double *sum, const void *value);
+    void (*step_take)(void *value, const double *sum);
+    /* Before a step's updates: norm, overflow and clipping factor (clip_norm 0: no clipping), out
+     * of the sum of squares over all ranks (one, wide); NULL: no norm is formed. */
+    void (*step_decide)(struct sbp_step_state *step, const void *squares, double clip_norm,
+                        const struct sbp_update *update, bool scales);
+    /* Before an update without a norm: leaves it out if the sum of its gradient's squares (one,
+     * wide) is no finite number. */
+    void (*step_watch)(struct sbp_step_state *step, const void *squares);
     /* One optimizer step over N elements; first = momentum (sgd) or first moment, second = second
      * moment, both wide; NULL where the optimizer has none. In 16 bits the step is that of the
      * master copy (wide), of which w becomes the rounded one; gradient_master (wide) receives the
-     * gradient without its loss scale. Both may be NULL elsewhere. */
+     * gradient without its loss scale. Both may be NULL elsewhere. step: its scales take the place
+     * of those of `update`, whose step counts those left out as well; it may leave the update out.
+     * NULL: none. */
     void (*update)(void *w, void *master, const void *g, void *gradient_master, void *first,
-                   void *second, int64_t n, const struct sbp_update *update);
+                   void *second, int64_t n, const struct sbp_update *update,
+                   const struct sbp_step_state *step);
 
     /* dst gets src with its `dims` dimensions (row-major sizes `shape`, dims <= SBP_MOST_PERMUTED)
      * reordered: dst's dimension i is src's dimension order[i]. The boxing pack and unpack. */
@@ -413,9 +450,11 @@ struct sbp_kernels {
                       int64_t rows);
 
     /* Fills a block with mean + spread * normal(seed, stream, global index), or with a constant
-     * when spread is 0; elements of dimension 0 at or over valid_rows are 0 (padding). */
+     * when spread is 0; elements of dimension 0 at or over valid_rows are 0 (padding). step: all
+     * is multiplied by its loss scale; NULL: not. */
     void (*fill_normal)(void *x, const struct sbp_region *region, double mean, double spread,
-                        uint64_t seed, uint64_t stream, int64_t valid_rows);
+                        uint64_t seed, uint64_t stream, int64_t valid_rows,
+                        const struct sbp_step_state *step);
 };
 
 /* The CPU tables (OpenBLAS, one thread a call; one of every type). Thread-safe. They use up to

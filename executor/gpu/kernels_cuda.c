@@ -437,10 +437,10 @@ static void cross_entropy_loss(void *sum, const void *sums, int64_t tokens)
 static void cross_entropy_backward(void *dlogits, const void *logits, const int32_t *labels,
                                    const void *maxima, const void *sums, int64_t tokens,
                                    int64_t local, const struct sbp_digits *vocabulary,
-                                   int64_t valid, double factor)
+                                   int64_t valid, double factor, const struct sbp_step_state *step)
 {
     LAUNCH(cross_entropy_backward, dlogits, logits, labels, maxima, sums, tokens, local, vocabulary,
-           valid, factor, NULL);
+           valid, factor, step);
 }
 
 /* ---- the rest -------------------------------------------------------------------------------- */
@@ -450,10 +450,37 @@ static void sum_squares(void *sum, const void *x, int64_t n, double factor)
     LAUNCH(sum_squares, sum, x, n, factor);
 }
 
-static void update(void *w, void *master, const void *g, void *gradient_master, void *first,
-                   void *second, int64_t n, const struct sbp_update *constants)
+static void step_begin(struct sbp_step_state *step, bool scales)
 {
-    LAUNCH(update, w, master, g, gradient_master, first, second, n, constants, NULL);
+    LAUNCH(step_begin, step, scales);
+}
+
+static void step_add(double *sum, const void *value)
+{
+    LAUNCH(step_add, sum, value);
+}
+
+static void step_take(void *value, const double *sum)
+{
+    LAUNCH(step_take, value, sum);
+}
+
+static void step_decide(struct sbp_step_state *step, const void *squares, double clip_norm,
+                        const struct sbp_update *constants, bool scales)
+{
+    LAUNCH(step_decide, step, squares, clip_norm, constants, scales);
+}
+
+static void step_watch(struct sbp_step_state *step, const void *squares)
+{
+    LAUNCH(step_watch, step, squares);
+}
+
+static void update(void *w, void *master, const void *g, void *gradient_master, void *first,
+                   void *second, int64_t n, const struct sbp_update *constants,
+                   const struct sbp_step_state *step)
+{
+    LAUNCH(update, w, master, g, gradient_master, first, second, n, constants, step);
 }
 
 static void permute(void *dst, const void *src, int dims, const int64_t *shape, const int *order)
@@ -468,9 +495,10 @@ static void copy_rows(void *to, int64_t to_row, const void *from, int64_t from_r
 }
 
 static void fill_normal(void *x, const struct sbp_region *region, double mean, double spread,
-                        uint64_t seed, uint64_t stream, int64_t valid_rows)
+                        uint64_t seed, uint64_t stream, int64_t valid_rows,
+                        const struct sbp_step_state *step)
 {
-    LAUNCH(fill_normal, x, region, mean, spread, seed, stream, valid_rows);
+    LAUNCH(fill_normal, x, region, mean, spread, seed, stream, valid_rows, step);
 }
 
 #define IMAGE_ENTRY(name) .name = TYPED(name),
@@ -540,6 +568,11 @@ const struct sbp_kernels TABLE = {
     .cross_entropy_loss = cross_entropy_loss,
     .cross_entropy_backward = cross_entropy_backward,
     .sum_squares = sum_squares,
+    .step_begin = step_begin,
+    .step_add = step_add,
+    .step_take = step_take,
+    .step_decide = step_decide,
+    .step_watch = step_watch,
     .update = update,
     .permute = permute,
     .copy_rows = copy_rows,

@@ -38,10 +38,7 @@ enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_stage_layo
                               .wide = device->kernels(sbp_real_wide(real)),
                               .channel = channel,
                               .rank = place,
-                              .seed = seed,
-                              .grad_norm = -1,
-                              .gradient_scale = 1,
-                              .scaler = sbp_loss_scaler(program->bytes.scales_loss)};
+                              .seed = seed};
     rank->layout =
         (struct sbp_layout){&program->mesh, program->graph->class_count, program->strategy.split};
     for (int chunk = arena->chunks - 1; chunk >= 0; chunk--) {
@@ -54,6 +51,12 @@ enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_stage_layo
     if (rank->memory == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "place %lld of a stage: no %lld bytes on device %s",
                         (long long)place, (long long)arena->bytes, device->name);
+    rank->state = device->memory->allocate(sizeof *rank->state);
+    if (rank->state == NULL) {
+        sbp_rank_close(rank);
+        return sbp_fail(diag, SBP_E_MEMORY, "place %lld of a stage: no memory on device %s",
+                        (long long)place, device->name);
+    }
     if (arena->host_bytes == 0)
         return SBP_OK;
     rank->host = device->allocate_host(arena->host_bytes);
@@ -70,7 +73,10 @@ void sbp_rank_close(struct sbp_rank *rank)
         rank->device->memory->release(rank->memory);
     if (rank->host != NULL)
         rank->device->release_host(rank->host);
+    if (rank->state != NULL)
+        rank->device->memory->release(rank->state);
     rank->memory = rank->host = NULL;
+    rank->state = NULL;
 }
 
 void sbp_rank_turn_to(struct sbp_rank *rank, const struct sbp_task *task)
@@ -145,24 +151,6 @@ static enum sbp_status run_add_gradient(struct sbp_rank *rank, const struct sbp_
                        sbp_rank_buffer(rank, instr->buffer[SBP_AT_IN2]),
                        rank->program->buffer[out].elements);
     return SBP_OK;
-}
-
-static enum sbp_status read_real(const struct sbp_rank *rank, const void *at, double *value)
-{
-    float single = 0;
-    if (rank->kernels->real == SBP_F64)
-        return rank->device->memory->to_host(value, at, sizeof *value);
-    SBP_TRY(rank->device->memory->to_host(&single, at, sizeof single));
-    *value = (double)single;
-    return SBP_OK;
-}
-
-static enum sbp_status write_real(const struct sbp_rank *rank, void *at, double value)
-{
-    const float single = (float)value;
-    return rank->kernels->real == SBP_F64
-               ? rank->device->memory->from_host(at, &value, sizeof value)
-               : rank->device->memory->from_host(at, &single, sizeof single);
 }
 
 /* Where the next chunk of this device, or the one before, takes what it is sent. */
@@ -332,7 +320,7 @@ static enum sbp_status run_scatter(struct sbp_rank *rank, const struct sbp_instr
 /* Squares of a rank's share of a gradient, whether or not it holds more: so every element counts
  * once, padding does not, and all ZeRO levels add up alike. What several ranks hold in each other's
  * stead counts for one. */
-static enum sbp_status add_squares(struct sbp_rank *rank, int tensor, void *scratch, double *sum)
+static void add_squares(struct sbp_rank *rank, int tensor)
 {
     const struct sbp_program *program = rank->program;
     const struct sbp_weight_shard *shard = &program->shard[tensor];
@@ -342,18 +330,15 @@ static enum sbp_status add_squares(struct sbp_rank *rank, int tensor, void *scra
         ~shard->axes;
     const struct sbp_stretch share = sbp_rank_share(program, tensor, rank->rank);
     const unsigned char *from = sbp_rank_shard(rank, tensor, buffer);
-    double squares = 0;
     const struct sbp_scope *scope = &program->scope;
     const int holders = (scope->holders == NULL ? 1 : scope->holders[tensor]) *
                         (scope->copies == NULL ? 1 : scope->copies[tensor]);
     if (shard->level == 0)
         from += share.first * rank->kernels->real_bytes;
     rank->kernels->sum_squares(
-        scratch, from, share.count,
+        &rank->state->squares_at_hand, from, share.count,
         1.0 / (double)(sbp_mesh_group_size(&program->mesh, replicas) * holders));
-    SBP_TRY(read_real(rank, scratch, &squares));
-    *sum += squares;
-    return SBP_OK;
+    rank->kernels->step_add(&rank->state->squares, &rank->state->squares_at_hand);
 }
 
 /* Of the chunks so far: the last one's goes on to the sum over ranks. */
@@ -364,39 +349,45 @@ static enum sbp_status run_norm(struct sbp_rank *rank, const struct sbp_instr *i
     rank->norm = sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]);
     for (int t = 0; t < rank->program->graph->tensor_count; t++)
         if (rank->program->gradient_buffer[t] >= 0)
-            SBP_TRY(add_squares(rank, t, rank->norm, &rank->squares));
-    return write_real(rank, rank->norm, rank->squares);
+            add_squares(rank, t);
+    rank->kernels->step_take(rank->norm, &rank->state->squares);
+    return SBP_OK;
 }
 
-/* The sum of squares, reduced by now, becomes the norm and the clipping factor. A gradient that
- * overflows in half precision, or is no number, makes the sum infinite or none. */
-static enum sbp_status read_norm(struct sbp_rank *rank)
+struct sbp_update sbp_rank_update(const struct sbp_rank *rank)
 {
-    const double clip = rank->program->graph->training.clip_norm;
-    double sum = 0;
-    SBP_TRY(read_real(rank, rank->norm, &sum));
-    rank->norm = NULL;
-    rank->grad_norm = sqrt(sum) / rank->scaler.scale;
-    rank->gradient_scale = clip > 0 && rank->grad_norm > clip ? clip / rank->grad_norm : 1;
-    rank->scaler.overflowed = rank->program->bytes.scales_loss && !isfinite(sum);
-    return SBP_OK;
+    struct sbp_update update = rank->program->graph->training.update;
+    update.step = rank->step;
+    return update;
+}
+
+void sbp_rank_decide(struct sbp_rank *rank)
+{
+    const struct sbp_update update = sbp_rank_update(rank);
+    if (rank->is_decided)
+        return;
+    rank->kernels->step_decide(rank->state, rank->norm, rank->program->graph->training.clip_norm,
+                               &update, rank->program->bytes.scales_loss);
+    rank->is_decided = true;
+}
+
+enum sbp_status sbp_rank_read_state(struct sbp_rank *rank, struct sbp_diag *diag)
+{
+    const enum sbp_status status =
+        rank->device->memory->to_host(&rank->known, rank->state, sizeof rank->known);
+    return status == SBP_OK ? SBP_OK
+                            : sbp_fail(diag, status, "reading the loss and the norm of a step");
 }
 
 enum sbp_status sbp_rank_end_step(struct sbp_rank *rank, struct sbp_diag *diag)
 {
-    const enum sbp_status status = rank->norm != NULL ? read_norm(rank) : SBP_OK;
-    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "reading the norm of the gradients");
+    sbp_rank_decide(rank);
+    return sbp_rank_read_state(rank, diag);
 }
 
-enum sbp_status sbp_rank_prepare_update(struct sbp_rank *rank, struct sbp_update *update,
-                                        struct sbp_diag *diag)
+bool sbp_rank_leaves_out(const struct sbp_rank *rank)
 {
-    SBP_TRY(sbp_rank_end_step(rank, diag));
-    *update = rank->program->graph->training.update;
-    update->step = rank->step - rank->scaler.left_out;
-    update->gradient_scale = rank->gradient_scale;
-    update->loss_scale = rank->scaler.scale;
-    return SBP_OK;
+    return rank->known.overflowed != 0 && rank->known.loss_scale > 1;
 }
 
 void sbp_rank_bring_newest(struct sbp_rank *rank, int tensor)
@@ -415,14 +406,13 @@ void sbp_rank_bring_newest(struct sbp_rank *rank, int tensor)
 static enum sbp_status run_update(struct sbp_rank *rank, const struct sbp_instr *instr,
                                   struct sbp_diag *diag)
 {
-    struct sbp_update update;
-    SBP_TRY(sbp_rank_prepare_update(rank, &update, diag));
+    const struct sbp_update update = sbp_rank_update(rank);
+    (void)diag;
+    sbp_rank_decide(rank);
     sbp_rank_bring_newest(rank, instr->tensor); /* also of a step that is left out */
-    if (rank->scaler.overflowed)
-        return SBP_OK;
     const struct sbp_rank_states at = sbp_rank_states(rank, instr);
     rank->kernels->update(at.weight, at.state[0], at.gradient, at.gradient_master, at.state[1],
-                          at.state[2], at.count, &update);
+                          at.state[2], at.count, &update, rank->state);
     return SBP_OK;
 }
 
@@ -469,16 +459,13 @@ enum sbp_status sbp_rank_begin_work(struct sbp_rank *rank, const struct sbp_task
     return SBP_OK;
 }
 
-enum sbp_status sbp_rank_end_work(struct sbp_rank *rank, const struct sbp_task *task,
-                                  struct sbp_diag *diag)
+void sbp_rank_end_work(struct sbp_rank *rank, const struct sbp_task *task)
 {
     const int loss = rank->program->loss_buffer;
-    double of_work = 0;
-    if (task->work != SBP_WORK_FORWARD || loss < 0)
-        return SBP_OK;
-    const enum sbp_status status = read_real(rank, sbp_rank_buffer(rank, loss), &of_work);
-    *(task->is_ahead ? &rank->loss_ahead : &rank->loss) += of_work;
-    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "reading the loss");
+    struct sbp_step_state *state = rank->state;
+    if (task->work == SBP_WORK_FORWARD && loss >= 0)
+        rank->kernels->step_add(task->is_ahead ? &state->loss_ahead : &state->loss,
+                                sbp_rank_buffer(rank, loss));
 }
 
 /* Rows of logits of a sample: its tokens, unless one of them stands for all. */
@@ -489,5 +476,5 @@ double sbp_rank_loss(const struct sbp_rank *rank)
         return (double)NAN;
     const int logits = graph->op[graph->loss].input[0];
     const int64_t rows = graph->tensor[logits].shape.size[SBP_DIM_SEQUENCE];
-    return rank->loss / (double)(graph->global_batch * rows);
+    return rank->known.loss / (double)(graph->global_batch * rows);
 }

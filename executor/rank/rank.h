@@ -28,30 +28,35 @@ enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *
 
 /* Before the first task of a work, of the chunk at hand: turns to its micro-batch, of this step or
  * the next, and to the weights that it reads, or that an update writes, and fills its data before a
- * forward work (E_MEMORY). After the last one: reads the loss of a forward work. */
+ * forward work (E_MEMORY). After the last one: adds up the loss of a forward work. */
 enum sbp_status sbp_rank_begin_work(struct sbp_rank *rank, const struct sbp_task *task,
                                     struct sbp_diag *diag) SBP_MUST_USE;
-enum sbp_status sbp_rank_end_work(struct sbp_rank *rank, const struct sbp_task *task,
-                                  struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_rank_end_work(struct sbp_rank *rank, const struct sbp_task *task);
 
-/* After the last task of a step: reads the norm of the gradients, if no update has. Fails as the
- * device does. */
+/* Has the device decide the step's norm, its scales and whether its updates are left out, which is
+ * before its first update and before the norm's memory is taken; again: nothing. The norm is a sum
+ * over the chunks and ranks of all stages, so that all leave the step out or none. */
+void sbp_rank_decide(struct sbp_rank *rank);
+/* Waits for the device and fills rank->known. Fails as the device does. */
+enum sbp_status sbp_rank_read_state(struct sbp_rank *rank, struct sbp_diag *diag) SBP_MUST_USE;
+/* After the last task of a step: both. */
 enum sbp_status sbp_rank_end_step(struct sbp_rank *rank, struct sbp_diag *diag) SBP_MUST_USE;
+/* Whether loss scaling handles an overflow of the step, as it was read last: all updates leave out
+ * what they would do. A scale of 1 cannot be halved. */
+bool sbp_rank_leaves_out(const struct sbp_rank *rank);
 
 /* The windows of a convolution or pool over images: `in` and `out` are places of operands that are
  * as its input and its output. */
 struct sbp_windows sbp_rank_windows(const struct sbp_rank *rank, const struct sbp_instr *instr,
                                     int in, int out);
 
-/* The mean loss over the global tokens, the same on all ranks of the stage that has it after the
- * step; NaN on others, and in a model without one. */
+/* The mean loss over the global tokens, as it was read last, the same on all ranks of the stage that
+ * has it after the step; NaN on others, and in a model without one. */
 double sbp_rank_loss(const struct sbp_rank *rank);
 
-/* The optimizer's constants for an UPDATE of the step under way; the step's first one reads the
- * norm. rank->scaler.overflowed says afterwards whether the update is to be left out: the norm is a
- * sum over the chunks and ranks of all stages, so that all leave it out or none. */
-enum sbp_status sbp_rank_prepare_update(struct sbp_rank *rank, struct sbp_update *update,
-                                        struct sbp_diag *diag) SBP_MUST_USE;
+/* The optimizer's constants for an UPDATE of the step under way; its scales are those of the step's
+ * state. */
+struct sbp_update sbp_rank_update(const struct sbp_rank *rank);
 /* Before an update: copies what this rank updates of a weight from its newest version to the other
  * one's place, which is at hand and where the update works. Nothing where there is one version. */
 void sbp_rank_bring_newest(struct sbp_rank *rank, int tensor);

@@ -192,7 +192,7 @@ static void fill_block(const struct sbp_rank *rank, const struct sbp_kernels *ke
     struct sbp_region region;
     sbp_rank_region(rank, rank->program->weight_buffer[tensor], &region);
     kernels->fill_normal(block, &region, at->init_mean, at->init_spread, rank->seed,
-                         (uint64_t)tensor, valid_rows(at));
+                         (uint64_t)tensor, valid_rows(at), NULL);
 }
 
 /* A rank that holds a shard alone makes the block beside it for a moment. `kernels`: of the
@@ -327,15 +327,13 @@ static enum sbp_status fill_table(struct sbp_rank *rank, enum table table, int64
 
 void sbp_rank_begin_step(struct sbp_rank *rank, int64_t step)
 {
-    sbp_loss_scaler_begin_step(&rank->scaler);
-    rank->grad_norm = -1;
+    rank->kernels->step_begin(rank->state, rank->program->bytes.scales_loss);
+    rank->is_decided = false;
+    rank->norm = NULL;
     rank->step = step;
     sbp_rank_turn_data(rank, step);
     sbp_rank_turn_version(rank, step - 1);
     sbp_rank_turn_gradients(rank, step);
-    rank->loss = rank->loss_ahead;
-    rank->loss_ahead = 0;
-    rank->squares = 0;
 }
 
 void sbp_rank_turn_data(struct sbp_rank *rank, int64_t step)
@@ -373,8 +371,8 @@ void sbp_rank_fill_data(struct sbp_rank *rank, const struct sbp_instr *instr)
     }
     struct sbp_region region;
     sbp_rank_batch_region(rank, buffer, &region);
-    const double spread = instr->kind == SBP_INSTR_INPUT ? 1 : rank->scaler.scale;
-    rank->kernels->fill_normal(out, &region, 0, spread, rank->step_seed, stream, INT64_MAX);
+    rank->kernels->fill_normal(out, &region, 0, 1, rank->step_seed, stream, INT64_MAX,
+                               instr->kind == SBP_INSTR_INPUT ? NULL : rank->state);
 }
 
 /* The run of tokens from local row `row` on that follow each other, and the patch of the first. */
@@ -407,8 +405,8 @@ void sbp_rank_fill_patches(struct sbp_rank *rank, const struct sbp_instr *instr,
                 .dim = {{.rest = filled}, {.rest = 1}, {.rest = 1}, {.rest = patches->pixels}},
                 .first = image * all + first + left_out};
             if (filled > 0)
-                rank->kernels->fill_normal(to, &run, 0, 1, rank->step_seed, STREAM_INPUT,
-                                           INT64_MAX);
+                rank->kernels->fill_normal(to, &run, 0, 1, rank->step_seed, STREAM_INPUT, INT64_MAX,
+                                           NULL);
             to += filled * patches->pixels * rank->kernels->real_bytes;
         }
     }

@@ -10,7 +10,6 @@
 #include "costmodel/program/stage_layout.h"
 #include "executor/comm/channel.h"
 #include "executor/device/device.h"
-#include "executor/rank/loss_scale.h"
 
 /* Labels of tokens are drawn, so that there is nothing to learn; or are, seven times in eight, that
  * of the token's id; or are drawn of one token in seven, and the others have none. */
@@ -68,15 +67,11 @@ struct sbp_rank {
     bool next_waits;  /* the task behind the one at hand, for a sum beside (task.h) */
     const struct sbp_instr *done_gelu;       /* forward, by the product before it; NULL: none */
     const struct sbp_instr *waiting_product; /* backward, for its gelu; NULL: none */
-    double loss;                             /* of the micro-batches so far, summed over tokens, */
-    double loss_ahead;                       /* and of those of the step that follows */
     uint64_t step_seed;                      /* of the micro-batch: data differ from step to step */
-    double squares;                          /* of the gradients of the chunks whose NORM is over */
-    void *norm;                    /* what the last NORM wrote, the sum over ranks after it; NULL
-                                      once it has been read */
-    double grad_norm;              /* -1 until it is known, and without a NORM */
-    double gradient_scale;         /* what clipping multiplies gradients by */
-    struct sbp_loss_scaler scaler; /* of this rank; the ranks' agree */
+    struct sbp_step_state *state;            /* of the step, in the device's memory */
+    struct sbp_step_state known;             /* as it was read last */
+    void *norm;      /* what the last NORM wrote, the sum over ranks after it; NULL: no NORM yet */
+    bool is_decided; /* the step's norm and scales are, by what the device was given */
 };
 
 /* Turns to a chunk of the stage, and to no bucket of it. */

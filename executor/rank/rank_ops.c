@@ -494,7 +494,7 @@ static void cross_entropy_backward(struct sbp_rank *rank, const struct sbp_instr
         operand(rank, instr, SBP_AT_IN2), operand(rank, instr, SBP_AT_SAVED),
         operand(rank, instr, SBP_AT_SAVED2), sbp_rank_tokens(rank, instr, SBP_AT_IN),
         sbp_rank_features(rank, instr, SBP_AT_IN), &vocabulary,
-        node_of(rank, instr)->valid_vocabulary, instr->factor * rank->scaler.scale);
+        node_of(rank, instr)->valid_vocabulary, instr->factor, rank->state);
 }
 
 /* At once, or block by block. */

@@ -1,7 +1,8 @@
 #include "executor/run/odd_layer.h"
 
-#include <math.h>
 #include <stdio.h>
+
+#include "executor/rank/rank_states.h"
 
 const char *sbp_odd_layer_text(const struct sbp_odd_layer *odd, int step, char *text, int size)
 {
@@ -27,18 +28,26 @@ bool sbp_odd_layer_precedes(const struct sbp_odd_layer *a, const struct sbp_odd_
 
 /* Squares of floats, which are summed in double, are below 1e77 each; the factor leaves a sum that
  * fits into a float again. */
-enum sbp_status sbp_odd_layer_is_finite(const struct sbp_rank *rank, const void *reals,
-                                        int64_t elements, void *scratch, bool *is_finite,
-                                        struct sbp_diag *diag)
+static void sum_to_tell(const struct sbp_rank *rank, const void *reals, int64_t elements)
 {
-    union {
-        float single;
-        double wide;
-    } sum;
-    rank->kernels->sum_squares(scratch, reals, elements, 1e-60);
-    if (rank->device->memory->to_host(&sum, scratch, rank->kernels->wide_bytes) != SBP_OK)
-        return sbp_fail(diag, SBP_E_BACKEND, "device %s failed", rank->device->name);
-    *is_finite = rank->kernels->real == SBP_F64 ? isfinite(sum.wide) : isfinite(sum.single);
+    rank->kernels->sum_squares(&rank->state->squares_at_hand, reals, elements, 1e-60);
+}
+
+void sbp_odd_layer_watch(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const struct sbp_rank_states at = sbp_rank_states(rank, instr);
+    sum_to_tell(rank, at.gradient, at.count);
+    rank->kernels->step_watch(rank->state, &rank->state->squares_at_hand);
+}
+
+/* Whether reals of the rank's device are finite. Fails as the device does. */
+static enum sbp_status look_at(struct sbp_rank *rank, const void *reals, int64_t elements,
+                               bool *is_finite, struct sbp_diag *diag)
+{
+    sum_to_tell(rank, reals, elements);
+    rank->kernels->step_watch(rank->state, &rank->state->squares_at_hand);
+    SBP_TRY(sbp_rank_read_state(rank, diag));
+    *is_finite = rank->known.leaves_out == 0;
     return SBP_OK;
 }
 
@@ -135,7 +144,7 @@ static void fill(const struct sbp_program *program, const struct sbp_task *task,
 }
 
 enum sbp_status sbp_odd_layer_look(struct sbp_rank *rank, const struct sbp_task *task,
-                                   void *scratch, struct sbp_odd_layer *odd, struct sbp_diag *diag)
+                                   struct sbp_odd_layer *odd, struct sbp_diag *diag)
 {
     const struct sbp_program *program = rank->program;
     const struct sbp_instr *instr = &program->instr[task->instr];
@@ -143,9 +152,8 @@ enum sbp_status sbp_odd_layer_look(struct sbp_rank *rank, const struct sbp_task 
         const int buffer = instr->buffer[written[p]];
         bool is_finite = true;
         if (is_value(rank, task->instr, buffer))
-            SBP_TRY(sbp_odd_layer_is_finite(rank, sbp_rank_buffer(rank, buffer),
-                                            program->buffer[buffer].elements, scratch, &is_finite,
-                                            diag));
+            SBP_TRY(look_at(rank, sbp_rank_buffer(rank, buffer), program->buffer[buffer].elements,
+                            &is_finite, diag));
         if (!is_finite)
             fill(program, task, written[p], odd);
     }

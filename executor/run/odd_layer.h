@@ -27,17 +27,14 @@ const char *sbp_odd_layer_text(const struct sbp_odd_layer *odd, int step, char *
 /* Whether a step makes the values of `a` before those of `b`; what is not found comes last. */
 bool sbp_odd_layer_precedes(const struct sbp_odd_layer *a, const struct sbp_odd_layer *b);
 
-/* Whether reals of the rank's device are finite, by the sum of their squares: in double those above
- * 1e154 are not. scratch: room for one real on the device. Fails as the device does. */
-enum sbp_status sbp_odd_layer_is_finite(const struct sbp_rank *rank, const void *reals,
-                                        int64_t elements, void *scratch, bool *is_finite,
-                                        struct sbp_diag *diag) SBP_MUST_USE;
+/* Before an UPDATE of a step that forms no norm: has the device leave it out if its gradient is not
+ * finite, by the sum of its squares: in double those above 1e154 are not. */
+void sbp_odd_layer_watch(struct sbp_rank *rank, const struct sbp_instr *instr);
 /* Before the second look at a step. */
 void sbp_odd_layer_clear(struct sbp_rank *rank);
 /* After a task was executed: if it wrote odd values, and none were found before, *odd becomes its
  * layer, without the rank. Fails as the device does. */
 enum sbp_status sbp_odd_layer_look(struct sbp_rank *rank, const struct sbp_task *task,
-                                   void *scratch, struct sbp_odd_layer *odd,
-                                   struct sbp_diag *diag) SBP_MUST_USE;
+                                   struct sbp_odd_layer *odd, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

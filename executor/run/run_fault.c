@@ -53,10 +53,14 @@ static bool is_last(const struct sbp_rank *rank)
     return rank->rank == rank->program->mesh.devices - 1;
 }
 
-void sbp_run_fault_begin_step(enum sbp_fault fault, struct sbp_rank *rank)
+enum sbp_status sbp_run_fault_begin_step(enum sbp_fault fault, struct sbp_rank *rank,
+                                         struct sbp_diag *diag)
 {
-    if (fault == SBP_FAULT_LOSS_SCALE && rank->step == 1 && is_last(rank))
-        rank->scaler.scale /= 2;
+    if (fault != SBP_FAULT_LOSS_SCALE || rank->step != 1 || !is_last(rank))
+        return SBP_OK;
+    SBP_TRY(sbp_rank_read_state(rank, diag));
+    rank->known.loss_scale /= 2;
+    return rank->device->memory->from_host(rank->state, &rank->known, sizeof rank->known);
 }
 
 /* Of the first token's first copy, which has one, and of the last copy; on a CPU. */
@@ -178,7 +182,8 @@ static enum sbp_status set_all_large(struct sbp_rank *rank, int tensor, bool beh
                           program->first_moment[tensor], program->second_moment[tensor],
                           program->master[tensor]};
     const int64_t count = sbp_rank_stretch(program, tensor, rank->rank).count;
-    if ((!behind && count == 0) || (rank->scaler.is_on && rank->scaler.good_steps == 0))
+    SBP_TRY(sbp_rank_read_state(rank, diag));
+    if ((!behind && count == 0) || (program->bytes.scales_loss && rank->known.good_steps == 0))
         return SBP_OK;
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++)
         SBP_TRY(set_large(rank, tensor, states[i], behind ? count : count - 1, diag));

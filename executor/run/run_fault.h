@@ -35,9 +35,10 @@ struct sbp_run_fault {
     int version;
 };
 
-/* At the beginning of a step, on a rank of the stage that the fault is planted in. */
-void sbp_run_fault_begin_step(enum sbp_fault fault, struct sbp_rank *rank);
-/* Before and after the instruction that the fault is planted in. They fail as the device does. */
+/* At the beginning of a step, on a rank of the stage that the fault is planted in; before and after
+ * the instruction that it is planted in. They fail as the device does. */
+enum sbp_status sbp_run_fault_begin_step(enum sbp_fault fault, struct sbp_rank *rank,
+                                         struct sbp_diag *diag) SBP_MUST_USE;
 enum sbp_status sbp_run_fault_before(struct sbp_run_fault *memory, enum sbp_fault fault,
                                      struct sbp_rank *rank, const struct sbp_instr *instr,
                                      struct sbp_diag *diag) SBP_MUST_USE;

@@ -11,34 +11,33 @@
 #include "executor/run/run_agree.h"
 #include "executor/run/run_memory.h"
 
-/* Whether loss scaling handles the overflow of the step under way: all its updates leave out what
- * they would do. A scale of 1 cannot be halved. */
-static bool is_left_out(const struct sbp_rank *rank)
+/* Whether the gradients that were read last, of a norm or one by one, are no finite numbers, and no
+ * loss scaling handles it. */
+static bool is_odd(const struct sbp_rank *rank)
 {
-    return rank->scaler.overflowed && rank->scaler.scale > 1;
+    return rank->known.has_odd_gradient != 0 ||
+           (!isfinite(rank->known.grad_norm) && !sbp_rank_leaves_out(rank));
 }
 
 /* Whether an update takes its gradient, which must be finite: the second look at the step trains on
  * what the weights are then. Of clipped gradients the norm tells, and no weight is updated; else
- * each rank looks at its own, and tensors whose gradient is finite may have been updated. Behind an
- * odd step nothing is. */
+ * each rank looks at its own, and tensors whose gradient is finite may have been updated. The device
+ * leaves an update out without a word; where a weight has two versions, one of which an update would
+ * still make, the host asks. Behind an odd step nothing is updated. */
 static enum sbp_status takes_gradient(struct sbp_runner *runner, const struct sbp_instr *instr,
                                       bool *takes, struct sbp_diag *diag)
 {
     struct sbp_rank *rank = &runner->rank;
-    struct sbp_update update;
-    *takes = false;
-    if (runner->second_look != NULL || runner->odd_step > 0 || runner->is_spoiled)
+    *takes = runner->second_look == NULL && runner->odd_step == 0 && !runner->is_spoiled;
+    if (!*takes)
         return SBP_OK;
-    SBP_TRY(sbp_rank_prepare_update(rank, &update, diag));
-    *takes = isfinite(rank->grad_norm) || is_left_out(rank);
-    if (is_left_out(rank))
+    sbp_rank_decide(rank);
+    if (rank->norm == NULL)
+        sbp_odd_layer_watch(rank, instr);
+    if (rank->program->other_version[instr->tensor] < 0)
         return SBP_OK;
-    const struct sbp_rank_states at = sbp_rank_states(rank, instr);
-    if (rank->program->graph->training.clip_norm <= 0)
-        SBP_TRY(sbp_odd_layer_is_finite(rank, at.gradient, at.count, runner->scratch, takes, diag));
-    if (!*takes && runner->odd_gradient < 0)
-        runner->odd_gradient = instr->tensor;
+    SBP_TRY(sbp_rank_read_state(rank, diag));
+    *takes = rank->known.leaves_out == 0 || sbp_rank_leaves_out(rank);
     return SBP_OK;
 }
 
@@ -68,7 +67,7 @@ static enum sbp_status execute(struct sbp_runner *runner, const struct sbp_task 
     if (verifier != NULL)
         SBP_TRY(sbp_verify_watch(verifier, task->instr, diag));
     return runner->second_look == NULL ? SBP_OK
-                                       : sbp_odd_layer_look(&runner->rank, task, runner->scratch,
+                                       : sbp_odd_layer_look(&runner->rank, task,
                                                             runner->second_look, diag);
 }
 
@@ -212,7 +211,9 @@ static enum sbp_status do_task(struct sbp_runner *runner, int64_t index, double 
         SBP_TRY(sbp_state_copies_do(&runner->copies, index, diag));
     else
         SBP_TRY(execute_timed(runner, index, step_start_s, waited_s, report, diag));
-    return task->ends ? sbp_rank_end_work(&runner->rank, task, diag) : SBP_OK;
+    if (task->ends)
+        sbp_rank_end_work(&runner->rank, task);
+    return SBP_OK;
 }
 
 /* Without a flush a stage goes on with the next step while others are still at this one. */
@@ -253,7 +254,9 @@ static enum sbp_status end_tasks(struct sbp_runner *runner, struct sbp_diag *dia
 {
     if (runner->is_verdict_due)
         SBP_TRY(hear_verdict(runner, diag));
-    return sbp_rank_end_step(&runner->rank, diag);
+    SBP_TRY(sbp_rank_end_step(&runner->rank, diag));
+    runner->has_odd_gradient |= runner->second_look == NULL && is_odd(&runner->rank);
+    return SBP_OK;
 }
 
 static enum sbp_status run_tasks(struct sbp_runner *runner, struct sbp_message_lane *lane,
@@ -370,11 +373,11 @@ static enum sbp_status run_step(struct sbp_runner *runner, int step, struct sbp_
 {
     const struct sbp_run_options *options = runner->job->options;
     struct sbp_rank_report report = {0};
-    runner->is_spoiled |= runner->job->step->replicates && runner->odd_gradient >= 0;
-    runner->odd_gradient = -1;
+    runner->is_spoiled |= runner->job->step->replicates && runner->has_odd_gradient;
+    runner->has_odd_gradient = false;
     sbp_rank_begin_step(&runner->rank, step + 1);
     if (options->fault_piece % runner->job->step->stages == runner->stage)
-        sbp_run_fault_begin_step(options->fault, &runner->rank);
+        SBP_TRY(sbp_run_fault_begin_step(options->fault, &runner->rank, diag));
     if (runner->verifier != NULL) {
         stay(runner, SBP_STAYS_VERIFY, step);
         SBP_TRY(sbp_verify_begin_step(runner->verifier, diag));
@@ -537,10 +540,6 @@ static enum sbp_status open_runner(struct sbp_runner *runner, const struct sbp_c
         sbp_rank_find_places(&runner->rank, arena_bytes);
     SBP_TRY(sbp_message_lane_reserve(&runner->messenger, runner->rank.memory + arena_bytes, diag));
     sbp_post_stay(runner->post, SBP_STAYS_FILL, 0);
-    runner->scratch = device->memory->allocate(sizeof(double));
-    if (runner->scratch == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for a number on device %s",
-                        device->name);
     const enum sbp_status filled = sbp_rank_fill_weights(&runner->rank);
     if (filled != SBP_OK)
         return sbp_fail(diag, filled, "the initial weights on device %s: %s", device->name,
@@ -596,8 +595,6 @@ static void close_runner(struct sbp_runner *runner)
     sbp_progress_end(&runner->progress);
     sbp_verify_close(runner->verifier);
     sbp_run_fault_free(&runner->fault, &runner->rank);
-    if (runner->scratch != NULL)
-        runner->rank.device->memory->release(runner->scratch);
     sbp_message_lane_release(&runner->messenger);
     sbp_rank_close(&runner->rank);
     sbp_run_lanes_close(&runner->lanes);
@@ -655,7 +652,7 @@ static enum sbp_status tell_first(const struct sbp_runner *runner, enum sbp_stat
 enum sbp_status sbp_runner_main(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
                                 void *argument, struct sbp_diag *diag)
 {
-    struct sbp_runner runner = {.job = argument, .odd_gradient = -1};
+    struct sbp_runner runner = {.job = argument};
     const struct sbp_endpoint backend = {ops, comm};
     sbp_progress_start(&runner.progress);
     SBP_TRY(join(&runner, ops, comm, diag));

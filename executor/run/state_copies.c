@@ -49,7 +49,7 @@ enum sbp_status sbp_state_copies_do(struct sbp_state_copies *copies, int64_t ind
 {
     const bool in = instr_of(copies, index)->kind == SBP_INSTR_COPY_IN;
     /* The norm lies among activations; sums of gradients beside are over (task.h). */
-    SBP_TRY(sbp_rank_end_step(copies->rank, diag));
+    sbp_rank_decide(copies->rank);
     if (in) {
         copies->due = index;
     } else {

@@ -415,7 +415,9 @@ static enum sbp_status visit_piece(void *context, const struct sbp_layers_pass *
             SBP_TRY(run_at(reference, visit->piece, i, diag));
     if (reference->delayed.step != NULL)
         add_gradients(reference);
-    return visit->goes_back ? sbp_rank_end_work(&reference->rank, &task, diag) : SBP_OK;
+    if (visit->goes_back)
+        sbp_rank_end_work(&reference->rank, &task);
+    return SBP_OK;
 }
 
 enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,
@@ -431,6 +433,7 @@ enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,
             sbp_magnitude_draw(reference->magnitude[t], number);
     SBP_TRY(sbp_layers_visit(&reference->layers, visit_piece, reference, diag));
     sbp_reference_turn(reference, reference->layers.pieces - 1); /* which has the loss */
+    SBP_TRY(sbp_rank_read_state(&reference->rank, diag));
     reference->loss = sbp_rank_loss(&reference->rank);
     return SBP_OK;
 }

@@ -5,6 +5,7 @@
 #include "base/math/half.h"
 #include "executor/rank/rank_states.h"
 #include "executor/verify/blocks_priv.h"
+#include "executor/verify/loss_scale.h"
 #include "executor/verify/reference_priv.h"
 #include "executor/verify/verify.h"
 

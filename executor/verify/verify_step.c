@@ -480,9 +480,9 @@ static enum sbp_status exchange_summaries(struct sbp_verifier *v, struct sbp_dia
     if (v->scaler.is_on)
         SBP_TRY(hash_states(v, &states, diag));
     struct summary summary = {.loss = sbp_rank_loss(v->rank),
-                              .grad_norm = v->rank->grad_norm,
-                              .gradient_scale = v->rank->gradient_scale,
-                              .overflowed = v->rank->scaler.overflowed,
+                              .grad_norm = v->rank->known.grad_norm,
+                              .gradient_scale = v->rank->known.gradient_scale,
+                              .overflowed = v->rank->known.overflowed != 0,
                               .states_changed = states != v->states,
                               .updates = v->outcome};
     if (!sbp_verify_leads(v))
@@ -499,7 +499,7 @@ static enum sbp_status exchange_summaries(struct sbp_verifier *v, struct sbp_dia
  * first, as the reason. */
 static enum sbp_status check_scales(struct sbp_verifier *v, struct sbp_diag *diag)
 {
-    double scale = v->rank->scaler.scale;
+    double scale = v->rank->known.loss_scale;
     if (!v->scaler.is_on)
         return SBP_OK;
     if (!sbp_verify_leads(v))

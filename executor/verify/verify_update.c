@@ -153,12 +153,14 @@ static enum sbp_status run_piece(struct sbp_verifier *v, const struct update_at 
                                  char *const *state, struct sbp_diag *diag)
 {
     const struct sbp_kernels *kernels = v->rank->kernels;
+    const struct sbp_update update = sbp_rank_update(v->rank);
     const int64_t skip = at->start * kernels->real_bytes;
     const bool has_master = at->part.gradient_master != NULL;
     char *const converted =
         has_master ? at->part.gradient_master + at->start * kernels->wide_bytes : NULL;
     kernels->update(at->part.weight + skip, has_master ? state[0] : NULL, at->part.gradient + skip,
-                    converted, state[1], state[2], at->count, &at->update);
+                    converted, state[1], state[2], at->count, &update,
+                    v->rank->state);
     return v->rank->device->finish(diag);
 }
 
@@ -226,6 +228,16 @@ static enum sbp_status check_begin(struct sbp_verifier *v, int tensor, struct sb
     return SBP_OK;
 }
 
+/* What the textbook takes: with the scales that the device decided on. */
+static struct sbp_update scaled_update(const struct sbp_rank *rank)
+{
+    struct sbp_update update = sbp_rank_update(rank);
+    update.step -= rank->known.left_out;
+    update.gradient_scale = rank->known.gradient_scale;
+    update.loss_scale = rank->known.loss_scale;
+    return update;
+}
+
 enum sbp_status sbp_verify_update(struct sbp_verifier *v, const struct sbp_instr *instr,
                                   struct sbp_diag *diag)
 {
@@ -235,10 +247,12 @@ enum sbp_status sbp_verify_update(struct sbp_verifier *v, const struct sbp_instr
     if (rank->bucket > 0 && at.part.count > 0)
         SBP_TRY(check_hosted(v, instr->tensor, &at.part, diag));
     sbp_verify_spend_since(v, start);
-    SBP_TRY(sbp_rank_prepare_update(rank, &at.update, diag));
+    sbp_rank_decide(rank);
+    SBP_TRY(sbp_rank_read_state(rank, diag));
+    at.update = scaled_update(rank);
     sbp_rank_bring_newest(rank, instr->tensor);
     SBP_TRY(check_begin(v, instr->tensor, diag));
-    if (rank->scaler.overflowed)
+    if (rank->known.leaves_out != 0)
         return SBP_OK;
     memcpy(at.state, at.part.state, sizeof at.state);
     if (at.state[0] == NULL)

@@ -106,8 +106,10 @@ static void fill_run(stored *restrict x, int64_t n, double mean, double spread, 
 }
 
 void CPU(fill_normal)(void *x, const struct sbp_region *region, double mean, double spread,
-                      uint64_t seed, uint64_t stream, int64_t valid_rows)
+                      uint64_t seed, uint64_t stream, int64_t valid_rows,
+                      const struct sbp_step_state *step)
 {
+    const double factor = step != NULL ? step->loss_scale : 1;
     const int64_t n = sbp_region_elements(region), run = sbp_cpu_region_run(region);
     const int64_t padding = padding_start(region, valid_rows);
     const uint64_t key = sbp_random_key(seed, stream);
@@ -116,9 +118,9 @@ void CPU(fill_normal)(void *x, const struct sbp_region *region, double mean, dou
         const int64_t filled = left < 0 ? 0 : left < run ? left : run;
         stored *to = (stored *)x + start;
         for (int64_t i = 0; i < filled && spread == 0; i++)
-            to[i] = store((real)mean);
+            to[i] = store((real)(mean * factor));
         if (spread != 0)
-            fill_run(to, filled, mean, spread, key, (uint64_t)global);
+            fill_run(to, filled, mean * factor, spread * factor, key, (uint64_t)global);
         CPU(zero)(to + filled, run - filled);
     }
 }

@@ -1,4 +1,4 @@
-/* The optimizers' steps, and the squares that clipping sums. */
+/* The optimizers' steps, the squares that clipping sums, and a step's scales. */
 #include <assert.h>
 
 #include "kernels/cpu/rows_priv.h"
@@ -7,6 +7,72 @@ void CPU(sum_squares)(void *sum, const void *x, int64_t n, double factor)
 {
     *(real *)sum = (real)(CPU(row_dot)(x, x, n) * factor);
 }
+
+/* ---- a step's scales ------------------------------------------------------------------------ */
+
+/* The defaults of PyTorch's torch.amp.GradScaler: init_scale, growth_factor, backoff_factor,
+ * growth_interval. The least is that of Megatron-LM's --min-loss-scale. */
+static const double FIRST_SCALE = 0x1p16, GROWTH = 2, BACKOFF = 0.5, LEAST_SCALE = 1;
+enum { GROWTH_INTERVAL = 2000 };
+
+static void change_scale(struct sbp_step_state *step)
+{
+    const bool overflowed = step->overflowed != 0;
+    step->left_out += overflowed;
+    step->good_steps = overflowed ? 0 : step->good_steps + 1;
+    if (overflowed && step->loss_scale > LEAST_SCALE)
+        step->loss_scale *= BACKOFF;
+    if (step->good_steps == GROWTH_INTERVAL) {
+        step->loss_scale *= GROWTH;
+        step->good_steps = 0;
+    }
+}
+
+void CPU(step_begin)(struct sbp_step_state *step, bool scales)
+{
+    if (step->has_begun == 0)
+        step->loss_scale = scales ? FIRST_SCALE : 1;
+    else if (scales)
+        change_scale(step);
+    step->has_begun = 1;
+    step->loss = step->loss_ahead;
+    step->loss_ahead = step->squares = 0;
+    step->grad_norm = -1;
+    step->gradient_scale = 1;
+    step->overflowed = step->leaves_out = step->has_odd_gradient = 0;
+}
+
+void CPU(step_add)(double *sum, const void *value)
+{
+    *sum += (double)*(const real *)value;
+}
+
+void CPU(step_take)(void *value, const double *sum)
+{
+    *(real *)value = (real)*sum;
+}
+
+/* A gradient that overflows in half precision, or is no number, makes the sum infinite or none. */
+void CPU(step_decide)(struct sbp_step_state *step, const void *squares, double clip_norm,
+                      const struct sbp_update *update, bool scales)
+{
+    (void)update;
+    if (squares == NULL)
+        return;
+    const double sum = (double)*(const real *)squares, norm = sqrt(sum) / step->loss_scale;
+    step->grad_norm = norm;
+    step->gradient_scale = clip_norm > 0 && norm > clip_norm ? clip_norm / norm : 1;
+    step->leaves_out = !isfinite(sum);
+    step->overflowed = scales && step->leaves_out;
+}
+
+void CPU(step_watch)(struct sbp_step_state *step, const void *squares)
+{
+    step->leaves_out = !isfinite(*(const real *)squares);
+    step->has_odd_gradient |= step->leaves_out;
+}
+
+/* ---- updates -------------------------------------------------------------------------------- */
 
 /* Momentum without damping or Nesterov: b = momentum b + g, w -= rate b (Sutskever et al., 2013,
  * with the rate outside the buffer). */
@@ -54,8 +120,8 @@ static void adam(real *w, const real *g, real *first, real *second, int64_t n,
     }
 }
 
-static void step(real *w, const real *g, real *first, real *second, int64_t n,
-                 const struct sbp_update *update)
+static void take_step(real *w, const real *g, real *first, real *second, int64_t n,
+                      const struct sbp_update *update)
 {
     if (update->optimizer == SBP_SGD) {
         sgd(w, g, first, n, update);
@@ -63,6 +129,18 @@ static void step(real *w, const real *g, real *first, real *second, int64_t n,
     }
     assert(update->step >= 1);
     adam(w, g, first, second, n, update);
+}
+
+static struct sbp_update scaled_by(const struct sbp_update *update,
+                                   const struct sbp_step_state *step)
+{
+    struct sbp_update scaled = *update;
+    if (step == NULL)
+        return scaled;
+    scaled.loss_scale = step->loss_scale;
+    scaled.gradient_scale = step->gradient_scale;
+    scaled.step -= step->left_out;
+    return scaled;
 }
 
 #if STORES_HALF
@@ -73,19 +151,28 @@ static void unscale(real *restrict to, const stored *restrict g, int64_t n, real
         to[i] = load(g[i]) * factor;
 }
 
-void CPU(update)(void *w, void *master, const void *g, void *gradient_master, void *first,
-                 void *second, int64_t n, const struct sbp_update *update)
+static void update_all(void *w, void *master, const void *g, void *gradient_master, void *first,
+                       void *second, int64_t n, const struct sbp_update *update)
 {
     unscale(gradient_master, g, n, (real)(1 / update->loss_scale));
-    step(master, gradient_master, first, second, n, update);
+    take_step(master, gradient_master, first, second, n, update);
     CPU(from_wide)(w, master, n);
 }
 #else
-void CPU(update)(void *w, void *master, const void *g, void *gradient_master, void *first,
-                 void *second, int64_t n, const struct sbp_update *update)
+static void update_all(void *w, void *master, const void *g, void *gradient_master, void *first,
+                       void *second, int64_t n, const struct sbp_update *update)
 {
     (void)master;
     (void)gradient_master;
-    step(w, g, first, second, n, update);
+    take_step(w, g, first, second, n, update);
 }
 #endif
+
+void CPU(update)(void *w, void *master, const void *g, void *gradient_master, void *first,
+                 void *second, int64_t n, const struct sbp_update *update,
+                 const struct sbp_step_state *step)
+{
+    const struct sbp_update scaled = scaled_by(update, step);
+    if (step == NULL || step->leaves_out == 0)
+        update_all(w, master, g, gradient_master, first, second, n, &scaled);
+}

@@ -162,6 +162,11 @@ static inline stored store(real x)
     X(cross_entropy_loss)                                                                          \
     X(cross_entropy_backward)                                                                      \
     X(sum_squares)                                                                                 \
+    X(step_begin)                                                                                  \
+    X(step_add)                                                                                    \
+    X(step_take)                                                                                   \
+    X(step_decide)                                                                                 \
+    X(step_watch)                                                                                  \
     X(update)                                                                                      \
     X(permute)                                                                                     \
     X(copy_rows)                                                                                   \

@@ -161,14 +161,15 @@ void CPU(cross_entropy_loss)(void *sum, const void *sums, int64_t tokens)
 void CPU(cross_entropy_backward)(void *dlogits, const void *logits, const int32_t *labels,
                                  const void *maxima, const void *sums, int64_t tokens,
                                  int64_t local, const struct sbp_digits *vocabulary, int64_t valid,
-                                 double factor)
+                                 double factor, const struct sbp_step_state *step)
 {
     const int64_t run = sbp_cpu_digits_run(vocabulary);
+    const double all = step != NULL ? factor * step->loss_scale : factor;
     for (int64_t t = 0; t < tokens; t++) {
         const stored *row = (const stored *)logits + t * local;
         stored *to = (stored *)dlogits + t * local;
         const real largest = ((const real *)maxima)[t];
-        const real scale = (real)(factor / (double)((const real *)sums)[2 * t]);
+        const real scale = (real)(all / (double)((const real *)sums)[2 * t]);
         if (labels[t] < 0)
             CPU(zero)(to, local);
         if (labels[t] < 0)
@@ -180,6 +181,6 @@ void CPU(cross_entropy_backward)(void *dlogits, const void *logits, const int32_
         }
         const int64_t label = local_label(vocabulary, labels[t], valid);
         if (label >= 0)
-            to[label] = store(real_exp(load(row[label]) - largest) * scale - (real)factor);
+            to[label] = store(real_exp(load(row[label]) - largest) * scale - (real)all);
     }
 }

@@ -34,19 +34,6 @@ struct sbp_cuda {
     int error;           /* cudaError_t of the first launch that was refused; 0: none */
 };
 
-/* A step's scales, in the device's memory, so that no step waits for the host: the loss scale
- * (Micikevicius et al., 2018, section 3.2), what clipping multiplies gradients by, and Adam's
- * corrections. All of it is 0 before the first step_begin. */
-struct sbp_cuda_step {
-    float loss_scale;     /* of the step under way, a power of 2; 1 where nothing is scaled */
-    float gradient_scale; /* at most 1 */
-    float norm;           /* of the gradients, without the loss scale */
-    float first_unbias, second_unbias; /* 1/(1 - beta1^t), 1/sqrt(1 - beta2^t) */
-    int32_t has_begun, overflowed;     /* overflowed: this step changes nothing */
-    int64_t good_steps;                /* since the loss scale last changed */
-    int64_t updates;                   /* steps that were not left out, this one included */
-};
-
 /* real is SBP_F32, SBP_REAL_BF16 or SBP_REAL_FP16. */
 struct sbp_cuda_kernels {
     enum sbp_real real;
@@ -263,27 +250,25 @@ struct sbp_cuda_kernels {
                                      const void *logits, const int32_t *labels, int64_t tokens,
                                      int64_t local, int64_t valid);
     void (*cross_entropy_loss)(struct sbp_cuda *cuda, void *sum, const void *sums, int64_t tokens);
-    /* step (on the device): multiplied by its loss scale, too; NULL: not. dlogits may be logits. */
+    /* dlogits may be logits. */
     void (*cross_entropy_backward)(struct sbp_cuda *cuda, void *dlogits, const void *logits,
                                    const int32_t *labels, const void *maxima, const void *sums,
                                    int64_t tokens, int64_t local,
                                    const struct sbp_digits *vocabulary, int64_t valid,
-                                   double factor, const struct sbp_cuda_step *step);
+                                   double factor, const struct sbp_step_state *step);
 
     void (*sum_squares)(struct sbp_cuda *cuda, void *sum, const void *x, int64_t n, double factor);
-    /* Before a step's work: what the one before it says of the loss scale. scales: it is dynamic;
-     * else 1. */
-    void (*step_begin)(struct sbp_cuda *cuda, struct sbp_cuda_step *step, bool scales);
-    /* Before its updates, out of the squares that sum_squares and a sum over ranks left (one
-     * float): its norm, whether it overflowed, the clipping factor (clip_norm 0: no clipping) and
-     * Adam's corrections. */
-    void (*step_decide)(struct sbp_cuda *cuda, struct sbp_cuda_step *step, const void *squares,
+    void (*step_begin)(struct sbp_cuda *cuda, struct sbp_step_state *step, bool scales);
+    void (*step_add)(struct sbp_cuda *cuda, double *sum, const void *value);
+    void (*step_take)(struct sbp_cuda *cuda, void *value, const double *sum);
+    /* Adam's corrections, too. */
+    void (*step_decide)(struct sbp_cuda *cuda, struct sbp_step_state *step, const void *squares,
                         double clip_norm, const struct sbp_update *update, bool scales);
-    /* step (on the device): its scales and corrections instead of those of `update`; NULL: not.
-     * gradient_master may be NULL, and master where w is wide. */
+    void (*step_watch)(struct sbp_cuda *cuda, struct sbp_step_state *step, const void *squares);
+    /* gradient_master may be NULL, and master where w is wide. */
     void (*update)(struct sbp_cuda *cuda, void *w, void *master, const void *g,
                    void *gradient_master, void *first, void *second, int64_t n,
-                   const struct sbp_update *update, const struct sbp_cuda_step *step);
+                   const struct sbp_update *update, const struct sbp_step_state *step);
 
     void (*permute)(struct sbp_cuda *cuda, void *dst, const void *src, int dims,
                     const int64_t *shape, const int *order);
@@ -291,7 +276,7 @@ struct sbp_cuda_kernels {
                       int64_t from_row, int64_t n, int64_t rows);
     void (*fill_normal)(struct sbp_cuda *cuda, void *x, const struct sbp_region *region,
                         double mean, double spread, uint64_t seed, uint64_t stream,
-                        int64_t valid_rows);
+                        int64_t valid_rows, const struct sbp_step_state *step);
 };
 
 /* Loads a kernel of each source onto the current device, and with it the code of all that the

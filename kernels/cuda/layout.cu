@@ -223,12 +223,14 @@ static void permute(struct sbp_cuda *cuda, void *dst, const void *src, int dims,
 
 /* ---- initial values ------------------------------------------------------------------------- */
 
-/* Elements whose global index is not below `padding` are 0; the bits are the CPU's. */
+/* Elements whose global index is not below `padding` are 0; the bits are the CPU's. state: all is
+ * multiplied by its loss scale; NULL: not. */
 template <class T>
 static __global__ void __launch_bounds__(THREADS)
     fill_kernel(T *x, int64_t n, GPU_GRID_CONSTANT gpu_region region, double mean, double spread,
-                uint64_t key, int64_t padding)
+                uint64_t key, int64_t padding, const struct sbp_step_state *state)
 {
+    const double factor = state != NULL ? state->loss_scale : 1;
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
         const int64_t global = gpu_region_global(region, i);
@@ -237,14 +239,14 @@ static __global__ void __launch_bounds__(THREADS)
             const float normal = gpu_random_normal(gpu_random_bits(key, (uint64_t)global));
             value = __dadd_rn(mean, __dmul_rn(spread, (double)normal));
         }
-        x[i] = gpu_store<T>(global < padding ? (float)value : 0);
+        x[i] = gpu_store<T>(global < padding ? (float)(value * factor) : 0);
     }
 }
 
 template <class T>
 static void fill_normal(struct sbp_cuda *cuda, void *x, const struct sbp_region *region,
                         double mean, double spread, uint64_t seed, uint64_t stream,
-                        int64_t valid_rows)
+                        int64_t valid_rows, const struct sbp_step_state *state)
 {
     const int64_t n = sbp_region_elements(region);
     const gpu_region places = gpu_region_of(region);
@@ -254,7 +256,7 @@ static void fill_normal(struct sbp_cuda *cuda, void *x, const struct sbp_region 
         padding *= places.global[i];
     if (n > 0)
         GPU_LAUNCH(cuda, fill_kernel<T>, gpu_loop_blocks(cuda, n, THREADS), THREADS, 0, (T *)x, n,
-                   places, mean, spread, sbp_random_key(seed, stream), padding);
+                   places, mean, spread, sbp_random_key(seed, stream), padding, state);
 }
 
 template <class T> static void fill(struct sbp_cuda_kernels *kernels)

@@ -63,60 +63,105 @@ static void sum_squares(struct sbp_cuda *cuda, void *sum, const void *x, int64_t
 /* ---- a step's scales ------------------------------------------------------------------------ */
 
 /* The defaults of PyTorch's torch.amp.GradScaler; the least scale is Megatron-LM's. */
-#define FIRST_SCALE     0x1p16F
-#define GROWTH          2.0F
-#define BACKOFF         0.5F
-#define LEAST_SCALE     1.0F
+#define FIRST_SCALE     0x1p16
+#define GROWTH          2.0
+#define BACKOFF         0.5
+#define LEAST_SCALE     1.0
 #define GROWTH_INTERVAL 2000
 
-static __global__ void begin_kernel(struct sbp_cuda_step *step, bool scales)
+/* The first thread does all of a step's kernels. */
+static __device__ __forceinline__ void change_scale(struct sbp_step_state *step)
 {
-    if (threadIdx.x != 0)
-        return;
     const bool overflowed = step->overflowed != 0;
-    step->overflowed = 0;
-    if (step->has_begun == 0) {
-        step->has_begun = 1;
-        step->loss_scale = scales ? FIRST_SCALE : 1;
-        step->gradient_scale = 1;
-        step->good_steps = step->updates = 0;
-    } else if (scales) {
-        step->good_steps = overflowed ? 0 : step->good_steps + 1;
-        if (overflowed && step->loss_scale > LEAST_SCALE)
-            step->loss_scale *= BACKOFF;
-        if (step->good_steps == GROWTH_INTERVAL) {
-            step->loss_scale *= GROWTH;
-            step->good_steps = 0;
-        }
+    step->left_out += overflowed;
+    step->good_steps = overflowed ? 0 : step->good_steps + 1;
+    if (overflowed && step->loss_scale > LEAST_SCALE)
+        step->loss_scale *= BACKOFF;
+    if (step->good_steps == GROWTH_INTERVAL) {
+        step->loss_scale *= GROWTH;
+        step->good_steps = 0;
     }
 }
 
-/* A gradient that overflows in half precision, or is no number, makes the sum infinite or none. */
-static __global__ void decide_kernel(struct sbp_cuda_step *step, const float *squares, float clip,
-                                     double beta1, double beta2, bool scales)
+static __global__ void begin_kernel(struct sbp_step_state *step, bool scales)
 {
     if (threadIdx.x != 0)
         return;
-    const float norm = sqrtf(*squares) / step->loss_scale;
-    const bool overflowed = scales && !(*squares < INFINITY);
-    step->norm = norm;
-    step->gradient_scale = clip > 0 && norm > clip ? clip / norm : 1;
-    step->overflowed = overflowed;
-    step->updates += !overflowed;
-    step->first_unbias = (float)(1 / (1 - pow(beta1, (double)step->updates)));
-    step->second_unbias = (float)(1 / sqrt(1 - pow(beta2, (double)step->updates)));
+    if (step->has_begun == 0)
+        step->loss_scale = scales ? FIRST_SCALE : 1;
+    else if (scales)
+        change_scale(step);
+    step->has_begun = 1;
+    step->loss = step->loss_ahead;
+    step->loss_ahead = step->squares = 0;
+    step->grad_norm = -1;
+    step->gradient_scale = 1;
+    step->overflowed = step->leaves_out = step->has_odd_gradient = 0;
 }
 
-static void step_begin(struct sbp_cuda *cuda, struct sbp_cuda_step *step, bool scales)
+static __global__ void add_kernel(double *sum, const float *value)
+{
+    if (threadIdx.x == 0)
+        *sum += (double)*value;
+}
+
+static __global__ void take_kernel(float *value, const double *sum)
+{
+    if (threadIdx.x == 0)
+        *value = (float)*sum;
+}
+
+/* A gradient that overflows in half precision, or is no number, makes the sum infinite or none. */
+static __global__ void decide_kernel(struct sbp_step_state *step, const float *squares, double clip,
+                                     int64_t number, double beta1, double beta2, bool scales)
+{
+    if (threadIdx.x != 0)
+        return;
+    const double time = (double)(number - step->left_out);
+    step->first_unbias = 1 / (1 - pow(beta1, time));
+    step->second_unbias = 1 / sqrt(1 - pow(beta2, time));
+    if (squares == NULL)
+        return;
+    const double norm = sqrt((double)*squares) / step->loss_scale;
+    step->grad_norm = norm;
+    step->gradient_scale = clip > 0 && norm > clip ? clip / norm : 1;
+    step->leaves_out = !(*squares < INFINITY);
+    step->overflowed = scales && step->leaves_out;
+}
+
+static __global__ void watch_kernel(struct sbp_step_state *step, const float *squares)
+{
+    if (threadIdx.x != 0)
+        return;
+    step->leaves_out = !(*squares < INFINITY);
+    step->has_odd_gradient |= step->leaves_out;
+}
+
+static void step_begin(struct sbp_cuda *cuda, struct sbp_step_state *step, bool scales)
 {
     GPU_LAUNCH(cuda, begin_kernel, 1, GPU_WARP, 0, step, scales);
 }
 
-static void step_decide(struct sbp_cuda *cuda, struct sbp_cuda_step *step, const void *squares,
+static void step_add(struct sbp_cuda *cuda, double *sum, const void *value)
+{
+    GPU_LAUNCH(cuda, add_kernel, 1, GPU_WARP, 0, sum, (const float *)value);
+}
+
+static void step_take(struct sbp_cuda *cuda, void *value, const double *sum)
+{
+    GPU_LAUNCH(cuda, take_kernel, 1, GPU_WARP, 0, (float *)value, sum);
+}
+
+static void step_decide(struct sbp_cuda *cuda, struct sbp_step_state *step, const void *squares,
                         double clip_norm, const struct sbp_update *update, bool scales)
 {
-    GPU_LAUNCH(cuda, decide_kernel, 1, GPU_WARP, 0, step, (const float *)squares, (float)clip_norm,
-               update->beta1, update->beta2, scales);
+    GPU_LAUNCH(cuda, decide_kernel, 1, GPU_WARP, 0, step, (const float *)squares, clip_norm,
+               update->step, update->beta1, update->beta2, scales);
+}
+
+static void step_watch(struct sbp_cuda *cuda, struct sbp_step_state *step, const void *squares)
+{
+    GPU_LAUNCH(cuda, watch_kernel, 1, GPU_WARP, 0, step, (const float *)squares);
 }
 
 /* ---- updates -------------------------------------------------------------------------------- */
@@ -189,17 +234,17 @@ static __device__ __forceinline__ void update_chunk(const states<T> &s, int64_t 
 
 template <class T, int N, bool ADAM>
 static __global__ void __launch_bounds__(THREADS)
-    update_kernel(states<T> s, int64_t n, constants c, const struct sbp_cuda_step *step)
+    update_kernel(states<T> s, int64_t n, constants c, const struct sbp_step_state *step)
 {
     const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const int64_t turn = (int64_t)gridDim.x * blockDim.x, chunks = n / N;
     if (step != NULL) {
-        if (step->overflowed != 0)
+        if (step->leaves_out != 0)
             return;
-        c.unscale = 1 / step->loss_scale;
-        c.gradient_scale = step->gradient_scale;
-        c.first_unbias = step->first_unbias;
-        c.second_unbias = step->second_unbias;
+        c.unscale = 1 / (float)step->loss_scale;
+        c.gradient_scale = (float)step->gradient_scale;
+        c.first_unbias = (float)step->first_unbias;
+        c.second_unbias = (float)step->second_unbias;
     }
     for (int64_t i = first; i < chunks; i += turn)
         update_chunk<T, N, ADAM>(s, i * N, c);
@@ -232,7 +277,7 @@ static constants constants_of(const struct sbp_update *update, bool has_step)
 
 template <class T, bool ADAM>
 static void launch_update(struct sbp_cuda *cuda, const states<T> &s, int64_t n, const constants &c,
-                          const struct sbp_cuda_step *step)
+                          const struct sbp_step_state *step)
 {
     constexpr int N = gpu_width<T>;
     const auto wide = update_kernel<T, N, ADAM>, narrow = update_kernel<T, 1, ADAM>;
@@ -249,7 +294,7 @@ static void launch_update(struct sbp_cuda *cuda, const states<T> &s, int64_t n, 
 template <class T>
 static void update(struct sbp_cuda *cuda, void *w, void *master, const void *g,
                    void *gradient_master, void *first, void *second, int64_t n,
-                   const struct sbp_update *update, const struct sbp_cuda_step *step)
+                   const struct sbp_update *update, const struct sbp_step_state *step)
 {
     const bool is_half = sizeof(T) == 2;
     states<T> s = {};
@@ -272,7 +317,10 @@ template <class T> static void fill(struct sbp_cuda_kernels *kernels)
 {
     kernels->sum_squares = sum_squares<T>;
     kernels->step_begin = step_begin;
+    kernels->step_add = step_add;
+    kernels->step_take = step_take;
     kernels->step_decide = step_decide;
+    kernels->step_watch = step_watch;
     kernels->update = update<T>;
 }
 GPU_FILL(optimizer, total_kernel)

@@ -256,12 +256,12 @@ template <class T, int N>
 static __global__ void __launch_bounds__(THREADS)
     backward_kernel(T *dlogits, const T *logits, const int32_t *labels, const float *maxima,
                     const float *sums, int64_t local, int64_t valid, float factor,
-                    const struct sbp_cuda_step *step, GPU_GRID_CONSTANT gpu_digits vocabulary)
+                    const struct sbp_step_state *step, GPU_GRID_CONSTANT gpu_digits vocabulary)
 {
     const int64_t t = blockIdx.x;
     const bool is_ignored = labels[t] < 0;
     const int64_t label = gpu_digits_local(vocabulary, is_ignored ? 0 : labels[t]);
-    const float all = is_ignored ? 0 : step != NULL ? factor * step->loss_scale : factor;
+    const float all = is_ignored ? 0 : step != NULL ? factor * (float)step->loss_scale : factor;
     const float largest = maxima[t], scale = is_ignored ? 0 : all / sums[2 * t];
     for (int64_t i = (int64_t)threadIdx.x * N; i < local; i += (int64_t)blockDim.x * N) {
         const gpu_chunk<T, N> z = gpu_get<N>(logits + t * local + i);
@@ -341,7 +341,7 @@ template <class T>
 static void backward(struct sbp_cuda *cuda, void *dlogits, const void *logits,
                      const int32_t *labels, const void *maxima, const void *sums, int64_t tokens,
                      int64_t local, const struct sbp_digits *vocabulary, int64_t valid,
-                     double factor, const struct sbp_cuda_step *step)
+                     double factor, const struct sbp_step_state *step)
 {
     constexpr int N = gpu_width<T>;
     const int64_t below = gpu_digits_below(vocabulary, valid);

@@ -227,7 +227,7 @@ static void loss_backward(const struct sbp_kernels *k, const struct blocks *b, i
 {
     (void)at;
     k->cross_entropy_backward(b->y, b->x, b->labels, b->small, b->sums, TOKENS, VOCABULARY,
-                              &b->vocabulary, VOCABULARY, 1.0 / TOKENS);
+                              &b->vocabulary, VOCABULARY, 1.0 / TOKENS, NULL);
 }
 
 static const struct kernel {

@@ -81,7 +81,10 @@ static void rows(struct check *check)
 static void fill_normal(struct check *check)
 {
     DEVICE_BEGIN(d, check)
+    struct sbp_step_state *const state = (void *)check_bytes(check, sizeof *state);
+    const bool is_scaled = check_integer(check, 0, 2) == 0;
     struct sbp_region region = {.first = check_integer(check, 0, 3)};
+    state->loss_scale = 8;
     for (int i = 0; i < SBP_MAX_DIMS; i++) {
         const struct check_split split = check_split(check, 4);
         region.dim[i] = check_rank_digits(&split, check_integer(check, 0, split.ranks - 1));
@@ -92,8 +95,10 @@ static void fill_normal(struct check *check)
     void *to = device_reals(&d, NULL, n), *want = check_blank(check, n);
     if (n > 20000)
         return;
-    d.kernels.fill_normal(&d.cuda, to, &region, 0.5, spread, check->seed, 7, valid);
-    check->kernels->fill_normal(want, &region, 0.5, spread, check->seed, 7, valid);
+    d.kernels.fill_normal(&d.cuda, to, &region, 0.5, spread, check->seed, 7, valid,
+                          is_scaled ? state : NULL);
+    check->kernels->fill_normal(want, &region, 0.5, spread, check->seed, 7, valid,
+                                is_scaled ? state : NULL);
     device_same(&d, "filled", to, want, n * check->kernels->real_bytes);
 }
 

@@ -55,7 +55,7 @@ static void run_twin(const struct device *d, struct weights *at, const double *g
                      struct sbp_update u)
 {
     u.loss_scale = 1;
-    d->twin->update(at->w, NULL, g, NULL, at->first, at->second, at->n, &u);
+    d->twin->update(at->w, NULL, g, NULL, at->first, at->second, at->n, &u, NULL);
 }
 
 static void *scaled(struct device *d, const double *g, int64_t n, double scale)
@@ -95,28 +95,32 @@ static void device_step(struct check *check)
     const double clip = check_integer(check, 0, 1) ? 0.5 : 0;
     const int64_t n = check_size(check, 300);
     struct weights at = draw_weights(&d, n, &u);
-    struct sbp_cuda_step *const step = (void *)check_bytes(check, sizeof *step);
+    struct sbp_step_state *const step = (void *)check_bytes(check, sizeof *step);
     u.step = 1;
     for (int i = 0; i < (scales ? 3 : 2); i++) {
+        struct sbp_update given = u;
+        given.step = i + 1; /* the device counts those left out */
         double *g = check_uniform(check, n), norm = sqrt(check_dot(g, g, n));
         d.kernels.step_begin(&d.cuda, step, scales);
         const double expected = !scales ? 1 : i < 2 ? 0x1p16 : 0x1p15;
-        assert_true(step->loss_scale == (float)expected);
+        assert_true(step->loss_scale == expected);
         for (int64_t j = 0; j < n; j++)
             g[j] *= 0x1p-4; /* of numbers that half precision holds when scaled */
         norm *= 0x1p-4;
         void *gradient = scaled(&d, g, n, step->loss_scale), *squares = device_wide(&d, NULL, 1);
         if (scales && i == 1)
             sbp_kernels_cpu(SBP_REAL_FP16)->scale(gradient, INFINITY, n);
-        d.kernels.sum_squares(&d.cuda, squares, gradient, n, 1);
-        d.kernels.step_decide(&d.cuda, step, squares, clip, &u, scales);
+        d.kernels.sum_squares(&d.cuda, &step->squares_at_hand, gradient, n, 1);
+        d.kernels.step_add(&d.cuda, &step->squares, &step->squares_at_hand);
+        d.kernels.step_take(&d.cuda, squares, &step->squares);
+        d.kernels.step_decide(&d.cuda, step, squares, clip, &given, scales);
         d.kernels.update(&d.cuda, at.rounded, at.master, gradient, at.unscaled, at.moment,
-                         at.square, n, &u, step);
+                         at.square, n, &given, step);
         assert_int_equal(step->overflowed, scales && i == 1);
         if (!step->overflowed) {
             u.gradient_scale = clip > 0 && norm > clip ? clip / norm : 1;
             const double norms[] = {norm, u.gradient_scale};
-            const float got[] = {step->norm, step->gradient_scale};
+            const float got[] = {(float)step->grad_norm, (float)step->gradient_scale};
             check_wide_near(check, "norm, scale", got, norms, 2, 4e-6);
             run_twin(&d, &at, g, u);
             u.step++;
@@ -125,7 +129,7 @@ static void device_step(struct check *check)
     }
 }
 
-static void begin(struct device *d, struct sbp_cuda_step *step, bool overflowed)
+static void begin(struct device *d, struct sbp_step_state *step, bool overflowed)
 {
     step->overflowed = overflowed;
     d->kernels.step_begin(&d->cuda, step, true);
@@ -135,7 +139,7 @@ static void begin(struct device *d, struct sbp_cuda_step *step, bool overflowed)
 static void loss_scales(struct check *check)
 {
     DEVICE_BEGIN(d, check)
-    struct sbp_cuda_step *const step = (void *)check_bytes(check, sizeof *step);
+    struct sbp_step_state *const step = (void *)check_bytes(check, sizeof *step);
     begin(&d, step, false);
     for (int i = 0; i < 20; i++)
         begin(&d, step, true);
@@ -144,7 +148,27 @@ static void loss_scales(struct check *check)
         begin(&d, step, false);
     assert_true(step->loss_scale == 1);
     begin(&d, step, false);
-    assert_true(step->loss_scale == 2 && step->good_steps == 0);
+    assert_true(step->loss_scale == 2 && step->good_steps == 0 && step->left_out == 20);
+}
+
+/* The loss goes on from the step ahead; an odd gradient's update is left out, and the next is not. */
+static void sums_go_on(struct check *check)
+{
+    DEVICE_BEGIN(d, check)
+    struct sbp_step_state *const step = (void *)check_bytes(check, sizeof *step);
+    const double two = 2, huge = INFINITY;
+    void *value = device_wide(&d, &two, 1), *odd = device_wide(&d, &huge, 1);
+    d.kernels.step_begin(&d.cuda, step, false);
+    for (int i = 0; i < 3; i++)
+        d.kernels.step_add(&d.cuda, &step->loss_ahead, value);
+    d.kernels.step_decide(&d.cuda, step, NULL, 1, &(struct sbp_update){.step = 1}, false);
+    assert_true(step->grad_norm == -1 && step->gradient_scale == 1 && !step->leaves_out);
+    d.kernels.step_watch(&d.cuda, step, odd);
+    assert_true(step->leaves_out && step->has_odd_gradient);
+    d.kernels.step_watch(&d.cuda, step, value);
+    assert_true(!step->leaves_out && step->has_odd_gradient);
+    d.kernels.step_begin(&d.cuda, step, false);
+    assert_true(step->loss == 6 && step->loss_ahead == 0 && !step->has_odd_gradient);
 }
 
 static void sum_squares(struct check *check)
@@ -177,7 +201,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CHECK_TABLES(update, 30),     CHECK_TABLES(device_step, 15), CHECK_TABLES(loss_scales, 1),
-        CHECK_TABLES(sum_squares, 8), CHECK_TABLES(bits, 3),
+        CHECK_TABLES(sum_squares, 8), CHECK_TABLES(bits, 3),         CHECK_TABLES(sums_go_on, 1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

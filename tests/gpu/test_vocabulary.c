@@ -102,7 +102,7 @@ static void finish(const struct device *d, struct problem *p)
         p->sums[2 * t] += p->labels[t] >= 0 && p->sums[2 * t] == 0;
     k->cross_entropy_loss(&p->loss, p->sums, p->tokens);
     k->cross_entropy_backward(p->dlogits, p->logits, p->labels, p->maxima, p->sums, p->tokens,
-                              p->local, &p->vocabulary, p->valid, p->factor);
+                              p->local, &p->vocabulary, p->valid, p->factor, NULL);
 }
 
 /* A maximum over no valid entry is -infinity, which near() compares as equal; others bring 0. */
@@ -137,7 +137,7 @@ static void whole(struct check *check)
 {
     DEVICE_BEGIN(d, check)
     const struct sbp_cuda_kernels *k = &d.kernels;
-    struct sbp_cuda_step *const step = (void *)check_bytes(check, sizeof *step);
+    struct sbp_step_state *const step = (void *)check_bytes(check, sizeof *step);
     struct problem p = draw(&d, check);
     step->loss_scale = 4;
     p.vocabulary = (struct sbp_digits){.rest = p.local};

@@ -110,7 +110,7 @@ static void split_vocabulary(struct check *check)
         void *dlogits = check_blank(check, n);
         check->kernels->cross_entropy_backward(dlogits, ranks.logits[r], p.labels, ranks.maxima,
                                                ranks.total, p.tokens, p.split.local,
-                                               &ranks.digits[r], p.valid, 0.125);
+                                               &ranks.digits[r], p.valid, 0.125, NULL);
         check_near(check, "dlogits", dlogits,
                    check_columns(check, gradient, p.tokens, &ranks.digits[r]), n,
                    check_tolerance(check, 1e-6, 1e-9));
@@ -144,7 +144,8 @@ static void long_row(struct check *check)
         gradient[t * n + p.labels[t]] -= 1;
     }
     check->kernels->cross_entropy_backward(dlogits, ranks.logits[0], p.labels, ranks.maxima,
-                                           ranks.total, p.tokens, n, &ranks.digits[0], p.valid, 1);
+                                           ranks.total, p.tokens, n, &ranks.digits[0], p.valid, 1,
+                                           NULL);
     check_near(check, "dlogits", dlogits, gradient, p.tokens * n,
                check_tolerance(check, 1e-7, 1e-15));
 }
@@ -162,7 +163,8 @@ static void large_logits(struct check *check)
     check->kernels->cross_entropy_maxima(maxima, z, 1, 4, &digits, 3);
     check->kernels->cross_entropy_sums(sums, z, &label, maxima, 1, 4, &digits, 3);
     check->kernels->cross_entropy_loss(loss, sums, 1);
-    check->kernels->cross_entropy_backward(dlogits, z, &label, maxima, sums, 1, 4, &digits, 3, 1);
+    check->kernels->cross_entropy_backward(dlogits, z, &label, maxima, sums, 1, 4, &digits, 3, 1,
+                                           NULL);
     check_wide_near(check, "loss", loss, &want, 1, check_wide_tolerance(check, 1e-7, 1e-15));
     check_equal(check, "dlogits", dlogits, gradient, 4);
 }

@@ -105,7 +105,7 @@ static void fill(struct check *check)
         want[i] = row < valid ? 0.25 + spread * normal : 0;
     }
     void *x = check_blank(check, n);
-    check->kernels->fill_normal(x, &region, 0.25, spread, 5, 9, valid);
+    check->kernels->fill_normal(x, &region, 0.25, spread, 5, 9, valid, NULL);
     check_near(check, "x", x, want, n, check_tolerance(check, 1e-7, 0));
 }
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "executor/verify/loss_scale.h"
 #include "run_checks.h"
 
 /* Several steps: where a gradient is large, the first ones overflow in half precision. */

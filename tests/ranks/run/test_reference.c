@@ -537,7 +537,7 @@ static void updates_follow_the_textbook(void **state)
         float wrong[3] = {weight, first, second};
         struct sbp_parameter after, bound;
         sbp_textbook_update(&textbook, (double)gradient, &before, &after, &bound);
-        kernels->update(&weight, NULL, &gradient, NULL, &first, &second, 1, &update);
+        kernels->update(&weight, NULL, &gradient, NULL, &first, &second, 1, &update, NULL);
         if (off_bound((double)weight, after.weight, bound.weight) ||
             off_bound((double)first, after.first, bound.first) ||
             off_bound((double)second, after.second, bound.second))
@@ -548,7 +548,8 @@ static void updates_follow_the_textbook(void **state)
                      (double)first, (double)second, after.weight, after.first, after.second,
                      bound.weight, bound.first, bound.second);
         update.learning_rate *= 1.01;
-        kernels->update(&wrong[0], NULL, &gradient, NULL, &wrong[1], &wrong[2], 1, &update);
+        kernels->update(&wrong[0], NULL, &gradient, NULL, &wrong[1], &wrong[2], 1, &update,
+                        NULL);
         if (fabs(after.weight - before.weight) > 1e-3 * fabs(before.weight)) {
             moved++;
             found += off_bound((double)wrong[0], after.weight, bound.weight);
@@ -576,9 +577,9 @@ static void updates_of_16_bits_are_their_masters(void **state)
         float converted, own[3] = {weight, first, second}, master[3] = {weight, first, second};
         kernels->from_wide(&gradient16, &drawn, 1);
         const float gradient = (float)sbp_half_get(reals[i % 2], &gradient16, 0);
-        wide->update(&own[0], NULL, &gradient, NULL, &own[1], &own[2], 1, &update);
+        wide->update(&own[0], NULL, &gradient, NULL, &own[1], &own[2], 1, &update, NULL);
         kernels->update(&weight16, &master[0], &gradient16, &converted, &master[1], &master[2], 1,
-                        &update);
+                        &update, NULL);
         kernels->from_wide(&rounded, &own[0], 1);
         if (memcmp(own, master, sizeof own) != 0 ||
             memcmp(&weight16, &rounded, sizeof(uint16_t)) != 0)

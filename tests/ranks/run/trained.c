@@ -62,7 +62,9 @@ static enum sbp_status do_task(struct sbp_rank *rank, const struct sbp_task *tas
     if (task->begins)
         SBP_TRY(sbp_rank_begin_work(rank, task, diag));
     SBP_TRY(sbp_rank_execute(rank, &rank->program->instr[task->instr], diag));
-    return task->ends ? sbp_rank_end_work(rank, task, diag) : SBP_OK;
+    if (task->ends)
+        sbp_rank_end_work(rank, task);
+    return SBP_OK;
 }
 
 static enum sbp_status do_works(const struct school *school, struct trainee *trainee,
@@ -104,10 +106,11 @@ static enum sbp_status train_rank(const struct sbp_comm_ops *ops, struct sbp_com
     SBP_TRY(open_trainee(school, ops, comm, trainee, diag));
     for (int step = 0; step < school->trained->steps; step++) {
         SBP_TRY(train_step(school, trainee, step + 1, diag));
+        SBP_TRY(sbp_rank_end_step(&trainee->rank, diag));
         if (ops->rank(comm) == ops->size(comm) - (int)school->step->mesh.devices)
             school->trained->loss[step] = sbp_rank_loss(&trainee->rank);
         if (ops->rank(comm) == 0)
-            school->trained->norm[step] = trainee->rank.grad_norm;
+            school->trained->norm[step] = trainee->rank.known.grad_norm;
     }
     return SBP_OK;
 }

@@ -1,12 +1,13 @@
-/* Dynamic loss scaling (Micikevicius et al., 2018, section 3.2).
+/* Dynamic loss scaling (Micikevicius et al., 2018, section 3.2), as the kernels' step_begin must do
+ * it: verification holds what they decide beside it.
  *
  * Gradients in half precision are multiplied by a scale, lest small ones become 0. An overflow
  * shows that it was too large: the step changes nothing and the scale is halved. After many steps
  * without one it is doubled. Whether a step overflowed is a sum over the ranks of all stages, so
  * that all scales are the same and all ranks leave a step out, or none.
  */
-#ifndef SBP_EXECUTOR_RANK_LOSS_SCALE_H
-#define SBP_EXECUTOR_RANK_LOSS_SCALE_H
+#ifndef SBP_EXECUTOR_VERIFY_LOSS_SCALE_H
+#define SBP_EXECUTOR_VERIFY_LOSS_SCALE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,7 +15,7 @@
 struct sbp_loss_scaler {
     double scale; /* of the step under way, a power of 2; 1 where nothing is scaled */
     bool is_on, has_begun;
-    bool overflowed;    /* the step under way; the caller sets it */
+    bool overflowed;    /* in the step under way, as the caller says */
     int64_t good_steps; /* since the scale last changed */
     int64_t left_out;   /* steps before the one under way */
 };

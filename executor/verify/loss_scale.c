@@ -1,4 +1,4 @@
-#include "executor/rank/loss_scale.h"
+#include "executor/verify/loss_scale.h"
 
 /* The defaults of PyTorch's torch.amp.GradScaler: init_scale, growth_factor, backoff_factor,
  * growth_interval. The least is that of Megatron-LM's --min-loss-scale. */

@@ -50,8 +50,8 @@ bool sbp_rank_leaves_out(const struct sbp_rank *rank);
 struct sbp_windows sbp_rank_windows(const struct sbp_rank *rank, const struct sbp_instr *instr,
                                     int in, int out);
 
-/* The mean loss over the global tokens, as it was read last, the same on all ranks of the stage that
- * has it after the step; NaN on others, and in a model without one. */
+/* The mean loss over the global tokens, as it was read last, the same on all ranks of the stage
+ * that has it after the step; NaN on others, and in a model without one. */
 double sbp_rank_loss(const struct sbp_rank *rank);
 
 /* The optimizer's constants for an UPDATE of the step under way; its scales are those of the step's

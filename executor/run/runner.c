@@ -21,9 +21,9 @@ static bool is_odd(const struct sbp_rank *rank)
 
 /* Whether an update takes its gradient, which must be finite: the second look at the step trains on
  * what the weights are then. Of clipped gradients the norm tells, and no weight is updated; else
- * each rank looks at its own, and tensors whose gradient is finite may have been updated. The device
- * leaves an update out without a word; where a weight has two versions, one of which an update would
- * still make, the host asks. Behind an odd step nothing is updated. */
+ * each rank looks at its own, and tensors whose gradient is finite may have been updated. The
+ * device leaves an update out without a word; where a weight has two versions, one of which an
+ * update would still make, the host asks. Behind an odd step nothing is updated. */
 static enum sbp_status takes_gradient(struct sbp_runner *runner, const struct sbp_instr *instr,
                                       bool *takes, struct sbp_diag *diag)
 {
@@ -66,9 +66,9 @@ static enum sbp_status execute(struct sbp_runner *runner, const struct sbp_task 
         SBP_TRY(sbp_run_fault_after(&runner->fault, fault, &runner->rank, instr, diag));
     if (verifier != NULL)
         SBP_TRY(sbp_verify_watch(verifier, task->instr, diag));
-    return runner->second_look == NULL ? SBP_OK
-                                       : sbp_odd_layer_look(&runner->rank, task,
-                                                            runner->second_look, diag);
+    return runner->second_look == NULL
+               ? SBP_OK
+               : sbp_odd_layer_look(&runner->rank, task, runner->second_look, diag);
 }
 
 /* Whether sums beside have a lane: one of the device, or a thread where a second one may

@@ -159,8 +159,7 @@ static enum sbp_status run_piece(struct sbp_verifier *v, const struct update_at 
     char *const converted =
         has_master ? at->part.gradient_master + at->start * kernels->wide_bytes : NULL;
     kernels->update(at->part.weight + skip, has_master ? state[0] : NULL, at->part.gradient + skip,
-                    converted, state[1], state[2], at->count, &update,
-                    v->rank->state);
+                    converted, state[1], state[2], at->count, &update, v->rank->state);
     return v->rank->device->finish(diag);
 }
 

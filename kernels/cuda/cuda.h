@@ -195,8 +195,8 @@ struct sbp_cuda_kernels {
 
     /* Features of the largest head that fits into the device's shared memory; 0: none does. */
     int (*largest_head)(const struct sbp_cuda *cuda);
-    /* Scratch is for log-sum-exps alone, of probabilities that are kept block by block; else NULL is
-     * legal. keys and key_gradients of a context lie on the device, its rows and the digits of a
+    /* Scratch is for log-sum-exps alone, of probabilities that are kept block by block; else NULL
+     * is legal. keys and key_gradients of a context lie on the device, its rows and the digits of a
      * block on the host. */
     void (*attention_forward)(struct sbp_cuda *cuda, void *y, void *saved, void *scratch,
                               const void *qkv, const struct sbp_attention_context *context,

@@ -72,7 +72,21 @@ kernels=$(grep -vc '^#' "$work/table")
 echo "$kernels kernels compiled"
 [ "$kernels" -gt 0 ] || exit 99
 [ -z "$rewrites" ] || { cp "$work/table" "$table" && exit 0 || exit 1; }
+# A source that is compiled in parts comes out with a few registers more or less from time to time.
+is_near() {
+    awk '/^#/ { next }
+        FNR == NR { seen[$1, $2, $3] = $4 " " $6 + $7; listed++; next }
+        !(($1, $2, $3) in seen) { exit far = 1 }
+        {
+            split(seen[$1, $2, $3], was)
+            compiled++
+            if (($4 - was[1]) ^ 2 > 4 ^ 2 || $6 + $7 > 1.1 * was[2] + 32)
+                exit far = 1
+        }
+        END { exit far || listed != compiled }' "$table" "$work/table"
+}
 diff "$table" "$work/table" && exit 0
+is_near && exit 0
 [ "$(sed -n 's/^# nvcc \([0-9.]*\):.*/\1/p' "$table")" != "$version" ] && exit 0
 echo "the table differs; if that is right: tests/gpu/nvcc.sh --rewrite NVCC . $table"
 exit 1

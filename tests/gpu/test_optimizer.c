@@ -151,7 +151,8 @@ static void loss_scales(struct check *check)
     assert_true(step->loss_scale == 2 && step->good_steps == 0 && step->left_out == 20);
 }
 
-/* The loss goes on from the step ahead; an odd gradient's update is left out, and the next is not. */
+/* The loss goes on from the step ahead; an odd gradient's update is left out, and the next is not.
+ */
 static void sums_go_on(struct check *check)
 {
     DEVICE_BEGIN(d, check)

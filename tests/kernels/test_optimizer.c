@@ -1,4 +1,5 @@
-/* Optimizer steps against the textbook formulas in double, the sum of squares, and a step's scales. */
+/* Optimizer steps against the textbook formulas in double, the sum of squares, and a step's scales.
+ */
 #include <math.h>
 
 #include "tests/kernels/check.h"

@@ -19,7 +19,7 @@ verified=0 again=0 absent=0 failed=0
 smaller() { # MODEL
     case $1 in
     resnet-50 | vgg-13) echo '--set image=64' ;;
-    face) echo '--set classes=4096 --set depth=18 --set image=64' ;;
+    face) echo '--set classes=512 --set embedding=64 --set depth=18 --set image=32' ;;
     deepseek-v3 | kimi-k2 | glm-4.5) echo '--set layers=5 --set dense_layers=1' ;;
     gemma-3-27b) echo '--set layers=6 --set window_layers=5' ;;
     tiny-* | autoddl-mlp | autoddl-attention | wide-deep | vit-b-16) ;;

@@ -548,8 +548,7 @@ static void updates_follow_the_textbook(void **state)
                      (double)first, (double)second, after.weight, after.first, after.second,
                      bound.weight, bound.first, bound.second);
         update.learning_rate *= 1.01;
-        kernels->update(&wrong[0], NULL, &gradient, NULL, &wrong[1], &wrong[2], 1, &update,
-                        NULL);
+        kernels->update(&wrong[0], NULL, &gradient, NULL, &wrong[1], &wrong[2], 1, &update, NULL);
         if (fabs(after.weight - before.weight) > 1e-3 * fabs(before.weight)) {
             moved++;
             found += off_bound((double)wrong[0], after.weight, bound.weight);

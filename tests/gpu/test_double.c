@@ -1,8 +1,11 @@
 /* The stand-in for GPUs keeps its memory from the host, and does work later than it is asked to. */
 #include <cuda_runtime_api.h>
+#include <math.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/support/gpu_double/gpu_double.h"
@@ -155,6 +158,102 @@ static void test_pinned_memory_is_read_late(void **state)
     assert_int_equal(cudaFree(memory), cudaSuccess);
 }
 
+static void make_streams(cudaStream_t *stream, int count)
+{
+    for (int i = 0; i < count; i++)
+        assert_int_equal(cudaStreamCreateWithFlags(&stream[i], cudaStreamNonBlocking), cudaSuccess);
+}
+
+static void destroy_streams(const cudaStream_t *stream, int count)
+{
+    for (int i = 0; i < count; i++)
+        assert_int_equal(cudaStreamDestroy(stream[i]), cudaSuccess);
+}
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+/* Each has its own memory, streams and events; copies go from one to the other. */
+static void test_devices_are_apart(void **state)
+{
+    unsigned char *const memory = device_block(), *other, value = 5, back = 0;
+    size_t free_bytes, all_bytes;
+    cudaStream_t stream;
+    cudaEvent_t event;
+    (void)state;
+    make_streams(&stream, 1);
+    assert_int_equal(cudaSetDevice(1), cudaSuccess);
+    assert_int_equal(cudaMemGetInfo(&free_bytes, &all_bytes), cudaSuccess);
+    assert_int_equal(free_bytes, all_bytes);
+    other = device_block();
+    assert_int_equal(double_device_of(memory, BYTES), 0);
+    assert_int_equal(double_device_of(other, BYTES), 1);
+    assert_int_equal(cudaEventCreate(&event), cudaSuccess);
+    assert_int_equal(cudaEventRecord(event, stream), cudaErrorInvalidResourceHandle);
+    assert_int_equal(double_launch(stream, double_run_nothing, &value, sizeof value, 0),
+                     cudaErrorInvalidResourceHandle);
+    assert_int_equal(cudaMemcpy(memory, &value, 1, cudaMemcpyHostToDevice), cudaSuccess);
+    assert_int_equal(cudaMemcpyAsync(other, memory, 1, cudaMemcpyDeviceToDevice, stream),
+                     cudaSuccess);
+    assert_int_equal(cudaMemcpyAsync(&back, other, 1, cudaMemcpyDeviceToHost, stream), cudaSuccess);
+    assert_int_equal(back, value);
+    assert_int_equal(cudaEventDestroy(event), cudaSuccess);
+    assert_int_equal(cudaFree(other), cudaSuccess);
+    assert_int_equal(cudaSetDevice(0), cudaSuccess);
+    destroy_streams(&stream, 1);
+    assert_int_equal(cudaFree(memory), cudaSuccess);
+}
+
+/* ---- what fails ------------------------------------------------------------------------------ */
+
+/* The N-th call fails, of all threads or of those with a device. */
+static void test_planted_failures(void **state)
+{
+    void *memory;
+    (void)state;
+    assert_int_equal(setenv("SBP_DOUBLE_FAIL", "cudaMallocHost:1#1", 1), 0);
+    assert_int_equal(cudaMallocHost(&memory, 1), cudaSuccess);
+    assert_int_equal(cudaFreeHost(memory), cudaSuccess);
+    assert_int_equal(cudaSetDevice(1), cudaSuccess);
+    assert_int_equal(cudaMallocHost(&memory, 1), cudaErrorMemoryAllocation);
+    assert_int_equal(cudaMallocHost(&memory, 1), cudaSuccess);
+    assert_int_equal(cudaFreeHost(memory), cudaSuccess);
+    assert_int_equal(cudaFreeHost(memory), cudaErrorInvalidValue);
+    assert_int_equal(cudaSetDevice(0), cudaSuccess);
+    assert_int_equal(unsetenv("SBP_DOUBLE_FAIL"), 0);
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* A call that is told to is slower; with a seed some work is late. */
+static void test_delays(void **state)
+{
+    enum { CALLS = 64 };
+    void *memory;
+    (void)state;
+    assert_int_equal(setenv("SBP_DOUBLE_SLOW", "cudaMallocHost", 1), 0);
+    const double start_s = now_s();
+    assert_int_equal(cudaMallocHost(&memory, 1), cudaSuccess);
+    assert_true(now_s() - start_s >= 0.02);
+    assert_int_equal(unsetenv("SBP_DOUBLE_SLOW"), 0);
+    assert_int_equal(cudaFreeHost(memory), cudaSuccess);
+    assert_int_equal(setenv("SBP_DOUBLE_DELAY", "1", 1), 0);
+    double longest_s = 0;
+    for (int i = 0; i < CALLS; i++) {
+        const double before_s = now_s();
+        assert_int_equal(double_enqueue(NULL, double_run_nothing, &i, sizeof i, 0), cudaSuccess);
+        assert_int_equal(cudaStreamSynchronize(NULL), cudaSuccess);
+        longest_s = fmax(longest_s, now_s() - before_s);
+    }
+    assert_true(longest_s >= 0.001); /* by itself it takes a twentieth of that */
+    assert_int_equal(unsetenv("SBP_DOUBLE_DELAY"), 0);
+}
+
+/* A device's error comes late, stays, and is no other device's. */
 static void test_faults_come_back(void **state)
 {
     (void)state;
@@ -162,6 +261,8 @@ static void test_faults_come_back(void **state)
     double_fault();
     assert_int_equal(cudaStreamSynchronize(NULL), cudaErrorLaunchFailure);
     assert_int_equal(cudaStreamQuery(NULL), cudaErrorLaunchFailure);
+    assert_int_equal(cudaSetDevice(1), cudaSuccess);
+    assert_int_equal(cudaStreamSynchronize(NULL), cudaSuccess);
 }
 
 int main(void)
@@ -171,6 +272,9 @@ int main(void)
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_waits_order_streams),
         cmocka_unit_test(test_pinned_memory_is_read_late),
+        cmocka_unit_test(test_devices_are_apart),
+        cmocka_unit_test(test_planted_failures),
+        cmocka_unit_test(test_delays),
         cmocka_unit_test(test_faults_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -257,8 +257,8 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
                                            NULL,
                                            NULL,
                                            NULL};
-    return double_enqueue(handle->stream, DOUBLE_MULTIPLIES ? double_multiply : double_run_nothing,
-                          &product, sizeof product, time_s) == cudaSuccess
+    return double_launch(handle->stream, DOUBLE_MULTIPLIES ? double_multiply : double_run_nothing,
+                         &product, sizeof product, time_s) == cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;
 }
@@ -275,7 +275,7 @@ cublasStatus_t cublasSgeam(cublasHandle_t handle, cublasOperation_t transa,
         !is_factor(B, transb, m, n, ldb, sizeof *B) || !is_matrix(C, m, n, ldc, sizeof *C))
         return CUBLAS_STATUS_INVALID_VALUE;
     const double time_s = DOUBLE_LAUNCH_S + 3.0 * sizeof *C * m * n / DOUBLE_SUM_BYTES_PER_S;
-    return double_enqueue(handle->stream, double_run_nothing, &time_s, sizeof time_s, time_s) ==
+    return double_launch(handle->stream, double_run_nothing, &time_s, sizeof time_s, time_s) ==
                    cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;

@@ -442,7 +442,7 @@ static cublasStatus_t multiply_wide(const struct product *product, const struct 
     const double flops = is_wide ? DOUBLE_FP32_FLOPS : DOUBLE_BF16_FLOPS;
     const double time_s =
         DOUBLE_LAUNCH_S + 2.0 * (double)work.m * (double)work.n * (double)work.k / flops;
-    return double_enqueue(stream, double_multiply, &work, sizeof work, time_s) == cudaSuccess
+    return double_launch(stream, double_multiply, &work, sizeof work, time_s) == cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;
 }
@@ -480,9 +480,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               {product.scale[0], product.scale[1]}};
     const double multiplications = (double)work.m * (double)work.n * (double)work.k;
     const double flops = product.is_fast ? DOUBLE_FP8_FLOPS : DOUBLE_FP8_EXACT_FLOPS;
-    return double_enqueue(stream, multiplications <= MOST_COMPUTED ? multiply : double_run_nothing,
-                          &work, sizeof work,
-                          DOUBLE_LAUNCH_S + 2 * multiplications / flops) == cudaSuccess
+    return double_launch(stream, multiplications <= MOST_COMPUTED ? multiply : double_run_nothing,
+                         &work, sizeof work,
+                         DOUBLE_LAUNCH_S + 2 * multiplications / flops) == cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
                : CUBLAS_STATUS_EXECUTION_FAILED;
 }

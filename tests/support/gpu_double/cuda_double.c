@@ -17,11 +17,11 @@
 
 /* --- what has failed --- */
 
-static atomic_bool has_fault;
+static atomic_bool has_fault[DOUBLE_DEVICES];
 
 void double_fault(void)
 {
-    atomic_store(&has_fault, true);
+    atomic_store(&has_fault[double_device()], true);
 }
 
 /* Only calls that tell how far a stream is leave an error here. */
@@ -34,9 +34,9 @@ cudaError_t cudaGetLastError(void)
     return last;
 }
 
-static cudaError_t look_back(void)
+static cudaError_t look_back(int device)
 {
-    return atomic_load(&has_fault) ? cudaErrorLaunchFailure : cudaSuccess;
+    return atomic_load(&has_fault[device]) ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
 static const struct double_finder *finder;
@@ -50,15 +50,20 @@ bool double_find(const struct double_finder *by)
 /* --- what is slower than by itself --- */
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
-static double load_s;  /* of products since the last copy */
-static double taken_s; /* by collectives from the next product */
+static struct {
+    double load_s;  /* of products since the last copy */
+    double taken_s; /* by collectives from the next product */
+} loads[DOUBLE_DEVICES];
 
 double double_product_s(double time_s)
 {
+    const int device = double_device();
     (void)pthread_mutex_lock(&load_lock);
-    const double longer_s = (load_s >= DOUBLE_HOT_S ? time_s / DOUBLE_HOT_SHARE : time_s) + taken_s;
-    load_s += longer_s;
-    taken_s = 0;
+    const double longer_s =
+        (loads[device].load_s >= DOUBLE_HOT_S ? time_s / DOUBLE_HOT_SHARE : time_s) +
+        loads[device].taken_s;
+    loads[device].load_s += longer_s;
+    loads[device].taken_s = 0;
     (void)pthread_mutex_unlock(&load_lock);
     return longer_s;
 }
@@ -69,7 +74,7 @@ double double_collective_s(void)
     if (share == NULL)
         return 0;
     (void)pthread_mutex_lock(&load_lock);
-    taken_s += strtod(share, NULL) * DOUBLE_COLLECTIVE_S;
+    loads[double_device()].taken_s += strtod(share, NULL) * DOUBLE_COLLECTIVE_S;
     (void)pthread_mutex_unlock(&load_lock);
     return DOUBLE_COLLECTIVE_S;
 }
@@ -77,7 +82,7 @@ double double_collective_s(void)
 static void cool(void)
 {
     (void)pthread_mutex_lock(&load_lock);
-    load_s = 0;
+    loads[double_device()].load_s = 0;
     (void)pthread_mutex_unlock(&load_lock);
 }
 
@@ -105,7 +110,7 @@ struct CUstream_st {
     struct work *first, **end;
     uint64_t issued, finished;
     double clock_s;
-    int number;
+    int number, device;
     struct past past; /* of what it is given next */
     uint64_t random;
     bool closing;
@@ -113,7 +118,7 @@ struct CUstream_st {
 
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUstream_st *streams;
-static struct CUstream_st *default_stream;
+static struct CUstream_st *default_streams[DOUBLE_DEVICES];
 static struct CUstream_st *ended_streams; /* events and waits of others may still name them */
 /* By number: how much work was given so far, also to those before it; and those that are there. */
 static uint32_t given[MOST_STREAMS];
@@ -208,6 +213,7 @@ static void run_work(const struct work *work, const struct timespec *pause)
 static void *work_off(void *argument)
 {
     struct CUstream_st *stream = argument;
+    double_make_current(stream->device);
     (void)pthread_mutex_lock(&stream->lock);
     for (;;) {
         while (stream->first == NULL && !stream->closing)
@@ -238,6 +244,7 @@ static struct CUstream_st *make_stream(void)
     if (stream == NULL)
         return NULL;
     stream->end = &stream->first;
+    stream->device = double_device();
     if (pthread_mutex_init(&stream->lock, NULL) != 0 ||
         pthread_cond_init(&stream->changed, NULL) != 0 ||
         pthread_create(&stream->worker, NULL, work_off, stream) != 0) {
@@ -265,15 +272,15 @@ static void add_stream(struct CUstream_st *stream)
 /* The stream of a handle; NULL: it is none, or was destroyed. */
 static struct CUstream_st *find_stream(cudaStream_t handle)
 {
-    struct CUstream_st *found;
+    struct CUstream_st *found, **own = &default_streams[double_device()];
     (void)pthread_mutex_lock(&streams_lock);
-    if (handle == NULL && default_stream == NULL) {
-        default_stream = make_stream();
-        if (default_stream != NULL)
-            add_stream(default_stream);
+    if (handle == NULL && *own == NULL) {
+        *own = make_stream();
+        if (*own != NULL)
+            add_stream(*own);
     }
     found = streams;
-    while (found != NULL && found != (handle == NULL ? default_stream : handle))
+    while (found != NULL && found != (handle == NULL ? *own : handle))
         found = found->next;
     (void)pthread_mutex_unlock(&streams_lock);
     return found;
@@ -303,6 +310,23 @@ cudaError_t double_enqueue(cudaStream_t handle, void (*run)(void *argument), con
     (void)pthread_cond_broadcast(&stream->changed);
     (void)pthread_mutex_unlock(&stream->lock);
     return cudaSuccess;
+}
+
+cudaError_t double_launch(cudaStream_t handle, void (*run)(void *argument), const void *argument,
+                          size_t size, double time_s)
+{
+    const struct CUstream_st *stream = find_stream(handle);
+    return stream == NULL || stream->device != double_device()
+               ? cudaErrorInvalidResourceHandle
+               : double_enqueue(handle, run, argument, size, time_s);
+}
+
+static uint64_t issued_to(struct CUstream_st *stream)
+{
+    (void)pthread_mutex_lock(&stream->lock);
+    const uint64_t issued = stream->issued;
+    (void)pthread_mutex_unlock(&stream->lock);
+    return issued;
 }
 
 /* The host waits for all that a stream was given. */
@@ -365,7 +389,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle)
     (void)pthread_mutex_unlock(&stream->lock);
     if (!done)
         last_error = cudaErrorNotReady;
-    return done ? look_back() : cudaErrorNotReady;
+    return done ? look_back(stream->device) : cudaErrorNotReady;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle)
@@ -375,12 +399,13 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle)
     if (stream == NULL)
         return cudaErrorInvalidResourceHandle;
     wait_for(stream);
-    return look_back();
+    return look_back(stream->device);
 }
 
 /* --- events --- */
 
 struct CUevent_st {
+    int device;
     struct CUstream_st *stream; /* NULL: not recorded */
     uint64_t ticket;
     double at_s;
@@ -391,7 +416,10 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
 {
     MAY_FAIL("cudaEventCreate", cudaErrorMemoryAllocation);
     *event = calloc(1, sizeof **event);
-    return *event != NULL ? cudaSuccess : cudaErrorMemoryAllocation;
+    if (*event == NULL)
+        return cudaErrorMemoryAllocation;
+    (*event)->device = double_device();
+    return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
@@ -404,10 +432,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle)
 {
     MAY_FAIL("cudaEventRecord", cudaErrorIllegalAddress);
     struct CUstream_st *stream = find_stream(handle);
-    if (stream == NULL)
+    if (stream == NULL || stream->device != event->device)
         return cudaErrorInvalidResourceHandle;
     (void)pthread_mutex_lock(&stream->lock);
-    *event = (struct CUevent_st){stream, stream->issued, stream->clock_s, stream->past};
+    *event =
+        (struct CUevent_st){event->device, stream, stream->issued, stream->clock_s, stream->past};
     (void)pthread_mutex_unlock(&stream->lock);
     return cudaSuccess;
 }
@@ -424,7 +453,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     }
     if (!done)
         last_error = cudaErrorNotReady;
-    return done ? look_back() : cudaErrorNotReady;
+    return done ? look_back(event->device) : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
@@ -433,7 +462,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     if (event->stream != NULL)
         wait_until(event->stream, event->ticket);
     join_past(&host_past, &event->past);
-    return look_back();
+    return look_back(event->device);
 }
 
 /* SBP_DOUBLE_FAIL=wait:N: the N-th wait is left out. */
@@ -528,7 +557,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
     double_open();
     memmove(to, from, bytes);
     double_close();
-    return look_back();
+    return look_back(stream->device);
 }
 
 /* Where memory of the host is not pinned it is over when this returns. */
@@ -549,7 +578,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
         handle, &move,
         link_s != NULL ? atof(link_s) : sides * (double)bytes / DOUBLE_COPY_BYTES_PER_S);
     if (code == cudaSuccess && !is_late)
-        wait_until(stream, stream->issued);
+        wait_until(stream, issued_to(stream));
     return code;
 }
 
@@ -567,26 +596,41 @@ cudaError_t cudaMemset(void *memory, int value, size_t bytes)
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
     MAY_FAIL("cudaMalloc", cudaErrorMemoryAllocation);
-    return double_allocate(memory, bytes, false);
+    return double_allocate(double_device(), memory, bytes, false);
 }
 
-/* Waits for all streams, as it does on a device. */
+/* Waits for what the streams of a device were given so far, without their lock: what they wait for
+ * may be what other threads are about to give others. A stream that ends meanwhile stays. */
+static void wait_for_device(int device)
+{
+    struct CUstream_st *found[MOST_STREAMS];
+    int count = 0;
+    (void)pthread_mutex_lock(&streams_lock);
+    for (struct CUstream_st *stream = streams; stream != NULL; stream = stream->next)
+        if (stream->device == device)
+            found[count++] = stream;
+    (void)pthread_mutex_unlock(&streams_lock);
+    for (int i = 0; i < count; i++)
+        wait_for(found[i]);
+}
+
+/* Waits for all streams of its device, as CUDA does. */
 cudaError_t cudaFree(void *memory)
 {
     if (memory == NULL)
         return cudaSuccess;
-    (void)pthread_mutex_lock(&streams_lock);
-    for (struct CUstream_st *stream = streams; stream != NULL; stream = stream->next)
-        wait_for(stream);
-    (void)pthread_mutex_unlock(&streams_lock);
+    const int device = double_device_of(memory, 0);
+    if (device >= 0)
+        wait_for_device(device);
     return double_release(memory);
 }
 
 cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t stream)
 {
     MAY_FAIL("cudaMallocAsync", cudaErrorMemoryAllocation);
-    return find_stream(stream) == NULL ? cudaErrorInvalidResourceHandle
-                                       : double_allocate(memory, bytes, true);
+    const struct CUstream_st *found = find_stream(stream);
+    return found == NULL ? cudaErrorInvalidResourceHandle
+                         : double_allocate(found->device, memory, bytes, true);
 }
 
 static void run_release(void *argument)

@@ -7,6 +7,16 @@
 
 static _Thread_local int current_device;
 
+int double_device(void)
+{
+    return current_device;
+}
+
+void double_make_current(int device)
+{
+    current_device = device;
+}
+
 static int number(const char *variable, int otherwise)
 {
     const char *text = getenv(variable);
@@ -15,7 +25,8 @@ static int number(const char *variable, int otherwise)
 
 static int device_count(void)
 {
-    return number("SBP_DOUBLE_DEVICES", 4);
+    const int count = number("SBP_DOUBLE_DEVICES", 4);
+    return count < DOUBLE_DEVICES ? count : DOUBLE_DEVICES;
 }
 
 cudaError_t cudaGetDeviceCount(int *count)

@@ -70,9 +70,9 @@ static int enqueue(void *stream, void (*work)(void *argument), void *argument)
         return (int)before;
     const char *made_up_s = getenv("SBP_DOUBLE_KERNEL_S");
     if (made_up_s != NULL)
-        return (int)double_enqueue(stream, double_run_nothing, &launch, sizeof launch,
-                                   atof(made_up_s));
-    return (int)double_enqueue(stream, run, &launch, sizeof launch, DOUBLE_LAUNCH_S);
+        return (int)double_launch(stream, double_run_nothing, &launch, sizeof launch,
+                                  atof(made_up_s));
+    return (int)double_launch(stream, run, &launch, sizeof launch, DOUBLE_LAUNCH_S);
 }
 
 __attribute__((constructor)) static void begin(void)

@@ -4,7 +4,9 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,12 +19,26 @@
 
 struct trap {
     const char *variable;
+    char text[64]; /* that it was set to, since when it has seen so many calls */
     int seen;
 };
 
 static pthread_mutex_t trap_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* "CALL:N" or "CALL:N@RANK" */
+/* Counts a call; another text is another trap. */
+static int count_call(struct trap *trap, const char *text)
+{
+    (void)pthread_mutex_lock(&trap_lock);
+    if (strncmp(trap->text, text, sizeof trap->text - 1) != 0) {
+        (void)snprintf(trap->text, sizeof trap->text, "%s", text);
+        trap->seen = 0;
+    }
+    const int seen = ++trap->seen;
+    (void)pthread_mutex_unlock(&trap_lock);
+    return seen;
+}
+
+/* "CALL:N", "CALL:N@RANK", "CALL:N#DEVICE" or "CALL:N@RANK#DEVICE" */
 static bool springs(struct trap *trap, const char *call)
 {
     const char *text = getenv(trap->variable), *own_rank = getenv("OMPI_COMM_WORLD_RANK");
@@ -31,12 +47,14 @@ static bool springs(struct trap *trap, const char *call)
         return false;
     char *end;
     const long wanted = strtol(text + length + 1, &end, 10);
-    if (*end == '@' && own_rank != NULL && strcmp(end + 1, own_rank) != 0)
+    if (*end == '@') {
+        const long rank = strtol(end + 1, &end, 10);
+        if (own_rank != NULL && strtol(own_rank, NULL, 10) != rank)
+            return false;
+    }
+    if (*end == '#' && strtol(end + 1, NULL, 10) != double_device())
         return false;
-    (void)pthread_mutex_lock(&trap_lock);
-    const bool now = ++trap->seen == wanted;
-    (void)pthread_mutex_unlock(&trap_lock);
-    return now;
+    return count_call(trap, text) == wanted;
 }
 
 /* SBP_DOUBLE_SLOW=CALL: each such call takes longer. */
@@ -50,26 +68,26 @@ static void slow_down(const char *call)
 
 bool double_fails(const char *call)
 {
-    static struct trap trap = {"SBP_DOUBLE_FAIL", 0};
+    static struct trap trap = {.variable = "SBP_DOUBLE_FAIL"};
     slow_down(call);
     return springs(&trap, call);
 }
 
 bool double_stalls(const char *call)
 {
-    static struct trap trap = {"SBP_DOUBLE_STALL", 0};
+    static struct trap trap = {.variable = "SBP_DOUBLE_STALL"};
     return springs(&trap, call);
 }
 
 bool double_hangs(const char *call)
 {
-    static struct trap trap = {"SBP_DOUBLE_HANG", 0};
+    static struct trap trap = {.variable = "SBP_DOUBLE_HANG"};
     return springs(&trap, call);
 }
 
 /* --- memory --- */
 
-/* The device's memory is a range of addresses. With DOUBLE_GUARDS, which takes time in proportion
+/* A device's memory is a range of addresses. With DOUBLE_GUARDS, which takes time in proportion
  * to what is used of it, nobody may read or write there but the device, while it works, and copies.
  */
 #ifndef DOUBLE_GUARDS
@@ -85,35 +103,79 @@ struct block {
     bool pooled;
 };
 
+/* Of a device; made when something asks for it first. */
+struct memory {
+    unsigned char *_Atomic range; /* a signal's handler reads it */
+    struct block *blocks;
+    size_t used_bytes;
+};
+
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned char *range;
+static struct memory memories[DOUBLE_DEVICES];
 static int openings;
-static struct block *blocks;
-static size_t used_bytes;
+
+/* The device in whose range an address is; -1: in none. */
+static int ranges_device(const void *memory)
+{
+    const uintptr_t at = (uintptr_t)memory;
+    for (int device = 0; device < DOUBLE_DEVICES; device++) {
+        const uintptr_t first = (uintptr_t)atomic_load(&memories[device].range);
+        if (first != 0 && at >= first && at - first < RANGE_BYTES)
+            return device;
+    }
+    return -1;
+}
 
 static void on_access(int number, siginfo_t *info, void *context)
 {
     static const char said[] = "the host reads or writes memory of the stand-in GPU\n";
     (void)context;
-    const uintptr_t at = (uintptr_t)info->si_addr, first = (uintptr_t)range;
-    if (at >= first && at - first < RANGE_BYTES && write(2, said, sizeof said - 1) < 0)
+    if (ranges_device(info->si_addr) >= 0 && write(2, said, sizeof said - 1) < 0)
         _exit(99);
     (void)signal(number, SIG_DFL); /* the access is tried again */
 }
 
-__attribute__((constructor)) static void make_range(void)
+__attribute__((constructor)) static void watch_accesses(void)
 {
     const struct sigaction action = {.sa_sigaction = on_access, .sa_flags = SA_SIGINFO};
-    void *made = mmap(NULL, RANGE_BYTES, DOUBLE_GUARDS ? PROT_NONE : PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (made == MAP_FAILED || madvise(made, RANGE_BYTES, MADV_NOHUGEPAGE) != 0 ||
-        sigaction(SIGSEGV, &action, NULL) != 0)
+    if (sigaction(SIGSEGV, &action, NULL) != 0)
         abort();
-    range = made;
+}
+
+static void protect(const struct memory *memory)
+{
+    const int protection = openings > 0 || !DOUBLE_GUARDS ? PROT_READ | PROT_WRITE : PROT_NONE;
+    if (mprotect(memory->range, RANGE_BYTES, protection) != 0)
+        abort();
+}
+
+static void protect_all(void)
+{
+    for (int device = 0; DOUBLE_GUARDS && device < DOUBLE_DEVICES; device++)
+        if (memories[device].range != NULL)
+            protect(&memories[device]);
+}
+
+/* Under the lock. */
+static struct memory *memory_of(int device)
+{
+    struct memory *memory = &memories[device];
+    if (memory->range != NULL)
+        return memory;
+    void *made =
+        mmap(NULL, RANGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (made == MAP_FAILED || madvise(made, RANGE_BYTES, MADV_NOHUGEPAGE) != 0)
+        abort();
+    atomic_store(&memory->range, made);
+    protect(memory);
+    return memory;
 }
 
 const void *double_range(size_t *bytes)
 {
+    (void)pthread_mutex_lock(&memory_lock);
+    const void *range = memory_of(double_device())->range;
+    (void)pthread_mutex_unlock(&memory_lock);
     *bytes = RANGE_BYTES;
     return range;
 }
@@ -121,22 +183,16 @@ const void *double_range(size_t *bytes)
 size_t double_used_bytes(void)
 {
     (void)pthread_mutex_lock(&memory_lock);
-    const size_t bytes = used_bytes;
+    const size_t bytes = memories[double_device()].used_bytes;
     (void)pthread_mutex_unlock(&memory_lock);
     return bytes;
-}
-
-static void protect(int protection)
-{
-    if (DOUBLE_GUARDS && mprotect(range, RANGE_BYTES, protection) != 0)
-        abort();
 }
 
 void double_open(void)
 {
     (void)pthread_mutex_lock(&memory_lock);
     if (openings++ == 0)
-        protect(PROT_READ | PROT_WRITE);
+        protect_all();
     (void)pthread_mutex_unlock(&memory_lock);
 }
 
@@ -144,7 +200,7 @@ void double_close(void)
 {
     (void)pthread_mutex_lock(&memory_lock);
     if (--openings == 0)
-        protect(PROT_NONE);
+        protect_all();
     (void)pthread_mutex_unlock(&memory_lock);
 }
 
@@ -152,7 +208,10 @@ void double_close(void)
 static const struct block *holder(const void *memory, size_t bytes)
 {
     const uintptr_t at = (uintptr_t)memory;
-    for (const struct block *block = blocks; block != NULL; block = block->next) {
+    const int device = ranges_device(memory);
+    if (device < 0)
+        return NULL;
+    for (const struct block *block = memories[device].blocks; block != NULL; block = block->next) {
         const uintptr_t first = (uintptr_t)block->at;
         if (at >= first && at - first <= block->bytes && bytes <= block->bytes - (at - first))
             return block;
@@ -160,12 +219,17 @@ static const struct block *holder(const void *memory, size_t bytes)
     return NULL;
 }
 
-bool double_is_device(const void *memory, size_t bytes)
+int double_device_of(const void *memory, size_t bytes)
 {
     (void)pthread_mutex_lock(&memory_lock);
-    const bool found = holder(memory, bytes) != NULL;
+    const int device = holder(memory, bytes) != NULL ? ranges_device(memory) : -1;
     (void)pthread_mutex_unlock(&memory_lock);
-    return found;
+    return device;
+}
+
+bool double_is_device(const void *memory, size_t bytes)
+{
+    return double_device_of(memory, bytes) >= 0;
 }
 
 bool double_is_pooled(const void *memory)
@@ -184,25 +248,26 @@ static size_t taken_bytes(size_t bytes)
 }
 
 /* Enters a block in the first gap that has room. Under the lock. */
-static bool enter(struct block *block)
+static bool enter(struct memory *memory, struct block *block)
 {
-    struct block **at = &blocks;
+    unsigned char *const range = memory->range;
+    struct block **at = &memory->blocks;
     size_t first = 0;
     while (*at != NULL && (size_t)((*at)->at - range) - first < taken_bytes(block->bytes)) {
         first = (size_t)((*at)->at - range) + taken_bytes((*at)->bytes);
         at = &(*at)->next;
     }
-    if (block->bytes > DOUBLE_MEMORY_BYTES - used_bytes ||
+    if (block->bytes > DOUBLE_MEMORY_BYTES - memory->used_bytes ||
         taken_bytes(block->bytes) > RANGE_BYTES - first)
         return false;
     block->at = range + first;
     block->next = *at;
     *at = block;
-    used_bytes += block->bytes;
+    memory->used_bytes += block->bytes;
     return true;
 }
 
-cudaError_t double_allocate(void **memory, size_t bytes, bool pooled)
+cudaError_t double_allocate(int device, void **memory, size_t bytes, bool pooled)
 {
     if (bytes > DOUBLE_MEMORY_BYTES)
         return cudaErrorMemoryAllocation;
@@ -210,7 +275,7 @@ cudaError_t double_allocate(void **memory, size_t bytes, bool pooled)
     if (block != NULL)
         *block = (struct block){.bytes = bytes, .pooled = pooled};
     (void)pthread_mutex_lock(&memory_lock);
-    const bool fits = block != NULL && enter(block);
+    const bool fits = block != NULL && enter(memory_of(device), block);
     (void)pthread_mutex_unlock(&memory_lock);
     if (!fits) {
         free(block);
@@ -225,17 +290,28 @@ cudaError_t double_allocate(void **memory, size_t bytes, bool pooled)
     return cudaSuccess;
 }
 
+/* Takes a block out; NULL: none begins there. Under the lock. */
+static struct block *take_out(const void *at)
+{
+    const int device = ranges_device(at);
+    if (device < 0)
+        return NULL;
+    struct memory *memory = &memories[device];
+    struct block **link = &memory->blocks;
+    while (*link != NULL && (*link)->at != at)
+        link = &(*link)->next;
+    struct block *const found = *link;
+    if (found != NULL) {
+        *link = found->next;
+        memory->used_bytes -= found->bytes;
+    }
+    return found;
+}
+
 cudaError_t double_release(void *memory)
 {
-    struct block *found = NULL;
     (void)pthread_mutex_lock(&memory_lock);
-    for (struct block **at = &blocks; *at != NULL && found == NULL; at = &(*at)->next)
-        if ((*at)->at == memory) {
-            found = *at;
-            *at = found->next;
-            used_bytes -= found->bytes;
-            break;
-        }
+    struct block *found = take_out(memory);
     /* Whoever gets it next finds zeros, or what is left of them. */
     if (found != NULL && madvise(found->at, taken_bytes(found->bytes), MADV_DONTNEED) != 0)
         abort();

@@ -1,7 +1,10 @@
 /* The stand-in for GPUs keeps its memory from the host, and does work later than it is asked to. */
 #include <cuda_runtime_api.h>
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -158,6 +161,8 @@ static void test_pinned_memory_is_read_late(void **state)
     assert_int_equal(cudaFree(memory), cudaSuccess);
 }
 
+/* ---- host functions -------------------------------------------------------------------------- */
+
 static void make_streams(cudaStream_t *stream, int count)
 {
     for (int i = 0; i < count; i++)
@@ -168,6 +173,143 @@ static void destroy_streams(const cudaStream_t *stream, int count)
 {
     for (int i = 0; i < count; i++)
         assert_int_equal(cudaStreamDestroy(stream[i]), cudaSuccess);
+}
+
+/* What host functions were called with, in order. */
+static int calls_seen[8], calls_count;
+
+static void note(void *data)
+{
+    const struct timespec pause = {.tv_nsec = 2000000};
+    (void)nanosleep(&pause, NULL); /* so that others would be first */
+    calls_seen[calls_count++] = *(const int *)data;
+}
+
+/* It comes behind the copy before it, and the copy behind it waits. */
+static void test_host_function_in_order(void **state)
+{
+    unsigned char *const memory = device_block();
+    int *pinned = NULL;
+    cudaStream_t stream;
+    (void)state;
+    make_streams(&stream, 1);
+    assert_int_equal(cudaMallocHost((void **)&pinned, 2 * sizeof *pinned), cudaSuccess);
+    pinned[0] = 7;
+    calls_count = 0;
+    assert_int_equal(
+        cudaMemcpyAsync(memory, &pinned[0], sizeof *pinned, cudaMemcpyHostToDevice, stream),
+        cudaSuccess);
+    assert_int_equal(
+        cudaMemcpyAsync(&pinned[1], memory, sizeof *pinned, cudaMemcpyDeviceToHost, stream),
+        cudaSuccess);
+    assert_int_equal(cudaLaunchHostFunc(stream, note, &pinned[1]), cudaSuccess);
+    assert_int_equal(
+        cudaMemcpyAsync(&pinned[0], memory + 8, sizeof *pinned, cudaMemcpyDeviceToHost, stream),
+        cudaSuccess);
+    assert_int_equal(cudaLaunchHostFunc(stream, note, &pinned[0]), cudaSuccess);
+    assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
+    assert_int_equal(calls_count, 2);
+    assert_int_equal(calls_seen[0], 7);
+    assert_int_not_equal(calls_seen[1], 7);
+    destroy_streams(&stream, 1);
+    assert_int_equal(cudaFreeHost(pinned), cudaSuccess);
+    assert_int_equal(cudaFree(memory), cudaSuccess);
+}
+
+/* Another stream waits for a host function by the event behind it. */
+static void test_host_function_is_waited_for(void **state)
+{
+    static int first = 1, second = 2;
+    cudaStream_t stream[2];
+    cudaEvent_t event;
+    (void)state;
+    make_streams(stream, 2);
+    assert_int_equal(cudaEventCreate(&event), cudaSuccess);
+    calls_count = 0;
+    assert_int_equal(cudaLaunchHostFunc(stream[0], note, &first), cudaSuccess);
+    assert_int_equal(cudaEventRecord(event, stream[0]), cudaSuccess);
+    assert_int_equal(cudaStreamWaitEvent(stream[1], event, 0), cudaSuccess);
+    assert_int_equal(cudaLaunchHostFunc(stream[1], note, &second), cudaSuccess);
+    assert_int_equal(cudaStreamSynchronize(stream[1]), cudaSuccess);
+    assert_int_equal(calls_count, 2);
+    assert_int_equal(calls_seen[0], 1);
+    assert_int_equal(calls_seen[1], 2);
+    assert_int_equal(cudaEventDestroy(event), cudaSuccess);
+    destroy_streams(stream, 2);
+}
+
+/* Codes of calls that a host function makes. */
+struct forbidden {
+    cudaStream_t stream;
+    cudaEvent_t event;
+    cudaError_t code[8];
+    int count;
+};
+
+static void call_cuda(void *data)
+{
+    struct forbidden *forbidden = data;
+    void *memory = NULL;
+    int device = 0;
+    forbidden->code[forbidden->count++] = cudaMalloc(&memory, 1);
+    forbidden->code[forbidden->count++] = cudaGetDevice(&device);
+    forbidden->code[forbidden->count++] = cudaStreamSynchronize(forbidden->stream);
+    forbidden->code[forbidden->count++] = cudaEventQuery(forbidden->event);
+    forbidden->code[forbidden->count++] = cudaMemset(memory, 0, 1);
+    forbidden->code[forbidden->count++] = cudaLaunchHostFunc(forbidden->stream, note, data);
+    forbidden->code[forbidden->count++] = cudaStreamDestroy(forbidden->stream);
+    forbidden->code[forbidden->count++] =
+        double_enqueue(forbidden->stream, double_run_nothing, &device, sizeof device, 0);
+}
+
+static void test_host_function_calls_no_cuda(void **state)
+{
+    struct forbidden forbidden = {.count = 0};
+    (void)state;
+    make_streams(&forbidden.stream, 1);
+    assert_int_equal(cudaEventCreate(&forbidden.event), cudaSuccess);
+    assert_int_equal(cudaLaunchHostFunc(forbidden.stream, call_cuda, &forbidden), cudaSuccess);
+    assert_int_equal(cudaStreamSynchronize(forbidden.stream), cudaSuccess);
+    assert_int_equal(forbidden.count, 8);
+    for (int i = 0; i < forbidden.count; i++)
+        assert_int_equal(forbidden.code[i], cudaErrorNotPermitted);
+    assert_string_equal(cudaGetErrorString(cudaErrorNotPermitted), "operation not permitted");
+    assert_int_equal(cudaEventDestroy(forbidden.event), cudaSuccess);
+    destroy_streams(&forbidden.stream, 1);
+}
+
+/* It may not reach the device's memory, either. */
+static void read_device(void *data)
+{
+    calls_count = signal_of(data, false);
+}
+
+static void test_host_function_is_kept_out(void **state)
+{
+    unsigned char *const memory = device_block();
+    cudaStream_t stream;
+    (void)state;
+    make_streams(&stream, 1);
+    assert_int_equal(cudaLaunchHostFunc(stream, read_device, memory), cudaSuccess);
+    assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
+    assert_int_equal(calls_count, SIGSEGV);
+    destroy_streams(&stream, 1);
+    assert_int_equal(cudaFree(memory), cudaSuccess);
+}
+
+/* The second call fails, and its function is never called. */
+static void test_host_function_fails(void **state)
+{
+    static int number = 1;
+    (void)state;
+    assert_int_equal(setenv("SBP_DOUBLE_FAIL", "cudaLaunchHostFunc:2", 1), 0);
+    calls_count = 0;
+    assert_int_equal(cudaLaunchHostFunc(NULL, note, &number), cudaSuccess);
+    assert_int_equal(cudaLaunchHostFunc(NULL, note, &number), cudaErrorIllegalAddress);
+    assert_int_equal(cudaLaunchHostFunc(NULL, NULL, &number), cudaErrorInvalidValue);
+    assert_int_equal(cudaStreamSynchronize(NULL), cudaSuccess);
+    assert_int_equal(calls_count, 1);
+    assert_int_equal(unsetenv("SBP_DOUBLE_FAIL"), 0);
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -201,6 +343,46 @@ static void test_devices_are_apart(void **state)
     assert_int_equal(cudaSetDevice(0), cudaSuccess);
     destroy_streams(&stream, 1);
     assert_int_equal(cudaFree(memory), cudaSuccess);
+}
+
+static atomic_bool may_go;
+
+static void wait_to_go(void *data)
+{
+    (void)data;
+    while (!atomic_load(&may_go))
+        (void)sched_yield();
+}
+
+static void *free_there(void *memory)
+{
+    return (void *)(uintptr_t)cudaFree(memory);
+}
+
+/* Memory of one device is given back while another one's stream waits; and while one waits to give
+ * its own back, others go on with their streams. */
+static void test_giving_back_holds_up_no_other_device(void **state)
+{
+    const struct timespec pause = {.tv_nsec = 10000000}; /* until it waits */
+    unsigned char *const memory = device_block();
+    cudaStream_t stream;
+    pthread_t thread;
+    void *code;
+    (void)state;
+    make_streams(&stream, 1);
+    atomic_store(&may_go, false);
+    assert_int_equal(cudaLaunchHostFunc(stream, wait_to_go, NULL), cudaSuccess);
+    assert_int_equal(cudaSetDevice(1), cudaSuccess);
+    assert_int_equal(cudaFree(device_block()), cudaSuccess);
+    assert_int_equal(pthread_create(&thread, NULL, free_there, memory), 0);
+    (void)nanosleep(&pause, NULL);
+    assert_int_equal(cudaStreamSynchronize(NULL), cudaSuccess);
+    assert_true(double_is_device(memory, BYTES));
+    atomic_store(&may_go, true);
+    assert_int_equal(pthread_join(thread, &code), 0);
+    assert_int_equal((uintptr_t)code, cudaSuccess);
+    assert_int_equal(cudaSetDevice(0), cudaSuccess);
+    destroy_streams(&stream, 1);
 }
 
 /* ---- what fails ------------------------------------------------------------------------------ */
@@ -253,13 +435,17 @@ static void test_delays(void **state)
     assert_int_equal(unsetenv("SBP_DOUBLE_DELAY"), 0);
 }
 
-/* A device's error comes late, stays, and is no other device's. */
+/* A device's error comes late, stays, and is no other device's; its host functions are left out. */
 static void test_faults_come_back(void **state)
 {
+    static int number = 1;
     (void)state;
     assert_int_equal(cudaStreamSynchronize(NULL), cudaSuccess);
     double_fault();
+    calls_count = 0;
+    assert_int_equal(cudaLaunchHostFunc(NULL, note, &number), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(NULL), cudaErrorLaunchFailure);
+    assert_int_equal(calls_count, 0);
     assert_int_equal(cudaStreamQuery(NULL), cudaErrorLaunchFailure);
     assert_int_equal(cudaSetDevice(1), cudaSuccess);
     assert_int_equal(cudaStreamSynchronize(NULL), cudaSuccess);
@@ -272,7 +458,13 @@ int main(void)
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_waits_order_streams),
         cmocka_unit_test(test_pinned_memory_is_read_late),
+        cmocka_unit_test(test_host_function_in_order),
+        cmocka_unit_test(test_host_function_is_waited_for),
+        cmocka_unit_test(test_host_function_calls_no_cuda),
+        cmocka_unit_test(test_host_function_is_kept_out),
+        cmocka_unit_test(test_host_function_fails),
         cmocka_unit_test(test_devices_are_apart),
+        cmocka_unit_test(test_giving_back_holds_up_no_other_device),
         cmocka_unit_test(test_planted_failures),
         cmocka_unit_test(test_delays),
         cmocka_unit_test(test_faults_come_back),

@@ -1,9 +1,10 @@
-/* Streams, events and copies of the stand-in. */
+/* Streams, events, host functions and copies of the stand-in. */
 #include "tests/support/gpu_double/gpu_double.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -29,6 +30,7 @@ static _Thread_local cudaError_t last_error;
 
 cudaError_t cudaGetLastError(void)
 {
+    FORBID("cudaGetLastError");
     const cudaError_t last = last_error;
     last_error = cudaSuccess;
     return last;
@@ -37,6 +39,15 @@ cudaError_t cudaGetLastError(void)
 static cudaError_t look_back(int device)
 {
     return atomic_load(&has_fault[device]) ? cudaErrorLaunchFailure : cudaSuccess;
+}
+
+static _Thread_local bool is_host_function;
+
+bool double_is_forbidden(const char *call)
+{
+    if (is_host_function)
+        (void)fprintf(stderr, "stand-in: a host function calls %s\n", call);
+    return is_host_function;
 }
 
 static const struct double_finder *finder;
@@ -181,6 +192,22 @@ void double_run_nothing(void *argument)
     (void)argument;
 }
 
+struct host_call {
+    cudaHostFn_t function;
+    void *data;
+};
+
+/* Where a device has failed host functions are left out. */
+static void run_host_call(void *argument)
+{
+    const struct host_call *call = argument;
+    if (look_back(double_device()) != cudaSuccess)
+        return;
+    is_host_function = true;
+    call->function(call->data);
+    is_host_function = false;
+}
+
 static void move_edges(void *argument);
 
 /* With SBP_DOUBLE_DELAY, a seed, some work begins so late that whoever does not wait for it goes
@@ -194,7 +221,8 @@ static long draw_ns(struct CUstream_st *stream)
     return (stream->random >> 60) == 0 ? LATE_NS : (long)(stream->random >> 44) % WORK_NS;
 }
 
-/* Nobody but the device may reach its memory while a stream waits for another. */
+/* Nobody but the device may reach its memory: no stream that waits for another, no host function.
+ */
 static void run_work(const struct work *work, const struct timespec *pause)
 {
     if (work->run == run_wait) {
@@ -203,10 +231,13 @@ static void run_work(const struct work *work, const struct timespec *pause)
     }
     if (pause != NULL)
         (void)nanosleep(pause, NULL);
+    const bool is_device = work->run != run_host_call;
     under_way = work;
-    double_open();
+    if (is_device)
+        double_open();
     work->run((void *)(uintptr_t)work->argument);
-    double_close();
+    if (is_device)
+        double_close();
     under_way = NULL;
 }
 
@@ -289,6 +320,7 @@ static struct CUstream_st *find_stream(cudaStream_t handle)
 cudaError_t double_enqueue(cudaStream_t handle, void (*run)(void *argument), const void *argument,
                            size_t size, double time_s)
 {
+    FORBID("what a stream takes");
     struct CUstream_st *stream = find_stream(handle);
     struct work *work = malloc(sizeof *work + size);
     if (stream == NULL || work == NULL) {
@@ -319,6 +351,14 @@ cudaError_t double_launch(cudaStream_t handle, void (*run)(void *argument), cons
     return stream == NULL || stream->device != double_device()
                ? cudaErrorInvalidResourceHandle
                : double_enqueue(handle, run, argument, size, time_s);
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void *data)
+{
+    MAY_FAIL("cudaLaunchHostFunc", cudaErrorIllegalAddress);
+    const struct host_call call = {function, data};
+    return function == NULL ? cudaErrorInvalidValue
+                            : double_enqueue(handle, run_host_call, &call, sizeof call, 0);
 }
 
 static uint64_t issued_to(struct CUstream_st *stream)
@@ -355,6 +395,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
+    FORBID("cudaStreamDestroy");
     if (stream == NULL || find_stream(stream) == NULL)
         return cudaErrorInvalidResourceHandle;
     (void)pthread_mutex_lock(&streams_lock);
@@ -424,6 +465,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
+    FORBID("cudaEventDestroy");
     free(event);
     return cudaSuccess;
 }
@@ -617,6 +659,7 @@ static void wait_for_device(int device)
 /* Waits for all streams of its device, as CUDA does. */
 cudaError_t cudaFree(void *memory)
 {
+    FORBID("cudaFree");
     if (memory == NULL)
         return cudaSuccess;
     const int device = double_device_of(memory, 0);

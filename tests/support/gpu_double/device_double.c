@@ -47,6 +47,7 @@ cudaError_t cudaSetDevice(int device)
 
 cudaError_t cudaGetDevice(int *device)
 {
+    FORBID("cudaGetDevice");
     *device = current_device;
     return cudaSuccess;
 }
@@ -88,6 +89,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
 {
+    FORBID("cudaDeviceGetDefaultMemPool");
     (void)device;
     *pool = NULL;
     return cudaSuccess;
@@ -105,12 +107,14 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr att
 
 cudaError_t cudaDriverGetVersion(int *version)
 {
+    FORBID("cudaDriverGetVersion");
     *version = 13000;
     return cudaSuccess;
 }
 
 cudaError_t cudaRuntimeGetVersion(int *version)
 {
+    FORBID("cudaRuntimeGetVersion");
     *version = CUDART_VERSION;
     return cudaSuccess;
 }
@@ -130,6 +134,8 @@ const char *cudaGetErrorString(cudaError_t error)
         return "an illegal memory access was encountered";
     case cudaErrorLaunchFailure:
         return "unspecified launch failure";
+    case cudaErrorNotPermitted:
+        return "operation not permitted";
     default:
         return "another error of the stand-in";
     }

@@ -6,7 +6,7 @@
  * the device's, or ends too early, is refused; the host may not reach the device's while that does
  * not work (where memory is guarded); work of a stream is done later, by a thread of its
  * own, so that who does not wait reads what was there before; members of a communicator must make
- * the same call, on devices of their own. Events tell a
+ * the same call, on devices of their own; a host function calls nothing of CUDA. Events tell a
  * made-up time (DOUBLE_*), so that rates are known.
  *
  * Each thread has a current device, as in CUDA, and each device has its own memory, default stream,
@@ -62,13 +62,23 @@ enum { DOUBLE_DEVICES = 16 };
 int double_device(void);
 void double_make_current(int device);
 
+/* Whether a host function makes this call, which CUDA does not allow; it is told on stderr. */
+bool double_is_forbidden(const char *call);
+
 /* Whether the environment lets this call fail, stall, or hang; each asked once a call. */
 bool double_fails(const char *call);
 bool double_stalls(const char *call);
 bool double_hangs(const char *call);
 
+#define FORBID(call)                                                                               \
+    do {                                                                                           \
+        if (double_is_forbidden(call))                                                             \
+            return cudaErrorNotPermitted;                                                          \
+    } while (0)
+
 #define MAY_FAIL(call, code)                                                                       \
     do {                                                                                           \
+        FORBID(call);                                                                              \
         if (double_fails(call))                                                                    \
             return (code);                                                                         \
     } while (0)

@@ -353,6 +353,7 @@ cudaError_t cudaMallocHost(void **memory, size_t bytes)
 
 cudaError_t cudaFreeHost(void *memory)
 {
+    FORBID("cudaFreeHost");
     (void)pthread_mutex_lock(&memory_lock);
     struct pinned **at = &pinned;
     while (*at != NULL && (*at)->at != memory)

@@ -1,5 +1,5 @@
-/* NCCL between processes of one machine: members of a communicator (nccl_team_double.c) move pieces
- * through a segment of shared memory. */
+/* NCCL between processes of one machine, and threads of these: members of a communicator
+ * (nccl_team_double.c) move pieces through a segment of shared memory. */
 #include <nccl.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -72,6 +72,12 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     return ncclSuccess;
 }
 
+static void end_work(struct ncclComm *comm)
+{
+    (void)atomic_fetch_sub(&comm->pending, 1);
+    double_drop(comm);
+}
+
 /* Puts work into a stream. A communicator that does not block is refused, which NCCL would take: it
  * would start a thread for each call. */
 static ncclResult_t put_work(struct ncclComm *comm, cudaStream_t stream,
@@ -82,10 +88,16 @@ static ncclResult_t put_work(struct ncclComm *comm, cudaStream_t stream,
         return double_refuse(ncclInvalidUsage, "work of a communicator that does not block");
     if (atomic_load(&comm->state) != (int)ncclSuccess)
         return double_refuse(ncclInvalidUsage, "called before the communicator was made");
+    const int current = double_device();
+    double_make_current(comm->device); /* as NCCL does, whichever the caller's is */
     (void)atomic_fetch_add(&comm->pending, 1);
-    return double_enqueue(stream, run, argument, size, takes_s) == cudaSuccess
-               ? ncclSuccess
-               : double_refuse(ncclUnhandledCudaError, "no such stream");
+    double_hold(comm);
+    const cudaError_t code = double_launch(stream, run, argument, size, takes_s);
+    double_make_current(current);
+    if (code == cudaSuccess)
+        return ncclSuccess;
+    end_work(comm);
+    return double_refuse(ncclUnhandledCudaError, "no such stream of the communicator's device");
 }
 
 /* --- work --- */
@@ -216,7 +228,7 @@ static void run_collective(void *argument)
         stall(comm, ncclInvalidUsage); /* as calls that differ do */
     else
         exchange(work, total);
-    (void)atomic_fetch_sub(&comm->pending, 1);
+    end_work(comm);
 }
 
 static ncclResult_t enqueue(const char *name, ncclComm_t comm, struct call call, const void *send,
@@ -227,8 +239,8 @@ static ncclResult_t enqueue(const char *name, ncclComm_t comm, struct call call,
         return double_refuse(ncclInternalError, name);
     if (bytes == 1) /* no type of numbers */
         return double_refuse(ncclInvalidArgument, "element type");
-    if (call.count > 0 &&
-        (!double_is_device(send, sends * bytes) || !double_is_device(receive, receives * bytes)))
+    if (call.count > 0 && (double_device_of(send, sends * bytes) != comm->device ||
+                           double_device_of(receive, receives * bytes) != comm->device))
         return double_refuse(ncclInvalidArgument, "a buffer is not the device's, or too short");
     const struct work work = {comm, call, send, receive, double_stall_of(name)};
     return put_work(comm, stream, run_collective, &work, sizeof work, double_collective_s());
@@ -339,7 +351,7 @@ static void run_bundle(void *argument)
         if (!moved && !done)
             double_nap();
     }
-    (void)atomic_fetch_sub(&bundle->comm->pending, 1);
+    end_work(bundle->comm);
 }
 
 static ncclResult_t issue(struct bundle *bundle)
@@ -363,7 +375,7 @@ static ncclResult_t add(const char *name, bool sends, void *data, size_t count, 
         return double_refuse(ncclInvalidArgument, "peer or count");
     if (peer == comm->rank && group_depth == 0)
         return double_refuse(ncclInvalidUsage, "a message to oneself outside of a group");
-    if (!double_is_device(data, bytes))
+    if (double_device_of(data, bytes) != comm->device)
         return double_refuse(ncclInvalidArgument, "a buffer is not the device's, or too short");
     if (grouped.count == MOST_GROUPED ||
         (grouped.count > 0 && (grouped.comm != comm || grouped.stream != stream)))

@@ -40,14 +40,20 @@ struct segment {
     struct box box[MOST_MEMBERS][MOST_MEMBERS]; /* from, to */
 };
 
+/* Its caller's thread holds it, work that was enqueued, and what makes it: the last one frees it.
+ */
 struct ncclComm {
-    struct segment *segment;
-    char name[128]; /* of the segment */
-    int rank, size, device, splits;
+    struct segment *segment; /* NULL: it was not joined */
+    char name[128];          /* of the segment */
+    int rank, size, splits;
+    int device, bus; /* device: of this process; bus: of the machine */
     bool blocks;
-    atomic_int state;   /* ncclResult_t of making it, or of its last split */
-    atomic_int error;   /* ncclResult_t that work came to */
-    atomic_int pending; /* work that was enqueued */
+    struct ncclComm *parent; /* while it is split off it is aborted with this one; NULL: none */
+    atomic_int state;        /* ncclResult_t of making it, or of its last split */
+    atomic_int error;        /* ncclResult_t that work came to */
+    atomic_int pending;      /* work that was enqueued */
+    atomic_int making;       /* what makes it, or splits it */
+    atomic_int holders;
     atomic_bool aborted;
 };
 
@@ -56,6 +62,9 @@ ncclResult_t double_refuse(ncclResult_t code, const char *what);
 /* Sleeps for a moment. */
 void double_nap(void);
 bool double_is_aborted(struct ncclComm *comm);
+/* Somebody more holds a communicator, or one less. */
+void double_hold(struct ncclComm *comm);
+void double_drop(struct ncclComm *comm);
 /* What NCCL tells of a stall that the environment asks for: an error, or that nothing has happened;
  * ncclSuccess: none. */
 ncclResult_t double_stall_of(const char *call);

@@ -23,7 +23,18 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return ncclSuccess;
 }
 
-static struct segment *open_segment(const char *name)
+/* Threads share the mapping of a segment, in which a sanitizer then sees their accesses. */
+struct mapping {
+    struct mapping *next;
+    char name[128];
+    struct segment *segment;
+    int users;
+};
+
+static pthread_mutex_t mappings_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mapping *mappings;
+
+static struct segment *map_segment(const char *name)
 {
     const int file = shm_open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0)
@@ -35,9 +46,68 @@ static struct segment *open_segment(const char *name)
     return at == MAP_FAILED ? NULL : at;
 }
 
+/* The mapping of a name, which this makes where there is none; NULL: it cannot. Under the lock. */
+static struct mapping *find_mapping(const char *name)
+{
+    struct mapping *mapping = mappings;
+    while (mapping != NULL && strcmp(mapping->name, name) != 0)
+        mapping = mapping->next;
+    if (mapping != NULL || (mapping = calloc(1, sizeof *mapping)) == NULL)
+        return mapping;
+    (void)snprintf(mapping->name, sizeof mapping->name, "%s", name);
+    mapping->segment = map_segment(name);
+    if (mapping->segment == NULL) {
+        free(mapping);
+        return NULL;
+    }
+    mapping->next = mappings;
+    mappings = mapping;
+    return mapping;
+}
+
+static struct segment *open_segment(const char *name)
+{
+    (void)pthread_mutex_lock(&mappings_lock);
+    struct mapping *mapping = find_mapping(name);
+    if (mapping != NULL)
+        mapping->users++;
+    (void)pthread_mutex_unlock(&mappings_lock);
+    return mapping != NULL ? mapping->segment : NULL;
+}
+
+static void close_segment(const struct segment *segment)
+{
+    (void)pthread_mutex_lock(&mappings_lock);
+    struct mapping **link = &mappings;
+    while ((*link)->segment != segment)
+        link = &(*link)->next;
+    struct mapping *const mapping = *link;
+    if (--mapping->users == 0) {
+        *link = mapping->next;
+        (void)munmap(mapping->segment, sizeof *mapping->segment);
+        free(mapping);
+    }
+    (void)pthread_mutex_unlock(&mappings_lock);
+}
+
+void double_hold(struct ncclComm *comm)
+{
+    (void)atomic_fetch_add(&comm->holders, 1);
+}
+
+void double_drop(struct ncclComm *comm)
+{
+    if (atomic_fetch_sub(&comm->holders, 1) > 1)
+        return;
+    if (comm->segment != NULL)
+        close_segment(comm->segment);
+    free(comm);
+}
+
 bool double_is_aborted(struct ncclComm *comm)
 {
-    return atomic_load(&comm->aborted);
+    return atomic_load(&comm->aborted) ||
+           (comm->parent != NULL && atomic_load(&comm->parent->aborted));
 }
 
 /* All members are there, on devices of their own. */
@@ -45,7 +115,7 @@ static ncclResult_t meet(struct ncclComm *comm)
 {
     struct segment *segment = comm->segment;
     int nobody = 0;
-    if (!atomic_compare_exchange_strong(&segment->device[comm->rank], &nobody, comm->device + 1))
+    if (!atomic_compare_exchange_strong(&segment->device[comm->rank], &nobody, comm->bus + 1))
         return double_refuse(ncclInvalidUsage, "two members have the same rank");
     (void)atomic_fetch_add(&segment->joined, 1);
     while (atomic_load(&segment->joined) < comm->size && !double_is_aborted(comm))
@@ -57,25 +127,25 @@ static ncclResult_t meet(struct ncclComm *comm)
     return ncclSuccess;
 }
 
-/* The segment of its name is opened by all members, and nobody else finds it then. */
+/* The segment of its name is opened by all members, or given up, and nobody else finds it then. */
 static ncclResult_t join(struct ncclComm *comm)
 {
     comm->segment = open_segment(comm->name);
     if (comm->segment == NULL)
         return double_refuse(ncclSystemError, "no shared memory");
     const ncclResult_t result = meet(comm);
-    if (atomic_fetch_add(&comm->segment->ready, 1) + 1 == comm->size)
+    if (atomic_fetch_add(&comm->segment->ready, 1) + 1 == comm->size || double_is_aborted(comm))
         (void)shm_unlink(comm->name);
     return result;
 }
 
-static ncclResult_t find_bus(int *device)
+static ncclResult_t find_device(struct ncclComm *comm)
 {
     char bus[32];
-    if (cudaGetDevice(device) != cudaSuccess ||
-        cudaDeviceGetPCIBusId(bus, sizeof bus, *device) != cudaSuccess)
-        return ncclUnhandledCudaError;
-    *device = (int)strtol(bus + 5, NULL, 16);
+    if (cudaGetDevice(&comm->device) != cudaSuccess ||
+        cudaDeviceGetPCIBusId(bus, sizeof bus, comm->device) != cudaSuccess)
+        return double_refuse(ncclUnhandledCudaError, "no device");
+    comm->bus = (int)strtol(bus + 5, NULL, 16);
     return ncclSuccess;
 }
 
@@ -105,6 +175,9 @@ void double_meet(struct ncclComm *comm, struct meeting *meeting)
     }
     while (atomic_load(&meeting->generation) == generation && !double_is_aborted(comm))
         double_nap();
+    /* Where the last one is of another process, which a sanitizer does not see, this orders the
+     * threads of this one. */
+    (void)atomic_load(&meeting->arrived);
 }
 
 /* Finds the members of a new communicator among the parent's: by key, then by rank. */
@@ -132,30 +205,49 @@ static ncclResult_t make(const struct making *making)
     parent->segment->color[parent->rank] = making->color;
     parent->segment->key[parent->rank] = making->key;
     double_meet(parent, &parent->segment->split);
-    if (making->comm != NULL)
+    if (making->comm != NULL && !double_is_aborted(parent))
         find_siblings(making);
     double_meet(parent, &parent->segment->split);
     parent->splits++;
-    return making->comm != NULL && !double_is_aborted(parent) ? join(making->comm) : ncclSuccess;
+    if (making->comm != NULL && !double_is_aborted(parent))
+        return join(making->comm);
+    if (making->comm != NULL)
+        atomic_store(&making->comm->aborted, true); /* it has no segment */
+    return ncclSuccess;
 }
 
 /* Says how it went where callers ask: of a split the parent, at the end, since its caller goes on
  * then, and may split again. */
+static void finish(struct making *making, struct ncclComm *asked)
+{
+    const ncclResult_t result = make(making);
+    if (making->comm != NULL && making->comm != asked) {
+        making->comm->parent = NULL;
+        atomic_store(&making->comm->state, (int)result);
+        *making->made = making->comm;
+    }
+    atomic_store(&asked->state, (int)result);
+}
+
+static void wait_for_abort(struct making *making, struct ncclComm *asked)
+{
+    atomic_store(&asked->state, (int)making->stalls);
+    while (!double_is_aborted(asked))
+        double_nap();
+    if (making->comm != NULL && making->comm != asked)
+        double_drop(making->comm); /* nobody has it */
+}
+
 static void *make_later(void *argument)
 {
     struct making *making = argument;
     struct ncclComm *asked = making->parent != NULL ? making->parent : making->comm;
-    if (making->stalls != ncclSuccess)
-        atomic_store(&asked->state, (int)making->stalls);
-    while (making->stalls != ncclSuccess && !double_is_aborted(asked))
-        double_nap();
-    if (making->stalls == ncclSuccess) {
-        const ncclResult_t result = make(making);
-        if (making->comm != NULL && making->comm != asked)
-            atomic_store(&making->comm->state, (int)result);
-        *making->made = making->comm;
-        atomic_store(&asked->state, (int)result);
-    }
+    if (making->stalls == ncclSuccess)
+        finish(making, asked);
+    else
+        wait_for_abort(making, asked);
+    (void)atomic_fetch_sub(&asked->making, 1);
+    double_drop(asked);
     free(making);
     return NULL;
 }
@@ -170,12 +262,21 @@ static ncclResult_t begin(const struct making *plan)
         return double_refuse(ncclSystemError, "no memory");
     *making = *plan;
     atomic_store(&asked->state, (int)ncclInProgress);
+    (void)atomic_fetch_add(&asked->making, 1);
+    double_hold(asked);
     if (asked->blocks) {
+        double_hold(asked); /* another thread may abort it */
         (void)make_later(making);
-        return (ncclResult_t)atomic_load(&asked->state);
+        const ncclResult_t result = (ncclResult_t)atomic_load(&asked->state);
+        double_drop(asked);
+        return result;
     }
-    if (pthread_create(&thread, NULL, make_later, making) != 0)
+    if (pthread_create(&thread, NULL, make_later, making) != 0) {
+        (void)atomic_fetch_sub(&asked->making, 1);
+        double_drop(asked);
+        free(making);
         return double_refuse(ncclSystemError, "no thread");
+    }
     (void)pthread_detach(thread);
     return ncclInProgress;
 }
@@ -193,8 +294,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *made, int size, ncclUniqueId id,
     (void)snprintf(comm->name, sizeof comm->name, "%.127s", id.internal);
     comm->rank = rank;
     comm->size = size;
-    comm->blocks = config->blocking != 0;
-    const ncclResult_t result = find_bus(&comm->device);
+    comm->blocks = config == NULL || config->blocking != 0;
+    comm->holders = 1;
+    const ncclResult_t result = find_device(comm);
     const struct making making = {
         .comm = comm, .made = made, .stalls = double_stall_of("ncclCommInitRankConfig")};
     return result == ncclSuccess ? begin(&making) : result;
@@ -217,6 +319,9 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *ma
         if (comm == NULL)
             return double_refuse(ncclSystemError, "no memory");
         comm->device = parent->device;
+        comm->bus = parent->bus;
+        comm->holders = 1;
+        comm->parent = parent;
         comm->blocks = config != NULL ? config->blocking != 0 : parent->blocks;
     }
     const struct making making = {comm, parent, made, color, key, double_stall_of("ncclCommSplit")};
@@ -238,15 +343,18 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
         return double_refuse(ncclInternalError, "not destroyed");
     if (atomic_load(&comm->pending) > 0)
         return double_refuse(ncclInvalidUsage, "destroyed while work is under way");
-    (void)munmap(comm->segment, sizeof *comm->segment);
-    free(comm);
+    double_drop(comm);
     return ncclSuccess;
 }
 
 /* Work comes to its end, done or not. It may wait in a stream behind that of another communicator,
- * so that memory stays. */
+ * so that memory stays until then; what is made is waited for, whose caller's variable it writes.
+ * A member that only waits hears nothing of it, and waits until it aborts, too. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     atomic_store(&comm->aborted, true);
+    while (atomic_load(&comm->making) > 0)
+        double_nap();
+    double_drop(comm);
     return ncclSuccess;
 }

@@ -1,8 +1,9 @@
-/* The nccl backend over the stand-in of tests/support/gpu_double, under mpirun. Without arguments:
- * all checks; `unnamed`: of groups that nobody named before. `fail` and `abort`: one rank fails
- * while the others wait; the run must end with its reason. `work`: a little of everything, for
- * failures that the stand-in injects. `mesh`: groups of four ranks, whose splits the stand-in
- * counts. `called off`: work of groups and of open channels that never ends is called off.
+/* The nccl backend over the stand-in of tests/support/gpu_double, under mpirun; or with `threads N`
+ * as the first arguments in so many threads of this process. Without further ones: all checks;
+ * `unnamed`: of groups that nobody named before. `fail` and `abort`: one rank fails while the
+ * others wait; the run must end with its reason. `work`: a little of everything, for failures that
+ * the stand-in injects. `mesh`: groups of four ranks, whose splits the stand-in counts. `called
+ * off`: work of groups and of open channels that never ends is called off.
  */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -13,11 +14,14 @@
 #include "base/status.h"
 #include "executor/gpu/gpu.h"
 #include "tests/ranks/comm_checks.h"
+#include "tests/ranks/nccl_host.h"
 
 /* An endpoint over host memory for the checks, which every call copies to the device and back. */
+enum { SIZES = 128 };
 struct sbp_comm {
     struct sbp_endpoint real;
     struct sbp_diag diag;
+    int group_sizes[SIZES]; /* by handle, which the real endpoint counts from 0 */
 };
 
 static enum sbp_status check(struct sbp_comm *comm, enum sbp_status status)
@@ -55,10 +59,6 @@ static int64_t bytes_of(int64_t count, enum sbp_real real)
     return count * (real == SBP_F32 ? 4 : 8);
 }
 
-#define SIZES 128
-/* Sizes of groups by handle, which the real endpoint counts from 0. */
-static int group_sizes[SIZES];
-
 static int staged_rank(const struct sbp_comm *comm)
 {
     return comm->real.ops->rank(comm->real.comm);
@@ -75,7 +75,7 @@ static enum sbp_status staged_group(struct sbp_comm *comm, const int *ranks, int
     SBP_TRY(check(comm, comm->real.ops->group(comm->real.comm, ranks, count, key, group)));
     if (*group >= SIZES)
         return sbp_fail(&comm->diag, SBP_E_RANGE, "more than %d groups", SIZES);
-    group_sizes[*group] = count;
+    comm->group_sizes[*group] = count;
     return SBP_OK;
 }
 
@@ -115,22 +115,22 @@ static enum sbp_status move(struct sbp_comm *comm, moving call, int group, void 
 static enum sbp_status staged_all_gather(struct sbp_comm *comm, int group, void *receive,
                                          const void *send, int64_t count, enum sbp_real real)
 {
-    return move(comm, comm->real.ops->all_gather, group, receive, count * group_sizes[group], send,
-                count, count, real);
+    return move(comm, comm->real.ops->all_gather, group, receive, count * comm->group_sizes[group],
+                send, count, count, real);
 }
 
 static enum sbp_status staged_reduce_scatter(struct sbp_comm *comm, int group, void *receive,
                                              const void *send, int64_t count, enum sbp_real real)
 {
     return move(comm, comm->real.ops->reduce_scatter, group, receive, count, send,
-                count * group_sizes[group], count, real);
+                count * comm->group_sizes[group], count, real);
 }
 
 static enum sbp_status staged_all_to_all(struct sbp_comm *comm, int group, void *receive,
                                          const void *send, int64_t count, enum sbp_real real)
 {
-    return move(comm, comm->real.ops->all_to_all, group, receive, count * group_sizes[group], send,
-                count * group_sizes[group], count, real);
+    return move(comm, comm->real.ops->all_to_all, group, receive, count * comm->group_sizes[group],
+                send, count * comm->group_sizes[group], count, real);
 }
 
 static enum sbp_status staged_reduce(struct sbp_comm *comm, int group, int root, void *buffer,
@@ -277,7 +277,7 @@ static enum sbp_status zeroed_memory(const struct sbp_memory_ops *memory, struct
 /* The last thing of a run: its sender is through with main before the receiver is there. */
 static enum sbp_status late_receiver(struct sbp_comm *staged)
 {
-    static unsigned char bytes[100000];
+    static _Thread_local unsigned char bytes[100000];
     const struct timespec pause = {.tv_nsec = 200000000};
     if (staged_rank(staged) == 1)
         SBP_TRY(staged_send(staged, 0, 8, bytes, sizeof bytes));
@@ -470,26 +470,44 @@ static enum sbp_status called_off(const struct sbp_comm_ops *ops, struct sbp_com
     return sbp_fail(diag, SBP_E_INPUT, "called off");
 }
 
+struct words {
+    const char *what;
+    struct comm_checks checks;
+};
+
+static enum sbp_status run(const struct words *words, struct sbp_diag *diag)
+{
+    struct comm_checks checks = words->checks;
+    if (strcmp(words->what, "work") == 0)
+        return sbp_nccl_run(work, NULL, diag);
+    if (strcmp(words->what, "mesh") == 0)
+        return sbp_nccl_run(mesh, NULL, diag);
+    if (strcmp(words->what, "called off") == 0)
+        return sbp_nccl_run(called_off, NULL, diag);
+    if (strcmp(words->what, "fail") == 0 || strcmp(words->what, "abort") == 0)
+        return sbp_nccl_run(one_fails, (void *)(uintptr_t)words->what, diag);
+    return sbp_nccl_run(all_checks, &checks, diag);
+}
+
+/* A rank that is a thread. */
+static enum sbp_status run_thread(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                  void *argument, struct sbp_diag *diag)
+{
+    nccl_host_is((struct sbp_endpoint){ops, comm});
+    return run(argument, diag);
+}
+
 int main(int argc, char **argv)
 {
     struct sbp_diag diag = {0};
-    struct comm_checks checks = {.rounds = 200};
-    enum sbp_status status;
-    const char *const what = argc > 1 ? argv[1] : "";
-    const bool is_unnamed = strcmp(what, "unnamed") == 0;
-    staged_ops.name_groups = is_unnamed ? NULL : staged_name_groups;
-    if (strcmp(what, "work") == 0) {
-        status = sbp_nccl_run(work, NULL, &diag);
-    } else if (strcmp(what, "mesh") == 0) {
-        status = sbp_nccl_run(mesh, NULL, &diag);
-    } else if (strcmp(what, "called off") == 0) {
-        status = sbp_nccl_run(called_off, NULL, &diag);
-    } else if (argc > 1 && !is_unnamed) {
-        status = sbp_nccl_run(one_fails, argv[1], &diag);
-    } else {
-        checks.seed = comm_checks_seed();
-        status = sbp_nccl_run(all_checks, &checks, &diag);
-    }
+    const bool is_threads = argc > 2 && strcmp(argv[1], "threads") == 0;
+    const int first = is_threads ? 3 : 1;
+    const struct words words = {.what = argc > first ? argv[first] : "",
+                                .checks = {.seed = comm_checks_seed(), .rounds = 200}};
+    staged_ops.name_groups = strcmp(words.what, "unnamed") == 0 ? NULL : staged_name_groups;
+    const enum sbp_status status =
+        is_threads ? sbp_threads_run(atoi(argv[2]), run_thread, (void *)(uintptr_t)&words, &diag)
+                   : run(&words, &diag);
     if (status != SBP_OK)
         (void)fprintf(stderr, "test_comm_nccl: %s\n", diag.text);
     return sbp_status_exit_code(status);

@@ -351,6 +351,7 @@ static enum sbp_status run_norm(struct sbp_rank *rank, const struct sbp_instr *i
         if (rank->program->gradient_buffer[t] >= 0)
             add_squares(rank, t);
     rank->kernels->step_take(rank->norm, &rank->state->squares);
+    rank->is_decided = false;
     return SBP_OK;
 }
 

@@ -49,7 +49,8 @@ enum sbp_status sbp_state_copies_do(struct sbp_state_copies *copies, int64_t ind
 {
     const bool in = instr_of(copies, index)->kind == SBP_INSTR_COPY_IN;
     /* The norm lies among activations; sums of gradients beside are over (task.h). */
-    sbp_rank_decide(copies->rank);
+    if (copies->rank->norm != NULL)
+        sbp_rank_decide(copies->rank);
     if (in) {
         copies->due = index;
     } else {

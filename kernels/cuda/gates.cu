@@ -12,16 +12,30 @@ static __device__ __forceinline__ float opened(float gate)
     return 1 / (1 + expf(-gate));
 }
 
+/* N pairs of a gate and what it lets through, as two chunks: one of 2 N would have to be aligned
+ * where N is 1, too. */
+template <class T, int N> struct gate_pairs {
+    gpu_chunk<T, N> half[2];
+    __device__ __forceinline__ T &gate(int j)
+    {
+        return half[2 * j / N].at[2 * j % N];
+    }
+    __device__ __forceinline__ T &up(int j)
+    {
+        return half[(2 * j + 1) / N].at[(2 * j + 1) % N];
+    }
+};
+
 template <class T, int N>
 static __global__ void __launch_bounds__(THREADS) swiglu_kernel(T *y, const T *x, int64_t chunks)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < chunks; i += step) {
-        const gpu_chunk<T, 2 *N> from = gpu_get<2 * N>(x + 2 * i * N);
+        gate_pairs<T, N> from = {{gpu_get<N>(x + 2 * i * N), gpu_get<N>(x + 2 * i * N + N)}};
         gpu_chunk<T, N> to;
         GPU_UNROLL
         for (int j = 0; j < N; j++) {
-            const float gate = gpu_load(from.at[2 * j]), up = gpu_load(from.at[2 * j + 1]);
+            const float gate = gpu_load(from.gate(j)), up = gpu_load(from.up(j));
             to.at[j] = gpu_store<T>(gate * opened(gate) * up);
         }
         gpu_put(y + i * N, to);
@@ -34,17 +48,18 @@ static __global__ void __launch_bounds__(THREADS)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < chunks; i += step) {
-        const gpu_chunk<T, 2 *N> from = gpu_get<2 * N>(x + 2 * i * N);
+        gate_pairs<T, N> from = {{gpu_get<N>(x + 2 * i * N), gpu_get<N>(x + 2 * i * N + N)}};
         const gpu_chunk<T, N> d = gpu_get<N>(dy + i * N);
-        gpu_chunk<T, 2 * N> to;
+        gate_pairs<T, N> to;
         GPU_UNROLL
         for (int j = 0; j < N; j++) {
-            const float gate = gpu_load(from.at[2 * j]), up = gpu_load(from.at[2 * j + 1]);
+            const float gate = gpu_load(from.gate(j)), up = gpu_load(from.up(j));
             const float open = opened(gate), value = gpu_load(d.at[j]);
-            to.at[2 * j] = gpu_store<T>(value * up * open * (1 + gate * (1 - open)));
-            to.at[2 * j + 1] = gpu_store<T>(value * gate * open);
+            to.gate(j) = gpu_store<T>(value * up * open * (1 + gate * (1 - open)));
+            to.up(j) = gpu_store<T>(value * gate * open);
         }
-        gpu_put(dx + 2 * i * N, to);
+        gpu_put(dx + 2 * i * N, to.half[0]);
+        gpu_put(dx + 2 * i * N + N, to.half[1]);
     }
 }
 

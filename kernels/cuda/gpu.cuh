@@ -27,6 +27,8 @@
     extern __shared__ __align__(16) unsigned char gpu_dynamic_shared[];                            \
     type *const name = (type *)gpu_dynamic_shared
 #define GPU_GRID_CONSTANT const __grid_constant__
+/* Tells the host of an access to a chunk; a GPU sees to itself. */
+#define GPU_NOTE_CHUNK(at) ((void)0)
 /* Before loops over arrays that are to stay in registers. */
 #define GPU_UNROLL _Pragma("unroll")
 /* Before loops that would be long programs when unrolled. */
@@ -119,13 +121,17 @@ template <class T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16
 
 template <int N, class T> static __device__ __forceinline__ gpu_chunk<T, N> gpu_get(const T *from)
 {
-    return *(const gpu_chunk<T, N> *)from;
+    const gpu_chunk<T, N> *const at = (const gpu_chunk<T, N> *)from;
+    GPU_NOTE_CHUNK(at);
+    return *at;
 }
 
 template <int N, class T>
 static __device__ __forceinline__ void gpu_put(T *to, const gpu_chunk<T, N> &chunk)
 {
-    *(gpu_chunk<T, N> *)to = chunk;
+    gpu_chunk<T, N> *const at = (gpu_chunk<T, N> *)to;
+    GPU_NOTE_CHUNK(at);
+    *at = chunk;
 }
 
 /* How many elements of T make 16 bytes. */

@@ -68,7 +68,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < of.elements; i += step)
-        to[i] = from[source_of(of, 0, i)];
+        gpu_put(to + i, gpu_get<1>(from + source_of(of, 0, i)));
 }
 
 /* Where the source's innermost dimension is not the destination's: tiles of the two are turned in
@@ -166,7 +166,8 @@ static __global__ void __launch_bounds__(THREADS)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < elements; i += step)
-        to[i / rows.n * rows.to_row + i % rows.n] = from[i / rows.n * rows.from_row + i % rows.n];
+        gpu_put(to + i / rows.n * rows.to_row + i % rows.n,
+                gpu_get<1>(from + i / rows.n * rows.from_row + i % rows.n));
 }
 
 template <class Unit>

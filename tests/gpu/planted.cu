@@ -114,6 +114,12 @@ static __global__ void beyond_buffer_kernel(float *to, const float *from)
     to[threadIdx.x] = from[threadIdx.x + 1]; /* PLANTED_BEYOND_BUFFER first */
 }
 
+static __global__ void unaligned_kernel(float *to, const float *from)
+{
+    const gpu_chunk<float, 4> at = gpu_get<4>(from + threadIdx.x % 4); /* PLANTED_UNALIGNED first */
+    to[threadIdx.x] = at.at[threadIdx.x % 4];
+}
+
 static __global__ void unset_kernel(float *to)
 {
     GPU_SHARED(float, all, THREADS);
@@ -171,6 +177,9 @@ void sbp_planted_run(enum planted what, float *to, const float *from)
         break;
     case PLANTED_BEYOND_BUFFER:
         GPU_LAUNCH(&cuda, beyond_buffer_kernel, 1, block, 0, to, from);
+        break;
+    case PLANTED_UNALIGNED:
+        GPU_LAUNCH(&cuda, unaligned_kernel, 1, block, 0, to, from);
         break;
     case PLANTED_UNSET:
         GPU_LAUNCH(&cuda, unset_kernel, 1, block, 0, to);

@@ -19,6 +19,7 @@ enum planted {
     PLANTED_SOME_LANES,
     PLANTED_BEYOND_SHARED,
     PLANTED_BEYOND_BUFFER,
+    PLANTED_UNALIGNED,   /* 16 bytes are read at an odd place */
     PLANTED_UNSET,       /* shared memory is read that nobody wrote */
     PLANTED_NO_BLOCKS_X, /* a grid without blocks, of each side */
     PLANTED_NO_BLOCKS_Y,

@@ -140,6 +140,16 @@ static void shared_memory_is_bounded(void **state)
     expect_place(fault, "PLANTED_BEYOND_SHARED first");
 }
 
+/* As a GPU refuses them. */
+static void unaligned_chunks_are_named(void **state)
+{
+    (void)state;
+    static struct call call;
+    const char *fault = fault_of(&call, PLANTED_UNALIGNED, 1);
+    expect_text(fault, "takes 16 bytes that are not aligned");
+    expect_place(fault, "PLANTED_UNALIGNED first");
+}
+
 /* Also after a block that left numbers there. */
 static void shared_memory_begins_poisoned(void **state)
 {
@@ -186,6 +196,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(races_are_named),
         cmocka_unit_test(divergent_meetings_are_named),
         cmocka_unit_test(shared_memory_is_bounded),
+        cmocka_unit_test(unaligned_chunks_are_named),
         cmocka_unit_test(shared_memory_begins_poisoned),
         cmocka_unit_test(empty_grids_are_named),
         cmocka_unit_test(orders_come_from_the_seed),

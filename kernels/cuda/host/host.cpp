@@ -436,6 +436,11 @@ int hand_over(void *stream, void (*work)(void *argument), void *argument)
 
 /* ---- what kernels call ---------------------------------------------------------------------- */
 
+static bool is_within(const unsigned char *byte, const void *first, size_t bytes)
+{
+    return (uintptr_t)byte - (uintptr_t)first < bytes;
+}
+
 void barrier(place where)
 {
     barrier_count(false, where);
@@ -482,6 +487,20 @@ void require_all_lanes(unsigned mask, place where)
     fault_here(text);
 }
 
+void note_chunk(const void *at_chunk, size_t bytes, size_t alignment)
+{
+    const size_t wide_bytes = 16;
+    if ((uintptr_t)at_chunk % alignment != 0) {
+        char where[700], text[900];
+        describe(where, sizeof where, __builtin_return_address(0));
+        snprintf(text, sizeof text, "thread %d takes %zu bytes that are not aligned at %s",
+                 m.current, bytes, where);
+        fault_here(text);
+    }
+    if (!is_within((const unsigned char *)at_chunk, m.arena, ARENA_BYTES))
+        m.counts.wide += (int64_t)(bytes / wide_bytes);
+}
+
 void *shared(size_t bytes, const char *file, int line)
 {
     for (const piece &of : m.pieces)
@@ -504,11 +523,6 @@ bool now(moment *moment)
     const fiber &me = m.fibers[(size_t)m.current];
     *moment = {m.launches, m.blocks, me.barriers, me.warp_barriers, m.current};
     return true;
-}
-
-bool is_within(const unsigned char *byte, const void *first, size_t bytes)
-{
-    return (uintptr_t)byte - (uintptr_t)first < bytes;
 }
 
 memory memory_of(const void *address, size_t bytes)

@@ -29,9 +29,9 @@ void sbp_gpu_host_seed(uint64_t seed);
 /* Runs body(argument) and returns what the first fault says, until the next call, or NULL. Without
  * it a fault ends the program. */
 const char *sbp_gpu_host_try(void (*body)(void *argument), void *argument);
-/* Counts over all launches. */
+/* Counts over all launches; wide: accesses of 16 bytes to memory that is not shared. */
 struct sbp_gpu_host_counts {
-    int64_t launches, threads, switches, barriers;
+    int64_t launches, threads, switches, barriers, wide;
 };
 struct sbp_gpu_host_counts sbp_gpu_host_counts(void);
 

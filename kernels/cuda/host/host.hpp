@@ -9,7 +9,8 @@
  * accesses beyond shared memory; and two accesses of a place by two threads, of which one writes,
  * that nothing orders: a barrier of the block, or of the warp. Accesses are seen where kernels are
  * compiled with the calls of ThreadSanitizer (race.cpp answers them); AddressSanitizer sees those
- * out of bounds. A fault ends the launch: its fibers are left as they are.
+ * out of bounds. So is a chunk (gpu.cuh) that is not aligned, and accesses of 16 bytes are counted.
+ * A fault ends the launch: its fibers are left as they are.
  *
  * Not covered: orders of memory without barriers, asynchronous copies, and speed.
  */
@@ -59,6 +60,8 @@ int lane();
 void *shared(size_t bytes, const char *file, int line);
 void *dynamic_shared();
 void require_all_lanes(unsigned mask, place where);
+/* Before an access to a chunk of so many bytes, which must be aligned. */
+void note_chunk(const void *at, size_t bytes, size_t alignment);
 
 /* argument(argument_bytes): what the kernel was launched with. */
 void launch(dim3 grid, dim3 block, size_t shared_bytes, void (*body)(void *), void *argument,
@@ -148,6 +151,7 @@ static inline unsigned ballot(unsigned mask, bool said, place where)
     type *const name = (type *)gpu_host::shared(sizeof(type) * (count), __FILE__, __LINE__)
 #define GPU_DYNAMIC_SHARED(type, name) type *const name = (type *)gpu_host::dynamic_shared()
 #define GPU_GRID_CONSTANT              const
+#define GPU_NOTE_CHUNK(at)             gpu_host::note_chunk((at), sizeof *(at), __alignof__(*(at)))
 #define GPU_UNROLL
 #define GPU_NO_UNROLL
 

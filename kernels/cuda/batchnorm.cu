@@ -18,25 +18,33 @@ static __device__ __forceinline__ int64_t place(const images &of, int64_t row, i
 
 /* Elements, and the squares of what is left of the mean: twice over them, so that squares cancel
  * nothing. */
-template <class T> struct value_source {
+template <class T, int N> struct value_source {
     const T *x;
     images of;
     __device__ __forceinline__ void add(float (&sum)[1], int64_t row, int64_t channel,
                                         int64_t column) const
     {
-        sum[0] += gpu_load(x[place(of, row, channel, column)]);
+        const gpu_chunk<T, N> at = gpu_get<N>(x + place(of, row, channel, column));
+        GPU_UNROLL
+        for (int j = 0; j < N; j++)
+            sum[0] += gpu_load(at.at[j]);
     }
 };
 
-template <class T> struct square_source {
+template <class T, int N> struct square_source {
     const T *x;
     const float *statistics;
     images of;
     __device__ __forceinline__ void add(float (&sum)[1], int64_t row, int64_t channel,
                                         int64_t column) const
     {
-        const float left = gpu_load(x[place(of, row, channel, column)]) - statistics[2 * channel];
-        sum[0] = fmaf(left, left, sum[0]);
+        const gpu_chunk<T, N> at = gpu_get<N>(x + place(of, row, channel, column));
+        const float mean = statistics[2 * channel];
+        GPU_UNROLL
+        for (int j = 0; j < N; j++) {
+            const float left = gpu_load(at.at[j]) - mean;
+            sum[0] = fmaf(left, left, sum[0]);
+        }
     }
 };
 
@@ -65,20 +73,31 @@ static bool find_images(struct sbp_cuda *cuda, images &of, const struct sbp_norm
     return rows->row == NULL;
 }
 
+template <int N, class T>
+static void launch_statistics(struct sbp_cuda *cuda, float *to, const T *x, const images &of,
+                              float epsilon)
+{
+    const float count = (float)(of.rows * of.width);
+    const value_source<T, N> values = {x, of};
+    const square_source<T, N> squares = {x, to, of};
+    const mean_result mean = {to, count};
+    const spread_result spread = {to, count, epsilon};
+    channel_sums<1, N>(cuda, of.rows, of.channels, of.width, 0, values, mean);
+    channel_sums<1, N>(cuda, of.rows, of.channels, of.width, 0, squares, spread);
+}
+
 template <class T>
 static void statistics(struct sbp_cuda *cuda, void *to, const void *x,
                        const struct sbp_norm_rows *rows, double epsilon)
 {
+    constexpr int N = gpu_width<T>;
     images of;
     if (!find_images(cuda, of, rows))
         return;
-    const float count = (float)(of.rows * of.width);
-    const value_source<T> values = {(const T *)x, of};
-    const square_source<T> squares = {(const T *)x, (const float *)to, of};
-    const mean_result mean = {(float *)to, count};
-    const spread_result spread = {(float *)to, count, (float)epsilon};
-    channel_sums<1>(cuda, of.rows, of.channels, of.width, 0, values, mean);
-    channel_sums<1>(cuda, of.rows, of.channels, of.width, 0, squares, spread);
+    if (gpu_aligned<N>((const T *)x, of.width))
+        launch_statistics<N>(cuda, (float *)to, (const T *)x, of, (float)epsilon);
+    else
+        launch_statistics<1>(cuda, (float *)to, (const T *)x, of, (float)epsilon);
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -123,18 +142,21 @@ static void forward(struct sbp_cuda *cuda, void *y, const void *x, const void *s
 /* ---- backward -------------------------------------------------------------------------------- */
 
 /* dy, and dy xhat. */
-template <class T> struct gradient_source {
+template <class T, int N> struct gradient_source {
     const T *dy, *x;
     const float *statistics;
     images of;
     __device__ __forceinline__ void add(float (&sum)[2], int64_t row, int64_t channel,
                                         int64_t column) const
     {
-        const int64_t at = place(of, row, channel, column);
-        const float xhat =
-            (gpu_load(x[at]) - statistics[2 * channel]) * statistics[2 * channel + 1];
-        sum[0] += gpu_load(dy[at]);
-        sum[1] = fmaf(gpu_load(dy[at]), xhat, sum[1]);
+        const int64_t i = place(of, row, channel, column);
+        const float mean = statistics[2 * channel], rstd = statistics[2 * channel + 1];
+        const gpu_chunk<T, N> at = gpu_get<N>(x + i), d = gpu_get<N>(dy + i);
+        GPU_UNROLL
+        for (int j = 0; j < N; j++) {
+            sum[0] += gpu_load(d.at[j]);
+            sum[1] = fmaf(gpu_load(d.at[j]), (gpu_load(at.at[j]) - mean) * rstd, sum[1]);
+        }
     }
 };
 
@@ -192,14 +214,19 @@ static void backward(struct sbp_cuda *cuda, void *dx, void *dgain, void *dshift,
                          gpu_aligned<N>((const T *)dy);
     const int64_t chunks = of.rows * of.channels * of.width / (is_wide ? N : 1);
     const auto kernel = is_wide ? backward_kernel<T, N> : backward_kernel<T, 1>;
-    const gradient_source<T> source = {(const T *)dy, (const T *)x, (const float *)statistics, of};
+    const float *const of_x = (const float *)statistics;
+    const gradient_source<T, N> wide = {(const T *)dy, (const T *)x, of_x, of};
+    const gradient_source<T, 1> narrow = {(const T *)dy, (const T *)x, of_x, of};
     const gradient_result<T> result = {(float *)cuda->scratch, (T *)dgain, (T *)dshift,
                                        (float)(of.rows * of.width), adds};
-    channel_sums<2>(cuda, of.rows, of.channels, of.width, 2 * of.channels, source, result);
+    if (is_wide)
+        channel_sums<2, N>(cuda, of.rows, of.channels, of.width, 2 * of.channels, wide, result);
+    else
+        channel_sums<2, 1>(cuda, of.rows, of.channels, of.width, 2 * of.channels, narrow, result);
     if (chunks > 0)
         GPU_LAUNCH(cuda, kernel, gpu_loop_blocks(cuda, chunks, THREADS), THREADS, 0, (T *)dx,
-                   (const T *)dy, (const T *)x, (const float *)statistics,
-                   (const float *)cuda->scratch, (const T *)gain, of);
+                   (const T *)dy, (const T *)x, of_x, (const float *)cuda->scratch, (const T *)gain,
+                   of);
 }
 
 template <class T> static void fill(struct sbp_cuda_kernels *kernels)

@@ -1,8 +1,8 @@
 /* Sums over the rows and places of images x(rows, channels, width), of K values a channel.
  *
  * Blocks sum parts of a channel, whose number the sizes alone fix, into scratch, and a thread for
- * each channel adds the parts up. Source::add(sum, row, channel, column) adds an element's values;
- * Result::put(channel, sum) takes what comes of them. */
+ * each channel adds the parts up. Source::add(sum, row, channel, column) adds the values of N
+ * neighbours in a row; Result::put(channel, sum) takes what comes of them. */
 #ifndef SBP_KERNELS_CUDA_CHANNELS_CUH
 #define SBP_KERNELS_CUDA_CHANNELS_CUH
 
@@ -10,7 +10,8 @@
 
 enum { CHANNELS_THREADS = 256, CHANNELS_PART = 4096 /* elements of a part, at least */ };
 
-template <int K, class Source>
+/* Elements, a part and the width are counted in chunks. */
+template <int K, int N, class Source>
 static __global__ void __launch_bounds__(CHANNELS_THREADS)
     channel_parts(float *parts, int64_t elements, int64_t part, int64_t width, Source source)
 {
@@ -18,7 +19,7 @@ static __global__ void __launch_bounds__(CHANNELS_THREADS)
     const int64_t end = first + part < elements ? first + part : elements;
     float sum[K] = {};
     for (int64_t i = first + threadIdx.x; i < end; i += blockDim.x)
-        source.add(sum, i / width, channel, i % width);
+        source.add(sum, i / width, channel, i % width * N);
     gpu_block_reduce(sum, gpu_plus());
     if (threadIdx.x == 0)
         GPU_UNROLL
@@ -41,12 +42,12 @@ static __global__ void __launch_bounds__(CHANNELS_THREADS)
 }
 
 /* Parts take the scratch behind `kept` floats of it. */
-template <int K, class Source, class Result>
+template <int K, int N, class Source, class Result>
 static void channel_sums(struct sbp_cuda *cuda, int64_t rows, int64_t channels, int64_t width,
                          int64_t kept, Source source, Result result)
 {
-    const int64_t elements = rows * width, some = elements > 0 ? elements : 1;
-    const auto parts = channel_parts<K, Source>;
+    const int64_t elements = rows * width / N, some = elements > 0 ? elements : 1;
+    const auto parts = channel_parts<K, N, Source>;
     const auto totals = channel_totals<K, Result>;
     if (channels == 0)
         return;
@@ -56,11 +57,11 @@ static void channel_sums(struct sbp_cuda *cuda, int64_t rows, int64_t channels, 
         return;
     }
     const int64_t part =
-        gpu_ceil(some, sbp_least_i64(sbp_least_i64(gpu_ceil(some, CHANNELS_PART), most), 64));
+        gpu_ceil(some, sbp_least_i64(sbp_least_i64(gpu_ceil(some * N, CHANNELS_PART), most), 64));
     const int64_t count = gpu_ceil(some, part);
     float *const scratch = (float *)cuda->scratch + kept;
     GPU_LAUNCH(cuda, parts, dim3((unsigned)channels, (unsigned)count), dim3(CHANNELS_THREADS), 0,
-               scratch, elements, part, width, source);
+               scratch, elements, part, width / N, source);
     GPU_LAUNCH(cuda, totals, dim3((unsigned)gpu_ceil(channels, CHANNELS_THREADS)),
                dim3(CHANNELS_THREADS), 0, (const float *)scratch, (int)count, channels, result);
 }

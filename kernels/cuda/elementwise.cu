@@ -1,4 +1,4 @@
-/* Operators that take elements one by one: relu, gelu, sums, scaling, dropout. */
+/* Operators that take elements one by one: relu, gelu, tanh, sums, scaling, dropout. */
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/place.cuh"
 #include "kernels/cuda/random.cuh"
@@ -53,6 +53,21 @@ struct gelu_gradient {
     __device__ __forceinline__ float operator()(float x, float dy) const
     {
         return dy * gelu_slope(x);
+    }
+};
+
+struct tanh_value {
+    __device__ __forceinline__ float operator()(float x, float) const
+    {
+        return tanhf(x);
+    }
+};
+
+/* Of the output. */
+struct tanh_gradient {
+    __device__ __forceinline__ float operator()(float y, float dy) const
+    {
+        return dy * (1 - y * y);
     }
 };
 
@@ -157,6 +172,18 @@ template <class T>
 static void gelu_backward(struct sbp_cuda *cuda, void *dx, const void *x, const void *dy, int64_t n)
 {
     map_pair(cuda, (T *)dx, (const T *)x, (const T *)dy, n, gelu_gradient());
+}
+
+template <class T>
+static void tanh_forward(struct sbp_cuda *cuda, void *y, const void *x, int64_t n)
+{
+    map(cuda, (T *)y, (const T *)x, n, tanh_value());
+}
+
+template <class T>
+static void tanh_backward(struct sbp_cuda *cuda, void *dx, const void *y, const void *dy, int64_t n)
+{
+    map_pair(cuda, (T *)dx, (const T *)y, (const T *)dy, n, tanh_gradient());
 }
 
 template <class T>
@@ -357,6 +384,8 @@ template <class T> static void fill(struct sbp_cuda_kernels *kernels)
     kernels->relu_backward = relu_backward<T>;
     kernels->gelu_forward = gelu_forward<T>;
     kernels->gelu_backward = gelu_backward<T>;
+    kernels->tanh_forward = tanh_forward<T>;
+    kernels->tanh_backward = tanh_backward<T>;
     kernels->bias_gelu_forward = bias_gelu_forward<T>;
     kernels->bias_gelu_backward = bias_gelu_backward<T>;
     kernels->add = add<T>;

@@ -1,5 +1,5 @@
-/* Activations with a gate beside what it lets through, tanh, and rotary embedding: a thread takes
- * some elements, or some pairs of them. */
+/* Activations with a gate beside what it lets through, and rotary embedding: a thread takes some
+ * elements, or some pairs of them. */
 #include "kernels/cuda/place.cuh"
 #include "kernels/cuda/rotary.cuh"
 
@@ -89,49 +89,33 @@ static void swiglu_gradient(struct sbp_cuda *cuda, void *dx, const void *x, cons
                    (const T *)x, (const T *)dy, chunks);
 }
 
-/* dy NULL: y = tanh x; else dx = dy (1 - y^2), of the output. */
-template <class T>
-static __global__ void __launch_bounds__(THREADS)
-    tanh_kernel(T *to, const T *from, const T *dy, int64_t n)
-{
-    const int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
-        const float at = gpu_load(from[i]);
-        to[i] = gpu_store<T>(dy == nullptr ? tanhf(at) : gpu_load(dy[i]) * (1 - at * at));
-    }
-}
-
-template <class T>
-static void tanh_gradient(struct sbp_cuda *cuda, void *dx, const void *y, const void *dy, int64_t n)
-{
-    if (n > 0)
-        GPU_LAUNCH(cuda, tanh_kernel<T>, gpu_loop_blocks(cuda, n, THREADS), THREADS, 0, (T *)dx,
-                   (const T *)y, (const T *)dy, n);
-}
-
-template <class T> static void tanh_value(struct sbp_cuda *cuda, void *y, const void *x, int64_t n)
-{
-    tanh_gradient<T>(cuda, y, x, NULL, n);
-}
-
 /* ---- rotary --------------------------------------------------------------------------------- */
 
-/* A thread turns one pair of every head of a token. */
-template <class T>
+/* A thread turns N neighbouring pairs in every head of a token. */
+template <class T, int N>
 static __global__ void __launch_bounds__(THREADS)
-    rotary_kernel(T *x, GPU_GRID_CONSTANT gpu_digits rows, int64_t sequence, int64_t pairs,
+    rotary_kernel(T *x, GPU_GRID_CONSTANT gpu_digits rows, int64_t sequence, int64_t chunks,
                   int64_t heads, int64_t width, int64_t half, double sign)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < pairs; at += step) {
-        const int64_t token = at / half, i = at % half;
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < chunks; at += step) {
+        const int64_t token = at * N / half, i = at * N % half;
         const double place = (double)gpu_digits_global(rows, token % sequence);
-        const gpu_turn turn = gpu_turn_of(sign * place, i, half);
+        gpu_turn turn[N];
+        GPU_UNROLL
+        for (int j = 0; j < N; j++)
+            turn[j] = gpu_turn_of(sign * place, i + j, half);
         for (int64_t h = 0; h < heads; h++) {
-            T *const first = x + (token * heads + h) * width + i, *const second = first + half;
-            const float a = gpu_load(*first), b = gpu_load(*second);
-            *first = gpu_store<T>(gpu_turn_first(turn, a, b));
-            *second = gpu_store<T>(gpu_turn_second(turn, a, b));
+            T *const to = x + (token * heads + h) * width + i;
+            gpu_chunk<T, N> first = gpu_get<N>(to), second = gpu_get<N>(to + half);
+            GPU_UNROLL
+            for (int j = 0; j < N; j++) {
+                const float a = gpu_load(first.at[j]), b = gpu_load(second.at[j]);
+                first.at[j] = gpu_store<T>(gpu_turn_first(turn[j], a, b));
+                second.at[j] = gpu_store<T>(gpu_turn_second(turn[j], a, b));
+            }
+            gpu_put(to, first);
+            gpu_put(to + half, second);
         }
     }
 }
@@ -140,18 +124,18 @@ template <class T>
 static void rotary(struct sbp_cuda *cuda, void *x, const struct sbp_digits *rows, int64_t batch,
                    int64_t heads, int64_t width, int64_t size, bool back)
 {
+    constexpr int N = gpu_width<T>;
     const int64_t sequence = sbp_digits_local_size(rows), half = size / 2;
-    const int64_t pairs = batch * sequence * half;
-    if (pairs > 0)
-        GPU_LAUNCH(cuda, rotary_kernel<T>, gpu_loop_blocks(cuda, pairs, THREADS), THREADS, 0,
-                   (T *)x, gpu_digits_of(rows), sequence, pairs, heads, width, half,
-                   back ? -1.0 : 1.0);
+    const bool is_wide = gpu_aligned<N>((const T *)x, half) && width % N == 0;
+    const int64_t chunks = batch * sequence * half / (is_wide ? N : 1);
+    const auto kernel = is_wide ? rotary_kernel<T, N> : rotary_kernel<T, 1>;
+    if (chunks > 0)
+        GPU_LAUNCH(cuda, kernel, gpu_loop_blocks(cuda, chunks, THREADS), THREADS, 0, (T *)x,
+                   gpu_digits_of(rows), sequence, chunks, heads, width, half, back ? -1.0 : 1.0);
 }
 
 template <class T> static void fill(struct sbp_cuda_kernels *kernels)
 {
-    kernels->tanh_forward = tanh_value<T>;
-    kernels->tanh_backward = tanh_gradient<T>;
     kernels->swiglu_forward = swiglu<T>;
     kernels->swiglu_backward = swiglu_gradient<T>;
     kernels->rotary = rotary<T>;

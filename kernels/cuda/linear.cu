@@ -44,21 +44,33 @@ static void add_bias(struct sbp_cuda *cuda, void *y, const void *bias, int64_t t
 }
 
 /* Rounds sums, which a product left in single precision, once: as they are stored. */
-template <class T>
+template <class T, int N>
 static __global__ void __launch_bounds__(THREADS)
-    put_kernel(T *to, const float *sums, int64_t n, bool adds)
+    put_kernel(T *to, const float *sums, int64_t chunks, bool adds)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)
-        to[i] = gpu_store<T>((adds ? gpu_load(to[i]) : 0) + sums[i]);
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < chunks; i += step) {
+        const gpu_chunk<float, N> sum = gpu_get<N>(sums + i * N);
+        gpu_chunk<T, N> at = {};
+        if (adds)
+            at = gpu_get<N>(to + i * N);
+        GPU_UNROLL
+        for (int j = 0; j < N; j++)
+            at.at[j] = gpu_store<T>(gpu_load(at.at[j]) + sum.at[j]);
+        gpu_put(to + i * N, at);
+    }
 }
 
 template <class T>
 static void put_sums(struct sbp_cuda *cuda, void *to, const void *sums, int64_t n, bool adds)
 {
+    constexpr int N = gpu_width<T>;
+    const bool is_wide = gpu_aligned<N>((const T *)to, n) && gpu_aligned<N>((const float *)sums);
+    const int64_t chunks = is_wide ? n / N : n;
+    const auto kernel = is_wide ? put_kernel<T, N> : put_kernel<T, 1>;
     if (n > 0)
-        GPU_LAUNCH(cuda, put_kernel<T>, gpu_loop_blocks(cuda, n, THREADS), THREADS, 0, (T *)to,
-                   (const float *)sums, n, adds);
+        GPU_LAUNCH(cuda, kernel, gpu_loop_blocks(cuda, chunks, THREADS), THREADS, 0, (T *)to,
+                   (const float *)sums, chunks, adds);
 }
 
 template <class T, int N> struct plain_source {

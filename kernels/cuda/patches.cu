@@ -19,20 +19,32 @@ static __device__ __forceinline__ int64_t token_of(const tokens &of, int64_t pat
     return patch / patches * of.rows + of.first + patch % patches;
 }
 
-/* y = from + bias + positions, of patches `patch` and on, a block each; CLASS: of class tokens, an
- * image's each, with the class token in the place of the product. */
-template <class T, bool CLASS>
+/* Elements i and on; nullptr: zeros. */
+template <int N, class T>
+static __device__ __forceinline__ gpu_chunk<T, N> get_some(const T *from, int64_t i)
+{
+    return from == nullptr ? gpu_chunk<T, N>() : gpu_get<N>(from + i);
+}
+
+/* y = from + bias + positions, of patches `patch` and on, a block each; without `from`: of class
+ * tokens, an image's each, with the class token in the place of the bias. */
+template <class T, int N>
 static __global__ void __launch_bounds__(THREADS)
     put_kernel(T *y, const float *from, const T *bias, const T *positions,
                GPU_GRID_CONSTANT tokens of, int64_t patch)
 {
-    const int64_t token = CLASS ? blockIdx.x * of.rows : token_of(of, patch + (int64_t)blockIdx.x);
+    const int64_t block = blockIdx.x;
+    const int64_t token = from == nullptr ? block * of.rows : token_of(of, patch + block);
     const int64_t row = gpu_digits_global(of.digits, token % of.rows);
-    for (int64_t i = threadIdx.x; i < of.features; i += blockDim.x) {
-        float value = CLASS ? 0 : from[blockIdx.x * of.features + i];
-        value += bias == nullptr ? 0 : gpu_load(bias[i]);
-        value += positions == nullptr ? 0 : gpu_load(positions[row * of.features + i]);
-        y[token * of.features + i] = gpu_store<T>(value);
+    for (int64_t i = (int64_t)threadIdx.x * N; i < of.features; i += (int64_t)blockDim.x * N) {
+        const gpu_chunk<float, N> product = get_some<N>(from, block * of.features + i);
+        const gpu_chunk<T, N> added = get_some<N>(bias, i);
+        const gpu_chunk<T, N> place = get_some<N>(positions, row * of.features + i);
+        gpu_chunk<T, N> to;
+        GPU_UNROLL
+        for (int j = 0; j < N; j++)
+            to.at[j] = gpu_store<T>(product.at[j] + gpu_load(added.at[j]) + gpu_load(place.at[j]));
+        gpu_put(y + token * of.features + i, to);
     }
 }
 
@@ -99,15 +111,25 @@ static tokens tokens_of(const struct sbp_patches *p)
 }
 
 template <class T>
+static void launch_put(struct sbp_cuda *cuda, T *y, const float *from, const T *bias,
+                       const T *positions, const tokens &of, int64_t patch, int64_t count)
+{
+    constexpr int N = gpu_width<T>;
+    const bool is_wide = gpu_aligned<N>(y, of.features) && gpu_aligned<N>(from) &&
+                         gpu_aligned<N>(bias) && gpu_aligned<N>(positions);
+    const auto kernel = is_wide ? put_kernel<T, N> : put_kernel<T, 1>;
+    const unsigned threads = gpu_row_threads(gpu_ceil(of.features, is_wide ? N : 1), THREADS);
+    if (count > 0)
+        GPU_LAUNCH(cuda, kernel, (unsigned)count, threads, 0, y, from, bias, positions, of, patch);
+}
+
+template <class T>
 static void put(struct sbp_cuda *cuda, void *y, const void *from, const void *bias,
                 const void *positions, const struct sbp_patches *patches, int64_t patch,
                 int64_t count)
 {
-    const tokens of = tokens_of(patches);
-    const auto kernel = put_kernel<T, false>;
-    if (count > 0)
-        GPU_LAUNCH(cuda, kernel, (unsigned)count, gpu_row_threads(of.features, THREADS), 0, (T *)y,
-                   (const float *)from, (const T *)bias, (const T *)positions, of, patch);
+    launch_put(cuda, (T *)y, (const float *)from, (const T *)bias, (const T *)positions,
+               tokens_of(patches), patch, count);
 }
 
 template <class T>
@@ -115,11 +137,8 @@ static void put_class(struct sbp_cuda *cuda, void *y, const void *class_token,
                       const void *positions, const struct sbp_patches *patches)
 {
     const tokens of = tokens_of(patches);
-    const auto kernel = put_kernel<T, true>;
-    if (of.first > 0 && of.batch > 0)
-        GPU_LAUNCH(cuda, kernel, (unsigned)of.batch, gpu_row_threads(of.features, THREADS), 0,
-                   (T *)y, (const float *)NULL, (const T *)class_token, (const T *)positions, of,
-                   (int64_t)0);
+    launch_put(cuda, (T *)y, (const float *)NULL, (const T *)class_token, (const T *)positions, of,
+               0, of.first > 0 ? of.batch : 0);
 }
 
 template <class T>

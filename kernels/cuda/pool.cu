@@ -1,5 +1,8 @@
-/* Pools: the largest element or the mean of each window, a thread an element. Gradients are
- * gathered by the input's places, from all windows that have them. */
+/* Pools: the largest element or the mean of each window. Gradients are gathered by the input's
+ * places, from all windows that have them.
+ *
+ * A thread makes N neighbours in a row and writes them at once. It reads elements one by one: those
+ * of neighbouring windows begin anywhere and lie a stride apart. */
 #include "kernels/cuda/windows.cuh"
 
 enum { THREADS = 256, BYTE_PLACES = 256 /* of a window whose indices are bytes */ };
@@ -23,24 +26,24 @@ static __device__ __forceinline__ element element_at(int64_t index, int channels
     return at;
 }
 
-/* The taps of a window along one side that lie within the image, or the windows that have a place:
- * first .. end - 1. */
+/* The rows of a window that lie within the image, or the rows of windows that have a place: first
+ * .. end - 1. */
 struct span {
     int first, end;
 };
 
-static __device__ __forceinline__ span taps(const gpu_windows &w, int side, int out, int size)
+static __device__ __forceinline__ span taps(const gpu_windows &w, int out)
 {
-    const int start = out * w.stride[side] - w.padding[side], left = size - start;
-    return span{start < 0 ? -start : 0, w.kernel[side] < left ? w.kernel[side] : left};
+    const int start = out * w.stride[0] - w.padding[0], left = w.height - start;
+    return span{start < 0 ? -start : 0, w.kernel[0] < left ? w.kernel[0] : left};
 }
 
-static __device__ __forceinline__ span outputs(const gpu_windows &w, int side, int place, int size)
+static __device__ __forceinline__ span outputs(const gpu_windows &w, int place)
 {
-    const int reached = place + w.padding[side], before = reached - w.kernel[side] + 1;
-    const int end = reached / w.stride[side] + 1;
-    return span{before > 0 ? (before + w.stride[side] - 1) / w.stride[side] : 0,
-                size < end ? size : end};
+    const int reached = place + w.padding[0], before = reached - w.kernel[0] + 1;
+    const int end = reached / w.stride[0] + 1;
+    return span{before > 0 ? (before + w.stride[0] - 1) / w.stride[0] : 0,
+                w.out_height < end ? w.out_height : end};
 }
 
 /* The first element of a channel in a row of an image, or of the outputs. */
@@ -54,72 +57,123 @@ static __device__ __forceinline__ int64_t out_row(const gpu_windows &w, const el
     return ((at.image * w.out_height + row) * w.channels + at.channel) * w.out_width;
 }
 
-template <class T, class Index>
+template <class T, int N>
+static __device__ __forceinline__ void put_shares(T *to, const float (&sum)[N], float share)
+{
+    gpu_chunk<T, N> chunk;
+    GPU_UNROLL
+    for (int n = 0; n < N; n++)
+        chunk.at[n] = gpu_store<T>(sum[n] * share);
+    gpu_put(to, chunk);
+}
+
+/* Takes an element, a tap's, for each of N neighbouring windows where it is larger than what they
+ * have; `column` is the first window's. */
+template <class T, int N>
+static __device__ __forceinline__ void keep_larger(gpu_chunk<T, N> &kept, int (&taps)[N],
+                                                   const T *row, const gpu_windows &w, int column,
+                                                   int tap)
+{
+    GPU_UNROLL
+    for (int n = 0; n < N; n++) {
+        const int at = column + n * w.stride[1];
+        if (at < 0 || at >= w.width)
+            continue;
+        const T from = row[at];
+        const float value = gpu_load(from);
+        if (value > gpu_load(kept.at[n]) || value != value) {
+            kept.at[n] = from;
+            taps[n] = tap;
+        }
+    }
+}
+
+/* The largest of each window, and the first tap that has it. */
+template <class T, class Index, int N>
 static __global__ void __launch_bounds__(THREADS)
-    largest_kernel(T *y, Index *index, const T *x, gpu_windows w, int64_t n)
+    largest_kernel(T *y, Index *index, const T *x, gpu_windows w, int64_t chunks)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t to = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; to < n; to += step) {
-        const element at = element_at(to, w.channels, w.out_height, w.out_width);
-        const span down = taps(w, 0, at.row, w.height), right = taps(w, 1, at.column, w.width);
+    for (int64_t to = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; to < chunks; to += step) {
+        const element at = element_at(to * N, w.channels, w.out_height, w.out_width);
+        const span down = taps(w, at.row);
         const int top = at.row * w.stride[0] - w.padding[0];
         const int left = at.column * w.stride[1] - w.padding[1];
-        float largest = -INFINITY;
-        T kept = x[in_row(w, at, top + down.first) + left + right.first];
-        int tap = down.first * w.kernel[1] + right.first;
-        for (int i = down.first; i < down.end; i++)
-            for (int j = right.first; j < right.end; j++) {
-                const T from = x[in_row(w, at, top + i) + left + j];
-                const float value = gpu_load(from);
-                if (value > largest || value != value) {
-                    largest = value;
-                    kept = from;
-                    tap = i * w.kernel[1] + j;
+        gpu_chunk<T, N> kept;
+        int tap[N];
+        GPU_UNROLL
+        for (int n = 0; n < N; n++) { /* nothing is larger where all are -infinity */
+            const int before = -left - n * w.stride[1];
+            kept.at[n] = gpu_store<T>(-INFINITY);
+            tap[n] = down.first * w.kernel[1] + (before > 0 ? before : 0);
+        }
+        for (int i = down.first; i < down.end; i++) {
+            const T *const row = x + in_row(w, at, top + i);
+            for (int j = 0; j < w.kernel[1]; j++)
+                keep_larger(kept, tap, row, w, left + j, i * w.kernel[1] + j);
+        }
+        gpu_chunk<Index, N> place;
+        GPU_UNROLL
+        for (int n = 0; n < N; n++)
+            place.at[n] = (Index)tap[n];
+        gpu_put(y + to * N, kept);
+        gpu_put(index + to * N, place);
+    }
+}
+
+template <class T, int N>
+static __global__ void __launch_bounds__(THREADS)
+    mean_kernel(T *y, const T *x, gpu_windows w, float share, int64_t chunks)
+{
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t to = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; to < chunks; to += step) {
+        const element at = element_at(to * N, w.channels, w.out_height, w.out_width);
+        const span down = taps(w, at.row);
+        const int top = at.row * w.stride[0] - w.padding[0];
+        const int left = at.column * w.stride[1] - w.padding[1];
+        float sum[N] = {};
+        for (int i = down.first; i < down.end; i++) {
+            const T *const row = x + in_row(w, at, top + i);
+            for (int j = 0; j < w.kernel[1]; j++) {
+                GPU_UNROLL
+                for (int n = 0; n < N; n++) {
+                    const int column = left + j + n * w.stride[1];
+                    sum[n] += column >= 0 && column < w.width ? gpu_load(row[column]) : 0;
                 }
             }
-        y[to] = kept;
-        index[to] = (Index)tap;
+        }
+        put_shares(y + to * N, sum, share);
     }
 }
 
-template <class T>
+/* What windows give to N neighbours: those that chose a place, or, without an index, all alike. */
+template <class T, class Index, int N>
 static __global__ void __launch_bounds__(THREADS)
-    mean_kernel(T *y, const T *x, gpu_windows w, float share, int64_t n)
+    gather_kernel(T *dx, const Index *index, const T *dy, gpu_windows w, float share,
+                  int64_t chunks)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t to = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; to < n; to += step) {
-        const element at = element_at(to, w.channels, w.out_height, w.out_width);
-        const span down = taps(w, 0, at.row, w.height), right = taps(w, 1, at.column, w.width);
-        const int top = at.row * w.stride[0] - w.padding[0];
-        const int left = at.column * w.stride[1] - w.padding[1];
-        float sum = 0;
-        for (int i = down.first; i < down.end; i++)
-            for (int j = right.first; j < right.end; j++)
-                sum += gpu_load(x[in_row(w, at, top + i) + left + j]);
-        y[to] = gpu_store<T>(sum * share);
-    }
-}
-
-/* What windows give to a place: those that chose it, or, without an index, all alike. */
-template <class T, class Index>
-static __global__ void __launch_bounds__(THREADS)
-    gather_kernel(T *dx, const Index *index, const T *dy, gpu_windows w, float share, int64_t n)
-{
-    const int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t to = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; to < n; to += step) {
-        const element at = element_at(to, w.channels, w.height, w.width);
-        const span down = outputs(w, 0, at.row, w.out_height);
-        const span right = outputs(w, 1, at.column, w.out_width);
-        float sum = 0;
-        for (int i = down.first; i < down.end; i++)
-            for (int j = right.first; j < right.end; j++) {
-                const int64_t from = out_row(w, at, i) + j;
-                const int tap = (at.row + w.padding[0] - i * w.stride[0]) * w.kernel[1] +
-                                at.column + w.padding[1] - j * w.stride[1];
-                if (index == nullptr || (int)index[from] == tap)
-                    sum += gpu_load(dy[from]);
+    const int most = (w.kernel[1] - 1) / w.stride[1]; /* windows of a place before its last one */
+    for (int64_t to = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; to < chunks; to += step) {
+        const element at = element_at(to * N, w.channels, w.height, w.width);
+        const span down = outputs(w, at.row);
+        float sum[N] = {};
+        for (int i = down.first; i < down.end; i++) {
+            const int64_t row = out_row(w, at, i);
+            const int tap_row = (at.row + w.padding[0] - i * w.stride[0]) * w.kernel[1];
+            for (int before = most; before >= 0; before--) {
+                GPU_UNROLL
+                for (int n = 0; n < N; n++) {
+                    const int reached = at.column + n + w.padding[1];
+                    const int column = reached / w.stride[1] - before;
+                    const int tap = reached - column * w.stride[1];
+                    if (column >= 0 && column < w.out_width && tap < w.kernel[1] &&
+                        (index == nullptr || (int)index[row + column] == tap_row + tap))
+                        sum[n] += gpu_load(dy[row + column]);
+                }
             }
-        dx[to] = gpu_store<T>(sum * share);
+        }
+        put_shares(dx + to * N, sum, share);
     }
 }
 
@@ -145,26 +199,33 @@ static float share_of(const struct sbp_windows *of)
     return (float)(1 / ((double)of->kernel[0] * (double)of->kernel[1]));
 }
 
+/* Windows whose indices are no bytes are rare: their elements are written one by one. */
+template <class T, class Index> constexpr int width_of = sizeof(Index) == 1 ? gpu_width<T> : 1;
+
 template <class T, class Index>
 static void launch_largest(struct sbp_cuda *cuda, T *y, Index *index, const T *x,
                            const struct sbp_windows *of)
 {
-    const int64_t n = outputs_of(of);
-    const auto kernel = largest_kernel<T, Index>;
-    if (n > 0)
-        GPU_LAUNCH(cuda, kernel, gpu_loop_blocks(cuda, n, THREADS), THREADS, 0, y, index, x,
-                   gpu_windows_of(of), n);
+    constexpr int N = width_of<T, Index>;
+    const bool is_wide = gpu_aligned<N>(y, of->out_width) && gpu_aligned<N>(index);
+    const int64_t chunks = outputs_of(of) / (is_wide ? N : 1);
+    const auto kernel = is_wide ? largest_kernel<T, Index, N> : largest_kernel<T, Index, 1>;
+    if (chunks > 0)
+        GPU_LAUNCH(cuda, kernel, gpu_loop_blocks(cuda, chunks, THREADS), THREADS, 0, y, index, x,
+                   gpu_windows_of(of), chunks);
 }
 
 template <class T, class Index>
 static void launch_gather(struct sbp_cuda *cuda, void *dx, const Index *index, const void *dy,
                           const struct sbp_windows *of, float share)
 {
-    const int64_t n = inputs_of(of);
-    const auto kernel = gather_kernel<T, Index>;
-    if (n > 0)
-        GPU_LAUNCH(cuda, kernel, gpu_loop_blocks(cuda, n, THREADS), THREADS, 0, (T *)dx, index,
-                   (const T *)dy, gpu_windows_of(of), share, n);
+    constexpr int N = width_of<T, Index>;
+    const bool is_wide = gpu_aligned<N>((const T *)dx, of->width);
+    const int64_t chunks = inputs_of(of) / (is_wide ? N : 1);
+    const auto kernel = is_wide ? gather_kernel<T, Index, N> : gather_kernel<T, Index, 1>;
+    if (chunks > 0)
+        GPU_LAUNCH(cuda, kernel, gpu_loop_blocks(cuda, chunks, THREADS), THREADS, 0, (T *)dx, index,
+                   (const T *)dy, gpu_windows_of(of), share, chunks);
 }
 
 template <class T>
@@ -190,10 +251,13 @@ static void largest_gradient(struct sbp_cuda *cuda, void *dx, const void *index,
 template <class T>
 static void mean(struct sbp_cuda *cuda, void *y, const void *x, const struct sbp_windows *windows)
 {
-    const int64_t n = outputs_of(windows);
-    if (n > 0)
-        GPU_LAUNCH(cuda, mean_kernel<T>, gpu_loop_blocks(cuda, n, THREADS), THREADS, 0, (T *)y,
-                   (const T *)x, gpu_windows_of(windows), share_of(windows), n);
+    constexpr int N = gpu_width<T>;
+    const bool is_wide = gpu_aligned<N>((const T *)y, windows->out_width);
+    const int64_t chunks = outputs_of(windows) / (is_wide ? N : 1);
+    const auto kernel = is_wide ? mean_kernel<T, N> : mean_kernel<T, 1>;
+    if (chunks > 0)
+        GPU_LAUNCH(cuda, kernel, gpu_loop_blocks(cuda, chunks, THREADS), THREADS, 0, (T *)y,
+                   (const T *)x, gpu_windows_of(windows), share_of(windows), chunks);
 }
 
 template <class T>
@@ -210,4 +274,4 @@ template <class T> static void fill(struct sbp_cuda_kernels *kernels)
     kernels->avgpool_forward = mean<T>;
     kernels->avgpool_backward = mean_gradient<T>;
 }
-GPU_FILL(pool, mean_kernel<float>)
+GPU_FILL(pool, mean_kernel<float, 1>)

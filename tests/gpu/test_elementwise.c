@@ -35,6 +35,9 @@ static void unary(struct check *check)
     d.kernels.gelu_forward(&d.cuda, y, from, n);
     d.twin->gelu_forward(want, x, n);
     check_near(check, "gelu", y, want, n, check_tolerance(check, 1e-6, 0));
+    d.kernels.tanh_forward(&d.cuda, y, from, n);
+    d.twin->tanh_forward(want, x, n);
+    check_near(check, "tanh", y, want, n, check_tolerance(check, 1e-6, 0));
     y = device_reals(&d, x, n);
     memcpy(want, x, (size_t)n * sizeof *want);
     d.kernels.scale(&d.cuda, y, -0.375, n);
@@ -62,6 +65,10 @@ static void pairs(struct check *check)
     d.kernels.gelu_backward(&d.cuda, to, at, to, n);
     d.twin->gelu_backward(want, x, dy, n);
     check_near(check, "gelu dx", to, want, n, check_tolerance(check, 2e-6, 0));
+    to = device_reals(&d, dy, n);
+    d.kernels.tanh_backward(&d.cuda, to, at, to, n); /* any output serves */
+    d.twin->tanh_backward(want, x, dy, n);
+    check_near(check, "tanh dx", to, want, n, check_tolerance(check, 2e-6, 0));
     to = device_reals(&d, dy, n);
     d.kernels.add(&d.cuda, to, at, to, n);
     d.twin->add(want, x, dy, n);

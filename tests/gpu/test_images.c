@@ -11,6 +11,36 @@ static int64_t windows_along(const struct sbp_windows *at, int side, int64_t siz
     return (size + 2 * at->padding[side] - at->kernel[side]) / at->stride[side] + 1;
 }
 
+/* Any width, or one of whole chunks of inputs, or of outputs. */
+static int64_t draw_width(struct check *check, const struct sbp_windows *at, int64_t largest)
+{
+    const int64_t chunks = 8 * check_integer(check, 1, 2);
+    switch (check_integer(check, 0, 2)) {
+    case 0:
+        return chunks;
+    case 1:
+        return (chunks - 1) * at->stride[1] + at->kernel[1] - 2 * at->padding[1];
+    default:
+        return largest + check_integer(check, 0, 6);
+    }
+}
+
+/* Some of the places, or terms: often whole chunks. */
+struct part {
+    int64_t first, count;
+};
+
+static struct part draw_part(struct check *check, int64_t all)
+{
+    struct part of = {.first = check_integer(check, 0, all - 1)};
+    of.count = check_integer(check, 1, all - of.first);
+    if (all >= 8 && check_integer(check, 0, 2) > 0) {
+        of.first = 8 * check_integer(check, 0, all / 8 - 1);
+        of.count = 8 * check_integer(check, 1, (all - of.first) / 8);
+    }
+    return of;
+}
+
 /* Overlapping windows and apart ones, of either side. */
 static struct sbp_windows draw(struct check *check, int64_t largest)
 {
@@ -21,7 +51,7 @@ static struct sbp_windows draw(struct check *check, int64_t largest)
         at.padding[side] = check_integer(check, 0, at.kernel[side] - 1);
     }
     at.height = largest + check_integer(check, 0, 6);
-    at.width = largest + check_integer(check, 0, 6);
+    at.width = draw_width(check, &at, largest);
     at.out_height = windows_along(&at, 0, at.height);
     at.out_width = windows_along(&at, 1, at.width);
     return at;
@@ -183,10 +213,8 @@ static void terms(struct check *check)
     DEVICE_BEGIN(d, check)
     struct sbp_windows at = draw(check, 4);
     const int64_t area = at.kernel[0] * at.kernel[1], all = at.channels * area;
-    const int64_t outs = outputs(&at, 1), first = check_integer(check, 0, outs - 1);
-    const int64_t from = check_integer(check, 0, all - 1),
-                  count = check_integer(check, 1, all - from);
-    const int64_t places = check_integer(check, 1, outs - first);
+    const struct part some = draw_part(check, outputs(&at, 1)), lines = draw_part(check, all);
+    const int64_t first = some.first, places = some.count, from = lines.first, count = lines.count;
     at.above = check_integer(check, 0, 2);
     at.below = check_integer(check, 0, 2);
     at.padding[0] += check_integer(check, -2, 2);
@@ -217,8 +245,8 @@ static void sources(struct check *check)
     const struct sbp_windows at = draw(check, 3);
     const int64_t out = check_integer(check, 1, 4), lines = at.kernel[0] * at.kernel[1] * out;
     const int64_t in = at.batch * at.height * at.width, n = outputs(&at, out);
-    const int64_t first = check_integer(check, 0, in - 1);
-    const int64_t places = check_integer(check, 1, in - first);
+    const struct part some = draw_part(check, in);
+    const int64_t first = some.first, places = some.count;
     const double *dy = check_uniform(check, n);
     double *want = check_zeros(check, lines * places), *dx = check_zeros(check, in);
     struct sbp_windows one = at;
@@ -240,9 +268,9 @@ static void rows(struct check *check)
 {
     DEVICE_BEGIN(d, check)
     const int64_t count = check_size(check, 20), channels = check_size(check, 9);
-    const int64_t width = check_size(check, 40), n = count * channels * width;
-    const int64_t first = check_integer(check, 0, count * width - 1);
-    const int64_t places = check_integer(check, 1, count * width - first);
+    const int64_t width = device_columns(check, 40), n = count * channels * width;
+    const struct part some = draw_part(check, count * width);
+    const int64_t first = some.first, places = some.count;
     const double *x = check_uniform(check, n), *bias = check_uniform(check, channels);
     const bool adds = check_integer(check, 0, 1) == 1;
     double *by_place = check_zeros(check, channels * places), *back = check_uniform(check, n);
@@ -273,9 +301,9 @@ static void rows(struct check *check)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CHECK_TABLES(maxpool, 9),    CHECK_TABLES(avgpool, 8), CHECK_TABLES(batchnorm, 8),
-        CHECK_TABLES(named_rows, 1), CHECK_TABLES(large, 1),   CHECK_TABLES(terms, 10),
-        CHECK_TABLES(sources, 6),    CHECK_TABLES(rows, 10),
+        CHECK_TABLES(maxpool, 15),   CHECK_TABLES(avgpool, 12), CHECK_TABLES(batchnorm, 8),
+        CHECK_TABLES(named_rows, 1), CHECK_TABLES(large, 1),    CHECK_TABLES(terms, 16),
+        CHECK_TABLES(sources, 12),   CHECK_TABLES(rows, 16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

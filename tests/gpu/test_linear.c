@@ -52,7 +52,7 @@ static void bits(struct check *check)
 static void put_sums(struct check *check)
 {
     DEVICE_BEGIN(d, check)
-    const int64_t n = check_size(check, 3000);
+    const int64_t n = device_columns(check, 3000);
     const double *sums = check_uniform(check, n);
     double *want = check_uniform(check, n);
     const bool adds = check_integer(check, 0, 1) == 1;
@@ -75,7 +75,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CHECK_TABLES(any_shape, 12), CHECK_TABLES(large, 3),    CHECK_TABLES(bits, 4),
-        CHECK_TABLES(put_sums, 4),   CHECK_TABLES(too_wide, 1),
+        CHECK_TABLES(put_sums, 8),   CHECK_TABLES(too_wide, 1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

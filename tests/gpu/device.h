@@ -29,6 +29,9 @@ void device_same(const struct device *device, const char *what, const void *got,
 /* Gives the turns of threads and blocks another order, where that can be chosen: on the host. */
 void device_order(uint64_t seed);
 
+/* Accesses of 16 bytes so far, but for those to shared memory; -1: a GPU does not tell. */
+int64_t device_wide_accesses(void);
+
 /* Shared memory that a block may have. */
 int device_shared_bytes(void);
 
